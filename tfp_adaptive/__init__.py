@@ -1,0 +1,46 @@
+"""Adaptive MCMC kernels for TensorFlow Probability.
+
+Read `interfaces.py` first, then `prefab.py`.
+"""
+
+from tfp_adaptive import adaptation
+from tfp_adaptive import criteria
+from tfp_adaptive import interfaces
+from tfp_adaptive import optimizers
+from tfp_adaptive import preconditioners
+from tfp_adaptive import proposals
+from tfp_adaptive._version import __version__
+from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.learned import cost_per_step
+from tfp_adaptive.learned import frozen
+from tfp_adaptive.learned import learned_covariance
+from tfp_adaptive.learned import learned_factor
+from tfp_adaptive.prefab import adaptive_metropolis
+from tfp_adaptive.prefab import gradient_adaptive_langevin
+from tfp_adaptive.prefab import gradient_adaptive_random_walk
+from tfp_adaptive.sampling import sample
+from tfp_adaptive.sampling import SampleResult
+
+__all__ = [
+  '__version__',
+  # Samplers.
+  'adaptive_metropolis',
+  'gradient_adaptive_langevin',
+  'gradient_adaptive_random_walk',
+  # The driver.
+  'SampleResult',
+  'sample',
+  # What was learned.
+  'cost_per_step',
+  'frozen',
+  'learned_covariance',
+  'learned_factor',
+  # Parts, by concept.
+  'MetropolisHastings',
+  'adaptation',
+  'criteria',
+  'interfaces',
+  'optimizers',
+  'preconditioners',
+  'proposals',
+]

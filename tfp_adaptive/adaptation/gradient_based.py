@@ -1,0 +1,194 @@
+"""Adapts a proposal by the gradient of a criterion, from every proposed move.
+
+Source: Titsias and Dellaportas (2019), Algorithm 1,
+https://arxiv.org/abs/1911.01373.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import scale_factor
+from tfp_adaptive.internal import scale_search
+from tfp_adaptive.internal import tfp_private
+
+__all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
+
+
+class GradientBasedAdaptationResults(
+  collections.namedtuple(
+    'GradientBasedAdaptationResults',
+    [
+      'inner_results',
+      'criterion_state',
+      'optimizer_state',
+      'replay_cache',
+      'scale_search',
+      'step',
+      'mean_accept_prob',
+      'num_dropped_gradients',
+    ],
+  )
+):
+  """Results of `GradientBasedAdaptation`.
+
+  Attributes:
+    inner_results: Results of the inner kernel; the learned params are its
+      innermost `preconditioner_params`.
+    criterion_state: Slow variables of the criterion.
+    optimizer_state: State of the optimizer.
+    replay_cache: What the proposal's replay carries; `[]` for most.
+    scale_search: State of the search for a first scale.
+    step: Steps taken, [] int32.
+    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
+      step, [].
+    num_dropped_gradients: Chain gradients dropped because they were not
+      finite, since the start, [] int32.
+  """
+
+  __slots__ = ()
+
+
+class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
+  """Learns the scale factor of the innermost proposal while it samples.
+
+  For the first `num_adaptation_steps` steps every step is replayed as a
+  function of the scale factor, the criterion is differentiated, and the mean
+  gradient over all chains moves the shared params once. After that the params
+  are constant and the kernel leaves the target invariant.
+  """
+
+  def __init__(
+    self,
+    inner_kernel,
+    criterion,
+    optimizer,
+    num_adaptation_steps,
+    name=None,
+  ):
+    """Builds the wrapper; no Tensor is created here.
+
+    Args:
+      inner_kernel: A calibrated kernel around a proposal with a `replay`, for
+        example `tfpa.MetropolisHastings(UncalibratedPreconditionedLangevin())`.
+      criterion: An `interfaces.Criterion`.
+      optimizer: An `interfaces.Optimizer`.
+      num_adaptation_steps: Steps that adapt, a non-negative int.
+      name: Prefix of op names.
+    """
+    super().__init__(inner_kernel, num_adaptation_steps)
+    self._parameters = dict(
+      inner_kernel=inner_kernel,
+      criterion=criterion,
+      optimizer=optimizer,
+      num_adaptation_steps=num_adaptation_steps,
+      name=name,
+    )
+
+  @property
+  def criterion(self):
+    return self._parameters['criterion']
+
+  @property
+  def optimizer(self):
+    return self._parameters['optimizer']
+
+  def bootstrap_results(self, init_state):
+    """Starts the inner kernel, the criterion, the optimizer and the search."""
+    inner = self.inner_kernel.bootstrap_results(init_state)
+    adaptation = self._adaptation(inner)
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    inner, search = self._start_search(inner)
+    return GradientBasedAdaptationResults(
+      inner_results=inner,
+      criterion_state=self.criterion.init(adaptation),
+      optimizer_state=self.optimizer.init(params, adaptation),
+      replay_cache=self.proposal.init_replay_cache(
+        tfp_private.get_innermost(inner, 'accepted_results')
+      ),
+      scale_search=search,
+      step=tf.zeros([], tf.int32),
+      mean_accept_prob=tf.zeros([], adaptation.dtype),
+      num_dropped_gradients=tf.zeros([], tf.int32),
+    )
+
+  def _adapt(self, next_state, previous_inner, inner, results):
+    """Replays the step, differentiates the criterion, moves the params."""
+    del next_state
+    mh_results = self._mh_results(inner)
+    replay = self.proposal.replay(
+      results.replay_cache,
+      tfp_private.get_innermost(previous_inner, 'accepted_results'),
+      mh_results.proposed_results,
+      mh_results.proposed_state,
+      mh_results,
+    )
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    grads, transition, num_dropped = self._gradient(replay, params, results)
+    adaptation = self._adaptation(inner)
+
+    # The search owns the scale until it ends; then the optimizer does.
+    accept_prob = adaptation_base.mean_accept_prob(mh_results)
+    search = scale_search.update(
+      results.scale_search, accept_prob, self.criterion.target_accept_prob
+    )
+    is_searching = results.scale_search.is_searching
+    moved, optimizer_state = self.optimizer.update(
+      grads, results.optimizer_state, params, self.preconditioner, adaptation
+    )
+    learned = dict(
+      params=moved,
+      criterion=self.criterion.update(
+        results.criterion_state, transition, adaptation
+      ),
+      optimizer=optimizer_state,
+    )
+    searched = dict(
+      params=self._isotropic(params, search.scale),
+      criterion=results.criterion_state,
+      optimizer=results.optimizer_state,
+    )
+    chosen = adaptation_base.choose(is_searching, searched, learned)
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, preconditioner_params=chosen['params']
+      ),
+      criterion_state=chosen['criterion'],
+      optimizer_state=chosen['optimizer'],
+      replay_cache=replay.cache,
+      scale_search=search,
+      mean_accept_prob=accept_prob,
+      num_dropped_gradients=results.num_dropped_gradients + num_dropped,
+    )
+
+  def _gradient(self, replay, params, results):
+    """Returns the gradient averaged over chains, and the transition."""
+    variable = (
+      scale_factor.zero_tangent(params)
+      if self.optimizer.is_relative
+      else params
+    )
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(variable)
+      factor = (
+        scale_factor.around(self.preconditioner, params, variable)
+        if self.optimizer.is_relative
+        else scale_factor.at(self.preconditioner, variable)
+      )
+      transition = replay.transition(factor)
+      values = self.criterion.value(results.criterion_state, transition)
+      objective = tf.reduce_mean(values)
+    grads = tape.gradient(objective, variable)
+    # One chain's overflow must not reach the others: it is masked in the
+    # replay. What is left, an overflow of the mean itself, drops the step.
+    is_usable = tf.reduce_all(
+      [tf.reduce_all(tf.math.is_finite(g)) for g in tf.nest.flatten(grads)]
+    )
+    grads = tf.nest.map_structure(
+      lambda g: tf.where(is_usable, g, tf.zeros_like(g)), grads
+    )
+    num_diverged = tf.math.count_nonzero(~transition.is_finite, dtype=tf.int32)
+    num_chains = tf.size(transition.is_finite)
+    num_dropped = tf.where(is_usable, num_diverged, num_chains)
+    return grads, transition, num_dropped

@@ -1,0 +1,15 @@
+"""What an adaptation maximises: one file each."""
+
+from tfp_adaptive.criteria.expected_squared_jump_distance import (
+  expected_squared_jump_distance,
+)
+from tfp_adaptive.criteria.generalized_speed_measure import (
+  generalized_speed_measure,
+)
+from tfp_adaptive.criteria.l2hmc import l2hmc
+
+__all__ = [
+  'expected_squared_jump_distance',
+  'generalized_speed_measure',
+  'l2hmc',
+]

@@ -1,0 +1,160 @@
+"""What adaptation wrappers share: when to adapt, and where params live."""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.internal import random
+from tfp_adaptive.internal import scale_search
+from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['AdaptationWrapper', 'choose', 'mean_accept_prob']
+
+
+class AdaptationWrapper(tfp_private.TransitionKernel):
+  """Base of the adaptation wrappers: step inside, then adapt or pass on.
+
+  A subclass sets `_parameters` and implements `bootstrap_results` and
+  `_adapt(next_state, previous_inner, inner, results) -> results`. Its results
+  have the fields `inner_results` and `step`.
+  """
+
+  def __init__(self, inner_kernel, num_adaptation_steps):
+    if (
+      isinstance(num_adaptation_steps, bool)
+      or not (
+        isinstance(num_adaptation_steps, int)
+        or hasattr(num_adaptation_steps, '__index__')
+      )
+      or num_adaptation_steps < 0
+    ):
+      raise ValueError(
+        '`num_adaptation_steps` must be a non-negative int, but got '
+        f'{num_adaptation_steps!r}. Write for example '
+        '`num_adaptation_steps=5000`; 0 samples without adapting.'
+      )
+    if not tfp_private.has_nested(inner_kernel, 'preconditioner'):
+      raise ValueError(
+        'No kernel inside `inner_kernel` has a preconditioner to adapt. Wrap '
+        'one of `tfpa.proposals` in `tfpa.MetropolisHastings`; got '
+        f'{type(inner_kernel).__name__}.'
+      )
+
+  @property
+  def inner_kernel(self):
+    return self._parameters['inner_kernel']
+
+  @property
+  def num_adaptation_steps(self):
+    return self._parameters['num_adaptation_steps']
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def name(self):
+    return self._parameters['name'] or type(self).__name__
+
+  @property
+  def is_calibrated(self):
+    return self.inner_kernel.is_calibrated
+
+  @property
+  def experimental_shard_axis_names(self):
+    return self.inner_kernel.experimental_shard_axis_names
+
+  def experimental_with_shard_axes(self, shard_axis_names):
+    return self.copy(
+      inner_kernel=self.inner_kernel.experimental_with_shard_axes(
+        shard_axis_names
+      )
+    )
+
+  @property
+  def proposal(self):
+    """The innermost kernel: the one with the preconditioner."""
+    kernel = self.inner_kernel
+    while not hasattr(kernel, 'preconditioner'):
+      # TransformedTransitionKernel keeps the kernel that it rebuilt here.
+      kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
+    return kernel
+
+  @property
+  def preconditioner(self):
+    return self.proposal.preconditioner
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Steps the inner kernel; adapts for the first `num_adaptation_steps`."""
+    with tf.name_scope(self.name):
+      previous = previous_kernel_results
+      next_state, inner = self.inner_kernel.one_step(
+        current_state, previous.inner_results, seed=random.sanitize(seed)
+      )
+      stepped = previous._replace(inner_results=inner, step=previous.step + 1)
+      if self.num_adaptation_steps == 0:
+        return next_state, stepped
+      return next_state, tf.cond(
+        previous.step < self.num_adaptation_steps,
+        lambda: self._adapt(next_state, previous.inner_results, inner, stepped),
+        lambda: stepped,
+      )
+
+  def _mh_results(self, inner):
+    """Returns the results of the Metropolis-Hastings kernel inside."""
+    while not hasattr(inner, 'proposed_results'):
+      inner = inner.inner_results
+    return inner
+
+  def _adaptation(self, inner):
+    """Returns the size of the problem."""
+    proposed = self._mh_results(inner).proposed_results
+    return interfaces.Adaptation(
+      event_size=ps.shape(proposed.noise)[-1],
+      num_chains=state_parts.num_chains(proposed.target_log_prob),
+      num_steps=self.num_adaptation_steps,
+      dtype=proposed.noise.dtype,
+    )
+
+  def _start_search(self, inner):
+    """Returns results whose params have the first scale, and the search."""
+    accepted = self._mh_results(inner).accepted_results
+    dtype = accepted.step_size.dtype
+    if self.preconditioner.init_scale is not None:
+      return inner, scale_search.fixed(dtype)
+    grads = None
+    if tf.nest.flatten(accepted.grads_target_log_prob):
+      grads = state_parts.flatten(
+        accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
+      )
+    search = scale_search.start(dtype, grads)
+    params = self._isotropic(accepted.preconditioner_params, search.scale)
+    return tfp_private.replace_innermost(
+      inner, preconditioner_params=params
+    ), search
+
+  def _isotropic(self, params, scale):
+    """Returns params of C = scale * I with the shapes of `params`."""
+    event_size = self.preconditioner.operator(params).domain_dimension
+    if event_size is None or event_size.value is None:
+      event_size = self.preconditioner.operator(
+        params
+      ).domain_dimension_tensor()
+    else:
+      event_size = event_size.value
+    dtype = tf.nest.flatten(params)[0].dtype
+    return self.preconditioner.init(event_size, dtype, scale)
+
+
+def choose(predicate, if_true, if_false):
+  """Selects one of two structures of Tensors by a [] bool."""
+  return tf.nest.map_structure(
+    lambda yes, no: tf.where(predicate, yes, no), if_true, if_false
+  )
+
+
+def mean_accept_prob(mh_results):
+  """Returns the mean over chains of min(1, exp(r)); a rejected NaN counts 0."""
+  ratio = mh_results.log_accept_ratio
+  return tf.reduce_mean(tf.exp(tf.minimum(ratio, 0.0)))

@@ -1,0 +1,151 @@
+"""Checkpoints of a run: one file per block, one for the state, all atomic.
+
+  block_000000.npz ...   draws and traces of finished blocks
+  state.npz              state, kernel results, position, checksum of each block
+
+Files are written beside their place and renamed into it, blocks before the
+state that names them: a run killed at any moment loses the block it was in.
+"""
+
+import hashlib
+import io
+import json
+import os
+import pathlib
+
+import numpy as np
+
+__all__ = ['Checkpoint', 'CheckpointError']
+
+_STATE = 'state.npz'
+
+
+class CheckpointError(ValueError):
+  """A checkpoint that cannot be continued from, and why."""
+
+
+class Checkpoint:
+  """Reads and writes one checkpoint folder.
+
+  Args:
+    folder: Where the files live; made if it is not there.
+    run: dict of JSON values that must agree for a run to be continued.
+    start_log_prob: Target at the starts; tells another target apart.
+  """
+
+  def __init__(self, folder, run, start_log_prob):
+    self._folder = pathlib.Path(folder)
+    self._folder.mkdir(parents=True, exist_ok=True)
+    self._run = run
+    self._start_log_prob = np.asarray(start_log_prob)
+    self._checksums = []
+
+  def save(self, leaves, step, block):
+    """Writes a finished block, then the state after it."""
+    name = f'block_{len(self._checksums):06d}.npz'
+    content = _pack({str(i): a for i, a in enumerate(block)})
+    _write_atomically(self._folder / name, content)
+    self._checksums.append(hashlib.sha256(content).hexdigest())
+    header = dict(run=self._run, step=int(step), checksums=self._checksums)
+    arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    digest = _digest(header, arrays)
+    _write_atomically(
+      self._folder / _STATE,
+      _pack(
+        dict(
+          arrays,
+          header=json.dumps(header),
+          digest=digest,
+          start_log_prob=self._start_log_prob,
+        )
+      ),
+    )
+
+  def load(self):
+    """Returns (leaves, step, blocks), or None if nothing was written yet.
+
+    Raises:
+      CheckpointError: If a file is damaged or of another run.
+    """
+    path = self._folder / _STATE
+    if not path.exists():
+      return None
+    stored = _unpack(path)
+    try:
+      header = json.loads(str(stored.pop('header')))
+      digest = str(stored.pop('digest'))
+      start_log_prob = stored.pop('start_log_prob')
+    except (KeyError, ValueError) as error:
+      raise _damaged(path, 'its header cannot be read') from error
+    if digest != _digest(header, stored):
+      raise _damaged(path, 'its checksum does not match')
+    self._refuse_other_run(path, header, start_log_prob)
+    blocks = []
+    for index, checksum in enumerate(header['checksums']):
+      block_path = self._folder / f'block_{index:06d}.npz'
+      if not block_path.exists():
+        raise _damaged(block_path, 'it is missing')
+      content = block_path.read_bytes()
+      if hashlib.sha256(content).hexdigest() != checksum:
+        raise _damaged(block_path, 'its checksum does not match')
+      block = _unpack(block_path)
+      blocks.append([block[str(i)] for i in range(len(block))])
+    self._checksums = header['checksums']
+    leaves = [stored[str(i)] for i in range(len(stored))]
+    return leaves, header['step'], blocks
+
+  def _refuse_other_run(self, path, header, start_log_prob):
+    saved, wanted = header['run'], json.loads(json.dumps(self._run))
+    different = [
+      f'{key} (saved {saved.get(key)!r}, asked for {wanted.get(key)!r})'
+      for key in sorted(set(saved) | set(wanted))
+      if saved.get(key) != wanted.get(key)
+    ]
+    if not different and not (
+      start_log_prob.shape == self._start_log_prob.shape
+      and np.allclose(start_log_prob, self._start_log_prob, rtol=1e-3)
+    ):
+      different = ['the target log density at the starts']
+    if different:
+      raise CheckpointError(
+        f'{path} belongs to another run: it differs in '
+        f'{"; ".join(different)}. Pass the arguments of that run to continue '
+        'it, or another `checkpoint_dir` to start a new one.'
+      )
+
+
+def _pack(arrays):
+  buffer = io.BytesIO()
+  np.savez(buffer, **arrays)
+  return buffer.getvalue()
+
+
+def _unpack(path):
+  try:
+    with np.load(path, allow_pickle=False) as stored:
+      return {name: stored[name] for name in stored.files}
+  except Exception as error:  # zipfile, zlib, numpy: whatever damage raises.
+    raise _damaged(path, f'it cannot be read ({error})') from error
+
+
+def _digest(header, arrays):
+  digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+  for name in sorted(arrays):
+    digest.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
+  return digest.hexdigest()
+
+
+def _write_atomically(path, content):
+  temporary = path.with_suffix('.tmp')
+  with open(temporary, 'wb') as file:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+  os.replace(temporary, path)
+
+
+def _damaged(path, reason):
+  return CheckpointError(
+    f'{path} is damaged: {reason}. Nothing was loaded; remove its folder or '
+    'pass another `checkpoint_dir` to start again.'
+  )

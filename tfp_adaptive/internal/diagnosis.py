@@ -1,0 +1,131 @@
+"""What a run says about itself: refused starts, warnings, scalars to trace."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.internal import tfp_private
+
+__all__ = [
+  'accept_rate',
+  'adaptation_scalars',
+  'check_starts',
+  'kernel_names',
+  'num_adaptation_steps',
+  'warnings_after',
+]
+
+
+def kernel_stack(kernel):
+  """Returns the kernel and all kernels inside, outermost first."""
+  stack = [kernel]
+  while True:
+    inner = getattr(stack[-1], '_inner_kernel', None) or getattr(
+      stack[-1], 'inner_kernel', None
+    )
+    if inner is None or isinstance(inner, list):
+      return stack
+    stack.append(inner)
+
+
+def kernel_names(kernel):
+  """Returns the class names of the stack, outermost first."""
+  return [type(k).__name__ for k in kernel_stack(kernel)]
+
+
+def num_adaptation_steps(kernel):
+  """Returns the most steps that any kernel of the stack adapts."""
+  steps = [
+    getattr(k, 'num_adaptation_steps', None) for k in kernel_stack(kernel)
+  ]
+  return max([int(s) for s in steps if s is not None], default=0)
+
+
+def check_starts(results):
+  """Refuses starts without a finite log density, by chain number."""
+  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  if not tf.is_tensor(log_prob):
+    return
+  values = np.asarray(log_prob)
+  bad = np.argwhere(~np.isfinite(values))
+  if not bad.size:
+    return
+  shown = ', '.join(
+    f'{_chain_name(index)} ({values[tuple(index)]})' for index in bad[:10]
+  )
+  more = f' and {len(bad) - 10} more' if len(bad) > 10 else ''
+  raise ValueError(
+    f'`target_log_prob_fn` is not finite at the start of {shown}{more}: a '
+    'chain that starts there never moves. Start every chain where the target '
+    'has positive density, and check its support and parameters.'
+  )
+
+
+def adaptation_scalars(kernel, results):
+  """Returns dict of [] Tensors that tell how the adaptation goes."""
+  scalars = {}
+  for name in ('mean_accept_prob', 'num_dropped_gradients'):
+    value = tfp_private.get_innermost(results, name, default=None)
+    if tf.is_tensor(value):
+      scalars[name] = value
+  for k in kernel_stack(kernel):
+    if hasattr(k, 'criterion'):
+      state = tfp_private.get_innermost(results, 'criterion_state')
+      scalars.update(k.criterion.trace(state))
+    if hasattr(k, 'preconditioner'):
+      params = tfp_private.get_innermost(results, 'preconditioner_params')
+      operator = k.preconditioner.operator(params)
+      size = tf.cast(operator.domain_dimension_tensor(), operator.dtype)
+      scalars['log_scale'] = operator.log_abs_determinant() / size
+  return scalars
+
+
+def accept_rate(structure, block):
+  """Returns the mean acceptance of a block, or None if not recorded."""
+  _, trace = tf.nest.pack_sequence_as(structure, block)
+  accepted = trace.get('is_accepted')
+  return None if accepted is None else float(np.mean(accepted))
+
+
+def warnings_after(kernel, trace, results):
+  """Yields what the user should know before trusting the draws."""
+  accepted = trace.get('is_accepted')
+  if accepted is not None and len(accepted):
+    stuck = np.argwhere(~np.any(accepted, axis=0))
+    if stuck.size or (accepted.ndim == 1 and not accepted.any()):
+      names = ', '.join(_chain_name(index) for index in stuck[:10])
+      yield (
+        f'No move was accepted in {len(accepted)} draws by '
+        f'{names or "the chain"}. Its draws are one point: '
+        'adapt longer, or start elsewhere.'
+      )
+  diverging = trace.get('diverging')
+  if diverging is not None and np.mean(diverging) > 0.01:
+    yield (
+      f'{np.mean(diverging):.1%} of the recorded proposals diverged (log ratio '
+      'below -1000 or not finite): expect bias near the regions they could not '
+      'enter. Check the support of the target, or reparameterise it.'
+    )
+  for k in kernel_stack(kernel):
+    if hasattr(k, 'criterion'):
+      state = tfp_private.get_innermost(results, 'criterion_state')
+      yield from _bound_warnings(k.criterion, state)
+
+
+def _bound_warnings(criterion, state):
+  traced = criterion.trace(state)
+  for name, (low, high) in criterion.bounds.items():
+    value = float(traced[name])
+    if value <= low * 1.001 or value >= high * 0.999:
+      yield (
+        f'The adaptation ended with `{name}` at its bound ({value:.3g} in '
+        f'[{low:.3g}, {high:.3g}]): the learned proposal is probably poor. If '
+        'the state is float32 and the target badly scaled, rounding of the '
+        'log density is the usual reason: use float64. Otherwise adapt longer.'
+      )
+
+
+def _chain_name(index):
+  index = tuple(int(i) for i in index)
+  if not index:
+    return 'the chain'
+  return f'chain {index[0] if len(index) == 1 else index}'

@@ -1,0 +1,70 @@
+"""Finds a first scale in the chain's own first steps.
+
+The scale doubles after a step whose mean acceptance is above the target and
+halves after one below, until the first crossing. It starts at
+
+  c = sqrt(d) / rms over chains of |g(x)|,
+
+which has the units of the state (the exact scale for an isotropic Gaussian),
+and 1 where no gradient is known. No target call is spent on it: each trial is
+an ordinary step of the chain.
+"""
+
+import collections
+
+import tensorflow as tf
+
+__all__ = ['ScaleSearch', 'fixed', 'start', 'update']
+
+_MAX_TRIALS = 100  # 2^100 either way; then the adaptation goes on from there.
+
+
+class ScaleSearch(
+  collections.namedtuple('ScaleSearch', ['scale', 'direction', 'num_trials'])
+):
+  """State of the search.
+
+  Attributes:
+    scale: Scale tried now, [].
+    direction: Sign of the last change, [] int32; 0 before the first.
+    num_trials: Trials left, [] int32; 0 once the search is over.
+  """
+
+  __slots__ = ()
+
+  @property
+  def is_searching(self):
+    """Whether trials go on, [] bool."""
+    return self.num_trials > 0
+
+
+def start(dtype, flat_grads=None):
+  """Returns a search from the scale that gradients [chains..., d] suggest."""
+  scale = tf.ones([], dtype)
+  if flat_grads is not None:
+    mean_square = tf.reduce_mean(flat_grads**2)
+    is_usable = tf.math.is_finite(mean_square) & (mean_square > 0.0)
+    safe = tf.where(is_usable, mean_square, 1.0)
+    scale = tf.where(is_usable, tf.math.rsqrt(safe), scale)
+  return ScaleSearch(scale, tf.zeros([], tf.int32), tf.constant(_MAX_TRIALS))
+
+
+def fixed(dtype):
+  """Returns a search that is over: the scale was given."""
+  zero = tf.zeros([], tf.int32)
+  return ScaleSearch(tf.ones([], dtype), zero, zero)
+
+
+def update(search, accept_prob, target_accept_prob):
+  """Doubles or halves the scale, or ends the search at the first crossing."""
+  direction = tf.where(accept_prob > target_accept_prob, 1, -1)
+  has_crossed = (search.direction != 0) & (direction != search.direction)
+  goes_on = search.is_searching & ~has_crossed
+  factor = tf.cast(2.0, search.scale.dtype) ** tf.cast(
+    direction, search.scale.dtype
+  )
+  return ScaleSearch(
+    scale=tf.where(goes_on, search.scale * factor, search.scale),
+    direction=tf.where(goes_on, direction, search.direction),
+    num_trials=tf.where(goes_on, search.num_trials - 1, 0),
+  )

@@ -1,0 +1,98 @@
+"""States of any structure as one matrix [chains..., event_size], and back.
+
+A state is a Tensor or a structure of Tensors: list, tuple, namedtuple, dict.
+Its leading dimensions, as many as `target_log_prob` has, index chains.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = [
+  'chain_shape',
+  'flatten',
+  'num_chains',
+  'unflatten_like',
+  'value',
+  'value_and_gradient',
+]
+
+
+def flatten(state, num_chain_dims):
+  """Concatenates all parts to [chains..., event_size]."""
+  parts = [
+    tf.reshape(part, ps.concat([ps.shape(part)[:num_chain_dims], [-1]], axis=0))
+    if _event_rank(part, num_chain_dims) != 1
+    else part
+    for part in tf.nest.flatten(state)
+  ]
+  dtypes = {part.dtype.base_dtype for part in parts}
+  if len(dtypes) > 1:
+    raise TypeError(
+      'All parts of the state must have one dtype, but got '
+      f'{sorted(d.name for d in dtypes)}. Cast them before sampling, for '
+      "example with `tf.nest.map_structure(lambda x: tf.cast(x, 'float64'), "
+      'state)`.'
+    )
+  return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
+
+
+def unflatten_like(flat, state, num_chain_dims):
+  """Splits [chains..., event_size] into the structure and shapes of `state`."""
+  parts = tf.nest.flatten(state)
+  if len(parts) == 1:
+    rows = [flat]
+  else:
+    sizes = [ps.reduce_prod(ps.shape(part)[num_chain_dims:]) for part in parts]
+    rows = tf.split(flat, sizes, axis=-1)
+  shaped = [
+    row
+    if _event_rank(part, num_chain_dims) == 1
+    else tf.reshape(row, ps.shape(part))
+    for row, part in zip(rows, parts)
+  ]
+  for row, part in zip(shaped, parts):
+    row.set_shape(part.shape)
+  return tf.nest.pack_sequence_as(state, shaped)
+
+
+def chain_shape(target_log_prob):
+  """Returns the shape of the chain dimensions."""
+  return ps.shape(target_log_prob)
+
+
+def num_chains(target_log_prob):
+  """Returns the number of chains, a Python int where it is static."""
+  static = target_log_prob.shape.num_elements()
+  return static if static is not None else tf.size(target_log_prob)
+
+
+def value(target_log_prob_fn, state):
+  """Evaluates the target at `state`."""
+  return tf.convert_to_tensor(
+    tfp_private.call_fn(target_log_prob_fn, state), name='target_log_prob'
+  )
+
+
+def value_and_gradient(target_log_prob_fn, state):
+  """Evaluates the target and its gradient, in the structure of `state`."""
+  parts = tf.nest.flatten(state)
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    tape.watch(parts)
+    log_prob = value(target_log_prob_fn, tf.nest.pack_sequence_as(state, parts))
+  grads = tape.gradient(log_prob, parts)
+  missing = [i for i, grad in enumerate(grads) if grad is None]
+  if missing:
+    raise ValueError(
+      f'`target_log_prob_fn` has no gradient with respect to part(s) {missing} '
+      f'of a state with {len(parts)} part(s). Use differentiable TensorFlow '
+      'ops of every part (no numpy, no tf.stop_gradient, no integer casts), or '
+      'a kernel without gradients: `tfpa.adaptive_metropolis`.'
+    )
+  return log_prob, tf.nest.pack_sequence_as(state, grads)
+
+
+def _event_rank(part, num_chain_dims):
+  rank = part.shape.rank
+  return None if rank is None else rank - num_chain_dims

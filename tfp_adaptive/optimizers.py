@@ -1,0 +1,177 @@
+"""Rules that turn a gradient into the next params: pure functions.
+
+`relative_gradient` works on the tangent at the current factor and does not
+depend on the scale of the coordinates. `rmsprop` (the paper's) and `adam` work
+on the raw entries and do.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+
+__all__ = ['adam', 'clip_by_global_norm', 'relative_gradient', 'rmsprop']
+
+RelativeGradientState = collections.namedtuple(
+  'RelativeGradientState', ['num_updates']
+)
+RMSPropState = collections.namedtuple(
+  'RMSPropState', ['mean_square', 'num_updates']
+)
+AdamState = collections.namedtuple(
+  'AdamState', ['mean', 'mean_square', 'num_updates']
+)
+
+
+def relative_gradient(learning_rate=None, decay_steps=500.0, decay_power=0.6):
+  """Builds the relative (natural) gradient step: C <- C (I + rho_t A).
+
+  A is the gradient with respect to the tangent at C. It is bounded so that no
+  step changes any direction by more than a factor of two:
+
+    A <- A / max(1, 2 rho_t |A|_F),   rho_t = rho (1 + t / decay_steps)^-power
+
+  so a factor never becomes singular. The path of C on a rescaled or sheared
+  target is the rescaled or sheared path.
+
+  Args:
+    learning_rate: rho, positive, or `None`: 0.05, and 0.1 from 100 chains on.
+    decay_steps: Steps during which the rate is nearly constant.
+    decay_power: How fast it falls afterwards, in [0, 1].
+
+  Returns:
+    An `interfaces.Optimizer`.
+
+  References:
+    Amari (1998), Natural gradient works efficiently in learning; Cardoso and
+    Laheld (1996), Equivariant adaptive source separation.
+  """
+
+  def init(params, adaptation):
+    del params
+    return RelativeGradientState(tf.zeros([], adaptation.dtype))
+
+  def update(grads, state, params, preconditioner, adaptation):
+    rate = learning_rate
+    if rate is None:
+      chains = tf.cast(adaptation.num_chains, adaptation.dtype)
+      rate = 0.05 * tf.clip_by_value(0.5 * tf.math.log(chains) / 2.3, 1.0, 2.0)
+    rate = rate * (1.0 + state.num_updates / decay_steps) ** -decay_power
+    norm = _global_norm(grads)
+    step = rate / tf.maximum(2.0 * rate * norm, 1.0)
+    tangent = tf.nest.map_structure(lambda g: step * g, grads)
+    moved = preconditioner.move(params, tangent)
+    return moved, RelativeGradientState(state.num_updates + 1.0)
+
+  return interfaces.Optimizer(
+    name='relative_gradient', is_relative=True, init=init, update=update
+  )
+
+
+def rmsprop(learning_rate, decay=0.9):
+  """Builds the paper's RMSProp, an ascent step on the raw params.
+
+    G <- decay G + (1 - decay) grad^2,   G_0 = grad_0^2
+    params <- params + learning_rate grad / (1 + sqrt(G))
+
+  Args:
+    learning_rate: Baseline rate, units of the params.
+    decay: Weight of the past in the mean square, in [0, 1).
+
+  Returns:
+    An `interfaces.Optimizer`.
+
+  References:
+    Titsias and Dellaportas (2019), section 2.1.
+  """
+
+  def init(params, adaptation):
+    zeros = tf.nest.map_structure(tf.zeros_like, params)
+    return RMSPropState(zeros, tf.zeros([], adaptation.dtype))
+
+  def update(grads, state, params, preconditioner, adaptation):
+    del adaptation
+    keep = tf.where(state.num_updates > 0.0, decay, 0.0)
+    keep = tf.cast(keep, state.num_updates.dtype)
+    mean_square = tf.nest.map_structure(
+      lambda m, g: keep * m + (1.0 - keep) * g**2, state.mean_square, grads
+    )
+    moved = tf.nest.map_structure(
+      lambda p, g, m: p + learning_rate * g / (1.0 + tf.sqrt(m)),
+      params,
+      grads,
+      mean_square,
+    )
+    return preconditioner.project(moved), RMSPropState(
+      mean_square, state.num_updates + 1.0
+    )
+
+  return interfaces.Optimizer(
+    name='rmsprop', is_relative=False, init=init, update=update
+  )
+
+
+def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
+  """Builds Adam, an ascent step on the raw params.
+
+  Args:
+    learning_rate: Size of a step, units of the params.
+    decay: Weight of the past in the mean gradient, in [0, 1).
+    square_decay: Weight of the past in the mean square, in [0, 1).
+    epsilon: Added to the root of the mean square.
+
+  Returns:
+    An `interfaces.Optimizer`.
+
+  References:
+    Kingma and Ba (2015), Algorithm 1, https://arxiv.org/abs/1412.6980.
+  """
+
+  def init(params, adaptation):
+    zeros = tf.nest.map_structure(tf.zeros_like, params)
+    return AdamState(zeros, zeros, tf.zeros([], adaptation.dtype))
+
+  def update(grads, state, params, preconditioner, adaptation):
+    del adaptation
+    count = state.num_updates + 1.0
+    mean = tf.nest.map_structure(
+      lambda m, g: decay * m + (1.0 - decay) * g, state.mean, grads
+    )
+    mean_square = tf.nest.map_structure(
+      lambda m, g: square_decay * m + (1.0 - square_decay) * g**2,
+      state.mean_square,
+      grads,
+    )
+    rate = learning_rate * tf.sqrt(1.0 - square_decay**count)
+    rate /= 1.0 - decay**count
+    moved = tf.nest.map_structure(
+      lambda p, m, s: p + rate * m / (tf.sqrt(s) + epsilon),
+      params,
+      mean,
+      mean_square,
+    )
+    return preconditioner.project(moved), AdamState(mean, mean_square, count)
+
+  return interfaces.Optimizer(
+    name='adam', is_relative=False, init=init, update=update
+  )
+
+
+def clip_by_global_norm(optimizer, max_norm):
+  """Wraps an optimizer so that it sees gradients of at most `max_norm`."""
+
+  def update(grads, state, params, preconditioner, adaptation):
+    norm = _global_norm(grads)
+    shrink = 1.0 / tf.maximum(norm / max_norm, 1.0)
+    clipped = tf.nest.map_structure(lambda g: shrink * g, grads)
+    return optimizer.update(clipped, state, params, preconditioner, adaptation)
+
+  return optimizer._replace(
+    name=f'clip_by_global_norm({optimizer.name})', update=update
+  )
+
+
+def _global_norm(grads):
+  parts = tf.nest.flatten(grads)
+  return tf.sqrt(tf.add_n([tf.reduce_sum(g**2) for g in parts]))

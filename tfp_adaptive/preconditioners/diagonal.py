@@ -1,0 +1,38 @@
+"""Diagonal scale factor: C = diag(c), one scale per coordinate."""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+
+__all__ = ['diagonal']
+
+
+def diagonal(init_scale=None, min_scale=0.0):
+  """Builds a diagonal scale factor, params c of shape [event_size].
+
+  Costs O(d) in time and memory. It learns the scales of the coordinates and no
+  correlation between them.
+
+    C = diag(c),   c <- c * exp(e)   for the tangent e.
+
+  Args:
+    init_scale: First scale of all coordinates, in units of the state: a
+      positive float, a function of the event size, or `None`: found by the
+      adaptation.
+    min_scale: Smallest scale after a step of an optimizer that works on raw
+      params (`rmsprop`, `adam`); relative gradients keep c positive.
+
+  Returns:
+    An `interfaces.Preconditioner`.
+  """
+  return interfaces.Preconditioner(
+    name='diagonal',
+    init=lambda event_size, dtype, scale: (
+      tf.cast(scale, dtype) * tf.ones([event_size], dtype)
+    ),
+    operator=lambda c: tf.linalg.LinearOperatorDiag(c, is_non_singular=True),
+    tangent_operator=tf.linalg.LinearOperatorDiag,
+    move=lambda c, tangent: c * tf.exp(tangent),
+    project=lambda c: tf.maximum(c, tf.cast(min_scale, c.dtype)),
+    init_scale=init_scale,
+  )

@@ -1,0 +1,84 @@
+"""Preconditioned random walk proposal: y = x + C noise.
+
+Source: Titsias and Dellaportas (2019), Gradient-based adaptive Markov chain
+Monte Carlo, section 2.2, https://arxiv.org/abs/1911.01373.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.internal import proposal
+from tfp_adaptive.internal import random
+from tfp_adaptive.internal import scale_factor
+from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['UncalibratedPreconditionedRandomWalk']
+
+
+class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
+  """Proposes y = x + step_size * C e, e ~ N(0, I): symmetric, no correction.
+
+  One step makes one target call and one product with C; an adapting step adds
+  one gradient, at the proposal. It needs `MetropolisHastings` around it.
+  """
+
+  def cost(self, adapting):
+    """Returns the target calls of one step per chain."""
+    return interfaces.Cost(target=1, gradient=int(adapting))
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Draws y; the results carry its log density."""
+    previous = previous_kernel_results
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    x = state_parts.flatten(current_state, num_chain_dims)
+    factor = scale_factor.at(
+      self.preconditioner, previous.preconditioner_params
+    )
+    noise = self._draw_noise(x, seed)
+    proposed_state = state_parts.unflatten_like(
+      x + previous.step_size * factor.apply(noise),
+      current_state,
+      num_chain_dims,
+    )
+    log_prob = state_parts.value(self.target_log_prob_fn, proposed_state)
+    return proposed_state, previous._replace(
+      target_log_prob=log_prob, noise=noise, seed=seed
+    )
+
+  def init_replay_cache(self, results):
+    """Returns the gradient at the current state: unknown, so zero."""
+    return tf.zeros_like(results.noise)
+
+  def replay(self, cache, previous, proposed, proposed_state, mh_results):
+    """Returns the step just taken as a function of the scale factor.
+
+    It evaluates the gradient at the proposal, which the step did not need.
+    """
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    _, grads = state_parts.value_and_gradient(
+      self.target_log_prob_fn, proposed_state
+    )
+    grad_y = state_parts.flatten(grads, num_chain_dims)
+    is_finite = tf.math.is_finite(mh_results.log_accept_ratio) & tf.reduce_all(
+      tf.math.is_finite(grad_y), axis=-1
+    )
+    grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
+    ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
+
+    def transition(factor):
+      displacement = proposed.step_size * factor.apply(proposed.noise)
+      moved = self._event_sum(
+        grad_y * (displacement - tf.stop_gradient(displacement))
+      )
+      return interfaces.Transition(
+        log_accept_ratio=ratio + moved,
+        proposal_entropy=factor.log_abs_det,
+        displacement=displacement,
+        control_variate=tf.zeros_like(ratio),
+        is_finite=is_finite,
+        is_accepted=mh_results.is_accepted,
+      )
+
+    return interfaces.Replay(transition=transition, cache=cache)

@@ -1,0 +1,293 @@
+"""sample(): adaptation, then recorded sampling, in compiled blocks."""
+
+import collections
+import time
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.internal import blocks
+from tfp_adaptive.internal import checkpoint as checkpoint_lib
+from tfp_adaptive.internal import diagnosis
+from tfp_adaptive.internal import progress as progress_lib
+from tfp_adaptive.internal import random
+from tfp_adaptive.internal import tfp_private
+
+__all__ = ['SampleResult', 'sample']
+
+_MAX_BLOCK_BYTES = 2**26
+_MAX_BLOCK_STEPS = 1000
+
+
+class SampleResult(
+  collections.namedtuple(
+    'SampleResult',
+    [
+      'states',
+      'trace',
+      'adaptation_trace',
+      'final_state',
+      'final_kernel_results',
+      'seconds',
+    ],
+  )
+):
+  """What `sample` returns; arrays are numpy, on the host.
+
+  Attributes:
+    states: Draws, [num_results, chains..., event...] in the structure of the
+      start.
+    trace: dict of [num_results, chains...]: `target_log_prob`, `is_accepted`,
+      `log_accept_ratio`, `diverging`, those that the kernel has; [num_results]
+      scalars of the adaptation; and `extra`, what `trace_fn` returned.
+    adaptation_trace: The same over the discarded steps.
+    final_state: Last state, Tensors.
+    final_kernel_results: Last kernel results, Tensors: what was learned.
+    seconds: dict of wall times `compile`, `adaptation`, `sampling`.
+  """
+
+  __slots__ = ()
+
+
+def sample(
+  kernel,
+  init_state,
+  num_results,
+  num_burnin_steps=0,
+  num_steps_between_results=0,
+  seed=(0, 1),
+  block_size=None,
+  trace_fn=None,
+  jit_compile=True,
+  progress=True,
+  checkpoint_dir=None,
+):
+  """Adapts, then samples, with progress, checkpoints and a lean trace.
+
+  The first max(num_adaptation_steps of the kernel, num_burnin_steps) steps are
+  discarded. Steps run in compiled blocks of one program; step t draws from
+  `fold_in(seed, t)`, so any block size, and a run stopped and continued, give
+  the same bits.
+
+  Args:
+    kernel: Any `tfp.mcmc.TransitionKernel`.
+    init_state: Tensor or structure of Tensors, [chains..., event...].
+    num_results: Draws to return per chain, a positive int.
+    num_burnin_steps: Steps to discard; those that adapt count.
+    num_steps_between_results: Steps thinned out between two draws.
+    seed: Int, pair of ints or [2] int Tensor. `None` is refused: a run must be
+      repeatable.
+    block_size: Results per block; chosen from the size of a draw by default.
+    trace_fn: Function of (state, kernel_results), recorded as `extra` beside
+      the default trace.
+    jit_compile: Whether XLA compiles the steps.
+    progress: Whether to show progress: a bar on a terminal, else lines.
+    checkpoint_dir: Folder to write every finished block to and to continue
+      from, or `None`.
+
+  Returns:
+    A `SampleResult`.
+
+  Raises:
+    ValueError: If a start has no finite log density, if a count is not
+      allowed, if the target cannot be compiled, or if `checkpoint_dir` is
+      damaged or of another run.
+  """
+  _check_arguments(
+    num_results, num_burnin_steps, num_steps_between_results, seed, block_size
+  )
+  seed = random.sanitize(seed)
+  state = tf.nest.map_structure(
+    lambda part: tf.identity(tf.convert_to_tensor(part)), init_state
+  )
+  results = kernel.bootstrap_results(state)
+  diagnosis.check_starts(results)
+  plan = _Plan(
+    num_discarded=max(diagnosis.num_adaptation_steps(kernel), num_burnin_steps),
+    num_results=num_results,
+    steps_per_result=1 + num_steps_between_results,
+  )
+  trace = _trace_fn(kernel, trace_fn)
+  block_size = block_size or _default_block_size(state, results, trace, plan)
+  run = blocks.build(
+    kernel, lambda s, r: (s, trace(s, r)), block_size, jit_compile
+  )
+  checkpoint = None
+  if checkpoint_dir is not None:
+    checkpoint = checkpoint_lib.Checkpoint(
+      checkpoint_dir,
+      _describe(kernel, plan, seed, state, results),
+      tfp_private.get_innermost(results, 'target_log_prob', default=0.0),
+    )
+  return _run_blocks(
+    kernel,
+    run,
+    trace,
+    plan,
+    state,
+    results,
+    seed,
+    block_size,
+    checkpoint,
+    progress,
+  )
+
+
+class _Plan(
+  collections.namedtuple(
+    '_Plan', ['num_discarded', 'num_results', 'steps_per_result']
+  )
+):
+  """Which steps are discarded and which are recorded."""
+
+  @property
+  def num_steps(self):
+    return self.num_discarded + self.num_results * self.steps_per_result
+
+  def next_block(self, step, block_size):
+    """Returns (phase, num_results, steps_per_result) of the block at `step`."""
+    if step < self.num_discarded:
+      return 'adapt', min(block_size, self.num_discarded - step), 1
+    left = (self.num_steps - step) // self.steps_per_result
+    return 'sample', min(block_size, left), self.steps_per_result
+
+
+def _run_blocks(
+  kernel,
+  run,
+  trace,
+  plan,
+  state,
+  results,
+  seed,
+  block_size,
+  checkpoint,
+  progress,
+):
+  """Runs all blocks and joins what they recorded."""
+  structure = (state, trace(state, results))
+  step, rows = 0, []
+  loaded = checkpoint.load() if checkpoint else None
+  if loaded:
+    leaves, step, rows = loaded
+    state, results = tf.nest.pack_sequence_as(
+      (state, results), [tf.convert_to_tensor(leaf) for leaf in leaves]
+    )
+  seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
+  if step < plan.num_steps:
+    start = time.monotonic()
+    run(state, results, seed, *_counts(step, 0, 1))
+    seconds['compile'] = time.monotonic() - start
+  with progress_lib.Progress(plan.num_steps, progress) as shown:
+    shown.update(step, 'adapt', None)
+    while step < plan.num_steps:
+      phase, num_rows, thin = plan.next_block(step, block_size)
+      start = time.monotonic()
+      state, results, recorded = run(
+        state, results, seed, *_counts(step, num_rows, thin)
+      )
+      # A copy: a view would keep the whole buffer of the block alive.
+      block = [np.array(a[:num_rows]) for a in tf.nest.flatten(recorded)]
+      seconds[phase] += time.monotonic() - start
+      step += num_rows * thin
+      rows.append(block)
+      if checkpoint:
+        checkpoint.save(tf.nest.flatten((state, results)), step, block)
+      shown.update(step, phase, diagnosis.accept_rate(structure, block))
+  return _join(kernel, plan, structure, rows, state, results, seconds)
+
+
+def _counts(*values):
+  # Tensors: a Python int would compile one program per value.
+  return [tf.constant(value, tf.int32) for value in values]
+
+
+def _join(kernel, plan, structure, rows, state, results, seconds):
+  columns = [np.concatenate(column) for column in zip(*rows)]
+  discarded = plan.num_discarded
+  _, adaptation_trace = tf.nest.pack_sequence_as(
+    structure, [column[:discarded] for column in columns]
+  )
+  states, trace = tf.nest.pack_sequence_as(
+    structure, [column[discarded:] for column in columns]
+  )
+  for message in diagnosis.warnings_after(kernel, trace, results):
+    warnings.warn(message, stacklevel=4)
+  return SampleResult(
+    states=states,
+    trace=trace,
+    adaptation_trace=adaptation_trace,
+    final_state=state,
+    final_kernel_results=results,
+    seconds=dict(
+      compile=seconds['compile'],
+      adaptation=seconds['adapt'],
+      sampling=seconds['sample'],
+    ),
+  )
+
+
+def _trace_fn(kernel, extra_fn):
+  def trace(state, results):
+    recorded = blocks.default_trace(state, results)
+    recorded.update(diagnosis.adaptation_scalars(kernel, results))
+    if extra_fn is not None:
+      recorded['extra'] = tf.nest.map_structure(
+        tf.convert_to_tensor, extra_fn(state, results)
+      )
+    return recorded
+
+  return trace
+
+
+def _default_block_size(state, results, trace, plan):
+  leaves = tf.nest.flatten((state, trace(state, results)))
+  row_bytes = sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
+  fitting = max(1, _MAX_BLOCK_BYTES // row_bytes)
+  longest = max(plan.num_discarded, plan.num_results)
+  return int(min(_MAX_BLOCK_STEPS, fitting, longest))
+
+
+def _describe(kernel, plan, seed, state, results):
+  """Returns what must agree for a run to be continued."""
+  leaves = tf.nest.flatten((state, results))
+  return dict(
+    kernel=diagnosis.kernel_names(kernel),
+    num_discarded=plan.num_discarded,
+    num_results=plan.num_results,
+    steps_per_result=plan.steps_per_result,
+    seed=[int(word) for word in seed],
+    leaves=[f'{leaf.dtype.name}{leaf.shape.as_list()}' for leaf in leaves],
+  )
+
+
+def _check_arguments(
+  num_results, num_burnin_steps, num_steps_between_results, seed, block_size
+):
+  lowest = dict(
+    num_results=(num_results, 1),
+    num_burnin_steps=(num_burnin_steps, 0),
+    num_steps_between_results=(num_steps_between_results, 0),
+    block_size=(1 if block_size is None else block_size, 1),
+  )
+  for name, (given, least) in lowest.items():
+    if (
+      isinstance(given, bool)
+      or not hasattr(given, '__index__')
+      or given < least
+    ):
+      raise ValueError(
+        f'`{name}` must be an int of at least {least}, but got {given!r}.'
+      )
+  if seed is None:
+    raise ValueError(
+      '`seed` must be given, so that the run can be repeated: write for '
+      'example `seed=(0, 1)`.'
+    )
+  if tf.inside_function():
+    raise ValueError(
+      '`tfpa.sample` compiles and drives a run itself and cannot be called '
+      'inside `tf.function`. Use `tfp.mcmc.sample_chain` with the same kernel '
+      'there.'
+    )
