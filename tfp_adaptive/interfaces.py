@@ -11,7 +11,7 @@ One adapting step, as data (B chains, d = event size):
   replay       tangent E -> Transition at C(I + E)             no target call
   criterion    Transition -> one number per chain              [B]
   tape         A = mean over chains of d value / d E at E = 0
-  optimizer    params <- move(params, A, rate)
+  optimizer    params <- move(params, rate * A)
 
 Everything below works on states flattened to [chains..., event_size].
 """
@@ -26,10 +26,12 @@ __all__ = [
   'Adaptation',
   'Cost',
   'Criterion',
+  'Feedback',
   'Optimizer',
   'Preconditioner',
   'Replay',
   'ScaleFactor',
+  'Slopes',
   'Transition',
 ]
 
@@ -48,12 +50,14 @@ class Preconditioner(NamedTuple):
   init: Callable[..., Any]
   # (params) -> tf.linalg.LinearOperator C.
   operator: Callable[[Any], Any]
-  # (tangent) -> tf.linalg.LinearOperator E; entries outside the structure are
-  # not read, so that gradients come out projected.
+  # (tangent) -> tf.linalg.LinearOperator E, projected on the structure, so
+  # that gradients come out projected too.
   tangent_operator: Callable[[Any], Any]
-  # (params, tangent) -> params of C (I + E) or of a retraction that agrees
-  # with it to first order.
+  # (params, tangent) -> params of C (I + E), or of any factor whose C C^T
+  # agrees with it to first order.
   move: Callable[[Any, Any], Any]
+  # (params, factor) -> params of factor * C, factor [] and positive.
+  rescale: Callable[[Any, Any], Any]
   # (params) -> params, made invertible again after a Euclidean step.
   project: Callable[[Any], Any]
   # First scale: a float, a function of the event size, or None: found by the
@@ -109,25 +113,48 @@ class Adaptation(NamedTuple):
 
   event_size: Any  # d, Python int where it is static, else [] int32.
   num_chains: Any  # B, Python int where it is static, else [] int32.
+  num_params: Any  # Entries of the params, Python int or [] int32.
   num_steps: int  # Adapting steps in all.
   dtype: Any  # Of the state.
 
 
+class Slopes(NamedTuple):
+  """Slopes in the log scale: traces of both gradients per coordinate, []."""
+
+  value: Any
+  entropy: Any
+  is_searching: Any  # [] bool: the first scale is still being searched.
+
+
+class Feedback(NamedTuple):
+  """What a criterion tells the optimizer beside the gradient."""
+
+  # The gradient is in units of this, [].
+  objective_scale: Any
+  # Mean acceptance minus the wanted one, []; 0 if the gradient itself steers
+  # the scale.
+  accept_excess: Any
+
+
 class Criterion(NamedTuple):
-  """What is maximised, with its own slow variables (an entropy weight, ...)."""
+  """What is maximised: mean value + entropy_weight * mean proposal entropy."""
 
   name: str
-  # (adaptation: Adaptation) -> state.
+  # (adaptation: Adaptation) -> state, the criterion's own slow variables.
   init: Callable[[Adaptation], Any]
-  # (state, transition) -> value per chain, [chains...].
+  # (state, transition) -> value per chain, [chains...], without the entropy.
   value: Callable[[Any, Transition], Any]
-  # (state, transition, adaptation) -> state.
+  # (state) -> weight of the entropy, []; 0.0 if it has none.
+  entropy_weight: Callable[[Any], Any]
+  # (state, transition, slopes, adaptation) -> state.
   update: Callable[..., Any]
+  # (state, transition) -> Feedback.
+  feedback: Callable[[Any, Transition], Feedback]
   # (state) -> dict of [] Tensors worth tracing, by name.
   trace: Callable[[Any], dict]
   # name in `trace` -> (lower, upper): a value at a bound is worth a warning.
   bounds: dict
-  # Acceptance that the criterion steers to; also ends the scale search.
+  # Acceptance that ends the scale search.
   target_accept_prob: float
 
 
@@ -139,7 +166,8 @@ class Optimizer(NamedTuple):
   is_relative: bool
   # (params, adaptation) -> state.
   init: Callable[..., Any]
-  # (grads, state, params, preconditioner, adaptation) -> (params, state).
+  # (grads, state, params, preconditioner, feedback, adaptation)
+  # -> (params, state).
   update: Callable[..., Any]
 
 

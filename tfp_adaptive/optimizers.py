@@ -10,6 +10,8 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import scale_factor
+from tfp_adaptive.internal import schedule
 
 __all__ = ['adam', 'clip_by_global_norm', 'relative_gradient', 'rmsprop']
 
@@ -24,21 +26,24 @@ AdamState = collections.namedtuple(
 )
 
 
-def relative_gradient(learning_rate=None, decay_steps=500.0, decay_power=0.6):
-  """Builds the relative (natural) gradient step: C <- C (I + rho_t A).
+def relative_gradient(learning_rate=None, scale_decay_power=0.6):
+  """Builds the relative (natural) gradient step.
 
-  A is the gradient with respect to the tangent at C. It is bounded so that no
-  step changes any direction by more than a factor of two:
+  With A the gradient with respect to the tangent at C, in units of the
+  objective (for the generalised speed measure: divided by beta, which makes
+  A + I dimensionless), a step moves shape and scale:
 
-    A <- A / max(1, 2 rho_t |A|_F),   rho_t = rho (1 + t / decay_steps)^-power
+    C C^T <- C (I + rho_t b A) C^T,         b = min(1, 1 / (rho_t |A|_2))
+    C     <- C (1 + (1 + t)^-power (mean accept prob - target))
 
-  so a factor never becomes singular. The path of C on a rescaled or sheared
-  target is the rescaled or sheared path.
+  The bound b keeps the factor invertible. The path of C on a rescaled or
+  sheared target is the rescaled or sheared path: nothing here has the units of
+  the state.
 
   Args:
-    learning_rate: rho, positive, or `None`: 0.05, and 0.1 from 100 chains on.
-    decay_steps: Steps during which the rate is nearly constant.
-    decay_power: How fast it falls afterwards, in [0, 1].
+    learning_rate: A fixed rho in (0, 1/2], or `None`: see `internal/schedule`,
+      chosen from the numbers of params and of chains, falling as 1 / t.
+    scale_decay_power: How fast the rate of the scale falls, in (1/2, 1].
 
   Returns:
     An `interfaces.Optimizer`.
@@ -52,16 +57,20 @@ def relative_gradient(learning_rate=None, decay_steps=500.0, decay_power=0.6):
     del params
     return RelativeGradientState(tf.zeros([], adaptation.dtype))
 
-  def update(grads, state, params, preconditioner, adaptation):
+  def update(grads, state, params, preconditioner, feedback, adaptation):
     rate = learning_rate
     if rate is None:
-      chains = tf.cast(adaptation.num_chains, adaptation.dtype)
-      rate = 0.05 * tf.clip_by_value(0.5 * tf.math.log(chains) / 2.3, 1.0, 2.0)
-    rate = rate * (1.0 + state.num_updates / decay_steps) ** -decay_power
-    norm = _global_norm(grads)
-    step = rate / tf.maximum(2.0 * rate * norm, 1.0)
+      rate = schedule.covariance_rate(state.num_updates, adaptation)
+    norm = _spectral_norm(preconditioner, grads, adaptation.event_size)
+    norm /= feedback.objective_scale
+    # Half of the rate: C (I + E) changes C C^T by twice E.
+    step = 0.5 * rate / tf.maximum(rate * norm, 1.0) / feedback.objective_scale
+    scale_step = feedback.accept_excess * (
+      (1.0 + state.num_updates) ** -scale_decay_power
+    )
     tangent = tf.nest.map_structure(lambda g: step * g, grads)
     moved = preconditioner.move(params, tangent)
+    moved = preconditioner.rescale(moved, 1.0 + scale_step)
     return moved, RelativeGradientState(state.num_updates + 1.0)
 
   return interfaces.Optimizer(
@@ -90,8 +99,8 @@ def rmsprop(learning_rate, decay=0.9):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
     return RMSPropState(zeros, tf.zeros([], adaptation.dtype))
 
-  def update(grads, state, params, preconditioner, adaptation):
-    del adaptation
+  def update(grads, state, params, preconditioner, feedback, adaptation):
+    del feedback, adaptation
     keep = tf.where(state.num_updates > 0.0, decay, 0.0)
     keep = tf.cast(keep, state.num_updates.dtype)
     mean_square = tf.nest.map_structure(
@@ -132,8 +141,8 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
     return AdamState(zeros, zeros, tf.zeros([], adaptation.dtype))
 
-  def update(grads, state, params, preconditioner, adaptation):
-    del adaptation
+  def update(grads, state, params, preconditioner, feedback, adaptation):
+    del feedback, adaptation
     count = state.num_updates + 1.0
     mean = tf.nest.map_structure(
       lambda m, g: decay * m + (1.0 - decay) * g, state.mean, grads
@@ -161,11 +170,13 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
 def clip_by_global_norm(optimizer, max_norm):
   """Wraps an optimizer so that it sees gradients of at most `max_norm`."""
 
-  def update(grads, state, params, preconditioner, adaptation):
+  def update(grads, state, params, preconditioner, feedback, adaptation):
     norm = _global_norm(grads)
     shrink = 1.0 / tf.maximum(norm / max_norm, 1.0)
     clipped = tf.nest.map_structure(lambda g: shrink * g, grads)
-    return optimizer.update(clipped, state, params, preconditioner, adaptation)
+    return optimizer.update(
+      clipped, state, params, preconditioner, feedback, adaptation
+    )
 
   return optimizer._replace(
     name=f'clip_by_global_norm({optimizer.name})', update=update
@@ -175,3 +186,16 @@ def clip_by_global_norm(optimizer, max_norm):
 def _global_norm(grads):
   parts = tf.nest.flatten(grads)
   return tf.sqrt(tf.add_n([tf.reduce_sum(g**2) for g in parts]))
+
+
+def _spectral_norm(preconditioner, tangent, event_size):
+  """Estimates the largest absolute eigenvalue, by six power iterations."""
+  operator = preconditioner.tangent_operator(tangent)
+  index = tf.range(event_size)
+  # Any start that is not orthogonal to the leading direction will do.
+  row = tf.cast(1 + index % 7, operator.dtype)
+  tiny = tf.constant(1e-30, operator.dtype)
+  for _ in range(3):
+    row /= tf.maximum(tf.norm(row), tiny)
+    row = scale_factor.apply(operator, scale_factor.apply(operator, row))
+  return tf.sqrt(tf.norm(row))

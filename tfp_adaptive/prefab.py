@@ -164,7 +164,9 @@ def _parts(
     )
   if criterion is None:
     criterion = generalized_speed_measure(
-      target_accept_prob=accept_prob, use_accept_flag=is_paper
+      target_accept_prob=accept_prob,
+      entropy_weight_rule='acceptance' if is_paper else 'balance',
+      use_accept_flag=is_paper,
     )
   if optimizer is None:
     optimizer = (

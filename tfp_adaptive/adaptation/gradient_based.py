@@ -8,6 +8,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.internal import adaptation_base
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import scale_search
@@ -125,70 +126,98 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       mh_results,
     )
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
-    grads, transition, num_dropped = self._gradient(replay, params, results)
+    value_grads, entropy_grads, transition = self._gradients(
+      replay, params, results.criterion_state
+    )
+    is_usable = tf.math.is_finite(_sum_of_squares(value_grads))
+    is_searching = results.scale_search.is_searching
     adaptation = self._adaptation(inner)
+    criterion_state = self.criterion.update(
+      results.criterion_state,
+      transition,
+      interfaces.Slopes(
+        value=self._slope(value_grads, is_usable, adaptation),
+        entropy=self._slope(entropy_grads, is_usable, adaptation),
+        is_searching=is_searching,
+      ),
+      adaptation,
+    )
 
     # The search owns the scale until it ends; then the optimizer does.
     accept_prob = adaptation_base.mean_accept_prob(mh_results)
     search = scale_search.update(
       results.scale_search, accept_prob, self.criterion.target_accept_prob
     )
-    is_searching = results.scale_search.is_searching
+    weight = self.criterion.entropy_weight(criterion_state)
+    grads = tf.nest.map_structure(
+      lambda v, h: tf.where(is_usable, v + weight * h, 0.0),
+      value_grads,
+      entropy_grads,
+    )
     moved, optimizer_state = self.optimizer.update(
-      grads, results.optimizer_state, params, self.preconditioner, adaptation
+      grads,
+      results.optimizer_state,
+      params,
+      self.preconditioner,
+      self.criterion.feedback(criterion_state, transition),
+      adaptation,
     )
-    learned = dict(
-      params=moved,
-      criterion=self.criterion.update(
-        results.criterion_state, transition, adaptation
-      ),
-      optimizer=optimizer_state,
+    chosen = adaptation_base.choose(
+      is_searching,
+      (self._isotropic(params, search.scale), results.optimizer_state),
+      (moved, optimizer_state),
     )
-    searched = dict(
-      params=self._isotropic(params, search.scale),
-      criterion=results.criterion_state,
-      optimizer=results.optimizer_state,
-    )
-    chosen = adaptation_base.choose(is_searching, searched, learned)
     return results._replace(
       inner_results=tfp_private.replace_innermost(
-        inner, preconditioner_params=chosen['params']
+        inner, preconditioner_params=chosen[0]
       ),
-      criterion_state=chosen['criterion'],
-      optimizer_state=chosen['optimizer'],
+      criterion_state=criterion_state,
+      optimizer_state=chosen[1],
       replay_cache=replay.cache,
       scale_search=search,
       mean_accept_prob=accept_prob,
-      num_dropped_gradients=results.num_dropped_gradients + num_dropped,
+      num_dropped_gradients=results.num_dropped_gradients
+      + _num_dropped(transition, is_usable),
     )
 
-  def _gradient(self, replay, params, results):
-    """Returns the gradient averaged over chains, and the transition."""
-    variable = (
-      scale_factor.zero_tangent(params)
-      if self.optimizer.is_relative
-      else params
-    )
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
+  def _gradients(self, replay, params, criterion_state):
+    """Returns the gradients of value and entropy, averaged over chains."""
+    is_relative = self.optimizer.is_relative
+    variable = scale_factor.zero_tangent(params) if is_relative else params
+    with tf.GradientTape(
+      persistent=True, watch_accessed_variables=False
+    ) as tape:
       tape.watch(variable)
       factor = (
         scale_factor.around(self.preconditioner, params, variable)
-        if self.optimizer.is_relative
+        if is_relative
         else scale_factor.at(self.preconditioner, variable)
       )
       transition = replay.transition(factor)
-      values = self.criterion.value(results.criterion_state, transition)
-      objective = tf.reduce_mean(values)
-    grads = tape.gradient(objective, variable)
-    # One chain's overflow must not reach the others: it is masked in the
-    # replay. What is left, an overflow of the mean itself, drops the step.
-    is_usable = tf.reduce_all(
-      [tf.reduce_all(tf.math.is_finite(g)) for g in tf.nest.flatten(grads)]
+      value = tf.reduce_mean(self.criterion.value(criterion_state, transition))
+      # A chain that diverged counts its entropy against the proposal.
+      sign = tf.where(transition.is_finite, tf.ones_like(value), -1.0)
+      entropy = tf.reduce_mean(sign * transition.proposal_entropy)
+    return (
+      tape.gradient(value, variable),
+      tape.gradient(entropy, variable),
+      transition,
     )
-    grads = tf.nest.map_structure(
-      lambda g: tf.where(is_usable, g, tf.zeros_like(g)), grads
-    )
-    num_diverged = tf.math.count_nonzero(~transition.is_finite, dtype=tf.int32)
-    num_chains = tf.size(transition.is_finite)
-    num_dropped = tf.where(is_usable, num_diverged, num_chains)
-    return grads, transition, num_dropped
+
+  def _slope(self, grads, is_usable, adaptation):
+    """Returns the trace of a gradient per coordinate, 0 if it is unusable."""
+    if not self.optimizer.is_relative:
+      return tf.zeros([], adaptation.dtype)
+    trace = self.preconditioner.tangent_operator(grads).trace()
+    size = tf.cast(adaptation.event_size, adaptation.dtype)
+    return tf.where(is_usable, trace / size, 0.0)
+
+
+def _num_dropped(transition, is_usable):
+  """Counts chains whose gradient was dropped; all, if the mean overflowed."""
+  num_diverged = tf.math.count_nonzero(~transition.is_finite, dtype=tf.int32)
+  return tf.where(is_usable, num_diverged, tf.size(transition.is_finite))
+
+
+def _sum_of_squares(grads):
+  return tf.add_n([tf.reduce_sum(g**2) for g in tf.nest.flatten(grads)])

@@ -61,6 +61,8 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
     name='expected_squared_jump_distance',
     init=init_state,
     value=value,
+    entropy_weight=lambda state: 0.0,
+    feedback=no_feedback,
     update=moving_update(smoothing),
     trace=lambda state: {'moving_distance': state.moving_distance},
     bounds={},
@@ -82,6 +84,13 @@ def init_state(adaptation):
   )
 
 
+def no_feedback(state, transition):
+  """Returns feedback of a criterion whose gradient steers the scale itself."""
+  del transition
+  one = tf.ones_like(state.moving_distance)
+  return interfaces.Feedback(objective_scale=one, accept_excess=0.0 * one)
+
+
 def scale_of(state, distance):
   """Returns the scale to divide by: the moving mean, once there is one."""
   current = tf.stop_gradient(tf.reduce_mean(distance))
@@ -92,8 +101,8 @@ def scale_of(state, distance):
 def moving_update(smoothing):
   """Returns the update of the moving mean of the jump distance."""
 
-  def update(state, transition, adaptation):
-    del adaptation
+  def update(state, transition, slopes, adaptation):
+    del slopes, adaptation
     distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
     mean = tf.reduce_mean(distance)
     moved = smoothing * state.moving_distance + (1.0 - smoothing) * mean

@@ -43,6 +43,8 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
     name='l2hmc',
     init=distances.init_state,
     value=value,
+    entropy_weight=lambda state: 0.0,
+    feedback=distances.no_feedback,
     update=distances.moving_update(smoothing),
     trace=lambda state: {'moving_distance': state.moving_distance},
     bounds={},

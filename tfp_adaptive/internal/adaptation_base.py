@@ -95,11 +95,17 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       stepped = previous._replace(inner_results=inner, step=previous.step + 1)
       if self.num_adaptation_steps == 0:
         return next_state, stepped
-      return next_state, tf.cond(
-        previous.step < self.num_adaptation_steps,
-        lambda: self._adapt(next_state, previous.inner_results, inner, stepped),
-        lambda: stepped,
+      # A loop of at most one turn, not tf.cond: XLA passes the params through
+      # a loop in place, but copies them in both branches of a conditional.
+      _, results = tf.while_loop(
+        lambda is_adapting, _: is_adapting,
+        lambda _, results: (
+          tf.constant(False),
+          self._adapt(next_state, previous.inner_results, inner, results),
+        ),
+        (previous.step < self.num_adaptation_steps, stepped),
       )
+      return next_state, results
 
   def _mh_results(self, inner):
     """Returns the results of the Metropolis-Hastings kernel inside."""
@@ -110,9 +116,11 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   def _adaptation(self, inner):
     """Returns the size of the problem."""
     proposed = self._mh_results(inner).proposed_results
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
     return interfaces.Adaptation(
       event_size=ps.shape(proposed.noise)[-1],
       num_chains=state_parts.num_chains(proposed.target_log_prob),
+      num_params=sum(ps.size(p) for p in tf.nest.flatten(params)),
       num_steps=self.num_adaptation_steps,
       dtype=proposed.noise.dtype,
     )

@@ -16,6 +16,14 @@ def apply(operator, rows, adjoint=False):
   """
   if isinstance(operator, tf.linalg.LinearOperatorDiag):
     return operator.diag * rows
+  if isinstance(
+    operator,
+    (
+      tf.linalg.LinearOperatorLowerTriangular,
+      tf.linalg.LinearOperatorFullMatrix,
+    ),
+  ):
+    return _apply_dense(operator.to_dense(), rows, adjoint)
   shape = ps.shape(rows)
   columns = operator.matmul(
     tf.reshape(rows, ps.stack([-1, shape[-1]])),
@@ -23,6 +31,15 @@ def apply(operator, rows, adjoint=False):
     adjoint_arg=True,
   )
   return tf.reshape(tf.linalg.matrix_transpose(columns), shape)
+
+
+def _apply_dense(matrix, rows, adjoint):
+  """Multiplies rows from the right: no transpose of the chains."""
+  shape = ps.shape(rows)
+  product = tf.matmul(
+    tf.reshape(rows, ps.stack([-1, shape[-1]])), matrix, transpose_b=not adjoint
+  )
+  return tf.reshape(product, shape)
 
 
 def at(preconditioner, params):

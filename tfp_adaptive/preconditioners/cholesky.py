@@ -14,7 +14,11 @@ def cholesky(init_scale=None, min_scale=0.0):
   adapting one product of two d x d matrices; memory is O(d^2). Beyond a few
   thousand dimensions take a structured factor.
 
-    C = L,   L <- L (I + tril E)   for the tangent E.
+  The noise is isotropic, so the proposal depends on L L^T only: tangents are
+  symmetric, which halves the noise of a gradient, and a move goes back to a
+  triangular factor of the same covariance, to first order in E:
+
+    L <- L (I + 2 tril E - diag E),   L L^T <- L (I + 2 E) L^T.
 
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
@@ -43,13 +47,22 @@ def cholesky(init_scale=None, min_scale=0.0):
     operator=lambda factor: _LowerTriangularFactor(
       factor, is_non_singular=True
     ),
-    tangent_operator=tf.linalg.LinearOperatorLowerTriangular,
-    move=lambda factor, tangent: (
-      factor + tf.matmul(factor, tf.linalg.band_part(tangent, -1, 0))
+    tangent_operator=lambda tangent: tf.linalg.LinearOperatorFullMatrix(
+      0.5 * (tangent + tf.linalg.matrix_transpose(tangent))
     ),
+    move=lambda factor, tangent: (
+      factor + tf.matmul(factor, _lower_root(tangent))
+    ),
+    rescale=lambda factor, by: by * factor,
     project=project,
     init_scale=init_scale,
   )
+
+
+def _lower_root(tangent):
+  """Returns the lower triangular F with F + F^T = 2 E, E symmetric."""
+  lower = tf.linalg.band_part(tangent, -1, 0)
+  return 2.0 * lower - tf.linalg.band_part(tangent, 0, 0)
 
 
 class _LowerTriangularFactor(tf.linalg.LinearOperatorLowerTriangular):

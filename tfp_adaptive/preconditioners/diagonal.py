@@ -33,6 +33,7 @@ def diagonal(init_scale=None, min_scale=0.0):
     operator=lambda c: tf.linalg.LinearOperatorDiag(c, is_non_singular=True),
     tangent_operator=tf.linalg.LinearOperatorDiag,
     move=lambda c, tangent: c * tf.exp(tangent),
+    rescale=lambda c, by: by * c,
     project=lambda c: tf.maximum(c, tf.cast(min_scale, c.dtype)),
     init_scale=init_scale,
   )

@@ -1,0 +1,37 @@
+"""Rates of the covariance that need no tuning.
+
+  rho_t = min(1/2, 4 / (t + 8 p / (d B)))
+
+with p params, d coordinates and B chains: a Newton step averages 4 / rho_t
+gradients of B chains, and a dense factor (p = d^2) needs about d of them.
+"""
+
+import tensorflow as tf
+
+__all__ = ['covariance_rate', 'smoothing_weight']
+
+_GAIN = 4.0
+_STEPS_PER_PARAM = 2.0
+_MAX_RATE = 0.5
+
+
+def covariance_rate(num_updates, adaptation):
+  """Returns rho_t, [], after `num_updates` ([] float) moves."""
+  dtype = adaptation.dtype
+  per_coordinate = tf.cast(adaptation.num_params, dtype) / tf.cast(
+    adaptation.event_size, dtype
+  )
+  delay = _GAIN * _STEPS_PER_PARAM * per_coordinate
+  delay /= tf.cast(adaptation.num_chains, dtype)
+  return tf.minimum(_GAIN / (num_updates + delay), _MAX_RATE)
+
+
+def smoothing_weight(num_updates, adaptation, is_searching):
+  """Returns the weight of a new value in a running mean, [].
+
+  The mean follows five times faster than the covariance, at once while the
+  first scale is searched, and is a plain mean of what came first.
+  """
+  rate = 5.0 * covariance_rate(num_updates, adaptation)
+  weight = tf.clip_by_value(rate, 1.0 / (num_updates + 1.0), 1.0)
+  return tf.where(is_searching, tf.cast(0.5, adaptation.dtype), weight)
