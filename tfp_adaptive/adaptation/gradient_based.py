@@ -106,7 +106,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       criterion_state=self.criterion.init(adaptation),
       optimizer_state=self.optimizer.init(params, adaptation),
       replay_cache=self.proposal.init_replay_cache(
-        tfp_private.get_innermost(inner, 'accepted_results')
+        self._mh_results(inner).proposed_results
       ),
       scale_search=search,
       step=tf.zeros([], tf.int32),

@@ -98,9 +98,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       seed=seed,
     )
 
-  def init_replay_cache(self, results):
+  def init_replay_cache(self, proposed_results):
     """Returns what a replay carries from step to step: nothing."""
-    del results
+    del proposed_results
     return []
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
