@@ -54,7 +54,8 @@ class Preconditioner(NamedTuple):
   # that gradients come out projected too.
   tangent_operator: Callable[[Any], Any]
   # (params, tangent) -> params of C (I + E), or of any factor whose C C^T
-  # agrees with it to first order.
+  # agrees with it to first order. Safe for a tangent of any size: bounded so
+  # that no direction shrinks or grows by more than about a factor of two.
   move: Callable[[Any, Any], Any]
   # (params, factor) -> params of factor * C, factor [] and positive.
   rescale: Callable[[Any, Any], Any]

@@ -10,7 +10,6 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import schedule
 
 __all__ = ['adam', 'clip_by_global_norm', 'relative_gradient', 'rmsprop']
@@ -33,12 +32,12 @@ def relative_gradient(learning_rate=None, scale_decay_power=0.6):
   objective (for the generalised speed measure: divided by beta, which makes
   A + I dimensionless), a step moves shape and scale:
 
-    C C^T <- C (I + rho_t b A) C^T,         b = min(1, 1 / (rho_t |A|_2))
+    C C^T <- C (I + rho_t A) C^T
     C     <- C (1 + (1 + t)^-power (mean accept prob - target))
 
-  The bound b keeps the factor invertible. The path of C on a rescaled or
-  sheared target is the rescaled or sheared path: nothing here has the units of
-  the state.
+  The structure's own `move` bounds the first so that C stays invertible. The
+  path of C on a rescaled or sheared target is the rescaled or sheared path:
+  nothing here has the units of the state.
 
   Args:
     learning_rate: A fixed rho in (0, 1/2], or `None`: see `internal/schedule`,
@@ -61,10 +60,8 @@ def relative_gradient(learning_rate=None, scale_decay_power=0.6):
     rate = learning_rate
     if rate is None:
       rate = schedule.covariance_rate(state.num_updates, adaptation)
-    norm = _spectral_norm(preconditioner, grads, adaptation.event_size)
-    norm /= feedback.objective_scale
     # Half of the rate: C (I + E) changes C C^T by twice E.
-    step = 0.5 * rate / tf.maximum(rate * norm, 1.0) / feedback.objective_scale
+    step = 0.5 * rate / feedback.objective_scale
     scale_step = feedback.accept_excess * (
       (1.0 + state.num_updates) ** -scale_decay_power
     )
@@ -186,16 +183,3 @@ def clip_by_global_norm(optimizer, max_norm):
 def _global_norm(grads):
   parts = tf.nest.flatten(grads)
   return tf.sqrt(tf.add_n([tf.reduce_sum(g**2) for g in parts]))
-
-
-def _spectral_norm(preconditioner, tangent, event_size):
-  """Estimates the largest absolute eigenvalue, by six power iterations."""
-  operator = preconditioner.tangent_operator(tangent)
-  index = tf.range(event_size)
-  # Any start that is not orthogonal to the leading direction will do.
-  row = tf.cast(1 + index % 7, operator.dtype)
-  tiny = tf.constant(1e-30, operator.dtype)
-  for _ in range(3):
-    row /= tf.maximum(tf.norm(row), tiny)
-    row = scale_factor.apply(operator, scale_factor.apply(operator, row))
-  return tf.sqrt(tf.norm(row))

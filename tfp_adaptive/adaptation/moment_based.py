@@ -1,12 +1,13 @@
 """Adaptive Metropolis: fits the proposal to the moments of the chain.
 
   mu <- mu + a (x - mu)
-  L  <- L + b L tril( L^-1 (x - mu) (x - mu)^T L^-T - I )
-  s  <- s (1 + c (accept - target) / target),   y = x + sqrt(s) L e
+  C C^T <- C C^T + b ( (x - mu) (x - mu)^T - C C^T )
+  s  <- s (1 + c (accept - target) / target),   y = x + sqrt(s) C e
 
 Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
-the factor update is Andrieu and Thoms (2008), A tutorial on adaptive MCMC,
-section 5.1.1, without a decomposition.
+the factor is moved without a decomposition, after Andrieu and Thoms (2008), A
+tutorial on adaptive MCMC, section 5.1.1: C <- C (I + b / 2 (w w^T - I)) with
+w = C^-1 (x - mu), projected on the structure of C.
 """
 
 import collections
@@ -59,7 +60,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     num_adaptation_steps,
     target_accept_prob=0.25,
     mean_rate=0.01,
-    shape_rate=5e-4,
+    shape_rate=1e-3,
     scale_rate=0.01,
     name=None,
   ):
@@ -70,7 +71,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
       mean_rate: Rate a of the running mean.
-      shape_rate: First rate of L; b = shape_rate / (1 + 4 t / num_steps).
+      shape_rate: First rate of C C^T; b = shape_rate / (1 + 4 t / num_steps).
       scale_rate: Rate c of the scale s.
       name: Prefix of op names.
     """
@@ -99,7 +100,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _adapt(self, next_state, previous_inner, inner, results):
-    """Moves mu, L and s by one state of every chain."""
+    """Moves mu, C and s by one state of every chain."""
     del previous_inner
     accept_prob = adaptation_base.mean_accept_prob(self._mh_results(inner))
     target = self._parameters['target_accept_prob']
@@ -111,8 +112,13 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     progress = tf.cast(results.step, state.dtype) / self.num_adaptation_steps
     rate = self._parameters['shape_rate'] / (1.0 + 4.0 * progress)
+    # Half of the rate: C (I + E) changes C C^T by twice E.
     moved = self.preconditioner.move(
-      params, self._bounded(rate, self._shape_gradient(params, centered))
+      params,
+      tf.nest.map_structure(
+        lambda g: tf.where(tf.math.is_finite(g), 0.5 * rate * g, 0.0),
+        self._shape_gradient(params, centered),
+      ),
     )
     step_size = tfp_private.get_innermost(inner, 'step_size')
     scale_step = (
@@ -156,17 +162,6 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
         tf.reduce_mean(tf.reduce_sum(whitened * moved, -1)) - step.trace()
       )
     return tape.gradient(objective, tangent)
-
-  def _bounded(self, rate, grads):
-    """Scales the step so that the factor stays invertible."""
-    norm = tf.sqrt(
-      tf.add_n([tf.reduce_sum(g**2) for g in tf.nest.flatten(grads)])
-    )
-    step = rate / tf.maximum(2.0 * rate * norm, 1.0)
-    step = tf.where(tf.math.is_finite(norm), step, 0.0)
-    return tf.nest.map_structure(
-      lambda g: tf.where(tf.math.is_finite(g), step * g, 0.0), grads
-    )
 
   def _flat_state(self, state, inner):
     """Returns the chains in the proposal's own space, [chains..., d]."""

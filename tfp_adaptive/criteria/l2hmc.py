@@ -11,7 +11,11 @@ a moving average and no burn-in term, as in Hirt, Titsias and Dellaportas
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.criteria import expected_squared_jump_distance as distances
+from tfp_adaptive.criteria.expected_squared_jump_distance import init_state
+from tfp_adaptive.criteria.expected_squared_jump_distance import jump_distance
+from tfp_adaptive.criteria.expected_squared_jump_distance import moving_update
+from tfp_adaptive.criteria.expected_squared_jump_distance import no_feedback
+from tfp_adaptive.criteria.expected_squared_jump_distance import scale_of
 
 __all__ = ['l2hmc']
 
@@ -31,8 +35,8 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
   """
 
   def value(state, transition):
-    distance = distances.jump_distance(transition)
-    ratio = distance / distances.scale_of(state, distance)
+    distance = jump_distance(transition)
+    ratio = distance / scale_of(state, distance)
     return tf.where(
       transition.is_finite,
       ratio - 1.0 / tf.maximum(ratio, tf.constant(floor, ratio.dtype)),
@@ -41,11 +45,11 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
 
   return interfaces.Criterion(
     name='l2hmc',
-    init=distances.init_state,
+    init=init_state,
     value=value,
     entropy_weight=lambda state: 0.0,
-    feedback=distances.no_feedback,
-    update=distances.moving_update(smoothing),
+    feedback=no_feedback,
+    update=moving_update(smoothing),
     trace=lambda state: {'moving_distance': state.moving_distance},
     bounds={},
     target_accept_prob=target_accept_prob,

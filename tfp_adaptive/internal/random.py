@@ -23,6 +23,9 @@ def sanitize(seed):
     seed: `None` (drawn from TF's global generator), an int, a pair of ints, or
       a [2] integer Tensor.
   """
+  if hasattr(seed, '__index__') and not tf.is_tensor(seed):
+    # TFP would draw from the global generator: not the same seed twice.
+    seed = divmod(int(seed) & 0x3FFFFFFFFFFFFFFF, 2**31)
   seed = tfp.random.sanitize_seed(seed)
   return tf.bitwise.bitwise_and(seed, tf.constant(0x7FFFFFFF, seed.dtype))
 

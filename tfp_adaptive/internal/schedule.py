@@ -1,9 +1,9 @@
 """Rates of the covariance that need no tuning.
 
-  rho_t = min(1/2, 4 / (t + 8 p / (d B)))
+  rho_t = min(1/2, 4 / (t + 8 (1 + p / d) / B))
 
-with p params, d coordinates and B chains: a Newton step averages 4 / rho_t
-gradients of B chains, and a dense factor (p = d^2) needs about d of them.
+with p params, d coordinates and B chains. It falls as 1 / t, as the average of
+Newton steps should; the delay is the number of gradients that p params need.
 """
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ import tensorflow as tf
 __all__ = ['covariance_rate', 'smoothing_weight']
 
 _GAIN = 4.0
-_STEPS_PER_PARAM = 2.0
+_GRADIENTS_PER_PARAM = 2.0
 _MAX_RATE = 0.5
 
 
@@ -21,7 +21,7 @@ def covariance_rate(num_updates, adaptation):
   per_coordinate = tf.cast(adaptation.num_params, dtype) / tf.cast(
     adaptation.event_size, dtype
   )
-  delay = _GAIN * _STEPS_PER_PARAM * per_coordinate
+  delay = _GAIN * _GRADIENTS_PER_PARAM * (1.0 + per_coordinate)
   delay /= tf.cast(adaptation.num_chains, dtype)
   return tf.minimum(_GAIN / (num_updates + delay), _MAX_RATE)
 

@@ -3,6 +3,8 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal.spectral_norm import spectral_norm
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['cholesky']
 
@@ -19,6 +21,8 @@ def cholesky(init_scale=None, min_scale=0.0):
   triangular factor of the same covariance, to first order in E:
 
     L <- L (I + 2 tril E - diag E),   L L^T <- L (I + 2 E) L^T.
+
+  A tangent of spectral norm above 1/2 is shortened to 1/2.
 
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
@@ -47,16 +51,25 @@ def cholesky(init_scale=None, min_scale=0.0):
     operator=lambda factor: _LowerTriangularFactor(
       factor, is_non_singular=True
     ),
-    tangent_operator=lambda tangent: tf.linalg.LinearOperatorFullMatrix(
-      0.5 * (tangent + tf.linalg.matrix_transpose(tangent))
-    ),
-    move=lambda factor, tangent: (
-      factor + tf.matmul(factor, _lower_root(tangent))
-    ),
+    tangent_operator=_symmetric,
+    move=_move,
     rescale=lambda factor, by: by * factor,
     project=project,
     init_scale=init_scale,
   )
+
+
+def _symmetric(tangent):
+  return tf.linalg.LinearOperatorFullMatrix(
+    0.5 * (tangent + tf.linalg.matrix_transpose(tangent))
+  )
+
+
+def _move(factor, tangent):
+  operator = _symmetric(tangent)
+  norm = spectral_norm(operator, ps.shape(factor)[-1])
+  bound = 0.5 / tf.maximum(norm, 0.5)
+  return factor + tf.matmul(factor, bound * _lower_root(operator.to_dense()))
 
 
 def _lower_root(tangent):

@@ -13,7 +13,9 @@ def diagonal(init_scale=None, min_scale=0.0):
   Costs O(d) in time and memory. It learns the scales of the coordinates and no
   correlation between them.
 
-    C = diag(c),   c <- c * exp(e)   for the tangent e.
+    C = diag(c),   c <- c * exp(e)   for the tangent e,
+
+  each entry of e shortened to at most 1/2.
 
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
@@ -32,7 +34,7 @@ def diagonal(init_scale=None, min_scale=0.0):
     ),
     operator=lambda c: tf.linalg.LinearOperatorDiag(c, is_non_singular=True),
     tangent_operator=tf.linalg.LinearOperatorDiag,
-    move=lambda c, tangent: c * tf.exp(tangent),
+    move=lambda c, tangent: c * tf.exp(tf.clip_by_value(tangent, -0.5, 0.5)),
     rescale=lambda c, by: by * c,
     project=lambda c: tf.maximum(c, tf.cast(min_scale, c.dtype)),
     init_scale=init_scale,
