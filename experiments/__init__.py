@@ -1,0 +1,1 @@
+"""Runs of the papers' experiments: `python -m experiments --help`."""

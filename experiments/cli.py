@@ -1,0 +1,194 @@
+"""Commands of `python -m experiments`.
+
+TensorFlow is imported inside the commands: help and mistakes in the command
+line answer at once.
+"""
+
+import json
+import os
+import pathlib
+from typing import Annotated
+from typing import Optional
+
+import rich.console
+import rich.table
+import typer
+
+from experiments.errors import ConfigError
+from experiments.errors import DataError
+from experiments.errors import DeviceError
+
+__all__ = ['app']
+
+CONFIG_DIR = pathlib.Path(__file__).resolve().parent.parent / 'configs'
+
+app = typer.Typer(
+  help='Run and report the experiments of tfp_adaptive.',
+  no_args_is_help=True,
+  add_completion=False,
+  pretty_exceptions_show_locals=False,
+)
+console = rich.console.Console(width=None if os.isatty(1) else 160)
+errors = rich.console.Console(stderr=True, soft_wrap=True)
+
+DataDir = Annotated[
+  Optional[pathlib.Path],
+  typer.Option(help='Folder with local copies of data sets (.npz or .csv).'),
+]
+Device = Annotated[
+  Optional[str], typer.Option(help='cpu, gpu or tpu; default: what is found.')
+]
+
+
+def _refuse(error):
+  errors.print(str(error), style='red', markup=False, highlight=False)
+  raise typer.Exit(2)
+
+
+def _quiet_tensorflow():
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+
+@app.command()
+def run(
+  config: Annotated[pathlib.Path, typer.Argument(help='YAML file.')],
+  set_: Annotated[
+    Optional[list[str]],
+    typer.Option('--set', metavar='KEY=VALUE', help='E.g. methods.0.name=am.'),
+  ] = None,
+  smoke: Annotated[bool, typer.Option(help='A few steps only.')] = False,
+  resume: Annotated[
+    bool,
+    typer.Option(help='Continue --output, or the newest run of this config.'),
+  ] = False,
+  device: Device = None,
+  data_dir: DataDir = None,
+  output: Annotated[
+    Optional[pathlib.Path], typer.Option(help='Folder of the results.')
+  ] = None,
+):
+  """Run a config and write its own folder of results."""
+  _quiet_tensorflow()
+  from experiments import config as configs
+  from experiments import devices
+  from experiments import runner
+  from experiments import storage
+  from experiments import tables
+
+  try:
+    checked = configs.load_config(config, set_ or ())
+    checked = configs.smoke(checked) if smoke else checked
+    with devices.on_device(device):
+      plan = runner.make_plan(checked, data_dir and str(data_dir))
+      if resume:
+        folder = storage.RunFolder.open(
+          output or runner.newest_output(checked), checked
+        )
+      else:
+        folder = storage.RunFolder.create(
+          output or runner.default_output(checked), checked
+        )
+      records = runner.run_plan(plan, folder, console)
+  except (ConfigError, DataError, DeviceError) as error:
+    _refuse(error)
+  console.print(tables.to_rich(checked.name, tables.join(records)))
+  console.print(f'Results: {folder.path}', soft_wrap=True, highlight=False)
+  if any(record['status'] == 'failed' for record in records):
+    raise typer.Exit(1)
+
+
+@app.command('list')
+def list_():
+  """List configs, targets and methods."""
+  _quiet_tensorflow()
+  from experiments import config as configs
+
+  console.print('[bold]Configs[/bold]')
+  for path in sorted(CONFIG_DIR.rglob('*.yaml')):
+    checked = configs.load_config(path)
+    _entry(os.path.relpath(path), checked.description)
+  for registry in (configs.TARGETS, configs.METHODS):
+    console.print(f'[bold]{registry.kind.capitalize()}s[/bold]')
+    for name in registry.names():
+      parameters = [
+        key if field.is_required() else f'{key}={field.default!r}'
+        for key, field in registry.parameters(name).items()
+      ]
+      _entry(f'{name}({", ".join(parameters)})', registry.summary(name))
+
+
+def _entry(name, text):
+  line = f'  {name}\n      {" ".join(text.split())}'
+  console.print(line, markup=False, highlight=False)
+
+
+@app.command()
+def report(
+  results: Annotated[
+    list[pathlib.Path], typer.Argument(help='Folders of runs.')
+  ],
+  html: Annotated[bool, typer.Option(help='HTML instead of Markdown.')] = False,
+  output: Annotated[
+    Optional[pathlib.Path], typer.Option(help='File; default: print.')
+  ] = None,
+):
+  """Join runs into one table in the layout of the papers."""
+  _quiet_tensorflow()
+  from experiments import storage
+  from experiments import tables
+
+  try:
+    joined = storage.join_runs(results)
+  except ConfigError as error:
+    _refuse(error)
+  named = [(name, tables.join(records)) for name, records in joined.items()]
+  if html:
+    text = tables.to_html(named)
+  else:
+    text = '\n'.join(tables.to_markdown(*table) for table in named)
+  if output is None:
+    typer.echo(text)
+  else:
+    output.write_text(text, encoding='utf-8')
+    console.print(f'Report: {output}', soft_wrap=True)
+
+
+@app.command()
+def bench(
+  device: Device = None,
+  smoke: Annotated[bool, typer.Option(help='A few steps only.')] = False,
+  output: Annotated[
+    Optional[pathlib.Path], typer.Option(help='JSON file of the numbers.')
+  ] = None,
+):
+  """Print the cost of a step over chains and dimensions."""
+  _quiet_tensorflow()
+  from experiments import bench as benchmark
+  from experiments import devices
+
+  try:
+    with devices.on_device(device):
+      measurements = benchmark.measure(smoke=smoke, console=console)
+  except DeviceError as error:
+    _refuse(error)
+  console.print(benchmark.to_rich(measurements))
+  if output is not None:
+    values = [measurement._asdict() for measurement in measurements]
+    output.write_text(json.dumps(values, indent=2) + '\n', encoding='utf-8')
+
+
+@app.command()
+def schema(
+  output: Annotated[
+    Optional[pathlib.Path], typer.Option(help='File; default: print.')
+  ] = None,
+):
+  """Write the JSON schema of the configs, for editors."""
+  _quiet_tensorflow()
+  from experiments import config as configs
+
+  text = json.dumps(configs.json_schema(), indent=2) + '\n'
+  if output is None:
+    typer.echo(text)
+  else:
+    output.write_text(text, encoding='utf-8')

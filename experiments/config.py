@@ -1,0 +1,256 @@
+"""The config of an experiment: YAML in, a checked and frozen object out.
+
+Everything is refused before any computing, by a message that names the key,
+the value and what is allowed.
+"""
+
+import pathlib
+import re
+from typing import Annotated
+from typing import Literal
+
+import pydantic
+import yaml
+from pydantic import Field
+
+import experiments.methods
+import experiments.targets  # noqa: F401
+from experiments.errors import ConfigError
+from experiments.errors import did_you_mean
+from experiments.registry import METHODS
+from experiments.registry import Parameters
+from experiments.registry import TARGETS
+
+__all__ = ['Config', 'json_schema', 'load_config', 'parse_config', 'smoke']
+
+SMOKE_ADAPTATION_STEPS = 40
+SMOKE_RESULTS = 20
+
+
+class NormalInit(Parameters):
+  """Starts drawn from N(0, scale^2 I)."""
+
+  kind: Literal['normal'] = 'normal'
+  scale: float = Field(1.0, gt=0)
+
+
+class ZerosInit(Parameters):
+  """All chains start at zero."""
+
+  kind: Literal['zeros']
+
+
+class PriorInit(Parameters):
+  """Starts drawn from the target's prior."""
+
+  kind: Literal['prior']
+
+
+class ClimbInit(Parameters):
+  """Starts drawn from N(0, scale^2 I), then moved uphill by Adam."""
+
+  kind: Literal['climb']
+  scale: float = Field(1.0, gt=0)
+  num_steps: int = Field(200, ge=1)
+
+
+class TargetNormalInit(Parameters):
+  """Starts drawn from the Gaussian target, widened `scale` times."""
+
+  kind: Literal['target_normal']
+  scale: float = Field(1.0, gt=0)
+
+
+Init = Annotated[
+  NormalInit | ZerosInit | PriorInit | ClimbInit | TargetNormalInit,
+  Field(discriminator='kind'),
+]
+INIT_KINDS = {
+  'normal': NormalInit,
+  'zeros': ZerosInit,
+  'prior': PriorInit,
+  'climb': ClimbInit,
+  'target_normal': TargetNormalInit,
+}
+
+
+class Config(Parameters):
+  """One experiment: a target, methods, and how long they run."""
+
+  name: str = Field(pattern=r'^[A-Za-z0-9][A-Za-z0-9_.-]*$')
+  description: str = ''
+  target: TARGETS.union()
+  methods: list[METHODS.union()] = Field(min_length=1)
+  num_chains: int = Field(1, ge=1)
+  num_adaptation_steps: int = Field(ge=0)
+  num_results: int = Field(ge=4)
+  num_steps_between_results: int = Field(0, ge=0)
+  num_repeats: int = Field(1, ge=1)
+  seed: int = Field(0, ge=0)
+  init: Init = NormalInit()
+  dtype: Literal['float32', 'float64'] = 'float32'
+  block_size: int | None = Field(None, ge=1)
+  jit_compile: bool = True
+  save_draws: bool = True
+  trace_diagonal: bool = Field(
+    False, description="record the learned factor's diagonal at every step"
+  )
+  diagonal_image_shape: list[int] | None = Field(
+    None, min_length=2, max_length=2, description='diag C drawn as an image'
+  )
+
+  def label(self, index):
+    """Returns the table's row name of a method."""
+    return self.methods[index].label or self.methods[index].default_label()
+
+  def labels(self):
+    return [self.label(index) for index in range(len(self.methods))]
+
+
+class _Loader(yaml.SafeLoader):
+  """YAML 1.2 floats: 1e-3 is a number, not a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+  first: list(rules)
+  for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+  'tag:yaml.org,2002:float',
+  re.compile(r'^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$'),
+  list('-+0123456789.'),
+)
+
+
+def load_config(path, overrides=()):
+  """Returns the checked config of a YAML file.
+
+  Args:
+    path: of the file.
+    overrides: 'dotted.key=value' strings; the value is read as YAML.
+
+  Raises:
+    ConfigError: whatever is wrong, all of it at once where possible.
+  """
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise ConfigError(f'there is no config file {str(path)!r}.')
+  try:
+    values = yaml.load(path.read_text(encoding='utf-8'), Loader=_Loader)
+  except yaml.YAMLError as error:
+    raise ConfigError(f'{path} is not YAML: {error}') from error
+  if not isinstance(values, dict):
+    raise ConfigError(f'{path} must hold keys and values.')
+  for override in overrides:
+    _override(values, override)
+  return parse_config(values)
+
+
+def parse_config(values):
+  """Returns the checked config of nested dicts and lists."""
+  _check_names(values)
+  try:
+    config = Config.model_validate(values)
+  except pydantic.ValidationError as error:
+    lines = [_explain(details) for details in error.errors()]
+    raise ConfigError('\n'.join(lines)) from error
+  labels = config.labels()
+  repeated = sorted({label for label in labels if labels.count(label) > 1})
+  if repeated:
+    raise ConfigError(
+      f'methods: the label {repeated[0]!r} is used {labels.count(repeated[0])} '
+      'times; give each of them its own with label: ...'
+    )
+  return config
+
+
+def smoke(config):
+  """Returns the same config shrunk to a few steps, to see that it runs."""
+  values = config.model_dump(mode='json')
+  limits = {
+    'num_adaptation_steps': SMOKE_ADAPTATION_STEPS,
+    'num_results': SMOKE_RESULTS,
+    'num_chains': 2,
+    'num_repeats': 1,
+  }
+  for part in [values, *values['methods']]:
+    for key, limit in limits.items():
+      if part.get(key) is not None:
+        part[key] = min(part[key], limit)
+  values['num_steps_between_results'] = 0
+  values['block_size'] = None
+  return Config.model_validate(values)
+
+
+def json_schema():
+  """Returns the JSON schema of the config, for editors."""
+  return Config.model_json_schema()
+
+
+def _override(values, override):
+  """Sets `dotted.key=value` inside nested dicts and lists."""
+  key, separator, text = override.partition('=')
+  if not separator or not key.strip():
+    raise ConfigError(f'--set {override!r}: write key=value.')
+  value = yaml.load(text, Loader=_Loader)
+  steps = key.strip().split('.')
+  node = values
+  for i, step in enumerate(steps):
+    is_last = i == len(steps) - 1
+    where = '.'.join(steps[: i + 1])
+    if isinstance(node, list):
+      if not step.isdigit() or int(step) >= len(node):
+        raise ConfigError(
+          f'--set {override!r}: {where!r} must be a number from 0 to '
+          f'{len(node) - 1}.'
+        )
+      step = int(step)
+    elif not isinstance(node, dict):
+      raise ConfigError(f'--set {override!r}: {where!r} is not in the config.')
+    if is_last:
+      node[step] = value
+    elif isinstance(node, dict):
+      node = node.setdefault(step, {})
+    else:
+      node = node[step]
+
+
+def _check_names(values):
+  """Refuses unknown targets and methods, with the names that are close."""
+  target = values.get('target')
+  if isinstance(target, dict) and 'name' in target:
+    TARGETS.check_name(target['name'], 'target.name')
+  methods = values.get('methods')
+  for i, method in enumerate(methods if isinstance(methods, list) else []):
+    if isinstance(method, dict) and 'name' in method:
+      METHODS.check_name(method['name'], f'methods.{i}.name')
+
+
+def _explain(details):
+  """Returns one line for one pydantic error."""
+  location, allowed = _locate(list(details['loc']))
+  if details['type'] == 'extra_forbidden':
+    key = location[-1]
+    hint = did_you_mean(key, allowed)
+    return (
+      f'{".".join(map(str, location))}: unknown key (value '
+      f'{details["input"]!r}){hint}; allowed are {", ".join(sorted(allowed))}.'
+    )
+  if details['type'] == 'missing':
+    return f'{".".join(map(str, location))}: this key is required.'
+  message = details['msg'][0].lower() + details['msg'][1:]
+  return f'{".".join(map(str, location))}: {details["input"]!r}: {message}.'
+
+
+def _locate(location):
+  """Returns the path without pydantic's tags, and the keys allowed there."""
+  allowed = set(Config.model_fields)
+  if location[0] == 'target' and len(location) > 1:
+    name = location.pop(1)
+    allowed = {'name', *TARGETS.parameters(name)}
+  elif location[0] == 'methods' and len(location) > 2:
+    name = location.pop(2)
+    allowed = {'name', *METHODS.parameters(name)}
+  elif location[0] == 'init' and len(location) > 1:
+    allowed = set(INIT_KINDS[location.pop(1)].model_fields)
+  return location, allowed

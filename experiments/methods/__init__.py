@@ -1,0 +1,15 @@
+"""Samplers by name; importing this package registers them."""
+
+from experiments.methods import adaptive
+from experiments.methods import baselines
+from experiments.methods import windowed
+from experiments.methods.base import Method
+from experiments.methods.base import MethodParameters
+
+__all__ = [
+  'Method',
+  'MethodParameters',
+  'adaptive',
+  'baselines',
+  'windowed',
+]

@@ -1,0 +1,159 @@
+"""The library's adaptive samplers, each built by its public prefab."""
+
+from typing import Literal
+
+import tensorflow as tf
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments.methods.base import Cost
+from experiments.methods.base import find_field
+from experiments.methods.base import Method
+from experiments.methods.base import MethodParameters
+from experiments.registry import METHODS
+
+__all__ = ['MAX_DENSE_EVENT_SIZE']
+
+# A dense factor of this size costs 36 MB in float32 and d^2 work a step.
+MAX_DENSE_EVENT_SIZE = 3000
+
+
+class Adaptive(MethodParameters):
+  """What all of the library's adaptive samplers take; None: its default."""
+
+  settings: Literal['default', 'paper'] = 'default'
+  target_accept_prob: float | None = Field(None, gt=0, lt=1)
+
+  def given(self, *names):
+    """Returns {name: value} of the parameters that are not None."""
+    values = {name: getattr(self, name) for name in names}
+    return {name: v for name, v in values.items() if v is not None}
+
+  def to_method(self, kernel, trace_fn):
+    return Method(
+      kernel=kernel,
+      adapting_cost=Cost(*tfpa.cost_per_step(kernel, adapting=True)),
+      frozen_cost=Cost(*tfpa.cost_per_step(kernel, adapting=False)),
+      trace_fn=trace_fn,
+      is_adaptive=True,
+    )
+
+
+class GradientAdaptive(Adaptive):
+  """What the gradient-adapted samplers take beside it."""
+
+  preconditioner: Literal['cholesky', 'diagonal'] = 'cholesky'
+  init_scale: float | None = Field(None, gt=0)
+  optimizer: Literal['relative_gradient', 'rmsprop', 'adam'] | None = None
+  learning_rate: float | None = Field(None, gt=0)
+
+  def arguments(self, target, options):
+    """Returns the keyword arguments of the prefab."""
+    check_dense(self.preconditioner, target)
+    arguments = self.given('settings', 'target_accept_prob')
+    if self.preconditioner != 'cholesky' or self.init_scale is not None:
+      arguments['preconditioner'] = self._preconditioner(target)
+    if self.optimizer is not None or self.learning_rate is not None:
+      arguments['optimizer'] = self._optimizer()
+    return dict(
+      arguments,
+      target_log_prob_fn=target.target_log_prob_fn,
+      num_adaptation_steps=options.num_adaptation_steps,
+    )
+
+  def _preconditioner(self, target):
+    constants = self.given('init_scale')
+    if self.settings == 'paper':
+      first_scale = 0.1 * target.event_size**-0.5
+      constants = {'init_scale': first_scale, 'min_scale': 1e-3, **constants}
+    return getattr(tfpa.preconditioners, self.preconditioner)(**constants)
+
+  def _optimizer(self):
+    by_settings = {'default': 'relative_gradient', 'paper': 'rmsprop'}
+    name = self.optimizer or by_settings[self.settings]
+    if name != 'relative_gradient' and self.learning_rate is None:
+      raise ValueError(
+        f'optimizer: {name!r} needs its learning_rate; write e.g. '
+        'learning_rate: 1e-3.'
+      )
+    return getattr(tfpa.optimizers, name)(**self.given('learning_rate'))
+
+  def trace_fn(self, options):
+    return diagonal_trace if options.trace_diagonal else None
+
+
+def check_dense(preconditioner, target):
+  """Refuses a dense factor that would not fit."""
+  if preconditioner == 'cholesky' and target.event_size > MAX_DENSE_EVENT_SIZE:
+    raise ValueError(
+      f'preconditioner: {preconditioner!r} holds {target.event_size}^2 numbers '
+      f'for {target.name}; allowed are at most {MAX_DENSE_EVENT_SIZE}^2. Write '
+      'preconditioner: diagonal.'
+    )
+
+
+def diagonal_trace(state, kernel_results):
+  """Returns the diagonal of the learned factor, [event_size]."""
+  del state
+  params = find_field(kernel_results, 'preconditioner_params')
+  if params.shape.rank == 2:
+    params = tf.linalg.diag_part(params)
+  return {'factor_diagonal': params}
+
+
+@METHODS.register('gadmala_fast')
+class GadmalaFast(GradientAdaptive):
+  """Gradient-adapted MALA, gradient at the proposal held constant."""
+
+  def default_label(self):
+    return 'gadMALAf'
+
+  def build(self, target, options):
+    kernel = tfpa.gradient_adaptive_langevin(**self.arguments(target, options))
+    return self.to_method(kernel, self.trace_fn(options))
+
+
+@METHODS.register('gadmala_exact')
+class GadmalaExact(GradientAdaptive):
+  """Gradient-adapted MALA, with one Hessian-vector product a step."""
+
+  def default_label(self):
+    return 'gadMALAe'
+
+  def build(self, target, options):
+    kernel = tfpa.gradient_adaptive_langevin(
+      exact_gradient=True, **self.arguments(target, options)
+    )
+    return self.to_method(kernel, self.trace_fn(options))
+
+
+@METHODS.register('gadrwm')
+class Gadrwm(GradientAdaptive):
+  """Gradient-adapted random walk Metropolis."""
+
+  def default_label(self):
+    return 'gadRWM'
+
+  def build(self, target, options):
+    kernel = tfpa.gradient_adaptive_random_walk(
+      **self.arguments(target, options)
+    )
+    return self.to_method(kernel, self.trace_fn(options))
+
+
+@METHODS.register('am')
+class AdaptiveMetropolis(Adaptive):
+  """Adaptive Metropolis: the covariance of the chain's own past."""
+
+  def default_label(self):
+    return 'AM'
+
+  def build(self, target, options):
+    check_dense('cholesky', target)
+    kernel = tfpa.adaptive_metropolis(
+      target_log_prob_fn=target.target_log_prob_fn,
+      num_adaptation_steps=options.num_adaptation_steps,
+      **self.given('settings', 'target_accept_prob'),
+    )
+    trace_fn = diagonal_trace if options.trace_diagonal else None
+    return self.to_method(kernel, trace_fn)

@@ -1,0 +1,94 @@
+"""What a config may say about any method, and what running one needs."""
+
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+from typing import Optional
+
+from pydantic import Field
+
+from experiments.registry import Parameters
+
+__all__ = [
+  'BuildOptions',
+  'Cost',
+  'Method',
+  'MethodParameters',
+  'find_field',
+  'traced',
+]
+
+
+class Cost(NamedTuple):
+  """Calls of the target in one step of one chain."""
+
+  target: float = 0
+  gradient: float = 0
+  hessian_vector: float = 0
+
+
+class BuildOptions(NamedTuple):
+  """What the experiment tells every method."""
+
+  num_adaptation_steps: int
+  num_chains: int
+  jit_compile: bool = True
+  # Trace the learned factor's diagonal at every step.
+  trace_diagonal: bool = False
+
+
+class Method(NamedTuple):
+  """A method bound to a target, ready to run."""
+
+  # None where `sample_fn` is not tfpa.sample.
+  kernel: Any
+  adapting_cost: Optional[Cost]
+  frozen_cost: Optional[Cost]
+  # (state, kernel_results) -> dict of Tensors recorded at every step.
+  trace_fn: Optional[Callable] = None
+  # Takes the arguments of tfpa.sample but `kernel`; None: tfpa.sample.
+  sample_fn: Optional[Callable] = None
+  # Whether the kernel results hold a learned scale factor.
+  is_adaptive: bool = False
+
+
+class MethodParameters(Parameters):
+  """Base of the registered methods; counts given here override the config's."""
+
+  label: str | None = Field(None, min_length=1, description='row of the table')
+  num_adaptation_steps: int | None = Field(None, ge=0)
+  num_results: int | None = Field(None, ge=4)
+
+  def default_label(self):
+    return self.name
+
+  def build(self, target, options: BuildOptions) -> Method:
+    raise NotImplementedError
+
+
+def find_field(kernel_results, name):
+  """Returns a field of the kernel results, however deep the kernel nests."""
+  results = kernel_results
+  while not hasattr(results, name):
+    fields = getattr(results, '_fields', ())
+    inner = [f for f in ('inner_results', 'accepted_results') if f in fields]
+    if not inner:
+      raise ValueError(f'the kernel results have no field {name!r}.')
+    results = getattr(results, inner[0])
+  return getattr(results, name)
+
+
+def traced(**fields):
+  """Returns a trace_fn that records fields of the kernel results.
+
+  Args:
+    **fields: name in the trace to name in the kernel results.
+  """
+
+  def trace_fn(state, kernel_results):
+    del state
+    return {
+      name: find_field(kernel_results, field) for name, field in fields.items()
+    }
+
+  return trace_fn

@@ -1,0 +1,198 @@
+"""Cells joined over repeats, in the layout of the papers' tables.
+
+Method | Time(s) | Accept rate | ESS (min, med, max) | Min ESS/s (1 st.d.) | ...
+"""
+
+import html
+from typing import NamedTuple
+from typing import Optional
+
+import numpy as np
+import rich.markup
+import rich.table
+
+__all__ = ['Row', 'join', 'number', 'to_html', 'to_markdown', 'to_rich']
+
+HEADER = (
+  'Method',
+  'Time(s)',
+  'Accept rate',
+  'ESS (min, med, max)',
+  'Min ESS/s (1 st.d.)',
+  'Min ESS/gradient',
+  'Bulk, tail ESS (min)',
+  'R-hat',
+  'Learned beta',
+  'Compile(s)',
+  'Repeats',
+)
+
+
+class Row(NamedTuple):
+  """One method, its numbers averaged over finished repeats."""
+
+  label: str
+  num_finished: int
+  num_failed: int
+  seconds: Optional[float] = None
+  compile_seconds: Optional[float] = None
+  accept_rate: Optional[float] = None
+  # (min, median, max) over coordinates.
+  ess: tuple = (None, None, None)
+  min_ess_per_second: Optional[float] = None
+  min_ess_per_second_sd: Optional[float] = None
+  min_ess_per_gradient: Optional[float] = None
+  ess_bulk: Optional[float] = None
+  ess_tail: Optional[float] = None
+  rhat: Optional[float] = None
+  # Entropy weight after adaptation; None for methods without one.
+  entropy_weight: Optional[float] = None
+  error: Optional[str] = None
+
+  def cells(self):
+    """Returns the row as strings, in the order of `HEADER`."""
+    repeats = str(self.num_finished)
+    if self.num_failed:
+      repeats += f' (+ {self.num_failed} failed)'
+    if not self.num_finished:
+      blank = [''] * (len(HEADER) - 3)
+      return [self.label, 'failed', *blank, repeats]
+    per_second = number(self.min_ess_per_second, 2)
+    if self.min_ess_per_second_sd is not None:
+      per_second += f' ({number(self.min_ess_per_second_sd, 2)})'
+    return [
+      self.label,
+      number(self.seconds, 1),
+      number(self.accept_rate, 3),
+      f'({", ".join(number(value, 1) for value in self.ess)})',
+      per_second,
+      number(self.min_ess_per_gradient, 4),
+      f'{number(self.ess_bulk, 1)}, {number(self.ess_tail, 1)}',
+      number(self.rhat, 3),
+      number(self.entropy_weight, 2),
+      number(self.compile_seconds, 1),
+      repeats,
+    ]
+
+
+def number(value, digits):
+  """Returns the value with so many decimals; a dash for what is unknown."""
+  return '-' if value is None else f'{value:.{digits}f}'
+
+
+def join(records):
+  """Returns one `Row` per label, in order of first appearance."""
+  labels = list(dict.fromkeys(record['label'] for record in records))
+  return [
+    _row(label, [record for record in records if record['label'] == label])
+    for label in labels
+  ]
+
+
+def _row(label, records):
+  finished = [r for r in records if r['status'] == 'finished']
+  failed = [r for r in records if r['status'] == 'failed']
+  error = None
+  if failed:
+    error = ' '.join(failed[0]['error'].split())[:120]
+  if not finished:
+    return Row(label, 0, len(failed), error=error)
+  speeds = _values(finished, 'min_ess_per_second')
+  # A cell continued after an interruption knows only its last session's time.
+  timed = [r for r in finished if not r.get('is_continued')]
+  return Row(
+    label=label,
+    num_finished=len(finished),
+    num_failed=len(failed),
+    seconds=_mean(
+      [r['seconds']['adaptation'] + r['seconds']['sampling'] for r in timed]
+    ),
+    compile_seconds=_mean(_values(timed, 'seconds', 'compile')),
+    accept_rate=_mean(_values(finished, 'accept_rate')),
+    ess=tuple(
+      _mean(_values(finished, 'ess', key)) for key in ('min', 'median', 'max')
+    ),
+    min_ess_per_second=_mean(speeds),
+    min_ess_per_second_sd=(
+      float(np.std(speeds, ddof=1)) if len(speeds) > 1 else None
+    ),
+    min_ess_per_gradient=_mean(_values(finished, 'min_ess_per_gradient')),
+    ess_bulk=_mean(_values(finished, 'ess_bulk', 'min')),
+    ess_tail=_mean(_values(finished, 'ess_tail', 'min')),
+    rhat=_mean(_values(finished, 'rhat_max')),
+    entropy_weight=_mean(_values(finished, 'entropy_weight')),
+    error=error,
+  )
+
+
+def _values(records, *keys):
+  """Returns the known values at a path of keys."""
+  values = []
+  for value in records:
+    for key in keys:
+      value = value[key]
+    if value is not None:
+      values.append(value)
+  return values
+
+
+def _mean(values):
+  return float(np.mean(values)) if values else None
+
+
+def _failures(rows):
+  """Returns one line per row that has failed repeats."""
+  return [f'{row.label} failed: {row.error}' for row in rows if row.error]
+
+
+def to_rich(title, rows):
+  """Returns a rich table, what failed below it."""
+  table = rich.table.Table(
+    title=title,
+    title_justify='left',
+    caption=rich.markup.escape('\n'.join(_failures(rows))),
+    caption_justify='left',
+    caption_style='red',
+  )
+  table.add_column(HEADER[0], no_wrap=True)
+  for name in HEADER[1:]:
+    table.add_column(name, justify='right', overflow='fold')
+  for row in rows:
+    style = 'red' if row.num_failed else None
+    table.add_row(*(rich.markup.escape(c) for c in row.cells()), style=style)
+  return table
+
+
+def to_markdown(title, rows):
+  """Returns a heading and a Markdown table."""
+  lines = [f'## {title}', '', _line(HEADER), _line(['---'] * len(HEADER))]
+  for row in rows:
+    lines.append(_line(cell.replace('|', r'\|') for cell in row.cells()))
+  lines.extend(f'\n{failure}' for failure in _failures(rows))
+  return '\n'.join(lines) + '\n'
+
+
+def _line(cells):
+  return f'| {" | ".join(cells)} |'
+
+
+def to_html(tables):
+  """Returns a page of its own with one table per (title, rows)."""
+  parts = [
+    '<!doctype html><html><head><meta charset="utf-8"><title>Results</title>',
+    '<style>body{font-family:sans-serif}table{border-collapse:collapse}'
+    'td,th{padding:.3em .8em;border-bottom:1px solid #ccc;text-align:right}'
+    'td:first-child,th:first-child{text-align:left}</style></head><body>',
+  ]
+  for title, rows in tables:
+    parts.append(f'<h2>{html.escape(title)}</h2><table>')
+    parts.append(_html_line('th', HEADER))
+    parts.extend(_html_line('td', row.cells()) for row in rows)
+    parts.append('</table>')
+    parts.extend(f'<p>{html.escape(text)}</p>' for text in _failures(rows))
+  return '\n'.join([*parts, '</body></html>']) + '\n'
+
+
+def _html_line(tag, cells):
+  inner = ''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)
+  return f'<tr>{inner}</tr>'

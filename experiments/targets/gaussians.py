@@ -1,0 +1,133 @@
+"""Gaussian targets: known moments, so that learning can be judged.
+
+log pi(x) = -1/2 |W (x - mean)|^2 with W^T W the precision.
+"""
+
+import numpy as np
+import tensorflow as tf
+from pydantic import Field
+
+from experiments.registry import TARGETS
+from experiments.targets.base import Target
+from experiments.targets.base import TargetParameters
+
+__all__ = ['gaussian_target', 'rotated_covariance']
+
+
+def gaussian_target(name, covariance, dtype):
+  """Returns the zero-mean Gaussian with this covariance.
+
+  Args:
+    name: of the target.
+    covariance: [event_size, event_size] array.
+    dtype: 'float32' or 'float64', of the states.
+
+  Returns:
+    A `Target` with its moments. A diagonal covariance costs O(event_size).
+  """
+  covariance = np.asarray(covariance, np.float64)
+  is_diagonal = np.count_nonzero(covariance - np.diag(np.diag(covariance))) == 0
+  if is_diagonal:
+    inverse_scale = (1.0 / np.sqrt(np.diag(covariance))).astype(dtype)
+
+    def whiten(x):
+      return x * inverse_scale
+  else:
+    factor = np.linalg.cholesky(covariance)
+    whitener = np.linalg.inv(factor).T.astype(dtype)
+
+    def whiten(x):
+      return tf.tensordot(x, whitener, 1)
+
+  def target_log_prob_fn(x):
+    return -0.5 * tf.reduce_sum(tf.square(whiten(x)), axis=-1)
+
+  return Target(
+    name=name,
+    target_log_prob_fn=target_log_prob_fn,
+    event_size=len(covariance),
+    dtype=dtype,
+    mean=np.zeros(len(covariance)),
+    covariance=covariance,
+  )
+
+
+def rotated_covariance(variances, seed):
+  """Returns Q diag(variances) Q^T, Q uniform over the orthogonal group."""
+  variances = np.asarray(variances, np.float64)
+  rng = np.random.default_rng(seed)
+  normal = rng.normal(size=(len(variances), len(variances)))
+  rotation, triangle = np.linalg.qr(normal)
+  rotation = rotation * np.sign(np.diag(triangle))
+  covariance = (rotation * variances) @ rotation.T
+  return 0.5 * (covariance + covariance.T)
+
+
+@TARGETS.register('gaussian_2d')
+class Gaussian2D(TargetParameters):
+  """Two coordinates of unit variance with correlation rho (Figure 1)."""
+
+  rho: float = Field(0.99, gt=-1, lt=1)
+
+  def build(self, context):
+    covariance = [[1.0, self.rho], [self.rho, 1.0]]
+    return gaussian_target('gaussian_2d', covariance, context.dtype)
+
+
+@TARGETS.register('kernel_gaussian')
+class KernelGaussian(TargetParameters):
+  """Squared exponential kernel plus noise on a grid of [0, 4] (Figure 1)."""
+
+  num_points: int = Field(51, ge=2, le=2000)
+  squared_length_scale: float = Field(0.16, gt=0)
+  noise_variance: float = Field(0.01, gt=0)
+
+  def build(self, context):
+    grid = np.linspace(0.0, 4.0, self.num_points)
+    squared_distance = (grid[:, None] - grid) ** 2
+    covariance = np.exp(-0.5 * squared_distance / self.squared_length_scale)
+    covariance += self.noise_variance * np.eye(self.num_points)
+    return gaussian_target('kernel_gaussian', covariance, context.dtype)
+
+
+@TARGETS.register('neals_gaussian')
+class NealsGaussian(TargetParameters):
+  """Independent coordinates with standard deviations 1/d, 2/d, ..., 1."""
+
+  event_size: int = Field(100, ge=1)
+
+  def build(self, context):
+    scales = np.arange(1, self.event_size + 1) / self.event_size
+    return gaussian_target('neals_gaussian', np.diag(scales**2), context.dtype)
+
+
+@TARGETS.register('rotated_gaussian')
+class RotatedGaussian(TargetParameters):
+  """Randomly rotated, eigenvalues spaced evenly in log from 1 down."""
+
+  event_size: int = Field(100, ge=2)
+  condition_number: float = Field(1e4, ge=1)
+  rotation_seed: int = Field(0, ge=0)
+
+  def build(self, context):
+    variances = np.logspace(
+      0, -np.log10(self.condition_number), self.event_size
+    )
+    covariance = rotated_covariance(variances, self.rotation_seed)
+    return gaussian_target('rotated_gaussian', covariance, context.dtype)
+
+
+@TARGETS.register('spectrum_gaussian')
+class SpectrumGaussian(TargetParameters):
+  """Eigenvalues of the covariance as given, rotated if a seed is given."""
+
+  variances: list[float] = Field(min_length=1)
+  rotation_seed: int | None = Field(None, ge=0)
+
+  def build(self, context):
+    if min(self.variances) <= 0:
+      raise ValueError('target.variances: every one must be above 0.')
+    covariance = np.diag(self.variances)
+    if self.rotation_seed is not None:
+      covariance = rotated_covariance(self.variances, self.rotation_seed)
+    return gaussian_target('spectrum_gaussian', covariance, context.dtype)

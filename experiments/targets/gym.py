@@ -1,0 +1,139 @@
+"""inference_gym's self-contained models, each under its own class name.
+
+A model is sampled as one unconstrained vector u: `VectorModel` flattens it, the
+model's own bijector T maps u to its space, and
+  log pi(u) = log p(T(u)) + log |det dT/du|.
+"""
+
+import inspect
+
+import inference_gym.using_tensorflow as gym
+import numpy as np
+import pydantic
+import tensorflow as tf
+from inference_gym.internal import data as gym_data
+from pydantic import Field
+
+from experiments.registry import TARGETS
+from experiments.targets.base import Target
+from experiments.targets.base import TargetParameters
+
+__all__ = ['gym_target']
+
+_DOWNLOADS = ('GermanCredit', 'RadonContextualEffects')
+# Their constructors take `centered` and `use_fft` and ignore both.
+_IGNORES_ARGUMENTS = 'VectorizedStochasticVolatility'
+_NAMES_ONLY = ('name', 'pretty_name')
+
+
+def gym_target(name, model, dtype):
+  """Returns an inference_gym model as a target over a vector.
+
+  Args:
+    name: of the target.
+    model: an inference_gym model whose parts share one dtype.
+    dtype: 'float32' or 'float64'; refused unless it is the model's own.
+  """
+  vector_model = gym.targets.VectorModel(model)
+  own_dtype = vector_model.dtype.name
+  if dtype != own_dtype:
+    raise ValueError(
+      f'dtype: {dtype!r} was given, but inference_gym builds {name} in '
+      f'{own_dtype!r}; write dtype: {own_dtype}.'
+    )
+  bijector = vector_model.default_event_space_bijector
+
+  def target_log_prob_fn(u):
+    # A new tensor each call: bijectors cache by tensor, and a cached value
+    # made inside one `tf.cond` branch must not leak into another.
+    u = tf.identity(u)
+    return vector_model.unnormalized_log_prob(
+      bijector.forward(u)
+    ) + bijector.forward_log_det_jacobian(u, event_ndims=1)
+
+  def sample_prior(num_chains, seed):
+    draws = model.prior_distribution().sample(num_chains, seed=[seed, 0])
+    vector = vector_model.structured_event_to_vector(draws)
+    return bijector.inverse(vector).numpy()
+
+  def constrain(states):
+    values = bijector.forward(tf.convert_to_tensor(states))
+    return _named(vector_model.sample_transformations['identity'](values))
+
+  is_bayesian = isinstance(model, gym.targets.BayesianModel)
+  return Target(
+    name=name,
+    target_log_prob_fn=target_log_prob_fn,
+    event_size=int(vector_model.event_shape[0]),
+    dtype=own_dtype,
+    sample_prior=sample_prior if is_bayesian else None,
+    constrain=constrain,
+  )
+
+
+def _named(values):
+  """Returns a flat {name: array} of a gym transformation's value."""
+  if hasattr(values, '_asdict'):
+    values = values._asdict()
+  if not isinstance(values, dict):
+    values = {'x': values}
+  return {key: np.asarray(value) for key, value in values.items()}
+
+
+def _build_from_gym(self, context):
+  arguments = {key: getattr(self, key) for key in type(self).model_fields}
+  name = arguments.pop('name')
+  return gym_target(
+    name, getattr(gym.targets, name)(**arguments), context.dtype
+  )
+
+
+def _fields(name, model_class):
+  """Returns the constructor's own arguments, or None if it needs data."""
+  fields = {}
+  for key, argument in inspect.signature(model_class).parameters.items():
+    if argument.default is argument.empty:
+      return None
+    if key in _NAMES_ONLY or name.startswith(_IGNORES_ARGUMENTS):
+      continue
+    kind = type(argument.default)
+    if argument.default is None:
+      kind = float | None
+    fields[key] = (kind, argument.default)
+  return fields
+
+
+def _register_all():
+  for name in gym.targets.__all__:
+    model_class = getattr(gym.targets, name)
+    if name.startswith(_DOWNLOADS):
+      TARGETS.refuse(
+        name, 'inference_gym downloads its data through tensorflow_datasets.'
+      )
+      continue
+    fields = _fields(name, model_class)
+    if fields is None:
+      continue
+    doc = (model_class.__doc__ or name).strip().splitlines()[0]
+    entry = pydantic.create_model(
+      name, __base__=TargetParameters, __doc__=f'{doc} (gym)', **fields
+    )
+    entry.build = _build_from_gym
+    TARGETS.register(name)(entry)
+
+
+_register_all()
+
+
+@TARGETS.register('VectorizedStochasticVolatility')
+class StochasticVolatility(TargetParameters):
+  """Volatility of S&P 500 returns, with a choice of parameterization (gym)."""
+
+  num_days: int = Field(100, ge=2, le=2516)
+  centered: bool = False
+
+  def build(self, context):
+    model = gym.targets.VectorizedStochasticVolatility(
+      **gym_data.sp500_returns(num_points=self.num_days), centered=self.centered
+    )
+    return gym_target(self.name, model, context.dtype)

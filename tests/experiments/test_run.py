@@ -1,0 +1,327 @@
+"""Runs: every committed YAML in smoke size, resume, failures, reports."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import rich.console
+import xarray as xr
+import yaml
+from typer.testing import CliRunner
+
+from experiments import cell
+from experiments import cli
+from experiments import config as configs
+from experiments import data
+from experiments import figures
+from experiments import runner
+from experiments import starts
+from experiments import storage
+from experiments import tables
+from experiments.errors import ConfigError
+from experiments.errors import DeviceError
+from experiments.registry import METHODS
+
+CONFIG_DIR = pathlib.Path(__file__).resolve().parents[2] / 'configs'
+ALL_CONFIGS = sorted(CONFIG_DIR.rglob('*.yaml'))
+SELF_CONTAINED = [
+  path
+  for path in ALL_CONFIGS
+  if configs.load_config(path).target.name != 'logistic_regression'
+]
+
+
+def _quiet():
+  return rich.console.Console(quiet=True)
+
+
+def _run(config, path, data_dir=None):
+  """Runs a config without progress; returns folder and records."""
+  plan = runner.make_plan(config, data_dir)
+  folder = storage.RunFolder.create(path, config)
+  return folder, runner.run_plan(plan, folder, _quiet(), progress=False)
+
+
+def _with_methods(config, methods):
+  values = config.model_dump(mode='json')
+  values['methods'] = [method.model_dump(mode='json') for method in methods]
+  return configs.parse_config(values)
+
+
+def _smoke_plan():
+  """Yields (path, methods): each YAML's first, and those not yet seen.
+
+  Compiling a method takes seconds: one of each kind is enough. Windowed NUTS
+  takes a minute and has a test of its own.
+  """
+  seen = {'windowed_nuts'}
+  for path in SELF_CONTAINED:
+    config = configs.smoke(configs.load_config(path))
+    methods = [config.methods[0]]
+    methods += [m for m in config.methods[1:] if m.name not in seen]
+    methods = list({method.name: method for method in methods[::-1]}.values())
+    seen.update(method.name for method in methods)
+    yield path, config, methods[::-1]
+
+
+SMOKE_PLAN = list(_smoke_plan())
+
+
+@pytest.mark.parametrize(
+  'path, config, methods', SMOKE_PLAN, ids=[plan[0].stem for plan in SMOKE_PLAN]
+)
+def test_self_contained_config_runs_in_smoke_size(
+  path, config, methods, tmp_path
+):
+  del path
+  folder, records = _run(_with_methods(config, methods), tmp_path / 'run')
+  assert [record.get('error') for record in records] == [None] * len(methods)
+  for record in records:
+    assert np.isfinite(record['ess']['min'])
+    assert record['seconds']['sampling'] > 0
+    assert record['calls']['sampling']['target'] > 0
+  drawn = {file.stem for file in (folder.path / 'figures').glob('*.png')}
+  assert {'traces', 'log_density', 'efficiency'} <= drawn
+  assert ('diagonal' in drawn) == config.trace_diagonal
+
+
+def test_every_method_is_run_by_some_self_contained_config():
+  run = {method.name for _, _, methods in SMOKE_PLAN for method in methods}
+  assert run == set(METHODS.names()) - {'windowed_nuts'}
+
+
+def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
+  values = {
+    'name': 'windowed',
+    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
+    'methods': [{'name': 'windowed_nuts', 'max_tree_depth': 3}],
+    'num_chains': 8,
+    'num_adaptation_steps': 40,
+    'num_results': 20,
+    'jit_compile': False,
+  }
+  _, records = _run(configs.parse_config(values), tmp_path / 'run')
+  assert records[0].get('error') is None
+  assert records[0]['calls']['sampling']['gradient'] >= 8 * 20
+  # Five standard errors: two coordinates, known mean.
+  assert records[0]['max_mean_z_score'] < 5
+
+
+@pytest.fixture
+def tiny(tmp_path):
+  """A config whose kernel compiles fast."""
+  path = tmp_path / 'tiny.yaml'
+  values = {
+    'name': 'tiny',
+    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
+    'methods': [{'name': 'mala'}, {'name': 'gadmala_fast'}],
+    'num_chains': 3,
+    'num_adaptation_steps': 300,
+    'num_results': 400,
+    'num_repeats': 1,
+  }
+  path.write_text(yaml.safe_dump(values))
+  return path
+
+
+def test_run_resume_and_report_from_the_command_line(
+  tiny, tmp_path, monkeypatch
+):
+  command, output = CliRunner(), str(tmp_path / 'run')
+  first = command.invoke(cli.app, ['run', str(tiny), '--output', output])
+  assert first.exit_code == 0, first.output
+  folder = storage.RunFolder.open(output)
+  records = folder.records()
+  assert [r['label'] for r in records] == ['MALA', 'gadMALAf']
+
+  # Only the cell that is missing runs again, with the same draws.
+  lost = folder.cell_path(1, 'gadMALAf', 0)
+  before = (
+    xr.open_datatree(lost / 'draws.zarr')['posterior'].to_dataset().load()
+  )
+  lost.rename(tmp_path / 'lost')
+  ran = []
+  monkeypatch.setattr(
+    runner,
+    'run_cell',
+    lambda config, index, *args: (
+      ran.append(index) or cell.run_cell(config, index, *args)
+    ),
+  )
+  arguments = ['run', str(tiny), '--output', output, '--resume']
+  second = command.invoke(cli.app, arguments)
+  assert second.exit_code == 0, second.output
+  assert ran == [1]
+  after = xr.open_datatree(lost / 'draws.zarr')['posterior'].to_dataset().load()
+  xr.testing.assert_equal(before, after)
+  assert len(folder.sessions()) == 2
+
+  report = command.invoke(cli.app, ['report', output])
+  assert '| gadMALAf |' in report.output
+  page = command.invoke(cli.app, ['report', output, '--html'])
+  assert '<td>MALA</td>' in page.output
+
+  again = command.invoke(cli.app, ['run', str(tiny), '--output', output])
+  assert again.exit_code == 2
+  other = [*arguments, '--set', 'num_results=500']
+  assert command.invoke(cli.app, other).exit_code == 2
+
+  record = folder.read_cell(1, 'gadMALAf', 0)
+  assert record['calls']['adaptation']['gradient'] == 300 * 3
+  assert record['calls']['sampling']['gradient'] == 400 * 3
+  # Five standard errors: two coordinates, known mean.
+  assert record['max_mean_z_score'] < 5
+  tree = xr.open_datatree(lost / 'draws.zarr')
+  assert tree['posterior']['unconstrained'].shape == (3, 400, 2)
+  assert tree['sample_stats']['lp'].shape == (3, 400)
+
+
+class _Failing:
+  """A `sample_fn` that fails."""
+
+  def __call__(self, **kwargs):
+    raise FloatingPointError('nothing left')
+
+
+def test_a_failed_method_is_a_row_and_a_non_zero_exit(
+  tiny, tmp_path, monkeypatch
+):
+  make_plan = runner.make_plan
+
+  def failing_plan(config, data_dir=None):
+    plan = make_plan(config, data_dir)
+    methods = [m._replace(sample_fn=_Failing()) for m in plan.methods]
+    return plan._replace(methods=methods)
+
+  monkeypatch.setattr(runner, 'make_plan', failing_plan)
+  output = tmp_path / 'run'
+  result = CliRunner().invoke(
+    cli.app, ['run', str(tiny), '--output', str(output)]
+  )
+  assert result.exit_code == 1
+  assert 'nothing left' in (output / 'report.md').read_text()
+  records = json.loads((output / 'results.json').read_text())
+  assert {record['status'] for record in records} == {'failed'}
+  assert 'FloatingPointError' in records[0]['error']
+  assert not list(output.rglob('*.tmp'))
+
+
+def test_logistic_regression_config_runs_on_a_local_copy(tmp_path):
+  rng = np.random.default_rng(0)
+  rows, columns = data.SOURCES['ripley'].shape
+  np.savez(
+    tmp_path / 'ripley.npz',
+    X=rng.normal(size=(rows, columns)),
+    y=rng.integers(0, 2, size=rows),
+  )
+  path = CONFIG_DIR / 'gradient_adaptive_mcmc' / 'ripley.yaml'
+  config = configs.smoke(configs.load_config(path))
+  config = _with_methods(config, config.methods[:1])
+  _, records = _run(config, tmp_path / 'run', str(tmp_path))
+  assert records[0]['status'] == 'finished'
+
+
+def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):
+  config = configs.load_config(tiny)
+  target = runner.make_plan(config).target
+  first = starts.make_starts(config, target, 0)
+  assert first.shape == (3, 2)
+  np.testing.assert_array_equal(first, starts.make_starts(config, target, 0))
+  assert np.all(first != starts.make_starts(config, target, 1))
+  seeds = {cell.cell_seed(config, label, r) for label in 'ab' for r in (0, 1)}
+  assert len(seeds) == 4
+
+
+def test_climbing_ends_nearer_to_the_mode(tiny):
+  overrides = ['init.kind=climb', 'init.scale=30', 'init.num_steps=400']
+  config = configs.load_config(tiny, overrides)
+  target = runner.make_plan(config).target
+  low = configs.load_config(tiny, ['init.kind=normal', 'init.scale=30'])
+  before = np.abs(starts.make_starts(low, target, 0)).max()
+  after = np.abs(starts.make_starts(config, target, 0)).max()
+  assert after < 0.5 * before
+
+
+def test_refusals_on_the_command_line_exit_with_two(tiny):
+  command = CliRunner()
+  wrong = command.invoke(cli.app, ['run', str(tiny), '--set', 'num_chains=x'])
+  assert wrong.exit_code == 2
+  missing = command.invoke(cli.app, ['report', '/nowhere'])
+  assert missing.exit_code == 2
+  device = command.invoke(cli.app, ['run', str(tiny), '--device', 'abacus'])
+  assert device.exit_code == 2
+
+
+def test_an_absent_device_says_what_there_is():
+  from experiments import devices
+
+  with pytest.raises(DeviceError, match='cpu, gpu, tpu'):
+    devices.on_device('abacus')
+
+
+def test_list_and_schema_name_configs_targets_and_methods():
+  listed = CliRunner().invoke(cli.app, ['list'])
+  assert listed.exit_code == 0, listed.output
+  for word in ('neals_gaussian.yaml', 'gadmala_fast(', 'EightSchools('):
+    assert word in listed.output
+  schema = CliRunner().invoke(cli.app, ['schema'])
+  assert 'properties' in json.loads(schema.output)
+
+
+def _record(label, repeat, min_ess, speed):
+  spread = {'min': min_ess, 'median': 2 * min_ess, 'max': 3 * min_ess}
+  return {
+    'status': 'finished',
+    'label': label,
+    'repeat': repeat,
+    'seconds': {'compile': 9.0, 'adaptation': 1.0, 'sampling': 2.0},
+    'accept_rate': 0.5,
+    'ess': spread,
+    'ess_bulk': spread,
+    'ess_tail': spread,
+    'rhat_max': 1.01,
+    'entropy_weight': 7.4,
+    'min_ess_per_second': speed,
+    'min_ess_per_gradient': None,
+  }
+
+
+def test_table_holds_means_and_deviations_over_repeats():
+  failed = {'status': 'failed', 'label': 'b', 'repeat': 0, 'error': 'E: | no'}
+  rows = tables.join([_record('a', 0, 10, 4), _record('a', 1, 30, 8), failed])
+  assert rows[0].ess == (20, 40, 60)
+  assert rows[0].seconds == 3
+  np.testing.assert_allclose(rows[0].min_ess_per_second_sd, np.sqrt(8))
+  text = tables.to_markdown('x', rows)
+  assert '| a | 3.0 | 0.500 | (20.0, 40.0, 60.0) | 6.00 (2.83) |' in text
+  assert ' 7.40 | 9.0 | 2 |' in text
+  assert '| b | failed |' in text
+  assert 'b failed: E: | no' in text
+  assert '<td>failed</td>' in tables.to_html([('x', rows)])
+
+
+def test_times_of_a_continued_cell_are_left_out():
+  continued = {**_record('a', 1, 30, None), 'is_continued': True}
+  continued['seconds'] = {'compile': 1.0, 'adaptation': 0.0, 'sampling': 0.1}
+  rows = tables.join([_record('a', 0, 10, 4), continued])
+  assert rows[0].ess[0] == 20
+  assert rows[0].seconds == 3
+  assert rows[0].min_ess_per_second == 4
+
+
+def test_a_run_of_another_config_is_not_resumed(tiny, tmp_path):
+  config = configs.load_config(tiny)
+  storage.RunFolder.create(tmp_path / 'run', config)
+  changed = configs.load_config(tiny, ['seed=5'])
+  with pytest.raises(ConfigError, match='seed'):
+    storage.RunFolder.open(tmp_path / 'run', changed)
+  with pytest.raises(ConfigError, match='not the folder of a run'):
+    storage.RunFolder.open(tmp_path)
+
+
+def test_figures_of_an_empty_run_are_none(tiny, tmp_path):
+  config = configs.load_config(tiny)
+  folder = storage.RunFolder.create(tmp_path / 'run', config)
+  target = runner.make_plan(config).target
+  assert figures.draw_all(folder, config, target) == []
