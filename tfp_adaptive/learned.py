@@ -45,7 +45,15 @@ def frozen(kernel, results):
 
 
 def learned_factor(kernel, results):
-  """Returns the learned scale factor C, step size included, as numpy [d, d]."""
+  """Returns the learned scale factor C, step size included.
+
+  Args:
+    kernel: The kernel that adapted.
+    results: Its kernel results.
+
+  Returns:
+    numpy [d, d].
+  """
   preconditioner = _innermost(kernel, 'preconditioner').preconditioner
   params = tfp_private.get_innermost(results, 'preconditioner_params')
   step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
@@ -53,7 +61,15 @@ def learned_factor(kernel, results):
 
 
 def learned_covariance(kernel, results):
-  """Returns the learned proposal covariance C C^T as numpy [d, d]."""
+  """Returns the learned proposal covariance C C^T, step size included.
+
+  Args:
+    kernel: The kernel that adapted.
+    results: Its kernel results.
+
+  Returns:
+    numpy [d, d].
+  """
   factor = learned_factor(kernel, results)
   return factor @ factor.T
 

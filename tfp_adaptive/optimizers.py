@@ -10,12 +10,14 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import control_flow
+from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import schedule
 
 __all__ = ['adam', 'clip_by_global_norm', 'relative_gradient', 'rmsprop']
 
 RelativeGradientState = collections.namedtuple(
-  'RelativeGradientState', ['num_updates']
+  'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
 )
 RMSPropState = collections.namedtuple(
   'RMSPropState', ['mean_square', 'num_updates']
@@ -25,7 +27,7 @@ AdamState = collections.namedtuple(
 )
 
 
-def relative_gradient(learning_rate=None, scale_decay_power=0.6):
+def relative_gradient(gain=4.0, scale_decay_power=0.6):
   """Builds the relative (natural) gradient step.
 
   With A the gradient with respect to the tangent at C, in units of the
@@ -33,15 +35,18 @@ def relative_gradient(learning_rate=None, scale_decay_power=0.6):
   A + I dimensionless), a step moves shape and scale:
 
     C C^T <- C (I + rho_t A) C^T
-    C     <- C (1 + (1 + t)^-power (mean accept prob - target))
+    C     <- C exp((1 + t / sqrt(B))^-power (mean accept prob - target))
 
+  Where the product with C costs more than the chains' own (large d, few
+  chains), up to eight small steps are summed and taken at once.
   The structure's own `move` bounds the first so that C stays invertible. The
   path of C on a rescaled or sheared target is the rescaled or sheared path:
   nothing here has the units of the state.
 
   Args:
-    learning_rate: A fixed rho in (0, 1/2], or `None`: see `internal/schedule`,
-      chosen from the numbers of params and of chains, falling as 1 / t.
+    gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay
+      follows from the numbers of params and of chains (`internal/schedule`). A
+      larger gain reaches far scales sooner, a smaller one ends with less noise.
     scale_decay_power: How fast the rate of the scale falls, in (1/2, 1].
 
   Returns:
@@ -53,22 +58,40 @@ def relative_gradient(learning_rate=None, scale_decay_power=0.6):
   """
 
   def init(params, adaptation):
-    del params
-    return RelativeGradientState(tf.zeros([], adaptation.dtype))
+    zero = tf.zeros([], adaptation.dtype)
+    return RelativeGradientState(
+      pending=scale_factor.zero_tangent(params),
+      pending_log_scale=zero,
+      num_updates=zero,
+    )
 
   def update(grads, state, params, preconditioner, feedback, adaptation):
-    rate = learning_rate
-    if rate is None:
-      rate = schedule.covariance_rate(state.num_updates, adaptation)
+    count = state.num_updates
+    chains = tf.cast(adaptation.num_chains, adaptation.dtype)
+    rate = schedule.covariance_rate(count, adaptation, gain)
     # Half of the rate: C (I + E) changes C C^T by twice E.
     step = 0.5 * rate / feedback.objective_scale
-    scale_step = feedback.accept_excess * (
-      (1.0 + state.num_updates) ** -scale_decay_power
+    pending = tf.nest.map_structure(
+      lambda p, g: p + step * g, state.pending, grads
     )
-    tangent = tf.nest.map_structure(lambda g: step * g, grads)
-    moved = preconditioner.move(params, tangent)
-    moved = preconditioner.rescale(moved, 1.0 + scale_step)
-    return moved, RelativeGradientState(state.num_updates + 1.0)
+    log_scale = state.pending_log_scale + feedback.accept_excess * (
+      (1.0 + count / chains**0.5) ** -scale_decay_power
+    )
+
+    def move(params, pending, log_scale):
+      bounded = tf.exp(tf.clip_by_value(log_scale, -0.5, 0.5))
+      moved = preconditioner.rescale(
+        preconditioner.move(params, pending), bounded
+      )
+      zeros = tf.nest.map_structure(tf.zeros_like, pending)
+      return moved, zeros, tf.zeros_like(log_scale)
+
+    period = schedule.update_period(adaptation)
+    is_due = tf.equal(tf.math.floormod(count + 1.0, period), 0.0)
+    params, pending, log_scale = control_flow.apply_if(
+      is_due, move, params, pending, log_scale
+    )
+    return params, RelativeGradientState(pending, log_scale, count + 1.0)
 
   return interfaces.Optimizer(
     name='relative_gradient', is_relative=True, init=init, update=update
@@ -98,8 +121,7 @@ def rmsprop(learning_rate, decay=0.9):
 
   def update(grads, state, params, preconditioner, feedback, adaptation):
     del feedback, adaptation
-    keep = tf.where(state.num_updates > 0.0, decay, 0.0)
-    keep = tf.cast(keep, state.num_updates.dtype)
+    keep = decay * tf.cast(state.num_updates > 0.0, state.num_updates.dtype)
     mean_square = tf.nest.map_structure(
       lambda m, g: keep * m + (1.0 - keep) * g**2, state.mean_square, grads
     )
@@ -149,10 +171,10 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
       state.mean_square,
       grads,
     )
-    rate = learning_rate * tf.sqrt(1.0 - square_decay**count)
-    rate /= 1.0 - decay**count
+    rate = learning_rate / (1.0 - decay**count)
+    square_bias = 1.0 - square_decay**count
     moved = tf.nest.map_structure(
-      lambda p, m, s: p + rate * m / (tf.sqrt(s) + epsilon),
+      lambda p, m, s: p + rate * m / (tf.sqrt(s / square_bias) + epsilon),
       params,
       mean,
       mean_square,
@@ -165,7 +187,15 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
 
 
 def clip_by_global_norm(optimizer, max_norm):
-  """Wraps an optimizer so that it sees gradients of at most `max_norm`."""
+  """Wraps an optimizer so that it sees gradients of at most `max_norm`.
+
+  Args:
+    optimizer: An `interfaces.Optimizer`.
+    max_norm: Largest Euclidean norm of all entries together, positive.
+
+  Returns:
+    An `interfaces.Optimizer`.
+  """
 
   def update(grads, state, params, preconditioner, feedback, adaptation):
     norm = _global_norm(grads)

@@ -101,7 +101,14 @@ def gradient_adaptive_langevin(
     https://arxiv.org/abs/1911.01373.
   """
   preconditioner, criterion, optimizer = _parts(
-    settings, preconditioner, criterion, optimizer, target_accept_prob, 1.5e-4
+    settings,
+    preconditioner,
+    criterion,
+    optimizer,
+    target_accept_prob,
+    paper_rate=1.5e-4,
+    # The exact gradient is noisier: less gain averages more.
+    gain=2.0 if exact_gradient else 4.0,
   )
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn, preconditioner, step_size, exact_gradient
@@ -151,7 +158,13 @@ def adaptive_metropolis(
 
 
 def _parts(
-  settings, preconditioner, criterion, optimizer, accept_prob, paper_rate
+  settings,
+  preconditioner,
+  criterion,
+  optimizer,
+  accept_prob,
+  paper_rate,
+  gain=4.0,
 ):
   """Fills the parts that the caller left out."""
   _check_settings(settings)
@@ -172,7 +185,7 @@ def _parts(
     optimizer = (
       optimizers.rmsprop(paper_rate)
       if is_paper
-      else optimizers.relative_gradient()
+      else optimizers.relative_gradient(gain)
     )
   return preconditioner, criterion, optimizer
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import scale_search
 from tfp_adaptive.internal import tfp_private
@@ -114,9 +115,10 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_dropped_gradients=tf.zeros([], tf.int32),
     )
 
-  def _adapt(self, next_state, previous_inner, inner, results):
+  def _adapt(self, next_state, previous_inner, results):
     """Replays the step, differentiates the criterion, moves the params."""
     del next_state
+    inner = results.inner_results
     mh_results = self._mh_results(inner)
     replay = self.proposal.replay(
       results.replay_cache,
@@ -129,7 +131,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     value_grads, entropy_grads, transition = self._gradients(
       replay, params, results.criterion_state
     )
-    is_usable = tf.math.is_finite(_sum_of_squares(value_grads))
+    is_usable = self._is_usable(value_grads)
     is_searching = results.scale_search.is_searching
     adaptation = self._adaptation(inner)
     criterion_state = self.criterion.update(
@@ -154,25 +156,26 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       value_grads,
       entropy_grads,
     )
-    moved, optimizer_state = self.optimizer.update(
-      grads,
-      results.optimizer_state,
+    feedback = self.criterion.feedback(criterion_state, transition)
+    params, optimizer_state = control_flow.apply_if(
+      ~is_searching,
+      lambda params, state: self.optimizer.update(
+        grads, state, params, self.preconditioner, feedback, adaptation
+      ),
       params,
-      self.preconditioner,
-      self.criterion.feedback(criterion_state, transition),
-      adaptation,
+      results.optimizer_state,
     )
-    chosen = adaptation_base.choose(
+    (params,) = control_flow.apply_if(
       is_searching,
-      (self._isotropic(params, search.scale), results.optimizer_state),
-      (moved, optimizer_state),
+      lambda params: [self._isotropic(params, search.scale)],
+      params,
     )
     return results._replace(
       inner_results=tfp_private.replace_innermost(
-        inner, preconditioner_params=chosen[0]
+        inner, preconditioner_params=params
       ),
       criterion_state=criterion_state,
-      optimizer_state=chosen[1],
+      optimizer_state=optimizer_state,
       replay_cache=replay.cache,
       scale_search=search,
       mean_accept_prob=accept_prob,
@@ -204,6 +207,18 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       transition,
     )
 
+  def _is_usable(self, grads):
+    """Whether the mean gradient is finite; diverged chains are masked before.
+
+    In a relative gradient, a sum of products a_i b_j, anything that is not
+    finite shows on the diagonal.
+    """
+    if self.optimizer.is_relative:
+      total = self.preconditioner.tangent_operator(grads).trace()
+    else:
+      total = tf.add_n([tf.reduce_sum(g**2) for g in tf.nest.flatten(grads)])
+    return tf.math.is_finite(total)
+
   def _slope(self, grads, is_usable, adaptation):
     """Returns the trace of a gradient per coordinate, 0 if it is unusable."""
     if not self.optimizer.is_relative:
@@ -217,7 +232,3 @@ def _num_dropped(transition, is_usable):
   """Counts chains whose gradient was dropped; all, if the mean overflowed."""
   num_diverged = tf.math.count_nonzero(~transition.is_finite, dtype=tf.int32)
   return tf.where(is_usable, num_diverged, tf.size(transition.is_finite))
-
-
-def _sum_of_squares(grads):
-  return tf.add_n([tf.reduce_sum(g**2) for g in tf.nest.flatten(grads)])

@@ -99,9 +99,10 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       mean_accept_prob=tf.zeros([], state.dtype),
     )
 
-  def _adapt(self, next_state, previous_inner, inner, results):
+  def _adapt(self, next_state, previous_inner, results):
     """Moves mu, C and s by one state of every chain."""
     del previous_inner
+    inner = results.inner_results
     accept_prob = adaptation_base.mean_accept_prob(self._mh_results(inner))
     target = self._parameters['target_accept_prob']
     is_searching = results.scale_search.is_searching

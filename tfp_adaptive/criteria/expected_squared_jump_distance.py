@@ -53,7 +53,7 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
     distance = jump_distance(transition)
     return tf.where(
       transition.is_finite,
-      distance / scale_of(state, distance),
+      distance / scale_of(state, distance, transition.is_finite),
       -transition.proposal_entropy,
     )
 
@@ -91,9 +91,10 @@ def no_feedback(state, transition):
   return interfaces.Feedback(objective_scale=one, accept_excess=0.0 * one)
 
 
-def scale_of(state, distance):
+def scale_of(state, distance, is_finite):
   """Returns the scale to divide by: the moving mean, once there is one."""
-  current = tf.stop_gradient(tf.reduce_mean(distance))
+  finite = tf.where(is_finite, distance, 0.0)
+  current = tf.stop_gradient(tf.reduce_mean(finite))
   scale = tf.where(state.is_first, current, state.moving_distance)
   return tf.maximum(scale, tf.constant(1e-30, scale.dtype))
 

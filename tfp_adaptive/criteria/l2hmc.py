@@ -36,7 +36,7 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
 
   def value(state, transition):
     distance = jump_distance(transition)
-    ratio = distance / scale_of(state, distance)
+    ratio = distance / scale_of(state, distance, transition.is_finite)
     return tf.where(
       transition.is_finite,
       ratio - 1.0 / tf.maximum(ratio, tf.constant(floor, ratio.dtype)),

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_search
 from tfp_adaptive.internal import state_parts
@@ -16,7 +17,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   """Base of the adaptation wrappers: step inside, then adapt or pass on.
 
   A subclass sets `_parameters` and implements `bootstrap_results` and
-  `_adapt(next_state, previous_inner, inner, results) -> results`. Its results
+  `_adapt(next_state, previous_inner, results) -> results`. Its results
   have the fields `inner_results` and `step`.
   """
 
@@ -95,15 +96,12 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       stepped = previous._replace(inner_results=inner, step=previous.step + 1)
       if self.num_adaptation_steps == 0:
         return next_state, stepped
-      # A loop of at most one turn, not tf.cond: XLA passes the params through
-      # a loop in place, but copies them in both branches of a conditional.
-      _, results = tf.while_loop(
-        lambda is_adapting, _: is_adapting,
-        lambda _, results: (
-          tf.constant(False),
-          self._adapt(next_state, previous.inner_results, inner, results),
-        ),
-        (previous.step < self.num_adaptation_steps, stepped),
+      (results,) = control_flow.apply_if(
+        previous.step < self.num_adaptation_steps,
+        lambda results: [
+          self._adapt(next_state, previous.inner_results, results)
+        ],
+        stepped,
       )
       return next_state, results
 

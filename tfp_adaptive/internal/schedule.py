@@ -8,22 +8,23 @@ Newton steps should; the delay is the number of gradients that p params need.
 
 import tensorflow as tf
 
-__all__ = ['covariance_rate', 'smoothing_weight']
+__all__ = ['covariance_rate', 'smoothing_weight', 'update_period']
 
 _GAIN = 4.0
 _GRADIENTS_PER_PARAM = 2.0
 _MAX_RATE = 0.5
+_MAX_PERIOD = 8.0
 
 
-def covariance_rate(num_updates, adaptation):
+def covariance_rate(num_updates, adaptation, gain=_GAIN):
   """Returns rho_t, [], after `num_updates` ([] float) moves."""
   dtype = adaptation.dtype
   per_coordinate = tf.cast(adaptation.num_params, dtype) / tf.cast(
     adaptation.event_size, dtype
   )
-  delay = _GAIN * _GRADIENTS_PER_PARAM * (1.0 + per_coordinate)
+  delay = gain * _GRADIENTS_PER_PARAM * (1.0 + per_coordinate)
   delay /= tf.cast(adaptation.num_chains, dtype)
-  return tf.minimum(_GAIN / (num_updates + delay), _MAX_RATE)
+  return tf.minimum(gain / (num_updates + delay), _MAX_RATE)
 
 
 def smoothing_weight(num_updates, adaptation, is_searching):
@@ -35,3 +36,19 @@ def smoothing_weight(num_updates, adaptation, is_searching):
   rate = 5.0 * covariance_rate(num_updates, adaptation)
   weight = tf.clip_by_value(rate, 1.0 / (num_updates + 1.0), 1.0)
   return tf.where(is_searching, tf.cast(0.5, adaptation.dtype), weight)
+
+
+def update_period(adaptation):
+  """Returns how many gradients are summed before the factor moves, [] float.
+
+  A move of a dense factor costs d^3, a step of B chains some 4 B d^2. Where
+  few chains make moves dear, rates are small too and nothing is lost.
+  """
+  dtype = adaptation.dtype
+  per_coordinate = tf.cast(adaptation.num_params, dtype) / tf.cast(
+    adaptation.event_size, dtype
+  )
+  period = tf.floor(
+    per_coordinate / (4.0 * tf.cast(adaptation.num_chains, dtype))
+  )
+  return tf.clip_by_value(period, 1.0, _MAX_PERIOD)

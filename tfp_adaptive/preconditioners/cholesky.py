@@ -48,15 +48,23 @@ def cholesky(init_scale=None, min_scale=0.0):
     init=lambda event_size, dtype, scale: (
       tf.cast(scale, dtype) * tf.eye(event_size, dtype=dtype)
     ),
-    operator=lambda factor: _LowerTriangularFactor(
-      factor, is_non_singular=True
-    ),
+    operator=_operator,
     tangent_operator=_symmetric,
     move=_move,
     rescale=lambda factor, by: by * factor,
     project=project,
     init_scale=init_scale,
   )
+
+
+@tf.custom_gradient
+def _lower(factor):
+  # The entries above the diagonal are zero already; their gradients must be.
+  return tf.identity(factor), lambda grad: tf.linalg.band_part(grad, -1, 0)
+
+
+def _operator(factor):
+  return _LowerTriangularFactor(_lower(factor), is_non_singular=True)
 
 
 def _symmetric(tangent):
@@ -67,9 +75,13 @@ def _symmetric(tangent):
 
 def _move(factor, tangent):
   operator = _symmetric(tangent)
-  norm = spectral_norm(operator, ps.shape(factor)[-1])
+  norm = tf.maximum(
+    spectral_norm(operator, ps.shape(factor)[-1]),
+    tf.reduce_max(tf.abs(operator.diag_part())),
+  )
   bound = 0.5 / tf.maximum(norm, 0.5)
-  return factor + tf.matmul(factor, bound * _lower_root(operator.to_dense()))
+  moved = factor + tf.matmul(factor, bound * _lower_root(operator.to_dense()))
+  return tf.where(tf.math.is_finite(norm), moved, factor)
 
 
 def _lower_root(tangent):

@@ -69,14 +69,17 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
     balance = _balance(ratio, grad_x, grad_y)
 
+    def change_along(factor, grads):
+      # g.C e as (C^T g).e, less its value.
+      pull = proposed.step_size * factor.apply_adjoint(grads)
+      return self._event_sum((pull - tf.stop_gradient(pull)) * proposed.noise)
+
     def transition(factor):
-      displacement = proposed.step_size * factor.apply(proposed.noise)
-      change = displacement - tf.stop_gradient(displacement)
       return interfaces.Transition(
-        log_accept_ratio=ratio + self._event_sum(grad_y * change),
+        log_accept_ratio=ratio + change_along(factor, grad_y),
         proposal_entropy=factor.log_abs_det,
-        displacement=displacement,
-        control_variate=self._event_sum(balance * change),
+        displacement=proposed.step_size * factor.apply(proposed.noise),
+        control_variate=change_along(factor, balance),
         is_finite=is_finite,
         is_accepted=mh_results.is_accepted,
       )
