@@ -192,3 +192,20 @@ def schema(
     typer.echo(text)
   else:
     output.write_text(text, encoding='utf-8')
+
+
+@app.command()
+def oracle(
+  output: Annotated[
+    pathlib.Path, typer.Option(help='JSON lines; finished rows are kept.')
+  ] = pathlib.Path('results/oracle.jsonl'),
+  num_seeds: Annotated[int, typer.Option(help='Seeds per row.')] = 5,
+  smoke: Annotated[bool, typer.Option(help='One tiny row.')] = False,
+):
+  """Compare default settings with the best preconditioner on Gaussians."""
+  _quiet_tensorflow()
+  from experiments import oracle as panel
+
+  output.parent.mkdir(parents=True, exist_ok=True)
+  panel.run(output, num_seeds=num_seeds, smoke=smoke, report=console.print)
+  console.print(panel.to_rich(output))

@@ -12,6 +12,7 @@ import pathlib
 from typing import NamedTuple
 
 import numpy as np
+import rich.table
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -20,7 +21,7 @@ from experiments.diagnostics import geyer_ess
 from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import rotated_covariance
 
-__all__ = ['Case', 'cases', 'compare', 'run']
+__all__ = ['Case', 'cases', 'compare', 'run', 'to_rich']
 
 _NUM_TUNING_STEPS = 500
 _START_SCALE = 10.0
@@ -41,17 +42,26 @@ def cases(smoke=False):
   """Returns the rows: size, condition, chains, adaptation, precision."""
   if smoke:
     return [Case(3, 1e2, 4, 300)]
-  ten = [
-    Case(*row)
-    for row in itertools.product((10, 30, 100), (1e2, 1e6), (10,), (2000, 5000))
+  langevin = [
+    (10, 1e6, 10, 2000),
+    (100, 1e6, 10, 2000),
+    (100, 1e6, 10, 5000),
+    (100, 1e6, 100, 1000),
+    (300, 1e6, 10, 5000),
+    (10, 1e6, 10, 5000),
+    (10, 1e6, 100, 1000),
+    (30, 1e6, 10, 2000),
+    (30, 1e2, 10, 5000),
+    (100, 1e2, 10, 2000),
+    (10, 1e4, 10, 2000, 'float32'),
+    (100, 1e4, 10, 5000, 'float32'),
+    (300, 1e4, 10, 5000, 'float32'),
   ]
-  large = [Case(300, 1e6, 10, 5000)]
-  many = [Case(d, 1e6, 100, 1000) for d in (10, 100)]
-  single = [Case(d, 1e4, 10, 5000, 'float32') for d in (10, 100)] + [
-    Case(300, 1e4, 10, 5000, 'float32')
+  walk = [
+    (10, 1e6, 10, 5000, 'float64', 'random_walk'),
+    (100, 1e6, 10, 5000, 'float64', 'random_walk'),
   ]
-  walk = [Case(d, 1e6, 10, 5000, 'float64', 'random_walk') for d in (10, 100)]
-  return ten + large + many + single + walk
+  return [Case(*row) for row in langevin + walk]
 
 
 def run(output, num_seeds=5, num_results=5000, smoke=False, report=print):
@@ -78,6 +88,30 @@ def run(output, num_seeds=5, num_results=5000, smoke=False, report=print):
     with output.open('a') as file:
       file.write(json.dumps(row) + '\n')
     report(row)
+
+
+def to_rich(path):
+  """Returns a table of the worst and the mean ratio over seeds per case."""
+  table = rich.table.Table(
+    title='ESS per gradient over that of the oracle', title_justify='left'
+  )
+  for name in (*Case._fields, 'seeds', 'min ratio', 'median ratio', 'accept'):
+    table.add_column(name.replace('_', ' '), justify='right')
+  by_case = {}
+  for line in pathlib.Path(path).read_text().splitlines():
+    row = json.loads(line)
+    by_case.setdefault(tuple(row['case']), []).append(row)
+  for case, rows in by_case.items():
+    ratios = [
+      f'{min(values):.2f} (mean {np.mean(values):.2f})'
+      for values in (
+        [row[name] for row in rows] for name in ('min_ratio', 'median_ratio')
+      )
+    ]
+    accept = np.mean([row['accept'] for row in rows])
+    cells = [str(value) for value in case] + [str(len(rows))]
+    table.add_row(*cells, *ratios, f'{accept:.2f}')
+  return table
 
 
 def compare(case, seed, num_results=5000):

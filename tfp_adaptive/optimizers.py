@@ -38,7 +38,7 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
     C     <- C exp((1 + t / sqrt(B))^-power (mean accept prob - target))
 
   Where the product with C costs more than the chains' own (large d, few
-  chains), up to eight small steps are summed and taken at once.
+  chains), up to sixteen small steps are summed and taken at once.
   The structure's own `move` bounds the first so that C stays invertible. The
   path of C on a rescaled or sheared target is the rescaled or sheared path:
   nothing here has the units of the state.

@@ -1,6 +1,7 @@
 """sample(): adaptation, then recorded sampling, in compiled blocks."""
 
 import collections
+import functools
 import time
 import warnings
 
@@ -44,7 +45,8 @@ class SampleResult(
     adaptation_trace: The same over the discarded steps.
     final_state: Last state, Tensors.
     final_kernel_results: Last kernel results, Tensors: what was learned.
-    seconds: dict of wall times `compile`, `adaptation`, `sampling`.
+    seconds: dict of wall times `compile`, `adaptation`, `sampling`; those of
+      a run that was continued from a checkpoint add up.
   """
 
   __slots__ = ()
@@ -110,9 +112,7 @@ def sample(
   )
   trace = _trace_fn(kernel, trace_fn)
   block_size = block_size or _default_block_size(state, results, trace, plan)
-  run = blocks.build(
-    kernel, lambda s, r: (s, trace(s, r)), block_size, jit_compile
-  )
+  run = _program(kernel, trace_fn, block_size, jit_compile)
   checkpoint = None
   if checkpoint_dir is not None:
     checkpoint = checkpoint_lib.Checkpoint(
@@ -168,17 +168,17 @@ def _run_blocks(
   """Runs all blocks and joins what they recorded."""
   structure = (state, trace(state, results))
   step, rows = 0, []
+  seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
   loaded = checkpoint.load() if checkpoint else None
   if loaded:
-    leaves, step, rows = loaded
+    leaves, step, rows, seconds = loaded
     state, results = tf.nest.pack_sequence_as(
       (state, results), [tf.convert_to_tensor(leaf) for leaf in leaves]
     )
-  seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
   if step < plan.num_steps:
     start = time.monotonic()
     run(state, results, seed, *_counts(step, 0, 1))
-    seconds['compile'] = time.monotonic() - start
+    seconds['compile'] += time.monotonic() - start
   with progress_lib.Progress(plan.num_steps, progress) as shown:
     shown.update(step, 'adapt', None)
     while step < plan.num_steps:
@@ -193,7 +193,7 @@ def _run_blocks(
       step += num_rows * thin
       rows.append(block)
       if checkpoint:
-        checkpoint.save(tf.nest.flatten((state, results)), step, block)
+        checkpoint.save(tf.nest.flatten((state, results)), step, block, seconds)
       shown.update(step, phase, diagnosis.accept_rate(structure, block))
   return _join(kernel, plan, structure, rows, state, results, seconds)
 
@@ -225,6 +225,15 @@ def _join(kernel, plan, structure, rows, state, results, seconds):
       adaptation=seconds['adapt'],
       sampling=seconds['sample'],
     ),
+  )
+
+
+@functools.lru_cache(maxsize=8)
+def _program(kernel, extra_fn, block_size, jit_compile):
+  """Returns the compiled block; repeats of a run compile once."""
+  trace = _trace_fn(kernel, extra_fn)
+  return blocks.build(
+    kernel, lambda s, r: (s, trace(s, r)), block_size, jit_compile
   )
 
 

@@ -46,6 +46,7 @@ class GradientAdaptive(Adaptive):
   init_scale: float | None = Field(None, gt=0)
   optimizer: Literal['relative_gradient', 'rmsprop', 'adam'] | None = None
   learning_rate: float | None = Field(None, gt=0)
+  gain: float | None = Field(None, ge=1)
 
   def arguments(self, target, options):
     """Returns the keyword arguments of the prefab."""
@@ -53,7 +54,7 @@ class GradientAdaptive(Adaptive):
     arguments = self.given('settings', 'target_accept_prob')
     if self.preconditioner != 'cholesky' or self.init_scale is not None:
       arguments['preconditioner'] = self._preconditioner(target)
-    if self.optimizer is not None or self.learning_rate is not None:
+    if {'optimizer', 'learning_rate', 'gain'} & self.model_fields_set:
       arguments['optimizer'] = self._optimizer()
     return dict(
       arguments,
@@ -71,12 +72,21 @@ class GradientAdaptive(Adaptive):
   def _optimizer(self):
     by_settings = {'default': 'relative_gradient', 'paper': 'rmsprop'}
     name = self.optimizer or by_settings[self.settings]
-    if name != 'relative_gradient' and self.learning_rate is None:
+    needed, other = (
+      ('gain', 'learning_rate')
+      if name == 'relative_gradient'
+      else ('learning_rate', 'gain')
+    )
+    if getattr(self, other) is not None:
+      raise ValueError(
+        f'optimizer: {name!r} has no {other}; it takes {needed}.'
+      )
+    if needed == 'learning_rate' and self.learning_rate is None:
       raise ValueError(
         f'optimizer: {name!r} needs its learning_rate; write e.g. '
         'learning_rate: 1e-3.'
       )
-    return getattr(tfpa.optimizers, name)(**self.given('learning_rate'))
+    return getattr(tfpa.optimizers, name)(**self.given(needed))
 
   def trace_fn(self, options):
     return diagonal_trace if options.trace_diagonal else None

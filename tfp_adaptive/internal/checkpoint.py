@@ -40,13 +40,25 @@ class Checkpoint:
     self._start_log_prob = np.asarray(start_log_prob)
     self._checksums = []
 
-  def save(self, leaves, step, block):
-    """Writes a finished block, then the state after it."""
+  def save(self, leaves, step, block, seconds):
+    """Writes a finished block, then the state after it.
+
+    Args:
+      leaves: State and kernel results, flat.
+      step: Steps taken.
+      block: What the block recorded, flat.
+      seconds: dict of the wall times so far.
+    """
     name = f'block_{len(self._checksums):06d}.npz'
     content = _pack({str(i): a for i, a in enumerate(block)})
     _write_atomically(self._folder / name, content)
     self._checksums.append(hashlib.sha256(content).hexdigest())
-    header = dict(run=self._run, step=int(step), checksums=self._checksums)
+    header = dict(
+      run=self._run,
+      step=int(step),
+      checksums=self._checksums,
+      seconds=seconds,
+    )
     arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
     digest = _digest(header, arrays)
     _write_atomically(
@@ -62,7 +74,7 @@ class Checkpoint:
     )
 
   def load(self):
-    """Returns (leaves, step, blocks), or None if nothing was written yet.
+    """Returns (leaves, step, blocks, seconds), or None before the first save.
 
     Raises:
       CheckpointError: If a file is damaged or of another run.
@@ -92,7 +104,7 @@ class Checkpoint:
       blocks.append([block[str(i)] for i in range(len(block))])
     self._checksums = header['checksums']
     leaves = [stored[str(i)] for i in range(len(stored))]
-    return leaves, header['step'], blocks
+    return leaves, header['step'], blocks, header['seconds']
 
   def _refuse_other_run(self, path, header, start_log_prob):
     saved, wanted = header['run'], json.loads(json.dumps(self._run))

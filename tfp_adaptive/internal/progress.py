@@ -57,11 +57,11 @@ class Progress:
     ):
       return
     self._last_line = now
-    left = (self._num_steps - step) / rate if rate else float('nan')
-    self._stream.write(
-      f'{phase} {step}/{self._num_steps} {accept} {rate:,.0f} steps/s, '
-      f'{left:.0f} s left\n'
-    )
+    line = f'{phase} {step}/{self._num_steps} {accept}'
+    if rate:
+      left = (self._num_steps - step) / rate
+      line += f' {rate:,.0f} steps/s, {left:.0f} s left'
+    self._stream.write(f'{line}\n')
     self._stream.flush()
 
 

@@ -49,16 +49,8 @@ def fold_in(seed, data):
 
 def uniform(shape, dtype, seed):
   """Draws uniforms in (0, 1], never 0: safe under a logarithm."""
-  size = ps.reduce_prod(shape)
-  if dtype == tf.float64:
-    bits = _philox_bits(size, seed)
-    flat = (tf.cast(bits, tf.float64) + 0.5) * 2.0**-64
-  else:
-    # Two 32-bit halves of one 64-bit draw: half the work of 32-bit draws.
-    bits = tf.bitcast(_philox_bits((size + 1) // 2, seed), tf.uint32)
-    flat = (tf.cast(bits, tf.float32) + 0.5) * 2.0**-32
-    flat = tf.cast(tf.reshape(flat, [-1])[:size], dtype)
-  return tf.reshape(flat, shape)
+  first, _ = _uniform_pairs(ps.reduce_prod(shape), dtype, seed)
+  return tf.reshape(first, shape)
 
 
 def log_uniform(shape, dtype, seed):
@@ -69,10 +61,9 @@ def log_uniform(shape, dtype, seed):
 def normal(shape, dtype, seed):
   """Draws standard normals by the Box-Muller transform."""
   size = ps.reduce_prod(shape)
-  half = (size + 1) // 2
-  draws = uniform(ps.stack([2, half]), dtype, seed)
-  radius = tf.sqrt(-2.0 * tf.math.log(draws[0]))
-  cos, sin = _cos_and_sin(draws[1])
+  first, second = _uniform_pairs((size + 1) // 2, dtype, seed)
+  radius = tf.sqrt(-2.0 * tf.math.log(first))
+  cos, sin = _cos_and_sin(second)
   flat = tf.concat([radius * cos, radius * sin], axis=0)
   return tf.reshape(flat[:size], shape)
 
@@ -106,7 +97,27 @@ def _alternating_series(square, first, num_terms):
   return total
 
 
-def _philox_bits(size, seed):
+def _uniform_pairs(size, dtype, seed):
+  """Draws two vectors of uniforms in (0, 1], [size] each."""
+  if dtype == tf.float64:
+    bits = _philox_bits([2, size], seed)
+    draws = (tf.cast(bits, tf.float64) + 0.5) * 2.0**-64
+    return draws[0], draws[1]
+  # The two halves of one 64-bit draw: half the work of 32-bit draws.
+  bits = _philox_bits([size], seed)
+  halves = (
+    tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)),
+    tf.bitwise.bitwise_and(bits, tf.constant(0xFFFFFFFF, tf.uint64)),
+  )
+  return tuple(
+    tf.cast(
+      (tf.cast(tf.cast(half, tf.uint32), tf.float32) + 0.5) * 2.0**-32, dtype
+    )
+    for half in halves
+  )
+
+
+def _philox_bits(shape, seed):
   return tf.random.stateless_uniform(
-    [size], seed, minval=None, maxval=None, dtype=tf.uint64, alg='philox'
+    shape, seed, minval=None, maxval=None, dtype=tf.uint64, alg='philox'
   )

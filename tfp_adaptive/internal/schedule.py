@@ -13,7 +13,7 @@ __all__ = ['covariance_rate', 'smoothing_weight', 'update_period']
 _GAIN = 4.0
 _GRADIENTS_PER_PARAM = 2.0
 _MAX_RATE = 0.5
-_MAX_PERIOD = 8.0
+_MAX_PERIOD = 16.0
 
 
 def covariance_rate(num_updates, adaptation, gain=_GAIN):
@@ -41,14 +41,13 @@ def smoothing_weight(num_updates, adaptation, is_searching):
 def update_period(adaptation):
   """Returns how many gradients are summed before the factor moves, [] float.
 
-  A move of a dense factor costs d^3, a step of B chains some 4 B d^2. Where
-  few chains make moves dear, rates are small too and nothing is lost.
+  A move of a dense factor costs d^3, a step of B chains a few B d^2. Where few
+  chains make moves dear, rates are small too: a sum of p / (d B) steps moves
+  the covariance by at most a half.
   """
   dtype = adaptation.dtype
   per_coordinate = tf.cast(adaptation.num_params, dtype) / tf.cast(
     adaptation.event_size, dtype
   )
-  period = tf.floor(
-    per_coordinate / (4.0 * tf.cast(adaptation.num_chains, dtype))
-  )
+  period = tf.floor(per_coordinate / tf.cast(adaptation.num_chains, dtype))
   return tf.clip_by_value(period, 1.0, _MAX_PERIOD)

@@ -16,13 +16,12 @@ def cholesky(init_scale=None, min_scale=0.0):
   adapting one product of two d x d matrices; memory is O(d^2). Beyond a few
   thousand dimensions take a structured factor.
 
-  The noise is isotropic, so the proposal depends on L L^T only: tangents are
-  symmetric, which halves the noise of a gradient, and a move goes back to a
-  triangular factor of the same covariance, to first order in E:
+  The noise is isotropic, so the proposal depends on L L^T only. A move takes
+  the symmetric part S of a tangent, which halves the noise of a gradient,
+  shortens it to spectral norm 1/2, and goes back to a triangular factor of the
+  same covariance to first order:
 
-    L <- L (I + 2 tril E - diag E),   L L^T <- L (I + 2 E) L^T.
-
-  A tangent of spectral norm above 1/2 is shortened to 1/2.
+    L <- L (I + 2 tril S - diag S),   L L^T <- L (I + 2 S) L^T.
 
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
@@ -49,7 +48,7 @@ def cholesky(init_scale=None, min_scale=0.0):
       tf.cast(scale, dtype) * tf.eye(event_size, dtype=dtype)
     ),
     operator=_operator,
-    tangent_operator=_symmetric,
+    tangent_operator=tf.linalg.LinearOperatorFullMatrix,
     move=_move,
     rescale=lambda factor, by: by * factor,
     project=project,
