@@ -1,0 +1,25 @@
+"""Set-up of all tests: two logical CPUs, quiet logs, fixed global seed."""
+
+import gc
+import os
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+import pytest  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+# Sharding is tested on two logical CPUs; they must exist before TF starts.
+tf.config.set_logical_device_configuration(
+  tf.config.list_physical_devices('CPU')[0],
+  [tf.config.LogicalDeviceConfiguration() for _ in range(2)],
+)
+
+# Traced graphs are millions of small objects: fewer passes of the collector.
+gc.freeze()
+gc.set_threshold(100_000, 20, 50)
+
+
+@pytest.fixture(autouse=True)
+def global_seed():
+  """Fixes TF's global generator, which only unseeded calls read."""
+  tf.random.set_seed(20191101)

@@ -1,0 +1,66 @@
+"""Calls parts outside a kernel, as the adaptation calls them."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+
+__all__ = [
+  'ADAPTATION',
+  'update_criterion',
+  'update_optimizer',
+  'slopes',
+  'transition',
+]
+
+ADAPTATION = interfaces.Adaptation(
+  event_size=3, num_chains=4, num_params=9, num_steps=100, dtype=tf.float64
+)
+
+
+def transition(num_chains=4, num_diverged=0, seed=0):
+  """Returns a made-up transition; its first chains have diverged."""
+  rng = np.random.default_rng(seed)
+  is_finite = np.arange(num_chains) >= num_diverged
+  return interfaces.Transition(
+    log_accept_ratio=tf.constant(is_finite * rng.normal(size=num_chains)),
+    proposal_entropy=tf.constant(0.3, tf.float64),
+    displacement=tf.constant(rng.normal(size=(num_chains, 3))),
+    control_variate=tf.zeros([num_chains], tf.float64),
+    is_finite=tf.constant(is_finite),
+    is_accepted=tf.constant(is_finite & (rng.uniform(size=num_chains) < 0.5)),
+  )
+
+
+def slopes(value=-0.4, entropy=1.0, is_searching=False):
+  """Returns slopes of a criterion in the log scale."""
+  return interfaces.Slopes(
+    value=tf.constant(value, tf.float64),
+    entropy=tf.constant(entropy, tf.float64),
+    is_searching=tf.constant(is_searching),
+  )
+
+
+def update_criterion(criterion, state, moved, slope=None):
+  """Returns the criterion's next state after `moved`, a transition."""
+  return criterion.update(state, moved, slope or slopes(), ADAPTATION)
+
+
+def update_optimizer(
+  optimizer,
+  grads,
+  state,
+  params,
+  preconditioner,
+  objective_scale=1.0,
+  accept_excess=0.0,
+  adaptation=ADAPTATION,
+):
+  """Returns (params, state) after one step of the optimizer."""
+  feedback = interfaces.Feedback(
+    objective_scale=tf.constant(objective_scale, tf.float64),
+    accept_excess=tf.constant(accept_excess, tf.float64),
+  )
+  return optimizer.update(
+    grads, state, params, preconditioner, feedback, adaptation
+  )

@@ -1,0 +1,107 @@
+"""What the contract tests run over: every kernel builder and every part.
+
+A new kernel joins with one line in `KERNELS`. A new part joins by its name in
+`__all__` of its folder; one line in `ARGUMENTS` if its factory needs any.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+
+__all__ = [
+  'CRITERIA',
+  'KERNELS',
+  'KernelSpec',
+  'OPTIMIZERS',
+  'PRECONDITIONERS',
+  'criterion',
+  'each_kernel',
+  'fixed',
+  'frozen_kernel',
+  'optimizer',
+  'preconditioner',
+]
+
+
+class KernelSpec(NamedTuple):
+  """A kernel builder as the contract tests see it."""
+
+  name: str
+  # (target_log_prob_fn, num_adaptation_steps, **options) -> kernel.
+  build: Callable
+  # C = scale * (scale factor of the target) moves well in 5 dimensions.
+  scale: float
+  # Traces of the target by one compiled chain: start, step, adapting branch.
+  num_target_traces: int
+  # Adapting steps that learn a Gaussian of 5 dimensions with 20 chains.
+  num_learning_steps: int
+
+
+_exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
+
+KERNELS = [
+  KernelSpec('langevin', tfpa.gradient_adaptive_langevin, 1.0, 2, 2000),
+  KernelSpec('langevin_exact', _exact, 1.0, 3, 2000),
+  KernelSpec('random_walk', tfpa.gradient_adaptive_random_walk, 0.8, 3, 10000),
+  KernelSpec('adaptive_metropolis', tfpa.adaptive_metropolis, 0.8, 2, 40000),
+]
+
+CRITERIA = tuple(tfpa.criteria.__all__)
+OPTIMIZERS = tuple(tfpa.optimizers.__all__)
+PRECONDITIONERS = tuple(tfpa.preconditioners.__all__)
+
+# Arguments of factories that cannot be called without.
+ARGUMENTS = {
+  'generalized_speed_measure': dict(target_accept_prob=0.5),
+  'rmsprop': dict(learning_rate=0.01),
+  'adam': dict(learning_rate=0.01),
+  'clip_by_global_norm': dict(
+    optimizer=tfpa.optimizers.adam(0.01), max_norm=1.0
+  ),
+}
+
+
+def preconditioner(name, **options):
+  """Returns the public preconditioner of that name."""
+  return _part(tfpa.preconditioners, name, options)
+
+
+def criterion(name):
+  """Returns the public criterion of that name."""
+  return _part(tfpa.criteria, name, {})
+
+
+def optimizer(name):
+  """Returns the public optimizer of that name."""
+  return _part(tfpa.optimizers, name, {})
+
+
+def fixed(factor, init_scale=1.0):
+  """Returns a dense preconditioner that starts at `factor`."""
+  return tfpa.preconditioners.cholesky(init_scale=init_scale)._replace(
+    init=lambda event_size, dtype, scale: tf.convert_to_tensor(
+      factor, dtype=dtype
+    )
+  )
+
+
+def frozen_kernel(spec, target_log_prob_fn, factor):
+  """Returns a kernel that never adapts, at a dense scale factor."""
+  return spec.build(target_log_prob_fn, 0, preconditioner=fixed(factor))
+
+
+def each_kernel(test):
+  """Parametrizes `test` by `spec`, over every kernel."""
+  return pytest.mark.parametrize(
+    'spec', KERNELS, ids=[spec.name for spec in KERNELS]
+  )(test)
+
+
+def _part(module, name, options):
+  arguments = dict(ARGUMENTS.get(name, {}), **options)
+  return getattr(module, name)(**arguments)

@@ -1,0 +1,172 @@
+"""Moves are all or nothing, and nothing that is not finite gets in."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import registry
+from tests.contracts import targets
+
+_NUM_CHAINS = 20
+_EVENT_SIZE = 3
+
+
+@functools.cache
+def _half_space(outside):
+  """N(0, I) on x_0 > 0; `outside` is the log density elsewhere."""
+
+  def log_prob(x):
+    inside = targets.standard_normal(x)
+    return tf.where(x[..., 0] > 0.0, inside, tf.constant(outside, x.dtype))
+
+  return log_prob
+
+
+def _nan_gradient_outside(x):
+  """N(0, I) with a finite value but no gradient where x_0 < 0."""
+
+  @tf.custom_gradient
+  def log_prob(x):
+    def grad(upstream):
+      nan = tf.constant(np.nan, x.dtype)
+      return upstream[..., tf.newaxis] * tf.where(x[..., :1] > 0.0, -x, nan)
+
+    return targets.standard_normal(x), grad
+
+  return log_prob(x)
+
+
+def _starts():
+  rng = np.random.default_rng(0)
+  return tf.constant(np.abs(rng.normal(size=(_NUM_CHAINS, _EVENT_SIZE))))
+
+
+@functools.cache
+def _run(spec, target, num_steps=10):
+  """Returns states and results of an adapting run, shared by the tests."""
+  kernel = spec.build(
+    target,
+    num_adaptation_steps=100,
+    preconditioner=registry.fixed(np.eye(_EVENT_SIZE)),
+  )
+  starts = _starts()
+  states, results = targets.run_steps(
+    targets.stepper(kernel, 'eager'),
+    starts,
+    kernel.bootstrap_results(starts),
+    num_steps,
+  )
+  return [starts, *states], results
+
+
+def _assert_all_finite(structure):
+  for leaf in tf.nest.flatten(structure):
+    if leaf.dtype.is_floating:
+      assert np.all(np.isfinite(leaf)), leaf
+
+
+@registry.each_kernel
+def test_accepted_is_the_proposal_and_rejected_is_the_old_state(spec):
+  states, all_results = _run(spec, targets.standard_normal)
+  seen = set()
+  for before, after, results in zip(states, states[1:], all_results):
+    mh = results.inner_results
+    proposal = np.asarray(mh.proposed_state)
+    for chain, accepted in enumerate(np.asarray(mh.is_accepted)):
+      expected = proposal[chain] if accepted else before[chain].numpy()
+      np.testing.assert_array_equal(after[chain], expected)
+      assert np.any(proposal[chain] != before[chain].numpy())
+      seen.add(bool(accepted))
+  assert seen == {True, False}
+
+
+@registry.each_kernel
+def test_accepted_results_belong_to_the_state(spec):
+  states, all_results = _run(spec, targets.standard_normal)
+  for state, results in zip(states[1:], all_results):
+    accepted = results.inner_results.accepted_results
+    np.testing.assert_allclose(
+      accepted.target_log_prob, targets.standard_normal(state), rtol=1e-12
+    )
+    for grads in tf.nest.flatten(accepted.grads_target_log_prob):
+      np.testing.assert_allclose(grads, -state, rtol=1e-12)
+
+
+@pytest.mark.parametrize('outside', [-np.inf, np.nan, np.inf])
+@registry.each_kernel
+def test_proposals_without_a_finite_density_are_rejected(spec, outside):
+  states, all_results = _run(spec, _half_space(outside))
+  num_outside = 0
+  for state, results in zip(states[1:], all_results):
+    mh = results.inner_results
+    is_outside = np.asarray(mh.proposed_state)[:, 0] <= 0.0
+    num_outside += is_outside.sum()
+    assert not np.any(np.asarray(mh.is_accepted) & is_outside)
+    assert np.all(state[:, 0] > 0.0)
+    _assert_all_finite(mh.accepted_results)
+  assert num_outside > 10  # Otherwise nothing was tested.
+
+
+@pytest.mark.parametrize('outside', [-np.inf, np.nan])
+@registry.each_kernel
+def test_diverged_proposals_never_poison_the_adaptation(spec, outside):
+  _, all_results = _run(spec, _half_space(outside))
+  num_outside = 0
+  for results in all_results:
+    mh = results.inner_results
+    num_outside += np.sum(np.asarray(mh.proposed_state)[:, 0] <= 0.0)
+    _assert_all_finite(results._replace(inner_results=mh.accepted_results))
+    if hasattr(results, 'num_dropped_gradients'):
+      assert int(results.num_dropped_gradients) == num_outside
+  first = all_results[0].inner_results.accepted_results.preconditioner_params
+  last = all_results[-1].inner_results.accepted_results.preconditioner_params
+  assert np.any(first != last)  # The other chains go on adapting.
+
+
+@registry.each_kernel
+def test_gradients_that_are_nan_never_poison_the_adaptation(spec):
+  states, all_results = _run(spec, _nan_gradient_outside)
+  num_outside = 0
+  for results in all_results:
+    proposed = np.asarray(results.inner_results.proposed_state)
+    num_outside += np.sum(proposed[:, 0] <= 0.0)
+    params = results.inner_results.accepted_results.preconditioner_params
+    _assert_all_finite(params)
+    if hasattr(results, 'num_dropped_gradients'):
+      assert int(results.num_dropped_gradients) == num_outside
+  assert num_outside > 10
+  _assert_all_finite(states)
+
+
+@registry.each_kernel
+def test_a_target_without_any_finite_value_leaves_everything_finite(spec):
+  def never(x):
+    return np.nan * tf.reduce_sum(x, -1)
+
+  states, all_results = _run(spec, never, num_steps=4)
+  for results in all_results:
+    assert not np.any(results.inner_results.is_accepted)
+    accepted = results.inner_results.accepted_results
+    _assert_all_finite(accepted.preconditioner_params)
+  np.testing.assert_array_equal(states[-1], states[0])
+
+
+@registry.each_kernel
+def test_a_zero_step_size_in_the_results_means_no_move(spec):
+  # Tunables are read from the results, not from the constructor.
+  kernel = registry.frozen_kernel(
+    spec, targets.standard_normal, np.eye(_EVENT_SIZE)
+  )
+  starts = _starts()
+  results = kernel.bootstrap_results(starts)
+  inner = results.inner_results
+  accepted = inner.accepted_results._replace(
+    step_size=tf.constant(0.0, tf.float64)
+  )
+  results = results._replace(
+    inner_results=inner._replace(accepted_results=accepted)
+  )
+  state, _ = kernel.one_step(starts, results, seed=tf.constant([1, 2]))
+  np.testing.assert_array_equal(state, starts)

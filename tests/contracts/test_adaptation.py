@@ -1,0 +1,209 @@
+"""Adaptation learns what it should, for as long as it should, at any scale."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import registry
+from tests.contracts import targets
+from tfp_adaptive.internal import random
+
+_EVENT_SIZE = 5
+_NUM_CHAINS = 20
+_NUM_RESULTS = 20
+# Condition number of the target seen through the learned factor; 1 is perfect.
+_MAX_CONDITION = 2.5
+
+
+def _gaussian(factor):
+  inverse = np.linalg.inv(factor)
+
+  def log_prob(x):
+    return targets.standard_normal(
+      tf.linalg.matvec(tf.constant(inverse, x.dtype), x)
+    )
+
+  return log_prob
+
+
+# Both structures for one kernel of each adaptation, the dense one for all.
+_LEARNED = [(spec, 'cholesky') for spec in registry.KERNELS] + [
+  (spec, 'diagonal')
+  for spec in registry.KERNELS
+  if spec.name in ('langevin', 'adaptive_metropolis')
+]
+each_learned = pytest.mark.parametrize(
+  'spec, structure',
+  _LEARNED,
+  ids=[f'{spec.name}-{structure}' for spec, structure in _LEARNED],
+)
+
+
+@functools.cache
+def _learned(spec, structure):
+  """Returns the target's factor, the kernel and its run, params traced."""
+  if structure == 'cholesky':
+    factor = targets.correlated_factor(_EVENT_SIZE)
+  else:
+    factor = np.diag(np.geomspace(0.1, 100.0, _EVENT_SIZE))
+  kernel = spec.build(
+    _gaussian(factor),
+    spec.num_learning_steps,
+    preconditioner=registry.preconditioner(structure),
+  )
+  rng = np.random.default_rng(0)
+  run = tfpa.sample(
+    kernel,
+    tf.constant(rng.normal(size=(_NUM_CHAINS, _EVENT_SIZE)) @ factor.T),
+    num_results=_NUM_RESULTS,
+    progress=False,
+    trace_fn=lambda state, results: (
+      results.inner_results.accepted_results.preconditioner_params,
+      results.inner_results.accepted_results.step_size,
+      results.step,
+    ),
+  )
+  return factor, kernel, run
+
+
+@pytest.mark.slow
+@each_learned
+def test_a_gaussian_is_learned_up_to_scale(spec, structure):
+  factor, kernel, run = _learned(spec, structure)
+  # What an isotropic factor leaves: the negative control.
+  assert np.linalg.cond(factor @ factor.T) > 20 * _MAX_CONDITION
+  learned = tfpa.learned_factor(kernel, run.final_kernel_results)
+  whitened = np.linalg.solve(learned, factor)
+  condition = np.linalg.cond(whitened @ whitened.T)
+  assert condition < _MAX_CONDITION
+
+
+@pytest.mark.slow
+@each_learned
+def test_params_are_frozen_after_num_adaptation_steps(spec, structure):
+  _, _, run = _learned(spec, structure)
+  adapting = run.adaptation_trace['extra']
+  frozen = run.trace['extra']
+  np.testing.assert_array_equal(
+    adapting[2], 1 + np.arange(spec.num_learning_steps)
+  )
+  # The last adapting step still moved; none after it did, to the bit.
+  assert np.any(adapting[0][-1] != adapting[0][-2])
+  for column in (0, 1):
+    for values in frozen[column]:
+      np.testing.assert_array_equal(values, adapting[column][-1])
+
+
+@pytest.mark.slow
+@registry.each_kernel
+def test_the_wanted_acceptance_is_reached(spec):
+  _, _, run = _learned(spec, 'cholesky')
+  wanted = 0.55 if 'langevin' in spec.name else 0.25
+  half = spec.num_learning_steps // 2
+  accepted = run.adaptation_trace['is_accepted'][half:].mean()
+  # Steered by a feedback of rate 0.02: within a few hundredths.
+  assert abs(accepted - wanted) < 0.08
+
+
+@pytest.mark.slow
+@registry.each_kernel
+def test_the_whole_path_follows_the_scale_of_the_coordinates(spec):
+  # Same accept decisions and rescaled draws, for scales 1e-3 ... 1e3. The
+  # factor starts at the rescaled one: the scale search starts isotropic.
+  base = targets.correlated_factor(3, 10.0)
+  start = np.random.default_rng(1).normal(size=(4, 3))
+
+  @tf.function(jit_compile=True, autograph=False)
+  def run(scale):
+    def log_prob(x):
+      z = tf.linalg.matvec(tf.constant(np.linalg.inv(base)), x / scale)
+      return targets.standard_normal(z)
+
+    kernel = spec.build(
+      log_prob,
+      100,
+      preconditioner=registry.fixed(tf.linalg.diag(scale)),
+    )
+    state = scale * tf.constant(start)
+    results = kernel.bootstrap_results(state)
+    draws = tf.TensorArray(tf.float64, 60, element_shape=[4, 3])
+    accepted = tf.TensorArray(tf.bool, 60, element_shape=[4])
+
+    def body(i, state, results, draws, accepted):
+      state, results = kernel.one_step(
+        state, results, seed=random.fold_in(tf.constant([1, 2]), i)
+      )
+      is_accepted = results.inner_results.is_accepted
+      return (
+        i + 1,
+        state,
+        results,
+        draws.write(i, state),
+        accepted.write(i, is_accepted),
+      )
+
+    _, _, results, draws, accepted = tf.while_loop(
+      lambda i, *_: i < 60, body, (0, state, results, draws, accepted)
+    )
+    params = results.inner_results.accepted_results.preconditioner_params
+    return draws.stack(), accepted.stack(), params
+
+  ones = tf.ones([3], tf.float64)
+  draws, accepted, params = run(ones)
+  assert 0.05 < np.mean(accepted) < 0.95
+  assert np.any(params != np.eye(3))
+  for scale in ([1e-3, 1.0, 1e3], [1e3, 1e-2, 7.0]):
+    scale = np.array(scale)
+    scaled_draws, scaled_accepted, scaled_params = run(tf.constant(scale))
+    np.testing.assert_array_equal(scaled_accepted, accepted)
+    np.testing.assert_allclose(scaled_draws / scale, draws, rtol=1e-6)
+    np.testing.assert_allclose(
+      scaled_params / scale[:, np.newaxis], params, rtol=1e-6, atol=1e-9
+    )
+
+
+@registry.each_kernel
+def test_frozen_kernels_keep_what_was_learned_and_adapt_no_more(spec):
+  factor, kernel, run = _learned(spec, 'cholesky')
+  frozen = tfpa.frozen(kernel, run.final_kernel_results)
+  state = tf.constant(run.final_state)
+  before = frozen.bootstrap_results(state)
+  np.testing.assert_array_equal(
+    tfpa.learned_factor(frozen, before),
+    tfpa.learned_factor(kernel, run.final_kernel_results),
+  )
+  seed = tf.constant([7, 8], tf.int32)
+  frozen_state, after = frozen.one_step(state, before, seed=seed)
+  expected, _ = kernel.one_step(state, run.final_kernel_results, seed=seed)
+  np.testing.assert_allclose(frozen_state, expected, rtol=1e-12)
+  np.testing.assert_array_equal(
+    after.accepted_results.preconditioner_params,
+    before.accepted_results.preconditioner_params,
+  )
+
+
+@registry.each_kernel
+def test_zero_adaptation_steps_never_change_the_params(spec):
+  kernel = spec.build(targets.standard_normal, 0)
+  state = tf.ones([4, 3], tf.float64)
+  results = kernel.bootstrap_results(state)
+  start = np.asarray(
+    results.inner_results.accepted_results.preconditioner_params
+  )
+  _, all_results = targets.run_steps(
+    targets.stepper(kernel, 'eager'), state, results, 3
+  )
+  for results in all_results:
+    np.testing.assert_array_equal(
+      results.inner_results.accepted_results.preconditioner_params, start
+    )
+
+
+@pytest.mark.parametrize('given', [-1, 2.5, True, None, '10'])
+@registry.each_kernel
+def test_num_adaptation_steps_that_are_no_count_are_refused(spec, given):
+  with pytest.raises(ValueError, match='num_adaptation_steps'):
+    spec.build(targets.standard_normal, given)

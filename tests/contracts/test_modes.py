@@ -1,0 +1,61 @@
+"""Eager, in a graph and under XLA every kernel takes the same step."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import registry
+from tests.contracts import targets
+
+_NUM_STEPS = 9
+_NUM_ADAPTING = 7
+
+
+@pytest.fixture(scope='module', params=registry.KERNELS, ids=lambda s: s.name)
+def runs(request):
+  """Returns dict mode -> (states, results): adapting steps, then frozen."""
+  target = targets.Banana(3)
+  kernel = request.param.build(target.log_prob, _NUM_ADAPTING)
+  start = tf.constant(target.draw(5))
+  runs = {}
+  for mode in targets.MODES:
+    step = targets.stepper(kernel, mode)
+    runs[mode] = targets.run_steps(
+      step, start, kernel.bootstrap_results(start), _NUM_STEPS
+    )
+    if mode != 'eager':
+      assert step.experimental_get_tracing_count() == 1
+  return runs
+
+
+@pytest.mark.parametrize('mode', ['graph', 'xla'])
+def test_accept_decisions_are_identical(runs, mode):
+  _, eager = runs['eager']
+  _, compiled = runs[mode]
+  for expected, got in zip(eager, compiled):
+    np.testing.assert_array_equal(
+      got.inner_results.is_accepted, expected.inner_results.is_accepted
+    )
+
+
+@pytest.mark.parametrize('mode', ['graph', 'xla'])
+def test_states_and_all_results_agree_to_rounding(runs, mode):
+  # float64: 1e-16 a product, amplified by the chain's few steps.
+  eager, compiled = tf.nest.flatten(runs['eager']), tf.nest.flatten(runs[mode])
+  for expected, got in zip(eager, compiled, strict=True):
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_the_compared_steps_search_learn_and_are_then_frozen(runs):
+  _, results = runs['eager']
+  learning = results[_NUM_ADAPTING - 1]
+  assert int(results[0].scale_search.num_trials) > 0
+  assert int(learning.scale_search.num_trials) == 0
+  params = [
+    np.asarray(r.inner_results.accepted_results.preconditioner_params)
+    for r in results
+  ]
+  isotropic = params[_NUM_ADAPTING - 1][0, 0] * np.eye(3)
+  assert np.any(params[_NUM_ADAPTING - 1] != isotropic)
+  for after in params[_NUM_ADAPTING:]:
+    np.testing.assert_array_equal(after, params[_NUM_ADAPTING - 1])

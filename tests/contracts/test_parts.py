@@ -1,0 +1,204 @@
+"""Every preconditioner, criterion and optimizer, in every adapting kernel."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import parts as parts_lib
+from tests.contracts import registry
+from tests.contracts import targets
+from tfp_adaptive import interfaces
+
+
+def _learns(**parts):
+  """Returns params before and after a few adapting Langevin steps."""
+  kernel = tfpa.gradient_adaptive_langevin(
+    targets.standard_normal, 100, **parts
+  )
+  state = tf.constant(np.random.default_rng(0).normal(size=(4, 3)))
+  results = kernel.bootstrap_results(state)
+  _, all_results = targets.run_steps(
+    targets.stepper(kernel, 'eager'), state, results, 8
+  )
+  return [
+    tf.nest.flatten(r.inner_results.accepted_results.preconditioner_params)
+    for r in (results, all_results[-1])
+  ]
+
+
+@pytest.mark.parametrize('name', registry.PRECONDITIONERS)
+def test_a_kernel_learns_with_every_preconditioner(name):
+  part = registry.preconditioner(name, init_scale=0.5)
+  before, after = _learns(preconditioner=part)
+  assert any(np.any(b != a) for b, a in zip(before, after))
+  assert all(np.all(np.isfinite(a)) for a in after)
+
+
+@pytest.mark.parametrize('name', registry.CRITERIA)
+def test_a_kernel_learns_with_every_criterion(name):
+  before, after = _learns(
+    criterion=registry.criterion(name),
+    preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5),
+  )
+  assert any(np.any(b != a) for b, a in zip(before, after))
+  assert all(np.all(np.isfinite(a)) for a in after)
+
+
+@pytest.mark.parametrize('structure', registry.PRECONDITIONERS)
+@pytest.mark.parametrize('name', registry.OPTIMIZERS)
+def test_a_kernel_learns_with_every_optimizer(name, structure):
+  before, after = _learns(
+    optimizer=registry.optimizer(name),
+    preconditioner=registry.preconditioner(structure, init_scale=0.5),
+  )
+  assert any(np.any(b != a) for b, a in zip(before, after))
+  assert all(np.all(np.isfinite(a)) for a in after)
+
+
+@pytest.mark.parametrize('is_relative', [True, False])
+@pytest.mark.parametrize('structure', registry.PRECONDITIONERS)
+def test_optimizers_see_gradients_inside_the_structure(structure, is_relative):
+  # Entries that are projected away must not count, in a global norm say.
+  seen = []
+
+  def update(grads, state, params, *_):
+    seen.append((grads, params))
+    return params, state
+
+  recorder = interfaces.Optimizer(
+    name='recorder',
+    is_relative=is_relative,
+    init=lambda params, adaptation: [],
+    update=update,
+  )
+  part = registry.preconditioner(structure, init_scale=0.5)
+  _learns(optimizer=recorder, preconditioner=part)
+  for grads, params in seen:
+    if is_relative:
+      tangent = part.tangent_operator(grads).to_dense()
+      size = sum(np.sum(np.square(g)) for g in tf.nest.flatten(grads))
+      np.testing.assert_allclose(np.sum(np.square(tangent)), size, rtol=1e-12)
+      continue
+    moved = tf.nest.map_structure(lambda p, g: p + 1e-6 * g, params, grads)
+    for one, two in zip(
+      tf.nest.flatten(moved), tf.nest.flatten(part.project(moved))
+    ):
+      np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize('name', registry.CRITERIA)
+def test_criterion_values_are_one_finite_number_per_chain(name):
+  criterion = registry.criterion(name)
+  state = criterion.init(parts_lib.ADAPTATION)
+  for seed in range(3):
+    transition = parts_lib.transition(num_diverged=1, seed=seed)
+    values = criterion.value(state, transition)
+    assert values.shape == (4,) and values.dtype == tf.float64
+    assert np.all(np.isfinite(values))
+    state = parts_lib.update_criterion(criterion, state, transition)
+
+
+@pytest.mark.parametrize('name', registry.CRITERIA)
+def test_criterion_states_keep_structure_shape_and_dtype(name):
+  criterion = registry.criterion(name)
+  state = criterion.init(parts_lib.ADAPTATION)
+  updated = parts_lib.update_criterion(criterion, state, parts_lib.transition())
+  tf.nest.assert_same_structure(state, updated)
+  for before, after in zip(tf.nest.flatten(state), tf.nest.flatten(updated)):
+    assert before.shape == after.shape and before.dtype == after.dtype
+
+
+@pytest.mark.parametrize('name', registry.CRITERIA)
+def test_criterion_traces_are_scalars_and_bounds_name_them(name):
+  criterion = registry.criterion(name)
+  assert criterion.name == name
+  assert 0.0 < criterion.target_accept_prob < 1.0
+  traced = criterion.trace(criterion.init(parts_lib.ADAPTATION))
+  assert all(value.shape == () for value in traced.values())
+  assert set(criterion.bounds) <= set(traced)
+  for low, high in criterion.bounds.values():
+    assert low < high
+
+
+@pytest.mark.parametrize('name', registry.CRITERIA)
+def test_a_kernel_never_widens_while_everything_diverges(name):
+  # Nowhere but at the start is the target finite: nothing may be rewarded.
+  def spike(x):
+    return tf.where(tf.reduce_all(x == 1.0, axis=-1), 0.0 * x[..., 0], -np.inf)
+
+  kernel = tfpa.gradient_adaptive_langevin(
+    spike,
+    100,
+    criterion=registry.criterion(name),
+    preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5),
+  )
+  state = tf.ones([4, 3], tf.float64)
+  results = kernel.bootstrap_results(state)
+  _, all_results = targets.run_steps(
+    targets.stepper(kernel, 'eager'), state, results, 4
+  )
+  scales = [
+    np.prod(np.diag(tfpa.learned_factor(kernel, r)))
+    for r in (results, *all_results)
+  ]
+  assert np.all(np.isfinite(scales)) and np.all(np.diff(scales) <= 0.0)
+
+
+@pytest.mark.parametrize('name', registry.CRITERIA)
+def test_criterion_values_ignore_what_diverged_chains_hold(name):
+  criterion = registry.criterion(name)
+  state = criterion.init(parts_lib.ADAPTATION)
+  one = parts_lib.transition(num_diverged=1)
+  first = tf.constant([True, False, False, False])[:, tf.newaxis]
+  other = one._replace(displacement=tf.where(first, 1e3, one.displacement))
+  np.testing.assert_array_equal(
+    criterion.value(state, one)[1:], criterion.value(state, other)[1:]
+  )
+  for before, after in zip(
+    tf.nest.flatten(parts_lib.update_criterion(criterion, state, one)),
+    tf.nest.flatten(parts_lib.update_criterion(criterion, state, other)),
+  ):
+    np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize('name', registry.OPTIMIZERS)
+def test_optimizer_states_keep_structure_shape_and_dtype(name):
+  optimizer = registry.optimizer(name)
+  preconditioner = tfpa.preconditioners.cholesky()
+  params = preconditioner.init(3, tf.float64, tf.constant(1.0, tf.float64))
+  state = optimizer.init(params, parts_lib.ADAPTATION)
+  moved, updated = parts_lib.update_optimizer(
+    optimizer, tf.eye(3, dtype=tf.float64), state, params, preconditioner
+  )
+  assert moved.shape == params.shape and moved.dtype == params.dtype
+  tf.nest.assert_same_structure(state, updated)
+  for before, after in zip(tf.nest.flatten(state), tf.nest.flatten(updated)):
+    assert before.shape == after.shape and before.dtype == after.dtype
+
+
+@pytest.mark.parametrize('name', registry.OPTIMIZERS)
+def test_optimizers_ascend(name):
+  optimizer = registry.optimizer(name)
+  preconditioner = tfpa.preconditioners.cholesky()
+  params = preconditioner.init(3, tf.float64, tf.constant(1.0, tf.float64))
+  grads = tf.linalg.band_part(
+    tf.constant(np.random.default_rng(0).normal(size=(3, 3))), -1, 0
+  )
+  state = optimizer.init(params, parts_lib.ADAPTATION)
+  moved, _ = parts_lib.update_optimizer(
+    optimizer, grads, state, params, preconditioner
+  )
+  assert float(tf.reduce_sum(grads * (moved - params))) > 0.0
+
+
+@pytest.mark.parametrize('name', registry.OPTIMIZERS)
+def test_a_zero_gradient_moves_nothing(name):
+  optimizer = registry.optimizer(name)
+  preconditioner = tfpa.preconditioners.cholesky()
+  params = preconditioner.init(3, tf.float64, tf.constant(0.7, tf.float64))
+  state = optimizer.init(params, parts_lib.ADAPTATION)
+  moved, _ = parts_lib.update_optimizer(
+    optimizer, tf.zeros_like(params), state, params, preconditioner
+  )
+  np.testing.assert_array_equal(moved, params)

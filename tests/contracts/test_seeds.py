@@ -1,0 +1,103 @@
+"""The same seed gives the same draws, however the run is cut."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.contracts import registry
+from tests.contracts import targets
+
+_START = np.random.default_rng(2).normal(size=(3, 2))
+
+
+def _kernel(spec, num_adaptation_steps=6):
+  return spec.build(targets.standard_normal, num_adaptation_steps)
+
+
+def _step(kernel, seed):
+  start = tf.constant(_START)
+  return kernel.one_step(start, kernel.bootstrap_results(start), seed=seed)
+
+
+@registry.each_kernel
+def test_the_same_seed_gives_the_same_step_and_another_another(spec):
+  kernel = _kernel(spec)
+  first, _ = _step(kernel, (1, 2))
+  again, _ = _step(kernel, (1, 2))
+  other, other_results = _step(kernel, (1, 3))
+  np.testing.assert_array_equal(first, again)
+  assert np.any(other_results.inner_results.proposed_state != again)
+  assert first.shape == other.shape
+
+
+@registry.each_kernel
+def test_chains_draw_independent_noise(spec):
+  kernel = registry.frozen_kernel(spec, targets.standard_normal, np.eye(2))
+  start = tf.zeros([20_000, 2], tf.float64)
+  _, results = kernel.one_step(
+    start, kernel.bootstrap_results(start), seed=(1, 2)
+  )
+  noise = results.inner_results.proposed_results.noise.numpy()
+  # Correlations of independent normals have standard error 1 / sqrt(n).
+  standard_error = len(noise) ** -0.5
+  assert abs(np.mean(noise[:, 0] * noise[:, 1])) < 4 * standard_error
+  assert abs(np.mean(noise[1:] * noise[:-1])) < 4 * standard_error
+  assert len(np.unique(noise)) == noise.size
+
+
+@registry.each_kernel
+def test_a_step_runs_again_from_its_recorded_seed(spec):
+  kernel = _kernel(spec)
+  state = tf.constant(_START)
+  results = kernel.bootstrap_results(state)
+  after, after_results = kernel.one_step(state, results)  # No seed given.
+  again, again_results = kernel.one_step(
+    state, results, seed=after_results.inner_results.seed
+  )
+  np.testing.assert_array_equal(after, again)
+  for one, two in zip(
+    tf.nest.flatten(after_results), tf.nest.flatten(again_results)
+  ):
+    np.testing.assert_array_equal(one, two)
+
+
+@registry.each_kernel
+def test_int_pair_and_tensor_seeds_are_accepted(spec):
+  kernel = _kernel(spec)
+  pair, _ = _step(kernel, (4, 5))
+  tensor, _ = _step(kernel, tf.constant([4, 5], tf.int32))
+  np.testing.assert_array_equal(pair, tensor)
+  integer, _ = _step(kernel, 4)
+  np.testing.assert_array_equal(integer, _step(kernel, 4)[0])
+
+
+@registry.each_kernel
+def test_negative_seed_words_are_accepted(spec):
+  state, _ = _step(_kernel(spec), tf.constant([-4, -5], tf.int32))
+  assert np.all(np.isfinite(state))
+
+
+def test_sample_chain_with_thinning_equals_strided_draws():
+  kernel = _kernel(registry.KERNELS[0])
+  every, second = (
+    tfp.mcmc.sample_chain(
+      num_results,
+      tf.constant(_START),
+      kernel=kernel,
+      num_steps_between_results=between,
+      trace_fn=None,
+      seed=tf.constant([1, 2], tf.int32),
+    )
+    for num_results, between in ((5, 0), (3, 1))
+  )
+  np.testing.assert_array_equal(second, every[::2])
+
+
+@pytest.mark.parametrize('words', [(0, 0), (2**31 - 1, 2**31 - 1)])
+def test_extreme_seed_words_draw_ordinary_numbers(words):
+  kernel = tfpa.gradient_adaptive_langevin(targets.standard_normal, 2)
+  state, results = _step(kernel, tf.constant(words, tf.int32))
+  noise = results.inner_results.proposed_results.noise
+  assert np.all(np.abs(noise) < 6.0) and np.all(np.isfinite(state))

@@ -1,0 +1,154 @@
+"""States of any structure, number of chain dimensions and static shape."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import registry
+from tests.contracts import targets
+
+Pair = collections.namedtuple('Pair', ['location', 'scale'])
+
+STRUCTURES = {
+  'scalar': lambda new: new([]),
+  'vector': lambda new: new([3]),
+  'matrix': lambda new: new([2, 2]),
+  'list': lambda new: [new([]), new([2]), new([2, 1])],
+  'tuple': lambda new: (new([2]), new([])),
+  'dict': lambda new: {'b': new([2]), 'a': new([])},
+  'namedtuple': lambda new: Pair(new([]), new([2])),
+}
+
+
+def _state(structure, chains, seed=0):
+  rng = np.random.default_rng(seed)
+  return STRUCTURES[structure](
+    lambda shape: tf.constant(rng.normal(size=[*chains, *shape]))
+  )
+
+
+def _normal_with(num_chain_dims):
+  """N(0, I) over everything behind the chain dimensions."""
+
+  def log_prob(*parts, **named_parts):
+    total = 0.0
+    for part in tf.nest.flatten((parts, named_parts)):
+      axes = list(range(num_chain_dims, part.shape.rank))
+      total -= 0.5 * tf.reduce_sum(part**2, axis=axes)
+    return total
+
+  return log_prob
+
+
+def _steps(kernel, state, num_steps=2):
+  return targets.run_steps(
+    targets.stepper(kernel, 'eager'),
+    state,
+    kernel.bootstrap_results(state),
+    num_steps,
+  )
+
+
+@pytest.mark.parametrize('chains', [(), (4,), (2, 3)], ids=str)
+@pytest.mark.parametrize('structure', STRUCTURES)
+@registry.each_kernel
+def test_structure_shape_and_dtype_are_kept(spec, structure, chains):
+  kernel = spec.build(_normal_with(len(chains)), 1)
+  start = _state(structure, chains)
+  bootstrapped = kernel.bootstrap_results(start)
+  states, results = _steps(kernel, start, 1)
+  for state in states:
+    tf.nest.assert_same_structure(start, state)
+    for before, after in zip(tf.nest.flatten(start), tf.nest.flatten(state)):
+      assert after.shape == before.shape and after.dtype == before.dtype
+  for result in results:
+    tf.nest.assert_same_structure(bootstrapped, result)
+    for before, after in zip(
+      tf.nest.flatten(bootstrapped), tf.nest.flatten(result)
+    ):
+      assert after.shape == before.shape and after.dtype == before.dtype
+    assert result.inner_results.is_accepted.shape == chains
+    assert result.inner_results.log_accept_ratio.shape == chains
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+@registry.each_kernel
+def test_results_follow_the_dtype_of_the_state(spec, dtype):
+  kernel = spec.build(targets.standard_normal, 1)
+  states, results = _steps(kernel, tf.ones([2, 3], dtype))
+  floats = [
+    leaf
+    for leaf in tf.nest.flatten((states, results))
+    if leaf.dtype.is_floating
+  ]
+  assert {leaf.dtype for leaf in floats} == {dtype}
+
+
+@registry.each_kernel
+def test_a_matrix_state_equals_the_list_of_its_columns(spec):
+  matrix = tf.constant(np.random.default_rng(1).normal(size=(4, 3)))
+  columns = tf.unstack(matrix, axis=1)
+  whole, _ = _steps(spec.build(_normal_with(1), 5), matrix)
+  parts, _ = _steps(spec.build(_normal_with(1), 5), columns)
+  for state, state_parts in zip(whole, parts):
+    np.testing.assert_allclose(state, np.stack(state_parts, axis=1), rtol=1e-12)
+
+
+@registry.each_kernel
+def test_an_event_matrix_equals_the_list_of_its_rows(spec):
+  matrix = tf.constant(np.random.default_rng(1).normal(size=(4, 2, 3)))
+  rows = tf.unstack(matrix, axis=1)
+  whole, _ = _steps(spec.build(_normal_with(1), 5), matrix)
+  parts, _ = _steps(spec.build(_normal_with(1), 5), rows)
+  for state, state_parts in zip(whole, parts):
+    np.testing.assert_allclose(state, np.stack(state_parts, axis=1), rtol=1e-12)
+
+
+@registry.each_kernel
+def test_two_chain_dimensions_equal_one_of_their_product(spec):
+  flat = tf.constant(np.random.default_rng(1).normal(size=(6, 2)))
+  folded = tf.reshape(flat, [2, 3, 2])
+  one, one_results = _steps(spec.build(targets.standard_normal, 5), flat)
+  two, two_results = _steps(spec.build(targets.standard_normal, 5), folded)
+  np.testing.assert_allclose(one[-1], tf.reshape(two[-1], [6, 2]), rtol=1e-12)
+  np.testing.assert_allclose(
+    _params(one_results[-1]), _params(two_results[-1]), rtol=1e-12
+  )
+
+
+@registry.each_kernel
+def test_unknown_static_shapes_give_the_same_step(spec):
+  kernel = spec.build(targets.standard_normal, 5)
+  state = tf.constant(np.random.default_rng(1).normal(size=(4, 3)))
+
+  @tf.function(
+    input_signature=[tf.TensorSpec([None, None], tf.float64)], autograph=False
+  )
+  def one_step(start):
+    states, results = _steps(kernel, start, 1)
+    return states[-1], _params(results[-1])
+
+  unknown, unknown_params = one_step(state)
+  known, results = _steps(kernel, state, 1)
+  np.testing.assert_allclose(unknown, known[-1], rtol=1e-12)
+  np.testing.assert_allclose(unknown_params, _params(results[-1]), rtol=1e-12)
+
+
+@registry.each_kernel
+def test_a_target_that_sums_over_chains_is_refused_by_its_shape(spec):
+  kernel = spec.build(lambda x: -0.5 * x**2 * tf.ones([7, 1, 1], x.dtype), 5)
+  with pytest.raises(ValueError, match='one number per chain'):
+    kernel.bootstrap_results(tf.ones([4, 3]))
+
+
+@registry.each_kernel
+def test_parts_of_two_dtypes_are_refused(spec):
+  kernel = spec.build(lambda x, y: -(x**2) - tf.cast(y, tf.float32) ** 2, 5)
+  with pytest.raises(TypeError, match='must have one dtype'):
+    kernel.bootstrap_results([tf.ones([]), tf.ones([], tf.float64)])
+
+
+def _params(results):
+  return results.inner_results.accepted_results.preconditioner_params

@@ -1,0 +1,333 @@
+"""Kernels work inside and around what TFP offers, and keep the right law."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.contracts import registry
+from tests.contracts import targets
+
+_SEED = (1, 2)
+_NUM_CHAINS = 4
+_NUM_DRAWS = 2
+_EVENT_SIZE = 2
+
+
+def _kernel(spec):
+  return spec.build(targets.standard_normal, 2)
+
+
+def _above(wrap):
+  """Runs sample_chain with `wrap(kernel)`; returns draws."""
+
+  def run(spec, start):
+    return tfp.mcmc.sample_chain(
+      _NUM_DRAWS, start, kernel=wrap(_kernel(spec)), trace_fn=None, seed=_SEED
+    )
+
+  return run
+
+
+def _transformed_below(spec, start):
+  """The adaptation around TransformedTransitionKernel around MH."""
+  kernel = _kernel(spec)
+  below = tfp.mcmc.TransformedTransitionKernel(
+    kernel.inner_kernel, tfp.bijectors.Softplus()
+  )
+  return tfp.mcmc.sample_chain(
+    _NUM_DRAWS,
+    start,
+    kernel=kernel.copy(inner_kernel=below),
+    trace_fn=None,
+    seed=_SEED,
+  )
+
+
+def _replica_exchange(spec, start):
+  kernel = tfp.mcmc.ReplicaExchangeMC(
+    targets.standard_normal,
+    inverse_temperatures=tf.constant([1.0, 0.5], start.dtype),
+    make_kernel_fn=lambda target: spec.build(target, 2),
+  )
+  return tfp.mcmc.sample_chain(
+    _NUM_DRAWS, start, kernel=kernel, trace_fn=None, seed=_SEED
+  )
+
+
+def _thinning(kernel):
+  return tfp.experimental.mcmc.ThinningKernel(kernel, 1)
+
+
+def _with_reductions(spec, start):
+  reducer = tfp.experimental.mcmc.VarianceReducer()
+  kernel = tfp.experimental.mcmc.WithReductions(_kernel(spec), reducer)
+  results = kernel.bootstrap_results(start)
+  draws = []
+  for seed in targets.seeds(_NUM_DRAWS):
+    start, results = kernel.one_step(start, results, seed=seed)
+    draws.append(start)
+  variance = reducer.finalize(results.reduction_results)
+  np.testing.assert_allclose(
+    variance, np.var(draws, axis=0), rtol=1e-4, atol=1e-6
+  )
+  return tf.stack(draws)
+
+
+def _sample_fold(spec, start):
+  # Its loop gives no draws: the mean it folds stands for them.
+  mean, _, _ = tfp.experimental.mcmc.sample_fold(
+    _NUM_DRAWS,
+    start,
+    kernel=_kernel(spec),
+    reducer=tfp.experimental.mcmc.ExpectationsReducer(),
+    seed=tf.constant(_SEED, tf.int32),
+  )
+  return tf.broadcast_to(mean, [_NUM_DRAWS, *start.shape])
+
+
+def _chain_with_burnin(spec, start):
+  results = tfp.experimental.mcmc.sample_chain_with_burnin(
+    _NUM_DRAWS,
+    start,
+    kernel=_kernel(spec),
+    num_burnin_steps=2,
+    trace_fn=lambda state, results: state,
+    seed=tf.constant(_SEED, tf.int32),
+  )
+  return results.trace
+
+
+WRAPPERS = {
+  'sample_chain': _above(lambda kernel: kernel),
+  'dual_averaging': _above(
+    lambda kernel: tfp.mcmc.DualAveragingStepSizeAdaptation(kernel, 2)
+  ),
+  'simple_step_size': _above(
+    lambda kernel: tfp.mcmc.SimpleStepSizeAdaptation(kernel, 2)
+  ),
+  'transformed_above': _above(
+    lambda kernel: tfp.mcmc.TransformedTransitionKernel(
+      kernel, tfp.bijectors.Softplus()
+    )
+  ),
+  'transformed_below': _transformed_below,
+  'replica_exchange': _replica_exchange,
+  'with_reductions': _with_reductions,
+  'sample_fold': _sample_fold,
+  'thinning_kernel': _above(_thinning),
+  'sample_chain_with_burnin': _chain_with_burnin,
+}
+
+
+@pytest.mark.parametrize(
+  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
+)
+@pytest.mark.parametrize('wrapper', WRAPPERS)
+@registry.each_kernel
+def test_wrapper_runs_and_keeps_the_dtype(spec, wrapper, dtype):
+  rng = np.random.default_rng(0)
+  # Positive, so that the constrained kernels can start there too.
+  start = np.abs(rng.normal(size=(_NUM_CHAINS, _EVENT_SIZE)))
+  start = tf.constant(start, dtype)
+  draws = WRAPPERS[wrapper](spec, start)
+  assert draws.dtype == dtype
+  assert draws.shape == (_NUM_DRAWS, _NUM_CHAINS, _EVENT_SIZE)
+  assert np.all(np.isfinite(draws))
+  assert np.any(draws[-1] != start)
+
+
+@registry.each_kernel
+def test_step_size_adaptation_moves_the_step_size_of_the_proposal(spec):
+  frozen = registry.frozen_kernel(
+    spec, targets.standard_normal, 0.01 * np.eye(_EVENT_SIZE)
+  )
+  kernel = tfp.mcmc.SimpleStepSizeAdaptation(frozen, 5)
+  state = tf.zeros([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
+  results = kernel.bootstrap_results(state)
+  _, all_results = targets.run_steps(
+    targets.stepper(kernel, 'eager'), state, results, 5
+  )
+  # Far too small a factor: every step is accepted and the step size grows.
+  accepted = all_results[-1].inner_results.inner_results.accepted_results
+  assert float(accepted.step_size) > 1.03
+
+
+@registry.each_kernel
+def test_step_size_multiplies_the_scale_factor(spec):
+  def first_proposal(step_size, factor):
+    kernel = spec.build(
+      targets.standard_normal,
+      0,
+      preconditioner=registry.fixed(factor * np.eye(_EVENT_SIZE)),
+      step_size=step_size,
+    )
+    state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
+    _, results = kernel.one_step(
+      state, kernel.bootstrap_results(state), seed=_SEED
+    )
+    return results.inner_results
+
+  one, two = first_proposal(0.5, 1.0), first_proposal(1.0, 0.5)
+  np.testing.assert_allclose(one.proposed_state, two.proposed_state, rtol=1e-14)
+  np.testing.assert_allclose(
+    one.log_accept_ratio, two.log_accept_ratio, rtol=1e-10, atol=1e-14
+  )
+
+
+@registry.each_kernel
+def test_a_transformed_kernel_samples_the_transformed_target(spec):
+  # x = 2 z with z the kernel's own coordinate: draws are exactly doubled.
+  start = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
+  scale = tfp.bijectors.Scale(tf.constant(2.0, tf.float64))
+  plain = WRAPPERS['sample_chain'](spec, start)
+  wrapped = tfp.mcmc.TransformedTransitionKernel(
+    spec.build(lambda x: targets.standard_normal(0.5 * x), 2), scale
+  )
+  draws = tfp.mcmc.sample_chain(
+    _NUM_DRAWS, 2.0 * start, kernel=wrapped, trace_fn=None, seed=_SEED
+  )
+  np.testing.assert_allclose(draws, 2.0 * plain, rtol=1e-9)
+
+
+def _tempered_variances(make_kernel_fn):
+  """Returns per-chain means of x^2 for N(0, 1) under replica exchange."""
+
+  @tf.function(jit_compile=True, autograph=False)
+  def run():
+    kernel = tfp.mcmc.ReplicaExchangeMC(
+      targets.standard_normal,
+      inverse_temperatures=tf.constant([1.0, 0.3], tf.float64),
+      make_kernel_fn=make_kernel_fn,
+      swap_proposal_fn=tfp.mcmc.even_odd_swap_proposal_fn(1.0),
+    )
+    return tfp.mcmc.sample_chain(
+      500,
+      tf.zeros([400, 1], tf.float64),
+      kernel=kernel,
+      num_burnin_steps=50,
+      trace_fn=None,
+      seed=tf.constant(_SEED, tf.int32),
+    )
+
+  draws = run().numpy()[:, :, 0]
+  return np.mean(draws**2, axis=0), np.mean(draws, axis=0)
+
+
+def _standard_errors_from(expected, per_chain):
+  """Chains are independent: their spread gives the standard error."""
+  return (per_chain.mean() - expected) / (
+    per_chain.std() / len(per_chain) ** 0.5
+  )
+
+
+@pytest.mark.slow
+@registry.each_kernel
+def test_replica_exchange_keeps_the_exact_law(spec):
+  variances, means = _tempered_variances(
+    lambda target: registry.frozen_kernel(spec, target, np.eye(1))
+  )
+  assert abs(_standard_errors_from(1.0, variances)) < 4.0
+  assert abs(_standard_errors_from(0.0, means)) < 4.0
+
+
+@pytest.mark.slow
+def test_the_replica_exchange_test_detects_a_stale_gradient():
+  # The negative control: TFP's own MALA caches what a swap does not refresh.
+  variances, _ = _tempered_variances(
+    lambda target: tfp.mcmc.MetropolisAdjustedLangevinAlgorithm(
+      target, step_size=tf.constant(1.0, tf.float64)
+    )
+  )
+  assert _standard_errors_from(1.0, variances) > 8.0
+
+
+@functools.cache
+def _two_cpus():
+  devices = [d.name for d in tf.config.list_logical_devices('CPU')]
+  return tf.distribute.MirroredStrategy(devices[:2])
+
+
+def _run_on_two(function):
+  strategy = _two_cpus()
+  values = strategy.run(tf.function(function, autograph=False))
+  return tf.nest.map_structure(
+    lambda v: np.stack(strategy.experimental_local_results(v)), values
+  )
+
+
+@pytest.mark.slow
+@registry.each_kernel
+def test_chains_on_two_devices_draw_differently(spec):
+  kernel = tfp.experimental.mcmc.Sharded(_kernel(spec), 'chains')
+
+  def one_step():
+    start = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
+    _, results = kernel.one_step(
+      start, kernel.bootstrap_results(start), seed=tf.constant(_SEED, tf.int32)
+    )
+    mh = results.inner_results
+    return mh.proposed_state, mh.is_accepted
+
+  proposed, accepted = _run_on_two(one_step)
+  assert proposed.shape == (2, _NUM_CHAINS, _EVENT_SIZE)
+  assert np.all(proposed[0] != proposed[1])
+  assert accepted.shape == (2, _NUM_CHAINS)
+
+
+@pytest.mark.slow
+@registry.each_kernel
+def test_a_state_sharded_over_two_devices_moves_as_one(spec):
+  # Each device holds half of the coordinates of every chain. The target sums
+  # over devices, and so must the correction: one decision per chain.
+  @tf.custom_gradient
+  def sum_over_devices(local):
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce('SUM', local), lambda upstream: upstream
+
+  def sharded_normal(x):
+    return sum_over_devices(targets.standard_normal(x))
+
+  kernel = registry.frozen_kernel(spec, sharded_normal, np.eye(_EVENT_SIZE))
+  kernel = kernel.experimental_with_shard_axes(['shards'])
+
+  def one_step():
+    start = tf.ones([20, _EVENT_SIZE], tf.float64)
+    _, results = kernel.one_step(
+      start, kernel.bootstrap_results(start), seed=tf.constant(_SEED, tf.int32)
+    )
+    mh = results.inner_results
+    return mh.proposed_state, mh.is_accepted, mh.log_accept_ratio
+
+  proposed, accepted, ratio = _run_on_two(one_step)
+  assert np.all(proposed[0] != proposed[1])
+  np.testing.assert_array_equal(accepted[0], accepted[1])
+  np.testing.assert_allclose(ratio[0], ratio[1], rtol=1e-12)
+  # Against the dense kernel on the joined state: same law, same formula.
+  whole = np.concatenate([proposed[0], proposed[1]], axis=1)
+  noise = whole - 1.0
+  if 'langevin' in spec.name:
+    noise = whole - 0.5  # y = x - x / 2 + noise at x = 1.
+    mean = lambda x: 0.5 * x
+  else:
+    mean = lambda x: x
+  expected = (
+    -0.5 * np.sum(whole**2, 1)
+    + 0.5 * whole.shape[1]
+    - 0.5 * np.sum((1.0 - mean(whole)) ** 2, 1)
+    + 0.5 * np.sum(noise**2, 1)
+  )
+  np.testing.assert_allclose(ratio[0], expected, rtol=1e-9)
+
+
+def test_sharding_parts_along_different_axes_is_refused():
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x, y: targets.standard_normal(x) + targets.standard_normal(y), 0
+  ).experimental_with_shard_axes(['one', 'two'])
+  start = [tf.ones([2, 2]), tf.ones([2, 2])]
+  results = kernel.bootstrap_results(start)
+  with pytest.raises(ValueError, match='sharded along the same axes'):
+    kernel.one_step(start, results, seed=_SEED)

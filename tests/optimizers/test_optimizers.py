@@ -1,0 +1,185 @@
+"""Optimizers against the same rules written in numpy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import parts
+
+_DENSE = tfpa.preconditioners.cholesky()
+_GRADS = [
+  np.tril(np.random.default_rng(seed).normal(size=(3, 3))) for seed in range(6)
+]
+
+
+def _run(
+  optimizer, grads=_GRADS, params=None, preconditioner=_DENSE, **feedback
+):
+  """Returns params after each of the gradients."""
+  params = tf.constant(np.eye(3) if params is None else params)
+  state = optimizer.init(params, parts.ADAPTATION)
+  path = []
+  for gradient in grads:
+    params, state = parts.update_optimizer(
+      optimizer,
+      tf.constant(gradient),
+      state,
+      params,
+      preconditioner,
+      **feedback,
+    )
+    path.append(params.numpy())
+  return path
+
+
+def test_rmsprop_is_the_rule_of_the_paper():
+  expected, mean_square = np.eye(3), _GRADS[0] ** 2
+  path = _run(tfpa.optimizers.rmsprop(0.01, decay=0.9))
+  for gradient, params in zip(_GRADS, path):
+    mean_square = 0.9 * mean_square + 0.1 * gradient**2
+    expected = expected + 0.01 * gradient / (1.0 + np.sqrt(mean_square))
+    np.testing.assert_allclose(params, expected, rtol=1e-12)
+
+
+def test_adam_is_algorithm_one_of_its_paper():
+  rate, decay, square_decay, epsilon = 0.01, 0.9, 0.999, 1e-8
+  expected, mean, square = np.eye(3), np.zeros([3, 3]), np.zeros([3, 3])
+  path = _run(tfpa.optimizers.adam(rate))
+  for count, (gradient, params) in enumerate(zip(_GRADS, path), start=1):
+    mean = decay * mean + (1 - decay) * gradient
+    square = square_decay * square + (1 - square_decay) * gradient**2
+    unbiased = mean / (1 - decay**count)
+    unbiased_square = square / (1 - square_decay**count)
+    expected = expected + rate * unbiased / (np.sqrt(unbiased_square) + epsilon)
+    np.testing.assert_allclose(params, expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize('factory', ['rmsprop', 'adam'])
+def test_raw_steps_are_projected_on_the_structure(factory):
+  optimizer = getattr(tfpa.optimizers, factory)(100.0)
+  dense = tfpa.preconditioners.cholesky(min_scale=1e-3)
+  for params in _run(optimizer, [-np.ones([3, 3])] * 3, preconditioner=dense):
+    np.testing.assert_array_equal(np.triu(params, 1), 0.0)
+    assert np.all(np.diag(params) >= 1e-3)
+
+
+@pytest.mark.parametrize('max_norm', [0.1, 1e3])
+def test_clipping_shortens_gradients_and_keeps_their_direction(max_norm):
+  clipped = tfpa.optimizers.clip_by_global_norm(
+    tfpa.optimizers.rmsprop(0.01), max_norm
+  )
+  by_hand = [g * min(1.0, max_norm / np.linalg.norm(g)) for g in _GRADS]
+  for one, two in zip(
+    _run(clipped), _run(tfpa.optimizers.rmsprop(0.01), by_hand)
+  ):
+    np.testing.assert_allclose(one, two, rtol=1e-12)
+  assert 'rmsprop' in clipped.name
+
+
+def test_clipping_keeps_what_the_gradient_is_taken_with_respect_to():
+  for inner in (tfpa.optimizers.relative_gradient(), tfpa.optimizers.adam(0.1)):
+    clipped = tfpa.optimizers.clip_by_global_norm(inner, 1.0)
+    assert clipped.is_relative == inner.is_relative
+
+
+def test_a_relative_step_moves_the_covariance_by_the_rate():
+  # C C^T <- C (I + rho A) C^T to first order, A in units of the objective,
+  # rho_0 = min(1/2, k / (2 k (1 + p / d) / B)) = 1/2 for these sizes.
+  factor = np.tril(np.random.default_rng(7).normal(size=(3, 3))) + 3 * np.eye(3)
+  gradient, rate, scale = _GRADS[0] + _GRADS[0].T, 0.5, 1e5
+  (moved,) = _run(
+    tfpa.optimizers.relative_gradient(),
+    [gradient],
+    params=factor,
+    objective_scale=scale,
+  )
+  change = (moved @ moved.T - factor @ factor.T) * scale / rate
+  expected = factor @ gradient @ factor.T
+  np.testing.assert_allclose(change, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_summed_steps_move_the_factor_as_single_steps_do():
+  # One chain and 64 params: moves are summed over p / (2 d B) = 4 gradients.
+  size, scale = 8, 1e5
+  optimizer = tfpa.optimizers.relative_gradient()
+  rng = np.random.default_rng(0)
+  grads = [rng.normal(size=(size, size)) for _ in range(8)]
+  grads = [tf.constant(g + g.T) for g in grads]
+  covariances = {}
+  for num_chains in (1, 4):
+    adaptation = parts.ADAPTATION._replace(
+      event_size=size, num_params=size**2, num_chains=num_chains
+    )
+    params = tf.eye(size, dtype=tf.float64)
+    state, path = optimizer.init(params, adaptation), []
+    for gradient in grads:
+      params, state = parts.update_optimizer(
+        optimizer,
+        gradient,
+        state,
+        params,
+        _DENSE,
+        objective_scale=scale,
+        adaptation=adaptation,
+      )
+      path.append(params.numpy())
+    covariances[num_chains] = [p @ p.T - np.eye(size) for p in path]
+  moves = [np.any(c != 0.0) for c in covariances[1]]
+  assert moves == [False] * 3 + [True] * 5
+  # To first order the sum is that of rho_t A_t, rho_t = 4 / (t + 72 / B).
+  for num_chains in (1, 4):
+    expected = sum(
+      min(0.5, 4.0 / (t + 72.0 / num_chains)) * gradient.numpy()
+      for t, gradient in enumerate(grads)
+    )
+    np.testing.assert_allclose(
+      covariances[num_chains][-1] * scale, expected, rtol=1e-2, atol=1e-2
+    )
+
+
+@pytest.mark.parametrize('size', [1e-3, 1.0, 1e6])
+def test_relative_steps_never_make_a_dense_factor_singular(size):
+  optimizer = tfpa.optimizers.relative_gradient()
+  before = np.eye(3)
+  for params in _run(optimizer, [size * g for g in _GRADS]):
+    assert np.all(np.diag(params) > 0.0)
+    # No direction changes by more than a factor of about two.
+    singular = np.linalg.svd(np.linalg.solve(before, params), compute_uv=False)
+    assert np.all(singular < 2.5) and np.all(singular > 0.25)
+    before = params
+
+
+def test_relative_steps_do_not_depend_on_the_scale_of_the_params():
+  optimizer = tfpa.optimizers.relative_gradient()
+  plain = _run(optimizer, accept_excess=0.1)
+  scaled = _run(optimizer, params=1e3 * np.eye(3), accept_excess=0.1)
+  for one, two in zip(plain, scaled):
+    np.testing.assert_allclose(two, 1e3 * one, rtol=1e-12)
+
+
+@pytest.mark.parametrize('excess', [0.3, -0.3])
+def test_the_scale_follows_the_acceptance(excess):
+  path = _run(
+    tfpa.optimizers.relative_gradient(),
+    [np.zeros([3, 3])] * 4,
+    accept_excess=excess,
+  )
+  scales = np.array([1.0] + [params[0, 0] for params in path])
+  assert np.all(np.sign(np.diff(scales)) == np.sign(excess))
+  steps = np.abs(np.diff(np.log(scales)))
+  assert np.all(np.diff(steps) < 0.0)  # The rate falls.
+
+
+def test_paper_optimizers_leave_the_scale_to_the_gradient():
+  for optimizer in (tfpa.optimizers.rmsprop(0.1), tfpa.optimizers.adam(0.1)):
+    (params,) = _run(optimizer, [np.zeros([3, 3])], accept_excess=0.5)
+    np.testing.assert_array_equal(params, np.eye(3))
+
+
+def test_relative_rates_fall_with_time():
+  optimizer = tfpa.optimizers.relative_gradient()
+  path = [np.eye(3), *_run(optimizer, [1e-3 * np.eye(3)] * 60)]
+  steps = np.diff([np.log(params[0, 0]) for params in path])
+  assert np.all(steps > 0.0) and np.all(np.diff(steps) <= 1e-12)
+  assert steps[-1] < 0.5 * steps[0]
