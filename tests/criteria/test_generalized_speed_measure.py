@@ -42,6 +42,20 @@ def test_only_proposals_below_ratio_one_have_a_gradient():
   np.testing.assert_array_equal(tape.gradient(value, ratio), [1, 0, 0, 1])
 
 
+def test_a_diverged_chain_has_no_value_and_no_gradient():
+  criterion = _paper()
+  # A diverged chain's stand-in ratio is 0, where min(0, r) has a gradient.
+  moved = parts.transition(4, num_diverged=2)
+  ratio = tf.constant([0.0, 0.0, -1.0, -2.0], tf.float64)
+  with tf.GradientTape() as tape:
+    tape.watch(ratio)
+    values = criterion.value(
+      criterion.init(parts.ADAPTATION), moved._replace(log_accept_ratio=ratio)
+    )
+  np.testing.assert_array_equal(values, [0.0, 0.0, -1.0, -2.0])
+  np.testing.assert_array_equal(tape.gradient(values, ratio), [0, 0, 1, 1])
+
+
 def test_beta_follows_the_acceptance_as_in_the_paper():
   criterion = _paper(entropy_weight_rate=0.02)
   state = criterion.init(parts.ADAPTATION)

@@ -145,7 +145,6 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       adaptation,
     )
 
-    # The search owns the scale until it ends; then the optimizer does.
     accept_prob = adaptation_base.mean_accept_prob(mh_results)
     search = scale_search.update(
       results.scale_search, accept_prob, self.criterion.target_accept_prob
@@ -157,18 +156,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       entropy_grads,
     )
     feedback = self.criterion.feedback(criterion_state, transition)
-    params, optimizer_state = control_flow.apply_if(
-      ~is_searching,
-      lambda params, state: self.optimizer.update(
-        grads, state, params, self.preconditioner, feedback, adaptation
-      ),
-      params,
-      results.optimizer_state,
-    )
-    (params,) = control_flow.apply_if(
-      is_searching,
-      lambda params: [self._isotropic(params, search.scale)],
-      params,
+    params, optimizer_state = self._move(
+      params, results, search, grads, feedback, adaptation
     )
     return results._replace(
       inner_results=tfp_private.replace_innermost(
@@ -182,6 +171,27 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_dropped_gradients=results.num_dropped_gradients
       + _num_dropped(transition, is_usable),
     )
+
+  def _move(self, params, results, search, grads, feedback, adaptation):
+    """Returns params and optimizer state after the step.
+
+    The search owns the scale until it ends; then the optimizer does.
+    """
+    is_searching = results.scale_search.is_searching
+    params, optimizer_state = control_flow.apply_if(
+      ~is_searching,
+      lambda params, state: self.optimizer.update(
+        grads, state, params, self.preconditioner, feedback, adaptation
+      ),
+      params,
+      results.optimizer_state,
+    )
+    (params,) = control_flow.apply_if(
+      is_searching,
+      lambda params: [self._isotropic(params, search.scale)],
+      params,
+    )
+    return params, optimizer_state
 
   def _gradients(self, replay, params, criterion_state):
     """Returns the gradients of value and entropy, averaged over chains."""

@@ -90,8 +90,9 @@ def generalized_speed_measure(
 
   def value(state, transition):
     del state
-    return (
-      tf.minimum(transition.log_accept_ratio, 0.0) + transition.control_variate
+    speed = tf.minimum(transition.log_accept_ratio, 0.0)
+    return tf.where(
+      transition.is_finite, speed + transition.control_variate, 0.0
     )
 
   def excess(transition):
