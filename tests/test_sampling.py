@@ -270,7 +270,8 @@ def test_a_finished_run_is_read_back_without_a_step(finished, tmp_path):
   run, files = finished
   again = _continue(_folder_with(tmp_path, files))
   np.testing.assert_array_equal(again.states, run.states)
-  assert again.seconds['sampling'] == 0.0 and again.seconds['compile'] == 0.0
+  # Not a step was taken: the wall times are those of the first run.
+  assert again.seconds == run.seconds
 
 
 def test_a_checkpoint_cut_after_its_first_blocks_is_refused(finished, tmp_path):
@@ -369,3 +370,14 @@ def test_checkpoints_of_another_run_are_refused_by_what_differs(
   ):
     _continue(folder, **options)
   assert (folder / 'state.npz').read_bytes() == files['state.npz']
+
+
+def test_an_adaptation_that_did_not_settle_is_named():
+  # No adapting step and a scale far too small: accepted almost always.
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    num_adaptation_steps=0,
+    preconditioner=tfpa.preconditioners.diagonal(init_scale=1e-3),
+  )
+  with pytest.warns(UserWarning, match='aimed at 0.55'):
+    tfpa.sample(kernel, tf.zeros([4, 2]), 200, seed=(0, 1), progress=False)

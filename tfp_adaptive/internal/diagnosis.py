@@ -15,6 +15,10 @@ __all__ = [
 ]
 
 
+_FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
+_WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
+
+
 def kernel_stack(kernel):
   """Returns the kernel and all kernels inside, outermost first."""
   stack = [kernel]
@@ -109,6 +113,7 @@ def warnings_after(kernel, trace, results):
     if hasattr(k, 'criterion'):
       state = tfp_private.get_innermost(results, 'criterion_state')
       yield from _bound_warnings(k.criterion, state)
+      yield from _acceptance_warnings(k.criterion, accepted)
 
 
 def _bound_warnings(criterion, state):
@@ -122,6 +127,19 @@ def _bound_warnings(criterion, state):
         'the state is float32 and the target badly scaled, rounding of the '
         'log density is the usual reason: use float64. Otherwise adapt longer.'
       )
+
+
+def _acceptance_warnings(criterion, accepted):
+  if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
+    return
+  rate, target = float(np.mean(accepted)), criterion.target_accept_prob
+  if abs(rate - target) > _WIDEST_MISS:
+    yield (
+      f'The learned proposal is accepted at {rate:.2f}, but the adaptation '
+      f'aimed at {target:.2f}: it has not settled, and the draws may mix '
+      'badly. Adapt longer; if the state is float32 and the target badly '
+      'scaled, rounding of the log density is the usual reason: use float64.'
+    )
 
 
 def _chain_name(index):
