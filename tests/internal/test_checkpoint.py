@@ -5,6 +5,7 @@ import pytest
 
 from tfp_adaptive.internal import checkpoint as checkpoint_lib
 
+_SECONDS = {'compile': 1.5, 'adapt': 0.25, 'sample': 2.0}
 _RUN = dict(kernel=['A', 'B'], seed=[1, 2], num_results=10)
 _LOG_PROB = np.array([-1.0, -2.0])
 
@@ -28,7 +29,7 @@ def _block(step):
 def _saved(folder, num_blocks=3):
   checkpoint = _checkpoint(folder)
   for step in range(num_blocks):
-    checkpoint.save(_leaves(step), step, _block(step))
+    checkpoint.save(_leaves(step), step, _block(step), _SECONDS)
   return folder
 
 
@@ -37,7 +38,8 @@ def test_nothing_saved_is_nothing_loaded(tmp_path):
 
 
 def test_what_was_saved_comes_back_bit_by_bit(tmp_path):
-  leaves, step, blocks = _checkpoint(_saved(tmp_path)).load()
+  leaves, step, blocks, seconds = _checkpoint(_saved(tmp_path)).load()
+  assert seconds == _SECONDS
   assert step == 2 and len(blocks) == 3
   for one, two in zip(leaves, _leaves(2), strict=True):
     assert one.dtype == two.dtype
@@ -51,8 +53,8 @@ def test_what_was_saved_comes_back_bit_by_bit(tmp_path):
 def test_saving_goes_on_after_loading(tmp_path):
   checkpoint = _checkpoint(_saved(tmp_path))
   checkpoint.load()
-  checkpoint.save(_leaves(3), 3, _block(3))
-  _, step, blocks = _checkpoint(tmp_path).load()
+  checkpoint.save(_leaves(3), 3, _block(3), _SECONDS)
+  _, step, blocks, _ = _checkpoint(tmp_path).load()
   assert step == 3 and len(blocks) == 4
 
 
@@ -72,12 +74,12 @@ def test_a_kill_between_block_and_state_loses_only_that_block(
   with monkeypatch.context() as patch:
     patch.setattr(checkpoint_lib, '_write_atomically', dying_write)
     with pytest.raises(KeyboardInterrupt):
-      checkpoint.save(_leaves(3), 3, _block(3))
+      checkpoint.save(_leaves(3), 3, _block(3), _SECONDS)
   assert [path.name for path in written] == ['block_000003.npz']
   again = _checkpoint(tmp_path)
-  _, step, blocks = again.load()
+  _, step, blocks, _ = again.load()
   assert step == 2 and len(blocks) == 3
-  again.save(_leaves(3), 3, _block(3))
+  again.save(_leaves(3), 3, _block(3), _SECONDS)
   assert _checkpoint(tmp_path).load()[1] == 3
 
 
@@ -91,7 +93,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(checkpoint_lib.os, 'replace', no_replace)
     with pytest.raises(KeyboardInterrupt):
-      checkpoint.save(_leaves(3), 3, _block(3))
+      checkpoint.save(_leaves(3), 3, _block(3), _SECONDS)
   assert _checkpoint(tmp_path).load()[1] == 2
 
 
