@@ -54,7 +54,8 @@ class GradientAdaptive(Adaptive):
     arguments = self.given('settings', 'target_accept_prob')
     if self.preconditioner != 'cholesky' or self.init_scale is not None:
       arguments['preconditioner'] = self._preconditioner(target)
-    if {'optimizer', 'learning_rate', 'gain'} & self.model_fields_set:
+    constants = (self.optimizer, self.learning_rate, self.gain)
+    if any(constant is not None for constant in constants):
       arguments['optimizer'] = self._optimizer()
     return dict(
       arguments,

@@ -49,7 +49,7 @@ def test_smoothing_weights_are_weights(t):
   [
     (dict(event_size=100, num_params=100, num_chains=1), 1),
     (dict(event_size=100, num_params=10_000, num_chains=1), 16),
-    (dict(event_size=100, num_params=10_000, num_chains=10), 5),
+    (dict(event_size=100, num_params=10_000, num_chains=10), 10),
     (dict(event_size=100, num_params=10_000, num_chains=1000), 1),
   ],
 )
