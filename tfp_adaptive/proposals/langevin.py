@@ -106,8 +106,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the scale factor.
 
-    log pi(y) is linear in y around the proposal, which makes its gradient with
-    respect to C exact without a target call (METHODS: replay).
+    log pi(y) is taken as linear in y around the proposal, with the gradient
+    that the step has already: its derivative with respect to C is exact, and
+    no target call is made. Only the exact form adds its Hessian product.
     """
     num_chain_dims = ps.rank(previous.target_log_prob)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
