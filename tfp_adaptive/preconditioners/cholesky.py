@@ -48,7 +48,13 @@ def cholesky(init_scale=None, min_scale=0.0):
       tf.cast(scale, dtype) * tf.eye(event_size, dtype=dtype)
     ),
     operator=_operator,
-    tangent_operator=tf.linalg.LinearOperatorFullMatrix,
+    outer=lambda factor, left, right, push: tf.matmul(
+      left, right, transpose_a=True
+    ),
+    log_det_gradient=lambda factor: tf.eye(
+      ps.shape(factor)[-1], dtype=factor.dtype
+    ),
+    slope=lambda factor, grads: tf.linalg.trace(grads),
     move=_move,
     rescale=lambda factor, by: by * factor,
     project=project,

@@ -33,7 +33,9 @@ def diagonal(init_scale=None, min_scale=0.0):
       tf.cast(scale, dtype) * tf.ones([event_size], dtype)
     ),
     operator=lambda c: tf.linalg.LinearOperatorDiag(c, is_non_singular=True),
-    tangent_operator=tf.linalg.LinearOperatorDiag,
+    outer=lambda c, left, right, push: tf.reduce_sum(left * right, axis=0),
+    log_det_gradient=tf.ones_like,
+    slope=lambda c, grads: tf.reduce_sum(grads),
     move=lambda c, tangent: c * tf.exp(tf.clip_by_value(tangent, -0.5, 0.5)),
     rescale=lambda c, by: by * c,
     project=lambda c: tf.maximum(c, tf.cast(min_scale, c.dtype)),

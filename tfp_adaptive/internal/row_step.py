@@ -1,0 +1,67 @@
+"""Steps of natural gradient for an upper triangular inverse factor B = C^-1.
+
+N(0, (B^T B)^-1) has log density sum_i log b_ii - (b_i . x)^2 / 2 in the rows
+b_i of B, so its Fisher information is block diagonal by rows. With R the
+columns of row i right of the diagonal and S = Cov(x_R), a step against the
+tangent (t_b, t_R) is
+
+  e = b_ii t_b + b_R . t_R,      g = 2 S^-1 t_R,
+  b_i <- (1 + e) b_i + (0, g).
+
+The relative change of C is -(dB) C; row i of it has length
+sqrt(e^2 + g^T S g). All of this is the same for rescaled coordinates, and for
+any other map that keeps the pattern of B.
+"""
+
+import tensorflow as tf
+
+__all__ = ['global_shrink', 'row_shrink']
+
+_MAX_STRETCH = 0.5
+_NUM_ITERATIONS = 3  # Of two products each; an estimate from below.
+
+
+def row_shrink(stretch, shear_square):
+  """Returns the factor that bounds a row's relative change by 1/2.
+
+  Args:
+    stretch: e of every row.
+    shear_square: g^T S g of every row.
+  """
+  length = tf.sqrt(stretch**2 + shear_square)
+  shrink = _MAX_STRETCH / tf.maximum(length, _MAX_STRETCH)
+  return tf.where(tf.math.is_finite(length), shrink, 0.0)
+
+
+def global_shrink(push, pull, event_size, dtype):
+  """Returns the factor that bounds the relative change E by 1/2 as a whole.
+
+  Rows that are bounded one by one can still add up, over a long path, to a
+  direction that grows without bound.
+
+  Args:
+    push: (rows [1, d]) -> E r.
+    pull: (rows [1, d]) -> E^T r.
+    event_size: d.
+    dtype: Of the rows.
+
+  Returns:
+    [], at most 1; 0 if E is not finite.
+  """
+  # Any start that is not orthogonal to the leading direction will do.
+  row = tf.cast(1 + tf.range(event_size) % 7, dtype)[tf.newaxis]
+  tiny = tf.constant(1e-30, dtype)
+
+  def turn(count, row):
+    return count + 1, pull(push(row / tf.maximum(tf.norm(row), tiny)))
+
+  # A loop: solves are slow to compile.
+  _, row = tf.while_loop(
+    lambda count, _: count < _NUM_ITERATIONS,
+    turn,
+    (0, row),
+    maximum_iterations=_NUM_ITERATIONS,
+  )
+  norm = tf.sqrt(tf.norm(row))
+  shrink = _MAX_STRETCH / tf.maximum(norm, _MAX_STRETCH)
+  return tf.where(tf.math.is_finite(norm), shrink, 0.0)

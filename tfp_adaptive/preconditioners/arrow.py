@@ -1,0 +1,209 @@
+"""Markov path and globals: C = B^-1 with B bidiagonal, bordered."""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arrow_step
+from tfp_adaptive.internal import banded
+from tfp_adaptive.internal import markov_path
+from tfp_adaptive.internal import row_step
+from tfp_adaptive.internal.arrow_step import Arrow
+from tfp_adaptive.internal.factor_operator import FactorOperator
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['arrow']
+
+
+def arrow(
+  num_globals,
+  globals_first=False,
+  init_scale=None,
+  min_scale=0.0,
+  max_scale=1e6,
+):
+  """Builds the factor of a Markov path of T coordinates with k globals.
+
+  For state-space models: a latent path whose neighbours are coupled, and a few
+  parameters coupled to all of it. It learns exactly the covariances whose
+  inverse B^T B is tridiagonal in the path and full elsewhere. Costs O(k d) in
+  time and memory. In the order [path, globals],
+
+    C = B^-1,   B = [[U, G], [0, S]],   U = diag(b) + superdiag(u),
+
+  S upper triangular, log |det C| = -sum log b_i - sum log S_jj. Params are the
+  tuple (b, u, G, S), a tangent is a change of them. A move is a step of natural
+  gradient: the same for any scale of the coordinates and for any path that is
+  sheared along the globals, h + H s.
+
+  Args:
+    num_globals: k, at least 1.
+    globals_first: Whether the flattened state starts with the globals; they
+      are its last k coordinates otherwise.
+    init_scale: First scale of all coordinates, in units of the state: a
+      positive float, a function of the event size, or `None`: found by the
+      adaptation.
+    min_scale: Smallest 1 / b_i and 1 / S_jj after a step of an optimizer that
+      works on raw params (`rmsprop`, `adam`); relative gradients keep both
+      positive.
+    max_scale: Largest 1 / b_i and 1 / S_jj after such a step.
+
+  Returns:
+    An `interfaces.Preconditioner`.
+
+  Raises:
+    ValueError: If `num_globals` is no positive int, or leaves no path.
+  """
+  if not isinstance(num_globals, int) or num_globals < 1:
+    raise ValueError(
+      f'`num_globals` must be a positive int, but got {num_globals!r}. '
+      'Without globals take `tfpa.preconditioners.tridiagonal()`.'
+    )
+  layout = _Layout(num_globals, globals_first)
+
+  def project(params):
+    params = Arrow(*params)
+    corner = tf.linalg.band_part(params.corner, 0, -1)
+    limits = (min_scale, max_scale)
+    corner = tf.linalg.set_diag(
+      corner,
+      markov_path.clip_diagonal(tf.linalg.diag_part(corner), *limits),
+    )
+    diag = markov_path.clip_diagonal(params.diag, *limits)
+    return diag, params.upper, params.cross, corner
+
+  return interfaces.Preconditioner(
+    name='arrow',
+    init=layout.init,
+    operator=layout.operator,
+    outer=layout.outer,
+    log_det_gradient=_log_det_gradient,
+    slope=lambda params, grads: (
+      -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
+    ),
+    move=_Layout(num_globals, globals_first=False).move,  # Has no rows.
+    rescale=lambda params, by: tuple(p / by for p in params),
+    project=project,
+    init_scale=init_scale,
+  )
+
+
+class _Layout:
+  """Where the globals are; what depends on it."""
+
+  def __init__(self, num_globals, globals_first):
+    self._num_globals = num_globals
+    self._globals_first = globals_first
+
+  def split(self, rows):
+    """Returns the path [n, T] and the globals [n, k] of rows [n, d]."""
+    k = self._num_globals
+    if self._globals_first:
+      return rows[:, k:], rows[:, :k]
+    return rows[:, :-k], rows[:, -k:]
+
+  def join(self, path, rest):
+    parts = [rest, path] if self._globals_first else [path, rest]
+    return tf.concat(parts, axis=-1)
+
+  def init(self, event_size, dtype, scale):
+    k = self._num_globals
+    size = tf.get_static_value(event_size)
+    if size is not None and size <= k:
+      raise ValueError(
+        f'`arrow(num_globals={k})` needs a state of more than {k} coordinates, '
+        f'but got {size}: the path is what the globals leave.'
+      )
+    diag, upper = markov_path.initial(event_size - k, dtype, scale)
+    corner = tf.eye(k, dtype=dtype) / tf.cast(scale, dtype)
+    return diag, upper, tf.zeros([event_size - k, k], dtype), corner
+
+  def operator(self, params):
+    params = Arrow(*params)
+    params = params._replace(corner=tf.linalg.band_part(params.corner, 0, -1))
+    size = ps.shape(params.diag)[0] + self._num_globals
+    solve = self.solver(params)
+    return FactorOperator(
+      size,
+      params.diag.dtype,
+      apply=solve,
+      unapply=lambda rows, adjoint: self.multiply(params, rows, adjoint),
+      log_abs_det=lambda: (
+        -tf.reduce_sum(tf.math.log(params.diag))
+        - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(params.corner)))
+      ),
+      name='arrow',
+    )
+
+  def solver(self, params):
+    """Returns (rows, adjoint) -> rows of C r or C^T r."""
+    k = self._num_globals
+    inverse = tf.linalg.triangular_solve(
+      params.corner, tf.eye(k, dtype=params.corner.dtype), lower=False
+    )
+
+    def solve(rows, adjoint=False):
+      path, rest = self.split(rows)
+      if adjoint:
+        path = banded.solve(params.bands, path, adjoint=True)
+        rest = tf.matmul(rest - tf.matmul(path, params.cross), inverse)
+      else:
+        rest = tf.matmul(rest, inverse, transpose_b=True)
+        path -= tf.matmul(rest, params.cross, transpose_b=True)
+        path = banded.solve(params.bands, path)
+      return self.join(path, rest)
+
+    return solve
+
+  def multiply(self, params, rows, adjoint=False):
+    """Returns B r for every row r, or B^T r."""
+    path, rest = self.split(rows)
+    moved = banded.multiply(params.bands, path, adjoint)
+    if adjoint:
+      return self.join(
+        moved, tf.matmul(path, params.cross) + tf.matmul(rest, params.corner)
+      )
+    return self.join(
+      moved + tf.matmul(rest, params.cross, transpose_b=True),
+      tf.matmul(rest, params.corner, transpose_b=True),
+    )
+
+  def outer(self, params, left, right, push):
+    del params, right  # E = -(dB) C.
+    left_path, left_rest = self.split(left)
+    path, rest = self.split(push())
+    diag, upper = banded.outer(left_path, path, 2)
+    cross = tf.matmul(left_path, rest, transpose_a=True)
+    corner = tf.matmul(left_rest, rest, transpose_a=True)
+    return -diag, -upper, -cross, -tf.linalg.band_part(corner, 0, -1)
+
+  def move(self, params, tangent):
+    params = Arrow(*params)
+    tangent = Arrow(*tangent)
+    path = arrow_step.path(params, tangent)
+    rest = arrow_step.corner(params.corner, tangent.corner)
+    solve, change = self.solver(params), arrow_step.change(params, path, rest)
+    shrink = row_step.global_shrink(
+      lambda rows: self.multiply(change, solve(rows)),
+      lambda rows: solve(
+        self.multiply(change, rows, adjoint=True), adjoint=True
+      ),
+      ps.shape(params.diag)[0] + self._num_globals,
+      params.diag.dtype,
+    )
+    path = [shrink * part for part in path]
+    rest = [shrink * part for part in rest]
+    # b <- b exp(e): positive, and to first order b (1 + e).
+    path[0], rest[0] = tf.math.expm1(path[0]), tf.math.expm1(rest[0])
+    return tuple(
+      p + c for p, c in zip(params, arrow_step.change(params, path, rest))
+    )
+
+
+def _log_det_gradient(params):
+  params = Arrow(*params)
+  return (
+    -1.0 / params.diag,
+    tf.zeros_like(params.upper),
+    tf.zeros_like(params.cross),
+    -tf.linalg.diag(1.0 / tf.linalg.diag_part(params.corner)),
+  )

@@ -1,0 +1,152 @@
+"""Low rank plus diagonal: C = D (I + U U^T)."""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.internal import low_rank_fisher
+from tfp_adaptive.internal.factor_operator import FactorOperator
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['low_rank']
+
+_FIRST_SIZE = 0.1  # Of a column of U: C starts within 1 % of a multiple of I.
+_MAX_STRETCH = 0.5
+_NUM_ITERATIONS = 4  # Of the power iteration.
+
+
+def low_rank(rank, init_scale=None, min_scale=0.0):
+  """Builds a diagonal plus low-rank factor, params (c, U) [d] and [d, rank].
+
+  Learns the scale of every coordinate and a few directions that are longer
+  than these scales say; directions that are shorter need a dense or banded
+  factor. Costs O(d rank) in time and memory for each chain, a move O(d rank^2).
+
+    C = D (I + U U^T),   D = diag(c),
+    log |det C| = sum log c_i + log det (I + U^T U).
+
+  A tangent is a relative change of c and a change of U. A move is a step of
+  natural gradient, solved by conjugate gradients; it does not depend on the
+  scale of the coordinates. U starts small but not at zero, where its gradient
+  vanishes.
+
+  Args:
+    rank: Number of columns of U, at least 1 and less than the event size.
+    init_scale: First scale of all coordinates, in units of the state: a
+      positive float, a function of the event size, or `None`: found by the
+      adaptation.
+    min_scale: Smallest c_i after a step of an optimizer that works on raw
+      params (`rmsprop`, `adam`); relative gradients keep c positive.
+
+  Returns:
+    An `interfaces.Preconditioner`.
+
+  Raises:
+    ValueError: If `rank` is no positive int, or not smaller than the event
+      size.
+  """
+  if not isinstance(rank, int) or rank < 1:
+    raise ValueError(
+      f'`rank` must be a positive int, but got {rank!r}. Without any take '
+      '`tfpa.preconditioners.diagonal()`.'
+    )
+
+  def init(event_size, dtype, scale):
+    size = tf.get_static_value(event_size)
+    if size is not None and size <= rank:
+      raise ValueError(
+        f'`low_rank({rank})` needs a state of more than {rank} coordinates, '
+        f'but got {size}. Take `tfpa.preconditioners.cholesky()`.'
+      )
+    scales = tf.cast(scale, dtype) * tf.ones([event_size], dtype)
+    return scales, _first_columns(event_size, rank, dtype)
+
+  return interfaces.Preconditioner(
+    name='low_rank',
+    init=init,
+    operator=_operator,
+    outer=_outer,
+    log_det_gradient=_log_det_gradient,
+    slope=lambda params, grads: tf.reduce_sum(grads[0]),
+    move=_move,
+    rescale=lambda params, by: (by * params[0], params[1]),
+    project=lambda params: (
+      tf.maximum(params[0], tf.cast(min_scale, params[0].dtype)),
+      params[1],
+    ),
+    init_scale=init_scale,
+  )
+
+
+def _first_columns(event_size, rank, dtype):
+  """Returns small columns without a preferred direction, always the same."""
+  columns = tf.random.stateless_normal(
+    ps.stack([event_size, rank]), seed=[0, 1], dtype=dtype, alg='philox'
+  )
+  return _FIRST_SIZE * columns / tf.norm(columns, axis=0)
+
+
+def _operator(params):
+  scales, columns = params
+  geometry = low_rank_fisher.Geometry(columns)
+
+  def apply(rows, adjoint):
+    if adjoint:
+      return geometry.apply(scales * rows)
+    return scales * geometry.apply(rows)
+
+  def unapply(rows, adjoint):
+    if adjoint:
+      return geometry.unapply(rows) / scales
+    return geometry.unapply(rows / scales)
+
+  return FactorOperator(
+    ps.shape(scales)[0],
+    scales.dtype,
+    apply=apply,
+    unapply=unapply,
+    log_abs_det=lambda: tf.reduce_sum(tf.math.log(scales)) + geometry.log_det,
+    name='low_rank',
+  )
+
+
+def _outer(params, left, right, push):
+  scales, columns = params
+  pulled = low_rank_fisher.Geometry(columns).unapply(left)  # D a
+  pushed = push() / scales  # K b
+  inner = tf.matmul(pulled, tf.matmul(right, columns), transpose_a=True)
+  inner += tf.matmul(right, tf.matmul(pulled, columns), transpose_a=True)
+  return tf.reduce_sum(pulled * pushed, axis=0), inner
+
+
+def _log_det_gradient(params):
+  scales, columns = params
+  inverse = low_rank_fisher.Geometry(columns).inverse
+  return tf.ones_like(scales), 2.0 * tf.matmul(columns, inverse)
+
+
+def _move(params, tangent):
+  scales, columns = params
+  geometry = low_rank_fisher.Geometry(columns)
+  delta, omega = low_rank_fisher.natural_step(geometry, tangent)
+  shrink = _shrink(geometry, delta, omega)
+  moved = scales * tf.exp(shrink * delta), columns + shrink * omega
+  is_usable = tf.math.is_finite(shrink)
+  return tuple(tf.where(is_usable, new, old) for new, old in zip(moved, params))
+
+
+def _shrink(geometry, delta, omega):
+  """Returns the factor that bounds the change of C, to second order too."""
+  change = low_rank_fisher.symmetric_change(geometry, delta, omega)
+  size = ps.shape(delta)[0]
+  # Any start that is not orthogonal to the leading direction will do.
+  column = tf.cast(1 + tf.range(size) % 7, delta.dtype)[:, tf.newaxis]
+  tiny = tf.constant(1e-30, delta.dtype)
+  for _ in range(_NUM_ITERATIONS):
+    column /= tf.maximum(tf.norm(column), tiny)
+    column = low_rank_fisher.multiply(change, column)
+  stretch = tf.maximum(tf.norm(column), tf.reduce_max(tf.abs(delta)))
+  # omega omega^T is left out of E: |omega^T K^-1 omega| is at most 1/4.
+  pulled = tf.transpose(geometry.unapply(tf.transpose(omega)))
+  square = tf.norm(tf.matmul(omega, pulled, transpose_a=True))
+  stretch = tf.maximum(stretch, tf.sqrt(square))
+  return _MAX_STRETCH / tf.maximum(stretch, _MAX_STRETCH)

@@ -1,0 +1,151 @@
+"""One structure per part of the state: C block diagonal."""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.internal import scale_factor
+from tfp_adaptive.internal.factor_operator import FactorOperator
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['per_part']
+
+
+def per_part(preconditioners, init_scale=None):
+  """Builds a block-diagonal factor, one structure for every part of the state.
+
+  The blocks follow the flattened parts of the state (`tf.nest.flatten`; dicts
+  by sorted key). Parts are not coupled. Costs, params and moves are those of
+  the blocks; every block is bounded on its own. Params are the tuple of the
+  blocks' params.
+
+  Args:
+    preconditioners: One `interfaces.Preconditioner` per part. An `init_scale`
+      of a block, 1 where it is `None`, multiplies the common first scale.
+    init_scale: Common first scale: a positive float, a function of the event
+      size, or `None`: found by the adaptation, unless every block has its own.
+
+  Returns:
+    An `interfaces.Preconditioner` whose `init` takes the list of the sizes of
+    the parts in place of the event size.
+
+  Raises:
+    ValueError: If there is no block, or `init` gets another number of sizes.
+    TypeError: If a block is no `interfaces.Preconditioner`.
+  """
+  blocks = tuple(preconditioners)
+  _check(blocks)
+  if init_scale is None and all(b.init_scale is not None for b in blocks):
+    init_scale = 1.0
+
+  def init(part_sizes, dtype, scale):
+    _check_sizes(part_sizes, len(blocks))
+    return tuple(
+      block.init(size, dtype, scale * _own_scale(block, size))
+      for block, size in zip(blocks, part_sizes)
+    )
+
+  def each(name, *structures):
+    return tuple(
+      getattr(block, name)(*arguments)
+      for block, *arguments in zip(blocks, *structures)
+    )
+
+  def outer(params, left, right, push):
+    sizes = _sizes(blocks, params)
+    pushed = lambda i: lambda: tf.split(push(), sizes, axis=-1)[i]
+    return each(
+      'outer',
+      params,
+      tf.split(left, sizes, axis=-1),
+      tf.split(right, sizes, axis=-1),
+      [pushed(i) for i in range(len(blocks))],
+    )
+
+  return interfaces.Preconditioner(
+    name='per_part',
+    init=init,
+    operator=lambda params: _operator(each('operator', params)),
+    outer=outer,
+    log_det_gradient=lambda params: each('log_det_gradient', params),
+    slope=lambda params, grads: tf.add_n(each('slope', params, grads)),
+    move=lambda params, tangent: each('move', params, tangent),
+    rescale=lambda params, by: each('rescale', params, [by] * len(blocks)),
+    project=lambda params: each('project', params),
+    init_scale=init_scale,
+    takes_part_sizes=True,
+  )
+
+
+def _operator(operators):
+  """Returns the block-diagonal operator."""
+  sizes = [_size(operator) for operator in operators]
+
+  def on_blocks(function, rows):
+    return tf.concat(
+      [
+        function(operator, part)
+        for operator, part in zip(operators, tf.split(rows, sizes, axis=-1))
+      ],
+      axis=-1,
+    )
+
+  def unapply(operator, rows, adjoint):
+    return tf.linalg.matrix_transpose(
+      operator.solve(rows, adjoint=adjoint, adjoint_arg=True)
+    )
+
+  return FactorOperator(
+    ps.reduce_sum(ps.stack(sizes)),
+    operators[0].dtype,
+    apply=lambda rows, adjoint: on_blocks(
+      lambda operator, part: scale_factor.apply(operator, part, adjoint), rows
+    ),
+    unapply=lambda rows, adjoint: on_blocks(
+      lambda operator, part: unapply(operator, part, adjoint), rows
+    ),
+    log_abs_det=lambda: tf.add_n(
+      [operator.log_abs_determinant() for operator in operators]
+    ),
+    name='per_part',
+  )
+
+
+def _sizes(blocks, params):
+  return [_size(block.operator(part)) for block, part in zip(blocks, params)]
+
+
+def _size(operator):
+  """Returns d of an operator, a Python int where it is static."""
+  static = tf.compat.dimension_value(operator.domain_dimension)
+  return operator.domain_dimension_tensor() if static is None else static
+
+
+def _own_scale(block, size):
+  if block.init_scale is None:
+    return 1.0
+  return (
+    block.init_scale(size) if callable(block.init_scale) else (block.init_scale)
+  )
+
+
+def _check(blocks):
+  if not blocks:
+    raise ValueError('`per_part` needs one preconditioner per part, got none.')
+  for block in blocks:
+    if not isinstance(block, interfaces.Preconditioner):
+      raise TypeError(
+        'Each of `preconditioners` must be an `interfaces.Preconditioner`, but '
+        f'got {block!r}. Write for example '
+        '`[tfpa.preconditioners.diagonal(), tfpa.preconditioners.cholesky()]`.'
+      )
+
+
+def _check_sizes(part_sizes, num_blocks):
+  if not isinstance(part_sizes, (list, tuple)) or (
+    len(part_sizes) != num_blocks
+  ):
+    raise ValueError(
+      f'There are {num_blocks} preconditioners, one per part of the state, but '
+      f'the sizes of the parts are {part_sizes!r}. Pass a state with as many '
+      'parts (a list of Tensors), or one preconditioner for all of it.'
+    )
