@@ -9,15 +9,19 @@ from tfp_adaptive import interfaces
 from tfp_adaptive import optimizers
 from tfp_adaptive import preconditioners
 from tfp_adaptive import proposals
+from tfp_adaptive import transports
 from tfp_adaptive._version import __version__
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.learned import as_tfp_kernel
 from tfp_adaptive.learned import cost_per_step
 from tfp_adaptive.learned import frozen
 from tfp_adaptive.learned import learned_covariance
 from tfp_adaptive.learned import learned_factor
 from tfp_adaptive.prefab import adaptive_metropolis
+from tfp_adaptive.prefab import entropy_adaptive_hamiltonian
 from tfp_adaptive.prefab import gradient_adaptive_langevin
 from tfp_adaptive.prefab import gradient_adaptive_random_walk
+from tfp_adaptive.prefab_transport import transport_adaptive_hamiltonian
 from tfp_adaptive.sampling import sample
 from tfp_adaptive.sampling import SampleResult
 
@@ -25,12 +29,15 @@ __all__ = [
   '__version__',
   # Samplers.
   'adaptive_metropolis',
+  'entropy_adaptive_hamiltonian',
   'gradient_adaptive_langevin',
   'gradient_adaptive_random_walk',
+  'transport_adaptive_hamiltonian',
   # The driver.
   'SampleResult',
   'sample',
   # What was learned.
+  'as_tfp_kernel',
   'cost_per_step',
   'frozen',
   'learned_covariance',
@@ -43,4 +50,5 @@ __all__ = [
   'optimizers',
   'preconditioners',
   'proposals',
+  'transports',
 ]

@@ -33,6 +33,7 @@ __all__ = [
   'ScaleFactor',
   'Slopes',
   'Transition',
+  'Transport',
 ]
 
 
@@ -41,8 +42,9 @@ class Preconditioner(NamedTuple):
 
   `params` are the raw entries of C or of its inverse factor, shared by all
   chains: a Tensor or a tuple of Tensors, without chain dimensions. A `tangent`
-  E has the structure of `params` and moves C to C (I + E): a gradient with
-  respect to it does not depend on the scale of the coordinates.
+  has the structure of `params` and moves C to C (I + E), E linear in it. Each
+  structure takes the coordinates in which its own move is simple: the entries
+  of E itself (diagonal, dense), or a change of the entries of C^-1 (banded).
   """
 
   name: str
@@ -50,11 +52,18 @@ class Preconditioner(NamedTuple):
   init: Callable[..., Any]
   # (params) -> tf.linalg.LinearOperator C.
   operator: Callable[[Any], Any]
-  # (tangent) -> tf.linalg.LinearOperator E, projected on the structure, so
-  # that gradients come out projected too.
-  tangent_operator: Callable[[Any], Any]
-  # (params, tangent) -> params of C (I + E), or of any factor whose C C^T
-  # agrees with it to first order. Safe for a tangent of any size: bounded so
+  # (params, left, right, push) -> gradient with respect to the tangent, at
+  # zero, of the sum over rows of a^T C (I + E) b. Rows [n, d]: left = C^T a,
+  # right = b; push() returns C b for structures that need it.
+  outer: Callable[..., Any]
+  # (params) -> gradient of log |det C (I + E)| with respect to the tangent.
+  log_det_gradient: Callable[[Any], Any]
+  # (params, grads) -> derivative in the log scale of C, [], from the gradient
+  # with respect to the tangent; for E itself, its trace.
+  slope: Callable[[Any, Any], Any]
+  # (params, tangent) -> params after the step of natural gradient whose
+  # tangent is half the gradient: C C^T moves by twice E. Invariant to the
+  # scale of the coordinates, and safe for a tangent of any size: bounded so
   # that no direction shrinks or grows by more than about a factor of two.
   move: Callable[[Any, Any], Any]
   # (params, factor) -> params of factor * C, factor [] and positive.
@@ -64,6 +73,8 @@ class Preconditioner(NamedTuple):
   # First scale: a float, a function of the event size, or None: found by the
   # adaptation in its first steps.
   init_scale: Optional[Union[float, Callable[[int], float]]] = None
+  # Whether `init` takes the list of the sizes of the state's parts instead.
+  takes_part_sizes: bool = False
 
 
 class ScaleFactor(NamedTuple):
@@ -75,6 +86,34 @@ class ScaleFactor(NamedTuple):
   apply_adjoint: Callable[[Any], Any]
   # log |det C (I + E)| up to a constant, []; its gradient is exact.
   log_abs_det: Any
+  # (e) -> for rows e ~ N(0, I) or of random signs, 0 with the gradient of
+  # e^T E e - log |det (I + E)|, whose mean is zero: a control variate.
+  # [chains...]; without a gradient where C is a function of raw params.
+  centered_stretch: Callable[[Any], Any]
+  # The raw params, where C is a function of them and not of a tangent.
+  params: Any = None
+
+
+class Transport(NamedTuple):
+  """An invertible map f with params, in place of the linear map C.
+
+  The sampler moves z = f^-1(q) with identity mass, and returns q. `params` are
+  a structure of Tensors shared by all chains. There is no tangent: optimizers
+  work on the raw params.
+  """
+
+  name: str
+  # (event_size, dtype, scale) -> params of f(z) = scale z. `scale`: [] Tensor.
+  init: Callable[..., Any]
+  # (params) -> a new `tfp.bijectors.Bijector` f of rows [..., event_size], with
+  # two derivatives in z and in the params.
+  bijector: Callable[[Any], Any]
+  # (params) -> positive scales of the coordinates of q in f, [event_size].
+  scales: Callable[[Any], Any]
+  # (params, factor) -> params of factor * f, factor [] and positive.
+  rescale: Callable[[Any, Any], Any]
+  # First scale, as in `Preconditioner`.
+  init_scale: Optional[Union[float, Callable[[int], float]]] = None
 
 
 class Transition(NamedTuple):
@@ -88,8 +127,13 @@ class Transition(NamedTuple):
   log_accept_ratio: Any
   # Entropy of the proposal up to a constant, [] or [chains...].
   proposal_entropy: Any
+  # The part of it that depends on the target, log det(I + D), D the Jacobian
+  # of noise -> y per C less the identity; 0 where that map is linear.
+  log_jacobian: Any
   # y - x, [chains..., event_size].
   displacement: Any
+  # log pi(y), [chains...]; where y diverged, any finite number.
+  proposed_log_prob: Any
   # Zero for every tangent in value; its gradient has mean zero and cancels
   # noise of the gradient of min(0, log_accept_ratio). [chains...].
   control_variate: Any
@@ -98,6 +142,11 @@ class Transition(NamedTuple):
   is_finite: Any
   # Whether the move was accepted, [chains...] bool.
   is_accepted: Any
+  # Largest eigenvalue, in absolute value, of D in the Jacobian I + D of the
+  # noise-to-proposal map per C, [chains...]; 0 where that map is linear.
+  jacobian_eigenvalue: Any = 0.0
+  # Terms of the estimate of log det(I + D), [] int32; 0 where there is none.
+  num_log_det_terms: Any = 0
 
 
 class Replay(NamedTuple):
@@ -132,19 +181,21 @@ class Feedback(NamedTuple):
 
   # The gradient is in units of this, [].
   objective_scale: Any
-  # Mean acceptance minus the wanted one, []; 0 if the gradient itself steers
-  # the scale.
-  accept_excess: Any
+  # How far the log scale of C should move, in units of the optimizer's rate,
+  # []; 0 if the gradient itself steers the scale.
+  scale_force: Any
 
 
 class Criterion(NamedTuple):
-  """What is maximised: mean value + entropy_weight * mean proposal entropy."""
+  """What is maximised: mean value + entropy_weight * mean entropy."""
 
   name: str
   # (adaptation: Adaptation) -> state, the criterion's own slow variables.
   init: Callable[[Adaptation], Any]
   # (state, transition) -> value per chain, [chains...], without the entropy.
   value: Callable[[Any, Transition], Any]
+  # (state, transition) -> entropy, penalties included, [] or [chains...].
+  entropy: Callable[[Any, Transition], Any]
   # (state) -> weight of the entropy, []; 0.0 if it has none.
   entropy_weight: Callable[[Any], Any]
   # (state, transition, slopes, adaptation) -> state.
@@ -157,6 +208,10 @@ class Criterion(NamedTuple):
   bounds: dict
   # Acceptance that ends the scale search.
   target_accept_prob: float
+  # Whether a settled acceptance above the target is as good as one at it.
+  may_exceed_target: bool = False
+  # Whether `update` needs slopes: only relative optimizers have them.
+  needs_slopes: bool = False
 
 
 class Optimizer(NamedTuple):

@@ -2,11 +2,18 @@
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import tfp_private
 
-__all__ = ['cost_per_step', 'frozen', 'learned_covariance', 'learned_factor']
+__all__ = [
+  'as_tfp_kernel',
+  'cost_per_step',
+  'frozen',
+  'learned_covariance',
+  'learned_factor',
+]
 
 
 def frozen(kernel, results):
@@ -23,14 +30,16 @@ def frozen(kernel, results):
   Returns:
     A `tfp.mcmc.TransitionKernel`.
   """
-  if 'preconditioner' in kernel.parameters:
+  part = next(
+    (p for p in ('preconditioner', 'transport') if p in kernel.parameters), None
+  )
+  if part is not None:
     params = tf.nest.map_structure(
       np.asarray, tfp_private.get_innermost(results, 'preconditioner_params')
     )
-    step_size = tfp_private.get_innermost(results, 'step_size')
+    step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
     return kernel.copy(
-      preconditioner=_fixed(kernel.preconditioner, params),
-      step_size=np.asarray(step_size),
+      **{part: _fixed(kernel.parameters[part], params)}, step_size=step_size
     )
   if 'inner_kernel' not in kernel.parameters:
     raise ValueError(
@@ -44,6 +53,49 @@ def frozen(kernel, results):
   return kernel.copy(inner_kernel=inner)
 
 
+def as_tfp_kernel(kernel, results):
+  """Returns the learned Hamiltonian sampler as TFP's own kernel.
+
+  Momenta are drawn from N(0, (C C^T)^-1): the same law as `frozen`, at the
+  price of a solve with C for each draw. For users who want TFP's HMC only.
+
+  Args:
+    kernel: The kernel that adapted, built by `entropy_adaptive_hamiltonian`
+      (or `gradient_adaptive_langevin`: one leapfrog step), for a state that is
+      one Tensor of vectors.
+    results: Its kernel results.
+
+  Returns:
+    A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`.
+
+  Raises:
+    ValueError: If the state is not one Tensor [chains..., d].
+  """
+  proposal = _linear(_innermost(kernel, 'cost'))
+  state = tfp_private.get_innermost(results, 'proposed_state')
+  log_prob = tfp_private.get_innermost(results, 'target_log_prob')
+  if not tf.is_tensor(state) or state.shape.rank != log_prob.shape.rank + 1:
+    raise ValueError(
+      "TFP's kernel takes one mass matrix for each part, but this state is not "
+      'one Tensor of shape [chains..., d]. Flatten the state to one vector, or '
+      'use `tfpa.frozen(kernel, results)`.'
+    )
+  factor = proposal.preconditioner.operator(
+    tfp_private.get_innermost(results, 'preconditioner_params')
+  )
+  return tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
+    proposal.target_log_prob_fn,
+    step_size=np.asarray(tfp_private.get_innermost(results, 'step_size')),
+    num_leapfrog_steps=getattr(proposal, 'num_leapfrog_steps', 1),
+    momentum_distribution=(
+      tfp.experimental.distributions.MultivariateNormalPrecisionFactorLinearOperator(
+        loc=tf.zeros_like(state[(0,) * log_prob.shape.rank]),
+        precision_factor=factor,
+      )
+    ),
+  )
+
+
 def learned_factor(kernel, results):
   """Returns the learned scale factor C, step size included.
 
@@ -54,7 +106,7 @@ def learned_factor(kernel, results):
   Returns:
     numpy [d, d].
   """
-  preconditioner = _innermost(kernel, 'preconditioner').preconditioner
+  preconditioner = _linear(_innermost(kernel, 'cost')).preconditioner
   params = tfp_private.get_innermost(results, 'preconditioner_params')
   step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
   return step_size * preconditioner.operator(params).to_dense().numpy()
@@ -101,6 +153,16 @@ def _fixed(preconditioner, params):
     )
 
   return preconditioner._replace(init=init, init_scale=1.0)
+
+
+def _linear(proposal):
+  """Returns the proposal; refuses one that moves behind a non-linear map."""
+  if hasattr(proposal, 'transport'):
+    raise ValueError(
+      'A transport is no matrix, so there is no covariance to return. Use '
+      '`tfpa.frozen(kernel, results)`, or the params in its results.'
+    )
+  return proposal
 
 
 def _innermost(kernel, attribute):

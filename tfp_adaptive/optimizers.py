@@ -35,8 +35,10 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
   A + I dimensionless), a step moves shape and scale:
 
     C C^T <- C (I + rho_t A) C^T
-    C     <- C exp((1 + t / sqrt(B))^-power (mean accept prob - target))
+    C     <- C exp((1 + t / sqrt(B))^-power scale_force)
 
+  The force is the criterion's: for the generalised speed measure mean
+  acceptance minus the wanted one, unless the entropy asks for less.
   Where the product with C costs more than the chains' own (large d, few
   chains), up to sixteen small steps are summed and taken at once.
   The structure's own `move` bounds the first so that C stays invertible. The
@@ -74,7 +76,7 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
     pending = tf.nest.map_structure(
       lambda p, g: p + step * g, state.pending, grads
     )
-    log_scale = state.pending_log_scale + feedback.accept_excess * (
+    log_scale = state.pending_log_scale + feedback.scale_force * (
       (1.0 + count / chains**0.5) ** -scale_decay_power
     )
 

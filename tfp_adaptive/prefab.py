@@ -7,17 +7,20 @@ Every builder returns an ordinary `tfp.mcmc.TransitionKernel`:
       └ Uncalibrated...        proposes
 """
 
+from tfp_adaptive import interfaces
 from tfp_adaptive import optimizers
 from tfp_adaptive import preconditioners
 from tfp_adaptive.adaptation.gradient_based import GradientBasedAdaptation
 from tfp_adaptive.adaptation.moment_based import MomentBasedAdaptation
 from tfp_adaptive.criteria import generalized_speed_measure
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.proposals import UncalibratedPreconditionedHamiltonian
 from tfp_adaptive.proposals import UncalibratedPreconditionedLangevin
 from tfp_adaptive.proposals import UncalibratedPreconditionedRandomWalk
 
 __all__ = [
   'adaptive_metropolis',
+  'entropy_adaptive_hamiltonian',
   'gradient_adaptive_langevin',
   'gradient_adaptive_random_walk',
 ]
@@ -39,7 +42,8 @@ def gradient_adaptive_random_walk(
     target_log_prob_fn: Log density up to a constant, called as TFP calls it;
       returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    preconditioner: Structure of the scale factor; dense by default.
+    preconditioner: Structure of the scale factor, or a list with one for each
+      part of the state; dense by default.
     criterion: What to maximise; the generalised speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
@@ -54,8 +58,11 @@ def gradient_adaptive_random_walk(
     Titsias and Dellaportas (2019), section 2.2,
     https://arxiv.org/abs/1911.01373.
   """
-  preconditioner, criterion, optimizer = _parts(
-    settings, preconditioner, criterion, optimizer, target_accept_prob, 5e-5
+  preconditioner, optimizer = _parts(
+    settings, preconditioner, optimizer, optimizers.rmsprop(5e-5)
+  )
+  criterion = criterion or _speed_measure(
+    settings, target_accept_prob, optimizer
   )
   proposal = UncalibratedPreconditionedRandomWalk(
     target_log_prob_fn, preconditioner, step_size
@@ -82,7 +89,8 @@ def gradient_adaptive_langevin(
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    preconditioner: Structure of the scale factor; dense by default.
+    preconditioner: Structure of the scale factor, or a list with one for each
+      part of the state; dense by default.
     exact_gradient: Whether to differentiate through the gradient at the
       proposal, with one Hessian-vector product per adapting step (gadMALAe).
       The fast form (gadMALAf) leaves it out.
@@ -100,18 +108,88 @@ def gradient_adaptive_langevin(
     Titsias and Dellaportas (2019), section 2.3,
     https://arxiv.org/abs/1911.01373.
   """
-  preconditioner, criterion, optimizer = _parts(
+  preconditioner, optimizer = _parts(
     settings,
     preconditioner,
-    criterion,
     optimizer,
-    target_accept_prob,
-    paper_rate=1.5e-4,
+    optimizers.rmsprop(1.5e-4),
     # The exact gradient is noisier: less gain averages more.
     gain=2.0 if exact_gradient else 4.0,
   )
+  criterion = criterion or _speed_measure(
+    settings, target_accept_prob, optimizer
+  )
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn, preconditioner, step_size, exact_gradient
+  )
+  return GradientBasedAdaptation(
+    MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps
+  )
+
+
+def entropy_adaptive_hamiltonian(
+  target_log_prob_fn,
+  num_leapfrog_steps,
+  num_adaptation_steps,
+  preconditioner=None,
+  criterion=None,
+  optimizer=None,
+  target_accept_prob=0.67,
+  hessian_product='autodiff',
+  randomize_num_steps=False,
+  exact_gradient=False,
+  settings='default',
+  step_size=1.0,
+):
+  """Builds HMC whose inverse mass matrix is learned by gradient.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable twice,
+      called as TFP calls it; returns [chains...].
+    num_leapfrog_steps: L, gradients per step; with 1 it is MALA.
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: Structure of the scale factor C, C C^T the inverse mass
+      matrix, or a list with one for each part of the state; dense by default.
+    criterion: What to maximise; the generalised speed measure by default.
+    optimizer: How the factor moves; `relative_gradient` by default.
+    target_accept_prob: Smallest wanted mean acceptance, in (0, 1). Where the
+      entropy is greatest at a smaller scale, more is accepted.
+    hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
+      targets that are costly or cannot be differentiated twice.
+    randomize_num_steps: Whether every step draws its number of leapfrog steps
+      from 1, ..., L.
+    exact_gradient: Whether to learn from the energy error too, differentiated
+      through all gradients of the trajectory.
+    settings: `'default'`, or `'paper'` for the constants of the paper: start
+      at 0.1 / sqrt(d), Adam with rate 1e-3, beta by acceptance in [1e-2, 1e2],
+      penalty weight in [1e3, 1e5].
+    step_size: Multiplies the scale factor; leave it to the adaptation.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  References:
+    Hirt, Titsias and Dellaportas (2021), Algorithm 1,
+    https://arxiv.org/abs/2110.14625.
+  """
+  preconditioner, optimizer = _parts(
+    settings, preconditioner, optimizer, optimizers.adam(1e-3)
+  )
+  criterion = criterion or _entropy_measure(
+    settings,
+    target_accept_prob,
+    optimizer,
+    # One step has no Jacobian; the exact gradient is that of the energy.
+    learns_from_energy=exact_gradient or num_leapfrog_steps == 1,
+  )
+  proposal = UncalibratedPreconditionedHamiltonian(
+    target_log_prob_fn,
+    preconditioner,
+    num_leapfrog_steps,
+    step_size,
+    randomize_num_steps,
+    exact_gradient,
+    hessian_product,
   )
   return GradientBasedAdaptation(
     MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps
@@ -133,7 +211,8 @@ def adaptive_metropolis(
   Args:
     target_log_prob_fn: Log density up to a constant; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    preconditioner: Structure of the scale factor; dense by default.
+    preconditioner: Structure of the scale factor, or a list with one for each
+      part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     settings: `'default'`, or `'paper'`: start at 0.1 / sqrt(d).
     step_size: First sqrt(s), which the adaptation moves.
@@ -145,6 +224,7 @@ def adaptive_metropolis(
     Haario, Saksman and Tamminen (2001); Andrieu and Thoms (2008), 5.1.1.
   """
   _check_settings(settings)
+  preconditioner = _as_preconditioner(preconditioner)
   if preconditioner is None:
     preconditioner = preconditioners.cholesky(
       init_scale=_paper_scale if settings == 'paper' else None
@@ -157,37 +237,60 @@ def adaptive_metropolis(
   )
 
 
-def _parts(
-  settings,
-  preconditioner,
-  criterion,
-  optimizer,
-  accept_prob,
-  paper_rate,
-  gain=4.0,
-):
-  """Fills the parts that the caller left out."""
+def _parts(settings, preconditioner, optimizer, paper_optimizer, gain=4.0):
+  """Fills in preconditioner and optimizer where the caller left them out."""
   _check_settings(settings)
-  is_paper = settings == 'paper'
-  if preconditioner is None:
-    preconditioner = (
-      preconditioners.cholesky(init_scale=_paper_scale, min_scale=1e-3)
-      if is_paper
-      else preconditioners.cholesky()
+  preconditioner = _as_preconditioner(preconditioner)
+  if settings == 'paper':
+    preconditioner = preconditioner or preconditioners.cholesky(
+      init_scale=_paper_scale, min_scale=1e-3
     )
-  if criterion is None:
-    criterion = generalized_speed_measure(
-      target_accept_prob=accept_prob,
-      entropy_weight_rule='acceptance' if is_paper else 'balance',
-      use_accept_flag=is_paper,
+    return preconditioner, optimizer or paper_optimizer
+  return (
+    preconditioner or preconditioners.cholesky(),
+    optimizer or optimizers.relative_gradient(gain),
+  )
+
+
+def _speed_measure(settings, target_accept_prob, optimizer):
+  """Returns the speed measure of the random walk and of MALA."""
+  return generalized_speed_measure(
+    target_accept_prob,
+    # Raw gradients have no slopes to balance.
+    'balance' if optimizer.is_relative else 'acceptance',
+    use_accept_flag=settings == 'paper',
+  )
+
+
+def _entropy_measure(
+  settings, target_accept_prob, optimizer, learns_from_energy
+):
+  """Returns the speed measure of Hamiltonian proposals."""
+  if settings == 'paper':
+    return generalized_speed_measure(
+      target_accept_prob,
+      'acceptance',
+      min_entropy_weight=1e-2,
+      max_entropy_weight=1e2,
+      penalty_threshold=0.75,
+      penalty_weights=(1e3, 1e5),
+      penalty_rate=0.01,
     )
-  if optimizer is None:
-    optimizer = (
-      optimizers.rmsprop(paper_rate)
-      if is_paper
-      else optimizers.relative_gradient(gain)
-    )
-  return preconditioner, criterion, optimizer
+  if learns_from_energy:
+    return _speed_measure(settings, target_accept_prob, optimizer)
+  return generalized_speed_measure(
+    target_accept_prob,
+    'constraint' if optimizer.is_relative else 'acceptance',
+    penalty_threshold=0.75,
+  )
+
+
+def _as_preconditioner(preconditioner):
+  """Reads a list as one structure per part of the state."""
+  is_part = isinstance(preconditioner, interfaces.Preconditioner)
+  if isinstance(preconditioner, (list, tuple)) and not is_part:
+    return preconditioners.per_part(preconditioner)
+  return preconditioner
 
 
 def _check_settings(settings):

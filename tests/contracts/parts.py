@@ -25,7 +25,9 @@ def transition(num_chains=4, num_diverged=0, seed=0):
   return interfaces.Transition(
     log_accept_ratio=tf.constant(is_finite * rng.normal(size=num_chains)),
     proposal_entropy=tf.constant(0.3, tf.float64),
+    log_jacobian=tf.zeros([num_chains], tf.float64),
     displacement=tf.constant(rng.normal(size=(num_chains, 3))),
+    proposed_log_prob=tf.constant(is_finite * rng.normal(size=num_chains)),
     control_variate=tf.zeros([num_chains], tf.float64),
     is_finite=tf.constant(is_finite),
     is_accepted=tf.constant(is_finite & (rng.uniform(size=num_chains) < 0.5)),
@@ -53,13 +55,13 @@ def update_optimizer(
   params,
   preconditioner,
   objective_scale=1.0,
-  accept_excess=0.0,
+  scale_force=0.0,
   adaptation=ADAPTATION,
 ):
   """Returns (params, state) after one step of the optimizer."""
   feedback = interfaces.Feedback(
     objective_scale=tf.constant(objective_scale, tf.float64),
-    accept_excess=tf.constant(accept_excess, tf.float64),
+    scale_force=tf.constant(scale_force, tf.float64),
   )
   return optimizer.update(
     grads, state, params, preconditioner, feedback, adaptation

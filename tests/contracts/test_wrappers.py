@@ -265,7 +265,8 @@ def test_chains_on_two_devices_draw_differently(spec):
   kernel = tfp.experimental.mcmc.Sharded(_kernel(spec), 'chains')
 
   def one_step():
-    start = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
+    # From ones three leapfrog steps would lead to -x, whatever the noise.
+    start = tf.fill([_NUM_CHAINS, _EVENT_SIZE], tf.constant(0.7, tf.float64))
     _, results = kernel.one_step(
       start, kernel.bootstrap_results(start), seed=tf.constant(_SEED, tf.int32)
     )
@@ -278,8 +279,14 @@ def test_chains_on_two_devices_draw_differently(spec):
   assert accepted.shape == (2, _NUM_CHAINS)
 
 
+# MirroredStrategy has no sum over devices inside a loop, so none in the target
+# of a leapfrog: TFP's own Hamiltonian kernel raises the same error.
 @pytest.mark.slow
-@registry.each_kernel
+@pytest.mark.parametrize(
+  'spec',
+  [spec for spec in registry.KERNELS if spec.name != 'hamiltonian'],
+  ids=lambda spec: spec.name,
+)
 def test_a_state_sharded_over_two_devices_moves_as_one(spec):
   # Each device holds half of the coordinates of every chain. The target sums
   # over devices, and so must the correction: one decision per chain.

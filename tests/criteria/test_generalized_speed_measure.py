@@ -113,6 +113,177 @@ def test_the_balance_rule_finds_the_weight_at_which_the_slopes_cancel():
   assert abs(float(state.entropy_weight) - 0.8) < 4 * standard_error
 
 
+def _steered(accept_prob, value, entropy, rule, num_updates=1):
+  """Returns the criterion, its state and feedback after equal updates."""
+  criterion = tfpa.criteria.generalized_speed_measure(
+    0.55, entropy_weight_rule=rule
+  )
+  state = criterion.init(parts.ADAPTATION)
+  moved = _at([np.log(accept_prob)])
+  for _ in range(num_updates):
+    state = parts.update_criterion(
+      criterion, state, moved, parts.slopes(value, entropy)
+    )
+  return criterion, state, criterion.feedback(state, moved)
+
+
+@pytest.mark.parametrize('accept_prob', [0.1, 0.5, 0.55, 0.7, 1.0])
+@pytest.mark.parametrize('entropy', [1.0, 0.0, -3.0])
+def test_balanced_the_acceptance_alone_moves_the_scale(accept_prob, entropy):
+  _, _, feedback = _steered(accept_prob, -0.4, entropy, 'balance')
+  np.testing.assert_allclose(
+    feedback.scale_force, accept_prob - 0.55, atol=1e-12
+  )
+
+
+def test_by_the_papers_rule_no_force_moves_the_scale():
+  _, _, feedback = _steered(0.9, -0.4, 1.0, 'acceptance')
+  assert float(feedback.scale_force) == 0.0
+
+
+# Under the constraint slopes are those of log det(I + D) and of log |det C|;
+# their sum is that of the entropy.
+@pytest.mark.parametrize('jacobian', [-0.8, -1.0, -1.8])
+def test_where_enough_is_accepted_the_entropy_moves_the_scale(jacobian):
+  _, _, feedback = _steered(0.9, jacobian, 1.0, 'constraint')
+  np.testing.assert_allclose(
+    feedback.scale_force, 0.25 * (jacobian + 1.0), atol=1e-12
+  )
+
+
+@pytest.mark.parametrize('jacobian', [0.0, -0.7, -1.0])
+def test_where_too_little_is_accepted_the_scale_shrinks(jacobian):
+  _, _, feedback = _steered(0.2, jacobian, 1.0, 'constraint')
+  np.testing.assert_allclose(feedback.scale_force, 0.2 - 0.55)
+
+
+def test_the_side_is_chosen_by_means_and_the_force_is_of_this_step():
+  criterion, state, _ = _steered(0.9, -0.9, 1.0, 'constraint', num_updates=50)
+  moved = _at([np.log(0.2)])  # One bad step after many good ones.
+  state = parts.update_criterion(
+    criterion, state, moved, parts.slopes(value=-0.7, entropy=1.0)
+  )
+  force = criterion.feedback(state, moved).scale_force
+  np.testing.assert_allclose(force, 0.25 * 0.3)
+
+
+def _settled(rule, widest_accepted, num_steps=120):
+  """Follows the force; returns acceptance, entropy slope and scale at the end.
+
+  Acceptance 1 / (1 + (h / widest)^4); the entropy is greatest at h = 1.
+  """
+  criterion = tfpa.criteria.generalized_speed_measure(
+    0.55, entropy_weight_rule=rule
+  )
+  state = criterion.init(parts.ADAPTATION)
+  scale = 0.2
+  for _ in range(num_steps):
+    accept_prob = 1.0 / (1.0 + (scale / widest_accepted) ** 4)
+    moved = _at([np.log(accept_prob)])
+    state = parts.update_criterion(
+      criterion, state, moved, parts.slopes(value=-(scale**2), entropy=1.0)
+    )
+    force = criterion.feedback(state, moved).scale_force
+    scale *= float(np.exp(0.4 * force))
+  return accept_prob, 1.0 - scale**2, scale
+
+
+@pytest.mark.parametrize('rule', ['balance', 'constraint'])
+def test_the_scale_settles_at_the_wanted_acceptance_where_entropy_rises(rule):
+  accept_prob, slope, scale = _settled(rule, widest_accepted=0.5)
+  assert abs(accept_prob - 0.55) < 1e-3 and slope > 0.5
+  np.testing.assert_allclose(scale, 0.5 * (1 / 0.55 - 1) ** 0.25, rtol=1e-3)
+
+
+def test_constrained_the_scale_settles_at_the_greatest_entropy():
+  accept_prob, slope, scale = _settled('constraint', widest_accepted=2.0)
+  assert abs(slope) < 1e-3
+  np.testing.assert_allclose(accept_prob, 16 / 17, rtol=1e-3)
+  np.testing.assert_allclose(scale, 1.0, rtol=1e-3)
+
+
+def test_balanced_the_scale_goes_beyond_the_greatest_entropy():
+  # The negative control of the test above.
+  accept_prob, slope, _ = _settled('balance', widest_accepted=2.0)
+  assert abs(accept_prob - 0.55) < 1e-3 and slope < -0.5
+
+
+def test_constrained_value_and_entropy_are_the_two_parts_of_the_entropy():
+  one = tfpa.criteria.generalized_speed_measure(
+    0.55, entropy_weight_rule='constraint'
+  )
+  state = one.init(parts.ADAPTATION)
+  moved = parts.transition(4, num_diverged=1)._replace(
+    log_jacobian=tf.constant([5.0, -0.2, -0.3, 0.1], tf.float64),
+    proposal_entropy=tf.constant([5.3, 0.1, 0.0, 0.4], tf.float64),
+    jacobian_eigenvalue=tf.zeros([4], tf.float64),
+  )
+  np.testing.assert_allclose(one.value(state, moved), [0.0, -0.2, -0.3, 0.1])
+  np.testing.assert_allclose(one.entropy(state, moved), 0.3)
+
+
+@pytest.mark.parametrize('rule', ['balance', 'constraint'])
+def test_without_slope_of_the_entropy_beta_stays_within_its_bounds(rule):
+  _, state, _ = _steered(0.9, -1e6, 0.0, rule)
+  assert float(state.entropy_weight) == 1e4
+  _, state, _ = _steered(0.9, 0.3, 1.0, rule)
+  assert float(state.entropy_weight) == 1e-10
+
+
+def _with_eigenvalues(eigenvalues):
+  return _at([-0.5] * len(eigenvalues))._replace(
+    jacobian_eigenvalue=tf.constant(eigenvalues, tf.float64)
+  )
+
+
+def test_the_penalty_is_taken_off_the_entropy():
+  criterion = tfpa.criteria.generalized_speed_measure(
+    0.67, penalty_threshold=0.75, penalty_weights=(10.0, 1e3)
+  )
+  state = criterion.init(parts.ADAPTATION)
+  moved = _with_eigenvalues([0.5, -1.25])
+  np.testing.assert_allclose(criterion.entropy(state, moved), [0.3, 0.3 - 2.5])
+
+
+def test_a_penalty_costs_nothing_where_the_map_is_linear():
+  # Random walk and Langevin say so by leaving the eigenvalue out.
+  criterion = _paper(penalty_threshold=0.75)
+  state = criterion.init(parts.ADAPTATION)
+  moved = _at([-0.5, -0.1])
+  entropy = criterion.entropy(state, moved) * tf.ones([2], tf.float64)
+  np.testing.assert_allclose(entropy, moved.proposal_entropy * np.ones(2))
+  assert float(
+    parts.update_criterion(criterion, state, moved).penalty.weight
+  ) == (1.0)
+
+
+def test_the_weight_of_the_penalty_waits_for_the_first_scale():
+  criterion = tfpa.criteria.generalized_speed_measure(
+    0.67, penalty_threshold=0.75
+  )
+  start = criterion.init(parts.ADAPTATION)
+  moved = _with_eigenvalues([1.75, -1.75])
+  searching = parts.update_criterion(
+    criterion, start, moved, parts.slopes(is_searching=True)
+  )
+  assert float(searching.penalty.weight) == 1.0
+  after = parts.update_criterion(criterion, start, moved)
+  assert float(after.penalty.weight) > 1.05
+
+
+def test_only_under_the_constraint_may_the_acceptance_exceed_the_target():
+  assert not _paper(penalty_threshold=0.75).may_exceed_target
+  assert not _paper(entropy_weight_rule='balance').may_exceed_target
+  assert _paper(entropy_weight_rule='constraint').may_exceed_target
+
+
+def test_bounds_name_the_weight_of_the_penalty():
+  criterion = _paper(penalty_threshold=0.75, penalty_weights=(1e3, 1e5))
+  assert criterion.bounds['penalty_weight'][1] == 1e5
+  traced = criterion.trace(criterion.init(parts.ADAPTATION))
+  assert float(traced['penalty_weight']) == 1e3
+
+
 def test_a_batch_that_diverged_leaves_the_balance_finite():
   criterion = tfpa.criteria.generalized_speed_measure(0.55)
   state = criterion.init(parts.ADAPTATION)
@@ -131,5 +302,5 @@ def test_impossible_acceptances_are_refused(prob):
 
 
 def test_unknown_rules_are_refused():
-  with pytest.raises(ValueError, match="'balance' or 'acceptance'"):
+  with pytest.raises(ValueError, match='must be one of'):
     tfpa.criteria.generalized_speed_measure(0.5, entropy_weight_rule='mine')

@@ -152,8 +152,8 @@ def test_relative_steps_never_make_a_dense_factor_singular(size):
 
 def test_relative_steps_do_not_depend_on_the_scale_of_the_params():
   optimizer = tfpa.optimizers.relative_gradient()
-  plain = _run(optimizer, accept_excess=0.1)
-  scaled = _run(optimizer, params=1e3 * np.eye(3), accept_excess=0.1)
+  plain = _run(optimizer, scale_force=0.1)
+  scaled = _run(optimizer, params=1e3 * np.eye(3), scale_force=0.1)
   for one, two in zip(plain, scaled):
     np.testing.assert_allclose(two, 1e3 * one, rtol=1e-12)
 
@@ -163,7 +163,7 @@ def test_the_scale_follows_the_acceptance(excess):
   path = _run(
     tfpa.optimizers.relative_gradient(),
     [np.zeros([3, 3])] * 4,
-    accept_excess=excess,
+    scale_force=excess,
   )
   scales = np.array([1.0] + [params[0, 0] for params in path])
   assert np.all(np.sign(np.diff(scales)) == np.sign(excess))
@@ -173,7 +173,7 @@ def test_the_scale_follows_the_acceptance(excess):
 
 def test_paper_optimizers_leave_the_scale_to_the_gradient():
   for optimizer in (tfpa.optimizers.rmsprop(0.1), tfpa.optimizers.adam(0.1)):
-    (params,) = _run(optimizer, [np.zeros([3, 3])], accept_excess=0.5)
+    (params,) = _run(optimizer, [np.zeros([3, 3])], scale_force=0.5)
     np.testing.assert_array_equal(params, np.eye(3))
 
 

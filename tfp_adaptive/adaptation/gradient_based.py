@@ -78,8 +78,19 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       optimizer: An `interfaces.Optimizer`.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       name: Prefix of op names.
+
+    Raises:
+      ValueError: If an argument is not one of those allowed, or criterion and
+        optimizer do not go together.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
+    if criterion.needs_slopes and not optimizer.is_relative:
+      raise ValueError(
+        f'`{optimizer.name}` works on raw params and has no slopes in the log '
+        f'scale, which this `{criterion.name}` needs to weigh the entropy. '
+        "Give the criterion `entropy_weight_rule='acceptance'`, or take "
+        '`tfpa.optimizers.relative_gradient()`.'
+      )
     self._parameters = dict(
       inner_kernel=inner_kernel,
       criterion=criterion,
@@ -131,15 +142,15 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     value_grads, entropy_grads, transition = self._gradients(
       replay, params, results.criterion_state
     )
-    is_usable = self._is_usable(value_grads)
+    is_usable = self._is_usable(params, value_grads)
     is_searching = results.scale_search.is_searching
     adaptation = self._adaptation(inner)
     criterion_state = self.criterion.update(
       results.criterion_state,
       transition,
       interfaces.Slopes(
-        value=self._slope(value_grads, is_usable, adaptation),
-        entropy=self._slope(entropy_grads, is_usable, adaptation),
+        value=self._slope(params, value_grads, is_usable, adaptation),
+        entropy=self._slope(params, entropy_grads, is_usable, adaptation),
         is_searching=is_searching,
       ),
       adaptation,
@@ -188,7 +199,11 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     )
     (params,) = control_flow.apply_if(
       is_searching,
-      lambda params: [self._isotropic(params, search.scale)],
+      lambda params: [
+        self.preconditioner.rescale(
+          params, search.scale / results.scale_search.scale
+        )
+      ],
       params,
     )
     return params, optimizer_state
@@ -210,32 +225,39 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       value = tf.reduce_mean(self.criterion.value(criterion_state, transition))
       # A chain that diverged counts its entropy against the proposal.
       sign = tf.where(transition.is_finite, tf.ones_like(value), -1.0)
-      entropy = tf.reduce_mean(sign * transition.proposal_entropy)
-    return (
-      tape.gradient(value, variable),
-      tape.gradient(entropy, variable),
-      transition,
+      entropy = tf.reduce_mean(
+        sign * self.criterion.entropy(criterion_state, transition)
+      )
+    # The entropy of a triangular factor leaves most entries alone.
+    value_grads, entropy_grads = (
+      tape.gradient(
+        objective,
+        variable,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+      )
+      for objective in (value, entropy)
     )
+    return value_grads, entropy_grads, transition
 
-  def _is_usable(self, grads):
+  def _is_usable(self, params, grads):
     """Whether the mean gradient is finite; diverged chains are masked before.
 
     In a relative gradient, a sum of products a_i b_j, anything that is not
-    finite shows on the diagonal.
+    finite shows in the slope.
     """
     if self.optimizer.is_relative:
-      total = self.preconditioner.tangent_operator(grads).trace()
+      total = self.preconditioner.slope(params, grads)
     else:
       total = tf.add_n([tf.reduce_sum(g**2) for g in tf.nest.flatten(grads)])
     return tf.math.is_finite(total)
 
-  def _slope(self, grads, is_usable, adaptation):
-    """Returns the trace of a gradient per coordinate, 0 if it is unusable."""
+  def _slope(self, params, grads, is_usable, adaptation):
+    """Returns the slope in the log scale per coordinate, 0 if unusable."""
     if not self.optimizer.is_relative:
       return tf.zeros([], adaptation.dtype)
-    trace = self.preconditioner.tangent_operator(grads).trace()
+    slope = self.preconditioner.slope(params, grads)
     size = tf.cast(adaptation.event_size, adaptation.dtype)
-    return tf.where(is_usable, trace / size, 0.0)
+    return tf.where(is_usable, slope / size, 0.0)
 
 
 def _num_dropped(transition, is_usable):

@@ -15,7 +15,6 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
-from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import scale_search
 from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
@@ -126,7 +125,10 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       self._parameters['scale_rate'] * (accept_prob - target) / target
     )
     searched = dict(
-      params=self._isotropic(params, search.scale), step_size=step_size
+      params=self.preconditioner.rescale(
+        params, search.scale / results.scale_search.scale
+      ),
+      step_size=step_size,
     )
     learned = dict(
       params=moved, step_size=step_size * tf.sqrt(1.0 + scale_step)
@@ -153,16 +155,12 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     whitened = tf.linalg.matrix_transpose(
       operator.solve(rows, adjoint_arg=True)
     )
-    tangent = scale_factor.zero_tangent(params)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(tangent)
-      step = self.preconditioner.tangent_operator(tangent)
-      moved = scale_factor.apply(step, whitened)
-      # C (I + E) whitens x - mu to w - E w, to first order in E.
-      objective = (
-        tf.reduce_mean(tf.reduce_sum(whitened * moved, -1)) - step.trace()
-      )
-    return tape.gradient(objective, tangent)
+    num_rows = tf.cast(tf.shape(rows)[0], rows.dtype)
+    return tf.nest.map_structure(
+      lambda outer, identity: outer / num_rows - identity,
+      self.preconditioner.outer(params, whitened, whitened, lambda: rows),
+      self.preconditioner.log_det_gradient(params),
+    )
 
   def _flat_state(self, state, inner):
     """Returns the chains in the proposal's own space, [chains..., d]."""

@@ -1,5 +1,6 @@
 """What an adaptation maximises: one file each."""
 
+from tfp_adaptive.criteria.cross_entropy import cross_entropy
 from tfp_adaptive.criteria.expected_squared_jump_distance import (
   expected_squared_jump_distance,
 )
@@ -9,6 +10,7 @@ from tfp_adaptive.criteria.generalized_speed_measure import (
 from tfp_adaptive.criteria.l2hmc import l2hmc
 
 __all__ = [
+  'cross_entropy',
   'expected_squared_jump_distance',
   'generalized_speed_measure',
   'l2hmc',

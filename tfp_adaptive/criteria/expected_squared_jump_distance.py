@@ -61,6 +61,7 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
     name='expected_squared_jump_distance',
     init=init_state,
     value=value,
+    entropy=lambda state, transition: transition.proposal_entropy,
     entropy_weight=lambda state: 0.0,
     feedback=no_feedback,
     update=moving_update(smoothing),
@@ -88,7 +89,7 @@ def no_feedback(state, transition):
   """Returns feedback of a criterion whose gradient steers the scale itself."""
   del transition
   one = tf.ones_like(state.moving_distance)
-  return interfaces.Feedback(objective_scale=one, accept_excess=0.0 * one)
+  return interfaces.Feedback(objective_scale=one, scale_force=0.0 * one)
 
 
 def scale_of(state, distance, is_finite):

@@ -1,31 +1,54 @@
 """Generalised speed measure: acceptance plus the entropy of the proposal.
 
-  F = E[ min(0, log_accept_ratio) ] + beta H[q]
+  F = E[ min(0, log_accept_ratio) ] + beta ( H[q] - gamma h(|mu|) )
 
 Source: Titsias and Dellaportas (2019), equations 3-6 and Algorithm 1,
-https://arxiv.org/abs/1911.01373.
+https://arxiv.org/abs/1911.01373; the penalty h of Hamiltonian proposals: Hirt,
+Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
+https://arxiv.org/abs/2110.14625.
 """
 
 import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import penalty as penalty_lib
 from tfp_adaptive.internal import schedule
 
 __all__ = ['GeneralizedSpeedMeasureState', 'generalized_speed_measure']
 
+_RULES = ('balance', 'constraint', 'acceptance')
+_ENTROPY_GAIN = 0.25  # Of the scale's force per unit of entropy slope.
+_PENALTY_SLACK = 0.05  # Mean penalty that the default rules put up with.
+_SMALLEST_SLOPE = 0.1  # Of the entropy, that beta divides by.
+
 
 class GeneralizedSpeedMeasureState(
   collections.namedtuple(
-    'GeneralizedSpeedMeasureState', ['entropy_weight', 'num_updates']
+    'GeneralizedSpeedMeasureState',
+    [
+      'entropy_weight',
+      'value_slope',
+      'entropy_slope',
+      'accept_excess',
+      'scale_force',
+      'penalty',
+      'num_updates',
+    ],
   )
 ):
-  """State of the criterion.
+  """State of the criterion; [] Tensors of the dtype of the state.
 
   Attributes:
-    entropy_weight: beta, [], of the dtype of the state.
-    num_updates: Updates since the first scale was found, [] float.
+    entropy_weight: beta.
+    value_slope: Running mean of the slope of the value in the log scale.
+    entropy_slope: The same of the entropy.
+    accept_excess: Running mean of acceptance minus the wanted one.
+    scale_force: How far the log scale should move now.
+    penalty: State of the penalty; `[]` without.
+    num_updates: Updates since the first scale was found.
   """
 
   __slots__ = ()
@@ -39,18 +62,27 @@ def generalized_speed_measure(
   min_entropy_weight=None,
   max_entropy_weight=1e4,
   use_accept_flag=False,
+  penalty_threshold=None,
+  penalty_weights=(1.0, 100.0),
+  penalty_rate=0.1,
 ):
   """Builds the generalised speed measure.
 
   High entropy asks for wide proposals in all directions at once, the log
-  acceptance ratio for proposals that are accepted; beta weighs the two. At the
-  optimum the acceptance is the wanted one and the gradient in the log scale
-  vanishes. Two rules reach it:
+  acceptance ratio for proposals that are accepted; beta weighs the two. Three
+  rules find it:
 
   * `'balance'`: beta follows the weight at which the slope in the log scale
-    vanishes, and the optimizer moves the scale by the acceptance itself. It
-    settles without oscillation. For optimizers on tangents.
-  * `'acceptance'`: the paper's Algorithm 1. beta follows the acceptance, the
+    vanishes, and the optimizer moves the scale by the acceptance itself: out
+    while more is accepted than wanted, in while less. It settles without
+    oscillation. For optimizers on tangents.
+  * `'constraint'`: the entropy alone is maximised, under the constraint that
+    the acceptance is at least the wanted one. Hamiltonian proposals of two
+    steps and more have a scale of greatest entropy, about a quarter of a
+    period, for each direction; the shape follows from it, without the noise of
+    the energy error, and the scale stops there or where the acceptance falls
+    below the wanted one, whichever is smaller. For optimizers on tangents.
+  * `'acceptance'`: the papers' Algorithm 1. beta follows the acceptance, the
     scale follows beta:
 
       beta <- beta (1 + rate (mean accept prob - target_accept_prob))
@@ -60,76 +92,131 @@ def generalized_speed_measure(
 
   Args:
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    entropy_weight_rule: `'balance'` or `'acceptance'`.
+    entropy_weight_rule: `'balance'`, `'constraint'` or `'acceptance'`.
     init_entropy_weight: First beta of the rule `'acceptance'`, positive.
     entropy_weight_rate: Rate of beta per step of the rule `'acceptance'`.
     min_entropy_weight: Lower bound of beta; by default 1e-4 for the rule
-      `'acceptance'` (the paper's) and 1e-10 for `'balance'`.
+      `'acceptance'` (the paper's) and 1e-10 for the others.
     max_entropy_weight: Upper bound of beta.
     use_accept_flag: Whether acceptance is the decision (the paper's Algorithm
       1) rather than min(1, exp(log_accept_ratio)), which has the same mean and
       less noise.
+    penalty_threshold: delta, in (0, 1): |mu|, the largest eigenvalue of the
+      Jacobian's D of a Hamiltonian proposal, costs h(|mu|) above it. `None`:
+      no penalty.
+    penalty_weights: Bounds of gamma, the weight of the penalty; it starts at
+      the lower one.
+    penalty_rate: Rate of gamma per step, in proportion to itself.
 
   Returns:
     An `interfaces.Criterion`.
 
   Raises:
-    ValueError: If `target_accept_prob` or the rule is not one of those allowed.
+    ValueError: If `target_accept_prob`, the rule or the threshold is not one of
+      those allowed.
   """
   _check(target_accept_prob, entropy_weight_rule)
-  balances = entropy_weight_rule == 'balance'
-  lowest = min_entropy_weight or (1e-10 if balances else 1e-4)
-
-  def init(adaptation):
-    return GeneralizedSpeedMeasureState(
-      entropy_weight=tf.constant(
-        0.0 if balances else init_entropy_weight, adaptation.dtype
-      ),
-      num_updates=tf.zeros([], adaptation.dtype),
+  is_paper = entropy_weight_rule == 'acceptance'
+  lowest = min_entropy_weight or (1e-4 if is_paper else 1e-10)
+  penalty = penalty_lib.none()
+  if penalty_threshold is not None:
+    penalty = penalty_lib.eigenvalue_penalty(
+      penalty_threshold,
+      penalty_weights,
+      penalty_rate,
+      slack=0.0 if is_paper else _PENALTY_SLACK,
     )
-
-  def value(state, transition):
-    del state
-    speed = tf.minimum(transition.log_accept_ratio, 0.0)
-    return tf.where(
-      transition.is_finite, speed + transition.control_variate, 0.0
-    )
-
-  def excess(transition):
-    accept_prob = mean_accept_prob(transition, use_accept_flag)
-    return accept_prob - target_accept_prob
-
-  def update(state, transition, slopes, adaptation):
-    weight = state.entropy_weight
-    if balances:
-      moved = _balanced(state, slopes, adaptation)
-    else:
-      moved = weight * (1.0 + entropy_weight_rate * excess(transition))
-    return GeneralizedSpeedMeasureState(
-      entropy_weight=tf.clip_by_value(moved, lowest, max_entropy_weight),
-      num_updates=state.num_updates
-      + tf.where(slopes.is_searching, tf.zeros_like(weight), 1.0),
-    )
-
-  def feedback(state, transition):
-    return interfaces.Feedback(
-      objective_scale=state.entropy_weight,
-      accept_excess=excess(transition)
-      if balances
-      else tf.zeros_like(state.entropy_weight),
-    )
-
+  measure = _Measure(
+    target_accept_prob=target_accept_prob,
+    rule=entropy_weight_rule,
+    init_weight=init_entropy_weight if is_paper else 0.0,
+    weight_rate=entropy_weight_rate,
+    weight_bounds=(lowest, max_entropy_weight),
+    use_accept_flag=use_accept_flag,
+    penalty=penalty,
+  )
   return interfaces.Criterion(
     name='generalized_speed_measure',
-    init=init,
-    value=value,
+    init=measure.init,
+    value=measure.value,
+    entropy=measure.entropy,
     entropy_weight=lambda state: state.entropy_weight,
-    update=update,
-    feedback=feedback,
-    trace=lambda state: {'entropy_weight': state.entropy_weight},
-    bounds={'entropy_weight': (lowest, max_entropy_weight)},
+    update=measure.update,
+    feedback=lambda state, transition: interfaces.Feedback(
+      state.entropy_weight, state.scale_force
+    ),
+    trace=lambda state: {
+      'entropy_weight': state.entropy_weight,
+      **penalty.trace(state.penalty),
+    },
+    bounds={'entropy_weight': measure.weight_bounds, **penalty.bounds},
     target_accept_prob=target_accept_prob,
+    may_exceed_target=entropy_weight_rule == 'constraint',
+    needs_slopes=not is_paper,
   )
+
+
+class _Measure(NamedTuple):
+  """The constants of the criterion, and what it does with them."""
+
+  target_accept_prob: float
+  rule: str
+  init_weight: float
+  weight_rate: float
+  weight_bounds: tuple
+  use_accept_flag: bool
+  penalty: penalty_lib.Penalty
+
+  def init(self, adaptation):
+    zero = tf.zeros([], adaptation.dtype)
+    return GeneralizedSpeedMeasureState(
+      entropy_weight=zero + self.init_weight,
+      value_slope=zero,
+      entropy_slope=zero,
+      accept_excess=zero,
+      scale_force=zero,
+      penalty=self.penalty.init(adaptation),
+      num_updates=zero,
+    )
+
+  def value(self, state, transition):
+    del state
+    if self.rule == 'constraint':
+      # beta then weighs the two parts of the entropy: log |det C| and this.
+      speed = transition.log_jacobian
+    else:
+      speed = tf.minimum(transition.log_accept_ratio, 0.0)
+      speed += transition.control_variate
+    return tf.where(transition.is_finite, speed, 0.0)
+
+  def entropy(self, state, transition):
+    total = transition.proposal_entropy
+    if self.rule == 'constraint':
+      total -= transition.log_jacobian
+    return total - self.penalty.value(state.penalty, transition)
+
+  def update(self, state, transition, slopes, adaptation):
+    accept_prob = mean_accept_prob(transition, self.use_accept_flag)
+    excess = accept_prob - self.target_accept_prob
+    if self.rule == 'acceptance':
+      grown = state.entropy_weight * (1.0 + self.weight_rate * excess)
+      state = state._replace(entropy_weight=grown)
+    else:
+      state = _balanced(state, slopes, excess, adaptation)
+    if self.rule == 'constraint':
+      state = _bounded_by_entropy(state, slopes)
+    return state._replace(
+      entropy_weight=tf.clip_by_value(
+        state.entropy_weight, *self.weight_bounds
+      ),
+      penalty=_unless(
+        slopes.is_searching,
+        self.penalty.update(state.penalty, transition),
+        state.penalty,
+      ),
+      num_updates=state.num_updates
+      + tf.where(slopes.is_searching, tf.zeros_like(excess), 1.0),
+    )
 
 
 def mean_accept_prob(transition, use_accept_flag=False):
@@ -141,26 +228,57 @@ def mean_accept_prob(transition, use_accept_flag=False):
   return tf.reduce_mean(tf.where(transition.is_finite, accept, 0.0))
 
 
-def _balanced(state, slopes, adaptation):
-  """Moves beta towards the weight at which the two slopes cancel."""
-  # A batch that mostly diverged has no entropy slope to divide by.
-  wanted = -slopes.value / tf.maximum(slopes.entropy, 0.1)
+def _balanced(state, slopes, excess, adaptation):
+  """Moves beta to the weight at which the two slopes cancel."""
   smoothing = schedule.smoothing_weight(
     state.num_updates, adaptation, slopes.is_searching
   )
   is_first = state.entropy_weight <= 0.0
   smoothing = tf.where(is_first, tf.ones_like(smoothing), smoothing)
-  return state.entropy_weight + smoothing * (wanted - state.entropy_weight)
+
+  def follow(mean, new):
+    return mean + smoothing * (new - mean)
+
+  value_slope = follow(state.value_slope, slopes.value)
+  entropy_slope = follow(state.entropy_slope, slopes.entropy)
+  return state._replace(
+    # A batch that mostly diverged has no entropy slope to divide by.
+    entropy_weight=-value_slope / tf.maximum(entropy_slope, _SMALLEST_SLOPE),
+    value_slope=value_slope,
+    entropy_slope=entropy_slope,
+    accept_excess=follow(state.accept_excess, excess),
+    scale_force=excess,
+  )
+
+
+def _bounded_by_entropy(state, slopes):
+  """Lets the entropy move the scale where it is nearer to its bound.
+
+  Acceptance >= target and slope of the entropy >= 0 hold the scale from above;
+  running means tell which of the two is nearer to being broken.
+  """
+  slope = state.value_slope + state.entropy_slope
+  return state._replace(
+    scale_force=tf.where(
+      _ENTROPY_GAIN * slope < state.accept_excess,
+      _ENTROPY_GAIN * (slopes.value + slopes.entropy),
+      state.scale_force,
+    )
+  )
+
+
+def _unless(predicate, new, old):
+  return tf.nest.map_structure(lambda n, o: tf.where(predicate, o, n), new, old)
 
 
 def _check(target_accept_prob, rule):
   if not 0.0 < target_accept_prob < 1.0:
     raise ValueError(
       '`target_accept_prob` must lie strictly between 0 and 1, but got '
-      f'{target_accept_prob}. Usual values: 0.25 random walk, 0.55 Langevin.'
+      f'{target_accept_prob}. Usual values: 0.25 random walk, 0.55 Langevin, '
+      '0.67 Hamiltonian.'
     )
-  if rule not in ('balance', 'acceptance'):
+  if rule not in _RULES:
     raise ValueError(
-      "`entropy_weight_rule` must be 'balance' or 'acceptance', but got "
-      f'{rule!r}.'
+      f'`entropy_weight_rule` must be one of {_RULES}, but got {rule!r}.'
     )

@@ -47,6 +47,7 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
     name='l2hmc',
     init=init_state,
     value=value,
+    entropy=lambda state, transition: transition.proposal_entropy,
     entropy_weight=lambda state: 0.0,
     feedback=no_feedback,
     update=moving_update(smoothing),

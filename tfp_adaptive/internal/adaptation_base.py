@@ -134,23 +134,15 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       grads = state_parts.flatten(
         accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
       )
-    search = scale_search.start(dtype, grads)
-    params = self._isotropic(accepted.preconditioner_params, search.scale)
+    search = scale_search.start(
+      dtype, grads, getattr(self.proposal, 'num_leapfrog_steps', 1)
+    )
+    params = self.preconditioner.rescale(
+      accepted.preconditioner_params, search.scale
+    )
     return tfp_private.replace_innermost(
       inner, preconditioner_params=params
     ), search
-
-  def _isotropic(self, params, scale):
-    """Returns params of C = scale * I with the shapes of `params`."""
-    event_size = self.preconditioner.operator(params).domain_dimension
-    if event_size is None or event_size.value is None:
-      event_size = self.preconditioner.operator(
-        params
-      ).domain_dimension_tensor()
-    else:
-      event_size = event_size.value
-    dtype = tf.nest.flatten(params)[0].dtype
-    return self.preconditioner.init(event_size, dtype, scale)
 
 
 def choose(predicate, if_true, if_false):

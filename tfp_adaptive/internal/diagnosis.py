@@ -133,7 +133,8 @@ def _acceptance_warnings(criterion, accepted):
   if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
     return
   rate, target = float(np.mean(accepted)), criterion.target_accept_prob
-  if abs(rate - target) > _WIDEST_MISS:
+  is_above = rate > target and criterion.may_exceed_target
+  if abs(rate - target) > _WIDEST_MISS and not is_above:
     yield (
       f'The learned proposal is accepted at {rate:.2f}, but the adaptation '
       f'aimed at {target:.2f}: it has not settled, and the draws may mix '

@@ -2,8 +2,8 @@
 
 It differs from `tfp.mcmc.MetropolisHastings` in two ways. The uniform comes
 from `internal/random`, so that the decision is the same eager, in a graph and
-under XLA. And what belongs to one step only (`seed`, `noise`) is kept out of
-`accepted_results`, what belongs to the chain's law only
+under XLA. And what belongs to one step only (`seed`, `noise`, `trajectory`) is
+kept out of `accepted_results`, what belongs to the chain's law only
 (`preconditioner_params`) out of `proposed_results`: neither is merged by chain
 nor carried twice.
 """
@@ -16,7 +16,7 @@ from tfp_adaptive.internal import tfp_private
 
 __all__ = ['MetropolisHastings']
 
-_ONE_STEP_FIELDS = ('seed', 'noise')
+_ONE_STEP_FIELDS = ('seed', 'noise', 'trajectory')
 _LAW_FIELDS = ('preconditioner_params',)
 
 
@@ -52,7 +52,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
     is_accepted = log_uniform < log_accept_ratio
     next_state = _choose(is_accepted, proposed_state, current_state)
     return next_state, tfp_private.MetropolisHastingsKernelResults(
-      accepted_results=tfp_private.choose(
+      accepted_results=_choose_results(
         is_accepted, _without(proposed, _ONE_STEP_FIELDS), previous
       ),
       is_accepted=is_accepted,
@@ -79,6 +79,15 @@ def _choose(is_accepted, proposed, current):
     is_accepted, tf.nest.flatten(proposed), tf.nest.flatten(current)
   )
   return tf.nest.pack_sequence_as(current, chosen)
+
+
+def _choose_results(is_accepted, proposed, current):
+  """Selects results by chain; the law's, of any structure, pass through."""
+  chosen = tfp_private.choose(
+    is_accepted, _without(proposed, _LAW_FIELDS), _without(current, _LAW_FIELDS)
+  )
+  law = {f: getattr(current, f) for f in _LAW_FIELDS if f in current._fields}
+  return chosen._replace(**law)
 
 
 def _without(results, fields):

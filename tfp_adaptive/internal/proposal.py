@@ -22,6 +22,7 @@ class ProposalResults(
       'preconditioner_params',
       'step_size',
       'noise',
+      'trajectory',
       'seed',
     ],
   )
@@ -36,6 +37,7 @@ class ProposalResults(
     preconditioner_params: Raw entries of the scale factor, shared by chains.
     step_size: Multiplies the scale factor; [] or [chains..., 1].
     noise: The standard normals of the step, [chains..., event_size].
+    trajectory: What a replay needs from the steps between; `[]` for most.
     seed: [2] int32.
   """
 
@@ -123,19 +125,28 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         target_log_prob=log_prob,
         grads_target_log_prob=grads,
         log_acceptance_correction=tf.zeros_like(log_prob),
-        preconditioner_params=self._init_params(flat),
+        preconditioner_params=self._init_params(
+          flat, state_parts.part_sizes(init_state, ps.rank(log_prob))
+        ),
         step_size=tf.convert_to_tensor(self.step_size, dtype=flat.dtype),
         noise=tf.zeros_like(flat),
+        trajectory=self._init_trajectory(flat),
         seed=tf.zeros([2], tf.int32),
       )
 
-  def _init_params(self, flat):
+  def _init_trajectory(self, flat):
+    del flat
+    return []
+
+  def _init_params(self, flat, part_sizes):
     event_size = ps.shape(flat)[-1]
     scale = self.preconditioner.init_scale
     if callable(scale):
       scale = scale(event_size)
     return self.preconditioner.init(
-      event_size, flat.dtype, 1.0 if scale is None else scale
+      part_sizes if self.preconditioner.takes_part_sizes else event_size,
+      flat.dtype,
+      tf.constant(1.0 if scale is None else scale, flat.dtype),
     )
 
   def _draw_noise(self, flat, seed):
@@ -172,7 +183,7 @@ def _check_parts(target_log_prob_fn, preconditioner):
       f'{type(target_log_prob_fn).__name__}. Pass a function of the state that '
       'returns one log density per chain.'
     )
-  for function in ('init', 'operator', 'tangent_operator', 'move'):
+  for function in ('init', 'operator', 'outer', 'move'):
     if not callable(getattr(preconditioner, function, None)):
       raise TypeError(
         '`preconditioner` must be an `interfaces.Preconditioner`, but got '

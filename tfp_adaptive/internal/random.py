@@ -49,7 +49,8 @@ def fold_in(seed, data):
 
 def uniform(shape, dtype, seed):
   """Draws uniforms in (0, 1], never 0: safe under a logarithm."""
-  first, _ = _uniform_pairs(ps.reduce_prod(shape), dtype, seed)
+  size = ps.reduce_prod(ps.convert_to_shape_tensor(shape, dtype=tf.int32))
+  first, _ = _uniform_pairs(size, dtype, seed)
   return tf.reshape(first, shape)
 
 

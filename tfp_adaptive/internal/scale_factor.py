@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['apply', 'at', 'around', 'zero_tangent']
+__all__ = ['apply', 'around', 'at', 'scaled', 'zero_tangent']
 
 
 def apply(operator, rows, adjoint=False):
@@ -49,25 +49,83 @@ def at(preconditioner, params):
     apply=lambda v: apply(operator, v),
     apply_adjoint=lambda g: apply(operator, g, adjoint=True),
     log_abs_det=operator.log_abs_determinant(),
+    centered_stretch=lambda rows: tf.zeros_like(rows[..., 0]),
+    params=params,
   )
 
 
 def around(preconditioner, params, tangent):
-  """Returns C(params) (I + E) to first order in the tangent E at zero."""
+  """Returns C(params) (I + E), differentiable in the tangent at zero.
+
+  The tangent is taken to be zero: no product with E is ever formed, forward or
+  backward. Its gradient is an outer product of rows that are there already.
+  """
   operator = preconditioner.operator(params)
-  step = preconditioner.tangent_operator(tangent)
+  flat_tangent = tf.nest.flatten(tangent)
 
-  def apply_adjoint(g):
-    whitened = apply(operator, g, adjoint=True)
-    return whitened + apply(step, whitened, adjoint=True)
+  def outer(left, right, push):
+    return tf.nest.flatten(
+      preconditioner.outer(params, _as_rows(left), _as_rows(right), push)
+    )
 
+  @tf.custom_gradient
+  def push(rows, *_):
+    pushed = apply(operator, rows)
+
+    def backward(cotangent):
+      pulled = apply(operator, cotangent, adjoint=True)
+      return pulled, *outer(pulled, rows, lambda: _as_rows(pushed))
+
+    return pushed, backward
+
+  @tf.custom_gradient
+  def pull(rows, *_):
+    pulled = apply(operator, rows, adjoint=True)
+
+    def backward(cotangent):
+      pushed = apply(operator, cotangent)
+      return pushed, *outer(pulled, cotangent, lambda: _as_rows(pushed))
+
+    return pulled, backward
+
+  @tf.custom_gradient
+  def stretch(rows, *_):
+    def backward(cotangent):
+      weighted = cotangent[..., tf.newaxis] * rows
+      return tf.zeros_like(rows), *outer(
+        weighted, rows, lambda: _as_rows(apply(operator, rows))
+      )
+
+    return tf.zeros_like(rows[..., 0]), backward
+
+  @tf.custom_gradient
+  def log_abs_det(*_):
+    grads = tf.nest.flatten(preconditioner.log_det_gradient(params))
+    return tf.zeros([], grads[0].dtype), lambda cotangent: [
+      cotangent * g for g in grads
+    ]
+
+  entropy = log_abs_det(*flat_tangent)
   return interfaces.ScaleFactor(
-    apply=lambda v: apply(operator, v + apply(step, v)),
-    apply_adjoint=apply_adjoint,
-    log_abs_det=step.trace(),
+    apply=lambda v: push(v, *flat_tangent),
+    apply_adjoint=lambda g: pull(g, *flat_tangent),
+    log_abs_det=entropy,
+    centered_stretch=lambda e: stretch(e, *flat_tangent) - entropy,
+  )
+
+
+def scaled(factor, step_size):
+  """Returns step_size * C; its entropy still counts C alone."""
+  return factor._replace(
+    apply=lambda v: step_size * factor.apply(v),
+    apply_adjoint=lambda g: step_size * factor.apply_adjoint(g),
   )
 
 
 def zero_tangent(params):
   """Returns the tangent E = 0 at `params`."""
   return tf.nest.map_structure(tf.zeros_like, params)
+
+
+def _as_rows(rows):
+  return tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]]))

@@ -38,15 +38,20 @@ class ScaleSearch(
     return self.num_trials > 0
 
 
-def start(dtype, flat_grads=None):
-  """Returns a search from the scale that gradients [chains..., d] suggest."""
+def start(dtype, flat_grads=None, num_steps=1):
+  """Returns a search from the scale that gradients [chains..., d] suggest.
+
+  A trajectory of `num_steps` steps is as long as one step of that scale.
+  """
   scale = tf.ones([], dtype)
   if flat_grads is not None:
     mean_square = tf.reduce_mean(flat_grads**2)
     is_usable = tf.math.is_finite(mean_square) & (mean_square > 0.0)
     safe = tf.where(is_usable, mean_square, 1.0)
     scale = tf.where(is_usable, tf.math.rsqrt(safe), scale)
-  return ScaleSearch(scale, tf.zeros([], tf.int32), tf.constant(_MAX_TRIALS))
+  return ScaleSearch(
+    scale / num_steps, tf.zeros([], tf.int32), tf.constant(_MAX_TRIALS)
+  )
 
 
 def fixed(dtype):

@@ -13,6 +13,7 @@ __all__ = [
   'chain_shape',
   'flatten',
   'num_chains',
+  'part_sizes',
   'unflatten_like',
   'value',
   'value_and_gradient',
@@ -44,7 +45,7 @@ def unflatten_like(flat, state, num_chain_dims):
   if len(parts) == 1:
     rows = [flat]
   else:
-    sizes = [ps.reduce_prod(ps.shape(part)[num_chain_dims:]) for part in parts]
+    sizes = part_sizes(state, num_chain_dims)
     rows = tf.split(flat, sizes, axis=-1)
   shaped = [
     row
@@ -55,6 +56,14 @@ def unflatten_like(flat, state, num_chain_dims):
   for row, part in zip(shaped, parts):
     row.set_shape(part.shape)
   return tf.nest.pack_sequence_as(state, shaped)
+
+
+def part_sizes(state, num_chain_dims):
+  """Returns the event size of every part, in the order of `flatten`."""
+  return [
+    ps.reduce_prod(ps.shape(part)[num_chain_dims:])
+    for part in tf.nest.flatten(state)
+  ]
 
 
 def chain_shape(target_log_prob):

@@ -7,6 +7,7 @@ Monte Carlo, section 2.3, https://arxiv.org/abs/1911.01373.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import hessian_product
 from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
@@ -117,28 +118,30 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       tf.math.is_finite(grad_y), axis=-1
     )
     grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
-    step_size = proposed.step_size
 
     def transition(factor):
-      pull_x = step_size * factor.apply_adjoint(grad_x)
-      pull_y = step_size * factor.apply_adjoint(grad_y)
+      factor = scale_factor.scaled(factor, proposed.step_size)
+      pull_x = factor.apply_adjoint(grad_x)
+      pull_y = factor.apply_adjoint(grad_y)
       push = proposed.noise + 0.5 * pull_x
-      displacement = step_size * factor.apply(push)
+      displacement = factor.apply(push)
       live_pull_y = pull_y
       if self._parameters['exact_gradient']:
-        live_pull_y = step_size * factor.apply_adjoint(
+        live_pull_y = factor.apply_adjoint(
           _live_gradient(
             self.target_log_prob_fn, proposed_state, grad_y, displacement
           )
         )
       # g(y).C v as (C^T g(y)).v: no further product with C.
-      change = self._event_sum(pull_y * push)
-      change += self._correction(pull_x, live_pull_y, proposed.noise)
+      fit = self._event_sum(pull_y * push)
+      change = fit + self._correction(pull_x, live_pull_y, proposed.noise)
       value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
       return interfaces.Transition(
         log_accept_ratio=value + change - tf.stop_gradient(change),
         proposal_entropy=factor.log_abs_det,
+        log_jacobian=tf.zeros_like(value),
         displacement=displacement,
+        proposed_log_prob=fit - tf.stop_gradient(fit),
         control_variate=self._control_variate(value, pull_x, pull_y),
         is_finite=is_finite,
         is_accepted=mh_results.is_accepted,
@@ -147,10 +150,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     return interfaces.Replay(transition=transition, cache=cache)
 
   def _factor(self, results):
-    factor = scale_factor.at(self.preconditioner, results.preconditioner_params)
-    return factor._replace(
-      apply=lambda v: results.step_size * factor.apply(v),
-      apply_adjoint=lambda g: results.step_size * factor.apply_adjoint(g),
+    return scale_factor.scaled(
+      scale_factor.at(self.preconditioner, results.preconditioner_params),
+      results.step_size,
     )
 
   def _control_variate(self, ratio, pull_x, pull_y):
@@ -176,28 +178,18 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
 def _live_gradient(target_log_prob_fn, state, grad_y, displacement):
   """g(y) with derivative H(y) d displacement, by one Hessian product."""
   num_chain_dims = displacement.shape.rank - 1
+  product = hessian_product.hessian_product(
+    target_log_prob_fn,
+    state,
+    state_parts.flatten(state, num_chain_dims),
+    grad_y,
+    num_chain_dims,
+    'autodiff',
+  )
 
   @tf.custom_gradient
   def live(moved):
-    def hessian_product(cotangent):
-      parts = tf.nest.flatten(state)
-      direction = tf.nest.flatten(
-        state_parts.unflatten_like(cotangent, state, num_chain_dims)
-      )
-      with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(parts)
-        _, grads = state_parts.value_and_gradient(
-          target_log_prob_fn, tf.nest.pack_sequence_as(state, parts)
-        )
-      product = tape.gradient(
-        tf.nest.flatten(grads),
-        parts,
-        output_gradients=direction,
-        unconnected_gradients=tf.UnconnectedGradients.ZERO,
-      )
-      flat = state_parts.flatten(product, num_chain_dims)
-      return tf.where(tf.math.is_finite(flat), flat, 0.0)
-
-    return tf.identity(grad_y), hessian_product
+    del moved
+    return tf.identity(grad_y), lambda cotangent: -product(cotangent, None)
 
   return live(displacement)

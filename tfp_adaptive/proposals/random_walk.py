@@ -75,10 +75,13 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
       return self._event_sum((pull - tf.stop_gradient(pull)) * proposed.noise)
 
     def transition(factor):
+      fit = change_along(factor, grad_y)
       return interfaces.Transition(
-        log_accept_ratio=ratio + change_along(factor, grad_y),
+        log_accept_ratio=ratio + fit,
         proposal_entropy=factor.log_abs_det,
+        log_jacobian=tf.zeros_like(ratio),
         displacement=proposed.step_size * factor.apply(proposed.noise),
+        proposed_log_prob=fit,
         control_variate=change_along(factor, balance),
         is_finite=is_finite,
         is_accepted=mh_results.is_accepted,

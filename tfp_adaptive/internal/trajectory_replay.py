@@ -1,0 +1,164 @@
+"""A leapfrog trajectory as a function of the scale factor, after the fact.
+
+All rows are [chains..., d]; `event_sum` sums over the event, shards included.
+
+Source: Hirt, Titsias and Dellaportas (2021), equations 3-5 and 12, Appendices
+A.1-A.3, https://arxiv.org/abs/2110.14625.
+"""
+
+import collections
+
+import tensorflow as tf
+
+__all__ = [
+  'Step',
+  'change',
+  'curvature_weight',
+  'fill',
+  'has_converged',
+  'keep',
+  'live_log_ratio',
+  'log_det',
+  'mean_slope',
+]
+
+_SLOPE_SMOOTHING = 0.1
+_DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
+
+
+class Step(
+  collections.namedtuple(
+    'Step', ['grad_start', 'grad_end', 'noise', 'trajectory']
+  )
+):
+  """A step as constants: gradients at both ends, v, `leapfrog.Trajectory`."""
+
+  __slots__ = ()
+
+
+def has_converged(step, log_accept_ratio):
+  """Whether the trajectory stayed finite and near its energy, [chains...]."""
+  is_finite = log_accept_ratio > -_DIVERGENCE
+  is_finite &= tf.math.is_finite(log_accept_ratio)
+  sums = step.trajectory.weighted_gradient_sum + step.grad_end
+  return is_finite & tf.reduce_all(tf.math.is_finite(sums), axis=-1)
+
+
+def keep(is_finite, step):
+  """Returns the step with zeros for the chains that diverged."""
+  return tf.nest.map_structure(
+    lambda t: (
+      tf.where(is_finite[..., tf.newaxis], t, 0.0) if t.shape.rank else t
+    ),
+    step,
+  )
+
+
+def fill(is_finite, rows):
+  """Returns rows with the mean of the others for the chains that diverged.
+
+  A point between chains, where the target is finite as a rule.
+  """
+  axes = list(range(rows.shape.rank - 1))
+  kept = tf.where(is_finite[..., tf.newaxis], rows, 0.0)
+  count = tf.cast(tf.math.count_nonzero(is_finite), rows.dtype)
+  mean = tf.reduce_sum(kept, axis=axes) / tf.maximum(count, 1.0)
+  return tf.where(is_finite[..., tf.newaxis], rows, mean)
+
+
+def curvature_weight(num_steps, dtype):
+  """Returns kappa = (L^2 - 1) / 6 of D = -kappa C^T H C (equation 12)."""
+  square = tf.cast(num_steps, dtype) ** 2
+  return (square - 1.0) / 6.0
+
+
+def change(factor, step, event_sum):
+  """Returns x_L - x, log pi(x_L) and the log ratio, the last two up to a
+  constant, all gradients of the trajectory held constant.
+
+    x_L = x + C (L v + C^T (Xi + L/2 g_0)),   w_L = v + C^T ((g_0 + g_L)/2 + S)
+  """
+  num_steps = tf.cast(step.trajectory.num_steps, step.noise.dtype)
+  pull, kick, pull_end = _pull_all(
+    factor,
+    step.trajectory.weighted_gradient_sum + 0.5 * num_steps * step.grad_start,
+    step.trajectory.gradient_sum + 0.5 * (step.grad_start + step.grad_end),
+    step.grad_end,
+  )
+  push = num_steps * step.noise + pull
+  # g_L.C p as (C^T g_L).p: no further product with C.
+  log_prob = event_sum(pull_end * push)
+  kinetic = 0.5 * event_sum((step.noise + kick) ** 2)
+  return factor.apply(push), log_prob, log_prob - kinetic
+
+
+def live_log_ratio(
+  factor, step, start, num_steps, value_and_gradient, event_sum
+):
+  """Returns the log ratio up to a constant by running the trajectory again.
+
+  A tape around it differentiates through every gradient.
+  """
+  position = start
+  velocity = step.noise + 0.5 * factor.apply_adjoint(step.grad_start)
+  for done in range(1, num_steps + 1):
+    position += factor.apply(velocity)
+    _, gradient = value_and_gradient(position)
+    kick = 0.5 if done == num_steps else 1.0
+    velocity += kick * factor.apply_adjoint(gradient)
+  # Linear in x_L: the derivative of log pi there, without another call.
+  log_prob = event_sum(tf.stop_gradient(gradient) * position)
+  return log_prob - 0.5 * event_sum(velocity**2)
+
+
+def log_det(factor, step, estimate, mean_slope, event_sum):
+  """Returns log det(I + D) and the largest eigenvalue of D, by chain.
+
+  Values are those of the estimate; gradients those of y^T D e and b^T D b, D a
+  function of the factor and H constant. Once C is learned D is near a multiple
+  of the identity, D = -l I, and the gradient of y^T D e near c e e^T with mean
+  c I. The noise c (e e^T - I) is taken off, with c from earlier steps.
+
+  Args:
+    factor: An `interfaces.ScaleFactor` under a tape.
+    step: A `Step`.
+    estimate: A `log_det_estimator.LogDetEstimate`.
+    mean_slope: c, [].
+    event_sum: Sums over the event.
+  """
+  kappa = curvature_weight(step.trajectory.num_steps, step.noise.dtype)
+  pull_probe, pull_weighted, pull_vector = _pull_all(
+    factor,
+    estimate.hessian_probe,
+    estimate.hessian_weighted,
+    estimate.hessian_eigenvector,
+  )
+  bilinear = -kappa * event_sum(
+    estimate.weighted * pull_probe + estimate.probe * pull_weighted
+  )
+  quadratic = -kappa * event_sum(estimate.eigenvector * pull_vector)
+  return (
+    estimate.value
+    + (bilinear - tf.stop_gradient(bilinear))
+    - mean_slope * factor.centered_stretch(estimate.probe),
+    # C enters twice.
+    2.0 * quadratic - tf.stop_gradient(quadratic),
+  )
+
+
+def mean_slope(mean, factor, step, estimate):
+  """Returns the running mean of the slope of log det(I + D) per coordinate.
+
+  The slope of y^T D e in the log scale is twice its value.
+  """
+  kappa = curvature_weight(step.trajectory.num_steps, step.noise.dtype)
+  pull = factor.apply_adjoint(estimate.hessian_probe)
+  slope = -2.0 * kappa * tf.reduce_mean(estimate.weighted * pull)
+  is_usable = tf.math.is_finite(slope)
+  slope = tf.clip_by_value(tf.where(is_usable, slope, mean), -2.0, 2.0)
+  return mean + _SLOPE_SMOOTHING * (slope - mean)
+
+
+def _pull_all(factor, *rows):
+  """Multiplies several [chains..., d] by C^T at once."""
+  return tf.unstack(factor.apply_adjoint(tf.stack(rows)))

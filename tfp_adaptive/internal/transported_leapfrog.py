@@ -1,0 +1,191 @@
+"""Leapfrog steps seen through a map q = f(z), with identity mass in z.
+
+  U~(z) = U(f(z)) - log |det Df(z)|,    f a bijector
+  z <- z + s w,    w <- w + s (Df(z)^T g(f(z)) + grad log |det Df(z)|)
+
+g the gradient of the log target. All rows are [chains..., d].
+
+Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
+https://arxiv.org/abs/2110.14625.
+"""
+
+import collections
+
+import tensorflow as tf
+
+__all__ = ['End', 'Trajectory', 'replay', 'run', 'start_trajectory']
+
+
+class Trajectory(
+  collections.namedtuple('Trajectory', ['start', 'gradients', 'midpoint'])
+):
+  """What a replay needs of a trajectory of L steps.
+
+  Attributes:
+    start: q before the first step, [chains..., d].
+    gradients: Gradients of the log target after steps 1, ..., L,
+      [L, chains..., d].
+    midpoint: q after max(1, floor(L / 2)) steps, [chains..., d].
+  """
+
+  __slots__ = ()
+
+
+class End(
+  collections.namedtuple('End', ['position', 'log_prob', 'log_det', 'kinetic'])
+):
+  """The end of a trajectory.
+
+  Attributes:
+    position: q, [chains..., d].
+    log_prob: Log target there, [chains...]; of a replay, its linear part.
+    log_det: log |det Df| at the end and at the start, a pair of [chains...].
+    kinetic: 1/2 |w|^2 at the end and at the start, a pair of [chains...].
+  """
+
+  __slots__ = ()
+
+
+def start_trajectory(flat, num_steps):
+  """Returns a `Trajectory` of the right shapes."""
+  return Trajectory(flat, tf.stack([tf.zeros_like(flat)] * num_steps), flat)
+
+
+def run(
+  bijector_fn, value_and_gradient, start, gradient, noise, step_size, num_steps
+):
+  """Makes `num_steps` steps from q, by calls of the target.
+
+  Args:
+    bijector_fn: Function () -> a new bijector f.
+    value_and_gradient: Function of q [chains..., d] to log density and
+      gradient.
+    start: q.
+    gradient: Of the log target at `start`.
+    noise: First velocity v.
+    step_size: s.
+    num_steps: L, int.
+
+  Returns:
+    An `End` and the `Trajectory`.
+  """
+  z, velocity, log_det_start = _start(
+    bijector_fn, start, gradient, noise, step_size
+  )
+  gradients = tf.TensorArray(
+    start.dtype, size=num_steps, element_shape=start.shape
+  )
+  middle = max(1, num_steps // 2)
+
+  def step(done, z, velocity, end, gradients, midpoint):
+    del end
+    z += step_size * velocity
+    position, log_det, pull = _through(bijector_fn, z)
+    log_prob, gradient = value_and_gradient(position)
+    kick = _kick(done + 1, num_steps, z.dtype)
+    velocity += kick * step_size * pull(gradient)
+    return (
+      done + 1,
+      z,
+      velocity,
+      (position, log_prob, log_det),
+      gradients.write(done, gradient),
+      tf.where(tf.equal(done + 1, middle), position, midpoint),
+    )
+
+  _, _, velocity, (position, log_prob, log_det), gradients, midpoint = (
+    tf.while_loop(
+      lambda done, *_: done < num_steps,
+      step,
+      (
+        tf.constant(0),
+        z,
+        velocity,
+        (start, tf.zeros_like(log_det_start), log_det_start),
+        gradients,
+        start,
+      ),
+      maximum_iterations=num_steps,
+    )
+  )
+  end = End(
+    position=position,
+    log_prob=log_prob,
+    log_det=(log_det, log_det_start),
+    kinetic=(_kinetic(velocity), _kinetic(noise)),
+  )
+  return end, Trajectory(start, gradients.stack(), midpoint)
+
+
+def replay(bijector_fn, trajectory, gradient, noise, step_size):
+  """Returns the `End` as a function of f, gradients of the target constant.
+
+  The arguments are those of `run`, the start in `trajectory`. The path is live:
+  f moves the points at which it is differentiated. `End.log_prob` is the last
+  gradient times the position: its derivative is that of the log target.
+  """
+  z, velocity, log_det_start = _start(
+    bijector_fn, trajectory.start, gradient, noise, step_size
+  )
+  num_steps = trajectory.gradients.shape[0]
+
+  def step(done, z, velocity, position, log_det):
+    del position, log_det
+    z += step_size * velocity
+    position, log_det, pull = _through(bijector_fn, z)
+    kick = _kick(done + 1, num_steps, z.dtype)
+    velocity += kick * step_size * pull(trajectory.gradients[done])
+    return done + 1, z, velocity, position, log_det
+
+  _, _, velocity, position, log_det = tf.while_loop(
+    lambda done, *_: done < num_steps,
+    step,
+    (tf.constant(0), z, velocity, trajectory.start, log_det_start),
+    maximum_iterations=num_steps,
+  )
+  return End(
+    position=position,
+    log_prob=tf.reduce_sum(trajectory.gradients[-1] * position, axis=-1),
+    log_det=(log_det, log_det_start),
+    kinetic=(_kinetic(velocity), _kinetic(noise)),
+  )
+
+
+def _start(bijector_fn, start, gradient, noise, step_size):
+  """Returns z, the velocity after the first half kick and log |det Df(z)|."""
+  z = bijector_fn().inverse(start)
+  _, log_det, pull = _through(bijector_fn, z)
+  return z, noise + 0.5 * step_size * pull(gradient), log_det
+
+
+def _through(bijector_fn, z):
+  """Returns f(z), log |det Df(z)| and the function g -> Df^T g + its gradient.
+
+  The function can be called once.
+  """
+  bijector = bijector_fn()
+  # The bijector remembers Tensors: another one breaks the link to an inverse.
+  z = tf.identity(z)
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    tape.watch(z)
+    position = bijector.forward(z)
+    log_det = bijector.forward_log_det_jacobian(z, event_ndims=1)
+    # A constant Jacobian comes without chains.
+    log_det += tf.zeros_like(position[..., 0])
+
+  def pull(gradient):
+    return tape.gradient(
+      [position, log_det],
+      z,
+      output_gradients=[gradient, tf.ones_like(log_det)],
+    )
+
+  return position, log_det, pull
+
+
+def _kick(done, num_steps, dtype):
+  return tf.where(tf.equal(done, num_steps), tf.constant(0.5, dtype), 1.0)
+
+
+def _kinetic(velocity):
+  return 0.5 * tf.reduce_sum(velocity**2, axis=-1)

@@ -1,0 +1,33 @@
+"""A gradient that TF lacks: second derivatives of slices under XLA.
+
+In a compiled function the reverse rule of `tf.slice` is the op
+`XlaDynamicUpdateSlice`, for which TF registers no gradient: a second derivative
+of a sliced target ends in a LookupError. The rule is
+
+  out = update(x, y, at):   dx = dout, zero where y was written;
+                            dy = dout, sliced where y was written.
+"""
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+__all__ = ['register']
+
+
+def register():
+  """Registers the gradient; does nothing if it is there already."""
+  try:
+    tf.RegisterGradient('XlaDynamicUpdateSlice')(_update_slice_gradient)
+  except KeyError:
+    pass
+
+
+def _update_slice_gradient(op, cotangent):
+  _, update, indices = op.inputs
+  return (
+    gen_xla_ops.xla_dynamic_update_slice(
+      cotangent, tf.zeros_like(update), indices
+    ),
+    gen_xla_ops.xla_dynamic_slice(cotangent, indices, tf.shape(update)),
+    None,
+  )
