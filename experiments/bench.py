@@ -123,7 +123,7 @@ def to_rich(measurements):
 def _measure_size(num_chains, event_size, seconds, num_repeats):
   """Returns the `Measurement` of one size."""
   scales = np.arange(1, event_size + 1) / event_size
-  target = gaussian_target('neals_gaussian', np.diag(scales**2), 'float32')
+  target = gaussian_target('neals_gaussian', scales**2, 'float32')
   rng = np.random.default_rng(0)
   init = (scales * rng.normal(size=(num_chains, event_size))).astype(np.float32)
   step_size = 1.5 * event_size ** (-1 / 6)

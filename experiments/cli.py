@@ -71,6 +71,7 @@ def run(
   _quiet_tensorflow()
   from experiments import config as configs
   from experiments import devices
+  from experiments import moments
   from experiments import runner
   from experiments import storage
   from experiments import tables
@@ -92,6 +93,7 @@ def run(
   except (ConfigError, DataError, DeviceError) as error:
     _refuse(error)
   console.print(tables.to_rich(checked.name, tables.join(records)))
+  console.print(moments.to_markdown(records), markup=False, soft_wrap=True)
   console.print(f'Results: {folder.path}', soft_wrap=True, highlight=False)
   if any(record['status'] == 'failed' for record in records):
     raise typer.Exit(1)
@@ -134,6 +136,7 @@ def report(
 ):
   """Join runs into one table in the layout of the papers."""
   _quiet_tensorflow()
+  from experiments import moments
   from experiments import storage
   from experiments import tables
 
@@ -141,11 +144,16 @@ def report(
     joined = storage.join_runs(results)
   except ConfigError as error:
     _refuse(error)
-  named = [(name, tables.join(records)) for name, records in joined.items()]
   if html:
-    text = tables.to_html(named)
+    text = tables.to_html(
+      [(name, tables.join(records)) for name, records in joined.items()]
+    )
   else:
-    text = '\n'.join(tables.to_markdown(*table) for table in named)
+    text = '\n'.join(
+      tables.to_markdown(name, tables.join(records))
+      + moments.to_markdown(records)
+      for name, records in joined.items()
+    )
   if output is None:
     typer.echo(text)
   else:

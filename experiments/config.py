@@ -21,10 +21,19 @@ from experiments.registry import METHODS
 from experiments.registry import Parameters
 from experiments.registry import TARGETS
 
-__all__ = ['Config', 'json_schema', 'load_config', 'parse_config', 'smoke']
+__all__ = [
+  'Config',
+  'expand_methods',
+  'json_schema',
+  'load_config',
+  'parse_config',
+  'smoke',
+]
 
 SMOKE_ADAPTATION_STEPS = 40
 SMOKE_RESULTS = 20
+# The parameter of which a method may list several values.
+_LISTED = 'num_leapfrog_steps'
 
 
 class NormalInit(Parameters):
@@ -61,8 +70,20 @@ class TargetNormalInit(Parameters):
   scale: float = Field(1.0, gt=0)
 
 
+class SuggestedInit(Parameters):
+  """Starts drawn from N(suggested start of the target, scale^2 I)."""
+
+  kind: Literal['suggested']
+  scale: float = Field(0.1, gt=0)
+
+
 Init = Annotated[
-  NormalInit | ZerosInit | PriorInit | ClimbInit | TargetNormalInit,
+  NormalInit
+  | ZerosInit
+  | PriorInit
+  | ClimbInit
+  | TargetNormalInit
+  | SuggestedInit,
   Field(discriminator='kind'),
 ]
 INIT_KINDS = {
@@ -71,6 +92,7 @@ INIT_KINDS = {
   'prior': PriorInit,
   'climb': ClimbInit,
   'target_normal': TargetNormalInit,
+  'suggested': SuggestedInit,
 }
 
 
@@ -85,6 +107,9 @@ class Config(Parameters):
   num_adaptation_steps: int = Field(ge=0)
   num_results: int = Field(ge=4)
   num_steps_between_results: int = Field(0, ge=0)
+  counts: Literal['steps', 'gradients'] = Field(
+    'steps', description='gradients: a method takes counts / L steps'
+  )
   num_repeats: int = Field(1, ge=1)
   seed: int = Field(0, ge=0)
   init: Init = NormalInit()
@@ -148,6 +173,7 @@ def load_config(path, overrides=()):
 
 def parse_config(values):
   """Returns the checked config of nested dicts and lists."""
+  values = expand_methods(values)
   _check_names(values)
   try:
     config = Config.model_validate(values)
@@ -162,6 +188,30 @@ def parse_config(values):
       'times; give each of them its own with label: ...'
     )
   return config
+
+
+def expand_methods(values):
+  """Returns values with one method for each of a list of leapfrog steps.
+
+  Args:
+    values: nested dicts and lists. In a method `num_leapfrog_steps: [1, 5]`
+      stands for two of it, their labels, if any, followed by L=1 and L=5.
+  """
+  methods = values.get('methods')
+  if not isinstance(methods, list):
+    return values
+  return {**values, 'methods': [m for one in methods for m in _expand(one)]}
+
+
+def _expand(method):
+  counts = isinstance(method, dict) and method.get(_LISTED)
+  if not counts or not isinstance(counts, list):
+    return [method]
+  expanded = [{**method, _LISTED: count} for count in counts]
+  if method.get('label') is not None:
+    for each in expanded:
+      each['label'] = f'{method["label"]}, L={each[_LISTED]}'
+  return expanded
 
 
 def smoke(config):

@@ -9,9 +9,29 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
+from experiments import learned  # noqa: E402
+from experiments import sweeps  # noqa: E402
 from experiments import tables  # noqa: E402
 
 __all__ = ['draw_all']
+
+# Name of the trace: (title, whether it is smoothed, scale of the axis).
+_ADAPTATION = {
+  'mean_accept_prob': ('acceptance (smoothed)', True, 'linear'),
+  'entropy_weight': ('entropy weight beta', False, 'log'),
+  'log_scale': ('mean log |diag C|', False, 'linear'),
+  'penalty_weight': ('penalty weight gamma', False, 'log'),
+  'mean_abs_eigenvalue': ('|mu|, of D (smoothed)', True, 'linear'),
+}
+# Coordinates of a whole covariance matrix in a figure.
+_MAX_DRAWN = 1000
+_MAX_PANELS = 24
+_IMAGES = {
+  'covariance_first': 'C C^T, first coordinates',
+  'covariance_last': 'C C^T, last coordinates',
+  'precision_first': '(C C^T)^-1, first coordinates',
+  'precision_last': '(C C^T)^-1, last coordinates',
+}
 
 
 def draw_all(folder, config, target):
@@ -19,13 +39,16 @@ def draw_all(folder, config, target):
   path = folder.path / 'figures'
   path.mkdir(exist_ok=True)
   cells = _first_finished(folder, config)
-  rows = tables.join(folder.records(config))
+  records = folder.records(config)
+  rows = tables.join(records)
   drawings = {
     'efficiency': lambda: _efficiency(rows),
+    'leapfrog_steps': lambda: sweeps.draw(records, _grid),
     'traces': lambda: _traces(cells),
     'log_density': lambda: _log_density(cells),
     'adaptation': lambda: _adaptation(cells),
     'covariance': lambda: _covariance(cells, target),
+    'learned': lambda: _learned(cells, target),
     'diagonal': lambda: _diagonal(cells, target),
     'diagonal_image': lambda: _image(cells, config.diagonal_image_shape),
   }
@@ -121,59 +144,85 @@ def _log_density(cells):
 
 
 def _adaptation(cells):
-  """Entropy weight, acceptance and scale while adapting."""
-  names = {
-    'mean_accept_prob': 'acceptance (smoothed)',
-    'entropy_weight': 'entropy weight',
-    'log_scale': 'mean log |diag C|',
-  }
+  """What the adaptation records of itself at every step."""
+  recorded = set().union(*(arrays for _, arrays in cells.values()))
+  names = [name for name in _ADAPTATION if f'adaptation_{name}' in recorded]
+  if not names:
+    return None
   figure, axes = _grid(len(names))
-  for axis, (name, title) in zip(axes, names.items(), strict=True):
+  for axis, name in zip(axes, names, strict=True):
+    title, is_noisy, scale = _ADAPTATION[name]
     for label, (_, arrays) in cells.items():
       values = arrays.get(f'adaptation_{name}')
       if values is None:
         continue
-      if name == 'mean_accept_prob':
+      if is_noisy:
         width = max(1, len(values) // 50)
         values = np.convolve(values, np.ones(width) / width, mode='valid')
       steps = np.linspace(0, arrays['adaptation_num_steps'], len(values))
       axis.plot(steps, values, label=label, linewidth=0.9)
     axis.set_title(title)
     axis.set_xlabel('adaptation step')
-  if not any(axis.lines for axis in axes):
-    plt.close(figure)
-    return None
-  axes[1].set_yscale('log')
+    axis.set_yscale(scale)
   axes[0].legend(fontsize='small')
   return figure
 
 
 def _covariance(cells, target):
   """True covariance beside every learned one, scaled to the same trace."""
-  learned = _factors(cells)
-  if target.covariance is None or not learned:
+  factors = _factors(cells)
+  if target.covariance is None or not factors:
     return None
   if target.event_size == 2:
-    return _ellipses(learned, target)
-  figure, axes = _grid(len(learned) + 1)
-  panels = {'true covariance': target.covariance}
-  for label, factor in learned.items():
+    return _ellipses(factors, target)
+  covariance = target.covariance
+  if covariance.ndim == 1:
+    if target.event_size > _MAX_DRAWN:
+      return None
+    covariance = np.diag(covariance)
+  figure, axes = _grid(len(factors) + 1)
+  panels = {'true covariance': covariance}
+  for label, factor in factors.items():
     product = factor @ factor.T
-    panels[label] = product * np.trace(target.covariance) / np.trace(product)
-  limit = np.abs(target.covariance).max()
+    panels[label] = product * np.trace(covariance) / np.trace(product)
+  limit = np.abs(covariance).max()
   for axis, (label, matrix) in zip(axes, panels.items(), strict=True):
     axis.imshow(matrix, vmin=-limit, vmax=limit, cmap='RdBu_r')
     axis.set_title(label)
   return figure
 
 
-def _ellipses(learned, target):
+def _learned(cells, target):
+  """Images of C C^T and of its inverse, the first and last coordinates."""
+  panels = {}
+  for name, factor in (target.metric_factors or {}).items():
+    images = learned.images(np.asarray(factor, np.float64))
+    panels.update({(name, key): image for key, image in images.items()})
+  for label, (_, arrays) in cells.items():
+    found = {key: arrays[key] for key in _IMAGES if key in arrays}
+    panels.update({(label, key): image for key, image in found.items()})
+  if not panels:
+    return None
+  # A sweep has many factors: its first ones show the structure.
+  panels = dict(list(panels.items())[:_MAX_PANELS])
+  figure, axes = _grid(len(panels), width=3.6, height=3.4)
+  for axis, ((label, key), image) in zip(axes, panels.items(), strict=True):
+    limit = np.abs(image).max()
+    axis.imshow(image, vmin=-limit, vmax=limit, cmap='RdBu_r')
+    axis.set_title(f'{label}\n{_IMAGES[key]}', fontsize='small')
+  return figure
+
+
+def _ellipses(factors, target):
   """Unit ellipses of the target and of each learned proposal, unscaled."""
-  figure, axes = _grid(len(learned))
+  covariance = target.covariance
+  if covariance.ndim == 1:
+    covariance = np.diag(covariance)
+  figure, axes = _grid(len(factors))
   angle = np.linspace(0, 2 * np.pi, 200)
   circle = np.stack([np.cos(angle), np.sin(angle)])
-  true = np.linalg.cholesky(target.covariance)
-  for axis, (label, factor) in zip(axes, learned.items(), strict=True):
+  true = np.linalg.cholesky(covariance)
+  for axis, (label, factor) in zip(axes, factors.items(), strict=True):
     axis.plot(*(true @ circle), color='green', label='target')
     axis.plot(*(factor @ circle), color='blue', label='learned C C^T')
     axis.set_title(label)
@@ -194,7 +243,7 @@ def _diagonal(cells, target):
     for values, color in zip(history, colors, strict=True):
       axis.plot(values, color=color, linewidth=0.6)
     if target.covariance is not None:
-      scales = np.sqrt(np.diag(target.covariance))
+      scales = np.sqrt(target.variances())
       # The target's shape at the size that fits the last diagonal best.
       scales = scales * (scales @ history[-1]) / (scales @ scales)
       axis.plot(scales, color='red', linestyle='--', label='true, scaled')
@@ -206,11 +255,11 @@ def _diagonal(cells, target):
 
 def _image(cells, shape):
   """The learned diagonal as an image; a bias beyond it is left out."""
-  learned = _factors(cells)
-  if shape is None or not learned:
+  factors = _factors(cells)
+  if shape is None or not factors:
     return None
-  figure, axes = _grid(len(learned))
-  for axis, (label, factor) in zip(axes, learned.items(), strict=True):
+  figure, axes = _grid(len(factors))
+  for axis, (label, factor) in zip(axes, factors.items(), strict=True):
     diagonal = np.abs(np.diag(factor))[: math.prod(shape)]
     axis.imshow(diagonal.reshape(shape), cmap='gray')
     axis.set_title(f'{label}: diag C')

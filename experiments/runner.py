@@ -13,11 +13,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from experiments import figures
+from experiments import moments
 from experiments import tables
 from experiments.cell import run_cell
-from experiments.cell import step_counts
 from experiments.errors import ConfigError
 from experiments.errors import DataError
+from experiments.measurements import step_counts
 from experiments.methods.base import BuildOptions
 from experiments.starts import make_starts
 from experiments.storage import write_json
@@ -148,7 +149,7 @@ def finish(folder, config, target):
   records = folder.records(config)
   write_json(folder.path / 'results.json', records)
   rows = tables.join(records)
-  report = tables.to_markdown(config.name, rows)
+  report = tables.to_markdown(config.name, rows) + moments.to_markdown(records)
   (folder.path / 'report.md').write_text(report, encoding='utf-8')
   figures.draw_all(folder, config, target)
 

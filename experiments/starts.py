@@ -86,8 +86,19 @@ def _target_normal(config, target, rng):
       f"init.kind: 'target_normal' was given, but the covariance of "
       f"{target.name} is not known; allowed are 'normal', 'climb' and 'zeros'."
     )
-  factor = np.linalg.cholesky(target.covariance)
-  return target.mean + _normal(config, target, rng) @ factor.T
+  noise = _normal(config, target, rng)
+  if target.covariance.ndim == 1:
+    return target.mean + noise * np.sqrt(target.covariance)
+  return target.mean + noise @ np.linalg.cholesky(target.covariance).T
+
+
+def _suggested(config, target, rng):
+  if target.suggested_start is None:
+    raise ConfigError(
+      f"init.kind: 'suggested' was given, but {target.name} suggests no start; "
+      "allowed are 'normal', 'climb' and 'zeros'."
+    )
+  return target.suggested_start + _normal(config, target, rng)
 
 
 def _climb(config, target, rng):
@@ -99,6 +110,7 @@ _KINDS = {
   'climb': _climb,
   'normal': _normal,
   'prior': _prior,
+  'suggested': _suggested,
   'target_normal': _target_normal,
   'zeros': _zeros,
 }

@@ -18,10 +18,11 @@ HEADER = (
   'Time(s)',
   'Accept rate',
   'ESS (min, med, max)',
-  'Min ESS/s (1 st.d.)',
-  'Min ESS/gradient',
+  'ESS q^2, log pi (min)',
+  'Min ESS/s (1 st.d.), median',
+  'ESS/gradient (min, med)',
   'Bulk, tail ESS (min)',
-  'R-hat',
+  'R-hat (max, med)',
   'Learned beta',
   'Compile(s)',
   'Repeats',
@@ -41,10 +42,16 @@ class Row(NamedTuple):
   ess: tuple = (None, None, None)
   min_ess_per_second: Optional[float] = None
   min_ess_per_second_sd: Optional[float] = None
-  min_ess_per_gradient: Optional[float] = None
+  median_ess_per_second: Optional[float] = None
+  # (min, median) over coordinates.
+  ess_per_gradient: tuple = (None, None)
+  # Smallest of the squares, and of log pi.
+  ess_squared: Optional[float] = None
+  ess_log_prob: Optional[float] = None
   ess_bulk: Optional[float] = None
   ess_tail: Optional[float] = None
-  rhat: Optional[float] = None
+  # (max, median) over coordinates.
+  rhat: tuple = (None, None)
   # Entropy weight after adaptation; None for methods without one.
   entropy_weight: Optional[float] = None
   error: Optional[str] = None
@@ -60,15 +67,17 @@ class Row(NamedTuple):
     per_second = number(self.min_ess_per_second, 2)
     if self.min_ess_per_second_sd is not None:
       per_second += f' ({number(self.min_ess_per_second_sd, 2)})'
+    per_second += f', {number(self.median_ess_per_second, 2)}'
     return [
       self.label,
       number(self.seconds, 1),
       number(self.accept_rate, 3),
-      f'({", ".join(number(value, 1) for value in self.ess)})',
+      f'({_numbers(self.ess, 1)})',
+      _numbers((self.ess_squared, self.ess_log_prob), 1),
       per_second,
-      number(self.min_ess_per_gradient, 4),
-      f'{number(self.ess_bulk, 1)}, {number(self.ess_tail, 1)}',
-      number(self.rhat, 3),
+      _numbers(self.ess_per_gradient, 4),
+      _numbers((self.ess_bulk, self.ess_tail), 1),
+      _numbers(self.rhat, 3),
       number(self.entropy_weight, 2),
       number(self.compile_seconds, 1),
       repeats,
@@ -78,6 +87,10 @@ class Row(NamedTuple):
 def number(value, digits):
   """Returns the value with so many decimals; a dash for what is unknown."""
   return '-' if value is None else f'{value:.{digits}f}'
+
+
+def _numbers(values, digits):
+  return ', '.join(number(value, digits) for value in values)
 
 
 def join(records):
@@ -116,21 +129,29 @@ def _row(label, records):
     min_ess_per_second_sd=(
       float(np.std(speeds, ddof=1)) if len(speeds) > 1 else None
     ),
-    min_ess_per_gradient=_mean(_values(finished, 'min_ess_per_gradient')),
+    median_ess_per_second=_mean(_values(finished, 'median_ess_per_second')),
+    ess_per_gradient=tuple(
+      _mean(_values(finished, f'{key}_ess_per_gradient'))
+      for key in ('min', 'median')
+    ),
+    ess_squared=_mean(_values(finished, 'ess_squared', 'min')),
+    ess_log_prob=_mean(_values(finished, 'ess_log_prob')),
     ess_bulk=_mean(_values(finished, 'ess_bulk', 'min')),
     ess_tail=_mean(_values(finished, 'ess_tail', 'min')),
-    rhat=_mean(_values(finished, 'rhat_max')),
+    rhat=tuple(
+      _mean(_values(finished, f'rhat_{key}')) for key in ('max', 'median')
+    ),
     entropy_weight=_mean(_values(finished, 'entropy_weight')),
     error=error,
   )
 
 
 def _values(records, *keys):
-  """Returns the known values at a path of keys."""
+  """Returns the known values at a path of keys; older runs lack some."""
   values = []
   for value in records:
     for key in keys:
-      value = value[key]
+      value = None if value is None else value.get(key)
     if value is not None:
       values.append(value)
   return values

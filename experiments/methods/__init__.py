@@ -2,6 +2,8 @@
 
 from experiments.methods import adaptive
 from experiments.methods import baselines
+from experiments.methods import entropy_adaptive
+from experiments.methods import riemannian
 from experiments.methods import windowed
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
@@ -11,5 +13,7 @@ __all__ = [
   'MethodParameters',
   'adaptive',
   'baselines',
+  'entropy_adaptive',
+  'riemannian',
   'windowed',
 ]

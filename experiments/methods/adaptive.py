@@ -1,5 +1,6 @@
 """The library's adaptive samplers, each built by its public prefab."""
 
+from typing import ClassVar
 from typing import Literal
 
 import tensorflow as tf
@@ -10,12 +11,11 @@ from experiments.methods.base import Cost
 from experiments.methods.base import find_field
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
+from experiments.methods.structures import check_dense
+from experiments.methods.structures import Structured
 from experiments.registry import METHODS
 
-__all__ = ['MAX_DENSE_EVENT_SIZE']
-
-# A dense factor of this size costs 36 MB in float32 and d^2 work a step.
-MAX_DENSE_EVENT_SIZE = 3000
+__all__ = ['GradientAdaptive']
 
 
 class Adaptive(MethodParameters):
@@ -39,21 +39,37 @@ class Adaptive(MethodParameters):
     )
 
 
-class GradientAdaptive(Adaptive):
+class GradientAdaptive(Adaptive, Structured):
   """What the gradient-adapted samplers take beside it."""
 
-  preconditioner: Literal['cholesky', 'diagonal'] = 'cholesky'
-  init_scale: float | None = Field(None, gt=0)
+  criterion: (
+    Literal[
+      'cross_entropy',
+      'expected_squared_jump_distance',
+      'generalized_speed_measure',
+      'l2hmc',
+    ]
+    | None
+  ) = None
   optimizer: Literal['relative_gradient', 'rmsprop', 'adam'] | None = None
   learning_rate: float | None = Field(None, gt=0)
   gain: float | None = Field(None, ge=1)
 
+  # By `settings`; and the builder's own wanted acceptance.
+  default_optimizers: ClassVar[dict] = {
+    'default': 'relative_gradient',
+    'paper': 'rmsprop',
+  }
+  default_accept_prob: ClassVar[float] = 0.55
+
   def arguments(self, target, options):
     """Returns the keyword arguments of the prefab."""
-    check_dense(self.preconditioner, target)
     arguments = self.given('settings', 'target_accept_prob')
-    if self.preconditioner != 'cholesky' or self.init_scale is not None:
-      arguments['preconditioner'] = self._preconditioner(target)
+    structure = self.structure(target, self.settings == 'paper')
+    if structure is not None:
+      arguments['preconditioner'] = structure
+    if self.criterion not in (None, 'generalized_speed_measure'):
+      arguments['criterion'] = self.build_criterion()
     constants = (self.optimizer, self.learning_rate, self.gain)
     if any(constant is not None for constant in constants):
       arguments['optimizer'] = self._optimizer()
@@ -63,16 +79,13 @@ class GradientAdaptive(Adaptive):
       num_adaptation_steps=options.num_adaptation_steps,
     )
 
-  def _preconditioner(self, target):
-    constants = self.given('init_scale')
-    if self.settings == 'paper':
-      first_scale = 0.1 * target.event_size**-0.5
-      constants = {'init_scale': first_scale, 'min_scale': 1e-3, **constants}
-    return getattr(tfpa.preconditioners, self.preconditioner)(**constants)
+  def build_criterion(self):
+    """Returns the criterion that was asked for by name."""
+    build = getattr(tfpa.criteria, self.criterion)
+    return build(self.target_accept_prob or self.default_accept_prob)
 
   def _optimizer(self):
-    by_settings = {'default': 'relative_gradient', 'paper': 'rmsprop'}
-    name = self.optimizer or by_settings[self.settings]
+    name = self.optimizer or self.default_optimizers[self.settings]
     needed, other = (
       ('gain', 'learning_rate')
       if name == 'relative_gradient'
@@ -90,17 +103,8 @@ class GradientAdaptive(Adaptive):
     return getattr(tfpa.optimizers, name)(**self.given(needed))
 
   def trace_fn(self, options):
-    return diagonal_trace if options.trace_diagonal else None
-
-
-def check_dense(preconditioner, target):
-  """Refuses a dense factor that would not fit."""
-  if preconditioner == 'cholesky' and target.event_size > MAX_DENSE_EVENT_SIZE:
-    raise ValueError(
-      f'preconditioner: {preconditioner!r} holds {target.event_size}^2 numbers '
-      f'for {target.name}; allowed are at most {MAX_DENSE_EVENT_SIZE}^2. Write '
-      'preconditioner: diagonal.'
-    )
+    has_diagonal = self.preconditioner in ('cholesky', 'diagonal')
+    return diagonal_trace if options.trace_diagonal and has_diagonal else None
 
 
 def diagonal_trace(state, kernel_results):
@@ -141,6 +145,8 @@ class GadmalaExact(GradientAdaptive):
 @METHODS.register('gadrwm')
 class Gadrwm(GradientAdaptive):
   """Gradient-adapted random walk Metropolis."""
+
+  default_accept_prob: ClassVar[float] = 0.25
 
   def default_label(self):
     return 'gadRWM'

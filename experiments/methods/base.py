@@ -1,11 +1,13 @@
 """What a config may say about any method, and what running one needs."""
 
 from collections.abc import Callable
+from typing import Annotated
 from typing import Any
 from typing import NamedTuple
 from typing import Optional
 
 from pydantic import Field
+from pydantic import WithJsonSchema
 
 from experiments.registry import Parameters
 
@@ -14,8 +16,19 @@ __all__ = [
   'Cost',
   'Method',
   'MethodParameters',
+  'NumLeapfrogSteps',
   'find_field',
   'traced',
+]
+
+
+_POSITIVE = {'type': 'integer', 'minimum': 1}
+
+# A list in a config stands for one method each: `config.expand_methods`.
+NumLeapfrogSteps = Annotated[
+  int,
+  Field(ge=1),
+  WithJsonSchema({'anyOf': [_POSITIVE, {'type': 'array', 'items': _POSITIVE}]}),
 ]
 
 

@@ -9,10 +9,11 @@ import tfp_adaptive as tfpa
 from experiments.methods.base import Cost
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
+from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.base import traced
 from experiments.registry import METHODS
 
-__all__ = ['with_step_size_adaptation']
+__all__ = ['StepSize', 'with_step_size_adaptation']
 
 _ADAPTATIONS = {
   'dual_averaging': tfp.mcmc.DualAveragingStepSizeAdaptation,
@@ -104,7 +105,7 @@ class Mala(StepSize):
 class Hmc(StepSize):
   """Hamiltonian Monte Carlo with a fixed number of leapfrog steps."""
 
-  num_leapfrog_steps: int = Field(ge=1)
+  num_leapfrog_steps: NumLeapfrogSteps
   target_accept_prob: float = Field(0.7, gt=0, lt=1)
 
   def default_label(self):

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from experiments import config as configs
+from experiments import measurements
 from experiments import runner
 from experiments.errors import ConfigError
 
@@ -105,6 +106,22 @@ def test_all_mistakes_are_told_at_once():
       ['methods.0', 'num_adaptation_steps', 'at least 40'],
     ),
     (
+      {'methods': [{'name': 'gadrwm', 'preconditioner': 'arrow'}]},
+      ['methods.0', "'arrow'", 'num_globals: '],
+    ),
+    (
+      {'methods': [{'name': 'gadrwm', 'rank': 3}]},
+      ['methods.0', 'rank', 'low_rank', "'cholesky'"],
+    ),
+    (
+      {'methods': [{'name': 'riemannian_hmc', 'num_leapfrog_steps': 2}]},
+      ['methods.0', 'metric', 'expected_fisher', 'none'],
+    ),
+    (
+      {'init': {'kind': 'suggested'}},
+      ['init.kind', 'suggested', "'normal'"],
+    ),
+    (
       {
         'methods': [{'name': 'windowed_nuts'}],
         'num_adaptation_steps': 50,
@@ -195,6 +212,45 @@ def test_smoke_shrinks_counts_and_keeps_the_rest():
   assert config.methods[0].num_results == 20
   assert config.methods[1].num_leapfrog_steps == 3
   assert config.num_adaptation_steps == 10
+
+
+def test_a_list_of_leapfrog_steps_is_one_method_each():
+  values = _changed(
+    ['methods'],
+    [
+      {'name': 'hmc', 'num_leapfrog_steps': [1, 5]},
+      {'name': 'hmc', 'num_leapfrog_steps': [2, 3], 'label': 'mine'},
+      {'name': 'mala'},
+    ],
+  )
+  config = configs.parse_config(values)
+  expected = ['HMC-1', 'HMC-5', 'mine, L=2', 'mine, L=3', 'MALA']
+  assert config.labels() == expected
+  # What a run stores is read back as it is.
+  again = configs.parse_config(config.model_dump(mode='json'))
+  assert again == config
+
+
+@pytest.mark.parametrize('steps', [[], [0], [1.5], ['all'], True])
+def test_lists_of_leapfrog_steps_are_checked(steps):
+  method = {'name': 'hmc', 'num_leapfrog_steps': steps}
+  with pytest.raises(ConfigError, match='methods.0.num_leapfrog_steps'):
+    configs.parse_config(_changed(['methods'], [method]))
+
+
+def test_counts_in_gradients_are_shared_out_between_leapfrog_steps():
+  values = _changed(
+    ['methods'],
+    [
+      {'name': 'hmc', 'num_leapfrog_steps': 4},
+      {'name': 'hmc', 'num_leapfrog_steps': 5, 'num_results': 100},
+      {'name': 'mala'},
+    ],
+  )
+  values.update(counts='gradients', num_adaptation_steps=40, num_results=82)
+  config = configs.parse_config(values)
+  counts = [measurements.step_counts(config, i) for i in range(3)]
+  assert counts == [(10, 20), (8, 100), (40, 82)]
 
 
 def test_json_schema_lists_names_and_parameters():

@@ -81,3 +81,28 @@ def test_blocks_of_coordinates_change_nothing():
   draws = _ar1(0.6, 500, 150, seed=7)
   one_by_one = [diagnostics.geyer_ess(draws[:, [i]])[0] for i in range(150)]
   np.testing.assert_allclose(diagnostics.geyer_ess(draws), one_by_one)
+
+
+def test_split_rhat_sees_a_drift_inside_a_chain():
+  states = _ar1(0.0, 400, 8, seed=8).reshape(400, 4, 2)
+  assert np.all(np.abs(diagnostics.split_rhat(states) - 1) < 0.02)
+  states[:200, :, 1] += 3.0
+  rhat = diagnostics.split_rhat(states)
+  assert rhat[0] < 1.02 and rhat[1] > 1.5
+
+
+def test_of_many_coordinates_the_worst_are_ranked():
+  states = _ar1(0.0, 200, 2 * 400, seed=9).reshape(200, 2, 400)
+  states[:, 0, 123] += 5.0
+  states[:, :, 321] = states[:1, :, 321] + np.cumsum(states[:, :, 321], axis=0)
+  summary = diagnostics.summarize(states)
+  is_ranked = np.isfinite(summary.ess_bulk)
+  assert 50 <= is_ranked.sum() <= 150
+  assert is_ranked[[0, 123, 321, 399]].all()
+  assert np.argmax(summary.rhat) in (123, 321) and summary.rhat[123] > 1.5
+  assert np.all(np.isfinite(summary.rhat))
+  few = diagnostics.summarize(states[:, :, 120:124])
+  for name in summary._fields:
+    np.testing.assert_allclose(
+      getattr(few, name)[3], getattr(summary, name)[123], rtol=1e-12
+    )

@@ -47,12 +47,14 @@ def test_unknown_and_refused_names_say_why():
 def test_the_methods_of_the_papers_are_there():
   expected = {
     'am',
+    'entropy_adaptive_hmc',
     'gadmala_exact',
     'gadmala_fast',
     'gadrwm',
     'hmc',
     'mala',
     'nuts',
+    'riemannian_hmc',
     'rwm',
     'windowed_nuts',
   }

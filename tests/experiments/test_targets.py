@@ -2,9 +2,15 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.stats
 import tensorflow as tf
 
 from experiments import config as configs
+from experiments import starts
+from experiments.targets import ar2_stochastic_volatility
+from experiments.targets import banana
+from experiments.targets import cox_process
 from experiments.targets import gaussians
 from experiments.targets import logistic_regression
 from experiments.targets.base import BuildContext
@@ -22,6 +28,12 @@ def _build(dtype='float64', **target):
   return config.target.build(BuildContext(dtype))
 
 
+def _dense_covariance(target):
+  if target.covariance.ndim == 1:
+    return np.diag(target.covariance)
+  return target.covariance
+
+
 @pytest.mark.parametrize(
   'target',
   [
@@ -30,14 +42,16 @@ def _build(dtype='float64', **target):
     dict(name='neals_gaussian', event_size=7),
     dict(name='rotated_gaussian', event_size=5, condition_number=1e3),
     dict(name='spectrum_gaussian', variances=[1.0, 4.0, 9.0], rotation_seed=3),
+    dict(name='spectrum_gaussian', variances=[1.0, 4.0, 9.0]),
+    dict(name='anisotropic_gaussian', event_size=5, exponent=6.0),
   ],
-  ids=lambda target: target['name'],
+  ids=lambda target: '-'.join(map(str, target.values())),
 )
 def test_gaussian_log_density_is_the_dense_formula(target):
   built = _build(**target)
   x = np.random.default_rng(0).normal(size=(3, built.event_size))
   expected = -0.5 * np.einsum(
-    'bi,ij,bj->b', x, np.linalg.inv(built.covariance), x
+    'bi,ij,bj->b', x, np.linalg.inv(_dense_covariance(built)), x
   )
   actual = built.target_log_prob_fn(tf.constant(x))
   np.testing.assert_allclose(actual, expected, rtol=1e-9)
@@ -53,7 +67,7 @@ def test_kernel_gaussian_has_the_spectrum_of_the_paper():
 
 
 def test_neals_gaussian_has_scales_from_a_hundredth_to_one():
-  scales = np.sqrt(np.diag(_build(name='neals_gaussian').covariance))
+  scales = np.sqrt(_build(name='neals_gaussian').variances())
   np.testing.assert_allclose(scales, np.arange(1, 101) / 100)
 
 
@@ -116,3 +130,121 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
     built.target_log_prob_fn(x + step) - built.target_log_prob_fn(x - step)
   ) / 2e-2
   np.testing.assert_allclose(gradient[:, 2], difference, rtol=0.05, atol=0.05)
+
+
+def test_anisotropic_gaussian_has_the_spectrum_of_the_paper():
+  variances = _build(name='anisotropic_gaussian', exponent=3.0).variances()
+  assert variances.shape == (1000,)
+  np.testing.assert_allclose(variances[[0, -1]], [1.0, 1e3])
+  np.testing.assert_allclose(np.ptp(np.diff(np.log(variances))), 0, atol=1e-9)
+  # 10^4 coordinates without a matrix of 10^8.
+  assert (
+    _build(name='anisotropic_gaussian', event_size=10**4).mean.size == 10**4
+  )
+
+
+def test_banana_is_a_bent_gaussian_of_known_moments():
+  target = banana.banana_target(3, bend=0.1, dtype='float64')
+  rng = np.random.default_rng(4)
+  z = rng.normal(size=(200000, 3)) * [10, 1, 1]
+  x = z.copy()
+  x[:, 1] += 0.1 * (z[:, 0] ** 2 - 100)
+  expected = scipy.stats.norm.logpdf(z[:4], scale=[10, 1, 1]).sum(-1)
+  actual = target.target_log_prob_fn(tf.constant(x[:4])).numpy()
+  np.testing.assert_allclose(
+    actual - actual[0], expected - expected[0], rtol=1e-9
+  )
+  # Five standard errors of means and variances of exact draws.
+  mean_error = 5 * np.sqrt(target.variances() / len(x))
+  assert np.all(np.abs(x.mean(0) - target.mean) < mean_error)
+  squares = x**2
+  variance_error = 5 * squares.std(0) / np.sqrt(len(x))
+  assert np.all(np.abs(squares.mean(0) - target.variances()) < variance_error)
+
+
+def test_cox_process_log_density_is_the_formula():
+  covariance = cox_process.prior_covariance(3)
+  # Cells 0 and 4 of three by three lie on a diagonal.
+  np.testing.assert_allclose(
+    covariance[0, 4], 1.91 * np.exp(-np.sqrt(2) * 33 / 3), rtol=1e-12
+  )
+  counts = cox_process.simulate_counts(covariance, 1)
+  target = cox_process.cox_process_target(counts, covariance, 'float64')
+  x = np.random.default_rng(5).normal(3.0, 1.0, size=(3, 9))
+  mean = np.log(126) - 1.91 / 2
+  expected = scipy.stats.multivariate_normal.logpdf(x, [mean] * 9, covariance)
+  expected += scipy.stats.poisson.logpmf(counts, np.exp(x) / 9).sum(-1)
+  actual = target.target_log_prob_fn(tf.constant(x)).numpy()
+  np.testing.assert_allclose(
+    actual - actual[0], expected - expected[0], rtol=1e-9, atol=1e-9
+  )
+
+
+def test_cox_process_metrics_are_fisher_information_plus_prior_precision():
+  covariance = cox_process.prior_covariance(4)
+  rng = np.random.default_rng(6)
+  mean = np.log(126) - 1.91 / 2
+  fields = mean + np.sqrt(1.91) * rng.normal(size=10**6)
+  intensity = np.exp(fields) / 16
+  for name, factor in cox_process.metric_factors(covariance).items():
+    np.testing.assert_allclose(factor, np.tril(factor))
+    metric = np.linalg.inv(factor @ factor.T)
+    diagonal = metric - np.linalg.inv(covariance)
+    np.testing.assert_allclose(diagonal, np.diag(np.diag(diagonal)), atol=1e-8)
+    error = abs(diagonal[0, 0] - intensity.mean())
+    is_fisher = error < 5 * intensity.std() / 1e3
+    assert is_fisher == (name == 'expected_fisher')
+
+
+def test_ar2_path_is_a_stationary_gaussian_process():
+  """Dense covariance from the autocovariances of the recursion."""
+  returns = np.array([1.0, -2.0, 0.5, 3.0, -1.0])
+  target = ar2_stochastic_volatility.ar2_stochastic_volatility_target(
+    returns, 'float64'
+  )
+  raw = np.array([[0.2, 1.1, -0.7, -1.0], [0.2, -0.4, 0.9, -1.0]])
+  rng = np.random.default_rng(7)
+  values, expected = [], []
+  for parameters in raw:
+    r1, r2 = np.tanh(parameters[1:3] / 2)
+    rho = np.empty(5)
+    rho[:2] = 1, r1
+    for lag in range(2, 5):
+      rho[lag] = r1 * (1 - r2) * rho[lag - 1] + r2 * rho[lag - 2]
+    variance = 1 / ((1 - r1**2) * (1 - r2**2))
+    covariance = variance * scipy.linalg.toeplitz(rho)
+    scale = np.logaddexp(0, parameters[3])
+    for path in rng.normal(size=(2, 5)):
+      h = parameters[0] + scale * path
+      value = scipy.stats.multivariate_normal.logpdf(path, cov=covariance)
+      value += scipy.stats.norm.logpdf(returns, scale=np.exp(h / 2)).sum()
+      for x, beta in ((parameters[1], (20, 1.5)), (parameters[2], (2, 2))):
+        share = 1 / (1 + np.exp(-x))
+        value += scipy.stats.beta.logpdf(share, *beta)
+        value += np.log(share * (1 - share))
+      expected.append(value)
+      values.append(np.concatenate([path, parameters]))
+  actual = target.target_log_prob_fn(tf.constant(values)).numpy()
+  np.testing.assert_allclose(
+    actual - actual[0], np.subtract(expected, expected[0]), rtol=1e-9
+  )
+  constrained = target.constrain(np.array(values))
+  assert constrained['log_volatility'].shape == (4, 5)
+
+
+def test_suggested_starts_lie_around_the_suggestion():
+  config = configs.parse_config(
+    {
+      'name': 'x',
+      'target': {'name': 'stochastic_volatility', 'num_days': 20},
+      'methods': [{'name': 'mala'}],
+      'num_chains': 4,
+      'num_adaptation_steps': 0,
+      'num_results': 4,
+      'init': {'kind': 'suggested', 'scale': 0.01},
+    }
+  )
+  target = config.target.build(BuildContext('float32'))
+  points = starts.make_starts(config, target, 0)
+  assert points.shape == (4, 23)
+  assert 0 < np.abs(points - target.suggested_start).max() < 0.06

@@ -1,0 +1,183 @@
+"""The numbers of a cell: costs, effective sample sizes, errors."""
+
+import numpy as np
+
+from experiments import diagnostics
+from experiments import learned
+from experiments import moments
+
+__all__ = ['measure', 'step_counts']
+
+
+def step_counts(config, index):
+  """Returns (num_adaptation_steps, num_results) of one method.
+
+  Counts given for the method itself are steps; those of the config may be
+  gradients, which are shared out between the leapfrog steps.
+  """
+  method = config.methods[index]
+  per_step = 1
+  if config.counts == 'gradients':
+    per_step = getattr(method, 'num_leapfrog_steps', 1)
+
+  def count(name, least):
+    own = getattr(method, name)
+    if own is not None:
+      return own
+    return max(least, getattr(config, name) // per_step)
+
+  return count('num_adaptation_steps', 0), count('num_results', 4)
+
+
+def measure(config, index, method, target, result, factor):
+  """Returns the numbers of a cell, and the summary behind them.
+
+  Args:
+    config: the `Config`.
+    index: of the method in the config.
+    method: the `Method` built from it.
+    target: the `Target`.
+    result: of `tfpa.sample`, on the host.
+    factor: from `learned.learned_factor`, or None.
+  """
+  num_adaptation_steps, num_results = step_counts(config, index)
+  states = result.states
+  summary = diagnostics.summarize(states)
+  seconds = {key: float(value) for key, value in result.seconds.items()}
+  num_sampling_steps = num_results * (config.num_steps_between_results + 1)
+  calls = {
+    'adaptation': _calls(
+      method.adapting_cost,
+      result.adaptation_trace,
+      num_adaptation_steps,
+      config.num_chains,
+    ),
+    'sampling': _calls(
+      method.frozen_cost, result.trace, num_sampling_steps, config.num_chains
+    ),
+  }
+  record = {
+    'status': 'finished',
+    'method': config.methods[index].name,
+    'num_leapfrog_steps': getattr(
+      config.methods[index], 'num_leapfrog_steps', None
+    ),
+    'num_chains': config.num_chains,
+    'num_adaptation_steps': num_adaptation_steps,
+    'num_results': num_results,
+    'seconds': seconds,
+    'calls': calls,
+    'accept_rate': _mean(result.trace, 'is_accepted'),
+    'ess': _spread(summary.ess),
+    'ess_squared': _spread(summary.ess_squared),
+    'ess_bulk': _spread(summary.ess_bulk),
+    'ess_tail': _spread(summary.ess_tail),
+    'ess_log_prob': _ess_log_prob(result.trace),
+    'rhat_max': _finite(np.nanmax(summary.rhat, initial=-np.inf)),
+    'rhat_median': _finite(np.nanmedian(summary.rhat)),
+    'worst_coordinate': int(np.argmin(summary.ess)),
+    'num_diverging': _sum(result.trace, 'diverging'),
+    **_adaptation_end(result.adaptation_trace),
+    **_efficiency(summary.ess, seconds, calls['sampling']),
+    **_against_truth(target, states, summary),
+    **_learned(factor, target),
+    'moments': moments.compare(target, states),
+  }
+  return record, summary
+
+
+def _efficiency(ess, seconds, calls):
+  """Returns effective samples per second and per gradient."""
+  amounts = {
+    'second': seconds['adaptation'] + seconds['sampling'],
+    # As the papers have it: what adaptation took is left out.
+    'sampling_second': seconds['sampling'],
+    'gradient': calls['gradient'] if calls else None,
+  }
+  sizes = {'min': ess.min(), 'median': np.median(ess)}
+  return {
+    f'{size}_ess_per_{unit}': _finite(value / amount) if amount else None
+    for size, value in sizes.items()
+    for unit, amount in amounts.items()
+  }
+
+
+def _adaptation_end(trace):
+  """Returns what the criterion's own variables ended at."""
+  last_tenth = {
+    name: values[-max(1, len(values) // 10) :]
+    for name, values in trace.items()
+    if name != 'extra' and np.ndim(values) == 1
+  }
+  return {
+    'entropy_weight': _last(trace, 'entropy_weight'),
+    'penalty_weight': _last(trace, 'penalty_weight'),
+    # Noisy: mean over the last tenth of the adaptation.
+    'abs_eigenvalue': _mean(last_tenth, 'mean_abs_eigenvalue'),
+  }
+
+
+def _calls(cost, trace, num_steps, num_chains):
+  """Returns calls summed over steps and chains; None where not known."""
+  if num_steps == 0:
+    return {'target': 0, 'gradient': 0, 'hessian_vector': 0}
+  if cost is None:
+    leapfrogs = trace.get('extra', {}).get('leapfrogs_taken')
+    if leapfrogs is None:
+      return None
+    per_step = float(np.mean(leapfrogs))
+    cost = (per_step, per_step, 0)
+  names = ('target', 'gradient', 'hessian_vector')
+  return {
+    name: int(round(value * num_steps * num_chains))
+    for name, value in zip(names, cost, strict=True)
+  }
+
+
+def _against_truth(target, states, summary):
+  """Returns the worst error of the means, in its own standard errors."""
+  if target.covariance is None:
+    return {}
+  variance = target.variances()
+  error = np.abs(states.mean(axis=(0, 1), dtype=np.float64) - target.mean)
+  standard_error = np.sqrt(variance / np.maximum(summary.ess, 1.0))
+  return {'max_mean_z_score': _finite(np.max(error / standard_error))}
+
+
+def _learned(factor, target):
+  """Returns how far C C^T is from a multiple of the true covariance."""
+  if target.covariance is None or factor is None:
+    return {}
+  condition = learned.condition_number(factor, target.covariance)
+  return {'learned_condition_number': _finite(condition)}
+
+
+def _ess_log_prob(trace):
+  """Returns the effective sample size of log pi, summed over chains."""
+  if 'target_log_prob' not in trace:
+    return None
+  return _finite(diagnostics.geyer_ess(trace['target_log_prob']).sum())
+
+
+def _spread(values):
+  functions = {'min': np.nanmin, 'median': np.nanmedian, 'max': np.nanmax}
+  return {
+    name: _finite(function(values)) for name, function in functions.items()
+  }
+
+
+def _finite(value):
+  return float(value) if np.isfinite(value) else None
+
+
+def _mean(trace, name):
+  return _finite(np.mean(trace[name])) if name in trace else None
+
+
+def _sum(trace, name):
+  return int(np.sum(trace[name])) if name in trace else None
+
+
+def _last(trace, name):
+  values = trace.get(name, ())
+  return _finite(np.ravel(values)[-1]) if len(values) else None

@@ -1,0 +1,62 @@
+"""Entropy-adapted HMC: the inverse mass matrix C C^T learned by gradient.
+
+References: Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix D,
+https://arxiv.org/abs/2110.14625.
+"""
+
+from typing import ClassVar
+from typing import Literal
+
+import tfp_adaptive as tfpa
+from experiments.methods.adaptive import GradientAdaptive
+from experiments.methods.base import NumLeapfrogSteps
+from experiments.registry import METHODS
+
+__all__ = ['EntropyAdaptiveHmc']
+
+# The papers' names of what is maximised.
+_SHORT_NAMES = {
+  None: 'GSM',
+  'cross_entropy': 'cross entropy',
+  'expected_squared_jump_distance': 'ESJD',
+  'generalized_speed_measure': 'GSM',
+  'l2hmc': 'L2HMC',
+}
+_PENALTY_THRESHOLD = 0.75
+
+
+@METHODS.register('entropy_adaptive_hmc')
+class EntropyAdaptiveHmc(GradientAdaptive):
+  """HMC adapted by the entropy of its proposals, or by another criterion."""
+
+  num_leapfrog_steps: NumLeapfrogSteps
+  hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff'
+  randomize_num_steps: bool = False
+
+  default_optimizers: ClassVar[dict] = {
+    'default': 'relative_gradient',
+    'paper': 'adam',
+  }
+  default_accept_prob: ClassVar[float] = 0.67
+
+  def default_label(self):
+    paper = ', paper' if self.settings == 'paper' else ''
+    return (
+      f'{_SHORT_NAMES[self.criterion]} HMC-{self.num_leapfrog_steps}'
+      f'{self.structure_label()}{paper}'
+    )
+
+  def build_criterion(self):
+    if self.criterion != 'cross_entropy':
+      return super().build_criterion()
+    return tfpa.criteria.cross_entropy(
+      self.target_accept_prob or self.default_accept_prob,
+      penalty_threshold=_PENALTY_THRESHOLD,
+    )
+
+  def build(self, target, options):
+    names = ('num_leapfrog_steps', 'hessian_product', 'randomize_num_steps')
+    kernel = tfpa.entropy_adaptive_hamiltonian(
+      **self.given(*names), **self.arguments(target, options)
+    )
+    return self.to_method(kernel, self.trace_fn(options))

@@ -1,0 +1,109 @@
+"""Log-Gaussian Cox process on a grid of n x n cells, simulated counts.
+
+  x ~ N(mu 1, Sigma),  Sigma_ab = sigma^2 exp(-|a - b| / (n beta))
+  y_a ~ Poisson(m exp(x_a)),  m = 1 / n^2
+
+a, b are cells, |a - b| their distance in cells; sigma^2 = 1.91, beta = 1/33,
+mu = log 126 - sigma^2 / 2, so that 126 points are expected. The state is x:
+cells with many points know theirs well, empty ones only from the prior.
+
+Its expected Fisher information plus prior precision does not depend on x,
+  M = Lambda + Sigma^-1,  Lambda = diag(m exp(mu + Sigma_aa / 2));
+the 2021 paper prints Sigma_aa in place of half of it: 'as_printed'.
+References: Girolami and Calderhead (2011), Section 9,
+https://doi.org/10.1111/j.1467-9868.2010.00765.x; Hirt, Titsias and Dellaportas
+(2021), 4.3, https://arxiv.org/abs/2110.14625.
+"""
+
+import numpy as np
+import tensorflow as tf
+from pydantic import Field
+
+from experiments.registry import TARGETS
+from experiments.targets.base import Target
+from experiments.targets.base import TargetParameters
+
+__all__ = ['cox_process_target', 'metric_factors', 'prior_covariance']
+
+_VARIANCE = 1.91
+_LENGTH = 1.0 / 33.0
+_MEAN = np.log(126.0) - 0.5 * _VARIANCE
+
+
+def prior_covariance(num_cells_per_side):
+  """Returns Sigma, [n^2, n^2], of cells counted row by row."""
+  axis = np.arange(num_cells_per_side)
+  cells = np.stack(np.meshgrid(axis, axis, indexing='ij'), -1).reshape(-1, 2)
+  distance = np.linalg.norm(cells[:, None] - cells, axis=-1)
+  return _VARIANCE * np.exp(-distance / (num_cells_per_side * _LENGTH))
+
+
+def metric_factors(covariance):
+  """Returns {name: C} with (Lambda + Sigma^-1)^-1 = C C^T, C lower triangular.
+
+  Args:
+    covariance: Sigma, [d, d].
+  """
+  variances = np.diag(covariance)
+  exponents = {'expected_fisher': variances / 2, 'as_printed': variances}
+  precision = np.linalg.inv(covariance)
+  factors = {}
+  for name, exponent in exponents.items():
+    intensity = np.exp(_MEAN + exponent) / len(covariance)
+    metric = np.diag(intensity) + precision
+    inverse = np.linalg.inv(0.5 * (metric + metric.T))
+    factors[name] = np.linalg.cholesky(0.5 * (inverse + inverse.T))
+  return factors
+
+
+def simulate_counts(covariance, data_seed):
+  """Returns Poisson counts of a field drawn from the prior, [d]."""
+  rng = np.random.default_rng(data_seed)
+  noise = rng.normal(size=len(covariance))
+  field = _MEAN + np.linalg.cholesky(covariance) @ noise
+  return rng.poisson(np.exp(field) / len(covariance))
+
+
+def cox_process_target(counts, covariance, dtype='float32'):
+  """Returns the posterior of the latent field given counts.
+
+  Args:
+    counts: [d] array.
+    covariance: Sigma, [d, d].
+    dtype: 'float32' or 'float64', of the states.
+  """
+  num_cells = len(covariance)
+  whitener = np.linalg.inv(np.linalg.cholesky(covariance)).T.astype(dtype)
+  counts = np.asarray(counts, dtype)
+
+  def target_log_prob_fn(x):
+    whitened = tf.tensordot(x - _MEAN, whitener, 1)
+    log_likelihood = counts * x - tf.exp(x - np.log(num_cells))
+    return tf.reduce_sum(log_likelihood - 0.5 * tf.square(whitened), axis=-1)
+
+  def sample_prior(num_chains, seed):
+    noise = np.random.default_rng(seed).normal(size=(num_chains, num_cells))
+    return (_MEAN + noise @ np.linalg.cholesky(covariance).T).astype(dtype)
+
+  return Target(
+    name=f'cox_process_{num_cells}',
+    target_log_prob_fn=target_log_prob_fn,
+    event_size=num_cells,
+    dtype=dtype,
+    sample_prior=sample_prior,
+    suggested_start=np.full(num_cells, _MEAN),
+    metric_factors=metric_factors(covariance),
+  )
+
+
+@TARGETS.register('cox_process')
+class CoxProcess(TargetParameters):
+  """Latent field of a log-Gaussian Cox process, simulated counts on a grid."""
+
+  num_cells_per_side: int = Field(8, ge=2, le=64)
+  data_seed: int = Field(0, ge=0)
+
+  def build(self, context):
+    covariance = prior_covariance(self.num_cells_per_side)
+    counts = simulate_counts(covariance, self.data_seed)
+    return cox_process_target(counts, covariance, context.dtype)

@@ -1,0 +1,254 @@
+"""Stochastic volatility of S&P 500 returns, an AR(1) path with three globals.
+
+  persistence ~ 2 Beta(20, 1.5) - 1    mean ~ Cauchy(0, m)
+  shock_scale ~ HalfCauchy(0, s)       m, s = 5, 2 (gym) or 2, 1 (paper)
+  a_0 ~ N(0, 1 / (1 - persistence^2)), a_t ~ N(persistence a_{t-1}, 1)
+  h_t = mean + shock_scale a_t         log volatility
+  y_t ~ N(0, exp(h_t))                 mean-adjusted return of day t
+
+One vector: the path first, then mean, logit((1 + persistence) / 2) and
+softplus^-1(shock_scale), inference_gym's own maps. The path is a (scaled), h
+(centered), h - mean (zero_mean, as the paper has it), or the innovations of a
+(non_centered, as inference_gym has it).
+Given the globals, a and h have a tridiagonal prior precision and a likelihood
+that factorizes over days; the innovations do not. Hard: the scale of the shocks
+bends the path, and neighbours are correlated over persistence / (1 -
+persistence) days.
+References: Kim, Shephard and Chib (1998); Hirt, Titsias and Dellaportas (2021),
+4.4, https://arxiv.org/abs/2110.14625.
+"""
+
+from typing import Literal
+from typing import NamedTuple
+
+import inference_gym.using_tensorflow as gym
+import numpy as np
+import tensorflow as tf
+from inference_gym.internal import data as gym_data
+from pydantic import Field
+
+from experiments.registry import TARGETS
+from experiments.targets.autoregression import autoregress
+from experiments.targets.autoregression import over_days
+from experiments.targets.autoregression import sum_days
+from experiments.targets.base import Target
+from experiments.targets.base import TargetParameters
+
+__all__ = [
+  'PRIOR_SCALES',
+  'ground_truth',
+  'log_likelihood',
+  'log_prior_of_level',
+  'stochastic_volatility_target',
+]
+
+# Scales of the Cauchy priors of the mean and of the shock scale.
+PRIOR_SCALES = {'gym': (5.0, 2.0), 'paper': (2.0, 1.0)}
+_NUM_GLOBALS = 3
+
+
+class _Values(NamedTuple):
+  """The model's own variables; [chains..., 1] but for the path."""
+
+  # What is Gaussian a priori: innovations, or a; and its log density.
+  scaled_path: tf.Tensor
+  log_prior_of_path: tf.Tensor
+  mean: tf.Tensor
+  persistence: tf.Tensor
+  shock_scale: tf.Tensor
+
+
+def stochastic_volatility_target(
+  returns, parameterization='scaled', prior='gym', dtype='float32'
+):
+  """Returns the posterior of path and globals given returns.
+
+  Args:
+    returns: [num_days] mean-adjusted returns.
+    parameterization: 'scaled', 'centered', 'zero_mean' or 'non_centered'.
+    prior: 'gym' or 'paper', the scales of the two Cauchy priors.
+    dtype: 'float32' or 'float64', of the states.
+
+  Returns:
+    A `Target` of event size num_days + 3. Its suggested start is a flat path
+    at the returns' variance, persistence 0.95 and shock scale 0.2.
+  """
+  squares = np.square(np.asarray(returns, np.float64))
+  num_days = len(squares)
+  read = _READERS[parameterization]
+
+  def target_log_prob_fn(x):
+    values = read(x, num_days)
+    path = over_days(values.mean, num_days) + values.scaled_path * over_days(
+      values.shock_scale, num_days
+    )
+    return (
+      log_likelihood(path, squares)
+      + values.log_prior_of_path
+      + log_prior_of_level(x[..., -3], x[..., -1], prior)
+      + _log_prior_of_persistence(x[..., -2])
+    )
+
+  def constrain(states):
+    values = read(tf.convert_to_tensor(states), num_days)
+    path = over_days(values.mean, num_days) + values.scaled_path * over_days(
+      values.shock_scale, num_days
+    )
+    return {
+      'mean_log_volatility': values.mean[..., 0].numpy(),
+      'persistence_of_volatility': values.persistence[..., 0].numpy(),
+      'white_noise_shock_scale': values.shock_scale[..., 0].numpy(),
+      'log_volatility': path.numpy(),
+    }
+
+  level = np.log(squares.mean())
+  path_start = level if parameterization == 'centered' else 0.0
+  globals_start = [level, np.log(0.975 / 0.025), np.log(np.expm1(0.2))]
+  return Target(
+    name=f'stochastic_volatility_{parameterization}',
+    target_log_prob_fn=target_log_prob_fn,
+    event_size=num_days + _NUM_GLOBALS,
+    dtype=dtype,
+    constrain=constrain,
+    suggested_start=np.append(np.full(num_days, path_start), globals_start),
+  )
+
+
+def ground_truth(num_days):
+  """Returns inference_gym's posterior moments, or None where it has none.
+
+  Args:
+    num_days: of S&P 500 returns; all of them or the last 100 are known.
+
+  Returns:
+    {name: (mean, standard deviation, standard error of that mean)}, numpy
+    arrays, from 20000 draws of Stan under the priors 'gym'.
+  """
+  models = {
+    2516: gym.targets.VectorizedStochasticVolatilitySP500,
+    100: gym.targets.VectorizedStochasticVolatilitySP500Small,
+  }
+  if num_days not in models:
+    return None
+  moments = models[num_days]().sample_transformations['identity']
+  return {
+    name: (
+      np.asarray(moments.ground_truth_mean[name], np.float64),
+      np.asarray(moments.ground_truth_standard_deviation[name], np.float64),
+      np.asarray(moments.ground_truth_mean_standard_error[name], np.float64),
+    )
+    for name in moments.ground_truth_mean
+  }
+
+
+def log_likelihood(path, squares):
+  """Returns the log density of the returns, up to a constant, [chains...].
+
+  Args:
+    path: [chains..., num_days] log volatilities.
+    squares: [num_days] numpy float64, squared returns.
+  """
+  # Relative to the mean square, so that float32 sums numbers near one.
+  level = np.log(squares.mean())
+  relative = path - tf.cast(level, path.dtype)
+  weights = tf.constant(squares / np.exp(level), path.dtype)
+  return -0.5 * sum_days(relative + weights * tf.exp(-relative))
+
+
+def log_prior_of_level(mean, raw_shock_scale, prior):
+  """Returns the log prior of the mean and of softplus^-1(shock_scale)."""
+  mean_scale, shock_scale_scale = PRIOR_SCALES[prior]
+  shock_scale = tf.math.softplus(raw_shock_scale)
+  return (
+    -tf.math.log1p(tf.square(mean / mean_scale))
+    - tf.math.log1p(tf.square(shock_scale / shock_scale_scale))
+    + tf.math.log_sigmoid(raw_shock_scale)
+  )
+
+
+def _log_prior_of_persistence(raw):
+  # Beta(20, 1.5) of sigmoid(raw), and the derivative of the sigmoid.
+  return 20.0 * tf.math.log_sigmoid(raw) + 1.5 * tf.math.log_sigmoid(-raw)
+
+
+def _log_prior_of_path(path, raw_persistence):
+  """Returns the log density of a, and the persistence."""
+  persistence = tf.tanh(0.5 * raw_persistence)
+  log_precision = (
+    np.log(4.0)
+    + tf.math.log_sigmoid(raw_persistence)
+    + tf.math.log_sigmoid(-raw_persistence)
+  )[..., 0]
+  weights = over_days(persistence, path.shape[-1] - 1)
+  innovations = path[..., 1:] - weights * path[..., :-1]
+  first = tf.exp(log_precision) * tf.square(path[..., 0])
+  quadratic = first + sum_days(tf.square(innovations))
+  return 0.5 * (log_precision - quadratic), persistence
+
+
+def _read_scaled(x, num_days):
+  path, mean, raw = x[..., :num_days], x[..., -3:-2], x[..., -2:-1]
+  log_prior, persistence = _log_prior_of_path(path, raw)
+  return _Values(
+    path, log_prior, mean, persistence, tf.math.softplus(x[..., -1:])
+  )
+
+
+def _read_centered(x, num_days):
+  path = x[..., :num_days] - over_days(x[..., -3:-2], num_days)
+  return _read_zero_mean(tf.concat([path, x[..., num_days:]], -1), num_days)
+
+
+def _read_zero_mean(x, num_days):
+  mean, raw = x[..., -3:-2], x[..., -2:-1]
+  shock_scale = tf.math.softplus(x[..., -1:])
+  path = x[..., :num_days] * over_days(1.0 / shock_scale, num_days)
+  log_prior, persistence = _log_prior_of_path(path, raw)
+  log_prior -= num_days * tf.math.log(shock_scale[..., 0])
+  return _Values(path, log_prior, mean, persistence, shock_scale)
+
+
+def _read_non_centered(x, num_days):
+  standard, mean, raw = x[..., :num_days], x[..., -3:-2], x[..., -2:-1]
+  first_scale = 0.5 * tf.math.rsqrt(tf.sigmoid(raw) * tf.sigmoid(-raw))
+  innovations = tf.concat(
+    [standard[..., :1] * first_scale, standard[..., 1:]], axis=-1
+  )
+  persistence = tf.tanh(0.5 * raw)
+  return _Values(
+    autoregress(innovations, persistence),
+    -0.5 * sum_days(tf.square(standard)),
+    mean,
+    persistence,
+    tf.math.softplus(x[..., -1:]),
+  )
+
+
+_READERS = {
+  'centered': _read_centered,
+  'non_centered': _read_non_centered,
+  'scaled': _read_scaled,
+  'zero_mean': _read_zero_mean,
+}
+
+
+@TARGETS.register('stochastic_volatility')
+class StochasticVolatility(TargetParameters):
+  """Volatility of S&P 500 returns: the last days' path, then 3 globals."""
+
+  num_days: int = Field(2516, ge=2, le=2516)
+  parameterization: Literal[
+    'scaled', 'centered', 'zero_mean', 'non_centered'
+  ] = 'scaled'
+  prior: Literal['gym', 'paper'] = 'gym'
+
+  def build(self, context):
+    returns = gym_data.sp500_returns(num_points=self.num_days)
+    target = stochastic_volatility_target(
+      returns['centered_returns'],
+      self.parameterization,
+      self.prior,
+      context.dtype,
+    )
+    truth = ground_truth(self.num_days) if self.prior == 'gym' else None
+    return target._replace(ground_truth=truth)
