@@ -1,15 +1,19 @@
-# Two commands do everything on a machine with Python and make:
-#   make run    install, then the quickstart
-#   make test   install, then all tests
+# Three commands do everything on a machine with Python and make:
+#   make run         install, then the quickstart
+#   make volatility  install, then the full S&P 500 posterior
+#   make test        install, then all tests
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 
-.PHONY: run test lint format wheel clean
+.PHONY: run volatility test lint format wheel clean
 
 run: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/quickstart.yaml
+
+volatility: $(VENV)/installed
+	$(BIN)/python -m experiments run configs/stochastic_volatility.yaml
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -20,7 +20,15 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from experiments.targets.gaussians import gaussian_target
 
-__all__ = ['Measurement', 'bare_langevin_step', 'measure', 'to_rich']
+__all__ = [
+  'Measurement',
+  'bare_langevin_step',
+  'calibrate',
+  'kernel_program',
+  'measure',
+  'time_steps',
+  'to_rich',
+]
 
 # (num_chains, event_size)
 SIZES = ((1, 10), (10, 10), (1, 100), (10, 100), (100, 100), (10, 300))
@@ -130,16 +138,16 @@ def _measure_size(num_chains, event_size, seconds, num_repeats):
   factor = np.diag(step_size * scales).astype(np.float32)
   programs = {
     'bare': _bare_program(target, init, factor),
-    'frozen': _kernel_program(target, init, _NUM_WARMUP_STEPS),
-    'adapting': _kernel_program(target, init, 2**30),
+    'frozen': _langevin_program(target, init, _NUM_WARMUP_STEPS),
+    'adapting': _langevin_program(target, init, 2**30),
   }
   num_steps = {}
   for name, program in programs.items():
-    num_steps[name] = _calibrate(program, seconds)
+    num_steps[name] = calibrate(program, seconds)
   times = {name: [] for name in programs}
   for _ in range(num_repeats):
     for name, program in programs.items():
-      elapsed = _time(program, num_steps[name])
+      elapsed = time_steps(program, num_steps[name])
       times[name].append(1e6 * elapsed / num_steps[name])
   times = {name: np.asarray(values) for name, values in times.items()}
   return Measurement(
@@ -172,11 +180,22 @@ def _bare_program(target, init, factor):
   return functools.partial(run, tf.constant(factor))
 
 
-def _kernel_program(target, init, num_adaptation_steps):
-  """Returns the same for the library's kernel, after its first steps."""
+def _langevin_program(target, init, num_adaptation_steps):
+  """Returns the same for the library's kernel."""
   kernel = tfpa.gradient_adaptive_langevin(
     target.target_log_prob_fn, num_adaptation_steps
   )
+  return kernel_program(kernel, tf.constant(init), _NUM_WARMUP_STEPS)
+
+
+def kernel_program(kernel, init, num_warmup_steps):
+  """Returns a function of the number of steps that runs a kernel.
+
+  Args:
+    kernel: a `tfp.mcmc.TransitionKernel`.
+    init: Tensor, the state of the chains.
+    num_warmup_steps: made once; every run starts after them.
+  """
 
   @tf.function(jit_compile=True, autograph=False)
   def run(state, results, num_steps):
@@ -188,8 +207,7 @@ def _kernel_program(target, init, num_adaptation_steps):
       lambda step, *_: step < num_steps, body, (0, state, results)
     )
 
-  init = tf.constant(init)
-  warm_up = tf.constant(_NUM_WARMUP_STEPS)
+  warm_up = tf.constant(num_warmup_steps)
   _, state, results = run(init, kernel.bootstrap_results(init), warm_up)
   return functools.partial(run, state, results)
 
@@ -201,16 +219,26 @@ def _value_and_gradient(function, x):
   return value, tape.gradient(value, x)
 
 
-def _calibrate(program, seconds):
-  """Returns the number of steps that take about `seconds`."""
-  _time(program, 10)
+def calibrate(program, seconds):
+  """Returns the number of steps that take about so long.
+
+  Args:
+    program: function of the number of steps.
+    seconds: that a run should take.
+  """
+  time_steps(program, 10)
   probe = 100
-  elapsed = _time(program, probe)
+  elapsed = time_steps(program, probe)
   return int(np.clip(probe * seconds / elapsed, 10, 10**6))
 
 
-def _time(program, num_steps):
-  """Returns seconds of so many steps, until the numbers are on the host."""
+def time_steps(program, num_steps):
+  """Returns seconds of so many steps, until the numbers are on the host.
+
+  Args:
+    program: function of the number of steps.
+    num_steps: int.
+  """
   num_steps = tf.constant(num_steps)
   start = time.perf_counter()
   program(num_steps)[1].numpy()

@@ -165,14 +165,21 @@ def report(
 def bench(
   device: Device = None,
   smoke: Annotated[bool, typer.Option(help='A few steps only.')] = False,
+  hamiltonian: Annotated[
+    bool, typer.Option(help='HMC over structures, in place of MALA.')
+  ] = False,
   output: Annotated[
     Optional[pathlib.Path], typer.Option(help='JSON file of the numbers.')
   ] = None,
 ):
   """Print the cost of a step over chains and dimensions."""
   _quiet_tensorflow()
-  from experiments import bench as benchmark
   from experiments import devices
+
+  if hamiltonian:
+    from experiments import bench_hamiltonian as benchmark
+  else:
+    from experiments import bench as benchmark
 
   try:
     with devices.on_device(device):

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments import bench
+from experiments import bench_hamiltonian
 from experiments.targets.gaussians import gaussian_target
 
 
@@ -35,3 +36,10 @@ def test_bench_measures_all_three_programs():
   assert len(rows) == len(bench.SMOKE_SIZES)
   assert all(value > 0 for row in rows for value in row)
   assert bench.to_rich(rows).row_count == len(rows)
+
+
+def test_the_hamiltonian_bench_measures_its_case():
+  rows = bench_hamiltonian.measure(smoke=True)
+  assert [row.name for row in rows] == ['iid']
+  assert all(value > 0.0 for value in rows[0][3:])
+  assert bench_hamiltonian.to_rich(rows).row_count == 1
