@@ -52,6 +52,8 @@ def condition_number(factor, covariance):
   whitened = np.linalg.solve(factor, covariance)
   whitened = np.linalg.solve(factor, whitened.T)
   eigenvalues = np.linalg.eigvalsh(0.5 * (whitened + whitened.T))
+  if eigenvalues[0] <= 0.0:
+    return np.inf  # Singular, to the rounding of the numbers.
   return eigenvalues[-1] / eigenvalues[0]
 
 

@@ -23,7 +23,7 @@ HEADER = (
   'ESS/gradient (min, med)',
   'Bulk, tail ESS (min)',
   'R-hat (max, med)',
-  'Learned beta',
+  'Learned beta, condition',
   'Compile(s)',
   'Repeats',
 )
@@ -54,6 +54,8 @@ class Row(NamedTuple):
   rhat: tuple = (None, None)
   # Entropy weight after adaptation; None for methods without one.
   entropy_weight: Optional[float] = None
+  # Of the target seen through the learned factor, where its moments are known.
+  condition_number: Optional[float] = None
   error: Optional[str] = None
 
   def cells(self):
@@ -78,7 +80,7 @@ class Row(NamedTuple):
       _numbers(self.ess_per_gradient, 4),
       _numbers((self.ess_bulk, self.ess_tail), 1),
       _numbers(self.rhat, 3),
-      number(self.entropy_weight, 2),
+      f'{number(self.entropy_weight, 2)}, {number(self.condition_number, 2)}',
       number(self.compile_seconds, 1),
       repeats,
     ]
@@ -142,6 +144,7 @@ def _row(label, records):
       _mean(_values(finished, f'rhat_{key}')) for key in ('max', 'median')
     ),
     entropy_weight=_mean(_values(finished, 'entropy_weight')),
+    condition_number=_mean(_values(finished, 'learned_condition_number')),
     error=error,
   )
 

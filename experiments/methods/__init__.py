@@ -4,6 +4,7 @@ from experiments.methods import adaptive
 from experiments.methods import baselines
 from experiments.methods import entropy_adaptive
 from experiments.methods import riemannian
+from experiments.methods import transport
 from experiments.methods import windowed
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
@@ -15,5 +16,6 @@ __all__ = [
   'baselines',
   'entropy_adaptive',
   'riemannian',
+  'transport',
   'windowed',
 ]

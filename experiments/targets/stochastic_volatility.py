@@ -78,19 +78,22 @@ def stochastic_volatility_target(
   read = _READERS[parameterization]
 
   def target_log_prob_fn(x):
-    values = read(x, num_days)
+    # One split: every slice of x would be padded back in the gradient.
+    parts = tf.split(x, [num_days, 1, 1, 1], axis=-1)
+    _, mean, raw_persistence, raw_shock_scale = parts
+    values = read(*parts)
     path = over_days(values.mean, num_days) + values.scaled_path * over_days(
       values.shock_scale, num_days
     )
     return (
       log_likelihood(path, squares)
       + values.log_prior_of_path
-      + log_prior_of_level(x[..., -3], x[..., -1], prior)
-      + _log_prior_of_persistence(x[..., -2])
+      + log_prior_of_level(mean[..., 0], raw_shock_scale[..., 0], prior)
+      + _log_prior_of_persistence(raw_persistence[..., 0])
     )
 
   def constrain(states):
-    values = read(tf.convert_to_tensor(states), num_days)
+    values = read(*tf.split(states, [num_days, 1, 1, 1], axis=-1))
     path = over_days(values.mean, num_days) + values.scaled_path * over_days(
       values.shock_scale, num_days
     )
@@ -186,30 +189,27 @@ def _log_prior_of_path(path, raw_persistence):
   return 0.5 * (log_precision - quadratic), persistence
 
 
-def _read_scaled(x, num_days):
-  path, mean, raw = x[..., :num_days], x[..., -3:-2], x[..., -2:-1]
-  log_prior, persistence = _log_prior_of_path(path, raw)
-  return _Values(
-    path, log_prior, mean, persistence, tf.math.softplus(x[..., -1:])
-  )
+def _read_scaled(path, mean, raw_persistence, raw_shock_scale):
+  log_prior, persistence = _log_prior_of_path(path, raw_persistence)
+  shock_scale = tf.math.softplus(raw_shock_scale)
+  return _Values(path, log_prior, mean, persistence, shock_scale)
 
 
-def _read_centered(x, num_days):
-  path = x[..., :num_days] - over_days(x[..., -3:-2], num_days)
-  return _read_zero_mean(tf.concat([path, x[..., num_days:]], -1), num_days)
+def _read_centered(path, mean, raw_persistence, raw_shock_scale):
+  path -= over_days(mean, path.shape[-1])
+  return _read_zero_mean(path, mean, raw_persistence, raw_shock_scale)
 
 
-def _read_zero_mean(x, num_days):
-  mean, raw = x[..., -3:-2], x[..., -2:-1]
-  shock_scale = tf.math.softplus(x[..., -1:])
-  path = x[..., :num_days] * over_days(1.0 / shock_scale, num_days)
-  log_prior, persistence = _log_prior_of_path(path, raw)
+def _read_zero_mean(path, mean, raw_persistence, raw_shock_scale):
+  num_days = path.shape[-1]
+  shock_scale = tf.math.softplus(raw_shock_scale)
+  path *= over_days(1.0 / shock_scale, num_days)
+  log_prior, persistence = _log_prior_of_path(path, raw_persistence)
   log_prior -= num_days * tf.math.log(shock_scale[..., 0])
   return _Values(path, log_prior, mean, persistence, shock_scale)
 
 
-def _read_non_centered(x, num_days):
-  standard, mean, raw = x[..., :num_days], x[..., -3:-2], x[..., -2:-1]
+def _read_non_centered(standard, mean, raw, raw_shock_scale):
   first_scale = 0.5 * tf.math.rsqrt(tf.sigmoid(raw) * tf.sigmoid(-raw))
   innovations = tf.concat(
     [standard[..., :1] * first_scale, standard[..., 1:]], axis=-1
@@ -220,7 +220,7 @@ def _read_non_centered(x, num_days):
     -0.5 * sum_days(tf.square(standard)),
     mean,
     persistence,
-    tf.math.softplus(x[..., -1:]),
+    tf.math.softplus(raw_shock_scale),
   )
 
 

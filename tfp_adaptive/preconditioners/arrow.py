@@ -13,6 +13,8 @@ from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['arrow']
 
+_MOST_FUSED = 8
+
 
 def arrow(
   num_globals,
@@ -148,7 +150,7 @@ class _Layout:
         rest = tf.matmul(rest - tf.matmul(path, params.cross), inverse)
       else:
         rest = tf.matmul(rest, inverse, transpose_b=True)
-        path -= tf.matmul(rest, params.cross, transpose_b=True)
+        path -= _spread(rest, params.cross)
         path = banded.solve(params.bands, path)
       return self.join(path, rest)
 
@@ -163,7 +165,7 @@ class _Layout:
         moved, tf.matmul(path, params.cross) + tf.matmul(rest, params.corner)
       )
     return self.join(
-      moved + tf.matmul(rest, params.cross, transpose_b=True),
+      moved + _spread(rest, params.cross),
       tf.matmul(rest, params.corner, transpose_b=True),
     )
 
@@ -207,3 +209,12 @@ def _log_det_gradient(params):
     tf.zeros_like(params.cross),
     -tf.linalg.diag(1.0 / tf.linalg.diag_part(params.corner)),
   )
+
+
+def _spread(rest, cross):
+  """Returns rows of G s for rows s; few globals as sums that XLA can fuse."""
+  num_globals = cross.shape[-1]
+  if num_globals is None or num_globals > _MOST_FUSED:
+    return tf.matmul(rest, cross, transpose_b=True)
+  columns = tf.unstack(cross, axis=-1)
+  return tf.add_n([rest[:, j : j + 1] * c for j, c in enumerate(columns)])

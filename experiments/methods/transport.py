@@ -1,0 +1,37 @@
+"""HMC behind a learned non-linear map (RealNVP).
+
+References: Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
+https://arxiv.org/abs/2110.14625.
+"""
+
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments.methods.adaptive import Adaptive
+from experiments.methods.base import NumLeapfrogSteps
+from experiments.registry import METHODS
+
+__all__ = ['TransportAdaptiveHmc']
+
+
+@METHODS.register('transport_adaptive_hmc')
+class TransportAdaptiveHmc(Adaptive):
+  """HMC behind RealNVP, whose weights are adapted by the entropy."""
+
+  num_leapfrog_steps: NumLeapfrogSteps
+  num_pairs: int = Field(1, ge=1)
+  learning_rate: float = Field(1e-3, gt=0)
+
+  def default_label(self):
+    return f'RealNVP HMC-{self.num_leapfrog_steps}'
+
+  def build(self, target, options):
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      target.target_log_prob_fn,
+      self.num_leapfrog_steps,
+      options.num_adaptation_steps,
+      transport=tfpa.transports.real_nvp(num_pairs=self.num_pairs),
+      optimizer=tfpa.optimizers.adam(self.learning_rate),
+      **self.given('target_accept_prob'),
+    )
+    return self.to_method(kernel, None)
