@@ -25,8 +25,8 @@ def learned_factor(method, result, event_size):
     float64 [d, d]; [d] where it is diagonal; None where there is none, or too
     large a one.
   """
-  if not method.is_adaptive:
-    return None
+  if not method.is_adaptive or hasattr(method.kernel.proposal, 'transport'):
+    return None  # Nothing learned, or a map that is no matrix.
   results = result.final_kernel_results
   params = find_field(results, 'preconditioner_params')
   if hasattr(params, 'shape') and params.shape.rank == 1:

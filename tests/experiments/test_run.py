@@ -301,7 +301,7 @@ def test_table_holds_means_and_deviations_over_repeats():
   assert (
     '| a | 3.0 | 0.500 | (20.0, 40.0, 60.0) | -, - | 6.00 (2.83), - |' in text
   )
-  assert '| 1.010, 1.002 | 7.40 | 9.0 | 2 |' in text
+  assert '| 1.010, 1.002 | 7.40, - | 9.0 | 2 |' in text
   assert '| b | failed |' in text
   assert 'b failed: E: | no' in text
   assert '<td>failed</td>' in tables.to_html([('x', rows)])
