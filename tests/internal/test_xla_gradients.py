@@ -23,6 +23,9 @@ def _second_derivative_of_a_slice(x):
 
 def test_registering_twice_is_once():
   xla_gradients.register()
+  first = tf.RegisterGradient  # The decorator refuses a second registration.
+  with pytest.raises(KeyError, match=_OP):
+    first(_OP)(lambda op, grad: grad)
   xla_gradients.register()
 
 
