@@ -15,6 +15,7 @@ from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.internal import trajectory_options
 from tfp_adaptive.internal import trajectory_replay
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
@@ -84,12 +85,12 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       experimental_shard_axis_names,
       name,
     )
-    _check(
-      num_leapfrog_steps,
-      hessian_product,
-      continue_prob,
-      exact_gradient and randomize_num_steps,
-    )
+    trajectory_options.check(num_leapfrog_steps, hessian_product, continue_prob)
+    if exact_gradient and randomize_num_steps:
+      raise ValueError(
+        '`exact_gradient` runs a trajectory of fixed length again: it cannot '
+        'be combined with `randomize_num_steps`. Leave one of them out.'
+      )
     self._parameters.update(
       num_leapfrog_steps=num_leapfrog_steps,
       randomize_num_steps=randomize_num_steps,
@@ -305,30 +306,4 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       num_terms,
       options['num_fixed_terms'],
       options['continue_prob'],
-    )
-
-
-def _check(num_leapfrog_steps, hessian_product, continue_prob, is_random_exact):
-  is_int = isinstance(num_leapfrog_steps, int) and not isinstance(
-    num_leapfrog_steps, bool
-  )
-  if not is_int or num_leapfrog_steps < 1:
-    raise ValueError(
-      '`num_leapfrog_steps` must be a positive int, but got '
-      f'{num_leapfrog_steps!r}. Write for example `num_leapfrog_steps=5`.'
-    )
-  if hessian_product not in hessian.METHODS:
-    raise ValueError(
-      f'`hessian_product` must be one of {hessian.METHODS}, but got '
-      f'{hessian_product!r}.'
-    )
-  if not 0.0 < continue_prob < 1.0:
-    raise ValueError(
-      '`continue_prob` must lie strictly between 0 and 1, but got '
-      f'{continue_prob!r}; 0.5 is usual.'
-    )
-  if is_random_exact:
-    raise ValueError(
-      '`exact_gradient` runs a trajectory of fixed length again: it cannot be '
-      'combined with `randomize_num_steps`. Leave one of them out.'
     )

@@ -12,6 +12,7 @@ from tfp_adaptive.internal import log_det_estimator
 from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal import trajectory_options
 from tfp_adaptive.internal import trajectory_replay
 from tfp_adaptive.internal import transport_params
 from tfp_adaptive.internal import transported_curvature as curvature
@@ -75,7 +76,8 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       TypeError: If `transport` is not an `interfaces.Transport`.
       ValueError: If an argument is not one of those allowed.
     """
-    _check(transport, num_leapfrog_steps, hessian_product, continue_prob)
+    _check_transport(transport)
+    trajectory_options.check(num_leapfrog_steps, hessian_product, continue_prob)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(
         'A transport maps the whole state at once, so that its events cannot '
@@ -289,7 +291,7 @@ def _keep_finite(proposed, log_accept_ratio):
   )
 
 
-def _check(transport, num_leapfrog_steps, hessian_product, continue_prob):
+def _check_transport(transport):
   for function in ('init', 'bijector', 'scales', 'rescale'):
     if not callable(getattr(transport, function, None)):
       raise TypeError(
@@ -297,21 +299,3 @@ def _check(transport, num_leapfrog_steps, hessian_product, continue_prob):
         ' Write for example `transport=tfpa.transports.real_nvp()` (with '
         'parentheses).'
       )
-  is_int = isinstance(num_leapfrog_steps, int) and not isinstance(
-    num_leapfrog_steps, bool
-  )
-  if not is_int or num_leapfrog_steps < 1:
-    raise ValueError(
-      '`num_leapfrog_steps` must be a positive int, but got '
-      f'{num_leapfrog_steps!r}. Write for example `num_leapfrog_steps=5`.'
-    )
-  if hessian_product not in hessian.METHODS:
-    raise ValueError(
-      f'`hessian_product` must be one of {hessian.METHODS}, but got '
-      f'{hessian_product!r}.'
-    )
-  if not 0.0 < continue_prob < 1.0:
-    raise ValueError(
-      '`continue_prob` must lie strictly between 0 and 1, but got '
-      f'{continue_prob!r}; 0.5 is usual.'
-    )
