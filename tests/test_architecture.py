@@ -30,7 +30,14 @@ _CONCEPTS = sorted(
   {path.parent.name for path in _FILES if path.parent != _ROOT} - {'internal'}
 ) + ['optimizers']
 # What may see several concepts.
-_COMPOSERS = ('__init__', 'prefab', 'prefab_transport', 'sampling', 'learned')
+_COMPOSERS = (
+  '__init__',
+  'prefab',
+  'prefab_latent',
+  'prefab_transport',
+  'sampling',
+  'learned',
+)
 _MAX_FILE_LINES = 400
 _MAX_FUNCTION_LINES = 60
 

@@ -5,6 +5,7 @@ Read `interfaces.py` first, then `prefab.py`.
 
 from tfp_adaptive import adaptation
 from tfp_adaptive import criteria
+from tfp_adaptive import gaussian_priors
 from tfp_adaptive import interfaces
 from tfp_adaptive import optimizers
 from tfp_adaptive import preconditioners
@@ -21,6 +22,10 @@ from tfp_adaptive.prefab import adaptive_metropolis
 from tfp_adaptive.prefab import entropy_adaptive_hamiltonian
 from tfp_adaptive.prefab import gradient_adaptive_langevin
 from tfp_adaptive.prefab import gradient_adaptive_random_walk
+from tfp_adaptive.prefab_latent import auxiliary_gradient
+from tfp_adaptive.prefab_latent import crank_nicolson
+from tfp_adaptive.prefab_latent import marginal_gradient
+from tfp_adaptive.prefab_latent import prior_preconditioned_langevin
 from tfp_adaptive.prefab_transport import transport_adaptive_hamiltonian
 from tfp_adaptive.sampling import sample
 from tfp_adaptive.sampling import SampleResult
@@ -33,6 +38,11 @@ __all__ = [
   'gradient_adaptive_langevin',
   'gradient_adaptive_random_walk',
   'transport_adaptive_hamiltonian',
+  # Samplers of latent Gaussian models.
+  'auxiliary_gradient',
+  'crank_nicolson',
+  'marginal_gradient',
+  'prior_preconditioned_langevin',
   # The driver.
   'SampleResult',
   'sample',
@@ -46,6 +56,7 @@ __all__ = [
   'MetropolisHastings',
   'adaptation',
   'criteria',
+  'gaussian_priors',
   'interfaces',
   'optimizers',
   'preconditioners',

@@ -25,13 +25,16 @@ from typing import Union
 __all__ = [
   'Adaptation',
   'Cost',
+  'Covariance',
   'Criterion',
   'Feedback',
+  'GaussianPrior',
   'Optimizer',
   'Preconditioner',
   'Replay',
   'ScaleFactor',
   'Slopes',
+  'Smoother',
   'Transition',
   'Transport',
 ]
@@ -233,3 +236,69 @@ class Cost(NamedTuple):
   target: int = 0  # Values, including those that come with a gradient.
   gradient: int = 0
   hessian_vector: int = 0
+
+
+class GaussianPrior(NamedTuple):
+  """A prior N(mean, C) of a latent field, at the price of C's structure.
+
+  Samplers work in the prior's own coordinates s, rows [chains..., d], in which
+  functions of C are cheap: s = U^T (x - mean) with orthogonal U where C is
+  U diag(gamma) U^T, x - mean itself where the precision is banded. `params` are
+  Tensors; they may carry the leading chain dimensions of a prior that depends
+  on hyperparameters, and every function below broadcasts over them.
+  """
+
+  name: str
+  # Shape of the state without chain dimensions, ints; d is its product.
+  event_shape: tuple
+  # Mean and decomposition, a structure of Tensors of one floating dtype.
+  params: Any
+  # (params, x) -> coordinates s of x, rows [chains..., d].
+  to_coordinates: Callable[[Any, Any], Any]
+  # (params, s) -> x, the inverse.
+  from_coordinates: Callable[[Any, Any], Any]
+  # (params, g) -> coordinates of a gradient in x: adjoint of from_coordinates
+  # without the mean, so that (x - mean) . g = s . pull(g).
+  pull: Callable[[Any, Any], Any]
+  # (params) -> Covariance in these coordinates.
+  covariance: Callable[[Any], 'Covariance']
+  # (params, variance) -> Smoother in these coordinates, variance [] positive.
+  smoother: Callable[[Any, Any], 'Smoother']
+  # (state [chains..., event_shape...]) -> the part of it that the likelihood
+  # sees; None: all of it.
+  restrict: Optional[Callable[[Any], Any]] = None
+  # Whether C has no inverse, to working precision.
+  is_singular: bool = False
+
+
+class Covariance(NamedTuple):
+  """Functions of the prior covariance C, on rows in its coordinates."""
+
+  # (v) -> C v.
+  multiply: Callable[[Any], Any]
+  # (e) -> rows of N(0, C) from rows e ~ N(0, I).
+  draw: Callable[[Any], Any]
+  # (v) -> C^-1 v, the pseudo-inverse where C is singular.
+  solve: Callable[[Any], Any]
+  # (s) -> log N(s | 0, C), [chains...].
+  log_prob: Callable[[Any], Any]
+
+
+class Smoother(NamedTuple):
+  """Functions of R = C (C + t I)^-1, on rows in the prior's coordinates.
+
+  R z and t R are mean and covariance of a field s ~ N(0, C) that was seen as
+  z ~ N(s, t I), t the variance.
+  """
+
+  # (v) -> R v.
+  gain: Callable[[Any], Any]
+  # (v, e) -> R v + noise of covariance t R, from rows e ~ N(0, I).
+  draw: Callable[[Any, Any], Any]
+  # (v, e) -> R v + noise of covariance t R (I + R): the law of `draw` at
+  # v + N(0, t I).
+  draw_marginal: Callable[[Any, Any], Any]
+  # (v) -> (I + R)^-1 v.
+  solve_marginal: Callable[[Any], Any]
+  # (z) -> log N(z | 0, C + t I), [chains...].
+  log_marginal: Callable[[Any], Any]

@@ -41,6 +41,9 @@ def frozen(kernel, results):
     return kernel.copy(
       **{part: _fixed(kernel.parameters[part], params)}, step_size=step_size
     )
+  if 'prior' in kernel.parameters:
+    step_size = tfp_private.get_innermost(results, 'step_size')
+    return kernel.copy(step_size=np.asarray(step_size))
   if 'inner_kernel' not in kernel.parameters:
     raise ValueError(
       f'{type(kernel).__name__} has learned nothing that can be frozen: no '

@@ -1,9 +1,17 @@
 """Uncalibrated proposals: one file each."""
 
+from tfp_adaptive.proposals.auxiliary_gradient import (
+  UncalibratedAuxiliaryGradient,
+)
+from tfp_adaptive.proposals.crank_nicolson import UncalibratedCrankNicolson
 from tfp_adaptive.proposals.hamiltonian import (
   UncalibratedPreconditionedHamiltonian,
 )
 from tfp_adaptive.proposals.langevin import UncalibratedPreconditionedLangevin
+from tfp_adaptive.proposals.marginal_gradient import (
+  UncalibratedMarginalGradient,
+)
+from tfp_adaptive.proposals.prior_langevin import UncalibratedPriorLangevin
 from tfp_adaptive.proposals.random_walk import (
   UncalibratedPreconditionedRandomWalk,
 )
@@ -12,8 +20,12 @@ from tfp_adaptive.proposals.transported_hamiltonian import (
 )
 
 __all__ = [
+  'UncalibratedAuxiliaryGradient',
+  'UncalibratedCrankNicolson',
+  'UncalibratedMarginalGradient',
   'UncalibratedPreconditionedHamiltonian',
   'UncalibratedPreconditionedLangevin',
   'UncalibratedPreconditionedRandomWalk',
+  'UncalibratedPriorLangevin',
   'UncalibratedTransportedHamiltonian',
 ]
