@@ -38,21 +38,57 @@ def autoregress(innovations, persistence):
 def _autoregress(innovations, persistence, is_backward):
   @tf.custom_gradient
   def solve(innovations, persistence):
-    # Compiled on its own where the caller is not, as a loop must be.
-    compiled = tf.function(_recursion, jit_compile=True, autograph=False)
-    path = compiled(innovations, persistence, is_backward)
+    recursion = _recursion
+    if not tf.executing_eagerly():
+      # Compiled on its own where the caller is not: a loop in a plain graph
+      # takes a thousand times as long.
+      recursion = tf.function(_recursion, jit_compile=True, autograph=False)
+    path = recursion(innovations, persistence, is_backward)
 
     def backward(cotangent):
       # The adjoint is the same recursion, the other way in time.
       adjoint = _autoregress(cotangent, persistence, not is_backward)
-      neighbor, own = path[..., :-1], adjoint[..., 1:]
-      if is_backward:
-        neighbor, own = path[..., 1:], adjoint[..., :-1]
-      return adjoint, sum_days(neighbor * own)[..., tf.newaxis]
+      return adjoint, _lagged_product(
+        innovations, persistence, path, adjoint, is_backward
+      )
 
     return path, backward
 
   return solve(innovations, persistence)
+
+
+def _lagged_product(innovations, persistence, path, adjoint, is_backward):
+  """Returns sum_t a_{t-1} b_t, [chains..., 1], by the path a already there.
+
+  For second derivatives a is again the recursion's solution: else a tape
+  would go through the loop, which takes a hundred times as long.
+  """
+  step = -1 if is_backward else 1
+
+  @tf.custom_gradient
+  def product(innovations, persistence, adjoint):
+    value = sum_days(_shifted(path, step) * adjoint)[..., tf.newaxis]
+
+    def backward(cotangent):
+      pulled = _autoregress(
+        cotangent * _shifted(adjoint, -step), persistence, not is_backward
+      )
+      by_persistence = _lagged_product(
+        innovations, persistence, path, pulled, is_backward
+      )
+      return pulled, by_persistence, cotangent * _shifted(path, step)
+
+    return value, backward
+
+  return product(innovations, persistence, adjoint)
+
+
+def _shifted(x, step):
+  """Returns x a day later (step 1) or earlier (-1), zero at the border."""
+  no_padding = [[0, 0]] * (x.shape.rank - 1)
+  if step == 1:
+    return tf.pad(x[..., :-1], [*no_padding, [1, 0]])
+  return tf.pad(x[..., 1:], [*no_padding, [0, 1]])
 
 
 def _recursion(innovations, persistence, is_backward):

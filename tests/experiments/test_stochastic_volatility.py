@@ -169,6 +169,34 @@ def test_autoregression_is_the_recursion():
   np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize('mode', ['eager', 'graph', 'compiled'])
+def test_autoregression_has_the_gradient_of_the_dense_inverse(mode):
+  rng = np.random.default_rng(3)
+  noise, cotangent = rng.normal(size=(2, 2, 23))
+  persistence = np.array([[0.9], [-0.5]])
+
+  def gradient(*inputs):
+    with tf.GradientTape() as tape:
+      tape.watch(inputs)
+      path = autoregression.autoregress(*inputs)
+      value = tf.reduce_sum(path * cotangent)
+    return tape.gradient(value, inputs)
+
+  if mode != 'eager':
+    compile_it = mode == 'compiled'
+    gradient = tf.function(gradient, jit_compile=compile_it, autograph=False)
+  by_noise, by_persistence = gradient(
+    tf.constant(noise), tf.constant(persistence)
+  )
+  for chain, rho in enumerate(persistence[:, 0]):
+    shift = np.eye(23, k=-1)
+    inverse = np.linalg.inv(np.eye(23) - rho * shift)
+    adjoint = inverse.T @ cotangent[chain]
+    expected = adjoint @ shift @ inverse @ noise[chain]
+    np.testing.assert_allclose(by_noise[chain], adjoint, rtol=1e-10)
+    np.testing.assert_allclose(by_persistence[chain, 0], expected, rtol=1e-10)
+
+
 def test_ground_truth_is_known_for_two_lengths():
   assert sv.ground_truth(99) is None
   truth = sv.ground_truth(2516)
