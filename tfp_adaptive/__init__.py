@@ -23,7 +23,9 @@ from tfp_adaptive.prefab import entropy_adaptive_hamiltonian
 from tfp_adaptive.prefab import gradient_adaptive_langevin
 from tfp_adaptive.prefab import gradient_adaptive_random_walk
 from tfp_adaptive.prefab_latent import auxiliary_gradient
+from tfp_adaptive.prefab_latent import auxiliary_langevin
 from tfp_adaptive.prefab_latent import crank_nicolson
+from tfp_adaptive.prefab_latent import latent_gaussian_hyperparameters
 from tfp_adaptive.prefab_latent import marginal_gradient
 from tfp_adaptive.prefab_latent import prior_preconditioned_langevin
 from tfp_adaptive.prefab_transport import transport_adaptive_hamiltonian
@@ -40,7 +42,9 @@ __all__ = [
   'transport_adaptive_hamiltonian',
   # Samplers of latent Gaussian models.
   'auxiliary_gradient',
+  'auxiliary_langevin',
   'crank_nicolson',
+  'latent_gaussian_hyperparameters',
   'marginal_gradient',
   'prior_preconditioned_langevin',
   # The driver.

@@ -41,9 +41,10 @@ def frozen(kernel, results):
     return kernel.copy(
       **{part: _fixed(kernel.parameters[part], params)}, step_size=step_size
     )
-  if 'prior' in kernel.parameters:
-    step_size = tfp_private.get_innermost(results, 'step_size')
-    return kernel.copy(step_size=np.asarray(step_size))
+  if 'inner_kernel' not in kernel.parameters and (
+    'step_size' in kernel.parameters
+  ):
+    return _with_step_sizes(kernel, results)
   if 'inner_kernel' not in kernel.parameters:
     raise ValueError(
       f'{type(kernel).__name__} has learned nothing that can be frozen: no '
@@ -144,6 +145,16 @@ def cost_per_step(kernel, adapting):
   )
   cost = _innermost(kernel, 'cost').cost(needs_replay)
   return interfaces.Cost(*cost)
+
+
+def _with_step_sizes(kernel, results):
+  """Returns a kernel that learns nothing else at its tuned step sizes."""
+  tuned = {
+    name: np.asarray(tfp_private.get_innermost(results, name))
+    for name in ('step_size', 'hyper_step_size')
+    if name in kernel.parameters
+  }
+  return kernel.copy(**tuned)
 
 
 def _fixed(preconditioner, params):

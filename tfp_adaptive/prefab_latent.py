@@ -11,17 +11,25 @@ The target is exp f(x) N(x | mean, C): f is `log_likelihood_fn`, the prior an
 their results is f, without the prior.
 """
 
+import functools
+
+import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.proposals import LatentGaussianHyperparameters
 from tfp_adaptive.proposals import UncalibratedAuxiliaryGradient
+from tfp_adaptive.proposals import UncalibratedAuxiliaryLangevin
 from tfp_adaptive.proposals import UncalibratedCrankNicolson
 from tfp_adaptive.proposals import UncalibratedMarginalGradient
 from tfp_adaptive.proposals import UncalibratedPriorLangevin
 
 __all__ = [
   'auxiliary_gradient',
+  'auxiliary_langevin',
   'crank_nicolson',
+  'latent_gaussian_hyperparameters',
   'marginal_gradient',
   'prior_preconditioned_langevin',
 ]
@@ -164,10 +172,137 @@ def prior_preconditioned_langevin(
   )
 
 
+def auxiliary_langevin(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  auxiliary='u',
+  target_accept_prob=0.55,
+  step_size=0.1,
+):
+  """Builds auxiliary MALA, which MALA beats: for comparison.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First delta, a variance in units of the state.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  References:
+    Titsias and Papaspiliopoulos (2018), section 2.2,
+    https://arxiv.org/abs/1610.09641.
+  """
+  return _adapted(
+    UncalibratedAuxiliaryLangevin(target_log_prob_fn, step_size, auxiliary),
+    num_adaptation_steps,
+    target_accept_prob,
+  )
+
+
+def latent_gaussian_hyperparameters(
+  log_likelihood_fn,
+  prior_fn,
+  hyperprior,
+  num_adaptation_steps,
+  joint=True,
+  latent='auxiliary_gradient',
+  num_latent_updates=1,
+  target_accept_prob=0.55,
+  hyper_target_accept_prob=0.25,
+  step_size=0.1,
+  hyper_step_size=0.1,
+  bijector=None,
+):
+  """Builds a sampler of a latent field and its prior's hyperparameters.
+
+  The state is `(x, theta)`, theta unconstrained; the hyperprior's default
+  bijector, or `bijector`, maps it to what `prior_fn` takes.
+
+  Args:
+    log_likelihood_fn: f, as in `marginal_gradient`.
+    prior_fn: theta -> `interfaces.GaussianPrior`; theta has chain dimensions,
+      and so must the prior's params. Decomposed once in a step. A dense prior
+      is decomposed fastest without XLA on a CPU: `jit_compile=False`.
+    hyperprior: A `tfp.distributions.Distribution` of theta, joint or not.
+    num_adaptation_steps: Steps that tune delta and kappa; then both are fixed.
+    joint: Whether theta moves together with x, given a noisy copy of it
+      (aGrad-z-joint). Else theta moves at fixed x (Gibbs), slower by an order
+      of magnitude or more, and C must have an inverse.
+    latent: What updates x at fixed theta: `'auxiliary_gradient'`, and for
+      `joint=False` also `'marginal_gradient'` or `'crank_nicolson_langevin'`.
+    num_latent_updates: Updates of x in a step.
+    target_accept_prob: Wanted mean acceptance of x, in (0, 1).
+    hyper_target_accept_prob: Wanted mean acceptance of theta, in (0, 1).
+    step_size: First delta, a variance in units of the state.
+    hyper_step_size: First kappa, the standard deviation of a step of
+      unconstrained theta.
+    bijector: Unconstrained theta -> theta; by default the hyperprior's own.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  References:
+    Titsias and Papaspiliopoulos (2018), section 4,
+    https://arxiv.org/abs/1610.09641.
+  """
+  makers = dict(
+    auxiliary_gradient=UncalibratedAuxiliaryGradient,
+    marginal_gradient=UncalibratedMarginalGradient,
+    crank_nicolson_langevin=functools.partial(
+      UncalibratedCrankNicolson, langevin=True
+    ),
+  )
+  allowed = ['auxiliary_gradient'] if joint else sorted(makers)
+  if latent not in allowed:
+    raise ValueError(
+      f'`latent` must be one of {allowed} with `joint={joint}`, but got '
+      f'{latent!r}. The joint move shares the auxiliary variable of '
+      "'auxiliary_gradient'."
+    )
+  make = makers[latent]
+  kernel = LatentGaussianHyperparameters(
+    log_likelihood_fn,
+    prior_fn,
+    hyperprior,
+    lambda *args: MetropolisHastings(make(*args)),
+    joint=joint,
+    num_latent_updates=num_latent_updates,
+    step_size=step_size,
+    hyper_step_size=hyper_step_size,
+    bijector=bijector,
+  )
+  tuned = tfp.mcmc.DualAveragingStepSizeAdaptation(
+    kernel,
+    num_adaptation_steps=num_adaptation_steps,
+    target_accept_prob=hyper_target_accept_prob,
+    step_size_setter_fn=lambda results, new: tfp_private.replace_innermost(
+      results, hyper_step_size=new
+    ),
+    step_size_getter_fn=lambda results: tfp_private.get_innermost(
+      results, 'hyper_step_size'
+    ),
+    log_accept_prob_getter_fn=lambda results: tf.minimum(
+      tfp_private.get_innermost(results, 'hyper_log_accept_ratio'), 0.0
+    ),
+  )
+  return _tuned(tuned, num_adaptation_steps, target_accept_prob)
+
+
 def _adapted(proposal, num_adaptation_steps, target_accept_prob):
-  """Puts Metropolis-Hastings and TFP's dual averaging around a proposal."""
+  """Puts Metropolis-Hastings and the adaptation of delta around a proposal."""
+  return _tuned(
+    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  )
+
+
+def _tuned(kernel, num_adaptation_steps, target_accept_prob):
+  """Puts TFP's dual averaging of delta around a kernel."""
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
-    MetropolisHastings(proposal),
+    kernel,
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,
   )

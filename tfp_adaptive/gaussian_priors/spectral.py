@@ -49,17 +49,15 @@ def spectral(
   )
   size = matrix.shape[-1]
   mean = gaussian_prior.mean(mean, matrix.dtype, size)
-  to_white, from_white = None, None
+  to_white, from_white, log_volume = None, None, None
   if auxiliary_covariance is not None:
     from_white = tf.linalg.cholesky(
       tf.convert_to_tensor(auxiliary_covariance, dtype=matrix.dtype)
     )
     to_white = tf.linalg.inv(from_white)
-    matrix = tf.matmul(
-      to_white, tf.matmul(matrix, to_white, transpose_b=True)
-    )
+    matrix = tf.matmul(to_white, tf.matmul(matrix, to_white, transpose_b=True))
     matrix = 0.5 * (matrix + tf.linalg.matrix_transpose(matrix))
-  eigenvalues, vectors = tf.linalg.eigh(matrix)
+  eigenvalues, vectors = _eigh(matrix)
   gaussian_prior.check_eigenvalues(
     eigenvalues, 'Add `jitter`, or check the kernel.'
   )
@@ -71,7 +69,12 @@ def spectral(
     basis = (
       tf.matmul(from_white, vectors),
       tf.matmul(to_white, vectors, transpose_a=True),
+      tf.broadcast_to(
+        tf.reduce_sum(tf.math.log(tf.linalg.diag_part(from_white)), axis=-1),
+        tf.shape(eigenvalues)[:-1],
+      ),
     )
+    log_volume = lambda basis: basis[2]
     forward = lambda basis, x: _rows_times(x, basis[1])
     adjoint = lambda basis, g: _rows_times(g, basis[0])
   return spectral_prior.build(
@@ -81,7 +84,23 @@ def spectral(
     forward=forward,
     backward=lambda basis, s: _rows_times(s, basis[0], transpose=True),
     adjoint=adjoint,
+    log_volume=log_volume,
   )
+
+
+def _eigh(matrix):
+  """Decomposes C; NaN eigenvalues where C is not finite, instead of an error.
+
+  A proposed hyperparameter may overflow: the log density at it is then NaN and
+  the proposal rejected.
+  """
+  is_finite = tf.reduce_all(
+    tf.math.is_finite(matrix), axis=[-2, -1], keepdims=True
+  )
+  identity = tf.eye(matrix.shape[-1], dtype=matrix.dtype)
+  eigenvalues, vectors = tf.linalg.eigh(tf.where(is_finite, matrix, identity))
+  nan = tf.constant(float('nan'), matrix.dtype)
+  return tf.where(is_finite[..., 0], eigenvalues, nan), vectors
 
 
 def _rows_times(rows, matrix, transpose=False):

@@ -1,9 +1,19 @@
 """What the factories of Gaussian priors share: reading and checking input."""
 
+import math
+
 import numpy as np
 import tensorflow as tf
 
-__all__ = ['check_eigenvalues', 'covariance_matrix', 'mean']
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = [
+  'check_eigenvalues',
+  'covariance_matrix',
+  'field_mean',
+  'mean',
+  'per_chain',
+]
 
 
 def covariance_matrix(covariance, kernel, index_points, jitter=0.0):
@@ -46,6 +56,58 @@ def mean(value, dtype, size):
       f'but has shape {value.shape}.'
     )
   return value
+
+
+def field_mean(value, dtype, shape, padded_shape=None):
+  """Returns the mean of a field as a Tensor that broadcasts to its rows.
+
+  Args:
+    value: A number or [chains..., *shape], trailing dimensions may be 1.
+    dtype: Of the field.
+    shape: Of the field, ints.
+    padded_shape: Shape of the field with a margin, where the mean is 0.
+
+  Returns:
+    [] or [chains..., 1 or product of the padded shape].
+  """
+  value = tf.convert_to_tensor(value, dtype=dtype)
+  if not value.shape.rank:
+    return value
+  shape, padded_shape = list(shape), list(padded_shape or shape)
+  given = value.shape[-len(shape) :]
+  if len(given) != len(shape) or any(
+    m not in (1, n) for m, n in zip(given, shape)
+  ):
+    raise ValueError(
+      f'`mean` must be a number or have shape [..., {str(shape)[1:]}, one for '
+      f'every point of the field, but has shape {value.shape}.'
+    )
+  batch = ps.shape(value)[: -len(shape)]
+  if given.num_elements() == 1:
+    return tf.reshape(value, ps.concat([batch, [1]], axis=0))
+  value = tf.broadcast_to(value, ps.concat([batch, shape], axis=0))
+  margin = [[0, m - n] for m, n in zip(padded_shape, shape)]
+  value = tf.pad(value, [[0, 0]] * (value.shape.rank - len(shape)) + margin)
+  return tf.reshape(value, ps.concat([batch, [math.prod(padded_shape)]], axis=0))
+
+
+def per_chain(mean, chain_shape):
+  """Returns the mean with the chain dimensions that the decomposition has.
+
+  Params of a prior that depends on hyperparameters are chosen by chain, so that
+  all must have these dimensions, or none.
+
+  Args:
+    mean: [], [d] or [chains..., d or 1].
+    chain_shape: `tf.TensorShape`, [] for a prior shared by all chains.
+
+  Returns:
+    The mean, [chains..., d or 1], or as it was.
+  """
+  if not chain_shape.rank or mean.shape.rank > chain_shape.rank:
+    return mean
+  last = mean.shape[-1:] if mean.shape.rank else [1]
+  return tf.broadcast_to(mean, chain_shape.concatenate(last))
 
 
 def check_eigenvalues(eigenvalues, advice):

@@ -155,22 +155,18 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
     """Draws y; the results carry f, its gradient and the correction."""
     previous = previous_kernel_results
     seed = random.sanitize(seed)
-    num_chain_dims = ps.rank(previous.target_log_prob)
     current = Point(previous.coordinates, previous.grads_coordinates)
     functions = self._functions(self.prior, 0.5 * previous.step_size)
 
-    # 1. Draw y in the prior's coordinates, then in those of the state.
+    # 1. Draw y in the prior's coordinates.
     coordinates, drawn = self._propose(
       functions, previous.step_size, current, seed
     )
-    proposed_state = state_parts.unflatten_like(
-      self.prior.from_coordinates(self.prior.params, coordinates),
-      current_state,
-      num_chain_dims,
-    )
 
     # 2. Evaluate the likelihood where the proposal landed.
-    log_likelihood, grads = self._evaluate(proposed_state)
+    proposed_state, log_likelihood, grads = self.evaluate_at(
+      coordinates, current_state
+    )
 
     # 3. Correct for the asymmetry of the proposal.
     correction = self._correction(
@@ -187,6 +183,20 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
       log_acceptance_correction=correction,
       seed=seed,
     )
+
+  def evaluate_at(self, coordinates, like):
+    """Returns the state there in the structure of `like`, f and its gradient.
+
+    Args:
+      coordinates: Rows in the prior's coordinates, [chains..., d].
+      like: A state.
+
+    Returns:
+      (state, f [chains...], the gradient's coordinates or `[]`).
+    """
+    flat = self.prior.from_coordinates(self.prior.params, coordinates)
+    state = state_parts.unflatten_like(flat, like, ps.rank(flat) - 1)
+    return (state, *self._evaluate(state))
 
   def _evaluate(self, state):
     """Returns f, [chains...], and its gradient in the prior's coordinates."""
@@ -245,6 +255,8 @@ def _check_arguments(log_likelihood_fn, prior):
 
 
 def _check_state(flat, prior):
+  if prior.event_shape is None:
+    return
   size = 1
   for n in prior.event_shape:
     size *= n

@@ -14,8 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import gaussian_prior
 
-__all__ = ['SpectralParams', 'build', 'covariance', 'smoother']
+__all__ = ['SpectralParams', 'build']
 
 
 class SpectralParams(NamedTuple):
@@ -27,7 +28,15 @@ class SpectralParams(NamedTuple):
 
 
 def build(
-  name, event_shape, params, forward, backward, adjoint=None, restrict=None
+  name,
+  event_shape,
+  params,
+  forward,
+  backward,
+  adjoint=None,
+  restrict=None,
+  rounding=None,
+  log_volume=None,
 ):
   """Returns the `interfaces.GaussianPrior` of a basis.
 
@@ -39,12 +48,24 @@ def build(
     backward: (basis, s) -> U s.
     adjoint: (basis, g) -> adjoint of `backward`; `forward` if U is orthogonal.
     restrict: As in `interfaces.GaussianPrior`.
+    rounding: Size of an eigenvalue that is rounding, over the largest one; by
+      default that of a dense decomposition.
+    log_volume: (basis) -> log |det dx / ds|, [] or [chains...]; None: 0, of an
+      orthogonal U.
 
   Returns:
     An `interfaces.GaussianPrior`.
   """
-  params = params._replace(eigenvalues=tf.nn.relu(params.eigenvalues))
+  params = params._replace(
+    mean=gaussian_prior.per_chain(params.mean, params.eigenvalues.shape[:-1]),
+    # Keeps NaN, which relu does not promise.
+    eigenvalues=tf.where(params.eigenvalues >= 0.0, params.eigenvalues, 0.0 * params.eigenvalues),
+  )
   adjoint = adjoint or forward
+  if rounding is None:
+    dtype = params.eigenvalues.dtype.as_numpy_dtype
+    rounding = params.eigenvalues.shape[-1] * np.finfo(dtype).eps
+  log_volume = log_volume or (lambda basis: 0.0)
   return interfaces.GaussianPrior(
     name=name,
     event_shape=tuple(event_shape),
@@ -52,21 +73,25 @@ def build(
     to_coordinates=lambda p, x: forward(p.basis, x - p.mean),
     from_coordinates=lambda p, s: backward(p.basis, s) + p.mean,
     pull=lambda p, g: adjoint(p.basis, g),
-    covariance=lambda p: covariance(p.eigenvalues),
-    smoother=lambda p, variance: smoother(p.eigenvalues, variance),
+    covariance=lambda p: _covariance(
+      p.eigenvalues, log_volume(p.basis), rounding
+    ),
+    smoother=lambda p, variance: _smoother(
+      p.eigenvalues, log_volume(p.basis), variance
+    ),
     restrict=restrict,
-    is_singular=_is_singular(params.eigenvalues),
+    is_singular=_is_singular(params.eigenvalues, rounding),
   )
 
 
-def covariance(eigenvalues):
+def _covariance(gamma, log_volume, rounding):
   """Returns the functions of diag(gamma)."""
-  gamma = eigenvalues
-  is_positive = gamma > _rounding(gamma)
+  is_positive = gamma > rounding * _largest(gamma)
   inverse = tf.where(is_positive, 1.0 / tf.where(is_positive, gamma, 1.0), 0.0)
 
   def log_prob(s):
-    return _normal_log_prob(s**2 * inverse, gamma, is_positive)
+    density = _normal_log_prob(s**2 * inverse, gamma, is_positive)
+    return density - log_volume
 
   return interfaces.Covariance(
     multiply=lambda v: gamma * v,
@@ -76,15 +101,16 @@ def covariance(eigenvalues):
   )
 
 
-def smoother(eigenvalues, variance):
+def _smoother(gamma, log_volume, variance):
   """Returns the functions of R = gamma / (gamma + variance)."""
-  noisy = eigenvalues + variance
-  gain = eigenvalues / noisy
+  noisy = gamma + variance
+  gain = gamma / noisy
   spread = tf.sqrt(variance * gain)
   marginal_spread = tf.sqrt(variance * gain * (1.0 + gain))
 
   def log_marginal(z):
-    return _normal_log_prob(z**2 / noisy, noisy, noisy > 0)
+    density = _normal_log_prob(z**2 / noisy, noisy, noisy > 0)
+    return density - log_volume
 
   return interfaces.Smoother(
     gain=lambda v: gain * v,
@@ -105,16 +131,13 @@ def _normal_log_prob(squares, variances, is_positive):
   )
 
 
-def _rounding(eigenvalues):
-  """Returns the size below which an eigenvalue is rounding, [..., 1]."""
-  dtype = eigenvalues.dtype.as_numpy_dtype
-  largest = tf.reduce_max(eigenvalues, axis=-1, keepdims=True)
-  return largest * (eigenvalues.shape[-1] * np.finfo(dtype).eps)
+def _largest(eigenvalues):
+  return tf.reduce_max(eigenvalues, axis=-1, keepdims=True)
 
 
-def _is_singular(eigenvalues):
+def _is_singular(eigenvalues, rounding):
   """Returns whether C has no inverse; False where that is not known yet."""
   if tf.inside_function():
     return False
   smallest = tf.reduce_min(eigenvalues, axis=-1, keepdims=True)
-  return bool(tf.reduce_any(smallest <= _rounding(eigenvalues)))
+  return bool(tf.reduce_any(smallest <= rounding * _largest(eigenvalues)))

@@ -3,11 +3,17 @@
 from tfp_adaptive.proposals.auxiliary_gradient import (
   UncalibratedAuxiliaryGradient,
 )
+from tfp_adaptive.proposals.auxiliary_langevin import (
+  UncalibratedAuxiliaryLangevin,
+)
 from tfp_adaptive.proposals.crank_nicolson import UncalibratedCrankNicolson
 from tfp_adaptive.proposals.hamiltonian import (
   UncalibratedPreconditionedHamiltonian,
 )
 from tfp_adaptive.proposals.langevin import UncalibratedPreconditionedLangevin
+from tfp_adaptive.proposals.latent_hyperparameters import (
+  LatentGaussianHyperparameters,
+)
 from tfp_adaptive.proposals.marginal_gradient import (
   UncalibratedMarginalGradient,
 )
@@ -20,7 +26,9 @@ from tfp_adaptive.proposals.transported_hamiltonian import (
 )
 
 __all__ = [
+  'LatentGaussianHyperparameters',
   'UncalibratedAuxiliaryGradient',
+  'UncalibratedAuxiliaryLangevin',
   'UncalibratedCrankNicolson',
   'UncalibratedMarginalGradient',
   'UncalibratedPreconditionedHamiltonian',

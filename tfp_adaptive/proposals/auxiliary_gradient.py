@@ -39,7 +39,9 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
     """
     super().__init__(log_likelihood_fn, prior, step_size, name)
     if auxiliary not in ('z', 'u'):
-      raise ValueError(f"`auxiliary` must be 'z' or 'u', but got {auxiliary!r}.")
+      raise ValueError(
+        f"`auxiliary` must be 'z' or 'u', but got {auxiliary!r}."
+      )
     self._parameters['auxiliary'] = auxiliary
 
   def _functions(self, prior, variance):

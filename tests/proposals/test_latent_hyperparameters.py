@@ -1,0 +1,286 @@
+"""A field with its hyperparameters, against dense densities and a grid."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.internal import hyperparameter_moves
+from tfp_adaptive.internal import tfp_private
+
+tfd = tfp.distributions
+
+_D = 5
+_POINTS = np.linspace(0.0, 2.0, _D)
+_NOISE = 0.3
+_DATA = np.array([1.1, 0.4, -0.6, -1.4, -0.9])
+_MEAN = 0.2
+_JITTER = 0.05
+_DISTANCE = np.abs(_POINTS[:, np.newaxis] - _POINTS)
+
+
+def _log_likelihood(x):
+  miss = tf.constant(_DATA) - x
+  return -0.5 * tf.reduce_sum(miss**2, axis=-1) / _NOISE
+
+
+def _kernel_matrix(amplitude, length_scale, lib):
+  """Returns C for scalars, or [chains..., d, d] for Tensors."""
+  distance = _DISTANCE / length_scale[..., np.newaxis, np.newaxis]
+  matrix = amplitude[..., np.newaxis, np.newaxis] ** 2 * lib.exp(-distance)
+  return matrix + _JITTER * np.eye(_D)
+
+
+def _prior_fn(amplitude, length_scale):
+  return tfpa.gaussian_priors.spectral(
+    _kernel_matrix(amplitude, length_scale, tf), mean=_MEAN
+  )
+
+
+_LOG_NORMAL = dict(amplitude=(0.0, 0.6), length_scale=(0.0, 0.4))
+
+
+def _hyperprior():
+  return tfd.JointDistributionNamed(
+    {
+      name: tfd.LogNormal(np.float64(loc), np.float64(scale))
+      for name, (loc, scale) in _LOG_NORMAL.items()
+    }
+  )
+
+
+def _kernel(num_adaptation_steps=0, **options):
+  return tfpa.latent_gaussian_hyperparameters(
+    _log_likelihood, _prior_fn, _hyperprior(), num_adaptation_steps, **options
+  )
+
+
+def _start(num_chains, seed=0):
+  rng = np.random.default_rng(seed)
+  theta = {
+    name: tf.constant(rng.normal(loc, 0.3, size=num_chains))
+    for name, (loc, _) in _LOG_NORMAL.items()
+  }
+  return tf.constant(rng.normal(size=(num_chains, _D))), theta
+
+
+def _log_normal(x, mean, covariance):
+  miss = x - mean
+  _, log_det = np.linalg.slogdet(2.0 * np.pi * covariance)
+  return -0.5 * (miss @ np.linalg.solve(covariance, miss) + log_det)
+
+
+def _dense_log_joint(x, amplitude, length_scale):
+  """log pi(x, theta) of theta itself, in the unconstrained (log) measure."""
+  log_prob = -0.5 * np.sum((_DATA - x) ** 2) / _NOISE
+  matrix = _kernel_matrix(np.float64(amplitude), np.float64(length_scale), np)
+  log_prob += _log_normal(x, _MEAN, matrix)
+  theta = dict(amplitude=amplitude, length_scale=length_scale)
+  for name, (loc, scale) in _LOG_NORMAL.items():
+    log_prob -= 0.5 * ((np.log(theta[name]) - loc) / scale) ** 2
+  return log_prob
+
+
+def _gradient(x):
+  return (_DATA - x) / _NOISE
+
+
+@pytest.mark.parametrize('joint', [True, False])
+def test_ratio_is_that_of_dense_densities(joint):
+  delta = 0.4
+  amplitudes = tf.constant([0.8, 1.3], tf.float64)
+  lengths = tf.constant([1.1, 0.6], tf.float64)
+  prior = _prior_fn(amplitudes, lengths)
+  proposed = _prior_fn(amplitudes * 1.2, lengths * 0.9)
+  x, _ = _start(2)
+  proposal = tfpa.proposals.UncalibratedAuxiliaryGradient(
+    _log_likelihood, prior, step_size=delta
+  )
+  latent = proposal.bootstrap_results(x)
+  seen = {}
+
+  def evaluate(prior, coordinates):
+    there = tfpa.proposals.UncalibratedAuxiliaryGradient(_log_likelihood, prior)
+    return there.evaluate_at(coordinates, x)
+
+  def remember(params, z):
+    seen['z'] = z
+    return proposed.to_coordinates(params, z)
+
+  move = (
+    hyperparameter_moves.joint_move
+    if joint
+    else hyperparameter_moves.gibbs_move
+  )
+  log_ratio, landing = move(
+    prior,
+    proposed._replace(to_coordinates=remember),
+    evaluate,
+    x,
+    latent,
+    tf.constant([1, 2]),
+  )
+  for i in range(2):
+    theta = amplitudes[i].numpy(), lengths[i].numpy()
+    new_theta = theta[0] * 1.2, theta[1] * 0.9
+    here, there = x[i].numpy(), landing.state[i].numpy()
+    ratio = _dense_log_joint(there, *new_theta) - _dense_log_joint(here, *theta)
+    # The hyperprior is not part of the moves.
+    for old, new, (loc, scale) in zip(theta, new_theta, _LOG_NORMAL.values()):
+      ratio += 0.5 * ((np.log(new) - loc) / scale) ** 2
+      ratio -= 0.5 * ((np.log(old) - loc) / scale) ** 2
+    if joint:
+      z = seen['z'][i].numpy()
+      noise = 0.5 * delta * np.eye(_D)
+      for sign, point, target, law in (
+        (1.0, there, here, theta),
+        (-1.0, here, there, new_theta),
+      ):
+        ratio += sign * _log_normal(
+          z, point + 0.5 * delta * _gradient(point), noise
+        )
+        matrix = _kernel_matrix(*np.float64(law), np)
+        gain = matrix @ np.linalg.inv(matrix + noise)
+        ratio += sign * _log_normal(
+          target, _MEAN + gain @ (z - _MEAN), 0.5 * delta * gain
+        )
+    assert log_ratio[i].numpy() == pytest.approx(ratio, abs=1e-10)
+    np.testing.assert_allclose(
+      landing.coordinates[i],
+      proposed.to_coordinates(proposed.params, landing.state)[i],
+      atol=1e-10,
+    )
+    np.testing.assert_allclose(
+      landing.grads_coordinates[i],
+      proposed.pull(proposed.params, tf.constant(_gradient(landing.state)))[i],
+      atol=1e-10,
+    )
+
+
+def _grid_posterior():
+  """Returns a grid of log theta and its exact posterior weights."""
+  axis = np.linspace(-2.5, 2.5, 81)
+  weights = np.empty([axis.size, axis.size])
+  for i, log_amplitude in enumerate(axis):
+    for j, log_length in enumerate(axis):
+      matrix = _kernel_matrix(
+        np.exp(np.float64(log_amplitude)), np.exp(np.float64(log_length)), np
+      )
+      log_prob = _log_normal(_DATA, _MEAN, matrix + _NOISE * np.eye(_D))
+      for value, (loc, scale) in zip(
+        (log_amplitude, log_length), _LOG_NORMAL.values()
+      ):
+        log_prob -= 0.5 * ((value - loc) / scale) ** 2
+      weights[i, j] = log_prob
+  weights = np.exp(weights - weights.max())
+  return axis, weights / weights.sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('joint', [True, False])
+def test_hyperparameters_follow_the_exact_posterior(joint):
+  num_chains, num_steps = 400, 400
+  kernel = _kernel(200, joint=joint, num_latent_updates=2)
+  result = tfpa.sample(
+    kernel,
+    _start(num_chains),
+    num_results=num_steps,
+    num_burnin_steps=400,
+    seed=5,
+    progress=False,
+  )
+  _, theta = result.states
+  axis, weights = _grid_posterior()
+  for name, margin in (
+    ('amplitude', weights.sum(axis=1)),
+    ('length_scale', weights.sum(axis=0)),
+  ):
+    mean = np.sum(margin * axis)
+    deviation = np.sqrt(np.sum(margin * (axis - mean) ** 2))
+    by_chain = theta[name].mean(axis=0)
+    error = by_chain.std() / np.sqrt(num_chains)
+    assert abs(by_chain.mean() - mean) < 4.0 * error
+    squares = ((theta[name] - mean) ** 2).mean(axis=0)
+    spread_error = squares.std() / np.sqrt(num_chains)
+    assert abs(squares.mean() - deviation**2) < 4.0 * spread_error
+    # Sampling the prior instead would be seen.
+    loc, scale = _LOG_NORMAL[name]
+    assert (
+      abs(loc - mean) > 8.0 * error
+      or abs(scale**2 - deviation**2) > 8.0 * spread_error
+    )
+  accepted = np.mean(
+    tfp_private.get_innermost(result.final_kernel_results, 'hyper_is_accepted')
+  )
+  assert 0.05 < accepted < 0.6
+
+
+def test_both_step_sizes_are_tuned_and_then_fixed():
+  kernel = _kernel(30, step_size=1e-3, hyper_step_size=50.0)
+  steps = collections.defaultdict(list)
+  state = _start(20)
+  results = kernel.bootstrap_results(state)
+  step = tf.function(kernel.one_step, autograph=False)
+  for i in range(40):
+    state, results = step(state, results, seed=tf.constant([i, 0]))
+    for name in ('step_size', 'hyper_step_size'):
+      steps[name].append(float(tfp_private.get_innermost(results, name)))
+  assert steps['step_size'][-1] > 0.02
+  assert steps['hyper_step_size'][-1] < 10.0
+  for name in steps:
+    assert len(set(steps[name][30:])) == 1
+    assert len(set(steps[name][:30])) > 25
+
+
+def test_the_prior_is_decomposed_once_in_a_step():
+  calls = []
+
+  def counted(amplitude, length_scale):
+    calls.append(1)
+    return _prior_fn(amplitude, length_scale)
+
+  kernel = tfpa.latent_gaussian_hyperparameters(
+    _log_likelihood, counted, _hyperprior(), 0, num_latent_updates=3
+  )
+  state = _start(2)
+  results = kernel.bootstrap_results(state)
+  calls.clear()
+  kernel.one_step(state, results, seed=(0, 1))
+  assert len(calls) == 1
+
+
+def test_joint_move_needs_the_auxiliary_kernel():
+  with pytest.raises(ValueError, match="'auxiliary_gradient'"):
+    _kernel(latent='marginal_gradient')
+
+
+def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error():
+  kernel = _kernel(hyper_step_size=1e4)
+  start = _start(6)
+  results = kernel.bootstrap_results(start)
+  step = tf.function(kernel.one_step, autograph=False)
+  for i in range(5):
+    _, results = step(start, results, seed=tf.constant([i, 0]))
+    accepted = results.inner_results.inner_results
+    for leaf in tf.nest.flatten(
+      (accepted.prior_params, accepted.hyper_log_prob)
+    ):
+      assert np.all(np.isfinite(leaf))
+  assert np.any(np.isneginf(accepted.hyper_log_accept_ratio))
+
+
+def test_frozen_keeps_both_step_sizes():
+  kernel = _kernel(10)
+  state = _start(2)
+  results = kernel.bootstrap_results(state)
+  for i in range(3):
+    state, results = kernel.one_step(state, results, seed=(i, 0))
+  fixed = tfpa.frozen(kernel, results)
+  start = fixed.bootstrap_results(state)
+  for name in ('step_size', 'hyper_step_size'):
+    assert float(tfp_private.get_innermost(start, name)) == float(
+      tfp_private.get_innermost(results, name)
+    )

@@ -1,0 +1,177 @@
+"""A stationary covariance on a grid as part of one on a torus.
+
+A covariance k(h) of the lag h is wrapped on a torus of m >= n points an axis,
+
+  c(h) = k(h'),  h' the shortest of h + j m,  or  c(h) = sum over j k(h + j m)
+
+whose eigenvalues are the FFT of c. The first is exact on the grid where
+m >= 2 (n - 1), but may have negative eigenvalues. The second has none where k
+is a covariance that died off, and errs by what k still is at lag m - n + 1.
+Both are tried, negative eigenvalues set to zero, and what comes out on the grid
+is compared with k.
+
+Source: Dietrich and Newsam (1997), Fast and exact simulation of stationary
+Gaussian processes through circulant embedding of the covariance matrix.
+"""
+
+import itertools
+import math
+
+import numpy as np
+
+__all__ = ['choose', 'fast_size', 'periodized']
+
+_GROWTH = 1.25
+_MAX_RATIO = 8
+
+
+def choose(lag_fn, grid_shape, tolerance, torus_shape=None):
+  """Returns the covariance by lag on the smallest torus that is good enough.
+
+  Args:
+    lag_fn: (lags) -> covariance [..., *shape], an array of a floating dtype.
+      `lags` are in cells, one integer array of that shape for every axis.
+    grid_shape: (n1, n2), ints.
+    tolerance: Allowed error of the covariance on the grid, over the variance.
+    torus_shape: (m1, m2) to be used; None: found here.
+
+  Returns:
+    c, [..., m1, m2] float64, whose eigenvalues are negative by rounding at most.
+
+  Raises:
+    ValueError: If no torus that was tried is good enough.
+  """
+  wanted = lag_fn(_grid_lags(grid_shape))
+  variance = _variance(wanted, grid_shape)
+  shapes = [torus_shape]
+  if torus_shape is None:
+    shapes = _shapes(lag_fn, grid_shape, tolerance * variance)
+  errors = {}
+  for shape in shapes:
+    for wrap in (_nearest, periodized):
+      values, rounding = _without_negative_part(wrap(lag_fn, shape), variance)
+      gap = np.max(np.abs(_on_grid(values, grid_shape) - wanted))
+      if gap <= tolerance * variance + rounding:
+        return values
+      errors[shape] = min(gap / variance, errors.get(shape, np.inf))
+  raise ValueError(_advice(errors, tolerance, torus_shape))
+
+
+def periodized(lag_fn, shape):
+  """Returns the sum over j of k(h + j m), of the three nearest j an axis."""
+  lags = _torus_lags(shape)
+  images = [(-m, 0, m) if m > 1 else (0,) for m in shape]
+  return sum(
+    lag_fn(tuple(lag + shift for lag, shift in zip(lags, shifts)))
+    for shifts in itertools.product(*images)
+  )
+
+
+def fast_size(size):
+  """Returns the smallest product of 2, 3 and 5 that is at least `size`."""
+  while True:
+    rest = size
+    for prime in (2, 3, 5):
+      while rest % prime == 0:
+        rest //= prime
+    if rest == 1:
+      return size
+    size += 1
+
+
+def _nearest(lag_fn, shape):
+  return lag_fn(_torus_lags(shape))
+
+
+def _torus_lags(shape):
+  """Returns the shortest lag of every point of the torus to the first one."""
+  axes = [(np.arange(m) + (m - 1) // 2) % m - (m - 1) // 2 for m in shape]
+  return tuple(np.meshgrid(*axes, indexing='ij'))
+
+
+def _grid_lags(grid_shape):
+  """Returns all lags between points of the grid, one of each pair +-h."""
+  axes = [np.arange(grid_shape[0]), np.arange(1 - grid_shape[1], grid_shape[1])]
+  return tuple(np.meshgrid(*axes, indexing='ij'))
+
+
+def _on_grid(values, grid_shape):
+  """Returns the torus' covariance at `_grid_lags`."""
+  first, second = _grid_lags(grid_shape)
+  return values[..., first % values.shape[-2], second % values.shape[-1]]
+
+
+def _variance(wanted, grid_shape):
+  """Returns k(0), the largest of all batch members, after a check of k."""
+  if not np.all(np.isfinite(wanted)):
+    raise ValueError(
+      'The covariance function has values that are not finite on the grid. '
+      'Check it at distance 0, and its parameters.'
+    )
+  variances = wanted[..., 0, grid_shape[1] - 1]
+  largest = np.max(np.abs(wanted), axis=(-2, -1))
+  if np.any(variances <= 0.0) or np.any(largest > variances * (1.0 + 1e-5)):
+    raise ValueError(
+      'A covariance function must be positive at distance 0 and largest there, '
+      f'but is {np.min(variances):.3g} there and {np.max(largest):.3g} at its '
+      'largest. Pass a function of the distance, not of its square or of a '
+      'point.'
+    )
+  return np.max(variances)
+
+
+def _shapes(lag_fn, grid_shape, limit):
+  """Yields toruses of growing size, the first where k died off or is exact."""
+  shape = tuple(
+    _first_size(lag_fn, axis, size, limit)
+    for axis, size in enumerate(grid_shape)
+  )
+  while all(m <= _MAX_RATIO * n for m, n in zip(shape, grid_shape)):
+    yield shape
+    if max(shape) == 1:
+      return
+    shape = tuple(
+      m if m == 1 else fast_size(math.ceil(_GROWTH * m)) for m in shape
+    )
+
+
+def _first_size(lag_fn, axis, size, limit):
+  """Returns the size at which k errs by at most `limit` along an axis."""
+  if size == 1:
+    return 1
+  along = np.arange(size + 1)[np.newaxis]
+  lags = [np.zeros_like(along), np.zeros_like(along)]
+  lags[axis] = along
+  values = np.abs(lag_fn(tuple(lags)))[..., 0, :]
+  tail = np.maximum.accumulate(values[..., ::-1], axis=-1)[..., ::-1]
+  is_dead = np.all(tail.reshape([-1, size + 1]) <= limit, axis=0)
+  exact = 2 * (size - 1)
+  enough = size - 1 + np.argmax(is_dead) if np.any(is_dead) else exact
+  return fast_size(max(size, min(enough, exact)))
+
+
+def _without_negative_part(values, variance):
+  """Returns c with negative eigenvalues at zero, and the size of rounding."""
+  epsilon = np.finfo(values.dtype).eps
+  spectrum = np.fft.fft2(values.astype(np.float64)).real
+  # An eigenvalue's rounding is that of c times the root of how many count.
+  rounding = 4.0 * epsilon * np.sqrt(np.max(spectrum) * variance)
+  return np.fft.ifft2(np.maximum(spectrum, 0.0)).real, rounding
+
+
+def _advice(errors, tolerance, torus_shape):
+  shape = min(errors, key=errors.get)
+  tried = (
+    f'the torus {torus_shape}'
+    if torus_shape is not None
+    else f'any of {len(errors)} toruses of up to {_MAX_RATIO} times the grid'
+  )
+  return (
+    f'This covariance is not that of a field on {tried} to within '
+    f'{tolerance:.3g} of its variance: negative eigenvalues were set to zero, '
+    f'and the least error, {errors[shape]:.3g}, is that of the torus {shape}. '
+    f'Allow it with `tolerance={1.01 * errors[shape]:.3g}`, give a larger '
+    '`torus_shape`, take a kernel that dies off within the grid (a shorter '
+    'length scale), or use `tfpa.gaussian_priors.kronecker` or `spectral`, '
+    'which need no torus.'
+  )
