@@ -208,6 +208,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
       return state_parts.value(function, state), []
     log_likelihood, grads = state_parts.value_and_gradient(function, state)
     flat = state_parts.flatten(grads, ps.rank(log_likelihood))
+    _check_state(flat, self.prior)
     return log_likelihood, self.prior.pull(self.prior.params, flat)
 
   def _functions(self, prior, variance):
