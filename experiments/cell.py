@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments import learned
+from experiments import shrinkage
 from experiments.measurements import measure
 from experiments.measurements import step_counts
 from experiments.starts import make_starts
@@ -74,8 +75,9 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
     warnings.simplefilter('always', UserWarning)
     result = _sample(method, arguments)
   wall = time.perf_counter() - start
+  states = np.asarray(result.states)
   result = result._replace(
-    states=np.asarray(result.states),
+    states=states if target.view is None else target.view(states),
     trace=_numpy(result.trace),
     adaptation_trace=_numpy(result.adaptation_trace),
   )
@@ -91,6 +93,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
     str(w.message) for w in caught if issubclass(w.category, UserWarning)
   ]
   arrays = _curves(result, int(np.argmin(summary.ess)), factor)
+  arrays.update(shrinkage.spectrum(target, result.states))
   draws = _draws(target, result) if config.save_draws else None
   return CellResult(record, arrays, draws)
 
@@ -108,7 +111,7 @@ def _curves(result, worst, factor):
     ('adaptation', result.adaptation_trace),
     ('sampling', result.trace),
   ):
-    if 'target_log_prob' in trace:
+    if len(trace.get('target_log_prob', ())):
       values = trace['target_log_prob']
       arrays[f'{phase}_log_prob'] = _thin(values.reshape(len(values), -1)[:, 0])
       arrays[f'{phase}_num_steps'] = np.asarray(len(values))

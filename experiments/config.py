@@ -32,8 +32,12 @@ __all__ = [
 
 SMOKE_ADAPTATION_STEPS = 40
 SMOKE_RESULTS = 20
-# The parameter of which a method may list several values.
-_LISTED = 'num_leapfrog_steps'
+# Parameters of which a method may list several values, and how a label that
+# is given says which one it is.
+_LISTED = {
+  'num_leapfrog_steps': 'L={}',
+  'target_accept_prob': '{:g}',
+}
 
 
 class NormalInit(Parameters):
@@ -191,11 +195,12 @@ def parse_config(values):
 
 
 def expand_methods(values):
-  """Returns values with one method for each of a list of leapfrog steps.
+  """Returns values with one method for each value of a list.
 
   Args:
     values: nested dicts and lists. In a method `num_leapfrog_steps: [1, 5]`
-      stands for two of it, their labels, if any, followed by L=1 and L=5.
+      stands for two of it, their labels, if any, followed by L=1 and L=5; so
+      does `target_accept_prob: [0.3, 0.6]`.
   """
   methods = values.get('methods')
   if not isinstance(methods, list):
@@ -204,14 +209,24 @@ def expand_methods(values):
 
 
 def _expand(method):
-  counts = isinstance(method, dict) and method.get(_LISTED)
-  if not counts or not isinstance(counts, list):
+  if not isinstance(method, dict):
     return [method]
-  expanded = [{**method, _LISTED: count} for count in counts]
-  if method.get('label') is not None:
-    for each in expanded:
-      each['label'] = f'{method["label"]}, L={each[_LISTED]}'
+  expanded = [method]
+  for key, form in _LISTED.items():
+    values = method.get(key)
+    if not values or not isinstance(values, list):
+      continue
+    expanded = [
+      _with_value(one, key, value, form) for one in expanded for value in values
+    ]
   return expanded
+
+
+def _with_value(method, key, value, form):
+  method = {**method, key: value}
+  if method.get('label') is not None and isinstance(value, int | float):
+    method['label'] = f'{method["label"]}, {form.format(value)}'
+  return method
 
 
 def smoke(config):

@@ -9,7 +9,9 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
+from experiments import accept_sweep  # noqa: E402
 from experiments import learned  # noqa: E402
+from experiments import shrinkage  # noqa: E402
 from experiments import sweeps  # noqa: E402
 from experiments import tables  # noqa: E402
 
@@ -44,6 +46,8 @@ def draw_all(folder, config, target):
   drawings = {
     'efficiency': lambda: _efficiency(rows),
     'leapfrog_steps': lambda: sweeps.draw(records, _grid),
+    'accept_rates': lambda: accept_sweep.draw(records, _grid),
+    'shrinkage': lambda: shrinkage.draw(cells, target, _grid),
     'traces': lambda: _traces(cells),
     'log_density': lambda: _log_density(cells),
     'adaptation': lambda: _adaptation(cells),

@@ -5,6 +5,7 @@ import numpy as np
 from experiments import diagnostics
 from experiments import learned
 from experiments import moments
+from experiments.methods.base import find_field
 
 __all__ = ['measure', 'step_counts']
 
@@ -62,6 +63,10 @@ def measure(config, index, method, target, result, factor):
     'num_leapfrog_steps': getattr(
       config.methods[index], 'num_leapfrog_steps', None
     ),
+    'target_accept_prob': getattr(
+      config.methods[index], 'target_accept_prob', None
+    ),
+    'step_size': _step_size(method, result),
     'num_chains': config.num_chains,
     'num_adaptation_steps': num_adaptation_steps,
     'num_results': num_results,
@@ -78,7 +83,9 @@ def measure(config, index, method, target, result, factor):
     'worst_coordinate': int(np.argmin(summary.ess)),
     'num_diverging': _sum(result.trace, 'diverging'),
     **_adaptation_end(result.adaptation_trace),
-    **_efficiency(summary.ess, seconds, calls['sampling']),
+    **_efficiency(
+      summary.ess, seconds, calls['sampling'], num_adaptation_steps
+    ),
     **_against_truth(target, states, summary),
     **_learned(factor, target),
     'moments': moments.compare(target, states),
@@ -86,12 +93,13 @@ def measure(config, index, method, target, result, factor):
   return record, summary
 
 
-def _efficiency(ess, seconds, calls):
+def _efficiency(ess, seconds, calls, num_adaptation_steps):
   """Returns effective samples per second and per gradient."""
+  is_split = seconds['adaptation'] > 0.0 or not num_adaptation_steps
   amounts = {
     'second': seconds['adaptation'] + seconds['sampling'],
     # As the papers have it: what adaptation took is left out.
-    'sampling_second': seconds['sampling'],
+    'sampling_second': seconds['sampling'] if is_split else None,
     'gradient': calls['gradient'] if calls else None,
   }
   sizes = {'min': ess.min(), 'median': np.median(ess)}
@@ -122,16 +130,31 @@ def _calls(cost, trace, num_steps, num_chains):
   if num_steps == 0:
     return {'target': 0, 'gradient': 0, 'hessian_vector': 0}
   if cost is None:
-    leapfrogs = trace.get('extra', {}).get('leapfrogs_taken')
-    if leapfrogs is None:
+    cost = _counted_cost(trace.get('extra', {}))
+    if cost is None:
       return None
-    per_step = float(np.mean(leapfrogs))
-    cost = (per_step, per_step, 0)
   names = ('target', 'gradient', 'hessian_vector')
   return {
     name: int(round(value * num_steps * num_chains))
     for name, value in zip(names, cost, strict=True)
   }
+
+
+def _counted_cost(extra):
+  """Returns calls per step and chain from what a trace_fn counted."""
+  if 'leapfrogs_taken' in extra:
+    per_step = float(np.mean(extra['leapfrogs_taken']))
+    return per_step, per_step, 0
+  if 'num_target_calls' in extra:
+    return float(np.mean(extra['num_target_calls'])), 0, 0
+  return None
+
+
+def _step_size(method, result):
+  """Returns the learned delta of a sampler that has nothing else to learn."""
+  if not method.has_step_size:
+    return None
+  return _finite(find_field(result.final_kernel_results, 'step_size'))
 
 
 def _against_truth(target, states, summary):

@@ -81,6 +81,7 @@ def _build_method(config, index, target):
     trace_diagonal=config.trace_diagonal,
   )
   try:
+    config.methods[index].check_target(target)
     method = config.methods[index].build(target, options)
   except (ValueError, TypeError, NotImplementedError) as error:
     raise ConfigError(

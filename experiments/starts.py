@@ -102,6 +102,12 @@ def _suggested(config, target, rng):
 
 
 def _climb(config, target, rng):
+  if target.target_log_prob_fn is None:
+    raise ConfigError(
+      f"init.kind: 'climb' was given, but the field of {target.name} has no "
+      "density to climb, its prior covariance no inverse; allowed are 'prior', "
+      "'normal' and 'zeros'."
+    )
   starts = np.asarray(_normal(config, target, rng), target.dtype)
   return climb(target.target_log_prob_fn, starts, config.init.num_steps)
 

@@ -11,7 +11,15 @@ import numpy as np
 import rich.markup
 import rich.table
 
-__all__ = ['Row', 'join', 'number', 'to_html', 'to_markdown', 'to_rich']
+__all__ = [
+  'Row',
+  'header',
+  'join',
+  'number',
+  'to_html',
+  'to_markdown',
+  'to_rich',
+]
 
 HEADER = (
   'Method',
@@ -20,6 +28,7 @@ HEADER = (
   'ESS (min, med, max)',
   'ESS q^2, log pi (min)',
   'Min ESS/s (1 st.d.), median',
+  'Sampling alone: ESS/s (min, med)',
   'ESS/gradient (min, med)',
   'Bulk, tail ESS (min)',
   'R-hat (max, med)',
@@ -27,6 +36,9 @@ HEADER = (
   'Compile(s)',
   'Repeats',
 )
+# Before the last two, where some method has one delta to learn.
+LATENT_HEADER = ('Learned delta', 'Likelihood, gradient calls')
+_NUM_LAST = 2
 
 
 class Row(NamedTuple):
@@ -43,6 +55,8 @@ class Row(NamedTuple):
   min_ess_per_second: Optional[float] = None
   min_ess_per_second_sd: Optional[float] = None
   median_ess_per_second: Optional[float] = None
+  # (min, median) over coordinates, without the time of adaptation.
+  ess_per_sampling_second: tuple = (None, None)
   # (min, median) over coordinates.
   ess_per_gradient: tuple = (None, None)
   # Smallest of the squares, and of log pi.
@@ -56,10 +70,28 @@ class Row(NamedTuple):
   entropy_weight: Optional[float] = None
   # Of the target seen through the learned factor, where its moments are known.
   condition_number: Optional[float] = None
+  # delta of a sampler of latent Gaussian models.
+  step_size: Optional[float] = None
+  # (likelihood, gradient) in all steps of all chains.
+  calls: tuple = (None, None)
   error: Optional[str] = None
 
-  def cells(self):
-    """Returns the row as strings, in the order of `HEADER`."""
+  def cells(self, is_latent=False):
+    """Returns the row as strings, in the order of `HEADER`.
+
+    Args:
+      is_latent: whether those of `LATENT_HEADER` are among them.
+    """
+    cells = self._cells()
+    if not is_latent:
+      return cells
+    own = ['', '']
+    if self.num_finished:
+      step = '-' if self.step_size is None else f'{self.step_size:.3g}'
+      own = [step, _numbers(self.calls, 0)]
+    return [*cells[:-_NUM_LAST], *own, *cells[-_NUM_LAST:]]
+
+  def _cells(self):
     repeats = str(self.num_finished)
     if self.num_failed:
       repeats += f' (+ {self.num_failed} failed)'
@@ -77,6 +109,7 @@ class Row(NamedTuple):
       f'({_numbers(self.ess, 1)})',
       _numbers((self.ess_squared, self.ess_log_prob), 1),
       per_second,
+      _numbers(self.ess_per_sampling_second, 2),
       _numbers(self.ess_per_gradient, 4),
       _numbers((self.ess_bulk, self.ess_tail), 1),
       _numbers(self.rhat, 3),
@@ -93,6 +126,13 @@ def number(value, digits):
 
 def _numbers(values, digits):
   return ', '.join(number(value, digits) for value in values)
+
+
+def header(rows):
+  """Returns (column names, whether those of latent models are among them)."""
+  if not any(row.step_size is not None for row in rows):
+    return HEADER, False
+  return (*HEADER[:-_NUM_LAST], *LATENT_HEADER, *HEADER[-_NUM_LAST:]), True
 
 
 def join(records):
@@ -132,6 +172,10 @@ def _row(label, records):
       float(np.std(speeds, ddof=1)) if len(speeds) > 1 else None
     ),
     median_ess_per_second=_mean(_values(finished, 'median_ess_per_second')),
+    ess_per_sampling_second=tuple(
+      _mean(_values(finished, f'{key}_ess_per_sampling_second'))
+      for key in ('min', 'median')
+    ),
     ess_per_gradient=tuple(
       _mean(_values(finished, f'{key}_ess_per_gradient'))
       for key in ('min', 'median')
@@ -145,6 +189,8 @@ def _row(label, records):
     ),
     entropy_weight=_mean(_values(finished, 'entropy_weight')),
     condition_number=_mean(_values(finished, 'learned_condition_number')),
+    step_size=_mean(_values(finished, 'step_size')),
+    calls=tuple(_mean_calls(finished, key) for key in ('target', 'gradient')),
     error=error,
   )
 
@@ -158,6 +204,16 @@ def _values(records, *keys):
     if value is not None:
       values.append(value)
   return values
+
+
+def _mean_calls(records, key):
+  phases = [
+    _values(records, 'calls', phase, key)
+    for phase in ('adaptation', 'sampling')
+  ]
+  if not all(phases):
+    return None
+  return sum(_mean(phase) for phase in phases)
 
 
 def _mean(values):
@@ -178,20 +234,24 @@ def to_rich(title, rows):
     caption_justify='left',
     caption_style='red',
   )
-  table.add_column(HEADER[0], no_wrap=True)
-  for name in HEADER[1:]:
+  names, is_latent = header(rows)
+  table.add_column(names[0], no_wrap=True)
+  for name in names[1:]:
     table.add_column(name, justify='right', overflow='fold')
   for row in rows:
     style = 'red' if row.num_failed else None
-    table.add_row(*(rich.markup.escape(c) for c in row.cells()), style=style)
+    cells = [rich.markup.escape(c) for c in row.cells(is_latent)]
+    table.add_row(*cells, style=style)
   return table
 
 
 def to_markdown(title, rows):
   """Returns a heading and a Markdown table."""
-  lines = [f'## {title}', '', _line(HEADER), _line(['---'] * len(HEADER))]
+  names, is_latent = header(rows)
+  lines = [f'## {title}', '', _line(names), _line(['---'] * len(names))]
   for row in rows:
-    lines.append(_line(cell.replace('|', r'\|') for cell in row.cells()))
+    cells = row.cells(is_latent)
+    lines.append(_line(cell.replace('|', r'\|') for cell in cells))
   lines.extend(f'\n{failure}' for failure in _failures(rows))
   return '\n'.join(lines) + '\n'
 
@@ -210,8 +270,9 @@ def to_html(tables):
   ]
   for title, rows in tables:
     parts.append(f'<h2>{html.escape(title)}</h2><table>')
-    parts.append(_html_line('th', HEADER))
-    parts.extend(_html_line('td', row.cells()) for row in rows)
+    names, is_latent = header(rows)
+    parts.append(_html_line('th', names))
+    parts.extend(_html_line('td', row.cells(is_latent)) for row in rows)
     parts.append('</table>')
     parts.extend(f'<p>{html.escape(text)}</p>' for text in _failures(rows))
   return '\n'.join([*parts, '</body></html>']) + '\n'

@@ -3,6 +3,7 @@
 from experiments.methods import adaptive
 from experiments.methods import baselines
 from experiments.methods import entropy_adaptive
+from experiments.methods import latent_gaussian
 from experiments.methods import riemannian
 from experiments.methods import transport
 from experiments.methods import windowed
@@ -15,6 +16,7 @@ __all__ = [
   'adaptive',
   'baselines',
   'entropy_adaptive',
+  'latent_gaussian',
   'riemannian',
   'transport',
   'windowed',

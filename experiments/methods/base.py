@@ -12,6 +12,7 @@ from pydantic import WithJsonSchema
 from experiments.registry import Parameters
 
 __all__ = [
+  'AcceptProb',
   'BuildOptions',
   'Cost',
   'Method',
@@ -29,6 +30,18 @@ NumLeapfrogSteps = Annotated[
   int,
   Field(ge=1),
   WithJsonSchema({'anyOf': [_POSITIVE, {'type': 'array', 'items': _POSITIVE}]}),
+]
+
+
+_PROBABILITY = {'type': 'number', 'exclusiveMinimum': 0, 'exclusiveMaximum': 1}
+
+# A list stands for one method each, too.
+AcceptProb = Annotated[
+  float,
+  Field(gt=0, lt=1),
+  WithJsonSchema(
+    {'anyOf': [_PROBABILITY, {'type': 'array', 'items': _PROBABILITY}]}
+  ),
 ]
 
 
@@ -63,6 +76,8 @@ class Method(NamedTuple):
   sample_fn: Optional[Callable] = None
   # Whether the kernel results hold a learned scale factor.
   is_adaptive: bool = False
+  # Whether one learned `step_size` is all there is to report.
+  has_step_size: bool = False
 
 
 class MethodParameters(Parameters):
@@ -74,6 +89,16 @@ class MethodParameters(Parameters):
 
   def default_label(self):
     return self.name
+
+  def check_target(self, target):
+    """Raises ValueError unless the target is of the kind the method takes."""
+    if target.target_log_prob_fn is None:
+      raise ValueError(
+        f'it samples one density, but the prior covariance of {target.name} '
+        'has no inverse, and the field no density; write target: coordinates: '
+        'white, or take a sampler of latent Gaussian models such as '
+        'marginal_gradient.'
+      )
 
   def build(self, target, options: BuildOptions) -> Method:
     raise NotImplementedError

@@ -9,18 +9,48 @@ import numpy as np
 
 from experiments.registry import Parameters
 
-__all__ = ['BuildContext', 'Target', 'TargetParameters']
+__all__ = [
+  'BuildContext',
+  'Form',
+  'LatentGaussian',
+  'Target',
+  'TargetParameters',
+]
+
+
+class LatentGaussian(NamedTuple):
+  """A density exp f(x) N(x | mean, C) as the samplers of such models take it.
+
+  The state is [chains..., event_size], the prior's event shape flattened.
+  """
+
+  # f: [chains..., event_size] -> [chains...], without the prior.
+  log_likelihood_fn: Callable[[Any], Any]
+  # A `tfpa.interfaces.GaussianPrior` in the dtype of the states.
+  prior: Any
+  # Variance of a Gaussian likelihood's noise, None for any other.
+  noise_variance: Optional[float] = None
+
+
+class Form(NamedTuple):
+  """A target's density in other coordinates, for methods that prefer them."""
+
+  target_log_prob_fn: Callable[[Any], Any]
+  # States of the target to states of the form, and back; [..., event_size].
+  to_form: Callable[[Any], Any]
+  from_form: Callable[[Any], Any]
 
 
 class Target(NamedTuple):
   """A density over an unconstrained vector.
 
   `target_log_prob_fn` maps [chains..., event_size] to [chains...], up to a
-  constant. Moments are those of the unconstrained vector, None where not known.
+  constant; None where only `latent` can be sampled. Moments are those of the
+  unconstrained vector, None where not known.
   """
 
   name: str
-  target_log_prob_fn: Callable[[Any], Any]
+  target_log_prob_fn: Optional[Callable[[Any], Any]]
   event_size: int
   dtype: str
   # [event_size] numpy float64.
@@ -37,6 +67,13 @@ class Target(NamedTuple):
   suggested_start: Optional[Any] = None
   # {name: C}: constant metrics of the model, M^-1 = C C^T, C [d, d].
   metric_factors: Optional[dict] = None
+  # {name: `Form`}.
+  forms: Optional[dict] = None
+  # The same density as likelihood and Gaussian prior, where it has this form.
+  latent: Optional[LatentGaussian] = None
+  # (states [..., event_size]) -> [..., n], what is measured and stored of them;
+  # None: all of it. The moments above are then of these n.
+  view: Optional[Callable[[Any], Any]] = None
 
   def variances(self):
     """Returns the diagonal of the covariance, [event_size]."""

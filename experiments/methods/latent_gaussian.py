@@ -1,0 +1,204 @@
+"""Samplers of latent Gaussian models: likelihood and prior, one delta to tune.
+
+Each takes `target.latent`. delta is the `step_size`: given, it is the first
+one, and with `num_adaptation_steps: 0` the only one.
+"""
+
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments.methods.base import AcceptProb
+from experiments.methods.base import Cost
+from experiments.methods.base import Method
+from experiments.methods.base import MethodParameters
+from experiments.registry import METHODS
+
+__all__ = ['Latent']
+
+# Steps whose likelihood calls are counted, one by one, after a run.
+_COUNTED_STEPS = 100
+
+
+class Latent(MethodParameters):
+  """What the samplers of latent Gaussian models share; None: their default."""
+
+  target_accept_prob: AcceptProb | None = Field(
+    None, description='wanted mean acceptance'
+  )
+  step_size: float | None = Field(
+    None, gt=0, description='the first delta, the only one without adaptation'
+  )
+
+  def default_label(self):
+    if self.target_accept_prob is None:
+      return self.sampler()
+    return f'{self.sampler()}, {self.target_accept_prob:g}'
+
+  def sampler(self):
+    """Returns the sampler's name in the paper."""
+    raise NotImplementedError
+
+  def check_target(self, target):
+    if target.latent is None:
+      raise ValueError(
+        f'it samples a likelihood times a Gaussian prior, but {target.name} is '
+        'given as one density; take a latent Gaussian target (gp_regression, '
+        'gp_classification, log_gaussian_cox ...) with coordinates: field, or '
+        'a sampler of densities such as nuts.'
+      )
+
+  def make(self, builder, target, options, **arguments):
+    """Returns the `Method` of one of the library's builders."""
+    for name in ('target_accept_prob', 'step_size'):
+      if getattr(self, name) is not None:
+        arguments[name] = getattr(self, name)
+    kernel = builder(
+      target.latent.log_likelihood_fn,
+      target.latent.prior,
+      options.num_adaptation_steps,
+      **arguments,
+    )
+    cost = Cost(*tfpa.cost_per_step(kernel, adapting=False))
+    return Method(kernel, cost, cost, has_step_size=True)
+
+
+@METHODS.register('marginal_gradient')
+class MarginalGradient(Latent):
+  """mGrad: the auxiliary variable integrated out."""
+
+  def sampler(self):
+    return 'mGrad'
+
+  def build(self, target, options):
+    return self.make(tfpa.marginal_gradient, target, options)
+
+
+@METHODS.register('auxiliary_gradient')
+class AuxiliaryGradient(Latent):
+  """aGrad-z and aGrad-u: moves given an auxiliary variable."""
+
+  auxiliary: Literal['z', 'u'] = 'z'
+
+  def sampler(self):
+    return f'aGrad-{self.auxiliary}'
+
+  def build(self, target, options):
+    return self.make(
+      tfpa.auxiliary_gradient, target, options, auxiliary=self.auxiliary
+    )
+
+
+@METHODS.register('crank_nicolson')
+class CrankNicolson(Latent):
+  """pCN, pCNL, CN and CNL: Crank-Nicolson steps of the diffusion."""
+
+  langevin: bool = False
+  preconditioned: bool = True
+
+  def sampler(self):
+    prefix = 'p' if self.preconditioned else ''
+    return f'{prefix}CN{"L" if self.langevin else ""}'
+
+  def build(self, target, options):
+    return self.make(
+      tfpa.crank_nicolson,
+      target,
+      options,
+      langevin=self.langevin,
+      preconditioned=self.preconditioned,
+    )
+
+
+@METHODS.register('prior_preconditioned_langevin')
+class PriorPreconditionedLangevin(Latent):
+  """pMALA: an Euler step preconditioned by the prior covariance."""
+
+  def sampler(self):
+    return 'pMALA'
+
+  def build(self, target, options):
+    return self.make(tfpa.prior_preconditioned_langevin, target, options)
+
+
+@METHODS.register('elliptical_slice')
+class EllipticalSlice(MethodParameters):
+  """TFP's elliptical slice sampler: nothing to tune, accepts every move."""
+
+  check_target = Latent.check_target
+
+  def default_label(self):
+    return 'Ellipt'
+
+  def build(self, target, options):
+    return elliptical_slice_method(target.latent, options)
+
+
+def elliptical_slice_method(latent, options):
+  """Returns TFP's sampler, which moves the field less its mean.
+
+  Args:
+    latent: the `LatentGaussian`.
+    options: the `BuildOptions`.
+  """
+  prior = latent.prior
+  size = int(np.prod(prior.event_shape))
+  covariance = prior.covariance(prior.params)
+  mean = prior.from_coordinates(
+    prior.params, tf.zeros([size], tf.nest.flatten(prior.params)[0].dtype)
+  )
+  # Counted where they are made one by one: outside of compiled loops.
+  num_calls = []
+
+  def normal_sampler_fn(seed):
+    noise = tf.random.stateless_normal(
+      [options.num_chains, size], seed, dtype=mean.dtype, alg='philox'
+    )
+    return prior.from_coordinates(prior.params, covariance.draw(noise)) - mean
+
+  def log_likelihood_fn(centered):
+    num_calls.append(1)
+    return latent.log_likelihood_fn(centered + mean)
+
+  kernel = tfp.experimental.mcmc.EllipticalSliceSampler(
+    normal_sampler_fn, log_likelihood_fn
+  )
+
+  def sample_fn(init_state, trace_fn, **arguments):
+    del trace_fn
+    result = tfpa.sample(
+      kernel,
+      init_state - mean.numpy(),
+      trace_fn=_log_likelihood_trace,
+      **arguments,
+    )
+    state, results = result.final_state, result.final_kernel_results
+    num_calls.clear()
+    for step in range(_COUNTED_STEPS):
+      state, results = kernel.one_step(state, results, seed=[step, 0])
+    calls = np.asarray(len(num_calls) / _COUNTED_STEPS)
+    return result._replace(
+      states=result.states + mean.numpy(),
+      trace=_with_calls(result.trace, calls),
+      adaptation_trace=_with_calls(result.adaptation_trace, calls),
+    )
+
+  return Method(kernel, None, None, sample_fn=sample_fn)
+
+
+def _log_likelihood_trace(state, results):
+  del state
+  return {'log_likelihood': results.log_likelihood}
+
+
+def _with_calls(trace, calls):
+  """Returns the trace with f under the name that the figures know."""
+  trace = dict(trace)
+  log_likelihood = trace.pop('extra')['log_likelihood']
+  trace['target_log_prob'] = log_likelihood
+  trace['extra'] = {'num_target_calls': calls}
+  return trace
