@@ -17,10 +17,13 @@ from experiments.methods.base import find_field
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.registry import METHODS
+from experiments.targets.base import Form
 
-__all__ = ['joint_distribution']
+__all__ = ['joint_distribution', 'sampler']
 
 tfd = tfp.distributions
+
+_FEWEST_RESULTS = 4
 
 
 class Result(NamedTuple):
@@ -51,9 +54,17 @@ class WindowedNuts(MethodParameters):
   """TFP's windowed NUTS, diagonal mass; its draws are never thinned."""
 
   max_tree_depth: int = Field(10, ge=1, le=15)
+  parameterization: str | None = Field(
+    None, description="one of the target's forms; draws are mapped back"
+  )
+  time_adaptation: bool = Field(
+    False, description='run again with few results to time sampling alone'
+  )
 
   def default_label(self):
-    return 'NUTS (windowed)'
+    if self.parameterization is None:
+      return 'NUTS (windowed)'
+    return f'NUTS (windowed, {self.parameterization})'
 
   def build(self, target, options):
     if options.num_adaptation_steps < 40:
@@ -62,10 +73,15 @@ class WindowedNuts(MethodParameters):
         'windowed_nuts needs at least 40 for its windows.'
       )
 
+    form = self._form(target)
+    joint = joint_distribution(
+      target._replace(target_log_prob_fn=form.target_log_prob_fn)
+    )
+
     def run(init_state, seed, num_results):
       states, trace = tfp.experimental.mcmc.windowed_adaptive_nuts(
         num_results,
-        joint_distribution(target),
+        joint,
         n_chains=options.num_chains,
         num_adaptation_steps=options.num_adaptation_steps,
         current_state={'x': init_state},
@@ -79,7 +95,22 @@ class WindowedNuts(MethodParameters):
     compiled = tf.function(
       run, autograph=False, jit_compile=options.jit_compile
     )
-    return Method(None, None, None, sample_fn=_sampler(compiled))
+    sample_fn = sampler(compiled, form, self.time_adaptation)
+    return Method(None, None, None, sample_fn=sample_fn)
+
+  def _form(self, target):
+    """Returns the `Form` in which to sample."""
+    name = self.parameterization
+    if name is None:
+      return Form(target.target_log_prob_fn, tf.identity, tf.identity)
+    forms = target.forms or {}
+    if name not in forms:
+      raise ValueError(
+        f'parameterization: {name!r} was given, but {target.name} has '
+        f'{", ".join(forms) or "no other forms"}; write one of these, or '
+        'leave it out.'
+      )
+    return forms[name]
 
 
 def _trace(state, bijector, is_adapting, kernel_results):
@@ -95,45 +126,67 @@ def _trace(state, bijector, is_adapting, kernel_results):
   return {key: find_field(kernel_results, f) for key, f in names.items()}
 
 
-def _sampler(compiled):
-  """Returns a function with the keyword arguments of `tfpa.sample`."""
+def sampler(compiled, form, time_adaptation):
+  """Returns a function with the keyword arguments of `tfpa.sample`.
+
+  Args:
+    compiled: tf.function of start, seed and number of results.
+    form: the `Form` that `compiled` samples.
+    time_adaptation: whether to run it again with few results.
+  """
 
   def sample_fn(init_state, num_results, seed, **unused):
     if unused.get('num_steps_between_results'):
       raise ValueError(
         'num_steps_between_results: windowed_nuts does not thin; write 0.'
       )
-    arguments = (
-      tf.convert_to_tensor(init_state),
-      tf.constant(seed),
-      num_results,
-    )
-    num_traces = compiled.experimental_get_tracing_count()
-    states, trace, seconds = _timed(compiled, arguments)
-    compile_seconds = 0.0
-    if compiled.experimental_get_tracing_count() > num_traces:
-      # One program, compiled by its first call: a second one tells the time.
-      first_seconds = seconds
-      states, trace, seconds = _timed(compiled, arguments)
-      compile_seconds = max(first_seconds - seconds, 0.0)
+    start = form.to_form(tf.convert_to_tensor(init_state))
+    arguments = (start, tf.constant(seed))
+    states, trace, seconds = _timed(compiled, (*arguments, num_results))
+    if time_adaptation:
+      # Adaptation and sampling are one program: the time of one more result is
+      # the difference between two programs of the same adaptation.
+      _, _, short = _timed(compiled, (*arguments, _FEWEST_RESULTS))
+      num_more = num_results - _FEWEST_RESULTS
+      run_time = seconds['sampling']
+      per_result = (run_time - short['sampling']) / max(num_more, 1)
+      sampling = float(np.clip(per_result * num_results, 0.0, run_time))
+      seconds.update(adaptation=run_time - sampling, sampling=sampling)
     leapfrogs = {'leapfrogs_taken': trace.pop('leapfrogs_taken')}
     return Result(
-      states=states,
+      states=np.asarray(form.from_form(states)),
       trace=dict(trace, extra=leapfrogs),
       adaptation_trace={},
       final_kernel_results=None,
-      # Adaptation and sampling are one program: all of it counts as sampling.
-      seconds={
-        'compile': compile_seconds,
-        'adaptation': 0.0,
-        'sampling': seconds,
-      },
+      seconds=seconds,
     )
 
   return sample_fn
 
 
 def _timed(compiled, arguments):
+  """Returns states, trace on the host, and the seconds of a run."""
+  num_traces = compiled.experimental_get_tracing_count()
+  states, trace, seconds = _run(compiled, arguments)
+  compile_seconds = 0.0
+  if compiled.experimental_get_tracing_count() > num_traces:
+    # One program, compiled by its first call: a second one tells the time.
+    first_seconds = seconds
+    states, trace, seconds = _run(compiled, arguments)
+    compile_seconds = max(first_seconds - seconds, 0.0)
+  # All of it counts as sampling where nothing tells the two apart.
+  return (
+    states,
+    trace,
+    {
+      'compile': compile_seconds,
+      'adaptation': 0.0,
+      'sampling': seconds,
+    },
+  )
+
+
+def _run(compiled, arguments):
   """Returns states and trace on the host, and the seconds they took."""
   start = time.perf_counter()
   states, trace = compiled(*arguments)

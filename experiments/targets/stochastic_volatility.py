@@ -9,7 +9,7 @@
 One vector: the path first, then mean, logit((1 + persistence) / 2) and
 softplus^-1(shock_scale), inference_gym's own maps. The path is a (scaled), h
 (centered), h - mean (zero_mean, as the paper has it), or the innovations of a
-(non_centered, as inference_gym has it).
+(non_centered, as inference_gym has it); `volatility_forms` maps between them.
 Given the globals, a and h have a tridiagonal prior precision and a likelihood
 that factorizes over days; the innovations do not. Hard: the scale of the shocks
 bends the path, and neighbours are correlated over persistence / (1 -
@@ -19,7 +19,6 @@ References: Kim, Shephard and Chib (1998); Hirt, Titsias and Dellaportas (2021),
 """
 
 from typing import Literal
-from typing import NamedTuple
 
 import inference_gym.using_tensorflow as gym
 import numpy as np
@@ -28,9 +27,10 @@ from inference_gym.internal import data as gym_data
 from pydantic import Field
 
 from experiments.registry import TARGETS
-from experiments.targets.autoregression import autoregress
+from experiments.targets import volatility_forms
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
+from experiments.targets.base import Form
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 
@@ -47,17 +47,6 @@ PRIOR_SCALES = {'gym': (5.0, 2.0), 'paper': (2.0, 1.0)}
 _NUM_GLOBALS = 3
 
 
-class _Values(NamedTuple):
-  """The model's own variables; [chains..., 1] but for the path."""
-
-  # What is Gaussian a priori: innovations, or a; and its log density.
-  scaled_path: tf.Tensor
-  log_prior_of_path: tf.Tensor
-  mean: tf.Tensor
-  persistence: tf.Tensor
-  shock_scale: tf.Tensor
-
-
 def stochastic_volatility_target(
   returns, parameterization='scaled', prior='gym', dtype='float32'
 ):
@@ -70,30 +59,15 @@ def stochastic_volatility_target(
     dtype: 'float32' or 'float64', of the states.
 
   Returns:
-    A `Target` of event size num_days + 3. Its suggested start is a flat path
-    at the returns' variance, persistence 0.95 and shock scale 0.2.
+    A `Target` of event size num_days + 3, with the other parameterizations as
+    its `forms`. Its suggested start is a flat path at the returns' variance,
+    persistence 0.95 and shock scale 0.2.
   """
   squares = np.square(np.asarray(returns, np.float64))
   num_days = len(squares)
-  read = _READERS[parameterization]
-
-  def target_log_prob_fn(x):
-    # One split: every slice of x would be padded back in the gradient.
-    parts = tf.split(x, [num_days, 1, 1, 1], axis=-1)
-    _, mean, raw_persistence, raw_shock_scale = parts
-    values = read(*parts)
-    path = over_days(values.mean, num_days) + values.scaled_path * over_days(
-      values.shock_scale, num_days
-    )
-    return (
-      log_likelihood(path, squares)
-      + values.log_prior_of_path
-      + log_prior_of_level(mean[..., 0], raw_shock_scale[..., 0], prior)
-      + _log_prior_of_persistence(raw_persistence[..., 0])
-    )
 
   def constrain(states):
-    values = read(*tf.split(states, [num_days, 1, 1, 1], axis=-1))
+    values = volatility_forms.read(states, parameterization)
     path = over_days(values.mean, num_days) + values.scaled_path * over_days(
       values.shock_scale, num_days
     )
@@ -109,11 +83,12 @@ def stochastic_volatility_target(
   globals_start = [level, np.log(0.975 / 0.025), np.log(np.expm1(0.2))]
   return Target(
     name=f'stochastic_volatility_{parameterization}',
-    target_log_prob_fn=target_log_prob_fn,
+    target_log_prob_fn=_log_prob_fn(squares, parameterization, prior),
     event_size=num_days + _NUM_GLOBALS,
     dtype=dtype,
     constrain=constrain,
     suggested_start=np.append(np.full(num_days, path_start), globals_start),
+    forms=_forms(squares, parameterization, prior),
   )
 
 
@@ -169,67 +144,43 @@ def log_prior_of_level(mean, raw_shock_scale, prior):
   )
 
 
+def _log_prob_fn(squares, parameterization, prior):
+  """Returns the log density of a state in one parameterization."""
+  num_days = len(squares)
+
+  def target_log_prob_fn(x):
+    _, mean, raw_persistence, raw_shock_scale = volatility_forms.split(x)
+    values = volatility_forms.read(x, parameterization)
+    path = over_days(values.mean, num_days) + values.scaled_path * over_days(
+      values.shock_scale, num_days
+    )
+    return (
+      log_likelihood(path, squares)
+      + values.log_prior_of_path
+      + log_prior_of_level(mean[..., 0], raw_shock_scale[..., 0], prior)
+      + _log_prior_of_persistence(raw_persistence[..., 0])
+    )
+
+  return target_log_prob_fn
+
+
+def _forms(squares, parameterization, prior):
+  """Returns {name: Form} of the other parameterizations."""
+
+  def form(name):
+    return Form(
+      _log_prob_fn(squares, name, prior),
+      lambda x: volatility_forms.convert(x, parameterization, name),
+      lambda x: volatility_forms.convert(x, name, parameterization),
+    )
+
+  names = set(volatility_forms.FORMS) - {parameterization}
+  return {name: form(name) for name in sorted(names)}
+
+
 def _log_prior_of_persistence(raw):
   # Beta(20, 1.5) of sigmoid(raw), and the derivative of the sigmoid.
   return 20.0 * tf.math.log_sigmoid(raw) + 1.5 * tf.math.log_sigmoid(-raw)
-
-
-def _log_prior_of_path(path, raw_persistence):
-  """Returns the log density of a, and the persistence."""
-  persistence = tf.tanh(0.5 * raw_persistence)
-  log_precision = (
-    np.log(4.0)
-    + tf.math.log_sigmoid(raw_persistence)
-    + tf.math.log_sigmoid(-raw_persistence)
-  )[..., 0]
-  weights = over_days(persistence, path.shape[-1] - 1)
-  innovations = path[..., 1:] - weights * path[..., :-1]
-  first = tf.exp(log_precision) * tf.square(path[..., 0])
-  quadratic = first + sum_days(tf.square(innovations))
-  return 0.5 * (log_precision - quadratic), persistence
-
-
-def _read_scaled(path, mean, raw_persistence, raw_shock_scale):
-  log_prior, persistence = _log_prior_of_path(path, raw_persistence)
-  shock_scale = tf.math.softplus(raw_shock_scale)
-  return _Values(path, log_prior, mean, persistence, shock_scale)
-
-
-def _read_centered(path, mean, raw_persistence, raw_shock_scale):
-  path -= over_days(mean, path.shape[-1])
-  return _read_zero_mean(path, mean, raw_persistence, raw_shock_scale)
-
-
-def _read_zero_mean(path, mean, raw_persistence, raw_shock_scale):
-  num_days = path.shape[-1]
-  shock_scale = tf.math.softplus(raw_shock_scale)
-  path *= over_days(1.0 / shock_scale, num_days)
-  log_prior, persistence = _log_prior_of_path(path, raw_persistence)
-  log_prior -= num_days * tf.math.log(shock_scale[..., 0])
-  return _Values(path, log_prior, mean, persistence, shock_scale)
-
-
-def _read_non_centered(standard, mean, raw, raw_shock_scale):
-  first_scale = 0.5 * tf.math.rsqrt(tf.sigmoid(raw) * tf.sigmoid(-raw))
-  innovations = tf.concat(
-    [standard[..., :1] * first_scale, standard[..., 1:]], axis=-1
-  )
-  persistence = tf.tanh(0.5 * raw)
-  return _Values(
-    autoregress(innovations, persistence),
-    -0.5 * sum_days(tf.square(standard)),
-    mean,
-    persistence,
-    tf.math.softplus(raw_shock_scale),
-  )
-
-
-_READERS = {
-  'centered': _read_centered,
-  'non_centered': _read_non_centered,
-  'scaled': _read_scaled,
-  'zero_mean': _read_zero_mean,
-}
 
 
 @TARGETS.register('stochastic_volatility')

@@ -25,10 +25,33 @@ from experiments.registry import METHODS
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 ALL_CONFIGS = sorted(CONFIG_DIR.rglob('*.yaml'))
+
+# Targets that a smoke run would spend its time on building.
+SMALLER = {
+  'gp_regression': ['target.num_points=41'],
+  'latent_volatility': ['target.num_days=30'],
+  'log_gaussian_cox': [
+    'target.num_cells_per_side=6',
+    'target.simulated_cells_per_side=12',
+  ],
+  'multi_class_gp': ['target.num_rows=30'],
+}
+
+
+def _load(path):
+  name = configs.load_config(path).target.name
+  return configs.load_config(path, SMALLER.get(name, ()))
+
+
+def _needs_data(target):
+  named = getattr(target, 'dataset', None)
+  return named is not None and named != 'digits'
+
+
 SELF_CONTAINED = [
   path
   for path in ALL_CONFIGS
-  if configs.load_config(path).target.name != 'logistic_regression'
+  if not _needs_data(configs.load_config(path).target)
 ]
 
 
@@ -57,7 +80,7 @@ def _smoke_plan():
   """
   seen, pairs = {'windowed_nuts'}, set()
   for path in SELF_CONTAINED:
-    config = configs.smoke(configs.load_config(path))
+    config = configs.smoke(_load(path))
     pair = (config.target.name, config.methods[0].name)
     methods = [] if pair in pairs else [config.methods[0]]
     pairs.add(pair)
@@ -109,6 +132,18 @@ def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
   assert records[0]['calls']['sampling']['gradient'] >= 8 * 20
   # Five standard errors: two coordinates, known mean.
   assert records[0]['max_mean_z_score'] < 5
+
+
+def test_windowed_nuts_without_that_form_is_refused(tmp_path):
+  values = {
+    'name': 'windowed',
+    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
+    'methods': [{'name': 'windowed_nuts', 'parameterization': 'centered'}],
+    'num_adaptation_steps': 40,
+    'num_results': 20,
+  }
+  with pytest.raises(ConfigError, match='no other forms'):
+    runner.make_plan(configs.parse_config(values))
 
 
 @pytest.fixture
@@ -210,19 +245,45 @@ def test_a_failed_method_is_a_row_and_a_non_zero_exit(
   assert not list(output.rglob('*.tmp'))
 
 
-def test_logistic_regression_config_runs_on_a_local_copy(tmp_path):
+def _write_data(folder, name):
   rng = np.random.default_rng(0)
-  rows, columns = data.SOURCES['ripley'].shape
+  rows, columns = data.SOURCES[name].shape
   np.savez(
-    tmp_path / 'ripley.npz',
+    folder / f'{name}.npz',
     X=rng.normal(size=(rows, columns)),
     y=rng.integers(0, 2, size=rows),
   )
-  path = CONFIG_DIR / 'gradient_adaptive_mcmc' / 'ripley.yaml'
-  config = configs.smoke(configs.load_config(path))
+
+
+@pytest.mark.parametrize(
+  'paper', ['gradient_adaptive_mcmc', 'auxiliary_gradient']
+)
+def test_classification_config_runs_on_a_local_copy(paper, tmp_path):
+  _write_data(tmp_path, 'ripley')
+  config = configs.smoke(
+    configs.load_config(CONFIG_DIR / paper / 'ripley.yaml')
+  )
   config = _with_methods(config, config.methods[:1])
   _, records = _run(config, tmp_path / 'run', str(tmp_path))
   assert records[0]['status'] == 'finished'
+
+
+@pytest.mark.parametrize(
+  'path',
+  sorted((CONFIG_DIR / 'auxiliary_gradient').glob('*.yaml')),
+  ids=lambda path: path.stem,
+)
+def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
+  config = configs.smoke(_load(path))
+  if getattr(config.target, 'dataset', None) == 'mnist':
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, [30, 784]), np.arange(30) % 10
+    np.savez(tmp_path / 'mnist.npz', X=images, y=labels)
+  elif _needs_data(config.target):
+    _write_data(tmp_path, config.target.dataset)
+  plan = runner.make_plan(config, str(tmp_path))
+  assert len(plan.methods) == len(config.methods)
+  assert plan.target.latent is not None
 
 
 def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):

@@ -169,6 +169,25 @@ def test_autoregression_is_the_recursion():
   np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize('form', FORMS)
+def test_other_forms_are_the_same_density_in_other_coordinates(form):
+  target = sv.stochastic_volatility_target(_returns(9), form, dtype='float64')
+  assert set(target.forms) == set(FORMS) - {form}
+  points = tf.constant(_points(target, 4))
+  for other in target.forms.values():
+    with tf.GradientTape(persistent=True) as tape:
+      tape.watch(points)
+      mapped = other.to_form(points)
+    jacobian = tape.batch_jacobian(mapped, points, experimental_use_pfor=False)
+    np.testing.assert_allclose(other.from_form(mapped), points, rtol=1e-9)
+    _, log_det = np.linalg.slogdet(jacobian)
+    difference = (
+      target.target_log_prob_fn(points) - other.target_log_prob_fn(mapped)
+    ) - log_det
+    # Each density is known up to a constant.
+    np.testing.assert_allclose(difference, difference[0], atol=1e-9)
+
+
 @pytest.mark.parametrize('mode', ['eager', 'graph', 'compiled'])
 def test_autoregression_has_the_gradient_of_the_dense_inverse(mode):
   rng = np.random.default_rng(3)

@@ -1,0 +1,51 @@
+"""What windowed NUTS does around TFP's sampler."""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from experiments.methods import windowed
+from experiments.targets.base import Form
+
+_ADAPTATION_SECONDS, _SECONDS_PER_RESULT = 0.2, 0.01
+
+
+class _Program:
+  """Stands for the compiled sampler: results are its start, repeated."""
+
+  def __init__(self):
+    self.num_results = set()
+
+  def experimental_get_tracing_count(self):
+    return len(self.num_results)
+
+  def __call__(self, start, seed, num_results):
+    del seed
+    self.num_results.add(num_results)
+    time.sleep(_ADAPTATION_SECONDS + _SECONDS_PER_RESULT * num_results)
+    states = tf.repeat(start[tf.newaxis], num_results, axis=0)
+    return states, {'leapfrogs_taken': tf.ones([num_results])}
+
+
+def _sample(time_adaptation):
+  form = Form(None, lambda x: 2.0 * x, lambda x: 0.5 * x)
+  sample_fn = windowed.sampler(_Program(), form, time_adaptation)
+  start = np.ones([3, 2], np.float32)
+  return start, sample_fn(init_state=start, num_results=24, seed=(1, 2))
+
+
+def test_draws_of_a_form_are_mapped_back():
+  start, result = _sample(time_adaptation=False)
+  np.testing.assert_array_equal(result.states, np.stack([start] * 24))
+  assert result.seconds['adaptation'] == 0.0
+  assert result.seconds['sampling'] >= _ADAPTATION_SECONDS
+
+
+def test_adaptation_is_timed_by_a_run_with_fewer_results():
+  _, result = _sample(time_adaptation=True)
+  # A sleep is never shorter than asked, and longer by some milliseconds.
+  np.testing.assert_allclose(
+    result.seconds['adaptation'], _ADAPTATION_SECONDS, atol=0.1
+  )
+  np.testing.assert_allclose(result.seconds['sampling'], 0.24, atol=0.1)
