@@ -3,6 +3,7 @@
 import functools
 import inspect
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -310,6 +311,25 @@ def test_constructor_builds_no_tensors_and_f_is_traced_twice(name):
   assert num_traces <= 2
   run(tf.ones([2, _D], tf.float64))
   assert run.experimental_get_tracing_count() == 1
+
+
+def test_delta_is_traced_and_a_poor_one_warned_about():
+  run = functools.partial(
+    tfpa.sample,
+    init_state=tf.constant(_exact_draws(20)),
+    num_results=50,
+    seed=7,
+    progress=False,
+    jit_compile=False,
+  )
+  with pytest.warns(UserWarning, match='adaptation aimed at 0.55'):
+    result = run(
+      tfpa.marginal_gradient(_log_likelihood, _prior(), 1, step_size=1e-4)
+    )
+  assert result.trace['step_size'].shape == (50,)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    run(tfpa.marginal_gradient(_log_likelihood, _prior(), 200))
 
 
 def test_same_seed_same_draws_in_any_blocks():

@@ -86,7 +86,12 @@ def default_trace(state, results):
   """Returns what every kernel has to tell, lean: dict of [chains...]."""
   del state
   trace = {}
-  for field in ('target_log_prob', 'is_accepted', 'log_accept_ratio'):
+  for field in (
+    'target_log_prob',
+    'is_accepted',
+    'log_accept_ratio',
+    'hyper_is_accepted',
+  ):
     value = tfp_private.get_innermost(results, field, default=None)
     if tf.is_tensor(value):
       trace[field] = value

@@ -72,6 +72,11 @@ def adaptation_scalars(kernel, results):
     if tf.is_tensor(value):
       scalars[name] = value
   for k in kernel_stack(kernel):
+    if _has(k, 'log_likelihood_fn'):
+      for name in ('step_size', 'hyper_step_size'):
+        value = tfp_private.get_innermost(results, name, default=None)
+        if tf.is_tensor(value):
+          scalars[name] = value
     if hasattr(k, 'criterion'):
       state = tfp_private.get_innermost(results, 'criterion_state')
       scalars.update(k.criterion.trace(state))
@@ -109,11 +114,25 @@ def warnings_after(kernel, trace, results):
       'below -1000 or not finite): expect bias near the regions they could not '
       'enter. Check the support of the target, or reparameterise it.'
     )
-  for k in kernel_stack(kernel):
+  stack = kernel_stack(kernel)
+  for k in stack:
     if hasattr(k, 'criterion'):
       state = tfp_private.get_innermost(results, 'criterion_state')
       yield from _bound_warnings(k.criterion, state)
-      yield from _acceptance_warnings(k.criterion, accepted)
+      yield from _acceptance_warnings(
+        accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
+      )
+  if _has(stack[-1], 'log_likelihood_fn'):
+    # TFP's wrappers tune delta, and kappa inside of it.
+    decisions = (accepted, trace.get('hyper_is_accepted'))
+    tuners = [k for k in stack if _has(k, 'target_accept_prob')]
+    for decided, k in zip(decisions, tuners):
+      target = float(k.parameters['target_accept_prob'])
+      yield from _acceptance_warnings(decided, target)
+
+
+def _has(kernel, parameter):
+  return parameter in getattr(kernel, 'parameters', ())
 
 
 def _bound_warnings(criterion, state):
@@ -129,11 +148,11 @@ def _bound_warnings(criterion, state):
       )
 
 
-def _acceptance_warnings(criterion, accepted):
+def _acceptance_warnings(accepted, target, may_exceed_target=False):
   if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
     return
-  rate, target = float(np.mean(accepted)), criterion.target_accept_prob
-  is_above = rate > target and criterion.may_exceed_target
+  rate = float(np.mean(accepted))
+  is_above = rate > target and may_exceed_target
   if abs(rate - target) > _WIDEST_MISS and not is_above:
     yield (
       f'The learned proposal is accepted at {rate:.2f}, but the adaptation '
