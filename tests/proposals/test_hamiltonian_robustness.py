@@ -155,6 +155,32 @@ def test_many_chains_in_one_dimension_of_float64_have_the_right_moments():
 
 
 @pytest.mark.slow
+def test_a_thousand_chains_adapt_together_and_none_freezes():
+  deviations = np.array([1.0, 0.2, 5.0], np.float32)
+  kernel = tfpa.entropy_adaptive_hamiltonian(
+    lambda x: -0.5 * tf.reduce_sum(tf.square(x / deviations), axis=-1), 2, 100
+  )
+  rng = np.random.default_rng(5)
+  start = rng.normal(size=(1000, 3)).astype(np.float32) * 3.0 * deviations
+  result = _sample(kernel, tf.constant(start), 30)
+  _assert_sound(result)
+  assert result.states.shape == (30, 1000, 3)
+  # The shape is learned: 25 to 1 before.
+  scales = np.diag(tfpa.learned_factor(kernel, result.final_kernel_results))
+  relative = scales / deviations
+  assert relative.max() / relative.min() < 1.3
+  # Chains are independent: their spread gives the standard errors.
+  last = result.states[-1] / deviations
+  for power, expected in ((1, 0.0), (2, 1.0)):
+    values = last.astype(np.float64) ** power
+    standard_error = values.std(axis=0) / 1000**0.5
+    errors = values.mean(axis=0) - expected
+    assert np.all(np.abs(errors) < 4.0 * standard_error)
+    # The negative control: a quarter of a deviation, or of a variance, off.
+    assert np.all(np.abs(errors + 0.25) > 4.0 * standard_error)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize('length', [1, 3])
 def test_one_chain_without_chain_dimension_adapts(length):
   kernel = tfpa.entropy_adaptive_hamiltonian(
