@@ -25,6 +25,7 @@ from tfp_adaptive.prefab import gradient_adaptive_random_walk
 from tfp_adaptive.prefab_latent import auxiliary_gradient
 from tfp_adaptive.prefab_latent import auxiliary_langevin
 from tfp_adaptive.prefab_latent import crank_nicolson
+from tfp_adaptive.prefab_latent import elliptical_slice
 from tfp_adaptive.prefab_latent import latent_gaussian_hyperparameters
 from tfp_adaptive.prefab_latent import marginal_gradient
 from tfp_adaptive.prefab_latent import prior_preconditioned_langevin
@@ -44,6 +45,7 @@ __all__ = [
   'auxiliary_gradient',
   'auxiliary_langevin',
   'crank_nicolson',
+  'elliptical_slice',
   'latent_gaussian_hyperparameters',
   'marginal_gradient',
   'prior_preconditioned_langevin',

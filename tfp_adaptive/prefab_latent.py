@@ -11,13 +11,12 @@ The target is exp f(x) N(x | mean, C): f is `log_likelihood_fn`, the prior an
 their results is f, without the prior.
 """
 
-import functools
-
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.proposals import EllipticalSlice
 from tfp_adaptive.proposals import LatentGaussianHyperparameters
 from tfp_adaptive.proposals import UncalibratedAuxiliaryGradient
 from tfp_adaptive.proposals import UncalibratedAuxiliaryLangevin
@@ -29,10 +28,26 @@ __all__ = [
   'auxiliary_gradient',
   'auxiliary_langevin',
   'crank_nicolson',
+  'elliptical_slice',
   'latent_gaussian_hyperparameters',
   'marginal_gradient',
   'prior_preconditioned_langevin',
 ]
+
+
+def _under_metropolis_hastings(proposal, **options):
+  return lambda *args: MetropolisHastings(proposal(*args, **options))
+
+
+# name -> (log_likelihood_fn, prior, step_size) -> kernel of a latent field.
+_LATENT_KERNELS = dict(
+  auxiliary_gradient=_under_metropolis_hastings(UncalibratedAuxiliaryGradient),
+  marginal_gradient=_under_metropolis_hastings(UncalibratedMarginalGradient),
+  crank_nicolson_langevin=_under_metropolis_hastings(
+    UncalibratedCrankNicolson, langevin=True
+  ),
+  elliptical_slice=EllipticalSlice,
+)
 
 
 def marginal_gradient(
@@ -172,6 +187,22 @@ def prior_preconditioned_langevin(
   )
 
 
+def elliptical_slice(log_likelihood_fn, prior):
+  """Builds TFP's elliptical slice sampler, on a prior of this library.
+
+  Args:
+    log_likelihood_fn: As in `marginal_gradient`; needs no gradient.
+    prior: As in `marginal_gradient`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`; it has nothing to tune.
+
+  References:
+    Murray, Adams and MacKay (2010), Elliptical slice sampling.
+  """
+  return EllipticalSlice(log_likelihood_fn, prior)
+
+
 def auxiliary_langevin(
   target_log_prob_fn,
   num_adaptation_steps,
@@ -233,7 +264,8 @@ def latent_gaussian_hyperparameters(
       (aGrad-z-joint). Else theta moves at fixed x (Gibbs), slower by an order
       of magnitude or more, and C must have an inverse.
     latent: What updates x at fixed theta: `'auxiliary_gradient'`, and for
-      `joint=False` also `'marginal_gradient'` or `'crank_nicolson_langevin'`.
+      `joint=False` also `'marginal_gradient'`, `'crank_nicolson_langevin'` or
+      `'elliptical_slice'`.
     num_latent_updates: Updates of x in a step.
     target_accept_prob: Wanted mean acceptance of x, in (0, 1).
     hyper_target_accept_prob: Wanted mean acceptance of theta, in (0, 1).
@@ -249,26 +281,18 @@ def latent_gaussian_hyperparameters(
     Titsias and Papaspiliopoulos (2018), section 4,
     https://arxiv.org/abs/1610.09641.
   """
-  makers = dict(
-    auxiliary_gradient=UncalibratedAuxiliaryGradient,
-    marginal_gradient=UncalibratedMarginalGradient,
-    crank_nicolson_langevin=functools.partial(
-      UncalibratedCrankNicolson, langevin=True
-    ),
-  )
-  allowed = ['auxiliary_gradient'] if joint else sorted(makers)
+  allowed = ['auxiliary_gradient'] if joint else sorted(_LATENT_KERNELS)
   if latent not in allowed:
     raise ValueError(
       f'`latent` must be one of {allowed} with `joint={joint}`, but got '
       f'{latent!r}. The joint move shares the auxiliary variable of '
       "'auxiliary_gradient'."
     )
-  make = makers[latent]
   kernel = LatentGaussianHyperparameters(
     log_likelihood_fn,
     prior_fn,
     hyperprior,
-    lambda *args: MetropolisHastings(make(*args)),
+    _LATENT_KERNELS[latent],
     joint=joint,
     num_latent_updates=num_latent_updates,
     step_size=step_size,
@@ -289,6 +313,8 @@ def latent_gaussian_hyperparameters(
       tfp_private.get_innermost(results, 'hyper_log_accept_ratio'), 0.0
     ),
   )
+  if latent == 'elliptical_slice':
+    return tuned  # No delta.
   return _tuned(tuned, num_adaptation_steps, target_accept_prob)
 
 

@@ -313,6 +313,44 @@ def test_constructor_builds_no_tensors_and_f_is_traced_twice(name):
   assert run.experimental_get_tracing_count() == 1
 
 
+def test_elliptical_slice_leaves_the_posterior_invariant(draws):
+  def run(function):
+    kernel = tfpa.elliptical_slice(function, _prior())
+    # It moves little in a step where the likelihood is informative.
+    state, results = draws, kernel.bootstrap_results(draws)
+    step = targets.stepper(kernel, 'graph')
+    for seed in targets.seeds(3):
+      state, results = step(state, results, seed)
+    accepted = results.accepted_results
+    np.testing.assert_allclose(
+      accepted.target_log_prob, function(state), rtol=1e-10
+    )
+    prior = _prior()
+    np.testing.assert_allclose(
+      accepted.coordinates,
+      prior.to_coordinates(prior.params, state),
+      atol=1e-12,
+    )
+    return _smallest_p_value(draws.numpy(), state.numpy())
+
+  assert run(_log_likelihood) > 1e-3
+  assert run(functools.partial(_log_likelihood, temper=1.3)) < 1e-6
+
+
+def test_elliptical_slice_never_enters_a_region_without_a_number():
+  def log_likelihood(x):
+    inside = tf.reduce_all(x < 0.8, axis=-1)
+    return tf.where(inside, _log_likelihood(x), np.nan)
+
+  kernel = tfpa.elliptical_slice(log_likelihood, _prior())
+  state = tf.constant(np.minimum(_exact_draws(50), 0.7))
+  results = kernel.bootstrap_results(state)
+  step = targets.stepper(kernel, 'xla')
+  for seed in targets.seeds(5):
+    state, results = step(state, results, seed)
+  assert np.all(state < 0.8)
+
+
 def test_delta_is_traced_and_a_poor_one_warned_about():
   run = functools.partial(
     tfpa.sample,

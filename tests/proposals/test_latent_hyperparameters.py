@@ -180,15 +180,19 @@ def _grid_posterior():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('joint', [True, False])
-def test_hyperparameters_follow_the_exact_posterior(joint):
-  num_chains, num_steps = 400, 400
-  kernel = _kernel(200, joint=joint, num_latent_updates=2)
+@pytest.mark.parametrize(
+  'joint, latent',
+  [(True, 'auxiliary_gradient'), (False, 'marginal_gradient')]
+  + [(False, 'crank_nicolson_langevin'), (False, 'elliptical_slice')],
+)
+def test_hyperparameters_follow_the_exact_posterior(joint, latent):
+  num_chains, num_steps = 400, 300
+  kernel = _kernel(150, joint=joint, latent=latent, num_latent_updates=2)
   result = tfpa.sample(
     kernel,
     _start(num_chains),
     num_results=num_steps,
-    num_burnin_steps=400,
+    num_burnin_steps=300,
     seed=5,
     progress=False,
   )
@@ -250,6 +254,31 @@ def test_the_prior_is_decomposed_once_in_a_step():
   calls.clear()
   kernel.one_step(state, results, seed=(0, 1))
   assert len(calls) == 1
+
+
+def test_a_function_may_stand_for_the_hyperprior():
+  start = _start(3)
+  other = tfpa.latent_gaussian_hyperparameters(
+    _log_likelihood,
+    lambda amplitude, length_scale: _prior_fn(
+      tf.exp(amplitude), tf.exp(length_scale)
+    ),
+    lambda amplitude, length_scale: tf.add_n(
+      [
+        tfd.Normal(np.float64(loc), np.float64(scale)).log_prob(value)
+        for value, (loc, scale) in zip(
+          (amplitude, length_scale), _LOG_NORMAL.values()
+        )
+      ]
+    ),
+    0,
+  )
+  expected, _ = _kernel().one_step(
+    start, _kernel().bootstrap_results(start), seed=(1, 2)
+  )
+  got, _ = other.one_step(start, other.bootstrap_results(start), seed=(1, 2))
+  for a, b in zip(tf.nest.flatten(expected), tf.nest.flatten(got)):
+    np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
 def test_joint_move_needs_the_auxiliary_kernel():

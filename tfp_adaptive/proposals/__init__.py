@@ -7,6 +7,7 @@ from tfp_adaptive.proposals.auxiliary_langevin import (
   UncalibratedAuxiliaryLangevin,
 )
 from tfp_adaptive.proposals.crank_nicolson import UncalibratedCrankNicolson
+from tfp_adaptive.proposals.elliptical_slice import EllipticalSlice
 from tfp_adaptive.proposals.hamiltonian import (
   UncalibratedPreconditionedHamiltonian,
 )
@@ -26,6 +27,7 @@ from tfp_adaptive.proposals.transported_hamiltonian import (
 )
 
 __all__ = [
+  'EllipticalSlice',
   'LatentGaussianHyperparameters',
   'UncalibratedAuxiliaryGradient',
   'UncalibratedAuxiliaryLangevin',

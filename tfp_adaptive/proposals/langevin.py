@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import hessian_product
+from tfp_adaptive.internal import langevin_noise
 from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
@@ -100,9 +101,10 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     )
 
   def init_replay_cache(self, proposed_results):
-    """Returns what a replay carries from step to step: nothing."""
-    del proposed_results
-    return []
+    """Returns the running mean slope of `langevin_noise`; `[]` if exact."""
+    if self._parameters['exact_gradient']:
+      return []
+    return tf.zeros([], proposed_results.noise.dtype)
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the scale factor.
@@ -118,11 +120,11 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       tf.math.is_finite(grad_y), axis=-1
     )
     grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
+    value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
 
     def transition(factor):
       factor = scale_factor.scaled(factor, proposed.step_size)
-      pull_x = factor.apply_adjoint(grad_x)
-      pull_y = factor.apply_adjoint(grad_y)
+      pull_x, pull_y = _pull_both(factor, grad_x, grad_y)
       push = proposed.noise + 0.5 * pull_x
       displacement = factor.apply(push)
       live_pull_y = pull_y
@@ -135,19 +137,28 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       # g(y).C v as (C^T g(y)).v: no further product with C.
       fit = self._event_sum(pull_y * push)
       change = fit + self._correction(pull_x, live_pull_y, proposed.noise)
-      value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
       return interfaces.Transition(
         log_accept_ratio=value + change - tf.stop_gradient(change),
         proposal_entropy=factor.log_abs_det,
         log_jacobian=tf.zeros_like(value),
         displacement=displacement,
         proposed_log_prob=fit - tf.stop_gradient(fit),
-        control_variate=self._control_variate(value, pull_x, pull_y),
+        control_variate=self._control_variate(
+          cache, factor, value, (pull_x, pull_y), proposed.noise
+        ),
         is_finite=is_finite,
         is_accepted=mh_results.is_accepted,
       )
 
-    return interfaces.Replay(transition=transition, cache=cache)
+    next_cache = cache
+    if not self._parameters['exact_gradient']:
+      next_cache = langevin_noise.mean_slope(
+        cache,
+        value,
+        *_pull_both(self._factor(previous), grad_x, grad_y),
+        proposed.noise,
+      )
+    return interfaces.Replay(transition=transition, cache=next_cache)
 
   def _factor(self, results):
     return scale_factor.scaled(
@@ -155,24 +166,24 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       results.step_size,
     )
 
-  def _control_variate(self, ratio, pull_x, pull_y):
-    """Cancels the slow noise of the exact gradient: value 0, gradient mean 0.
-
-    With a = C^T g(x) and b = C^T g(y) the exact gradient where r < 0 is, for a
-    Gaussian target, near (a a^T - b b^T) / 2: it follows the state, for as long
-    as the chain remembers. In the stationary chain accepted moves carry
-    a a^T into b b^T, so that E[min(1, e^r) (a a^T - b b^T)] = 0 for any target.
-    The fast form has little of this noise and needs none.
-    """
-    if not self._parameters['exact_gradient']:
+  def _control_variate(self, cache, factor, ratio, pulls, noise):
+    if self._parameters['exact_gradient']:
+      return langevin_noise.state_balance(ratio, *pulls, self._event_sum)
+    if factor.params is not None:
+      # Raw params have no tangent to center along.
       return tf.zeros_like(ratio)
-    accept_prob = tf.exp(tf.minimum(ratio, 0.0))
-    difference = -0.25 * self._event_sum(pull_x**2 - pull_y**2)
-    return accept_prob * (difference - tf.stop_gradient(difference))
+    return langevin_noise.center(
+      cache, factor, pulls[0], noise, self._event_sum
+    ) + langevin_noise.direction_balance(ratio, *pulls, noise, self._event_sum)
 
   def _correction(self, pull_x, pull_y, noise):
     half = 0.5 * (pull_x + pull_y)
     return -0.5 * self._event_sum(half * (half + 2.0 * noise))
+
+
+def _pull_both(factor, grad_x, grad_y):
+  """Returns C^T g(x) and C^T g(y) from one product."""
+  return tf.unstack(factor.apply_adjoint(tf.stack([grad_x, grad_y])))
 
 
 def _live_gradient(target_log_prob_fn, state, grad_y, displacement):

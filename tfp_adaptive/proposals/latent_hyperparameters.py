@@ -79,7 +79,8 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
       prior_fn: theta -> `interfaces.GaussianPrior` with params per chain.
         Called as TFP calls functions of a structure: `fn(theta)`,
         `fn(*parts)`, `fn(**parts)`.
-      hyperprior: A `tfp.distributions.Distribution` of theta.
+      hyperprior: A `tfp.distributions.Distribution` of theta, or a function of
+        unconstrained theta that returns its log density, [chains...].
       make_latent_kernel_fn: (log_likelihood_fn, prior, step_size) -> kernel of
         the field, `tfpa.MetropolisHastings` around a proposal for latent
         models.
@@ -87,7 +88,8 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
       num_latent_updates: Updates of the field in a step, a positive int.
       step_size: delta of the field's kernel, [].
       hyper_step_size: kappa, [].
-      bijector: Unconstrained theta -> theta; by default that of `hyperprior`.
+      bijector: Unconstrained theta -> theta; by default that of `hyperprior`,
+        the identity if that is a function.
       name: Prefix of op names.
     """
     _check_functions(log_likelihood_fn, prior_fn, hyperprior)
@@ -129,7 +131,8 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
 
   def constrain(self, theta):
     """Returns the hyperparameters as the prior takes them."""
-    return self._bijector().forward(theta)
+    bijector = self._bijector()
+    return theta if bijector is None else bijector.forward(theta)
 
   def bootstrap_results(self, init_state):
     """Decomposes the prior at the first theta and evaluates f."""
@@ -268,16 +271,22 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
     return prior
 
   def _bijector(self):
+    """Returns the map from unconstrained theta; None for the identity."""
     bijector = self._parameters['bijector']
     if bijector is not None:
       return bijector
     hyperprior = self._parameters['hyperprior']
+    if not hasattr(hyperprior, 'log_prob'):
+      return None
     return hyperprior.experimental_default_event_space_bijector()
 
   def _hyper_log_prob(self, theta):
     """log p of unconstrained theta, the Jacobian included, [chains...]."""
+    hyperprior = self._parameters['hyperprior']
+    if not hasattr(hyperprior, 'log_prob'):
+      return tfp_private.call_fn(hyperprior, theta)
     return tfp.distributions.TransformedDistribution(
-      self._parameters['hyperprior'], tfp.bijectors.Invert(self._bijector())
+      hyperprior, tfp.bijectors.Invert(self._bijector())
     ).log_prob(theta)
 
 
@@ -304,10 +313,11 @@ def _check_functions(log_likelihood_fn, prior_fn, hyperprior):
       raise TypeError(
         f'`{name}` must be callable, but got {type(function).__name__}.'
       )
-  if not callable(getattr(hyperprior, 'log_prob', None)):
+  if not callable(getattr(hyperprior, 'log_prob', hyperprior)):
     raise TypeError(
       '`hyperprior` must be a `tfp.distributions.Distribution` of the '
-      f'hyperparameters, but got {type(hyperprior).__name__}.'
+      'hyperparameters, or a function of unconstrained ones that returns their '
+      f'log density, but got {type(hyperprior).__name__}.'
     )
 
 
