@@ -23,11 +23,12 @@ def block(prior, num_blocks=None):
     num_blocks: Number of copies of one prior, an int; None for a list.
 
   Returns:
-    An `interfaces.GaussianPrior`. States are [chains..., num_blocks,
-    *prior.event_shape], what the likelihood sees is restricted by block. For a
-    list they are concatenated, [chains..., d1 + d2 + ...], each flattened (split
-    them with `tf.split`), and so are their restricted parts; where no prior
-    restricts its state, a list of states [chains..., *event_shape_i] is as good.
+    An `interfaces.GaussianPrior`. Of copies, states are [chains..., num_blocks,
+    *prior.event_shape], and `restrict` takes the part of every block. Of a
+    list, states are concatenated, [chains..., d1 + d2 + ...], each flattened,
+    and so are their restricted parts: split them with `tf.split`. Where no
+    prior restricts its state, a list of states [chains..., *event_shape_i] will
+    do.
 
   Raises:
     ValueError: If it is neither one prior and a positive int, nor a list of
@@ -194,6 +195,5 @@ def _check_list(priors, num_blocks):
   dtypes = {tf.nest.flatten(prior.params)[0].dtype.name for prior in priors}
   if len(dtypes) > 1:
     raise ValueError(
-      'All priors of a block must have one dtype, but have '
-      f'{sorted(dtypes)}.'
+      f'All priors of a block must have one dtype, but have {sorted(dtypes)}.'
     )

@@ -49,15 +49,14 @@ def kronecker(
   event_shape = [matrix.shape[-1] for matrix in matrices]
   gamma, vectors = tf.ones([1], matrices[0].dtype), []
   for axis, matrix in enumerate(matrices):
-    values, basis = tf.linalg.eigh(matrix)
+    values, basis = spectral_prior.eigh(matrix)
     gaussian_prior.check_eigenvalues(
-      values, f'That is factor {axis}: check its kernel, or add to its diagonal.'
+      values,
+      f'That is factor {axis}: check its kernel, or add to its diagonal.',
     )
     # In the order of the state: the last axis is the fastest.
     outer = gamma[..., :, tf.newaxis] * tf.nn.relu(values)[..., tf.newaxis, :]
-    gamma = tf.reshape(
-      outer, ps.concat([ps.shape(outer)[:-2], [-1]], axis=0)
-    )
+    gamma = tf.reshape(outer, ps.concat([ps.shape(outer)[:-2], [-1]], axis=0))
     vectors.append(basis)
   gamma = tf.ensure_shape(
     gamma, gamma.shape[:-1].concatenate(math.prod(event_shape))

@@ -57,7 +57,7 @@ def spectral(
     to_white = tf.linalg.inv(from_white)
     matrix = tf.matmul(to_white, tf.matmul(matrix, to_white, transpose_b=True))
     matrix = 0.5 * (matrix + tf.linalg.matrix_transpose(matrix))
-  eigenvalues, vectors = _eigh(matrix)
+  eigenvalues, vectors = spectral_prior.eigh(matrix)
   gaussian_prior.check_eigenvalues(
     eigenvalues, 'Add `jitter`, or check the kernel.'
   )
@@ -86,21 +86,6 @@ def spectral(
     adjoint=adjoint,
     log_volume=log_volume,
   )
-
-
-def _eigh(matrix):
-  """Decomposes C; NaN eigenvalues where C is not finite, instead of an error.
-
-  A proposed hyperparameter may overflow: the log density at it is then NaN and
-  the proposal rejected.
-  """
-  is_finite = tf.reduce_all(
-    tf.math.is_finite(matrix), axis=[-2, -1], keepdims=True
-  )
-  identity = tf.eye(matrix.shape[-1], dtype=matrix.dtype)
-  eigenvalues, vectors = tf.linalg.eigh(tf.where(is_finite, matrix, identity))
-  nan = tf.constant(float('nan'), matrix.dtype)
-  return tf.where(is_finite[..., 0], eigenvalues, nan), vectors
 
 
 def _rows_times(rows, matrix, transpose=False):

@@ -90,13 +90,15 @@ def stationary(
       None if torus is None else _two_axes(torus),
     )
   torus = tuple(by_lag.shape[-len(grid) :])
-  gamma = tf.cast(fourier_basis.eigenvalues(tf.convert_to_tensor(by_lag)), dtype)
+  gamma = tf.cast(
+    fourier_basis.eigenvalues(tf.convert_to_tensor(by_lag)), dtype
+  )
   return spectral_prior.build(
     'stationary',
     torus,
     spectral_prior.SpectralParams(
       gaussian_prior.field_mean(mean, dtype, grid, torus),
-      tf.nn.relu(gamma) + jitter
+      tf.nn.relu(gamma) + jitter,
     ),
     forward=lambda _, x: fourier_basis.forward(x, _two_axes(torus)),
     backward=lambda _, s: fourier_basis.backward(s, _two_axes(torus)),

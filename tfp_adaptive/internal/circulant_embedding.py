@@ -36,7 +36,7 @@ def choose(lag_fn, grid_shape, tolerance, torus_shape=None):
     torus_shape: (m1, m2) to be used; None: found here.
 
   Returns:
-    c, [..., m1, m2] float64, whose eigenvalues are negative by rounding at most.
+    c, [..., m1, m2] float64, with eigenvalues that are not negative.
 
   Raises:
     ValueError: If no torus that was tried is good enough.

@@ -80,9 +80,7 @@ def eigenvalues(lag_covariance):
 
 
 def _with_event(rows, shape):
-  return tf.reshape(
-    rows, ps.concat([ps.shape(rows)[:-1], list(shape)], axis=0)
-  )
+  return tf.reshape(rows, ps.concat([ps.shape(rows)[:-1], list(shape)], axis=0))
 
 
 def _columns(half, shape):

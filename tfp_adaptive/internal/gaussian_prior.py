@@ -35,8 +35,10 @@ def covariance_matrix(covariance, kernel, index_points, jitter=0.0):
     raise ValueError(
       f'The covariance must be float32 or float64, but has {matrix.dtype.name}.'
     )
-  if matrix.shape.rank is None or matrix.shape.rank < 2 or (
-    matrix.shape[-1] != matrix.shape[-2]
+  if (
+    matrix.shape.rank is None
+    or matrix.shape.rank < 2
+    or (matrix.shape[-1] != matrix.shape[-2])
   ):
     raise ValueError(
       'The covariance must be square with static shape [d, d], but has shape '
@@ -88,7 +90,9 @@ def field_mean(value, dtype, shape, padded_shape=None):
   value = tf.broadcast_to(value, ps.concat([batch, shape], axis=0))
   margin = [[0, m - n] for m, n in zip(padded_shape, shape)]
   value = tf.pad(value, [[0, 0]] * (value.shape.rank - len(shape)) + margin)
-  return tf.reshape(value, ps.concat([batch, [math.prod(padded_shape)]], axis=0))
+  return tf.reshape(
+    value, ps.concat([batch, [math.prod(padded_shape)]], axis=0)
+  )
 
 
 def per_chain(mean, chain_shape):

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import gaussian_prior
 
-__all__ = ['SpectralParams', 'build']
+__all__ = ['SpectralParams', 'build', 'eigh']
 
 
 class SpectralParams(NamedTuple):
@@ -59,7 +59,9 @@ def build(
   params = params._replace(
     mean=gaussian_prior.per_chain(params.mean, params.eigenvalues.shape[:-1]),
     # Keeps NaN, which relu does not promise.
-    eigenvalues=tf.where(params.eigenvalues >= 0.0, params.eigenvalues, 0.0 * params.eigenvalues),
+    eigenvalues=tf.where(
+      params.eigenvalues >= 0.0, params.eigenvalues, 0.0 * params.eigenvalues
+    ),
   )
   adjoint = adjoint or forward
   if rounding is None:
@@ -82,6 +84,21 @@ def build(
     restrict=restrict,
     is_singular=_is_singular(params.eigenvalues, rounding),
   )
+
+
+def eigh(matrix):
+  """Decomposes C; NaN eigenvalues where C is not finite, instead of an error.
+
+  A proposed hyperparameter may overflow: the log density at it is then NaN and
+  the proposal rejected.
+  """
+  is_finite = tf.reduce_all(
+    tf.math.is_finite(matrix), axis=[-2, -1], keepdims=True
+  )
+  identity = tf.eye(matrix.shape[-1], dtype=matrix.dtype)
+  eigenvalues, vectors = tf.linalg.eigh(tf.where(is_finite, matrix, identity))
+  nan = tf.constant(float('nan'), matrix.dtype)
+  return tf.where(is_finite[..., 0], eigenvalues, nan), vectors
 
 
 def _covariance(gamma, log_volume, rounding):
@@ -123,9 +140,7 @@ def _smoother(gamma, log_volume, variance):
 
 def _normal_log_prob(squares, variances, is_positive):
   """Returns log N of rows by their whitened squares; null directions drop."""
-  log_norms = tf.where(
-    is_positive, tf.math.log(2.0 * math.pi * variances), 0.0
-  )
+  log_norms = tf.where(is_positive, tf.math.log(2.0 * math.pi * variances), 0.0)
   return -0.5 * (
     tf.reduce_sum(squares, axis=-1) + tf.reduce_sum(log_norms, axis=-1)
   )

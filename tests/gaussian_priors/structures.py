@@ -1,0 +1,236 @@
+"""Every structure of prior next to its covariance as a dense matrix.
+
+A new structure joins all tests of `test_contract.py` and `test_posterior.py` by
+one entry of `STRUCTURES`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive import gaussian_priors
+from tfp_adaptive import interfaces
+
+__all__ = ['STRUCTURES', 'Structure', 'without_structure']
+
+
+class Structure(NamedTuple):
+  """A prior and what it must agree with."""
+
+  build: Callable  # (dtype) -> interfaces.GaussianPrior.
+  covariance: np.ndarray  # C of the flattened state, [chains..., d, d].
+  mean: np.ndarray  # [d] or [chains..., d].
+  is_singular: bool = False
+
+
+def without_structure(covariance, mean, dtype=tf.float64):
+  """Returns a prior of which samplers know nothing but the interface.
+
+  Its coordinates are x - mean, as those of a banded precision would be.
+  """
+  values, vectors = np.linalg.eigh(covariance)
+  params = dict(
+    mean=tf.constant(mean, dtype),
+    values=tf.constant(values, dtype),
+    vectors=tf.constant(vectors, dtype),
+  )
+
+  def function(p, values):
+    matrix = tf.matmul(p['vectors'] * values, p['vectors'], transpose_b=True)
+    return lambda v: tf.linalg.matvec(matrix, v)
+
+  def log_normal(p, values):
+    root = function(p, values**-0.5)
+    log_det = tf.reduce_sum(tf.math.log(2.0 * np.pi * values))
+    return lambda v: -0.5 * (tf.reduce_sum(root(v) ** 2, axis=-1) + log_det)
+
+  def covariance_of(p):
+    return interfaces.Covariance(
+      multiply=function(p, p['values']),
+      draw=function(p, tf.sqrt(p['values'])),
+      solve=function(p, 1.0 / p['values']),
+      log_prob=log_normal(p, p['values']),
+    )
+
+  def smoother_of(p, t):
+    gain = p['values'] / (p['values'] + t)
+    times_gain = function(p, gain)
+    spread = function(p, tf.sqrt(t * gain))
+    wide = function(p, tf.sqrt(t * gain * (1.0 + gain)))
+    return interfaces.Smoother(
+      gain=times_gain,
+      draw=lambda v, e: times_gain(v) + spread(e),
+      draw_marginal=lambda v, e: times_gain(v) + wide(e),
+      solve_marginal=function(p, 1.0 / (1.0 + gain)),
+      log_marginal=log_normal(p, p['values'] + t),
+    )
+
+  return interfaces.GaussianPrior(
+    name='without structure',
+    event_shape=(len(values),),
+    params=params,
+    to_coordinates=lambda p, x: x - p['mean'],
+    from_coordinates=lambda p, s: s + p['mean'],
+    pull=lambda p, g: g,
+    covariance=covariance_of,
+    smoother=smoother_of,
+  )
+
+
+def _matrix(size, seed, rank=None, batch=()):
+  """Returns a covariance of mean variance one, of that rank."""
+  rng = np.random.default_rng(seed)
+  factor = rng.normal(size=(*batch, size, rank or 2 * size))
+  return factor @ np.swapaxes(factor, -1, -2) / factor.shape[-1]
+
+
+def _wrapped(shape, length_scale, variance):
+  """Returns the exponential covariance of a torus by its shortest lags."""
+  axes = np.meshgrid(*(np.arange(m) for m in shape), indexing='ij')
+  squares = 0.0
+  for index, m in zip(axes, shape):
+    lag = np.abs(index.reshape([-1, 1]) - index.reshape([1, -1]))
+    squares = squares + np.minimum(lag, m - lag) ** 2
+  scale = np.asarray(length_scale)[..., np.newaxis, np.newaxis]
+  return variance * np.exp(-np.sqrt(squares) / scale)
+
+
+def _block_diagonal(*matrices):
+  batch = matrices[0].shape[:-2]
+  size = sum(m.shape[-1] for m in matrices)
+  joined, start = np.zeros((*batch, size, size)), 0
+  for m in matrices:
+    stop = start + m.shape[-1]
+    joined[..., start:stop, start:stop] = m
+    start = stop
+  return joined
+
+
+_MEAN = np.linspace(-1.0, 1.0, 6)
+_DENSE = _matrix(6, seed=0)
+_LOW_RANK = _matrix(6, seed=1, rank=4)
+_BY_CHAIN = _matrix(5, seed=2, batch=(3,))
+_MEAN_BY_CHAIN = np.random.default_rng(3).normal(size=(3, 5))
+_SIGMA = np.diag(np.linspace(0.5, 2.0, 6))
+_ROWS, _COLUMNS = _matrix(3, seed=4), _matrix(4, seed=5, rank=2)
+_DEPTH = _matrix(2, seed=6)
+_ROWS_BY_CHAIN = _matrix(3, seed=7, batch=(2,))
+_GRID_MEAN = np.arange(6.0).reshape(2, 3) / 4.0
+
+
+def _exponential(length_scale, dtype, variance=1.3):
+  dtype = dtype.as_numpy_dtype
+  return tfp.math.psd_kernels.MaternOneHalf(
+    dtype(variance**0.5), np.asarray(length_scale, dtype)
+  )
+
+
+def _spectral(dtype, covariance=_DENSE, mean=_MEAN, **options):
+  return gaussian_priors.spectral(
+    tf.constant(covariance, dtype), tf.constant(mean, dtype), **options
+  )
+
+
+def _stationary_line(dtype):
+  return gaussian_priors.stationary(4, _exponential(1.5, dtype), tolerance=0.0)
+
+
+def _stationary_plane(dtype):
+  return gaussian_priors.stationary(
+    (2, 3),
+    lambda r: 1.3 * tf.exp(-r / 0.7),
+    mean=_GRID_MEAN,
+    torus_shape=(3, 4),
+    dtype=dtype,
+  )
+
+
+def _stationary_by_chain(dtype):
+  return gaussian_priors.stationary(
+    [3], _exponential([0.5, 2.0], dtype), torus_shape=5, jitter=0.1
+  )
+
+
+def _kronecker(dtype, *factors, mean=0.0):
+  return gaussian_priors.kronecker(
+    [tf.constant(factor, dtype) for factor in factors], mean=mean
+  )
+
+
+_PLANE = _wrapped((3, 4), 0.7, 1.3)
+_PLANE_MEAN = np.pad(_GRID_MEAN, [[0, 1], [0, 1]]).reshape(-1)
+_LINE = _wrapped((6,), 1.5, 1.3)
+
+STRUCTURES = dict(
+  without_structure=Structure(
+    lambda dtype: without_structure(_DENSE, _MEAN, dtype), _DENSE, _MEAN
+  ),
+  spectral=Structure(_spectral, _DENSE, _MEAN),
+  spectral_singular=Structure(
+    lambda dtype: _spectral(dtype, _LOW_RANK), _LOW_RANK, _MEAN, True
+  ),
+  spectral_by_chain=Structure(
+    lambda dtype: _spectral(dtype, _BY_CHAIN, _MEAN_BY_CHAIN),
+    _BY_CHAIN,
+    _MEAN_BY_CHAIN,
+  ),
+  spectral_auxiliary=Structure(
+    lambda dtype: _spectral(dtype, auxiliary_covariance=_SIGMA), _DENSE, _MEAN
+  ),
+  stationary_line=Structure(_stationary_line, _LINE, np.zeros(6)),
+  stationary_plane=Structure(_stationary_plane, _PLANE, _PLANE_MEAN),
+  stationary_by_chain=Structure(
+    _stationary_by_chain,
+    _wrapped((5,), [0.5, 2.0], 1.3) + 0.1 * np.eye(5),
+    np.zeros(5),
+  ),
+  kronecker=Structure(
+    lambda dtype: _kronecker(dtype, _ROWS, _DEPTH, mean=np.ones([3, 1])),
+    np.kron(_ROWS, _DEPTH),
+    np.ones(6),
+  ),
+  kronecker_singular=Structure(
+    lambda dtype: _kronecker(dtype, _ROWS, _COLUMNS, _DEPTH, mean=0.5),
+    np.kron(np.kron(_ROWS, _COLUMNS), _DEPTH),
+    np.full(24, 0.5),
+    True,
+  ),
+  kronecker_by_chain=Structure(
+    lambda dtype: _kronecker(dtype, _DEPTH, _ROWS_BY_CHAIN, mean=0.5),
+    np.stack([np.kron(_DEPTH, rows) for rows in _ROWS_BY_CHAIN]),
+    np.full(6, 0.5),
+  ),
+  copies=Structure(
+    lambda dtype: gaussian_priors.block(_kronecker(dtype, _ROWS, _DEPTH), 2),
+    np.kron(np.eye(2), np.kron(_ROWS, _DEPTH)),
+    np.zeros(12),
+  ),
+  copies_by_chain=Structure(
+    lambda dtype: gaussian_priors.block(
+      _spectral(dtype, _BY_CHAIN, _MEAN_BY_CHAIN), num_blocks=2
+    ),
+    np.kron(np.eye(2), _BY_CHAIN),
+    np.tile(_MEAN_BY_CHAIN, 2),
+  ),
+  copies_without_structure=Structure(
+    lambda dtype: gaussian_priors.block(
+      without_structure(_DENSE, _MEAN, dtype), num_blocks=3
+    ),
+    np.kron(np.eye(3), _DENSE),
+    np.tile(_MEAN, 3),
+  ),
+  side_by_side=Structure(
+    lambda dtype: gaussian_priors.block(
+      [
+        _stationary_plane(dtype),
+        without_structure(_DENSE, _MEAN, dtype),
+        _kronecker(dtype, _DEPTH, _DEPTH),
+      ]
+    ),
+    _block_diagonal(_PLANE, _DENSE, np.kron(_DEPTH, _DEPTH)),
+    np.concatenate([_PLANE_MEAN, _MEAN, np.zeros(4)]),
+  ),
+)
