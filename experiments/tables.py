@@ -112,7 +112,7 @@ class Row(NamedTuple):
       _numbers(self.ess_per_sampling_second, 2),
       _numbers(self.ess_per_gradient, 4),
       _numbers((self.ess_bulk, self.ess_tail), 1),
-      _numbers(self.rhat, 3),
+      ', '.join(_rhat(value) for value in self.rhat),
       f'{number(self.entropy_weight, 2)}, {number(self.condition_number, 2)}',
       number(self.compile_seconds, 1),
       repeats,
@@ -126,6 +126,11 @@ def number(value, digits):
 
 def _numbers(values, digits):
   return ', '.join(number(value, digits) for value in values)
+
+
+def _rhat(value):
+  # Chains that never move agree with themselves alone: 1e16 says no more.
+  return number(value, 3) if value is None or value < 1e3 else '> 1000'
 
 
 def header(rows):

@@ -368,6 +368,12 @@ def test_table_holds_means_and_deviations_over_repeats():
   assert '<td>failed</td>' in tables.to_html([('x', rows)])
 
 
+def test_table_says_that_chains_stuck_apart_have_a_huge_rhat():
+  stuck = {**_record('a', 0, 0, 0), 'rhat_max': 1.3e16, 'rhat_median': 7.0}
+  text = tables.to_markdown('x', tables.join([stuck]))
+  assert '| > 1000, 7.000 |' in text
+
+
 def test_times_of_a_continued_cell_are_left_out():
   continued = {**_record('a', 1, 30, None), 'is_continued': True}
   continued['seconds'] = {'compile': 1.0, 'adaptation': 0.0, 'sampling': 0.1}
