@@ -7,8 +7,6 @@ one, and with `num_adaptation_steps: 0` the only one.
 from typing import Literal
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_probability as tfp
 from pydantic import Field
 
 import tfp_adaptive as tfpa
@@ -21,7 +19,7 @@ from experiments.registry import METHODS
 __all__ = ['Latent']
 
 # Steps whose likelihood calls are counted, one by one, after a run.
-_COUNTED_STEPS = 100
+_COUNTED_STEPS = 50
 
 
 class Latent(MethodParameters):
@@ -125,6 +123,17 @@ class PriorPreconditionedLangevin(Latent):
     return self.make(tfpa.prior_preconditioned_langevin, target, options)
 
 
+@METHODS.register('second_order_gradient')
+class SecondOrderGradient(Latent):
+  """mGrad with the likelihood's curvature, over Markov priors."""
+
+  def sampler(self):
+    return 'second order'
+
+  def build(self, target, options):
+    return self.make(tfpa.second_order_gradient, target, options)
+
+
 @METHODS.register('elliptical_slice')
 class EllipticalSlice(MethodParameters):
   """TFP's elliptical slice sampler: nothing to tune, accepts every move."""
@@ -135,70 +144,35 @@ class EllipticalSlice(MethodParameters):
     return 'Ellipt'
 
   def build(self, target, options):
-    return elliptical_slice_method(target.latent, options)
+    del options
+    return elliptical_slice_method(target.latent)
 
 
-def elliptical_slice_method(latent, options):
-  """Returns TFP's sampler, which moves the field less its mean.
+def elliptical_slice_method(latent):
+  """Returns TFP's sampler with its calls of the likelihood counted.
 
   Args:
     latent: the `LatentGaussian`.
-    options: the `BuildOptions`.
   """
-  prior = latent.prior
-  size = int(np.prod(prior.event_shape))
-  covariance = prior.covariance(prior.params)
-  mean = prior.from_coordinates(
-    prior.params, tf.zeros([size], tf.nest.flatten(prior.params)[0].dtype)
-  )
   # Counted where they are made one by one: outside of compiled loops.
   num_calls = []
 
-  def normal_sampler_fn(seed):
-    noise = tf.random.stateless_normal(
-      [options.num_chains, size], seed, dtype=mean.dtype, alg='philox'
-    )
-    return prior.from_coordinates(prior.params, covariance.draw(noise)) - mean
-
-  def log_likelihood_fn(centered):
+  def log_likelihood_fn(x):
     num_calls.append(1)
-    return latent.log_likelihood_fn(centered + mean)
+    return latent.log_likelihood_fn(x)
 
-  kernel = tfp.experimental.mcmc.EllipticalSliceSampler(
-    normal_sampler_fn, log_likelihood_fn
-  )
+  kernel = tfpa.elliptical_slice(log_likelihood_fn, latent.prior)
 
-  def sample_fn(init_state, trace_fn, **arguments):
-    del trace_fn
-    result = tfpa.sample(
-      kernel,
-      init_state - mean.numpy(),
-      trace_fn=_log_likelihood_trace,
-      **arguments,
-    )
+  def sample_fn(**arguments):
+    result = tfpa.sample(kernel, **arguments)
     state, results = result.final_state, result.final_kernel_results
     num_calls.clear()
     for step in range(_COUNTED_STEPS):
       state, results = kernel.one_step(state, results, seed=[step, 0])
-    calls = np.asarray(len(num_calls) / _COUNTED_STEPS)
+    extra = {'num_target_calls': np.asarray(len(num_calls) / _COUNTED_STEPS)}
     return result._replace(
-      states=result.states + mean.numpy(),
-      trace=_with_calls(result.trace, calls),
-      adaptation_trace=_with_calls(result.adaptation_trace, calls),
+      trace={**result.trace, 'extra': extra},
+      adaptation_trace={**result.adaptation_trace, 'extra': extra},
     )
 
   return Method(kernel, None, None, sample_fn=sample_fn)
-
-
-def _log_likelihood_trace(state, results):
-  del state
-  return {'log_likelihood': results.log_likelihood}
-
-
-def _with_calls(trace, calls):
-  """Returns the trace with f under the name that the figures know."""
-  trace = dict(trace)
-  log_likelihood = trace.pop('extra')['log_likelihood']
-  trace['target_log_prob'] = log_likelihood
-  trace['extra'] = {'num_target_calls': calls}
-  return trace

@@ -16,11 +16,16 @@ import numpy as np
 from inference_gym.internal import data as gym_data
 from pydantic import Field
 
+import tfp_adaptive as tfpa
 from experiments.registry import TARGETS
 from experiments.targets import latent
 from experiments.targets.stochastic_volatility import log_likelihood
 
-__all__ = ['autoregressive_covariance', 'latent_volatility_target']
+__all__ = [
+  'autoregressive_covariance',
+  'latent_volatility_target',
+  'markov_prior',
+]
 
 
 def autoregressive_covariance(num_days, persistence, shock_scale):
@@ -28,6 +33,13 @@ def autoregressive_covariance(num_days, persistence, shock_scale):
   days = np.arange(num_days)
   variance = shock_scale**2 / (1.0 - persistence**2)
   return variance * persistence ** np.abs(days[:, None] - days)
+
+
+def markov_prior(num_days, persistence, shock_scale, dtype):
+  """Returns the same prior at a price that is linear in the days."""
+  return tfpa.gaussian_priors.autoregression(
+    np.asarray([persistence], dtype), shock_scale, num_days
+  )
 
 
 def latent_volatility_target(
@@ -60,16 +72,21 @@ class LatentVolatility(latent.LatentParameters):
   persistence: float = Field(0.964, gt=-1, lt=1)
   shock_scale: float = Field(0.311, gt=0)
   mean: float = 5.345
-  prior: Literal['spectral'] = 'spectral'
+  prior: Literal['markov', 'spectral'] = Field(
+    'markov', description='by its tridiagonal precision, or dense'
+  )
 
   def build(self, context):
     returns = gym_data.sp500_returns(num_points=self.num_days)
-    covariance = autoregressive_covariance(
-      self.num_days, self.persistence, self.shock_scale
-    )
+    parameters = (self.num_days, self.persistence, self.shock_scale)
+    if self.prior == 'markov':
+      prior = markov_prior(*parameters, context.dtype)
+    else:
+      covariance = autoregressive_covariance(*parameters)
+      prior = latent.spectral_prior(covariance, context.dtype)
     return latent_volatility_target(
       returns['centered_returns'],
-      latent.spectral_prior(covariance, context.dtype),
+      prior,
       self.mean,
       context.dtype,
       self.coordinates,

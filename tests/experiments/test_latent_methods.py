@@ -14,7 +14,6 @@ from experiments import storage
 from experiments import tables
 from experiments.errors import ConfigError
 from experiments.methods import latent_gaussian
-from experiments.methods.base import BuildOptions
 from experiments.targets import gp_regression
 from experiments.targets.base import LatentGaussian
 
@@ -237,6 +236,7 @@ def test_proposal_variances_are_those_of_the_priors_smoother():
   assert 1.0 < ratio.min() and 1.12 < ratio.max() < 1.13
 
 
+@pytest.mark.slow
 def test_elliptical_slice_moves_a_field_with_a_mean():
   mean = np.array([3.0, -2.0, 1.0])
   covariance = np.array([[1.0, 0.5, 0.1], [0.5, 1.0, 0.5], [0.1, 0.5, 1.0]])
@@ -244,9 +244,7 @@ def test_elliptical_slice_moves_a_field_with_a_mean():
   latent = LatentGaussian(
     lambda x: -2.0 * tf.reduce_sum(tf.square(x - 1.0), axis=-1), prior
   )
-  method = latent_gaussian.elliptical_slice_method(
-    latent, BuildOptions(num_adaptation_steps=0, num_chains=20)
-  )
+  method = latent_gaussian.elliptical_slice_method(latent)
   result = method.sample_fn(
     init_state=np.zeros([20, 3]),
     trace_fn=None,

@@ -6,6 +6,7 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from experiments import digit_data
 from experiments.errors import DataError
 from experiments.targets import gp_classification
@@ -247,6 +248,16 @@ def test_mnist_is_read_from_a_local_copy(tmp_path):
   np.savez(tmp_path / 'mnist.npz', X=images[:, :9], y=np.arange(5))
   with pytest.raises(DataError, match='784'):
     digit_data.load_digits('mnist', 3, str(tmp_path))
+
+
+def test_markov_prior_of_the_path_is_the_dense_one():
+  markov = latent_volatility.markov_prior(5, 0.9, 0.3, 'float64')
+  covariance = latent_volatility.autoregressive_covariance(5, 0.9, 0.3)
+  x = RNG.normal(size=(3, 5))
+  np.testing.assert_allclose(
+    tfpa.gaussian_priors.log_prob(markov, tf.constant(x)),
+    scipy.stats.multivariate_normal.logpdf(x, cov=covariance),
+  )
 
 
 def test_volatility_path_is_the_centered_target_at_fixed_globals():
