@@ -29,6 +29,7 @@ from tfp_adaptive.prefab_latent import elliptical_slice
 from tfp_adaptive.prefab_latent import latent_gaussian_hyperparameters
 from tfp_adaptive.prefab_latent import marginal_gradient
 from tfp_adaptive.prefab_latent import prior_preconditioned_langevin
+from tfp_adaptive.prefab_latent import second_order_gradient
 from tfp_adaptive.prefab_transport import transport_adaptive_hamiltonian
 from tfp_adaptive.sampling import sample
 from tfp_adaptive.sampling import SampleResult
@@ -49,6 +50,7 @@ __all__ = [
   'latent_gaussian_hyperparameters',
   'marginal_gradient',
   'prior_preconditioned_langevin',
+  'second_order_gradient',
   # The driver.
   'SampleResult',
   'sample',

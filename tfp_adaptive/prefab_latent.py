@@ -23,6 +23,7 @@ from tfp_adaptive.proposals import UncalibratedAuxiliaryLangevin
 from tfp_adaptive.proposals import UncalibratedCrankNicolson
 from tfp_adaptive.proposals import UncalibratedMarginalGradient
 from tfp_adaptive.proposals import UncalibratedPriorLangevin
+from tfp_adaptive.proposals import UncalibratedSecondOrderGradient
 
 __all__ = [
   'auxiliary_gradient',
@@ -32,6 +33,7 @@ __all__ = [
   'latent_gaussian_hyperparameters',
   'marginal_gradient',
   'prior_preconditioned_langevin',
+  'second_order_gradient',
 ]
 
 
@@ -316,6 +318,47 @@ def latent_gaussian_hyperparameters(
   if latent == 'elliptical_slice':
     return tuned  # No delta.
   return _tuned(tuned, num_adaptation_steps, target_accept_prob)
+
+
+def second_order_gradient(
+  log_likelihood_fn,
+  prior,
+  num_adaptation_steps,
+  curvature_fn=None,
+  target_accept_prob=0.55,
+  step_size=0.1,
+):
+  """Builds the second-order marginal sampler, for likelihoods that factorise.
+
+  It knows the curvature of the likelihood, so that delta need not follow the
+  information in the data: with a quadratic log-likelihood any delta is accepted
+  always.
+
+  Args:
+    log_likelihood_fn: As in `marginal_gradient`, of the form sum_i f_i(x_i),
+      twice differentiable; where f_i is convex its curvature is taken as 0.
+    prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
+      `autoregression`, `random_walk` or `state_space`.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    curvature_fn: Second derivatives of f by coordinate, in the structure of the
+      state; None: by automatic differentiation.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First delta, a variance in units of the state.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  References:
+    Titsias and Papaspiliopoulos (2018), discussion,
+    https://arxiv.org/abs/1610.09641.
+  """
+  return _adapted(
+    UncalibratedSecondOrderGradient(
+      log_likelihood_fn, prior, step_size, curvature_fn
+    ),
+    num_adaptation_steps,
+    target_accept_prob,
+  )
 
 
 def _adapted(proposal, num_adaptation_steps, target_accept_prob):

@@ -22,6 +22,9 @@ from tfp_adaptive.proposals.prior_langevin import UncalibratedPriorLangevin
 from tfp_adaptive.proposals.random_walk import (
   UncalibratedPreconditionedRandomWalk,
 )
+from tfp_adaptive.proposals.second_order_gradient import (
+  UncalibratedSecondOrderGradient,
+)
 from tfp_adaptive.proposals.transported_hamiltonian import (
   UncalibratedTransportedHamiltonian,
 )
@@ -37,5 +40,6 @@ __all__ = [
   'UncalibratedPreconditionedLangevin',
   'UncalibratedPreconditionedRandomWalk',
   'UncalibratedPriorLangevin',
+  'UncalibratedSecondOrderGradient',
   'UncalibratedTransportedHamiltonian',
 ]
