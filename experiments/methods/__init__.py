@@ -3,6 +3,7 @@
 from experiments.methods import adaptive
 from experiments.methods import baselines
 from experiments.methods import entropy_adaptive
+from experiments.methods import hyperparameters
 from experiments.methods import latent_gaussian
 from experiments.methods import riemannian
 from experiments.methods import transport
@@ -16,6 +17,7 @@ __all__ = [
   'adaptive',
   'baselines',
   'entropy_adaptive',
+  'hyperparameters',
   'latent_gaussian',
   'riemannian',
   'transport',

@@ -5,6 +5,7 @@ from experiments.targets import banana
 from experiments.targets import cox_process
 from experiments.targets import gaussians
 from experiments.targets import gp_classification
+from experiments.targets import gp_hierarchy
 from experiments.targets import gp_regression
 from experiments.targets import gym
 from experiments.targets import latent
@@ -26,6 +27,7 @@ __all__ = [
   'cox_process',
   'gaussians',
   'gp_classification',
+  'gp_hierarchy',
   'gp_regression',
   'gym',
   'latent',

@@ -12,6 +12,7 @@ from experiments.registry import Parameters
 __all__ = [
   'BuildContext',
   'Form',
+  'Hierarchy',
   'LatentGaussian',
   'Target',
   'TargetParameters',
@@ -32,6 +33,21 @@ class LatentGaussian(NamedTuple):
   noise_variance: Optional[float] = None
 
 
+class Hierarchy(NamedTuple):
+  """A density exp f(x) N(x | m(theta), C(theta)) p(theta), its pieces apart.
+
+  The state is one vector: the field x, then unconstrained theta.
+  """
+
+  # f: x [chains..., num_latent] -> [chains...].
+  log_likelihood_fn: Callable[[Any], Any]
+  # theta [chains..., num_hyper] -> a `tfpa.interfaces.GaussianPrior`.
+  prior_fn: Callable[[Any], Any]
+  # log density of unconstrained theta -> [chains...].
+  hyper_log_prob_fn: Callable[[Any], Any]
+  num_latent: int
+
+
 class Form(NamedTuple):
   """A target's density in other coordinates, for methods that prefer them."""
 
@@ -45,7 +61,7 @@ class Target(NamedTuple):
   """A density over an unconstrained vector.
 
   `target_log_prob_fn` maps [chains..., event_size] to [chains...], up to a
-  constant; None where only `latent` can be sampled. Moments are those of the
+  constant; None where only `latent` or `hierarchy` can be sampled. Moments are those of the
   unconstrained vector, None where not known.
   """
 
@@ -71,6 +87,8 @@ class Target(NamedTuple):
   forms: Optional[dict] = None
   # The same density as likelihood and Gaussian prior, where it has this form.
   latent: Optional[LatentGaussian] = None
+  # The same density with the hyperparameters of the prior apart.
+  hierarchy: Optional[Hierarchy] = None
   # (states [..., event_size]) -> [..., n], what is measured and stored of them;
   # None: all of it. The moments above are then of these n.
   view: Optional[Callable[[Any], Any]] = None

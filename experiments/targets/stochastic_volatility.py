@@ -26,11 +26,13 @@ import tensorflow as tf
 from inference_gym.internal import data as gym_data
 from pydantic import Field
 
+import tfp_adaptive as tfpa
 from experiments.registry import TARGETS
 from experiments.targets import volatility_forms
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
 from experiments.targets.base import Form
+from experiments.targets.base import Hierarchy
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 
@@ -89,6 +91,9 @@ def stochastic_volatility_target(
     constrain=constrain,
     suggested_start=np.append(np.full(num_days, path_start), globals_start),
     forms=_forms(squares, parameterization, prior),
+    hierarchy=_hierarchy(squares, prior)
+    if parameterization == 'centered'
+    else None,
   )
 
 
@@ -162,6 +167,32 @@ def _log_prob_fn(squares, parameterization, prior):
     )
 
   return target_log_prob_fn
+
+
+def _hierarchy(squares, prior):
+  """Returns the model as a likelihood of h and an AR(1) prior with globals."""
+
+  def prior_fn(theta):
+    mean, raw_persistence, raw_shock_scale = tf.split(theta, 3, axis=-1)
+    return tfpa.gaussian_priors.autoregression(
+      tf.tanh(0.5 * raw_persistence),
+      tf.math.softplus(raw_shock_scale)[..., 0],
+      len(squares),
+      mean=mean,
+    )
+
+  def hyper_log_prob_fn(theta):
+    mean, raw_persistence, raw_shock_scale = tf.unstack(theta, axis=-1)
+    return log_prior_of_level(
+      mean, raw_shock_scale, prior
+    ) + _log_prior_of_persistence(raw_persistence)
+
+  return Hierarchy(
+    lambda path: log_likelihood(path, squares),
+    prior_fn,
+    hyper_log_prob_fn,
+    len(squares),
+  )
 
 
 def _forms(squares, parameterization, prior):

@@ -1,0 +1,99 @@
+"""Gaussian process classification with unknown amplitude and length scale.
+
+  x ~ N(0, C),  C(s, s') = sigma^2 (exp(-|s - s'|^2 / (2 l^2)) + jitter I)
+  theta = (log sigma, log l) ~ N(0, hyper_deviation^2 I)
+  log p(y | x) = sum_i [y_i x_i - log(1 + e^{x_i})]
+
+with standardized inputs s. Hard: n coordinates of the field pin theta down, so
+that moves of theta at a fixed field are tiny.
+References: Titsias and Papaspiliopoulos (2018), 5.4 and supplement,
+https://arxiv.org/abs/1610.09641.
+"""
+
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments import data
+from experiments.registry import TARGETS
+from experiments.targets import latent
+from experiments.targets.base import Hierarchy
+from experiments.targets.base import Target
+from experiments.targets.base import TargetParameters
+from experiments.targets.gp_classification import standardized
+
+__all__ = ['gp_hierarchy_target']
+
+_START_AMPLITUDE = 2.0
+
+
+def gp_hierarchy_target(
+  name, inputs, labels, dtype='float64', jitter=1e-6, hyper_deviation=10.0
+):
+  """Returns the posterior of field and theta given binary labels.
+
+  Args:
+    name: of the target.
+    inputs: [n, num_features], standardized.
+    labels: [n] of zeros and ones.
+    dtype: 'float32' or 'float64', of the states.
+    jitter: over sigma^2, added to the diagonal of C, which has no inverse
+      without it.
+    hyper_deviation: of the Gaussian prior of theta, flat where large.
+  """
+  labels = np.asarray(labels, dtype)
+  num_rows = len(labels)
+  gaps = inputs[:, np.newaxis] - inputs
+  half_squares = (0.5 * np.sum(gaps**2, axis=-1)).astype(dtype)
+
+  def prior_fn(theta):
+    amplitude, length = tf.split(tf.exp(theta)[..., tf.newaxis], 2, axis=-2)
+    shape = tf.exp(-half_squares / length**2)
+    nugget = jitter * tf.eye(num_rows, dtype=theta.dtype)
+    return tfpa.gaussian_priors.spectral(amplitude**2 * (shape + nugget))
+
+  def hyper_log_prob_fn(theta):
+    return -0.5 * tf.reduce_sum(tf.square(theta / hyper_deviation), axis=-1)
+
+  def log_likelihood_fn(x):
+    return tf.reduce_sum(labels * x - tf.math.softplus(x), axis=-1)
+
+  length = latent.half_mean_square(inputs) ** 0.5
+  start = np.log([_START_AMPLITUDE, length])
+  return Target(
+    name=name,
+    target_log_prob_fn=None,
+    event_size=num_rows + 2,
+    dtype=dtype,
+    constrain=lambda states: {
+      'amplitude': np.exp(np.asarray(states)[..., -2]),
+      'length_scale': np.exp(np.asarray(states)[..., -1]),
+    },
+    suggested_start=np.append(np.zeros(num_rows), start),
+    hierarchy=Hierarchy(
+      log_likelihood_fn, prior_fn, hyper_log_prob_fn, num_rows
+    ),
+  )
+
+
+@TARGETS.register('gp_hierarchy')
+class GpHierarchy(TargetParameters):
+  """Binary labels behind a Gaussian process with unknown scales."""
+
+  dataset: Literal[tuple(data.SOURCES)]  # type: ignore[valid-type]
+  jitter: float = Field(1e-6, ge=0)
+  hyper_deviation: float = Field(10.0, gt=0)
+
+  def build(self, context):
+    inputs, labels = data.load(self.dataset, context.data_dir)
+    return gp_hierarchy_target(
+      f'gp_hierarchy_{self.dataset}',
+      standardized(inputs),
+      labels,
+      context.dtype,
+      self.jitter,
+      self.hyper_deviation,
+    )
