@@ -160,6 +160,38 @@ def _kronecker(dtype, *factors, mean=0.0):
   )
 
 
+def _markov(dtype, scale):
+  scale = tf.constant(scale, dtype)
+  return gaussian_priors.random_walk(scale, 5, 1.2, mean=0.5)
+
+
+def _walk(scale):
+  """Returns the covariance of a random walk started at N(0, 1.2^2)."""
+  steps = np.minimum(*np.indices((5, 5)))
+  return 1.44 + np.asarray(scale)[..., None, None] ** 2 * steps
+
+
+def _autoregression(dtype):
+  return gaussian_priors.autoregression(
+    tf.constant(_COEFFICIENTS, dtype), 0.6, 5, mean=[[1.0], [-1.0]]
+  )
+
+
+def _stationary_covariance(coefficients, scale, size):
+  """Returns the covariance by the weights of a long past of the noise."""
+  weights = np.zeros(2000)
+  weights[0] = 1.0
+  for i in range(1, len(weights)):
+    for k, a in enumerate(coefficients, start=1):
+      weights[i] += a * weights[i - k] if i >= k else 0.0
+  lags = [weights[: len(weights) - k] @ weights[k:] for k in range(size)]
+  return scale**2 * np.array(lags)[np.abs(np.subtract(*np.indices((size,) * 2)))]
+
+
+_COEFFICIENTS = np.array([[0.5, 0.3], [1.1, -0.4]])
+_AUTOREGRESSION = np.stack(
+  [_stationary_covariance(c, 0.6, 5) for c in _COEFFICIENTS]
+)
 _PLANE = _wrapped((3, 4), 0.7, 1.3)
 _PLANE_MEAN = np.pad(_GRID_MEAN, [[0, 1], [0, 1]]).reshape(-1)
 _LINE = _wrapped((6,), 1.5, 1.3)
@@ -214,6 +246,19 @@ STRUCTURES = dict(
     ),
     np.kron(np.eye(2), _BY_CHAIN),
     np.tile(_MEAN_BY_CHAIN, 2),
+  ),
+  markov=Structure(
+    lambda dtype: _markov(dtype, 0.6), _walk(0.6), np.full(5, 0.5)
+  ),
+  autoregression_by_chain=Structure(
+    _autoregression,
+    _AUTOREGRESSION,
+    np.array([[1.0], [-1.0]]) + np.zeros(5),
+  ),
+  copies_of_markov_by_chain=Structure(
+    lambda dtype: gaussian_priors.block(_markov(dtype, [0.6, 0.9]), 2),
+    np.kron(np.eye(2), _walk([0.6, 0.9])),
+    np.full(10, 0.5),
   ),
   copies_without_structure=Structure(
     lambda dtype: gaussian_priors.block(

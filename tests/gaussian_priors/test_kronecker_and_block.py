@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
 from tests.gaussian_priors import structures
 from tfp_adaptive import gaussian_priors
 
@@ -87,6 +88,31 @@ def test_a_list_concatenates_what_its_priors_restrict():
     np.concatenate([states[:, :3], states[:, 6:]], axis=-1),
   )
   assert gaussian_priors.block([dense, dense]).restrict is None
+
+
+def test_the_state_of_a_list_may_be_a_list():
+  rows = gaussian_priors.kronecker([_MATRIX, _MATRIX])
+  dense = gaussian_priors.spectral(_MATRIX)
+  prior = gaussian_priors.block([rows, dense])
+  joined = gaussian_priors.sample(prior, [3], seed=1)
+  parts = [tf.reshape(joined[:, :4], [3, 2, 2]), joined[:, 4:]]
+  kernel = tfpa.marginal_gradient(
+    lambda x, y: -tf.reduce_sum(x**4, axis=[-2, -1]) * tf.reduce_sum(y**2, -1),
+    prior,
+    0,
+  )
+  alone = tfpa.marginal_gradient(
+    lambda x: (
+      -tf.reduce_sum(x[:, :4] ** 4, -1) * tf.reduce_sum(x[:, 4:] ** 2, -1)
+    ),
+    prior,
+    0,
+  )
+  moved, _ = kernel.one_step(parts, kernel.bootstrap_results(parts), (1, 2))
+  expected, _ = alone.one_step(joined, alone.bootstrap_results(joined), (1, 2))
+  assert np.any(expected != joined)
+  np.testing.assert_allclose(moved[0], tf.reshape(expected[:, :4], [3, 2, 2]))
+  np.testing.assert_allclose(moved[1], expected[:, 4:])
 
 
 def test_blocks_that_make_no_sense_are_refused():

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
 from tfp_adaptive import gaussian_priors
 from tfp_adaptive.internal import circulant_embedding
 
@@ -92,6 +93,25 @@ def test_torus_is_as_small_as_the_range_of_the_kernel_allows():
 def test_fast_sizes_are_products_of_2_3_and_5():
   sizes = [circulant_embedding.fast_size(n) for n in (1, 7, 11, 61, 97, 127)]
   assert sizes == [1, 8, 12, 64, 100, 128]
+
+
+def test_an_iteration_makes_two_transforms():
+  prior = gaussian_priors.stationary((3, 4), _exponential(0.5))
+  seen = []
+
+  def log_likelihood(x):
+    seen.append(x.shape)
+    return -tf.reduce_sum(tf.exp(x), axis=[-2, -1])
+
+  kernel = tfpa.marginal_gradient(log_likelihood, prior, 0)
+  state = gaussian_priors.sample(prior, [2], seed=1)
+  results = kernel.bootstrap_results(state)
+  step = tf.function(lambda x, r: kernel.one_step(x, r, seed=(1, 2)))
+  graph = step.get_concrete_function(state, results).graph
+  operations = [op.type for op in graph.get_operations()]
+  transforms = [kind for kind in operations if 'FFT' in kind]
+  assert sorted(transforms) == ['IRFFT2D', 'RFFT2D']
+  assert set(map(tuple, seen)) == {(2, 3, 4)}
 
 
 def test_torus_grows_until_the_embedding_is_positive():
