@@ -43,8 +43,8 @@ class LatentGaussianHyperparameters(MethodParameters):
     if target.hierarchy is None:
       raise ValueError(
         'it samples the hyperparameters of a Gaussian prior, but '
-        f'{target.name} names none; take gp_hierarchy, or stochastic_volatility '
-        'with parameterization: centered.'
+        f'{target.name} names none; take gp_hierarchy, or '
+        'stochastic_volatility with parameterization: centered.'
       )
 
   def build(self, target, options):

@@ -61,8 +61,8 @@ class Target(NamedTuple):
   """A density over an unconstrained vector.
 
   `target_log_prob_fn` maps [chains..., event_size] to [chains...], up to a
-  constant; None where only `latent` or `hierarchy` can be sampled. Moments are those of the
-  unconstrained vector, None where not known.
+  constant; None where only `latent` or `hierarchy` can be sampled. Moments are
+  those of the unconstrained vector, None where not known.
   """
 
   name: str
