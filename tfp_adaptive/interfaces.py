@@ -89,8 +89,8 @@ class ScaleFactor(NamedTuple):
   apply_adjoint: Callable[[Any], Any]
   # log |det C (I + E)| up to a constant, []; its gradient is exact.
   log_abs_det: Any
-  # (e) -> for rows e ~ N(0, I) or of random signs, 0 with the gradient of
-  # e^T E e - log |det (I + E)|, whose mean is zero: a control variate.
+  # (e, v) -> for rows whose e v^T has mean I, 0 with the gradient of
+  # e^T E v - log |det (I + E)|, whose mean is zero: a control variate.
   # [chains...]; without a gradient where C is a function of raw params.
   centered_stretch: Callable[[Any], Any]
   # The raw params, where C is a function of them and not of a tangent.

@@ -42,9 +42,7 @@ def _gradient(function, a, b):
 
 def _center(a, b, e, slope=0.7):
   return _gradient(
-    lambda factor, pull_x, _: langevin_noise.center(
-      slope, factor, pull_x, e, _event_sum
-    ),
+    lambda factor, *_: langevin_noise.center(slope, factor, a, e),
     a,
     b,
   )
@@ -52,8 +50,8 @@ def _center(a, b, e, slope=0.7):
 
 def _balance(ratio, a, b, e):
   return _gradient(
-    lambda _, *pulls: langevin_noise.direction_balance(
-      tf.constant(ratio, tf.float64), *pulls, e, _event_sum
+    lambda _, pull_x, pull_y: langevin_noise.direction_balance(
+      tf.constant(ratio, tf.float64), pull_x - pull_y, a, e, _event_sum
     ),
     a,
     b,
@@ -62,7 +60,7 @@ def _balance(ratio, a, b, e):
 
 def test_the_centering_gradient_is_its_closed_form():
   a, b, e = _rows(5)
-  expected = 0.7 * ((e + 0.5 * a).T @ e - 5 * np.eye(_EVENT_SIZE))
+  expected = 0.7 * (e.T @ (e + 0.5 * a) - 5 * np.eye(_EVENT_SIZE))
   np.testing.assert_allclose(_center(a, b, e), expected, rtol=1e-12)
 
 
@@ -73,7 +71,7 @@ def test_the_centering_has_mean_zero_wherever_the_chain_is(stretch, is_zero):
   a, b, e = _rows(num_rows)
   a, e = np.tile(a[:1], (num_rows, 1)), stretch * e
   mean = _center(a, b, e, slope=1.0) / num_rows
-  each = np.einsum('ni,nj->nij', e + 0.5 * a, e)
+  each = np.einsum('ni,nj->nij', e, e + 0.5 * a)
   z_scores = mean / (each.std(axis=0) / num_rows**0.5)
   largest = np.abs(z_scores).max()
   assert largest < 4.5 if is_zero else largest > 4.5  # 9 numbers, N(0, 1).

@@ -292,7 +292,7 @@ def _gradients_per_chain(name, spread=1.0, num_draws=100_000):
         apply=lambda v: tf.linalg.matvec(factors, v),
         apply_adjoint=lambda g: tf.linalg.matvec(factors, g, transpose_a=True),
         log_abs_det=tf.zeros([], tf.float64),
-        centered_stretch=lambda rows: _centered_stretch(factors, rows),
+        centered_stretch=lambda e, v: _centered_stretch(factors, e, v),
       )
     )
     speed = tf.minimum(transition.log_accept_ratio, 0.0)
@@ -307,10 +307,10 @@ def _gradients_per_chain(name, spread=1.0, num_draws=100_000):
   ]
 
 
-def _centered_stretch(factors, rows):
-  """Returns e^T E e - log |det (I + E)| of E = C^-1 factor - I, [chains]."""
+def _centered_stretch(factors, left, right):
+  """Returns e^T E v - log |det (I + E)| of E = C^-1 factor - I, [chains]."""
   relative = tf.matmul(np.linalg.inv(_FACTOR), factors)
-  stretched = tf.reduce_sum(rows * tf.linalg.matvec(relative, rows), -1)
+  stretched = tf.reduce_sum(left * tf.linalg.matvec(relative, right), -1)
   value = stretched - tf.linalg.logdet(relative)
   return value - tf.stop_gradient(value)
 

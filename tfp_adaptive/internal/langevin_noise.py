@@ -9,7 +9,7 @@ Near the best C, d = k (e + a / 2), and F is mostly a multiple of e e^T: noise
 around a multiple of I. Two identities take it off. For any target, with c from
 earlier steps,
 
-  E[(e + a / 2) e^T - I] = 0,
+  E[e (e + a / 2)^T - I] = 0,
 
 since e is independent of x. And in the stationary chain, where a swap of x and
 y turns r into -r and multiplies the density by e^r,
@@ -31,34 +31,29 @@ _MAX_SLOPE = 2.0
 _MAX_LOG_RATIO = 5.0  # Beyond it the chain is hardly stationary.
 
 
-def center(slope, factor, pull_x, noise, event_sum):
-  """Returns c ((e + a / 2)^T E e - log |det (I + E)|).
+def center(slope, factor, pull_x, noise):
+  """Returns c (e^T E (e + a / 2) - log |det (I + E)|).
 
   Args:
     slope: c, [], from earlier steps: `mean_slope`.
     factor: An `interfaces.ScaleFactor` under a tape.
-    pull_x: a, [chains..., d], under the tape.
+    pull_x: a, [chains..., d].
     noise: e.
-    event_sum: Sums over the event.
   """
-  drift = 0.5 * event_sum(pull_x * noise)
-  return slope * (
-    factor.centered_stretch(noise) + drift - tf.stop_gradient(drift)
-  )
+  return slope * factor.centered_stretch(noise, noise + 0.5 * pull_x)
 
 
-def direction_balance(ratio, pull_x, pull_y, noise, event_sum):
+def direction_balance(ratio, difference, pull_x, noise, event_sum):
   """Returns sign(r) sigma(r) (F + F') / 2 along E, where |r| is moderate.
 
   Args:
     ratio: r, [chains...].
-    pull_x: a, [chains..., d], under the tape.
-    pull_y: b, the same.
+    difference: a - b, [chains..., d], under the tape.
+    pull_x: a, [chains..., d].
     noise: e.
     event_sum: Sums over the event.
   """
-  difference = pull_x - pull_y
-  right = tf.stop_gradient(noise + 0.5 * pull_x + 0.25 * difference)
+  right = noise + 0.5 * pull_x + 0.25 * tf.stop_gradient(difference)
   both = -0.5 * event_sum(difference * right)
   is_moderate = tf.abs(ratio) < _MAX_LOG_RATIO
   weight = tf.where(is_moderate, tf.sign(ratio) * tf.sigmoid(ratio), 0.0)

@@ -49,7 +49,7 @@ def at(preconditioner, params):
     apply=lambda v: apply(operator, v),
     apply_adjoint=lambda g: apply(operator, g, adjoint=True),
     log_abs_det=operator.log_abs_determinant(),
-    centered_stretch=lambda rows: tf.zeros_like(rows[..., 0]),
+    centered_stretch=lambda e, v: tf.zeros_like(e[..., 0]),
     params=params,
   )
 
@@ -89,14 +89,16 @@ def around(preconditioner, params, tangent):
     return pulled, backward
 
   @tf.custom_gradient
-  def stretch(rows, *_):
+  def stretch(left, right, *_):
     def backward(cotangent):
-      weighted = cotangent[..., tf.newaxis] * rows
-      return tf.zeros_like(rows), *outer(
-        weighted, rows, lambda: _as_rows(apply(operator, rows))
+      weighted = cotangent[..., tf.newaxis] * left
+      return (
+        tf.zeros_like(left),
+        tf.zeros_like(right),
+        *outer(weighted, right, lambda: _as_rows(apply(operator, right))),
       )
 
-    return tf.zeros_like(rows[..., 0]), backward
+    return tf.zeros_like(left[..., 0]), backward
 
   @tf.custom_gradient
   def log_abs_det(*_):
@@ -110,7 +112,7 @@ def around(preconditioner, params, tangent):
     apply=lambda v: push(v, *flat_tangent),
     apply_adjoint=lambda g: pull(g, *flat_tangent),
     log_abs_det=entropy,
-    centered_stretch=lambda e: stretch(e, *flat_tangent) - entropy,
+    centered_stretch=lambda e, v: stretch(e, v, *flat_tangent) - entropy,
   )
 
 

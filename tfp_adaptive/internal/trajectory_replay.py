@@ -140,7 +140,7 @@ def log_det(factor, step, estimate, mean_slope, event_sum):
   return (
     estimate.value
     + (bilinear - tf.stop_gradient(bilinear))
-    - mean_slope * factor.centered_stretch(estimate.probe),
+    - mean_slope * factor.centered_stretch(estimate.probe, estimate.probe),
     # C enters twice.
     2.0 * quadratic - tf.stop_gradient(quadratic),
   )

@@ -4,6 +4,8 @@ Source: Titsias and Dellaportas (2019), Gradient-based adaptive Markov chain
 Monte Carlo, section 2.3, https://arxiv.org/abs/1911.01373.
 """
 
+import collections
+
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
@@ -16,6 +18,9 @@ from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['UncalibratedPreconditionedLangevin']
+
+# C^T g at both ends of the step, [chains..., d].
+Pulls = collections.namedtuple('Pulls', ['start', 'end'])
 
 
 class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
@@ -97,8 +102,12 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       grads_target_log_prob=grads,
       log_acceptance_correction=self._correction(pull_x, pull_y, noise),
       noise=noise,
+      trajectory=Pulls(pull_x, pull_y),
       seed=seed,
     )
+
+  def _init_trajectory(self, flat):
+    return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
 
   def init_replay_cache(self, proposed_results):
     """Returns the running mean slope of `langevin_noise`; `[]` if exact."""
@@ -122,30 +131,39 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
     value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
 
+    pull_x, pull_y = proposed.trajectory
+    pull_y = tf.where(is_finite[..., tf.newaxis], pull_y, 0.0)
+    noise = proposed.noise
+
     def transition(factor):
       factor = scale_factor.scaled(factor, proposed.step_size)
-      pull_x, pull_y = _pull_both(factor, grad_x, grad_y)
-      push = proposed.noise + 0.5 * pull_x
+      live_x = factor.apply_adjoint(grad_x)
+      live_y = factor.apply_adjoint(grad_y)
+      push = noise + 0.5 * live_x
       displacement = factor.apply(push)
-      live_pull_y = pull_y
+      # g(y).C v as (C^T g(y)).v: no further product with C.
+      fit = self._event_sum(live_y * push)
       if self._parameters['exact_gradient']:
-        live_pull_y = factor.apply_adjoint(
+        end = factor.apply_adjoint(
           _live_gradient(
             self.target_log_prob_fn, proposed_state, grad_y, displacement
           )
         )
-      # g(y).C v as (C^T g(y)).v: no further product with C.
-      fit = self._event_sum(pull_y * push)
-      change = fit + self._correction(pull_x, live_pull_y, proposed.noise)
+        change = fit + self._correction(live_x, end, noise)
+        variate = langevin_noise.state_balance(
+          value, live_x, live_y, self._event_sum
+        )
+      else:
+        change, variate = self._fast_change(
+          factor, cache, value, grad_x - grad_y, (pull_x, pull_y), noise
+        )
       return interfaces.Transition(
         log_accept_ratio=value + change - tf.stop_gradient(change),
         proposal_entropy=factor.log_abs_det,
         log_jacobian=tf.zeros_like(value),
         displacement=displacement,
         proposed_log_prob=fit - tf.stop_gradient(fit),
-        control_variate=self._control_variate(
-          cache, factor, value, (pull_x, pull_y), proposed.noise
-        ),
+        control_variate=variate,
         is_finite=is_finite,
         is_accepted=mh_results.is_accepted,
       )
@@ -153,12 +171,27 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     next_cache = cache
     if not self._parameters['exact_gradient']:
       next_cache = langevin_noise.mean_slope(
-        cache,
-        value,
-        *_pull_both(self._factor(previous), grad_x, grad_y),
-        proposed.noise,
+        cache, value, pull_x, pull_y, noise
       )
     return interfaces.Replay(transition=transition, cache=next_cache)
+
+  def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
+    """Returns the log ratio up to a constant, and its control variates.
+
+    Both gradients held constant, all that is differentiated is the product of
+    C^T and their difference.
+    """
+    difference = pulls[0] - pulls[1]
+    live = factor.apply_adjoint(grad_change)
+    change = -0.5 * self._event_sum(live * (noise + 0.5 * difference))
+    if factor.params is not None:
+      # Raw params have no tangent to center along.
+      return change, tf.zeros_like(ratio)
+    return change, langevin_noise.center(
+      slope, factor, pulls[0], noise
+    ) + langevin_noise.direction_balance(
+      ratio, live, pulls[0], noise, self._event_sum
+    )
 
   def _factor(self, results):
     return scale_factor.scaled(
@@ -166,24 +199,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       results.step_size,
     )
 
-  def _control_variate(self, cache, factor, ratio, pulls, noise):
-    if self._parameters['exact_gradient']:
-      return langevin_noise.state_balance(ratio, *pulls, self._event_sum)
-    if factor.params is not None:
-      # Raw params have no tangent to center along.
-      return tf.zeros_like(ratio)
-    return langevin_noise.center(
-      cache, factor, pulls[0], noise, self._event_sum
-    ) + langevin_noise.direction_balance(ratio, *pulls, noise, self._event_sum)
-
   def _correction(self, pull_x, pull_y, noise):
     half = 0.5 * (pull_x + pull_y)
     return -0.5 * self._event_sum(half * (half + 2.0 * noise))
-
-
-def _pull_both(factor, grad_x, grad_y):
-  """Returns C^T g(x) and C^T g(y) from one product."""
-  return tf.unstack(factor.apply_adjoint(tf.stack([grad_x, grad_y])))
 
 
 def _live_gradient(target_log_prob_fn, state, grad_y, displacement):
