@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -185,7 +186,7 @@ def _stationary_covariance(coefficients, scale, size):
     for k, a in enumerate(coefficients, start=1):
       weights[i] += a * weights[i - k] if i >= k else 0.0
   lags = [weights[: len(weights) - k] @ weights[k:] for k in range(size)]
-  return scale**2 * np.array(lags)[np.abs(np.subtract(*np.indices((size,) * 2)))]
+  return scale**2 * scipy.linalg.toeplitz(lags)
 
 
 _COEFFICIENTS = np.array([[0.5, 0.3], [1.1, -0.4]])
