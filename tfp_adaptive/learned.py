@@ -41,9 +41,7 @@ def frozen(kernel, results):
     return kernel.copy(
       **{part: _fixed(kernel.parameters[part], params)}, step_size=step_size
     )
-  if 'inner_kernel' not in kernel.parameters and (
-    'step_size' in kernel.parameters
-  ):
+  if hasattr(kernel, 'cost') and 'step_size' in kernel.parameters:
     return _with_step_sizes(kernel, results)
   if 'inner_kernel' not in kernel.parameters:
     raise ValueError(
