@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.internal import latent_proposal
 from tfp_adaptive.internal import random
 
 _D = 6
@@ -241,3 +242,13 @@ def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
     change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
     ratio = _log_normal(x, *moments(y)) - _log_normal(y, *moments(x))
     assert correction == pytest.approx(change + ratio, abs=1e-10)
+
+
+def test_noise_written_down_is_the_noise_of_the_seed():
+  seed = tf.constant([3, 4])
+  for shape in ([5], [1, 5], [3, 5]):
+    rows = tf.zeros(shape, tf.float64)
+    expected = random.normal(shape, tf.float64, seed)
+    for compile_ in (False, True):
+      draw = tf.function(latent_proposal.noise_like, jit_compile=compile_)
+      np.testing.assert_allclose(draw(rows, seed), expected, rtol=1e-12)
