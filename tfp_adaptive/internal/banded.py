@@ -9,13 +9,15 @@ loop per coordinate for all rows at once: O(p d) in time and memory, and as
 stable as back substitution. XLA compiles a body this small into one tight loop
 (about 20 ns a turn for 10 rows on a CPU core), but only while it touches few
 bytes: so the x_{i+k} are read back from where they were written, and not
-carried. Two-level, doubling and dense-block forms lose more by transposing rows
-than they gain there; on an accelerator `banded_scan` is the form to take.
+carried. `bidiagonal` is the faster form for p = 1. Forms with several segments
+in lockstep, doubling and dense blocks lose more by their loops or transposes
+than they gain; on an accelerator `banded_scan` is the form to take.
 """
 
 import tensorflow as tf
 
 from tfp_adaptive.internal import banded_scan
+from tfp_adaptive.internal import bidiagonal
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['dense', 'multiply', 'outer', 'solve']
@@ -104,9 +106,13 @@ def _substitute(bands, rows, adjoint):
   for k, band in enumerate(bands[1:], start=1):
     padding = [[0, 0]] * (diag.shape.rank - 1)
     padding.append([k, 0] if adjoint else [0, k])
+    multipliers.append(-tf.pad(band, padding) / diag)
+  if len(bands) == 2:
+    solution = bidiagonal.recursion(multipliers[0], scaled, not adjoint)
+  else:
     # [d] or [d, n]: a turn of the loop reads a number, or a number per row.
-    multipliers.append(tf.transpose(-tf.pad(band, padding) / diag))
-  solution = _compiled_recursion(tf.stack(multipliers), scaled, not adjoint)
+    multipliers = tf.stack([tf.transpose(m) for m in multipliers])
+    solution = _compiled_recursion(multipliers, scaled, not adjoint)
   return tf.ensure_shape(solution, rows.shape)
 
 
