@@ -65,8 +65,16 @@ def normal(shape, dtype, seed):
   first, second = _uniform_pairs((size + 1) // 2, dtype, seed)
   radius = tf.sqrt(-2.0 * tf.math.log(first))
   cos, sin = _cos_and_sin(second)
-  flat = tf.concat([radius * cos, radius * sin], axis=0)
-  return tf.reshape(flat[:size], shape)
+  halves = [radius * cos, radius * sin]
+  static = tf.get_static_value(shape)
+  if static is not None and len(static) and static[0] % 2 == 0:
+    # Of whole rows: were all reshaped after they are joined, XLA would compute
+    # them again for some of their uses.
+    halves = [
+      tf.reshape(half, [static[0] // 2, *static[1:]]) for half in halves
+    ]
+    return tf.concat(halves, axis=0)
+  return tf.reshape(tf.concat(halves, axis=0)[:size], shape)
 
 
 def _cos_and_sin(turns):
@@ -80,7 +88,7 @@ def _cos_and_sin(turns):
   num_terms = 9 if turns.dtype == tf.float64 else 5
   cos = _alternating_series(angle**2, 0, num_terms)
   sin = angle * _alternating_series(angle**2, 1, num_terms)
-  is_odd = tf.equal(tf.math.floormod(quadrant, 2.0), 1.0)
+  is_odd = tf.equal(quadrant, 1.0) | tf.equal(quadrant, 3.0)
   is_left = tf.equal(quadrant, 1.0) | tf.equal(quadrant, 2.0)
   turned_cos = tf.where(is_odd, sin, cos)
   turned_sin = tf.where(is_odd, cos, sin)
