@@ -168,6 +168,9 @@ def bench(
   hamiltonian: Annotated[
     bool, typer.Option(help='HMC over structures, in place of MALA.')
   ] = False,
+  latent: Annotated[
+    bool, typer.Option(help='mGrad over priors, in place of MALA.')
+  ] = False,
   output: Annotated[
     Optional[pathlib.Path], typer.Option(help='JSON file of the numbers.')
   ] = None,
@@ -178,6 +181,8 @@ def bench(
 
   if hamiltonian:
     from experiments import bench_hamiltonian as benchmark
+  elif latent:
+    from experiments import bench_latent as benchmark
   else:
     from experiments import bench as benchmark
 

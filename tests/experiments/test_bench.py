@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from experiments import bench
 from experiments import bench_hamiltonian
+from experiments import bench_latent
 from experiments.targets.gaussians import gaussian_target
 
 
@@ -43,3 +44,13 @@ def test_the_hamiltonian_bench_measures_its_case():
   assert [row.name for row in rows] == ['iid']
   assert all(value > 0.0 for value in rows[0][3:])
   assert bench_hamiltonian.to_rich(rows).row_count == 1
+
+
+def test_the_latent_bench_measures_every_prior():
+  rows = bench_latent.measure(smoke=True)
+  assert [row.prior for row in rows] == ['dense', 'fft', 'kronecker'] + [
+    'ar1',
+    'ar2',
+  ]
+  assert all(row.microseconds > 0.0 for row in rows)
+  assert bench_latent.to_rich(rows).row_count == len(rows)
