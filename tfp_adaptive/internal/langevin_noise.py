@@ -24,11 +24,37 @@ All functions return 0 with a gradient, [chains...].
 
 import tensorflow as tf
 
-__all__ = ['center', 'direction_balance', 'mean_slope', 'state_balance']
+__all__ = [
+  'center',
+  'direction_balance',
+  'fast_control_variate',
+  'mean_slope',
+  'state_balance',
+]
 
 _SLOPE_SMOOTHING = 0.1
 _MAX_SLOPE = 2.0
 _MAX_LOG_RATIO = 5.0  # Beyond it the chain is hardly stationary.
+
+
+def fast_control_variate(slope, factor, ratio, live, pulls, noise, event_sum):
+  """Returns both control variates of the gradient with g(y) held constant.
+
+  Args:
+    slope: c, [], from earlier steps: `mean_slope`.
+    factor: An `interfaces.ScaleFactor` under a tape.
+    ratio: r, [chains...].
+    live: C^T (g(x) - g(y)), [chains..., d], under the tape.
+    pulls: a and b, constants.
+    noise: e.
+    event_sum: Sums over the event.
+  """
+  if factor.params is not None:
+    # Raw params have no tangent to center along.
+    return tf.zeros_like(ratio)
+  return center(slope, factor, pulls[0], noise) + direction_balance(
+    ratio, live, pulls[0], noise, event_sum
+  )
 
 
 def center(slope, factor, pull_x, noise):

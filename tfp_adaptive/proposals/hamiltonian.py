@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import hessian_product as hessian
+from tfp_adaptive.internal import langevin_noise
 from tfp_adaptive.internal import leapfrog
 from tfp_adaptive.internal import log_det_estimator
 from tfp_adaptive.internal import proposal
@@ -158,7 +159,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     )
 
   def init_replay_cache(self, proposed_results):
-    """Returns the running mean of the entropy's slope; see `log_det`."""
+    """Returns the running mean of the slope of what is learned from."""
     return tf.zeros([], proposed_results.noise.dtype)
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
@@ -188,6 +189,11 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     entropy = self._estimate_log_det(
       previous, proposed, proposed_state, step, is_finite
     )
+    # One step is MALA, and its gradient has MALA's noise.
+    pulls = None
+    if entropy is None and not self._parameters['exact_gradient']:
+      adjoint = self._factor(previous).apply_adjoint
+      pulls = adjoint(step.grad_start), adjoint(step.grad_end)
 
     def transition(factor):
       factor = scale_factor.scaled(factor, proposed.step_size)
@@ -209,7 +215,9 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
         log_jacobian=log_det,
         displacement=displacement,
         proposed_log_prob=fit - tf.stop_gradient(fit),
-        control_variate=tf.zeros_like(ratio),
+        control_variate=self._control_variate(
+          factor, cache, ratio, step, pulls
+        ),
         is_finite=is_finite,
         is_accepted=mh_results.is_accepted,
         jacobian_eigenvalue=eigenvalue,
@@ -221,7 +229,17 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       next_cache = trajectory_replay.mean_slope(
         cache, self._factor(previous), step, entropy
       )
+    if pulls:
+      next_cache = langevin_noise.mean_slope(cache, ratio, *pulls, step.noise)
     return interfaces.Replay(transition=transition, cache=next_cache)
+
+  def _control_variate(self, factor, slope, ratio, step, pulls):
+    if not pulls:
+      return tf.zeros_like(ratio)
+    live = factor.apply_adjoint(step.grad_start - step.grad_end)
+    return langevin_noise.fast_control_variate(
+      slope, factor, ratio, live, pulls, step.noise, self._event_sum
+    )
 
   def _init_trajectory(self, flat):
     return leapfrog.start_trajectory(flat)

@@ -184,13 +184,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)
     change = -0.5 * self._event_sum(live * (noise + 0.5 * difference))
-    if factor.params is not None:
-      # Raw params have no tangent to center along.
-      return change, tf.zeros_like(ratio)
-    return change, langevin_noise.center(
-      slope, factor, pulls[0], noise
-    ) + langevin_noise.direction_balance(
-      ratio, live, pulls[0], noise, self._event_sum
+    return change, langevin_noise.fast_control_variate(
+      slope, factor, ratio, live, pulls, noise, self._event_sum
     )
 
   def _factor(self, results):
