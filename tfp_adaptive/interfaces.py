@@ -35,6 +35,7 @@ __all__ = [
   'ScaleFactor',
   'Slopes',
   'Smoother',
+  'Surrogate',
   'Transition',
   'Transport',
 ]
@@ -302,3 +303,36 @@ class Smoother(NamedTuple):
   solve_marginal: Callable[[Any], Any]
   # (z) -> log N(z | 0, C + t I), [chains...].
   log_marginal: Callable[[Any], Any]
+
+
+class Surrogate(NamedTuple):
+  """A log density that is learned from draws alone, by score matching.
+
+  `params` are a structure of Tensors without chain dimensions; whatever is
+  learned, bandwidth, regularisation and metric included, is in them. Rows are
+  [chains..., d], draws [n, d] with weights [n] that are not negative, sum to
+  one, and are zero for rows that hold no draw.
+  """
+
+  name: str
+  # Draws that a fit uses, n: the size of the history to keep.
+  num_points: int
+  # (event_size, dtype, seed) -> params that know nothing: the score is zero.
+  init: Callable[..., Any]
+  # (params, points, weights, seed) -> params, fitted to the draws from scratch.
+  # Bandwidth and regularisation are chosen by cross-validation, around those
+  # in `params`. Params with a non-finite entry mean that the fit failed.
+  fit: Callable[..., Any]
+  # (params, x) -> log density up to a constant, [chains...].
+  log_prob: Callable[[Any, Any], Any]
+  # (params, x) -> the field that drives trajectories, [chains..., d]: the
+  # gradient of `log_prob` where there are draws, fading to zero far away.
+  score: Callable[[Any, Any], Any]
+  # (params, points, weights) -> the objective on these draws, []: an estimate
+  # of E |score - grad log pi|^2 / 2 up to a constant of the target.
+  objective: Callable[..., Any]
+  # (params, x) -> bool [chains...]: whether x lies among the draws.
+  is_inside: Callable[[Any, Any], Any]
+  # (params, rows [b, d]) -> params with draws added, at a price independent of
+  # how many were seen; None: only `fit` learns.
+  update: Optional[Callable[[Any, Any], Any]] = None
