@@ -203,25 +203,31 @@ def adaptive_metropolis(
   target_accept_prob=0.25,
   settings='default',
   step_size=1.0,
+  target_is_stochastic=False,
 ):
   """Builds adaptive Metropolis (AM): the random walk's covariance by moments.
 
   It calls the target once per step and never its gradient.
 
   Args:
-    target_log_prob_fn: Log density up to a constant; returns [chains...].
+    target_log_prob_fn: Log density up to a constant; returns [chains...]. If
+      stochastic, `fn(*state, seed=seed)`, the log of an unbiased estimate.
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     preconditioner: Structure of the scale factor, or a list with one for each
       part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     settings: `'default'`, or `'paper'`: start at 0.1 / sqrt(d).
     step_size: First sqrt(s), which the adaptation moves.
+    target_is_stochastic: Whether the target is a random estimate, drawn from
+      its `seed` ([2] int32). Accepted estimates are kept, never drawn again:
+      the chain is exact for the density that is estimated.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   References:
-    Haario, Saksman and Tamminen (2001); Andrieu and Thoms (2008), 5.1.1.
+    Haario, Saksman and Tamminen (2001); Andrieu and Thoms (2008), 5.1.1;
+    stochastic targets: Andrieu and Roberts (2009).
   """
   _check_settings(settings)
   preconditioner = _as_preconditioner(preconditioner)
@@ -230,7 +236,7 @@ def adaptive_metropolis(
       init_scale=_paper_scale if settings == 'paper' else None
     )
   proposal = UncalibratedPreconditionedRandomWalk(
-    target_log_prob_fn, preconditioner, step_size
+    target_log_prob_fn, preconditioner, step_size, target_is_stochastic
   )
   return MomentBasedAdaptation(
     MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob

@@ -13,6 +13,7 @@ from tfp_adaptive.internal import adaptation_base
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import scale_search
+from tfp_adaptive.internal import stochastic_target
 from tfp_adaptive.internal import tfp_private
 
 __all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
@@ -80,8 +81,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       name: Prefix of op names.
 
     Raises:
-      ValueError: If an argument is not one of those allowed, or criterion and
-        optimizer do not go together.
+      ValueError: If an argument is not one of those allowed, criterion and
+        optimizer do not go together, or the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
     if criterion.needs_slopes and not optimizer.is_relative:
@@ -98,6 +99,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_adaptation_steps=num_adaptation_steps,
       name=name,
     )
+    stochastic_target.check_is_exact(self.proposal, type(self).__name__)
 
   @property
   def criterion(self):

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal import stochastic_target
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
@@ -56,6 +57,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
     step_size=1.0,
     experimental_shard_axis_names=None,
     name=None,
+    target_is_stochastic=None,
   ):
     """Builds the kernel; no Tensor is created here.
 
@@ -67,8 +69,11 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
       experimental_shard_axis_names: `None`, or the shard axis of every part
         of the state; all parts must be sharded along the same axes.
       name: Prefix of op names.
+      target_is_stochastic: Whether the target takes a `seed` and returns an
+        estimate; `None` for proposals that take exact targets only.
     """
     _check_parts(target_log_prob_fn, preconditioner)
+    stochastic_target.check(target_log_prob_fn, target_is_stochastic)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,
       preconditioner=preconditioner,
@@ -76,10 +81,16 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
       experimental_shard_axis_names=experimental_shard_axis_names,
       name=name,
     )
+    if target_is_stochastic is not None:
+      self._parameters['target_is_stochastic'] = target_is_stochastic
 
   @property
   def target_log_prob_fn(self):
     return self._parameters['target_log_prob_fn']
+
+  @property
+  def target_is_stochastic(self):
+    return self._parameters.get('target_is_stochastic', False)
 
   @property
   def preconditioner(self):
@@ -118,7 +129,9 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
           self.target_log_prob_fn, init_state
         )
       else:
-        log_prob = state_parts.value(self.target_log_prob_fn, init_state)
+        log_prob = self._evaluate(
+          init_state, stochastic_target.bootstrap_seed()
+        )
       _check_chain_shape(log_prob, init_state)
       flat = state_parts.flatten(init_state, ps.rank(log_prob))
       return ProposalResults(
@@ -133,6 +146,11 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         trajectory=self._init_trajectory(flat),
         seed=tf.zeros([2], tf.int32),
       )
+
+  def _evaluate(self, state, seed):
+    return stochastic_target.evaluate(
+      self.target_log_prob_fn, state, seed, self.target_is_stochastic
+    )
 
   def _init_trajectory(self, flat):
     del flat

@@ -11,6 +11,7 @@ from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal import stochastic_target
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['UncalibratedPreconditionedRandomWalk']
@@ -22,6 +23,42 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
   One step makes one target call and one product with C; an adapting step adds
   one gradient, at the proposal. It needs `MetropolisHastings` around it.
   """
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    preconditioner,
+    step_size=1.0,
+    target_is_stochastic=False,
+    experimental_shard_axis_names=None,
+    name=None,
+  ):
+    """Builds the kernel; see the base class for the shared arguments.
+
+    Args:
+      target_log_prob_fn: As in TFP; if stochastic, called with `seed=seed`
+        too, a [2] int32 for all chains.
+      preconditioner: An `interfaces.Preconditioner`.
+      step_size: Multiplies C.
+      target_is_stochastic: Whether the target returns the log of an unbiased
+        random estimate of the density. The estimate of an accepted state is
+        kept in `target_log_prob` and never drawn again, which keeps the law of
+        the states exact. The estimate at the start has the same seed in every
+        run. Gradient-based adaptation refuses such a target.
+      experimental_shard_axis_names: As in TFP; the same for all parts.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If the signature of the target does not fit.
+    """
+    super().__init__(
+      target_log_prob_fn,
+      preconditioner,
+      step_size,
+      experimental_shard_axis_names,
+      name,
+      target_is_stochastic,
+    )
 
   def cost(self, adapting):
     """Returns the target calls of one step per chain."""
@@ -36,13 +73,16 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     factor = scale_factor.at(
       self.preconditioner, previous.preconditioner_params
     )
-    noise = self._draw_noise(x, seed)
+    noise_seed, target_seed = stochastic_target.split_seed(
+      seed, self.target_is_stochastic
+    )
+    noise = self._draw_noise(x, noise_seed)
     proposed_state = state_parts.unflatten_like(
       x + previous.step_size * factor.apply(noise),
       current_state,
       num_chain_dims,
     )
-    log_prob = state_parts.value(self.target_log_prob_fn, proposed_state)
+    log_prob = self._evaluate(proposed_state, target_seed)
     return proposed_state, previous._replace(
       target_log_prob=log_prob, noise=noise, seed=seed
     )
