@@ -10,7 +10,12 @@ from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['AdaptationWrapper', 'choose', 'mean_accept_prob']
+__all__ = [
+  'AdaptationWrapper',
+  'check_num_adaptation_steps',
+  'choose',
+  'mean_accept_prob',
+]
 
 
 class AdaptationWrapper(tfp_private.TransitionKernel):
@@ -22,19 +27,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   """
 
   def __init__(self, inner_kernel, num_adaptation_steps):
-    if (
-      isinstance(num_adaptation_steps, bool)
-      or not (
-        isinstance(num_adaptation_steps, int)
-        or hasattr(num_adaptation_steps, '__index__')
-      )
-      or num_adaptation_steps < 0
-    ):
-      raise ValueError(
-        '`num_adaptation_steps` must be a non-negative int, but got '
-        f'{num_adaptation_steps!r}. Write for example '
-        '`num_adaptation_steps=5000`; 0 samples without adapting.'
-      )
+    check_num_adaptation_steps(num_adaptation_steps)
     if not tfp_private.has_nested(inner_kernel, 'preconditioner'):
       raise ValueError(
         'No kernel inside `inner_kernel` has a preconditioner to adapt. Wrap '
@@ -143,6 +136,23 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
     return tfp_private.replace_innermost(
       inner, preconditioner_params=params
     ), search
+
+
+def check_num_adaptation_steps(num_adaptation_steps):
+  """Refuses what is not a non-negative int."""
+  if (
+    isinstance(num_adaptation_steps, bool)
+    or not (
+      isinstance(num_adaptation_steps, int)
+      or hasattr(num_adaptation_steps, '__index__')
+    )
+    or num_adaptation_steps < 0
+  ):
+    raise ValueError(
+      '`num_adaptation_steps` must be a non-negative int, but got '
+      f'{num_adaptation_steps!r}. Write for example '
+      '`num_adaptation_steps=5000`; 0 samples without adapting.'
+    )
 
 
 def choose(predicate, if_true, if_false):
