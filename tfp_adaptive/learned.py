@@ -146,10 +146,10 @@ def cost_per_step(kernel, adapting):
 
 
 def _with_step_sizes(kernel, results):
-  """Returns a kernel that learns nothing else at its tuned step sizes."""
+  """Returns a kernel without preconditioner at what it was tuned to."""
   tuned = {
     name: np.asarray(tfp_private.get_innermost(results, name))
-    for name in ('step_size', 'hyper_step_size')
+    for name in ('step_size', 'hyper_step_size', 'hyper_factor')
     if name in kernel.parameters
   }
   return kernel.copy(**tuned)

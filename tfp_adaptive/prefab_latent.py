@@ -14,6 +14,7 @@ their results is f, without the prior.
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.adaptation import HyperparameterAdaptation
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import EllipticalSlice
@@ -261,7 +262,8 @@ def latent_gaussian_hyperparameters(
       and so must the prior's params. Decomposed once in a step. A dense prior
       is decomposed fastest without XLA on a CPU: `jit_compile=False`.
     hyperprior: A `tfp.distributions.Distribution` of theta, joint or not.
-    num_adaptation_steps: Steps that tune delta and kappa; then both are fixed.
+    num_adaptation_steps: Steps that tune delta and kappa and learn L, the
+      shape of the steps kappa L e of unconstrained theta; then all are fixed.
     joint: Whether theta moves together with x, given a noisy copy of it
       (aGrad-z-joint). Else theta moves at fixed x (Gibbs), slower by an order
       of magnitude or more, and C must have an inverse.
@@ -273,7 +275,7 @@ def latent_gaussian_hyperparameters(
     hyper_target_accept_prob: Wanted mean acceptance of theta, in (0, 1).
     step_size: First delta, a variance in units of the state.
     hyper_step_size: First kappa, the standard deviation of a step of
-      unconstrained theta.
+      unconstrained theta; L starts as the identity.
     bijector: Unconstrained theta -> theta; by default the hyperprior's own.
 
   Returns:
@@ -302,7 +304,7 @@ def latent_gaussian_hyperparameters(
     bijector=bijector,
   )
   tuned = tfp.mcmc.DualAveragingStepSizeAdaptation(
-    kernel,
+    HyperparameterAdaptation(kernel, num_adaptation_steps),
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=hyper_target_accept_prob,
     step_size_setter_fn=lambda results, new: tfp_private.replace_innermost(

@@ -1,6 +1,11 @@
 """Wrappers that decide when and by which rule params change."""
 
 from tfp_adaptive.adaptation.gradient_based import GradientBasedAdaptation
+from tfp_adaptive.adaptation.hyperparameter import HyperparameterAdaptation
 from tfp_adaptive.adaptation.moment_based import MomentBasedAdaptation
 
-__all__ = ['GradientBasedAdaptation', 'MomentBasedAdaptation']
+__all__ = [
+  'GradientBasedAdaptation',
+  'HyperparameterAdaptation',
+  'MomentBasedAdaptation',
+]

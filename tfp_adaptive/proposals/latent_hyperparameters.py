@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import hyperparameter_moves
 from tfp_adaptive.internal import random
+from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
@@ -28,6 +29,7 @@ class LatentHyperparameterResults(
       'prior_params',
       'hyper_log_prob',
       'hyper_step_size',
+      'hyper_factor',
       'hyper_log_accept_ratio',
       'hyper_is_accepted',
       'seed',
@@ -41,8 +43,10 @@ class LatentHyperparameterResults(
       `target_log_prob` is the log-likelihood f.
     prior_params: Mean and decomposition of the prior at theta, per chain.
     hyper_log_prob: log p of unconstrained theta, [chains...].
-    hyper_step_size: kappa, standard deviation of the step of unconstrained
-      theta, [].
+    hyper_step_size: kappa, [].
+    hyper_factor: L, lower triangular, shared by the chains: the step of
+      unconstrained theta is kappa L e with e standard normal,
+      [num_hyper, num_hyper].
     hyper_log_accept_ratio: Of the last move of theta, [chains...].
     hyper_is_accepted: Whether it was accepted, [chains...] bool.
     seed: [2] int32.
@@ -69,6 +73,7 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
     num_latent_updates=1,
     step_size=0.1,
     hyper_step_size=0.1,
+    hyper_factor=None,
     bijector=None,
     name=None,
   ):
@@ -87,7 +92,10 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
       joint: Whether theta and x move together; else theta alone.
       num_latent_updates: Updates of the field in a step, a positive int.
       step_size: delta of the field's kernel, [].
-      hyper_step_size: kappa, [].
+      hyper_step_size: kappa, the scale of the step of unconstrained theta, [].
+      hyper_factor: L, the shape of that step, lower triangular,
+        [num_hyper, num_hyper], in the order of the flattened structure; None:
+        the identity.
       bijector: Unconstrained theta -> theta; by default that of `hyperprior`,
         the identity if that is a function.
       name: Prefix of op names.
@@ -107,6 +115,7 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
       num_latent_updates=num_latent_updates,
       step_size=step_size,
       hyper_step_size=hyper_step_size,
+      hyper_factor=hyper_factor,
       bijector=bijector,
       name=name,
     )
@@ -150,6 +159,7 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
         hyper_step_size=tf.convert_to_tensor(
           self._parameters['hyper_step_size'], dtype=hyper_log_prob.dtype
         ),
+        hyper_factor=self._init_factor(theta, hyper_log_prob),
         hyper_log_accept_ratio=tf.zeros_like(hyper_log_prob),
         hyper_is_accepted=tf.ones_like(hyper_log_prob, tf.bool),
         seed=tf.zeros([2], tf.int32),
@@ -163,9 +173,7 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
     x, theta = current_state
 
     # 1. Propose theta' and decompose its prior: the only decomposition.
-    proposed_theta = self._step_theta(
-      theta, previous.hyper_step_size, theta_seed
-    )
+    proposed_theta = _step_theta(theta, previous, theta_seed)
     proposed_prior = self._prior(proposed_theta)
     prior = proposed_prior._replace(params=previous.prior_params)
 
@@ -242,14 +250,20 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
 
     return evaluate
 
-  def _step_theta(self, theta, step_size, seed):
-    parts = tf.nest.flatten(theta)
-    seeds = random.split(seed, len(parts))
-    moved = [
-      part + step_size * random.normal(ps.shape(part), part.dtype, part_seed)
-      for part, part_seed in zip(parts, seeds)
-    ]
-    return tf.nest.pack_sequence_as(theta, moved)
+  def _init_factor(self, theta, hyper_log_prob):
+    num_hyper = sum(state_parts.part_sizes(theta, ps.rank(hyper_log_prob)))
+    dtype = hyper_log_prob.dtype
+    factor = self._parameters['hyper_factor']
+    if factor is None:
+      return tf.eye(num_hyper, dtype=dtype)
+    factor = tf.convert_to_tensor(factor, dtype=dtype)
+    if factor.shape != (num_hyper, num_hyper):
+      raise ValueError(
+        f'`hyper_factor` must be a lower triangular [{num_hyper}, {num_hyper}] '
+        f'matrix, as theta has {num_hyper} numbers, but has shape '
+        f'{factor.shape}.'
+      )
+    return factor
 
   def _latent_kernel(self, prior):
     return self._parameters['make_latent_kernel_fn'](
@@ -288,6 +302,17 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
     return tfp.distributions.TransformedDistribution(
       hyperprior, tfp.bijectors.Invert(self._bijector())
     ).log_prob(theta)
+
+
+def _step_theta(theta, results, seed):
+  """Draws theta' = theta + kappa L e."""
+  num_chain_dims = ps.rank(results.hyper_log_prob)
+  flat = state_parts.flatten(theta, num_chain_dims)
+  noise = random.normal(ps.shape(flat), flat.dtype, seed)
+  step = tf.linalg.matvec(results.hyper_factor, noise)
+  return state_parts.unflatten_like(
+    flat + results.hyper_step_size * step, theta, num_chain_dims
+  )
 
 
 def _latent(inner):
