@@ -10,7 +10,7 @@ from tfp_adaptive.internal import stochastic_target
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['ProposalResults', 'UncalibratedProposal']
+__all__ = ['ProposalResults', 'UncalibratedProposal', 'check_chain_shape']
 
 
 class ProposalResults(
@@ -132,7 +132,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         log_prob = self._evaluate(
           init_state, stochastic_target.bootstrap_seed()
         )
-      _check_chain_shape(log_prob, init_state)
+      check_chain_shape(log_prob, init_state)
       flat = state_parts.flatten(init_state, ps.rank(log_prob))
       return ProposalResults(
         target_log_prob=log_prob,
@@ -210,7 +210,8 @@ def _check_parts(target_log_prob_fn, preconditioner):
       )
 
 
-def _check_chain_shape(log_prob, init_state):
+def check_chain_shape(log_prob, init_state):
+  """Refuses a target whose shape is not that of leading chain dimensions."""
   rank = log_prob.shape.rank
   for part in tf.nest.flatten(init_state):
     if rank is None or part.shape.rank is None:
