@@ -11,6 +11,7 @@ from tfp_adaptive.proposals.elliptical_slice import EllipticalSlice
 from tfp_adaptive.proposals.hamiltonian import (
   UncalibratedPreconditionedHamiltonian,
 )
+from tfp_adaptive.proposals.kernel_adaptive import UncalibratedKernelAdaptive
 from tfp_adaptive.proposals.langevin import UncalibratedPreconditionedLangevin
 from tfp_adaptive.proposals.latent_hyperparameters import (
   LatentGaussianHyperparameters,
@@ -35,6 +36,7 @@ __all__ = [
   'UncalibratedAuxiliaryGradient',
   'UncalibratedAuxiliaryLangevin',
   'UncalibratedCrankNicolson',
+  'UncalibratedKernelAdaptive',
   'UncalibratedMarginalGradient',
   'UncalibratedPreconditionedHamiltonian',
   'UncalibratedPreconditionedLangevin',
