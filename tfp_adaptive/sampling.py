@@ -167,11 +167,13 @@ def _run_blocks(
 ):
   """Runs all blocks and joins what they recorded."""
   structure = (state, trace(state, results))
-  step, rows = 0, []
+  step, columns = 0, _Columns(plan.num_discarded + plan.num_results)
   seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
   loaded = checkpoint.load() if checkpoint else None
   if loaded:
-    leaves, step, rows, seconds = loaded
+    leaves, step, stored, seconds = loaded
+    for block in stored:
+      columns.append(block)
     state, results = tf.nest.pack_sequence_as(
       (state, results), [tf.convert_to_tensor(leaf) for leaf in leaves]
     )
@@ -187,15 +189,16 @@ def _run_blocks(
       state, results, recorded = run(
         state, results, seed, *_counts(step, num_rows, thin)
       )
-      # A copy: a view would keep the whole buffer of the block alive.
-      block = [np.array(a[:num_rows]) for a in tf.nest.flatten(recorded)]
+      # Views of the program's output, copied once: into the columns.
+      block = columns.append(
+        [np.asarray(a)[:num_rows] for a in tf.nest.flatten(recorded)]
+      )
       seconds[phase] += time.monotonic() - start
       step += num_rows * thin
-      rows.append(block)
       if checkpoint:
         checkpoint.save(tf.nest.flatten((state, results)), step, block, seconds)
       shown.update(step, phase, diagnosis.accept_rate(structure, block))
-  return _join(kernel, plan, structure, rows, state, results, seconds)
+  return _join(kernel, plan, structure, columns, state, results, seconds)
 
 
 def _counts(*values):
@@ -203,14 +206,40 @@ def _counts(*values):
   return [tf.constant(value, tf.int32) for value in values]
 
 
-def _join(kernel, plan, structure, rows, state, results, seconds):
-  columns = [np.concatenate(column) for column in zip(*rows)]
+class _Columns:
+  """What a run records, one array per leaf, written as blocks arrive.
+
+  The arrays are made once at their full length: joined from blocks at the end,
+  a run would need twice the memory, and as long as some of its steps.
+  """
+
+  def __init__(self, num_rows):
+    self._num_rows = num_rows
+    self._num_filled = 0
+    self.arrays = None
+
+  def append(self, block):
+    """Copies a block of rows; returns it where it lies now."""
+    if self.arrays is None:
+      self.arrays = [
+        np.empty([self._num_rows, *rows.shape[1:]], rows.dtype)
+        for rows in block
+      ]
+    end = self._num_filled + len(block[0])
+    placed = [array[self._num_filled : end] for array in self.arrays]
+    for place, rows in zip(placed, block):
+      place[...] = rows
+    self._num_filled = end
+    return placed
+
+
+def _join(kernel, plan, structure, columns, state, results, seconds):
   discarded = plan.num_discarded
   _, adaptation_trace = tf.nest.pack_sequence_as(
-    structure, [column[:discarded] for column in columns]
+    structure, [column[:discarded] for column in columns.arrays]
   )
   states, trace = tf.nest.pack_sequence_as(
-    structure, [column[discarded:] for column in columns]
+    structure, [column[discarded:] for column in columns.arrays]
   )
   for message in diagnosis.warnings_after(kernel, trace, results):
     warnings.warn(message, stacklevel=4)
