@@ -108,6 +108,12 @@ def _climb(config, target, rng):
       "density to climb, its prior covariance no inverse; allowed are 'prior', "
       "'normal' and 'zeros'."
     )
+  if target.is_stochastic:
+    raise ConfigError(
+      f"init.kind: 'climb' was given, but {target.name} only estimates its "
+      "density, without a gradient; allowed are 'suggested', 'prior', 'normal' "
+      "and 'zeros'."
+    )
   starts = np.asarray(_normal(config, target, rng), target.dtype)
   return climb(target.target_log_prob_fn, starts, config.init.num_steps)
 

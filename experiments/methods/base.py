@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated
 from typing import Any
+from typing import ClassVar
 from typing import NamedTuple
 from typing import Optional
 
@@ -83,6 +84,9 @@ class Method(NamedTuple):
 class MethodParameters(Parameters):
   """Base of the registered methods; counts given here override the config's."""
 
+  # Whether the method takes a target that is estimated from a seed.
+  takes_stochastic: ClassVar[bool] = False
+
   label: str | None = Field(None, min_length=1, description='row of the table')
   num_adaptation_steps: int | None = Field(None, ge=0)
   num_results: int | None = Field(None, ge=4)
@@ -98,6 +102,11 @@ class MethodParameters(Parameters):
         'has no inverse, and the field no density; write target: coordinates: '
         'white, or take a sampler of latent Gaussian models such as '
         'marginal_gradient.'
+      )
+    if target.is_stochastic and not self.takes_stochastic:
+      raise ValueError(
+        f'it evaluates the density, but {target.name} only estimates it from '
+        'a seed; take a method for stochastic targets.'
       )
 
   def build(self, target, options: BuildOptions) -> Method:

@@ -92,6 +92,13 @@ class Target(NamedTuple):
   # (states [..., event_size]) -> [..., n], what is measured and stored of them;
   # None: all of it. The moments above are then of these n.
   view: Optional[Callable[[Any], Any]] = None
+  # Whether `target_log_prob_fn(x, seed=seed)` is the log of an unbiased random
+  # estimate of the density; seed is [2] int32, and the same seed and x give
+  # the same value.
+  is_stochastic: bool = False
+  # How to simulate data, where the likelihood is known only by that: a
+  # `targets.simulator.Simulator`.
+  simulator: Optional[Any] = None
 
   def variances(self):
     """Returns the diagonal of the covariance, [event_size]."""
