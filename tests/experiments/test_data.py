@@ -95,3 +95,20 @@ def test_mnist_keeps_training_fives_and_sixes_in_unit_range():
   assert kept.shape == (40000, 2)
   assert kept.max() == 1.0
   assert set(digits) == {'5', '6'}
+
+
+def test_wine_is_bundled_and_needs_no_download(tmp_path, monkeypatch):
+  monkeypatch.setattr(socket.socket, 'connect', lambda *_: pytest.fail())
+  inputs, labels = data.load('wine', tmp_path)
+  assert inputs.shape == (178, 9)
+  # Alcohol of the first bottle; 71 of the 178 are of the second cultivar.
+  assert inputs[0, 0] == 14.23
+  assert labels.sum() == 71
+
+
+def test_window_glass_is_told_from_the_rest():
+  names = ['build wind float', 'vehic wind float', 'containers', 'headlamps']
+  inputs = np.ones([4, 9])
+  source = data.SOURCES['glass']
+  _, labels = source.select(inputs, np.array(names))
+  assert [label == source.positive for label in labels] == [1, 1, 0, 0]
