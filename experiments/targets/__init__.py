@@ -6,6 +6,7 @@ from experiments.targets import cox_process
 from experiments.targets import gaussians
 from experiments.targets import gp_classification
 from experiments.targets import gp_hierarchy
+from experiments.targets import gp_pseudo_marginal
 from experiments.targets import gp_regression
 from experiments.targets import gym
 from experiments.targets import latent
@@ -28,6 +29,7 @@ __all__ = [
   'gaussians',
   'gp_classification',
   'gp_hierarchy',
+  'gp_pseudo_marginal',
   'gp_regression',
   'gym',
   'latent',
