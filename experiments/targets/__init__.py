@@ -14,6 +14,8 @@ from experiments.targets import latent_volatility
 from experiments.targets import log_gaussian_cox
 from experiments.targets import logistic_regression
 from experiments.targets import multi_class_gp
+from experiments.targets import simulator
+from experiments.targets import skew_normal_abc
 from experiments.targets import stochastic_volatility
 from experiments.targets.base import LatentGaussian
 from experiments.targets.base import Target
@@ -37,5 +39,7 @@ __all__ = [
   'log_gaussian_cox',
   'logistic_regression',
   'multi_class_gp',
+  'simulator',
+  'skew_normal_abc',
   'stochastic_volatility',
 ]

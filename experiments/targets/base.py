@@ -99,6 +99,10 @@ class Target(NamedTuple):
   # How to simulate data, where the likelihood is known only by that: a
   # `targets.simulator.Simulator`.
   simulator: Optional[Any] = None
+  # Data sets simulated for one chain's value of `target_log_prob_fn`.
+  num_simulations: int = 0
+  # (num_draws, seed) -> [num_draws, event_size] independent draws, float64.
+  exact_draws_fn: Optional[Callable[[int, int], Any]] = None
 
   def variances(self):
     """Returns the diagonal of the covariance, [event_size]."""
