@@ -39,6 +39,12 @@ def banana_target(event_size, bend, dtype='float32'):
     along = tf.square(x[..., 0]) / _VARIANCE
     return -0.5 * (along + tf.square(straight) + rest)
 
+  def exact_draws(num_draws, seed):
+    draws = np.random.default_rng(seed).normal(size=(num_draws, event_size))
+    draws[:, 0] *= np.sqrt(_VARIANCE)
+    draws[:, 1] += bend * (draws[:, 0] ** 2 - _VARIANCE)
+    return draws
+
   return Target(
     name='banana',
     target_log_prob_fn=target_log_prob_fn,
@@ -46,6 +52,7 @@ def banana_target(event_size, bend, dtype='float32'):
     dtype=dtype,
     mean=np.zeros(event_size),
     covariance=variances,
+    exact_draws_fn=exact_draws,
   )
 
 

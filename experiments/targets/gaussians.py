@@ -41,6 +41,13 @@ def gaussian_target(name, covariance, dtype):
   def target_log_prob_fn(x):
     return -0.5 * tf.reduce_sum(tf.square(whiten(x)), axis=-1)
 
+  def exact_draws(num_draws, seed):
+    rng = np.random.default_rng(seed)
+    normals = rng.normal(size=(num_draws, len(covariance)))
+    if covariance.ndim == 1:
+      return normals * np.sqrt(covariance)
+    return normals @ factor.T
+
   return Target(
     name=name,
     target_log_prob_fn=target_log_prob_fn,
@@ -48,6 +55,7 @@ def gaussian_target(name, covariance, dtype):
     dtype=dtype,
     mean=np.zeros(len(covariance)),
     covariance=covariance,
+    exact_draws_fn=exact_draws,
   )
 
 
@@ -126,6 +134,23 @@ class RotatedGaussian(TargetParameters):
     )
     covariance = rotated_covariance(variances, self.rotation_seed)
     return gaussian_target('rotated_gaussian', covariance, context.dtype)
+
+
+@TARGETS.register('gamma_spectrum_gaussian')
+class GammaSpectrumGaussian(TargetParameters):
+  """Randomly rotated, eigenvalues drawn from Gamma(1, 1).
+
+  Strathmann et al. (2015), Figure 2: length-scales of all sizes.
+  """
+
+  event_size: int = Field(8, ge=1)
+  data_seed: int = Field(0, ge=0, description='of spectrum and rotation')
+
+  def build(self, context):
+    words = np.random.SeedSequence(self.data_seed).spawn(2)
+    variances = np.random.default_rng(words[0]).gamma(1.0, size=self.event_size)
+    covariance = rotated_covariance(variances, words[1])
+    return gaussian_target('gamma_spectrum_gaussian', covariance, context.dtype)
 
 
 @TARGETS.register('spectrum_gaussian')

@@ -44,6 +44,7 @@ def _dense_covariance(target):
     dict(name='spectrum_gaussian', variances=[1.0, 4.0, 9.0], rotation_seed=3),
     dict(name='spectrum_gaussian', variances=[1.0, 4.0, 9.0]),
     dict(name='anisotropic_gaussian', event_size=5, exponent=6.0),
+    dict(name='gamma_spectrum_gaussian', event_size=4, data_seed=2),
   ],
   ids=lambda target: '-'.join(map(str, target.values())),
 )
@@ -160,6 +161,59 @@ def test_banana_is_a_bent_gaussian_of_known_moments():
   squares = x**2
   variance_error = 5 * squares.std(0) / np.sqrt(len(x))
   assert np.all(np.abs(squares.mean(0) - target.variances()) < variance_error)
+
+
+def test_exact_draws_have_the_moments_of_the_target():
+  num_draws = 50000
+  for target in (
+    _build(name='banana', event_size=8, bend=0.03),
+    _build(name='gamma_spectrum_gaussian', event_size=8),
+    _build(name='neals_gaussian', event_size=8),
+  ):
+    draws = target.exact_draws_fn(num_draws, 1)
+    np.testing.assert_array_equal(draws, target.exact_draws_fn(num_draws, 1))
+    assert draws.shape == (num_draws, 8)
+    covariance = _dense_covariance(target)
+    # With the right covariance, squares in its basis deviate by standard
+    # errors; the banana's fourth moments make them wider than a Gaussian's.
+    whitened = np.linalg.solve(np.linalg.cholesky(covariance), draws.T).T
+    products = np.einsum('ni,nj->nij', whitened, whitened)
+    error = products.std(axis=0) / np.sqrt(num_draws)
+    assert np.all(np.abs(products.mean(axis=0) - np.eye(8)) < 5 * error)
+    assert np.all(np.abs(whitened.mean(axis=0)) < 5 / np.sqrt(num_draws))
+
+
+def test_exact_draws_of_the_banana_are_straight_under_the_density():
+  target = banana.banana_target(3, bend=0.03, dtype='float64')
+  draws = target.exact_draws_fn(20000, 2)
+  # -2 log pi is chi squared of three degrees at its own draws.
+  radii = -2 * target.target_log_prob_fn(tf.constant(draws)).numpy()
+  assert scipy.stats.kstest(radii, 'chi2', args=(3,)).pvalue > 1e-3
+  # Control: draws of a banana that is bent a tenth less.
+  other = banana.banana_target(3, bend=0.027, dtype='float64')
+  radii = -2 * other.target_log_prob_fn(tf.constant(draws)).numpy()
+  assert scipy.stats.kstest(radii, 'chi2', args=(3,)).pvalue < 1e-3
+
+
+def test_gamma_spectrum_has_the_law_of_its_name_and_one_seed_one_target():
+  eigenvalues = np.concatenate(
+    [
+      np.linalg.eigvalsh(
+        _build(
+          name='gamma_spectrum_gaussian', event_size=20, data_seed=seed
+        ).covariance
+      )
+      for seed in range(50)
+    ]
+  )
+  assert scipy.stats.kstest(eigenvalues, 'expon').pvalue > 1e-3
+  assert scipy.stats.kstest(eigenvalues, 'gamma', args=(2,)).pvalue < 1e-3
+  first, again, other = (
+    _build(name='gamma_spectrum_gaussian', data_seed=seed).covariance
+    for seed in (3, 3, 4)
+  )
+  np.testing.assert_array_equal(first, again)
+  assert np.abs(first - other).max() > 0.1
 
 
 def test_cox_process_log_density_is_the_formula():
