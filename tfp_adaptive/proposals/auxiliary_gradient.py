@@ -56,21 +56,19 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
     return y, (u, z)
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """g(z, y) - g(z, x), or j(x, y, u) - j(y, x, u), of the paper."""
+    """g(z, y) - g(z, x), or j(x, y, u) - j(y, x, u), of the paper; one sum."""
     u, z = drawn
-    dot = latent_proposal.dot
-
     if self._parameters['auxiliary'] == 'z':
 
       def fit(point):
-        miss = z - point.state - 0.25 * delta * point.grads
-        return dot(miss, point.grads)
+        return (z - point.state - 0.25 * delta * point.grads) * point.grads
 
-      return fit(proposed) - fit(current)
+      return tf.reduce_sum(fit(proposed) - fit(current), axis=-1)
     change = proposed.grads - current.grads
     total = proposed.grads + current.grads
-    return (
-      dot(current.state, proposed.grads)
-      - dot(proposed.state, current.grads)
-      - dot(u + 0.25 * delta * total, functions.gain(change))
+    terms = (
+      current.state * proposed.grads
+      - proposed.state * current.grads
+      - (u + 0.25 * delta * total) * functions.gain(change)
     )
+    return tf.reduce_sum(terms, axis=-1)

@@ -82,20 +82,22 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     return y, ()
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """k(x, y) - k(y, x) of the paper; 0 without gradient."""
+    """k(x, y) - k(y, x) of the paper, as one sum; 0 without gradient."""
     del drawn
     if not self._uses_gradient:
       return tf.zeros_like(current.state[..., 0])
     covariance, smoother = functions
-    x, y, dot = current.state, proposed.state, latent_proposal.dot
+    x, y = current.state, proposed.state
     change = proposed.grads - current.grads
     total = proposed.grads + current.grads
     if smoother is not None:
-      return 0.5 * dot(x - y, total) + 0.25 * delta * (
-        dot(x + y, covariance.solve(change)) - dot(total, change)
+      terms = 0.5 * (x - y) * total + 0.25 * delta * (
+        (x + y) * covariance.solve(change) - total * change
       )
-    return (
-      (2.0 + delta) * (dot(x, proposed.grads) - dot(y, current.grads))
-      - 2.0 * (dot(y, proposed.grads) - dot(x, current.grads))
-      - 0.5 * delta * dot(total, covariance.multiply(change))
-    ) / (4.0 + delta)
+    else:
+      terms = (
+        (2.0 + delta) * (x * proposed.grads - y * current.grads)
+        - 2.0 * (y * proposed.grads - x * current.grads)
+        - 0.5 * delta * total * covariance.multiply(change)
+      ) / (4.0 + delta)
+    return tf.reduce_sum(terms, axis=-1)

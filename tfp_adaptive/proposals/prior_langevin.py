@@ -34,14 +34,14 @@ class UncalibratedPriorLangevin(latent_proposal.UncalibratedLatentProposal):
   def _correction(self, functions, delta, drawn, current, proposed):
     """Prior, and k(x, y) - k(y, x) with the pseudo-inverse of C."""
     del drawn
-    x, y, dot = current.state, proposed.state, latent_proposal.dot
+    x, y = current.state, proposed.state
     change = proposed.grads - current.grads
     total = proposed.grads + current.grads
     shrink = 1.0 - 0.5 * delta
-    pull = dot(x - shrink * y, proposed.grads)
-    pull -= dot(y - shrink * x, current.grads)
-    return (
-      0.5 * pull
-      + 0.125 * delta * dot(x - y, functions.solve(x + y))
-      - 0.125 * delta * dot(total, functions.multiply(change))
+    terms = (
+      0.5 * (x - shrink * y) * proposed.grads
+      - 0.5 * (y - shrink * x) * current.grads
+      + 0.125 * delta * (x - y) * functions.solve(x + y)
+      - 0.125 * delta * total * functions.multiply(change)
     )
+    return tf.reduce_sum(terms, axis=-1)
