@@ -1,17 +1,18 @@
-"""Standard normals of stateless seeds, the same eager and compiled.
+"""Uniforms and normals of stateless seeds, the same eager and compiled.
 
 The integers of Philox agree between TensorFlow and XLA; the floats that the two
-make of them do not. Here they come from 52 bits by the inverse of the normal
-distribution function, so that a stochastic target is one function of its seed.
+make of them do not. Here they come from 52 bits, normals by the inverse of
+their distribution function, so that a stochastic target is one function of its
+seed.
 """
 
 import tensorflow as tf
 
-__all__ = ['standard_normals']
+__all__ = ['split_seed', 'standard_normals', 'uniforms']
 
 
-def standard_normals(shape, seed):
-  """Returns standard normals of a shape, float64.
+def uniforms(shape, seed):
+  """Returns uniforms on (0, 1), neither end among them, float64.
 
   Args:
     shape: list of ints or [rank] int32 Tensor.
@@ -21,6 +22,18 @@ def standard_normals(shape, seed):
     shape, seed, minval=None, maxval=None, dtype=tf.uint64, alg='philox'
   )
   bits = tf.bitwise.right_shift(bits, tf.constant(12, tf.uint64))
-  # Half a unit off the ends: neither 0 nor 1, exact in float64.
-  uniforms = (tf.cast(bits, tf.float64) + 0.5) * 2.0**-52
-  return tf.math.ndtri(uniforms)
+  return (tf.cast(bits, tf.float64) + 0.5) * 2.0**-52
+
+
+def standard_normals(shape, seed):
+  """Returns standard normals, float64; arguments as of `uniforms`."""
+  return tf.math.ndtri(uniforms(shape, seed))
+
+
+def split_seed(seed, num):
+  """Returns a list of `num` independent seeds, [2] int32, of one."""
+  words = tf.random.stateless_uniform(
+    [num, 2], seed, minval=None, maxval=None, dtype=tf.int32, alg='philox'
+  )
+  # Words below zero would draw other numbers in a compiled program.
+  return tf.unstack(words & tf.constant(0x7FFFFFFF, tf.int32))

@@ -10,10 +10,11 @@ sampling from N(m, (K^-1 + W)^-1), the Laplace fit at theta:
   p(y | f) N(f | 0, K) / N(f | m, (K^-1 + W)^-1),  averaged over draws of f.
 
 All of it in the coordinates f = L v, K = L L^T, in which the prior is N(0, I)
-and nothing is divided by an ill-conditioned K. Draws come in pairs m +- e: the
-likelihood's skewness, most of the error of the fit, cancels between the two.
+and nothing is divided by an ill-conditioned K. Draws come in pairs m +- e, so
+that errors of the fit which are odd in e cancel between the two.
 Prior, unit variance of the field and 100 draws are those of the protocol that
-the paper takes from kernel adaptive Metropolis-Hastings.
+the paper takes from kernel adaptive Metropolis-Hastings. Inputs are
+standardized; the authors' code also takes their correlations out.
 References: Filippone and Girolami (2014), 3.1; Rasmussen and Williams (2006),
 Algorithm 3.1; Strathmann et al. (2015), 6, https://arxiv.org/abs/1506.02564;
 Sejdinovic et al. (2014), 5.1.
