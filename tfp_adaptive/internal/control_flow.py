@@ -1,8 +1,8 @@
-"""A conditional that leaves large Tensors in place."""
+"""Control flow that XLA leaves alone."""
 
 import tensorflow as tf
 
-__all__ = ['apply_if']
+__all__ = ['apply_if', 'in_stage']
 
 
 def apply_if(predicate, function, *values):
@@ -24,4 +24,30 @@ def apply_if(predicate, function, *values):
     lambda _, values: (tf.constant(False), tuple(function(*values))),
     (predicate, values),
   )
+  return results
+
+
+def in_stage(function, *args):
+  """Returns `function(*args)`, computed once under XLA.
+
+  XLA on CPU fuses what it computes into what uses it, reductions and small
+  products too, and computes it again for every entry there: a chain of small
+  decompositions took a thousand times as long. A loop of one turn ends that.
+
+  Args:
+    function: Takes `args` and no other Tensor; returns a structure of Tensors.
+    *args: Structures of Tensors, of static shapes, floating first.
+
+  Returns:
+    What the function returns.
+  """
+  first = tf.reshape(tf.nest.flatten(args)[0], [-1])[0]
+  specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, args)
+  traced = tf.function(function, autograph=False).get_concrete_function(*specs)
+  start = tf.nest.map_structure(
+    lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
+  )
+  # True, NaN or not, but XLA cannot know.
+  goes = tf.logical_not(first > first.dtype.max)
+  (results,) = apply_if(goes, lambda _: [traced(*args)], start)
   return results

@@ -6,12 +6,11 @@ non-negative, 64-bit integers from Philox, and the conversion to floats done
 here. Bits agree exactly; normals to the rounding of log and sqrt.
 """
 
-import math
-
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.internal import trigonometry
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['fold_in', 'log_uniform', 'normal', 'sanitize', 'split', 'uniform']
@@ -64,7 +63,7 @@ def normal(shape, dtype, seed):
   size = ps.reduce_prod(shape)
   first, second = _uniform_pairs((size + 1) // 2, dtype, seed)
   radius = tf.sqrt(-2.0 * tf.math.log(first))
-  cos, sin = _cos_and_sin(second)
+  cos, sin = trigonometry.rotated_cos_and_sin(second)
   halves = [radius * cos, radius * sin]
   static = tf.get_static_value(shape)
   if static is not None and len(static) and static[0] % 2 == 0:
@@ -75,35 +74,6 @@ def normal(shape, dtype, seed):
     ]
     return tf.concat(halves, axis=0)
   return tf.reshape(tf.concat(halves, axis=0)[:size], shape)
-
-
-def _cos_and_sin(turns):
-  """Returns cos and sin of `turns` in (0, 1] turns, by their series.
-
-  Products and sums only: XLA on CPU calls tf.cos and tf.sin one number at a
-  time, at ten times the price, and they made up half of a step.
-  """
-  quadrant = tf.minimum(tf.floor(4.0 * turns), 3.0)
-  angle = (4.0 * turns - quadrant - 0.5) * (0.5 * math.pi)  # |angle| <= pi / 4.
-  num_terms = 9 if turns.dtype == tf.float64 else 5
-  cos = _alternating_series(angle**2, 0, num_terms)
-  sin = angle * _alternating_series(angle**2, 1, num_terms)
-  is_odd = tf.equal(quadrant, 1.0) | tf.equal(quadrant, 3.0)
-  is_left = tf.equal(quadrant, 1.0) | tf.equal(quadrant, 2.0)
-  turned_cos = tf.where(is_odd, sin, cos)
-  turned_sin = tf.where(is_odd, cos, sin)
-  return (
-    tf.where(is_left, -turned_cos, turned_cos),
-    tf.where(quadrant >= 2.0, -turned_sin, turned_sin),
-  )
-
-
-def _alternating_series(square, first, num_terms):
-  """Returns sum_k (-1)^k x^(2k) / (2k + first)!, x^2 given, by Horner."""
-  total = tf.zeros_like(square)
-  for k in reversed(range(num_terms)):
-    total = total * square + (-1.0) ** k / math.factorial(2 * k + first)
-  return total
 
 
 def _uniform_pairs(size, dtype, seed):

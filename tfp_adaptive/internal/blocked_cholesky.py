@@ -1,0 +1,102 @@
+"""Cholesky factors in blocks of columns, for XLA on CPU.
+
+XLA factors column by column there, at 25 ms for a 128 x 128 matrix. Here a loop
+over blocks of 8 columns does products, and only 8 x 8 blocks are unrolled.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['cholesky', 'solve']
+
+_BLOCK = 8
+
+
+def solve(matrix, rhs):
+  """Returns matrix^-1 rhs, [..., m], for positive definite [..., m, m]."""
+  factor = cholesky(matrix)
+  return tf.linalg.cholesky_solve(factor, rhs[..., tf.newaxis])[..., 0]
+
+
+def cholesky(matrix):
+  """Returns the lower-triangular factor of a positive definite matrix.
+
+  Args:
+    matrix: [..., m, m], m static.
+
+  Returns:
+    [..., m, m]; with NaN entries where the matrix is not positive definite.
+  """
+  size = matrix.shape[-1]
+  num_blocks = -(-size // _BLOCK)
+  padded = num_blocks * _BLOCK
+  rest = _pad(matrix, padded - size)
+  rows = tf.range(padded)
+
+  def step(block, rest, panels):
+    first = block * _BLOCK
+    begin = tf.concat(
+      [tf.zeros([rest.shape.rank - 1], tf.int32), [first]], axis=0
+    )
+    panel = tf.slice(
+      rest, begin, ps.concat([ps.shape(rest)[:-1], [_BLOCK]], axis=0)
+    )
+    corner = tf.slice(
+      panel,
+      tf.concat(
+        [tf.zeros([rest.shape.rank - 2], tf.int32), [first, 0]], axis=0
+      ),
+      ps.concat([ps.shape(rest)[:-2], [_BLOCK, _BLOCK]], axis=0),
+    )
+    inverse = _inverse_factor(corner)
+    panel = tf.matmul(panel, inverse, transpose_b=True)
+    panel = tf.where((rows >= first)[:, tf.newaxis], panel, 0.0)
+    rest -= tf.matmul(panel, panel, transpose_b=True)
+    return block + 1, rest, panels.write(block, panel)
+
+  _, _, panels = tf.while_loop(
+    lambda block, *_: block < num_blocks,
+    step,
+    (
+      tf.constant(0),
+      rest,
+      tf.TensorArray(
+        matrix.dtype,
+        size=num_blocks,
+        element_shape=rest.shape[:-1] + [_BLOCK],
+      ),
+    ),
+    maximum_iterations=num_blocks,
+  )
+  columns = tf.concat(tf.unstack(panels.stack(), num=num_blocks), axis=-1)
+  return tf.linalg.band_part(columns, -1, 0)[..., :size, :size]
+
+
+def _pad(matrix, extra):
+  """Returns the matrix with an identity block below and to the right."""
+  if not extra:
+    return matrix
+  widths = [[0, 0]] * (matrix.shape.rank - 2) + [[0, extra], [0, extra]]
+  diagonal = tf.concat([tf.zeros([matrix.shape[-1]]), tf.ones([extra])], axis=0)
+  return tf.pad(matrix, widths) + tf.cast(
+    tf.linalg.diag(diagonal), matrix.dtype
+  )
+
+
+def _inverse_factor(corner):
+  """Returns L^-1 of a small block L L^T, column by column."""
+  size = corner.shape[-1]
+  inverse = tf.eye(size, dtype=corner.dtype) + tf.zeros_like(corner)
+  below = tf.range(size)
+  for k in range(size):
+    pivot = 1.0 / tf.sqrt(corner[..., k, k])[..., tf.newaxis]
+    column = tf.where(below > k, corner[..., :, k] * pivot, 0.0)
+    row = inverse[..., k, :] * pivot
+    corner -= column[..., :, tf.newaxis] * column[..., tf.newaxis, :]
+    inverse = tf.where(
+      (below == k)[:, tf.newaxis],
+      row[..., tf.newaxis, :],
+      inverse - column[..., :, tf.newaxis] * row[..., tf.newaxis, :],
+    )
+  return inverse

@@ -1,0 +1,144 @@
+"""A fixed number of past states, pooled over chains, and their moments.
+
+The state of step t stays in the history after T steps with probability
+proportional to (t / T)^(recency - 1): recency 1 is a plain reservoir sample,
+2 forgets the first steps, which a far start spoils.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import random
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['History', 'add', 'moments', 'sharpness', 'start', 'weights']
+
+_RECENCY = 2.0
+
+
+class History(
+  collections.namedtuple('History', ['points', 'is_filled', 'num_seen'])
+):
+  """Past states.
+
+  Attributes:
+    points: [n, d].
+    is_filled: Whether a row holds a state, [n] bool.
+    num_seen: States offered so far, [] int32.
+  """
+
+  __slots__ = ()
+
+
+def start(num_points, event_size, dtype):
+  """Returns an empty history."""
+  return History(
+    points=tf.zeros([num_points, event_size], dtype),
+    is_filled=tf.zeros([num_points], tf.bool),
+    num_seen=tf.zeros([], tf.int32),
+  )
+
+
+def weights(history):
+  """Returns weights of the rows, [n], that sum to one (or are all zero)."""
+  filled = tf.cast(history.is_filled, history.points.dtype)
+  return filled / tf.maximum(tf.reduce_sum(filled), 1.0)
+
+
+def add(history, rows, seed):
+  """Offers one state of every chain.
+
+  Every row is drawn into a stratum of the history of its own, so that no two
+  write to one place and all chains keep an equal share.
+
+  Args:
+    history: `History`.
+    rows: [b, d].
+    seed: [2] int32.
+
+  Returns:
+    `History`.
+  """
+  num_points = ps.shape(history.points)[0]
+  rows = _at_most(rows, num_points, history.num_seen)
+  num_rows = ps.shape(rows)[0]
+  dtype = rows.dtype
+  place_seed, keep_seed = random.split(seed, 2)
+  index = tf.range(num_rows)
+  # (0, 1] - 1/2^32 would round to 1 in float32: the slot is clipped instead.
+  spot = random.uniform([num_rows], tf.float64, place_seed)
+  stratum = (tf.cast(index, tf.float64) + spot) * num_points / num_rows
+  slot = tf.cast(stratum, tf.int32)
+  last = ((index + 1) * num_points - 1) // num_rows
+  slot = tf.minimum(slot, last)
+  is_filling = history.num_seen + num_rows <= num_points
+  slot = tf.where(is_filling, history.num_seen + index, slot)
+  seen = tf.cast(history.num_seen + num_rows, dtype)
+  chance = _RECENCY * tf.cast(num_points, dtype) / seen
+  is_kept = is_filling | (
+    random.uniform([num_rows], dtype, keep_seed) <= chance
+  )
+  is_finite = tf.reduce_all(tf.math.is_finite(rows), axis=-1)
+  is_kept &= is_finite
+  place = slot[:, tf.newaxis]
+  kept = tf.where(is_kept[:, tf.newaxis], rows, tf.gather(history.points, slot))
+  filled = is_kept | tf.gather(history.is_filled, slot)
+  return History(
+    points=tf.tensor_scatter_nd_update(history.points, place, kept),
+    is_filled=tf.tensor_scatter_nd_update(history.is_filled, place, filled),
+    num_seen=history.num_seen + num_rows,
+  )
+
+
+def moments(points, point_weights):
+  """Returns mean [d] and a covariance [d, d] that is positive definite.
+
+  With few draws the covariance shrinks towards a small multiple of I.
+  """
+  mean = tf.linalg.matvec(points, point_weights, transpose_a=True)
+  centered = points - mean
+  covariance = tf.matmul(
+    centered, point_weights[:, tf.newaxis] * centered, transpose_a=True
+  )
+  size = tf.cast(ps.shape(points)[-1], points.dtype)
+  count = effective_size(point_weights)
+  floor = 1e-3 * tf.linalg.trace(covariance) / size
+  tiny = 1e-12 * (1.0 + tf.reduce_max(mean**2))
+  identity = tf.linalg.eye(ps.shape(points)[-1], dtype=points.dtype)
+  return mean, (
+    count * covariance + 5.0 * tf.maximum(floor, tiny) * identity
+  ) / (count + 5.0)
+
+
+def effective_size(point_weights):
+  """Returns how many equal weights are worth these, []."""
+  square = tf.reduce_sum(point_weights**2)
+  return 1.0 / tf.maximum(square, tf.constant(1e-12, square.dtype))
+
+
+def sharpness(covariance, scores, point_weights):
+  """Returns (Cov^-1 + E[score score^T]) / 2, [d, d]: the local scale.
+
+  Both are the precision of a Gaussian. Elsewhere the second, the Fisher
+  information, is the larger, and knows the width of a curved ridge, where the
+  covariance knows its extent; a score that knows nothing is no harm.
+  """
+  fisher = tf.matmul(
+    scores, point_weights[:, tf.newaxis] * scores, transpose_a=True
+  )
+  precision = tf.linalg.cholesky_solve(
+    tf.linalg.cholesky(covariance),
+    tf.linalg.eye(ps.shape(covariance)[-1], dtype=covariance.dtype),
+  )
+  return 0.5 * (precision + fisher)
+
+
+def _at_most(rows, num_points, num_seen):
+  """Returns at most `num_points` of the rows, others at other steps."""
+  num_rows = ps.shape(rows)[0]
+  static = tf.get_static_value(num_rows)
+  if static is not None and static <= num_points:
+    return rows
+  index = (tf.range(num_points) + num_seen) % num_rows
+  return tf.gather(rows, index[: ps.minimum(num_points, num_rows)])

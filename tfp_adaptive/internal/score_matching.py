@@ -1,0 +1,263 @@
+"""Score matching in a linear model, its free parameters cross-validated.
+
+The model is f(z) = sum_j c_j psi_j(B z) - a z^T P z / 2, in coordinates z in
+which the target has unit scale. Its objective (Hyvarinen, 2005)
+
+  J(c) = sum_i w_i ( tr D^2 f(z_i) + |D f(z_i)|^2 / 2 )
+
+is quadratic, J = c^T G c / 2 - h^T c + const., and J + (r / 2) |c|^2 has its
+minimum at c = (G + r I)^-1 h. Candidates of (B, a, r) are fitted to three
+quarters of the draws and compared by J on the rest.
+
+Source: Strathmann et al. (2015), section 4, https://arxiv.org/abs/1506.02564;
+the Gaussian base and the choice among metrics are this library's.
+"""
+
+import collections
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import blocked_cholesky
+from tfp_adaptive.internal import control_flow
+from tfp_adaptive.internal import history
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['Basis', 'Choice', 'Draws', 'Fitted', 'choose', 'objective', 'solve']
+
+_MAX_POINTS = 512  # Of the draws, in the comparison of candidates.
+_NUM_FOLDS = 8  # Blocks of draws; two of them are held out.
+_BANDWIDTH_FACTOR = 8.0  # Between neighbouring candidates.
+_REGULARIZATION_FACTOR = 100.0
+_BANDWIDTHS = (1e-1, 1e4)
+_REGULARIZATIONS = (1e-9, 10.0)
+
+
+class Basis(NamedTuple):
+  """Basis functions psi_j(v) of unit bandwidth, at v = B z.
+
+  `data` is the structure that tells them apart. `at` gives it in coordinates
+  v; all functions below it take that form, with leading dimensions [k...] where
+  maps B [k..., d, d] have them.
+  """
+
+  # (event_size, dtype, seed) -> data before any draw.
+  init: Callable
+  # (data, draws) -> data in coordinates z for a fit to these draws.
+  refresh: Callable
+  # (data) -> data of fewer functions, for the comparison of candidates.
+  shrink: Callable
+  # (data) -> number of basis functions m.
+  size: Callable
+  # (data, B) -> data in coordinates v.
+  at: Callable
+  # (data, B, draws, base [k..., n, d]) -> G [k..., m, m], h [k..., m]; base is
+  # the gradient of the base density.
+  moments: Callable
+  # (data, B, c [k..., m], z [n, d]) -> gradient in z [k..., n, d] and Laplacian
+  # in z [k..., n].
+  derivatives: Callable
+  # (data, c [m], v [..., d]) -> sum_j c_j psi_j(v), [...].
+  value: Callable
+  # (data, c [m], v [..., d]) -> its gradient in v, [..., d].
+  gradient: Callable
+
+
+class Choice(
+  collections.namedtuple(
+    'Choice', ['bandwidth', 'regularization', 'base_weight', 'metric']
+  )
+):
+  """Free parameters, [] or [k].
+
+  Attributes:
+    bandwidth: sigma / d of the kernel exp(-|z|^2 / sigma).
+    regularization: r in units of trace(G) / n.
+    base_weight: a, 0 or 1.
+    metric: Number of the metric, integral.
+  """
+
+  __slots__ = ()
+
+
+class Draws(collections.namedtuple('Draws', ['points', 'weights'])):
+  """Points z, [n, d], and weights, [n], that sum to one."""
+
+  __slots__ = ()
+
+
+class Fitted(
+  collections.namedtuple('Fitted', ['map', 'coefficients', 'choice'])
+):
+  """B [d, d], c [m], and the `Choice` that led to them."""
+
+  __slots__ = ()
+
+
+def choose(basis, data, draws, base, metrics, choice):
+  """Fits the best neighbour of `choice` among all metrics.
+
+  Args:
+    basis: `Basis`.
+    data: Its data, in coordinates z.
+    draws: `Draws`.
+    base: P, [d, d].
+    metrics: Lower-triangular factors T of kernel metrics, [l, d, d]: the kernel
+      sees T^-1 z.
+    choice: `Choice` to search around.
+
+  Returns:
+    `Fitted`; its coefficients are NaN where the best fit has no Cholesky
+    factor.
+  """
+  stage = control_flow.in_stage
+  maps, choices = stage(_candidates, metrics, choice)
+  train, test = stage(_split, draws)
+  small = basis.shrink(data)
+
+  coefficients = stage(
+    lambda maps, data, *rest: solve(basis, maps, basis.at(data, maps), *rest),
+    maps,
+    small,
+    choices,
+    train,
+    base,
+  )
+  values = stage(
+    lambda maps, data, *rest: _values(basis, maps, basis.at(data, maps), *rest),
+    maps,
+    small,
+    choices,
+    coefficients,
+    test,
+    base,
+  )
+  best = tf.argmin(
+    tf.where(tf.math.is_finite(values), values, values.dtype.max)
+  )
+  best_map, chosen = stage(
+    lambda values, best: tf.nest.map_structure(lambda v: v[best], values),
+    (maps, choices),
+    best,
+  )
+  coefficients = stage(
+    lambda maps, data, *rest: solve(basis, maps, basis.at(data, maps), *rest),
+    best_map,
+    data,
+    chosen,
+    draws,
+    base,
+  )
+  return Fitted(best_map, coefficients, chosen)
+
+
+def solve(basis, maps, data, choices, draws, base):
+  """Returns coefficients of every candidate, [k..., m]."""
+  gram, rhs = basis.moments(
+    data, maps, draws, _base_score(choices, draws, base)
+  )
+  ridge = (
+    choices.regularization
+    * tf.linalg.trace(gram)
+    / history.effective_size(draws.weights)
+  )
+  identity = tf.linalg.eye(ps.shape(gram)[-1], dtype=gram.dtype)
+  return blocked_cholesky.solve(
+    gram + ridge[..., tf.newaxis, tf.newaxis] * identity, rhs
+  )
+
+
+def objective(basis, params, draws):
+  """Returns J of a fit, []; `params` is `kernel_surrogate.Params`."""
+  one = Choice(1.0, 0.0, tf.ones([], draws.points.dtype), 0.0)
+  return _values(
+    basis,
+    params.map,
+    params.data,
+    one,
+    params.coefficients,
+    draws,
+    params.precision,
+  )
+
+
+def _values(basis, maps, data, choices, coefficients, draws, base):
+  """Returns J of every candidate, [k...]."""
+  gradient, laplacian = basis.derivatives(
+    data, maps, coefficients, draws.points
+  )
+  gradient += _base_score(choices, draws, base)
+  laplacian -= (choices.base_weight * tf.linalg.trace(base))[..., tf.newaxis]
+  values = laplacian + 0.5 * tf.reduce_sum(gradient**2, axis=-1)
+  return tf.reduce_sum(draws.weights * values, axis=-1)
+
+
+def _base_score(choices, draws, base):
+  """Returns -a P z, [k..., n, d]."""
+  return -choices.base_weight[..., tf.newaxis, tf.newaxis] * tf.matmul(
+    draws.points, base
+  )
+
+
+def _candidates(metrics, choice):
+  """Returns maps [k, d, d] and `Choice` of [k]: two grids through `choice`.
+
+  One over bandwidth and regularisation, one over metrics and bases: a full grid
+  is dear, and fits follow each other.
+  """
+  dtype = metrics.dtype
+  size = tf.cast(ps.shape(metrics)[-1], dtype)
+  num_metrics = ps.shape(metrics)[0]
+
+  def around(value, factor, bounds):
+    grid = value * tf.constant([1.0 / factor, 1.0, factor], dtype)
+    return tf.clip_by_value(grid, *bounds)
+
+  scales = [
+    around(choice.bandwidth, _BANDWIDTH_FACTOR, _BANDWIDTHS),
+    around(choice.regularization, _REGULARIZATION_FACTOR, _REGULARIZATIONS),
+    choice.base_weight[tf.newaxis],
+    choice.metric[tf.newaxis],
+  ]
+  shapes = [
+    choice.bandwidth[tf.newaxis],
+    choice.regularization[tf.newaxis],
+    tf.constant([0.0, 1.0], dtype),
+    tf.cast(tf.range(num_metrics), dtype),
+  ]
+  choices = Choice(
+    *[
+      tf.concat([tf.reshape(one, [-1]), tf.reshape(other, [-1])], axis=0)
+      for one, other in zip(
+        tf.meshgrid(*scales, indexing='ij'), tf.meshgrid(*shapes, indexing='ij')
+      )
+    ]
+  )
+  identity = tf.linalg.eye(ps.shape(metrics)[-1], dtype=dtype)
+  inverses = tf.linalg.triangular_solve(
+    metrics, identity + tf.zeros_like(metrics)
+  )
+  width = tf.sqrt(choices.bandwidth * size)[:, tf.newaxis, tf.newaxis]
+  number = tf.cast(choices.metric, tf.int32)
+  return tf.gather(inverses, number) / width, choices
+
+
+def _split(draws):
+  """Returns draws to train on and draws to compare on.
+
+  In blocks: neighbours in the history are neighbours in time, and those of one
+  chain are alike.
+  """
+  stride = ps.maximum(ps.shape(draws.points)[0] // _MAX_POINTS, 1)
+  points, weights = draws.points[::stride], draws.weights[::stride]
+  # By cumulative weight: the first rows are filled first.
+  share = tf.cumsum(weights) / tf.reduce_sum(weights)
+  fold = tf.cast(_NUM_FOLDS * share - 1e-6, tf.int32)
+  is_held_out = tf.equal(fold % (_NUM_FOLDS // 2), _NUM_FOLDS // 4)
+
+  def part(is_chosen):
+    chosen = tf.where(is_chosen, weights, 0.0)
+    return Draws(points, chosen / tf.reduce_sum(chosen))
+
+  return part(~is_held_out), part(is_held_out)

@@ -1,0 +1,8 @@
+"""Densities learned from draws alone, by score matching."""
+
+from tfp_adaptive.surrogates.kernel_exponential_family_finite import (
+  kernel_exponential_family_finite,
+)
+from tfp_adaptive.surrogates.kernel_subsample import kernel_subsample
+
+__all__ = ['kernel_exponential_family_finite', 'kernel_subsample']
