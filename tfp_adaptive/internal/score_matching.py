@@ -114,7 +114,7 @@ def choose(basis, data, draws, base, metrics, choice):
   stage = control_flow.in_stage
   maps, choices = stage(_candidates, metrics, choice)
   train, test = stage(_split, draws)
-  small = basis.shrink(data)
+  small = basis.shrink(basis.refresh(data, train))
 
   coefficients = stage(
     lambda maps, data, *rest: solve(basis, maps, basis.at(data, maps), *rest),

@@ -3,6 +3,13 @@
 from tfp_adaptive.surrogates.kernel_exponential_family_finite import (
   kernel_exponential_family_finite,
 )
+from tfp_adaptive.surrogates.kernel_exponential_family_lite import (
+  kernel_exponential_family_lite,
+)
 from tfp_adaptive.surrogates.kernel_subsample import kernel_subsample
 
-__all__ = ['kernel_exponential_family_finite', 'kernel_subsample']
+__all__ = [
+  'kernel_exponential_family_finite',
+  'kernel_exponential_family_lite',
+  'kernel_subsample',
+]

@@ -77,17 +77,22 @@ def kernel_exponential_family_finite(
   return kernel_surrogate.build(
     'kernel_exponential_family_finite',
     num_points,
-    score_matching.Basis(
-      init=lambda *args: _draw(*args, num_features, mixture),
-      refresh=lambda data, draws: data,
-      shrink=_shrink,
-      size=lambda data: ps.shape(data.phases)[-1],
-      at=lambda data, maps: data,
-      moments=_moments,
-      derivatives=_derivatives,
-      value=_value,
-      gradient=_gradient,
-    ),
+    _basis(num_features, mixture),
+  )
+
+
+def _basis(num_features, mixture=None):
+  """Returns the `score_matching.Basis` of cosines."""
+  return score_matching.Basis(
+    init=lambda *args: _draw(*args, num_features, mixture),
+    refresh=lambda data, draws: data,
+    shrink=_shrink,
+    size=lambda data: ps.shape(data.phases)[-1],
+    at=lambda data, maps: data,
+    moments=_moments,
+    derivatives=_derivatives,
+    value=_value,
+    gradient=_gradient,
   )
 
 
