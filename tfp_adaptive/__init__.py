@@ -10,6 +10,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive import optimizers
 from tfp_adaptive import preconditioners
 from tfp_adaptive import proposals
+from tfp_adaptive import surrogates
 from tfp_adaptive import transports
 from tfp_adaptive._version import __version__
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
@@ -30,6 +31,8 @@ from tfp_adaptive.prefab_latent import latent_gaussian_hyperparameters
 from tfp_adaptive.prefab_latent import marginal_gradient
 from tfp_adaptive.prefab_latent import prior_preconditioned_langevin
 from tfp_adaptive.prefab_latent import second_order_gradient
+from tfp_adaptive.prefab_surrogate import kernel_adaptive_metropolis
+from tfp_adaptive.prefab_surrogate import kernel_hamiltonian
 from tfp_adaptive.prefab_transport import transport_adaptive_hamiltonian
 from tfp_adaptive.sampling import sample
 from tfp_adaptive.sampling import SampleResult
@@ -51,6 +54,9 @@ __all__ = [
   'marginal_gradient',
   'prior_preconditioned_langevin',
   'second_order_gradient',
+  # Samplers without gradients.
+  'kernel_adaptive_metropolis',
+  'kernel_hamiltonian',
   # The driver.
   'SampleResult',
   'sample',
@@ -69,5 +75,6 @@ __all__ = [
   'optimizers',
   'preconditioners',
   'proposals',
+  'surrogates',
   'transports',
 ]

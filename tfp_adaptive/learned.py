@@ -16,6 +16,14 @@ __all__ = [
 ]
 
 
+# Part of a kernel -> where its results keep what it learned.
+_LEARNED = dict(
+  preconditioner='preconditioner_params',
+  transport='preconditioner_params',
+  surrogate='surrogate_params',
+)
+
+
 def frozen(kernel, results):
   """Returns the learned sampler as a fixed kernel.
 
@@ -30,17 +38,11 @@ def frozen(kernel, results):
   Returns:
     A `tfp.mcmc.TransitionKernel`.
   """
-  part = next(
-    (p for p in ('preconditioner', 'transport') if p in kernel.parameters), None
-  )
-  if part is not None:
-    params = tf.nest.map_structure(
-      np.asarray, tfp_private.get_innermost(results, 'preconditioner_params')
-    )
+  learned = [part for part in _LEARNED if part in kernel.parameters]
+  if learned:
     step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
-    return kernel.copy(
-      **{part: _fixed(kernel.parameters[part], params)}, step_size=step_size
-    )
+    fixed = {part: _fixed(kernel, part, results) for part in learned}
+    return kernel.copy(**fixed, step_size=step_size)
   if hasattr(kernel, 'cost') and 'step_size' in kernel.parameters:
     return _with_step_sizes(kernel, results)
   if 'inner_kernel' not in kernel.parameters:
@@ -155,16 +157,20 @@ def _with_step_sizes(kernel, results):
   return kernel.copy(**tuned)
 
 
-def _fixed(preconditioner, params):
-  """Returns the structure with constant params."""
+def _fixed(kernel, part, results):
+  """Returns a part of the kernel with what it learned as constants."""
+  params = tf.nest.map_structure(
+    np.asarray, tfp_private.get_innermost(results, _LEARNED[part])
+  )
 
-  def init(event_size, dtype, scale):
-    del event_size, scale
+  def init(event_size, dtype, scale_or_seed):
+    del event_size, scale_or_seed
     return tf.nest.map_structure(
       lambda p: tf.convert_to_tensor(p, dtype=dtype), params
     )
 
-  return preconditioner._replace(init=init, init_scale=1.0)
+  fixed = kernel.parameters[part]._replace(init=init)
+  return fixed if part == 'surrogate' else fixed._replace(init_scale=1.0)
 
 
 def _linear(proposal):

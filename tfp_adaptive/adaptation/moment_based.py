@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
 from tfp_adaptive.internal import scale_search
-from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
@@ -161,13 +160,6 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       self.preconditioner.outer(params, whitened, whitened, lambda: rows),
       self.preconditioner.log_det_gradient(params),
     )
-
-  def _flat_state(self, state, inner):
-    """Returns the chains in the proposal's own space, [chains..., d]."""
-    state = tfp_private.get_innermost(inner, 'transformed_state', default=state)
-    state = tf.nest.map_structure(tf.convert_to_tensor, state)
-    accepted = self._mh_results(inner).accepted_results
-    return state_parts.flatten(state, ps.rank(accepted.target_log_prob))
 
 
 def _chain_mean(rows):

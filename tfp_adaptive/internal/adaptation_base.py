@@ -98,6 +98,13 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       )
       return next_state, results
 
+  def _flat_state(self, state, inner):
+    """Returns the chains in the proposal's own space, [chains..., d]."""
+    state = tfp_private.get_innermost(inner, 'transformed_state', default=state)
+    state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    accepted = self._mh_results(inner).accepted_results
+    return state_parts.flatten(state, ps.rank(accepted.target_log_prob))
+
   def _mh_results(self, inner):
     """Returns the results of the Metropolis-Hastings kernel inside."""
     while not hasattr(inner, 'proposed_results'):

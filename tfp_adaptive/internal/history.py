@@ -12,7 +12,16 @@ import tensorflow as tf
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['History', 'add', 'moments', 'sharpness', 'start', 'weights']
+__all__ = [
+  'History',
+  'add',
+  'effective_size',
+  'from_draws',
+  'moments',
+  'sharpness',
+  'start',
+  'weights',
+]
 
 _RECENCY = 2.0
 
@@ -142,3 +151,18 @@ def _at_most(rows, num_points, num_seen):
     return rows
   index = (tf.range(num_points) + num_seen) % num_rows
   return tf.gather(rows, index[: ps.minimum(num_points, num_rows)])
+
+
+def from_draws(history, draws):
+  """Returns the history filled with draws [k, d] given beforehand.
+
+  Of more than n draws every (k / n)-th is kept; fewer leave rows empty.
+  """
+  num_points, num_draws = ps.shape(history.points)[0], ps.shape(draws)[0]
+  count = ps.minimum(num_points, num_draws)
+  kept = tf.gather(draws, tf.range(count) * num_draws // count)
+  return History(
+    points=tf.concat([kept, history.points[count:]], axis=0),
+    is_filled=tf.range(num_points) < count,
+    num_seen=tf.convert_to_tensor(count, tf.int32),
+  )

@@ -26,6 +26,9 @@ from tfp_adaptive.proposals.random_walk import (
 from tfp_adaptive.proposals.second_order_gradient import (
   UncalibratedSecondOrderGradient,
 )
+from tfp_adaptive.proposals.surrogate_hamiltonian import (
+  UncalibratedSurrogateHamiltonian,
+)
 from tfp_adaptive.proposals.transported_hamiltonian import (
   UncalibratedTransportedHamiltonian,
 )
@@ -43,5 +46,6 @@ __all__ = [
   'UncalibratedPreconditionedRandomWalk',
   'UncalibratedPriorLangevin',
   'UncalibratedSecondOrderGradient',
+  'UncalibratedSurrogateHamiltonian',
   'UncalibratedTransportedHamiltonian',
 ]

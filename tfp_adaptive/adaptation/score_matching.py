@@ -1,0 +1,272 @@
+"""Learns a surrogate from the states that all chains visit.
+
+States go to a history of fixed size, pooled over chains. The surrogate is
+fitted to it at steps that grow geometrically (a schedule a_t ~ 1 / t), and not
+again in the last fifth of the adapting steps, in which the step size settles.
+
+Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import control_flow
+from tfp_adaptive.internal import history as history_lib
+from tfp_adaptive.internal import momentum_scale
+from tfp_adaptive.internal import random
+from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
+
+_FIRST_STEP = 10  # The momentum scale is learned from here on ...
+_FIRST_SHARE = 0.1  # ... and the surrogate from this share of the steps on.
+_LAST_SHARE = 0.8  # Of the adapting steps: the last fit.
+_GROWTH = 1.6  # Between two fits.
+_GROWTH_ONLINE = 1.02  # Between two updates.
+_FEWEST_DRAWS = 4  # Per dimension and one more, for a fit.
+_SWEEPS = 3  # Fits to draws given beforehand: each searches around the last.
+
+
+class ScoreMatchingAdaptationResults(
+  collections.namedtuple(
+    'ScoreMatchingAdaptationResults',
+    [
+      'inner_results',
+      'history',
+      'step',
+      'num_fits',
+      'num_failed_fits',
+      'mean_accept_prob',
+    ],
+  )
+):
+  """Results of `ScoreMatchingAdaptation`.
+
+  Attributes:
+    inner_results: Results of the inner kernel; what was learned is its
+      innermost `surrogate_params` and `preconditioner_params`.
+    history: Past states, [n, d], which of its rows are filled, and how many
+      states it was offered.
+    step: Steps taken, [] int32.
+    num_fits: Fits of the surrogate that were taken over, [] int32.
+    num_failed_fits: Fits that were not, for they were not finite, [] int32.
+    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
+      step, [].
+  """
+
+  __slots__ = ()
+
+
+class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
+  """Learns surrogate and momentum scale from past states, without gradients.
+
+  Chains pool: many of them fill the history sooner and with better draws.
+  """
+
+  def __init__(
+    self,
+    inner_kernel,
+    num_adaptation_steps,
+    history=None,
+    learn_momentum_scale=True,
+    name=None,
+  ):
+    """Builds the wrapper; no Tensor is created here.
+
+    Args:
+      inner_kernel: `tfpa.MetropolisHastings` around a proposal that has a
+        surrogate.
+      num_adaptation_steps: Steps that adapt, a non-negative int.
+      history: Draws known beforehand, of a pilot run for example: numpy
+        [k, event_size]. The surrogate is fitted to them before the first step.
+      learn_momentum_scale: Whether the factor C of the proposal is learned
+        too, where it has one.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If no kernel inside has a surrogate, or the history is no
+        matrix of finite numbers.
+    """
+    adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
+    if not tfp_private.has_nested(inner_kernel, 'surrogate'):
+      raise ValueError(
+        'No kernel inside `inner_kernel` has a surrogate to learn. Wrap '
+        '`tfpa.proposals.UncalibratedSurrogateHamiltonian` in '
+        f'`tfpa.MetropolisHastings`; got {type(inner_kernel).__name__}.'
+      )
+    self._parameters = dict(
+      inner_kernel=inner_kernel,
+      num_adaptation_steps=num_adaptation_steps,
+      history=_check_history(history),
+      learn_momentum_scale=learn_momentum_scale,
+      name=name,
+    )
+
+  @property
+  def proposal(self):
+    """The innermost kernel: the one with the surrogate."""
+    kernel = self.inner_kernel
+    while not hasattr(kernel, 'surrogate'):
+      kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
+    return kernel
+
+  @property
+  def surrogate(self):
+    return self.proposal.surrogate
+
+  def bootstrap_results(self, init_state):
+    """Starts the inner kernel, and fits to the history where one is given."""
+    inner = self.inner_kernel.bootstrap_results(init_state)
+    rows = self._flat_state(init_state, inner)
+    results = ScoreMatchingAdaptationResults(
+      inner_results=inner,
+      history=history_lib.start(
+        self.surrogate.num_points, ps.shape(rows)[-1], rows.dtype
+      ),
+      step=tf.zeros([], tf.int32),
+      num_fits=tf.zeros([], tf.int32),
+      num_failed_fits=tf.zeros([], tf.int32),
+      mean_accept_prob=tf.zeros([], rows.dtype),
+    )
+    given = self._parameters['history']
+    if given is None:
+      return results
+    results = results._replace(
+      history=history_lib.from_draws(results.history, _check_size(given, rows))
+    )
+    for sweep in range(_SWEEPS):
+      results = self._fit(results, random.sanitize(sweep))
+    return results
+
+  def _adapt(self, next_state, previous_inner, results):
+    """Offers the states to the history; learns from it when it is due."""
+    del previous_inner
+    mh_results = self._mh_results(results.inner_results)
+    add_seed, fit_seed = random.split(random.fold_in(mh_results.seed, 1), 2)
+    rows = self._flat_state(next_state, results.inner_results)
+    rows = tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]]))
+    results = results._replace(
+      history=history_lib.add(results.history, rows, add_seed),
+      mean_accept_prob=adaptation_base.mean_accept_prob(mh_results),
+    )
+    fewest = _FEWEST_DRAWS * (ps.shape(rows)[-1] + 1)
+    is_due = self._is_due(results.step, _GROWTH) & (
+      results.history.num_seen >= fewest
+    )
+    is_first = results.step < int(_FIRST_SHARE * self.num_adaptation_steps)
+    if self._learns_momentum_scale:
+      (results,) = control_flow.apply_if(
+        is_due & is_first, lambda results: [self._fit_scale(results)], results
+      )
+    is_due &= ~is_first
+    (results,) = control_flow.apply_if(
+      is_due, lambda results: [self._fit(results, fit_seed)], results
+    )
+    if self.surrogate.update is None:
+      return results
+    is_due = self._is_due(results.step, _GROWTH_ONLINE) & ~is_due
+    is_due &= results.num_fits > 0
+    (results,) = control_flow.apply_if(
+      is_due, lambda results: [self._update(results, rows)], results
+    )
+    return results
+
+  def _is_due(self, step, growth):
+    """Returns whether `step` ([] int32, from 1) is in the schedule."""
+    last = self.num_adaptation_steps * _LAST_SHARE
+    times, time = [], last
+    while time >= min(_FIRST_STEP, last) and time >= 1.0:
+      times.append(int(time))
+      time = min(time / growth, time - 1.0)
+    return tf.reduce_any(tf.equal(step, tf.constant(times or [-1], tf.int32)))
+
+  def _fit(self, results, seed):
+    """Fits the surrogate, and the momentum scale to its scores."""
+    inner = results.inner_results
+    points = results.history.points
+    weights = history_lib.weights(results.history)
+    params = tfp_private.get_innermost(inner, 'surrogate_params')
+    fitted = self.surrogate.fit(params, points, weights, seed)
+    inner, is_good = self._replace_surrogate(inner, params, fitted)
+    results = results._replace(inner_results=inner)
+    if self._learns_momentum_scale:
+      results = self._fit_scale(results)
+    return results._replace(
+      num_fits=results.num_fits + tf.cast(is_good, tf.int32),
+      num_failed_fits=results.num_failed_fits + tf.cast(~is_good, tf.int32),
+    )
+
+  def _fit_scale(self, results):
+    """Fits the momentum scale to past states and the scores there."""
+    inner, points = results.inner_results, results.history.points
+    learned = momentum_scale.fit(
+      self.proposal.preconditioner,
+      tfp_private.get_innermost(inner, 'preconditioner_params'),
+      points,
+      history_lib.weights(results.history),
+      self.surrogate.score(
+        tfp_private.get_innermost(inner, 'surrogate_params'), points
+      ),
+    )
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, preconditioner_params=learned
+      )
+    )
+
+  def _update(self, results, rows):
+    """Adds the states of this step to the fit."""
+    inner = results.inner_results
+    params = tfp_private.get_innermost(inner, 'surrogate_params')
+    updated = self.surrogate.update(params, rows)
+    inner, is_good = self._replace_surrogate(inner, params, updated)
+    return results._replace(
+      inner_results=inner,
+      num_failed_fits=results.num_failed_fits + tf.cast(~is_good, tf.int32),
+    )
+
+  def _replace_surrogate(self, inner, params, fitted):
+    """Takes the fit over where it is finite; returns whether it is."""
+    is_good = tf.reduce_all(
+      tf.stack(
+        [tf.reduce_all(tf.math.is_finite(p)) for p in tf.nest.flatten(fitted)]
+      )
+    )
+    chosen = adaptation_base.choose(is_good, fitted, params)
+    return (
+      tfp_private.replace_innermost(inner, surrogate_params=chosen),
+      is_good,
+    )
+
+  @property
+  def _learns_momentum_scale(self):
+    return self._parameters['learn_momentum_scale'] and hasattr(
+      self.proposal, 'preconditioner'
+    )
+
+
+def _check_history(history):
+  if history is None:
+    return None
+  given = np.asarray(history)
+  if given.ndim != 2 or not np.all(np.isfinite(given)):
+    raise ValueError(
+      '`history` must hold finite draws, numpy [k, event_size], but got shape '
+      f'{given.shape}. Write for example '
+      '`history=result.states.reshape([-1, event_size])`.'
+    )
+  return given
+
+
+def _check_size(given, rows):
+  size = rows.shape[-1]
+  if size is not None and given.shape[1] != size:
+    raise ValueError(
+      f'`history` has draws of size {given.shape[1]}, but the state has '
+      f'{size} coordinates per chain.'
+    )
+  return tf.convert_to_tensor(given, dtype=rows.dtype)

@@ -1,0 +1,60 @@
+"""The factor C of a structure that fits draws and the scores there.
+
+  C C^T = M^-1 in the structure,   M = (Cov^-1 + E[score score^T]) / 2
+
+found by the structure's own natural steps: C C^T moves by I - C^T M C.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import control_flow
+from tfp_adaptive.internal import history
+from tfp_adaptive.internal import scale_factor
+
+__all__ = ['fit']
+
+_NUM_STEPS = 60  # A step changes a direction by at most a factor of two.
+
+
+def fit(preconditioner, params, points, weights, scores):
+  """Returns params of C.
+
+  Args:
+    preconditioner: `interfaces.Preconditioner`.
+    params: Where to start.
+    points: Draws, [n, d].
+    weights: [n], that sum to one.
+    scores: [n, d].
+  """
+  sharpness = control_flow.in_stage(_sharpness, points, weights, scores)
+
+  def step(count, params):
+    operator = preconditioner.operator(params)
+    rows = tf.linalg.matrix_transpose(sharpness)
+    pulled = scale_factor.apply(operator, rows, adjoint=True)
+    outer = preconditioner.outer(
+      params, pulled, pulled, lambda: scale_factor.apply(operator, pulled)
+    )
+    tangent = tf.nest.map_structure(
+      lambda identity, product: 0.5 * (identity - product),
+      preconditioner.log_det_gradient(params),
+      outer,
+    )
+    return count + 1, preconditioner.move(params, tangent)
+
+  _, fitted = tf.while_loop(
+    lambda count, _: count < _NUM_STEPS, step, (tf.constant(0), params)
+  )
+  return tf.nest.map_structure(
+    lambda new, old: tf.where(tf.math.is_finite(new), new, old), fitted, params
+  )
+
+
+def _sharpness(points, weights, scores):
+  """Returns a factor A of M = A A^T, [d, d], in the dtype of the points."""
+  cast = [tf.cast(t, tf.float64) for t in (points, weights, scores)]
+  _, covariance = history.moments(*cast[:2])
+  return tf.cast(
+    tf.linalg.cholesky(history.sharpness(covariance, cast[2], cast[1])),
+    points.dtype,
+  )

@@ -1,0 +1,158 @@
+"""Samplers without gradients, assembled.
+
+DualAveragingStepSizeAdaptation   TFP's; learns the step size
+ └ ScoreMatchingAdaptation        learns the surrogate from past states
+    └ MetropolisHastings          accepts by the true target, or an estimate
+       └ Uncalibrated...          proposes
+"""
+
+import tensorflow_probability as tfp
+
+from tfp_adaptive import preconditioners
+from tfp_adaptive import surrogates
+from tfp_adaptive.adaptation import ScoreMatchingAdaptation
+from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.proposals import UncalibratedKernelAdaptive
+from tfp_adaptive.proposals import UncalibratedSurrogateHamiltonian
+
+__all__ = ['kernel_adaptive_metropolis', 'kernel_hamiltonian']
+
+
+def kernel_hamiltonian(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  surrogate=None,
+  preconditioner=None,
+  num_leapfrog_steps=(1, 10),
+  step_size=None,
+  history=None,
+  target_is_stochastic=False,
+  target_accept_prob=0.65,
+  walk_share=0.2,
+  settings='default',
+):
+  """Builds HMC without gradients (KMC): forces learned from past states.
+
+  One step calls the target once, whatever the length of the trajectory. For
+  targets whose gradient is unknown, and for those known only by a random
+  estimate: pseudo-marginal likelihoods, simulators.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, called as TFP calls it;
+      returns [chains...]. If stochastic, called with `seed` too ([2] int32),
+      and the log of an unbiased estimate of the density.
+    num_adaptation_steps: Steps that learn; after them the kernel is fixed.
+    surrogate: An `interfaces.Surrogate`;
+      `tfpa.surrogates.kernel_exponential_family_finite()` by default.
+    preconditioner: Structure of the momentum scale; dense by default.
+    num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step.
+    step_size: First step size, which the adaptation moves; with
+      `settings='paper'` the largest, of which a step takes a tenth at least.
+    history: Draws known beforehand, numpy [k, event_size]: the surrogate is
+      fitted to them before the first step.
+    target_is_stochastic: Whether the target is an estimate. Accepted estimates
+      are kept and never drawn again, which keeps the chain exact.
+    target_accept_prob: Wanted mean acceptance, in (0, 1). A noisy estimate of
+      the target lowers what can be had.
+    settings: `'default'`, or `'paper'`: momenta of unit scale, step sizes drawn
+      from [0.01, 0.1].
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    ValueError: If an argument is not allowed.
+
+  References:
+    Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
+  """
+  _check_settings(settings)
+  is_paper = settings == 'paper'
+  if preconditioner is None:
+    preconditioner = (
+      preconditioners.diagonal(init_scale=1.0)
+      if is_paper
+      else preconditioners.cholesky(init_scale=1.0)
+    )
+  proposal = UncalibratedSurrogateHamiltonian(
+    target_log_prob_fn,
+    surrogate or surrogates.kernel_exponential_family_finite(),
+    preconditioner,
+    num_leapfrog_steps,
+    step_size or (0.1 if is_paper else 0.3),
+    step_size_jitter=(0.1, 1.0) if is_paper else (1.0, 1.0),
+    walk_share=walk_share,
+    target_is_stochastic=target_is_stochastic,
+  )
+  kernel = ScoreMatchingAdaptation(
+    MetropolisHastings(proposal),
+    num_adaptation_steps,
+    history,
+    learn_momentum_scale=not is_paper,
+  )
+  if is_paper:
+    return kernel
+  return _tuned(kernel, num_adaptation_steps, target_accept_prob)
+
+
+def kernel_adaptive_metropolis(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  surrogate=None,
+  noise_scale=0.2,
+  step_size=1.0,
+  history=None,
+  target_is_stochastic=False,
+  target_accept_prob=0.23,
+):
+  """Builds kernel adaptive Metropolis (KAMH): a random walk along the draws.
+
+  Its covariance at x is that of the history in a reproducing kernel space,
+  seen from x. A baseline: `kernel_hamiltonian` mixes better.
+
+  Args:
+    target_log_prob_fn: As in `kernel_hamiltonian`.
+    num_adaptation_steps: Steps that learn; after them the kernel is fixed.
+    surrogate: `tfpa.surrogates.kernel_subsample(num_points)`.
+    noise_scale: gamma, the isotropic part, in inverse units of the state.
+    step_size: First s, in squared units of the state; the adaptation moves it.
+    history: As in `kernel_hamiltonian`.
+    target_is_stochastic: As in `kernel_hamiltonian`.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  References:
+    Sejdinovic et al. (2014), https://arxiv.org/abs/1307.5302.
+  """
+  proposal = UncalibratedKernelAdaptive(
+    target_log_prob_fn,
+    surrogate or surrogates.kernel_subsample(),
+    step_size,
+    noise_scale,
+    target_is_stochastic,
+  )
+  return _tuned(
+    ScoreMatchingAdaptation(
+      MetropolisHastings(proposal), num_adaptation_steps, history
+    ),
+    num_adaptation_steps,
+    target_accept_prob,
+  )
+
+
+def _tuned(kernel, num_adaptation_steps, target_accept_prob):
+  """Puts TFP's dual averaging of the step size around a kernel."""
+  return tfp.mcmc.DualAveragingStepSizeAdaptation(
+    kernel,
+    num_adaptation_steps=num_adaptation_steps,
+    target_accept_prob=target_accept_prob,
+  )
+
+
+def _check_settings(settings):
+  if settings not in ('default', 'paper'):
+    raise ValueError(
+      f"`settings` must be 'default' or 'paper', but got {settings!r}."
+    )

@@ -1,0 +1,251 @@
+"""Hamiltonian proposal whose forces are those of a learned surrogate.
+
+With f the surrogate, C the scale factor and h the step size, L times
+
+  v <- v + (h / 2) C^T grad f(x)
+  x <- x + h C v
+  v <- v + (h / 2) C^T grad f(x)
+
+from v ~ N(0, I), accepted by the true target:
+
+  r = log pi(y) - log pi(x) + (|v_0|^2 - |v_L|^2) / 2
+
+Any force gives a reversible map that preserves volume, so the chain is exact
+whatever the surrogate; a poor one costs acceptance, none at all (a force of
+zero) leaves a random walk.
+
+Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.internal import proposal
+from tfp_adaptive.internal import random
+from tfp_adaptive.internal import scale_factor
+from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['SurrogateHamiltonianResults', 'UncalibratedSurrogateHamiltonian']
+
+
+class SurrogateHamiltonianResults(
+  collections.namedtuple(
+    'SurrogateHamiltonianResults',
+    (*proposal.ProposalResults._fields, 'surrogate_params'),
+  )
+):
+  """Results of `UncalibratedSurrogateHamiltonian`.
+
+  Attributes are those of the other proposals, and:
+    surrogate_params: What the surrogate has learned, shared by chains.
+  `noise` is the first velocity; `grads_target_log_prob` is `[]`.
+  """
+
+  __slots__ = ()
+
+
+class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
+  """Follows the surrogate's trajectory; calls the target once, at its end.
+
+  It needs `MetropolisHastings` around it, and an adaptation around that to
+  learn the surrogate. Momenta cost one product with C per leapfrog step, forces
+  one score of the surrogate.
+  """
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    surrogate,
+    preconditioner,
+    num_leapfrog_steps=(1, 10),
+    step_size=0.3,
+    step_size_jitter=(1.0, 1.0),
+    walk_share=0.0,
+    target_is_stochastic=False,
+    name=None,
+  ):
+    """Builds the kernel; no Tensor is created here.
+
+    Args:
+      target_log_prob_fn: Called as TFP calls targets, with `seed=` where it is
+        stochastic; returns [chains...]. Its gradient is never taken.
+      surrogate: An `interfaces.Surrogate`.
+      preconditioner: An `interfaces.Preconditioner`: C.
+      num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
+        step draws L, the same for all chains.
+      step_size: h, multiplies C; [] or [chains..., 1].
+      step_size_jitter: Pair (low, high): every step multiplies h by a uniform
+        draw in between, the same for all chains.
+      walk_share: Share of the steps, in [0, 1), that walk at random: one
+        leapfrog step of no force. They find what the surrogate has not seen.
+      target_is_stochastic: Whether the target takes a `seed` and returns the
+        log of an unbiased estimate of the density.
+      name: Prefix of op names.
+
+    Raises:
+      TypeError: If a part is not one.
+      ValueError: If a range is empty.
+    """
+    if not callable(getattr(surrogate, 'score', None)):
+      raise TypeError(
+        f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}.'
+        ' Write for example '
+        '`tfpa.surrogates.kernel_exponential_family_finite()`.'
+      )
+    super().__init__(
+      target_log_prob_fn,
+      preconditioner,
+      step_size,
+      name=name,
+      target_is_stochastic=target_is_stochastic,
+    )
+    del self._parameters['experimental_shard_axis_names']
+    self._parameters.update(
+      surrogate=surrogate,
+      num_leapfrog_steps=num_leapfrog_steps,
+      step_size_jitter=step_size_jitter,
+      walk_share=walk_share,
+    )
+    self._step_range = _check_steps(num_leapfrog_steps)
+    self._jitter_range = _check_jitter(step_size_jitter)
+
+  @property
+  def surrogate(self):
+    return self._parameters['surrogate']
+
+  @property
+  def num_leapfrog_steps(self):
+    return self._parameters['num_leapfrog_steps']
+
+  @property
+  def walk_share(self):
+    return self._parameters['walk_share']
+
+  @property
+  def experimental_shard_axis_names(self):
+    return None
+
+  def experimental_with_shard_axes(self, shard_axis_names):
+    if shard_axis_names:
+      raise ValueError(
+        'A surrogate sees the whole event, so the state cannot be sharded. '
+        'Shard chains over devices instead.'
+      )
+    return self
+
+  def cost(self, adapting):
+    """Returns the target calls of one step per chain."""
+    del adapting
+    return interfaces.Cost(target=1)
+
+  def bootstrap_results(self, init_state):
+    """Evaluates the target at `init_state`; the surrogate knows nothing."""
+    results = super().bootstrap_results(init_state)
+    params = self.surrogate.init(
+      ps.shape(results.noise)[-1], results.noise.dtype, random.sanitize(0)
+    )
+    return SurrogateHamiltonianResults(*results, surrogate_params=params)
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Runs one trajectory; the results carry the target at its end."""
+    previous = previous_kernel_results
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    noise_seed, length_seed, scale_seed, walk_seed, target_seed = random.split(
+      seed, 5
+    )
+    x = state_parts.flatten(current_state, num_chain_dims)
+
+    # 1. Draw velocity, length and step size.
+    velocity = self._draw_noise(x, noise_seed)
+    num_steps = _draw_int(self._step_range, length_seed)
+    walks = random.uniform([], x.dtype, walk_seed) <= self.walk_share
+    num_steps = tf.where(walks, 1, num_steps)
+    low, high = self._jitter_range
+    jitter = random.uniform([], x.dtype, scale_seed)
+    step_size = previous.step_size * (low + (high - low) * jitter)
+
+    # 2. Follow the surrogate.
+    y, end_velocity = self._follow(
+      previous, x, velocity, step_size, num_steps, walks
+    )
+
+    # 3. Evaluate the target where the trajectory ended.
+    proposed_state = state_parts.unflatten_like(
+      y, current_state, num_chain_dims
+    )
+    log_prob = self._evaluate(proposed_state, target_seed)
+    return proposed_state, previous._replace(
+      target_log_prob=log_prob,
+      log_acceptance_correction=0.5
+      * tf.reduce_sum(velocity**2 - end_velocity**2, axis=-1),
+      noise=velocity,
+      seed=seed,
+    )
+
+  def _follow(self, previous, x, velocity, step_size, num_steps, walks):
+    """Returns the end of the trajectory and the velocity there."""
+    factor = scale_factor.at(
+      self.preconditioner, previous.preconditioner_params
+    )
+
+    force_size = tf.where(walks, tf.zeros_like(step_size), step_size)
+
+    def kick(x):
+      force = self.surrogate.score(previous.surrogate_params, x)
+      return force_size * factor.apply_adjoint(force)
+
+    def step(done, x, velocity):
+      x = x + step_size * factor.apply(velocity)
+      is_last = tf.equal(done + 1, num_steps)
+      share = tf.where(is_last, tf.constant(0.5, x.dtype), 1.0)
+      return done + 1, x, velocity + share * kick(x)
+
+    _, x, velocity = tf.while_loop(
+      lambda done, *_: done < num_steps,
+      step,
+      (tf.constant(0), x, velocity + 0.5 * kick(x)),
+    )
+    return x, velocity
+
+
+def _draw_int(bounds, seed):
+  """Draws an int32 uniformly from lowest, ..., highest."""
+  lowest, highest = bounds
+  if lowest == highest:
+    return tf.constant(lowest)
+  # Uniforms are in (0, 1].
+  unit = random.uniform([], tf.float64, seed)
+  return (
+    lowest - 1 + tf.cast(tf.math.ceil(unit * (highest - lowest + 1)), tf.int32)
+  )
+
+
+def _check_steps(given):
+  pair = given if isinstance(given, (tuple, list)) else (given, given)
+  is_range = len(pair) == 2 and all(
+    isinstance(n, int) and not isinstance(n, bool) for n in pair
+  )
+  if not is_range or not 1 <= pair[0] <= pair[1]:
+    raise ValueError(
+      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
+      f'them, but got {given!r}. Write for example '
+      '`num_leapfrog_steps=(1, 10)`.'
+    )
+  return tuple(pair)
+
+
+def _check_jitter(given):
+  if not (
+    isinstance(given, (tuple, list))
+    and len(given) == 2
+    and 0.0 < given[0] <= given[1]
+  ):
+    raise ValueError(
+      '`step_size_jitter` must be a pair 0 < low <= high, but got '
+      f'{given!r}. Write for example `step_size_jitter=(0.5, 1.0)`.'
+    )
+  return tuple(float(g) for g in given)
