@@ -87,6 +87,7 @@ def _fit(basis, params, points, weights):
   """Returns params fitted to the draws."""
   dtype = points.dtype
   params, points, weights = _cast((params, points, weights), tf.float64)
+  weights /= tf.reduce_sum(weights)  # One in float64 as well.
   scores = control_flow.in_stage(
     lambda x, params: _score(basis, params, x), points, params
   )

@@ -27,11 +27,15 @@ from tfp_adaptive.internal.tfp_private import prefer_static as ps
 __all__ = ['Basis', 'Choice', 'Draws', 'Fitted', 'choose', 'objective', 'solve']
 
 _MAX_POINTS = 512  # Of the draws, in the comparison of candidates.
-_NUM_FOLDS = 8  # Blocks of draws; two of them are held out.
+_NUM_FOLDS = 4  # Blocks of draws; each is held out once.
 _BANDWIDTH_FACTOR = 8.0  # Between neighbouring candidates.
 _REGULARIZATION_FACTOR = 100.0
-_BANDWIDTHS = (1e-1, 1e4)
-_REGULARIZATIONS = (1e-9, 10.0)
+_BANDWIDTHS = (1e-1, 1e3)
+_REGULARIZATIONS = (1e-9, 1.0)
+# Tried in every metric, with and without base, wherever the search has got to:
+# early draws can lead it far astray.
+_ANCHORS = (2.0, 32.0)
+_ANCHOR_REGULARIZATION = 1e-3
 
 
 class Basis(NamedTuple):
@@ -113,24 +117,16 @@ def choose(basis, data, draws, base, metrics, choice):
   """
   stage = control_flow.in_stage
   maps, choices = stage(_candidates, metrics, choice)
-  train, test = stage(_split, draws)
-  small = basis.shrink(basis.refresh(data, train))
-
-  coefficients = stage(
-    lambda maps, data, *rest: solve(basis, maps, basis.at(data, maps), *rest),
-    maps,
-    small,
-    choices,
-    train,
-    base,
-  )
+  few = stage(_at_most, draws)
+  small = basis.shrink(basis.refresh(data, few))
   values = stage(
-    lambda maps, data, *rest: _values(basis, maps, basis.at(data, maps), *rest),
+    lambda maps, data, *rest: _cross_validate(
+      basis, maps, basis.at(data, maps), *rest
+    ),
     maps,
     small,
     choices,
-    coefficients,
-    test,
+    few,
     base,
   )
   best = tf.argmin(
@@ -157,15 +153,42 @@ def solve(basis, maps, data, choices, draws, base):
   gram, rhs = basis.moments(
     data, maps, draws, _base_score(choices, draws, base)
   )
-  ridge = (
-    choices.regularization
-    * tf.linalg.trace(gram)
-    / history.effective_size(draws.weights)
-  )
+  return _minimum(gram, rhs, choices, history.effective_size(draws.weights))
+
+
+def _minimum(gram, rhs, choices, count):
+  """Returns (G + r I)^-1 h, [..., k..., m]."""
+  ridge = choices.regularization * tf.linalg.trace(gram) / count
   identity = tf.linalg.eye(ps.shape(gram)[-1], dtype=gram.dtype)
   return blocked_cholesky.solve(
     gram + ridge[..., tf.newaxis, tf.newaxis] * identity, rhs
   )
+
+
+def _cross_validate(basis, maps, data, choices, draws, base):
+  """Returns J of every candidate on draws that it was not fitted to, [k].
+
+  All from sums over the folds: J of a fold is quadratic in c as well.
+  """
+  shape = ps.shape(draws.points)
+  fold = Draws(
+    tf.reshape(draws.points, [_NUM_FOLDS, 1, -1, shape[-1]]),
+    draws.weights[: shape[0] // _NUM_FOLDS],
+  )
+  grams, rhs = basis.moments(data, maps, fold, _base_score(choices, fold, base))
+  share = 1.0 - 1.0 / _NUM_FOLDS
+  coefficients = _minimum(
+    (tf.reduce_sum(grams, axis=0) - grams) / share,
+    (tf.reduce_sum(rhs, axis=0) - rhs) / share,
+    choices,
+    share * history.effective_size(draws.weights),
+  )
+  values = coefficients * (0.5 * tf.linalg.matvec(grams, coefficients) - rhs)
+  gradient = tf.matmul(draws.points, base)
+  of_base = 0.5 * tf.reduce_sum(
+    draws.weights * tf.reduce_sum(gradient**2, axis=-1)
+  ) - tf.linalg.trace(base)
+  return choices.base_weight * of_base + tf.reduce_sum(values, axis=[0, -1])
 
 
 def objective(basis, params, draws):
@@ -221,8 +244,8 @@ def _candidates(metrics, choice):
     choice.metric[tf.newaxis],
   ]
   shapes = [
-    choice.bandwidth[tf.newaxis],
-    choice.regularization[tf.newaxis],
+    tf.constant(_ANCHORS, dtype),
+    tf.constant([_ANCHOR_REGULARIZATION], dtype),
     tf.constant([0.0, 1.0], dtype),
     tf.cast(tf.range(num_metrics), dtype),
   ]
@@ -243,21 +266,22 @@ def _candidates(metrics, choice):
   return tf.gather(inverses, number) / width, choices
 
 
-def _split(draws):
-  """Returns draws to train on and draws to compare on.
+def _at_most(draws):
+  """Returns draws to compare on, of equal weights.
 
-  In blocks: neighbours in the history are neighbours in time, and those of one
+  Evenly by cumulative weight: the first rows are filled first. Folds are blocks
+  of them: neighbours in the history are neighbours in time, and those of one
   chain are alike.
   """
-  stride = ps.maximum(ps.shape(draws.points)[0] // _MAX_POINTS, 1)
-  points, weights = draws.points[::stride], draws.weights[::stride]
-  # By cumulative weight: the first rows are filled first.
-  share = tf.cumsum(weights) / tf.reduce_sum(weights)
-  fold = tf.cast(_NUM_FOLDS * share - 1e-6, tf.int32)
-  is_held_out = tf.equal(fold % (_NUM_FOLDS // 2), _NUM_FOLDS // 4)
-
-  def part(is_chosen):
-    chosen = tf.where(is_chosen, weights, 0.0)
-    return Draws(points, chosen / tf.reduce_sum(chosen))
-
-  return part(~is_held_out), part(is_held_out)
+  num_points = ps.minimum(ps.shape(draws.points)[0], _MAX_POINTS)
+  num_points -= num_points % _NUM_FOLDS
+  share = tf.cumsum(draws.weights) / tf.reduce_sum(draws.weights)
+  spots = tf.linspace(tf.constant(0.0, share.dtype), 1.0, 2 * num_points + 1)[
+    1::2
+  ]
+  index = tf.searchsorted(share, spots)
+  index = tf.minimum(index, ps.shape(draws.points)[0] - 1)
+  return Draws(
+    tf.gather(draws.points, index),
+    tf.ones_like(spots) / tf.cast(num_points, share.dtype),
+  )

@@ -7,6 +7,7 @@ and where it stops: its score fades as (reach / r)^4 beyond the farthest draw.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import history
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 _MARGIN = 1.5  # Of squared distance, beyond the farthest draw.
+_LEAST_SPREAD = 1e-3  # Squared distance; its mean is about the dimension.
 
 
 class Frame(
@@ -63,9 +65,10 @@ def from_draws(points, weights, scores):
     scores: The score there as far as it is known, [n, d].
 
   Returns:
-    `Frame`, P of the Gaussian base in its coordinates [d, d], and
-    lower-triangular factors [3, d, d] of metrics: the coordinates themselves,
-    those of the covariance, and those of x up to a scale.
+    `Frame`, its reach NaN where the draws are one point; P of the Gaussian base
+    in its coordinates [d, d]; lower-triangular factors [3, d, d] of metrics:
+    the coordinates themselves, those of the covariance, and those of x up to a
+    scale.
   """
   mean, covariance = history.moments(points, weights)
   size = ps.shape(points)[-1]
@@ -77,9 +80,10 @@ def from_draws(points, weights, scores):
   )
   whitened = tf.matmul(points - mean, whitener, transpose_b=True)
   distances = tf.where(weights > 0.0, tf.reduce_sum(whitened**2, axis=-1), 0.0)
-  frame = Frame(
-    mean, inverse_factor, whitener, _MARGIN * tf.reduce_max(distances)
-  )
+  farthest = tf.reduce_max(distances)
+  # NaN, a failed fit, for draws that are all one point but for rounding.
+  reach = tf.where(farthest > _LEAST_SPREAD, _MARGIN * farthest, np.nan)
+  frame = Frame(mean, inverse_factor, whitener, reach)
   seen = tf.matmul(
     inverse_factor,
     tf.matmul(covariance, inverse_factor, transpose_b=True),
