@@ -52,3 +52,18 @@ def test_an_indefinite_matrix_gives_nan(jit_compile):
   )(tf.constant(np.stack([matrix, np.eye(20)])))
   assert np.isnan(factor[0].numpy()).any()
   np.testing.assert_allclose(factor[1], np.eye(20))  # The other is not hit.
+
+
+@pytest.mark.parametrize('size, rank', [(3, 1), (8, 2), (21, 5), (13, 40)])
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_updates_are_factors_of_the_sum(size, rank, jit_compile):
+  matrix = _positive_definite((), size)
+  columns = np.random.default_rng(1).normal(size=(size, rank))
+  update = tf.function(
+    blocked_cholesky.update, jit_compile=jit_compile, autograph=False
+  )
+  np.testing.assert_allclose(
+    update(tf.constant(np.linalg.cholesky(matrix)), tf.constant(columns)),
+    np.linalg.cholesky(matrix + columns @ columns.T),
+    atol=1e-10,
+  )

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['cholesky', 'solve']
+__all__ = ['cholesky', 'solve', 'update']
 
 _BLOCK = 8
 
@@ -61,16 +61,74 @@ def cholesky(matrix):
     (
       tf.constant(0),
       rest,
-      tf.TensorArray(
-        matrix.dtype,
-        size=num_blocks,
-        element_shape=rest.shape[:-1] + [_BLOCK],
-      ),
+      _panels(num_blocks, rest.shape[:-1].as_list(), matrix.dtype),
     ),
     maximum_iterations=num_blocks,
   )
+  return _joined(panels, num_blocks)[..., :size, :size]
+
+
+def update(factor, columns):
+  """Returns the factor of L L^T + V V^T, for m^2 r of work.
+
+  A block of columns P of [L, V] turns by the reflection that takes its corner
+  rows [L_k, V_k] to [-C, 0], C C^T = L_k L_k^T + V_k V_k^T:
+
+    P' = (P L_k^T + V V_k^T) C^-T
+    V' = V - (P + P') (I + C^-1 L_k)^-1 C^-1 V_k
+
+  Args:
+    factor: L, lower-triangular, [m, m], m static.
+    columns: V, [m, r].
+
+  Returns:
+    [m, m].
+  """
+  size = factor.shape[-1]
+  num_blocks = -(-size // _BLOCK)
+  padded = num_blocks * _BLOCK
+  old = _pad(factor, padded - size)
+  columns = tf.pad(columns, [[0, padded - size], [0, 0]])
+  identity = tf.eye(_BLOCK, dtype=factor.dtype)
+
+  def step(block, columns, panels):
+    first = block * _BLOCK
+    panel = tf.slice(old, [0, first], [padded, _BLOCK])
+    corner = tf.slice(panel, [first, 0], [_BLOCK, _BLOCK])
+    rows = tf.slice(columns, [first, 0], [_BLOCK, columns.shape[-1]])
+    inverse = _inverse_factor(
+      tf.matmul(corner, corner, transpose_b=True)
+      + tf.matmul(rows, rows, transpose_b=True)
+    )
+    turn = tf.matmul(inverse, corner)
+    reach = tf.matmul(inverse, rows)
+    turned = tf.matmul(panel, turn, transpose_b=True) + tf.matmul(
+      columns, reach, transpose_b=True
+    )
+    # Columns above the block have been used: whatever becomes of them.
+    turned = tf.where((tf.range(padded) >= first)[:, tf.newaxis], turned, 0.0)
+    columns -= tf.matmul(
+      panel + turned, tf.linalg.triangular_solve(identity + turn, reach)
+    )
+    return block + 1, columns, panels.write(block, turned)
+
+  _, _, panels = tf.while_loop(
+    lambda block, *_: block < num_blocks,
+    step,
+    (tf.constant(0), columns, _panels(num_blocks, [padded], factor.dtype)),
+    maximum_iterations=num_blocks,
+  )
+  return _joined(panels, num_blocks)[:size, :size]
+
+
+def _panels(num_blocks, shape, dtype):
+  return tf.TensorArray(dtype, size=num_blocks, element_shape=shape + [_BLOCK])
+
+
+def _joined(panels, num_blocks):
+  """Returns the lower triangle of the matrix of these blocks of columns."""
   columns = tf.concat(tf.unstack(panels.stack(), num=num_blocks), axis=-1)
-  return tf.linalg.band_part(columns, -1, 0)[..., :size, :size]
+  return tf.linalg.band_part(columns, -1, 0)
 
 
 def _pad(matrix, extra):

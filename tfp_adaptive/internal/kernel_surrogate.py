@@ -25,7 +25,9 @@ FIRST_CHOICE = score_matching.Choice(
 
 class Params(
   collections.namedtuple(
-    'Params', ['frame', 'map', 'precision', 'coefficients', 'data', 'choice']
+    'Params',
+    ['frame', 'map', 'precision', 'coefficients', 'data', 'choice', 'sums'],
+    defaults=[()],
   )
 ):
   """What a kernel surrogate has learned.
@@ -37,12 +39,14 @@ class Params(
     coefficients: c, [m].
     data: What tells the basis functions apart, in coordinates v = B z.
     choice: `score_matching.Choice`, [] each: the next fit starts there.
+    sums: `score_matching.Sums` where draws can be added, float64 whatever the
+      dtype of the rest; otherwise empty.
   """
 
   __slots__ = ()
 
 
-def build(name, num_points, basis, choice=FIRST_CHOICE):
+def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):
   """Returns an `interfaces.Surrogate`.
 
   Args:
@@ -50,6 +54,7 @@ def build(name, num_points, basis, choice=FIRST_CHOICE):
     num_points: Draws per fit.
     basis: `score_matching.Basis`.
     choice: `score_matching.Choice` of floats that the first search is around.
+    online: Whether params have the sums that `update` needs.
   """
 
   def init(event_size, dtype, seed):
@@ -61,6 +66,7 @@ def build(name, num_points, basis, choice=FIRST_CHOICE):
       coefficients=tf.zeros([basis.size(data)], dtype),
       data=data,
       choice=score_matching.Choice(*[tf.constant(v, dtype) for v in choice]),
+      sums=_no_sums(basis.size(data)) if online else (),
     )
 
   def objective(params, points, weights):
@@ -74,18 +80,47 @@ def build(name, num_points, basis, choice=FIRST_CHOICE):
     num_points=num_points,
     init=init,
     fit=lambda params, points, weights, seed: _fit(
-      basis, params, points, weights
+      basis, params, points, weights, online
     ),
     log_prob=lambda params, x: _log_prob(basis, params, x),
     score=lambda params, x: _score(basis, params, x),
     objective=objective,
     is_inside=lambda params, x: surrogate_frame.is_inside(params.frame, x),
+    update=(lambda params, rows: _update(basis, params, rows))
+    if online
+    else None,
   )
 
 
-def _fit(basis, params, points, weights):
+def _no_sums(size):
+  """Returns sums of no fit: a factor of zeros."""
+  return score_matching.Sums(
+    tf.zeros([size, size], tf.float64), tf.zeros([size], tf.float64)
+  )
+
+
+def _update(basis, params, rows):
+  """Returns params with draws added, unchanged before the first fit."""
+  wide, rows = _cast((params, rows), tf.float64)
+  z = control_flow.in_stage(
+    lambda x, frame: surrogate_frame.whiten(frame, x), rows, wide.frame
+  )
+  coefficients, sums = control_flow.in_stage(
+    lambda z, params: score_matching.add(basis, params, z), z, wide
+  )
+  new = params._replace(
+    coefficients=tf.cast(coefficients, params.coefficients.dtype), sums=sums
+  )
+  is_fitted = params.sums.factor[0, 0] > 0.0
+  return tf.nest.map_structure(
+    lambda one, other: tf.where(is_fitted, one, other), new, params
+  )
+
+
+def _fit(basis, params, points, weights, online):
   """Returns params fitted to the draws."""
   dtype = points.dtype
+  params = params._replace(sums=())
   params, points, weights = _cast((params, points, weights), tf.float64)
   weights /= tf.reduce_sum(weights)  # One in float64 as well.
   scores = control_flow.in_stage(
@@ -102,7 +137,7 @@ def _fit(basis, params, points, weights):
   fitted = score_matching.choose(
     basis, data, draws, base, metrics, params.choice
   )
-  return _cast(
+  params = _cast(
     Params(
       frame=frame,
       map=fitted.map,
@@ -113,6 +148,7 @@ def _fit(basis, params, points, weights):
     ),
     dtype,
   )
+  return params._replace(sums=fitted.sums if online else ())
 
 
 def _log_prob(basis, params, x):

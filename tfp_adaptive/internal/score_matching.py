@@ -6,8 +6,8 @@ which the target has unit scale. Its objective (Hyvarinen, 2005)
   J(c) = sum_i w_i ( tr D^2 f(z_i) + |D f(z_i)|^2 / 2 )
 
 is quadratic, J = c^T G c / 2 - h^T c + const., and J + (r / 2) |c|^2 has its
-minimum at c = (G + r I)^-1 h. Candidates of (B, a, r) are fitted to three
-quarters of the draws and compared by J on the rest.
+minimum at c = (G + r I)^-1 h. Candidates of (B, a, r) are compared by
+J on draws that they were not fitted to, each quarter of them held out once.
 
 Source: Strathmann et al. (2015), section 4, https://arxiv.org/abs/1506.02564;
 the Gaussian base and the choice among metrics are this library's.
@@ -16,6 +16,7 @@ the Gaussian base and the choice among metrics are this library's.
 import collections
 from collections.abc import Callable
 from typing import NamedTuple
+from typing import Optional
 
 import tensorflow as tf
 
@@ -24,7 +25,17 @@ from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import history
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['Basis', 'Choice', 'Draws', 'Fitted', 'choose', 'objective', 'solve']
+__all__ = [
+  'Basis',
+  'Choice',
+  'Draws',
+  'Fitted',
+  'Sums',
+  'add',
+  'choose',
+  'objective',
+  'solve',
+]
 
 _MAX_POINTS = 512  # Of the draws, in the comparison of candidates.
 _NUM_FOLDS = 4  # Blocks of draws; each is held out once.
@@ -66,6 +77,9 @@ class Basis(NamedTuple):
   value: Callable
   # (data, c [m], v [..., d]) -> its gradient in v, [..., d].
   gradient: Callable
+  # (data, B, z [n, d]) -> gradients in z of all functions [n, d, m] and their
+  # Laplacians [n, m]; None where `data` are the draws.
+  features: Optional[Callable] = None
 
 
 class Choice(
@@ -91,10 +105,16 @@ class Draws(collections.namedtuple('Draws', ['points', 'weights'])):
   __slots__ = ()
 
 
+class Sums(collections.namedtuple('Sums', ['factor', 'moment'])):
+  """Cholesky factor of n (G + r I), [m, m], and n h, [m]: sums over draws."""
+
+  __slots__ = ()
+
+
 class Fitted(
-  collections.namedtuple('Fitted', ['map', 'coefficients', 'choice'])
+  collections.namedtuple('Fitted', ['map', 'coefficients', 'choice', 'sums'])
 ):
-  """B [d, d], c [m], and the `Choice` that led to them."""
+  """B [d, d], c [m], the `Choice` that led to them, and their `Sums`."""
 
   __slots__ = ()
 
@@ -137,32 +157,75 @@ def choose(basis, data, draws, base, metrics, choice):
     (maps, choices),
     best,
   )
-  coefficients = stage(
-    lambda maps, data, *rest: solve(basis, maps, basis.at(data, maps), *rest),
+  coefficients, sums = stage(
+    lambda maps, data, *rest: _solve(basis, maps, basis.at(data, maps), *rest),
     best_map,
     data,
     chosen,
     draws,
     base,
   )
-  return Fitted(best_map, coefficients, chosen)
+  return Fitted(best_map, coefficients, chosen, sums)
 
 
 def solve(basis, maps, data, choices, draws, base):
   """Returns coefficients of every candidate, [k..., m]."""
+  return _solve(basis, maps, data, choices, draws, base)[0]
+
+
+def add(basis, params, points):
+  """Returns coefficients and `Sums` of a fit with draws [b, d] added.
+
+  Bandwidth, metric, frame and r n stay those of the fit: what is left is a
+  change of the factor by b d columns. Rows that are not finite are left out.
+
+  Args:
+    basis: `Basis` with `features`.
+    params: `kernel_surrogate.Params` in float64.
+    points: z, [b, d].
+  """
+  is_finite = tf.reduce_all(tf.math.is_finite(points), axis=-1, keepdims=True)
+  points = tf.where(is_finite, points, 0.0)
+  is_finite = tf.cast(is_finite, points.dtype)
+  slopes, laplacians = basis.features(params.data, params.map, points)
+  # -P z along the slopes; precision P has the weight a of the base in it.
+  along = tf.linalg.matvec(
+    slopes, tf.matmul(points, params.precision), transpose_a=True
+  )
+  moment = params.sums.moment - tf.reduce_sum(
+    is_finite * (laplacians - along), axis=0
+  )
+  columns = tf.reshape(
+    is_finite[..., tf.newaxis] * slopes, [-1, ps.shape(slopes)[-1]]
+  )
+  factor = blocked_cholesky.update(
+    params.sums.factor, tf.linalg.matrix_transpose(columns)
+  )
+  return _back_substitute(factor, moment), Sums(factor, moment)
+
+
+def _solve(basis, maps, data, choices, draws, base):
+  """Returns coefficients and `Sums`."""
   gram, rhs = basis.moments(
     data, maps, draws, _base_score(choices, draws, base)
   )
-  return _minimum(gram, rhs, choices, history.effective_size(draws.weights))
+  count = history.effective_size(draws.weights)
+  factor = _factor(gram, choices, count)
+  sums = Sums(tf.sqrt(count) * factor, count * rhs)
+  return _back_substitute(factor, rhs), sums
 
 
-def _minimum(gram, rhs, choices, count):
-  """Returns (G + r I)^-1 h, [..., k..., m]."""
+def _factor(gram, choices, count):
+  """Returns the Cholesky factor of G + r I, [..., k..., m, m]."""
   ridge = choices.regularization * tf.linalg.trace(gram) / count
   identity = tf.linalg.eye(ps.shape(gram)[-1], dtype=gram.dtype)
-  return blocked_cholesky.solve(
-    gram + ridge[..., tf.newaxis, tf.newaxis] * identity, rhs
+  return blocked_cholesky.cholesky(
+    gram + ridge[..., tf.newaxis, tf.newaxis] * identity
   )
+
+
+def _back_substitute(factor, rhs):
+  return tf.linalg.cholesky_solve(factor, rhs[..., tf.newaxis])[..., 0]
 
 
 def _cross_validate(basis, maps, data, choices, draws, base):
@@ -177,11 +240,13 @@ def _cross_validate(basis, maps, data, choices, draws, base):
   )
   grams, rhs = basis.moments(data, maps, fold, _base_score(choices, fold, base))
   share = 1.0 - 1.0 / _NUM_FOLDS
-  coefficients = _minimum(
+  factor = _factor(
     (tf.reduce_sum(grams, axis=0) - grams) / share,
-    (tf.reduce_sum(rhs, axis=0) - rhs) / share,
     choices,
     share * history.effective_size(draws.weights),
+  )
+  coefficients = _back_substitute(
+    factor, (tf.reduce_sum(rhs, axis=0) - rhs) / share
   )
   values = coefficients * (0.5 * tf.linalg.matvec(grams, coefficients) - rhs)
   gradient = tf.matmul(draws.points, base)

@@ -35,7 +35,11 @@ class _Features(collections.namedtuple('_Features', ['frequencies', 'phases'])):
 
 
 def kernel_exponential_family_finite(
-  num_points=1000, num_features=500, kernel='gaussian', shape=1
+  num_points=1000,
+  num_features=500,
+  kernel='gaussian',
+  shape=1,
+  online=False,
 ):
   """Returns a surrogate of fixed size: the one to start with.
 
@@ -50,6 +54,8 @@ def kernel_exponential_family_finite(
     kernel: `'gaussian'`, or `'rational_quadratic'`: a mixture of bandwidths.
     shape: Shape of the rational quadratic kernel, a positive int; 1 mixes
       most.
+    online: Whether draws can be added to a fit by `update`, at m^2 d per draw:
+      its params then hold m^2 more numbers.
 
   Returns:
     An `interfaces.Surrogate`.
@@ -78,6 +84,7 @@ def kernel_exponential_family_finite(
     'kernel_exponential_family_finite',
     num_points,
     _basis(num_features, mixture),
+    online=online,
   )
 
 
@@ -93,6 +100,7 @@ def _basis(num_features, mixture=None):
     derivatives=_derivatives,
     value=_value,
     gradient=_gradient,
+    features=_slopes,
   )
 
 
@@ -137,6 +145,13 @@ def _derivatives(data, maps, coefficients, points):
   )
   square = tf.reduce_sum(frequencies**2, axis=-2)
   return gradient, -tf.linalg.matvec(cos, coefficients * square)
+
+
+def _slopes(data, maps, points):
+  """Returns gradients in z [n, d, m] and Laplacians [n, m]."""
+  frequencies, cos, sin = _waves(data, maps, points)
+  slopes = -frequencies * sin[..., None, :]
+  return slopes, -tf.reduce_sum(frequencies**2, axis=-2) * cos
 
 
 def _waves(data, maps, points):
