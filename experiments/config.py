@@ -32,6 +32,7 @@ __all__ = [
 
 SMOKE_ADAPTATION_STEPS = 40
 SMOKE_RESULTS = 20
+SMOKE_SURROGATE = 50
 # Parameters of which a method may list several values, and how a label that
 # is given says which one it is.
 _LISTED = {
@@ -237,6 +238,9 @@ def smoke(config):
     'num_results': SMOKE_RESULTS,
     'num_chains': 2,
     'num_repeats': 1,
+    'history_draws': SMOKE_SURROGATE,
+    'num_points': SMOKE_SURROGATE,
+    'num_features': SMOKE_SURROGATE,
   }
   for part in [values, *values['methods']]:
     for key, limit in limits.items():

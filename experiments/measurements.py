@@ -72,6 +72,7 @@ def measure(config, index, method, target, result, factor):
     'num_results': num_results,
     'seconds': seconds,
     'calls': calls,
+    'num_simulations': _simulations(target, calls),
     'accept_rate': _mean(result.trace, 'is_accepted'),
     'ess': _spread(summary.ess),
     'ess_squared': _spread(summary.ess_squared),
@@ -94,13 +95,15 @@ def measure(config, index, method, target, result, factor):
 
 
 def _efficiency(ess, seconds, calls, num_adaptation_steps):
-  """Returns effective samples per second and per gradient."""
+  """Returns effective samples per second, gradient and target call."""
   is_split = seconds['adaptation'] > 0.0 or not num_adaptation_steps
   amounts = {
     'second': seconds['adaptation'] + seconds['sampling'],
     # As the papers have it: what adaptation took is left out.
     'sampling_second': seconds['sampling'] if is_split else None,
     'gradient': calls['gradient'] if calls else None,
+    # An evaluation of the density, or an estimate of it.
+    'target_call': calls['target'] if calls else None,
   }
   sizes = {'min': ess.min(), 'median': np.median(ess)}
   return {
@@ -138,6 +141,14 @@ def _calls(cost, trace, num_steps, num_chains):
     name: int(round(value * num_steps * num_chains))
     for name, value in zip(names, cost, strict=True)
   }
+
+
+def _simulations(target, calls):
+  """Returns data sets simulated by all chains; None where none are."""
+  if target.simulator is None or None in calls.values():
+    return None
+  num_estimates = sum(phase['target'] for phase in calls.values())
+  return num_estimates * target.num_simulations
 
 
 def _counted_cost(extra):

@@ -7,6 +7,7 @@ from experiments.methods import hamiltonian_abc
 from experiments.methods import hyperparameters
 from experiments.methods import latent_gaussian
 from experiments.methods import riemannian
+from experiments.methods import surrogate
 from experiments.methods import transport
 from experiments.methods import windowed
 from experiments.methods.base import Method
@@ -22,6 +23,7 @@ __all__ = [
   'hyperparameters',
   'latent_gaussian',
   'riemannian',
+  'surrogate',
   'transport',
   'windowed',
 ]

@@ -162,6 +162,8 @@ class Gadrwm(GradientAdaptive):
 class AdaptiveMetropolis(Adaptive):
   """Adaptive Metropolis: the covariance of the chain's own past."""
 
+  takes_stochastic: ClassVar[bool] = True
+
   def default_label(self):
     return 'AM'
 
@@ -170,6 +172,7 @@ class AdaptiveMetropolis(Adaptive):
     kernel = tfpa.adaptive_metropolis(
       target_log_prob_fn=target.target_log_prob_fn,
       num_adaptation_steps=options.num_adaptation_steps,
+      target_is_stochastic=target.is_stochastic,
       **self.given('settings', 'target_accept_prob'),
     )
     trace_fn = diagonal_trace if options.trace_diagonal else None

@@ -1,5 +1,6 @@
 """Samplers that learn one step size: RWM, MALA, HMC-L and NUTS."""
 
+from typing import ClassVar
 from typing import Literal
 
 import tensorflow_probability as tfp
@@ -52,13 +53,14 @@ def with_step_size_adaptation(
   )
 
 
-def _isotropic(proposal_class, target, step_size):
+def _isotropic(proposal_class, target, step_size, **options):
   """Returns a Metropolis-Hastings kernel with C = step_size * I."""
   return tfpa.MetropolisHastings(
     proposal_class(
       target.target_log_prob_fn,
       preconditioner=tfpa.preconditioners.diagonal(init_scale=1.0),
       step_size=step_size,
+      **options,
     )
   )
 
@@ -69,6 +71,8 @@ class RandomWalk(StepSize):
 
   target_accept_prob: float = Field(0.25, gt=0, lt=1)
 
+  takes_stochastic: ClassVar[bool] = True
+
   def default_label(self):
     return 'RWM'
 
@@ -77,6 +81,7 @@ class RandomWalk(StepSize):
       tfpa.proposals.UncalibratedPreconditionedRandomWalk,
       target,
       self.first_step_size(target),
+      target_is_stochastic=target.is_stochastic,
     )
     cost = Cost(target=1)
     return Method(self.adapted(kernel, options), cost, cost)
