@@ -19,7 +19,7 @@ from tfp_adaptive.internal import surrogate_frame
 __all__ = ['FIRST_CHOICE', 'Params', 'build']
 
 FIRST_CHOICE = score_matching.Choice(
-  bandwidth=16.0, regularization=1e-4, base_weight=1.0, metric=0.0
+  bandwidth=16.0, regularization=1e-3, base_weight=1.0, metric=0.0
 )
 
 

@@ -46,7 +46,6 @@ _REGULARIZATIONS = (1e-9, 1.0)
 # Tried in every metric, with and without base, wherever the search has got to:
 # early draws can lead it far astray.
 _ANCHORS = (2.0, 32.0)
-_ANCHOR_REGULARIZATION = 1e-3
 
 
 class Basis(NamedTuple):
@@ -80,6 +79,8 @@ class Basis(NamedTuple):
   # (data, B, z [n, d]) -> gradients in z of all functions [n, d, m] and their
   # Laplacians [n, m]; None where `data` are the draws.
   features: Optional[Callable] = None
+  # A regularisation that suits most bandwidths: its units are the basis' own.
+  regularization: float = 1e-3
 
 
 class Choice(
@@ -136,7 +137,9 @@ def choose(basis, data, draws, base, metrics, choice):
     factor.
   """
   stage = control_flow.in_stage
-  maps, choices = stage(_candidates, metrics, choice)
+  maps, choices = stage(
+    lambda *args: _candidates(*args, basis.regularization), metrics, choice
+  )
   few = stage(_at_most, draws)
   small = basis.shrink(basis.refresh(data, few))
   values = stage(
@@ -288,7 +291,7 @@ def _base_score(choices, draws, base):
   )
 
 
-def _candidates(metrics, choice):
+def _candidates(metrics, choice, regularization):
   """Returns maps [k, d, d] and `Choice` of [k]: two grids through `choice`.
 
   One over bandwidth and regularisation, one over metrics and bases: a full grid
@@ -310,7 +313,7 @@ def _candidates(metrics, choice):
   ]
   shapes = [
     tf.constant(_ANCHORS, dtype),
-    tf.constant([_ANCHOR_REGULARIZATION], dtype),
+    tf.constant([regularization], dtype),
     tf.constant([0.0, 1.0], dtype),
     tf.cast(tf.range(num_metrics), dtype),
   ]

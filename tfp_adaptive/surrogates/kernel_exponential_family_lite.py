@@ -21,6 +21,7 @@ from tfp_adaptive.internal.tfp_private import prefer_static as ps
 __all__ = ['kernel_exponential_family_lite']
 
 _FEWEST_CENTERS = 128  # In the comparison of candidates.
+_REGULARIZATION = 1e-6  # Kernels at draws are far more alike than cosines.
 
 
 class _Centers(collections.namedtuple('_Centers', ['points', 'is_used'])):
@@ -60,7 +61,12 @@ def kernel_exponential_family_lite(num_points=500):
       'example `num_points=500`.'
     )
   return kernel_surrogate.build(
-    'kernel_exponential_family_lite', num_points, _basis(num_points)
+    'kernel_exponential_family_lite',
+    num_points,
+    _basis(num_points),
+    kernel_surrogate.FIRST_CHOICE._replace(
+      bandwidth=4.0, regularization=_REGULARIZATION
+    ),
   )
 
 
@@ -80,6 +86,7 @@ def _basis(num_points):
     derivatives=_derivatives,
     value=_value,
     gradient=_gradient,
+    regularization=_REGULARIZATION,
   )
 
 
