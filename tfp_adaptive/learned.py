@@ -73,9 +73,15 @@ def as_tfp_kernel(kernel, results):
     A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`.
 
   Raises:
-    ValueError: If the state is not one Tensor [chains..., d].
+    ValueError: If the state is not one Tensor [chains..., d], or the kernel
+      follows no gradient of the target.
   """
   proposal = _linear(_innermost(kernel, 'cost'))
+  if hasattr(proposal, 'surrogate'):
+    raise ValueError(
+      "TFP's kernel follows the gradient of the target, this one the score of "
+      'a surrogate. Use `tfpa.frozen(kernel, results)`.'
+    )
   state = tfp_private.get_innermost(results, 'proposed_state')
   log_prob = tfp_private.get_innermost(results, 'target_log_prob')
   if not tf.is_tensor(state) or state.shape.rank != log_prob.shape.rank + 1:
@@ -163,13 +169,21 @@ def _fixed(kernel, part, results):
     np.asarray, tfp_private.get_innermost(results, _LEARNED[part])
   )
 
+  learner = kernel.parameters[part]
+
   def init(event_size, dtype, scale_or_seed):
-    del event_size, scale_or_seed
+    if part != 'surrogate':
+      return tf.nest.map_structure(
+        lambda p: tf.convert_to_tensor(p, dtype=dtype), params
+      )
+    # A surrogate may hold Tensors that are not in the dtype of the state.
     return tf.nest.map_structure(
-      lambda p: tf.convert_to_tensor(p, dtype=dtype), params
+      lambda p, first: tf.cast(p, first.dtype),
+      params,
+      learner.init(event_size, dtype, scale_or_seed),
     )
 
-  fixed = kernel.parameters[part]._replace(init=init)
+  fixed = learner._replace(init=init)
   return fixed if part == 'surrogate' else fixed._replace(init_scale=1.0)
 
 
@@ -179,6 +193,11 @@ def _linear(proposal):
     raise ValueError(
       'A transport is no matrix, so there is no covariance to return. Use '
       '`tfpa.frozen(kernel, results)`, or the params in its results.'
+    )
+  if not hasattr(proposal, 'preconditioner'):
+    raise ValueError(
+      f'{type(proposal).__name__} moves by no one matrix C, so there is none '
+      'to return. Use `tfpa.frozen(kernel, results)`.'
     )
   return proposal
 

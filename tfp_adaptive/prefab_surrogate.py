@@ -28,7 +28,7 @@ def kernel_hamiltonian(
   history=None,
   target_is_stochastic=False,
   target_accept_prob=0.65,
-  walk_share=0.2,
+  walk_share=None,
   settings='default',
 ):
   """Builds HMC without gradients (KMC): forces learned from past states.
@@ -49,13 +49,16 @@ def kernel_hamiltonian(
     step_size: First step size, which the adaptation moves; with
       `settings='paper'` the largest, of which a step takes a tenth at least.
     history: Draws known beforehand, numpy [k, event_size]: the surrogate is
-      fitted to them before the first step.
+      fitted to them before the first step. In the coordinates that the kernel
+      moves in: inside a `TransformedTransitionKernel`, the unconstrained ones.
     target_is_stochastic: Whether the target is an estimate. Accepted estimates
       are kept and never drawn again, which keeps the chain exact.
     target_accept_prob: Wanted mean acceptance, in (0, 1). A noisy estimate of
-      the target lowers what can be had.
+      the target lowers what can be had. Not read with `settings='paper'`.
+    walk_share: Share of the steps, in [0, 1), that walk at random and so find
+      what the surrogate has not seen; 0.2 by default.
     settings: `'default'`, or `'paper'`: momenta of unit scale, step sizes drawn
-      from [0.01, 0.1].
+      from [0.01, 0.1] and not adapted, no walks.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -68,6 +71,10 @@ def kernel_hamiltonian(
   """
   _check_settings(settings)
   is_paper = settings == 'paper'
+  if step_size is None:
+    step_size = 0.1 if is_paper else 0.3
+  if walk_share is None:
+    walk_share = 0.0 if is_paper else 0.2
   if preconditioner is None:
     preconditioner = (
       preconditioners.diagonal(init_scale=1.0)
@@ -79,7 +86,7 @@ def kernel_hamiltonian(
     surrogate or surrogates.kernel_exponential_family_finite(),
     preconditioner,
     num_leapfrog_steps,
-    step_size or (0.1 if is_paper else 0.3),
+    step_size,
     step_size_jitter=(0.1, 1.0) if is_paper else (1.0, 1.0),
     walk_share=walk_share,
     target_is_stochastic=target_is_stochastic,
@@ -122,6 +129,9 @@ def kernel_adaptive_metropolis(
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    ValueError: If an argument is not allowed.
 
   References:
     Sejdinovic et al. (2014), https://arxiv.org/abs/1307.5302.

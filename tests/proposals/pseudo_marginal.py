@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
+import tfp_adaptive as tfpa
 from tfp_adaptive.internal import random
 
-__all__ = ['NoisyGaussian', 'smallest_p_value']
+__all__ = ['NoisyGaussian', 'Recomputing', 'smallest_p_value']
 
 
 class NoisyGaussian:
@@ -71,6 +72,23 @@ class NoisyGaussian:
       noise=stats.kstest(u, 'norm').pvalue,
       # Independence: no correlation of the ranks.
       both=stats.spearmanr(u, square).pvalue,
+    )
+
+
+class Recomputing(tfpa.MetropolisHastings):
+  """The wrong kernel: it draws the estimate of the current state again."""
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    held = previous_kernel_results.accepted_results
+    again = held._replace(
+      target_log_prob=self.inner_kernel.target_log_prob_fn(
+        current_state, seed=seed + 7
+      )
+    )
+    return super().one_step(
+      current_state,
+      previous_kernel_results._replace(accepted_results=again),
+      seed,
     )
 
 

@@ -22,24 +22,9 @@ def _kernel(target, scale=1.2, recompute=False):
     registry.fixed(scale * np.array([[1.0, 0.0], [0.3, 0.8]])),
     target_is_stochastic=True,
   )
-  return (_Recomputing if recompute else tfpa.MetropolisHastings)(proposal)
-
-
-class _Recomputing(tfpa.MetropolisHastings):
-  """The wrong kernel: it draws the estimate of the current state again."""
-
-  def one_step(self, current_state, previous_kernel_results, seed=None):
-    held = previous_kernel_results.accepted_results
-    again = held._replace(
-      target_log_prob=self.inner_kernel.target_log_prob_fn(
-        current_state, seed=seed + 7
-      )
-    )
-    return super().one_step(
-      current_state,
-      previous_kernel_results._replace(accepted_results=again),
-      seed,
-    )
+  return (
+    pseudo_marginal.Recomputing if recompute else tfpa.MetropolisHastings
+  )(proposal)
 
 
 @functools.cache

@@ -53,7 +53,8 @@ class ScoreMatchingAdaptationResults(
       states it was offered.
     step: Steps taken, [] int32.
     num_fits: Fits of the surrogate that were taken over, [] int32.
-    num_failed_fits: Fits that were not, for they were not finite, [] int32.
+    num_failed_fits: Fits and updates that were not, for they were not finite,
+      [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
       step, [].
   """
@@ -82,14 +83,15 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
         surrogate.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       history: Draws known beforehand, of a pilot run for example: numpy
-        [k, event_size]. The surrogate is fitted to them before the first step.
+        [k, event_size], in the coordinates that the proposal moves in. The
+        surrogate is fitted to them before the first step.
       learn_momentum_scale: Whether the factor C of the proposal is learned
         too, where it has one.
       name: Prefix of op names.
 
     Raises:
       ValueError: If no kernel inside has a surrogate, or the history is no
-        matrix of finite numbers.
+        matrix of at least two rows of finite numbers.
     """
     adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
     if not tfp_private.has_nested(inner_kernel, 'surrogate'):
@@ -138,9 +140,31 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     results = results._replace(
       history=history_lib.from_draws(results.history, _check_size(given, rows))
     )
-    for sweep in range(_SWEEPS):
-      results = self._fit(results, random.sanitize(sweep))
+    # One traced program of one fit: eager, its many small operations are slow.
+    return tf.function(self._sweep, autograph=False)(results)
+
+  def _sweep(self, results):
+    """Fits several times to the history that is there."""
+    seed = random.sanitize(0)
+    _, results = tf.while_loop(
+      lambda sweep, _: sweep < _SWEEPS,
+      lambda sweep, results: (
+        sweep + 1,
+        self._fit(results, random.fold_in(seed, sweep)),
+      ),
+      (0, results),
+    )
     return results
+
+  def is_inside(self, state, results):
+    """Returns whether chains are among the draws of the last fit, [chains...].
+
+    Args:
+      state: States of the chains, as the outermost kernel moves them.
+      results: Results of this kernel, or of one around it.
+    """
+    params = tfp_private.get_innermost(results, 'surrogate_params')
+    return self.surrogate.is_inside(params, self._flat_state(state, results))
 
   def _adapt(self, next_state, previous_inner, results):
     """Offers the states to the history; learns from it when it is due."""
@@ -231,11 +255,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
 
   def _replace_surrogate(self, inner, params, fitted):
     """Takes the fit over where it is finite; returns whether it is."""
-    is_good = tf.reduce_all(
-      tf.stack(
-        [tf.reduce_all(tf.math.is_finite(p)) for p in tf.nest.flatten(fitted)]
-      )
-    )
+    is_good = adaptation_base.is_finite(fitted)
     chosen = adaptation_base.choose(is_good, fitted, params)
     return (
       tfp_private.replace_innermost(inner, surrogate_params=chosen),
@@ -253,10 +273,10 @@ def _check_history(history):
   if history is None:
     return None
   given = np.asarray(history)
-  if given.ndim != 2 or not np.all(np.isfinite(given)):
+  if given.ndim != 2 or len(given) < 2 or not np.all(np.isfinite(given)):
     raise ValueError(
-      '`history` must hold finite draws, numpy [k, event_size], but got shape '
-      f'{given.shape}. Write for example '
+      '`history` must hold at least two finite draws, numpy [k, event_size], '
+      f'but got shape {given.shape}. Write for example '
       '`history=result.states.reshape([-1, event_size])`.'
     )
   return given

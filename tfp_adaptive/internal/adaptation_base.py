@@ -14,6 +14,7 @@ __all__ = [
   'AdaptationWrapper',
   'check_num_adaptation_steps',
   'choose',
+  'is_finite',
   'mean_accept_prob',
 ]
 
@@ -166,6 +167,19 @@ def choose(predicate, if_true, if_false):
   """Selects one of two structures of Tensors by a [] bool."""
   return tf.nest.map_structure(
     lambda yes, no: tf.where(predicate, yes, no), if_true, if_false
+  )
+
+
+def is_finite(structure):
+  """Returns whether all floating Tensors of a structure are finite, []."""
+  return tf.reduce_all(
+    tf.stack(
+      [
+        tf.reduce_all(tf.math.is_finite(leaf))
+        for leaf in tf.nest.flatten(structure)
+        if leaf.dtype.is_floating
+      ]
+    )
   )
 
 

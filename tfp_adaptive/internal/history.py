@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _RECENCY = 2.0
+_MOST_SEEN = 2**30  # The count stays there: int32 is not to overflow.
 
 
 class History(
@@ -96,7 +97,7 @@ def add(history, rows, seed):
   return History(
     points=tf.tensor_scatter_nd_update(history.points, place, kept),
     is_filled=tf.tensor_scatter_nd_update(history.is_filled, place, filled),
-    num_seen=history.num_seen + num_rows,
+    num_seen=tf.minimum(history.num_seen, _MOST_SEEN) + num_rows,
   )
 
 
@@ -156,13 +157,16 @@ def _at_most(rows, num_points, num_seen):
 def from_draws(history, draws):
   """Returns the history filled with draws [k, d] given beforehand.
 
-  Of more than n draws every (k / n)-th is kept; fewer leave rows empty.
+  Of more than n draws every (k / n)-th is kept; fewer leave rows empty. They
+  count as k states seen: states of the run replace them as they would others.
   """
   num_points, num_draws = ps.shape(history.points)[0], ps.shape(draws)[0]
   count = ps.minimum(num_points, num_draws)
-  kept = tf.gather(draws, tf.range(count) * num_draws // count)
+  # A product of both counts may not be an int32.
+  index = tf.range(count, dtype=tf.int64) * int(num_draws) // int(count)
+  kept = tf.gather(draws, index)
   return History(
     points=tf.concat([kept, history.points[count:]], axis=0),
     is_filled=tf.range(num_points) < count,
-    num_seen=tf.convert_to_tensor(count, tf.int32),
+    num_seen=tf.constant(min(num_draws, _MOST_SEEN), tf.int32),
   )

@@ -7,6 +7,7 @@ found by the structure's own natural steps: C C^T moves by I - C^T M C.
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import adaptation_base
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import history
 from tfp_adaptive.internal import scale_factor
@@ -17,7 +18,7 @@ _NUM_STEPS = 60  # A step changes a direction by at most a factor of two.
 
 
 def fit(preconditioner, params, points, weights, scores):
-  """Returns params of C.
+  """Returns params of C, those given where the fit is not finite.
 
   Args:
     preconditioner: `interfaces.Preconditioner`.
@@ -42,11 +43,16 @@ def fit(preconditioner, params, points, weights, scores):
     )
     return count + 1, preconditioner.move(params, tangent)
 
+  # Some structures raise an error on what is not finite.
+  is_known = adaptation_base.is_finite(sharpness)
   _, fitted = tf.while_loop(
-    lambda count, _: count < _NUM_STEPS, step, (tf.constant(0), params)
+    lambda count, _: (count < _NUM_STEPS) & is_known,
+    step,
+    (tf.constant(0), params),
   )
-  return tf.nest.map_structure(
-    lambda new, old: tf.where(tf.math.is_finite(new), new, old), fitted, params
+  # All entries or none: a factor of two fits is the factor of neither.
+  return adaptation_base.choose(
+    adaptation_base.is_finite(fitted), fitted, params
   )
 
 

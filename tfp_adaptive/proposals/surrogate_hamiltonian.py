@@ -51,7 +51,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
   """Follows the surrogate's trajectory; calls the target once, at its end.
 
   It needs `MetropolisHastings` around it, and an adaptation around that to
-  learn the surrogate. Momenta cost one product with C per leapfrog step, forces
+  learn the surrogate. A leapfrog step costs two products with C per chain and
   one score of the surrogate.
   """
 
@@ -87,13 +87,15 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
 
     Raises:
       TypeError: If a part is not one.
-      ValueError: If a range is empty.
+      ValueError: If a range is empty, the share of walks is not in [0, 1), or
+        the signature of the target does not fit.
     """
     if not callable(getattr(surrogate, 'score', None)):
       raise TypeError(
         f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}.'
         ' Write for example '
-        '`tfpa.surrogates.kernel_exponential_family_finite()`.'
+        '`tfpa.surrogates.kernel_exponential_family_finite()` (with '
+        'parentheses).'
       )
     super().__init__(
       target_log_prob_fn,
@@ -111,6 +113,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
     self._step_range = _check_steps(num_leapfrog_steps)
     self._jitter_range = _check_jitter(step_size_jitter)
+    _check_share(walk_share)
 
   @property
   def surrogate(self):
@@ -227,7 +230,7 @@ def _draw_int(bounds, seed):
 def _check_steps(given):
   pair = given if isinstance(given, (tuple, list)) else (given, given)
   is_range = len(pair) == 2 and all(
-    isinstance(n, int) and not isinstance(n, bool) for n in pair
+    hasattr(n, '__index__') and not isinstance(n, bool) for n in pair
   )
   if not is_range or not 1 <= pair[0] <= pair[1]:
     raise ValueError(
@@ -235,7 +238,7 @@ def _check_steps(given):
       f'them, but got {given!r}. Write for example '
       '`num_leapfrog_steps=(1, 10)`.'
     )
-  return tuple(pair)
+  return tuple(int(n) for n in pair)
 
 
 def _check_jitter(given):
@@ -249,3 +252,13 @@ def _check_jitter(given):
       f'{given!r}. Write for example `step_size_jitter=(0.5, 1.0)`.'
     )
   return tuple(float(g) for g in given)
+
+
+def _check_share(walk_share):
+  if not 0.0 <= walk_share < 1.0:
+    raise ValueError(
+      '`walk_share` must be in [0, 1): the share of steps that follow no '
+      f'surrogate, but got {walk_share!r}. Write for example '
+      '`walk_share=0.2`; where all steps should walk, use '
+      '`tfpa.adaptive_metropolis`.'
+    )
