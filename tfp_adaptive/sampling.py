@@ -105,6 +105,8 @@ def sample(
   )
   results = kernel.bootstrap_results(state)
   diagnosis.check_starts(results)
+  for message in diagnosis.warnings_before(kernel, state, results):
+    warnings.warn(message, stacklevel=2)
   plan = _Plan(
     num_discarded=max(diagnosis.num_adaptation_steps(kernel), num_burnin_steps),
     num_results=num_results,

@@ -12,10 +12,12 @@ __all__ = [
   'kernel_names',
   'num_adaptation_steps',
   'warnings_after',
+  'warnings_before',
 ]
 
 
 _FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
+_FOR_FAR_STARTS = 'kernel_exponential_family_lite'
 _WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
 
 
@@ -62,6 +64,30 @@ def check_starts(results):
     'chain that starts there never moves. Start every chain where the target '
     'has positive density, and check its support and parameters.'
   )
+
+
+def warnings_before(kernel, state, results):
+  """Yields what a surrogate of a given history cannot do for these starts."""
+  for k in kernel_stack(kernel):
+    if getattr(k, 'parameters', {}).get('history') is None:
+      continue
+    if int(tfp_private.get_innermost(results, 'num_fits')) == 0:
+      yield (
+        'The surrogate could not be fitted to `history`: no fit was finite, '
+        'and chains walk at random. Give draws that differ in every '
+        'coordinate, at least a few for each.'
+      )
+      continue
+    outside = np.argwhere(~np.asarray(k.is_inside(state, results)))
+    if len(outside) and k.surrogate.name != _FOR_FAR_STARTS:
+      names = ', '.join(_chain_name(index) for index in outside[:10])
+      more = f' and {len(outside) - 10} more' if len(outside) > 10 else ''
+      yield (
+        f'Outside of `history`: the start of {names}{more}. The surrogate '
+        'knows nothing there, and these chains walk at random until they come '
+        'among the draws. Start inside, or take '
+        '`tfpa.surrogates.kernel_exponential_family_lite()`.'
+      )
 
 
 def adaptation_scalars(kernel, results):
@@ -116,6 +142,8 @@ def warnings_after(kernel, trace, results):
     )
   stack = kernel_stack(kernel)
   for k in stack:
+    if _has(k, 'history'):
+      yield from _fit_warnings(k, results)
     if hasattr(k, 'criterion'):
       state = tfp_private.get_innermost(results, 'criterion_state')
       yield from _bound_warnings(k.criterion, state)
@@ -129,6 +157,18 @@ def warnings_after(kernel, trace, results):
     for decided, k in zip(decisions, tuners):
       target = float(k.parameters['target_accept_prob'])
       yield from _acceptance_warnings(decided, target)
+
+
+def _fit_warnings(kernel, results):
+  if not getattr(kernel, 'num_adaptation_steps', 0):
+    return
+  if not int(tfp_private.get_innermost(results, 'num_fits')):
+    failed = int(tfp_private.get_innermost(results, 'num_failed_fits'))
+    yield (
+      f'The surrogate was never fitted ({failed} fits were not finite), and '
+      'all moves were a random walk. Adapt longer, with more chains, or give '
+      'draws known beforehand as `history`.'
+    )
 
 
 def _has(kernel, parameter):
