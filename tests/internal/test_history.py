@@ -100,6 +100,25 @@ def test_no_non_finite_row_enters():
   assert set(filled[:, 1]) == {0.0, 2.0}
 
 
+def test_the_count_of_states_stops_before_it_overflows():
+  kept = history.start(4, 2, tf.float32)._replace(
+    num_seen=tf.constant(2**30 - 1, tf.int32), is_filled=tf.fill([4], True)
+  )
+  counts = []
+  for seed in range(3):
+    kept = history.add(kept, tf.ones([3, 2]), tf.constant([seed, 1]))
+    counts.append(int(kept.num_seen))
+  assert counts == [2**30 + 2, 2**30 + 3, 2**30 + 3]
+
+
+def test_draws_given_beforehand_are_thinned_evenly_whatever_their_number():
+  # 3e6 draws of 1000 places: the product is no int32.
+  draws = tf.range(3_000_000, dtype=tf.float32)[:, tf.newaxis]
+  kept = history.from_draws(history.start(1000, 1, tf.float32), draws)
+  np.testing.assert_array_equal(kept.points[:, 0], np.arange(0.0, 3e6, 3000.0))
+  assert int(kept.num_seen) == 3_000_000
+
+
 def test_an_empty_history_has_zero_weights():
   empty = history.start(4, 2, tf.float32)
   np.testing.assert_array_equal(history.weights(empty), np.zeros(4))

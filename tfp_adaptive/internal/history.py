@@ -78,7 +78,9 @@ def add(history, rows, seed):
   index = tf.range(num_rows)
   # (0, 1] - 1/2^32 would round to 1 in float32: the slot is clipped instead.
   spot = random.uniform([num_rows], tf.float64, place_seed)
-  stratum = (tf.cast(index, tf.float64) + spot) * num_points / num_rows
+  stratum = (tf.cast(index, tf.float64) + spot) * (
+    num_points / tf.cast(num_rows, tf.float64)
+  )
   slot = tf.cast(stratum, tf.int32)
   last = ((index + 1) * num_points - 1) // num_rows
   slot = tf.minimum(slot, last)
