@@ -1,5 +1,6 @@
 """One method on one target with one seed: run, measure, record."""
 
+import functools
 import time
 import warnings
 import zlib
@@ -24,6 +25,7 @@ _MAX_CURVE = 4000
 _MAX_SNAPSHOTS = 60
 # A factor of more coordinates is kept as images only.
 _MAX_STORED_FACTOR = 1000
+_STATE = 'state'
 
 
 class CellResult(NamedTuple):
@@ -63,7 +65,9 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
     num_steps_between_results=config.num_steps_between_results,
     seed=cell_seed(config, label, repeat),
     block_size=config.block_size,
-    trace_fn=method.trace_fn,
+    trace_fn=(
+      _with_state(method.trace_fn) if config.keep_states else method.trace_fn
+    ),
     jit_compile=config.jit_compile,
     progress=progress,
     checkpoint_dir=str(checkpoint_dir) if checkpoint_dir else None,
@@ -94,6 +98,8 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   ]
   arrays = _curves(result, int(np.argmin(summary.ess)), factor)
   arrays.update(shrinkage.spectrum(target, result.states))
+  if config.keep_states:
+    arrays['states'] = _all_states(result)
   draws = _draws(target, result) if config.save_draws else None
   return CellResult(record, arrays, draws)
 
@@ -102,6 +108,22 @@ def _sample(method, arguments):
   if method.sample_fn is not None:
     return method.sample_fn(**arguments)
   return tfpa.sample(method.kernel, **arguments)
+
+
+@functools.lru_cache(maxsize=8)
+def _with_state(trace_fn):
+  """Returns a trace_fn with the state; the same one, or repeats compile."""
+  inner = trace_fn or (lambda state, kernel_results: {})
+  return lambda state, kernel_results: {
+    **inner(state, kernel_results),
+    _STATE: state,
+  }
+
+
+def _all_states(result):
+  """Returns [num_steps, num_chains, event_size], the adapting steps first."""
+  adapting = result.adaptation_trace['extra'][_STATE]
+  return np.concatenate([adapting, result.trace['extra'][_STATE]])
 
 
 def _curves(result, worst, factor):

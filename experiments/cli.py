@@ -14,6 +14,7 @@ import rich.console
 import rich.table
 import typer
 
+from experiments import cli_surrogate
 from experiments.errors import ConfigError
 from experiments.errors import DataError
 from experiments.errors import DeviceError
@@ -28,6 +29,7 @@ app = typer.Typer(
   add_completion=False,
   pretty_exceptions_show_locals=False,
 )
+app.add_typer(cli_surrogate.app, name='surrogate')
 console = rich.console.Console(width=None if os.isatty(1) else 160)
 errors = rich.console.Console(stderr=True, soft_wrap=True)
 

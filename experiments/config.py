@@ -125,6 +125,9 @@ class Config(Parameters):
   trace_diagonal: bool = Field(
     False, description="record the learned factor's diagonal at every step"
   )
+  keep_states: bool = Field(
+    False, description='store the states of all steps, adapting ones too'
+  )
   diagonal_image_shape: list[int] | None = Field(
     None, min_length=2, max_length=2, description='diag C drawn as an image'
   )
