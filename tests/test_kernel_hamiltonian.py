@@ -169,6 +169,39 @@ def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   assert num_fits[-1] >= 2 and np.any(draws[-1] != draws[-2])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'build, surrogate',
+  [
+    (
+      tfpa.kernel_hamiltonian,
+      tfpa.surrogates.kernel_exponential_family_finite(30, 20),
+    ),
+    (tfpa.kernel_adaptive_metropolis, tfpa.surrogates.kernel_subsample(30)),
+  ],
+  ids=['kernel_hamiltonian', 'kernel_adaptive_metropolis'],
+)
+def test_the_number_of_chains_may_be_unknown(build, surrogate):
+  kernel = build(_log_prob, 20, surrogate)
+
+  @tf.function(
+    input_signature=[tf.TensorSpec([None, _SIZE], tf.float64)], autograph=False
+  )
+  def step(start):
+    return kernel.one_step(
+      start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
+    )[1].inner_results.inner_results.proposed_state
+
+  start = _far_start(3)
+  _, results = kernel.one_step(
+    start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
+  )
+  np.testing.assert_allclose(
+    step(start), results.inner_results.inner_results.proposed_state, rtol=1e-10
+  )
+
+
+@pytest.mark.slow
 def test_over_a_transformed_target_the_law_is_that_of_the_target():
   # Gamma(3) of positive states, known by draws of its logarithm.
   rng = np.random.default_rng(0)
@@ -260,6 +293,7 @@ def _with_history(shift, surrogate=None, **options):
   return kernel, tf.constant(start)
 
 
+@pytest.mark.slow
 def test_chains_that_start_outside_of_the_history_are_named():
   kernel, start = _with_history(100.0)
   with pytest.warns(
@@ -270,6 +304,7 @@ def test_chains_that_start_outside_of_the_history_are_named():
     _sample(kernel, start[1], 2)
 
 
+@pytest.mark.slow
 def test_chains_that_start_inside_and_far_starts_of_the_lite_one_are_quiet(
   recwarn,
 ):
@@ -281,6 +316,7 @@ def test_chains_that_start_inside_and_far_starts_of_the_lite_one_are_quiet(
   assert not [message for message in said if 'history' in message], said
 
 
+@pytest.mark.slow
 def test_a_surrogate_that_was_never_fitted_is_said():
   kernel, start = _with_history(0.0, surrogates.failing(num_good_fits=0))
   with pytest.warns(UserWarning, match='could not be fitted to `history`'):

@@ -17,6 +17,7 @@ from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import history as history_lib
 from tfp_adaptive.internal import momentum_scale
 from tfp_adaptive.internal import random
+from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
@@ -127,7 +128,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     results = ScoreMatchingAdaptationResults(
       inner_results=inner,
       history=history_lib.start(
-        self.surrogate.num_points, ps.shape(rows)[-1], rows.dtype
+        self.surrogate.num_points, state_parts.event_size(rows), rows.dtype
       ),
       step=tf.zeros([], tf.int32),
       num_fits=tf.zeros([], tf.int32),
@@ -172,12 +173,13 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     mh_results = self._mh_results(results.inner_results)
     add_seed, fit_seed = random.split(random.fold_in(mh_results.seed, 1), 2)
     rows = self._flat_state(next_state, results.inner_results)
-    rows = tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]]))
+    event_size = state_parts.event_size(rows)
+    rows = tf.reshape(rows, ps.stack([-1, event_size]))
     results = results._replace(
       history=history_lib.add(results.history, rows, add_seed),
       mean_accept_prob=adaptation_base.mean_accept_prob(mh_results),
     )
-    fewest = _FEWEST_DRAWS * (ps.shape(rows)[-1] + 1)
+    fewest = _FEWEST_DRAWS * (event_size + 1)
     is_due = self._is_due(results.step, _GROWTH) & (
       results.history.num_seen >= fewest
     )

@@ -11,6 +11,7 @@ from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = [
   'chain_shape',
+  'event_size',
   'flatten',
   'num_chains',
   'part_sizes',
@@ -37,6 +38,15 @@ def flatten(state, num_chain_dims):
       'state)`.'
     )
   return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
+
+
+def event_size(flat):
+  """Returns the size of rows [chains..., event_size], an int where static.
+
+  Also where the number of chains is not.
+  """
+  size = flat.shape[-1]
+  return ps.shape(flat)[-1] if size is None else size
 
 
 def unflatten_like(flat, state, num_chain_dims):

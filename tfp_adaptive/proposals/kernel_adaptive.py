@@ -149,7 +149,7 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
       proposal.check_chain_shape(log_prob, init_state)
       flat = state_parts.flatten(init_state, ps.rank(log_prob))
       params = self.surrogate.init(
-        ps.shape(flat)[-1], flat.dtype, random.sanitize(0)
+        state_parts.event_size(flat), flat.dtype, random.sanitize(0)
       )
       _check_params(params)
       return KernelAdaptiveResults(

@@ -148,7 +148,9 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     """Evaluates the target at `init_state`; the surrogate knows nothing."""
     results = super().bootstrap_results(init_state)
     params = self.surrogate.init(
-      ps.shape(results.noise)[-1], results.noise.dtype, random.sanitize(0)
+      state_parts.event_size(results.noise),
+      results.noise.dtype,
+      random.sanitize(0),
     )
     return SurrogateHamiltonianResults(*results, surrogate_params=params)
 
