@@ -27,7 +27,7 @@ def kernel_hamiltonian(
   step_size=None,
   history=None,
   target_is_stochastic=False,
-  target_accept_prob=0.65,
+  target_accept_prob=None,
   walk_share=None,
   settings='default',
 ):
@@ -53,8 +53,10 @@ def kernel_hamiltonian(
       moves in: inside a `TransformedTransitionKernel`, the unconstrained ones.
     target_is_stochastic: Whether the target is an estimate. Accepted estimates
       are kept and never drawn again, which keeps the chain exact.
-    target_accept_prob: Wanted mean acceptance, in (0, 1). A noisy estimate of
-      the target lowers what can be had. Not read with `settings='paper'`.
+    target_accept_prob: Wanted mean acceptance, in (0, 1); 0.65 by default, 0.35
+      where the target is stochastic. The noise of estimates bounds what can be
+      had: where it allows less than is wanted, the step size falls to nothing.
+      Not read with `settings='paper'`.
     walk_share: Share of the steps, in [0, 1), that walk at random and so find
       what the surrogate has not seen; 0.2 by default.
     settings: `'default'`, or `'paper'`: momenta of unit scale, step sizes drawn
@@ -99,6 +101,8 @@ def kernel_hamiltonian(
   )
   if is_paper:
     return kernel
+  if target_accept_prob is None:
+    target_accept_prob = 0.35 if target_is_stochastic else 0.65
   return _tuned(kernel, num_adaptation_steps, target_accept_prob)
 
 
