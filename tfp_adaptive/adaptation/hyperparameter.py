@@ -15,8 +15,6 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
-from tfp_adaptive.internal import control_flow
-from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
@@ -50,7 +48,7 @@ class HyperparameterAdaptationResults(
   __slots__ = ()
 
 
-class HyperparameterAdaptation(tfp_private.TransitionKernel):
+class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
   """Learns which way and how far hyperparameters move relative to each other.
 
   Amplitude and length scale of a field lie on a narrow ridge, where steps of
@@ -81,26 +79,6 @@ class HyperparameterAdaptation(tfp_private.TransitionKernel):
       name=name,
     )
 
-  @property
-  def inner_kernel(self):
-    return self._parameters['inner_kernel']
-
-  @property
-  def num_adaptation_steps(self):
-    return self._parameters['num_adaptation_steps']
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def is_calibrated(self):
-    return self.inner_kernel.is_calibrated
-
   def bootstrap_results(self, init_state):
     """Starts mu at the chains' mean and S at zero."""
     inner = self.inner_kernel.bootstrap_results(init_state)
@@ -112,30 +90,21 @@ class HyperparameterAdaptation(tfp_private.TransitionKernel):
       step=tf.zeros([], tf.int32),
     )
 
-  def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Steps the inner kernel; adapts for the first `num_adaptation_steps`."""
-    with tf.name_scope(self.name):
-      previous = previous_kernel_results
-      next_state, inner = self.inner_kernel.one_step(
-        current_state, previous.inner_results, seed=random.sanitize(seed)
-      )
-      stepped = previous._replace(inner_results=inner, step=previous.step + 1)
-      if self.num_adaptation_steps == 0:
-        return next_state, stepped
-      mean, covariance, factor = control_flow.apply_if(
-        previous.step < self.num_adaptation_steps,
-        lambda mean, covariance, factor: _adapted(
-          mean, covariance, _rows(next_state, inner), stepped.step
-        ),
-        previous.hyper_mean,
-        previous.hyper_covariance,
-        tfp_private.get_innermost(inner, 'hyper_factor'),
-      )
-      return next_state, stepped._replace(
-        inner_results=tfp_private.replace_innermost(inner, hyper_factor=factor),
-        hyper_mean=mean,
-        hyper_covariance=covariance,
-      )
+  def _adapt(self, next_state, previous_inner, results):
+    """Moves mu, S and L by one state of every chain."""
+    del previous_inner
+    inner = results.inner_results
+    mean, covariance, factor = _adapted(
+      results.hyper_mean,
+      results.hyper_covariance,
+      _rows(next_state, inner),
+      results.step,
+    )
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(inner, hyper_factor=factor),
+      hyper_mean=mean,
+      hyper_covariance=covariance,
+    )
 
 
 def _adapted(mean, covariance, rows, step):

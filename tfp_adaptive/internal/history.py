@@ -18,6 +18,7 @@ __all__ = [
   'effective_size',
   'from_draws',
   'moments',
+  'precision',
   'sharpness',
   'start',
   'weights',
@@ -76,7 +77,7 @@ def add(history, rows, seed):
   dtype = rows.dtype
   place_seed, keep_seed = random.split(seed, 2)
   index = tf.range(num_rows)
-  # (0, 1] - 1/2^32 would round to 1 in float32: the slot is clipped instead.
+  # Uniforms are in (0, 1]: a 1 would lie in the next stratum, hence `last`.
   spot = random.uniform([num_rows], tf.float64, place_seed)
   stratum = (tf.cast(index, tf.float64) + spot) * (
     num_points / tf.cast(num_rows, tf.float64)
@@ -139,11 +140,15 @@ def sharpness(covariance, scores, point_weights):
   fisher = tf.matmul(
     scores, point_weights[:, tf.newaxis] * scores, transpose_a=True
   )
-  precision = tf.linalg.cholesky_solve(
+  return 0.5 * (precision(covariance) + fisher)
+
+
+def precision(covariance):
+  """Returns the inverse of a positive definite matrix, [d, d]."""
+  return tf.linalg.cholesky_solve(
     tf.linalg.cholesky(covariance),
     tf.linalg.eye(ps.shape(covariance)[-1], dtype=covariance.dtype),
   )
-  return 0.5 * (precision + fisher)
 
 
 def _at_most(rows, num_points, num_seen):

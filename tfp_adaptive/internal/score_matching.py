@@ -274,9 +274,7 @@ def _cross_validate_base(folds, weights):
     rest = tf.reshape(rest, [-1, size])
     count = tf.cast(ps.shape(rest)[0], rest.dtype)
     mean, covariance = history.moments(rest, tf.ones_like(rest[:, 0]) / count)
-    precision = tf.linalg.cholesky_solve(
-      tf.linalg.cholesky(covariance), tf.linalg.eye(size, dtype=rest.dtype)
-    )
+    precision = history.precision(covariance)
     pulled = tf.matmul(points[held_out] - mean, precision)
     square = tf.reduce_mean(tf.reduce_sum(pulled**2, axis=-1))
     values += (
