@@ -4,25 +4,24 @@ Everything is refused before any computing, by a message that names the key,
 the value and what is allowed.
 """
 
-import pathlib
-import re
 from typing import Annotated
 from typing import Literal
 
-import pydantic
-import yaml
 from pydantic import Field
 
 import experiments.methods
 import experiments.targets  # noqa: F401
+from experiments import explain
+from experiments import yaml_files
 from experiments.errors import ConfigError
-from experiments.errors import did_you_mean
 from experiments.registry import METHODS
 from experiments.registry import Parameters
 from experiments.registry import TARGETS
 
 __all__ = [
   'Config',
+  'Init',
+  'NormalInit',
   'expand_methods',
   'json_schema',
   'load_config',
@@ -91,14 +90,6 @@ Init = Annotated[
   | SuggestedInit,
   Field(discriminator='kind'),
 ]
-INIT_KINDS = {
-  'normal': NormalInit,
-  'zeros': ZerosInit,
-  'prior': PriorInit,
-  'climb': ClimbInit,
-  'target_normal': TargetNormalInit,
-  'suggested': SuggestedInit,
-}
 
 
 class Config(Parameters):
@@ -140,21 +131,6 @@ class Config(Parameters):
     return [self.label(index) for index in range(len(self.methods))]
 
 
-class _Loader(yaml.SafeLoader):
-  """YAML 1.2 floats: 1e-3 is a number, not a string."""
-
-
-_Loader.yaml_implicit_resolvers = {
-  first: list(rules)
-  for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-  'tag:yaml.org,2002:float',
-  re.compile(r'^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$'),
-  list('-+0123456789.'),
-)
-
-
 def load_config(path, overrides=()):
   """Returns the checked config of a YAML file.
 
@@ -165,29 +141,14 @@ def load_config(path, overrides=()):
   Raises:
     ConfigError: whatever is wrong, all of it at once where possible.
   """
-  path = pathlib.Path(path)
-  if not path.is_file():
-    raise ConfigError(f'there is no config file {str(path)!r}.')
-  try:
-    values = yaml.load(path.read_text(encoding='utf-8'), Loader=_Loader)
-  except yaml.YAMLError as error:
-    raise ConfigError(f'{path} is not YAML: {error}') from error
-  if not isinstance(values, dict):
-    raise ConfigError(f'{path} must hold keys and values.')
-  for override in overrides:
-    _override(values, override)
-  return parse_config(values)
+  return parse_config(yaml_files.load(path, overrides))
 
 
 def parse_config(values):
   """Returns the checked config of nested dicts and lists."""
   values = expand_methods(values)
-  _check_names(values)
-  try:
-    config = Config.model_validate(values)
-  except pydantic.ValidationError as error:
-    lines = [_explain(details) for details in error.errors()]
-    raise ConfigError('\n'.join(lines)) from error
+  explain.check_names(values)
+  config = explain.checked(Config, values)
   labels = config.labels()
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
@@ -257,72 +218,3 @@ def smoke(config):
 def json_schema():
   """Returns the JSON schema of the config, for editors."""
   return Config.model_json_schema()
-
-
-def _override(values, override):
-  """Sets `dotted.key=value` inside nested dicts and lists."""
-  key, separator, text = override.partition('=')
-  if not separator or not key.strip():
-    raise ConfigError(f'--set {override!r}: write key=value.')
-  value = yaml.load(text, Loader=_Loader)
-  steps = key.strip().split('.')
-  node = values
-  for i, step in enumerate(steps):
-    is_last = i == len(steps) - 1
-    where = '.'.join(steps[: i + 1])
-    if isinstance(node, list):
-      if not step.isdigit() or int(step) >= len(node):
-        raise ConfigError(
-          f'--set {override!r}: {where!r} must be a number from 0 to '
-          f'{len(node) - 1}.'
-        )
-      step = int(step)
-    elif not isinstance(node, dict):
-      raise ConfigError(f'--set {override!r}: {where!r} is not in the config.')
-    if is_last:
-      node[step] = value
-    elif isinstance(node, dict):
-      node = node.setdefault(step, {})
-    else:
-      node = node[step]
-
-
-def _check_names(values):
-  """Refuses unknown targets and methods, with the names that are close."""
-  target = values.get('target')
-  if isinstance(target, dict) and 'name' in target:
-    TARGETS.check_name(target['name'], 'target.name')
-  methods = values.get('methods')
-  for i, method in enumerate(methods if isinstance(methods, list) else []):
-    if isinstance(method, dict) and 'name' in method:
-      METHODS.check_name(method['name'], f'methods.{i}.name')
-
-
-def _explain(details):
-  """Returns one line for one pydantic error."""
-  location, allowed = _locate(list(details['loc']))
-  if details['type'] == 'extra_forbidden':
-    key = location[-1]
-    hint = did_you_mean(key, allowed)
-    return (
-      f'{".".join(map(str, location))}: unknown key (value '
-      f'{details["input"]!r}){hint}; allowed are {", ".join(sorted(allowed))}.'
-    )
-  if details['type'] == 'missing':
-    return f'{".".join(map(str, location))}: this key is required.'
-  message = details['msg'][0].lower() + details['msg'][1:]
-  return f'{".".join(map(str, location))}: {details["input"]!r}: {message}.'
-
-
-def _locate(location):
-  """Returns the path without pydantic's tags, and the keys allowed there."""
-  allowed = set(Config.model_fields)
-  if location[0] == 'target' and len(location) > 1:
-    name = location.pop(1)
-    allowed = {'name', *TARGETS.parameters(name)}
-  elif location[0] == 'methods' and len(location) > 2:
-    name = location.pop(2)
-    allowed = {'name', *METHODS.parameters(name)}
-  elif location[0] == 'init' and len(location) > 1:
-    allowed = set(INIT_KINDS[location.pop(1)].model_fields)
-  return location, allowed
