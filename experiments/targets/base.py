@@ -103,6 +103,8 @@ class Target(NamedTuple):
   num_simulations: int = 0
   # (num_draws, seed) -> [num_draws, event_size] independent draws, float64.
   exact_draws_fn: Optional[Callable[[int, int], Any]] = None
+  # {name of a preconditioner: its constants}, structures that fit the model.
+  structures: Optional[dict] = None
 
   def variances(self):
     """Returns the diagonal of the covariance, [event_size]."""
