@@ -87,10 +87,14 @@ class WindowedNuts(MethodParameters):
         current_state={'x': init_state},
         max_tree_depth=self.max_tree_depth,
         trace_fn=_trace,
+        discard_tuning=False,
         seed=seed,
         y=tf.zeros([0], target.dtype),
       )
-      return states.x, trace
+      num_tuning = options.num_adaptation_steps
+      tuning = trace['leapfrogs_taken'][:num_tuning]
+      trace = {name: values[num_tuning:] for name, values in trace.items()}
+      return states.x[num_tuning:], dict(trace, tuning_leapfrogs=tuning)
 
     compiled = tf.function(
       run, autograph=False, jit_compile=options.jit_compile
@@ -153,10 +157,11 @@ def sampler(compiled, form, time_adaptation):
       sampling = float(np.clip(per_result * num_results, 0.0, run_time))
       seconds.update(adaptation=run_time - sampling, sampling=sampling)
     leapfrogs = {'leapfrogs_taken': trace.pop('leapfrogs_taken')}
+    tuning = {'leapfrogs_taken': trace.pop('tuning_leapfrogs')}
     return Result(
       states=np.asarray(form.from_form(states)),
       trace=dict(trace, extra=leapfrogs),
-      adaptation_trace={},
+      adaptation_trace={'extra': tuning},
       final_kernel_results=None,
       seconds=seconds,
     )

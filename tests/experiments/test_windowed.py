@@ -9,6 +9,7 @@ from experiments.methods import windowed
 from experiments.targets.base import Form
 
 _ADAPTATION_SECONDS, _SECONDS_PER_RESULT = 0.2, 0.01
+_NUM_TUNING = 5
 
 
 class _Program:
@@ -25,7 +26,10 @@ class _Program:
     self.num_results.add(num_results)
     time.sleep(_ADAPTATION_SECONDS + _SECONDS_PER_RESULT * num_results)
     states = tf.repeat(start[tf.newaxis], num_results, axis=0)
-    return states, {'leapfrogs_taken': tf.ones([num_results])}
+    return states, {
+      'leapfrogs_taken': tf.ones([num_results]),
+      'tuning_leapfrogs': tf.fill([_NUM_TUNING], 3.0),
+    }
 
 
 def _sample(time_adaptation):
@@ -40,6 +44,9 @@ def test_draws_of_a_form_are_mapped_back():
   np.testing.assert_array_equal(result.states, np.stack([start] * 24))
   assert result.seconds['adaptation'] == 0.0
   assert result.seconds['sampling'] >= _ADAPTATION_SECONDS
+  # What both phases took of the target is counted, each for itself.
+  assert result.trace['extra']['leapfrogs_taken'].sum() == 24
+  assert result.adaptation_trace['extra']['leapfrogs_taken'].sum() == 15
 
 
 def test_adaptation_is_timed_by_a_run_with_fewer_results():
