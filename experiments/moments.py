@@ -80,8 +80,10 @@ def compare(target, states):
   for name, known in target.ground_truth.items():
     draws = values[name]
     if np.ndim(known[0]):
-      shown = _evenly_spaced(len(known[0]))
-      draws, known = draws[..., shown], [part[shown] for part in known]
+      draws = np.reshape(draws, [*draws.shape[:2], -1])
+      shown = _evenly_spaced(draws.shape[-1])
+      draws = draws[..., shown]
+      known = [np.ravel(part)[shown] for part in known]
     summaries[name] = _summary(z_scores(draws, *known), *known)
   return summaries
 

@@ -32,6 +32,9 @@ class Structured(MethodParameters):
   num_superdiagonals: int | None = Field(
     None, ge=1, description='banded: of the inverse factor'
   )
+  globals_first: bool = Field(
+    False, description='arrow: the globals are the first coordinates'
+  )
   rank: int | None = Field(
     None, ge=1, description='low_rank: beside a diagonal'
   )
@@ -44,18 +47,21 @@ class Structured(MethodParameters):
       target: the `Target`.
       is_paper: whether the first scale is 0.1 / sqrt(event_size).
     """
-    self._check_structure(target)
+    named = self._named_constants(target)
+    self._check_structure(target, named)
     if self.preconditioner == 'cholesky' and self.init_scale is None:
       return None
-    constants = {}
+    constants = dict(named)
     if is_paper:
       constants['init_scale'] = 0.1 * target.event_size**-0.5
       constants['min_scale'] = 1e-3
     if self.init_scale is not None:
       constants['init_scale'] = self.init_scale
-    if self.preconditioner in _CONSTANTS:
-      name = _CONSTANTS[self.preconditioner]
+    name = _CONSTANTS.get(self.preconditioner)
+    if name is not None and getattr(self, name) is not None:
       constants[name] = getattr(self, name)
+      if self.preconditioner == 'arrow':
+        constants['globals_first'] = self.globals_first
     return getattr(tfpa.preconditioners, self.preconditioner)(**constants)
 
   def structure_label(self):
@@ -64,13 +70,21 @@ class Structured(MethodParameters):
       return ''
     return f', {self.preconditioner.replace("_", " ")}'
 
-  def _check_structure(self, target):
+  def _named_constants(self, target):
+    """Returns the constants of the structure that the target names, or {}."""
+    own = _CONSTANTS.get(self.preconditioner)
+    if own is None or getattr(self, own) is not None:
+      return {}
+    return (target.structures or {}).get(self.preconditioner, {})
+
+  def _check_structure(self, target, named):
     check_dense(self.preconditioner, target)
     for owner, name in _CONSTANTS.items():
       is_given = getattr(self, name) is not None
-      if owner == self.preconditioner and not is_given:
+      if owner == self.preconditioner and not is_given and not named:
         raise ValueError(
-          f'preconditioner: {owner!r} needs its {name}; write {name}: 3.'
+          f'preconditioner: {owner!r} needs its {name}, and {target.name} '
+          f'names none; write {name}: 3.'
         )
       if owner != self.preconditioner and is_given:
         raise ValueError(

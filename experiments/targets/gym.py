@@ -15,6 +15,7 @@ from inference_gym.internal import data as gym_data
 from pydantic import Field
 
 from experiments.registry import TARGETS
+from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 
@@ -23,6 +24,12 @@ __all__ = ['gym_target']
 _DOWNLOADS = ('GermanCredit', 'RadonContextualEffects')
 # Their constructors take `centered` and `use_fft` and ignore both.
 _IGNORES_ARGUMENTS = 'VectorizedStochasticVolatility'
+# A path, or units that are independent given the first coordinates.
+_TWO_GLOBALS_FIRST = {'arrow': {'num_globals': 2, 'globals_first': True}}
+_STRUCTURES = {
+  'BrownianMotionUnknownScalesMissingMiddleObservations': _TWO_GLOBALS_FIRST,
+  'EightSchools': _TWO_GLOBALS_FIRST,
+}
 _NAMES_ONLY = ('name', 'pretty_name')
 
 
@@ -68,7 +75,27 @@ def gym_target(name, model, dtype):
     dtype=own_dtype,
     sample_prior=sample_prior if is_bayesian else None,
     constrain=constrain,
+    structures=_STRUCTURES.get(name),
+    ground_truth=_ground_truth(vector_model.sample_transformations['identity']),
   )
+
+
+def _ground_truth(moments):
+  """Returns {name: (mean, deviation, standard error of the mean)}, or None."""
+  if moments.ground_truth_standard_deviation is None:
+    return None
+  means = _named(moments.ground_truth_mean)
+  deviations = _named(moments.ground_truth_standard_deviation)
+  # Without a standard error the moments are exact.
+  errors = moments.ground_truth_mean_standard_error
+  errors = {} if errors is None else _named(errors)
+  return {
+    name: tuple(
+      np.asarray(part, np.float64)
+      for part in (mean, deviations[name], errors.get(name, 0.0 * mean))
+    )
+    for name, mean in means.items()
+  }
 
 
 def _named(values):
@@ -83,9 +110,10 @@ def _named(values):
 def _build_from_gym(self, context):
   arguments = {key: getattr(self, key) for key in type(self).model_fields}
   name = arguments.pop('name')
-  return gym_target(
+  target = gym_target(
     name, getattr(gym.targets, name)(**arguments), context.dtype
   )
+  return target._replace(jax_log_prob_fn=jax_density.gym_model(name, arguments))
 
 
 def _fields(name, model_class):
@@ -133,7 +161,11 @@ class StochasticVolatility(TargetParameters):
   centered: bool = False
 
   def build(self, context):
-    model = gym.targets.VectorizedStochasticVolatility(
-      **gym_data.sp500_returns(num_points=self.num_days), centered=self.centered
+    arguments = dict(
+      gym_data.sp500_returns(num_points=self.num_days), centered=self.centered
     )
-    return gym_target(self.name, model, context.dtype)
+    model = gym.targets.VectorizedStochasticVolatility(**arguments)
+    target = gym_target(self.name, model, context.dtype)
+    return target._replace(
+      jax_log_prob_fn=jax_density.gym_model(self.name, arguments)
+    )
