@@ -105,6 +105,9 @@ class Target(NamedTuple):
   exact_draws_fn: Optional[Callable[[int, int], Any]] = None
   # {name of a preconditioner: its constants}, structures that fit the model.
   structures: Optional[dict] = None
+  # () -> (x [event_size] -> [] in JAX), the same density up to the same
+  # constant; it imports JAX, so none is needed before the call.
+  jax_log_prob_fn: Optional[Callable[[], Callable]] = None
 
   def variances(self):
     """Returns the diagonal of the covariance, [event_size]."""

@@ -8,6 +8,7 @@ import tensorflow as tf
 from pydantic import Field
 
 from experiments.registry import TARGETS
+from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 
@@ -27,10 +28,10 @@ def gaussian_target(name, covariance, dtype):
   """
   covariance = np.asarray(covariance, np.float64)
   if covariance.ndim == 1:
-    inverse_scale = (1.0 / np.sqrt(covariance)).astype(dtype)
+    whitener = (1.0 / np.sqrt(covariance)).astype(dtype)
 
     def whiten(x):
-      return x * inverse_scale
+      return x * whitener
   else:
     factor = np.linalg.cholesky(covariance)
     whitener = np.linalg.inv(factor).T.astype(dtype)
@@ -56,6 +57,7 @@ def gaussian_target(name, covariance, dtype):
     mean=np.zeros(len(covariance)),
     covariance=covariance,
     exact_draws_fn=exact_draws,
+    jax_log_prob_fn=jax_density.gaussian(whitener),
   )
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from experiments import data
 from experiments.registry import TARGETS
+from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 
@@ -56,6 +57,7 @@ def logistic_regression_target(name, inputs, labels, dtype):
     event_size=len(transposed),
     dtype=dtype,
     sample_prior=sample_prior,
+    jax_log_prob_fn=jax_density.logistic_regression(transposed, labels),
   )
 
 

@@ -1,0 +1,112 @@
+"""Densities written once more in JAX, for samplers that take no other.
+
+A `Target.jax_log_prob_fn` is a factory: JAX is imported when it is called, in
+the precision that `precision` sets. Every one is checked against TensorFlow's
+in `tests/experiments/test_peers_density.py`.
+"""
+
+import importlib
+
+import numpy as np
+
+__all__ = [
+  'PEERS_HINT',
+  'gaussian',
+  'gym_model',
+  'import_peer',
+  'logistic_regression',
+  'precision',
+]
+
+PEERS_HINT = "write pip install '.[peers]'"
+
+
+def import_peer(name):
+  """Returns a module of the optional extra.
+
+  Args:
+    name: of the module, 'jax.numpy' say.
+
+  Raises:
+    ImportError: if it, or what it needs, is not installed.
+  """
+  try:
+    return importlib.import_module(name)
+  except ImportError as error:
+    raise ImportError(
+      f'{name} could not be imported ({error}); it comes with the optional '
+      f'extra peers: {PEERS_HINT}.'
+    ) from error
+
+
+def precision(dtype):
+  """Returns a context in which JAX computes in 'float32' or 'float64'."""
+  experimental = import_peer('jax.experimental')
+  return experimental.enable_x64(dtype == 'float64')
+
+
+def gym_model(name, arguments):
+  """Returns the factory of an inference_gym model's density.
+
+  inference_gym writes a model once and TFP carries it to JAX.
+
+  Args:
+    name: of the class in `inference_gym.using_jax.targets`.
+    arguments: dict of the constructor's arguments.
+  """
+
+  def factory():
+    gym = import_peer('inference_gym.using_jax')
+    model = getattr(gym.targets, name)(**arguments)
+    vector_model = gym.targets.VectorModel(model)
+    bijector = vector_model.default_event_space_bijector
+
+    def log_prob(u):
+      log_det = bijector.forward_log_det_jacobian(u, event_ndims=1)
+      return vector_model.unnormalized_log_prob(bijector.forward(u)) + log_det
+
+    return log_prob
+
+  return factory
+
+
+def gaussian(inverse_scale):
+  """Returns the factory of -|W x|^2 / 2.
+
+  Args:
+    inverse_scale: W^T, [event_size, event_size] in the dtype of the states, or
+      its diagonal [event_size].
+  """
+
+  def factory():
+    jnp = import_peer('jax.numpy')
+
+    def log_prob(x):
+      diagonal = np.ndim(inverse_scale) == 1
+      white = x * inverse_scale if diagonal else x @ inverse_scale
+      return -0.5 * jnp.sum(jnp.square(white))
+
+    return log_prob
+
+  return factory
+
+
+def logistic_regression(transposed, labels):
+  """Returns the factory of a logistic regression with N(0, I) weights.
+
+  Args:
+    transposed: [event_size, num_rows] inputs in the dtype of the states.
+    labels: [num_rows] zeros and ones in the same dtype.
+  """
+
+  def factory():
+    jnp, nn = import_peer('jax.numpy'), import_peer('jax.nn')
+
+    def log_prob(weights):
+      logits = weights @ transposed
+      log_likelihood = jnp.sum(labels * logits - nn.softplus(logits))
+      return log_likelihood - 0.5 * jnp.sum(jnp.square(weights))
+
+    return log_prob
+
+  return factory
