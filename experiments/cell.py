@@ -18,7 +18,7 @@ from experiments.measurements import measure
 from experiments.measurements import step_counts
 from experiments.starts import make_starts
 
-__all__ = ['CellResult', 'cell_seed', 'run_cell']
+__all__ = ['CellResult', 'cell_seed', 'run_cell', 'sample']
 
 # Points kept of every curve that is only drawn.
 _MAX_CURVE = 4000
@@ -77,7 +77,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   # Kept for the record: a warning on a terminal is gone by tomorrow.
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always', UserWarning)
-    result = _sample(method, arguments)
+    result = sample(method, **arguments)
   wall = time.perf_counter() - start
   states = np.asarray(result.states)
   result = result._replace(
@@ -104,7 +104,8 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   return CellResult(record, arrays, draws)
 
 
-def _sample(method, arguments):
+def sample(method, **arguments):
+  """Runs a method by whatever draws its samples."""
   if method.sample_fn is not None:
     return method.sample_fn(**arguments)
   return tfpa.sample(method.kernel, **arguments)

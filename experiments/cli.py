@@ -4,6 +4,7 @@ TensorFlow is imported inside the commands: help and mistakes in the command
 line answer at once.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import rich.console
 import rich.table
 import typer
 
+from experiments import cli_panel
 from experiments import cli_surrogate
 from experiments.errors import ConfigError
 from experiments.errors import DataError
@@ -29,6 +31,7 @@ app = typer.Typer(
   add_completion=False,
   pretty_exceptions_show_locals=False,
 )
+app.add_typer(cli_panel.app, name='panel')
 app.add_typer(cli_surrogate.app, name='surrogate')
 console = rich.console.Console(width=None if os.isatty(1) else 160)
 errors = rich.console.Console(stderr=True, soft_wrap=True)
@@ -40,11 +43,33 @@ DataDir = Annotated[
 Device = Annotated[
   Optional[str], typer.Option(help='cpu, gpu or tpu; default: what is found.')
 ]
+OnlyTarget = Annotated[
+  Optional[list[str]],
+  typer.Option(help='Panels: run these targets only; * is allowed.'),
+]
+OnlyMethod = Annotated[
+  Optional[list[str]],
+  typer.Option(help='Panels: run these methods only; * is allowed.'),
+]
+Redo = Annotated[
+  Optional[list[str]],
+  typer.Option(help="Panels: run cells of a status again: 'out of time' ..."),
+]
 
 
 def _refuse(error):
   errors.print(str(error), style='red', markup=False, highlight=False)
   raise typer.Exit(2)
+
+
+@contextlib.contextmanager
+def refusing():
+  """Ends the command by a message where what the user gave is refused."""
+  _quiet_tensorflow()
+  try:
+    yield
+  except (ConfigError, DataError, DeviceError) as error:
+    _refuse(error)
 
 
 def _quiet_tensorflow():
@@ -68,9 +93,25 @@ def run(
   output: Annotated[
     Optional[pathlib.Path], typer.Option(help='Folder of the results.')
   ] = None,
+  only_target: OnlyTarget = None,
+  only_method: OnlyMethod = None,
+  redo: Redo = None,
 ):
   """Run a config and write its own folder of results."""
   _quiet_tensorflow()
+  if cli_panel.is_panel(config):
+    with refusing():
+      cli_panel.run_config(
+        config,
+        set_ or (),
+        output,
+        data_dir,
+        device,
+        only_target or (),
+        only_method or (),
+        redo or (),
+      )
+    return
   from experiments import config as configs
   from experiments import devices
   from experiments import moments
@@ -106,11 +147,13 @@ def list_():
   """List configs, targets and methods."""
   _quiet_tensorflow()
   from experiments import config as configs
+  from experiments import yaml_files
 
   console.print('[bold]Configs[/bold]')
   for path in sorted(CONFIG_DIR.rglob('*.yaml')):
-    checked = configs.load_config(path)
-    _entry(os.path.relpath(path), checked.description)
+    values = yaml_files.load(path)
+    if 'methods' in values:
+      _entry(os.path.relpath(path), values.get('description', ''))
   for registry in (configs.TARGETS, configs.METHODS):
     console.print(f'[bold]{registry.kind.capitalize()}s[/bold]')
     for name in registry.names():

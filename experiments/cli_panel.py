@@ -1,0 +1,109 @@
+"""Commands of `python -m experiments panel`, and `run` of a panel's config."""
+
+import pathlib
+import signal
+import sys
+from typing import Annotated
+from typing import Optional
+
+import typer
+
+__all__ = ['app', 'is_panel', 'run_config']
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEFAULT_CONFIG = ROOT / 'configs' / 'inference_gym' / 'panel.yaml'
+DEFAULT_OUTPUT = ROOT / 'docs' / 'results' / 'inference_gym'
+
+app = typer.Typer(
+  help='Many targets, every method, seeds: runs, references and the page.',
+  no_args_is_help=True,
+  pretty_exceptions_show_locals=False,
+)
+
+Config = Annotated[pathlib.Path, typer.Option(help='YAML file of the panel.')]
+Output = Annotated[
+  pathlib.Path, typer.Option(help='Folder of the records and the page.')
+]
+DataDir = Annotated[
+  Optional[pathlib.Path],
+  typer.Option(
+    envvar='TFP_ADAPTIVE_DATA_DIR', help='Folder with copies of data sets.'
+  ),
+]
+Overrides = Annotated[
+  Optional[list[str]], typer.Option('--set', metavar='KEY=VALUE')
+]
+Redo = Annotated[
+  Optional[list[str]],
+  typer.Option(help="Run cells of this status again, e.g. 'out of time'."),
+]
+Device = Annotated[Optional[str], typer.Option(help='cpu, gpu or tpu.')]
+
+
+def is_panel(path):
+  """Returns whether a YAML file is meant as a panel: it lists `targets`."""
+  from experiments import yaml_files
+
+  return 'targets' in yaml_files.load(path)
+
+
+def run_config(
+  config, overrides, output, data_dir, device, only_target, only_method, redo
+):
+  """Runs a panel; what is in the output folder already is kept.
+
+  Raises:
+    ConfigError: whatever is wrong with config, filters or folder.
+  """
+  from experiments.panel import run
+  from experiments.panel.cells import CellFile
+  from experiments.panel.config import load_panel
+
+  # So that the process of a pair ends with this one.
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+  panel = load_panel(config, overrides)
+  run.run_panel(
+    panel,
+    CellFile(output or DEFAULT_OUTPUT),
+    run.pairs(panel, only_target, only_method),
+    run.Options(config, tuple(overrides), data_dir, tuple(redo), device),
+    report=_say,
+  )
+
+
+def _say(text):
+  print(text, flush=True)
+
+
+@app.command(hidden=True)
+def pair(
+  config: Annotated[pathlib.Path, typer.Argument()],
+  target: Annotated[str, typer.Argument()],
+  method: Annotated[str, typer.Argument()],
+  output: Output = DEFAULT_OUTPUT,
+  set_: Overrides = None,
+  redo: Redo = None,
+  data_dir: DataDir = None,
+  device: Device = None,
+):
+  """Run the seeds of one method on one target, in this process."""
+  from experiments import cli
+
+  with cli.refusing():
+    from experiments import devices
+    from experiments.panel.cells import CellFile
+    from experiments.panel.config import find_label
+    from experiments.panel.config import load_panel
+    from experiments.panel.pair import run_pair
+
+    panel = load_panel(config, set_ or ())
+    with devices.on_device(device):
+      run_pair(
+        panel,
+        find_label('target', target, panel.config.target_labels()),
+        find_label('method', method, panel.config.method_labels()),
+        CellFile(output),
+        data_dir,
+        tuple(redo or ()),
+        report=lambda text: _say(f'  {text}'),
+      )

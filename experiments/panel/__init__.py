@@ -1,0 +1,1 @@
+"""The panel: many targets, every applicable method, seeds, one page."""

@@ -1,0 +1,112 @@
+"""The records of a panel: one line of JSON for each cell, only appended.
+
+  <folder>/cells.jsonl     the latest line of a cell counts
+           reference/      moments of reference runs, one file per target
+
+Several processes may append at once. A line that a killed process left
+unfinished is passed over.
+"""
+
+import datetime
+import fcntl
+import json
+import os
+import pathlib
+
+from experiments.errors import ConfigError
+from experiments.panel.truth import reference_digest
+
+__all__ = ['CellFile', 'DONE']
+
+# A cell of these is not run again by itself.
+DONE = ('finished', 'failed', 'out of time', 'refused')
+
+
+class CellFile:
+  """The records in a folder; holds no state but its path."""
+
+  def __init__(self, folder):
+    self.folder = pathlib.Path(folder)
+    self.path = self.folder / 'cells.jsonl'
+
+  @property
+  def reference_dir(self):
+    return self.folder / 'reference'
+
+  def append(self, record):
+    """Writes one record, whole or not at all."""
+    self.folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    record = {**record, 'written': now.isoformat(timespec='seconds')}
+    line = json.dumps(record, allow_nan=False) + '\n'
+    with self.path.open('a+b') as file:
+      fcntl.flock(file, fcntl.LOCK_EX)
+      size = file.seek(0, os.SEEK_END)
+      if size:
+        file.seek(size - 1)
+        if file.read(1) != b'\n':
+          file.write(b'\n')
+      file.write(line.encode())
+      file.flush()
+      os.fsync(file.fileno())
+
+  def records(self):
+    """Returns the latest record of each cell and key, in the file's order."""
+    latest = {}
+    if not self.path.is_file():
+      return []
+    for line in self.path.read_text(encoding='utf-8').splitlines():
+      try:
+        record = json.loads(line)
+      except json.JSONDecodeError:
+        continue
+      name = [record[k] for k in ('target', 'method', 'seed', 'key')]
+      latest[tuple(name)] = record
+    return list(latest.values())
+
+  def check_gates(self, gates_digest):
+    """Refuses a folder with records under other gates."""
+    others = {r['gates'] for r in self.records()} - {gates_digest}
+    if others:
+      raise ConfigError(
+        f'{str(self.path)!r} has records under other gates '
+        f'({", ".join(sorted(others))}, now {gates_digest}): gates are fixed '
+        'before the runs. Restore the gates file, or name another folder with '
+        '--output.'
+      )
+
+  def key(self, panel, target_index, method_index):
+    """Returns the key that a record of a pair must have now."""
+    label = panel.config.target_label(target_index)
+    found = reference_digest(self.reference_dir, label)
+    return panel.key(target_index, method_index, found)
+
+  def missing_seeds(self, panel, target_index, method_index, redo=()):
+    """Returns the seeds of a pair that are still to be run."""
+    done = self.finished_seeds(
+      panel.config.target_label(target_index),
+      panel.config.method_label(method_index),
+      self.key(panel, target_index, method_index),
+      redo,
+    )
+    if any(record['status'] == 'refused' for record in done.values()):
+      return []
+    return [s for s in range(panel.config.num_seeds) if s not in done]
+
+  def finished_seeds(self, target, method, key, redo=()):
+    """Returns {seed: record} of a pair's cells that need not run again.
+
+    Args:
+      target: label.
+      method: label.
+      key: that a record must have.
+      redo: statuses that are run again nonetheless.
+    """
+    return {
+      record['seed']: record
+      for record in self.records()
+      if (record['target'], record['method'], record['key'])
+      == (target, method, key)
+      and record['status'] in DONE
+      and record['status'] not in redo
+    }

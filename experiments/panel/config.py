@@ -1,0 +1,194 @@
+"""The config of a panel: targets, methods, one budget; and its gates.
+
+Everything that decides the numbers of a cell goes into its key, so that no
+record is taken for one that was made otherwise.
+"""
+
+import hashlib
+import json
+import pathlib
+from typing import NamedTuple
+
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments import explain
+from experiments import yaml_files
+from experiments.config import Config
+from experiments.config import expand_methods
+from experiments.config import Init
+from experiments.config import NormalInit
+from experiments.errors import ConfigError
+from experiments.errors import did_you_mean
+from experiments.registry import METHODS
+from experiments.registry import Parameters
+from experiments.registry import TARGETS
+
+__all__ = [
+  'Gates',
+  'Panel',
+  'PanelConfig',
+  'digest',
+  'find_label',
+  'load_panel',
+]
+
+
+class Gates(Parameters):
+  """What a run must pass, fixed before any run."""
+
+  version: int = Field(ge=1)
+  max_rhat: float = Field(gt=1, description='largest rank-normalised R-hat')
+  min_ess: float = Field(gt=0, description='smallest ESS, all chains together')
+  max_abs_z: float = Field(gt=0, description='largest error, standard errors')
+
+
+class PanelConfig(Parameters):
+  """Targets and methods, each with each, under one budget."""
+
+  name: str = Field(pattern=r'^[A-Za-z0-9][A-Za-z0-9_.-]*$')
+  description: str = ''
+  gates: str = Field(description='YAML file beside this one')
+  edition: int = Field(1, ge=1, description='raise it to run all cells anew')
+  targets: list[TARGETS.union()] = Field(min_length=1)
+  methods: list[METHODS.union()] = Field(min_length=1)
+  num_seeds: int = Field(10, ge=1)
+  num_chains: int = Field(ge=1)
+  gradients_per_chain: int = Field(
+    ge=100, description='of a whole run, Hessian-vector products among them'
+  )
+  adaptation_share: float = Field(0.5, gt=0, lt=1)
+  seconds_per_pair: float = Field(
+    gt=0, description='for all seeds of one method on one target'
+  )
+  seed: int = Field(0, ge=0)
+  init: Init = NormalInit()
+  float64_targets: list[str] = Field(
+    default=[], description='labels; all others are sampled in float32'
+  )
+
+  def target_label(self, index):
+    """Returns the target's name, with the arguments that were given."""
+    target = self.targets[index]
+    given = sorted(target.model_fields_set - {'name'})
+    return '_'.join([target.name, *(str(getattr(target, k)) for k in given)])
+
+  def method_label(self, index):
+    method = self.methods[index]
+    return method.label or method.default_label()
+
+  def target_labels(self):
+    return [self.target_label(i) for i in range(len(self.targets))]
+
+  def method_labels(self):
+    return [self.method_label(i) for i in range(len(self.methods))]
+
+
+class Panel(NamedTuple):
+  """A checked config with its gates."""
+
+  config: PanelConfig
+  gates: Gates
+
+  @property
+  def gates_digest(self):
+    return digest(self.gates.model_dump(mode='json'))
+
+  def key(self, target_index, method_index, reference_digest):
+    """Returns what a cell's record must agree in to be kept."""
+    config = self.config
+    shared = ('num_chains', 'gradients_per_chain', 'adaptation_share', 'seed')
+    return digest(
+      {
+        **{name: getattr(config, name) for name in shared},
+        'init': config.init.model_dump(mode='json'),
+        'edition': config.edition,
+        'target': config.targets[target_index].model_dump(mode='json'),
+        'dtype': self.dtype(target_index),
+        'method': config.methods[method_index].model_dump(mode='json'),
+        'gates': self.gates_digest,
+        'library': tfpa.__version__,
+        'reference': reference_digest,
+      }
+    )
+
+  def dtype(self, target_index):
+    label = self.config.target_label(target_index)
+    return 'float64' if label in self.config.float64_targets else 'float32'
+
+  def pair_config(self, target_index, method_index, counts=None):
+    """Returns the `Config` of one target and one method.
+
+    Args:
+      target_index: in the panel.
+      method_index: in the panel.
+      counts: (num_adaptation_steps, num_results), or None: not yet known.
+    """
+    config = self.config
+    num_adaptation_steps, num_results = counts or (100, 100)
+    return Config(
+      name=config.name,
+      target=config.targets[target_index],
+      methods=[config.methods[method_index]],
+      num_chains=config.num_chains,
+      num_adaptation_steps=num_adaptation_steps,
+      num_results=num_results,
+      num_repeats=config.num_seeds,
+      seed=config.seed,
+      init=config.init,
+      dtype=self.dtype(target_index),
+    )
+
+
+def digest(values):
+  """Returns 16 hexadecimal digits of anything JSON can hold."""
+  text = json.dumps(values, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def load_panel(path, overrides=()):
+  """Returns the checked `Panel` of a YAML file.
+
+  Args:
+    path: of the file; its gates lie beside it.
+    overrides: 'dotted.key=value' strings.
+
+  Raises:
+    ConfigError: whatever is wrong with either file.
+  """
+  values = expand_methods(yaml_files.load(path, overrides))
+  explain.check_names(values)
+  config = explain.checked(PanelConfig, values)
+  _check_labels('targets', config.target_labels())
+  _check_labels('methods', config.method_labels())
+  for label in config.float64_targets:
+    find_label('float64_targets', label, config.target_labels())
+  for index, method in enumerate(config.methods):
+    for name in ('num_adaptation_steps', 'num_results'):
+      if getattr(method, name) is not None:
+        raise ConfigError(
+          f'methods.{index}.{name}: {getattr(method, name)} was given, but a '
+          'panel has one budget for all methods, gradients_per_chain; leave '
+          'it out.'
+        )
+  file = pathlib.Path(path).parent / config.gates
+  return Panel(config, explain.checked(Gates, yaml_files.load(file)))
+
+
+def find_label(key, label, labels):
+  """Returns the label's index; refuses one that is not there."""
+  if label not in labels:
+    raise ConfigError(
+      f'{key}: {label!r}{did_you_mean(label, labels)}; allowed are '
+      f'{", ".join(labels)}.'
+    )
+  return labels.index(label)
+
+
+def _check_labels(key, labels):
+  repeated = sorted({label for label in labels if labels.count(label) > 1})
+  if repeated:
+    raise ConfigError(
+      f'{key}: {repeated[0]!r} is there {labels.count(repeated[0])} times; '
+      'leave one out, or give each its own label.'
+    )
