@@ -6,6 +6,10 @@ from experiments.methods import entropy_adaptive
 from experiments.methods import hamiltonian_abc
 from experiments.methods import hyperparameters
 from experiments.methods import latent_gaussian
+from experiments.methods import peers_blackjax
+from experiments.methods import peers_numpyro
+from experiments.methods import peers_nutpie
+from experiments.methods import peers_tensorflow
 from experiments.methods import riemannian
 from experiments.methods import surrogate
 from experiments.methods import transport
@@ -22,6 +26,10 @@ __all__ = [
   'hamiltonian_abc',
   'hyperparameters',
   'latent_gaussian',
+  'peers_blackjax',
+  'peers_numpyro',
+  'peers_nutpie',
+  'peers_tensorflow',
   'riemannian',
   'surrogate',
   'transport',
