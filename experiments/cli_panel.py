@@ -107,3 +107,59 @@ def pair(
         tuple(redo or ()),
         report=lambda text: _say(f'  {text}'),
       )
+
+
+@app.command()
+def reference(
+  targets: Annotated[list[str], typer.Argument(help='Labels in the panel.')],
+  config: Config = DEFAULT_CONFIG,
+  output: Output = DEFAULT_OUTPUT,
+  data_dir: DataDir = None,
+  num_adaptation_steps: Annotated[int, typer.Option(min=40)] = 2000,
+  num_results: Annotated[int, typer.Option(min=4)] = 10000,
+  seed: Annotated[int, typer.Option(min=0)] = 1000,
+):
+  """Write the moments of targets from long runs of windowed NUTS."""
+  from experiments import cli
+
+  with cli.refusing():
+    from experiments.panel.cells import CellFile
+    from experiments.panel.config import find_label
+    from experiments.panel.config import load_panel
+    from experiments.panel.reference import write_reference
+
+    panel = load_panel(config)
+    labels = panel.config.target_labels()
+    indices = [find_label('target', label, labels) for label in targets]
+    for label, index in zip(targets, indices, strict=True):
+      found = write_reference(
+        panel,
+        index,
+        CellFile(output).reference_dir,
+        data_dir,
+        num_adaptation_steps,
+        num_results,
+        seed,
+      )
+      shown = {k: v for k, v in found.items() if not _is_long(v)}
+      _say(f'{label}: {shown}')
+
+
+def _is_long(value):
+  return isinstance(value, list) and len(value) > 2
+
+
+@app.command()
+def report(config: Config = DEFAULT_CONFIG, output: Output = DEFAULT_OUTPUT):
+  """Write the page and the tables of the records so far."""
+  from experiments import cli
+
+  with cli.refusing():
+    from experiments.panel.cells import CellFile
+    from experiments.panel.config import load_panel
+    from experiments.panel.page import write_page
+
+    panel = load_panel(config)
+    file = CellFile(output)
+    file.check_gates(panel.gates_digest)
+    _say(f'Page: {write_page(panel, file)}')

@@ -23,6 +23,7 @@ def head(panel, target_index, method_index, key):
     'target': config.target_label(target_index),
     'method': config.method_label(method_index),
     'method_name': config.methods[method_index].name,
+    'is_peer': _is_peer(config.methods[method_index]),
     'key': key,
     'gates': panel.gates_digest,
     'gates_version': panel.gates.version,
@@ -31,6 +32,12 @@ def head(panel, target_index, method_index, key):
     'dtype': panel.dtype(target_index),
     'num_chains': config.num_chains,
   }
+
+
+def _is_peer(method):
+  """Returns whether a method's sampler is not of this library."""
+  module = type(method).__module__.rpartition('.')[2]
+  return module in ('baselines', 'windowed') or module.startswith('peer')
 
 
 def failed_record(status, error, trace=None):
@@ -108,7 +115,11 @@ def _against(truth, target, states, spent):
       round(spent.adaptation + k * per_draw) for k in curve.num_draws
     ]
   return {
-    'truth': {'of': truth.source, 'of_square': truth.square_source},
+    'truth': {
+      'of': truth.source,
+      'of_square': truth.square_source,
+      'is_converged': truth.is_converged,
+    },
     'z': accuracy.worst_z(draws, truth)._asdict(),
     'squared_bias': {'gradients': gradients, **curve._asdict()},
   }
@@ -120,14 +131,16 @@ def _missed(gates, record):
   if record['rhat_max'] is None or record['rhat_max'] >= gates.max_rhat:
     missed.append('R-hat')
   # A coordinate that never moves has no R-hat, and no effective draw.
-  if not record['ess']['min'] or record['ess']['min'] < gates.min_ess:
+  sizes = [record['ess']['min']]
+  sizes += [record[f'min_ess_{kind}'] for kind in ('squared', 'bulk', 'tail')]
+  if any(size is None or size < gates.min_ess for size in sizes):
     missed.append('ESS')
   return missed
 
 
 def _is_biased(gates, record):
   """Returns whether a run that passed is off the truth; None: not judged."""
-  if record['missed'] or record['z'] is None:
+  if record['missed'] or not (record['truth'] or {}).get('is_converged'):
     return None
   return abs(record['z']['worst']) > gates.max_abs_z
 

@@ -26,6 +26,8 @@ __all__ = [
   'reference_path',
 ]
 
+_GYM = 'inference_gym'
+
 
 class Truth(NamedTuple):
   """Known moments, [num_coordinates] float64 each."""
@@ -39,6 +41,8 @@ class Truth(NamedTuple):
   # 'inference_gym', 'reference run'; and where Var[x^2] is from.
   source: str
   square_source: str
+  # Whether a run may be judged by it.
+  is_converged: bool = True
 
 
 def coordinates(target, states):
@@ -82,6 +86,7 @@ def load_truth(target, label, reference_dir):
     variance,
     source,
     square_source,
+    is_converged=source == _GYM or reference['is_converged'],
   )
 
 
@@ -109,7 +114,7 @@ def _gym_moments(target):
     np.concatenate([np.ravel(target.ground_truth[name][i]) for name in names])
     for i in range(3)
   ]
-  return (*parts, 'inference_gym')
+  return (*parts, _GYM)
 
 
 def _reference_moments(reference):

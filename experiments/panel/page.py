@@ -1,0 +1,256 @@
+"""The page of a panel: one HTML file, figures inside, and Markdown tables."""
+
+import html
+import json
+
+from experiments.panel import page_tables
+from experiments.panel.curves import bias_curves
+from experiments.panel.grid import Table
+from experiments.panel.grid import to_html
+from experiments.panel.grid import to_markdown
+from experiments.panel.summary import summarize
+
+__all__ = ['select', 'tables', 'to_page', 'write_page']
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; color: #222;
+  max-width: 90em; padding: 0 1em; }
+p { max-width: 60em; } h2 { margin-top: 2em; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13px; }
+th, td { border: 1px solid #ddd; padding: 3px 7px; text-align: left;
+  vertical-align: top; }
+th { background: #f3f3f3; } td:first-child { font-weight: 600;
+  position: sticky; left: 0; background: #fff; }
+.best { background: #cdeccd; font-weight: 600; } .good { background: #e3f5e3; }
+.weak { background: #fff3cd; } .bad { background: #f8d7da; }
+.none { color: #888; }
+svg { max-width: 100%; height: auto; }
+"""
+
+
+def select(panel, file):
+  """Returns the records that count: of the panel's pairs, with today's keys.
+
+  Args:
+    panel: the `Panel`.
+    file: the `CellFile`.
+
+  Returns:
+    (records in the panel's order, number of records left out as stale).
+  """
+  config = panel.config
+  keys = {
+    (config.target_label(t), config.method_label(m)): file.key(panel, t, m)
+    for t in range(len(config.targets))
+    for m in range(len(config.methods))
+  }
+  found = {name: [] for name in keys}
+  num_stale = 0
+  for record in file.records():
+    name = record['target'], record['method']
+    if keys.get(name) != record['key']:
+      num_stale += 1
+    else:
+      found[name].append(record)
+  return [r for group in found.values() for r in group], num_stale
+
+
+def tables(pairs):
+  """Returns the page's tables, the most telling first."""
+  gradient = (
+    'Effective samples of the slowest coordinate per 1000 gradients, '
+    'sampling alone: median over seeds that passed [middle 80 %]. '
+  )
+  second = (
+    'Effective samples of the slowest coordinate per second, adaptation '
+    'included, compilation not: median over seeds that passed [middle 80 %]. '
+  )
+  contest = (
+    'The best sampler of the library against the best peer, each chosen by '
+    'its median among those of which at least half of the runs passed. Ratio: '
+    'of medians, with an 80 % interval from resampled seeds; called even '
+    'where that includes 1.'
+  )
+  marked = 'Best of each target marked; no number where most runs failed.'
+  metric = page_tables.metric_table
+  return [
+    page_tables.contest_table(
+      pairs,
+      'min_ess_per_gradient',
+      'Who wins, per gradient',
+      gradient + contest,
+    ),
+    page_tables.contest_table(
+      pairs, 'min_ess_per_second', 'Who wins, per second', second + contest
+    ),
+    page_tables.outcome_table(pairs),
+    metric(
+      pairs,
+      'min_ess_per_gradient',
+      'Min ESS per 1000 gradients',
+      gradient + marked,
+    ),
+    metric(
+      pairs,
+      'min_ess_per_gradient_in_all',
+      'Min ESS per 1000 gradients, adaptation included',
+      'As above, with the gradients of the adaptation in the denominator. '
+      + marked,
+    ),
+    metric(
+      pairs,
+      'median_ess_per_gradient',
+      'Median ESS per 1000 gradients',
+      'As above for the median coordinate. ' + marked,
+    ),
+    metric(pairs, 'min_ess_per_second', 'Min ESS per second', second + marked),
+    metric(
+      pairs,
+      'worst_bias',
+      'Squared bias at the end, worst coordinate',
+      'b^2 after the whole budget, all runs that came to an end, converged or '
+      'not: median over seeds [middle 80 %]. n independent draws have 1/n on '
+      'average in one coordinate. Least marked.',
+      more_is_better=False,
+    ),
+    metric(
+      pairs,
+      'mean_bias',
+      'Squared bias at the end, mean over coordinates',
+      'As above, averaged over coordinates. Least marked.',
+      more_is_better=False,
+    ),
+    metric(
+      pairs,
+      'warm_seconds',
+      'Seconds of a run, warm',
+      'Adaptation and sampling of all chains; compiled before.',
+      more_is_better=False,
+    ),
+    metric(
+      pairs,
+      'cold_seconds',
+      'Seconds of a run, cold',
+      'The first run of a process, with compilation.',
+      more_is_better=False,
+    ),
+    page_tables.failures(pairs),
+  ]
+
+
+def truth_table(records):
+  """Returns where each target's truth is from."""
+  rows = {}
+  for record in records:
+    if record['status'] == 'finished':
+      truth = record['truth'] or {}
+      rows[record['target']] = [
+        record['target'],
+        str(record['event_size']),
+        record['dtype'],
+        truth.get('of', 'none: never judged'),
+        truth.get('of_square', '-'),
+        {True: 'yes', False: 'NO: never judged'}.get(
+          truth.get('is_converged'), '-'
+        ),
+      ]
+  header = [
+    'Target', 'Dimensions', 'Precision', 'Means and deviations',
+    'Var[x^2], the scale of b^2', 'Converged',
+  ]  # fmt: skip
+  note = 'What the runs are judged by, in the coordinates of the model itself.'
+  return Table('Truth', note, header, list(rows.values()))
+
+
+def to_page(panel, records, num_stale=0):
+  """Returns the page as one HTML text."""
+  pairs = summarize(records)
+  shown = tables(pairs)
+  parts = [to_html(table) for table in shown[:-1]]
+  parts.append('<h2>Squared bias against gradients spent</h2>\n')
+  parts.append(f'<p>{html.escape(_CURVES)}</p>\n')
+  for target in dict.fromkeys(target for target, _ in pairs):
+    figure = bias_curves(pairs, target)
+    if figure is not None:
+      parts.append(f'<h3>{html.escape(target)}</h3>\n{figure}\n')
+  parts += [to_html(shown[-1]), to_html(truth_table(records))]
+  title = html.escape(panel.config.name)
+  return (
+    f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    f'<title>{title}</title><style>{_STYLE}</style></head><body>\n'
+    f'<h1>Samplers side by side: {title}</h1>\n'
+    f'{_introduction(panel, pairs, records, num_stale)}{"".join(parts)}'
+    '</body></html>\n'
+  )
+
+
+_CURVES = (
+  'b^2 = (mean of x^2 over draws - E[x^2])^2 / Var[x^2], all chains together. '
+  'Lines are medians over seeds, bands the middle 80 %; peers are dashed. A '
+  'line begins where the adaptation ends. One that levels off is biased, or '
+  'as good as the truth is known.'
+)
+
+
+def _introduction(panel, pairs, records, num_stale):
+  """Returns what was run, under which rules, as HTML paragraphs."""
+  config, gates = panel.config, panel.gates
+  judged = sum(pair.num_comparisons for pair in pairs.values())
+  num_biased = sum(pair.outcomes['biased'] for pair in pairs.values())
+  versions = sorted({f'{r["library"]} ({r["commit"]})' for r in records})
+  texts = [
+    config.description + '.',
+    f'Each of {len(config.methods)} methods ran on each of '
+    f'{len(config.targets)} targets from {config.num_seeds} seeds, '
+    f'{config.num_chains} chains, {config.gradients_per_chain} gradients per '
+    f'chain, of which {config.adaptation_share:.0%} for adaptation; '
+    f'{len(records)} runs are in. No setting was chosen for a target: what a '
+    'method does not find itself is its default. All methods of a seed start '
+    f'at the same points: {config.init.kind}, scale '
+    f'{getattr(config.init, "scale", "-")}, in unconstrained space.',
+    'One gradient is one evaluation of the log density, with or without its '
+    'gradient, or one Hessian-vector product. A sampler whose trajectories '
+    'have random lengths gets as many steps as a short run of its own says '
+    'that the budget allows; what it then really spent is counted.',
+    f'Gates, version {gates.version} ({panel.gates_digest}), fixed before the '
+    f'runs: largest R-hat below {gates.max_rhat}, smallest effective sample '
+    f'size (of draws, squares, ranks and tails) at least {gates.min_ess:g}; '
+    'a run that passes both is judged: no mean or deviation of any coordinate '
+    f'more than {gates.max_abs_z:g} Monte Carlo standard errors off the truth.',
+    f'{num_biased} of the runs that were judged are off by more, in '
+    f'{judged} comparisons, of which chance alone would give about '
+    f'{judged * 6.3e-5:.1f}.',
+    f'Library version and commit: {", ".join(versions) or "-"}.',
+  ]
+  if num_stale:
+    texts.append(
+      f'{num_stale} records of other settings, versions or references are '
+      'left out.'
+    )
+  return ''.join(f'<p>{html.escape(text)}</p>\n' for text in texts)
+
+
+def write_page(panel, file):
+  """Writes index.html, tables.md and summary.json beside the records."""
+  records, num_stale = select(panel, file)
+  pairs = summarize(records)
+  page = file.folder / 'index.html'
+  page.write_text(to_page(panel, records, num_stale), encoding='utf-8')
+  text = '\n'.join(
+    to_markdown(t) for t in [*tables(pairs), truth_table(records)]
+  )
+  (file.folder / 'tables.md').write_text(text, encoding='utf-8')
+  values = [
+    {
+      'target': pair.target,
+      'method': pair.method,
+      'outcomes': pair.outcomes,
+      **{name: found._asdict() for name, found in pair.metrics.items()},
+    }
+    for pair in pairs.values()
+  ]
+  (file.folder / 'summary.json').write_text(
+    json.dumps(values, indent=1) + '\n', encoding='utf-8'
+  )
+  return page

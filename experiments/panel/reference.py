@@ -1,0 +1,170 @@
+"""Moments of a target from a long run, or by quadrature in two dimensions.
+
+The sampler is TFP's windowed NUTS, started as the panel starts. It counts as
+converged where the largest R-hat is below 1.01 and the smallest effective
+sample size is ten times what the panel's gates ask for; else the file says so,
+and no run is judged by it.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from experiments import cell as cells
+from experiments import diagnostics
+from experiments.errors import ConfigError
+from experiments.methods.base import BuildOptions
+from experiments.methods.windowed import WindowedNuts
+from experiments.panel.pair import build_target
+from experiments.panel.truth import coordinates
+from experiments.panel.truth import reference_path
+from experiments.starts import make_starts
+from experiments.storage import write_json
+
+__all__ = ['by_quadrature', 'by_sampling', 'write_reference']
+
+_MAX_RHAT = 1.01
+_ESS_FACTOR = 10
+_GRID_HALF_WIDTH = 8.0
+_GRID_SIZE = 2001
+
+
+def write_reference(
+  panel, target_index, folder, data_dir, num_adaptation_steps, num_results, seed
+):
+  """Writes the reference of one target and returns it, a dict.
+
+  Args:
+    panel: the `Panel`.
+    target_index: in the panel.
+    folder: of the references.
+    data_dir: folder of local data sets.
+    num_adaptation_steps: of NUTS.
+    num_results: of each chain.
+    seed: of the run.
+  """
+  target = build_target(panel, target_index, data_dir)
+  label = panel.config.target_label(target_index)
+  if target.event_size == 2:
+    moments = by_quadrature(target)
+  else:
+    config = panel.pair_config(
+      target_index, 0, (num_adaptation_steps, num_results)
+    )
+    moments = by_sampling(target, config, panel.gates, seed)
+  reference = {'target': label, **moments, **_against_gym(target, moments)}
+  path = reference_path(folder, label)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  write_json(path, reference)
+  return reference
+
+
+def by_sampling(target, config, gates, seed):
+  """Returns moments from windowed NUTS.
+
+  Args:
+    target: the `Target`.
+    config: a `Config` with the numbers of chains, steps and results.
+    gates: the panel's `Gates`.
+    seed: int.
+  """
+  method = WindowedNuts(name='windowed_nuts').build(
+    target, BuildOptions(config.num_adaptation_steps, config.num_chains)
+  )
+  result = cells.sample(
+    method,
+    init_state=make_starts(config, target, seed),
+    num_results=config.num_results,
+    seed=(seed, 11),
+  )
+  summary = diagnostics.summarize(result.states)
+  draws = coordinates(target, result.states)
+  ess = np.maximum(diagnostics.geyer_ess(draws).sum(axis=0), 1.0)
+  least = min(ess.min(), summary.ess_squared.min(), *_least_ranked(summary))
+  max_rhat = float(np.nanmax(summary.rhat))
+  is_converged = max_rhat < _MAX_RHAT and least >= _ESS_FACTOR * gates.min_ess
+  deviation = draws.std(axis=(0, 1))
+  return {
+    'source': 'reference run',
+    'is_converged': bool(is_converged),
+    'sampler': 'TFP windowed NUTS',
+    'num_chains': config.num_chains,
+    'num_adaptation_steps': config.num_adaptation_steps,
+    'num_results': config.num_results,
+    'seed': seed,
+    'max_rhat': max_rhat,
+    'min_ess': float(least),
+    'num_diverging': int(np.sum(result.trace['diverging'])),
+    'mean': draws.mean(axis=(0, 1)).tolist(),
+    'deviation': deviation.tolist(),
+    'standard_error': (deviation / np.sqrt(ess)).tolist(),
+    'variance_of_square': np.square(draws).var(axis=(0, 1)).tolist(),
+  }
+
+
+def by_quadrature(target, size=_GRID_SIZE):
+  """Returns moments of two coordinates by the trapezoidal rule.
+
+  Args:
+    target: a `Target` whose mass lies within 8 of the origin.
+    size: points of a side of the grid, odd.
+
+  Raises:
+    ConfigError: if there is mass at the edge of the grid.
+  """
+  coarse, _ = _integrate(target, (size + 1) // 2)
+  fine, edge = _integrate(target, size)
+  if edge > 1e-9:
+    raise ConfigError(
+      f'{target.name} has a share {edge:.1e} of its mass at the edge of '
+      f'[-{_GRID_HALF_WIDTH:g}, {_GRID_HALF_WIDTH:g}]^2; sample it instead.'
+    )
+  mean, second, fourth = fine
+  return {
+    'source': 'quadrature',
+    'is_converged': True,
+    'num_points': size**2,
+    'mean': mean.tolist(),
+    'deviation': np.sqrt(second - mean**2).tolist(),
+    # What halving the spacing changed.
+    'standard_error': np.abs(mean - coarse[0]).tolist(),
+    'variance_of_square': (fourth - second**2).tolist(),
+  }
+
+
+def _integrate(target, size):
+  """Returns E[x], E[x^2], E[x^4], [3, 2], and the mass at the edge."""
+  line = np.linspace(-_GRID_HALF_WIDTH, _GRID_HALF_WIDTH, size)
+  points = np.stack(np.meshgrid(line, line, indexing='ij'), axis=-1)
+  states = tf.constant(points.reshape(-1, 2), target.dtype)
+  log_probs = target.target_log_prob_fn(states).numpy().astype(np.float64)
+  weights = np.exp(log_probs - log_probs.max()).reshape(size, size)
+  weights /= weights.sum()
+  edge = max(weights[0].sum(), weights[-1].sum())
+  edge = max(edge, weights[:, 0].sum(), weights[:, -1].sum())
+  values = coordinates(target, states.numpy()).reshape(size, size, 2)
+  moments = [
+    np.einsum('ij,ijk->k', weights, values**power) for power in (1, 2, 4)
+  ]
+  return np.stack(moments), edge
+
+
+def _least_ranked(summary):
+  return [np.nanmin(part) for part in (summary.ess_bulk, summary.ess_tail)]
+
+
+def _against_gym(target, moments):
+  """Returns how far the moments are from inference_gym's, {} without any."""
+  if target.ground_truth is None:
+    return {}
+  names = sorted(target.ground_truth)
+  mean, deviation, error = (
+    np.concatenate([np.ravel(target.ground_truth[name][i]) for name in names])
+    for i in range(3)
+  )
+  both = np.hypot(error, moments['standard_error'])
+  z = (np.asarray(moments['mean']) - mean) / np.maximum(both, 1e-30)
+  ratio = np.asarray(moments['deviation']) / deviation
+  return {
+    'worst_mean_z_against_gym': float(z[np.argmax(np.abs(z))]),
+    'deviation_ratio_to_gym': [float(ratio.min()), float(ratio.max())],
+  }

@@ -1,0 +1,234 @@
+"""Cells joined over seeds: medians, 80 % intervals, and what became of runs."""
+
+from typing import NamedTuple
+from typing import Optional
+
+import numpy as np
+
+__all__ = [
+  'METRICS',
+  'OUTCOMES',
+  'Contest',
+  'Interval',
+  'Pair',
+  'contests',
+  'outcome',
+  'summarize',
+]
+
+# What becomes of a cell, the best first.
+OUTCOMES = (
+  'passed',
+  'biased',
+  'not converged',
+  'out of time',
+  'failed',
+  'refused',
+)
+_LOW, _HIGH = 10, 90
+_FEWEST_PASSED = 0.5
+_NUM_RESAMPLES = 2000
+
+
+class Interval(NamedTuple):
+  """Median over seeds and the middle 80 % of them."""
+
+  median: float
+  low: float
+  high: float
+
+
+class Pair(NamedTuple):
+  """One method on one target, all seeds."""
+
+  target: str
+  method: str
+  is_peer: bool
+  # {outcome: number of seeds}.
+  outcomes: dict
+  # {name in METRICS: `Interval`}, of what each is defined for.
+  metrics: dict
+  # {name in METRICS: values over seeds}.
+  values: dict
+  # (gradients per chain, worst b^2, mean b^2), each [num_seeds, points], None.
+  curves: Optional[tuple]
+  # The largest |z| of the seeds that were judged, of how many comparisons.
+  worst_z: Optional[float]
+  num_comparisons: int
+  # First line of what went wrong first.
+  error: Optional[str]
+
+  @property
+  def num_seeds(self):
+    return sum(self.outcomes.values())
+
+  @property
+  def share_passed(self):
+    return self.outcomes['passed'] / max(self.num_seeds, 1)
+
+  @property
+  def counts(self):
+    """Whether enough seeds passed for its efficiency to mean something."""
+    return self.share_passed >= _FEWEST_PASSED
+
+
+class Contest(NamedTuple):
+  """The best of either side on a target, by one metric."""
+
+  target: str
+  own: Optional[Pair]
+  peer: Optional[Pair]
+  # Of the own best over the peers' best; None unless both are there.
+  ratio: Optional[Interval]
+
+
+def _per_gradient(size):
+  return lambda r: _times(1000, r.get(f'{size}_ess_per_gradient'))
+
+
+def _times(factor, value):
+  return None if value is None else factor * value
+
+
+def _warm(record):
+  """Seconds of adaptation and sampling, compilation apart."""
+  return record['seconds']['adaptation'] + record['seconds']['sampling']
+
+
+def _cold(record):
+  """The same with compilation, of runs that had to compile."""
+  if not record['is_cold']:
+    return None
+  return _warm(record) + record['seconds']['compile']
+
+
+def _final_bias(kind):
+  def value(record):
+    curve = record['squared_bias']
+    return None if curve is None else curve[kind][-1]
+
+  return value
+
+
+# {name: (function of a record, whether only of runs that passed)}.
+METRICS = {
+  'min_ess_per_gradient': (_per_gradient('min'), True),
+  'median_ess_per_gradient': (_per_gradient('median'), True),
+  'min_ess_per_gradient_in_all': (
+    lambda r: _times(1000, r.get('min_ess_per_gradient_in_all')),
+    True,
+  ),
+  'min_ess_per_second': (lambda r: r['min_ess_per_second'], True),
+  'median_ess_per_second': (lambda r: r['median_ess_per_second'], True),
+  'warm_seconds': (_warm, False),
+  'cold_seconds': (_cold, False),
+  'rhat_max': (lambda r: r['rhat_max'], False),
+  'worst_bias': (_final_bias('worst'), False),
+  'mean_bias': (_final_bias('mean'), False),
+  'accept_rate': (lambda r: r['accept_rate'], False),
+}
+
+
+def outcome(record):
+  """Returns the one of `OUTCOMES` that a record tells of."""
+  if record['status'] != 'finished':
+    return record['status']
+  if record['missed']:
+    return 'not converged'
+  return 'biased' if record['is_biased'] else 'passed'
+
+
+def summarize(records):
+  """Returns {(target, method): `Pair`} of records, one for each cell."""
+  groups = {}
+  for record in records:
+    name = record['target'], record['method']
+    groups.setdefault(name, []).append(record)
+  return {name: _pair(name, group) for name, group in groups.items()}
+
+
+def _pair(name, records):
+  found = [outcome(record) for record in records]
+  finished = [r for r in records if r['status'] == 'finished']
+  values = {
+    metric: _values(finished, function, of_passed)
+    for metric, (function, of_passed) in METRICS.items()
+  }
+  judged = [r for r in finished if r['is_biased'] is not None]
+  errors = [r['error'] for r in records if r.get('error')]
+  return Pair(
+    *name,
+    is_peer=records[0]['is_peer'],
+    outcomes={kind: found.count(kind) for kind in OUTCOMES},
+    metrics={k: interval(v) for k, v in values.items() if len(v)},
+    values=values,
+    curves=_curves(finished),
+    worst_z=max((abs(r['z']['worst']) for r in judged), default=None),
+    num_comparisons=sum(r['z']['num_comparisons'] for r in judged),
+    error=errors[0].strip().splitlines()[0] if errors else None,
+  )
+
+
+def _values(records, function, of_passed):
+  if of_passed:
+    records = [r for r in records if outcome(r) == 'passed']
+  found = [function(record) for record in records]
+  return np.asarray([value for value in found if value is not None], float)
+
+
+def _curves(records):
+  curves = [r['squared_bias'] for r in records if r['squared_bias']]
+  curves = [c for c in curves if c['gradients'] is not None]
+  # A run of another length, of a sampler of random cost, has another grid.
+  curves = [c for c in curves if c['num_draws'] == curves[0]['num_draws']]
+  if not curves:
+    return None
+  names = ('gradients', 'worst', 'mean')
+  return tuple(np.asarray([c[name] for c in curves], float) for name in names)
+
+
+def interval(values):
+  """Returns the `Interval` of values."""
+  return Interval(*(float(v) for v in np.percentile(values, [50, _LOW, _HIGH])))
+
+
+def contests(pairs, metric):
+  """Returns a `Contest` for each target, in the order of `pairs`.
+
+  Args:
+    pairs: of `summarize`.
+    metric: name of one of which more is better.
+  """
+  targets = dict.fromkeys(target for target, _ in pairs)
+  found = []
+  for target in targets:
+    sides = []
+    for is_peer in (False, True):
+      side = [
+        pair
+        for (where, _), pair in pairs.items()
+        if where == target
+        and pair.is_peer == is_peer
+        and pair.counts
+        and metric in pair.metrics
+      ]
+      side.sort(key=lambda pair: pair.metrics[metric].median)
+      sides.append(side[-1] if side else None)
+    own, peer = sides
+    both = own is not None and peer is not None
+    ratio = _ratio(own.values[metric], peer.values[metric]) if both else None
+    found.append(Contest(target, own, peer, ratio))
+  return found
+
+
+def _ratio(own, peer):
+  """Returns the ratio of medians, its interval by resampling the seeds."""
+  rng = np.random.default_rng(0)
+  resampled = [
+    np.median(rng.choice(values, [_NUM_RESAMPLES, len(values)]), axis=1)
+    for values in (own, peer)
+  ]
+  low, high = np.percentile(resampled[0] / resampled[1], [_LOW, _HIGH])
+  return Interval(
+    float(np.median(own) / np.median(peer)), float(low), float(high)
+  )

@@ -1,0 +1,102 @@
+"""A panel's config is refused before any computing, by key and value."""
+
+import pathlib
+
+import pytest
+import typer.testing
+
+from experiments import cli
+from experiments.errors import ConfigError
+from experiments.panel import config as configs
+from experiments.panel import run
+
+PANEL = (
+  pathlib.Path(__file__).resolve().parents[2]
+  / 'configs'
+  / 'inference_gym'
+  / 'panel.yaml'
+)
+
+
+@pytest.fixture(scope='module')
+def panel():
+  return configs.load_panel(PANEL)
+
+
+def test_the_committed_panel_holds_no_setting_by_target(panel):
+  assert len(panel.config.targets) == 14
+  assert panel.config.num_seeds >= 10
+  for method in panel.config.methods:
+    given = method.model_fields_set - {'name', 'label'}
+    assert given <= {'num_leapfrog_steps', 'preconditioner'}
+
+
+@pytest.mark.parametrize(
+  ('override', 'words'),
+  [
+    ('targets.0.name=Bananna', ['targets.0.name', "did you mean 'Banana'"]),
+    ('methods.0.name=gadmala', ['methods.0.name', 'gadmala_fast']),
+    ('targets.0.size=3', ['targets.0.size', 'unknown key', 'ndims']),
+    ('methods.0.sise=3', ['methods.0.sise', 'unknown key', 'preconditioner']),
+    ('num_chain=3', ['num_chain', "did you mean 'num_chains'"]),
+    ('num_chains=0', ['num_chains', 'greater than or equal to 1']),
+    ('init.kind=no', ['init', 'normal']),
+    ('methods.0.num_results=9', ['methods.0.num_results', 'one budget']),
+    ('float64_targets=[banana]', ['float64_targets', "did you mean 'Banana'"]),
+    ('gates=none.yaml', ['there is no config file']),
+    ('targets.1.name=Banana', ["'Banana' is there 2 times"]),
+  ],
+)
+def test_mistakes_are_named(override, words):
+  with pytest.raises(ConfigError) as caught:
+    configs.load_panel(PANEL, [override])
+  for word in words:
+    assert word in str(caught.value)
+
+
+def test_the_key_knows_all_that_decides_a_cell(panel):
+  key = panel.key(0, 0, None)
+  same = configs.load_panel(
+    PANEL, ['num_seeds=3', 'seconds_per_pair=1', 'methods.2.label=x']
+  )
+  assert same.key(0, 0, None) == key
+  others = [
+    'edition=2',
+    'num_chains=3',
+    'gradients_per_chain=777',
+    'targets.0.ndims=3',
+    'methods.0.init_scale=1.0',
+    'seed=1',
+    'init.scale=2.0',
+    'float64_targets=[Banana]',
+  ]
+  keys = {configs.load_panel(PANEL, [o]).key(0, 0, None) for o in others}
+  keys |= {key, panel.key(0, 0, 'r'), panel.key(1, 0, None)}
+  gates = panel.gates.model_copy(update={'min_ess': 1.0})
+  keys.add(panel._replace(gates=gates).key(0, 0, None))
+  assert len(keys) == len(others) + 4
+
+
+def test_filters_choose_by_label_and_pattern(panel):
+  chosen = run.pairs(panel, ['Banana', '*SP500*'], ['am', 'AM'][1:])
+  labels = {panel.config.target_label(t) for t, _ in chosen}
+  assert len(chosen) == len(labels) == 3
+  with pytest.raises(ConfigError, match='--only-method'):
+    run.pairs(panel, (), ['nutz'])
+
+
+def test_a_refused_panel_ends_the_command_with_its_message(tmp_path):
+  result = typer.testing.CliRunner().invoke(
+    cli.app,
+    ['run', str(PANEL), '--output', str(tmp_path), '--only-target', 'Bananna'],
+  )
+  assert result.exit_code == 2
+  assert "did you mean 'Banana'" in result.output + str(result.stderr)
+  assert not list(tmp_path.iterdir())
+
+
+def test_configs_are_listed_with_the_panel_among_them():
+  result = typer.testing.CliRunner().invoke(cli.app, ['list'])
+  assert result.exit_code == 0
+  assert 'panel.yaml' in result.output
+  assert 'gates.yaml' not in result.output
