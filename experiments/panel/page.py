@@ -5,7 +5,6 @@ import json
 
 from experiments.panel import page_tables
 from experiments.panel.curves import bias_curves
-from experiments.panel.grid import Table
 from experiments.panel.grid import to_html
 from experiments.panel.grid import to_markdown
 from experiments.panel.summary import summarize
@@ -139,30 +138,6 @@ def tables(pairs):
   ]
 
 
-def truth_table(records):
-  """Returns where each target's truth is from."""
-  rows = {}
-  for record in records:
-    if record['status'] == 'finished':
-      truth = record['truth'] or {}
-      rows[record['target']] = [
-        record['target'],
-        str(record['event_size']),
-        record['dtype'],
-        truth.get('of', 'none: never judged'),
-        truth.get('of_square', '-'),
-        {True: 'yes', False: 'NO: never judged'}.get(
-          truth.get('is_converged'), '-'
-        ),
-      ]
-  header = [
-    'Target', 'Dimensions', 'Precision', 'Means and deviations',
-    'Var[x^2], the scale of b^2', 'Converged',
-  ]  # fmt: skip
-  note = 'What the runs are judged by, in the coordinates of the model itself.'
-  return Table('Truth', note, header, list(rows.values()))
-
-
 def to_page(panel, records, num_stale=0):
   """Returns the page as one HTML text."""
   pairs = summarize(records)
@@ -174,7 +149,7 @@ def to_page(panel, records, num_stale=0):
     figure = bias_curves(pairs, target)
     if figure is not None:
       parts.append(f'<h3>{html.escape(target)}</h3>\n{figure}\n')
-  parts += [to_html(shown[-1]), to_html(truth_table(records))]
+  parts += [to_html(shown[-1]), to_html(page_tables.truth_table(records))]
   title = html.escape(panel.config.name)
   return (
     f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -238,7 +213,7 @@ def write_page(panel, file):
   page = file.folder / 'index.html'
   page.write_text(to_page(panel, records, num_stale), encoding='utf-8')
   text = '\n'.join(
-    to_markdown(t) for t in [*tables(pairs), truth_table(records)]
+    to_markdown(t) for t in [*tables(pairs), page_tables.truth_table(records)]
   )
   (file.folder / 'tables.md').write_text(text, encoding='utf-8')
   values = [

@@ -7,7 +7,23 @@ from experiments.panel.grid import with_interval
 from experiments.panel.summary import contests
 from experiments.panel.summary import OUTCOMES
 
-__all__ = ['contest_table', 'failures', 'metric_table', 'outcome_table']
+__all__ = [
+  'contest_table',
+  'failures',
+  'metric_table',
+  'outcome_table',
+  'truth_table',
+]
+
+_TRUTH_HEADER = [
+  'Target',
+  'Dimensions',
+  'Precision',
+  'Means and deviations',
+  'Var[x^2], the scale of b^2',
+  'Converged',
+  "Reference against inference_gym's means, worst z",
+]
 
 _BRIEF = {
   'passed': 'passed',
@@ -174,6 +190,30 @@ def failures(pairs):
   note = 'One line for every method and target with a run that did not pass.'
   header = ['Target', 'Method', 'Seeds', 'Reason']
   return Table('What failed, and why', note, header, rows)
+
+
+def truth_table(records):
+  """Returns where each target's truth is from."""
+  rows = {}
+  for record in records:
+    if record['status'] == 'finished':
+      truth = record['truth'] or {}
+      judged = {True: 'yes', False: 'NO: never judged', None: '-'}
+      rows[record['target']] = [
+        record['target'],
+        str(record['event_size']),
+        record['dtype'],
+        truth.get('of', 'none: never judged'),
+        truth.get('of_square', '-'),
+        judged[truth.get('is_converged')],
+        number(truth.get('gym_z')),
+      ]
+  note = (
+    'What the runs are judged by, in the coordinates of the model itself. '
+    'Where the last column is large, the moments that inference_gym keeps are '
+    'not those of its density.'
+  )
+  return Table('Truth', note, _TRUTH_HEADER, list(rows.values()))
 
 
 def _median(pair, metric):

@@ -119,6 +119,7 @@ def _against(truth, target, states, spent):
       'of': truth.source,
       'of_square': truth.square_source,
       'is_converged': truth.is_converged,
+      'gym_z': truth.gym_z,
     },
     'z': accuracy.worst_z(draws, truth)._asdict(),
     'squared_bias': {'gradients': gradients, **curve._asdict()},

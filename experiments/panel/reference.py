@@ -1,4 +1,4 @@
-"""Moments of a target from a long run, or by quadrature in two dimensions.
+"""Moments of a target by quadrature in two dimensions, or from a long run.
 
 The sampler is TFP's windowed NUTS, started as the panel starts. It counts as
 converged where the largest R-hat is below 1.01 and the smallest effective
@@ -14,6 +14,7 @@ from experiments import diagnostics
 from experiments.errors import ConfigError
 from experiments.methods.base import BuildOptions
 from experiments.methods.windowed import WindowedNuts
+from experiments.panel import brownian
 from experiments.panel.pair import build_target
 from experiments.panel.truth import coordinates
 from experiments.panel.truth import reference_path
@@ -22,6 +23,12 @@ from experiments.storage import write_json
 
 __all__ = ['by_quadrature', 'by_sampling', 'write_reference']
 
+# {label: function of nothing to exact moments}.
+_EXACT = {
+  'BrownianMotionUnknownScalesMissingMiddleObservations': (
+    brownian.exact_moments
+  )
+}
 _MAX_RHAT = 1.01
 _ESS_FACTOR = 10
 _GRID_HALF_WIDTH = 8.0
@@ -44,7 +51,9 @@ def write_reference(
   """
   target = build_target(panel, target_index, data_dir)
   label = panel.config.target_label(target_index)
-  if target.event_size == 2:
+  if label in _EXACT:
+    moments = _EXACT[label]()
+  elif target.event_size == 2:
     moments = by_quadrature(target)
   else:
     config = panel.pair_config(

@@ -5,13 +5,14 @@
             2 s^4 + 4 m^2 s^2
 
 The coordinates are those of the model's own space, all quantities in a row.
-inference_gym's moments come first, a reference run's are taken where it has
-none. For Var[x^2], a scale only, the reference run is taken first.
+Exact moments come first, then inference_gym's, then those of a reference run.
+For Var[x^2], a scale only, the reference is taken first.
 """
 
 import json
 import pathlib
 from typing import NamedTuple
+from typing import Optional
 
 import numpy as np
 
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 _GYM = 'inference_gym'
+# The source of references that are no runs.
+_EXACT = 'quadrature'
 
 
 class Truth(NamedTuple):
@@ -43,6 +46,9 @@ class Truth(NamedTuple):
   square_source: str
   # Whether a run may be judged by it.
   is_converged: bool = True
+  # The largest difference of the reference's means to inference_gym's, in
+  # standard errors; None where there are not both.
+  gym_z: Optional[float] = None
 
 
 def coordinates(target, states):
@@ -71,7 +77,9 @@ def load_truth(target, label, reference_dir):
   reference = None
   if path.is_file():
     reference = json.loads(path.read_text(encoding='utf-8'))
-  moments = _gym_moments(target) or _reference_moments(reference)
+  moments = _reference_moments(reference)
+  if moments is None or moments[-1] != _EXACT:
+    moments = _gym_moments(target) or moments
   if moments is None:
     return None
   mean, deviation, standard_error, source = moments
@@ -87,6 +95,7 @@ def load_truth(target, label, reference_dir):
     source,
     square_source,
     is_converged=source == _GYM or reference['is_converged'],
+    gym_z=reference and reference.get('worst_mean_z_against_gym'),
   )
 
 

@@ -6,10 +6,12 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 from experiments.errors import ConfigError
 from experiments.methods.base import Cost
 from experiments.panel import accuracy
+from experiments.panel import brownian
 from experiments.panel import budget
 from experiments.panel import config as configs
 from experiments.panel import reference
@@ -175,6 +177,66 @@ def test_a_reference_that_did_not_converge_says_so(tmp_path):
   assert truth.mean_of_square == [5.0]
   assert truth.variance_of_square == [7.0]
   assert truths.load_truth(target, 'y', tmp_path) is None
+
+
+def test_exact_moments_come_before_those_of_the_gym_and_a_run_after(tmp_path):
+  known = {'x': tuple(np.array([v]) for v in (1.0, 2.0, 0.1))}
+  target = Target('x', None, 1, 'float32', ground_truth=known)
+  values = dict(
+    source='reference run',
+    is_converged=False,
+    mean=[3.0],
+    deviation=[4.0],
+    standard_error=[0.0],
+    variance_of_square=[7.0],
+    worst_mean_z_against_gym=20.0,
+  )
+  for source, mean, square in (
+    ('reference run', 1.0, 5.0),
+    ('quadrature', 3.0, 25.0),
+  ):
+    text = json.dumps({**values, 'source': source, 'is_converged': True})
+    (tmp_path / 'x.json').write_text(text)
+    truth = truths.load_truth(target, 'x', tmp_path)
+    assert (truth.mean, truth.mean_of_square) == ([mean], [square])
+    assert (truth.variance_of_square, truth.gym_z) == ([7.0], 20.0)
+
+
+def test_brownian_moments_are_those_of_dense_algebra():
+  observed = np.array([0.3, np.nan, -0.5, 0.1])
+  seen = ~np.isnan(observed)
+  line = np.linspace(brownian._LOWEST, brownian._HIGHEST, 23)
+  days = np.arange(1, 5)
+  unit = np.minimum.outer(days, days)
+  nodes, node_weights = np.polynomial.hermite_e.hermegauss(5)
+  node_weights /= node_weights.sum()
+  total, sums = 0.0, np.zeros([3, 6])
+  for log_a in line:
+    for log_s in line:
+      a, s = np.exp([log_a, log_s])
+      prior = a**2 * unit
+      gain = np.linalg.solve(
+        prior[np.ix_(seen, seen)] + s**2 * np.eye(3), prior[seen]
+      ).T
+      normal = stats.multivariate_normal(
+        np.zeros(3), prior[np.ix_(seen, seen)] + s**2 * np.eye(3)
+      )
+      weight = normal.pdf(observed[seen])
+      weight *= stats.norm.pdf(log_a, scale=2) * stats.norm.pdf(log_s, scale=2)
+      mean = gain @ observed[seen]
+      spread = np.sqrt(np.diag(prior - gain @ prior[seen]))
+      fourth = (mean[:, None] + spread[:, None] * nodes) ** 4 @ node_weights
+      total += weight
+      sums += weight * np.stack(
+        [
+          [a, *mean, s],
+          [a**2, *(mean**2 + spread**2), s**2],
+          [a**4, *fourth, s**4],
+        ]
+      )
+  np.testing.assert_allclose(
+    brownian.moments_of(observed, 23), sums / total, rtol=1e-7
+  )
 
 
 def test_every_method_spends_the_same():
