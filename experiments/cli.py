@@ -15,6 +15,7 @@ import rich.console
 import rich.table
 import typer
 
+from experiments import cli_calibration
 from experiments import cli_panel
 from experiments import cli_surrogate
 from experiments.errors import ConfigError
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_panel.app, name='panel')
 app.add_typer(cli_surrogate.app, name='surrogate')
+app.command('calibrate')(cli_calibration.calibrate)
 console = rich.console.Console(width=None if os.isatty(1) else 160)
 errors = rich.console.Console(stderr=True, soft_wrap=True)
 

@@ -1,0 +1,60 @@
+"""Geweke's test: two ways to draw parameters and data jointly must agree.
+
+  marginal-conditional    theta ~ prior, y ~ p(y | theta)
+  successive-conditional  theta ~ one step of the kernel at y, y ~ p(y | theta)
+
+Every successive chain starts at a marginal draw. If the kernel leaves the
+posterior invariant the chain is stationary from its start, and the average of
+any function along it has the prior mean. The chains are independent of each
+other, so the spread of their averages is the standard error: no estimate of
+autocorrelation is needed. A wrong kernel drifts off.
+
+The functions are bounded, so that the averages are normal far into the tails:
+of u = (value - mean) / deviation of the marginal draws, tanh(u) sees location
+and 1 / (1 + u^2) scale.
+
+Source: Geweke (2004), Getting it right: joint distribution tests of posterior
+simulators, JASA 99.
+"""
+
+import numpy as np
+from scipy import stats
+
+__all__ = ['SHAPES', 'bounded', 'p_values', 'z_scores']
+
+SHAPES = ('location', 'scale')
+
+
+def bounded(values, center, width, lib):
+  """Returns the bounded functions of values, [2, ...].
+
+  Args:
+    values: [...].
+    center: Subtracted, broadcasts with `values`.
+    width: Divides, broadcasts with `values`.
+    lib: `tf` or numpy: what `values` is made of.
+  """
+  u = (values - center) / width
+  return lib.stack([lib.tanh(u), 1.0 / (1.0 + u**2)])
+
+
+def z_scores(marginal, averages):
+  """Returns differences of means in standard errors.
+
+  Args:
+    marginal: Functions at independent marginal draws, [..., n].
+    averages: Averages of them along independent chains, [..., chains].
+
+  Returns:
+    [...]; standard normal if the kernel is right.
+  """
+  variance = sum(
+    np.var(sample, axis=-1, ddof=1) / sample.shape[-1]
+    for sample in (marginal, averages)
+  )
+  return (averages.mean(axis=-1) - marginal.mean(axis=-1)) / variance**0.5
+
+
+def p_values(z):
+  """Returns two-sided p-values of z-scores."""
+  return 2.0 * stats.norm.sf(np.abs(z))

@@ -1,0 +1,127 @@
+"""Uniformity of ranks, by an exact simultaneous band around their ECDF.
+
+Draw theta* from the prior, data from theta*, and a place M in 0, ..., L - 1.
+Put theta* at place M of a window of L states, run the kernel from it to the
+places behind, and its reverse (the kernel itself, if it is reversible) to those
+in front. theta* is a draw of the posterior, so the window is a piece of a
+stationary chain in which M was chosen blindly: the rank of any function of
+theta* and the data among its values in the window is uniform on 0, ..., L - 1,
+however slowly the chain mixes.
+
+The number of ranks <= i among n is Bin(n, (i + 1) / L). The statistic is the
+smallest of its tail probabilities over i; its law under uniformity follows from
+the counts being a Markov chain in i, so p-values far in the tail are exact.
+
+Sources: Gandy and Scott (2020), Unit testing for MCMC and other Monte Carlo
+methods, https://arxiv.org/abs/2001.06465; Säilynoja, Bürkner and Vehtari
+(2022), Graphical test for discrete uniformity,
+https://arxiv.org/abs/2103.10522; functions of the data too: Modrák et al.
+(2023), https://arxiv.org/abs/2211.02383.
+"""
+
+import functools
+
+import numpy as np
+from scipy import stats
+
+__all__ = ['counts_below', 'ecdf_band', 'p_value', 'ranks']
+
+# Functions of equal states can differ by rounding.
+_TOLERANCE = 1e-9
+
+
+def ranks(truth, window, rng):
+  """Returns the rank of each truth in its window; ties are broken by chance.
+
+  Args:
+    truth: Values at theta*, [n].
+    window: Values at the other states, [L - 1, n].
+    rng: A numpy generator.
+
+  Returns:
+    Ints in 0, ..., L - 1, [n].
+  """
+  margin = _TOLERANCE * (1.0 + np.abs(truth))
+  num_ties = np.sum(np.abs(window - truth) <= margin, axis=0)
+  return np.sum(window < truth - margin, axis=0) + rng.integers(num_ties + 1)
+
+
+def counts_below(found, num_ranks):
+  """Returns how many ranks are <= i, for i = 0, ..., L - 2, [L - 1]."""
+  return np.cumsum(np.bincount(found, minlength=num_ranks))[:-1]
+
+
+def p_value(found, num_ranks):
+  """Returns the p-value of uniform ranks, exact for any n and L.
+
+  Args:
+    found: Independent ranks, ints in 0, ..., `num_ranks` - 1, [n].
+    num_ranks: L.
+  """
+  tails = _tails(len(found), num_ranks)
+  counts = counts_below(found, num_ranks)
+  smallest = np.min(tails[np.arange(num_ranks - 1), counts])
+  return _exit_probability(len(found), num_ranks, smallest)
+
+
+def ecdf_band(num_draws, num_ranks, level):
+  """Returns the counts between which all stay with probability >= 1 - level.
+
+  Args:
+    num_draws: n.
+    num_ranks: L.
+    level: Probability that uniform ranks leave the band anywhere.
+
+  Returns:
+    (lowest, highest) of `counts_below`, each [L - 1].
+  """
+  tails = _tails(num_draws, num_ranks)
+  low, high = 0.0, level  # The band of one place is too narrow for all.
+  for _ in range(40):
+    middle = 0.5 * (low + high)
+    if _exit_probability(num_draws, num_ranks, middle) <= level:
+      low = middle
+    else:
+      high = middle
+  is_inside = tails > low
+  last = num_draws - np.argmax(is_inside[:, ::-1], axis=1)
+  return np.argmax(is_inside, axis=1), last
+
+
+def _exit_probability(num_draws, num_ranks, smallest):
+  """Returns P(any tail probability <= smallest), summed where it happens."""
+  is_outside = _tails(num_draws, num_ranks) <= smallest * (1.0 + 1e-9)
+  mass, left = _first_counts(num_draws, num_ranks), 0.0
+  for place, transition in enumerate(_transitions(num_draws, num_ranks)):
+    left += np.sum(mass[is_outside[place]])
+    mass = np.where(is_outside[place], 0.0, mass) @ transition
+  return min(1.0, left + np.sum(mass[is_outside[-1]]))
+
+
+@functools.lru_cache(maxsize=4)
+def _tails(num_draws, num_ranks):
+  """Returns the smaller tail of each count at each place, [L - 1, n + 1]."""
+  counts = np.arange(num_draws + 1)
+  shares = np.arange(1, num_ranks)[:, np.newaxis] / num_ranks
+  law = stats.binom(num_draws, shares)
+  return np.minimum(law.cdf(counts), law.sf(counts - 1))
+
+
+def _first_counts(num_draws, num_ranks):
+  return stats.binom.pmf(np.arange(num_draws + 1), num_draws, 1.0 / num_ranks)
+
+
+@functools.lru_cache(maxsize=4)
+def _transitions(num_draws, num_ranks):
+  """Returns P(count at i + 1 | count at i), L - 2 of [n + 1, n + 1].
+
+  A draw that is not among the first i + 1 ranks has the next one with
+  probability 1 / (L - i - 1).
+  """
+  counts = np.arange(num_draws + 1)
+  added = counts - counts[:, np.newaxis]
+  rest = (num_draws - counts)[:, np.newaxis]
+  return [
+    stats.binom.pmf(added, rest, 1.0 / num_left)
+    for num_left in range(num_ranks - 1, 1, -1)
+  ]
