@@ -42,6 +42,7 @@ def frozen(kernel, results):
   if learned:
     step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
     fixed = {part: _fixed(kernel, part, results) for part in learned}
+    fixed.update(_fixed_walk(kernel, results))
     return kernel.copy(**fixed, step_size=step_size)
   if hasattr(kernel, 'cost') and 'step_size' in kernel.parameters:
     return _with_step_sizes(kernel, results)
@@ -165,26 +166,45 @@ def _with_step_sizes(kernel, results):
 
 def _fixed(kernel, part, results):
   """Returns a part of the kernel with what it learned as constants."""
-  params = tf.nest.map_structure(
-    np.asarray, tfp_private.get_innermost(results, _LEARNED[part])
-  )
-
+  params = tfp_private.get_innermost(results, _LEARNED[part])
   learner = kernel.parameters[part]
+  if part != 'surrogate':
+    return _constant(learner, params)
+  params = tf.nest.map_structure(np.asarray, params)
 
-  def init(event_size, dtype, scale_or_seed):
-    if part != 'surrogate':
-      return tf.nest.map_structure(
-        lambda p: tf.convert_to_tensor(p, dtype=dtype), params
-      )
+  def init(event_size, dtype, seed):
     # A surrogate may hold Tensors that are not in the dtype of the state.
     return tf.nest.map_structure(
       lambda p, first: tf.cast(p, first.dtype),
       params,
-      learner.init(event_size, dtype, scale_or_seed),
+      learner.init(event_size, dtype, seed),
     )
 
-  fixed = learner._replace(init=init)
-  return fixed if part == 'surrogate' else fixed._replace(init_scale=1.0)
+  return learner._replace(init=init)
+
+
+def _constant(learner, params):
+  """Returns a preconditioner or a transport that starts at its params."""
+  params = tf.nest.map_structure(np.asarray, params)
+
+  def init(event_size, dtype, scale):
+    del event_size, scale
+    return tf.nest.map_structure(
+      lambda p: tf.convert_to_tensor(p, dtype=dtype), params
+    )
+
+  return learner._replace(init=init, init_scale=1.0)
+
+
+def _fixed_walk(kernel, results):
+  """Returns the law of a proposal's walks at what was learned, if it walks."""
+  if not kernel.parameters.get('walk_share'):
+    return {}
+  walk = tfp_private.get_innermost(results, 'walk_params')
+  return dict(
+    walk_step_size=np.asarray(walk.step_size),
+    walk_preconditioner=_constant(kernel.preconditioner, walk.factor_params),
+  )
 
 
 def _linear(proposal):

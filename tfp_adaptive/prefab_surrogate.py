@@ -6,6 +6,9 @@ DualAveragingStepSizeAdaptation   TFP's; learns the step size
        └ Uncalibrated...          proposes
 """
 
+import functools
+
+import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import preconditioners
@@ -162,7 +165,23 @@ def _tuned(kernel, num_adaptation_steps, target_accept_prob):
     kernel,
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,
+    log_accept_prob_getter_fn=functools.partial(
+      _log_accept_prob, target_accept_prob
+    ),
   )
+
+
+def _log_accept_prob(target_accept_prob, results):
+  """Returns log min(1, exp(r)); what is wanted where the step walked.
+
+  Walks have a scale of their own and say nothing about the step size.
+  """
+  while not hasattr(results, 'proposed_results'):
+    results = results.inner_results
+  log_prob = tf.minimum(results.log_accept_ratio, 0.0)
+  walks = getattr(results.proposed_results, 'trajectory', False)
+  wanted = tf.math.log(tf.constant(target_accept_prob, log_prob.dtype))
+  return tf.where(walks, wanted, log_prob)
 
 
 def _check_settings(settings):

@@ -22,7 +22,7 @@ __all__ = [
 SIZE, NUM_CHAINS = 2, 3
 
 
-def kernel(num_adaptation_steps, surrogate=None, **options):
+def kernel(num_adaptation_steps, surrogate=None, walk_share=0.0, **options):
   """Returns the wrapper around a proposal along a cheap surrogate."""
   preconditioner = options.pop(
     'preconditioner', tfpa.preconditioners.cholesky(init_scale=1.0)
@@ -35,6 +35,7 @@ def kernel(num_adaptation_steps, surrogate=None, **options):
         preconditioner,
         num_leapfrog_steps=2,
         step_size=0.5,
+        walk_share=walk_share,
       )
     ),
     num_adaptation_steps,

@@ -12,6 +12,8 @@ from tests.adaptation import learning
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.proposals import surrogates
+from tfp_adaptive.internal import history
+from tfp_adaptive.internal import tfp_private
 
 _SIZE, _NUM_CHAINS = learning.SIZE, learning.NUM_CHAINS
 _NUM_ADAPTING = 300
@@ -89,6 +91,24 @@ def test_the_history_pools_all_chains():
     held.points[: 5 * _NUM_CHAINS], np.concatenate(states)
   )
   assert np.sum(held.is_filled) == 5 * _NUM_CHAINS
+
+
+def test_walks_learn_covariance_and_scale_and_others_leave_them():
+  _, results = learning.run(
+    learning.kernel(_NUM_ADAPTING, walk_share=0.5), _NUM_ADAPTING + 5
+  )
+  walks = [tfp_private.get_innermost(r, 'walk_params') for r in results]
+  walked = [r.inner_results.proposed_results.trajectory for r in results]
+  sizes = np.array([walk.step_size for walk in walks])
+  adapting = walked[1:_NUM_ADAPTING]
+  np.testing.assert_array_equal(np.diff(sizes[:_NUM_ADAPTING]) != 0, adapting)
+  assert 0 < np.sum(adapting) < len(adapting)
+  assert np.all(sizes[_NUM_ADAPTING:] == sizes[_NUM_ADAPTING - 1])
+  fits = learning.changes([walk.factor_params for walk in walks])
+  last = results[fits[-1] - 1].history  # Steps count from one.
+  _, covariance = history.moments(last.points, history.weights(last))
+  factor = walks[-1].factor_params.numpy()
+  np.testing.assert_allclose(factor @ factor.T, covariance, rtol=1e-6)
 
 
 def test_a_fit_is_to_the_history_of_its_step():

@@ -71,6 +71,25 @@ def test_chains_keep_equal_shares():
 
 
 @pytest.mark.parametrize('jit_compile', [False, True])
+def test_in_order_is_by_chain_and_then_by_time(jit_compile):
+  kept = _run(30, _steps_of_chains(200, 3), jit_compile=jit_compile)
+  points, weights = history.in_order(kept)
+  steps, chains = points.numpy().T
+  np.testing.assert_array_equal(np.lexsort([steps, chains]), np.arange(30))
+  np.testing.assert_allclose(weights, np.full(30, 1 / 30))
+  # Power: the rows themselves are in no order.
+  assert np.any(np.diff(kept.points[:10, 0]) < 0)
+
+
+def test_in_order_moves_weights_with_their_rows():
+  kept = _run(10, _steps_of_chains(3, 2))
+  points, weights = history.in_order(kept)
+  np.testing.assert_array_equal(
+    weights.numpy() > 0, points[:, 0] + points[:, 1] > 0
+  )
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
 def test_the_first_states_fill_the_rows_in_order(jit_compile):
   kept = _run(10, _steps_of_chains(3, 3), jit_compile=jit_compile)
   np.testing.assert_array_equal(kept.points[:9, 0], np.repeat([0, 1, 2], 3))

@@ -14,6 +14,7 @@ from tests.proposals import surrogates
 
 _SIZE = 3
 _FACTOR = np.array([[1.5, 0.0, 0.0], [0.4, 0.7, 0.0], [-0.3, 0.2, 1.1]])
+_WALK_FACTOR = np.array([[0.3, 0.0, 0.0], [1.0, 2.0, 0.0], [0.1, -0.6, 0.8]])
 
 
 def _proposal(score=surrogates.bent_score, **options):
@@ -80,24 +81,22 @@ def test_the_log_ratio_is_the_change_of_the_true_energy():
   )
 
 
-def _follow(kernel, x, velocity, num_steps=7, walks=False):
+def _follow(kernel, x, velocity, num_steps=7):
   return kernel._follow(
     kernel.bootstrap_results(x),
     x,
     velocity,
     tf.constant(0.2, x.dtype),
     tf.constant(num_steps),
-    tf.constant(walks),
   )
 
 
-@pytest.mark.parametrize('walks', [False, True])
-def test_the_trajectory_runs_back_with_its_velocity_turned(walks):
+def test_the_trajectory_runs_back_with_its_velocity_turned():
   kernel = _proposal()
   x, velocity = _starts(5, _SIZE), _starts(5, _SIZE, seed=1)
-  y, end = _follow(kernel, x, velocity, walks=walks)
+  y, end = _follow(kernel, x, velocity)
   assert np.min(np.abs(y - x)) > 1e-4
-  back, turned = _follow(kernel, y, -end, walks=walks)
+  back, turned = _follow(kernel, y, -end)
   np.testing.assert_allclose(back, x, rtol=0.0, atol=1e-10)
   np.testing.assert_allclose(-turned, velocity, rtol=0.0, atol=1e-10)
 
@@ -191,8 +190,12 @@ def test_the_step_size_is_uniform_in_its_range_and_one_for_all_chains():
   assert stats.kstest(jitter, stats.uniform(0.1, 1.0).cdf).pvalue < 1e-6
 
 
-def test_a_share_of_the_steps_walks_one_step_without_force():
-  kernel = _proposal(walk_share=0.3)
+def test_a_share_of_the_steps_walks_with_a_scale_and_covariance_of_its_own():
+  kernel = _proposal(
+    walk_share=0.3,
+    walk_step_size=0.7,
+    walk_preconditioner=registry.fixed(_WALK_FACTOR),
+  )
   x = _starts(2, _SIZE)
   start = kernel.bootstrap_results(x)
   step = tf.function(
@@ -204,10 +207,12 @@ def test_a_share_of_the_steps_walks_one_step_without_force():
     correction = results.log_acceptance_correction.numpy()
     if np.all(correction == 0.0):
       num_walks += 1
+      assert results.trajectory
       np.testing.assert_allclose(
-        y, x + 0.2 * results.noise.numpy() @ _FACTOR.T, rtol=1e-12
+        y, x + 0.7 * results.noise.numpy() @ _WALK_FACTOR.T, rtol=1e-12
       )
     else:
+      assert not results.trajectory
       assert np.all(correction != 0.0)  # All chains do one thing.
   standard_error = (0.3 * 0.7 / num_seeds) ** 0.5
   assert abs(num_walks / num_seeds - 0.3) < 4.0 * standard_error

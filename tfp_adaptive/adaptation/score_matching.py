@@ -19,6 +19,7 @@ from tfp_adaptive.internal import momentum_scale
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.internal import walk
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
@@ -179,15 +180,16 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       history=history_lib.add(results.history, rows, add_seed),
       mean_accept_prob=adaptation_base.mean_accept_prob(mh_results),
     )
+    if self._walks:
+      results = self._adapt_walk(results)
     fewest = _FEWEST_DRAWS * (event_size + 1)
     is_due = self._is_due(results.step, _GROWTH) & (
       results.history.num_seen >= fewest
     )
     is_first = results.step < int(_FIRST_SHARE * self.num_adaptation_steps)
-    if self._learns_momentum_scale:
-      (results,) = control_flow.apply_if(
-        is_due & is_first, lambda results: [self._fit_scale(results)], results
-      )
+    (results,) = control_flow.apply_if(
+      is_due & is_first, lambda results: [self._fit_scales(results)], results
+    )
     is_due &= ~is_first
     (results,) = control_flow.apply_if(
       is_due, lambda results: [self._fit(results, fit_seed)], results
@@ -213,35 +215,51 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   def _fit(self, results, seed):
     """Fits the surrogate, and the momentum scale to its scores."""
     inner = results.inner_results
-    points = results.history.points
-    weights = history_lib.weights(results.history)
+    points, weights = history_lib.in_order(results.history)
     params = tfp_private.get_innermost(inner, 'surrogate_params')
     fitted = self.surrogate.fit(params, points, weights, seed)
     inner, is_good = self._replace_surrogate(inner, params, fitted)
-    results = results._replace(inner_results=inner)
-    if self._learns_momentum_scale:
-      results = self._fit_scale(results)
+    results = self._fit_scales(results._replace(inner_results=inner))
     return results._replace(
       num_fits=results.num_fits + tf.cast(is_good, tf.int32),
       num_failed_fits=results.num_failed_fits + tf.cast(~is_good, tf.int32),
     )
 
-  def _fit_scale(self, results):
-    """Fits the momentum scale to past states and the scores there."""
+  def _fit_scales(self, results):
+    """Fits the momentum scale to past states and scores, walks to states."""
     inner, points = results.inner_results, results.history.points
-    learned = momentum_scale.fit(
-      self.proposal.preconditioner,
-      tfp_private.get_innermost(inner, 'preconditioner_params'),
-      points,
-      history_lib.weights(results.history),
-      self.surrogate.score(
-        tfp_private.get_innermost(inner, 'surrogate_params'), points
-      ),
+    weights = history_lib.weights(results.history)
+    learned = {}
+    if self._learns_momentum_scale:
+      params = tfp_private.get_innermost(inner, 'surrogate_params')
+      learned['preconditioner_params'] = momentum_scale.fit(
+        self.proposal.preconditioner,
+        tfp_private.get_innermost(inner, 'preconditioner_params'),
+        points,
+        weights,
+        self.surrogate.score(params, points),
+      )
+    if self._walks:
+      learned['walk_params'] = walk.fit(
+        tfp_private.get_innermost(inner, 'walk_params'),
+        self.proposal.walk_preconditioner,
+        points,
+        weights,
+      )
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(inner, **learned)
+    )
+
+  def _adapt_walk(self, results):
+    """Moves the scale of the walks after a step that walked."""
+    inner = results.inner_results
+    params = tfp_private.get_innermost(inner, 'walk_params')
+    adapted = walk.adapt(params, results.mean_accept_prob, results.step)
+    params = adaptation_base.choose(
+      self._mh_results(inner).proposed_results.trajectory, adapted, params
     )
     return results._replace(
-      inner_results=tfp_private.replace_innermost(
-        inner, preconditioner_params=learned
-      )
+      inner_results=tfp_private.replace_innermost(inner, walk_params=params)
     )
 
   def _update(self, results, rows):
@@ -263,6 +281,10 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       tfp_private.replace_innermost(inner, surrogate_params=chosen),
       is_good,
     )
+
+  @property
+  def _walks(self):
+    return getattr(self.proposal, 'walk_share', 0.0) > 0.0
 
   @property
   def _learns_momentum_scale(self):

@@ -17,6 +17,7 @@ __all__ = [
   'add',
   'effective_size',
   'from_draws',
+  'in_order',
   'moments',
   'precision',
   'sharpness',
@@ -29,7 +30,9 @@ _MOST_SEEN = 2**30  # The count stays there: int32 is not to overflow.
 
 
 class History(
-  collections.namedtuple('History', ['points', 'is_filled', 'num_seen'])
+  collections.namedtuple(
+    'History', ['points', 'is_filled', 'num_seen', 'chain', 'time']
+  )
 ):
   """Past states.
 
@@ -37,6 +40,8 @@ class History(
     points: [n, d].
     is_filled: Whether a row holds a state, [n] bool.
     num_seen: States offered so far, [] int32.
+    chain: Number of the chain that a row is from, [n] int32.
+    time: How many states had been offered before the row's step, [n] int32.
   """
 
   __slots__ = ()
@@ -48,7 +53,21 @@ def start(num_points, event_size, dtype):
     points=tf.zeros([num_points, event_size], dtype),
     is_filled=tf.zeros([num_points], tf.bool),
     num_seen=tf.zeros([], tf.int32),
+    chain=tf.zeros([num_points], tf.int32),
+    time=tf.zeros([num_points], tf.int32),
   )
+
+
+def in_order(history):
+  """Returns points [n, d] and weights [n], by chain and then by time.
+
+  What is held out in one block is then as far from the rest as it can be:
+  neighbours in a chain are alike, and would vouch for each other.
+  """
+  order = tf.argsort(history.time, stable=True)
+  chain = tf.gather(history.chain, order)
+  order = tf.gather(order, tf.argsort(chain, stable=True))
+  return tf.gather(history.points, order), tf.gather(weights(history), order)
 
 
 def weights(history):
@@ -94,13 +113,18 @@ def add(history, rows, seed):
   )
   is_finite = tf.reduce_all(tf.math.is_finite(rows), axis=-1)
   is_kept &= is_finite
-  place = slot[:, tf.newaxis]
-  kept = tf.where(is_kept[:, tf.newaxis], rows, tf.gather(history.points, slot))
-  filled = is_kept | tf.gather(history.is_filled, slot)
+
+  def write(held, new):
+    keeps = is_kept if new.shape.rank < 2 else is_kept[:, tf.newaxis]
+    new = tf.where(keeps, new, tf.gather(held, slot))
+    return tf.tensor_scatter_nd_update(held, slot[:, tf.newaxis], new)
+
   return History(
-    points=tf.tensor_scatter_nd_update(history.points, place, kept),
-    is_filled=tf.tensor_scatter_nd_update(history.is_filled, place, filled),
+    points=write(history.points, rows),
+    is_filled=write(history.is_filled, tf.ones_like(is_kept)),
     num_seen=tf.minimum(history.num_seen, _MOST_SEEN) + num_rows,
+    chain=write(history.chain, index),
+    time=write(history.time, tf.zeros_like(index) + history.num_seen),
   )
 
 
@@ -172,7 +196,7 @@ def from_draws(history, draws):
   # A product of both counts may not be an int32.
   index = tf.range(count, dtype=tf.int64) * int(num_draws) // int(count)
   kept = tf.gather(draws, index)
-  return History(
+  return history._replace(
     points=tf.concat([kept, history.points[count:]], axis=0),
     is_filled=tf.range(num_points) < count,
     num_seen=tf.constant(min(num_draws, _MOST_SEEN), tf.int32),

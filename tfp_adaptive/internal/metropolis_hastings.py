@@ -17,7 +17,7 @@ from tfp_adaptive.internal import tfp_private
 __all__ = ['MetropolisHastings']
 
 _ONE_STEP_FIELDS = ('seed', 'noise', 'trajectory')
-_LAW_FIELDS = ('preconditioner_params', 'surrogate_params')
+_LAW_FIELDS = ('preconditioner_params', 'surrogate_params', 'walk_params')
 
 
 class MetropolisHastings(tfp.mcmc.MetropolisHastings):

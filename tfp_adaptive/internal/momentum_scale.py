@@ -2,6 +2,8 @@
 
   C C^T = M^-1 in the structure,   M = (Cov^-1 + E[score score^T]) / 2
 
+(M = Cov^-1 where no scores are given),
+
 found by the structure's own natural steps: C C^T moves by I - C^T M C.
 """
 
@@ -17,7 +19,7 @@ __all__ = ['fit']
 _NUM_STEPS = 60  # A step changes a direction by at most a factor of two.
 
 
-def fit(preconditioner, params, points, weights, scores):
+def fit(preconditioner, params, points, weights, scores=None):
   """Returns params of C, those given where the fit is not finite.
 
   Args:
@@ -25,9 +27,10 @@ def fit(preconditioner, params, points, weights, scores):
     params: Where to start.
     points: Draws, [n, d].
     weights: [n], that sum to one.
-    scores: [n, d].
+    scores: [n, d], or None.
   """
-  sharpness = control_flow.in_stage(_sharpness, points, weights, scores)
+  draws = (points, weights) if scores is None else (points, weights, scores)
+  sharpness = control_flow.in_stage(_sharpness, *draws)
 
   def step(count, params):
     operator = preconditioner.operator(params)
@@ -56,11 +59,14 @@ def fit(preconditioner, params, points, weights, scores):
   )
 
 
-def _sharpness(points, weights, scores):
+def _sharpness(points, weights, scores=None):
   """Returns a factor A of M = A A^T, [d, d], in the dtype of the points."""
-  cast = [tf.cast(t, tf.float64) for t in (points, weights, scores)]
-  _, covariance = history.moments(*cast[:2])
-  return tf.cast(
-    tf.linalg.cholesky(history.sharpness(covariance, cast[2], cast[1])),
-    points.dtype,
-  )
+  dtype = points.dtype
+  points, weights = tf.cast(points, tf.float64), tf.cast(weights, tf.float64)
+  _, covariance = history.moments(points, weights)
+  if scores is None:
+    matrix = history.precision(covariance)
+  else:
+    scores = tf.cast(scores, tf.float64)
+    matrix = history.sharpness(covariance, scores, weights)
+  return tf.cast(tf.linalg.cholesky(matrix), dtype)

@@ -156,13 +156,14 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
     del flat
     return []
 
-  def _init_params(self, flat, part_sizes):
+  def _init_params(self, flat, part_sizes, preconditioner=None):
+    preconditioner = preconditioner or self.preconditioner
     event_size = ps.shape(flat)[-1]
-    scale = self.preconditioner.init_scale
+    scale = preconditioner.init_scale
     if callable(scale):
       scale = scale(event_size)
-    return self.preconditioner.init(
-      part_sizes if self.preconditioner.takes_part_sizes else event_size,
+    return preconditioner.init(
+      part_sizes if preconditioner.takes_part_sizes else event_size,
       flat.dtype,
       tf.constant(1.0 if scale is None else scale, flat.dtype),
     )

@@ -26,6 +26,7 @@ from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal import walk as walk_lib
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['SurrogateHamiltonianResults', 'UncalibratedSurrogateHamiltonian']
@@ -34,14 +35,16 @@ __all__ = ['SurrogateHamiltonianResults', 'UncalibratedSurrogateHamiltonian']
 class SurrogateHamiltonianResults(
   collections.namedtuple(
     'SurrogateHamiltonianResults',
-    (*proposal.ProposalResults._fields, 'surrogate_params'),
+    (*proposal.ProposalResults._fields, 'surrogate_params', 'walk_params'),
   )
 ):
   """Results of `UncalibratedSurrogateHamiltonian`.
 
   Attributes are those of the other proposals, and:
     surrogate_params: What the surrogate has learned, shared by chains.
-  `noise` is the first velocity; `grads_target_log_prob` is `[]`.
+    walk_params: `internal.walk.Walk`, `[]` where no steps walk.
+  `noise` is the first velocity, `trajectory` whether the step walked ([] bool);
+  `grads_target_log_prob` is `[]`.
   """
 
   __slots__ = ()
@@ -65,6 +68,8 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     step_size_jitter=(1.0, 1.0),
     walk_share=0.0,
     target_is_stochastic=False,
+    walk_step_size=None,
+    walk_preconditioner=None,
     name=None,
   ):
     """Builds the kernel; no Tensor is created here.
@@ -79,10 +84,14 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       step_size: h, multiplies C; [] or [chains..., 1].
       step_size_jitter: Pair (low, high): every step multiplies h by a uniform
         draw in between, the same for all chains.
-      walk_share: Share of the steps, in [0, 1), that walk at random: one
-        leapfrog step of no force. They find what the surrogate has not seen.
+      walk_share: Share of the steps, in [0, 1), that walk at random, with a
+        scale and covariance of their own (`internal/walk.py`). They find what
+        the surrogate has not seen.
       target_is_stochastic: Whether the target takes a `seed` and returns the
         log of an unbiased estimate of the density.
+      walk_step_size: First scale of the walks, []; 2.38 / sqrt(d) by default.
+      walk_preconditioner: An `interfaces.Preconditioner`: C of the walks, in
+        the structure of `preconditioner`, which is the default.
       name: Prefix of op names.
 
     Raises:
@@ -110,10 +119,12 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       num_leapfrog_steps=num_leapfrog_steps,
       step_size_jitter=step_size_jitter,
       walk_share=walk_share,
+      walk_step_size=walk_step_size,
+      walk_preconditioner=walk_preconditioner,
     )
     self._step_range = _check_steps(num_leapfrog_steps)
     self._jitter_range = _check_jitter(step_size_jitter)
-    _check_share(walk_share)
+    walk_lib.check_share(walk_share)
 
   @property
   def surrogate(self):
@@ -126,6 +137,10 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
   @property
   def walk_share(self):
     return self._parameters['walk_share']
+
+  @property
+  def walk_preconditioner(self):
+    return self._parameters['walk_preconditioner'] or self.preconditioner
 
   @property
   def experimental_shard_axis_names(self):
@@ -152,7 +167,28 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       results.noise.dtype,
       random.sanitize(0),
     )
-    return SurrogateHamiltonianResults(*results, surrogate_params=params)
+    return SurrogateHamiltonianResults(
+      *results,
+      surrogate_params=params,
+      walk_params=self._init_walk(init_state, results),
+    )
+
+  def _init_walk(self, init_state, results):
+    if not self.walk_share:
+      return []
+    part_sizes = state_parts.part_sizes(
+      init_state, ps.rank(results.target_log_prob)
+    )
+    return walk_lib.start(
+      self.walk_share,
+      self._parameters['walk_step_size'],
+      results.noise,
+      self._init_params(results.noise, part_sizes, self.walk_preconditioner),
+    )
+
+  def _init_trajectory(self, flat):
+    del flat
+    return tf.zeros([], tf.bool)
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Runs one trajectory; the results carry the target at its end."""
@@ -167,16 +203,20 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     # 1. Draw velocity, length and step size.
     velocity = self._draw_noise(x, noise_seed)
     num_steps = _draw_int(self._step_range, length_seed)
-    walks = random.uniform([], x.dtype, walk_seed) <= self.walk_share
-    num_steps = tf.where(walks, 1, num_steps)
     low, high = self._jitter_range
     jitter = random.uniform([], x.dtype, scale_seed)
     step_size = previous.step_size * (low + (high - low) * jitter)
 
-    # 2. Follow the surrogate.
-    y, end_velocity = self._follow(
-      previous, x, velocity, step_size, num_steps, walks
-    )
+    # 2. Follow the surrogate, or walk.
+    walks = self._draw_walks(previous, walk_seed)
+    num_steps = tf.where(walks, 0, num_steps)
+    y, end_velocity = self._follow(previous, x, velocity, step_size, num_steps)
+    if self.walk_share:
+      walked = walk_lib.propose(
+        previous.walk_params, self.walk_preconditioner, x, velocity
+      )
+      y = tf.where(walks, walked, y)
+      end_velocity = tf.where(walks, velocity, end_velocity)
 
     # 3. Evaluate the target where the trajectory ended.
     proposed_state = state_parts.unflatten_like(
@@ -188,20 +228,26 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       log_acceptance_correction=0.5
       * tf.reduce_sum(velocity**2 - end_velocity**2, axis=-1),
       noise=velocity,
+      trajectory=walks,
       seed=seed,
     )
 
-  def _follow(self, previous, x, velocity, step_size, num_steps, walks):
+  def _draw_walks(self, previous, seed):
+    """Returns whether this step walks, [] bool."""
+    if not self.walk_share:
+      return tf.zeros([], tf.bool)
+    share = previous.walk_params.share
+    return random.uniform([], share.dtype, seed) <= share
+
+  def _follow(self, previous, x, velocity, step_size, num_steps):
     """Returns the end of the trajectory and the velocity there."""
     factor = scale_factor.at(
       self.preconditioner, previous.preconditioner_params
     )
 
-    force_size = tf.where(walks, tf.zeros_like(step_size), step_size)
-
     def kick(x):
       force = self.surrogate.score(previous.surrogate_params, x)
-      return force_size * factor.apply_adjoint(force)
+      return step_size * factor.apply_adjoint(force)
 
     def step(done, x, velocity):
       x = x + step_size * factor.apply(velocity)
@@ -254,13 +300,3 @@ def _check_jitter(given):
       f'{given!r}. Write for example `step_size_jitter=(0.5, 1.0)`.'
     )
   return tuple(float(g) for g in given)
-
-
-def _check_share(walk_share):
-  if not 0.0 <= walk_share < 1.0:
-    raise ValueError(
-      '`walk_share` must be in [0, 1): the share of steps that follow no '
-      f'surrogate, but got {walk_share!r}. Write for example '
-      '`walk_share=0.2`; where all steps should walk, use '
-      '`tfpa.adaptive_metropolis`.'
-    )
