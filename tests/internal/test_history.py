@@ -82,11 +82,10 @@ def test_in_order_is_by_chain_and_then_by_time(jit_compile):
 
 
 def test_in_order_moves_weights_with_their_rows():
-  kept = _run(10, _steps_of_chains(3, 2))
+  kept = _run(10, 1.0 + _steps_of_chains(3, 2))  # Rows not filled are zero.
   points, weights = history.in_order(kept)
-  np.testing.assert_array_equal(
-    weights.numpy() > 0, points[:, 0] + points[:, 1] > 0
-  )
+  np.testing.assert_array_equal(weights.numpy() > 0, points[:, 0] > 0)
+  assert np.sum(weights.numpy() > 0) == 6
 
 
 @pytest.mark.parametrize('jit_compile', [False, True])
