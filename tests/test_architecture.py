@@ -33,6 +33,7 @@ _CONCEPTS = sorted(
 _COMPOSERS = (
   '__init__',
   'prefab',
+  'prefab_fisher',
   'prefab_latent',
   'prefab_surrogate',
   'prefab_transport',
@@ -248,9 +249,10 @@ def test_every_builder_is_in_the_contract_tests():
     return build
 
   from tfp_adaptive import prefab
+  from tfp_adaptive import prefab_fisher
 
   registered = {unwrap(spec.build).__name__ for spec in registry.KERNELS}
-  assert registered == set(prefab.__all__)
+  assert registered == {*prefab.__all__, *prefab_fisher.__all__}
   assert registered <= set(tfpa.__all__)
 
 

@@ -23,6 +23,8 @@ from tfp_adaptive.prefab import adaptive_metropolis
 from tfp_adaptive.prefab import entropy_adaptive_hamiltonian
 from tfp_adaptive.prefab import gradient_adaptive_langevin
 from tfp_adaptive.prefab import gradient_adaptive_random_walk
+from tfp_adaptive.prefab_fisher import fisher_adaptive_langevin
+from tfp_adaptive.prefab_fisher import variance_ratio_langevin
 from tfp_adaptive.prefab_latent import auxiliary_gradient
 from tfp_adaptive.prefab_latent import auxiliary_langevin
 from tfp_adaptive.prefab_latent import crank_nicolson
@@ -42,9 +44,11 @@ __all__ = [
   # Samplers.
   'adaptive_metropolis',
   'entropy_adaptive_hamiltonian',
+  'fisher_adaptive_langevin',
   'gradient_adaptive_langevin',
   'gradient_adaptive_random_walk',
   'transport_adaptive_hamiltonian',
+  'variance_ratio_langevin',
   # Samplers of latent Gaussian models.
   'auxiliary_gradient',
   'auxiliary_langevin',

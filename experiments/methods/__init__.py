@@ -3,6 +3,7 @@
 from experiments.methods import adaptive
 from experiments.methods import baselines
 from experiments.methods import entropy_adaptive
+from experiments.methods import fisher
 from experiments.methods import hamiltonian_abc
 from experiments.methods import hyperparameters
 from experiments.methods import latent_gaussian
@@ -23,6 +24,7 @@ __all__ = [
   'adaptive',
   'baselines',
   'entropy_adaptive',
+  'fisher',
   'hamiltonian_abc',
   'hyperparameters',
   'latent_gaussian',

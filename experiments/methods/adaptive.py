@@ -15,7 +15,7 @@ from experiments.methods.structures import check_dense
 from experiments.methods.structures import Structured
 from experiments.registry import METHODS
 
-__all__ = ['GradientAdaptive']
+__all__ = ['Adaptive', 'GradientAdaptive']
 
 
 class Adaptive(MethodParameters):
@@ -28,6 +28,15 @@ class Adaptive(MethodParameters):
     """Returns {name: value} of the parameters that are not None."""
     values = {name: getattr(self, name) for name in names}
     return {name: v for name, v in values.items() if v is not None}
+
+  def build_with(self, builder, target, options, trace_fn=None):
+    """Returns the method of a builder that takes what all of them take."""
+    kernel = builder(
+      target.target_log_prob_fn,
+      options.num_adaptation_steps,
+      **self.given('settings', 'target_accept_prob'),
+    )
+    return self.to_method(kernel, trace_fn)
 
   def to_method(self, kernel, trace_fn):
     return Method(

@@ -40,6 +40,8 @@ class KernelSpec(NamedTuple):
   num_target_traces: int
   # Adapting steps that learn a Gaussian of 5 dimensions with 20 chains.
   num_learning_steps: int
+  # Structure that adapts; where nothing adapts a dense one will do.
+  structure: str = 'cholesky'
 
 
 _exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
@@ -58,6 +60,10 @@ KERNELS = [
   KernelSpec('hamiltonian', _hamiltonian, 0.6, 4, 2000),
   KernelSpec('random_walk', tfpa.gradient_adaptive_random_walk, 0.8, 3, 10000),
   KernelSpec('adaptive_metropolis', tfpa.adaptive_metropolis, 0.8, 2, 40000),
+  KernelSpec('langevin_fisher', tfpa.fisher_adaptive_langevin, 1.0, 2, 2000),
+  KernelSpec(
+    'langevin_ratio', tfpa.variance_ratio_langevin, 1.0, 2, 2000, 'diagonal'
+  ),
 ]
 
 CRITERIA = tuple(tfpa.criteria.__all__)
@@ -100,9 +106,11 @@ def optimizer(name):
   return _part(tfpa.optimizers, name, {})
 
 
-def fixed(factor, init_scale=1.0):
-  """Returns a dense preconditioner that starts at `factor`."""
-  return tfpa.preconditioners.cholesky(init_scale=init_scale)._replace(
+def fixed(factor, init_scale=1.0, structure='cholesky'):
+  """Returns a preconditioner that starts at `factor`, [d, d]."""
+  if structure == 'diagonal':
+    factor = tf.linalg.diag_part(factor)
+  return preconditioner(structure, init_scale=init_scale)._replace(
     init=lambda event_size, dtype, scale: tf.convert_to_tensor(
       factor, dtype=dtype
     )

@@ -106,7 +106,11 @@ def adaptation_scalars(kernel, results):
     if hasattr(k, 'criterion'):
       state = tfp_private.get_innermost(results, 'criterion_state')
       scalars.update(k.criterion.trace(state))
-    if hasattr(k, 'preconditioner'):
+    statistics = tfp_private.get_innermost(results, 'statistics', default=None)
+    if hasattr(statistics, 'log_scale'):
+      # Kept by the adaptation: the determinant of a square matrix is dear.
+      scalars['log_scale'] = statistics.log_scale
+    elif hasattr(k, 'preconditioner'):
       params = tfp_private.get_innermost(results, 'preconditioner_params')
       operator = k.preconditioner.operator(params)
       size = tf.cast(operator.domain_dimension_tensor(), operator.dtype)

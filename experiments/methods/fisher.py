@@ -1,0 +1,31 @@
+"""Langevin samplers whose factor is a closed form of past gradients."""
+
+import tfp_adaptive as tfpa
+from experiments.methods.adaptive import Adaptive
+from experiments.methods.structures import check_dense
+from experiments.registry import METHODS
+
+__all__ = ['FisherMala', 'VarianceRatioMala']
+
+
+@METHODS.register('fisher_mala')
+class FisherMala(Adaptive):
+  """FisherMALA: the inverse of the gradient increments' mean square."""
+
+  def default_label(self):
+    return 'FisherMALA'
+
+  def build(self, target, options):
+    check_dense('cholesky', target)
+    return self.build_with(tfpa.fisher_adaptive_langevin, target, options)
+
+
+@METHODS.register('variance_ratio_mala')
+class VarianceRatioMala(Adaptive):
+  """MALA with nutpie's diagonal: sqrt(Var x / Var grad)."""
+
+  def default_label(self):
+    return 'variance-ratio MALA'
+
+  def build(self, target, options):
+    return self.build_with(tfpa.variance_ratio_langevin, target, options)

@@ -1,0 +1,118 @@
+"""MALA whose factor is a closed form of past gradients, as in `prefab.py`."""
+
+from tfp_adaptive import preconditioners
+from tfp_adaptive.adaptation.fisher import FisherAdaptation
+from tfp_adaptive.adaptation.variance_ratio import VarianceRatioAdaptation
+from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.proposals import UncalibratedPreconditionedLangevin
+
+__all__ = ['fisher_adaptive_langevin', 'variance_ratio_langevin']
+
+
+def fisher_adaptive_langevin(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  target_accept_prob=0.574,
+  settings='default',
+  step_size=1.0,
+):
+  """Builds a MALA with the inverse Fisher information (FisherMALA).
+
+  Its covariance is the inverse of the mean square of the gradient's increments
+  between a state and its proposal. For other proposals, `FisherAdaptation`
+  goes around any that uses gradients.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: A `preconditioners.cholesky()`, whose start is taken.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    settings: `'default'`: increments are forgotten, and the first factor with
+      them. Or `'paper'`: none is, the regularization is 10, the scale is held
+      by the trace, and the first factor is 0.1 / sqrt(d).
+    step_size: First step size, which the adaptation moves.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  References:
+    Titsias (2023), Algorithm 1, https://arxiv.org/abs/2305.14442.
+  """
+  _check_settings(settings)
+  is_paper = settings == 'paper'
+  if preconditioner is None:
+    preconditioner = preconditioners.cholesky(
+      init_scale=_paper_scale if is_paper else None
+    )
+  proposal = UncalibratedPreconditionedLangevin(
+    target_log_prob_fn, preconditioner, step_size
+  )
+  constants = {}
+  if is_paper:
+    constants = dict(
+      gain=1.0, regularization=10.0, max_shrinkage=None, normalize_trace=True
+    )
+  return FisherAdaptation(
+    MetropolisHastings(proposal),
+    num_adaptation_steps,
+    target_accept_prob,
+    **constants,
+  )
+
+
+def variance_ratio_langevin(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  target_accept_prob=0.574,
+  settings='default',
+  step_size=1.0,
+):
+  """Builds a MALA with the diagonal that minimizes the Fisher divergence.
+
+  Its scales are c_i^2 = sqrt(Var x_i / Var g_i), g the gradient of the log
+  target: the diagonal of the sampler nutpie. For other proposals,
+  `VarianceRatioAdaptation` goes around any that uses gradients.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: A `preconditioners.diagonal()`, whose start is taken.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    settings: `'default'`, or `'paper'`: start at 0.1 / sqrt(d), as the papers
+      of the other builders do.
+    step_size: First step size, which the adaptation moves.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  References:
+    Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
+  """
+  _check_settings(settings)
+  if preconditioner is None:
+    preconditioner = preconditioners.diagonal(
+      init_scale=_paper_scale if settings == 'paper' else None
+    )
+  proposal = UncalibratedPreconditionedLangevin(
+    target_log_prob_fn, preconditioner, step_size
+  )
+  return VarianceRatioAdaptation(
+    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  )
+
+
+def _check_settings(settings):
+  if settings not in ('default', 'paper'):
+    raise ValueError(
+      "`settings` must be 'default' or 'paper', but got "
+      f'{settings!r}. Single constants are arguments of '
+      '`tfpa.adaptation.FisherAdaptation`.'
+    )
+
+
+def _paper_scale(event_size):
+  return 0.1 * event_size**-0.5
