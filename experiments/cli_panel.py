@@ -113,7 +113,6 @@ def pair(
 def reference(
   targets: Annotated[list[str], typer.Argument(help='Labels in the panel.')],
   config: Config = DEFAULT_CONFIG,
-  output: Output = DEFAULT_OUTPUT,
   data_dir: DataDir = None,
   num_adaptation_steps: Annotated[int, typer.Option(min=40)] = 2000,
   num_results: Annotated[int, typer.Option(min=4)] = 10000,
@@ -123,7 +122,6 @@ def reference(
   from experiments import cli
 
   with cli.refusing():
-    from experiments.panel.cells import CellFile
     from experiments.panel.config import find_label
     from experiments.panel.config import load_panel
     from experiments.panel.reference import write_reference
@@ -135,7 +133,6 @@ def reference(
       found = write_reference(
         panel,
         index,
-        CellFile(output).reference_dir,
         data_dir,
         num_adaptation_steps,
         num_results,

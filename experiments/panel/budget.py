@@ -7,11 +7,23 @@ and a Hessian-vector product dearer; neither is weighed.
 
 from typing import NamedTuple
 
-__all__ = ['Spent', 'spent', 'step_counts', 'units']
+import numpy as np
+
+__all__ = [
+  'Spent',
+  'corrected',
+  'counted_units',
+  'spent',
+  'step_counts',
+  'thinned',
+  'units',
+]
 
 _FEWEST_RESULTS = 20
 # The windows of windowed samplers need that many.
 _FEWEST_ADAPTATION_STEPS = 40
+# How far a method of random cost may be off the budget, as a ratio.
+_TOLERANCE = 1.25
 
 
 class Spent(NamedTuple):
@@ -50,6 +62,40 @@ def step_counts(config, adapting_units, frozen_units):
     max(_FEWEST_ADAPTATION_STEPS, int(adaptation / adapting_units)),
     max(_FEWEST_RESULTS, int(sampling / frozen_units)),
   )
+
+
+def counted_units(extra):
+  """Returns the units of a step from what a trace counted, at least one."""
+  names = ('leapfrogs_taken', 'num_target_calls')
+  found = [float(np.mean(extra[name])) for name in names if name in extra]
+  if not found:
+    raise ValueError(
+      f'a method of random cost must trace one of {", ".join(names)}.'
+    )
+  return max(found[0], 1.0)
+
+
+def corrected(config, counts, found):
+  """Returns counts that fit the budget, or None where these do.
+
+  Args:
+    config: the `PanelConfig`.
+    counts: (num_adaptation_steps, num_results) of a run.
+    found: what it `Spent`.
+  """
+  ratio = sum(found) / config.gradients_per_chain
+  if 1 / _TOLERANCE < ratio < _TOLERANCE or 0 in found:
+    return None
+  costs = [units / count for units, count in zip(found, counts, strict=True)]
+  better = step_counts(config, *costs)
+  return None if better == tuple(counts) else better
+
+
+def thinned(config, counts, can_thin):
+  """Returns (num_adaptation_steps, num_results, steps of a result)."""
+  num_adaptation_steps, num_steps = counts
+  thinning = -(-num_steps // config.max_draws) if can_thin else 1
+  return num_adaptation_steps, num_steps // thinning, thinning
 
 
 def spent(calls, num_chains):

@@ -1,7 +1,6 @@
 """The records of a panel: one line of JSON for each cell, only appended.
 
-  <folder>/cells.jsonl     the latest line of a cell counts
-           reference/      moments of reference runs, one file per target
+  <folder>/cells.jsonl   the latest line of a cell counts
 
 Several processes may append at once. A line that a killed process left
 unfinished is passed over.
@@ -14,7 +13,6 @@ import os
 import pathlib
 
 from experiments.errors import ConfigError
-from experiments.panel.truth import reference_digest
 
 __all__ = ['CellFile', 'DONE']
 
@@ -28,10 +26,6 @@ class CellFile:
   def __init__(self, folder):
     self.folder = pathlib.Path(folder)
     self.path = self.folder / 'cells.jsonl'
-
-  @property
-  def reference_dir(self):
-    return self.folder / 'reference'
 
   def append(self, record):
     """Writes one record, whole or not at all."""
@@ -75,18 +69,12 @@ class CellFile:
         '--output.'
       )
 
-  def key(self, panel, target_index, method_index):
-    """Returns the key that a record of a pair must have now."""
-    label = panel.config.target_label(target_index)
-    found = reference_digest(self.reference_dir, label)
-    return panel.key(target_index, method_index, found)
-
   def missing_seeds(self, panel, target_index, method_index, redo=()):
     """Returns the seeds of a pair that are still to be run."""
     done = self.finished_seeds(
       panel.config.target_label(target_index),
       panel.config.method_label(method_index),
-      self.key(panel, target_index, method_index),
+      panel.key(target_index, method_index),
       redo,
     )
     if any(record['status'] == 'refused' for record in done.values()):

@@ -48,7 +48,10 @@ class PanelConfig(Parameters):
 
   name: str = Field(pattern=r'^[A-Za-z0-9][A-Za-z0-9_.-]*$')
   description: str = ''
-  gates: str = Field(description='YAML file beside this one')
+  gates: str = Field(description='YAML file, relative to this one')
+  references: str = Field(
+    description='folder of reference moments, relative to this file'
+  )
   edition: int = Field(1, ge=1, description='raise it to run all cells anew')
   targets: list[TARGETS.union()] = Field(min_length=1)
   methods: list[METHODS.union()] = Field(min_length=1)
@@ -58,6 +61,9 @@ class PanelConfig(Parameters):
     ge=100, description='of a whole run, Hessian-vector products among them'
   )
   adaptation_share: float = Field(0.5, gt=0, lt=1)
+  max_draws: int = Field(
+    ge=100, description='recorded of one chain; more steps are thinned'
+  )
   seconds_per_pair: float = Field(
     gt=0, description='for all seeds of one method on one target'
   )
@@ -89,15 +95,23 @@ class Panel(NamedTuple):
 
   config: PanelConfig
   gates: Gates
+  # Folder of the references.
+  reference_dir: pathlib.Path
 
   @property
   def gates_digest(self):
     return digest(self.gates.model_dump(mode='json'))
 
-  def key(self, target_index, method_index, reference_digest):
+  def key(self, target_index, method_index):
     """Returns what a cell's record must agree in to be kept."""
     config = self.config
-    shared = ('num_chains', 'gradients_per_chain', 'adaptation_share', 'seed')
+    shared = (
+      'num_chains',
+      'gradients_per_chain',
+      'adaptation_share',
+      'max_draws',
+      'seed',
+    )
     return digest(
       {
         **{name: getattr(config, name) for name in shared},
@@ -108,9 +122,19 @@ class Panel(NamedTuple):
         'method': config.methods[method_index].model_dump(mode='json'),
         'gates': self.gates_digest,
         'library': tfpa.__version__,
-        'reference': reference_digest,
+        'reference': self._reference(target_index),
       }
     )
+
+  def reference_path(self, target_index):
+    label = self.config.target_label(target_index)
+    return self.reference_dir / f'{label}.json'
+
+  def _reference(self, target_index):
+    path = self.reference_path(target_index)
+    if not path.is_file():
+      return None
+    return digest(json.loads(path.read_text(encoding='utf-8')))
 
   def dtype(self, target_index):
     label = self.config.target_label(target_index)
@@ -122,10 +146,11 @@ class Panel(NamedTuple):
     Args:
       target_index: in the panel.
       method_index: in the panel.
-      counts: (num_adaptation_steps, num_results), or None: not yet known.
+      counts: (num_adaptation_steps, num_results, steps of a result), or None:
+        not yet known.
     """
     config = self.config
-    num_adaptation_steps, num_results = counts or (100, 100)
+    num_adaptation_steps, num_results, thinning = counts or (100, 100, 1)
     return Config(
       name=config.name,
       target=config.targets[target_index],
@@ -133,6 +158,7 @@ class Panel(NamedTuple):
       num_chains=config.num_chains,
       num_adaptation_steps=num_adaptation_steps,
       num_results=num_results,
+      num_steps_between_results=thinning - 1,
       num_repeats=config.num_seeds,
       seed=config.seed,
       init=config.init,
@@ -171,8 +197,9 @@ def load_panel(path, overrides=()):
           'panel has one budget for all methods, gradients_per_chain; leave '
           'it out.'
         )
-  file = pathlib.Path(path).parent / config.gates
-  return Panel(config, explain.checked(Gates, yaml_files.load(file)))
+  folder = pathlib.Path(path).resolve().parent
+  gates = explain.checked(Gates, yaml_files.load(folder / config.gates))
+  return Panel(config, gates, (folder / config.references).resolve())
 
 
 def find_label(key, label, labels):

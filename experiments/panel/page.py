@@ -40,7 +40,7 @@ def select(panel, file):
   """
   config = panel.config
   keys = {
-    (config.target_label(t), config.method_label(m)): file.key(panel, t, m)
+    (config.target_label(t), config.method_label(m)): panel.key(t, m)
     for t in range(len(config.targets))
     for m in range(len(config.methods))
   }

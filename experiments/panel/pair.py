@@ -3,8 +3,8 @@
 import time
 import traceback
 import warnings
-
-import numpy as np
+from typing import Any
+from typing import NamedTuple
 
 from experiments import cell as cells
 from experiments.methods.base import BuildOptions
@@ -18,8 +18,22 @@ from experiments.targets.base import BuildContext
 
 __all__ = ['Refused', 'build_target', 'run_pair']
 
+# Runs of a first seed that spent too much or too little, at most.
+_MAX_CORRECTIONS = 2
 # Steps of the run that finds what a method of unknown cost spends.
 _PILOT_STEPS = 100
+
+
+class _Built(NamedTuple):
+  """A method that is ready to run."""
+
+  config: Any
+  method: Any
+  # (num_adaptation_steps, steps thereafter).
+  counts: tuple
+  # Units of a step as a short run found them; None where they are known.
+  pilot: Any = None
+  is_settled: bool = False
 
 
 class Refused(ValueError):
@@ -43,9 +57,11 @@ def run_pair(
   config = panel.config
   target = build_target(panel, target_index, data_dir)
   truth = load_truth(
-    target, config.target_label(target_index), file.reference_dir
+    target,
+    config.target_label(target_index),
+    panel.reference_path(target_index),
   )
-  key = file.key(panel, target_index, method_index)
+  key = panel.key(target_index, method_index)
   lead = head(panel, target_index, method_index, key)
   missing = file.missing_seeds(panel, target_index, method_index, redo)
   done = file.finished_seeds(lead['target'], lead['method'], key, redo)
@@ -84,16 +100,7 @@ class _Runner:
     try:
       if is_cold:
         self._built = self._build(done)
-      config, method, pilot = self._built
-      with warnings.catch_warnings():
-        warnings.simplefilter('ignore', RuntimeWarning)
-        result = cells.run_cell(
-          config, 0, method, self._target, seed, None, False
-        )
-        record = finished_record(
-          self._panel.gates, result, self._target, self._truth
-        )
-      record['pilot'] = pilot
+      record = self._run(seed)
     except Refused as error:
       return {**lead, 'status': 'refused', 'error': str(error)}
     except Exception as error:  # A failed method is a row, not the end.
@@ -102,39 +109,78 @@ class _Runner:
     record['seconds_in_all'] = time.perf_counter() - start
     return {**lead, **record}
 
+  def _run(self, seed):
+    built = self._built
+    for _ in range(_MAX_CORRECTIONS + 1):
+      record = self._finish(built, seed)
+      counts = self._correction(built, record)
+      if counts is None:
+        break
+      built = self._method(counts)._replace(pilot='corrected')
+    # Later seeds take the same numbers of steps.
+    self._built = built._replace(is_settled=True)
+    return record
+
+  def _finish(self, built, seed):
+    """Returns the record of one run."""
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', RuntimeWarning)
+      result = cells.run_cell(
+        built.config, 0, built.method, self._target, seed, None, False
+      )
+      record = finished_record(
+        self._panel.gates, result, self._target, self._truth
+      )
+    record.update(pilot=built.pilot, counts=list(built.counts))
+    return record
+
+  def _correction(self, built, record):
+    """Returns other counts where a random cost was not what it seemed."""
+    found = record.get('gradients_per_chain')
+    if built.is_settled or found is None:
+      return None
+    return budget.corrected(
+      self._panel.config, built.counts, budget.Spent(**found)
+    )
+
   def _build(self, done):
-    """Returns the pair's config, its method, and what the pilot found."""
-    known = [r for r in done.values() if r.get('num_results')]
+    """Returns the `_Built` with the numbers of steps that fit the budget."""
+    known = [r for r in done.values() if r.get('counts')]
     if known:
-      counts = known[0]['num_adaptation_steps'], known[0]['num_results']
-      return (*self._method(counts), known[0].get('pilot'))
-    config, method = self._method(None)
-    costs = (method.adapting_cost, method.frozen_cost)
-    pilot = None
+      built = self._method(known[0]['counts'])
+      return built._replace(pilot=known[0]['pilot'], is_settled=True)
+    costs = self._method(None).method[1:3]
     if None in costs:
-      pilot = costs = self._pilot()
-    else:
-      costs = [budget.units(cost) for cost in costs]
-    counts = budget.step_counts(self._panel.config, *costs)
-    return (*self._method(counts), pilot)
+      pilot = self._pilot()
+      built = self._method(budget.step_counts(self._panel.config, *pilot))
+      return built._replace(pilot=pilot)
+    costs = [budget.units(cost) for cost in costs]
+    built = self._method(budget.step_counts(self._panel.config, *costs))
+    return built._replace(is_settled=True)
 
   def _method(self, counts):
-    config = self._panel.pair_config(*self._indices, counts)
-    chosen = config.methods[0]
+    """Returns the `_Built` of (num_adaptation_steps, number of steps)."""
+    counts = counts or (_PILOT_STEPS, _PILOT_STEPS)
+    config = self._panel.pair_config(*self._indices, (*counts, 1))
     options = BuildOptions(
       num_adaptation_steps=config.num_adaptation_steps,
       num_chains=config.num_chains,
       jit_compile=config.jit_compile,
     )
     try:
-      chosen.check_target(self._target)
-      return config, chosen.build(self._target, options)
+      config.methods[0].check_target(self._target)
+      method = config.methods[0].build(self._target, options)
     except (ValueError, TypeError, NotImplementedError) as error:
       raise Refused(str(error)) from error
+    thinned = budget.thinned(
+      self._panel.config, counts, method.kernel is not None
+    )
+    config = self._panel.pair_config(*self._indices, thinned)
+    return _Built(config, method, tuple(counts))
 
   def _pilot(self):
     """Returns the units of a step of either phase, measured by a short run."""
-    config, method = self._method((_PILOT_STEPS, _PILOT_STEPS))
+    config, method, *_ = self._method(None)
     result = cells.sample(
       method,
       init_state=make_starts(config, self._target, config.num_repeats),
@@ -146,10 +192,7 @@ class _Runner:
       progress=False,
     )
     traces = (result.adaptation_trace, result.trace)
-    found = [
-      float(np.mean(trace['extra']['leapfrogs_taken'])) for trace in traces
-    ]
-    return [max(value, 1.0) for value in found]
+    return [budget.counted_units(trace.get('extra', {})) for trace in traces]
 
 
 def _line(record):

@@ -17,7 +17,6 @@ from experiments.methods.windowed import WindowedNuts
 from experiments.panel import brownian
 from experiments.panel.pair import build_target
 from experiments.panel.truth import coordinates
-from experiments.panel.truth import reference_path
 from experiments.starts import make_starts
 from experiments.storage import write_json
 
@@ -36,14 +35,13 @@ _GRID_SIZE = 2001
 
 
 def write_reference(
-  panel, target_index, folder, data_dir, num_adaptation_steps, num_results, seed
+  panel, target_index, data_dir, num_adaptation_steps, num_results, seed
 ):
   """Writes the reference of one target and returns it, a dict.
 
   Args:
     panel: the `Panel`.
     target_index: in the panel.
-    folder: of the references.
     data_dir: folder of local data sets.
     num_adaptation_steps: of NUTS.
     num_results: of each chain.
@@ -57,11 +55,11 @@ def write_reference(
     moments = by_quadrature(target)
   else:
     config = panel.pair_config(
-      target_index, 0, (num_adaptation_steps, num_results)
+      target_index, 0, (num_adaptation_steps, num_results, 1)
     )
     moments = by_sampling(target, config, panel.gates, seed)
   reference = {'target': label, **moments, **_against_gym(target, moments)}
-  path = reference_path(folder, label)
+  path = panel.reference_path(target_index)
   path.parent.mkdir(parents=True, exist_ok=True)
   write_json(path, reference)
   return reference

@@ -149,7 +149,7 @@ def pair_command(options, folder, target, method):
 
 def _write_ended(panel, file, target_index, method_index, status, error):
   """Appends a record for every seed that the pair did not reach."""
-  key = file.key(panel, target_index, method_index)
+  key = panel.key(target_index, method_index)
   lead = head(panel, target_index, method_index, key)
   for seed in file.missing_seeds(panel, target_index, method_index):
     file.append({**lead, 'seed': seed, **failed_record(status, error)})

@@ -10,21 +10,16 @@ For Var[x^2], a scale only, the reference is taken first.
 """
 
 import json
-import pathlib
 from typing import NamedTuple
 from typing import Optional
 
 import numpy as np
-
-from experiments.panel.config import digest
 
 __all__ = [
   'Truth',
   'coordinates',
   'gaussian_variance_of_square',
   'load_truth',
-  'reference_digest',
-  'reference_path',
 ]
 
 _GYM = 'inference_gym'
@@ -65,15 +60,14 @@ def coordinates(target, states):
   return np.concatenate(parts, axis=-1)
 
 
-def load_truth(target, label, reference_dir):
+def load_truth(target, label, path):
   """Returns the `Truth`, or None where nothing is known.
 
   Args:
     target: the `Target`.
     label: of the target in the panel.
-    reference_dir: folder of the reference runs.
+    path: of the reference's file, there or not.
   """
-  path = reference_path(reference_dir, label)
   reference = None
   if path.is_file():
     reference = json.loads(path.read_text(encoding='utf-8'))
@@ -97,18 +91,6 @@ def load_truth(target, label, reference_dir):
     is_converged=source == _GYM or reference['is_converged'],
     gym_z=reference and reference.get('worst_mean_z_against_gym'),
   )
-
-
-def reference_path(reference_dir, label):
-  return pathlib.Path(reference_dir) / f'{label}.json'
-
-
-def reference_digest(reference_dir, label):
-  """Returns a digest of the reference run's file, None where there is none."""
-  path = reference_path(reference_dir, label)
-  if not path.is_file():
-    return None
-  return digest(json.loads(path.read_text(encoding='utf-8')))
 
 
 def gaussian_variance_of_square(mean, deviation):

@@ -102,7 +102,7 @@ def test_what_is_no_number_is_as_far_off_as_can_be_written():
 )
 def test_closed_forms_are_those_of_independent_draws(name, tmp_path):
   target = TARGETS._entries[name](name=name).build(BuildContext('float32'))
-  truth = truths.load_truth(target, name, tmp_path)
+  truth = truths.load_truth(target, name, tmp_path / 'none')
   assert truth.square_source == 'closed form'
   rng = np.random.default_rng(3)
   size = 400_000
@@ -132,7 +132,7 @@ def test_the_funnel_is_as_its_closed_form_has_it():
   target = TARGETS._entries['NealsFunnel'](name='NealsFunnel').build(
     BuildContext('float32')
   )
-  truth = truths.load_truth(target, 'NealsFunnel', '.')
+  truth = truths.load_truth(target, 'NealsFunnel', pathlib.Path('none'))
   np.testing.assert_allclose(truth.mean_of_square[1:], np.exp(4.5), rtol=1e-5)
   np.testing.assert_allclose(
     truth.variance_of_square[1:], 3 * np.exp(18.0) - np.exp(9.0)
@@ -172,11 +172,11 @@ def test_a_reference_that_did_not_converge_says_so(tmp_path):
   )
   (tmp_path / 'x.json').write_text(json.dumps(values))
   target = Target('x', None, 1, 'float32')
-  truth = truths.load_truth(target, 'x', tmp_path)
+  truth = truths.load_truth(target, 'x', tmp_path / 'x.json')
   assert not truth.is_converged
   assert truth.mean_of_square == [5.0]
   assert truth.variance_of_square == [7.0]
-  assert truths.load_truth(target, 'y', tmp_path) is None
+  assert truths.load_truth(target, 'y', tmp_path / 'y.json') is None
 
 
 def test_exact_moments_come_before_those_of_the_gym_and_a_run_after(tmp_path):
@@ -197,7 +197,7 @@ def test_exact_moments_come_before_those_of_the_gym_and_a_run_after(tmp_path):
   ):
     text = json.dumps({**values, 'source': source, 'is_converged': True})
     (tmp_path / 'x.json').write_text(text)
-    truth = truths.load_truth(target, 'x', tmp_path)
+    truth = truths.load_truth(target, 'x', tmp_path / 'x.json')
     assert (truth.mean, truth.mean_of_square) == ([mean], [square])
     assert (truth.variance_of_square, truth.gym_z) == ([7.0], 20.0)
 

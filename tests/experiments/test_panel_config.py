@@ -28,7 +28,7 @@ def test_the_committed_panel_holds_no_setting_by_target(panel):
   assert panel.config.num_seeds >= 10
   for method in panel.config.methods:
     given = method.model_fields_set - {'name', 'label'}
-    assert given <= {'num_leapfrog_steps', 'preconditioner'}
+    assert given <= {'num_leapfrog_steps', 'preconditioner', 'mass_matrix'}
 
 
 @pytest.mark.parametrize(
@@ -54,26 +54,29 @@ def test_mistakes_are_named(override, words):
     assert word in str(caught.value)
 
 
-def test_the_key_knows_all_that_decides_a_cell(panel):
-  key = panel.key(0, 0, None)
+def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
+  key = panel.key(0, 0)
   same = configs.load_panel(
     PANEL, ['num_seeds=3', 'seconds_per_pair=1', 'methods.2.label=x']
   )
-  assert same.key(0, 0, None) == key
+  assert same.key(0, 0) == key
   others = [
     'edition=2',
     'num_chains=3',
     'gradients_per_chain=777',
+    'max_draws=777',
     'targets.0.ndims=3',
     'methods.0.init_scale=1.0',
     'seed=1',
     'init.scale=2.0',
     'float64_targets=[Banana]',
   ]
-  keys = {configs.load_panel(PANEL, [o]).key(0, 0, None) for o in others}
-  keys |= {key, panel.key(0, 0, 'r'), panel.key(1, 0, None)}
+  keys = {configs.load_panel(PANEL, [o]).key(0, 0) for o in others}
+  keys |= {key, panel.key(1, 0)}
+  (tmp_path / 'Banana.json').write_text('{}')
+  keys.add(panel._replace(reference_dir=tmp_path).key(0, 0))
   gates = panel.gates.model_copy(update={'min_ess': 1.0})
-  keys.add(panel._replace(gates=gates).key(0, 0, None))
+  keys.add(panel._replace(gates=gates).key(0, 0))
   assert len(keys) == len(others) + 4
 
 

@@ -16,6 +16,7 @@ from experiments.methods import baselines
 from experiments.methods.base import Cost
 from experiments.methods.base import Method
 from experiments.methods.windowed import Result
+from experiments.panel import budget
 from experiments.panel import config as configs
 from experiments.panel import page
 from experiments.panel import pair
@@ -32,11 +33,13 @@ GATES = (
 VALUES = {
   'name': 'small',
   'gates': 'gates.yaml',
+  'references': 'reference',
   'targets': [{'name': 'Banana'}],
   'methods': [{'name': 'mala'}, {'name': 'rwm'}, {'name': 'marginal_gradient'}],
   'num_seeds': 2,
   'num_chains': 4,
   'gradients_per_chain': 2000,
+  'max_draws': 5000,
   'seconds_per_pair': 60,
 }
 
@@ -67,7 +70,8 @@ class _Exact:
     draws[..., 0] += self.shift
     taken = {}
     if self.leapfrogs is not None:
-      taken = {'extra': {'leapfrogs_taken': np.full([9, 4], self.leapfrogs)}}
+      counted = np.broadcast_to(self.leapfrogs, [10])[self.num_runs - 1]
+      taken = {'extra': {'leapfrogs_taken': np.full([9, 4], counted)}}
     return Result(
       draws.astype(np.float32),
       taken,
@@ -217,6 +221,25 @@ def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   assert exact.num_runs == 3
   start('num_seeds=3')
   assert exact.num_runs == 4
+
+
+def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
+  # In the pilot 5 a step, then 10.
+  exact.leapfrogs = [5.0] + [10.0] * 9
+  _, file = start('num_seeds=2')
+  first, second = file.records()
+  assert first['counts'] == second['counts'] == [100, 100]
+  assert first['gradients_per_chain'] == {'adaptation': 1e3, 'sampling': 1e3}
+  # The pilot, a run that spent twice the budget, and the two that count.
+  assert exact.num_runs == 4
+
+
+def test_draws_are_thinned_where_the_method_can(start):
+  panel, _ = start('max_draws=300', check=False)
+  assert budget.thinned(panel.config, (40, 1000), True) == (40, 250, 4)
+  assert budget.thinned(panel.config, (40, 1000), False) == (40, 1000, 1)
+  config = panel.pair_config(0, 0, (40, 250, 4))
+  assert config.num_results * (config.num_steps_between_results + 1) == 1000
 
 
 def test_a_pair_that_ends_early_leaves_a_row_for_each_seed(start):
