@@ -2,12 +2,15 @@
 #   make run         install, then the quickstart
 #   make volatility  install, then the full S&P 500 posterior
 #   make test        install, then all tests
+# And the site of docs/, built into site/:
+#   make docs        from the pages, the docstrings and saved results
+#   make notebooks   executes the tutorials once more, in place
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 
-.PHONY: run volatility test lint format wheel clean
+.PHONY: run volatility test lint format wheel docs notebooks clean
 
 run: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/quickstart.yaml
@@ -29,6 +32,19 @@ format: $(VENV)/installed
 wheel: $(VENV)/installed
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
+# Material announces its own end at every build unless told not to.
+docs: $(VENV)/docs-installed
+	$(BIN)/python -m experiments.documentation.evaluation docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+notebooks: $(VENV)/docs-installed
+	$(BIN)/python -m experiments.documentation.notebooks docs/tutorials/*.ipynb
+
+$(VENV)/docs-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) \
+	  --editable '.[docs]'
+	touch $@
+
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -37,4 +53,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info
