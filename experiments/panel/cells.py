@@ -9,6 +9,7 @@ unfinished is passed over.
 import datetime
 import fcntl
 import json
+import math
 import os
 import pathlib
 
@@ -18,6 +19,7 @@ __all__ = ['CellFile', 'DONE']
 
 # A cell of these is not run again by itself.
 DONE = ('finished', 'failed', 'out of time', 'refused')
+_NUM_DIGITS = 6
 
 
 class CellFile:
@@ -32,7 +34,7 @@ class CellFile:
     self.folder.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {**record, 'written': now.isoformat(timespec='seconds')}
-    line = json.dumps(record, allow_nan=False) + '\n'
+    line = json.dumps(_short(record), allow_nan=False) + '\n'
     with self.path.open('a+b') as file:
       fcntl.flock(file, fcntl.LOCK_EX)
       size = file.seek(0, os.SEEK_END)
@@ -98,3 +100,14 @@ class CellFile:
       and record['status'] in DONE
       and record['status'] not in redo
     }
+
+
+def _short(value):
+  """Returns nested values with floats in a few digits: thousands are kept."""
+  if isinstance(value, dict):
+    return {key: _short(entry) for key, entry in value.items()}
+  if isinstance(value, list | tuple):
+    return [_short(entry) for entry in value]
+  if isinstance(value, float) and math.isfinite(value):
+    return float(f'{value:.{_NUM_DIGITS}g}')
+  return value

@@ -13,7 +13,7 @@ from experiments.panel.truth import coordinates
 
 __all__ = ['failed_record', 'finished_record', 'head']
 
-_MAX_TRACEBACK = 1500
+_MAX_TRACEBACK = 800
 
 
 def head(panel, target_index, method_index, key):

@@ -91,6 +91,9 @@ def stochastic_volatility_target(
     constrain=constrain,
     suggested_start=np.append(np.full(num_days, path_start), globals_start),
     forms=_forms(squares, parameterization, prior),
+    structures=None
+    if parameterization == 'non_centered'
+    else {'arrow': {'num_globals': _NUM_GLOBALS}},
     hierarchy=_hierarchy(squares, prior)
     if parameterization == 'centered'
     else None,

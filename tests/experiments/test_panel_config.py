@@ -24,7 +24,7 @@ def panel():
 
 
 def test_the_committed_panel_holds_no_setting_by_target(panel):
-  assert len(panel.config.targets) == 14
+  assert len(panel.config.targets) == 15
   assert panel.config.num_seeds >= 10
   for method in panel.config.methods:
     given = method.model_fields_set - {'name', 'label'}
