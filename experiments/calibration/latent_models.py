@@ -7,7 +7,14 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments.calibration import models
 
-__all__ = ['field', 'field_prior', 'hierarchy', 'hyperprior', 'prior_fn']
+__all__ = [
+  'field',
+  'field_prior',
+  'hierarchy',
+  'hyperprior',
+  'kernel_matrix',
+  'prior_fn',
+]
 
 _POINTS = np.linspace(0.0, 2.0, 6)
 _DISTANCES = np.abs(_POINTS[:, np.newaxis] - _POINTS)
@@ -61,7 +68,7 @@ def field():
 def prior_fn(amplitude, length_scale):
   """Returns the field's prior at hyperparameters, one for each chain."""
   return tfpa.gaussian_priors.spectral(
-    _kernel_matrix(amplitude, length_scale), mean=_MEAN
+    kernel_matrix(amplitude, length_scale), mean=_MEAN
   )
 
 
@@ -86,7 +93,7 @@ def hierarchy():
       name: loc + scale * models.normal([num], models.fold_in(seed, i))
       for i, (name, (loc, scale)) in enumerate(_HYPER.items())
     }
-    matrix = _kernel_matrix(**tf.nest.map_structure(tf.exp, logs))
+    matrix = kernel_matrix(**tf.nest.map_structure(tf.exp, logs))
     noise = models.normal([num, len(_POINTS)], models.fold_in(seed, 9))
     x = _MEAN + tf.linalg.matvec(tf.linalg.cholesky(matrix), noise)
     return x, logs
@@ -115,7 +122,8 @@ def hierarchy():
   return models.Model('hierarchy', draw, simulate, density, quantities)
 
 
-def _kernel_matrix(amplitude, length_scale):
+def kernel_matrix(amplitude, length_scale):
+  """Returns the covariance at hyperparameters, [chains, 6, 6]."""
   scaled = _DISTANCES / length_scale[..., tf.newaxis, tf.newaxis]
   matrix = amplitude[..., tf.newaxis, tf.newaxis] ** 2 * tf.exp(-scaled)
   return matrix + 0.05 * np.eye(len(_POINTS))
