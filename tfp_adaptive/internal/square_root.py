@@ -75,15 +75,20 @@ def _contract(root, rows, max_shrinkage):
     square = tf.reduce_sum(factored**2, axis=-1, keepdims=True)
     bound = tf.cast(max_shrinkage**2 - 1.0, square.dtype)
     factored *= tf.sqrt(bound / tf.maximum(square, bound))
-  identity = tf.eye(ps.shape(rows)[0], dtype=root.dtype)
-  chol = tf.linalg.cholesky(
-    identity + tf.matmul(factored, factored, transpose_b=True)
-  )
-  left = tf.linalg.triangular_solve(
-    chol, tf.matmul(factored, root, transpose_b=True)
-  )
-  right = tf.linalg.triangular_solve(chol + identity, factored)
-  log_det = -tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
+  pulled = tf.matmul(factored, root, transpose_b=True)
+  if rows.shape[0] == 1:
+    # The rank-one formula: XLA decomposes even one number by a loop.
+    chol = tf.sqrt(1.0 + tf.reduce_sum(factored**2))
+    left, right = pulled / chol, factored / (chol + 1.0)
+    log_det = -tf.math.log(chol)
+  else:
+    identity = tf.eye(ps.shape(rows)[0], dtype=root.dtype)
+    chol = tf.linalg.cholesky(
+      identity + tf.matmul(factored, factored, transpose_b=True)
+    )
+    left = tf.linalg.triangular_solve(chol, pulled)
+    right = tf.linalg.triangular_solve(chol + identity, factored)
+    log_det = -tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
   return root - tf.matmul(left, right, transpose_a=True), log_det
 
 
