@@ -28,6 +28,7 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.registry import TARGETS
+from experiments.targets import jax_volatility
 from experiments.targets import volatility_forms
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
@@ -97,6 +98,9 @@ def stochastic_volatility_target(
     hierarchy=_hierarchy(squares, prior)
     if parameterization == 'centered'
     else None,
+    jax_log_prob_fn=jax_volatility.stochastic_volatility(
+      squares, parameterization, PRIOR_SCALES[prior]
+    ),
   )
 
 

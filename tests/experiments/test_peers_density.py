@@ -7,6 +7,7 @@ import tensorflow as tf
 from experiments import config as configs
 from experiments.registry import TARGETS
 from experiments.targets import jax_density
+from experiments.targets import volatility_forms
 from experiments.targets.base import BuildContext
 from experiments.targets.logistic_regression import design_matrix
 from experiments.targets.logistic_regression import logistic_regression_target
@@ -73,3 +74,10 @@ def test_logistic_regression_is_the_same_in_jax(dtype):
   _check(
     logistic_regression_target('random', design_matrix(inputs), labels, dtype)
   )
+
+
+@pytest.mark.parametrize('parameterization', volatility_forms.FORMS)
+@pytest.mark.parametrize('prior', ['gym', 'paper'])
+def test_volatility_of_the_library_is_the_same_in_jax(parameterization, prior):
+  parameters = {'parameterization': parameterization, 'prior': prior}
+  _check(_build('stochastic_volatility', num_days=30, **parameters))
