@@ -37,7 +37,6 @@ def calibrate(
   """Test every kernel by ranks of simulated truths and by Geweke's test."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   from experiments.calibration import chains
-  from experiments.calibration import figure
   from experiments.calibration import kernels
   from experiments.calibration import study
   from experiments.calibration import verdicts
@@ -56,22 +55,28 @@ def calibrate(
     rows = study.measure(kernel, sizes, seed, jit, report=typer.echo)
   lowest = verdicts.limit(rows)
   typer.echo(verdicts.to_markdown(rows))
+  _write(rows, sizes, seed, output, figures)
+  if not smoke and not all(verdicts.verdict(row, lowest)[1] for row in rows):
+    raise typer.Exit(1)
+
+
+def _write(rows, sizes, seed, output, figures):
+  """Writes table, numbers and figure into the folders that were given."""
+  from experiments.calibration import figure
+  from experiments.calibration import verdicts
+
   if output is not None:
     output.mkdir(parents=True, exist_ok=True)
-    (output / 'calibration.json').write_text(
-      json.dumps(dict(sizes=sizes._asdict(), seed=seed, rows=rows), indent=1)
-      + '\n'
-    )
+    saved = dict(sizes=sizes._asdict(), seed=seed, rows=rows)
+    (output / 'calibration.json').write_text(json.dumps(saved, indent=1) + '\n')
     (output / 'calibration.md').write_text(
       verdicts.to_report(rows, sizes, seed, _command())
     )
   if figures is not None:
     figures.mkdir(parents=True, exist_ok=True)
-    figure.draw_ecdfs(rows, lowest).savefig(
+    figure.draw_ecdfs(rows, verdicts.limit(rows)).savefig(
       figures / 'calibration.png', dpi=110
     )
-  if not smoke and not all(verdicts.verdict(row, lowest)[1] for row in rows):
-    raise typer.Exit(1)
 
 
 def _command():
