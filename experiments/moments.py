@@ -2,9 +2,11 @@
 
   z of the mean       (m - m*) / sqrt(s^2 / ESS(x) + se*^2)
   z of the deviation  (s - s*) / sqrt(sd((x - m)^2)^2 / ESS((x - m)^2) / (2 s)^2
-                                      + se*^2 / 2)
+                                      + (se* sd((x - m)^2) / (2 s^2))^2)
 
-The star is the known posterior, itself a run with a standard error of its mean.
+The star is the known posterior, itself a run with a standard error of its mean;
+that of its deviation is then se* sd((x - m)^2) / (2 s^2), se* / sqrt(2) for a
+Gaussian.
 """
 
 from typing import NamedTuple
@@ -53,10 +55,11 @@ def z_scores(draws, mean, deviation, standard_error):
   ess = np.maximum(diagnostics.geyer_ess(draws).sum(axis=0), 1.0)
   ess_of_squares = np.maximum(diagnostics.geyer_ess(squares).sum(axis=0), 1.0)
   error_of_mean = np.hypot(own_deviation / np.sqrt(ess), standard_error)
-  error_of_variance = squares.std(axis=(0, 1)) / np.sqrt(ess_of_squares)
+  spread_of_squares = squares.std(axis=(0, 1))
+  scale = 2.0 * np.maximum(own_deviation, 1e-30)
   error_of_deviation = np.hypot(
-    error_of_variance / (2.0 * np.maximum(own_deviation, 1e-30)),
-    standard_error / np.sqrt(2.0),
+    spread_of_squares / np.sqrt(ess_of_squares) / scale,
+    standard_error * spread_of_squares / (scale * scale / 2.0),
   )
   return ZScores(
     own_mean,

@@ -17,7 +17,7 @@ from experiments.errors import ConfigError
 
 __all__ = ['CellFile', 'DONE']
 
-# A cell of these is not run again by itself.
+# A cell of these is not run again by itself; others are 'not installed'.
 DONE = ('finished', 'failed', 'out of time', 'refused')
 _NUM_DIGITS = 6
 

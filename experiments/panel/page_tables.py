@@ -32,6 +32,7 @@ _BRIEF = {
   'out of time': 'out of time',
   'failed': 'crashed',
   'refused': 'does not apply',
+  'not installed': 'not installed',
 }
 
 
@@ -105,12 +106,16 @@ def _is_shown(pair, metric):
 def _metric_cell(pair, metric, best):
   if pair is None:
     return Cell('', 'none')
-  main = max(OUTCOMES, key=lambda kind: pair.outcomes[kind])
   if not _is_shown(pair, metric) or metric not in pair.metrics:
-    return Cell(_BRIEF[main], 'none', pair.error or '')
+    return Cell(_brief(pair), 'none', pair.error or '')
   kind = 'best' if best[pair.target] == pair.method else ''
   text = with_interval(pair.metrics[metric])
   return Cell(text, kind, _told(pair))
+
+
+def _brief(pair):
+  """Returns what became of most seeds."""
+  return _BRIEF[max(OUTCOMES, key=lambda kind: pair.outcomes[kind])]
 
 
 def outcome_table(pairs):
@@ -123,7 +128,7 @@ def outcome_table(pairs):
     rows.append(
       [
         method,
-        _share([p for p in found if not p.outcomes['refused']]),
+        _share(found),
         *(_outcome_cell(pairs.get((t, method))) for t in targets),
       ]
     )
@@ -141,7 +146,7 @@ def outcome_table(pairs):
 
 
 def _share(pairs):
-  runs = sum(p.num_seeds - p.outcomes['refused'] for p in pairs)
+  runs = sum(p.num_runs for p in pairs)
   passed = sum(p.outcomes['passed'] for p in pairs)
   if not runs:
     return Cell('-', 'none')
@@ -151,8 +156,8 @@ def _share(pairs):
 def _outcome_cell(pair):
   if pair is None:
     return Cell('not run', 'none')
-  if pair.outcomes['refused']:
-    return Cell(_BRIEF['refused'], 'none', pair.error or '')
+  if not pair.num_runs:
+    return Cell(_brief(pair), 'none', pair.error or '')
   num_failed = pair.num_seeds - pair.outcomes['passed']
   if not num_failed:
     return Cell(f'0/{pair.num_seeds}', 'good', _told(pair))

@@ -71,7 +71,7 @@ def run_pair(
     file.append(record)
     done[seed] = record
     report(_line(record))
-    if record['status'] == 'refused':
+    if record['status'] in ('refused', 'not installed'):
       return
 
 
@@ -103,6 +103,8 @@ class _Runner:
       record = self._run(seed)
     except Refused as error:
       return {**lead, 'status': 'refused', 'error': str(error)}
+    except ImportError as error:
+      return {**lead, 'status': 'not installed', 'error': str(error)}
     except Exception as error:  # A failed method is a row, not the end.
       text = f'{type(error).__name__}: {error}'
       record = failed_record('failed', text, traceback.format_exc())

@@ -7,6 +7,7 @@ import numpy as np
 
 __all__ = [
   'METRICS',
+  'NOT_RUN',
   'OUTCOMES',
   'Contest',
   'Interval',
@@ -24,7 +25,10 @@ OUTCOMES = (
   'out of time',
   'failed',
   'refused',
+  'not installed',
 )
+# Of these there is one record, for all seeds, and nothing was run.
+NOT_RUN = ('refused', 'not installed')
 _LOW, _HIGH = 10, 90
 _FEWEST_PASSED = 0.5
 _NUM_RESAMPLES = 2000
@@ -61,6 +65,10 @@ class Pair(NamedTuple):
   @property
   def num_seeds(self):
     return sum(self.outcomes.values())
+
+  @property
+  def num_runs(self):
+    return self.num_seeds - sum(self.outcomes[kind] for kind in NOT_RUN)
 
   @property
   def share_passed(self):
