@@ -44,9 +44,9 @@ def contract(root, rows, max_shrinkage=None):
   Returns:
     R' ([d, d]) and log|det R'| - log|det R| ([]).
   """
-  num_rows = ps.shape(rows)[0]
-  if isinstance(num_rows, int) and num_rows <= _BLOCK:
+  if rows.shape[0] is not None and rows.shape[0] <= _BLOCK:
     return _contract(root, rows, max_shrinkage)
+  num_rows = ps.shape(rows)[0]
   num_blocks = -(-num_rows // _BLOCK)
   # Rows of zeros change nothing.
   padded = tf.pad(rows, [[0, num_blocks * _BLOCK - num_rows], [0, 0]])
