@@ -3,6 +3,7 @@
 import html
 import json
 
+from experiments.panel import goals
 from experiments.panel import page_tables
 from experiments.panel.curves import bias_curves
 from experiments.panel.grid import to_html
@@ -84,6 +85,8 @@ def tables(pairs):
       pairs, 'min_ess_per_second', 'Who wins, per second', second + contest
     ),
     page_tables.outcome_table(pairs),
+    goals.brownian_table(pairs),
+    goals.regression_table(pairs),
     metric(
       pairs,
       'min_ess_per_gradient',

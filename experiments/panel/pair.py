@@ -86,8 +86,7 @@ class _Runner:
   def __init__(self, panel, target_index, method_index, target, truth, lead):
     self._panel = panel
     self._indices = (target_index, method_index)
-    # Its own comparison with the truth is not wanted twice.
-    self._target = target._replace(ground_truth=None)
+    self._target = target
     self._truth = truth
     self._lead = lead
     self._built = None
@@ -127,12 +126,12 @@ class _Runner:
     """Returns the record of one run."""
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', RuntimeWarning)
+      # Its own comparison with the truth is not wanted twice.
+      plain = self._target._replace(ground_truth=None, constrain=None)
       result = cells.run_cell(
-        built.config, 0, built.method, self._target, seed, None, False
+        built.config, 0, built.method, plain, seed, None, False
       )
-      record = finished_record(
-        self._panel.gates, result, self._target, self._truth
-      )
+      record = finished_record(self._panel, result, self._target, self._truth)
     record.update(pilot=built.pilot, counts=list(built.counts))
     return record
 

@@ -48,11 +48,11 @@ def failed_record(status, error, trace=None):
   return record
 
 
-def finished_record(gates, result, target, truth):
+def finished_record(panel, result, target, truth):
   """Returns the record of a run that came to its end.
 
   Args:
-    gates: the `Gates`.
+    panel: the `Panel`.
     result: the `CellResult`.
     target: the `Target`.
     truth: the `Truth`, or None.
@@ -61,6 +61,8 @@ def finished_record(gates, result, target, truth):
   if not np.isfinite(states).all():
     share = 1 - float(np.isfinite(states).mean())
     return failed_record('failed', f'{share:.2%} of the draws are not finite.')
+  # Samplers that do not thin may leave more than memory holds in float64.
+  stride = -(-len(states) // panel.config.max_draws)
   full = result.record
   num_chains = full['num_chains']
   spent = budget.spent(full['calls'], num_chains)
@@ -81,10 +83,10 @@ def finished_record(gates, result, target, truth):
     'num_diverging': full['num_diverging'],
     'warnings': [text[:200] for text in full['warnings'][:3]],
     **_efficiency(full, spent),
-    **_against(truth, target, states, spent),
+    **_against(truth, target, states[::stride], spent),
   }
-  record['missed'] = _missed(gates, record)
-  record['is_biased'] = _is_biased(gates, record)
+  record['missed'] = _missed(panel.gates, record)
+  record['is_biased'] = _is_biased(panel.gates, record)
   return record
 
 

@@ -14,6 +14,7 @@ __all__ = [
   'Pair',
   'contests',
   'outcome',
+  'ratio',
   'summarize',
 ]
 
@@ -224,12 +225,12 @@ def contests(pairs, metric):
       sides.append(side[-1] if side else None)
     own, peer = sides
     both = own is not None and peer is not None
-    ratio = _ratio(own.values[metric], peer.values[metric]) if both else None
-    found.append(Contest(target, own, peer, ratio))
+    compared = ratio(own.values[metric], peer.values[metric]) if both else None
+    found.append(Contest(target, own, peer, compared))
   return found
 
 
-def _ratio(own, peer):
+def ratio(own, peer):
   """Returns the ratio of medians, its interval by resampling the seeds."""
   rng = np.random.default_rng(0)
   resampled = [

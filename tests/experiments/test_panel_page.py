@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.panel import config as configs
+from experiments.panel import goals
 from experiments.panel import grid
 from experiments.panel import page
 from experiments.panel import page_tables
@@ -120,6 +121,36 @@ def test_a_ratio_whose_interval_includes_one_is_called_even():
     summary.summarize(records), 'min_ess_per_gradient', 'T', 'n'
   )
   assert 'even' in table.rows[0][-1].text
+
+
+def test_goals_are_met_or_missed_by_the_numbers():
+  brownian = 'BrownianMotionUnknownScalesMissingMiddleObservations'
+  heart = 'logistic_regression_heart'
+  found = {
+    (brownian, 'gadMALAf'): 0.0125,
+    (brownian, 'gadMALAf, arrow'): 0.008,
+    (heart, 'GSM HMC-5'): 0.06,
+    (heart, 'BlackJAX NUTS (dense)'): 0.1,
+  }
+  records = [
+    _record(method, seed, value, target=target)
+    for (target, method), value in found.items()
+    for seed in range(3)
+  ]
+  records.append(_record('gadMALAe', 0, 1.0, target=brownian, missed=['R-hat']))
+  pairs = summary.summarize(records)
+  rows = {row[0]: row[1:] for row in goals.brownian_table(pairs).rows}
+  assert rows['gadMALAf'][0].startswith('80.0 [')
+  assert rows['gadMALAf'][-1].text == 'met'
+  assert rows['gadMALAf, arrow'][0].startswith('125 [')
+  assert rows['gadMALAf, arrow'][-1].text == 'MISSED'
+  assert rows['gadMALAe'][-1].text == 'MISSED'
+  rows = goals.regression_table(pairs).rows
+  decided = [row for row in rows if row[2] != 'not run' and row[0] == heart]
+  # The stand-ins' seconds go with their gradients: 0.6 of the rival's.
+  assert [row[3] for row in decided] == ['per gradient', 'per second']
+  assert [row[-1].text.split()[0] for row in decided] == ['met', 'MISSED']
+  assert all(row[4].startswith('0.6 [') for row in decided)
 
 
 class _Texts(html.parser.HTMLParser):
