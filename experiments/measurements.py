@@ -139,7 +139,7 @@ def _calls(cost, trace, num_steps, num_chains):
   names = ('target', 'gradient', 'hessian_vector')
   return {
     name: int(round(value * num_steps * num_chains))
-    for name, value in zip(names, cost, strict=True)
+    for name, value in zip(names, cost)
   }
 
 

@@ -232,11 +232,21 @@ class Optimizer(NamedTuple):
 
 
 class Cost(NamedTuple):
-  """Calls of the target that one step makes, per chain."""
+  """What one step does for each chain; the mean where that is random.
 
-  target: int = 0  # Values, including those that come with a gradient.
-  gradient: int = 0
-  hessian_vector: int = 0
+  The first state is not counted: a start evaluates it once.
+  """
+
+  target: float = 0  # Values, including those that come with a gradient.
+  gradient: float = 0
+  # Products of the target's Hessian with a vector, each by differentiating a
+  # gradient: that value and gradient are not counted once more.
+  hessian_vector: float = 0
+  # Products of a vector with C, its transpose or its inverse, whatever their
+  # structure, backpropagation's included; for priors, changes between the state
+  # and the prior's coordinates. What moves the params is shared by all chains
+  # and not counted. None: not stated.
+  matrix_product: Optional[float] = None
 
 
 class GaussianPrior(NamedTuple):

@@ -138,7 +138,11 @@ def learned_covariance(kernel, results):
 
 
 def cost_per_step(kernel, adapting):
-  """Returns the target calls of one step per chain.
+  """Returns what one step does for each chain: the kernel's ledger.
+
+  Wrappers around the kernel, those of TFP too, add nothing. Numbers that are
+  drawn step by step (leapfrog steps, terms of a series) count by their mean;
+  those taken are in the kernel results.
 
   Args:
     kernel: A kernel built by a `tfpa` builder, or around one.
@@ -146,12 +150,26 @@ def cost_per_step(kernel, adapting):
 
   Returns:
     An `interfaces.Cost`.
+
+  Raises:
+    ValueError: If no kernel inside states its cost, as TFP's own do not.
   """
-  needs_replay = adapting and hasattr(
-    _outermost_adaptation(kernel), 'criterion'
+  wrappers = []
+  while not hasattr(kernel, 'cost'):
+    wrappers.append(kernel)
+    if not hasattr(kernel, 'inner_kernel'):
+      raise ValueError(
+        f'{type(kernel).__name__} does not state what a step costs. Pass a '
+        'kernel of `tfpa`, or one around it; count the calls of any other '
+        'target by hand.'
+      )
+    kernel = kernel.inner_kernel
+  adapts = [w for w in wrappers if adapting and hasattr(w, 'adapting_cost')]
+  needs_replay = any(hasattr(wrapper, 'criterion') for wrapper in adapts)
+  costs = [kernel.cost(needs_replay), *(w.adapting_cost for w in adapts)]
+  return interfaces.Cost(
+    *(None if None in column else sum(column) for column in zip(*costs))
   )
-  cost = _innermost(kernel, 'cost').cost(needs_replay)
-  return interfaces.Cost(*cost)
 
 
 def _with_step_sizes(kernel, results):
@@ -229,10 +247,4 @@ def _innermost(kernel, attribute):
         f'No kernel inside has {attribute!r}; pass one built by `tfpa`.'
       )
     kernel = kernel.inner_kernel
-  return kernel
-
-
-def _outermost_adaptation(kernel):
-  while kernel is not None and not hasattr(kernel, 'proposal'):
-    kernel = getattr(kernel, 'inner_kernel', None)
   return kernel

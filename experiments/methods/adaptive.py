@@ -7,7 +7,7 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.methods.base import Cost
+from experiments.methods.base import costs
 from experiments.methods.base import find_field
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
@@ -41,8 +41,7 @@ class Adaptive(MethodParameters):
   def to_method(self, kernel, trace_fn):
     return Method(
       kernel=kernel,
-      adapting_cost=Cost(*tfpa.cost_per_step(kernel, adapting=True)),
-      frozen_cost=Cost(*tfpa.cost_per_step(kernel, adapting=False)),
+      **costs(kernel),
       trace_fn=trace_fn,
       is_adaptive=True,
     )

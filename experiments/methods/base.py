@@ -10,6 +10,7 @@ from typing import Optional
 from pydantic import Field
 from pydantic import WithJsonSchema
 
+import tfp_adaptive as tfpa
 from experiments.registry import Parameters
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
   'Method',
   'MethodParameters',
   'NumLeapfrogSteps',
+  'costs',
   'find_field',
   'traced',
 ]
@@ -46,12 +48,8 @@ AcceptProb = Annotated[
 ]
 
 
-class Cost(NamedTuple):
-  """Calls of the target in one step of one chain."""
-
-  target: float = 0
-  gradient: float = 0
-  hessian_vector: float = 0
+# What one step does for each chain.
+Cost = tfpa.interfaces.Cost
 
 
 class BuildOptions(NamedTuple):
@@ -111,6 +109,14 @@ class MethodParameters(Parameters):
 
   def build(self, target, options: BuildOptions) -> Method:
     raise NotImplementedError
+
+
+def costs(kernel):
+  """Returns the costs of an adapting and of a frozen step, by the ledger."""
+  return dict(
+    adapting_cost=tfpa.cost_per_step(kernel, adapting=True),
+    frozen_cost=tfpa.cost_per_step(kernel, adapting=False),
+  )
 
 
 def find_field(kernel_results, name):

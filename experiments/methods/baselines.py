@@ -8,6 +8,7 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.methods.base import Cost
+from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.methods.base import NumLeapfrogSteps
@@ -83,8 +84,7 @@ class RandomWalk(StepSize):
       self.first_step_size(target),
       target_is_stochastic=target.is_stochastic,
     )
-    cost = Cost(target=1)
-    return Method(self.adapted(kernel, options), cost, cost)
+    return Method(self.adapted(kernel, options), **costs(kernel))
 
 
 @METHODS.register('mala')
@@ -102,8 +102,7 @@ class Mala(StepSize):
       target,
       self.first_step_size(target),
     )
-    cost = Cost(target=1, gradient=1)
-    return Method(self.adapted(kernel, options), cost, cost)
+    return Method(self.adapted(kernel, options), **costs(kernel))
 
 
 @METHODS.register('hmc')

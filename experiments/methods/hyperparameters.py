@@ -8,7 +8,7 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.methods.base import AcceptProb
-from experiments.methods.base import Cost
+from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.registry import METHODS
@@ -60,7 +60,6 @@ class LatentGaussianHyperparameters(MethodParameters):
       target_accept_prob=self.target_accept_prob,
       hyper_target_accept_prob=self.hyper_target_accept_prob,
     )
-    cost = Cost(*tfpa.cost_per_step(kernel, adapting=False))
 
     def sample_fn(init_state, **arguments):
       state = tf.convert_to_tensor(init_state)
@@ -72,8 +71,7 @@ class LatentGaussianHyperparameters(MethodParameters):
 
     return Method(
       kernel,
-      cost,
-      cost,
+      **costs(kernel),
       sample_fn=sample_fn,
       has_step_size=self.latent != 'elliptical_slice',
     )

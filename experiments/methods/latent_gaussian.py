@@ -11,7 +11,7 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.methods.base import AcceptProb
-from experiments.methods.base import Cost
+from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.registry import METHODS
@@ -61,8 +61,7 @@ class Latent(MethodParameters):
       options.num_adaptation_steps,
       **arguments,
     )
-    cost = Cost(*tfpa.cost_per_step(kernel, adapting=False))
-    return Method(kernel, cost, cost, has_step_size=True)
+    return Method(kernel, **costs(kernel), has_step_size=True)
 
 
 @METHODS.register('marginal_gradient')

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.methods.base import Cost
+from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.baselines import StepSize
@@ -62,5 +62,4 @@ class RiemannianHmc(StepSize):
       step_size=self.step_size or target.event_size**-0.25,
     )
     kernel = tfpa.MetropolisHastings(proposal)
-    cost = Cost(self.num_leapfrog_steps, self.num_leapfrog_steps)
-    return Method(self.adapted(kernel, options), cost, cost)
+    return Method(self.adapted(kernel, options), **costs(kernel))

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.methods.base import Cost
+from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.registry import METHODS
@@ -81,9 +81,7 @@ class GradientFree(MethodParameters):
     )
 
   def to_method(self, kernel):
-    # Whatever the trajectory, one call of the target or of its estimate.
-    cost = Cost(target=1)
-    return Method(kernel, cost, cost, has_step_size=True)
+    return Method(kernel, **costs(kernel), has_step_size=True)
 
 
 @METHODS.register('kernel_hamiltonian')

@@ -81,6 +81,7 @@ def test_a_step_makes_two_products_with_the_basis(name):
   )
   cost = tfpa.cost_per_step(kernel, adapting=False)
   assert (cost.target, cost.gradient) == (1, int(uses_gradient))
+  assert cost.matrix_product == sum(counts.values())
 
 
 @model.each_kernel

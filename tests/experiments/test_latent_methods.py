@@ -60,7 +60,7 @@ def test_every_sampler_can_be_asked_for(method, label, proposal, gradients):
   config = _config(methods=[{**method, **constants}])
   assert config.labels() == [f'{label}, 0.4']
   built = runner.make_plan(config).methods[0]
-  assert built.frozen_cost == (1, gradients, 0)
+  assert built.frozen_cost[:3] == (1, gradients, 0)
   kernel = built.kernel
   assert kernel.parameters['target_accept_prob'] == 0.4
   assert kernel.num_adaptation_steps == 40

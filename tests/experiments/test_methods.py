@@ -78,7 +78,7 @@ def test_labels_tell_structure_and_settings():
 def test_hessian_products_are_counted_apart_from_gradients():
   _, plan = _plan()
   adapting, frozen = plan.methods[0].adapting_cost, plan.methods[0].frozen_cost
-  assert frozen == (3, 3, 0)
+  assert frozen[:3] == (3, 3, 0)
   assert adapting.hessian_vector > 2 and adapting.gradient == 3
   _, plan = _plan(hessian_product='finite_difference')
   adapting = plan.methods[0].adapting_cost

@@ -81,7 +81,7 @@ def test_finite_differences_make_one_gradient_a_product():
   for counted, results in zip(calls, all_results):
     wanted = 3 + _num_terms(results) + 1
     assert counted == dict(target=wanted, gradient=wanted, hessian_vector=0)
-  assert cost == (3 + 4, 3 + 4, 0)
+  assert cost[:3] == (3 + 4, 3 + 4, 0)
 
 
 def test_the_exact_gradient_runs_the_trajectory_again():
@@ -99,19 +99,19 @@ def test_the_exact_gradient_runs_the_trajectory_again():
     products = _num_terms(results) + 1
     assert counted['hessian_vector'] == products + 3
     assert counted['gradient'] == 3 + 3 + products
-  assert cost == (3 + 3, 3 + 3, 3 + 4)
+  assert cost[:3] == (3 + 3, 3 + 3, 3 + 4)
 
 
 def test_a_frozen_step_makes_as_many_gradients_as_leapfrog_steps():
   calls, _, cost = _counted_steps(4, 0, 2)
   assert calls == [dict(target=4, gradient=4, hessian_vector=0)] * 2
-  assert cost == (4, 4, 0)
+  assert cost[:3] == (4, 4, 0)
 
 
 def test_a_single_leapfrog_step_needs_no_hessian_product():
   calls, _, cost = _counted_steps(1, 3, 2)
   assert calls == [dict(target=1, gradient=1, hessian_vector=0)] * 2
-  assert cost == (1, 1, 0)
+  assert cost[:3] == (1, 1, 0)
 
 
 def test_a_drawn_number_of_steps_is_what_a_step_costs():
@@ -124,7 +124,7 @@ def test_a_drawn_number_of_steps_is_what_a_step_costs():
   ]
   assert [counted['gradient'] for counted in calls] == drawn
   assert len(set(drawn)) > 1
-  assert cost == (3, 3, 0)  # The mean of 1, ..., 5.
+  assert cost[:3] == (3, 3, 0)  # The mean of 1, ..., 5.
 
 
 def test_the_promised_products_are_the_mean_of_those_made():

@@ -21,6 +21,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.internal import closed_form
 from tfp_adaptive.internal import square_root
 from tfp_adaptive.internal import tfp_private
@@ -93,6 +94,11 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
       normalize_trace=normalize_trace,
       name=name,
     )
+
+  @property
+  def adapting_cost(self):
+    """Two products, F = S C and C F^T."""
+    return interfaces.Cost(matrix_product=2)
 
   def bootstrap_results(self, init_state):
     """Starts as the base does; the log scale once, by a decomposition."""

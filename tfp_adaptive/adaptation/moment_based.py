@@ -14,6 +14,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.internal import adaptation_base
 from tfp_adaptive.internal import scale_search
 from tfp_adaptive.internal import tfp_private
@@ -83,6 +84,11 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       scale_rate=scale_rate,
       name=name,
     )
+
+  @property
+  def adapting_cost(self):
+    """One product, with C^-1."""
+    return interfaces.Cost(matrix_product=1)
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search, and mu at the chains' mean."""

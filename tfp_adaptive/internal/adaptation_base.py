@@ -80,6 +80,11 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   def preconditioner(self):
     return self.proposal.preconditioner
 
+  @property
+  def adapting_cost(self):
+    """What an adapting step does beside the replay of its proposal."""
+    return interfaces.Cost(matrix_product=0)
+
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Steps the inner kernel; adapts for the first `num_adaptation_steps`."""
     with tf.name_scope(self.name):

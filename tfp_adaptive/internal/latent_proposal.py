@@ -131,7 +131,10 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""
     del adapting
-    return interfaces.Cost(target=1, gradient=int(self._uses_gradient))
+    gradient = int(self._uses_gradient)
+    return interfaces.Cost(
+      target=1, gradient=gradient, matrix_product=1 + gradient
+    )
 
   def bootstrap_results(self, init_state):
     """Evaluates f at `init_state`."""

@@ -106,7 +106,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     return self._parameters['num_leapfrog_steps']
 
   def cost(self, adapting):
-    """Returns the mean number of target calls of one step per chain.
+    """Returns what one step does on average; adapting, with the speed measure.
 
     A finite difference counts as a gradient.
     """
@@ -121,13 +121,29 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       )
       if self._parameters['hessian_product'] == 'finite_difference':
         products, gradients = 0.0, products
-    if adapting and self._parameters['exact_gradient']:
+    exact = adapting and self._parameters['exact_gradient']
+    pushes = self._num_matrix_products(steps, products + gradients, adapting)
+    if exact:
       products += steps
       gradients += steps
     return interfaces.Cost(
       target=steps + gradients,
       gradient=steps + gradients,
       hessian_vector=products,
+      matrix_product=pushes,
+    )
+
+  def _num_matrix_products(self, steps, num_hessian_products, adapting):
+    """Returns the products of a trajectory and of its replay."""
+    exact = self._parameters['exact_gradient']
+    frozen = 2 * steps + 1
+    if not adapting:
+      return frozen
+    if self.num_leapfrog_steps == 1:
+      return frozen + (8 if exact else 7)
+    # Two for each power of D in the series, whose terms are one fewer.
+    return (
+      frozen + 5 + 2 * num_hessian_products + (4 * steps + 1 if exact else 0)
     )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):

@@ -68,9 +68,12 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     self._parameters['exact_gradient'] = exact_gradient
 
   def cost(self, adapting):
-    """Returns the target calls of one step per chain."""
+    """Returns what one step does; adapting, with the speed measure."""
     exact = adapting and self._parameters['exact_gradient']
-    return interfaces.Cost(target=1, gradient=1, hessian_vector=int(exact))
+    products = 3
+    if adapting:
+      products += 8 if exact else 5
+    return interfaces.Cost(1, 1, int(exact), products)
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Draws y; the results carry its log density, gradient and correction."""

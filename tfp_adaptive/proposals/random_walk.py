@@ -62,7 +62,11 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
 
   def cost(self, adapting):
     """Returns the target calls of one step per chain."""
-    return interfaces.Cost(target=1 + int(adapting), gradient=int(adapting))
+    return interfaces.Cost(
+      target=1 + int(adapting),
+      gradient=int(adapting),
+      matrix_product=6 if adapting else 1,
+    )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Draws y; the results carry its log density."""
