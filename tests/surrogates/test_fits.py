@@ -94,10 +94,24 @@ def test_the_score_of_a_gaussian_is_recovered_by_free_choices(name, factor):
         lambda params, x: 1.3 * surrogate.score(params, x), params, factor
       )
     )
-  assert np.median(errors) < 0.1
-  # The Gaussian of these draws' own mean and covariance has an error, too.
-  assert np.mean(errors) < 1.6 * np.mean(floors)
+  assert np.mean(errors) < 0.1
+  # The Gaussian of these draws' own mean and covariance has an error, too, and
+  # is what a fit should come to.
+  assert np.mean(errors) < 1.1 * np.mean(floors)
   assert np.median(spoiled) > 0.2
+
+
+@pytest.mark.parametrize('is_ring', [False, True])
+def test_the_base_alone_is_chosen_where_the_kernel_adds_nothing(is_ring):
+  surrogate, params, fit = _compiled('finite', 500)
+  points = _normal_points(500, np.eye(2))
+  if is_ring:  # No Gaussian at all.
+    points = points / tf.norm(points, axis=-1, keepdims=True) + 0.1 * points
+  for _ in range(2):
+    params = fit(params, points, _equal_weights(points), tf.constant(_SEED))
+  has_kernel = np.max(np.abs(params.coefficients)) > 1e-6
+  assert has_kernel == is_ring
+  assert is_ring or np.max(np.abs(params.precision)) > 0.5
 
 
 def test_a_narrow_bandwidth_without_a_base_spoils_the_score():

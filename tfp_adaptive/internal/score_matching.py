@@ -46,6 +46,9 @@ _REGULARIZATIONS = (1e-9, 1.0)
 # Tried in every metric, with and without base, wherever the search has got to:
 # early draws can lead it far astray.
 _ANCHORS = (2.0, 32.0)
+# Of the candidate that is the Gaussian base and nothing else: few draws, those
+# of one slow chain for example, tell no more.
+_NO_KERNEL = 1e12
 
 
 class Basis(NamedTuple):
@@ -341,12 +344,14 @@ def _candidates(metrics, choice, regularization):
     tf.constant([0.0, 1.0], dtype),
     tf.cast(tf.range(num_metrics), dtype),
   ]
+  base_alone = [tf.constant([v], dtype) for v in (2.0, _NO_KERNEL, 1.0, 0.0)]
+  grids = [
+    tf.meshgrid(*axes, indexing='ij') for axes in (scales, shapes, base_alone)
+  ]
   choices = Choice(
     *[
-      tf.concat([tf.reshape(one, [-1]), tf.reshape(other, [-1])], axis=0)
-      for one, other in zip(
-        tf.meshgrid(*scales, indexing='ij'), tf.meshgrid(*shapes, indexing='ij')
-      )
+      tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+      for parts in zip(*grids)
     ]
   )
   identity = tf.linalg.eye(ps.shape(metrics)[-1], dtype=dtype)
