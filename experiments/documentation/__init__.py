@@ -1,0 +1,1 @@
+"""The site of docs/: what MkDocs needs beside the pages themselves."""

@@ -1,0 +1,70 @@
+"""What mkdocstrings needs to show this library's docstrings as they are.
+
+Two customs of the code are unknown to Markdown: formulas are set apart by two
+spaces, and a field of a NamedTuple is explained by the comment at it.
+"""
+
+import re
+
+__all__ = ['as_literal', 'comment_of', 'with_fenced_formulas']
+
+# Their content is indented too, and read by griffe.
+_SECTION = re.compile(r'[A-Z][A-Za-z ]*:$')
+
+
+def with_fenced_formulas(text):
+  """Returns a docstring with its indented blocks in fences.
+
+  Args:
+    text: without the common indentation. Blocks under a section such as `Args:`
+      stay.
+  """
+  lines, result = text.split('\n'), []
+  in_section, block = False, []
+  for line in [*lines, '']:
+    if line.startswith(' ') and not in_section:
+      block.append(line)
+      continue
+    if block and not line:
+      block.append(line)  # A blank line inside, or the end of the block.
+      continue
+    if block:
+      result += _fenced(block)
+      block = []
+    if line and not line.startswith(' '):
+      in_section = _SECTION.match(line) is not None
+    result.append(line)
+  if block:
+    result += _fenced(block)
+  return '\n'.join(result).rstrip('\n')
+
+
+def _fenced(block):
+  """Returns the lines of a block in a fence, its blank end behind it."""
+  while block and not block[-1]:
+    block = block[:-1]
+  margin = min(len(line) - len(line.lstrip()) for line in block if line)
+  return ['', '```text', *(line[margin:] for line in block), '```', '']
+
+
+def comment_of(lines, number):
+  """Returns the comment of a field as one text: beside it, or above it.
+
+  Args:
+    lines: of the file.
+    number: of the field's line, from 1.
+  """
+  _, _, beside = lines[number - 1].partition('  # ')
+  if beside:
+    return beside.strip()
+  found = []
+  for line in reversed(lines[: number - 1]):
+    if not line.lstrip().startswith('#'):
+      break
+    found.append(line.strip().lstrip('#').strip())
+  return ' '.join(reversed(found))
+
+
+def as_literal(text):
+  """Returns text in which Markdown sees no emphasis and no HTML."""
+  return re.sub(r'([*_<])', r'\\\1', text) if '`' not in text else text

@@ -1,0 +1,59 @@
+"""Hooks of MkDocs: notebooks become pages, saved results enter the navigation.
+
+Nothing is written into docs/; pages made here live for one build.
+"""
+
+import json
+import pathlib
+import re
+
+from mkdocs.structure.files import File
+
+from experiments.documentation.notebooks import to_markdown
+
+__all__ = ['on_config', 'on_files', 'on_page_markdown']
+
+_RESULTS = 'Results'
+
+
+def on_config(config):
+  """Fills the heading `Results` of the navigation with docs/results/*.md."""
+  folder = pathlib.Path(config.docs_dir)
+  pages = [
+    {_title(path): path.relative_to(folder).as_posix()}
+    for path in sorted(folder.glob('results/*.md'))
+  ]
+  for entry in config.nav:
+    if _RESULTS in entry:
+      entry[_RESULTS] = [*entry[_RESULTS], *pages]
+  return config
+
+
+def on_files(files, config):
+  """Adds a page and its images for each notebook."""
+  notebooks = [f for f in files if f.src_uri.endswith('.ipynb')]
+  for notebook in notebooks:
+    path = pathlib.PurePosixPath(notebook.src_uri)
+    values = json.loads(notebook.content_string)
+    text, images = to_markdown(values, path.stem)
+    pages = {f'{path.stem}.md': text, **images}
+    for name, content in pages.items():
+      uri = (path.parent / name).as_posix()
+      files.append(File.generated(config, uri, content=content))
+  return files
+
+
+def on_page_markdown(markdown, page, config, files):
+  """Leads links to notebooks to their pages, and a page to its notebook."""
+  del config
+  text = re.sub(r'\(([^)\s]+)\.ipynb\)', r'(\1.md)', markdown)
+  path = pathlib.PurePosixPath(page.file.src_uri).with_suffix('.ipynb')
+  if files.get_file_from_path(str(path)) is not None:
+    text += f'\n[This page as a notebook]({path.name})\n'
+  return text
+
+
+def _title(path):
+  """Returns a page's first heading, else the file's name."""
+  found = re.search(r'^#+ (.*)$', path.read_text(encoding='utf-8'), re.M)
+  return (found.group(1) if found else path.stem).strip('` ')

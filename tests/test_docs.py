@@ -1,0 +1,194 @@
+"""The site's sources: pages that exist, names that are covered, notebooks."""
+
+import importlib
+import inspect
+import json
+import pathlib
+import re
+
+import pytest
+import yaml
+
+import tfp_adaptive as tfpa
+from experiments.documentation import docstrings
+from experiments.documentation import evaluation
+from experiments.documentation import notebooks
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCS = ROOT / 'docs'
+NOTEBOOKS = sorted(DOCS.glob('tutorials/*.ipynb'))
+# Made by `make docs`.
+GENERATED = {'evaluation.md', 'measurements.md', 'panel.html'}
+_MOST_BYTES = 300_000
+
+each_notebook = pytest.mark.parametrize(
+  'path', NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS]
+)
+
+
+def _pages(nav):
+  for entry in nav:
+    if isinstance(entry, str):
+      yield entry
+    else:
+      for value in entry.values():
+        yield from [value] if isinstance(value, str) else _pages(value)
+
+
+def _is_there(path):
+  return path.is_file() or path.with_suffix('.ipynb').is_file()
+
+
+def _nav():
+  return yaml.safe_load((ROOT / 'mkdocs.yml').read_text())['nav']
+
+
+def test_every_page_of_the_navigation_exists():
+  pages = set(_pages(_nav()))
+  missing = {p for p in pages if not _is_there(DOCS / p)}
+  assert missing <= GENERATED
+
+
+def test_every_page_and_notebook_is_in_the_navigation():
+  # Results enter it by themselves.
+  pages = set(_pages(_nav())) | GENERATED
+  written = [p for p in DOCS.rglob('*.md') if 'results' not in p.parts]
+  found = [p.relative_to(DOCS).as_posix() for p in written]
+  found += [f'tutorials/{path.stem}.md' for path in NOTEBOOKS]
+  assert set(found) <= pages
+
+
+def test_links_between_pages_lead_somewhere():
+  for page in DOCS.rglob('*.md'):
+    if page.name in GENERATED:
+      continue
+    for link in re.findall(r'\]\(([^)#:\s]+)(?:#[^)]*)?\)', page.read_text()):
+      found = page.parent / link
+      assert _is_there(found) or found.name in GENERATED, f'{page}: {link}'
+
+
+def _public_names():
+  for name in tfpa.__all__:
+    value = getattr(tfpa, name)
+    if inspect.ismodule(value):
+      yield from (f'{name}.{inner}' for inner in value.__all__)
+    elif not isinstance(value, str):
+      yield name
+
+
+def test_every_public_name_has_an_entry_in_the_api():
+  text = '\n'.join(p.read_text() for p in DOCS.glob('api/*.md'))
+  shown = set(re.findall(r'heading: tfpa\.(\S+)', text))
+  assert shown == set(_public_names())
+
+
+def test_api_entries_name_the_object_that_their_heading_says():
+  text = '\n'.join(p.read_text() for p in DOCS.glob('api/*.md'))
+  entries = re.findall(r'::: (\S+)\n    options:\n      heading: (\S+)', text)
+  assert len(entries) == text.count(':::')
+  for path, heading in entries:
+    module, _, name = path.rpartition('.')
+    value = tfpa
+    for part in heading.split('.')[1:]:
+      value = getattr(value, part)
+    assert getattr(importlib.import_module(module), name) is value
+
+
+@each_notebook
+def test_notebooks_are_executed_and_small(path):
+  assert path.stat().st_size < _MOST_BYTES
+  cells = json.loads(path.read_text())['cells']
+  code = [c for c in cells if c['cell_type'] == 'code']
+  counts = [cell['execution_count'] for cell in code]
+  assert counts == list(range(1, len(code) + 1)), 'not run in order'
+  outputs = [output for cell in code for output in cell['outputs']]
+  assert any('image/png' in o.get('data', {}) for o in outputs)
+  assert any(o.get('name') == 'stdout' for o in outputs)
+  for output in outputs:
+    assert output['output_type'] != 'error'
+    assert output.get('name') != 'stderr'
+    assert not re.search(r'/(home|root|work|tmp|usr)/', json.dumps(output))
+
+
+@each_notebook
+def test_notebooks_become_pages_with_their_figures(path):
+  notebook = json.loads(path.read_text())
+  text, images = notebooks.to_markdown(notebook, path.stem)
+  assert text.startswith('# ')
+  assert text.count('```') % 2 == 0
+  for name, content in images.items():
+    assert f'({name})' in text
+    assert content[:4] == b'\x89PNG'
+
+
+def test_outputs_are_fenced_even_where_they_hold_fences():
+  cell = {
+    'cell_type': 'code',
+    'source': ['print("```")'],
+    'outputs': [{'name': 'stdout', 'text': ['```\n', 'x\n']}],
+  }
+  text, images = notebooks.to_markdown({'cells': [cell]}, 'a')
+  assert text == '````python\nprint("```")\n````\n\n````text\n```\nx\n````\n'
+  assert not images
+
+
+def test_formulas_are_fenced_and_sections_left_alone():
+  text = 'First.\n\n  a = b\n\n    c\n\nLast:\n\n  d\n\nArgs:\n  e: f\n    g.'
+  assert docstrings.with_fenced_formulas(text) == (
+    'First.\n\n\n```text\na = b\n\n  c\n```\n\n'
+    'Last:\n\n  d\n\nArgs:\n  e: f\n    g.'
+  )
+
+
+def test_fields_are_explained_by_the_comment_beside_or_above():
+  lines = [
+    '# Not this.',
+    'x: int',
+    '# Two',
+    '# lines.',
+    'y: int',
+    'z: int  # z',
+  ]
+  assert docstrings.comment_of(lines, 5) == 'Two lines.'
+  assert docstrings.comment_of(lines, 6) == 'z'
+  assert docstrings.comment_of(['w: int', 'x: int'], 2) == ''
+
+
+def test_the_page_without_runs_says_what_is_missing():
+  from experiments.cli_panel import DEFAULT_CONFIG
+  from experiments.panel.config import load_panel
+
+  panel = load_panel(DEFAULT_CONFIG)
+  text = evaluation.evaluation_page(panel, [], num_stale=3)
+  assert 'No runs yet' in text and '3 records' in text
+  total = (
+    len(panel.config.targets) * len(panel.config.methods)
+  ) * panel.config.num_seeds
+  assert f'0 of {total} runs are in' in text
+  for target in panel.config.target_labels():
+    assert f'| {target} | 0 of' in text
+
+
+def test_the_page_counts_runs_and_names_what_is_missing():
+  from experiments.cli_panel import DEFAULT_CONFIG
+  from experiments.panel.config import load_panel
+
+  panel = load_panel(DEFAULT_CONFIG)
+  target = panel.config.target_labels()[0]
+  first, second, *rest = panel.config.method_labels()
+  seeds = range(panel.config.num_seeds)
+  records = [
+    {'target': target, 'method': first, 'status': 'finished'} for _ in seeds
+  ]
+  records.append({'target': target, 'method': second, 'status': 'refused'})
+  row = evaluation.progress_table(panel, records).rows[0]
+  total = len(panel.config.methods) * panel.config.num_seeds
+  assert row[1] == f'{2 * panel.config.num_seeds} of {total}'
+  assert row[2] == ', '.join(rest)
+
+
+def test_saved_measurements_are_shown_and_missing_ones_named(tmp_path):
+  text = evaluation.measurement_tables(DOCS / 'results')
+  assert 'is missing' not in text
+  assert '| 10 | 1e+06 | 10 | 2000 | float64 | langevin | 0 |' in text
+  assert evaluation.measurement_tables(tmp_path).count('is missing') == 4
