@@ -22,6 +22,7 @@ def on_config(config):
   pages = [
     {_title(path): path.relative_to(folder).as_posix()}
     for path in sorted(folder.glob('results/*.md'))
+    if path.stem != 'index'
   ]
   for entry in config.nav:
     if _RESULTS in entry:
