@@ -67,6 +67,17 @@ def test_links_between_pages_lead_somewhere():
       assert _is_there(found) or found.name in GENERATED, f'{page}: {link}'
 
 
+def test_examples_are_those_that_the_tests_of_the_readme_run():
+  readme = (ROOT / 'README.md').read_text()
+  examples = [
+    example
+    for page in DOCS.rglob('*.md')
+    for example in re.findall(r'```python\n.*?```', page.read_text(), re.S)
+  ]
+  assert examples
+  assert all(example in readme for example in examples)
+
+
 def _public_names():
   for name in tfpa.__all__:
     value = getattr(tfpa, name)
