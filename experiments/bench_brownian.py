@@ -69,6 +69,7 @@ def config_values():
     for name, label in (
       ('gadmala_exact', 'gadMALAe'),
       ('fisher_mala', 'FisherMALA'),
+      ('fisher_divergence_mala', 'Fisher-divergence MALA'),
     )
   ]
   return {

@@ -24,6 +24,7 @@ from tfp_adaptive.prefab import entropy_adaptive_hamiltonian
 from tfp_adaptive.prefab import gradient_adaptive_langevin
 from tfp_adaptive.prefab import gradient_adaptive_random_walk
 from tfp_adaptive.prefab_fisher import fisher_adaptive_langevin
+from tfp_adaptive.prefab_fisher import fisher_divergence_langevin
 from tfp_adaptive.prefab_fisher import variance_ratio_langevin
 from tfp_adaptive.prefab_latent import auxiliary_gradient
 from tfp_adaptive.prefab_latent import auxiliary_langevin
@@ -45,6 +46,7 @@ __all__ = [
   'adaptive_metropolis',
   'entropy_adaptive_hamiltonian',
   'fisher_adaptive_langevin',
+  'fisher_divergence_langevin',
   'gradient_adaptive_langevin',
   'gradient_adaptive_random_walk',
   'transport_adaptive_hamiltonian',

@@ -5,7 +5,7 @@ from experiments.methods.adaptive import Adaptive
 from experiments.methods.structures import check_dense
 from experiments.registry import METHODS
 
-__all__ = ['FisherMala', 'VarianceRatioMala']
+__all__ = ['FisherDivergenceMala', 'FisherMala', 'VarianceRatioMala']
 
 
 @METHODS.register('fisher_mala')
@@ -18,6 +18,18 @@ class FisherMala(Adaptive):
   def build(self, target, options):
     check_dense('cholesky', target)
     return self.build_with(tfpa.fisher_adaptive_langevin, target, options)
+
+
+@METHODS.register('fisher_divergence_mala')
+class FisherDivergenceMala(Adaptive):
+  """MALA with the least Fisher divergence: Cov x # (Cov grad)^-1."""
+
+  def default_label(self):
+    return 'Fisher-divergence MALA'
+
+  def build(self, target, options):
+    check_dense('cholesky', target)
+    return self.build_with(tfpa.fisher_divergence_langevin, target, options)
 
 
 @METHODS.register('variance_ratio_mala')

@@ -62,6 +62,9 @@ KERNELS = [
   KernelSpec('adaptive_metropolis', tfpa.adaptive_metropolis, 0.8, 2, 40000),
   KernelSpec('langevin_fisher', tfpa.fisher_adaptive_langevin, 1.0, 2, 2000),
   KernelSpec(
+    'langevin_divergence', tfpa.fisher_divergence_langevin, 1.0, 2, 2000
+  ),
+  KernelSpec(
     'langevin_ratio', tfpa.variance_ratio_langevin, 1.0, 2, 2000, 'diagonal'
   ),
 ]

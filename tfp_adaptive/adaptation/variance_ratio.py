@@ -4,14 +4,9 @@
 
 over the states x of all chains and the gradients g of the log target there. It
 minimises the Fisher divergence E |g - g_N|_C^2 between the target and a normal
-N of covariance C C^T = diag(c^2). Means and variances are running ones, with
-weights that forget the start,
-
-  m <- m + w mean_k delta_k,   delta_k = x_k - m,
-  V <- (1 - w) (V + w (mean_k delta_k)^2) + w Var_k delta_k,
-
-for K chains, w = gain / (t + gain t_0): what was known at time t' weighs
-(t' / t)^gain at time t.
+N of covariance C C^T = diag(c^2). Means and variances are running ones
+(`internal/running_moments.py`) of weight w = gain / (t + gain t_0): what was
+known at time t' weighs (t' / t)^gain at time t.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
 Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845;
@@ -23,8 +18,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.internal import closed_form
-from tfp_adaptive.internal import state_parts
-from tfp_adaptive.internal.tfp_private import prefer_static as ps
+from tfp_adaptive.internal import running_moments
 
 __all__ = ['VarianceRatioAdaptation']
 
@@ -34,8 +28,6 @@ _PRIOR_STEPS = 1.0
 # Change of a scale in one step: where few states are known, both spreads are
 # small and their ratio may be far off.
 _MAX_CHANGE = 2.0
-
-Moments = collections.namedtuple('Moments', ['mean', 'variance'])
 
 Statistics = collections.namedtuple('Statistics', ['time', 'state', 'gradient'])
 
@@ -92,27 +84,26 @@ class VarianceRatioAdaptation(closed_form.ClosedFormAdaptation):
 
   def _start(self, params, state, inner):
     """Returns moments without spread, around the states."""
-    states, gradients, is_finite = self._rows(state, inner)
-    zeros = tf.zeros_like(states[0])
+    states, gradients, is_finite = self._states_and_gradients(state, inner)
     return Statistics(
       time=tf.zeros([], params.dtype),
-      state=Moments(_mean(states, is_finite), zeros),
-      gradient=Moments(_mean(gradients, is_finite), zeros),
+      state=running_moments.start(states, is_finite),
+      gradient=running_moments.start(gradients, is_finite),
     )
 
   def _learn(self, params, statistics, gradients, next_state, inner):
     """Moves the moments by one state of every chain."""
     del gradients
-    states, gradients, is_finite = self._rows(next_state, inner)
+    states, gradients, is_finite = self._states_and_gradients(next_state, inner)
     gain = self._parameters['gain']
     time = statistics.time + 1.0
     weight = gain / (time + gain * _PRIOR_STEPS)
-    # Without a finite chain nothing is learned.
-    weight = tf.where(tf.reduce_any(is_finite), weight, 0.0)
-    state = _moved(statistics.state, states, is_finite, weight)
-    gradient = _moved(statistics.gradient, gradients, is_finite, weight)
+    state = running_moments.add(statistics.state, states, is_finite, weight)
+    gradient = running_moments.add(
+      statistics.gradient, gradients, is_finite, weight
+    )
     # Ratio of standard deviations: that of variances may overflow.
-    square = tf.sqrt(state.variance) * tf.math.rsqrt(gradient.variance)
+    square = tf.sqrt(state.spread) * tf.math.rsqrt(gradient.spread)
     is_good = tf.math.is_finite(square) & (square > 0.0)
     change = tf.sqrt(tf.where(is_good, square, 1.0)) / params
     change = tf.clip_by_value(change, 1.0 / _MAX_CHANGE, _MAX_CHANGE)
@@ -121,43 +112,3 @@ class VarianceRatioAdaptation(closed_form.ClosedFormAdaptation):
       Statistics(time, state, gradient),
       tf.ones([], params.dtype),
     )
-
-  def _rows(self, state, inner):
-    """Returns states, gradients [num_chains, d] and whether both are finite.
-
-    Rows that are not are zero.
-    """
-    states = closed_form.as_rows(self._flat_state(state, inner))
-    accepted = self._mh_results(inner).accepted_results
-    gradients = closed_form.as_rows(
-      state_parts.flatten(
-        accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
-      )
-    )
-    is_finite = tf.reduce_all(
-      tf.math.is_finite(states) & tf.math.is_finite(gradients),
-      axis=-1,
-      keepdims=True,
-    )
-    return (
-      tf.where(is_finite, states, 0.0),
-      tf.where(is_finite, gradients, 0.0),
-      is_finite,
-    )
-
-
-def _moved(moments, rows, is_finite, weight):
-  """Returns the moments with the rows at this weight in all."""
-  delta = tf.where(is_finite, rows - moments.mean, 0.0)
-  shift = _mean(delta, is_finite)
-  spread = _mean(delta**2, is_finite) - shift**2
-  variance = (1.0 - weight) * (moments.variance + weight * shift**2)
-  return Moments(
-    moments.mean + weight * shift, variance + weight * tf.nn.relu(spread)
-  )
-
-
-def _mean(rows, is_finite):
-  """Returns the mean over the finite chains, 0 if there is none, [d]."""
-  count = tf.reduce_sum(tf.cast(is_finite, rows.dtype))
-  return tf.reduce_sum(rows, axis=0) / tf.maximum(count, 1.0)

@@ -24,13 +24,13 @@ def cholesky(matrix):
   """Returns the lower-triangular factor of a positive definite matrix.
 
   Args:
-    matrix: [..., m, m], m static.
+    matrix: [..., m, m]; in blocks where m is static.
 
   Returns:
     [..., m, m]; with NaN entries where the matrix is not positive definite.
   """
   size = matrix.shape[-1]
-  if size > _LARGEST:
+  if size is None or size > _LARGEST:
     return tf.linalg.cholesky(matrix)
   num_blocks = -(-size // _BLOCK)
   padded = num_blocks * _BLOCK

@@ -192,6 +192,29 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     )
     return gradients, tf.reduce_sum(tf.cast(~is_finite, tf.int32))
 
+  def _states_and_gradients(self, state, inner):
+    """Returns states, gradients [num_chains, d] and whether both are finite.
+
+    Rows that are not are zero.
+    """
+    states = as_rows(self._flat_state(state, inner))
+    accepted = self._mh_results(inner).accepted_results
+    gradients = as_rows(
+      state_parts.flatten(
+        accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
+      )
+    )
+    is_finite = tf.reduce_all(
+      tf.math.is_finite(states) & tf.math.is_finite(gradients),
+      axis=-1,
+      keepdims=True,
+    )
+    return (
+      tf.where(is_finite, states, 0.0),
+      tf.where(is_finite, gradients, 0.0),
+      is_finite,
+    )
+
 
 def check_gain(gain):
   """Refuses gains below 1, with which the start would never be forgotten."""

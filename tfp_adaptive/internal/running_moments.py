@@ -1,0 +1,56 @@
+"""Mean and spread of what all chains visit, the start forgotten.
+
+  m <- m + w mean_k delta_k,   delta_k = x_k - m,
+  V <- (1 - w) (V + w (mean_k delta_k)^2) + w Var_k delta_k
+
+for the rows x_k of K chains at one step of weight w: the mean and covariance of
+all steps so far, each at what is left of its weight.
+"""
+
+import collections
+
+import tensorflow as tf
+
+__all__ = ['Moments', 'add', 'start']
+
+Moments = collections.namedtuple('Moments', ['mean', 'spread'])
+
+
+def start(rows, is_finite, dense=False):
+  """Returns `Moments` around the mean of the rows, without spread.
+
+  Args:
+    rows: [K, d], zero where not finite.
+    is_finite: [K, 1] bool.
+    dense: Whether the spread is a covariance [d, d], or variances [d].
+  """
+  zeros = tf.zeros_like(rows[0])
+  return Moments(
+    _mean(rows, is_finite), zeros[:, tf.newaxis] * zeros if dense else zeros
+  )
+
+
+def add(moments, rows, is_finite, weight):
+  """Returns the moments with the rows at this weight in all."""
+  # Without a finite chain nothing is learned.
+  weight = tf.where(tf.reduce_any(is_finite), weight, 0.0)
+  delta = tf.where(is_finite, rows - moments.mean, 0.0)
+  shift = _mean(delta, is_finite)
+  rest = tf.where(is_finite, delta - shift, 0.0)
+  if moments.spread.shape.rank == 2:
+    count = _count(is_finite, rows.dtype)
+    spread = tf.matmul(rest, rest, transpose_a=True) / count
+    square = shift[:, tf.newaxis] * shift
+  else:
+    spread, square = _mean(rest**2, is_finite), shift**2
+  kept = (1.0 - weight) * (moments.spread + weight * square)
+  return Moments(moments.mean + weight * shift, kept + weight * spread)
+
+
+def _mean(rows, is_finite):
+  """Returns the mean over the finite chains, 0 if there is none, [d]."""
+  return tf.reduce_sum(rows, axis=0) / _count(is_finite, rows.dtype)
+
+
+def _count(is_finite, dtype):
+  return tf.maximum(tf.reduce_sum(tf.cast(is_finite, dtype)), 1.0)
