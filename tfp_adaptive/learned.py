@@ -221,7 +221,9 @@ def _fixed_walk(kernel, results):
   walk = tfp_private.get_innermost(results, 'walk_params')
   return dict(
     walk_step_size=np.asarray(walk.step_size),
-    walk_preconditioner=_constant(kernel.preconditioner, walk.factor_params),
+    walk_preconditioner=_constant(
+      kernel.walk_preconditioner, walk.factor_params
+    ),
   )
 
 

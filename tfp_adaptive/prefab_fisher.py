@@ -78,9 +78,10 @@ def fisher_divergence_langevin(
   """Builds a MALA with the covariance that minimizes the Fisher divergence.
 
   It is the geometric mean of the covariance of the states and the inverse
-  covariance of their gradients: dense, exact for a Gaussian after few states
-  however little the chains have moved. For other proposals,
-  `FisherDivergenceAdaptation` goes around any that uses gradients.
+  covariance of their gradients: dense, and for a Gaussian its covariance
+  however little the chains have moved, after some tens of states for each
+  dimension. For other proposals, `FisherDivergenceAdaptation` goes around any
+  that uses gradients.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as

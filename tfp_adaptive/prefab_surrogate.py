@@ -56,9 +56,10 @@ def kernel_hamiltonian(
       moves in: inside a `TransformedTransitionKernel`, the unconstrained ones.
     target_is_stochastic: Whether the target is an estimate. Accepted estimates
       are kept and never drawn again, which keeps the chain exact.
-    target_accept_prob: Wanted mean acceptance, in (0, 1); 0.65 by default, 0.35
-      where the target is stochastic. The noise of estimates bounds what can be
-      had: where it allows less than is wanted, the step size falls to nothing.
+    target_accept_prob: Wanted mean acceptance of the steps that follow the
+      surrogate, in (0, 1); 0.65 by default, 0.35 where the target is
+      stochastic. The noise of estimates bounds what can be had: where it
+      allows less than is wanted, the step size falls to nothing.
       Not read with `settings='paper'`.
     walk_share: Share of the steps, in [0, 1), that walk at random and so find
       what the surrogate has not seen; 0.2 by default.

@@ -101,6 +101,14 @@ def test_walks_learn_covariance_and_scale_and_others_leave_them():
   walked = [r.inner_results.proposed_results.trajectory for r in results]
   sizes = np.array([walk.step_size for walk in walks])
   adapting = walked[1:_NUM_ADAPTING]
+  steps = np.arange(2, _NUM_ADAPTING + 1)
+  accepted = np.array([r.mean_accept_prob for r in results[1:_NUM_ADAPTING]])
+  expected = 3.0 * (steps + 10.0) ** -0.6 * (accepted - 0.234)
+  np.testing.assert_allclose(
+    np.diff(np.log(sizes[:_NUM_ADAPTING])),
+    np.where(adapting, expected, 0.0),
+    atol=1e-12,
+  )
   np.testing.assert_array_equal(np.diff(sizes[:_NUM_ADAPTING]) != 0, adapting)
   assert 0 < np.sum(adapting) < len(adapting)
   assert np.all(sizes[_NUM_ADAPTING:] == sizes[_NUM_ADAPTING - 1])

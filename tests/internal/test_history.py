@@ -99,6 +99,7 @@ def test_the_first_states_fill_the_rows_in_order(jit_compile):
 def test_more_chains_than_rows_take_turns():
   kept = _run(5, _steps_of_chains(200, 7))
   assert np.all(kept.is_filled) and np.all(kept.points[:, 0] > 0)
+  np.testing.assert_array_equal(kept.chain, kept.points[:, 1])
   # Which chains are offered moves on from step to step.
   seen = {
     float(chain)
@@ -106,6 +107,13 @@ def test_more_chains_than_rows_take_turns():
     for chain in _run(5, _steps_of_chains(40, 7), seed).points[:, 1]
   }
   assert seen == set(range(7))
+
+
+def test_every_chain_has_rows_of_its_own_if_their_number_divides_none():
+  kept = _run(11, _steps_of_chains(400, 4))
+  np.testing.assert_array_equal(kept.chain, kept.points[:, 1])
+  np.testing.assert_array_equal(kept.time, 4 * kept.points[:, 0])
+  np.testing.assert_array_equal(np.bincount(kept.chain), [2, 3, 3, 3])
 
 
 def test_no_non_finite_row_enters():

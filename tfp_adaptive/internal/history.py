@@ -91,19 +91,18 @@ def add(history, rows, seed):
     `History`.
   """
   num_points = ps.shape(history.points)[0]
-  rows = _at_most(rows, num_points, history.num_seen)
+  rows, chain = _at_most(rows, num_points, history.num_seen)
   num_rows = ps.shape(rows)[0]
   dtype = rows.dtype
   place_seed, keep_seed = random.split(seed, 2)
   index = tf.range(num_rows)
-  # Uniforms are in (0, 1]: a 1 would lie in the next stratum, hence `last`.
+  # Strata of whole rows, or two chains would write to one.
+  first = index * num_points // num_rows
+  width = (index + 1) * num_points // num_rows - first
+  # Uniforms are in (0, 1]: a 1 would lie in the next stratum.
   spot = random.uniform([num_rows], tf.float64, place_seed)
-  stratum = (tf.cast(index, tf.float64) + spot) * (
-    num_points / tf.cast(num_rows, tf.float64)
-  )
-  slot = tf.cast(stratum, tf.int32)
-  last = ((index + 1) * num_points - 1) // num_rows
-  slot = tf.minimum(slot, last)
+  offset = tf.cast(spot * tf.cast(width, tf.float64), tf.int32)
+  slot = first + tf.minimum(offset, width - 1)
   is_filling = history.num_seen + num_rows <= num_points
   slot = tf.where(is_filling, history.num_seen + index, slot)
   seen = tf.cast(history.num_seen + num_rows, dtype)
@@ -123,7 +122,7 @@ def add(history, rows, seed):
     points=write(history.points, rows),
     is_filled=write(history.is_filled, tf.ones_like(is_kept)),
     num_seen=tf.minimum(history.num_seen, _MOST_SEEN) + num_rows,
-    chain=write(history.chain, index),
+    chain=write(history.chain, chain),
     time=write(history.time, tf.zeros_like(index) + history.num_seen),
   )
 
@@ -176,13 +175,17 @@ def precision(covariance):
 
 
 def _at_most(rows, num_points, num_seen):
-  """Returns at most `num_points` of the rows, others at other steps."""
+  """Returns at most `num_points` of the rows, others at other steps.
+
+  And the numbers of their chains.
+  """
   num_rows = ps.shape(rows)[0]
   static = tf.get_static_value(num_rows)
   if static is not None and static <= num_points:
-    return rows
+    return rows, tf.range(num_rows)
   index = (tf.range(num_points) + num_seen) % num_rows
-  return tf.gather(rows, index[: ps.minimum(num_points, num_rows)])
+  index = index[: ps.minimum(num_points, num_rows)]
+  return tf.gather(rows, index), index
 
 
 def from_draws(history, draws):

@@ -47,7 +47,7 @@ _REGULARIZATIONS = (1e-9, 1.0)
 # early draws can lead it far astray.
 _ANCHORS = (2.0, 32.0)
 # Of the candidate that is the Gaussian base and nothing else: few draws, those
-# of one slow chain for example, tell no more.
+# of one slow chain for example, support no more.
 _NO_KERNEL = 1e12
 
 
