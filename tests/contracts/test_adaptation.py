@@ -90,9 +90,10 @@ def test_params_are_frozen_after_num_adaptation_steps(spec, structure):
   np.testing.assert_array_equal(
     adapting[2], 1 + np.arange(spec.num_learning_steps)
   )
-  # The last adapting step still moved the factor, or the step size between two
-  # of its fits; none after it did, to the bit.
-  assert any(np.any(column[-1] != column[-2]) for column in adapting[:2])
+  # The last adapting step still moved; none after it did, to the bit. A factor
+  # that is fitted at times moves between them by its step size alone.
+  moves = adapting[1 if spec.name == 'langevin_divergence' else 0]
+  assert np.any(moves[-1] != moves[-2])
   for column in (0, 1):
     for values in frozen[column]:
       np.testing.assert_array_equal(values, adapting[column][-1])
