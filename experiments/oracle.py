@@ -6,6 +6,7 @@ learned sampler reached, started in the target. The figure is the ratio of
 effective sample sizes per gradient, both chains recorded equally long.
 """
 
+import functools
 import itertools
 import json
 import pathlib
@@ -154,7 +155,10 @@ def compare(case, seed, num_results=5000):
 
 def _builder(case):
   return {
-    'langevin': tfpa.gradient_adaptive_langevin,
+    # Steps of one size, as the oracle's.
+    'langevin': functools.partial(
+      tfpa.gradient_adaptive_langevin, short_step_share=0.0
+    ),
     'random_walk': tfpa.gradient_adaptive_random_walk,
   }[case.method]
 

@@ -66,8 +66,8 @@ def as_tfp_kernel(kernel, results):
 
   Args:
     kernel: The kernel that adapted, built by `entropy_adaptive_hamiltonian`
-      (or `gradient_adaptive_langevin`: one leapfrog step), for a state that is
-      one Tensor of vectors.
+      (or `gradient_adaptive_langevin`: one leapfrog step, and none shorter),
+      for a state that is one Tensor of vectors.
     results: Its kernel results.
 
   Returns:

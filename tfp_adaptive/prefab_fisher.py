@@ -4,6 +4,7 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive.adaptation.fisher import FisherAdaptation
 from tfp_adaptive.adaptation.fisher_divergence import FisherDivergenceAdaptation
 from tfp_adaptive.adaptation.variance_ratio import VarianceRatioAdaptation
+from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import UncalibratedPreconditionedLangevin
 
@@ -21,6 +22,7 @@ def fisher_adaptive_langevin(
   target_accept_prob=0.574,
   settings='default',
   step_size=1.0,
+  short_step_share=None,
 ):
   """Builds a MALA with the inverse Fisher information (FisherMALA).
 
@@ -38,6 +40,7 @@ def fisher_adaptive_langevin(
       them. Or `'paper'`: none is, the regularization is 10, the scale is held
       by the trace, and the first factor is 0.1 / sqrt(d).
     step_size: First step size, which the adaptation moves.
+    short_step_share: As of `gradient_adaptive_langevin`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -45,25 +48,21 @@ def fisher_adaptive_langevin(
   References:
     Titsias (2023), Algorithm 1, https://arxiv.org/abs/2305.14442.
   """
-  _check_settings(settings)
-  is_paper = settings == 'paper'
-  if preconditioner is None:
-    preconditioner = preconditioners.cholesky(
-      init_scale=_paper_scale if is_paper else None
-    )
-  proposal = UncalibratedPreconditionedLangevin(
-    target_log_prob_fn, preconditioner, step_size
+  mala = _mala(
+    target_log_prob_fn,
+    preconditioner,
+    preconditioners.cholesky,
+    settings,
+    step_size,
+    short_step_share,
   )
   constants = {}
-  if is_paper:
+  if settings == 'paper':
     constants = dict(
       gain=1.0, regularization=10.0, max_shrinkage=None, normalize_trace=True
     )
   return FisherAdaptation(
-    MetropolisHastings(proposal),
-    num_adaptation_steps,
-    target_accept_prob,
-    **constants,
+    mala, num_adaptation_steps, target_accept_prob, **constants
   )
 
 
@@ -74,6 +73,7 @@ def fisher_divergence_langevin(
   target_accept_prob=0.574,
   settings='default',
   step_size=1.0,
+  short_step_share=None,
 ):
   """Builds a MALA with the covariance that minimizes the Fisher divergence.
 
@@ -92,6 +92,7 @@ def fisher_divergence_langevin(
     settings: `'default'`, or `'paper'`: start at 0.1 / sqrt(d), as the papers
       of the other builders do.
     step_size: First step size, which the adaptation moves.
+    short_step_share: As of `gradient_adaptive_langevin`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -99,16 +100,16 @@ def fisher_divergence_langevin(
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
   """
-  _check_settings(settings)
-  if preconditioner is None:
-    preconditioner = preconditioners.cholesky(
-      init_scale=_paper_scale if settings == 'paper' else None
-    )
-  proposal = UncalibratedPreconditionedLangevin(
-    target_log_prob_fn, preconditioner, step_size
+  mala = _mala(
+    target_log_prob_fn,
+    preconditioner,
+    preconditioners.cholesky,
+    settings,
+    step_size,
+    short_step_share,
   )
   return FisherDivergenceAdaptation(
-    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+    mala, num_adaptation_steps, target_accept_prob
   )
 
 
@@ -119,6 +120,7 @@ def variance_ratio_langevin(
   target_accept_prob=0.574,
   settings='default',
   step_size=1.0,
+  short_step_share=None,
 ):
   """Builds a MALA with the diagonal that minimizes the Fisher divergence.
 
@@ -135,6 +137,7 @@ def variance_ratio_langevin(
     settings: `'default'`, or `'paper'`: start at 0.1 / sqrt(d), as the papers
       of the other builders do.
     step_size: First step size, which the adaptation moves.
+    short_step_share: As of `gradient_adaptive_langevin`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -142,16 +145,38 @@ def variance_ratio_langevin(
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
   """
+  mala = _mala(
+    target_log_prob_fn,
+    preconditioner,
+    preconditioners.diagonal,
+    settings,
+    step_size,
+    short_step_share,
+  )
+  return VarianceRatioAdaptation(mala, num_adaptation_steps, target_accept_prob)
+
+
+def _mala(
+  target_log_prob_fn,
+  preconditioner,
+  structure,
+  settings,
+  step_size,
+  short_step_share,
+):
+  """Returns MALA with the preconditioner, or with the structure's default."""
   _check_settings(settings)
   if preconditioner is None:
-    preconditioner = preconditioners.diagonal(
+    preconditioner = structure(
       init_scale=_paper_scale if settings == 'paper' else None
     )
-  proposal = UncalibratedPreconditionedLangevin(
-    target_log_prob_fn, preconditioner, step_size
-  )
-  return VarianceRatioAdaptation(
-    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  return MetropolisHastings(
+    UncalibratedPreconditionedLangevin(
+      target_log_prob_fn,
+      preconditioner,
+      step_size,
+      short_step_share=short_steps.share_of(settings, short_step_share),
+    )
   )
 
 

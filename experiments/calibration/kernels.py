@@ -91,6 +91,9 @@ FAMILIES = {
     _line,
     functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True),
   ),
+  'Langevin, Fisher information': Family(_line, tfpa.fisher_adaptive_langevin),
+  'Langevin, Fisher divergence': Family(_line, tfpa.fisher_divergence_langevin),
+  'Langevin, variance ratio': Family(_line, tfpa.variance_ratio_langevin),
   'Hamiltonian': Family(_line, _hamiltonian, thinning=2),
   'Hamiltonian, random length': Family(
     _line,

@@ -15,7 +15,7 @@ from experiments.methods.structures import check_dense
 from experiments.methods.structures import Structured
 from experiments.registry import METHODS
 
-__all__ = ['Adaptive', 'GradientAdaptive']
+__all__ = ['Adaptive', 'GradientAdaptive', 'ShortSteps']
 
 
 class Adaptive(MethodParameters):
@@ -23,6 +23,9 @@ class Adaptive(MethodParameters):
 
   settings: Literal['default', 'paper'] = 'default'
   target_accept_prob: float | None = Field(None, gt=0, lt=1)
+
+  # What the builders take under these names.
+  passed: ClassVar[tuple] = ('settings', 'target_accept_prob')
 
   def given(self, *names):
     """Returns {name: value} of the parameters that are not None."""
@@ -34,7 +37,7 @@ class Adaptive(MethodParameters):
     kernel = builder(
       target.target_log_prob_fn,
       options.num_adaptation_steps,
-      **self.given('settings', 'target_accept_prob'),
+      **self.given(*self.passed),
     )
     return self.to_method(kernel, trace_fn)
 
@@ -45,6 +48,16 @@ class Adaptive(MethodParameters):
       trace_fn=trace_fn,
       is_adaptive=True,
     )
+
+
+class ShortSteps(Adaptive):
+  """What the adaptive Langevin samplers take beside it."""
+
+  short_step_share: float | None = Field(
+    None, ge=0, lt=1, description='0.2 by default, 0 with settings: paper'
+  )
+
+  passed: ClassVar[tuple] = (*Adaptive.passed, 'short_step_share')
 
 
 class GradientAdaptive(Adaptive, Structured):
@@ -72,7 +85,7 @@ class GradientAdaptive(Adaptive, Structured):
 
   def arguments(self, target, options):
     """Returns the keyword arguments of the prefab."""
-    arguments = self.given('settings', 'target_accept_prob')
+    arguments = self.given(*self.passed)
     structure = self.structure(target, self.settings == 'paper')
     if structure is not None:
       arguments['preconditioner'] = structure
@@ -125,7 +138,7 @@ def diagonal_trace(state, kernel_results):
 
 
 @METHODS.register('gadmala_fast')
-class GadmalaFast(GradientAdaptive):
+class GadmalaFast(ShortSteps, GradientAdaptive):
   """Gradient-adapted MALA, gradient at the proposal held constant."""
 
   def default_label(self):
@@ -137,7 +150,7 @@ class GadmalaFast(GradientAdaptive):
 
 
 @METHODS.register('gadmala_exact')
-class GadmalaExact(GradientAdaptive):
+class GadmalaExact(ShortSteps, GradientAdaptive):
   """Gradient-adapted MALA, with one Hessian-vector product a step."""
 
   def default_label(self):

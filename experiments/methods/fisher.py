@@ -1,7 +1,7 @@
 """Langevin samplers whose factor is a closed form of past gradients."""
 
 import tfp_adaptive as tfpa
-from experiments.methods.adaptive import Adaptive
+from experiments.methods.adaptive import ShortSteps
 from experiments.methods.structures import check_dense
 from experiments.registry import METHODS
 
@@ -9,7 +9,7 @@ __all__ = ['FisherDivergenceMala', 'FisherMala', 'VarianceRatioMala']
 
 
 @METHODS.register('fisher_mala')
-class FisherMala(Adaptive):
+class FisherMala(ShortSteps):
   """FisherMALA: the inverse of the gradient increments' mean square."""
 
   def default_label(self):
@@ -21,7 +21,7 @@ class FisherMala(Adaptive):
 
 
 @METHODS.register('fisher_divergence_mala')
-class FisherDivergenceMala(Adaptive):
+class FisherDivergenceMala(ShortSteps):
   """MALA with the least Fisher divergence: Cov x # (Cov grad)^-1."""
 
   def default_label(self):
@@ -33,7 +33,7 @@ class FisherDivergenceMala(Adaptive):
 
 
 @METHODS.register('variance_ratio_mala')
-class VarianceRatioMala(Adaptive):
+class VarianceRatioMala(ShortSteps):
   """MALA with nutpie's diagonal: sqrt(Var x / Var grad)."""
 
   def default_label(self):

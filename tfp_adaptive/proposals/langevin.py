@@ -14,6 +14,7 @@ from tfp_adaptive.internal import langevin_noise
 from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
+from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
@@ -32,7 +33,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     log q(x|y) - log q(y|x) = -1/2 (|1/2 s C^T (g(x) + g(y)) + e|^2 - |e|^2)
 
   One step makes one gradient call and three products with C, none with its
-  inverse. It needs `MetropolisHastings` around it.
+  inverse. It needs `MetropolisHastings` around it. Where `short_step_share` is
+  not 0, s is that of the step: `step_size` or, at random, a part of it.
   """
 
   _uses_gradient = True
@@ -45,6 +47,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     exact_gradient=False,
     experimental_shard_axis_names=None,
     name=None,
+    short_step_share=0.0,
   ):
     """Builds the kernel; see the base class for the shared arguments.
 
@@ -57,7 +60,15 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
         a small bias, less noise.
       experimental_shard_axis_names: As in TFP; the same for all parts.
       name: Prefix of op names.
+      short_step_share: Share of steps, in [0, 1), that take 0.1 to 1 times
+        `step_size`, log-uniform, drawn for each chain: chains come out of
+        places where the target is narrow, at the price of about half of that
+        share of the effective draws elsewhere.
+
+    Raises:
+      ValueError: If `short_step_share` is no share.
     """
+    short_steps.check_share(short_step_share)
     super().__init__(
       target_log_prob_fn,
       preconditioner,
@@ -66,6 +77,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       name,
     )
     self._parameters['exact_gradient'] = exact_gradient
+    self._parameters['short_step_share'] = short_step_share
 
   def cost(self, adapting):
     """Returns what one step does; adapting, with the speed measure."""
@@ -82,7 +94,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     seed = random.sanitize(seed)
     x = state_parts.flatten(current_state, num_chain_dims)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
-    factor = self._factor(previous)
+    factor = self._factor(previous, seed)
 
     # 1. Draw and move.
     noise = self._draw_noise(x, seed)
@@ -134,12 +146,13 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
     value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
 
+    step_size = self._drawn_step_size(proposed, proposed.seed)
     pull_x, pull_y = proposed.trajectory
     pull_y = tf.where(is_finite[..., tf.newaxis], pull_y, 0.0)
     noise = proposed.noise
 
     def transition(factor):
-      factor = scale_factor.scaled(factor, proposed.step_size)
+      factor = scale_factor.scaled(factor, step_size)
       live_x = factor.apply_adjoint(grad_x)
       live_y = factor.apply_adjoint(grad_y)
       push = noise + 0.5 * live_x
@@ -191,10 +204,20 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       slope, factor, ratio, live, pulls, noise, self._event_sum
     )
 
-  def _factor(self, results):
+  def _factor(self, results, seed):
     return scale_factor.scaled(
       scale_factor.at(self.preconditioner, results.preconditioner_params),
-      results.step_size,
+      self._drawn_step_size(results, seed),
+    )
+
+  def _drawn_step_size(self, results, seed):
+    """Returns s of the step that has this seed, [] or [chains..., 1]."""
+    share = self._parameters['short_step_share']
+    if not share:
+      return results.step_size
+    chain_shape = ps.shape(results.target_log_prob)
+    return results.step_size * short_steps.draw(
+      share, chain_shape, results.step_size.dtype, seed
     )
 
   def _correction(self, pull_x, pull_y, noise):

@@ -1,0 +1,58 @@
+"""Step sizes some of which are short, so that no chain stays stuck in a neck.
+
+A step size that is right for the bulk of a target is rejected almost always
+where that is narrow: chains seldom enter such places, stay for thousands of
+steps where they do, and no diagnosis sees what was not entered. With a
+probability that does not depend on the state, a step is shorter:
+
+  s_t = s m,   log m ~ U(log 0.1, 0) with probability `share`, m = 1 else
+
+Each m has its own reversible step, and their mixture is reversible too.
+
+Source: random step sizes as in Neal (2011), MCMC using Hamiltonian dynamics,
+section 5.4.2.2, https://arxiv.org/abs/1206.1901.
+"""
+
+import math
+
+import tensorflow as tf
+
+from tfp_adaptive.internal import random
+from tfp_adaptive.internal.tfp_private import prefer_static as ps
+
+__all__ = ['check_share', 'draw', 'share_of']
+
+_SHARES = {'default': 0.2, 'paper': 0.0}
+_SHORTEST = 0.1
+_SALT = 7  # Tells these draws from those of the noise, of the same seed.
+
+
+def draw(share, chain_shape, dtype, seed):
+  """Returns m, [chains..., 1].
+
+  Args:
+    share: Float.
+    chain_shape: Of the chains, each of which draws its own.
+    dtype: Of the state.
+    seed: [2] int32, of the step.
+  """
+  choice_seed, length_seed = random.split(random.fold_in(seed, _SALT), 2)
+  shape = ps.concat([chain_shape, [1]], axis=0)
+  is_short = random.uniform(shape, dtype, choice_seed) <= share
+  length = random.uniform(shape, dtype, length_seed)
+  return tf.where(is_short, tf.exp(math.log(_SHORTEST) * length), 1.0)
+
+
+def check_share(share):
+  """Refuses what is no share of steps."""
+  if not 0.0 <= share < 1.0:
+    raise ValueError(
+      '`short_step_share` must be in [0, 1): the share of steps that are '
+      f'shorter than `step_size`, but got {share!r}. Write for example '
+      '`short_step_share=0.2`, or 0 for steps of one size.'
+    )
+
+
+def share_of(settings, share):
+  """Returns the share that was asked for, or that of the settings if None."""
+  return _SHARES[settings] if share is None else share
