@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
@@ -43,8 +42,9 @@ class LatentGaussianHyperparameters(MethodParameters):
     if target.hierarchy is None:
       raise ValueError(
         'it samples the hyperparameters of a Gaussian prior, but '
-        f'{target.name} names none; take gp_hierarchy, or '
-        'stochastic_volatility with parameterization: centered.'
+        f'{target.name} names none; take gp_hierarchy, '
+        'SyntheticLogGaussianCoxProcess, or stochastic_volatility with '
+        'parameterization: centered.'
       )
 
   def build(self, target, options):
@@ -63,11 +63,8 @@ class LatentGaussianHyperparameters(MethodParameters):
 
     def sample_fn(init_state, **arguments):
       state = tf.convert_to_tensor(init_state)
-      split = [hierarchy.num_latent, state.shape[-1] - hierarchy.num_latent]
-      result = tfpa.sample(
-        kernel, tuple(tf.split(state, split, axis=-1)), **arguments
-      )
-      return result._replace(states=np.concatenate(result.states, axis=-1))
+      result = tfpa.sample(kernel, hierarchy.split(state), **arguments)
+      return result._replace(states=hierarchy.join(*result.states))
 
     return Method(
       kernel,

@@ -36,7 +36,7 @@ class LatentGaussian(NamedTuple):
 class Hierarchy(NamedTuple):
   """A density exp f(x) N(x | m(theta), C(theta)) p(theta), its pieces apart.
 
-  The state is one vector: the field x, then unconstrained theta.
+  The state is one vector: the field x and unconstrained theta, or theta first.
   """
 
   # f: x [chains..., num_latent] -> [chains...].
@@ -46,6 +46,18 @@ class Hierarchy(NamedTuple):
   # log density of unconstrained theta -> [chains...].
   hyper_log_prob_fn: Callable[[Any], Any]
   num_latent: int
+  is_field_first: bool = True
+
+  def split(self, states):
+    """Returns x and theta of states [..., event_size]."""
+    if self.is_field_first:
+      return states[..., : self.num_latent], states[..., self.num_latent :]
+    return states[..., -self.num_latent :], states[..., : -self.num_latent]
+
+  def join(self, field, theta):
+    """Returns states of numpy arrays x and theta."""
+    parts = (field, theta) if self.is_field_first else (theta, field)
+    return np.concatenate(parts, axis=-1)
 
 
 class Form(NamedTuple):

@@ -15,6 +15,7 @@ from inference_gym.internal import data as gym_data
 from pydantic import Field
 
 from experiments.registry import TARGETS
+from experiments.targets import gym_hierarchies
 from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
@@ -113,7 +114,11 @@ def _build_from_gym(self, context):
   target = gym_target(
     name, getattr(gym.targets, name)(**arguments), context.dtype
   )
-  return target._replace(jax_log_prob_fn=jax_density.gym_model(name, arguments))
+  hierarchy = gym_hierarchies.HIERARCHIES.get(name, lambda: None)
+  return target._replace(
+    jax_log_prob_fn=jax_density.gym_model(name, arguments),
+    hierarchy=hierarchy(),
+  )
 
 
 def _fields(name, model_class):

@@ -1,17 +1,19 @@
 """Latent Gaussian models with hyperparameters: their pieces fit together."""
 
 import numpy as np
+import pydantic
 import pytest
 import tensorflow as tf
 
+from experiments.registry import TARGETS
 from experiments.targets import gp_hierarchy
 from experiments.targets import stochastic_volatility
+from experiments.targets.base import BuildContext
 
 
 def _log_joint(hierarchy, states):
   """Returns f(x) + log N(x | theta) + log p(theta) of states, [n]."""
-  sizes = [hierarchy.num_latent, states.shape[-1] - hierarchy.num_latent]
-  x, theta = tf.split(tf.constant(states), sizes, axis=-1)
+  x, theta = hierarchy.split(tf.constant(states))
   prior = hierarchy.prior_fn(theta)
   density = prior.covariance(prior.params).log_prob(
     prior.to_coordinates(prior.params, x)
@@ -36,6 +38,23 @@ def test_pieces_of_stochastic_volatility_add_up_to_its_density():
   np.testing.assert_allclose(gap, gap[0], atol=1e-9)
   # The densities themselves differ between these states.
   assert np.ptp(target.target_log_prob_fn(tf.constant(states))) > 1.0
+
+
+def test_pieces_of_the_gyms_cox_process_add_up_to_its_density():
+  target = (
+    pydantic.TypeAdapter(TARGETS.union())
+    .validate_python({'name': 'SyntheticLogGaussianCoxProcess'})
+    .build(BuildContext('float64'))
+  )
+  states = target.sample_prior(4, 0)
+  gap = (
+    _log_joint(target.hierarchy, states)
+    - target.target_log_prob_fn(tf.constant(states)).numpy()
+  )
+  np.testing.assert_allclose(gap, gap[0], atol=1e-6)
+  assert np.ptp(target.target_log_prob_fn(tf.constant(states))) > 1.0
+  split = [part.numpy() for part in target.hierarchy.split(tf.constant(states))]
+  np.testing.assert_array_equal(target.hierarchy.join(*split), states)
 
 
 @pytest.mark.parametrize('form', ['scaled', 'zero_mean', 'non_centered'])
