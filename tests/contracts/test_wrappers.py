@@ -10,6 +10,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.internal import short_steps
 
 _SEED = (1, 2)
 _NUM_CHAINS = 4
@@ -307,25 +308,25 @@ def test_a_state_sharded_over_two_devices_moves_as_one(spec):
       start, kernel.bootstrap_results(start), seed=tf.constant(_SEED, tf.int32)
     )
     mh = results.inner_results
-    return mh.proposed_state, mh.is_accepted, mh.log_accept_ratio
+    scale = tf.ones([20, 1], tf.float64)
+    if 'langevin' in spec.name:
+      # The size of each chain's step, by its seed.
+      scale = short_steps.draw(0.2, [20], tf.float64, mh.proposed_results.seed)
+    return mh.proposed_state, mh.is_accepted, mh.log_accept_ratio, scale
 
-  proposed, accepted, ratio = _run_on_two(one_step)
+  proposed, accepted, ratio, scale = _run_on_two(one_step)
   assert np.all(proposed[0] != proposed[1])
   np.testing.assert_array_equal(accepted[0], accepted[1])
   np.testing.assert_allclose(ratio[0], ratio[1], rtol=1e-12)
   # Against the dense kernel on the joined state: same law, same formula.
   whole = np.concatenate([proposed[0], proposed[1]], axis=1)
-  noise = whole - 1.0
-  if 'langevin' in spec.name:
-    noise = whole - 0.5  # y = x - x / 2 + noise at x = 1.
-    mean = lambda x: 0.5 * x
-  else:
-    mean = lambda x: x
-  expected = (
-    -0.5 * np.sum(whole**2, 1)
-    + 0.5 * whole.shape[1]
-    - 0.5 * np.sum((1.0 - mean(whole)) ** 2, 1)
-    + 0.5 * np.sum(noise**2, 1)
+  variance = scale[0] ** 2
+  # Of a step from x: x + variance / 2 times the gradient -x.
+  drift = 0.5 * variance if 'langevin' in spec.name else 0.0
+  backward = 1.0 - (1.0 - drift) * whole
+  forward = whole - (1.0 - drift)
+  expected = -0.5 * np.sum(
+    whole**2 - 1.0 + (backward**2 - forward**2) / variance, axis=1
   )
   np.testing.assert_allclose(ratio[0], expected, rtol=1e-9)
 
