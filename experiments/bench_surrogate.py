@@ -37,7 +37,7 @@ def measure(num_steps, num_features, num_chains):
     num_features=num_features,
     learning=learning,
     following=following,
-    num_fits=int(result.final_kernel_results.inner_results.num_fits),
+    num_fits=int(result.final_kernel_results.num_fits),
     fits_over_steps=(learning - following) / following,
     compile=result.seconds['compile'],
   )

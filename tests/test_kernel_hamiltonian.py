@@ -45,8 +45,8 @@ def _surrogate(name):
 
 
 @functools.cache
-def _learned(name):
-  kernel = tfpa.kernel_hamiltonian(_log_prob, 2000, _surrogate(name))
+def _learned(name, **options):
+  kernel = tfpa.kernel_hamiltonian(_log_prob, 2000, _surrogate(name), **options)
   return kernel, _sample(kernel, _far_start(), 2000)
 
 
@@ -76,15 +76,26 @@ def test_a_gaussian_is_learned_from_a_far_start(name):
 
 
 @pytest.mark.slow
-@each_surrogate
-def test_the_step_size_settles_at_the_acceptance_asked_for(name):
-  _, result = _learned(name)
+def test_the_step_size_settles_at_the_acceptance_asked_for():
+  _, result = _learned('gaussian', num_leapfrog_steps=(1, 10))
   # The mean of min(1, exp(r)), which dual averaging steers.
   ratio = result.trace['log_accept_ratio']
   rate = np.mean(np.exp(np.minimum(ratio, 0.0)))
   assert abs(rate - 0.65) < 0.1
   steps = tfp_private.get_innermost(result.final_kernel_results, 'step_size')
   assert float(steps) != 0.3
+
+
+@pytest.mark.slow
+@each_surrogate
+def test_steps_are_long_and_most_of_them_follow(name):
+  _, result = _learned(name)
+  z = np.linalg.solve(_FACTOR, (result.states - _MEAN).reshape(-1, _SIZE).T)
+  moved = np.diff(z.T.reshape(result.states.shape), axis=0)
+  # Independent draws move by 2 per coordinate, walks by a tenth of it.
+  assert np.mean(moved**2) > 1.0
+  params = tfp_private.get_innermost(result.final_kernel_results, 'walk_params')
+  assert float(params.share) == 0.2
 
 
 @pytest.mark.slow
@@ -194,15 +205,13 @@ def test_the_number_of_chains_may_be_unknown(build, surrogate):
   def step(start):
     return kernel.one_step(
       start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
-    )[1].inner_results.inner_results.proposed_state
+    )[0]
 
   start = _far_start(3)
-  _, results = kernel.one_step(
+  moved, _ = kernel.one_step(
     start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
   )
-  np.testing.assert_allclose(
-    step(start), results.inner_results.inner_results.proposed_state, rtol=1e-10
-  )
+  np.testing.assert_allclose(step(start), moved, rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -372,5 +381,9 @@ def test_options_are_handed_on():
   np.testing.assert_allclose(
     tfpa.learned_factor(kernel, results), 0.5 * np.eye(4)
   )
+  with pytest.raises(
+    ValueError, match=r'num_leapfrog_steps=\(1, 10\)` as well'
+  ):
+    tfpa.kernel_hamiltonian(_log_prob, 10, target_accept_prob=0.7)
   with pytest.raises(ValueError, match='target_is_stochastic=True'):
     tfpa.kernel_hamiltonian(lambda x, seed: x[..., 0], 10)

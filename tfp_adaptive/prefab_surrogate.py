@@ -1,7 +1,7 @@
 """Samplers without gradients, assembled.
 
-DualAveragingStepSizeAdaptation   TFP's; learns the step size
- └ ScoreMatchingAdaptation        learns the surrogate from past states
+DualAveragingStepSizeAdaptation   TFP's; where leapfrog steps are counted
+ └ ScoreMatchingAdaptation        learns surrogate and scales from past states
     └ MetropolisHastings          accepts by the true target, or an estimate
        └ Uncalibrated...          proposes
 """
@@ -26,13 +26,14 @@ def kernel_hamiltonian(
   num_adaptation_steps,
   surrogate=None,
   preconditioner=None,
-  num_leapfrog_steps=(1, 10),
+  num_leapfrog_steps=None,
   step_size=None,
   history=None,
   target_is_stochastic=False,
   target_accept_prob=None,
   walk_share=None,
   settings='default',
+  trajectory_length=4.0,
 ):
   """Builds HMC without gradients (KMC): forces learned from past states.
 
@@ -48,23 +49,33 @@ def kernel_hamiltonian(
     surrogate: An `interfaces.Surrogate`;
       `tfpa.surrogates.kernel_exponential_family_finite()` by default.
     preconditioner: Structure of the momentum scale; dense by default.
-    num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step.
-    step_size: First step size, which the adaptation moves; with
-      `settings='paper'` the largest, of which a step takes a tenth at least.
+    num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step. By
+      default as many as `trajectory_length` needs: leapfrog steps call no
+      target.
+    step_size: First step size, in units of the momentum scale. It becomes the
+      largest at which trajectories keep the surrogate's own energy; with
+      `num_leapfrog_steps` dual averaging moves it. With `settings='paper'` the
+      largest, of which a step takes a tenth at least.
     history: Draws known beforehand, numpy [k, event_size]: the surrogate is
       fitted to them before the first step. In the coordinates that the kernel
       moves in: inside a `TransformedTransitionKernel`, the unconstrained ones.
     target_is_stochastic: Whether the target is an estimate. Accepted estimates
       are kept and never drawn again, which keeps the chain exact.
     target_accept_prob: Wanted mean acceptance of the steps that follow the
-      surrogate, in (0, 1); 0.65 by default, 0.35 where the target is
-      stochastic. The noise of estimates bounds what can be had: where it
-      allows less than is wanted, the step size falls to nothing.
-      Not read with `settings='paper'`.
+      surrogate, in (0, 1), where `num_leapfrog_steps` is given; 0.65 by
+      default, 0.35 where the target is stochastic. The noise of estimates
+      bounds what can be had: where it allows less than is wanted, the step
+      size falls to nothing.
     walk_share: Share of the steps, in [0, 1), that walk at random and so find
-      what the surrogate has not seen; 0.2 by default.
+      what the surrogate has not seen; 0.2 by default. Where it is not 0, all
+      steps walk before the first fit, and half of them until the last.
     settings: `'default'`, or `'paper'`: momenta of unit scale, step sizes drawn
-      from [0.01, 0.1] and not adapted, no walks.
+      from [0.01, 0.1] and not adapted, 1 to 10 leapfrog steps, no walks.
+    trajectory_length: Longest trajectory, in units of the momentum scale, not
+      read where `num_leapfrog_steps` is given: every step draws its length
+      between a third of this and all of it. Half a turn around a Gaussian is
+      3.1, and whatever the surrogate misses costs acceptance once, not more
+      the farther it is followed.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -77,10 +88,13 @@ def kernel_hamiltonian(
   """
   _check_settings(settings)
   is_paper = settings == 'paper'
-  if step_size is None:
-    step_size = 0.1 if is_paper else 0.3
-  if walk_share is None:
-    walk_share = 0.0 if is_paper else 0.2
+  has_length = num_leapfrog_steps is None and not is_paper
+  if has_length and target_accept_prob is not None:
+    raise ValueError(
+      f'`target_accept_prob={target_accept_prob!r}` steers the step size of a '
+      'number of leapfrog steps that is given: write for example '
+      '`num_leapfrog_steps=(1, 10)` as well, or leave it out.'
+    )
   if preconditioner is None:
     preconditioner = (
       preconditioners.diagonal(init_scale=1.0)
@@ -91,11 +105,12 @@ def kernel_hamiltonian(
     target_log_prob_fn,
     surrogate or surrogates.kernel_exponential_family_finite(),
     preconditioner,
-    num_leapfrog_steps,
-    step_size,
+    (1, 10) if num_leapfrog_steps is None else num_leapfrog_steps,
+    (0.1 if is_paper else 0.3) if step_size is None else step_size,
     step_size_jitter=(0.1, 1.0) if is_paper else (1.0, 1.0),
-    walk_share=walk_share,
+    walk_share=(0.0 if is_paper else 0.2) if walk_share is None else walk_share,
     target_is_stochastic=target_is_stochastic,
+    trajectory_length=trajectory_length if has_length else None,
   )
   kernel = ScoreMatchingAdaptation(
     MetropolisHastings(proposal),
@@ -103,7 +118,7 @@ def kernel_hamiltonian(
     history,
     learn_momentum_scale=not is_paper,
   )
-  if is_paper:
+  if is_paper or has_length:
     return kernel
   if target_accept_prob is None:
     target_accept_prob = 0.35 if target_is_stochastic else 0.65

@@ -92,9 +92,10 @@ class KernelHamiltonian(GradientFree):
   surrogate: Literal['finite', 'lite'] = 'finite'
   num_features: int | None = Field(None, ge=1)
   kernel: Literal['gaussian', 'rational_quadratic'] = 'gaussian'
-  # Not `num_leapfrog_steps`: of that a list means one method each.
-  fewest_leapfrog_steps: int = Field(1, ge=1)
-  most_leapfrog_steps: int = Field(10, ge=1)
+  # Not `num_leapfrog_steps`: of that a list means one method each. None: as
+  # many as the trajectory's length needs.
+  fewest_leapfrog_steps: int | None = Field(None, ge=1)
+  most_leapfrog_steps: int | None = Field(None, ge=1)
   walk_share: float | None = Field(None, ge=0, lt=1)
 
   def default_label(self):
@@ -102,19 +103,26 @@ class KernelHamiltonian(GradientFree):
     return f'KMC {self.surrogate}{paper}'
 
   def build(self, target, options):
-    if self.fewest_leapfrog_steps > self.most_leapfrog_steps:
-      raise ValueError(
-        f'fewest_leapfrog_steps: {self.fewest_leapfrog_steps} is above '
-        f'most_leapfrog_steps: {self.most_leapfrog_steps}.'
-      )
     kernel = tfpa.kernel_hamiltonian(
       surrogate=build_surrogate(
         self.surrogate, self.num_points, self.num_features, self.kernel
       ),
-      num_leapfrog_steps=(self.fewest_leapfrog_steps, self.most_leapfrog_steps),
+      num_leapfrog_steps=self._leapfrog_range(),
       **self.arguments(target, options, 'settings', 'walk_share'),
     )
     return self.to_method(kernel)
+
+  def _leapfrog_range(self):
+    """Returns (fewest, most), or None where neither is given."""
+    fewest, most = self.fewest_leapfrog_steps, self.most_leapfrog_steps
+    if fewest is None and most is None:
+      return None
+    fewest, most = fewest or 1, most or 10
+    if fewest > most:
+      raise ValueError(
+        f'fewest_leapfrog_steps: {fewest} is above most_leapfrog_steps: {most}.'
+      )
+    return fewest, most
 
 
 @METHODS.register('kernel_adaptive_metropolis')

@@ -27,6 +27,7 @@ def kernel(num_adaptation_steps, surrogate=None, walk_share=0.0, **options):
   preconditioner = options.pop(
     'preconditioner', tfpa.preconditioners.cholesky(init_scale=1.0)
   )
+  trajectory_length = options.pop('trajectory_length', None)
   return tfpa.adaptation.ScoreMatchingAdaptation(
     tfpa.MetropolisHastings(
       tfpa.proposals.UncalibratedSurrogateHamiltonian(
@@ -36,6 +37,7 @@ def kernel(num_adaptation_steps, surrogate=None, walk_share=0.0, **options):
         num_leapfrog_steps=2,
         step_size=0.5,
         walk_share=walk_share,
+        trajectory_length=trajectory_length,
       )
     ),
     num_adaptation_steps,

@@ -93,6 +93,43 @@ def test_the_history_pools_all_chains():
   assert np.sum(held.is_filled) == 5 * _NUM_CHAINS
 
 
+def test_all_steps_walk_before_the_first_fit_and_few_after_the_last():
+  kernel = learning.kernel(100, walk_share=0.3, trajectory_length=4.0)
+  _, results = learning.run(kernel, 101)
+  shares = np.array(
+    [tfp_private.get_innermost(r, 'walk_params').share for r in results]
+  )
+  fits = learning.changes([learning.params_of(r)[:2] for r in results])
+  assert np.all(shares[: fits[0] - 1] == 1.0)
+  assert np.all(shares[fits[0] - 1 : fits[-1] - 1] == 0.5)
+  assert np.all(shares[fits[-1] - 1 :] == 0.3)
+  walked = [r.inner_results.proposed_results.trajectory for r in results]
+  assert np.all(walked[: fits[0]]) and not np.all(walked)
+  # The step size is that of the fit: a Gaussian bears a long one.
+  sizes = [tfp_private.get_innermost(r, 'step_size') for r in results]
+  assert learning.changes([[size] for size in sizes])[-1] <= fits[-1]
+  assert 0.5 < sizes[-1] < 1.3 and sizes[0] == 0.5
+
+
+def test_where_no_fit_succeeds_all_steps_walk():
+  kernel = learning.kernel(
+    30,
+    surrogates.failing(num_good_fits=0),
+    walk_share=0.3,
+    trajectory_length=4.0,
+  )
+  _, results = learning.run(kernel, 35)
+  params = tfp_private.get_innermost(results[-1], 'walk_params')
+  assert int(results[-1].num_failed_fits) > 0 and float(params.share) == 1.0
+  assert float(tfp_private.get_innermost(results[-1], 'step_size')) == 0.5
+
+
+@pytest.mark.parametrize('given', [0.0, 1.0, -0.5])
+def test_an_acceptance_that_is_none_is_refused(given):
+  with pytest.raises(ValueError, match='step_accept_prob=0.9'):
+    learning.kernel(10, step_accept_prob=given)
+
+
 def test_walks_learn_covariance_and_scale_and_others_leave_them():
   _, results = learning.run(
     learning.kernel(_NUM_ADAPTING, walk_share=0.5), _NUM_ADAPTING + 5

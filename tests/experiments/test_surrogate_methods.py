@@ -86,7 +86,7 @@ def test_draws_beforehand_need_a_target_that_has_them():
   'parameters, message',
   [
     ({'surrogate': 'lite', 'num_features': 5}, 'leave num_features'),
-    ({'fewest_leapfrog_steps': 11}, 'is above most_leapfrog_steps: 10'),
+    ({'fewest_leapfrog_steps': 11}, 'above most_leapfrog_steps: 10'),
   ],
 )
 def test_parameters_that_contradict_are_refused(parameters, message):

@@ -183,6 +183,21 @@ def test_the_number_of_steps_is_uniform_in_its_range_and_one_for_all_chains():
   assert stats.chisquare(counts, 160 * np.array([2, 1, 1, 1])).pvalue < 1e-6
 
 
+def test_the_length_is_uniform_from_a_third_of_the_longest_on():
+  options = dict(trajectory_length=0.6, step_size=0.01)
+  drawn = _one_per_step(_lengths(400, **options))
+  np.testing.assert_allclose(drawn, np.round(drawn, 2), rtol=1e-10)
+  drawn = drawn + np.random.default_rng(0).uniform(-0.005, 0.005, drawn.shape)
+  assert stats.kstest(drawn, stats.uniform(0.2, 0.4).cdf).pvalue > 1e-3
+  assert stats.kstest(drawn, stats.uniform(0.0, 0.6).cdf).pvalue < 1e-6
+
+
+@pytest.mark.parametrize('given', [0.0, -1.0, np.inf, True, '4'])
+def test_a_length_that_is_none_is_refused(given):
+  with pytest.raises(ValueError, match='trajectory_length=4.0'):
+    _proposal(trajectory_length=given)
+
+
 def test_the_step_size_is_uniform_in_its_range_and_one_for_all_chains():
   options = dict(num_leapfrog_steps=1, step_size_jitter=(0.1, 1.5))
   jitter = _one_per_step(_lengths(800, **options)) / 0.2

@@ -93,10 +93,11 @@ def _p_values(surrogate='gaussian', temper=1.0, wrong=False, **options):
   [
     dict(),
     dict(num_leapfrog_steps=(1, 10), step_size_jitter=(0.5, 1.5)),
+    dict(trajectory_length=2.0, walk_share=0.2),
     dict(walk_share=0.999),
     pytest.param(dict(surrogate='finite'), marks=pytest.mark.slow),
   ],
-  ids=['gaussian', 'drawn_lengths', 'walk', 'finite'],
+  ids=['gaussian', 'drawn_lengths', 'lengths', 'walk', 'finite'],
 )
 def test_one_step_leaves_a_banana_invariant(options):
   p_values, accepted = _p_values(**options)

@@ -114,6 +114,30 @@ def test_the_base_alone_is_chosen_where_the_kernel_adds_nothing(is_ring):
   assert is_ring or np.max(np.abs(params.precision)) > 0.5
 
 
+@pytest.mark.parametrize('shift', [0.0, 3.0])
+def test_the_base_has_the_weight_that_held_out_draws_support(shift):
+  rng = np.random.default_rng(0)
+  points = rng.normal(size=(512, 2))
+  # A chain that has met four places once each.
+  points += np.repeat(shift * rng.normal(size=(4, 2)), 128, axis=0)
+  square = trace = 0.0
+  for block in np.split(np.arange(512), 4):
+    rest = tf.constant(np.delete(points, block, axis=0))
+    mean, covariance = history.moments(rest, _equal_weights(rest))
+    precision = np.linalg.inv(covariance)
+    scores = (points[block] - mean) @ precision
+    square += np.mean(np.sum(scores**2, axis=-1)) / 4
+    trace += np.trace(precision) / 4
+  held_out = score_matching._held_out_base(
+    score_matching.Draws(tf.constant(points), None)
+  )
+  np.testing.assert_allclose(held_out, (square, trace), rtol=1e-10)
+  weight = float(score_matching._supported_weight(held_out))
+  np.testing.assert_allclose(weight, min(1.0, trace / square), rtol=1e-10)
+  # Independent draws support nearly all of it, those of four places little.
+  assert weight > 0.9 if shift == 0.0 else weight < 0.7
+
+
 def test_a_narrow_bandwidth_without_a_base_spoils_the_score():
   points = _normal_points(200, np.eye(2))
   choice = kernel_surrogate.FIRST_CHOICE._replace(

@@ -17,7 +17,9 @@ from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import history as history_lib
 from tfp_adaptive.internal import momentum_scale
 from tfp_adaptive.internal import random
+from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal import surrogate_leapfrog
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal import walk
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
@@ -30,6 +32,10 @@ _LAST_SHARE = 0.8  # Of the adapting steps: the last fit.
 _GROWTH = 1.6  # Between two fits.
 _GROWTH_ONLINE = 1.02  # Between two updates.
 _FEWEST_DRAWS = 4  # Per dimension and one more, for a fit.
+# Of the steps that walk until the last fit: histories of steps that follow a
+# poor surrogate make poor surrogates.
+_WALK_SHARE = 0.5
+_NUM_STARTS = 64  # Of the trajectories that the step size is fitted to.
 _SWEEPS = 3  # Fits to draws given beforehand: each searches around the last.
 
 
@@ -77,6 +83,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     history=None,
     learn_momentum_scale=True,
     name=None,
+    step_accept_prob=0.9,
   ):
     """Builds the wrapper; no Tensor is created here.
 
@@ -90,11 +97,20 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       learn_momentum_scale: Whether the factor C of the proposal is learned
         too, where it has one.
       name: Prefix of op names.
+      step_accept_prob: Where the proposal has a `trajectory_length`: mean
+        acceptance that its step size would have if the surrogate were the
+        target, in (0, 1). The error of the leapfrog steps alone decides.
 
     Raises:
-      ValueError: If no kernel inside has a surrogate, or the history is no
-        matrix of at least two rows of finite numbers.
+      ValueError: If no kernel inside has a surrogate, the history is no
+        matrix of at least two rows of finite numbers, or the acceptance is not
+        in (0, 1).
     """
+    if not 0.0 < step_accept_prob < 1.0:
+      raise ValueError(
+        f'`step_accept_prob` must be in (0, 1), but got {step_accept_prob!r}. '
+        'Write for example `step_accept_prob=0.9`.'
+      )
     adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
     if not tfp_private.has_nested(inner_kernel, 'surrogate'):
       raise ValueError(
@@ -108,6 +124,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       history=_check_history(history),
       learn_momentum_scale=learn_momentum_scale,
       name=name,
+      step_accept_prob=step_accept_prob,
     )
 
   @property
@@ -136,6 +153,9 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       num_failed_fits=tf.zeros([], tf.int32),
       mean_accept_prob=tf.zeros([], rows.dtype),
     )
+    if self._walks and self._fits_step_size:
+      # All of them walk until there is something to follow.
+      results = self._with_walk_share(results, tf.ones_like)
     given = self._parameters['history']
     if given is None:
       return results
@@ -220,6 +240,11 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     fitted = self.surrogate.fit(params, points, weights, seed)
     inner, is_good = self._replace_surrogate(inner, params, fitted)
     results = self._fit_scales(results._replace(inner_results=inner))
+    if self._fits_step_size:
+      moved = self._fit_step_size(results, points, weights, seed)
+      if self._walks:
+        moved = self._follow_more(moved)
+      results = adaptation_base.choose(is_good, moved, results)
     return results._replace(
       num_fits=results.num_fits + tf.cast(is_good, tf.int32),
       num_failed_fits=results.num_failed_fits + tf.cast(~is_good, tf.int32),
@@ -248,6 +273,54 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       )
     return results._replace(
       inner_results=tfp_private.replace_innermost(inner, **learned)
+    )
+
+  def _fit_step_size(self, results, points, weights, seed):
+    """Fits the step size to trajectories along the surrogate."""
+    inner = results.inner_results
+    count = ps.minimum(ps.shape(points)[0], _NUM_STARTS)
+    starts = history_lib.spread(points, weights, count)
+    fitted = surrogate_leapfrog.fit_step_size(
+      self.surrogate,
+      tfp_private.get_innermost(inner, 'surrogate_params'),
+      scale_factor.at(
+        self.proposal.preconditioner,
+        tfp_private.get_innermost(inner, 'preconditioner_params'),
+      ),
+      starts,
+      random.normal(ps.shape(starts), starts.dtype, seed),
+      self.proposal.trajectory_length,
+      self._parameters['step_accept_prob'],
+    )
+    step_size = tfp_private.get_innermost(inner, 'step_size')
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, step_size=tf.zeros_like(step_size) + fitted
+      )
+    )
+
+  def _follow_more(self, results):
+    """Lets fewer steps walk, for there is a surrogate to follow."""
+    share = self.proposal.walk_share
+    is_last = results.step >= int(_LAST_SHARE * self.num_adaptation_steps)
+    return self._with_walk_share(
+      results,
+      lambda old: tf.where(
+        is_last,
+        tf.constant(share, old.dtype),
+        tf.constant(max(share, _WALK_SHARE), old.dtype),
+      ),
+    )
+
+  def _with_walk_share(self, results, share_fn):
+    """Returns results of another share of walks, share_fn(share) of it."""
+    inner = results.inner_results
+    params = tfp_private.get_innermost(inner, 'walk_params')
+    share = share_fn(params.share)
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, walk_params=params._replace(share=share)
+      )
     )
 
   def _adapt_walk(self, results):
@@ -285,6 +358,10 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   @property
   def _walks(self):
     return getattr(self.proposal, 'walk_share', 0.0) > 0.0
+
+  @property
+  def _fits_step_size(self):
+    return getattr(self.proposal, 'trajectory_length', None) is not None
 
   @property
   def _learns_momentum_scale(self):

@@ -21,6 +21,7 @@ __all__ = [
   'moments',
   'precision',
   'sharpness',
+  'spread',
   'start',
   'weights',
 ]
@@ -172,6 +173,17 @@ def precision(covariance):
     tf.linalg.cholesky(covariance),
     tf.linalg.eye(ps.shape(covariance)[-1], dtype=covariance.dtype),
   )
+
+
+def spread(points, point_weights, count):
+  """Returns `count` of the points, evenly by cumulative weight.
+
+  Where rows are filled from the first one on, equal steps would miss them.
+  """
+  share = tf.cumsum(point_weights) / tf.reduce_sum(point_weights)
+  spots = tf.linspace(tf.constant(0.0, share.dtype), 1.0, 2 * count + 1)[1::2]
+  index = tf.searchsorted(share, spots)
+  return tf.gather(points, tf.minimum(index, ps.shape(points)[0] - 1))
 
 
 def _at_most(rows, num_points, num_seen):

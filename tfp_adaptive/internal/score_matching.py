@@ -49,6 +49,7 @@ _ANCHORS = (2.0, 32.0)
 # Of the candidate that is the Gaussian base and nothing else: few draws, those
 # of one slow chain for example, support no more.
 _NO_KERNEL = 1e12
+_LEAST_SUPPORT = 0.02  # Of the base's weight a.
 
 
 class Basis(NamedTuple):
@@ -96,7 +97,7 @@ class Choice(
   Attributes:
     bandwidth: sigma / d of the kernel exp(-|z|^2 / sigma).
     regularization: r in units of trace(G) / n.
-    base_weight: a, 0 or 1.
+    base_weight: a, 0 or what held-out draws support of it, at most 1.
     metric: Number of the metric, integral.
   """
 
@@ -140,10 +141,14 @@ def choose(basis, data, draws, base, metrics, choice):
     factor.
   """
   stage = control_flow.in_stage
-  maps, choices = stage(
-    lambda *args: _candidates(*args, basis.regularization), metrics, choice
-  )
   few = stage(_at_most, draws)
+  held_out = stage(_held_out_base, few)
+  maps, choices = stage(
+    lambda *args: _candidates(*args, basis.regularization),
+    metrics,
+    choice,
+    held_out,
+  )
   small = basis.shrink(basis.refresh(data, few))
   values = stage(
     lambda maps, data, *rest: _cross_validate(
@@ -154,6 +159,7 @@ def choose(basis, data, draws, base, metrics, choice):
     choices,
     few,
     base,
+    held_out,
   )
   best = tf.argmin(
     tf.where(tf.math.is_finite(values), values, values.dtype.max)
@@ -234,7 +240,7 @@ def _back_substitute(factor, rhs):
   return tf.linalg.cholesky_solve(factor, rhs[..., tf.newaxis])[..., 0]
 
 
-def _cross_validate(basis, maps, data, choices, draws, base):
+def _cross_validate(basis, maps, data, choices, draws, base, held_out):
   """Returns J of every candidate on draws that it was not fitted to, [k].
 
   All from sums over the folds: J of a fold is quadratic in c as well.
@@ -255,23 +261,21 @@ def _cross_validate(basis, maps, data, choices, draws, base):
     factor, (tf.reduce_sum(rhs, axis=0) - rhs) / share
   )
   values = coefficients * (0.5 * tf.linalg.matvec(grams, coefficients) - rhs)
-  of_base = _cross_validate_base(fold, choices.base_weight)
+  square, trace = held_out
+  weight = choices.base_weight
+  of_base = 0.5 * weight**2 * square - weight * trace
   return of_base + tf.reduce_sum(values, axis=[0, -1])
 
 
-def _cross_validate_base(folds, weights):
-  """Returns J of -a z^T P z / 2 with P not fitted to the fold, [k].
+def _held_out_base(draws):
+  """Returns (q, t), [] each, of J = a^2 q / 2 - a t of the Gaussian base.
 
-  Draws of one slow chain are worth few: on its own draws a Gaussian always
-  looks right.
-
-  Args:
-    folds: `Draws` of points [f, 1, n, d].
-    weights: a, [k].
+  Of -a z^T P z / 2 with P not fitted to the fold that judges it: draws of one
+  slow chain are worth few, and on its own draws a Gaussian always looks right.
   """
-  points = folds.points[:, 0]
-  size = ps.shape(points)[-1]
-  values = tf.zeros_like(weights)
+  size = ps.shape(draws.points)[-1]
+  points = tf.reshape(draws.points, [_NUM_FOLDS, -1, size])
+  square = trace = tf.zeros([], points.dtype)
   for held_out in range(_NUM_FOLDS):
     rest = tf.concat([points[:held_out], points[held_out + 1 :]], axis=0)
     rest = tf.reshape(rest, [-1, size])
@@ -279,11 +283,9 @@ def _cross_validate_base(folds, weights):
     mean, covariance = history.moments(rest, tf.ones_like(rest[:, 0]) / count)
     precision = history.precision(covariance)
     pulled = tf.matmul(points[held_out] - mean, precision)
-    square = tf.reduce_mean(tf.reduce_sum(pulled**2, axis=-1))
-    values += (
-      0.5 * weights**2 * square - weights * tf.linalg.trace(precision)
-    ) / _NUM_FOLDS
-  return values
+    square += tf.reduce_mean(tf.reduce_sum(pulled**2, axis=-1)) / _NUM_FOLDS
+    trace += tf.linalg.trace(precision) / _NUM_FOLDS
+  return square, trace
 
 
 def objective(basis, params, draws):
@@ -318,15 +320,32 @@ def _base_score(choices, draws, base):
   )
 
 
-def _candidates(metrics, choice, regularization):
+def _supported_weight(held_out):
+  """Returns the weight of the base that the held-out draws support, [].
+
+  The minimum of J over a: below one where draws are few, or those of a chain
+  that has not met all of the target.
+  """
+  square, trace = held_out
+  weight = tf.clip_by_value(trace / square, _LEAST_SUPPORT, 1.0)
+  return tf.where(tf.math.is_finite(weight), weight, 1.0)
+
+
+def _candidates(metrics, choice, held_out, regularization):
   """Returns maps [k, d, d] and `Choice` of [k]: two grids through `choice`.
 
   One over bandwidth and regularisation, one over metrics and bases: a full grid
-  is dear, and fits follow each other.
+  is dear, and fits follow each other. A base has the weight that `held_out`,
+  of `_held_out_base`, supports.
   """
   dtype = metrics.dtype
   size = tf.cast(ps.shape(metrics)[-1], dtype)
   num_metrics = ps.shape(metrics)[0]
+  support = _supported_weight(held_out)
+  # The base alone says nothing of a kernel: the search starts anew.
+  is_alone = choice.regularization > _REGULARIZATIONS[1]
+  anchor = tf.constant(regularization, dtype)
+  start = tf.where(is_alone, anchor, choice.regularization)
 
   def around(value, factor, bounds):
     grid = value * tf.constant([1.0 / factor, 1.0, factor], dtype)
@@ -334,17 +353,19 @@ def _candidates(metrics, choice, regularization):
 
   scales = [
     around(choice.bandwidth, _BANDWIDTH_FACTOR, _BANDWIDTHS),
-    around(choice.regularization, _REGULARIZATION_FACTOR, _REGULARIZATIONS),
-    choice.base_weight[tf.newaxis],
+    around(start, _REGULARIZATION_FACTOR, _REGULARIZATIONS),
+    tf.where(choice.base_weight > 0.0, support, 0.0)[tf.newaxis],
     choice.metric[tf.newaxis],
   ]
   shapes = [
     tf.constant(_ANCHORS, dtype),
-    tf.constant([regularization], dtype),
-    tf.constant([0.0, 1.0], dtype),
+    anchor[tf.newaxis],
+    tf.stack([tf.zeros_like(support), support]),
     tf.cast(tf.range(num_metrics), dtype),
   ]
-  base_alone = [tf.constant([v], dtype) for v in (2.0, _NO_KERNEL, 1.0, 0.0)]
+  base_alone = [
+    tf.reshape(tf.cast(v, dtype), [1]) for v in (2.0, _NO_KERNEL, support, 0.0)
+  ]
   grids = [
     tf.meshgrid(*axes, indexing='ij') for axes in (scales, shapes, base_alone)
   ]
@@ -366,19 +387,11 @@ def _candidates(metrics, choice, regularization):
 def _at_most(draws):
   """Returns draws to compare on, of equal weights.
 
-  Evenly by cumulative weight: the first rows are filled first. Folds are blocks
-  of them: neighbours in the history are neighbours in time, and those of one
-  chain are alike.
+  Folds are blocks of them: neighbours in the history are neighbours in time,
+  and those of one chain are alike.
   """
   num_points = ps.minimum(ps.shape(draws.points)[0], _MAX_POINTS)
   num_points -= num_points % _NUM_FOLDS
-  share = tf.cumsum(draws.weights) / tf.reduce_sum(draws.weights)
-  spots = tf.linspace(tf.constant(0.0, share.dtype), 1.0, 2 * num_points + 1)[
-    1::2
-  ]
-  index = tf.searchsorted(share, spots)
-  index = tf.minimum(index, ps.shape(draws.points)[0] - 1)
-  return Draws(
-    tf.gather(draws.points, index),
-    tf.ones_like(spots) / tf.cast(num_points, share.dtype),
-  )
+  points = history.spread(draws.points, draws.weights, num_points)
+  weight = 1.0 / tf.cast(num_points, points.dtype)
+  return Draws(points, tf.fill([num_points], weight))

@@ -26,10 +26,13 @@ from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal import surrogate_leapfrog
 from tfp_adaptive.internal import walk as walk_lib
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['SurrogateHamiltonianResults', 'UncalibratedSurrogateHamiltonian']
+
+_SHORTEST = 1.0 / 3.0  # Of the longest trajectory.
 
 
 class SurrogateHamiltonianResults(
@@ -70,6 +73,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     target_is_stochastic=False,
     walk_step_size=None,
     walk_preconditioner=None,
+    trajectory_length=None,
     name=None,
   ):
     """Builds the kernel; no Tensor is created here.
@@ -92,12 +96,16 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       walk_step_size: First scale of the walks, []; 2.38 / sqrt(d) by default.
       walk_preconditioner: An `interfaces.Preconditioner`: C of the walks, in
         the structure of `preconditioner`, which is the default.
+      trajectory_length: T, in units of C, a positive float: every step draws
+        its length uniformly up to it, the same for all chains, and takes as
+        many leapfrog steps as h needs (1 to 64) in place of
+        `num_leapfrog_steps`.
       name: Prefix of op names.
 
     Raises:
       TypeError: If a part is not one.
-      ValueError: If a range is empty, the share of walks is not in [0, 1), or
-        the signature of the target does not fit.
+      ValueError: If a range is empty, the share of walks is not in [0, 1), the
+        length is not positive, or the signature of the target does not fit.
     """
     if not callable(getattr(surrogate, 'score', None)):
       raise TypeError(
@@ -121,10 +129,12 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       walk_share=walk_share,
       walk_step_size=walk_step_size,
       walk_preconditioner=walk_preconditioner,
+      trajectory_length=trajectory_length,
     )
     self._step_range = _check_steps(num_leapfrog_steps)
     self._jitter_range = _check_jitter(step_size_jitter)
     walk_lib.check_share(walk_share)
+    _check_length(trajectory_length)
 
   @property
   def surrogate(self):
@@ -133,6 +143,10 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
   @property
   def num_leapfrog_steps(self):
     return self._parameters['num_leapfrog_steps']
+
+  @property
+  def trajectory_length(self):
+    return self._parameters['trajectory_length']
 
   @property
   def walk_share(self):
@@ -202,10 +216,10 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
 
     # 1. Draw velocity, length and step size.
     velocity = self._draw_noise(x, noise_seed)
-    num_steps = _draw_int(self._step_range, length_seed)
     low, high = self._jitter_range
     jitter = random.uniform([], x.dtype, scale_seed)
     step_size = previous.step_size * (low + (high - low) * jitter)
+    num_steps = self._draw_steps(step_size, length_seed)
 
     # 2. Follow the surrogate, or walk.
     walks = self._draw_walks(previous, walk_seed)
@@ -239,28 +253,24 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     share = previous.walk_params.share
     return random.uniform([], share.dtype, seed) <= share
 
+  def _draw_steps(self, step_size, seed):
+    """Returns L, [] int32."""
+    if self.trajectory_length is None:
+      return _draw_int(self._step_range, seed)
+    unit = random.uniform([], step_size.dtype, seed)
+    length = self.trajectory_length * (_SHORTEST + (1.0 - _SHORTEST) * unit)
+    return surrogate_leapfrog.steps_of_length(length, step_size)
+
   def _follow(self, previous, x, velocity, step_size, num_steps):
     """Returns the end of the trajectory and the velocity there."""
-    factor = scale_factor.at(
-      self.preconditioner, previous.preconditioner_params
+    return surrogate_leapfrog.follow(
+      lambda x: self.surrogate.score(previous.surrogate_params, x),
+      scale_factor.at(self.preconditioner, previous.preconditioner_params),
+      x,
+      velocity,
+      step_size,
+      num_steps,
     )
-
-    def kick(x):
-      force = self.surrogate.score(previous.surrogate_params, x)
-      return step_size * factor.apply_adjoint(force)
-
-    def step(done, x, velocity):
-      x = x + step_size * factor.apply(velocity)
-      is_last = tf.equal(done + 1, num_steps)
-      share = tf.where(is_last, tf.constant(0.5, x.dtype), 1.0)
-      return done + 1, x, velocity + share * kick(x)
-
-    _, x, velocity = tf.while_loop(
-      lambda done, *_: done < num_steps,
-      step,
-      (tf.constant(0), x, velocity + 0.5 * kick(x)),
-    )
-    return x, velocity
 
 
 def _draw_int(bounds, seed):
@@ -287,6 +297,15 @@ def _check_steps(given):
       '`num_leapfrog_steps=(1, 10)`.'
     )
   return tuple(int(n) for n in pair)
+
+
+def _check_length(given):
+  is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+  if given is not None and not (is_number and 0.0 < given < float('inf')):
+    raise ValueError(
+      f'`trajectory_length` must be a positive number, but got {given!r}. '
+      'Write for example `trajectory_length=4.0`.'
+    )
 
 
 def _check_jitter(given):

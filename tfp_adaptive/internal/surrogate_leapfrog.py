@@ -1,0 +1,106 @@
+"""Leapfrog steps along a surrogate, and the step size that it bears.
+
+With f the surrogate, C the scale factor and h the step size, L times
+
+  v <- v + (h / 2) C^T grad f(x)
+  x <- x + h C v
+  v <- v + (h / 2) C^T grad f(x)
+
+The error of these steps, that of f + |v|^2 / 2, needs no target: h is known
+from the surrogate and from past states before a step is taken.
+"""
+
+import tensorflow as tf
+
+__all__ = ['fit_step_size', 'follow', 'steps_of_length']
+
+_MOST_STEPS = 64  # Of one trajectory, however short the steps.
+_LARGEST = 1.2  # Of the step sizes tried, in units of C, ...
+_SHRINKAGE = 0.7  # ... each shorter by this factor ...
+_MOST_TRIALS = 14  # ... so many of them, down to a hundredth.
+
+
+def follow(score, factor, x, velocity, step_size, num_steps):
+  """Returns the end of the trajectory and the velocity there.
+
+  Args:
+    score: (x) -> grad f, [chains..., d].
+    factor: `interfaces.ScaleFactor`: C.
+    x: Where it starts, [chains..., d].
+    velocity: v there, [chains..., d].
+    step_size: h, [] or [chains..., 1].
+    num_steps: L, [] int32.
+  """
+
+  def kick(x):
+    return step_size * factor.apply_adjoint(score(x))
+
+  def step(done, x, velocity):
+    x = x + step_size * factor.apply(velocity)
+    is_last = tf.equal(done + 1, num_steps)
+    share = tf.where(is_last, tf.constant(0.5, x.dtype), 1.0)
+    return done + 1, x, velocity + share * kick(x)
+
+  _, x, velocity = tf.while_loop(
+    lambda done, *_: done < num_steps,
+    step,
+    (tf.constant(0), x, velocity + 0.5 * kick(x)),
+  )
+  return x, velocity
+
+
+def steps_of_length(length, step_size):
+  """Returns L of a trajectory of this length, [] int32: length / h, rounded.
+
+  Args:
+    length: [], in units of C.
+    step_size: h, [] or [chains..., 1]: of several their mean counts.
+  """
+  ratio = length / tf.reduce_mean(step_size)
+  return tf.cast(tf.round(tf.clip_by_value(ratio, 1.0, _MOST_STEPS)), tf.int32)
+
+
+def fit_step_size(
+  surrogate, params, factor, points, noise, length, accept_prob
+):
+  """Returns the largest h at which trajectories keep the surrogate's energy.
+
+  The mean of min(1, exp(r)), r what the ratio would be if the surrogate were
+  the target, reaches `accept_prob` there.
+
+  Args:
+    surrogate: `interfaces.Surrogate`.
+    params: What it has learned.
+    factor: `interfaces.ScaleFactor`: C.
+    points: Where to start, [n, d].
+    noise: Velocities, [n, d].
+    length: Of the trajectories, [].
+    accept_prob: [].
+  """
+  start = surrogate.log_prob(params, points)
+
+  def accepted(step_size):
+    end, velocity = follow(
+      lambda x: surrogate.score(params, x),
+      factor,
+      points,
+      noise,
+      step_size,
+      steps_of_length(length, step_size),
+    )
+    ratio = surrogate.log_prob(params, end) - start
+    ratio += 0.5 * tf.reduce_sum(noise**2 - velocity**2, axis=-1)
+    ratio = tf.where(tf.math.is_nan(ratio), ratio.dtype.min, ratio)
+    return tf.reduce_mean(tf.exp(tf.minimum(ratio, 0.0)))
+
+  def shorten(trial, step_size, _):
+    shorter = _SHRINKAGE * step_size
+    return trial + 1, shorter, accepted(shorter)
+
+  largest = tf.constant(_LARGEST / _SHRINKAGE, points.dtype)
+  _, step_size, _ = tf.while_loop(
+    lambda trial, _, rate: (trial < _MOST_TRIALS) & (rate < accept_prob),
+    shorten,
+    (tf.constant(0), largest, tf.zeros([], points.dtype)),
+  )
+  return step_size
