@@ -47,7 +47,9 @@ _GIVEN = {
   'Langevin': lambda: dict(preconditioner=_cholesky(init_scale=0.9)),
   'Hamiltonian': lambda: dict(preconditioner=_cholesky(init_scale=0.25)),
   'mGrad': lambda: dict(step_size=1.5),
-  'kernel Hamiltonian': lambda: dict(surrogate=_fitted_surrogate()),
+  'kernel Hamiltonian': lambda: dict(
+    surrogate=_fitted_surrogate(), trajectory_length=1.0
+  ),
   'random walk on estimates': lambda: dict(
     preconditioner=_cholesky(init_scale=0.8)
   ),
