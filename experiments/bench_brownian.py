@@ -72,10 +72,18 @@ def config_values():
       ('fisher_divergence_mala', 'Fisher-divergence MALA'),
     )
   ]
+  one_size = [
+    {
+      **entry,
+      'label': f'{entry["label"]}, short_step_share 0',
+      'short_step_share': 0.0,
+    }
+    for entry in own
+  ]
   return {
     'name': 'brownian_motion',
     'target': _TARGET,
-    'methods': own + peers,
+    'methods': own + one_size + peers,
     'num_chains': 10,
     **_NUTS_COUNTS,
   }

@@ -32,7 +32,7 @@ def test_table_has_a_line_for_each_method_with_median_and_range():
 
 def test_every_method_of_the_bench_is_named_once():
   config = configs.parse_config(bench_brownian.config_values())
-  assert len(set(config.labels())) == len(config.methods) == 16
+  assert len(set(config.labels())) == len(config.methods) == 25
 
 
 def test_truth_is_of_the_targets_own_quantities():
