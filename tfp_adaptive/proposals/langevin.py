@@ -62,8 +62,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       name: Prefix of op names.
       short_step_share: Share of steps, in [0, 1), that take 0.1 to 1 times
         `step_size`, log-uniform, drawn for each chain: chains come out of
-        places where the target is narrow, at the price of about half of that
-        share of the effective draws elsewhere.
+        places where the target is narrow, at the price of about that
+        share of the effective draws elsewhere; of more where the factor is
+        learned by gradient, which short steps teach too.
 
     Raises:
       ValueError: If `short_step_share` is no share.
