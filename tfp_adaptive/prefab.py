@@ -122,7 +122,7 @@ def gradient_adaptive_langevin(
     gain=2.0 if exact_gradient else 4.0,
   )
   criterion = criterion or _speed_measure(
-    settings, target_accept_prob, optimizer
+    settings, target_accept_prob, optimizer, bound_log_ratio=True
   )
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,
@@ -267,13 +267,16 @@ def _parts(settings, preconditioner, optimizer, paper_optimizer, gain=4.0):
   )
 
 
-def _speed_measure(settings, target_accept_prob, optimizer):
+def _speed_measure(
+  settings, target_accept_prob, optimizer, bound_log_ratio=False
+):
   """Returns the speed measure of the random walk and of MALA."""
   return generalized_speed_measure(
     target_accept_prob,
     # Raw gradients have no slopes to balance.
     'balance' if optimizer.is_relative else 'acceptance',
     use_accept_flag=settings == 'paper',
+    bound_log_ratio=bound_log_ratio and settings != 'paper',
   )
 
 
@@ -292,7 +295,9 @@ def _entropy_measure(
       penalty_rate=0.01,
     )
   if learns_from_energy:
-    return _speed_measure(settings, target_accept_prob, optimizer)
+    return _speed_measure(
+      settings, target_accept_prob, optimizer, bound_log_ratio=True
+    )
   return generalized_speed_measure(
     target_accept_prob,
     'constraint' if optimizer.is_relative else 'acceptance',

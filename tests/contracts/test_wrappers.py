@@ -308,10 +308,10 @@ def test_a_state_sharded_over_two_devices_moves_as_one(spec):
       start, kernel.bootstrap_results(start), seed=tf.constant(_SEED, tf.int32)
     )
     mh = results.inner_results
-    scale = tf.ones([20, 1], tf.float64)
+    scale = tf.ones([], tf.float64)
     if 'langevin' in spec.name:
-      # The size of each chain's step, by its seed.
-      scale = short_steps.draw(0.2, [20], tf.float64, mh.proposed_results.seed)
+      # The size of the step, by its seed.
+      scale = short_steps.draw(0.2, tf.float64, mh.proposed_results.seed)
     return mh.proposed_state, mh.is_accepted, mh.log_accept_ratio, scale
 
   proposed, accepted, ratio, scale = _run_on_two(one_step)

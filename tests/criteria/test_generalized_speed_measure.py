@@ -42,6 +42,38 @@ def test_only_proposals_below_ratio_one_have_a_gradient():
   np.testing.assert_array_equal(tape.gradient(value, ratio), [1, 0, 0, 1])
 
 
+def test_bounded_no_chain_outweighs_the_others():
+  criterion = _paper(entropy_weight_rule='balance', bound_log_ratio=True)
+  ratio = tf.constant([-1000.0, -3.0, -0.1, 0.5], tf.float64)
+  with tf.GradientTape() as tape:
+    tape.watch(ratio)
+    moved = parts.transition()._replace(log_accept_ratio=ratio)
+    value = criterion.value(criterion.init(parts.ADAPTATION), moved)
+  # R atan(r / R) with R = 3: the integral of 1 / (1 + (r / R)^2).
+  np.testing.assert_allclose(
+    value[1:], [-0.75 * np.pi, -0.1 + 0.1**3 / 27.0, 0.0], rtol=1e-6
+  )
+  assert value[0] > -1.5 * np.pi
+  np.testing.assert_allclose(
+    tape.gradient(value, ratio),
+    [9e-6, 0.5, 1.0 / (1.0 + 1e-2 / 9.0), 0.0],
+    rtol=1e-4,
+  )
+
+
+@pytest.mark.parametrize('is_bounded, lowest', [(True, 0.075), (False, 1e-10)])
+def test_bounded_beta_keeps_off_zero(is_bounded, lowest):
+  # (1 - 0.55) / 2 per coordinate of three.
+  criterion = _paper(entropy_weight_rule='balance', bound_log_ratio=is_bounded)
+  state = parts.update_criterion(
+    criterion,
+    criterion.init(parts.ADAPTATION),
+    _at([-1e9, -1e9]),
+    parts.slopes(value=-1e-12),
+  )
+  np.testing.assert_allclose(state.entropy_weight, lowest)
+
+
 def test_a_diverged_chain_has_no_value_and_no_gradient():
   criterion = _paper()
   # A diverged chain's stand-in ratio is 0, where min(0, r) has a gradient.

@@ -14,9 +14,15 @@ from tfp_adaptive.internal import short_steps
 _SEED = (3, 8)
 
 
+def _draws(share, num_steps):
+  seeds = tf.stack([tf.range(num_steps), tf.fill([num_steps], 8)], axis=1)
+  return tf.vectorized_map(
+    lambda seed: short_steps.draw(share, tf.float64, seed), seeds
+  ).numpy()
+
+
 def test_a_share_of_the_steps_is_short_and_log_uniform():
-  drawn = short_steps.draw(0.3, [100, 200], tf.float64, _SEED).numpy()
-  assert drawn.shape == (100, 200, 1)
+  drawn = _draws(0.3, 20_000)
   short = drawn[drawn < 1.0]
   # Standard error sqrt(0.3 0.7 / 20000).
   assert abs(short.size / drawn.size - 0.3) < 4.5 * 0.0033
@@ -27,14 +33,34 @@ def test_a_share_of_the_steps_is_short_and_log_uniform():
   assert stats.kstest((short - 0.1) / 0.9, 'uniform').pvalue < 1e-6
 
 
-def test_chains_and_steps_draw_their_own():
-  first, second = (
-    short_steps.draw(0.5, [2000], tf.float32, seed).numpy()[:, 0]
-    for seed in (_SEED, (3, 9))
+def test_steps_draw_their_own():
+  drawn = _draws(0.5, 2000)
+  both = np.mean((drawn[1:] < 1.0) & (drawn[:-1] < 1.0))
+  assert abs(both - 0.25) < 4.5 * 0.0097  # sqrt(3 / 16 / 2000)
+
+
+def test_adaptations_leave_short_steps_alone():
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x: -0.5 * tf.reduce_sum(x**2, -1),
+    40,
+    preconditioner=tfpa.preconditioners.diagonal(init_scale=1.0),
+    short_step_share=0.5,
   )
-  for one, other in ((first, second), (first[1:], first[:-1])):
-    both = np.mean((one < 1.0) & (other < 1.0))
-    assert abs(both - 0.25) < 4.5 * 0.0097  # sqrt(3 / 16 / 2000)
+  state = tf.zeros([3, 2], tf.float64)
+  results = kernel.bootstrap_results(state)
+  one_step = tf.function(kernel.one_step)
+  has_moved, is_full = [], []
+  for step in range(30):
+    previous = tfpa.learned_factor(kernel, results)
+    state, results = one_step(state, results, seed=tf.constant([step, 5]))
+    factor = tfpa.learned_factor(kernel, results)
+    has_moved.append(np.any(np.asarray(factor) != np.asarray(previous)))
+    proposed = results.inner_results.proposed_results
+    is_full.append(
+      short_steps.draw(0.5, tf.float64, proposed.seed).numpy() == 1.0
+    )
+  assert 5 < np.sum(is_full) < 25
+  np.testing.assert_array_equal(has_moved, is_full)
 
 
 def test_short_steps_are_those_of_the_settings_unless_given():

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import bounded_ratio
 from tfp_adaptive.internal import penalty as penalty_lib
 from tfp_adaptive.internal import schedule
 
@@ -65,6 +66,7 @@ def generalized_speed_measure(
   penalty_threshold=None,
   penalty_weights=(1.0, 100.0),
   penalty_rate=0.1,
+  bound_log_ratio=False,
 ):
   """Builds the generalised speed measure.
 
@@ -107,6 +109,9 @@ def generalized_speed_measure(
     penalty_weights: Bounds of gamma, the weight of the penalty; it starts at
       the lower one.
     penalty_rate: Rate of gamma per step, in proportion to itself.
+    bound_log_ratio: Whether 3 atan(min(0, r) / 3) stands for min(0, r), so that
+      a chain in a place too narrow for the step does not outweigh the others.
+      The proposal's control variates must be made for it, as MALA's are.
 
   Returns:
     An `interfaces.Criterion`.
@@ -133,6 +138,7 @@ def generalized_speed_measure(
     weight_rate=entropy_weight_rate,
     weight_bounds=(lowest, max_entropy_weight),
     use_accept_flag=use_accept_flag,
+    bound_log_ratio=bound_log_ratio,
     penalty=penalty,
   )
   return interfaces.Criterion(
@@ -165,6 +171,7 @@ class _Measure(NamedTuple):
   weight_rate: float
   weight_bounds: tuple
   use_accept_flag: bool
+  bound_log_ratio: bool
   penalty: penalty_lib.Penalty
 
   def init(self, adaptation):
@@ -186,6 +193,8 @@ class _Measure(NamedTuple):
       speed = transition.log_jacobian
     else:
       speed = tf.minimum(transition.log_accept_ratio, 0.0)
+      if self.bound_log_ratio:
+        speed = bounded_ratio.bounded(speed)
       speed += transition.control_variate
     return tf.where(transition.is_finite, speed, 0.0)
 
@@ -206,9 +215,7 @@ class _Measure(NamedTuple):
     if self.rule == 'constraint':
       state = _bounded_by_entropy(state, slopes)
     return state._replace(
-      entropy_weight=tf.clip_by_value(
-        state.entropy_weight, *self.weight_bounds
-      ),
+      entropy_weight=self._clip(state.entropy_weight, adaptation),
       penalty=_unless(
         slopes.is_searching,
         self.penalty.update(state.penalty, transition),
@@ -217,6 +224,19 @@ class _Measure(NamedTuple):
       num_updates=state.num_updates
       + tf.where(slopes.is_searching, tf.zeros_like(excess), 1.0),
     )
+
+  def _clip(self, weight, adaptation):
+    """Returns beta within its bounds.
+
+    Where ratios are bounded, a batch beyond all bounds has hardly a slope:
+    beta, by which steps are divided, then stays above a quarter or less of what
+    it is in equilibrium, twice the mean of -r per coordinate and more.
+    """
+    lower, upper = self.weight_bounds
+    if self.bound_log_ratio:
+      size = tf.cast(adaptation.event_size, adaptation.dtype)
+      lower = tf.maximum(0.5 * (1.0 - self.target_accept_prob) / size, lower)
+    return tf.clip_by_value(weight, lower, upper)
 
 
 def mean_accept_prob(transition, use_accept_flag=False):

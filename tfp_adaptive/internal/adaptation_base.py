@@ -96,13 +96,22 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       if self.num_adaptation_steps == 0:
         return next_state, stepped
       (results,) = control_flow.apply_if(
-        previous.step < self.num_adaptation_steps,
+        self._is_adapting(previous, inner),
         lambda results: [
           self._adapt(next_state, previous.inner_results, results)
         ],
         stepped,
       )
       return next_state, results
+
+  def _is_adapting(self, previous, inner):
+    """Whether this step adapts, [] bool: proposals may except some."""
+    is_adapting = previous.step < self.num_adaptation_steps
+    if not hasattr(self.proposal, 'can_teach'):
+      return is_adapting
+    return is_adapting & self.proposal.can_teach(
+      self._mh_results(inner).proposed_results
+    )
 
   def _flat_state(self, state, inner):
     """Returns the chains in the proposal's own space, [chains..., d]."""

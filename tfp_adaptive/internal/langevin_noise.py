@@ -24,6 +24,8 @@ All functions return 0 with a gradient, [chains...].
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import bounded_ratio
+
 __all__ = [
   'center',
   'direction_balance',
@@ -83,6 +85,7 @@ def direction_balance(ratio, difference, pull_x, noise, event_sum):
   both = -0.5 * event_sum(difference * right)
   is_moderate = tf.abs(ratio) < _MAX_LOG_RATIO
   weight = tf.where(is_moderate, tf.sign(ratio) * tf.sigmoid(ratio), 0.0)
+  weight *= bounded_ratio.weight(ratio)
   return weight * (both - tf.stop_gradient(both))
 
 
@@ -98,7 +101,8 @@ def mean_slope(mean, ratio, pull_x, pull_y, noise):
   """
   difference = pull_x - pull_y
   slope = 0.5 * difference * (noise + 0.5 * difference)
-  slope = tf.reduce_mean(tf.where(ratio[..., tf.newaxis] < 0.0, slope, 0.0))
+  weight = tf.where(ratio < 0.0, bounded_ratio.weight(ratio), 0.0)
+  slope = tf.reduce_mean(weight[..., tf.newaxis] * slope)
   slope = tf.where(tf.math.is_finite(slope), slope, mean)
   return mean + _SLOPE_SMOOTHING * (
     tf.clip_by_value(slope, 0.0, _MAX_SLOPE) - mean
@@ -119,6 +123,6 @@ def state_balance(ratio, pull_x, pull_y, event_sum):
     pull_y: b, the same.
     event_sum: Sums over the event.
   """
-  accept_prob = tf.exp(tf.minimum(ratio, 0.0))
+  accept_prob = tf.exp(tf.minimum(ratio, 0.0)) * bounded_ratio.weight(ratio)
   difference = -0.25 * event_sum(pull_x**2 - pull_y**2)
   return accept_prob * (difference - tf.stop_gradient(difference))

@@ -7,7 +7,9 @@ probability that does not depend on the state, a step is shorter:
 
   s_t = s m,   log m ~ U(log 0.1, 0) with probability `share`, m = 1 else
 
-Each m has its own reversible step, and their mixture is reversible too.
+Each m has its own reversible step, and their mixture is reversible too. All
+chains draw the same m, so that a step is short as a whole, and adaptations
+leave it alone: it says nothing of the step size that is learned.
 
 Source: random step sizes as in Neal (2011), MCMC using Hamiltonian dynamics,
 section 5.4.2.2, https://arxiv.org/abs/1206.1901.
@@ -18,7 +20,6 @@ import math
 import tensorflow as tf
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['check_share', 'draw', 'share_of']
 
@@ -27,19 +28,17 @@ _SHORTEST = 0.1
 _SALT = 7  # Tells these draws from those of the noise, of the same seed.
 
 
-def draw(share, chain_shape, dtype, seed):
-  """Returns m, [chains..., 1].
+def draw(share, dtype, seed):
+  """Returns m, [].
 
   Args:
     share: Float.
-    chain_shape: Of the chains, each of which draws its own.
     dtype: Of the state.
     seed: [2] int32, of the step.
   """
   choice_seed, length_seed = random.split(random.fold_in(seed, _SALT), 2)
-  shape = ps.concat([chain_shape, [1]], axis=0)
-  is_short = random.uniform(shape, dtype, choice_seed) <= share
-  length = random.uniform(shape, dtype, length_seed)
+  is_short = random.uniform([], dtype, choice_seed) <= share
+  length = random.uniform([], dtype, length_seed)
   return tf.where(is_short, tf.exp(math.log(_SHORTEST) * length), 1.0)
 
 

@@ -122,6 +122,13 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       seed=seed,
     )
 
+  def can_teach(self, proposed_results):
+    """Returns whether a step was of the size that is learned, [] bool."""
+    return (
+      self._drawn_step_size(proposed_results, proposed_results.seed)
+      >= proposed_results.step_size
+    )
+
   def _init_trajectory(self, flat):
     return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
 
@@ -212,13 +219,12 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     )
 
   def _drawn_step_size(self, results, seed):
-    """Returns s of the step that has this seed, [] or [chains..., 1]."""
+    """Returns s of the step that has this seed, []."""
     share = self._parameters['short_step_share']
     if not share:
       return results.step_size
-    chain_shape = ps.shape(results.target_log_prob)
     return results.step_size * short_steps.draw(
-      share, chain_shape, results.step_size.dtype, seed
+      share, results.step_size.dtype, seed
     )
 
   def _correction(self, pull_x, pull_y, noise):
