@@ -95,7 +95,8 @@ def test_steps_are_long_and_most_of_them_follow(name):
   # Independent draws move by 2 per coordinate, walks by a tenth of it.
   assert np.mean(moved**2) > 1.0
   params = tfp_private.get_innermost(result.final_kernel_results, 'walk_params')
-  assert float(params.share) == 0.2
+  # They earn more than walks.
+  assert abs(float(params.share) - 0.1) < 1e-6
 
 
 @pytest.mark.slow
@@ -122,7 +123,7 @@ def test_frozen_is_the_learned_kernel():
     expected, _ = kernel.one_step(state, result.final_kernel_results, seed=seed)
     moved, results = fixed.one_step(state, start, seed=seed)
     np.testing.assert_allclose(moved, expected, rtol=1e-12)
-    walked.add(bool(results.proposed_results.trajectory))
+    walked.add(bool(results.proposed_results.trajectory.has_walked))
   assert walked == {True, False}
   assert tfpa.cost_per_step(kernel, adapting=False)[:3] == (1, 0, 0)
 

@@ -66,9 +66,11 @@ def kernel_hamiltonian(
       default, 0.35 where the target is stochastic. The noise of estimates
       bounds what can be had: where it allows less than is wanted, the step
       size falls to nothing.
-    walk_share: Share of the steps, in [0, 1), that walk at random and so find
-      what the surrogate has not seen; 0.2 by default. Where it is not 0, all
-      steps walk before the first fit, and half of them until the last.
+    walk_share: Smallest share of the steps, in [0, 1), that walk at random and
+      so find what the surrogate has not seen; 0.1 by default. Where it is not
+      0, all steps walk before the first fit, half of them until the last, and
+      then more than this where walks earn more: with one chain or many
+      dimensions a surrogate can be too poor to follow.
     settings: `'default'`, or `'paper'`: momenta of unit scale, step sizes drawn
       from [0.01, 0.1] and not adapted, 1 to 10 leapfrog steps, no walks.
     trajectory_length: Longest trajectory, in units of the momentum scale, not
@@ -108,7 +110,7 @@ def kernel_hamiltonian(
     (1, 10) if num_leapfrog_steps is None else num_leapfrog_steps,
     (0.1 if is_paper else 0.3) if step_size is None else step_size,
     step_size_jitter=(0.1, 1.0) if is_paper else (1.0, 1.0),
-    walk_share=(0.0 if is_paper else 0.2) if walk_share is None else walk_share,
+    walk_share=(0.0 if is_paper else 0.1) if walk_share is None else walk_share,
     target_is_stochastic=target_is_stochastic,
     trajectory_length=trajectory_length if has_length else None,
   )
@@ -195,9 +197,10 @@ def _log_accept_prob(target_accept_prob, results):
   while not hasattr(results, 'proposed_results'):
     results = results.inner_results
   log_prob = tf.minimum(results.log_accept_ratio, 0.0)
-  walks = getattr(results.proposed_results, 'trajectory', False)
+  move = getattr(results.proposed_results, 'trajectory', None)
+  has_walked = getattr(move, 'has_walked', False)
   wanted = tf.math.log(tf.constant(target_accept_prob, log_prob.dtype))
-  return tf.where(walks, wanted, log_prob)
+  return tf.where(has_walked, wanted, log_prob)
 
 
 def _check_settings(settings):

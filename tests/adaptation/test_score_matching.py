@@ -101,14 +101,29 @@ def test_all_steps_walk_before_the_first_fit_and_few_after_the_last():
   )
   fits = learning.changes([learning.params_of(r)[:2] for r in results])
   assert np.all(shares[: fits[0] - 1] == 1.0)
-  assert np.all(shares[fits[0] - 1 : fits[-1] - 1] == 0.5)
-  assert np.all(shares[fits[-1] - 1 :] == 0.3)
-  walked = [r.inner_results.proposed_results.trajectory for r in results]
+  assert np.all(shares[fits[0] - 1 : fits[-1]] == 0.5)
+  # A Gaussian is followed farther than a walk moves; frozen at the end.
+  assert shares[fits[-1] + 10] == 0.3 and np.all(shares[-2:] == 0.3)
+  walked = [_has_walked(r) for r in results]
   assert np.all(walked[: fits[0]]) and not np.all(walked)
   # The step size is that of the fit: a Gaussian bears a long one.
   sizes = [tfp_private.get_innermost(r, 'step_size') for r in results]
   assert learning.changes([[size] for size in sizes])[-1] <= fits[-1]
   assert 0.5 < sizes[-1] < 1.3 and sizes[0] == 0.5
+
+
+def test_where_a_surrogate_misleads_most_steps_walk():
+  kernel = learning.kernel(
+    100, surrogates.misleading(), walk_share=0.1, trajectory_length=4.0
+  )
+  _, results = learning.run(kernel, 101)
+  walk = tfp_private.get_innermost(results[-1], 'walk_params')
+  assert walk.earned[0] < 0.1 * walk.earned[1]
+  np.testing.assert_allclose(walk.share, 0.9)
+
+
+def _has_walked(results):
+  return results.inner_results.proposed_results.trajectory.has_walked
 
 
 def test_where_no_fit_succeeds_all_steps_walk():
@@ -135,7 +150,7 @@ def test_walks_learn_covariance_and_scale_and_others_leave_them():
     learning.kernel(_NUM_ADAPTING, walk_share=0.5), _NUM_ADAPTING + 5
   )
   walks = [tfp_private.get_innermost(r, 'walk_params') for r in results]
-  walked = [r.inner_results.proposed_results.trajectory for r in results]
+  walked = [_has_walked(r) for r in results]
   sizes = np.array([walk.step_size for walk in walks])
   adapting = walked[1:_NUM_ADAPTING]
   steps = np.arange(2, _NUM_ADAPTING + 1)

@@ -7,7 +7,14 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 
-__all__ = ['bent_score', 'failing', 'gaussian', 'known', 'starting_with']
+__all__ = [
+  'bent_score',
+  'failing',
+  'gaussian',
+  'known',
+  'misleading',
+  'starting_with',
+]
 
 _FARTHEST = 20.0  # Squared distance of what counts as inside.
 
@@ -68,6 +75,17 @@ def failing(num_good_fits, num_points=64):
     return fitted._replace(
       precision=tf.tensor_scatter_nd_update(fitted.precision, [[0, 0]], [entry])
     )
+
+  return good._replace(fit=fit)
+
+
+def misleading():
+  """Returns a surrogate that pushes away from what it has seen."""
+  good = gaussian()
+
+  def fit(params, points, weights, seed):
+    fitted = good.fit(params, points, weights, seed)
+    return fitted._replace(precision=-fitted.precision)
 
   return good._replace(fit=fit)
 

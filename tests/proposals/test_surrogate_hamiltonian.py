@@ -222,13 +222,14 @@ def test_a_share_of_the_steps_walks_with_a_scale_and_covariance_of_its_own():
     correction = results.log_acceptance_correction.numpy()
     if np.all(correction == 0.0):
       num_walks += 1
-      assert results.trajectory
+      assert results.trajectory.has_walked
       np.testing.assert_allclose(
         y, x + 0.7 * results.noise.numpy() @ _WALK_FACTOR.T, rtol=1e-12
       )
     else:
-      assert not results.trajectory
+      assert not results.trajectory.has_walked
       assert np.all(correction != 0.0)  # All chains do one thing.
+    np.testing.assert_allclose(results.trajectory.displacement, y - x)
   standard_error = (0.3 * 0.7 / num_seeds) ** 0.5
   assert abs(num_walks / num_seeds - 0.3) < 4.0 * standard_error
 

@@ -33,7 +33,7 @@ _GROWTH = 1.6  # Between two fits.
 _GROWTH_ONLINE = 1.02  # Between two updates.
 _FEWEST_DRAWS = 4  # Per dimension and one more, for a fit.
 # Of the steps that walk until the last fit: histories of steps that follow a
-# poor surrogate make poor surrogates.
+# poor surrogate make poor surrogates. After it, what either kind earns decides.
 _WALK_SHARE = 0.5
 _NUM_STARTS = 64  # Of the trajectories that the step size is fitted to.
 _SWEEPS = 3  # Fits to draws given beforehand: each searches around the last.
@@ -301,15 +301,9 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
 
   def _follow_more(self, results):
     """Lets fewer steps walk, for there is a surrogate to follow."""
-    share = self.proposal.walk_share
-    is_last = results.step >= int(_LAST_SHARE * self.num_adaptation_steps)
+    share = max(self.proposal.walk_share, _WALK_SHARE)
     return self._with_walk_share(
-      results,
-      lambda old: tf.where(
-        is_last,
-        tf.constant(share, old.dtype),
-        tf.constant(max(share, _WALK_SHARE), old.dtype),
-      ),
+      results, lambda old: tf.constant(share, old.dtype)
     )
 
   def _with_walk_share(self, results, share_fn):
@@ -324,13 +318,20 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _adapt_walk(self, results):
-    """Moves the scale of the walks after a step that walked."""
+    """Moves the scale of the walks after a step that walked, and the share."""
     inner = results.inner_results
     params = tfp_private.get_innermost(inner, 'walk_params')
+    mh_results = self._mh_results(inner)
+    move = mh_results.proposed_results.trajectory
     adapted = walk.adapt(params, results.mean_accept_prob, results.step)
-    params = adaptation_base.choose(
-      self._mh_results(inner).proposed_results.trajectory, adapted, params
-    )
+    params = adaptation_base.choose(move.has_walked, adapted, params)
+    params = walk.earn(params, *move, mh_results.log_accept_ratio)
+    if self._fits_step_size:
+      is_last = results.step > int(_LAST_SHARE * self.num_adaptation_steps)
+      share = walk.earned_share(params, self.proposal.walk_share)
+      params = params._replace(
+        share=tf.where(is_last & (results.num_fits > 0), share, params.share)
+      )
     return results._replace(
       inner_results=tfp_private.replace_innermost(inner, walk_params=params)
     )

@@ -34,6 +34,9 @@ __all__ = ['SurrogateHamiltonianResults', 'UncalibratedSurrogateHamiltonian']
 
 _SHORTEST = 1.0 / 3.0  # Of the longest trajectory.
 
+# Of a step: whether it walked, [] bool, and y - x, [chains..., d].
+Move = collections.namedtuple('Move', ['has_walked', 'displacement'])
+
 
 class SurrogateHamiltonianResults(
   collections.namedtuple(
@@ -46,7 +49,7 @@ class SurrogateHamiltonianResults(
   Attributes are those of the other proposals, and:
     surrogate_params: What the surrogate has learned, shared by chains.
     walk_params: `internal.walk.Walk`, `[]` where no steps walk.
-  `noise` is the first velocity, `trajectory` whether the step walked ([] bool);
+  `noise` is the first velocity, `trajectory` a `Move`;
   `grads_target_log_prob` is `[]`.
   """
 
@@ -90,7 +93,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
         draw in between, the same for all chains.
       walk_share: Share of the steps, in [0, 1), that walk at random, with a
         scale and covariance of their own (`internal/walk.py`). They find what
-        the surrogate has not seen.
+        the surrogate has not seen. An adaptation may raise it.
       target_is_stochastic: Whether the target takes a `seed` and returns the
         log of an unbiased estimate of the density.
       walk_step_size: First scale of the walks, []; 2.38 / sqrt(d) by default.
@@ -201,8 +204,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
 
   def _init_trajectory(self, flat):
-    del flat
-    return tf.zeros([], tf.bool)
+    return Move(tf.zeros([], tf.bool), tf.zeros_like(flat))
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Runs one trajectory; the results carry the target at its end."""
@@ -242,7 +244,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       log_acceptance_correction=0.5
       * tf.reduce_sum(velocity**2 - end_velocity**2, axis=-1),
       noise=velocity,
-      trajectory=walks,
+      trajectory=Move(walks, y - x),
       seed=seed,
     )
 
