@@ -141,8 +141,8 @@ def cost_per_step(kernel, adapting):
   """Returns what one step does for each chain: the kernel's ledger.
 
   Wrappers around the kernel, those of TFP too, add nothing. Numbers that are
-  drawn step by step (leapfrog steps, terms of a series) count by their mean;
-  those taken are in the kernel results.
+  drawn step by step (leapfrog steps, terms of a series, short steps that are
+  not adapted to) count by their mean; those taken are in the kernel results.
 
   Args:
     kernel: A kernel built by a `tfpa` builder, or around one.
@@ -167,8 +167,14 @@ def cost_per_step(kernel, adapting):
   adapts = [w for w in wrappers if adapting and hasattr(w, 'adapting_cost')]
   needs_replay = any(hasattr(wrapper, 'criterion') for wrapper in adapts)
   costs = [kernel.cost(needs_replay), *(w.adapting_cost for w in adapts)]
+  taught = [None if None in column else sum(column) for column in zip(*costs)]
+  # Steps that teach nothing cost what frozen ones do.
+  share = getattr(kernel, 'teaching_share', 1.0)
   return interfaces.Cost(
-    *(None if None in column else sum(column) for column in zip(*costs))
+    *(
+      cost if cost is None else frozen + share * (cost - frozen)
+      for cost, frozen in zip(taught, kernel.cost(False))
+    )
   )
 
 

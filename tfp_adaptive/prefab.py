@@ -98,7 +98,8 @@ def gradient_adaptive_langevin(
       The fast form (gadMALAf) leaves it out.
     criterion: What to maximise; the generalised speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
-    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    target_accept_prob: Wanted mean acceptance, in (0, 1), of the steps that are
+      not short.
     settings: `'default'`, or `'paper'` for the constants of the paper: start
       at 0.1 / sqrt(d), RMSProp with rate 1.5e-4, beta by the accept decision.
     step_size: Multiplies the scale factor; leave it to the adaptation.

@@ -94,6 +94,11 @@ ARGUMENTS = {
 }
 
 
+def steps_of_one_size(spec):
+  """Returns the options with which all steps of a kernel teach."""
+  return {'short_step_share': 0.0} if 'langevin' in spec.name else {}
+
+
 def preconditioner(name, **options):
   """Returns the public preconditioner of that name."""
   return _part(tfpa.preconditioners, name, options)

@@ -12,6 +12,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal import square_root
 
 _NUM_CHAINS = 3
@@ -80,6 +81,7 @@ def test_products_with_the_factor_are_those_of_the_ledger(
     targets.standard_normal,
     10 if adapting else 0,
     preconditioner=_counted(spec, calls),
+    **registry.steps_of_one_size(spec),
   )
   state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
   results = kernel.bootstrap_results(state)
@@ -104,8 +106,35 @@ def test_structures_share_one_ledger():
       targets.standard_normal,
       10,
       preconditioner=registry.preconditioner(name),
+      short_step_share=0.0,
     )
     assert tfpa.cost_per_step(kernel, True).matrix_product == 8
+
+
+def test_short_steps_cost_what_frozen_ones_do():
+  calls, costs = [], {}
+  kernel = tfpa.gradient_adaptive_langevin(
+    targets.standard_normal,
+    60,
+    preconditioner=_counted(registry.KERNELS[0], calls),
+    short_step_share=0.25,
+  )
+  state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
+  results = kernel.bootstrap_results(state)
+  for seed in targets.seeds(40):
+    calls.clear()
+    state, results = kernel.one_step(state, results, seed=seed)
+    proposed = results.inner_results.proposed_results
+    drawn = short_steps.draw(0.25, tf.float64, proposed.seed)
+    costs.setdefault(bool(drawn < 1.0), set()).add(len(calls))
+  assert costs == {True: {3}, False: {8}}
+  assert tfpa.cost_per_step(kernel, True).matrix_product == 3 + 0.75 * 5
+  exact = kernel.copy(
+    inner_kernel=tfpa.MetropolisHastings(
+      kernel.proposal.copy(exact_gradient=True)
+    )
+  )
+  assert tfpa.cost_per_step(exact, True).hessian_vector == 0.75
 
 
 @pytest.mark.parametrize('adapting', [True, False])

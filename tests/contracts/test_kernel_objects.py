@@ -156,7 +156,9 @@ class _CountedTarget:
 @registry.each_kernel
 def test_cost_per_step_is_what_a_step_calls(spec, adapting):
   target = _CountedTarget()
-  kernel = spec.build(target, 1 if adapting else 0)
+  kernel = spec.build(
+    target, 1 if adapting else 0, **registry.steps_of_one_size(spec)
+  )
   start = tf.ones([2, 2], tf.float64)
   results = kernel.bootstrap_results(start)
   target.calls.update(target=0, gradient=0, hessian_vector=0)

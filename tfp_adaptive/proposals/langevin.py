@@ -61,10 +61,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       experimental_shard_axis_names: As in TFP; the same for all parts.
       name: Prefix of op names.
       short_step_share: Share of steps, in [0, 1), that take 0.1 to 1 times
-        `step_size`, log-uniform, drawn for each chain: chains come out of
-        places where the target is narrow, at the price of about that
-        share of the effective draws elsewhere; of more where the factor is
-        learned by gradient, which short steps teach too.
+        `step_size`, log-uniform, the same for all chains: they bring chains
+        out of places where the target is narrow, at the price of about that
+        share of the effective draws elsewhere. Adaptations leave them alone.
 
     Raises:
       ValueError: If `short_step_share` is no share.
@@ -122,12 +121,18 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       seed=seed,
     )
 
+  @property
+  def teaching_share(self):
+    """Share of the steps that adaptations learn from."""
+    return 1.0 - self._parameters['short_step_share']
+
   def can_teach(self, proposed_results):
     """Returns whether a step was of the size that is learned, [] bool."""
-    return (
-      self._drawn_step_size(proposed_results, proposed_results.seed)
-      >= proposed_results.step_size
-    )
+    share, seed = self._parameters['short_step_share'], proposed_results.seed
+    if not share:
+      return tf.constant(True)
+    dtype = proposed_results.step_size.dtype
+    return short_steps.draw(share, dtype, seed) >= 1.0
 
   def _init_trajectory(self, flat):
     return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
