@@ -107,7 +107,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   def _is_adapting(self, previous, inner):
     """Whether this step adapts, [] bool: proposals may except some."""
     is_adapting = previous.step < self.num_adaptation_steps
-    if not hasattr(self.proposal, 'can_teach'):
+    if not tfp_private.has_nested(self.inner_kernel, 'can_teach'):
       return is_adapting
     return is_adapting & self.proposal.can_teach(
       self._mh_results(inner).proposed_results
