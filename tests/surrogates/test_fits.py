@@ -16,12 +16,14 @@ from tfp_adaptive.surrogates.kernel_exponential_family_finite import (
 )
 
 _SEED = (1, 2)
-_NAMES = ['lite', 'finite']
+_NAMES = ['lite', 'few_centers', 'finite']
 
 
 def _surrogate(name, num_points, num_features):
   if name == 'lite':
     return kernel_exponential_family_lite(num_points)
+  if name == 'few_centers':
+    return kernel_exponential_family_lite(num_points, num_points // 5)
   return kernel_exponential_family_finite(num_points, num_features)
 
 
@@ -285,6 +287,49 @@ def test_draws_at_one_point_or_too_few_raise_nothing(name, num_draws):
   is_finite = all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(params))
   assert is_finite == (num_draws == 3)
   assert np.all(np.isfinite(score)) or not is_finite
+
+
+def _bent_points(num, seed):
+  """Draws of x ~ N(0, 1), y | x ~ N(x^2, 1 / 4)."""
+  x, noise = np.random.default_rng(seed).normal(size=(2, num))
+  return tf.constant(np.stack([x, x**2 + 0.5 * noise], axis=1))
+
+
+def _bent_error(surrogate, params):
+  points = _bent_points(2000, 99)
+  x, y = points.numpy().T
+  pull = 4.0 * (y - x**2)
+  truth = np.stack([2.0 * x * pull - x, -pull], axis=1)
+  error = surrogate.score(params, points).numpy() - truth
+  return np.sum(error**2) / np.sum(truth**2)
+
+
+def test_few_centers_learn_from_all_draws():
+  errors = {}
+  for name, num_points, num_used in (
+    ('few_centers', 500, 500),
+    ('lite', 500, 500),
+    ('lite', 500, 100),
+  ):
+    surrogate, params, fit = _compiled(name, num_points)
+    assert surrogate.init(2, tf.float64, _SEED).coefficients.shape == (
+      100 if name == 'few_centers' else 500
+    )
+    weights = np.where(np.arange(500) < num_used, 1.0 / num_used, 0.0)
+    draws = _bent_points(500, 0)
+    for _ in range(2):
+      params = fit(params, draws, tf.constant(weights), tf.constant(_SEED))
+    errors[name, num_used] = _bent_error(surrogate, params)
+  # A hundred kernels at some of 500 draws: nearer to all 500 than to a hundred
+  # draws alone.
+  assert errors['few_centers', 500] < 3.0 * errors['lite', 500]
+  assert errors['few_centers', 500] < 0.3 * errors['lite', 100]
+
+
+@pytest.mark.parametrize('num_centers', [0, 11, 2.5, True])
+def test_a_wrong_number_of_centers_is_refused(num_centers):
+  with pytest.raises(ValueError, match='`num_points=10`.*num_centers=500'):
+    kernel_exponential_family_lite(10, num_centers)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,23 @@
-"""Kernel exponential family in Gaussian kernels at the draws themselves.
+"""Kernel exponential family in Gaussian kernels at draws.
 
   f(x) = sum_j c_j exp(-|v - p_j|^2),   p_j the draws z_j in coordinates v = B z
 
 With M = B^T B and u = M z, derivatives in z are -2 K_ij (u_i - u_j) and
 K_ij (4 |u_i - u_j|^2 - 2 tr M). All kernels decay, so that the score does.
 
+Centers p_j may be some of the draws only: the objective is then still that of
+all of them, minimised in the span of few kernels, m of the n.
+
 Source: Strathmann et al. (2015), section 4.2 and Proposition 1,
-https://arxiv.org/abs/1506.02564.
+https://arxiv.org/abs/1506.02564; few centers as in Sutherland et al. (2018),
+https://arxiv.org/abs/1705.08360.
 """
 
 import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import history
 from tfp_adaptive.internal import kernel_surrogate
 from tfp_adaptive.internal import score_matching
 from tfp_adaptive.internal import surrogate_frame
@@ -30,53 +35,65 @@ class _Centers(collections.namedtuple('_Centers', ['points', 'is_used'])):
   __slots__ = ()
 
 
-def kernel_exponential_family_lite(num_points=500):
+def kernel_exponential_family_lite(num_points=500, num_centers=None):
   """Returns a surrogate whose score decays far from its draws.
 
-  A fit costs n^3, a score n d per chain. Bandwidth, metric, regularisation and
-  whether a Gaussian is the base of the density are chosen by cross-validation.
-  The one for burn-in; of one price, `kernel_exponential_family_finite` learns
-  from more draws.
+  A fit costs n m^2, a score m d per chain. Bandwidth, metric, regularisation
+  and whether a Gaussian is the base of the density are chosen by
+  cross-validation. The one for burn-in; of one price,
+  `kernel_exponential_family_finite` learns from more draws.
 
   Args:
-    num_points: n, draws of the history, each the center of a kernel, a positive
-      int.
+    num_points: n, draws of the history that a fit uses, a positive int.
+    num_centers: m, how many of them are centers of kernels, spread evenly over
+      chains and time, a positive int, at most n; all of them by default. Fewer
+      make a fit of low rank, for histories of thousands of draws.
 
   Returns:
     An `interfaces.Surrogate`.
 
   Raises:
-    ValueError: If `num_points` is not a positive int.
+    ValueError: If one of them is not such an int.
 
   References:
     Strathmann et al. (2015), Proposition 1, https://arxiv.org/abs/1506.02564.
   """
-  if (
-    isinstance(num_points, bool)
-    or not isinstance(num_points, int)
-    or num_points < 1
-  ):
+  if not _is_count(num_points):
     raise ValueError(
       f'`num_points` must be a positive int, but got {num_points!r}. Write for '
       'example `num_points=500`.'
     )
+  if num_centers is None:
+    num_centers = num_points
+  if not _is_count(num_centers) or num_centers > num_points:
+    raise ValueError(
+      '`num_centers` must be a positive int, at most '
+      f'`num_points={num_points}`, but got {num_centers!r}. Write for example '
+      '`num_points=2000, num_centers=500`, or leave it out.'
+    )
   return kernel_surrogate.build(
     'kernel_exponential_family_lite',
     num_points,
-    _basis(num_points),
+    _basis(num_centers),
     kernel_surrogate.FIRST_CHOICE._replace(
       bandwidth=4.0, regularization=_REGULARIZATION
     ),
   )
 
 
-def _basis(num_points):
+def _is_count(value):
+  is_int = isinstance(value, int) and not isinstance(value, bool)
+  return is_int and value > 0
+
+
+def _basis(num_centers):
   """Returns the `score_matching.Basis` of kernels at the draws."""
   return score_matching.Basis(
     init=lambda event_size, dtype, seed: _Centers(
-      tf.zeros([num_points, event_size], dtype), tf.zeros([num_points], dtype)
+      tf.zeros([num_centers, event_size], dtype),
+      tf.zeros([num_centers], dtype),
     ),
-    refresh=_refresh,
+    refresh=lambda data, draws: _refresh(num_centers, draws),
     shrink=_shrink,
     size=lambda data: ps.shape(data.is_used)[-1],
     at=lambda data, maps: _Centers(
@@ -90,7 +107,11 @@ def _basis(num_points):
   )
 
 
-def _refresh(data, draws):
+def _refresh(num_centers, draws):
+  """Returns the centers of a fit to these draws."""
+  if ps.shape(draws.points)[0] > num_centers:
+    centers = history.spread(draws.points, draws.weights, num_centers)
+    return _Centers(centers, tf.ones_like(centers[:, 0]))
   is_used = tf.cast(draws.weights > 0.0, draws.points.dtype)
   return _Centers(draws.points, is_used)
 
