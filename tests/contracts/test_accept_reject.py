@@ -52,6 +52,7 @@ def _run(spec, target, num_steps=10):
     target,
     num_adaptation_steps=100,
     preconditioner=registry.fixed(_FACTOR, structure=spec.structure),
+    **registry.steps_of_one_size(spec),
   )
   starts = _starts()
   states, results = targets.run_steps(
