@@ -171,7 +171,7 @@ def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   @tf.function(jit_compile=True, autograph=False)
   def run(start):
     return tfp.mcmc.sample_chain(
-      60,
+      110,
       start,
       kernel=kernel,
       seed=tf.constant([1, 2]),
@@ -181,8 +181,11 @@ def test_sample_chain_compiles_with_a_surrogate_of_the_library():
     )
 
   draws, num_fits = run(_far_start(8))
-  assert draws.shape == (60, 8, _SIZE) and np.all(np.isfinite(draws))
-  assert num_fits[-1] >= 2 and np.any(draws[-1] != draws[0])
+  assert draws.shape == (110, 8, _SIZE) and np.all(np.isfinite(draws))
+  assert num_fits[-1] >= 2
+  # Still far out, what was learned in 50 steps goes on moving the chains.
+  has_moved = np.any(draws[51:] != draws[50:-1], axis=(1, 2))
+  assert np.mean(has_moved) > 0.1
 
 
 @pytest.mark.slow

@@ -43,6 +43,11 @@ class KernelSpec(NamedTuple):
   # Structure that adapts; where nothing adapts a dense one will do.
   structure: str = 'cholesky'
 
+  @property
+  def has_short_steps(self):
+    """Whether some steps are short, and adaptations leave them alone."""
+    return 'langevin' in self.name
+
 
 _exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
 
@@ -96,7 +101,7 @@ ARGUMENTS = {
 
 def steps_of_one_size(spec):
   """Returns the options with which all steps of a kernel teach."""
-  return {'short_step_share': 0.0} if 'langevin' in spec.name else {}
+  return {'short_step_share': 0.0} if spec.has_short_steps else {}
 
 
 def preconditioner(name, **options):
