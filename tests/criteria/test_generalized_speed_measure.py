@@ -254,6 +254,24 @@ def test_constrained_value_and_entropy_are_the_two_parts_of_the_entropy():
   np.testing.assert_allclose(one.entropy(state, moved), 0.3)
 
 
+@pytest.mark.parametrize('rule', ['balance', 'constraint', 'acceptance'])
+def test_the_jacobian_of_a_chain_in_a_neck_weighs_less(rule):
+  criterion = _paper(entropy_weight_rule=rule)
+  eigenvalues = np.array([0.5, -1.0, 4.0, -100.0])
+  log_jacobian = tf.constant([-0.4, -0.8, -3.0, -200.0], tf.float64)
+  moved = _with_eigenvalues(eigenvalues)._replace(
+    log_jacobian=log_jacobian, proposal_entropy=2.0 + log_jacobian
+  )
+  state = criterion.init(parts.ADAPTATION)
+  found = criterion.entropy(state, moved)
+  if rule == 'constraint':
+    found += criterion.value(state, moved)
+  weights = 1.0 / np.maximum(np.abs(eigenvalues), 1.0) ** 2
+  if rule == 'acceptance':  # The papers' rule leaves it as it is.
+    weights = 1.0
+  np.testing.assert_allclose(found, 2.0 + weights * log_jacobian.numpy())
+
+
 @pytest.mark.parametrize('rule', ['balance', 'constraint'])
 def test_without_slope_of_the_entropy_beta_stays_within_its_bounds(rule):
   _, state, _ = _steered(0.9, -1e6, 0.0, rule)
@@ -268,13 +286,19 @@ def _with_eigenvalues(eigenvalues):
   )
 
 
-def test_the_penalty_is_taken_off_the_entropy():
+@pytest.mark.parametrize(
+  'rule, influence',
+  [('acceptance', 1.0), ('balance', 0.64), ('constraint', 0.64)],
+)
+def test_the_penalty_is_taken_off_the_entropy(rule, influence):
   criterion = tfpa.criteria.generalized_speed_measure(
-    0.67, penalty_threshold=0.75, penalty_weights=(10.0, 1e3)
+    0.67, rule, penalty_threshold=0.75, penalty_weights=(10.0, 1e3)
   )
   state = criterion.init(parts.ADAPTATION)
   moved = _with_eigenvalues([0.5, -1.25])
-  np.testing.assert_allclose(criterion.entropy(state, moved), [0.3, 0.3 - 2.5])
+  np.testing.assert_allclose(
+    criterion.entropy(state, moved), [0.3, 0.3 - influence * 2.5]
+  )
 
 
 def test_a_penalty_costs_nothing_where_the_map_is_linear():

@@ -10,8 +10,10 @@ from tfp_adaptive.internal import penalty as penalty_lib
 _THRESHOLD = 0.75
 
 
-def _penalty(weights=(1.0, 100.0), rate=0.01, slack=0.0):
-  return penalty_lib.eigenvalue_penalty(_THRESHOLD, weights, rate, slack)
+def _penalty(weights=(1.0, 100.0), rate=0.01, slack=0.0, **options):
+  return penalty_lib.eigenvalue_penalty(
+    _THRESHOLD, weights, rate, slack, **options
+  )
 
 
 def _at(eigenvalues):
@@ -21,9 +23,9 @@ def _at(eigenvalues):
   )
 
 
-def _cost_and_slope(eigenvalues):
+def _cost_and_slope(eigenvalues, **options):
   """Returns h(|mu|) and its derivative in mu, by the library's tape."""
-  penalty = _penalty()
+  penalty = _penalty(**options)
   state = penalty.init(parts.ADAPTATION)  # gamma = 1.
   mu = tf.constant(eigenvalues, tf.float64)
   with tf.GradientTape() as tape:
@@ -137,3 +139,24 @@ def test_without_a_penalty_nothing_costs_and_nothing_is_traced():
 def test_thresholds_outside_zero_to_one_are_refused(threshold):
   with pytest.raises(ValueError, match='strictly between 0 and 1'):
     penalty_lib.eigenvalue_penalty(threshold, (1.0, 2.0), 0.1, 0.0)
+
+
+def test_bounded_no_chain_pulls_at_the_scale_much_more_than_another():
+  mu = np.array([0.5, -1.0, 2.0, -30.0, 1e4])
+  cost, slope = _cost_and_slope(mu, bound_influence=True)
+  free_cost, free_slope = _cost_and_slope(mu)
+  weight = 1.0 / np.maximum(np.abs(mu), 1.0) ** 2
+  np.testing.assert_allclose(cost, weight * free_cost)
+  np.testing.assert_allclose(slope, weight * free_slope)
+  # In the log scale, of which |mu| is a square: 2 mu h'(mu).
+  assert np.max(np.abs(2 * mu * slope)) < 4.0 < np.max(np.abs(mu * free_slope))
+
+
+@pytest.mark.parametrize(
+  'is_bounded, mean_cost', [(True, 0.25), (False, 1.0)], ids=['bounded', 'free']
+)
+def test_bounded_a_chain_counts_once_for_the_weight(is_bounded, mean_cost):
+  penalty = _penalty(rate=0.1, bound_influence=is_bounded)
+  moved = _at([0.1, 0.1, 1e6, 0.1])
+  state = penalty.update(penalty.init(parts.ADAPTATION), moved)
+  np.testing.assert_allclose(state.weight, 1.0 + 0.1 * mean_cost)

@@ -89,6 +89,10 @@ def generalized_speed_measure(
 
       beta <- beta (1 + rate (mean accept prob - target_accept_prob))
 
+  The rules other than the papers' bound what one chain can do: where the
+  largest eigenvalue |mu| of a Hamiltonian proposal's D is above 1, the slopes
+  of the chain's log det (I + D) and penalty are weighed by 1 / |mu|^2.
+
   A chain whose proposal diverged pulls the scale in as hard as the entropy
   pushes it out, so that diverging everywhere cannot inflate the proposal.
 
@@ -130,6 +134,7 @@ def generalized_speed_measure(
       penalty_weights,
       penalty_rate,
       slack=0.0 if is_paper else _PENALTY_SLACK,
+      bound_influence=not is_paper,
     )
   measure = _Measure(
     target_accept_prob=target_accept_prob,
@@ -190,7 +195,7 @@ class _Measure(NamedTuple):
     del state
     if self.rule == 'constraint':
       # beta then weighs the two parts of the entropy: log |det C| and this.
-      speed = transition.log_jacobian
+      speed = penalty_lib.influence(transition) * transition.log_jacobian
     else:
       speed = tf.minimum(transition.log_accept_ratio, 0.0)
       if self.bound_log_ratio:
@@ -202,6 +207,9 @@ class _Measure(NamedTuple):
     total = transition.proposal_entropy
     if self.rule == 'constraint':
       total -= transition.log_jacobian
+    elif self.rule == 'balance':
+      weight = penalty_lib.influence(transition)
+      total += (weight - 1.0) * transition.log_jacobian
     return total - self.penalty.value(state.penalty, transition)
 
   def update(self, state, transition, slopes, adaptation):

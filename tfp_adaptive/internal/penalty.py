@@ -6,9 +6,18 @@
 The linear branch continues the quadratic one with its slope. (Appendix A.2 of
 the paper prints slope (delta_2 - delta)^2 = 1 there, half of it.)
 
+D grows with the curvature where a chain is, and so do the slopes of log det
+(I + D) and of h: one chain in a neck, |mu| far above 1, outweighs all others
+and shrinks the proposal to nothing. `influence` weighs a chain by
+
+  w(|mu|) = 1 / max(1, |mu|)^2
+
+so that its slopes fall as 1 / |mu|. The energy error there is left to the
+acceptance, of which a chain has its share and no more.
+
 Source: Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
 https://arxiv.org/abs/2110.14625; here gamma moves in proportion to itself, and
-may fall.
+may fall. w is ours.
 """
 
 import collections
@@ -18,7 +27,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-__all__ = ['Penalty', 'PenaltyState', 'eigenvalue_penalty', 'none']
+__all__ = ['Penalty', 'PenaltyState', 'eigenvalue_penalty', 'influence', 'none']
 
 PenaltyState = collections.namedtuple(
   'PenaltyState', ['weight', 'mean_abs_eigenvalue', 'num_log_det_terms']
@@ -50,7 +59,7 @@ def none():
   )
 
 
-def eigenvalue_penalty(threshold, weights, rate, slack):
+def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
   """Builds the penalty gamma h(|mu|).
 
   Args:
@@ -58,6 +67,8 @@ def eigenvalue_penalty(threshold, weights, rate, slack):
     weights: Bounds of gamma; it starts at the lower one.
     rate: Rate of gamma per step.
     slack: Mean penalty below which gamma falls again; 0 lets it only rise.
+    bound_influence: Whether to weigh chains by w, and to count 1 at most of
+      each for gamma.
 
   Returns:
     A `Penalty`.
@@ -71,21 +82,22 @@ def eigenvalue_penalty(threshold, weights, rate, slack):
       'The paper uses 0.75 and 0.95.'
     )
 
-  def size(transition):
-    return tf.abs(
-      tf.cast(transition.jacobian_eigenvalue, transition.log_accept_ratio.dtype)
-    )
-
   def cost(transition):
-    excess = tf.maximum(size(transition) - threshold, 0.0)
+    excess = tf.maximum(_size(transition) - threshold, 0.0)
     return tf.where(excess < 1.0, excess**2, 2.0 * excess - 1.0)
 
+  def value(state, transition):
+    weight = influence(transition) if bound_influence else 1.0
+    return state.weight * weight * cost(transition)
+
   def update(state, transition):
-    surplus = tf.minimum(tf.reduce_mean(cost(transition)), 1.0) - slack
+    costs = cost(transition)
+    costs = tf.minimum(costs, 1.0) if bound_influence else costs
+    surplus = tf.minimum(tf.reduce_mean(costs), 1.0) - slack
     grown = state.weight * (1.0 + rate * surplus)
     return PenaltyState(
       weight=tf.clip_by_value(grown, *weights),
-      mean_abs_eigenvalue=tf.reduce_mean(size(transition)),
+      mean_abs_eigenvalue=tf.reduce_mean(_size(transition)),
       num_log_det_terms=tf.convert_to_tensor(
         transition.num_log_det_terms, tf.int32
       ),
@@ -97,7 +109,7 @@ def eigenvalue_penalty(threshold, weights, rate, slack):
       mean_abs_eigenvalue=tf.zeros([], adaptation.dtype),
       num_log_det_terms=tf.zeros([], tf.int32),
     ),
-    value=lambda state, transition: state.weight * cost(transition),
+    value=value,
     update=update,
     trace=lambda state: {
       'penalty_weight': state.weight,
@@ -106,4 +118,16 @@ def eigenvalue_penalty(threshold, weights, rate, slack):
     },
     bounds={'penalty_weight': (0.0, weights[1])},
     is_active=True,
+  )
+
+
+def influence(transition):
+  """Returns w of each chain, [chains...], a constant of the scale factor."""
+  return tf.stop_gradient(1.0 / tf.maximum(_size(transition), 1.0) ** 2)
+
+
+def _size(transition):
+  """Returns |mu|, [chains...]."""
+  return tf.abs(
+    tf.cast(transition.jacobian_eigenvalue, transition.log_accept_ratio.dtype)
   )
