@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfp_adaptive.internal import short_steps
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.internal import short_steps
 
 _NUM_CHAINS = 20
 _EVENT_SIZE = 3
