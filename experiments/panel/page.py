@@ -56,87 +56,93 @@ def select(panel, file):
   return [r for group in found.values() for r in group], num_stale
 
 
+_PER_GRADIENT = (
+  'Effective samples of the slowest coordinate per 1000 gradients, sampling '
+  'alone: median over seeds that passed [middle 80 %]. '
+)
+_PER_SECOND = (
+  'Effective samples of the slowest coordinate per second, adaptation '
+  'included, compilation not: median over seeds that passed [middle 80 %]. '
+)
+_CONTEST = (
+  'The best sampler of the library against the best peer, each chosen by its '
+  'median among those of which at least half of the runs passed. Ratio: of '
+  'medians, with an 80 % interval from resampled seeds; called even where that '
+  'includes 1.'
+)
+_MARKED = 'Best of each target marked; no number where most runs failed.'
+
+# (name of the metric, title, note, whether more is better).
+_METRICS = (
+  (
+    'min_ess_per_gradient',
+    'Min ESS per 1000 gradients',
+    _PER_GRADIENT + _MARKED,
+    True,
+  ),
+  (
+    'min_ess_per_gradient_in_all',
+    'Min ESS per 1000 gradients, adaptation included',
+    'As above, with the gradients of the adaptation in the denominator. '
+    + _MARKED,
+    True,
+  ),
+  (
+    'median_ess_per_gradient',
+    'Median ESS per 1000 gradients',
+    'As above for the median coordinate. ' + _MARKED,
+    True,
+  ),
+  (
+    'min_ess_per_second',
+    'Min ESS per second',
+    _PER_SECOND + _MARKED,
+    True,
+  ),
+  (
+    'worst_bias',
+    'Squared bias at the end, worst coordinate',
+    'b^2 after the whole budget, all runs that came to an end, converged or '
+    'not: median over seeds [middle 80 %]. n independent draws have 1/n on '
+    'average in one coordinate. Least marked.',
+    False,
+  ),
+  (
+    'mean_bias',
+    'Squared bias at the end, mean over coordinates',
+    'As above, averaged over coordinates. Least marked.',
+    False,
+  ),
+  (
+    'warm_seconds',
+    'Seconds of a run, warm',
+    'Adaptation and sampling of all chains; compiled before.',
+    False,
+  ),
+  (
+    'cold_seconds',
+    'Seconds of a run, cold',
+    'The first run of a process, with compilation.',
+    False,
+  ),
+)
+
+
 def tables(pairs):
   """Returns the page's tables, the most telling first."""
-  gradient = (
-    'Effective samples of the slowest coordinate per 1000 gradients, '
-    'sampling alone: median over seeds that passed [middle 80 %]. '
-  )
-  second = (
-    'Effective samples of the slowest coordinate per second, adaptation '
-    'included, compilation not: median over seeds that passed [middle 80 %]. '
-  )
-  contest = (
-    'The best sampler of the library against the best peer, each chosen by '
-    'its median among those of which at least half of the runs passed. Ratio: '
-    'of medians, with an 80 % interval from resampled seeds; called even '
-    'where that includes 1.'
-  )
-  marked = 'Best of each target marked; no number where most runs failed.'
-  metric = page_tables.metric_table
+  contests = [
+    ('min_ess_per_gradient', 'Who wins, per gradient', _PER_GRADIENT),
+    ('min_ess_per_second', 'Who wins, per second', _PER_SECOND),
+  ]
   return [
-    page_tables.contest_table(
-      pairs,
-      'min_ess_per_gradient',
-      'Who wins, per gradient',
-      gradient + contest,
-    ),
-    page_tables.contest_table(
-      pairs, 'min_ess_per_second', 'Who wins, per second', second + contest
+    *(
+      page_tables.contest_table(pairs, metric, title, note + _CONTEST)
+      for metric, title, note in contests
     ),
     page_tables.outcome_table(pairs),
     goals.brownian_table(pairs),
     goals.regression_table(pairs),
-    metric(
-      pairs,
-      'min_ess_per_gradient',
-      'Min ESS per 1000 gradients',
-      gradient + marked,
-    ),
-    metric(
-      pairs,
-      'min_ess_per_gradient_in_all',
-      'Min ESS per 1000 gradients, adaptation included',
-      'As above, with the gradients of the adaptation in the denominator. '
-      + marked,
-    ),
-    metric(
-      pairs,
-      'median_ess_per_gradient',
-      'Median ESS per 1000 gradients',
-      'As above for the median coordinate. ' + marked,
-    ),
-    metric(pairs, 'min_ess_per_second', 'Min ESS per second', second + marked),
-    metric(
-      pairs,
-      'worst_bias',
-      'Squared bias at the end, worst coordinate',
-      'b^2 after the whole budget, all runs that came to an end, converged or '
-      'not: median over seeds [middle 80 %]. n independent draws have 1/n on '
-      'average in one coordinate. Least marked.',
-      more_is_better=False,
-    ),
-    metric(
-      pairs,
-      'mean_bias',
-      'Squared bias at the end, mean over coordinates',
-      'As above, averaged over coordinates. Least marked.',
-      more_is_better=False,
-    ),
-    metric(
-      pairs,
-      'warm_seconds',
-      'Seconds of a run, warm',
-      'Adaptation and sampling of all chains; compiled before.',
-      more_is_better=False,
-    ),
-    metric(
-      pairs,
-      'cold_seconds',
-      'Seconds of a run, cold',
-      'The first run of a process, with compilation.',
-      more_is_better=False,
-    ),
+    *(page_tables.metric_table(pairs, *metric) for metric in _METRICS),
     page_tables.failures(pairs),
   ]
 
@@ -179,14 +185,15 @@ def _introduction(panel, pairs, records, num_stale):
   versions = sorted({f'{r["library"]} ({r["commit"]})' for r in records})
   texts = [
     config.description + '.',
-    f'Each of {len(config.methods)} methods ran on each of '
-    f'{len(config.targets)} targets from {config.num_seeds} seeds, '
+    f'{len(config.methods)} methods, {len(config.targets)} targets, each with '
+    f'each from {config.num_seeds} seeds, '
     f'{config.num_chains} chains, {config.gradients_per_chain} gradients per '
-    f'chain, of which {config.adaptation_share:.0%} for adaptation; '
-    f'{len(records)} runs are in. No setting was chosen for a target: what a '
-    'method does not find itself is its default. All methods of a seed start '
-    f'at the same points: {config.init.kind}, scale '
-    f'{getattr(config.init, "scale", "-")}, in unconstrained space.',
+    f'chain, of which {config.adaptation_share:.0%} for adaptation. No setting '
+    'was chosen for a target: what a method does not find itself is its '
+    'default. All methods of a seed start at the same points: '
+    f'{config.init.kind}, scale {getattr(config.init, "scale", "-")}, in '
+    'unconstrained space.',
+    _coverage(config, pairs),
     'One gradient is one evaluation of the log density, with or without its '
     'gradient, or one Hessian-vector product. A sampler whose trajectories '
     'have random lengths gets as many steps as a short run of its own says '
@@ -207,6 +214,24 @@ def _introduction(panel, pairs, records, num_stale):
       'left out.'
     )
   return ''.join(f'<p>{html.escape(text)}</p>\n' for text in texts)
+
+
+def _coverage(config, pairs):
+  """Returns how much of the panel was run, and what was not, a sentence."""
+  wanted = [
+    (config.target_label(t), config.method_label(m))
+    for t in range(len(config.targets))
+    for m in range(len(config.methods))
+  ]
+  missing = [name for name in wanted if name not in pairs]
+  text = (
+    f'{len(wanted) - len(missing)} of these {len(wanted)} pairs were run, or '
+    'refused or failed and say so below.'
+  )
+  if missing:
+    listed = ', '.join(f'{method} on {target}' for target, method in missing)
+    text += f' Not run yet: {listed}.'
+  return text
 
 
 def write_page(panel, file):

@@ -195,6 +195,15 @@ def test_the_page_holds_the_numbers_of_the_records_and_stands_alone(panel):
   assert shown.fetched == []
 
 
+def test_the_page_says_what_was_not_run(panel):
+  shown = _Texts(page.to_page(panel, _records())).all
+  config = panel.config
+  num_pairs = len(config.target_labels()) * len(config.method_labels())
+  assert f'3 of these {num_pairs} pairs were run' in shown
+  not_run = shown[shown.index('Not run yet') :]
+  assert 'AM on EightSchools' in not_run and 'AM on Banana' not in not_run
+
+
 def test_markdown_marks_the_best_and_keeps_its_columns(pairs):
   table = page_tables.metric_table(pairs, 'min_ess_per_gradient', 'T', 'n')
   text = grid.to_markdown(table)
