@@ -100,9 +100,8 @@ def run(
   redo: Redo = None,
 ):
   """Run a config and write its own folder of results."""
-  _quiet_tensorflow()
-  if cli_panel.is_panel(config):
-    with refusing():
+  with refusing():
+    if cli_panel.is_panel(config):
       cli_panel.run_config(
         config,
         set_ or (),
@@ -113,7 +112,14 @@ def run(
         only_method or (),
         redo or (),
       )
-    return
+      return
+    records = _run_cells(config, set_, smoke, resume, device, data_dir, output)
+  if any(record['status'] == 'failed' for record in records):
+    raise typer.Exit(1)
+
+
+def _run_cells(config, overrides, smoke, resume, device, data_dir, output):
+  """Runs every method of a config, shows the tables, returns the records."""
   from experiments import config as configs
   from experiments import devices
   from experiments import moments
@@ -121,27 +127,23 @@ def run(
   from experiments import storage
   from experiments import tables
 
-  try:
-    checked = configs.load_config(config, set_ or ())
-    checked = configs.smoke(checked) if smoke else checked
-    with devices.on_device(device):
-      plan = runner.make_plan(checked, data_dir and str(data_dir))
-      if resume:
-        folder = storage.RunFolder.open(
-          output or runner.newest_output(checked), checked
-        )
-      else:
-        folder = storage.RunFolder.create(
-          output or runner.default_output(checked), checked
-        )
-      records = runner.run_plan(plan, folder, console)
-  except (ConfigError, DataError, DeviceError) as error:
-    _refuse(error)
+  checked = configs.load_config(config, overrides or ())
+  checked = configs.smoke(checked) if smoke else checked
+  with devices.on_device(device):
+    plan = runner.make_plan(checked, data_dir and str(data_dir))
+    if resume:
+      folder = storage.RunFolder.open(
+        output or runner.newest_output(checked), checked
+      )
+    else:
+      folder = storage.RunFolder.create(
+        output or runner.default_output(checked), checked
+      )
+    records = runner.run_plan(plan, folder, console)
   console.print(tables.to_rich(checked.name, tables.join(records)))
   console.print(moments.to_markdown(records), markup=False, soft_wrap=True)
   console.print(f'Results: {folder.path}', soft_wrap=True, highlight=False)
-  if any(record['status'] == 'failed' for record in records):
-    raise typer.Exit(1)
+  return records
 
 
 @app.command('list')

@@ -186,21 +186,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     unless the exact form is asked for. The entropy adds N + 1 Hessian products
     at the trajectory's middle.
     """
-    num_chain_dims = ps.rank(previous.target_log_prob)
-    step = trajectory_replay.Step(
-      grad_start=state_parts.flatten(
-        previous.grads_target_log_prob, num_chain_dims
-      ),
-      grad_end=state_parts.flatten(
-        proposed.grads_target_log_prob, num_chain_dims
-      ),
-      noise=proposed.noise,
-      trajectory=proposed.trajectory,
-    )
-    is_finite = trajectory_replay.has_converged(
-      step, mh_results.log_accept_ratio
-    )
-    step = trajectory_replay.keep(is_finite, step)
+    is_finite, step = self._kept_step(previous, proposed, mh_results)
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
     entropy = self._estimate_log_det(
       previous, proposed, proposed_state, step, is_finite
@@ -248,6 +234,24 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     if pulls:
       next_cache = langevin_noise.mean_slope(cache, ratio, *pulls, step.noise)
     return interfaces.Replay(transition=transition, cache=next_cache)
+
+  def _kept_step(self, previous, proposed, mh_results):
+    """Returns which chains converged, and the step: zeros for the others."""
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    step = trajectory_replay.Step(
+      grad_start=state_parts.flatten(
+        previous.grads_target_log_prob, num_chain_dims
+      ),
+      grad_end=state_parts.flatten(
+        proposed.grads_target_log_prob, num_chain_dims
+      ),
+      noise=proposed.noise,
+      trajectory=proposed.trajectory,
+    )
+    is_finite = trajectory_replay.has_converged(
+      step, mh_results.log_accept_ratio
+    )
+    return is_finite, trajectory_replay.keep(is_finite, step)
 
   def _control_variate(self, factor, slope, ratio, step, pulls):
     if not pulls:
