@@ -3,18 +3,19 @@
 Every builder returns an ordinary `tfp.mcmc.TransitionKernel`:
 
   DualAveragingStepSizeAdaptation   TFP's; learns delta, then freezes it
-   └ MetropolisHastings             accepts or rejects
-      └ Uncalibrated...             proposes, in the prior's coordinates
+   └ ShortStepsWhileAdapting        brings far starts home meanwhile
+      └ MetropolisHastings          accepts or rejects
+         └ Uncalibrated...          proposes, in the prior's coordinates
 
 The target is exp f(x) N(x | mean, C): f is `log_likelihood_fn`, the prior an
 `interfaces.GaussianPrior` from `tfpa.gaussian_priors`. `target_log_prob` in
 their results is f, without the prior.
 """
 
-import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.adaptation import HyperparameterAdaptation
+from tfp_adaptive.adaptation import ShortStepsWhileAdapting
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import EllipticalSlice
@@ -303,22 +304,18 @@ def latent_gaussian_hyperparameters(
     hyper_step_size=hyper_step_size,
     bijector=bijector,
   )
-  tuned = tfp.mcmc.DualAveragingStepSizeAdaptation(
+  has_step_size = latent != 'elliptical_slice'
+  if has_step_size:
+    kernel = ShortStepsWhileAdapting(kernel, num_adaptation_steps)
+  tuned = _tuned(
     HyperparameterAdaptation(kernel, num_adaptation_steps),
-    num_adaptation_steps=num_adaptation_steps,
-    target_accept_prob=hyper_target_accept_prob,
-    step_size_setter_fn=lambda results, new: tfp_private.replace_innermost(
-      results, hyper_step_size=new
-    ),
-    step_size_getter_fn=lambda results: tfp_private.get_innermost(
-      results, 'hyper_step_size'
-    ),
-    log_accept_prob_getter_fn=lambda results: tf.minimum(
-      tfp_private.get_innermost(results, 'hyper_log_accept_ratio'), 0.0
-    ),
+    num_adaptation_steps,
+    hyper_target_accept_prob,
+    'hyper_step_size',
+    'hyper_log_accept_ratio',
   )
-  if latent == 'elliptical_slice':
-    return tuned  # No delta.
+  if not has_step_size:
+    return tuned
   return _tuned(tuned, num_adaptation_steps, target_accept_prob)
 
 
@@ -365,15 +362,30 @@ def second_order_gradient(
 
 def _adapted(proposal, num_adaptation_steps, target_accept_prob):
   """Puts Metropolis-Hastings and the adaptation of delta around a proposal."""
-  return _tuned(
-    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  kernel = ShortStepsWhileAdapting(
+    MetropolisHastings(proposal), num_adaptation_steps
   )
+  return _tuned(kernel, num_adaptation_steps, target_accept_prob)
 
 
-def _tuned(kernel, num_adaptation_steps, target_accept_prob):
-  """Puts TFP's dual averaging of delta around a kernel."""
+def _tuned(
+  kernel,
+  num_adaptation_steps,
+  target_accept_prob,
+  step_size='step_size',
+  log_accept_ratio='log_accept_ratio',
+):
+  """Puts TFP's dual averaging of a step size around a kernel."""
+  get = ShortStepsWhileAdapting.log_accept_prob_getter
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
     kernel,
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,
+    step_size_setter_fn=lambda results, new: tfp_private.replace_innermost(
+      results, **{step_size: new}
+    ),
+    step_size_getter_fn=lambda results: tfp_private.get_innermost(
+      results, step_size
+    ),
+    log_accept_prob_getter_fn=get(target_accept_prob, log_accept_ratio),
   )

@@ -64,7 +64,9 @@ def test_every_sampler_can_be_asked_for(method, label, proposal, gradients):
   kernel = built.kernel
   assert kernel.parameters['target_accept_prob'] == 0.4
   assert kernel.num_adaptation_steps == 40
-  innermost = kernel.inner_kernel.inner_kernel
+  innermost = kernel
+  while hasattr(innermost, 'inner_kernel'):
+    innermost = innermost.inner_kernel
   assert type(innermost).__name__ == f'Uncalibrated{proposal}'
   assert innermost.step_size == 0.02
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.gaussian_priors import structures
 from tfp_adaptive.internal import random
+from tfp_adaptive.internal import tfp_private
 
 _NOISE = 1.0
 _NUM_STEPS = 60
@@ -53,7 +54,7 @@ def _sample(prior, data, chains):
 
   lead = [_NUM_COPIES, *chains]
   states, results = run(tfpa.gaussian_priors.sample(prior, lead, seed=3))
-  accepted = np.mean(results.inner_results.is_accepted)
+  accepted = np.mean(tfp_private.get_innermost(results, 'is_accepted'))
   return states.numpy().reshape([*lead, -1]), accepted
 
 

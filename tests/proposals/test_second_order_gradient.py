@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.internal import tfp_private
 
 _D = 6
 _DELTA = 0.7
@@ -165,7 +166,7 @@ def test_a_likelihood_that_is_nowhere_finite_is_a_rejection():
   results = kernel.bootstrap_results(states)
   state, results = kernel.one_step(states, results, seed=(1, 2))
   assert np.all(np.isfinite(state))
-  assert not np.all(results.inner_results.is_accepted)
+  assert not np.all(tfp_private.get_innermost(results, 'is_accepted'))
 
 
 def test_a_prior_without_banded_precision_is_refused():

@@ -28,18 +28,19 @@ _SHORTEST = 0.1
 _SALT = 7  # Tells these draws from those of the noise, of the same seed.
 
 
-def draw(share, dtype, seed):
+def draw(share, dtype, seed, shortest=_SHORTEST):
   """Returns m, [].
 
   Args:
     share: Float.
     dtype: Of the state.
     seed: [2] int32, of the step.
+    shortest: The least m.
   """
   choice_seed, length_seed = random.split(random.fold_in(seed, _SALT), 2)
   is_short = random.uniform([], dtype, choice_seed) <= share
   length = random.uniform([], dtype, length_seed)
-  return tf.where(is_short, tf.exp(math.log(_SHORTEST) * length), 1.0)
+  return tf.where(is_short, tf.exp(math.log(shortest) * length), 1.0)
 
 
 def check_share(share):

@@ -1,0 +1,143 @@
+"""Small steps while delta is tuned: starts in steep places, and their law."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.internal import tfp_private
+
+_SIZE = 3
+_NUM_ADAPTING = 400
+
+
+def _log_likelihood(x):
+  """Of log variances x for data of variance e^8."""
+  return -0.5 * tf.reduce_sum(x + tf.exp(8.0 - x), axis=-1)
+
+
+def _prior(variance):
+  return tfpa.gaussian_priors.spectral(
+    tf.constant(variance * np.eye(_SIZE), tf.float64)
+  )
+
+
+def _kernel(log_likelihood, prior, num_adaptation_steps, share, **options):
+  proposal = tfpa.proposals.UncalibratedMarginalGradient(
+    log_likelihood, prior, **options
+  )
+  return tfpa.adaptation.ShortStepsWhileAdapting(
+    tfpa.MetropolisHastings(proposal), num_adaptation_steps, share
+  )
+
+
+def _tuned(kernel):
+  get = tfpa.adaptation.ShortStepsWhileAdapting.log_accept_prob_getter
+  return tfp.mcmc.DualAveragingStepSizeAdaptation(
+    kernel,
+    _NUM_ADAPTING,
+    target_accept_prob=0.55,
+    log_accept_prob_getter_fn=get(0.55),
+  )
+
+
+def _last_draws(kernel):
+  """Returns [200, 8, 3]: seven chains start well, the last one far off."""
+  start = np.random.default_rng(0).normal(8.0, 0.5, size=(8, _SIZE))
+  start[-1] = -3.0  # The gradient there is e^11 / 2.
+
+  @tf.function(jit_compile=True, autograph=False)
+  def run():
+    return tfp.mcmc.sample_chain(
+      200,
+      tf.constant(start),
+      kernel=kernel,
+      num_burnin_steps=_NUM_ADAPTING,
+      trace_fn=None,
+      seed=tf.constant([4, 2]),
+    )
+
+  return run().numpy()
+
+
+def test_a_chain_that_starts_where_the_target_is_steep_comes_home():
+  draws = _last_draws(
+    tfpa.marginal_gradient(_log_likelihood, _prior(100.0), _NUM_ADAPTING)
+  )
+  means = draws.mean(axis=(0, 2))
+  assert np.all(np.abs(means - 8.0) < 2.0), means
+  assert np.all(draws.std(axis=0) > 0.3)
+
+
+def test_without_small_steps_it_would_stay_there():
+  # The negative control of the test above.
+  draws = _last_draws(
+    _tuned(_kernel(_log_likelihood, _prior(100.0), _NUM_ADAPTING, share=0.0))
+  )
+  assert np.all(draws[:, -1] == -3.0)
+  assert np.all(np.abs(draws[:, :-1].mean(axis=(0, 2)) - 8.0) < 2.0)
+
+
+def test_a_share_is_short_while_adapting_and_none_after():
+  kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0), 60)
+  state = tf.fill([4, _SIZE], tf.constant(8.0, tf.float64))
+  results = kernel.bootstrap_results(state)
+  one_step = tf.function(kernel.one_step, autograph=False)
+  seen = collections.defaultdict(list)
+  for step in range(90):
+    state, results = one_step(state, results, seed=tf.constant([step, 5]))
+    for name in ('is_short', 'step_size'):
+      found = tfp_private.get_innermost(results, name)
+      seen[name].append(found.numpy())
+  assert 3 < np.sum(seen['is_short'][:60]) < 25
+  assert not np.any(seen['is_short'][60:])
+  # What is tuned and then kept is delta, never a short one.
+  assert len(set(seen['step_size'][60:])) == 1
+  assert np.min(seen['step_size'][30:]) > 0.1 * np.max(seen['step_size'][30:])
+
+
+@pytest.mark.parametrize('share', [0.0, 0.7])
+def test_the_law_is_kept_by_steps_of_any_size(share):
+  # Prior N(0, I), data 1 with noise 1: the posterior is N(1/2, I / 2).
+  kernel = _kernel(
+    lambda x: -0.5 * tf.reduce_sum((x - 1.0) ** 2, axis=-1),
+    _prior(1.0),
+    10**6,
+    share,
+    step_size=2.0,
+  )
+  num_chains = 20_000
+  rng = np.random.default_rng(1)
+  start = 0.5 + math.sqrt(0.5) * rng.normal(size=(num_chains, _SIZE))
+
+  @tf.function(jit_compile=True, autograph=False)
+  def run():
+    return tfp.mcmc.sample_chain(
+      20, tf.constant(start), kernel=kernel, trace_fn=None, seed=[7, 1]
+    )[-1]
+
+  last = run().numpy()
+  assert np.mean(np.any(last != start, axis=1)) > 0.95
+  size = num_chains * _SIZE
+  assert abs(last.mean() - 0.5) < 4.5 * math.sqrt(0.5 / size)
+  assert abs(last.var() - 0.5) < 4.5 * 0.5 * math.sqrt(2.0 / size)
+
+
+def test_a_short_step_counts_as_one_that_was_accepted_as_wanted():
+  Results = collections.namedtuple('Results', ['log_accept_ratio', 'is_short'])
+  get = tfpa.adaptation.ShortStepsWhileAdapting.log_accept_prob_getter(0.25)
+  ratio = tf.constant([-3.0, 2.0])
+  np.testing.assert_allclose(get(Results(ratio, tf.constant(False))), [-3, 0])
+  np.testing.assert_allclose(
+    get(Results(ratio, tf.constant(True))), np.log([0.25, 0.25]), rtol=1e-6
+  )
+
+
+@pytest.mark.parametrize('share', [-0.1, 1.0])
+def test_what_is_no_share_is_refused(share):
+  with pytest.raises(ValueError, match=r'in \[0, 1\).*Write'):
+    _kernel(_log_likelihood, _prior(1.0), 5, share)
