@@ -7,6 +7,7 @@ record is taken for one that was made otherwise.
 import hashlib
 import json
 import pathlib
+from typing import Annotated
 from typing import NamedTuple
 
 from pydantic import Field
@@ -60,6 +61,10 @@ class PanelConfig(Parameters):
   gradients_per_chain: int = Field(
     ge=100, description='of a whole run, Hessian-vector products among them'
   )
+  gradients_of_target: dict[str, Annotated[int, Field(ge=100)]] = Field(
+    default={},
+    description='label: gradients_per_chain, where that would take too long',
+  )
   adaptation_share: float = Field(0.5, gt=0, lt=1)
   max_draws: int = Field(
     ge=100, description='recorded of one chain; more steps are thinned'
@@ -105,16 +110,11 @@ class Panel(NamedTuple):
   def key(self, target_index, method_index):
     """Returns what a cell's record must agree in to be kept."""
     config = self.config
-    shared = (
-      'num_chains',
-      'gradients_per_chain',
-      'adaptation_share',
-      'max_draws',
-      'seed',
-    )
+    shared = ('num_chains', 'adaptation_share', 'max_draws', 'seed')
     return digest(
       {
         **{name: getattr(config, name) for name in shared},
+        'gradients_per_chain': self.budget(target_index).gradients_per_chain,
         'init': config.init.model_dump(mode='json'),
         'edition': config.edition,
         'target': config.targets[target_index].model_dump(mode='json'),
@@ -139,6 +139,14 @@ class Panel(NamedTuple):
   def dtype(self, target_index):
     label = self.config.target_label(target_index)
     return 'float64' if label in self.config.float64_targets else 'float32'
+
+  def budget(self, target_index):
+    """Returns the `PanelConfig` with the gradients of that target."""
+    label = self.config.target_label(target_index)
+    found = self.config.gradients_of_target.get(label)
+    if found is None:
+      return self.config
+    return self.config.model_copy(update={'gradients_per_chain': found})
 
   def pair_config(self, target_index, method_index, counts=None):
     """Returns the `Config` of one target and one method.
@@ -187,8 +195,9 @@ def load_panel(path, overrides=()):
   config = explain.checked(PanelConfig, values)
   _check_labels('targets', config.target_labels())
   _check_labels('methods', config.method_labels())
-  for label in config.float64_targets:
-    find_label('float64_targets', label, config.target_labels())
+  for key in ('float64_targets', 'gradients_of_target'):
+    for label in getattr(config, key):
+      find_label(key, label, config.target_labels())
   for index, method in enumerate(config.methods):
     for name in ('num_adaptation_steps', 'num_results'):
       if getattr(method, name) is not None:

@@ -193,6 +193,7 @@ def _introduction(panel, pairs, records, num_stale):
     'default. All methods of a seed start at the same points: '
     f'{config.init.kind}, scale {getattr(config.init, "scale", "-")}, in '
     'unconstrained space.',
+    *_budgets(config),
     _coverage(config, pairs),
     'One gradient is one evaluation of the log density, with or without its '
     'gradient, or one Hessian-vector product. A sampler whose trajectories '
@@ -214,6 +215,18 @@ def _introduction(panel, pairs, records, num_stale):
       'left out.'
     )
   return ''.join(f'<p>{html.escape(text)}</p>\n' for text in texts)
+
+
+def _budgets(config):
+  """Returns which targets have gradients of their own number, [] or [text]."""
+  given = config.gradients_of_target
+  if not given:
+    return []
+  listed = ', '.join(f'{label}: {count}' for label, count in given.items())
+  return [
+    'Where a gradient is expensive all methods have fewer of them per chain: '
+    f'{listed}.'
+  ]
 
 
 def _coverage(config, pairs):

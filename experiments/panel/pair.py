@@ -85,6 +85,7 @@ class _Runner:
 
   def __init__(self, panel, target_index, method_index, target, truth, lead):
     self._panel = panel
+    self._budget = panel.budget(target_index)
     self._indices = (target_index, method_index)
     self._target = target
     self._truth = truth
@@ -140,9 +141,7 @@ class _Runner:
     found = record.get('gradients_per_chain')
     if built.is_settled or found is None:
       return None
-    return budget.corrected(
-      self._panel.config, built.counts, budget.Spent(**found)
-    )
+    return budget.corrected(self._budget, built.counts, budget.Spent(**found))
 
   def _build(self, done):
     """Returns the `_Built` with the numbers of steps that fit the budget."""
@@ -153,10 +152,10 @@ class _Runner:
     costs = self._method(None).method[1:3]
     if None in costs:
       pilot = self._pilot()
-      built = self._method(budget.step_counts(self._panel.config, *pilot))
+      built = self._method(budget.step_counts(self._budget, *pilot))
       return built._replace(pilot=pilot)
     costs = [budget.units(cost) for cost in costs]
-    built = self._method(budget.step_counts(self._panel.config, *costs))
+    built = self._method(budget.step_counts(self._budget, *costs))
     return built._replace(is_settled=True)
 
   def _method(self, counts):
@@ -173,9 +172,7 @@ class _Runner:
       method = config.methods[0].build(self._target, options)
     except (ValueError, TypeError, NotImplementedError) as error:
       raise Refused(str(error)) from error
-    thinned = budget.thinned(
-      self._panel.config, counts, method.kernel is not None
-    )
+    thinned = budget.thinned(self._budget, counts, method.kernel is not None)
     config = self._panel.pair_config(*self._indices, thinned)
     return _Built(config, method, tuple(counts))
 

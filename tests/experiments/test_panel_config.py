@@ -43,6 +43,11 @@ def test_the_committed_panel_holds_no_setting_by_target(panel):
     ('init.kind=no', ['init', 'normal']),
     ('methods.0.num_results=9', ['methods.0.num_results', 'one budget']),
     ('float64_targets=[banana]', ['float64_targets', "did you mean 'Banana'"]),
+    (
+      'gradients_of_target.banana=900',
+      ['gradients_of_target', "did you mean 'Banana'"],
+    ),
+    ('gradients_of_target.Banana=9', ['gradients_of_target', '100']),
     ('gates=none.yaml', ['there is no config file']),
     ('targets.1.name=Banana', ["'Banana' is there 2 times"]),
   ],
@@ -70,6 +75,7 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
     'seed=1',
     'init.scale=2.0',
     'float64_targets=[Banana]',
+    'gradients_of_target.Banana=778',
   ]
   keys = {configs.load_panel(PANEL, [o]).key(0, 0) for o in others}
   keys |= {key, panel.key(1, 0)}
@@ -78,6 +84,16 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
   gates = panel.gates.model_copy(update={'min_ess': 1.0})
   keys.add(panel._replace(gates=gates).key(0, 0))
   assert len(keys) == len(others) + 4
+
+
+def test_a_target_may_have_gradients_of_its_own(panel):
+  other = configs.load_panel(PANEL, ['gradients_of_target.EightSchools=777'])
+  index = panel.config.target_labels().index('EightSchools')
+  assert other.budget(index).gradients_per_chain == 777
+  assert other.key(0, 0) == panel.key(0, 0)
+  # For that target it is as if all had them.
+  for_all = configs.load_panel(PANEL, ['gradients_per_chain=777'])
+  assert other.key(index, 0) == for_all.key(index, 0) != panel.key(index, 0)
 
 
 def test_filters_choose_by_label_and_pattern(panel):

@@ -237,6 +237,12 @@ def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   assert exact.num_runs == 4
 
 
+def test_a_run_spends_the_gradients_of_its_target(start):
+  _, file = start('gradients_of_target.Banana=800', 'num_seeds=1')
+  (record,) = file.records()
+  assert record['gradients_per_chain'] == {'adaptation': 400, 'sampling': 400}
+
+
 def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
   # In the pilot 5 a step, then 10.
   exact.leapfrogs = [5.0] + [10.0] * 9
