@@ -189,10 +189,8 @@ def report(
   from experiments import storage
   from experiments import tables
 
-  try:
+  with refusing():
     joined = storage.join_runs(results)
-  except ConfigError as error:
-    _refuse(error)
   if html:
     text = tables.to_html(
       [(name, tables.join(records)) for name, records in joined.items()]
@@ -235,11 +233,8 @@ def bench(
   else:
     from experiments import bench as benchmark
 
-  try:
-    with devices.on_device(device):
-      measurements = benchmark.measure(smoke=smoke, console=console)
-  except DeviceError as error:
-    _refuse(error)
+  with refusing(), devices.on_device(device):
+    measurements = benchmark.measure(smoke=smoke, console=console)
   console.print(benchmark.to_rich(measurements))
   if output is not None:
     values = [measurement._asdict() for measurement in measurements]

@@ -8,6 +8,7 @@ from experiments.panel import page_tables
 from experiments.panel.curves import bias_curves
 from experiments.panel.grid import to_html
 from experiments.panel.grid import to_markdown
+from experiments.panel.summary import NOT_RUN
 from experiments.panel.summary import summarize
 
 __all__ = ['select', 'tables', 'to_page', 'write_page']
@@ -237,14 +238,30 @@ def _coverage(config, pairs):
     for m in range(len(config.methods))
   ]
   missing = [name for name in wanted if name not in pairs]
+  partly = [
+    name
+    for name in wanted
+    if name in pairs and _is_partly_run(pairs[name], config.num_seeds)
+  ]
   text = (
-    f'{len(wanted) - len(missing)} of these {len(wanted)} pairs were run, or '
-    'refused or failed and say so below.'
+    f'Records are in for {len(wanted) - len(missing)} of {len(wanted)} pairs; '
+    'those that were refused or failed are marked below.'
   )
+  if partly:
+    text += f' Of some seeds only: {_listed(partly)}.'
   if missing:
-    listed = ', '.join(f'{method} on {target}' for target, method in missing)
-    text += f' Not run yet: {listed}.'
+    text += f' Not run yet: {_listed(missing)}.'
   return text
+
+
+def _is_partly_run(pair, num_seeds):
+  # What does not take a target, or is not installed, has one record.
+  is_run = not any(pair.outcomes[name] for name in NOT_RUN)
+  return is_run and pair.num_seeds < num_seeds
+
+
+def _listed(names):
+  return ', '.join(f'{method} on {target}' for target, method in names)
 
 
 def write_page(panel, file):

@@ -133,6 +133,7 @@ def test_diverged_proposals_never_poison_the_adaptation(spec, outside):
     _assert_all_finite(results._replace(inner_results=mh.accepted_results))
     if hasattr(results, 'num_dropped_gradients'):
       assert int(results.num_dropped_gradients) == num_outside
+  assert num_outside > 0  # Otherwise nothing was tested.
   last = all_results[-1].inner_results.accepted_results.preconditioner_params
   first = _FACTOR if last.shape.rank == 2 else np.diag(_FACTOR)
   assert np.any(first != last)  # The other chains go on adapting.

@@ -199,7 +199,7 @@ def test_the_page_says_what_was_not_run(panel):
   shown = _Texts(page.to_page(panel, _records())).all
   config = panel.config
   num_pairs = len(config.target_labels()) * len(config.method_labels())
-  assert f'3 of these {num_pairs} pairs were run' in shown
+  assert f'Records are in for 3 of {num_pairs} pairs' in shown
   not_run = shown[shown.index('Not run yet') :]
   assert 'AM on EightSchools' in not_run and 'AM on Banana' not in not_run
 

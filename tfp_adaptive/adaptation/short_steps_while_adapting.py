@@ -17,6 +17,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal import tfp_private
@@ -54,16 +55,17 @@ class ShortStepsWhileAdapting(adaptation_base.AdaptationWrapper):
     """Builds the wrapper; no Tensor is created here.
 
     Args:
-      inner_kernel: A kernel whose innermost results have a `step_size`, [].
+      inner_kernel: A kernel whose innermost results have a `step_size`, [], a
+        variance as delta of the samplers of latent Gaussian models is.
       num_adaptation_steps: Steps some of which are short, a non-negative int.
       share: Of them that are, in [0, 1); all chains take the same.
       name: Prefix of op names.
 
     Raises:
-      ValueError: If `share` is no share.
+      ValueError: If `share` is no share, or `num_adaptation_steps` no count.
     """
     adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
-    short_steps.check_share(share)
+    short_steps.check_share(share, 'share')
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,
@@ -85,13 +87,7 @@ class ShortStepsWhileAdapting(adaptation_base.AdaptationWrapper):
       previous = previous_kernel_results
       seed = random.sanitize(seed)
       step_size = tfp_private.get_innermost(previous, 'step_size')
-      shrink = tf.where(
-        previous.step < self.num_adaptation_steps,
-        short_steps.draw(
-          self._parameters['share'], step_size.dtype, seed, _SHORTEST
-        ),
-        1.0,
-      )
+      shrink = self._draw(previous.step, step_size.dtype, seed)
       state, inner = self.inner_kernel.one_step(
         current_state,
         tfp_private.replace_innermost(
@@ -105,12 +101,25 @@ class ShortStepsWhileAdapting(adaptation_base.AdaptationWrapper):
         step=previous.step + 1,
       )
 
+  def _draw(self, step, dtype, seed):
+    """Returns m, []; frozen steps draw nothing."""
+    share, one = self._parameters['share'], tf.ones([], dtype)
+    if not share or not self.num_adaptation_steps:
+      return one
+    (shrink,) = control_flow.apply_if(
+      step < self.num_adaptation_steps,
+      lambda _: [short_steps.draw(share, dtype, seed, _SHORTEST)],
+      one,
+    )
+    return shrink
+
   @staticmethod
   def log_accept_prob_getter(target_accept_prob, name='log_accept_ratio'):
     """Returns what a step-size wrapper should read in place of acceptance.
 
     Args:
-      target_accept_prob: What the wrapper aims at; a short step counts as that.
+      target_accept_prob: What the wrapper aims at, a float; a short step counts
+        as that. A copy of the wrapper with another aim needs another getter.
       name: Of the log acceptance ratio in the innermost results.
 
     Returns:

@@ -23,8 +23,8 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   """Base of the adaptation wrappers: step inside, then adapt or pass on.
 
   A subclass sets `_parameters` and implements `bootstrap_results` and
-  `_adapt(next_state, previous_inner, results) -> results`. Its results
-  have the fields `inner_results` and `step`.
+  `_adapt(next_state, previous_inner, results) -> results`, or `one_step` as a
+  whole. Its results have the fields `inner_results` and `step`.
   """
 
   def __init__(self, inner_kernel, num_adaptation_steps):

@@ -12,8 +12,8 @@ and shrinks the proposal to nothing. `influence` weighs a chain by
 
   w(|mu|) = 1 / max(1, |mu|)^2
 
-so that its slopes fall as 1 / |mu|. The energy error there is left to the
-acceptance, of which a chain has its share and no more.
+so that its slopes fall as 1 / |mu|, under the rules other than the papers'. The
+energy error there is left to the acceptance, of which a chain has its share.
 
 Source: Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
 https://arxiv.org/abs/2110.14625; here gamma moves in proportion to itself, and
