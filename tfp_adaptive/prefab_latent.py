@@ -69,7 +69,8 @@ def marginal_gradient(
       [chains...], without the prior.
     prior: An `interfaces.GaussianPrior`; the state is
       [chains..., *prior.event_shape].
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
+      ones; after them it is fixed.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state; the adaptation
       finds its order of magnitude.
@@ -101,7 +102,8 @@ def auxiliary_gradient(
   Args:
     log_likelihood_fn: As in `marginal_gradient`.
     prior: As in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
+      ones; after them it is fixed.
     auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
@@ -136,7 +138,8 @@ def crank_nicolson(
   Args:
     log_likelihood_fn: As in `marginal_gradient`; needs no gradient for pCN.
     prior: As in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
+      ones; after them it is fixed.
     langevin: Whether to use the gradient of the log-likelihood.
     preconditioned: Whether the noise has the prior's covariance. CNL and CN,
       without, need a prior with an inverse.
@@ -174,7 +177,8 @@ def prior_preconditioned_langevin(
   Args:
     log_likelihood_fn: As in `marginal_gradient`.
     prior: As in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
+      ones; after them it is fixed.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, without unit.
 
@@ -220,7 +224,8 @@ def auxiliary_langevin(
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
+      ones; after them it is fixed.
     auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
@@ -339,7 +344,8 @@ def second_order_gradient(
       twice differentiable; where f_i is convex its curvature is taken as 0.
     prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
       `autoregression`, `random_walk` or `state_space`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
+      ones; after them it is fixed.
     curvature_fn: Second derivatives of f by coordinate, in the structure of the
       state; None: by automatic differentiation.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
