@@ -40,28 +40,36 @@ def contest_table(pairs, metric, title, note):
   """Returns who wins where: the library's best against the peers' best."""
   rows = []
   for contest in contests(pairs, metric):
-    own, peer, ratio = contest.own, contest.peer, contest.ratio
-    verdict = Cell('undecided: both sides failed', 'none')
-    if ratio is not None:
-      verdict = _verdict(ratio)
-    elif own is not None:
-      verdict = Cell('only the library passed', 'good')
-    elif peer is not None:
-      verdict = Cell('only a peer passed', 'bad')
-    rows.append(
-      [contest.target, *_side(own, metric), *_side(peer, metric), verdict]
+    own, peer = (
+      _side(pair, metric, num_runs)
+      for pair, num_runs in zip((contest.own, contest.peer), contest.num_runs)
     )
+    rows.append([contest.target, *own, *peer, _verdict(contest)])
   header = ['Target', 'Library: best', '', 'Peers: best', '', 'Ratio']
   return Table(title, note, header, rows)
 
 
-def _side(pair, metric):
+def _side(pair, metric, num_runs):
   if pair is None:
-    return [Cell('none passed', 'none'), Cell('-', 'none')]
+    text = 'none passed' if num_runs else 'none was run'
+    return [Cell(text, 'none'), Cell('-', 'none')]
   return [pair.method, with_interval(pair.metrics[metric])]
 
 
-def _verdict(ratio):
+def _verdict(contest):
+  """Returns who won, by what ratio if both sides passed."""
+  if contest.ratio is not None:
+    return _ratio_cell(contest.ratio)
+  if 0 in contest.num_runs:
+    return Cell('undecided: one side was not run', 'none')
+  if contest.own is not None:
+    return Cell('only the library passed', 'good')
+  if contest.peer is not None:
+    return Cell('only a peer passed', 'bad')
+  return Cell('undecided: both sides failed', 'none')
+
+
+def _ratio_cell(ratio):
   """Returns the ratio, and a win or a loss where its interval excludes 1."""
   kind, word = 'weak', 'even'
   if ratio.low > 1:

@@ -89,6 +89,8 @@ class Contest(NamedTuple):
   peer: Optional[Pair]
   # Of the own best over the peers' best; None unless both are there.
   ratio: Optional[Interval]
+  # Runs of either side, passed or not.
+  num_runs: tuple
 
 
 def _per_gradient(size):
@@ -211,22 +213,21 @@ def contests(pairs, metric):
   targets = dict.fromkeys(target for target, _ in pairs)
   found = []
   for target in targets:
-    sides = []
+    sides, num_runs = [], []
     for is_peer in (False, True):
       side = [
         pair
         for (where, _), pair in pairs.items()
-        if where == target
-        and pair.is_peer == is_peer
-        and pair.counts
-        and metric in pair.metrics
+        if where == target and pair.is_peer == is_peer
       ]
+      num_runs.append(sum(pair.num_runs for pair in side))
+      side = [p for p in side if p.counts and metric in p.metrics]
       side.sort(key=lambda pair: pair.metrics[metric].median)
       sides.append(side[-1] if side else None)
     own, peer = sides
     both = own is not None and peer is not None
     compared = ratio(own.values[metric], peer.values[metric]) if both else None
-    found.append(Contest(target, own, peer, compared))
+    found.append(Contest(target, own, peer, compared, tuple(num_runs)))
   return found
 
 

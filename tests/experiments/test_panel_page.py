@@ -123,6 +123,25 @@ def test_a_ratio_whose_interval_includes_one_is_called_even():
   assert 'even' in table.rows[0][-1].text
 
 
+@pytest.mark.parametrize(
+  'peer, texts',
+  [
+    ([], ['none was run', 'undecided: one side was not run']),
+    ([('refused', None)], ['none was run', 'undecided: one side was not run']),
+    ([('finished', ['R-hat'])], ['none passed', 'only the library passed']),
+  ],
+)
+def test_a_side_that_was_not_run_did_not_lose(peer, texts):
+  records = [_record('gadMALAf', s, 1.0 + (s % 5)) for s in range(10)]
+  for status, missed in peer:
+    other = _record('NUTS (windowed)', 0, 1.0, missed=missed, error='x')
+    records.append({**other, 'status': status})
+  table = page_tables.contest_table(
+    summary.summarize(records), 'min_ess_per_gradient', 'T', 'n'
+  )
+  assert [table.rows[0][3].text, table.rows[0][5].text] == texts
+
+
 def test_goals_are_met_or_missed_by_the_numbers():
   brownian = 'BrownianMotionUnknownScalesMissingMiddleObservations'
   heart = 'logistic_regression_heart'
