@@ -77,6 +77,9 @@ class PanelConfig(Parameters):
   float64_targets: list[str] = Field(
     default=[], description='labels; all others are sampled in float32'
   )
+  targets_without_xla: list[str] = Field(
+    default=[], description='labels; compiled by tf.function alone'
+  )
 
   def target_label(self, index):
     """Returns the target's name, with the arguments that were given."""
@@ -121,6 +124,7 @@ class Panel(NamedTuple):
         'dtype': self.dtype(target_index),
         'method': config.methods[method_index].model_dump(mode='json'),
         'gates': self.gates_digest,
+        **({} if self.is_jit_compiled(target_index) else {'xla': False}),
         'library': tfpa.__version__,
         'reference': self._reference(target_index),
       }
@@ -139,6 +143,11 @@ class Panel(NamedTuple):
   def dtype(self, target_index):
     label = self.config.target_label(target_index)
     return 'float64' if label in self.config.float64_targets else 'float32'
+
+  def is_jit_compiled(self, target_index):
+    """Returns whether TensorFlow's samplers are compiled by XLA there."""
+    label = self.config.target_label(target_index)
+    return label not in self.config.targets_without_xla
 
   def budget(self, target_index):
     """Returns the `PanelConfig` with the gradients of that target."""
@@ -171,6 +180,7 @@ class Panel(NamedTuple):
       seed=config.seed,
       init=config.init,
       dtype=self.dtype(target_index),
+      jit_compile=self.is_jit_compiled(target_index),
     )
 
 
@@ -195,7 +205,7 @@ def load_panel(path, overrides=()):
   config = explain.checked(PanelConfig, values)
   _check_labels('targets', config.target_labels())
   _check_labels('methods', config.method_labels())
-  for key in ('float64_targets', 'gradients_of_target'):
+  for key in ('float64_targets', 'targets_without_xla', 'gradients_of_target'):
     for label in getattr(config, key):
       find_label(key, label, config.target_labels())
   for index, method in enumerate(config.methods):

@@ -219,15 +219,21 @@ def _introduction(panel, pairs, records, num_stale):
 
 
 def _budgets(config):
-  """Returns which targets have gradients of their own number, [] or [text]."""
+  """Returns what is otherwise for some targets, a list of texts."""
+  texts = []
   given = config.gradients_of_target
-  if not given:
-    return []
-  listed = ', '.join(f'{label}: {count}' for label, count in given.items())
-  return [
-    'Where a gradient is expensive all methods have fewer of them per chain: '
-    f'{listed}.'
-  ]
+  if given:
+    listed = ', '.join(f'{label}: {count}' for label, count in given.items())
+    texts.append(
+      'Where a gradient is expensive all methods have fewer of them per '
+      f'chain: {listed}.'
+    )
+  if config.targets_without_xla:
+    texts.append(
+      "Compiled by tf.function without XLA, TensorFlow's methods all alike: "
+      f'{", ".join(config.targets_without_xla)}.'
+    )
+  return texts
 
 
 def _coverage(config, pairs):

@@ -17,6 +17,7 @@ from pydantic import Field
 from experiments.registry import TARGETS
 from experiments.targets import gym_hierarchies
 from experiments.targets import jax_density
+from experiments.targets import plasma
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 
@@ -30,6 +31,11 @@ _TWO_GLOBALS_FIRST = {'arrow': {'num_globals': 2, 'globals_first': True}}
 _STRUCTURES = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': _TWO_GLOBALS_FIRST,
   'EightSchools': _TWO_GLOBALS_FIRST,
+}
+# {name: module with the same density, that takes far less time}.
+_FASTER = {
+  'SyntheticPlasmaSpectroscopy': plasma,
+  'SyntheticPlasmaSpectroscopyWithBump': plasma,
 }
 _NAMES_ONLY = ('name', 'pretty_name')
 
@@ -111,13 +117,18 @@ def _named(values):
 def _build_from_gym(self, context):
   arguments = {key: getattr(self, key) for key in type(self).model_fields}
   name = arguments.pop('name')
-  target = gym_target(
-    name, getattr(gym.targets, name)(**arguments), context.dtype
-  )
+  model = getattr(gym.targets, name)(**arguments)
   hierarchy = gym_hierarchies.HIERARCHIES.get(name, lambda: None)
-  return target._replace(
+  target = gym_target(name, model, context.dtype)._replace(
     jax_log_prob_fn=jax_density.gym_model(name, arguments),
     hierarchy=hierarchy(),
+  )
+  faster = _FASTER.get(name)
+  if faster is None:
+    return target
+  return target._replace(
+    target_log_prob_fn=faster.target_log_prob_fn(model),
+    jax_log_prob_fn=faster.jax_log_prob_fn(model),
   )
 
 

@@ -43,6 +43,7 @@ def test_the_committed_panel_holds_no_setting_by_target(panel):
     ('init.kind=no', ['init', 'normal']),
     ('methods.0.num_results=9', ['methods.0.num_results', 'one budget']),
     ('float64_targets=[banana]', ['float64_targets', "did you mean 'Banana'"]),
+    ('targets_without_xla=[banana]', ['targets_without_xla', "'Banana'"]),
     (
       'gradients_of_target.banana=900',
       ['gradients_of_target', "did you mean 'Banana'"],
@@ -76,6 +77,7 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
     'init.scale=2.0',
     'float64_targets=[Banana]',
     'gradients_of_target.Banana=778',
+    'targets_without_xla=[Banana]',
   ]
   keys = {configs.load_panel(PANEL, [o]).key(0, 0) for o in others}
   keys |= {key, panel.key(1, 0)}
@@ -94,6 +96,14 @@ def test_a_target_may_have_gradients_of_its_own(panel):
   # For that target it is as if all had them.
   for_all = configs.load_panel(PANEL, ['gradients_per_chain=777'])
   assert other.key(index, 0) == for_all.key(index, 0) != panel.key(index, 0)
+
+
+def test_a_target_may_do_without_xla(panel):
+  other = configs.load_panel(PANEL, ['targets_without_xla=[EightSchools]'])
+  index = other.config.target_labels().index('EightSchools')
+  assert other.pair_config(0, 0).jit_compile
+  assert not other.pair_config(index, 0).jit_compile
+  assert other.key(0, 0) == panel.key(0, 0)
 
 
 def test_filters_choose_by_label_and_pattern(panel):

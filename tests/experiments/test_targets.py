@@ -1,10 +1,12 @@
 """Log densities against dense numpy formulas; moments against draws."""
 
+import inference_gym.using_tensorflow as gym
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.stats
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from experiments import config as configs
 from experiments import starts
@@ -131,6 +133,24 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
     built.target_log_prob_fn(x + step) - built.target_log_prob_fn(x - step)
   ) / 2e-2
   np.testing.assert_allclose(gradient[:, 2], difference, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize('suffix', ['', 'WithBump'])
+def test_plasma_by_a_matrix_product_is_the_gym_s(suffix):
+  name = f'SyntheticPlasmaSpectroscopy{suffix}'
+  built = _build('float32', name=name)
+  model = gym.targets.VectorModel(getattr(gym.targets, name)())
+  states = np.random.default_rng(5).normal(size=(6, built.event_size))
+  states = tf.constant(states, tf.float32)
+  value, gradient = tfp.math.value_and_gradient(
+    built.target_log_prob_fn, states
+  )
+  expected, expected_gradient = tfp.math.value_and_gradient(
+    model.unnormalized_log_prob, states
+  )
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  scale = np.abs(expected_gradient).max()
+  np.testing.assert_allclose(gradient, expected_gradient, atol=1e-4 * scale)
 
 
 def test_anisotropic_gaussian_has_the_spectrum_of_the_paper():
