@@ -11,8 +11,10 @@ import numpy as np
 
 __all__ = [
   'Spent',
+  'Tried',
   'corrected',
   'counted_units',
+  'excess',
   'spent',
   'step_counts',
   'thinned',
@@ -22,8 +24,8 @@ __all__ = [
 _FEWEST_RESULTS = 20
 # The windows of windowed samplers need that many.
 _FEWEST_ADAPTATION_STEPS = 40
-# How far a method of random cost may be off the budget, as a ratio.
-_TOLERANCE = 1.25
+# Of the way between two runs, at least and at most.
+_SHARES = (0.2, 0.8)
 
 
 class Spent(NamedTuple):
@@ -31,6 +33,14 @@ class Spent(NamedTuple):
 
   adaptation: float
   sampling: float
+
+
+class Tried(NamedTuple):
+  """A run, and what it cost."""
+
+  # (num_adaptation_steps, num_results).
+  counts: tuple
+  spent: Spent
 
 
 def units(cost):
@@ -75,20 +85,54 @@ def counted_units(extra):
   return max(found[0], 1.0)
 
 
-def corrected(config, counts, found):
-  """Returns counts that fit the budget, or None where these do.
+def corrected(config, tried, tolerance):
+  """Returns counts of steps that fit the budget better, or None.
+
+  The cost of a step may depend on the number of steps, by leaps: trajectories
+  that grow while a sampler adapts. So costs of the last run are trusted only
+  until runs lie on both sides of the budget; from then on it is between them.
 
   Args:
     config: the `PanelConfig`.
-    counts: (num_adaptation_steps, num_results) of a run.
-    found: what it `Spent`.
+    tried: list of `Tried`, the last run at its end.
+    tolerance: ratio to the budget that is let pass, above 1.
+
+  Returns:
+    (num_adaptation_steps, num_results); None where the last run fits, or where
+    nothing else is left to try.
   """
-  ratio = sum(found) / config.gradients_per_chain
-  if 1 / _TOLERANCE < ratio < _TOLERANCE or 0 in found:
+  last = tried[-1]
+  if 0 in last.spent or excess(config, last) <= np.log(tolerance):
     return None
-  costs = [units / count for units, count in zip(found, counts, strict=True)]
-  better = step_counts(config, *costs)
-  return None if better == tuple(counts) else better
+  less = [run for run in tried if _log_ratio(config, run) < 0]
+  more = [run for run in tried if _log_ratio(config, run) > 0]
+  if less and more:
+    better = _between(
+      config,
+      min(less, key=lambda run: excess(config, run)),
+      min(more, key=lambda run: excess(config, run)),
+    )
+  else:
+    pairs = zip(last.spent, last.counts, strict=True)
+    better = step_counts(config, *(units / count for units, count in pairs))
+  return None if better in [tuple(run.counts) for run in tried] else better
+
+
+def excess(config, run):
+  """Returns how far a `Tried` is off the budget, |log of the ratio|."""
+  return abs(_log_ratio(config, run))
+
+
+def _log_ratio(config, run):
+  return np.log(max(sum(run.spent), 1e-9) / config.gradients_per_chain)
+
+
+def _between(config, less, more):
+  """Returns counts between those of two runs, by their logarithms."""
+  low, high = _log_ratio(config, less), _log_ratio(config, more)
+  share = np.clip(-low / (high - low), *_SHARES)
+  pairs = zip(less.counts, more.counts, strict=True)
+  return tuple(round(few ** (1 - share) * many**share) for few, many in pairs)
 
 
 def thinned(config, counts, can_thin):

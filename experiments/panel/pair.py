@@ -18,8 +18,12 @@ from experiments.targets.base import BuildContext
 
 __all__ = ['Refused', 'build_target', 'run_pair']
 
-# Runs of a first seed that spent too much or too little, at most.
-_MAX_CORRECTIONS = 2
+# Runs of a seed of random cost, at most; the nearest to the budget counts.
+_MAX_RUNS = 6
+# How far off the budget it may be, as a ratio: a first seed, which sets the
+# numbers of steps, and later ones.
+_FIRST_TOLERANCE = 1.25
+_LATER_TOLERANCE = 2.0
 # Steps of the run that finds what a method of unknown cost spends.
 _PILOT_STEPS = 100
 
@@ -31,9 +35,10 @@ class _Built(NamedTuple):
   method: Any
   # (num_adaptation_steps, steps thereafter).
   counts: tuple
-  # Units of a step as a short run found them; None where they are known.
+  # Units of a step as a short run found them; None where they are known, and
+  # then the budget is met.
   pilot: Any = None
-  is_settled: bool = False
+  tolerance: Any = None
 
 
 class Refused(ValueError):
@@ -112,15 +117,27 @@ class _Runner:
     return {**lead, **record}
 
   def _run(self, seed):
-    built = self._built
-    for _ in range(_MAX_CORRECTIONS + 1):
+    built, runs = self._built, []
+    while len(runs) < _MAX_RUNS:
       record = self._finish(built, seed)
-      counts = self._correction(built, record)
+      found = record.get('gradients_per_chain')
+      if built.tolerance is None or found is None:
+        return record
+      tried = budget.Tried(built.counts, budget.Spent(**found))
+      runs.append((tried, record, built))
+      counts = budget.corrected(
+        self._budget, [run[0] for run in runs], built.tolerance
+      )
       if counts is None:
         break
-      built = self._method(counts)._replace(pilot='corrected')
-    # Later seeds take the same numbers of steps.
-    self._built = built._replace(is_settled=True)
+      built = self._method(counts)._replace(
+        pilot='corrected', tolerance=built.tolerance
+      )
+    _, record, built = min(
+      runs, key=lambda run: budget.excess(self._budget, run[0])
+    )
+    # Later seeds begin with the same numbers of steps.
+    self._built = built._replace(tolerance=_LATER_TOLERANCE)
     return record
 
   def _finish(self, built, seed):
@@ -136,27 +153,21 @@ class _Runner:
     record.update(pilot=built.pilot, counts=list(built.counts))
     return record
 
-  def _correction(self, built, record):
-    """Returns other counts where a random cost was not what it seemed."""
-    found = record.get('gradients_per_chain')
-    if built.is_settled or found is None:
-      return None
-    return budget.corrected(self._budget, built.counts, budget.Spent(**found))
-
   def _build(self, done):
     """Returns the `_Built` with the numbers of steps that fit the budget."""
     known = [r for r in done.values() if r.get('counts')]
     if known:
-      built = self._method(known[0]['counts'])
-      return built._replace(pilot=known[0]['pilot'], is_settled=True)
+      pilot = known[0]['pilot']
+      return self._method(known[0]['counts'])._replace(
+        pilot=pilot, tolerance=pilot and _LATER_TOLERANCE
+      )
     costs = self._method(None).method[1:3]
     if None in costs:
       pilot = self._pilot()
       built = self._method(budget.step_counts(self._budget, *pilot))
-      return built._replace(pilot=pilot)
+      return built._replace(pilot=pilot, tolerance=_FIRST_TOLERANCE)
     costs = [budget.units(cost) for cost in costs]
-    built = self._method(budget.step_counts(self._budget, *costs))
-    return built._replace(is_settled=True)
+    return self._method(budget.step_counts(self._budget, *costs))
 
   def _method(self, counts):
     """Returns the `_Built` of (num_adaptation_steps, number of steps)."""

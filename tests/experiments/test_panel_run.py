@@ -70,7 +70,10 @@ class _Exact:
     draws[..., 0] += self.shift
     taken = {}
     if self.leapfrogs is not None:
-      counted = np.broadcast_to(self.leapfrogs, [10])[self.num_runs - 1]
+      if callable(self.leapfrogs):
+        counted = self.leapfrogs(num_results)
+      else:
+        counted = np.broadcast_to(self.leapfrogs, [10])[self.num_runs - 1]
       taken = {'extra': {'leapfrogs_taken': np.full([9, 4], counted)}}
     return Result(
       draws.astype(np.float32),
@@ -252,6 +255,37 @@ def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
   assert first['gradients_per_chain'] == {'adaptation': 1e3, 'sampling': 1e3}
   # The pilot, a run that spent twice the budget, and the two that count.
   assert exact.num_runs == 4
+
+
+@pytest.mark.parametrize(
+  ('leapfrogs', 'least', 'most'),
+  [
+    # By the last cost alone a run would spend 1.8, then 0.4, then 6 of them.
+    (lambda count: 1 + (count / 40) ** 2, 0.8, 1.25),
+    # Nothing fits: fewer steps spend 0.15 at most, more of them 6 at least.
+    (lambda count: 1 if count <= 150 else 40, 0.1, 0.15),
+  ],
+)
+def test_a_cost_that_depends_on_the_number_of_steps_is_searched(
+  exact, start, leapfrogs, least, most
+):
+  exact.leapfrogs = leapfrogs
+  _, file = start('num_seeds=1')
+  (record,) = file.records()
+  spent = record['gradients_per_chain']['sampling'] / 1000
+  assert least <= spent <= most
+  # The pilot, and no more runs than a seed may have.
+  assert exact.num_runs <= 1 + 6
+
+
+def test_a_later_seed_that_spends_far_less_is_run_again(exact, start):
+  # 25 in the pilot and the first seed, then 1: the second would spend a 25th.
+  exact.leapfrogs = [25.0, 25.0] + [1.0] * 8
+  _, file = start('num_seeds=2')
+  first, second = file.records()
+  assert first['counts'] == [40, 40]
+  assert second['counts'] == [1000, 1000]
+  assert second['gradients_per_chain'] == {'adaptation': 1e3, 'sampling': 1e3}
 
 
 def test_draws_are_thinned_where_the_method_can(start):
