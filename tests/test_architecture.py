@@ -34,6 +34,7 @@ _COMPOSERS = (
   '__init__',
   'prefab',
   'prefab_fisher',
+  'prefab_hyperparameters',
   'prefab_latent',
   'prefab_surrogate',
   'prefab_transport',

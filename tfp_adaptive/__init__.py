@@ -26,11 +26,11 @@ from tfp_adaptive.prefab import gradient_adaptive_random_walk
 from tfp_adaptive.prefab_fisher import fisher_adaptive_langevin
 from tfp_adaptive.prefab_fisher import fisher_divergence_langevin
 from tfp_adaptive.prefab_fisher import variance_ratio_langevin
+from tfp_adaptive.prefab_hyperparameters import latent_gaussian_hyperparameters
 from tfp_adaptive.prefab_latent import auxiliary_gradient
 from tfp_adaptive.prefab_latent import auxiliary_langevin
 from tfp_adaptive.prefab_latent import crank_nicolson
 from tfp_adaptive.prefab_latent import elliptical_slice
-from tfp_adaptive.prefab_latent import latent_gaussian_hyperparameters
 from tfp_adaptive.prefab_latent import marginal_gradient
 from tfp_adaptive.prefab_latent import prior_preconditioned_langevin
 from tfp_adaptive.prefab_latent import second_order_gradient

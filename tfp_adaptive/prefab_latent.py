@@ -15,12 +15,10 @@ is smaller, so that no chain stays for good where it started.
 
 import tensorflow_probability as tfp
 
-from tfp_adaptive.adaptation import HyperparameterAdaptation
 from tfp_adaptive.adaptation import ShortStepsWhileAdapting
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import EllipticalSlice
-from tfp_adaptive.proposals import LatentGaussianHyperparameters
 from tfp_adaptive.proposals import UncalibratedAuxiliaryGradient
 from tfp_adaptive.proposals import UncalibratedAuxiliaryLangevin
 from tfp_adaptive.proposals import UncalibratedCrankNicolson
@@ -33,26 +31,11 @@ __all__ = [
   'auxiliary_langevin',
   'crank_nicolson',
   'elliptical_slice',
-  'latent_gaussian_hyperparameters',
   'marginal_gradient',
   'prior_preconditioned_langevin',
   'second_order_gradient',
+  'tuned',
 ]
-
-
-def _under_metropolis_hastings(proposal, **options):
-  return lambda *args: MetropolisHastings(proposal(*args, **options))
-
-
-# name -> (log_likelihood_fn, prior, step_size) -> kernel of a latent field.
-_LATENT_KERNELS = dict(
-  auxiliary_gradient=_under_metropolis_hastings(UncalibratedAuxiliaryGradient),
-  marginal_gradient=_under_metropolis_hastings(UncalibratedMarginalGradient),
-  crank_nicolson_langevin=_under_metropolis_hastings(
-    UncalibratedCrankNicolson, langevin=True
-  ),
-  elliptical_slice=EllipticalSlice,
-)
 
 
 def marginal_gradient(
@@ -61,6 +44,7 @@ def marginal_gradient(
   num_adaptation_steps,
   target_accept_prob=0.55,
   step_size=0.1,
+  short_step_share=0.2,
 ):
   """Builds the marginal gradient sampler (mGrad): the one to start with.
 
@@ -69,11 +53,12 @@ def marginal_gradient(
       [chains...], without the prior.
     prior: An `interfaces.GaussianPrior`; the state is
       [chains..., *prior.event_shape].
-    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
-      ones; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state; the adaptation
       finds its order of magnitude.
+    short_step_share: Share of the adapting steps, in [0, 1), that are much
+      smaller, so that no chain stays where the target is far steeper.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -86,6 +71,7 @@ def marginal_gradient(
     UncalibratedMarginalGradient(log_likelihood_fn, prior, step_size),
     num_adaptation_steps,
     target_accept_prob,
+    short_step_share,
   )
 
 
@@ -96,17 +82,18 @@ def auxiliary_gradient(
   auxiliary='z',
   target_accept_prob=0.55,
   step_size=0.1,
+  short_step_share=0.2,
 ):
   """Builds an auxiliary gradient sampler (aGrad-z, aGrad-u).
 
   Args:
     log_likelihood_fn: As in `marginal_gradient`.
     prior: As in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
-      ones; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
+    short_step_share: As in `marginal_gradient`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -121,6 +108,7 @@ def auxiliary_gradient(
     ),
     num_adaptation_steps,
     target_accept_prob,
+    short_step_share,
   )
 
 
@@ -132,20 +120,21 @@ def crank_nicolson(
   preconditioned=True,
   target_accept_prob=None,
   step_size=0.1,
+  short_step_share=0.2,
 ):
   """Builds a Crank-Nicolson sampler (pCN, pCNL, CNL).
 
   Args:
     log_likelihood_fn: As in `marginal_gradient`; needs no gradient for pCN.
     prior: As in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
-      ones; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     langevin: Whether to use the gradient of the log-likelihood.
     preconditioned: Whether the noise has the prior's covariance. CNL and CN,
       without, need a prior with an inverse.
     target_accept_prob: Wanted mean acceptance, in (0, 1); 0.55 with gradient,
       0.25 without, by default.
     step_size: First delta; without unit if preconditioned, else a variance.
+    short_step_share: As in `marginal_gradient`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -162,6 +151,7 @@ def crank_nicolson(
     ),
     num_adaptation_steps,
     target_accept_prob,
+    short_step_share,
   )
 
 
@@ -171,16 +161,17 @@ def prior_preconditioned_langevin(
   num_adaptation_steps,
   target_accept_prob=0.55,
   step_size=0.01,
+  short_step_share=0.2,
 ):
   """Builds MALA preconditioned by the prior covariance (pMALA), a baseline.
 
   Args:
     log_likelihood_fn: As in `marginal_gradient`.
     prior: As in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
-      ones; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, without unit.
+    short_step_share: As in `marginal_gradient`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -193,6 +184,7 @@ def prior_preconditioned_langevin(
     UncalibratedPriorLangevin(log_likelihood_fn, prior, step_size),
     num_adaptation_steps,
     target_accept_prob,
+    short_step_share,
   )
 
 
@@ -218,17 +210,18 @@ def auxiliary_langevin(
   auxiliary='u',
   target_accept_prob=0.55,
   step_size=0.1,
+  short_step_share=0.2,
 ):
   """Builds auxiliary MALA, which MALA beats: for comparison.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
-    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
-      ones; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
+    short_step_share: As in `marginal_gradient`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -241,88 +234,8 @@ def auxiliary_langevin(
     UncalibratedAuxiliaryLangevin(target_log_prob_fn, step_size, auxiliary),
     num_adaptation_steps,
     target_accept_prob,
+    short_step_share,
   )
-
-
-def latent_gaussian_hyperparameters(
-  log_likelihood_fn,
-  prior_fn,
-  hyperprior,
-  num_adaptation_steps,
-  joint=True,
-  latent='auxiliary_gradient',
-  num_latent_updates=1,
-  target_accept_prob=0.55,
-  hyper_target_accept_prob=0.25,
-  step_size=0.1,
-  hyper_step_size=0.1,
-  bijector=None,
-):
-  """Builds a sampler of a latent field and its prior's hyperparameters.
-
-  The state is `(x, theta)`, theta unconstrained; the hyperprior's default
-  bijector, or `bijector`, maps it to what `prior_fn` takes.
-
-  Args:
-    log_likelihood_fn: f, as in `marginal_gradient`.
-    prior_fn: theta -> `interfaces.GaussianPrior`; theta has chain dimensions,
-      and so must the prior's params. Decomposed once in a step. A dense prior
-      is decomposed fastest without XLA on a CPU: `jit_compile=False`.
-    hyperprior: A `tfp.distributions.Distribution` of theta, joint or not.
-    num_adaptation_steps: Steps that tune delta and kappa and learn L, the
-      shape of the steps kappa L e of unconstrained theta; then all are fixed.
-    joint: Whether theta moves together with x, given a noisy copy of it
-      (aGrad-z-joint). Else theta moves at fixed x (Gibbs), slower by an order
-      of magnitude or more, and C must have an inverse.
-    latent: What updates x at fixed theta: `'auxiliary_gradient'`, and for
-      `joint=False` also `'marginal_gradient'`, `'crank_nicolson_langevin'` or
-      `'elliptical_slice'`.
-    num_latent_updates: Updates of x in a step.
-    target_accept_prob: Wanted mean acceptance of x, in (0, 1).
-    hyper_target_accept_prob: Wanted mean acceptance of theta, in (0, 1).
-    step_size: First delta, a variance in units of the state.
-    hyper_step_size: First kappa, the standard deviation of a step of
-      unconstrained theta; L starts as the identity.
-    bijector: Unconstrained theta -> theta; by default the hyperprior's own.
-
-  Returns:
-    A `tfp.mcmc.TransitionKernel`.
-
-  References:
-    Titsias and Papaspiliopoulos (2018), section 4,
-    https://arxiv.org/abs/1610.09641.
-  """
-  allowed = ['auxiliary_gradient'] if joint else sorted(_LATENT_KERNELS)
-  if latent not in allowed:
-    raise ValueError(
-      f'`latent` must be one of {allowed} with `joint={joint}`, but got '
-      f'{latent!r}. The joint move shares the auxiliary variable of '
-      "'auxiliary_gradient'."
-    )
-  kernel = LatentGaussianHyperparameters(
-    log_likelihood_fn,
-    prior_fn,
-    hyperprior,
-    _LATENT_KERNELS[latent],
-    joint=joint,
-    num_latent_updates=num_latent_updates,
-    step_size=step_size,
-    hyper_step_size=hyper_step_size,
-    bijector=bijector,
-  )
-  has_step_size = latent != 'elliptical_slice'
-  if has_step_size:
-    kernel = ShortStepsWhileAdapting(kernel, num_adaptation_steps)
-  tuned = _tuned(
-    HyperparameterAdaptation(kernel, num_adaptation_steps),
-    num_adaptation_steps,
-    hyper_target_accept_prob,
-    'hyper_step_size',
-    'hyper_log_accept_ratio',
-  )
-  if not has_step_size:
-    return tuned
-  return _tuned(tuned, num_adaptation_steps, target_accept_prob)
 
 
 def second_order_gradient(
@@ -332,6 +245,7 @@ def second_order_gradient(
   curvature_fn=None,
   target_accept_prob=0.55,
   step_size=0.1,
+  short_step_share=0.2,
 ):
   """Builds the second-order marginal sampler, for likelihoods that factorise.
 
@@ -344,12 +258,12 @@ def second_order_gradient(
       twice differentiable; where f_i is convex its curvature is taken as 0.
     prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
       `autoregression`, `random_walk` or `state_space`.
-    num_adaptation_steps: Steps that tune delta, a fifth of them much smaller
-      ones; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     curvature_fn: Second derivatives of f by coordinate, in the structure of the
       state; None: by automatic differentiation.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
+    short_step_share: As in `marginal_gradient`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -364,25 +278,37 @@ def second_order_gradient(
     ),
     num_adaptation_steps,
     target_accept_prob,
+    short_step_share,
   )
 
 
-def _adapted(proposal, num_adaptation_steps, target_accept_prob):
+def _adapted(
+  proposal, num_adaptation_steps, target_accept_prob, short_step_share
+):
   """Puts Metropolis-Hastings and the adaptation of delta around a proposal."""
   kernel = ShortStepsWhileAdapting(
-    MetropolisHastings(proposal), num_adaptation_steps
+    MetropolisHastings(proposal), num_adaptation_steps, short_step_share
   )
-  return _tuned(kernel, num_adaptation_steps, target_accept_prob)
+  return tuned(kernel, num_adaptation_steps, target_accept_prob)
 
 
-def _tuned(
+def tuned(
   kernel,
   num_adaptation_steps,
   target_accept_prob,
   step_size='step_size',
   log_accept_ratio='log_accept_ratio',
 ):
-  """Puts TFP's dual averaging of a step size around a kernel."""
+  """Puts TFP's dual averaging of a step size around a kernel.
+
+  Args:
+    kernel: One whose results hold the two names below; short steps inside it
+      do not count.
+    num_adaptation_steps: Steps that tune.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: Name of the innermost result that is tuned.
+    log_accept_ratio: Name of the innermost result that says how it does.
+  """
   get = ShortStepsWhileAdapting.log_accept_prob_getter
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
     kernel,

@@ -20,9 +20,9 @@ def _log_likelihood(x):
   return -0.5 * tf.reduce_sum(x + tf.exp(8.0 - x), axis=-1)
 
 
-def _prior(variance):
+def _prior(variance, dtype=tf.float64):
   return tfpa.gaussian_priors.spectral(
-    tf.constant(variance * np.eye(_SIZE), tf.float64)
+    tf.constant(variance * np.eye(_SIZE), dtype)
   )
 
 
@@ -32,16 +32,6 @@ def _kernel(log_likelihood, prior, num_adaptation_steps, share, **options):
   )
   return tfpa.adaptation.ShortStepsWhileAdapting(
     tfpa.MetropolisHastings(proposal), num_adaptation_steps, share
-  )
-
-
-def _tuned(kernel):
-  get = tfpa.adaptation.ShortStepsWhileAdapting.log_accept_prob_getter
-  return tfp.mcmc.DualAveragingStepSizeAdaptation(
-    kernel,
-    _NUM_ADAPTING,
-    target_accept_prob=0.55,
-    log_accept_prob_getter_fn=get(0.55),
   )
 
 
@@ -76,15 +66,18 @@ def test_a_chain_that_starts_where_the_target_is_steep_comes_home():
 def test_without_small_steps_it_would_stay_there():
   # The negative control of the test above.
   draws = _last_draws(
-    _tuned(_kernel(_log_likelihood, _prior(100.0), _NUM_ADAPTING, share=0.0))
+    tfpa.marginal_gradient(
+      _log_likelihood, _prior(100.0), _NUM_ADAPTING, short_step_share=0.0
+    )
   )
   assert np.all(draws[:, -1] == -3.0)
   assert np.all(np.abs(draws[:, :-1].mean(axis=(0, 2)) - 8.0) < 2.0)
 
 
-def test_a_share_is_short_while_adapting_and_none_after():
-  kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0), 60)
-  state = tf.fill([4, _SIZE], tf.constant(8.0, tf.float64))
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_a_share_is_short_while_adapting_and_none_after(dtype):
+  kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0, dtype), 60)
+  state = tf.fill([4, _SIZE], tf.constant(8.0, dtype))
   results = kernel.bootstrap_results(state)
   one_step = tf.function(kernel.one_step, autograph=False)
   seen = collections.defaultdict(list)
@@ -98,6 +91,25 @@ def test_a_share_is_short_while_adapting_and_none_after():
   # What is tuned and then kept is delta, never a short one.
   assert len(set(seen['step_size'][60:])) == 1
   assert np.min(seen['step_size'][30:]) > 0.1 * np.max(seen['step_size'][30:])
+
+
+def test_a_run_goes_on_from_what_was_saved_while_adapting():
+  kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0), 60)
+  one_step = tf.function(kernel.one_step, autograph=False)
+
+  def run(state, results, steps):
+    for step in steps:
+      state, results = one_step(state, results, seed=tf.constant([step, 5]))
+    return state, results
+
+  start = tf.fill([4, _SIZE], tf.constant(8.0, tf.float64))
+  first = kernel.bootstrap_results(start)
+  state, results = run(start, first, range(30))
+  saved = [part.numpy() for part in tf.nest.flatten(results)]
+  loaded = tf.nest.pack_sequence_as(first, [tf.constant(p) for p in saved])
+  again = run(tf.constant(state.numpy()), loaded, range(30, 70))
+  at_once = run(start, first, range(70))
+  tf.nest.map_structure(np.testing.assert_array_equal, again, at_once)
 
 
 def _moments_after(kernel):
@@ -161,6 +173,6 @@ def test_a_short_step_counts_as_one_that_was_accepted_as_wanted():
 @pytest.mark.parametrize('share', [-0.1, 1.0])
 def test_what_is_no_share_is_refused(share):
   with pytest.raises(
-    ValueError, match=r'^`share` must be in \[0, 1\).*`share=0.2`'
+    ValueError, match=r'^`short_step_share` must be in \[0, 1\)'
   ):
     _kernel(_log_likelihood, _prior(1.0), 5, share)

@@ -1,6 +1,6 @@
 """Takes some much smaller steps while step sizes are tuned.
 
-  delta_t = delta m,   log m ~ U(log 1e-6, 0) with probability `share`, else 0
+  delta_t = delta m,   log m ~ U(log 1e-6, 0) with probability s, else 0
 
 One step size serves all chains. A chain that starts where the target is far
 steeper than elsewhere, such as a log volatility of 0 for data that want 8,
@@ -51,25 +51,29 @@ class ShortStepsWhileAdapting(adaptation_base.AdaptationWrapper):
   `log_accept_prob_getter`: a short step says nothing of the size that is tuned.
   """
 
-  def __init__(self, inner_kernel, num_adaptation_steps, share=0.2, name=None):
+  def __init__(
+    self, inner_kernel, num_adaptation_steps, short_step_share=0.2, name=None
+  ):
     """Builds the wrapper; no Tensor is created here.
 
     Args:
       inner_kernel: A kernel whose innermost results have a `step_size`, [], a
         variance as delta of the samplers of latent Gaussian models is.
       num_adaptation_steps: Steps some of which are short, a non-negative int.
-      share: Of them that are, in [0, 1); all chains take the same.
+      short_step_share: s, of them that are, in [0, 1); all chains take the
+        same.
       name: Prefix of op names.
 
     Raises:
-      ValueError: If `share` is no share, or `num_adaptation_steps` no count.
+      ValueError: If `short_step_share` is no share, or `num_adaptation_steps`
+        no count.
     """
     adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
-    short_steps.check_share(share, 'share')
+    short_steps.check_share(short_step_share)
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,
-      share=share,
+      short_step_share=short_step_share,
       name=name,
     )
 
@@ -103,7 +107,7 @@ class ShortStepsWhileAdapting(adaptation_base.AdaptationWrapper):
 
   def _draw(self, step, dtype, seed):
     """Returns m, []; frozen steps draw nothing."""
-    share, one = self._parameters['share'], tf.ones([], dtype)
+    share, one = self._parameters['short_step_share'], tf.ones([], dtype)
     if not share or not self.num_adaptation_steps:
       return one
     (shrink,) = control_flow.apply_if(

@@ -43,13 +43,13 @@ def draw(share, dtype, seed, shortest=_SHORTEST):
   return tf.where(is_short, tf.exp(math.log(shortest) * length), 1.0)
 
 
-def check_share(share, name='short_step_share'):
+def check_share(share):
   """Refuses what is no share of steps."""
   if not 0.0 <= share < 1.0:
     raise ValueError(
-      f'`{name}` must be in [0, 1): the share of steps that are shorter than '
-      f'`step_size`, but got {share!r}. Write for example `{name}=0.2`, or 0 '
-      'for steps of one size.'
+      '`short_step_share` must be in [0, 1): the share of steps that are '
+      f'shorter than `step_size`, but got {share!r}. Write for example '
+      '`short_step_share=0.2`, or 0 for steps of one size.'
     )
 
 
