@@ -54,6 +54,10 @@ class PanelConfig(Parameters):
     description='folder of reference moments, relative to this file'
   )
   edition: int = Field(1, ge=1, description='raise it to run all cells anew')
+  editions_of_method: dict[str, Annotated[int, Field(ge=1)]] = Field(
+    default={},
+    description='label: edition, raised where that sampler alone has changed',
+  )
   targets: list[TARGETS.union()] = Field(min_length=1)
   methods: list[METHODS.union()] = Field(min_length=1)
   num_seeds: int = Field(10, ge=1)
@@ -125,10 +129,16 @@ class Panel(NamedTuple):
         'method': config.methods[method_index].model_dump(mode='json'),
         'gates': self.gates_digest,
         **({} if self.is_jit_compiled(target_index) else {'xla': False}),
+        **self._edition_of(method_index),
         'library': tfpa.__version__,
         'reference': self._reference(target_index),
       }
     )
+
+  def _edition_of(self, method_index):
+    label = self.config.method_label(method_index)
+    found = self.config.editions_of_method.get(label, 1)
+    return {} if found == 1 else {'edition_of_method': found}
 
   def reference_path(self, target_index):
     label = self.config.target_label(target_index)
@@ -203,11 +213,21 @@ def load_panel(path, overrides=()):
   values = expand_methods(yaml_files.load(path, overrides))
   explain.check_names(values)
   config = explain.checked(PanelConfig, values)
+  _check(config)
+  folder = pathlib.Path(path).resolve().parent
+  gates = explain.checked(Gates, yaml_files.load(folder / config.gates))
+  return Panel(config, gates, (folder / config.references).resolve())
+
+
+def _check(config):
+  """Refuses labels that are twice or nowhere, and a second budget."""
   _check_labels('targets', config.target_labels())
   _check_labels('methods', config.method_labels())
   for key in ('float64_targets', 'targets_without_xla', 'gradients_of_target'):
     for label in getattr(config, key):
       find_label(key, label, config.target_labels())
+  for label in config.editions_of_method:
+    find_label('editions_of_method', label, config.method_labels())
   for index, method in enumerate(config.methods):
     for name in ('num_adaptation_steps', 'num_results'):
       if getattr(method, name) is not None:
@@ -216,9 +236,6 @@ def load_panel(path, overrides=()):
           'panel has one budget for all methods, gradients_per_chain; leave '
           'it out.'
         )
-  folder = pathlib.Path(path).resolve().parent
-  gates = explain.checked(Gates, yaml_files.load(folder / config.gates))
-  return Panel(config, gates, (folder / config.references).resolve())
 
 
 def find_label(key, label, labels):

@@ -43,6 +43,7 @@ def test_the_committed_panel_holds_no_setting_by_target(panel):
     ('init.kind=no', ['init', 'normal']),
     ('methods.0.num_results=9', ['methods.0.num_results', 'one budget']),
     ('float64_targets=[banana]', ['float64_targets', "did you mean 'Banana'"]),
+    ('editions_of_method.gadmala=2', ['editions_of_method', 'gadMALAf']),
     ('targets_without_xla=[banana]', ['targets_without_xla', "'Banana'"]),
     (
       'gradients_of_target.banana=900',
@@ -78,6 +79,7 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
     'float64_targets=[Banana]',
     'gradients_of_target.Banana=778',
     'targets_without_xla=[Banana]',
+    'editions_of_method.gadMALAf=2',
   ]
   keys = {configs.load_panel(PANEL, [o]).key(0, 0) for o in others}
   keys |= {key, panel.key(1, 0)}
@@ -104,6 +106,16 @@ def test_a_target_may_do_without_xla(panel):
   assert other.pair_config(0, 0).jit_compile
   assert not other.pair_config(index, 0).jit_compile
   assert other.key(0, 0) == panel.key(0, 0)
+
+
+def test_a_changed_sampler_alone_is_run_anew(panel):
+  other = configs.load_panel(PANEL, ['editions_of_method.AM=2'])
+  changed = {
+    other.config.method_label(index)
+    for index in range(len(other.config.methods))
+    if other.key(0, index) != panel.key(0, index)
+  }
+  assert changed == {'AM'}
 
 
 def test_filters_choose_by_label_and_pattern(panel):
