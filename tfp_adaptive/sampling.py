@@ -83,7 +83,8 @@ def sample(
     block_size: Results per block; chosen from the size of a draw by default.
     trace_fn: Function of (state, kernel_results), recorded as `extra` beside
       the default trace.
-    jit_compile: Whether XLA compiles the steps.
+    jit_compile: Whether XLA compiles the steps. On a CPU a density that factors
+      matrices can be many times as fast without.
     progress: Whether to show progress: a bar on a terminal, else lines.
     checkpoint_dir: Folder to write every finished block to and to continue
       from, or `None`.
