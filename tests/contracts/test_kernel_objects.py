@@ -61,6 +61,32 @@ def test_one_kernel_works_in_two_functions_and_eagerly(spec):
 
 
 @registry.each_kernel
+def test_a_density_that_remembers_its_tensors_is_no_obstacle(spec):
+  # A multivariate normal of TFP is a bijector, which caches by Tensor: a second
+  # call with the same one, on another tape or in another branch, gets the first
+  # one's answer.
+  factor = np.array([[1.0, 0.0], [0.9, 0.4]])
+  normal = tfp.distributions.MultivariateNormalTriL(scale_tril=factor)
+  whitener = np.linalg.inv(factor).T
+
+  def plain(x):
+    white = tf.linalg.matmul(x, whitener)
+    return -0.5 * tf.reduce_sum(white**2, axis=-1)
+
+  start = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
+  found = [
+    targets.run_steps(
+      targets.stepper(kernel, 'graph'),
+      start,
+      kernel.bootstrap_results(start),
+      5,
+    )[0]
+    for kernel in (_kernel(spec, normal.log_prob), _kernel(spec, plain))
+  ]
+  np.testing.assert_allclose(*found, rtol=1e-8)
+
+
+@registry.each_kernel
 def test_the_constructor_builds_no_tensors(spec):
   with tf.Graph().as_default() as graph:
     _kernel(spec)

@@ -13,6 +13,7 @@ __all__ = [
   'chain_shape',
   'event_size',
   'flatten',
+  'fresh',
   'num_chains',
   'part_sizes',
   'unflatten_like',
@@ -89,6 +90,20 @@ def num_chains(target_log_prob):
 
 def value(target_log_prob_fn, state):
   """Evaluates the target at `state`."""
+  return _call(target_log_prob_fn, fresh(state))
+
+
+def fresh(state):
+  """Returns the state in new Tensors.
+
+  TFP's bijectors, and so the log_prob of a multivariate normal, remember what
+  they computed from a Tensor. Given the same one again, they answer with that:
+  outside of the gradient tape of now, or from another branch of a `tf.cond`.
+  """
+  return tf.nest.map_structure(tf.identity, state)
+
+
+def _call(target_log_prob_fn, state):
   return tf.convert_to_tensor(
     tfp_private.call_fn(target_log_prob_fn, state), name='target_log_prob'
   )
@@ -96,10 +111,10 @@ def value(target_log_prob_fn, state):
 
 def value_and_gradient(target_log_prob_fn, state):
   """Evaluates the target and its gradient, in the structure of `state`."""
-  parts = tf.nest.flatten(state)
+  parts = tf.nest.flatten(fresh(state))
   with tf.GradientTape(watch_accessed_variables=False) as tape:
     tape.watch(parts)
-    log_prob = value(target_log_prob_fn, tf.nest.pack_sequence_as(state, parts))
+    log_prob = _call(target_log_prob_fn, tf.nest.pack_sequence_as(state, parts))
   grads = tape.gradient(log_prob, parts)
   missing = [i for i, grad in enumerate(grads) if grad is None]
   if missing:

@@ -19,11 +19,8 @@ Monte Carlo computations, https://arxiv.org/abs/0903.5480.
 
 import inspect
 
-import tensorflow as tf
-
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
-from tfp_adaptive.internal import tfp_private
 
 __all__ = [
   'bootstrap_seed',
@@ -56,9 +53,7 @@ def evaluate(target_log_prob_fn, state, seed, is_stochastic):
   def with_seed(*parts, **named_parts):
     return target_log_prob_fn(*parts, **named_parts, seed=seed)
 
-  return tf.convert_to_tensor(
-    tfp_private.call_fn(with_seed, state), name='target_log_prob'
-  )
+  return state_parts.value(with_seed, state)
 
 
 def split_seed(seed, is_stochastic):
