@@ -117,10 +117,6 @@ def reference(
   num_adaptation_steps: Annotated[int, typer.Option(min=40)] = 2000,
   num_results: Annotated[int, typer.Option(min=4)] = 10000,
   seed: Annotated[int, typer.Option(min=0)] = 1000,
-  num_climbs: Annotated[
-    int,
-    typer.Option(min=0, help='Start at the best ends of so many climbs.'),
-  ] = 0,
 ):
   """Write the moments of targets from long runs of windowed NUTS."""
   from experiments import cli
@@ -141,7 +137,6 @@ def reference(
         num_adaptation_steps,
         num_results,
         seed,
-        num_climbs,
       )
       shown = {k: v for k, v in found.items() if not _is_long(v)}
       _say(f'{label}: {shown}')

@@ -12,6 +12,7 @@ Builders of samplers at fixed hyperparameters are in `prefab_latent.py`.
 from tfp_adaptive import prefab_latent
 from tfp_adaptive.adaptation import HyperparameterAdaptation
 from tfp_adaptive.adaptation import ShortStepsWhileAdapting
+from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import EllipticalSlice
 from tfp_adaptive.proposals import LatentGaussianHyperparameters
@@ -78,7 +79,8 @@ def latent_gaussian_hyperparameters(
     hyper_step_size: First kappa, the standard deviation of a step of
       unconstrained theta; L starts as the identity.
     bijector: Unconstrained theta -> theta; by default the hyperprior's own.
-    short_step_share: As in `marginal_gradient`.
+    short_step_share: As in `marginal_gradient`; `'elliptical_slice'` has no
+      steps to shorten.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -87,6 +89,7 @@ def latent_gaussian_hyperparameters(
     Titsias and Papaspiliopoulos (2018), section 4,
     https://arxiv.org/abs/1610.09641.
   """
+  short_steps.check_share(short_step_share)
   allowed = ['auxiliary_gradient'] if joint else sorted(_LATENT_KERNELS)
   if latent not in allowed:
     raise ValueError(

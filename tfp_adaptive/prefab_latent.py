@@ -308,6 +308,9 @@ def tuned(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: Name of the innermost result that is tuned.
     log_accept_ratio: Name of the innermost result that says how it does.
+
+  Returns:
+    A `tfp.mcmc.DualAveragingStepSizeAdaptation`.
   """
   get = ShortStepsWhileAdapting.log_accept_prob_getter
   return tfp.mcmc.DualAveragingStepSizeAdaptation(

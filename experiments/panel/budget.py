@@ -21,9 +21,8 @@ __all__ = [
   'units',
 ]
 
-_FEWEST_RESULTS = 20
-# The windows of windowed samplers need that many.
-_FEWEST_ADAPTATION_STEPS = 40
+# Steps: the windows of windowed samplers need that many, and R-hat.
+_FEWEST = (40, 20)
 # Of the way between two runs, at least and at most.
 _SHARES = (0.2, 0.8)
 
@@ -66,11 +65,10 @@ def step_counts(config, adapting_units, frozen_units):
     adapting_units: of one adapting step.
     frozen_units: of one recorded step.
   """
-  adaptation = config.adaptation_share * config.gradients_per_chain
-  sampling = config.gradients_per_chain - adaptation
+  adaptation, sampling = _wanted(config)
   return (
-    max(_FEWEST_ADAPTATION_STEPS, int(adaptation / adapting_units)),
-    max(_FEWEST_RESULTS, int(sampling / frozen_units)),
+    max(_FEWEST[0], int(adaptation / adapting_units)),
+    max(_FEWEST[1], int(sampling / frozen_units)),
   )
 
 
@@ -89,50 +87,50 @@ def corrected(config, tried, tolerance):
   """Returns counts of steps that fit the budget better, or None.
 
   The cost of a step may depend on the number of steps, by leaps: trajectories
-  that grow while a sampler adapts. So costs of the last run are trusted only
-  until runs lie on both sides of the budget; from then on it is between them.
+  that grow while a sampler adapts. So the cost of the last run is trusted only
+  until runs lie on both sides of a phase's budget; from then on it is between
+  them.
 
   Args:
     config: the `PanelConfig`.
     tried: list of `Tried`, the last run at its end.
-    tolerance: ratio to the budget that is let pass, above 1.
+    tolerance: ratio to the budget that is let pass in either phase, above 1.
 
   Returns:
     (num_adaptation_steps, num_results); None where the last run fits, or where
     nothing else is left to try.
   """
-  last = tried[-1]
-  if 0 in last.spent or excess(config, last) <= np.log(tolerance):
+  if 0 in tried[-1].spent or excess(config, tried[-1]) <= np.log(tolerance):
     return None
-  less = [run for run in tried if _log_ratio(config, run) < 0]
-  more = [run for run in tried if _log_ratio(config, run) > 0]
-  if less and more:
-    better = _between(
-      config,
-      min(less, key=lambda run: excess(config, run)),
-      min(more, key=lambda run: excess(config, run)),
-    )
-  else:
-    pairs = zip(last.spent, last.counts, strict=True)
-    better = step_counts(config, *(units / count for units, count in pairs))
+  better = tuple(
+    max(few, _better([(run.counts[i], run.spent[i]) for run in tried], wanted))
+    for i, (wanted, few) in enumerate(zip(_wanted(config), _FEWEST))
+  )
   return None if better in [tuple(run.counts) for run in tried] else better
 
 
 def excess(config, run):
-  """Returns how far a `Tried` is off the budget, |log of the ratio|."""
-  return abs(_log_ratio(config, run))
+  """Returns how far a `Tried` is off the budget, the larger |log ratio|."""
+  pairs = zip(run.spent, _wanted(config))
+  return max(abs(np.log(max(units, 1e-9) / wanted)) for units, wanted in pairs)
 
 
-def _log_ratio(config, run):
-  return np.log(max(sum(run.spent), 1e-9) / config.gradients_per_chain)
+def _wanted(config):
+  """Returns the units that adaptation and sampling may spend."""
+  adaptation = config.adaptation_share * config.gradients_per_chain
+  return adaptation, config.gradients_per_chain - adaptation
 
 
-def _between(config, less, more):
-  """Returns counts between those of two runs, by their logarithms."""
-  low, high = _log_ratio(config, less), _log_ratio(config, more)
+def _better(pairs, wanted):
+  """Returns a count from (count, units) of runs that should spend `wanted`."""
+  less = max((pair for pair in pairs if pair[1] <= wanted), default=None)
+  more = min((pair for pair in pairs if pair[1] > wanted), default=None)
+  if less is None or more is None or less[0] >= more[0]:
+    count, units = pairs[-1]
+    return int(count * wanted / units)
+  low, high = np.log(less[1] / wanted), np.log(more[1] / wanted)
   share = np.clip(-low / (high - low), *_SHARES)
-  pairs = zip(less.counts, more.counts, strict=True)
-  return tuple(round(few ** (1 - share) * many**share) for few, many in pairs)
+  return round(less[0] ** (1 - share) * more[0] ** share)
 
 
 def thinned(config, counts, can_thin):

@@ -58,6 +58,10 @@ class PanelConfig(Parameters):
     default={},
     description='label: edition, raised where that sampler alone has changed',
   )
+  editions_of_target: dict[str, Annotated[int, Field(ge=1)]] = Field(
+    default={},
+    description='label: edition, raised where that density is written anew',
+  )
   targets: list[TARGETS.union()] = Field(min_length=1)
   methods: list[METHODS.union()] = Field(min_length=1)
   num_seeds: int = Field(10, ge=1)
@@ -129,16 +133,19 @@ class Panel(NamedTuple):
         'method': config.methods[method_index].model_dump(mode='json'),
         'gates': self.gates_digest,
         **({} if self.is_jit_compiled(target_index) else {'xla': False}),
-        **self._edition_of(method_index),
+        **self._editions(target_index, method_index),
         'library': tfpa.__version__,
         'reference': self._reference(target_index),
       }
     )
 
-  def _edition_of(self, method_index):
-    label = self.config.method_label(method_index)
-    found = self.config.editions_of_method.get(label, 1)
-    return {} if found == 1 else {'edition_of_method': found}
+  def _editions(self, target_index, method_index):
+    """Returns those of target and method, where they are not the first."""
+    config = self.config
+    target = config.editions_of_target.get(config.target_label(target_index))
+    method = config.editions_of_method.get(config.method_label(method_index))
+    found = {'edition_of_target': target, 'edition_of_method': method}
+    return {name: value for name, value in found.items() if value}
 
   def reference_path(self, target_index):
     label = self.config.target_label(target_index)
@@ -223,7 +230,12 @@ def _check(config):
   """Refuses labels that are twice or nowhere, and a second budget."""
   _check_labels('targets', config.target_labels())
   _check_labels('methods', config.method_labels())
-  for key in ('float64_targets', 'targets_without_xla', 'gradients_of_target'):
+  for key in (
+    'float64_targets',
+    'targets_without_xla',
+    'gradients_of_target',
+    'editions_of_target',
+  ):
     for label in getattr(config, key):
       find_label(key, label, config.target_labels())
   for label in config.editions_of_method:

@@ -194,12 +194,15 @@ def _introduction(panel, pairs, records, num_stale):
     'default. All methods of a seed start at the same points: '
     f'{config.init.kind}, scale {getattr(config.init, "scale", "-")}, in '
     'unconstrained space.',
-    *_budgets(config),
+    *_exceptions(config),
     _coverage(config, pairs),
     'One gradient is one evaluation of the log density, with or without its '
     'gradient, or one Hessian-vector product. A sampler whose trajectories '
     'have random lengths gets as many steps as a short run of its own says '
-    'that the budget allows; what it then really spent is counted.',
+    'that the budget allows. Where it then spends more or less than that by a '
+    'quarter (by half or twice, later seeds), other numbers of steps are '
+    'tried, six at most, and the run nearest to the budget is taken, whatever '
+    'its draws; what that one spent is counted.',
     f'Gates, version {gates.version} ({panel.gates_digest}), fixed before the '
     f'runs: largest R-hat below {gates.max_rhat}, smallest effective sample '
     f'size (of draws, squares, ranks and tails) at least {gates.min_ess:g}; '
@@ -218,7 +221,7 @@ def _introduction(panel, pairs, records, num_stale):
   return ''.join(f'<p>{html.escape(text)}</p>\n' for text in texts)
 
 
-def _budgets(config):
+def _exceptions(config):
   """Returns what is otherwise for some targets, a list of texts."""
   texts = []
   given = config.gradients_of_target

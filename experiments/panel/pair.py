@@ -117,6 +117,10 @@ class _Runner:
     return {**lead, **record}
 
   def _run(self, seed):
+    """Returns the record of the run that comes nearest to the budget.
+
+    One that fails on the way is not replaced by one that did not.
+    """
     built, runs = self._built, []
     while len(runs) < _MAX_RUNS:
       record = self._finish(built, seed)
@@ -136,9 +140,10 @@ class _Runner:
     _, record, built = min(
       runs, key=lambda run: budget.excess(self._budget, run[0])
     )
-    # Later seeds begin with the same numbers of steps.
-    self._built = built._replace(tolerance=_LATER_TOLERANCE)
-    return record
+    if self._built.tolerance == _FIRST_TOLERANCE:
+      # All later seeds begin with the numbers of steps of the first.
+      self._built = built._replace(tolerance=_LATER_TOLERANCE)
+    return {**record, 'num_runs': len(runs)}
 
   def _finish(self, built, seed):
     """Returns the record of one run."""
@@ -155,11 +160,11 @@ class _Runner:
 
   def _build(self, done):
     """Returns the `_Built` with the numbers of steps that fit the budget."""
-    known = [r for r in done.values() if r.get('counts')]
+    known = [s for s, r in done.items() if r['status'] == 'finished']
     if known:
-      pilot = known[0]['pilot']
-      return self._method(known[0]['counts'])._replace(
-        pilot=pilot, tolerance=pilot and _LATER_TOLERANCE
+      first = done[min(known)]
+      return self._method(first['counts'])._replace(
+        pilot=first['pilot'], tolerance=first['pilot'] and _LATER_TOLERANCE
       )
     costs = self._method(None).method[1:3]
     if None in costs:

@@ -1,7 +1,6 @@
 """Moments of a target by quadrature in two dimensions, or from a long run.
 
-The sampler is TFP's windowed NUTS, started as the panel starts, or where that
-leaves chains in modes of no weight, at the best of many climbs. It counts as
+The sampler is TFP's windowed NUTS, started as the panel starts. It counts as
 converged where the largest R-hat is below 1.01 and the smallest effective
 sample size is ten times what the panel's gates ask for; else the file says so,
 and no run is judged by it.
@@ -18,11 +17,10 @@ from experiments.methods.windowed import WindowedNuts
 from experiments.panel import brownian
 from experiments.panel.pair import build_target
 from experiments.panel.truth import coordinates
-from experiments.starts import climb
 from experiments.starts import make_starts
 from experiments.storage import write_json
 
-__all__ = ['best_starts', 'by_quadrature', 'by_sampling', 'write_reference']
+__all__ = ['by_quadrature', 'by_sampling', 'write_reference']
 
 # {label: function of nothing to exact moments}.
 _EXACT = {
@@ -32,20 +30,12 @@ _EXACT = {
 }
 _MAX_RHAT = 1.01
 _ESS_FACTOR = 10
-_CLIMB_STEPS = 5000
-_CLIMB_RATE = 0.02
 _GRID_HALF_WIDTH = 8.0
 _GRID_SIZE = 2001
 
 
 def write_reference(
-  panel,
-  target_index,
-  data_dir,
-  num_adaptation_steps,
-  num_results,
-  seed,
-  num_climbs=0,
+  panel, target_index, data_dir, num_adaptation_steps, num_results, seed
 ):
   """Writes the reference of one target and returns it, a dict.
 
@@ -56,7 +46,6 @@ def write_reference(
     num_adaptation_steps: of NUTS.
     num_results: of each chain.
     seed: of the run.
-    num_climbs: of which the best are the starts; 0 for the panel's own starts.
   """
   target = build_target(panel, target_index, data_dir)
   label = panel.config.target_label(target_index)
@@ -68,7 +57,7 @@ def write_reference(
     config = panel.pair_config(
       target_index, 0, (num_adaptation_steps, num_results, 1)
     )
-    moments = by_sampling(target, config, panel.gates, seed, num_climbs)
+    moments = by_sampling(target, config, panel.gates, seed)
   reference = {'target': label, **moments, **_against_gym(target, moments)}
   path = panel.reference_path(target_index)
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +65,7 @@ def write_reference(
   return reference
 
 
-def by_sampling(target, config, gates, seed, num_climbs=0):
+def by_sampling(target, config, gates, seed):
   """Returns moments from windowed NUTS.
 
   Args:
@@ -84,14 +73,16 @@ def by_sampling(target, config, gates, seed, num_climbs=0):
     config: a `Config` with the numbers of chains, steps and results.
     gates: the panel's `Gates`.
     seed: int.
-    num_climbs: of which the best are the starts; 0 for the config's starts.
   """
   method = WindowedNuts(name='windowed_nuts').build(
-    target, BuildOptions(config.num_adaptation_steps, config.num_chains)
+    target,
+    BuildOptions(
+      config.num_adaptation_steps, config.num_chains, config.jit_compile
+    ),
   )
   result = cells.sample(
     method,
-    init_state=best_starts(config, target, seed, num_climbs),
+    init_state=make_starts(config, target, seed),
     num_results=config.num_results,
     seed=(seed, 11),
   )
@@ -107,7 +98,6 @@ def by_sampling(target, config, gates, seed, num_climbs=0):
     'is_converged': bool(is_converged),
     'sampler': 'TFP windowed NUTS',
     'num_chains': config.num_chains,
-    'num_climbs': num_climbs,
     'num_adaptation_steps': config.num_adaptation_steps,
     'num_results': config.num_results,
     'seed': seed,
@@ -119,25 +109,6 @@ def by_sampling(target, config, gates, seed, num_climbs=0):
     'standard_error': (deviation / np.sqrt(ess)).tolist(),
     'variance_of_square': np.square(draws).var(axis=(0, 1)).tolist(),
   }
-
-
-def best_starts(config, target, seed, num_climbs):
-  """Returns the config's starts, or the best ends of climbs from more of them.
-
-  Chains that start in one mode cannot tell of others; that it outweighs those
-  is what the climbs are for.
-  """
-  if not num_climbs:
-    return make_starts(config, target, seed)
-  more = config.model_copy(update={'num_chains': num_climbs})
-  ends = climb(
-    target.target_log_prob_fn,
-    make_starts(more, target, seed),
-    _CLIMB_STEPS,
-    _CLIMB_RATE,
-  )
-  log_probs = target.target_log_prob_fn(tf.constant(ends)).numpy()
-  return ends[np.argsort(-log_probs)[: config.num_chains]]
 
 
 def by_quadrature(target, size=_GRID_SIZE):

@@ -170,9 +170,39 @@ def test_a_short_step_counts_as_one_that_was_accepted_as_wanted():
   )
 
 
+@pytest.mark.parametrize(
+  ('build', 'arguments'),
+  [
+    (tfpa.marginal_gradient, (_log_likelihood, None)),
+    (tfpa.auxiliary_gradient, (_log_likelihood, None)),
+    (tfpa.crank_nicolson, (_log_likelihood, None)),
+    (tfpa.prior_preconditioned_langevin, (_log_likelihood, None)),
+    (tfpa.second_order_gradient, (_log_likelihood, None)),
+    (tfpa.auxiliary_langevin, (_log_likelihood,)),
+    (tfpa.latent_gaussian_hyperparameters, (_log_likelihood, None, None)),
+  ],
+)
+def test_every_builder_hands_the_share_on(build, arguments):
+  if arguments[1:]:
+    prior = tfpa.gaussian_priors.random_walk(1.0, _SIZE, 1.0)
+    normal = tfp.distributions.Normal(0.0, 1.0)
+    arguments = (
+      (_log_likelihood, prior)
+      if len(arguments) == 2
+      else (_log_likelihood, lambda theta: prior, normal)
+    )
+  for share in (0.2, 0.0, 0.7):
+    given = {} if share == 0.2 else {'short_step_share': share}
+    kernel = build(*arguments, num_adaptation_steps=5, **given)
+    while not isinstance(kernel, tfpa.adaptation.ShortStepsWhileAdapting):
+      kernel = kernel.inner_kernel
+    assert kernel.parameters['short_step_share'] == share
+  with pytest.raises(ValueError, match='short_step_share'):
+    build(*arguments, num_adaptation_steps=5, short_step_share=7.0)
+
+
 @pytest.mark.parametrize('share', [-0.1, 1.0])
 def test_what_is_no_share_is_refused(share):
-  with pytest.raises(
-    ValueError, match=r'^`short_step_share` must be in \[0, 1\)'
-  ):
+  message = r'^`short_step_share` must be in \[0, 1\).*`short_step_share=0.2`'
+  with pytest.raises(ValueError, match=message):
     _kernel(_log_likelihood, _prior(1.0), 5, share)

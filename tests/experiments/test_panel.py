@@ -161,22 +161,6 @@ def test_quadrature_finds_the_moments_of_a_gaussian_and_refuses_an_edge():
     reference.by_quadrature(target(10.0), size=401)
 
 
-def test_a_reference_may_start_at_the_best_of_many_climbs():
-  def target_log_prob_fn(x):
-    high = -0.5 * tf.reduce_sum((x - 2.0) ** 2, axis=-1)
-    low = -3.0 - 0.5 * tf.reduce_sum((x + 2.0) ** 2, axis=-1)
-    return tf.reduce_logsumexp(10.0 * tf.stack([high, low]), axis=0)
-
-  panel = configs.load_panel(PANEL)
-  config = panel.pair_config(0, 0)
-  target = Target('two modes', target_log_prob_fn, 2, 'float32')
-  starts = reference.best_starts(config, target, 0, 0)
-  assert set(np.sign(starts.mean(axis=-1))) == {-1.0, 1.0}
-  ends = reference.best_starts(config, target, 0, 40)
-  assert ends.shape == starts.shape
-  np.testing.assert_allclose(ends, 2.0, atol=0.05)
-
-
 def test_a_reference_that_did_not_converge_says_so(tmp_path):
   values = dict(
     source='reference run',

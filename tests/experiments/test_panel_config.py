@@ -80,6 +80,7 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
     'gradients_of_target.Banana=778',
     'targets_without_xla=[Banana]',
     'editions_of_method.gadMALAf=2',
+    'editions_of_target.Banana=2',
   ]
   keys = {configs.load_panel(PANEL, [o]).key(0, 0) for o in others}
   keys |= {key, panel.key(1, 0)}

@@ -223,6 +223,20 @@ def test_the_page_says_what_was_not_run(panel):
   assert 'AM on EightSchools' in not_run and 'AM on Banana' not in not_run
 
 
+def test_the_page_says_what_is_otherwise_for_a_target():
+  overrides = [
+    'gradients_of_target={EightSchools: 777}',
+    'targets_without_xla=[Banana]',
+  ]
+  text = page.to_page(configs.load_panel(PANEL, overrides), _records())
+  assert 'fewer of them per chain: EightSchools: 777.' in text
+  assert 'methods all alike: Banana.' in text
+  plain = ['gradients_of_target={}', 'targets_without_xla=[]']
+  text = page.to_page(configs.load_panel(PANEL, plain), _records())
+  assert 'fewer of them per chain' not in text
+  assert 'without XLA' not in text
+
+
 def test_markdown_marks_the_best_and_keeps_its_columns(pairs):
   table = page_tables.metric_table(pairs, 'min_ess_per_gradient', 'T', 'n')
   text = grid.to_markdown(table)

@@ -53,6 +53,7 @@ class _Exact:
     self.shift = 0.0
     self.error = None
     self.leapfrogs = None
+    self.num_good_runs = 1000
 
   def build(self, parameters, target, options):
     del parameters, target, options
@@ -67,18 +68,22 @@ class _Exact:
     rng = np.random.default_rng(seed)
     draws = rng.normal(size=(num_results, *init_state.shape)) * [10, 1]
     draws[..., 1] += 0.03 * (draws[..., 0] ** 2 - 100)
-    draws[..., 0] += self.shift
-    taken = {}
+    draws[..., 0] += (
+      self.shift if self.num_runs <= self.num_good_runs else np.nan
+    )
+    traces = [{}, {}]
     if self.leapfrogs is not None:
       if callable(self.leapfrogs):
         counted = self.leapfrogs(num_results)
       else:
         counted = np.broadcast_to(self.leapfrogs, [10])[self.num_runs - 1]
-      taken = {'extra': {'leapfrogs_taken': np.full([9, 4], counted)}}
+      traces = [
+        {'extra': {'leapfrogs_taken': np.full([9, 4], units)}}
+        for units in np.broadcast_to(counted, [2])
+      ]
     return Result(
       draws.astype(np.float32),
-      taken,
-      taken,
+      *traces,
       None,
       {'compile': 0.5, 'adaptation': 0.25, 'sampling': 0.25},
     )
@@ -264,6 +269,8 @@ def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
     (lambda count: 1 + (count / 40) ** 2, 0.8, 1.25),
     # Nothing fits: fewer steps spend 0.15 at most, more of them 6 at least.
     (lambda count: 1 if count <= 150 else 40, 0.1, 0.15),
+    # Only draws, not adapting steps, cost more the more of them there are.
+    (lambda count: (5, 1 + (count / 40) ** 2), 0.8, 1.25),
   ],
 )
 def test_a_cost_that_depends_on_the_number_of_steps_is_searched(
@@ -275,7 +282,7 @@ def test_a_cost_that_depends_on_the_number_of_steps_is_searched(
   spent = record['gradients_per_chain']['sampling'] / 1000
   assert least <= spent <= most
   # The pilot, and no more runs than a seed may have.
-  assert exact.num_runs <= 1 + 6
+  assert exact.num_runs == 1 + record['num_runs'] <= 1 + 6
 
 
 def test_a_later_seed_that_spends_far_less_is_run_again(exact, start):
@@ -286,6 +293,28 @@ def test_a_later_seed_that_spends_far_less_is_run_again(exact, start):
   assert first['counts'] == [40, 40]
   assert second['counts'] == [1000, 1000]
   assert second['gradients_per_chain'] == {'adaptation': 1e3, 'sampling': 1e3}
+
+
+def test_a_pair_that_was_interrupted_ends_as_one_that_was_not(exact, start):
+  # The pilot, two runs of seed 0; 50 a step in seed 1, which is run again.
+  costs = [5.0, 10.0, 10.0, 50.0, 10.0]
+  exact.leapfrogs = costs + [10.0] * 5
+  _, file = start('num_seeds=3')
+  whole = [record['counts'] for record in file.records()]
+  assert whole[0] == whole[2] == [100, 100] != whole[1]
+  first, second, _ = file.path.read_text().splitlines(keepends=True)
+  file.path.write_text(first + second)
+  exact.leapfrogs = 10.0
+  _, file = start('num_seeds=3')
+  assert [record['counts'] for record in file.records()] == whole
+
+
+def test_a_run_that_fails_on_the_way_to_the_budget_is_a_failure(exact, start):
+  exact.leapfrogs = [5.0] + [10.0] * 9
+  exact.num_good_runs = 2
+  _, file = start('num_seeds=1')
+  (record,) = file.records()
+  assert record['status'] == 'failed'
 
 
 def test_draws_are_thinned_where_the_method_can(start):
