@@ -145,7 +145,9 @@ class Panel(NamedTuple):
     target = config.editions_of_target.get(config.target_label(target_index))
     method = config.editions_of_method.get(config.method_label(method_index))
     found = {'edition_of_target': target, 'edition_of_method': method}
-    return {name: value for name, value in found.items() if value}
+    return {
+      name: value for name, value in found.items() if value not in (None, 1)
+    }
 
   def reference_path(self, target_index):
     label = self.config.target_label(target_index)

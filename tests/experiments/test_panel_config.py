@@ -110,6 +110,8 @@ def test_a_target_may_do_without_xla(panel):
 
 
 def test_a_changed_sampler_alone_is_run_anew(panel):
+  same = ['editions_of_method.gadMALAf=1', 'editions_of_target.Banana=1']
+  assert configs.load_panel(PANEL, same).key(0, 0) == panel.key(0, 0)
   other = configs.load_panel(PANEL, ['editions_of_method.AM=2'])
   changed = {
     other.config.method_label(index)
