@@ -117,8 +117,15 @@ def reference(
   num_adaptation_steps: Annotated[int, typer.Option(min=40)] = 2000,
   num_results: Annotated[int, typer.Option(min=4)] = 10000,
   seed: Annotated[int, typer.Option(min=0)] = 1000,
+  num_climbs: Annotated[
+    int,
+    typer.Option(
+      min=0,
+      help='Look for modes from so many starts, sample around the heaviest.',
+    ),
+  ] = 0,
 ):
-  """Write the moments of targets from long runs of windowed NUTS."""
+  """Write the moments of targets from long runs."""
   from experiments import cli
 
   with cli.refusing():
@@ -137,6 +144,7 @@ def reference(
         num_adaptation_steps,
         num_results,
         seed,
+        num_climbs,
       )
       shown = {k: v for k, v in found.items() if not _is_long(v)}
       _say(f'{label}: {shown}')

@@ -1,9 +1,11 @@
 """Moments of a target by quadrature in two dimensions, or from a long run.
 
-The sampler is TFP's windowed NUTS, started as the panel starts. It counts as
-converged where the largest R-hat is below 1.01 and the smallest effective
-sample size is ten times what the panel's gates ask for; else the file says so,
-and no run is judged by it.
+The sampler is TFP's windowed NUTS, started as the panel starts; or, where that
+ends in modes of no mass, NUTS in coordinates of the heaviest mode (`modes`).
+It counts as converged where the largest R-hat is below 1.01, the smallest
+effective sample size is ten times what the panel's gates ask for and no known
+mode of some mass is without a draw; else the file says so, and no run is judged
+by it.
 """
 
 import numpy as np
@@ -13,8 +15,10 @@ from experiments import cell as cells
 from experiments import diagnostics
 from experiments.errors import ConfigError
 from experiments.methods.base import BuildOptions
+from experiments.methods.baselines import Nuts
 from experiments.methods.windowed import WindowedNuts
 from experiments.panel import brownian
+from experiments.panel import modes as panel_modes
 from experiments.panel.pair import build_target
 from experiments.panel.truth import coordinates
 from experiments.starts import make_starts
@@ -35,7 +39,13 @@ _GRID_SIZE = 2001
 
 
 def write_reference(
-  panel, target_index, data_dir, num_adaptation_steps, num_results, seed
+  panel,
+  target_index,
+  data_dir,
+  num_adaptation_steps,
+  num_results,
+  seed,
+  num_climbs=0,
 ):
   """Writes the reference of one target and returns it, a dict.
 
@@ -43,9 +53,10 @@ def write_reference(
     panel: the `Panel`.
     target_index: in the panel.
     data_dir: folder of local data sets.
-    num_adaptation_steps: of NUTS.
+    num_adaptation_steps: of the sampler.
     num_results: of each chain.
     seed: of the run.
+    num_climbs: where not 0, from how many starts modes are looked for.
   """
   target = build_target(panel, target_index, data_dir)
   label = panel.config.target_label(target_index)
@@ -57,7 +68,7 @@ def write_reference(
     config = panel.pair_config(
       target_index, 0, (num_adaptation_steps, num_results, 1)
     )
-    moments = by_sampling(target, config, panel.gates, seed)
+    moments = by_sampling(target, config, panel.gates, seed, num_climbs)
   reference = {'target': label, **moments, **_against_gym(target, moments)}
   path = panel.reference_path(target_index)
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,27 +76,58 @@ def write_reference(
   return reference
 
 
-def by_sampling(target, config, gates, seed):
-  """Returns moments from windowed NUTS.
+def by_sampling(target, config, gates, seed, num_climbs=0):
+  """Returns moments from a long run.
 
   Args:
     target: the `Target`.
     config: a `Config` with the numbers of chains, steps and results.
     gates: the panel's `Gates`.
     seed: int.
+    num_climbs: 0 for windowed NUTS; else NUTS in coordinates of the heaviest
+      of the modes in which so many climbs end.
   """
-  method = WindowedNuts(name='windowed_nuts').build(
+  name, modes = 'TFP windowed NUTS', None
+  sampler = WindowedNuts(name='windowed_nuts')
+  if num_climbs:
+    name = 'TFP NUTS in coordinates of the heaviest mode'
+    sampler = Nuts(name='nuts')
+    modes = panel_modes.find_modes(target, num_climbs, seed)
+    target, to_x = panel_modes.around_heaviest(target, modes)
+  result = _run(sampler, target, config, seed)
+  found = _moments(target, result, gates)
+  found.update(
+    sampler=name,
+    num_chains=config.num_chains,
+    num_adaptation_steps=config.num_adaptation_steps,
+    num_results=config.num_results,
+    seed=seed,
+  )
+  if modes is not None:
+    missed = panel_modes.unvisited(modes, to_x(result.states))
+    found['is_converged'] = found['is_converged'] and not missed
+    found.update(modes=modes.summary(), modes_without_draws=missed)
+  return found
+
+
+def _run(sampler, target, config, seed):
+  method = sampler.build(
     target,
     BuildOptions(
       config.num_adaptation_steps, config.num_chains, config.jit_compile
     ),
   )
-  result = cells.sample(
+  return cells.sample(
     method,
     init_state=make_starts(config, target, seed),
     num_results=config.num_results,
+    num_burnin_steps=config.num_adaptation_steps,
     seed=(seed, 11),
   )
+
+
+def _moments(target, result, gates):
+  """Returns moments of a run's coordinates and whether it converged."""
   summary = diagnostics.summarize(result.states)
   draws = coordinates(target, result.states)
   ess = np.maximum(diagnostics.geyer_ess(draws).sum(axis=0), 1.0)
@@ -96,14 +138,9 @@ def by_sampling(target, config, gates, seed):
   return {
     'source': 'reference run',
     'is_converged': bool(is_converged),
-    'sampler': 'TFP windowed NUTS',
-    'num_chains': config.num_chains,
-    'num_adaptation_steps': config.num_adaptation_steps,
-    'num_results': config.num_results,
-    'seed': seed,
     'max_rhat': max_rhat,
     'min_ess': float(least),
-    'num_diverging': int(np.sum(result.trace['diverging'])),
+    'num_diverging': int(np.sum(result.trace.get('diverging', 0))),
     'mean': draws.mean(axis=(0, 1)).tolist(),
     'deviation': deviation.tolist(),
     'standard_error': (deviation / np.sqrt(ess)).tolist(),
