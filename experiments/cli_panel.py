@@ -121,7 +121,8 @@ def reference(
     int,
     typer.Option(
       min=0,
-      help='Look for modes from so many starts, sample around the heaviest.',
+      help='Look for modes from so many starts, and start in them; for '
+      'targets that are sampled.',
     ),
   ] = 0,
 ):

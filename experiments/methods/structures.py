@@ -84,7 +84,8 @@ class Structured(MethodParameters):
       if owner == self.preconditioner and not is_given and not named:
         raise ValueError(
           f'preconditioner: {owner!r} needs its {name}, and {target.name} '
-          f'names none; write {name}: 3.'
+          f'names none; write its number, as in {name}: 3, or preconditioner: '
+          'diagonal.'
         )
       if owner != self.preconditioner and is_given:
         raise ValueError(

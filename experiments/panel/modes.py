@@ -1,4 +1,4 @@
-"""The modes of a target, weighed, and coordinates in which one is a normal.
+"""The modes of a target, weighed, and how to sample around them.
 
 Chains that start at random and end in modes of very different mass never agree,
 and say nothing of the masses. Here many points climb, and the modes m they end
@@ -6,9 +6,12 @@ in are weighed by Laplace's approximation,
 
   log w = log pi(m) + d / 2 log 2 pi - 1/2 log det P,  P = -Hessian(m).
 
-Around the heaviest, x = m + L z with L L' = P^-1 makes the density one that is
-near to a standard normal in z. Height alone would not do: a low and wide mode
-can outweigh a high and narrow one. Modes in which no climb ended are not known.
+Height alone would not do: a low and wide mode can outweigh a high and narrow
+one. The weights only decide where chains start and in which coordinates they
+run: they start in every mode that is not negligible, so that R-hat tells
+whether they went from one to the others, and x = m + L z, L L' = P^-1, makes
+the heaviest mode near to a standard normal in z. A mode in which no climb ended
+is not known of.
 """
 
 from typing import Any
@@ -20,19 +23,14 @@ import tensorflow as tf
 from experiments.errors import ConfigError
 from experiments.starts import climb
 
-__all__ = ['Modes', 'around_heaviest', 'find_modes', 'unvisited']
+__all__ = ['Modes', 'find_modes', 'in_coordinates_of_the_heaviest']
 
 # Adam, fast and then fine.
 _CLIMBS = ((4000, 0.05), (4000, 0.002))
-# A mode lower by this much would have to be e^500 times as wide to count.
+# A mode lower by this much would need e^500 times the volume to count.
 _MAX_DROP = 500.0
-# No eigenvalue of P counts as less: where a climb has not arrived, or the
-# density is flat, the weight comes out too large rather than too small.
+# Eigenvalues of P count as at least this: at a saddle there are negative ones.
 _LEAST_PRECISION = 1e-3
-# Two climbs end in one mode if they are this near, in its own deviations.
-_SAME_MODE = 1.0
-# A mode of a smaller share may stay unvisited.
-_LEAST_SHARE = 1e-3
 
 
 class Modes(NamedTuple):
@@ -42,30 +40,56 @@ class Modes(NamedTuple):
   precisions: Any  # P, [n, d, d] float64
   log_probs: Any  # [n]
   shares: Any  # [n], of the sum of the weights
-  num_climbs: Any  # [n], how many ended there
+  counts: Any  # [n], climbs that ended there
+  num_lost: int  # Climbs that ended far below, or nowhere.
+
+  def num_heavy(self, least_share):
+    """Returns how many modes it takes to leave out less than `least_share`."""
+    left = 1 - np.cumsum(self.shares)
+    return 1 + int(np.argmax(left < least_share))
+
+  def starts(self, num_chains, num_modes, seed):
+    """Returns x [num_chains, d] in the heaviest modes, in turn.
+
+    Args:
+      num_chains: at least `num_modes`.
+      num_modes: a number of modes.
+      seed: int.
+    """
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=[num_chains, self.points.shape[1]])
+    place = np.arange(num_chains) % num_modes
+    factors = _factors(self.precisions[:num_modes])
+    return self.points[place] + np.einsum('nij,nj->ni', factors[place], noise)
 
   def summary(self, limit=5):
     """Returns what a reference keeps of them."""
-    return [
-      {
-        'log_prob': float(self.log_probs[i]),
-        'share': float(self.shares[i]),
-        'num_climbs': int(self.num_climbs[i]),
-      }
-      for i in range(min(limit, len(self.points)))
-    ]
+    return {
+      'num_climbs': int(self.counts.sum()) + self.num_lost,
+      'num_lost_climbs': self.num_lost,
+      'num_modes': len(self.points),
+      'heaviest': [
+        {
+          'log_prob': float(self.log_probs[i]),
+          'share': float(self.shares[i]),
+          'num_climbs': int(self.counts[i]),
+        }
+        for i in range(min(limit, len(self.points)))
+      ],
+    }
 
 
 def find_modes(target, num_climbs, seed):
   """Returns the `Modes` in which climbs from N(0, I) end.
 
   Args:
-    target: a `Target` with a smooth density.
+    target: a `Target`. Where its density has kinks or jumps the weights are
+      rough.
     num_climbs: number of starts.
     seed: int.
 
   Raises:
-    ConfigError: if no climb ends where the density is finite.
+    ConfigError: if no climb ends where density and Hessian are finite.
   """
   rng = np.random.default_rng(seed)
   points = rng.normal(size=[num_climbs, target.event_size])
@@ -73,64 +97,55 @@ def find_modes(target, num_climbs, seed):
   for num_steps, learning_rate in _CLIMBS:
     points = climb(target.target_log_prob_fn, points, num_steps, learning_rate)
   log_probs = target.target_log_prob_fn(tf.constant(points)).numpy()
-  log_probs = log_probs.astype(np.float64)
-  if not np.isfinite(log_probs).any():
+  log_probs = np.where(np.isfinite(log_probs), log_probs, -np.inf)
+  is_near = log_probs > max(log_probs.max() - _MAX_DROP, -np.inf)
+  points, log_probs = points[is_near], log_probs[is_near].astype(np.float64)
+  precisions = _precisions(target, points)
+  is_finite = np.isfinite(precisions).all(axis=(-2, -1))
+  if not is_finite.any():
     raise ConfigError(
       f'None of {num_climbs} climbs on {target.name} ended where its density '
-      'is finite; give more climbs, or take a reference without.'
+      'and second derivatives are finite; give more climbs, or none.'
     )
-  is_near = log_probs > np.nanmax(log_probs) - _MAX_DROP
-  points, log_probs = points[is_near], log_probs[is_near]
-  precisions = _precisions(target, points)
-  return _distinct(points.astype(np.float64), precisions, log_probs)
+  modes = _distinct(
+    points[is_finite].astype(np.float64),
+    _bounded(precisions[is_finite]),
+    log_probs[is_finite],
+  )
+  return modes._replace(num_lost=num_climbs - int(is_finite.sum()))
 
 
-def around_heaviest(target, modes):
-  """Returns the `Target` in z and the map of z [..., d] to x."""
-  point = modes.points[0].astype(target.dtype)
-  factor = np.linalg.inv(np.linalg.cholesky(modes.precisions[0])).T
-  factor = factor.astype(target.dtype)
-  constant = tf.constant(factor)
+def in_coordinates_of_the_heaviest(target, modes):
+  """Returns the log density of z, and the maps of z [..., d] to x and back."""
+  point = modes.points[0]
+  factor = _factors(modes.precisions[:1])[0]
+  inverse = np.linalg.inv(factor)
+  constants = (
+    tf.constant(point, target.dtype),
+    tf.constant(factor, target.dtype),
+  )
 
   def log_prob(z):
-    return target.target_log_prob_fn(
-      point + tf.einsum('ij,...j->...i', constant, z)
-    )
+    shift = tf.einsum('ij,...j->...i', constants[1], z)
+    return target.target_log_prob_fn(constants[0] + shift)
 
   def to_x(z):
-    return point + np.asarray(z) @ factor.T
+    return point + np.asarray(z, np.float64) @ factor.T
 
-  constrain = target.constrain or (lambda x: {'x': x})
-  moved = target._replace(
-    target_log_prob_fn=log_prob, constrain=lambda z: constrain(to_x(z))
-  )
-  return moved, to_x
+  def to_z(x):
+    return ((x - point) @ inverse.T).astype(target.dtype)
+
+  return log_prob, to_x, to_z
 
 
-def unvisited(modes, draws):
-  """Returns the numbers of the modes of some share that have no draw.
-
-  Args:
-    modes: the `Modes`.
-    draws: x, [..., d].
-  """
-  draws = draws.reshape(-1, draws.shape[-1])
-  scores = []
-  for point, precision, share in zip(
-    modes.points, modes.precisions, modes.shares, strict=True
-  ):
-    if share < _LEAST_SHARE:
-      break
-    centered = draws - point
-    distance = np.einsum('ni,ij,nj->n', centered, precision, centered)
-    log_det = np.linalg.slogdet(precision)[1]
-    scores.append(np.log(share) + 0.5 * (log_det - distance))
-  counts = np.bincount(np.argmax(scores, axis=0), minlength=len(scores))
-  return [i for i, count in enumerate(counts) if count == 0]
+def _factors(precisions):
+  """Returns L of P [n, d, d], L L' = P^-1."""
+  inverse = np.linalg.inv(np.linalg.cholesky(precisions))
+  return np.swapaxes(inverse, -1, -2)
 
 
 def _precisions(target, points):
-  """Returns P at points [n, d], its eigenvalues bounded from below."""
+  """Returns P at points [n, d], float64, one after the other."""
 
   @tf.function(autograph=False)
   def hessian(x):
@@ -142,27 +157,37 @@ def _precisions(target, points):
       grads = inner.gradient(value, x)
     return outer.batch_jacobian(grads, x)
 
-  found = -hessian(tf.constant(points)).numpy().astype(np.float64)
-  found = (found + np.swapaxes(found, -1, -2)) / 2
-  values, vectors = np.linalg.eigh(found)
+  found = [-hessian(tf.constant(x[None])).numpy()[0] for x in points]
+  return np.reshape(found, [-1, *2 * points.shape[1:]]).astype(np.float64)
+
+
+def _bounded(precisions):
+  """Returns P, symmetric, with its eigenvalues bounded from below."""
+  symmetric = (precisions + np.swapaxes(precisions, -1, -2)) / 2
+  values, vectors = np.linalg.eigh(symmetric)
   values = np.maximum(values, _LEAST_PRECISION)
   return np.einsum('nij,nj,nkj->nik', vectors, values, vectors)
 
 
 def _distinct(points, precisions, log_probs):
-  """Returns the `Modes` among where the climbs ended."""
-  log_weights = log_probs - 0.5 * np.linalg.slogdet(precisions)[1]
+  """Returns the `Modes` among where the climbs ended.
+
+  Two climbs ended in one mode if neither is outside of the other's ellipsoid
+  of d deviations squared, the typical distance of a draw.
+  """
   kept, counts = [], []
   for i in np.argsort(-log_probs):
     for place, j in enumerate(kept):
-      centered = points[i] - points[j]
-      if centered @ precisions[j] @ centered < _SAME_MODE**2:
+      gap = points[i] - points[j]
+      far = max(gap @ precisions[j] @ gap, gap @ precisions[i] @ gap)
+      if far < len(gap):
         counts[place] += 1
         break
     else:
       kept.append(i)
       counts.append(1)
-  weights = np.exp(log_weights[kept] - log_weights[kept].max())
+  log_weights = log_probs[kept] - 0.5 * np.linalg.slogdet(precisions[kept])[1]
+  weights = np.exp(log_weights - log_weights.max())
   order = np.argsort(-weights)
   kept = np.asarray(kept)[order]
   return Modes(
@@ -171,4 +196,5 @@ def _distinct(points, precisions, log_probs):
     log_probs[kept],
     weights[order] / weights.sum(),
     np.asarray(counts)[order],
+    num_lost=0,
   )
