@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import gaussian_prior
 from tfp_adaptive.internal import spectral_prior
+from tfp_adaptive.internal.symmetric import symmetric_part
 
 __all__ = ['spectral']
 
@@ -56,7 +57,7 @@ def spectral(
     )
     to_white = tf.linalg.inv(from_white)
     matrix = tf.matmul(to_white, tf.matmul(matrix, to_white, transpose_b=True))
-    matrix = 0.5 * (matrix + tf.linalg.matrix_transpose(matrix))
+    matrix = symmetric_part(matrix)
   eigenvalues, vectors = spectral_prior.eigh(matrix)
   gaussian_prior.check_eigenvalues(
     eigenvalues, 'Add `jitter`, or check the kernel.'

@@ -18,6 +18,7 @@ Bayesian smoothers, https://arxiv.org/abs/1905.13002, in information form.
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.internal.symmetric import symmetric_part
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['factorize', 'substitute']
@@ -81,7 +82,7 @@ def factorize(bands):
   order, size = len(bands) - 1, bands[0].shape[-1]
   blocks, beyond = _upper_blocks(bands)
   diag = tf.linalg.diag(tf.linalg.diag_part(blocks))
-  blocks = blocks + tf.linalg.matrix_transpose(blocks) - diag
+  blocks = 2.0 * symmetric_part(blocks) - diag
   zero = tf.zeros_like(blocks)
   to_left = tf.concat([zero[:, :1], beyond[:, :-1]], axis=1)
   _, _, schur = tfp.math.scan_associative(

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import blocked_cholesky
 from tfp_adaptive.internal import control_flow
+from tfp_adaptive.internal.symmetric import symmetric_part
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['factor_of_mean']
@@ -69,7 +70,7 @@ def _means(one, other):
   mean = 0.5 * (one + other)
   solved = tf.linalg.cholesky_solve(blocked_cholesky.cholesky(mean), other)
   harmonic = tf.matmul(one, solved)
-  return mean, 0.5 * (harmonic + tf.linalg.matrix_transpose(harmonic))
+  return mean, symmetric_part(harmonic)
 
 
 def _inverse(matrix):

@@ -16,6 +16,8 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.internal.symmetric import symmetric_part
+
 __all__ = ['Geometry', 'multiply', 'natural_step', 'symmetric_change']
 
 _MAX_ITERATIONS = 20
@@ -55,8 +57,7 @@ def symmetric_change(geometry, delta, omega):
   scaled = delta[:, tf.newaxis] * geometry.columns
   inner = tf.matmul(geometry.columns, scaled, transpose_a=True)
   overlap = tf.matmul(geometry.columns, omega, transpose_a=True)
-  corner = -tf.matmul(inverse, 0.5 * inner + 0.5 * overlap)
-  corner += tf.linalg.matrix_transpose(corner)
+  corner = -symmetric_part(tf.matmul(inverse, inner + overlap))
   # Blocks of S that couple U with delta U and with omega.
   with_scaled = 0.5 * (identity - inverse)
   with_omega = 0.5 * (identity + inverse)
@@ -148,10 +149,7 @@ def _omega_block(geometry):
   block = 0.5 * tf.matmul(both, tf.matmul(geometry.gram, both))
   # A column that has vanished is given a finite information.
   floor = 1e-6 * (1.0 + tf.linalg.trace(geometry.gram))
-  chol = tf.linalg.cholesky(
-    0.5 * (block + tf.linalg.matrix_transpose(block))
-    + floor * geometry.identity
-  )
+  chol = tf.linalg.cholesky(symmetric_part(block) + floor * geometry.identity)
   return tf.linalg.cholesky_solve(chol, geometry.identity)
 
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal.spectral_norm import spectral_norm
+from tfp_adaptive.internal.symmetric import symmetric_part
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['cholesky']
@@ -73,9 +74,7 @@ def _operator(factor):
 
 
 def _symmetric(tangent):
-  return tf.linalg.LinearOperatorFullMatrix(
-    0.5 * (tangent + tf.linalg.matrix_transpose(tangent))
-  )
+  return tf.linalg.LinearOperatorFullMatrix(symmetric_part(tangent))
 
 
 def _move(factor, tangent):
