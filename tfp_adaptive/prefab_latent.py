@@ -16,6 +16,7 @@ is smaller, so that no chain stays for good where it started.
 import tensorflow_probability as tfp
 
 from tfp_adaptive.adaptation import ShortStepsWhileAdapting
+from tfp_adaptive.internal import step_size_range
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import EllipticalSlice
@@ -318,7 +319,7 @@ def tuned(
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,
     step_size_setter_fn=lambda results, new: tfp_private.replace_innermost(
-      results, **{step_size: new}
+      results, **{step_size: step_size_range.bounded(new)}
     ),
     step_size_getter_fn=lambda results: tfp_private.get_innermost(
       results, step_size

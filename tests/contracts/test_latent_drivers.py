@@ -79,6 +79,40 @@ def test_delta_is_traced_and_a_poor_one_warned_about():
     )
 
 
+@pytest.mark.parametrize('is_flat', [False, True], ids=['quadratic', 'flat'])
+def test_a_delta_that_may_be_as_large_as_it_likes_stays_a_number(is_flat):
+  # All is accepted at any delta: the search raised it until float32 ended.
+  mean, precision = np.float32([1.0, -0.5]), np.float32([2.0, 4.0])
+  if is_flat:
+    precision = np.zeros(2, np.float32)
+
+  def log_likelihood(x):
+    return -0.5 * tf.reduce_sum(precision * (x - mean) ** 2, axis=-1)
+
+  prior = tfpa.gaussian_priors.autoregression([0.5], np.float32(0.75**0.5), 2)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error', UserWarning)
+    result = tfpa.sample(
+      tfpa.second_order_gradient(log_likelihood, prior, 500),
+      tf.zeros([20, 2]),
+      num_results=1000,
+      progress=False,
+      jit_compile=False,
+    )
+  assert result.trace['is_accepted'].mean() > 0.99
+  assert not result.trace['diverging'].any()
+  prior_precision = np.linalg.inv([[1.0, 0.5], [0.5, 1.0]])
+  covariance = np.linalg.inv(prior_precision + np.diag(precision))
+  draws = result.states.reshape(-1, 2)
+  # Independent draws: five standard errors.
+  np.testing.assert_allclose(
+    draws.mean(axis=0),
+    covariance @ (precision * mean),
+    atol=5 * np.sqrt(covariance.max() / len(draws)),
+  )
+  np.testing.assert_allclose(np.cov(draws.T), covariance, rtol=0.1, atol=0.01)
+
+
 def test_same_seed_same_draws_in_any_blocks():
   run = functools.partial(
     tfpa.sample,

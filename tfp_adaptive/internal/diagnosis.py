@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.internal import step_size_range
 from tfp_adaptive.internal import tfp_private
 
 __all__ = [
@@ -156,11 +157,13 @@ def warnings_after(kernel, trace, results):
       )
   if _has(stack[-1], 'log_likelihood_fn'):
     # TFP's wrappers tune delta, and kappa inside of it.
-    decisions = (accepted, trace.get('hyper_is_accepted'))
     tuners = [k for k in stack if _has(k, 'target_accept_prob')]
-    for decided, k in zip(decisions, tuners):
-      target = float(k.parameters['target_accept_prob'])
-      yield from _acceptance_warnings(decided, target)
+    for k, prefix in zip(tuners, ('', 'hyper_')):
+      yield from _acceptance_warnings(
+        trace.get(f'{prefix}is_accepted'),
+        float(k.parameters['target_accept_prob']),
+        may_exceed_target=_is_at_its_largest(trace.get(f'{prefix}step_size')),
+      )
 
 
 def _fit_warnings(kernel, results):
@@ -204,6 +207,13 @@ def _acceptance_warnings(accepted, target, may_exceed_target=False):
       'badly. Adapt longer; if the state is float32 and the target badly '
       'scaled, rounding of the log density is the usual reason: use float64.'
     )
+
+
+def _is_at_its_largest(step_sizes):
+  """Whether a step size is so large that a larger one would change nothing."""
+  if step_sizes is None or not len(step_sizes):
+    return False
+  return step_sizes[-1] > 0.5 * step_size_range.largest(step_sizes.dtype)
 
 
 def _chain_name(index):
