@@ -1,5 +1,6 @@
 """`tfpa.sample`: what it refuses, says, records, and continues from."""
 
+import collections
 import io
 import json
 import warnings
@@ -18,6 +19,11 @@ _START = np.random.default_rng(4).normal(size=(3, 2))
 
 def _kernel(num_adaptation_steps=4, target=targets.standard_normal):
   return tfpa.gradient_adaptive_langevin(target, num_adaptation_steps)
+
+
+def _as_at_the_start(x):
+  value = targets.standard_normal(x)
+  return value + tf.reduce_sum(0.1 * (x - _START) * tf.ones_like(x), axis=-1)
 
 
 def _sample(kernel=None, start=_START, **options):
@@ -309,11 +315,11 @@ def test_a_flipped_byte_of_the_state_is_refused_or_changes_nothing(
   content = files['state.npz']
   with np.load(io.BytesIO(content)) as stored:
     run = json.loads(str(stored['header']))['run']
-    start_log_prob = stored['start_log_prob']
+    start_values = stored['start_values']
   folder = _folder_with(tmp_path, files)
 
   def load():
-    return checkpoint_lib.Checkpoint(folder, run, start_log_prob).load()
+    return checkpoint_lib.Checkpoint(folder, run, start_values).load()
 
   expected, num_refused = load(), 0
   for position in np.linspace(0, len(content) - 1, 80).astype(int):
@@ -352,11 +358,29 @@ def _flip(content, position):
     ),
     (
       dict(kernel=_kernel(target=lambda x: 2.0 * targets.standard_normal(x))),
-      'target log density',
+      'the target',
+    ),
+    (
+      # The same log density at the starts, another gradient.
+      dict(kernel=_kernel(target=_as_at_the_start)),
+      'the target',
+    ),
+    (
+      dict(
+        kernel=tfpa.gradient_adaptive_langevin(
+          targets.standard_normal, 4, target_accept_prob=0.6
+        )
+      ),
+      'target_accept_prob .saved .0.55., asked for .0.6.',
+    ),
+    (
+      dict(kernel=_kernel(), trace_fn=lambda state, _: state[:, 0]),
+      'recorded',
     ),
     (dict(start=_START[:2]), 'leaves'),
     (dict(start=_START.astype(np.float32)), 'leaves'),
-    (dict(start=_START + 1.0), 'target log density'),
+    (dict(start=_START + 1.0), 'the start'),
+    (dict(start=-_START), 'the start'),
   ],
   ids=lambda value: value if isinstance(value, str) else '',
 )
@@ -381,3 +405,28 @@ def test_an_adaptation_that_did_not_settle_is_named():
   )
   with pytest.warns(UserWarning, match='aimed at 0.55'):
     tfpa.sample(kernel, tf.zeros([4, 2]), 200, seed=(0, 1), progress=False)
+
+
+def test_a_chain_that_moves_between_its_recorded_steps_is_not_called_stuck():
+  Results = collections.namedtuple('Results', ['is_accepted', 'step'])
+
+  class EverySecond(tfp.mcmc.TransitionKernel):
+    """Moves at odd steps and accepts nothing at those that are recorded."""
+
+    is_calibrated = True
+
+    def bootstrap_results(self, state):
+      return Results(tf.zeros([3], tf.bool), tf.constant(0))
+
+    def one_step(self, state, results, seed=None):
+      step = results.step + 1
+      is_odd = step % 2 == 1
+      moved = state + tf.cast(is_odd, state.dtype)
+      accepted = tf.fill([3], is_odd)
+      return moved, Results(accepted, step)
+
+  with warnings.catch_warnings():
+    warnings.simplefilter('error', UserWarning)
+    run = _sample(EverySecond(), num_results=4, num_steps_between_results=1)
+  assert not run.trace['is_accepted'].any()
+  assert len(np.unique(run.states[:, 0, 0])) == 4

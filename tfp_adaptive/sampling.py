@@ -13,7 +13,7 @@ from tfp_adaptive.internal import checkpoint as checkpoint_lib
 from tfp_adaptive.internal import diagnosis
 from tfp_adaptive.internal import progress as progress_lib
 from tfp_adaptive.internal import random
-from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.internal import run_identity
 
 __all__ = ['SampleResult', 'sample']
 
@@ -118,10 +118,12 @@ def sample(
   run = _program(kernel, trace_fn, block_size, jit_compile)
   checkpoint = None
   if checkpoint_dir is not None:
+    leaves = tf.nest.flatten((state, results), expand_composites=True)
+    recorded = tf.nest.flatten((state, trace(state, results)))
     checkpoint = checkpoint_lib.Checkpoint(
       checkpoint_dir,
-      _describe(kernel, plan, seed, state, results),
-      tfp_private.get_innermost(results, 'target_log_prob', default=0.0),
+      run_identity.describe(kernel, plan, seed, leaves, recorded),
+      run_identity.start_values(leaves),
     )
   return _run_blocks(
     kernel,
@@ -178,7 +180,9 @@ def _run_blocks(
     for block in stored:
       columns.append(block)
     state, results = tf.nest.pack_sequence_as(
-      (state, results), [tf.convert_to_tensor(leaf) for leaf in leaves]
+      (state, results),
+      [tf.convert_to_tensor(leaf) for leaf in leaves],
+      expand_composites=True,
     )
   if step < plan.num_steps:
     start = time.monotonic()
@@ -199,7 +203,8 @@ def _run_blocks(
       seconds[phase] += time.monotonic() - start
       step += num_rows * thin
       if checkpoint:
-        checkpoint.save(tf.nest.flatten((state, results)), step, block, seconds)
+        leaves = tf.nest.flatten((state, results), expand_composites=True)
+        checkpoint.save(leaves, step, block, seconds)
       shown.update(step, phase, diagnosis.accept_rate(structure, block))
   return _join(kernel, plan, structure, columns, state, results, seconds)
 
@@ -230,7 +235,7 @@ class _Columns:
       ]
     end = self._num_filled + len(block[0])
     placed = [array[self._num_filled : end] for array in self.arrays]
-    for place, rows in zip(placed, block):
+    for place, rows in zip(placed, block, strict=True):
       place[...] = rows
     self._num_filled = end
     return placed
@@ -244,7 +249,7 @@ def _join(kernel, plan, structure, columns, state, results, seconds):
   states, trace = tf.nest.pack_sequence_as(
     structure, [column[discarded:] for column in columns.arrays]
   )
-  for message in diagnosis.warnings_after(kernel, trace, results):
+  for message in diagnosis.warnings_after(kernel, states, trace, results):
     warnings.warn(message, stacklevel=4)
   return SampleResult(
     states=states,
@@ -288,19 +293,6 @@ def _default_block_size(state, results, trace, plan):
   fitting = max(1, _MAX_BLOCK_BYTES // row_bytes)
   longest = max(plan.num_discarded, plan.num_results)
   return int(min(_MAX_BLOCK_STEPS, fitting, longest))
-
-
-def _describe(kernel, plan, seed, state, results):
-  """Returns what must agree for a run to be continued."""
-  leaves = tf.nest.flatten((state, results))
-  return dict(
-    kernel=diagnosis.kernel_names(kernel),
-    num_discarded=plan.num_discarded,
-    num_results=plan.num_results,
-    steps_per_result=plan.steps_per_result,
-    seed=[int(word) for word in seed],
-    leaves=[f'{leaf.dtype.name}{leaf.shape.as_list()}' for leaf in leaves],
-  )
 
 
 def _check_arguments(

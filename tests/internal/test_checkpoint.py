@@ -116,7 +116,7 @@ def test_a_rewritten_state_with_valid_zip_is_refused(tmp_path):
     _checkpoint(tmp_path).load()
 
 
-@pytest.mark.parametrize('missing', ['header', 'digest', 'start_log_prob'])
+@pytest.mark.parametrize('missing', ['header', 'digest', 'start_values'])
 def test_a_state_without_its_header_is_refused(tmp_path, missing):
   _saved(tmp_path)
   path = tmp_path / 'state.npz'
@@ -132,7 +132,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
   with pytest.raises(checkpoint_lib.CheckpointError, match='seed') as error:
     _checkpoint(tmp_path, dict(_RUN, seed=[1, 3])).load()
   assert 'num_results' not in str(error.value)
-  with pytest.raises(checkpoint_lib.CheckpointError, match='target log'):
+  with pytest.raises(checkpoint_lib.CheckpointError, match='the target'):
     _checkpoint(tmp_path, log_prob=_LOG_PROB - 1.0).load()
 
 

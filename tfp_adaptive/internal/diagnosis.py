@@ -126,12 +126,14 @@ def accept_rate(structure, block):
   return None if accepted is None else float(np.mean(accepted))
 
 
-def warnings_after(kernel, trace, results):
+def warnings_after(kernel, states, trace, results):
   """Yields what the user should know before trusting the draws."""
   accepted = trace.get('is_accepted')
   if accepted is not None and len(accepted):
-    stuck = np.argwhere(~np.any(accepted, axis=0))
-    if stuck.size or (accepted.ndim == 1 and not accepted.any()):
+    # Also by the states: between two recorded steps others may have moved.
+    is_stuck = ~np.any(accepted, axis=0) & ~_has_moved(states, accepted.ndim)
+    stuck = np.argwhere(is_stuck)
+    if stuck.size or (accepted.ndim == 1 and is_stuck):
       names = ', '.join(_chain_name(index) for index in stuck[:10])
       yield (
         f'No move was accepted in {len(accepted)} draws by '
@@ -164,6 +166,15 @@ def warnings_after(kernel, trace, results):
         float(k.parameters['target_accept_prob']),
         may_exceed_target=_is_at_its_largest(trace.get(f'{prefix}step_size')),
       )
+
+
+def _has_moved(states, num_leading_dims):
+  """Returns [chains...], whether not all draws of a chain are one point."""
+  moved = False
+  for part in tf.nest.flatten(states):
+    event_dims = tuple(range(num_leading_dims, part.ndim))
+    moved = moved | np.any(part != part[:1], axis=(0, *event_dims))
+  return moved
 
 
 def _fit_warnings(kernel, results):
