@@ -269,3 +269,12 @@ def test_a_kernel_without_preconditioner_cannot_be_frozen_or_adapted():
     tfpa.frozen(hmc, hmc.bootstrap_results(tf.ones([2])))
   with pytest.raises(ValueError, match='preconditioner to adapt'):
     tfpa.adaptation.MomentBasedAdaptation(hmc, 10)
+
+
+@registry.each_kernel
+def test_a_density_of_another_dtype_than_the_state_is_refused(spec):
+  def target(x):
+    return tf.cast(-0.5 * tf.reduce_sum(x**2, axis=-1), tf.float64)
+
+  with pytest.raises(TypeError, match=r'float64 for a state of float32.*cast'):
+    spec.build(target, 3).bootstrap_results(tf.zeros([4, 2]))

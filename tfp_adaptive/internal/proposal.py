@@ -10,7 +10,7 @@ from tfp_adaptive.internal import stochastic_target
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['ProposalResults', 'UncalibratedProposal', 'check_chain_shape']
+__all__ = ['ProposalResults', 'UncalibratedProposal', 'check_log_prob']
 
 
 class ProposalResults(
@@ -132,7 +132,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         log_prob = self._evaluate(
           init_state, stochastic_target.bootstrap_seed()
         )
-      check_chain_shape(log_prob, init_state)
+      check_log_prob(log_prob, init_state)
       flat = state_parts.flatten(init_state, ps.rank(log_prob))
       return ProposalResults(
         target_log_prob=log_prob,
@@ -211,10 +211,19 @@ def _check_parts(target_log_prob_fn, preconditioner):
       )
 
 
-def check_chain_shape(log_prob, init_state):
-  """Refuses a target whose shape is not that of leading chain dimensions."""
+def check_log_prob(log_prob, init_state):
+  """Refuses a target of another dtype or without leading chain dimensions."""
+  parts = tf.nest.flatten(init_state)
+  dtypes = {part.dtype.base_dtype for part in parts}
+  # Parts of several dtypes are refused for what they are.
+  if len(dtypes) == 1 and dtypes != {log_prob.dtype.base_dtype}:
+    raise TypeError(
+      f'`target_log_prob_fn` returned {log_prob.dtype.name} for a state of '
+      f'{parts[0].dtype.name}; they must be one dtype. Cast one of them, for '
+      f"example the start with `tf.cast(start, '{log_prob.dtype.name}')`."
+    )
   rank = log_prob.shape.rank
-  for part in tf.nest.flatten(init_state):
+  for part in parts:
     if rank is None or part.shape.rank is None:
       continue
     if rank > part.shape.rank or not part.shape[:rank].is_compatible_with(

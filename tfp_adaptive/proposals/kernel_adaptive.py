@@ -146,7 +146,7 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
     with tf.name_scope(f'{self.name}_bootstrap'):
       init_state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
       log_prob = self._evaluate(init_state, stochastic_target.bootstrap_seed())
-      proposal.check_chain_shape(log_prob, init_state)
+      proposal.check_log_prob(log_prob, init_state)
       flat = state_parts.flatten(init_state, ps.rank(log_prob))
       params = self.surrogate.init(
         state_parts.event_size(flat), flat.dtype, random.sanitize(0)
