@@ -130,8 +130,10 @@ def warnings_after(kernel, states, trace, results):
   """Yields what the user should know before trusting the draws."""
   accepted = trace.get('is_accepted')
   if accepted is not None and len(accepted):
-    # Also by the states: between two recorded steps others may have moved.
-    is_stuck = ~np.any(accepted, axis=0) & ~_has_moved(states, accepted.ndim)
+    is_stuck = ~np.any(accepted, axis=0)
+    if np.any(is_stuck):
+      # Between two recorded steps others may have moved it.
+      is_stuck &= ~_has_moved(states, accepted.ndim)
     stuck = np.argwhere(is_stuck)
     if stuck.size or (accepted.ndim == 1 and is_stuck):
       names = ', '.join(_chain_name(index) for index in stuck[:10])
