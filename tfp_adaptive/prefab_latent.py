@@ -307,7 +307,8 @@ def tuned(
       do not count.
     num_adaptation_steps: Steps that tune.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: Name of the innermost result that is tuned.
+    step_size: Name of the innermost result that is tuned, within the bounds
+      of `internal.step_size_range`.
     log_accept_ratio: Name of the innermost result that says how it does.
 
   Returns:

@@ -98,7 +98,7 @@ def find_modes(target, num_climbs, seed):
     points = climb(target.target_log_prob_fn, points, num_steps, learning_rate)
   log_probs = target.target_log_prob_fn(tf.constant(points)).numpy()
   log_probs = np.where(np.isfinite(log_probs), log_probs, -np.inf)
-  is_near = log_probs > max(log_probs.max() - _MAX_DROP, -np.inf)
+  is_near = log_probs > log_probs.max() - _MAX_DROP
   points, log_probs = points[is_near], log_probs[is_near].astype(np.float64)
   precisions = _precisions(target, points)
   is_finite = np.isfinite(precisions).all(axis=(-2, -1))
@@ -120,14 +120,12 @@ def in_coordinates_of_the_heaviest(target, modes):
   point = modes.points[0]
   factor = _factors(modes.precisions[:1])[0]
   inverse = np.linalg.inv(factor)
-  constants = (
-    tf.constant(point, target.dtype),
-    tf.constant(factor, target.dtype),
-  )
+  origin, matrix = (tf.constant(v, target.dtype) for v in (point, factor))
 
   def log_prob(z):
-    shift = tf.einsum('ij,...j->...i', constants[1], z)
-    return target.target_log_prob_fn(constants[0] + shift)
+    return target.target_log_prob_fn(
+      origin + tf.einsum('ij,...j->...i', matrix, z)
+    )
 
   def to_x(z):
     return point + np.asarray(z, np.float64) @ factor.T

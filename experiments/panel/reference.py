@@ -2,8 +2,8 @@
 
 The sampler is TFP's windowed NUTS, started as the panel starts. Where that ends
 in modes of no mass, it is HMC in coordinates of the heaviest mode, started in
-all modes that are not negligible (`modes`); there NUTS took four times as many
-gradients.
+all modes that are not negligible (`modes`); on plasma spectroscopy NUTS took
+four times as long there for the same effective sample size.
 A reference counts as converged where the largest R-hat is below 1.01, the
 smallest effective sample size is ten times what the panel's gates ask for and
 modes without a chain have less than a thousandth of the mass; else the file
