@@ -84,11 +84,17 @@ def run_panel(panel, file, chosen, options, report=print, run_pair=None):
     report(f'[{number}/{len(chosen)}] {target} | {method}: {kept} kept')
     if not missing:
       continue
+    key = panel.key(target_index, method_index)
+    before = file.finished_seeds(target, method, key)
     ended = run_pair(target_index, method_index, panel.config.seconds_per_pair)
     if ended is not None:
       status, error = ended
       report(f'  {status}: {error}')
-      _write_ended(panel, file, target_index, method_index, status, error)
+      after = file.finished_seeds(target, method, key)
+      unreached = [s for s in missing if after.get(s) == before.get(s)]
+      lead = head(panel, target_index, method_index, key)
+      for seed in unreached:
+        file.append({**lead, 'seed': seed, **failed_record(status, error)})
 
 
 def _process(options, config, file):
@@ -145,11 +151,3 @@ def pair_command(options, folder, target, method):
   if options.device is not None:
     command += ['--device', options.device]
   return command
-
-
-def _write_ended(panel, file, target_index, method_index, status, error):
-  """Appends a record for every seed that the pair did not reach."""
-  key = panel.key(target_index, method_index)
-  lead = head(panel, target_index, method_index, key)
-  for seed in file.missing_seeds(panel, target_index, method_index):
-    file.append({**lead, 'seed': seed, **failed_record(status, error)})

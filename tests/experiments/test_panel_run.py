@@ -337,6 +337,26 @@ def test_a_pair_that_ends_early_leaves_a_row_for_each_seed(start):
   assert {r['error'] for r in file.records()} == {ended[1]}
 
 
+def test_a_second_try_says_how_long_it_was_given(exact, start):
+  panel, file = start(check=False)
+  chosen = run.pairs(panel, (), ('MALA',))
+
+  def try_it(seconds, reached):
+    def run_pair(*_):
+      if reached:
+        pair.run_pair(panel, *chosen[0], file, redo=('out of time',))
+      return 'out of time', f'stopped after {seconds} s.'
+
+    options = run.Options('none', redo=('out of time',))
+    run.run_panel(panel, file, chosen, options, lambda text: None, run_pair)
+    return [(r['status'], r.get('error')) for r in file.records()]
+
+  assert try_it(60, False) == [('out of time', 'stopped after 60 s.')] * 2
+  assert try_it(90, False) == [('out of time', 'stopped after 90 s.')] * 2
+  # What came to its end before the process was stopped stays.
+  assert try_it(120, True) == [('finished', None)] * 2
+
+
 def test_the_process_of_a_pair_is_stopped_in_time(start, tmp_path):
   panel, file = start('seconds_per_pair=0.2', check=False)
   options = run.Options(
