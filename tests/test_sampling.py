@@ -55,9 +55,20 @@ def test_counts_that_are_no_counts_are_refused_by_name(options):
     _sample(**options)
 
 
-def test_no_seed_is_refused():
-  with pytest.raises(ValueError, match='`seed` must be given'):
-    _sample(seed=None)
+@pytest.mark.parametrize('seed', [None, True, 'a', (1, 2, 3), (0.5, 1.0)])
+def test_what_is_no_seed_is_refused(seed):
+  with pytest.raises(ValueError, match='`seed` must be an int, a pair'):
+    _sample(seed=seed)
+
+
+def test_a_density_in_place_of_a_kernel_is_refused_with_what_to_write():
+  with pytest.raises(TypeError, match='`kernel` must be.*Write for example'):
+    tfpa.sample(targets.standard_normal, _START, num_results=1)
+
+
+def test_a_trace_of_nothing_is_refused():
+  with pytest.raises(ValueError, match='`trace_fn` returned None'):
+    _sample(trace_fn=lambda state, results: None)
 
 
 def test_a_call_inside_a_function_is_refused_with_the_way_out():

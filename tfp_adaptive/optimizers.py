@@ -10,6 +10,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import schedule
@@ -58,6 +59,7 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
     Amari (1998), Natural gradient works efficiently in learning; Cardoso and
     Laheld (1996), Equivariant adaptive source separation.
   """
+  arguments.check_gain(gain)
 
   def init(params, adaptation):
     zero = tf.zeros([], adaptation.dtype)
@@ -116,6 +118,7 @@ def rmsprop(learning_rate, decay=0.9):
   References:
     Titsias and Dellaportas (2019), section 2.1.
   """
+  arguments.check_positive('learning_rate', learning_rate, 1e-3)
 
   def init(params, adaptation):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
@@ -157,6 +160,7 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
   References:
     Kingma and Ba (2015), Algorithm 1, https://arxiv.org/abs/1412.6980.
   """
+  arguments.check_positive('learning_rate', learning_rate, 1e-3)
 
   def init(params, adaptation):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
@@ -198,6 +202,8 @@ def clip_by_global_norm(optimizer, max_norm):
   Returns:
     An `interfaces.Optimizer`.
   """
+  arguments.check_optimizer(optimizer)
+  arguments.check_positive('max_norm', max_norm, 1.0)
 
   def update(grads, state, params, preconditioner, feedback, adaptation):
     norm = _global_norm(grads)

@@ -13,6 +13,7 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive.adaptation.gradient_based import GradientBasedAdaptation
 from tfp_adaptive.adaptation.moment_based import MomentBasedAdaptation
 from tfp_adaptive.criteria import generalized_speed_measure
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import UncalibratedPreconditionedHamiltonian
@@ -261,11 +262,12 @@ def _parts(settings, preconditioner, optimizer, paper_optimizer, gain=4.0):
     preconditioner = preconditioner or preconditioners.cholesky(
       init_scale=_paper_scale, min_scale=1e-3
     )
-    return preconditioner, optimizer or paper_optimizer
-  return (
-    preconditioner or preconditioners.cholesky(),
-    optimizer or optimizers.relative_gradient(gain),
-  )
+    optimizer = optimizer or paper_optimizer
+  else:
+    preconditioner = preconditioner or preconditioners.cholesky()
+    optimizer = optimizer or optimizers.relative_gradient(gain)
+  arguments.check_optimizer(optimizer)
+  return preconditioner, optimizer
 
 
 def _speed_measure(

@@ -12,6 +12,7 @@ Builders of samplers at fixed hyperparameters are in `prefab_latent.py`.
 from tfp_adaptive import prefab_latent
 from tfp_adaptive.adaptation import HyperparameterAdaptation
 from tfp_adaptive.adaptation import ShortStepsWhileAdapting
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import EllipticalSlice
@@ -90,6 +91,9 @@ def latent_gaussian_hyperparameters(
     https://arxiv.org/abs/1610.09641.
   """
   short_steps.check_share(short_step_share)
+  arguments.check_accept_prob(
+    hyper_target_accept_prob, 'hyper_target_accept_prob'
+  )
   allowed = ['auxiliary_gradient'] if joint else sorted(_LATENT_KERNELS)
   if latent not in allowed:
     raise ValueError(

@@ -16,6 +16,7 @@ is smaller, so that no chain stays for good where it started.
 import tensorflow_probability as tfp
 
 from tfp_adaptive.adaptation import ShortStepsWhileAdapting
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import step_size_range
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
@@ -314,6 +315,7 @@ def tuned(
   Returns:
     A `tfp.mcmc.DualAveragingStepSizeAdaptation`.
   """
+  arguments.check_accept_prob(target_accept_prob)
   get = ShortStepsWhileAdapting.log_accept_prob_getter
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
     kernel,

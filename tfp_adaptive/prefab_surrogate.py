@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive import preconditioners
 from tfp_adaptive import surrogates
 from tfp_adaptive.adaptation import ScoreMatchingAdaptation
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import UncalibratedKernelAdaptive
 from tfp_adaptive.proposals import UncalibratedSurrogateHamiltonian
@@ -179,6 +180,7 @@ def kernel_adaptive_metropolis(
 
 def _tuned(kernel, num_adaptation_steps, target_accept_prob):
   """Puts TFP's dual averaging of the step size around a kernel."""
+  arguments.check_accept_prob(target_accept_prob)
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
     kernel,
     num_adaptation_steps=num_adaptation_steps,

@@ -4,6 +4,7 @@ from tfp_adaptive import optimizers
 from tfp_adaptive import transports
 from tfp_adaptive.adaptation.gradient_based import GradientBasedAdaptation
 from tfp_adaptive.criteria import generalized_speed_measure
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import UncalibratedTransportedHamiltonian
 
@@ -56,6 +57,7 @@ def transport_adaptive_hamiltonian(
       penalty_threshold=0.75,
     )
   optimizer = optimizer or optimizers.adam(1e-3)
+  arguments.check_optimizer(optimizer)
   if optimizer.is_relative:
     raise ValueError(
       f'`optimizer` works on tangents (`{optimizer.name}`), and a transport '

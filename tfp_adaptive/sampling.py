@@ -13,6 +13,7 @@ from tfp_adaptive.internal import checkpoint as checkpoint_lib
 from tfp_adaptive.internal import diagnosis
 from tfp_adaptive.internal import progress as progress_lib
 from tfp_adaptive.internal import random
+from tfp_adaptive.internal import run_arguments
 from tfp_adaptive.internal import run_identity
 
 __all__ = ['SampleResult', 'sample']
@@ -97,8 +98,13 @@ def sample(
       allowed, if the target cannot be compiled, or if `checkpoint_dir` is
       damaged or of another run.
   """
-  _check_arguments(
-    num_results, num_burnin_steps, num_steps_between_results, seed, block_size
+  run_arguments.check(
+    kernel,
+    num_results,
+    num_burnin_steps,
+    num_steps_between_results,
+    seed,
+    block_size,
   )
   seed = random.sanitize(seed)
   state = tf.nest.map_structure(
@@ -279,9 +285,13 @@ def _trace_fn(kernel, extra_fn):
     recorded = blocks.default_trace(state, results)
     recorded.update(diagnosis.adaptation_scalars(kernel, results))
     if extra_fn is not None:
-      recorded['extra'] = tf.nest.map_structure(
-        tf.convert_to_tensor, extra_fn(state, results)
-      )
+      extra = extra_fn(state, results)
+      if extra is None:
+        raise ValueError(
+          '`trace_fn` returned None. Return what to record: a Tensor or a '
+          'structure of Tensors.'
+        )
+      recorded['extra'] = tf.nest.map_structure(tf.convert_to_tensor, extra)
     return recorded
 
   return trace
@@ -293,34 +303,3 @@ def _default_block_size(state, results, trace, plan):
   fitting = max(1, _MAX_BLOCK_BYTES // row_bytes)
   longest = max(plan.num_discarded, plan.num_results)
   return int(min(_MAX_BLOCK_STEPS, fitting, longest))
-
-
-def _check_arguments(
-  num_results, num_burnin_steps, num_steps_between_results, seed, block_size
-):
-  lowest = dict(
-    num_results=(num_results, 1),
-    num_burnin_steps=(num_burnin_steps, 0),
-    num_steps_between_results=(num_steps_between_results, 0),
-    block_size=(1 if block_size is None else block_size, 1),
-  )
-  for name, (given, least) in lowest.items():
-    if (
-      isinstance(given, bool)
-      or not hasattr(given, '__index__')
-      or given < least
-    ):
-      raise ValueError(
-        f'`{name}` must be an int of at least {least}, but got {given!r}.'
-      )
-  if seed is None:
-    raise ValueError(
-      '`seed` must be given, so that the run can be repeated: write for '
-      'example `seed=(0, 1)`.'
-    )
-  if tf.inside_function():
-    raise ValueError(
-      '`tfpa.sample` compiles and drives a run itself and cannot be called '
-      'inside `tf.function`. Use `tfp.mcmc.sample_chain` with the same kernel '
-      'there.'
-    )

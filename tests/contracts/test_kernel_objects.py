@@ -278,3 +278,35 @@ def test_a_density_of_another_dtype_than_the_state_is_refused(spec):
 
   with pytest.raises(TypeError, match=r'float64 for a state of float32.*cast'):
     spec.build(target, 3).bootstrap_results(tf.zeros([4, 2]))
+
+
+@pytest.mark.parametrize('value', [0.0, -1.0, np.nan, np.inf, '1'])
+@registry.each_kernel
+def test_a_step_size_that_is_not_positive_is_refused(spec, value):
+  with pytest.raises(ValueError, match='`step_size` must be positive'):
+    spec.build(targets.standard_normal, 1, step_size=value)
+
+
+@registry.each_kernel
+def test_a_step_size_that_only_the_run_knows_is_taken(spec):
+  spec.build(targets.standard_normal, 1, step_size=tf.Variable(0.0))
+
+  @tf.function(autograph=False)
+  def build(step_size):
+    assert spec.build(targets.standard_normal, 1, step_size=step_size)
+
+  build(tf.constant(0.0))
+
+
+@pytest.mark.parametrize('value', [0.0, 1.0, -0.2, 1.5, np.nan, '0.5'])
+@registry.each_kernel
+def test_an_acceptance_that_is_no_probability_is_refused(spec, value):
+  with pytest.raises(ValueError, match='strictly between 0 and 1, but got'):
+    spec.build(targets.standard_normal, 1, target_accept_prob=value)
+
+
+@registry.each_kernel
+def test_a_state_of_whole_numbers_is_refused(spec):
+  kernel = spec.build(targets.standard_normal, 1)
+  with pytest.raises(TypeError, match='floating numbers.*int64.*tf.cast'):
+    kernel.bootstrap_results(np.zeros([4, 2], np.int64))

@@ -259,3 +259,20 @@ def test_constructor_builds_no_tensors_and_f_is_traced_twice(name):
   assert num_traces <= 2
   run(tf.ones([2, model.D], tf.float64))
   assert run.experimental_get_tracing_count() == 1
+
+
+_BUILDERS = [
+  tfpa.auxiliary_gradient,
+  tfpa.crank_nicolson,
+  tfpa.marginal_gradient,
+  tfpa.prior_preconditioned_langevin,
+]
+
+
+@pytest.mark.parametrize('builder', _BUILDERS)
+def test_arguments_that_make_no_step_are_refused(builder):
+  prior = model.gaussian_prior()
+  with pytest.raises(ValueError, match='`step_size` must be positive'):
+    builder(model.log_likelihood, prior, 1, step_size=0.0)
+  with pytest.raises(ValueError, match='`target_accept_prob` must lie'):
+    builder(model.log_likelihood, prior, 1, target_accept_prob=1.5)

@@ -219,6 +219,28 @@ def test_replica_exchange_is_refused_with_the_reason():
       ValueError,
       'one variance',
     ),
+    (
+      lambda: tfpa.latent_gaussian_hyperparameters(
+        model.log_likelihood,
+        model.gaussian_prior,
+        tfp.distributions.Normal(0.0, 1.0),
+        1,
+        hyper_target_accept_prob=1.0,
+      ),
+      ValueError,
+      '`hyper_target_accept_prob` must lie strictly',
+    ),
+    (
+      lambda: tfpa.latent_gaussian_hyperparameters(
+        model.log_likelihood,
+        model.gaussian_prior,
+        tfp.distributions.Normal(0.0, 1.0),
+        1,
+        hyper_step_size=0.0,
+      ),
+      ValueError,
+      '`hyper_step_size` must be positive',
+    ),
   ],
 )
 def test_bad_input_is_refused_with_the_way_out(call, error, message):

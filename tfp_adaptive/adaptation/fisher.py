@@ -22,6 +22,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import closed_form
 from tfp_adaptive.internal import square_root
 from tfp_adaptive.internal import tfp_private
@@ -83,7 +84,8 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
       ValueError: If an argument is not one of those allowed.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
-    closed_form.check_gain(gain)
+    arguments.check_accept_prob(target_accept_prob)
+    arguments.check_gain(gain)
     self._parameters = dict(
       inner_kernel=_with_square_factor(inner_kernel),
       num_adaptation_steps=num_adaptation_steps,

@@ -24,6 +24,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import closed_form
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import geometric_mean
@@ -73,7 +74,8 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       ValueError: If an argument is not one of those allowed.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
-    closed_form.check_gain(gain)
+    arguments.check_accept_prob(target_accept_prob)
+    arguments.check_gain(gain)
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import scale_search
@@ -85,6 +86,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
         optimizer do not go together, or the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
+    arguments.check_criterion(criterion)
+    arguments.check_optimizer(optimizer)
     if criterion.needs_slopes and not optimizer.is_relative:
       raise ValueError(
         f'`{optimizer.name}` works on raw params and has no slopes in the log '

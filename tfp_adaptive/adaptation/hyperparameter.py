@@ -15,6 +15,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
@@ -66,7 +67,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
         fixed.
       name: Prefix of op names.
     """
-    adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
+    arguments.check_num_adaptation_steps(num_adaptation_steps)
     if not tfp_private.has_nested(inner_kernel, 'constrain'):
       raise ValueError(
         'No kernel inside `inner_kernel` moves hyperparameters. Wrap '

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import scale_search
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
@@ -75,6 +76,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       name: Prefix of op names.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
+    arguments.check_accept_prob(target_accept_prob)
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,

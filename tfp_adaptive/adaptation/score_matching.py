@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import history as history_lib
 from tfp_adaptive.internal import momentum_scale
@@ -111,7 +112,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
         f'`step_accept_prob` must be in (0, 1), but got {step_accept_prob!r}. '
         'Write for example `step_accept_prob=0.9`.'
       )
-    adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
+    arguments.check_num_adaptation_steps(num_adaptation_steps)
     if not tfp_private.has_nested(inner_kernel, 'surrogate'):
       raise ValueError(
         'No kernel inside `inner_kernel` has a surrogate to learn. Wrap '

@@ -17,6 +17,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.internal import adaptation_base
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import short_steps
@@ -68,7 +69,7 @@ class ShortStepsWhileAdapting(adaptation_base.AdaptationWrapper):
       ValueError: If `short_step_share` is no share, or `num_adaptation_steps`
         no count.
     """
-    adaptation_base.check_num_adaptation_steps(num_adaptation_steps)
+    arguments.check_num_adaptation_steps(num_adaptation_steps)
     short_steps.check_share(short_step_share)
     self._parameters = dict(
       inner_kernel=inner_kernel,

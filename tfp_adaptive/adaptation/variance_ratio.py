@@ -17,6 +17,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import closed_form
 from tfp_adaptive.internal import running_moments
 
@@ -65,7 +66,8 @@ class VarianceRatioAdaptation(closed_form.ClosedFormAdaptation):
       ValueError: If an argument is not one of those allowed.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
-    closed_form.check_gain(gain)
+    arguments.check_accept_prob(target_accept_prob)
+    arguments.check_gain(gain)
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,

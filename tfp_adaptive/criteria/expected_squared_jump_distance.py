@@ -11,6 +11,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 
 __all__ = [
   'JumpDistanceState',
@@ -47,7 +48,11 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
 
   Returns:
     An `interfaces.Criterion`.
+
+  Raises:
+    ValueError: If the acceptance is not in (0, 1).
   """
+  arguments.check_accept_prob(target_accept_prob)
 
   def value(state, transition):
     distance = jump_distance(transition)

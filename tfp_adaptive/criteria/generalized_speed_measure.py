@@ -14,6 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import bounded_ratio
 from tfp_adaptive.internal import penalty as penalty_lib
 from tfp_adaptive.internal import schedule
@@ -300,12 +301,7 @@ def _unless(predicate, new, old):
 
 
 def _check(target_accept_prob, rule):
-  if not 0.0 < target_accept_prob < 1.0:
-    raise ValueError(
-      '`target_accept_prob` must lie strictly between 0 and 1, but got '
-      f'{target_accept_prob}. Usual values: 0.25 random walk, 0.55 Langevin, '
-      '0.67 Hamiltonian.'
-    )
+  arguments.check_accept_prob(target_accept_prob)
   if rule not in _RULES:
     raise ValueError(
       f'`entropy_weight_rule` must be one of {_RULES}, but got {rule!r}.'

@@ -16,6 +16,7 @@ from tfp_adaptive.criteria.expected_squared_jump_distance import jump_distance
 from tfp_adaptive.criteria.expected_squared_jump_distance import moving_update
 from tfp_adaptive.criteria.expected_squared_jump_distance import no_feedback
 from tfp_adaptive.criteria.expected_squared_jump_distance import scale_of
+from tfp_adaptive.internal import arguments
 
 __all__ = ['l2hmc']
 
@@ -32,7 +33,11 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
 
   Returns:
     An `interfaces.Criterion`.
+
+  Raises:
+    ValueError: If the acceptance is not in (0, 1).
   """
+  arguments.check_accept_prob(target_accept_prob)
 
   def value(state, transition):
     distance = jump_distance(transition)

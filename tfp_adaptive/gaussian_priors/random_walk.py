@@ -42,7 +42,7 @@ def random_walk(
       f'`order` must be 1 or 2, but is {order!r}. Write the precision of other '
       'walks for `tfpa.gaussian_priors.markov`.'
     )
-  scale = tf.convert_to_tensor(scale)
+  scale = tf.convert_to_tensor(scale, dtype_hint=tf.float32)
   return autoregression(
     tf.constant(_COEFFICIENTS[order], scale.dtype),
     scale,

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_search
@@ -12,7 +13,6 @@ from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = [
   'AdaptationWrapper',
-  'check_num_adaptation_steps',
   'choose',
   'is_finite',
   'mean_accept_prob',
@@ -28,7 +28,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   """
 
   def __init__(self, inner_kernel, num_adaptation_steps):
-    check_num_adaptation_steps(num_adaptation_steps)
+    arguments.check_num_adaptation_steps(num_adaptation_steps)
     if not tfp_private.has_nested(inner_kernel, 'preconditioner'):
       raise ValueError(
         'No kernel inside `inner_kernel` has a preconditioner to adapt. Wrap '
@@ -158,23 +158,6 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
     return tfp_private.replace_innermost(
       inner, preconditioner_params=params
     ), search
-
-
-def check_num_adaptation_steps(num_adaptation_steps):
-  """Refuses what is not a non-negative int."""
-  if (
-    isinstance(num_adaptation_steps, bool)
-    or not (
-      isinstance(num_adaptation_steps, int)
-      or hasattr(num_adaptation_steps, '__index__')
-    )
-    or num_adaptation_steps < 0
-  ):
-    raise ValueError(
-      '`num_adaptation_steps` must be a non-negative int, but got '
-      f'{num_adaptation_steps!r}. Write for example '
-      '`num_adaptation_steps=5000`; 0 samples without adapting.'
-    )
 
 
 def choose(predicate, if_true, if_false):

@@ -24,7 +24,6 @@ __all__ = [
   'ClosedFormAdaptationResults',
   'Gradients',
   'as_rows',
-  'check_gain',
 ]
 
 _RATE = 0.0075  # Of log s; 0.015 of log s^2, as Titsias (2023).
@@ -213,15 +212,6 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       tf.where(is_finite, states, 0.0),
       tf.where(is_finite, gradients, 0.0),
       is_finite,
-    )
-
-
-def check_gain(gain):
-  """Refuses gains below 1, with which the start would never be forgotten."""
-  if not gain >= 1.0:
-    raise ValueError(
-      f'`gain` must be at least 1, but got {gain!r}. Write `gain=1.0` to weigh '
-      'all steps alike.'
     )
 
 

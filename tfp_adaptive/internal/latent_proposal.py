@@ -11,6 +11,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import control_flow
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
@@ -97,6 +98,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
       name: Prefix of op names.
     """
     _check_arguments(log_likelihood_fn, prior)
+    arguments.check_positive('step_size', step_size, 0.1)
     self._parameters = _Parameters(
       log_likelihood_fn=log_likelihood_fn,
       prior=prior,
@@ -139,7 +141,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
   def bootstrap_results(self, init_state):
     """Evaluates f at `init_state`."""
     with tf.name_scope(f'{self.name}_bootstrap'):
-      init_state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
+      init_state = state_parts.as_tensors(init_state)
       log_likelihood, grads = self._evaluate(init_state)
       num_chain_dims = ps.rank(log_likelihood)
       flat = state_parts.flatten(init_state, num_chain_dims)
@@ -200,16 +202,16 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
     """
     flat = self.prior.from_coordinates(self.prior.params, coordinates)
     state = state_parts.unflatten_like(flat, like, ps.rank(flat) - 1)
-    return (state, *self._evaluate(state))
+    return (state, *self._evaluate(state, coordinates.shape[:-1]))
 
-  def _evaluate(self, state):
+  def _evaluate(self, state, shape=None):
     """Returns f, [chains...], and its gradient in the prior's coordinates."""
     function = self.log_likelihood_fn
     restrict = self.prior.restrict
     if restrict is not None:
       function = lambda x: self.log_likelihood_fn(restrict(x))
     if not self._uses_gradient:
-      return state_parts.value(function, state), []
+      return state_parts.value(function, state, shape), []
     log_likelihood, grads = state_parts.value_and_gradient(function, state)
     flat = state_parts.flatten(grads, ps.rank(log_likelihood))
     _check_state(flat, self.prior)

@@ -4,6 +4,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import stochastic_target
@@ -73,6 +74,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         estimate; `None` for proposals that take exact targets only.
     """
     _check_parts(target_log_prob_fn, preconditioner)
+    arguments.check_positive('step_size', step_size, 1.0)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,
@@ -122,7 +124,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
   def bootstrap_results(self, init_state):
     """Evaluates the target at `init_state`; the scale factor at its start."""
     with tf.name_scope(f'{self.name}_bootstrap'):
-      init_state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
+      init_state = state_parts.as_tensors(init_state)
       grads = []
       if self._uses_gradient:
         log_prob, grads = state_parts.value_and_gradient(
@@ -147,9 +149,9 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         seed=tf.zeros([2], tf.int32),
       )
 
-  def _evaluate(self, state, seed):
+  def _evaluate(self, state, seed, shape=None):
     return stochastic_target.evaluate(
-      self.target_log_prob_fn, state, seed, self.target_is_stochastic
+      self.target_log_prob_fn, state, seed, self.target_is_stochastic, shape
     )
 
   def _init_trajectory(self, flat):
@@ -223,8 +225,14 @@ def check_log_prob(log_prob, init_state):
       f"example the start with `tf.cast(start, '{log_prob.dtype.name}')`."
     )
   rank = log_prob.shape.rank
+  if rank is None:
+    raise ValueError(
+      '`target_log_prob_fn` returned a Tensor whose shape is not known while '
+      'the graph is built, as Python code does (`tf.py_function`). Return '
+      '`tf.ensure_shape(log_prob, x.shape[:-1])`, one number per chain.'
+    )
   for part in parts:
-    if rank is None or part.shape.rank is None:
+    if part.shape.rank is None:
       continue
     if rank > part.shape.rank or not part.shape[:rank].is_compatible_with(
       log_prob.shape

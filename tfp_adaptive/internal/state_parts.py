@@ -10,6 +10,7 @@ from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = [
+  'as_tensors',
   'chain_shape',
   'event_size',
   'flatten',
@@ -20,6 +21,19 @@ __all__ = [
   'value',
   'value_and_gradient',
 ]
+
+
+def as_tensors(init_state):
+  """Returns a start in Tensors; refuses one that is not floating."""
+  state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
+  dtypes = {part.dtype for part in tf.nest.flatten(state)}
+  wrong = sorted(d.name for d in dtypes if not d.is_floating)
+  if wrong:
+    raise TypeError(
+      f'The state must be of floating numbers, but has parts of {wrong}. Write '
+      "for example `tf.cast(start, 'float32')`."
+    )
+  return state
 
 
 def flatten(state, num_chain_dims):
@@ -88,9 +102,17 @@ def num_chains(target_log_prob):
   return static if static is not None else tf.size(target_log_prob)
 
 
-def value(target_log_prob_fn, state):
-  """Evaluates the target at `state`."""
-  return _call(target_log_prob_fn, fresh(state))
+def value(target_log_prob_fn, state, shape=None):
+  """Evaluates the target at `state`.
+
+  Args:
+    target_log_prob_fn: Called as TFP calls targets.
+    state: Tensor or structure of Tensors, [chains..., event...].
+    shape: That of an earlier value: what Python code returns has none in a
+      graph.
+  """
+  log_prob = _call(target_log_prob_fn, fresh(state))
+  return log_prob if shape is None else tf.ensure_shape(log_prob, shape)
 
 
 def fresh(state):

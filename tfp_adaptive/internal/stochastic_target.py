@@ -34,7 +34,7 @@ __all__ = [
 _BOOTSTRAP_SEED = (20090401, 697725)
 
 
-def evaluate(target_log_prob_fn, state, seed, is_stochastic):
+def evaluate(target_log_prob_fn, state, seed, is_stochastic, shape=None):
   """Evaluates the target at `state`, or an estimate of it.
 
   Args:
@@ -43,17 +43,18 @@ def evaluate(target_log_prob_fn, state, seed, is_stochastic):
     state: Tensor or structure of Tensors, [chains..., event...].
     seed: [2] int32; not read where the target is exact.
     is_stochastic: Python bool.
+    shape: That of an earlier value, if there is one.
 
   Returns:
     [chains...]: every chain has an estimate of its own.
   """
   if not is_stochastic:
-    return state_parts.value(target_log_prob_fn, state)
+    return state_parts.value(target_log_prob_fn, state, shape)
 
   def with_seed(*parts, **named_parts):
     return target_log_prob_fn(*parts, **named_parts, seed=seed)
 
-  return state_parts.value(with_seed, state)
+  return state_parts.value(with_seed, state, shape)
 
 
 def split_seed(seed, is_stochastic):

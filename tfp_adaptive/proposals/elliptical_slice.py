@@ -84,7 +84,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
       state = state_parts.unflatten_like(
         centered + origin, current_state, ps.rank(centered) - 1
       )
-      value, _ = self._evaluate(state)
+      value, _ = self._evaluate(state, centered.shape[:-1])
       # The slice would take NaN for a point that is high enough.
       lowest = tf.constant(-float('inf'), value.dtype)
       return tf.where(tf.math.is_nan(value), lowest, value)

@@ -14,6 +14,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
@@ -90,10 +91,10 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
 
     Raises:
       TypeError: If the target or the surrogate is not one.
-      ValueError: If `noise_scale` is not positive, or the signature of the
-        target does not fit.
+      ValueError: If a scale is not positive, or the signature of the target
+        does not fit.
     """
-    _check_parts(target_log_prob_fn, surrogate, noise_scale)
+    _check_parts(target_log_prob_fn, surrogate, step_size, noise_scale)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,
@@ -144,7 +145,7 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
   def bootstrap_results(self, init_state):
     """Evaluates the target at `init_state`; nothing is known of it yet."""
     with tf.name_scope(f'{self.name}_bootstrap'):
-      init_state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
+      init_state = state_parts.as_tensors(init_state)
       log_prob = self._evaluate(init_state, stochastic_target.bootstrap_seed())
       proposal.check_log_prob(log_prob, init_state)
       flat = state_parts.flatten(init_state, ps.rank(log_prob))
@@ -181,7 +182,9 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
     proposed_state = state_parts.unflatten_like(
       y, current_state, num_chain_dims
     )
-    log_prob = self._evaluate(proposed_state, target_seed)
+    log_prob = self._evaluate(
+      proposed_state, target_seed, previous.target_log_prob.shape
+    )
 
     # 3. Correct for the covariance at y, which is another.
     factor_y = self._factor(params, y)
@@ -197,9 +200,9 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
       seed=seed,
     )
 
-  def _evaluate(self, state, seed):
+  def _evaluate(self, state, seed, shape=None):
     return stochastic_target.evaluate(
-      self.target_log_prob_fn, state, seed, self.target_is_stochastic
+      self.target_log_prob_fn, state, seed, self.target_is_stochastic, shape
     )
 
   def _factor(self, params, x):
@@ -234,7 +237,7 @@ def _log_abs_det(factor):
   return tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
 
 
-def _check_parts(target_log_prob_fn, surrogate, noise_scale):
+def _check_parts(target_log_prob_fn, surrogate, step_size, noise_scale):
   if not callable(target_log_prob_fn):
     raise TypeError(
       '`target_log_prob_fn` must be callable, but got '
@@ -246,12 +249,9 @@ def _check_parts(target_log_prob_fn, surrogate, noise_scale):
       f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}. '
       'Write `surrogate=tfpa.surrogates.kernel_subsample()` (with parentheses).'
     )
-  if not noise_scale > 0.0:
-    raise ValueError(
-      f'`noise_scale` must be positive, but got {noise_scale!r}: it alone '
-      'moves the chain where no draws are near. Write for example '
-      '`noise_scale=0.2`.'
-    )
+  arguments.check_positive('step_size', step_size, 1.0)
+  # It alone moves the chain where no draws are near.
+  arguments.check_positive('noise_scale', noise_scale, 0.2)
 
 
 def _check_params(params):

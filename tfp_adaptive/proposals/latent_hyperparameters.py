@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import hyperparameter_moves
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import state_parts
@@ -106,6 +107,8 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
         '`num_latent_updates` must be a positive int, but got '
         f'{num_latent_updates!r}.'
       )
+    arguments.check_positive('step_size', step_size, 0.1)
+    arguments.check_positive('hyper_step_size', hyper_step_size, 0.1)
     self._parameters = dict(
       log_likelihood_fn=log_likelihood_fn,
       prior_fn=prior_fn,
@@ -146,7 +149,7 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
   def bootstrap_results(self, init_state):
     """Decomposes the prior at the first theta and evaluates f."""
     with tf.name_scope(f'{self.name}_bootstrap'):
-      x, theta = tf.nest.map_structure(tf.convert_to_tensor, init_state)
+      x, theta = state_parts.as_tensors(init_state)
       prior = self._prior(theta)
       inner = self._latent_kernel(prior).bootstrap_results(x)
       log_likelihood = _latent(inner).target_log_prob

@@ -86,7 +86,9 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
       current_state,
       num_chain_dims,
     )
-    log_prob = self._evaluate(proposed_state, target_seed)
+    log_prob = self._evaluate(
+      proposed_state, target_seed, previous.target_log_prob.shape
+    )
     return proposed_state, previous._replace(
       target_log_prob=log_prob, noise=noise, seed=seed
     )

@@ -238,7 +238,9 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     proposed_state = state_parts.unflatten_like(
       y, current_state, num_chain_dims
     )
-    log_prob = self._evaluate(proposed_state, target_seed)
+    log_prob = self._evaluate(
+      proposed_state, target_seed, previous.target_log_prob.shape
+    )
     return proposed_state, previous._replace(
       target_log_prob=log_prob,
       log_acceptance_correction=0.5

@@ -1,0 +1,60 @@
+"""Densities in Python code, whose results have no shape in a graph."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+
+_START = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
+_PRIOR = tfpa.gaussian_priors.spectral(np.eye(2))
+
+
+def _python(x):
+  return tf.numpy_function(
+    lambda x: -0.5 * np.sum(x**2, axis=-1), [x], tf.float64
+  )
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    lambda target: tfpa.adaptive_metropolis(target, 10),
+    lambda target: tfpa.kernel_hamiltonian(target, 10),
+    lambda target: tfpa.kernel_adaptive_metropolis(target, 10),
+    lambda target: tfpa.elliptical_slice(target, _PRIOR),
+    lambda target: tfpa.crank_nicolson(target, _PRIOR, 10),
+  ],
+)
+def test_kernels_without_gradients_take_them_without_xla(build):
+  python, tensorflow = (
+    tfpa.sample(
+      build(target),
+      _START,
+      num_results=50,
+      seed=3,
+      jit_compile=False,
+      progress=False,
+    ).states
+    for target in (_python, targets.standard_normal)
+  )
+  assert len(np.unique(tensorflow)) > 10
+  np.testing.assert_allclose(python, tensorflow, rtol=1e-8)
+
+
+def test_a_start_in_a_graph_needs_the_shape():
+  def chain(target):
+    return tfp.mcmc.sample_chain(
+      2,
+      _START,
+      kernel=tfpa.adaptive_metropolis(target, 2),
+      trace_fn=None,
+      seed=(1, 2),
+    )
+
+  with pytest.raises(ValueError, match='tf.ensure_shape'):
+    tf.function(chain, autograph=False)(_python)
+  shaped = lambda x: tf.ensure_shape(_python(x), x.shape[:-1])
+  assert tf.function(chain, autograph=False)(shaped).shape == [2, 4, 2]

@@ -1,0 +1,106 @@
+"""Refusals of arguments that many kernels take, before anything is computed.
+
+Each says what was given, what is allowed and what to write. What only the run
+knows, a symbolic Tensor or a variable, is taken as it is.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+
+__all__ = [
+  'check_accept_prob',
+  'check_criterion',
+  'check_gain',
+  'check_num_adaptation_steps',
+  'check_optimizer',
+  'check_positive',
+]
+
+
+def check_num_adaptation_steps(num_adaptation_steps):
+  """Refuses what is not a non-negative int."""
+  if (
+    isinstance(num_adaptation_steps, bool)
+    or not (
+      isinstance(num_adaptation_steps, int)
+      or hasattr(num_adaptation_steps, '__index__')
+    )
+    or num_adaptation_steps < 0
+  ):
+    raise ValueError(
+      '`num_adaptation_steps` must be a non-negative int, but got '
+      f'{num_adaptation_steps!r}. Write for example '
+      '`num_adaptation_steps=5000`; 0 samples without adapting.'
+    )
+
+
+def check_accept_prob(value, name='target_accept_prob'):
+  """Refuses what is not strictly between 0 and 1."""
+  if not _holds(value, lambda x: (x > 0.0) & (x < 1.0)):
+    raise ValueError(
+      f'`{name}` must lie strictly between 0 and 1, but got {value!r}. Usual '
+      'values: 0.25 random walk, 0.55 Langevin, 0.67 Hamiltonian.'
+    )
+
+
+def check_positive(name, value, usual):
+  """Refuses a number, or an array with one, that is not positive and finite.
+
+  Args:
+    name: Of the argument.
+    value: What was given for it.
+    usual: What to write instead.
+  """
+  if not _holds(value, lambda x: (x > 0.0) & np.isfinite(x)):
+    raise ValueError(
+      f'`{name}` must be positive and finite, but got {value!r}. Write for '
+      f'example `{name}={usual}`.'
+    )
+
+
+def check_criterion(criterion):
+  """Refuses what is not an `interfaces.Criterion`."""
+  _check_part(
+    'criterion',
+    criterion,
+    interfaces.Criterion,
+    'criteria.generalized_speed_measure(0.55)',
+  )
+
+
+def check_optimizer(optimizer):
+  """Refuses what is not an `interfaces.Optimizer`."""
+  _check_part(
+    'optimizer', optimizer, interfaces.Optimizer, 'optimizers.adam(1e-3)'
+  )
+
+
+def check_gain(gain):
+  """Refuses gains below 1, with which the start would never be forgotten."""
+  if not _holds(gain, lambda x: x >= 1.0):
+    raise ValueError(
+      f'`gain` must be at least 1, but got {gain!r}. Write `gain=1.0` to weigh '
+      'all steps alike.'
+    )
+
+
+def _check_part(name, part, kind, example):
+  if not isinstance(part, kind):
+    raise TypeError(
+      f'`{name}` must be an `interfaces.{kind.__name__}`, but got {part!r}. '
+      f'Write for example `{name}=tfpa.{example}` (with parentheses).'
+    )
+
+
+def _holds(value, is_allowed):
+  """Returns whether all numbers of `value` are allowed, or are not known."""
+  if tf.is_tensor(value):
+    value = tf.get_static_value(value)
+    if value is None:
+      return True
+  array = np.asarray(value)
+  if array.dtype.kind in 'bOSU':
+    return False
+  return bool(np.all(is_allowed(array.astype(np.float64))))

@@ -1,0 +1,72 @@
+"""What `tfpa.sample` refuses before it computes anything."""
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = ['check']
+
+
+def check(
+  kernel,
+  num_results,
+  num_burnin_steps,
+  num_steps_between_results,
+  seed,
+  block_size,
+):
+  """Refuses arguments of `tfpa.sample` that are not allowed, and `tf.function`.
+
+  Args:
+    kernel: As of `tfpa.sample`, like all others.
+    num_results: At least 1.
+    num_burnin_steps: At least 0.
+    num_steps_between_results: At least 0.
+    seed: Int, pair of ints or [2] int Tensor.
+    block_size: At least 1, or `None`.
+  """
+  _check_kernel(kernel)
+  if tf.inside_function():
+    raise ValueError(
+      '`tfpa.sample` compiles and drives a run itself and cannot be called '
+      'inside `tf.function`. Use `tfp.mcmc.sample_chain` with the same kernel '
+      'there.'
+    )
+  lowest = dict(
+    num_results=(num_results, 1),
+    num_burnin_steps=(num_burnin_steps, 0),
+    num_steps_between_results=(num_steps_between_results, 0),
+    block_size=(1 if block_size is None else block_size, 1),
+  )
+  for name, (given, least) in lowest.items():
+    if (
+      isinstance(given, bool)
+      or not hasattr(given, '__index__')
+      or given < least
+    ):
+      raise ValueError(
+        f'`{name}` must be an int of at least {least}, but got {given!r}.'
+      )
+  if not _is_seed(seed):
+    raise ValueError(
+      '`seed` must be an int, a pair of ints or a [2] int Tensor, so that the '
+      f'run can be repeated, but got {seed!r}. Write for example `seed=(0, 1)`.'
+    )
+
+
+def _check_kernel(kernel):
+  if not callable(getattr(kernel, 'one_step', None)):
+    raise TypeError(
+      f'`kernel` must be a `tfp.mcmc.TransitionKernel`, but got {kernel!r}. '
+      'Write for example `tfpa.gradient_adaptive_langevin(target_log_prob_fn, '
+      'num_adaptation_steps=1000)`.'
+    )
+
+
+def _is_seed(seed):
+  if isinstance(seed, (int, np.integer)):
+    return not isinstance(seed, bool)
+  try:
+    words = np.asarray(seed)
+  except (TypeError, ValueError):
+    return False
+  return words.shape == (2,) and np.issubdtype(words.dtype, np.integer)
