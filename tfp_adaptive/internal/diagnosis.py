@@ -146,8 +146,10 @@ def warnings_after(kernel, states, trace, results):
   if diverging is not None and np.mean(diverging) > 0.01:
     yield (
       f'{np.mean(diverging):.1%} of the recorded proposals diverged (log ratio '
-      'below -1000 or not finite): expect bias near the regions they could not '
-      'enter. Check the support of the target, or reparameterise it.'
+      'below -1000 or not finite). Where the support of the target ends they '
+      'are rejected rightly, and a bijector to unconstrained space spares '
+      'them; inside of it expect bias near the regions they could not enter, '
+      'and reparameterise the target.'
     )
   stack = kernel_stack(kernel)
   for k in stack:
