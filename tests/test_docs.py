@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 
+import numpy as np
 import pytest
 import yaml
 
@@ -67,17 +68,11 @@ def test_links_between_pages_lead_somewhere():
       assert _is_there(found) or found.name in GENERATED, f'{page}: {link}'
 
 
-def test_examples_are_those_that_the_tests_of_the_readme_run():
-  readme = (ROOT / 'README.md').read_text()
+def test_every_example_is_run_by_some_test():
   # Those of results are how a number was had, from a run's own folder.
   pages = [p for p in DOCS.rglob('*.md') if 'results' not in p.parts]
-  examples = [
-    example
-    for page in pages
-    for example in re.findall(r'```python\n.*?```', page.read_text(), re.S)
-  ]
-  assert examples
-  assert all(example in readme for example in examples)
+  with_examples = {p.name for p in pages if '```python' in p.read_text()}
+  assert with_examples == {'index.md'}  # See the end of this file.
 
 
 def _public_names():
@@ -205,3 +200,21 @@ def test_saved_measurements_are_shown_and_missing_ones_named(tmp_path):
   assert 'is missing' not in text
   assert '| 10 | 1e+06 | 10 | 2000 | float64 | langevin | 0 |' in text
   assert evaluation.measurement_tables(tmp_path).count('is missing') == 4
+
+
+def test_the_examples_of_the_first_page_run_in_turn():
+  text = (DOCS / 'index.md').read_text()
+  names, moved = {}, []
+  for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL):
+    exec(compile(example, 'index.md', 'exec'), names)
+    moved.append(names['result'].states)
+  gaussian, (location, scale), _ = moved
+  assert gaussian.shape == (5000, 8, 2)
+  np.testing.assert_allclose(gaussian.std(axis=(0, 1)), 1.0, rtol=0.05)
+  # Of 50 observations with deviation 2, a flat prior.
+  observed = names['observed'].numpy()
+  np.testing.assert_allclose(location.mean(), observed.mean(), atol=0.05)
+  np.testing.assert_allclose(scale.mean(), observed.std(), rtol=0.1)
+  assert names['tree'].posterior['scale'].sizes == {
+    'chain': 8, 'draw': 5000
+  }  # fmt: skip

@@ -55,6 +55,9 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
   Returns:
     An `interfaces.Optimizer`.
 
+  Raises:
+    ValueError: If a number is not in its range.
+
   References:
     Amari (1998), Natural gradient works efficiently in learning; Cardoso and
     Laheld (1996), Equivariant adaptive source separation.
@@ -115,10 +118,14 @@ def rmsprop(learning_rate, decay=0.9):
   Returns:
     An `interfaces.Optimizer`.
 
+  Raises:
+    ValueError: If a number is not in its range.
+
   References:
     Titsias and Dellaportas (2019), section 2.1.
   """
-  arguments.check_positive('learning_rate', learning_rate, 1e-3)
+  arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
+  _check_decay(decay, 'decay')
 
   def init(params, adaptation):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
@@ -157,10 +164,15 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
   Returns:
     An `interfaces.Optimizer`.
 
+  Raises:
+    ValueError: If a number is not in its range.
+
   References:
     Kingma and Ba (2015), Algorithm 1, https://arxiv.org/abs/1412.6980.
   """
-  arguments.check_positive('learning_rate', learning_rate, 1e-3)
+  arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
+  _check_decay(decay, 'decay')
+  _check_decay(square_decay, 'square_decay')
 
   def init(params, adaptation):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
@@ -201,9 +213,13 @@ def clip_by_global_norm(optimizer, max_norm):
 
   Returns:
     An `interfaces.Optimizer`.
+
+  Raises:
+    TypeError: If `optimizer` is none.
+    ValueError: If `max_norm` is not positive.
   """
   arguments.check_optimizer(optimizer)
-  arguments.check_positive('max_norm', max_norm, 1.0)
+  arguments.check_positive(max_norm, 'max_norm', 1.0)
 
   def update(grads, state, params, preconditioner, feedback, adaptation):
     norm = _global_norm(grads)
@@ -216,6 +232,10 @@ def clip_by_global_norm(optimizer, max_norm):
   return optimizer._replace(
     name=f'clip_by_global_norm({optimizer.name})', update=update
   )
+
+
+def _check_decay(value, name):
+  arguments.check_share(value, name, f'Write for example `{name}=0.9`.')
 
 
 def _global_norm(grads):

@@ -15,6 +15,8 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive import surrogates
 from tfp_adaptive.adaptation import ScoreMatchingAdaptation
 from tfp_adaptive.internal import arguments
+from tfp_adaptive.internal import step_size_range
+from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.proposals import UncalibratedKernelAdaptive
 from tfp_adaptive.proposals import UncalibratedSurrogateHamiltonian
@@ -185,9 +187,16 @@ def _tuned(kernel, num_adaptation_steps, target_accept_prob):
     kernel,
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,
+    step_size_setter_fn=_set_step_size,
     log_accept_prob_getter_fn=functools.partial(
       _log_accept_prob, target_accept_prob
     ),
+  )
+
+
+def _set_step_size(results, new):
+  return tfp_private.replace_innermost(
+    results, step_size=step_size_range.bounded(new)
   )
 
 

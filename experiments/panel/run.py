@@ -91,10 +91,21 @@ def run_panel(panel, file, chosen, options, report=print, run_pair=None):
       status, error = ended
       report(f'  {status}: {error}')
       after = file.finished_seeds(target, method, key)
-      unreached = [s for s in missing if after.get(s) == before.get(s)]
       lead = head(panel, target_index, method_index, key)
-      for seed in unreached:
+      for seed in _unreached(missing, before, after):
         file.append({**lead, 'seed': seed, **failed_record(status, error)})
+
+
+def _unreached(seeds, before, after):
+  """Returns the seeds that a process left as they were, without a result."""
+  if any(record['status'] == 'refused' for record in after.values()):
+    return []
+  return [
+    seed
+    for seed in seeds
+    if after.get(seed) == before.get(seed)
+    and after.get(seed, {}).get('status') != 'finished'
+  ]
 
 
 def _process(options, config, file):

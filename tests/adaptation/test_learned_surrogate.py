@@ -11,6 +11,7 @@ from tests.adaptation import learning
 def test_frozen_is_the_kernel_at_its_end():
   kernel = learning.kernel(60)
   states, results = learning.run(kernel, 70)
+  assert int(results[-1].num_fits) > 0
   fixed = tfpa.frozen(kernel, results[-1])
   assert isinstance(fixed, tfpa.MetropolisHastings)
   state = states[-1]

@@ -107,11 +107,11 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
         matrix of at least two rows of finite numbers, or the acceptance is not
         in (0, 1).
     """
-    if not 0.0 < step_accept_prob < 1.0:
-      raise ValueError(
-        f'`step_accept_prob` must be in (0, 1), but got {step_accept_prob!r}. '
-        'Write for example `step_accept_prob=0.9`.'
-      )
+    arguments.check_inner_share(
+      step_accept_prob,
+      'step_accept_prob',
+      'Write for example `step_accept_prob=0.9`.',
+    )
     arguments.check_num_adaptation_steps(num_adaptation_steps)
     if not tfp_private.has_nested(inner_kernel, 'surrogate'):
       raise ValueError(

@@ -30,8 +30,8 @@ def cross_entropy(target_accept_prob, weight=1.0, **options):
   Raises:
     ValueError: If an argument is not one of those allowed.
   """
-  if weight < 0.0:
-    raise ValueError(f'`weight` must not be negative, but got {weight}.')
+  if not weight >= 0.0:
+    raise ValueError(f'`weight` must not be negative, but got {weight!r}.')
   criterion = generalized_speed_measure(target_accept_prob, **options)
 
   def entropy(state, transition):

@@ -50,7 +50,7 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
     An `interfaces.Criterion`.
 
   Raises:
-    ValueError: If the acceptance is not in (0, 1).
+    ValueError: If an argument is not in its range.
   """
   arguments.check_accept_prob(target_accept_prob)
 
@@ -107,6 +107,9 @@ def scale_of(state, distance, is_finite):
 
 def moving_update(smoothing):
   """Returns the update of the moving mean of the jump distance."""
+  arguments.check_share(
+    smoothing, 'smoothing', 'Write for example `smoothing=0.99`.'
+  )
 
   def update(state, transition, slopes, adaptation):
     del slopes, adaptation

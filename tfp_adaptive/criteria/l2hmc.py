@@ -35,9 +35,10 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
     An `interfaces.Criterion`.
 
   Raises:
-    ValueError: If the acceptance is not in (0, 1).
+    ValueError: If an argument is not in its range.
   """
   arguments.check_accept_prob(target_accept_prob)
+  arguments.check_positive(floor, 'floor', 1e-2)
 
   def value(state, transition):
     distance = jump_distance(transition)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive.gaussian_priors.autoregression import autoregression
+from tfp_adaptive.internal import arguments
 
 __all__ = ['random_walk']
 
@@ -42,7 +43,8 @@ def random_walk(
       f'`order` must be 1 or 2, but is {order!r}. Write the precision of other '
       'walks for `tfpa.gaussian_priors.markov`.'
     )
-  scale = tf.convert_to_tensor(scale, dtype_hint=tf.float32)
+  arguments.check_positive(scale, 'scale', 1.0)
+  scale = tf.convert_to_tensor(1.0 * scale if isinstance(scale, int) else scale)
   return autoregression(
     tf.constant(_COEFFICIENTS[order], scale.dtype),
     scale,

@@ -13,9 +13,11 @@ __all__ = [
   'check_accept_prob',
   'check_criterion',
   'check_gain',
+  'check_inner_share',
   'check_num_adaptation_steps',
   'check_optimizer',
   'check_positive',
+  'check_share',
 ]
 
 
@@ -37,21 +39,41 @@ def check_num_adaptation_steps(num_adaptation_steps):
 
 
 def check_accept_prob(value, name='target_accept_prob'):
-  """Refuses what is not strictly between 0 and 1."""
+  """Refuses what is no probability to aim at."""
+  check_inner_share(
+    value,
+    name,
+    'Usual values: 0.25 random walk, 0.55 Langevin, 0.67 Hamiltonian.',
+  )
+
+
+def check_inner_share(value, name, advice):
+  """Refuses what is not strictly between 0 and 1.
+
+  Args:
+    value: What was given.
+    name: Of the argument.
+    advice: A sentence: what to write instead.
+  """
   if not _holds(value, lambda x: (x > 0.0) & (x < 1.0)):
     raise ValueError(
-      f'`{name}` must lie strictly between 0 and 1, but got {value!r}. Usual '
-      'values: 0.25 random walk, 0.55 Langevin, 0.67 Hamiltonian.'
+      f'`{name}` must lie strictly between 0 and 1, but got {value!r}. {advice}'
     )
 
 
-def check_positive(name, value, usual):
+def check_share(value, name, advice):
+  """Refuses what is not in [0, 1); arguments as of `check_inner_share`."""
+  if not _holds(value, lambda x: (x >= 0.0) & (x < 1.0)):
+    raise ValueError(f'`{name}` must be in [0, 1), but got {value!r}. {advice}')
+
+
+def check_positive(value, name, usual):
   """Refuses a number, or an array with one, that is not positive and finite.
 
   Args:
+    value: What was given.
     name: Of the argument.
-    value: What was given for it.
-    usual: What to write instead.
+    usual: What to write instead, a number.
   """
   if not _holds(value, lambda x: (x > 0.0) & np.isfinite(x)):
     raise ValueError(
@@ -96,11 +118,14 @@ def _check_part(name, part, kind, example):
 
 def _holds(value, is_allowed):
   """Returns whether all numbers of `value` are allowed, or are not known."""
-  if tf.is_tensor(value):
-    value = tf.get_static_value(value)
-    if value is None:
-      return True
-  array = np.asarray(value)
-  if array.dtype.kind in 'bOSU':
+  leaves = tf.nest.flatten(value)
+  known = [tf.get_static_value(x) if tf.is_tensor(x) else x for x in leaves]
+  if any(x is None for x, leaf in zip(known, leaves) if tf.is_tensor(leaf)):
+    return True
+  try:
+    array = np.asarray(tf.nest.pack_sequence_as(value, known))
+  except (TypeError, ValueError):
+    return False
+  if array.dtype.kind in 'bcOSU':
     return False
   return bool(np.all(is_allowed(array.astype(np.float64))))

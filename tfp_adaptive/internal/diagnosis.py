@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.internal import convergence
 from tfp_adaptive.internal import step_size_range
 from tfp_adaptive.internal import tfp_private
 
@@ -19,6 +20,7 @@ __all__ = [
 
 _FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
 _FOR_FAR_STARTS = 'kernel_exponential_family_lite'
+_LARGEST_RHAT = 1.05
 _WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
 
 
@@ -170,6 +172,7 @@ def warnings_after(kernel, states, trace, results):
         float(k.parameters['target_accept_prob']),
         may_exceed_target=_is_at_its_largest(trace.get(f'{prefix}step_size')),
       )
+  yield from _convergence_warnings(states, trace)
 
 
 def _has_moved(states, num_leading_dims):
@@ -221,6 +224,20 @@ def _acceptance_warnings(accepted, target, may_exceed_target=False):
       f'aimed at {target:.2f}: it has not settled, and the draws may mix '
       'badly. Adapt longer; if the state is float32 and the target badly '
       'scaled, rounding of the log density is the usual reason: use float64.'
+    )
+
+
+def _convergence_warnings(states, trace):
+  log_prob = trace.get('target_log_prob')
+  if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
+    return
+  rhat, name = convergence.worst_rhat(states, log_prob.ndim - 1)
+  if rhat > _LARGEST_RHAT:
+    yield (
+      f'R-hat is {min(rhat, 1000.0):.2f} in {name}, above {_LARGEST_RHAT}: '
+      'chains, or their halves, disagree, and averages over the draws are not '
+      'to be relied on. Adapt and sample longer; if that does not help, '
+      'reparameterise the target, or try another sampler.'
     )
 
 

@@ -98,7 +98,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
       name: Prefix of op names.
     """
     _check_arguments(log_likelihood_fn, prior)
-    arguments.check_positive('step_size', step_size, 0.1)
+    arguments.check_positive(step_size, 'step_size', 0.1)
     self._parameters = _Parameters(
       log_likelihood_fn=log_likelihood_fn,
       prior=prior,
@@ -205,7 +205,10 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
     return (state, *self._evaluate(state, coordinates.shape[:-1]))
 
   def _evaluate(self, state, shape=None):
-    """Returns f, [chains...], and its gradient in the prior's coordinates."""
+    """Returns f, [chains...], and its gradient in the prior's coordinates.
+
+    `shape` is that of f where it is known beforehand, for f in Python code.
+    """
     function = self.log_likelihood_fn
     restrict = self.prior.restrict
     if restrict is not None:

@@ -12,7 +12,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import random
-from tfp_adaptive.internal import state_parts
 from tfp_adaptive.internal import tfp_private
 
 __all__ = ['MetropolisHastings']
@@ -66,7 +65,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
 
   def bootstrap_results(self, init_state):
     """Returns results for `init_state`, as if it had just been accepted."""
-    init_state = state_parts.as_tensors(init_state)
+    init_state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
     results = super().bootstrap_results(init_state)
     return results._replace(
       accepted_results=_without(results.accepted_results, _ONE_STEP_FIELDS),

@@ -27,6 +27,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
+
 __all__ = ['Penalty', 'PenaltyState', 'eigenvalue_penalty', 'influence', 'none']
 
 PenaltyState = collections.namedtuple(
@@ -76,11 +78,9 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
   Raises:
     ValueError: If `threshold` is not in (0, 1).
   """
-  if not 0.0 < threshold < 1.0:
-    raise ValueError(
-      f'`threshold` must lie strictly between 0 and 1, but got {threshold}. '
-      'The paper uses 0.75 and 0.95.'
-    )
+  arguments.check_inner_share(
+    threshold, 'threshold', 'The paper uses 0.75 and 0.95.'
+  )
 
   def cost(transition):
     excess = tf.maximum(_size(transition) - threshold, 0.0)

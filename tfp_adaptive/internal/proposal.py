@@ -74,7 +74,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         estimate; `None` for proposals that take exact targets only.
     """
     _check_parts(target_log_prob_fn, preconditioner)
-    arguments.check_positive('step_size', step_size, 1.0)
+    arguments.check_positive(step_size, 'step_size', 1.0)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,
@@ -164,6 +164,8 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
     scale = preconditioner.init_scale
     if callable(scale):
       scale = scale(event_size)
+    elif scale is not None:
+      arguments.check_positive(scale, 'init_scale', 1.0)
     return preconditioner.init(
       part_sizes if preconditioner.takes_part_sizes else event_size,
       flat.dtype,
@@ -225,14 +227,8 @@ def check_log_prob(log_prob, init_state):
       f"example the start with `tf.cast(start, '{log_prob.dtype.name}')`."
     )
   rank = log_prob.shape.rank
-  if rank is None:
-    raise ValueError(
-      '`target_log_prob_fn` returned a Tensor whose shape is not known while '
-      'the graph is built, as Python code does (`tf.py_function`). Return '
-      '`tf.ensure_shape(log_prob, x.shape[:-1])`, one number per chain.'
-    )
   for part in parts:
-    if part.shape.rank is None:
+    if rank is None or part.shape.rank is None:
       continue
     if rank > part.shape.rank or not part.shape[:rank].is_compatible_with(
       log_prob.shape

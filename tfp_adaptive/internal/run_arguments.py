@@ -54,7 +54,8 @@ def check(
 
 
 def _check_kernel(kernel):
-  if not callable(getattr(kernel, 'one_step', None)):
+  is_kernel = callable(getattr(kernel, 'one_step', None))
+  if isinstance(kernel, type) or not is_kernel:
     raise TypeError(
       f'`kernel` must be a `tfp.mcmc.TransitionKernel`, but got {kernel!r}. '
       'Write for example `tfpa.gradient_adaptive_langevin(target_log_prob_fn, '

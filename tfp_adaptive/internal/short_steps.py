@@ -19,6 +19,7 @@ import math
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import random
 
 __all__ = ['check_share', 'draw', 'share_of']
@@ -45,12 +46,12 @@ def draw(share, dtype, seed, shortest=_SHORTEST):
 
 def check_share(share):
   """Refuses what is no share of steps."""
-  if not 0.0 <= share < 1.0:
-    raise ValueError(
-      '`short_step_share` must be in [0, 1): the share of steps that are '
-      f'shorter than `step_size`, but got {share!r}. Write for example '
-      '`short_step_share=0.2`, or 0 for steps of one size.'
-    )
+  arguments.check_share(
+    share,
+    'short_step_share',
+    'It is the share of steps that are shorter than `step_size`: write for '
+    'example `short_step_share=0.2`, or 0 for steps of one size.',
+  )
 
 
 def share_of(settings, share):

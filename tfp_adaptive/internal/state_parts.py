@@ -111,8 +111,7 @@ def value(target_log_prob_fn, state, shape=None):
     shape: That of an earlier value: what Python code returns has none in a
       graph.
   """
-  log_prob = _call(target_log_prob_fn, fresh(state))
-  return log_prob if shape is None else tf.ensure_shape(log_prob, shape)
+  return _call(target_log_prob_fn, fresh(state), shape)
 
 
 def fresh(state):
@@ -125,10 +124,25 @@ def fresh(state):
   return tf.nest.map_structure(tf.identity, state)
 
 
-def _call(target_log_prob_fn, state):
-  return tf.convert_to_tensor(
+def _call(target_log_prob_fn, state, shape=None):
+  log_prob = tf.convert_to_tensor(
     tfp_private.call_fn(target_log_prob_fn, state), name='target_log_prob'
   )
+  if shape is not None:
+    return _with_shape(log_prob, shape)
+  ranks = [part.shape.rank for part in tf.nest.flatten(state)]
+  if log_prob.shape.rank is None and None not in ranks:
+    raise ValueError(
+      '`target_log_prob_fn` returned a Tensor whose shape is not known while '
+      'the graph is built, as Python code does (`tf.py_function`). Return '
+      '`tf.ensure_shape(log_prob, x.shape[:-1])`, one number per chain.'
+    )
+  return log_prob
+
+
+def _with_shape(tensor, shape):
+  is_known = tensor.shape.is_fully_defined()
+  return tensor if is_known else tf.ensure_shape(tensor, shape)
 
 
 def value_and_gradient(target_log_prob_fn, state):
@@ -146,6 +160,7 @@ def value_and_gradient(target_log_prob_fn, state):
       'ops of every part (no numpy, no tf.stop_gradient, no integer casts), or '
       'a kernel without gradients: `tfpa.adaptive_metropolis`.'
     )
+  grads = [_with_shape(grad, part.shape) for grad, part in zip(grads, parts)]
   return log_prob, tf.nest.pack_sequence_as(state, grads)
 
 

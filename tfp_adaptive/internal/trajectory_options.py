@@ -1,5 +1,6 @@
 """What is asked of the options that all Hamiltonian proposals take."""
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import hessian_product as hessian
 
 __all__ = ['check']
@@ -20,8 +21,6 @@ def check(num_leapfrog_steps, hessian_product, continue_prob):
       f'`hessian_product` must be one of {hessian.METHODS}, but got '
       f'{hessian_product!r}.'
     )
-  if not 0.0 < continue_prob < 1.0:
-    raise ValueError(
-      '`continue_prob` must lie strictly between 0 and 1, but got '
-      f'{continue_prob!r}; 0.5 is usual.'
-    )
+  arguments.check_inner_share(
+    continue_prob, 'continue_prob', 'The usual value is 0.5.'
+  )

@@ -16,6 +16,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import history
 from tfp_adaptive.internal import momentum_scale
 from tfp_adaptive.internal import scale_factor
@@ -158,9 +159,10 @@ def earned_share(walk, least):
 
 def check_share(share):
   """Refuses what is no share of steps."""
-  if not 0.0 <= share < 1.0:
-    raise ValueError(
-      '`walk_share` must be in [0, 1): the share of steps that follow no '
-      f'surrogate, but got {share!r}. Write for example `walk_share=0.2`; '
-      'where all steps should walk, use `tfpa.adaptive_metropolis`.'
-    )
+  arguments.check_share(
+    share,
+    'walk_share',
+    'It is the share of steps that follow no surrogate: write for example '
+    '`walk_share=0.2`; where all steps should walk, use '
+    '`tfpa.adaptive_metropolis`.',
+  )

@@ -107,8 +107,8 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
         '`num_latent_updates` must be a positive int, but got '
         f'{num_latent_updates!r}.'
       )
-    arguments.check_positive('step_size', step_size, 0.1)
-    arguments.check_positive('hyper_step_size', hyper_step_size, 0.1)
+    arguments.check_positive(step_size, 'step_size', 0.1)
+    arguments.check_positive(hyper_step_size, 'hyper_step_size', 0.1)
     self._parameters = dict(
       log_likelihood_fn=log_likelihood_fn,
       prior_fn=prior_fn,

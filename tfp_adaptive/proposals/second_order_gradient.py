@@ -99,8 +99,9 @@ class UncalibratedSecondOrderGradient(
     by_product = self._parameters['curvature_fn'] is None
     return interfaces.Cost(target=1, gradient=1, hessian_vector=int(by_product))
 
-  def _evaluate(self, state):
+  def _evaluate(self, state, shape=None):
     """Returns f, [chains...], and its `Expansion`."""
+    del shape
     function, curvature_fn = (
       self.log_likelihood_fn,
       self._parameters['curvature_fn'],

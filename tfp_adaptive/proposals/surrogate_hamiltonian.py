@@ -22,6 +22,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import proposal
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
@@ -137,7 +138,8 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     self._step_range = _check_steps(num_leapfrog_steps)
     self._jitter_range = _check_jitter(step_size_jitter)
     walk_lib.check_share(walk_share)
-    _check_length(trajectory_length)
+    if trajectory_length is not None:
+      arguments.check_positive(trajectory_length, 'trajectory_length', 4.0)
 
   @property
   def surrogate(self):
@@ -301,15 +303,6 @@ def _check_steps(given):
       '`num_leapfrog_steps=(1, 10)`.'
     )
   return tuple(int(n) for n in pair)
-
-
-def _check_length(given):
-  is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-  if given is not None and not (is_number and 0.0 < given < float('inf')):
-    raise ValueError(
-      f'`trajectory_length` must be a positive number, but got {given!r}. '
-      'Write for example `trajectory_length=4.0`.'
-    )
 
 
 def _check_jitter(given):
