@@ -20,6 +20,8 @@ _SECONDS_PER_CELL = 300
 _NATIVE_LOG = re.compile(
   r'(WARNING: All log messages before absl|[IWE]\d{4} ).*\n?'
 )
+# What the library says of a run, without the place and line of the cell.
+_WARNING = re.compile(r'\S+:\d+: (UserWarning: .*)\n  .*\n?')
 _IMAGES = {'image/png': 'png', 'image/svg+xml': 'svg'}
 
 
@@ -69,8 +71,8 @@ def execute(path):
   """Executes a notebook in place.
 
   Raises:
-    RuntimeError: if a cell fails, or writes to stderr: readers are shown no
-      warnings.
+    RuntimeError: if a cell fails, or writes to stderr what is no warning of
+      the library about a run.
   """
   import nbclient
   import nbformat
@@ -87,18 +89,24 @@ def execute(path):
   ).execute()
   for cell in notebook.cells:
     if cell.cell_type == 'code':
-      cell.outputs = [o for o in cell.outputs if not _is_native_log(path, o)]
+      cell.outputs = [o for o in cell.outputs if _is_shown(path, o)]
   _write(path, notebook)
 
 
-def _is_native_log(path, output):
-  """Returns whether an output is to be left out; refuses warnings."""
+def _is_shown(path, output):
+  """Returns whether readers see an output; leaves of stderr what they should.
+
+  Raises:
+    RuntimeError: if there is something else in it.
+  """
   if output.get('name') != 'stderr':
-    return False
-  text = _NATIVE_LOG.sub('', output.text).strip()
-  if text:
-    raise RuntimeError(f'{path}: a cell wrote to stderr:\n{text}')
-  return True
+    return True
+  text = _NATIVE_LOG.sub('', output.text)
+  rest = _WARNING.sub('', text).strip()
+  if rest:
+    raise RuntimeError(f'{path}: a cell wrote to stderr:\n{rest}')
+  output.text = ''.join(f'{said}\n' for said in _WARNING.findall(text))
+  return bool(output.text)
 
 
 def _write(path, notebook):

@@ -234,7 +234,7 @@ def _convergence_warnings(states, trace):
   rhat, name = convergence.worst_rhat(states, log_prob.ndim - 1)
   if rhat > _LARGEST_RHAT:
     yield (
-      f'R-hat is {min(rhat, 1000.0):.2f} in {name}, above {_LARGEST_RHAT}: '
+      f'R-hat is {min(rhat, 1000.0):.3f} in {name}, above {_LARGEST_RHAT}: '
       'chains, or their halves, disagree, and averages over the draws are not '
       'to be relied on. Adapt and sample longer; if that does not help, '
       'reparameterise the target, or try another sampler.'

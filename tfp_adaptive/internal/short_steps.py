@@ -49,7 +49,7 @@ def check_share(share):
   arguments.check_share(
     share,
     'short_step_share',
-    'It is the share of steps that are shorter than `step_size`: write for '
+    'It is the share of steps that are shorter than `step_size`. Write for '
     'example `short_step_share=0.2`, or 0 for steps of one size.',
   )
 

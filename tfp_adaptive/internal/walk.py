@@ -162,7 +162,7 @@ def check_share(share):
   arguments.check_share(
     share,
     'walk_share',
-    'It is the share of steps that follow no surrogate: write for example '
+    'It is the share of steps that follow no surrogate. Write for example '
     '`walk_share=0.2`; where all steps should walk, use '
     '`tfpa.adaptive_metropolis`.',
   )
