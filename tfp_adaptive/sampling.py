@@ -93,7 +93,12 @@ def sample(
   Returns:
     A `SampleResult`.
 
+  Warns:
+    UserWarning: If a chain never moved, proposals diverged, the adaptation has
+      not settled, or R-hat is above 1.05. Silence is no proof of convergence.
+
   Raises:
+    TypeError: If `kernel` is none, or the state is not of floating numbers.
     ValueError: If a start has no finite log density, if a count is not
       allowed, if the target cannot be compiled, or if `checkpoint_dir` is
       damaged or of another run.

@@ -82,6 +82,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       name: Prefix of op names.
 
     Raises:
+      TypeError: If `criterion` or `optimizer` is none.
       ValueError: If an argument is not one of those allowed, criterion and
         optimizer do not go together, or the target is stochastic.
     """
