@@ -55,7 +55,7 @@ def transport_adaptive_hamiltonian(
       min_entropy_weight=1e-2,
       max_entropy_weight=1e2,
       penalty_threshold=0.75,
-    )
+    )._replace(may_exceed_target=True)
   optimizer = optimizer or optimizers.adam(1e-3)
   arguments.check_optimizer(optimizer)
   if optimizer.is_relative:

@@ -74,7 +74,8 @@ def sample(
   the same bits.
 
   Args:
-    kernel: Any `tfp.mcmc.TransitionKernel`.
+    kernel: Any `tfp.mcmc.TransitionKernel`. It is compiled once: a target that
+      reads Python values which change needs a new kernel.
     init_state: Tensor or structure of Tensors, [chains..., event...].
     num_results: Draws to return per chain, a positive int.
     num_burnin_steps: Steps to discard; those that adapt count.

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.internal import diagnosis
 
 
 def test_an_adaptation_that_did_not_settle_is_named():
@@ -52,3 +53,34 @@ def test_a_chain_that_moves_between_its_recorded_steps_is_not_called_stuck():
     )
   assert not run.trace['is_accepted'].any()
   assert len(np.unique(run.states[:, 0, 0])) == 4
+
+
+@pytest.mark.parametrize(
+  'may_exceed, accept_rate, weight, is_warned',
+  [
+    (True, 0.95, 100.0, False),  # No more can be asked for.
+    (True, 0.40, 100.0, True),
+    (True, 0.95, 0.01, True),
+    (False, 0.95, 100.0, True),
+  ],
+)
+def test_a_weight_may_be_high_where_more_is_accepted_than_has_to_be(
+  may_exceed, accept_rate, weight, is_warned
+):
+  criterion = tfpa.criteria.generalized_speed_measure(0.67)._replace(
+    trace=lambda state: {'entropy_weight': state},
+    bounds={'entropy_weight': (0.01, 100.0)},
+    may_exceed_target=may_exceed,
+  )
+  accepted = np.arange(1000) < 1000 * accept_rate
+  said = list(diagnosis._bound_warnings(criterion, weight, accepted))
+  assert ['`entropy_weight` at its bound' in text for text in said] == (
+    [True] if is_warned else []
+  )
+
+
+def test_a_learned_map_may_accept_more_than_its_least():
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 2, 1
+  )
+  assert kernel.criterion.may_exceed_target

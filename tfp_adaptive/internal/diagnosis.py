@@ -159,7 +159,7 @@ def warnings_after(kernel, states, trace, results):
       yield from _fit_warnings(k, results)
     if hasattr(k, 'criterion'):
       state = tfp_private.get_innermost(results, 'criterion_state')
-      yield from _bound_warnings(k.criterion, state)
+      yield from _bound_warnings(k.criterion, state, accepted)
       yield from _acceptance_warnings(
         accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
       )
@@ -200,11 +200,16 @@ def _has(kernel, parameter):
   return parameter in getattr(kernel, 'parameters', ())
 
 
-def _bound_warnings(criterion, state):
+def _bound_warnings(criterion, state, accepted):
   traced = criterion.trace(state)
+  # Weights rise while more is accepted than has to be, which may be for good.
+  may_be_high = criterion.may_exceed_target and (
+    accepted is not None and np.mean(accepted) > criterion.target_accept_prob
+  )
   for name, (low, high) in criterion.bounds.items():
     value = float(traced[name])
-    if value <= low * 1.001 or value >= high * 0.999:
+    is_high = value >= high * 0.999 and not may_be_high
+    if value <= low * 1.001 or is_high:
       yield (
         f'The adaptation ended with `{name}` at its bound ({value:.3g} in '
         f'[{low:.3g}, {high:.3g}]): the learned proposal is probably poor. If '
