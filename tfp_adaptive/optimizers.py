@@ -215,7 +215,7 @@ def clip_by_global_norm(optimizer, max_norm):
     An `interfaces.Optimizer`.
 
   Raises:
-    TypeError: If `optimizer` is none.
+    TypeError: If `optimizer` is of another kind.
     ValueError: If `max_norm` is not positive.
   """
   arguments.check_optimizer(optimizer)

@@ -82,7 +82,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       name: Prefix of op names.
 
     Raises:
-      TypeError: If `criterion` or `optimizer` is none.
+      TypeError: If `criterion` or `optimizer` is of another kind.
       ValueError: If an argument is not one of those allowed, criterion and
         optimizer do not go together, or the target is stochastic.
     """
