@@ -99,7 +99,8 @@ def sample(
       not settled, or R-hat is above 1.05. Silence is no proof of convergence.
 
   Raises:
-    TypeError: If `kernel` is no kernel, or the state is not of floating numbers.
+    TypeError: If `kernel` is none of TFP's kind, or the state is not of
+      floating numbers.
     ValueError: If a start has no finite log density, if a count is not
       allowed, if the target cannot be compiled, or if `checkpoint_dir` is
       damaged or of another run.
