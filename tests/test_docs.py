@@ -221,3 +221,20 @@ def test_the_examples_of_the_first_page_run_in_turn():
   assert names['tree'].posterior['scale'].sizes == {
     'chain': 8, 'draw': 5000
   }  # fmt: skip
+
+
+class _Stream(dict):
+  text = property(
+    lambda self: self['text'], lambda self, text: self.update(text=text)
+  )
+
+
+def test_of_what_cells_write_to_stderr_readers_see_the_warnings_of_a_run():
+  log = 'I0000 00:00:1 cudart_stub.cc:31] no GPU\n'
+  said = '/tmp/cell.py:3: UserWarning: R-hat is 2.\n  run = sample()\n'
+  shown = _Stream(name='stderr', text=log + said)
+  assert notebooks._is_shown('a', shown)
+  assert shown.text == 'UserWarning: R-hat is 2.\n'
+  assert not notebooks._is_shown('a', _Stream(name='stderr', text=log))
+  with pytest.raises(RuntimeError, match='wrote to stderr'):
+    notebooks._is_shown('a', _Stream(name='stderr', text='Traceback'))
