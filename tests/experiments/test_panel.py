@@ -1,4 +1,4 @@
-"""Squared bias, z-scores and truths of the panel, by hand and by chance."""
+"""Parts of the panel, by hand and by chance: errors, truths, what is left."""
 
 import json
 import pathlib
@@ -15,6 +15,7 @@ from experiments.panel import brownian
 from experiments.panel import budget
 from experiments.panel import config as configs
 from experiments.panel import reference
+from experiments.panel import run
 from experiments.panel import truth as truths
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
@@ -251,3 +252,15 @@ def test_every_method_spends_the_same():
     costs = budget.units(adapting), budget.units(frozen)
     steps, results = budget.step_counts(config, *costs)
     assert total - sum(costs) < steps * costs[0] + results * costs[1] <= total
+
+
+def test_only_seeds_that_a_process_left_as_they_were_get_a_row():
+  finished, ended = {'status': 'finished'}, {'status': 'out of time'}
+  unreached = run._unreached
+  # Tried again: seed 0 was reached, seed 1 was not.
+  assert unreached([0, 1], {0: ended, 1: ended}, {0: finished, 1: ended}) == [1]
+  assert unreached([0, 1], {}, {0: finished}) == [1]
+  # `--redo finished` loses nothing.
+  assert unreached([0], {0: finished}, {0: finished}) == []
+  # A method that does not take the target has one row.
+  assert unreached([0, 1], {}, {0: {'status': 'refused'}}) == []

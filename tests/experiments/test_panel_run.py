@@ -357,18 +357,6 @@ def test_a_second_try_says_how_long_it_was_given(exact, start):
   assert try_it(120, True) == [('finished', None)] * 2
 
 
-def test_only_seeds_that_a_process_left_as_they_were_get_a_row():
-  finished, ended = {'status': 'finished'}, {'status': 'out of time'}
-  unreached = run._unreached
-  # Tried again: seed 0 was reached, seed 1 was not.
-  assert unreached([0, 1], {0: ended, 1: ended}, {0: finished, 1: ended}) == [1]
-  assert unreached([0, 1], {}, {0: finished}) == [1]
-  # `--redo finished` loses nothing.
-  assert unreached([0], {0: finished}, {0: finished}) == []
-  # A method that does not take the target has one row.
-  assert unreached([0, 1], {}, {0: {'status': 'refused'}}) == []
-
-
 def test_the_process_of_a_pair_is_stopped_in_time(start, tmp_path):
   panel, file = start('seconds_per_pair=0.2', check=False)
   options = run.Options(
