@@ -45,12 +45,14 @@ def _rhat(part, num_chain_dims):
   num_chains = int(np.prod(part.shape[1 : 1 + num_chain_dims]))
   rows = part.reshape(len(part), num_chains, -1)
   rows = rows[:: -(-rows.size // _MOST_NUMBERS)]
-  blocks = [
-    tfp.mcmc.potential_scale_reduction(
-      rows[:, :, start : start + _BLOCK].astype(np.float64), split_chains=True
-    )
-    for start in range(0, rows.shape[2], _BLOCK)
-  ]
+  with tf.device('/CPU:0'):  # Where the draws are, and float64 is known.
+    blocks = [
+      tfp.mcmc.potential_scale_reduction(
+        rows[:, :, start : start + _BLOCK].astype(np.float64),
+        split_chains=True,
+      )
+      for start in range(0, rows.shape[2], _BLOCK)
+    ]
   # TFP returns the ratio of variances.
   return np.sqrt(np.concatenate(blocks))
 
