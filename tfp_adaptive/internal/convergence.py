@@ -12,9 +12,8 @@ import tensorflow_probability as tfp
 
 __all__ = ['FEWEST_DRAWS', 'worst_rhat']
 
-FEWEST_DRAWS = (
-  100  # With fewer, R-hat of a good run is above what is warned of.
-)
+# With fewer, R-hat of a good run is above what is warned of.
+FEWEST_DRAWS = 100
 _BLOCK = 256  # Coordinates taken at once: bounds the memory in float64.
 _MOST_NUMBERS = 2**26  # Of all draws; more are thinned.
 
@@ -33,6 +32,8 @@ def worst_rhat(states, num_chain_dims):
   parts = tf.nest.flatten(states)
   found = []
   for number, part in enumerate(parts):
+    if not part.size:
+      continue
     rhat = _rhat(part, num_chain_dims)
     if not np.all(np.isnan(rhat)):
       worst = int(np.nanargmax(rhat))
