@@ -7,7 +7,6 @@ Every builder returns an ordinary `tfp.mcmc.TransitionKernel`:
       └ Uncalibrated...        proposes
 """
 
-from tfp_adaptive import interfaces
 from tfp_adaptive import optimizers
 from tfp_adaptive import preconditioners
 from tfp_adaptive.adaptation.gradient_based import GradientBasedAdaptation
@@ -16,6 +15,7 @@ from tfp_adaptive.criteria import generalized_speed_measure
 from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
 from tfp_adaptive.proposals import UncalibratedPreconditionedHamiltonian
 from tfp_adaptive.proposals import UncalibratedPreconditionedLangevin
 from tfp_adaptive.proposals import UncalibratedPreconditionedRandomWalk
@@ -241,7 +241,7 @@ def adaptive_metropolis(
     stochastic targets: Andrieu and Roberts (2009).
   """
   _check_settings(settings)
-  preconditioner = _as_preconditioner(preconditioner)
+  preconditioner = as_preconditioner(preconditioner)
   if preconditioner is None:
     preconditioner = preconditioners.cholesky(
       init_scale=_paper_scale if settings == 'paper' else None
@@ -257,7 +257,7 @@ def adaptive_metropolis(
 def _parts(settings, preconditioner, optimizer, paper_optimizer, gain=4.0):
   """Fills in preconditioner and optimizer where the caller left them out."""
   _check_settings(settings)
-  preconditioner = _as_preconditioner(preconditioner)
+  preconditioner = as_preconditioner(preconditioner)
   if settings == 'paper':
     preconditioner = preconditioner or preconditioners.cholesky(
       init_scale=_paper_scale, min_scale=1e-3
@@ -306,14 +306,6 @@ def _entropy_measure(
     'constraint' if optimizer.is_relative else 'acceptance',
     penalty_threshold=0.75,
   )
-
-
-def _as_preconditioner(preconditioner):
-  """Reads a list as one structure per part of the state."""
-  is_part = isinstance(preconditioner, interfaces.Preconditioner)
-  if isinstance(preconditioner, (list, tuple)) and not is_part:
-    return preconditioners.per_part(preconditioner)
-  return preconditioner
 
 
 def _check_settings(settings):

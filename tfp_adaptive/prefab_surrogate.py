@@ -18,6 +18,7 @@ from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import step_size_range
 from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
 from tfp_adaptive.proposals import UncalibratedKernelAdaptive
 from tfp_adaptive.proposals import UncalibratedSurrogateHamiltonian
 
@@ -51,7 +52,8 @@ def kernel_hamiltonian(
     num_adaptation_steps: Steps that learn; after them the kernel is fixed.
     surrogate: An `interfaces.Surrogate`;
       `tfpa.surrogates.kernel_exponential_family_finite()` by default.
-    preconditioner: Structure of the momentum scale; dense by default.
+    preconditioner: Structure of the momentum scale, or a list with one for
+      each part of the state; dense by default.
     num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step. By
       default as many as `trajectory_length` needs: leapfrog steps call no
       target.
@@ -109,7 +111,7 @@ def kernel_hamiltonian(
   proposal = UncalibratedSurrogateHamiltonian(
     target_log_prob_fn,
     surrogate or surrogates.kernel_exponential_family_finite(),
-    preconditioner,
+    as_preconditioner(preconditioner),
     (1, 10) if num_leapfrog_steps is None else num_leapfrog_steps,
     (0.1 if is_paper else 0.3) if step_size is None else step_size,
     step_size_jitter=(0.1, 1.0) if is_paper else (1.0, 1.0),

@@ -380,3 +380,17 @@ def test_parts_that_are_none_are_refused():
     _proposal(target_log_prob_fn=3.0)
   with pytest.raises(ValueError, match='Write `target_is_stochastic=True`'):
     _proposal(target_log_prob_fn=lambda x, seed: x[..., 0])
+
+
+def test_a_list_is_one_structure_for_each_part():
+  kernel = tfpa.kernel_hamiltonian(
+    lambda a, b: -0.5 * tf.reduce_sum(tf.concat([a, b], -1) ** 2, axis=-1),
+    1,
+    preconditioner=[
+      tfpa.preconditioners.diagonal(),
+      tfpa.preconditioners.cholesky(),
+    ],
+  )
+  results = kernel.bootstrap_results([tf.zeros([4, 3]), tf.zeros([4, 2])])
+  params = results.inner_results.accepted_results.preconditioner_params
+  assert [tf.nest.flatten(p)[0].shape for p in params] == [[3], [2, 2]]

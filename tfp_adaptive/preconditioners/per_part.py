@@ -7,7 +7,7 @@ from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal.factor_operator import FactorOperator
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
-__all__ = ['per_part']
+__all__ = ['as_preconditioner', 'per_part']
 
 
 def per_part(preconditioners, init_scale=None):
@@ -126,6 +126,14 @@ def _own_scale(block, size):
   return (
     block.init_scale(size) if callable(block.init_scale) else (block.init_scale)
   )
+
+
+def as_preconditioner(given):
+  """Reads a list as one structure per part of the state."""
+  is_part = isinstance(given, interfaces.Preconditioner)
+  if isinstance(given, (list, tuple)) and not is_part:
+    return per_part(given)
+  return given
 
 
 def _check(blocks):
