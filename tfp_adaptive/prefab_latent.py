@@ -321,9 +321,7 @@ def tuned(
     kernel,
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,
-    step_size_setter_fn=lambda results, new: tfp_private.replace_innermost(
-      results, **{step_size: step_size_range.bounded(new)}
-    ),
+    step_size_setter_fn=step_size_range.setter(step_size),
     step_size_getter_fn=lambda results: tfp_private.get_innermost(
       results, step_size
     ),

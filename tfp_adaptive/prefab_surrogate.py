@@ -16,7 +16,6 @@ from tfp_adaptive import surrogates
 from tfp_adaptive.adaptation import ScoreMatchingAdaptation
 from tfp_adaptive.internal import arguments
 from tfp_adaptive.internal import step_size_range
-from tfp_adaptive.internal import tfp_private
 from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 from tfp_adaptive.proposals import UncalibratedKernelAdaptive
@@ -189,16 +188,10 @@ def _tuned(kernel, num_adaptation_steps, target_accept_prob):
     kernel,
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,
-    step_size_setter_fn=_set_step_size,
+    step_size_setter_fn=step_size_range.setter(),
     log_accept_prob_getter_fn=functools.partial(
       _log_accept_prob, target_accept_prob
     ),
-  )
-
-
-def _set_step_size(results, new):
-  return tfp_private.replace_innermost(
-    results, step_size=step_size_range.bounded(new)
   )
 
 

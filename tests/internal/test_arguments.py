@@ -13,7 +13,17 @@ from tfp_adaptive.internal import arguments
   'value', [1e-3, 2, np.float32(0.5), np.ones([3, 1]), tf.constant([0.1, 3.0])]
 )
 def test_positive_numbers_of_any_kind_are_taken(value):
-  arguments.check_positive(value, 'rate', 0.1)
+  arguments.check_positive(value, 'rate', 0.1, is_array=True)
+
+
+@pytest.mark.parametrize(
+  'value', [np.ones([2]), [1.0, 2.0], tf.constant([0.5])], ids=str
+)
+def test_an_array_is_no_number(value):
+  with pytest.raises(ValueError, match='`rate` must be .*one number'):
+    arguments.check_positive(value, 'rate', 0.1)
+  with pytest.raises(ValueError, match='`share` must lie'):
+    arguments.check_inner_share([0.5], 'share', '')
 
 
 @pytest.mark.parametrize(
@@ -23,7 +33,7 @@ def test_positive_numbers_of_any_kind_are_taken(value):
 )
 def test_what_is_not_positive_is_refused_with_what_to_write(value):
   with pytest.raises(ValueError, match='`rate` must be.*`rate=0.1`'):
-    arguments.check_positive(value, 'rate', 0.1)
+    arguments.check_positive(value, 'rate', 0.1, is_array=True)
 
 
 def test_tensors_are_looked_into_where_they_are_known():
@@ -149,7 +159,7 @@ def test_numbers_of_another_kind_are_refused(value):
 def test_lists_with_what_only_the_run_knows_are_taken():
   @tf.function(autograph=False)
   def build(x):
-    arguments.check_positive([x, 2.0], 'rate', 0.1)
+    arguments.check_positive([x, 2.0], 'rate', 0.1, is_array=True)
     return x
 
   build(tf.constant(-1.0))

@@ -62,13 +62,13 @@ def autoregression(
       f'is {num_steps}.'
     )
   coefficients = [a[..., tf.newaxis] for a in tf.unstack(coefficients, axis=-1)]
-  arguments.check_positive(scale, 'scale', 1.0)
+  arguments.check_positive(scale, 'scale', 1.0, is_array=True)
   scale = tf.convert_to_tensor(scale, dtype=dtype)[..., tf.newaxis]
   if initial_scale is None:
     bands = _stationary_bands(coefficients, num_steps)
     bands = tuple(band / scale**2 for band in bands)
   else:
-    arguments.check_positive(initial_scale, 'initial_scale', 1.0)
+    arguments.check_positive(initial_scale, 'initial_scale', 1.0, is_array=True)
     initial = tf.convert_to_tensor(initial_scale, dtype=dtype)[..., tf.newaxis]
     bands = _started_bands(coefficients, scale, initial, num_steps)
   return markov_prior.build(

@@ -43,7 +43,7 @@ def random_walk(
       f'`order` must be 1 or 2, but is {order!r}. Write the precision of other '
       'walks for `tfpa.gaussian_priors.markov`.'
     )
-  arguments.check_positive(scale, 'scale', 1.0)
+  arguments.check_positive(scale, 'scale', 1.0, is_array=True)
   scale = tf.convert_to_tensor(1.0 * scale if isinstance(scale, int) else scale)
   return autoregression(
     tf.constant(_COEFFICIENTS[order], scale.dtype),

@@ -48,7 +48,7 @@ def check_accept_prob(value, name='target_accept_prob'):
 
 
 def check_inner_share(value, name, advice):
-  """Refuses what is not strictly between 0 and 1.
+  """Refuses what is not one number strictly between 0 and 1.
 
   Args:
     value: What was given.
@@ -67,18 +67,20 @@ def check_share(value, name, advice):
     raise ValueError(f'`{name}` must be in [0, 1), but got {value!r}. {advice}')
 
 
-def check_positive(value, name, usual):
-  """Refuses a number, or an array with one, that is not positive and finite.
+def check_positive(value, name, usual, is_array=False):
+  """Refuses what is not positive and finite.
 
   Args:
     value: What was given.
     name: Of the argument.
     usual: What to write instead, a number.
+    is_array: Whether it may be an array of such numbers, else one number.
   """
-  if not _holds(value, lambda x: (x > 0.0) & np.isfinite(x)):
+  if not _holds(value, lambda x: (x > 0.0) & np.isfinite(x), is_array):
+    number = '' if is_array else ', one number'
     raise ValueError(
-      f'`{name}` must be positive and finite, but got {value!r}. Write for '
-      f'example `{name}={usual}`.'
+      f'`{name}` must be positive and finite{number}, but got {value!r}. Write '
+      f'for example `{name}={usual}`.'
     )
 
 
@@ -116,7 +118,7 @@ def _check_part(name, part, kind, example):
     )
 
 
-def _holds(value, is_allowed):
+def _holds(value, is_allowed, is_array=False):
   """Returns whether all numbers of `value` are allowed, or are not known."""
   leaves = tf.nest.flatten(value)
   known = [tf.get_static_value(x) if tf.is_tensor(x) else x for x in leaves]
@@ -126,6 +128,6 @@ def _holds(value, is_allowed):
     array = np.asarray(tf.nest.pack_sequence_as(value, known))
   except (TypeError, ValueError):
     return False
-  if array.dtype.kind in 'bcOSU':
+  if array.dtype.kind in 'bcOSU' or (array.ndim and not is_array):
     return False
   return bool(np.all(is_allowed(array.astype(np.float64))))

@@ -98,7 +98,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
       name: Prefix of op names.
     """
     _check_arguments(log_likelihood_fn, prior)
-    arguments.check_positive(step_size, 'step_size', 0.1)
+    arguments.check_positive(step_size, 'step_size', 0.1, is_array=True)
     self._parameters = _Parameters(
       log_likelihood_fn=log_likelihood_fn,
       prior=prior,

@@ -74,7 +74,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
         estimate; `None` for proposals that take exact targets only.
     """
     _check_parts(target_log_prob_fn, preconditioner)
-    arguments.check_positive(step_size, 'step_size', 1.0)
+    arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,

@@ -7,7 +7,9 @@ and its inverse's are numbers of the dtype.
 
 import tensorflow as tf
 
-__all__ = ['bounded', 'largest']
+from tfp_adaptive.internal import tfp_private
+
+__all__ = ['bounded', 'largest', 'setter']
 
 
 def largest(dtype):
@@ -19,3 +21,16 @@ def bounded(step_size):
   """Returns a step size, a Tensor, within the bounds."""
   limit = largest(step_size.dtype)
   return tf.clip_by_value(step_size, 1.0 / limit, limit)
+
+
+def setter(name='step_size'):
+  """Returns TFP's `step_size_setter_fn`, within the bounds.
+
+  Args:
+    name: Of the innermost result that is set.
+  """
+
+  def set_step_size(results, step_size):
+    return tfp_private.replace_innermost(results, **{name: bounded(step_size)})
+
+  return set_step_size

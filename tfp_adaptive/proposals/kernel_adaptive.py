@@ -249,7 +249,7 @@ def _check_parts(target_log_prob_fn, surrogate, step_size, noise_scale):
       f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}. '
       'Write `surrogate=tfpa.surrogates.kernel_subsample()` (with parentheses).'
     )
-  arguments.check_positive(step_size, 'step_size', 1.0)
+  arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
   # It alone moves the chain where no draws are near.
   arguments.check_positive(noise_scale, 'noise_scale', 0.2)
 
