@@ -1,7 +1,5 @@
 """`tfpa.sample`: what it says, records, and continues from."""
 
-import io
-import json
 import warnings
 
 import numpy as np
@@ -11,18 +9,12 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
-from tfp_adaptive.internal import checkpoint as checkpoint_lib
 
 _START = np.random.default_rng(4).normal(size=(3, 2))
 
 
 def _kernel(num_adaptation_steps=4, target=targets.standard_normal):
   return tfpa.gradient_adaptive_langevin(target, num_adaptation_steps)
-
-
-def _as_at_the_start(x):
-  value = targets.standard_normal(x)
-  return value + tf.reduce_sum(0.1 * (x - _START) * tf.ones_like(x), axis=-1)
 
 
 def _sample(kernel=None, start=_START, **options):
@@ -218,147 +210,3 @@ def test_progress_writes_lines_when_there_is_no_terminal(capsys):
   _sample(num_results=3, progress=True)
   written = capsys.readouterr().err
   assert '7/7' in written and 'steps/s' in written
-
-
-@pytest.fixture(scope='module')
-def finished(tmp_path_factory):
-  """Returns a finished run and the files that it wrote."""
-  folder = tmp_path_factory.mktemp('run')
-  run = _sample(num_results=8, block_size=4, checkpoint_dir=folder)
-  return run, {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def _folder_with(tmp_path, files):
-  for name, content in files.items():
-    (tmp_path / name).write_bytes(content)
-  return tmp_path
-
-
-def _continue(folder, **options):
-  arguments = dict(num_results=8, block_size=4, checkpoint_dir=folder)
-  arguments.update(options)
-  return _sample(**arguments)
-
-
-def test_a_finished_run_is_read_back_without_a_step(finished, tmp_path):
-  run, files = finished
-  again = _continue(_folder_with(tmp_path, files))
-  np.testing.assert_array_equal(again.states, run.states)
-  # Not a step was taken: the wall times are those of the first run.
-  assert again.seconds == run.seconds
-
-
-def test_a_checkpoint_cut_after_its_first_blocks_is_refused(finished, tmp_path):
-  _, files = finished
-  folder = _folder_with(tmp_path, files)
-  (folder / 'block_000002.npz').unlink()
-  with pytest.raises(
-    checkpoint_lib.CheckpointError, match='block_000002.*missing'
-  ):
-    _continue(folder)
-
-
-@pytest.mark.parametrize('name', ['state.npz', 'block_000001.npz'])
-@pytest.mark.parametrize('damage', ['flipped', 'truncated', 'empty'])
-def test_damaged_files_are_refused_by_name(finished, tmp_path, name, damage):
-  _, files = finished
-  content = files[name]
-  damaged = {
-    'flipped': _flip(content, len(content) // 2),
-    'truncated': content[: len(content) // 2],
-    'empty': b'',
-  }[damage]
-  folder = _folder_with(tmp_path, dict(files, **{name: damaged}))
-  with pytest.raises(checkpoint_lib.CheckpointError, match=name):
-    _continue(folder)
-  # Nothing was half-loaded or overwritten.
-  assert (folder / name).read_bytes() == damaged
-
-
-def test_a_flipped_byte_of_the_state_is_refused_or_changes_nothing(
-  finished, tmp_path
-):
-  # Bytes of zip metadata that no array needs may differ without harm.
-  _, files = finished
-  content = files['state.npz']
-  with np.load(io.BytesIO(content)) as stored:
-    run = json.loads(str(stored['header']))['run']
-    start_values = stored['start_values']
-  folder = _folder_with(tmp_path, files)
-
-  def load():
-    return checkpoint_lib.Checkpoint(folder, run, start_values).load()
-
-  expected, num_refused = load(), 0
-  for position in np.linspace(0, len(content) - 1, 80).astype(int):
-    (folder / 'state.npz').write_bytes(_flip(content, position))
-    try:
-      loaded = load()
-    except checkpoint_lib.CheckpointError as error:
-      assert 'state.npz is damaged' in str(error)
-      num_refused += 1
-      continue
-    assert loaded[1] == expected[1]
-    for one, two in zip(loaded[0], expected[0], strict=True):
-      np.testing.assert_array_equal(one, two)
-  assert num_refused > 40
-
-
-def _flip(content, position):
-  changed = bytearray(content)
-  changed[position] ^= 0x10
-  return bytes(changed)
-
-
-@pytest.mark.parametrize(
-  'options, difference',
-  [
-    (dict(seed=(1, 3)), 'seed'),
-    (dict(num_results=9), 'num_results'),
-    (dict(num_burnin_steps=9), 'num_discarded'),
-    (dict(num_steps_between_results=1), 'steps_per_result'),
-    (dict(kernel=_kernel(5)), 'num_discarded'),
-    (
-      dict(
-        kernel=tfpa.gradient_adaptive_random_walk(targets.standard_normal, 4)
-      ),
-      'kernel',
-    ),
-    (
-      dict(kernel=_kernel(target=lambda x: 2.0 * targets.standard_normal(x))),
-      'the target',
-    ),
-    (
-      # The same log density at the starts, another gradient.
-      dict(kernel=_kernel(target=_as_at_the_start)),
-      'the target',
-    ),
-    (
-      dict(
-        kernel=tfpa.gradient_adaptive_langevin(
-          targets.standard_normal, 4, target_accept_prob=0.6
-        )
-      ),
-      'target_accept_prob .saved .0.55., asked for .0.6.',
-    ),
-    (
-      dict(kernel=_kernel(), trace_fn=lambda state, _: state[:, 0]),
-      'recorded',
-    ),
-    (dict(start=_START[:2]), 'leaves'),
-    (dict(start=_START.astype(np.float32)), 'leaves'),
-    (dict(start=_START + 1.0), 'the start'),
-    (dict(start=-_START), 'the start'),
-  ],
-  ids=lambda value: value if isinstance(value, str) else '',
-)
-def test_checkpoints_of_another_run_are_refused_by_what_differs(
-  finished, tmp_path, options, difference
-):
-  _, files = finished
-  folder = _folder_with(tmp_path, files)
-  with pytest.raises(
-    checkpoint_lib.CheckpointError, match=f'another run.*{difference}'
-  ):
-    _continue(folder, **options)
-  assert (folder / 'state.npz').read_bytes() == files['state.npz']

@@ -1,6 +1,7 @@
 """sample(): adaptation, then recorded sampling, in compiled blocks."""
 
 import collections
+import contextlib
 import functools
 import time
 import warnings
@@ -11,6 +12,7 @@ import tensorflow as tf
 from tfp_adaptive.internal import blocks
 from tfp_adaptive.internal import checkpoint as checkpoint_lib
 from tfp_adaptive.internal import diagnosis
+from tfp_adaptive.internal import folder_lock
 from tfp_adaptive.internal import progress as progress_lib
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import run_arguments
@@ -89,7 +91,8 @@ def sample(
       matrices can be many times as fast without.
     progress: Whether to show progress: a bar on a terminal, else lines.
     checkpoint_dir: Folder to write every finished block to and to continue
-      from, or `None`.
+      from, or `None`. What is continued is the same run: another target, data,
+      start, setting or version is refused. One run at a time writes to it.
 
   Returns:
     A `SampleResult`.
@@ -103,7 +106,8 @@ def sample(
       floating numbers.
     ValueError: If a start has no finite log density, if a count is not
       allowed, if the target cannot be compiled, or if `checkpoint_dir` is
-      damaged or of another run.
+      damaged, of another run, or on a full disk.
+    RuntimeError: If another run writes to `checkpoint_dir`, or none can.
   """
   run_arguments.check(
     kernel,
@@ -113,43 +117,37 @@ def sample(
     seed,
     block_size,
   )
-  seed = random.sanitize(seed)
-  state = tf.nest.map_structure(
-    lambda part: tf.identity(tf.convert_to_tensor(part)), init_state
-  )
-  results = kernel.bootstrap_results(state)
-  diagnosis.check_starts(results)
-  for message in diagnosis.warnings_before(kernel, state, results):
-    warnings.warn(message, stacklevel=2)
-  plan = _Plan(
-    num_discarded=max(diagnosis.num_adaptation_steps(kernel), num_burnin_steps),
-    num_results=num_results,
-    steps_per_result=1 + num_steps_between_results,
-  )
-  trace = _trace_fn(kernel, trace_fn)
-  block_size = block_size or _default_block_size(state, results, trace, plan)
-  run = _program(kernel, trace_fn, block_size, jit_compile)
-  checkpoint = None
+  lock = contextlib.nullcontext()
   if checkpoint_dir is not None:
-    leaves = tf.nest.flatten((state, results), expand_composites=True)
-    recorded = tf.nest.flatten((state, trace(state, results)))
-    checkpoint = checkpoint_lib.Checkpoint(
-      checkpoint_dir,
-      run_identity.describe(kernel, plan, seed, leaves, recorded),
-      run_identity.start_values(leaves),
+    lock = folder_lock.held(checkpoint_dir)
+  with lock:
+    seed = random.sanitize(seed)
+    state = tf.nest.map_structure(
+      lambda part: tf.identity(tf.convert_to_tensor(part)), init_state
     )
-  return _run_blocks(
-    kernel,
-    run,
-    trace,
-    plan,
-    state,
-    results,
-    seed,
-    block_size,
-    checkpoint,
-    progress,
-  )
+    results = kernel.bootstrap_results(state)
+    diagnosis.check_starts(results)
+    for message in diagnosis.warnings_before(kernel, state, results):
+      warnings.warn(message, stacklevel=2)
+    plan = _Plan(
+      num_discarded=max(
+        diagnosis.num_adaptation_steps(kernel), num_burnin_steps
+      ),
+      num_results=num_results,
+      steps_per_result=1 + num_steps_between_results,
+    )
+    return _run_blocks(
+      kernel,
+      trace_fn,
+      plan,
+      state,
+      results,
+      seed,
+      block_size,
+      jit_compile,
+      checkpoint_dir,
+      progress,
+    )
 
 
 class _Plan(
@@ -173,21 +171,31 @@ class _Plan(
 
 def _run_blocks(
   kernel,
-  run,
-  trace,
+  trace_fn,
   plan,
   state,
   results,
   seed,
   block_size,
-  checkpoint,
+  jit_compile,
+  checkpoint_dir,
   progress,
 ):
   """Runs all blocks and joins what they recorded."""
+  trace = _trace_fn(kernel, trace_fn)
   structure = (state, trace(state, results))
+  block_size = block_size or _default_block_size(structure, plan)
+  program = _program(kernel, trace_fn, block_size, jit_compile)
   step, columns = 0, _Columns(plan.num_discarded + plan.num_results)
   seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
-  loaded = checkpoint.load() if checkpoint else None
+  start, checkpoint, loaded = time.monotonic(), None, None
+  if checkpoint_dir is not None:
+    described = program.describe(state, results, seed, *_counts(0, 0, 1))
+    identity = run_identity.describe(
+      kernel, plan, seed, jit_compile, *structure, trace_fn, described
+    )
+    checkpoint = checkpoint_lib.Checkpoint(checkpoint_dir, identity)
+    loaded = checkpoint.load()
   if loaded:
     leaves, step, stored, seconds = loaded
     for block in stored:
@@ -198,15 +206,14 @@ def _run_blocks(
       expand_composites=True,
     )
   if step < plan.num_steps:
-    start = time.monotonic()
-    run(state, results, seed, *_counts(step, 0, 1))
+    program.run(state, results, seed, *_counts(step, 0, 1))
     seconds['compile'] += time.monotonic() - start
   with progress_lib.Progress(plan.num_steps, progress) as shown:
     shown.update(step, 'adapt', None)
     while step < plan.num_steps:
       phase, num_rows, thin = plan.next_block(step, block_size)
       start = time.monotonic()
-      state, results, recorded = run(
+      state, results, recorded = program.run(
         state, results, seed, *_counts(step, num_rows, thin)
       )
       # Views of the program's output, copied once: into the columns.
@@ -304,8 +311,8 @@ def _trace_fn(kernel, extra_fn):
   return trace
 
 
-def _default_block_size(state, results, trace, plan):
-  leaves = tf.nest.flatten((state, trace(state, results)))
+def _default_block_size(structure, plan):
+  leaves = tf.nest.flatten(structure)
   row_bytes = sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
   fitting = max(1, _MAX_BLOCK_BYTES // row_bytes)
   longest = max(plan.num_discarded, plan.num_results)

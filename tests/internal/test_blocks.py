@@ -57,7 +57,7 @@ def counting():
   """Returns a compiled block of 5 results that records (state, seed)."""
   return blocks.build(
     _Counter(), lambda state, results: (state, results.seed), 5, True
-  )
+  ).run
 
 
 def test_a_block_records_every_step(counting):
@@ -107,11 +107,11 @@ def test_an_op_that_xla_refuses_is_named(op, name):
     return value
 
   kernel = _Counter(shaped)
-  run = blocks.build(kernel, lambda state, results: state, 2, True)
+  run = blocks.build(kernel, lambda state, results: state, 2, True).run
   with pytest.raises(ValueError, match=f"op '{name}' .*jit_compile=False") as e:
     _run(run, 0, 2, 1)
   assert 'XLA said' in str(e.value)
-  plain = blocks.build(kernel, lambda state, results: state, 2, False)
+  plain = blocks.build(kernel, lambda state, results: state, 2, False).run
   state, _, _ = _run(plain, 0, 2, 1)
   assert float(state) == 2.0
 
@@ -120,7 +120,9 @@ def test_other_errors_of_the_target_come_through_unchanged():
   def broken(state):
     raise ZeroDivisionError('mine')
 
-  run = blocks.build(_Counter(broken), lambda state, results: state, 2, True)
+  run = blocks.build(
+    _Counter(broken), lambda state, results: state, 2, True
+  ).run
   with pytest.raises(ZeroDivisionError, match='mine'):
     _run(run, 0, 1, 1)
 

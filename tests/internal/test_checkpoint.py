@@ -1,17 +1,26 @@
 """Checkpoint folders: what is saved comes back, or nothing does."""
 
+import errno
+
 import numpy as np
 import pytest
 
 from tfp_adaptive.internal import checkpoint as checkpoint_lib
 
 _SECONDS = {'compile': 1.5, 'adapt': 0.25, 'sample': 2.0}
-_RUN = dict(kernel=['A', 'B'], seed=[1, 2], num_results=10)
-_LOG_PROB = np.array([-1.0, -2.0])
+_RUN = dict(
+  kernel=['A', 'B'],
+  seed=[1, 2],
+  num_results=10,
+  settings={},
+  start=['float64[2] 0f'],
+  start_program=dict(digest='12', contents={}),
+  step_program=dict(digest='34', contents={}),
+)
 
 
-def _checkpoint(folder, run=None, log_prob=_LOG_PROB):
-  return checkpoint_lib.Checkpoint(folder, run or _RUN, log_prob)
+def _checkpoint(folder, **changed):
+  return checkpoint_lib.Checkpoint(folder, dict(_RUN, **changed))
 
 
 def _leaves(step):
@@ -116,7 +125,7 @@ def test_a_rewritten_state_with_valid_zip_is_refused(tmp_path):
     _checkpoint(tmp_path).load()
 
 
-@pytest.mark.parametrize('missing', ['header', 'digest', 'start_values'])
+@pytest.mark.parametrize('missing', ['header', 'digest'])
 def test_a_state_without_its_header_is_refused(tmp_path, missing):
   _saved(tmp_path)
   path = tmp_path / 'state.npz'
@@ -130,12 +139,32 @@ def test_a_state_without_its_header_is_refused(tmp_path, missing):
 def test_another_run_is_refused_by_what_differs(tmp_path):
   _saved(tmp_path)
   with pytest.raises(checkpoint_lib.CheckpointError, match='seed') as error:
-    _checkpoint(tmp_path, dict(_RUN, seed=[1, 3])).load()
+    _checkpoint(tmp_path, seed=[1, 3]).load()
   assert 'num_results' not in str(error.value)
-  with pytest.raises(checkpoint_lib.CheckpointError, match='the target'):
-    _checkpoint(tmp_path, log_prob=_LOG_PROB - 1.0).load()
+  other = dict(digest='56', contents=dict(numbers=['float64 2.0']))
+  with pytest.raises(checkpoint_lib.CheckpointError, match='target.*2.0'):
+    _checkpoint(tmp_path, start_program=other).load()
 
 
-def test_rounding_of_the_target_is_no_other_run(tmp_path):
-  _saved(tmp_path)
-  assert _checkpoint(tmp_path, log_prob=_LOG_PROB * (1 + 1e-6)).load()
+@pytest.mark.parametrize('failing', ['fsync', 'replace'])
+def test_a_full_disk_is_told_and_loses_only_the_block_being_written(
+  tmp_path, monkeypatch, failing
+):
+  checkpoint = _checkpoint(_saved(tmp_path))
+  checkpoint.load()
+
+  def full(*_):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint_lib.os, failing, full)
+    with pytest.raises(
+      checkpoint_lib.CheckpointError, match='No space left.*to continue'
+    ):
+      checkpoint.save(_leaves(3), 3, _block(3), _SECONDS)
+  assert not list(tmp_path.glob('*.tmp'))
+  again = _checkpoint(tmp_path)
+  _, step, blocks, _ = again.load()
+  assert step == 2 and len(blocks) == 3
+  again.save(_leaves(3), 3, _block(3), _SECONDS)
+  assert _checkpoint(tmp_path).load()[1] == 3

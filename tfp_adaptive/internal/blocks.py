@@ -7,30 +7,41 @@ the same.
 """
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import program_digest
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import tfp_private
 
-__all__ = ['build', 'default_trace']
+__all__ = ['Block', 'build', 'default_trace']
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
+# What holds the results: as long as a block, which changes no draw.
+_SIZED_BY_BLOCK = ('TensorListReserve', 'TensorListStack')
+
+
+class Block(NamedTuple):
+  """A block of steps, as functions of (state, kernel_results, seed,
+  first_step, num_results, steps_per_result)."""
+
+  # -> (state, kernel_results, recorded), recorded with leading dimension
+  # `block_size`, of which `num_results` rows are filled.
+  run: Callable
+  # -> `Program`, the same for all sizes of blocks.
+  describe: Callable
 
 
 def build(kernel, trace_fn, block_size, jit_compile):
-  """Returns the compiled block.
+  """Returns the compiled `Block`.
 
   Args:
     kernel: A `TransitionKernel`.
     trace_fn: Function of (state, kernel_results) to record.
     block_size: Results that one block can hold, int.
     jit_compile: Whether XLA compiles it.
-
-  Returns:
-    (state, results, seed, first_step, num_results, steps_per_result) ->
-    (state, results, recorded), recorded with leading dimension `block_size`,
-    of which `num_results` rows are filled.
   """
 
   def block(state, results, seed, first_step, num_results, steps_per_result):
@@ -71,15 +82,23 @@ def build(kernel, trace_fn, block_size, jit_compile):
 
   compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
 
-  def run(*args):
-    try:
-      return compiled(*args)
-    except (tf.errors.OpError, LookupError, ValueError, TypeError) as error:
-      if not jit_compile:
-        raise
-      raise _explain(error) from error
+  def explained(function):
+    def call(*args):
+      try:
+        return function(*args)
+      except (tf.errors.OpError, LookupError, ValueError, TypeError) as error:
+        if not jit_compile:
+          raise
+        raise _explain(error) from error
 
-  return run
+    return call
+
+  def describe(*args):
+    return program_digest.describe(
+      compiled.get_concrete_function(*args), _SIZED_BY_BLOCK
+    )
+
+  return Block(explained(compiled), explained(describe))
 
 
 def default_trace(state, results):

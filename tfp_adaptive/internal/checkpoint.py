@@ -4,9 +4,11 @@
   state.npz              state, kernel results, position, checksum of each block
 
 Files are written beside their place and renamed into it, blocks before the
-state that names them: a run killed at any moment loses the block it was in.
+state that names them: a run killed at any moment, or a full disk, loses the
+block it was in.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -14,6 +16,8 @@ import os
 import pathlib
 
 import numpy as np
+
+from tfp_adaptive.internal import run_identity
 
 __all__ = ['Checkpoint', 'CheckpointError']
 
@@ -28,16 +32,13 @@ class Checkpoint:
   """Reads and writes one checkpoint folder.
 
   Args:
-    folder: Where the files live; made if it is not there.
-    run: dict of JSON values that must agree for a run to be continued.
-    start_values: Numbers of the start; they tell another target apart.
+    folder: Where the files live.
+    run: dict of `run_identity.describe`.
   """
 
-  def __init__(self, folder, run, start_values):
+  def __init__(self, folder, run):
     self._folder = pathlib.Path(folder)
-    self._folder.mkdir(parents=True, exist_ok=True)
-    self._run = run
-    self._start_values = np.asarray(start_values)
+    self._run = json.loads(json.dumps(run))
     self._checksums = []
 
   def save(self, leaves, step, block, seconds):
@@ -48,6 +49,9 @@ class Checkpoint:
       step: Steps taken.
       block: What the block recorded, flat.
       seconds: dict of the wall times so far.
+
+    Raises:
+      CheckpointError: If the files cannot be written; those of before stay.
     """
     name = f'block_{len(self._checksums):06d}.npz'
     content = _pack({str(i): a for i, a in enumerate(block)})
@@ -63,14 +67,7 @@ class Checkpoint:
     digest = _digest(header, arrays)
     _write_atomically(
       self._folder / _STATE,
-      _pack(
-        dict(
-          arrays,
-          header=json.dumps(header),
-          digest=digest,
-          start_values=self._start_values,
-        )
-      ),
+      _pack(dict(arrays, header=json.dumps(header), digest=digest)),
     )
 
   def load(self):
@@ -86,12 +83,11 @@ class Checkpoint:
     try:
       header = json.loads(str(stored.pop('header')))
       digest = str(stored.pop('digest'))
-      start_values = stored.pop('start_values')
     except (KeyError, ValueError) as error:
       raise _damaged(path, 'its header cannot be read') from error
     if digest != _digest(header, stored):
       raise _damaged(path, 'its checksum does not match')
-    self._refuse_other_run(path, header, start_values)
+    self._refuse_other_run(path, header['run'])
     blocks = []
     for index, checksum in enumerate(header['checksums']):
       block_path = self._folder / f'block_{index:06d}.npz'
@@ -106,23 +102,14 @@ class Checkpoint:
     leaves = [stored[str(i)] for i in range(len(stored))]
     return leaves, header['step'], blocks, header['seconds']
 
-  def _refuse_other_run(self, path, header, start_values):
-    saved, wanted = header['run'], json.loads(json.dumps(self._run))
-    different = [
-      f'{key} (saved {saved.get(key)!r}, asked for {wanted.get(key)!r})'
-      for key in sorted(set(saved) | set(wanted))
-      if saved.get(key) != wanted.get(key)
-    ]
-    if not different and not (
-      start_values.shape == self._start_values.shape
-      and np.allclose(start_values, self._start_values, rtol=1e-3, atol=1e-3)
-    ):
-      different = ['the start, or the target or its gradient there']
+  def _refuse_other_run(self, path, saved):
+    different = run_identity.differences(saved, self._run)
     if different:
       raise CheckpointError(
         f'{path} belongs to another run: it differs in '
         f'{"; ".join(different)}. Pass the arguments of that run to continue '
-        'it, or another `checkpoint_dir` to start a new one.'
+        'it; remove its folder, or pass another `checkpoint_dir`, to start a '
+        'new one.'
       )
 
 
@@ -149,11 +136,31 @@ def _digest(header, arrays):
 
 def _write_atomically(path, content):
   temporary = path.with_suffix('.tmp')
-  with open(temporary, 'wb') as file:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
+  try:
+    with open(temporary, 'wb') as file:
+      file.write(content)
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_folder(path.parent)
+  except OSError as error:
+    with contextlib.suppress(OSError):
+      temporary.unlink()
+    raise CheckpointError(
+      f'{path} cannot be written ({error.strerror or error}). The blocks '
+      'before it are kept: make room for the next ones, and call again with '
+      'the same arguments to continue.'
+    ) from error
+
+
+def _sync_folder(folder):
+  """Makes a rename outlast a loss of power, where folders can be opened."""
+  if hasattr(os, 'O_DIRECTORY'):
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+      os.fsync(descriptor)
+    finally:
+      os.close(descriptor)
 
 
 def _damaged(path, reason):

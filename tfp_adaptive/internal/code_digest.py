@@ -1,0 +1,103 @@
+"""A digest of Python functions: their code and the data that it reads.
+
+For programs that call Python (`tf.py_function`): the graph holds a number in
+place of the function. Bytecode, defaults, what closures hold and the globals
+that the code names are followed, through containers and instances; modules,
+and what has no stable content, count by name.
+"""
+
+import functools
+import hashlib
+import types
+
+import numpy as np
+
+__all__ = ['digest']
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_DEEPEST = 50
+
+
+def digest(value):
+  """Returns hex digits of a function, its code and data, or of any value."""
+  reader = hashlib.sha256()
+  for part in _parts(value, seen={}, depth=0):
+    reader.update(len(part).to_bytes(8, 'little') + part)
+  return reader.hexdigest()
+
+
+def _parts(value, seen, depth):
+  """Yields bytes that tell `value` from others; cycles by their number."""
+  if isinstance(value, _PLAIN):
+    yield repr(value).encode()
+    return
+  if id(value) in seen or depth > _DEEPEST:
+    yield f'seen {seen.get(id(value))}'.encode()
+    return
+  seen[id(value)] = len(seen)
+  yield type(value).__qualname__.encode()
+  if hasattr(value, '__array__') and not isinstance(value, type):
+    yield from _array_parts(value)
+    return
+  for inner in _inner(value):
+    yield from _parts(inner, seen, depth + 1)
+
+
+def _array_parts(value):
+  try:
+    array = np.asarray(value)
+  except NotImplementedError:  # A Tensor of a graph: the graph's digest has it.
+    return
+  yield f'{array.dtype}{array.shape}'.encode()
+  yield (
+    repr(array.tolist()).encode()
+    if array.dtype == object
+    else (np.ascontiguousarray(array).tobytes())
+  )
+
+
+def _inner(value):
+  """Returns what a value consists of."""
+  if isinstance(value, types.ModuleType | type):
+    return [value.__name__]
+  if isinstance(value, types.CodeType):
+    return [value.co_code, value.co_names, value.co_varnames, value.co_consts]
+  if isinstance(value, functools.partial):
+    return [value.func, value.args, value.keywords]
+  if isinstance(value, types.MethodType):
+    return [value.__func__, value.__self__]
+  if isinstance(value, types.FunctionType):
+    return _function_parts(value)
+  if hasattr(value, 'python_function'):  # A `tf.function`.
+    return [value.python_function]
+  if isinstance(value, dict):
+    return [part for item in value.items() for part in item]
+  if isinstance(value, set | frozenset):
+    return sorted(digest(item) for item in value)
+  if isinstance(value, list | tuple):
+    return list(value)
+  return [getattr(value, '__dict__', {})]
+
+
+def _function_parts(function):
+  read = sorted(_names(function.__code__) & set(function.__globals__))
+  return [
+    function.__code__,
+    function.__defaults__,
+    function.__kwdefaults__,
+    *map(_content, function.__closure__ or ()),
+    {name: function.__globals__[name] for name in read},
+  ]
+
+
+def _names(code):
+  """Returns the names that a function, or one inside of it, looks up."""
+  inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+  return set(code.co_names).union(*map(_names, inner))
+
+
+def _content(cell):
+  try:
+    return cell.cell_contents
+  except ValueError:  # Not assigned yet.
+    return None

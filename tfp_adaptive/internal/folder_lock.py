@@ -1,0 +1,101 @@
+"""One writer per folder: a lock that ends with the process that holds it."""
+
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import socket
+import sys
+import warnings
+
+try:
+  import fcntl
+except ImportError:  # Windows: two writers are not told apart there.
+  fcntl = None
+
+__all__ = ['FolderError', 'held']
+
+_NAME = '.lock'
+
+
+class FolderError(RuntimeError):
+  """A folder that somebody else writes to, or that nobody can."""
+
+
+@contextlib.contextmanager
+def held(folder):
+  """Holds the lock of a folder, which is made if it is not there.
+
+  The operating system ends the lock of a process that dies: none is stale.
+
+  Args:
+    folder: Path.
+
+  Raises:
+    FolderError: If it is held, by whom the message tells, or if nothing can be
+      written to it.
+  """
+  with _opened(pathlib.Path(folder)) as file:
+    if fcntl is not None:
+      _lock(file, folder)
+    _write_holder(file)
+    try:
+      yield
+    finally:
+      file.seek(0)
+      file.truncate()
+
+
+def _opened(folder):
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    return open(folder / _NAME, 'a+', encoding='utf-8')
+  except OSError as error:
+    raise FolderError(
+      f'{str(folder)!r} cannot be written to ({error.strerror}). Name a folder '
+      'that can.'
+    ) from error
+
+
+def _lock(file, folder):
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    raise FolderError(
+      f'{str(folder)!r} is in use by {_holder(file)}. Wait until that run '
+      'ends, stop it, or write to another folder.'
+    ) from None
+  except OSError as error:
+    warnings.warn(
+      f'{str(folder)!r} cannot be locked ({error.strerror}): take care that no '
+      'other run writes to it.',
+      stacklevel=4,
+    )
+
+
+def _write_holder(file):
+  file.seek(0)
+  file.truncate()
+  holder = dict(
+    pid=os.getpid(),
+    host=socket.gethostname(),
+    command=' '.join(sys.argv)[:200],
+    since=datetime.datetime.now().astimezone().isoformat(timespec='seconds'),
+  )
+  # One short line on a disk that may be full: the lock holds without it.
+  with contextlib.suppress(OSError):
+    file.write(json.dumps(holder))
+    file.flush()
+
+
+def _holder(file):
+  file.seek(0)
+  try:
+    holder = json.loads(file.read())
+    return (
+      f'process {holder["pid"]} on {holder["host"]} ({holder["command"]}), '
+      f'since {holder["since"]}'
+    )
+  except (ValueError, KeyError, TypeError):
+    return 'another process'
