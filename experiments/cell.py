@@ -72,7 +72,9 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
     progress=progress,
     checkpoint_dir=str(checkpoint_dir) if checkpoint_dir else None,
   )
-  is_continued = checkpoint_dir is not None and checkpoint_dir.exists()
+  is_continued = checkpoint_dir is not None and any(
+    checkpoint_dir.glob('*.npz')
+  )
   start = time.perf_counter()
   # Kept for the record: a warning on a terminal is gone by tomorrow.
   with warnings.catch_warnings(record=True) as caught:

@@ -21,6 +21,7 @@ from experiments import cli_surrogate
 from experiments.errors import ConfigError
 from experiments.errors import DataError
 from experiments.errors import DeviceError
+from experiments.errors import StorageError
 
 __all__ = ['app']
 
@@ -70,7 +71,7 @@ def refusing():
   _quiet_tensorflow()
   try:
     yield
-  except (ConfigError, DataError, DeviceError) as error:
+  except (ConfigError, DataError, DeviceError, StorageError) as error:
     _refuse(error)
 
 
@@ -131,15 +132,10 @@ def _run_cells(config, overrides, smoke, resume, device, data_dir, output):
   checked = configs.smoke(checked) if smoke else checked
   with devices.on_device(device):
     plan = runner.make_plan(checked, data_dir and str(data_dir))
-    if resume:
-      folder = storage.RunFolder.open(
-        output or runner.newest_output(checked), checked
-      )
-    else:
-      folder = storage.RunFolder.create(
-        output or runner.default_output(checked), checked
-      )
-    records = runner.run_plan(plan, folder, console)
+    name = runner.newest_output if resume else runner.default_output
+    path = output or name(checked)
+    with storage.run_folder(path, checked, resume) as folder:
+      records = runner.run_plan(plan, folder, console)
   console.print(tables.to_rich(checked.name, tables.join(records)))
   console.print(moments.to_markdown(records), markup=False, soft_wrap=True)
   console.print(f'Results: {folder.path}', soft_wrap=True, highlight=False)

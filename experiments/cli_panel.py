@@ -55,6 +55,7 @@ def run_config(
   Raises:
     ConfigError: whatever is wrong with config, filters or folder.
   """
+  from experiments import storage
   from experiments.panel import run
   from experiments.panel.cells import CellFile
   from experiments.panel.config import load_panel
@@ -62,13 +63,11 @@ def run_config(
   # So that the process of a pair ends with this one.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   panel = load_panel(config, overrides)
-  run.run_panel(
-    panel,
-    CellFile(output or DEFAULT_OUTPUT),
-    run.pairs(panel, only_target, only_method),
-    run.Options(config, tuple(overrides), data_dir, tuple(redo), device),
-    report=_say,
-  )
+  file = CellFile(output or DEFAULT_OUTPUT)
+  chosen = run.pairs(panel, only_target, only_method)
+  options = run.Options(config, tuple(overrides), data_dir, tuple(redo), device)
+  with storage.writing(file.folder):
+    run.run_panel(panel, file, chosen, options, report=_say)
 
 
 def _say(text):

@@ -2,7 +2,13 @@
 
 import difflib
 
-__all__ = ['ConfigError', 'DataError', 'DeviceError', 'did_you_mean']
+__all__ = [
+  'ConfigError',
+  'DataError',
+  'DeviceError',
+  'StorageError',
+  'did_you_mean',
+]
 
 
 class ConfigError(ValueError):
@@ -15,6 +21,10 @@ class DataError(RuntimeError):
 
 class DeviceError(RuntimeError):
   """A device that was asked for and is not there."""
+
+
+class StorageError(RuntimeError):
+  """A folder of results that is in use or cannot be written."""
 
 
 def did_you_mean(name, allowed):

@@ -21,7 +21,9 @@ from experiments.errors import DataError
 from experiments.measurements import step_counts
 from experiments.methods.base import BuildOptions
 from experiments.starts import make_starts
+from experiments.storage import storing
 from experiments.storage import write_json
+from experiments.storage import write_text
 from experiments.targets.base import BuildContext
 
 __all__ = [
@@ -151,8 +153,9 @@ def finish(folder, config, target):
   write_json(folder.path / 'results.json', records)
   rows = tables.join(records)
   report = tables.to_markdown(config.name, rows) + moments.to_markdown(records)
-  (folder.path / 'report.md').write_text(report, encoding='utf-8')
-  figures.draw_all(folder, config, target)
+  write_text(folder.path / 'report.md', report)
+  with storing(folder.path / 'figures'):
+    figures.draw_all(folder, config, target)
 
 
 def _run_and_write(plan, folder, index, repeat, progress):

@@ -6,9 +6,12 @@
            checkpoints/           of the cell in progress
            results.json, report.md, figures/
 
-A cell appears whole or not at all: it is written aside, then renamed.
+A cell appears whole or not at all: it is written aside, then renamed. One
+process at a time writes to a run; the checkpoints of a cell go when it has
+finished and is written, not before.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -22,16 +25,71 @@ import yaml
 
 from experiments.config import parse_config
 from experiments.errors import ConfigError
+from experiments.errors import StorageError
+from tfp_adaptive.internal import folder_lock
 
-__all__ = ['RunFolder', 'join_runs', 'write_json']
+__all__ = [
+  'RunFolder',
+  'join_runs',
+  'run_folder',
+  'storing',
+  'write_json',
+  'write_text',
+  'writing',
+]
+
+
+@contextlib.contextmanager
+def storing(path):
+  """Says in one sentence that `path` cannot be written, and what to do."""
+  try:
+    yield
+  except OSError as error:
+    raise StorageError(
+      f'{str(path)!r} cannot be written ({error.strerror or error}). What was '
+      'finished before is kept: make room, then continue with --resume '
+      '--output FOLDER.'
+    ) from error
+
+
+@contextlib.contextmanager
+def writing(path):
+  """Keeps other processes from writing to a folder meanwhile."""
+  with contextlib.ExitStack() as held:
+    try:
+      held.enter_context(folder_lock.held(path))
+    except folder_lock.FolderError as error:
+      raise StorageError(str(error)) from error
+    yield
+
+
+@contextlib.contextmanager
+def run_folder(path, config, resume):
+  """Creates or opens the `RunFolder` at `path` and keeps others out of it."""
+  if resume:
+    RunFolder.open(path, config)
+  elif not (pathlib.Path(path) / folder_lock.NAME).exists():
+    RunFolder(path).refuse_used()
+  with writing(path):
+    open_folder = RunFolder.open if resume else RunFolder.create
+    yield open_folder(path, config)
+
+
+def write_text(path, text):
+  """Writes a file, whole or not at all."""
+  path = pathlib.Path(path)
+  aside = path.with_name(f'.{path.name}.{os.getpid()}')
+  with storing(path):
+    try:
+      aside.write_text(text, encoding='utf-8')
+      os.replace(aside, path)
+    finally:
+      aside.unlink(missing_ok=True)
 
 
 def write_json(path, value):
-  """Writes JSON atomically."""
-  path = pathlib.Path(path)
-  aside = path.with_name(f'.{path.name}.{os.getpid()}')
-  aside.write_text(json.dumps(value, indent=2) + '\n', encoding='utf-8')
-  os.replace(aside, path)
+  """Writes JSON, whole or not at all."""
+  write_text(path, json.dumps(value, indent=2) + '\n')
 
 
 class RunFolder:
@@ -44,16 +102,11 @@ class RunFolder:
   def create(cls, path, config):
     """Makes the folder and writes the resolved config into it."""
     folder = cls(path)
-    if folder.path.exists() and any(folder.path.iterdir()):
-      raise ConfigError(
-        f'the output folder {str(path)!r} is not empty; name another, or '
-        'continue its run with --resume.'
-      )
-    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.refuse_used()
+    with storing(folder.path):
+      folder.path.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(config.model_dump(mode='json'), sort_keys=False)
-    aside = folder.path / '.config.yaml'
-    aside.write_text(text, encoding='utf-8')
-    os.replace(aside, folder.path / 'config.yaml')
+    write_text(folder.path / 'config.yaml', text)
     return folder
 
   @classmethod
@@ -74,6 +127,16 @@ class RunFolder:
         f'{", ".join(changed) or "unknown keys"} differ; start a new run.'
       )
     return folder
+
+  def refuse_used(self):
+    """Refuses a folder that has files in it."""
+    if not self.path.exists():
+      return
+    if any(file.name != folder_lock.NAME for file in self.path.iterdir()):
+      raise ConfigError(
+        f'the output folder {str(self.path)!r} is not empty; name another, or '
+        'continue its run with --resume.'
+      )
 
   def config(self):
     text = (self.path / 'config.yaml').read_text(encoding='utf-8')
@@ -119,19 +182,29 @@ class RunFolder:
     return [cell for cell in cells if cell is not None]
 
   def write_cell(self, index, label, repeat, record, arrays, draws=None):
-    """Writes a cell aside and renames it into place."""
+    """Writes a cell aside and renames it into place.
+
+    Its checkpoints go with that if it has finished: a failed one goes on from
+    them when the run is resumed.
+    """
     path = self.cell_path(index, label, repeat)
     aside = path.with_name(f'.{path.name}.{os.getpid()}')
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    write_json(aside / 'cell.json', record)
-    if arrays:
-      np.savez_compressed(aside / 'arrays.npz', **arrays)
-    if draws is not None:
-      _write_draws(aside / 'draws.zarr', *draws)
-    shutil.rmtree(path, ignore_errors=True)
-    os.rename(aside, path)
-    shutil.rmtree(self.checkpoint_path(index, repeat), ignore_errors=True)
+    with storing(path):
+      try:
+        for stale in path.parent.glob(f'.{path.name}.*'):  # Of a killed run.
+          shutil.rmtree(stale, ignore_errors=True)
+        aside.mkdir(parents=True)
+        write_json(aside / 'cell.json', record)
+        if arrays:
+          np.savez_compressed(aside / 'arrays.npz', **arrays)
+        if draws is not None:
+          _write_draws(aside / 'draws.zarr', *draws)
+        shutil.rmtree(path, ignore_errors=True)
+        os.rename(aside, path)
+      finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    if record['status'] == 'finished':
+      shutil.rmtree(self.checkpoint_path(index, repeat), ignore_errors=True)
 
 
 def join_runs(paths):

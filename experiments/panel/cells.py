@@ -14,6 +14,7 @@ import os
 import pathlib
 
 from experiments.errors import ConfigError
+from experiments.storage import storing
 
 __all__ = ['CellFile', 'DONE']
 
@@ -31,11 +32,10 @@ class CellFile:
 
   def append(self, record):
     """Writes one record, whole or not at all."""
-    self.folder.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {**record, 'written': now.isoformat(timespec='seconds')}
     line = json.dumps(_short(record), allow_nan=False) + '\n'
-    with self.path.open('a+b') as file:
+    with storing(self.path), self._opened() as file:
       fcntl.flock(file, fcntl.LOCK_EX)
       size = file.seek(0, os.SEEK_END)
       if size:
@@ -45,6 +45,10 @@ class CellFile:
       file.write(line.encode())
       file.flush()
       os.fsync(file.fileno())
+
+  def _opened(self):
+    self.folder.mkdir(parents=True, exist_ok=True)
+    return self.path.open('a+b')
 
   def records(self):
     """Returns the latest record of each cell and key, in the file's order."""

@@ -14,9 +14,9 @@ try:
 except ImportError:  # Windows: two writers are not told apart there.
   fcntl = None
 
-__all__ = ['FolderError', 'held']
+__all__ = ['NAME', 'FolderError', 'held']
 
-_NAME = '.lock'
+NAME = '.lock'
 
 
 class FolderError(RuntimeError):
@@ -36,25 +36,39 @@ def held(folder):
     FolderError: If it is held, by whom the message tells, or if nothing can be
       written to it.
   """
-  with _opened(pathlib.Path(folder)) as file:
-    if fcntl is not None:
-      _lock(file, folder)
+  path = pathlib.Path(folder) / NAME
+  with _locked(path) as file:
     _write_holder(file)
     try:
       yield
     finally:
-      file.seek(0)
-      file.truncate()
+      path.unlink(missing_ok=True)
 
 
-def _opened(folder):
+def _locked(path):
+  """Returns the lock file of a folder, open and locked."""
+  while True:
+    file = _opened(path)
+    if fcntl is None:
+      return file
+    try:
+      _lock(file, path.parent)
+      if _is_still_there(file, path):
+        return file
+    except FolderError:
+      file.close()
+      raise
+    file.close()  # Its holder was just done and removed it.
+
+
+def _opened(path):
   try:
-    folder.mkdir(parents=True, exist_ok=True)
-    return open(folder / _NAME, 'a+', encoding='utf-8')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return open(path, 'a+', encoding='utf-8')
   except OSError as error:
     raise FolderError(
-      f'{str(folder)!r} cannot be written to ({error.strerror}). Name a folder '
-      'that can.'
+      f'{str(path.parent)!r} cannot be written to ({error.strerror}). Name a '
+      'folder that can.'
     ) from error
 
 
@@ -70,8 +84,15 @@ def _lock(file, folder):
     warnings.warn(
       f'{str(folder)!r} cannot be locked ({error.strerror}): take care that no '
       'other run writes to it.',
-      stacklevel=4,
+      stacklevel=5,
     )
+
+
+def _is_still_there(file, path):
+  try:
+    return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+  except FileNotFoundError:
+    return False
 
 
 def _write_holder(file):
