@@ -28,7 +28,7 @@ import traceback
 import numpy as np
 import rich.console
 
-__all__ = ['Fault', 'check', 'main']
+__all__ = ['Fault', 'check', 'main', 'summarize']
 
 _NUM_BLOCKS, _BLOCK_SIZE, _NUM_ADAPTING = 24, 10, 40
 _COUNTS = (
@@ -341,24 +341,27 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
       rows.append(check(fault, pathlib.Path(folder)))
     console.print(f'[{len(rows)}] {rows[-1]}', markup=False, highlight=False)
-  summary = {
-    kind: dict(
-      num=len(of_kind),
-      same_bits=sum(row['same_bits'] for row in of_kind),
-      most_blocks_lost=max(row['num_lost'] for row in of_kind),
-      num_told=sum(row['is_told'] for row in of_kind),
+  summary = summarize(rows)
+  for kind in summary:
+    console.print({k: v for k, v in kind.items() if k != 'cases'})
+  if arguments.output is not None:
+    arguments.output.write_text(json.dumps(summary, indent=1) + '\n')
+
+
+def summarize(rows):
+  """Returns a dict for each kind of fault: the counts, and its cases."""
+  return [
+    dict(
+      kind=kind,
+      num=len(cases),
+      same_bits=sum(row['same_bits'] for row in cases),
+      most_blocks_lost=max(row['num_lost'] for row in cases),
+      num_told=sum(row['is_told'] for row in cases),
+      cases=cases,
     )
     for kind, _ in _COUNTS
-    for of_kind in [[row for row in rows if row['kind'] == kind]]
-  }
-  console.print(summary)
-  if arguments.output is not None:
-    values = dict(
-      command=f'python -m experiments.faults --seed {arguments.seed}',
-      summary=summary,
-      rows=rows,
-    )
-    arguments.output.write_text(json.dumps(values, indent=1) + '\n')
+    for cases in [[row for row in rows if row['kind'] == kind]]
+  ]
 
 
 if __name__ == '__main__':

@@ -10,6 +10,7 @@ The price is what describing the run costs, in seconds.
 
 import argparse
 import atexit
+import collections
 import concurrent.futures
 import contextlib
 import functools
@@ -57,10 +58,10 @@ def _main():
       )
     }
   summary = summarize(rows)
-  console.print(summary)
+  for part in summary:
+    console.print({k: v for k, v in part.items() if k != 'cases'})
   if arguments.output is not None:
-    values = dict(command='python -m experiments.restarts', **summary, **rows)
-    arguments.output.write_text(json.dumps(values, indent=1) + '\n')
+    arguments.output.write_text(json.dumps(summary, indent=1) + '\n')
 
 
 def _unchanged_cases():
@@ -134,23 +135,28 @@ def unchanged(case):
 
 
 def summarize(rows):
-  """Returns the counts, and the prices of identities in seconds."""
-  prices = sorted(
-    row['seconds'] for row in sum(rows.values(), []) if 'seconds' in row
-  )
-  outcomes = {
-    name: {
-      outcome: sum(row['outcome'] == outcome for row in of_name)
-      for outcome in sorted({row['outcome'] for row in of_name})
-    }
-    for name, of_name in rows.items()
-  }
-  return dict(
-    outcomes=outcomes,
-    seconds=dict(
-      median=prices[len(prices) // 2], max=prices[-1], num=len(prices)
-    ),
-  )
+  """Returns a dict for each part: counts, seconds of describing, the cases.
+
+  Args:
+    rows: {part: rows of `changed` or `unchanged`}.
+  """
+  parts = []
+  for name, cases in rows.items():
+    prices = sorted(row['seconds'] for row in cases if 'seconds' in row)
+    outcomes = collections.Counter(row['outcome'] for row in cases)
+    parts.append(
+      dict(
+        restart=name,
+        num=len(cases),
+        refused=outcomes['refused'],
+        same_bits=outcomes['same bits'],
+        others=len(cases) - outcomes['refused'] - outcomes['same bits'],
+        median_seconds=prices[len(prices) // 2],
+        max_seconds=prices[-1],
+        cases=cases,
+      )
+    )
+  return parts
 
 
 def _child(**arguments):

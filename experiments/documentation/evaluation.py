@@ -95,6 +95,36 @@ _MEASUREMENTS = (
       'Speedup over dense': ('speedup',),
     },
   ),
+  (
+    'Restarts of runs',
+    'Each in a process of its own: a finished run asked for with one thing '
+    'changed must be refused; one that was stopped and is continued unchanged '
+    'must end in the same bits. Seconds are those of telling runs apart. '
+    '`python -m experiments.restarts`.',
+    'restarts.json',
+    {
+      'Restart': ('restart',),
+      'Cases': ('num',),
+      'Refused': ('refused',),
+      'Same bits': ('same_bits',),
+      'Neither': ('others',),
+      'Median seconds': ('median_seconds',),
+      'Most seconds': ('max_seconds',),
+    },
+  ),
+  (
+    'Runs that met a fault, and were continued',
+    'At random moments of `tfpa.sample` and of the command `run`. '
+    '`python -m experiments.faults`.',
+    'faults.json',
+    {
+      'Fault': ('kind',),
+      'Runs': ('num',),
+      'Same bits': ('same_bits',),
+      'Most blocks lost': ('most_blocks_lost',),
+      'Told in words': ('num_told',),
+    },
+  ),
 )
 
 
