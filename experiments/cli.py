@@ -16,6 +16,7 @@ import rich.table
 import typer
 
 from experiments import cli_calibration
+from experiments import cli_fuzz
 from experiments import cli_panel
 from experiments import cli_surrogate
 from experiments.errors import ConfigError
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(cli_panel.app, name='panel')
 app.add_typer(cli_surrogate.app, name='surrogate')
 app.command('calibrate')(cli_calibration.calibrate)
+app.command('fuzz')(cli_fuzz.fuzz)
 console = rich.console.Console(width=None if os.isatty(1) else 160)
 errors = rich.console.Console(stderr=True, soft_wrap=True)
 

@@ -1,0 +1,371 @@
+"""Broken configs: of runs and of panels, and `--set` of the command line."""
+
+import json
+
+import rich.console
+import yaml
+
+from experiments import cli_panel
+from experiments import config as configs
+from experiments import runner
+from experiments import tables
+from experiments.fuzz import config_texts
+from experiments.fuzz.case import ACCEPT
+from experiments.fuzz.case import Case
+from experiments.fuzz.case import EITHER
+from experiments.fuzz.case import pick
+from experiments.fuzz.case import REFUSE
+from experiments.fuzz.values import at
+from experiments.fuzz.values import changed
+from experiments.fuzz.values import leaves
+from experiments.fuzz.values import renamed
+from experiments.fuzz.values import shuffled
+from experiments.fuzz.values import wrong_value
+from experiments.panel.config import load_panel
+
+__all__ = ['make']
+
+RUN = {
+  'name': 'small',
+  'description': 'Two methods, few steps.',
+  'target': {'name': 'gaussian_2d', 'rho': 0.5},
+  'methods': [
+    {'name': 'mala', 'label': 'first', 'step_size': 0.25},
+    {'name': 'hmc', 'num_leapfrog_steps': 3, 'target_accept_prob': 0.65},
+  ],
+  'num_chains': 2,
+  'num_adaptation_steps': 10,
+  'num_results': 20,
+  'num_repeats': 2,
+  'seed': 3,
+  'init': {'kind': 'normal', 'scale': 1.5},
+  'jit_compile': False,
+}
+PANEL = {
+  'name': 'small',
+  'gates': 'gates.yaml',
+  'references': 'reference',
+  'targets': [{'name': 'Banana'}, {'name': 'NealsFunnel', 'ndims': 3}],
+  'methods': [{'name': 'mala'}, {'name': 'hmc', 'num_leapfrog_steps': 2}],
+  'num_seeds': 2,
+  'num_chains': 4,
+  'gradients_per_chain': 2000,
+  'max_draws': 5000,
+  'seconds_per_pair': 60.5,
+}
+_GATES = {'version': 1, 'max_rhat': 1.01, 'min_ess': 400.5, 'max_abs_z': 5.5}
+_REQUIRED = {
+  'run': ['name', 'target', 'methods', 'num_adaptation_steps', 'num_results'],
+  'panel': ['name', 'gates', 'targets', 'methods', 'num_chains', 'max_draws'],
+}
+_OUT_OF_RANGE = {
+  'run': {
+    ('num_chains',): (0, -1, 10**12, 2**62),
+    ('num_results',): (3, -5, 10**15),
+    ('num_repeats',): (0, -2, 10**12),
+    ('seed',): (-1,),
+    ('target', 'rho'): (1.0, -1.5, 1e300),
+    ('methods', 0, 'step_size'): (0.0, -0.5),
+    ('methods', 1, 'num_leapfrog_steps'): (0, -3),
+    ('methods', 1, 'target_accept_prob'): (0.0, 1.0, 65.0),
+    ('init', 'scale'): (0.0, -1.0),
+    ('name',): ('', 'a b', 'a/b', '../up', 'x' * 300, '-x', '$a$', 'a\n'),
+  },
+  'panel': {
+    ('num_chains',): (0, -1, 10**12),
+    ('num_seeds',): (0, -1),
+    ('gradients_per_chain',): (99, -(10**4)),
+    ('seconds_per_pair',): (0.0, -1.5),
+    ('targets', 1, 'ndims'): (0, -4, 10**9),
+    ('gates',): ('', 'none.yaml', 'x' * 400, 'a\0b', '..'),
+  },
+}
+# Labels that a table, a figure and a path must show as they are, and others
+# that no file name or line of a table can hold.
+_GOOD_LABELS = (
+  r'$\foo$', '$x$', 'a|b', '[/b]', '[red]x', ':smile:', '<b>x</b>', 'a\\',
+  '*a*', '..', '/', '`x`', '\u00e9\u4e2d', '&amp;', '{x}', '%s', '#1', '$', '\\$$',
+)  # fmt: skip
+_BAD_LABELS = (
+  'x' * 400, 'a\nb', '', '   ', '\ta', 'a\0', '\x1b[31m', '_hidden', '\ud800',
+  '\u4e2d' * 300, ' a', 'a\r',
+)  # fmt: skip
+
+
+def make(rng, folder):
+  """Returns a `Case`, its files written below an empty folder."""
+  kind = 'panel' if rng.random() < 0.25 else 'run'
+  values = RUN if kind == 'run' else PANEL
+  group = rng.random()
+  if group < 0.5:
+    name = pick(rng, list(_STRUCTURE))
+    values, expected = _STRUCTURE[name](rng, kind, values)
+    text, overrides = config_texts.dump(values), ()
+  elif group < 0.65:
+    name, overrides, expected = _override(rng, kind)
+    text = config_texts.dump(values)
+  else:
+    name, text, expected = config_texts.mutate(rng, values)
+    overrides = ()
+  if expected != EITHER and not isinstance(text, bytes) and rng.random() < 0.3:
+    name, text = config_texts.neutral(rng, name, text)
+  path = _write(folder, text, rng, name)
+  original = RUN if kind == 'run' else PANEL
+  is_same = expected == ACCEPT and name.split(' + ')[0] != 'odd label'
+  return Case(
+    name,
+    expected,
+    f'{kind} {_shown(text)} --set {list(overrides)!r}'[:500],
+    lambda: _load(path, overrides, original if is_same else None),
+  )
+
+
+def _write(folder, text, rng, name):
+  path = folder / 'config.yaml'
+  (folder / 'gates.yaml').write_text(yaml.safe_dump(_GATES))
+  (folder / 'reference').mkdir()
+  if name == 'no file':
+    return folder / pick(rng, ['none.yaml', 'x' * 400, 'a\0b', 'reference', ''])
+  if isinstance(text, str):
+    text = text.encode('utf-8', 'surrogatepass')
+  path.write_bytes(text)
+  return path
+
+
+def _shown(text):
+  return repr(text if len(text) < 300 else text[:200] + text[-80:])
+
+
+def _load(path, overrides, original):
+  """Reads a config as `run` does; plans it where that is cheap."""
+  if cli_panel.is_panel(path):
+    panel = load_panel(path, overrides)
+    panel.key(0, 0)
+    found = panel.config
+  else:
+    found = configs.load_config(path, overrides)
+    configs.smoke(found)
+    # What a run stores is read back as it is.
+    text = yaml.safe_dump(found.model_dump(mode='json'), sort_keys=False)
+    if configs.parse_config(yaml.safe_load(text)) != found:
+      return 'what was stored is another config'
+    wrong = _labels_are_wrong(found)
+    if wrong:
+      return wrong
+    if found.target.name == 'gaussian_2d':
+      runner.make_plan(found)
+  if original is None:
+    return None
+  model = type(found)
+  values = configs.expand_methods(original)
+  return None if found == model.model_validate(values) else 'another config'
+
+
+def _labels_are_wrong(config):
+  """Returns how a label fails to be shown as it is; None where it does not."""
+  records = [
+    {'status': 'failed', 'label': label, 'error': 'E'}
+    for label in config.labels()
+  ]
+  rows = tables.join(records)
+  tables.to_markdown(config.name, rows)
+  tables.to_html([(config.name, rows)])
+  console = rich.console.Console(width=1000, record=True, quiet=True)
+  with console.capture() as captured:
+    rich.console.Console.print(console, tables.to_rich(config.name, rows))
+  del captured
+  console = rich.console.Console(width=1000, file=_Sink())
+  console.print(tables.to_rich(config.name, rows))
+  shown = console.file.text
+  for label in config.labels():
+    if label not in shown:
+      return f'the table does not show the label {label[:50]!r}'
+  return None
+
+
+class _Sink:
+  """A file that keeps what is written."""
+
+  def __init__(self):
+    self.text = ''
+
+  def write(self, text):
+    self.text += text
+
+  def flush(self):
+    pass
+
+
+def _wrong_type(rng, kind, values):
+  path = pick(rng, leaves(values))
+  wrong = wrong_value(rng, at(values, path))
+  if path[-1] == 'description' and isinstance(wrong, str):
+    wrong = ['x']
+  if path[-1] in ('label', 'references', 'gates') and isinstance(wrong, str):
+    wrong = {'x': 1}
+  return changed(values, path, wrong), REFUSE
+
+
+def _wrong_name(rng, kind, values):
+  names = [p for p in leaves(values) if p[-1] in ('name', 'kind')]
+  wrong = pick(
+    rng,
+    [[], {}, ['mala'], {'mala': 1}, None, 3, True, 'x' * 5000, 1e300, '',
+     [['mala']], 'MALA ', '\u00e9', '__class__', 'name'],
+  )  # fmt: skip
+  paths = [p for p in names if len(p) > 1]
+  return changed(values, pick(rng, paths), wrong), REFUSE
+
+
+def _misspelled(rng, kind, values):
+  path = pick(rng, leaves(values))
+  path = path[: 1 + int(rng.integers(len(path)))]
+  if isinstance(path[-1], int):
+    path = path[:-1]
+  key = path[-1]
+  wrong = pick(rng, [key + 's', key[1:], key.upper(), key + ' ', f'{key}.a'])
+  if wrong == 'targets' or wrong == 'target':
+    wrong = 'targts'
+  return renamed(values, path, wrong), REFUSE
+
+
+def _added(rng, kind, values):
+  folders = [()] + [p[:-1] for p in leaves(values) if len(p) > 1]
+  folders = [p for p in folders if isinstance(at(values, p), dict)]
+  key = pick(
+    rng,
+    [
+      'x',
+      'colour',
+      'k' * 5000,
+      '\u4e2d',
+      'a.b',
+      '0',
+      '<<',
+      '',
+      1,
+      None,
+      1.5,
+      True,
+    ],
+  )
+  value = pick(rng, [1, None, 'x' * 9000, {'a': [1] * 500}, [[[]]]])
+  return changed(values, pick(rng, folders) + (key,), value), REFUSE
+
+
+def _removed(rng, kind, values):
+  nested = [('methods', 0, 'name'), ('methods', 1, 'num_leapfrog_steps')]
+  paths = [(key,) for key in _REQUIRED[kind]] + nested
+  return changed(values, pick(rng, paths)), REFUSE
+
+
+def _out_of_range(rng, kind, values):
+  path = pick(rng, list(_OUT_OF_RANGE[kind]))
+  return changed(values, path, pick(rng, _OUT_OF_RANGE[kind][path])), REFUSE
+
+
+def _shape(rng, kind, values):
+  """Lists for dicts, dicts for lists, methods that are none."""
+  key = pick(rng, ['methods', 'target' if kind == 'run' else 'targets'])
+  wrong = pick(
+    rng,
+    [
+      [],
+      {},
+      None,
+      'mala',
+      3,
+      [None],
+      [[]],
+      ['mala'],
+      [3],
+      [{}],
+      [[{'name': 'mala'}]],
+    ],
+  )
+  return changed(values, (key,), wrong), REFUSE
+
+
+def _too_many(rng, kind, values):
+  steps = list(range(1, 3001))
+  probs = [0.3 + i / 1e4 for i in range(3000)]
+  method = {'name': 'hmc', 'num_leapfrog_steps': steps}
+  if rng.random() < 0.5:
+    method['target_accept_prob'] = probs
+  return changed(values, ('methods', 1), method), REFUSE
+
+
+def _lists(rng, kind, values):
+  """Lists of values that stand for several methods, some not to be had."""
+  wrong = pick(
+    rng,
+    [[], [[]], [True], [None], ['x'], [1, 1], [0], [{}], [1, 1.5], [2**40, -1]],
+  )
+  path = ('methods', 1, 'num_leapfrog_steps')
+  return changed(values, path, wrong), REFUSE
+
+
+def _same_label(rng, kind, values):
+  values = changed(values, ('methods', 0, 'label'), 'same')
+  return changed(values, ('methods', 1, 'label'), 'same'), REFUSE
+
+
+def _odd_label(rng, kind, values):
+  return changed(
+    values, ('methods', 0, 'label'), pick(rng, _GOOD_LABELS)
+  ), ACCEPT
+
+
+def _bad_label(rng, kind, values):
+  return changed(
+    values, ('methods', 0, 'label'), pick(rng, _BAD_LABELS)
+  ), REFUSE
+
+
+def _order(rng, kind, values):
+  return shuffled(rng, values), ACCEPT
+
+
+# Name of the mutation to (rng, kind, values) -> (values, what is expected).
+_STRUCTURE = {
+  'wrong type': _wrong_type,
+  'wrong name': _wrong_name,
+  'key misspelled': _misspelled,
+  'key added': _added,
+  'key removed': _removed,
+  'out of range': _out_of_range,
+  'wrong shape': _shape,
+  'too many methods': _too_many,
+  'list of values': _lists,
+  'same label': _same_label,
+  'odd label': _odd_label,
+  'bad label': _bad_label,
+  'key order': _order,
+}
+
+_BAD_OVERRIDES = (
+  'name', '=3', '', 'name=[', 'name={a', 'name="', "name='", 'name: a',
+  'methods.9.name=am', 'methods.first.name=am', 'methods.-1.name=am',
+  'methods.\u00b2.name=am', 'methods.0.name.x=1', 'methods.0.name=[mala]',
+  'methods.0.name={a: 1}', 'methods..name=am', 'methods.0=3', 'methods=3',
+  'num_chains=x', 'num_chains=1.5', 'num_chains=true', 'num_chains=*a',
+  'num_chains=!!int x', 'num_chains=!!python/object:os.system x',
+  'num_chains=0b_', 'num_chains=0x', 'num_chains=%', 'num_chains=@', 'x' * 9000,
+  'num_chains=' + '9' * 5000, 'num_chains=' + '[' * 3000, 'num_chains=\0',
+  'num_chains=\x07', 'num_chains=2024-02-31', 'num_chains=- 1\n- 2',
+  'num_chains=1\n---\n2', 'methods.' + '9' * 5000 + '.name=am', '.=1', '..=1',
+  '.'.join('a' * 2000) + '=1', 'k' * 9000 + '=1', 'methods.0.' + 'k' * 5000 + '=1',
+  'methods.0.<<=1', 'num_chains=0xffffffffffffffffffffff', 'name=\u00e9',
+  'methods=[' + 'x, ' * 9000 + ']', 'num_chains=' + '1' * 70000,
+)  # fmt: skip
+
+
+def _override(rng, kind):
+  if rng.random() < 0.85:
+    return 'bad --set', (pick(rng, _BAD_OVERRIDES),), REFUSE
+  values = RUN if kind == 'run' else PANEL
+  path = pick(rng, [p for p in leaves(values) if p[-1] != 'description'])
+  value = at(values, path)
+  text = json.dumps(value)
+  key = '.'.join(map(str, path))
+  return 'same --set', (f'{key}={text}',), ACCEPT
