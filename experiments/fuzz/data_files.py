@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments import data
 from experiments import digit_data
+from experiments.fuzz import text_data
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case
 from experiments.fuzz.case import EITHER
@@ -15,7 +16,6 @@ from experiments.fuzz.case import pick
 from experiments.fuzz.case import REFUSE
 from experiments.fuzz.config_texts import flipped
 from experiments.fuzz.config_texts import truncated
-from experiments.fuzz import text_data
 
 __all__ = ['make']
 
@@ -100,7 +100,7 @@ def _wrong_labels(rng, inputs, labels):
     'all labels in between': labels * 0.9 + 0.05,
     'complex labels': labels + 0j,
     'labels with an imaginary part': labels + 1j,
-    'text labels': labels.astype(str),
+    'labels in words': np.where(labels == 1, 'yes', 'no'),
     'bytes labels': labels.astype('S3'),
     'object labels': labels.astype(object),
     'dates as labels': labels.astype('M8[D]'),
