@@ -17,7 +17,8 @@ __all__ = ['dump', 'flipped', 'mutate', 'neutral', 'truncated']
 
 def dump(values, **options):
   """Returns the YAML of nested values."""
-  return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, **options)
+  options = {'sort_keys': False, 'allow_unicode': True, **options}
+  return yaml.safe_dump(values, width=10**7, **options)
 
 
 def mutate(rng, values):
@@ -78,9 +79,9 @@ def _neutral(rng, values):
 def _alias(rng, values):
   """A value named once and used again, as a config may."""
   text = dump(values).replace('num_chains: ', 'num_chains: &n ')
-  number = values['num_chains']
+  number = values.get('num_chains')
   key = 'num_repeats' if 'num_repeats' in values else 'num_seeds'
-  if values[key] == number:
+  if number is not None and values.get(key) == number:
     text = text.replace(f'{key}: {number}', f'{key}: *n')
   lines = text.splitlines()
   # An alias comes after what it names.
@@ -132,7 +133,7 @@ def _alias_dict(rng, values):
 
 
 def _huge_number(rng, values):
-  path = pick(rng, leaves(values, int))
+  path = pick(rng, _counts(values))
   digits = int(10 ** rng.uniform(1.4, 4.5))
   number = pick(
     rng,
@@ -143,6 +144,12 @@ def _huge_number(rng, values):
   return _replaced(values, path, number), REFUSE
 
 
+def _counts(values):
+  """Returns the paths of whole numbers that cannot be real ones."""
+  paths = leaves(values, int)
+  return [path for path in paths if str(path[-1]).startswith('num_')]
+
+
 def _replaced(values, path, text):
   """Returns YAML with plain text in place of one entry."""
   mark = 'THE_PLACE'
@@ -150,7 +157,7 @@ def _replaced(values, path, text):
 
 
 def _tag(rng, values):
-  path = pick(rng, leaves(values))
+  path = pick(rng, _counts(values))
   tagged = pick(
     rng,
     ['!!python/object/apply:os.getcwd []', '!!binary aGVsbG8=', '!!binary "?"',
@@ -158,8 +165,6 @@ def _tag(rng, values):
      '!!timestamp 2024-02-31', '!!bool maybe', '!mine 3', '!!python/none',
      '!!null 3', '2024-02-31', '2024-13-01 99:99:99', '!<tag:x> 1', '!!str [a]'],
   )  # fmt: skip
-  if path[-1] in ('description', 'label', 'references', 'gates', 'name'):
-    path = ('num_chains',)
   return _replaced(values, path, tagged), REFUSE
 
 

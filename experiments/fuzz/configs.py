@@ -1,6 +1,9 @@
 """Broken configs: of runs and of panels, and `--set` of the command line."""
 
+import functools
+import io
 import json
+import pathlib
 
 import rich.console
 import yaml
@@ -9,6 +12,7 @@ from experiments import cli_panel
 from experiments import config as configs
 from experiments import runner
 from experiments import tables
+from experiments import yaml_files
 from experiments.fuzz import config_texts
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case
@@ -53,6 +57,9 @@ PANEL = {
   'max_draws': 5000,
   'seconds_per_pair': 60.5,
 }
+# Targets that are built in no time.
+_CHEAP = ('banana', 'gaussian_2d', 'neals_gaussian', 'spectrum_gaussian')
+_CONFIG_DIR = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _GATES = {'version': 1, 'max_rhat': 1.01, 'min_ess': 400.5, 'max_abs_z': 5.5}
 _REQUIRED = {
   'run': ['name', 'target', 'methods', 'num_adaptation_steps', 'num_results'],
@@ -92,32 +99,44 @@ _BAD_LABELS = (
 )  # fmt: skip
 
 
+@functools.cache
+def _committed():
+  """Returns the values of all configs of the repository."""
+  paths = sorted(_CONFIG_DIR.rglob('*.yaml'))
+  found = [yaml_files.load(path) for path in paths]
+  return [values for values in found if 'methods' in values]
+
+
 def make(rng, folder):
   """Returns a `Case`, its files written below an empty folder."""
-  kind = 'panel' if rng.random() < 0.25 else 'run'
-  values = RUN if kind == 'run' else PANEL
-  group = rng.random()
-  if group < 0.5:
-    name = pick(rng, list(_STRUCTURE))
-    values, expected = _STRUCTURE[name](rng, kind, values)
-    text, overrides = config_texts.dump(values), ()
-  elif group < 0.65:
-    name, overrides, expected = _override(rng, kind)
-    text = config_texts.dump(values)
-  else:
-    name, text, expected = config_texts.mutate(rng, values)
-    overrides = ()
-  if expected != EITHER and not isinstance(text, bytes) and rng.random() < 0.3:
+  kind = pick(rng, ['run', 'run', 'panel', 'committed', 'committed'])
+  values = {'run': RUN, 'panel': PANEL}.get(kind) or pick(rng, _committed())
+  name, text, overrides, expected = _mutated(rng, kind, values)
+  if expected != EITHER and isinstance(text, str) and rng.random() < 0.3:
     name, text = config_texts.neutral(rng, name, text)
   path = _write(folder, text, rng, name)
-  original = RUN if kind == 'run' else PANEL
-  is_same = expected == ACCEPT and name.split(' + ')[0] != 'odd label'
+  is_same = expected == ACCEPT and not name.startswith('odd label')
   return Case(
     name,
     expected,
-    f'{kind} {_shown(text)} --set {list(overrides)!r}'[:500],
-    lambda: _load(path, overrides, original if is_same else None),
+    f'{kind} {_shown(text)} --set {_shown(str(list(overrides)))}',
+    lambda: _load(path, overrides, values if is_same else None),
   )
+
+
+def _mutated(rng, kind, values):
+  """Returns (name of the mutation, text, overrides, what is expected)."""
+  group = rng.random()
+  if group < 0.5:
+    names = _OF_ANY if kind == 'committed' else list(_STRUCTURE)
+    name = pick(rng, names)
+    values, expected = _STRUCTURE[name](rng, kind, values)
+    return name, config_texts.dump(values), (), expected
+  if group < 0.65 and kind != 'committed':
+    name, overrides, expected = _override(rng, kind)
+    return name, config_texts.dump(values), overrides, expected
+  name, text, expected = config_texts.mutate(rng, values)
+  return name, text, (), expected
 
 
 def _write(folder, text, rng, name):
@@ -152,8 +171,8 @@ def _load(path, overrides, original):
     wrong = _labels_are_wrong(found)
     if wrong:
       return wrong
-    if found.target.name == 'gaussian_2d':
-      runner.make_plan(found)
+    if found.target.name in _CHEAP:
+      runner.make_plan(configs.smoke(found))
   if original is None:
     return None
   model = type(found)
@@ -170,34 +189,20 @@ def _labels_are_wrong(config):
   rows = tables.join(records)
   tables.to_markdown(config.name, rows)
   tables.to_html([(config.name, rows)])
-  console = rich.console.Console(width=1000, record=True, quiet=True)
-  with console.capture() as captured:
-    rich.console.Console.print(console, tables.to_rich(config.name, rows))
-  del captured
-  console = rich.console.Console(width=1000, file=_Sink())
+  file = io.StringIO()
+  console = rich.console.Console(width=1000, file=file)
   console.print(tables.to_rich(config.name, rows))
-  shown = console.file.text
   for label in config.labels():
-    if label not in shown:
+    if label not in file.getvalue():
       return f'the table does not show the label {label[:50]!r}'
   return None
 
 
-class _Sink:
-  """A file that keeps what is written."""
-
-  def __init__(self):
-    self.text = ''
-
-  def write(self, text):
-    self.text += text
-
-  def flush(self):
-    pass
-
-
 def _wrong_type(rng, kind, values):
   path = pick(rng, leaves(values))
+  if kind == 'committed':
+    # Some parameters take text of any kind, others whole and real numbers.
+    return changed(values, path, pick(rng, [[], {}, [[]], {'a': 1}])), REFUSE
   wrong = wrong_value(rng, at(values, path))
   if path[-1] == 'description' and isinstance(wrong, str):
     wrong = ['x']
@@ -224,8 +229,10 @@ def _misspelled(rng, kind, values):
     path = path[:-1]
   key = path[-1]
   wrong = pick(rng, [key + 's', key[1:], key.upper(), key + ' ', f'{key}.a'])
-  if wrong == 'targets' or wrong == 'target':
+  if key in ('target', 'targets'):
     wrong = 'targts'
+  if 'edition' in str(path) or 'gradients_of' in str(path):
+    wrong = key + 's'  # Of labels there are some in capitals.
   return renamed(values, path, wrong), REFUSE
 
 
@@ -342,6 +349,14 @@ _STRUCTURE = {
   'bad label': _bad_label,
   'key order': _order,
 }
+
+_OF_ANY = [
+  'wrong type',
+  'wrong name',
+  'key misspelled',
+  'key added',
+  'key order',
+]
 
 _BAD_OVERRIDES = (
   'name', '=3', '', 'name=[', 'name={a', 'name="', "name='", 'name: a',
