@@ -14,6 +14,8 @@ from typing import Optional
 import rich.console
 import typer
 
+from experiments import outputs
+
 __all__ = ['fuzz']
 
 _MAX_SHOWN = 40
@@ -26,7 +28,8 @@ def fuzz(
     Optional[int], typer.Option(min=0, help='This input of the seed alone.')
   ] = None,
   output: Annotated[
-    Optional[pathlib.Path], typer.Option(help='JSON file of the counts.')
+    Optional[pathlib.Path],
+    typer.Option(help='JSON file of the counts.', callback=outputs.file_option),
   ] = None,
 ):
   """Feed broken configs, result folders and data files to their readers."""

@@ -8,6 +8,8 @@ from typing import Optional
 
 import typer
 
+from experiments import outputs
+
 __all__ = ['app', 'is_panel', 'run_config']
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -62,10 +64,12 @@ def run_config(
   # So that the process of a pair ends with this one.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   panel = load_panel(config, overrides)
+  chosen = run.pairs(panel, only_target, only_method)
+  outputs.check_folder(output or DEFAULT_OUTPUT)
   run.run_panel(
     panel,
     CellFile(output or DEFAULT_OUTPUT),
-    run.pairs(panel, only_target, only_method),
+    chosen,
     run.Options(config, tuple(overrides), data_dir, tuple(redo), device),
     report=_say,
   )
@@ -166,6 +170,7 @@ def report(config: Config = DEFAULT_CONFIG, output: Output = DEFAULT_OUTPUT):
     from experiments.panel.page import write_page
 
     panel = load_panel(config)
+    outputs.check_folder(output)
     file = CellFile(output)
     file.check_gates(panel.gates_digest)
     _say(f'Page: {write_page(panel, file)}')

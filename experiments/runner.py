@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from experiments import figures
 from experiments import moments
+from experiments import outputs
 from experiments import tables
 from experiments.cell import run_cell
 from experiments.errors import ConfigError
@@ -145,6 +146,9 @@ def run_plan(plan, folder, console, progress=True):
     The records of all cells, failed ones included.
   """
   config = plan.config
+  outputs.check_folder(folder.path)
+  # A damaged cell is refused now, not when its turn comes.
+  folder.records(config)
   _write_session(folder)
   cells = [
     (index, label, repeat)

@@ -15,12 +15,12 @@ from experiments.errors import ConfigError
 from experiments.errors import shortened
 from experiments.errors import shown
 
-__all__ = ['MAX_BYTES', 'load']
+__all__ = ['dump', 'load']
 
-MAX_BYTES = 100_000
+_MAX_BYTES = 300_000
 _MAX_DEPTH = 30
 # Of lists, dicts and values, those behind an alias counted each time.
-_MAX_NODES = 10_000
+_MAX_NODES = 20_000
 _MAX_INTEGER = 2**63
 _KEPT_RESOLVERS = ('bool', 'null', 'merge')
 _CONTROL = re.compile(r'[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]')
@@ -104,19 +104,22 @@ _Loader.yaml_implicit_resolvers = {
   first: [rule for rule in rules if rule[0].endswith(_KEPT_RESOLVERS)]
   for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(
-  'tag:yaml.org,2002:int',
-  re.compile(r'^[-+]?(0|[1-9][0-9_]*)$'),
-  list('-+0123456789'),
-)
-_Loader.add_implicit_resolver(
-  'tag:yaml.org,2002:float',
-  re.compile(
-    r'^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?'
-    r'|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$'
-  ),
-  list('-+0123456789.'),
-)
+
+
+class _Dumper(yaml.SafeDumper):
+  """Quotes text that a loader, this one or another, takes for a number."""
+
+
+_NUMBERS = {
+  'int': r'^[-+]?(0|[1-9][0-9_]*)$',
+  'float': r'^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?'
+  r'|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$',
+}
+for _name, _form in _NUMBERS.items():
+  for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver(
+      f'tag:yaml.org,2002:{_name}', re.compile(_form), list('-+0123456789.')
+    )
 _Loader.add_constructor('tag:yaml.org,2002:int', _construct_integer)
 _Loader.add_constructor('tag:yaml.org,2002:str', _construct_text)
 
@@ -137,10 +140,10 @@ def load(path, overrides=()):
   if not os.path.isfile(path):
     raise ConfigError(f'there is no config file {name}.')
   with open(path, 'rb') as file:
-    content = file.read(MAX_BYTES + 1)
-  if len(content) > MAX_BYTES:
+    content = file.read(_MAX_BYTES + 1)
+  if len(content) > _MAX_BYTES:
     raise ConfigError(
-      f'{name} has more than {MAX_BYTES} bytes; a config is a short YAML file.'
+      f'{name} has more than {_MAX_BYTES} bytes; a config is a short YAML file.'
     )
   try:
     text = content.decode('utf-8-sig')
@@ -154,6 +157,11 @@ def load(path, overrides=()):
   for override in overrides:
     _override(values, override)
   return values
+
+
+def dump(values):
+  """Returns YAML of nested values; `load` gives them back."""
+  return yaml.dump(values, Dumper=_Dumper, sort_keys=False)
 
 
 def _parsed(text, origin):
@@ -189,9 +197,9 @@ def _override(values, override):
   steps = key.strip().split('.')
   if not separator or not all(steps):
     raise ConfigError(f'{given}: write key=value, with dots between keys.')
-  if len(steps) > _MAX_DEPTH or len(override) > MAX_BYTES:
+  if len(steps) > _MAX_DEPTH or len(override) > _MAX_BYTES:
     raise ConfigError(
-      f'{given}: at most {_MAX_DEPTH} keys and {MAX_BYTES} bytes are allowed.'
+      f'{given}: at most {_MAX_DEPTH} keys and {_MAX_BYTES} bytes are allowed.'
     )
   value = _parsed(text, given)
   node = values

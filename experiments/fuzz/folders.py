@@ -221,9 +221,8 @@ def _with_other_number(rng, record):
 def _edit_key(rng, folder, paths):
   def edit(record):
     path = pick(rng, leaves(record))[:1]
-    if path[0] == 'identity':
-      path = pick(rng, leaves(record['identity']))[:1]
-      path = ('identity',) + path if rng.random() < 0.7 else ('identity',)
+    if 'seal' in record and rng.random() < 0.3:
+      path = ('seal', *pick(rng, leaves(record['seal'])))
     if rng.random() < 0.5:
       return changed(record, path)
     return renamed(record, path, 'x')

@@ -1,0 +1,71 @@
+"""Refuses, before any computing, what results cannot be written to."""
+
+import os
+import pathlib
+import tempfile
+
+import typer
+
+from experiments.errors import ConfigError
+from experiments.errors import shortened
+from experiments.errors import shown
+
+__all__ = ['check_file', 'check_folder', 'file_option', 'folder_option']
+
+
+def check_folder(path):
+  """Makes a folder; refuses one in which no file can be made."""
+  try:
+    pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path):
+      pass
+  # A path with a NUL is a ValueError.
+  except (OSError, ValueError) as error:
+    raise ConfigError(
+      f'the output folder {shown(str(path), 120)} cannot be written '
+      f'({_reason(error)}); name another with --output.'
+    ) from error
+
+
+def check_file(path):
+  """Refuses a file that cannot be written; leaves one that is there."""
+  if os.path.isdir(path):
+    raise ConfigError(
+      f'the output file {shown(str(path), 120)} is a folder; name a file in it.'
+    )
+  try:
+    if os.path.exists(path):
+      with open(path, 'ab'):
+        return
+    # Its own name: it may be too long, or hold what no name can.
+    with open(path, 'xb'):
+      pass
+    os.remove(path)
+  except (OSError, ValueError) as error:
+    raise ConfigError(
+      f'the output file {shown(str(path), 120)} cannot be written '
+      f'({_reason(error)}); name another, in a folder that exists.'
+    ) from error
+
+
+def _reason(error):
+  return shortened(getattr(error, 'strerror', None) or error)
+
+
+def file_option(path):
+  """As `check_file`, for options of the command line."""
+  return _option(check_file, path)
+
+
+def folder_option(path):
+  """As `check_folder`, for options of the command line."""
+  return _option(check_folder, path)
+
+
+def _option(check, path):
+  if path is not None:
+    try:
+      check(path)
+    except ConfigError as error:
+      raise typer.BadParameter(str(error)) from error
+  return path
