@@ -79,7 +79,8 @@ def compare(folder, reference=None, first=0, data_dir=None):
   if is_exact:
     if target.exact_draws_fn is None:
       raise ConfigError(
-        f'{target.name} has no exact draws; name a reference, a run, with --reference.'
+        f'{target.name} has no exact draws; name a reference, the folder of a '
+        'run, with --reference.'
       )
     reference = target.exact_draws_fn(_NUM_EXACT, 0)
   distance = MomentDistance(reference)

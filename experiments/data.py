@@ -109,8 +109,8 @@ def load(name, data_dir=None, cache_dir=None):
   """
   if name not in SOURCES:
     raise DataError(
-      f'unknown data set {shown(name)}{did_you_mean(name, SOURCES)}; allowed are '
-      f'{", ".join(SOURCES)}.'
+      f'unknown data set {shown(name)}{did_you_mean(name, SOURCES)}; allowed '
+      f'are {", ".join(SOURCES)}.'
     )
   data_dir = data_dir or os.environ.get(DATA_DIR_VARIABLE)
   local = _local_path(name, data_dir)

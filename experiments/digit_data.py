@@ -100,7 +100,7 @@ def _download(cache_dir):
   except Exception as error:  # Network, server and format errors alike.
     raise DataError(
       f'mnist: OpenML data set {_MNIST_ON_OPENML} could not be fetched '
-      f'({type(error).__name__}: {shortened(error)}). Put mnist.npz (arrays X [rows, 784] '
-      'and y) in a folder and pass it as --data-dir or in '
+      f'({type(error).__name__}: {shortened(error)}). Put mnist.npz (arrays '
+      'X [rows, 784] and y) in a folder and pass it as --data-dir or in '
       f'{DATA_DIR_VARIABLE}; or write dataset: digits, which needs no download.'
     ) from error

@@ -82,8 +82,8 @@ def _construct_integer(loader, node):
   # Python reads no more than 4300 digits, and no count needs twenty.
   if len(text) > 20 or abs(int(text)) >= _MAX_INTEGER:
     raise _Refused(
-      f'the number {shortened(node.value, 30)} has {len(text)} digits; integers '
-      'must be below 2^63',
+      f'the number {shortened(node.value, 30)} has {len(text)} digits; '
+      'integers must be below 2^63',
       node,
     )
   return int(text)

@@ -126,8 +126,8 @@ def _alias_dict(rng, values):
   """Aliases of nothing, merges of what is no dict."""
   line = pick(
     rng,
-    ['x: *none', '<<: 3', '<<: [1]', '<<: *none', '<<: {x: 1}', '*a : 1', '<<: <<',
-     '&a &b x: 1', '? [a, b]\n: 1', '? {a: 1}\n: 2', 'x: =', '=: 1'],
+    ['x: *none', '<<: 3', '<<: [1]', '<<: *none', '<<: {x: 1}', '*a : 1',
+     '<<: <<', '&a &b x: 1', '? [a, b]\n: 1', '? {a: 1}\n: 2', 'x: =', '=: 1'],
   )  # fmt: skip
   return dump(values) + line + '\n', REFUSE
 
@@ -138,8 +138,8 @@ def _huge_number(rng, values):
   number = pick(
     rng,
     ['9' * digits, '-' + '9' * digits, '1' + '0' * digits, '0x' + 'f' * digits,
-     '0b' + '1' * digits, '1' + ':59' * (digits // 3), '1_' * digits + '0',
-     '0' * digits + '1', '1' + '0' * digits + '.5', f'1e{digits}', '0b_', '0x_'],
+     '0b' + '1' * digits, '1' + ':59' * (digits // 3), '1_' * digits + '0', '0b_',
+     '0' * digits + '1', '1' + '0' * digits + '.5', f'1e{digits}', '0x_'],
   )  # fmt: skip
   return _replaced(values, path, number), REFUSE
 
@@ -162,8 +162,8 @@ def _tag(rng, values):
     rng,
     ['!!python/object/apply:os.getcwd []', '!!binary aGVsbG8=', '!!binary "?"',
      '!!set {a, b}', '!!omap [a: 1]', '!!pairs [a: 1]', '!!int x', '!!float x',
-     '!!timestamp 2024-02-31', '!!bool maybe', '!mine 3', '!!python/none',
-     '!!null 3', '2024-02-31', '2024-13-01 99:99:99', '!<tag:x> 1', '!!str [a]'],
+     '!!timestamp 2024-02-31', '!!bool maybe', '!mine 3', '!!null 3',
+     '!!python/none', '2024-02-31', '2024-13-01 99:99:99', '!<tag:x> 1', '!!str [a]'],
   )  # fmt: skip
   return _replaced(values, path, tagged), REFUSE
 
@@ -204,7 +204,7 @@ def _file(rng, values):
       rng,
       ['', '\n', '3', 'null', '- 1\n- 2', '"text"', '---\n---\n', '# no more',
        '[]', '{}', '\0', '{', ']', '- name: x', '!!map', 'a', '&a', '*a', '%',
-       '%YAML 9.9\n---\na: 1', '@', '`', '\t', '? ', ': ', '- ', '--- >\n', '|'],
+       '%YAML 9.9\n---\na: 1', '@', '`', '\t', '? ', ': ', '- ', '|', '- - -'],
     ),
     REFUSE,
   )  # fmt: skip
@@ -215,7 +215,7 @@ def _documents(rng, values):
 
 
 def _large(rng, values):
-  many = int(10 ** rng.uniform(5, 6.3))
+  many = int(10 ** rng.uniform(5.6, 6.3))
   return (
     pick(
       rng,

@@ -5,6 +5,7 @@ import io
 import json
 import pathlib
 
+import numpy as np
 import rich.console
 import yaml
 
@@ -19,84 +20,28 @@ from experiments.fuzz.case import Case
 from experiments.fuzz.case import EITHER
 from experiments.fuzz.case import pick
 from experiments.fuzz.case import REFUSE
+from experiments.fuzz.cells import write_cells
+from experiments.fuzz.config_values import OF_ANY
+from experiments.fuzz.config_values import PANEL
+from experiments.fuzz.config_values import RUN
+from experiments.fuzz.config_values import STRUCTURE
 from experiments.fuzz.values import at
-from experiments.fuzz.values import changed
 from experiments.fuzz.values import leaves
-from experiments.fuzz.values import renamed
-from experiments.fuzz.values import shuffled
-from experiments.fuzz.values import wrong_value
 from experiments.panel.config import load_panel
+from experiments.storage import RunFolder
 
 __all__ = ['make']
 
-RUN = {
-  'name': 'small',
-  'description': 'Two methods, few steps.',
-  'target': {'name': 'gaussian_2d', 'rho': 0.5},
-  'methods': [
-    {'name': 'mala', 'label': 'first', 'step_size': 0.25},
-    {'name': 'hmc', 'num_leapfrog_steps': 3, 'target_accept_prob': 0.65},
-  ],
-  'num_chains': 2,
-  'num_adaptation_steps': 10,
-  'num_results': 20,
-  'num_repeats': 2,
-  'seed': 3,
-  'init': {'kind': 'normal', 'scale': 1.5},
-  'jit_compile': False,
-}
-PANEL = {
-  'name': 'small',
-  'gates': 'gates.yaml',
-  'references': 'reference',
-  'targets': [{'name': 'Banana'}, {'name': 'NealsFunnel', 'ndims': 3}],
-  'methods': [{'name': 'mala'}, {'name': 'hmc', 'num_leapfrog_steps': 2}],
-  'num_seeds': 2,
-  'num_chains': 4,
-  'gradients_per_chain': 2000,
-  'max_draws': 5000,
-  'seconds_per_pair': 60.5,
-}
 # Targets that are built in no time.
 _CHEAP = ('banana', 'gaussian_2d', 'neals_gaussian', 'spectrum_gaussian')
 _CONFIG_DIR = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _GATES = {'version': 1, 'max_rhat': 1.01, 'min_ess': 400.5, 'max_abs_z': 5.5}
-_REQUIRED = {
-  'run': ['name', 'target', 'methods', 'num_adaptation_steps', 'num_results'],
-  'panel': ['name', 'gates', 'targets', 'methods', 'num_chains', 'max_draws'],
-}
-_OUT_OF_RANGE = {
-  'run': {
-    ('num_chains',): (0, -1, 10**12, 2**62),
-    ('num_results',): (3, -5, 10**15),
-    ('num_repeats',): (0, -2, 10**12),
-    ('seed',): (-1,),
-    ('target', 'rho'): (1.0, -1.5, 1e300),
-    ('methods', 0, 'step_size'): (0.0, -0.5),
-    ('methods', 1, 'num_leapfrog_steps'): (0, -3),
-    ('methods', 1, 'target_accept_prob'): (0.0, 1.0, 65.0),
-    ('init', 'scale'): (0.0, -1.0),
-    ('name',): ('', 'a b', 'a/b', '../up', 'x' * 300, '-x', '$a$', 'a\n'),
-  },
-  'panel': {
-    ('num_chains',): (0, -1, 10**12),
-    ('num_seeds',): (0, -1),
-    ('gradients_per_chain',): (99, -(10**4)),
-    ('seconds_per_pair',): (0.0, -1.5),
-    ('targets', 1, 'ndims'): (0, -4, 10**9),
-    ('gates',): ('', 'none.yaml', 'x' * 400, 'a\0b', '..'),
-  },
-}
-# Labels that a table, a figure and a path must show as they are, and others
-# that no file name or line of a table can hold.
-_GOOD_LABELS = (
-  r'$\foo$', '$x$', 'a|b', '[/b]', '[red]x', ':smile:', '<b>x</b>', 'a\\',
-  '*a*', '..', '/', '`x`', '\u00e9\u4e2d', '&amp;', '{x}', '%s', '#1', '$', '\\$$',
+_BAD_GATES = (
+  '', '3', 'version: 1', 'max_rhat: [', '[' * 500, 'a\x07', '- 1',
+  'version: 1\nmax_rhat: 0.5\nmin_ess: 1.5\nmax_abs_z: 5.5\n',
+  'version: 1\nmax_rhat: x\nmin_ess: 1.5\nmax_abs_z: 5.5\n',
 )  # fmt: skip
-_BAD_LABELS = (
-  'x' * 400, 'a\nb', '', '   ', '\ta', 'a\0', '\x1b[31m', '_hidden', '\ud800',
-  '\u4e2d' * 300, ' a', 'a\r',
-)  # fmt: skip
+_BAD_JSON = ('', '{', '[' * 10**5, '9' * 5000, "{'a': 1}", 'x', '\x00')
 
 
 @functools.cache
@@ -115,12 +60,13 @@ def make(rng, folder):
   if expected != EITHER and isinstance(text, str) and rng.random() < 0.3:
     name, text = config_texts.neutral(rng, name, text)
   path = _write(folder, text, rng, name)
-  is_same = expected == ACCEPT and not name.startswith('odd label')
+  is_drawn = name.startswith('odd label')
+  is_same = expected == ACCEPT and not is_drawn
   return Case(
     name,
     expected,
     f'{kind} {_shown(text)} --set {_shown(str(list(overrides)))}',
-    lambda: _load(path, overrides, values if is_same else None),
+    lambda: _load(path, overrides, values if is_same else None, is_drawn),
   )
 
 
@@ -128,10 +74,13 @@ def _mutated(rng, kind, values):
   """Returns (name of the mutation, text, overrides, what is expected)."""
   group = rng.random()
   if group < 0.5:
-    names = _OF_ANY if kind == 'committed' else list(_STRUCTURE)
+    names = OF_ANY if kind == 'committed' else list(STRUCTURE)
     name = pick(rng, names)
-    values, expected = _STRUCTURE[name](rng, kind, values)
-    return name, config_texts.dump(values), (), expected
+    values, expected = STRUCTURE[name](rng, kind, values)
+    text = config_texts.dump(values)
+    # In JSON a label such as 1e3 keeps its quotes.
+    text = json.dumps(values) if name == 'odd label' else text
+    return name, text, (), expected
   if group < 0.65 and kind != 'committed':
     name, overrides, expected = _override(rng, kind)
     return name, config_texts.dump(values), overrides, expected
@@ -143,7 +92,11 @@ def _write(folder, text, rng, name):
   path = folder / 'config.yaml'
   (folder / 'gates.yaml').write_text(yaml.safe_dump(_GATES))
   (folder / 'reference').mkdir()
-  if name == 'no file':
+  if name.startswith('bad gates'):
+    (folder / 'gates.yaml').write_text(pick(rng, _BAD_GATES))
+  if name.startswith('bad reference'):
+    (folder / 'reference' / 'Banana.json').write_text(pick(rng, _BAD_JSON))
+  if name.startswith('no file'):
     return folder / pick(rng, ['none.yaml', 'x' * 400, 'a\0b', 'reference', ''])
   if isinstance(text, str):
     text = text.encode('utf-8', 'surrogatepass')
@@ -155,7 +108,7 @@ def _shown(text):
   return repr(text if len(text) < 300 else text[:200] + text[-80:])
 
 
-def _load(path, overrides, original):
+def _load(path, overrides, original, is_drawn=False):
   """Reads a config as `run` does; plans it where that is cheap."""
   if cli_panel.is_panel(path):
     panel = load_panel(path, overrides)
@@ -164,15 +117,14 @@ def _load(path, overrides, original):
   else:
     found = configs.load_config(path, overrides)
     configs.smoke(found)
-    # What a run stores is read back as it is.
-    text = yaml.safe_dump(found.model_dump(mode='json'), sort_keys=False)
-    if configs.parse_config(yaml.safe_load(text)) != found:
-      return 'what was stored is another config'
-    wrong = _labels_are_wrong(found)
+    plan = None
+    if found.target.name in _CHEAP:
+      plan = runner.make_plan(configs.smoke(found))
+    wrong = _stored_wrong(
+      path.parent / 'run', found, plan if is_drawn else None
+    )
     if wrong:
       return wrong
-    if found.target.name in _CHEAP:
-      runner.make_plan(configs.smoke(found))
   if original is None:
     return None
   model = type(found)
@@ -180,7 +132,21 @@ def _load(path, overrides, original):
   return None if found == model.model_validate(values) else 'another config'
 
 
-def _labels_are_wrong(config):
+def _stored_wrong(path, config, plan):
+  """Returns what a run of the config would lose; None where it is nothing."""
+  folder = RunFolder.create(path, config)
+  if folder.config() != config:
+    return 'what was stored is another config'
+  if plan is not None:
+    write_cells(np.random.default_rng(0), folder, config)
+    runner.finish(folder, config, plan.target)
+    found = [record['label'] for record in folder.records()]
+    if list(dict.fromkeys(found)) != config.labels():
+      return 'the cells have other labels'
+  return _shown_wrong(config)
+
+
+def _shown_wrong(config):
   """Returns how a label fails to be shown as it is; None where it does not."""
   records = [
     {'status': 'failed', 'label': label, 'error': 'E'}
@@ -198,166 +164,6 @@ def _labels_are_wrong(config):
   return None
 
 
-def _wrong_type(rng, kind, values):
-  path = pick(rng, leaves(values))
-  if kind == 'committed':
-    # Some parameters take text of any kind, others whole and real numbers.
-    return changed(values, path, pick(rng, [[], {}, [[]], {'a': 1}])), REFUSE
-  wrong = wrong_value(rng, at(values, path))
-  if path[-1] == 'description' and isinstance(wrong, str):
-    wrong = ['x']
-  if path[-1] in ('label', 'references', 'gates') and isinstance(wrong, str):
-    wrong = {'x': 1}
-  return changed(values, path, wrong), REFUSE
-
-
-def _wrong_name(rng, kind, values):
-  names = [p for p in leaves(values) if p[-1] in ('name', 'kind')]
-  wrong = pick(
-    rng,
-    [[], {}, ['mala'], {'mala': 1}, None, 3, True, 'x' * 5000, 1e300, '',
-     [['mala']], 'MALA ', '\u00e9', '__class__', 'name'],
-  )  # fmt: skip
-  paths = [p for p in names if len(p) > 1]
-  return changed(values, pick(rng, paths), wrong), REFUSE
-
-
-def _misspelled(rng, kind, values):
-  path = pick(rng, leaves(values))
-  path = path[: 1 + int(rng.integers(len(path)))]
-  if isinstance(path[-1], int):
-    path = path[:-1]
-  key = path[-1]
-  wrong = pick(rng, [key + 's', key[1:], key.upper(), key + ' ', f'{key}.a'])
-  if key in ('target', 'targets'):
-    wrong = 'targts'
-  if 'edition' in str(path) or 'gradients_of' in str(path):
-    wrong = key + 's'  # Of labels there are some in capitals.
-  return renamed(values, path, wrong), REFUSE
-
-
-def _added(rng, kind, values):
-  folders = [()] + [p[:-1] for p in leaves(values) if len(p) > 1]
-  folders = [p for p in folders if isinstance(at(values, p), dict)]
-  key = pick(
-    rng,
-    [
-      'x',
-      'colour',
-      'k' * 5000,
-      '\u4e2d',
-      'a.b',
-      '0',
-      '<<',
-      '',
-      1,
-      None,
-      1.5,
-      True,
-    ],
-  )
-  value = pick(rng, [1, None, 'x' * 9000, {'a': [1] * 500}, [[[]]]])
-  return changed(values, pick(rng, folders) + (key,), value), REFUSE
-
-
-def _removed(rng, kind, values):
-  nested = [('methods', 0, 'name'), ('methods', 1, 'num_leapfrog_steps')]
-  paths = [(key,) for key in _REQUIRED[kind]] + nested
-  return changed(values, pick(rng, paths)), REFUSE
-
-
-def _out_of_range(rng, kind, values):
-  path = pick(rng, list(_OUT_OF_RANGE[kind]))
-  return changed(values, path, pick(rng, _OUT_OF_RANGE[kind][path])), REFUSE
-
-
-def _shape(rng, kind, values):
-  """Lists for dicts, dicts for lists, methods that are none."""
-  key = pick(rng, ['methods', 'target' if kind == 'run' else 'targets'])
-  wrong = pick(
-    rng,
-    [
-      [],
-      {},
-      None,
-      'mala',
-      3,
-      [None],
-      [[]],
-      ['mala'],
-      [3],
-      [{}],
-      [[{'name': 'mala'}]],
-    ],
-  )
-  return changed(values, (key,), wrong), REFUSE
-
-
-def _too_many(rng, kind, values):
-  steps = list(range(1, 3001))
-  probs = [0.3 + i / 1e4 for i in range(3000)]
-  method = {'name': 'hmc', 'num_leapfrog_steps': steps}
-  if rng.random() < 0.5:
-    method['target_accept_prob'] = probs
-  return changed(values, ('methods', 1), method), REFUSE
-
-
-def _lists(rng, kind, values):
-  """Lists of values that stand for several methods, some not to be had."""
-  wrong = pick(
-    rng,
-    [[], [[]], [True], [None], ['x'], [1, 1], [0], [{}], [1, 1.5], [2**40, -1]],
-  )
-  path = ('methods', 1, 'num_leapfrog_steps')
-  return changed(values, path, wrong), REFUSE
-
-
-def _same_label(rng, kind, values):
-  values = changed(values, ('methods', 0, 'label'), 'same')
-  return changed(values, ('methods', 1, 'label'), 'same'), REFUSE
-
-
-def _odd_label(rng, kind, values):
-  return changed(
-    values, ('methods', 0, 'label'), pick(rng, _GOOD_LABELS)
-  ), ACCEPT
-
-
-def _bad_label(rng, kind, values):
-  return changed(
-    values, ('methods', 0, 'label'), pick(rng, _BAD_LABELS)
-  ), REFUSE
-
-
-def _order(rng, kind, values):
-  return shuffled(rng, values), ACCEPT
-
-
-# Name of the mutation to (rng, kind, values) -> (values, what is expected).
-_STRUCTURE = {
-  'wrong type': _wrong_type,
-  'wrong name': _wrong_name,
-  'key misspelled': _misspelled,
-  'key added': _added,
-  'key removed': _removed,
-  'out of range': _out_of_range,
-  'wrong shape': _shape,
-  'too many methods': _too_many,
-  'list of values': _lists,
-  'same label': _same_label,
-  'odd label': _odd_label,
-  'bad label': _bad_label,
-  'key order': _order,
-}
-
-_OF_ANY = [
-  'wrong type',
-  'wrong name',
-  'key misspelled',
-  'key added',
-  'key order',
-]
-
 _BAD_OVERRIDES = (
   'name', '=3', '', 'name=[', 'name={a', 'name="', "name='", 'name: a',
   'methods.9.name=am', 'methods.first.name=am', 'methods.-1.name=am',
@@ -369,7 +175,8 @@ _BAD_OVERRIDES = (
   'num_chains=' + '9' * 5000, 'num_chains=' + '[' * 3000, 'num_chains=\0',
   'num_chains=\x07', 'num_chains=2024-02-31', 'num_chains=- 1\n- 2',
   'num_chains=1\n---\n2', 'methods.' + '9' * 5000 + '.name=am', '.=1', '..=1',
-  '.'.join('a' * 2000) + '=1', 'k' * 9000 + '=1', 'methods.0.' + 'k' * 5000 + '=1',
+  '.'.join('a' * 2000) + '=1', 'k' * 9000 + '=1',
+  'methods.0.' + 'k' * 5000 + '=1',
   'methods.0.<<=1', 'num_chains=0xffffffffffffffffffffff', 'name=\u00e9',
   'methods=[' + 'x, ' * 9000 + ']', 'num_chains=' + '1' * 70000,
 )  # fmt: skip

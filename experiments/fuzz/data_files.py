@@ -194,7 +194,7 @@ _BAD_HEADERS = (
   "{'descr': '<f8', 'fortran_order': False, 'shape': (250, 2), }",
   "{'descr': '<f8', 'fortran_order': False, 'shape': (250, -2), }",
   "{'descr': '<f8', 'fortran_order': False, 'shape': (250, 10**9), }",
-  "{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775807, 2), }",
+  "{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775807,), }",
   "{'descr': '<f8', 'fortran_order': 3, 'shape': (250, 2), }",
   "{'descr': '|O', 'fortran_order': False, 'shape': (250, 2), }",
   "{'descr': 'nonsense', 'fortran_order': False, 'shape': (250, 2), }",

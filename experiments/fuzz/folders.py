@@ -17,9 +17,10 @@ from experiments.fuzz.case import Case
 from experiments.fuzz.case import EITHER
 from experiments.fuzz.case import pick
 from experiments.fuzz.case import REFUSE
+from experiments.fuzz.cells import write_cells
 from experiments.fuzz.config_texts import flipped
 from experiments.fuzz.config_texts import truncated
-from experiments.fuzz.configs import RUN
+from experiments.fuzz.config_values import RUN
 from experiments.fuzz.values import at
 from experiments.fuzz.values import changed
 from experiments.fuzz.values import leaves
@@ -31,7 +32,7 @@ __all__ = ['make']
 
 
 def make(rng, folder):
-  """Returns a `Case`: two runs of one name below an empty folder, one broken."""
+  """Returns a `Case`: two runs below an empty folder, one of them broken."""
   original = _runs()
   for name in ('a', 'b'):
     shutil.copytree(original / name, folder / name)
@@ -43,36 +44,6 @@ def make(rng, folder):
   )
 
 
-def _record(rng, label, repeat):
-  """Returns what a finished cell leaves, in small."""
-  spread = {'min': rng.uniform(5, 9), 'median': 10.5, 'max': 12.25}
-  return {
-    'status': 'finished',
-    'method': 'mala',
-    'label': label,
-    'repeat': repeat,
-    'seed': [1, repeat],
-    'num_chains': 2,
-    'num_adaptation_steps': 10,
-    'num_results': 20,
-    'seconds': {'compile': 1.5, 'adaptation': 0.5, 'sampling': rng.uniform()},
-    'calls': {'adaptation': {'target': 20, 'gradient': 20}, 'sampling': None},
-    'accept_rate': rng.uniform(),
-    'ess': spread,
-    'ess_squared': spread,
-    'ess_bulk': spread,
-    'ess_tail': spread,
-    'ess_log_prob': 7.5,
-    'rhat_max': 1.01,
-    'rhat_median': 1.0,
-    'min_ess_per_second': rng.uniform(1, 2),
-    'worst_coordinate': 0,
-    'is_continued': False,
-    'warnings': ['None, really.'],
-    'moments': {},
-  }
-
-
 @functools.cache
 def _runs():
   """Returns a folder with two runs, `a` and `b`, that differ in their seed."""
@@ -82,15 +53,7 @@ def _runs():
     config = configs.parse_config({**RUN, 'seed': seed})
     run = RunFolder.create(folder / name, config)
     storage.write_json(run.path / 'run.json', [{'command': ['run']}])
-    for index, label in enumerate(config.labels()):
-      for repeat in range(config.num_repeats):
-        arrays = {
-          'worst_trace': rng.normal(size=20),
-          'factor': rng.normal(size=(2, 2)),
-          'adaptation_num_steps': np.asarray(10),
-        }
-        record = _record(rng, label, repeat)
-        run.write_cell(index, label, repeat, record, arrays)
+    write_cells(rng, run, config)
   return folder
 
 
@@ -265,7 +228,7 @@ def _not_json(rng, folder, paths):
   text = pick(
     rng,
     ['', 'null', '3', '"x"', '{', '{}', '[' * depth, '[' * depth + ']' * depth,
-     '{"a":' * depth, '9' * 5000, '[' + '9' * 5000 + ']', 'NaN', '\0', '{"a": 1,}',
+     '{"a":' * depth, '9' * 5000, f'[{"9" * 5000}]', 'NaN', '\0', '{"a": 1,}',
      '{"status": "finished"}', '{"label": []}', "{'a': 1}", '\u00ff' * 9000],
   )  # fmt: skip
   data = pick(

@@ -56,8 +56,8 @@ def _edited(rng, labels=None):
   row = 1 + int(rng.integers(len(text) - 1))
   cells = text[row].split(',')
   column = 2 if labels else int(rng.integers(2))
-  wrong = ['', 'x', 'nan', 'inf', '1e999', '1,5', '(1+0j)', '0x10', '--1', '1_0',
-           'None', '"', '\0', '1;2', 'y' * 200_000, '\u0661', '1 2']  # fmt: skip
+  wrong = ['', 'x', 'nan', 'inf', '1e999', '1,5', '(1+0j)', '0x10', '1_0',
+           'None', '"', '\0', '1;2', 'y' * 200_000, '\u0661']  # fmt: skip
   cells[column] = pick(rng, labels or wrong)
   text[row] = ','.join(cells)
   return '\n'.join(text) + '\n'

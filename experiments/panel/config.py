@@ -26,6 +26,7 @@ from experiments.errors import ConfigError
 from experiments.errors import did_you_mean
 from experiments.errors import listed
 from experiments.errors import shown
+from experiments.json_files import read_json
 from experiments.registry import METHODS
 from experiments.registry import Parameters
 from experiments.registry import TARGETS
@@ -162,7 +163,7 @@ class Panel(NamedTuple):
     path = self.reference_path(target_index)
     if not path.is_file():
       return None
-    return digest(json.loads(path.read_text(encoding='utf-8')))
+    return digest(read_json(path))
 
   def dtype(self, target_index):
     label = self.config.target_label(target_index)
@@ -271,6 +272,6 @@ def _check_labels(key, labels):
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
     raise ConfigError(
-      f'{key}: {shown(repeated[0])} is there {labels.count(repeated[0])} times; '
-      'leave one out, or give each its own label.'
+      f'{key}: {shown(repeated[0])} is there '
+      f'{labels.count(repeated[0])} times; leave one out, or give each its own label.'
     )
