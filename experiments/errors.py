@@ -35,10 +35,10 @@ def did_you_mean(name, allowed):
   """Returns ` (did you mean 'x'?)` for a near miss, else ''."""
   lower = {str(candidate).lower(): candidate for candidate in allowed}
   name = str(name).lower()[:_MAX_MISSPELLED]
-  close = difflib.get_close_matches(name, lower, n=3, cutoff=0.6)
+  close = difflib.get_close_matches(name, lower, n=2, cutoff=0.6)
   if not close:
     return ''
-  return f' (did you mean {" or ".join(repr(lower[c]) for c in close)}?)'
+  return f' (did you mean {" or ".join(shown(lower[c]) for c in close)}?)'
 
 
 def shortened(text, most=_MAX_SHOWN):

@@ -138,8 +138,8 @@ def _huge_number(rng, values):
   number = pick(
     rng,
     ['9' * digits, '-' + '9' * digits, '1' + '0' * digits, '0x' + 'f' * digits,
-     '0b' + '1' * digits, '1' + ':59' * (digits // 3), '1_' * digits + '0', '0b_',
-     '0' * digits + '1', '1' + '0' * digits + '.5', f'1e{digits}', '0x_'],
+     '0b' + '1' * digits, '1' + ':59' * (digits // 3), '1_' * digits + '0',
+     '0b_', '0' * digits + '1', '1' + '0' * digits + '.5', f'1e{digits}', '0x_'],
   )  # fmt: skip
   return _replaced(values, path, number), REFUSE
 
@@ -163,7 +163,8 @@ def _tag(rng, values):
     ['!!python/object/apply:os.getcwd []', '!!binary aGVsbG8=', '!!binary "?"',
      '!!set {a, b}', '!!omap [a: 1]', '!!pairs [a: 1]', '!!int x', '!!float x',
      '!!timestamp 2024-02-31', '!!bool maybe', '!mine 3', '!!null 3',
-     '!!python/none', '2024-02-31', '2024-13-01 99:99:99', '!<tag:x> 1', '!!str [a]'],
+     '!!python/none', '2024-02-31', '2024-13-01 99:99:99',
+     '!<tag:x> 1', '!!str [a]'],
   )  # fmt: skip
   return _replaced(values, path, tagged), REFUSE
 

@@ -272,6 +272,6 @@ def _check_labels(key, labels):
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
     raise ConfigError(
-      f'{key}: {shown(repeated[0])} is there '
-      f'{labels.count(repeated[0])} times; leave one out, or give each its own label.'
+      f'{key}: {shown(repeated[0])} is there {labels.count(repeated[0])} '
+      'times; leave one out, or give each its own label.'
     )
