@@ -112,8 +112,8 @@ class _Dumper(yaml.SafeDumper):
 
 _NUMBERS = {
   'int': r'^[-+]?(0|[1-9][0-9_]*)$',
-  'float': r'^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?'
-  r'|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$',
+  'float': r'^([-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?'
+  r'|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$',
 }
 for _name, _form in _NUMBERS.items():
   for _class in (_Loader, _Dumper):

@@ -139,7 +139,7 @@ def _huge_number(rng, values):
     rng,
     ['9' * digits, '-' + '9' * digits, '1' + '0' * digits, '0x' + 'f' * digits,
      '0b' + '1' * digits, '1' + ':59' * (digits // 3), '1_' * digits + '0',
-     '0b_', '0' * digits + '1', '1' + '0' * digits + '.5', f'1e{digits}', '0x_'],
+     '0b_', '0' * digits + '1', f'1e{digits}', '1' * digits + '.5', '0x_'],
   )  # fmt: skip
   return _replaced(values, path, number), REFUSE
 
