@@ -21,7 +21,7 @@ __all__ = ['make']
 
 _NAMES = ('ripley', 'german')
 _NUM_IMAGES = 30
-_BOMB_COLUMNS = 500_000
+_BOMB_COLUMNS = 250_000
 
 
 @functools.cache
@@ -210,14 +210,16 @@ _BAD_HEADERS = (
 
 @functools.cache
 def _bomb():
-  """An archive whose X unpacks to a gigabyte of zeros."""
+  """An archive whose X unpacks to half a gigabyte of zeros."""
   num_rows = data.SOURCES['ripley'].shape[0]
   head = io.BytesIO()
   shape = {'descr': '<f8', 'fortran_order': False}
   shape['shape'] = (num_rows, _BOMB_COLUMNS)
   np.lib.format.write_array_header_1_0(head, shape)
   file = io.BytesIO()
-  with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as archive:
+  with zipfile.ZipFile(
+    file, 'w', zipfile.ZIP_DEFLATED, compresslevel=1
+  ) as archive:
     with archive.open('X.npy', 'w', force_zip64=True) as member:
       member.write(head.getvalue())
       for _ in range(num_rows):

@@ -157,7 +157,7 @@ def _alarm():
 @contextlib.contextmanager
 def _silent():
   """Sends what the body prints to nowhere."""
-  with open(os.devnull, 'w') as nowhere:
+  with open(os.devnull, 'w', encoding='utf-8') as nowhere:
     with contextlib.redirect_stdout(nowhere):
       yield
 
