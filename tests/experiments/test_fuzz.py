@@ -1,5 +1,6 @@
 """Broken inputs are refused in one sentence; the fuzzer notices if not."""
 
+import itertools
 import time
 
 import pytest
@@ -76,10 +77,17 @@ def test_every_fault_is_told_from_the_others(
   )
 
 
-def test_a_reader_that_does_not_end_is_stopped(monkeypatch):
-  kinds = dict.fromkeys(run.KINDS, _Fake(EITHER, lambda: time.sleep(60)))
+@pytest.mark.parametrize(
+  'load, limit',
+  [
+    (lambda: next(k for k in itertools.count() if k < 0), 'MAX_SECONDS'),
+    (lambda: time.sleep(60), 'MAX_CLOCK'),
+  ],
+)
+def test_a_reader_that_does_not_end_is_stopped(load, limit, monkeypatch):
+  kinds = dict.fromkeys(run.KINDS, _Fake(EITHER, load))
   monkeypatch.setattr(run, 'KINDS', kinds)
-  monkeypatch.setattr(run, 'MAX_SECONDS', 0.5)
+  monkeypatch.setattr(run, limit, 0.5)
   assert run.one(0, 0).faults == ('hang',)
 
 
