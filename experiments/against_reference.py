@@ -14,6 +14,8 @@ import numpy as np
 import scipy.stats
 
 from experiments.diagnostics import geyer_ess
+from experiments.errors import ConfigError
+from experiments.errors import shortened
 from experiments.mixed_moments import MomentDistance
 from experiments.targets.base import BuildContext
 
@@ -29,11 +31,23 @@ def reference_states(folder):
   states = []
   for index, label in enumerate(config.labels()):
     for repeat in range(config.num_repeats):
-      record = folder.read_cell(index, label, repeat)
-      kept = folder.read_arrays(index, label, repeat)['states']
+      record, kept = _read(folder, index, label, repeat)
       kept = kept[record['num_adaptation_steps'] :]
       states.append(kept.reshape(-1, kept.shape[-1]))
   return np.concatenate(states)
+
+
+def _read(folder, index, label, repeat):
+  """Returns (record, states) of a cell."""
+  record = folder.read_cell(index, label, repeat)
+  states = folder.read_arrays(index, label, repeat).get('states')
+  if states is None or record['status'] != 'finished':
+    path = folder.cell_path(index, label, repeat)
+    raise ConfigError(
+      f'{shortened(path, 160)} has no states; finish a run with '
+      'keep_states: true.'
+    )
+  return record, states
 
 
 def kolmogorov_smirnov(draws, exact):
@@ -57,21 +71,23 @@ def compare(folder, reference=None, first=0, data_dir=None):
     data_dir: where local copies of data sets are.
 
   Raises:
-    ValueError: if there is nothing to compare with.
+    ConfigError: if there is nothing to compare, or to compare with.
   """
   config = folder.config()
   target = config.target.build(BuildContext(config.dtype, data_dir))
   is_exact = reference is None
   if is_exact:
     if target.exact_draws_fn is None:
-      raise ValueError(f'{target.name} has no exact draws; name a reference.')
+      raise ConfigError(
+        f'{target.name} has no exact draws; name a reference, the folder of a '
+        'run, with --reference.'
+      )
     reference = target.exact_draws_fn(_NUM_EXACT, 0)
   distance = MomentDistance(reference)
   rows = []
   for index, label in enumerate(config.labels()):
     for repeat in range(config.num_repeats):
-      record = folder.read_cell(index, label, repeat)
-      states = folder.read_arrays(index, label, repeat)['states']
+      record, states = _read(folder, index, label, repeat)
       rows.append(_row(record, states, reference, distance, first))
   return rows
 

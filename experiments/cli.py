@@ -16,8 +16,10 @@ import rich.table
 import typer
 
 from experiments import cli_calibration
+from experiments import cli_fuzz
 from experiments import cli_panel
 from experiments import cli_surrogate
+from experiments import outputs
 from experiments.errors import ConfigError
 from experiments.errors import DataError
 from experiments.errors import DeviceError
@@ -36,8 +38,14 @@ app = typer.Typer(
 app.add_typer(cli_panel.app, name='panel')
 app.add_typer(cli_surrogate.app, name='surrogate')
 app.command('calibrate')(cli_calibration.calibrate)
-console = rich.console.Console(width=None if os.isatty(1) else 160)
-errors = rich.console.Console(stderr=True, soft_wrap=True)
+app.command('fuzz')(cli_fuzz.fuzz)
+# Paths and labels are printed as they are: [b] and :smile: mean nothing.
+console = rich.console.Console(
+  width=None if os.isatty(1) else 160, markup=False, emoji=False
+)
+errors = rich.console.Console(
+  stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False
+)
 
 DataDir = Annotated[
   Optional[pathlib.Path],
@@ -45,6 +53,10 @@ DataDir = Annotated[
 ]
 Device = Annotated[
   Optional[str], typer.Option(help='cpu, gpu or tpu; default: what is found.')
+]
+OutputFile = Annotated[
+  Optional[pathlib.Path],
+  typer.Option(help='File; default: print.', callback=outputs.file_option),
 ]
 OnlyTarget = Annotated[
   Optional[list[str]],
@@ -61,7 +73,7 @@ Redo = Annotated[
 
 
 def _refuse(error):
-  errors.print(str(error), style='red', markup=False, highlight=False)
+  errors.print(str(error), style='red')
   raise typer.Exit(2)
 
 
@@ -137,7 +149,7 @@ def _run_cells(config, overrides, smoke, resume, device, data_dir, output):
     with storage.run_folder(path, checked, resume) as folder:
       records = runner.run_plan(plan, folder, console)
   console.print(tables.to_rich(checked.name, tables.join(records)))
-  console.print(moments.to_markdown(records), markup=False, soft_wrap=True)
+  console.print(moments.to_markdown(records), soft_wrap=True)
   console.print(f'Results: {folder.path}', soft_wrap=True, highlight=False)
   return records
 
@@ -149,13 +161,13 @@ def list_():
   from experiments import config as configs
   from experiments import yaml_files
 
-  console.print('[bold]Configs[/bold]')
+  console.print('Configs', style='bold')
   for path in sorted(CONFIG_DIR.rglob('*.yaml')):
     values = yaml_files.load(path)
     if 'methods' in values:
       _entry(os.path.relpath(path), values.get('description', ''))
   for registry in (configs.TARGETS, configs.METHODS):
-    console.print(f'[bold]{registry.kind.capitalize()}s[/bold]')
+    console.print(f'{registry.kind.capitalize()}s', style='bold')
     for name in registry.names():
       parameters = [
         key if field.is_required() else f'{key}={field.default!r}'
@@ -166,7 +178,7 @@ def list_():
 
 def _entry(name, text):
   line = f'  {name}\n      {" ".join(text.split())}'
-  console.print(line, markup=False, highlight=False)
+  console.print(line, highlight=False)
 
 
 @app.command()
@@ -175,9 +187,7 @@ def report(
     list[pathlib.Path], typer.Argument(help='Folders of runs.')
   ],
   html: Annotated[bool, typer.Option(help='HTML instead of Markdown.')] = False,
-  output: Annotated[
-    Optional[pathlib.Path], typer.Option(help='File; default: print.')
-  ] = None,
+  output: OutputFile = None,
 ):
   """Join runs into one table in the layout of the papers."""
   _quiet_tensorflow()
@@ -215,7 +225,10 @@ def bench(
     bool, typer.Option(help='mGrad over priors, in place of MALA.')
   ] = False,
   output: Annotated[
-    Optional[pathlib.Path], typer.Option(help='JSON file of the numbers.')
+    Optional[pathlib.Path],
+    typer.Option(
+      help='JSON file of the numbers.', callback=outputs.file_option
+    ),
   ] = None,
 ):
   """Print the cost of a step over chains and dimensions."""
@@ -239,9 +252,7 @@ def bench(
 
 @app.command()
 def schema(
-  output: Annotated[
-    Optional[pathlib.Path], typer.Option(help='File; default: print.')
-  ] = None,
+  output: OutputFile = None,
 ):
   """Write the JSON schema of the configs, for editors."""
   _quiet_tensorflow()
@@ -266,6 +277,8 @@ def oracle(
   _quiet_tensorflow()
   from experiments import oracle as panel
 
-  output.parent.mkdir(parents=True, exist_ok=True)
+  with refusing():
+    outputs.check_folder(output.parent)
+    outputs.check_file(output)
   panel.run(output, num_seeds=num_seeds, smoke=smoke, report=console.print)
   console.print(panel.to_rich(output))

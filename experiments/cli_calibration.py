@@ -14,6 +14,8 @@ from typing import Optional
 
 import typer
 
+from experiments import outputs
+
 __all__ = ['calibrate']
 
 
@@ -23,10 +25,14 @@ def calibrate(
   ] = None,
   output: Annotated[
     Optional[pathlib.Path],
-    typer.Option(help='Folder of calibration.md and .json.'),
+    typer.Option(
+      help='Folder of calibration.md and .json.',
+      callback=outputs.folder_option,
+    ),
   ] = None,
   figures: Annotated[
-    Optional[pathlib.Path], typer.Option(help='Folder of the figure.')
+    Optional[pathlib.Path],
+    typer.Option(help='Folder of the figure.', callback=outputs.folder_option),
   ] = None,
   num_chains: Annotated[int, typer.Option(help='Data sets per test.')] = 1000,
   num_successive: Annotated[int, typer.Option(help='Steps of Geweke.')] = 100,

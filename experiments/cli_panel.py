@@ -8,6 +8,8 @@ from typing import Optional
 
 import typer
 
+from experiments import outputs
+
 __all__ = ['app', 'is_panel', 'run_config']
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -63,9 +65,10 @@ def run_config(
   # So that the process of a pair ends with this one.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   panel = load_panel(config, overrides)
-  file = CellFile(output or DEFAULT_OUTPUT)
   chosen = run.pairs(panel, only_target, only_method)
+  file = CellFile(output or DEFAULT_OUTPUT)
   options = run.Options(config, tuple(overrides), data_dir, tuple(redo), device)
+  outputs.check_folder(file.folder)
   with storage.writing(file.folder):
     run.run_panel(panel, file, chosen, options, report=_say)
 
@@ -165,6 +168,7 @@ def report(config: Config = DEFAULT_CONFIG, output: Output = DEFAULT_OUTPUT):
     from experiments.panel.page import write_page
 
     panel = load_panel(config)
+    outputs.check_folder(output)
     file = CellFile(output)
     file.check_gates(panel.gates_digest)
     _say(f'Page: {write_page(panel, file)}')

@@ -11,6 +11,8 @@ from typing import Optional
 
 import typer
 
+from experiments import outputs
+
 __all__ = ['app']
 
 app = typer.Typer(
@@ -20,9 +22,13 @@ app = typer.Typer(
 )
 
 Output = Annotated[
-  Optional[pathlib.Path], typer.Option(help='JSON file of all rows.')
+  Optional[pathlib.Path],
+  typer.Option(help='JSON file of all rows.', callback=outputs.file_option),
 ]
-Figure = Annotated[Optional[pathlib.Path], typer.Option(help='PNG file.')]
+Figure = Annotated[
+  Optional[pathlib.Path],
+  typer.Option(help='PNG file.', callback=outputs.file_option),
+]
 Smoke = Annotated[bool, typer.Option(help='A tiny one.')]
 
 
@@ -89,7 +95,10 @@ def trajectories(
 
 @app.command()
 def orbits(
-  figure: Annotated[pathlib.Path, typer.Argument(help='PNG file.')],
+  figure: Annotated[
+    pathlib.Path,
+    typer.Argument(help='PNG file.', callback=outputs.file_option),
+  ],
   num_draws: Annotated[int, typer.Option(help='Known of the target.')] = 200,
 ):
   """Draw trajectories on a plane Gaussian and on its surrogate."""
@@ -121,14 +130,16 @@ def evaluate(
   """KS, MMD and ESS per target call of a run with `keep_states: true`."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   from experiments import against_reference
+  from experiments import cli
   from experiments.storage import RunFolder
 
-  states = None
-  if reference is not None:
-    states = against_reference.reference_states(RunFolder.open(reference))
-  rows = against_reference.compare(
-    RunFolder.open(run), states, first, data_dir and str(data_dir)
-  )
+  with cli.refusing():
+    states = None
+    if reference is not None:
+      states = against_reference.reference_states(RunFolder.open(reference))
+    rows = against_reference.compare(
+      RunFolder.open(run), states, first, data_dir and str(data_dir)
+    )
   typer.echo(against_reference.to_markdown(rows))
   _write(rows, output)
 

@@ -4,6 +4,7 @@ Everything is refused before any computing, by a message that names the key,
 the value and what is allowed.
 """
 
+import itertools
 from typing import Annotated
 from typing import Literal
 
@@ -14,6 +15,7 @@ import experiments.targets  # noqa: F401
 from experiments import explain
 from experiments import yaml_files
 from experiments.errors import ConfigError
+from experiments.errors import shown
 from experiments.registry import METHODS
 from experiments.registry import Parameters
 from experiments.registry import TARGETS
@@ -32,6 +34,15 @@ __all__ = [
 SMOKE_ADAPTATION_STEPS = 40
 SMOKE_RESULTS = 20
 SMOKE_SURROGATE = 50
+# More rows than a table or a figure can show.
+_MAX_METHODS = 200
+# What no machine runs, told before it is tried.
+MAX_CHAINS = 10**6
+_MAX_STEPS = 10**9
+_MAX_REPEATS = 10**4
+# Names of configs become those of folders.
+NAME_PATTERN = r'^[A-Za-z0-9][A-Za-z0-9_.-]*$'
+MAX_NAME = 100
 # Parameters of which a method may list several values, and how a label that
 # is given says which one it is.
 _LISTED = {
@@ -95,18 +106,18 @@ Init = Annotated[
 class Config(Parameters):
   """One experiment: a target, methods, and how long they run."""
 
-  name: str = Field(pattern=r'^[A-Za-z0-9][A-Za-z0-9_.-]*$')
+  name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME)
   description: str = ''
   target: TARGETS.union()
   methods: list[METHODS.union()] = Field(min_length=1)
-  num_chains: int = Field(1, ge=1)
-  num_adaptation_steps: int = Field(ge=0)
-  num_results: int = Field(ge=4)
-  num_steps_between_results: int = Field(0, ge=0)
+  num_chains: int = Field(1, ge=1, le=MAX_CHAINS)
+  num_adaptation_steps: int = Field(ge=0, le=_MAX_STEPS)
+  num_results: int = Field(ge=4, le=_MAX_STEPS)
+  num_steps_between_results: int = Field(0, ge=0, le=_MAX_STEPS)
   counts: Literal['steps', 'gradients'] = Field(
     'steps', description='gradients: a method takes counts / L steps'
   )
-  num_repeats: int = Field(1, ge=1)
+  num_repeats: int = Field(1, ge=1, le=_MAX_REPEATS)
   seed: int = Field(0, ge=0)
   init: Init = NormalInit()
   dtype: Literal['float32', 'float64'] = 'float32'
@@ -153,7 +164,8 @@ def parse_config(values):
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
     raise ConfigError(
-      f'methods: the label {repeated[0]!r} is used {labels.count(repeated[0])} '
+      f'methods: the label {shown(repeated[0])} is used '
+      f'{labels.count(repeated[0])} '
       'times; give each of them its own with label: ...'
     )
   return config
@@ -170,27 +182,38 @@ def expand_methods(values):
   methods = values.get('methods')
   if not isinstance(methods, list):
     return values
-  return {**values, 'methods': [m for one in methods for m in _expand(one)]}
+  expanded = []
+  for method in methods:
+    expanded += itertools.islice(_expand(method), _MAX_METHODS + 1)
+    if len(expanded) > _MAX_METHODS:
+      raise ConfigError(
+        f'methods: more than {_MAX_METHODS} of them, with one for each value '
+        'of a list; write shorter lists, or several configs.'
+      )
+  return {**values, 'methods': expanded}
 
 
 def _expand(method):
+  """Yields the methods that one stands for."""
   if not isinstance(method, dict):
-    return [method]
-  expanded = [method]
-  for key, form in _LISTED.items():
-    values = method.get(key)
-    if not values or not isinstance(values, list):
-      continue
-    expanded = [
-      _with_value(one, key, value, form) for one in expanded for value in values
-    ]
-  return expanded
+    yield method
+    return
+  listed = {
+    key: method[key]
+    for key in _LISTED
+    if method.get(key) and isinstance(method[key], list)
+  }
+  for values in itertools.product(*listed.values()):
+    yield _with_values(method, dict(zip(listed, values)))
 
 
-def _with_value(method, key, value, form):
-  method = {**method, key: value}
-  if method.get('label') is not None and isinstance(value, int | float):
-    method['label'] = f'{method["label"]}, {form.format(value)}'
+def _with_values(method, values):
+  """Returns one method of a list; a label, if any, says which."""
+  method = {**method, **values}
+  if isinstance(method.get('label'), str):
+    for key, value in values.items():
+      if isinstance(value, int | float):
+        method['label'] += f', {_LISTED[key].format(value)}'
   return method
 
 

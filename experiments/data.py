@@ -15,12 +15,17 @@ from typing import Optional
 
 import numpy as np
 
+from experiments import array_files
 from experiments.errors import DataError
 from experiments.errors import did_you_mean
+from experiments.errors import listed
+from experiments.errors import shortened
+from experiments.errors import shown
 
 __all__ = ['DATA_DIR_VARIABLE', 'SOURCES', 'Source', 'load']
 
 DATA_DIR_VARIABLE = 'TFP_ADAPTIVE_DATA_DIR'
+_MAX_BYTES_PER_NUMBER = 40
 
 
 class Source(NamedTuple):
@@ -104,13 +109,13 @@ def load(name, data_dir=None, cache_dir=None):
   """
   if name not in SOURCES:
     raise DataError(
-      f'unknown data set {name!r}{did_you_mean(name, SOURCES)}; allowed are '
-      f'{", ".join(SOURCES)}.'
+      f'unknown data set {shown(name)}{did_you_mean(name, SOURCES)}; allowed '
+      f'are {", ".join(SOURCES)}.'
     )
   data_dir = data_dir or os.environ.get(DATA_DIR_VARIABLE)
   local = _local_path(name, data_dir)
   if local is not None:
-    inputs, labels = _read(local)
+    inputs, labels = _read(local, *SOURCES[name].shape)
   else:
     inputs, labels = _fetch(name, data_dir, cache_dir)
   return _checked(name, inputs, labels, local or 'OpenML')
@@ -119,35 +124,68 @@ def load(name, data_dir=None, cache_dir=None):
 def _local_path(name, data_dir):
   if data_dir is None:
     return None
-  folder = pathlib.Path(data_dir).expanduser()
-  if not folder.is_dir():
-    raise DataError(f'the data folder {str(folder)!r} does not exist.')
+  folder = pathlib.Path(os.path.expanduser(data_dir))
+  if not os.path.isdir(folder):
+    raise DataError(
+      f'the data folder {shown(str(folder), 120)} does not exist; write one '
+      f'that holds {name}.npz or {name}.csv.'
+    )
   for suffix in ('.npz', '.csv'):
     if (folder / f'{name}{suffix}').is_file():
       return folder / f'{name}{suffix}'
   return None
 
 
-def _read(path):
-  try:
-    if path.suffix == '.npz':
-      with np.load(path, allow_pickle=False) as arrays:
-        return arrays['X'].astype(np.float64), arrays['y']
-    with open(path, newline='', encoding='utf-8') as file:
-      rows = [row for row in csv.reader(file) if row][1:]
-    table = np.asarray(rows, np.float64)
-    return table[:, :-1], table[:, -1]
-  except (KeyError, ValueError, OSError) as error:
-    raise DataError(
-      f'{path} cannot be read ({error}); expected are arrays X and y in a '
-      '.npz, or a .csv with one header line and the label in the last column.'
-    ) from error
+def _read(path, num_rows, num_columns):
+  """Returns inputs and labels of a local copy, as they are there."""
+  if path.suffix == '.npz':
+    shapes = {
+      'X': [(num_rows, num_columns)],
+      'y': [(num_rows,), (num_rows, 1)],
+    }
+    arrays = array_files.read_npz(path, shapes, num_rows * num_columns)
+    return arrays['X'].astype(np.float64), arrays['y'].ravel()
+  origin = shortened(path, 120)
+  with array_files.unreadable_as_data_error(origin, _CSV_FORM):
+    table = np.asarray(list(_csv_rows(path, num_rows, num_columns + 1)))
+  return table[:, :-1], table[:, -1]
+
+
+_CSV_FORM = 'a .csv with one header line and the label in the last column'
+
+
+def _csv_rows(path, num_rows, num_columns):
+  """Yields lists of numbers; no more than there should be."""
+  # Beyond this many bytes a row no text of its numbers is.
+  if path.stat().st_size > _MAX_BYTES_PER_NUMBER * (num_rows + 1) * num_columns:
+    raise ValueError(f'it is too long for {num_rows} rows of {num_columns}')
+  with open(path, newline='', encoding='utf-8-sig') as file:
+    lines = ((k, row) for k, row in enumerate(csv.reader(file)) if row)
+    next(lines, None)
+    count = 0
+    for number, row in lines:
+      count += 1
+      if len(row) != num_columns or count > num_rows:
+        raise ValueError(
+          f'row {number} has {len(row)} columns, and {num_rows} rows of '
+          f'{num_columns} are needed'
+        )
+      yield [_number(entry) for entry in row]
+    if count < num_rows:
+      raise ValueError(f'{count} rows of numbers, and {num_rows} are needed')
+
+
+def _number(text):
+  # Python also takes 1_000 and the digits of other scripts.
+  if not text.isascii() or '_' in text:
+    raise ValueError(f'{shown(text)} is not a number')
+  return float(text)
 
 
 def _fetch(name, data_dir, cache_dir):
   source = SOURCES[name]
   looked = (
-    f'no {name}.npz or {name}.csv in {data_dir!r}'
+    f'no {name}.npz or {name}.csv in {shown(str(data_dir))}'
     if data_dir
     else ('no data folder was given')
   )
@@ -172,7 +210,7 @@ def _fetch(name, data_dir, cache_dir):
   except Exception as error:  # Network, server and format errors alike.
     raise DataError(
       f'{name}: {looked}, and OpenML data set {source.openml_id} could not be '
-      f'fetched ({type(error).__name__}: {error}). {advice}'
+      f'fetched ({type(error).__name__}: {shortened(error)}). {advice}'
     ) from error
   return _selected(source, inputs, labels)
 
@@ -199,15 +237,17 @@ def _is_positive(label, positive):
 
 def _checked(name, inputs, labels, origin):
   expected = SOURCES[name].shape
-  labels = np.asarray(labels).astype(np.int64).ravel()
+  labels = np.ravel(labels)
+  origin = shortened(origin, 120)
   if inputs.shape != expected or len(labels) != expected[0]:
     raise DataError(
       f'{name} from {origin}: X has shape {inputs.shape} and y {labels.shape}; '
       f'expected are {expected} and {expected[:1]}.'
     )
-  if set(np.unique(labels)) != {0, 1} or not np.all(np.isfinite(inputs)):
+  found = np.unique(labels)
+  if not np.array_equal(found, [0, 1]) or not np.all(np.isfinite(inputs)):
     raise DataError(
-      f'{name} from {origin}: labels must be 0 and 1 and inputs finite; found '
-      f'labels {np.unique(labels)[:5]}.'
+      f'{name} from {origin}: labels must be 0 and 1, both of them, and inputs '
+      f'finite; found labels {listed(found[:5])}.'
     )
-  return inputs, labels
+  return inputs, labels.astype(np.int64)

@@ -1,6 +1,7 @@
-"""The errors a user can mend, told apart from bugs."""
+"""The errors a user can mend, told apart from bugs; how their messages look."""
 
 import difflib
+import reprlib
 
 __all__ = [
   'ConfigError',
@@ -8,7 +9,15 @@ __all__ = [
   'DeviceError',
   'StorageError',
   'did_you_mean',
+  'listed',
+  'shortened',
+  'shown',
 ]
+
+_MAX_SHOWN = 80
+_MAX_LISTED = 200
+# Longer words are no slip of the finger, and slow to compare.
+_MAX_MISSPELLED = 100
 
 
 class ConfigError(ValueError):
@@ -30,7 +39,38 @@ class StorageError(RuntimeError):
 def did_you_mean(name, allowed):
   """Returns ` (did you mean 'x'?)` for a near miss, else ''."""
   lower = {str(candidate).lower(): candidate for candidate in allowed}
-  close = difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=0.6)
+  name = str(name).lower()[:_MAX_MISSPELLED]
+  close = difflib.get_close_matches(name, lower, n=2, cutoff=0.6)
   if not close:
     return ''
-  return f' (did you mean {" or ".join(repr(lower[c]) for c in close)}?)'
+  return f' (did you mean {" or ".join(shown(lower[c]) for c in close)}?)'
+
+
+def shortened(text, most=_MAX_SHOWN):
+  """Returns a text on one line, its middle left out where it is long."""
+  text = ' '.join(str(text).split())
+  if len(text) <= most:
+    return text
+  half = (most - 3) // 2
+  return f'{text[:half]}...{text[-half:]}'
+
+
+def shown(value, most=_MAX_SHOWN):
+  """Returns what was given as a message shows it: its `repr`, shortened."""
+  return shortened(_short.repr(value), most)
+
+
+def listed(names, most=_MAX_LISTED):
+  """Returns names with commas between; of many the first, and how many more."""
+  names = list(map(str, names))
+  kept = []
+  for name in names:
+    if kept and len(', '.join([*kept, name])) > most:
+      return f'{", ".join(kept)} and {len(names) - len(kept)} more'
+    kept.append(shortened(name))
+  return ', '.join(kept)
+
+
+_short = reprlib.Repr()
+_short.maxlevel = 3
+_short.maxstring = _short.maxother = 2 * _MAX_SHOWN

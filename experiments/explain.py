@@ -8,12 +8,17 @@ import pydantic
 
 from experiments.errors import ConfigError
 from experiments.errors import did_you_mean
+from experiments.errors import listed
+from experiments.errors import shortened
+from experiments.errors import shown
 from experiments.registry import METHODS
 from experiments.registry import TARGETS
 
 __all__ = ['check_names', 'checked']
 
 _REGISTRIES = {'target': TARGETS, 'targets': TARGETS, 'methods': METHODS}
+# Of the message of all that is wrong.
+_MAX_LENGTH = 560
 
 
 def checked(model, values):
@@ -24,13 +29,24 @@ def checked(model, values):
     values: nested dicts and lists.
 
   Raises:
-    ConfigError: all that is wrong, one line each.
+    ConfigError: all that is wrong, one line each; of very much the first.
   """
   try:
     return model.model_validate(values)
   except pydantic.ValidationError as error:
-    lines = [_explain(model, details) for details in error.errors()]
-    raise ConfigError('\n'.join(lines)) from error
+    found = error.errors(include_url=False, include_context=False)
+    raise ConfigError(_all_lines(model, found)) from error
+
+
+def _all_lines(model, found):
+  lines = []
+  for details in found:
+    line = _explain(model, details)
+    if lines and len('\n'.join([*lines, line])) > _MAX_LENGTH:
+      lines.append(f'and {len(found) - len(lines)} more.')
+      break
+    lines.append(line)
+  return '\n'.join(lines)
 
 
 def check_names(values):
@@ -51,17 +67,17 @@ def check_names(values):
 def _explain(model, details):
   """Returns one line for one pydantic error."""
   location, allowed = _locate(model, list(details['loc']))
+  where = shortened('.'.join(map(str, location)))
   if details['type'] == 'extra_forbidden':
-    key = location[-1]
-    hint = did_you_mean(key, allowed)
+    hint = did_you_mean(location[-1], allowed)
     return (
-      f'{".".join(map(str, location))}: unknown key (value '
-      f'{details["input"]!r}){hint}; allowed are {", ".join(sorted(allowed))}.'
+      f'{where}: unknown key (value {shown(details["input"])}){hint}; allowed '
+      f'are {listed(sorted(allowed))}.'
     )
   if details['type'] == 'missing':
-    return f'{".".join(map(str, location))}: this key is required.'
+    return f'{where}: this key is required.'
   message = details['msg'][0].lower() + details['msg'][1:]
-  return f'{".".join(map(str, location))}: {details["input"]!r}: {message}.'
+  return f'{where}: {shown(details["input"])}: {shortened(message, 160)}.'
 
 
 def _locate(model, location):

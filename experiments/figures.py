@@ -14,6 +14,7 @@ from experiments import learned  # noqa: E402
 from experiments import shrinkage  # noqa: E402
 from experiments import sweeps  # noqa: E402
 from experiments import tables  # noqa: E402
+from experiments.labels import in_figure  # noqa: E402
 
 __all__ = ['draw_all']
 
@@ -41,7 +42,10 @@ def draw_all(folder, config, target):
   path = folder.path / 'figures'
   path.mkdir(exist_ok=True)
   cells = _first_finished(folder, config)
-  records = folder.records(config)
+  records = [
+    {**record, 'label': in_figure(record['label'])}
+    for record in folder.records(config)
+  ]
   rows = tables.join(records)
   drawings = {
     'efficiency': lambda: _efficiency(rows),
@@ -74,7 +78,8 @@ def _first_finished(folder, config):
     for repeat in range(config.num_repeats):
       record = folder.read_cell(index, label, repeat)
       if record is not None and record['status'] == 'finished':
-        cells[label] = (record, folder.read_arrays(index, label, repeat))
+        arrays = folder.read_arrays(index, label, repeat)
+        cells[in_figure(label)] = (record, arrays)
         break
   return cells
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import diagnostics
+from experiments.labels import in_markdown
 
 __all__ = ['HEADER', 'compare', 'rows', 'to_markdown', 'z_scores']
 
@@ -133,7 +134,7 @@ def rows(records):
         ]
       scores = [summary['worst_mean_z'], summary['worst_deviation_z']]
       shown = ['-' if z is None else f'{z:.1f}' for z in scores]
-      table.append([record['label'], name, *pairs, *shown])
+      table.append([in_markdown(record['label']), name, *pairs, *shown])
   return table
 
 

@@ -14,6 +14,8 @@ import pydantic
 
 from experiments.errors import ConfigError
 from experiments.errors import did_you_mean
+from experiments.errors import listed
+from experiments.errors import shown
 
 __all__ = ['METHODS', 'TARGETS', 'Parameters', 'Registry']
 
@@ -71,15 +73,20 @@ class Registry:
 
   def check_name(self, name, key):
     """Raises `ConfigError` unless `name` is registered."""
+    if not isinstance(name, str):
+      raise ConfigError(
+        f'{key}: {shown(name)} was given; write the name of one {self.kind}, '
+        f'such as {self.names()[0]}.'
+      )
     if name in self._refused:
       raise ConfigError(
         f'{key}: {name!r} cannot be used: {self._refused[name]}'
       )
     if name not in self._entries:
       raise ConfigError(
-        f'{key}: unknown {self.kind} {name!r}'
+        f'{key}: unknown {self.kind} {shown(name)}'
         f'{did_you_mean(name, self._entries)}; '
-        f'allowed are {", ".join(self.names())}.'
+        f'allowed are {listed(self.names())} (python -m experiments list).'
       )
 
   def union(self) -> Any:

@@ -4,6 +4,7 @@ import datetime
 import importlib.metadata
 import pathlib
 import platform
+import re
 import shutil
 import sys
 import traceback
@@ -14,16 +15,18 @@ import tensorflow as tf
 
 from experiments import figures
 from experiments import moments
+from experiments import outputs
 from experiments import tables
 from experiments.cell import run_cell
 from experiments.errors import ConfigError
 from experiments.errors import DataError
+from experiments.errors import shortened
 from experiments.measurements import step_counts
 from experiments.methods.base import BuildOptions
+from experiments.outputs import storing
+from experiments.outputs import write_json
+from experiments.outputs import write_text
 from experiments.starts import make_starts
-from experiments.storage import storing
-from experiments.storage import write_json
-from experiments.storage import write_text
 from experiments.targets.base import BuildContext
 
 __all__ = [
@@ -46,6 +49,11 @@ _PACKAGES = (
 )
 
 
+# States of all chains, more than memory holds with what a kernel keeps.
+_MAX_STATES = 10**9
+_MAX_REASON = 500
+
+
 class Plan(NamedTuple):
   """A config with its target and methods built: nothing left to refuse."""
 
@@ -66,7 +74,12 @@ def make_plan(config, data_dir=None):
   except DataError:
     raise
   except ValueError as error:
-    raise ConfigError(str(error)) from error
+    raise ConfigError(shortened(error, _MAX_REASON)) from error
+  if config.num_chains * target.event_size > _MAX_STATES:
+    raise ConfigError(
+      f'num_chains: {config.num_chains} chains of {target.event_size} '
+      f'coordinates were asked for; {_MAX_STATES} numbers are allowed in all.'
+    )
   make_starts(config, target, repeat=0)
   methods = [
     _build_method(config, index, target) for index in range(len(config.methods))
@@ -87,7 +100,8 @@ def _build_method(config, index, target):
     method = config.methods[index].build(target, options)
   except (ValueError, TypeError, NotImplementedError) as error:
     raise ConfigError(
-      f'methods.{index} ({config.methods[index].name}): {error}'
+      f'methods.{index} ({config.methods[index].name}): '
+      f'{shortened(error, _MAX_REASON)}'
     ) from error
   if method.kernel is None and config.num_steps_between_results:
     raise ConfigError(
@@ -106,7 +120,13 @@ def default_output(config, root='results'):
 
 def newest_output(config, root='results'):
   """Returns the last folder that `default_output` named for this config."""
-  folders = sorted(pathlib.Path(root).glob(f'{config.name}-*-*'))
+  # Not those of a config whose name begins with this one.
+  named = re.compile(re.escape(config.name) + r'-[0-9]{8}-[0-9]{6}')
+  folders = sorted(
+    path
+    for path in pathlib.Path(root).glob(f'{config.name}-*')
+    if named.fullmatch(path.name)
+  )
   if not folders:
     raise ConfigError(
       f'--resume: there is no run of {config.name!r} in {root!r}; name its '
@@ -128,6 +148,9 @@ def run_plan(plan, folder, console, progress=True):
     The records of all cells, failed ones included.
   """
   config = plan.config
+  outputs.check_folder(folder.path)
+  # A damaged cell is refused now, not when its turn comes.
+  folder.records(config)
   _write_session(folder)
   cells = [
     (index, label, repeat)

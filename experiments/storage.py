@@ -6,13 +6,14 @@
            checkpoints/           of the cell in progress
            results.json, report.md, figures/
 
-A cell appears whole or not at all: it is written aside, then renamed. One
-process at a time writes to a run; the checkpoints of a cell go when it has
-finished and is written, not before.
+A cell appears whole or not at all: it is written aside, then renamed. Its
+cell.json says which cell of which config it is, and a digest of its arrays:
+what was edited, swapped or copied is refused. One process at a time writes to a
+run; the checkpoints of a cell go when it has finished and is written.
 """
 
 import contextlib
-import json
+import functools
 import os
 import pathlib
 import re
@@ -21,35 +22,23 @@ import warnings
 
 import arviz_base
 import numpy as np
-import yaml
 
+from experiments import outputs
+from experiments import seals
+from experiments import yaml_files
 from experiments.config import parse_config
 from experiments.errors import ConfigError
+from experiments.errors import listed
+from experiments.errors import shortened
+from experiments.errors import shown
 from experiments.errors import StorageError
+from experiments.json_files import read_json
+from experiments.outputs import storing
+from experiments.outputs import write_json
+from experiments.outputs import write_text
 from tfp_adaptive.internal import folder_lock
 
-__all__ = [
-  'RunFolder',
-  'join_runs',
-  'run_folder',
-  'storing',
-  'write_json',
-  'write_text',
-  'writing',
-]
-
-
-@contextlib.contextmanager
-def storing(path):
-  """Says in one sentence that `path` cannot be written, and what to do."""
-  try:
-    yield
-  except OSError as error:
-    raise StorageError(
-      f'{str(path)!r} cannot be written ({error.strerror or error}). What was '
-      'finished before is kept: make room, then continue with --resume '
-      '--output FOLDER.'
-    ) from error
+__all__ = ['RunFolder', 'join_runs', 'run_folder', 'writing']
 
 
 @contextlib.contextmanager
@@ -68,28 +57,13 @@ def run_folder(path, config, resume):
   """Creates or opens the `RunFolder` at `path` and keeps others out of it."""
   if resume:
     RunFolder.open(path, config)
-  elif not (pathlib.Path(path) / folder_lock.NAME).exists():
-    RunFolder(path).refuse_used()
+  else:
+    outputs.check_folder(path)
+    if not (pathlib.Path(path) / folder_lock.NAME).exists():
+      RunFolder(path).refuse_used()
   with writing(path):
     open_folder = RunFolder.open if resume else RunFolder.create
     yield open_folder(path, config)
-
-
-def write_text(path, text):
-  """Writes a file, whole or not at all."""
-  path = pathlib.Path(path)
-  aside = path.with_name(f'.{path.name}.{os.getpid()}')
-  with storing(path):
-    try:
-      aside.write_text(text, encoding='utf-8')
-      os.replace(aside, path)
-    finally:
-      aside.unlink(missing_ok=True)
-
-
-def write_json(path, value):
-  """Writes JSON, whole or not at all."""
-  write_text(path, json.dumps(value, indent=2) + '\n')
 
 
 class RunFolder:
@@ -102,10 +76,9 @@ class RunFolder:
   def create(cls, path, config):
     """Makes the folder and writes the resolved config into it."""
     folder = cls(path)
+    outputs.check_folder(path)
     folder.refuse_used()
-    with storing(folder.path):
-      folder.path.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump(config.model_dump(mode='json'), sort_keys=False)
+    text = yaml_files.dump(config.model_dump(mode='json'))
     write_text(folder.path / 'config.yaml', text)
     return folder
 
@@ -114,40 +87,46 @@ class RunFolder:
     """Opens a run; refuses one that was made by another config."""
     folder = cls(path)
     file = folder.path / 'config.yaml'
-    if not file.is_file():
-      raise ConfigError(f'{str(path)!r} is not the folder of a run.')
+    if not os.path.isfile(file):
+      raise ConfigError(
+        f'{shown(str(path), 120)} is not the folder of a run: it has no '
+        'config.yaml; name one that `run` made.'
+      )
     if config is None:
       return folder
-    stored = yaml.safe_load(file.read_text(encoding='utf-8'))
+    stored = yaml_files.load(file)
     given = config.model_dump(mode='json')
     changed = [k for k in given if stored.get(k) != given[k]]
     if changed or set(stored) - set(given):
       raise ConfigError(
-        f'--resume: {str(path)!r} was made by another config: '
-        f'{", ".join(changed) or "unknown keys"} differ; start a new run.'
+        f'--resume: {shown(str(path), 120)} was made by another config: '
+        f'{listed(changed) or "unknown keys"} differ; start a new run.'
       )
     return folder
 
   def refuse_used(self):
     """Refuses a folder that has files in it."""
-    if not self.path.exists():
-      return
     if any(file.name != folder_lock.NAME for file in self.path.iterdir()):
       raise ConfigError(
-        f'the output folder {str(self.path)!r} is not empty; name another, or '
-        'continue its run with --resume.'
+        f'the output folder {shown(str(self.path), 120)} is not empty; name '
+        'another, or continue its run with --resume.'
       )
 
   def config(self):
-    text = (self.path / 'config.yaml').read_text(encoding='utf-8')
-    return parse_config(yaml.safe_load(text))
+    return parse_config(yaml_files.load(self.path / 'config.yaml'))
 
   def sessions(self):
     """Returns versions, device and command of each session so far."""
     file = self.path / 'run.json'
-    if not file.is_file():
+    if not file.exists():
       return []
-    return json.loads(file.read_text(encoding='utf-8'))
+    sessions = read_json(file)
+    if not isinstance(sessions, list):
+      raise ConfigError(
+        f'{shortened(file, 160)} must hold a list of sessions; restore or '
+        'delete it.'
+      )
+    return sessions
 
   def cell_path(self, index, label, repeat):
     slug = re.sub(r'[^A-Za-z0-9.-]+', '_', label).strip('_')
@@ -158,27 +137,61 @@ class RunFolder:
 
   def read_cell(self, index, label, repeat):
     """Returns the record of a cell, or None if it was not reached."""
-    file = self.cell_path(index, label, repeat) / 'cell.json'
-    if not file.is_file():
+    cell = self._open_cell(index, label, repeat)
+    return None if cell is None else cell[0]
+
+  def _open_cell(self, index, label, repeat):
+    """Returns (record, digest) of a cell that is what it says; or None."""
+    path = self.cell_path(index, label, repeat)
+    if not path.exists():
       return None
-    return json.loads(file.read_text(encoding='utf-8'))
+    values = read_json(path / 'cell.json')
+    place = self._place(index, label, repeat, path / 'arrays.npz')
+    return seals.opened(values, path / 'cell.json', **place)
+
+  def _place(self, index, label, repeat, arrays):
+    """Returns what the seal of a cell holds."""
+    config = self.path / 'config.yaml'
+    return {
+      'index': index,
+      'label': label,
+      'repeat': repeat,
+      'config': _config_digest(config, config.read_bytes()),
+      'arrays': seals.file_digest(arrays),
+    }
 
   def read_arrays(self, index, label, repeat):
     """Returns the small arrays of a cell, {} if there are none."""
     file = self.cell_path(index, label, repeat) / 'arrays.npz'
-    if not file.is_file():
+    if self._open_cell(index, label, repeat) is None or not file.exists():
       return {}
     with np.load(file) as arrays:
       return dict(arrays)
 
   def records(self, config=None):
     """Returns the records of all cells reached, in the config's order."""
+    return [record for record, _ in self.cells(config)]
+
+  def cells(self, config=None):
+    """Returns (record, digest) of all cells reached, in the config's order."""
     config = config or self.config()
-    cells = [
-      self.read_cell(index, label, repeat)
+    names = [
+      (index, label, repeat)
       for index, label in enumerate(config.labels())
       for repeat in range(config.num_repeats)
     ]
+    known = {self.cell_path(*name) for name in names}
+    strays = [
+      path
+      for path in sorted(self.path.glob('cells/[!.]*/[!.]*'))
+      if path not in known
+    ]
+    if strays:
+      raise ConfigError(
+        f'{shortened(strays[0], 160)} is no cell of the config of that run; '
+        'restore the names of its folders, or delete that one.'
+      )
+    cells = [self._open_cell(*name) for name in names]
     return [cell for cell in cells if cell is not None]
 
   def write_cell(self, index, label, repeat, record, arrays, draws=None):
@@ -194,9 +207,10 @@ class RunFolder:
         for stale in path.parent.glob(f'.{path.name}.*'):  # Of a killed run.
           shutil.rmtree(stale, ignore_errors=True)
         aside.mkdir(parents=True)
-        write_json(aside / 'cell.json', record)
         if arrays:
           np.savez_compressed(aside / 'arrays.npz', **arrays)
+        place = self._place(index, label, repeat, aside / 'arrays.npz')
+        write_json(aside / 'cell.json', seals.sealed(record, **place))
         if draws is not None:
           _write_draws(aside / 'draws.zarr', *draws)
         shutil.rmtree(path, ignore_errors=True)
@@ -213,13 +227,62 @@ def join_runs(paths):
   Args:
     paths: of run folders. Runs of one name count as further repeats; rows of
       the same label are averaged.
+
+  Raises:
+    ConfigError: if a cell is damaged, or there twice, or runs of one name are
+      of different experiments.
   """
-  joined = {}
+  joined, configs, seen = {}, {}, {}
   for path in paths:
     folder = RunFolder.open(path)
     config = folder.config()
-    joined.setdefault(config.name, []).extend(folder.records(config))
+    _check_joinable(configs.setdefault(config.name, config), config, path)
+    for record, digest in folder.cells(config):
+      # Times are part of it: no two runs that finish have the same.
+      if record['status'] == 'finished' and digest in seen:
+        raise ConfigError(
+          f'{shortened(path, 160)} holds the same cells as '
+          f'{shortened(seen[digest], 160)}; give each run once.'
+        )
+      seen[digest] = path
+      joined.setdefault(config.name, []).append(record)
   return joined
+
+
+# In these the runs of one name may differ, and their methods.
+_OWN_KEYS = (
+  'block_size',
+  'description',
+  'diagonal_image_shape',
+  'keep_states',
+  'methods',
+  'num_repeats',
+  'save_draws',
+  'seed',
+  'trace_diagonal',
+)
+
+
+def _check_joinable(first, config, path):
+  """Refuses runs of one name whose rows are not of one experiment."""
+  one, other = (c.model_dump(mode='json') for c in (first, config))
+  differ = [k for k in one if k not in _OWN_KEYS and one[k] != other[k]]
+  methods = dict(zip(first.labels(), one['methods']))
+  for label, method in zip(config.labels(), other['methods']):
+    if methods.get(label, method) != method:
+      differ.append(f'the method {shortened(label)}')
+  if differ:
+    raise ConfigError(
+      f'{shortened(path, 160)} is a run of the name {first.name}, as the one '
+      f'before, but differs in {listed(differ)}; report it apart.'
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _config_digest(path, content):
+  """Returns the digest of a config, whatever its form; kept by its bytes."""
+  del content
+  return seals.digest(yaml_files.load(path))
 
 
 def _write_draws(path, posterior, sample_stats):

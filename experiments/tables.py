@@ -8,8 +8,10 @@ from typing import NamedTuple
 from typing import Optional
 
 import numpy as np
-import rich.markup
 import rich.table
+import rich.text
+
+from experiments.labels import in_markdown
 
 __all__ = [
   'Row',
@@ -235,7 +237,7 @@ def to_rich(title, rows):
   table = rich.table.Table(
     title=title,
     title_justify='left',
-    caption=rich.markup.escape('\n'.join(_failures(rows))),
+    caption=rich.text.Text('\n'.join(_failures(rows))),
     caption_justify='left',
     caption_style='red',
   )
@@ -245,8 +247,8 @@ def to_rich(title, rows):
     table.add_column(name, justify='right', overflow='fold')
   for row in rows:
     style = 'red' if row.num_failed else None
-    cells = [rich.markup.escape(c) for c in row.cells(is_latent)]
-    table.add_row(*cells, style=style)
+    # Text, not markup: a label may hold [b] or :smile:.
+    table.add_row(*map(rich.text.Text, row.cells(is_latent)), style=style)
   return table
 
 
@@ -256,8 +258,8 @@ def to_markdown(title, rows):
   lines = [f'## {title}', '', _line(names), _line(['---'] * len(names))]
   for row in rows:
     cells = row.cells(is_latent)
-    lines.append(_line(cell.replace('|', r'\|') for cell in cells))
-  lines.extend(f'\n{failure}' for failure in _failures(rows))
+    lines.append(_line([in_markdown(cells[0]), *cells[1:]]))
+  lines.extend(f'\n{in_markdown(failure)}' for failure in _failures(rows))
   return '\n'.join(lines) + '\n'
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from typing import NamedTuple
 from typing import Optional
 
+from pydantic import AfterValidator
 from pydantic import Field
 from pydantic import WithJsonSchema
 
@@ -48,6 +49,21 @@ AcceptProb = Annotated[
 ]
 
 
+def _checked_label(label):
+  # matplotlib leaves a label with a leading underscore out of its legends.
+  if not label.isprintable() or label != label.strip() or label[:1] == '_':
+    raise ValueError(
+      'a label is one line of printable characters, without spaces around it '
+      'or an underscore in front'
+    )
+  return label
+
+
+# It becomes a row of tables, part of a figure and the name of a folder.
+Label = Annotated[
+  str, Field(min_length=1, max_length=120), AfterValidator(_checked_label)
+]
+
 # What one step does for each chain.
 Cost = tfpa.interfaces.Cost
 
@@ -85,9 +101,9 @@ class MethodParameters(Parameters):
   # Whether the method takes a target that is estimated from a seed.
   takes_stochastic: ClassVar[bool] = False
 
-  label: str | None = Field(None, min_length=1, description='row of the table')
-  num_adaptation_steps: int | None = Field(None, ge=0)
-  num_results: int | None = Field(None, ge=4)
+  label: Label | None = Field(None, description='row of the table')
+  num_adaptation_steps: int | None = Field(None, ge=0, le=10**9)
+  num_results: int | None = Field(None, ge=4, le=10**9)
 
   def default_label(self):
     return self.name

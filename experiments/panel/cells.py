@@ -14,7 +14,10 @@ import os
 import pathlib
 
 from experiments.errors import ConfigError
-from experiments.storage import storing
+from experiments.errors import listed
+from experiments.errors import shortened
+from experiments.errors import shown
+from experiments.outputs import storing
 
 __all__ = ['CellFile', 'DONE']
 
@@ -55,11 +58,17 @@ class CellFile:
     latest = {}
     if not self.path.is_file():
       return []
-    for line in self.path.read_text(encoding='utf-8').splitlines():
+    # Bytes: a killed process may leave half a character.
+    for number, line in enumerate(self.path.read_bytes().split(b'\n'), 1):
       try:
         record = json.loads(line)
-      except json.JSONDecodeError:
+      except (ValueError, RecursionError):
         continue
+      if not _is_record(record):
+        raise ConfigError(
+          f'{shortened(self.path, 160)}, line {number}, is no record of a '
+          'cell; restore or delete that line.'
+        )
       name = [record[k] for k in ('target', 'method', 'seed', 'key')]
       latest[tuple(name)] = record
     return list(latest.values())
@@ -69,8 +78,8 @@ class CellFile:
     others = {r['gates'] for r in self.records()} - {gates_digest}
     if others:
       raise ConfigError(
-        f'{str(self.path)!r} has records under other gates '
-        f'({", ".join(sorted(others))}, now {gates_digest}): gates are fixed '
+        f'{shown(str(self.path), 120)} has records under other gates '
+        f'({listed(sorted(others))}, now {gates_digest}): gates are fixed '
         'before the runs. Restore the gates file, or name another folder with '
         '--output.'
       )
@@ -104,6 +113,16 @@ class CellFile:
       and record['status'] in DONE
       and record['status'] not in redo
     }
+
+
+def _is_record(value):
+  """Returns whether a line tells of which cell it is, and what became of it."""
+  names = ('target', 'method', 'key', 'gates', 'status')
+  return (
+    isinstance(value, dict)
+    and all(isinstance(value.get(name), str) for name in names)
+    and isinstance(value.get('seed'), int)
+  )
 
 
 def _short(value):

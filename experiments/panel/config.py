@@ -18,9 +18,15 @@ from experiments import yaml_files
 from experiments.config import Config
 from experiments.config import expand_methods
 from experiments.config import Init
+from experiments.config import MAX_CHAINS
+from experiments.config import MAX_NAME
+from experiments.config import NAME_PATTERN
 from experiments.config import NormalInit
 from experiments.errors import ConfigError
 from experiments.errors import did_you_mean
+from experiments.errors import listed
+from experiments.errors import shown
+from experiments.json_files import read_json
 from experiments.registry import METHODS
 from experiments.registry import Parameters
 from experiments.registry import TARGETS
@@ -47,7 +53,7 @@ class Gates(Parameters):
 class PanelConfig(Parameters):
   """Targets and methods, each with each, under one budget."""
 
-  name: str = Field(pattern=r'^[A-Za-z0-9][A-Za-z0-9_.-]*$')
+  name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME)
   description: str = ''
   gates: str = Field(description='YAML file, relative to this one')
   references: str = Field(
@@ -65,7 +71,7 @@ class PanelConfig(Parameters):
   targets: list[TARGETS.union()] = Field(min_length=1)
   methods: list[METHODS.union()] = Field(min_length=1)
   num_seeds: int = Field(10, ge=1)
-  num_chains: int = Field(ge=1)
+  num_chains: int = Field(ge=1, le=MAX_CHAINS)
   gradients_per_chain: int = Field(
     ge=100, description='of a whole run, Hessian-vector products among them'
   )
@@ -157,7 +163,7 @@ class Panel(NamedTuple):
     path = self.reference_path(target_index)
     if not path.is_file():
       return None
-    return digest(json.loads(path.read_text(encoding='utf-8')))
+    return digest(read_json(path))
 
   def dtype(self, target_index):
     label = self.config.target_label(target_index)
@@ -256,8 +262,8 @@ def find_label(key, label, labels):
   """Returns the label's index; refuses one that is not there."""
   if label not in labels:
     raise ConfigError(
-      f'{key}: {label!r}{did_you_mean(label, labels)}; allowed are '
-      f'{", ".join(labels)}.'
+      f'{key}: {shown(label)}{did_you_mean(label, labels)}; allowed are '
+      f'{listed(labels)}.'
     )
   return labels.index(label)
 
@@ -266,6 +272,6 @@ def _check_labels(key, labels):
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
     raise ConfigError(
-      f'{key}: {repeated[0]!r} is there {labels.count(repeated[0])} times; '
-      'leave one out, or give each its own label.'
+      f'{key}: {shown(repeated[0])} is there {labels.count(repeated[0])} '
+      'times; leave one out, or give each its own label.'
     )

@@ -7,6 +7,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 
+from experiments.labels import in_figure
+
 __all__ = ['bias_curves']
 
 matplotlib.use('Agg')
@@ -40,7 +42,7 @@ def bias_curves(pairs, target):
   ):
     for method, pair in shown.items():
       color = _COLORS[methods.index(method) % len(_COLORS)]
-      _draw(axis, pair, part, method, color)
+      _draw(axis, pair, part, in_figure(method), color)
     axis.set_xscale('log')
     axis.set_yscale('log')
     axis.set_title(f'squared bias, {title}', fontsize='medium')

@@ -9,11 +9,12 @@ Exact moments come first, then inference_gym's, then those of a reference run.
 For Var[x^2], a scale only, the reference is taken first.
 """
 
-import json
 from typing import NamedTuple
 from typing import Optional
 
 import numpy as np
+
+from experiments.json_files import read_json
 
 __all__ = [
   'Truth',
@@ -70,7 +71,7 @@ def load_truth(target, label, path):
   """
   reference = None
   if path.is_file():
-    reference = json.loads(path.read_text(encoding='utf-8'))
+    reference = read_json(path)
   moments = _reference_moments(reference)
   if moments is None or moments[-1] != _EXACT:
     moments = _gym_moments(target) or moments

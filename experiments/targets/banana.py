@@ -60,7 +60,7 @@ def banana_target(event_size, bend, dtype='float32'):
 class Banana(TargetParameters):
   """A Gaussian bent along a parabola in its first two coordinates."""
 
-  event_size: int = Field(2, ge=2)
+  event_size: int = Field(2, ge=2, le=10**6)
   bend: float = 0.1
 
   def build(self, context):

@@ -103,7 +103,7 @@ class KernelGaussian(TargetParameters):
 class NealsGaussian(TargetParameters):
   """Independent coordinates with standard deviations 1/d, 2/d, ..., 1."""
 
-  event_size: int = Field(100, ge=1)
+  event_size: int = Field(100, ge=1, le=10**6)
 
   def build(self, context):
     scales = np.arange(1, self.event_size + 1) / self.event_size
@@ -114,7 +114,7 @@ class NealsGaussian(TargetParameters):
 class AnisotropicGaussian(TargetParameters):
   """Independent, variances spaced evenly in log from 1 to 10^exponent."""
 
-  event_size: int = Field(1000, ge=1)
+  event_size: int = Field(1000, ge=1, le=10**6)
   exponent: float = Field(3.0, ge=0, description='c; 0: N(0, I)')
 
   def build(self, context):
@@ -126,7 +126,7 @@ class AnisotropicGaussian(TargetParameters):
 class RotatedGaussian(TargetParameters):
   """Randomly rotated, eigenvalues spaced evenly in log from 1 down."""
 
-  event_size: int = Field(100, ge=2)
+  event_size: int = Field(100, ge=2, le=10**4)
   condition_number: float = Field(1e4, ge=1)
   rotation_seed: int = Field(0, ge=0)
 
@@ -145,7 +145,7 @@ class GammaSpectrumGaussian(TargetParameters):
   Strathmann et al. (2015), Figure 2: length-scales of all sizes.
   """
 
-  event_size: int = Field(8, ge=1)
+  event_size: int = Field(8, ge=1, le=10**4)
   data_seed: int = Field(0, ge=0, description='of spectrum and rotation')
 
   def build(self, context):

@@ -39,6 +39,9 @@ _FASTER = {
   'SyntheticPlasmaSpectroscopy': plasma,
   'SyntheticPlasmaSpectroscopyWithBump': plasma,
 }
+# Of a gym model: some build dense matrices; seeds are those of numpy.
+_MAX_SIZE = 10**4
+_MAX_SEED = 2**32 - 1
 _NAMES_ONLY = ('name', 'pretty_name')
 
 
@@ -145,7 +148,11 @@ def _fields(name, model_class):
     kind = type(argument.default)
     if argument.default is None:
       kind = float | None
-    fields[key] = (kind, argument.default)
+    default = argument.default
+    if kind is int:
+      most = _MAX_SEED if key == 'seed' else _MAX_SIZE
+      default = pydantic.Field(default, ge=int(key != 'seed'), le=most)
+    fields[key] = (kind, default)
   return fields
 
 

@@ -14,6 +14,7 @@ https://arxiv.org/abs/1610.09641; Girolami and Calderhead (2011), Section 9.
 """
 
 import pathlib
+import warnings
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,9 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments import array_files
 from experiments.errors import DataError
+from experiments.errors import shortened
 from experiments.registry import TARGETS
 from experiments.targets import latent
 
@@ -37,6 +40,10 @@ __all__ = [
 VARIANCE = 1.91
 BETA = 1.0 / 33.0
 MEAN = np.log(126.0) - 0.5 * VARIANCE
+# Of counts in a file: cells per side, events of a cell, bytes of a text.
+_MOST_SIDE = 4096
+_MOST_COUNT = 10**9
+_MAX_TEXT = 2 * 10**7
 
 
 def length_scale(num_cells, distance):
@@ -80,20 +87,30 @@ def merge(counts, num_cells):
 def read_counts(path):
   """Returns counts of a .npy or comma-separated file, [n, n]."""
   path = pathlib.Path(path)
-  try:
-    is_binary = path.suffix == '.npy'
-    counts = np.load(path) if is_binary else np.loadtxt(path, delimiter=',')
-  except (OSError, ValueError) as error:
+  origin = f'target.counts_file: {shortened(path, 120)}'
+  if path.suffix == '.npy':
+    counts = array_files.read_npy(path, (None, None), _MOST_SIDE**2, origin)
+  else:
+    counts = _read_text(path, origin)
+  is_square = counts.ndim == 2 and counts.shape[0] == counts.shape[1] > 0
+  is_count = (counts >= 0) & (counts <= _MOST_COUNT)
+  if not is_square or not np.all(is_count & (counts == np.rint(counts))):
     raise DataError(
-      f'target.counts_file: {path} was not read: {error}'
-    ) from None
-  is_square = counts.ndim == 2 and counts.shape[0] == counts.shape[1]
-  if not is_square or np.any(counts < 0) or np.any(counts != np.rint(counts)):
-    raise DataError(
-      f'target.counts_file: {path} must hold counts of n x n cells, but has '
-      f'shape {counts.shape}, values from {counts.min()} to {counts.max()}.'
+      f'{origin} has shape {counts.shape}; '
+      f'expected are n x n whole numbers from 0 to {_MOST_COUNT}.'
     )
   return counts.astype(np.int64)
+
+
+def _read_text(path, origin):
+  form = 'lines of counts with commas between'
+  with array_files.unreadable_as_data_error(origin, form):
+    if path.stat().st_size > _MAX_TEXT:
+      raise ValueError(f'it has more than {_MAX_TEXT} bytes')
+    with warnings.catch_warnings():
+      # Of an empty file, which has no shape that is allowed.
+      warnings.simplefilter('ignore')
+      return np.loadtxt(path, delimiter=',', encoding='utf-8')
 
 
 def stationary_prior(num_cells, distance, dtype):

@@ -36,7 +36,7 @@ def test_table_holds_means_and_deviations_over_repeats():
   )
   assert '| 1.010, 1.002 | 7.40, - | 9.0 | 2 |' in text
   assert '| b | failed |' in text
-  assert 'b failed: E: | no' in text
+  assert r'b failed: E: \| no' in text
   assert '<td>failed</td>' in tables.to_html([('x', rows)])
 
 

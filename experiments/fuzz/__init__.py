@@ -1,0 +1,1 @@
+"""Broken inputs for whatever reads a file: configs, result folders, data."""

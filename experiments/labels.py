@@ -1,0 +1,17 @@
+"""Labels as they are: what Markdown and matplotlib would take for markup."""
+
+import re
+
+__all__ = ['in_figure', 'in_markdown']
+
+_MARKUP = re.compile(r'([\\`*<>\[\]|$#&~]|(?<!\w)_|_(?!\w))')
+
+
+def in_figure(label):
+  """Returns what matplotlib shows as the label: dollars are no mathematics."""
+  return label.replace('$', r'\$')
+
+
+def in_markdown(text):
+  """Returns Markdown that shows a text as it is, also in a table."""
+  return _MARKUP.sub(r'\\\1', text)
