@@ -119,11 +119,17 @@ def _attempt(load):
   try:
     with _alarm(), warnings.catch_warnings(), _silent():
       warnings.simplefilter('ignore')
-      wrong = load()
+      return _loaded(load)
+  except _Hang as error:
+    # Of what it broke off nothing else is shown: that may take as long.
+    return 'hang', ''.join(traceback.format_tb(error.__traceback__)[-2:])
+
+
+def _loaded(load):
+  try:
+    wrong = load()
   except (ConfigError, DataError, DeviceError) as error:
     return 'refused', str(error)
-  except _Hang:
-    return 'hang', traceback.format_exc(limit=-3)
   except (Exception, SystemExit) as error:
     where = ''.join(traceback.format_tb(error.__traceback__)[-2:])
     return 'traceback', f'{type(error).__name__}: {str(error)[:300]}\n{where}'
@@ -156,7 +162,8 @@ def _alarm():
   before = [signal.signal(number, ring) for number, _, _ in clocks]
   try:
     for _, timer, seconds in clocks:
-      signal.setitimer(timer, seconds)
+      # Once more each second: a reader may swallow the first.
+      signal.setitimer(timer, seconds, 1.0)
     yield
   finally:
     for (number, timer, _), handler in zip(clocks, before):
