@@ -70,21 +70,9 @@ class _Hang(BaseException):
   """Its time is over."""
 
 
-def run(seed, num, report=None):
-  """Returns the outcomes of inputs 0, ..., num - 1 of a seed.
-
-  Args:
-    seed: of all inputs.
-    num: of them.
-    report: called with each `Outcome` that has a fault.
-  """
-  outcomes = []
-  for number in range(num):
-    outcome = one(seed, number)
-    outcomes.append(outcome)
-    if outcome.faults and report is not None:
-      report(outcome)
-  return outcomes
+def run(seed, num):
+  """Returns the outcomes of inputs 0, ..., num - 1 of a seed."""
+  return [one(seed, number) for number in range(num)]
 
 
 def one(seed, number):
@@ -206,10 +194,11 @@ def _counts(outcomes):
   }
 
 
-def to_rich(outcomes):
+def to_rich(seed, outcomes):
   """Returns a table of the counts by kind."""
   counts = summary(outcomes)
-  table = rich.table.Table(title='Broken inputs', title_justify='left')
+  title = f'Broken inputs of seed {seed}'
+  table = rich.table.Table(title=title, title_justify='left')
   table.add_column('')
   for kind in counts:
     table.add_column(kind, justify='right')
