@@ -150,8 +150,9 @@ def _alarm():
   before = [signal.signal(number, ring) for number, _, _ in clocks]
   try:
     for _, timer, seconds in clocks:
-      # Once more each second: a reader may swallow the first.
-      signal.setitimer(timer, seconds, 1.0)
+      # Again and again: a reader may swallow the first. Not at once: what it
+      # leaves behind may take a second to clear away.
+      signal.setitimer(timer, seconds, seconds)
     yield
   finally:
     for (number, timer, _), handler in zip(clocks, before):
