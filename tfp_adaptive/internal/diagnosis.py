@@ -70,7 +70,8 @@ def check_starts(results):
 
 
 def warnings_before(kernel, state, results):
-  """Yields what a surrogate of a given history cannot do for these starts."""
+  """Yields what is wrong with a likelihood or a history given beforehand."""
+  yield from _likelihood_warnings(kernel, state, results)
   for k in kernel_stack(kernel):
     if getattr(k, 'parameters', {}).get('history') is None:
       continue
@@ -91,6 +92,24 @@ def warnings_before(kernel, state, results):
         'among the draws. Start inside, or take '
         '`tfpa.surrogates.kernel_exponential_family_lite()`.'
       )
+
+
+def _likelihood_warnings(kernel, state, results):
+  innermost = kernel_stack(kernel)[-1]
+  if not _has(innermost, 'log_likelihood_fn'):
+    return
+  first, second = (
+    np.asarray(tfp_private.get_innermost(r, 'target_log_prob'))
+    for r in (results, innermost.bootstrap_results(state))
+  )
+  if not np.allclose(first, second, rtol=1e-3, atol=1e-3, equal_nan=True):
+    yield (
+      '`log_likelihood_fn` returned other values when it was called again at '
+      f'the starts ({second.flat[0]:.6g} after {first.flat[0]:.6g}): draws '
+      'would not be of the posterior. Draw its random numbers once, outside '
+      'of it; for an estimate of a density take `tfpa.adaptive_metropolis` '
+      'with `target_is_stochastic=True`.'
+    )
 
 
 def adaptation_scalars(kernel, results):
@@ -148,7 +167,8 @@ def warnings_after(kernel, states, trace, results):
   if diverging is not None and np.mean(diverging) > 0.01:
     yield (
       f'{np.mean(diverging):.1%} of the recorded proposals diverged (log ratio '
-      'below -1000 or not finite). Where the support of the target ends they '
+      'below -1000, or a density that is NaN or infinite, or that is no '
+      'function of the state). Where the support of the target ends they '
       'are rejected rightly, and a bijector to unconstrained space spares '
       'them; inside of it expect bias near the regions they could not enter, '
       'and reparameterise the target.'
