@@ -12,10 +12,12 @@ from tests.contracts import latent_model as model
 _NUM_ADAPTING = 10
 
 
-def _adapting(build, **options):
-  return lambda function: build(
-    function, model.gaussian_prior(), _NUM_ADAPTING, **options
-  )
+def _adapting(build, prior_fn=model.gaussian_prior, **options):
+  return lambda function: build(function, prior_fn(), _NUM_ADAPTING, **options)
+
+
+def _markov_prior():
+  return tfpa.gaussian_priors.autoregression([0.5], 1.0, num_steps=5)
 
 
 BUILDERS = {
@@ -25,7 +27,7 @@ BUILDERS = {
   'crank_nicolson': _adapting(tfpa.crank_nicolson),
   'crank_nicolson_langevin': _adapting(tfpa.crank_nicolson, langevin=True),
   'prior_langevin': _adapting(tfpa.prior_preconditioned_langevin),
-  'second_order_gradient': _adapting(tfpa.second_order_gradient),
+  'second_order_gradient': _adapting(tfpa.second_order_gradient, _markov_prior),
   'elliptical_slice': lambda function: tfpa.elliptical_slice(
     function, model.gaussian_prior()
   ),

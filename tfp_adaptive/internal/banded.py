@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import banded_scan
 from tfp_adaptive.internal import bidiagonal
+from tfp_adaptive.internal.custom_gradient import custom_gradient
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['dense', 'multiply', 'outer', 'solve']
@@ -75,7 +76,7 @@ def _with_gradient(solution, bands, rows, adjoint, parallel):
   Derivatives of any order are solves, and none of them repeats this one.
   """
 
-  @tf.custom_gradient
+  @custom_gradient
   def attached(rows, *bands):
     def backward(cotangent):
       pulled = solve(bands, cotangent, not adjoint, parallel)

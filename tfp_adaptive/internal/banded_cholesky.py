@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tfp_adaptive.internal import banded
 from tfp_adaptive.internal import banded_scan
+from tfp_adaptive.internal.custom_gradient import custom_gradient
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = [
@@ -176,7 +177,7 @@ def _by_loop(bands):
   if len(bands) == 1:
     return bands[0], ()
 
-  @tf.custom_gradient
+  @custom_gradient
   def factorized(*bands):
     batch, size = ps.shape(bands[0])[0], ps.shape(bands[0])[1]
     # End to end, with zeros where one goes over into the next, the matrices of

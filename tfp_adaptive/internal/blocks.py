@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.internal import custom_gradient
 from tfp_adaptive.internal import program_digest
 from tfp_adaptive.internal import random
 from tfp_adaptive.internal import tfp_private
@@ -74,6 +75,8 @@ def build(kernel, trace_fn, block_size, jit_compile):
       one_result,
       (0, first_step, state, results, recorded),
     )
+    # What the target and its bijectors registered would keep it in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return (
       state,
       results,

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal.custom_gradient import custom_gradient
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['apply', 'around', 'at', 'scaled', 'zero_tangent']
@@ -68,7 +69,7 @@ def around(preconditioner, params, tangent):
       preconditioner.outer(params, _as_rows(left), _as_rows(right), push)
     )
 
-  @tf.custom_gradient
+  @custom_gradient
   def push(rows, *_):
     pushed = apply(operator, rows)
 
@@ -78,7 +79,7 @@ def around(preconditioner, params, tangent):
 
     return pushed, backward
 
-  @tf.custom_gradient
+  @custom_gradient
   def pull(rows, *_):
     pulled = apply(operator, rows, adjoint=True)
 
@@ -88,7 +89,7 @@ def around(preconditioner, params, tangent):
 
     return pulled, backward
 
-  @tf.custom_gradient
+  @custom_gradient
   def stretch(left, right, *_):
     def backward(cotangent):
       weighted = cotangent[..., tf.newaxis] * left
@@ -100,7 +101,7 @@ def around(preconditioner, params, tangent):
 
     return tf.zeros_like(left[..., 0]), backward
 
-  @tf.custom_gradient
+  @custom_gradient
   def log_abs_det(*_):
     grads = tf.nest.flatten(preconditioner.log_det_gradient(params))
     return tf.zeros([], grads[0].dtype), lambda cotangent: [

@@ -1,4 +1,4 @@
-"""The only place that touches TFP's private modules.
+"""The only place that touches private modules of TFP and TF.
 
 TFP keeps the rules that every kernel must share (how a target is called with a
 structure, how chains are selected, how shards are reduced) in modules without a
@@ -6,6 +6,9 @@ public name. They are imported here once, so that a release that moves them
 breaks one file.
 """
 
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow.python.framework import ops
 from tensorflow_probability.python.internal import distribute_lib
 from tensorflow_probability.python.internal import nest_util
 from tensorflow_probability.python.internal import prefer_static
@@ -21,8 +24,11 @@ __all__ = [
   'TransitionKernel',
   'call_fn',
   'choose',
+  'forget_bijections',
   'get_innermost',
   'has_nested',
+  'inner_graphs',
+  'own_gradient',
   'prefer_static',
   'psum',
   'get_axis_index',
@@ -38,3 +44,45 @@ has_nested = unnest.has_nested
 psum = distribute_lib.psum
 replace_innermost = unnest.replace_innermost
 safe_sum = mcmc_util.safe_sum
+
+
+def forget_bijections(graph):
+  """Empties TFP's cache of what bijectors computed inside of a graph.
+
+  An entry with a log-determinant refers to its graph, and is never removed.
+  """
+  storage = tfp.bijectors.Bijector._cache.storage
+  for key in list(storage):
+    tensors = tf.nest.flatten(key())
+    if any(_is_inside(getattr(t, 'graph', None), graph) for t in tensors):
+      key.cancel()
+      storage.pop(key, None)
+
+
+def _is_inside(inner, graph):
+  while inner is not None and inner is not graph:
+    inner = getattr(inner, 'outer_graph', None)
+  return inner is graph
+
+
+_INNER_GRAPHS = ('_cond_graph', '_body_graph', '_true_graph', '_false_graph')
+
+
+def inner_graphs(op):
+  """Returns the graphs of a loop or of the branches of a conditional."""
+  cases = len(op.get_attr('branches')) if op.type.endswith('Case') else 0
+  names = (*_INNER_GRAPHS, *(f'_branch_graph_{i}' for i in range(cases)))
+  graphs = (getattr(op, name, None) for name in names)
+  return [graph for graph in graphs if graph is not None]
+
+
+def own_gradient(op):
+  """Moves a custom gradient from TF's registry to the operation itself."""
+  try:
+    name = tf.compat.as_str(op.get_attr('_gradient_op_type'))
+  except ValueError:  # TF knows the gradient by the type of the operation.
+    return
+  if name.startswith('CustomGradient-'):  # Else several may share the entry.
+    entry = ops.gradient_registry._registry.pop(name, None)
+    if entry is not None:
+      op._gradient_function = entry['type']

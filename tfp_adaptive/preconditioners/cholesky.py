@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.internal.custom_gradient import custom_gradient
 from tfp_adaptive.internal.spectral_norm import spectral_norm
 from tfp_adaptive.internal.symmetric import symmetric_part
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
@@ -63,7 +64,7 @@ def cholesky(init_scale=None, min_scale=0.0):
   )
 
 
-@tf.custom_gradient
+@custom_gradient
 def _lower(factor):
   # The entries above the diagonal are zero already; their gradients must be.
   return tf.identity(factor), lambda grad: tf.linalg.band_part(grad, -1, 0)

@@ -16,6 +16,7 @@ from tfp_adaptive.internal import random
 from tfp_adaptive.internal import scale_factor
 from tfp_adaptive.internal import short_steps
 from tfp_adaptive.internal import state_parts
+from tfp_adaptive.internal.custom_gradient import custom_gradient
 from tfp_adaptive.internal.tfp_private import prefer_static as ps
 
 __all__ = ['UncalibratedPreconditionedLangevin']
@@ -249,7 +250,7 @@ def _live_gradient(target_log_prob_fn, state, grad_y, displacement):
     'autodiff',
   )
 
-  @tf.custom_gradient
+  @custom_gradient
   def live(moved):
     del moved
     return tf.identity(grad_y), lambda cotangent: -product(cotangent, None)
