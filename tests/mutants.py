@@ -152,7 +152,7 @@ def _pytest(tree, tests, time_limit):
   It is forked from one that has TensorFlow imported, and nothing else.
   """
   context = multiprocessing.get_context('forkserver')
-  context.set_forkserver_preload(['tensorflow_probability', 'scipy.stats'])
+  context.set_forkserver_preload(_PRELOADED)
   start = time.monotonic()
   with tempfile.NamedTemporaryFile('r') as written:
     process = context.Process(
@@ -179,6 +179,7 @@ def _child(tree, tests, output):
   for name in [n for n in sys.modules if n.split('.')[0] in _OURS]:
     del sys.modules[name]
   import pytest
+
   import tfp_adaptive
 
   assert tfp_adaptive.__file__.startswith(tree), tfp_adaptive.__file__
@@ -186,6 +187,12 @@ def _child(tree, tests, output):
   sys.exit(int(pytest.main([*options, *tests])))
 
 
+# TFP itself imports nothing until it is asked.
+_PRELOADED = [
+  'tensorflow',
+  'tensorflow_probability.python.experimental.mcmc',
+  'scipy.stats',
+]
 _OURS = ('tests', 'tfp_adaptive', 'experiments')
 
 

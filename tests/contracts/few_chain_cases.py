@@ -268,14 +268,15 @@ class _HyperLaw:
 
 def _amplified(theta):
   """Returns the prior of `_HyperLaw`; its basis does not depend on theta."""
-  prior = _field_prior()
-  ones = tf.ones_like(theta)[..., tf.newaxis]
+  prior, ones = _field_prior(), tf.ones_like(theta)[..., tf.newaxis]
   amplitude = tf.exp(2.0 * theta)[..., tf.newaxis]
   return prior._replace(
     params=prior.params._replace(
       mean=ones * prior.params.mean,
       eigenvalues=amplitude * prior.params.eigenvalues,
-      basis=ones[..., tf.newaxis] * prior.params.basis,
+      basis=tf.nest.map_structure(
+        lambda u: ones[..., tf.newaxis] * u, prior.params.basis
+      ),
     )
   )
 
@@ -304,12 +305,13 @@ _aux = tfpa.proposals.UncalibratedAuxiliaryGradient
 _pcn = tfpa.proposals.UncalibratedCrankNicolson
 _HYPER = _HyperLaw()
 
-_short = dict(law=_LATENT, varying=_is_short)
+_LATENT_SHORT = dict(law=_LATENT, varying=_is_short)
 _walks = _trajectory('has_walked')
 CASES = [
   Case('random_walk', _specified('random_walk'), BANANA),
   Case('adaptive_metropolis', _specified('adaptive_metropolis'), BANANA),
-  Case('langevin', mala, BANANA, varying=multiplier),
+  # Many: a slip in short steps alone shows less.
+  Case('langevin', mala, BANANA, varying=multiplier, num_replicates=100_000),
   Case(
     'langevin_exact',
     _specified('langevin_exact', short_step_share=SHARE),
@@ -330,17 +332,21 @@ CASES = [
   Case(
     'marginal',
     _latent(tfpa.proposals.UncalibratedMarginalGradient, 2.5),
-    **_short,
+    **_LATENT_SHORT,
   ),
-  Case('auxiliary_z', _latent(_aux, 1.0), **_short),
-  Case('auxiliary_u', _latent(_aux, 1.5, auxiliary='u'), **_short),
-  Case('pcn', _latent(_pcn, 2.0), **_short),
-  Case('pcnl', _latent(_pcn, 1.0, langevin=True), **_short),
+  Case('auxiliary_z', _latent(_aux, 1.0), **_LATENT_SHORT),
+  Case('auxiliary_u', _latent(_aux, 1.5, auxiliary='u'), **_LATENT_SHORT),
+  Case('pcn', _latent(_pcn, 2.0), **_LATENT_SHORT),
+  Case('pcnl', _latent(_pcn, 1.0, langevin=True), **_LATENT_SHORT),
   Case(
-    'cnl', _latent(_pcn, 1.0, langevin=True, preconditioned=False), **_short
+    'cnl',
+    _latent(_pcn, 1.0, langevin=True, preconditioned=False),
+    **_LATENT_SHORT,
   ),
   Case(
-    'pmala', _latent(tfpa.proposals.UncalibratedPriorLangevin, 0.8), **_short
+    'pmala',
+    _latent(tfpa.proposals.UncalibratedPriorLangevin, 0.8),
+    **_LATENT_SHORT,
   ),
   Case('second_order', _second_order, _LatentLaw(_path_covariance())),
   Case(
@@ -351,12 +357,20 @@ CASES = [
     _LATENT,
     steered=None,
   ),
-  Case('joint', _hyperparameters, _HYPER, 'hyper_step_size', _is_short),
+  Case(
+    'joint',
+    _hyperparameters,
+    _HYPER,
+    'hyper_step_size',
+    _is_short,
+    num_replicates=20_000,
+  ),
   Case(
     'gibbs',
     functools.partial(_hyperparameters, joint=False),
     _HYPER,
     'hyper_step_size',
     _is_short,
+    num_replicates=20_000,
   ),
 ]

@@ -37,6 +37,7 @@ class Case(NamedTuple):
   # (results) -> [], what differs from step to step by chance: the length of a
   # step, the number of leapfrog steps. None where nothing does.
   varying: Any = None
+  num_replicates: int = 40_000
 
 
 class Run(NamedTuple):
@@ -48,13 +49,12 @@ class Run(NamedTuple):
   varied: Any  # Values of `Case.varying` in the last steps, [replicates].
 
 
-def runner(case, num_chains, num_replicates):
+def runner(case, num_chains):
   """Returns (temper, strength) -> `Run`, compiled once.
 
   Args:
     case: `Case`.
-    num_chains: Of one replicate.
-    num_replicates: How many, every one with seeds of its own.
+    num_chains: Of a replicate. Every one has seeds of its own.
 
   Returns:
     A function. Strength 0 is the kernel as it is; with another the field
@@ -62,6 +62,7 @@ def runner(case, num_chains, num_replicates):
     1 - strength, by whether the mean of the chains' states is above that of the
     law: a slip that reads the state where it should not.
   """
+  num_replicates = case.num_replicates
   count = num_replicates * num_chains
   flat_starts = case.law.draw(count, seed=1)
   starts = tf.nest.map_structure(
@@ -72,7 +73,7 @@ def runner(case, num_chains, num_replicates):
   )
   center = np.mean(tf.nest.flatten(flat_starts)[-1])
   program = tf.function(
-    lambda *args: _replicates(case, num_replicates, center, *args),
+    lambda *args: _replicates(case, center, *args),
     jit_compile=True,
     autograph=False,
   )
@@ -95,9 +96,9 @@ def runner(case, num_chains, num_replicates):
   return run
 
 
-def _replicates(case, num_replicates, center, starts, temper, strength):
+def _replicates(case, center, starts, temper, strength):
   """Returns last states, acceptance and `varying` of all replicates."""
-  kernel = case.build(temper)
+  kernel, num_replicates = case.build(temper), case.num_replicates
 
   def replicate(index, written):
     state = tf.nest.map_structure(lambda s: s[index], starts)

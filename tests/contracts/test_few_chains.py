@@ -14,7 +14,6 @@ import tfp_adaptive as tfpa
 from tests.contracts import few_chain_cases
 from tests.contracts import few_chains
 
-_NUM_REPLICATES = 40_000
 # Two chains for those that stand for the others.
 _REPRESENTATIVES = ('random_walk', 'langevin', 'marginal')
 _RUNS = [
@@ -23,22 +22,34 @@ _RUNS = [
   for num_chains in (1, 2, 4)
   if num_chains != 2 or case.name in _REPRESENTATIVES
 ]
-each_run = pytest.mark.parametrize(
-  'case, num_chains',
-  [
-    pytest.param(
-      *run,
-      id=f'{run[0].name}-{run[1]}',
-      marks=[pytest.mark.slow] if run[1] > 1 else [],
-    )
-    for run in _RUNS
-  ],
+
+
+def _parametrized(runs):
+  return pytest.mark.parametrize(
+    'case, num_chains',
+    [
+      pytest.param(
+        *run,
+        id=f'{run[0].name}-{run[1]}',
+        marks=[pytest.mark.slow] if run[1] > 1 else [],
+      )
+      for run in runs
+    ],
+  )
+
+
+each_run = _parametrized(_RUNS)
+each_steered_run = _parametrized([run for run in _RUNS if run[0].steered])
+each_varying_case = pytest.mark.parametrize(
+  'case',
+  [case for case in few_chain_cases.CASES if case.varying],
+  ids=lambda case: case.name,
 )
 
 
 @functools.cache
 def _runner(case, num_chains):
-  return few_chains.runner(case, num_chains, _NUM_REPLICATES)
+  return few_chains.runner(case, num_chains)
 
 
 def _p_value(case, num_chains, **options):
@@ -54,10 +65,9 @@ def test_runs_of_few_chains_keep_the_law(case, num_chains):
   assert few_chains.smallest_p_value(run) > 1e-3
 
 
-@each_run
+@each_steered_run
 def test_a_step_that_sees_the_state_is_detected(case, num_chains):
-  if case.steered:
-    assert _p_value(case, num_chains, strength=0.6) < 1e-6
+  assert _p_value(case, num_chains, strength=0.6) < 1e-6
 
 
 @each_run
@@ -65,16 +75,13 @@ def test_a_wrong_target_is_detected(case, num_chains):
   assert _p_value(case, num_chains, temper=1.2) < 1e-6
 
 
-@pytest.mark.parametrize(
-  'case', few_chain_cases.CASES, ids=[c.name for c in few_chain_cases.CASES]
-)
+@each_varying_case
 def test_steps_of_several_sizes_are_drawn(case):
-  if case.varying:
-    values, counts = np.unique(_runner(case, 1)().varied, return_counts=True)
-    # None of them so often that the others would not show.
-    assert len(values) > 1 and counts.max() < 0.8 * counts.sum()
-    if case.varying is few_chain_cases.multiplier:
-      assert len(values) > 1000 and values.min() < 0.11 < 0.99 < values.max()
+  values, counts = np.unique(_runner(case, 1)().varied, return_counts=True)
+  # None of them so often that the others would not show.
+  assert len(values) > 1 and counts.max() < 0.8 * counts.sum()
+  if case.varying is few_chain_cases.multiplier:
+    assert len(values) > 1000 and values.min() < 0.11 < 0.99 < values.max()
 
 
 class _ShortStepsSeeTheState(tfpa.proposals.UncalibratedPreconditionedLangevin):
@@ -96,6 +103,7 @@ def test_short_steps_that_see_the_state_are_detected(num_chains):
     'wrong',
     functools.partial(few_chain_cases.mala, proposal=_ShortStepsSeeTheState),
     few_chain_cases.BANANA,
+    num_replicates=100_000,
   )
   assert _p_value(case, num_chains) < 1e-6
 
