@@ -1,0 +1,45 @@
+"""Learning by gradient: the step that the formulas of the paper give."""
+
+import numpy as np
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import registry
+from tests.contracts import targets
+
+_SIZE, _NUM_CHAINS, _RATE = 3, 30, 0.01
+_TARGET = targets.Banana(_SIZE)
+_FACTOR = 0.6 * targets.correlated_factor(_SIZE, 5.0, seed=3)
+
+
+def test_the_first_step_follows_the_mean_gradient_of_all_chains():
+  kernel = tfpa.gradient_adaptive_random_walk(
+    _TARGET.log_prob,
+    10,
+    preconditioner=registry.fixed(_FACTOR),
+    criterion=tfpa.criteria.generalized_speed_measure(
+      0.25, 'acceptance', init_entropy_weight=0.5
+    ),
+    optimizer=tfpa.optimizers.rmsprop(_RATE),
+  )
+  state = tf.constant(_TARGET.draw(_NUM_CHAINS))
+  _, results = kernel.one_step(
+    state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
+  )
+  step = results.inner_results
+  with tf.GradientTape() as tape:
+    tape.watch(step.proposed_state)
+    log_prob = _TARGET.log_prob(step.proposed_state)
+  gradient = tape.gradient(log_prob, step.proposed_state).numpy()
+  is_below = step.log_accept_ratio.numpy() < 0.0
+  assert 5 < is_below.sum() < _NUM_CHAINS
+  noise = step.proposed_results.noise.numpy()
+  value = np.tril(gradient[is_below].T @ noise[is_below]) / _NUM_CHAINS
+  # Of log |det L|, whose weight is that of after the step.
+  beta = float(results.criterion_state.entropy_weight)
+  total = value + beta * np.diag(1.0 / np.diag(_FACTOR))
+  np.testing.assert_allclose(
+    step.accepted_results.preconditioner_params,
+    _FACTOR + _RATE * total / (1.0 + np.abs(total)),
+    rtol=1e-10,
+  )
