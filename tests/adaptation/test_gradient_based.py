@@ -43,3 +43,24 @@ def test_the_first_step_follows_the_mean_gradient_of_all_chains():
     _FACTOR + _RATE * total / (1.0 + np.abs(total)),
     rtol=1e-10,
   )
+
+
+def test_a_gradient_that_overflows_moves_nothing_and_is_counted():
+  # Finite, and so is the ratio; its square is not.
+  def steep(x):
+    return tf.reduce_sum(1e-10 * tf.sin(1e30 * x), axis=-1)
+
+  kernel = tfpa.gradient_adaptive_random_walk(
+    steep, 10, preconditioner=registry.fixed(_FACTOR), settings='paper'
+  )
+  state = tf.constant(_TARGET.draw(_NUM_CHAINS), tf.float32)
+  before = kernel.bootstrap_results(state)
+  _, after = kernel.one_step(state, before, seed=tf.constant([3, 4]))
+  assert np.any(after.inner_results.log_accept_ratio < 0.0)
+  np.testing.assert_array_equal(
+    after.inner_results.accepted_results.preconditioner_params,
+    before.inner_results.accepted_results.preconditioner_params,
+  )
+  for leaf in tf.nest.flatten(after.optimizer_state):
+    assert np.all(np.isfinite(leaf))
+  assert after.num_dropped_gradients == _NUM_CHAINS
