@@ -93,6 +93,33 @@ def test_a_share_is_short_while_adapting_and_none_after(dtype):
   assert np.min(seen['step_size'][30:]) > 0.1 * np.max(seen['step_size'][30:])
 
 
+class _SeesItsStep(tfp.mcmc.TransitionKernel):
+  """Moves nowhere; the state becomes the step size that it was given."""
+
+  parameters = {}
+  is_calibrated = True
+  Results = collections.namedtuple('Results', ['step_size'])
+
+  def bootstrap_results(self, init_state):
+    return self.Results(tf.constant(1.0, init_state.dtype))
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    step_size = previous_kernel_results.step_size
+    return 0.0 * current_state + step_size, previous_kernel_results
+
+
+def test_the_length_of_a_step_depends_on_its_seed_alone():
+  kernel = tfpa.adaptation.ShortStepsWhileAdapting(_SeesItsStep(), 10, 0.5)
+  one_step = tf.function(kernel.one_step, autograph=False)
+  seen = []
+  for state in (tf.constant([-3.0, 0.1]), tf.constant([2.0, 8.0])):
+    results = kernel.bootstrap_results(state)
+    seeds = [tf.constant([5, i]) for i in range(40)]
+    seen.append([one_step(state, results, seed=s)[0].numpy() for s in seeds])
+  np.testing.assert_array_equal(*seen)
+  assert len(np.unique(seen)) > 10 and np.max(seen) == 1.0
+
+
 def test_a_run_goes_on_from_what_was_saved_while_adapting():
   kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0), 60)
   one_step = tf.function(kernel.one_step, autograph=False)

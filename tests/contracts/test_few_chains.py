@@ -13,6 +13,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import few_chain_cases
 from tests.contracts import few_chains
+from tests.contracts import targets
 
 # Two chains for those that stand for the others.
 _REPRESENTATIVES = ('random_walk', 'langevin', 'marginal')
@@ -82,6 +83,26 @@ def test_steps_of_several_sizes_are_drawn(case):
   assert len(values) > 1 and counts.max() < 0.8 * counts.sum()
   if case.varying is few_chain_cases.multiplier:
     assert len(values) > 1000 and values.min() < 0.11 < 0.99 < values.max()
+
+
+@each_varying_case
+def test_what_is_drawn_depends_on_the_seed_alone(case):
+  kernel = case.build(1.0)
+  one_step = tf.function(kernel.one_step, autograph=False)
+  drawn = []
+  for scale in (1.0, 4.0):  # Once where the density is low.
+    state = tf.nest.map_structure(
+      lambda s, scale=scale: tf.constant(scale * s), case.law.draw(2, seed=1)
+    )
+    results = kernel.bootstrap_results(state)
+    drawn.append(
+      [
+        case.varying(one_step(state, results, seed=seed)[1]).numpy()
+        for seed in targets.seeds(100)
+      ]
+    )
+  np.testing.assert_array_equal(*drawn)
+  assert len(np.unique(drawn)) > 1
 
 
 class _ShortStepsSeeTheState(tfpa.proposals.UncalibratedPreconditionedLangevin):
