@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tfp_adaptive.internal import tfp_private
 
 _SIZE = 3
@@ -118,6 +119,16 @@ def test_the_length_of_a_step_depends_on_its_seed_alone():
     seen.append([one_step(state, results, seed=s)[0].numpy() for s in seeds])
   np.testing.assert_array_equal(*seen)
   assert len(np.unique(seen)) > 10 and np.max(seen) == 1.0
+
+
+@pytest.mark.parametrize('step, can_be_short', [(4, True), (5, False)])
+def test_no_step_is_short_from_the_first_frozen_one_on(step, can_be_short):
+  kernel = tfpa.adaptation.ShortStepsWhileAdapting(_SeesItsStep(), 5, 0.5)
+  state = tf.zeros([2])
+  results = kernel.bootstrap_results(state)._replace(step=tf.constant(step))
+  one_step = tf.function(kernel.one_step, autograph=False)
+  seen = [one_step(state, results, seed=s)[0] for s in targets.seeds(30)]
+  assert np.any(np.array(seen) < 1.0) == can_be_short
 
 
 def test_a_run_goes_on_from_what_was_saved_while_adapting():
