@@ -27,13 +27,13 @@ _FACTOR = BANANA.factor @ np.array([[1.1, 0.0], [-0.5, 0.8]])
 
 
 def _specified(name, **options):
-  """Returns the builder of the registry, its adaptation just over."""
+  """Returns the builder of the registry; it learns for a step."""
   spec = next(spec for spec in registry.KERNELS if spec.name == name)
 
   def build(temper):
     return spec.build(
       lambda x: temper * BANANA.log_prob(x),
-      0,
+      1,
       preconditioner=registry.fixed(spec.scale * _FACTOR),
       **options,
     )

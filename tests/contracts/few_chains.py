@@ -147,8 +147,12 @@ def _run(kernel, steer, state, seed):
     )
     return state, tfp_private.replace_innermost(results, **kept)
 
+  results = kernel.bootstrap_results(state)
+  if hasattr(results, 'scale_search'):
+    # One that learns, after the last step that does.
+    results = results._replace(step=tf.constant(kernel.num_adaptation_steps))
   # The first step outside of the loop: it fixes the structure of the results.
-  state, results = step(0, state, kernel.bootstrap_results(state))
+  state, results = step(0, state, results)
   _, state, results = tf.while_loop(
     lambda count, *_: count < NUM_STEPS,
     lambda count, state, results: (count + 1, *step(count, state, results)),

@@ -15,13 +15,22 @@ from tests.contracts import few_chain_cases
 from tests.contracts import few_chains
 from tests.contracts import targets
 
-# Two chains for those that stand for the others.
-_REPRESENTATIVES = ('random_walk', 'langevin', 'marginal')
+# Two chains and four for those that stand for the others.
+_REPRESENTATIVES = (
+  'random_walk',
+  'langevin',
+  'hamiltonian',
+  'transported',
+  'kernel_hamiltonian',
+  'marginal',
+  'elliptical_slice',
+  'joint',
+)
 _RUNS = [
   (case, num_chains)
   for case in few_chain_cases.CASES
   for num_chains in (1, 2, 4)
-  if num_chains != 2 or case.name in _REPRESENTATIVES
+  if num_chains == 1 or case.name in _REPRESENTATIVES
 ]
 
 
