@@ -2,6 +2,8 @@
 #   make run         install, then the quickstart
 #   make volatility  install, then the full S&P 500 posterior
 #   make test        install, then all tests
+# Whether those tests would notice a slip, one after the other, for an hour:
+#   make mutants     applies each of tests/mutants.txt in a scratch copy
 # And the site of docs/, built into site/:
 #   make docs        from the pages, the docstrings and saved results
 #   make notebooks   executes the tutorials once more, in place
@@ -10,7 +12,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 
-.PHONY: run volatility test lint format wheel docs notebooks clean
+.PHONY: run volatility test mutants lint format wheel docs notebooks clean
 
 run: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/quickstart.yaml
@@ -20,6 +22,9 @@ volatility: $(VENV)/installed
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+mutants: $(VENV)/installed
+	$(BIN)/python -m tests.mutants --output docs/results/mutants.json
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.adaptation import learning
+from tests.contracts import targets
 
 
 def test_frozen_is_the_kernel_at_its_end():
@@ -40,3 +41,28 @@ def test_a_surrogate_kernel_is_no_kernel_of_tfp():
   np.testing.assert_allclose(
     tfpa.learned_factor(kernel, results), 0.5 * np.eye(learning.SIZE)
   )
+
+
+def test_a_step_that_walked_counts_as_one_accepted_as_wanted():
+  kernel = tfpa.kernel_hamiltonian(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    10,
+    num_leapfrog_steps=2,
+    walk_share=0.5,
+    target_accept_prob=0.65,
+  )
+  get = kernel.parameters['log_accept_prob_getter_fn']
+  state = learning.start()
+  results = kernel.inner_kernel.bootstrap_results(state)
+  one_step = tf.function(kernel.inner_kernel.one_step, autograph=False)
+  kinds = set()
+  for seed in targets.seeds(20):
+    _, stepped = one_step(state, results, seed=seed)
+    step = stepped.inner_results
+    has_walked = bool(step.proposed_results.trajectory.has_walked)
+    kinds.add(has_walked)
+    expected = np.minimum(step.log_accept_ratio, 0.0)
+    if has_walked:
+      expected = np.full_like(expected, np.log(0.65))
+    np.testing.assert_allclose(get(stepped), expected)
+  assert kinds == {True, False}

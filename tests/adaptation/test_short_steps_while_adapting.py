@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tfp_adaptive.internal import tfp_private
 
 _SIZE = 3
@@ -91,6 +92,43 @@ def test_a_share_is_short_while_adapting_and_none_after(dtype):
   # What is tuned and then kept is delta, never a short one.
   assert len(set(seen['step_size'][60:])) == 1
   assert np.min(seen['step_size'][30:]) > 0.1 * np.max(seen['step_size'][30:])
+
+
+class _SeesItsStep(tfp.mcmc.TransitionKernel):
+  """Moves nowhere; the state becomes the step size that it was given."""
+
+  parameters = {}
+  is_calibrated = True
+  Results = collections.namedtuple('Results', ['step_size'])
+
+  def bootstrap_results(self, init_state):
+    return self.Results(tf.constant(1.0, init_state.dtype))
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    step_size = previous_kernel_results.step_size
+    return 0.0 * current_state + step_size, previous_kernel_results
+
+
+def test_the_length_of_a_step_depends_on_its_seed_alone():
+  kernel = tfpa.adaptation.ShortStepsWhileAdapting(_SeesItsStep(), 10, 0.5)
+  one_step = tf.function(kernel.one_step, autograph=False)
+  seen = []
+  for state in (tf.constant([-3.0, 0.1]), tf.constant([2.0, 8.0])):
+    results = kernel.bootstrap_results(state)
+    seeds = [tf.constant([5, i]) for i in range(40)]
+    seen.append([one_step(state, results, seed=s)[0].numpy() for s in seeds])
+  np.testing.assert_array_equal(*seen)
+  assert len(np.unique(seen)) > 10 and np.max(seen) == 1.0
+
+
+@pytest.mark.parametrize('step, can_be_short', [(4, True), (5, False)])
+def test_no_step_is_short_from_the_first_frozen_one_on(step, can_be_short):
+  kernel = tfpa.adaptation.ShortStepsWhileAdapting(_SeesItsStep(), 5, 0.5)
+  state = tf.zeros([2])
+  results = kernel.bootstrap_results(state)._replace(step=tf.constant(step))
+  one_step = tf.function(kernel.one_step, autograph=False)
+  seen = [one_step(state, results, seed=s)[0] for s in targets.seeds(30)]
+  assert np.any(np.array(seen) < 1.0) == can_be_short
 
 
 def test_a_run_goes_on_from_what_was_saved_while_adapting():

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.internal import convergence
 from tfp_adaptive.internal import diagnosis
 
 
@@ -77,6 +78,40 @@ def test_a_weight_may_be_high_where_more_is_accepted_than_has_to_be(
   assert ['`entropy_weight` at its bound' in text for text in said] == (
     [True] if is_warned else []
   )
+
+
+def _said(states, **trace):
+  """Returns the warnings of a kernel of which nothing is known."""
+  kernel = collections.namedtuple('Kernel', ['parameters'])({})
+  return list(diagnosis.warnings_after(kernel, states, trace, None))
+
+
+@pytest.mark.parametrize('share, is_warned', [(0.008, False), (0.02, True)])
+def test_more_than_a_hundredth_of_diverging_proposals_is_said(share, is_warned):
+  diverging = (np.arange(1000) < 1000 * share).reshape(250, 4)
+  said = _said(np.zeros([250, 4, 2]), diverging=diverging)
+  assert [f'{share:.1%} of the recorded' in s for s in said] == [
+    True
+  ] * is_warned
+
+
+@pytest.mark.parametrize('shift, is_warned', [(0.4, False), (0.9, True)])
+def test_an_rhat_above_a_twentieth_over_one_is_said(shift, is_warned):
+  states = np.random.default_rng(0).normal(size=(400, 4, 1))
+  states[:, 1] += shift
+  rhat, _ = convergence.worst_rhat(states, 1)
+  assert (1.05 < rhat < 1.15) if is_warned else (1.01 < rhat < 1.05)
+  said = _said(states, target_log_prob=np.zeros([400, 4]))
+  assert [s.startswith('R-hat is') for s in said] == [True] * is_warned
+
+
+@pytest.mark.parametrize(
+  'rate, is_warned', [(0.35, True), (0.45, False), (0.65, False), (0.75, True)]
+)
+def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
+  accepted = np.arange(1000) < 1000 * rate
+  said = list(diagnosis._acceptance_warnings(accepted, 0.55))
+  assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
 
 
 def test_a_learned_map_may_accept_more_than_its_least():

@@ -46,6 +46,13 @@ def test_the_first_trial_is_exact_for_an_isotropic_gaussian():
   assert abs(float(search.scale) / scale - 1.0) < 4 * standard_error
 
 
+def test_a_trajectory_starts_as_long_as_one_step():
+  grads = tf.ones([4, 2], tf.float64)
+  one = scale_search.start(tf.float64, grads, num_steps=1).scale
+  four = scale_search.start(tf.float64, grads, num_steps=4).scale
+  np.testing.assert_allclose(4.0 * four, one)
+
+
 @pytest.mark.parametrize('grads', [np.nan, np.inf, 0.0])
 def test_useless_gradients_start_the_search_at_one(grads):
   flat = tf.fill([3, 2], tf.constant(grads, tf.float64))

@@ -37,6 +37,17 @@ def test_each_kind_earns_its_mean_accepted_squared_jump():
   np.testing.assert_array_equal(walk.counts, [1.0, 2.0])
 
 
+@pytest.mark.parametrize('accept_prob', [0.1, 0.234, 0.6])
+def test_walks_lengthen_where_more_is_accepted_than_wanted(accept_prob):
+  walk = _start()
+  moved = walk_lib.adapt(
+    walk, tf.constant(accept_prob, tf.float64), tf.constant(7)
+  )
+  # At a rate of 3 (t + 10)^-0.6.
+  change = 3.0 * 17.0**-0.6 * (accept_prob - 0.234)
+  np.testing.assert_allclose(moved.step_size / walk.step_size, np.exp(change))
+
+
 def test_a_step_that_diverged_earns_nothing():
   jumps = [[np.inf, 0.0], [np.nan, 1.0], [1.0, 1.0]]
   walk = _earn(_start(), False, jumps, [-np.inf, np.nan, 0.0])

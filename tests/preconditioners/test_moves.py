@@ -162,10 +162,13 @@ def test_one_superdiagonal_is_tridiagonal():
   )
 
 
-def test_without_coupling_a_path_moves_as_a_diagonal_factor():
+@pytest.mark.parametrize('longest', [0.4, 40.0])
+def test_without_coupling_a_path_moves_as_a_diagonal_factor(longest):
+  # A row that is too long is shortened alone: the others go their way.
   diagonal = registry.preconditioner('diagonal')
   tridiagonal = registry.preconditioner('tridiagonal')
   tangent = np.linspace(-0.4, 0.4, EVENT_SIZE)
+  tangent[-1] = longest
   scales = np.linspace(1.0, 2.0, EVENT_SIZE)
   moved = tridiagonal.move(
     (tf.constant(1 / scales), tf.zeros([EVENT_SIZE - 1], tf.float64)),

@@ -1,0 +1,66 @@
+"""Learning by gradient: the step that the formulas of the paper give."""
+
+import numpy as np
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import registry
+from tests.contracts import targets
+
+_SIZE, _NUM_CHAINS, _RATE = 3, 30, 0.01
+_TARGET = targets.Banana(_SIZE)
+_FACTOR = 0.6 * targets.correlated_factor(_SIZE, 5.0, seed=3)
+
+
+def test_the_first_step_follows_the_mean_gradient_of_all_chains():
+  kernel = tfpa.gradient_adaptive_random_walk(
+    _TARGET.log_prob,
+    10,
+    preconditioner=registry.fixed(_FACTOR),
+    criterion=tfpa.criteria.generalized_speed_measure(
+      0.25, 'acceptance', init_entropy_weight=0.5
+    ),
+    optimizer=tfpa.optimizers.rmsprop(_RATE),
+  )
+  state = tf.constant(_TARGET.draw(_NUM_CHAINS))
+  _, results = kernel.one_step(
+    state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
+  )
+  step = results.inner_results
+  with tf.GradientTape() as tape:
+    tape.watch(step.proposed_state)
+    log_prob = _TARGET.log_prob(step.proposed_state)
+  gradient = tape.gradient(log_prob, step.proposed_state).numpy()
+  is_below = step.log_accept_ratio.numpy() < 0.0
+  assert 5 < is_below.sum() < _NUM_CHAINS
+  noise = step.proposed_results.noise.numpy()
+  value = np.tril(gradient[is_below].T @ noise[is_below]) / _NUM_CHAINS
+  # Of log |det L|, whose weight is that of after the step.
+  beta = float(results.criterion_state.entropy_weight)
+  total = value + beta * np.diag(1.0 / np.diag(_FACTOR))
+  np.testing.assert_allclose(
+    step.accepted_results.preconditioner_params,
+    _FACTOR + _RATE * total / (1.0 + np.abs(total)),
+    rtol=1e-10,
+  )
+
+
+def test_a_gradient_that_overflows_moves_nothing_and_is_counted():
+  # Finite, and so is the ratio; its square is not.
+  def steep(x):
+    return tf.reduce_sum(1e-10 * tf.sin(1e30 * x), axis=-1)
+
+  kernel = tfpa.gradient_adaptive_random_walk(
+    steep, 10, preconditioner=registry.fixed(_FACTOR), settings='paper'
+  )
+  state = tf.constant(_TARGET.draw(_NUM_CHAINS), tf.float32)
+  before = kernel.bootstrap_results(state)
+  _, after = kernel.one_step(state, before, seed=tf.constant([3, 4]))
+  assert np.any(after.inner_results.log_accept_ratio < 0.0)
+  np.testing.assert_array_equal(
+    after.inner_results.accepted_results.preconditioner_params,
+    before.inner_results.accepted_results.preconditioner_params,
+  )
+  for leaf in tf.nest.flatten(after.optimizer_state):
+    assert np.all(np.isfinite(leaf))
+  assert after.num_dropped_gradients == _NUM_CHAINS
