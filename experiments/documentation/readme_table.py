@@ -158,14 +158,15 @@ _ROWS = (
 )  # fmt: skip
 
 
-def value(record, column, *line, heading=''):
-  """Returns the first number of a cell of a record's table.
+def value(record, column, *line, heading='', index=0):
+  """Returns a number of a cell of a record's table.
 
   Args:
     record: the file below docs/results, without its ending.
     column: the column's name.
     *line: the first cells of the line.
     heading: the heading that the table follows; the first table by default.
+    index: which of the cell's numbers.
 
   Raises:
     ValueError: no such cell.
@@ -179,8 +180,8 @@ def value(record, column, *line, heading=''):
     if column in cells and not header:
       header = cells
     elif header and tuple(cells[: len(line)]) == line:
-      found = _NUMBER.search(cells[header.index(column)])
-      return float(found[0].replace(',', ''))
+      found = _NUMBER.findall(cells[header.index(column)])[index]
+      return float(found.replace(',', ''))
   raise ValueError(f'{path}: no line {line} with the column {column!r}.')
 
 
