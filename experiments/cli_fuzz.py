@@ -15,6 +15,7 @@ import rich.console
 import typer
 
 from experiments import outputs
+from experiments.errors import shortened
 
 __all__ = ['fuzz']
 
@@ -22,8 +23,10 @@ _MAX_SHOWN = 40
 
 
 def fuzz(
-  seed: Annotated[int, typer.Option(min=0, help='Of all inputs.')] = 0,
-  num: Annotated[int, typer.Option(min=1, help='Inputs.')] = 3000,
+  seed: Annotated[
+    Optional[list[int]], typer.Option(min=0, help='Of inputs; again: more.')
+  ] = None,
+  num: Annotated[int, typer.Option(min=1, help='Inputs of each seed.')] = 3000,
   only: Annotated[
     Optional[int], typer.Option(min=0, help='This input of the seed alone.')
   ] = None,
@@ -37,37 +40,45 @@ def fuzz(
   from experiments.fuzz import run
 
   console = rich.console.Console(markup=False, emoji=False, highlight=False)
+  seeds = seed or [0]
   if only is not None:
-    outcome = run.one(seed, only)
+    outcome = run.one(seeds[0], only)
     for name, value in outcome._asdict().items():
-      console.print(f'{name}: {value}')
+      console.print(f'{name}: {value}', soft_wrap=True)
     raise typer.Exit(1 if outcome.faults else 0)
-  outcomes = run.run(seed, num)
-  found = [outcome for outcome in outcomes if outcome.faults]
-  console.print(run.to_rich(outcomes))
+  runs = []
+  for one in seeds:
+    outcomes = run.run(one, num)
+    found = [outcome for outcome in outcomes if outcome.faults]
+    console.print(run.to_rich(one, outcomes))
+    _print_faults(console, one, found)
+    runs.append(
+      {
+        'seed': one,
+        'counts': run.summary(outcomes),
+        'faults': [[o.number, o.mutation, o.faults] for o in found],
+      }
+    )
+  if output is not None:
+    _write(output, runs)
+  raise typer.Exit(1 if any(one['faults'] for one in runs) else 0)
+
+
+def _print_faults(console, seed, found):
+  """Says which inputs went wrong, and how to see one again."""
   for outcome in found[:_MAX_SHOWN]:
-    first = outcome.message.strip().splitlines()[:1]
+    message = shortened(outcome.message, 120)
     console.print(
       f'--seed {seed} --only {outcome.number}: {outcome.kind}, '
-      f'{outcome.mutation}: {", ".join(outcome.faults)} {first}'[:300]
+      f'{outcome.mutation}: {", ".join(outcome.faults)} {message}',
+      soft_wrap=True,
     )
   if len(found) > _MAX_SHOWN:
     numbers = ' '.join(str(o.number) for o in found[_MAX_SHOWN:])
     console.print(f'and --only {numbers}', soft_wrap=True)
-  if output is not None:
-    _write(output, seed, run.summary(outcomes), found)
-  raise typer.Exit(1 if found else 0)
 
 
-def _write(path, seed, counts, found):
+def _write(path, runs):
   arguments = ' '.join(shlex.quote(word) for word in sys.argv[1:])
-  saved = {
-    'command': f'python -m experiments {arguments}',
-    'seed': seed,
-    'counts': counts,
-    'faults': [
-      {'number': o.number, 'mutation': o.mutation, 'faults': o.faults}
-      for o in found
-    ],
-  }
+  saved = {'command': f'python -m experiments {arguments}', 'runs': runs}
   path.write_text(json.dumps(saved, indent=1) + '\n', encoding='utf-8')

@@ -237,6 +237,7 @@ def join_runs(paths):
     folder = RunFolder.open(path)
     config = folder.config()
     _check_joinable(configs.setdefault(config.name, config), config, path)
+    records = joined.setdefault(config.name, [])
     for record, digest in folder.cells(config):
       # Times are part of it: no two runs that finish have the same.
       if record['status'] == 'finished' and digest in seen:
@@ -245,7 +246,7 @@ def join_runs(paths):
           f'{shortened(seen[digest], 160)}; give each run once.'
         )
       seen[digest] = path
-      joined.setdefault(config.name, []).append(record)
+      records.append(record)
   return joined
 
 

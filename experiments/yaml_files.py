@@ -139,8 +139,11 @@ def load(path, overrides=()):
   # False, not an exception, for names that no file can have.
   if not os.path.isfile(path):
     raise ConfigError(f'there is no config file {name}.')
-  with open(path, 'rb') as file:
-    content = file.read(_MAX_BYTES + 1)
+  try:
+    with open(path, 'rb') as file:
+      content = file.read(_MAX_BYTES + 1)
+  except OSError as error:
+    raise ConfigError(f'{name} cannot be read ({error.strerror}).') from error
   if len(content) > _MAX_BYTES:
     raise ConfigError(
       f'{name} has more than {_MAX_BYTES} bytes; a config is a short YAML file.'

@@ -70,21 +70,9 @@ class _Hang(BaseException):
   """Its time is over."""
 
 
-def run(seed, num, report=None):
-  """Returns the outcomes of inputs 0, ..., num - 1 of a seed.
-
-  Args:
-    seed: of all inputs.
-    num: of them.
-    report: called with each `Outcome` that has a fault.
-  """
-  outcomes = []
-  for number in range(num):
-    outcome = one(seed, number)
-    outcomes.append(outcome)
-    if outcome.faults and report is not None:
-      report(outcome)
-  return outcomes
+def run(seed, num):
+  """Returns the outcomes of inputs 0, ..., num - 1 of a seed."""
+  return [one(seed, number) for number in range(num)]
 
 
 def one(seed, number):
@@ -119,11 +107,17 @@ def _attempt(load):
   try:
     with _alarm(), warnings.catch_warnings(), _silent():
       warnings.simplefilter('ignore')
-      wrong = load()
+      return _loaded(load)
+  except _Hang as error:
+    # Of what it broke off nothing else is shown: that may take as long.
+    return 'hang', ''.join(traceback.format_tb(error.__traceback__)[-2:])
+
+
+def _loaded(load):
+  try:
+    wrong = load()
   except (ConfigError, DataError, DeviceError) as error:
     return 'refused', str(error)
-  except _Hang:
-    return 'hang', traceback.format_exc(limit=-3)
   except (Exception, SystemExit) as error:
     where = ''.join(traceback.format_tb(error.__traceback__)[-2:])
     return 'traceback', f'{type(error).__name__}: {str(error)[:300]}\n{where}'
@@ -156,7 +150,9 @@ def _alarm():
   before = [signal.signal(number, ring) for number, _, _ in clocks]
   try:
     for _, timer, seconds in clocks:
-      signal.setitimer(timer, seconds)
+      # Again and again: a reader may swallow the first. Not at once: what it
+      # leaves behind may take a second to clear away.
+      signal.setitimer(timer, seconds, seconds)
     yield
   finally:
     for (number, timer, _), handler in zip(clocks, before):
@@ -199,10 +195,11 @@ def _counts(outcomes):
   }
 
 
-def to_rich(outcomes):
+def to_rich(seed, outcomes):
   """Returns a table of the counts by kind."""
   counts = summary(outcomes)
-  table = rich.table.Table(title='Broken inputs', title_justify='left')
+  title = f'Broken inputs of seed {seed}'
+  table = rich.table.Table(title=title, title_justify='left')
   table.add_column('')
   for kind in counts:
     table.add_column(kind, justify='right')

@@ -70,10 +70,12 @@ class PanelConfig(Parameters):
   )
   targets: list[TARGETS.union()] = Field(min_length=1)
   methods: list[METHODS.union()] = Field(min_length=1)
-  num_seeds: int = Field(10, ge=1)
+  num_seeds: int = Field(10, ge=1, le=10**4)
   num_chains: int = Field(ge=1, le=MAX_CHAINS)
   gradients_per_chain: int = Field(
-    ge=100, description='of a whole run, Hessian-vector products among them'
+    ge=100,
+    le=10**9,
+    description='of a whole run, Hessian-vector products among them',
   )
   gradients_of_target: dict[str, Annotated[int, Field(ge=100)]] = Field(
     default={},
