@@ -1,5 +1,6 @@
 """The README: short, its examples run, its numbers are those of the records."""
 
+import json
 import pathlib
 import re
 
@@ -19,6 +20,7 @@ EXAMPLES = [
     re.findall(r'```python\n(.*?)```', page.read_text(), re.DOTALL)
   )
 ]
+_KEYS = ('method', 'target')
 _MOST_LINES = 170
 _NUMBER = r'\d+\.\d+|\d+'
 
@@ -93,3 +95,15 @@ def test_a_cell_that_is_not_there_is_refused():
     readme_table.value('heart', 'Speed', 'AM')
   with pytest.raises(ValueError, match='needs the lines'):
     readme_table.with_table('# Nothing')
+
+
+def test_the_counts_in_words_are_those_of_the_records():
+  results = ROOT / 'docs' / 'results'
+  pairs = json.loads((results / 'inference_gym/summary.json').read_text())
+  wrong = sum(pair['outcomes']['biased'] for pair in pairs)
+  right = sum(pair['outcomes']['passed'] for pair in pairs)
+  assert f'{wrong} of {wrong + right} such runs' in TEXT
+  methods, targets = ({pair[key] for pair in pairs} for key in _KEYS)
+  assert f'{len(methods)} samplers on {len(targets)} targets' in TEXT
+  calibration = (results / 'calibration.md').read_text()
+  assert f'All {calibration.count("| passes |")} kernel families' in TEXT

@@ -80,4 +80,4 @@ def test_the_cells_of_latent_samplers_are_those_of_the_records(
       assert number == pytest.approx(expected, abs=0.51)
     for number in _numbers(row[column + 1]):
       expected = value(record, 'Learned delta', line)
-      assert number == pytest.approx(expected, rel=0.06)
+      assert number == pytest.approx(expected, rel=0.07)  # One digit.
