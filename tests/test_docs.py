@@ -59,20 +59,57 @@ def test_every_page_and_notebook_is_in_the_navigation():
   assert set(found) <= pages
 
 
+def _links(page):
+  """Yields the relative links of a page, as (path or '', anchor or '')."""
+  text = re.sub(r'```.*?```', '', page.read_text(), flags=re.DOTALL)
+  for link in re.findall(r'\]\(([^)\s]+)\)', text):
+    if not re.match(r'\w+:', link):
+      path, _, anchor = link.partition('#')
+      yield path, anchor
+
+
+def _anchors(page):
+  """Returns the anchors of a page's headings, as MkDocs and GitHub do."""
+  text = re.sub(r'```.*?```', '', page.read_text(), flags=re.DOTALL)
+  headings = re.findall(r'^#+ (.*)$', text, re.M)
+  plain = [re.sub(r'[^\w\s-]', '', heading.lower()) for heading in headings]
+  return {re.sub(r'\s+', '-', heading.strip()) for heading in plain}
+
+
 def test_links_between_pages_lead_somewhere():
+  pages = [p for p in DOCS.rglob('*.md') if p.name not in GENERATED]
+  for page in [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *pages]:
+    for path, anchor in _links(page):
+      found = page.parent / path if path else page
+      of_site = DOCS in page.parents
+      made = of_site and (found.name in GENERATED)
+      assert made or (of_site and _is_there(found)) or found.is_file(), (
+        f'{page}: {path}'
+      )
+      if anchor and found.suffix == '.md':
+        assert anchor in _anchors(found), f'{page}: {path}#{anchor}'
+
+
+def test_links_of_the_site_stay_in_the_site():
+  # Those that leave it exist in a checkout, and nowhere in what is built.
   for page in DOCS.rglob('*.md'):
-    if page.name in GENERATED:
-      continue
-    for link in re.findall(r'\]\(([^)#:\s]+)(?:#[^)]*)?\)', page.read_text()):
-      found = page.parent / link
-      assert _is_there(found) or found.name in GENERATED, f'{page}: {link}'
+    for path, _ in _links(page):
+      assert (page.parent / path).resolve().is_relative_to(DOCS), path
+
+
+def test_the_results_that_the_navigation_names_are_discussed_in_their_index():
+  index = (DOCS / 'results' / 'index.md').read_text()
+  named = [p for p in _pages(_nav()) if p.startswith('results/')]
+  linked = set(re.findall(r'\]\((\w+\.md)\)', index))
+  assert {p.removeprefix('results/') for p in named} == linked | {'index.md'}
 
 
 def test_every_example_is_run_by_some_test():
   # Those of results are how a number was had, from a run's own folder.
   pages = [p for p in DOCS.rglob('*.md') if 'results' not in p.parts]
   with_examples = {p.name for p in pages if '```python' in p.read_text()}
-  assert with_examples == {'index.md'}  # See the end of this file.
+  # See the end of this file, and test_readme.py.
+  assert with_examples == {'index.md', 'choose.md'}
 
 
 def _public_names():
@@ -211,9 +248,12 @@ def test_the_examples_of_the_first_page_run_in_turn():
   for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL):
     exec(compile(example, 'index.md', 'exec'), names)
     moved.append(names['result'].states)
-  gaussian, (location, scale), _ = moved
+  # The last example is sample_chain's, with states of its own.
+  gaussian, (location, scale), _, _ = moved
   assert gaussian.shape == (5000, 8, 2)
   np.testing.assert_allclose(gaussian.std(axis=(0, 1)), 1.0, rtol=0.05)
+  assert names['states'].shape == (500, 4, 2)
+  assert np.std(names['states'][..., 0]) > 0.25
   # Of 50 observations with deviation 2, a flat prior.
   observed = names['observed'].numpy()
   np.testing.assert_allclose(location.mean(), observed.mean(), atol=0.05)

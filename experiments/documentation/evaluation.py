@@ -36,8 +36,9 @@ _WHOLE = """All of it on one page, with the curves of squared bias:
 _MEASUREMENTS = (
   (
     'Defaults against the exact covariance',
-    'Rotated Gaussians, nothing set: ESS per gradient over that of the best '
-    'factor at the same acceptance. `python -m experiments oracle`.',
+    'Rotated Gaussians, steps of one size, nothing else set: ESS per gradient '
+    'over that of the best factor at the same acceptance. `python -m '
+    'experiments oracle`.',
     'oracle.jsonl',
     {
       'd': ('case', 0),

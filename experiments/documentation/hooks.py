@@ -17,16 +17,19 @@ _RESULTS = 'Results'
 
 
 def on_config(config):
-  """Fills the heading `Results` of the navigation with docs/results/*.md."""
+  """Adds records that the navigation does not name to its `Results`."""
   folder = pathlib.Path(config.docs_dir)
-  pages = [
-    {_title(path): path.relative_to(folder).as_posix()}
-    for path in sorted(folder.glob('results/*.md'))
-    if path.stem != 'index'
-  ]
   for entry in config.nav:
     if _RESULTS in entry:
-      entry[_RESULTS] = [*entry[_RESULTS], *pages]
+      named = entry[_RESULTS]
+      paths = sorted(folder.glob('results/*.md'))
+      pages = {path.relative_to(folder).as_posix(): path for path in paths}
+      records = [
+        {_title(path): page}
+        for page, path in pages.items()
+        if page not in named
+      ]
+      entry[_RESULTS] = [*named, {'Records': records}]
   return config
 
 
