@@ -1,0 +1,77 @@
+"""Every builder has a digest, and a digest tells one run from another."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+import tfp_adaptive as tfpa
+from tests import fingerprint_cases
+from tests import fingerprints
+
+_STORED = json.loads(fingerprints.FILE.read_text())
+_RANDOM_WALK = 'gradient_adaptive_random_walk'
+
+
+def _builders():
+  for name in tfpa.__all__:
+    value = getattr(tfpa, name)
+    if inspect.isfunction(value):
+      first = next(iter(inspect.signature(value).parameters))
+      if first in ('target_log_prob_fn', 'log_likelihood_fn'):
+        yield name
+
+
+def _digest(seed):
+  make = fingerprint_cases.CASES[_RANDOM_WALK]['default']
+  kernel, start = make(_RANDOM_WALK)
+  return fingerprints.digest(
+    fingerprints.run(kernel, start, jit_compile=False, seed=seed)
+  )
+
+
+def test_every_builder_and_the_driver_have_a_case():
+  assert set(fingerprint_cases.CASES) == {*_builders(), 'sample'}
+
+
+def test_every_case_is_stored():
+  cases = {name for name, *_ in fingerprints.selected()}
+  assert cases == set(_STORED['digests'])
+
+
+def test_the_digest_of_a_seed_comes_again_and_that_of_another_does_not():
+  first = _digest((1, 2))
+  assert _digest((1, 2)) == first
+  assert _digest((1, 3)) != first
+
+
+def test_states_that_say_nothing_are_refused():
+  moving = np.random.default_rng(0).normal(size=(200, 3, 2))
+  fingerprints.digest([moving])
+  with pytest.raises(ValueError, match='hardly move'):
+    fingerprints.digest([np.ones_like(moving)])
+  moving[5] = np.nan
+  with pytest.raises(ValueError, match='not finite'):
+    fingerprints.digest([moving])
+
+
+def test_one_changed_bit_is_a_difference():
+  states = np.random.default_rng(0).normal(size=(200, 3, 2))
+  other = states.copy()
+  other[-1, -1, -1] = np.nextafter(other[-1, -1, -1], np.inf)
+  stored = {'case': fingerprints.digest([states])}
+  assert not fingerprints.differences(stored, dict(stored))
+  found = {'case': fingerprints.digest([other])}
+  assert len(fingerprints.differences(stored, found)) == 1
+  assert len(fingerprints.differences(stored, {})) == 1
+
+
+def test_digests_of_another_machine_are_not_compared(tmp_path, capsys):
+  stored = json.loads(json.dumps(_STORED))
+  stored['environment']['tensorflow'] = '1.15'
+  file = tmp_path / 'other.json'
+  file.write_text(json.dumps(stored))
+  assert fingerprints.check(file, only='') == 3
+  said = capsys.readouterr().out
+  assert 'NOT COMPARABLE' in said and 'tensorflow: stored 1.15' in said
