@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.internal import code_digest
+from tfp_adaptive.internal import custom_gradient
 from tfp_adaptive.internal import diagnosis
 from tfp_adaptive.internal import program_digest
 
@@ -113,6 +114,7 @@ def _bootstrap_program(kernel, state):
   except (TypeError, ValueError, NotImplementedError):
     # A kernel of others that reads numbers where only Tensors are.
     return None
+  custom_gradient.let_go(concrete.graph)
   return program_digest.describe(concrete)
 
 
