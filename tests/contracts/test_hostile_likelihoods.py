@@ -17,7 +17,9 @@ def _adapting(build, prior_fn=model.gaussian_prior, **options):
 
 
 def _markov_prior():
-  return tfpa.gaussian_priors.autoregression([0.5], 1.0, num_steps=5)
+  return tfpa.gaussian_priors.autoregression(
+    tf.constant([0.5], tf.float64), 1.0, num_steps=5
+  )
 
 
 BUILDERS = {
