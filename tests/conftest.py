@@ -23,3 +23,10 @@ gc.set_threshold(100_000, 20, 50)
 def global_seed():
   """Fixes TF's global generator, which only unseeded calls read."""
   tf.random.set_seed(20191101)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def collected():
+  """Frees the programs of a module: they are cycles, and gigabytes in all."""
+  yield
+  gc.collect()

@@ -126,6 +126,37 @@ _MEASUREMENTS = (
       'Told in words': ('num_told',),
     },
   ),
+  (
+    'Memory of kernels made one after the other',
+    'Megabytes of the process after ten kernels and after all. '
+    '`python -m experiments.bench_memory`.',
+    'memory.json',
+    {
+      'Kernels': ('label',),
+      'Number': ('num_kernels',),
+      'After ten': ('megabytes_after_ten',),
+      'After all': ('megabytes_after_all',),
+      'Growth': ('growth_megabytes',),
+      'Growth per kernel': ('growth_per_kernel',),
+    },
+  ),
+  (
+    'Broken inputs',
+    'Configs, folders of runs and data files, by the seed of the fuzzer. '
+    '`python -m experiments fuzz --seed 0 --seed 20261122`.',
+    'fuzz.json',
+    {
+      'Seed': ('seed',),
+      'Inputs': ('counts', 'all', 'inputs'),
+      'Refused': ('counts', 'all', 'refused'),
+      'Read': ('counts', 'all', 'accepted'),
+      'Tracebacks': ('counts', 'all', 'traceback'),
+      'Hangs': ('counts', 'all', 'hang'),
+      'Wrongly read': ('counts', 'all', 'wrong accept'),
+      'Wrongly refused': ('counts', 'all', 'wrong refusal'),
+      'Longest message': ('counts', 'all', 'longest message'),
+    },
+  ),
 )
 
 
@@ -241,7 +272,8 @@ def _read(path):
   text = path.read_text(encoding='utf-8')
   if path.suffix == '.jsonl':
     return [json.loads(line) for line in text.splitlines() if line]
-  return json.loads(text)
+  values = json.loads(text)
+  return values['runs'] if isinstance(values, dict) else values
 
 
 def _get(record, keys):

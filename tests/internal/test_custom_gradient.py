@@ -213,7 +213,7 @@ def test_a_block_frees_what_target_and_bijectors_keep(build, jit_compile):
     return state
 
   kernel, state = build(_student), tf.zeros([2, 4])
-  run = blocks.build(kernel, trace_fn, 4, jit_compile)
+  run = blocks.build(kernel, trace_fn, 4, jit_compile).run
   run(state, kernel.bootstrap_results(state), tf.constant([0, 1]), 0, 4, 1)
   gc.collect()
   assert graphs and all(graph() is not None for graph in graphs)
