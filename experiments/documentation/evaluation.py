@@ -114,33 +114,6 @@ _MEASUREMENTS = (
     },
   ),
   (
-    'Runs that met a fault, and were continued',
-    'At random moments of `tfpa.sample` and of the command `run`. '
-    '`python -m experiments.faults`.',
-    'faults.json',
-    {
-      'Fault': ('kind',),
-      'Runs': ('num',),
-      'Same bits': ('same_bits',),
-      'Most blocks lost': ('most_blocks_lost',),
-      'Told in words': ('num_told',),
-    },
-  ),
-  (
-    'Memory of kernels made one after the other',
-    'Megabytes of the process after ten kernels and after all. '
-    '`python -m experiments.bench_memory`.',
-    'memory.json',
-    {
-      'Kernels': ('label',),
-      'Number': ('num_kernels',),
-      'After ten': ('megabytes_after_ten',),
-      'After all': ('megabytes_after_all',),
-      'Growth': ('growth_megabytes',),
-      'Growth per kernel': ('growth_per_kernel',),
-    },
-  ),
-  (
     'Broken inputs',
     'Configs, folders of runs and data files, by the seed of the fuzzer. '
     '`python -m experiments fuzz --seed 0 --seed 20261122`.',
