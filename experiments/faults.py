@@ -240,7 +240,7 @@ def _command(folder, other):
 
 def _count_blocks(folder):
   """Writes a byte for every block that this process computes."""
-  from tfp_adaptive.internal import checkpoint
+  from tfp_adaptive.driver import checkpoint
 
   save = checkpoint.Checkpoint.save
   computed = os.open(folder / 'computed', os.O_CREAT | os.O_APPEND | os.O_RDWR)
@@ -258,8 +258,8 @@ def _with_fault(fault):
   if fault is None:
     yield
     return
-  from tfp_adaptive.internal import checkpoint
-  from tfp_adaptive.internal import diagnosis
+  from tfp_adaptive.driver import checkpoint
+  from tfp_adaptive.driver import diagnosis
 
   if fault.kind == 'exception':
     error = KeyboardInterrupt if fault.stage else RuntimeError('planted')

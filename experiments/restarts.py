@@ -182,9 +182,9 @@ def _in_child(sampler, changes, folder, num_saves=None):
   With `num_saves`, the run is stopped after that many blocks, and what it draws
   is computed by another that is not stopped and keeps no checkpoints.
   """
-  from tfp_adaptive.internal import checkpoint
-  from tfp_adaptive.internal import program_digest
-  from tfp_adaptive.internal import run_identity
+  from tfp_adaptive.driver import checkpoint
+  from tfp_adaptive.driver import program_digest
+  from tfp_adaptive.driver import run_identity
 
   seconds = []
   _time_calls(program_digest, 'describe', seconds)

@@ -36,7 +36,7 @@ from experiments.json_files import read_json
 from experiments.outputs import storing
 from experiments.outputs import write_json
 from experiments.outputs import write_text
-from tfp_adaptive.internal import folder_lock
+from tfp_adaptive.driver import folder_lock
 
 __all__ = ['RunFolder', 'join_runs', 'run_folder', 'writing']
 

@@ -1,44 +1,47 @@
 """Adaptive MCMC kernels for TensorFlow Probability.
 
-Read `interfaces.py` first, then `prefab.py`.
+Read `interfaces.py` first, then `linear/builders.py`. Folders are families
+of samplers, by what is learned: a matrix, a map, a score, or a step alone.
 """
 
 from tfp_adaptive import adaptation
-from tfp_adaptive import criteria
-from tfp_adaptive import gaussian_priors
 from tfp_adaptive import interfaces
-from tfp_adaptive import optimizers
 from tfp_adaptive import preconditioners
 from tfp_adaptive import proposals
-from tfp_adaptive import surrogates
-from tfp_adaptive import transports
 from tfp_adaptive._version import __version__
-from tfp_adaptive.internal.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.driver.sample import sample
+from tfp_adaptive.driver.sample import SampleResult
+from tfp_adaptive.latent import priors as gaussian_priors
+from tfp_adaptive.latent.builders import auxiliary_gradient
+from tfp_adaptive.latent.builders import auxiliary_langevin
+from tfp_adaptive.latent.builders import crank_nicolson
+from tfp_adaptive.latent.builders import elliptical_slice
+from tfp_adaptive.latent.builders import marginal_gradient
+from tfp_adaptive.latent.builders import prior_preconditioned_langevin
+from tfp_adaptive.latent.builders import second_order_gradient
+from tfp_adaptive.latent.builders_hyperparameters import (
+  latent_gaussian_hyperparameters,
+)
 from tfp_adaptive.learned import as_tfp_kernel
 from tfp_adaptive.learned import cost_per_step
 from tfp_adaptive.learned import frozen
 from tfp_adaptive.learned import learned_covariance
 from tfp_adaptive.learned import learned_factor
-from tfp_adaptive.prefab import adaptive_metropolis
-from tfp_adaptive.prefab import entropy_adaptive_hamiltonian
-from tfp_adaptive.prefab import gradient_adaptive_langevin
-from tfp_adaptive.prefab import gradient_adaptive_random_walk
-from tfp_adaptive.prefab_fisher import fisher_adaptive_langevin
-from tfp_adaptive.prefab_fisher import fisher_divergence_langevin
-from tfp_adaptive.prefab_fisher import variance_ratio_langevin
-from tfp_adaptive.prefab_hyperparameters import latent_gaussian_hyperparameters
-from tfp_adaptive.prefab_latent import auxiliary_gradient
-from tfp_adaptive.prefab_latent import auxiliary_langevin
-from tfp_adaptive.prefab_latent import crank_nicolson
-from tfp_adaptive.prefab_latent import elliptical_slice
-from tfp_adaptive.prefab_latent import marginal_gradient
-from tfp_adaptive.prefab_latent import prior_preconditioned_langevin
-from tfp_adaptive.prefab_latent import second_order_gradient
-from tfp_adaptive.prefab_surrogate import kernel_adaptive_metropolis
-from tfp_adaptive.prefab_surrogate import kernel_hamiltonian
-from tfp_adaptive.prefab_transport import transport_adaptive_hamiltonian
-from tfp_adaptive.sampling import sample
-from tfp_adaptive.sampling import SampleResult
+from tfp_adaptive.linear import criteria
+from tfp_adaptive.linear import optimizers
+from tfp_adaptive.linear.builders import adaptive_metropolis
+from tfp_adaptive.linear.builders import entropy_adaptive_hamiltonian
+from tfp_adaptive.linear.builders import gradient_adaptive_langevin
+from tfp_adaptive.linear.builders import gradient_adaptive_random_walk
+from tfp_adaptive.linear.builders_fisher import fisher_adaptive_langevin
+from tfp_adaptive.linear.builders_fisher import fisher_divergence_langevin
+from tfp_adaptive.linear.builders_fisher import variance_ratio_langevin
+from tfp_adaptive.surrogate import models as surrogates
+from tfp_adaptive.surrogate.builders import kernel_adaptive_metropolis
+from tfp_adaptive.surrogate.builders import kernel_hamiltonian
+from tfp_adaptive.transport import maps as transports
+from tfp_adaptive.transport.builders import transport_adaptive_hamiltonian
 
 __all__ = [
   '__version__',

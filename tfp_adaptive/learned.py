@@ -5,7 +5,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.core import tfp_private
 
 __all__ = [
   'as_tfp_kernel',

@@ -1,4 +1,4 @@
-"""The library's adaptive samplers, each built by its public prefab."""
+"""The library's adaptive samplers, each built by its public builder."""
 
 from typing import ClassVar
 from typing import Literal
@@ -84,7 +84,7 @@ class GradientAdaptive(Adaptive, Structured):
   default_accept_prob: ClassVar[float] = 0.55
 
   def arguments(self, target, options):
-    """Returns the keyword arguments of the prefab."""
+    """Returns the keyword arguments of the builder."""
     arguments = self.given(*self.passed)
     structure = self.structure(target, self.settings == 'paper')
     if structure is not None:

@@ -11,12 +11,12 @@ from tests.contracts import latent_model
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.contracts.few_chains import Case
-from tests.proposals import surrogates
-from tests.proposals import transported
-from tests.transports import networks
-from tfp_adaptive.internal import short_steps
-from tfp_adaptive.internal import tfp_private
-from tfp_adaptive.surrogates.kernel_subsample import KernelSubsampleParams
+from tests.surrogate import surrogates
+from tests.transport import transported
+from tests.transport.maps import networks
+from tfp_adaptive.core import short_steps
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.surrogate.models.kernel_subsample import KernelSubsampleParams
 
 __all__ = ['BANANA', 'CASES', 'SHARE', 'mala', 'multiplier']
 

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from tfp_adaptive.internal import random
-from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.core import random
+from tfp_adaptive.core import tfp_private
 
 __all__ = ['NUM_STEPS', 'Case', 'Run', 'runner', 'smallest_p_value']
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.contracts import registry
 from tests.contracts import targets
-from tfp_adaptive.internal import short_steps
+from tfp_adaptive.core import short_steps
 
 _NUM_CHAINS = 20
 _EVENT_SIZE = 3

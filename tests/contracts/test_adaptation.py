@@ -9,7 +9,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
-from tfp_adaptive.internal import random
+from tfp_adaptive.core import random
 
 _EVENT_SIZE = 5
 _NUM_CHAINS = 20

@@ -12,8 +12,8 @@ import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive import interfaces
-from tfp_adaptive.internal import short_steps
-from tfp_adaptive.internal import square_root
+from tfp_adaptive.core import short_steps
+from tfp_adaptive.linear import square_root
 
 _NUM_CHAINS = 3
 _EVENT_SIZE = 2

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts import latent_model as model
 from tests.contracts import targets
-from tfp_adaptive.internal import tfp_private
+from tfp_adaptive.core import tfp_private
 
 
 @pytest.fixture(scope='module')

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
-from tfp_adaptive.internal import checkpoint as checkpoint_lib
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
 _START = np.random.default_rng(3).normal(size=(3, 2))
 _NUM_ADAPTING = 10
@@ -144,7 +144,7 @@ _CHILD = """
 import sys, time
 import tensorflow as tf
 import tfp_adaptive as tfpa
-from tfp_adaptive.internal import checkpoint
+from tfp_adaptive.driver import checkpoint
 
 save = checkpoint.Checkpoint.save
 def slow_save(self, *args):

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
-from tfp_adaptive.internal import short_steps
+from tfp_adaptive.core import short_steps
 
 _SEED = (1, 2)
 _NUM_CHAINS = 4

@@ -15,7 +15,7 @@ from experiments import runner
 from experiments import storage
 from experiments.errors import ConfigError
 from experiments.errors import StorageError
-from tfp_adaptive.internal import checkpoint as checkpoint_lib
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
 _VALUES = {
   'name': 'tiny',

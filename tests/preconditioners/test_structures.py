@@ -8,7 +8,7 @@ from tests.contracts import registry
 from tests.preconditioners import structures
 from tests.preconditioners.structures import dense
 from tests.preconditioners.structures import EVENT_SIZE
-from tfp_adaptive.internal import scale_factor
+from tfp_adaptive.core import scale_factor
 
 each_structure = pytest.mark.parametrize('name', registry.PRECONDITIONERS)
 _MODES = ('eager', 'graph', 'xla')

@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.internal.custom_gradient import custom_gradient
-from tfp_adaptive.internal.spectral_norm import spectral_norm
-from tfp_adaptive.internal.symmetric import symmetric_part
-from tfp_adaptive.internal.tfp_private import prefer_static as ps
+from tfp_adaptive.core.custom_gradient import custom_gradient
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linalg.power_iteration import spectral_norm
+from tfp_adaptive.linalg.symmetric import symmetric_part
 
 __all__ = ['cholesky']
 

@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.internal import low_rank_fisher
-from tfp_adaptive.internal.factor_operator import FactorOperator
-from tfp_adaptive.internal.tfp_private import prefer_static as ps
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.preconditioners import low_rank_fisher
+from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
 __all__ = ['low_rank']
 

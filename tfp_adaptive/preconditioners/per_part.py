@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.internal import scale_factor
-from tfp_adaptive.internal.factor_operator import FactorOperator
-from tfp_adaptive.internal.tfp_private import prefer_static as ps
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
 __all__ = ['as_preconditioner', 'per_part']
 

@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.internal import banded
-from tfp_adaptive.internal import markov_path
-from tfp_adaptive.internal import row_step
-from tfp_adaptive.internal.factor_operator import FactorOperator
-from tfp_adaptive.internal.tfp_private import prefer_static as ps
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linalg import banded
+from tfp_adaptive.preconditioners import markov_path
+from tfp_adaptive.preconditioners import row_step
+from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
 __all__ = ['tridiagonal']
 

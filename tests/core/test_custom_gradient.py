@@ -1,0 +1,222 @@
+"""Custom gradients: right in every mode, and gone with their graph."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow.python.framework import ops
+
+import tfp_adaptive as tfpa
+from tests.contracts import latent_model
+from tests.contracts import registry
+from tests.contracts import targets
+from tfp_adaptive.core.custom_gradient import custom_gradient
+from tfp_adaptive.driver import blocks
+
+_structure = registry.preconditioner
+
+
+@custom_gradient
+def _claimed(x, y):
+  # Not the derivatives of what is returned: 7 x^2 and y^3 are recognised.
+  return x + y, lambda cotangent: (cotangent * 7.0 * x**2, cotangent * y**3)
+
+
+def _plainly(function, x, y):
+  return function(x, y)
+
+
+def _in_a_loop(function, x, y):
+  _, total = tf.while_loop(
+    lambda i, _: i < 1,
+    lambda i, _: (i + 1, function(x, y)),
+    (0, tf.zeros([])),
+    maximum_iterations=1,
+  )
+  return total
+
+
+def _in_a_branch(function, x, y):
+  return tf.cond(x > 0.0, lambda: function(x, y), lambda: x)
+
+
+def _in_a_case(function, x, y):
+  index = tf.cast(x > 0.0, tf.int32)
+  return tf.switch_case(index, [lambda: x, lambda: function(x, y)])
+
+
+def _in_a_function(function, x, y):
+  return tf.function(function, autograph=False)(x, y)
+
+
+_DEEP = [_plainly, _in_a_loop, _in_a_function]
+# TF itself has no second derivative of what is inside of a conditional.
+_PLACES = [*_DEEP, _in_a_branch, _in_a_case]
+
+
+def _first(place, function):
+  """Returns the function x -> derivatives by x and y, at y = 2."""
+
+  def derivatives(x, y=2.0):
+    y = tf.convert_to_tensor(y)
+    with tf.GradientTape() as tape:
+      tape.watch([x, y])
+      value = place(function, x, y)
+    return tape.gradient(value, [x, y])
+
+  return derivatives
+
+
+def _second(place, function):
+  """Returns the function x -> both second derivatives, at y = 2."""
+
+  def derivatives(x):
+    y = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+      tape.watch([x, y])
+      first = _first(place, function)(x, y)
+    return tape.gradient(first, [x, y])
+
+  return derivatives
+
+
+@pytest.mark.parametrize('mode', targets.MODES)
+@pytest.mark.parametrize(
+  'order, place',
+  [(_first, place) for place in _PLACES] + [(_second, p) for p in _DEEP],
+)
+def test_derivatives_are_the_claimed_ones(order, place, mode):
+  derivatives = order(place, _claimed)
+  if mode != 'eager':
+    derivatives = tf.function(
+      derivatives, autograph=False, jit_compile=mode == 'xla'
+    )
+  # 7 x^2 and y^3; 14 x and 3 y^2.
+  expected = [63.0, 8.0] if order is _first else [42.0, 12.0]
+  np.testing.assert_array_equal(derivatives(tf.constant(3.0)), expected)
+
+
+def _entries():
+  """Returns how many custom gradients TF's registry keeps."""
+  names = ops.gradient_registry.list()
+  return sum(name.startswith('CustomGradient-') for name in names)
+
+
+def _traced(function, *args):
+  """Returns a weak reference to the graph of a traced function."""
+  traced = tf.function(function, autograph=False).get_concrete_function(*args)
+  return weakref.ref(traced.graph)
+
+
+@pytest.mark.parametrize('place', _PLACES)
+def test_a_graph_is_freed_with_its_gradients(place):
+  num_entries = _entries()
+  graph = _traced(_first(place, _claimed), tf.constant(3.0))
+  gc.collect()
+  assert graph() is None
+  assert _entries() == num_entries
+
+
+def test_the_custom_gradient_of_tensorflow_keeps_its_graph():
+  # What the tests above and below would see without our decorator.
+  @tf.custom_gradient
+  def kept(x, y):
+    return x + y, lambda cotangent: (cotangent, cotangent)
+
+  num_entries = _entries()
+  graph = _traced(_first(_plainly, kept), tf.constant(3.0))
+  gc.collect()
+  assert graph() is not None
+  assert _entries() == num_entries + 1
+
+
+def _latent(builder, *args):
+  return lambda: builder(
+    latent_model.log_likelihood, latent_model.gaussian_prior(), *args
+  )
+
+
+def _hamiltonian(structure):
+  return lambda: tfpa.entropy_adaptive_hamiltonian(
+    targets.standard_normal, 2, 5, preconditioner=_structure(structure)
+  )
+
+
+_KERNELS = dict(
+  {
+    spec.name: lambda spec=spec: spec.build(targets.standard_normal, 5)
+    for spec in registry.KERNELS
+  },
+  **{
+    f'hamiltonian_{name}': _hamiltonian(name)
+    for name in ('diagonal', 'tridiagonal', 'banded', 'arrow', 'low_rank')
+  },
+  kernel_hamiltonian=lambda: tfpa.kernel_hamiltonian(
+    targets.standard_normal, 5
+  ),
+  marginal_gradient=_latent(tfpa.marginal_gradient, 5),
+  second_order_gradient=lambda: tfpa.second_order_gradient(
+    latent_model.log_likelihood,
+    tfpa.gaussian_priors.autoregression(
+      np.array([0.5]), np.float64(1.0), latent_model.D
+    ),
+    5,
+  ),
+  elliptical_slice=_latent(tfpa.elliptical_slice),
+)
+
+
+@pytest.mark.parametrize('name', _KERNELS)
+def test_a_step_of_a_kernel_leaves_nothing_behind(name):
+  kernel = _KERNELS[name]()
+  state = tf.zeros([2, latent_model.D], tf.float64)
+  results = kernel.bootstrap_results(state)
+  num_entries = _entries()
+  graph = _traced(
+    lambda state, results: kernel.one_step(state, results, seed=(0, 1)),
+    state,
+    results,
+  )
+  gc.collect()
+  assert graph() is None
+  assert _entries() == num_entries
+
+
+def _student(x):
+  # Student's density and swish have custom gradients of TFP's and TF's.
+  tails = tfp.distributions.StudentT(5.0, 0.0, 1.0).log_prob(x)
+  return tf.reduce_sum(tails + 0.1 * tf.nn.swish(x), axis=-1)
+
+
+def _transport(target):
+  # TFP's bijectors keep the log-determinants that they computed.
+  return tfpa.transport_adaptive_hamiltonian(target, 2, 5)
+
+
+def _langevin(target):
+  return tfpa.gradient_adaptive_langevin(target, 5)
+
+
+@pytest.mark.parametrize(
+  'build, jit_compile',
+  [(_langevin, False), (_langevin, True), (_transport, False)],
+)
+def test_a_block_frees_what_target_and_bijectors_keep(build, jit_compile):
+  graphs = []
+
+  def trace_fn(state, results):
+    del results
+    graphs.append(weakref.ref(tf.compat.v1.get_default_graph()))
+    return state
+
+  kernel, state = build(_student), tf.zeros([2, 4])
+  run = blocks.build(kernel, trace_fn, 4, jit_compile).run
+  run(state, kernel.bootstrap_results(state), tf.constant([0, 1]), 0, 4, 1)
+  gc.collect()
+  assert graphs and all(graph() is not None for graph in graphs)
+  del run
+  gc.collect()
+  assert all(graph() is None for graph in graphs)

@@ -1,0 +1,72 @@
+"""The first scale: a start with the units of the state, then a bracket."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfp_adaptive.core import scale_search
+
+
+def _run(best_scale, search, num_steps=60):
+  """Searches where moves of scale above `best_scale` are rejected."""
+  for _ in range(num_steps):
+    accept_prob = tf.constant(float(search.scale < best_scale), tf.float64)
+    search = scale_search.update(search, accept_prob, 0.5)
+  return search
+
+
+@pytest.mark.parametrize('best_scale', [1e-6, 0.3, 1.5, 1e7])
+def test_the_search_ends_within_a_factor_of_two(best_scale):
+  search = _run(best_scale, scale_search.start(tf.float64))
+  assert not bool(search.is_searching)
+  assert 0.5 <= float(search.scale) / best_scale <= 2.0
+
+
+def test_nothing_moves_once_the_search_is_over():
+  search = _run(0.3, scale_search.start(tf.float64))
+  again = scale_search.update(search, tf.constant(1.0, tf.float64), 0.5)
+  assert float(again.scale) == float(search.scale)
+  assert not bool(again.is_searching)
+
+
+def test_a_given_scale_is_not_searched():
+  search = scale_search.fixed(tf.float64)
+  assert not bool(search.is_searching)
+  after = scale_search.update(search, tf.constant(1.0, tf.float64), 0.5)
+  assert float(after.scale) == 1.0 and not bool(after.is_searching)
+
+
+def test_the_first_trial_is_exact_for_an_isotropic_gaussian():
+  # g(x) = -x / scale^2 with x ~ N(0, scale^2): rms(g) = 1 / scale.
+  scale, num_draws = 1e-3, 10_000
+  draws = scale * np.random.default_rng(0).normal(size=(num_draws, 4))
+  search = scale_search.start(tf.float64, tf.constant(-draws / scale**2))
+  # The standard error of an estimated standard deviation is 1 / sqrt(2 n).
+  standard_error = (2 * draws.size) ** -0.5
+  assert abs(float(search.scale) / scale - 1.0) < 4 * standard_error
+
+
+def test_a_trajectory_starts_as_long_as_one_step():
+  grads = tf.ones([4, 2], tf.float64)
+  one = scale_search.start(tf.float64, grads, num_steps=1).scale
+  four = scale_search.start(tf.float64, grads, num_steps=4).scale
+  np.testing.assert_allclose(4.0 * four, one)
+
+
+@pytest.mark.parametrize('grads', [np.nan, np.inf, 0.0])
+def test_useless_gradients_start_the_search_at_one(grads):
+  flat = tf.fill([3, 2], tf.constant(grads, tf.float64))
+  assert float(scale_search.start(tf.float64, flat).scale) == 1.0
+
+
+def test_a_search_without_a_crossing_gives_up():
+  search = _run(np.inf, scale_search.start(tf.float64), num_steps=120)
+  assert not bool(search.is_searching)
+  assert np.isfinite(search.scale)
+
+
+def test_dtypes_are_kept():
+  search = scale_search.start(tf.float32, tf.ones([2, 3]))
+  after = scale_search.update(search, tf.constant(1.0), 0.5)
+  for before, moved in zip(search, after):
+    assert before.dtype == moved.dtype

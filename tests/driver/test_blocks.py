@@ -1,0 +1,143 @@
+"""One compiled block: which steps it takes, what it records, what it says."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import random
+from tfp_adaptive.driver import blocks
+
+CounterResults = collections.namedtuple(
+  'CounterResults', ['target_log_prob', 'seed']
+)
+
+
+class _Counter(tfp.mcmc.TransitionKernel):
+  """Adds one per step and keeps the seed that it was given."""
+
+  def __init__(self, op=None):
+    self._parameters = dict(op=op)
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def is_calibrated(self):
+    return True
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    state = current_state + 1.0
+    log_prob = (
+      state if not self._parameters['op'] else self.parameters['op'](state)
+    )
+    return state, CounterResults(log_prob, seed)
+
+  def bootstrap_results(self, init_state):
+    return CounterResults(init_state, tf.zeros([2], tf.int32))
+
+
+def _ints(*values):
+  return [tf.constant(value, tf.int32) for value in values]
+
+
+def _run(run, *counts, start=0.0):
+  kernel = _Counter()
+  state = tf.constant(start)
+  return run(
+    state, kernel.bootstrap_results(state), tf.constant([1, 2]), *_ints(*counts)
+  )
+
+
+@pytest.fixture(scope='module')
+def counting():
+  """Returns a compiled block of 5 results that records (state, seed)."""
+  return blocks.build(
+    _Counter(), lambda state, results: (state, results.seed), 5, True
+  ).run
+
+
+def test_a_block_records_every_step(counting):
+  state, _, (states, seeds) = _run(counting, 0, 5, 1)
+  assert float(state) == 5.0
+  np.testing.assert_array_equal(states, [1, 2, 3, 4, 5])
+  for step in range(5):
+    np.testing.assert_array_equal(
+      seeds[step], random.fold_in(tf.constant([1, 2]), step)
+    )
+
+
+def test_a_block_thins_and_may_be_partly_filled(counting):
+  state, _, (states, _) = _run(counting, 0, 2, 3)
+  assert float(state) == 6.0
+  np.testing.assert_array_equal(states[:2], [3, 6])
+
+
+def test_a_block_of_nothing_takes_no_step(counting):
+  state, results, _ = _run(counting, 7, 0, 1, start=3.0)
+  assert float(state) == 3.0 and float(results.target_log_prob) == 3.0
+
+
+def test_seeds_depend_on_the_number_of_the_step_alone(counting):
+  _, _, (_, whole) = _run(counting, 0, 5, 1)
+  _, _, (_, second_half) = _run(counting, 3, 2, 1)
+  np.testing.assert_array_equal(second_half[:2], whole[3:5])
+
+
+@pytest.mark.parametrize(
+  'op, name',
+  [
+    (
+      lambda x: x * tf.linalg.det(x * tf.eye(2)),
+      'MatrixDeterminant',
+    ),
+    (
+      lambda x: x + tf.py_function(lambda v: v, [x], tf.float32),
+      'EagerPyFunc',
+    ),
+  ],
+)
+def test_an_op_that_xla_refuses_is_named(op, name):
+  def shaped(state):
+    value = op(state)
+    value.set_shape([])
+    return value
+
+  kernel = _Counter(shaped)
+  run = blocks.build(kernel, lambda state, results: state, 2, True).run
+  with pytest.raises(ValueError, match=f"op '{name}' .*jit_compile=False") as e:
+    _run(run, 0, 2, 1)
+  assert 'XLA said' in str(e.value)
+  plain = blocks.build(kernel, lambda state, results: state, 2, False).run
+  state, _, _ = _run(plain, 0, 2, 1)
+  assert float(state) == 2.0
+
+
+def test_other_errors_of_the_target_come_through_unchanged():
+  def broken(state):
+    raise ZeroDivisionError('mine')
+
+  run = blocks.build(
+    _Counter(broken), lambda state, results: state, 2, True
+  ).run
+  with pytest.raises(ZeroDivisionError, match='mine'):
+    _run(run, 0, 1, 1)
+
+
+def test_the_default_trace_holds_what_the_kernel_has():
+  Results = collections.namedtuple('Results', ['target_log_prob'])
+  assert set(blocks.default_trace(None, Results(tf.zeros([2])))) == {
+    'target_log_prob'
+  }
+
+
+def test_divergence_is_a_ratio_below_a_thousand_or_not_a_number():
+  Results = collections.namedtuple('Results', ['log_accept_ratio'])
+  ratios = tf.constant([0.0, -999.0, -1001.0, -np.inf, np.nan])
+  trace = blocks.default_trace(None, Results(ratios))
+  np.testing.assert_array_equal(
+    trace['diverging'], [False, False, True, True, True]
+  )

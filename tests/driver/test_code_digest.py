@@ -1,0 +1,89 @@
+"""Digests of Python code: functions with the data that they read."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfp_adaptive.driver import code_digest
+
+_SCALE = 2.0
+
+
+def _scaled(x):
+  return _SCALE * x
+
+
+def _adding(value):
+  return lambda x: x + value
+
+
+class _Model:
+  def __init__(self, data):
+    self.data = data
+
+  def log_prob(self, x):
+    return -np.sum((x - self.data) ** 2)
+
+
+def _multiply(x, factor):
+  return x * factor
+
+
+CHANGES = {
+  'code': (lambda: lambda x: x + 1, lambda: lambda x: x - 1),
+  'a constant': (lambda: lambda x: x + 1, lambda: lambda x: x + 2),
+  'a number held by a closure': (lambda: _adding(1.0), lambda: _adding(1.5)),
+  'an array held by a closure': (
+    lambda: _adding(np.arange(3.0)),
+    lambda: _adding(np.arange(3.0) + 1e-12),
+  ),
+  'a Tensor': (
+    lambda: _adding(tf.constant(1.0)),
+    lambda: _adding(tf.constant(2.0)),
+  ),
+  'the data of a method': (
+    lambda: _Model(np.zeros(2)).log_prob,
+    lambda: _Model(np.ones(2)).log_prob,
+  ),
+  'an argument of a partial': (
+    lambda: functools.partial(_multiply, factor=1.0),
+    lambda: functools.partial(_multiply, factor=2.0),
+  ),
+  'a function held by another': (
+    lambda: _adding(_adding(1.0)),
+    lambda: _adding(_adding(2.0)),
+  ),
+  'what a tf.function wraps': (
+    lambda: tf.function(_adding(1.0)),
+    lambda: tf.function(_adding(2.0)),
+  ),
+}
+
+
+@pytest.mark.parametrize('name', CHANGES)
+def test_another_function_has_another_digest(name):
+  one, two = CHANGES[name]
+  assert code_digest.digest(one()) == code_digest.digest(one())
+  assert code_digest.digest(one()) != code_digest.digest(two())
+
+
+def test_a_global_that_is_read_counts(monkeypatch):
+  before = code_digest.digest(_scaled)
+  inside = code_digest.digest(lambda x: (lambda y: _scaled(y))(x))
+  monkeypatch.setattr(f'{__name__}._SCALE', 3.0)
+  assert code_digest.digest(_scaled) != before
+  after = code_digest.digest(lambda x: (lambda y: _scaled(y))(x))
+  assert inside != after
+
+
+def test_cycles_end():
+  nested = {}
+  nested['self'] = nested
+  assert code_digest.digest(nested) == code_digest.digest(nested)
+
+
+def test_sets_count_without_order():
+  words = [f'word {i}' for i in range(50)]
+  assert code_digest.digest(set(words)) == code_digest.digest(set(words[::-1]))

@@ -1,0 +1,121 @@
+"""What a run says about itself when it is over."""
+
+import collections
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.driver import convergence
+from tfp_adaptive.driver import diagnosis
+
+
+def test_an_adaptation_that_did_not_settle_is_named():
+  # No adapting step and a scale far too small: accepted almost always.
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    num_adaptation_steps=0,
+    preconditioner=tfpa.preconditioners.diagonal(init_scale=1e-3),
+  )
+  with pytest.warns(UserWarning, match='aimed at 0.55'):
+    tfpa.sample(kernel, tf.zeros([4, 2]), 200, seed=(0, 1), progress=False)
+
+
+def test_a_chain_that_moves_between_its_recorded_steps_is_not_called_stuck():
+  Results = collections.namedtuple('Results', ['is_accepted', 'step'])
+
+  class EverySecond(tfp.mcmc.TransitionKernel):
+    """Moves at odd steps and accepts nothing at those that are recorded."""
+
+    is_calibrated = True
+
+    def bootstrap_results(self, state):
+      return Results(tf.zeros([3], tf.bool), tf.constant(0))
+
+    def one_step(self, state, results, seed=None):
+      step = results.step + 1
+      is_odd = step % 2 == 1
+      moved = state + tf.cast(is_odd, state.dtype)
+      accepted = tf.fill([3], is_odd)
+      return moved, Results(accepted, step)
+
+  with warnings.catch_warnings():
+    warnings.simplefilter('error', UserWarning)
+    run = tfpa.sample(
+      EverySecond(),
+      tf.zeros([3, 2]),
+      num_results=4,
+      num_steps_between_results=1,
+      progress=False,
+      jit_compile=False,
+    )
+  assert not run.trace['is_accepted'].any()
+  assert len(np.unique(run.states[:, 0, 0])) == 4
+
+
+@pytest.mark.parametrize(
+  'may_exceed, accept_rate, weight, is_warned',
+  [
+    (True, 0.95, 100.0, False),  # No more can be asked for.
+    (True, 0.40, 100.0, True),
+    (True, 0.95, 0.01, True),
+    (False, 0.95, 100.0, True),
+  ],
+)
+def test_a_weight_may_be_high_where_more_is_accepted_than_has_to_be(
+  may_exceed, accept_rate, weight, is_warned
+):
+  criterion = tfpa.criteria.generalized_speed_measure(0.67)._replace(
+    trace=lambda state: {'entropy_weight': state},
+    bounds={'entropy_weight': (0.01, 100.0)},
+    may_exceed_target=may_exceed,
+  )
+  accepted = np.arange(1000) < 1000 * accept_rate
+  said = list(diagnosis._bound_warnings(criterion, weight, accepted))
+  assert ['`entropy_weight` at its bound' in text for text in said] == (
+    [True] if is_warned else []
+  )
+
+
+def _said(states, **trace):
+  """Returns the warnings of a kernel of which nothing is known."""
+  kernel = collections.namedtuple('Kernel', ['parameters'])({})
+  return list(diagnosis.warnings_after(kernel, states, trace, None))
+
+
+@pytest.mark.parametrize('share, is_warned', [(0.008, False), (0.02, True)])
+def test_more_than_a_hundredth_of_diverging_proposals_is_said(share, is_warned):
+  diverging = (np.arange(1000) < 1000 * share).reshape(250, 4)
+  said = _said(np.zeros([250, 4, 2]), diverging=diverging)
+  assert [f'{share:.1%} of the recorded' in s for s in said] == [
+    True
+  ] * is_warned
+
+
+@pytest.mark.parametrize('shift, is_warned', [(0.4, False), (0.9, True)])
+def test_an_rhat_above_a_twentieth_over_one_is_said(shift, is_warned):
+  states = np.random.default_rng(0).normal(size=(400, 4, 1))
+  states[:, 1] += shift
+  rhat, _ = convergence.worst_rhat(states, 1)
+  assert (1.05 < rhat < 1.15) if is_warned else (1.01 < rhat < 1.05)
+  said = _said(states, target_log_prob=np.zeros([400, 4]))
+  assert [s.startswith('R-hat is') for s in said] == [True] * is_warned
+
+
+@pytest.mark.parametrize(
+  'rate, is_warned', [(0.35, True), (0.45, False), (0.65, False), (0.75, True)]
+)
+def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
+  accepted = np.arange(1000) < 1000 * rate
+  said = list(diagnosis._acceptance_warnings(accepted, 0.55))
+  assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
+
+
+def test_a_learned_map_may_accept_more_than_its_least():
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 2, 1
+  )
+  assert kernel.criterion.may_exceed_target

@@ -1,0 +1,74 @@
+"""One writer per folder, and none that outlives its process."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tfp_adaptive.driver import folder_lock
+
+_CHILD = """
+import sys, time
+from tfp_adaptive.driver import folder_lock
+with folder_lock.held(sys.argv[1]):
+  print('held', flush=True)
+  time.sleep(600)
+"""
+
+
+def _hold_in_a_child(folder):
+  child = subprocess.Popen(
+    [sys.executable, '-c', _CHILD, str(folder)],
+    env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parents[2])),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+    text=True,
+  )
+  assert child.stdout.readline().strip() == 'held'
+  return child
+
+
+def test_a_second_process_is_told_who_holds_a_folder_until_that_dies(tmp_path):
+  child = _hold_in_a_child(tmp_path)
+  try:
+    with pytest.raises(folder_lock.FolderError) as error:
+      with folder_lock.held(tmp_path):
+        pytest.fail('two writers')
+    assert f'process {child.pid} on' in str(error.value)
+    assert str(tmp_path) in str(error.value)
+  finally:
+    child.kill()
+    child.wait()
+  with folder_lock.held(tmp_path):  # What is left of a dead process is free.
+    time.sleep(0)
+
+
+def test_a_second_call_in_one_process_is_refused_until_the_first_ends(tmp_path):
+  with folder_lock.held(tmp_path / 'new'):
+    with pytest.raises(folder_lock.FolderError, match=f'{os.getpid()}'):
+      with folder_lock.held(tmp_path / 'new'):
+        pytest.fail('two writers')
+    with folder_lock.held(tmp_path / 'another'):
+      pass
+  with folder_lock.held(tmp_path / 'new'):
+    pass
+
+
+def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(folder_lock.FolderError, match='cannot be written to'):
+    with folder_lock.held(tmp_path / 'file' / 'folder'):
+      pytest.fail('written into a file')
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+  def no_locks(*_):
+    raise OSError(95, 'Operation not supported')
+
+  monkeypatch.setattr(folder_lock.fcntl, 'flock', no_locks)
+  with pytest.warns(UserWarning, match='cannot be locked .*not supported'):
+    with folder_lock.held(tmp_path):
+      pass

@@ -1,0 +1,237 @@
+"""Checkpoints of `sample`: the same run is continued, and no other."""
+
+import io
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
+from tfp_adaptive.driver import folder_lock
+
+_START = np.random.default_rng(4).normal(size=(3, 2))
+
+
+def _kernel(num_adaptation_steps=4, target=targets.standard_normal):
+  return tfpa.gradient_adaptive_langevin(target, num_adaptation_steps)
+
+
+def _as_at_the_start(x):
+  value = targets.standard_normal(x)
+  return value + tf.reduce_sum(0.1 * (x - _START) * tf.ones_like(x), axis=-1)
+
+
+def _sample(kernel=None, start=_START, **options):
+  # Uncompiled: a block of these steps is traced faster than compiled.
+  arguments = dict(
+    num_results=5, seed=(1, 2), progress=False, jit_compile=False
+  )
+  arguments.update(options)
+  return tfpa.sample(kernel or _kernel(), tf.constant(start), **arguments)
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """Returns a finished run and the files that it wrote."""
+  folder = tmp_path_factory.mktemp('run')
+  run = _sample(num_results=8, block_size=4, checkpoint_dir=folder)
+  return run, {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _folder_with(tmp_path, files):
+  for name, content in files.items():
+    (tmp_path / name).write_bytes(content)
+  return tmp_path
+
+
+def _continue(folder, **options):
+  arguments = dict(num_results=8, block_size=4, checkpoint_dir=folder)
+  arguments.update(options)
+  return _sample(**arguments)
+
+
+def test_a_finished_run_is_read_back_without_a_step(finished, tmp_path):
+  run, files = finished
+  again = _continue(_folder_with(tmp_path, files))
+  np.testing.assert_array_equal(again.states, run.states)
+  # Not a step was taken: the wall times are those of the first run.
+  assert again.seconds == run.seconds
+
+
+def test_a_checkpoint_cut_after_its_first_blocks_is_refused(finished, tmp_path):
+  _, files = finished
+  folder = _folder_with(tmp_path, files)
+  (folder / 'block_000002.npz').unlink()
+  with pytest.raises(
+    checkpoint_lib.CheckpointError, match='block_000002.*missing'
+  ):
+    _continue(folder)
+
+
+@pytest.mark.parametrize('name', ['state.npz', 'block_000001.npz'])
+@pytest.mark.parametrize('damage', ['flipped', 'truncated', 'empty'])
+def test_damaged_files_are_refused_by_name(finished, tmp_path, name, damage):
+  _, files = finished
+  content = files[name]
+  damaged = {
+    'flipped': _flip(content, len(content) // 2),
+    'truncated': content[: len(content) // 2],
+    'empty': b'',
+  }[damage]
+  folder = _folder_with(tmp_path, dict(files, **{name: damaged}))
+  with pytest.raises(checkpoint_lib.CheckpointError, match=name):
+    _continue(folder)
+  # Nothing was half-loaded or overwritten.
+  assert (folder / name).read_bytes() == damaged
+
+
+def test_a_flipped_byte_of_the_state_is_refused_or_changes_nothing(
+  finished, tmp_path
+):
+  # Bytes of zip metadata that no array needs may differ without harm.
+  _, files = finished
+  content = files['state.npz']
+  with np.load(io.BytesIO(content)) as stored:
+    run = json.loads(str(stored['header']))['run']
+  folder = _folder_with(tmp_path, files)
+
+  def load():
+    return checkpoint_lib.Checkpoint(folder, run).load()
+
+  expected, num_refused = load(), 0
+  for position in np.linspace(0, len(content) - 1, 80).astype(int):
+    (folder / 'state.npz').write_bytes(_flip(content, position))
+    try:
+      loaded = load()
+    except checkpoint_lib.CheckpointError as error:
+      assert 'state.npz is damaged' in str(error)
+      num_refused += 1
+      continue
+    assert loaded[1] == expected[1]
+    for one, two in zip(loaded[0], expected[0], strict=True):
+      np.testing.assert_array_equal(one, two)
+  assert num_refused > 40
+
+
+def _flip(content, position):
+  changed = bytearray(content)
+  changed[position] ^= 0x10
+  return bytes(changed)
+
+
+@pytest.mark.parametrize(
+  'options, difference',
+  [
+    (dict(seed=(1, 3)), 'seed'),
+    (dict(num_results=9), 'num_results'),
+    (dict(num_burnin_steps=9), 'num_discarded'),
+    (dict(num_steps_between_results=1), 'steps_per_result'),
+    (dict(kernel=_kernel(5)), 'num_discarded'),
+    (
+      dict(
+        kernel=tfpa.gradient_adaptive_random_walk(targets.standard_normal, 4)
+      ),
+      'kernel',
+    ),
+    (
+      dict(kernel=_kernel(target=lambda x: 2.0 * targets.standard_normal(x))),
+      'the target',
+    ),
+    (
+      # The same log density at the starts, another gradient.
+      dict(kernel=_kernel(target=_as_at_the_start)),
+      'the target',
+    ),
+    (
+      dict(
+        kernel=tfpa.gradient_adaptive_langevin(
+          targets.standard_normal, 4, target_accept_prob=0.6
+        )
+      ),
+      'target_accept_prob .saved 0.55, asked for 0.6.',
+    ),
+    (
+      dict(kernel=_kernel(), trace_fn=lambda state, _: state[:, 0]),
+      'recorded',
+    ),
+    (dict(start=_START[:2]), 'the start'),
+    (dict(start=_START.astype(np.float32)), 'the start'),
+    (dict(start=_START + 1.0), 'the start'),
+    (dict(start=-_START), 'the start'),
+    (dict(start=_START + 1e-9), 'the start'),
+    (dict(jit_compile=True), 'jit_compile'),
+    (
+      # A datum corrected in its ninth digit.
+      dict(kernel=_kernel(target=lambda x: targets.standard_normal(x - 1e-9))),
+      'the target.*1e-09',
+    ),
+    (
+      dict(
+        kernel=tfpa.gradient_adaptive_langevin(
+          targets.standard_normal,
+          4,
+          optimizer=tfpa.optimizers.adam(0.02),
+        )
+      ),
+      'a step',
+    ),
+  ],
+  ids=lambda value: value if isinstance(value, str) else '',
+)
+def test_checkpoints_of_another_run_are_refused_by_what_differs(
+  finished, tmp_path, options, difference
+):
+  _, files = finished
+  folder = _folder_with(tmp_path, files)
+  with pytest.raises(
+    checkpoint_lib.CheckpointError, match=f'another run.*{difference}'
+  ):
+    _continue(folder, **options)
+  assert (folder / 'state.npz').read_bytes() == files['state.npz']
+
+
+def test_a_folder_in_use_is_refused_by_its_holder(tmp_path):
+  with folder_lock.held(tmp_path):
+    with pytest.raises(RuntimeError, match=f'in use by process {os.getpid()}'):
+      _sample(checkpoint_dir=tmp_path)
+  assert _sample(checkpoint_dir=tmp_path).states.shape == (5, *_START.shape)
+
+
+def test_another_density_with_the_same_value_at_the_start_is_refused(tmp_path):
+  # Both N(0, 1) and N(0, 100^2), without their constants, are 0 at 0 and flat.
+  def run(scale, target=targets.standard_normal):
+    return _sample(
+      tfpa.adaptive_metropolis(lambda x: target(x / scale), 4),
+      np.zeros([3, 2]),
+      checkpoint_dir=tmp_path,
+    )
+
+  run(1.0)
+  with pytest.raises(checkpoint_lib.CheckpointError, match='float64 100.0'):
+    run(100.0)
+
+
+def test_another_density_in_python_code_is_refused(tmp_path):
+  def target(scale):
+    def in_python(x):
+      return tf.py_function(
+        lambda v: -0.5 * tf.reduce_sum((v / scale) ** 2, -1), [x], x.dtype
+      )
+
+    return in_python
+
+  def run(scale):
+    return _sample(
+      tfpa.adaptive_metropolis(target(scale), 4),
+      np.zeros([3, 2]),
+      checkpoint_dir=tmp_path,
+    )
+
+  again = run(1.0), run(1.0)
+  np.testing.assert_array_equal(again[0].states, again[1].states)
+  with pytest.raises(checkpoint_lib.CheckpointError, match='python_code'):
+    run(2.0)

@@ -1,0 +1,259 @@
+"""A field with its hyperparameters, against dense densities and a grid."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tests.latent import hyperparameter_model as model
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.latent import hyperparameter_moves
+
+tfd = tfp.distributions
+
+
+@pytest.mark.parametrize('joint', [True, False])
+def test_ratio_is_that_of_dense_densities(joint):
+  delta = 0.4
+  amplitudes = tf.constant([0.8, 1.3], tf.float64)
+  lengths = tf.constant([1.1, 0.6], tf.float64)
+  prior = model.prior_fn(amplitudes, lengths)
+  proposed = model.prior_fn(amplitudes * 1.2, lengths * 0.9)
+  x, _ = model.start(2)
+  proposal = tfpa.proposals.UncalibratedAuxiliaryGradient(
+    model.log_likelihood, prior, step_size=delta
+  )
+  latent = proposal.bootstrap_results(x)
+  seen = {}
+
+  def evaluate(prior, coordinates):
+    there = tfpa.proposals.UncalibratedAuxiliaryGradient(
+      model.log_likelihood, prior
+    )
+    return there.evaluate_at(coordinates, x)
+
+  def remember(params, z):
+    seen['z'] = z
+    return proposed.to_coordinates(params, z)
+
+  move = (
+    hyperparameter_moves.joint_move
+    if joint
+    else hyperparameter_moves.gibbs_move
+  )
+  log_ratio, landing = move(
+    prior,
+    proposed._replace(to_coordinates=remember),
+    evaluate,
+    x,
+    latent,
+    tf.constant([1, 2]),
+  )
+  for i in range(2):
+    theta = amplitudes[i].numpy(), lengths[i].numpy()
+    new_theta = theta[0] * 1.2, theta[1] * 0.9
+    here, there = x[i].numpy(), landing.state[i].numpy()
+    ratio = model.dense_log_joint(there, *new_theta) - model.dense_log_joint(
+      here, *theta
+    )
+    # The hyperprior is not part of the moves.
+    for old, new, (loc, scale) in zip(
+      theta, new_theta, model.LOG_NORMAL.values()
+    ):
+      ratio += 0.5 * ((np.log(new) - loc) / scale) ** 2
+      ratio -= 0.5 * ((np.log(old) - loc) / scale) ** 2
+    if joint:
+      z = seen['z'][i].numpy()
+      noise = 0.5 * delta * np.eye(model.D)
+      for sign, point, target, law in (
+        (1.0, there, here, theta),
+        (-1.0, here, there, new_theta),
+      ):
+        ratio += sign * model.log_normal(
+          z, point + 0.5 * delta * model.gradient(point), noise
+        )
+        matrix = model.kernel_matrix(*np.float64(law), np)
+        gain = matrix @ np.linalg.inv(matrix + noise)
+        ratio += sign * model.log_normal(
+          target, model.MEAN + gain @ (z - model.MEAN), 0.5 * delta * gain
+        )
+    assert log_ratio[i].numpy() == pytest.approx(ratio, abs=1e-10)
+    np.testing.assert_allclose(
+      landing.coordinates[i],
+      proposed.to_coordinates(proposed.params, landing.state)[i],
+      atol=1e-10,
+    )
+    np.testing.assert_allclose(
+      landing.grads_coordinates[i],
+      proposed.pull(
+        proposed.params, tf.constant(model.gradient(landing.state))
+      )[i],
+      atol=1e-10,
+    )
+
+
+def _grid_posterior():
+  """Returns a grid of log theta and its exact posterior weights."""
+  axis = np.linspace(-2.5, 2.5, 81)
+  weights = np.empty([axis.size, axis.size])
+  for i, log_amplitude in enumerate(axis):
+    for j, log_length in enumerate(axis):
+      matrix = model.kernel_matrix(
+        np.exp(np.float64(log_amplitude)), np.exp(np.float64(log_length)), np
+      )
+      log_prob = model.log_normal(
+        model.DATA, model.MEAN, matrix + model.NOISE * np.eye(model.D)
+      )
+      for value, (loc, scale) in zip(
+        (log_amplitude, log_length), model.LOG_NORMAL.values()
+      ):
+        log_prob -= 0.5 * ((value - loc) / scale) ** 2
+      weights[i, j] = log_prob
+  weights = np.exp(weights - weights.max())
+  return axis, weights / weights.sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'joint, latent',
+  [(True, 'auxiliary_gradient'), (False, 'marginal_gradient')]
+  + [(False, 'crank_nicolson_langevin'), (False, 'elliptical_slice')],
+)
+def test_hyperparameters_follow_the_exact_posterior(joint, latent):
+  num_chains, num_steps = 400, 300
+  kernel = model.kernel(150, joint=joint, latent=latent, num_latent_updates=2)
+  result = tfpa.sample(
+    kernel,
+    model.start(num_chains),
+    num_results=num_steps,
+    num_burnin_steps=300,
+    seed=5,
+    progress=False,
+  )
+  _, theta = result.states
+  axis, weights = _grid_posterior()
+  would_be_seen = []
+  for name, margin in (
+    ('amplitude', weights.sum(axis=1)),
+    ('length_scale', weights.sum(axis=0)),
+  ):
+    mean = np.sum(margin * axis)
+    deviation = np.sqrt(np.sum(margin * (axis - mean) ** 2))
+    by_chain = theta[name].mean(axis=0)
+    error = by_chain.std() / np.sqrt(num_chains)
+    assert abs(by_chain.mean() - mean) < 4.0 * error
+    squares = ((theta[name] - mean) ** 2).mean(axis=0)
+    spread_error = squares.std() / np.sqrt(num_chains)
+    assert abs(squares.mean() - deviation**2) < 4.0 * spread_error
+    loc, scale = model.LOG_NORMAL[name]
+    would_be_seen.append(
+      abs(loc - mean) > 8.0 * error
+      or abs(scale**2 - deviation**2) > 8.0 * spread_error
+    )
+  # Sampling the prior of theta instead.
+  assert any(would_be_seen)
+  accepted = np.mean(
+    tfp_private.get_innermost(result.final_kernel_results, 'hyper_is_accepted')
+  )
+  assert 0.05 < accepted < 0.6
+
+
+def test_both_step_sizes_are_tuned_and_then_fixed():
+  kernel = model.kernel(30, step_size=1e-3, hyper_step_size=50.0)
+  steps = collections.defaultdict(list)
+  state = model.start(20)
+  results = kernel.bootstrap_results(state)
+  step = tf.function(kernel.one_step, autograph=False)
+  for i in range(40):
+    state, results = step(state, results, seed=tf.constant([i, 0]))
+    for name in ('step_size', 'hyper_step_size'):
+      steps[name].append(float(tfp_private.get_innermost(results, name)))
+  assert steps['step_size'][-1] > 0.02
+  assert steps['hyper_step_size'][-1] < 10.0
+  for name in steps:
+    assert len(set(steps[name][30:])) == 1
+    assert len(set(steps[name][:30])) > 25
+
+
+def test_the_prior_is_decomposed_once_in_a_step():
+  calls = []
+
+  def counted(amplitude, length_scale):
+    calls.append(1)
+    return model.prior_fn(amplitude, length_scale)
+
+  kernel = tfpa.latent_gaussian_hyperparameters(
+    model.log_likelihood, counted, model.hyperprior(), 0, num_latent_updates=3
+  )
+  state = model.start(2)
+  results = kernel.bootstrap_results(state)
+  calls.clear()
+  kernel.one_step(state, results, seed=(0, 1))
+  assert len(calls) == 1
+
+
+def test_a_function_may_stand_for_the_hyperprior():
+  start = model.start(3)
+  other = tfpa.latent_gaussian_hyperparameters(
+    model.log_likelihood,
+    lambda amplitude, length_scale: model.prior_fn(
+      tf.exp(amplitude), tf.exp(length_scale)
+    ),
+    lambda amplitude, length_scale: tf.add_n(
+      [
+        tfd.Normal(np.float64(loc), np.float64(scale)).log_prob(value)
+        for value, (loc, scale) in zip(
+          (amplitude, length_scale), model.LOG_NORMAL.values()
+        )
+      ]
+    ),
+    0,
+  )
+  expected, _ = model.kernel().one_step(
+    start, model.kernel().bootstrap_results(start), seed=(1, 2)
+  )
+  got, _ = other.one_step(start, other.bootstrap_results(start), seed=(1, 2))
+  for a, b in zip(tf.nest.flatten(expected), tf.nest.flatten(got)):
+    np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_joint_move_needs_the_auxiliary_kernel():
+  with pytest.raises(ValueError, match="'auxiliary_gradient'"):
+    model.kernel(latent='marginal_gradient')
+
+
+def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error():
+  kernel = model.kernel(hyper_step_size=1e4)
+  start = model.start(6)
+  results = kernel.bootstrap_results(start)
+  step = tf.function(kernel.one_step, autograph=False)
+  for i in range(5):
+    _, results = step(start, results, seed=tf.constant([i, 0]))
+    for name in ('prior_params', 'hyper_log_prob', 'hyper_factor'):
+      for leaf in tf.nest.flatten(tfp_private.get_innermost(results, name)):
+        assert np.all(np.isfinite(leaf))
+  assert np.any(
+    np.isneginf(tfp_private.get_innermost(results, 'hyper_log_accept_ratio'))
+  )
+
+
+def test_frozen_keeps_both_step_sizes_and_the_factor():
+  kernel = model.kernel(10)
+  state = model.start(2)
+  results = kernel.bootstrap_results(state)
+  for i in range(3):
+    state, results = kernel.one_step(state, results, seed=(i, 0))
+  fixed = tfpa.frozen(kernel, results)
+  start = fixed.bootstrap_results(state)
+  for name in ('step_size', 'hyper_step_size'):
+    assert float(tfp_private.get_innermost(start, name)) == float(
+      tfp_private.get_innermost(results, name)
+    )
+  factor = tfp_private.get_innermost(results, 'hyper_factor')
+  assert np.any(factor.numpy() != np.eye(2))
+  np.testing.assert_array_equal(
+    tfp_private.get_innermost(start, 'hyper_factor'), factor
+  )

@@ -1,0 +1,254 @@
+"""Acceptance ratios of the latent Gaussian proposals, against dense densities.
+
+The proposal's mean and covariance are written here from the paper's formulas,
+with inverses; the kernels never form one.
+"""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.core import random
+from tfp_adaptive.latent import latent_proposal
+
+_D = 6
+_DELTA = 0.7
+_IDENTITY = np.eye(_D)
+
+
+def _covariance():
+  factor = np.random.default_rng(0).normal(size=(_D, _D))
+  return factor @ factor.T / _D + 0.1 * _IDENTITY
+
+
+_C = _covariance()
+_C_INV = np.linalg.inv(_C)
+_A = np.linalg.inv(_C_INV + 2.0 / _DELTA * _IDENTITY)
+_MEAN = np.linspace(-1.0, 1.0, _D)
+
+
+def _log_likelihood(x):
+  weights = tf.constant(np.linspace(0.5, 2.0, _D))
+  return tf.reduce_sum(tf.sin(weights * x) - 0.3 * x**4, axis=-1)
+
+
+def _gradient(x):
+  weights = np.linspace(0.5, 2.0, _D)
+  return weights * np.cos(weights * x) - 1.2 * x**3
+
+
+def _log_normal(x, mean, covariance):
+  miss = x - mean
+  _, log_det = np.linalg.slogdet(2.0 * np.pi * covariance)
+  return -0.5 * (miss @ np.linalg.solve(covariance, miss) + log_det)
+
+
+def _shrunk(covariance):
+  return 2.0 / _DELTA * covariance
+
+
+def _marginal(x, g):
+  mean = _shrunk(_A) @ (x + 0.5 * _DELTA * g)
+  return mean, _shrunk(_A @ _A) + _A
+
+
+def _crank_nicolson(x, g):
+  inner = np.linalg.inv(2.0 * _C + _DELTA * _IDENTITY)
+  mean = inner @ (2.0 * _C - _DELTA * _IDENTITY) @ x
+  mean += 2.0 * _DELTA * inner @ _C @ g
+  return mean, 8.0 * _DELTA * inner @ _C @ _C @ inner
+
+
+def _preconditioned(x, g):
+  mean = (2.0 * x + _DELTA * _C @ g) / (2.0 + _DELTA)
+  return mean, _DELTA * (_DELTA + 4.0) / (2.0 + _DELTA) ** 2 * _C
+
+
+def _prior_langevin(x, g):
+  mean = (1.0 - 0.5 * _DELTA) * x + 0.5 * _DELTA * _C @ g
+  return mean, _DELTA * _C
+
+
+def _without_gradient(moments):
+  return lambda x, g: moments(x, 0.0 * g)
+
+
+def _build(name, prior, log_likelihood=_log_likelihood):
+  proposals = tfpa.proposals
+  crank_nicolson = proposals.UncalibratedCrankNicolson
+  builders = dict(
+    marginal=(proposals.UncalibratedMarginalGradient, {}),
+    aux_z=(proposals.UncalibratedAuxiliaryGradient, dict(auxiliary='z')),
+    aux_u=(proposals.UncalibratedAuxiliaryGradient, dict(auxiliary='u')),
+    pcnl=(crank_nicolson, dict(langevin=True)),
+    pcn=(crank_nicolson, {}),
+    cnl=(crank_nicolson, dict(langevin=True, preconditioned=False)),
+    cn=(crank_nicolson, dict(preconditioned=False)),
+    pmala=(proposals.UncalibratedPriorLangevin, {}),
+  )
+  build, options = builders[name]
+  return build(log_likelihood, prior, step_size=_DELTA, **options)
+
+
+MOMENTS = dict(
+  marginal=_marginal,
+  pcnl=_preconditioned,
+  pcn=_without_gradient(_preconditioned),
+  cnl=_crank_nicolson,
+  cn=_without_gradient(_crank_nicolson),
+  pmala=_prior_langevin,
+)
+ALL = [*MOMENTS, 'aux_z', 'aux_u']
+
+
+@pytest.fixture(scope='module')
+def prior():
+  return tfpa.gaussian_priors.spectral(_C, mean=_MEAN)
+
+
+def _states(num=5, seed=1):
+  return np.random.default_rng(seed).normal(size=(num, _D))
+
+
+def _step(kernel, states, seed=(3, 4)):
+  states = tf.constant(states)
+  results = kernel.bootstrap_results(states)
+  return kernel.one_step(states, results, seed=seed)
+
+
+@pytest.mark.parametrize('name', MOMENTS)
+def test_correction_is_that_of_the_dense_proposal_density(name, prior):
+  states = _states()
+  proposed, results = _step(_build(name, prior), states)
+  moments = MOMENTS[name]
+  for x, y, correction in zip(
+    states - _MEAN,
+    proposed.numpy() - _MEAN,
+    results.log_acceptance_correction.numpy(),
+  ):
+    forward = _log_normal(y, *moments(x, _gradient(x + _MEAN)))
+    backward = _log_normal(x, *moments(y, _gradient(y + _MEAN)))
+    change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
+    assert correction == pytest.approx(change + backward - forward, abs=1e-10)
+
+
+@pytest.mark.parametrize('auxiliary', ['z', 'u'])
+def test_correction_is_that_of_the_extended_target(auxiliary, prior):
+  kernel = _build(f'aux_{auxiliary}', prior)
+  states = tf.constant(_states())
+  start = kernel.bootstrap_results(states)
+  proposed, results = kernel.one_step(states, start, seed=(3, 4))
+  rotation = prior.params.basis[0].numpy()
+  drawn = _drawn(kernel, prior, start, seed=(3, 4))
+  for x, y, u, z, correction in zip(
+    states.numpy() - _MEAN,
+    proposed.numpy() - _MEAN,
+    *(row.numpy() @ rotation.T for row in drawn),
+    results.log_acceptance_correction.numpy(),
+  ):
+    ratio = 0.0
+    for sign, here, there in ((1.0, y, x), (-1.0, x, y)):
+      # log pi(here, auxiliary) + log q(there | here, auxiliary).
+      pull = 0.5 * _DELTA * _gradient(here + _MEAN)
+      ratio += sign * _log_normal(here, 0.0, _C)
+      noise = 0.5 * _DELTA * _IDENTITY
+      if auxiliary == 'z':
+        ratio += sign * _log_normal(z, here + pull, noise)
+        ratio += sign * _log_normal(there, _shrunk(_A) @ z, _A)
+      else:
+        ratio += sign * _log_normal(u, here, noise)
+        ratio += sign * _log_normal(there, _shrunk(_A) @ (u + pull), _A)
+    assert correction == pytest.approx(ratio, abs=1e-10)
+
+
+def _drawn(kernel, prior, start, seed):
+  """Returns the auxiliary variables u and z of a step, by its own seed."""
+  smoother = prior.smoother(prior.params, tf.constant(0.5 * _DELTA, tf.float64))
+  current = (start.coordinates, start.grads_coordinates)
+  point = collections.namedtuple('Point', ['state', 'grads'])(*current)
+  sanitized = random.sanitize(seed)
+  _, drawn = kernel._propose(smoother, start.step_size, point, sanitized)
+  return drawn
+
+
+@pytest.mark.parametrize('name', ['marginal', 'aux_z', 'pcnl', 'cnl', 'pmala'])
+def test_proposals_have_the_mean_and_covariance_of_the_paper(name, prior):
+  moments = dict(MOMENTS, aux_z=_marginal)[name]
+  num_draws = 40000
+  x = _states(1)[0]
+  proposed, _ = _step(_build(name, prior), np.tile(x, (num_draws, 1)))
+  mean, covariance = moments(x - _MEAN, _gradient(x))
+  whitened = np.linalg.solve(
+    np.linalg.cholesky(covariance), (proposed.numpy() - _MEAN - mean).T
+  )
+  error = 1.0 / np.sqrt(num_draws)
+  assert np.all(np.abs(np.mean(whitened, axis=1)) < 4.5 * error)
+  excess = whitened @ whitened.T / num_draws - _IDENTITY
+  assert np.all(np.abs(excess) < 4.5 * np.sqrt(2.0) * error)
+  # A covariance 5 % off would be seen.
+  assert 0.05 > 4.5 * np.sqrt(2.0) * error
+
+
+@pytest.mark.parametrize('name', [n for n in ALL if n != 'pmala'])
+def test_proposal_is_reversible_for_the_prior_without_likelihood(name, prior):
+  flat = lambda x: tf.zeros_like(x[..., 0]) * tf.reduce_sum(x, axis=-1)
+  _, results = _step(_build(name, prior, flat), _states())
+  np.testing.assert_allclose(results.log_acceptance_correction, 0.0, atol=1e-12)
+
+
+def test_prior_langevin_is_not_reversible_for_the_prior(prior):
+  flat = lambda x: tf.zeros_like(x[..., 0]) * tf.reduce_sum(x, axis=-1)
+  _, results = _step(_build('pmala', prior, flat), _states())
+  assert np.max(np.abs(results.log_acceptance_correction)) > 1e-3
+
+
+def test_auxiliary_covariance_equal_to_the_prior_gives_pcnl():
+  preconditioned = tfpa.gaussian_priors.spectral(
+    _C, mean=_MEAN, auxiliary_covariance=_C
+  )
+  states = tf.constant(_states())
+  kernel = _build('marginal', preconditioned)
+  proposed, results = _step(kernel, states)
+  for x, y, correction in zip(
+    states.numpy() - _MEAN,
+    proposed.numpy() - _MEAN,
+    results.log_acceptance_correction.numpy(),
+  ):
+    forward = _log_normal(y, *_preconditioned(x, _gradient(x + _MEAN)))
+    backward = _log_normal(x, *_preconditioned(y, _gradient(y + _MEAN)))
+    change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
+    assert correction == pytest.approx(change + backward - forward, abs=1e-10)
+
+
+def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
+  sigma = np.diag(np.linspace(0.5, 2.0, _D))
+  sigma_inv = np.linalg.inv(sigma)
+  b = np.linalg.inv(2.0 / _DELTA * sigma_inv + _C_INV)
+  prior = tfpa.gaussian_priors.spectral(_C, auxiliary_covariance=sigma)
+  states = _states()
+  proposed, results = _step(_build('marginal', prior), states)
+
+  def moments(x):
+    gain = 2.0 / _DELTA * b @ sigma_inv
+    covariance = gain @ (0.5 * _DELTA * sigma) @ gain.T + b
+    return gain @ (x + 0.5 * _DELTA * sigma @ _gradient(x)), covariance
+
+  for x, y, correction in zip(
+    states, proposed.numpy(), results.log_acceptance_correction.numpy()
+  ):
+    change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
+    ratio = _log_normal(x, *moments(y)) - _log_normal(y, *moments(x))
+    assert correction == pytest.approx(change + ratio, abs=1e-10)
+
+
+def test_noise_written_down_is_the_noise_of_the_seed():
+  seed = tf.constant([3, 4])
+  for shape in ([5], [1, 5], [3, 5]):
+    rows = tf.zeros(shape, tf.float64)
+    expected = random.normal(shape, tf.float64, seed)
+    for compile_ in (False, True):
+      draw = tf.function(latent_proposal.noise_like, jit_compile=compile_)
+      np.testing.assert_allclose(draw(rows, seed), expected, rtol=1e-12)

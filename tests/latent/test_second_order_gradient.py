@@ -1,0 +1,204 @@
+"""The second-order proposal: acceptance ratios against dense densities."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.core import tfp_private
+
+_D = 6
+_DELTA = 0.7
+_MEAN = np.linspace(-1.0, 1.0, _D)
+_EYE = np.eye(_D)
+_NOISE = 0.3
+_DATA = np.linspace(2.0, -2.0, _D)
+
+
+def _prior(coefficients=(0.6, 0.2)):
+  return tfpa.gaussian_priors.autoregression(
+    np.array(coefficients), 0.8, _D, mean=_MEAN
+  )
+
+
+def _precision():
+  prior = _prior()
+  solve = prior.covariance(prior.params).solve
+  return solve(tf.constant(_EYE)).numpy()
+
+
+def _log_likelihood(x):
+  # Convex where the sine bends up: curvature is clipped there.
+  return tf.reduce_sum(tf.sin(2.0 * x) - 0.05 * x**4, axis=-1)
+
+
+def _gradient(x):
+  return 2.0 * np.cos(2.0 * x) - 0.2 * x**3
+
+
+def _curvature(x):
+  return -4.0 * np.sin(2.0 * x) - 0.6 * x**2
+
+
+def _gaussian(x):
+  return tf.reduce_sum(-0.5 * (x - _DATA) ** 2 / _NOISE, axis=-1)
+
+
+def _log_normal(x, mean, covariance):
+  miss = x - mean
+  _, log_det = np.linalg.slogdet(2.0 * np.pi * covariance)
+  return -0.5 * (miss @ np.linalg.solve(covariance, miss) + log_det)
+
+
+def _moments(x):
+  """Mean and covariance at s = x - mean, from the formulas with inverses."""
+  hessian = np.diag(np.minimum(_curvature(x), 0.0))
+  a = np.linalg.inv(_precision() + 2.0 / _DELTA * _EYE - hessian)
+  s = x - _MEAN
+  pulled = s + 0.5 * _DELTA * (_gradient(x) - hessian @ s)
+  return 2.0 / _DELTA * a @ pulled, a + 2.0 / _DELTA * a @ a
+
+
+def _states(num=5, seed=1):
+  return np.random.default_rng(seed).normal(size=(num, _D))
+
+
+def _step(kernel, states, seed=(3, 4), jit_compile=True):
+  @tf.function(jit_compile=jit_compile, autograph=False)
+  def step(states):
+    results = kernel.bootstrap_results(states)
+    return kernel.one_step(states, results, seed=seed)
+
+  return step(tf.constant(states))
+
+
+def _proposal(function=_log_likelihood, **options):
+  return tfpa.proposals.UncalibratedSecondOrderGradient(
+    function, _prior(), step_size=_DELTA, **options
+  )
+
+
+def test_correction_is_that_of_the_dense_proposal_density():
+  states = _states()
+  assert np.any(_curvature(states) > 0.0) and np.any(_curvature(states) < 0.0)
+  proposed, results = _step(_proposal(), states)
+  prior_covariance = np.linalg.inv(_precision())
+  for x, y, correction in zip(
+    states, proposed.numpy(), results.log_acceptance_correction.numpy()
+  ):
+    forward = _log_normal(y - _MEAN, *_moments(x))
+    backward = _log_normal(x - _MEAN, *_moments(y))
+    change = _log_normal(y, _MEAN, prior_covariance)
+    change -= _log_normal(x, _MEAN, prior_covariance)
+    assert correction == pytest.approx(change + backward - forward, abs=1e-10)
+
+
+def test_proposals_have_the_mean_and_covariance_of_the_formula():
+  num_draws = 40000
+  x = _states(1)[0]
+  proposed, _ = _step(_proposal(), np.tile(x, (num_draws, 1)))
+  mean, covariance = _moments(x)
+  whitened = np.linalg.solve(
+    np.linalg.cholesky(covariance), (proposed.numpy() - _MEAN - mean).T
+  )
+  error = 1.0 / np.sqrt(num_draws)
+  assert np.all(np.abs(np.mean(whitened, axis=1)) < 4.5 * error)
+  excess = whitened @ whitened.T / num_draws - _EYE
+  assert np.all(np.abs(excess) < 4.5 * np.sqrt(2.0) * error)
+  # A covariance 5 % off would be seen.
+  assert 0.05 > 4.5 * np.sqrt(2.0) * error
+
+
+def test_a_gaussian_likelihood_accepts_every_proposal():
+  states = _states()
+  kernel = _proposal(_gaussian)
+  start = kernel.bootstrap_results(tf.constant(states))
+  _, results = _step(kernel, states)
+  ratio = results.target_log_prob - start.target_log_prob
+  ratio += results.log_acceptance_correction
+  np.testing.assert_allclose(ratio, 0.0, atol=1e-10)
+  # The first-order proposal does not.
+  first_order = tfpa.proposals.UncalibratedMarginalGradient(
+    _gaussian, _prior(), step_size=_DELTA
+  )
+  _, results = _step(first_order, states)
+  ratio = results.target_log_prob - start.target_log_prob
+  assert np.max(np.abs(ratio + results.log_acceptance_correction)) > 0.1
+
+
+def test_a_given_curvature_is_the_automatic_one():
+  by_hand = lambda x: -4.0 * tf.sin(2.0 * x) - 0.6 * x**2
+  states = _states()
+  found, results = _step(_proposal(curvature_fn=by_hand), states)
+  expected, automatic = _step(_proposal(), states)
+  np.testing.assert_allclose(found, expected, rtol=1e-12)
+  np.testing.assert_allclose(
+    results.log_acceptance_correction,
+    automatic.log_acceptance_correction,
+    rtol=1e-10,
+  )
+
+
+def test_modes_and_forms_agree():
+  expected, _ = _step(_proposal(), _states())
+  found, _ = _step(_proposal(), _states(), jit_compile=False)
+  np.testing.assert_allclose(found, expected, rtol=1e-10)
+  found, _ = _step(_proposal(parallel=True), _states())
+  np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_a_single_chain_has_no_chain_dimension():
+  states = _states(1)
+  one, results = _step(_proposal(), states[0])
+  many, _ = _step(_proposal(), states)
+  assert results.log_acceptance_correction.shape == []
+  np.testing.assert_allclose(one, many[0], rtol=1e-12)
+
+
+def test_a_likelihood_that_is_nowhere_finite_is_a_rejection():
+  kernel = tfpa.second_order_gradient(
+    lambda x: tf.reduce_sum(tf.math.log(x), axis=-1),
+    _prior(),
+    num_adaptation_steps=0,
+    step_size=50.0,
+  )
+  states = tf.constant(0.1 * np.abs(_states(8)) + 0.01)
+  results = kernel.bootstrap_results(states)
+  state, results = kernel.one_step(states, results, seed=(1, 2))
+  assert np.all(np.isfinite(state))
+  assert not np.all(tfp_private.get_innermost(results, 'is_accepted'))
+
+
+def test_a_prior_without_banded_precision_is_refused():
+  prior = tfpa.gaussian_priors.spectral(_EYE)
+  with pytest.raises(TypeError, match='banded precision'):
+    tfpa.second_order_gradient(_gaussian, prior, num_adaptation_steps=5)
+
+
+def _poisson(x):
+  return tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
+
+
+def test_chains_find_the_posterior_of_the_first_order_sampler():
+  estimates = []
+  for build, seed in (
+    (tfpa.second_order_gradient, 1),
+    (tfpa.marginal_gradient, 2),
+  ):
+    result = tfpa.sample(
+      build(_poisson, _prior(), num_adaptation_steps=100),
+      np.zeros([100, _D]),
+      300,
+      num_burnin_steps=150,
+      seed=seed,
+      progress=False,
+    )
+    squares = np.square(result.states)
+    moments = [np.mean(x, axis=0) for x in (result.states, squares)]
+    estimates.append(np.concatenate(moments, axis=-1))  # [chains, 2 d]
+  first, second = (np.mean(e, axis=0) for e in estimates)
+  variances = [np.var(e, axis=0) / len(e) for e in estimates]
+  error = np.sqrt(sum(variances))
+  assert np.all(np.abs(first - second) < 4.5 * error)
+  # A mean moved by a tenth of the noise of the prior would be seen.
+  assert np.all(4.5 * error[:_D] < 0.1 * 0.8)

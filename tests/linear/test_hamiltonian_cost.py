@@ -1,0 +1,148 @@
+"""Target calls of the Hamiltonian kernel, counted in eager execution."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.core import random
+from tfp_adaptive.linear import log_det_estimator
+
+
+class CountedTarget:
+  """N(0, I) that counts values, gradients and Hessian products."""
+
+  def __init__(self):
+    self.calls = dict(target=0, gradient=0, hessian_vector=0)
+
+  def __call__(self, x):
+    @tf.custom_gradient
+    def minus(x):
+      self.calls['gradient'] += 1
+
+      def product(upstream):
+        self.calls['hessian_vector'] += 1
+        return -upstream
+
+      return -x, product
+
+    @tf.custom_gradient
+    def log_prob(x):
+      self.calls['target'] += 1
+      return targets.standard_normal(
+        x
+      ), lambda upstream: upstream[..., tf.newaxis] * minus(x)
+
+    return log_prob(x)
+
+
+def _counted_steps(length, num_adapting, num_steps=4, **options):
+  """Returns calls and results of every step, and the cost that is promised."""
+  target = CountedTarget()
+  kernel = tfpa.entropy_adaptive_hamiltonian(
+    target,
+    length,
+    num_adapting,
+    preconditioner=tfpa.preconditioners.cholesky(init_scale=0.3),
+    **options,
+  )
+  state = tf.ones([3, 2], tf.float64)
+  results = kernel.bootstrap_results(state)
+  calls, all_results = [], []
+  for seed in targets.seeds(num_steps):
+    target.calls.update(dict.fromkeys(target.calls, 0))
+    state, results = kernel.one_step(state, results, seed=seed)
+    calls.append(dict(target.calls))
+    all_results.append(results)
+  return calls, all_results, tfpa.cost_per_step(kernel, num_adapting > 0)
+
+
+def _num_terms(results):
+  return int(results.criterion_state.penalty.num_log_det_terms)
+
+
+@pytest.mark.parametrize('length', [2, 5])
+def test_an_adapting_step_makes_one_hessian_product_more_than_terms(length):
+  calls, all_results, _ = _counted_steps(length, 8, num_steps=8)
+  drawn = [_num_terms(results) for results in all_results]
+  assert min(drawn) >= 2 and len(set(drawn)) > 1
+  for counted, num_terms in zip(calls, drawn):
+    assert counted['hessian_vector'] == num_terms + 1
+    # A product evaluates the target and its gradient on the way.
+    assert counted['gradient'] == length + num_terms + 1
+    assert counted['target'] == length + num_terms + 1
+
+
+def test_finite_differences_make_one_gradient_a_product():
+  calls, all_results, cost = _counted_steps(
+    3, 4, hessian_product='finite_difference'
+  )
+  for counted, results in zip(calls, all_results):
+    wanted = 3 + _num_terms(results) + 1
+    assert counted == dict(target=wanted, gradient=wanted, hessian_vector=0)
+  assert cost[:3] == (3 + 4, 3 + 4, 0)
+
+
+def test_the_exact_gradient_runs_the_trajectory_again():
+  calls, all_results, cost = _counted_steps(
+    3,
+    3,
+    3,
+    exact_gradient=True,
+    # A criterion that differentiates the ratio; the default does not.
+    criterion=tfpa.criteria.generalized_speed_measure(
+      0.67, penalty_threshold=0.75
+    ),
+  )
+  for counted, results in zip(calls, all_results):
+    products = _num_terms(results) + 1
+    assert counted['hessian_vector'] == products + 3
+    assert counted['gradient'] == 3 + 3 + products
+  assert cost[:3] == (3 + 3, 3 + 3, 3 + 4)
+
+
+def test_a_frozen_step_makes_as_many_gradients_as_leapfrog_steps():
+  calls, _, cost = _counted_steps(4, 0, 2)
+  assert calls == [dict(target=4, gradient=4, hessian_vector=0)] * 2
+  assert cost[:3] == (4, 4, 0)
+
+
+def test_a_single_leapfrog_step_needs_no_hessian_product():
+  calls, _, cost = _counted_steps(1, 3, 2)
+  assert calls == [dict(target=1, gradient=1, hessian_vector=0)] * 2
+  assert cost[:3] == (1, 1, 0)
+
+
+def test_a_drawn_number_of_steps_is_what_a_step_costs():
+  calls, all_results, cost = _counted_steps(
+    5, 0, num_steps=12, randomize_num_steps=True
+  )
+  drawn = [
+    int(r.inner_results.proposed_results.trajectory.num_steps)
+    for r in all_results
+  ]
+  assert [counted['gradient'] for counted in calls] == drawn
+  assert len(set(drawn)) > 1
+  assert cost[:3] == (3, 3, 0)  # The mean of 1, ..., 5.
+
+
+def test_the_promised_products_are_the_mean_of_those_made():
+  _, _, cost = _counted_steps(3, 1, 1)
+  num_draws = 4000
+
+  @tf.function(autograph=False)
+  def draws():
+    return tf.map_fn(
+      lambda i: log_det_estimator.draw_num_terms(
+        2, 0.5, tf.float32, random.fold_in(tf.constant([5, 6]), i)
+      ),
+      tf.range(num_draws),
+    )
+
+  # N + 1 products; the geometric part of N has variance 0.5 / 0.25 = 2.
+  standard_error = (2.0 / num_draws) ** 0.5
+  products = draws().numpy() + 1.0
+  assert abs(products.mean() - cost.hessian_vector) < 4 * standard_error
+  assert cost.target == cost.gradient == 3
+  assert np.isclose(products.var(), 2.0, rtol=0.2)

@@ -1,0 +1,128 @@
+"""The leapfrog integrator against an independent one in momenta."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import registry
+from tests.contracts import targets
+from tests.contracts import trajectories
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.linear import leapfrog
+
+_EVENT_SIZE = 3
+_TARGET = trajectories.Quartic(_EVENT_SIZE)
+_FACTOR = 0.25 * targets.correlated_factor(_EVENT_SIZE, 5.0, seed=3)
+
+each_length = pytest.mark.parametrize('num_steps', [1, 2, 3, 4, 5, 6])
+
+
+def _value_and_gradient(x):
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    value = _TARGET.log_prob(x)
+  return value, tape.gradient(value, x)
+
+
+def _start(num_chains=4, seed=0):
+  rng = np.random.default_rng(seed)
+  return rng.normal(size=(2, num_chains, _EVENT_SIZE))
+
+
+def _run(x, velocity, num_steps, factor=_FACTOR):
+  log_prob, gradient = _value_and_gradient(tf.constant(x))
+  return leapfrog.run(
+    _value_and_gradient,
+    scale_factor.at(registry.fixed(factor), tf.constant(factor)),
+    leapfrog.Point(tf.constant(x), tf.constant(velocity), log_prob, gradient),
+    num_steps,
+  )
+
+
+@each_length
+def test_the_end_is_that_of_the_integrator_in_momenta(num_steps):
+  x, noise = _start()
+  end, trajectory = _run(x, noise, num_steps)
+  expected = trajectories.Trajectory(_TARGET, x, noise, _FACTOR, num_steps)
+  assert int(trajectory.num_steps) == num_steps
+  for got, wanted in (
+    (end.position, expected.positions[-1]),
+    (end.velocity, expected.velocity),
+    (end.gradient, expected.gradients[-1]),
+    (end.log_prob, _TARGET.value(expected.positions[-1])),
+  ):
+    np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-12)
+
+
+@each_length
+def test_the_sums_are_those_of_appendix_e(num_steps):
+  x, noise = _start()
+  _, trajectory = _run(x, noise, num_steps)
+  expected = trajectories.Trajectory(_TARGET, x, noise, _FACTOR, num_steps)
+  inner = expected.gradients[1:num_steps]
+  plain = sum(inner, np.zeros_like(x))
+  weighted = sum(
+    ((num_steps - i) * g for i, g in enumerate(inner, 1)), np.zeros_like(x)
+  )
+  np.testing.assert_allclose(
+    trajectory.gradient_sum, plain, rtol=1e-11, atol=1e-12
+  )
+  np.testing.assert_allclose(
+    trajectory.weighted_gradient_sum, weighted, rtol=1e-11, atol=1e-12
+  )
+
+
+@each_length
+def test_the_midpoint_is_half_way_rounded_down(num_steps):
+  x, noise = _start()
+  _, trajectory = _run(x, noise, num_steps)
+  expected = trajectories.Trajectory(_TARGET, x, noise, _FACTOR, num_steps)
+  middle = num_steps // 2
+  np.testing.assert_allclose(
+    trajectory.midpoint, expected.positions[middle], rtol=1e-11, atol=1e-12
+  )
+  np.testing.assert_allclose(
+    trajectory.midpoint_gradient,
+    expected.gradients[middle],
+    rtol=1e-11,
+    atol=1e-12,
+  )
+
+
+@each_length
+def test_the_way_back_ends_at_the_start(num_steps):
+  x, noise = _start()
+  end, _ = _run(x, noise, num_steps)
+  assert np.max(np.abs(end.position - x)) > 0.1
+  back, _ = _run(end.position.numpy(), -end.velocity.numpy(), num_steps)
+  np.testing.assert_allclose(back.position, x, rtol=1e-9, atol=1e-11)
+  np.testing.assert_allclose(back.velocity, -noise, rtol=1e-9, atol=1e-11)
+
+
+def test_the_energy_error_falls_as_the_square_of_the_step():
+  x, noise = _start(50)
+  errors = []
+  for num_steps in (10, 20, 40):  # The same time of travel.
+    end, _ = _run(x, noise, num_steps, _FACTOR * 4.0 / num_steps)
+    kinetic = 0.5 * np.sum(end.velocity**2 - noise**2, -1)
+    energy = kinetic - end.log_prob + _TARGET.value(x)
+    errors.append(np.mean(np.abs(energy)))
+  ratios = np.divide(errors[:-1], errors[1:])
+  np.testing.assert_allclose(ratios, 4.0, atol=0.3)
+
+
+@pytest.mark.parametrize(
+  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
+)
+def test_no_steps_leave_a_trajectory_of_the_shapes_of_a_real_one(dtype):
+  flat = tf.ones([2, 3], dtype)
+  factor = scale_factor.at(registry.fixed(np.eye(3)), tf.eye(3, dtype=dtype))
+  log_prob, gradient = _value_and_gradient(flat)
+  _, trajectory = leapfrog.run(
+    _value_and_gradient,
+    factor,
+    leapfrog.Point(flat, flat, log_prob, gradient),
+    2,
+  )
+  for empty, full in zip(leapfrog.start_trajectory(flat), trajectory):
+    assert empty.shape == full.shape and empty.dtype == full.dtype

@@ -1,0 +1,48 @@
+"""What the series of log det(I + D) is drawn with: number of terms, signs."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+from tfp_adaptive.core import random
+from tfp_adaptive.linear import log_det_estimator
+
+
+@pytest.mark.parametrize('num_fixed, prob', [(2, 0.5), (0, 0.3), (3, 0.8)])
+def test_the_number_of_terms_has_the_stated_law(num_fixed, prob):
+  num_draws = 4000
+
+  @tf.function(autograph=False)
+  def draws():
+    return tf.map_fn(
+      lambda i: log_det_estimator.draw_num_terms(
+        num_fixed, prob, tf.float32, random.fold_in(tf.constant([3, 4]), i)
+      ),
+      tf.range(num_draws),
+      fn_output_signature=tf.int32,
+    )
+
+  extra = draws().numpy() - num_fixed
+  assert extra.min() == 0
+  cells = 6
+  counts = np.bincount(np.minimum(extra, cells - 1), minlength=cells)
+
+  def p_value(prob):
+    law = (1.0 - prob) * prob ** np.arange(cells)
+    law[-1] = prob ** (cells - 1)
+    return stats.chisquare(counts, num_draws * law).pvalue
+
+  assert p_value(prob) > 1e-3
+  assert p_value(prob + 0.05) < 1e-6  # The negative control.
+
+
+@pytest.mark.parametrize(
+  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
+)
+def test_probes_are_signs_of_the_dtype_asked_for(dtype):
+  probe = log_det_estimator.rademacher([2000, 3], dtype, tf.constant([1, 2]))
+  assert probe.dtype == dtype
+  np.testing.assert_array_equal(np.abs(probe), 1.0)
+  # Means of signs have standard error 1 / sqrt(n).
+  assert np.all(np.abs(np.mean(probe, axis=0)) < 4 / 2000**0.5)

@@ -1,0 +1,398 @@
+"""Replays: gradients against closed forms and finite differences.
+
+One step of each proposal at fixed noise; g is the gradient of the log target,
+e the noise, L the dense factor.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+import tfp_adaptive as tfpa
+from tests.contracts import registry
+from tests.contracts import targets
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import short_steps
+
+_EVENT_SIZE = 3
+_TARGET = targets.Banana(_EVENT_SIZE)
+_FACTOR = 0.6 * targets.correlated_factor(_EVENT_SIZE, 5.0, seed=3)
+
+PROPOSALS = {
+  'random_walk': tfpa.proposals.UncalibratedPreconditionedRandomWalk,
+  'langevin': tfpa.proposals.UncalibratedPreconditionedLangevin,
+  'langevin_exact': lambda target, preconditioner, **options: (
+    tfpa.proposals.UncalibratedPreconditionedLangevin(
+      target, preconditioner, exact_gradient=True, **options
+    )
+  ),
+}
+each_proposal = pytest.mark.parametrize('name', PROPOSALS)
+
+
+def _log_prob_and_grad(x):
+  x = tf.constant(x)
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    value = _TARGET.log_prob(x)
+  return value.numpy(), tape.gradient(value, x).numpy()
+
+
+class _Step:
+  """One step of a proposal and its replay, all as numpy."""
+
+  def __init__(self, name, num_chains=6, seed=0, state=None, **options):
+    self.preconditioner = registry.fixed(_FACTOR)
+    proposal = PROPOSALS[name](_TARGET.log_prob, self.preconditioner, **options)
+    kernel = tfpa.MetropolisHastings(proposal)
+    self.x = _TARGET.draw(num_chains, seed) if state is None else state
+    state = tf.constant(self.x)
+    before = kernel.bootstrap_results(state)
+    _, self.results = kernel.one_step(
+      state, before, seed=tf.constant([seed, 5])
+    )
+    cache = proposal.init_replay_cache(before.proposed_results)
+    if name == 'langevin':
+      cache += 0.3  # As after some steps.
+    if name == 'random_walk':
+      # As after an accepted step: the gradient at the current state.
+      cache = tf.constant(_log_prob_and_grad(self.x)[1])
+    self.replay = proposal.replay(
+      cache,
+      before.accepted_results,
+      self.results.proposed_results,
+      self.results.proposed_state,
+      self.results,
+    )
+    self.y = self.results.proposed_state.numpy()
+    self.noise = self.results.proposed_results.noise.numpy()
+    self.grad_x = _log_prob_and_grad(self.x)[1]
+    self.grad_y = _log_prob_and_grad(self.y)[1]
+
+  def gradient_in_factor(self, field):
+    """Returns d sum(field) / d L in the lower triangle of L, [d, d]."""
+    params = tf.constant(_FACTOR)
+    with tf.GradientTape() as tape:
+      tape.watch(params)
+      factor = scale_factor.at(self.preconditioner, params)
+      value = tf.reduce_sum(getattr(self.replay.transition(factor), field))
+    gradient = tape.gradient(value, params)
+    return np.tril(gradient)
+
+  def gradient_in_tangent(self, field, preconditioner, params):
+    tangent = scale_factor.zero_tangent(params)
+    with tf.GradientTape() as tape:
+      tape.watch(tangent)
+      factor = scale_factor.around(preconditioner, params, tangent)
+      value = tf.reduce_sum(getattr(self.replay.transition(factor), field))
+    return tape.gradient(value, tangent).numpy()
+
+
+def _log_ratio(name, step, factor):
+  """Returns the full log ratio [chains] as a function of L at fixed noise."""
+  if name == 'random_walk':
+    y = step.x + step.noise @ factor.T
+    return _log_prob_and_grad(y)[0] - _log_prob_and_grad(step.x)[0]
+  log_prob_x, grad_x = _log_prob_and_grad(step.x)
+  y = step.x + 0.5 * grad_x @ factor @ factor.T + step.noise @ factor.T
+  log_prob_y, grad_y = _log_prob_and_grad(y)
+  backward = 0.5 * (grad_x + grad_y) @ factor + step.noise
+  correction = -0.5 * (np.sum(backward**2, 1) - np.sum(step.noise**2, 1))
+  return log_prob_y - log_prob_x + correction
+
+
+def _finite_difference(function, factor, width=1e-6):
+  """Returns the gradient of function(L) in the lower triangle of L."""
+  gradient = np.zeros_like(factor)
+  for i, j in zip(*np.tril_indices(len(factor))):
+    bump = np.zeros_like(factor)
+    bump[i, j] = width
+    difference = function(factor + bump) - function(factor - bump)
+    gradient[i, j] = difference / (2 * width)
+  return gradient
+
+
+@each_proposal
+def test_values_are_those_of_the_step(name):
+  step = _Step(name)
+  params = tf.constant(_FACTOR)
+  for factor in (
+    scale_factor.at(step.preconditioner, params),
+    scale_factor.around(
+      step.preconditioner, params, scale_factor.zero_tangent(params)
+    ),
+  ):
+    transition = step.replay.transition(factor)
+    np.testing.assert_allclose(
+      transition.log_accept_ratio, _log_ratio(name, step, _FACTOR), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+      transition.displacement, step.y - step.x, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(transition.control_variate, 0.0, atol=1e-12)
+    np.testing.assert_array_equal(
+      transition.is_accepted, step.results.is_accepted
+    )
+    assert np.all(transition.is_finite)
+
+
+def test_random_walk_gradient_is_its_closed_form():
+  step = _Step('random_walk')
+  np.testing.assert_allclose(
+    step.gradient_in_factor('log_accept_ratio'),
+    np.tril(step.grad_y.T @ step.noise),
+    rtol=1e-9,
+  )
+
+
+def test_fast_langevin_gradient_is_its_closed_form():
+  step = _Step('langevin')
+  difference = step.grad_x - step.grad_y
+  pull = 0.5 * difference @ _FACTOR + step.noise
+  np.testing.assert_allclose(
+    step.gradient_in_factor('log_accept_ratio'),
+    -0.5 * np.tril(difference.T @ pull),
+    rtol=1e-9,
+    atol=1e-12,
+  )
+
+
+@pytest.mark.parametrize('name', ['random_walk', 'langevin_exact'])
+def test_exact_gradients_are_finite_differences_of_the_full_ratio(name):
+  step = _Step(name)
+  expected = _finite_difference(
+    lambda factor: _log_ratio(name, step, factor).sum(), _FACTOR
+  )
+  np.testing.assert_allclose(
+    step.gradient_in_factor('log_accept_ratio'), expected, rtol=1e-6, atol=1e-6
+  )
+
+
+def test_the_fast_gradient_is_not_the_exact_one():
+  # The negative control of the test above.
+  fast, exact = _Step('langevin'), _Step('langevin_exact')
+  assert not np.allclose(
+    fast.gradient_in_factor('log_accept_ratio'),
+    exact.gradient_in_factor('log_accept_ratio'),
+    rtol=1e-2,
+  )
+
+
+@each_proposal
+def test_displacement_gradient_is_that_of_the_proposal(name):
+  step = _Step(name)
+
+  def displacement(factor):
+    drift = 0.0 if name == 'random_walk' else 0.5 * step.grad_x @ factor
+    return ((drift + step.noise) @ factor.T).sum()
+
+  np.testing.assert_allclose(
+    step.gradient_in_factor('displacement'),
+    _finite_difference(displacement, _FACTOR),
+    rtol=1e-6,
+  )
+
+
+@each_proposal
+def test_entropy_gradient_is_the_inverse_diagonal(name):
+  step = _Step(name)
+  np.testing.assert_allclose(
+    step.gradient_in_factor('proposal_entropy'),
+    np.diag(1.0 / np.diag(_FACTOR)),
+    rtol=1e-12,
+  )
+
+
+@each_proposal
+def test_entropy_gradient_in_the_tangent_is_the_identity(name):
+  gradient = _Step(name).gradient_in_tangent(
+    'proposal_entropy', registry.fixed(_FACTOR), tf.constant(_FACTOR)
+  )
+  np.testing.assert_allclose(gradient, np.eye(_EVENT_SIZE), atol=1e-12)
+
+
+# The fast gradient is no derivative; its closed form is tested above.
+@pytest.mark.parametrize('name', ['random_walk', 'langevin_exact'])
+def test_tangent_gradients_are_the_factor_times_raw_gradients(name):
+  # The tangent of a dense C is E itself: dF/dE = C^T G for G the gradient in
+  # all entries of C, by finite differences.
+  step = _Step(name)
+  full = np.zeros_like(_FACTOR)
+  for i, j in np.ndindex(*_FACTOR.shape):
+    bump = np.zeros_like(_FACTOR)
+    bump[i, j] = 1e-6
+    up, down = (
+      _log_ratio(name, step, _FACTOR + sign * bump).sum() for sign in (1, -1)
+    )
+    full[i, j] = (up - down) / 2e-6
+  np.testing.assert_allclose(
+    step.gradient_in_tangent(
+      'log_accept_ratio', step.preconditioner, tf.constant(_FACTOR)
+    ),
+    _FACTOR.T @ full,
+    rtol=1e-5,
+    atol=1e-6,
+  )
+
+
+@pytest.mark.parametrize('step_size', [0.3, 1.7])
+def test_the_correction_is_that_of_two_gaussian_densities(step_size):
+  step = _Step('langevin', step_size=step_size)
+  covariance = step_size**2 * _FACTOR @ _FACTOR.T
+  mean_x = step.x + 0.5 * step.grad_x @ covariance
+  mean_y = step.y + 0.5 * step.grad_y @ covariance
+  expected = [
+    stats.multivariate_normal(my, covariance).logpdf(x)
+    - stats.multivariate_normal(mx, covariance).logpdf(y)
+    for x, y, mx, my in zip(step.x, step.y, mean_x, mean_y)
+  ]
+  np.testing.assert_allclose(
+    step.results.proposed_results.log_acceptance_correction,
+    expected,
+    rtol=1e-10,
+    atol=1e-10,
+  )
+
+
+def test_the_random_walk_needs_no_correction():
+  correction = _Step(
+    'random_walk'
+  ).results.proposed_results.log_acceptance_correction
+  np.testing.assert_array_equal(correction, 0.0)
+
+
+@each_proposal
+def test_noise_is_standard_normal_and_shapes_the_displacement(name):
+  step = _Step(name, num_chains=20_000)
+  # Entries of the sample covariance of N(0, I): standard error sqrt(2 / n).
+  covariance = step.noise.T @ step.noise / len(step.noise)
+  assert np.all(
+    np.abs(covariance - np.eye(_EVENT_SIZE)) < 5 * (2 / len(step.noise)) ** 0.5
+  )
+  drift = 0.0 if name == 'random_walk' else 0.5 * step.grad_x @ _FACTOR
+  np.testing.assert_allclose(
+    step.y - step.x, (step.noise + drift) @ _FACTOR.T, rtol=1e-7, atol=1e-9
+  )
+
+
+def _gradients_per_chain(name, spread=1.0, num_draws=100_000):
+  """Returns the gradients of min(0, r) and of the control variate, whitened.
+
+  Both [num_draws, d, d]: every chain gets a factor of its own.
+  """
+  step = _Step(name, state=spread * _TARGET.draw(num_draws, seed=9))
+  factors = tf.tile(tf.constant(_FACTOR)[tf.newaxis], [num_draws, 1, 1])
+  with tf.GradientTape(persistent=True) as tape:
+    tape.watch(factors)
+    transition = step.replay.transition(
+      interfaces.ScaleFactor(
+        apply=lambda v: tf.linalg.matvec(factors, v),
+        apply_adjoint=lambda g: tf.linalg.matvec(factors, g, transpose_a=True),
+        log_abs_det=tf.zeros([], tf.float64),
+        centered_stretch=lambda e, v: _centered_stretch(factors, e, v),
+      )
+    )
+    speed = tf.minimum(transition.log_accept_ratio, 0.0)
+  return [
+    tf.matmul(
+      _FACTOR.T,
+      tape.gradient(
+        value, factors, unconnected_gradients=tf.UnconnectedGradients.ZERO
+      ),
+    ).numpy()
+    for value in (speed, transition.control_variate)
+  ]
+
+
+def _centered_stretch(factors, left, right):
+  """Returns e^T E v - log |det (I + E)| of E = C^-1 factor - I, [chains]."""
+  relative = tf.matmul(np.linalg.inv(_FACTOR), factors)
+  stretched = tf.reduce_sum(left * tf.linalg.matvec(relative, right), -1)
+  value = stretched - tf.linalg.logdet(relative)
+  return value - tf.stop_gradient(value)
+
+
+def _largest_z_score(gradients):
+  standard_errors = gradients.std(axis=0) / len(gradients) ** 0.5
+  assert np.all(standard_errors > 0.0)
+  return np.max(np.abs(gradients.mean(axis=0) / standard_errors))
+
+
+@each_proposal
+def test_the_control_variate_has_mean_zero_in_stationarity(name):
+  _, variate = _gradients_per_chain(name)
+  assert _largest_z_score(variate) < 4.5  # 9 numbers, each N(0, 1).
+
+
+@each_proposal
+def test_the_control_variate_test_notices_a_wrong_law(name):
+  # The negative control: the mean is zero in stationarity only.
+  _, variate = _gradients_per_chain(name, spread=1.3)
+  assert _largest_z_score(variate) > 6.0
+
+
+@pytest.mark.parametrize(
+  'name, kept', [('random_walk', 0.9), ('langevin', 0.6)]
+)
+def test_the_control_variate_takes_noise_off(name, kept):
+  plain, variate = _gradients_per_chain(name)
+  assert (plain + variate).var(axis=0).sum() < kept * plain.var(axis=0).sum()
+
+
+@each_proposal
+def test_chains_that_diverged_are_marked_and_their_fields_are_finite(name):
+  def half(x):
+    inside = _TARGET.log_prob(x)
+    return tf.where(x[:, 0] > 0.0, inside, tf.constant(np.nan, x.dtype))
+
+  proposal = PROPOSALS[name](half, registry.fixed(_FACTOR))
+  kernel = tfpa.MetropolisHastings(proposal)
+  state = tf.constant(np.abs(_TARGET.draw(40)) * 0.3)
+  before = kernel.bootstrap_results(state)
+  _, results = kernel.one_step(state, before, seed=tf.constant([1, 2]))
+  outside = results.proposed_state.numpy()[:, 0] <= 0.0
+  assert 3 < outside.sum() < 37
+  replay = proposal.replay(
+    proposal.init_replay_cache(before.proposed_results),
+    before.accepted_results,
+    results.proposed_results,
+    results.proposed_state,
+    results,
+  )
+  params = tf.constant(_FACTOR)
+  with tf.GradientTape() as tape:
+    tape.watch(params)
+    transition = replay.transition(
+      scale_factor.at(registry.fixed(_FACTOR), params)
+    )
+    value = tf.reduce_sum(transition.log_accept_ratio)
+  np.testing.assert_array_equal(transition.is_finite, ~outside)
+  for field in transition:
+    assert np.all(np.isfinite(field))
+  assert np.all(np.isfinite(tape.gradient(value, params)))
+
+
+@pytest.mark.parametrize('name', ['langevin', 'langevin_exact'])
+def test_a_short_step_is_a_step_of_that_size_and_replayed_so(name):
+  short = _Step(name, num_chains=20, seed=4, short_step_share=0.9)
+  drawn = short_steps.draw(0.9, tf.float64, short.results.proposed_results.seed)
+  assert drawn < 0.9
+  sized = _Step(name, num_chains=20, seed=4, step_size=drawn)
+  np.testing.assert_allclose(short.y, sized.y, rtol=1e-12)
+  np.testing.assert_allclose(
+    short.results.proposed_results.log_acceptance_correction,
+    sized.results.proposed_results.log_acceptance_correction,
+    rtol=1e-10,
+    atol=1e-12,
+  )
+  for field in ('log_accept_ratio', 'displacement', 'control_variate'):
+    gradients = [
+      step.gradient_in_tangent(field, step.preconditioner, tf.constant(_FACTOR))
+      for step in (short, sized)
+    ]
+    assert np.any(gradients[0] != 0.0)
+    np.testing.assert_allclose(*gradients, rtol=1e-9, atol=1e-12)
+  # The step size in the results stays that of the adaptation.
+  np.testing.assert_array_equal(short.results.proposed_results.step_size, 1.0)

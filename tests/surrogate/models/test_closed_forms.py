@@ -1,0 +1,264 @@
+"""Both closed forms minimise the objective that they are said to minimise.
+
+Derivatives of the objective come from automatic differentiation of `log_prob`,
+formulas from METHODS in loops over draws and dimensions.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfp_adaptive.surrogate.models import (
+  kernel_exponential_family_finite as _finite,
+)
+from tfp_adaptive.surrogate.models import (
+  kernel_exponential_family_lite as _lite,
+)
+from tfp_adaptive.surrogate.models import kernel_surrogate
+from tfp_adaptive.surrogate.models import score_matching
+from tfp_adaptive.surrogate.models import surrogate_frame
+from tfp_adaptive.surrogate.models.kernel_exponential_family_finite import (
+  _basis as finite_basis,
+)
+from tfp_adaptive.surrogate.models.kernel_exponential_family_lite import (
+  _basis as lite_basis,
+)
+
+_NUM_POINTS, _SIZE, _NUM_FEATURES = 25, 2, 12
+_SIGMA = 1.7
+_FORMS = {
+  'lite': (lite_basis(_NUM_POINTS), _lite(_NUM_POINTS)),
+  'few_centers': (lite_basis(8), _lite(_NUM_POINTS, 8)),
+  'finite': (
+    finite_basis(_NUM_FEATURES),
+    _finite(_NUM_POINTS, _NUM_FEATURES),
+  ),
+}
+
+
+def _draws(weighted=True, seed=0):
+  rng = np.random.default_rng(seed)
+  points = rng.normal(size=(_NUM_POINTS, _SIZE)) * [1.0, 0.6]
+  weights = rng.uniform(0.5, 1.5, size=_NUM_POINTS)
+  if not weighted:
+    weights[:] = 1.0
+  return score_matching.Draws(
+    tf.constant(points), tf.constant(weights / weights.sum())
+  )
+
+
+def _choice(regularization, base_weight=0.0):
+  return score_matching.Choice(
+    tf.constant(1.0, tf.float64),
+    tf.cast(regularization, tf.float64),
+    tf.constant(base_weight, tf.float64),
+    tf.constant(0.0, tf.float64),
+  )
+
+
+def _ridge(basis, data, maps, draws, regularization=1.0):
+  """Returns r of `solve`, from the trace of G."""
+  gram, _ = basis.moments(
+    basis.at(data, maps), maps, draws, tf.zeros_like(draws.points)
+  )
+  effective_size = 1.0 / np.sum(draws.weights.numpy() ** 2)
+  return regularization * np.trace(gram.numpy()) / effective_size
+
+
+def _isotropic(basis, draws, ridge):
+  """Returns data and coefficients of kernel exp(-|x - y|^2 / sigma)."""
+  maps = tf.eye(_SIZE, dtype=tf.float64) / _SIGMA**0.5
+  data = basis.refresh(basis.init(_SIZE, tf.float64, (3, 4)), draws)
+  factor = ridge / _ridge(basis, data, maps, draws)
+  return data, score_matching.solve(
+    basis, maps, basis.at(data, maps), _choice(factor), draws, maps
+  )
+
+
+@pytest.mark.parametrize('base_weight', [0.0, 1.0])
+@pytest.mark.parametrize('name', _FORMS)
+def test_the_gradient_of_the_regularised_objective_is_zero(name, base_weight):
+  basis, surrogate = _FORMS[name]
+  draws = _draws()
+  maps = tf.constant([[0.9, 0.0], [0.4, 1.3]], tf.float64)
+  base = tf.constant([[1.2, 0.3], [0.3, 2.0]], tf.float64)
+  data = basis.refresh(basis.init(_SIZE, tf.float64, (3, 4)), draws)
+  choice = _choice(1e-2, base_weight)
+  coefficients = score_matching.solve(
+    basis, maps, basis.at(data, maps), choice, draws, base
+  )
+  params = kernel_surrogate.Params(
+    frame=surrogate_frame.start(_SIZE, tf.float64),
+    map=maps,
+    precision=base_weight * base,
+    coefficients=coefficients,
+    data=basis.at(data, maps),
+    choice=choice,
+  )
+  x = tf.identity(draws.points)  # The kernels' centers are constants.
+  with tf.GradientTape() as tape:
+    tape.watch(coefficients)
+    learned = params._replace(coefficients=coefficients)
+    with tf.GradientTape(persistent=True) as outer:
+      outer.watch(x)
+      with tf.GradientTape() as inner:
+        inner.watch(x)
+        values = surrogate.log_prob(learned, x)
+      score = inner.gradient(values, x)
+      columns = tf.unstack(score, axis=-1)
+    laplacian = sum(
+      outer.gradient(column, x)[:, i] for i, column in enumerate(columns)
+    )
+    squares = tf.reduce_sum(score**2, axis=-1)
+    objective = tf.reduce_sum(draws.weights * (laplacian + 0.5 * squares))
+  gradient = tape.gradient(objective, coefficients)
+  ridge = _ridge(basis, data, maps, draws, 1e-2)
+  assert np.max(np.abs(ridge * coefficients)) > 1e-3  # It takes part.
+  np.testing.assert_allclose(gradient + ridge * coefficients, 0.0, atol=1e-6)
+  np.testing.assert_allclose(
+    surrogate.objective(params, x, draws.weights), objective, rtol=1e-9
+  )
+  np.testing.assert_allclose(surrogate.score(params, x), score, atol=1e-9)
+
+
+def test_lite_is_proposition_1_with_its_exact_regulariser():
+  # alpha = -(sigma / 2) (C + lambda I)^-1 b minimises J + 2 lambda |alpha|^2 /
+  # (n sigma^2), so that r = 4 lambda / (n sigma^2).
+  draws = _draws(weighted=False)
+  x = draws.points.numpy()
+  kernel = np.exp(-np.sum((x[:, None] - x) ** 2, axis=-1) / _SIGMA)
+  ones = np.ones(_NUM_POINTS)
+  matrix, vector = 0.0, 0.0
+  for column in x.T:
+    square, diagonal = column**2, np.diag(column)
+    vector = vector + (2.0 / _SIGMA) * (
+      kernel @ square
+      + square * (kernel @ ones)
+      - 2.0 * column * (kernel @ column)
+    )
+    vector = vector - kernel @ ones
+    matrix = matrix + (diagonal @ kernel - kernel @ diagonal) @ (
+      kernel @ diagonal - diagonal @ kernel
+    )
+  penalty = 0.3
+  expected = (
+    -0.5
+    * _SIGMA
+    * np.linalg.solve(matrix + penalty * np.eye(_NUM_POINTS), vector)
+  )
+  ridge = 4.0 * penalty / (_NUM_POINTS * _SIGMA**2)
+  _, coefficients = _isotropic(lite_basis(_NUM_POINTS), draws, ridge)
+  np.testing.assert_allclose(coefficients, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_finite_is_proposition_2_with_lambda_over_n():
+  draws = _draws(weighted=False)
+  basis = finite_basis(_NUM_FEATURES)
+  penalty = 0.4
+  data, coefficients = _isotropic(basis, draws, penalty / _NUM_POINTS)
+  frequencies = data.frequencies.numpy() / _SIGMA**0.5
+  amplitude = np.sqrt(2.0 / _NUM_FEATURES)
+  matrix = np.zeros([_NUM_FEATURES] * 2)
+  vector = np.zeros([_NUM_FEATURES])
+  for row in draws.points.numpy():
+    phase = row @ frequencies + data.phases.numpy()
+    for frequency in frequencies:
+      first = -amplitude * frequency * np.sin(phase)
+      second = -amplitude * frequency**2 * np.cos(phase)
+      matrix += np.outer(first, first) / _NUM_POINTS
+      vector -= second / _NUM_POINTS
+  regular = matrix + penalty / _NUM_POINTS * np.eye(_NUM_FEATURES)
+  np.testing.assert_allclose(
+    coefficients, np.linalg.solve(regular, vector), rtol=1e-7, atol=1e-9
+  )
+
+
+def _in_function_space(points, sigma, ridge, x):
+  """Returns f(x) that minimises J + (r / 2) |f|^2 in the space of the kernel.
+
+  With rows phi_(i, a) = d k(., x_i) / d x_ia and h = -mean of the kernel's
+  Laplacians, f = (h - phi^T (n r + phi phi^T)^-1 phi h) / r.
+  """
+  count, size = points.shape
+
+  def kernels(rows):
+    offset = rows[:, None] - points
+    square = np.sum(offset**2, axis=-1)
+    return offset, square, np.exp(-square / sigma)
+
+  offset, square, kernel = kernels(points)
+  gram = kernel[..., None, None] * (
+    2.0 / sigma * np.eye(size)
+    - 4.0 / sigma**2 * offset[..., :, None] * offset[..., None, :]
+  )
+  gram = gram.transpose(0, 2, 1, 3).reshape(count * size, count * size)
+  third = (
+    offset
+    * (kernel * ((8 + 4 * size) / sigma**2 - 8.0 * square / sigma**3))[
+      ..., None
+    ]
+  )
+  weights = np.linalg.solve(
+    count * ridge * np.eye(count * size) + gram,
+    -third.mean(axis=1).reshape(-1),
+  ).reshape(count, size)
+  offset, square, kernel = kernels(x)
+  curved = (4.0 * square / sigma**2 - 2.0 * size / sigma) * kernel
+  sloped = 2.0 / sigma * np.sum(offset * weights, axis=-1) * kernel
+  return (-curved.mean(axis=1) - sloped.sum(axis=1)) / ridge
+
+
+def test_finite_approaches_the_function_space_as_one_over_root_m():
+  draws = _draws(weighted=False)
+  x = np.random.default_rng(1).normal(size=(20, _SIZE))
+  ridge = 0.05
+  expected = _in_function_space(draws.points.numpy(), _SIGMA, ridge, x)
+
+  def error(num_features, num_repeats):
+    basis = finite_basis(num_features)
+    maps = tf.eye(_SIZE, dtype=tf.float64) / _SIGMA**0.5
+
+    @tf.function(autograph=False)
+    def solve(data, factor):
+      coefficients = score_matching.solve(
+        basis, maps, data, _choice(factor), draws, maps
+      )
+      return basis.value(data, coefficients, tf.constant(x) / _SIGMA**0.5)
+
+    errors = []
+    for repeat in range(num_repeats):
+      data = basis.init(_SIZE, tf.float64, (repeat, 7))
+      factor = tf.constant(ridge / _ridge(basis, data, maps, draws))
+      errors.append(np.mean((solve(data, factor) - expected) ** 2))
+    return np.sqrt(np.mean(errors) / np.mean(expected**2))
+
+  few, many = error(40, 24), error(360, 8)
+  assert many < 0.2
+  assert 2.0 < few / many < 4.5  # 3, if errors fall like 1 / sqrt(m).
+
+
+def test_lite_on_a_fine_grid_is_the_function_space_of_twice_its_bandwidth():
+  # sum_j k(z_j, x) k(z_j, y) over a grid of spacing s is (pi sigma / 2)^(d / 2)
+  # s^-d exp(-|x - y|^2 / (2 sigma)): the identity as regulariser of the
+  # coefficients is the norm of that kernel's space.
+  draws = _draws(weighted=False)
+  axis = np.arange(-6.3, 6.4, 0.7)
+  grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, _SIZE)
+  basis = lite_basis(len(grid))
+  data = basis.init(_SIZE, tf.float64, None)._replace(
+    points=tf.constant(grid), is_used=tf.ones([len(grid)], tf.float64)
+  )
+  maps = tf.eye(_SIZE, dtype=tf.float64) / _SIGMA**0.5
+  ridge = 0.05
+  mass = (np.pi * _SIGMA / 2.0) ** (_SIZE / 2) / 0.7**_SIZE
+  factor = ridge * mass / _ridge(basis, data, maps, draws)
+  centers = basis.at(data, maps)
+  coefficients = score_matching.solve(
+    basis, maps, centers, _choice(factor), draws, maps
+  )
+  x = np.random.default_rng(1).normal(size=(20, _SIZE))
+  actual = basis.value(centers, coefficients, tf.constant(x) / _SIGMA**0.5)
+  expected = _in_function_space(draws.points.numpy(), 2.0 * _SIGMA, ridge, x)
+  np.testing.assert_allclose(actual, expected, atol=1e-4)
+  other = _in_function_space(draws.points.numpy(), _SIGMA, ridge, x)
+  assert np.mean((actual - other) ** 2) > 0.01 * np.mean(other**2)

@@ -1,0 +1,61 @@
+"""Two surrogates in turn: whose score is followed, and what is refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.surrogate import surrogates
+
+_POINTS = tf.constant(np.random.default_rng(0).normal(size=(64, 3)))
+_WEIGHTS = tf.fill([64], tf.constant(1.0 / 64, tf.float64))
+
+
+def _pair(num_first_fits):
+  first = surrogates.known(lambda x: 7.0 * x, num_points=64)
+  return tfpa.surrogates.in_turn(first, surrogates.gaussian(), num_first_fits)
+
+
+def test_the_second_is_followed_once_the_first_had_its_fits():
+  surrogate = _pair(num_first_fits=2)
+  gaussian = surrogates.gaussian()
+  x, seed = _POINTS[:5], tf.constant([0, 1])
+  params = surrogate.init(3, tf.float64, seed)
+  alone = gaussian.fit(
+    gaussian.init(3, tf.float64, seed), _POINTS, _WEIGHTS, seed
+  )
+  fit = tf.function(surrogate.fit, jit_compile=True)
+  score = tf.function(surrogate.score, jit_compile=True)
+  for num_fits in range(1, 5):
+    params = fit(params, _POINTS, _WEIGHTS, seed)
+    expected = 7.0 * x if num_fits <= 2 else gaussian.score(alone, x)
+    np.testing.assert_allclose(score(params, x), expected, rtol=1e-10)
+    np.testing.assert_allclose(surrogate.score(params, x), expected, rtol=1e-10)
+  np.testing.assert_allclose(
+    surrogate.log_prob(params, x), gaussian.log_prob(alone, x), rtol=1e-10
+  )
+  assert np.all(surrogate.is_inside(params, x) == gaussian.is_inside(alone, x))
+
+
+def test_a_kernel_ends_with_the_second():
+  def target(x):
+    return -0.5 * tf.reduce_sum(x**2, axis=-1)
+
+  kernel = tfpa.kernel_hamiltonian(target, 300, surrogate=_pair(1))
+  result = tfpa.sample(
+    kernel, _POINTS[:4], num_results=400, seed=1, progress=False
+  )
+  learned = tfpa.frozen(kernel, result.final_kernel_results)
+  params = learned.inner_kernel.surrogate.init(3, tf.float64, None)
+  assert params.num_fits > 1
+  # A poor first surrogate does no harm that lasts.
+  assert result.trace['is_accepted'].mean() > 0.5
+  np.testing.assert_allclose(result.states.std(axis=(0, 1)), 1.0, atol=0.2)
+
+
+def test_what_cannot_be_joined_is_refused():
+  first = surrogates.known(lambda x: x, num_points=8)
+  with pytest.raises(ValueError, match='as many draws'):
+    tfpa.surrogates.in_turn(first, surrogates.gaussian())
+  with pytest.raises(ValueError, match='positive int'):
+    _pair(0)

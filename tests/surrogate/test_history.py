@@ -1,0 +1,182 @@
+"""The history: who stays, equal shares of chains, moments."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfp_adaptive.surrogate import history
+
+
+@functools.cache
+def _runner(num_points, jit_compile):
+  """Returns (rows [t, b, d], seeds [t, 2]) -> history after all steps."""
+
+  @tf.function(autograph=False, jit_compile=jit_compile)
+  def run(rows, seeds):
+    start = history.start(num_points, rows.shape[-1], rows.dtype)
+    return tf.while_loop(
+      lambda step, _: step < rows.shape[0],
+      lambda step, kept: (step + 1, history.add(kept, rows[step], seeds[step])),
+      (0, start),
+    )[1]
+
+  return run
+
+
+def _run(num_points, rows, seed=0, jit_compile=False):
+  seeds = np.random.default_rng(seed).integers(
+    2**31 - 1, size=(len(rows), 2), dtype=np.int32
+  )
+  run = _runner(num_points, jit_compile)
+  return run(tf.constant(rows), tf.constant(seeds))
+
+
+def _steps_of_chains(num_steps, num_chains):
+  """Returns rows [t, b, 2]: the number of the step and of the chain."""
+  steps, chains = np.meshgrid(
+    np.arange(num_steps), np.arange(num_chains), indexing='ij'
+  )
+  return np.stack([steps, chains], axis=-1).astype('float64')
+
+
+def test_survival_is_linear_in_the_step():
+  # Recency 2: the age u = s / T of a row has the law u^2.
+  num_steps, num_points, num_repeats = 1200, 50, 20
+  rows = _steps_of_chains(num_steps, 1)
+  ages = np.concatenate(
+    [
+      _run(num_points, rows, seed).points[:, 0].numpy() / num_steps
+      for seed in range(num_repeats)
+    ]
+  )
+  edges = np.linspace(0.0, 1.0, 6)
+  counts, _ = np.histogram(ages, edges)
+  shares = counts / len(ages)
+  expected = np.diff(edges**2)
+  standard_error = np.sqrt(expected * (1.0 - expected) / len(ages))
+  assert np.all(np.abs(shares - expected) < 4.0 * standard_error)
+  # Power: a plain reservoir would keep a fifth of each.
+  assert np.any(np.abs(shares - 0.2) > 8.0 * standard_error)
+
+
+def test_chains_keep_equal_shares():
+  kept = _run(60, _steps_of_chains(300, 4))
+  counts = np.bincount(kept.points[:, 1].numpy().astype(int), minlength=4)
+  # Strata of their own once the history is full: 15 rows each, and those of
+  # the filling that nobody has overwritten.
+  assert np.all(np.abs(counts - 15) <= 1)
+  assert int(kept.num_seen) == 1200
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_in_order_is_by_chain_and_then_by_time(jit_compile):
+  kept = _run(30, _steps_of_chains(200, 3), jit_compile=jit_compile)
+  points, weights = history.in_order(kept)
+  steps, chains = points.numpy().T
+  np.testing.assert_array_equal(np.lexsort([steps, chains]), np.arange(30))
+  np.testing.assert_allclose(weights, np.full(30, 1 / 30))
+  # Power: the rows themselves are in no order.
+  assert np.any(np.diff(kept.points[:10, 0]) < 0)
+
+
+def test_in_order_moves_weights_with_their_rows():
+  kept = _run(10, 1.0 + _steps_of_chains(3, 2))  # Rows not filled are zero.
+  points, weights = history.in_order(kept)
+  np.testing.assert_array_equal(weights.numpy() > 0, points[:, 0] > 0)
+  assert np.sum(weights.numpy() > 0) == 6
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_the_first_states_fill_the_rows_in_order(jit_compile):
+  kept = _run(10, _steps_of_chains(3, 3), jit_compile=jit_compile)
+  np.testing.assert_array_equal(kept.points[:9, 0], np.repeat([0, 1, 2], 3))
+  np.testing.assert_array_equal(kept.is_filled, [True] * 9 + [False])
+  np.testing.assert_allclose(history.weights(kept), [1 / 9] * 9 + [0])
+
+
+def test_more_chains_than_rows_take_turns():
+  kept = _run(5, _steps_of_chains(200, 7))
+  assert np.all(kept.is_filled) and np.all(kept.points[:, 0] > 0)
+  np.testing.assert_array_equal(kept.chain, kept.points[:, 1])
+  # Which chains are offered moves on from step to step.
+  seen = {
+    float(chain)
+    for seed in range(8)
+    for chain in _run(5, _steps_of_chains(40, 7), seed).points[:, 1]
+  }
+  assert seen == set(range(7))
+
+
+def test_every_chain_has_rows_of_its_own_if_their_number_divides_none():
+  kept = _run(11, _steps_of_chains(400, 4))
+  np.testing.assert_array_equal(kept.chain, kept.points[:, 1])
+  np.testing.assert_array_equal(kept.time, 4 * kept.points[:, 0])
+  np.testing.assert_array_equal(np.bincount(kept.chain), [2, 3, 3, 3])
+
+
+def test_no_non_finite_row_enters():
+  rows = _steps_of_chains(100, 3)
+  rows[:, 1, 0] = np.nan
+  rows[::2, 2, 1] = -np.inf
+  kept = _run(12, rows)
+  assert np.all(np.isfinite(kept.points))
+  filled = kept.points.numpy()[kept.is_filled.numpy()]
+  assert set(filled[:, 1]) == {0.0, 2.0}
+
+
+def test_the_count_of_states_stops_before_it_overflows():
+  kept = history.start(4, 2, tf.float32)._replace(
+    num_seen=tf.constant(2**30 - 1, tf.int32), is_filled=tf.fill([4], True)
+  )
+  counts = []
+  for seed in range(3):
+    kept = history.add(kept, tf.ones([3, 2]), tf.constant([seed, 1]))
+    counts.append(int(kept.num_seen))
+  assert counts == [2**30 + 2, 2**30 + 3, 2**30 + 3]
+
+
+def test_draws_given_beforehand_are_thinned_evenly_whatever_their_number():
+  # 3e6 draws of 1000 places: the product is no int32.
+  draws = tf.range(3_000_000, dtype=tf.float32)[:, tf.newaxis]
+  kept = history.from_draws(history.start(1000, 1, tf.float32), draws)
+  np.testing.assert_array_equal(kept.points[:, 0], np.arange(0.0, 3e6, 3000.0))
+  assert int(kept.num_seen) == 3_000_000
+
+
+def test_an_empty_history_has_zero_weights():
+  empty = history.start(4, 2, tf.float32)
+  np.testing.assert_array_equal(history.weights(empty), np.zeros(4))
+
+
+def test_moments_are_those_of_the_weights_and_shrink():
+  rng = np.random.default_rng(0)
+  points = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3))
+  weights = rng.uniform(size=500)
+  weights /= weights.sum()
+  mean, covariance = history.moments(tf.constant(points), tf.constant(weights))
+  np.testing.assert_allclose(mean, weights @ points, rtol=1e-12)
+  sample = np.cov(points.T, aweights=weights, ddof=0)
+  count = 1.0 / np.sum(weights**2)
+  floor = 1e-3 * np.trace(sample) / 3.0
+  expected = (count * sample + 5.0 * floor * np.eye(3)) / (count + 5.0)
+  np.testing.assert_allclose(covariance, expected, rtol=1e-9)
+  # Few draws: still positive definite.
+  _, few = history.moments(
+    tf.constant(points[:2]), tf.constant([0.5, 0.5], tf.float64)
+  )
+  assert np.min(np.linalg.eigvalsh(few)) > 0.0
+
+
+def test_sharpness_of_a_gaussian_is_its_precision():
+  rng = np.random.default_rng(0)
+  covariance = np.array([[4.0, 1.0], [1.0, 0.5]])
+  precision = np.linalg.inv(covariance)
+  points = rng.multivariate_normal(np.zeros(2), covariance, size=20000)
+  weights = np.full(20000, 1 / 20000)
+  sharpness = history.sharpness(
+    tf.constant(covariance), tf.constant(-points @ precision), weights
+  )
+  # Entries of E[score score^T] have standard errors of about 1 / sqrt(n).
+  np.testing.assert_allclose(sharpness, precision, rtol=4.0 * 20000**-0.5)

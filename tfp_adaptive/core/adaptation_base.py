@@ -1,0 +1,186 @@
+"""What adaptation wrappers share: when to adapt, and where params live."""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import random
+from tfp_adaptive.core import scale_search
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = [
+  'AdaptationWrapper',
+  'choose',
+  'is_finite',
+  'mean_accept_prob',
+]
+
+
+class AdaptationWrapper(tfp_private.TransitionKernel):
+  """Base of the adaptation wrappers: step inside, then adapt or pass on.
+
+  A subclass sets `_parameters` and implements `bootstrap_results` and
+  `_adapt(next_state, previous_inner, results) -> results`, or `one_step` as a
+  whole. Its results have the fields `inner_results` and `step`.
+  """
+
+  def __init__(self, inner_kernel, num_adaptation_steps):
+    arguments.check_num_adaptation_steps(num_adaptation_steps)
+    if not tfp_private.has_nested(inner_kernel, 'preconditioner'):
+      raise ValueError(
+        'No kernel inside `inner_kernel` has a preconditioner to adapt. Wrap '
+        'one of `tfpa.proposals` in `tfpa.MetropolisHastings`; got '
+        f'{type(inner_kernel).__name__}.'
+      )
+
+  @property
+  def inner_kernel(self):
+    return self._parameters['inner_kernel']
+
+  @property
+  def num_adaptation_steps(self):
+    return self._parameters['num_adaptation_steps']
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def name(self):
+    return self._parameters['name'] or type(self).__name__
+
+  @property
+  def is_calibrated(self):
+    return self.inner_kernel.is_calibrated
+
+  @property
+  def experimental_shard_axis_names(self):
+    return self.inner_kernel.experimental_shard_axis_names
+
+  def experimental_with_shard_axes(self, shard_axis_names):
+    return self.copy(
+      inner_kernel=self.inner_kernel.experimental_with_shard_axes(
+        shard_axis_names
+      )
+    )
+
+  @property
+  def proposal(self):
+    """The innermost kernel: the one with the preconditioner."""
+    kernel = self.inner_kernel
+    while not hasattr(kernel, 'preconditioner'):
+      # TransformedTransitionKernel keeps the kernel that it rebuilt here.
+      kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
+    return kernel
+
+  @property
+  def preconditioner(self):
+    return self.proposal.preconditioner
+
+  @property
+  def adapting_cost(self):
+    """What an adapting step does beside the replay of its proposal."""
+    return interfaces.Cost(matrix_product=0)
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Steps the inner kernel; adapts for the first `num_adaptation_steps`."""
+    with tf.name_scope(self.name):
+      previous = previous_kernel_results
+      next_state, inner = self.inner_kernel.one_step(
+        current_state, previous.inner_results, seed=random.sanitize(seed)
+      )
+      stepped = previous._replace(inner_results=inner, step=previous.step + 1)
+      if self.num_adaptation_steps == 0:
+        return next_state, stepped
+      (results,) = control_flow.apply_if(
+        self._is_adapting(previous, inner),
+        lambda results: [
+          self._adapt(next_state, previous.inner_results, results)
+        ],
+        stepped,
+      )
+      return next_state, results
+
+  def _is_adapting(self, previous, inner):
+    """Whether this step adapts, [] bool: proposals may except some."""
+    is_adapting = previous.step < self.num_adaptation_steps
+    if not tfp_private.has_nested(self.inner_kernel, 'can_teach'):
+      return is_adapting
+    return is_adapting & self.proposal.can_teach(
+      self._mh_results(inner).proposed_results
+    )
+
+  def _flat_state(self, state, inner):
+    """Returns the chains in the proposal's own space, [chains..., d]."""
+    state = tfp_private.get_innermost(inner, 'transformed_state', default=state)
+    state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    accepted = self._mh_results(inner).accepted_results
+    return state_parts.flatten(state, ps.rank(accepted.target_log_prob))
+
+  def _mh_results(self, inner):
+    """Returns the results of the Metropolis-Hastings kernel inside."""
+    while not hasattr(inner, 'proposed_results'):
+      inner = inner.inner_results
+    return inner
+
+  def _adaptation(self, inner):
+    """Returns the size of the problem."""
+    proposed = self._mh_results(inner).proposed_results
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    return interfaces.Adaptation(
+      event_size=ps.shape(proposed.noise)[-1],
+      num_chains=state_parts.num_chains(proposed.target_log_prob),
+      num_params=sum(ps.size(p) for p in tf.nest.flatten(params)),
+      num_steps=self.num_adaptation_steps,
+      dtype=proposed.noise.dtype,
+    )
+
+  def _start_search(self, inner):
+    """Returns results whose params have the first scale, and the search."""
+    accepted = self._mh_results(inner).accepted_results
+    dtype = accepted.step_size.dtype
+    if self.preconditioner.init_scale is not None:
+      return inner, scale_search.fixed(dtype)
+    grads = None
+    if tf.nest.flatten(accepted.grads_target_log_prob):
+      grads = state_parts.flatten(
+        accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
+      )
+    search = scale_search.start(
+      dtype, grads, getattr(self.proposal, 'num_leapfrog_steps', 1)
+    )
+    params = self.preconditioner.rescale(
+      accepted.preconditioner_params, search.scale
+    )
+    return tfp_private.replace_innermost(
+      inner, preconditioner_params=params
+    ), search
+
+
+def choose(predicate, if_true, if_false):
+  """Selects one of two structures of Tensors by a [] bool."""
+  return tf.nest.map_structure(
+    lambda yes, no: tf.where(predicate, yes, no), if_true, if_false
+  )
+
+
+def is_finite(structure):
+  """Returns whether all floating Tensors of a structure are finite, []."""
+  return tf.reduce_all(
+    tf.stack(
+      [
+        tf.reduce_all(tf.math.is_finite(leaf))
+        for leaf in tf.nest.flatten(structure)
+        if leaf.dtype.is_floating
+      ]
+    )
+  )
+
+
+def mean_accept_prob(mh_results):
+  """Returns the mean over chains of min(1, exp(r)); a rejected NaN counts 0."""
+  ratio = mh_results.log_accept_ratio
+  return tf.reduce_mean(tf.exp(tf.minimum(ratio, 0.0)))

@@ -1,0 +1,62 @@
+"""Products of the Hessian of -log pi with rows, two ways."""
+
+import tensorflow as tf
+
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import xla_gradients
+
+__all__ = ['METHODS', 'hessian_product']
+
+METHODS = ('autodiff', 'finite_difference')
+
+
+def hessian_product(
+  target_log_prob_fn, state, flat_point, flat_gradient, num_chain_dims, method
+):
+  """Returns the function w -> -(Hessian of log pi at the point) w.
+
+  Args:
+    target_log_prob_fn: As in TFP.
+    state: Any state of the chains; gives structure and shapes.
+    flat_point: Where, [chains..., d].
+    flat_gradient: Gradient of log pi there, [chains..., d]; used by
+      `'finite_difference'` only.
+    num_chain_dims: Chain dimensions of the state.
+    method: `'autodiff'`, reverse over reverse: exact, about three gradients.
+      `'finite_difference'` of gradients: one gradient, right to about half of
+      the digits of the dtype.
+
+  Returns:
+    Function (rows w, sizes) -> [chains..., d]; sizes, [chains..., 1], say how
+    many typical distances of the target w spans, for the width of a finite
+    difference. Chains whose product is not finite get zeros.
+  """
+
+  def gradient(flat):
+    parts = state_parts.unflatten_like(flat, state, num_chain_dims)
+    _, grads = state_parts.value_and_gradient(target_log_prob_fn, parts)
+    return state_parts.flatten(grads, num_chain_dims)
+
+  def by_autodiff(rows, sizes):
+    del sizes
+    xla_gradients.register()
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(flat_point)
+      slope = tf.reduce_sum(gradient(flat_point) * rows)
+    return -tape.gradient(
+      slope, flat_point, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+
+  def by_finite_difference(rows, sizes):
+    # The cube root of the rounding error balances it against the curvature.
+    epsilon = 2.0**-52 if rows.dtype == tf.float64 else 2.0**-23
+    width = epsilon ** (1.0 / 3.0) / tf.where(sizes > 0.0, sizes, 1.0)
+    return (flat_gradient - gradient(flat_point + width * rows)) / width
+
+  product = by_autodiff if method == 'autodiff' else by_finite_difference
+  return lambda rows, sizes: _zero_unless_finite(product(rows, sizes))
+
+
+def _zero_unless_finite(rows):
+  is_finite = tf.reduce_all(tf.math.is_finite(rows), axis=-1, keepdims=True)
+  return tf.where(is_finite, rows, 0.0)

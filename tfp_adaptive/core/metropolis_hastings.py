@@ -1,0 +1,94 @@
+"""TFP's Metropolis-Hastings with reproducible draws and lean results.
+
+It differs from `tfp.mcmc.MetropolisHastings` in two ways. The uniform comes
+from `core/random`, so that the decision is the same eager, in a graph and
+under XLA. And what belongs to one step only (`seed`, `noise`, `trajectory`) is
+kept out of `accepted_results`, what belongs to the chain's law only
+(the params) out of `proposed_results`: neither is merged by chain
+nor carried twice.
+"""
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core import tfp_private
+
+__all__ = ['MetropolisHastings']
+
+_ONE_STEP_FIELDS = ('seed', 'noise', 'trajectory')
+_LAW_FIELDS = ('preconditioner_params', 'surrogate_params', 'walk_params')
+
+
+class MetropolisHastings(tfp.mcmc.MetropolisHastings):
+  """Accepts or rejects the move of an uncalibrated proposal.
+
+  Results are TFP's `MetropolisHastingsKernelResults`: `accepted_results`,
+  `is_accepted`, `log_accept_ratio` ([chains...]), `proposed_state`,
+  `proposed_results`, `extra` and `seed` ([2] int32, enough to run the step
+  again). A ratio that is not finite is -inf: the move is rejected.
+  """
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Proposes once and accepts with probability min(1, exp(r))."""
+    seed = random.sanitize(seed)
+    proposal_seed, accept_seed = random.split(seed, 2)
+    previous = previous_kernel_results.accepted_results
+    proposed_state, proposed = self.inner_kernel.one_step(
+      current_state, previous, seed=proposal_seed
+    )
+    log_accept_ratio = tfp_private.safe_sum(
+      [
+        proposed.target_log_prob,
+        -previous.target_log_prob,
+        proposed.log_acceptance_correction,
+      ]
+    )
+    log_uniform = random.log_uniform(
+      tfp_private.prefer_static.shape(log_accept_ratio),
+      log_accept_ratio.dtype,
+      accept_seed,
+    )
+    is_accepted = log_uniform < log_accept_ratio
+    next_state = _choose(is_accepted, proposed_state, current_state)
+    return next_state, tfp_private.MetropolisHastingsKernelResults(
+      accepted_results=_choose_results(
+        is_accepted, _without(proposed, _ONE_STEP_FIELDS), previous
+      ),
+      is_accepted=is_accepted,
+      log_accept_ratio=log_accept_ratio,
+      proposed_state=proposed_state,
+      proposed_results=_without(proposed, _LAW_FIELDS),
+      extra=[],
+      seed=seed,
+    )
+
+  def bootstrap_results(self, init_state):
+    """Returns results for `init_state`, as if it had just been accepted."""
+    init_state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
+    results = super().bootstrap_results(init_state)
+    return results._replace(
+      accepted_results=_without(results.accepted_results, _ONE_STEP_FIELDS),
+      proposed_results=_without(results.proposed_results, _LAW_FIELDS),
+    )
+
+
+def _choose(is_accepted, proposed, current):
+  """Selects states by chain in any structure (TFP's choose knows no dict)."""
+  chosen = tfp_private.choose(
+    is_accepted, tf.nest.flatten(proposed), tf.nest.flatten(current)
+  )
+  return tf.nest.pack_sequence_as(current, chosen)
+
+
+def _choose_results(is_accepted, proposed, current):
+  """Selects results by chain; the law's, of any structure, pass through."""
+  chosen = tfp_private.choose(
+    is_accepted, _without(proposed, _LAW_FIELDS), _without(current, _LAW_FIELDS)
+  )
+  law = {f: getattr(current, f) for f in _LAW_FIELDS if f in current._fields}
+  return chosen._replace(**law)
+
+
+def _without(results, fields):
+  return results._replace(**{f: [] for f in fields if f in results._fields})

@@ -1,0 +1,242 @@
+"""What all uncalibrated proposals share: constructor, starts, sharding."""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import stochastic_target
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['ProposalResults', 'UncalibratedProposal', 'check_log_prob']
+
+
+class ProposalResults(
+  collections.namedtuple(
+    'ProposalResults',
+    [
+      'target_log_prob',
+      'grads_target_log_prob',
+      'log_acceptance_correction',
+      'preconditioner_params',
+      'step_size',
+      'noise',
+      'trajectory',
+      'seed',
+    ],
+  )
+):
+  """Results of an uncalibrated proposal; plain Tensors of constant structure.
+
+  Attributes:
+    target_log_prob: Target at the proposed state, [chains...].
+    grads_target_log_prob: Its gradient, in the structure of the state; `[]`
+      for proposals that use none.
+    log_acceptance_correction: log q(x | y) - log q(y | x), [chains...].
+    preconditioner_params: Raw entries of the scale factor, shared by chains.
+    step_size: Multiplies the scale factor; [] or [chains..., 1].
+    noise: The standard normals of the step, [chains..., event_size].
+    trajectory: What a replay needs from the steps between; `[]` for most.
+    seed: [2] int32.
+  """
+
+  __slots__ = ()
+
+
+class UncalibratedProposal(tfp_private.TransitionKernel):
+  """Base of the proposals: y = x + step_size * C(params) (noise, drift)."""
+
+  _uses_gradient = False
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    preconditioner,
+    step_size=1.0,
+    experimental_shard_axis_names=None,
+    name=None,
+    target_is_stochastic=None,
+  ):
+    """Builds the kernel; no Tensor is created here.
+
+    Args:
+      target_log_prob_fn: Called as TFP calls targets: `fn(x)`, `fn(*parts)`
+        for a list or tuple, `fn(**parts)` for a dict. Returns [chains...].
+      preconditioner: An `interfaces.Preconditioner`.
+      step_size: Multiplies the scale factor C, no unit; [] or [chains..., 1].
+      experimental_shard_axis_names: `None`, or the shard axis of every part
+        of the state; all parts must be sharded along the same axes.
+      name: Prefix of op names.
+      target_is_stochastic: Whether the target takes a `seed` and returns an
+        estimate; `None` for proposals that take exact targets only.
+    """
+    _check_parts(target_log_prob_fn, preconditioner)
+    arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
+    stochastic_target.check(target_log_prob_fn, target_is_stochastic)
+    self._parameters = dict(
+      target_log_prob_fn=target_log_prob_fn,
+      preconditioner=preconditioner,
+      step_size=step_size,
+      experimental_shard_axis_names=experimental_shard_axis_names,
+      name=name,
+    )
+    if target_is_stochastic is not None:
+      self._parameters['target_is_stochastic'] = target_is_stochastic
+
+  @property
+  def target_log_prob_fn(self):
+    return self._parameters['target_log_prob_fn']
+
+  @property
+  def target_is_stochastic(self):
+    return self._parameters.get('target_is_stochastic', False)
+
+  @property
+  def preconditioner(self):
+    return self._parameters['preconditioner']
+
+  @property
+  def step_size(self):
+    return self._parameters['step_size']
+
+  @property
+  def name(self):
+    return self._parameters['name'] or type(self).__name__
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def is_calibrated(self):
+    return False
+
+  @property
+  def experimental_shard_axis_names(self):
+    return self._parameters['experimental_shard_axis_names']
+
+  def experimental_with_shard_axes(self, shard_axis_names):
+    return self.copy(experimental_shard_axis_names=shard_axis_names)
+
+  def bootstrap_results(self, init_state):
+    """Evaluates the target at `init_state`; the scale factor at its start."""
+    with tf.name_scope(f'{self.name}_bootstrap'):
+      init_state = state_parts.as_tensors(init_state)
+      grads = []
+      if self._uses_gradient:
+        log_prob, grads = state_parts.value_and_gradient(
+          self.target_log_prob_fn, init_state
+        )
+      else:
+        log_prob = self._evaluate(
+          init_state, stochastic_target.bootstrap_seed()
+        )
+      check_log_prob(log_prob, init_state)
+      flat = state_parts.flatten(init_state, ps.rank(log_prob))
+      return ProposalResults(
+        target_log_prob=log_prob,
+        grads_target_log_prob=grads,
+        log_acceptance_correction=tf.zeros_like(log_prob),
+        preconditioner_params=self._init_params(
+          flat, state_parts.part_sizes(init_state, ps.rank(log_prob))
+        ),
+        step_size=tf.convert_to_tensor(self.step_size, dtype=flat.dtype),
+        noise=tf.zeros_like(flat),
+        trajectory=self._init_trajectory(flat),
+        seed=tf.zeros([2], tf.int32),
+      )
+
+  def _evaluate(self, state, seed, shape=None):
+    return stochastic_target.evaluate(
+      self.target_log_prob_fn, state, seed, self.target_is_stochastic, shape
+    )
+
+  def _init_trajectory(self, flat):
+    del flat
+    return []
+
+  def _init_params(self, flat, part_sizes, preconditioner=None):
+    preconditioner = preconditioner or self.preconditioner
+    event_size = ps.shape(flat)[-1]
+    scale = preconditioner.init_scale
+    if callable(scale):
+      scale = scale(event_size)
+    elif scale is not None:
+      arguments.check_positive(scale, 'init_scale', 1.0)
+    return preconditioner.init(
+      part_sizes if preconditioner.takes_part_sizes else event_size,
+      flat.dtype,
+      tf.constant(1.0 if scale is None else scale, flat.dtype),
+    )
+
+  def _draw_noise(self, flat, seed):
+    for axis in self._shard_axes():
+      seed = random.fold_in(seed, tfp_private.get_axis_index(axis))
+    return random.normal(ps.shape(flat), flat.dtype, seed)
+
+  def _event_sum(self, rows):
+    """Sums over the event, across shards too."""
+    total = tf.reduce_sum(rows, axis=-1)
+    for axis in self._shard_axes():
+      total = tfp_private.psum(total, axis)
+    return total
+
+  def _shard_axes(self):
+    names = self.experimental_shard_axis_names
+    if not names:
+      return []
+    parts = names if isinstance(names, (list, tuple)) else [names]
+    axes = [[p] if isinstance(p, str) else list(p or []) for p in parts]
+    if any(a != axes[0] for a in axes):
+      raise ValueError(
+        'A preconditioner couples all parts of the state, so all must be '
+        f'sharded along the same axes, but got {names!r}. Shard every part, or '
+        'use one kernel per block of parts.'
+      )
+    return axes[0]
+
+
+def _check_parts(target_log_prob_fn, preconditioner):
+  if not callable(target_log_prob_fn):
+    raise TypeError(
+      '`target_log_prob_fn` must be callable, but got '
+      f'{type(target_log_prob_fn).__name__}. Pass a function of the state that '
+      'returns one log density per chain.'
+    )
+  for function in ('init', 'operator', 'outer', 'move'):
+    if not callable(getattr(preconditioner, function, None)):
+      raise TypeError(
+        '`preconditioner` must be an `interfaces.Preconditioner`, but got '
+        f'{preconditioner!r}. Write for example '
+        '`preconditioner=tfpa.preconditioners.cholesky()` (with parentheses).'
+      )
+
+
+def check_log_prob(log_prob, init_state):
+  """Refuses a target of another dtype or without leading chain dimensions."""
+  parts = tf.nest.flatten(init_state)
+  dtypes = {part.dtype.base_dtype for part in parts}
+  # Parts of several dtypes are refused for what they are.
+  if len(dtypes) == 1 and dtypes != {log_prob.dtype.base_dtype}:
+    raise TypeError(
+      f'`target_log_prob_fn` returned {log_prob.dtype.name} for a state of '
+      f'{parts[0].dtype.name}; they must be one dtype. Cast one of them, for '
+      f"example the start with `tf.cast(start, '{log_prob.dtype.name}')`."
+    )
+  rank = log_prob.shape.rank
+  for part in parts:
+    if rank is None or part.shape.rank is None:
+      continue
+    if rank > part.shape.rank or not part.shape[:rank].is_compatible_with(
+      log_prob.shape
+    ):
+      raise ValueError(
+        f'`target_log_prob_fn` returned shape {log_prob.shape}, but a part of '
+        f'the state has shape {part.shape}: its leading {rank} dimension(s) '
+        'must be the chains. Return one number per chain: sum over the event '
+        'dimensions, for example with `tf.reduce_sum(..., axis=-1)` or '
+        '`tfd.Independent`.'
+      )

@@ -1,0 +1,134 @@
+"""The scale factor C as a function of its params or of a tangent at them."""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core.custom_gradient import custom_gradient
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['apply', 'around', 'at', 'scaled', 'zero_tangent']
+
+
+def apply(operator, rows, adjoint=False):
+  """Multiplies every row of `rows` ([chains..., d]) by the operator.
+
+  All chains go through one matrix product, whatever their number of
+  dimensions.
+  """
+  if isinstance(operator, tf.linalg.LinearOperatorDiag):
+    return operator.diag * rows
+  if isinstance(
+    operator,
+    (
+      tf.linalg.LinearOperatorLowerTriangular,
+      tf.linalg.LinearOperatorFullMatrix,
+    ),
+  ):
+    return _apply_dense(operator.to_dense(), rows, adjoint)
+  shape = ps.shape(rows)
+  columns = operator.matmul(
+    tf.reshape(rows, ps.stack([-1, shape[-1]])),
+    adjoint=adjoint,
+    adjoint_arg=True,
+  )
+  return tf.reshape(tf.linalg.matrix_transpose(columns), shape)
+
+
+def _apply_dense(matrix, rows, adjoint):
+  """Multiplies rows from the right: no transpose of the chains."""
+  shape = ps.shape(rows)
+  product = tf.matmul(
+    tf.reshape(rows, ps.stack([-1, shape[-1]])), matrix, transpose_b=not adjoint
+  )
+  return tf.reshape(product, shape)
+
+
+def at(preconditioner, params):
+  """Returns C(params); `log_abs_det` is a Tensor function of `params`."""
+  operator = preconditioner.operator(params)
+  return interfaces.ScaleFactor(
+    apply=lambda v: apply(operator, v),
+    apply_adjoint=lambda g: apply(operator, g, adjoint=True),
+    log_abs_det=operator.log_abs_determinant(),
+    centered_stretch=lambda e, v: tf.zeros_like(e[..., 0]),
+    params=params,
+  )
+
+
+def around(preconditioner, params, tangent):
+  """Returns C(params) (I + E), differentiable in the tangent at zero.
+
+  The tangent is taken to be zero: no product with E is ever formed, forward or
+  backward. Its gradient is an outer product of rows that are there already.
+  """
+  operator = preconditioner.operator(params)
+  flat_tangent = tf.nest.flatten(tangent)
+
+  def outer(left, right, push):
+    return tf.nest.flatten(
+      preconditioner.outer(params, _as_rows(left), _as_rows(right), push)
+    )
+
+  @custom_gradient
+  def push(rows, *_):
+    pushed = apply(operator, rows)
+
+    def backward(cotangent):
+      pulled = apply(operator, cotangent, adjoint=True)
+      return pulled, *outer(pulled, rows, lambda: _as_rows(pushed))
+
+    return pushed, backward
+
+  @custom_gradient
+  def pull(rows, *_):
+    pulled = apply(operator, rows, adjoint=True)
+
+    def backward(cotangent):
+      pushed = apply(operator, cotangent)
+      return pushed, *outer(pulled, cotangent, lambda: _as_rows(pushed))
+
+    return pulled, backward
+
+  @custom_gradient
+  def stretch(left, right, *_):
+    def backward(cotangent):
+      weighted = cotangent[..., tf.newaxis] * left
+      return (
+        tf.zeros_like(left),
+        tf.zeros_like(right),
+        *outer(weighted, right, lambda: _as_rows(apply(operator, right))),
+      )
+
+    return tf.zeros_like(left[..., 0]), backward
+
+  @custom_gradient
+  def log_abs_det(*_):
+    grads = tf.nest.flatten(preconditioner.log_det_gradient(params))
+    return tf.zeros([], grads[0].dtype), lambda cotangent: [
+      cotangent * g for g in grads
+    ]
+
+  entropy = log_abs_det(*flat_tangent)
+  return interfaces.ScaleFactor(
+    apply=lambda v: push(v, *flat_tangent),
+    apply_adjoint=lambda g: pull(g, *flat_tangent),
+    log_abs_det=entropy,
+    centered_stretch=lambda e, v: stretch(e, v, *flat_tangent) - entropy,
+  )
+
+
+def scaled(factor, step_size):
+  """Returns step_size * C; its entropy still counts C alone."""
+  return factor._replace(
+    apply=lambda v: step_size * factor.apply(v),
+    apply_adjoint=lambda g: step_size * factor.apply_adjoint(g),
+  )
+
+
+def zero_tangent(params):
+  """Returns the tangent E = 0 at `params`."""
+  return tf.nest.map_structure(tf.zeros_like, params)
+
+
+def _as_rows(rows):
+  return tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]]))

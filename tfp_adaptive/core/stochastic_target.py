@@ -1,0 +1,162 @@
+"""Targets known only by a random, unbiased estimate of the density.
+
+Such a target takes a seed and returns the logarithm of a positive estimate:
+
+  target_log_prob_fn(*parts, seed=seed) = log pi(x) + log W,   E[W | x] = 1
+
+A chain that carries the estimate drawn when its state was proposed, and never
+draws another for that state, leaves pi(x) w p(w | x) invariant, whose marginal
+in x is pi (pseudo-marginal Metropolis-Hastings). An estimate that is drawn
+again at the current state breaks this. Kernels keep it in `target_log_prob` of
+their accepted results.
+
+The seed fixes the run in one mode of execution; `tf.random.stateless_normal`
+draws other numbers under XLA than without, and so does a target that uses it.
+
+Source: Andrieu and Roberts (2009), The pseudo-marginal approach for efficient
+Monte Carlo computations, https://arxiv.org/abs/0903.5480.
+"""
+
+import inspect
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+
+__all__ = [
+  'bootstrap_seed',
+  'check',
+  'check_is_exact',
+  'evaluate',
+  'split_seed',
+]
+
+# Seed of the estimate at the start: TFP's `bootstrap_results` is given none.
+_BOOTSTRAP_SEED = (20090401, 697725)
+
+
+def evaluate(target_log_prob_fn, state, seed, is_stochastic, shape=None):
+  """Evaluates the target at `state`, or an estimate of it.
+
+  Args:
+    target_log_prob_fn: Called as TFP calls targets, and with `seed=seed` if
+      `is_stochastic`.
+    state: Tensor or structure of Tensors, [chains..., event...].
+    seed: [2] int32; not read where the target is exact.
+    is_stochastic: Python bool.
+    shape: That of an earlier value, if there is one.
+
+  Returns:
+    [chains...]: every chain has an estimate of its own.
+  """
+  if not is_stochastic:
+    return state_parts.value(target_log_prob_fn, state, shape)
+
+  def with_seed(*parts, **named_parts):
+    return target_log_prob_fn(*parts, **named_parts, seed=seed)
+
+  return state_parts.value(with_seed, state, shape)
+
+
+def split_seed(seed, is_stochastic):
+  """Returns the seeds of the proposal and of the target.
+
+  Both are independent. Where the target is exact the first is `seed` itself,
+  so that the draws are those of a kernel that knows no stochastic targets.
+  """
+  return random.split(seed, 2) if is_stochastic else (seed, seed)
+
+
+def bootstrap_seed():
+  """Returns the seed of the estimate at the start, the same in every run.
+
+  TFP gives `bootstrap_results` no seed. The chain forgets this estimate with
+  its first accepted move; runs that differ in seed share it until then.
+  """
+  return random.sanitize(_BOOTSTRAP_SEED)
+
+
+def check(target_log_prob_fn, is_stochastic):
+  """Refuses a target whose signature does not fit `target_is_stochastic`.
+
+  Args:
+    target_log_prob_fn: What the user gave; callable.
+    is_stochastic: What the user gave; `None` for kernels that take exact
+      targets only.
+
+  Raises:
+    ValueError: If a stochastic target takes no seed, or an exact one cannot be
+      called without.
+  """
+  if not isinstance(is_stochastic, (bool, type(None))):
+    raise ValueError(
+      '`target_is_stochastic` must be True or False, but got '
+      f'{is_stochastic!r}.'
+    )
+  takes_seed, requires_seed = _seed_of(target_log_prob_fn)
+  if is_stochastic and not takes_seed:
+    raise ValueError(
+      '`target_is_stochastic=True`, but `target_log_prob_fn` '
+      f'({_name(target_log_prob_fn)}) takes no argument `seed`. Write '
+      '`def target_log_prob_fn(x, seed):`, draw all its randomness from `seed` '
+      '([2] int32) by `tf.random.stateless_*`, and return the logarithm of an '
+      'unbiased estimate of the density, [chains...]. '
+      '`TransformedTransitionKernel` and `ReplicaExchangeMC` rebuild a kernel '
+      'with a function that takes no seed, so they cannot be put over a '
+      'stochastic target: transform inside of the target instead, and add the '
+      'log determinant of the Jacobian there.'
+    )
+  if not is_stochastic and requires_seed:
+    raise ValueError(
+      f'`target_log_prob_fn` ({_name(target_log_prob_fn)}) requires a `seed`, '
+      'as a random estimate of a density does. '
+      + (
+        'This kernel needs the density itself, or its gradient. Estimates go '
+        'with `target_is_stochastic=True` to `tfpa.adaptive_metropolis` or '
+        '`tfpa.kernel_hamiltonian`.'
+        if is_stochastic is None
+        else 'Write `target_is_stochastic=True`: `tfpa.adaptive_metropolis`, '
+        '`tfpa.kernel_hamiltonian` and their proposals take it.'
+      )
+      + ' If `seed` is a part of the state, give that part another name.'
+    )
+
+
+def check_is_exact(proposal, purpose):
+  """Refuses a proposal over a stochastic target.
+
+  Args:
+    proposal: The innermost kernel.
+    purpose: str: what evaluates the gradient of the target.
+
+  Raises:
+    ValueError: If the proposal's target is stochastic.
+  """
+  if getattr(proposal, 'target_is_stochastic', False):
+    raise ValueError(
+      f'{purpose} evaluates the gradient of the target, and the gradient of a '
+      'random estimate is not that of the density; but the proposal inside '
+      'has `target_is_stochastic=True`. Use a kernel without gradients: '
+      '`tfpa.adaptive_metropolis` or `tfpa.kernel_hamiltonian`.'
+    )
+
+
+def _seed_of(function):
+  """Returns whether `function` takes a `seed`, and whether it must have one."""
+  try:
+    parameters = inspect.signature(function).parameters
+  except (TypeError, ValueError):  # Some callables do not tell.
+    return True, False
+  by_name = parameters.get('seed')
+  if by_name is not None and by_name.kind in (
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+  ):
+    return True, by_name.default is inspect.Parameter.empty
+  takes_any = any(
+    p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()
+  )
+  return takes_any, False
+
+
+def _name(function):
+  return getattr(function, '__name__', type(function).__name__)

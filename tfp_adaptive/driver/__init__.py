@@ -1,0 +1,1 @@
+"""`sample`: any kernel in blocks, with progress and checkpoints."""

@@ -1,0 +1,145 @@
+"""One block of steps as one compiled program, run again and again.
+
+The number of results and of steps between them are arguments of the program,
+so that adaptation, sampling and a shorter last block share one compilation.
+The seed of a step is a function of its number alone: blocks of any size draw
+the same.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.core import random
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import program_digest
+
+__all__ = ['Block', 'build', 'default_trace']
+
+_DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
+# What holds the results: as long as a block, which changes no draw.
+_SIZED_BY_BLOCK = ('TensorListReserve', 'TensorListStack')
+
+
+class Block(NamedTuple):
+  """A block of steps, as functions of (state, kernel_results, seed,
+  first_step, num_results, steps_per_result)."""
+
+  # -> (state, kernel_results, recorded), recorded with leading dimension
+  # `block_size`, of which `num_results` rows are filled.
+  run: Callable
+  # -> `Program`, the same for all sizes of blocks.
+  describe: Callable
+
+
+def build(kernel, trace_fn, block_size, jit_compile):
+  """Returns the compiled `Block`.
+
+  Args:
+    kernel: A `TransitionKernel`.
+    trace_fn: Function of (state, kernel_results) to record.
+    block_size: Results that one block can hold, int.
+    jit_compile: Whether XLA compiles it.
+  """
+
+  def block(state, results, seed, first_step, num_results, steps_per_result):
+    def one_step(step, state, results):
+      state, results = kernel.one_step(
+        state, results, seed=random.fold_in(seed, step)
+      )
+      return step + 1, state, results
+
+    def one_result(index, step, state, results, recorded):
+      last = step + steps_per_result
+      step, state, results = tf.while_loop(
+        lambda s, *_: s < last, one_step, (step, state, results)
+      )
+      recorded = tf.nest.map_structure(
+        lambda array, row: array.write(index, row),
+        recorded,
+        trace_fn(state, results),
+      )
+      return index + 1, step, state, results, recorded
+
+    recorded = tf.nest.map_structure(
+      lambda row: tf.TensorArray(
+        row.dtype, size=block_size, element_shape=row.shape
+      ),
+      trace_fn(state, results),
+    )
+    _, _, state, results, recorded = tf.while_loop(
+      lambda i, *_: i < num_results,
+      one_result,
+      (0, first_step, state, results, recorded),
+    )
+    # What the target and its bijectors registered would keep it in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return (
+      state,
+      results,
+      tf.nest.map_structure(lambda array: array.stack(), recorded),
+    )
+
+  compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
+
+  def explained(function):
+    def call(*args):
+      try:
+        return function(*args)
+      except (tf.errors.OpError, LookupError, ValueError, TypeError) as error:
+        if not jit_compile:
+          raise
+        raise _explain(error) from error
+
+    return call
+
+  def describe(*args):
+    return program_digest.describe(
+      compiled.get_concrete_function(*args), _SIZED_BY_BLOCK
+    )
+
+  return Block(explained(compiled), explained(describe))
+
+
+def default_trace(state, results):
+  """Returns what every kernel has to tell, lean: dict of [chains...]."""
+  del state
+  trace = {}
+  for field in (
+    'target_log_prob',
+    'is_accepted',
+    'log_accept_ratio',
+    'hyper_is_accepted',
+  ):
+    value = tfp_private.get_innermost(results, field, default=None)
+    if tf.is_tensor(value):
+      trace[field] = value
+  diverging = tfp_private.get_innermost(results, 'has_divergence', default=None)
+  if not tf.is_tensor(diverging) and 'log_accept_ratio' in trace:
+    ratio = trace['log_accept_ratio']
+    diverging = ~(ratio > _DIVERGENCE)
+  if tf.is_tensor(diverging):
+    trace['diverging'] = diverging
+  return trace
+
+
+def _explain(error):
+  """Returns an error that names the op XLA refused, if that was the reason."""
+  text = str(error)
+  found = re.search(
+    r"(?:on XLA_\w+_JIT: |No registered '|no registered converter for "
+    r"operation: |No gradient defined for operation '[^']*' \(op type: |"
+    r'gradient registry has no entry for: )(\w+)',
+    text,
+  )
+  if not found:
+    return error
+  return ValueError(
+    f'The target cannot be compiled by XLA: op {found.group(1)!r} has no XLA '
+    'kernel or gradient. Rewrite the target without it, or pass '
+    '`jit_compile=False` (10 to 70 times slower on CPU). '
+    f'XLA said: {text.splitlines()[0][:500]}'
+  )

@@ -1,0 +1,280 @@
+"""What a run says about itself: refused starts, warnings, scalars to trace."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import step_size_range
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import convergence
+
+__all__ = [
+  'accept_rate',
+  'adaptation_scalars',
+  'check_starts',
+  'kernel_names',
+  'num_adaptation_steps',
+  'warnings_after',
+  'warnings_before',
+]
+
+
+_FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
+_FOR_FAR_STARTS = 'kernel_exponential_family_lite'
+_LARGEST_RHAT = 1.05
+_WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
+
+
+def kernel_stack(kernel):
+  """Returns the kernel and all kernels inside, outermost first."""
+  stack = [kernel]
+  while True:
+    inner = getattr(stack[-1], '_inner_kernel', None) or getattr(
+      stack[-1], 'inner_kernel', None
+    )
+    if inner is None or isinstance(inner, list):
+      return stack
+    stack.append(inner)
+
+
+def kernel_names(kernel):
+  """Returns the class names of the stack, outermost first."""
+  return [type(k).__name__ for k in kernel_stack(kernel)]
+
+
+def num_adaptation_steps(kernel):
+  """Returns the most steps that any kernel of the stack adapts."""
+  steps = [
+    getattr(k, 'num_adaptation_steps', None) for k in kernel_stack(kernel)
+  ]
+  return max([int(s) for s in steps if s is not None], default=0)
+
+
+def check_starts(results):
+  """Refuses starts without a finite log density, by chain number."""
+  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  if not tf.is_tensor(log_prob):
+    return
+  values = np.asarray(log_prob)
+  bad = np.argwhere(~np.isfinite(values))
+  if not bad.size:
+    return
+  shown = ', '.join(
+    f'{_chain_name(index)} ({values[tuple(index)]})' for index in bad[:10]
+  )
+  more = f' and {len(bad) - 10} more' if len(bad) > 10 else ''
+  raise ValueError(
+    f'`target_log_prob_fn` is not finite at the start of {shown}{more}: a '
+    'chain that starts there never moves. Start every chain where the target '
+    'has positive density, and check its support and parameters.'
+  )
+
+
+def warnings_before(kernel, state, results):
+  """Yields what is wrong with a likelihood or a history given beforehand."""
+  yield from _likelihood_warnings(kernel, state, results)
+  for k in kernel_stack(kernel):
+    if getattr(k, 'parameters', {}).get('history') is None:
+      continue
+    if int(tfp_private.get_innermost(results, 'num_fits')) == 0:
+      yield (
+        'The surrogate could not be fitted to `history`: no fit was finite, '
+        'and chains walk at random. Give draws that differ in every '
+        'coordinate, at least a few for each.'
+      )
+      continue
+    outside = np.argwhere(~np.asarray(k.is_inside(state, results)))
+    if len(outside) and k.surrogate.name != _FOR_FAR_STARTS:
+      names = ', '.join(_chain_name(index) for index in outside[:10])
+      more = f' and {len(outside) - 10} more' if len(outside) > 10 else ''
+      yield (
+        f'Outside of `history`: the start of {names}{more}. The surrogate '
+        'knows nothing there, and these chains walk at random until they come '
+        'among the draws. Start inside, or take '
+        '`tfpa.surrogates.kernel_exponential_family_lite()`.'
+      )
+
+
+def _likelihood_warnings(kernel, state, results):
+  innermost = kernel_stack(kernel)[-1]
+  if not _has(innermost, 'log_likelihood_fn'):
+    return
+  first, second = (
+    np.asarray(tfp_private.get_innermost(r, 'target_log_prob'))
+    for r in (results, innermost.bootstrap_results(state))
+  )
+  if not np.allclose(first, second, rtol=1e-3, atol=1e-3, equal_nan=True):
+    yield (
+      '`log_likelihood_fn` returned other values when it was called again at '
+      f'the starts ({second.flat[0]:.6g} after {first.flat[0]:.6g}): draws '
+      'would not be of the posterior. Draw its random numbers once, outside '
+      'of it; for an estimate of a density take `tfpa.adaptive_metropolis` '
+      'with `target_is_stochastic=True`.'
+    )
+
+
+def adaptation_scalars(kernel, results):
+  """Returns dict of [] Tensors that tell how the adaptation goes."""
+  scalars = {}
+  for name in ('mean_accept_prob', 'num_dropped_gradients'):
+    value = tfp_private.get_innermost(results, name, default=None)
+    if tf.is_tensor(value):
+      scalars[name] = value
+  for k in kernel_stack(kernel):
+    if _has(k, 'log_likelihood_fn'):
+      for name in ('step_size', 'hyper_step_size'):
+        value = tfp_private.get_innermost(results, name, default=None)
+        if tf.is_tensor(value):
+          scalars[name] = value
+    if hasattr(k, 'criterion'):
+      state = tfp_private.get_innermost(results, 'criterion_state')
+      scalars.update(k.criterion.trace(state))
+    statistics = tfp_private.get_innermost(results, 'statistics', default=None)
+    if hasattr(statistics, 'log_scale'):
+      # Kept by the adaptation: the determinant of a square matrix is dear.
+      scalars['log_scale'] = statistics.log_scale
+    elif hasattr(k, 'preconditioner'):
+      params = tfp_private.get_innermost(results, 'preconditioner_params')
+      operator = k.preconditioner.operator(params)
+      size = tf.cast(operator.domain_dimension_tensor(), operator.dtype)
+      scalars['log_scale'] = operator.log_abs_determinant() / size
+  return scalars
+
+
+def accept_rate(structure, block):
+  """Returns the mean acceptance of a block, or None if not recorded."""
+  _, trace = tf.nest.pack_sequence_as(structure, block)
+  accepted = trace.get('is_accepted')
+  return None if accepted is None else float(np.mean(accepted))
+
+
+def warnings_after(kernel, states, trace, results):
+  """Yields what the user should know before trusting the draws."""
+  accepted = trace.get('is_accepted')
+  if accepted is not None and len(accepted):
+    is_stuck = ~np.any(accepted, axis=0)
+    if np.any(is_stuck):
+      # Between two recorded steps others may have moved it.
+      is_stuck &= ~_has_moved(states, accepted.ndim)
+    stuck = np.argwhere(is_stuck)
+    if stuck.size or (accepted.ndim == 1 and is_stuck):
+      names = ', '.join(_chain_name(index) for index in stuck[:10])
+      yield (
+        f'No move was accepted in {len(accepted)} draws by '
+        f'{names or "the chain"}. Its draws are one point: '
+        'adapt longer, or start elsewhere.'
+      )
+  diverging = trace.get('diverging')
+  if diverging is not None and np.mean(diverging) > 0.01:
+    yield (
+      f'{np.mean(diverging):.1%} of the recorded proposals diverged (log ratio '
+      'below -1000, or a density that is NaN or infinite, or that is no '
+      'function of the state). Where the support of the target ends they '
+      'are rejected rightly, and a bijector to unconstrained space spares '
+      'them; inside of it expect bias near the regions they could not enter, '
+      'and reparameterise the target.'
+    )
+  stack = kernel_stack(kernel)
+  for k in stack:
+    if _has(k, 'history'):
+      yield from _fit_warnings(k, results)
+    if hasattr(k, 'criterion'):
+      state = tfp_private.get_innermost(results, 'criterion_state')
+      yield from _bound_warnings(k.criterion, state, accepted)
+      yield from _acceptance_warnings(
+        accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
+      )
+  if _has(stack[-1], 'log_likelihood_fn'):
+    # TFP's wrappers tune delta, and kappa inside of it.
+    tuners = [k for k in stack if _has(k, 'target_accept_prob')]
+    for k, prefix in zip(tuners, ('', 'hyper_')):
+      yield from _acceptance_warnings(
+        trace.get(f'{prefix}is_accepted'),
+        float(k.parameters['target_accept_prob']),
+        may_exceed_target=_is_at_its_largest(trace.get(f'{prefix}step_size')),
+      )
+  yield from _convergence_warnings(states, trace)
+
+
+def _has_moved(states, num_leading_dims):
+  """Returns [chains...], whether not all draws of a chain are one point."""
+  moved = False
+  for part in tf.nest.flatten(states):
+    event_dims = tuple(range(num_leading_dims, part.ndim))
+    moved = moved | np.any(part != part[:1], axis=(0, *event_dims))
+  return moved
+
+
+def _fit_warnings(kernel, results):
+  if not getattr(kernel, 'num_adaptation_steps', 0):
+    return
+  if not int(tfp_private.get_innermost(results, 'num_fits')):
+    failed = int(tfp_private.get_innermost(results, 'num_failed_fits'))
+    yield (
+      f'The surrogate was never fitted ({failed} fits were not finite), and '
+      'all moves were a random walk. Adapt longer, with more chains, or give '
+      'draws known beforehand as `history`.'
+    )
+
+
+def _has(kernel, parameter):
+  return parameter in getattr(kernel, 'parameters', ())
+
+
+def _bound_warnings(criterion, state, accepted):
+  traced = criterion.trace(state)
+  # Weights rise while more is accepted than has to be, which may be for good.
+  may_be_high = criterion.may_exceed_target and (
+    accepted is not None and np.mean(accepted) > criterion.target_accept_prob
+  )
+  for name, (low, high) in criterion.bounds.items():
+    value = float(traced[name])
+    is_high = value >= high * 0.999 and not may_be_high
+    if value <= low * 1.001 or is_high:
+      yield (
+        f'The adaptation ended with `{name}` at its bound ({value:.3g} in '
+        f'[{low:.3g}, {high:.3g}]): the learned proposal is probably poor. If '
+        'the state is float32 and the target badly scaled, rounding of the '
+        'log density is the usual reason: use float64. Otherwise adapt longer.'
+      )
+
+
+def _acceptance_warnings(accepted, target, may_exceed_target=False):
+  if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
+    return
+  rate = float(np.mean(accepted))
+  is_above = rate > target and may_exceed_target
+  if abs(rate - target) > _WIDEST_MISS and not is_above:
+    yield (
+      f'The learned proposal is accepted at {rate:.2f}, but the adaptation '
+      f'aimed at {target:.2f}: it has not settled, and the draws may mix '
+      'badly. Adapt longer; if the state is float32 and the target badly '
+      'scaled, rounding of the log density is the usual reason: use float64.'
+    )
+
+
+def _convergence_warnings(states, trace):
+  log_prob = trace.get('target_log_prob')
+  if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
+    return
+  rhat, name = convergence.worst_rhat(states, log_prob.ndim - 1)
+  if rhat > _LARGEST_RHAT:
+    yield (
+      f'R-hat is {min(rhat, 1000.0):.3f} in {name}, above {_LARGEST_RHAT}: '
+      'chains, or their halves, disagree, and averages over the draws are not '
+      'to be relied on. Adapt and sample longer; if that does not help, '
+      'reparameterise the target, or try another sampler.'
+    )
+
+
+def _is_at_its_largest(step_sizes):
+  """Whether a step size is so large that a larger one would change nothing."""
+  if step_sizes is None or not len(step_sizes):
+    return False
+  return step_sizes[-1] > 0.5 * step_size_range.largest(step_sizes.dtype)
+
+
+def _chain_name(index):
+  index = tuple(int(i) for i in index)
+  if not index:
+    return 'the chain'
+  return f'chain {index[0] if len(index) == 1 else index}'

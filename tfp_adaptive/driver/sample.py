@@ -1,0 +1,319 @@
+"""sample(): adaptation, then recorded sampling, in compiled blocks."""
+
+import collections
+import contextlib
+import functools
+import time
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+from tfp_adaptive.driver import blocks
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
+from tfp_adaptive.driver import diagnosis
+from tfp_adaptive.driver import folder_lock
+from tfp_adaptive.driver import progress as progress_lib
+from tfp_adaptive.driver import run_arguments
+from tfp_adaptive.driver import run_identity
+
+__all__ = ['SampleResult', 'sample']
+
+_MAX_BLOCK_BYTES = 2**26
+_MAX_BLOCK_STEPS = 1000
+
+
+class SampleResult(
+  collections.namedtuple(
+    'SampleResult',
+    [
+      'states',
+      'trace',
+      'adaptation_trace',
+      'final_state',
+      'final_kernel_results',
+      'seconds',
+    ],
+  )
+):
+  """What `sample` returns; arrays are numpy, on the host.
+
+  Attributes:
+    states: Draws, [num_results, chains..., event...] in the structure of the
+      start.
+    trace: dict of [num_results, chains...]: `target_log_prob`, `is_accepted`,
+      `log_accept_ratio`, `diverging`, those that the kernel has; [num_results]
+      scalars of the adaptation; and `extra`, what `trace_fn` returned.
+    adaptation_trace: The same over the discarded steps.
+    final_state: Last state, Tensors.
+    final_kernel_results: Last kernel results, Tensors: what was learned.
+    seconds: dict of wall times `compile`, `adaptation`, `sampling`; those of
+      a run that was continued from a checkpoint add up.
+  """
+
+  __slots__ = ()
+
+
+def sample(
+  kernel,
+  init_state,
+  num_results,
+  num_burnin_steps=0,
+  num_steps_between_results=0,
+  seed=(0, 1),
+  block_size=None,
+  trace_fn=None,
+  jit_compile=True,
+  progress=True,
+  checkpoint_dir=None,
+):
+  """Adapts, then samples, with progress, checkpoints and a lean trace.
+
+  The first max(num_adaptation_steps of the kernel, num_burnin_steps) steps are
+  discarded. Steps run in compiled blocks of one program; step t draws from
+  `fold_in(seed, t)`, so any block size, and a run stopped and continued, give
+  the same bits.
+
+  Args:
+    kernel: Any `tfp.mcmc.TransitionKernel`. It is compiled once: a target that
+      reads Python values which change needs a new kernel.
+    init_state: Tensor or structure of Tensors, [chains..., event...].
+    num_results: Draws to return per chain, a positive int.
+    num_burnin_steps: Steps to discard; those that adapt count.
+    num_steps_between_results: Steps thinned out between two draws.
+    seed: Int, pair of ints or [2] int Tensor. `None` is refused: a run must be
+      repeatable.
+    block_size: Results per block; chosen from the size of a draw by default.
+    trace_fn: Function of (state, kernel_results), recorded as `extra` beside
+      the default trace.
+    jit_compile: Whether XLA compiles the steps. On a CPU a density that factors
+      matrices can be many times as fast without.
+    progress: Whether to show progress: a bar on a terminal, else lines.
+    checkpoint_dir: Folder to write every finished block to and to continue
+      from, or `None`. What is continued is the same run: another target, data,
+      start, setting or version is refused. One run at a time writes to it.
+
+  Returns:
+    A `SampleResult`.
+
+  Warns:
+    UserWarning: If a chain never moved, proposals diverged, the adaptation has
+      not settled, or R-hat is above 1.05. Silence is no proof of convergence.
+
+  Raises:
+    TypeError: If `kernel` is none of TFP's kind, or the state is not of
+      floating numbers.
+    ValueError: If a start has no finite log density, if a count is not
+      allowed, if the target cannot be compiled, or if `checkpoint_dir` is
+      damaged, of another run, or on a full disk.
+    RuntimeError: If another run writes to `checkpoint_dir`, or none can.
+  """
+  run_arguments.check(
+    kernel,
+    num_results,
+    num_burnin_steps,
+    num_steps_between_results,
+    seed,
+    block_size,
+  )
+  lock = contextlib.nullcontext()
+  if checkpoint_dir is not None:
+    lock = folder_lock.held(checkpoint_dir)
+  with lock:
+    seed = random.sanitize(seed)
+    state = tf.nest.map_structure(
+      lambda part: tf.identity(tf.convert_to_tensor(part)), init_state
+    )
+    results = kernel.bootstrap_results(state)
+    diagnosis.check_starts(results)
+    for message in diagnosis.warnings_before(kernel, state, results):
+      warnings.warn(message, stacklevel=2)
+    plan = _Plan(
+      num_discarded=max(
+        diagnosis.num_adaptation_steps(kernel), num_burnin_steps
+      ),
+      num_results=num_results,
+      steps_per_result=1 + num_steps_between_results,
+    )
+    return _run_blocks(
+      kernel,
+      trace_fn,
+      plan,
+      state,
+      results,
+      seed,
+      block_size,
+      jit_compile,
+      checkpoint_dir,
+      progress,
+    )
+
+
+class _Plan(
+  collections.namedtuple(
+    '_Plan', ['num_discarded', 'num_results', 'steps_per_result']
+  )
+):
+  """Which steps are discarded and which are recorded."""
+
+  @property
+  def num_steps(self):
+    return self.num_discarded + self.num_results * self.steps_per_result
+
+  def next_block(self, step, block_size):
+    """Returns (phase, num_results, steps_per_result) of the block at `step`."""
+    if step < self.num_discarded:
+      return 'adapt', min(block_size, self.num_discarded - step), 1
+    left = (self.num_steps - step) // self.steps_per_result
+    return 'sample', min(block_size, left), self.steps_per_result
+
+
+def _run_blocks(
+  kernel,
+  trace_fn,
+  plan,
+  state,
+  results,
+  seed,
+  block_size,
+  jit_compile,
+  checkpoint_dir,
+  progress,
+):
+  """Runs all blocks and joins what they recorded."""
+  trace = _trace_fn(kernel, trace_fn)
+  structure = (state, trace(state, results))
+  block_size = block_size or _default_block_size(structure, plan)
+  program = _program(kernel, trace_fn, block_size, jit_compile)
+  step, columns = 0, _Columns(plan.num_discarded + plan.num_results)
+  seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
+  start, checkpoint, loaded = time.monotonic(), None, None
+  if checkpoint_dir is not None:
+    described = program.describe(state, results, seed, *_counts(0, 0, 1))
+    identity = run_identity.describe(
+      kernel, plan, seed, jit_compile, *structure, trace_fn, described
+    )
+    checkpoint = checkpoint_lib.Checkpoint(checkpoint_dir, identity)
+    loaded = checkpoint.load()
+  if loaded:
+    leaves, step, stored, seconds = loaded
+    for block in stored:
+      columns.append(block)
+    state, results = tf.nest.pack_sequence_as(
+      (state, results),
+      [tf.convert_to_tensor(leaf) for leaf in leaves],
+      expand_composites=True,
+    )
+  if step < plan.num_steps:
+    program.run(state, results, seed, *_counts(step, 0, 1))
+    seconds['compile'] += time.monotonic() - start
+  with progress_lib.Progress(plan.num_steps, progress) as shown:
+    shown.update(step, 'adapt', None)
+    while step < plan.num_steps:
+      phase, num_rows, thin = plan.next_block(step, block_size)
+      start = time.monotonic()
+      state, results, recorded = program.run(
+        state, results, seed, *_counts(step, num_rows, thin)
+      )
+      # Views of the program's output, copied once: into the columns.
+      block = columns.append(
+        [np.asarray(a)[:num_rows] for a in tf.nest.flatten(recorded)]
+      )
+      seconds[phase] += time.monotonic() - start
+      step += num_rows * thin
+      if checkpoint:
+        leaves = tf.nest.flatten((state, results), expand_composites=True)
+        checkpoint.save(leaves, step, block, seconds)
+      shown.update(step, phase, diagnosis.accept_rate(structure, block))
+  return _join(kernel, plan, structure, columns, state, results, seconds)
+
+
+def _counts(*values):
+  # Tensors: a Python int would compile one program per value.
+  return [tf.constant(value, tf.int32) for value in values]
+
+
+class _Columns:
+  """What a run records, one array per leaf, written as blocks arrive.
+
+  The arrays are made once at their full length: joined from blocks at the end,
+  a run would need twice the memory, and as long as some of its steps.
+  """
+
+  def __init__(self, num_rows):
+    self._num_rows = num_rows
+    self._num_filled = 0
+    self.arrays = None
+
+  def append(self, block):
+    """Copies a block of rows; returns it where it lies now."""
+    if self.arrays is None:
+      self.arrays = [
+        np.empty([self._num_rows, *rows.shape[1:]], rows.dtype)
+        for rows in block
+      ]
+    end = self._num_filled + len(block[0])
+    placed = [array[self._num_filled : end] for array in self.arrays]
+    for place, rows in zip(placed, block, strict=True):
+      place[...] = rows
+    self._num_filled = end
+    return placed
+
+
+def _join(kernel, plan, structure, columns, state, results, seconds):
+  discarded = plan.num_discarded
+  _, adaptation_trace = tf.nest.pack_sequence_as(
+    structure, [column[:discarded] for column in columns.arrays]
+  )
+  states, trace = tf.nest.pack_sequence_as(
+    structure, [column[discarded:] for column in columns.arrays]
+  )
+  for message in diagnosis.warnings_after(kernel, states, trace, results):
+    warnings.warn(message, stacklevel=4)
+  return SampleResult(
+    states=states,
+    trace=trace,
+    adaptation_trace=adaptation_trace,
+    final_state=state,
+    final_kernel_results=results,
+    seconds=dict(
+      compile=seconds['compile'],
+      adaptation=seconds['adapt'],
+      sampling=seconds['sample'],
+    ),
+  )
+
+
+@functools.lru_cache(maxsize=8)
+def _program(kernel, extra_fn, block_size, jit_compile):
+  """Returns the compiled block; repeats of a run compile once."""
+  trace = _trace_fn(kernel, extra_fn)
+  return blocks.build(
+    kernel, lambda s, r: (s, trace(s, r)), block_size, jit_compile
+  )
+
+
+def _trace_fn(kernel, extra_fn):
+  def trace(state, results):
+    recorded = blocks.default_trace(state, results)
+    recorded.update(diagnosis.adaptation_scalars(kernel, results))
+    if extra_fn is not None:
+      extra = extra_fn(state, results)
+      if extra is None:
+        raise ValueError(
+          '`trace_fn` returned None. Return what to record: a Tensor or a '
+          'structure of Tensors.'
+        )
+      recorded['extra'] = tf.nest.map_structure(tf.convert_to_tensor, extra)
+    return recorded
+
+  return trace
+
+
+def _default_block_size(structure, plan):
+  leaves = tf.nest.flatten(structure)
+  row_bytes = sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
+  fitting = max(1, _MAX_BLOCK_BYTES // row_bytes)
+  longest = max(plan.num_discarded, plan.num_results)
+  return int(min(_MAX_BLOCK_STEPS, fitting, longest))

@@ -1,0 +1,1 @@
+"""Samplers of fields with a Gaussian prior, which is given."""

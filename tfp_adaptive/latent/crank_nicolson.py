@@ -1,0 +1,103 @@
+"""Crank-Nicolson proposals, with and without gradients, for latent fields.
+
+With t = delta / 2 and R = C (C + t I)^-1, in coordinates centred at the mean,
+
+  pCNL  y ~ N(2 / (2 + delta) x + delta / (2 + delta) C g(x),
+              delta (delta + 4) / (2 + delta)^2 C)
+  CNL   y = R (2 x + delta g(x) + sqrt(2 delta) e) - x,  e ~ N(0, I)
+
+pCN and CN are the same without the gradient g. All four leave N(0, C) alone
+where g = 0. Sources: Cotter, Roberts, Stuart and White (2013), MCMC methods for
+functions; Titsias and Papaspiliopoulos (2018), section 3.2,
+https://arxiv.org/abs/1610.09641, whose covariance of CNL (C for C^2) and k of
+pCNL (without y . g(y)) are misprints.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.latent import latent_proposal
+
+__all__ = ['UncalibratedCrankNicolson']
+
+
+class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
+  """Proposes by a Crank-Nicolson step of the Langevin diffusion.
+
+  delta has the units of the state's variance for CN and CNL, and none for pCN
+  and pCNL. It needs `MetropolisHastings` around it.
+  """
+
+  def __init__(
+    self,
+    log_likelihood_fn,
+    prior,
+    step_size=0.1,
+    langevin=False,
+    preconditioned=True,
+    name=None,
+  ):
+    """Builds the kernel; see the base class for the shared arguments.
+
+    Args:
+      log_likelihood_fn: As in the base class.
+      prior: As in the base class.
+      step_size: delta, [].
+      langevin: Whether to use the gradient of the log-likelihood.
+      preconditioned: Whether the noise has the prior's covariance. Without, the
+        prior must have an inverse.
+      name: Prefix of op names.
+    """
+    super().__init__(log_likelihood_fn, prior, step_size, name)
+    if not preconditioned and prior.is_singular:
+      raise ValueError(
+        f'CN and CNL need the inverse of C, but the prior {prior.name!r} is '
+        'singular to working precision. Use `preconditioned=True` (pCN, pCNL), '
+        'or build the prior with `jitter`.'
+      )
+    self._parameters['langevin'] = langevin
+    self._parameters['preconditioned'] = preconditioned
+
+  @property
+  def _uses_gradient(self):
+    return self._parameters['langevin']
+
+  def _functions(self, prior, variance):
+    functions = prior.covariance(prior.params)
+    if self._parameters['preconditioned']:
+      return functions, None
+    return functions, prior.smoother(prior.params, variance)
+
+  def _propose(self, functions, delta, current, seed):
+    covariance, smoother = functions
+    noise = latent_proposal.noise_like(current.state, seed)
+    if smoother is not None:
+      moved = 2.0 * current.state + tf.sqrt(2.0 * delta) * noise
+      if self._uses_gradient:
+        moved += delta * current.grads
+      return smoother.gain(moved) - current.state, ()
+    spread = tf.sqrt(delta * (delta + 4.0)) / (2.0 + delta)
+    y = 2.0 / (2.0 + delta) * current.state + spread * covariance.draw(noise)
+    if self._uses_gradient:
+      y += delta / (2.0 + delta) * covariance.multiply(current.grads)
+    return y, ()
+
+  def _correction(self, functions, delta, drawn, current, proposed):
+    """k(x, y) - k(y, x) of the paper, as one sum; 0 without gradient."""
+    del drawn
+    if not self._uses_gradient:
+      return tf.zeros_like(current.state[..., 0])
+    covariance, smoother = functions
+    x, y = current.state, proposed.state
+    change = proposed.grads - current.grads
+    total = proposed.grads + current.grads
+    if smoother is not None:
+      terms = 0.5 * (x - y) * total + 0.25 * delta * (
+        (x + y) * covariance.solve(change) - total * change
+      )
+    else:
+      terms = (
+        (2.0 + delta) * (x * proposed.grads - y * current.grads)
+        - 2.0 * (y * proposed.grads - x * current.grads)
+        - 0.5 * delta * total * covariance.multiply(change)
+      ) / (4.0 + delta)
+    return tf.reduce_sum(terms, axis=-1)

@@ -1,0 +1,176 @@
+"""Elliptical slice sampling behind the interface of the latent kernels.
+
+A draw w of the prior spans an ellipse with the centered field x, and a uniform
+u sets a height; angles are drawn from a bracket that shrinks towards 0 until
+
+  f(x cos(a) + w sin(a)) >= f(x) + log(u).
+
+Source: Murray, Adams and MacKay (2010), Elliptical slice sampling, figure 2.
+"""
+
+import collections
+import math
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.latent import latent_proposal
+
+__all__ = ['EllipticalSlice', 'EllipticalSliceResults']
+
+# After 40 shrinks, give or take 6, the bracket holds no other float64 than the
+# state itself, whose f is high enough if f is a function.
+_MAX_SHRINKS = 100
+
+
+class EllipticalSliceResults(
+  collections.namedtuple(
+    'EllipticalSliceResults',
+    ['accepted_results', 'angle', 'has_divergence', 'seed'],
+  )
+):
+  """Results of `EllipticalSlice`.
+
+  Attributes:
+    accepted_results: `LatentResults` of the state, without gradient.
+    angle: By which the state was rotated, [chains...].
+    has_divergence: bool [chains...], whether f was NaN or +inf at an angle that
+      was tried, or at none high enough: the state stays where it was.
+    seed: [2] int32.
+  """
+
+  __slots__ = ()
+
+
+class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
+  """Rotates the field towards a draw of the prior until f is high enough.
+
+  It has nothing to tune, uses no gradient and accepts every move, at the price
+  of several calls of f, a number that varies. `step_size` has no effect. Points
+  where f is NaN or +inf are not taken.
+  """
+
+  _uses_gradient = False
+
+  @property
+  def is_calibrated(self):
+    return True
+
+  def cost(self, adapting):
+    """Returns the least number of calls of f; slices that shrink make more."""
+    del adapting
+    return interfaces.Cost(target=1)
+
+  def bootstrap_results(self, init_state):
+    """Evaluates f at `init_state`."""
+    results = super().bootstrap_results(init_state)
+    return EllipticalSliceResults(
+      accepted_results=results,
+      angle=tf.zeros_like(results.target_log_prob),
+      has_divergence=tf.zeros_like(results.target_log_prob, tf.bool),
+      seed=results.seed,
+    )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Moves along one ellipse; its points cost no product with the prior."""
+    previous = previous_kernel_results.accepted_results
+    seed = random.sanitize(seed)
+    noise_seed, height_seed, angle_seed = random.split(seed, 3)
+    prior = self.prior
+    origin = prior.from_coordinates(
+      prior.params, tf.zeros_like(previous.coordinates)
+    )
+    draw = prior.covariance(prior.params).draw(
+      latent_proposal.noise_like(previous.coordinates, noise_seed)
+    )
+    direction = prior.from_coordinates(prior.params, draw) - origin
+    num_chain_dims = ps.rank(origin) - 1
+    flat = state_parts.flatten(current_state, num_chain_dims)
+
+    def rotated(angle):
+      angle = angle[..., tf.newaxis]
+      return (flat - origin) * tf.cos(angle) + direction * tf.sin(angle)
+
+    def log_likelihood(angle):
+      state = state_parts.unflatten_like(
+        rotated(angle) + origin, current_state, num_chain_dims
+      )
+      return self._evaluate(state, angle.shape)[0]
+
+    value = previous.target_log_prob
+    threshold = value + random.log_uniform(
+      ps.shape(value), value.dtype, height_seed
+    )
+    angle, value, has_divergence = _slice(
+      log_likelihood, value, threshold, angle_seed
+    )
+    centered = rotated(angle)
+    state = state_parts.unflatten_like(
+      centered + origin, current_state, num_chain_dims
+    )
+    accepted = previous._replace(
+      target_log_prob=value,
+      coordinates=prior.to_coordinates(prior.params, centered + origin),
+    )
+    return state, EllipticalSliceResults(accepted, angle, has_divergence, seed)
+
+
+def _slice(log_likelihood, start_value, threshold, seed):
+  """Finds an angle at which f is high enough.
+
+  Args:
+    log_likelihood: Function of angles, [chains...].
+    start_value: f at angle 0.
+    threshold: How high f has to be.
+    seed: [2] int32.
+
+  Returns:
+    Angles, f there, and whether something went wrong; angle 0 where no other
+    was found.
+  """
+  first_seed, loop_seed = random.split(seed, 2)
+
+  def drawn(low, high, seed):
+    share = random.uniform(ps.shape(low), low.dtype, seed)
+    return low + (high - low) * share
+
+  def tried(angle, is_done, value, is_faulty):
+    new = log_likelihood(angle)
+    is_fault = tf.math.is_nan(new) | (new == float('inf'))
+    new = tf.where(is_fault, tf.constant(-float('inf'), new.dtype), new)
+    # What is done stays so, whatever f says when it is called again.
+    return tf.where(is_done, value, new), is_faulty | (is_fault & ~is_done)
+
+  def shrink(i, angle, low, high, value, is_faulty):
+    is_done = value >= threshold
+    low = tf.where(angle < 0.0, angle, low)
+    high = tf.where(angle < 0.0, high, angle)
+    new = drawn(low, high, random.fold_in(loop_seed, i))
+    angle = tf.where(is_done, angle, new)
+    value, is_faulty = tried(angle, is_done, value, is_faulty)
+    return i + 1, angle, low, high, value, is_faulty
+
+  # The first angle is also where the bracket of one turn begins and ends.
+  high = (
+    2.0
+    * math.pi
+    * random.uniform(ps.shape(threshold), threshold.dtype, first_seed)
+  )
+  never = tf.zeros_like(threshold, tf.bool)
+  value, is_faulty = tried(high, never, threshold, never)
+  _, angle, _, _, value, is_faulty = tf.while_loop(
+    lambda i, angle, low, high, value, _: (
+      (i < _MAX_SHRINKS) & tf.reduce_any(value < threshold)
+    ),
+    shrink,
+    (0, high, high - 2.0 * math.pi, high, value, is_faulty),
+  )
+  is_done = value >= threshold
+  return (
+    tf.where(is_done, angle, 0.0),
+    tf.where(is_done, value, start_value),
+    is_faulty | ~is_done,
+  )

@@ -1,0 +1,122 @@
+"""Two ways to move hyperparameters of a latent Gaussian model.
+
+Both take a proposed theta' and its prior, and return the log acceptance ratio
+beside the change of log p(theta), and where the move would land.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.latent import latent_proposal
+
+__all__ = ['Landing', 'gibbs_move', 'joint_move']
+
+
+class Landing(
+  collections.namedtuple(
+    'Landing', ['state', 'log_likelihood', 'coordinates', 'grads_coordinates']
+  )
+):
+  """The latent field after a move, in the proposed prior's coordinates."""
+
+  __slots__ = ()
+
+
+def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
+  """Holds the field x and moves theta alone.
+
+    log ratio = log N(x | theta') - log N(x | theta)
+
+  The field pins theta down where it has many coordinates: small steps.
+
+  Args:
+    prior: The `interfaces.GaussianPrior` at theta, params per chain.
+    proposed_prior: That at theta'.
+    evaluate: Not used.
+    state: The field x.
+    latent: `LatentResults` of x at theta.
+    seed: Not used.
+
+  Returns:
+    (log ratio, [chains...], `Landing`).
+  """
+  del evaluate, seed
+  num_chain_dims = latent.target_log_prob.shape.rank
+  flat = state_parts.flatten(state, num_chain_dims)
+  coordinates = proposed_prior.to_coordinates(proposed_prior.params, flat)
+  grads = latent.grads_coordinates
+  if tf.is_tensor(grads):
+    grads = proposed_prior.pull(
+      proposed_prior.params, _raw_gradient(prior, flat, grads)
+    )
+  log_ratio = proposed_prior.covariance(proposed_prior.params).log_prob(
+    coordinates
+  ) - prior.covariance(prior.params).log_prob(latent.coordinates)
+  return log_ratio, Landing(state, latent.target_log_prob, coordinates, grads)
+
+
+def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
+  """Moves theta and the field together, given a noisy copy z of the field.
+
+    z ~ N(x + t g(x), t I),   y ~ N(x | z, theta') of the prior alone
+    log ratio = f(y) - f(x) + g(z, y) - g(z, x)
+                + log N(z | 0, C' + t I) - log N(z | 0, C + t I)
+
+  with t = delta / 2 and g(z, y) = (z - y - t / 2 g(y)) . g(y). theta sees z
+  only, whose noise leaves it room, and x follows at once.
+
+  Args:
+    prior: The `interfaces.GaussianPrior` at theta, params per chain.
+    proposed_prior: That at theta'.
+    evaluate: (prior, coordinates) -> (state, f, gradient's coordinates).
+    state: Not used.
+    latent: `LatentResults` of x at theta.
+    seed: [2] int32.
+
+  Returns:
+    (log ratio, [chains...], `Landing`).
+
+  References:
+    Titsias and Papaspiliopoulos (2018), section 4,
+    https://arxiv.org/abs/1610.09641.
+  """
+  del state
+  variance = 0.5 * latent.step_size
+  noise_seed, draw_seed = random.split(seed, 2)
+  x, grads_x = latent.coordinates, latent.grads_coordinates
+  noise = latent_proposal.noise_like(x, noise_seed)
+  z = x + variance * grads_x + tf.sqrt(variance) * noise
+  proposed_z = proposed_prior.to_coordinates(
+    proposed_prior.params, prior.from_coordinates(prior.params, z)
+  )
+  smoother = prior.smoother(prior.params, variance)
+  proposed_smoother = proposed_prior.smoother(proposed_prior.params, variance)
+  y = proposed_smoother.draw(
+    proposed_z, latent_proposal.noise_like(x, draw_seed)
+  )
+  state, log_likelihood, grads_y = evaluate(proposed_prior, y)
+
+  def fit(z, point, grads):
+    miss = z - point - 0.5 * variance * grads
+    return latent_proposal.dot(miss, grads)
+
+  log_ratio = (
+    log_likelihood
+    - latent.target_log_prob
+    + fit(proposed_z, y, grads_y)
+    - fit(z, x, grads_x)
+    + proposed_smoother.log_marginal(proposed_z)
+    - smoother.log_marginal(z)
+  )
+  return log_ratio, Landing(state, log_likelihood, y, grads_y)
+
+
+def _raw_gradient(prior, flat, grads_coordinates):
+  """Returns the gradient in x whose coordinates at `prior` are given."""
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    tape.watch(flat)
+    coordinates = prior.to_coordinates(prior.params, flat)
+  return tape.gradient(coordinates, flat, output_gradients=grads_coordinates)

@@ -1,0 +1,359 @@
+"""Kernel for a latent Gaussian field and the hyperparameters of its prior.
+
+  pi(x, theta) = exp f(x) N(x | m(theta), C(theta)) p(theta)
+
+Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based sampling
+algorithms, section 4, https://arxiv.org/abs/1610.09641.
+"""
+
+import collections
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.latent import hyperparameter_moves
+
+__all__ = ['LatentGaussianHyperparameters', 'LatentHyperparameterResults']
+
+
+class LatentHyperparameterResults(
+  collections.namedtuple(
+    'LatentHyperparameterResults',
+    [
+      'inner_results',
+      'prior_params',
+      'hyper_log_prob',
+      'hyper_step_size',
+      'hyper_factor',
+      'hyper_log_accept_ratio',
+      'hyper_is_accepted',
+      'seed',
+    ],
+  )
+):
+  """Results of `LatentGaussianHyperparameters`.
+
+  Attributes:
+    inner_results: Those of the last update of the field; the innermost
+      `target_log_prob` is the log-likelihood f.
+    prior_params: Mean and decomposition of the prior at theta, per chain.
+    hyper_log_prob: log p of unconstrained theta, [chains...].
+    hyper_step_size: kappa, [].
+    hyper_factor: L, lower triangular, shared by the chains: the step of
+      unconstrained theta is kappa L e with e standard normal,
+      [num_hyper, num_hyper].
+    hyper_log_accept_ratio: Of the last move of theta, [chains...].
+    hyper_is_accepted: Whether it was accepted, [chains...] bool.
+    seed: [2] int32.
+  """
+
+  __slots__ = ()
+
+
+class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
+  """Updates the field at fixed theta, then proposes a new theta.
+
+  The state is a pair `(x, theta)`: the field [chains..., event...] and the
+  unconstrained hyperparameters, a structure of Tensors [chains..., ...]. The
+  prior is decomposed once in a step, at the proposed theta.
+  """
+
+  def __init__(
+    self,
+    log_likelihood_fn,
+    prior_fn,
+    hyperprior,
+    make_latent_kernel_fn,
+    joint=True,
+    num_latent_updates=1,
+    step_size=0.1,
+    hyper_step_size=0.1,
+    hyper_factor=None,
+    bijector=None,
+    name=None,
+  ):
+    """Builds the kernel; no Tensor is created here.
+
+    Args:
+      log_likelihood_fn: f, called as TFP calls targets; returns [chains...].
+      prior_fn: theta -> `interfaces.GaussianPrior` with params per chain.
+        Called as TFP calls functions of a structure: `fn(theta)`,
+        `fn(*parts)`, `fn(**parts)`.
+      hyperprior: A `tfp.distributions.Distribution` of theta, or a function of
+        unconstrained theta that returns its log density, [chains...].
+      make_latent_kernel_fn: (log_likelihood_fn, prior, step_size) -> kernel of
+        the field, `tfpa.MetropolisHastings` around a proposal for latent
+        models.
+      joint: Whether theta and x move together; else theta alone.
+      num_latent_updates: Updates of the field in a step, a positive int.
+      step_size: delta of the field's kernel, [].
+      hyper_step_size: kappa, the scale of the step of unconstrained theta, [].
+      hyper_factor: L, the shape of that step, lower triangular,
+        [num_hyper, num_hyper], in the order of the flattened structure; None:
+        the identity.
+      bijector: Unconstrained theta -> theta; by default that of `hyperprior`,
+        the identity if that is a function.
+      name: Prefix of op names.
+    """
+    _check_functions(log_likelihood_fn, prior_fn, hyperprior)
+    if num_latent_updates < 1:
+      raise ValueError(
+        '`num_latent_updates` must be a positive int, but got '
+        f'{num_latent_updates!r}.'
+      )
+    arguments.check_positive(step_size, 'step_size', 0.1)
+    arguments.check_positive(hyper_step_size, 'hyper_step_size', 0.1)
+    self._parameters = dict(
+      log_likelihood_fn=log_likelihood_fn,
+      prior_fn=prior_fn,
+      hyperprior=hyperprior,
+      make_latent_kernel_fn=make_latent_kernel_fn,
+      joint=joint,
+      num_latent_updates=num_latent_updates,
+      step_size=step_size,
+      hyper_step_size=hyper_step_size,
+      hyper_factor=hyper_factor,
+      bijector=bijector,
+      name=name,
+    )
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def name(self):
+    return self._parameters['name'] or type(self).__name__
+
+  @property
+  def is_calibrated(self):
+    return True
+
+  def cost(self, adapting):
+    """Returns the calls of the log-likelihood of one step per chain."""
+    del adapting
+    count = self._parameters['num_latent_updates'] + self._parameters['joint']
+    return interfaces.Cost(target=count, gradient=count)
+
+  def constrain(self, theta):
+    """Returns the hyperparameters as the prior takes them."""
+    bijector = self._bijector()
+    return theta if bijector is None else bijector.forward(theta)
+
+  def bootstrap_results(self, init_state):
+    """Decomposes the prior at the first theta and evaluates f."""
+    with tf.name_scope(f'{self.name}_bootstrap'):
+      x, theta = state_parts.as_tensors(init_state)
+      prior = self._prior(theta)
+      inner = self._latent_kernel(prior).bootstrap_results(x)
+      log_likelihood = _latent(inner).target_log_prob
+      hyper_log_prob = self._hyper_log_prob(theta)
+      _check_chains(log_likelihood, hyper_log_prob)
+      return LatentHyperparameterResults(
+        inner_results=inner,
+        prior_params=prior.params,
+        hyper_log_prob=hyper_log_prob,
+        hyper_step_size=tf.convert_to_tensor(
+          self._parameters['hyper_step_size'], dtype=hyper_log_prob.dtype
+        ),
+        hyper_factor=self._init_factor(theta, hyper_log_prob),
+        hyper_log_accept_ratio=tf.zeros_like(hyper_log_prob),
+        hyper_is_accepted=tf.ones_like(hyper_log_prob, tf.bool),
+        seed=tf.zeros([2], tf.int32),
+      )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Updates the field, then theta."""
+    previous = previous_kernel_results
+    seed = random.sanitize(seed)
+    latent_seed, theta_seed, move_seed, accept_seed = random.split(seed, 4)
+    x, theta = current_state
+
+    # 1. Propose theta' and decompose its prior: the only decomposition.
+    proposed_theta = _step_theta(theta, previous, theta_seed)
+    proposed_prior = self._prior(proposed_theta)
+    prior = proposed_prior._replace(params=previous.prior_params)
+
+    # 2. Update the field at theta.
+    x, inner = self._update_field(prior, x, previous.inner_results, latent_seed)
+
+    # 3. Where would theta' lead, and is it accepted?
+    latent = _latent(inner)
+    proposed_log_prob = self._hyper_log_prob(proposed_theta)
+    move = (
+      hyperparameter_moves.joint_move
+      if self._parameters['joint']
+      else hyperparameter_moves.gibbs_move
+    )
+    log_ratio, landing = move(
+      prior, proposed_prior, self._evaluator(x), x, latent, move_seed
+    )
+    log_ratio = tfp_private.safe_sum(
+      [log_ratio, proposed_log_prob, -previous.hyper_log_prob]
+    )
+    log_uniform = random.log_uniform(
+      ps.shape(log_ratio), log_ratio.dtype, accept_seed
+    )
+    is_accepted = log_uniform < log_ratio
+
+    # 4. Choose by chain.
+    def choose(proposed, current):
+      return tf.nest.map_structure(
+        lambda p, c: _where(is_accepted, p, c), proposed, current
+      )
+
+    accepted = latent._replace(
+      target_log_prob=choose(landing.log_likelihood, latent.target_log_prob),
+      coordinates=choose(landing.coordinates, latent.coordinates),
+      grads_coordinates=choose(
+        landing.grads_coordinates, latent.grads_coordinates
+      ),
+    )
+    state = choose((landing.state, proposed_theta), (x, theta))
+    return tf.nest.pack_sequence_as(
+      current_state, tf.nest.flatten(state)
+    ), previous._replace(
+      inner_results=inner._replace(accepted_results=accepted),
+      prior_params=choose(proposed_prior.params, previous.prior_params),
+      hyper_log_prob=choose(proposed_log_prob, previous.hyper_log_prob),
+      hyper_log_accept_ratio=log_ratio,
+      hyper_is_accepted=is_accepted,
+      seed=seed,
+    )
+
+  def _update_field(self, prior, x, inner, seed):
+    """Runs the field's kernel at fixed theta."""
+    kernel = self._latent_kernel(prior)
+    count = self._parameters['num_latent_updates']
+    if count == 1:
+      return kernel.one_step(x, inner, seed=seed)
+    _, x, inner = tf.while_loop(
+      lambda i, *_: i < count,
+      lambda i, x, inner: (
+        i + 1,
+        *kernel.one_step(x, inner, seed=random.fold_in(seed, i)),
+      ),
+      (0, x, inner),
+      maximum_iterations=count,
+    )
+    return x, inner
+
+  def _evaluator(self, x):
+    """Returns (prior, coordinates) -> field there, f and its gradient."""
+
+    def evaluate(prior, coordinates):
+      proposal = self._latent_kernel(prior).inner_kernel
+      return proposal.evaluate_at(coordinates, x)
+
+    return evaluate
+
+  def _init_factor(self, theta, hyper_log_prob):
+    num_hyper = sum(state_parts.part_sizes(theta, ps.rank(hyper_log_prob)))
+    dtype = hyper_log_prob.dtype
+    factor = self._parameters['hyper_factor']
+    if factor is None:
+      return tf.eye(num_hyper, dtype=dtype)
+    factor = tf.convert_to_tensor(factor, dtype=dtype)
+    if factor.shape != (num_hyper, num_hyper):
+      raise ValueError(
+        f'`hyper_factor` must be a lower triangular [{num_hyper}, {num_hyper}] '
+        f'matrix, as theta has {num_hyper} numbers, but has shape '
+        f'{factor.shape}.'
+      )
+    return factor
+
+  def _latent_kernel(self, prior):
+    return self._parameters['make_latent_kernel_fn'](
+      self._parameters['log_likelihood_fn'],
+      prior,
+      self._parameters['step_size'],
+    )
+
+  def _prior(self, theta):
+    prior = tfp_private.call_fn(
+      self._parameters['prior_fn'], self.constrain(theta)
+    )
+    if not isinstance(prior, interfaces.GaussianPrior):
+      raise TypeError(
+        '`prior_fn` must return an `interfaces.GaussianPrior`, but returned '
+        f'{type(prior).__name__}. Write for example `lambda amplitude: '
+        'tfpa.gaussian_priors.spectral(kernel=..., index_points=...)`.'
+      )
+    return prior
+
+  def _bijector(self):
+    """Returns the map from unconstrained theta; None for the identity."""
+    bijector = self._parameters['bijector']
+    if bijector is not None:
+      return bijector
+    hyperprior = self._parameters['hyperprior']
+    if not hasattr(hyperprior, 'log_prob'):
+      return None
+    return hyperprior.experimental_default_event_space_bijector()
+
+  def _hyper_log_prob(self, theta):
+    """log p of unconstrained theta, the Jacobian included, [chains...]."""
+    hyperprior = self._parameters['hyperprior']
+    if not hasattr(hyperprior, 'log_prob'):
+      return tfp_private.call_fn(hyperprior, theta)
+    return tfp.distributions.TransformedDistribution(
+      hyperprior, tfp.bijectors.Invert(self._bijector())
+    ).log_prob(theta)
+
+
+def _step_theta(theta, results, seed):
+  """Draws theta' = theta + kappa L e."""
+  num_chain_dims = ps.rank(results.hyper_log_prob)
+  flat = state_parts.flatten(theta, num_chain_dims)
+  noise = random.normal(ps.shape(flat), flat.dtype, seed)
+  step = tf.linalg.matvec(results.hyper_factor, noise)
+  return state_parts.unflatten_like(
+    flat + results.hyper_step_size * step, theta, num_chain_dims
+  )
+
+
+def _latent(inner):
+  """Returns the innermost results: those of the field's proposal."""
+  return inner.accepted_results
+
+
+def _where(is_accepted, proposed, current):
+  """Selects by chain; a Tensor without chain dimensions is shared."""
+  extra = proposed.shape.rank - is_accepted.shape.rank
+  mask = tf.reshape(
+    is_accepted, ps.concat([ps.shape(is_accepted), [1] * extra], axis=0)
+  )
+  return tf.where(mask, proposed, current)
+
+
+def _check_functions(log_likelihood_fn, prior_fn, hyperprior):
+  for name, function in (
+    ('log_likelihood_fn', log_likelihood_fn),
+    ('prior_fn', prior_fn),
+  ):
+    if not callable(function):
+      raise TypeError(
+        f'`{name}` must be callable, but got {type(function).__name__}.'
+      )
+  if not callable(getattr(hyperprior, 'log_prob', hyperprior)):
+    raise TypeError(
+      '`hyperprior` must be a `tfp.distributions.Distribution` of the '
+      'hyperparameters, or a function of unconstrained ones that returns their '
+      f'log density, but got {type(hyperprior).__name__}.'
+    )
+
+
+def _check_chains(log_likelihood, hyper_log_prob):
+  if hyper_log_prob.shape != log_likelihood.shape:
+    raise ValueError(
+      '`log_likelihood_fn` and `hyperprior.log_prob` must both return one '
+      f'number per chain, but have shapes {log_likelihood.shape} and '
+      f'{hyper_log_prob.shape}. The state is `(x, theta)` with x [chains..., '
+      'event...] and every part of theta [chains..., ...].'
+    )

@@ -1,0 +1,307 @@
+"""What the proposals for latent Gaussian models share.
+
+The target is exp f(x) N(x | mean, C), f the log-likelihood. A proposal works in
+the coordinates s of its prior and keeps s and the gradient's coordinates in the
+results, so that an iteration makes two products with the prior's basis: y from
+its coordinates, and the coordinates of the gradient at y.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = [
+  'LatentResults',
+  'Point',
+  'UncalibratedLatentProposal',
+  'dot',
+  'noise_like',
+]
+
+_REFUSAL = (
+  'This kernel samples exp(log_likelihood) times a Gaussian prior, and its '
+  'proposal is built on that prior: a bijector or a temperature around the '
+  'whole density would leave the prior unchanged and sample another law. Put '
+  'the transformation into `log_likelihood_fn` (a tempered likelihood '
+  '`lambda x: beta * log_likelihood_fn(x)` is fine), and hyperparameters into '
+  '`tfpa.latent_gaussian_hyperparameters`.'
+)
+
+
+class LatentResults(
+  collections.namedtuple(
+    'LatentResults',
+    [
+      'target_log_prob',
+      'coordinates',
+      'grads_coordinates',
+      'log_acceptance_correction',
+      'step_size',
+      'seed',
+    ],
+  )
+):
+  """Results of a proposal for latent Gaussian models; plain Tensors.
+
+  Attributes:
+    target_log_prob: The log-likelihood f at the proposed state, [chains...];
+      the prior is not part of it.
+    coordinates: The proposed state in the prior's coordinates, [chains..., d].
+    grads_coordinates: The gradient of f there, in the same coordinates; `[]`
+      for proposals that use none.
+    log_acceptance_correction: What the log acceptance ratio has beside the
+      difference of f, [chains...].
+    step_size: delta, a variance in units of the state, [].
+    seed: [2] int32.
+  """
+
+  __slots__ = ()
+
+  @property
+  def grads_target_log_prob(self):
+    # Replica exchange asks for it to swap states behind the kernel's back.
+    raise ValueError(_REFUSAL)
+
+
+class Point(collections.namedtuple('Point', ['state', 'grads'])):
+  """A state and the gradient of f in the prior's coordinates, rows."""
+
+  __slots__ = ()
+
+
+class UncalibratedLatentProposal(tfp_private.TransitionKernel):
+  """Base: draws y in the prior's coordinates, evaluates f there, corrects.
+
+  A proposal implements `_propose(functions, delta, point, seed)`, which returns
+  the coordinates of y and whatever it drew on the way, and `_correction(
+  functions, delta, drawn, current, proposed)`, where `functions` is what its
+  `_functions(prior, variance)` returned.
+  """
+
+  _uses_gradient = True
+
+  def __init__(self, log_likelihood_fn, prior, step_size=0.1, name=None):
+    """Builds the kernel; no Tensor is created here.
+
+    Args:
+      log_likelihood_fn: f, called as TFP calls targets; returns [chains...].
+      prior: An `interfaces.GaussianPrior`, from `tfpa.gaussian_priors`.
+      step_size: delta, [], a variance in units of the state.
+      name: Prefix of op names.
+    """
+    _check_arguments(log_likelihood_fn, prior)
+    arguments.check_positive(step_size, 'step_size', 0.1, is_array=True)
+    self._parameters = _Parameters(
+      log_likelihood_fn=log_likelihood_fn,
+      prior=prior,
+      step_size=step_size,
+      name=name,
+    )
+
+  @property
+  def log_likelihood_fn(self):
+    return self._parameters['log_likelihood_fn']
+
+  @property
+  def prior(self):
+    return self._parameters['prior']
+
+  @property
+  def step_size(self):
+    return self._parameters['step_size']
+
+  @property
+  def name(self):
+    return self._parameters['name'] or type(self).__name__
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def is_calibrated(self):
+    return False
+
+  def cost(self, adapting):
+    """Returns the calls of the log-likelihood of one step per chain."""
+    del adapting
+    gradient = int(self._uses_gradient)
+    return interfaces.Cost(
+      target=1, gradient=gradient, matrix_product=1 + gradient
+    )
+
+  def bootstrap_results(self, init_state):
+    """Evaluates f at `init_state`."""
+    with tf.name_scope(f'{self.name}_bootstrap'):
+      init_state = state_parts.as_tensors(init_state)
+      log_likelihood, grads = self._evaluate(init_state)
+      num_chain_dims = ps.rank(log_likelihood)
+      flat = state_parts.flatten(init_state, num_chain_dims)
+      _check_state(flat, self.prior)
+      delta = tf.convert_to_tensor(self.step_size, dtype=flat.dtype)
+      _check_step_size(delta)
+      return LatentResults(
+        target_log_prob=log_likelihood,
+        coordinates=self.prior.to_coordinates(self.prior.params, flat),
+        grads_coordinates=grads,
+        log_acceptance_correction=tf.zeros_like(log_likelihood),
+        step_size=delta,
+        seed=tf.zeros([2], tf.int32),
+      )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Draws y; the results carry f, its gradient and the correction."""
+    previous = previous_kernel_results
+    seed = random.sanitize(seed)
+    current = Point(previous.coordinates, previous.grads_coordinates)
+    functions = self._functions(self.prior, 0.5 * previous.step_size)
+
+    # 1. Draw y in the prior's coordinates.
+    coordinates, drawn = self._propose(
+      functions, previous.step_size, current, seed
+    )
+
+    # 2. Evaluate the likelihood where the proposal landed.
+    proposed_state, log_likelihood, grads = self.evaluate_at(
+      coordinates, current_state
+    )
+
+    # 3. Correct for the asymmetry of the proposal.
+    correction = self._correction(
+      functions,
+      previous.step_size,
+      drawn,
+      current,
+      Point(coordinates, grads),
+    )
+    return proposed_state, previous._replace(
+      target_log_prob=log_likelihood,
+      coordinates=coordinates,
+      grads_coordinates=grads,
+      log_acceptance_correction=correction,
+      seed=seed,
+    )
+
+  def evaluate_at(self, coordinates, like):
+    """Returns the state there in the structure of `like`, f and its gradient.
+
+    Args:
+      coordinates: Rows in the prior's coordinates, [chains..., d].
+      like: A state.
+
+    Returns:
+      (state, f [chains...], the gradient's coordinates or `[]`).
+    """
+    flat = self.prior.from_coordinates(self.prior.params, coordinates)
+    state = state_parts.unflatten_like(flat, like, ps.rank(flat) - 1)
+    return (state, *self._evaluate(state, coordinates.shape[:-1]))
+
+  def _evaluate(self, state, shape=None):
+    """Returns f, [chains...], and its gradient in the prior's coordinates.
+
+    `shape` is that of f where it is known beforehand, for f in Python code.
+    """
+    function = self.log_likelihood_fn
+    restrict = self.prior.restrict
+    if restrict is not None:
+      function = lambda x: self.log_likelihood_fn(restrict(x))
+    if not self._uses_gradient:
+      return state_parts.value(function, state, shape), []
+    log_likelihood, grads = state_parts.value_and_gradient(function, state)
+    flat = state_parts.flatten(grads, ps.rank(log_likelihood))
+    _check_state(flat, self.prior)
+    return log_likelihood, self.prior.pull(self.prior.params, flat)
+
+  def _functions(self, prior, variance):
+    raise NotImplementedError
+
+  def _propose(self, functions, delta, current, seed):
+    raise NotImplementedError
+
+  def _correction(self, functions, delta, drawn, current, proposed):
+    raise NotImplementedError
+
+
+def dot(left, right):
+  """Returns the inner product of rows, [chains...]."""
+  return tf.reduce_sum(left * right, axis=-1)
+
+
+def noise_like(rows, seed):
+  """Draws standard normals in the shape of rows.
+
+  In a loop of one turn, so that XLA writes them down: fused with a product by
+  the prior's vector of scales, they are computed one number at a time on CPU,
+  at three times the price. A single row has nothing to broadcast.
+  """
+  if rows.shape.num_elements() == rows.shape[-1]:
+    return random.normal(ps.shape(rows), rows.dtype, seed)
+  is_always = tf.bitwise.bitwise_and(seed[0], 0x7FFFFFFF) >= 0
+
+  def draw(rows):
+    noise = random.normal(ps.shape(rows), rows.dtype, seed)
+    return (tf.ensure_shape(noise, rows.shape),)
+
+  (noise,) = control_flow.apply_if(is_always, draw, tf.zeros_like(rows))
+  return noise
+
+
+class _Parameters(dict):
+  """Constructor arguments; says why there is no `target_log_prob_fn`."""
+
+  def __contains__(self, key):
+    if key == 'target_log_prob_fn':
+      raise ValueError(_REFUSAL)
+    return super().__contains__(key)
+
+
+def _check_arguments(log_likelihood_fn, prior):
+  if not callable(log_likelihood_fn):
+    raise TypeError(
+      '`log_likelihood_fn` must be callable, but got '
+      f'{type(log_likelihood_fn).__name__}. Pass a function of the latent '
+      'field that returns one log-likelihood per chain, without the prior.'
+    )
+  if not isinstance(prior, interfaces.GaussianPrior):
+    raise TypeError(
+      '`prior` must be an `interfaces.GaussianPrior`, but got '
+      f'{type(prior).__name__}. Write for example '
+      '`prior=tfpa.gaussian_priors.spectral(covariance)`.'
+    )
+
+
+def _check_state(flat, prior):
+  if prior.event_shape is None:
+    return
+  size = 1
+  for n in prior.event_shape:
+    size *= n
+  if flat.shape[-1] != size:
+    raise ValueError(
+      f'The state has {flat.shape[-1]} coordinates per chain, but the prior '
+      f'{prior.name!r} has event shape {prior.event_shape}. The state must be '
+      f'[chains..., {", ".join(str(n) for n in prior.event_shape)}], and '
+      '`log_likelihood_fn` return one number per chain.'
+    )
+  dtype = tf.nest.flatten(prior.params)[0].dtype
+  if flat.dtype != dtype:
+    raise TypeError(
+      f'The state is {flat.dtype.name}, but the prior {prior.name!r} is '
+      f'{dtype.name}. Cast one of them: `tf.cast(state, {dtype.name!r})`.'
+    )
+
+
+def _check_step_size(delta):
+  if delta.shape.rank != 0:
+    raise ValueError(
+      '`step_size` is delta, one variance for all chains, but has shape '
+      f'{delta.shape}.'
+    )

@@ -1,0 +1,53 @@
+"""Marginal gradient proposal (mGrad) for latent Gaussian models.
+
+With t = delta / 2 and R = C (C + t I)^-1, in coordinates centred at the mean,
+
+  y ~ N(R (x + t g(x)), t R (I + R))
+
+Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based sampling
+algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.latent import latent_proposal
+
+__all__ = ['UncalibratedMarginalGradient']
+
+
+class UncalibratedMarginalGradient(latent_proposal.UncalibratedLatentProposal):
+  """Proposes from the posterior under a likelihood linear around x.
+
+  The auxiliary variable of `UncalibratedAuxiliaryGradient` is integrated out,
+  which is better in Peskun's order at any delta and costs no more. It needs
+  `MetropolisHastings` around it.
+  """
+
+  def _functions(self, prior, variance):
+    return prior.smoother(prior.params, variance)
+
+  def _propose(self, functions, delta, current, seed):
+    noise = latent_proposal.noise_like(current.state, seed)
+    pulled = current.state + 0.5 * delta * current.grads
+    return functions.draw_marginal(pulled, noise), ()
+
+  def _correction(self, functions, delta, drawn, current, proposed):
+    """h(x, y) - h(y, x) of the paper, with one product.
+
+    With w(g) = (I + R)^-1 g and R w(g) = g - w(g),
+
+      h(x, y) = x . w(g(y)) - (y + t / 2 g(y)) . (g(y) - w(g(y)))
+
+    and w is linear and symmetric, so that only w(g(y) - g(x)) is needed. One
+    sum of all terms: XLA on CPU would take three passes for three sums.
+    """
+    del drawn
+    change = proposed.grads - current.grads
+    total = proposed.grads + current.grads
+    reach = current.state + proposed.state + 0.25 * delta * total
+    terms = (
+      current.state * proposed.grads
+      - proposed.state * current.grads
+      - reach * (change - functions.solve_marginal(change))
+    )
+    return tf.reduce_sum(terms, axis=-1)

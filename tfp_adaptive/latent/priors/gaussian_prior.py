@@ -1,0 +1,144 @@
+"""What the factories of Gaussian priors share: reading and checking input."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = [
+  'check_eigenvalues',
+  'covariance_matrix',
+  'field_mean',
+  'mean',
+  'per_chain',
+]
+
+
+def covariance_matrix(covariance, kernel, index_points, jitter=0.0):
+  """Returns C, [..., d, d], from a matrix or from a kernel and its inputs."""
+  has_kernel = kernel is not None and index_points is not None
+  if (covariance is not None) == has_kernel:
+    raise ValueError(
+      'Give either `covariance`, a matrix [d, d], or both `kernel`, a '
+      '`tfp.math.psd_kernels` kernel, and `index_points`, [d, features]: got '
+      f'covariance {"given" if covariance is not None else "None"}, kernel '
+      f'{kernel!r}, index_points '
+      f'{"given" if index_points is not None else "None"}.'
+    )
+  if has_kernel:
+    matrix = kernel.matrix(index_points, index_points)
+  else:
+    matrix = tf.convert_to_tensor(covariance)
+  if not matrix.dtype.is_floating:
+    raise ValueError(
+      f'The covariance must be float32 or float64, but has {matrix.dtype.name}.'
+    )
+  if (
+    matrix.shape.rank is None
+    or matrix.shape.rank < 2
+    or (matrix.shape[-1] != matrix.shape[-2])
+  ):
+    raise ValueError(
+      'The covariance must be square with static shape [d, d], but has shape '
+      f'{matrix.shape}.'
+    )
+  _check_symmetric(matrix)
+  size = matrix.shape[-1]
+  return matrix + jitter * tf.eye(size, dtype=matrix.dtype)
+
+
+def mean(value, dtype, size):
+  """Returns the mean as a Tensor that broadcasts to [chains..., d]."""
+  value = tf.convert_to_tensor(value, dtype=dtype)
+  if value.shape.rank and value.shape[-1] not in (1, size):
+    raise ValueError(
+      f'`mean` must be a number or end in the {size} coordinates of the field, '
+      f'but has shape {value.shape}.'
+    )
+  return value
+
+
+def field_mean(value, dtype, shape, padded_shape=None):
+  """Returns the mean of a field as a Tensor that broadcasts to its rows.
+
+  Args:
+    value: A number or [chains..., *shape], trailing dimensions may be 1.
+    dtype: Of the field.
+    shape: Of the field, ints.
+    padded_shape: Shape of the field with a margin, where the mean is 0.
+
+  Returns:
+    [] or [chains..., 1 or product of the padded shape].
+  """
+  value = tf.convert_to_tensor(value, dtype=dtype)
+  if not value.shape.rank:
+    return value
+  shape, padded_shape = list(shape), list(padded_shape or shape)
+  given = value.shape[-len(shape) :]
+  if len(given) != len(shape) or any(
+    m not in (1, n) for m, n in zip(given, shape)
+  ):
+    raise ValueError(
+      f'`mean` must be a number or have shape [..., {str(shape)[1:]}, one for '
+      f'every point of the field, but has shape {value.shape}.'
+    )
+  batch = ps.shape(value)[: -len(shape)]
+  if given.num_elements() == 1:
+    return tf.reshape(value, ps.concat([batch, [1]], axis=0))
+  value = tf.broadcast_to(value, ps.concat([batch, shape], axis=0))
+  margin = [[0, m - n] for m, n in zip(padded_shape, shape)]
+  value = tf.pad(value, [[0, 0]] * (value.shape.rank - len(shape)) + margin)
+  return tf.reshape(
+    value, ps.concat([batch, [math.prod(padded_shape)]], axis=0)
+  )
+
+
+def per_chain(mean, chain_shape):
+  """Returns the mean with the chain dimensions that the decomposition has.
+
+  Params of a prior that depends on hyperparameters are chosen by chain, so that
+  all must have these dimensions, or none.
+
+  Args:
+    mean: [], [d] or [chains..., d or 1].
+    chain_shape: `tf.TensorShape`, [] for a prior shared by all chains.
+
+  Returns:
+    The mean, [chains..., d or 1], or as it was.
+  """
+  if not chain_shape.rank or mean.shape.rank > chain_shape.rank:
+    return mean
+  last = mean.shape[-1:] if mean.shape.rank else [1]
+  return tf.broadcast_to(mean, chain_shape.concatenate(last))
+
+
+def check_eigenvalues(eigenvalues, advice):
+  """Refuses eigenvalues that are negative beyond rounding, where known."""
+  if tf.inside_function():
+    return
+  values = eigenvalues.numpy()
+  if not np.all(np.isfinite(values)):
+    raise ValueError('The covariance has entries that are not finite.')
+  largest = np.max(values, axis=-1)
+  tolerance = 10 * np.finfo(values.dtype).eps * values.shape[-1] * largest
+  smallest = np.min(values, axis=-1)
+  if np.any(smallest < -tolerance):
+    raise ValueError(
+      'The covariance is not positive semi-definite: its smallest eigenvalue '
+      f'is {np.min(smallest):.3g}, its largest {np.max(largest):.3g}. {advice}'
+    )
+
+
+def _check_symmetric(matrix):
+  if tf.inside_function():
+    return
+  values = matrix.numpy()
+  gap = np.max(np.abs(values - np.swapaxes(values, -1, -2)), initial=0.0)
+  largest = np.max(np.abs(values), initial=0.0)
+  if gap > 1e3 * np.finfo(values.dtype).eps * largest:
+    raise ValueError(
+      f'The covariance must be symmetric, but differs from its transpose by '
+      f'{gap:.3g}. Pass `0.5 * (C + C^T)` if that is rounding.'
+    )

@@ -1,0 +1,158 @@
+"""Priors whose covariance is diagonal in a fast orthogonal basis.
+
+  C = U diag(gamma) U^T,   s = U^T (x - mean)
+
+In these coordinates every function of C is a product by element, so that a
+sampler pays for U alone, and nothing is inverted: eigenvalues may be zero.
+"""
+
+import math
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.latent.priors import gaussian_prior
+
+__all__ = ['SpectralParams', 'build', 'eigh']
+
+
+class SpectralParams(NamedTuple):
+  """Mean and decomposition of a spectral prior."""
+
+  mean: Any  # [d] or [].
+  eigenvalues: Any  # gamma >= 0, [d].
+  basis: Any = ()  # Whatever the basis needs: U itself, its factors, nothing.
+
+
+def build(
+  name,
+  event_shape,
+  params,
+  forward,
+  backward,
+  adjoint=None,
+  restrict=None,
+  rounding=None,
+  log_volume=None,
+):
+  """Returns the `interfaces.GaussianPrior` of a basis.
+
+  Args:
+    name: Name of the structure.
+    event_shape: Shape of the state, ints.
+    params: `SpectralParams`; negative eigenvalues are taken as rounding.
+    forward: (basis, x) -> U^T x, rows [chains..., d].
+    backward: (basis, s) -> U s.
+    adjoint: (basis, g) -> adjoint of `backward`; `forward` if U is orthogonal.
+    restrict: As in `interfaces.GaussianPrior`.
+    rounding: Size of an eigenvalue that is rounding, over the largest one; by
+      default that of a dense decomposition.
+    log_volume: (basis) -> log |det dx / ds|, [] or [chains...]; None: 0, of an
+      orthogonal U.
+
+  Returns:
+    An `interfaces.GaussianPrior`.
+  """
+  params = params._replace(
+    mean=gaussian_prior.per_chain(params.mean, params.eigenvalues.shape[:-1]),
+    # Keeps NaN, which relu does not promise.
+    eigenvalues=tf.where(
+      params.eigenvalues >= 0.0, params.eigenvalues, 0.0 * params.eigenvalues
+    ),
+  )
+  adjoint = adjoint or forward
+  if rounding is None:
+    dtype = params.eigenvalues.dtype.as_numpy_dtype
+    rounding = params.eigenvalues.shape[-1] * np.finfo(dtype).eps
+  log_volume = log_volume or (lambda basis: 0.0)
+  return interfaces.GaussianPrior(
+    name=name,
+    event_shape=tuple(event_shape),
+    params=params,
+    to_coordinates=lambda p, x: forward(p.basis, x - p.mean),
+    from_coordinates=lambda p, s: backward(p.basis, s) + p.mean,
+    pull=lambda p, g: adjoint(p.basis, g),
+    covariance=lambda p: _covariance(
+      p.eigenvalues, log_volume(p.basis), rounding
+    ),
+    smoother=lambda p, variance: _smoother(
+      p.eigenvalues, log_volume(p.basis), variance
+    ),
+    restrict=restrict,
+    is_singular=_is_singular(params.eigenvalues, rounding),
+  )
+
+
+def eigh(matrix):
+  """Decomposes C; NaN eigenvalues where C is not finite, instead of an error.
+
+  A proposed hyperparameter may overflow: the log density at it is then NaN and
+  the proposal rejected.
+  """
+  is_finite = tf.reduce_all(
+    tf.math.is_finite(matrix), axis=[-2, -1], keepdims=True
+  )
+  identity = tf.eye(matrix.shape[-1], dtype=matrix.dtype)
+  eigenvalues, vectors = tf.linalg.eigh(tf.where(is_finite, matrix, identity))
+  nan = tf.constant(float('nan'), matrix.dtype)
+  return tf.where(is_finite[..., 0], eigenvalues, nan), vectors
+
+
+def _covariance(gamma, log_volume, rounding):
+  """Returns the functions of diag(gamma)."""
+  is_positive = gamma > rounding * _largest(gamma)
+  inverse = tf.where(is_positive, 1.0 / tf.where(is_positive, gamma, 1.0), 0.0)
+
+  def log_prob(s):
+    density = _normal_log_prob(s**2 * inverse, gamma, is_positive)
+    return density - log_volume
+
+  return interfaces.Covariance(
+    multiply=lambda v: gamma * v,
+    draw=lambda e: tf.sqrt(gamma) * e,
+    solve=lambda v: inverse * v,
+    log_prob=log_prob,
+  )
+
+
+def _smoother(gamma, log_volume, variance):
+  """Returns the functions of R = gamma / (gamma + variance)."""
+  noisy = gamma + variance
+  gain = gamma / noisy
+  spread = tf.sqrt(variance * gain)
+  marginal_spread = tf.sqrt(variance * gain * (1.0 + gain))
+
+  def log_marginal(z):
+    density = _normal_log_prob(z**2 / noisy, noisy, noisy > 0)
+    return density - log_volume
+
+  return interfaces.Smoother(
+    gain=lambda v: gain * v,
+    draw=lambda v, e: gain * v + spread * e,
+    draw_marginal=lambda v, e: gain * v + marginal_spread * e,
+    solve_marginal=lambda v: v / (1.0 + gain),
+    log_marginal=log_marginal,
+  )
+
+
+def _normal_log_prob(squares, variances, is_positive):
+  """Returns log N of rows by their whitened squares; null directions drop."""
+  log_norms = tf.where(is_positive, tf.math.log(2.0 * math.pi * variances), 0.0)
+  return -0.5 * (
+    tf.reduce_sum(squares, axis=-1) + tf.reduce_sum(log_norms, axis=-1)
+  )
+
+
+def _largest(eigenvalues):
+  return tf.reduce_max(eigenvalues, axis=-1, keepdims=True)
+
+
+def _is_singular(eigenvalues, rounding):
+  """Returns whether C has no inverse; False where that is not known yet."""
+  if tf.inside_function():
+    return False
+  smallest = tf.reduce_min(eigenvalues, axis=-1, keepdims=True)
+  return bool(tf.reduce_any(smallest <= rounding * _largest(eigenvalues)))

@@ -1,0 +1,1 @@
+"""Structured matrices, without any Monte Carlo."""

@@ -1,0 +1,174 @@
+"""Banded solves and factors of depth O(log d), by associative scans.
+
+A matrix of p bands is block bidiagonal or tridiagonal in blocks [p, p], and
+both of its recursions are folds of an associative rule over the blocks:
+
+  substitution    x_j = F_j x_{j-1} + g_j, composed as affine maps
+  elimination     segments of the chain as quadratic forms in their two ends,
+                  joined by eliminating the end that they share
+
+Every step of the elimination is a Schur complement of a positive definite
+matrix, so it is as stable as the sequential factor, and the prefixes are that
+factor's own pivots: both forms give the same numbers. O(p^2 d log d) or less in
+work, for accelerators; a CPU core is faster by the loop. The rule for segments
+is that of Sarkka and Garcia-Fernandez (2021), Temporal parallelization of
+Bayesian smoothers, https://arxiv.org/abs/1905.13002, in information form.
+"""
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linalg.symmetric import symmetric_part
+
+__all__ = ['factorize', 'substitute']
+
+
+def substitute(bands, rows, adjoint):
+  """Returns B^-1 r or B^-T r; as `banded.solve`.
+
+  Args:
+    bands: Tuple of the diagonals of upper banded B, [d - k] or [n, d - k].
+    rows: [n, d].
+    adjoint: Whether to solve with B^T.
+
+  Returns:
+    [n, d].
+  """
+  if len(bands) == 1:
+    return rows / bands[0]
+  order, size = len(bands) - 1, ps.shape(rows)[1]
+  is_shared = bands[0].shape.rank == 1
+  inner, outer = _upper_blocks(bands)  # [(n), blocks, p, p]
+  right = _pad_end(rows, -size % order)
+  right = tf.reshape(right, [ps.shape(rows)[0], -1, order])
+  if is_shared:
+    right = tf.transpose(right, [1, 2, 0])  # [blocks, p, n]
+  else:
+    inner, outer = (tf.transpose(b, [1, 0, 2, 3]) for b in (inner, outer))
+    right = tf.transpose(right, [1, 0, 2])[..., tf.newaxis]  # [blocks, n, p, 1]
+  if adjoint:
+    # Block j is reached from block j - 1, through B[j - 1, j].
+    outer = tf.concat([tf.zeros_like(outer[:1]), outer[:-1]], axis=0)
+    outer = tf.linalg.matrix_transpose(outer)
+  solve = lambda r: tf.linalg.triangular_solve(
+    inner, r, lower=False, adjoint=adjoint
+  )
+  maps = (-solve(outer), solve(right))
+  if not adjoint:
+    maps = tuple(m[::-1] for m in maps)
+  _, solution = tfp.math.scan_associative(_compose, maps)
+  if not adjoint:
+    solution = solution[::-1]
+  perm = [2, 0, 1] if is_shared else [1, 0, 2]
+  solution = solution if is_shared else solution[..., 0]
+  flat = tf.reshape(tf.transpose(solution, perm), [ps.shape(rows)[0], -1])
+  return flat[:, :size]
+
+
+def factorize(bands):
+  """Returns the diagonals of D and W in M = W^T D W, W with unit diagonal.
+
+  Args:
+    bands: Tuple of the diagonals of symmetric M, the main one first, each
+      [batch, d - k].
+
+  Returns:
+    pivots, [batch, d], and the tuple of the other diagonals of W,
+    [batch, d - k]; NaN or not positive where M is not positive definite.
+  """
+  if len(bands) == 1:
+    return bands[0], ()
+  order, size = len(bands) - 1, bands[0].shape[-1]
+  blocks, beyond = _upper_blocks(bands)
+  diag = tf.linalg.diag(tf.linalg.diag_part(blocks))
+  blocks = 2.0 * symmetric_part(blocks) - diag
+  zero = tf.zeros_like(blocks)
+  to_left = tf.concat([zero[:, :1], beyond[:, :-1]], axis=1)
+  _, _, schur = tfp.math.scan_associative(
+    _join, (zero, to_left, blocks), axis=1
+  )
+  lower = _cholesky(schur)
+  # Rows of U = L^T: within the block, and U[j, j + 1] = L_j^-1 M[j, j + 1].
+  here = tf.linalg.matrix_transpose(lower)
+  next_ = tf.linalg.triangular_solve(lower, beyond)
+  diag = tf.linalg.diag_part(lower)
+  rows = tf.concat([here, next_], axis=-1) / diag[..., tf.newaxis]
+  flat = lambda x: tf.reshape(x, [ps.shape(x)[0], -1])
+  unit = tuple(
+    flat(tf.stack([rows[..., a, a + k] for a in range(order)], axis=-1))
+    for k in range(1, order + 1)
+  )
+  return (
+    flat(diag**2)[:, :size],
+    tuple(band[:, : size - k] for k, band in enumerate(unit, start=1)),
+  )
+
+
+def _compose(first, second):
+  """Returns the affine map that applies `first`, then `second`."""
+  slope, offset = first
+  next_slope, next_offset = second
+  return (
+    tf.matmul(next_slope, slope),
+    tf.matmul(next_slope, offset) + next_offset,
+  )
+
+
+def _join(first, second):
+  """Eliminates the block that two segments share.
+
+  A segment is (ll, lr, rr), a quadratic form in the block before it and in its
+  last block; its other blocks are eliminated.
+  """
+  ll, lr, rr = first
+  next_ll, next_lr, next_rr = second
+  lower = _cholesky(rr + next_ll)
+  left = tf.linalg.triangular_solve(lower, tf.linalg.matrix_transpose(lr))
+  right = tf.linalg.triangular_solve(lower, next_lr)
+  return (
+    ll - tf.matmul(left, left, transpose_a=True),
+    -tf.matmul(left, right, transpose_a=True),
+    next_rr - tf.matmul(right, right, transpose_a=True),
+  )
+
+
+def _cholesky(blocks):
+  return (
+    tf.sqrt(blocks) if blocks.shape[-1] == 1 else tf.linalg.cholesky(blocks)
+  )
+
+
+def _upper_blocks(bands):
+  """Returns the blocks on and right of the diagonal, [..., blocks, p, p].
+
+  Beyond its end the matrix goes on as the identity, to a whole block.
+  """
+  order, size = len(bands) - 1, ps.shape(bands[0])[-1]
+  missing = -size % order
+  shape = ps.concat([ps.shape(bands[0])[:-1], [-1, order]], axis=0)
+  padded = [
+    tf.reshape(_pad_end(band, missing + k, float(k == 0)), shape)
+    for k, band in enumerate(bands)
+  ]
+  zero = tf.zeros_like(padded[0][..., 0])
+
+  def block(shift):
+    def entry(row, column):
+      k = column + shift - row
+      return padded[k][..., row] if 0 <= k <= order else zero
+
+    return tf.stack(
+      [
+        tf.stack([entry(a, b) for b in range(order)], axis=-1)
+        for a in range(order)
+      ],
+      axis=-2,
+    )
+
+  return block(0), block(order)
+
+
+def _pad_end(x, number, value=0.0):
+  padding = [[0, 0]] * (x.shape.rank - 1) + [[0, number]]
+  return tf.pad(x, padding, constant_values=tf.cast(value, x.dtype))

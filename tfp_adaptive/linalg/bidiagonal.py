@@ -1,0 +1,83 @@
+"""The recursion x_i = r_i + a_i x_{i+1}, or x_{i-1}, in place and compiled.
+
+On a CPU core XLA makes one tight loop of a while loop whose turn touches few
+bytes, and pays about a microsecond a turn for any other. So a turn takes some
+coordinates of few rows and one of many. Rows stay as they are, [n, d]: copies
+by coordinate, there and back, would take as long as the loop.
+"""
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['recursion']
+
+_MOST_BYTES, _MOST_COORDINATES = 160, 8  # Of a turn.
+
+
+def recursion(multipliers, rows, is_backward):
+  """Returns x, without gradient.
+
+  Args:
+    multipliers: a, [d] or [n, d].
+    rows: r, [n, d].
+    is_backward: Whether x_i follows from x_{i+1}.
+
+  Returns:
+    [n, d].
+  """
+  if multipliers.shape.rank == 1:
+    multipliers = multipliers[tf.newaxis]
+  return _compiled(multipliers, rows, is_backward)
+
+
+def _recursion(multipliers, rows, is_backward):
+  size, per_turn = ps.shape(rows)[1], 1
+  if rows.shape.is_fully_defined():
+    num_read = rows.shape[0] + multipliers.shape[0] - 1
+    per_turn = _MOST_BYTES // max(num_read * rows.dtype.size, 1)
+    per_turn = max(1, min(per_turn, _MOST_COORDINATES, size))
+  done = 1
+  for step in sorted({per_turn, 1}, reverse=True):
+    rows = _run(multipliers, rows, is_backward, done, step)
+    done = size - (size - done) % step
+  return rows
+
+
+def _run(multipliers, rows, is_backward, done, step):
+  """Returns rows solved on, `step` coordinates a turn, while so many are left.
+
+  The first `done` are solved, the last ones if backward.
+  """
+  num_rows, size = tf.unstack(tf.shape(rows))
+  num_multipliers = tf.shape(multipliers)[0]
+
+  def turn(done, rows):
+    start = size - done - step if is_backward else done
+    before = start + step if is_backward else start - 1
+    solved = [tf.slice(rows, [0, before], [num_rows, 1])]
+    columns, weights = (
+      tf.split(tf.slice(m, [0, start], [n, step]), step, axis=1)
+      for m, n in ((rows, num_rows), (multipliers, num_multipliers))
+    )
+    order = range(step)[::-1] if is_backward else range(step)
+    for i in order:
+      solved.append(columns[i] + weights[i] * solved[-1])
+    solved = solved[:0:-1] if is_backward else solved[1:]
+    return done + step, gen_xla_ops.xla_dynamic_update_slice(
+      rows, tf.concat(solved, axis=1), tf.stack([0, start])
+    )
+
+  _, rows = tf.while_loop(
+    lambda done, _: done + step <= size,
+    turn,
+    (done, rows),
+    maximum_iterations=size,
+  )
+  return rows
+
+
+# Compiled on its own where the caller is not: a loop in a plain graph takes a
+# thousand times as long.
+_compiled = tf.function(_recursion, jit_compile=True, autograph=False)

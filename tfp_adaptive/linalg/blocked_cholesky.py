@@ -1,0 +1,163 @@
+"""Cholesky factors in blocks of columns, for XLA on CPU.
+
+XLA factors column by column there, at 25 ms for a 128 x 128 matrix. Here a loop
+over blocks of 8 columns does products, and only 8 x 8 blocks are unrolled.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['cholesky', 'solve', 'update']
+
+_BLOCK = 8
+_LARGEST = 700  # Beyond, XLA's own is as fast: it has larger blocks.
+
+
+def solve(matrix, rhs):
+  """Returns matrix^-1 rhs, [..., m], for positive definite [..., m, m]."""
+  factor = cholesky(matrix)
+  return tf.linalg.cholesky_solve(factor, rhs[..., tf.newaxis])[..., 0]
+
+
+def cholesky(matrix):
+  """Returns the lower-triangular factor of a positive definite matrix.
+
+  Args:
+    matrix: [..., m, m]; in blocks where m is static.
+
+  Returns:
+    [..., m, m]; with NaN entries where the matrix is not positive definite.
+  """
+  size = matrix.shape[-1]
+  if size is None or size > _LARGEST:
+    return tf.linalg.cholesky(matrix)
+  num_blocks = -(-size // _BLOCK)
+  padded = num_blocks * _BLOCK
+  rest = _pad(matrix, padded - size)
+  rows = tf.range(padded)
+
+  def step(block, rest, panels):
+    first = block * _BLOCK
+    begin = tf.concat(
+      [tf.zeros([rest.shape.rank - 1], tf.int32), [first]], axis=0
+    )
+    panel = tf.slice(
+      rest, begin, ps.concat([ps.shape(rest)[:-1], [_BLOCK]], axis=0)
+    )
+    corner = tf.slice(
+      panel,
+      tf.concat(
+        [tf.zeros([rest.shape.rank - 2], tf.int32), [first, 0]], axis=0
+      ),
+      ps.concat([ps.shape(rest)[:-2], [_BLOCK, _BLOCK]], axis=0),
+    )
+    inverse = _inverse_factor(corner)
+    panel = tf.matmul(panel, inverse, transpose_b=True)
+    panel = tf.where((rows >= first)[:, tf.newaxis], panel, 0.0)
+    rest -= tf.matmul(panel, panel, transpose_b=True)
+    return block + 1, rest, panels.write(block, panel)
+
+  _, _, panels = tf.while_loop(
+    lambda block, *_: block < num_blocks,
+    step,
+    (
+      tf.constant(0),
+      rest,
+      _panels(num_blocks, rest.shape[:-1].as_list(), matrix.dtype),
+    ),
+    maximum_iterations=num_blocks,
+  )
+  return _joined(panels, num_blocks)[..., :size, :size]
+
+
+def update(factor, columns):
+  """Returns the factor of L L^T + V V^T, for m^2 r of work.
+
+  A block of columns P of [L, V] turns by the reflection that takes its corner
+  rows [L_k, V_k] to [-C, 0], C C^T = L_k L_k^T + V_k V_k^T:
+
+    P' = (P L_k^T + V V_k^T) C^-T
+    V' = V - (P + P') (I + C^-1 L_k)^-1 C^-1 V_k
+
+  Args:
+    factor: L, lower-triangular, [m, m], m static.
+    columns: V, [m, r].
+
+  Returns:
+    [m, m].
+  """
+  size = factor.shape[-1]
+  num_blocks = -(-size // _BLOCK)
+  padded = num_blocks * _BLOCK
+  old = _pad(factor, padded - size)
+  columns = tf.pad(columns, [[0, padded - size], [0, 0]])
+  identity = tf.eye(_BLOCK, dtype=factor.dtype)
+
+  def step(block, columns, panels):
+    first = block * _BLOCK
+    panel = tf.slice(old, [0, first], [padded, _BLOCK])
+    corner = tf.slice(panel, [first, 0], [_BLOCK, _BLOCK])
+    rows = tf.slice(columns, [first, 0], [_BLOCK, columns.shape[-1]])
+    inverse = _inverse_factor(
+      tf.matmul(corner, corner, transpose_b=True)
+      + tf.matmul(rows, rows, transpose_b=True)
+    )
+    turn = tf.matmul(inverse, corner)
+    reach = tf.matmul(inverse, rows)
+    turned = tf.matmul(panel, turn, transpose_b=True) + tf.matmul(
+      columns, reach, transpose_b=True
+    )
+    # Columns above the block have been used: whatever becomes of them.
+    turned = tf.where((tf.range(padded) >= first)[:, tf.newaxis], turned, 0.0)
+    columns -= tf.matmul(
+      panel + turned, tf.linalg.triangular_solve(identity + turn, reach)
+    )
+    return block + 1, columns, panels.write(block, turned)
+
+  _, _, panels = tf.while_loop(
+    lambda block, *_: block < num_blocks,
+    step,
+    (tf.constant(0), columns, _panels(num_blocks, [padded], factor.dtype)),
+    maximum_iterations=num_blocks,
+  )
+  return _joined(panels, num_blocks)[:size, :size]
+
+
+def _panels(num_blocks, shape, dtype):
+  return tf.TensorArray(dtype, size=num_blocks, element_shape=shape + [_BLOCK])
+
+
+def _joined(panels, num_blocks):
+  """Returns the lower triangle of the matrix of these blocks of columns."""
+  columns = tf.concat(tf.unstack(panels.stack(), num=num_blocks), axis=-1)
+  return tf.linalg.band_part(columns, -1, 0)
+
+
+def _pad(matrix, extra):
+  """Returns the matrix with an identity block below and to the right."""
+  if not extra:
+    return matrix
+  widths = [[0, 0]] * (matrix.shape.rank - 2) + [[0, extra], [0, extra]]
+  diagonal = tf.concat([tf.zeros([matrix.shape[-1]]), tf.ones([extra])], axis=0)
+  return tf.pad(matrix, widths) + tf.cast(
+    tf.linalg.diag(diagonal), matrix.dtype
+  )
+
+
+def _inverse_factor(corner):
+  """Returns L^-1 of a small block L L^T, column by column."""
+  size = corner.shape[-1]
+  inverse = tf.eye(size, dtype=corner.dtype) + tf.zeros_like(corner)
+  below = tf.range(size)
+  for k in range(size):
+    pivot = 1.0 / tf.sqrt(corner[..., k, k])[..., tf.newaxis]
+    column = tf.where(below > k, corner[..., :, k] * pivot, 0.0)
+    row = inverse[..., k, :] * pivot
+    corner -= column[..., :, tf.newaxis] * column[..., tf.newaxis, :]
+    inverse = tf.where(
+      (below == k)[:, tf.newaxis],
+      row[..., tf.newaxis, :],
+      inverse - column[..., :, tf.newaxis] * row[..., tf.newaxis, :],
+    )
+  return inverse

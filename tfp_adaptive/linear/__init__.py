@@ -1,0 +1,1 @@
+"""Samplers that learn a matrix, which scales their noise."""

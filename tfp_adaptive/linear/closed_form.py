@@ -1,0 +1,231 @@
+"""Adaptations whose factor is a formula of the gradients seen so far.
+
+The first scale is searched as everywhere; then a subclass moves the params at
+every step and the step size follows the acceptance,
+
+  log s <- log s + rate_t (accept - target),
+  rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6).
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import scale_search
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import stochastic_target
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = [
+  'ClosedFormAdaptation',
+  'ClosedFormAdaptationResults',
+  'Gradients',
+  'as_rows',
+]
+
+_RATE = 0.0075  # Of log s; 0.015 of log s^2, as Titsias (2023).
+_FIRST_RATE = 0.5
+
+
+class Gradients(
+  collections.namedtuple(
+    'Gradients', ['current', 'proposed', 'log_accept_ratio']
+  )
+):
+  """What a step knows already, one row for each chain.
+
+  Attributes:
+    current: Gradient before the step, [num_chains, d].
+    proposed: Gradient at the proposed state, [num_chains, d].
+    log_accept_ratio: [num_chains].
+  """
+
+  __slots__ = ()
+
+
+class ClosedFormAdaptationResults(
+  collections.namedtuple(
+    'ClosedFormAdaptationResults',
+    [
+      'inner_results',
+      'statistics',
+      'scale_search',
+      'step',
+      'num_updates',
+      'mean_accept_prob',
+      'num_dropped_gradients',
+    ],
+  )
+):
+  """Results of the adaptations by closed forms.
+
+  Attributes:
+    inner_results: Results of the inner kernel; the learned shape is its
+      innermost `preconditioner_params`, the learned scale its `step_size`.
+    statistics: What the formula needs beside them.
+    scale_search: State of the search for a first scale.
+    step: Steps taken, [] int32.
+    num_updates: Steps from which the shape was learned, [] int32.
+    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
+      step, [].
+    num_dropped_gradients: Chain gradients dropped because they or the ratio
+      were not finite, since the start, [] int32.
+  """
+
+  __slots__ = ()
+
+
+class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
+  """Base of the wrappers that learn a factor by a formula of gradients.
+
+  A subclass sets `_parameters`, with a `target_accept_prob`, and implements
+
+    _start(params, state, inner) -> statistics
+    _learn(params, statistics, gradients, next_state, inner)
+      -> (params, statistics, factor of the step size).
+  """
+
+  def __init__(self, inner_kernel, num_adaptation_steps):
+    super().__init__(inner_kernel, num_adaptation_steps)
+    if not getattr(_proposal(inner_kernel), '_uses_gradient', False):
+      raise ValueError(
+        f'{type(self).__name__} learns from the gradients that a step has '
+        f'already, but {type(_proposal(inner_kernel)).__name__} has none. Wrap '
+        '`tfpa.proposals.UncalibratedPreconditionedLangevin` or '
+        '`UncalibratedPreconditionedHamiltonian`, or take '
+        '`tfpa.adaptation.MomentBasedAdaptation`.'
+      )
+    stochastic_target.check_is_exact(
+      _proposal(inner_kernel), type(self).__name__
+    )
+
+  def bootstrap_results(self, init_state):
+    """Starts the inner kernel, the search and the statistics."""
+    inner = self.inner_kernel.bootstrap_results(init_state)
+    inner, search = self._start_search(inner)
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    zero = tf.zeros([], tf.int32)
+    return ClosedFormAdaptationResults(
+      inner_results=inner,
+      statistics=self._start(params, init_state, inner),
+      scale_search=search,
+      step=zero,
+      num_updates=zero,
+      mean_accept_prob=tf.zeros([], search.scale.dtype),
+      num_dropped_gradients=zero,
+    )
+
+  def _adapt(self, next_state, previous_inner, results):
+    """Searches the first scale, then learns shape and step size."""
+    inner = results.inner_results
+    mh_results = self._mh_results(inner)
+    accept_prob = adaptation_base.mean_accept_prob(mh_results)
+    target = self._parameters['target_accept_prob']
+    search = scale_search.update(results.scale_search, accept_prob, target)
+    is_searching = results.scale_search.is_searching
+    gradients, num_dropped = self._gradients(previous_inner, mh_results)
+
+    def learn(params, step_size, statistics):
+      params, statistics, factor = self._learn(
+        params, statistics, gradients, next_state, inner
+      )
+      rate = _step_size_rate(results.num_updates, step_size.dtype)
+      factor *= tf.exp(rate * (accept_prob - target))
+      return params, step_size * factor, statistics
+
+    def rescale(params, statistics):
+      by = search.scale / results.scale_search.scale
+      params = self.preconditioner.rescale(params, by)
+      start = self._start(params, next_state, inner)
+      return params, self._rescale(start, statistics, by)
+
+    params, step_size, statistics = control_flow.apply_if(
+      ~is_searching,
+      learn,
+      tfp_private.get_innermost(inner, 'preconditioner_params'),
+      tfp_private.get_innermost(inner, 'step_size'),
+      results.statistics,
+    )
+    params, statistics = control_flow.apply_if(
+      is_searching, rescale, params, statistics
+    )
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, preconditioner_params=params, step_size=step_size
+      ),
+      statistics=statistics,
+      scale_search=search,
+      num_updates=results.num_updates + tf.cast(~is_searching, tf.int32),
+      mean_accept_prob=accept_prob,
+      num_dropped_gradients=results.num_dropped_gradients + num_dropped,
+    )
+
+  def _rescale(self, start, statistics, by):
+    """Returns the statistics of params just rescaled, from a new start."""
+    del statistics, by
+    return start
+
+  def _gradients(self, previous_inner, mh_results):
+    """Returns `Gradients`, zero with ratio -inf where a chain diverged."""
+    ratio = mh_results.log_accept_ratio
+    num_chain_dims = ps.rank(ratio)
+    current, proposed = (
+      state_parts.flatten(results.grads_target_log_prob, num_chain_dims)
+      for results in (
+        self._mh_results(previous_inner).accepted_results,
+        mh_results.proposed_results,
+      )
+    )
+    is_finite = tf.math.is_finite(ratio) & tf.reduce_all(
+      tf.math.is_finite(current) & tf.math.is_finite(proposed), axis=-1
+    )
+    gradients = Gradients(
+      *(
+        as_rows(tf.where(is_finite[..., tf.newaxis], rows, 0.0))
+        for rows in (current, proposed)
+      ),
+      tf.reshape(tf.where(is_finite, ratio, -float('inf')), [-1]),
+    )
+    return gradients, tf.reduce_sum(tf.cast(~is_finite, tf.int32))
+
+  def _states_and_gradients(self, state, inner):
+    """Returns states, gradients [num_chains, d] and whether both are finite.
+
+    Rows that are not are zero.
+    """
+    states = as_rows(self._flat_state(state, inner))
+    accepted = self._mh_results(inner).accepted_results
+    gradients = as_rows(
+      state_parts.flatten(
+        accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
+      )
+    )
+    is_finite = tf.reduce_all(
+      tf.math.is_finite(states) & tf.math.is_finite(gradients),
+      axis=-1,
+      keepdims=True,
+    )
+    return (
+      tf.where(is_finite, states, 0.0),
+      tf.where(is_finite, gradients, 0.0),
+      is_finite,
+    )
+
+
+def as_rows(values):
+  """Returns [chains..., d] as [num_chains, d]."""
+  return tf.reshape(values, ps.stack([-1, ps.shape(values)[-1]]))
+
+
+def _step_size_rate(num_updates, dtype):
+  time = tf.cast(num_updates, dtype)
+  return tf.maximum(tf.cast(_RATE, dtype), _FIRST_RATE * (1.0 + time) ** -0.6)
+
+
+def _proposal(kernel):
+  while not hasattr(kernel, 'preconditioner'):
+    kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
+  return kernel

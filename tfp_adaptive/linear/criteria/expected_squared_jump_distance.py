@@ -1,0 +1,124 @@
+"""Expected squared jump distance: how far accepted moves go.
+
+  F = E[ alpha |y - x|^2 ] / lambda,   alpha = min(1, exp(log_accept_ratio))
+
+Source: Pasarica and Gelman (2010), Adaptively scaling the Metropolis algorithm
+using expected squared jumped distance, Statistica Sinica 20.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+
+__all__ = [
+  'JumpDistanceState',
+  'expected_squared_jump_distance',
+  'jump_distance',
+]
+
+
+class JumpDistanceState(
+  collections.namedtuple('JumpDistanceState', ['moving_distance', 'is_first'])
+):
+  """State of the criteria of jump distance.
+
+  Attributes:
+    moving_distance: Exponentially weighted mean of the squared jump distance,
+      [], units of the state squared.
+    is_first: [] bool, whether no finite step has been seen.
+  """
+
+  __slots__ = ()
+
+
+def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
+  """Builds the expected squared jump distance, in units of its moving mean.
+
+  It is dominated by the widest direction: a proposal that never moves along a
+  narrow one can still score well. Use it for targets of even scale, or to
+  compare with the generalised speed measure.
+
+  Args:
+    target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
+      the criterion itself has no target.
+    smoothing: Weight of the past in the moving mean, in [0, 1).
+
+  Returns:
+    An `interfaces.Criterion`.
+
+  Raises:
+    ValueError: If an argument is not in its range.
+  """
+  arguments.check_accept_prob(target_accept_prob)
+
+  def value(state, transition):
+    distance = jump_distance(transition)
+    return tf.where(
+      transition.is_finite,
+      distance / scale_of(state, distance, transition.is_finite),
+      -transition.proposal_entropy,
+    )
+
+  return interfaces.Criterion(
+    name='expected_squared_jump_distance',
+    init=init_state,
+    value=value,
+    entropy=lambda state, transition: transition.proposal_entropy,
+    entropy_weight=lambda state: 0.0,
+    feedback=no_feedback,
+    update=moving_update(smoothing),
+    trace=lambda state: {'moving_distance': state.moving_distance},
+    bounds={},
+    target_accept_prob=target_accept_prob,
+  )
+
+
+def jump_distance(transition):
+  """Returns alpha |y - x|^2 per chain, differentiable in the proposal."""
+  accept_prob = tf.exp(tf.minimum(transition.log_accept_ratio, 0.0))
+  return accept_prob * tf.reduce_sum(transition.displacement**2, axis=-1)
+
+
+def init_state(adaptation):
+  """Returns the state before the first step."""
+  return JumpDistanceState(
+    moving_distance=tf.ones([], adaptation.dtype),
+    is_first=tf.constant(True),
+  )
+
+
+def no_feedback(state, transition):
+  """Returns feedback of a criterion whose gradient steers the scale itself."""
+  del transition
+  one = tf.ones_like(state.moving_distance)
+  return interfaces.Feedback(objective_scale=one, scale_force=0.0 * one)
+
+
+def scale_of(state, distance, is_finite):
+  """Returns the scale to divide by: the moving mean, once there is one."""
+  finite = tf.where(is_finite, distance, 0.0)
+  current = tf.stop_gradient(tf.reduce_mean(finite))
+  scale = tf.where(state.is_first, current, state.moving_distance)
+  return tf.maximum(scale, tf.constant(1e-30, scale.dtype))
+
+
+def moving_update(smoothing):
+  """Returns the update of the moving mean of the jump distance."""
+  arguments.check_share(
+    smoothing, 'smoothing', 'Write for example `smoothing=0.99`.'
+  )
+
+  def update(state, transition, slopes, adaptation):
+    del slopes, adaptation
+    distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
+    mean = tf.reduce_mean(distance)
+    moved = smoothing * state.moving_distance + (1.0 - smoothing) * mean
+    return JumpDistanceState(
+      moving_distance=tf.where(state.is_first, mean, moved),
+      is_first=state.is_first & (mean <= 0.0),
+    )
+
+  return update

@@ -1,0 +1,308 @@
+"""Generalised speed measure: acceptance plus the entropy of the proposal.
+
+  F = E[ min(0, log_accept_ratio) ] + beta ( H[q] - gamma h(|mu|) )
+
+Source: Titsias and Dellaportas (2019), equations 3-6 and Algorithm 1,
+https://arxiv.org/abs/1911.01373; the penalty h of Hamiltonian proposals: Hirt,
+Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
+https://arxiv.org/abs/2110.14625.
+"""
+
+import collections
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import schedule
+from tfp_adaptive.linear import bounded_ratio
+from tfp_adaptive.linear.criteria import penalty as penalty_lib
+
+__all__ = ['GeneralizedSpeedMeasureState', 'generalized_speed_measure']
+
+_RULES = ('balance', 'constraint', 'acceptance')
+_ENTROPY_GAIN = 0.25  # Of the scale's force per unit of entropy slope.
+_PENALTY_SLACK = 0.05  # Mean penalty that the default rules put up with.
+_SMALLEST_SLOPE = 0.1  # Of the entropy, that beta divides by.
+
+
+class GeneralizedSpeedMeasureState(
+  collections.namedtuple(
+    'GeneralizedSpeedMeasureState',
+    [
+      'entropy_weight',
+      'value_slope',
+      'entropy_slope',
+      'accept_excess',
+      'scale_force',
+      'penalty',
+      'num_updates',
+    ],
+  )
+):
+  """State of the criterion; [] Tensors of the dtype of the state.
+
+  Attributes:
+    entropy_weight: beta.
+    value_slope: Running mean of the slope of the value in the log scale.
+    entropy_slope: The same of the entropy.
+    accept_excess: Running mean of acceptance minus the wanted one.
+    scale_force: How far the log scale should move now.
+    penalty: State of the penalty; `[]` without.
+    num_updates: Updates since the first scale was found.
+  """
+
+  __slots__ = ()
+
+
+def generalized_speed_measure(
+  target_accept_prob,
+  entropy_weight_rule='balance',
+  init_entropy_weight=1.0,
+  entropy_weight_rate=0.02,
+  min_entropy_weight=None,
+  max_entropy_weight=1e4,
+  use_accept_flag=False,
+  penalty_threshold=None,
+  penalty_weights=(1.0, 100.0),
+  penalty_rate=0.1,
+  bound_log_ratio=False,
+):
+  """Builds the generalised speed measure.
+
+  High entropy asks for wide proposals in all directions at once, the log
+  acceptance ratio for proposals that are accepted; beta weighs the two. Three
+  rules find it:
+
+  * `'balance'`: beta follows the weight at which the slope in the log scale
+    vanishes, and the optimizer moves the scale by the acceptance itself: out
+    while more is accepted than wanted, in while less. It settles without
+    oscillation. For optimizers on tangents.
+  * `'constraint'`: the entropy alone is maximised, under the constraint that
+    the acceptance is at least the wanted one. Hamiltonian proposals of two
+    steps and more have a scale of greatest entropy, about a quarter of a
+    period, for each direction; the shape follows from it, without the noise of
+    the energy error, and the scale stops there or where the acceptance falls
+    below the wanted one, whichever is smaller. For optimizers on tangents.
+  * `'acceptance'`: the papers' Algorithm 1. beta follows the acceptance, the
+    scale follows beta:
+
+      beta <- beta (1 + rate (mean accept prob - target_accept_prob))
+
+  The rules other than the papers' bound what one chain can do: where the
+  largest eigenvalue |mu| of a Hamiltonian proposal's D is above 1, the slopes
+  of the chain's log det (I + D) and penalty are weighed by 1 / |mu|^2.
+
+  A chain whose proposal diverged pulls the scale in as hard as the entropy
+  pushes it out, so that diverging everywhere cannot inflate the proposal.
+
+  Args:
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    entropy_weight_rule: `'balance'`, `'constraint'` or `'acceptance'`.
+    init_entropy_weight: First beta of the rule `'acceptance'`, positive.
+    entropy_weight_rate: Rate of beta per step of the rule `'acceptance'`.
+    min_entropy_weight: Lower bound of beta; by default 1e-4 for the rule
+      `'acceptance'` (the paper's) and 1e-10 for the others.
+    max_entropy_weight: Upper bound of beta.
+    use_accept_flag: Whether acceptance is the decision (the paper's Algorithm
+      1) rather than min(1, exp(log_accept_ratio)), which has the same mean and
+      less noise.
+    penalty_threshold: delta, in (0, 1): |mu|, the largest eigenvalue of the
+      Jacobian's D of a Hamiltonian proposal, costs h(|mu|) above it. `None`:
+      no penalty.
+    penalty_weights: Bounds of gamma, the weight of the penalty; it starts at
+      the lower one.
+    penalty_rate: Rate of gamma per step, in proportion to itself.
+    bound_log_ratio: Whether 3 atan(min(0, r) / 3) stands for min(0, r), so that
+      a chain in a place too narrow for the step does not outweigh the others.
+      The proposal's control variates must be made for it, as MALA's are.
+
+  Returns:
+    An `interfaces.Criterion`.
+
+  Raises:
+    ValueError: If `target_accept_prob`, the rule or the threshold is not one of
+      those allowed.
+  """
+  _check(target_accept_prob, entropy_weight_rule)
+  is_paper = entropy_weight_rule == 'acceptance'
+  lowest = min_entropy_weight or (1e-4 if is_paper else 1e-10)
+  penalty = penalty_lib.none()
+  if penalty_threshold is not None:
+    penalty = penalty_lib.eigenvalue_penalty(
+      penalty_threshold,
+      penalty_weights,
+      penalty_rate,
+      slack=0.0 if is_paper else _PENALTY_SLACK,
+      bound_influence=not is_paper,
+    )
+  measure = _Measure(
+    target_accept_prob=target_accept_prob,
+    rule=entropy_weight_rule,
+    init_weight=init_entropy_weight if is_paper else 0.0,
+    weight_rate=entropy_weight_rate,
+    weight_bounds=(lowest, max_entropy_weight),
+    use_accept_flag=use_accept_flag,
+    bound_log_ratio=bound_log_ratio,
+    penalty=penalty,
+  )
+  return interfaces.Criterion(
+    name='generalized_speed_measure',
+    init=measure.init,
+    value=measure.value,
+    entropy=measure.entropy,
+    entropy_weight=lambda state: state.entropy_weight,
+    update=measure.update,
+    feedback=lambda state, transition: interfaces.Feedback(
+      state.entropy_weight, state.scale_force
+    ),
+    trace=lambda state: {
+      'entropy_weight': state.entropy_weight,
+      **penalty.trace(state.penalty),
+    },
+    bounds={'entropy_weight': measure.weight_bounds, **penalty.bounds},
+    target_accept_prob=target_accept_prob,
+    may_exceed_target=entropy_weight_rule == 'constraint',
+    needs_slopes=not is_paper,
+  )
+
+
+class _Measure(NamedTuple):
+  """The constants of the criterion, and what it does with them."""
+
+  target_accept_prob: float
+  rule: str
+  init_weight: float
+  weight_rate: float
+  weight_bounds: tuple
+  use_accept_flag: bool
+  bound_log_ratio: bool
+  penalty: penalty_lib.Penalty
+
+  def init(self, adaptation):
+    zero = tf.zeros([], adaptation.dtype)
+    return GeneralizedSpeedMeasureState(
+      entropy_weight=zero + self.init_weight,
+      value_slope=zero,
+      entropy_slope=zero,
+      accept_excess=zero,
+      scale_force=zero,
+      penalty=self.penalty.init(adaptation),
+      num_updates=zero,
+    )
+
+  def value(self, state, transition):
+    del state
+    if self.rule == 'constraint':
+      # beta then weighs the two parts of the entropy: log |det C| and this.
+      speed = penalty_lib.influence(transition) * transition.log_jacobian
+    else:
+      speed = tf.minimum(transition.log_accept_ratio, 0.0)
+      if self.bound_log_ratio:
+        speed = bounded_ratio.bounded(speed)
+      speed += transition.control_variate
+    return tf.where(transition.is_finite, speed, 0.0)
+
+  def entropy(self, state, transition):
+    total = transition.proposal_entropy
+    if self.rule == 'constraint':
+      total -= transition.log_jacobian
+    elif self.rule == 'balance':
+      weight = penalty_lib.influence(transition)
+      total += (weight - 1.0) * transition.log_jacobian
+    return total - self.penalty.value(state.penalty, transition)
+
+  def update(self, state, transition, slopes, adaptation):
+    accept_prob = mean_accept_prob(transition, self.use_accept_flag)
+    excess = accept_prob - self.target_accept_prob
+    if self.rule == 'acceptance':
+      grown = state.entropy_weight * (1.0 + self.weight_rate * excess)
+      state = state._replace(entropy_weight=grown)
+    else:
+      state = _balanced(state, slopes, excess, adaptation)
+    if self.rule == 'constraint':
+      state = _bounded_by_entropy(state, slopes)
+    return state._replace(
+      entropy_weight=self._clip(state.entropy_weight, adaptation),
+      penalty=_unless(
+        slopes.is_searching,
+        self.penalty.update(state.penalty, transition),
+        state.penalty,
+      ),
+      num_updates=state.num_updates
+      + tf.where(slopes.is_searching, tf.zeros_like(excess), 1.0),
+    )
+
+  def _clip(self, weight, adaptation):
+    """Returns beta within its bounds.
+
+    Where ratios are bounded, a batch beyond all bounds has hardly a slope:
+    beta, by which steps are divided, then stays above a quarter or less of what
+    it is in equilibrium, twice the mean of -r per coordinate and more.
+    """
+    lower, upper = self.weight_bounds
+    if self.bound_log_ratio:
+      size = tf.cast(adaptation.event_size, adaptation.dtype)
+      lower = tf.maximum(0.5 * (1.0 - self.target_accept_prob) / size, lower)
+    return tf.clip_by_value(weight, lower, upper)
+
+
+def mean_accept_prob(transition, use_accept_flag=False):
+  """Returns the acceptance averaged over chains; diverged chains count 0."""
+  if use_accept_flag:
+    accept = tf.cast(transition.is_accepted, transition.log_accept_ratio.dtype)
+  else:
+    accept = tf.exp(tf.minimum(transition.log_accept_ratio, 0.0))
+  return tf.reduce_mean(tf.where(transition.is_finite, accept, 0.0))
+
+
+def _balanced(state, slopes, excess, adaptation):
+  """Moves beta to the weight at which the two slopes cancel."""
+  smoothing = schedule.smoothing_weight(
+    state.num_updates, adaptation, slopes.is_searching
+  )
+  is_first = state.entropy_weight <= 0.0
+  smoothing = tf.where(is_first, tf.ones_like(smoothing), smoothing)
+
+  def follow(mean, new):
+    return mean + smoothing * (new - mean)
+
+  value_slope = follow(state.value_slope, slopes.value)
+  entropy_slope = follow(state.entropy_slope, slopes.entropy)
+  return state._replace(
+    # A batch that mostly diverged has no entropy slope to divide by.
+    entropy_weight=-value_slope / tf.maximum(entropy_slope, _SMALLEST_SLOPE),
+    value_slope=value_slope,
+    entropy_slope=entropy_slope,
+    accept_excess=follow(state.accept_excess, excess),
+    scale_force=excess,
+  )
+
+
+def _bounded_by_entropy(state, slopes):
+  """Lets the entropy move the scale where it is nearer to its bound.
+
+  Acceptance >= target and slope of the entropy >= 0 hold the scale from above;
+  running means tell which of the two is nearer to being broken.
+  """
+  slope = state.value_slope + state.entropy_slope
+  return state._replace(
+    scale_force=tf.where(
+      _ENTROPY_GAIN * slope < state.accept_excess,
+      _ENTROPY_GAIN * (slopes.value + slopes.entropy),
+      state.scale_force,
+    )
+  )
+
+
+def _unless(predicate, new, old):
+  return tf.nest.map_structure(lambda n, o: tf.where(predicate, o, n), new, old)
+
+
+def _check(target_accept_prob, rule):
+  arguments.check_accept_prob(target_accept_prob)
+  if rule not in _RULES:
+    raise ValueError(
+      f'`entropy_weight_rule` must be one of {_RULES}, but got {rule!r}.'
+    )

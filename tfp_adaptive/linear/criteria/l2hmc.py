@@ -1,0 +1,71 @@
+"""The objective of L2HMC: jump distance with a penalty for standing still.
+
+  F = alpha |y - x|^2 / lambda - lambda / (alpha |y - x|^2)
+
+Source: Levy, Hoffman and Sohl-Dickstein (2018), Generalizing Hamiltonian Monte
+Carlo with neural networks, equation 8, https://arxiv.org/abs/1711.09268; lambda
+a moving average and no burn-in term, as in Hirt, Titsias and Dellaportas
+(2021), Appendix D, https://arxiv.org/abs/2110.14625.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
+  init_state,
+)
+from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
+  jump_distance,
+)
+from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
+  moving_update,
+)
+from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
+  no_feedback,
+)
+from tfp_adaptive.linear.criteria.expected_squared_jump_distance import scale_of
+
+__all__ = ['l2hmc']
+
+
+def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
+  """Builds the L2HMC objective.
+
+  Args:
+    target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
+      the criterion itself has no target.
+    smoothing: Weight of the past in the moving mean lambda, in [0, 1).
+    floor: Smallest distance, in units of lambda, in the reciprocal term: a
+      rejected chain would otherwise have an unbounded gradient.
+
+  Returns:
+    An `interfaces.Criterion`.
+
+  Raises:
+    ValueError: If an argument is not in its range.
+  """
+  arguments.check_accept_prob(target_accept_prob)
+  arguments.check_positive(floor, 'floor', 1e-2)
+
+  def value(state, transition):
+    distance = jump_distance(transition)
+    ratio = distance / scale_of(state, distance, transition.is_finite)
+    return tf.where(
+      transition.is_finite,
+      ratio - 1.0 / tf.maximum(ratio, tf.constant(floor, ratio.dtype)),
+      -transition.proposal_entropy,
+    )
+
+  return interfaces.Criterion(
+    name='l2hmc',
+    init=init_state,
+    value=value,
+    entropy=lambda state, transition: transition.proposal_entropy,
+    entropy_weight=lambda state: 0.0,
+    feedback=no_feedback,
+    update=moving_update(smoothing),
+    trace=lambda state: {'moving_distance': state.moving_distance},
+    bounds={},
+    target_accept_prob=target_accept_prob,
+  )

@@ -1,0 +1,133 @@
+"""A penalty on large eigenvalues of the Jacobian of a Hamiltonian proposal.
+
+  h(x) = 0 below delta,  (x - delta)^2 up to 1 + delta,  2 x - 2 delta - 1 above
+  gamma <- clip(gamma (1 + rate (min(h(|mu|), 1) - slack)))
+
+The linear branch continues the quadratic one with its slope. (Appendix A.2 of
+the paper prints slope (delta_2 - delta)^2 = 1 there, half of it.)
+
+D grows with the curvature where a chain is, and so do the slopes of log det
+(I + D) and of h: one chain in a neck, |mu| far above 1, outweighs all others
+and shrinks the proposal to nothing. `influence` weighs a chain by
+
+  w(|mu|) = 1 / max(1, |mu|)^2
+
+so that its slopes fall as 1 / |mu|, under the rules other than the papers'. The
+energy error there is left to the acceptance, of which a chain has its share.
+
+Source: Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
+https://arxiv.org/abs/2110.14625; here gamma moves in proportion to itself, and
+may fall. w is ours.
+"""
+
+import collections
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfp_adaptive.core import arguments
+
+__all__ = ['Penalty', 'PenaltyState', 'eigenvalue_penalty', 'influence', 'none']
+
+PenaltyState = collections.namedtuple(
+  'PenaltyState', ['weight', 'mean_abs_eigenvalue', 'num_log_det_terms']
+)
+
+
+class Penalty(NamedTuple):
+  """A term taken off the entropy, with its own weight."""
+
+  init: Callable[..., Any]
+  # (state, transition) -> [chains...]
+  value: Callable[..., Any]
+  # (state, transition) -> state
+  update: Callable[..., Any]
+  trace: Callable[..., dict]
+  bounds: dict
+  is_active: bool
+
+
+def none():
+  """Returns the penalty that is always 0."""
+  return Penalty(
+    init=lambda adaptation: [],
+    value=lambda state, transition: 0.0,
+    update=lambda state, transition: state,
+    trace=lambda state: {},
+    bounds={},
+    is_active=False,
+  )
+
+
+def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
+  """Builds the penalty gamma h(|mu|).
+
+  Args:
+    threshold: delta, in (0, 1): |mu| below it costs nothing.
+    weights: Bounds of gamma; it starts at the lower one.
+    rate: Rate of gamma per step.
+    slack: Mean penalty below which gamma falls again; 0 lets it only rise.
+    bound_influence: Whether to weigh chains by w, and to count 1 at most of
+      each for gamma.
+
+  Returns:
+    A `Penalty`.
+
+  Raises:
+    ValueError: If `threshold` is not in (0, 1).
+  """
+  arguments.check_inner_share(
+    threshold, 'threshold', 'The paper uses 0.75 and 0.95.'
+  )
+
+  def cost(transition):
+    excess = tf.maximum(_size(transition) - threshold, 0.0)
+    return tf.where(excess < 1.0, excess**2, 2.0 * excess - 1.0)
+
+  def value(state, transition):
+    weight = influence(transition) if bound_influence else 1.0
+    return state.weight * weight * cost(transition)
+
+  def update(state, transition):
+    costs = cost(transition)
+    costs = tf.minimum(costs, 1.0) if bound_influence else costs
+    surplus = tf.minimum(tf.reduce_mean(costs), 1.0) - slack
+    grown = state.weight * (1.0 + rate * surplus)
+    return PenaltyState(
+      weight=tf.clip_by_value(grown, *weights),
+      mean_abs_eigenvalue=tf.reduce_mean(_size(transition)),
+      num_log_det_terms=tf.convert_to_tensor(
+        transition.num_log_det_terms, tf.int32
+      ),
+    )
+
+  return Penalty(
+    init=lambda adaptation: PenaltyState(
+      weight=tf.constant(weights[0], adaptation.dtype),
+      mean_abs_eigenvalue=tf.zeros([], adaptation.dtype),
+      num_log_det_terms=tf.zeros([], tf.int32),
+    ),
+    value=value,
+    update=update,
+    trace=lambda state: {
+      'penalty_weight': state.weight,
+      'mean_abs_eigenvalue': state.mean_abs_eigenvalue,
+      'num_log_det_terms': state.num_log_det_terms,
+    },
+    bounds={'penalty_weight': (0.0, weights[1])},
+    is_active=True,
+  )
+
+
+def influence(transition):
+  """Returns w of each chain, [chains...], a constant of the scale factor."""
+  return tf.stop_gradient(1.0 / tf.maximum(_size(transition), 1.0) ** 2)
+
+
+def _size(transition):
+  """Returns |mu|, [chains...]."""
+  return tf.abs(
+    tf.cast(transition.jacobian_eigenvalue, transition.log_accept_ratio.dtype)
+  )

@@ -1,0 +1,190 @@
+"""Fisher adaptation: the inverse of the mean square of gradient increments.
+
+  s_k = sqrt(a_k) (g(y_k) - g(x_k)),   a_k = min(1, e^r_k),   k = 1, ..., K
+  M <- (1 - u sum_k a_k) M + u sum_k s_k s_k^T,   C C^T = M^-1
+
+for K chains, with u = gain / n and n the increments seen so far: the sum of all
+a_k, and those that the first factor counts for. With gain 1, n M is the plain
+sum, n_0 C_0^-T C_0^-1 + sum s s^T. A larger gain forgets: the weight of what
+was known at n' is then (n' / n)^gain.
+
+Pooled chains: the K increments of a step are rows of one update,
+M' = (1 - u A) (M + S^T S) with A = sum_k a_k and S the rows
+sqrt(u / (1 - u A)) s_k, so that C' = (1 - u A)^-1/2 C F and F the factor of
+`linear.square_root` for S: O(K d^2), no d x d decomposition.
+
+Source: Titsias (2023), Optimal preconditioning and Fisher adaptive Langevin
+sampling, https://arxiv.org/abs/2305.14442: K = 1, gain 1, scale by the trace.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import closed_form
+from tfp_adaptive.linear import square_root
+
+__all__ = ['FisherAdaptation']
+
+# Increments that the first factor counts for: per dimension, and steps at
+# least, for those of a chain that has just started depend on each other.
+_PRIOR_INCREMENTS = 1.0
+_PRIOR_STEPS = 10.0
+
+Statistics = collections.namedtuple(
+  'Statistics', ['num_increments', 'log_scale']
+)
+
+
+class FisherAdaptation(closed_form.ClosedFormAdaptation):
+  """Learns a dense scale factor from increments of the gradient.
+
+  For a Gaussian N(m, S) increments have covariance proportional to S^-1 once
+  moves are as long as the target is wide, whatever the start. It needs no
+  criterion, and no gradient beyond those that the step has already. The factor
+  is a square matrix: not triangular. Unlike the generalised speed measure it
+  learns little from a proposal that is rejected.
+
+  Results are `linear.closed_form.ClosedFormAdaptationResults`.
+  """
+
+  def __init__(
+    self,
+    inner_kernel,
+    num_adaptation_steps,
+    target_accept_prob=0.574,
+    gain=3.0,
+    regularization=None,
+    max_shrinkage=2.0,
+    normalize_trace=False,
+    name=None,
+  ):
+    """Builds the wrapper; no Tensor is created here.
+
+    Args:
+      inner_kernel: `tfpa.MetropolisHastings` around a proposal that uses
+        gradients and has a dense preconditioner (`preconditioners.cholesky`).
+      num_adaptation_steps: Steps that adapt, a non-negative int.
+      target_accept_prob: Wanted mean acceptance, in (0, 1).
+      gain: How fast the past is forgotten, at least 1; 1: never.
+      regularization: lambda, in units of the squared gradient: M starts as
+        lambda times the identity. `None`: as many increments as there are
+        dimensions, with the precision of the first factor.
+      max_shrinkage: Largest factor by which the increment of one chain shrinks
+        a direction in one step; `None` for no bound.
+      normalize_trace: Whether the scale is held by the trace of C C^T, as in
+        the paper, or by M, whose scale the gradients give.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If an argument is not one of those allowed.
+    """
+    super().__init__(inner_kernel, num_adaptation_steps)
+    arguments.check_accept_prob(target_accept_prob)
+    arguments.check_gain(gain)
+    self._parameters = dict(
+      inner_kernel=_with_square_factor(inner_kernel),
+      num_adaptation_steps=num_adaptation_steps,
+      target_accept_prob=target_accept_prob,
+      gain=gain,
+      regularization=regularization,
+      max_shrinkage=max_shrinkage,
+      normalize_trace=normalize_trace,
+      name=name,
+    )
+
+  @property
+  def adapting_cost(self):
+    """Two products, F = S C and C F^T."""
+    return interfaces.Cost(matrix_product=2)
+
+  def bootstrap_results(self, init_state):
+    """Starts as the base does; the log scale once, by a decomposition."""
+    results = super().bootstrap_results(init_state)
+    params = tfp_private.get_innermost(results, 'preconditioner_params')
+    event_size = tf.cast(ps.shape(params)[-1], params.dtype)
+    log_det = self.preconditioner.operator(params).log_abs_determinant()
+    return results._replace(
+      statistics=results.statistics._replace(log_scale=log_det / event_size)
+    )
+
+  def _start(self, params, state, inner):
+    """Returns n_0, and a log scale to be filled in."""
+    del state
+    ratio = self._mh_results(inner).log_accept_ratio
+    event_size = tf.cast(ps.shape(params)[-1], params.dtype)
+    regularization = self._parameters['regularization']
+    if regularization is None:
+      num_chains = tf.cast(ps.size(ratio), params.dtype)
+      count = tf.maximum(
+        _PRIOR_INCREMENTS * event_size, _PRIOR_STEPS * num_chains
+      )
+    else:
+      count = regularization * _trace(params) / event_size
+    return Statistics(
+      num_increments=tf.cast(self._parameters['gain'] * count, params.dtype),
+      log_scale=tf.zeros([], params.dtype),
+    )
+
+  def _rescale(self, start, statistics, by):
+    return start._replace(log_scale=statistics.log_scale + tf.math.log(by))
+
+  def _learn(self, params, statistics, gradients, next_state, inner):
+    """Moves C by the increments of one step."""
+    del next_state, inner
+    event_size = tf.cast(ps.shape(params)[-1], params.dtype)
+    accept = tf.exp(tf.minimum(gradients.log_accept_ratio, 0.0))
+    total = tf.reduce_sum(accept)
+    count = statistics.num_increments + total
+    weight = self._parameters['gain'] / count
+    kept = 1.0 - weight * total
+    increments = gradients.proposed - gradients.current
+    rows = tf.sqrt(weight / kept * accept)[:, tf.newaxis] * increments
+    root, change = square_root.contract(
+      params, rows, self._parameters['max_shrinkage']
+    )
+    root *= tf.math.rsqrt(kept)
+    change -= 0.5 * event_size * tf.math.log(kept)
+    # In single precision huge increments can have no Cholesky factor.
+    is_good = tf.math.is_finite(change)
+    root = tf.where(is_good, root, params)
+    factor = tf.ones([], params.dtype)
+    if self._parameters['normalize_trace']:
+      factor = tf.sqrt(_trace(params) / _trace(root))
+    return (
+      root,
+      Statistics(
+        num_increments=tf.where(is_good, count, statistics.num_increments),
+        log_scale=statistics.log_scale
+        + tf.where(is_good, change, 0.0) / event_size,
+      ),
+      factor,
+    )
+
+
+def _trace(root):
+  return tf.reduce_sum(root**2)
+
+
+def _with_square_factor(kernel):
+  """Returns the kernel with the dense factor of its proposal as a square."""
+  if 'preconditioner' not in kernel.parameters:
+    inner = kernel.parameters['inner_kernel']
+    square = _with_square_factor(inner)
+    return kernel if square is inner else kernel.copy(inner_kernel=square)
+  preconditioner = kernel.parameters['preconditioner']
+  if preconditioner.name not in ('cholesky', 'square'):
+    raise ValueError(
+      f'Fisher adaptation learns a dense factor, but got '
+      f'`{preconditioner.name}`. Write '
+      '`preconditioner=tfpa.preconditioners.cholesky()`, or take '
+      '`tfpa.adaptation.VarianceRatioAdaptation` with a diagonal.'
+    )
+  square = square_root.as_square(preconditioner)
+  if square is preconditioner:
+    return kernel
+  return kernel.copy(preconditioner=square)

@@ -1,0 +1,272 @@
+"""Adapts a proposal by the gradient of a criterion, from every proposed move.
+
+Source: Titsias and Dellaportas (2019), Algorithm 1,
+https://arxiv.org/abs/1911.01373.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import scale_search
+from tfp_adaptive.core import stochastic_target
+from tfp_adaptive.core import tfp_private
+
+__all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
+
+
+class GradientBasedAdaptationResults(
+  collections.namedtuple(
+    'GradientBasedAdaptationResults',
+    [
+      'inner_results',
+      'criterion_state',
+      'optimizer_state',
+      'replay_cache',
+      'scale_search',
+      'step',
+      'mean_accept_prob',
+      'num_dropped_gradients',
+    ],
+  )
+):
+  """Results of `GradientBasedAdaptation`.
+
+  Attributes:
+    inner_results: Results of the inner kernel; the learned params are its
+      innermost `preconditioner_params`.
+    criterion_state: Slow variables of the criterion.
+    optimizer_state: State of the optimizer.
+    replay_cache: What the proposal's replay carries; `[]` for most.
+    scale_search: State of the search for a first scale.
+    step: Steps taken, [] int32.
+    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
+      step, [].
+    num_dropped_gradients: Chain gradients dropped because they were not
+      finite, since the start, [] int32.
+  """
+
+  __slots__ = ()
+
+
+class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
+  """Learns the scale factor of the innermost proposal while it samples.
+
+  For the first `num_adaptation_steps` steps every step is replayed as a
+  function of the scale factor, the criterion is differentiated, and the mean
+  gradient over all chains moves the shared params once. After that the params
+  are constant and the kernel leaves the target invariant.
+  """
+
+  def __init__(
+    self,
+    inner_kernel,
+    criterion,
+    optimizer,
+    num_adaptation_steps,
+    name=None,
+  ):
+    """Builds the wrapper; no Tensor is created here.
+
+    Args:
+      inner_kernel: A calibrated kernel around a proposal with a `replay`, for
+        example `tfpa.MetropolisHastings(UncalibratedPreconditionedLangevin())`.
+      criterion: An `interfaces.Criterion`.
+      optimizer: An `interfaces.Optimizer`.
+      num_adaptation_steps: Steps that adapt, a non-negative int.
+      name: Prefix of op names.
+
+    Raises:
+      TypeError: If `criterion` or `optimizer` is of another kind.
+      ValueError: If an argument is not one of those allowed, criterion and
+        optimizer do not go together, or the target is stochastic.
+    """
+    super().__init__(inner_kernel, num_adaptation_steps)
+    arguments.check_criterion(criterion)
+    arguments.check_optimizer(optimizer)
+    if criterion.needs_slopes and not optimizer.is_relative:
+      raise ValueError(
+        f'`{optimizer.name}` works on raw params and has no slopes in the log '
+        f'scale, which this `{criterion.name}` needs to weigh the entropy. '
+        "Give the criterion `entropy_weight_rule='acceptance'`, or take "
+        '`tfpa.optimizers.relative_gradient()`.'
+      )
+    self._parameters = dict(
+      inner_kernel=inner_kernel,
+      criterion=criterion,
+      optimizer=optimizer,
+      num_adaptation_steps=num_adaptation_steps,
+      name=name,
+    )
+    stochastic_target.check_is_exact(self.proposal, type(self).__name__)
+
+  @property
+  def criterion(self):
+    return self._parameters['criterion']
+
+  @property
+  def optimizer(self):
+    return self._parameters['optimizer']
+
+  def bootstrap_results(self, init_state):
+    """Starts the inner kernel, the criterion, the optimizer and the search."""
+    inner = self.inner_kernel.bootstrap_results(init_state)
+    adaptation = self._adaptation(inner)
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    inner, search = self._start_search(inner)
+    return GradientBasedAdaptationResults(
+      inner_results=inner,
+      criterion_state=self.criterion.init(adaptation),
+      optimizer_state=self.optimizer.init(params, adaptation),
+      replay_cache=self.proposal.init_replay_cache(
+        self._mh_results(inner).proposed_results
+      ),
+      scale_search=search,
+      step=tf.zeros([], tf.int32),
+      mean_accept_prob=tf.zeros([], adaptation.dtype),
+      num_dropped_gradients=tf.zeros([], tf.int32),
+    )
+
+  def _adapt(self, next_state, previous_inner, results):
+    """Replays the step, differentiates the criterion, moves the params."""
+    del next_state
+    inner = results.inner_results
+    mh_results = self._mh_results(inner)
+    replay = self.proposal.replay(
+      results.replay_cache,
+      tfp_private.get_innermost(previous_inner, 'accepted_results'),
+      mh_results.proposed_results,
+      mh_results.proposed_state,
+      mh_results,
+    )
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    value_grads, entropy_grads, transition = self._gradients(
+      replay, params, results.criterion_state
+    )
+    is_usable = self._is_usable(params, value_grads)
+    is_searching = results.scale_search.is_searching
+    adaptation = self._adaptation(inner)
+    criterion_state = self.criterion.update(
+      results.criterion_state,
+      transition,
+      interfaces.Slopes(
+        value=self._slope(params, value_grads, is_usable, adaptation),
+        entropy=self._slope(params, entropy_grads, is_usable, adaptation),
+        is_searching=is_searching,
+      ),
+      adaptation,
+    )
+
+    accept_prob = adaptation_base.mean_accept_prob(mh_results)
+    search = scale_search.update(
+      results.scale_search, accept_prob, self.criterion.target_accept_prob
+    )
+    weight = self.criterion.entropy_weight(criterion_state)
+    grads = tf.nest.map_structure(
+      lambda v, h: tf.where(is_usable, v + weight * h, 0.0),
+      value_grads,
+      entropy_grads,
+    )
+    feedback = self.criterion.feedback(criterion_state, transition)
+    params, optimizer_state = self._move(
+      params, results, search, grads, feedback, adaptation
+    )
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, preconditioner_params=params
+      ),
+      criterion_state=criterion_state,
+      optimizer_state=optimizer_state,
+      replay_cache=replay.cache,
+      scale_search=search,
+      mean_accept_prob=accept_prob,
+      num_dropped_gradients=results.num_dropped_gradients
+      + _num_dropped(transition, is_usable),
+    )
+
+  def _move(self, params, results, search, grads, feedback, adaptation):
+    """Returns params and optimizer state after the step.
+
+    The search owns the scale until it ends; then the optimizer does.
+    """
+    is_searching = results.scale_search.is_searching
+    params, optimizer_state = control_flow.apply_if(
+      ~is_searching,
+      lambda params, state: self.optimizer.update(
+        grads, state, params, self.preconditioner, feedback, adaptation
+      ),
+      params,
+      results.optimizer_state,
+    )
+    (params,) = control_flow.apply_if(
+      is_searching,
+      lambda params: [
+        self.preconditioner.rescale(
+          params, search.scale / results.scale_search.scale
+        )
+      ],
+      params,
+    )
+    return params, optimizer_state
+
+  def _gradients(self, replay, params, criterion_state):
+    """Returns the gradients of value and entropy, averaged over chains."""
+    is_relative = self.optimizer.is_relative
+    variable = scale_factor.zero_tangent(params) if is_relative else params
+    with tf.GradientTape(
+      persistent=True, watch_accessed_variables=False
+    ) as tape:
+      tape.watch(variable)
+      factor = (
+        scale_factor.around(self.preconditioner, params, variable)
+        if is_relative
+        else scale_factor.at(self.preconditioner, variable)
+      )
+      transition = replay.transition(factor)
+      value = tf.reduce_mean(self.criterion.value(criterion_state, transition))
+      # A chain that diverged counts its entropy against the proposal.
+      sign = tf.where(transition.is_finite, tf.ones_like(value), -1.0)
+      entropy = tf.reduce_mean(
+        sign * self.criterion.entropy(criterion_state, transition)
+      )
+    # The entropy of a triangular factor leaves most entries alone.
+    value_grads, entropy_grads = (
+      tape.gradient(
+        objective,
+        variable,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+      )
+      for objective in (value, entropy)
+    )
+    return value_grads, entropy_grads, transition
+
+  def _is_usable(self, params, grads):
+    """Whether the mean gradient is finite; diverged chains are masked before.
+
+    In a relative gradient, a sum of products a_i b_j, anything that is not
+    finite shows in the slope.
+    """
+    if self.optimizer.is_relative:
+      total = self.preconditioner.slope(params, grads)
+    else:
+      total = tf.add_n([tf.reduce_sum(g**2) for g in tf.nest.flatten(grads)])
+    return tf.math.is_finite(total)
+
+  def _slope(self, params, grads, is_usable, adaptation):
+    """Returns the slope in the log scale per coordinate, 0 if unusable."""
+    if not self.optimizer.is_relative:
+      return tf.zeros([], adaptation.dtype)
+    slope = self.preconditioner.slope(params, grads)
+    size = tf.cast(adaptation.event_size, adaptation.dtype)
+    return tf.where(is_usable, slope / size, 0.0)
+
+
+def _num_dropped(transition, is_usable):
+  """Counts chains whose gradient was dropped; all, if the mean overflowed."""
+  num_diverged = tf.math.count_nonzero(~transition.is_finite, dtype=tf.int32)
+  return tf.where(is_usable, num_diverged, tf.size(transition.is_finite))

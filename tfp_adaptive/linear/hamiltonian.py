@@ -1,0 +1,347 @@
+"""Preconditioned Hamiltonian proposal: L leapfrog steps with scale factor C.
+
+Source: Hirt, Titsias and Dellaportas (2021), Entropy-based adaptive Hamiltonian
+Monte Carlo, https://arxiv.org/abs/2110.14625.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import hessian_product as hessian
+from tfp_adaptive.core import proposal
+from tfp_adaptive.core import random
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import langevin_noise
+from tfp_adaptive.linear import leapfrog
+from tfp_adaptive.linear import log_det_estimator
+from tfp_adaptive.linear import trajectory_options
+from tfp_adaptive.linear import trajectory_replay
+
+__all__ = ['UncalibratedPreconditionedHamiltonian']
+
+# What `fold_in` adds to the seed of a step, for draws beside the noise.
+_NUM_STEPS, _NUM_TERMS, _PROBE = 1, 2, 3
+
+
+class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
+  """Proposes the end of a leapfrog trajectory with inverse mass matrix C C^T.
+
+  In velocities, with s = step_size, v ~ N(0, I) and g the gradient of the log
+  target:
+
+    w <- v + 1/2 s C^T g(x)
+    L times:  x <- x + s C w;   w <- w + s C^T g(x)   (half of it the last time)
+    log ratio = log pi(x_L) - log pi(x) - 1/2 (|w_L|^2 - |v|^2)
+
+  One step makes L gradient calls and 2 L + 1 products with C. For L = 1 it is
+  the Langevin proposal. It needs `MetropolisHastings` around it.
+  """
+
+  _uses_gradient = True
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    preconditioner,
+    num_leapfrog_steps,
+    step_size=1.0,
+    randomize_num_steps=False,
+    exact_gradient=False,
+    hessian_product='autodiff',
+    num_fixed_terms=2,
+    continue_prob=0.5,
+    experimental_shard_axis_names=None,
+    name=None,
+  ):
+    """Builds the kernel; see the base class for the shared arguments.
+
+    Args:
+      target_log_prob_fn: As in TFP.
+      preconditioner: An `interfaces.Preconditioner`.
+      num_leapfrog_steps: L, a positive int.
+      step_size: Multiplies C.
+      randomize_num_steps: Whether every step draws its number of leapfrog
+        steps uniformly from 1, ..., L, one number for all chains.
+      exact_gradient: Whether a replay differentiates the energy error through
+        all gradients of the trajectory, which runs it again with L Hessian
+        products. The fast form holds the gradients constant.
+      hessian_product: `'autodiff'` (exact, about three gradients each) or
+        `'finite_difference'` (one gradient each), for the proposal's entropy.
+      num_fixed_terms: Terms of the series of log det that are always there.
+      continue_prob: Probability of each further term, in (0, 1): Russian
+        roulette.
+      experimental_shard_axis_names: As in TFP; the same for all parts.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If an argument is not one of those allowed.
+    """
+    super().__init__(
+      target_log_prob_fn,
+      preconditioner,
+      step_size,
+      experimental_shard_axis_names,
+      name,
+    )
+    trajectory_options.check(num_leapfrog_steps, hessian_product, continue_prob)
+    if exact_gradient and randomize_num_steps:
+      raise ValueError(
+        '`exact_gradient` runs a trajectory of fixed length again: it cannot '
+        'be combined with `randomize_num_steps`. Leave one of them out.'
+      )
+    self._parameters.update(
+      num_leapfrog_steps=num_leapfrog_steps,
+      randomize_num_steps=randomize_num_steps,
+      exact_gradient=exact_gradient,
+      hessian_product=hessian_product,
+      num_fixed_terms=num_fixed_terms,
+      continue_prob=continue_prob,
+    )
+
+  @property
+  def num_leapfrog_steps(self):
+    return self._parameters['num_leapfrog_steps']
+
+  def cost(self, adapting):
+    """Returns what one step does on average; adapting, with the speed measure.
+
+    A finite difference counts as a gradient.
+    """
+    steps = self.num_leapfrog_steps
+    if self._parameters['randomize_num_steps']:
+      steps = 0.5 * (1 + steps)
+    products = gradients = 0.0
+    if adapting and self.num_leapfrog_steps > 1:
+      survive = self._parameters['continue_prob']
+      products = (
+        self._parameters['num_fixed_terms'] + 1 + survive / (1.0 - survive)
+      )
+      if self._parameters['hessian_product'] == 'finite_difference':
+        products, gradients = 0.0, products
+    exact = adapting and self._parameters['exact_gradient']
+    pushes = self._num_matrix_products(steps, products + gradients, adapting)
+    if exact:
+      products += steps
+      gradients += steps
+    return interfaces.Cost(
+      target=steps + gradients,
+      gradient=steps + gradients,
+      hessian_vector=products,
+      matrix_product=pushes,
+    )
+
+  def _num_matrix_products(self, steps, num_hessian_products, adapting):
+    """Returns the products of a trajectory and of its replay."""
+    exact = self._parameters['exact_gradient']
+    frozen = 2 * steps + 1
+    if not adapting:
+      return frozen
+    if self.num_leapfrog_steps == 1:
+      return frozen + (8 if exact else 7)
+    # Two for each power of D in the series, whose terms are one fewer.
+    return (
+      frozen + 5 + 2 * num_hessian_products + (4 * steps + 1 if exact else 0)
+    )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Runs the trajectory; the results carry what a replay needs of it."""
+    previous = previous_kernel_results
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    x = state_parts.flatten(current_state, num_chain_dims)
+    grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
+    noise = self._draw_noise(x, seed)
+    end, trajectory = leapfrog.run(
+      self._value_and_gradient(current_state, num_chain_dims),
+      self._factor(previous),
+      leapfrog.Point(x, noise, previous.target_log_prob, grad_x),
+      self._draw_num_steps(seed),
+    )
+    proposed_state, grads = (
+      state_parts.unflatten_like(flat, current_state, num_chain_dims)
+      for flat in (end.position, end.gradient)
+    )
+    kinetic = 0.5 * self._event_sum(noise**2 - end.velocity**2)
+    return proposed_state, previous._replace(
+      target_log_prob=end.log_prob,
+      grads_target_log_prob=grads,
+      log_acceptance_correction=kinetic,
+      noise=noise,
+      trajectory=trajectory,
+      seed=seed,
+    )
+
+  def init_replay_cache(self, proposed_results):
+    """Returns the running mean of the slope of what is learned from."""
+    return tf.zeros([], proposed_results.noise.dtype)
+
+  def replay(self, cache, previous, proposed, proposed_state, mh_results):
+    """Returns the step just taken as a function of the scale factor.
+
+    With all gradients held constant the end of the trajectory is a quadratic
+    in C (Appendix E of the paper); no target call is made for the energy error
+    unless the exact form is asked for. The entropy adds N + 1 Hessian products
+    at the trajectory's middle.
+    """
+    is_finite, step = self._kept_step(previous, proposed, mh_results)
+    ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
+    entropy = self._estimate_log_det(
+      previous, proposed, proposed_state, step, is_finite
+    )
+    # One step is MALA, and its gradient has MALA's noise.
+    pulls = None
+    if entropy is None and not self._parameters['exact_gradient']:
+      adjoint = self._factor(previous).apply_adjoint
+      pulls = adjoint(step.grad_start), adjoint(step.grad_end)
+
+    def transition(factor):
+      factor = scale_factor.scaled(factor, proposed.step_size)
+      displacement, fit, change = trajectory_replay.change(
+        factor, step, self._event_sum
+      )
+      if self._parameters['exact_gradient']:
+        change = self._live_log_ratio(
+          factor, step, is_finite, proposed_state, displacement
+        )
+      log_det = eigenvalue = tf.zeros_like(ratio)
+      if entropy:
+        log_det, eigenvalue = trajectory_replay.log_det(
+          factor, step, entropy, cache, self._event_sum
+        )
+      return interfaces.Transition(
+        log_accept_ratio=ratio + change - tf.stop_gradient(change),
+        proposal_entropy=factor.log_abs_det + log_det,
+        log_jacobian=log_det,
+        displacement=displacement,
+        proposed_log_prob=fit - tf.stop_gradient(fit),
+        control_variate=self._control_variate(
+          factor, cache, ratio, step, pulls
+        ),
+        is_finite=is_finite,
+        is_accepted=mh_results.is_accepted,
+        jacobian_eigenvalue=eigenvalue,
+        num_log_det_terms=entropy.num_terms if entropy else 0,
+      )
+
+    next_cache = cache
+    if entropy:
+      next_cache = trajectory_replay.mean_slope(
+        cache, self._factor(previous), step, entropy
+      )
+    if pulls:
+      next_cache = langevin_noise.mean_slope(cache, ratio, *pulls, step.noise)
+    return interfaces.Replay(transition=transition, cache=next_cache)
+
+  def _kept_step(self, previous, proposed, mh_results):
+    """Returns which chains converged, and the step: zeros for the others."""
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    step = trajectory_replay.Step(
+      grad_start=state_parts.flatten(
+        previous.grads_target_log_prob, num_chain_dims
+      ),
+      grad_end=state_parts.flatten(
+        proposed.grads_target_log_prob, num_chain_dims
+      ),
+      noise=proposed.noise,
+      trajectory=proposed.trajectory,
+    )
+    is_finite = trajectory_replay.has_converged(
+      step, mh_results.log_accept_ratio
+    )
+    return is_finite, trajectory_replay.keep(is_finite, step)
+
+  def _control_variate(self, factor, slope, ratio, step, pulls):
+    if not pulls:
+      return tf.zeros_like(ratio)
+    live = factor.apply_adjoint(step.grad_start - step.grad_end)
+    return langevin_noise.fast_control_variate(
+      slope, factor, ratio, live, pulls, step.noise, self._event_sum
+    )
+
+  def _init_trajectory(self, flat):
+    return leapfrog.start_trajectory(flat)
+
+  def _factor(self, results):
+    return scale_factor.scaled(
+      scale_factor.at(self.preconditioner, results.preconditioner_params),
+      results.step_size,
+    )
+
+  def _draw_num_steps(self, seed):
+    steps = self.num_leapfrog_steps
+    if not self._parameters['randomize_num_steps']:
+      return tf.constant(steps)
+    draw = random.uniform([], tf.float32, random.fold_in(seed, _NUM_STEPS))
+    return tf.clip_by_value(
+      tf.cast(tf.math.ceil(draw * steps), tf.int32), 1, steps
+    )
+
+  def _value_and_gradient(self, state, num_chain_dims):
+    """Returns the target and its gradient as a function of flat positions."""
+
+    def value_and_gradient(flat):
+      log_prob, grads = state_parts.value_and_gradient(
+        self.target_log_prob_fn,
+        state_parts.unflatten_like(flat, state, num_chain_dims),
+      )
+      return log_prob, state_parts.flatten(grads, num_chain_dims)
+
+    return value_and_gradient
+
+  def _live_log_ratio(
+    self, factor, step, is_finite, proposed_state, displacement
+  ):
+    num_chain_dims = step.noise.shape.rank - 1
+    start = state_parts.flatten(proposed_state, num_chain_dims) - displacement
+    start = trajectory_replay.fill(is_finite, start)
+    return trajectory_replay.live_log_ratio(
+      factor,
+      step,
+      tf.stop_gradient(start),
+      self.num_leapfrog_steps,
+      self._value_and_gradient(proposed_state, num_chain_dims),
+      self._event_sum,
+    )
+
+  def _estimate_log_det(
+    self, previous, proposed, proposed_state, step, is_finite
+  ):
+    """Returns the estimate of log det(I + D) at the middle; None for L = 1.
+
+    Chains that diverged get D = 0.
+    """
+    if self.num_leapfrog_steps == 1:
+      return None
+    dtype = step.noise.dtype
+    options = self._parameters
+    probe_seed = random.fold_in(proposed.seed, _PROBE)
+    for axis in self._shard_axes():
+      probe_seed = random.fold_in(probe_seed, tfp_private.get_axis_index(axis))
+    num_terms = log_det_estimator.draw_num_terms(
+      options['num_fixed_terms'],
+      options['continue_prob'],
+      dtype,
+      random.fold_in(proposed.seed, _NUM_TERMS),
+    )
+    product = hessian.hessian_product(
+      self.target_log_prob_fn,
+      proposed_state,
+      step.trajectory.midpoint,
+      step.trajectory.midpoint_gradient,
+      step.noise.shape.rank - 1,
+      options['hessian_product'],
+    )
+    return log_det_estimator.estimate(
+      self._factor(previous),
+      lambda rows, sizes: tf.where(
+        is_finite[..., tf.newaxis], product(rows, sizes), 0.0
+      ),
+      trajectory_replay.curvature_weight(step.trajectory.num_steps, dtype),
+      log_det_estimator.rademacher(ps.shape(step.noise), dtype, probe_seed),
+      num_terms,
+      options['num_fixed_terms'],
+      options['continue_prob'],
+    )

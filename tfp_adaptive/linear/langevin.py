@@ -1,0 +1,258 @@
+"""Preconditioned Langevin proposal: y = x + 1/2 C C^T g(x) + C noise.
+
+Source: Titsias and Dellaportas (2019), Gradient-based adaptive Markov chain
+Monte Carlo, section 2.3, https://arxiv.org/abs/1911.01373.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import hessian_product
+from tfp_adaptive.core import proposal
+from tfp_adaptive.core import random
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import short_steps
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core.custom_gradient import custom_gradient
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import langevin_noise
+
+__all__ = ['UncalibratedPreconditionedLangevin']
+
+# C^T g at both ends of the step, [chains..., d].
+Pulls = collections.namedtuple('Pulls', ['start', 'end'])
+
+
+class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
+  """Proposes along the gradient, with the scale factor C of a preconditioner.
+
+  With s = step_size, e ~ N(0, I) and g the gradient of the log target,
+
+    y = x + 1/2 s^2 C C^T g(x) + s C e
+    log q(x|y) - log q(y|x) = -1/2 (|1/2 s C^T (g(x) + g(y)) + e|^2 - |e|^2)
+
+  One step makes one gradient call and three products with C, none with its
+  inverse. It needs `MetropolisHastings` around it. Where `short_step_share` is
+  not 0, s is that of the step: `step_size` or, at random, a part of it.
+  """
+
+  _uses_gradient = True
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    preconditioner,
+    step_size=1.0,
+    exact_gradient=False,
+    experimental_shard_axis_names=None,
+    name=None,
+    short_step_share=0.0,
+  ):
+    """Builds the kernel; see the base class for the shared arguments.
+
+    Args:
+      target_log_prob_fn: As in TFP.
+      preconditioner: An `interfaces.Preconditioner`.
+      step_size: Multiplies C.
+      exact_gradient: Whether a replay differentiates through g(y) too, at the
+        price of one Hessian-vector product. The fast form holds g(y) constant:
+        a small bias, less noise.
+      experimental_shard_axis_names: As in TFP; the same for all parts.
+      name: Prefix of op names.
+      short_step_share: Share of steps, in [0, 1), that take 0.1 to 1 times
+        `step_size`, log-uniform, the same for all chains: they bring chains
+        out of places where the target is narrow, at the price of about that
+        share of the effective draws elsewhere. Adaptations leave them alone.
+
+    Raises:
+      ValueError: If `short_step_share` is no share.
+    """
+    short_steps.check_share(short_step_share)
+    super().__init__(
+      target_log_prob_fn,
+      preconditioner,
+      step_size,
+      experimental_shard_axis_names,
+      name,
+    )
+    self._parameters['exact_gradient'] = exact_gradient
+    self._parameters['short_step_share'] = short_step_share
+
+  def cost(self, adapting):
+    """Returns what one step does; adapting, with the speed measure."""
+    exact = adapting and self._parameters['exact_gradient']
+    products = 3
+    if adapting:
+      products += 8 if exact else 5
+    return interfaces.Cost(1, 1, int(exact), products)
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Draws y; the results carry its log density, gradient and correction."""
+    previous = previous_kernel_results
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    x = state_parts.flatten(current_state, num_chain_dims)
+    grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
+    factor = self._factor(previous, seed)
+
+    # 1. Draw and move.
+    noise = self._draw_noise(x, seed)
+    pull_x = factor.apply_adjoint(grad_x)
+    y = x + factor.apply(noise + 0.5 * pull_x)
+
+    # 2. Evaluate the target where the proposal landed.
+    proposed_state = state_parts.unflatten_like(
+      y, current_state, num_chain_dims
+    )
+    log_prob, grads = state_parts.value_and_gradient(
+      self.target_log_prob_fn, proposed_state
+    )
+
+    # 3. Correct for the asymmetry of the proposal.
+    grad_y = state_parts.flatten(grads, num_chain_dims)
+    pull_y = factor.apply_adjoint(grad_y)
+    return proposed_state, previous._replace(
+      target_log_prob=log_prob,
+      grads_target_log_prob=grads,
+      log_acceptance_correction=self._correction(pull_x, pull_y, noise),
+      noise=noise,
+      trajectory=Pulls(pull_x, pull_y),
+      seed=seed,
+    )
+
+  @property
+  def teaching_share(self):
+    """Share of the steps that adaptations learn from."""
+    return 1.0 - self._parameters['short_step_share']
+
+  def can_teach(self, proposed_results):
+    """Returns whether a step was of the size that is learned, [] bool."""
+    share, seed = self._parameters['short_step_share'], proposed_results.seed
+    if not share:
+      return tf.constant(True)
+    dtype = proposed_results.step_size.dtype
+    return short_steps.draw(share, dtype, seed) >= 1.0
+
+  def _init_trajectory(self, flat):
+    return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
+
+  def init_replay_cache(self, proposed_results):
+    """Returns the running mean slope of `langevin_noise`; `[]` if exact."""
+    if self._parameters['exact_gradient']:
+      return []
+    return tf.zeros([], proposed_results.noise.dtype)
+
+  def replay(self, cache, previous, proposed, proposed_state, mh_results):
+    """Returns the step just taken as a function of the scale factor.
+
+    log pi(y) is taken as linear in y around the proposal, with the gradient
+    that the step has already: its derivative with respect to C is exact, and
+    no target call is made. Only the exact form adds its Hessian product.
+    """
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
+    grad_y = state_parts.flatten(proposed.grads_target_log_prob, num_chain_dims)
+    is_finite = tf.math.is_finite(mh_results.log_accept_ratio) & tf.reduce_all(
+      tf.math.is_finite(grad_y), axis=-1
+    )
+    grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
+    value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
+
+    step_size = self._drawn_step_size(proposed, proposed.seed)
+    pull_x, pull_y = proposed.trajectory
+    pull_y = tf.where(is_finite[..., tf.newaxis], pull_y, 0.0)
+    noise = proposed.noise
+
+    def transition(factor):
+      factor = scale_factor.scaled(factor, step_size)
+      live_x = factor.apply_adjoint(grad_x)
+      live_y = factor.apply_adjoint(grad_y)
+      push = noise + 0.5 * live_x
+      displacement = factor.apply(push)
+      # g(y).C v as (C^T g(y)).v: no further product with C.
+      fit = self._event_sum(live_y * push)
+      if self._parameters['exact_gradient']:
+        end = factor.apply_adjoint(
+          _live_gradient(
+            self.target_log_prob_fn, proposed_state, grad_y, displacement
+          )
+        )
+        change = fit + self._correction(live_x, end, noise)
+        variate = langevin_noise.state_balance(
+          value, live_x, live_y, self._event_sum
+        )
+      else:
+        change, variate = self._fast_change(
+          factor, cache, value, grad_x - grad_y, (pull_x, pull_y), noise
+        )
+      return interfaces.Transition(
+        log_accept_ratio=value + change - tf.stop_gradient(change),
+        proposal_entropy=factor.log_abs_det,
+        log_jacobian=tf.zeros_like(value),
+        displacement=displacement,
+        proposed_log_prob=fit - tf.stop_gradient(fit),
+        control_variate=variate,
+        is_finite=is_finite,
+        is_accepted=mh_results.is_accepted,
+      )
+
+    next_cache = cache
+    if not self._parameters['exact_gradient']:
+      next_cache = langevin_noise.mean_slope(
+        cache, value, pull_x, pull_y, noise
+      )
+    return interfaces.Replay(transition=transition, cache=next_cache)
+
+  def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
+    """Returns the log ratio up to a constant, and its control variates.
+
+    Both gradients held constant, all that is differentiated is the product of
+    C^T and their difference.
+    """
+    difference = pulls[0] - pulls[1]
+    live = factor.apply_adjoint(grad_change)
+    change = -0.5 * self._event_sum(live * (noise + 0.5 * difference))
+    return change, langevin_noise.fast_control_variate(
+      slope, factor, ratio, live, pulls, noise, self._event_sum
+    )
+
+  def _factor(self, results, seed):
+    return scale_factor.scaled(
+      scale_factor.at(self.preconditioner, results.preconditioner_params),
+      self._drawn_step_size(results, seed),
+    )
+
+  def _drawn_step_size(self, results, seed):
+    """Returns s of the step that has this seed, []."""
+    share = self._parameters['short_step_share']
+    if not share:
+      return results.step_size
+    return results.step_size * short_steps.draw(
+      share, results.step_size.dtype, seed
+    )
+
+  def _correction(self, pull_x, pull_y, noise):
+    half = 0.5 * (pull_x + pull_y)
+    return -0.5 * self._event_sum(half * (half + 2.0 * noise))
+
+
+def _live_gradient(target_log_prob_fn, state, grad_y, displacement):
+  """g(y) with derivative H(y) d displacement, by one Hessian product."""
+  num_chain_dims = displacement.shape.rank - 1
+  product = hessian_product.hessian_product(
+    target_log_prob_fn,
+    state,
+    state_parts.flatten(state, num_chain_dims),
+    grad_y,
+    num_chain_dims,
+    'autodiff',
+  )
+
+  @custom_gradient
+  def live(moved):
+    del moved
+    return tf.identity(grad_y), lambda cotangent: -product(cotangent, None)
+
+  return live(displacement)

@@ -1,0 +1,128 @@
+"""Control variates of MALA's gradient: what takes its noise off.
+
+In whitened units, a = C^T g(x), b = C^T g(y), e the noise, the gradient of
+min(0, r) with respect to the tangent E of C (I + E), g(y) held constant, is
+
+  1{r < 0} F,   F = -1/2 d (e + d / 2)^T,   d = a - b.
+
+Near the best C, d = k (e + a / 2), and F is mostly a multiple of e e^T: noise
+around a multiple of I. Two identities take it off. For any target, with c from
+earlier steps,
+
+  E[e (e + a / 2)^T - I] = 0,
+
+since e is independent of x. And in the stationary chain, where a swap of x and
+y turns r into -r and multiplies the density by e^r,
+
+  E[sign(r) sigma(r) (F + F')] = 0,   sigma the logistic function,
+
+F' = -1/2 d (e + a)^T the F of the way back. As F' is near F, the weight of F,
+that was 1 or 0 by the sign of r, is then about sigma(|r|).
+
+All functions return 0 with a gradient, [chains...].
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.linear import bounded_ratio
+
+__all__ = [
+  'center',
+  'direction_balance',
+  'fast_control_variate',
+  'mean_slope',
+  'state_balance',
+]
+
+_SLOPE_SMOOTHING = 0.1
+_MAX_SLOPE = 2.0
+_MAX_LOG_RATIO = 5.0  # Beyond it the chain is hardly stationary.
+
+
+def fast_control_variate(slope, factor, ratio, live, pulls, noise, event_sum):
+  """Returns both control variates of the gradient with g(y) held constant.
+
+  Args:
+    slope: c, [], from earlier steps: `mean_slope`.
+    factor: An `interfaces.ScaleFactor` under a tape.
+    ratio: r, [chains...].
+    live: C^T (g(x) - g(y)), [chains..., d], under the tape.
+    pulls: a and b, constants.
+    noise: e.
+    event_sum: Sums over the event.
+  """
+  if factor.params is not None:
+    # Raw params have no tangent to center along.
+    return tf.zeros_like(ratio)
+  return center(slope, factor, pulls[0], noise) + direction_balance(
+    ratio, live, pulls[0], noise, event_sum
+  )
+
+
+def center(slope, factor, pull_x, noise):
+  """Returns c (e^T E (e + a / 2) - log |det (I + E)|).
+
+  Args:
+    slope: c, [], from earlier steps: `mean_slope`.
+    factor: An `interfaces.ScaleFactor` under a tape.
+    pull_x: a, [chains..., d].
+    noise: e.
+  """
+  return slope * factor.centered_stretch(noise, noise + 0.5 * pull_x)
+
+
+def direction_balance(ratio, difference, pull_x, noise, event_sum):
+  """Returns sign(r) sigma(r) (F + F') / 2 along E, where |r| is moderate.
+
+  Args:
+    ratio: r, [chains...].
+    difference: a - b, [chains..., d], under the tape.
+    pull_x: a, [chains..., d].
+    noise: e.
+    event_sum: Sums over the event.
+  """
+  right = noise + 0.5 * pull_x + 0.25 * tf.stop_gradient(difference)
+  both = -0.5 * event_sum(difference * right)
+  is_moderate = tf.abs(ratio) < _MAX_LOG_RATIO
+  weight = tf.where(is_moderate, tf.sign(ratio) * tf.sigmoid(ratio), 0.0)
+  weight *= bounded_ratio.weight(ratio)
+  return weight * (both - tf.stop_gradient(both))
+
+
+def mean_slope(mean, ratio, pull_x, pull_y, noise):
+  """Returns the running mean of -1{r < 0} F per coordinate, the c to use next.
+
+  Args:
+    mean: The mean so far, [].
+    ratio: r, [chains...].
+    pull_x: a, [chains..., d].
+    pull_y: b, [chains..., d].
+    noise: e.
+  """
+  difference = pull_x - pull_y
+  slope = 0.5 * difference * (noise + 0.5 * difference)
+  weight = tf.where(ratio < 0.0, bounded_ratio.weight(ratio), 0.0)
+  slope = tf.reduce_mean(weight[..., tf.newaxis] * slope)
+  slope = tf.where(tf.math.is_finite(slope), slope, mean)
+  return mean + _SLOPE_SMOOTHING * (
+    tf.clip_by_value(slope, 0.0, _MAX_SLOPE) - mean
+  )
+
+
+def state_balance(ratio, pull_x, pull_y, event_sum):
+  """Returns what takes the slow noise off the exact gradient.
+
+  For a Gaussian target that gradient is near (a a^T - b b^T) / 2 where r < 0:
+  it follows the state, for as long as the chain remembers. In the stationary
+  chain accepted moves carry a a^T into b b^T, so that
+  E[min(1, e^r) (a a^T - b b^T)] = 0 for any target.
+
+  Args:
+    ratio: r, [chains...].
+    pull_x: a, [chains..., d], under the tape.
+    pull_y: b, the same.
+    event_sum: Sums over the event.
+  """
+  accept_prob = tf.exp(tf.minimum(ratio, 0.0)) * bounded_ratio.weight(ratio)
+  difference = -0.25 * event_sum(pull_x**2 - pull_y**2)
+  return accept_prob * (difference - tf.stop_gradient(difference))

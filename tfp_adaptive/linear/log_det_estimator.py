@@ -1,0 +1,157 @@
+"""Estimates log det(I + D) and its gradient from Hessian-vector products.
+
+  D = -kappa C^T H C,   H the Hessian of -log pi at one point per chain
+
+  log det(I + D) = E sum_{k=1}^N (-1)^{k+1} / (k p_k) e^T D^k e
+  gradient       = E y^T dD e,   y = sum_{k=0}^N (-1)^k / p_k D^k e
+
+with Rademacher e and a random number of terms N, p_k = P(N >= k). Powers are
+kept from growing (`_normalized`), so that a D that is no contraction still has
+a finite estimate. With u_k = H C D^k e kept, values, gradients and the largest
+eigenvalue cost N + 1 Hessian products in all: no tape runs through a product.
+
+Source: Hirt, Titsias and Dellaportas (2021), section 3.1 and Appendix A.1,
+https://arxiv.org/abs/2110.14625.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['LogDetEstimate', 'draw_num_terms', 'estimate', 'rademacher']
+
+_LARGEST_GROWTH = 0.99  # delta' of the paper: of |D^k e| from k to k + 1.
+_MAX_TERMS = 100.0
+
+
+class LogDetEstimate(
+  collections.namedtuple(
+    'LogDetEstimate',
+    [
+      'value',
+      'probe',
+      'weighted',
+      'eigenvector',
+      'hessian_probe',
+      'hessian_weighted',
+      'hessian_eigenvector',
+      'num_terms',
+    ],
+  )
+):
+  """What is needed to differentiate the estimate with respect to C.
+
+  Attributes:
+    value: Estimate of log det(I + D), [chains...].
+    probe: e, [chains..., d].
+    weighted: y, [chains..., d].
+    eigenvector: D^N e, of length 1: a step of power iteration for each term.
+    hessian_probe: H C e.
+    hessian_weighted: H C y.
+    hessian_eigenvector: H C b, b the eigenvector.
+    num_terms: N, [] int32: N + 1 Hessian products were made.
+  """
+
+  __slots__ = ()
+
+
+def rademacher(shape, dtype, seed):
+  """Draws -1 and 1 with equal probability."""
+  one = tf.ones([], dtype)
+  return tf.where(random.uniform(shape, dtype, seed) > 0.5, one, -one)
+
+
+def draw_num_terms(num_fixed_terms, continue_prob, dtype, seed):
+  """Draws N = n_0 + Geometric, with P(N >= n_0 + j) = continue_prob^j, []."""
+  draw = random.log_uniform([], dtype, seed)
+  extra = tf.floor(draw / tf.math.log(tf.cast(continue_prob, dtype)))
+  return num_fixed_terms + tf.cast(tf.minimum(extra, _MAX_TERMS), tf.int32)
+
+
+def estimate(
+  factor,
+  hessian_product,
+  kappa,
+  probe,
+  num_terms,
+  num_fixed_terms,
+  continue_prob,
+):
+  """Estimates log det(I + D) by Hutchinson and Russian roulette.
+
+  Args:
+    factor: An `interfaces.ScaleFactor`, C.
+    hessian_product: As `core/hessian_product` returns it.
+    kappa: Factor of D, a float or [] Tensor.
+    probe: e, [chains..., d].
+    num_terms: N, [] int32, drawn by `draw_num_terms`.
+    num_fixed_terms: n_0, terms that are always there.
+    continue_prob: P(N >= k + 1 | N >= k) for k >= n_0.
+
+  Returns:
+    A `LogDetEstimate`.
+  """
+  dtype = probe.dtype
+
+  def product(row):
+    size = _length(row) / tf.cast(ps.shape(row)[-1], dtype) ** 0.5
+    return hessian_product(factor.apply(row), size)
+
+  def body(k, inverse_prob, power, hessian_power, totals):
+    # 1 / p_k: 1 up to n_0, then a factor for each survived round.
+    inverse_prob /= tf.where(
+      k > num_fixed_terms, tf.cast(continue_prob, dtype), 1.0
+    )
+    next_power = _normalized(
+      -kappa * factor.apply_adjoint(hessian_power), power
+    )
+    next_hessian = product(next_power)
+    sign = 1.0 - 2.0 * tf.cast(k % 2, dtype)
+    value, weighted, hessian_weighted = totals
+    trace = tf.reduce_sum(probe * next_power, axis=-1)
+    value -= sign * inverse_prob / tf.cast(k, dtype) * trace
+    weighted += sign * inverse_prob * next_power
+    hessian_weighted += sign * inverse_prob * next_hessian
+    totals = (value, weighted, hessian_weighted)
+    return k + 1, inverse_prob, next_power, next_hessian, totals
+
+  hessian_probe = product(probe)
+  zero = tf.zeros(ps.shape(probe)[:-1], dtype)
+  _, _, power, hessian_power, totals = tf.while_loop(
+    lambda k, *_: k <= num_terms,
+    body,
+    (
+      tf.constant(1),
+      tf.ones([], dtype),
+      probe,
+      hessian_probe,
+      (zero, probe, hessian_probe),
+    ),
+  )
+  length = tf.maximum(_length(power), tf.constant(1e-30, dtype))
+  return LogDetEstimate(
+    value=totals[0],
+    probe=probe,
+    weighted=totals[1],
+    eigenvector=power / length,
+    hessian_probe=hessian_probe,
+    hessian_weighted=totals[2],
+    hessian_eigenvector=hessian_power / length,
+    num_terms=num_terms,
+  )
+
+
+def _normalized(row, previous):
+  """Shortens D^k e to 0.99 times the length of D^(k-1) e, if it is longer."""
+  length = _length(row)
+  longest = _LARGEST_GROWTH * _length(previous)
+  is_longer = length > longest
+  shrink = longest / tf.where(is_longer, length, 1.0)
+  return row * tf.where(is_longer, shrink, 1.0)
+
+
+def _length(row):
+  return tf.norm(row, axis=-1, keepdims=True)

@@ -1,0 +1,176 @@
+"""Adaptive Metropolis: fits the proposal to the moments of the chain.
+
+  mu <- mu + a (x - mu)
+  C C^T <- C C^T + b ( (x - mu) (x - mu)^T - C C^T )
+  s  <- s (1 + c (accept - target) / target),   y = x + sqrt(s) C e
+
+Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
+the factor is moved without a decomposition, after Andrieu and Thoms (2008), A
+tutorial on adaptive MCMC, section 5.1.1: C <- C (I + b / 2 (w w^T - I)) with
+w = C^-1 (x - mu), projected on the structure of C.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import scale_search
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['MomentBasedAdaptation', 'MomentBasedAdaptationResults']
+
+
+class MomentBasedAdaptationResults(
+  collections.namedtuple(
+    'MomentBasedAdaptationResults',
+    ['inner_results', 'mean', 'scale_search', 'step', 'mean_accept_prob'],
+  )
+):
+  """Results of `MomentBasedAdaptation`.
+
+  Attributes:
+    inner_results: Results of the inner kernel; the learned shape is its
+      innermost `preconditioner_params`, the learned scale sqrt(s) its
+      `step_size`.
+    mean: Running mean mu, [event_size].
+    scale_search: State of the search for a first scale.
+    step: Steps taken, [] int32.
+    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
+      step, [].
+  """
+
+  __slots__ = ()
+
+
+class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
+  """Learns the scale factor of a random walk from the states it visits.
+
+  It learns nothing from rejected moves, so it starts slowly where the first
+  proposal is poor. Several chains pool: their updates are averaged. The
+  wrapper owns `step_size`; a step-size adaptation around it would fight it.
+  """
+
+  def __init__(
+    self,
+    inner_kernel,
+    num_adaptation_steps,
+    target_accept_prob=0.25,
+    mean_rate=0.01,
+    shape_rate=1e-3,
+    scale_rate=0.01,
+    name=None,
+  ):
+    """Builds the wrapper; no Tensor is created here.
+
+    Args:
+      inner_kernel: `tfpa.MetropolisHastings` around a proposal.
+      num_adaptation_steps: Steps that adapt, a non-negative int.
+      target_accept_prob: Wanted mean acceptance, in (0, 1).
+      mean_rate: Rate a of the running mean.
+      shape_rate: First rate of C C^T; b = shape_rate / (1 + 4 t / num_steps).
+      scale_rate: Rate c of the scale s.
+      name: Prefix of op names.
+    """
+    super().__init__(inner_kernel, num_adaptation_steps)
+    arguments.check_accept_prob(target_accept_prob)
+    self._parameters = dict(
+      inner_kernel=inner_kernel,
+      num_adaptation_steps=num_adaptation_steps,
+      target_accept_prob=target_accept_prob,
+      mean_rate=mean_rate,
+      shape_rate=shape_rate,
+      scale_rate=scale_rate,
+      name=name,
+    )
+
+  @property
+  def adapting_cost(self):
+    """One product, with C^-1."""
+    return interfaces.Cost(matrix_product=1)
+
+  def bootstrap_results(self, init_state):
+    """Starts the inner kernel, the search, and mu at the chains' mean."""
+    inner = self.inner_kernel.bootstrap_results(init_state)
+    inner, search = self._start_search(inner)
+    state = self._flat_state(init_state, inner)
+    return MomentBasedAdaptationResults(
+      inner_results=inner,
+      mean=_chain_mean(state),
+      scale_search=search,
+      step=tf.zeros([], tf.int32),
+      mean_accept_prob=tf.zeros([], state.dtype),
+    )
+
+  def _adapt(self, next_state, previous_inner, results):
+    """Moves mu, C and s by one state of every chain."""
+    del previous_inner
+    inner = results.inner_results
+    accept_prob = adaptation_base.mean_accept_prob(self._mh_results(inner))
+    target = self._parameters['target_accept_prob']
+    is_searching = results.scale_search.is_searching
+    search = scale_search.update(results.scale_search, accept_prob, target)
+
+    state = self._flat_state(next_state, inner)
+    centered = state - results.mean
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    progress = tf.cast(results.step, state.dtype) / self.num_adaptation_steps
+    rate = self._parameters['shape_rate'] / (1.0 + 4.0 * progress)
+    # Half of the rate: C (I + E) changes C C^T by twice E.
+    moved = self.preconditioner.move(
+      params,
+      tf.nest.map_structure(
+        lambda g: tf.where(tf.math.is_finite(g), 0.5 * rate * g, 0.0),
+        self._shape_gradient(params, centered),
+      ),
+    )
+    step_size = tfp_private.get_innermost(inner, 'step_size')
+    scale_step = (
+      self._parameters['scale_rate'] * (accept_prob - target) / target
+    )
+    searched = dict(
+      params=self.preconditioner.rescale(
+        params, search.scale / results.scale_search.scale
+      ),
+      step_size=step_size,
+    )
+    learned = dict(
+      params=moved, step_size=step_size * tf.sqrt(1.0 + scale_step)
+    )
+    chosen = adaptation_base.choose(is_searching, searched, learned)
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner,
+        preconditioner_params=chosen['params'],
+        step_size=chosen['step_size'],
+      ),
+      mean=results.mean + self._parameters['mean_rate'] * _chain_mean(centered),
+      scale_search=search,
+      mean_accept_prob=accept_prob,
+    )
+
+  def _shape_gradient(self, params, centered):
+    """Gradient of the mean log N(x | mu, C C^T) in the tangent at C.
+
+    It equals w w^T - I, projected on the structure, with w = C^-1 (x - mu).
+    """
+    operator = self.preconditioner.operator(params)
+    rows = tf.reshape(centered, ps.stack([-1, ps.shape(centered)[-1]]))
+    whitened = tf.linalg.matrix_transpose(
+      operator.solve(rows, adjoint_arg=True)
+    )
+    num_rows = tf.cast(tf.shape(rows)[0], rows.dtype)
+    return tf.nest.map_structure(
+      lambda outer, identity: outer / num_rows - identity,
+      self.preconditioner.outer(params, whitened, whitened, lambda: rows),
+      self.preconditioner.log_det_gradient(params),
+    )
+
+
+def _chain_mean(rows):
+  return tf.reduce_mean(
+    tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]])), axis=0
+  )

@@ -1,0 +1,243 @@
+"""Rules that turn a gradient into the next params: pure functions.
+
+`relative_gradient` works on the tangent at the current factor and does not
+depend on the scale of the coordinates. `rmsprop` (the paper's) and `adam` work
+on the raw entries and do.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import schedule
+
+__all__ = ['adam', 'clip_by_global_norm', 'relative_gradient', 'rmsprop']
+
+RelativeGradientState = collections.namedtuple(
+  'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
+)
+RMSPropState = collections.namedtuple(
+  'RMSPropState', ['mean_square', 'num_updates']
+)
+AdamState = collections.namedtuple(
+  'AdamState', ['mean', 'mean_square', 'num_updates']
+)
+
+
+def relative_gradient(gain=4.0, scale_decay_power=0.6):
+  """Builds the relative (natural) gradient step.
+
+  With A the gradient with respect to the tangent at C, in units of the
+  objective (for the generalised speed measure: divided by beta, which makes
+  A + I dimensionless), a step moves shape and scale:
+
+    C C^T <- C (I + rho_t A) C^T
+    C     <- C exp((1 + t / sqrt(B))^-power scale_force)
+
+  The force is the criterion's: for the generalised speed measure mean
+  acceptance minus the wanted one, unless the entropy asks for less.
+  Where the product with C costs more than the chains' own (large d, few
+  chains), up to sixteen small steps are summed and taken at once.
+  The structure's own `move` bounds the first so that C stays invertible. The
+  path of C on a rescaled or sheared target is the rescaled or sheared path:
+  nothing here has the units of the state.
+
+  Args:
+    gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay
+      follows from the numbers of params and of chains (`core/schedule`). A
+      larger gain reaches far scales sooner, a smaller one ends with less noise.
+    scale_decay_power: How fast the rate of the scale falls, in (1/2, 1].
+
+  Returns:
+    An `interfaces.Optimizer`.
+
+  Raises:
+    ValueError: If a number is not in its range.
+
+  References:
+    Amari (1998), Natural gradient works efficiently in learning; Cardoso and
+    Laheld (1996), Equivariant adaptive source separation.
+  """
+  arguments.check_gain(gain)
+
+  def init(params, adaptation):
+    zero = tf.zeros([], adaptation.dtype)
+    return RelativeGradientState(
+      pending=scale_factor.zero_tangent(params),
+      pending_log_scale=zero,
+      num_updates=zero,
+    )
+
+  def update(grads, state, params, preconditioner, feedback, adaptation):
+    count = state.num_updates
+    chains = tf.cast(adaptation.num_chains, adaptation.dtype)
+    rate = schedule.covariance_rate(count, adaptation, gain)
+    # Half of the rate: C (I + E) changes C C^T by twice E.
+    step = 0.5 * rate / feedback.objective_scale
+    pending = tf.nest.map_structure(
+      lambda p, g: p + step * g, state.pending, grads
+    )
+    log_scale = state.pending_log_scale + feedback.scale_force * (
+      (1.0 + count / chains**0.5) ** -scale_decay_power
+    )
+
+    def move(params, pending, log_scale):
+      bounded = tf.exp(tf.clip_by_value(log_scale, -0.5, 0.5))
+      moved = preconditioner.rescale(
+        preconditioner.move(params, pending), bounded
+      )
+      zeros = tf.nest.map_structure(tf.zeros_like, pending)
+      return moved, zeros, tf.zeros_like(log_scale)
+
+    period = schedule.update_period(adaptation)
+    is_due = tf.equal(tf.math.floormod(count + 1.0, period), 0.0)
+    params, pending, log_scale = control_flow.apply_if(
+      is_due, move, params, pending, log_scale
+    )
+    return params, RelativeGradientState(pending, log_scale, count + 1.0)
+
+  return interfaces.Optimizer(
+    name='relative_gradient', is_relative=True, init=init, update=update
+  )
+
+
+def rmsprop(learning_rate, decay=0.9):
+  """Builds the paper's RMSProp, an ascent step on the raw params.
+
+    G <- decay G + (1 - decay) grad^2,   G_0 = grad_0^2
+    params <- params + learning_rate grad / (1 + sqrt(G))
+
+  Args:
+    learning_rate: Baseline rate, units of the params.
+    decay: Weight of the past in the mean square, in [0, 1).
+
+  Returns:
+    An `interfaces.Optimizer`.
+
+  Raises:
+    ValueError: If a number is not in its range.
+
+  References:
+    Titsias and Dellaportas (2019), section 2.1.
+  """
+  arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
+  _check_decay(decay, 'decay')
+
+  def init(params, adaptation):
+    zeros = tf.nest.map_structure(tf.zeros_like, params)
+    return RMSPropState(zeros, tf.zeros([], adaptation.dtype))
+
+  def update(grads, state, params, preconditioner, feedback, adaptation):
+    del feedback, adaptation
+    keep = decay * tf.cast(state.num_updates > 0.0, state.num_updates.dtype)
+    mean_square = tf.nest.map_structure(
+      lambda m, g: keep * m + (1.0 - keep) * g**2, state.mean_square, grads
+    )
+    moved = tf.nest.map_structure(
+      lambda p, g, m: p + learning_rate * g / (1.0 + tf.sqrt(m)),
+      params,
+      grads,
+      mean_square,
+    )
+    return preconditioner.project(moved), RMSPropState(
+      mean_square, state.num_updates + 1.0
+    )
+
+  return interfaces.Optimizer(
+    name='rmsprop', is_relative=False, init=init, update=update
+  )
+
+
+def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
+  """Builds Adam, an ascent step on the raw params.
+
+  Args:
+    learning_rate: Size of a step, units of the params.
+    decay: Weight of the past in the mean gradient, in [0, 1).
+    square_decay: Weight of the past in the mean square, in [0, 1).
+    epsilon: Added to the root of the mean square.
+
+  Returns:
+    An `interfaces.Optimizer`.
+
+  Raises:
+    ValueError: If a number is not in its range.
+
+  References:
+    Kingma and Ba (2015), Algorithm 1, https://arxiv.org/abs/1412.6980.
+  """
+  arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
+  _check_decay(decay, 'decay')
+  _check_decay(square_decay, 'square_decay')
+
+  def init(params, adaptation):
+    zeros = tf.nest.map_structure(tf.zeros_like, params)
+    return AdamState(zeros, zeros, tf.zeros([], adaptation.dtype))
+
+  def update(grads, state, params, preconditioner, feedback, adaptation):
+    del feedback, adaptation
+    count = state.num_updates + 1.0
+    mean = tf.nest.map_structure(
+      lambda m, g: decay * m + (1.0 - decay) * g, state.mean, grads
+    )
+    mean_square = tf.nest.map_structure(
+      lambda m, g: square_decay * m + (1.0 - square_decay) * g**2,
+      state.mean_square,
+      grads,
+    )
+    rate = learning_rate / (1.0 - decay**count)
+    square_bias = 1.0 - square_decay**count
+    moved = tf.nest.map_structure(
+      lambda p, m, s: p + rate * m / (tf.sqrt(s / square_bias) + epsilon),
+      params,
+      mean,
+      mean_square,
+    )
+    return preconditioner.project(moved), AdamState(mean, mean_square, count)
+
+  return interfaces.Optimizer(
+    name='adam', is_relative=False, init=init, update=update
+  )
+
+
+def clip_by_global_norm(optimizer, max_norm):
+  """Wraps an optimizer so that it sees gradients of at most `max_norm`.
+
+  Args:
+    optimizer: An `interfaces.Optimizer`.
+    max_norm: Largest Euclidean norm of all entries together, positive.
+
+  Returns:
+    An `interfaces.Optimizer`.
+
+  Raises:
+    TypeError: If `optimizer` is of another kind.
+    ValueError: If `max_norm` is not positive.
+  """
+  arguments.check_optimizer(optimizer)
+  arguments.check_positive(max_norm, 'max_norm', 1.0)
+
+  def update(grads, state, params, preconditioner, feedback, adaptation):
+    norm = _global_norm(grads)
+    shrink = 1.0 / tf.maximum(norm / max_norm, 1.0)
+    clipped = tf.nest.map_structure(lambda g: shrink * g, grads)
+    return optimizer.update(
+      clipped, state, params, preconditioner, feedback, adaptation
+    )
+
+  return optimizer._replace(
+    name=f'clip_by_global_norm({optimizer.name})', update=update
+  )
+
+
+def _check_decay(value, name):
+  arguments.check_share(value, name, f'Write for example `{name}=0.9`.')
+
+
+def _global_norm(grads):
+  parts = tf.nest.flatten(grads)
+  return tf.sqrt(tf.add_n([tf.reduce_sum(g**2) for g in parts]))

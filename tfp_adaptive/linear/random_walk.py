@@ -1,0 +1,158 @@
+"""Preconditioned random walk proposal: y = x + C noise.
+
+Source: Titsias and Dellaportas (2019), Gradient-based adaptive Markov chain
+Monte Carlo, section 2.2, https://arxiv.org/abs/1911.01373.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import proposal
+from tfp_adaptive.core import random
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import stochastic_target
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['UncalibratedPreconditionedRandomWalk']
+
+
+class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
+  """Proposes y = x + step_size * C e, e ~ N(0, I): symmetric, no correction.
+
+  One step makes one target call and one product with C; an adapting step adds
+  one gradient, at the proposal. It needs `MetropolisHastings` around it.
+  """
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    preconditioner,
+    step_size=1.0,
+    target_is_stochastic=False,
+    experimental_shard_axis_names=None,
+    name=None,
+  ):
+    """Builds the kernel; see the base class for the shared arguments.
+
+    Args:
+      target_log_prob_fn: As in TFP; if stochastic, called with `seed=seed`
+        too, a [2] int32 for all chains.
+      preconditioner: An `interfaces.Preconditioner`.
+      step_size: Multiplies C.
+      target_is_stochastic: Whether the target returns the log of an unbiased
+        random estimate of the density. The estimate of an accepted state is
+        kept in `target_log_prob` and never drawn again, which keeps the law of
+        the states exact. The estimate at the start has the same seed in every
+        run. Gradient-based adaptation refuses such a target.
+      experimental_shard_axis_names: As in TFP; the same for all parts.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If the signature of the target does not fit.
+    """
+    super().__init__(
+      target_log_prob_fn,
+      preconditioner,
+      step_size,
+      experimental_shard_axis_names,
+      name,
+      target_is_stochastic,
+    )
+
+  def cost(self, adapting):
+    """Returns the target calls of one step per chain."""
+    return interfaces.Cost(
+      target=1 + int(adapting),
+      gradient=int(adapting),
+      matrix_product=6 if adapting else 1,
+    )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Draws y; the results carry its log density."""
+    previous = previous_kernel_results
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    x = state_parts.flatten(current_state, num_chain_dims)
+    factor = scale_factor.at(
+      self.preconditioner, previous.preconditioner_params
+    )
+    noise_seed, target_seed = stochastic_target.split_seed(
+      seed, self.target_is_stochastic
+    )
+    noise = self._draw_noise(x, noise_seed)
+    proposed_state = state_parts.unflatten_like(
+      x + previous.step_size * factor.apply(noise),
+      current_state,
+      num_chain_dims,
+    )
+    log_prob = self._evaluate(
+      proposed_state, target_seed, previous.target_log_prob.shape
+    )
+    return proposed_state, previous._replace(
+      target_log_prob=log_prob, noise=noise, seed=seed
+    )
+
+  def init_replay_cache(self, proposed_results):
+    """Returns the gradient at the current state: 0, which means unknown."""
+    return tf.zeros_like(proposed_results.noise)
+
+  def replay(self, cache, previous, proposed, proposed_state, mh_results):
+    """Returns the step just taken as a function of the scale factor.
+
+    It evaluates the gradient at the proposal, which the step did not need; the
+    gradient at the current state is that of the last accepted proposal.
+    """
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    _, grads = state_parts.value_and_gradient(
+      self.target_log_prob_fn, proposed_state
+    )
+    grad_x, grad_y = cache, state_parts.flatten(grads, num_chain_dims)
+    is_finite = tf.math.is_finite(mh_results.log_accept_ratio) & tf.reduce_all(
+      tf.math.is_finite(grad_y), axis=-1
+    )
+    grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
+    ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
+    balance = _balance(ratio, grad_x, grad_y)
+
+    def change_along(factor, grads):
+      # g.C e as (C^T g).e, less its value.
+      pull = proposed.step_size * factor.apply_adjoint(grads)
+      return self._event_sum((pull - tf.stop_gradient(pull)) * proposed.noise)
+
+    def transition(factor):
+      fit = change_along(factor, grad_y)
+      return interfaces.Transition(
+        log_accept_ratio=ratio + fit,
+        proposal_entropy=factor.log_abs_det,
+        log_jacobian=tf.zeros_like(ratio),
+        displacement=proposed.step_size * factor.apply(proposed.noise),
+        proposed_log_prob=fit,
+        control_variate=change_along(factor, balance),
+        is_finite=is_finite,
+        is_accepted=mh_results.is_accepted,
+      )
+
+    return interfaces.Replay(
+      transition=transition,
+      cache=tf.where(mh_results.is_accepted[..., tf.newaxis], grad_y, grad_x),
+    )
+
+
+def _balance(ratio, grad_x, grad_y):
+  """Returns v with E[v e^T] = 0 that cancels most noise of 1{r < 0} g(y) e^T.
+
+  The noise is the part g(x) e^T: l / sqrt(d) per entry in whitened units,
+  against a signal of l^2 / d. With sigma the logistic function,
+
+    v = sigma(r) (g(y) - g(x)) / 2 - sigma(-r) g(x)
+
+  has mean zero along e in the stationary chain: swapping x and y turns e into
+  -e, r into -r and multiplies the density by e^r, so that
+  E[sigma(r) (g(x) + g(y)) e^T] = 0; and E[g(x) e^T] = 0. Where r = 0 the sum
+  holds differences g(y) - g(x) only, and those are of the signal's size.
+  """
+  accept = tf.sigmoid(ratio)[..., tf.newaxis]
+  is_known = tf.reduce_any(grad_x != 0.0, axis=-1, keepdims=True)
+  vector = 0.5 * accept * (grad_y - grad_x) - (1.0 - accept) * grad_x
+  return tf.where(is_known, vector, 0.0)

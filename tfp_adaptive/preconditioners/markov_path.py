@@ -1,0 +1,35 @@
+"""What factors of a Markov path share: (b, u), the bands of a bidiagonal B."""
+
+import tensorflow as tf
+
+from tfp_adaptive.linalg import banded
+
+__all__ = ['clip_diagonal', 'initial', 'variances']
+
+
+def initial(event_size, dtype, scale):
+  """Returns the bands of B = I / scale, of sizes d and d - 1."""
+  inverse = 1.0 / tf.cast(scale, dtype)
+  return (
+    inverse * tf.ones([event_size], dtype),
+    tf.zeros([event_size - 1], dtype),
+  )
+
+
+def variances(bands):
+  """Returns the diagonal v of (B^T B)^-1, [d].
+
+  b_i^2 v_i = 1 + u_i^2 v_{i+1} is itself a bidiagonal system; all of its terms
+  are positive, so nothing cancels.
+  """
+  diag, upper = bands
+  squares = (diag**2, -(upper**2))
+  return banded.solve(squares, tf.ones_like(diag)[tf.newaxis])[0]
+
+
+def clip_diagonal(diag, min_scale, max_scale):
+  """Returns diagonal entries b of C^-1 with 1 / b between the two scales."""
+  diag = tf.maximum(diag, tf.constant(1.0 / max_scale, diag.dtype))
+  if min_scale > 0.0:
+    diag = tf.minimum(diag, tf.constant(1.0 / min_scale, diag.dtype))
+  return diag

@@ -1,0 +1,1 @@
+"""Samplers that learn a density from their own draws."""

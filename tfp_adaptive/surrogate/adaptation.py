@@ -1,0 +1,395 @@
+"""Learns a surrogate from the states that all chains visit.
+
+States go to a history of fixed size, pooled over chains. The surrogate is
+fitted to it at steps that grow geometrically (a schedule a_t ~ 1 / t), and not
+again in the last fifth of the adapting steps, in which the step size settles.
+
+Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import random
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.surrogate import history as history_lib
+from tfp_adaptive.surrogate import momentum_scale
+from tfp_adaptive.surrogate import surrogate_leapfrog
+from tfp_adaptive.surrogate import walk
+
+__all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
+
+_FIRST_STEP = 10  # The momentum scale is learned from here on ...
+_FIRST_SHARE = 0.1  # ... and the surrogate from this share of the steps on.
+_LAST_SHARE = 0.8  # Of the adapting steps: the last fit.
+_GROWTH = 1.6  # Between two fits.
+_GROWTH_ONLINE = 1.02  # Between two updates.
+_FEWEST_DRAWS = 4  # Per dimension and one more, for a fit.
+# Of the steps that walk until the last fit: histories of steps that follow a
+# poor surrogate make poor surrogates. After it, what either kind earns decides.
+_WALK_SHARE = 0.5
+_NUM_STARTS = 64  # Of the trajectories that the step size is fitted to.
+_SWEEPS = 3  # Fits to draws given beforehand: each searches around the last.
+
+
+class ScoreMatchingAdaptationResults(
+  collections.namedtuple(
+    'ScoreMatchingAdaptationResults',
+    [
+      'inner_results',
+      'history',
+      'step',
+      'num_fits',
+      'num_failed_fits',
+      'mean_accept_prob',
+    ],
+  )
+):
+  """Results of `ScoreMatchingAdaptation`.
+
+  Attributes:
+    inner_results: Results of the inner kernel; what was learned is its
+      innermost `surrogate_params` and `preconditioner_params`.
+    history: Past states, [n, d], which of its rows are filled, and how many
+      states it was offered.
+    step: Steps taken, [] int32.
+    num_fits: Fits of the surrogate that were taken over, [] int32.
+    num_failed_fits: Fits and updates that were not, for they were not finite,
+      [] int32.
+    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
+      step, [].
+  """
+
+  __slots__ = ()
+
+
+class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
+  """Learns surrogate and momentum scale from past states, without gradients.
+
+  Chains pool: many of them fill the history sooner and with better draws.
+  """
+
+  def __init__(
+    self,
+    inner_kernel,
+    num_adaptation_steps,
+    history=None,
+    learn_momentum_scale=True,
+    name=None,
+    step_accept_prob=0.9,
+  ):
+    """Builds the wrapper; no Tensor is created here.
+
+    Args:
+      inner_kernel: `tfpa.MetropolisHastings` around a proposal that has a
+        surrogate.
+      num_adaptation_steps: Steps that adapt, a non-negative int.
+      history: Draws known beforehand, of a pilot run for example: numpy
+        [k, event_size], in the coordinates that the proposal moves in. The
+        surrogate is fitted to them before the first step.
+      learn_momentum_scale: Whether the factor C of the proposal is learned
+        too, where it has one.
+      name: Prefix of op names.
+      step_accept_prob: Where the proposal has a `trajectory_length`: mean
+        acceptance that its step size would have if the surrogate were the
+        target, in (0, 1). The error of the leapfrog steps alone decides.
+
+    Raises:
+      ValueError: If no kernel inside has a surrogate, the history is no
+        matrix of at least two rows of finite numbers, or the acceptance is not
+        in (0, 1).
+    """
+    arguments.check_inner_share(
+      step_accept_prob,
+      'step_accept_prob',
+      'Write for example `step_accept_prob=0.9`.',
+    )
+    arguments.check_num_adaptation_steps(num_adaptation_steps)
+    if not tfp_private.has_nested(inner_kernel, 'surrogate'):
+      raise ValueError(
+        'No kernel inside `inner_kernel` has a surrogate to learn. Wrap '
+        '`tfpa.proposals.UncalibratedSurrogateHamiltonian` in '
+        f'`tfpa.MetropolisHastings`; got {type(inner_kernel).__name__}.'
+      )
+    self._parameters = dict(
+      inner_kernel=inner_kernel,
+      num_adaptation_steps=num_adaptation_steps,
+      history=_check_history(history),
+      learn_momentum_scale=learn_momentum_scale,
+      name=name,
+      step_accept_prob=step_accept_prob,
+    )
+
+  @property
+  def proposal(self):
+    """The innermost kernel: the one with the surrogate."""
+    kernel = self.inner_kernel
+    while not hasattr(kernel, 'surrogate'):
+      kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
+    return kernel
+
+  @property
+  def surrogate(self):
+    return self.proposal.surrogate
+
+  def bootstrap_results(self, init_state):
+    """Starts the inner kernel, and fits to the history where one is given."""
+    inner = self.inner_kernel.bootstrap_results(init_state)
+    rows = self._flat_state(init_state, inner)
+    results = ScoreMatchingAdaptationResults(
+      inner_results=inner,
+      history=history_lib.start(
+        self.surrogate.num_points, state_parts.event_size(rows), rows.dtype
+      ),
+      step=tf.zeros([], tf.int32),
+      num_fits=tf.zeros([], tf.int32),
+      num_failed_fits=tf.zeros([], tf.int32),
+      mean_accept_prob=tf.zeros([], rows.dtype),
+    )
+    if self._walks and self._fits_step_size:
+      # All of them walk until there is something to follow.
+      results = self._with_walk_share(results, tf.ones_like)
+    given = self._parameters['history']
+    if given is None:
+      return results
+    results = results._replace(
+      history=history_lib.from_draws(results.history, _check_size(given, rows))
+    )
+    # One traced program of one fit: eager, its many small operations are slow.
+    return tf.function(self._sweep, autograph=False)(results)
+
+  def _sweep(self, results):
+    """Fits several times to the history that is there."""
+    seed = random.sanitize(0)
+    _, results = tf.while_loop(
+      lambda sweep, _: sweep < _SWEEPS,
+      lambda sweep, results: (
+        sweep + 1,
+        self._fit(results, random.fold_in(seed, sweep)),
+      ),
+      (0, results),
+    )
+    return results
+
+  def is_inside(self, state, results):
+    """Returns whether chains are among the draws of the last fit, [chains...].
+
+    Args:
+      state: States of the chains, as the outermost kernel moves them.
+      results: Results of this kernel, or of one around it.
+    """
+    params = tfp_private.get_innermost(results, 'surrogate_params')
+    return self.surrogate.is_inside(params, self._flat_state(state, results))
+
+  def _adapt(self, next_state, previous_inner, results):
+    """Offers the states to the history; learns from it when it is due."""
+    del previous_inner
+    mh_results = self._mh_results(results.inner_results)
+    add_seed, fit_seed = random.split(random.fold_in(mh_results.seed, 1), 2)
+    rows = self._flat_state(next_state, results.inner_results)
+    event_size = state_parts.event_size(rows)
+    rows = tf.reshape(rows, ps.stack([-1, event_size]))
+    results = results._replace(
+      history=history_lib.add(results.history, rows, add_seed),
+      mean_accept_prob=adaptation_base.mean_accept_prob(mh_results),
+    )
+    if self._walks:
+      results = self._adapt_walk(results)
+    fewest = _FEWEST_DRAWS * (event_size + 1)
+    is_due = self._is_due(results.step, _GROWTH) & (
+      results.history.num_seen >= fewest
+    )
+    is_first = results.step < int(_FIRST_SHARE * self.num_adaptation_steps)
+    (results,) = control_flow.apply_if(
+      is_due & is_first, lambda results: [self._fit_scales(results)], results
+    )
+    is_due &= ~is_first
+    (results,) = control_flow.apply_if(
+      is_due, lambda results: [self._fit(results, fit_seed)], results
+    )
+    if self.surrogate.update is None:
+      return results
+    is_due = self._is_due(results.step, _GROWTH_ONLINE) & ~is_due
+    is_due &= results.num_fits > 0
+    (results,) = control_flow.apply_if(
+      is_due, lambda results: [self._update(results, rows)], results
+    )
+    return results
+
+  def _is_due(self, step, growth):
+    """Returns whether `step` ([] int32, from 1) is in the schedule."""
+    last = self.num_adaptation_steps * _LAST_SHARE
+    times, time = [], last
+    while time >= min(_FIRST_STEP, last) and time >= 1.0:
+      times.append(int(time))
+      time = min(time / growth, time - 1.0)
+    return tf.reduce_any(tf.equal(step, tf.constant(times or [-1], tf.int32)))
+
+  def _fit(self, results, seed):
+    """Fits the surrogate, and the momentum scale to its scores."""
+    inner = results.inner_results
+    points, weights = history_lib.in_order(results.history)
+    params = tfp_private.get_innermost(inner, 'surrogate_params')
+    fitted = self.surrogate.fit(params, points, weights, seed)
+    inner, is_good = self._replace_surrogate(inner, params, fitted)
+    results = self._fit_scales(results._replace(inner_results=inner))
+    if self._fits_step_size:
+      moved = self._fit_step_size(results, points, weights, seed)
+      if self._walks:
+        moved = self._follow_more(moved)
+      results = adaptation_base.choose(is_good, moved, results)
+    return results._replace(
+      num_fits=results.num_fits + tf.cast(is_good, tf.int32),
+      num_failed_fits=results.num_failed_fits + tf.cast(~is_good, tf.int32),
+    )
+
+  def _fit_scales(self, results):
+    """Fits the momentum scale to past states and scores, walks to states."""
+    inner, points = results.inner_results, results.history.points
+    weights = history_lib.weights(results.history)
+    learned = {}
+    if self._learns_momentum_scale:
+      params = tfp_private.get_innermost(inner, 'surrogate_params')
+      learned['preconditioner_params'] = momentum_scale.fit(
+        self.proposal.preconditioner,
+        tfp_private.get_innermost(inner, 'preconditioner_params'),
+        points,
+        weights,
+        self.surrogate.score(params, points),
+      )
+    if self._walks:
+      learned['walk_params'] = walk.fit(
+        tfp_private.get_innermost(inner, 'walk_params'),
+        self.proposal.walk_preconditioner,
+        points,
+        weights,
+      )
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(inner, **learned)
+    )
+
+  def _fit_step_size(self, results, points, weights, seed):
+    """Fits the step size to trajectories along the surrogate."""
+    inner = results.inner_results
+    count = ps.minimum(ps.shape(points)[0], _NUM_STARTS)
+    starts = history_lib.spread(points, weights, count)
+    fitted = surrogate_leapfrog.fit_step_size(
+      self.surrogate,
+      tfp_private.get_innermost(inner, 'surrogate_params'),
+      scale_factor.at(
+        self.proposal.preconditioner,
+        tfp_private.get_innermost(inner, 'preconditioner_params'),
+      ),
+      starts,
+      random.normal(ps.shape(starts), starts.dtype, seed),
+      self.proposal.trajectory_length,
+      self._parameters['step_accept_prob'],
+    )
+    step_size = tfp_private.get_innermost(inner, 'step_size')
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, step_size=tf.zeros_like(step_size) + fitted
+      )
+    )
+
+  def _follow_more(self, results):
+    """Lets fewer steps walk, for there is a surrogate to follow."""
+    share = max(self.proposal.walk_share, _WALK_SHARE)
+    return self._with_walk_share(
+      results, lambda old: tf.constant(share, old.dtype)
+    )
+
+  def _with_walk_share(self, results, share_fn):
+    """Returns results of another share of walks, share_fn(share) of it."""
+    inner = results.inner_results
+    params = tfp_private.get_innermost(inner, 'walk_params')
+    share = share_fn(params.share)
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, walk_params=params._replace(share=share)
+      )
+    )
+
+  def _adapt_walk(self, results):
+    """Moves the scale of the walks after a step that walked, and the share."""
+    inner = results.inner_results
+    params = tfp_private.get_innermost(inner, 'walk_params')
+    mh_results = self._mh_results(inner)
+    move = mh_results.proposed_results.trajectory
+    adapted = walk.adapt(params, results.mean_accept_prob, results.step)
+    params = adaptation_base.choose(move.has_walked, adapted, params)
+    params = walk.earn(params, *move, mh_results.log_accept_ratio)
+    if self._fits_step_size:
+      is_last = results.step > int(_LAST_SHARE * self.num_adaptation_steps)
+      share = walk.earned_share(params, self.proposal.walk_share)
+      params = params._replace(
+        share=tf.where(is_last & (results.num_fits > 0), share, params.share)
+      )
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(inner, walk_params=params)
+    )
+
+  def _update(self, results, rows):
+    """Adds the states of this step to the fit."""
+    inner = results.inner_results
+    params = tfp_private.get_innermost(inner, 'surrogate_params')
+    updated = self.surrogate.update(params, rows)
+    inner, is_good = self._replace_surrogate(inner, params, updated)
+    return results._replace(
+      inner_results=inner,
+      num_failed_fits=results.num_failed_fits + tf.cast(~is_good, tf.int32),
+    )
+
+  def _replace_surrogate(self, inner, params, fitted):
+    """Takes the fit over where it is finite; returns whether it is."""
+    is_good = adaptation_base.is_finite(fitted)
+    chosen = adaptation_base.choose(is_good, fitted, params)
+    return (
+      tfp_private.replace_innermost(inner, surrogate_params=chosen),
+      is_good,
+    )
+
+  @property
+  def _walks(self):
+    return getattr(self.proposal, 'walk_share', 0.0) > 0.0
+
+  @property
+  def _fits_step_size(self):
+    return getattr(self.proposal, 'trajectory_length', None) is not None
+
+  @property
+  def _learns_momentum_scale(self):
+    return self._parameters['learn_momentum_scale'] and hasattr(
+      self.proposal, 'preconditioner'
+    )
+
+
+def _check_history(history):
+  if history is None:
+    return None
+  given = np.asarray(history)
+  if given.ndim != 2 or len(given) < 2 or not np.all(np.isfinite(given)):
+    raise ValueError(
+      '`history` must hold at least two finite draws, numpy [k, event_size], '
+      f'but got shape {given.shape}. Write for example '
+      '`history=result.states.reshape([-1, event_size])`.'
+    )
+  return given
+
+
+def _check_size(given, rows):
+  size = rows.shape[-1]
+  if size is not None and given.shape[1] != size:
+    raise ValueError(
+      f'`history` has draws of size {given.shape[1]}, but the state has '
+      f'{size} coordinates per chain.'
+    )
+  return tf.convert_to_tensor(given, dtype=rows.dtype)

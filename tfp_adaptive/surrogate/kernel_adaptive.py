@@ -1,0 +1,265 @@
+"""Kernel adaptive Metropolis-Hastings: a random walk of local covariance.
+
+  y ~ N(x, s^2 (gamma^2 I + M(x) H M(x)^T)),   H = I - 1 1^T / n
+  M(x) = 2 [grad_x k(x, z_1), ..., grad_x k(x, z_n)]
+
+z are draws of the history and k(x, y) = exp(-|x - y|^2 / sigma).
+
+Source: Sejdinovic, Strathmann, Lomeli, Andrieu and Gretton (2014), Kernel
+adaptive Metropolis-Hastings, section 4.1, https://arxiv.org/abs/1307.5302.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import proposal
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import stochastic_target
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['KernelAdaptiveResults', 'UncalibratedKernelAdaptive']
+
+
+class KernelAdaptiveResults(
+  collections.namedtuple(
+    'KernelAdaptiveResults',
+    [
+      'target_log_prob',
+      'log_acceptance_correction',
+      'surrogate_params',
+      'step_size',
+      'noise',
+      'seed',
+    ],
+  )
+):
+  """Results of `UncalibratedKernelAdaptive`.
+
+  Attributes:
+    target_log_prob: Target at the proposed state, or its estimate, [chains...].
+    log_acceptance_correction: log q(x | y) - log q(y | x), [chains...].
+    surrogate_params: What is known of the target, shared by chains: `points`
+      z [n, d], `weights` [n], all 0 where nothing is known, and `bandwidth`
+      sigma, [].
+    step_size: s; [] or [chains..., 1].
+    noise: The standard normals of the step, [chains..., event_size].
+    seed: [2] int32.
+  """
+
+  __slots__ = ()
+
+
+class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
+  """Proposes y ~ N(x, s^2 (gamma^2 I + M(x) H M(x)^T)), without gradients.
+
+  Where draws of the history lie in a curved shape, the proposal lies along it.
+  While nothing is known it is a random walk of scale s gamma; with a bandwidth
+  that is wide against the draws it is adaptive Metropolis. The paper holds
+  s gamma fixed and tunes the other term; here s multiplies both.
+
+  One step makes one target call and two factorizations of [d, d], at x and at
+  y. It needs `MetropolisHastings` around it.
+  """
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    surrogate,
+    step_size=1.0,
+    noise_scale=0.2,
+    target_is_stochastic=False,
+    name=None,
+  ):
+    """Builds the kernel; no Tensor is created here.
+
+    Args:
+      target_log_prob_fn: As in TFP; if stochastic, called with `seed=seed`
+        too, a [2] int32 for all chains.
+      surrogate: An `interfaces.Surrogate` whose params have `points`,
+        `weights` and `bandwidth`: `tfpa.surrogates.kernel_subsample()`.
+      step_size: s, in squared units of the state: M has their inverse. [] or
+        [chains..., 1].
+      noise_scale: gamma, in inverse units of the state; a positive float.
+      target_is_stochastic: Whether the target returns the log of an unbiased
+        random estimate of the density; accepted estimates are kept.
+      name: Prefix of op names.
+
+    Raises:
+      TypeError: If the target or the surrogate is not one.
+      ValueError: If a scale is not positive, or the signature of the target
+        does not fit.
+    """
+    _check_parts(target_log_prob_fn, surrogate, step_size, noise_scale)
+    stochastic_target.check(target_log_prob_fn, target_is_stochastic)
+    self._parameters = dict(
+      target_log_prob_fn=target_log_prob_fn,
+      surrogate=surrogate,
+      step_size=step_size,
+      noise_scale=noise_scale,
+      target_is_stochastic=target_is_stochastic,
+      name=name,
+    )
+
+  @property
+  def target_log_prob_fn(self):
+    return self._parameters['target_log_prob_fn']
+
+  @property
+  def surrogate(self):
+    return self._parameters['surrogate']
+
+  @property
+  def step_size(self):
+    return self._parameters['step_size']
+
+  @property
+  def noise_scale(self):
+    return self._parameters['noise_scale']
+
+  @property
+  def target_is_stochastic(self):
+    return self._parameters['target_is_stochastic']
+
+  @property
+  def name(self):
+    return self._parameters['name'] or type(self).__name__
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def is_calibrated(self):
+    return False
+
+  def cost(self, adapting):
+    """Returns the target calls of one step per chain."""
+    del adapting
+    return interfaces.Cost(target=1)
+
+  def bootstrap_results(self, init_state):
+    """Evaluates the target at `init_state`; nothing is known of it yet."""
+    with tf.name_scope(f'{self.name}_bootstrap'):
+      init_state = state_parts.as_tensors(init_state)
+      log_prob = self._evaluate(init_state, stochastic_target.bootstrap_seed())
+      proposal.check_log_prob(log_prob, init_state)
+      flat = state_parts.flatten(init_state, ps.rank(log_prob))
+      params = self.surrogate.init(
+        state_parts.event_size(flat), flat.dtype, random.sanitize(0)
+      )
+      _check_params(params)
+      return KernelAdaptiveResults(
+        target_log_prob=log_prob,
+        log_acceptance_correction=tf.zeros_like(log_prob),
+        surrogate_params=params,
+        step_size=tf.convert_to_tensor(self.step_size, dtype=flat.dtype),
+        noise=tf.zeros_like(flat),
+        seed=tf.zeros([2], tf.int32),
+      )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Draws y; the results carry its log density and the correction."""
+    previous = previous_kernel_results
+    params, step_size = previous.surrogate_params, previous.step_size
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    noise_seed, target_seed = stochastic_target.split_seed(
+      seed, self.target_is_stochastic
+    )
+    x = state_parts.flatten(current_state, num_chain_dims)
+
+    # 1. Draw and move.
+    factor_x = self._factor(params, x)
+    noise = random.normal(ps.shape(x), x.dtype, noise_seed)
+    y = x + step_size * tf.linalg.matvec(factor_x, noise)
+
+    # 2. Evaluate the target where the proposal landed.
+    proposed_state = state_parts.unflatten_like(
+      y, current_state, num_chain_dims
+    )
+    log_prob = self._evaluate(
+      proposed_state, target_seed, previous.target_log_prob.shape
+    )
+
+    # 3. Correct for the covariance at y, which is another.
+    factor_y = self._factor(params, y)
+    back = tf.linalg.triangular_solve(
+      factor_y, ((x - y) / step_size)[..., tf.newaxis]
+    )[..., 0]
+    correction = 0.5 * tf.reduce_sum(noise**2 - back**2, axis=-1)
+    correction += _log_abs_det(factor_x) - _log_abs_det(factor_y)
+    return proposed_state, previous._replace(
+      target_log_prob=log_prob,
+      log_acceptance_correction=correction,
+      noise=noise,
+      seed=seed,
+    )
+
+  def _evaluate(self, state, seed, shape=None):
+    return stochastic_target.evaluate(
+      self.target_log_prob_fn, state, seed, self.target_is_stochastic, shape
+    )
+
+  def _factor(self, params, x):
+    """Returns the Cholesky factor of gamma^2 I + M H M^T, [chains..., d, d]."""
+    identity = tf.linalg.eye(ps.shape(x)[-1], dtype=x.dtype)
+    return tf.linalg.cholesky(
+      self.noise_scale**2 * identity + _local_covariance(params, x)
+    )
+
+
+def _local_covariance(params, x):
+  """Returns M H M^T at x, [chains..., d, d].
+
+  Over the draws only, of which there are m. With weights that differ, H is
+  m (diag(w) - w w^T), which is I - 1 1^T / m if they do not.
+  """
+  weights = params.weights
+  offsets = params.points - x[..., tf.newaxis, :]
+  kernels = tf.exp(
+    -tf.reduce_sum(offsets**2, axis=-1, keepdims=True) / params.bandwidth
+  )
+  columns = 4.0 / params.bandwidth * kernels * offsets  # Of M: [..., n, d].
+  mean = tf.linalg.matvec(columns, weights, transpose_a=True)
+  num_draws = tf.math.count_nonzero(weights > 0.0, dtype=x.dtype)
+  rows = tf.sqrt(num_draws * weights)[:, tf.newaxis] * (
+    columns - mean[..., tf.newaxis, :]
+  )
+  return tf.linalg.matmul(rows, rows, transpose_a=True)
+
+
+def _log_abs_det(factor):
+  return tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
+
+
+def _check_parts(target_log_prob_fn, surrogate, step_size, noise_scale):
+  if not callable(target_log_prob_fn):
+    raise TypeError(
+      '`target_log_prob_fn` must be callable, but got '
+      f'{type(target_log_prob_fn).__name__}. Pass a function of the state that '
+      'returns one log density per chain.'
+    )
+  if not isinstance(surrogate, interfaces.Surrogate):
+    raise TypeError(
+      f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}. '
+      'Write `surrogate=tfpa.surrogates.kernel_subsample()` (with parentheses).'
+    )
+  arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
+  # It alone moves the chain where no draws are near.
+  arguments.check_positive(noise_scale, 'noise_scale', 0.2)
+
+
+def _check_params(params):
+  missing = [
+    f for f in ('points', 'weights', 'bandwidth') if not hasattr(params, f)
+  ]
+  if missing:
+    raise ValueError(
+      f'The params of `surrogate` have no {missing}: this proposal needs draws '
+      'and a bandwidth. Write `surrogate=tfpa.surrogates.kernel_subsample()`.'
+    )

@@ -1,0 +1,98 @@
+"""One surrogate for the first fits, another for those after.
+
+Early in a run, when states lie anywhere, a surrogate whose score decays by
+itself is the safer one; later, one that is cheap to follow. Source: Strathmann
+et al. (2015), section 5, https://arxiv.org/abs/1506.02564.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import random
+
+__all__ = ['in_turn']
+
+
+class _Params(collections.namedtuple('_Params', ['num_fits', 'first', 'then'])):
+  """Fits so far, [] of the state's dtype, and the params of both."""
+
+  __slots__ = ()
+
+
+def in_turn(first, then, num_first_fits=2):
+  """Returns a surrogate that is `first` for some fits, then `then`.
+
+  `tfpa.kernel_hamiltonian` makes about five fits in 5000 adapting steps.
+
+  Args:
+    first: An `interfaces.Surrogate`, for example
+      `kernel_exponential_family_lite(1000)`.
+    then: Another, for example `kernel_exponential_family_finite(1000)`.
+    num_first_fits: Fits of `first`, a positive int.
+
+  Returns:
+    An `interfaces.Surrogate`.
+
+  Raises:
+    ValueError: If the two need histories of different size, or the number is
+      no positive int.
+  """
+  if first.num_points != then.num_points:
+    raise ValueError(
+      'Both surrogates must be fitted to as many draws, but `first` takes '
+      f'{first.num_points} and `then` {then.num_points}. Write for example '
+      '`in_turn(kernel_exponential_family_lite(1000), '
+      'kernel_exponential_family_finite(1000))`.'
+    )
+  if (
+    isinstance(num_first_fits, bool)
+    or not isinstance(num_first_fits, int)
+    or num_first_fits < 1
+  ):
+    raise ValueError(
+      f'`num_first_fits` must be a positive int, but got {num_first_fits!r}.'
+    )
+
+  def init(event_size, dtype, seed):
+    seeds = random.split(random.sanitize(seed), 2)
+    return _Params(
+      tf.zeros([], dtype),
+      first.init(event_size, dtype, seeds[0]),
+      then.init(event_size, dtype, seeds[1]),
+    )
+
+  def fit(params, points, weights, seed):
+    is_first = params.num_fits < num_first_fits
+    (of_first,) = control_flow.apply_if(
+      is_first,
+      lambda p: [first.fit(p, points, weights, seed)],
+      params.first,
+    )
+    (of_then,) = control_flow.apply_if(
+      tf.logical_not(is_first),
+      lambda p: [then.fit(p, points, weights, seed)],
+      params.then,
+    )
+    return _Params(params.num_fits + 1.0, of_first, of_then)
+
+  def current(name):
+    """Returns a function of (params, *args): that of the one in turn."""
+    return lambda params, *args: tf.cond(
+      params.num_fits <= num_first_fits,
+      lambda: getattr(first, name)(params.first, *args),
+      lambda: getattr(then, name)(params.then, *args),
+    )
+
+  return interfaces.Surrogate(
+    name=f'{first.name}_then_{then.name}',
+    num_points=first.num_points,
+    init=init,
+    fit=fit,
+    log_prob=current('log_prob'),
+    score=current('score'),
+    objective=current('objective'),
+    is_inside=current('is_inside'),
+  )

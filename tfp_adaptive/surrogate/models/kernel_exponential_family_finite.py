@@ -1,0 +1,185 @@
+"""Kernel exponential family in random Fourier features.
+
+  f(x) = sqrt(2 / m) sum_j c_j cos(w_j . v + u_j),   u_j ~ U(0, 2 pi)
+
+with w_j drawn from the spectral density of the kernel k(v, v'):
+
+  exp(-|v - v'|^2)                   w ~ N(0, 2 I)
+  (1 + |v - v'|^2 / shape)^-shape    w ~ N(0, 2 g I), g ~ Gamma(shape, shape)
+
+Source: Strathmann et al. (2015), section 4.3 and Proposition 2,
+https://arxiv.org/abs/1506.02564.
+"""
+
+import collections
+import math
+
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core import trigonometry
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.surrogate.models import kernel_surrogate
+from tfp_adaptive.surrogate.models import score_matching
+from tfp_adaptive.surrogate.models import surrogate_frame
+
+__all__ = ['kernel_exponential_family_finite']
+
+_FEWEST_FEATURES = 128  # In the comparison of candidates.
+
+
+class _Features(collections.namedtuple('_Features', ['frequencies', 'phases'])):
+  """w, [d, m] and u, [m]."""
+
+  __slots__ = ()
+
+
+def kernel_exponential_family_finite(
+  num_points=1000,
+  num_features=500,
+  kernel='gaussian',
+  shape=1,
+  online=False,
+):
+  """Returns a surrogate of fixed size: the one to start with.
+
+  A fit costs n m^2 + m^3, a score m d per chain, whatever the length of the
+  run. Bandwidth, metric, regularisation and whether a Gaussian is the base of
+  the density are chosen by cross-validation. Cosines do not decay: outside of
+  the draws the score is faded to zero.
+
+  Args:
+    num_points: n, draws of the history that a fit uses, a positive int.
+    num_features: m, a positive int.
+    kernel: `'gaussian'`, or `'rational_quadratic'`: a mixture of bandwidths.
+    shape: Shape of the rational quadratic kernel, a positive int; 1 mixes
+      most.
+    online: Whether draws can be added to a fit by `update`, at m^2 d per draw:
+      its params then hold m^2 more numbers.
+
+  Returns:
+    An `interfaces.Surrogate`.
+
+  Raises:
+    ValueError: If a count is not a positive int or the kernel is unknown.
+
+  References:
+    Strathmann et al. (2015), Proposition 2, https://arxiv.org/abs/1506.02564.
+  """
+  for name, value in dict(
+    num_points=num_points, num_features=num_features, shape=shape
+  ).items():
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+      raise ValueError(
+        f'`{name}` must be a positive int, but got {value!r}. Write for '
+        'example `num_points=1000, num_features=500`.'
+      )
+  if kernel not in ('gaussian', 'rational_quadratic'):
+    raise ValueError(
+      "`kernel` must be 'gaussian' or 'rational_quadratic', but got "
+      f'{kernel!r}.'
+    )
+  mixture = None if kernel == 'gaussian' else shape
+  return kernel_surrogate.build(
+    'kernel_exponential_family_finite',
+    num_points,
+    _basis(num_features, mixture),
+    online=online,
+  )
+
+
+def _basis(num_features, mixture=None):
+  """Returns the `score_matching.Basis` of cosines."""
+  return score_matching.Basis(
+    init=lambda *args: _draw(*args, num_features, mixture),
+    refresh=lambda data, draws: data,
+    shrink=_shrink,
+    size=lambda data: ps.shape(data.phases)[-1],
+    at=lambda data, maps: data,
+    moments=_moments,
+    derivatives=_derivatives,
+    value=_value,
+    gradient=_gradient,
+    features=_slopes,
+  )
+
+
+def _draw(event_size, dtype, seed, num_features, mixture):
+  """Draws frequencies and phases."""
+  normal_seed, phase_seed, scale_seed = random.split(seed, 3)
+  frequencies = math.sqrt(2.0) * random.normal(
+    [event_size, num_features], dtype, normal_seed
+  )
+  if mixture:
+    # Gamma of an integer shape: a sum of exponentials.
+    exponentials = -random.log_uniform(
+      [mixture, num_features], dtype, scale_seed
+    )
+    frequencies *= tf.sqrt(tf.reduce_mean(exponentials, axis=0))
+  phases = 2.0 * math.pi * random.uniform([num_features], dtype, phase_seed)
+  return _Features(frequencies, phases)
+
+
+def _shrink(data):
+  count = ps.minimum(_FEWEST_FEATURES, ps.shape(data.phases)[-1])
+  return _Features(data.frequencies[:, :count], data.phases[:count])
+
+
+def _moments(data, maps, draws, base):
+  """Returns G and h of Proposition 2; h has a term for the base."""
+  frequencies, cos, sin = _waves(data, maps, draws.points)
+  products = tf.matmul(frequencies, frequencies, transpose_a=True)
+  gram = products * tf.matmul(
+    sin, draws.weights[:, None] * sin, transpose_a=True
+  )
+  along = sin * tf.matmul(base, frequencies)
+  curved = cos * tf.reduce_sum(frequencies**2, axis=-2, keepdims=True)
+  return gram, tf.linalg.matvec(curved + along, draws.weights, transpose_a=True)
+
+
+def _derivatives(data, maps, coefficients, points):
+  """Returns gradient and Laplacian in z."""
+  frequencies, cos, sin = _waves(data, maps, points)
+  gradient = -tf.matmul(
+    sin * coefficients[..., None, :], frequencies, transpose_b=True
+  )
+  square = tf.reduce_sum(frequencies**2, axis=-2)
+  return gradient, -tf.linalg.matvec(cos, coefficients * square)
+
+
+def _slopes(data, maps, points):
+  """Returns gradients in z [n, d, m] and Laplacians [n, m]."""
+  frequencies, cos, sin = _waves(data, maps, points)
+  slopes = -frequencies * sin[..., None, :]
+  return slopes, -tf.reduce_sum(frequencies**2, axis=-2) * cos
+
+
+def _waves(data, maps, points):
+  """Returns B^T w and sqrt(2 / m) times cos and sin of the phases."""
+  frequencies = tf.matmul(maps, data.frequencies, transpose_a=True)
+  cos, sin = trigonometry.cos_and_sin(
+    tf.matmul(points, frequencies) + data.phases
+  )
+  amplitude = _amplitude(data)
+  return frequencies, amplitude * cos, amplitude * sin
+
+
+def _value(data, coefficients, v):
+  cos, _ = trigonometry.cos_and_sin(
+    surrogate_frame.multiply(v, data.frequencies) + data.phases
+  )
+  return _amplitude(data) * tf.reduce_sum(coefficients * cos, axis=-1)
+
+
+def _gradient(data, coefficients, v):
+  _, sin = trigonometry.cos_and_sin(
+    surrogate_frame.multiply(v, data.frequencies) + data.phases
+  )
+  return surrogate_frame.multiply(
+    -_amplitude(data) * coefficients * sin, data.frequencies, transpose=True
+  )
+
+
+def _amplitude(data):
+  count = tf.cast(ps.shape(data.phases)[-1], data.phases.dtype)
+  return tf.sqrt(2.0 / count)

@@ -1,0 +1,207 @@
+"""Kernel exponential family in Gaussian kernels at draws.
+
+  f(x) = sum_j c_j exp(-|v - p_j|^2),   p_j the draws z_j in coordinates v = B z
+
+With M = B^T B and u = M z, derivatives in z are -2 K_ij (u_i - u_j) and
+K_ij (4 |u_i - u_j|^2 - 2 tr M). All kernels decay, so that the score does.
+
+Centers p_j may be some of the draws only: the objective is then still that of
+all of them, minimised in the span of few kernels, m of the n.
+
+Source: Strathmann et al. (2015), section 4.2 and Proposition 1,
+https://arxiv.org/abs/1506.02564; few centers as in Sutherland et al. (2018),
+https://arxiv.org/abs/1705.08360.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.surrogate import history
+from tfp_adaptive.surrogate.models import kernel_surrogate
+from tfp_adaptive.surrogate.models import score_matching
+from tfp_adaptive.surrogate.models import surrogate_frame
+
+__all__ = ['kernel_exponential_family_lite']
+
+_FEWEST_CENTERS = 128  # In the comparison of candidates.
+_REGULARIZATION = 1e-6  # Kernels at draws are far more alike than cosines.
+
+
+class _Centers(collections.namedtuple('_Centers', ['points', 'is_used'])):
+  """p, [k..., m, d], and 1 for rows that hold a draw, 0 for others, [m]."""
+
+  __slots__ = ()
+
+
+def kernel_exponential_family_lite(num_points=500, num_centers=None):
+  """Returns a surrogate whose score decays far from its draws.
+
+  A fit costs n m^2, a score m d per chain. Bandwidth, metric, regularisation
+  and whether a Gaussian is the base of the density are chosen by
+  cross-validation. The one for burn-in; of one price,
+  `kernel_exponential_family_finite` learns from more draws.
+
+  Args:
+    num_points: n, draws of the history that a fit uses, a positive int.
+    num_centers: m, how many of them are centers of kernels, spread evenly over
+      chains and time, a positive int, at most n; all of them by default. Fewer
+      make a fit of low rank, for histories of thousands of draws.
+
+  Returns:
+    An `interfaces.Surrogate`.
+
+  Raises:
+    ValueError: If one of them is not such an int.
+
+  References:
+    Strathmann et al. (2015), Proposition 1, https://arxiv.org/abs/1506.02564.
+  """
+  if not _is_count(num_points):
+    raise ValueError(
+      f'`num_points` must be a positive int, but got {num_points!r}. Write for '
+      'example `num_points=500`.'
+    )
+  if num_centers is None:
+    num_centers = num_points
+  if not _is_count(num_centers) or num_centers > num_points:
+    raise ValueError(
+      '`num_centers` must be a positive int, at most '
+      f'`num_points={num_points}`, but got {num_centers!r}. Write for example '
+      '`num_points=2000, num_centers=500`, or leave it out.'
+    )
+  return kernel_surrogate.build(
+    'kernel_exponential_family_lite',
+    num_points,
+    _basis(num_centers),
+    kernel_surrogate.FIRST_CHOICE._replace(
+      bandwidth=4.0, regularization=_REGULARIZATION
+    ),
+  )
+
+
+def _is_count(value):
+  is_int = isinstance(value, int) and not isinstance(value, bool)
+  return is_int and value > 0
+
+
+def _basis(num_centers):
+  """Returns the `score_matching.Basis` of kernels at the draws."""
+  return score_matching.Basis(
+    init=lambda event_size, dtype, seed: _Centers(
+      tf.zeros([num_centers, event_size], dtype),
+      tf.zeros([num_centers], dtype),
+    ),
+    refresh=lambda data, draws: _refresh(num_centers, draws),
+    shrink=_shrink,
+    size=lambda data: ps.shape(data.is_used)[-1],
+    at=lambda data, maps: _Centers(
+      tf.matmul(data.points, maps, transpose_b=True), data.is_used
+    ),
+    moments=_moments,
+    derivatives=_derivatives,
+    value=_value,
+    gradient=_gradient,
+    regularization=_REGULARIZATION,
+  )
+
+
+def _refresh(num_centers, draws):
+  """Returns the centers of a fit to these draws."""
+  if ps.shape(draws.points)[0] > num_centers:
+    centers = history.spread(draws.points, draws.weights, num_centers)
+    return _Centers(centers, tf.ones_like(centers[:, 0]))
+  is_used = tf.cast(draws.weights > 0.0, draws.points.dtype)
+  return _Centers(draws.points, is_used)
+
+
+def _shrink(data):
+  stride = ps.maximum(ps.shape(data.is_used)[-1] // _FEWEST_CENTERS, 1)
+  return _Centers(data.points[::stride], data.is_used[::stride])
+
+
+def _moments(data, maps, draws, base):
+  """Returns G and h of the objective.
+
+  With a_ij = |u_i|^2 / 2 - u_i . u_j, the sum over dimensions in
+
+    G_jk = 4 sum_i w_i K_ij K_ik (u_i - u_j) . (u_i - u_k)
+
+  is a_ij + a_ik + u_j . u_k: two products of matrices.
+  """
+  kernels, slopes, centers = _kernels(data, maps, draws.points)
+  weighted = draws.weights[:, None] * kernels
+  inner = tf.matmul(slopes, centers, transpose_b=True)
+  halves = 0.5 * tf.reduce_sum(slopes**2, axis=-1, keepdims=True) - inner
+  mixed = tf.matmul(weighted * halves, kernels, transpose_a=True)
+  gram = 4.0 * (
+    mixed
+    + tf.linalg.matrix_transpose(mixed)
+    + tf.matmul(centers, centers, transpose_b=True)
+    * tf.matmul(weighted, kernels, transpose_a=True)
+  )
+  along = -2.0 * (
+    tf.reduce_sum(slopes * base, axis=-1, keepdims=True)
+    - tf.matmul(base, centers, transpose_b=True)
+  )
+  curved = _curvature(maps, slopes, centers)
+  return gram, -tf.linalg.matvec(
+    kernels * (curved + along), draws.weights, transpose_a=True
+  )
+
+
+def _derivatives(data, maps, coefficients, points):
+  """Returns gradient and Laplacian in z."""
+  kernels, slopes, centers = _kernels(data, maps, points)
+  terms = kernels * coefficients[..., None, :]
+  gradient = -2.0 * (
+    slopes * tf.reduce_sum(terms, axis=-1, keepdims=True)
+    - tf.matmul(terms, centers)
+  )
+  curved = _curvature(maps, slopes, centers)
+  return gradient, tf.reduce_sum(terms * curved, axis=-1)
+
+
+def _kernels(data, maps, points):
+  """Returns K [k..., n, m], u of the points and u of the centers."""
+  v = tf.matmul(points, maps, transpose_b=True)
+  kernels = tf.exp(-_square_distances(v, data.points)) * data.is_used
+  return kernels, tf.matmul(v, maps), tf.matmul(data.points, maps)
+
+
+def _curvature(maps, slopes, centers):
+  """Returns 4 |u_i - u_j|^2 - 2 tr M, [k..., n, m]."""
+  trace = tf.reduce_sum(maps**2, axis=[-2, -1])[..., None, None]
+  return 4.0 * _square_distances(slopes, centers) - 2.0 * trace
+
+
+def _square_distances(rows, others):
+  """Returns |a_i - b_j|^2 of rows [..., n, d] and [..., m, d]."""
+  return (
+    tf.reduce_sum(rows**2, axis=-1, keepdims=True)
+    + tf.reduce_sum(others**2, axis=-1)[..., None, :]
+    - 2.0 * tf.matmul(rows, others, transpose_b=True)
+  )
+
+
+def _value(data, coefficients, v):
+  return tf.reduce_sum(_terms(data, coefficients, v), axis=-1)
+
+
+def _gradient(data, coefficients, v):
+  terms = _terms(data, coefficients, v)
+  return -2.0 * (
+    v * tf.reduce_sum(terms, axis=-1, keepdims=True)
+    - surrogate_frame.multiply(terms, data.points)
+  )
+
+
+def _terms(data, coefficients, v):
+  """Returns c_j exp(-|v - p_j|^2), [..., m]."""
+  squares = (
+    tf.reduce_sum(v**2, axis=-1, keepdims=True)
+    + tf.reduce_sum(data.points**2, axis=-1)
+    - 2.0 * surrogate_frame.multiply(v, data.points, transpose=True)
+  )
+  return coefficients * tf.exp(-squares)

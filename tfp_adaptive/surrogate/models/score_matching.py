@@ -1,0 +1,397 @@
+"""Score matching in a linear model, its free parameters cross-validated.
+
+The model is f(z) = sum_j c_j psi_j(B z) - a z^T P z / 2, in coordinates z in
+which the target has unit scale. Its objective (Hyvarinen, 2005)
+
+  J(c) = sum_i w_i ( tr D^2 f(z_i) + |D f(z_i)|^2 / 2 )
+
+is quadratic, J = c^T G c / 2 - h^T c + const., and J + (r / 2) |c|^2 has its
+minimum at c = (G + r I)^-1 h. Candidates of (B, a, r) are compared by
+J on draws that they were not fitted to, each quarter of them held out once.
+
+Source: Strathmann et al. (2015), section 4, https://arxiv.org/abs/1506.02564;
+the Gaussian base and the choice among metrics are this library's.
+"""
+
+import collections
+from collections.abc import Callable
+from typing import NamedTuple
+from typing import Optional
+
+import tensorflow as tf
+
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linalg import blocked_cholesky
+from tfp_adaptive.surrogate import history
+
+__all__ = [
+  'Basis',
+  'Choice',
+  'Draws',
+  'Fitted',
+  'Sums',
+  'add',
+  'choose',
+  'objective',
+  'solve',
+]
+
+_MAX_POINTS = 512  # Of the draws, in the comparison of candidates.
+_NUM_FOLDS = 4  # Blocks of draws; each is held out once.
+_BANDWIDTH_FACTOR = 8.0  # Between neighbouring candidates.
+_REGULARIZATION_FACTOR = 100.0
+_BANDWIDTHS = (1e-1, 1e3)
+_REGULARIZATIONS = (1e-9, 1.0)
+# Tried in every metric, with and without base, wherever the search has got to:
+# early draws can lead it far astray.
+_ANCHORS = (2.0, 32.0)
+# Of the candidate that is the Gaussian base and nothing else: few draws, those
+# of one slow chain for example, support no more.
+_NO_KERNEL = 1e12
+_LEAST_SUPPORT = 0.02  # Of the base's weight a.
+
+
+class Basis(NamedTuple):
+  """Basis functions psi_j(v) of unit bandwidth, at v = B z.
+
+  `data` is the structure that tells them apart. `at` gives it in coordinates
+  v; all functions below it take that form, with leading dimensions [k...] where
+  maps B [k..., d, d] have them.
+  """
+
+  # (event_size, dtype, seed) -> data before any draw.
+  init: Callable
+  # (data, draws) -> data in coordinates z for a fit to these draws.
+  refresh: Callable
+  # (data) -> data of fewer functions, for the comparison of candidates.
+  shrink: Callable
+  # (data) -> number of basis functions m.
+  size: Callable
+  # (data, B) -> data in coordinates v.
+  at: Callable
+  # (data, B, draws, base [k..., n, d]) -> G [k..., m, m], h [k..., m]; base is
+  # the gradient of the base density.
+  moments: Callable
+  # (data, B, c [k..., m], z [n, d]) -> gradient in z [k..., n, d] and Laplacian
+  # in z [k..., n].
+  derivatives: Callable
+  # (data, c [m], v [..., d]) -> sum_j c_j psi_j(v), [...].
+  value: Callable
+  # (data, c [m], v [..., d]) -> its gradient in v, [..., d].
+  gradient: Callable
+  # (data, B, z [n, d]) -> gradients in z of all functions [n, d, m] and their
+  # Laplacians [n, m]; None where `data` are the draws.
+  features: Optional[Callable] = None
+  # A regularisation that suits most bandwidths: its units are the basis' own.
+  regularization: float = 1e-3
+
+
+class Choice(
+  collections.namedtuple(
+    'Choice', ['bandwidth', 'regularization', 'base_weight', 'metric']
+  )
+):
+  """Free parameters, [] or [k].
+
+  Attributes:
+    bandwidth: sigma / d of the kernel exp(-|z|^2 / sigma).
+    regularization: r in units of trace(G) / n.
+    base_weight: a, 0 or what held-out draws support of it, at most 1.
+    metric: Number of the metric, integral.
+  """
+
+  __slots__ = ()
+
+
+class Draws(collections.namedtuple('Draws', ['points', 'weights'])):
+  """Points z, [n, d], and weights, [n], that sum to one."""
+
+  __slots__ = ()
+
+
+class Sums(collections.namedtuple('Sums', ['factor', 'moment'])):
+  """Cholesky factor of n (G + r I), [m, m], and n h, [m]: sums over draws."""
+
+  __slots__ = ()
+
+
+class Fitted(
+  collections.namedtuple('Fitted', ['map', 'coefficients', 'choice', 'sums'])
+):
+  """B [d, d], c [m], the `Choice` that led to them, and their `Sums`."""
+
+  __slots__ = ()
+
+
+def choose(basis, data, draws, base, metrics, choice):
+  """Fits the best neighbour of `choice` among all metrics.
+
+  Args:
+    basis: `Basis`.
+    data: Its data, in coordinates z.
+    draws: `Draws`.
+    base: P, [d, d].
+    metrics: Lower-triangular factors T of kernel metrics, [l, d, d]: the kernel
+      sees T^-1 z.
+    choice: `Choice` to search around.
+
+  Returns:
+    `Fitted`; its coefficients are NaN where the best fit has no Cholesky
+    factor.
+  """
+  stage = control_flow.in_stage
+  few = stage(_at_most, draws)
+  held_out = stage(_held_out_base, few)
+  maps, choices = stage(
+    lambda *args: _candidates(*args, basis.regularization),
+    metrics,
+    choice,
+    held_out,
+  )
+  small = basis.shrink(basis.refresh(data, few))
+  values = stage(
+    lambda maps, data, *rest: _cross_validate(
+      basis, maps, basis.at(data, maps), *rest
+    ),
+    maps,
+    small,
+    choices,
+    few,
+    base,
+    held_out,
+  )
+  best = tf.argmin(
+    tf.where(tf.math.is_finite(values), values, values.dtype.max)
+  )
+  best_map, chosen = stage(
+    lambda values, best: tf.nest.map_structure(lambda v: v[best], values),
+    (maps, choices),
+    best,
+  )
+  coefficients, sums = stage(
+    lambda maps, data, *rest: _solve(basis, maps, basis.at(data, maps), *rest),
+    best_map,
+    data,
+    chosen,
+    draws,
+    base,
+  )
+  return Fitted(best_map, coefficients, chosen, sums)
+
+
+def solve(basis, maps, data, choices, draws, base):
+  """Returns coefficients of every candidate, [k..., m]."""
+  return _solve(basis, maps, data, choices, draws, base)[0]
+
+
+def add(basis, params, points):
+  """Returns coefficients and `Sums` of a fit with draws [b, d] added.
+
+  Bandwidth, metric, frame and r n stay those of the fit: what is left is a
+  change of the factor by b d columns. Rows that are not finite are left out.
+
+  Args:
+    basis: `Basis` with `features`.
+    params: `kernel_surrogate.Params` in float64.
+    points: z, [b, d].
+  """
+  is_finite = tf.reduce_all(tf.math.is_finite(points), axis=-1, keepdims=True)
+  points = tf.where(is_finite, points, 0.0)
+  is_finite = tf.cast(is_finite, points.dtype)
+  slopes, laplacians = basis.features(params.data, params.map, points)
+  # -P z along the slopes; precision P has the weight a of the base in it.
+  along = tf.linalg.matvec(
+    slopes, tf.matmul(points, params.precision), transpose_a=True
+  )
+  moment = params.sums.moment - tf.reduce_sum(
+    is_finite * (laplacians - along), axis=0
+  )
+  columns = tf.reshape(
+    is_finite[..., tf.newaxis] * slopes, [-1, ps.shape(slopes)[-1]]
+  )
+  factor = blocked_cholesky.update(
+    params.sums.factor, tf.linalg.matrix_transpose(columns)
+  )
+  return _back_substitute(factor, moment), Sums(factor, moment)
+
+
+def _solve(basis, maps, data, choices, draws, base):
+  """Returns coefficients and `Sums`."""
+  gram, rhs = basis.moments(
+    data, maps, draws, _base_score(choices, draws, base)
+  )
+  count = history.effective_size(draws.weights)
+  factor = _factor(gram, choices, count)
+  sums = Sums(tf.sqrt(count) * factor, count * rhs)
+  return _back_substitute(factor, rhs), sums
+
+
+def _factor(gram, choices, count):
+  """Returns the Cholesky factor of G + r I, [..., k..., m, m]."""
+  ridge = choices.regularization * tf.linalg.trace(gram) / count
+  identity = tf.linalg.eye(ps.shape(gram)[-1], dtype=gram.dtype)
+  return blocked_cholesky.cholesky(
+    gram + ridge[..., tf.newaxis, tf.newaxis] * identity
+  )
+
+
+def _back_substitute(factor, rhs):
+  return tf.linalg.cholesky_solve(factor, rhs[..., tf.newaxis])[..., 0]
+
+
+def _cross_validate(basis, maps, data, choices, draws, base, held_out):
+  """Returns J of every candidate on draws that it was not fitted to, [k].
+
+  All from sums over the folds: J of a fold is quadratic in c as well.
+  """
+  shape = ps.shape(draws.points)
+  fold = Draws(
+    tf.reshape(draws.points, [_NUM_FOLDS, 1, -1, shape[-1]]),
+    draws.weights[: shape[0] // _NUM_FOLDS],
+  )
+  grams, rhs = basis.moments(data, maps, fold, _base_score(choices, fold, base))
+  share = 1.0 - 1.0 / _NUM_FOLDS
+  factor = _factor(
+    (tf.reduce_sum(grams, axis=0) - grams) / share,
+    choices,
+    share * history.effective_size(draws.weights),
+  )
+  coefficients = _back_substitute(
+    factor, (tf.reduce_sum(rhs, axis=0) - rhs) / share
+  )
+  values = coefficients * (0.5 * tf.linalg.matvec(grams, coefficients) - rhs)
+  square, trace = held_out
+  weight = choices.base_weight
+  of_base = 0.5 * weight**2 * square - weight * trace
+  return of_base + tf.reduce_sum(values, axis=[0, -1])
+
+
+def _held_out_base(draws):
+  """Returns (q, t), [] each, of J = a^2 q / 2 - a t of the Gaussian base.
+
+  Of -a z^T P z / 2 with P not fitted to the fold that judges it: draws of one
+  slow chain are worth few, and on its own draws a Gaussian always looks right.
+  """
+  size = ps.shape(draws.points)[-1]
+  points = tf.reshape(draws.points, [_NUM_FOLDS, -1, size])
+  square = trace = tf.zeros([], points.dtype)
+  for held_out in range(_NUM_FOLDS):
+    rest = tf.concat([points[:held_out], points[held_out + 1 :]], axis=0)
+    rest = tf.reshape(rest, [-1, size])
+    count = tf.cast(ps.shape(rest)[0], rest.dtype)
+    mean, covariance = history.moments(rest, tf.ones_like(rest[:, 0]) / count)
+    precision = history.precision(covariance)
+    pulled = tf.matmul(points[held_out] - mean, precision)
+    square += tf.reduce_mean(tf.reduce_sum(pulled**2, axis=-1)) / _NUM_FOLDS
+    trace += tf.linalg.trace(precision) / _NUM_FOLDS
+  return square, trace
+
+
+def objective(basis, params, draws):
+  """Returns J of a fit, []; `params` is `kernel_surrogate.Params`."""
+  one = Choice(1.0, 0.0, tf.ones([], draws.points.dtype), 0.0)
+  return _values(
+    basis,
+    params.map,
+    params.data,
+    one,
+    params.coefficients,
+    draws,
+    params.precision,
+  )
+
+
+def _values(basis, maps, data, choices, coefficients, draws, base):
+  """Returns J of every candidate, [k...]."""
+  gradient, laplacian = basis.derivatives(
+    data, maps, coefficients, draws.points
+  )
+  gradient += _base_score(choices, draws, base)
+  laplacian -= (choices.base_weight * tf.linalg.trace(base))[..., tf.newaxis]
+  values = laplacian + 0.5 * tf.reduce_sum(gradient**2, axis=-1)
+  return tf.reduce_sum(draws.weights * values, axis=-1)
+
+
+def _base_score(choices, draws, base):
+  """Returns -a P z, [k..., n, d]."""
+  return -choices.base_weight[..., tf.newaxis, tf.newaxis] * tf.matmul(
+    draws.points, base
+  )
+
+
+def _supported_weight(held_out):
+  """Returns the weight of the base that the held-out draws support, [].
+
+  The minimum of J over a: below one where draws are few, or those of a chain
+  that has not met all of the target.
+  """
+  square, trace = held_out
+  weight = tf.clip_by_value(trace / square, _LEAST_SUPPORT, 1.0)
+  return tf.where(tf.math.is_finite(weight), weight, 1.0)
+
+
+def _candidates(metrics, choice, held_out, regularization):
+  """Returns maps [k, d, d] and `Choice` of [k]: two grids through `choice`.
+
+  One over bandwidth and regularisation, one over metrics and bases: a full grid
+  is dear, and fits follow each other. A base has the weight that `held_out`,
+  of `_held_out_base`, supports.
+  """
+  dtype = metrics.dtype
+  size = tf.cast(ps.shape(metrics)[-1], dtype)
+  num_metrics = ps.shape(metrics)[0]
+  support = _supported_weight(held_out)
+  # The base alone says nothing of a kernel: the search starts anew.
+  is_alone = choice.regularization > _REGULARIZATIONS[1]
+  anchor = tf.constant(regularization, dtype)
+  start = tf.where(is_alone, anchor, choice.regularization)
+
+  def around(value, factor, bounds):
+    grid = value * tf.constant([1.0 / factor, 1.0, factor], dtype)
+    return tf.clip_by_value(grid, *bounds)
+
+  scales = [
+    around(choice.bandwidth, _BANDWIDTH_FACTOR, _BANDWIDTHS),
+    around(start, _REGULARIZATION_FACTOR, _REGULARIZATIONS),
+    tf.where(choice.base_weight > 0.0, support, 0.0)[tf.newaxis],
+    choice.metric[tf.newaxis],
+  ]
+  shapes = [
+    tf.constant(_ANCHORS, dtype),
+    anchor[tf.newaxis],
+    tf.stack([tf.zeros_like(support), support]),
+    tf.cast(tf.range(num_metrics), dtype),
+  ]
+  base_alone = [
+    tf.reshape(tf.cast(v, dtype), [1]) for v in (2.0, _NO_KERNEL, support, 0.0)
+  ]
+  grids = [
+    tf.meshgrid(*axes, indexing='ij') for axes in (scales, shapes, base_alone)
+  ]
+  choices = Choice(
+    *[
+      tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+      for parts in zip(*grids)
+    ]
+  )
+  identity = tf.linalg.eye(ps.shape(metrics)[-1], dtype=dtype)
+  inverses = tf.linalg.triangular_solve(
+    metrics, identity + tf.zeros_like(metrics)
+  )
+  width = tf.sqrt(choices.bandwidth * size)[:, tf.newaxis, tf.newaxis]
+  number = tf.cast(choices.metric, tf.int32)
+  return tf.gather(inverses, number) / width, choices
+
+
+def _at_most(draws):
+  """Returns draws to compare on, of equal weights.
+
+  Folds are blocks of them: neighbours in the history are neighbours in time,
+  and those of one chain are alike.
+  """
+  num_points = ps.minimum(ps.shape(draws.points)[0], _MAX_POINTS)
+  num_points -= num_points % _NUM_FOLDS
+  points = history.spread(draws.points, draws.weights, num_points)
+  weight = 1.0 / tf.cast(num_points, points.dtype)
+  return Draws(points, tf.fill([num_points], weight))

@@ -1,0 +1,133 @@
+"""Coordinates of a surrogate: where its draws have mean 0 and unit scale.
+
+  z = C^-1 (x - center),   C C^T = sharpness^-1
+
+and where it stops: its score fades as (reach / r)^4 beyond the farthest draw.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.surrogate import history
+
+__all__ = [
+  'Frame',
+  'fade',
+  'from_draws',
+  'is_inside',
+  'multiply',
+  'start',
+  'whiten',
+]
+
+_MARGIN = 1.5  # Of squared distance, beyond the farthest draw.
+_LEAST_SPREAD = 1e-3  # Squared distance; its mean is about the dimension.
+
+
+class Frame(
+  collections.namedtuple(
+    'Frame', ['center', 'inverse_factor', 'whitener', 'reach']
+  )
+):
+  """Where the draws are.
+
+  Attributes:
+    center: Their mean, [d].
+    inverse_factor: C^-1, [d, d].
+    whitener: Inverse Cholesky factor of their covariance, [d, d]; distances r
+      are measured in it.
+    reach: Square of the distance where the score begins to fade, [].
+  """
+
+  __slots__ = ()
+
+
+def start(event_size, dtype):
+  """Returns the frame of no draws: no point is outside."""
+  identity = tf.linalg.eye(event_size, dtype=dtype)
+  return Frame(
+    center=tf.zeros([event_size], dtype),
+    inverse_factor=identity,
+    whitener=identity,
+    reach=tf.constant(dtype.max, dtype),
+  )
+
+
+def from_draws(points, weights, scores):
+  """Returns the frame of draws [n, d] and kernel metrics to try in it.
+
+  Args:
+    points: [n, d].
+    weights: [n].
+    scores: The score there as far as it is known, [n, d].
+
+  Returns:
+    `Frame`, its reach NaN where the draws are one point; P of the Gaussian base
+    in its coordinates [d, d]; lower-triangular factors [3, d, d] of metrics:
+    the coordinates themselves, those of the covariance, and those of x up to a
+    scale.
+  """
+  mean, covariance = history.moments(points, weights)
+  size = ps.shape(points)[-1]
+  identity = tf.linalg.eye(size, dtype=points.dtype)
+  sharpness = history.sharpness(covariance, scores, weights)
+  inverse_factor = tf.linalg.matrix_transpose(tf.linalg.cholesky(sharpness))
+  whitener = tf.linalg.triangular_solve(
+    tf.linalg.cholesky(covariance), identity
+  )
+  whitened = tf.matmul(points - mean, whitener, transpose_b=True)
+  distances = tf.where(weights > 0.0, tf.reduce_sum(whitened**2, axis=-1), 0.0)
+  farthest = tf.reduce_max(distances)
+  # NaN, a failed fit, for draws that are all one point but for rounding.
+  reach = tf.where(farthest > _LEAST_SPREAD, _MARGIN * farthest, np.nan)
+  frame = Frame(mean, inverse_factor, whitener, reach)
+  seen = tf.matmul(
+    inverse_factor,
+    tf.matmul(covariance, inverse_factor, transpose_b=True),
+  )
+  isotropic = tf.linalg.trace(covariance) / tf.cast(size, points.dtype)
+  metrics = tf.stack(
+    [
+      identity,
+      tf.linalg.cholesky(seen),
+      tf.linalg.cholesky(
+        isotropic * tf.matmul(inverse_factor, inverse_factor, transpose_b=True)
+      ),
+    ]
+  )
+  base = history.precision(seen)
+  return frame, base, metrics
+
+
+def whiten(frame, x):
+  """Returns z, rows [..., d]."""
+  return multiply(x - frame.center, frame.inverse_factor, transpose=True)
+
+
+def fade(frame, x):
+  """Returns a factor of the score in (0, 1], [..., 1]."""
+  ratio = _squared_distance(frame, x) / frame.reach
+  return 1.0 / tf.maximum(ratio, 1.0)[..., tf.newaxis] ** 2
+
+
+def is_inside(frame, x):
+  """Returns whether x is no farther than the farthest draws, [...]."""
+  return _squared_distance(frame, x) <= frame.reach
+
+
+def _squared_distance(frame, x):
+  scaled = multiply(x - frame.center, frame.whitener, transpose=True)
+  return tf.reduce_sum(scaled**2, axis=-1)
+
+
+def multiply(rows, matrix, transpose=False):
+  """Multiplies every row [..., d] by the matrix [d, k], or its transpose."""
+  shape = ps.shape(rows)
+  product = tf.matmul(
+    tf.reshape(rows, ps.stack([-1, shape[-1]])), matrix, transpose_b=transpose
+  )
+  width = ps.shape(matrix)[0 if transpose else 1]
+  return tf.reshape(product, ps.concat([shape[:-1], [width]], axis=0))

@@ -1,0 +1,72 @@
+"""The factor C of a structure that fits draws and the scores there.
+
+  C C^T = M^-1 in the structure,   M = (Cov^-1 + E[score score^T]) / 2
+
+(M = Cov^-1 where no scores are given),
+
+found by the structure's own natural steps: C C^T moves by I - C^T M C.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.surrogate import history
+
+__all__ = ['fit']
+
+_NUM_STEPS = 60  # A step changes a direction by at most a factor of two.
+
+
+def fit(preconditioner, params, points, weights, scores=None):
+  """Returns params of C, those given where the fit is not finite.
+
+  Args:
+    preconditioner: `interfaces.Preconditioner`.
+    params: Where to start.
+    points: Draws, [n, d].
+    weights: [n], that sum to one.
+    scores: [n, d], or None.
+  """
+  draws = (points, weights) if scores is None else (points, weights, scores)
+  sharpness = control_flow.in_stage(_sharpness, *draws)
+
+  def step(count, params):
+    operator = preconditioner.operator(params)
+    rows = tf.linalg.matrix_transpose(sharpness)
+    pulled = scale_factor.apply(operator, rows, adjoint=True)
+    outer = preconditioner.outer(
+      params, pulled, pulled, lambda: scale_factor.apply(operator, pulled)
+    )
+    tangent = tf.nest.map_structure(
+      lambda identity, product: 0.5 * (identity - product),
+      preconditioner.log_det_gradient(params),
+      outer,
+    )
+    return count + 1, preconditioner.move(params, tangent)
+
+  # Some structures raise an error on what is not finite.
+  is_known = adaptation_base.is_finite(sharpness)
+  _, fitted = tf.while_loop(
+    lambda count, _: (count < _NUM_STEPS) & is_known,
+    step,
+    (tf.constant(0), params),
+  )
+  # All entries or none: a factor of two fits is the factor of neither.
+  return adaptation_base.choose(
+    adaptation_base.is_finite(fitted), fitted, params
+  )
+
+
+def _sharpness(points, weights, scores=None):
+  """Returns a factor A of M = A A^T, [d, d], in the dtype of the points."""
+  dtype = points.dtype
+  points, weights = tf.cast(points, tf.float64), tf.cast(weights, tf.float64)
+  _, covariance = history.moments(points, weights)
+  if scores is None:
+    matrix = history.precision(covariance)
+  else:
+    scores = tf.cast(scores, tf.float64)
+    matrix = history.sharpness(covariance, scores, weights)
+  return tf.cast(tf.linalg.cholesky(matrix), dtype)

@@ -1,0 +1,318 @@
+"""Hamiltonian proposal whose forces are those of a learned surrogate.
+
+With f the surrogate, C the scale factor and h the step size, L times
+
+  v <- v + (h / 2) C^T grad f(x)
+  x <- x + h C v
+  v <- v + (h / 2) C^T grad f(x)
+
+from v ~ N(0, I), accepted by the true target:
+
+  r = log pi(y) - log pi(x) + (|v_0|^2 - |v_L|^2) / 2
+
+Any force gives a reversible map that preserves volume, so the chain is exact
+whatever the surrogate; a poor one costs acceptance, none at all (a force of
+zero) leaves a random walk.
+
+Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import proposal
+from tfp_adaptive.core import random
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.surrogate import surrogate_leapfrog
+from tfp_adaptive.surrogate import walk as walk_lib
+
+__all__ = ['SurrogateHamiltonianResults', 'UncalibratedSurrogateHamiltonian']
+
+_SHORTEST = 1.0 / 3.0  # Of the longest trajectory.
+
+# Of a step: whether it walked, [] bool, and y - x, [chains..., d].
+Move = collections.namedtuple('Move', ['has_walked', 'displacement'])
+
+
+class SurrogateHamiltonianResults(
+  collections.namedtuple(
+    'SurrogateHamiltonianResults',
+    (*proposal.ProposalResults._fields, 'surrogate_params', 'walk_params'),
+  )
+):
+  """Results of `UncalibratedSurrogateHamiltonian`.
+
+  Attributes are those of the other proposals, and:
+    surrogate_params: What the surrogate has learned, shared by chains.
+    walk_params: `surrogate.walk.Walk`, `[]` where no steps walk.
+  `noise` is the first velocity, `trajectory` a `Move`;
+  `grads_target_log_prob` is `[]`.
+  """
+
+  __slots__ = ()
+
+
+class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
+  """Follows the surrogate's trajectory; calls the target once, at its end.
+
+  It needs `MetropolisHastings` around it, and an adaptation around that to
+  learn the surrogate. A leapfrog step costs two products with C per chain and
+  one score of the surrogate.
+  """
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    surrogate,
+    preconditioner,
+    num_leapfrog_steps=(1, 10),
+    step_size=0.3,
+    step_size_jitter=(1.0, 1.0),
+    walk_share=0.0,
+    target_is_stochastic=False,
+    walk_step_size=None,
+    walk_preconditioner=None,
+    trajectory_length=None,
+    name=None,
+  ):
+    """Builds the kernel; no Tensor is created here.
+
+    Args:
+      target_log_prob_fn: Called as TFP calls targets, with `seed=` where it is
+        stochastic; returns [chains...]. Its gradient is never taken.
+      surrogate: An `interfaces.Surrogate`.
+      preconditioner: An `interfaces.Preconditioner`: C.
+      num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
+        step draws L, the same for all chains.
+      step_size: h, multiplies C; [] or [chains..., 1].
+      step_size_jitter: Pair (low, high): every step multiplies h by a uniform
+        draw in between, the same for all chains.
+      walk_share: Share of the steps, in [0, 1), that walk at random, with a
+        scale and covariance of their own (`surrogate/walk.py`). They find what
+        the surrogate has not seen. An adaptation may raise it.
+      target_is_stochastic: Whether the target takes a `seed` and returns the
+        log of an unbiased estimate of the density.
+      walk_step_size: First scale of the walks, []; 2.38 / sqrt(d) by default.
+      walk_preconditioner: An `interfaces.Preconditioner`: C of the walks, in
+        the structure of `preconditioner`, which is the default.
+      trajectory_length: T, in units of C, a positive float: every step draws
+        its length uniformly up to it, the same for all chains, and takes as
+        many leapfrog steps as h needs (1 to 64) in place of
+        `num_leapfrog_steps`.
+      name: Prefix of op names.
+
+    Raises:
+      TypeError: If a part is not one.
+      ValueError: If a range is empty, the share of walks is not in [0, 1), the
+        length is not positive, or the signature of the target does not fit.
+    """
+    if not callable(getattr(surrogate, 'score', None)):
+      raise TypeError(
+        f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}.'
+        ' Write for example '
+        '`tfpa.surrogates.kernel_exponential_family_finite()` (with '
+        'parentheses).'
+      )
+    super().__init__(
+      target_log_prob_fn,
+      preconditioner,
+      step_size,
+      name=name,
+      target_is_stochastic=target_is_stochastic,
+    )
+    del self._parameters['experimental_shard_axis_names']
+    self._parameters.update(
+      surrogate=surrogate,
+      num_leapfrog_steps=num_leapfrog_steps,
+      step_size_jitter=step_size_jitter,
+      walk_share=walk_share,
+      walk_step_size=walk_step_size,
+      walk_preconditioner=walk_preconditioner,
+      trajectory_length=trajectory_length,
+    )
+    self._step_range = _check_steps(num_leapfrog_steps)
+    self._jitter_range = _check_jitter(step_size_jitter)
+    walk_lib.check_share(walk_share)
+    if trajectory_length is not None:
+      arguments.check_positive(trajectory_length, 'trajectory_length', 4.0)
+
+  @property
+  def surrogate(self):
+    return self._parameters['surrogate']
+
+  @property
+  def num_leapfrog_steps(self):
+    return self._parameters['num_leapfrog_steps']
+
+  @property
+  def trajectory_length(self):
+    return self._parameters['trajectory_length']
+
+  @property
+  def walk_share(self):
+    return self._parameters['walk_share']
+
+  @property
+  def walk_preconditioner(self):
+    return self._parameters['walk_preconditioner'] or self.preconditioner
+
+  @property
+  def experimental_shard_axis_names(self):
+    return None
+
+  def experimental_with_shard_axes(self, shard_axis_names):
+    if shard_axis_names:
+      raise ValueError(
+        'A surrogate sees the whole event, so the state cannot be sharded. '
+        'Shard chains over devices instead.'
+      )
+    return self
+
+  def cost(self, adapting):
+    """Returns the target calls of one step per chain."""
+    del adapting
+    return interfaces.Cost(target=1)
+
+  def bootstrap_results(self, init_state):
+    """Evaluates the target at `init_state`; the surrogate knows nothing."""
+    results = super().bootstrap_results(init_state)
+    params = self.surrogate.init(
+      state_parts.event_size(results.noise),
+      results.noise.dtype,
+      random.sanitize(0),
+    )
+    return SurrogateHamiltonianResults(
+      *results,
+      surrogate_params=params,
+      walk_params=self._init_walk(init_state, results),
+    )
+
+  def _init_walk(self, init_state, results):
+    if not self.walk_share:
+      return []
+    part_sizes = state_parts.part_sizes(
+      init_state, ps.rank(results.target_log_prob)
+    )
+    return walk_lib.start(
+      self.walk_share,
+      self._parameters['walk_step_size'],
+      results.noise,
+      self._init_params(results.noise, part_sizes, self.walk_preconditioner),
+    )
+
+  def _init_trajectory(self, flat):
+    return Move(tf.zeros([], tf.bool), tf.zeros_like(flat))
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Runs one trajectory; the results carry the target at its end."""
+    previous = previous_kernel_results
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    noise_seed, length_seed, scale_seed, walk_seed, target_seed = random.split(
+      seed, 5
+    )
+    x = state_parts.flatten(current_state, num_chain_dims)
+
+    # 1. Draw velocity, length and step size.
+    velocity = self._draw_noise(x, noise_seed)
+    low, high = self._jitter_range
+    jitter = random.uniform([], x.dtype, scale_seed)
+    step_size = previous.step_size * (low + (high - low) * jitter)
+    num_steps = self._draw_steps(step_size, length_seed)
+
+    # 2. Follow the surrogate, or walk.
+    walks = self._draw_walks(previous, walk_seed)
+    num_steps = tf.where(walks, 0, num_steps)
+    y, end_velocity = self._follow(previous, x, velocity, step_size, num_steps)
+    if self.walk_share:
+      walked = walk_lib.propose(
+        previous.walk_params, self.walk_preconditioner, x, velocity
+      )
+      y = tf.where(walks, walked, y)
+      end_velocity = tf.where(walks, velocity, end_velocity)
+
+    # 3. Evaluate the target where the trajectory ended.
+    proposed_state = state_parts.unflatten_like(
+      y, current_state, num_chain_dims
+    )
+    log_prob = self._evaluate(
+      proposed_state, target_seed, previous.target_log_prob.shape
+    )
+    return proposed_state, previous._replace(
+      target_log_prob=log_prob,
+      log_acceptance_correction=0.5
+      * tf.reduce_sum(velocity**2 - end_velocity**2, axis=-1),
+      noise=velocity,
+      trajectory=Move(walks, y - x),
+      seed=seed,
+    )
+
+  def _draw_walks(self, previous, seed):
+    """Returns whether this step walks, [] bool."""
+    if not self.walk_share:
+      return tf.zeros([], tf.bool)
+    share = previous.walk_params.share
+    return random.uniform([], share.dtype, seed) <= share
+
+  def _draw_steps(self, step_size, seed):
+    """Returns L, [] int32."""
+    if self.trajectory_length is None:
+      return _draw_int(self._step_range, seed)
+    unit = random.uniform([], step_size.dtype, seed)
+    length = self.trajectory_length * (_SHORTEST + (1.0 - _SHORTEST) * unit)
+    return surrogate_leapfrog.steps_of_length(length, step_size)
+
+  def _follow(self, previous, x, velocity, step_size, num_steps):
+    """Returns the end of the trajectory and the velocity there."""
+    return surrogate_leapfrog.follow(
+      lambda x: self.surrogate.score(previous.surrogate_params, x),
+      scale_factor.at(self.preconditioner, previous.preconditioner_params),
+      x,
+      velocity,
+      step_size,
+      num_steps,
+    )
+
+
+def _draw_int(bounds, seed):
+  """Draws an int32 uniformly from lowest, ..., highest."""
+  lowest, highest = bounds
+  if lowest == highest:
+    return tf.constant(lowest)
+  # Uniforms are in (0, 1].
+  unit = random.uniform([], tf.float64, seed)
+  return (
+    lowest - 1 + tf.cast(tf.math.ceil(unit * (highest - lowest + 1)), tf.int32)
+  )
+
+
+def _check_steps(given):
+  pair = given if isinstance(given, (tuple, list)) else (given, given)
+  is_range = len(pair) == 2 and all(
+    hasattr(n, '__index__') and not isinstance(n, bool) for n in pair
+  )
+  if not is_range or not 1 <= pair[0] <= pair[1]:
+    raise ValueError(
+      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
+      f'them, but got {given!r}. Write for example '
+      '`num_leapfrog_steps=(1, 10)`.'
+    )
+  return tuple(int(n) for n in pair)
+
+
+def _check_jitter(given):
+  if not (
+    isinstance(given, (tuple, list))
+    and len(given) == 2
+    and 0.0 < given[0] <= given[1]
+  ):
+    raise ValueError(
+      '`step_size_jitter` must be a pair 0 < low <= high, but got '
+      f'{given!r}. Write for example `step_size_jitter=(0.5, 1.0)`.'
+    )
+  return tuple(float(g) for g in given)

@@ -1,0 +1,168 @@
+"""Steps of a random walk among those of another proposal, and their law.
+
+  y = x + s C v,   v ~ N(0, I),   C C^T the covariance of past states
+
+A proposal that learns from where its chain has been can learn to stay there.
+Walks have a scale and a covariance of their own, so that they go on finding
+what is not known yet: adaptive Metropolis, which no surrogate can mislead.
+What either kind of step earns, the accepted squared jump, tells how often to
+walk.
+
+Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
+the scale by acceptance as in Andrieu and Thoms (2008), Algorithm 4.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.surrogate import history
+from tfp_adaptive.surrogate import momentum_scale
+
+__all__ = [
+  'Walk',
+  'adapt',
+  'check_share',
+  'earn',
+  'earned_share',
+  'fit',
+  'propose',
+  'start',
+]
+
+_SCALE = 2.38  # Over sqrt(d): the best for a Gaussian.
+_ACCEPT_PROB = 0.234
+_RATE = 3.0  # log s moves by _RATE (step + _DELAY)^-_DECAY at most.
+_DELAY = 10.0
+_DECAY = 0.6
+_LARGEST_SHARE = 0.9  # Some steps always follow: a surrogate may be better now.
+_SHARPNESS = 4.0  # Most steps are of the kind that earns more.
+
+
+class Walk(
+  collections.namedtuple(
+    'Walk',
+    ['share', 'step_size', 'factor_params', 'variances', 'earned', 'counts'],
+  )
+):
+  """The law of the walks, shared by chains.
+
+  Attributes:
+    share: Probability that a step walks, [].
+    step_size: s, [].
+    factor_params: Of C, in the structure of the proposal's preconditioner.
+    variances: Of the coordinates, [d], in which jumps are measured.
+    earned: Mean accepted squared jump since the last fit of steps that did not
+      walk and of steps that did, [2].
+    counts: How many steps either is a mean of, [2].
+  """
+
+  __slots__ = ()
+
+
+def start(share, step_size, noise, factor_params):
+  """Returns the walk before anything is learned.
+
+  Args:
+    share: Float.
+    step_size: Float, or None: the best for a Gaussian whose covariance is C's.
+    noise: [chains..., d], of the dtype of the state.
+    factor_params: The first C.
+  """
+  if step_size is None:
+    size = tf.cast(state_parts.event_size(noise), noise.dtype)
+    step_size = _SCALE / tf.sqrt(size)
+  return Walk(
+    share=tf.convert_to_tensor(share, dtype=noise.dtype),
+    step_size=tf.convert_to_tensor(step_size, dtype=noise.dtype),
+    factor_params=factor_params,
+    variances=tf.ones_like(tf.reshape(noise, [-1, ps.shape(noise)[-1]])[0]),
+    earned=tf.zeros([2], noise.dtype),
+    counts=tf.zeros([2], noise.dtype),
+  )
+
+
+def propose(walk, preconditioner, x, noise):
+  """Returns y, [chains..., d]."""
+  factor = scale_factor.at(preconditioner, walk.factor_params)
+  return x + walk.step_size * factor.apply(noise)
+
+
+def adapt(walk, accept_prob, step):
+  """Returns the walk after a step that walked, s moved by its acceptance.
+
+  Args:
+    walk: `Walk`.
+    accept_prob: Mean over chains, [].
+    step: Its number, [] int32.
+  """
+  step = tf.cast(step, accept_prob.dtype)
+  rate = _RATE * (step + _DELAY) ** -_DECAY
+  change = tf.exp(rate * (accept_prob - _ACCEPT_PROB))
+  return walk._replace(step_size=walk.step_size * change)
+
+
+def fit(walk, preconditioner, points, weights):
+  """Returns the walk with C fitted to past states, [n, d] and [n].
+
+  What was earned before is forgotten.
+  """
+  _, covariance = history.moments(points, weights)
+  return walk._replace(
+    factor_params=momentum_scale.fit(
+      preconditioner, walk.factor_params, points, weights
+    ),
+    variances=tf.linalg.diag_part(covariance),
+    earned=tf.zeros_like(walk.earned),
+    counts=tf.zeros_like(walk.counts),
+  )
+
+
+def earn(walk, has_walked, displacement, log_accept_ratio):
+  """Returns the walk that knows what a step earned.
+
+  Args:
+    walk: `Walk`.
+    has_walked: Whether it walked, [] bool.
+    displacement: y - x, [chains..., d].
+    log_accept_ratio: [chains...].
+  """
+  accept_prob = tf.exp(tf.minimum(log_accept_ratio, 0.0))
+  jump = accept_prob * tf.reduce_sum(displacement**2 / walk.variances, axis=-1)
+  earned = tf.reduce_mean(tf.where(tf.math.is_finite(jump), jump, 0.0))
+  kind = tf.one_hot(tf.cast(has_walked, tf.int32), 2, dtype=earned.dtype)
+  counts = walk.counts + kind
+  return walk._replace(
+    earned=walk.earned
+    + kind * (earned - walk.earned) / tf.maximum(counts, 1.0),
+    counts=counts,
+  )
+
+
+def earned_share(walk, least):
+  """Returns the share of walks by what either kind earned, [].
+
+    share = w^4 / (w^4 + f^4),   at least `least`, at most 0.9
+
+  with w and f the means of walks and of the others; 1/2 before both are known.
+  """
+  follow, walked = tf.unstack(walk.earned)
+  share = 1.0 / (1.0 + (follow / tf.maximum(walked, 1e-30)) ** _SHARPNESS)
+  is_known = tf.reduce_min(walk.counts) > 0.0
+  share = tf.where(is_known, share, 0.5)
+  return tf.clip_by_value(share, least, max(_LARGEST_SHARE, least))
+
+
+def check_share(share):
+  """Refuses what is no share of steps."""
+  arguments.check_share(
+    share,
+    'walk_share',
+    'It is the share of steps that follow no surrogate. Write for example '
+    '`walk_share=0.2`; where all steps should walk, use '
+    '`tfpa.adaptive_metropolis`.',
+  )

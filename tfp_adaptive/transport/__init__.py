@@ -1,0 +1,1 @@
+"""Samplers that learn an invertible map of their states."""

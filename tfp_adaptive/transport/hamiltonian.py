@@ -1,0 +1,301 @@
+"""Hamiltonian proposal behind a learned map: leapfrog in z = f^-1(q).
+
+Source: Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
+https://arxiv.org/abs/2110.14625.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import hessian_product as hessian
+from tfp_adaptive.core import proposal
+from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import xla_gradients
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import log_det_estimator
+from tfp_adaptive.linear import trajectory_options
+from tfp_adaptive.linear import trajectory_replay
+from tfp_adaptive.transport import transport_params
+from tfp_adaptive.transport import transported_curvature as curvature
+from tfp_adaptive.transport import transported_leapfrog as leapfrog
+
+__all__ = ['UncalibratedTransportedHamiltonian']
+
+# What `fold_in` adds to the seed of a step, for draws beside the noise.
+_NUM_TERMS, _PROBE = 2, 3
+_DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
+
+
+class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
+  """Proposes the end of a leapfrog trajectory in z = f^-1(q), unit mass.
+
+  With s = step_size, v ~ N(0, I), g the gradient of the log target and
+  F(z) = Df(z)^T g(f(z)) + grad log |det Df(z)|:
+
+    w <- v + 1/2 s F(z)
+    L times:  z <- z + s w;   w <- w + s F(z)   (half of it the last time)
+    log ratio = log pi(q_L) - log pi(q) - 1/2 (|w_L|^2 - |v|^2)
+                + log |det Df(z_L)| - log |det Df(z)|,    q_L = f(z_L)
+
+  The state of the chain is q: f may change between steps. One step makes L
+  gradient calls. It needs `MetropolisHastings` around it. For f(z) = C z it is
+  `UncalibratedPreconditionedHamiltonian`.
+  """
+
+  _uses_gradient = True
+
+  def __init__(
+    self,
+    target_log_prob_fn,
+    transport,
+    num_leapfrog_steps,
+    step_size=1.0,
+    hessian_product='autodiff',
+    num_fixed_terms=2,
+    continue_prob=0.5,
+    experimental_shard_axis_names=None,
+    name=None,
+  ):
+    """Builds the kernel; see the base class for the shared arguments.
+
+    Args:
+      target_log_prob_fn: As in TFP.
+      transport: An `interfaces.Transport`, f.
+      num_leapfrog_steps: L, a positive int.
+      step_size: Of the leapfrog in z; leave it to f.
+      hessian_product: `'autodiff'` (exact, about three gradients each) or
+        `'finite_difference'` (one gradient each), for the proposal's entropy.
+      num_fixed_terms: Terms of the series of log det that are always there.
+      continue_prob: Probability of each further term, in (0, 1): Russian
+        roulette.
+      experimental_shard_axis_names: Must be `None`: f needs the whole state.
+      name: Prefix of op names.
+
+    Raises:
+      TypeError: If `transport` is not an `interfaces.Transport`.
+      ValueError: If an argument is not one of those allowed.
+    """
+    _check_transport(transport)
+    trajectory_options.check(num_leapfrog_steps, hessian_product, continue_prob)
+    if tf.nest.flatten(experimental_shard_axis_names or []):
+      raise ValueError(
+        'A transport maps the whole state at once, so that its events cannot '
+        'be sharded. Shard the chains, or use a preconditioner.'
+      )
+    super().__init__(
+      target_log_prob_fn,
+      transport_params.as_preconditioner(transport),
+      step_size,
+      None,
+      name,
+    )
+    del self._parameters['preconditioner']
+    self._parameters.update(
+      transport=transport,
+      num_leapfrog_steps=num_leapfrog_steps,
+      hessian_product=hessian_product,
+      num_fixed_terms=num_fixed_terms,
+      continue_prob=continue_prob,
+    )
+
+  @property
+  def transport(self):
+    return self._parameters['transport']
+
+  @property
+  def preconditioner(self):
+    """The params of f as the adaptation handles them, without tangents."""
+    return transport_params.as_preconditioner(self.transport)
+
+  @property
+  def num_leapfrog_steps(self):
+    return self._parameters['num_leapfrog_steps']
+
+  def cost(self, adapting):
+    """Returns the mean number of target calls of one step per chain."""
+    steps = self.num_leapfrog_steps
+    products = gradients = 0.0
+    if adapting and steps > 1:
+      survive = self._parameters['continue_prob']
+      products = (
+        self._parameters['num_fixed_terms'] + 1 + survive / (1.0 - survive)
+      )
+      if self._parameters['hessian_product'] == 'finite_difference':
+        products, gradients = 0.0, products
+    return interfaces.Cost(
+      target=steps + gradients,
+      gradient=steps + gradients,
+      hessian_vector=products,
+    )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Runs the trajectory; the results carry what a replay needs of it."""
+    previous = previous_kernel_results
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    seed = random.sanitize(seed)
+    flat = state_parts.flatten(current_state, num_chain_dims)
+    noise = self._draw_noise(flat, seed)
+
+    def value_and_gradient(position):
+      log_prob, grads = state_parts.value_and_gradient(
+        self.target_log_prob_fn,
+        state_parts.unflatten_like(position, current_state, num_chain_dims),
+      )
+      return log_prob, state_parts.flatten(grads, num_chain_dims)
+
+    end, trajectory = leapfrog.run(
+      lambda: self.transport.bijector(previous.preconditioner_params),
+      value_and_gradient,
+      flat,
+      state_parts.flatten(previous.grads_target_log_prob, num_chain_dims),
+      noise,
+      previous.step_size,
+      self.num_leapfrog_steps,
+    )
+    proposed_state, grads = (
+      state_parts.unflatten_like(rows, current_state, num_chain_dims)
+      for rows in (end.position, trajectory.gradients[-1])
+    )
+    return proposed_state, previous._replace(
+      target_log_prob=end.log_prob,
+      grads_target_log_prob=grads,
+      log_acceptance_correction=_correction(end),
+      noise=noise,
+      trajectory=trajectory,
+      seed=seed,
+    )
+
+  def init_replay_cache(self, proposed_results):
+    """Returns what a replay carries from step to step: nothing."""
+    del proposed_results
+    return []
+
+  def replay(self, cache, previous, proposed, proposed_state, mh_results):
+    """Returns the step just taken as a function of the params of f.
+
+    All gradients of the target along the trajectory are constant, all of f is
+    live: no target call is made for the energy error. The entropy adds N + 1
+    Hessian products at the trajectory's middle.
+    """
+    xla_gradients.register()
+    num_chain_dims = ps.rank(previous.target_log_prob)
+    gradient = state_parts.flatten(
+      previous.grads_target_log_prob, num_chain_dims
+    )
+    is_finite, trajectory, noise = _keep_finite(
+      proposed, mh_results.log_accept_ratio
+    )
+    ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
+    kappa = trajectory_replay.curvature_weight(
+      self.num_leapfrog_steps, noise.dtype
+    )
+    middle = curvature.Point(
+      trajectory.midpoint,
+      trajectory.gradients[max(1, self.num_leapfrog_steps // 2) - 1],
+    )
+    estimated = self._estimate(
+      previous, proposed, proposed_state, middle, kappa
+    )
+    # A chain that diverged counts the volume of f alone.
+    estimated = estimated and curvature.keep(is_finite, estimated)
+
+    def transition(factor):
+      def bijector_fn():
+        return self.transport.bijector(factor.params)
+
+      end = leapfrog.replay(
+        bijector_fn, trajectory, gradient, noise, proposed.step_size
+      )
+      change = end.log_prob + _correction(end)
+      log_det = eigenvalue = tf.zeros_like(ratio)
+      if estimated:
+        log_det, eigenvalue = curvature.log_det(
+          bijector_fn, middle, estimated, kappa, proposed.step_size
+        )
+      return interfaces.Transition(
+        log_accept_ratio=ratio + change - tf.stop_gradient(change),
+        proposal_entropy=end.log_det[0] + log_det,
+        log_jacobian=log_det,
+        displacement=end.position - trajectory.start,
+        proposed_log_prob=end.log_prob - tf.stop_gradient(end.log_prob),
+        control_variate=tf.zeros_like(ratio),
+        is_finite=is_finite,
+        is_accepted=mh_results.is_accepted,
+        jacobian_eigenvalue=eigenvalue,
+        num_log_det_terms=estimated.num_terms if estimated else 0,
+      )
+
+    return interfaces.Replay(transition=transition, cache=cache)
+
+  def _init_trajectory(self, flat):
+    return leapfrog.start_trajectory(flat, self.num_leapfrog_steps)
+
+  def _estimate(self, previous, proposed, proposed_state, middle, kappa):
+    """Returns the estimate of log det(I + D) at the middle; None for L = 1."""
+    if self.num_leapfrog_steps == 1:
+      return None
+    options = self._parameters
+    dtype = middle.position.dtype
+    return curvature.estimate(
+      lambda: self.transport.bijector(previous.preconditioner_params),
+      hessian.hessian_product(
+        self.target_log_prob_fn,
+        proposed_state,
+        middle.position,
+        middle.gradient,
+        middle.position.shape.rank - 1,
+        options['hessian_product'],
+      ),
+      middle,
+      kappa,
+      proposed.step_size,
+      log_det_estimator.rademacher(
+        ps.shape(middle.position), dtype, random.fold_in(proposed.seed, _PROBE)
+      ),
+      log_det_estimator.draw_num_terms(
+        options['num_fixed_terms'],
+        options['continue_prob'],
+        dtype,
+        random.fold_in(proposed.seed, _NUM_TERMS),
+      ),
+      options['num_fixed_terms'],
+      options['continue_prob'],
+    )
+
+
+def _correction(end):
+  (log_det, log_det_start), (kinetic, kinetic_start) = end.log_det, end.kinetic
+  return log_det - log_det_start + kinetic_start - kinetic
+
+
+def _keep_finite(proposed, log_accept_ratio):
+  """Returns whether each chain converged, and the step, zero where it did not.
+
+  A chain that diverged is replayed as one at rest in a flat target.
+  """
+  trajectory = proposed.trajectory
+  is_finite = tf.math.is_finite(log_accept_ratio)
+  is_finite &= log_accept_ratio > -_DIVERGENCE
+  is_finite &= tf.reduce_all(
+    tf.math.is_finite(trajectory.gradients), axis=[0, -1]
+  )
+  keep = is_finite[..., tf.newaxis]
+  return (
+    is_finite,
+    trajectory._replace(
+      gradients=tf.where(keep, trajectory.gradients, 0.0),
+      midpoint=tf.where(keep, trajectory.midpoint, trajectory.start),
+    ),
+    tf.where(keep, proposed.noise, 0.0),
+  )
+
+
+def _check_transport(transport):
+  for function in ('init', 'bijector', 'scales', 'rescale'):
+    if not callable(getattr(transport, function, None)):
+      raise TypeError(
+        f'`transport` must be an `interfaces.Transport`, but got {transport!r}.'
+        ' Write for example `transport=tfpa.transports.real_nvp()` (with '
+        'parentheses).'
+      )

@@ -1,0 +1,6 @@
+"""Transports: invertible maps with params that a Hamiltonian kernel learns."""
+
+from tfp_adaptive.transport.maps.real_nvp import real_nvp
+from tfp_adaptive.transport.maps.scaled import scaled
+
+__all__ = ['real_nvp', 'scaled']

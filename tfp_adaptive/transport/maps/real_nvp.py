@@ -1,0 +1,218 @@
+"""RealNVP: affine coupling layers with a bounded scale, times a scale.
+
+  (a, b) -> (a, b g(s(a)) + t(a)),   then the same with a and b exchanged
+
+Source: Dinh, Sohl-Dickstein and Bengio (2017), Density estimation using real
+NVP, https://arxiv.org/abs/1605.08803; Hirt, Titsias and Dellaportas (2021),
+section 4.5, https://arxiv.org/abs/2110.14625.
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.transport.maps import scaled as scaled_lib
+
+__all__ = ['real_nvp']
+
+tfb = tfp.bijectors
+
+
+def real_nvp(
+  num_pairs=1,
+  hidden_sizes=(50, 50),
+  scale_bounds=(0.5, 2.0),
+  activation=tf.math.softplus,
+  init_scale=None,
+  seed=0,
+):
+  """Builds a RealNVP that starts as the identity times a scale.
+
+  Each pair of coupling layers shifts and scales the second half b of the
+  coordinates by functions of the first half a, then a by functions of b; g is
+  a sigmoid onto `scale_bounds`, and s, t are the outputs of one network per
+  layer. Further pairs work on coordinates in another order, fixed at random.
+  The last layer of each network starts at zero.
+
+  Args:
+    num_pairs: Pairs of coupling layers; the paper has one.
+    hidden_sizes: Units of the hidden layers of each network.
+    scale_bounds: Bounds of g, one below and one above 1.
+    activation: Function of the hidden units, with a second derivative that is
+      not zero: the curvature of the target is learned through it.
+    init_scale: First scale of all coordinates, in units of the state: a
+      positive float, a function of the event size, or `None`: found by the
+      adaptation.
+    seed: Int, of the first weights and of the orders.
+
+  Returns:
+    An `interfaces.Transport`.
+
+  Raises:
+    ValueError: If an argument is not one of those allowed; at the start of a
+      kernel, if the state has fewer than two coordinates.
+  """
+  _check(num_pairs, hidden_sizes, scale_bounds)
+
+  def init_network(event_size, dtype):
+    num_first = _num_first(event_size)
+    sizes = (num_first, event_size - num_first)
+    return tuple(
+      _init_layer(*order, hidden_sizes, dtype, (seed, 2 * pair + i))
+      for pair in range(num_pairs)
+      for i, order in enumerate((sizes, sizes[::-1]))
+    )
+
+  def network(params):
+    event_size = params[0][0][0].shape[0] + params[1][0][0].shape[0]
+    return _RealNVP(
+      layers=tuple(
+        _coupling(layer, scale_bounds, activation) for layer in params
+      ),
+      orders=_orders(event_size, num_pairs, seed),
+    )
+
+  return scaled_lib.scaled(init_network, network, 'real_nvp', init_scale)
+
+
+def _num_first(event_size):
+  if not isinstance(event_size, (int, np.integer)):
+    raise ValueError(
+      'The sizes of the networks follow from the event size, but the state '
+      'has an unknown one. Give `init_state` a static event shape.'
+    )
+  if event_size < 2:
+    raise ValueError(
+      'A coupling layer needs two coordinates or more, but the state has '
+      f'{event_size}. Use `tfpa.transports.scaled` with a bijector of one '
+      'coordinate, or a sampler with a preconditioner.'
+    )
+  return (event_size + 1) // 2
+
+
+def _init_layer(num_inputs, num_outputs, hidden_sizes, dtype, seed):
+  """Returns ((weights, bias), ...) of one network; it returns zeros."""
+  sizes = (num_inputs, *hidden_sizes)
+  layers = []
+  for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:])):
+    draw = random.normal(
+      [fan_in, fan_out], dtype, random.fold_in(random.sanitize(seed), i)
+    )
+    # Products keep their variance, forward and backward, on average.
+    weights = draw * (2.0 / (fan_in + fan_out)) ** 0.5
+    layers.append((weights, tf.zeros([fan_out], dtype)))
+  last = tf.zeros([sizes[-1], 2 * num_outputs], dtype)
+  return (*layers, (last, tf.zeros([2 * num_outputs], dtype)))
+
+
+class _RealNVP(tfb.Bijector):
+  """Pairs of coupling layers; one pass gives the rows and the log det.
+
+  Attributes:
+    layers: Functions from one half of the coordinates to the scale and shift of
+      the other, in the order in which they are applied.
+    orders: Order of the coordinates for each pair.
+  """
+
+  def __init__(self, layers, orders):
+    self._layers = layers
+    self._orders = orders
+    self._passed = {}  # id of rows -> rows, mapped rows and log det.
+    super().__init__(forward_min_event_ndims=1, name='real_nvp')
+
+  def _pass(self, rows):
+    """Returns the mapped rows and log det; the networks run once per rows."""
+    if id(rows) not in self._passed:
+      mapped, log_det = rows, 0.0
+      for k, order in enumerate(self._orders):
+        halves = _halves(mapped, order)
+        for i in (0, 1):
+          scale, shift = self._layers[2 * k + i](halves[i])
+          halves[1 - i] = halves[1 - i] * scale + shift
+          log_det += tf.reduce_sum(tf.math.log(scale), axis=-1)
+        mapped = _join(halves, order)
+      self._passed[id(rows)] = (rows, mapped, log_det)
+    return self._passed[id(rows)][1:]
+
+  def _forward(self, x):
+    return self._pass(x)[0]
+
+  def _forward_log_det_jacobian(self, x):
+    return self._pass(x)[1]
+
+  def _inverse(self, y):
+    for k, order in reversed(list(enumerate(self._orders))):
+      halves = _halves(y, order)
+      for i in (1, 0):
+        scale, shift = self._layers[2 * k + i](halves[i])
+        halves[1 - i] = (halves[1 - i] - shift) / scale
+      y = _join(halves, order)
+    return y
+
+
+def _halves(rows, order):
+  """Returns the two halves of the coordinates, in an order or their own."""
+  if order is not None:
+    rows = tf.gather(rows, order, axis=-1)
+  num_first = _num_first(rows.shape[-1])
+  return [rows[..., :num_first], rows[..., num_first:]]
+
+
+def _join(halves, order):
+  rows = tf.concat(halves, axis=-1)
+  return rows if order is None else tf.gather(rows, np.argsort(order), axis=-1)
+
+
+def _orders(event_size, num_pairs, seed):
+  """Returns an order per pair; the first pair takes the coordinates' own."""
+  return (None,) + tuple(
+    np.random.default_rng([seed, pair]).permutation(event_size)
+    for pair in range(1, num_pairs)
+  )
+
+
+def _coupling(params, scale_bounds, activation):
+  """Returns the function from one half to the scale and shift of the other."""
+  low, high = scale_bounds
+  # The sigmoid of this is where g = 1.
+  offset = math.log((1.0 - low) / (high - 1.0))
+
+  def scale_and_shift(rows):
+    outputs = _network(params, rows, activation)
+    score, shift = tf.split(outputs, 2, axis=-1)
+    return low + (high - low) * tf.sigmoid(score + offset), shift
+
+  return scale_and_shift
+
+
+def _network(params, rows, activation):
+  """Returns the network's outputs for rows [..., num_inputs]."""
+  chains = ps.shape(rows)[:-1]
+  rows = tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]]))
+  for weights, bias in params[:-1]:
+    rows = activation(tf.matmul(rows, weights) + bias)
+  weights, bias = params[-1]
+  outputs = tf.matmul(rows, weights) + bias
+  return tf.reshape(outputs, ps.concat([chains, [outputs.shape[-1]]], axis=0))
+
+
+def _check(num_pairs, hidden_sizes, scale_bounds):
+  if not isinstance(num_pairs, int) or num_pairs < 1:
+    raise ValueError(
+      f'`num_pairs` must be a positive int, but got {num_pairs!r}.'
+    )
+  if not all(isinstance(size, int) and size > 0 for size in hidden_sizes):
+    raise ValueError(
+      '`hidden_sizes` must be positive ints, one per hidden layer, but got '
+      f'{hidden_sizes!r}.'
+    )
+  low, high = scale_bounds
+  if not 0.0 < low < 1.0 < high:
+    raise ValueError(
+      '`scale_bounds` must be a positive number below 1 and one above, but got '
+      f'{scale_bounds!r}: the map starts as the identity.'
+    )

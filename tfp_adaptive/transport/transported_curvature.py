@@ -1,0 +1,160 @@
+"""log det(I + D) of a Hamiltonian proposal seen through a map q = f(z).
+
+  D = -kappa s^2 K,   K the Hessian at z of U~(z) = U(f(z)) - log |det Df(z)|
+  K = Df^T H Df + Hessian of phi,   phi(z) = -g . f(z) - log |det Df(z)|
+
+with g the gradient of log pi and H the Hessian of U at q = f(z), which stay
+constant when f moves. All rows are [chains..., d].
+
+Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
+https://arxiv.org/abs/2110.14625.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.linear import log_det_estimator
+
+__all__ = ['Point', 'bilinear', 'estimate', 'keep', 'log_det', 'product']
+
+
+# s as a scale factor, as far as the estimator uses one.
+_Scaling = collections.namedtuple('_Scaling', ['apply', 'apply_adjoint'])
+
+
+class Point(collections.namedtuple('Point', ['position', 'gradient'])):
+  """q and the gradient of log pi there, both constant, [chains..., d]."""
+
+  __slots__ = ()
+
+
+def estimate(
+  bijector_fn, hessian_product, point, kappa, step_size, probe, *num_terms
+):
+  """Estimates log det(I + D) at a point.
+
+  Args:
+    bijector_fn: Function () -> a new bijector f.
+    hessian_product: (w, sizes) -> H w, as `core/hessian_product` has it.
+    point: `Point`.
+    kappa: [] Tensor.
+    step_size: s, [] or [chains..., 1].
+    probe: Rademacher draws.
+    *num_terms: As in `log_det_estimator.estimate`.
+
+  Returns:
+    A `log_det_estimator.LogDetEstimate`, whose `hessian_*` fields hold two rows
+    joined: the product with K and, behind it, H Df times the row.
+  """
+  event_size = probe.shape[-1]
+  z = bijector_fn().inverse(point.position)
+  factor = _Scaling(
+    apply=lambda rows: step_size * rows,
+    apply_adjoint=lambda rows: step_size * rows[..., :event_size],
+  )
+  return log_det_estimator.estimate(
+    factor,
+    lambda rows, sizes: tf.concat(
+      product(bijector_fn, hessian_product, z, point.gradient, rows, sizes),
+      axis=-1,
+    ),
+    kappa,
+    probe,
+    *num_terms,
+  )
+
+
+def keep(is_finite, estimated):
+  """Returns the estimate with zeros for the chains that diverged."""
+
+  rows = {
+    name: tf.where(is_finite[..., tf.newaxis], value, 0.0)
+    for name, value in estimated._asdict().items()
+    if name not in ('value', 'num_terms')
+  }
+  return estimated._replace(
+    value=tf.where(is_finite, estimated.value, 0.0), **rows
+  )
+
+
+def log_det(bijector_fn, point, estimated, kappa, step_size):
+  """Returns log det(I + D) and the largest eigenvalue of D, by chain.
+
+  Values are those of the estimate; gradients those of y^T D e and b^T D b, D a
+  function of f.
+  """
+  event_size = estimated.probe.shape[-1]
+  left = step_size * tf.stack([estimated.weighted, estimated.eigenvector])
+  right = step_size * tf.stack([estimated.probe, estimated.eigenvector])
+  pushed_left, pushed_right = (
+    tf.stack([first, second])[..., event_size:]
+    for first, second in (
+      (estimated.hessian_weighted, estimated.hessian_eigenvector),
+      (estimated.hessian_probe, estimated.hessian_eigenvector),
+    )
+  )
+  forms = -kappa * bilinear(
+    bijector_fn,
+    Point(*(tf.stack([rows, rows]) for rows in point)),
+    left,
+    right,
+    pushed_left,
+    pushed_right,
+  )
+  trace, quadratic = tf.unstack(forms - tf.stop_gradient(forms))
+  eigenvalue = -kappa * tf.reduce_sum(
+    step_size
+    * estimated.eigenvector
+    * estimated.hessian_eigenvector[..., :event_size],
+    axis=-1,
+  )
+  return estimated.value + trace, eigenvalue + quadratic
+
+
+def product(bijector_fn, hessian_product, z, gradient, rows, sizes):
+  """Returns K rows and H Df rows at z; f is constant."""
+  # Df is the transpose of its transpose, which is linear in any row.
+  any_row = tf.zeros_like(rows)
+  with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+    tape.watch([z, any_row])
+    position, slope, pulled = _slopes(bijector_fn, z, gradient, any_row)
+  pushed = hessian_product(
+    tape.gradient(pulled, any_row, output_gradients=rows), sizes
+  )
+  turned = tape.gradient([slope, position], z, output_gradients=[rows, pushed])
+  return turned, pushed
+
+
+def bilinear(bijector_fn, point, left, right, pushed_left, pushed_right):
+  """Returns numbers whose derivative in f is that of left^T K right.
+
+  q, its gradient and H are constant, z = f^-1(q) follows f; `pushed_left` is
+  H Df left, likewise the other. [chains...].
+  """
+  z = bijector_fn().inverse(point.position)
+  with tf.GradientTape(watch_accessed_variables=False) as tape:
+    tape.watch(z)
+    position, slope, pulled = _slopes(
+      bijector_fn, z, point.gradient, pushed_left
+    )
+  along_left = tape.gradient(
+    [slope, position], z, output_gradients=[right, pushed_right]
+  )
+  return tf.reduce_sum(along_left * left + pulled * right, axis=-1)
+
+
+def _slopes(bijector_fn, z, gradient, row):
+  """Returns f(z), the gradient of phi at z, and Df^T row."""
+  bijector = bijector_fn()
+  with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+    tape.watch(z)
+    rows = tf.identity(z)  # Not what the bijector knows an inverse of.
+    position = bijector.forward(rows)
+    phi = -tf.reduce_sum(gradient * position, axis=-1)
+    phi -= bijector.forward_log_det_jacobian(rows, event_ndims=1)
+  return (
+    position,
+    tape.gradient(phi, z),
+    tape.gradient(position, z, output_gradients=row),
+  )

@@ -1,6 +1,0 @@
-"""Transports: invertible maps with params that a Hamiltonian kernel learns."""
-
-from tfp_adaptive.transports.real_nvp import real_nvp
-from tfp_adaptive.transports.scaled import scaled
-
-__all__ = ['real_nvp', 'scaled']
