@@ -84,7 +84,8 @@ def check(fault, folder):
   expected = _expected(fault.level)
   if fault.kind == 'two writers':
     first = _start(fault.level, folder, 'first')
-    _wait_for_blocks(folder, fault.number)
+    # Not before it holds the lock.
+    _wait_for_blocks(folder, max(1, fault.number))
     os.kill(first[0].pid, signal.SIGSTOP)  # Or it may end before the second.
     second = _finish(_start(fault.level, folder, 'second', other=fault.stage))
     os.kill(first[0].pid, signal.SIGCONT)

@@ -224,7 +224,15 @@ def _latent_kernel(sampler, dtype, changes):
   covariance = np.exp(-0.5 * gaps**2) + 1e-4 * np.eye(_NUM_POINTS)
   covariance = (amplitude**2 * covariance).astype(dtype)
   if sampler != 'hyperparameters':
-    prior = tfpa.gaussian_priors.spectral(covariance)
+    if sampler == 'second_order_gradient':  # It asks for a banded precision.
+      persistence = np.exp(-0.1 / length_scale)
+      prior = tfpa.gaussian_priors.autoregression(
+        dtype.type(persistence),
+        amplitude * np.sqrt(1.0 - persistence**2),
+        _NUM_POINTS,
+      )
+    else:
+      prior = tfpa.gaussian_priors.spectral(covariance)
     return LATENT[sampler](log_likelihood, prior, _NUM_ADAPTING, **changes)
   scale = changes.pop('hyperprior_scale', 1.0)
   return tfpa.latent_gaussian_hyperparameters(

@@ -101,7 +101,9 @@ def changed(case):
   # What the change is a change of: where the data lie, for example.
   base = {k: v for k, v in changes.items() if k in ('data_in', 'zeros')}
   with tempfile.TemporaryDirectory() as folder:
-    finished = _finished(sampler, json.dumps(base))
+    finished, row = _finished(sampler, json.dumps(base))
+    if row['outcome'] != 'accepted':
+      return dict(row, sampler=sampler, changes=changes)
     shutil.copytree(finished, folder, dirs_exist_ok=True)
     again = _child(sampler=sampler, changes=changes, folder=folder)
   return dict(sampler=sampler, changes=changes, **again)
@@ -109,13 +111,11 @@ def changed(case):
 
 @functools.cache
 def _finished(sampler, changes):
-  """Returns the folder of a finished run; it goes with this process."""
+  """Returns the folder of a finished run, and its row; both are kept."""
   folder = tempfile.mkdtemp()
   atexit.register(shutil.rmtree, folder)
   row = _child(sampler=sampler, changes=json.loads(changes), folder=folder)
-  if row['outcome'] != 'accepted':
-    raise RuntimeError(f'{sampler}, {changes}: {row}')
-  return folder
+  return folder, row
 
 
 def unchanged(case):

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import presets
 
 __all__ = ['CASES', 'NUM_ADAPTATION_STEPS']
 
@@ -190,7 +191,7 @@ _LANGEVIN = {
   'single precision': _single,
   'exact gradient': _with(exact_gradient=True),
   'no short steps': _with(short_step_share=0.0),
-  'paper': _with(settings='paper'),
+  'paper': _with(**presets.langevin()),
   'parts': _of_parts,
   'diagonal': _structure('diagonal'),
   'tridiagonal': _structure('tridiagonal'),
@@ -207,7 +208,7 @@ _LANGEVIN = {
 CASES = {
   'adaptive_metropolis': {
     'default': _plain,
-    'paper': _with(settings='paper'),
+    'paper': _with(**presets.adaptive_metropolis()),
     'estimates': _with(target_log_prob_fn=_estimate, target_is_stochastic=True),
   },
   'auxiliary_gradient': {
@@ -229,7 +230,7 @@ CASES = {
   'elliptical_slice': {'default': _with(_latent)},
   'entropy_adaptive_hamiltonian': {
     'default': _hamiltonian,
-    'paper': _with(_hamiltonian, settings='paper'),
+    'paper': _with(_hamiltonian, **presets.hamiltonian()),
     'random number of steps': _with(_hamiltonian, randomize_num_steps=True),
     'exact gradient': _with(_hamiltonian, exact_gradient=True),
     'finite difference': _with(
@@ -244,7 +245,7 @@ CASES = {
   'gradient_adaptive_langevin': _LANGEVIN,
   'gradient_adaptive_random_walk': {
     'default': _plain,
-    'paper': _with(settings='paper'),
+    'paper': _with(**presets.random_walk()),
   },
   'kernel_adaptive_metropolis': {
     'default': _surrogate('kernel_subsample', num_points=20)

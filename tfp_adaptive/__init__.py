@@ -1,7 +1,7 @@
 """Adaptive MCMC kernels for TensorFlow Probability.
 
-Read `interfaces.py` first, then `linear/builders.py`. Folders are families
-of samplers, by what is learned: a matrix, a map, a score, or a step alone.
+Read `interfaces.py` first, then `linear/langevin.py`. Folders are families of
+samplers, by what is learned: a matrix, a map, a score, or a step alone.
 """
 
 from tfp_adaptive import adaptation
@@ -30,18 +30,18 @@ from tfp_adaptive.learned import learned_covariance
 from tfp_adaptive.learned import learned_factor
 from tfp_adaptive.linear import criteria
 from tfp_adaptive.linear import optimizers
-from tfp_adaptive.linear.builders import adaptive_metropolis
-from tfp_adaptive.linear.builders import entropy_adaptive_hamiltonian
-from tfp_adaptive.linear.builders import gradient_adaptive_langevin
-from tfp_adaptive.linear.builders import gradient_adaptive_random_walk
+from tfp_adaptive.linear.adaptive_metropolis import adaptive_metropolis
 from tfp_adaptive.linear.builders_fisher import fisher_adaptive_langevin
 from tfp_adaptive.linear.builders_fisher import fisher_divergence_langevin
 from tfp_adaptive.linear.builders_fisher import variance_ratio_langevin
+from tfp_adaptive.linear.hamiltonian import entropy_adaptive_hamiltonian
+from tfp_adaptive.linear.langevin import gradient_adaptive_langevin
+from tfp_adaptive.linear.random_walk import gradient_adaptive_random_walk
 from tfp_adaptive.surrogate import models as surrogates
 from tfp_adaptive.surrogate.builders import kernel_adaptive_metropolis
 from tfp_adaptive.surrogate.builders import kernel_hamiltonian
 from tfp_adaptive.transport import maps as transports
-from tfp_adaptive.transport.builders import transport_adaptive_hamiltonian
+from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
 __all__ = [
   '__version__',

@@ -1,5 +1,6 @@
 """The library's adaptive samplers, each built by its public builder."""
 
+from collections.abc import Callable
 from typing import ClassVar
 from typing import Literal
 
@@ -7,6 +8,7 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments import presets
 from experiments.methods.base import costs
 from experiments.methods.base import find_field
 from experiments.methods.base import Method
@@ -76,17 +78,20 @@ class GradientAdaptive(Adaptive, Structured):
   learning_rate: float | None = Field(None, gt=0)
   gain: float | None = Field(None, ge=1)
 
-  # By `settings`; and the builder's own wanted acceptance.
-  default_optimizers: ClassVar[dict] = {
-    'default': 'relative_gradient',
-    'paper': 'rmsprop',
-  }
+  # The paper's constants, its optimizer, and the builder's wanted acceptance.
+  preset: ClassVar[Callable]
+  preset_optimizer: ClassVar[str] = 'rmsprop'
   default_accept_prob: ClassVar[float] = 0.55
 
   def arguments(self, target, options):
     """Returns the keyword arguments of the builder."""
+    is_paper = self.settings == 'paper'
     arguments = self.given(*self.passed)
-    structure = self.structure(target, self.settings == 'paper')
+    del arguments['settings']
+    if is_paper:
+      preset = type(self).preset(**self.given('target_accept_prob'))
+      arguments = {**preset, **arguments}
+    structure = self.structure(target, is_paper)
     if structure is not None:
       arguments['preconditioner'] = structure
     if self.criterion not in (None, 'generalized_speed_measure'):
@@ -106,7 +111,10 @@ class GradientAdaptive(Adaptive, Structured):
     return build(self.target_accept_prob or self.default_accept_prob)
 
   def _optimizer(self):
-    name = self.optimizer or self.default_optimizers[self.settings]
+    usual = 'relative_gradient'
+    if self.settings == 'paper':
+      usual = self.preset_optimizer
+    name = self.optimizer or usual
     needed, other = (
       ('gain', 'learning_rate')
       if name == 'relative_gradient'
@@ -141,6 +149,8 @@ def diagonal_trace(state, kernel_results):
 class GadmalaFast(ShortSteps, GradientAdaptive):
   """Gradient-adapted MALA, gradient at the proposal held constant."""
 
+  preset = staticmethod(presets.langevin)
+
   def default_label(self):
     return 'gadMALAf'
 
@@ -152,6 +162,8 @@ class GadmalaFast(ShortSteps, GradientAdaptive):
 @METHODS.register('gadmala_exact')
 class GadmalaExact(ShortSteps, GradientAdaptive):
   """Gradient-adapted MALA, with one Hessian-vector product a step."""
+
+  preset = staticmethod(presets.langevin)
 
   def default_label(self):
     return 'gadMALAe'
@@ -167,6 +179,7 @@ class GadmalaExact(ShortSteps, GradientAdaptive):
 class Gadrwm(GradientAdaptive):
   """Gradient-adapted random walk Metropolis."""
 
+  preset = staticmethod(presets.random_walk)
   default_accept_prob: ClassVar[float] = 0.25
 
   def default_label(self):
@@ -194,7 +207,8 @@ class AdaptiveMetropolis(Adaptive):
       target_log_prob_fn=target.target_log_prob_fn,
       num_adaptation_steps=options.num_adaptation_steps,
       target_is_stochastic=target.is_stochastic,
-      **self.given('settings', 'target_accept_prob'),
+      **self.given('target_accept_prob'),
+      **(presets.adaptive_metropolis() if self.settings == 'paper' else {}),
     )
     trace_fn = diagonal_trace if options.trace_diagonal else None
     return self.to_method(kernel, trace_fn)

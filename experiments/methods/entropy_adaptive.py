@@ -8,6 +8,7 @@ from typing import ClassVar
 from typing import Literal
 
 import tfp_adaptive as tfpa
+from experiments import presets
 from experiments.methods.adaptive import GradientAdaptive
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.registry import METHODS
@@ -33,10 +34,8 @@ class EntropyAdaptiveHmc(GradientAdaptive):
   hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff'
   randomize_num_steps: bool = False
 
-  default_optimizers: ClassVar[dict] = {
-    'default': 'relative_gradient',
-    'paper': 'adam',
-  }
+  preset = staticmethod(presets.hamiltonian)
+  preset_optimizer: ClassVar[str] = 'adam'
   default_accept_prob: ClassVar[float] = 0.67
 
   def default_label(self):

@@ -3,8 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.linear import leapfrog
-from tfp_adaptive.linear import trajectory_replay
+from tfp_adaptive.linear import trajectory
 from tfp_adaptive.transport import hamiltonian
 from tfp_adaptive.transport import transported_leapfrog
 
@@ -17,10 +16,10 @@ def _rows():
 
 
 def test_of_a_preconditioned_trajectory():
-  step = trajectory_replay.Step(
-    _rows(), _rows(), _rows(), leapfrog.start_trajectory(_rows())
+  step = trajectory.Step(
+    _rows(), _rows(), _rows(), trajectory.start_trajectory(_rows())
   )
-  found = trajectory_replay.has_converged(step, _RATIOS)
+  found = trajectory.has_converged(step, _RATIOS)
   np.testing.assert_array_equal(found, _CONVERGED)
 
 

@@ -248,21 +248,6 @@ def test_a_preconditioner_without_parentheses_is_refused(spec):
     )
 
 
-@registry.each_kernel
-def test_unknown_settings_are_refused(spec):
-  with pytest.raises(ValueError, match="'default' or 'paper'"):
-    spec.build(targets.standard_normal, 1, settings='mine')
-
-
-@registry.each_kernel
-def test_paper_settings_start_at_the_scale_of_the_paper(spec):
-  kernel = spec.build(targets.standard_normal, 10, settings='paper')
-  results = kernel.bootstrap_results(tf.ones([2, 4], tf.float64))
-  np.testing.assert_allclose(
-    tfpa.learned_factor(kernel, results), 0.1 / 4**0.5 * np.eye(4)
-  )
-
-
 def test_a_kernel_without_preconditioner_cannot_be_frozen_or_adapted():
   hmc = tfp.mcmc.HamiltonianMonteCarlo(targets.standard_normal, 0.1, 2)
   with pytest.raises(ValueError, match='nothing that can be frozen'):

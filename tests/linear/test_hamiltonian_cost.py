@@ -7,7 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tfp_adaptive.core import random
-from tfp_adaptive.linear import log_det_estimator
+from tfp_adaptive.linear import log_det
 
 
 class CountedTarget:
@@ -134,7 +134,7 @@ def test_the_promised_products_are_the_mean_of_those_made():
   @tf.function(autograph=False)
   def draws():
     return tf.map_fn(
-      lambda i: log_det_estimator.draw_num_terms(
+      lambda i: log_det.draw_num_terms(
         2, 0.5, tf.float32, random.fold_in(tf.constant([5, 6]), i)
       ),
       tf.range(num_draws),

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.contracts import targets
 from tests.contracts import trajectories
-from tfp_adaptive.linear import trajectory_replay
+from tfp_adaptive.linear import trajectory
 
 _EVENT_SIZE = 3
 
@@ -30,7 +30,7 @@ def _exact(target, x, velocity, factor, num_steps, width):
 
 
 def _approximation(hessian, factor, num_steps):
-  kappa = trajectory_replay.curvature_weight(
+  kappa = trajectory.curvature_weight(
     tf.constant(num_steps), tf.float64
   ).numpy()
   return -kappa * factor.T @ hessian @ factor

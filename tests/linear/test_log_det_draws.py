@@ -6,7 +6,7 @@ import tensorflow as tf
 from scipy import stats
 
 from tfp_adaptive.core import random
-from tfp_adaptive.linear import log_det_estimator
+from tfp_adaptive.linear import log_det
 
 
 @pytest.mark.parametrize('num_fixed, prob', [(2, 0.5), (0, 0.3), (3, 0.8)])
@@ -16,7 +16,7 @@ def test_the_number_of_terms_has_the_stated_law(num_fixed, prob):
   @tf.function(autograph=False)
   def draws():
     return tf.map_fn(
-      lambda i: log_det_estimator.draw_num_terms(
+      lambda i: log_det.draw_num_terms(
         num_fixed, prob, tf.float32, random.fold_in(tf.constant([3, 4]), i)
       ),
       tf.range(num_draws),
@@ -41,7 +41,7 @@ def test_the_number_of_terms_has_the_stated_law(num_fixed, prob):
   'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
 )
 def test_probes_are_signs_of_the_dtype_asked_for(dtype):
-  probe = log_det_estimator.rademacher([2000, 3], dtype, tf.constant([1, 2]))
+  probe = log_det.rademacher([2000, 3], dtype, tf.constant([1, 2]))
   assert probe.dtype == dtype
   np.testing.assert_array_equal(np.abs(probe), 1.0)
   # Means of signs have standard error 1 / sqrt(n).

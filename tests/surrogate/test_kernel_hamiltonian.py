@@ -345,28 +345,6 @@ def test_a_surrogate_that_was_never_fitted_is_said():
     _sample(short, start[0], 2)
 
 
-def test_paper_settings_are_those_of_the_paper():
-  kernel = tfpa.kernel_hamiltonian(
-    targets.standard_normal, 10, settings='paper'
-  )
-  assert isinstance(kernel, tfpa.adaptation.ScoreMatchingAdaptation)
-  assert not kernel.parameters['learn_momentum_scale']
-  parameters = kernel.proposal.parameters
-  low, high = parameters['step_size_jitter']
-  np.testing.assert_allclose(
-    [parameters['step_size'] * low, parameters['step_size'] * high],
-    [0.01, 0.1],
-  )
-  assert parameters['num_leapfrog_steps'] == (1, 10)
-  assert parameters['walk_share'] == 0.0
-  results = kernel.bootstrap_results(tf.ones([2, 4], tf.float64))
-  np.testing.assert_allclose(
-    tfpa.learned_factor(kernel, results), 0.1 * np.eye(4)
-  )
-  with pytest.raises(ValueError, match="'default' or 'paper'"):
-    tfpa.kernel_hamiltonian(_log_prob, 10, settings='mine')
-
-
 def test_options_are_handed_on():
   kernel = tfpa.kernel_hamiltonian(
     targets.standard_normal,

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
+from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
@@ -172,10 +173,21 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
       tf.constant(1.0 if scale is None else scale, flat.dtype),
     )
 
+  def _factor(self, results):
+    """Returns step_size C as an `interfaces.ScaleFactor`."""
+    return scale_factor.scaled(
+      scale_factor.at(self.preconditioner, results.preconditioner_params),
+      results.step_size,
+    )
+
   def _draw_noise(self, flat, seed):
+    return random.normal(ps.shape(flat), flat.dtype, self._shard_seed(seed))
+
+  def _shard_seed(self, seed):
+    """Returns the seed of draws that differ from shard to shard."""
     for axis in self._shard_axes():
       seed = random.fold_in(seed, tfp_private.get_axis_index(axis))
-    return random.normal(ps.shape(flat), flat.dtype, seed)
+    return seed
 
   def _event_sum(self, rows):
     """Sums over the event, across shards too."""

@@ -16,6 +16,7 @@ __all__ = [
   'flatten',
   'fresh',
   'num_chains',
+  'of_flat',
   'part_sizes',
   'unflatten_like',
   'value',
@@ -62,6 +63,24 @@ def event_size(flat):
   """
   size = flat.shape[-1]
   return ps.shape(flat)[-1] if size is None else size
+
+
+def of_flat(target_log_prob_fn, state, num_chain_dims):
+  """Returns the target and its gradient as a function of flat positions.
+
+  Args:
+    target_log_prob_fn: As in TFP.
+    state: Any state of the chains; gives structure and shapes.
+    num_chain_dims: Chain dimensions of the state.
+  """
+
+  def value_and_gradient_of_flat(flat):
+    log_prob, grads = value_and_gradient(
+      target_log_prob_fn, unflatten_like(flat, state, num_chain_dims)
+    )
+    return log_prob, flatten(grads, num_chain_dims)
+
+  return value_and_gradient_of_flat
 
 
 def unflatten_like(flat, state, num_chain_dims):

@@ -7,23 +7,105 @@ Monte Carlo, https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive import preconditioners
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
-from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.linear import langevin_noise
-from tfp_adaptive.linear import leapfrog
-from tfp_adaptive.linear import log_det_estimator
-from tfp_adaptive.linear import trajectory_options
-from tfp_adaptive.linear import trajectory_replay
+from tfp_adaptive.linear import control_variates
+from tfp_adaptive.linear import log_det
+from tfp_adaptive.linear import optimizers
+from tfp_adaptive.linear import trajectory
+from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
+from tfp_adaptive.linear.criteria.generalized_speed_measure import (
+  generalized_speed_measure,
+)
+from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = ['UncalibratedPreconditionedHamiltonian']
+__all__ = [
+  'UncalibratedPreconditionedHamiltonian',
+  'entropy_adaptive_hamiltonian',
+]
 
 # What `fold_in` adds to the seed of a step, for draws beside the noise.
 _NUM_STEPS, _NUM_TERMS, _PROBE = 1, 2, 3
+
+
+def entropy_adaptive_hamiltonian(
+  target_log_prob_fn,
+  num_leapfrog_steps,
+  num_adaptation_steps,
+  preconditioner=None,
+  criterion=None,
+  optimizer=None,
+  target_accept_prob=0.67,
+  hessian_product='autodiff',
+  randomize_num_steps=False,
+  exact_gradient=False,
+  step_size=1.0,
+):
+  """Builds HMC whose inverse mass matrix is learned by gradient.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable twice,
+      called as TFP calls it; returns [chains...].
+    num_leapfrog_steps: L, gradients per step; with 1 it is MALA.
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: Structure of the scale factor C, C C^T the inverse mass
+      matrix, or a list with one for each part of the state; dense by default.
+    criterion: What to maximise; the generalised speed measure by default.
+    optimizer: How the factor moves; `relative_gradient` by default.
+    target_accept_prob: Smallest wanted mean acceptance, in (0, 1). Where the
+      entropy is greatest at a smaller scale, more is accepted.
+    hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
+      targets that are costly or cannot be differentiated twice.
+    randomize_num_steps: Whether every step draws its number of leapfrog steps
+      from 1, ..., L.
+    exact_gradient: Whether to learn from the energy error too, differentiated
+      through all gradients of the trajectory.
+    step_size: Multiplies the scale factor; leave it to the adaptation.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the target or a part is of another kind.
+    ValueError: If a number is out of its range, or parts do not go together.
+
+  References:
+    Hirt, Titsias and Dellaportas (2021), Algorithm 1,
+    https://arxiv.org/abs/2110.14625.
+  """
+  optimizer = optimizer or optimizers.relative_gradient(4.0)
+  arguments.check_optimizer(optimizer)
+  if criterion is None and (exact_gradient or num_leapfrog_steps == 1):
+    # One step has no Jacobian; the exact gradient is that of the energy.
+    criterion = generalized_speed_measure(
+      target_accept_prob, default_rule(optimizer), bound_log_ratio=True
+    )
+  elif criterion is None:
+    criterion = generalized_speed_measure(
+      target_accept_prob,
+      default_rule(optimizer, 'constraint'),
+      penalty_threshold=0.75,
+    )
+  proposal = UncalibratedPreconditionedHamiltonian(
+    target_log_prob_fn,
+    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    num_leapfrog_steps,
+    step_size,
+    randomize_num_steps,
+    exact_gradient,
+    hessian_product,
+  )
+  return GradientBasedAdaptation(
+    MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps
+  )
 
 
 class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
@@ -86,7 +168,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       experimental_shard_axis_names,
       name,
     )
-    trajectory_options.check(num_leapfrog_steps, hessian_product, continue_prob)
+    trajectory.check_options(num_leapfrog_steps, hessian_product, continue_prob)
     if exact_gradient and randomize_num_steps:
       raise ValueError(
         '`exact_gradient` runs a trajectory of fixed length again: it cannot '
@@ -115,9 +197,8 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       steps = 0.5 * (1 + steps)
     products = gradients = 0.0
     if adapting and self.num_leapfrog_steps > 1:
-      survive = self._parameters['continue_prob']
-      products = (
-        self._parameters['num_fixed_terms'] + 1 + survive / (1.0 - survive)
+      products = log_det.mean_num_products(
+        self._parameters['num_fixed_terms'], self._parameters['continue_prob']
       )
       if self._parameters['hessian_product'] == 'finite_difference':
         products, gradients = 0.0, products
@@ -154,11 +235,17 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     x = state_parts.flatten(current_state, num_chain_dims)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
     noise = self._draw_noise(x, seed)
-    end, trajectory = leapfrog.run(
-      self._value_and_gradient(current_state, num_chain_dims),
+    end, path = trajectory.run(
+      state_parts.of_flat(
+        self.target_log_prob_fn, current_state, num_chain_dims
+      ),
       self._factor(previous),
-      leapfrog.Point(x, noise, previous.target_log_prob, grad_x),
-      self._draw_num_steps(seed),
+      trajectory.Point(x, noise, previous.target_log_prob, grad_x),
+      trajectory.draw_num_steps(
+        self.num_leapfrog_steps,
+        self._parameters['randomize_num_steps'],
+        random.fold_in(seed, _NUM_STEPS),
+      ),
     )
     proposed_state, grads = (
       state_parts.unflatten_like(flat, current_state, num_chain_dims)
@@ -170,7 +257,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       grads_target_log_prob=grads,
       log_acceptance_correction=kinetic,
       noise=noise,
-      trajectory=trajectory,
+      trajectory=path,
       seed=seed,
     )
 
@@ -199,22 +286,22 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
 
     def transition(factor):
       factor = scale_factor.scaled(factor, proposed.step_size)
-      displacement, fit, change = trajectory_replay.change(
+      displacement, fit, change = trajectory.change(
         factor, step, self._event_sum
       )
       if self._parameters['exact_gradient']:
         change = self._live_log_ratio(
           factor, step, is_finite, proposed_state, displacement
         )
-      log_det = eigenvalue = tf.zeros_like(ratio)
+      log_jacobian = eigenvalue = tf.zeros_like(ratio)
       if entropy:
-        log_det, eigenvalue = trajectory_replay.log_det(
+        log_jacobian, eigenvalue = trajectory.log_det(
           factor, step, entropy, cache, self._event_sum
         )
       return interfaces.Transition(
         log_accept_ratio=ratio + change - tf.stop_gradient(change),
-        proposal_entropy=factor.log_abs_det + log_det,
-        log_jacobian=log_det,
+        proposal_entropy=factor.log_abs_det + log_jacobian,
+        log_jacobian=log_jacobian,
         displacement=displacement,
         proposed_log_prob=fit - tf.stop_gradient(fit),
         control_variate=self._control_variate(
@@ -228,17 +315,17 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
 
     next_cache = cache
     if entropy:
-      next_cache = trajectory_replay.mean_slope(
+      next_cache = trajectory.mean_slope(
         cache, self._factor(previous), step, entropy
       )
     if pulls:
-      next_cache = langevin_noise.mean_slope(cache, ratio, *pulls, step.noise)
+      next_cache = control_variates.mean_slope(cache, ratio, *pulls, step.noise)
     return interfaces.Replay(transition=transition, cache=next_cache)
 
   def _kept_step(self, previous, proposed, mh_results):
     """Returns which chains converged, and the step: zeros for the others."""
     num_chain_dims = ps.rank(previous.target_log_prob)
-    step = trajectory_replay.Step(
+    step = trajectory.Step(
       grad_start=state_parts.flatten(
         previous.grads_target_log_prob, num_chain_dims
       ),
@@ -248,61 +335,34 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       noise=proposed.noise,
       trajectory=proposed.trajectory,
     )
-    is_finite = trajectory_replay.has_converged(
-      step, mh_results.log_accept_ratio
-    )
-    return is_finite, trajectory_replay.keep(is_finite, step)
+    is_finite = trajectory.has_converged(step, mh_results.log_accept_ratio)
+    return is_finite, trajectory.keep(is_finite, step)
 
   def _control_variate(self, factor, slope, ratio, step, pulls):
     if not pulls:
       return tf.zeros_like(ratio)
     live = factor.apply_adjoint(step.grad_start - step.grad_end)
-    return langevin_noise.fast_control_variate(
+    return control_variates.fast_control_variate(
       slope, factor, ratio, live, pulls, step.noise, self._event_sum
     )
 
   def _init_trajectory(self, flat):
-    return leapfrog.start_trajectory(flat)
-
-  def _factor(self, results):
-    return scale_factor.scaled(
-      scale_factor.at(self.preconditioner, results.preconditioner_params),
-      results.step_size,
-    )
-
-  def _draw_num_steps(self, seed):
-    steps = self.num_leapfrog_steps
-    if not self._parameters['randomize_num_steps']:
-      return tf.constant(steps)
-    draw = random.uniform([], tf.float32, random.fold_in(seed, _NUM_STEPS))
-    return tf.clip_by_value(
-      tf.cast(tf.math.ceil(draw * steps), tf.int32), 1, steps
-    )
-
-  def _value_and_gradient(self, state, num_chain_dims):
-    """Returns the target and its gradient as a function of flat positions."""
-
-    def value_and_gradient(flat):
-      log_prob, grads = state_parts.value_and_gradient(
-        self.target_log_prob_fn,
-        state_parts.unflatten_like(flat, state, num_chain_dims),
-      )
-      return log_prob, state_parts.flatten(grads, num_chain_dims)
-
-    return value_and_gradient
+    return trajectory.start_trajectory(flat)
 
   def _live_log_ratio(
     self, factor, step, is_finite, proposed_state, displacement
   ):
     num_chain_dims = step.noise.shape.rank - 1
     start = state_parts.flatten(proposed_state, num_chain_dims) - displacement
-    start = trajectory_replay.fill(is_finite, start)
-    return trajectory_replay.live_log_ratio(
+    start = trajectory.fill(is_finite, start)
+    return trajectory.live_log_ratio(
       factor,
       step,
       tf.stop_gradient(start),
       self.num_leapfrog_steps,
-      self._value_and_gradient(proposed_state, num_chain_dims),
+      state_parts.of_flat(
+        self.target_log_prob_fn, proposed_state, num_chain_dims
+      ),
       self._event_sum,
     )
 
@@ -317,15 +377,9 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       return None
     dtype = step.noise.dtype
     options = self._parameters
-    probe_seed = random.fold_in(proposed.seed, _PROBE)
-    for axis in self._shard_axes():
-      probe_seed = random.fold_in(probe_seed, tfp_private.get_axis_index(axis))
-    num_terms = log_det_estimator.draw_num_terms(
-      options['num_fixed_terms'],
-      options['continue_prob'],
-      dtype,
-      random.fold_in(proposed.seed, _NUM_TERMS),
-    )
+    series = options['num_fixed_terms'], options['continue_prob']
+    probe_seed = self._shard_seed(random.fold_in(proposed.seed, _PROBE))
+    num_terms_seed = random.fold_in(proposed.seed, _NUM_TERMS)
     product = hessian.hessian_product(
       self.target_log_prob_fn,
       proposed_state,
@@ -334,14 +388,13 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       step.noise.shape.rank - 1,
       options['hessian_product'],
     )
-    return log_det_estimator.estimate(
+    return log_det.estimate(
       self._factor(previous),
       lambda rows, sizes: tf.where(
         is_finite[..., tf.newaxis], product(rows, sizes), 0.0
       ),
-      trajectory_replay.curvature_weight(step.trajectory.num_steps, dtype),
-      log_det_estimator.rademacher(ps.shape(step.noise), dtype, probe_seed),
-      num_terms,
-      options['num_fixed_terms'],
-      options['continue_prob'],
+      trajectory.curvature_weight(step.trajectory.num_steps, dtype),
+      log_det.rademacher(ps.shape(step.noise), dtype, probe_seed),
+      log_det.draw_num_terms(*series, dtype, num_terms_seed),
+      *series,
     )

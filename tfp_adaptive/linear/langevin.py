@@ -9,6 +9,8 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive import preconditioners
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
@@ -16,10 +18,86 @@ from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.custom_gradient import custom_gradient
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.linear import langevin_noise
+from tfp_adaptive.linear import control_variates
+from tfp_adaptive.linear import optimizers
+from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
+from tfp_adaptive.linear.criteria.generalized_speed_measure import (
+  generalized_speed_measure,
+)
+from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = ['UncalibratedPreconditionedLangevin']
+__all__ = [
+  'UncalibratedPreconditionedLangevin',
+  'gradient_adaptive_langevin',
+]
+
+
+def gradient_adaptive_langevin(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  exact_gradient=False,
+  criterion=None,
+  optimizer=None,
+  target_accept_prob=0.55,
+  step_size=1.0,
+  short_step_share=0.2,
+):
+  """Builds a MALA whose covariance is learned by gradient (gadMALA).
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: Structure of the scale factor, or a list with one for each
+      part of the state; dense by default.
+    exact_gradient: Whether to differentiate through the gradient at the
+      proposal, with one Hessian-vector product per adapting step (gadMALAe).
+      The fast form (gadMALAf) leaves it out.
+    criterion: What to maximise; the generalised speed measure by default.
+    optimizer: How the factor moves; `relative_gradient` by default.
+    target_accept_prob: Wanted mean acceptance, in (0, 1), of the steps that are
+      not short.
+    step_size: Multiplies the scale factor; leave it to the adaptation.
+    short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
+      long, at random: they bring chains out of narrow places; 0:
+      none.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the target or a part is of another kind.
+    ValueError: If a number is out of its range, or parts do not go together.
+
+  References:
+    Titsias and Dellaportas (2019), section 2.3,
+    https://arxiv.org/abs/1911.01373.
+  """
+  # The exact gradient is noisier: less gain averages more.
+  gain = 2.0 if exact_gradient else 4.0
+  optimizer = optimizer or optimizers.relative_gradient(gain)
+  arguments.check_optimizer(optimizer)
+  proposal = UncalibratedPreconditionedLangevin(
+    target_log_prob_fn,
+    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    step_size,
+    exact_gradient,
+    short_step_share=short_step_share,
+  )
+  return GradientBasedAdaptation(
+    MetropolisHastings(proposal),
+    criterion
+    or generalized_speed_measure(
+      target_accept_prob, default_rule(optimizer), bound_log_ratio=True
+    ),
+    optimizer,
+    num_adaptation_steps,
+  )
+
 
 # C^T g at both ends of the step, [chains..., d].
 Pulls = collections.namedtuple('Pulls', ['start', 'end'])
@@ -95,7 +173,10 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     seed = random.sanitize(seed)
     x = state_parts.flatten(current_state, num_chain_dims)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
-    factor = self._factor(previous, seed)
+    factor = scale_factor.scaled(
+      scale_factor.at(self.preconditioner, previous.preconditioner_params),
+      self._drawn_step_size(previous, seed),
+    )
 
     # 1. Draw and move.
     noise = self._draw_noise(x, seed)
@@ -139,7 +220,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
 
   def init_replay_cache(self, proposed_results):
-    """Returns the running mean slope of `langevin_noise`; `[]` if exact."""
+    """Returns the running mean slope of `control_variates`; `[]` if exact."""
     if self._parameters['exact_gradient']:
       return []
     return tf.zeros([], proposed_results.noise.dtype)
@@ -180,7 +261,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
           )
         )
         change = fit + self._correction(live_x, end, noise)
-        variate = langevin_noise.state_balance(
+        variate = control_variates.state_balance(
           value, live_x, live_y, self._event_sum
         )
       else:
@@ -200,7 +281,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
 
     next_cache = cache
     if not self._parameters['exact_gradient']:
-      next_cache = langevin_noise.mean_slope(
+      next_cache = control_variates.mean_slope(
         cache, value, pull_x, pull_y, noise
       )
     return interfaces.Replay(transition=transition, cache=next_cache)
@@ -214,14 +295,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)
     change = -0.5 * self._event_sum(live * (noise + 0.5 * difference))
-    return change, langevin_noise.fast_control_variate(
+    return change, control_variates.fast_control_variate(
       slope, factor, ratio, live, pulls, noise, self._event_sum
-    )
-
-  def _factor(self, results, seed):
-    return scale_factor.scaled(
-      scale_factor.at(self.preconditioner, results.preconditioner_params),
-      self._drawn_step_size(results, seed),
     )
 
   def _drawn_step_size(self, results, seed):

@@ -7,14 +7,76 @@ Monte Carlo, section 2.2, https://arxiv.org/abs/1911.01373.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive import preconditioners
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import optimizers
+from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
+from tfp_adaptive.linear.criteria.generalized_speed_measure import (
+  generalized_speed_measure,
+)
+from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = ['UncalibratedPreconditionedRandomWalk']
+__all__ = [
+  'UncalibratedPreconditionedRandomWalk',
+  'gradient_adaptive_random_walk',
+]
+
+
+def gradient_adaptive_random_walk(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  criterion=None,
+  optimizer=None,
+  target_accept_prob=0.25,
+  step_size=1.0,
+):
+  """Builds a random walk whose covariance is learned by gradient (gadRWM).
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, called as TFP calls it;
+      returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: Structure of the scale factor, or a list with one for each
+      part of the state; dense by default.
+    criterion: What to maximise; the generalised speed measure by default.
+    optimizer: How the factor moves; `relative_gradient` by default.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: Multiplies the scale factor; leave it to the adaptation.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the target or a part is of another kind.
+    ValueError: If a number is out of its range, or parts do not go together.
+
+  References:
+    Titsias and Dellaportas (2019), section 2.2,
+    https://arxiv.org/abs/1911.01373.
+  """
+  optimizer = optimizer or optimizers.relative_gradient(4.0)
+  arguments.check_optimizer(optimizer)
+  proposal = UncalibratedPreconditionedRandomWalk(
+    target_log_prob_fn,
+    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    step_size,
+  )
+  return GradientBasedAdaptation(
+    MetropolisHastings(proposal),
+    criterion
+    or generalized_speed_measure(target_accept_prob, default_rule(optimizer)),
+    optimizer,
+    num_adaptation_steps,
+  )
 
 
 class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):

@@ -7,24 +7,98 @@ https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import xla_gradients
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.linear import log_det_estimator
-from tfp_adaptive.linear import trajectory_options
-from tfp_adaptive.linear import trajectory_replay
+from tfp_adaptive.linear import log_det
+from tfp_adaptive.linear import optimizers
+from tfp_adaptive.linear import trajectory
+from tfp_adaptive.linear.criteria import generalized_speed_measure
+from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
+from tfp_adaptive.transport import maps as transports
 from tfp_adaptive.transport import transport_params
 from tfp_adaptive.transport import transported_curvature as curvature
 from tfp_adaptive.transport import transported_leapfrog as leapfrog
 
-__all__ = ['UncalibratedTransportedHamiltonian']
+__all__ = [
+  'UncalibratedTransportedHamiltonian',
+  'transport_adaptive_hamiltonian',
+]
 
 # What `fold_in` adds to the seed of a step, for draws beside the noise.
 _NUM_TERMS, _PROBE = 2, 3
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
+
+
+def transport_adaptive_hamiltonian(
+  target_log_prob_fn,
+  num_leapfrog_steps,
+  num_adaptation_steps,
+  transport=None,
+  criterion=None,
+  optimizer=None,
+  target_accept_prob=0.67,
+  hessian_product='autodiff',
+  step_size=1.0,
+):
+  """Builds HMC behind a map f that is learned by gradient while it samples.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable twice,
+      called as TFP calls it; returns [chains...].
+    num_leapfrog_steps: L, gradients per step.
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    transport: Form of f; `transports.real_nvp()` by default.
+    criterion: What to maximise; the generalised speed measure by default, with
+      the rule `'acceptance'`: a transport has no tangent to balance.
+    optimizer: How the params move, on their raw entries; Adam by default.
+    target_accept_prob: Smallest wanted mean acceptance, in (0, 1).
+    hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
+      targets that are costly or cannot be differentiated twice.
+    step_size: Of the leapfrog in z; leave it to the adaptation.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the target or a part is of another kind.
+    ValueError: If a number is out of its range, or the optimizer works on
+      tangents.
+
+  References:
+    Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
+    https://arxiv.org/abs/2110.14625.
+  """
+  if criterion is None:
+    criterion = generalized_speed_measure(
+      target_accept_prob,
+      entropy_weight_rule='acceptance',
+      min_entropy_weight=1e-2,
+      max_entropy_weight=1e2,
+      penalty_threshold=0.75,
+    )._replace(may_exceed_target=True)
+  optimizer = optimizer or optimizers.adam(1e-3)
+  arguments.check_optimizer(optimizer)
+  if optimizer.is_relative:
+    raise ValueError(
+      f'`optimizer` works on tangents (`{optimizer.name}`), and a transport '
+      'has none. Write for example `optimizer=tfpa.optimizers.adam(1e-3)`.'
+    )
+  proposal = UncalibratedTransportedHamiltonian(
+    target_log_prob_fn,
+    transport or transports.real_nvp(),
+    num_leapfrog_steps,
+    step_size,
+    hessian_product,
+  )
+  return GradientBasedAdaptation(
+    MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps
+  )
 
 
 class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
@@ -77,7 +151,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       ValueError: If an argument is not one of those allowed.
     """
     _check_transport(transport)
-    trajectory_options.check(num_leapfrog_steps, hessian_product, continue_prob)
+    trajectory.check_options(num_leapfrog_steps, hessian_product, continue_prob)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(
         'A transport maps the whole state at once, so that its events cannot '
@@ -117,9 +191,8 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     steps = self.num_leapfrog_steps
     products = gradients = 0.0
     if adapting and steps > 1:
-      survive = self._parameters['continue_prob']
-      products = (
-        self._parameters['num_fixed_terms'] + 1 + survive / (1.0 - survive)
+      products = log_det.mean_num_products(
+        self._parameters['num_fixed_terms'], self._parameters['continue_prob']
       )
       if self._parameters['hessian_product'] == 'finite_difference':
         products, gradients = 0.0, products
@@ -136,17 +209,11 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     seed = random.sanitize(seed)
     flat = state_parts.flatten(current_state, num_chain_dims)
     noise = self._draw_noise(flat, seed)
-
-    def value_and_gradient(position):
-      log_prob, grads = state_parts.value_and_gradient(
-        self.target_log_prob_fn,
-        state_parts.unflatten_like(position, current_state, num_chain_dims),
-      )
-      return log_prob, state_parts.flatten(grads, num_chain_dims)
-
-    end, trajectory = leapfrog.run(
+    end, path = leapfrog.run(
       lambda: self.transport.bijector(previous.preconditioner_params),
-      value_and_gradient,
+      state_parts.of_flat(
+        self.target_log_prob_fn, current_state, num_chain_dims
+      ),
       flat,
       state_parts.flatten(previous.grads_target_log_prob, num_chain_dims),
       noise,
@@ -155,14 +222,14 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     )
     proposed_state, grads = (
       state_parts.unflatten_like(rows, current_state, num_chain_dims)
-      for rows in (end.position, trajectory.gradients[-1])
+      for rows in (end.position, path.gradients[-1])
     )
     return proposed_state, previous._replace(
       target_log_prob=end.log_prob,
       grads_target_log_prob=grads,
       log_acceptance_correction=_correction(end),
       noise=noise,
-      trajectory=trajectory,
+      trajectory=path,
       seed=seed,
     )
 
@@ -183,16 +250,12 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     gradient = state_parts.flatten(
       previous.grads_target_log_prob, num_chain_dims
     )
-    is_finite, trajectory, noise = _keep_finite(
-      proposed, mh_results.log_accept_ratio
-    )
+    is_finite, path, noise = _keep_finite(proposed, mh_results.log_accept_ratio)
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
-    kappa = trajectory_replay.curvature_weight(
-      self.num_leapfrog_steps, noise.dtype
-    )
+    kappa = trajectory.curvature_weight(self.num_leapfrog_steps, noise.dtype)
     middle = curvature.Point(
-      trajectory.midpoint,
-      trajectory.gradients[max(1, self.num_leapfrog_steps // 2) - 1],
+      path.midpoint,
+      path.gradients[max(1, self.num_leapfrog_steps // 2) - 1],
     )
     estimated = self._estimate(
       previous, proposed, proposed_state, middle, kappa
@@ -205,19 +268,19 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
         return self.transport.bijector(factor.params)
 
       end = leapfrog.replay(
-        bijector_fn, trajectory, gradient, noise, proposed.step_size
+        bijector_fn, path, gradient, noise, proposed.step_size
       )
       change = end.log_prob + _correction(end)
-      log_det = eigenvalue = tf.zeros_like(ratio)
+      log_jacobian = eigenvalue = tf.zeros_like(ratio)
       if estimated:
-        log_det, eigenvalue = curvature.log_det(
+        log_jacobian, eigenvalue = curvature.log_jacobian(
           bijector_fn, middle, estimated, kappa, proposed.step_size
         )
       return interfaces.Transition(
         log_accept_ratio=ratio + change - tf.stop_gradient(change),
-        proposal_entropy=end.log_det[0] + log_det,
-        log_jacobian=log_det,
-        displacement=end.position - trajectory.start,
+        proposal_entropy=end.log_det[0] + log_jacobian,
+        log_jacobian=log_jacobian,
+        displacement=end.position - path.start,
         proposed_log_prob=end.log_prob - tf.stop_gradient(end.log_prob),
         control_variate=tf.zeros_like(ratio),
         is_finite=is_finite,
@@ -250,10 +313,10 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       middle,
       kappa,
       proposed.step_size,
-      log_det_estimator.rademacher(
+      log_det.rademacher(
         ps.shape(middle.position), dtype, random.fold_in(proposed.seed, _PROBE)
       ),
-      log_det_estimator.draw_num_terms(
+      log_det.draw_num_terms(
         options['num_fixed_terms'],
         options['continue_prob'],
         dtype,
@@ -274,18 +337,16 @@ def _keep_finite(proposed, log_accept_ratio):
 
   A chain that diverged is replayed as one at rest in a flat target.
   """
-  trajectory = proposed.trajectory
+  path = proposed.trajectory
   is_finite = tf.math.is_finite(log_accept_ratio)
   is_finite &= log_accept_ratio > -_DIVERGENCE
-  is_finite &= tf.reduce_all(
-    tf.math.is_finite(trajectory.gradients), axis=[0, -1]
-  )
+  is_finite &= tf.reduce_all(tf.math.is_finite(path.gradients), axis=[0, -1])
   keep = is_finite[..., tf.newaxis]
   return (
     is_finite,
-    trajectory._replace(
-      gradients=tf.where(keep, trajectory.gradients, 0.0),
-      midpoint=tf.where(keep, trajectory.midpoint, trajectory.start),
+    path._replace(
+      gradients=tf.where(keep, path.gradients, 0.0),
+      midpoint=tf.where(keep, path.midpoint, path.start),
     ),
     tf.where(keep, proposed.noise, 0.0),
   )

@@ -14,9 +14,9 @@ import collections
 
 import tensorflow as tf
 
-from tfp_adaptive.linear import log_det_estimator
+from tfp_adaptive.linear import log_det
 
-__all__ = ['Point', 'bilinear', 'estimate', 'keep', 'log_det', 'product']
+__all__ = ['Point', 'bilinear', 'estimate', 'keep', 'log_jacobian', 'product']
 
 
 # s as a scale factor, as far as the estimator uses one.
@@ -41,10 +41,10 @@ def estimate(
     kappa: [] Tensor.
     step_size: s, [] or [chains..., 1].
     probe: Rademacher draws.
-    *num_terms: As in `log_det_estimator.estimate`.
+    *num_terms: As in `log_det.estimate`.
 
   Returns:
-    A `log_det_estimator.LogDetEstimate`, whose `hessian_*` fields hold two rows
+    A `log_det.LogDetEstimate`, whose `hessian_*` fields hold two rows
     joined: the product with K and, behind it, H Df times the row.
   """
   event_size = probe.shape[-1]
@@ -53,7 +53,7 @@ def estimate(
     apply=lambda rows: step_size * rows,
     apply_adjoint=lambda rows: step_size * rows[..., :event_size],
   )
-  return log_det_estimator.estimate(
+  return log_det.estimate(
     factor,
     lambda rows, sizes: tf.concat(
       product(bijector_fn, hessian_product, z, point.gradient, rows, sizes),
@@ -78,7 +78,7 @@ def keep(is_finite, estimated):
   )
 
 
-def log_det(bijector_fn, point, estimated, kappa, step_size):
+def log_jacobian(bijector_fn, point, estimated, kappa, step_size):
   """Returns log det(I + D) and the largest eigenvalue of D, by chain.
 
   Values are those of the estimate; gradients those of y^T D e and b^T D b, D a

@@ -16,10 +16,14 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import schedule
-from tfp_adaptive.linear import bounded_ratio
+from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear.criteria import penalty as penalty_lib
 
-__all__ = ['GeneralizedSpeedMeasureState', 'generalized_speed_measure']
+__all__ = [
+  'GeneralizedSpeedMeasureState',
+  'default_rule',
+  'generalized_speed_measure',
+]
 
 _RULES = ('balance', 'constraint', 'acceptance')
 _ENTROPY_GAIN = 0.25  # Of the scale's force per unit of entropy slope.
@@ -200,7 +204,7 @@ class _Measure(NamedTuple):
     else:
       speed = tf.minimum(transition.log_accept_ratio, 0.0)
       if self.bound_log_ratio:
-        speed = bounded_ratio.bounded(speed)
+        speed = control_variates.bounded(speed)
       speed += transition.control_variate
     return tf.where(transition.is_finite, speed, 0.0)
 
@@ -246,6 +250,16 @@ class _Measure(NamedTuple):
       size = tf.cast(adaptation.event_size, adaptation.dtype)
       lower = tf.maximum(0.5 * (1.0 - self.target_accept_prob) / size, lower)
     return tf.clip_by_value(weight, lower, upper)
+
+
+def default_rule(optimizer, relative='balance'):
+  """Returns the rule of beta that goes with an `interfaces.Optimizer`.
+
+  Args:
+    optimizer: One on raw params has no slopes to balance: `'acceptance'`.
+    relative: The rule for optimizers on tangents.
+  """
+  return relative if optimizer.is_relative else 'acceptance'
 
 
 def mean_accept_prob(transition, use_accept_flag=False):

@@ -8,7 +8,7 @@ from tests.contracts import registry
 from tests.contracts import targets
 from tests.contracts import trajectories
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.linear import leapfrog
+from tfp_adaptive.linear import trajectory
 
 _EVENT_SIZE = 3
 _TARGET = trajectories.Quartic(_EVENT_SIZE)
@@ -31,10 +31,10 @@ def _start(num_chains=4, seed=0):
 
 def _run(x, velocity, num_steps, factor=_FACTOR):
   log_prob, gradient = _value_and_gradient(tf.constant(x))
-  return leapfrog.run(
+  return trajectory.run(
     _value_and_gradient,
     scale_factor.at(registry.fixed(factor), tf.constant(factor)),
-    leapfrog.Point(tf.constant(x), tf.constant(velocity), log_prob, gradient),
+    trajectory.Point(tf.constant(x), tf.constant(velocity), log_prob, gradient),
     num_steps,
   )
 
@@ -42,9 +42,9 @@ def _run(x, velocity, num_steps, factor=_FACTOR):
 @each_length
 def test_the_end_is_that_of_the_integrator_in_momenta(num_steps):
   x, noise = _start()
-  end, trajectory = _run(x, noise, num_steps)
+  end, path = _run(x, noise, num_steps)
   expected = trajectories.Trajectory(_TARGET, x, noise, _FACTOR, num_steps)
-  assert int(trajectory.num_steps) == num_steps
+  assert int(path.num_steps) == num_steps
   for got, wanted in (
     (end.position, expected.positions[-1]),
     (end.velocity, expected.velocity),
@@ -57,32 +57,30 @@ def test_the_end_is_that_of_the_integrator_in_momenta(num_steps):
 @each_length
 def test_the_sums_are_those_of_appendix_e(num_steps):
   x, noise = _start()
-  _, trajectory = _run(x, noise, num_steps)
+  _, path = _run(x, noise, num_steps)
   expected = trajectories.Trajectory(_TARGET, x, noise, _FACTOR, num_steps)
   inner = expected.gradients[1:num_steps]
   plain = sum(inner, np.zeros_like(x))
   weighted = sum(
     ((num_steps - i) * g for i, g in enumerate(inner, 1)), np.zeros_like(x)
   )
+  np.testing.assert_allclose(path.gradient_sum, plain, rtol=1e-11, atol=1e-12)
   np.testing.assert_allclose(
-    trajectory.gradient_sum, plain, rtol=1e-11, atol=1e-12
-  )
-  np.testing.assert_allclose(
-    trajectory.weighted_gradient_sum, weighted, rtol=1e-11, atol=1e-12
+    path.weighted_gradient_sum, weighted, rtol=1e-11, atol=1e-12
   )
 
 
 @each_length
 def test_the_midpoint_is_half_way_rounded_down(num_steps):
   x, noise = _start()
-  _, trajectory = _run(x, noise, num_steps)
+  _, path = _run(x, noise, num_steps)
   expected = trajectories.Trajectory(_TARGET, x, noise, _FACTOR, num_steps)
   middle = num_steps // 2
   np.testing.assert_allclose(
-    trajectory.midpoint, expected.positions[middle], rtol=1e-11, atol=1e-12
+    path.midpoint, expected.positions[middle], rtol=1e-11, atol=1e-12
   )
   np.testing.assert_allclose(
-    trajectory.midpoint_gradient,
+    path.midpoint_gradient,
     expected.gradients[middle],
     rtol=1e-11,
     atol=1e-12,
@@ -118,11 +116,11 @@ def test_no_steps_leave_a_trajectory_of_the_shapes_of_a_real_one(dtype):
   flat = tf.ones([2, 3], dtype)
   factor = scale_factor.at(registry.fixed(np.eye(3)), tf.eye(3, dtype=dtype))
   log_prob, gradient = _value_and_gradient(flat)
-  _, trajectory = leapfrog.run(
+  _, path = trajectory.run(
     _value_and_gradient,
     factor,
-    leapfrog.Point(flat, flat, log_prob, gradient),
+    trajectory.Point(flat, flat, log_prob, gradient),
     2,
   )
-  for empty, full in zip(leapfrog.start_trajectory(flat), trajectory):
+  for empty, full in zip(trajectory.start_trajectory(flat), path):
     assert empty.shape == full.shape and empty.dtype == full.dtype

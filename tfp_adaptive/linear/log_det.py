@@ -21,7 +21,13 @@ import tensorflow as tf
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['LogDetEstimate', 'draw_num_terms', 'estimate', 'rademacher']
+__all__ = [
+  'LogDetEstimate',
+  'draw_num_terms',
+  'estimate',
+  'mean_num_products',
+  'rademacher',
+]
 
 _LARGEST_GROWTH = 0.99  # delta' of the paper: of |D^k e| from k to k + 1.
 _MAX_TERMS = 100.0
@@ -69,6 +75,11 @@ def draw_num_terms(num_fixed_terms, continue_prob, dtype, seed):
   draw = random.log_uniform([], dtype, seed)
   extra = tf.floor(draw / tf.math.log(tf.cast(continue_prob, dtype)))
   return num_fixed_terms + tf.cast(tf.minimum(extra, _MAX_TERMS), tf.int32)
+
+
+def mean_num_products(num_fixed_terms, continue_prob):
+  """Returns the Hessian products that an estimate takes on average."""
+  return num_fixed_terms + 1 + continue_prob / (1.0 - continue_prob)
 
 
 def estimate(

@@ -15,13 +15,67 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = ['MomentBasedAdaptation', 'MomentBasedAdaptationResults']
+__all__ = [
+  'MomentBasedAdaptation',
+  'MomentBasedAdaptationResults',
+  'adaptive_metropolis',
+]
+
+
+def adaptive_metropolis(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  target_accept_prob=0.25,
+  step_size=1.0,
+  target_is_stochastic=False,
+):
+  """Builds adaptive Metropolis (AM): the random walk's covariance by moments.
+
+  It calls the target once per step and never its gradient.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant; returns [chains...]. If
+      stochastic, `fn(*state, seed=seed)`, the log of an unbiased estimate.
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: Structure of the scale factor, or a list with one for each
+      part of the state; dense by default.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First sqrt(s), which the adaptation moves.
+    target_is_stochastic: Whether the target is a random estimate, drawn from
+      its `seed` ([2] int32). Accepted estimates are kept, never drawn again:
+      the chain is exact for the density that is estimated.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the target or a part is of another kind.
+    ValueError: If a number is out of its range, or parts do not go together.
+
+  References:
+    Haario, Saksman and Tamminen (2001); Andrieu and Thoms (2008), 5.1.1;
+    stochastic targets: Andrieu and Roberts (2009).
+  """
+  proposal = UncalibratedPreconditionedRandomWalk(
+    target_log_prob_fn,
+    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    step_size,
+    target_is_stochastic,
+  )
+  return MomentBasedAdaptation(
+    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  )
 
 
 class MomentBasedAdaptationResults(

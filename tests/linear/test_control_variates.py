@@ -11,7 +11,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.linear import langevin_noise
+from tfp_adaptive.linear import control_variates
 
 _EVENT_SIZE = 3
 _IDENTITY = np.eye(_EVENT_SIZE)
@@ -42,7 +42,7 @@ def _gradient(function, a, b):
 
 def _center(a, b, e, slope=0.7):
   return _gradient(
-    lambda factor, *_: langevin_noise.center(slope, factor, a, e),
+    lambda factor, *_: control_variates.center(slope, factor, a, e),
     a,
     b,
   )
@@ -50,7 +50,7 @@ def _center(a, b, e, slope=0.7):
 
 def _balance(ratio, a, b, e):
   return _gradient(
-    lambda _, pull_x, pull_y: langevin_noise.direction_balance(
+    lambda _, pull_x, pull_y: control_variates.direction_balance(
       tf.constant(ratio, tf.float64), pull_x - pull_y, a, e, _event_sum
     ),
     a,
@@ -115,11 +115,11 @@ def test_the_mean_slope_follows_its_closed_form_and_outlives_overflow():
   expected = np.clip(np.mean(fast * weight), 0.0, 2.0)
   mean = tf.constant(0.0, tf.float64)
   for _ in range(200):
-    mean = langevin_noise.mean_slope(mean, tf.constant(ratio), a, b, e)
+    mean = control_variates.mean_slope(mean, tf.constant(ratio), a, b, e)
   np.testing.assert_allclose(mean, expected, rtol=1e-6)
   assert 0.1 < expected
   a[0, 0] = np.inf
-  kept = langevin_noise.mean_slope(mean, tf.constant(ratio), a, b, e)
+  kept = control_variates.mean_slope(mean, tf.constant(ratio), a, b, e)
   np.testing.assert_allclose(kept, mean)
 
 
@@ -164,6 +164,6 @@ def _learned_condition_number():
 def test_the_control_variates_take_most_of_the_error_off(monkeypatch):
   with_both = _learned_condition_number()
   for name in ('center', 'direction_balance'):
-    monkeypatch.setattr(langevin_noise, name, lambda *_: 0.0)
+    monkeypatch.setattr(control_variates, name, lambda *_: 0.0)
   without = _learned_condition_number()
   assert with_both - 1.0 < 0.5 * (without - 1.0)

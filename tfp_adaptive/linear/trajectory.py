@@ -1,29 +1,78 @@
-"""A leapfrog trajectory as a function of the scale factor, after the fact.
+"""Leapfrog trajectories: run, and as functions of the scale factor afterwards.
 
-All rows are [chains..., d]; `event_sum` sums over the event, shards included.
+A run keeps sums of gradients instead of the path; with them the end of the
+trajectory is a function of C that needs no target call. All rows are
+[chains..., d]; `event_sum` sums over the event, shards included.
 
-Source: Hirt, Titsias and Dellaportas (2021), equations 3-5 and 12, Appendices
-A.1-A.3, https://arxiv.org/abs/2110.14625.
+Source: Hirt, Titsias and Dellaportas (2021), equations 2-5 and 12, Appendices
+A.1-A.3 and E, https://arxiv.org/abs/2110.14625.
 """
 
 import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import hessian_product as hessian
+from tfp_adaptive.core import random
+
 __all__ = [
+  'Point',
   'Step',
+  'Trajectory',
   'change',
+  'check_options',
   'curvature_weight',
+  'draw_num_steps',
   'fill',
   'has_converged',
   'keep',
   'live_log_ratio',
   'log_det',
   'mean_slope',
+  'run',
+  'start_trajectory',
 ]
 
 _SLOPE_SMOOTHING = 0.1
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
+
+
+class Point(
+  collections.namedtuple(
+    'Point', ['position', 'velocity', 'log_prob', 'gradient']
+  )
+):
+  """Where a trajectory is: [chains..., d], `log_prob` [chains...]."""
+
+  __slots__ = ()
+
+
+class Trajectory(
+  collections.namedtuple(
+    'Trajectory',
+    [
+      'gradient_sum',
+      'weighted_gradient_sum',
+      'midpoint',
+      'midpoint_gradient',
+      'num_steps',
+    ],
+  )
+):
+  """What the end of a trajectory depends on, gradients held constant.
+
+  With g_i the gradient of the log target after i of L steps:
+
+  Attributes:
+    gradient_sum: sum_{0 < i < L} g_i, [chains..., d].
+    weighted_gradient_sum: sum_{0 < i < L} (L - i) g_i, [chains..., d].
+    midpoint: Position after floor(L / 2) steps, [chains..., d].
+    midpoint_gradient: Gradient there, [chains..., d].
+    num_steps: L, [] int32.
+  """
+
+  __slots__ = ()
 
 
 class Step(
@@ -31,9 +80,102 @@ class Step(
     'Step', ['grad_start', 'grad_end', 'noise', 'trajectory']
   )
 ):
-  """A step as constants: gradients at both ends, v, `leapfrog.Trajectory`."""
+  """A step as constants: gradients at both ends, v, `Trajectory`."""
 
   __slots__ = ()
+
+
+def check_options(num_leapfrog_steps, hessian_product, continue_prob):
+  """Refuses a count, a method or a probability that is not allowed."""
+  is_int = isinstance(num_leapfrog_steps, int) and not isinstance(
+    num_leapfrog_steps, bool
+  )
+  if not is_int or num_leapfrog_steps < 1:
+    raise ValueError(
+      '`num_leapfrog_steps` must be a positive int, but got '
+      f'{num_leapfrog_steps!r}. Write for example `num_leapfrog_steps=5`.'
+    )
+  if hessian_product not in hessian.METHODS:
+    raise ValueError(
+      f'`hessian_product` must be one of {hessian.METHODS}, but got '
+      f'{hessian_product!r}.'
+    )
+  arguments.check_inner_share(
+    continue_prob, 'continue_prob', 'The usual value is 0.5.'
+  )
+
+
+def draw_num_steps(num_leapfrog_steps, is_random, seed):
+  """Returns L, or a draw from 1, ..., L, the same for all chains: [] int32."""
+  if not is_random:
+    return tf.constant(num_leapfrog_steps)
+  draw = random.uniform([], tf.float32, seed)
+  return tf.clip_by_value(
+    tf.cast(tf.math.ceil(draw * num_leapfrog_steps), tf.int32),
+    1,
+    num_leapfrog_steps,
+  )
+
+
+def start_trajectory(flat):
+  """Returns the trajectory of no steps."""
+  zeros = tf.zeros_like(flat)
+  return Trajectory(zeros, zeros, flat, zeros, tf.zeros([], tf.int32))
+
+
+def run(value_and_gradient, factor, start, num_steps):
+  """Makes `num_steps` leapfrog steps of size 1 with inverse mass matrix C C^T.
+
+  Args:
+    value_and_gradient: Function of positions [chains..., d] to log density and
+      gradient.
+    factor: An `interfaces.ScaleFactor`, C.
+    start: `Point`; its velocity is the standard normal draw v.
+    num_steps: L, [] int32 or int, at least 1.
+
+  Returns:
+    The last `Point`, its velocity after the last half kick, and the
+    `Trajectory`. No gradient can pass through them.
+  """
+  num_steps = tf.convert_to_tensor(num_steps)
+  middle = num_steps // 2
+  velocity = start.velocity + 0.5 * factor.apply_adjoint(start.gradient)
+  first = start._replace(velocity=velocity)
+  trajectory = start_trajectory(start.position)._replace(
+    midpoint_gradient=start.gradient, num_steps=num_steps
+  )
+
+  def step(done, point, trajectory):
+    done += 1
+    position = point.position + factor.apply(point.velocity)
+    log_prob, gradient = value_and_gradient(position)
+    is_last = tf.equal(done, num_steps)
+    kick = tf.where(is_last, tf.constant(0.5, position.dtype), 1.0)
+    velocity = point.velocity + kick * factor.apply_adjoint(gradient)
+    total = trajectory.gradient_sum + gradient
+    weighted = trajectory.weighted_gradient_sum + total
+    is_middle = tf.equal(done, middle)
+    return (
+      done,
+      Point(position, velocity, log_prob, gradient),
+      trajectory._replace(
+        gradient_sum=tf.where(is_last, trajectory.gradient_sum, total),
+        weighted_gradient_sum=tf.where(
+          is_last, trajectory.weighted_gradient_sum, weighted
+        ),
+        midpoint=tf.where(is_middle, position, trajectory.midpoint),
+        midpoint_gradient=tf.where(
+          is_middle, gradient, trajectory.midpoint_gradient
+        ),
+      ),
+    )
+
+  _, end, trajectory = tf.while_loop(
+    lambda done, *_: done < num_steps,
+    step,
+    (tf.constant(0), first, trajectory),
+  )
+  return end, trajectory
 
 
 def has_converged(step, log_accept_ratio):
@@ -122,7 +264,7 @@ def log_det(factor, step, estimate, mean_slope, event_sum):
   Args:
     factor: An `interfaces.ScaleFactor` under a tape.
     step: A `Step`.
-    estimate: A `log_det_estimator.LogDetEstimate`.
+    estimate: A `log_det.LogDetEstimate`.
     mean_slope: c, [].
     event_sum: Sums over the event.
   """

@@ -16,9 +16,8 @@ from tests.contracts import registry
 from tests.contracts import trajectories
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.linear import leapfrog
-from tfp_adaptive.linear import log_det_estimator
-from tfp_adaptive.linear import trajectory_replay
+from tfp_adaptive.linear import log_det
+from tfp_adaptive.linear import trajectory
 
 _D = 4
 _NUM_STEPS = 3
@@ -61,10 +60,10 @@ def _preconditioner(structure, factor):
 
 def _step(dtype=tf.float64):
   flat = tf.zeros([1, _D], dtype)
-  trajectory = leapfrog.start_trajectory(flat)._replace(
+  path = trajectory.start_trajectory(flat)._replace(
     num_steps=tf.constant(_NUM_STEPS)
   )
-  return trajectory_replay.Step(flat, flat, flat, trajectory)
+  return trajectory.Step(flat, flat, flat, path)
 
 
 def _event_sum(rows):
@@ -72,7 +71,7 @@ def _event_sum(rows):
 
 
 def _estimate(factor, hessian, probe, num_terms, continue_prob=_CONTINUE):
-  return log_det_estimator.estimate(
+  return log_det.estimate(
     factor,
     lambda rows, sizes: tf.matmul(rows, tf.cast(hessian, rows.dtype)),
     tf.constant(_KAPPA, probe.dtype),
@@ -97,7 +96,7 @@ def _mean(structure, continue_prob=_CONTINUE, mean_slope=0.0):
   def gradients(estimate, variable, factor_of):
     with tf.GradientTape() as tape:
       tape.watch(variable)
-      value, _ = trajectory_replay.log_det(
+      value, _ = trajectory.log_det(
         factor_of(variable), _step(), estimate, mean_slope, _event_sum
       )
       value = tf.reduce_mean(value)
@@ -169,7 +168,7 @@ def _gradients_by_probe(dense, hessian, mean_slope):
     tangent = scale_factor.zero_tangent(params)
     with tf.GradientTape() as tape:
       tape.watch(tangent)
-      value, _ = trajectory_replay.log_det(
+      value, _ = trajectory.log_det(
         scale_factor.around(part, params, tangent),
         _step(),
         estimate,
@@ -209,14 +208,12 @@ def test_the_running_slope_approaches_that_of_the_estimates():
   with tf.GradientTape() as tape:
     tape.watch(log_scale)
     scaled = scale_factor.scaled(factor, tf.exp(log_scale))
-    value, _ = trajectory_replay.log_det(
-      scaled, _step(), estimate, 0.0, _event_sum
-    )
+    value, _ = trajectory.log_det(scaled, _step(), estimate, 0.0, _event_sum)
     per_coordinate = tf.reduce_mean(value) / _D
   expected = float(tape.gradient(per_coordinate, log_scale))
   assert abs(expected) > 0.05
   follow = tf.function(
-    lambda mean: trajectory_replay.mean_slope(mean, factor, _step(), estimate),
+    lambda mean: trajectory.mean_slope(mean, factor, _step(), estimate),
     autograph=False,
   )
   mean = tf.zeros([], tf.float64)
@@ -242,12 +239,10 @@ def _drawn(num_draws=300, num_chains=200, weigh=True):
 
   def draw(i):
     seed = random.fold_in(tf.constant([1, 2]), i)
-    probe = log_det_estimator.rademacher(
+    probe = log_det.rademacher(
       [num_chains, _D], tf.float64, random.fold_in(seed, 1)
     )
-    num_terms = log_det_estimator.draw_num_terms(
-      _NUM_FIXED, _CONTINUE, tf.float64, seed
-    )
+    num_terms = log_det.draw_num_terms(_NUM_FIXED, _CONTINUE, tf.float64, seed)
     estimate = _estimate(
       scale_factor.at(part, params),
       hessian,
@@ -286,7 +281,7 @@ def _eigenvalues(num_terms):
   )
   with tf.GradientTape() as tape:
     tape.watch(params)
-    _, eigenvalue = trajectory_replay.log_det(
+    _, eigenvalue = trajectory.log_det(
       scale_factor.at(part, params), _step(), estimate, 0.0, _event_sum
     )
     mean = tf.reduce_mean(eigenvalue)
@@ -340,7 +335,7 @@ def test_no_contraction_still_has_finite_estimates(dtype):
     )
     with tf.GradientTape() as tape:
       tape.watch(params)
-      value, eigenvalue = trajectory_replay.log_det(
+      value, eigenvalue = trajectory.log_det(
         scale_factor.at(part, params), _step(dtype), estimate, 0.0, _event_sum
       )
       total = tf.reduce_sum(value + eigenvalue)
