@@ -6,20 +6,16 @@ from tfp_adaptive.latent.hyperparameter_adaptation import (
 from tfp_adaptive.latent.short_steps_while_adapting import (
   ShortStepsWhileAdapting,
 )
-from tfp_adaptive.linear.fisher import FisherAdaptation
 from tfp_adaptive.linear.fisher_divergence import FisherDivergenceAdaptation
 from tfp_adaptive.linear.gradient_based import GradientBasedAdaptation
 from tfp_adaptive.linear.moment_based import MomentBasedAdaptation
-from tfp_adaptive.linear.variance_ratio import VarianceRatioAdaptation
 from tfp_adaptive.surrogate.adaptation import ScoreMatchingAdaptation
 
 __all__ = [
-  'FisherAdaptation',
   'FisherDivergenceAdaptation',
   'GradientBasedAdaptation',
   'HyperparameterAdaptation',
   'MomentBasedAdaptation',
   'ScoreMatchingAdaptation',
   'ShortStepsWhileAdapting',
-  'VarianceRatioAdaptation',
 ]
