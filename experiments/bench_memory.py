@@ -26,6 +26,7 @@ import tensorflow_probability as tfp
 from tensorflow.python.framework.func_graph import FuncGraph
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 
 __all__ = ['FAMILIES', 'ROWS', 'measure']
 
@@ -86,14 +87,14 @@ def _families():
     'HMC, banded': _hamiltonian(structures.banded(2)),
     'HMC, arrow': _hamiltonian(structures.arrow(2)),
     'adaptive Metropolis': _on_target(tfpa.adaptive_metropolis, steps),
-    'FisherMALA': _on_target(tfpa.fisher_adaptive_langevin, steps),
+    'FisherMALA': _on_target(baselines.fisher_adaptive_langevin, steps),
     'Fisher-divergence MALA': _on_target(
       tfpa.fisher_divergence_langevin, steps
     ),
-    'variance-ratio MALA': _on_target(tfpa.variance_ratio_langevin, steps),
+    'variance-ratio MALA': _on_target(baselines.variance_ratio_langevin, steps),
     'kernel HMC': _on_target(tfpa.kernel_hamiltonian, steps),
     'kernel adaptive Metropolis': _on_target(
-      tfpa.kernel_adaptive_metropolis, steps
+      baselines.kernel_adaptive_metropolis, steps
     ),
     'transport HMC': _on_target(tfpa.transport_adaptive_hamiltonian, 3, steps),
     'mGrad': _latent(tfpa.marginal_gradient, steps),

@@ -17,6 +17,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import baselines
+from experiments.baselines.kernel_adaptive_metropolis import (
+  UncalibratedKernelAdaptive,
+)
 from experiments.diagnostics import geyer_ess
 from experiments.mixed_moments import mean_error_norm
 from experiments.targets.banana import banana_target
@@ -96,7 +100,7 @@ def _with_history(protocol, target, method, size):
   """Compiles fit and chain once; every repeat comes with its own history."""
   surrogate = {
     'KMC': tfpa.surrogates.kernel_exponential_family_finite,
-    'KAMH': lambda num_points, _: tfpa.surrogates.kernel_subsample(num_points),
+    'KAMH': lambda num_points, _: baselines.kernel_subsample(num_points),
   }[method](size, size)
   # The median that KAMH looks for costs nothing, compiling it seconds.
   fit = fitter(surrogate, jit_compile=method == 'KMC')
@@ -154,9 +158,7 @@ def _kernel(protocol, target, method, surrogate):
         protocol.step_size,
       )
     )
-  proposal = tfpa.proposals.UncalibratedKernelAdaptive(
-    target.target_log_prob_fn, surrogate
-  )
+  proposal = UncalibratedKernelAdaptive(target.target_log_prob_fn, surrogate)
   return _tuned(protocol, tfpa.MetropolisHastings(proposal))
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 
 __all__ = ['CHANGES', 'LATENT', 'WITH_DENSITY', 'run']
 
@@ -44,19 +45,19 @@ WITH_DENSITY = {
   ),
   'hamiltonian': _hamiltonian,
   'adaptive_metropolis': tfpa.adaptive_metropolis,
-  'fisher': tfpa.fisher_adaptive_langevin,
+  'fisher': baselines.fisher_adaptive_langevin,
   'fisher_divergence': tfpa.fisher_divergence_langevin,
-  'variance_ratio': tfpa.variance_ratio_langevin,
+  'variance_ratio': baselines.variance_ratio_langevin,
   'transport': _transport,
   'kernel_hamiltonian': tfpa.kernel_hamiltonian,
-  'kernel_adaptive_metropolis': tfpa.kernel_adaptive_metropolis,
+  'kernel_adaptive_metropolis': baselines.kernel_adaptive_metropolis,
   'auxiliary_langevin': tfpa.auxiliary_langevin,
 }
 LATENT = {
   'marginal_gradient': tfpa.marginal_gradient,
   'auxiliary_gradient': tfpa.auxiliary_gradient,
   'crank_nicolson': tfpa.crank_nicolson,
-  'prior_langevin': tfpa.prior_preconditioned_langevin,
+  'prior_langevin': baselines.prior_preconditioned_langevin,
   'second_order_gradient': tfpa.second_order_gradient,
   'elliptical_slice': lambda f, prior, _, **options: tfpa.elliptical_slice(
     f, prior, **options

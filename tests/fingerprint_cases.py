@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from experiments import presets
 
 __all__ = ['CASES', 'NUM_ADAPTATION_STEPS']
@@ -84,13 +85,18 @@ def _prior_of(scale, length):
   return tfpa.gaussian_priors.spectral(matrix + 0.1 * np.eye(_SIZE), mean=0.3)
 
 
+def _builder(name):
+  """Returns the builder of that name, of the library or of its baselines."""
+  return getattr(baselines if name in baselines.__all__ else tfpa, name)
+
+
 def _plain(name, **options):
   """Returns (kernel, first state) of a builder that takes a target."""
   arguments = dict(
     target_log_prob_fn=_banana, num_adaptation_steps=NUM_ADAPTATION_STEPS
   )
   arguments.update(options)
-  return getattr(tfpa, name)(**arguments), _start()
+  return _builder(name)(**arguments), _start()
 
 
 def _hamiltonian(name, **options):
@@ -103,7 +109,7 @@ def _latent(name, prior=_spectral, start=_start, **options):
   if name != 'elliptical_slice':
     arguments['num_adaptation_steps'] = NUM_ADAPTATION_STEPS
   arguments.update(options)
-  return getattr(tfpa, name)(**arguments), start()
+  return _builder(name)(**arguments), start()
 
 
 def _wide_start():
@@ -118,7 +124,7 @@ def _counts_on_grid(x):
 
 
 def _hyper(name, **options):
-  kernel = getattr(tfpa, name)(
+  kernel = _builder(name)(
     log_likelihood_fn=_counts,
     prior_fn=_prior_of,
     hyperprior=_hyperprior(),
@@ -175,6 +181,20 @@ def _surrogate(surrogate, **options):
     )
 
   return case
+
+
+def _kernel_adaptive(name):
+  return _plain(name, surrogate=baselines.kernel_subsample(num_points=20))
+
+
+def _fisher_of_paper(name):
+  part = tfpa.preconditioners.cholesky(init_scale=0.1 / _SIZE**0.5)
+  return _plain(
+    name,
+    preconditioner=part,
+    short_step_share=0.0,
+    has_paper_constants=True,
+  )
 
 
 def _with(make=_plain, **options):
@@ -237,19 +257,14 @@ CASES = {
       _hamiltonian, hessian_product='finite_difference'
     ),
   },
-  'fisher_adaptive_langevin': {
-    'default': _plain,
-    'paper': _with(settings='paper'),
-  },
+  'fisher_adaptive_langevin': {'default': _plain, 'paper': _fisher_of_paper},
   'fisher_divergence_langevin': {'default': _plain},
   'gradient_adaptive_langevin': _LANGEVIN,
   'gradient_adaptive_random_walk': {
     'default': _plain,
     'paper': _with(**presets.random_walk()),
   },
-  'kernel_adaptive_metropolis': {
-    'default': _surrogate('kernel_subsample', num_points=20)
-  },
+  'kernel_adaptive_metropolis': {'default': _kernel_adaptive},
   'kernel_hamiltonian': {
     'default': _plain,
     'paper': _with(settings='paper'),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests import fingerprint_cases
 from tests import fingerprints
 
@@ -15,12 +16,13 @@ _RANDOM_WALK = 'gradient_adaptive_random_walk'
 
 
 def _builders():
-  for name in tfpa.__all__:
-    value = getattr(tfpa, name)
-    if inspect.isfunction(value):
-      first = next(iter(inspect.signature(value).parameters))
-      if first in ('target_log_prob_fn', 'log_likelihood_fn'):
-        yield name
+  for module in (tfpa, baselines):
+    for name in module.__all__:
+      value = getattr(module, name)
+      if inspect.isfunction(value):
+        first = next(iter(inspect.signature(value).parameters))
+        if first in ('target_log_prob_fn', 'log_likelihood_fn'):
+          yield name
 
 
 def _digest(seed):

@@ -18,7 +18,6 @@ from tfp_adaptive.latent.builders import auxiliary_langevin
 from tfp_adaptive.latent.builders import crank_nicolson
 from tfp_adaptive.latent.builders import elliptical_slice
 from tfp_adaptive.latent.builders import marginal_gradient
-from tfp_adaptive.latent.builders import prior_preconditioned_langevin
 from tfp_adaptive.latent.builders import second_order_gradient
 from tfp_adaptive.latent.builders_hyperparameters import (
   latent_gaussian_hyperparameters,
@@ -31,14 +30,11 @@ from tfp_adaptive.learned import learned_factor
 from tfp_adaptive.linear import criteria
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear.adaptive_metropolis import adaptive_metropolis
-from tfp_adaptive.linear.builders_fisher import fisher_adaptive_langevin
-from tfp_adaptive.linear.builders_fisher import fisher_divergence_langevin
-from tfp_adaptive.linear.builders_fisher import variance_ratio_langevin
+from tfp_adaptive.linear.fisher_divergence import fisher_divergence_langevin
 from tfp_adaptive.linear.hamiltonian import entropy_adaptive_hamiltonian
 from tfp_adaptive.linear.langevin import gradient_adaptive_langevin
 from tfp_adaptive.linear.random_walk import gradient_adaptive_random_walk
 from tfp_adaptive.surrogate import models as surrogates
-from tfp_adaptive.surrogate.builders import kernel_adaptive_metropolis
 from tfp_adaptive.surrogate.builders import kernel_hamiltonian
 from tfp_adaptive.transport import maps as transports
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
@@ -48,12 +44,10 @@ __all__ = [
   # Samplers.
   'adaptive_metropolis',
   'entropy_adaptive_hamiltonian',
-  'fisher_adaptive_langevin',
   'fisher_divergence_langevin',
   'gradient_adaptive_langevin',
   'gradient_adaptive_random_walk',
   'transport_adaptive_hamiltonian',
-  'variance_ratio_langevin',
   # Samplers of latent Gaussian models.
   'auxiliary_gradient',
   'auxiliary_langevin',
@@ -61,10 +55,8 @@ __all__ = [
   'elliptical_slice',
   'latent_gaussian_hyperparameters',
   'marginal_gradient',
-  'prior_preconditioned_langevin',
   'second_order_gradient',
   # Samplers without gradients.
-  'kernel_adaptive_metropolis',
   'kernel_hamiltonian',
   # The driver.
   'SampleResult',

@@ -7,19 +7,15 @@ from tfp_adaptive.latent.short_steps_while_adapting import (
   ShortStepsWhileAdapting,
 )
 from tfp_adaptive.linear.adaptive_metropolis import MomentBasedAdaptation
-from tfp_adaptive.linear.fisher import FisherAdaptation
 from tfp_adaptive.linear.fisher_divergence import FisherDivergenceAdaptation
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
-from tfp_adaptive.linear.variance_ratio import VarianceRatioAdaptation
 from tfp_adaptive.surrogate.adaptation import ScoreMatchingAdaptation
 
 __all__ = [
-  'FisherAdaptation',
   'FisherDivergenceAdaptation',
   'GradientBasedAdaptation',
   'HyperparameterAdaptation',
   'MomentBasedAdaptation',
   'ScoreMatchingAdaptation',
   'ShortStepsWhileAdapting',
-  'VarianceRatioAdaptation',
 ]

@@ -6,7 +6,6 @@ from tfp_adaptive.latent.crank_nicolson import UncalibratedCrankNicolson
 from tfp_adaptive.latent.elliptical_slice import EllipticalSlice
 from tfp_adaptive.latent.hyperparameters import LatentGaussianHyperparameters
 from tfp_adaptive.latent.marginal_gradient import UncalibratedMarginalGradient
-from tfp_adaptive.latent.prior_langevin import UncalibratedPriorLangevin
 from tfp_adaptive.latent.second_order_gradient import (
   UncalibratedSecondOrderGradient,
 )
@@ -15,7 +14,6 @@ from tfp_adaptive.linear.hamiltonian import (
 )
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
-from tfp_adaptive.surrogate.kernel_adaptive import UncalibratedKernelAdaptive
 from tfp_adaptive.surrogate.surrogate_hamiltonian import (
   UncalibratedSurrogateHamiltonian,
 )
@@ -29,12 +27,10 @@ __all__ = [
   'UncalibratedAuxiliaryGradient',
   'UncalibratedAuxiliaryLangevin',
   'UncalibratedCrankNicolson',
-  'UncalibratedKernelAdaptive',
   'UncalibratedMarginalGradient',
   'UncalibratedPreconditionedHamiltonian',
   'UncalibratedPreconditionedLangevin',
   'UncalibratedPreconditionedRandomWalk',
-  'UncalibratedPriorLangevin',
   'UncalibratedSecondOrderGradient',
   'UncalibratedSurrogateHamiltonian',
   'UncalibratedTransportedHamiltonian',

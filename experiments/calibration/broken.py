@@ -9,6 +9,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments.baselines.kernel_adaptive_metropolis import (
+  UncalibratedKernelAdaptive,
+)
 
 __all__ = ['CONTROLS', 'Control']
 
@@ -64,7 +67,7 @@ class _TrustingSurrogate(tfpa.proposals.UncalibratedSurrogateHamiltonian):
     )
 
 
-class _SymmetricKernelAdaptive(tfpa.proposals.UncalibratedKernelAdaptive):
+class _SymmetricKernelAdaptive(UncalibratedKernelAdaptive):
   """Forgets that the covariance of the way back is another."""
 
   def one_step(self, current_state, previous_kernel_results, seed=None):

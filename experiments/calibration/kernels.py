@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from experiments.calibration import chains
 from experiments.calibration import estimated_model
 from experiments.calibration import latent_models
@@ -68,8 +69,8 @@ def _hyper(density, num_steps, **options):
 
 def _surrogate(builder, **options):
   surrogate = (
-    tfpa.surrogates.kernel_subsample(100)
-    if builder is tfpa.kernel_adaptive_metropolis
+    baselines.kernel_subsample(100)
+    if builder is baselines.kernel_adaptive_metropolis
     else tfpa.surrogates.kernel_exponential_family_finite(100)
   )
   return functools.partial(builder, surrogate=surrogate, **options)
@@ -78,7 +79,7 @@ def _surrogate(builder, **options):
 _line = models.student_regression
 _effects = estimated_model.random_effects
 _kernel_hmc = tfpa.kernel_hamiltonian
-_kamh = tfpa.kernel_adaptive_metropolis
+_kamh = baselines.kernel_adaptive_metropolis
 
 # name -> family.
 FAMILIES = {
@@ -91,9 +92,11 @@ FAMILIES = {
     _line,
     functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True),
   ),
-  'Langevin, Fisher information': Family(_line, tfpa.fisher_adaptive_langevin),
+  'Langevin, Fisher information': Family(
+    _line, baselines.fisher_adaptive_langevin
+  ),
   'Langevin, Fisher divergence': Family(_line, tfpa.fisher_divergence_langevin),
-  'Langevin, variance ratio': Family(_line, tfpa.variance_ratio_langevin),
+  'Langevin, variance ratio': Family(_line, baselines.variance_ratio_langevin),
   'Hamiltonian': Family(_line, _hamiltonian, thinning=2),
   'Hamiltonian, random length': Family(
     _line,

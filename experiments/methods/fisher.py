@@ -1,6 +1,10 @@
 """Langevin samplers whose factor is a closed form of past gradients."""
 
+import functools
+from typing import ClassVar
+
 import tfp_adaptive as tfpa
+from experiments import baselines
 from experiments.methods.adaptive import ShortSteps
 from experiments.methods.structures import check_dense
 from experiments.registry import METHODS
@@ -8,8 +12,24 @@ from experiments.registry import METHODS
 __all__ = ['FisherDivergenceMala', 'FisherMala', 'VarianceRatioMala']
 
 
+class _ClosedForm(ShortSteps):
+  """What they share: the start of `settings: paper`, and steps of one size."""
+
+  passed: ClassVar[tuple] = ('target_accept_prob', 'short_step_share')
+
+  def build_from(self, builder, structure, target, options, **of_paper):
+    if self.settings == 'paper':
+      builder = functools.partial(
+        builder,
+        preconditioner=structure(init_scale=lambda size: 0.1 * size**-0.5),
+        short_step_share=0.0,
+        **of_paper,
+      )
+    return self.build_with(builder, target, options)
+
+
 @METHODS.register('fisher_mala')
-class FisherMala(ShortSteps):
+class FisherMala(_ClosedForm):
   """FisherMALA: the inverse of the gradient increments' mean square."""
 
   def default_label(self):
@@ -17,11 +37,17 @@ class FisherMala(ShortSteps):
 
   def build(self, target, options):
     check_dense('cholesky', target)
-    return self.build_with(tfpa.fisher_adaptive_langevin, target, options)
+    return self.build_from(
+      baselines.fisher_adaptive_langevin,
+      tfpa.preconditioners.cholesky,
+      target,
+      options,
+      has_paper_constants=True,
+    )
 
 
 @METHODS.register('fisher_divergence_mala')
-class FisherDivergenceMala(ShortSteps):
+class FisherDivergenceMala(_ClosedForm):
   """MALA with the least Fisher divergence: Cov x # (Cov grad)^-1."""
 
   def default_label(self):
@@ -29,15 +55,25 @@ class FisherDivergenceMala(ShortSteps):
 
   def build(self, target, options):
     check_dense('cholesky', target)
-    return self.build_with(tfpa.fisher_divergence_langevin, target, options)
+    return self.build_from(
+      tfpa.fisher_divergence_langevin,
+      tfpa.preconditioners.cholesky,
+      target,
+      options,
+    )
 
 
 @METHODS.register('variance_ratio_mala')
-class VarianceRatioMala(ShortSteps):
+class VarianceRatioMala(_ClosedForm):
   """MALA with nutpie's diagonal: sqrt(Var x / Var grad)."""
 
   def default_label(self):
     return 'variance-ratio MALA'
 
   def build(self, target, options):
-    return self.build_with(tfpa.variance_ratio_langevin, target, options)
+    return self.build_from(
+      baselines.variance_ratio_langevin,
+      tfpa.preconditioners.diagonal,
+      target,
+      options,
+    )

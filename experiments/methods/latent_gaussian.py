@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from experiments.methods.base import AcceptProb
 from experiments.methods.base import costs
 from experiments.methods.base import Method
@@ -119,7 +120,7 @@ class PriorPreconditionedLangevin(Latent):
     return 'pMALA'
 
   def build(self, target, options):
-    return self.make(tfpa.prior_preconditioned_langevin, target, options)
+    return self.make(baselines.prior_preconditioned_langevin, target, options)
 
 
 @METHODS.register('second_order_gradient')

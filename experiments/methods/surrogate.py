@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
@@ -137,8 +138,8 @@ class KernelAdaptiveMetropolis(GradientFree):
   def build(self, target, options):
     surrogate = None
     if self.num_points is not None:
-      surrogate = tfpa.surrogates.kernel_subsample(self.num_points)
-    kernel = tfpa.kernel_adaptive_metropolis(
+      surrogate = baselines.kernel_subsample(self.num_points)
+    kernel = baselines.kernel_adaptive_metropolis(
       surrogate=surrogate, **self.arguments(target, options, 'noise_scale')
     )
     return self.to_method(kernel)

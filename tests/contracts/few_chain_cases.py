@@ -7,6 +7,12 @@ import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
+from experiments import baselines
+from experiments.baselines.kernel_adaptive_metropolis import (
+  UncalibratedKernelAdaptive,
+)
+from experiments.baselines.kernel_subsample import KernelSubsampleParams
+from experiments.baselines.prior_langevin import UncalibratedPriorLangevin
 from tests.contracts import latent_model
 from tests.contracts import registry
 from tests.contracts import targets
@@ -16,7 +22,6 @@ from tests.transport import transported
 from tests.transport.maps import networks
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.surrogate.models.kernel_subsample import KernelSubsampleParams
 
 __all__ = ['BANANA', 'CASES', 'SHARE', 'mala', 'multiplier']
 
@@ -102,14 +107,14 @@ def _kernel_hamiltonian(temper):
 
 
 def _kernel_adaptive(temper):
-  surrogate = tfpa.surrogates.kernel_subsample(30)
+  surrogate = baselines.kernel_subsample(30)
   params = KernelSubsampleParams(
     _few_draws(),
     tf.fill([30], tf.constant(1.0 / 30, tf.float64)),
     tf.constant(3.0, tf.float64),
   )
   return tfpa.MetropolisHastings(
-    tfpa.proposals.UncalibratedKernelAdaptive(
+    UncalibratedKernelAdaptive(
       lambda x: temper * BANANA.log_prob(x),
       surrogates.starting_with(surrogate, params),
       step_size=1.5,
@@ -197,15 +202,18 @@ def _path_covariance():
   return multiply(tf.eye(latent_model.D, dtype=tf.float64)).numpy()
 
 
+class _WrongCurvature(tfpa.proposals.UncalibratedSecondOrderGradient):
+  """Expands the likelihood wrongly: the right way accepts all proposals."""
+
+  def _evaluate(self, state, shape=None):
+    value, expansion = super()._evaluate(state, shape)
+    wrong = -0.3 / latent_model.NOISE * (1.0 + tf.sin(state))
+    return value, expansion._replace(curvature=wrong)
+
+
 def _second_order(temper):
-  # A wrong curvature: the right one accepts all proposals.
   return tfpa.MetropolisHastings(
-    tfpa.proposals.UncalibratedSecondOrderGradient(
-      _likelihood(temper),
-      _path(),
-      step_size=2.0,
-      curvature_fn=lambda x: -0.3 / latent_model.NOISE * (1.0 + tf.sin(x)),
-    )
+    _WrongCurvature(_likelihood(temper), _path(), step_size=2.0)
   )
 
 
@@ -345,7 +353,7 @@ CASES = [
   ),
   Case(
     'pmala',
-    _latent(tfpa.proposals.UncalibratedPriorLangevin, 0.8),
+    _latent(UncalibratedPriorLangevin, 0.8),
     **_LATENT_SHORT,
   ),
   Case('second_order', _second_order, _LatentLaw(_path_covariance())),

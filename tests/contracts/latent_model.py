@@ -8,6 +8,7 @@ import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import targets
 
 __all__ = [
@@ -46,7 +47,7 @@ KERNELS = dict(
     functools.partial(_crank_nicolson, langevin=True, preconditioned=False),
     0.3,
   ),
-  pmala=(tfpa.prior_preconditioned_langevin, 0.3),
+  pmala=(baselines.prior_preconditioned_langevin, 0.3),
 )
 each_kernel = pytest.mark.parametrize('name', KERNELS)
 

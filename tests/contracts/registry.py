@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 
 __all__ = [
   'CRITERIA',
@@ -65,12 +66,19 @@ KERNELS = [
   KernelSpec('hamiltonian', _hamiltonian, 0.6, 4, 2000),
   KernelSpec('random_walk', tfpa.gradient_adaptive_random_walk, 0.8, 3, 10000),
   KernelSpec('adaptive_metropolis', tfpa.adaptive_metropolis, 0.8, 2, 40000),
-  KernelSpec('langevin_fisher', tfpa.fisher_adaptive_langevin, 1.0, 2, 2000),
+  KernelSpec(
+    'langevin_fisher', baselines.fisher_adaptive_langevin, 1.0, 2, 2000
+  ),
   KernelSpec(
     'langevin_divergence', tfpa.fisher_divergence_langevin, 1.0, 2, 2000
   ),
   KernelSpec(
-    'langevin_ratio', tfpa.variance_ratio_langevin, 1.0, 2, 2000, 'diagonal'
+    'langevin_ratio',
+    baselines.variance_ratio_langevin,
+    1.0,
+    2,
+    2000,
+    'diagonal',
   ),
 ]
 
@@ -93,9 +101,6 @@ ARGUMENTS = {
   'cross_entropy': dict(target_accept_prob=0.5),
   'rmsprop': dict(learning_rate=0.01),
   'adam': dict(learning_rate=0.01),
-  'clip_by_global_norm': dict(
-    optimizer=tfpa.optimizers.adam(0.01), max_norm=1.0
-  ),
 }
 
 

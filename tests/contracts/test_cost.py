@@ -9,11 +9,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.baselines import square_root
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import short_steps
-from tfp_adaptive.linear import square_root
 
 _NUM_CHAINS = 3
 _EVENT_SIZE = 2

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import latent_model as model
 
 _NUM_ADAPTING = 10
@@ -28,7 +29,7 @@ BUILDERS = {
   'auxiliary_gradient_u': _adapting(tfpa.auxiliary_gradient, auxiliary='u'),
   'crank_nicolson': _adapting(tfpa.crank_nicolson),
   'crank_nicolson_langevin': _adapting(tfpa.crank_nicolson, langevin=True),
-  'prior_langevin': _adapting(tfpa.prior_preconditioned_langevin),
+  'prior_langevin': _adapting(baselines.prior_preconditioned_langevin),
   'second_order_gradient': _adapting(tfpa.second_order_gradient, _markov_prior),
   'elliptical_slice': lambda function: tfpa.elliptical_slice(
     function, model.gaussian_prior()

@@ -1,5 +1,6 @@
 """Kernels as objects: copies, tensors, traces of the target, pickles."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -10,6 +11,16 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+
+_each_kernel_with_settings = pytest.mark.parametrize(
+  'spec',
+  [
+    spec
+    for spec in registry.KERNELS
+    if 'settings' in inspect.signature(spec.build).parameters
+  ],
+  ids=lambda spec: spec.name,
+)
 
 
 def _kernel(spec, target=targets.standard_normal):

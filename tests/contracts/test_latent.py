@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import latent_model as model
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
@@ -265,7 +266,7 @@ _BUILDERS = [
   tfpa.auxiliary_gradient,
   tfpa.crank_nicolson,
   tfpa.marginal_gradient,
-  tfpa.prior_preconditioned_langevin,
+  baselines.prior_preconditioned_langevin,
 ]
 
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import targets
 
 _START = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
@@ -23,7 +24,7 @@ def _python(x):
   [
     lambda target: tfpa.adaptive_metropolis(target, 10),
     lambda target: tfpa.kernel_hamiltonian(target, 10),
-    lambda target: tfpa.kernel_adaptive_metropolis(target, 10),
+    lambda target: baselines.kernel_adaptive_metropolis(target, 10),
     lambda target: tfpa.elliptical_slice(target, _PRIOR),
     lambda target: tfpa.crank_nicolson(target, _PRIOR, 10),
   ],

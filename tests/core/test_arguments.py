@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import targets
 from tfp_adaptive.core import arguments
 
@@ -84,12 +85,6 @@ _PRECONDITIONER = tfpa.preconditioners.cholesky(init_scale=-1.0)
     ('square_decay', lambda: tfpa.optimizers.adam(1e-3, square_decay=1.5)),
     ('learning_rate', lambda: tfpa.optimizers.rmsprop(0.0)),
     ('gain', lambda: tfpa.optimizers.relative_gradient(gain=0.5)),
-    (
-      'max_norm',
-      lambda: tfpa.optimizers.clip_by_global_norm(
-        tfpa.optimizers.adam(1.0), 0.0
-      ),
-    ),
     ('target_accept_prob', lambda: tfpa.criteria.l2hmc(0.0)),
     ('floor', lambda: tfpa.criteria.l2hmc(floor=0.0)),
     (
@@ -106,13 +101,13 @@ _PRECONDITIONER = tfpa.preconditioners.cholesky(init_scale=-1.0)
     ('initial_scale', lambda: tfpa.gaussian_priors.random_walk(1.0, 4, 0.0)),
     (
       'step_size',
-      lambda: tfpa.kernel_adaptive_metropolis(
+      lambda: baselines.kernel_adaptive_metropolis(
         targets.standard_normal, 1, step_size=0.0
       ),
     ),
     (
       'target_accept_prob',
-      lambda: tfpa.kernel_adaptive_metropolis(
+      lambda: baselines.kernel_adaptive_metropolis(
         targets.standard_normal, 1, target_accept_prob=1.0
       ),
     ),
@@ -173,7 +168,7 @@ _PRIOR = tfpa.gaussian_priors.spectral(np.eye(2, dtype=np.float32))
   [
     tfpa.transport_adaptive_hamiltonian(targets.standard_normal, 2, 1),
     tfpa.kernel_hamiltonian(targets.standard_normal, 1),
-    tfpa.kernel_adaptive_metropolis(targets.standard_normal, 1),
+    baselines.kernel_adaptive_metropolis(targets.standard_normal, 1),
     tfpa.marginal_gradient(targets.standard_normal, _PRIOR, 1),
     tfpa.elliptical_slice(targets.standard_normal, _PRIOR),
     tfpa.auxiliary_langevin(targets.standard_normal, 1),

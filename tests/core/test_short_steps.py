@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tfp_adaptive.core import short_steps
 
 _SEED = (3, 8)
@@ -83,7 +84,7 @@ def test_short_steps_are_those_of_the_settings_unless_given():
 @pytest.mark.parametrize('share', [-0.1, 1.0, float('nan')])
 def test_what_is_no_share_is_refused(share):
   with pytest.raises(ValueError, match=r'in \[0, 1\).*but got.*Write'):
-    tfpa.variance_ratio_langevin(
+    baselines.variance_ratio_langevin(
       lambda x: -0.5 * tf.reduce_sum(x**2, -1), 10, short_step_share=share
     )
 

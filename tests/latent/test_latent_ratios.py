@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments.baselines.prior_langevin import UncalibratedPriorLangevin
 from tfp_adaptive.core import random
 from tfp_adaptive.latent import latent_proposal
 
@@ -87,7 +88,7 @@ def _build(name, prior, log_likelihood=_log_likelihood):
     pcn=(crank_nicolson, {}),
     cnl=(crank_nicolson, dict(langevin=True, preconditioned=False)),
     cn=(crank_nicolson, dict(preconditioned=False)),
-    pmala=(proposals.UncalibratedPriorLangevin, {}),
+    pmala=(UncalibratedPriorLangevin, {}),
   )
   build, options = builders[name]
   return build(log_likelihood, prior, step_size=_DELTA, **options)

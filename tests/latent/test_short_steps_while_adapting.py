@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
 
@@ -214,7 +215,7 @@ def test_a_short_step_counts_as_one_that_was_accepted_as_wanted():
     (tfpa.marginal_gradient, (_log_likelihood, None)),
     (tfpa.auxiliary_gradient, (_log_likelihood, None)),
     (tfpa.crank_nicolson, (_log_likelihood, None)),
-    (tfpa.prior_preconditioned_langevin, (_log_likelihood, None)),
+    (baselines.prior_preconditioned_langevin, (_log_likelihood, None)),
     (tfpa.second_order_gradient, (_log_likelihood, None)),
     (tfpa.auxiliary_langevin, (_log_likelihood,)),
     (tfpa.latent_gaussian_hyperparameters, (_log_likelihood, None, None)),

@@ -64,25 +64,6 @@ def test_raw_steps_are_projected_on_the_structure(factory):
     assert np.all(np.diag(params) >= 1e-3)
 
 
-@pytest.mark.parametrize('max_norm', [0.1, 1e3])
-def test_clipping_shortens_gradients_and_keeps_their_direction(max_norm):
-  clipped = tfpa.optimizers.clip_by_global_norm(
-    tfpa.optimizers.rmsprop(0.01), max_norm
-  )
-  by_hand = [g * min(1.0, max_norm / np.linalg.norm(g)) for g in _GRADS]
-  for one, two in zip(
-    _run(clipped), _run(tfpa.optimizers.rmsprop(0.01), by_hand)
-  ):
-    np.testing.assert_allclose(one, two, rtol=1e-12)
-  assert 'rmsprop' in clipped.name
-
-
-def test_clipping_keeps_what_the_gradient_is_taken_with_respect_to():
-  for inner in (tfpa.optimizers.relative_gradient(), tfpa.optimizers.adam(0.1)):
-    clipped = tfpa.optimizers.clip_by_global_norm(inner, 1.0)
-    assert clipped.is_relative == inner.is_relative
-
-
 def test_a_relative_step_moves_the_covariance_by_the_rate():
   # C C^T <- C (I + rho A) C^T to first order, A in units of the objective,
   # rho_0 = min(1/2, k / (2 k (1 + p / d) / B)) = 1/2 for these sizes.

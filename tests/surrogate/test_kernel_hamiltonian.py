@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import targets
 from tests.surrogate import surrogates
 from tfp_adaptive.core import tfp_private
@@ -196,7 +197,7 @@ def test_sample_chain_compiles_with_a_surrogate_of_the_library():
       tfpa.kernel_hamiltonian,
       tfpa.surrogates.kernel_exponential_family_finite(30, 20),
     ),
-    (tfpa.kernel_adaptive_metropolis, tfpa.surrogates.kernel_subsample(30)),
+    (baselines.kernel_adaptive_metropolis, baselines.kernel_subsample(30)),
   ],
   ids=['kernel_hamiltonian', 'kernel_adaptive_metropolis'],
 )

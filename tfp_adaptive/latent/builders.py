@@ -24,7 +24,6 @@ from tfp_adaptive.latent.auxiliary_langevin import UncalibratedAuxiliaryLangevin
 from tfp_adaptive.latent.crank_nicolson import UncalibratedCrankNicolson
 from tfp_adaptive.latent.elliptical_slice import EllipticalSlice
 from tfp_adaptive.latent.marginal_gradient import UncalibratedMarginalGradient
-from tfp_adaptive.latent.prior_langevin import UncalibratedPriorLangevin
 from tfp_adaptive.latent.second_order_gradient import (
   UncalibratedSecondOrderGradient,
 )
@@ -38,7 +37,6 @@ __all__ = [
   'crank_nicolson',
   'elliptical_slice',
   'marginal_gradient',
-  'prior_preconditioned_langevin',
   'second_order_gradient',
   'tuned',
 ]
@@ -161,39 +159,6 @@ def crank_nicolson(
   )
 
 
-def prior_preconditioned_langevin(
-  log_likelihood_fn,
-  prior,
-  num_adaptation_steps,
-  target_accept_prob=0.55,
-  step_size=0.01,
-  short_step_share=0.2,
-):
-  """Builds MALA preconditioned by the prior covariance (pMALA), a baseline.
-
-  Args:
-    log_likelihood_fn: As in `marginal_gradient`.
-    prior: As in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
-    target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First delta, without unit.
-    short_step_share: As in `marginal_gradient`.
-
-  Returns:
-    A `tfp.mcmc.TransitionKernel`.
-
-  References:
-    Titsias and Papaspiliopoulos (2018), section 3.2,
-    https://arxiv.org/abs/1610.09641.
-  """
-  return _adapted(
-    UncalibratedPriorLangevin(log_likelihood_fn, prior, step_size),
-    num_adaptation_steps,
-    target_accept_prob,
-    short_step_share,
-  )
-
-
 def elliptical_slice(log_likelihood_fn, prior):
   """Builds TFP's elliptical slice sampler, on a prior of this library.
 
@@ -248,7 +213,6 @@ def second_order_gradient(
   log_likelihood_fn,
   prior,
   num_adaptation_steps,
-  curvature_fn=None,
   target_accept_prob=0.55,
   step_size=0.1,
   short_step_share=0.2,
@@ -265,8 +229,6 @@ def second_order_gradient(
     prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
       `autoregression`, `random_walk` or `state_space`.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
-    curvature_fn: Second derivatives of f by coordinate, in the structure of the
-      state; None: by automatic differentiation.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
     short_step_share: As in `marginal_gradient`.
@@ -279,9 +241,7 @@ def second_order_gradient(
     https://arxiv.org/abs/1610.09641.
   """
   return _adapted(
-    UncalibratedSecondOrderGradient(
-      log_likelihood_fn, prior, step_size, curvature_fn
-    ),
+    UncalibratedSecondOrderGradient(log_likelihood_fn, prior, step_size),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,

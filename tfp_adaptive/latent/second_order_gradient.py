@@ -1,7 +1,7 @@
-"""Second-order marginal proposal: factorising likelihoods, Markov priors.
+"""Second-order marginal proposal: factorizing likelihoods, Markov priors.
 
 With t = delta / 2, g and H the gradient and the diagonal Hessian of f at x,
-clipped to H <= 0, and in coordinates centred at the mean,
+clipped to H <= 0, and in coordinates centered at the mean,
 
   y ~ N(A / t b, A + A^2 / t)
   A = (C^-1 + I / t - H)^-1,   b = x + t (g - H x)
@@ -46,7 +46,7 @@ class UncalibratedSecondOrderGradient(
 ):
   """Proposes from the posterior under a likelihood quadratic around x.
 
-  The likelihood must factorise, f(x) = sum_i f_i(x_i): its Hessian is diagonal
+  The likelihood must factorize, f(x) = sum_i f_i(x_i): its Hessian is diagonal
   then and costs one product with a vector of ones. Where it does not, the rows
   of the Hessian are summed: the sampler stays exact, its proposals are worse.
   Where f_i is convex its curvature is taken as 0, the step of
@@ -63,22 +63,15 @@ class UncalibratedSecondOrderGradient(
     log_likelihood_fn,
     prior,
     step_size=0.1,
-    curvature_fn=None,
-    parallel=None,
     name=None,
   ):
     """Builds the kernel; see the base class for the shared arguments.
 
     Args:
-      log_likelihood_fn: As in the base class; twice differentiable, unless
-        there is a `curvature_fn`.
+      log_likelihood_fn: As in the base class; twice differentiable.
       prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
         `autoregression`, `random_walk` or `state_space`.
       step_size: delta, [], a variance in units of the state.
-      curvature_fn: Called as `log_likelihood_fn`; returns d^2 f / dx_i^2 in
-        the structure and shape of the state. None: by automatic
-        differentiation.
-      parallel: As in `tfpa.gaussian_priors.markov`.
       name: Prefix of op names.
 
     Raises:
@@ -91,36 +84,26 @@ class UncalibratedSecondOrderGradient(
         f'{prior.name!r} has none. Use `tfpa.gaussian_priors.markov` and its '
         'kin, or `tfpa.marginal_gradient`, which takes any prior.'
       )
-    self._parameters.update(curvature_fn=curvature_fn, parallel=parallel)
 
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""
     del adapting
-    by_product = self._parameters['curvature_fn'] is None
-    return interfaces.Cost(target=1, gradient=1, hessian_vector=int(by_product))
+    return interfaces.Cost(target=1, gradient=1, hessian_vector=1)
 
   def _evaluate(self, state, shape=None):
     """Returns f, [chains...], and its `Expansion`."""
     del shape
-    function, curvature_fn = (
-      self.log_likelihood_fn,
-      self._parameters['curvature_fn'],
-    )
-    if curvature_fn is not None:
-      log_likelihood, grads = state_parts.value_and_gradient(function, state)
-      curvature = state_parts.value(curvature_fn, state)
-    else:
-      xla_gradients.register()
-      parts = tf.nest.flatten(state)
-      with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(parts)
-        log_likelihood, grads = state_parts.value_and_gradient(
-          function, tf.nest.pack_sequence_as(state, parts)
-        )
-        total = tf.add_n([tf.reduce_sum(g) for g in tf.nest.flatten(grads)])
-      curvature = tape.gradient(
-        total, parts, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    xla_gradients.register()
+    parts = tf.nest.flatten(state)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(parts)
+      log_likelihood, grads = state_parts.value_and_gradient(
+        self.log_likelihood_fn, tf.nest.pack_sequence_as(state, parts)
       )
+      total = tf.add_n([tf.reduce_sum(g) for g in tf.nest.flatten(grads)])
+    curvature = tape.gradient(
+      total, parts, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
     num_chain_dims = ps.rank(log_likelihood)
     return log_likelihood, Expansion(
       state_parts.flatten(grads, num_chain_dims),
@@ -129,12 +112,11 @@ class UncalibratedSecondOrderGradient(
 
   def _functions(self, prior, variance):
     """Returns the function of a point to its Gaussian."""
-    parallel = self._parameters['parallel']
 
     def gaussian(point):
       curvature = tf.minimum(point.grads.curvature, 0.0)
       noisy, wider = markov_prior.noisy_factors(
-        prior.params.bands, variance, -curvature, parallel
+        prior.params.bands, variance, -curvature
       )
       bands = prior.params.bands
       diag = 1.0 + variance * (bands[0] - curvature)
@@ -151,9 +133,7 @@ class UncalibratedSecondOrderGradient(
     noisy, wider, _, pulled = gaussian = functions(current)
     spread = tf.sqrt(0.5 * delta)
     pushed = cholesky.multiply_factor(wider, noise, adjoint=True)
-    y = cholesky.solve(
-      noisy, pulled + spread * pushed, self._parameters['parallel']
-    )
+    y = cholesky.solve(noisy, pulled + spread * pushed)
     return y, (gaussian, noise)
 
   def _correction(self, functions, delta, drawn, current, proposed):
@@ -168,7 +148,6 @@ class UncalibratedSecondOrderGradient(
       wider,
       cholesky.multiply(matrix, current.state) - pulled,
       adjoint=True,
-      parallel=self._parameters['parallel'],
     )
     log_det = lambda g: g[0].log_det - 0.5 * g[1].log_det
     square = lambda v: tf.reduce_sum(v**2, axis=-1)

@@ -3,9 +3,9 @@
   C C^T = Cov x # (Cov g)^-1
 
 the geometric mean of the covariance of the states x of all chains and the
-inverse covariance of the gradients g of the log target there. It minimises the
+inverse covariance of the gradients g of the log target there. It minimizes the
 Fisher divergence E |C^T (g - g_N)|^2 between the target and a normal N of that
-covariance; `VarianceRatioAdaptation` is its diagonal form.
+covariance.
 
 Where the target is N(m, S), g = -S^-1 (x - m) and Cov g = S^-1 (Cov x) S^-1, so
 that the geometric mean is S however little the chain has moved. Elsewhere it
@@ -23,15 +23,18 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import geometric_mean
 from tfp_adaptive.linear import running_moments
+from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
 
-__all__ = ['FisherDivergenceAdaptation']
+__all__ = ['FisherDivergenceAdaptation', 'fisher_divergence_langevin']
 
 _PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
 _FIRST_FIT = 2.0  # In steps; fits then follow ...
@@ -40,6 +43,53 @@ _GROWTH = 1.1  # ... at times that grow by this: each costs some d^3.
 Statistics = collections.namedtuple(
   'Statistics', ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient']
 )
+
+
+def fisher_divergence_langevin(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  target_accept_prob=0.574,
+  step_size=1.0,
+  short_step_share=0.2,
+):
+  """Builds a MALA with the covariance that minimizes the Fisher divergence.
+
+  It is the geometric mean of the covariance of the states and the inverse
+  covariance of their gradients: dense, and for a Gaussian its covariance
+  however little the chains have moved, after some tens of states for each
+  dimension. For other proposals, `FisherDivergenceAdaptation` goes around any
+  that uses gradients.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: A `preconditioners.cholesky()`, whose start is taken.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First step size, which the adaptation moves.
+    short_step_share: As of `gradient_adaptive_langevin`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    ValueError: If an argument is not allowed.
+
+  References:
+    Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
+  """
+  if preconditioner is None:
+    preconditioner = preconditioners.cholesky()
+  proposal = UncalibratedPreconditionedLangevin(
+    target_log_prob_fn,
+    preconditioner,
+    step_size,
+    short_step_share=short_step_share,
+  )
+  return FisherDivergenceAdaptation(
+    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  )
 
 
 class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
@@ -88,8 +138,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       raise ValueError(
         'The minimum of the Fisher divergence is a dense factor, but got '
         f'`{self.preconditioner.name}`. Write '
-        '`preconditioner=tfpa.preconditioners.cholesky()`, or take '
-        '`tfpa.adaptation.VarianceRatioAdaptation` with a diagonal.'
+        '`preconditioner=tfpa.preconditioners.cholesky()`.'
       )
 
   def _start(self, params, state, inner):

@@ -15,7 +15,9 @@ from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import schedule
 
-__all__ = ['adam', 'clip_by_global_norm', 'relative_gradient', 'rmsprop']
+__all__ = ['adam', 'relative_gradient', 'rmsprop']
+
+_SCALE_DECAY_POWER = 0.6  # Above 1/2, so that the noise of the scale ends.
 
 RelativeGradientState = collections.namedtuple(
   'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
@@ -28,7 +30,7 @@ AdamState = collections.namedtuple(
 )
 
 
-def relative_gradient(gain=4.0, scale_decay_power=0.6):
+def relative_gradient(gain=4.0):
   """Builds the relative (natural) gradient step.
 
   With A the gradient with respect to the tangent at C, in units of the
@@ -36,7 +38,7 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
   A + I dimensionless), a step moves shape and scale:
 
     C C^T <- C (I + rho_t A) C^T
-    C     <- C exp((1 + t / sqrt(B))^-power scale_force)
+    C     <- C exp((1 + t / sqrt(B))^-0.6 scale_force)
 
   The force is the criterion's: for the generalised speed measure mean
   acceptance minus the wanted one, unless the entropy asks for less.
@@ -50,7 +52,6 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
     gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay
       follows from the numbers of params and of chains (`core/schedule`). A
       larger gain reaches far scales sooner, a smaller one ends with less noise.
-    scale_decay_power: How fast the rate of the scale falls, in (1/2, 1].
 
   Returns:
     An `interfaces.Optimizer`.
@@ -82,7 +83,7 @@ def relative_gradient(gain=4.0, scale_decay_power=0.6):
       lambda p, g: p + step * g, state.pending, grads
     )
     log_scale = state.pending_log_scale + feedback.scale_force * (
-      (1.0 + count / chains**0.5) ** -scale_decay_power
+      (1.0 + count / chains**0.5) ** -_SCALE_DECAY_POWER
     )
 
     def move(params, pending, log_scale):
@@ -204,40 +205,5 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
   )
 
 
-def clip_by_global_norm(optimizer, max_norm):
-  """Wraps an optimizer so that it sees gradients of at most `max_norm`.
-
-  Args:
-    optimizer: An `interfaces.Optimizer`.
-    max_norm: Largest Euclidean norm of all entries together, positive.
-
-  Returns:
-    An `interfaces.Optimizer`.
-
-  Raises:
-    TypeError: If `optimizer` is of another kind.
-    ValueError: If `max_norm` is not positive.
-  """
-  arguments.check_optimizer(optimizer)
-  arguments.check_positive(max_norm, 'max_norm', 1.0)
-
-  def update(grads, state, params, preconditioner, feedback, adaptation):
-    norm = _global_norm(grads)
-    shrink = 1.0 / tf.maximum(norm / max_norm, 1.0)
-    clipped = tf.nest.map_structure(lambda g: shrink * g, grads)
-    return optimizer.update(
-      clipped, state, params, preconditioner, feedback, adaptation
-    )
-
-  return optimizer._replace(
-    name=f'clip_by_global_norm({optimizer.name})', update=update
-  )
-
-
 def _check_decay(value, name):
   arguments.check_share(value, name, f'Write for example `{name}=0.9`.')
-
-
-def _global_norm(grads):
-  parts = tf.nest.flatten(grads)
-  return tf.sqrt(tf.add_n([tf.reduce_sum(g**2) for g in parts]))

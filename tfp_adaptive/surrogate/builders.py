@@ -18,12 +18,11 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 from tfp_adaptive.surrogate import models as surrogates
 from tfp_adaptive.surrogate.adaptation import ScoreMatchingAdaptation
-from tfp_adaptive.surrogate.kernel_adaptive import UncalibratedKernelAdaptive
 from tfp_adaptive.surrogate.surrogate_hamiltonian import (
   UncalibratedSurrogateHamiltonian,
 )
 
-__all__ = ['kernel_adaptive_metropolis', 'kernel_hamiltonian']
+__all__ = ['kernel_hamiltonian']
 
 
 def kernel_hamiltonian(
@@ -131,56 +130,6 @@ def kernel_hamiltonian(
   if target_accept_prob is None:
     target_accept_prob = 0.35 if target_is_stochastic else 0.65
   return _tuned(kernel, num_adaptation_steps, target_accept_prob)
-
-
-def kernel_adaptive_metropolis(
-  target_log_prob_fn,
-  num_adaptation_steps,
-  surrogate=None,
-  noise_scale=0.2,
-  step_size=1.0,
-  history=None,
-  target_is_stochastic=False,
-  target_accept_prob=0.23,
-):
-  """Builds kernel adaptive Metropolis (KAMH): a random walk along the draws.
-
-  Its covariance at x is that of the history in a reproducing kernel space,
-  seen from x. A baseline: `kernel_hamiltonian` mixes better.
-
-  Args:
-    target_log_prob_fn: As in `kernel_hamiltonian`.
-    num_adaptation_steps: Steps that learn; after them the kernel is fixed.
-    surrogate: `tfpa.surrogates.kernel_subsample(num_points)`.
-    noise_scale: gamma, the isotropic part, in inverse units of the state.
-    step_size: First s, in squared units of the state; the adaptation moves it.
-    history: As in `kernel_hamiltonian`.
-    target_is_stochastic: As in `kernel_hamiltonian`.
-    target_accept_prob: Wanted mean acceptance, in (0, 1).
-
-  Returns:
-    A `tfp.mcmc.TransitionKernel`.
-
-  Raises:
-    ValueError: If an argument is not allowed.
-
-  References:
-    Sejdinovic et al. (2014), https://arxiv.org/abs/1307.5302.
-  """
-  proposal = UncalibratedKernelAdaptive(
-    target_log_prob_fn,
-    surrogate or surrogates.kernel_subsample(),
-    step_size,
-    noise_scale,
-    target_is_stochastic,
-  )
-  return _tuned(
-    ScoreMatchingAdaptation(
-      MetropolisHastings(proposal), num_adaptation_steps, history
-    ),
-    num_adaptation_steps,
-    target_accept_prob,
-  )
 
 
 def _tuned(kernel, num_adaptation_steps, target_accept_prob):

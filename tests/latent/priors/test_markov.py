@@ -8,6 +8,7 @@ import scipy.linalg
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.linalg import banded_cholesky
 
 _D = 9
 _T = 0.35  # Variance of the smoother.
@@ -59,9 +60,14 @@ def _matrix_of(function):
 
 
 @functools.cache
-def _prior(order, batch, parallel=False):
+def _prior(order, batch):
   bands = _bands(_precision(order, batch), order)
-  return priors.markov(bands, mean=_MEAN, parallel=parallel)
+  return priors.markov(bands, mean=_MEAN)
+
+
+def _choose_form(monkeypatch, parallel):
+  """Takes the forms of depth O(log d), or the loops, on any device."""
+  monkeypatch.setattr(banded_cholesky, 'prefers_scan', lambda _: parallel)
 
 
 def _in_mode(function, mode):
@@ -155,11 +161,15 @@ def test_draws_have_the_covariance_they_claim(order, batch):
 
 
 @pytest.mark.parametrize('order, batch', [(1, ()), (2, (2,)), (3, ())])
-def test_parallel_form_gives_the_numbers_of_the_loop(order, batch):
-  loop, scan = (_prior(order, batch, p) for p in (False, True))
+def test_parallel_form_gives_the_numbers_of_the_loop(order, batch, monkeypatch):
   x, e = tf.constant(_rows(1)), tf.constant(_rows(2))
-  expected = _everything(loop)(loop.params, x, e)
-  for name, value in _everything(scan)(scan.params, x, e).items():
+  found = []
+  for parallel in (False, True):
+    _choose_form(monkeypatch, parallel)
+    prior = _prior.__wrapped__(order, batch)
+    found.append(_everything(prior)(prior.params, x, e))
+  expected, by_scan = found
+  for name, value in by_scan.items():
     np.testing.assert_allclose(
       value, expected[name], rtol=1e-8, atol=1e-8, err_msg=name
     )
@@ -167,10 +177,11 @@ def test_parallel_form_gives_the_numbers_of_the_loop(order, batch):
 
 @pytest.mark.parametrize('mode', ['graph', 'xla'])
 @pytest.mark.parametrize('parallel', [False, True])
-def test_compiled_numbers_are_the_eager_ones(parallel, mode):
+def test_compiled_numbers_are_the_eager_ones(parallel, mode, monkeypatch):
   if parallel and mode == 'graph':
     pytest.skip('Ordinary ops, the same in a graph.')
-  prior = _prior(2, (2,), parallel)
+  _choose_form(monkeypatch, parallel)
+  prior = _prior.__wrapped__(2, (2,))
   x, e = tf.constant(_rows(1)), tf.constant(_rows(2))
 
   def compute(params):
@@ -346,7 +357,7 @@ def test_indefinite_precision_inside_a_chain_has_no_density_and_no_nan():
     assert np.all(np.isfinite(found[name])), name
 
 
-def test_long_paths_keep_their_digits():
+def test_long_paths_keep_their_digits(monkeypatch):
   # Condition number of P about 1e12: a dense inverse would have lost it.
   size = 2000
   noise = np.random.default_rng(0).normal(size=size)
@@ -355,8 +366,9 @@ def test_long_paths_keep_their_digits():
     path[i] = 2.0 * path[i - 1] - path[i - 2] + noise[i]
   expected = -0.5 * (noise @ noise + size * np.log(2.0 * np.pi))
   for parallel in (False, True):
+    _choose_form(monkeypatch, parallel)
     prior = priors.random_walk(
-      np.float64(1.0), size, initial_scale=1.0, order=2, parallel=parallel
+      np.float64(1.0), size, initial_scale=1.0, order=2
     )
     found = prior.covariance(prior.params).log_prob(tf.constant(path))
     np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -15,7 +15,6 @@ def autoregression(
   num_steps,
   mean=0.0,
   initial_scale=None,
-  parallel=None,
 ):
   """Builds the prior of an autoregressive process, with banded precision.
 
@@ -34,7 +33,6 @@ def autoregression(
     mean: Mean of the process, [], [d], or [chains..., 1 or d].
     initial_scale: Standard deviation of the first p values, which are
       independent then, [] or [chains...]; None: the stationary law.
-    parallel: As in `markov`.
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., d].
@@ -78,7 +76,6 @@ def autoregression(
     'The roots of z^p - a_1 z^(p-1) - ... - a_p must lie inside the unit '
     'circle and `scale` be positive. For a process that is not stationary give '
     '`initial_scale`.',
-    parallel=parallel,
   )
 
 

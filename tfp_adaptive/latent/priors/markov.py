@@ -8,14 +8,15 @@ from tfp_adaptive.latent.priors import markov_prior
 __all__ = ['markov']
 
 
-def markov(precision_bands, mean=0.0, parallel=None):
+def markov(precision_bands, mean=0.0):
   """Builds the prior N(mean, P^-1) of a Markov chain by its precision P.
 
   x_i depends on its p neighbors on either side alone: P has p diagonals beside
   the main one. Everything costs O(p^2 d) in time and O(p d) in memory per
   chain, and the prior of an AR(p) process, a random walk, a spline or a
   state-space model is one of these; `autoregression`, `random_walk` and
-  `state_space` write their P.
+  `state_space` write their P. On a GPU or TPU it is factorized and solved in
+  O(log d) steps instead of d, at p times the work or more.
 
   Diagonals may carry the leading chain dimensions of a prior that depends on
   hyperparameters: every chain then has its own P and its own factor. Inside a
@@ -27,8 +28,6 @@ def markov(precision_bands, mean=0.0, parallel=None):
       [chains..., d], [chains..., d - 1], ..., [chains..., d - p]; float32 or
       float64. P is symmetric: its diagonals on one side are enough.
     mean: Mean of the field, [], [d] or [chains..., d].
-    parallel: Whether to factorize and solve in O(log d) steps instead of d,
-      at p times the work or more: bool, or None: on a GPU or TPU only.
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., d].
@@ -49,7 +48,6 @@ def markov(precision_bands, mean=0.0, parallel=None):
     'Every diagonal of P on one side of the main one must be given, and P be '
     'the inverse of a covariance: an intrinsic random walk needs a proper '
     'start, as in `tfpa.gaussian_priors.random_walk`.',
-    parallel=parallel,
   )
 
 

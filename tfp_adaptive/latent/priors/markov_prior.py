@@ -42,7 +42,7 @@ class MarkovParams(NamedTuple):
   factor: Any  # `banded_cholesky.Factor` of P.
 
 
-def build(name, bands, mean, advice, event_shape=None, parallel=None):
+def build(name, bands, mean, advice, event_shape=None):
   """Returns the `interfaces.GaussianPrior` of a banded precision.
 
   Args:
@@ -51,12 +51,11 @@ def build(name, bands, mean, advice, event_shape=None, parallel=None):
     mean: Tensor that broadcasts to [chains..., d].
     advice: What to do where P is not positive definite, for the message.
     event_shape: Shape of the state, [d] by default.
-    parallel: As in `banded_cholesky.prefers_scan`.
 
   Raises:
     ValueError: If P is known not to be positive definite.
   """
-  factor = cholesky.factorize(bands, parallel)
+  factor = cholesky.factorize(bands)
   _check_positive(factor, advice)
   identity = lambda params, rows: rows
   return interfaces.GaussianPrior(
@@ -68,12 +67,12 @@ def build(name, bands, mean, advice, event_shape=None, parallel=None):
     to_coordinates=lambda params, x: x - params.mean,
     from_coordinates=lambda params, s: s + params.mean,
     pull=identity,
-    covariance=lambda params: covariance(params, parallel),
-    smoother=lambda params, variance: smoother(params, variance, parallel),
+    covariance=covariance,
+    smoother=smoother,
   )
 
 
-def covariance(params, parallel=None):
+def covariance(params):
   """Returns the functions of C = P^-1."""
   factor = params.factor
 
@@ -83,20 +82,20 @@ def covariance(params, parallel=None):
     return -0.5 * (squares + log_norm - factor.log_det)
 
   return interfaces.Covariance(
-    multiply=lambda v: cholesky.solve(factor, v, parallel),
-    draw=lambda e: cholesky.solve_factor(factor, e, parallel=parallel),
+    multiply=lambda v: cholesky.solve(factor, v),
+    draw=lambda e: cholesky.solve_factor(factor, e),
     solve=lambda v: cholesky.multiply(params.bands, v),
     log_prob=log_prob,
   )
 
 
-def smoother(params, variance, parallel=None):
+def smoother(params, variance):
   """Returns the functions of R = (t P + I)^-1."""
-  noisy, wider = noisy_factors(params.bands, variance, parallel=parallel)
+  noisy, wider = noisy_factors(params.bands, variance)
   spread = tf.sqrt(variance)
 
   def gain(v):
-    return cholesky.solve(noisy, v, parallel)
+    return cholesky.solve(noisy, v)
 
   def draw_marginal(v, e):
     noise = cholesky.multiply_factor(wider, e, adjoint=True)
@@ -118,21 +117,20 @@ def smoother(params, variance, parallel=None):
 
   return interfaces.Smoother(
     gain=gain,
-    draw=lambda v, e: cholesky.draw(noisy, v, spread * e, parallel),
+    draw=lambda v, e: cholesky.draw(noisy, v, spread * e),
     draw_marginal=draw_marginal,
-    solve_marginal=lambda v: v - cholesky.solve(wider, v, parallel),
+    solve_marginal=lambda v: v - cholesky.solve(wider, v),
     log_marginal=log_marginal,
   )
 
 
-def noisy_factors(bands, variance, curvature=0.0, parallel=None):
+def noisy_factors(bands, variance, curvature=0.0):
   """Returns the factors of M = t (P + diag(c)) + I and of M + I.
 
   Args:
     bands: Tuple of the diagonals of P, each [chains..., d - k].
     variance: t, [].
     curvature: c, [] or [chains..., d].
-    parallel: As in `banded_cholesky.prefers_scan`.
   """
   diag = 1.0 + variance * (bands[0] + curvature)
   rest = [variance * band for band in bands[1:]]
@@ -148,8 +146,7 @@ def noisy_factors(bands, variance, curvature=0.0, parallel=None):
     (
       tf.stack([diag, diag + 1.0]),
       *(tf.stack([band, band]) for band in rest),
-    ),
-    parallel,
+    )
   )
   return (
     tf.nest.map_structure(lambda x: x[0], both),

@@ -11,9 +11,7 @@ __all__ = ['random_walk']
 _COEFFICIENTS = {1: (1.0,), 2: (2.0, -1.0)}
 
 
-def random_walk(
-  scale, num_steps, initial_scale, order=1, mean=0.0, parallel=None
-):
+def random_walk(scale, num_steps, initial_scale, order=1, mean=0.0):
   """Builds the prior of a random walk, a stochastic level or trend.
 
   Differences of the given order are N(0, scale^2): the first differences of a
@@ -27,7 +25,6 @@ def random_walk(
     initial_scale: Standard deviation of the first values, [] or [chains...].
     order: 1 or 2.
     mean: Mean of the field, [], [d], or [chains..., 1 or d].
-    parallel: As in `markov`.
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., d].
@@ -51,5 +48,4 @@ def random_walk(
     num_steps,
     mean=mean,
     initial_scale=initial_scale,
-    parallel=parallel,
   )._replace(name='random_walk')

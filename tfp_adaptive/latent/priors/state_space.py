@@ -14,7 +14,6 @@ def state_space(
   initial_covariance,
   num_steps,
   mean=0.0,
-  parallel=None,
 ):
   """Builds the prior of the states of a linear Gaussian state-space model.
 
@@ -31,7 +30,6 @@ def state_space(
     initial_covariance: S, the same shape, positive definite.
     num_steps: Python int, at least 2.
     mean: Of the flat path, [], [num_steps q] or [chains..., num_steps q].
-    parallel: As in `markov`.
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., num_steps, q].
@@ -64,7 +62,6 @@ def state_space(
     gaussian_prior.mean(mean, transition.dtype, num_steps * size),
     '`noise_covariance` and `initial_covariance` must be positive definite.',
     event_shape=[num_steps, size],
-    parallel=parallel,
   )
 
 

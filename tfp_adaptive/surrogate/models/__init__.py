@@ -7,11 +7,9 @@ from tfp_adaptive.surrogate.models.kernel_exponential_family_finite import (
 from tfp_adaptive.surrogate.models.kernel_exponential_family_lite import (
   kernel_exponential_family_lite,
 )
-from tfp_adaptive.surrogate.models.kernel_subsample import kernel_subsample
 
 __all__ = [
   'in_turn',
   'kernel_exponential_family_finite',
   'kernel_exponential_family_lite',
-  'kernel_subsample',
 ]

@@ -5,6 +5,10 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments import baselines
+from experiments.baselines.variance_ratio_langevin import (
+  VarianceRatioAdaptation,
+)
 from tests.contracts import registry
 from tests.contracts import targets
 
@@ -18,7 +22,7 @@ def _ratio(target, num_steps, preconditioner=None, **options):
   proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
     target, preconditioner or tfpa.preconditioners.diagonal()
   )
-  return tfpa.adaptation.VarianceRatioAdaptation(
+  return VarianceRatioAdaptation(
     tfpa.MetropolisHastings(proposal), num_steps, **options
   )
 
@@ -81,7 +85,7 @@ def _learned(kernel, start, dtype):
 def test_scales_of_independent_gaussians_are_exact(num_chains, dtype, distance):
   scales = np.geomspace(1e-2, 1e2, _EVENT_SIZE)
   start = np.random.default_rng(0).normal(size=(num_chains, _EVENT_SIZE))
-  kernel = tfpa.variance_ratio_langevin(
+  kernel = baselines.variance_ratio_langevin(
     lambda x: targets.standard_normal(x / tf.constant(scales, x.dtype)), 800
   )
   learned = _learned(kernel, distance * start * scales, dtype)
@@ -93,7 +97,7 @@ def test_scales_lie_between_conditional_and_marginal_ones():
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0, seed=2)
   covariance = factor @ factor.T
   inverse = np.linalg.inv(factor)
-  kernel = tfpa.variance_ratio_langevin(
+  kernel = baselines.variance_ratio_langevin(
     lambda x: targets.standard_normal(tf.linalg.matvec(inverse, x)), 1500
   )
   start = np.random.default_rng(0).normal(size=(20, _EVENT_SIZE)) @ factor.T
@@ -115,7 +119,7 @@ def test_hamiltonian_proposals_learn_too():
     tfpa.preconditioners.diagonal(),
     3,
   )
-  kernel = tfpa.adaptation.VarianceRatioAdaptation(
+  kernel = VarianceRatioAdaptation(
     tfpa.MetropolisHastings(proposal), 500, target_accept_prob=0.8
   )
   start = np.random.default_rng(0).normal(size=(5, _EVENT_SIZE)) * scales

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfp_adaptive.surrogate.models.kernel_subsample import _FLOOR
-from tfp_adaptive.surrogate.models.kernel_subsample import kernel_subsample
+from experiments.baselines.kernel_subsample import _FLOOR
+from experiments.baselines.kernel_subsample import kernel_subsample
 
 _SEED = (1, 2)
 

@@ -12,17 +12,77 @@ adaptive Metropolis-Hastings, section 4.1, https://arxiv.org/abs/1307.5302.
 import collections
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
+from experiments.baselines.kernel_subsample import kernel_subsample
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import step_size_range
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['KernelAdaptiveResults', 'UncalibratedKernelAdaptive']
+__all__ = [
+  'KernelAdaptiveResults',
+  'UncalibratedKernelAdaptive',
+  'kernel_adaptive_metropolis',
+]
+
+
+def kernel_adaptive_metropolis(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  surrogate=None,
+  noise_scale=0.2,
+  step_size=1.0,
+  history=None,
+  target_is_stochastic=False,
+  target_accept_prob=0.23,
+):
+  """Builds kernel adaptive Metropolis (KAMH): a random walk along the draws.
+
+  Its covariance at x is that of the history in a reproducing kernel space,
+  seen from x. `tfpa.kernel_hamiltonian` mixes better.
+
+  Args:
+    target_log_prob_fn: As in `tfpa.kernel_hamiltonian`.
+    num_adaptation_steps: Steps that learn; after them the kernel is fixed.
+    surrogate: `kernel_subsample(num_points)`.
+    noise_scale: gamma, the isotropic part, in inverse units of the state.
+    step_size: First s, in squared units of the state; the adaptation moves it.
+    history: As in `tfpa.kernel_hamiltonian`.
+    target_is_stochastic: As in `tfpa.kernel_hamiltonian`.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    ValueError: If an argument is not allowed.
+
+  References:
+    Sejdinovic et al. (2014), https://arxiv.org/abs/1307.5302.
+  """
+  arguments.check_accept_prob(target_accept_prob)
+  proposal = UncalibratedKernelAdaptive(
+    target_log_prob_fn,
+    surrogate or kernel_subsample(),
+    step_size,
+    noise_scale,
+    target_is_stochastic,
+  )
+  return tfp.mcmc.DualAveragingStepSizeAdaptation(
+    tfpa.adaptation.ScoreMatchingAdaptation(
+      tfpa.MetropolisHastings(proposal), num_adaptation_steps, history
+    ),
+    num_adaptation_steps=num_adaptation_steps,
+    target_accept_prob=target_accept_prob,
+    step_size_setter_fn=step_size_range.setter(),
+  )
 
 
 class KernelAdaptiveResults(
@@ -81,7 +141,7 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
       target_log_prob_fn: As in TFP; if stochastic, called with `seed=seed`
         too, a [2] int32 for all chains.
       surrogate: An `interfaces.Surrogate` whose params have `points`,
-        `weights` and `bandwidth`: `tfpa.surrogates.kernel_subsample()`.
+        `weights` and `bandwidth`: `kernel_subsample()`.
       step_size: s, in squared units of the state: M has their inverse. [] or
         [chains..., 1].
       noise_scale: gamma, in inverse units of the state; a positive float.
@@ -247,7 +307,7 @@ def _check_parts(target_log_prob_fn, surrogate, step_size, noise_scale):
   if not isinstance(surrogate, interfaces.Surrogate):
     raise TypeError(
       f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}. '
-      'Write `surrogate=tfpa.surrogates.kernel_subsample()` (with parentheses).'
+      'Write `surrogate=kernel_subsample()` (with parentheses).'
     )
   arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
   # It alone moves the chain where no draws are near.
@@ -261,5 +321,5 @@ def _check_params(params):
   if missing:
     raise ValueError(
       f'The params of `surrogate` have no {missing}: this proposal needs draws '
-      'and a bandwidth. Write `surrogate=tfpa.surrogates.kernel_subsample()`.'
+      'and a bandwidth. Write `surrogate=kernel_subsample()`.'
     )

@@ -24,12 +24,12 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['as_square', 'contract']
+__all__ = ['NAME', 'as_square', 'contract']
 
 # Rows at a time: the small factor is decomposed by a loop over its columns.
 _BLOCK = 16
 
-_NAME = 'square'
+NAME = 'square'  # Of the structure.
 
 
 def contract(root, rows, max_shrinkage=None):
@@ -98,13 +98,24 @@ def as_square(preconditioner):
   A square root that is moved by rows of rank one does not stay triangular.
 
   Args:
-    preconditioner: `preconditioners.cholesky()`, whose start is taken, or what
-      this function returned.
+    preconditioner: `tfpa.preconditioners.cholesky()`, whose start is taken, or
+      what this function returned.
+
+  Returns:
+    A `tfpa.interfaces.Preconditioner`.
+
+  Raises:
+    ValueError: If the preconditioner is not dense.
   """
-  if preconditioner.name == _NAME:
+  if preconditioner.name == NAME:
     return preconditioner
+  if preconditioner.name != 'cholesky':
+    raise ValueError(
+      f'A square root is a dense factor, but got `{preconditioner.name}`. '
+      'Write `preconditioner=tfpa.preconditioners.cholesky()`.'
+    )
   return preconditioner._replace(
-    name=_NAME,
+    name=NAME,
     operator=lambda root: _SquareFactor(root, is_non_singular=True),
     project=lambda root: root,
   )

@@ -1,4 +1,4 @@
-"""Fisher adaptation: the inverse of the mean square of gradient increments.
+"""FisherMALA: the inverse of the mean square of gradient increments.
 
   s_k = sqrt(a_k) (g(y_k) - g(x_k)),   a_k = min(1, e^r_k),   k = 1, ..., K
   M <- (1 - u sum_k a_k) M + u sum_k s_k s_k^T,   C C^T = M^-1
@@ -11,7 +11,7 @@ was known at n' is then (n' / n)^gain.
 Pooled chains: the K increments of a step are rows of one update,
 M' = (1 - u A) (M + S^T S) with A = sum_k a_k and S the rows
 sqrt(u / (1 - u A)) s_k, so that C' = (1 - u A)^-1/2 C F and F the factor of
-`linear.square_root` for S: O(K d^2), no d x d decomposition.
+`square_root.py` for S: O(K d^2), no d x d decomposition.
 
 Source: Titsias (2023), Optimal preconditioning and Fisher adaptive Langevin
 sampling, https://arxiv.org/abs/2305.14442: K = 1, gain 1, scale by the trace.
@@ -21,23 +21,81 @@ import collections
 
 import tensorflow as tf
 
-from tfp_adaptive import interfaces
+import tfp_adaptive as tfpa
+from experiments.baselines import square_root
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
-from tfp_adaptive.linear import square_root
 
-__all__ = ['FisherAdaptation']
+__all__ = ['FisherAdaptation', 'fisher_adaptive_langevin']
 
 # Increments that the first factor counts for: per dimension, and steps at
 # least, for those of a chain that has just started depend on each other.
 _PRIOR_INCREMENTS = 1.0
 _PRIOR_STEPS = 10.0
 
+# Of Titsias (2023), as arguments of `FisherAdaptation`.
+_PAPER = dict(
+  gain=1.0, regularization=10.0, max_shrinkage=None, normalize_trace=True
+)
+
 Statistics = collections.namedtuple(
   'Statistics', ['num_increments', 'log_scale']
 )
+
+
+def fisher_adaptive_langevin(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  target_accept_prob=0.574,
+  step_size=1.0,
+  short_step_share=0.2,
+  has_paper_constants=False,
+):
+  """Builds a MALA with the inverse Fisher information (FisherMALA).
+
+  Its covariance is the inverse of the mean square of the gradient's increments
+  between a state and its proposal. For other proposals, `FisherAdaptation`
+  goes around any that uses gradients.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: A `tfpa.preconditioners.cholesky()`, whose start is taken.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First step size, which the adaptation moves.
+    short_step_share: As of `tfpa.gradient_adaptive_langevin`.
+    has_paper_constants: Whether no increment is forgotten, the regularization
+      is 10 and the scale is held by the trace. By default increments are
+      forgotten, and the first factor with them.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    ValueError: If an argument is not allowed.
+
+  References:
+    Titsias (2023), Algorithm 1, https://arxiv.org/abs/2305.14442.
+  """
+  if preconditioner is None:
+    preconditioner = tfpa.preconditioners.cholesky()
+  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
+    target_log_prob_fn,
+    preconditioner,
+    step_size,
+    short_step_share=short_step_share,
+  )
+  square = proposal.copy(preconditioner=square_root.as_square(preconditioner))
+  return FisherAdaptation(
+    tfpa.MetropolisHastings(square),
+    num_adaptation_steps,
+    target_accept_prob,
+    **(_PAPER if has_paper_constants else {}),
+  )
 
 
 class FisherAdaptation(closed_form.ClosedFormAdaptation):
@@ -46,7 +104,7 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
   For a Gaussian N(m, S) increments have covariance proportional to S^-1 once
   moves are as long as the target is wide, whatever the start. It needs no
   criterion, and no gradient beyond those that the step has already. The factor
-  is a square matrix: not triangular. Unlike the generalised speed measure it
+  is a square matrix: not triangular. Unlike the generalized speed measure it
   learns little from a proposal that is rejected.
 
   Results are `linear.closed_form.ClosedFormAdaptationResults`.
@@ -67,7 +125,7 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
 
     Args:
       inner_kernel: `tfpa.MetropolisHastings` around a proposal that uses
-        gradients and has a dense preconditioner (`preconditioners.cholesky`).
+        gradients and has a preconditioner of `square_root.as_square`.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
       gain: How fast the past is forgotten, at least 1; 1: never.
@@ -87,7 +145,7 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
     arguments.check_accept_prob(target_accept_prob)
     arguments.check_gain(gain)
     self._parameters = dict(
-      inner_kernel=_with_square_factor(inner_kernel),
+      inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,
       target_accept_prob=target_accept_prob,
       gain=gain,
@@ -96,11 +154,18 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
       normalize_trace=normalize_trace,
       name=name,
     )
+    # A kernel that never adapts may have any structure.
+    if num_adaptation_steps and self.preconditioner.name != square_root.NAME:
+      raise ValueError(
+        'Fisher adaptation learns a square factor, but got '
+        f'`{self.preconditioner.name}`. Write '
+        '`square_root.as_square(tfpa.preconditioners.cholesky())`.'
+      )
 
   @property
   def adapting_cost(self):
     """Two products, F = S C and C F^T."""
-    return interfaces.Cost(matrix_product=2)
+    return tfpa.interfaces.Cost(matrix_product=2)
 
   def bootstrap_results(self, init_state):
     """Starts as the base does; the log scale once, by a decomposition."""
@@ -168,23 +233,3 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
 
 def _trace(root):
   return tf.reduce_sum(root**2)
-
-
-def _with_square_factor(kernel):
-  """Returns the kernel with the dense factor of its proposal as a square."""
-  if 'preconditioner' not in kernel.parameters:
-    inner = kernel.parameters['inner_kernel']
-    square = _with_square_factor(inner)
-    return kernel if square is inner else kernel.copy(inner_kernel=square)
-  preconditioner = kernel.parameters['preconditioner']
-  if preconditioner.name not in ('cholesky', 'square'):
-    raise ValueError(
-      f'Fisher adaptation learns a dense factor, but got '
-      f'`{preconditioner.name}`. Write '
-      '`preconditioner=tfpa.preconditioners.cholesky()`, or take '
-      '`tfpa.adaptation.VarianceRatioAdaptation` with a diagonal.'
-    )
-  square = square_root.as_square(preconditioner)
-  if square is preconditioner:
-    return kernel
-  return kernel.copy(preconditioner=square)

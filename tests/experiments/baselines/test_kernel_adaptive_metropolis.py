@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
+from experiments import baselines
 from tests.contracts import targets
 from tests.surrogate import learning
 from tfp_adaptive.core import tfp_private
@@ -11,10 +12,10 @@ from tfp_adaptive.surrogate import history
 
 
 def _kernel(num_adaptation_steps, **options):
-  return tfpa.kernel_adaptive_metropolis(
+  return baselines.kernel_adaptive_metropolis(
     targets.standard_normal,
     num_adaptation_steps,
-    tfpa.surrogates.kernel_subsample(30),
+    baselines.kernel_subsample(30),
     **options,
   )
 

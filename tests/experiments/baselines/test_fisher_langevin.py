@@ -5,6 +5,9 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments import baselines
+from experiments.baselines import square_root
+from experiments.baselines.fisher_langevin import FisherAdaptation
 from tests.contracts import registry
 from tests.contracts import targets
 
@@ -15,10 +18,11 @@ _FACTOR = 0.5 * targets.correlated_factor(_EVENT_SIZE, 4.0, seed=8)
 
 
 def _fisher(target, num_steps, preconditioner=None, **options):
+  dense = preconditioner or tfpa.preconditioners.cholesky()
   proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
-    target, preconditioner or tfpa.preconditioners.cholesky()
+    target, square_root.as_square(dense)
   )
-  return tfpa.adaptation.FisherAdaptation(
+  return FisherAdaptation(
     tfpa.MetropolisHastings(proposal), num_steps, **options
   )
 
@@ -127,21 +131,23 @@ def _gaussian(factor, dtype):
 
 
 @pytest.mark.parametrize(
-  'settings, num_chains, num_steps, dtype, distance',
+  'has_paper_constants, num_chains, num_steps, dtype, distance',
   [
-    ('default', 1, 2500, np.float64, 1.0),
-    ('default', 10, 800, np.float32, 100.0),
-    ('paper', 10, 800, np.float32, 1.0),
+    (False, 1, 2500, np.float64, 1.0),
+    (False, 10, 800, np.float32, 100.0),
+    (True, 10, 800, np.float32, 1.0),
   ],
   ids=['one chain', 'ten far chains', 'paper'],
 )
 def test_a_gaussian_is_learned(
-  settings, num_chains, num_steps, dtype, distance
+  has_paper_constants, num_chains, num_steps, dtype, distance
 ):
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
   start = np.random.default_rng(0).normal(size=(num_chains, _EVENT_SIZE))
-  kernel = tfpa.fisher_adaptive_langevin(
-    _gaussian(factor, dtype), num_steps, settings=settings
+  kernel = baselines.fisher_adaptive_langevin(
+    _gaussian(factor, dtype),
+    num_steps,
+    has_paper_constants=has_paper_constants,
   )
   condition = _condition(kernel, factor, distance * start @ factor.T, dtype)
   # An isotropic factor leaves 100.
@@ -151,9 +157,11 @@ def test_a_gaussian_is_learned(
 def test_hamiltonian_proposals_learn_too():
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
   proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
-    _gaussian(factor, np.float64), tfpa.preconditioners.cholesky(), 3
+    _gaussian(factor, np.float64),
+    square_root.as_square(tfpa.preconditioners.cholesky()),
+    3,
   )
-  kernel = tfpa.adaptation.FisherAdaptation(
+  kernel = FisherAdaptation(
     tfpa.MetropolisHastings(proposal), 500, target_accept_prob=0.8
   )
   start = np.random.default_rng(0).normal(size=(10, _EVENT_SIZE)) @ factor.T
@@ -161,8 +169,17 @@ def test_hamiltonian_proposals_learn_too():
 
 
 def test_structures_that_are_not_dense_are_refused():
+  diagonal = tfpa.preconditioners.diagonal()
   with pytest.raises(ValueError, match='dense factor, but got `diagonal`'):
-    _fisher(_TARGET.log_prob, 10, tfpa.preconditioners.diagonal())
+    baselines.fisher_adaptive_langevin(_TARGET.log_prob, 10, diagonal)
+
+
+def test_triangular_factors_are_refused():
+  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
+    _TARGET.log_prob, tfpa.preconditioners.cholesky()
+  )
+  with pytest.raises(ValueError, match='square factor, but got `cholesky`'):
+    FisherAdaptation(tfpa.MetropolisHastings(proposal), 10)
 
 
 def test_proposals_without_gradients_are_refused():
@@ -170,7 +187,7 @@ def test_proposals_without_gradients_are_refused():
     _TARGET.log_prob, tfpa.preconditioners.cholesky()
   )
   with pytest.raises(ValueError, match='RandomWalk has none'):
-    tfpa.adaptation.FisherAdaptation(tfpa.MetropolisHastings(walk), 10)
+    FisherAdaptation(tfpa.MetropolisHastings(walk), 10)
 
 
 @pytest.mark.parametrize('gain', [0.5, float('nan')])

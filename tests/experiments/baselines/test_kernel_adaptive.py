@@ -8,11 +8,14 @@ import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
+from experiments.baselines.kernel_adaptive_metropolis import _local_covariance
+from experiments.baselines.kernel_adaptive_metropolis import (
+  UncalibratedKernelAdaptive,
+)
+from experiments.baselines.kernel_subsample import kernel_subsample
+from experiments.baselines.kernel_subsample import KernelSubsampleParams
 from tests.contracts import pseudo_marginal
 from tests.contracts import targets
-from tfp_adaptive.surrogate import kernel_adaptive
-from tfp_adaptive.surrogate.models.kernel_subsample import kernel_subsample
-from tfp_adaptive.surrogate.models.kernel_subsample import KernelSubsampleParams
 
 _NUM_POINTS, _NUM_EMPTY = 12, 4
 _STEP_SIZE, _NOISE_SCALE = 0.7, 0.3
@@ -39,9 +42,7 @@ def _knowing(params):
 
 def _proposal(target, params, **options):
   options = dict(step_size=_STEP_SIZE, noise_scale=_NOISE_SCALE) | options
-  return kernel_adaptive.UncalibratedKernelAdaptive(
-    target, _knowing(params), **options
-  )
+  return UncalibratedKernelAdaptive(target, _knowing(params), **options)
 
 
 def _dense_covariance(x, params):
@@ -95,7 +96,7 @@ def test_the_correction_is_that_of_the_dense_normal_densities(weighted):
 
 
 def test_without_draws_it_is_a_random_walk_and_needs_no_correction():
-  kernel = kernel_adaptive.UncalibratedKernelAdaptive(
+  kernel = UncalibratedKernelAdaptive(
     targets.standard_normal,
     kernel_subsample(_NUM_POINTS),
     _STEP_SIZE,
@@ -122,7 +123,7 @@ def test_far_from_all_draws_it_is_a_random_walk():
 def test_with_a_wide_bandwidth_it_is_adaptive_metropolis():
   # grad k(x, z) -> 2 (z - x) / sigma: M H M^T -> n (4 / sigma)^2 Cov(z).
   points, bandwidth = _draws(0), 1e8
-  covariance = kernel_adaptive._local_covariance(
+  covariance = _local_covariance(
     _params(points, bandwidth), tf.constant(_draws(1, 5))
   )
   limit = (4.0 / bandwidth) ** 2 * len(points) * np.cov(points.T, bias=True)
@@ -141,7 +142,7 @@ def _law():
   return target, params, target.draw(_NUM_CHAINS, seed=12)
 
 
-class _WithoutCorrection(kernel_adaptive.UncalibratedKernelAdaptive):
+class _WithoutCorrection(UncalibratedKernelAdaptive):
   """The wrong proposal: it is taken as symmetric."""
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
@@ -187,16 +188,14 @@ def _p_values(proposal_class, temper):
 
 
 def test_one_step_leaves_a_banana_invariant():
-  p_values, accepted = _p_values(
-    kernel_adaptive.UncalibratedKernelAdaptive, 1.0
-  )
+  p_values, accepted = _p_values(UncalibratedKernelAdaptive, 1.0)
   assert 0.2 < accepted < 0.8  # Else there is no power.
   # Fails by chance for one seed in 1000; the seed is fixed.
   assert pseudo_marginal.smallest_p_value(p_values) > 1e-3, p_values
 
 
 def test_a_target_tempered_by_a_tenth_is_detected():
-  p_values, _ = _p_values(kernel_adaptive.UncalibratedKernelAdaptive, 1.1)
+  p_values, _ = _p_values(UncalibratedKernelAdaptive, 1.1)
   assert pseudo_marginal.smallest_p_value(p_values) < 1e-6
 
 
@@ -292,7 +291,7 @@ def test_parameters_are_the_constructor_arguments():
 
 def test_wrong_arguments_are_refused_with_what_to_write():
   surrogate = kernel_subsample(5)
-  build = kernel_adaptive.UncalibratedKernelAdaptive
+  build = UncalibratedKernelAdaptive
   with pytest.raises(TypeError, match='target_log_prob_fn'):
     build(3.0, surrogate)
   with pytest.raises(TypeError, match='with parentheses'):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.linear import square_root
+from experiments.baselines import square_root
 
 _EVENT_SIZE = 6
 

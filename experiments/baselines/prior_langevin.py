@@ -2,15 +2,52 @@
 
   y ~ N((1 - delta / 2) x + delta / 2 C g(x), delta C)
 
-in coordinates centred at the mean. Source: Titsias and Papaspiliopoulos (2018),
-section 3.2, https://arxiv.org/abs/1610.09641.
+in coordinates centered at the mean. Source: Titsias and Papaspiliopoulos
+(2018), section 3.2, https://arxiv.org/abs/1610.09641.
 """
 
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
+from tfp_adaptive.latent import builders
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = ['UncalibratedPriorLangevin']
+__all__ = ['UncalibratedPriorLangevin', 'prior_preconditioned_langevin']
+
+
+def prior_preconditioned_langevin(
+  log_likelihood_fn,
+  prior,
+  num_adaptation_steps,
+  target_accept_prob=0.55,
+  step_size=0.01,
+  short_step_share=0.2,
+):
+  """Builds MALA preconditioned by the prior covariance (pMALA).
+
+  Args:
+    log_likelihood_fn: As in `tfpa.marginal_gradient`.
+    prior: As in `tfpa.marginal_gradient`.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First delta, without unit.
+    short_step_share: As in `tfpa.marginal_gradient`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    ValueError: If an argument is not allowed.
+
+  References:
+    Titsias and Papaspiliopoulos (2018), section 3.2,
+    https://arxiv.org/abs/1610.09641.
+  """
+  proposal = UncalibratedPriorLangevin(log_likelihood_fn, prior, step_size)
+  kernel = tfpa.adaptation.ShortStepsWhileAdapting(
+    tfpa.MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+  )
+  return builders.tuned(kernel, num_adaptation_steps, target_accept_prob)
 
 
 class UncalibratedPriorLangevin(latent_proposal.UncalibratedLatentProposal):

@@ -3,10 +3,10 @@
   c_i^2 = sqrt(Var x_i / Var g_i)
 
 over the states x of all chains and the gradients g of the log target there. It
-minimises the Fisher divergence E |g - g_N|_C^2 between the target and a normal
+minimizes the Fisher divergence E |g - g_N|_C^2 between the target and a normal
 N of covariance C C^T = diag(c^2). Means and variances are running ones
-(`linear/running_moments.py`) of weight w = gain / (t + gain t_0): what was
-known at time t' weighs (t' / t)^gain at time t.
+(`linear/running_moments.py` of the library) of weight w = gain / (t + gain
+t_0): what was known at time t' weighs (t' / t)^gain at time t.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
 Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845;
@@ -17,11 +17,12 @@ import collections
 
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from tfp_adaptive.core import arguments
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import running_moments
 
-__all__ = ['VarianceRatioAdaptation']
+__all__ = ['VarianceRatioAdaptation', 'variance_ratio_langevin']
 
 # Steps that the start counts for in the means. Few: the ratio is as good
 # however little the chain has moved.
@@ -31,6 +32,51 @@ _PRIOR_STEPS = 1.0
 _MAX_CHANGE = 2.0
 
 Statistics = collections.namedtuple('Statistics', ['time', 'state', 'gradient'])
+
+
+def variance_ratio_langevin(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  preconditioner=None,
+  target_accept_prob=0.574,
+  step_size=1.0,
+  short_step_share=0.2,
+):
+  """Builds a MALA with the diagonal that minimizes the Fisher divergence.
+
+  Its scales are c_i^2 = sqrt(Var x_i / Var g_i), g the gradient of the log
+  target: the diagonal of the sampler nutpie. For other proposals,
+  `VarianceRatioAdaptation` goes around any that uses gradients.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    preconditioner: A `tfpa.preconditioners.diagonal()`, whose start is taken.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First step size, which the adaptation moves.
+    short_step_share: As of `tfpa.gradient_adaptive_langevin`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    ValueError: If an argument is not allowed.
+
+  References:
+    Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
+  """
+  if preconditioner is None:
+    preconditioner = tfpa.preconditioners.diagonal()
+  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
+    target_log_prob_fn,
+    preconditioner,
+    step_size,
+    short_step_share=short_step_share,
+  )
+  return VarianceRatioAdaptation(
+    tfpa.MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  )
 
 
 class VarianceRatioAdaptation(closed_form.ClosedFormAdaptation):
@@ -81,7 +127,7 @@ class VarianceRatioAdaptation(closed_form.ClosedFormAdaptation):
         'Variance ratios make a diagonal factor, but got '
         f'`{self.preconditioner.name}`. Write '
         '`preconditioner=tfpa.preconditioners.diagonal()`, or take '
-        '`tfpa.adaptation.FisherAdaptation` with a dense one.'
+        '`tfpa.adaptation.FisherDivergenceAdaptation` with a dense one.'
       )
 
   def _start(self, params, state, inner):
