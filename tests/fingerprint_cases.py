@@ -206,6 +206,11 @@ def _transport(name, **options):
   return _hamiltonian(name, transport=transport, **options)
 
 
+def _paper_kernel_hamiltonian(name):
+  del name
+  return presets.kernel_hamiltonian(_banana, NUM_ADAPTATION_STEPS), _start()
+
+
 _LANGEVIN = {
   'default': _plain,
   'single precision': _single,
@@ -267,7 +272,7 @@ CASES = {
   'kernel_adaptive_metropolis': {'default': _kernel_adaptive},
   'kernel_hamiltonian': {
     'default': _plain,
-    'paper': _with(settings='paper'),
+    'paper': _paper_kernel_hamiltonian,
     'estimates': _with(
       target_log_prob_fn=_estimate,
       target_is_stochastic=True,

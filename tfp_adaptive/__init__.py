@@ -13,15 +13,15 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.driver.sample import sample
 from tfp_adaptive.driver.sample import SampleResult
 from tfp_adaptive.latent import priors as gaussian_priors
-from tfp_adaptive.latent.builders import auxiliary_gradient
-from tfp_adaptive.latent.builders import auxiliary_langevin
-from tfp_adaptive.latent.builders import crank_nicolson
-from tfp_adaptive.latent.builders import elliptical_slice
-from tfp_adaptive.latent.builders import marginal_gradient
-from tfp_adaptive.latent.builders import second_order_gradient
-from tfp_adaptive.latent.builders_hyperparameters import (
+from tfp_adaptive.latent.auxiliary_gradient import auxiliary_gradient
+from tfp_adaptive.latent.auxiliary_langevin import auxiliary_langevin
+from tfp_adaptive.latent.crank_nicolson import crank_nicolson
+from tfp_adaptive.latent.elliptical_slice import elliptical_slice
+from tfp_adaptive.latent.hyperparameter_adaptation import (
   latent_gaussian_hyperparameters,
 )
+from tfp_adaptive.latent.marginal_gradient import marginal_gradient
+from tfp_adaptive.latent.second_order_gradient import second_order_gradient
 from tfp_adaptive.learned import as_tfp_kernel
 from tfp_adaptive.learned import cost_per_step
 from tfp_adaptive.learned import frozen
@@ -35,7 +35,7 @@ from tfp_adaptive.linear.hamiltonian import entropy_adaptive_hamiltonian
 from tfp_adaptive.linear.langevin import gradient_adaptive_langevin
 from tfp_adaptive.linear.random_walk import gradient_adaptive_random_walk
 from tfp_adaptive.surrogate import models as surrogates
-from tfp_adaptive.surrogate.builders import kernel_hamiltonian
+from tfp_adaptive.surrogate.kernel_hamiltonian import kernel_hamiltonian
 from tfp_adaptive.transport import maps as transports
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 

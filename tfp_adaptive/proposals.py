@@ -14,7 +14,7 @@ from tfp_adaptive.linear.hamiltonian import (
 )
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
-from tfp_adaptive.surrogate.surrogate_hamiltonian import (
+from tfp_adaptive.surrogate.kernel_hamiltonian import (
   UncalibratedSurrogateHamiltonian,
 )
 from tfp_adaptive.transport.hamiltonian import (

@@ -12,7 +12,6 @@ adaptive Metropolis-Hastings, section 4.1, https://arxiv.org/abs/1307.5302.
 import collections
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.baselines.kernel_subsample import kernel_subsample
@@ -21,7 +20,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
-from tfp_adaptive.core import step_size_range
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -67,7 +66,6 @@ def kernel_adaptive_metropolis(
   References:
     Sejdinovic et al. (2014), https://arxiv.org/abs/1307.5302.
   """
-  arguments.check_accept_prob(target_accept_prob)
   proposal = UncalibratedKernelAdaptive(
     target_log_prob_fn,
     surrogate or kernel_subsample(),
@@ -75,14 +73,10 @@ def kernel_adaptive_metropolis(
     noise_scale,
     target_is_stochastic,
   )
-  return tfp.mcmc.DualAveragingStepSizeAdaptation(
-    tfpa.adaptation.ScoreMatchingAdaptation(
-      tfpa.MetropolisHastings(proposal), num_adaptation_steps, history
-    ),
-    num_adaptation_steps=num_adaptation_steps,
-    target_accept_prob=target_accept_prob,
-    step_size_setter_fn=step_size_range.setter(),
+  kernel = tfpa.adaptation.ScoreMatchingAdaptation(
+    tfpa.MetropolisHastings(proposal), num_adaptation_steps, history
   )
+  return step_sizes.tuned(kernel, num_adaptation_steps, target_accept_prob)
 
 
 class KernelAdaptiveResults(

@@ -8,9 +8,8 @@ in coordinates centered at the mean. Source: Titsias and Papaspiliopoulos
 
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
-from tfp_adaptive.latent import builders
 from tfp_adaptive.latent import latent_proposal
+from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
 __all__ = ['UncalibratedPriorLangevin', 'prior_preconditioned_langevin']
 
@@ -43,11 +42,12 @@ def prior_preconditioned_langevin(
     Titsias and Papaspiliopoulos (2018), section 3.2,
     https://arxiv.org/abs/1610.09641.
   """
-  proposal = UncalibratedPriorLangevin(log_likelihood_fn, prior, step_size)
-  kernel = tfpa.adaptation.ShortStepsWhileAdapting(
-    tfpa.MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+  return adapted(
+    UncalibratedPriorLangevin(log_likelihood_fn, prior, step_size),
+    num_adaptation_steps,
+    target_accept_prob,
+    short_step_share,
   )
-  return builders.tuned(kernel, num_adaptation_steps, target_accept_prob)
 
 
 class UncalibratedPriorLangevin(latent_proposal.UncalibratedLatentProposal):

@@ -27,7 +27,7 @@ class Adaptive(MethodParameters):
   target_accept_prob: float | None = Field(None, gt=0, lt=1)
 
   # What the builders take under these names.
-  passed: ClassVar[tuple] = ('settings', 'target_accept_prob')
+  passed: ClassVar[tuple] = ('target_accept_prob',)
 
   def given(self, *names):
     """Returns {name: value} of the parameters that are not None."""
@@ -87,7 +87,6 @@ class GradientAdaptive(Adaptive, Structured):
     """Returns the keyword arguments of the builder."""
     is_paper = self.settings == 'paper'
     arguments = self.given(*self.passed)
-    del arguments['settings']
     if is_paper:
       preset = type(self).preset(**self.given('target_accept_prob'))
       arguments = {**preset, **arguments}

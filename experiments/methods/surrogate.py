@@ -7,6 +7,7 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from experiments import presets
 from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
@@ -104,14 +105,21 @@ class KernelHamiltonian(GradientFree):
     return f'KMC {self.surrogate}{paper}'
 
   def build(self, target, options):
-    kernel = tfpa.kernel_hamiltonian(
+    arguments = dict(
+      self.arguments(target, options, 'walk_share'),
       surrogate=build_surrogate(
         self.surrogate, self.num_points, self.num_features, self.kernel
       ),
       num_leapfrog_steps=self._leapfrog_range(),
-      **self.arguments(target, options, 'settings', 'walk_share'),
     )
-    return self.to_method(kernel)
+    if self.settings == 'default':
+      return self.to_method(tfpa.kernel_hamiltonian(**arguments))
+    for name in ('walk_share', 'target_accept_prob'):
+      if arguments.pop(name, None) is not None:
+        raise ValueError(
+          f'{name}: the paper has none; leave it out, or settings: paper.'
+        )
+    return self.to_method(presets.kernel_hamiltonian(**arguments))
 
   def _leapfrog_range(self):
     """Returns (fewest, most), or None where neither is given."""

@@ -12,16 +12,6 @@ import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 
-_each_kernel_with_settings = pytest.mark.parametrize(
-  'spec',
-  [
-    spec
-    for spec in registry.KERNELS
-    if 'settings' in inspect.signature(spec.build).parameters
-  ],
-  ids=lambda spec: spec.name,
-)
-
 
 def _kernel(spec, target=targets.standard_normal):
   return spec.build(target, 3)
@@ -36,7 +26,6 @@ def _stack(kernel):
 
 @registry.each_kernel
 def test_parameters_are_the_constructor_arguments_and_copy_round_trips(spec):
-  import inspect
 
   for kernel in _stack(_kernel(spec)):
     arguments = inspect.signature(type(kernel).__init__).parameters

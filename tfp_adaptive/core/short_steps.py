@@ -22,9 +22,8 @@ import tensorflow as tf
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
-__all__ = ['check_share', 'draw', 'share_of']
+__all__ = ['check_share', 'draw']
 
-_SHARES = {'default': 0.2, 'paper': 0.0}
 _SHORTEST = 0.1
 _SALT = 7  # Tells these draws from those of the noise, of the same seed.
 
@@ -52,8 +51,3 @@ def check_share(share):
     'It is the share of steps that are shorter than `step_size`. Write for '
     'example `short_step_share=0.2`, or 0 for steps of one size.',
   )
-
-
-def share_of(settings, share):
-  """Returns the share that was asked for, or that of the settings if None."""
-  return _SHARES[settings] if share is None else share

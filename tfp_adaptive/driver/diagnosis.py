@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.core import step_size_range
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import convergence
 
@@ -266,11 +266,11 @@ def _convergence_warnings(states, trace):
     )
 
 
-def _is_at_its_largest(step_sizes):
+def _is_at_its_largest(tuned):
   """Whether a step size is so large that a larger one would change nothing."""
-  if step_sizes is None or not len(step_sizes):
+  if tuned is None or not len(tuned):
     return False
-  return step_sizes[-1] > 0.5 * step_size_range.largest(step_sizes.dtype)
+  return tuned[-1] > 0.5 * step_sizes.largest(tuned.dtype)
 
 
 def _chain_name(index):

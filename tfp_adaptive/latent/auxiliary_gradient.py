@@ -13,8 +13,54 @@ import tensorflow as tf
 
 from tfp_adaptive.core import random
 from tfp_adaptive.latent import latent_proposal
+from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
-__all__ = ['UncalibratedAuxiliaryGradient']
+__all__ = [
+  'UncalibratedAuxiliaryGradient',
+  'auxiliary_gradient',
+]
+
+
+def auxiliary_gradient(
+  log_likelihood_fn,
+  prior,
+  num_adaptation_steps,
+  auxiliary='z',
+  target_accept_prob=0.55,
+  step_size=0.1,
+  short_step_share=0.2,
+):
+  """Builds an auxiliary gradient sampler (aGrad-z, aGrad-u).
+
+  Args:
+    log_likelihood_fn: As in `marginal_gradient`.
+    prior: As in `marginal_gradient`.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First delta, a variance in units of the state.
+    short_step_share: As in `marginal_gradient`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the likelihood or the prior is of another kind.
+    ValueError: If a number is out of its range, or the prior has not what the
+      sampler needs.
+
+  References:
+    Titsias and Papaspiliopoulos (2018), section 3.3,
+    https://arxiv.org/abs/1610.09641.
+  """
+  return adapted(
+    UncalibratedAuxiliaryGradient(
+      log_likelihood_fn, prior, step_size, auxiliary
+    ),
+    num_adaptation_steps,
+    target_accept_prob,
+    short_step_share,
+  )
 
 
 class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):

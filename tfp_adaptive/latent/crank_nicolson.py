@@ -16,8 +16,60 @@ pCNL (without y . g(y)) are misprints.
 import tensorflow as tf
 
 from tfp_adaptive.latent import latent_proposal
+from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
-__all__ = ['UncalibratedCrankNicolson']
+__all__ = [
+  'UncalibratedCrankNicolson',
+  'crank_nicolson',
+]
+
+
+def crank_nicolson(
+  log_likelihood_fn,
+  prior,
+  num_adaptation_steps,
+  langevin=False,
+  preconditioned=True,
+  target_accept_prob=None,
+  step_size=0.1,
+  short_step_share=0.2,
+):
+  """Builds a Crank-Nicolson sampler (pCN, pCNL, CNL).
+
+  Args:
+    log_likelihood_fn: As in `marginal_gradient`; needs no gradient for pCN.
+    prior: As in `marginal_gradient`.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    langevin: Whether to use the gradient of the log-likelihood.
+    preconditioned: Whether the noise has the prior's covariance. CNL and CN,
+      without, need a prior with an inverse.
+    target_accept_prob: Wanted mean acceptance, in (0, 1); 0.55 with gradient,
+      0.25 without, by default.
+    step_size: First delta; without unit if preconditioned, else a variance.
+    short_step_share: As in `marginal_gradient`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the likelihood or the prior is of another kind.
+    ValueError: If a number is out of its range, or the prior has not what the
+      sampler needs.
+
+  References:
+    Cotter, Roberts, Stuart and White (2013); Titsias and Papaspiliopoulos
+    (2018), section 3.2, https://arxiv.org/abs/1610.09641.
+  """
+  if target_accept_prob is None:
+    target_accept_prob = 0.55 if langevin else 0.25
+  return adapted(
+    UncalibratedCrankNicolson(
+      log_likelihood_fn, prior, step_size, langevin, preconditioned
+    ),
+    num_adaptation_steps,
+    target_accept_prob,
+    short_step_share,
+  )
 
 
 class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):

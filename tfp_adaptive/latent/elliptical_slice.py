@@ -19,7 +19,11 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = ['EllipticalSlice', 'EllipticalSliceResults']
+__all__ = [
+  'EllipticalSlice',
+  'EllipticalSliceResults',
+  'elliptical_slice',
+]
 
 # After 40 shrinks, give or take 6, the bracket holds no other float64 than the
 # state itself, whose f is high enough if f is a function.
@@ -43,6 +47,27 @@ class EllipticalSliceResults(
   """
 
   __slots__ = ()
+
+
+def elliptical_slice(log_likelihood_fn, prior):
+  """Builds TFP's elliptical slice sampler, on a prior of this library.
+
+  Args:
+    log_likelihood_fn: As in `marginal_gradient`; needs no gradient.
+    prior: As in `marginal_gradient`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`; it has nothing to tune.
+
+  Raises:
+    TypeError: If the likelihood or the prior is of another kind.
+    ValueError: If a number is out of its range, or the prior has not what the
+      sampler needs.
+
+  References:
+    Murray, Adams and MacKay (2010), Elliptical slice sampling.
+  """
+  return EllipticalSlice(log_likelihood_fn, prior)
 
 
 class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):

@@ -11,8 +11,54 @@ algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
 import tensorflow as tf
 
 from tfp_adaptive.latent import latent_proposal
+from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
-__all__ = ['UncalibratedMarginalGradient']
+__all__ = [
+  'UncalibratedMarginalGradient',
+  'marginal_gradient',
+]
+
+
+def marginal_gradient(
+  log_likelihood_fn,
+  prior,
+  num_adaptation_steps,
+  target_accept_prob=0.55,
+  step_size=0.1,
+  short_step_share=0.2,
+):
+  """Builds the marginal gradient sampler (mGrad): the one to start with.
+
+  Args:
+    log_likelihood_fn: f, differentiable, called as TFP calls targets; returns
+      [chains...], without the prior.
+    prior: An `interfaces.GaussianPrior`; the state is
+      [chains..., *prior.event_shape].
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First delta, a variance in units of the state; the adaptation
+      finds its order of magnitude.
+    short_step_share: Share of the adapting steps, in [0, 1), that are much
+      smaller, so that no chain stays where the target is far steeper.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the likelihood or the prior is of another kind.
+    ValueError: If a number is out of its range, or the prior has not what the
+      sampler needs.
+
+  References:
+    Titsias and Papaspiliopoulos (2018), section 3.3,
+    https://arxiv.org/abs/1610.09641.
+  """
+  return adapted(
+    UncalibratedMarginalGradient(log_likelihood_fn, prior, step_size),
+    num_adaptation_steps,
+    target_accept_prob,
+    short_step_share,
+  )
 
 
 class UncalibratedMarginalGradient(latent_proposal.UncalibratedLatentProposal):

@@ -25,9 +25,14 @@ from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.priors import markov_prior
+from tfp_adaptive.latent.short_steps_while_adapting import adapted
 from tfp_adaptive.linalg import banded_cholesky as cholesky
 
-__all__ = ['Expansion', 'UncalibratedSecondOrderGradient']
+__all__ = [
+  'Expansion',
+  'UncalibratedSecondOrderGradient',
+  'second_order_gradient',
+]
 
 
 class Expansion(collections.namedtuple('Expansion', ['gradient', 'curvature'])):
@@ -39,6 +44,50 @@ class Expansion(collections.namedtuple('Expansion', ['gradient', 'curvature'])):
   """
 
   __slots__ = ()
+
+
+def second_order_gradient(
+  log_likelihood_fn,
+  prior,
+  num_adaptation_steps,
+  target_accept_prob=0.55,
+  step_size=0.1,
+  short_step_share=0.2,
+):
+  """Builds the second-order marginal sampler, for likelihoods that factorise.
+
+  It knows the curvature of the likelihood, so that delta need not follow the
+  information in the data: with a quadratic log-likelihood any delta is accepted
+  always.
+
+  Args:
+    log_likelihood_fn: As in `marginal_gradient`, of the form sum_i f_i(x_i),
+      twice differentiable; where f_i is convex its curvature is taken as 0.
+    prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
+      `autoregression`, `random_walk` or `state_space`.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: First delta, a variance in units of the state.
+    short_step_share: As in `marginal_gradient`.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the likelihood or the prior is of another kind.
+    ValueError: If a number is out of its range, or the prior has not what the
+      sampler needs.
+
+  References:
+    Titsias and Papaspiliopoulos (2018), discussion,
+    https://arxiv.org/abs/1610.09641.
+  """
+  return adapted(
+    UncalibratedSecondOrderGradient(log_likelihood_fn, prior, step_size),
+    num_adaptation_steps,
+    target_accept_prob,
+    short_step_share,
+  )
 
 
 class UncalibratedSecondOrderGradient(

@@ -21,9 +21,16 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
 from tfp_adaptive.core import short_steps
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 
-__all__ = ['ShortStepsWhileAdapting', 'ShortStepsWhileAdaptingResults']
+__all__ = [
+  'ShortStepsWhileAdapting',
+  'ShortStepsWhileAdaptingResults',
+  'adapted',
+  'tuned',
+]
 
 # delta is a variance: a thousandth of the length.
 _SHORTEST = 1e-6
@@ -138,3 +145,48 @@ class ShortStepsWhileAdapting(adaptation_base.AdaptationWrapper):
       return tf.where(is_short, wanted, log_prob)
 
     return get
+
+
+def adapted(
+  proposal, num_adaptation_steps, target_accept_prob, short_step_share
+):
+  """Puts Metropolis-Hastings and the adaptation of delta around a proposal.
+
+  DualAveragingStepSizeAdaptation   TFP's; learns delta, then freezes it
+   └ ShortStepsWhileAdapting        brings far starts home meanwhile
+      └ MetropolisHastings          accepts or rejects
+         └ Uncalibrated...          proposes, in the prior's coordinates
+  """
+  kernel = ShortStepsWhileAdapting(
+    MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+  )
+  return tuned(kernel, num_adaptation_steps, target_accept_prob)
+
+
+def tuned(
+  kernel,
+  num_adaptation_steps,
+  target_accept_prob,
+  step_size='step_size',
+  log_accept_ratio='log_accept_ratio',
+):
+  """Puts TFP's dual averaging around a kernel; short steps do not count.
+
+  Args:
+    kernel: One whose results hold the two names below.
+    num_adaptation_steps: Steps that tune.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    step_size: Name of the innermost result that is tuned.
+    log_accept_ratio: Name of the innermost result that says how it does.
+
+  Returns:
+    A `tfp.mcmc.DualAveragingStepSizeAdaptation`.
+  """
+  get = ShortStepsWhileAdapting.log_accept_prob_getter
+  return step_sizes.tuned(
+    kernel,
+    num_adaptation_steps,
+    target_accept_prob,
+    get(target_accept_prob, log_accept_ratio),
+    step_size,
+  )

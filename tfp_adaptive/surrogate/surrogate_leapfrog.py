@@ -12,7 +12,16 @@ from the surrogate and from past states before a step is taken.
 
 import tensorflow as tf
 
-__all__ = ['fit_step_size', 'follow', 'steps_of_length']
+from tfp_adaptive.core import random
+
+__all__ = [
+  'check_jitter',
+  'check_num_steps',
+  'draw_num_steps',
+  'fit_step_size',
+  'follow',
+  'steps_of_length',
+]
 
 _MOST_STEPS = 64  # Of one trajectory, however short the steps.
 _LARGEST = 1.2  # Of the step sizes tried, in units of C, ...
@@ -104,3 +113,44 @@ def fit_step_size(
     (tf.constant(0), largest, tf.zeros([], points.dtype)),
   )
   return step_size
+
+
+def draw_num_steps(bounds, seed):
+  """Draws L uniformly from lowest, ..., highest, [] int32."""
+  lowest, highest = bounds
+  if lowest == highest:
+    return tf.constant(lowest)
+  # Uniforms are in (0, 1].
+  unit = random.uniform([], tf.float64, seed)
+  return (
+    lowest - 1 + tf.cast(tf.math.ceil(unit * (highest - lowest + 1)), tf.int32)
+  )
+
+
+def check_num_steps(given):
+  """Returns (fewest, most); refuses what is no range of numbers of steps."""
+  pair = given if isinstance(given, (tuple, list)) else (given, given)
+  is_range = len(pair) == 2 and all(
+    hasattr(n, '__index__') and not isinstance(n, bool) for n in pair
+  )
+  if not is_range or not 1 <= pair[0] <= pair[1]:
+    raise ValueError(
+      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
+      f'them, but got {given!r}. Write for example '
+      '`num_leapfrog_steps=(1, 10)`.'
+    )
+  return tuple(int(n) for n in pair)
+
+
+def check_jitter(given):
+  """Returns (low, high); refuses what is no range of factors."""
+  if not (
+    isinstance(given, (tuple, list))
+    and len(given) == 2
+    and 0.0 < given[0] <= given[1]
+  ):
+    raise ValueError(
+      '`step_size_jitter` must be a pair 0 < low <= high, but got '
+      f'{given!r}. Write for example `step_size_jitter=(0.5, 1.0)`.'
+    )
+  return tuple(float(g) for g in given)

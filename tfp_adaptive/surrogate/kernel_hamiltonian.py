@@ -22,18 +22,129 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive import preconditioners
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import step_sizes
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
+from tfp_adaptive.surrogate import models as surrogates
 from tfp_adaptive.surrogate import surrogate_leapfrog
 from tfp_adaptive.surrogate import walk as walk_lib
+from tfp_adaptive.surrogate.adaptation import ScoreMatchingAdaptation
 
-__all__ = ['SurrogateHamiltonianResults', 'UncalibratedSurrogateHamiltonian']
+__all__ = [
+  'SurrogateHamiltonianResults',
+  'UncalibratedSurrogateHamiltonian',
+  'kernel_hamiltonian',
+]
 
 _SHORTEST = 1.0 / 3.0  # Of the longest trajectory.
+
+
+def kernel_hamiltonian(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  surrogate=None,
+  preconditioner=None,
+  num_leapfrog_steps=None,
+  step_size=0.3,
+  history=None,
+  target_is_stochastic=False,
+  target_accept_prob=None,
+  walk_share=0.1,
+  trajectory_length=4.0,
+):
+  """Builds HMC without gradients (KMC): forces learned from past states.
+
+  One step calls the target once, however long its trajectory. For targets
+  without gradient or with random estimates: pseudo-marginals, simulators.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, called as TFP calls it;
+      returns [chains...]. If stochastic, called with `seed` too ([2] int32),
+      and the log of an unbiased estimate of the density.
+    num_adaptation_steps: Steps that learn; after them the kernel is fixed.
+    surrogate: An `interfaces.Surrogate`;
+      `tfpa.surrogates.kernel_exponential_family_finite()` by default.
+    preconditioner: Structure of the momentum scale, or a list with one for
+      each part of the state; dense by default.
+    num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step. By
+      default as many as `trajectory_length` needs: leapfrog steps call no
+      target.
+    step_size: First step size, in units of the momentum scale. It becomes the
+      largest at which trajectories keep the surrogate's own energy; with
+      `num_leapfrog_steps` dual averaging moves it.
+    history: Draws known beforehand, numpy [k, event_size]: the surrogate is
+      fitted to them before the first step. In the coordinates that the kernel
+      moves in: inside a `TransformedTransitionKernel`, the unconstrained ones.
+    target_is_stochastic: Whether the target is an estimate. Accepted estimates
+      are kept and never drawn again, which keeps the chain exact.
+    target_accept_prob: Wanted mean acceptance of the steps that follow the
+      surrogate, in (0, 1), where `num_leapfrog_steps` is given; 0.65 by
+      default, 0.35 where the target is stochastic. The noise of estimates
+      bounds what can be had: where it allows less than is wanted, the step
+      size falls to nothing.
+    walk_share: Smallest share of the steps, in [0, 1), that walk at random and
+      so find what the surrogate has not seen. Where it is not 0, all steps
+      walk before the first fit, half of them until the last, and then more
+      where walks earn more: with one chain or many dimensions a surrogate can
+      be too poor to follow.
+    trajectory_length: Longest trajectory, in units of the momentum scale, not
+      read where `num_leapfrog_steps` is given: every step draws its length
+      between a third of this and all of it. Half a turn around a Gaussian is
+      3.1, and whatever the surrogate misses costs acceptance once, not more
+      the farther it is followed.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the target or a part is of another kind.
+    ValueError: If a number is out of its range, or arguments do not go
+      together.
+
+  References:
+    Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
+  """
+  has_length = num_leapfrog_steps is None
+  if has_length and target_accept_prob is not None:
+    raise ValueError(
+      f'`target_accept_prob={target_accept_prob!r}` steers the step size of a '
+      'number of leapfrog steps that is given: write for example '
+      '`num_leapfrog_steps=(1, 10)` as well, or leave it out.'
+    )
+  proposal = UncalibratedSurrogateHamiltonian(
+    target_log_prob_fn,
+    surrogate or surrogates.kernel_exponential_family_finite(),
+    as_preconditioner(preconditioner) or preconditioners.cholesky(1.0),
+    (1, 10) if has_length else num_leapfrog_steps,
+    step_size,
+    walk_share=walk_share,
+    target_is_stochastic=target_is_stochastic,
+    trajectory_length=trajectory_length if has_length else None,
+  )
+  kernel = ScoreMatchingAdaptation(
+    MetropolisHastings(proposal),
+    num_adaptation_steps,
+    history,
+    learn_momentum_scale=True,
+  )
+  if has_length:
+    return kernel
+  if target_accept_prob is None:
+    target_accept_prob = 0.35 if target_is_stochastic else 0.65
+  return step_sizes.tuned(
+    kernel,
+    num_adaptation_steps,
+    target_accept_prob,
+    lambda results: _log_accept_prob(target_accept_prob, results),
+  )
+
 
 # Of a step: whether it walked, [] bool, and y - x, [chains..., d].
 Move = collections.namedtuple('Move', ['has_walked', 'displacement'])
@@ -93,17 +204,13 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       step_size_jitter: Pair (low, high): every step multiplies h by a uniform
         draw in between, the same for all chains.
       walk_share: Share of the steps, in [0, 1), that walk at random, with a
-        scale and covariance of their own (`surrogate/walk.py`). They find what
-        the surrogate has not seen. An adaptation may raise it.
-      target_is_stochastic: Whether the target takes a `seed` and returns the
-        log of an unbiased estimate of the density.
+        scale and covariance of their own. An adaptation may raise it.
+      target_is_stochastic: As in `kernel_hamiltonian`.
       walk_step_size: First scale of the walks, []; 2.38 / sqrt(d) by default.
-      walk_preconditioner: An `interfaces.Preconditioner`: C of the walks, in
-        the structure of `preconditioner`, which is the default.
-      trajectory_length: T, in units of C, a positive float: every step draws
-        its length uniformly up to it, the same for all chains, and takes as
-        many leapfrog steps as h needs (1 to 64) in place of
-        `num_leapfrog_steps`.
+      walk_preconditioner: C of the walks, like `preconditioner` by default.
+      trajectory_length: T, in units of C, positive: every step draws its length
+        up to it, the same for all chains, and takes as many leapfrog steps as h
+        needs (1 to 64) in place of `num_leapfrog_steps`.
       name: Prefix of op names.
 
     Raises:
@@ -135,8 +242,8 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       walk_preconditioner=walk_preconditioner,
       trajectory_length=trajectory_length,
     )
-    self._step_range = _check_steps(num_leapfrog_steps)
-    self._jitter_range = _check_jitter(step_size_jitter)
+    self._step_range = surrogate_leapfrog.check_num_steps(num_leapfrog_steps)
+    self._jitter_range = surrogate_leapfrog.check_jitter(step_size_jitter)
     walk_lib.check_share(walk_share)
     if trajectory_length is not None:
       arguments.check_positive(trajectory_length, 'trajectory_length', 4.0)
@@ -262,7 +369,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
   def _draw_steps(self, step_size, seed):
     """Returns L, [] int32."""
     if self.trajectory_length is None:
-      return _draw_int(self._step_range, seed)
+      return surrogate_leapfrog.draw_num_steps(self._step_range, seed)
     unit = random.uniform([], step_size.dtype, seed)
     length = self.trajectory_length * (_SHORTEST + (1.0 - _SHORTEST) * unit)
     return surrogate_leapfrog.steps_of_length(length, step_size)
@@ -279,40 +386,15 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
 
 
-def _draw_int(bounds, seed):
-  """Draws an int32 uniformly from lowest, ..., highest."""
-  lowest, highest = bounds
-  if lowest == highest:
-    return tf.constant(lowest)
-  # Uniforms are in (0, 1].
-  unit = random.uniform([], tf.float64, seed)
-  return (
-    lowest - 1 + tf.cast(tf.math.ceil(unit * (highest - lowest + 1)), tf.int32)
-  )
+def _log_accept_prob(target_accept_prob, results):
+  """Returns log min(1, exp(r)); what is wanted where the step walked.
 
-
-def _check_steps(given):
-  pair = given if isinstance(given, (tuple, list)) else (given, given)
-  is_range = len(pair) == 2 and all(
-    hasattr(n, '__index__') and not isinstance(n, bool) for n in pair
-  )
-  if not is_range or not 1 <= pair[0] <= pair[1]:
-    raise ValueError(
-      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
-      f'them, but got {given!r}. Write for example '
-      '`num_leapfrog_steps=(1, 10)`.'
-    )
-  return tuple(int(n) for n in pair)
-
-
-def _check_jitter(given):
-  if not (
-    isinstance(given, (tuple, list))
-    and len(given) == 2
-    and 0.0 < given[0] <= given[1]
-  ):
-    raise ValueError(
-      '`step_size_jitter` must be a pair 0 < low <= high, but got '
-      f'{given!r}. Write for example `step_size_jitter=(0.5, 1.0)`.'
-    )
-  return tuple(float(g) for g in given)
+  Walks have a scale of their own and say nothing about the step size.
+  """
+  while not hasattr(results, 'proposed_results'):
+    results = results.inner_results
+  log_prob = tf.minimum(results.log_accept_ratio, 0.0)
+  move = getattr(results.proposed_results, 'trajectory', None)
+  has_walked = getattr(move, 'has_walked', False)
+  wanted = tf.math.log(tf.constant(target_accept_prob, log_prob.dtype))
+  return tf.where(has_walked, wanted, log_prob)
