@@ -1,4 +1,4 @@
-"""The contracts of the parts: the first file to read.
+"""The contracts: the first file to read.
 
 A *kernel* is a class, because TFP's contract is a class. A *part* is a
 NamedTuple of pure functions, returned by a snake_case factory. What evolves is
@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 from typing import Optional
+from typing import Protocol
 from typing import Union
 
 __all__ = [
-  'Adaptation',
   'Cost',
   'Covariance',
   'Criterion',
@@ -31,6 +31,8 @@ __all__ = [
   'GaussianPrior',
   'Optimizer',
   'Preconditioner',
+  'ProblemSize',
+  'Proposal',
   'Replay',
   'ScaleFactor',
   'Slopes',
@@ -39,6 +41,51 @@ __all__ = [
   'Transition',
   'Transport',
 ]
+
+
+class Proposal(Protocol):
+  """An uncalibrated kernel: what adaptations ask beyond TFP's contract.
+
+  Its results are a namedtuple of plain Tensors with, at least, the fields
+  `target_log_prob` and `log_acceptance_correction` = log q(x|y) - log q(y|x),
+  both [chains...], `step_size`, `seed` [2] int32, and `noise`, the standard
+  normals of the step, [chains..., d]. Where a factor is learned they have
+  `preconditioner_params`, and `grads_target_log_prob`, `[]` without gradients.
+  Fields that do not change are passed on, never rebuilt. `core/proposal.py` has
+  a base class.
+  """
+
+  # The structure of C. Proposals behind a map or along a surrogate have a
+  # `transport` or a `surrogate` as well.
+  preconditioner: 'Preconditioner'
+  # Whether a step evaluates the gradient at the proposal.
+  uses_gradient: bool = False
+  # Share of the steps that teach, on average.
+  teaching_share: float = 1.0
+
+  def cost(self, adapting) -> 'Cost':
+    """Returns what a step does; `adapting`: with its replay."""
+
+  def can_teach(self, proposed_results):
+    """Returns whether adaptations learn from this step, [] bool."""
+
+  def init_replay_cache(self, proposed_results):
+    """Returns what the first replay is given; `[]` for nothing."""
+
+  def replay(
+    self, cache, previous, proposed, proposed_state, mh_results
+  ) -> 'Replay':
+    """Returns the step just taken as a function of C.
+
+    Its randomness and the gradients it has are constants.
+
+    Args:
+      cache: What the last replay left.
+      previous: This kernel's results before the step.
+      proposed: Its results at the proposed state.
+      proposed_state: In the structure of the state.
+      mh_results: Those of Metropolis-Hastings: ratio and decision.
+    """
 
 
 class Preconditioner(NamedTuple):
@@ -67,8 +114,8 @@ class Preconditioner(NamedTuple):
   slope: Callable[[Any, Any], Any]
   # (params, tangent) -> params after the step of natural gradient whose
   # tangent is half the gradient: C C^T moves by twice E. Invariant to the
-  # scale of the coordinates, and safe for a tangent of any size: bounded so
-  # that no direction shrinks or grows by more than about a factor of two.
+  # scale of the coordinates, and safe for a tangent of any size: no direction
+  # shrinks or grows by more than about a factor of two.
   move: Callable[[Any, Any], Any]
   # (params, factor) -> params of factor * C, factor [] and positive.
   rescale: Callable[[Any, Any], Any]
@@ -121,18 +168,17 @@ class Transport(NamedTuple):
 
 
 class Transition(NamedTuple):
-  """One proposed move as a differentiable function of the tangent.
+  """One proposed move as a function of the tangent, one number per chain.
 
-  Every field is one number per chain unless it says otherwise; values are
-  those of the step just taken, gradients those of the replay.
+  Values are those of the step just taken, gradients those of the replay.
   """
 
   # log of the Metropolis-Hastings ratio, [chains...].
   log_accept_ratio: Any
   # Entropy of the proposal up to a constant, [] or [chains...].
   proposal_entropy: Any
-  # The part of it that depends on the target, log det(I + D), D the Jacobian
-  # of noise -> y per C less the identity; 0 where that map is linear.
+  # The part of it that depends on the target: log det(I + D), I + D the
+  # Jacobian of noise -> y per C; 0 where that map is linear.
   log_jacobian: Any
   # y - x, [chains..., event_size].
   displacement: Any
@@ -146,8 +192,7 @@ class Transition(NamedTuple):
   is_finite: Any
   # Whether the move was accepted, [chains...] bool.
   is_accepted: Any
-  # Largest eigenvalue, in absolute value, of D in the Jacobian I + D of the
-  # noise-to-proposal map per C, [chains...]; 0 where that map is linear.
+  # Largest eigenvalue of D in absolute value, [chains...]; 0 without D.
   jacobian_eigenvalue: Any = 0.0
   # Terms of the estimate of log det(I + D), [] int32; 0 where there is none.
   num_log_det_terms: Any = 0
@@ -162,13 +207,12 @@ class Replay(NamedTuple):
   cache: Any
 
 
-class Adaptation(NamedTuple):
+class ProblemSize(NamedTuple):
   """The size of the problem, from which parts choose their rates."""
 
   event_size: Any  # d, Python int where it is static, else [] int32.
-  num_chains: Any  # B, Python int where it is static, else [] int32.
-  num_params: Any  # Entries of the params, Python int or [] int32.
-  num_steps: int  # Adapting steps in all.
+  num_chains: Any  # B, the same.
+  num_params: Any  # Entries of the params, the same.
   dtype: Any  # Of the state.
 
 
@@ -181,12 +225,12 @@ class Slopes(NamedTuple):
 
 
 class Feedback(NamedTuple):
-  """What a criterion tells the optimizer beside the gradient."""
+  """What a criterion tells the optimizer besides the gradient, [] each."""
 
-  # The gradient is in units of this, [].
+  # The gradient is in units of this.
   objective_scale: Any
-  # How far the log scale of C should move, in units of the optimizer's rate,
-  # []; 0 if the gradient itself steers the scale.
+  # How far the log scale of C should move, in units of the optimizer's rate;
+  # 0 if the gradient itself steers the scale.
   scale_force: Any
 
 
@@ -194,15 +238,15 @@ class Criterion(NamedTuple):
   """What is maximised: mean value + entropy_weight * mean entropy."""
 
   name: str
-  # (adaptation: Adaptation) -> state, the criterion's own slow variables.
-  init: Callable[[Adaptation], Any]
+  # (problem: ProblemSize) -> state, the criterion's own slow variables.
+  init: Callable[[ProblemSize], Any]
   # (state, transition) -> value per chain, [chains...], without the entropy.
   value: Callable[[Any, Transition], Any]
   # (state, transition) -> entropy, penalties included, [] or [chains...].
   entropy: Callable[[Any, Transition], Any]
   # (state) -> weight of the entropy, []; 0.0 if it has none.
   entropy_weight: Callable[[Any], Any]
-  # (state, transition, slopes, adaptation) -> state.
+  # (state, transition, slopes, problem) -> state.
   update: Callable[..., Any]
   # (state, transition) -> Feedback.
   feedback: Callable[[Any, Transition], Feedback]
@@ -224,9 +268,9 @@ class Optimizer(NamedTuple):
   name: str
   # True: `grads` are with respect to the tangent; False: to raw params.
   is_relative: bool
-  # (params, adaptation) -> state.
+  # (params, problem) -> state.
   init: Callable[..., Any]
-  # (grads, state, params, preconditioner, feedback, adaptation)
+  # (grads, state, params, preconditioner, feedback, problem)
   # -> (params, state).
   update: Callable[..., Any]
 
@@ -242,7 +286,7 @@ class Cost(NamedTuple):
   # Products of the target's Hessian with a vector, each by differentiating a
   # gradient: that value and gradient are not counted once more.
   hessian_vector: float = 0
-  # Products of a vector with C, its transpose or its inverse, whatever their
+  # Products of a vector with C, its transpose or its inverse, of whatever
   # structure, backpropagation's included; for priors, changes between the state
   # and the prior's coordinates. What moves the params is shared by all chains
   # and not counted. None: not stated.

@@ -5,6 +5,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 
 __all__ = [
@@ -97,7 +98,7 @@ def as_tfp_kernel(kernel, results):
   return tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
     proposal.target_log_prob_fn,
     step_size=np.asarray(tfp_private.get_innermost(results, 'step_size')),
-    num_leapfrog_steps=getattr(proposal, 'num_leapfrog_steps', 1),
+    num_leapfrog_steps=proposal.num_leapfrog_steps,
     momentum_distribution=(
       tfp.experimental.distributions.MultivariateNormalPrecisionFactorLinearOperator(
         loc=tf.zeros_like(state[(0,) * log_prob.shape.rank]),
@@ -154,26 +155,24 @@ def cost_per_step(kernel, adapting):
   Raises:
     ValueError: If no kernel inside states its cost, as TFP's own do not.
   """
-  wrappers = []
-  while not hasattr(kernel, 'cost'):
-    wrappers.append(kernel)
-    if not hasattr(kernel, 'inner_kernel'):
-      raise ValueError(
-        f'{type(kernel).__name__} does not state what a step costs. Pass a '
-        'kernel of `tfpa`, or one around it; count the calls of any other '
-        'target by hand.'
-      )
-    kernel = kernel.inner_kernel
-  adapts = [w for w in wrappers if adapting and hasattr(w, 'adapting_cost')]
+  kernels = stack.kernels(kernel)
+  proposal = stack.first_with(kernel, 'cost')
+  if proposal is None:
+    raise ValueError(
+      f'{type(kernels[-1]).__name__} does not state what a step costs. Pass a '
+      'kernel of `tfpa`, or one around it; count the calls of any other '
+      'target by hand.'
+    )
+  adapts = [w for w in kernels if adapting and hasattr(w, 'adapting_cost')]
   needs_replay = any(hasattr(wrapper, 'criterion') for wrapper in adapts)
-  costs = [kernel.cost(needs_replay), *(w.adapting_cost for w in adapts)]
+  costs = [proposal.cost(needs_replay), *(w.adapting_cost for w in adapts)]
   taught = [None if None in column else sum(column) for column in zip(*costs)]
   # Steps that teach nothing cost what frozen ones do.
-  share = getattr(kernel, 'teaching_share', 1.0)
+  share = getattr(proposal, 'teaching_share', 1.0)
   return interfaces.Cost(
     *(
       cost if cost is None else frozen + share * (cost - frozen)
-      for cost, frozen in zip(taught, kernel.cost(False))
+      for cost, frozen in zip(taught, proposal.cost(False))
     )
   )
 
@@ -249,10 +248,9 @@ def _linear(proposal):
 
 
 def _innermost(kernel, attribute):
-  while not hasattr(kernel, attribute):
-    if not hasattr(kernel, 'inner_kernel'):
-      raise ValueError(
-        f'No kernel inside has {attribute!r}; pass one built by `tfpa`.'
-      )
-    kernel = kernel.inner_kernel
-  return kernel
+  found = stack.first_with(kernel, attribute)
+  if found is None:
+    raise ValueError(
+      f'No kernel inside has {attribute!r}; pass one built by `tfpa`.'
+    )
+  return found

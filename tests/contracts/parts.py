@@ -6,15 +6,15 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 
 __all__ = [
-  'ADAPTATION',
+  'PROBLEM',
   'update_criterion',
   'update_optimizer',
   'slopes',
   'transition',
 ]
 
-ADAPTATION = interfaces.Adaptation(
-  event_size=3, num_chains=4, num_params=9, num_steps=100, dtype=tf.float64
+PROBLEM = interfaces.ProblemSize(
+  event_size=3, num_chains=4, num_params=9, dtype=tf.float64
 )
 
 
@@ -45,7 +45,7 @@ def slopes(value=-0.4, entropy=1.0, is_searching=False):
 
 def update_criterion(criterion, state, moved, slope=None):
   """Returns the criterion's next state after `moved`, a transition."""
-  return criterion.update(state, moved, slope or slopes(), ADAPTATION)
+  return criterion.update(state, moved, slope or slopes(), PROBLEM)
 
 
 def update_optimizer(
@@ -56,7 +56,7 @@ def update_optimizer(
   preconditioner,
   objective_scale=1.0,
   scale_force=0.0,
-  adaptation=ADAPTATION,
+  problem=PROBLEM,
 ):
   """Returns (params, state) after one step of the optimizer."""
   feedback = interfaces.Feedback(
@@ -64,5 +64,5 @@ def update_optimizer(
     scale_force=tf.constant(scale_force, tf.float64),
   )
   return optimizer.update(
-    grads, state, params, preconditioner, feedback, adaptation
+    grads, state, params, preconditioner, feedback, problem
   )

@@ -76,7 +76,7 @@ def test_optimizers_see_gradients_inside_the_structure(structure, is_relative):
   recorder = interfaces.Optimizer(
     name='recorder',
     is_relative=is_relative,
-    init=lambda params, adaptation: [],
+    init=lambda params, problem: [],
     update=update,
   )
   part = registry.preconditioner(structure, init_scale=0.5)
@@ -98,7 +98,7 @@ def test_optimizers_see_gradients_inside_the_structure(structure, is_relative):
 @pytest.mark.parametrize('name', registry.CRITERIA)
 def test_criterion_values_are_one_finite_number_per_chain(name):
   criterion = registry.criterion(name)
-  state = criterion.init(parts_lib.ADAPTATION)
+  state = criterion.init(parts_lib.PROBLEM)
   for seed in range(3):
     transition = parts_lib.transition(num_diverged=1, seed=seed)
     values = criterion.value(state, transition)
@@ -110,7 +110,7 @@ def test_criterion_values_are_one_finite_number_per_chain(name):
 @pytest.mark.parametrize('name', registry.CRITERIA)
 def test_criterion_states_keep_structure_shape_and_dtype(name):
   criterion = registry.criterion(name)
-  state = criterion.init(parts_lib.ADAPTATION)
+  state = criterion.init(parts_lib.PROBLEM)
   updated = parts_lib.update_criterion(criterion, state, parts_lib.transition())
   tf.nest.assert_same_structure(state, updated)
   for before, after in zip(tf.nest.flatten(state), tf.nest.flatten(updated)):
@@ -122,7 +122,7 @@ def test_criterion_traces_are_scalars_and_bounds_name_them(name):
   criterion = registry.criterion(name)
   assert criterion.name == name
   assert 0.0 < criterion.target_accept_prob < 1.0
-  traced = criterion.trace(criterion.init(parts_lib.ADAPTATION))
+  traced = criterion.trace(criterion.init(parts_lib.PROBLEM))
   assert all(value.shape == () for value in traced.values())
   assert set(criterion.bounds) <= set(traced)
   for low, high in criterion.bounds.values():
@@ -156,7 +156,7 @@ def test_a_kernel_never_widens_while_everything_diverges(name):
 @pytest.mark.parametrize('name', registry.CRITERIA)
 def test_criterion_values_ignore_what_diverged_chains_hold(name):
   criterion = registry.criterion(name)
-  state = criterion.init(parts_lib.ADAPTATION)
+  state = criterion.init(parts_lib.PROBLEM)
   one = parts_lib.transition(num_diverged=1)
   first = tf.constant([True, False, False, False])[:, tf.newaxis]
   other = one._replace(displacement=tf.where(first, 1e3, one.displacement))
@@ -175,7 +175,7 @@ def test_optimizer_states_keep_structure_shape_and_dtype(name):
   optimizer = registry.optimizer(name)
   preconditioner = tfpa.preconditioners.cholesky()
   params = preconditioner.init(3, tf.float64, tf.constant(1.0, tf.float64))
-  state = optimizer.init(params, parts_lib.ADAPTATION)
+  state = optimizer.init(params, parts_lib.PROBLEM)
   moved, updated = parts_lib.update_optimizer(
     optimizer, tf.eye(3, dtype=tf.float64), state, params, preconditioner
   )
@@ -193,7 +193,7 @@ def test_optimizers_ascend(name):
   grads = tf.linalg.band_part(
     tf.constant(np.random.default_rng(0).normal(size=(3, 3))), -1, 0
   )
-  state = optimizer.init(params, parts_lib.ADAPTATION)
+  state = optimizer.init(params, parts_lib.PROBLEM)
   moved, _ = parts_lib.update_optimizer(
     optimizer, grads, state, params, preconditioner
   )
@@ -205,7 +205,7 @@ def test_a_zero_gradient_moves_nothing(name):
   optimizer = registry.optimizer(name)
   preconditioner = tfpa.preconditioners.cholesky()
   params = preconditioner.init(3, tf.float64, tf.constant(0.7, tf.float64))
-  state = optimizer.init(params, parts_lib.ADAPTATION)
+  state = optimizer.init(params, parts_lib.PROBLEM)
   moved, _ = parts_lib.update_optimizer(
     optimizer, tf.zeros_like(params), state, params, preconditioner
   )

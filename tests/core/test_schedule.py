@@ -9,10 +9,10 @@ from tfp_adaptive.core import schedule
 
 
 def _rates(num_steps, **sizes):
-  adaptation = parts.ADAPTATION._replace(**sizes)
+  problem = parts.PROBLEM._replace(**sizes)
   return np.array(
     [
-      float(schedule.covariance_rate(tf.constant(t, tf.float64), adaptation))
+      float(schedule.covariance_rate(tf.constant(t, tf.float64), problem))
       for t in np.arange(num_steps, dtype=np.float64)
     ]
   )
@@ -35,7 +35,7 @@ def test_smoothing_weights_are_weights(t):
   def weight(is_searching):
     return float(
       schedule.smoothing_weight(
-        tf.constant(t, tf.float64), parts.ADAPTATION, tf.constant(is_searching)
+        tf.constant(t, tf.float64), parts.PROBLEM, tf.constant(is_searching)
       )
     )
 
@@ -54,5 +54,5 @@ def test_smoothing_weights_are_weights(t):
   ],
 )
 def test_moves_are_summed_only_where_they_are_dear(sizes, period):
-  adaptation = parts.ADAPTATION._replace(**sizes)
-  assert float(schedule.update_period(adaptation)) == period
+  problem = parts.PROBLEM._replace(**sizes)
+  assert float(schedule.update_period(problem)) == period

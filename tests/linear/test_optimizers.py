@@ -18,7 +18,7 @@ def _run(
 ):
   """Returns params after each of the gradients."""
   params = tf.constant(np.eye(3) if params is None else params)
-  state = optimizer.init(params, parts.ADAPTATION)
+  state = optimizer.init(params, parts.PROBLEM)
   path = []
   for gradient in grads:
     params, state = parts.update_optimizer(
@@ -89,11 +89,11 @@ def test_summed_steps_move_the_factor_as_single_steps_do():
   grads = [tf.constant(g + g.T) for g in grads]
   covariances = {}
   for num_chains in (1, 4):
-    adaptation = parts.ADAPTATION._replace(
+    problem = parts.PROBLEM._replace(
       event_size=size, num_params=size**2, num_chains=num_chains
     )
     params = tf.eye(size, dtype=tf.float64)
-    state, path = optimizer.init(params, adaptation), []
+    state, path = optimizer.init(params, problem), []
     for gradient in grads:
       params, state = parts.update_optimizer(
         optimizer,
@@ -102,7 +102,7 @@ def test_summed_steps_move_the_factor_as_single_steps_do():
         params,
         _DENSE,
         objective_scale=scale,
-        adaptation=adaptation,
+        problem=problem,
       )
       path.append(params.numpy())
     covariances[num_chains] = [p @ p.T - np.eye(size) for p in path]

@@ -7,6 +7,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_search
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -29,7 +30,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
 
   def __init__(self, inner_kernel, num_adaptation_steps):
     arguments.check_num_adaptation_steps(num_adaptation_steps)
-    if not tfp_private.has_nested(inner_kernel, 'preconditioner'):
+    if stack.first_with(inner_kernel, 'preconditioner') is None:
       raise ValueError(
         'No kernel inside `inner_kernel` has a preconditioner to adapt. Wrap '
         'one of `tfpa.proposals` in `tfpa.MetropolisHastings`; got '
@@ -70,11 +71,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   @property
   def proposal(self):
     """The innermost kernel: the one with the preconditioner."""
-    kernel = self.inner_kernel
-    while not hasattr(kernel, 'preconditioner'):
-      # TransformedTransitionKernel keeps the kernel that it rebuilt here.
-      kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
-    return kernel
+    return stack.first_with(self.inner_kernel, 'preconditioner')
 
   @property
   def preconditioner(self):
@@ -107,7 +104,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   def _is_adapting(self, previous, inner):
     """Whether this step adapts, [] bool: proposals may except some."""
     is_adapting = previous.step < self.num_adaptation_steps
-    if not tfp_private.has_nested(self.inner_kernel, 'can_teach'):
+    if stack.first_with(self.inner_kernel, 'can_teach') is None:
       return is_adapting
     return is_adapting & self.proposal.can_teach(
       self._mh_results(inner).proposed_results
@@ -122,19 +119,16 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
 
   def _mh_results(self, inner):
     """Returns the results of the Metropolis-Hastings kernel inside."""
-    while not hasattr(inner, 'proposed_results'):
-      inner = inner.inner_results
-    return inner
+    return stack.metropolis_hastings_results(inner)
 
-  def _adaptation(self, inner):
+  def _problem(self, inner):
     """Returns the size of the problem."""
     proposed = self._mh_results(inner).proposed_results
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
-    return interfaces.Adaptation(
+    return interfaces.ProblemSize(
       event_size=ps.shape(proposed.noise)[-1],
       num_chains=state_parts.num_chains(proposed.target_log_prob),
       num_params=sum(ps.size(p) for p in tf.nest.flatten(params)),
-      num_steps=self.num_adaptation_steps,
       dtype=proposed.noise.dtype,
     )
 
@@ -149,9 +143,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       grads = state_parts.flatten(
         accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
       )
-    search = scale_search.start(
-      dtype, grads, getattr(self.proposal, 'num_leapfrog_steps', 1)
-    )
+    search = scale_search.start(dtype, grads, self.proposal.num_leapfrog_steps)
     params = self.preconditioner.rescale(
       accepted.preconditioner_params, search.scale
     )

@@ -50,7 +50,9 @@ class ProposalResults(
 class UncalibratedProposal(tfp_private.TransitionKernel):
   """Base of the proposals: y = x + step_size * C(params) (noise, drift)."""
 
-  _uses_gradient = False
+  uses_gradient = False
+  teaching_share = 1.0
+  num_leapfrog_steps = 1
 
   def __init__(
     self,
@@ -127,7 +129,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
     with tf.name_scope(f'{self.name}_bootstrap'):
       init_state = state_parts.as_tensors(init_state)
       grads = []
-      if self._uses_gradient:
+      if self.uses_gradient:
         log_prob, grads = state_parts.value_and_gradient(
           self.target_log_prob_fn, init_state
         )

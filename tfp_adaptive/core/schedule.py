@@ -16,38 +16,38 @@ _MAX_RATE = 0.5
 _MAX_PERIOD = 16.0
 
 
-def covariance_rate(num_updates, adaptation, gain=_GAIN):
+def covariance_rate(num_updates, problem, gain=_GAIN):
   """Returns rho_t, [], after `num_updates` ([] float) moves."""
-  dtype = adaptation.dtype
-  per_coordinate = tf.cast(adaptation.num_params, dtype) / tf.cast(
-    adaptation.event_size, dtype
+  dtype = problem.dtype
+  per_coordinate = tf.cast(problem.num_params, dtype) / tf.cast(
+    problem.event_size, dtype
   )
   delay = gain * _GRADIENTS_PER_PARAM * (1.0 + per_coordinate)
-  delay /= tf.cast(adaptation.num_chains, dtype)
+  delay /= tf.cast(problem.num_chains, dtype)
   return tf.minimum(gain / (num_updates + delay), _MAX_RATE)
 
 
-def smoothing_weight(num_updates, adaptation, is_searching):
+def smoothing_weight(num_updates, problem, is_searching):
   """Returns the weight of a new value in a running mean, [].
 
   The mean follows five times faster than the covariance, at once while the
   first scale is searched, and is a plain mean of what came first.
   """
-  rate = 5.0 * covariance_rate(num_updates, adaptation)
+  rate = 5.0 * covariance_rate(num_updates, problem)
   weight = tf.clip_by_value(rate, 1.0 / (num_updates + 1.0), 1.0)
-  return tf.where(is_searching, tf.cast(0.5, adaptation.dtype), weight)
+  return tf.where(is_searching, tf.cast(0.5, problem.dtype), weight)
 
 
-def update_period(adaptation):
+def update_period(problem):
   """Returns how many gradients are summed before the factor moves, [] float.
 
   A move of a dense factor costs d^3, a step of B chains a few B d^2. Where few
   chains make moves dear, rates are small too: a sum of p / (d B) steps moves
   the covariance by at most a half.
   """
-  dtype = adaptation.dtype
-  per_coordinate = tf.cast(adaptation.num_params, dtype) / tf.cast(
-    adaptation.event_size, dtype
+  dtype = problem.dtype
+  per_coordinate = tf.cast(problem.num_params, dtype) / tf.cast(
+    problem.event_size, dtype
   )
-  period = tf.floor(per_coordinate / tf.cast(adaptation.num_chains, dtype))
+  period = tf.floor(per_coordinate / tf.cast(problem.num_chains, dtype))
   return tf.clip_by_value(period, 1.0, _MAX_PERIOD)

@@ -26,7 +26,6 @@ __all__ = [
   'choose',
   'forget_bijections',
   'get_innermost',
-  'has_nested',
   'inner_graphs',
   'own_gradient',
   'prefer_static',
@@ -40,7 +39,6 @@ call_fn = nest_util.call_fn
 choose = mcmc_util.choose
 get_axis_index = distribute_lib.get_axis_index
 get_innermost = unnest.get_innermost
-has_nested = unnest.has_nested
 psum = distribute_lib.psum
 replace_innermost = unnest.replace_innermost
 safe_sum = mcmc_util.safe_sum

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import convergence
@@ -24,27 +25,15 @@ _LARGEST_RHAT = 1.05
 _WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
 
 
-def kernel_stack(kernel):
-  """Returns the kernel and all kernels inside, outermost first."""
-  stack = [kernel]
-  while True:
-    inner = getattr(stack[-1], '_inner_kernel', None) or getattr(
-      stack[-1], 'inner_kernel', None
-    )
-    if inner is None or isinstance(inner, list):
-      return stack
-    stack.append(inner)
-
-
 def kernel_names(kernel):
   """Returns the class names of the stack, outermost first."""
-  return [type(k).__name__ for k in kernel_stack(kernel)]
+  return [type(k).__name__ for k in stack.kernels(kernel)]
 
 
 def num_adaptation_steps(kernel):
   """Returns the most steps that any kernel of the stack adapts."""
   steps = [
-    getattr(k, 'num_adaptation_steps', None) for k in kernel_stack(kernel)
+    getattr(k, 'num_adaptation_steps', None) for k in stack.kernels(kernel)
   ]
   return max([int(s) for s in steps if s is not None], default=0)
 
@@ -72,7 +61,7 @@ def check_starts(results):
 def warnings_before(kernel, state, results):
   """Yields what is wrong with a likelihood or a history given beforehand."""
   yield from _likelihood_warnings(kernel, state, results)
-  for k in kernel_stack(kernel):
+  for k in stack.kernels(kernel):
     if getattr(k, 'parameters', {}).get('history') is None:
       continue
     if int(tfp_private.get_innermost(results, 'num_fits')) == 0:
@@ -95,7 +84,7 @@ def warnings_before(kernel, state, results):
 
 
 def _likelihood_warnings(kernel, state, results):
-  innermost = kernel_stack(kernel)[-1]
+  innermost = stack.kernels(kernel)[-1]
   if not _has(innermost, 'log_likelihood_fn'):
     return
   first, second = (
@@ -119,7 +108,7 @@ def adaptation_scalars(kernel, results):
     value = tfp_private.get_innermost(results, name, default=None)
     if tf.is_tensor(value):
       scalars[name] = value
-  for k in kernel_stack(kernel):
+  for k in stack.kernels(kernel):
     if _has(k, 'log_likelihood_fn'):
       for name in ('step_size', 'hyper_step_size'):
         value = tfp_private.get_innermost(results, name, default=None)
@@ -173,8 +162,8 @@ def warnings_after(kernel, states, trace, results):
       'them; inside of it expect bias near the regions they could not enter, '
       'and reparameterise the target.'
     )
-  stack = kernel_stack(kernel)
-  for k in stack:
+  kernels = stack.kernels(kernel)
+  for k in kernels:
     if _has(k, 'history'):
       yield from _fit_warnings(k, results)
     if hasattr(k, 'criterion'):
@@ -183,9 +172,9 @@ def warnings_after(kernel, states, trace, results):
       yield from _acceptance_warnings(
         accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
       )
-  if _has(stack[-1], 'log_likelihood_fn'):
+  if _has(kernels[-1], 'log_likelihood_fn'):
     # TFP's wrappers tune delta, and kappa inside of it.
-    tuners = [k for k in stack if _has(k, 'target_accept_prob')]
+    tuners = [k for k in kernels if _has(k, 'target_accept_prob')]
     for k, prefix in zip(tuners, ('', 'hyper_')):
       yield from _acceptance_warnings(
         trace.get(f'{prefix}is_accepted'),

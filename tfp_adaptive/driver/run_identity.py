@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.core import stack
 from tfp_adaptive.driver import code_digest
 from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import program_digest
@@ -133,7 +134,7 @@ def _versions():
 
 
 def _parameters(kernel):
-  return [k.parameters for k in diagnosis.kernel_stack(kernel)]
+  return [k.parameters for k in stack.kernels(kernel)]
 
 
 def _shapes(leaves):
@@ -143,7 +144,7 @@ def _shapes(leaves):
 def _settings(kernel):
   """Returns {'Class.parameter': repr} of all numbers and names of the stack."""
   settings = {}
-  for k in diagnosis.kernel_stack(kernel):
+  for k in stack.kernels(kernel):
     for name, value in getattr(k, 'parameters', {}).items():
       for path, scalar in _scalars(value, f'{type(k).__name__}.{name}'):
         # Two kernels of one class.

@@ -110,7 +110,7 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     self._parameters['preconditioned'] = preconditioned
 
   @property
-  def _uses_gradient(self):
+  def uses_gradient(self):
     return self._parameters['langevin']
 
   def _functions(self, prior, variance):
@@ -124,19 +124,19 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     noise = latent_proposal.noise_like(current.state, seed)
     if smoother is not None:
       moved = 2.0 * current.state + tf.sqrt(2.0 * delta) * noise
-      if self._uses_gradient:
+      if self.uses_gradient:
         moved += delta * current.grads
       return smoother.gain(moved) - current.state, ()
     spread = tf.sqrt(delta * (delta + 4.0)) / (2.0 + delta)
     y = 2.0 / (2.0 + delta) * current.state + spread * covariance.draw(noise)
-    if self._uses_gradient:
+    if self.uses_gradient:
       y += delta / (2.0 + delta) * covariance.multiply(current.grads)
     return y, ()
 
   def _correction(self, functions, delta, drawn, current, proposed):
     """k(x, y) - k(y, x) of the paper, as one sum; 0 without gradient."""
     del drawn
-    if not self._uses_gradient:
+    if not self.uses_gradient:
       return tf.zeros_like(current.state[..., 0])
     covariance, smoother = functions
     x, y = current.state, proposed.state

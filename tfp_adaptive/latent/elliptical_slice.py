@@ -78,7 +78,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
   where f is NaN or +inf are not taken.
   """
 
-  _uses_gradient = False
+  uses_gradient = False
 
   @property
   def is_calibrated(self):

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import short_steps
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
@@ -83,7 +84,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
       name: Prefix of op names.
     """
     arguments.check_num_adaptation_steps(num_adaptation_steps)
-    if not tfp_private.has_nested(inner_kernel, 'constrain'):
+    if stack.first_with(inner_kernel, 'constrain') is None:
       raise ValueError(
         'No kernel inside `inner_kernel` moves hyperparameters. Wrap '
         '`tfpa.proposals.LatentGaussianHyperparameters`; got '

@@ -86,7 +86,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
   `_functions(prior, variance)` returned.
   """
 
-  _uses_gradient = True
+  uses_gradient = True
 
   def __init__(self, log_likelihood_fn, prior, step_size=0.1, name=None):
     """Builds the kernel; no Tensor is created here.
@@ -133,7 +133,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""
     del adapting
-    gradient = int(self._uses_gradient)
+    gradient = int(self.uses_gradient)
     return interfaces.Cost(
       target=1, gradient=gradient, matrix_product=1 + gradient
     )
@@ -213,7 +213,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
     restrict = self.prior.restrict
     if restrict is not None:
       function = lambda x: self.log_likelihood_fn(restrict(x))
-    if not self._uses_gradient:
+    if not self.uses_gradient:
       return state_parts.value(function, state, shape), []
     log_likelihood, grads = state_parts.value_and_gradient(function, state)
     flat = state_parts.flatten(grads, ps.rank(log_likelihood))

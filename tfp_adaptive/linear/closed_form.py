@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_search
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
@@ -90,17 +91,16 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
 
   def __init__(self, inner_kernel, num_adaptation_steps):
     super().__init__(inner_kernel, num_adaptation_steps)
-    if not getattr(_proposal(inner_kernel), '_uses_gradient', False):
+    proposal = stack.first_with(inner_kernel, 'preconditioner')
+    if not proposal.uses_gradient:
       raise ValueError(
         f'{type(self).__name__} learns from the gradients that a step has '
-        f'already, but {type(_proposal(inner_kernel)).__name__} has none. Wrap '
+        f'already, but {type(proposal).__name__} has none. Wrap '
         '`tfpa.proposals.UncalibratedPreconditionedLangevin` or '
         '`UncalibratedPreconditionedHamiltonian`, or take '
         '`tfpa.adaptation.MomentBasedAdaptation`.'
       )
-    stochastic_target.check_is_exact(
-      _proposal(inner_kernel), type(self).__name__
-    )
+    stochastic_target.check_is_exact(proposal, type(self).__name__)
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search and the statistics."""
@@ -223,9 +223,3 @@ def as_rows(values):
 def _step_size_rate(num_updates, dtype):
   time = tf.cast(num_updates, dtype)
   return tf.maximum(tf.cast(_RATE, dtype), _FIRST_RATE * (1.0 + time) ** -0.6)
-
-
-def _proposal(kernel):
-  while not hasattr(kernel, 'preconditioner'):
-    kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
-  return kernel

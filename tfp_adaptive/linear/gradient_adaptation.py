@@ -116,19 +116,19 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the criterion, the optimizer and the search."""
     inner = self.inner_kernel.bootstrap_results(init_state)
-    adaptation = self._adaptation(inner)
+    problem = self._problem(inner)
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     inner, search = self._start_search(inner)
     return GradientBasedAdaptationResults(
       inner_results=inner,
-      criterion_state=self.criterion.init(adaptation),
-      optimizer_state=self.optimizer.init(params, adaptation),
+      criterion_state=self.criterion.init(problem),
+      optimizer_state=self.optimizer.init(params, problem),
       replay_cache=self.proposal.init_replay_cache(
         self._mh_results(inner).proposed_results
       ),
       scale_search=search,
       step=tf.zeros([], tf.int32),
-      mean_accept_prob=tf.zeros([], adaptation.dtype),
+      mean_accept_prob=tf.zeros([], problem.dtype),
       num_dropped_gradients=tf.zeros([], tf.int32),
     )
 
@@ -150,16 +150,16 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     )
     is_usable = self._is_usable(params, value_grads)
     is_searching = results.scale_search.is_searching
-    adaptation = self._adaptation(inner)
+    problem = self._problem(inner)
     criterion_state = self.criterion.update(
       results.criterion_state,
       transition,
       interfaces.Slopes(
-        value=self._slope(params, value_grads, is_usable, adaptation),
-        entropy=self._slope(params, entropy_grads, is_usable, adaptation),
+        value=self._slope(params, value_grads, is_usable, problem),
+        entropy=self._slope(params, entropy_grads, is_usable, problem),
         is_searching=is_searching,
       ),
-      adaptation,
+      problem,
     )
 
     accept_prob = adaptation_base.mean_accept_prob(mh_results)
@@ -174,7 +174,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     )
     feedback = self.criterion.feedback(criterion_state, transition)
     params, optimizer_state = self._move(
-      params, results, search, grads, feedback, adaptation
+      params, results, search, grads, feedback, problem
     )
     return results._replace(
       inner_results=tfp_private.replace_innermost(
@@ -189,7 +189,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       + _num_dropped(transition, is_usable),
     )
 
-  def _move(self, params, results, search, grads, feedback, adaptation):
+  def _move(self, params, results, search, grads, feedback, problem):
     """Returns params and optimizer state after the step.
 
     The search owns the scale until it ends; then the optimizer does.
@@ -198,7 +198,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     params, optimizer_state = control_flow.apply_if(
       ~is_searching,
       lambda params, state: self.optimizer.update(
-        grads, state, params, self.preconditioner, feedback, adaptation
+        grads, state, params, self.preconditioner, feedback, problem
       ),
       params,
       results.optimizer_state,
@@ -257,12 +257,12 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       total = tf.add_n([tf.reduce_sum(g**2) for g in tf.nest.flatten(grads)])
     return tf.math.is_finite(total)
 
-  def _slope(self, params, grads, is_usable, adaptation):
+  def _slope(self, params, grads, is_usable, problem):
     """Returns the slope in the log scale per coordinate, 0 if unusable."""
     if not self.optimizer.is_relative:
-      return tf.zeros([], adaptation.dtype)
+      return tf.zeros([], problem.dtype)
     slope = self.preconditioner.slope(params, grads)
-    size = tf.cast(adaptation.event_size, adaptation.dtype)
+    size = tf.cast(problem.event_size, problem.dtype)
     return tf.where(is_usable, slope / size, 0.0)
 
 

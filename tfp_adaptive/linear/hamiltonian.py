@@ -122,7 +122,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
   the Langevin proposal. It needs `MetropolisHastings` around it.
   """
 
-  _uses_gradient = True
+  uses_gradient = True
 
   def __init__(
     self,

@@ -116,7 +116,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   not 0, s is that of the step: `step_size` or, at random, a part of it.
   """
 
-  _uses_gradient = True
+  uses_gradient = True
 
   def __init__(
     self,

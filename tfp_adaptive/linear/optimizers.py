@@ -65,18 +65,18 @@ def relative_gradient(gain=4.0):
   """
   arguments.check_gain(gain)
 
-  def init(params, adaptation):
-    zero = tf.zeros([], adaptation.dtype)
+  def init(params, problem):
+    zero = tf.zeros([], problem.dtype)
     return RelativeGradientState(
       pending=scale_factor.zero_tangent(params),
       pending_log_scale=zero,
       num_updates=zero,
     )
 
-  def update(grads, state, params, preconditioner, feedback, adaptation):
+  def update(grads, state, params, preconditioner, feedback, problem):
     count = state.num_updates
-    chains = tf.cast(adaptation.num_chains, adaptation.dtype)
-    rate = schedule.covariance_rate(count, adaptation, gain)
+    chains = tf.cast(problem.num_chains, problem.dtype)
+    rate = schedule.covariance_rate(count, problem, gain)
     # Half of the rate: C (I + E) changes C C^T by twice E.
     step = 0.5 * rate / feedback.objective_scale
     pending = tf.nest.map_structure(
@@ -94,7 +94,7 @@ def relative_gradient(gain=4.0):
       zeros = tf.nest.map_structure(tf.zeros_like, pending)
       return moved, zeros, tf.zeros_like(log_scale)
 
-    period = schedule.update_period(adaptation)
+    period = schedule.update_period(problem)
     is_due = tf.equal(tf.math.floormod(count + 1.0, period), 0.0)
     params, pending, log_scale = control_flow.apply_if(
       is_due, move, params, pending, log_scale
@@ -128,12 +128,12 @@ def rmsprop(learning_rate, decay=0.9):
   arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
   _check_decay(decay, 'decay')
 
-  def init(params, adaptation):
+  def init(params, problem):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
-    return RMSPropState(zeros, tf.zeros([], adaptation.dtype))
+    return RMSPropState(zeros, tf.zeros([], problem.dtype))
 
-  def update(grads, state, params, preconditioner, feedback, adaptation):
-    del feedback, adaptation
+  def update(grads, state, params, preconditioner, feedback, problem):
+    del feedback, problem
     keep = decay * tf.cast(state.num_updates > 0.0, state.num_updates.dtype)
     mean_square = tf.nest.map_structure(
       lambda m, g: keep * m + (1.0 - keep) * g**2, state.mean_square, grads
@@ -175,12 +175,12 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
   _check_decay(decay, 'decay')
   _check_decay(square_decay, 'square_decay')
 
-  def init(params, adaptation):
+  def init(params, problem):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
-    return AdamState(zeros, zeros, tf.zeros([], adaptation.dtype))
+    return AdamState(zeros, zeros, tf.zeros([], problem.dtype))
 
-  def update(grads, state, params, preconditioner, feedback, adaptation):
-    del feedback, adaptation
+  def update(grads, state, params, preconditioner, feedback, problem):
+    del feedback, problem
     count = state.num_updates + 1.0
     mean = tf.nest.map_structure(
       lambda m, g: decay * m + (1.0 - decay) * g, state.mean, grads

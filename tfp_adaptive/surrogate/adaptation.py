@@ -17,6 +17,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -113,7 +114,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       'Write for example `step_accept_prob=0.9`.',
     )
     arguments.check_num_adaptation_steps(num_adaptation_steps)
-    if not tfp_private.has_nested(inner_kernel, 'surrogate'):
+    if stack.first_with(inner_kernel, 'surrogate') is None:
       raise ValueError(
         'No kernel inside `inner_kernel` has a surrogate to learn. Wrap '
         '`tfpa.proposals.UncalibratedSurrogateHamiltonian` in '
@@ -131,10 +132,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   @property
   def proposal(self):
     """The innermost kernel: the one with the surrogate."""
-    kernel = self.inner_kernel
-    while not hasattr(kernel, 'surrogate'):
-      kernel = getattr(kernel, '_inner_kernel', None) or kernel.inner_kernel
-    return kernel
+    return stack.first_with(self.inner_kernel, 'surrogate')
 
   @property
   def surrogate(self):

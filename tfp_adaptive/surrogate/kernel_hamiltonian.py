@@ -27,6 +27,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
@@ -391,8 +392,7 @@ def _log_accept_prob(target_accept_prob, results):
 
   Walks have a scale of their own and say nothing about the step size.
   """
-  while not hasattr(results, 'proposed_results'):
-    results = results.inner_results
+  results = stack.metropolis_hastings_results(results)
   log_prob = tf.minimum(results.log_accept_ratio, 0.0)
   move = getattr(results.proposed_results, 'trajectory', None)
   has_walked = getattr(move, 'has_walked', False)

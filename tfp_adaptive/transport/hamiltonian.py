@@ -117,7 +117,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
   `UncalibratedPreconditionedHamiltonian`.
   """
 
-  _uses_gradient = True
+  uses_gradient = True
 
   def __init__(
     self,

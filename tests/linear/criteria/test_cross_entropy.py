@@ -26,7 +26,7 @@ def _flat(structure):
 @pytest.mark.parametrize('rule', ['balance', 'acceptance'])
 def test_without_weight_it_is_the_generalised_speed_measure(rule):
   one, two = _criteria(0.0, entropy_weight_rule=rule)
-  state_one, state_two = (c.init(parts.ADAPTATION) for c in (one, two))
+  state_one, state_two = (c.init(parts.PROBLEM) for c in (one, two))
   for seed in range(4):
     moved = parts.transition(num_diverged=1, seed=seed)
     np.testing.assert_allclose(
@@ -44,7 +44,7 @@ def test_without_weight_it_is_the_generalised_speed_measure(rule):
 @pytest.mark.parametrize('weight', [0.5, 1.0])
 def test_its_entropy_has_the_log_density_of_the_proposal(weight):
   one, two = _criteria(weight, penalty_threshold=0.75)
-  state = one.init(parts.ADAPTATION)
+  state = one.init(parts.PROBLEM)
   scale = tf.constant(1.3, tf.float64)
 
   def entropy(criterion, tape):
@@ -107,7 +107,7 @@ def _entropy_slope(scale, weight, num_chains=20_000):
     results,
   )
   criterion, _ = _criteria(weight)
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   noise = results.proposed_results.noise.numpy()
   displaced = np.sum(results.proposed_state * scale * noise, axis=-1)
   standard_error = weight * displaced.std() / num_chains**0.5

@@ -25,7 +25,7 @@ def _at(log_accept_ratio, is_accepted=None):
 
 def test_the_value_is_the_log_of_the_acceptance_probability():
   criterion = _paper()
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   values = criterion.value(state, _at([-2.0, 0.5, 0.0, -0.1]))
   np.testing.assert_allclose(values, [-2.0, 0.0, 0.0, -0.1])
 
@@ -36,9 +36,7 @@ def test_only_proposals_below_ratio_one_have_a_gradient():
   with tf.GradientTape() as tape:
     tape.watch(ratio)
     moved = parts.transition()._replace(log_accept_ratio=ratio)
-    value = tf.reduce_sum(
-      criterion.value(criterion.init(parts.ADAPTATION), moved)
-    )
+    value = tf.reduce_sum(criterion.value(criterion.init(parts.PROBLEM), moved))
   np.testing.assert_array_equal(tape.gradient(value, ratio), [1, 0, 0, 1])
 
 
@@ -48,7 +46,7 @@ def test_bounded_no_chain_outweighs_the_others():
   with tf.GradientTape() as tape:
     tape.watch(ratio)
     moved = parts.transition()._replace(log_accept_ratio=ratio)
-    value = criterion.value(criterion.init(parts.ADAPTATION), moved)
+    value = criterion.value(criterion.init(parts.PROBLEM), moved)
   # R atan(r / R) with R = 3: the integral of 1 / (1 + (r / R)^2).
   np.testing.assert_allclose(
     value[1:], [-0.75 * np.pi, -0.1 + 0.1**3 / 27.0, 0.0], rtol=1e-6
@@ -67,7 +65,7 @@ def test_bounded_beta_keeps_off_zero(is_bounded, lowest):
   criterion = _paper(entropy_weight_rule='balance', bound_log_ratio=is_bounded)
   state = parts.update_criterion(
     criterion,
-    criterion.init(parts.ADAPTATION),
+    criterion.init(parts.PROBLEM),
     _at([-1e9, -1e9]),
     parts.slopes(value=-1e-12),
   )
@@ -82,7 +80,7 @@ def test_a_diverged_chain_has_no_value_and_no_gradient():
   with tf.GradientTape() as tape:
     tape.watch(ratio)
     values = criterion.value(
-      criterion.init(parts.ADAPTATION), moved._replace(log_accept_ratio=ratio)
+      criterion.init(parts.PROBLEM), moved._replace(log_accept_ratio=ratio)
     )
   np.testing.assert_array_equal(values, [0.0, 0.0, -1.0, -2.0])
   np.testing.assert_array_equal(tape.gradient(values, ratio), [0, 0, 1, 1])
@@ -90,7 +88,7 @@ def test_a_diverged_chain_has_no_value_and_no_gradient():
 
 def test_beta_follows_the_acceptance_as_in_the_paper():
   criterion = _paper(entropy_weight_rate=0.02)
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   expected = 1.0
   for ratios in ([-2.0, 0.5], [-0.3, -4.0], [1.0, 2.0]):
     state = parts.update_criterion(criterion, state, _at(ratios))
@@ -103,7 +101,7 @@ def test_beta_can_follow_the_decision_itself():
   criterion = _paper(use_accept_flag=True)
   state = parts.update_criterion(
     criterion,
-    criterion.init(parts.ADAPTATION),
+    criterion.init(parts.PROBLEM),
     _at([-2.0, 0.5], is_accepted=[True, True]),
   )
   np.testing.assert_allclose(state.entropy_weight, 1.0 + 0.02 * 0.45)
@@ -113,7 +111,7 @@ def test_a_diverged_chain_counts_as_rejected():
   criterion = _paper()
   moved = _at([0.0, 0.0])._replace(is_finite=tf.constant([True, False]))
   state = parts.update_criterion(
-    criterion, criterion.init(parts.ADAPTATION), moved
+    criterion, criterion.init(parts.PROBLEM), moved
   )
   np.testing.assert_allclose(state.entropy_weight, 1.0 + 0.02 * (0.5 - 0.55))
 
@@ -121,7 +119,7 @@ def test_a_diverged_chain_counts_as_rejected():
 @pytest.mark.parametrize('ratio, bound', [(-50.0, 0.5), (50.0, 2.0)])
 def test_beta_stays_within_its_bounds(ratio, bound):
   criterion = _paper(min_entropy_weight=0.5, max_entropy_weight=2.0)
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   for _ in range(200):
     state = parts.update_criterion(criterion, state, _at([ratio]))
   assert float(state.entropy_weight) == bound
@@ -130,7 +128,7 @@ def test_beta_stays_within_its_bounds(ratio, bound):
 
 def test_the_balance_rule_finds_the_weight_at_which_the_slopes_cancel():
   criterion = tfpa.criteria.generalized_speed_measure(0.55)
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   rng = np.random.default_rng(0)
   num_steps, noise = 300, 0.1
   for _ in range(num_steps):
@@ -150,7 +148,7 @@ def _steered(accept_prob, value, entropy, rule, num_updates=1):
   criterion = tfpa.criteria.generalized_speed_measure(
     0.55, entropy_weight_rule=rule
   )
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   moved = _at([np.log(accept_prob)])
   for _ in range(num_updates):
     state = parts.update_criterion(
@@ -207,7 +205,7 @@ def _settled(rule, widest_accepted, num_steps=120):
   criterion = tfpa.criteria.generalized_speed_measure(
     0.55, entropy_weight_rule=rule
   )
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   scale = 0.2
   for _ in range(num_steps):
     accept_prob = 1.0 / (1.0 + (scale / widest_accepted) ** 4)
@@ -244,7 +242,7 @@ def test_constrained_value_and_entropy_are_the_two_parts_of_the_entropy():
   one = tfpa.criteria.generalized_speed_measure(
     0.55, entropy_weight_rule='constraint'
   )
-  state = one.init(parts.ADAPTATION)
+  state = one.init(parts.PROBLEM)
   moved = parts.transition(4, num_diverged=1)._replace(
     log_jacobian=tf.constant([5.0, -0.2, -0.3, 0.1], tf.float64),
     proposal_entropy=tf.constant([5.3, 0.1, 0.0, 0.4], tf.float64),
@@ -262,7 +260,7 @@ def test_the_jacobian_of_a_chain_in_a_neck_weighs_less(rule):
   moved = _with_eigenvalues(eigenvalues)._replace(
     log_jacobian=log_jacobian, proposal_entropy=2.0 + log_jacobian
   )
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   found = criterion.entropy(state, moved)
   if rule == 'constraint':
     found += criterion.value(state, moved)
@@ -294,7 +292,7 @@ def test_the_penalty_is_taken_off_the_entropy(rule, influence):
   criterion = tfpa.criteria.generalized_speed_measure(
     0.67, rule, penalty_threshold=0.75, penalty_weights=(10.0, 1e3)
   )
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   moved = _with_eigenvalues([0.5, -1.25])
   np.testing.assert_allclose(
     criterion.entropy(state, moved), [0.3, 0.3 - influence * 2.5]
@@ -304,7 +302,7 @@ def test_the_penalty_is_taken_off_the_entropy(rule, influence):
 def test_a_penalty_costs_nothing_where_the_map_is_linear():
   # Random walk and Langevin say so by leaving the eigenvalue out.
   criterion = _paper(penalty_threshold=0.75)
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   moved = _at([-0.5, -0.1])
   entropy = criterion.entropy(state, moved) * tf.ones([2], tf.float64)
   np.testing.assert_allclose(entropy, moved.proposal_entropy * np.ones(2))
@@ -317,7 +315,7 @@ def test_the_weight_of_the_penalty_waits_for_the_first_scale():
   criterion = tfpa.criteria.generalized_speed_measure(
     0.67, penalty_threshold=0.75
   )
-  start = criterion.init(parts.ADAPTATION)
+  start = criterion.init(parts.PROBLEM)
   moved = _with_eigenvalues([1.75, -1.75])
   searching = parts.update_criterion(
     criterion, start, moved, parts.slopes(is_searching=True)
@@ -336,13 +334,13 @@ def test_only_under_the_constraint_may_the_acceptance_exceed_the_target():
 def test_bounds_name_the_weight_of_the_penalty():
   criterion = _paper(penalty_threshold=0.75, penalty_weights=(1e3, 1e5))
   assert criterion.bounds['penalty_weight'][1] == 1e5
-  traced = criterion.trace(criterion.init(parts.ADAPTATION))
+  traced = criterion.trace(criterion.init(parts.PROBLEM))
   assert float(traced['penalty_weight']) == 1e3
 
 
 def test_a_batch_that_diverged_leaves_the_balance_finite():
   criterion = tfpa.criteria.generalized_speed_measure(0.55)
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   for entropy in (1.0, -1.0, 0.0):
     state = parts.update_criterion(
       criterion, state, _at([-0.5]), parts.slopes(value=0.0, entropy=entropy)

@@ -20,7 +20,7 @@ def _after_one(name, **options):
   criterion = getattr(tfpa.criteria, name)(**options)
   moved = parts.transition(seed=1)
   state = parts.update_criterion(
-    criterion, criterion.init(parts.ADAPTATION), moved
+    criterion, criterion.init(parts.PROBLEM), moved
   )
   return criterion, state, moved
 
@@ -59,7 +59,7 @@ def test_values_do_not_depend_on_the_units_of_the_state(name):
   values = []
   for scale in (1.0, 1e6):
     criterion = getattr(tfpa.criteria, name)()
-    state = criterion.init(parts.ADAPTATION)
+    state = criterion.init(parts.PROBLEM)
     for seed in range(3):
       moved = parts.transition(seed=seed)
       moved = moved._replace(displacement=scale * moved.displacement)
@@ -84,7 +84,7 @@ def test_longer_jumps_score_higher(name):
 @pytest.mark.parametrize('name', _FACTORIES)
 def test_rejecting_everything_leaves_the_values_finite(name):
   criterion = getattr(tfpa.criteria, name)()
-  state = criterion.init(parts.ADAPTATION)
+  state = criterion.init(parts.PROBLEM)
   moved = parts.transition()._replace(
     log_accept_ratio=tf.fill([4], tf.constant(-1e4, tf.float64))
   )

@@ -26,7 +26,7 @@ def _at(eigenvalues):
 def _cost_and_slope(eigenvalues, **options):
   """Returns h(|mu|) and its derivative in mu, by the library's tape."""
   penalty = _penalty(**options)
-  state = penalty.init(parts.ADAPTATION)  # gamma = 1.
+  state = penalty.init(parts.PROBLEM)  # gamma = 1.
   mu = tf.constant(eigenvalues, tf.float64)
   with tf.GradientTape() as tape:
     tape.watch(mu)
@@ -65,7 +65,7 @@ def test_a_kink_would_be_seen_by_the_test_of_continuity():
 
 def test_its_weight_grows_with_the_mean_cost():
   penalty = _penalty(rate=0.1)
-  state = penalty.init(parts.ADAPTATION)
+  state = penalty.init(parts.PROBLEM)
   moved = _at([1.25, 0.0, -1.25, 1.75])  # Costs 1/4, 0, 1/4, 1: mean 3/8.
   expected = 1.0
   for _ in range(3):
@@ -78,14 +78,14 @@ def test_its_weight_grows_with_the_mean_cost():
 
 def test_no_cost_grows_the_weight_by_more_than_its_rate():
   penalty = _penalty(rate=0.1)
-  state = penalty.update(penalty.init(parts.ADAPTATION), _at([1e6, 1e6]))
+  state = penalty.update(penalty.init(parts.PROBLEM), _at([1e6, 1e6]))
   np.testing.assert_allclose(state.weight, 1.1)
 
 
 def test_small_eigenvalues_leave_the_weight_or_lower_it_by_the_slack():
   for slack, expected in ((0.0, 4.0), (0.05, 4.0 * (1.0 - 0.1 * 0.05))):
     penalty = _penalty(weights=(2.0, 10.0), rate=0.1, slack=slack)
-    state = penalty.init(parts.ADAPTATION)
+    state = penalty.init(parts.PROBLEM)
     assert float(state.weight) == 2.0
     heavy = state._replace(weight=tf.constant(4.0, tf.float64))
     state = penalty.update(heavy, _at([0.1, -0.7]))
@@ -94,7 +94,7 @@ def test_small_eigenvalues_leave_the_weight_or_lower_it_by_the_slack():
 
 def test_the_weight_never_falls_below_its_lower_bound():
   penalty = _penalty(weights=(2.0, 10.0), rate=0.5, slack=0.5)
-  state = penalty.init(parts.ADAPTATION)
+  state = penalty.init(parts.PROBLEM)
   for _ in range(3):
     state = penalty.update(state, _at([0.1]))
   assert float(state.weight) == 2.0
@@ -102,7 +102,7 @@ def test_the_weight_never_falls_below_its_lower_bound():
 
 def test_the_weight_stops_at_its_bound_and_the_bound_is_told():
   penalty = _penalty(weights=(1.0, 1.5), rate=1.0)
-  state = penalty.init(parts.ADAPTATION)
+  state = penalty.init(parts.PROBLEM)
   for _ in range(5):
     state = penalty.update(state, _at([50.0]))
   assert float(state.weight) == 1.5
@@ -112,7 +112,7 @@ def test_the_weight_stops_at_its_bound_and_the_bound_is_told():
 
 def test_the_weight_multiplies_the_cost():
   penalty = _penalty()
-  state = penalty.init(parts.ADAPTATION)
+  state = penalty.init(parts.PROBLEM)
   heavy = state._replace(weight=tf.constant(7.0, tf.float64))
   moved = _at([1.25, 0.2])
   np.testing.assert_allclose(penalty.value(state, moved), [0.25, 0.0])
@@ -121,13 +121,13 @@ def test_the_weight_multiplies_the_cost():
 
 def test_an_overflowing_eigenvalue_leaves_the_weight_finite():
   penalty = _penalty()
-  state = penalty.update(penalty.init(parts.ADAPTATION), _at([1e200]))
+  state = penalty.update(penalty.init(parts.PROBLEM), _at([1e200]))
   assert 1.0 <= float(state.weight) <= 100.0
 
 
 def test_without_a_penalty_nothing_costs_and_nothing_is_traced():
   penalty = penalty_lib.none()
-  state = penalty.init(parts.ADAPTATION)
+  state = penalty.init(parts.PROBLEM)
   moved = _at([50.0])
   assert state == [] and not penalty.is_active
   assert penalty.value(state, moved) == 0.0
@@ -158,5 +158,5 @@ def test_bounded_no_chain_pulls_at_the_scale_much_more_than_another():
 def test_bounded_a_chain_counts_once_for_the_weight(is_bounded, mean_cost):
   penalty = _penalty(rate=0.1, bound_influence=is_bounded)
   moved = _at([0.1, 0.1, 1e6, 0.1])
-  state = penalty.update(penalty.init(parts.ADAPTATION), moved)
+  state = penalty.update(penalty.init(parts.PROBLEM), moved)
   np.testing.assert_allclose(state.weight, 1.0 + 0.1 * mean_cost)

@@ -82,10 +82,10 @@ def jump_distance(transition):
   return accept_prob * tf.reduce_sum(transition.displacement**2, axis=-1)
 
 
-def init_state(adaptation):
+def init_state(problem):
   """Returns the state before the first step."""
   return JumpDistanceState(
-    moving_distance=tf.ones([], adaptation.dtype),
+    moving_distance=tf.ones([], problem.dtype),
     is_first=tf.constant(True),
   )
 
@@ -111,8 +111,8 @@ def moving_update(smoothing):
     smoothing, 'smoothing', 'Write for example `smoothing=0.99`.'
   )
 
-  def update(state, transition, slopes, adaptation):
-    del slopes, adaptation
+  def update(state, transition, slopes, problem):
+    del slopes, problem
     distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
     mean = tf.reduce_mean(distance)
     moved = smoothing * state.moving_distance + (1.0 - smoothing) * mean

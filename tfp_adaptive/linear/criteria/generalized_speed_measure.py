@@ -184,15 +184,15 @@ class _Measure(NamedTuple):
   bound_log_ratio: bool
   penalty: penalty_lib.Penalty
 
-  def init(self, adaptation):
-    zero = tf.zeros([], adaptation.dtype)
+  def init(self, problem):
+    zero = tf.zeros([], problem.dtype)
     return GeneralizedSpeedMeasureState(
       entropy_weight=zero + self.init_weight,
       value_slope=zero,
       entropy_slope=zero,
       accept_excess=zero,
       scale_force=zero,
-      penalty=self.penalty.init(adaptation),
+      penalty=self.penalty.init(problem),
       num_updates=zero,
     )
 
@@ -217,18 +217,18 @@ class _Measure(NamedTuple):
       total += (weight - 1.0) * transition.log_jacobian
     return total - self.penalty.value(state.penalty, transition)
 
-  def update(self, state, transition, slopes, adaptation):
+  def update(self, state, transition, slopes, problem):
     accept_prob = mean_accept_prob(transition, self.use_accept_flag)
     excess = accept_prob - self.target_accept_prob
     if self.rule == 'acceptance':
       grown = state.entropy_weight * (1.0 + self.weight_rate * excess)
       state = state._replace(entropy_weight=grown)
     else:
-      state = _balanced(state, slopes, excess, adaptation)
+      state = _balanced(state, slopes, excess, problem)
     if self.rule == 'constraint':
       state = _bounded_by_entropy(state, slopes)
     return state._replace(
-      entropy_weight=self._clip(state.entropy_weight, adaptation),
+      entropy_weight=self._clip(state.entropy_weight, problem),
       penalty=_unless(
         slopes.is_searching,
         self.penalty.update(state.penalty, transition),
@@ -238,7 +238,7 @@ class _Measure(NamedTuple):
       + tf.where(slopes.is_searching, tf.zeros_like(excess), 1.0),
     )
 
-  def _clip(self, weight, adaptation):
+  def _clip(self, weight, problem):
     """Returns beta within its bounds.
 
     Where ratios are bounded, a batch beyond all bounds has hardly a slope:
@@ -247,7 +247,7 @@ class _Measure(NamedTuple):
     """
     lower, upper = self.weight_bounds
     if self.bound_log_ratio:
-      size = tf.cast(adaptation.event_size, adaptation.dtype)
+      size = tf.cast(problem.event_size, problem.dtype)
       lower = tf.maximum(0.5 * (1.0 - self.target_accept_prob) / size, lower)
     return tf.clip_by_value(weight, lower, upper)
 
@@ -271,10 +271,10 @@ def mean_accept_prob(transition, use_accept_flag=False):
   return tf.reduce_mean(tf.where(transition.is_finite, accept, 0.0))
 
 
-def _balanced(state, slopes, excess, adaptation):
+def _balanced(state, slopes, excess, problem):
   """Moves beta to the weight at which the two slopes cancel."""
   smoothing = schedule.smoothing_weight(
-    state.num_updates, adaptation, slopes.is_searching
+    state.num_updates, problem, slopes.is_searching
   )
   is_first = state.entropy_weight <= 0.0
   smoothing = tf.where(is_first, tf.ones_like(smoothing), smoothing)

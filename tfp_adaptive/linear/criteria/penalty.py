@@ -52,7 +52,7 @@ class Penalty(NamedTuple):
 def none():
   """Returns the penalty that is always 0."""
   return Penalty(
-    init=lambda adaptation: [],
+    init=lambda problem: [],
     value=lambda state, transition: 0.0,
     update=lambda state, transition: state,
     trace=lambda state: {},
@@ -104,9 +104,9 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
     )
 
   return Penalty(
-    init=lambda adaptation: PenaltyState(
-      weight=tf.constant(weights[0], adaptation.dtype),
-      mean_abs_eigenvalue=tf.zeros([], adaptation.dtype),
+    init=lambda problem: PenaltyState(
+      weight=tf.constant(weights[0], problem.dtype),
+      mean_abs_eigenvalue=tf.zeros([], problem.dtype),
       num_log_det_terms=tf.zeros([], tf.int32),
     ),
     value=value,
