@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from experiments import config as configs
 from experiments import runner
 from experiments.methods import riemannian
@@ -68,6 +69,26 @@ def test_every_criterion_can_be_asked_for(criterion, label):
   built = plan.methods[0].kernel.criterion
   assert built.name == (criterion or 'generalized_speed_measure')
   assert built.target_accept_prob == 0.6
+
+
+@pytest.mark.parametrize('share', [None, 0.1])
+@pytest.mark.parametrize(
+  'name', ['fisher_mala', 'fisher_divergence_mala', 'variance_ratio_mala']
+)
+def test_closed_forms_start_as_the_papers_do(name, share):
+  method = {'name': name, 'settings': 'paper', 'short_step_share': share}
+  config = configs.parse_config({**VALUES, 'methods': [method]})
+  plan = runner.make_plan(config)
+  kernel, size = plan.methods[0].kernel, plan.target.event_size
+  results = kernel.bootstrap_results(tf.zeros([2, size]))
+  np.testing.assert_allclose(
+    tfpa.learned_factor(kernel, results),
+    0.1 / size**0.5 * np.eye(size),
+    rtol=1e-6,
+  )
+  assert kernel.proposal.parameters['short_step_share'] == (share or 0.0)
+  if name == 'fisher_mala':
+    assert kernel.parameters['gain'] == 1.0
 
 
 def test_labels_tell_structure_and_settings():
