@@ -8,6 +8,7 @@ import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
+from tests.contracts import registry
 from tests.contracts import targets
 
 __all__ = [
@@ -48,7 +49,7 @@ KERNELS = dict(
   ),
   pmala=(tfpa.prior_preconditioned_langevin, 0.3),
 )
-each_kernel = pytest.mark.parametrize('name', KERNELS)
+each_kernel = pytest.mark.parametrize('name', registry.tiered(KERNELS))
 
 
 def log_likelihood(x, temper=1.0):

@@ -41,7 +41,7 @@ def _parametrized(runs):
       pytest.param(
         *run,
         id=f'{run[0].name}-{run[1]}',
-        marks=[pytest.mark.slow] if run[1] > 1 else [],
+        marks=[pytest.mark.full] if run[1] > 1 else [],
       )
       for run in runs
     ],

@@ -68,13 +68,13 @@ def _stop_after(monkeypatch, num_saves):
   monkeypatch.setattr(checkpoint_lib.Checkpoint, 'save', dying_save)
 
 
-@pytest.fixture(scope='module', params=registry.KERNELS, ids=lambda s: s.name)
+@pytest.fixture(scope='module', params=registry.tiered(registry.KERNELS))
 def spec_and_run(request):
   """Returns a kernel and its run in one block."""
   return request.param, _run(request.param)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_any_blocks_and_a_continued_run_give_the_same_bits(
   spec_and_run, tmp_path, monkeypatch
 ):
@@ -130,7 +130,7 @@ def test_thinning_equals_strided_draws(spec_and_run):
     np.testing.assert_array_equal(values, run.trace[name][2::3])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_uncompiled_runs_agree_to_rounding():
   spec = registry.KERNELS[0]
   compiled, plain = _run(spec), _run(spec, jit_compile=False)
@@ -163,7 +163,7 @@ tfpa.sample(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_process_that_is_killed_continues_to_the_same_bits(tmp_path):
   root = pathlib.Path(__file__).parents[2]
   child = subprocess.Popen(
