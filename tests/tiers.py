@@ -108,9 +108,7 @@ class Tiers:
         for item, value in self._seconds.items()
         if self._tiers[item] in LIMITS
       }
-      merged = merge(
-        read(path), seconds, lambda name: (ROOT / name).exists()
-      )
+      merged = merge(read(path), seconds, lambda name: (ROOT / name).exists())
       path.write_text(render(merged))
     if self._judges:
       self._lines = judge(self._record, self._seconds, self._tiers)

@@ -1,4 +1,4 @@
-"""Few cases of many axes: every pair of values of two axes is in one of them."""
+"""Few cases of many axes: each two values of two axes meet in one of them."""
 
 import itertools
 
@@ -27,9 +27,7 @@ def pairs(*axes, met=of):
   missing = set().union(*rows.values())
   chosen, seen = set(), set()
   while missing:
-    best = max(
-      rows, key=lambda r: (len(rows[r] & missing), len(of(*r) - seen))
-    )
+    best = max(rows, key=lambda r: (len(rows[r] & missing), len(of(*r) - seen)))
     chosen.add(best)
     missing -= rows[best]
     seen |= of(*best)
