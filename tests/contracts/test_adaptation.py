@@ -179,6 +179,7 @@ def test_the_whole_path_follows_the_scale_of_the_coordinates(spec):
     )
 
 
+@pytest.mark.full
 @registry.each_kernel
 def test_frozen_kernels_keep_what_was_learned_and_adapt_no_more(spec):
   _, kernel, run = _learned(spec, spec.structure)

@@ -55,6 +55,7 @@ def test_a_tempered_likelihood_is_detected(name, draws):
   assert model.smallest_p_value(draws.numpy(), after.numpy()) < 1e-6
 
 
+@pytest.mark.full
 @model.each_kernel
 def test_eager_graph_and_xla_take_the_same_steps(name):
   start = tf.constant(model.exact_draws(6))

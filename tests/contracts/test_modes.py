@@ -12,6 +12,9 @@ _NUM_STEPS = 9
 _NUM_ADAPTING = 7
 
 
+pytestmark = pytest.mark.full
+
+
 @pytest.fixture(scope='module', params=registry.tiered(registry.KERNELS))
 def runs(request):
   """Returns dict mode -> (states, results): adapting steps, then frozen."""

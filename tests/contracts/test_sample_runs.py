@@ -20,7 +20,7 @@ _START = np.random.default_rng(3).normal(size=(3, 2))
 _NUM_ADAPTING = 10
 _NUM_RESULTS = 12
 # The other kernels run the same blocks uncompiled: compiling takes seconds.
-_COMPILED = ('langevin', 'random_walk')
+_COMPILED = ('langevin_exact', 'random_walk')
 
 
 def _run(spec, **options):
@@ -133,7 +133,7 @@ def test_thinning_equals_strided_draws(spec_and_run):
 @pytest.mark.full
 def test_uncompiled_runs_agree_to_rounding():
   spec = registry.KERNELS[0]
-  compiled, plain = _run(spec), _run(spec, jit_compile=False)
+  compiled, plain = (_run(spec, jit_compile=jit) for jit in (True, False))
   np.testing.assert_array_equal(
     compiled.trace['is_accepted'], plain.trace['is_accepted']
   )
