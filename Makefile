@@ -1,9 +1,11 @@
 # Three commands do everything on a machine with Python and make:
 #   make run         install, then the quickstart
 #   make volatility  install, then the full S&P 500 posterior
-#   make test        install, then all tests
-# Whether those tests would notice a slip, one after the other, for an hour:
-#   make mutants     applies each of tests/mutants.txt in a scratch copy
+#   make test        install, then the quick tests: 5 minutes on two cores
+# Before a change is handed in, what .ci/run calls, and now and then:
+#   make test-full     the quick tests and the long ones: 20 minutes
+#   make test-nightly  the longest, then the mutants: hours
+#   make mutants       applies each slip of tests/mutants.txt in a scratch copy
 # And the site of docs/, built into site/:
 #   make docs        from the pages, the docstrings and saved results
 #   make notebooks   executes the tutorials once more, in place
@@ -11,8 +13,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: run volatility test mutants lint format wheel docs notebooks clean
+.PHONY: run volatility test test-full test-nightly mutants lint format wheel \
+  docs notebooks clean
 
 run: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/quickstart.yaml
@@ -21,7 +25,14 @@ volatility: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/stochastic_volatility.yaml
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST) -m "not full and not nightly"
+
+test-full: $(VENV)/installed
+	$(PYTEST) -m "not nightly" --durations-file tests/durations.json
+
+test-nightly: $(VENV)/installed
+	$(PYTEST) -m nightly
+	$(MAKE) mutants
 
 mutants: $(VENV)/installed
 	$(BIN)/python -m tests.mutants --output docs/results/mutants.json

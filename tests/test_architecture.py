@@ -372,7 +372,7 @@ def test_every_builder_is_in_the_contract_tests():
   assert registered - public <= set(baselines.__all__)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_importing_the_library_needs_no_optional_package():
   blocked = ', '.join(f'{name!r}' for name in (*_FORBIDDEN, 'rich', 'scipy'))
   script = (

@@ -9,6 +9,7 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from tests.contracts import registry
 from tests.contracts import targets
 
 __all__ = [
@@ -49,7 +50,7 @@ KERNELS = dict(
   ),
   pmala=(baselines.prior_preconditioned_langevin, 0.3),
 )
-each_kernel = pytest.mark.parametrize('name', KERNELS)
+each_kernel = pytest.mark.parametrize('name', registry.tiered(KERNELS))
 
 
 def log_likelihood(x, temper=1.0):

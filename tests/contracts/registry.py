@@ -20,12 +20,15 @@ __all__ = [
   'KernelSpec',
   'OPTIMIZERS',
   'PRECONDITIONERS',
+  'REPRESENTATIVES',
   'criterion',
   'each_kernel',
   'fixed',
   'frozen_kernel',
   'optimizer',
   'preconditioner',
+  'steps_of_one_size',
+  'tiered',
 ]
 
 
@@ -45,9 +48,15 @@ class KernelSpec(NamedTuple):
   structure: str = 'cholesky'
 
   @property
+  def proposal(self):
+    """The kind of proposal, which all that differ by what teaches share."""
+    kinds = ('langevin', 'hamiltonian')
+    return next((kind for kind in kinds if kind in self.name), 'random_walk')
+
+  @property
   def has_short_steps(self):
     """Whether some steps are short, and adaptations leave them alone."""
-    return 'langevin' in self.name
+    return self.proposal == 'langevin'
 
 
 _exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
@@ -81,6 +90,17 @@ KERNELS = [
     'diagonal',
   ),
 ]
+
+# One or two of each family stand for it in the quick tier, in every contract
+# test: a dense factor, another structure, a prior, a score, a map.
+REPRESENTATIVES = (
+  'langevin',
+  'hamiltonian',
+  'hamiltonian_tridiagonal',
+  'marginal',
+  'kernel_hamiltonian',
+  'transported',
+)
 
 CRITERIA = tuple(tfpa.criteria.__all__)
 OPTIMIZERS = tuple(tfpa.optimizers.__all__)
@@ -140,11 +160,27 @@ def frozen_kernel(spec, target_log_prob_fn, factor):
   return spec.build(target_log_prob_fn, 0, preconditioner=fixed(factor))
 
 
+def tiered(samplers):
+  """Returns one param for each sampler; it is quick if it stands for others.
+
+  Args:
+    samplers: Names, or tuples that begin with a sampler: an object with a
+      `name`, or a name. All of a tuple stands in the id.
+  """
+  return [_tiered(s if type(s) is tuple else (s,)) for s in samplers]
+
+
 def each_kernel(test):
   """Parametrizes `test` by `spec`, over every kernel."""
-  return pytest.mark.parametrize(
-    'spec', KERNELS, ids=[spec.name for spec in KERNELS]
-  )(test)
+  return pytest.mark.parametrize('spec', tiered(KERNELS))(test)
+
+
+def _tiered(values):
+  first, *others = (getattr(value, 'name', value) for value in values)
+  marks = [] if first in REPRESENTATIVES else [pytest.mark.full]
+  return pytest.param(
+    *values, id='-'.join(map(str, [first, *others])), marks=marks
+  )
 
 
 def _part(module, name, options):

@@ -36,9 +36,7 @@ _LEARNED = [(spec, spec.structure) for spec in registry.KERNELS] + [
   if spec.name in ('langevin', 'adaptive_metropolis')
 ]
 each_learned = pytest.mark.parametrize(
-  'spec, structure',
-  _LEARNED,
-  ids=[f'{spec.name}-{structure}' for spec, structure in _LEARNED],
+  'spec, structure', registry.tiered(_LEARNED)
 )
 
 
@@ -69,7 +67,7 @@ def _learned(spec, structure):
   return factor, kernel, run
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @each_learned
 def test_a_gaussian_is_learned_up_to_scale(spec, structure):
   factor, kernel, run = _learned(spec, structure)
@@ -81,7 +79,7 @@ def test_a_gaussian_is_learned_up_to_scale(spec, structure):
   assert condition < _MAX_CONDITION
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @each_learned
 def test_params_are_frozen_after_num_adaptation_steps(spec, structure):
   _, _, run = _learned(spec, structure)
@@ -99,7 +97,7 @@ def test_params_are_frozen_after_num_adaptation_steps(spec, structure):
       np.testing.assert_array_equal(values, adapting[column][-1])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @registry.each_kernel
 def test_the_wanted_acceptance_is_reached(spec):
   _, _, run = _learned(spec, spec.structure)
@@ -121,7 +119,7 @@ def test_the_wanted_acceptance_is_reached(spec):
   assert abs(accepted - wanted) < 0.08
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @registry.each_kernel
 def test_the_whole_path_follows_the_scale_of_the_coordinates(spec):
   # Same accept decisions and rescaled draws, for scales 1e-3 ... 1e3. The
@@ -181,6 +179,7 @@ def test_the_whole_path_follows_the_scale_of_the_coordinates(spec):
     )
 
 
+@pytest.mark.full
 @registry.each_kernel
 def test_frozen_kernels_keep_what_was_learned_and_adapt_no_more(spec):
   _, kernel, run = _learned(spec, spec.structure)

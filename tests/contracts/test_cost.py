@@ -111,6 +111,7 @@ def test_structures_share_one_ledger():
     assert tfpa.cost_per_step(kernel, True).matrix_product == 8
 
 
+@pytest.mark.full
 def test_short_steps_cost_what_frozen_ones_do():
   calls, costs = [], {}
   kernel = tfpa.gradient_adaptive_langevin(

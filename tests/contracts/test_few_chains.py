@@ -15,7 +15,9 @@ from tests.contracts import few_chain_cases
 from tests.contracts import few_chains
 from tests.contracts import targets
 
-# Two chains and four for those that stand for the others.
+pytestmark = pytest.mark.full
+
+# Two chains and four, by night, for those that stand for the others.
 _REPRESENTATIVES = (
   'random_walk',
   'langevin',
@@ -41,7 +43,7 @@ def _parametrized(runs):
       pytest.param(
         *run,
         id=f'{run[0].name}-{run[1]}',
-        marks=[pytest.mark.slow] if run[1] > 1 else [],
+        marks=[pytest.mark.nightly] if run[1] > 1 else [],
       )
       for run in runs
     ],

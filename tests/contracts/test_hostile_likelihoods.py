@@ -9,6 +9,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from experiments import baselines
 from tests.contracts import latent_model as model
+from tests.contracts import registry
 
 _NUM_ADAPTING = 10
 
@@ -24,7 +25,7 @@ def _markov_prior():
 
 
 BUILDERS = {
-  'marginal_gradient': _adapting(tfpa.marginal_gradient),
+  'marginal': _adapting(tfpa.marginal_gradient),
   'auxiliary_gradient': _adapting(tfpa.auxiliary_gradient),
   'auxiliary_gradient_u': _adapting(tfpa.auxiliary_gradient, auxiliary='u'),
   'crank_nicolson': _adapting(tfpa.crank_nicolson),
@@ -58,7 +59,7 @@ def _broken(fault):
 
 
 @pytest.mark.parametrize('fault', FAULTS)
-@pytest.mark.parametrize('name', BUILDERS)
+@pytest.mark.parametrize('name', registry.tiered(BUILDERS))
 def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
@@ -76,13 +77,13 @@ def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
     assert told == (diverging > 0.01)
 
 
-@pytest.mark.parametrize('name', BUILDERS)
+@pytest.mark.parametrize('name', registry.tiered(BUILDERS))
 def test_a_density_without_faults_counts_none(name):
   result = _sample(BUILDERS[name](model.log_likelihood))
   assert not np.any(result.trace['diverging'])
 
 
-@pytest.mark.parametrize('name', BUILDERS)
+@pytest.mark.parametrize('name', registry.tiered(BUILDERS))
 def test_a_likelihood_that_is_no_function_is_told_and_ends(name):
   generator = np.random.default_rng(0)
 

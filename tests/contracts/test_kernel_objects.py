@@ -43,6 +43,7 @@ def test_calibrated_kernels_wrap_an_uncalibrated_proposal(spec):
   assert [k.is_calibrated for k in stack] == [True] * (len(stack) - 1) + [False]
 
 
+@pytest.mark.full
 @registry.each_kernel
 def test_one_kernel_works_in_two_functions_and_eagerly(spec):
   # A Tensor made by the constructor would belong to one graph only.
@@ -60,6 +61,7 @@ def test_one_kernel_works_in_two_functions_and_eagerly(spec):
   np.testing.assert_allclose(one, step(start), rtol=1e-12)
 
 
+@pytest.mark.full
 @registry.each_kernel
 def test_a_density_that_remembers_its_tensors_is_no_obstacle(spec):
   # A multivariate normal of TFP is a bijector, which caches by Tensor: a second

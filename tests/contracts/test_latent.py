@@ -12,6 +12,8 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments import baselines
 from tests.contracts import latent_model as model
+from tests.contracts import pairs
+from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
 
@@ -54,6 +56,7 @@ def test_a_tempered_likelihood_is_detected(name, draws):
   assert model.smallest_p_value(draws.numpy(), after.numpy()) < 1e-6
 
 
+@pytest.mark.full
 @model.each_kernel
 def test_eager_graph_and_xla_take_the_same_steps(name):
   start = tf.constant(model.exact_draws(6))
@@ -149,11 +152,16 @@ def test_a_region_without_a_number_is_never_entered(name, bad):
   assert np.all(state < 0.8)
 
 
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
-@pytest.mark.parametrize('chains', [(), (3,), (2, 3)])
-@model.each_kernel
+@pytest.mark.parametrize(
+  'name, chains, dtype',
+  registry.tiered(
+    pairs.pairs(model.KERNELS, [(), (3,), (2, 3)], [tf.float32, tf.float64])
+  ),
+)
 def test_shapes_and_dtype_are_kept(name, chains, dtype):
-  kernel = model.build(name, 1, prior=model.gaussian_prior(dtype))
+  kernel = model.build(
+    name, 1, prior=model.gaussian_prior(dtype.as_numpy_dtype)
+  )
   start = tf.zeros([*chains, model.D], dtype)
   results = kernel.bootstrap_results(start)
   state, after = kernel.one_step(start, results, seed=(0, 1))

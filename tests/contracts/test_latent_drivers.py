@@ -113,6 +113,7 @@ def test_a_delta_that_may_be_as_large_as_it_likes_stays_a_number(is_flat):
   np.testing.assert_allclose(np.cov(draws.T), covariance, rtol=0.1, atol=0.01)
 
 
+@pytest.mark.full
 def test_same_seed_same_draws_in_any_blocks():
   run = functools.partial(
     tfpa.sample,

@@ -12,7 +12,10 @@ _NUM_STEPS = 9
 _NUM_ADAPTING = 7
 
 
-@pytest.fixture(scope='module', params=registry.KERNELS, ids=lambda s: s.name)
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope='module', params=registry.tiered(registry.KERNELS))
 def runs(request):
   """Returns dict mode -> (states, results): adapting steps, then frozen."""
   target = targets.Banana(3)
@@ -63,7 +66,7 @@ def test_the_compared_steps_search_learn_and_are_then_frozen(runs):
     np.testing.assert_array_equal(after, learned)
 
 
-@pytest.mark.parametrize('spec', registry.KERNELS, ids=lambda s: s.name)
+@registry.each_kernel
 def test_one_coordinate_is_sampled_without_xla(spec):
   # TensorFlow's graph optimizer takes a matrix of 1 x 1 for its transpose.
   kernel = spec.build(lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 200)

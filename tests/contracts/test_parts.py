@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import pairs
 from tests.contracts import parts as parts_lib
 from tests.contracts import registry
 from tests.contracts import targets
@@ -26,7 +27,7 @@ def _learns(**parts):
   kernel = tfpa.gradient_adaptive_langevin(target, 100, **parts)
   results = kernel.bootstrap_results(state)
   _, all_results = targets.run_steps(
-    targets.stepper(kernel, 'eager'), state, results, 8
+    targets.stepper(kernel, 'eager'), state, results, 4
   )
   return [
     tf.nest.flatten(r.inner_results.accepted_results.preconditioner_params)
@@ -52,8 +53,16 @@ def test_a_kernel_learns_with_every_criterion(name):
   assert all(np.all(np.isfinite(a)) for a in after)
 
 
-@pytest.mark.parametrize('structure', registry.PRECONDITIONERS)
-@pytest.mark.parametrize('name', registry.OPTIMIZERS)
+def _met(name, structure):
+  # What an optimizer sees of a structure: its group, or its raw entries.
+  is_relative = registry.optimizer(name).is_relative
+  return {name} | pairs.of(is_relative, structure)
+
+
+@pytest.mark.parametrize(
+  'name, structure',
+  pairs.pairs(registry.OPTIMIZERS, registry.PRECONDITIONERS, met=_met),
+)
 def test_a_kernel_learns_with_every_optimizer(name, structure):
   before, after = _learns(
     optimizer=registry.optimizer(name),

@@ -20,7 +20,7 @@ _START = np.random.default_rng(3).normal(size=(3, 2))
 _NUM_ADAPTING = 10
 _NUM_RESULTS = 12
 # The other kernels run the same blocks uncompiled: compiling takes seconds.
-_COMPILED = ('langevin', 'random_walk')
+_COMPILED = ('langevin_exact', 'random_walk')
 
 
 def _run(spec, **options):
@@ -68,13 +68,13 @@ def _stop_after(monkeypatch, num_saves):
   monkeypatch.setattr(checkpoint_lib.Checkpoint, 'save', dying_save)
 
 
-@pytest.fixture(scope='module', params=registry.KERNELS, ids=lambda s: s.name)
+@pytest.fixture(scope='module', params=registry.tiered(registry.KERNELS))
 def spec_and_run(request):
   """Returns a kernel and its run in one block."""
   return request.param, _run(request.param)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_any_blocks_and_a_continued_run_give_the_same_bits(
   spec_and_run, tmp_path, monkeypatch
 ):
@@ -130,10 +130,10 @@ def test_thinning_equals_strided_draws(spec_and_run):
     np.testing.assert_array_equal(values, run.trace[name][2::3])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_uncompiled_runs_agree_to_rounding():
   spec = registry.KERNELS[0]
-  compiled, plain = _run(spec), _run(spec, jit_compile=False)
+  compiled, plain = (_run(spec, jit_compile=jit) for jit in (True, False))
   np.testing.assert_array_equal(
     compiled.trace['is_accepted'], plain.trace['is_accepted']
   )
@@ -163,7 +163,7 @@ tfpa.sample(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_process_that_is_killed_continues_to_the_same_bits(tmp_path):
   root = pathlib.Path(__file__).parents[2]
   child = subprocess.Popen(

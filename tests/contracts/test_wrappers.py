@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tests.contracts import pairs
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core import short_steps
@@ -124,11 +125,17 @@ WRAPPERS = {
 }
 
 
+def _met(spec, wrapper, dtype):
+  # What a wrapper reads and sets is the proposal's.
+  return pairs.of(spec.proposal, wrapper, dtype) | pairs.of(spec.name, dtype)
+
+
 @pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
+  'spec, wrapper, dtype',
+  registry.tiered(
+    pairs.pairs(registry.KERNELS, WRAPPERS, [tf.float32, tf.float64], met=_met)
+  ),
 )
-@pytest.mark.parametrize('wrapper', WRAPPERS)
-@registry.each_kernel
 def test_wrapper_runs_and_keeps_the_dtype(spec, wrapper, dtype):
   rng = np.random.default_rng(0)
   # Positive, so that the constrained kernels can start there too.
@@ -225,7 +232,7 @@ def _standard_errors_from(expected, per_chain):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @registry.each_kernel
 def test_replica_exchange_keeps_the_exact_law(spec):
   variances, means = _tempered_variances(
@@ -235,7 +242,7 @@ def test_replica_exchange_keeps_the_exact_law(spec):
   assert abs(_standard_errors_from(0.0, means)) < 4.0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_replica_exchange_test_detects_a_stale_gradient():
   # The negative control: TFP's own MALA caches what a swap does not refresh.
   variances, _ = _tempered_variances(
@@ -260,7 +267,7 @@ def _run_on_two(function):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @registry.each_kernel
 def test_chains_on_two_devices_draw_differently(spec):
   kernel = tfp.experimental.mcmc.Sharded(_kernel(spec), 'chains')
@@ -282,11 +289,10 @@ def test_chains_on_two_devices_draw_differently(spec):
 
 # MirroredStrategy has no sum over devices inside a loop, so none in the target
 # of a leapfrog: TFP's own Hamiltonian kernel raises the same error.
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
   'spec',
-  [spec for spec in registry.KERNELS if spec.name != 'hamiltonian'],
-  ids=lambda spec: spec.name,
+  registry.tiered([s for s in registry.KERNELS if s.name != 'hamiltonian']),
 )
 def test_a_state_sharded_over_two_devices_moves_as_one(spec):
   # Each device holds half of the coordinates of every chain. The target sums

@@ -169,7 +169,7 @@ _KERNELS = dict(
 )
 
 
-@pytest.mark.parametrize('name', _KERNELS)
+@pytest.mark.parametrize('name', registry.tiered(_KERNELS))
 def test_a_step_of_a_kernel_leaves_nothing_behind(name):
   kernel = _KERNELS[name]()
   state = tf.zeros([2, latent_model.D], tf.float64)

@@ -48,7 +48,7 @@ def test_many_bad_starts_are_counted_not_listed():
     _sample(_kernel(target=never), np.ones([25, 2]))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_chains_that_never_moved_are_named():
   # Chain 1 starts on a point so dense that no move away is ever accepted.
   def spiked(x):
@@ -64,7 +64,7 @@ def test_chains_that_never_moved_are_named():
     _sample(kernel, start, num_results=30)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_diverging_proposals_are_warned_of_and_traced():
   def half(x):
     inside = targets.standard_normal(x)
@@ -144,7 +144,7 @@ def test_an_ordinary_run_gives_no_warning(plain_run):
   assert not [w for w in caught if w.category is UserWarning]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_bound_reached_by_the_adaptation_is_warned_of():
   kernel = tfpa.gradient_adaptive_langevin(
     targets.standard_normal,
@@ -157,7 +157,7 @@ def test_a_bound_reached_by_the_adaptation_is_warned_of():
     _sample(kernel, num_results=20)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kernels_of_tfp_are_driven_too():
   kernel = tfp.mcmc.HamiltonianMonteCarlo(targets.standard_normal, 0.5, 2)
   run = _sample(kernel, num_results=6, num_burnin_steps=2)
@@ -166,7 +166,7 @@ def test_kernels_of_tfp_are_driven_too():
   assert np.any(run.states[0] != run.states[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_structures_of_states_come_back_as_they_were():
   start = {'b': tf.ones([3, 2]), 'a': tf.zeros([3])}
   kernel = _kernel(
@@ -181,7 +181,7 @@ def test_structures_of_states_come_back_as_they_were():
   assert run.states['b'].dtype == np.float32
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_single_chain_without_chain_dimension_runs():
   run = tfpa.sample(
     _kernel(), tf.ones([2]), 4, seed=(1, 2), progress=False, jit_compile=False
@@ -199,7 +199,7 @@ def test_a_target_that_xla_cannot_compile_is_named_by_its_op():
     _sample(_kernel(target=target), jit_compile=True)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_int_seed_repeats_the_run():
   one = _sample(num_results=2, seed=5)
   two = _sample(num_results=2, seed=5)

@@ -80,7 +80,7 @@ def _examine(name, spoil=lambda kernel: kernel):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize('name', _GIVEN)
 def test_a_kernel_of_the_library_passes(name):
   row = _examine(name)
@@ -90,7 +90,7 @@ def test_a_kernel_of_the_library_passes(name):
   assert {sum(c) for c in row['rank_counts'].values()} == {_SIZES.num_chains}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
   'label',
   [
@@ -203,7 +203,7 @@ def test_the_figure_has_a_panel_with_a_band_for_each_kernel():
   assert all(len(axis.collections) == 1 for axis in with_lines)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_command_writes_table_and_figure(tmp_path):
   arguments = ['calibrate', '--smoke', '--kernel', 'elliptical slice']
   arguments += ['--output', str(tmp_path), '--figures', str(tmp_path)]

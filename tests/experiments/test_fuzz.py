@@ -18,7 +18,7 @@ from experiments.fuzz.case import EITHER
 from experiments.fuzz.case import REFUSE
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_hundred_broken_inputs_are_read_or_refused_as_they_should():
   outcomes = run.run(seed=7, num=100)
   assert [outcome for outcome in outcomes if outcome.faults] == []

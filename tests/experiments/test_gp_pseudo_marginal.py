@@ -119,7 +119,7 @@ def test_one_seed_gives_one_value_and_chains_their_own(small, target):
   assert single.shape == ()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_compiled_estimate_is_the_eager_one(small, target):
   theta = tf.constant(np.tile(small[2], [4, 1]))
   compiled = tf.function(

@@ -162,7 +162,7 @@ def test_method_takes_simulated_targets_only_and_counts_in_their_units():
     entry.check_target(banana.banana_target(2, 0.1))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_compiled_step_is_the_eager_one():
   target = skew_normal_abc.skew_normal_abc_target(event_size=2)
   kernel = hamiltonian_abc.HamiltonianAbc(

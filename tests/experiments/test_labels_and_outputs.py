@@ -34,7 +34,7 @@ VALUES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_odd_labels_go_through_a_run_s_end_and_stay_apart(tmp_path):
   few = VALUES['methods'][:3]
   config = configs.parse_config({**VALUES, 'methods': few})

@@ -238,7 +238,7 @@ def test_proposal_variances_are_those_of_the_priors_smoother():
   assert 1.0 < ratio.min() and 1.12 < ratio.max() < 1.13
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_elliptical_slice_moves_a_field_with_a_mean():
   mean = np.array([3.0, -2.0, 1.0])
   covariance = np.array([[1.0, 0.5, 0.1], [0.5, 1.0, 0.5], [0.1, 0.5, 1.0]])

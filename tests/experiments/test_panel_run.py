@@ -376,7 +376,7 @@ def test_the_process_of_a_pair_is_stopped_in_time(start, tmp_path):
   assert any('stopped after 0.2 s' in text for text in said)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_pair_in_its_own_process_runs_for_real(start, tmp_path):
   overrides = ('num_seeds=2', 'gradients_per_chain=200')
   panel, file = start(*overrides, check=False)

@@ -9,7 +9,7 @@ from experiments import surrogate_figures
 from experiments import trajectory_acceptance
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_repeat_has_a_history_and_a_chain_of_its_own():
   protocol = growing_history.Protocol(
     event_size=2,
@@ -64,7 +64,7 @@ def test_leapfrog_turns_a_circle_and_keeps_its_energy():
   assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_wrong_forces_and_divergence_cost_acceptance():
   grid = trajectory_acceptance.Grid(
     event_sizes=(2,), sizes=(30,), num_trials=2, num_leapfrog_steps=5
@@ -89,7 +89,7 @@ def test_wrong_forces_and_divergence_cost_acceptance():
   assert np.exp(np.minimum(far[0] - far[-1], 0.0)) == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_circle_and_its_surrogates_are_followed_from_one_start():
   found = orbits.measure(num_draws=60)
   starts = {tuple(path[0]) for path, _ in found.values()}

@@ -116,7 +116,7 @@ def _grid_posterior():
   return axis, weights / weights.sum()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
   'joint, latent',
   [(True, 'auxiliary_gradient'), (False, 'marginal_gradient')]

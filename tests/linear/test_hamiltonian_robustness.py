@@ -134,7 +134,7 @@ def test_a_start_without_gradient_still_finds_its_scale(rough):
   assert 0.05 < np.exp(result.trace['log_scale'][-1]) < 100.0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_many_chains_in_one_dimension_of_float64_have_the_right_moments():
   kernel = tfpa.entropy_adaptive_hamiltonian(
     lambda x: -0.5 * tf.reduce_sum((x - 3.0) ** 2 / 4.0, axis=-1), 2, 200
@@ -156,7 +156,7 @@ def test_many_chains_in_one_dimension_of_float64_have_the_right_moments():
   assert 0.2 < float(factor[0, 0]) / 2.0 < 1.6  # In units of the deviation.
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_thousand_chains_adapt_together_and_none_freezes():
   deviations = np.array([1.0, 0.2, 5.0], np.float32)
   kernel = tfpa.entropy_adaptive_hamiltonian(
@@ -182,7 +182,7 @@ def test_a_thousand_chains_adapt_together_and_none_freezes():
     assert np.all(np.abs(errors + 0.25) > 4.0 * standard_error)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize('length', [1, 3])
 def test_one_chain_without_chain_dimension_adapts(length):
   kernel = tfpa.entropy_adaptive_hamiltonian(
@@ -200,7 +200,7 @@ def test_one_chain_without_chain_dimension_adapts(length):
   assert factor[1, 1] > 1.5 * factor[0, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_penalty_at_its_bound_is_warned_of():
   # A trajectory far longer than a period, and no room for the weight.
   kernel = tfpa.entropy_adaptive_hamiltonian(
@@ -279,7 +279,7 @@ def _scale_beside_a_neck(curvature):
   return np.exp(np.mean(np.log(np.abs(np.diag(params)))))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.filterwarnings('ignore:No move was accepted')
 def test_one_chain_in_a_neck_does_not_shrink_the_proposal(monkeypatch):
   alone = _scale_beside_a_neck(1.0)

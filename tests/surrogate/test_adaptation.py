@@ -64,7 +64,7 @@ def test_the_momentum_scale_is_learned_before_and_with_the_surrogate():
   assert early and early[0] >= 10
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_updates_come_often_and_only_after_the_first_fit():
   _, results = _long_run(online=True)
   fits = learning.changes([learning.params_of(r)[:2] for r in results])
@@ -295,7 +295,7 @@ def test_proposals_without_a_density_never_poison_what_is_learned(outside):
   assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(learned))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_parts_of_a_state_are_learned_as_one_vector():
   flat = learning.start()
   parts = dict(a=flat[:, 0], b=flat[:, 1:])
@@ -317,7 +317,7 @@ def test_parts_of_a_state_are_learned_as_one_vector():
   assert np.any(learning.factor_of(expected[-1]) != np.eye(_SIZE))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_is_the_same_in_a_graph_and_compiled():
   kernel = learning.kernel(20)
   graph, compiled = (
@@ -336,7 +336,7 @@ def _resident_bytes():
     return 4096 * int(file.read().split()[1])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_memory_does_not_grow_over_many_steps():
   pytest.importorskip('resource', reason='memory is read as on Linux')
   num_steps, num_rounds = 10_000, 10
@@ -365,7 +365,7 @@ def test_memory_does_not_grow_over_many_steps():
   assert results.history.points.shape == [64, _SIZE]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_structures_of_the_momentum_scale_are_kept():
   for name in ('diagonal', 'tridiagonal'):
     part = registry.preconditioner(name, init_scale=1.0)

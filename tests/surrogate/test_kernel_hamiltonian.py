@@ -54,7 +54,7 @@ def _learned(name, **options):
 each_surrogate = pytest.mark.parametrize('name', ['gaussian', 'finite'])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @each_surrogate
 def test_a_gaussian_is_learned_from_a_far_start(name):
   _, result = _learned(name)
@@ -76,7 +76,7 @@ def test_a_gaussian_is_learned_from_a_far_start(name):
   assert np.max(reduction) < 1.05
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_step_size_settles_at_the_acceptance_asked_for():
   _, result = _learned('gaussian', num_leapfrog_steps=(1, 10))
   # The mean of min(1, exp(r)), which dual averaging steers.
@@ -87,7 +87,7 @@ def test_the_step_size_settles_at_the_acceptance_asked_for():
   assert float(steps) != 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @each_surrogate
 def test_steps_are_long_and_most_of_them_follow(name):
   _, result = _learned(name)
@@ -100,7 +100,7 @@ def test_steps_are_long_and_most_of_them_follow(name):
   assert abs(float(params.share) - 0.1) < 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @each_surrogate
 def test_the_learned_momentum_scale_is_that_of_the_target(name):
   _, result = _learned(name)
@@ -113,7 +113,7 @@ def test_the_learned_momentum_scale_is_that_of_the_target(name):
   assert values[0] / values[-1] < 2.0, values
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_frozen_is_the_learned_kernel():
   kernel, result = _learned('gaussian')
   fixed = tfpa.frozen(kernel, result.final_kernel_results)
@@ -133,7 +133,7 @@ class _KilledError(Exception):
   pass
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_continued_run_gives_the_same_bits(tmp_path, monkeypatch):
   kernel = tfpa.kernel_hamiltonian(_log_prob, 20, surrogates.gaussian())
   run = functools.partial(_sample, kernel, _far_start(), 10, block_size=8)
@@ -161,7 +161,7 @@ def test_a_continued_run_gives_the_same_bits(tmp_path, monkeypatch):
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   kernel = tfpa.kernel_hamiltonian(
     _log_prob,
@@ -189,7 +189,7 @@ def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   assert np.mean(has_moved) > 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
   'build, surrogate',
   [
@@ -219,7 +219,7 @@ def test_the_number_of_chains_may_be_unknown(build, surrogate):
   np.testing.assert_allclose(step(start), moved, rtol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_over_a_transformed_target_the_law_is_that_of_the_target():
   # Gamma(3) of positive states, known by draws of its logarithm.
   rng = np.random.default_rng(0)
@@ -289,7 +289,7 @@ def _banana_acceptance(history_seed, surrogate=None, num_chains=1000):
   return float(np.mean(np.exp(np.minimum(ratio, 0.0))))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_draws_known_beforehand_make_a_good_sampler_without_adaptation():
   acceptances = [_banana_acceptance(seed) for seed in range(3)]
   assert np.mean(acceptances) > 0.75, acceptances
@@ -311,7 +311,7 @@ def _with_history(shift, surrogate=None, **options):
   return kernel, tf.constant(start)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_chains_that_start_outside_of_the_history_are_named():
   kernel, start = _with_history(100.0)
   with pytest.warns(
@@ -322,7 +322,7 @@ def test_chains_that_start_outside_of_the_history_are_named():
     _sample(kernel, start[1], 2)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_chains_that_start_inside_and_far_starts_of_the_lite_one_are_quiet(
   recwarn,
 ):
@@ -334,7 +334,7 @@ def test_chains_that_start_inside_and_far_starts_of_the_lite_one_are_quiet(
   assert not [message for message in said if 'history' in message], said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_surrogate_that_was_never_fitted_is_said():
   kernel, start = _with_history(0.0, surrogates.failing(num_good_fits=0))
   with pytest.warns(UserWarning, match='could not be fitted to `history`'):

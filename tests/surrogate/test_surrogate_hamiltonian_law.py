@@ -95,7 +95,7 @@ def _p_values(surrogate='gaussian', temper=1.0, wrong=False, **options):
     dict(num_leapfrog_steps=(1, 10), step_size_jitter=(0.5, 1.5)),
     dict(trajectory_length=2.0, walk_share=0.2),
     dict(walk_share=0.999),
-    pytest.param(dict(surrogate='finite'), marks=pytest.mark.slow),
+    pytest.param(dict(surrogate='finite'), marks=pytest.mark.full),
   ],
   ids=['gaussian', 'drawn_lengths', 'lengths', 'walk', 'finite'],
 )
@@ -111,7 +111,7 @@ def test_one_step_leaves_a_banana_invariant(options):
 )
 @pytest.mark.parametrize(
   'surrogate',
-  ['gaussian', pytest.param('finite', marks=pytest.mark.slow)],
+  ['gaussian', pytest.param('finite', marks=pytest.mark.full)],
 )
 def test_a_wrong_target_and_a_missing_correction_are_detected(surrogate, wrong):
   p_values, _ = _p_values(surrogate, **wrong)

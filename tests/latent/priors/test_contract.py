@@ -197,7 +197,7 @@ def _all_functions(prior, rows, noise):
   ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @each_structure
 def test_functions_are_the_same_compiled(name):
   d = dense(name)
