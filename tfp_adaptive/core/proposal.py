@@ -1,6 +1,7 @@
 """What all uncalibrated proposals share: constructor, starts, sharding."""
 
 import collections
+import inspect
 
 import tensorflow as tf
 
@@ -79,15 +80,17 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
     _check_parts(target_log_prob_fn, preconditioner)
     arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
-    self._parameters = dict(
+    given = dict(
       target_log_prob_fn=target_log_prob_fn,
       preconditioner=preconditioner,
       step_size=step_size,
       experimental_shard_axis_names=experimental_shard_axis_names,
       name=name,
+      target_is_stochastic=target_is_stochastic,
     )
-    if target_is_stochastic is not None:
-      self._parameters['target_is_stochastic'] = target_is_stochastic
+    # TFP rebuilds kernels from their parameters: those of the constructor.
+    taken = inspect.signature(type(self).__init__).parameters
+    self._parameters = {k: v for k, v in given.items() if k in taken}
 
   @property
   def target_log_prob_fn(self):
@@ -95,7 +98,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
 
   @property
   def target_is_stochastic(self):
-    return self._parameters.get('target_is_stochastic', False)
+    return bool(self._parameters.get('target_is_stochastic'))
 
   @property
   def preconditioner(self):

@@ -233,7 +233,6 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       name=name,
       target_is_stochastic=target_is_stochastic,
     )
-    del self._parameters['experimental_shard_axis_names']
     self._parameters.update(
       surrogate=surrogate,
       num_leapfrog_steps=num_leapfrog_steps,

@@ -164,7 +164,6 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       None,
       name,
     )
-    del self._parameters['preconditioner']
     self._parameters.update(
       transport=transport,
       num_leapfrog_steps=num_leapfrog_steps,
