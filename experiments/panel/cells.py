@@ -1,6 +1,8 @@
 """The records of a panel: one line of JSON for each cell, only appended.
 
-  <folder>/cells.jsonl   the latest line of a cell counts
+  <folder>/cells.jsonl      the latest line of a cell counts
+  <folder>/cells.jsonl.gz   earlier lines, as they are kept in the repository:
+                            gzip -9nc cells.jsonl >> cells.jsonl.gz
 
 Several processes may append at once. A line that a killed process left
 unfinished is passed over.
@@ -8,10 +10,12 @@ unfinished is passed over.
 
 import datetime
 import fcntl
+import gzip
 import json
 import math
 import os
 import pathlib
+import zlib
 
 from experiments.errors import ConfigError
 from experiments.errors import listed
@@ -32,6 +36,7 @@ class CellFile:
   def __init__(self, folder):
     self.folder = pathlib.Path(folder)
     self.path = self.folder / 'cells.jsonl'
+    self.packed = self.folder / 'cells.jsonl.gz'
 
   def append(self, record):
     """Writes one record, whole or not at all."""
@@ -56,21 +61,10 @@ class CellFile:
   def records(self):
     """Returns the latest record of each cell and key, in the file's order."""
     latest = {}
-    if not self.path.is_file():
-      return []
-    # Bytes: a killed process may leave half a character.
-    for number, line in enumerate(self.path.read_bytes().split(b'\n'), 1):
-      try:
-        record = json.loads(line)
-      except (ValueError, RecursionError):
-        continue
-      if not _is_record(record):
-        raise ConfigError(
-          f'{shortened(self.path, 160)}, line {number}, is no record of a '
-          'cell; restore or delete that line.'
-        )
-      name = [record[k] for k in ('target', 'method', 'seed', 'key')]
-      latest[tuple(name)] = record
+    for path, opened in ((self.packed, gzip.open), (self.path, open)):
+      for record in _read(path, opened):
+        name = [record[k] for k in ('target', 'method', 'seed', 'key')]
+        latest[tuple(name)] = record
     return list(latest.values())
 
   def check_gates(self, gates_digest):
@@ -113,6 +107,31 @@ class CellFile:
       and record['status'] in DONE
       and record['status'] not in redo
     }
+
+
+def _read(path, opened):
+  """Yields the records of a file; none where there is no file."""
+  if not path.is_file():
+    return
+  try:
+    # Bytes: a killed process may leave half a character.
+    with opened(path, 'rb') as file:
+      lines = file.read().split(b'\n')
+  except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    raise ConfigError(
+      f'{shortened(path, 160)} is broken ({error}); restore it.'
+    ) from error
+  for number, line in enumerate(lines, 1):
+    try:
+      record = json.loads(line)
+    except (ValueError, RecursionError):
+      continue
+    if not _is_record(record):
+      raise ConfigError(
+        f'{shortened(path, 160)}, line {number}, is no record of a cell; '
+        'restore or delete that line.'
+      )
+    yield record
 
 
 def _is_record(value):

@@ -1,5 +1,6 @@
 """Folders of runs: what was edited, swapped, copied or cut is refused."""
 
+import gzip
 import json
 import shutil
 
@@ -185,3 +186,16 @@ def test_a_line_of_a_panel_that_is_no_record_is_refused_by_number(tmp_path):
     file.path.write_text(f'{good}\n{wrong}\n')
     with pytest.raises(ConfigError, match='line 2'):
       file.records()
+
+
+def test_packed_records_come_first_and_a_broken_archive_is_refused(tmp_path):
+  record = dict.fromkeys(('target', 'method', 'key', 'gates', 'status'), 'x')
+  file = CellFile(tmp_path)
+  lines = [json.dumps({**record, 'seed': seed, 'n': 0}) for seed in (0, 1)]
+  packed = gzip.compress('\n'.join(lines).encode())
+  file.packed.write_bytes(packed)
+  file.append({**record, 'seed': 1, 'n': 1})
+  assert [(r['seed'], r['n']) for r in file.records()] == [(0, 0), (1, 1)]
+  file.packed.write_bytes(packed[:-12])
+  with pytest.raises(ConfigError, match='is broken .* restore it'):
+    file.records()
