@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.latent import flat_prior
+from tfp_adaptive.latent import auxiliary_langevin
 
 _DELTA = 0.5
 _WEIGHTS = np.array([0.5, 1.0, 2.0])
@@ -63,7 +63,7 @@ def test_correction_is_that_of_the_extended_target(auxiliary):
 
 def test_its_marginal_is_mala():
   kernel = tfpa.proposals.UncalibratedMarginalGradient(
-    _target, flat_prior.FLAT, _DELTA
+    _target, auxiliary_langevin.FLAT, _DELTA
   )
   states = tf.constant(_states())
   proposed, results = kernel.one_step(
@@ -84,7 +84,7 @@ def test_both_draw_with_the_mean_and_variance_of_mala():
   for kernel in (
     tfpa.proposals.UncalibratedAuxiliaryLangevin(_target, _DELTA),
     tfpa.proposals.UncalibratedMarginalGradient(
-      _target, flat_prior.FLAT, _DELTA
+      _target, auxiliary_langevin.FLAT, _DELTA
     ),
   ):
     proposed, _ = kernel.one_step(
@@ -110,7 +110,7 @@ def test_auxiliary_langevin_is_accepted_less_often_than_mala():
 
   marginal = accept_prob(
     tfpa.proposals.UncalibratedMarginalGradient(
-      _target, flat_prior.FLAT, _DELTA
+      _target, auxiliary_langevin.FLAT, _DELTA
     )
   )
   for auxiliary in ('z', 'u'):

@@ -62,14 +62,16 @@ def differences(saved, wanted):
   if saved.get('start') != wanted['start']:
     found.append('the start (`init_state`)')
   found += _changed(saved.get('settings', {}), wanted['settings'])
+  programs = []
   for key, name in (
     ('start_program', 'the target, its data, or how the kernel starts'),
     ('step_program', 'a step of the kernel, or what is recorded of it'),
   ):
     one, two = saved.get(key) or {}, wanted[key] or {}
     if one.get('digest') != two.get('digest'):
-      found.append(name + _details(one, two))
-  return found
+      # What has a name says enough.
+      programs.append(name + ('' if found else _details(one, two)))
+  return found + programs
 
 
 def _details(saved, wanted):

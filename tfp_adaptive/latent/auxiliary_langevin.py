@@ -7,11 +7,14 @@ auxiliary variable costs. Source: Titsias and Papaspiliopoulos (2018), section
 2.2, https://arxiv.org/abs/1610.09641.
 """
 
-from tfp_adaptive.latent import flat_prior
+import tensorflow as tf
+
+from tfp_adaptive import interfaces
 from tfp_adaptive.latent.auxiliary_gradient import UncalibratedAuxiliaryGradient
 from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
 __all__ = [
+  'FLAT',
   'UncalibratedAuxiliaryLangevin',
   'auxiliary_langevin',
 ]
@@ -75,9 +78,7 @@ class UncalibratedAuxiliaryLangevin(UncalibratedAuxiliaryGradient):
       auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
       name: Prefix of op names.
     """
-    super().__init__(
-      target_log_prob_fn, flat_prior.FLAT, step_size, auxiliary, name
-    )
+    super().__init__(target_log_prob_fn, FLAT, step_size, auxiliary, name)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,
       step_size=step_size,
@@ -91,4 +92,34 @@ class UncalibratedAuxiliaryLangevin(UncalibratedAuxiliaryGradient):
 
   @property
   def prior(self):
-    return flat_prior.FLAT
+    return FLAT
+
+
+def _smoother(params, variance):
+  del params
+  return interfaces.Smoother(
+    gain=lambda v: v,
+    draw=lambda v, e: v + tf.sqrt(variance) * e,
+    draw_marginal=lambda v, e: v + tf.sqrt(2.0 * variance) * e,
+    solve_marginal=lambda v: 0.5 * v,
+    log_marginal=_improper,
+  )
+
+
+def _improper(*_):
+  raise ValueError('A flat prior has no density.')
+
+
+# No prior at all, as the limit of a wide one: R = I. With it the marginal
+# gradient proposal is MALA, the auxiliary one auxiliary MALA.
+FLAT = interfaces.GaussianPrior(
+  name='flat',
+  event_shape=None,
+  params=(),
+  to_coordinates=lambda params, x: x,
+  from_coordinates=lambda params, s: s,
+  pull=lambda params, g: g,
+  covariance=_improper,
+  smoother=_smoother,
+  is_singular=True,
+)

@@ -29,8 +29,8 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linalg import geometric_mean
 from tfp_adaptive.linear import closed_form
-from tfp_adaptive.linear import geometric_mean
 from tfp_adaptive.linear import running_moments
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
 

@@ -21,7 +21,6 @@ from tfp_adaptive.linear import trajectory
 from tfp_adaptive.linear.criteria import generalized_speed_measure
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
 from tfp_adaptive.transport import maps as transports
-from tfp_adaptive.transport import transport_params
 from tfp_adaptive.transport import transported_curvature as curvature
 from tfp_adaptive.transport import transported_leapfrog as leapfrog
 
@@ -159,7 +158,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       )
     super().__init__(
       target_log_prob_fn,
-      transport_params.as_preconditioner(transport),
+      _as_preconditioner(transport),
       step_size,
       None,
       name,
@@ -179,7 +178,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
   @property
   def preconditioner(self):
     """The params of f as the adaptation handles them, without tangents."""
-    return transport_params.as_preconditioner(self.transport)
+    return _as_preconditioner(self.transport)
 
   @property
   def num_leapfrog_steps(self):
@@ -348,6 +347,34 @@ def _keep_finite(proposed, log_accept_ratio):
       midpoint=tf.where(keep, path.midpoint, path.start),
     ),
     tf.where(keep, proposed.noise, 0.0),
+  )
+
+
+def _as_preconditioner(transport):
+  """Returns the transport's params in the contract of `Preconditioner`.
+
+  The operator is the map's scale; moves by a tangent are refused.
+  """
+
+  def refuse(*_):
+    raise ValueError(
+      'A transport has no tangent: it cannot be learned by an optimizer that '
+      'is relative. Use for example `optimizer=tfpa.optimizers.adam(1e-3)`.'
+    )
+
+  return interfaces.Preconditioner(
+    name=transport.name,
+    init=transport.init,
+    operator=lambda params: tf.linalg.LinearOperatorDiag(
+      transport.scales(params), is_non_singular=True
+    ),
+    outer=refuse,
+    log_det_gradient=refuse,
+    slope=refuse,
+    move=refuse,
+    rescale=transport.rescale,
+    project=lambda params: params,
+    init_scale=transport.init_scale,
   )
 
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.contracts import targets
-from tfp_adaptive.linear import geometric_mean
+from tfp_adaptive.linalg import geometric_mean
 
 _SIZE = 5
 
