@@ -108,8 +108,8 @@ def test_every_example_is_run_by_some_test():
   # Those of results are how a number was had, from a run's own folder.
   pages = [p for p in DOCS.rglob('*.md') if 'results' not in p.parts]
   with_examples = {p.name for p in pages if '```python' in p.read_text()}
-  # See the end of this file, and test_readme.py.
-  assert with_examples == {'index.md', 'choose.md'}
+  # See the end of this file, test_readme.py and test_extend.py.
+  assert with_examples == {'index.md', 'choose.md', 'extend.md'}
 
 
 def _public_names():

@@ -108,7 +108,7 @@ def _diverging_step(target, state, **options):
   with tf.GradientTape() as tape:
     tape.watch(params)
     moved = replay.transition(scale_factor.at(proposal.preconditioner, params))
-    state = criterion.init(parts.ADAPTATION)
+    state = criterion.init(parts.PROBLEM)
     value = tf.reduce_sum(
       criterion.value(state, moved)
       + criterion.entropy(state, moved)
