@@ -243,6 +243,7 @@ def test_saved_measurements_are_shown_and_missing_ones_named(tmp_path):
   assert num_missing == 6
 
 
+@pytest.mark.full
 def test_the_examples_of_the_first_page_run_in_turn():
   text = (DOCS / 'index.md').read_text()
   names, moved = {}, []

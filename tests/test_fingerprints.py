@@ -42,6 +42,7 @@ def test_every_case_is_stored():
   assert cases == set(_STORED['digests'])
 
 
+@pytest.mark.full
 def test_the_digest_of_a_seed_comes_again_and_that_of_another_does_not():
   first = _digest((1, 2))
   assert _digest((1, 2)) == first

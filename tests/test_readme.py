@@ -35,6 +35,7 @@ def test_there_is_an_example_of_each_kind():
     assert name in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('example', EXAMPLES)
 def test_examples_run_and_move(example):
   names = {}

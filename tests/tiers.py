@@ -16,7 +16,7 @@ __all__ = ['Tiers', 'judge', 'merge', 'read', 'render', 'tier']
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD = pathlib.Path(__file__).with_name('durations.json')
-LIMITS = dict(quick=3.0, full=40.0)  # Seconds of an item; nightly has none.
+LIMITS = dict(quick=8.0, full=40.0)  # Seconds of an item; nightly has none.
 OTHERS = 'all others'
 _ADVICE = dict(quick='mark it `full`', full='mark it `nightly`')
 _SHORTEST = 0.3

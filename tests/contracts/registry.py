@@ -15,6 +15,7 @@ import tfp_adaptive as tfpa
 from experiments import baselines
 
 __all__ = [
+  'BASELINES',
   'CRITERIA',
   'KERNELS',
   'KernelSpec',
@@ -102,6 +103,15 @@ REPRESENTATIVES = (
   'transported',
 )
 
+# Samplers to compare with, which are none of the library's: by night.
+BASELINES = (
+  'kernel_adaptive',
+  'langevin_fisher',
+  'langevin_ratio',
+  'pmala',
+  'prior_langevin',
+)
+
 CRITERIA = tuple(tfpa.criteria.__all__)
 OPTIMIZERS = tuple(tfpa.optimizers.__all__)
 PRECONDITIONERS = tuple(tfpa.preconditioners.__all__)
@@ -161,7 +171,8 @@ def frozen_kernel(spec, target_log_prob_fn, factor):
 
 
 def tiered(samplers):
-  """Returns one param for each sampler; it is quick if it stands for others.
+  """Returns one param for each sampler; it is quick if it stands for others,
+  and nightly if it is there to compare with.
 
   Args:
     samplers: Names, or tuples that begin with a sampler: an object with a
@@ -178,6 +189,8 @@ def each_kernel(test):
 def _tiered(values):
   first, *others = (getattr(value, 'name', value) for value in values)
   marks = [] if first in REPRESENTATIVES else [pytest.mark.full]
+  if first in BASELINES:
+    marks = [pytest.mark.nightly]
   return pytest.param(
     *values, id='-'.join(map(str, [first, *others])), marks=marks
   )

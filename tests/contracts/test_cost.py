@@ -71,6 +71,7 @@ class _CountedTensorFlow:
     return tf.matmul(a, b, **options)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('adapting', [True, False])
 @registry.each_kernel
 def test_products_with_the_factor_are_those_of_the_ledger(
@@ -193,6 +194,7 @@ def test_one_leapfrog_step_draws_no_series(exact):
   assert counts == [cost] * 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('length', [2, 4])
 def test_the_exact_gradient_adds_a_product_for_each_way_of_each_kick(length):
   # The same seeds draw the same series in both forms.

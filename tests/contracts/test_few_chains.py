@@ -13,6 +13,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import few_chain_cases
 from tests.contracts import few_chains
+from tests.contracts import registry
 from tests.contracts import targets
 
 pytestmark = pytest.mark.full
@@ -36,6 +37,11 @@ _RUNS = [
 ]
 
 
+def _marks(case, num_chains):
+  is_by_night = num_chains > 1 or case.name in registry.BASELINES
+  return [pytest.mark.nightly] if is_by_night else []
+
+
 def _parametrized(runs):
   return pytest.mark.parametrize(
     'case, num_chains',
@@ -43,7 +49,7 @@ def _parametrized(runs):
       pytest.param(
         *run,
         id=f'{run[0].name}-{run[1]}',
-        marks=[pytest.mark.nightly] if run[1] > 1 else [],
+        marks=_marks(*run),
       )
       for run in runs
     ],

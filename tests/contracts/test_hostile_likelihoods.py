@@ -58,6 +58,7 @@ def _broken(fault):
   return log_likelihood
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('fault', FAULTS)
 @pytest.mark.parametrize('name', registry.tiered(BUILDERS))
 def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
@@ -77,12 +78,14 @@ def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
     assert told == (diverging > 0.01)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', registry.tiered(BUILDERS))
 def test_a_density_without_faults_counts_none(name):
   result = _sample(BUILDERS[name](model.log_likelihood))
   assert not np.any(result.trace['diverging'])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', registry.tiered(BUILDERS))
 def test_a_likelihood_that_is_no_function_is_told_and_ends(name):
   generator = np.random.default_rng(0)
@@ -99,6 +102,7 @@ def test_a_likelihood_that_is_no_function_is_told_and_ends(name):
   assert np.all(np.isfinite(result.states))
 
 
+@pytest.mark.full
 def test_a_slice_without_end_keeps_the_state_and_counts():
   def log_likelihood(x):
     # Falls at every call: not even the state itself is high enough again.

@@ -37,6 +37,7 @@ def _proposal(kernel):
   return kernel
 
 
+@pytest.mark.full
 @model.each_kernel
 def test_one_step_leaves_the_posterior_invariant(name, draws):
   after, results = model.one_step(model.build(name), draws)
@@ -122,6 +123,7 @@ def test_coordinates_in_the_results_stay_those_of_the_state(name):
   )
 
 
+@pytest.mark.full
 @model.each_kernel
 @pytest.mark.parametrize('bad', [np.nan, -np.inf, np.inf])
 def test_a_region_without_a_number_is_never_entered(name, bad):
@@ -202,6 +204,7 @@ def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(name):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['marginal', 'pcn'])
 @pytest.mark.parametrize('start', [1e-5, 1e4])
 def test_delta_is_found_from_far_away(name, start):
@@ -240,6 +243,7 @@ def test_kernels_copy_and_their_results_pickle(name):
     np.testing.assert_array_equal(old, new)
 
 
+@pytest.mark.full
 @model.each_kernel
 def test_constructor_builds_no_tensors_and_f_is_traced_twice(name):
   prior = model.gaussian_prior()
@@ -278,6 +282,7 @@ _BUILDERS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('builder', _BUILDERS)
 def test_arguments_that_make_no_step_are_refused(builder):
   prior = model.gaussian_prior()

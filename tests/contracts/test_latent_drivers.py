@@ -18,6 +18,7 @@ def draws():
   return tf.constant(model.exact_draws(50_000))
 
 
+@pytest.mark.full
 def test_elliptical_slice_leaves_the_posterior_invariant(draws):
   def run(function):
     kernel = tfpa.elliptical_slice(function, model.gaussian_prior())
@@ -42,6 +43,7 @@ def test_elliptical_slice_leaves_the_posterior_invariant(draws):
   assert run(functools.partial(model.log_likelihood, temper=1.3)) < 1e-6
 
 
+@pytest.mark.full
 def test_elliptical_slice_never_enters_a_region_without_a_number():
   def log_likelihood(x):
     inside = tf.reduce_all(x < 0.8, axis=-1)
@@ -56,6 +58,7 @@ def test_elliptical_slice_never_enters_a_region_without_a_number():
   assert np.all(state < 0.8)
 
 
+@pytest.mark.full
 def test_delta_is_traced_and_a_poor_one_warned_about():
   run = functools.partial(
     tfpa.sample,
@@ -79,6 +82,7 @@ def test_delta_is_traced_and_a_poor_one_warned_about():
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('is_flat', [False, True], ids=['quadratic', 'flat'])
 def test_a_delta_that_may_be_as_large_as_it_likes_stays_a_number(is_flat):
   # All is accepted at any delta: the search raised it until float32 ended.
@@ -127,6 +131,7 @@ def test_same_seed_same_draws_in_any_blocks():
   assert np.any(run(seed=8).states != whole.states)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'wrap',
   [

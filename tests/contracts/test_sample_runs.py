@@ -105,6 +105,7 @@ def test_a_run_is_its_adaptation_then_its_results(spec_and_run):
   )
 
 
+@pytest.mark.full
 def test_draws_are_those_of_single_steps_with_folded_seeds(spec_and_run):
   # The documented rule: step t draws from fold_in(seed, t).
   spec, run = spec_and_run
@@ -122,6 +123,7 @@ def test_draws_are_those_of_single_steps_with_folded_seeds(spec_and_run):
       )
 
 
+@pytest.mark.full
 def test_thinning_equals_strided_draws(spec_and_run):
   spec, run = spec_and_run
   thinned = _run(spec, num_results=4, num_steps_between_results=2)

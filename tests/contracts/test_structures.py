@@ -129,6 +129,7 @@ def test_two_chain_dimensions_equal_one_of_their_product(spec):
   )
 
 
+@pytest.mark.full
 @registry.each_kernel
 def test_unknown_static_shapes_give_the_same_step(spec):
   kernel = spec.build(targets.standard_normal, 5)

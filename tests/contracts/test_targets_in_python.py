@@ -19,6 +19,7 @@ def _python(x):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'build',
   [
@@ -45,6 +46,7 @@ def test_kernels_without_gradients_take_them_without_xla(build):
   np.testing.assert_allclose(python, tensorflow, rtol=1e-8)
 
 
+@pytest.mark.full
 def test_a_start_in_a_graph_needs_the_shape():
   def chain(target):
     return tfp.mcmc.sample_chain(

@@ -169,6 +169,7 @@ _KERNELS = dict(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', registry.tiered(_KERNELS))
 def test_a_step_of_a_kernel_leaves_nothing_behind(name):
   kernel = _KERNELS[name]()
@@ -200,6 +201,7 @@ def _langevin(target):
   return tfpa.gradient_adaptive_langevin(target, 5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'build, jit_compile',
   [(_langevin, False), (_langevin, True), (_transport, False)],

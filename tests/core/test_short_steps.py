@@ -22,6 +22,7 @@ def _draws(share, num_steps):
   ).numpy()
 
 
+@pytest.mark.full
 def test_a_share_of_the_steps_is_short_and_log_uniform():
   drawn = _draws(0.3, 20_000)
   short = drawn[drawn < 1.0]
@@ -40,6 +41,7 @@ def test_steps_draw_their_own():
   assert abs(both - 0.25) < 4.5 * 0.0097  # sqrt(3 / 16 / 2000)
 
 
+@pytest.mark.full
 def test_adaptations_leave_short_steps_alone():
   kernel = tfpa.gradient_adaptive_langevin(
     lambda x: -0.5 * tf.reduce_sum(x**2, -1),
@@ -111,6 +113,7 @@ def _share_that_moves(short_step_share):
   return np.mean(states[-1, :, 0] != -5.0)
 
 
+@pytest.mark.full
 def test_chains_come_out_of_a_neck_by_short_steps_only():
   assert _share_that_moves(0.2) > 0.9
   assert _share_that_moves(0.0) < 0.05

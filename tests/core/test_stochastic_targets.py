@@ -36,6 +36,7 @@ def _after(mode, recompute):
   return target, *step(state, results, tf.constant([3, 4]))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('mode', targets.MODES)
 def test_one_step_leaves_states_and_held_estimates_invariant(mode):
   target, state, results = _after(mode, False)
@@ -124,6 +125,7 @@ def test_an_exact_target_draws_from_the_seed_of_the_step_itself():
   assert len({tuple(np.array(s)) for s in (seed, *split)}) == 3
 
 
+@pytest.mark.full
 def test_draws_depend_on_the_seed_only_and_are_the_same_in_every_mode():
   target = pseudo_marginal.NoisyGaussian()
   kernel = _kernel(target)
@@ -179,6 +181,7 @@ def test_states_of_any_structure(start):
   assert all(s.dtype == tf.int32 for s in seeds)
 
 
+@pytest.mark.full
 def test_sample_learns_and_stays_exact_and_its_learned_kernel_can_be_frozen():
   target = pseudo_marginal.NoisyGaussian()
   kernel = tfpa.adaptive_metropolis(
@@ -249,6 +252,7 @@ def test_gradient_based_adaptation_refuses_a_stochastic_target():
     )
 
 
+@pytest.mark.full
 def test_wrappers_that_rebuild_the_target_are_refused():
   target = pseudo_marginal.NoisyGaussian()
   kernel = tfpa.adaptive_metropolis(

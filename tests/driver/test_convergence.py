@@ -90,6 +90,7 @@ def _sample(target, start, num_results):
   )
 
 
+@pytest.mark.full
 def test_a_run_warns_of_chains_that_disagree_unless_it_is_short():
   start = np.array([[-50.0], [50.0], [50.0]])
   with pytest.warns(UserWarning, match=r'R-hat is .* in coordinate 0, above'):
@@ -97,6 +98,7 @@ def test_a_run_warns_of_chains_that_disagree_unless_it_is_short():
   assert _said(_two_modes, start, 50) == []
 
 
+@pytest.mark.full
 def test_a_run_that_mixes_does_not_warn():
   assert _said(targets.standard_normal, np.zeros([4, 2]), 1000) == []
 

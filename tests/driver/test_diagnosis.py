@@ -13,6 +13,7 @@ from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import diagnosis
 
 
+@pytest.mark.full
 def test_an_adaptation_that_did_not_settle_is_named():
   # No adapting step and a scale far too small: accepted almost always.
   kernel = tfpa.gradient_adaptive_langevin(

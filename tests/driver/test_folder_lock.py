@@ -31,6 +31,7 @@ def _hold_in_a_child(folder):
   return child
 
 
+@pytest.mark.full
 def test_a_second_process_is_told_who_holds_a_folder_until_that_dies(tmp_path):
   child = _hold_in_a_child(tmp_path)
   try:

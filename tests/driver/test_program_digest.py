@@ -135,6 +135,7 @@ def gradient_of_many_terms(x):
   return tape.gradient(total, x)
 
 
+@pytest.mark.full
 def test_another_process_computes_the_same_digests():
   expected = [
     _program(function).digest for function in (_looped, gradient_of_many_terms)

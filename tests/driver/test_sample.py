@@ -92,6 +92,7 @@ def plain_run():
   return run, caught
 
 
+@pytest.mark.full
 def test_the_larger_of_adaptation_and_burnin_is_discarded(plain_run):
   run, _ = plain_run
   assert int(run.final_kernel_results.step) == 7 + 30
@@ -190,6 +191,7 @@ def test_a_single_chain_without_chain_dimension_runs():
   assert run.trace['is_accepted'].shape == (4,)
 
 
+@pytest.mark.full
 def test_a_target_that_xla_cannot_compile_is_named_by_its_op():
   def target(x):
     matrix = tf.eye(2, dtype=x.dtype) + 0.0 * x[:, :1, tf.newaxis]
@@ -206,6 +208,7 @@ def test_an_int_seed_repeats_the_run():
   np.testing.assert_array_equal(one.states, two.states)
 
 
+@pytest.mark.full
 def test_progress_writes_lines_when_there_is_no_terminal(capsys):
   _sample(num_results=3, progress=True)
   written = capsys.readouterr().err

@@ -54,6 +54,7 @@ def _continue(folder, **options):
   return _sample(**arguments)
 
 
+@pytest.mark.full
 def test_a_finished_run_is_read_back_without_a_step(finished, tmp_path):
   run, files = finished
   again = _continue(_folder_with(tmp_path, files))
@@ -123,6 +124,7 @@ def _flip(content, position):
   return bytes(changed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'options, difference',
   [
@@ -194,6 +196,7 @@ def test_checkpoints_of_another_run_are_refused_by_what_differs(
   assert (folder / 'state.npz').read_bytes() == files['state.npz']
 
 
+@pytest.mark.full
 def test_a_folder_in_use_is_refused_by_its_holder(tmp_path):
   with folder_lock.held(tmp_path):
     with pytest.raises(RuntimeError, match=f'in use by process {os.getpid()}'):
@@ -201,6 +204,7 @@ def test_a_folder_in_use_is_refused_by_its_holder(tmp_path):
   assert _sample(checkpoint_dir=tmp_path).states.shape == (5, *_START.shape)
 
 
+@pytest.mark.full
 def test_another_density_with_the_same_value_at_the_start_is_refused(tmp_path):
   # Both N(0, 1) and N(0, 100^2), without their constants, are 0 at 0 and flat.
   def run(scale, target=targets.standard_normal):
@@ -215,6 +219,7 @@ def test_another_density_with_the_same_value_at_the_start_is_refused(tmp_path):
     run(100.0)
 
 
+@pytest.mark.full
 def test_another_density_in_python_code_is_refused(tmp_path):
   def target(scale):
     def in_python(x):

@@ -75,6 +75,7 @@ def test_a_run_is_compared_with_exact_draws_or_with_another(run):
   assert '| RWM |' in table and 'MMD at 500' in table
 
 
+@pytest.mark.full
 def test_a_target_without_exact_draws_needs_a_reference(tmp_path):
   config = configs.parse_config(
     {

@@ -1,6 +1,7 @@
 """The bare loop of the benchmark is a correct MALA."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from experiments import bench
@@ -32,6 +33,7 @@ def test_bare_step_moves_draws_of_another_target():
   assert abs(_variance_after_one_step(0.8) - 1) > 4 * np.sqrt(2 / 50000)
 
 
+@pytest.mark.full
 def test_bench_measures_all_three_programs():
   rows = bench.measure(smoke=True)
   assert len(rows) == len(bench.SMOKE_SIZES)
@@ -39,6 +41,7 @@ def test_bench_measures_all_three_programs():
   assert bench.to_rich(rows).row_count == len(rows)
 
 
+@pytest.mark.full
 def test_the_hamiltonian_bench_measures_its_case():
   rows = bench_hamiltonian.measure(smoke=True)
   assert [row.name for row in rows] == ['iid']
@@ -46,6 +49,7 @@ def test_the_hamiltonian_bench_measures_its_case():
   assert bench_hamiltonian.to_rich(rows).row_count == 1
 
 
+@pytest.mark.full
 def test_the_latent_bench_measures_every_prior():
   rows = bench_latent.measure(smoke=True)
   assert [row.prior for row in rows] == ['dense', 'fft', 'kronecker'] + [

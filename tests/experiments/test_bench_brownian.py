@@ -1,6 +1,7 @@
 """The table of the Brownian motion, and the truth it is judged by."""
 
 import numpy as np
+import pytest
 
 from experiments import bench_brownian
 from experiments import config as configs
@@ -35,6 +36,7 @@ def test_every_method_of_the_bench_is_named_once():
   assert len(set(config.labels())) == len(config.methods) == 25
 
 
+@pytest.mark.full
 def test_truth_is_of_the_targets_own_quantities():
   config = configs.parse_config(bench_brownian.config_values())
   target = bench_brownian.build_target(config)

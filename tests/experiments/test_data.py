@@ -229,6 +229,7 @@ def test_an_empty_file_of_counts_is_refused(name, tmp_path):
     read_counts(tmp_path / name)
 
 
+@pytest.mark.full
 def test_offline_without_a_copy_says_what_to_do(tmp_path, monkeypatch):
   def refuse(*args, **kwargs):
     raise OSError('no network')

@@ -91,6 +91,7 @@ def test_split_rhat_sees_a_drift_inside_a_chain():
   assert rhat[0] < 1.02 and rhat[1] > 1.5
 
 
+@pytest.mark.full
 def test_of_many_coordinates_the_worst_are_ranked():
   states = _ar1(0.0, 200, 2 * 400, seed=9).reshape(200, 2, 400)
   states[:, 0, 123] += 5.0

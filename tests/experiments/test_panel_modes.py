@@ -53,6 +53,7 @@ def modes(target):
   return panel_modes.find_modes(target, num_climbs=40, seed=1)
 
 
+@pytest.mark.full
 def test_the_lower_and_wider_mode_is_the_heavier(modes):
   assert modes.log_probs[0] < modes.log_probs[1]
   assert modes.counts.sum() == 40
@@ -163,6 +164,7 @@ def _reference(target, num_results=1000):
   return reference.by_sampling(target, config, gates, seed=3, num_climbs=20)
 
 
+@pytest.mark.full
 def test_a_reference_whose_chains_do_not_mix_is_not_converged(target):
   found = _reference(target)
   assert found['num_modes_with_chains'] == 2
@@ -170,6 +172,7 @@ def test_a_reference_whose_chains_do_not_mix_is_not_converged(target):
   assert not found['is_converged']
 
 
+@pytest.mark.full
 def test_a_reference_whose_chains_mix_is_as_the_mixture():
   # Four deviations between the modes, and a condition number of 10^4.
   means = np.array([[0.0, 0.0, -2.0], [0.0, 0.0, 2.0]])

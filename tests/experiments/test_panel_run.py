@@ -245,6 +245,7 @@ def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   assert exact.num_runs == 4
 
 
+@pytest.mark.full
 def test_a_run_spends_the_gradients_of_its_target(start):
   _, file = start('gradients_of_target.Banana=800', 'num_seeds=1')
   (record,) = file.records()

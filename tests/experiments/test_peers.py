@@ -77,6 +77,7 @@ def _counting(target):
   return target._replace(target_log_prob_fn=log_prob), counted
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['snaper_hmc', 'replica_exchange'])
 def test_counted_gradients_are_those_that_are_taken(name):
   target, counted = _counting(_target())

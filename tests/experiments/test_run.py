@@ -110,8 +110,26 @@ def _smoke_plan():
 SMOKE_PLAN = list(_smoke_plan())
 
 
+# One in the quick tier, one of each paper in the full one, the others by night.
+_QUICK = ('figure4_acceptance',)
+_FULL = (
+  'figure20_stochastic_volatility',
+  'figure4_skew_normal',
+  'neals_gaussian',
+  'quickstart',
+  'stochastic_volatility_hyperparameters',
+)
+
+
+def _smoke_case(path, config, methods):
+  marks = [] if path.stem in _QUICK else [pytest.mark.nightly]
+  if path.stem in _FULL:
+    marks = [pytest.mark.full]
+  return pytest.param(path, config, methods, id=path.stem, marks=marks)
+
+
 @pytest.mark.parametrize(
-  'path, config, methods', SMOKE_PLAN, ids=[plan[0].stem for plan in SMOKE_PLAN]
+  'path, config, methods', [_smoke_case(*plan) for plan in SMOKE_PLAN]
 )
 def test_self_contained_config_runs_in_smoke_size(
   path, config, methods, tmp_path
@@ -133,6 +151,7 @@ def test_every_method_is_run_by_some_self_contained_config():
   assert run == set(METHODS.names()) - TESTED_ELSEWHERE
 
 
+@pytest.mark.full
 def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
   values = {
     'name': 'windowed',
@@ -179,6 +198,7 @@ def tiny(tmp_path):
   return path
 
 
+@pytest.mark.full
 def test_run_resume_and_report_from_the_command_line(
   tiny, tmp_path, monkeypatch
 ):
@@ -271,6 +291,7 @@ def _write_data(folder, name):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'name',
   ['gradient_adaptive_mcmc/ripley.yaml', 'auxiliary_gradient/gp_ripley.yaml'],

@@ -73,6 +73,7 @@ def test_exact_draws_have_the_stated_moments_and_density(target):
   assert abs(ratio.mean() - 1) < 4 * standard_error
 
 
+@pytest.mark.full
 def test_one_seed_gives_one_value_and_chains_their_own(target):
   states = tf.constant(np.tile(target.suggested_start, [3, 1]))
   first = target.target_log_prob_fn(states, seed=tf.constant([1, 2]))

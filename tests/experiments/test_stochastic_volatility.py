@@ -79,6 +79,7 @@ def test_log_density_is_the_model_up_to_one_constant(form, prior):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('form', FORMS)
 def test_log_density_is_that_of_inference_gym(form):
   """Its float32 sums of 100 terms near 5 are good to about 1e-3."""
@@ -129,6 +130,7 @@ def test_constrain_names_and_maps_as_inference_gym_does(form):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('form', FORMS)
 def test_second_derivatives_compile(form):
   target = sv.stochastic_volatility_target(_returns(), form, dtype='float64')
@@ -169,6 +171,7 @@ def test_autoregression_is_the_recursion():
   np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('form', FORMS)
 def test_other_forms_are_the_same_density_in_other_coordinates(form):
   target = sv.stochastic_volatility_target(_returns(9), form, dtype='float64')

@@ -79,6 +79,7 @@ def test_a_cell_that_cannot_be_written_keeps_the_one_before_and_checkpoints(
   assert not list(folder.path.rglob('.repeat*'))
 
 
+@pytest.mark.full
 def test_a_run_whose_disk_fills_up_ends_in_words_and_continues(
   tiny, tmp_path, monkeypatch
 ):

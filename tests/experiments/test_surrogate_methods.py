@@ -54,6 +54,7 @@ def test_either_surrogate_can_be_asked_for(parameters, name, label):
   assert proposal.surrogate.num_points == 33
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'method', ['kernel_hamiltonian', 'kernel_adaptive_metropolis']
 )
@@ -94,6 +95,7 @@ def test_parameters_that_contradict_are_refused(parameters, message):
     _plan({'name': 'kernel_hamiltonian', **parameters})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('method', ['am', 'rwm', 'kernel_adaptive_metropolis'])
 def test_estimates_and_simulations_of_a_run_are_recorded(method):
   config, plan = _plan(
@@ -108,6 +110,7 @@ def test_estimates_and_simulations_of_a_run_are_recorded(method):
   assert record['min_ess_per_target_call'] == pytest.approx(expected)
 
 
+@pytest.mark.full
 def test_a_density_without_a_simulator_has_no_simulations():
   config, plan = _plan({'name': 'rwm'}, jit_compile=False)
   record = cell.run_cell(

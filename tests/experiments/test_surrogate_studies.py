@@ -100,6 +100,7 @@ def test_circle_and_its_surrogates_are_followed_from_one_start():
   assert 0.3 < found['KMC lite'][1].mean() < 1.0
 
 
+@pytest.mark.full
 def test_figures_have_a_panel_for_each_number(tmp_path):
   rows = [
     {

@@ -107,6 +107,7 @@ def test_design_matrix_standardizes_and_appends_the_bias():
   np.testing.assert_allclose(design.std(0), [1, 0, 1, 0], atol=1e-12)
 
 
+@pytest.mark.full
 def test_gym_target_is_the_density_of_the_unconstrained_vector():
   built = _build('float32', name='VectorizedStochasticVolatilitySP500Small')
   assert built.event_size == 103
@@ -135,6 +136,7 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
   np.testing.assert_allclose(gradient[:, 2], difference, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'name',
   [

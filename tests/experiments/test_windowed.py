@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from experiments.methods import windowed
@@ -49,6 +50,7 @@ def test_draws_of_a_form_are_mapped_back():
   assert result.adaptation_trace['extra']['leapfrogs_taken'].sum() == 15
 
 
+@pytest.mark.full
 def test_adaptation_is_timed_by_a_run_with_fewer_results():
   _, result = _sample(time_adaptation=True)
   # A sleep is never shorter than asked, and longer by some milliseconds.

@@ -122,6 +122,7 @@ def run():
   )
 
 
+@pytest.mark.full
 def test_the_factor_becomes_that_of_the_posterior(run):
   factor = run.trace['extra']['hyper_factor'][-1]
   assert _condition(np.eye(3)) > 100.0
@@ -170,6 +171,7 @@ _WalkResults = collections.namedtuple(
 )
 
 
+@pytest.mark.full
 def test_eager_graph_and_xla_learn_the_same():
   kernel = tfpa.adaptation.HyperparameterAdaptation(_Walk(), 3)
   start = _start((4,))

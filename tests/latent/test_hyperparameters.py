@@ -161,6 +161,7 @@ def test_hyperparameters_follow_the_exact_posterior(joint, latent):
   assert 0.05 < accepted < 0.6
 
 
+@pytest.mark.full
 def test_both_step_sizes_are_tuned_and_then_fixed():
   kernel = model.kernel(30, step_size=1e-3, hyper_step_size=50.0)
   steps = collections.defaultdict(list)
@@ -225,6 +226,7 @@ def test_joint_move_needs_the_auxiliary_kernel():
     model.kernel(latent='marginal_gradient')
 
 
+@pytest.mark.full
 def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error():
   kernel = model.kernel(hyper_step_size=1e4)
   start = model.start(6)
@@ -240,6 +242,7 @@ def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error():
   )
 
 
+@pytest.mark.full
 def test_frozen_keeps_both_step_sizes_and_the_factor():
   kernel = model.kernel(10)
   state = model.start(2)

@@ -245,6 +245,7 @@ def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
     assert correction == pytest.approx(change + ratio, abs=1e-10)
 
 
+@pytest.mark.full
 def test_noise_written_down_is_the_noise_of_the_seed():
   seed = tf.constant([3, 4])
   for shape in ([5], [1, 5], [3, 5]):

@@ -94,6 +94,7 @@ def test_correction_is_that_of_the_dense_proposal_density():
     assert correction == pytest.approx(change + backward - forward, abs=1e-10)
 
 
+@pytest.mark.full
 def test_proposals_have_the_mean_and_covariance_of_the_formula():
   num_draws = 40000
   x = _states(1)[0]
@@ -110,6 +111,7 @@ def test_proposals_have_the_mean_and_covariance_of_the_formula():
   assert 0.05 > 4.5 * np.sqrt(2.0) * error
 
 
+@pytest.mark.full
 def test_a_gaussian_likelihood_accepts_every_proposal():
   states = _states()
   kernel = _proposal(_gaussian)
@@ -127,6 +129,7 @@ def test_a_gaussian_likelihood_accepts_every_proposal():
   assert np.max(np.abs(ratio + results.log_acceptance_correction)) > 0.1
 
 
+@pytest.mark.full
 def test_modes_and_forms_agree(monkeypatch):
   expected, _ = _step(_proposal(), _states())
   found, _ = _step(_proposal(), _states(), jit_compile=False)
@@ -136,6 +139,7 @@ def test_modes_and_forms_agree(monkeypatch):
   np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
+@pytest.mark.full
 def test_a_single_chain_has_no_chain_dimension():
   states = _states(1)
   one, results = _step(_proposal(), states[0])
@@ -168,6 +172,7 @@ def _poisson(x):
   return tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
 
 
+@pytest.mark.full
 def test_chains_find_the_posterior_of_the_first_order_sampler():
   estimates = []
   for build, seed in (

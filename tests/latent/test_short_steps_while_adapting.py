@@ -56,6 +56,7 @@ def _last_draws(kernel):
   return run().numpy()
 
 
+@pytest.mark.full
 def test_a_chain_that_starts_where_the_target_is_steep_comes_home():
   draws = _last_draws(
     tfpa.marginal_gradient(_log_likelihood, _prior(100.0), _NUM_ADAPTING)
@@ -65,6 +66,7 @@ def test_a_chain_that_starts_where_the_target_is_steep_comes_home():
   assert np.all(draws.std(axis=0) > 0.3)
 
 
+@pytest.mark.full
 def test_without_small_steps_it_would_stay_there():
   # The negative control of the test above.
   draws = _last_draws(
@@ -132,6 +134,7 @@ def test_no_step_is_short_from_the_first_frozen_one_on(step, can_be_short):
   assert np.any(np.array(seen) < 1.0) == can_be_short
 
 
+@pytest.mark.full
 def test_a_run_goes_on_from_what_was_saved_while_adapting():
   kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0), 60)
   one_step = tf.function(kernel.one_step, autograph=False)
@@ -183,6 +186,7 @@ def _gaussian_proposal():
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('share', [0.0, 0.7])
 def test_the_law_is_kept_by_steps_of_any_size(share):
   kernel = tfpa.adaptation.ShortStepsWhileAdapting(
@@ -191,6 +195,7 @@ def test_the_law_is_kept_by_steps_of_any_size(share):
   assert max(_moments_after(kernel)) < 4.5
 
 
+@pytest.mark.full
 def test_a_law_that_is_not_kept_would_be_seen():
   # The negative control: every proposal is taken, four fifths of them short.
   kernel = tfpa.adaptation.ShortStepsWhileAdapting(

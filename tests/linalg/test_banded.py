@@ -52,6 +52,7 @@ def test_solves_and_products_are_those_of_the_dense_matrix(
   np.testing.assert_allclose(product, rows @ matrix.T, rtol=1e-12)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('mode', ['eager', 'xla'])
 @each_side
 def test_gradients_of_a_solve_are_finite_differences_twice(adjoint, mode):

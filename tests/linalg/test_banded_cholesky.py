@@ -136,6 +136,7 @@ def test_solves_of_own_matrices_have_their_gradients():
   np.testing.assert_allclose(slope, (up - down) / (2 * width), rtol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('parallel', [False, True])
 def test_no_tensor_is_larger_than_linear_in_the_size(parallel):
   def compute(diag, upper, rows):

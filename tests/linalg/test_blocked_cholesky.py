@@ -28,6 +28,7 @@ def test_factors_and_solutions_are_those_of_numpy(shape, size):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'dtype, tolerance', [('float32', 1e-3), ('float64', 0)]
 )
@@ -43,6 +44,7 @@ def test_compiled_factors_are_the_eager_ones(dtype, tolerance):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('jit_compile', [False, True])
 def test_an_indefinite_matrix_gives_nan(jit_compile):
   matrix = np.eye(20)
@@ -54,6 +56,7 @@ def test_an_indefinite_matrix_gives_nan(jit_compile):
   np.testing.assert_allclose(factor[1], np.eye(20))  # The other is not hit.
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('size, rank', [(3, 1), (8, 2), (21, 5), (13, 40)])
 @pytest.mark.parametrize('jit_compile', [False, True])
 def test_updates_are_factors_of_the_sum(size, rank, jit_compile):

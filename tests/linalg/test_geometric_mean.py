@@ -33,6 +33,7 @@ def _matrices(condition):
   return one @ one.T, other @ other.T
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('jit_compile', [False, True])
 @pytest.mark.parametrize('condition', [10.0, 1e5])
 def test_it_solves_its_equation(condition, jit_compile):

@@ -17,6 +17,7 @@ def _in_a_loop(function, value):
   return run(tf.constant(value)).numpy()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('shape', [(1, 1), (3, 1, 1), (2, 2), (3, 4, 4)])
 def test_it_is_half_the_sum_in_a_loop_without_xla(shape):
   matrix = np.random.default_rng(0).normal(size=shape)

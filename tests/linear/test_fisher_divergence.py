@@ -37,6 +37,7 @@ def _weighted_covariance(first, rows, shares):
   return np.einsum('t,tkd,tke->de', shares, rest, rest) / _NUM_CHAINS
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('gain', [1.0, 2.0])
 def test_the_factor_solves_the_equation_of_the_weighted_covariances(gain):
   kernel = _divergence(
@@ -84,6 +85,7 @@ def _condition(kernel, start, dtype, factor):
   ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'num_chains, num_steps, dtype',
   [(1, 300, np.float64), (10, 300, np.float64), (10, 100, np.float32)],
@@ -108,6 +110,7 @@ def test_a_gaussian_is_exact_however_little_the_chains_have_moved(
   assert of_states - 1.0 > 2.0 * (left - 1.0)  # The negative control.
 
 
+@pytest.mark.full
 def test_hamiltonian_proposals_learn_too():
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0, seed=3)
   inverse = np.linalg.inv(factor)
@@ -129,6 +132,7 @@ def test_structures_that_are_not_dense_are_refused():
     _divergence(_TARGET.log_prob, 10, tfpa.preconditioners.diagonal())
 
 
+@pytest.mark.full
 def test_a_fit_that_fails_is_counted_and_leaves_the_factor():
   def target(x):  # No gradient along the last coordinate: no covariance of it.
     return targets.standard_normal(x[..., :-1])

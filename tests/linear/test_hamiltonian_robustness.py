@@ -81,6 +81,7 @@ def _starts(num_chains=10, event_size=2):
   return np.abs(np.random.default_rng(0).normal(size=(num_chains, event_size)))
 
 
+@pytest.mark.full
 def test_a_region_of_nan_is_never_entered_and_its_gradients_are_dropped(rough):
   _, run = rough
   result = run(_starts(), nan_below=-0.5)
@@ -256,6 +257,7 @@ def test_the_proposal_shrinks_while_everything_diverges():
   assert np.all(np.isfinite(scales)) and np.all(np.diff(scales) < 0.0)
 
 
+@pytest.mark.full
 def test_a_scale_far_too_large_is_left_within_a_few_steps():
   # Not to be mistaken for what a penalty on the Jacobian asks of chains that
   # have one: their trajectories explode, and its sign must not be turned.

@@ -25,6 +25,7 @@ def _long_run(online=False):
   return learning.run(kernel, _NUM_ADAPTING + 50)
 
 
+@pytest.mark.full
 def test_fits_are_on_a_geometric_schedule_that_ends_before_the_last_fifth():
   _, results = _long_run()
   fits = learning.changes([learning.params_of(r)[:2] for r in results])
@@ -83,6 +84,7 @@ def test_the_learned_scale_needs_no_surrogate_step_of_its_own_if_not_wanted():
   assert int(results[-1].num_fits) > 0
 
 
+@pytest.mark.full
 def test_the_history_pools_all_chains():
   states, results = learning.run(learning.kernel(100), 5)
   held = results[-1].history
@@ -93,6 +95,7 @@ def test_the_history_pools_all_chains():
   assert np.sum(held.is_filled) == 5 * _NUM_CHAINS
 
 
+@pytest.mark.full
 def test_all_steps_walk_before_the_first_fit_and_few_after_the_last():
   kernel = learning.kernel(100, walk_share=0.3, trajectory_length=4.0)
   _, results = learning.run(kernel, 101)
@@ -112,6 +115,7 @@ def test_all_steps_walk_before_the_first_fit_and_few_after_the_last():
   assert 0.5 < sizes[-1] < 1.3 and sizes[0] == 0.5
 
 
+@pytest.mark.full
 def test_where_a_surrogate_misleads_most_steps_walk():
   kernel = learning.kernel(
     100, surrogates.misleading(), walk_share=0.1, trajectory_length=4.0
@@ -126,6 +130,7 @@ def _has_walked(results):
   return results.inner_results.proposed_results.trajectory.has_walked
 
 
+@pytest.mark.full
 def test_where_no_fit_succeeds_all_steps_walk():
   kernel = learning.kernel(
     30,
@@ -145,6 +150,7 @@ def test_an_acceptance_that_is_none_is_refused(given):
     learning.kernel(10, step_accept_prob=given)
 
 
+@pytest.mark.full
 def test_walks_learn_covariance_and_scale_and_others_leave_them():
   _, results = learning.run(
     learning.kernel(_NUM_ADAPTING, walk_share=0.5), _NUM_ADAPTING + 5
@@ -189,6 +195,7 @@ def test_no_fit_before_there_are_a_few_draws_for_each_dimension():
   assert fits and min(fits) >= 12
 
 
+@pytest.mark.full
 def test_a_failed_fit_keeps_the_old_params_and_is_counted():
   kernel = learning.kernel(_NUM_ADAPTING, surrogates.failing(num_good_fits=1))
   _, results = learning.run(kernel, _NUM_ADAPTING)
@@ -202,6 +209,7 @@ def test_a_failed_fit_keeps_the_old_params_and_is_counted():
     assert np.all(np.isfinite(leaf))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('num_adaptation_steps', [1, 2, 9])
 def test_the_shortest_runs_work(num_adaptation_steps):
   _, results = learning.run(
@@ -236,6 +244,7 @@ def test_parameters_are_the_constructor_arguments():
     assert not graph.get_operations()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
 @pytest.mark.parametrize('chains', [(), (4,), (2, 3)], ids=str)
 def test_chain_dimensions_and_dtypes(chains, dtype):
@@ -249,6 +258,7 @@ def test_chain_dimensions_and_dtypes(chains, dtype):
   assert learning.factor_of(before).dtype == dtype
 
 
+@pytest.mark.full
 def test_a_number_of_chains_that_is_not_known_gives_the_same_step():
   kernel = learning.kernel(20)
 
@@ -267,6 +277,7 @@ def test_a_number_of_chains_that_is_not_known_gives_the_same_step():
   np.testing.assert_allclose(run(learning.start()), expected.history.points)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('outside', [-np.inf, np.nan])
 def test_proposals_without_a_density_never_poison_what_is_learned(outside):
   def half_space(x):

@@ -10,6 +10,7 @@ from tests.surrogate import surrogates
 _SIZE, _NUM_CHAINS = learning.SIZE, learning.NUM_CHAINS
 
 
+@pytest.mark.full
 def test_a_given_history_is_fitted_before_the_first_step():
   draws = np.random.default_rng(1).normal(3.0, 2.0, size=(50, _SIZE))
   kernel = learning.kernel(0, history=draws)

@@ -41,6 +41,7 @@ def _steps_of_chains(num_steps, num_chains):
   return np.stack([steps, chains], axis=-1).astype('float64')
 
 
+@pytest.mark.full
 def test_survival_is_linear_in_the_step():
   # Recency 2: the age u = s / T of a row has the law u^2.
   num_steps, num_points, num_repeats = 1200, 50, 20

@@ -346,6 +346,7 @@ def test_a_surrogate_that_was_never_fitted_is_said():
     _sample(short, start[0], 2)
 
 
+@pytest.mark.full
 def test_options_are_handed_on():
   kernel = tfpa.kernel_hamiltonian(
     targets.standard_normal,

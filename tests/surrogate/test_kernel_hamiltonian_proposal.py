@@ -205,6 +205,7 @@ def test_the_step_size_is_uniform_in_its_range_and_one_for_all_chains():
   assert stats.kstest(jitter, stats.uniform(0.1, 1.0).cdf).pvalue < 1e-6
 
 
+@pytest.mark.full
 def test_a_share_of_the_steps_walks_with_a_scale_and_covariance_of_its_own():
   kernel = _proposal(
     walk_share=0.3,
@@ -281,6 +282,7 @@ def test_a_scalar_state_moves_in_one_dimension(chains):
   np.testing.assert_allclose(y, x + 0.2 * 2.0 * velocity, rtol=1e-12)
 
 
+@pytest.mark.full
 def test_a_step_is_the_same_eager_in_a_graph_and_compiled():
   kernel = tfpa.MetropolisHastings(
     _proposal(

@@ -9,6 +9,7 @@ from tests.contracts import targets
 from tests.surrogate import learning
 
 
+@pytest.mark.full
 def test_frozen_is_the_kernel_at_its_end():
   kernel = learning.kernel(60)
   states, results = learning.run(kernel, 70)
@@ -22,6 +23,7 @@ def test_frozen_is_the_kernel_at_its_end():
   assert np.any(moved != state)
 
 
+@pytest.mark.full
 def test_frozen_keeps_tensors_that_are_not_of_the_dtype_of_the_state():
   kernel = learning.kernel(12)
   _, results = learning.run(kernel, 12, learning.start(dtype=np.float32))
@@ -43,6 +45,7 @@ def test_a_surrogate_kernel_is_no_kernel_of_tfp():
   )
 
 
+@pytest.mark.full
 def test_a_step_that_walked_counts_as_one_accepted_as_wanted():
   kernel = tfpa.kernel_hamiltonian(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),

@@ -46,6 +46,7 @@ def _fit(name, scale=1.0, first_scale=1.0):
   return part, fitted
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('first_scale', [1e-4, 1.0, 1e6])
 @pytest.mark.parametrize('scale', [1e-3, 1.0, 1e3])
 def test_a_dense_scale_is_the_inverse_root_of_the_sharpness(scale, first_scale):
@@ -68,6 +69,7 @@ def test_a_diagonal_scale_is_that_of_the_diagonal(first_scale):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['cholesky', 'diagonal', 'tridiagonal'])
 def test_a_scale_is_nearest_within_its_structure(name):
   # log |det C| - tr(C^T M C) / 2 is largest there: -KL to N(0, M^-1).
@@ -134,6 +136,7 @@ def test_a_fit_that_is_not_finite_keeps_all_entries():
       np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.full
 def test_a_fit_in_float32_compiles():
   part = tfpa.preconditioners.cholesky(init_scale=1.0)
   fit = tf.function(

@@ -143,5 +143,6 @@ def test_a_stochastic_target_keeps_states_and_held_estimates_invariant():
   assert _after_a_stochastic_step(tfpa.MetropolisHastings) > 1e-3
 
 
+@pytest.mark.full
 def test_a_kernel_that_recomputes_the_current_estimate_is_detected():
   assert _after_a_stochastic_step(pseudo_marginal.Recomputing) < 1e-6

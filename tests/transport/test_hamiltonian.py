@@ -151,6 +151,7 @@ def test_the_replay_is_not_the_exact_gradient(step):
   assert abs(fast - exact) > 1e-2 * abs(exact)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('num_leapfrog_steps', [1, 2, 5])
 def test_a_linear_map_is_the_preconditioned_hamiltonian(num_leapfrog_steps):
   factor = 0.4 * targets.correlated_factor(3, 5.0, seed=3)
@@ -297,6 +298,7 @@ def test_the_entropy_and_its_gradient_are_those_of_the_dense_hessian():
     assert abs(expected) > 8.0 * standard_error  # The test has power.
 
 
+@pytest.mark.full
 def test_diverged_chains_are_marked_and_leave_finite_gradients():
   def half(x):
     return tf.where(

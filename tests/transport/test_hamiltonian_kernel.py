@@ -60,11 +60,13 @@ _LAWS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('law', _LAWS)
 def test_a_random_map_leaves_the_target_invariant(law):
   assert _largest_z_score(*_LAWS[law]()) < 4.0  # Five numbers, each N(0, 1).
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('law', _LAWS)
 def test_the_law_is_lost_without_the_log_det(law, monkeypatch):
   # The negative control of the test above.
@@ -84,6 +86,7 @@ def _kernel(num_adaptation_steps, **options):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'dtype', [tf.float32, pytest.param(tf.float64, marks=pytest.mark.full)]
 )
@@ -118,6 +121,7 @@ def test_a_compiled_run_learns_then_stays_and_can_be_frozen(dtype):
   )
 
 
+@pytest.mark.full
 def test_states_of_several_parts_and_no_chains_are_mapped_together():
   def target(a, b):
     return transported.banana(tf.stack([a, b], axis=-1))

@@ -55,6 +55,7 @@ def _params(results):
   return accepted.preconditioner_params.numpy()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('num_chains', [1, 10])
 def test_with_gain_one_the_precision_is_the_plain_sum(num_chains):
   results = _run(num_chains, gain=1.0, regularization=10.0, max_shrinkage=None)
@@ -72,6 +73,7 @@ def test_with_gain_one_the_precision_is_the_plain_sum(num_chains):
   assert np.any(np.triu(root, 1) != 0.0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('gain', [1.0, 3.0])
 def test_the_mean_square_follows_its_recursion(gain):
   results = _run(10, gain=gain, max_shrinkage=None)
@@ -130,6 +132,7 @@ def _gaussian(factor, dtype):
   return lambda x: targets.standard_normal(tf.linalg.matvec(inverse, x))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'has_paper_constants, num_chains, num_steps, dtype, distance',
   [
@@ -154,6 +157,7 @@ def test_a_gaussian_is_learned(
   assert condition < 2.5
 
 
+@pytest.mark.full
 def test_hamiltonian_proposals_learn_too():
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
   proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(

@@ -241,6 +241,7 @@ def test_chain_dimensions_and_dtypes(chains, dtype):
   assert held.points.shape == [_NUM_POINTS, 3]
 
 
+@pytest.mark.full
 def test_a_step_is_the_same_eager_and_compiled():
   kernel, x, start = _small_chain([2, 3], tf.float64)
   seed = tf.constant([1, 2])

@@ -20,6 +20,7 @@ def _kernel(num_adaptation_steps, **options):
   )
 
 
+@pytest.mark.full
 def test_kamh_keeps_the_history_as_its_draws_and_tunes_its_step():
   kernel = _kernel(100)
   start = learning.start()
@@ -36,6 +37,7 @@ def test_kamh_keeps_the_history_as_its_draws_and_tunes_its_step():
   assert np.any(states[-1] != start)
 
 
+@pytest.mark.full
 def test_frozen_is_the_kernel_at_its_end():
   kernel = _kernel(40)
   states, results = learning.run(kernel, 45)

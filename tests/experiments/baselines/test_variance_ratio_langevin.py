@@ -77,6 +77,7 @@ def _learned(kernel, start, dtype):
   return np.diag(tfpa.learned_factor(kernel, run.final_kernel_results))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'num_chains, dtype, distance',
   [(1, np.float64, 1.0), (10, np.float32, 1e3)],
@@ -93,6 +94,7 @@ def test_scales_of_independent_gaussians_are_exact(num_chains, dtype, distance):
   np.testing.assert_allclose(ratios / ratios.mean(), 1.0, atol=0.05)
 
 
+@pytest.mark.full
 def test_scales_lie_between_conditional_and_marginal_ones():
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0, seed=2)
   covariance = factor @ factor.T
@@ -112,6 +114,7 @@ def test_scales_lie_between_conditional_and_marginal_ones():
   assert np.max(np.abs(marginal / marginal.mean() - 1.0)) > 0.2
 
 
+@pytest.mark.full
 def test_hamiltonian_proposals_learn_too():
   scales = np.geomspace(1e-2, 1e2, _EVENT_SIZE)
   proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
@@ -132,6 +135,7 @@ def test_structures_that_are_not_diagonal_are_refused():
     _ratio(_TARGET.log_prob, 10, tfpa.preconditioners.cholesky())
 
 
+@pytest.mark.full
 def test_gains_below_one_are_refused():
   with pytest.raises(ValueError, match='`gain` must be at least 1'):
     _ratio(_TARGET.log_prob, 10, gain=0.5)

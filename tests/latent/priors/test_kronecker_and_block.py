@@ -134,6 +134,7 @@ def test_log_prob_of_a_state_of_another_shape_is_refused():
     gaussian_priors.log_prob(prior, np.zeros([4, 3]))
 
 
+@pytest.mark.full
 def test_draws_are_the_same_compiled_and_of_any_shape():
   prior = structures.STRUCTURES['kronecker'].build(tf.float64)
   draw = lambda: gaussian_priors.sample(prior, [2, 3], seed=(1, 2))

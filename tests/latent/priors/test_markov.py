@@ -175,6 +175,7 @@ def test_parallel_form_gives_the_numbers_of_the_loop(order, batch, monkeypatch):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('mode', ['graph', 'xla'])
 @pytest.mark.parametrize('parallel', [False, True])
 def test_compiled_numbers_are_the_eager_ones(parallel, mode, monkeypatch):

@@ -72,6 +72,7 @@ def _is_consistent(states, mean, covariance):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', structures.STRUCTURES)
 def test_marginal_gradient_finds_the_exact_posterior(name):
   structure = structures.STRUCTURES[name]

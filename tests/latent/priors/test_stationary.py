@@ -169,6 +169,7 @@ def test_shapes_that_make_no_sense_are_refused():
     gaussian_priors.stationary(4, kernel, mean=np.zeros(3))
 
 
+@pytest.mark.full
 def test_prior_inside_a_function_is_the_one_outside():
   outside = gaussian_priors.stationary(
     5, _exponential(0.5), torus_shape=20, tolerance=1e-6

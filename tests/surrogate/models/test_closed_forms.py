@@ -208,6 +208,7 @@ def _in_function_space(points, sigma, ridge, x):
   return (-curved.mean(axis=1) - sloped.sum(axis=1)) / ridge
 
 
+@pytest.mark.full
 def test_finite_approaches_the_function_space_as_one_over_root_m():
   draws = _draws(weighted=False)
   x = np.random.default_rng(1).normal(size=(20, _SIZE))
@@ -237,6 +238,7 @@ def test_finite_approaches_the_function_space_as_one_over_root_m():
   assert 2.0 < few / many < 4.5  # 3, if errors fall like 1 / sqrt(m).
 
 
+@pytest.mark.full
 def test_lite_on_a_fine_grid_is_the_function_space_of_twice_its_bandwidth():
   # sum_j k(z_j, x) k(z_j, y) over a grid of spacing s is (pi sigma / 2)^(d / 2)
   # s^-d exp(-|x - y|^2 / (2 sigma)): the identity as regulariser of the

@@ -70,6 +70,7 @@ def _normal_points(num, factor, seed=0):
   return tf.constant(z @ factor.T)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('factor', _FACTORS.values(), ids=_FACTORS)
 @pytest.mark.parametrize('name', _NAMES)
 def test_the_score_of_a_gaussian_is_recovered_by_free_choices(name, factor):
@@ -183,6 +184,7 @@ def _small(name, dtype=tf.float64):
   return surrogate, points, weights, params
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', _NAMES)
 def test_rows_of_zero_weight_do_not_matter(name):
   surrogate, points, weights, params = _small(name)
@@ -202,6 +204,7 @@ def test_rows_of_zero_weight_do_not_matter(name):
     np.testing.assert_array_equal(params.coefficients[40:], np.zeros(8))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', _NAMES)
 def test_float32_is_close_to_float64(name):
   surrogate, points, _, params = _small(name)
@@ -217,6 +220,7 @@ def test_float32_is_close_to_float64(name):
   np.testing.assert_allclose(actual / scale, expected / scale, atol=2e-3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', _NAMES)
 def test_eager_graph_and_compiled_fits_agree(name):
   surrogate, points, weights, eager = _small(name)
@@ -272,6 +276,7 @@ def test_init_has_zero_score(name):
   assert surrogate.score(params, x[0, 0]).shape == [3]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('num_draws', [0, 1, 3, 20])
 @pytest.mark.parametrize('name', _NAMES)
 def test_draws_at_one_point_or_too_few_raise_nothing(name, num_draws):
@@ -304,6 +309,7 @@ def _bent_error(surrogate, params):
   return np.sum(error**2) / np.sum(truth**2)
 
 
+@pytest.mark.full
 def test_few_centers_learn_from_all_draws():
   errors = {}
   for name, num_points, num_used in (

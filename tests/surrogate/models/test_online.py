@@ -66,6 +66,7 @@ def _batch_coefficients(params, old, new):
   )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('jit_compile', [False, True])
 def test_updates_agree_with_a_batch_solution(jit_compile):
   surrogate, params, old = _fitted()
@@ -108,6 +109,7 @@ def test_updates_before_the_first_fit_change_nothing():
   tf.nest.map_structure(np.testing.assert_array_equal, after, start)
 
 
+@pytest.mark.full
 def test_float32_params_keep_their_sums_in_float64():
   surrogate, params, _ = _fitted(tf.float32)
   updated = surrogate.update(params, tf.constant(_rows(4, 2), tf.float32))
