@@ -114,6 +114,34 @@ _MEASUREMENTS = (
     },
   ),
   (
+    'Runs that met a fault',
+    'Killed, killed inside of a write, on a full disk, stopped by an error, or '
+    'joined by a second writer, at random moments; then asked for again. '
+    '`python -m experiments.faults`.',
+    'faults.json',
+    {
+      'Fault': ('kind',),
+      'Cases': ('num',),
+      'Ended in the same bits': ('same_bits',),
+      'Most blocks computed twice': ('most_blocks_lost',),
+      'Told in words': ('num_told',),
+    },
+  ),
+  (
+    'Memory of kernels made one after the other',
+    'In one process, megabytes that it holds. `python -m '
+    'experiments.bench_memory`.',
+    'memory.json',
+    {
+      'Kernels': ('label',),
+      'Number': ('num_kernels',),
+      'After ten': ('megabytes_after_ten',),
+      'After all': ('megabytes_after_all',),
+      'Growth': ('growth_megabytes',),
+      'Growth for each': ('growth_per_kernel',),
+    },
+  ),
+  (
     'Broken inputs',
     'Configs, folders of runs and data files, by the seed of the fuzzer. '
     '`python -m experiments fuzz --seed 0 --seed 20261122`.',
