@@ -285,7 +285,8 @@ def _join(kernel, plan, structure, columns, state, results, seconds):
   )
 
 
-@functools.lru_cache(maxsize=8)
+# Few: a program is some megabytes, and holds what its target holds.
+@functools.lru_cache(maxsize=2)
 def _program(kernel, extra_fn, block_size, jit_compile):
   """Returns the compiled block; repeats of a run compile once."""
   trace = _trace_fn(kernel, extra_fn)
