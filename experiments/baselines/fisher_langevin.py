@@ -23,7 +23,6 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.baselines import square_root
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
@@ -141,14 +140,11 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
     Raises:
       ValueError: If an argument is not one of those allowed.
     """
-    super().__init__(inner_kernel, num_adaptation_steps)
-    arguments.check_accept_prob(target_accept_prob)
-    arguments.check_gain(gain)
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      target_accept_prob=target_accept_prob,
-      gain=gain,
+    super().__init__(
+      inner_kernel,
+      num_adaptation_steps,
+      target_accept_prob,
+      gain,
       regularization=regularization,
       max_shrinkage=max_shrinkage,
       normalize_trace=normalize_trace,

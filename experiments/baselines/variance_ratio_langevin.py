@@ -18,7 +18,6 @@ import collections
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.core import arguments
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import running_moments
 
@@ -111,14 +110,11 @@ class VarianceRatioAdaptation(closed_form.ClosedFormAdaptation):
     Raises:
       ValueError: If an argument is not one of those allowed.
     """
-    super().__init__(inner_kernel, num_adaptation_steps)
-    arguments.check_accept_prob(target_accept_prob)
-    arguments.check_gain(gain)
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      target_accept_prob=target_accept_prob,
-      gain=gain,
+    super().__init__(
+      inner_kernel,
+      num_adaptation_steps,
+      target_accept_prob,
+      gain,
       name=name,
     )
     # A kernel that never adapts may have any structure.

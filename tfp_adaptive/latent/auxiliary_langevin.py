@@ -43,9 +43,8 @@ def auxiliary_langevin(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior has not what the
-      sampler needs.
+    TypeError: If the target is of another kind.
+    ValueError: If a number is out of its range.
 
   References:
     Titsias and Papaspiliopoulos (2018), section 2.2,

@@ -61,8 +61,6 @@ def elliptical_slice(log_likelihood_fn, prior):
 
   Raises:
     TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior has not what the
-      sampler needs.
 
   References:
     Murray, Adams and MacKay (2010), Elliptical slice sampling.

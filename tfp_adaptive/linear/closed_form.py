@@ -12,6 +12,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import stack
@@ -82,15 +83,26 @@ class ClosedFormAdaptationResults(
 class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   """Base of the wrappers that learn a factor by a formula of gradients.
 
-  A subclass sets `_parameters`, with a `target_accept_prob`, and implements
+  A subclass hands its parameters to the constructor, and implements
 
     _start(params, state, inner) -> statistics
     _learn(params, statistics, gradients, next_state, inner)
       -> (params, statistics, factor of the step size).
   """
 
-  def __init__(self, inner_kernel, num_adaptation_steps):
+  def __init__(
+    self, inner_kernel, num_adaptation_steps, target_accept_prob, gain, **others
+  ):
     super().__init__(inner_kernel, num_adaptation_steps)
+    arguments.check_accept_prob(target_accept_prob)
+    arguments.check_gain(gain)
+    self._parameters = dict(
+      inner_kernel=inner_kernel,
+      num_adaptation_steps=num_adaptation_steps,
+      target_accept_prob=target_accept_prob,
+      gain=gain,
+      **others,
+    )
     proposal = stack.first_with(inner_kernel, 'preconditioner')
     if not proposal.uses_gradient:
       raise ValueError(

@@ -25,7 +25,6 @@ import tensorflow as tf
 
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -123,14 +122,11 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     Raises:
       ValueError: If an argument is not one of those allowed.
     """
-    super().__init__(inner_kernel, num_adaptation_steps)
-    arguments.check_accept_prob(target_accept_prob)
-    arguments.check_gain(gain)
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      target_accept_prob=target_accept_prob,
-      gain=gain,
+    super().__init__(
+      inner_kernel,
+      num_adaptation_steps,
+      target_accept_prob,
+      gain,
       name=name,
     )
     # A kernel that never adapts may have any structure.

@@ -63,8 +63,7 @@ def gradient_adaptive_langevin(
       not short.
     step_size: Multiplies the scale factor; leave it to the adaptation.
     short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
-      long, at random: they bring chains out of narrow places; 0:
-      none.
+      long, at random: they bring chains out of narrow places.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.

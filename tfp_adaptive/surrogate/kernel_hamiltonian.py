@@ -393,7 +393,6 @@ def _log_accept_prob(target_accept_prob, results):
   """
   results = stack.metropolis_hastings_results(results)
   log_prob = tf.minimum(results.log_accept_ratio, 0.0)
-  move = getattr(results.proposed_results, 'trajectory', None)
-  has_walked = getattr(move, 'has_walked', False)
+  has_walked = results.proposed_results.trajectory.has_walked
   wanted = tf.math.log(tf.constant(target_accept_prob, log_prob.dtype))
   return tf.where(has_walked, wanted, log_prob)
