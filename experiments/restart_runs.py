@@ -47,6 +47,7 @@ WITH_DENSITY = {
   'adaptive_metropolis': tfpa.adaptive_metropolis,
   'fisher': baselines.fisher_adaptive_langevin,
   'fisher_divergence': tfpa.fisher_divergence_langevin,
+  'fisher_divergence_hamiltonian': tfpa.fisher_divergence_hamiltonian,
   'variance_ratio': baselines.variance_ratio_langevin,
   'transport': _transport,
   'kernel_hamiltonian': tfpa.kernel_hamiltonian,

@@ -263,6 +263,10 @@ CASES = {
     ),
   },
   'fisher_adaptive_langevin': {'default': _plain, 'paper': _fisher_of_paper},
+  'fisher_divergence_hamiltonian': {
+    'default': _plain,
+    'diagonal': _with(preconditioner=tfpa.preconditioners.diagonal()),
+  },
   'fisher_divergence_langevin': {'default': _plain},
   'gradient_adaptive_langevin': _LANGEVIN,
   'gradient_adaptive_random_walk': {

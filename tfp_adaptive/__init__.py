@@ -30,6 +30,7 @@ from tfp_adaptive.learned import learned_factor
 from tfp_adaptive.linear import criteria
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear.adaptive_metropolis import adaptive_metropolis
+from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_langevin
 from tfp_adaptive.linear.hamiltonian import entropy_adaptive_hamiltonian
 from tfp_adaptive.linear.langevin import gradient_adaptive_langevin
@@ -44,6 +45,7 @@ __all__ = [
   # Samplers.
   'adaptive_metropolis',
   'entropy_adaptive_hamiltonian',
+  'fisher_divergence_hamiltonian',
   'fisher_divergence_langevin',
   'gradient_adaptive_langevin',
   'gradient_adaptive_random_walk',

@@ -126,6 +126,9 @@ class Preconditioner(NamedTuple):
   init_scale: Optional[Union[float, Callable[[int], float]]] = None
   # Whether `init` takes the list of the sizes of the state's parts instead.
   takes_part_sizes: bool = False
+  # (covariance of states, of gradients) -> params of the least Fisher
+  # divergence; None: no closed form, moves find it.
+  fisher_factor: Optional[Callable[[Any, Any], Any]] = None
 
 
 class ScaleFactor(NamedTuple):

@@ -96,6 +96,17 @@ FAMILIES = {
     _line, baselines.fisher_adaptive_langevin
   ),
   'Langevin, Fisher divergence': Family(_line, tfpa.fisher_divergence_langevin),
+  'Hamiltonian, Fisher divergence': Family(
+    _line, tfpa.fisher_divergence_hamiltonian, thinning=2
+  ),
+  'Hamiltonian, Fisher divergence, diagonal': Family(
+    _line,
+    functools.partial(
+      tfpa.fisher_divergence_hamiltonian,
+      preconditioner=tfpa.preconditioners.diagonal(),
+    ),
+    thinning=2,
+  ),
   'Langevin, variance ratio': Family(_line, baselines.variance_ratio_langevin),
   'Hamiltonian': Family(_line, _hamiltonian, thinning=2),
   'Hamiltonian, random length': Family(

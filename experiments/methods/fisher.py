@@ -1,15 +1,24 @@
-"""Langevin samplers whose factor is a closed form of past gradients."""
+"""Samplers whose factor is a closed form of past states and gradients."""
 
 import functools
 from typing import ClassVar
+from typing import Literal
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from experiments.methods.adaptive import Adaptive
 from experiments.methods.adaptive import ShortSteps
+from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.structures import check_dense
+from experiments.methods.structures import Structured
 from experiments.registry import METHODS
 
-__all__ = ['FisherDivergenceMala', 'FisherMala', 'VarianceRatioMala']
+__all__ = [
+  'FisherDivergenceHmc',
+  'FisherDivergenceMala',
+  'FisherMala',
+  'VarianceRatioMala',
+]
 
 
 class _ClosedForm(ShortSteps):
@@ -61,6 +70,33 @@ class FisherDivergenceMala(_ClosedForm):
       target,
       options,
     )
+
+
+@METHODS.register('fisher_divergence_hmc')
+class FisherDivergenceHmc(Adaptive, Structured):
+  """HMC with the least Fisher divergence, of any structure."""
+
+  settings: Literal['default'] = 'default'
+  num_leapfrog_steps: NumLeapfrogSteps = 5
+  randomize_num_steps: bool = True
+
+  passed: ClassVar[tuple] = (
+    *Adaptive.passed,
+    'num_leapfrog_steps',
+    'randomize_num_steps',
+  )
+
+  def default_label(self):
+    return (
+      f'Fisher-divergence HMC-{self.num_leapfrog_steps}{self.structure_label()}'
+    )
+
+  def build(self, target, options):
+    builder = functools.partial(
+      tfpa.fisher_divergence_hamiltonian,
+      preconditioner=self.structure(target, is_paper=False),
+    )
+    return self.build_with(builder, target, options)
 
 
 @METHODS.register('variance_ratio_mala')

@@ -70,6 +70,13 @@ def _hamiltonian(target_log_prob_fn, num_adaptation_steps, **options):
   )
 
 
+_fisher_hamiltonian = functools.partial(
+  tfpa.fisher_divergence_hamiltonian,
+  num_leapfrog_steps=3,
+  randomize_num_steps=False,
+)
+
+
 KERNELS = [
   KernelSpec('langevin', tfpa.gradient_adaptive_langevin, 1.0, 2, 2000),
   KernelSpec('langevin_exact', _exact, 1.0, 3, 2000),
@@ -82,6 +89,7 @@ KERNELS = [
   KernelSpec(
     'langevin_divergence', tfpa.fisher_divergence_langevin, 1.0, 2, 2000
   ),
+  KernelSpec('hamiltonian_divergence', _fisher_hamiltonian, 0.6, 2, 2000),
   KernelSpec(
     'langevin_ratio',
     baselines.variance_ratio_langevin,

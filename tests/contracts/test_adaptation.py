@@ -90,7 +90,7 @@ def test_params_are_frozen_after_num_adaptation_steps(spec, structure):
   )
   # The last adapting step still moved; none after it did, to the bit. A factor
   # that is fitted at times moves between them by its step size alone.
-  moves = adapting[1 if spec.name == 'langevin_divergence' else 0]
+  moves = adapting[1 if spec.name.endswith('divergence') else 0]
   assert np.any(moves[-1] != moves[-2])
   for column in (0, 1):
     for values in frozen[column]:
@@ -108,6 +108,7 @@ def test_the_wanted_acceptance_is_reached(spec):
     langevin_divergence=0.574,
     langevin_ratio=0.574,
     hamiltonian=0.67,
+    hamiltonian_divergence=0.8,
   ).get(spec.name, 0.25)
   half = spec.num_learning_steps // 2
   accepted = run.adaptation_trace['is_accepted'][half:].mean()

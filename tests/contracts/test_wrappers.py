@@ -292,7 +292,7 @@ def test_chains_on_two_devices_draw_differently(spec):
 @pytest.mark.full
 @pytest.mark.parametrize(
   'spec',
-  registry.tiered([s for s in registry.KERNELS if s.name != 'hamiltonian']),
+  registry.tiered([s for s in registry.KERNELS if s.proposal != 'hamiltonian']),
 )
 def test_a_state_sharded_over_two_devices_moves_as_one(spec):
   # Each device holds half of the coordinates of every chain. The target sums

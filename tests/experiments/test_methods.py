@@ -91,6 +91,15 @@ def test_closed_forms_start_as_the_papers_do(name, share):
     assert kernel.parameters['gain'] == 1.0
 
 
+def test_hamiltonians_of_least_divergence_take_every_structure():
+  method = dict(name='fisher_divergence_hmc', preconditioner='low_rank', rank=1)
+  config = configs.parse_config({**VALUES, 'methods': [method]})
+  assert config.labels() == ['Fisher-divergence HMC-5, low rank']
+  built = runner.make_plan(config).methods[0]
+  assert built.kernel.preconditioner.name == 'low_rank'
+  assert built.frozen_cost.gradient == 3.0  # The mean of 1, ..., 5.
+
+
 def test_labels_tell_structure_and_settings():
   config, _ = _plan(preconditioner='diagonal', settings='paper')
   assert config.labels() == ['GSM HMC-3, diagonal, paper']

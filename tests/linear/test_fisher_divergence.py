@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.linear import fisher_divergence
 
 _EVENT_SIZE = 4
 _NUM_STEPS = 13  # Fits are at steps 2 to 11 and 13.
@@ -127,9 +128,127 @@ def test_hamiltonian_proposals_learn_too():
   assert left < 1.1
 
 
-def test_structures_that_are_not_dense_are_refused():
-  with pytest.raises(ValueError, match='dense factor, but got `diagonal`'):
-    _divergence(_TARGET.log_prob, 10, tfpa.preconditioners.diagonal())
+def _whitened(preconditioner, params, states, scores):
+  """Returns z = C^-1 x, s = C^T g and the weights of the pairs."""
+  factor = preconditioner.operator(params).to_dense().numpy()
+  z, s = np.linalg.solve(factor, states.T).T, scores @ factor
+  weights = 2.0 / (1.0 + 0.5 * np.mean(z**2 + s**2, axis=1))
+  return z, s, weights
+
+
+def _moved(preconditioner, params, batches, rate):
+  """Returns the params after one move with each batch (states, scores)."""
+
+  def move(params, batch):
+    return fisher_divergence._moved(preconditioner, params, *batch, rate)
+
+  @tf.function(jit_compile=True)
+  def run(params, batches):
+    return tf.nest.map_structure(
+      lambda path: path[-1], tf.scan(move, batches, params)
+    )
+
+  return run(params, batches)
+
+
+_STRUCTURES = [name for name in registry.PRECONDITIONERS if name != 'cholesky']
+
+
+def _start(name, size):
+  """Returns the structure and its params: the identity."""
+  preconditioner = registry.preconditioner(name)
+  sizes = [2, size - 2] if preconditioner.takes_part_sizes else size
+  one = tf.constant(1.0, tf.float64)
+  return preconditioner, preconditioner.init(sizes, tf.float64, one)
+
+
+@pytest.mark.parametrize('name', _STRUCTURES)
+def test_moves_find_a_gaussian_of_their_structure_without_noise(name):
+  size, rng = 7, np.random.default_rng(4)
+  preconditioner, start = _start(name, size)
+  truth = tf.nest.map_structure(
+    lambda p: p * np.exp(rng.normal(size=p.shape)) + 0.0, start
+  )
+  # Off the diagonal, where the identity has nothing.
+  tangent = tf.nest.map_structure(
+    lambda p: tf.constant(0.3 * rng.normal(size=p.shape)), start
+  )
+  truth = preconditioner.move(truth, tangent)
+  factor = preconditioner.operator(truth).to_dense().numpy()
+  covariance = factor @ factor.T
+  # Few draws, in a corner of the target: their covariance says little.
+  states = rng.normal(size=(400, 4, size)) @ factor.T * 0.3
+  scores = -np.linalg.solve(covariance, states.reshape(-1, size).T)
+  scores = scores.T.reshape(states.shape)
+  params = _moved(preconditioner, start, (states, scores), 0.5)
+  learned = preconditioner.operator(params).to_dense().numpy()
+  scale = np.sqrt(np.diag(covariance))
+  error = np.abs(learned @ learned.T - covariance) / np.outer(scale, scale)
+  assert np.max(error) < 1e-3
+  # Power: the start, and the states alone.
+  flat = states.reshape(-1, size)
+  for other in (np.eye(size), flat.T @ flat / len(flat)):
+    error = np.abs(other - covariance) / np.outer(scale, scale)
+    assert np.max(error) > 0.1
+
+
+@pytest.mark.parametrize('name', ['diagonal', 'tridiagonal', 'arrow'])
+def test_moves_end_where_the_weighted_divergence_is_flat(name):
+  # A target that no structure holds: weights, spreads and bounds matter.
+  size = 5
+  target = targets.Banana(size)
+  states = target.draw(300)
+  point = tf.constant(states)
+  with tf.GradientTape() as tape:
+    tape.watch(point)
+    log_prob = target.log_prob(point)
+  scores = tape.gradient(log_prob, point).numpy()
+  states, scores = states - states.mean(0), scores - scores.mean(0)
+  preconditioner, start = _start(name, size)
+  batches = tuple(np.tile(rows, (300, 1, 1)) for rows in (states, scores))
+  params = _moved(preconditioner, start, batches, 0.5)
+
+  def slopes(params):
+    """Returns six derivatives of mean w (|z|^2 + |s|^2) / 2, weights fixed."""
+    weights = _whitened(preconditioner, params, states, scores)[2]
+    direction = np.random.default_rng(8)
+
+    def value(by):
+      there = tf.nest.map_structure(lambda p, b: p + b, params, by)
+      z, s, _ = _whitened(preconditioner, there, states, scores)
+      return 0.5 * np.mean(weights * np.sum(z**2 + s**2, axis=1))
+
+    found = []
+    for _ in range(6):
+      by = tf.nest.map_structure(
+        lambda p: tf.constant(1e-5 * direction.normal(size=p.shape)), start
+      )
+      back = tf.nest.map_structure(tf.negative, by)
+      found.append((value(by) - value(back)) / 2e-5)
+    return np.abs(found)
+
+  assert np.max(slopes(params)) < 1e-4 * np.max(slopes(start))
+
+
+def test_a_path_of_a_hundred_is_learned_from_a_few_hundred_gradients():
+  size, correlation = 100, 0.99
+  steps = np.eye(size) - correlation * np.eye(size, k=-1)
+  steps[1:] /= np.sqrt(1.0 - correlation**2)
+
+  def target(x):
+    return targets.standard_normal(tf.matmul(x, steps, transpose_b=True))
+
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    target,
+    200,
+    num_leapfrog_steps=3,
+    preconditioner=tfpa.preconditioners.tridiagonal(),
+  )
+  start = np.random.default_rng(0).normal(size=(8, size))
+  run = tfpa.sample(kernel, tf.constant(start), 10, progress=False)
+  learned = tfpa.learned_factor(kernel, run.final_kernel_results)
+  left = np.linalg.cond(steps @ learned) ** 2
+  assert left < 1.5 < 1e3 < np.linalg.cond(steps) ** 2
 
 
 @pytest.mark.full

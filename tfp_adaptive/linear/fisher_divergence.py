@@ -1,22 +1,31 @@
-"""Fisher divergence: a dense factor from the spreads of states and gradients.
+"""Fisher divergence: a factor from states and the gradients there.
 
-  C C^T = Cov x # (Cov g)^-1
+  F(C) = E |z + s|^2,   z = C^-1 (x - mean x),   s = C^T (g - mean g)
 
-the geometric mean of the covariance of the states x of all chains and the
-inverse covariance of the gradients g of the log target there. It minimizes the
-Fisher divergence E |C^T (g - g_N)|^2 between the target and a normal N of that
-covariance.
+over the states x of all chains and the gradients g of the log target there: the
+Fisher divergence between the target and a normal of covariance C C^T, at its
+best centre. It is least where z and s spread alike. For a target N(m, S),
+s = -z at C C^T = S, draw by draw: S is found however little the chains have
+moved, and without noise. Elsewhere C C^T lies between the covariance of the
+states, which knows the extent of a curved ridge, and the inverse of that of the
+gradients, which knows its width.
 
-Where the target is N(m, S), g = -S^-1 (x - m) and Cov g = S^-1 (Cov x) S^-1, so
-that the geometric mean is S however little the chain has moved. Elsewhere it
-lies between the covariance, which knows the extent of a curved ridge, and the
-inverse Fisher information, which knows its width.
+A dense factor has a closed form, the geometric mean C C^T = Cov x # (Cov g)^-1,
+fitted now and then. Every other structure moves a little at every step, by
 
-Few states are shrunk: n of them keep their correlations at n^4 / (n^4 + d^4),
-so that a condition number of 1e6 takes some 30 states for each dimension.
+  E = 1/4 mean_k w_k (z_k z_k^T - s_k s_k^T),   C <- C (I + rho_t E),
+
+the Newton step of F near its least, in the structure's own group; pairs far out
+(in necks, where gradients are large) count less, w = 2 / (1 + (|z|^2 + |s|^2) /
+2 d).
+
+Few states are shrunk in the closed form: n of them keep their correlations at
+n^4 / (n^4 + d^4), so that a condition number of 1e6 takes some 30 states for
+each dimension.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
-Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845.
+Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845,
+for the divergence and the dense factor.
 """
 
 import collections
@@ -26,22 +35,85 @@ import tensorflow as tf
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import schedule
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.linalg import geometric_mean
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import running_moments
+from tfp_adaptive.linear.hamiltonian import (
+  UncalibratedPreconditionedHamiltonian,
+)
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
+from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = ['FisherDivergenceAdaptation', 'fisher_divergence_langevin']
+__all__ = [
+  'FisherDivergenceAdaptation',
+  'fisher_divergence_hamiltonian',
+  'fisher_divergence_langevin',
+]
 
 _PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
 _FIRST_FIT = 2.0  # In steps; fits then follow ...
 _GROWTH = 1.1  # ... at times that grow by this: each costs some d^3.
+_MOVE_GAIN = 2.0  # Of the moves, in units of the gain of the means.
+_NUM_LEAPFROG_STEPS = 5  # At most, by default.
 
 Statistics = collections.namedtuple(
   'Statistics', ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient']
 )
+
+
+def fisher_divergence_hamiltonian(
+  target_log_prob_fn,
+  num_adaptation_steps,
+  num_leapfrog_steps=None,
+  preconditioner=None,
+  target_accept_prob=0.8,
+  randomize_num_steps=True,
+  step_size=1.0,
+):
+  """Builds HMC whose inverse mass matrix has the least Fisher divergence.
+
+  It learns from the states and the gradients that chains have anyway: a step
+  makes no other target call, and no Hessian product. It keeps the extent of
+  directions whose curvature changes from place to place, random effects and
+  heavy tails among them, where `entropy_adaptive_hamiltonian` learns their
+  curvature.
+
+  Args:
+    target_log_prob_fn: Log density up to a constant, differentiable, called as
+      TFP calls it; returns [chains...].
+    num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    num_leapfrog_steps: The most gradients of a step, L; 5 by default.
+    preconditioner: Structure of the scale factor C, C C^T the inverse mass
+      matrix, or a list with one for each part of the state; dense by default.
+    target_accept_prob: Wanted mean acceptance, in (0, 1).
+    randomize_num_steps: Whether every step draws its number of leapfrog steps
+      from 1, ..., L. A fixed one stands still in directions whose period it
+      hits.
+    step_size: First step size, which the adaptation moves.
+
+  Returns:
+    A `tfp.mcmc.TransitionKernel`.
+
+  Raises:
+    TypeError: If the target or the preconditioner is of another kind.
+    ValueError: If a number is out of its range.
+
+  References:
+    Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
+  """
+  proposal = UncalibratedPreconditionedHamiltonian(
+    target_log_prob_fn,
+    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    _NUM_LEAPFROG_STEPS if num_leapfrog_steps is None else num_leapfrog_steps,
+    step_size,
+    randomize_num_steps,
+  )
+  return FisherDivergenceAdaptation(
+    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+  )
 
 
 def fisher_divergence_langevin(
@@ -52,19 +124,18 @@ def fisher_divergence_langevin(
   step_size=1.0,
   short_step_share=0.2,
 ):
-  """Builds a MALA with the covariance that minimizes the Fisher divergence.
+  """Builds a MALA with the factor that minimizes the Fisher divergence.
 
-  It is the geometric mean of the covariance of the states and the inverse
-  covariance of their gradients: dense, and for a Gaussian its covariance
-  however little the chains have moved, after some tens of states for each
-  dimension. For other proposals, `FisherDivergenceAdaptation` goes around any
-  that uses gradients.
+  For a Gaussian that is its covariance, however little the chains have moved,
+  after some tens of states for each dimension. For other proposals,
+  `FisherDivergenceAdaptation` goes around any that uses gradients.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    preconditioner: A `preconditioners.cholesky()`, whose start is taken.
+    preconditioner: Structure of the scale factor, or a list with one for each
+      part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First step size, which the adaptation moves.
     short_step_share: As of `gradient_adaptive_langevin`.
@@ -73,16 +144,15 @@ def fisher_divergence_langevin(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    ValueError: If an argument is not allowed.
+    TypeError: If the target or the preconditioner is of another kind.
+    ValueError: If a number is out of its range.
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
   """
-  if preconditioner is None:
-    preconditioner = preconditioners.cholesky()
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,
-    preconditioner,
+    as_preconditioner(preconditioner) or preconditioners.cholesky(),
     step_size,
     short_step_share=short_step_share,
   )
@@ -92,13 +162,15 @@ def fisher_divergence_langevin(
 
 
 class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
-  """Learns a dense scale factor from states and their gradients.
+  """Learns a scale factor from states and their gradients.
 
-  A step costs one product of [d, chains] and [chains, d] more; a fit, some
-  tens of them in a run, ten to twenty decompositions of [d, d].
+  A dense factor costs a product of [d, chains] and [chains, d] more at each
+  step, and some tens of fits in a run, ten to twenty decompositions of [d, d]
+  each. Other structures cost one of their moves at each step.
 
-  Results are `linear.closed_form.ClosedFormAdaptationResults`; fits that had
-  no Cholesky factor are counted in `statistics.num_failed_fits`.
+  Results are `linear.closed_form.ClosedFormAdaptationResults`; fits and moves
+  without a finite factor are left out, and counted in
+  `statistics.num_failed_fits`.
   """
 
   def __init__(
@@ -113,7 +185,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
 
     Args:
       inner_kernel: `tfpa.MetropolisHastings` around a proposal that uses
-        gradients and has a `preconditioners.cholesky`.
+        gradients and has a preconditioner.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
       gain: How fast the past is forgotten, at least 1; 1: never.
@@ -129,27 +201,25 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       gain,
       name=name,
     )
-    # A kernel that never adapts may have any structure.
-    if num_adaptation_steps and self.preconditioner.name != 'cholesky':
-      raise ValueError(
-        'The minimum of the Fisher divergence is a dense factor, but got '
-        f'`{self.preconditioner.name}`. Write '
-        '`preconditioner=tfpa.preconditioners.cholesky()`.'
-      )
+
+  @property
+  def _is_fitted(self):
+    """Whether the structure has a closed form, of two covariances."""
+    return self.preconditioner.fisher_factor is not None
 
   def _start(self, params, state, inner):
     """Returns moments without spread, around the states."""
     states, gradients, is_finite = self._states_and_gradients(state, inner)
     return Statistics(
-      time=tf.zeros([], params.dtype),
-      next_fit=tf.constant(_FIRST_FIT, params.dtype),
+      time=tf.zeros([], states.dtype),
+      next_fit=tf.constant(_FIRST_FIT, states.dtype),
       num_failed_fits=tf.zeros([], tf.int32),
-      state=running_moments.start(states, is_finite, dense=True),
-      gradient=running_moments.start(gradients, is_finite, dense=True),
+      state=running_moments.start(states, is_finite, self._is_fitted),
+      gradient=running_moments.start(gradients, is_finite, self._is_fitted),
     )
 
   def _learn(self, params, statistics, gradients, next_state, inner):
-    """Moves the moments by one state of every chain; fits when it is due."""
+    """Moves the moments by one state of every chain, then the factor."""
     del gradients
     states, gradients, is_finite = self._states_and_gradients(next_state, inner)
     gain = self._parameters['gain']
@@ -159,35 +229,93 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     gradient = running_moments.add(
       statistics.gradient, gradients, is_finite, weight
     )
+    statistics = statistics._replace(time=time, state=state, gradient=gradient)
+    if self._is_fitted:
+      params, statistics = self._fit(params, statistics, ps.shape(states)[0])
+    else:
+      rate = schedule.covariance_rate(
+        time - 1.0, self._problem(inner), _MOVE_GAIN * gain
+      )
+      moved = _moved(
+        self.preconditioner,
+        params,
+        tf.where(is_finite, states - state.mean, 0.0),
+        tf.where(is_finite, gradients - gradient.mean, 0.0),
+        rate,
+      )
+      params, num_failed = _if_finite(moved, params, statistics)
+      statistics = statistics._replace(num_failed_fits=num_failed)
+    return params, statistics, tf.ones([], states.dtype)
+
+  def _fit(self, params, statistics, num_chains):
+    """Fits the factor where that is due."""
+    time = statistics.time
     is_due = time >= statistics.next_fit
-    num_states = time * tf.cast(ps.shape(states)[0], params.dtype)
+    share = _correlation_share(params, time, num_chains)
+
+    def fit(params, num_failed):
+      del num_failed
+      factor = self.preconditioner.fisher_factor(
+        _shrunk(statistics.state.spread, share),
+        _shrunk(statistics.gradient.spread, share),
+      )
+      return _if_finite(factor, params, statistics)
+
     params, num_failed = control_flow.apply_if(
-      is_due,
-      lambda params, num_failed: _fitted(
-        params, num_failed, state.spread, gradient.spread, num_states
-      ),
-      params,
-      statistics.num_failed_fits,
+      is_due, fit, params, statistics.num_failed_fits
     )
     next_fit = tf.where(
       is_due, tf.maximum(time + 1.0, _GROWTH * time), statistics.next_fit
     )
-    statistics = Statistics(time, next_fit, num_failed, state, gradient)
-    return params, statistics, tf.ones([], params.dtype)
+    return params, statistics._replace(
+      next_fit=next_fit, num_failed_fits=num_failed
+    )
 
 
-def _fitted(params, num_failed, covariance, precision, num_states):
-  """Returns the factor of the geometric mean; `params` where there is none."""
-  ratio = num_states / tf.cast(ps.shape(params)[-1], params.dtype)
-  share = 1.0 / (1.0 + ratio**-4)
-  factor = geometric_mean.factor_of_mean(
-    _shrunk(covariance, share), _shrunk(precision, share)
+def _moved(preconditioner, params, states, gradients, rate):
+  """Returns the params after one step towards the least divergence.
+
+  Args:
+    preconditioner: An `interfaces.Preconditioner`.
+    params: Its params.
+    states: x - mean x, [n, d].
+    gradients: g - mean g, [n, d].
+    rate: Share of a Newton step, [].
+  """
+  operator = preconditioner.operator(params)
+  scores = scale_factor.apply(operator, gradients, adjoint=True)
+  whitened = tf.linalg.matrix_transpose(
+    operator.solve(states, adjoint_arg=True)
   )
-  is_good = adaptation_base.is_finite(factor)
+  weights = 2.0 / (
+    1.0 + 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1, keepdims=True)
+  )
+  weights *= 0.25 * rate / tf.cast(ps.shape(states)[0], states.dtype)
+  # The gradient of mean w (|z|^2 + |s|^2) / 2 with respect to the tangent, from
+  # a^T C (I + E) b with a = C^-T z, b = z and with a = g, b = -s.
+  tangent = preconditioner.outer(
+    params,
+    tf.concat([weights * whitened, -weights * scores], axis=0),
+    tf.concat([whitened, scores], axis=0),
+    lambda: tf.concat([states, scale_factor.apply(operator, scores)], axis=0),
+  )
+  return preconditioner.move(params, tangent)
+
+
+def _if_finite(candidate, params, statistics):
+  """Returns the candidate and the count of failures; `params` if it failed."""
+  is_good = adaptation_base.is_finite(candidate)
   return (
-    tf.where(is_good, factor, params),
-    num_failed + tf.cast(~is_good, tf.int32),
+    adaptation_base.choose(is_good, candidate, params),
+    statistics.num_failed_fits + tf.cast(~is_good, tf.int32),
   )
+
+
+def _correlation_share(params, time, num_chains):
+  """Returns how much of their correlations few states keep, in [0, 1]."""
+  ratio = time * tf.cast(num_chains, params.dtype)
+  ratio /= tf.cast(ps.shape(params)[-1], params.dtype)
+  return 1.0 / (1.0 + ratio**-4)
 
 
 def _shrunk(matrix, share):

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linalg import geometric_mean
 from tfp_adaptive.linalg.power_iteration import spectral_norm
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
@@ -61,6 +62,7 @@ def cholesky(init_scale=None, min_scale=0.0):
     rescale=lambda factor, by: by * factor,
     project=project,
     init_scale=init_scale,
+    fisher_factor=geometric_mean.factor_of_mean,
   )
 
 
