@@ -1,6 +1,6 @@
 """Entry point of `python -m experiments`."""
 
-from experiments.cli import app
+from experiments.framework.cli import app
 
 if __name__ == '__main__':
   app(prog_name='python -m experiments')

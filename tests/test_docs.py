@@ -203,7 +203,7 @@ def test_fields_are_explained_by_the_comment_beside_or_above():
 
 
 def test_the_page_without_runs_says_what_is_missing():
-  from experiments.cli_panel import DEFAULT_CONFIG
+  from experiments.panel.cli import DEFAULT_CONFIG
   from experiments.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)
@@ -218,7 +218,7 @@ def test_the_page_without_runs_says_what_is_missing():
 
 
 def test_the_page_counts_runs_and_names_what_is_missing():
-  from experiments.cli_panel import DEFAULT_CONFIG
+  from experiments.panel.cli import DEFAULT_CONFIG
   from experiments.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)

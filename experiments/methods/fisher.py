@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from experiments.framework.registry import METHODS
 from experiments.methods.adaptive import ShortSteps
 from experiments.methods.structures import check_dense
-from experiments.registry import METHODS
 
 __all__ = ['FisherDivergenceMala', 'FisherMala', 'VarianceRatioMala']
 
