@@ -1,10 +1,9 @@
 """`python -m experiments calibrate`: are the kernels exact?
 
-As in `cli`, TensorFlow is imported inside the command.
+As everywhere, TensorFlow is imported inside the command.
 """
 
 import json
-import os
 import pathlib
 import shlex
 import sys
@@ -15,6 +14,7 @@ from typing import Optional
 import typer
 
 from experiments.framework import outputs
+from experiments.framework import tensorflow_import
 
 __all__ = ['calibrate']
 
@@ -41,7 +41,7 @@ def calibrate(
   smoke: Annotated[bool, typer.Option(help='A tiny one, no power.')] = False,
 ):
   """Test every kernel by ranks of simulated truths and by Geweke's test."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  tensorflow_import.quietly()
   from experiments.calibration import chains
   from experiments.calibration import kernels
   from experiments.calibration import study

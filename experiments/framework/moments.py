@@ -12,11 +12,14 @@ Gaussian.
 from typing import NamedTuple
 
 import numpy as np
+import rich.box
+import rich.table
+import rich.text
 
 from experiments.framework import diagnostics
 from experiments.framework.labels import in_markdown
 
-__all__ = ['HEADER', 'compare', 'rows', 'to_markdown', 'z_scores']
+__all__ = ['HEADER', 'compare', 'rows', 'to_markdown', 'to_rich', 'z_scores']
 
 HEADER = (
   'Method',
@@ -27,6 +30,7 @@ HEADER = (
   'z of deviation',
 )
 
+_TITLE = 'Against the known posterior, in Monte Carlo standard errors'
 # Elements of a vector that are looked at, evenly spaced.
 _MAX_ELEMENTS = 100
 
@@ -134,8 +138,27 @@ def rows(records):
         ]
       scores = [summary['worst_mean_z'], summary['worst_deviation_z']]
       shown = ['-' if z is None else f'{z:.1f}' for z in scores]
-      table.append([in_markdown(record['label']), name, *pairs, *shown])
+      table.append([record['label'], name, *pairs, *shown])
   return table
+
+
+def to_rich(records):
+  """Returns a rich table of the z scores, or None where none are known."""
+  table = rich.table.Table(
+    title=_TITLE,
+    title_justify='left',
+    box=rich.box.SIMPLE_HEAD,
+    show_edge=False,
+  )
+  for name in HEADER[:2]:
+    table.add_column(name, overflow='fold')
+  for name in HEADER[-2:]:
+    table.add_column(name, justify='right', no_wrap=True)
+  for label, name, *_, mean_z, deviation_z in rows(records):
+    # Text, not markup: a label may hold [b] or :smile:.
+    cells = (label, name, mean_z, deviation_z)
+    table.add_row(*map(rich.text.Text, cells))
+  return table if table.row_count else None
 
 
 def to_markdown(records):
@@ -143,7 +166,7 @@ def to_markdown(records):
   table = rows(records)
   if not table:
     return ''
+  table = [[in_markdown(label), *others] for label, *others in table]
   lines = [HEADER, ['---'] * len(HEADER), *table]
   text = '\n'.join(f'| {" | ".join(line)} |' for line in lines)
-  title = 'Against the known posterior, in Monte Carlo standard errors:'
-  return f'\n{title}\n\n{text}\n'
+  return f'\n{_TITLE}:\n\n{text}\n'

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from typing import Optional
 
 import numpy as np
+import rich.box
 import rich.table
 import rich.text
 
@@ -41,6 +42,16 @@ HEADER = (
 # Before the last two, where some method has one delta to learn.
 LATENT_HEADER = ('Learned delta', 'Likelihood, gradient calls')
 _NUM_LAST = 2
+# What a terminal of 80 columns has room for; the others are in the report.
+CONSOLE_HEADER = (
+  'Method',
+  'Time(s)',
+  'Accept',
+  'Min ESS',
+  'Min ESS/s',
+  'R-hat',
+  'Repeats',
+)
 
 
 class Row(NamedTuple):
@@ -92,6 +103,24 @@ class Row(NamedTuple):
       step = '-' if self.step_size is None else f'{self.step_size:.3g}'
       own = [step, _numbers(self.calls, 0)]
     return [*cells[:-_NUM_LAST], *own, *cells[-_NUM_LAST:]]
+
+  def console_cells(self):
+    """Returns the row as strings, in the order of `CONSOLE_HEADER`."""
+    if not self.num_finished:
+      blank = [''] * (len(CONSOLE_HEADER) - 3)
+      return [self.label, 'failed', *blank, f'0 of {self.num_failed}']
+    repeats = str(self.num_finished)
+    if self.num_failed:
+      repeats += f' of {self.num_finished + self.num_failed}'
+    return [
+      self.label,
+      number(self.seconds, 1),
+      number(self.accept_rate, 3),
+      number(self.ess[0], 1),
+      number(self.min_ess_per_second, 2),
+      _rhat(self.rhat[0]),
+      repeats,
+    ]
 
   def _cells(self):
     repeats = str(self.num_finished)
@@ -233,22 +262,24 @@ def _failures(rows):
 
 
 def to_rich(title, rows):
-  """Returns a rich table, what failed below it."""
+  """Returns a rich table of few columns, what failed below it."""
   table = rich.table.Table(
     title=title,
     title_justify='left',
     caption=rich.text.Text('\n'.join(_failures(rows))),
     caption_justify='left',
     caption_style='red',
+    box=rich.box.SIMPLE_HEAD,
+    show_edge=False,
   )
-  names, is_latent = header(rows)
-  table.add_column(names[0], no_wrap=True)
-  for name in names[1:]:
-    table.add_column(name, justify='right', overflow='fold')
+  # Where a terminal is narrow, labels are broken and numbers are not.
+  table.add_column(CONSOLE_HEADER[0], overflow='fold')
+  for name in CONSOLE_HEADER[1:]:
+    table.add_column(name, justify='right', no_wrap=True)
   for row in rows:
     style = 'red' if row.num_failed else None
     # Text, not markup: a label may hold [b] or :smile:.
-    table.add_row(*map(rich.text.Text, row.cells(is_latent)), style=style)
+    table.add_row(*map(rich.text.Text, row.console_cells()), style=style)
   return table
 
 

@@ -1,10 +1,9 @@
 """`python -m experiments fuzz`: broken inputs, and what becomes of them.
 
-As in `cli`, TensorFlow is imported inside the command.
+As everywhere, TensorFlow is imported inside the command.
 """
 
 import json
-import os
 import pathlib
 import shlex
 import sys
@@ -15,6 +14,7 @@ import rich.console
 import typer
 
 from experiments.framework import outputs
+from experiments.framework import tensorflow_import
 from experiments.framework.errors import shortened
 
 __all__ = ['fuzz']
@@ -36,7 +36,7 @@ def fuzz(
   ] = None,
 ):
   """Feed broken configs, result folders and data files to their readers."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  tensorflow_import.quietly()
   from experiments.fuzz import run
 
   console = rich.console.Console(markup=False, emoji=False, highlight=False)

@@ -8,6 +8,7 @@ from typing import Optional
 
 import typer
 
+from experiments.framework import cli
 from experiments.framework import outputs
 
 __all__ = ['app', 'is_panel', 'run_config']
@@ -89,8 +90,6 @@ def pair(
   device: Device = None,
 ):
   """Run the seeds of one method on one target, in this process."""
-  from experiments.framework import cli
-
   with cli.refusing():
     from experiments.framework import devices
     from experiments.panel.cells import CellFile
@@ -129,8 +128,6 @@ def reference(
   ] = 0,
 ):
   """Write the moments of targets from long runs."""
-  from experiments.framework import cli
-
   with cli.refusing():
     from experiments.panel.config import find_label
     from experiments.panel.config import load_panel
@@ -160,8 +157,6 @@ def _is_long(value):
 @app.command()
 def report(config: Config = DEFAULT_CONFIG, output: Output = DEFAULT_OUTPUT):
   """Write the page and the tables of the records so far."""
-  from experiments.framework import cli
-
   with cli.refusing():
     from experiments.panel.cells import CellFile
     from experiments.panel.config import load_panel

@@ -1,21 +1,22 @@
-"""Commands of `python -m experiments surrogate`: studies of kernel HMC.
+"""The commands `bench` and `oracle`, and `surrogate`: studies of kernel HMC.
 
-As in `cli`, TensorFlow is imported inside the commands.
+As everywhere, TensorFlow is imported inside the commands.
 """
 
 import json
-import os
 import pathlib
 from typing import Annotated
 from typing import Optional
 
 import typer
 
+from experiments.framework import cli
 from experiments.framework import outputs
+from experiments.framework import tensorflow_import
 
-__all__ = ['app']
+__all__ = ['bench', 'oracle', 'surrogate']
 
-app = typer.Typer(
+surrogate = typer.Typer(
   help='Studies of the learned scores behind kernel HMC.',
   no_args_is_help=True,
   pretty_exceptions_show_locals=False,
@@ -32,7 +33,60 @@ Figure = Annotated[
 Smoke = Annotated[bool, typer.Option(help='A tiny one.')]
 
 
-@app.command()
+def bench(
+  device: cli.Device = None,
+  smoke: Annotated[bool, typer.Option(help='A few steps only.')] = False,
+  hamiltonian: Annotated[
+    bool, typer.Option(help='HMC over structures, in place of MALA.')
+  ] = False,
+  latent: Annotated[
+    bool, typer.Option(help='mGrad over priors, in place of MALA.')
+  ] = False,
+  output: Annotated[
+    Optional[pathlib.Path],
+    typer.Option(
+      help='JSON file of the numbers.', callback=outputs.file_option
+    ),
+  ] = None,
+):
+  """Print the cost of a step over chains and dimensions."""
+  tensorflow_import.quietly()
+  from experiments.framework import devices
+
+  if hamiltonian:
+    from experiments.studies import bench_hamiltonian as benchmark
+  elif latent:
+    from experiments.studies import bench_latent as benchmark
+  else:
+    from experiments.studies import bench as benchmark
+
+  with cli.refusing(), devices.on_device(device):
+    measurements = benchmark.measure(smoke=smoke, console=cli.console)
+  cli.console.print(benchmark.to_rich(measurements))
+  if output is not None:
+    values = [measurement._asdict() for measurement in measurements]
+    output.write_text(json.dumps(values, indent=2) + '\n', encoding='utf-8')
+
+
+def oracle(
+  output: Annotated[
+    pathlib.Path, typer.Option(help='JSON lines; finished rows are kept.')
+  ] = pathlib.Path('results/oracle.jsonl'),
+  num_seeds: Annotated[int, typer.Option(help='Seeds per row.')] = 5,
+  smoke: Annotated[bool, typer.Option(help='One tiny row.')] = False,
+):
+  """Compare default settings with the best preconditioner on Gaussians."""
+  tensorflow_import.quietly()
+  from experiments.studies import oracle as panel
+
+  with cli.refusing():
+    outputs.check_folder(output.parent)
+    outputs.check_file(output)
+  panel.run(output, num_seeds=num_seeds, smoke=smoke, report=cli.console.print)
+  cli.console.print(panel.to_rich(output))
+
+
+@surrogate.command()
 def history(
   num_repeats: Annotated[int, typer.Option(help='Runs per row.')] = 30,
   sizes: Annotated[
@@ -43,7 +97,7 @@ def history(
   figure: Figure = None,
 ):
   """KMC, KAMH, HMC and a random walk on a banana, over growing histories."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  tensorflow_import.quietly()
   from experiments.studies import growing_history
   from experiments.studies import surrogate_figures
 
@@ -61,7 +115,7 @@ def history(
     surrogate_figures.draw_history(rows).savefig(figure)
 
 
-@app.command()
+@surrogate.command()
 def trajectories(
   num_trials: Annotated[int, typer.Option(help='Spectra per cell.')] = 10,
   event_sizes: Annotated[
@@ -75,7 +129,7 @@ def trajectories(
   figure: Figure = None,
 ):
   """Acceptance along trajectories on Gaussians, over dimension and draws."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  tensorflow_import.quietly()
   from experiments.studies import surrogate_figures
   from experiments.studies import trajectory_acceptance
 
@@ -93,7 +147,7 @@ def trajectories(
     surrogate_figures.draw_acceptance(rows).savefig(figure)
 
 
-@app.command()
+@surrogate.command()
 def orbits(
   figure: Annotated[
     pathlib.Path,
@@ -102,7 +156,7 @@ def orbits(
   num_draws: Annotated[int, typer.Option(help='Known of the target.')] = 200,
 ):
   """Draw trajectories on a plane Gaussian and on its surrogate."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  tensorflow_import.quietly()
   from experiments.studies import orbits as study
   from experiments.studies import surrogate_figures
 
@@ -112,7 +166,7 @@ def orbits(
   surrogate_figures.draw_orbits(found).savefig(figure)
 
 
-@app.command()
+@surrogate.command()
 def evaluate(
   run: Annotated[pathlib.Path, typer.Argument(help='Folder of a run.')],
   reference: Annotated[
@@ -128,8 +182,7 @@ def evaluate(
   output: Output = None,
 ):
   """KS, MMD and ESS per target call of a run with `keep_states: true`."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  from experiments.framework import cli
+  tensorflow_import.quietly()
   from experiments.framework.storage import RunFolder
   from experiments.studies import against_reference
 

@@ -208,7 +208,7 @@ def _command(folder, other):
   import xarray
   from typer.testing import CliRunner
 
-  from experiments.framework import cli
+  from experiments.__main__ import app
 
   path, output = folder / f'tiny_{os.getpid()}.yaml', folder / 'run'
   path.write_text(
@@ -230,7 +230,7 @@ def _command(folder, other):
   arguments = ['run', str(path), '--output', str(output)]
   if (output / 'config.yaml').exists() and not other:
     arguments.append('--resume')
-  done = CliRunner().invoke(cli.app, arguments)
+  done = CliRunner().invoke(app, arguments)
   if done.exit_code:
     is_bare = not isinstance(done.exception, SystemExit)
     return dict(told=_BARE if is_bare else ' '.join(done.output.split()))
@@ -331,7 +331,7 @@ def main():
   # Once, for all processes that are forked from this one.
   for name in (
     'tfp_adaptive',
-    'experiments.framework.cli',
+    'experiments.__main__',
     'experiments.framework.runner',
   ):
     importlib.import_module(name)

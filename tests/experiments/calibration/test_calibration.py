@@ -13,6 +13,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import tfp_adaptive as tfpa
+from experiments.__main__ import app
 from experiments.calibration import broken
 from experiments.calibration import chains
 from experiments.calibration import estimated_model
@@ -22,7 +23,6 @@ from experiments.calibration import latent_models
 from experiments.calibration import models
 from experiments.calibration import study
 from experiments.calibration import verdicts
-from experiments.framework import cli
 
 _SIZES = chains.Sizes(
   num_chains=500, num_ranks=12, num_successive=60, num_marginal=50_000
@@ -207,14 +207,14 @@ def test_the_figure_has_a_panel_with_a_band_for_each_kernel():
 def test_the_command_writes_table_and_figure(tmp_path):
   arguments = ['calibrate', '--smoke', '--kernel', 'elliptical slice']
   arguments += ['--output', str(tmp_path), '--figures', str(tmp_path)]
-  result = CliRunner().invoke(cli.app, arguments)
+  result = CliRunner().invoke(app, arguments)
   assert result.exit_code == 0, result.output
   table = (tmp_path / 'calibration.md').read_text()
   assert '| elliptical slice | latent field | 1.00 |' in table
   assert 'elliptical slice, without the mean (broken)' in table
   assert (tmp_path / 'calibration.json').stat().st_size > 0
   assert (tmp_path / 'calibration.png').stat().st_size > 0
-  result = CliRunner().invoke(cli.app, ['calibrate', '--kernel', 'nothing'])
+  result = CliRunner().invoke(app, ['calibrate', '--kernel', 'nothing'])
   # Without the frame that breaks its lines.
   message = ' '.join(result.output.replace('│', ' ').split())
   assert result.exit_code == 2 and 'elliptical slice' in message

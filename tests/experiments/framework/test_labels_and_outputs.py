@@ -10,7 +10,7 @@ import rich.console
 import yaml
 from typer.testing import CliRunner
 
-from experiments.framework import cli
+from experiments.__main__ import app
 from experiments.framework import config as configs
 from experiments.framework import figures
 from experiments.framework import outputs
@@ -112,13 +112,13 @@ def tiny(tmp_path, monkeypatch):
 @pytest.mark.parametrize('name', ['a[/b]', '[red]', ':smile:', 'a b'])
 def test_a_folder_of_any_name_is_written_and_named(name, tiny, tmp_path):
   output = tmp_path / name
-  found = CliRunner().invoke(cli.app, ['run', tiny, '--output', str(output)])
+  found = CliRunner().invoke(app, ['run', tiny, '--output', str(output)])
   assert found.exit_code == 1, found.output
   assert f'Results: {output}' in found.output
   assert 'FloatingPointError: [/b] :smile:' in found.output
   file = tmp_path / f'{name.replace("/", "")}.md'
   made = ['report', str(output), '--output', str(file)]
-  found = CliRunner().invoke(cli.app, made)
+  found = CliRunner().invoke(app, made)
   assert found.exit_code == 0 and f'Report: {file}' in found.output
 
 
@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_run(
   (tmp_path / 'file').write_text('')
   monkeypatch.setattr(runner, 'run_plan', lambda *_: pytest.fail('it ran'))
   output = str(tmp_path / name)
-  found = CliRunner().invoke(cli.app, ['run', tiny, '--output', output])
+  found = CliRunner().invoke(app, ['run', tiny, '--output', output])
   assert found.exit_code == 2
   assert 'cannot be written' in found.stderr
   assert len(found.stderr) <= 600
@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_computing(
   (tmp_path / 'file').write_text('')
   monkeypatch.setattr(bench, 'measure', lambda **_: pytest.fail('it ran'))
   output = str(tmp_path / name)
-  found = CliRunner().invoke(cli.app, ['bench', '--output', output])
+  found = CliRunner().invoke(app, ['bench', '--output', output])
   assert found.exit_code == 2
   with pytest.raises(ConfigError, match='output file'):
     outputs.check_file(output)

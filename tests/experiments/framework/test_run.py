@@ -10,8 +10,8 @@ import xarray as xr
 import yaml
 from typer.testing import CliRunner
 
+from experiments.__main__ import app
 from experiments.framework import cell
-from experiments.framework import cli
 from experiments.framework import config as configs
 from experiments.framework import data
 from experiments.framework import figures
@@ -203,7 +203,7 @@ def test_run_resume_and_report_from_the_command_line(
   tiny, tmp_path, monkeypatch
 ):
   command, output = CliRunner(), str(tmp_path / 'run')
-  first = command.invoke(cli.app, ['run', str(tiny), '--output', output])
+  first = command.invoke(app, ['run', str(tiny), '--output', output])
   assert first.exit_code == 0, first.output
   folder = storage.RunFolder.open(output)
   records = folder.records()
@@ -224,22 +224,22 @@ def test_run_resume_and_report_from_the_command_line(
     ),
   )
   arguments = ['run', str(tiny), '--output', output, '--resume']
-  second = command.invoke(cli.app, arguments)
+  second = command.invoke(app, arguments)
   assert second.exit_code == 0, second.output
   assert ran == [1]
   after = xr.open_datatree(lost / 'draws.zarr')['posterior'].to_dataset().load()
   xr.testing.assert_equal(before, after)
   assert len(folder.sessions()) == 2
 
-  report = command.invoke(cli.app, ['report', output])
+  report = command.invoke(app, ['report', output])
   assert '| gadMALAf |' in report.output
-  page = command.invoke(cli.app, ['report', output, '--html'])
+  page = command.invoke(app, ['report', output, '--html'])
   assert '<td>MALA</td>' in page.output
 
-  again = command.invoke(cli.app, ['run', str(tiny), '--output', output])
+  again = command.invoke(app, ['run', str(tiny), '--output', output])
   assert again.exit_code == 2
   other = [*arguments, '--set', 'num_results=500']
-  assert command.invoke(cli.app, other).exit_code == 2
+  assert command.invoke(app, other).exit_code == 2
 
   record = folder.read_cell(1, 'gadMALAf', 0)
   assert record['calls']['adaptation']['gradient'] == 300 * 3
@@ -270,9 +270,7 @@ def test_a_failed_method_is_a_row_and_a_non_zero_exit(
 
   monkeypatch.setattr(runner, 'make_plan', failing_plan)
   output = tmp_path / 'run'
-  result = CliRunner().invoke(
-    cli.app, ['run', str(tiny), '--output', str(output)]
-  )
+  result = CliRunner().invoke(app, ['run', str(tiny), '--output', str(output)])
   assert result.exit_code == 1
   assert 'nothing left' in (output / 'report.md').read_text()
   records = json.loads((output / 'results.json').read_text())
@@ -346,11 +344,11 @@ def test_climbing_ends_nearer_to_the_mode(tiny):
 
 def test_refusals_on_the_command_line_exit_with_two(tiny):
   command = CliRunner()
-  wrong = command.invoke(cli.app, ['run', str(tiny), '--set', 'num_chains=x'])
+  wrong = command.invoke(app, ['run', str(tiny), '--set', 'num_chains=x'])
   assert wrong.exit_code == 2
-  missing = command.invoke(cli.app, ['report', '/nowhere'])
+  missing = command.invoke(app, ['report', '/nowhere'])
   assert missing.exit_code == 2
-  device = command.invoke(cli.app, ['run', str(tiny), '--device', 'abacus'])
+  device = command.invoke(app, ['run', str(tiny), '--device', 'abacus'])
   assert device.exit_code == 2
 
 
@@ -362,11 +360,11 @@ def test_an_absent_device_says_what_there_is():
 
 
 def test_list_and_schema_name_configs_targets_and_methods():
-  listed = CliRunner().invoke(cli.app, ['list'])
+  listed = CliRunner().invoke(app, ['list'])
   assert listed.exit_code == 0, listed.output
   for word in ('neals_gaussian.yaml', 'gadmala_fast(', 'EightSchools('):
     assert word in listed.output
-  schema = CliRunner().invoke(cli.app, ['schema'])
+  schema = CliRunner().invoke(app, ['schema'])
   assert 'properties' in json.loads(schema.output)
 
 

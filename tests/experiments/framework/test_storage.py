@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from experiments.framework import cli
+from experiments.__main__ import app
 from experiments.framework import config as configs
 from experiments.framework import runner
 from experiments.framework import storage
@@ -48,7 +48,7 @@ def _full(*_, **__):
 
 
 def _invoke(*arguments):
-  return CliRunner().invoke(cli.app, ['run', *map(str, arguments)])
+  return CliRunner().invoke(app, ['run', *map(str, arguments)])
 
 
 def _saved_blocks(folder):

@@ -6,7 +6,7 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from experiments.framework import cli
+from experiments.__main__ import app
 from experiments.framework import data
 from experiments.framework import explain
 from experiments.framework import seals
@@ -133,17 +133,17 @@ def test_a_reader_of_data_that_rounds_labels_is_reported(monkeypatch):
 def test_the_command_prints_counts_and_repeats_one_input(tmp_path):
   output = tmp_path / 'fuzz.json'
   command = ['fuzz', '--seed', '3', '--num', '3', '--output', str(output)]
-  found = CliRunner().invoke(cli.app, command)
+  found = CliRunner().invoke(app, command)
   assert found.exit_code == 0, found.output
   assert 'wrong accept' in found.output
   assert '"inputs": 3' in output.read_text()
-  one = CliRunner().invoke(cli.app, ['fuzz', '--seed', '3', '--only', '1'])
+  one = CliRunner().invoke(app, ['fuzz', '--seed', '3', '--only', '1'])
   assert one.exit_code == 0 and 'mutation: ' in one.output
 
 
 def test_the_command_fails_where_there_is_a_fault(monkeypatch):
   kinds = dict.fromkeys(run.KINDS, _Fake(REFUSE, lambda: None))
   monkeypatch.setattr(run, 'KINDS', kinds)
-  found = CliRunner().invoke(cli.app, ['fuzz', '--num', '2'])
+  found = CliRunner().invoke(app, ['fuzz', '--num', '2'])
   assert found.exit_code == 1
   assert '--only 1' in found.output

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import typer.testing
 
-from experiments.framework import cli
+from experiments.__main__ import app
 from experiments.framework.errors import ConfigError
 from experiments.panel import config as configs
 from experiments.panel import run
@@ -131,7 +131,7 @@ def test_filters_choose_by_label_and_pattern(panel):
 
 def test_a_refused_panel_ends_the_command_with_its_message(tmp_path):
   result = typer.testing.CliRunner().invoke(
-    cli.app,
+    app,
     ['run', str(PANEL), '--output', str(tmp_path), '--only-target', 'Bananna'],
   )
   assert result.exit_code == 2
@@ -140,7 +140,7 @@ def test_a_refused_panel_ends_the_command_with_its_message(tmp_path):
 
 
 def test_configs_are_listed_with_the_panel_among_them():
-  result = typer.testing.CliRunner().invoke(cli.app, ['list'])
+  result = typer.testing.CliRunner().invoke(app, ['list'])
   assert result.exit_code == 0
   assert 'panel.yaml' in result.output
   assert 'gates.yaml' not in result.output
