@@ -1,6 +1,7 @@
 """What the libraries of TensorFlow log does not reach the terminal."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -22,13 +23,14 @@ _LINES = {
 }
 
 
-def _python(script, *arguments, **environment):
-  """Runs Python with stderr of its own and no level of the log."""
-  variables = {**os.environ, **environment}
-  variables.pop('TF_CPP_MIN_LOG_LEVEL', None)
+def _python(*arguments):
+  """Runs Python with nothing said about the level of the log."""
+  environment = dict(os.environ)
+  environment.pop('TF_CPP_MIN_LOG_LEVEL', None)
   return subprocess.run(
-    [sys.executable, *script, *arguments],
-    env={**variables, **environment},
+    [sys.executable, *arguments],
+    cwd=pathlib.Path(__file__).resolve().parents[3],
+    env=environment,
     capture_output=True,
     text=True,
     check=False,
@@ -54,7 +56,7 @@ def test_the_last_words_of_a_process_are_told(end):
     f'  {end}\n'
     'os.write(2, b"afterwards")\n'
   )
-  done = _python(['-c', script])
+  done = _python('-c', script)
   assert done.stderr.startswith('last words\n')
   assert 'oneDNN' not in done.stderr
   assert ('ZeroDivisionError' in done.stderr) == (end == '1 / 0')
@@ -63,5 +65,5 @@ def test_the_last_words_of_a_process_are_told(end):
 
 @pytest.mark.full
 def test_a_command_leaves_stderr_to_itself():
-  done = _python(['-m', 'experiments', 'schema'])
+  done = _python('-m', 'experiments', 'schema')
   assert done.returncode == 0 and done.stderr == ''
