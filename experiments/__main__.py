@@ -1,6 +1,97 @@
-"""Entry point of `python -m experiments`."""
+"""Entry point of `python -m experiments`: the commands of all rooms.
 
-from experiments.cli import app
+TensorFlow is imported inside the commands: help and mistakes in the command
+line answer at once.
+"""
+
+import pathlib
+from typing import Annotated
+from typing import Optional
+
+import typer
+
+from experiments.calibration.cli import calibrate
+from experiments.framework import cli
+from experiments.fuzz.cli import fuzz
+from experiments.panel import cli as panel_cli
+from experiments.studies import cli as studies_cli
+
+__all__ = ['app']
+
+OnlyTarget = Annotated[
+  Optional[list[str]],
+  typer.Option(help='Panels: run these targets only; * is allowed.'),
+]
+OnlyMethod = Annotated[
+  Optional[list[str]],
+  typer.Option(help='Panels: run these methods only; * is allowed.'),
+]
+Redo = Annotated[
+  Optional[list[str]],
+  typer.Option(help="Panels: run cells of a status again: 'out of time' ..."),
+]
+
+
+def run(
+  config: Annotated[pathlib.Path, typer.Argument(help='YAML file.')],
+  set_: Annotated[
+    Optional[list[str]],
+    typer.Option('--set', metavar='KEY=VALUE', help='E.g. methods.0.name=am.'),
+  ] = None,
+  smoke: Annotated[bool, typer.Option(help='A few steps only.')] = False,
+  resume: Annotated[
+    bool,
+    typer.Option(help='Continue --output, or the newest run of this config.'),
+  ] = False,
+  device: cli.Device = None,
+  data_dir: cli.DataDir = None,
+  output: Annotated[
+    Optional[pathlib.Path], typer.Option(help='Folder of the results.')
+  ] = None,
+  only_target: OnlyTarget = None,
+  only_method: OnlyMethod = None,
+  redo: Redo = None,
+):
+  """Run a config and write its own folder of results."""
+  with cli.refusing():
+    if panel_cli.is_panel(config):
+      panel_cli.run_config(
+        config,
+        set_ or (),
+        output,
+        data_dir,
+        device,
+        only_target or (),
+        only_method or (),
+        redo or (),
+      )
+      return
+    records = cli.run_config(
+      config, set_, smoke, resume, device, data_dir, output
+    )
+  if any(record['status'] == 'failed' for record in records):
+    raise typer.Exit(1)
+
+
+app = typer.Typer(
+  help='Run and report the experiments of tfp_adaptive.',
+  no_args_is_help=True,
+  add_completion=False,
+  pretty_exceptions_show_locals=False,
+)
+app.add_typer(panel_cli.app, name='panel')
+app.add_typer(studies_cli.surrogate, name='surrogate')
+for _name, _command in (
+  ('calibrate', calibrate),
+  ('fuzz', fuzz),
+  ('run', run),
+  ('list', cli.list_),
+  ('report', cli.report),
+  ('bench', studies_cli.bench),
+  ('schema', cli.schema),
+  ('oracle', studies_cli.oracle),
+):
+  app.command(_name)(_command)
 
 if __name__ == '__main__':
   app(prog_name='python -m experiments')

@@ -1,5 +1,7 @@
 """The shape of the library: who imports whom, how long, how documented.
 
+And of the experiments beside it: who imports whom.
+
 One item for each rule; its message lists every place that breaks it.
 """
 
@@ -19,6 +21,7 @@ from tests.contracts import registry
 
 _ROOT = pathlib.Path(tfpa.__file__).parent
 _FILES = sorted(_ROOT.rglob('*.py'))
+_EXPERIMENTS = _ROOT.parent / 'experiments'
 _TOP = ('numpy', 'tensorflow', 'tensorflow_probability')
 _FORBIDDEN = (
   'experiments',
@@ -54,6 +57,23 @@ _TAKEN_BY_TRANSPORT = (
   'linear/optimizers',
   'linear/trajectory',
 )
+# Room of the experiments, or module at the top -> what it may import.
+_CATALOGUES = ('targets', 'methods', 'baselines')
+_LATE_ROOMS = ('panel', 'studies', 'calibration', 'fuzz', 'documentation')
+_ROOM_MAY_IMPORT = {
+  '__init__': (),
+  'presets': (),
+  'baselines': (),
+  'targets': ('framework',),
+  'methods': ('framework', 'targets', 'baselines', 'presets'),
+  # Which of its modules the catalogues take is held by the rule on circles.
+  'framework': _CATALOGUES,
+  **dict.fromkeys(_LATE_ROOMS, ('framework', *_CATALOGUES, 'panel')),
+  # The study of faults runs commands as they are.
+  'studies': ('framework', *_CATALOGUES, 'panel', '__main__'),
+  # All commands.
+  '__main__': ('framework', *_LATE_ROOMS),
+}
 _MAX_FILE_LINES = 400
 _MAX_FUNCTION_LINES = 60
 
@@ -63,9 +83,9 @@ def _tree(path):
   return ast.parse(path.read_text())
 
 
-def _module(path):
+def _module(path, root=_ROOT):
   """Returns the name of a module: its path without root and suffix."""
-  return path.relative_to(_ROOT).as_posix().removesuffix('.py')
+  return path.relative_to(root).as_posix().removesuffix('.py')
 
 
 def _place(module):
@@ -95,11 +115,11 @@ def _imports(path):
   return found
 
 
-def _imported_module(dotted):
-  """Returns the file of the library that an import reads, or None."""
-  if not dotted.startswith('tfp_adaptive.'):
+def _imported_module(dotted, root):
+  """Returns the file under a root that an import reads, or None."""
+  if not dotted.startswith(f'{root.name}.'):
     return None
-  path = _ROOT.joinpath(*dotted.split('.')[1:])
+  path = root.joinpath(*dotted.split('.')[1:])
   # `from module import name` reads the module.
   for candidate in (path, path.parent):
     for file in (candidate.with_suffix('.py'), candidate / '__init__.py'):
@@ -109,16 +129,24 @@ def _imported_module(dotted):
 
 
 @functools.cache
-def _edges():
-  """Returns (module, imported module, line) of all imports in the library."""
+def _edges(root=_ROOT):
+  """Returns (module, imported module, line) of all imports under a root."""
   found = []
-  for path in _FILES:
+  for path in sorted(root.rglob('*.py')):
     for line, dotted, _ in _imports(path):
-      target = _imported_module(dotted)
+      target = _imported_module(dotted, root)
       if target is not None:
-        name = _module(target).removesuffix('/__init__')
-        found.append((_module(path), name, line))
+        name = _module(target, root).removesuffix('/__init__')
+        found.append((_module(path, root), name, line))
   return found
+
+
+def _imports_under(root):
+  """Returns {module: the modules under the same root that it imports}."""
+  imports = {}
+  for module, target, _ in _edges(root):
+    imports.setdefault(module.removesuffix('/__init__'), set()).add(target)
+  return imports
 
 
 def _is_allowed(module, target):
@@ -205,12 +233,57 @@ def test_an_import_against_the_rules_is_seen(module, target):
 
 
 def test_no_module_imports_itself_by_way_of_others():
-  imports = {}
-  for module, target, _ in _edges():
-    imports.setdefault(module.removesuffix('/__init__'), set()).add(target)
+  imports = _imports_under(_ROOT)
   assert not _circle(imports)
   # As one import more would have it.
   imports['core/random'] = {*imports.get('core/random', ()), 'linear/langevin'}
+  assert _circle(imports)
+
+
+def _may_room_import(module, target):
+  """Whether the table lets a module of the experiments import another one."""
+  place, other = _place(module), _place(target)
+  return place == other or other in _ROOM_MAY_IMPORT[place]
+
+
+def test_every_room_of_the_experiments_has_a_rule():
+  files = _EXPERIMENTS.rglob('*.py')
+  places = {_place(_module(path, _EXPERIMENTS)) for path in files}
+  assert places == set(_ROOM_MAY_IMPORT)
+
+
+@pytest.mark.parametrize('place', _ROOM_MAY_IMPORT)
+def test_a_room_of_the_experiments_imports_only_what_it_may(place):
+  assert not [
+    f'{module}:{line} imports {target}'
+    for module, target, line in _edges(_EXPERIMENTS)
+    if _place(module) == place and not _may_room_import(module, target)
+  ]
+
+
+@pytest.mark.parametrize(
+  'module, target',
+  [
+    ('framework/runner', 'studies/bench'),
+    ('framework/cli', 'panel/cli'),
+    ('framework/figures', '__main__'),
+    ('targets/banana', 'studies/growing_history'),
+    ('methods/fisher', 'panel/config'),
+    ('baselines/square_root', 'framework/draws'),
+    ('panel/run', 'studies/bench'),
+    ('studies/oracle', 'fuzz/run'),
+  ],
+)
+def test_an_import_against_the_rules_of_the_rooms_is_seen(module, target):
+  assert not _may_room_import(module, target)
+
+
+def test_no_module_of_the_experiments_imports_itself_by_way_of_others():
+  # Those inside of functions count.
+  imports = _imports_under(_EXPERIMENTS)
+  assert not _circle(imports)
+  # As the commands had it once.
+  imports['panel/cli'] = {*imports['panel/cli'], '__main__'}
   assert _circle(imports)
 
 

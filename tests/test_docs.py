@@ -112,6 +112,40 @@ def test_every_example_is_run_by_some_test():
   assert with_examples == {'index.md', 'choose.md', 'extend.md'}
 
 
+def test_the_modules_that_texts_name_as_commands_exist():
+  pages = [*DOCS.rglob('*.md'), *ROOT.glob('*.md'), ROOT / 'Makefile']
+  pages += [*(ROOT / 'configs').rglob('*.yaml')]
+  sources = [*(ROOT / 'experiments').rglob('*.py')]
+  named = {
+    name
+    for page in [*pages, *sources]
+    for name in re.findall(r'-m\s+(experiments(?:\.\w+)+)', page.read_text())
+  }
+  assert named
+  for name in named - {'experiments.studies.NAME'}:
+    path = ROOT.joinpath(*name.split('.')).with_suffix('.py')
+    assert "__name__ == '__main__'" in path.read_text(), name
+
+
+def test_every_study_is_in_the_table_with_a_record_that_exists():
+  page = (DOCS / 'reproduce.md').read_text()
+  _, _, studies = page.partition('## Studies')
+  rows = re.findall(
+    r'^\| [^|]+ \| `(experiments.*?)` \| (.*) \|$', studies, re.M
+  )
+  named = {command.split()[0].rpartition('.')[2] for command, _ in rows}
+  with_command = {
+    path.stem
+    for path in (ROOT / 'experiments' / 'studies').glob('*.py')
+    if 'argparse.ArgumentParser' in path.read_text()
+  }
+  # The other side of bench_blackjax has no command of its own.
+  assert named == {*with_command, 'experiments'}
+  for _, records in rows:
+    for name in re.findall(r'`(\S+)`', records):
+      assert (DOCS / 'results' / name).is_file(), name
+
+
 def _public_names():
   for name in tfpa.__all__:
     value = getattr(tfpa, name)
@@ -203,7 +237,7 @@ def test_fields_are_explained_by_the_comment_beside_or_above():
 
 
 def test_the_page_without_runs_says_what_is_missing():
-  from experiments.cli_panel import DEFAULT_CONFIG
+  from experiments.panel.cli import DEFAULT_CONFIG
   from experiments.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)
@@ -218,7 +252,7 @@ def test_the_page_without_runs_says_what_is_missing():
 
 
 def test_the_page_counts_runs_and_names_what_is_missing():
-  from experiments.cli_panel import DEFAULT_CONFIG
+  from experiments.panel.cli import DEFAULT_CONFIG
   from experiments.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)

@@ -101,7 +101,7 @@ _MEASUREMENTS = (
     'Each in a process of its own: a finished run asked for with one thing '
     'changed must be refused; one that was stopped and is continued unchanged '
     'must end in the same bits. Seconds are those of telling runs apart. '
-    '`python -m experiments.restarts`.',
+    '`python -m experiments.studies.restarts`.',
     'restarts.json',
     {
       'Restart': ('restart',),
@@ -117,7 +117,7 @@ _MEASUREMENTS = (
     'Runs that met a fault',
     'Killed, killed inside of a write, on a full disk, stopped by an error, or '
     'joined by a second writer, at random moments; then asked for again. '
-    '`python -m experiments.faults`.',
+    '`python -m experiments.studies.faults`.',
     'faults.json',
     {
       'Fault': ('kind',),
@@ -130,7 +130,7 @@ _MEASUREMENTS = (
   (
     'Memory of kernels made one after the other',
     'In one process, megabytes that it holds. `python -m '
-    'experiments.bench_memory`.',
+    'experiments.studies.bench_memory`.',
     'memory.json',
     {
       'Kernels': ('label',),
@@ -292,10 +292,10 @@ def _shown(value):
 
 
 def _write(folder):
-  from experiments.cli_panel import DEFAULT_CONFIG
-  from experiments.cli_panel import DEFAULT_OUTPUT
   from experiments.panel import page
   from experiments.panel.cells import CellFile
+  from experiments.panel.cli import DEFAULT_CONFIG
+  from experiments.panel.cli import DEFAULT_OUTPUT
   from experiments.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)

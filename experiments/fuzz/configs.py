@@ -9,11 +9,11 @@ import numpy as np
 import rich.console
 import yaml
 
-from experiments import cli_panel
-from experiments import config as configs
-from experiments import runner
-from experiments import tables
-from experiments import yaml_files
+from experiments.framework import config as configs
+from experiments.framework import runner
+from experiments.framework import tables
+from experiments.framework import yaml_files
+from experiments.framework.storage import RunFolder
 from experiments.fuzz import config_texts
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case
@@ -27,8 +27,8 @@ from experiments.fuzz.config_values import RUN
 from experiments.fuzz.config_values import STRUCTURE
 from experiments.fuzz.values import at
 from experiments.fuzz.values import leaves
+from experiments.panel import cli as cli_panel
 from experiments.panel.config import load_panel
-from experiments.storage import RunFolder
 
 __all__ = ['make']
 

@@ -6,8 +6,8 @@ import zipfile
 
 import numpy as np
 
-from experiments import data
-from experiments import digit_data
+from experiments.framework import data
+from experiments.framework import digit_data
 from experiments.fuzz import text_data
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case

@@ -8,11 +8,12 @@ import tempfile
 
 import numpy as np
 
-from experiments import config as configs
-from experiments import moments
-from experiments import outputs
-from experiments import storage
-from experiments import tables
+from experiments.framework import config as configs
+from experiments.framework import moments
+from experiments.framework import outputs
+from experiments.framework import storage
+from experiments.framework import tables
+from experiments.framework.storage import RunFolder
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case
 from experiments.fuzz.case import EITHER
@@ -27,7 +28,6 @@ from experiments.fuzz.values import changed
 from experiments.fuzz.values import leaves
 from experiments.fuzz.values import renamed
 from experiments.fuzz.values import shuffled
-from experiments.storage import RunFolder
 
 __all__ = ['make']
 

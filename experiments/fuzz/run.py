@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import rich.table
 
-from experiments.errors import ConfigError
-from experiments.errors import DataError
-from experiments.errors import DeviceError
+from experiments.framework.errors import ConfigError
+from experiments.framework.errors import DataError
+from experiments.framework.errors import DeviceError
 from experiments.fuzz import configs
 from experiments.fuzz import data_files
 from experiments.fuzz import folders

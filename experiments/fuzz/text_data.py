@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 
-from experiments import data
+from experiments.framework import data
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case
 from experiments.fuzz.case import EITHER

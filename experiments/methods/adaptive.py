@@ -9,13 +9,13 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments import presets
+from experiments.framework.registry import METHODS
 from experiments.methods.base import costs
 from experiments.methods.base import find_field
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.methods.structures import check_dense
 from experiments.methods.structures import Structured
-from experiments.registry import METHODS
 
 __all__ = ['Adaptive', 'GradientAdaptive', 'ShortSteps']
 

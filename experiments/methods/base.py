@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic import WithJsonSchema
 
 import tfp_adaptive as tfpa
-from experiments.registry import Parameters
+from experiments.framework.registry import Parameters
 
 __all__ = [
   'AcceptProb',

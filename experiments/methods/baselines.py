@@ -7,13 +7,13 @@ import tensorflow_probability as tfp
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments.framework.registry import METHODS
 from experiments.methods.base import Cost
 from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.base import traced
-from experiments.registry import METHODS
 
 __all__ = ['StepSize', 'with_step_size_adaptation']
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 import tfp_adaptive as tfpa
 from experiments import presets
+from experiments.framework.registry import METHODS
 from experiments.methods.adaptive import GradientAdaptive
 from experiments.methods.base import NumLeapfrogSteps
-from experiments.registry import METHODS
 
 __all__ = ['EntropyAdaptiveHmc']
 

@@ -6,12 +6,12 @@ from typing import Literal
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from experiments.framework.registry import METHODS
 from experiments.methods.adaptive import Adaptive
 from experiments.methods.adaptive import ShortSteps
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.structures import check_dense
 from experiments.methods.structures import Structured
-from experiments.registry import METHODS
 
 __all__ = [
   'FisherDivergenceHmc',

@@ -22,15 +22,15 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from pydantic import Field
 
-from experiments.draws import split_seed
-from experiments.draws import standard_normals
-from experiments.draws import uniforms
+from experiments.framework.draws import split_seed
+from experiments.framework.draws import standard_normals
+from experiments.framework.draws import uniforms
+from experiments.framework.registry import METHODS
 from experiments.methods.base import Cost
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.base import traced
-from experiments.registry import METHODS
 from experiments.targets.simulator import synthetic_log_likelihood
 
 __all__ = [

@@ -6,11 +6,11 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments.framework.registry import METHODS
 from experiments.methods.base import AcceptProb
 from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
-from experiments.registry import METHODS
 
 __all__ = ['LatentGaussianHyperparameters']
 

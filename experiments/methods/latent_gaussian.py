@@ -11,11 +11,11 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from experiments.framework.registry import METHODS
 from experiments.methods.base import AcceptProb
 from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
-from experiments.registry import METHODS
 
 __all__ = ['Latent']
 

@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from experiments.framework.registry import METHODS
 from experiments.methods.peers_jax import Algorithm
 from experiments.methods.peers_jax import JaxPeer
-from experiments.registry import METHODS
 from experiments.targets.jax_density import import_peer
 
 __all__ = ['NumpyroNuts']

@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from experiments.framework.registry import METHODS
 from experiments.methods.base import Method
 from experiments.methods.peers_jax import check_unthinned
 from experiments.methods.peers_jax import Peer
 from experiments.methods.peers_jax import peer_result
-from experiments.registry import METHODS
 from experiments.targets import jax_density
 from experiments.targets.jax_density import import_peer
 

@@ -8,12 +8,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from pydantic import Field
 
+from experiments.framework.registry import METHODS
 from experiments.methods.base import Cost
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.base import traced
-from experiments.registry import METHODS
 
 __all__ = ['ReplicaExchange', 'SnaperHmc']
 

@@ -11,11 +11,11 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments.framework.registry import METHODS
 from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.baselines import StepSize
-from experiments.registry import METHODS
 
 __all__ = ['fixed_preconditioner']
 

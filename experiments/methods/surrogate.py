@@ -8,10 +8,10 @@ from pydantic import Field
 import tfp_adaptive as tfpa
 from experiments import baselines
 from experiments import presets
+from experiments.framework.registry import METHODS
 from experiments.methods.base import costs
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
-from experiments.registry import METHODS
 
 __all__ = ['GradientFree', 'build_surrogate']
 

@@ -7,9 +7,9 @@ https://arxiv.org/abs/2110.14625.
 from pydantic import Field
 
 import tfp_adaptive as tfpa
+from experiments.framework.registry import METHODS
 from experiments.methods.adaptive import Adaptive
 from experiments.methods.base import NumLeapfrogSteps
-from experiments.registry import METHODS
 
 __all__ = ['TransportAdaptiveHmc']
 

@@ -13,10 +13,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from pydantic import Field
 
+from experiments.framework.registry import METHODS
 from experiments.methods.base import find_field
 from experiments.methods.base import Method
 from experiments.methods.base import MethodParameters
-from experiments.registry import METHODS
 from experiments.targets.base import Form
 
 __all__ = ['joint_distribution', 'sampler']

@@ -17,11 +17,11 @@ import os
 import pathlib
 import zlib
 
-from experiments.errors import ConfigError
-from experiments.errors import listed
-from experiments.errors import shortened
-from experiments.errors import shown
-from experiments.outputs import storing
+from experiments.framework.errors import ConfigError
+from experiments.framework.errors import listed
+from experiments.framework.errors import shortened
+from experiments.framework.errors import shown
+from experiments.framework.outputs import storing
 
 __all__ = ['CellFile', 'DONE']
 

@@ -13,23 +13,23 @@ from typing import NamedTuple
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments import explain
-from experiments import yaml_files
-from experiments.config import Config
-from experiments.config import expand_methods
-from experiments.config import Init
-from experiments.config import MAX_CHAINS
-from experiments.config import MAX_NAME
-from experiments.config import NAME_PATTERN
-from experiments.config import NormalInit
-from experiments.errors import ConfigError
-from experiments.errors import did_you_mean
-from experiments.errors import listed
-from experiments.errors import shown
-from experiments.json_files import read_json
-from experiments.registry import METHODS
-from experiments.registry import Parameters
-from experiments.registry import TARGETS
+from experiments.framework import explain
+from experiments.framework import yaml_files
+from experiments.framework.config import Config
+from experiments.framework.config import expand_methods
+from experiments.framework.config import Init
+from experiments.framework.config import MAX_CHAINS
+from experiments.framework.config import MAX_NAME
+from experiments.framework.config import NAME_PATTERN
+from experiments.framework.config import NormalInit
+from experiments.framework.errors import ConfigError
+from experiments.framework.errors import did_you_mean
+from experiments.framework.errors import listed
+from experiments.framework.errors import shown
+from experiments.framework.json_files import read_json
+from experiments.framework.registry import METHODS
+from experiments.framework.registry import Parameters
+from experiments.framework.registry import TARGETS
 
 __all__ = [
   'Gates',

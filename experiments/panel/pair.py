@@ -6,14 +6,14 @@ import warnings
 from typing import Any
 from typing import NamedTuple
 
-from experiments import cell as cells
+from experiments.framework import cell as cells
+from experiments.framework.starts import make_starts
 from experiments.methods.base import BuildOptions
 from experiments.panel import budget
 from experiments.panel.records import failed_record
 from experiments.panel.records import finished_record
 from experiments.panel.records import head
 from experiments.panel.truth import load_truth
-from experiments.starts import make_starts
 from experiments.targets.base import BuildContext
 
 __all__ = ['Refused', 'build_target', 'run_pair']

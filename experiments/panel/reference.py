@@ -13,19 +13,19 @@ says so, and no run is judged by it.
 import numpy as np
 import tensorflow as tf
 
-from experiments import cell as cells
-from experiments import diagnostics
-from experiments.errors import ConfigError
+from experiments.framework import cell as cells
+from experiments.framework import diagnostics
+from experiments.framework.errors import ConfigError
+from experiments.framework.outputs import write_json
+from experiments.framework.starts import make_starts
 from experiments.methods.base import BuildOptions
 from experiments.methods.baselines import Hmc
 from experiments.methods.windowed import WindowedNuts
-from experiments.outputs import write_json
 from experiments.panel import brownian
 from experiments.panel.modes import find_modes
 from experiments.panel.modes import in_coordinates_of_the_heaviest
 from experiments.panel.pair import build_target
 from experiments.panel.truth import coordinates
-from experiments.starts import make_starts
 
 __all__ = ['by_quadrature', 'by_sampling', 'write_reference']
 

@@ -12,7 +12,7 @@ from typing import Any
 from typing import NamedTuple
 from typing import Optional
 
-from experiments.errors import ConfigError
+from experiments.framework.errors import ConfigError
 from experiments.panel.config import find_label
 from experiments.panel.records import failed_record
 from experiments.panel.records import head

@@ -14,7 +14,7 @@ from typing import Optional
 
 import numpy as np
 
-from experiments.json_files import read_json
+from experiments.framework.json_files import read_json
 
 __all__ = [
   'Truth',

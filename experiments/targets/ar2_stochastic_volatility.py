@@ -19,7 +19,7 @@ import tensorflow as tf
 from inference_gym.internal import data as gym_data
 from pydantic import Field
 
-from experiments.registry import TARGETS
+from experiments.framework.registry import TARGETS
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
 from experiments.targets.base import Target

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.registry import TARGETS
+from experiments.framework.registry import TARGETS
 from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters

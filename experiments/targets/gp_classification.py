@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments import data
-from experiments.registry import TARGETS
+from experiments.framework import data
+from experiments.framework.registry import TARGETS
 from experiments.targets import latent
 
 __all__ = ['gp_classification_target', 'standardized']

@@ -17,8 +17,8 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments import data
-from experiments.registry import TARGETS
+from experiments.framework import data
+from experiments.framework.registry import TARGETS
 from experiments.targets import latent
 from experiments.targets.base import Hierarchy
 from experiments.targets.base import Target

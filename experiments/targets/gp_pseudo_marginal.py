@@ -26,12 +26,12 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments import data
-from experiments.blocked_cholesky import cholesky_with_inverse
-from experiments.draws import standard_normals
-from experiments.registry import TARGETS
+from experiments.framework import data
+from experiments.framework.draws import standard_normals
+from experiments.framework.registry import TARGETS
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.blocked_cholesky import cholesky_with_inverse
 from experiments.targets.gp_classification import standardized
 
 __all__ = [

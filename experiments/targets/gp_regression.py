@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.registry import TARGETS
+from experiments.framework.registry import TARGETS
 from experiments.targets import latent
 
 __all__ = ['gp_regression_target', 'posterior_moments', 'simulate']

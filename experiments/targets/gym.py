@@ -14,7 +14,7 @@ import tensorflow as tf
 from inference_gym.internal import data as gym_data
 from pydantic import Field
 
-from experiments.registry import TARGETS
+from experiments.framework.registry import TARGETS
 from experiments.targets import gym_hierarchies
 from experiments.targets import ill_conditioned
 from experiments.targets import jax_density

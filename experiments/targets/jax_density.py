@@ -2,7 +2,7 @@
 
 A `Target.jax_log_prob_fn` is a factory: JAX is imported when it is called, in
 the precision that `precision` sets. Every one is checked against TensorFlow's
-in `tests/experiments/test_peers_density.py`.
+in `tests/experiments/targets/test_peers_density.py`.
 """
 
 import importlib

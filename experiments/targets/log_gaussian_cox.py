@@ -22,10 +22,10 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments import array_files
-from experiments.errors import DataError
-from experiments.errors import shortened
-from experiments.registry import TARGETS
+from experiments.framework import array_files
+from experiments.framework.errors import DataError
+from experiments.framework.errors import shortened
+from experiments.framework.registry import TARGETS
 from experiments.targets import latent
 
 __all__ = [

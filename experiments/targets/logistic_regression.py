@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from experiments import data
-from experiments.registry import TARGETS
+from experiments.framework import data
+from experiments.framework.registry import TARGETS
 from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters

@@ -16,8 +16,8 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments import digit_data
-from experiments.registry import TARGETS
+from experiments.framework import digit_data
+from experiments.framework.registry import TARGETS
 from experiments.targets import latent
 
 __all__ = ['multi_class_gp_target']

@@ -24,8 +24,8 @@ import scipy.special
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.draws import standard_normals
-from experiments.registry import TARGETS
+from experiments.framework.draws import standard_normals
+from experiments.framework.registry import TARGETS
 from experiments.targets import simulator as simulators
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters

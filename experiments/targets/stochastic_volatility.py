@@ -27,7 +27,7 @@ from inference_gym.internal import data as gym_data
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.registry import TARGETS
+from experiments.framework.registry import TARGETS
 from experiments.targets import jax_volatility
 from experiments.targets import volatility_forms
 from experiments.targets.autoregression import over_days

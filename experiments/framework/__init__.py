@@ -1,0 +1,1 @@
+"""What every run needs: configs, cells, storage, tables, figures."""

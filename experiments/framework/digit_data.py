@@ -1,0 +1,106 @@
+"""Images of ten digits: scikit-learn's bundled ones, or MNIST.
+
+A local copy of MNIST is `mnist.npz` with arrays `X` [rows, 784] and `y` [rows],
+else OpenML is asked.
+"""
+
+import os
+import pathlib
+
+import numpy as np
+
+from experiments.framework import array_files
+from experiments.framework.data import DATA_DIR_VARIABLE
+from experiments.framework.errors import DataError
+from experiments.framework.errors import shortened
+
+__all__ = ['NAMES', 'load_digits']
+
+NAMES = ('digits', 'mnist')
+_MNIST_ON_OPENML = 554
+_MNIST_COLUMNS = 784
+_MOST_ROWS = 100_000
+_SHAPES = {'X': [(None, _MNIST_COLUMNS)], 'y': [(None,), (None, 1)]}
+
+
+def load_digits(name, num_rows, data_dir=None, cache_dir=None):
+  """Returns (images [rows, pixels] in [0, 1] float64, digits [rows] int64).
+
+  Args:
+    name: 'digits', 1797 images of 8 x 8 pixels, or 'mnist', of 28 x 28.
+    num_rows: the first so many.
+    data_dir: folder with a local copy of MNIST; None takes the environment
+      variable TFP_ADAPTIVE_DATA_DIR.
+    cache_dir: where OpenML downloads are kept; None: ~/.cache/tfp_adaptive.
+
+  Raises:
+    DataError: if MNIST is not to be had, or there are too few rows.
+  """
+  if name == 'digits':
+    from sklearn import datasets
+
+    bunch = datasets.load_digits()
+    images, digits = bunch.data / 16.0, bunch.target
+  else:
+    images, digits = _mnist(data_dir, cache_dir)
+  if num_rows > len(images):
+    raise DataError(
+      f'target.num_rows: {num_rows} was given, but {name!r} has {len(images)}.'
+    )
+  return (
+    np.asarray(images[:num_rows], np.float64),
+    np.asarray(digits[:num_rows]).astype(np.int64),
+  )
+
+
+def _mnist(data_dir, cache_dir):
+  data_dir = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+  file = pathlib.Path(os.path.expanduser(data_dir or '.')) / 'mnist.npz'
+  if data_dir and file.is_file():
+    arrays = array_files.read_npz(
+      file, _SHAPES, _MOST_ROWS * _MNIST_COLUMNS, text=['y']
+    )
+    images, digits = arrays['X'].astype(np.float64), arrays['y'].ravel()
+  else:
+    images, digits = _download(cache_dir)
+  _check(images, digits)
+  return images / 255.0, digits.astype(np.int64)
+
+
+def _check(images, digits):
+  """Refuses what is not images of one digit each."""
+  if not array_files.fits(images.shape, _SHAPES['X'][0]) or not len(images):
+    raise DataError(
+      f'mnist: X has shape {images.shape}; expected are {_MNIST_COLUMNS} '
+      'columns, one for each pixel, and at least one row.'
+    )
+  if digits.shape != images.shape[:1]:
+    raise DataError(
+      f'mnist: X has {len(images)} rows, y {len(digits)}; each image needs its '
+      'digit.'
+    )
+  if not np.all((images >= 0) & (images <= 255)):
+    raise DataError('mnist: pixels must be from 0 to 255 and finite.')
+  allowed = np.arange(10)
+  if digits.dtype.kind == 'U':
+    allowed = allowed.astype(str)
+  if not np.all(np.isin(digits, allowed)):
+    raise DataError('mnist: each of y must be one of the digits 0 to 9.')
+
+
+def _download(cache_dir):
+  from sklearn import datasets
+
+  cache = cache_dir or pathlib.Path('~/.cache/tfp_adaptive').expanduser()
+  try:
+    bunch = datasets.fetch_openml(
+      data_id=_MNIST_ON_OPENML, as_frame=False, data_home=str(cache)
+    )
+    return np.asarray(bunch.data, np.float64), np.asarray(bunch.target, str)
+  except Exception as error:  # Network, server and format errors alike.
+    raise DataError(
+      f'mnist: OpenML data set {_MNIST_ON_OPENML} could not be fetched '
+      f'({type(error).__name__}: {shortened(error)}). Put mnist.npz (arrays '
+      'X [rows, 784] and y) in a folder and pass it as --data-dir or in '
+      f'{DATA_DIR_VARIABLE}; or write dataset: digits, which needs no download.'
+    ) from error

@@ -1,0 +1,256 @@
+"""A whole run: build everything, then one cell after another."""
+
+import datetime
+import importlib.metadata
+import pathlib
+import platform
+import re
+import shutil
+import sys
+import traceback
+from typing import Any
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from experiments.framework import figures
+from experiments.framework import moments
+from experiments.framework import outputs
+from experiments.framework import tables
+from experiments.framework.cell import run_cell
+from experiments.framework.errors import ConfigError
+from experiments.framework.errors import DataError
+from experiments.framework.errors import shortened
+from experiments.framework.measurements import step_counts
+from experiments.framework.outputs import storing
+from experiments.framework.outputs import write_json
+from experiments.framework.outputs import write_text
+from experiments.framework.starts import make_starts
+from experiments.methods.base import BuildOptions
+from experiments.targets.base import BuildContext
+
+__all__ = [
+  'Plan',
+  'default_output',
+  'finish',
+  'make_plan',
+  'newest_output',
+  'run_plan',
+]
+
+_PACKAGES = (
+  'tfp_adaptive',
+  'tensorflow',
+  'tensorflow-probability',
+  'inference_gym',
+  'arviz-base',
+  'arviz-stats',
+  'numpy',
+)
+
+
+# States of all chains, more than memory holds with what a kernel keeps.
+_MAX_STATES = 10**9
+_MAX_REASON = 500
+
+
+class Plan(NamedTuple):
+  """A config with its target and methods built: nothing left to refuse."""
+
+  config: Any
+  target: Any
+  methods: list
+
+
+def make_plan(config, data_dir=None):
+  """Builds the target and every method.
+
+  Raises:
+    ConfigError: a combination that cannot work, with the key to change.
+    DataError: the data set is not to be had.
+  """
+  try:
+    target = config.target.build(BuildContext(config.dtype, data_dir))
+  except DataError:
+    raise
+  except ValueError as error:
+    raise ConfigError(shortened(error, _MAX_REASON)) from error
+  if config.num_chains * target.event_size > _MAX_STATES:
+    raise ConfigError(
+      f'num_chains: {config.num_chains} chains of {target.event_size} '
+      f'coordinates were asked for; {_MAX_STATES} numbers are allowed in all.'
+    )
+  make_starts(config, target, repeat=0)
+  methods = [
+    _build_method(config, index, target) for index in range(len(config.methods))
+  ]
+  return Plan(config, target, methods)
+
+
+def _build_method(config, index, target):
+  num_adaptation_steps, _ = step_counts(config, index)
+  options = BuildOptions(
+    num_adaptation_steps=num_adaptation_steps,
+    num_chains=config.num_chains,
+    jit_compile=config.jit_compile,
+    trace_diagonal=config.trace_diagonal,
+  )
+  try:
+    config.methods[index].check_target(target)
+    method = config.methods[index].build(target, options)
+  except (ValueError, TypeError, NotImplementedError) as error:
+    raise ConfigError(
+      f'methods.{index} ({config.methods[index].name}): '
+      f'{shortened(error, _MAX_REASON)}'
+    ) from error
+  if method.kernel is None and config.num_steps_between_results:
+    raise ConfigError(
+      f'methods.{index} ({config.methods[index].name}): it does not thin, but '
+      f'num_steps_between_results is {config.num_steps_between_results}; '
+      'write 0, or leave the method out.'
+    )
+  return method
+
+
+def default_output(config, root='results'):
+  """Returns a folder name that says what and when."""
+  now = datetime.datetime.now().strftime('%Y%m%d-%H%M%S')
+  return pathlib.Path(root) / f'{config.name}-{now}'
+
+
+def newest_output(config, root='results'):
+  """Returns the last folder that `default_output` named for this config."""
+  # Not those of a config whose name begins with this one.
+  named = re.compile(re.escape(config.name) + r'-[0-9]{8}-[0-9]{6}')
+  folders = sorted(
+    path
+    for path in pathlib.Path(root).glob(f'{config.name}-*')
+    if named.fullmatch(path.name)
+  )
+  if not folders:
+    raise ConfigError(
+      f'--resume: there is no run of {config.name!r} in {root!r}; name its '
+      'folder with --output.'
+    )
+  return folders[-1]
+
+
+def run_plan(plan, folder, console, progress=True):
+  """Runs every cell that is not finished yet.
+
+  Args:
+    plan: from `make_plan`.
+    folder: the `RunFolder`; finished cells in it are kept.
+    console: a rich console.
+    progress: whether `tfpa.sample` prints its own progress.
+
+  Returns:
+    The records of all cells, failed ones included.
+  """
+  config = plan.config
+  outputs.check_folder(folder.path)
+  # A damaged cell is refused now, not when its turn comes.
+  folder.records(config)
+  _write_session(folder)
+  cells = [
+    (index, label, repeat)
+    for index, label in enumerate(config.labels())
+    for repeat in range(config.num_repeats)
+  ]
+  for number, (index, label, repeat) in enumerate(cells, start=1):
+    record = folder.read_cell(index, label, repeat)
+    is_old = record is not None and record['status'] == 'finished'
+    if not is_old:
+      name = f'{label}, repeat {repeat + 1} of {config.num_repeats}'
+      console.print(f'[{number}/{len(cells)}] {name}', markup=False)
+      record = _run_and_write(plan, folder, index, repeat, progress)
+    _say(console, record, 'kept from before: ' if is_old else '')
+  records = folder.records(config)
+  finish(folder, config, plan.target)
+  return records
+
+
+def finish(folder, config, target):
+  """Writes results.json, report.md and the figures from the cells."""
+  records = folder.records(config)
+  write_json(folder.path / 'results.json', records)
+  rows = tables.join(records)
+  report = tables.to_markdown(config.name, rows) + moments.to_markdown(records)
+  write_text(folder.path / 'report.md', report)
+  with storing(folder.path / 'figures'):
+    figures.draw_all(folder, config, target)
+
+
+def _run_and_write(plan, folder, index, repeat, progress):
+  """Runs one cell; an exception becomes a record that says so."""
+  config = plan.config
+  label = config.label(index)
+  checkpoint = folder.checkpoint_path(index, repeat)
+  arrays, draws = {}, None
+  try:
+    record, arrays, draws = run_cell(
+      config,
+      index,
+      plan.methods[index],
+      plan.target,
+      repeat,
+      checkpoint if plan.methods[index].sample_fn is None else None,
+      progress,
+    )
+  except Exception as error:  # A failed method is a row, not the end.
+    record = {
+      'status': 'failed',
+      'label': label,
+      'method': config.methods[index].name,
+      'repeat': repeat,
+      'error': f'{type(error).__name__}: {error}',
+      'traceback': traceback.format_exc(),
+    }
+  folder.write_cell(index, label, repeat, record, arrays, draws)
+  checkpoints = checkpoint.parent
+  if checkpoints.is_dir() and not any(checkpoints.iterdir()):
+    shutil.rmtree(checkpoints)
+  return record
+
+
+def _say(console, record, prefix):
+  """Prints what became of a cell, one line."""
+  if record['status'] == 'failed':
+    error = record['error'].strip().splitlines()[0][:300]
+    console.print(f'  failed: {error}', style='red', markup=False)
+    return
+  seconds = record['seconds']
+  console.print(
+    f'  {prefix}{record["label"]}: '
+    f'{seconds["adaptation"] + seconds["sampling"]:.1f} s '
+    f'(+ {seconds["compile"]:.1f} s compile), acceptance '
+    f'{tables.number(record["accept_rate"], 3)}, min ESS '
+    f'{tables.number(record["ess"]["min"], 1)}',
+    markup=False,
+    highlight=False,
+  )
+  for warning in record['warnings']:
+    console.print(f'  warning: {warning}', style='yellow', markup=False)
+
+
+def _write_session(folder):
+  """Appends versions, device and command to run.json."""
+  sessions = folder.sessions()
+  sessions.append(
+    {
+      'started': datetime.datetime.now().astimezone().isoformat(),
+      'command': sys.argv,
+      'python': platform.python_version(),
+      'platform': platform.platform(),
+      'versions': {name: _version(name) for name in _PACKAGES},
+      'devices': [device.name for device in tf.config.list_logical_devices()],
+    }
+  )
+  write_json(folder.path / 'run.json', sessions)
+
+
+def _version(package):
+  try:
+    return importlib.metadata.version(package)
+  except importlib.metadata.PackageNotFoundError:
+    return None

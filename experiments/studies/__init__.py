@@ -1,0 +1,1 @@
+"""Measurements, each run once: one module and one record for each."""

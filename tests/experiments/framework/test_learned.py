@@ -1,0 +1,47 @@
+"""Condition numbers and images of factors, dense and diagonal alike."""
+
+import numpy as np
+import pytest
+
+from experiments.framework import learned
+
+RNG = np.random.default_rng(0)
+
+
+def test_condition_number_is_one_for_the_shape_itself():
+  factor = np.tril(RNG.normal(size=(6, 6))) + 3 * np.eye(6)
+  covariance = factor @ factor.T
+  assert learned.condition_number(0.1 * factor, covariance) == pytest.approx(1)
+  wide = covariance + 4.0 * np.outer(factor[:, 0], factor[:, 0])
+  assert learned.condition_number(factor, wide) == pytest.approx(5)
+
+
+@pytest.mark.parametrize('is_factor_dense', [False, True])
+@pytest.mark.parametrize('is_covariance_dense', [False, True])
+def test_diagonals_mean_the_same_as_their_matrices(
+  is_factor_dense, is_covariance_dense
+):
+  factor, variances = np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.0, 9.0])
+  number = learned.condition_number(
+    np.diag(factor) if is_factor_dense else factor,
+    np.diag(variances) if is_covariance_dense else variances,
+  )
+  assert number == pytest.approx(4)
+
+
+def test_images_are_the_corners_of_covariance_and_precision():
+  factor = np.tril(0.05 * RNG.normal(size=(150, 150))) + np.eye(150)
+  covariance = factor @ factor.T
+  images = learned.images(factor)
+  expected = {'covariance': covariance, 'precision': np.linalg.inv(covariance)}
+  for name, matrix in expected.items():
+    for end, part in (('first', slice(100)), ('last', slice(50, 150))):
+      np.testing.assert_allclose(
+        images[f'{name}_{end}'], matrix[part, part], rtol=1e-4, atol=1e-4
+      )
+
+
+def test_a_small_factor_has_one_image_of_each():
+  images = learned.images(np.array([1.0, 2.0]))
+  assert set(images) == {'covariance_first', 'precision_first'}
+  np.testing.assert_allclose(images['precision_first'], np.diag([1.0, 0.25]))
