@@ -168,6 +168,9 @@ class Transport(NamedTuple):
   rescale: Callable[[Any, Any], Any]
   # First scale, as in `Preconditioner`.
   init_scale: Optional[Union[float, Callable[[int], float]]] = None
+  # (params, states [n, d], gradients [n, d], weights [n]) -> params of the
+  # least Fisher divergence on these pairs; None: learned by gradient.
+  fit: Optional[Callable[..., Any]] = None
 
 
 class Transition(NamedTuple):

@@ -1,8 +1,10 @@
-"""HMC behind a learned non-linear map (RealNVP).
+"""HMC behind a learned non-linear map.
 
 References: Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
 https://arxiv.org/abs/2110.14625.
 """
+
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,7 +13,7 @@ from experiments.framework.registry import METHODS
 from experiments.methods.adaptive import Adaptive
 from experiments.methods.base import NumLeapfrogSteps
 
-__all__ = ['TransportAdaptiveHmc']
+__all__ = ['ConditionalScaleHmc', 'TransportAdaptiveHmc']
 
 
 @METHODS.register('transport_adaptive_hmc')
@@ -32,6 +34,28 @@ class TransportAdaptiveHmc(Adaptive):
       options.num_adaptation_steps,
       transport=tfpa.transports.real_nvp(num_pairs=self.num_pairs),
       optimizer=tfpa.optimizers.adam(self.learning_rate),
+      **self.given('target_accept_prob'),
+    )
+    return self.to_method(kernel, None)
+
+
+@METHODS.register('conditional_scale_hmc')
+class ConditionalScaleHmc(Adaptive):
+  """HMC behind a conditional scale, fitted to pairs; its drivers are found."""
+
+  settings: Literal['default'] = 'default'
+  num_leapfrog_steps: NumLeapfrogSteps = 5
+  num_drivers: int = Field(2, ge=1)
+
+  def default_label(self):
+    return f'conditional-scale HMC-{self.num_leapfrog_steps}'
+
+  def build(self, target, options):
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      target.target_log_prob_fn,
+      self.num_leapfrog_steps,
+      options.num_adaptation_steps,
+      transport=tfpa.transports.conditional_scale(num_drivers=self.num_drivers),
       **self.given('target_accept_prob'),
     )
     return self.to_method(kernel, None)

@@ -140,7 +140,8 @@ def _moved(preconditioner, params, batches, rate):
   """Returns the params after one move with each batch (states, scores)."""
 
   def move(params, batch):
-    return fisher_divergence._moved(preconditioner, params, *batch, rate)
+    share = 1.0 / len(batch[0])
+    return fisher_divergence._moved(preconditioner, params, *batch, share, rate)
 
   @tf.function(jit_compile=True)
   def run(params, batches):

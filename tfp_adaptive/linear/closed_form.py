@@ -144,7 +144,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       params, statistics, factor = self._learn(
         params, statistics, gradients, next_state, inner
       )
-      rate = _step_size_rate(results.num_updates, step_size.dtype)
+      rate = _step_size_rate(
+        self._num_updates_of_map(results, statistics), step_size.dtype
+      )
       factor *= tf.exp(rate * (accept_prob - target))
       return params, step_size * factor, statistics
 
@@ -174,6 +176,11 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       mean_accept_prob=accept_prob,
       num_dropped_gradients=results.num_dropped_gradients + num_dropped,
     )
+
+  def _num_updates_of_map(self, results, statistics):
+    """Returns for how many steps the step size has followed this shape."""
+    del statistics
+    return results.num_updates
 
   def _rescale(self, start, statistics, by):
     """Returns the statistics of params just rescaled, from a new start."""

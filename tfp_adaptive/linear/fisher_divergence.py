@@ -57,6 +57,7 @@ _PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
 _FIRST_FIT = 2.0  # In steps; fits then follow ...
 _GROWTH = 1.1  # ... at times that grow by this: each costs some d^3.
 _MOVE_GAIN = 2.0  # Of the moves, in units of the gain of the means.
+_NUM_MOVES = 30  # Of a fit to given pairs.
 _NUM_LEAPFROG_STEPS = 5  # At most, by default.
 
 Statistics = collections.namedtuple(
@@ -241,6 +242,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         params,
         tf.where(is_finite, states - state.mean, 0.0),
         tf.where(is_finite, gradients - gradient.mean, 0.0),
+        1.0 / tf.cast(ps.shape(states)[0], states.dtype),
         rate,
       )
       params, num_failed = _if_finite(moved, params, statistics)
@@ -251,7 +253,9 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     """Fits the factor where that is due."""
     time = statistics.time
     is_due = time >= statistics.next_fit
-    share = _correlation_share(params, time, num_chains)
+    share = _correlation_share(
+      time * tf.cast(num_chains, time.dtype), ps.shape(params)[-1]
+    )
 
     def fit(params, num_failed):
       del num_failed
@@ -272,7 +276,35 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     )
 
 
-def _moved(preconditioner, params, states, gradients, rate):
+def fit(preconditioner, params, states, gradients, weights):
+  """Returns params of the least Fisher divergence on pairs.
+
+  Args:
+    preconditioner: An `interfaces.Preconditioner`.
+    params: Where to start.
+    states: Around any mean, [n, d].
+    gradients: Of the log density there, [n, d].
+    weights: Of the pairs, [n], summing to one.
+  """
+  weights = weights[:, tf.newaxis]
+  states, gradients = (
+    rows - tf.reduce_sum(weights * rows, axis=0) for rows in (states, gradients)
+  )
+  if preconditioner.fisher_factor is None:
+    for _ in range(_NUM_MOVES):
+      params = _moved(preconditioner, params, states, gradients, weights, 1.0)
+    return params
+  num_states = 1.0 / tf.reduce_sum(weights**2)
+  share = _correlation_share(num_states, ps.shape(states)[-1])
+  return preconditioner.fisher_factor(
+    *(
+      _shrunk(tf.matmul(weights * rows, rows, transpose_a=True), share)
+      for rows in (states, gradients)
+    )
+  )
+
+
+def _moved(preconditioner, params, states, gradients, shares, rate):
   """Returns the params after one step towards the least divergence.
 
   Args:
@@ -280,6 +312,7 @@ def _moved(preconditioner, params, states, gradients, rate):
     params: Its params.
     states: x - mean x, [n, d].
     gradients: g - mean g, [n, d].
+    shares: Weights of the pairs, summing to one, [n, 1] or [].
     rate: Share of a Newton step, [].
   """
   operator = preconditioner.operator(params)
@@ -290,7 +323,7 @@ def _moved(preconditioner, params, states, gradients, rate):
   weights = 2.0 / (
     1.0 + 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1, keepdims=True)
   )
-  weights *= 0.25 * rate / tf.cast(ps.shape(states)[0], states.dtype)
+  weights *= 0.25 * rate * shares
   # The gradient of mean w (|z|^2 + |s|^2) / 2 with respect to the tangent, from
   # a^T C (I + E) b with a = C^-T z, b = z and with a = g, b = -s.
   tangent = preconditioner.outer(
@@ -311,10 +344,9 @@ def _if_finite(candidate, params, statistics):
   )
 
 
-def _correlation_share(params, time, num_chains):
+def _correlation_share(num_states, event_size):
   """Returns how much of their correlations few states keep, in [0, 1]."""
-  ratio = time * tf.cast(num_chains, params.dtype)
-  ratio /= tf.cast(ps.shape(params)[-1], params.dtype)
+  ratio = num_states / tf.cast(event_size, num_states.dtype)
   return 1.0 / (1.0 + ratio**-4)
 
 

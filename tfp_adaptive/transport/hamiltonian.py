@@ -23,6 +23,7 @@ from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
 from tfp_adaptive.transport import maps as transports
 from tfp_adaptive.transport import transported_curvature as curvature
 from tfp_adaptive.transport import transported_leapfrog as leapfrog
+from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
 
 __all__ = [
   'UncalibratedTransportedHamiltonian',
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 # What `fold_in` adds to the seed of a step, for draws beside the noise.
-_NUM_TERMS, _PROBE = 2, 3
+_NUM_STEPS, _NUM_TERMS, _PROBE = 1, 2, 3
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 
 
@@ -41,11 +42,16 @@ def transport_adaptive_hamiltonian(
   transport=None,
   criterion=None,
   optimizer=None,
-  target_accept_prob=0.67,
+  target_accept_prob=None,
   hessian_product='autodiff',
   step_size=1.0,
 ):
-  """Builds HMC behind a map f that is learned by gradient while it samples.
+  """Builds HMC behind a map f that is learned while it samples.
+
+  A transport with a `fit`, such as `transports.conditional_scale()`, is fitted
+  to pairs of states and gradients by the least Fisher divergence, and steps
+  draw their number of leapfrog steps from 1, ..., L. Others are learned by
+  gradient.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable twice,
@@ -53,10 +59,12 @@ def transport_adaptive_hamiltonian(
     num_leapfrog_steps: L, gradients per step.
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     transport: Form of f; `transports.real_nvp()` by default.
-    criterion: What to maximise; the generalised speed measure by default, with
-      the rule `'acceptance'`: a transport has no tangent to balance.
+    criterion: What to maximise by gradient; the generalised speed measure by
+      default, with the rule `'acceptance'`: a transport has no tangent to
+      balance.
     optimizer: How the params move, on their raw entries; Adam by default.
-    target_accept_prob: Smallest wanted mean acceptance, in (0, 1).
+    target_accept_prob: Wanted mean acceptance, in (0, 1); by gradient the
+      smallest. 0.8 by default, by gradient 0.67.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
     step_size: Of the leapfrog in z; leave it to the adaptation.
@@ -73,9 +81,21 @@ def transport_adaptive_hamiltonian(
     Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
     https://arxiv.org/abs/2110.14625.
   """
+  transport = transport or transports.real_nvp()
+  _check_transport(transport)
+  if transport.fit is not None:
+    _check_fitted(criterion, optimizer)
+    proposal = UncalibratedTransportedHamiltonian(
+      target_log_prob_fn, transport, num_leapfrog_steps, step_size, True
+    )
+    return FisherTransportAdaptation(
+      MetropolisHastings(proposal),
+      num_adaptation_steps,
+      target_accept_prob or 0.8,
+    )
   if criterion is None:
     criterion = generalized_speed_measure(
-      target_accept_prob,
+      target_accept_prob or 0.67,
       entropy_weight_rule='acceptance',
       min_entropy_weight=1e-2,
       max_entropy_weight=1e2,
@@ -90,10 +110,10 @@ def transport_adaptive_hamiltonian(
     )
   proposal = UncalibratedTransportedHamiltonian(
     target_log_prob_fn,
-    transport or transports.real_nvp(),
+    transport,
     num_leapfrog_steps,
     step_size,
-    hessian_product,
+    hessian_product=hessian_product,
   )
   return GradientBasedAdaptation(
     MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps
@@ -124,6 +144,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     transport,
     num_leapfrog_steps,
     step_size=1.0,
+    randomize_num_steps=False,
     hessian_product='autodiff',
     num_fixed_terms=2,
     continue_prob=0.5,
@@ -137,6 +158,9 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       transport: An `interfaces.Transport`, f.
       num_leapfrog_steps: L, a positive int.
       step_size: Of the leapfrog in z; leave it to f.
+      randomize_num_steps: Whether every step draws its number of leapfrog
+        steps from 1, ..., L. A replay needs them all: for transports that are
+        fitted to pairs.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Terms of the series of log det that are always there.
@@ -166,6 +190,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     self._parameters.update(
       transport=transport,
       num_leapfrog_steps=num_leapfrog_steps,
+      randomize_num_steps=randomize_num_steps,
       hessian_product=hessian_product,
       num_fixed_terms=num_fixed_terms,
       continue_prob=continue_prob,
@@ -187,8 +212,10 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
   def cost(self, adapting):
     """Returns the mean number of target calls of one step per chain."""
     steps = self.num_leapfrog_steps
+    if self._parameters['randomize_num_steps']:
+      steps = 0.5 * (1 + steps)
     products = gradients = 0.0
-    if adapting and steps > 1:
+    if adapting and steps > 1 and self.transport.fit is None:
       products = log_det.mean_num_products(
         self._parameters['num_fixed_terms'], self._parameters['continue_prob']
       )
@@ -216,11 +243,16 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       state_parts.flatten(previous.grads_target_log_prob, num_chain_dims),
       noise,
       previous.step_size,
+      trajectory.draw_num_steps(
+        self.num_leapfrog_steps,
+        self._parameters['randomize_num_steps'],
+        random.fold_in(seed, _NUM_STEPS),
+      ),
       self.num_leapfrog_steps,
     )
     proposed_state, grads = (
       state_parts.unflatten_like(rows, current_state, num_chain_dims)
-      for rows in (end.position, path.gradients[-1])
+      for rows in (end.position, end.gradient)
     )
     return proposed_state, previous._replace(
       target_log_prob=end.log_prob,
@@ -376,6 +408,14 @@ def _as_preconditioner(transport):
     project=lambda params: params,
     init_scale=transport.init_scale,
   )
+
+
+def _check_fitted(criterion, optimizer):
+  if criterion is not None or optimizer is not None:
+    raise ValueError(
+      'This transport is fitted to pairs of states and gradients: it takes no '
+      '`criterion` and no `optimizer`. Leave them out.'
+    )
 
 
 def _check_transport(transport):

@@ -32,13 +32,16 @@ class Trajectory(
 
 
 class End(
-  collections.namedtuple('End', ['position', 'log_prob', 'log_det', 'kinetic'])
+  collections.namedtuple(
+    'End', ['position', 'log_prob', 'gradient', 'log_det', 'kinetic']
+  )
 ):
   """The end of a trajectory.
 
   Attributes:
     position: q, [chains..., d].
     log_prob: Log target there, [chains...]; of a replay, its linear part.
+    gradient: Of the log target there, [chains..., d].
     log_det: log |det Df| at the end and at the start, a pair of [chains...].
     kinetic: 1/2 |w|^2 at the end and at the start, a pair of [chains...].
   """
@@ -52,7 +55,14 @@ def start_trajectory(flat, num_steps):
 
 
 def run(
-  bijector_fn, value_and_gradient, start, gradient, noise, step_size, num_steps
+  bijector_fn,
+  value_and_gradient,
+  start,
+  gradient,
+  noise,
+  step_size,
+  num_steps,
+  max_num_steps,
 ):
   """Makes `num_steps` steps from q, by calls of the target.
 
@@ -64,7 +74,8 @@ def run(
     gradient: Of the log target at `start`.
     noise: First velocity v.
     step_size: s.
-    num_steps: L, int.
+    num_steps: L, [] int32 or int.
+    max_num_steps: Its bound, int: places for gradients.
 
   Returns:
     An `End` and the `Trajectory`.
@@ -73,9 +84,10 @@ def run(
     bijector_fn, start, gradient, noise, step_size
   )
   gradients = tf.TensorArray(
-    start.dtype, size=num_steps, element_shape=start.shape
+    start.dtype, size=max_num_steps, element_shape=start.shape
   )
-  middle = max(1, num_steps // 2)
+  num_steps = tf.convert_to_tensor(num_steps)
+  middle = tf.maximum(1, num_steps // 2)
 
   def step(done, z, velocity, end, gradients, midpoint):
     del end
@@ -88,29 +100,29 @@ def run(
       done + 1,
       z,
       velocity,
-      (position, log_prob, log_det),
+      (position, log_prob, gradient, log_det),
       gradients.write(done, gradient),
       tf.where(tf.equal(done + 1, middle), position, midpoint),
     )
 
-  _, _, velocity, (position, log_prob, log_det), gradients, midpoint = (
-    tf.while_loop(
-      lambda done, *_: done < num_steps,
-      step,
-      (
-        tf.constant(0),
-        z,
-        velocity,
-        (start, tf.zeros_like(log_det_start), log_det_start),
-        gradients,
-        start,
-      ),
-      maximum_iterations=num_steps,
-    )
+  _, _, velocity, end, gradients, midpoint = tf.while_loop(
+    lambda done, *_: done < num_steps,
+    step,
+    (
+      tf.constant(0),
+      z,
+      velocity,
+      (start, tf.zeros_like(log_det_start), gradient, log_det_start),
+      gradients,
+      start,
+    ),
+    maximum_iterations=max_num_steps,
   )
+  position, log_prob, gradient, log_det = end
   end = End(
     position=position,
     log_prob=log_prob,
+    gradient=gradient,
     log_det=(log_det, log_det_start),
     kinetic=(_kinetic(velocity), _kinetic(noise)),
   )
@@ -146,6 +158,7 @@ def replay(bijector_fn, trajectory, gradient, noise, step_size):
   return End(
     position=position,
     log_prob=tf.reduce_sum(trajectory.gradients[-1] * position, axis=-1),
+    gradient=trajectory.gradients[-1],
     log_det=(log_det, log_det_start),
     kinetic=(_kinetic(velocity), _kinetic(noise)),
   )

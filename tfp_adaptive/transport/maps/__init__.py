@@ -1,6 +1,7 @@
 """Transports: invertible maps with params that a Hamiltonian kernel learns."""
 
+from tfp_adaptive.transport.maps.conditional_scale import conditional_scale
 from tfp_adaptive.transport.maps.real_nvp import real_nvp
 from tfp_adaptive.transport.maps.scaled import scaled
 
-__all__ = ['real_nvp', 'scaled']
+__all__ = ['conditional_scale', 'real_nvp', 'scaled']

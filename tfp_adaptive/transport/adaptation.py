@@ -1,0 +1,154 @@
+"""Fits a map to pairs of states and gradients that the chains have seen.
+
+Every step adds its states x and the gradients g there, of all chains, to a
+history of a fixed size, later ones preferred; at times that grow by a factor
+the map is fitted to it anew, by the least Fisher divergence. No target call is
+made for it.
+
+Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
+https://arxiv.org/abs/2603.18845.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import random
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import closed_form
+from tfp_adaptive.surrogate import history as history_lib
+
+__all__ = ['FisherTransportAdaptation']
+
+_FIRST_FIT = 32.0  # In steps; fits then follow ...
+_GROWTH = 2.0  # ... at times that grow by this ...
+_LAST_FIT = 0.8  # ... up to this share of the adaptation.
+_SALT = 11  # Tells draws of the history from those of the step.
+
+Statistics = collections.namedtuple(
+  'Statistics',
+  ['time', 'next_fit', 'last_fit', 'num_fits', 'num_failed_fits', 'history'],
+)
+
+
+class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
+  """Learns the params of a transport by fits to a history of pairs.
+
+  Results are `linear.closed_form.ClosedFormAdaptationResults`; fits that gave
+  no finite params are left out, and counted in `statistics.num_failed_fits`.
+  """
+
+  def __init__(
+    self,
+    inner_kernel,
+    num_adaptation_steps,
+    target_accept_prob=0.8,
+    num_pairs=4000,
+    name=None,
+  ):
+    """Builds the wrapper; no Tensor is created here.
+
+    Args:
+      inner_kernel: `tfpa.MetropolisHastings` around a proposal behind a
+        transport that can be fitted.
+      num_adaptation_steps: Steps that adapt, a non-negative int.
+      target_accept_prob: Wanted mean acceptance, in (0, 1).
+      num_pairs: Pairs that are kept, [num_pairs, 2 d] numbers.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If an argument is not one of those allowed.
+    """
+    super().__init__(
+      inner_kernel,
+      num_adaptation_steps,
+      target_accept_prob,
+      gain=1.0,
+      num_pairs=num_pairs,
+      name=name,
+    )
+    del self._parameters['gain']
+
+  def _start(self, params, state, inner):
+    """Returns an empty history."""
+    del params
+    rows = self._pairs(state, inner)
+    zero = tf.zeros([], rows.dtype)
+    return Statistics(
+      time=zero,
+      next_fit=tf.constant(_FIRST_FIT, rows.dtype),
+      last_fit=zero,
+      num_fits=tf.zeros([], tf.int32),
+      num_failed_fits=tf.zeros([], tf.int32),
+      history=history_lib.start(
+        self._parameters['num_pairs'], ps.shape(rows)[-1], rows.dtype
+      ),
+    )
+
+  def _pairs(self, state, inner):
+    """Returns states and gradients side by side, [num_chains, 2 d]."""
+    states, gradients, is_finite = self._states_and_gradients(state, inner)
+    rows = tf.concat([states, gradients], axis=-1)
+    return tf.where(is_finite, rows, float('nan'))  # Not kept.
+
+  def _learn(self, params, statistics, gradients, next_state, inner):
+    """Adds the pairs of this step; fits when it is due."""
+    del gradients
+    seed = self._mh_results(inner).proposed_results.seed
+    time = statistics.time + 1.0
+    statistics = statistics._replace(
+      time=time,
+      history=history_lib.add(
+        statistics.history,
+        self._pairs(next_state, inner),
+        random.fold_in(seed, _SALT),
+      ),
+    )
+    last_time = float(int(_LAST_FIT * self.num_adaptation_steps))
+    is_due = time >= statistics.next_fit
+
+    def fit(params, step_size, statistics):
+      fitted = self._fitted(params, statistics.history)
+      is_good = adaptation_base.is_finite(fitted)
+      size = tf.cast(self._problem(inner).event_size, time.dtype)
+      is_first = is_good & tf.equal(statistics.num_fits, 0)
+      return (
+        adaptation_base.choose(is_good, fitted, params),
+        # Coordinates have the scale one from now on.
+        tf.where(is_first, size**-0.25, step_size),
+        statistics._replace(
+          next_fit=_next_time(time, last_time),
+          last_fit=time,
+          num_fits=statistics.num_fits + tf.cast(is_good, tf.int32),
+          num_failed_fits=statistics.num_failed_fits
+          + tf.cast(~is_good, tf.int32),
+        ),
+      )
+
+    step_size = tfp_private.get_innermost(inner, 'step_size')
+    params, moved, statistics = control_flow.apply_if(
+      is_due, fit, params, step_size, statistics
+    )
+    return params, statistics, moved / step_size
+
+  def _fitted(self, params, history):
+    """Returns the params of the least divergence on the history."""
+    rows, weights = history_lib.in_order(history)
+    states, gradients = tf.split(rows, 2, axis=-1)
+    return self.proposal.transport.fit(params, states, gradients, weights)
+
+  def _num_updates_of_map(self, results, statistics):
+    del results
+    return statistics.time - statistics.last_fit
+
+
+def _next_time(time, last_time):
+  """Returns the time of the next fit: the last one is never left out."""
+  following = tf.where(
+    _GROWTH * time < last_time, _GROWTH * time, tf.cast(last_time, time.dtype)
+  )
+  never = tf.constant(float('inf'), time.dtype)
+  return tf.where(time < last_time, following, never)
