@@ -51,7 +51,9 @@ _MAY_IMPORT = {
 _COLLECTIONS = ('__init__', 'adaptation', 'proposals')
 # HMC behind a map is HMC: what it takes of the family that has trajectories.
 _TAKEN_BY_TRANSPORT = (
+  'linear/closed_form',
   'linear/criteria',
+  'linear/fisher_divergence',
   'linear/gradient_adaptation',
   'linear/log_det',
   'linear/optimizers',

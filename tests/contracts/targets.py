@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from scipy import stats
 
 __all__ = [
   'MODES',
@@ -9,6 +10,7 @@ __all__ = [
   'correlated_factor',
   'run_steps',
   'seeds',
+  'smallest_p_value',
   'standard_normal',
   'stepper',
 ]
@@ -90,3 +92,21 @@ def run_steps(step, state, results, num_steps, start=0):
     states.append(state)
     all_results.append(results)
   return states, all_results
+
+
+def smallest_p_value(target, before, after):
+  """Returns the smallest p-value, times the number of tests.
+
+  Kolmogorov-Smirnov of every whitened coordinate and of |z|^2, which see any
+  change of law; and paired z-tests of the changes of z_i, z_i^2 and |z|^2,
+  which see a change of scale that one step makes only in part.
+  """
+  z0, z1 = target.whiten(before), target.whiten(after)
+  norm0, norm1 = np.sum(z0**2, axis=1), np.sum(z1**2, axis=1)
+  p_values = [stats.kstest(column, 'norm').pvalue for column in z1.T]
+  p_values.append(stats.kstest(norm1, stats.chi2(z1.shape[1]).cdf).pvalue)
+  changes = [*(z1 - z0).T, *(z1**2 - z0**2).T, norm1 - norm0]
+  for change in changes:
+    standard_error = change.std() / len(change) ** 0.5
+    p_values.append(2 * stats.norm.sf(abs(change.mean()) / standard_error))
+  return len(p_values) * min(p_values)

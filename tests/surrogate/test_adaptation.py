@@ -12,8 +12,9 @@ from tests.contracts import registry
 from tests.contracts import targets
 from tests.surrogate import learning
 from tests.surrogate import surrogates
+from tfp_adaptive.core import history
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.surrogate import history
+from tfp_adaptive.surrogate import weighted_points
 
 _SIZE, _NUM_CHAINS = learning.SIZE, learning.NUM_CHAINS
 _NUM_ADAPTING = 300
@@ -172,7 +173,7 @@ def test_walks_learn_covariance_and_scale_and_others_leave_them():
   assert np.all(sizes[_NUM_ADAPTING:] == sizes[_NUM_ADAPTING - 1])
   fits = learning.changes([walk.factor_params for walk in walks])
   last = results[fits[-1] - 1].history  # Steps count from one.
-  _, covariance = history.moments(last.points, history.weights(last))
+  _, covariance = weighted_points.moments(last.points, history.weights(last))
   factor = walks[-1].factor_params.numpy()
   np.testing.assert_allclose(factor @ factor.T, covariance, rtol=1e-6)
 

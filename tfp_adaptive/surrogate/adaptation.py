@@ -15,16 +15,17 @@ import tensorflow as tf
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import history as history_lib
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.surrogate import history as history_lib
 from tfp_adaptive.surrogate import momentum_scale
 from tfp_adaptive.surrogate import surrogate_leapfrog
 from tfp_adaptive.surrogate import walk
+from tfp_adaptive.surrogate import weighted_points
 
 __all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
 
@@ -278,7 +279,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     """Fits the step size to trajectories along the surrogate."""
     inner = results.inner_results
     count = ps.minimum(ps.shape(points)[0], _NUM_STARTS)
-    starts = history_lib.spread(points, weights, count)
+    starts = weighted_points.spread(points, weights, count)
     fitted = surrogate_leapfrog.fit_step_size(
       self.surrogate,
       tfp_private.get_innermost(inner, 'surrogate_params'),

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.surrogate import history
+from tfp_adaptive.surrogate import weighted_points
 
 __all__ = ['fit']
 
@@ -63,10 +63,10 @@ def _sharpness(points, weights, scores=None):
   """Returns a factor A of M = A A^T, [d, d], in the dtype of the points."""
   dtype = points.dtype
   points, weights = tf.cast(points, tf.float64), tf.cast(weights, tf.float64)
-  _, covariance = history.moments(points, weights)
+  _, covariance = weighted_points.moments(points, weights)
   if scores is None:
-    matrix = history.precision(covariance)
+    matrix = weighted_points.precision(covariance)
   else:
     scores = tf.cast(scores, tf.float64)
-    matrix = history.sharpness(covariance, scores, weights)
+    matrix = weighted_points.sharpness(covariance, scores, weights)
   return tf.cast(tf.linalg.cholesky(matrix), dtype)

@@ -20,8 +20,8 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.surrogate import history
 from tfp_adaptive.surrogate import momentum_scale
+from tfp_adaptive.surrogate import weighted_points
 
 __all__ = [
   'Walk',
@@ -111,7 +111,7 @@ def fit(walk, preconditioner, points, weights):
 
   What was earned before is forgotten.
   """
-  _, covariance = history.moments(points, weights)
+  _, covariance = weighted_points.moments(points, weights)
   return walk._replace(
     factor_params=momentum_scale.fit(
       preconditioner, walk.factor_params, points, weights

@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import history as history_lib
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
-from tfp_adaptive.surrogate import history as history_lib
 
 __all__ = ['FisherTransportAdaptation']
 

@@ -7,8 +7,8 @@ import tfp_adaptive as tfpa
 from experiments import baselines
 from tests.contracts import targets
 from tests.surrogate import learning
+from tfp_adaptive.core import history
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.surrogate import history
 
 
 def _kernel(num_adaptation_steps, **options):

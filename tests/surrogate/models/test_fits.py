@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfp_adaptive.surrogate import history
+from tfp_adaptive.surrogate import weighted_points
 from tfp_adaptive.surrogate.models import kernel_exponential_family_finite
 from tfp_adaptive.surrogate.models import kernel_exponential_family_lite
 from tfp_adaptive.surrogate.models import kernel_surrogate
@@ -83,7 +83,7 @@ def test_the_score_of_a_gaussian_is_recovered_by_free_choices(name, factor):
     for _ in range(2):
       params = fit(params, points, weights, tf.constant(_SEED))
     errors.append(_relative_error(surrogate.score, params, factor))
-    mean, covariance = history.moments(points, weights)
+    mean, covariance = weighted_points.moments(points, weights)
     precision = tf.linalg.inv(covariance)
     floors.append(
       _relative_error(
@@ -126,7 +126,7 @@ def test_the_base_has_the_weight_that_held_out_draws_support(shift):
   square = trace = 0.0
   for block in np.split(np.arange(512), 4):
     rest = tf.constant(np.delete(points, block, axis=0))
-    mean, covariance = history.moments(rest, _equal_weights(rest))
+    mean, covariance = weighted_points.moments(rest, _equal_weights(rest))
     precision = np.linalg.inv(covariance)
     scores = (points[block] - mean) @ precision
     square += np.mean(np.sum(scores**2, axis=-1)) / 4

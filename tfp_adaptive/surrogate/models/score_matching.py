@@ -23,7 +23,7 @@ import tensorflow as tf
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import blocked_cholesky
-from tfp_adaptive.surrogate import history
+from tfp_adaptive.surrogate import weighted_points
 
 __all__ = [
   'Basis',
@@ -221,7 +221,7 @@ def _solve(basis, maps, data, choices, draws, base):
   gram, rhs = basis.moments(
     data, maps, draws, _base_score(choices, draws, base)
   )
-  count = history.effective_size(draws.weights)
+  count = weighted_points.effective_size(draws.weights)
   factor = _factor(gram, choices, count)
   sums = Sums(tf.sqrt(count) * factor, count * rhs)
   return _back_substitute(factor, rhs), sums
@@ -255,7 +255,7 @@ def _cross_validate(basis, maps, data, choices, draws, base, held_out):
   factor = _factor(
     (tf.reduce_sum(grams, axis=0) - grams) / share,
     choices,
-    share * history.effective_size(draws.weights),
+    share * weighted_points.effective_size(draws.weights),
   )
   coefficients = _back_substitute(
     factor, (tf.reduce_sum(rhs, axis=0) - rhs) / share
@@ -280,8 +280,10 @@ def _held_out_base(draws):
     rest = tf.concat([points[:held_out], points[held_out + 1 :]], axis=0)
     rest = tf.reshape(rest, [-1, size])
     count = tf.cast(ps.shape(rest)[0], rest.dtype)
-    mean, covariance = history.moments(rest, tf.ones_like(rest[:, 0]) / count)
-    precision = history.precision(covariance)
+    mean, covariance = weighted_points.moments(
+      rest, tf.ones_like(rest[:, 0]) / count
+    )
+    precision = weighted_points.precision(covariance)
     pulled = tf.matmul(points[held_out] - mean, precision)
     square += tf.reduce_mean(tf.reduce_sum(pulled**2, axis=-1)) / _NUM_FOLDS
     trace += tf.linalg.trace(precision) / _NUM_FOLDS
@@ -392,6 +394,6 @@ def _at_most(draws):
   """
   num_points = ps.minimum(ps.shape(draws.points)[0], _MAX_POINTS)
   num_points -= num_points % _NUM_FOLDS
-  points = history.spread(draws.points, draws.weights, num_points)
+  points = weighted_points.spread(draws.points, draws.weights, num_points)
   weight = 1.0 / tf.cast(num_points, points.dtype)
   return Draws(points, tf.fill([num_points], weight))

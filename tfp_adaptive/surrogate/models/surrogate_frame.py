@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.surrogate import history
+from tfp_adaptive.surrogate import weighted_points
 
 __all__ = [
   'Frame',
@@ -70,10 +70,10 @@ def from_draws(points, weights, scores):
     the coordinates themselves, those of the covariance, and those of x up to a
     scale.
   """
-  mean, covariance = history.moments(points, weights)
+  mean, covariance = weighted_points.moments(points, weights)
   size = ps.shape(points)[-1]
   identity = tf.linalg.eye(size, dtype=points.dtype)
-  sharpness = history.sharpness(covariance, scores, weights)
+  sharpness = weighted_points.sharpness(covariance, scores, weights)
   inverse_factor = tf.linalg.matrix_transpose(tf.linalg.cholesky(sharpness))
   whitener = tf.linalg.triangular_solve(
     tf.linalg.cholesky(covariance), identity
@@ -98,7 +98,7 @@ def from_draws(points, weights, scores):
       ),
     ]
   )
-  base = history.precision(seen)
+  base = weighted_points.precision(seen)
   return frame, base, metrics
 
 

@@ -9,28 +9,21 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.transport.maps import conditional
 
-__all__ = ['Conditional', 'effective_scores', 'fit', 'fit_with', 'residuals']
+__all__ = ['fit', 'fit_with']
 
 _NUM_ITERATIONS = 12  # Of the damped least squares.
 _NUM_QUICK_ITERATIONS = 4  # Of those of the search.
 _MOST_SEARCHED = 500  # Pairs that the search looks at.
 _FIRST_DAMPING = 1e-2
+_RIDGE = 1e-6  # Of the normal equations, whose entries are of order one.
 _MOST_CANDIDATES = 8
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
-_STANDARD_ERRORS = 4.0  # That a driver must earn on pairs held out.
+# What a driver must earn on pairs held out: noise, and what is worth a slot.
+_STANDARD_ERRORS = 4.0
+_LEAST_GAIN = 0.05
 _LOG_CHI_SQUARE = 1.27  # -E log of a chi-square of one degree.
-_MOST_LOG_SCALE = 40.0
-
-
-class Conditional(
-  collections.namedtuple(
-    'Conditional', ['mean', 'log_scale', 'drivers', 'shift', 'slope']
-  )
-):
-  """Means m [d], log scales l [d], drivers [k], c [d, k] and b [d, k]."""
-
-  __slots__ = ()
 
 
 def fit(states, scores, weights, num_drivers):
@@ -76,81 +69,14 @@ def fit_with(states, scores, weights, drivers):
   """Returns the best `Conditional` with these drivers, [k] int32, -1: none."""
   pairs = _standardize(states, scores, weights)
   found = _fit_standard(pairs, weights, drivers)
-  of_drivers = _pick(pairs.scale, drivers, 1.0)
-  return Conditional(
+  of_drivers = conditional.pick(pairs.scale, drivers, 1.0)
+  return conditional.Conditional(
     mean=pairs.mean + pairs.scale * found.mean,
     log_scale=found.log_scale + tf.math.log(pairs.scale),
     drivers=drivers,
     shift=pairs.scale[:, tf.newaxis] * found.shift / of_drivers,
     slope=found.slope / of_drivers,
   )
-
-
-def forward(conditional, whitened):
-  """Returns x of z, rows [..., d]."""
-  scale = tf.exp(conditional.log_scale)
-  place, log_scale = _place_and_scale(conditional, scale * whitened)
-  return conditional.mean + place + tf.exp(log_scale) * whitened
-
-
-def inverse(conditional, states):
-  """Returns z of x, rows [..., d]."""
-  deviations = states - conditional.mean
-  place, log_scale = _place_and_scale(conditional, deviations)
-  return (deviations - place) * tf.exp(-log_scale)
-
-
-def log_det(conditional, whitened):
-  """Returns log |det| of the derivative of x in z, [...]."""
-  scale = tf.exp(conditional.log_scale)
-  _, log_scale = _place_and_scale(conditional, scale * whitened)
-  return tf.reduce_sum(log_scale, axis=-1)
-
-
-def whitened(conditional, states, scores):
-  """Returns z and the gradients of its log density, [n, d] each."""
-  deviations = states - conditional.mean
-  place, log_scale = _place_and_scale(conditional, deviations)
-  scale = tf.exp(log_scale)
-  scores = effective_scores(conditional, states, scores)
-  return (deviations - place) / scale, scale * scores
-
-
-def residuals(conditional, states, scores):
-  """Returns z plus the gradient of its log density, [n, d]."""
-  return tf.add(*whitened(conditional, states, scores))
-
-
-def effective_scores(conditional, states, scores):
-  """Returns gradients of the log density of (u, z), z's divided by e, [n, d].
-
-  With the Jacobian of the map. All but the drivers' are those of x.
-  """
-  deviations = states - conditional.mean
-  place, _ = _place_and_scale(conditional, deviations)
-  pulls = scores * (deviations - place) + 1.0
-  of_drivers = tf.matmul(scores, conditional.shift) + tf.matmul(
-    pulls, conditional.slope
-  )
-  hot = tf.one_hot(
-    conditional.drivers, ps.shape(states)[-1], dtype=states.dtype
-  )
-  return scores + tf.matmul(of_drivers, hot)
-
-
-def _place_and_scale(conditional, deviations):
-  """Returns c.u and l + b.u, [..., d], of x - m, or the drivers' part of it."""
-  distances = _pick(deviations, conditional.drivers, 0.0)
-  log_scales = conditional.log_scale + _times(distances, conditional.slope)
-  return (
-    _times(distances, conditional.shift),
-    tf.clip_by_value(log_scales, -_MOST_LOG_SCALE, _MOST_LOG_SCALE),
-  )
-
-
-def _times(distances, coefficients):
-  """Returns sum_k u_k c_jk, [..., d]."""
-  return tf.linalg.matvec(coefficients, distances)
 
 
 def _thinned(states, scores, weights):
@@ -174,15 +100,23 @@ def _standardize(states, scores, weights):
   return _Pairs((states - mean) / scale, scores * scale, mean, scale)
 
 
-def _fit_standard(pairs, weights, drivers, is_quick=False):
-  """Returns the `Conditional` of standardized pairs."""
-  rows = _fit_rows(pairs, weights, _pick(pairs.states, drivers, 0.0), is_quick)
+def _fit_standard(pairs, weights, drivers, has_slope=None):
+  """Returns the `Conditional` of standardized pairs.
+
+  `has_slope`, [k] bool, asks for a quick fit, without the slopes of others.
+  """
+  distances = conditional.pick(pairs.states, drivers, 0.0)
+  problem = _LeastSquares(pairs, weights, distances, has_slope)
+  if has_slope is None:
+    rows = _best_rows(*map(problem.solve, problem.starts()))
+  else:
+    rows, _ = problem.solve(problem.starts()[1], _NUM_QUICK_ITERATIONS)
   num_drivers = drivers.shape[0]
   is_driver = tf.reduce_any(
     tf.range(ps.shape(pairs.states)[-1])[:, tf.newaxis] == drivers, axis=-1
   )
   keep = tf.cast(~is_driver, weights.dtype)
-  found = Conditional(
+  found = conditional.Conditional(
     mean=keep * rows[:, 0],
     log_scale=keep * rows[:, 1 + num_drivers],
     drivers=drivers,
@@ -190,11 +124,11 @@ def _fit_standard(pairs, weights, drivers, is_quick=False):
     slope=keep[:, tf.newaxis] * rows[:, 2 + num_drivers :],
   )
   # A driver's scale and center are those of its marginal.
-  scores = effective_scores(found, pairs.states, pairs.scores)
+  scores = conditional.effective_scores(found, pairs.states, pairs.scores)
   scale = _standardize(pairs.states, scores, weights).scale
   pull = tf.linalg.matvec(scores, weights, transpose_a=True)
   mean = tf.where(is_driver, scale**2 * pull, 0.0)
-  moved = _pick(mean, drivers, 0.0)
+  moved = conditional.pick(mean, drivers, 0.0)
   return found._replace(
     mean=found.mean + mean + tf.linalg.matvec(found.shift, moved),
     log_scale=tf.where(is_driver, tf.math.log(scale), found.log_scale)
@@ -202,37 +136,85 @@ def _fit_standard(pairs, weights, drivers, is_quick=False):
   )
 
 
-def _fit_rows(pairs, weights, distances, is_quick):
-  """Returns (m, c, l, b) of every coordinate by itself, [d, 2 + 2 k]."""
-  ones = tf.ones_like(distances[:, :1])
-  inputs = tf.concat([ones, distances], axis=-1)
-  num_inputs = inputs.shape[-1]
-  products = inputs[:, :, tf.newaxis] * inputs[:, tf.newaxis, :]
-  products = tf.reshape(products, [-1, num_inputs**2])
-  starts = _starts(pairs, weights, inputs)
-  if is_quick:
-    starts = starts[-1:]
-  states, scores = (
-    tf.tile(rows, [1, len(starts)]) for rows in (pairs.states, pairs.scores)
-  )
+class _LeastSquares:
+  """The problems of all coordinates, each with params (m, c, l, b) [2 + 2 k].
 
-  def terms(rows):
+  Solved by damped Gauss-Newton steps on a loss that grows like a logarithm far
+  out, the same number for all; each has its own damping.
+  """
+
+  def __init__(self, pairs, weights, distances, has_slope=None):
+    self._pairs = pairs
+    self._weights = weights
+    self._inputs = tf.concat([tf.ones_like(distances[:, :1]), distances], -1)
+    self._size = self._inputs.shape[-1]
+    products = self._inputs[:, :, tf.newaxis] * self._inputs[:, tf.newaxis, :]
+    self._products = tf.reshape(products, [-1, self._size**2])
+    free = tf.ones([2 * self._size], distances.dtype)
+    if has_slope is not None:
+      slopes = tf.cast(has_slope, free.dtype)
+      free = tf.concat([free[: self._size + 1], slopes], axis=0)
+    self._is_free = free
+
+  def starts(self):
+    """Returns no dependence, and the regression of log g^2 on the drivers."""
+    weighted = self._weights[:, tf.newaxis] * self._inputs
+    gram = tf.matmul(self._inputs, weighted, transpose_a=True)
+    gram += 1e-6 * tf.eye(self._size, dtype=gram.dtype)
+    logs = _log_squares(self._pairs.scores)
+    slopes = tf.linalg.cholesky_solve(
+      tf.linalg.cholesky(gram), tf.matmul(weighted, logs, transpose_a=True)
+    )
+    slopes = tf.transpose(slopes)
+    zeros = tf.zeros_like(slopes)
+    shift = tf.one_hot(0, self._size, dtype=gram.dtype) * _LOG_CHI_SQUARE
+    return (
+      tf.concat([zeros, zeros], axis=-1),
+      tf.concat([zeros, -0.5 * (slopes + shift)], axis=-1) * self._is_free,
+    )
+
+  def solve(self, start, num_iterations=_NUM_ITERATIONS):
+    """Returns the params [d, 2 + 2 k] and their loss [d]."""
+
+    def turn(count, rows, loss, damping):
+      tried = rows - self._step(rows, damping)
+      new_loss = self._loss(tried)
+      is_better = new_loss < loss
+      return (
+        count + 1,
+        tf.where(is_better[:, tf.newaxis], tried, rows),
+        tf.where(is_better, new_loss, loss),
+        damping * tf.where(is_better, tf.constant(0.2, loss.dtype), 5.0),
+      )
+
+    loss = self._loss(start)
+    damping = _FIRST_DAMPING * tf.ones_like(loss)
+    _, rows, loss, _ = tf.while_loop(
+      lambda count, *_: count < num_iterations,
+      turn,
+      (tf.constant(0), start, loss, damping),
+      maximum_iterations=num_iterations,
+    )
+    return rows, loss
+
+  def _terms(self, rows):
+    """Returns e, the slope of r in log e, and r, [n, d] each."""
     place, log_scale = (
-      tf.matmul(inputs, part, transpose_b=True)
+      tf.matmul(self._inputs, part, transpose_b=True)
       for part in tf.split(rows, 2, axis=-1)
     )
-    log_scale = tf.clip_by_value(log_scale, -_MOST_LOG_SCALE, _MOST_LOG_SCALE)
-    scale = tf.exp(log_scale)
-    whitened, score = (states - place) / scale, scale * scores
+    scale = tf.exp(conditional.bounded(log_scale))
+    whitened = (self._pairs.states - place) / scale
+    score = scale * self._pairs.scores
     return scale, score - whitened, whitened + score
 
-  def turn(count, rows, loss, damping):
-    scale, stretch, residual = terms(rows)
-    share = weights[:, tf.newaxis] / (1.0 + 0.25 * residual**2)
+  def _step(self, rows, damping):
+    scale, stretch, residual = self._terms(rows)
+    share = self._weights[:, tf.newaxis] / (1.0 + 0.25 * residual**2)
 
     def gram(values):
-      flat = tf.matmul(share * values, products, transpose_a=True)
-      return tf.reshape(flat, [-1, num_inputs, num_inputs])
+      flat = tf.matmul(share * values, self._products, transpose_a=True)
+      return tf.reshape(flat, [-1, self._size, self._size])
 
     cross = -gram(stretch / scale)
     normal = tf.concat(
@@ -242,74 +224,39 @@ def _fit_rows(pairs, weights, distances, is_quick):
       ],
       axis=-2,
     )
+    # What is not free has a row and a column of its own, and no slope.
+    normal *= self._is_free * self._is_free[:, tf.newaxis]
+    diagonal = tf.linalg.diag_part(normal) + 1.0 - self._is_free
+    normal = tf.linalg.set_diag(
+      normal, diagonal * (1.0 + damping[:, tf.newaxis]) + _RIDGE
+    )
     slope = tf.concat(
       [
-        -tf.matmul(share * residual / scale, inputs, transpose_a=True),
-        tf.matmul(share * residual * stretch, inputs, transpose_a=True),
+        tf.matmul(share * residual * of, self._inputs, transpose_a=True)
+        for of in (-1.0 / scale, stretch)
       ],
       axis=-1,
     )
-    diagonal = tf.linalg.diag_part(normal)
-    damped = tf.linalg.set_diag(
-      normal, diagonal * (1.0 + damping[:, tf.newaxis]) + 1e-6
-    )
-    step = tf.linalg.cholesky_solve(
-      tf.linalg.cholesky(damped), slope[..., tf.newaxis]
+    return tf.linalg.cholesky_solve(
+      tf.linalg.cholesky(normal), (self._is_free * slope)[..., tf.newaxis]
     )[..., 0]
-    tried = rows - step
-    new_loss = _loss(terms(tried)[2], weights)
-    is_better = new_loss < loss
-    return (
-      count + 1,
-      tf.where(is_better[:, tf.newaxis], tried, rows),
-      tf.where(is_better, new_loss, loss),
-      damping * tf.where(is_better, tf.constant(0.2, loss.dtype), 5.0),
+
+  def _loss(self, rows):
+    """Returns the mean of 2 log(1 + r^2 / 4), about r^2 / 2, by coordinate."""
+    loss = tf.linalg.matvec(
+      _robust(self._terms(rows)[2]), self._weights, transpose_a=True
     )
-
-  start = tf.concat(starts, axis=0)
-  loss = _loss(terms(start)[2], weights)
-  damping = tf.fill(tf.shape(loss), tf.constant(_FIRST_DAMPING, loss.dtype))
-  num_turns = _NUM_QUICK_ITERATIONS if is_quick else _NUM_ITERATIONS
-  _, rows, loss, _ = tf.while_loop(
-    lambda count, *_: count < num_turns,
-    turn,
-    (tf.constant(0), start, loss, damping),
-    maximum_iterations=num_turns,
-  )
-  if is_quick:
-    return rows
-  first, second = tf.split(rows, 2)
-  loss, other_loss = tf.split(loss, 2)
-  return tf.where((other_loss < loss)[:, tf.newaxis], second, first)
+    return tf.where(tf.math.is_finite(loss), loss, float('inf'))
 
 
-def _starts(pairs, weights, inputs):
-  """Returns no dependence, and the regression of log g^2 on the drivers."""
-  num_inputs = inputs.shape[-1]
-  weighted = weights[:, tf.newaxis] * inputs
-  gram = tf.matmul(inputs, weighted, transpose_a=True)
-  gram += 1e-6 * tf.eye(num_inputs, dtype=gram.dtype)
-  logs = _log_squares(pairs.scores)
-  slopes = tf.linalg.cholesky_solve(
-    tf.linalg.cholesky(gram), tf.matmul(weighted, logs, transpose_a=True)
-  )
-  slopes = tf.transpose(slopes)
-  zeros = tf.zeros_like(slopes)
-  shift = tf.one_hot(0, num_inputs, dtype=gram.dtype) * _LOG_CHI_SQUARE
-  return (
-    tf.concat([zeros, zeros], axis=-1),
-    tf.concat([zeros, -0.5 * (slopes + shift)], axis=-1),
-  )
+def _best_rows(one, other):
+  """Returns the params of less loss, by coordinate."""
+  (rows, loss), (other_rows, other_loss) = one, other
+  return tf.where((other_loss < loss)[:, tf.newaxis], other_rows, rows)
 
 
 def _log_squares(scores):
   return tf.math.log(scores**2 + 1e-12)
-
-
-def _loss(residual, weights):
-  """Returns the mean of 2 log(1 + r^2 / 4), about r^2 / 2, by coordinate."""
-  loss = tf.linalg.matvec(_robust(residual), weights, transpose_a=True)
-  return tf.where(tf.math.is_finite(loss), loss, float('inf'))
 
 
 def _robust(residual):
@@ -339,35 +286,30 @@ def _candidates(pairs, weights):
 def _best_driver(pairs, fitted, held_out, drivers, place, candidates):
   """Returns the best candidate for a place, and its gain less its noise."""
 
-  def losses(tried):
-    found = _fit_standard(pairs, fitted, tried, is_quick=True)
+  places = tf.range(drivers.shape[0])
+
+  def losses(tried, has_slope):
+    found = _fit_standard(pairs, fitted, tried, has_slope)
     return tf.reduce_sum(
-      _robust(residuals(found, pairs.states, pairs.scores)), axis=-1
+      _robust(conditional.residuals(found, pairs.states, pairs.scores)), axis=-1
     )
 
-  before = losses(drivers)
-
   def gain(candidate):
-    tried = tf.where(tf.range(drivers.shape[0]) == place, candidate, drivers)
-    gains = before - losses(tried)
+    tried = tf.where(places == place, candidate, drivers)
+    # A place that moves alone is what C is for.
+    gains = losses(tried, places < place) - losses(tried, places <= place)
     mean = tf.reduce_sum(held_out * gains)
     variance = tf.reduce_sum((held_out * (gains - mean)) ** 2)
     is_new = tf.reduce_all(drivers != candidate)
-    worth = mean - _STANDARD_ERRORS * tf.sqrt(variance)
+    worth = mean - _STANDARD_ERRORS * tf.sqrt(variance) - _LEAST_GAIN
     is_usable = is_new & tf.math.is_finite(worth)
     return tf.where(is_usable, tf.stack([mean, worth]), -float('inf'))
 
   gains = tf.map_fn(
-    gain, candidates, fn_output_signature=tf.TensorSpec([2], before.dtype)
+    gain, candidates, fn_output_signature=tf.TensorSpec([2], fitted.dtype)
   )
   best = tf.argmax(gains[:, 0])
   return tf.gather(candidates, best), tf.gather(gains[:, 1], best)
-
-
-def _pick(rows, drivers, default):
-  """Returns the drivers' entries along the last axis, a default for none."""
-  picked = tf.gather(rows, tf.maximum(drivers, 0), axis=-1)
-  return tf.where(drivers >= 0, picked, tf.cast(default, rows.dtype))
 
 
 def _normalized(weights):

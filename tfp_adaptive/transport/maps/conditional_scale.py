@@ -35,6 +35,7 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import fisher_divergence
+from tfp_adaptive.transport.maps import conditional
 from tfp_adaptive.transport.maps import conditional_fit
 
 __all__ = ['ConditionalScaleParams', 'conditional_scale']
@@ -105,7 +106,7 @@ def conditional_scale(
       found = conditional_fit.fit(states, scores, weights, num_drivers)
     else:
       found = conditional_fit.fit_with(states, scores, weights, params.drivers)
-    whitened, scores = conditional_fit.whitened(found, states, scores)
+    whitened, scores = conditional.whitened(found, states, scores)
     start = inside.init(
       ps.shape(states)[-1], states.dtype, tf.ones([], states.dtype)
     )
@@ -129,23 +130,23 @@ class _ConditionalScale(tfb.Bijector):
   """The map as a bijector of rows [..., d]."""
 
   def __init__(self, params, inside):
-    self._map = conditional_fit.Conditional(*params[:-1])
+    self._map = conditional.Conditional(*params[:-1])
     self._operator = inside.operator(params.factor)
     super().__init__(forward_min_event_ndims=1, name='conditional_scale')
 
   def _forward(self, x):
     whitened = scale_factor.apply(self._operator, x)
-    return conditional_fit.forward(self._map, whitened)
+    return conditional.forward(self._map, whitened)
 
   def _forward_log_det_jacobian(self, x):
     whitened = scale_factor.apply(self._operator, x)
     return (
-      conditional_fit.log_det(self._map, whitened)
+      conditional.log_det(self._map, whitened)
       + self._operator.log_abs_determinant()
     )
 
   def _inverse(self, y):
-    whitened = conditional_fit.inverse(self._map, y)
+    whitened = conditional.inverse(self._map, y)
     shape = ps.shape(whitened)
     rows = tf.reshape(whitened, ps.stack([-1, shape[-1]]))
     rows = self._operator.solve(rows, adjoint_arg=True)
