@@ -216,7 +216,8 @@ def test_a_place_imports_only_what_it_may(place):
 @pytest.mark.parametrize(
   'module, target',
   [
-    ('interfaces', 'core/random'),
+    ('interfaces/families', 'latent/priors/block'),
+    ('interfaces/shared', 'core/random'),
     ('core/proposal', 'linalg/banded'),
     ('core/proposal', 'linear/langevin'),
     ('preconditioners/banded', 'linear/trajectory'),
@@ -230,6 +231,12 @@ def test_a_place_imports_only_what_it_may(place):
 )
 def test_an_import_against_the_rules_is_seen(module, target):
   assert not _is_allowed(module, target)
+
+
+def test_the_first_page_imports_nothing_but_types():
+  imports = _imports(_ROOT / 'interfaces' / 'shared.py')
+  tops = {module.split('.')[0] for _, module, _ in imports}
+  assert tops == {'collections', 'typing'}
 
 
 def test_no_module_imports_itself_by_way_of_others():
