@@ -18,10 +18,10 @@ from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
@@ -149,7 +149,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search, and mu at the chains' mean."""
     inner = self.inner_kernel.bootstrap_results(init_state)
-    inner, search = self._start_search(inner)
+    inner, search = scale_search.begin(self.proposal, inner)
     state = self._flat_state(init_state, inner)
     return MomentBasedAdaptationResults(
       inner_results=inner,

@@ -14,12 +14,12 @@ import tensorflow as tf
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
-from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import scale_search
 
 __all__ = [
   'ClosedFormAdaptation',
@@ -117,7 +117,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search and the statistics."""
     inner = self.inner_kernel.bootstrap_results(init_state)
-    inner, search = self._start_search(inner)
+    inner, search = scale_search.begin(self.proposal, inner)
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     zero = tf.zeros([], tf.int32)
     return ClosedFormAdaptationResults(

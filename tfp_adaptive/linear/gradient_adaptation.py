@@ -13,9 +13,9 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.linear import scale_search
 
 __all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
 
@@ -118,7 +118,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     inner = self.inner_kernel.bootstrap_results(init_state)
     problem = self._problem(inner)
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
-    inner, search = self._start_search(inner)
+    inner, search = scale_search.begin(self.proposal, inner)
     return GradientBasedAdaptationResults(
       inner_results=inner,
       criterion_state=self.criterion.init(problem),
