@@ -48,8 +48,8 @@ class Proposal(Protocol):
   a base class.
   """
 
-  # The structure of C. Proposals behind a map or along a surrogate have a
-  # `transport` or a `surrogate` as well.
+  # The structure of C. Proposals along a surrogate have a `surrogate` as well,
+  # those behind a map a `transport`, and here what needs no tangent.
   preconditioner: 'Preconditioner'
   # Whether a step evaluates the gradient at the proposal.
   uses_gradient: bool = False

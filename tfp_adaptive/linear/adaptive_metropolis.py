@@ -140,6 +140,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       scale_rate=scale_rate,
       name=name,
     )
+    arguments.check_has_tangent(self.proposal, type(self).__name__)
 
   @property
   def adapting_cost(self):

@@ -112,6 +112,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
         '`UncalibratedPreconditionedHamiltonian`, or take '
         '`tfpa.adaptation.MomentBasedAdaptation`.'
       )
+    arguments.check_has_tangent(proposal, type(self).__name__)
     stochastic_target.check_is_exact(proposal, type(self).__name__)
 
   def bootstrap_results(self, init_state):

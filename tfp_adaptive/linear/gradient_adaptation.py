@@ -83,8 +83,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
 
     Raises:
       TypeError: If `criterion` or `optimizer` is of another kind.
-      ValueError: If an argument is not one of those allowed, criterion and
-        optimizer do not go together, or the target is stochastic.
+      ValueError: If an argument is not one of those allowed, criterion,
+        optimizer and proposal do not go together, or the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
     arguments.check_criterion(criterion)
@@ -103,6 +103,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_adaptation_steps=num_adaptation_steps,
       name=name,
     )
+    if optimizer.is_relative:
+      arguments.check_has_tangent(self.proposal, f'`{optimizer.name}`')
     stochastic_target.check_is_exact(self.proposal, type(self).__name__)
 
   @property

@@ -4,10 +4,13 @@ Source: Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
 https://arxiv.org/abs/2110.14625.
 """
 
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
@@ -81,13 +84,6 @@ def transport_adaptive_hamiltonian(
       max_entropy_weight=1e2,
       penalty_threshold=0.75,
     )._replace(may_exceed_target=True)
-  optimizer = optimizer or optimizers.adam(1e-3)
-  arguments.check_optimizer(optimizer)
-  if optimizer.is_relative:
-    raise ValueError(
-      f'`optimizer` works on tangents (`{optimizer.name}`), and a transport '
-      'has none. Write for example `optimizer=tfpa.optimizers.adam(1e-3)`.'
-    )
   proposal = UncalibratedTransportedHamiltonian(
     target_log_prob_fn,
     transport or transports.real_nvp(),
@@ -96,7 +92,10 @@ def transport_adaptive_hamiltonian(
     hessian_product,
   )
   return GradientBasedAdaptation(
-    MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps
+    MetropolisHastings(proposal),
+    criterion,
+    optimizer or optimizers.adam(1e-3),
+    num_adaptation_steps,
   )
 
 
@@ -158,7 +157,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       )
     super().__init__(
       target_log_prob_fn,
-      _as_preconditioner(transport),
+      _as_learned(transport),
       step_size,
       None,
       name,
@@ -178,7 +177,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
   @property
   def preconditioner(self):
     """The params of f as the adaptation handles them, without tangents."""
-    return _as_preconditioner(self.transport)
+    return _as_learned(self.transport)
 
   @property
   def num_leapfrog_steps(self):
@@ -350,28 +349,26 @@ def _keep_finite(proposed, log_accept_ratio):
   )
 
 
-def _as_preconditioner(transport):
-  """Returns the transport's params in the contract of `Preconditioner`.
+class _Learned(NamedTuple):
+  """What adaptations by raw params ask of a `Preconditioner`, and no more."""
 
-  The operator is the map's scale; moves by a tangent are refused.
-  """
+  name: str
+  init: Callable[..., Any]
+  operator: Callable[[Any], Any]
+  rescale: Callable[[Any, Any], Any]
+  project: Callable[[Any], Any]
+  init_scale: Any
+  takes_part_sizes: bool = False
 
-  def refuse(*_):
-    raise ValueError(
-      'A transport has no tangent: it cannot be learned by an optimizer that '
-      'is relative. Use for example `optimizer=tfpa.optimizers.adam(1e-3)`.'
-    )
 
-  return interfaces.Preconditioner(
+def _as_learned(transport):
+  """Returns the params of a map; the operator is the map's scale."""
+  return _Learned(
     name=transport.name,
     init=transport.init,
     operator=lambda params: tf.linalg.LinearOperatorDiag(
       transport.scales(params), is_non_singular=True
     ),
-    outer=refuse,
-    log_det_gradient=refuse,
-    slope=refuse,
-    move=refuse,
     rescale=transport.rescale,
     project=lambda params: params,
     init_scale=transport.init_scale,
