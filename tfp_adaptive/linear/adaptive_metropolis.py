@@ -18,9 +18,9 @@ from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
-from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
@@ -213,7 +213,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     It equals w w^T - I, projected on the structure, with w = C^-1 (x - mu).
     """
     operator = self.preconditioner.operator(params)
-    rows = tf.reshape(centered, ps.stack([-1, ps.shape(centered)[-1]]))
+    rows = state_parts.as_rows(centered)
     whitened = tf.linalg.matrix_transpose(
       operator.solve(rows, adjoint_arg=True)
     )
@@ -226,6 +226,4 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
 
 
 def _chain_mean(rows):
-  return tf.reduce_mean(
-    tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]])), axis=0
-  )
+  return tf.reduce_mean(state_parts.as_rows(rows), axis=0)

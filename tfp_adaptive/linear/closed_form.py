@@ -25,7 +25,6 @@ __all__ = [
   'ClosedFormAdaptation',
   'ClosedFormAdaptationResults',
   'Gradients',
-  'as_rows',
 ]
 
 _RATE = 0.0075  # Of log s; 0.015 of log s^2, as Titsias (2023).
@@ -197,7 +196,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     )
     gradients = Gradients(
       *(
-        as_rows(tf.where(is_finite[..., tf.newaxis], rows, 0.0))
+        state_parts.as_rows(tf.where(is_finite[..., tf.newaxis], rows, 0.0))
         for rows in (current, proposed)
       ),
       tf.reshape(tf.where(is_finite, ratio, -float('inf')), [-1]),
@@ -209,9 +208,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
 
     Rows that are not are zero.
     """
-    states = as_rows(self._flat_state(state, inner))
+    states = state_parts.as_rows(self._flat_state(state, inner))
     accepted = self._mh_results(inner).accepted_results
-    gradients = as_rows(
+    gradients = state_parts.as_rows(
       state_parts.flatten(
         accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
       )
@@ -226,11 +225,6 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       tf.where(is_finite, gradients, 0.0),
       is_finite,
     )
-
-
-def as_rows(values):
-  """Returns [chains..., d] as [num_chains, d]."""
-  return tf.reshape(values, ps.stack([-1, ps.shape(values)[-1]]))
 
 
 def _step_size_rate(num_updates, dtype):
