@@ -218,7 +218,8 @@ def test_a_place_imports_only_what_it_may(place):
 @pytest.mark.parametrize(
   'module, target',
   [
-    ('interfaces', 'core/random'),
+    ('interfaces/families', 'latent/priors/block'),
+    ('interfaces/shared', 'core/random'),
     ('core/proposal', 'linalg/banded'),
     ('core/proposal', 'linear/langevin'),
     ('preconditioners/banded', 'linear/trajectory'),
@@ -232,6 +233,45 @@ def test_a_place_imports_only_what_it_may(place):
 )
 def test_an_import_against_the_rules_is_seen(module, target):
   assert not _is_allowed(module, target)
+
+
+def test_the_first_page_imports_nothing_but_types():
+  imports = _imports(_ROOT / 'interfaces' / 'shared.py')
+  tops = {module.split('.')[0] for _, module, _ in imports}
+  assert tops == {'collections', 'typing'}
+
+
+def _families_above(module, imports):
+  """Returns the families that use a module, by way of shared ones too."""
+  above, new = set(), {module}
+  while new:
+    above |= new
+    shared = {m for m in new if _place(m) in _SHARED}
+    new = {m for m, targets in imports.items() if targets & shared} - above
+  return {_place(m) for m in above} & set(_FAMILIES)
+
+
+def test_a_module_of_the_core_is_used_by_two_families_or_more():
+  imports = _imports_under(_ROOT)
+  core = {_module(path) for path in (_ROOT / 'core').glob('[!_]*.py')}
+  assert core
+  assert not {
+    module: families
+    for module in core
+    if len(families := _families_above(module, imports)) < 2
+  }
+
+
+def test_a_module_of_the_core_that_one_family_uses_is_seen():
+  imports = {
+    'linear/langevin': {'core/first'},
+    'latent/elliptical_slice': {'core/second'},
+    'core/second': {'core/both'},
+    'core/first': {'core/both'},
+    'driver/sample': {'core/first'},
+  }
+  assert _families_above('core/first', imports) == {'linear'}
+  assert _families_above('core/both', imports) == {'linear', 'latent'}
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -1,7 +1,8 @@
 """Adaptive MCMC kernels for TensorFlow Probability.
 
-Read `interfaces.py` first, then `linear/langevin.py`. Folders are families of
-samplers, by what is learned: a matrix, a map, a score, or a step alone.
+Read `interfaces/shared.py` first, then `linear/langevin.py`. Folders are
+families of samplers, by what is learned: a matrix, a map, a score, or a step
+alone.
 """
 
 from tfp_adaptive import adaptation

@@ -78,7 +78,7 @@ def as_tfp_kernel(kernel, results):
     ValueError: If the state is not one Tensor [chains..., d], or the kernel
       follows no gradient of the target.
   """
-  proposal = _linear(_innermost(kernel, 'cost'))
+  proposal = _linear(kernel)
   if hasattr(proposal, 'surrogate'):
     raise ValueError(
       "TFP's kernel follows the gradient of the target, this one the score of "
@@ -118,7 +118,7 @@ def learned_factor(kernel, results):
   Returns:
     numpy [d, d].
   """
-  preconditioner = _linear(_innermost(kernel, 'cost')).preconditioner
+  preconditioner = _linear(kernel).preconditioner
   params = tfp_private.get_innermost(results, 'preconditioner_params')
   step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
   return step_size * preconditioner.operator(params).to_dense().numpy()
@@ -232,8 +232,11 @@ def _fixed_walk(kernel, results):
   )
 
 
-def _linear(proposal):
-  """Returns the proposal; refuses one that moves behind a non-linear map."""
+def _linear(kernel):
+  """Returns the proposal inside; refuses one that moves by no one matrix."""
+  proposal = stack.first_with(kernel, 'cost')
+  if proposal is None:
+    raise ValueError("No kernel inside has 'cost'; pass one built by `tfpa`.")
   if hasattr(proposal, 'transport'):
     raise ValueError(
       'A transport is no matrix, so there is no covariance to return. Use '
@@ -245,12 +248,3 @@ def _linear(proposal):
       'to return. Use `tfpa.frozen(kernel, results)`.'
     )
   return proposal
-
-
-def _innermost(kernel, attribute):
-  found = stack.first_with(kernel, attribute)
-  if found is None:
-    raise ValueError(
-      f'No kernel inside has {attribute!r}; pass one built by `tfpa`.'
-    )
-  return found

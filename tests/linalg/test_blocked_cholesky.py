@@ -15,17 +15,10 @@ def _positive_definite(shape, size):
 # Below a block, one, above, and several of them.
 @pytest.mark.parametrize('size', [1, 5, 8, 13, 40])
 @pytest.mark.parametrize('shape', [(), (3,), (2, 2)])
-def test_factors_and_solutions_are_those_of_numpy(shape, size):
+def test_factors_are_those_of_numpy(shape, size):
   matrix = _positive_definite(shape, size)
-  rhs = np.random.default_rng(0).normal(size=(*shape, size))
   factor = blocked_cholesky.cholesky(tf.constant(matrix))
   np.testing.assert_allclose(factor, np.linalg.cholesky(matrix), atol=1e-10)
-  np.testing.assert_allclose(
-    blocked_cholesky.solve(tf.constant(matrix), tf.constant(rhs)),
-    np.linalg.solve(matrix, rhs[..., np.newaxis])[..., 0],
-    rtol=1e-7,
-    atol=1e-9,
-  )
 
 
 @pytest.mark.full

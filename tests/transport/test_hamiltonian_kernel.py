@@ -161,6 +161,19 @@ def test_parts_that_do_not_fit_are_refused():
     )
 
 
+@pytest.mark.parametrize(
+  'wrapper',
+  [
+    tfpa.adaptation.FisherDivergenceAdaptation,
+    tfpa.adaptation.MomentBasedAdaptation,
+  ],
+)
+def test_adaptations_by_tangents_are_refused(wrapper):
+  proposal = transported.Proposal(transported.banana, transported.NETWORK, 3)
+  with pytest.raises(ValueError, match='works on tangents'):
+    wrapper(tfpa.MetropolisHastings(proposal), 10)
+
+
 def test_parameters_build_the_same_kernel_again():
   proposal = transported.Proposal(
     transported.banana, transported.NETWORK, 3, step_size=0.5

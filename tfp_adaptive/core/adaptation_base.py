@@ -6,7 +6,6 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
-from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -131,25 +130,6 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       num_params=sum(ps.size(p) for p in tf.nest.flatten(params)),
       dtype=proposed.noise.dtype,
     )
-
-  def _start_search(self, inner):
-    """Returns results whose params have the first scale, and the search."""
-    accepted = self._mh_results(inner).accepted_results
-    dtype = accepted.step_size.dtype
-    if self.preconditioner.init_scale is not None:
-      return inner, scale_search.fixed(dtype)
-    grads = None
-    if tf.nest.flatten(accepted.grads_target_log_prob):
-      grads = state_parts.flatten(
-        accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
-      )
-    search = scale_search.start(dtype, grads, self.proposal.num_leapfrog_steps)
-    params = self.preconditioner.rescale(
-      accepted.preconditioner_params, search.scale
-    )
-    return tfp_private.replace_innermost(
-      inner, preconditioner_params=params
-    ), search
 
 
 def choose(predicate, if_true, if_false):

@@ -13,6 +13,7 @@ __all__ = [
   'check_accept_prob',
   'check_criterion',
   'check_gain',
+  'check_has_tangent',
   'check_inner_share',
   'check_num_adaptation_steps',
   'check_optimizer',
@@ -99,6 +100,22 @@ def check_optimizer(optimizer):
   _check_part(
     'optimizer', optimizer, interfaces.Optimizer, 'optimizers.adam(1e-3)'
   )
+
+
+def check_has_tangent(proposal, learner):
+  """Refuses a proposal whose params move by their raw entries alone.
+
+  Args:
+    proposal: The innermost kernel.
+    learner: str: what moves them by tangents.
+  """
+  if not hasattr(proposal.preconditioner, 'move'):
+    raise ValueError(
+      f'{learner} works on tangents, and the params of '
+      f'{type(proposal).__name__} have none. Take '
+      '`tfpa.adaptation.GradientBasedAdaptation`, as the builders do, with for '
+      'example `optimizer=tfpa.optimizers.adam(1e-3)`.'
+    )
 
 
 def check_gain(gain):

@@ -223,7 +223,7 @@ def _check_parts(target_log_prob_fn, preconditioner):
       f'{type(target_log_prob_fn).__name__}. Pass a function of the state that '
       'returns one log density per chain.'
     )
-  for function in ('init', 'operator', 'outer', 'move'):
+  for function in ('init', 'operator', 'rescale', 'project'):
     if not callable(getattr(preconditioner, function, None)):
       raise TypeError(
         '`preconditioner` must be an `interfaces.Preconditioner`, but got '

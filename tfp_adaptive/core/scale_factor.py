@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core.custom_gradient import custom_gradient
+from tfp_adaptive.core.state_parts import as_rows
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = ['apply', 'around', 'at', 'scaled', 'zero_tangent']
@@ -25,22 +26,14 @@ def apply(operator, rows, adjoint=False):
     ),
   ):
     return _apply_dense(operator.to_dense(), rows, adjoint)
-  shape = ps.shape(rows)
-  columns = operator.matmul(
-    tf.reshape(rows, ps.stack([-1, shape[-1]])),
-    adjoint=adjoint,
-    adjoint_arg=True,
-  )
-  return tf.reshape(tf.linalg.matrix_transpose(columns), shape)
+  columns = operator.matmul(as_rows(rows), adjoint=adjoint, adjoint_arg=True)
+  return tf.reshape(tf.linalg.matrix_transpose(columns), ps.shape(rows))
 
 
 def _apply_dense(matrix, rows, adjoint):
   """Multiplies rows from the right: no transpose of the chains."""
-  shape = ps.shape(rows)
-  product = tf.matmul(
-    tf.reshape(rows, ps.stack([-1, shape[-1]])), matrix, transpose_b=not adjoint
-  )
-  return tf.reshape(product, shape)
+  product = tf.matmul(as_rows(rows), matrix, transpose_b=not adjoint)
+  return tf.reshape(product, ps.shape(rows))
 
 
 def at(preconditioner, params):
@@ -66,7 +59,7 @@ def around(preconditioner, params, tangent):
 
   def outer(left, right, push):
     return tf.nest.flatten(
-      preconditioner.outer(params, _as_rows(left), _as_rows(right), push)
+      preconditioner.outer(params, as_rows(left), as_rows(right), push)
     )
 
   @custom_gradient
@@ -75,7 +68,7 @@ def around(preconditioner, params, tangent):
 
     def backward(cotangent):
       pulled = apply(operator, cotangent, adjoint=True)
-      return pulled, *outer(pulled, rows, lambda: _as_rows(pushed))
+      return pulled, *outer(pulled, rows, lambda: as_rows(pushed))
 
     return pushed, backward
 
@@ -85,7 +78,7 @@ def around(preconditioner, params, tangent):
 
     def backward(cotangent):
       pushed = apply(operator, cotangent)
-      return pushed, *outer(pulled, cotangent, lambda: _as_rows(pushed))
+      return pushed, *outer(pulled, cotangent, lambda: as_rows(pushed))
 
     return pulled, backward
 
@@ -96,7 +89,7 @@ def around(preconditioner, params, tangent):
       return (
         tf.zeros_like(left),
         tf.zeros_like(right),
-        *outer(weighted, right, lambda: _as_rows(apply(operator, right))),
+        *outer(weighted, right, lambda: as_rows(apply(operator, right))),
       )
 
     return tf.zeros_like(left[..., 0]), backward
@@ -128,7 +121,3 @@ def scaled(factor, step_size):
 def zero_tangent(params):
   """Returns the tangent E = 0 at `params`."""
   return tf.nest.map_structure(tf.zeros_like, params)
-
-
-def _as_rows(rows):
-  return tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]]))

@@ -10,8 +10,8 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
+  'as_rows',
   'as_tensors',
-  'chain_shape',
   'event_size',
   'flatten',
   'fresh',
@@ -54,6 +54,11 @@ def flatten(state, num_chain_dims):
       'state)`.'
     )
   return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
+
+
+def as_rows(flat):
+  """Returns [chains..., event_size] as [num_chains, event_size]."""
+  return tf.reshape(flat, ps.stack([-1, ps.shape(flat)[-1]]))
 
 
 def event_size(flat):
@@ -108,11 +113,6 @@ def part_sizes(state, num_chain_dims):
     ps.reduce_prod(ps.shape(part)[num_chain_dims:])
     for part in tf.nest.flatten(state)
   ]
-
-
-def chain_shape(target_log_prob):
-  """Returns the shape of the chain dimensions."""
-  return ps.shape(target_log_prob)
 
 
 def num_chains(target_log_prob):

@@ -90,9 +90,6 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
       )
     self._parameters['auxiliary'] = auxiliary
 
-  def _functions(self, prior, variance):
-    return prior.smoother(prior.params, variance)
-
   def _propose(self, functions, delta, current, seed):
     first, second = random.split(seed, 2)
     noise = latent_proposal.noise_like(current.state, first)

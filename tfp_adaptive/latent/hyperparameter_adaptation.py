@@ -157,8 +157,9 @@ def _rows(state, inner):
   """Returns unconstrained theta of every chain, [num_chains, num_hyper]."""
   _, theta = tf.nest.map_structure(tf.convert_to_tensor, state)
   hyper_log_prob = tfp_private.get_innermost(inner, 'hyper_log_prob')
-  flat = state_parts.flatten(theta, ps.rank(hyper_log_prob))
-  return tf.reshape(flat, ps.stack([-1, ps.shape(flat)[-1]]))
+  return state_parts.as_rows(
+    state_parts.flatten(theta, ps.rank(hyper_log_prob))
+  )
 
 
 def _under_metropolis_hastings(proposal, **options):

@@ -221,7 +221,8 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
     return log_likelihood, self.prior.pull(self.prior.params, flat)
 
   def _functions(self, prior, variance):
-    raise NotImplementedError
+    """Returns what `_propose` and `_correction` are given: the smoother."""
+    return prior.smoother(prior.params, variance)
 
   def _propose(self, functions, delta, current, seed):
     raise NotImplementedError

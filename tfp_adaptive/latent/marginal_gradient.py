@@ -69,9 +69,6 @@ class UncalibratedMarginalGradient(latent_proposal.UncalibratedLatentProposal):
   `MetropolisHastings` around it.
   """
 
-  def _functions(self, prior, variance):
-    return prior.smoother(prior.params, variance)
-
   def _propose(self, functions, delta, current, seed):
     noise = latent_proposal.noise_like(current.state, seed)
     pulled = current.state + 0.5 * delta * current.grads

@@ -21,7 +21,7 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import banded_scan
 from tfp_adaptive.linalg import bidiagonal
 
-__all__ = ['dense', 'multiply', 'outer', 'solve']
+__all__ = ['multiply', 'outer', 'solve']
 
 
 def solve(bands, rows, adjoint=False, parallel=False):
@@ -88,11 +88,6 @@ def _with_gradient(solution, bands, rows, adjoint, parallel):
     return tf.identity(solution), backward
 
   return attached(rows, *bands)
-
-
-def dense(bands):
-  """Returns B, [d, d]."""
-  return tf.add_n([tf.linalg.diag(band, k=k) for k, band in enumerate(bands)])
 
 
 def _substitute(bands, rows, adjoint):

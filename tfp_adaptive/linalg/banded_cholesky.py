@@ -92,12 +92,12 @@ def factorize(bands, parallel=None):
   )
 
 
-def solve_factor(factor, rows, adjoint=False, parallel=None):
+def solve_factor(factor, rows, adjoint=False):
   """Returns U^-1 v, or U^-T v."""
   scale = tf.math.rsqrt(factor.pivots)
   if adjoint:
-    return scale * _solve_unit(factor, rows, True, parallel)
-  return _solve_unit(factor, scale * rows, False, parallel)
+    return scale * _solve_unit(factor, rows, True)
+  return _solve_unit(factor, scale * rows, False)
 
 
 def solve(factor, rows, parallel=None):
@@ -145,7 +145,7 @@ def _pad(x, before, after):
   return tf.pad(x, [[0, 0]] * (x.shape.rank - 1) + [[before, after]])
 
 
-def _solve_unit(factor, rows, adjoint, parallel):
+def _solve_unit(factor, rows, adjoint, parallel=None):
   """Returns W^-1 v, or W^-T v, broadcasting rows with the factor."""
   if not factor.bands:
     return rows

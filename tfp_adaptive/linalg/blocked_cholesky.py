@@ -8,16 +8,10 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['cholesky', 'solve', 'update']
+__all__ = ['cholesky', 'update']
 
 _BLOCK = 8
 _LARGEST = 700  # Beyond, XLA's own is as fast: it has larger blocks.
-
-
-def solve(matrix, rhs):
-  """Returns matrix^-1 rhs, [..., m], for positive definite [..., m, m]."""
-  factor = cholesky(matrix)
-  return tf.linalg.cholesky_solve(factor, rhs[..., tf.newaxis])[..., 0]
 
 
 def cholesky(matrix):

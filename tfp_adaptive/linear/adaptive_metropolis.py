@@ -18,10 +18,10 @@ from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import scale_search
+from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
-from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
@@ -140,6 +140,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       scale_rate=scale_rate,
       name=name,
     )
+    arguments.check_has_tangent(self.proposal, type(self).__name__)
 
   @property
   def adapting_cost(self):
@@ -149,7 +150,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search, and mu at the chains' mean."""
     inner = self.inner_kernel.bootstrap_results(init_state)
-    inner, search = self._start_search(inner)
+    inner, search = scale_search.begin(self.proposal, inner)
     state = self._flat_state(init_state, inner)
     return MomentBasedAdaptationResults(
       inner_results=inner,
@@ -212,7 +213,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     It equals w w^T - I, projected on the structure, with w = C^-1 (x - mu).
     """
     operator = self.preconditioner.operator(params)
-    rows = tf.reshape(centered, ps.stack([-1, ps.shape(centered)[-1]]))
+    rows = state_parts.as_rows(centered)
     whitened = tf.linalg.matrix_transpose(
       operator.solve(rows, adjoint_arg=True)
     )
@@ -225,6 +226,4 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
 
 
 def _chain_mean(rows):
-  return tf.reduce_mean(
-    tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]])), axis=0
-  )
+  return tf.reduce_mean(state_parts.as_rows(rows), axis=0)

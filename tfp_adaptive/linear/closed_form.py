@@ -14,18 +14,17 @@ import tensorflow as tf
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
-from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import scale_search
 
 __all__ = [
   'ClosedFormAdaptation',
   'ClosedFormAdaptationResults',
   'Gradients',
-  'as_rows',
 ]
 
 _RATE = 0.0075  # Of log s; 0.015 of log s^2, as Titsias (2023).
@@ -112,12 +111,13 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
         '`UncalibratedPreconditionedHamiltonian`, or take '
         '`tfpa.adaptation.MomentBasedAdaptation`.'
       )
+    arguments.check_has_tangent(proposal, type(self).__name__)
     stochastic_target.check_is_exact(proposal, type(self).__name__)
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search and the statistics."""
     inner = self.inner_kernel.bootstrap_results(init_state)
-    inner, search = self._start_search(inner)
+    inner, search = scale_search.begin(self.proposal, inner)
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     zero = tf.zeros([], tf.int32)
     return ClosedFormAdaptationResults(
@@ -203,7 +203,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     )
     gradients = Gradients(
       *(
-        as_rows(tf.where(is_finite[..., tf.newaxis], rows, 0.0))
+        state_parts.as_rows(tf.where(is_finite[..., tf.newaxis], rows, 0.0))
         for rows in (current, proposed)
       ),
       tf.reshape(tf.where(is_finite, ratio, -float('inf')), [-1]),
@@ -215,9 +215,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
 
     Rows that are not are zero.
     """
-    states = as_rows(self._flat_state(state, inner))
+    states = state_parts.as_rows(self._flat_state(state, inner))
     accepted = self._mh_results(inner).accepted_results
-    gradients = as_rows(
+    gradients = state_parts.as_rows(
       state_parts.flatten(
         accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
       )
@@ -232,11 +232,6 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       tf.where(is_finite, gradients, 0.0),
       is_finite,
     )
-
-
-def as_rows(values):
-  """Returns [chains..., d] as [num_chains, d]."""
-  return tf.reshape(values, ps.stack([-1, ps.shape(values)[-1]]))
 
 
 def _step_size_rate(num_updates, dtype):

@@ -36,11 +36,11 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.core import schedule
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import running_moments
+from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.hamiltonian import (
   UncalibratedPreconditionedHamiltonian,
 )

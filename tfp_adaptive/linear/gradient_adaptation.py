@@ -13,9 +13,9 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.core import scale_search
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.linear import scale_search
 
 __all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
 
@@ -83,8 +83,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
 
     Raises:
       TypeError: If `criterion` or `optimizer` is of another kind.
-      ValueError: If an argument is not one of those allowed, criterion and
-        optimizer do not go together, or the target is stochastic.
+      ValueError: If an argument is not one of those allowed, criterion,
+        optimizer and proposal do not go together, or the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
     arguments.check_criterion(criterion)
@@ -103,6 +103,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_adaptation_steps=num_adaptation_steps,
       name=name,
     )
+    if optimizer.is_relative:
+      arguments.check_has_tangent(self.proposal, f'`{optimizer.name}`')
     stochastic_target.check_is_exact(self.proposal, type(self).__name__)
 
   @property
@@ -118,7 +120,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     inner = self.inner_kernel.bootstrap_results(init_state)
     problem = self._problem(inner)
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
-    inner, search = self._start_search(inner)
+    inner, search = scale_search.begin(self.proposal, inner)
     return GradientBasedAdaptationResults(
       inner_results=inner,
       criterion_state=self.criterion.init(problem),

@@ -13,7 +13,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.core import schedule
+from tfp_adaptive.linear import schedule
 
 __all__ = ['adam', 'relative_gradient', 'rmsprop']
 
@@ -50,7 +50,7 @@ def relative_gradient(gain=4.0):
 
   Args:
     gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay
-      follows from the numbers of params and of chains (`core/schedule`). A
+      follows from the numbers of params and of chains (`linear/schedule`). A
       larger gain reaches far scales sooner, a smaller one ends with less noise.
 
   Returns:

@@ -79,9 +79,7 @@ def arrow(
     operator=layout.operator,
     outer=layout.outer,
     log_det_gradient=_log_det_gradient,
-    slope=lambda params, grads: (
-      -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
-    ),
+    slope=markov_path.slope,
     move=_Layout(num_globals, globals_first=False).move,  # Has no rows.
     rescale=lambda params, by: tuple(p / by for p in params),
     project=project,

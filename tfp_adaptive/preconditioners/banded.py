@@ -77,9 +77,7 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0, max_scale=1e6):
       -1.0 / params[0],
       *(tf.zeros_like(band) for band in params[1:]),
     ),
-    slope=lambda params, grads: (
-      -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
-    ),
+    slope=markov_path.slope,
     move=_move,
     rescale=lambda params, by: tuple(band / by for band in params),
     project=project,

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = ['FactorOperator']
@@ -65,6 +66,5 @@ class FactorOperator(tf.linalg.LinearOperator):
 def _on_rows(function, matrix, adjoint, adjoint_arg):
   """Applies a function of rows to the columns of [..., d, n]."""
   rows = matrix if adjoint_arg else tf.linalg.matrix_transpose(matrix)
-  shape = ps.shape(rows)
-  result = function(tf.reshape(rows, ps.stack([-1, shape[-1]])), adjoint)
-  return tf.linalg.matrix_transpose(tf.reshape(result, shape))
+  result = function(state_parts.as_rows(rows), adjoint)
+  return tf.linalg.matrix_transpose(tf.reshape(result, ps.shape(rows)))

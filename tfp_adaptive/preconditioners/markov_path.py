@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfp_adaptive.linalg import banded
 
-__all__ = ['clip_diagonal', 'initial', 'variances']
+__all__ = ['clip_diagonal', 'initial', 'slope', 'variances']
 
 
 def initial(event_size, dtype, scale):
@@ -25,6 +25,11 @@ def variances(bands):
   diag, upper = bands
   squares = (diag**2, -(upper**2))
   return banded.solve(squares, tf.ones_like(diag)[tf.newaxis])[0]
+
+
+def slope(params, grads):
+  """Returns the derivative in the log scale of C, []: B shrinks as C grows."""
+  return -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
 
 
 def clip_diagonal(diag, min_scale, max_scale):

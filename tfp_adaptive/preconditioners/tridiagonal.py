@@ -52,9 +52,7 @@ def tridiagonal(init_scale=None, min_scale=0.0, max_scale=1e6):
       -1.0 / params[0],
       tf.zeros_like(params[1]),
     ),
-    slope=lambda params, grads: (
-      -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
-    ),
+    slope=markov_path.slope,
     move=_move,
     rescale=lambda params, by: (params[0] / by, params[1] / by),
     project=project,

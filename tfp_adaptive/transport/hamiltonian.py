@@ -7,7 +7,6 @@ https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
@@ -20,6 +19,7 @@ from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear import trajectory
 from tfp_adaptive.linear.criteria import generalized_speed_measure
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
+from tfp_adaptive.transport import map_params
 from tfp_adaptive.transport import maps as transports
 from tfp_adaptive.transport import transported_curvature as curvature
 from tfp_adaptive.transport import transported_leapfrog as leapfrog
@@ -82,9 +82,9 @@ def transport_adaptive_hamiltonian(
     https://arxiv.org/abs/2110.14625.
   """
   transport = transport or transports.real_nvp()
-  _check_transport(transport)
+  map_params.check(transport)
   if transport.fit is not None:
-    _check_fitted(criterion, optimizer)
+    map_params.check_fitted(criterion, optimizer)
     proposal = UncalibratedTransportedHamiltonian(
       target_log_prob_fn, transport, num_leapfrog_steps, step_size, True
     )
@@ -101,13 +101,6 @@ def transport_adaptive_hamiltonian(
       max_entropy_weight=1e2,
       penalty_threshold=0.75,
     )._replace(may_exceed_target=True)
-  optimizer = optimizer or optimizers.adam(1e-3)
-  arguments.check_optimizer(optimizer)
-  if optimizer.is_relative:
-    raise ValueError(
-      f'`optimizer` works on tangents (`{optimizer.name}`), and a transport '
-      'has none. Write for example `optimizer=tfpa.optimizers.adam(1e-3)`.'
-    )
   proposal = UncalibratedTransportedHamiltonian(
     target_log_prob_fn,
     transport,
@@ -116,7 +109,10 @@ def transport_adaptive_hamiltonian(
     hessian_product=hessian_product,
   )
   return GradientBasedAdaptation(
-    MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps
+    MetropolisHastings(proposal),
+    criterion,
+    optimizer or optimizers.adam(1e-3),
+    num_adaptation_steps,
   )
 
 
@@ -173,7 +169,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       TypeError: If `transport` is not an `interfaces.Transport`.
       ValueError: If an argument is not one of those allowed.
     """
-    _check_transport(transport)
+    map_params.check(transport)
     trajectory.check_options(num_leapfrog_steps, hessian_product, continue_prob)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(
@@ -182,7 +178,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       )
     super().__init__(
       target_log_prob_fn,
-      _as_preconditioner(transport),
+      map_params.as_learned(transport),
       step_size,
       None,
       name,
@@ -203,7 +199,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
   @property
   def preconditioner(self):
     """The params of f as the adaptation handles them, without tangents."""
-    return _as_preconditioner(self.transport)
+    return map_params.as_learned(self.transport)
 
   @property
   def num_leapfrog_steps(self):
@@ -380,49 +376,3 @@ def _keep_finite(proposed, log_accept_ratio):
     ),
     tf.where(keep, proposed.noise, 0.0),
   )
-
-
-def _as_preconditioner(transport):
-  """Returns the transport's params in the contract of `Preconditioner`.
-
-  The operator is the map's scale; moves by a tangent are refused.
-  """
-
-  def refuse(*_):
-    raise ValueError(
-      'A transport has no tangent: it cannot be learned by an optimizer that '
-      'is relative. Use for example `optimizer=tfpa.optimizers.adam(1e-3)`.'
-    )
-
-  return interfaces.Preconditioner(
-    name=transport.name,
-    init=transport.init,
-    operator=lambda params: tf.linalg.LinearOperatorDiag(
-      transport.scales(params), is_non_singular=True
-    ),
-    outer=refuse,
-    log_det_gradient=refuse,
-    slope=refuse,
-    move=refuse,
-    rescale=transport.rescale,
-    project=lambda params: params,
-    init_scale=transport.init_scale,
-  )
-
-
-def _check_fitted(criterion, optimizer):
-  if criterion is not None or optimizer is not None:
-    raise ValueError(
-      'This transport is fitted to pairs of states and gradients: it takes no '
-      '`criterion` and no `optimizer`. Leave them out.'
-    )
-
-
-def _check_transport(transport):
-  for function in ('init', 'bijector', 'scales', 'rescale'):
-    if not callable(getattr(transport, function, None)):
-      raise TypeError(
-        f'`transport` must be an `interfaces.Transport`, but got {transport!r}.'
-        ' Write for example `transport=tfpa.transports.real_nvp()` (with '
-        'parentheses).'
-      )

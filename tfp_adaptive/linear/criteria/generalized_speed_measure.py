@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import schedule
 from tfp_adaptive.linear import control_variates
+from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.criteria import penalty as penalty_lib
 
 __all__ = [

@@ -10,6 +10,7 @@ import collections
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate import weighted_points
 
@@ -126,8 +127,6 @@ def _squared_distance(frame, x):
 def multiply(rows, matrix, transpose=False):
   """Multiplies every row [..., d] by the matrix [d, k], or its transpose."""
   shape = ps.shape(rows)
-  product = tf.matmul(
-    tf.reshape(rows, ps.stack([-1, shape[-1]])), matrix, transpose_b=transpose
-  )
+  product = tf.matmul(state_parts.as_rows(rows), matrix, transpose_b=transpose)
   width = ps.shape(matrix)[0 if transpose else 1]
   return tf.reshape(product, ps.concat([shape[:-1], [width]], axis=0))

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.transport.maps import scaled as scaled_lib
 
@@ -192,7 +193,7 @@ def _coupling(params, scale_bounds, activation):
 def _network(params, rows, activation):
   """Returns the network's outputs for rows [..., num_inputs]."""
   chains = ps.shape(rows)[:-1]
-  rows = tf.reshape(rows, ps.stack([-1, ps.shape(rows)[-1]]))
+  rows = state_parts.as_rows(rows)
   for weights, bias in params[:-1]:
     rows = activation(tf.matmul(rows, weights) + bias)
   weights, bias = params[-1]

@@ -18,12 +18,8 @@ _MAX_PERIOD = 16.0
 
 def covariance_rate(num_updates, problem, gain=_GAIN):
   """Returns rho_t, [], after `num_updates` ([] float) moves."""
-  dtype = problem.dtype
-  per_coordinate = tf.cast(problem.num_params, dtype) / tf.cast(
-    problem.event_size, dtype
-  )
-  delay = gain * _GRADIENTS_PER_PARAM * (1.0 + per_coordinate)
-  delay /= tf.cast(problem.num_chains, dtype)
+  delay = gain * _GRADIENTS_PER_PARAM * (1.0 + _params_per_coordinate(problem))
+  delay /= tf.cast(problem.num_chains, problem.dtype)
   return tf.minimum(gain / (num_updates + delay), _MAX_RATE)
 
 
@@ -45,9 +41,11 @@ def update_period(problem):
   chains make moves dear, rates are small too: a sum of p / (d B) steps moves
   the covariance by at most a half.
   """
-  dtype = problem.dtype
-  per_coordinate = tf.cast(problem.num_params, dtype) / tf.cast(
-    problem.event_size, dtype
-  )
-  period = tf.floor(per_coordinate / tf.cast(problem.num_chains, dtype))
+  num_chains = tf.cast(problem.num_chains, problem.dtype)
+  period = tf.floor(_params_per_coordinate(problem) / num_chains)
   return tf.clip_by_value(period, 1.0, _MAX_PERIOD)
+
+
+def _params_per_coordinate(problem):
+  num_params = tf.cast(problem.num_params, problem.dtype)
+  return num_params / tf.cast(problem.event_size, problem.dtype)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.contracts import parts
-from tfp_adaptive.core import schedule
+from tfp_adaptive.linear import schedule
 
 
 def _rates(num_steps, **sizes):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfp_adaptive.core import scale_search
+from tfp_adaptive.linear import scale_search
 
 
 def _run(best_scale, search, num_steps=60):

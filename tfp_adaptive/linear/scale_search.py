@@ -14,7 +14,12 @@ import collections
 
 import tensorflow as tf
 
-__all__ = ['ScaleSearch', 'fixed', 'start', 'update']
+from tfp_adaptive.core import stack
+from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['ScaleSearch', 'begin', 'fixed', 'start', 'update']
 
 _MAX_TRIALS = 100  # 2^100 either way; then the adaptation goes on from there.
 
@@ -36,6 +41,34 @@ class ScaleSearch(
   def is_searching(self):
     """Whether trials go on, [] bool."""
     return self.num_trials > 0
+
+
+def begin(proposal, inner_results):
+  """Starts the search for a proposal; one whose first scale is given has none.
+
+  Args:
+    proposal: The innermost kernel.
+    inner_results: Results of the kernel inside of an adaptation, at the start.
+
+  Returns:
+    Results whose params have the first scale, and the search.
+  """
+  accepted = stack.metropolis_hastings_results(inner_results).accepted_results
+  dtype = accepted.step_size.dtype
+  if proposal.preconditioner.init_scale is not None:
+    return inner_results, fixed(dtype)
+  grads = None
+  if tf.nest.flatten(accepted.grads_target_log_prob):
+    grads = state_parts.flatten(
+      accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
+    )
+  search = start(dtype, grads, proposal.num_leapfrog_steps)
+  params = proposal.preconditioner.rescale(
+    accepted.preconditioner_params, search.scale
+  )
+  return tfp_private.replace_innermost(
+    inner_results, preconditioner_params=params
+  ), search
 
 
 def start(dtype, flat_grads=None, num_steps=1):

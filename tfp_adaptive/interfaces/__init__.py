@@ -1,0 +1,42 @@
+"""The contracts, by name: read `shared.py` first.
+
+That page is what all families share, and imports nothing; `families.py` has
+what one family alone asks. Both lie here, and not with the families, so that
+whoever imports the contracts imports nothing else.
+"""
+
+from tfp_adaptive.interfaces.families import Covariance
+from tfp_adaptive.interfaces.families import GaussianPrior
+from tfp_adaptive.interfaces.families import Smoother
+from tfp_adaptive.interfaces.families import Surrogate
+from tfp_adaptive.interfaces.families import Transport
+from tfp_adaptive.interfaces.shared import Cost
+from tfp_adaptive.interfaces.shared import Criterion
+from tfp_adaptive.interfaces.shared import Feedback
+from tfp_adaptive.interfaces.shared import Optimizer
+from tfp_adaptive.interfaces.shared import Preconditioner
+from tfp_adaptive.interfaces.shared import ProblemSize
+from tfp_adaptive.interfaces.shared import Proposal
+from tfp_adaptive.interfaces.shared import Replay
+from tfp_adaptive.interfaces.shared import ScaleFactor
+from tfp_adaptive.interfaces.shared import Slopes
+from tfp_adaptive.interfaces.shared import Transition
+
+__all__ = [
+  'Cost',
+  'Covariance',
+  'Criterion',
+  'Feedback',
+  'GaussianPrior',
+  'Optimizer',
+  'Preconditioner',
+  'ProblemSize',
+  'Proposal',
+  'Replay',
+  'ScaleFactor',
+  'Slopes',
+  'Smoother',
+  'Surrogate',
+  'Transition',
+  'Transport',
+]

@@ -1,0 +1,55 @@
+"""The params of a map, as adaptations take them."""
+
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+import tensorflow as tf
+
+__all__ = ['Learned', 'as_learned', 'check', 'check_fitted']
+
+
+class Learned(NamedTuple):
+  """What adaptations by raw params ask of a `Preconditioner`, and no more."""
+
+  name: str
+  init: Callable[..., Any]
+  operator: Callable[[Any], Any]
+  rescale: Callable[[Any, Any], Any]
+  project: Callable[[Any], Any]
+  init_scale: Any
+  takes_part_sizes: bool = False
+
+
+def as_learned(transport):
+  """Returns the params of a map; the operator is the map's scale."""
+  return Learned(
+    name=transport.name,
+    init=transport.init,
+    operator=lambda params: tf.linalg.LinearOperatorDiag(
+      transport.scales(params), is_non_singular=True
+    ),
+    rescale=transport.rescale,
+    project=lambda params: params,
+    init_scale=transport.init_scale,
+  )
+
+
+def check_fitted(criterion, optimizer):
+  """Refuses what a transport that is fitted cannot use."""
+  if criterion is not None or optimizer is not None:
+    raise ValueError(
+      'This transport is fitted to pairs of states and gradients: it takes no '
+      '`criterion` and no `optimizer`. Leave them out.'
+    )
+
+
+def check(transport):
+  """Refuses what is no transport."""
+  for function in ('init', 'bijector', 'scales', 'rescale'):
+    if not callable(getattr(transport, function, None)):
+      raise TypeError(
+        f'`transport` must be an `interfaces.Transport`, but got {transport!r}.'
+        ' Write for example `transport=tfpa.transports.real_nvp()` (with '
+        'parentheses).'
+      )
