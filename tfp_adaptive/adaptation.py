@@ -10,9 +10,11 @@ from tfp_adaptive.linear.adaptive_metropolis import MomentBasedAdaptation
 from tfp_adaptive.linear.fisher_divergence import FisherDivergenceAdaptation
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
 from tfp_adaptive.surrogate.adaptation import ScoreMatchingAdaptation
+from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
 
 __all__ = [
   'FisherDivergenceAdaptation',
+  'FisherTransportAdaptation',
   'GradientBasedAdaptation',
   'HyperparameterAdaptation',
   'MomentBasedAdaptation',

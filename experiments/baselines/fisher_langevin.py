@@ -144,7 +144,7 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
       inner_kernel,
       num_adaptation_steps,
       target_accept_prob,
-      gain,
+      gain=gain,
       regularization=regularization,
       max_shrinkage=max_shrinkage,
       normalize_trace=normalize_trace,

@@ -114,7 +114,7 @@ class VarianceRatioAdaptation(closed_form.ClosedFormAdaptation):
       inner_kernel,
       num_adaptation_steps,
       target_accept_prob,
-      gain,
+      gain=gain,
       name=name,
     )
     # A kernel that never adapts may have any structure.

@@ -140,7 +140,7 @@ def _moved(preconditioner, params, batches, rate):
   """Returns the params after one move with each batch (states, scores)."""
 
   def move(params, batch):
-    share = 1.0 / len(batch[0])
+    share = 1.0 / batch[0].shape[0]
     return fisher_divergence._moved(preconditioner, params, *batch, share, rate)
 
   @tf.function(jit_compile=True)

@@ -90,16 +90,15 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   """
 
   def __init__(
-    self, inner_kernel, num_adaptation_steps, target_accept_prob, gain, **others
+    self, inner_kernel, num_adaptation_steps, target_accept_prob, **others
   ):
     super().__init__(inner_kernel, num_adaptation_steps)
     arguments.check_accept_prob(target_accept_prob)
-    arguments.check_gain(gain)
+    arguments.check_gain(others.get('gain', 1.0))
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,
       target_accept_prob=target_accept_prob,
-      gain=gain,
       **others,
     )
     proposal = stack.first_with(inner_kernel, 'preconditioner')
@@ -111,8 +110,12 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
         '`UncalibratedPreconditionedHamiltonian`, or take '
         '`tfpa.adaptation.MomentBasedAdaptation`.'
       )
-    arguments.check_has_tangent(proposal, type(self).__name__)
+    self._check_params(proposal)
     stochastic_target.check_is_exact(proposal, type(self).__name__)
+
+  def _check_params(self, proposal):
+    """Refuses a proposal whose params cannot be learned in this way."""
+    arguments.check_has_tangent(proposal, type(self).__name__)
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search and the statistics."""

@@ -199,7 +199,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       inner_kernel,
       num_adaptation_steps,
       target_accept_prob,
-      gain,
+      gain=gain,
       name=name,
     )
 

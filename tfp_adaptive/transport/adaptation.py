@@ -66,11 +66,19 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
       inner_kernel,
       num_adaptation_steps,
       target_accept_prob,
-      gain=1.0,
       num_pairs=num_pairs,
       name=name,
     )
-    del self._parameters['gain']
+
+  def _check_params(self, proposal):
+    transport = getattr(proposal, 'transport', None)
+    if getattr(transport, 'fit', None) is None:
+      raise ValueError(
+        'Only a transport with a `fit` is fitted to pairs, but got '
+        f'{getattr(transport, "name", None)!r}. Write for example '
+        '`transport=tfpa.transports.conditional_scale()`, or take '
+        '`tfpa.adaptation.GradientBasedAdaptation`.'
+      )
 
   def _start(self, params, state, inner):
     """Returns an empty history."""

@@ -200,7 +200,7 @@ def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
   np.testing.assert_array_equal(params.drivers, [0, -1])
   assert int(results.statistics.num_fits) >= 4
   assert int(results.statistics.num_failed_fits) == 0
-  neck = run.states[..., 0].numpy()
+  neck = run.states[..., 0]
   # Chains are independent: their means and mean squares give the noise.
   for moment, truth in ((neck, 0.0), (neck**2, 9.0)):
     means = moment.mean(axis=0)
@@ -237,4 +237,14 @@ def test_a_map_that_is_fitted_takes_no_optimizer():
       10,
       transport=tfpa.transports.conditional_scale(),
       optimizer=tfpa.optimizers.adam(1e-3),
+    )
+
+
+def test_a_map_without_a_fit_is_refused_by_the_adaptation_of_pairs():
+  proposal = tfpa.proposals.UncalibratedTransportedHamiltonian(
+    _funnel, tfpa.transports.real_nvp(), 3
+  )
+  with pytest.raises(ValueError, match="fitted to pairs, but got 'real_nvp'"):
+    tfpa.adaptation.FisherTransportAdaptation(
+      tfpa.MetropolisHastings(proposal), 10
     )
