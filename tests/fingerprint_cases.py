@@ -296,6 +296,11 @@ CASES = {
   'prior_preconditioned_langevin': {'default': _with(_latent)},
   'sample': {'default': _plain},
   'second_order_gradient': {'default': _with(_latent, prior=_markov)},
-  'transport_adaptive_hamiltonian': {'default': _transport},
+  'transport_adaptive_hamiltonian': {
+    'default': _transport,
+    'conditional scale': _with(
+      _hamiltonian, transport=tfpa.transports.conditional_scale()
+    ),
+  },
   'variance_ratio_langevin': {'default': _plain},
 }
