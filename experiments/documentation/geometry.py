@@ -1,0 +1,111 @@
+"""The table of docs/results/geometry.md, made from the records.
+
+  python -m experiments.documentation.geometry
+
+writes it between its two comments; a test compares.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+
+from experiments.panel.cells import CellFile
+
+__all__ = ['with_tables']
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_PAGE = _ROOT / 'docs' / 'results' / 'geometry.md'
+_RECORDS = _PAGE.with_suffix('')
+_PANEL = _ROOT / 'docs' / 'results' / 'inference_gym' / 'summary.json'
+_BEGIN = '<!-- Made by python -m experiments.documentation.geometry -->\n'
+_END = '<!-- End of the table -->\n'
+_NAMES = {
+  'BrownianMotionUnknownScalesMissingMiddleObservations': 'Brownian motion',
+  'stochastic_volatility_100_centered': 'S&P 500, 100 days, centered',
+}
+_MOST_LISTED = 5  # Passes of ten that make a rival.
+
+
+def with_tables(text):
+  """Returns the page's text with the table between its comments."""
+  head, begin, rest = text.partition(_BEGIN)
+  _, end, tail = rest.partition(_END)
+  if not (begin and end):
+    raise ValueError(f'The text needs the lines {_BEGIN!r} and {_END!r}.')
+  return head + begin + _table() + end + tail
+
+
+def _table():
+  """Returns lines of a target and a method: passes, ESS, worst z, seconds."""
+  records = CellFile(_RECORDS).records()
+  methods = list(dict.fromkeys(r['method'] for r in records))
+  lines = [
+    '| Target | Method | Converged | of them beyond 4 standard errors '
+    '| Min ESS per 1000 gradients | per second |',
+    '|---|---|---|---|---|---|',
+  ]
+  for target in dict.fromkeys(r['target'] for r in records):
+    for method in methods:
+      found = [
+        r for r in records if (r['target'], r['method']) == (target, method)
+      ]
+      if found:
+        lines.append(_line(target, method, found))
+    lines.append(_rival(target))
+  return '\n'.join(lines) + '\n'
+
+
+def _line(target, method, records):
+  finished = [r for r in records if r['status'] == 'finished']
+  good = [r for r in finished if not r['missed']]
+  biased = sum(bool(r['is_biased']) for r in good)
+  cells = [
+    _NAMES.get(target, target),
+    method,
+    f'{len(good)}/{len(records)}',
+    str(biased) if good else '-',
+    _median([1000 * _worst_ess(r) / r['calls']['sampling']['gradient']
+             for r in good]),
+    _median([r['min_ess_per_second'] for r in good]),
+  ]  # fmt: skip
+  return f'| {" | ".join(cells)} |'
+
+
+def _worst_ess(record):
+  return min(record['ess']['min'], record['min_ess_squared'])
+
+
+def _median(numbers):
+  if not numbers:
+    return '-'
+  number = np.median(numbers)
+  return f'{number:.0f}' if number >= 100 else f'{number:.2g}'
+
+
+def _rival(target):
+  """Returns the line of the panel's best other sampler per gradient."""
+  summary = json.loads(_PANEL.read_text())
+  rivals = [
+    pair
+    for pair in summary
+    if pair['target'] == target
+    and pair['outcomes']['passed'] >= _MOST_LISTED
+    and pair.get('min_ess_per_gradient')
+  ]
+  name = _NAMES.get(target, target)
+  if not rivals:
+    return (
+      f'| {name} | *the panel: none passes in {_MOST_LISTED} of 10* | | | | |'
+    )
+  best = max(rivals, key=lambda pair: pair['min_ess_per_gradient']['median'])
+  return (
+    f'| {name} | *best of the panel: {best["method"]}* '
+    f'| {best["outcomes"]["passed"]}/10 | 0 '
+    f'| {best["min_ess_per_gradient"]["median"]:.3g} '
+    f'| {best["min_ess_per_second"]["median"]:.0f} |'
+  )
+
+
+if __name__ == '__main__':
+  _PAGE.write_text(with_tables(_PAGE.read_text()))
