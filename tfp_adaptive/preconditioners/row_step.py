@@ -28,9 +28,7 @@ def row_shrink(stretch, shear_square):
     stretch: e of every row.
     shear_square: g^T S g of every row.
   """
-  length = tf.sqrt(stretch**2 + shear_square)
-  shrink = _MAX_STRETCH / tf.maximum(length, _MAX_STRETCH)
-  return tf.where(tf.math.is_finite(length), shrink, 0.0)
+  return _shrink(tf.sqrt(stretch**2 + shear_square))
 
 
 def global_shrink(push, pull, event_size, dtype):
@@ -62,6 +60,10 @@ def global_shrink(push, pull, event_size, dtype):
     (0, row),
     maximum_iterations=_NUM_ITERATIONS,
   )
-  norm = tf.sqrt(tf.norm(row))
-  shrink = _MAX_STRETCH / tf.maximum(norm, _MAX_STRETCH)
-  return tf.where(tf.math.is_finite(norm), shrink, 0.0)
+  return _shrink(tf.sqrt(tf.norm(row)))
+
+
+def _shrink(length):
+  """Returns what bounds a length by 1/2; 0 where it is not finite."""
+  shrink = _MAX_STRETCH / tf.maximum(length, _MAX_STRETCH)
+  return tf.where(tf.math.is_finite(length), shrink, 0.0)

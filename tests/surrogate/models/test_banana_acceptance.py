@@ -93,7 +93,7 @@ def _at_a_bad_choice(params, points, weights):
       choice,
       score_matching.Draws(z, weights),
       identity,
-    ),
+    )[0],
     autograph=False,
   )
   return params._replace(

@@ -159,7 +159,7 @@ def _fixed(points, choice, num_features=200):
   draws = score_matching.Draws(points, _equal_weights(points))
   choice = score_matching.Choice(*[tf.constant(v, tf.float64) for v in choice])
   maps = tf.eye(size, dtype=tf.float64) / tf.sqrt(choice.bandwidth * size)
-  coefficients = score_matching.solve(
+  coefficients, _ = score_matching.solve(
     basis, maps, params.data, choice, draws, tf.eye(size, dtype=tf.float64)
   )
   return surrogate, params._replace(map=maps, coefficients=coefficients)

@@ -170,7 +170,7 @@ def choose(basis, data, draws, base, metrics, choice):
     best,
   )
   coefficients, sums = stage(
-    lambda maps, data, *rest: _solve(basis, maps, basis.at(data, maps), *rest),
+    lambda maps, data, *rest: solve(basis, maps, basis.at(data, maps), *rest),
     best_map,
     data,
     chosen,
@@ -178,11 +178,6 @@ def choose(basis, data, draws, base, metrics, choice):
     base,
   )
   return Fitted(best_map, coefficients, chosen, sums)
-
-
-def solve(basis, maps, data, choices, draws, base):
-  """Returns coefficients of every candidate, [k..., m]."""
-  return _solve(basis, maps, data, choices, draws, base)[0]
 
 
 def add(basis, params, points):
@@ -216,8 +211,8 @@ def add(basis, params, points):
   return _back_substitute(factor, moment), Sums(factor, moment)
 
 
-def _solve(basis, maps, data, choices, draws, base):
-  """Returns coefficients and `Sums`."""
+def solve(basis, maps, data, choices, draws, base):
+  """Returns coefficients of every candidate, [k..., m], and `Sums`."""
   gram, rhs = basis.moments(
     data, maps, draws, _base_score(choices, draws, base)
   )
