@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from experiments.documentation import geometry
 from experiments.documentation.readme_table import value
 
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / 'docs' / 'results'
@@ -81,3 +82,11 @@ def test_the_cells_of_latent_samplers_are_those_of_the_records(
     for number in _numbers(row[column + 1]):
       expected = value(record, 'Learned delta', line)
       assert number == pytest.approx(expected, rel=0.07)  # One digit.
+
+
+def test_the_table_of_geometry_is_that_of_its_records():
+  text = (RESULTS / 'geometry.md').read_text()
+  assert text.count('\n| ') > 20
+  assert geometry.with_tables(text) == text
+  # Power: a number more is seen.
+  assert geometry.with_tables(text.replace('/10 |', '/11 |', 1)) == text

@@ -10,7 +10,7 @@ from tfp_adaptive.transport.maps import conditional
 from tfp_adaptive.transport.maps import conditional_fit
 from tfp_adaptive.transport.maps.conditional_scale import ConditionalScaleParams
 
-_SIZE = 5
+_SIZE, _NUM_PAIRS = 5, 400
 
 
 def _random_map(drivers, size=_SIZE, seed=0):
@@ -53,11 +53,16 @@ def _pairs(target, states):
   return point, tape.gradient(log_prob, point), tf.fill([len(states)], share)
 
 
-def _fit(pairs, num_drivers=2):
-  pairs = [tf.cast(part, tf.float64) for part in pairs]
-  return tf.function(conditional_fit.fit, jit_compile=True, autograph=False)(
-    *pairs, num_drivers
-  )
+# All of one shape: the search is compiled once.
+_compiled_fit = tf.function(
+  lambda *pairs: conditional_fit.fit(*pairs, num_drivers=2),
+  jit_compile=True,
+  autograph=False,
+)
+
+
+def _fit(pairs):
+  return _compiled_fit(*(tf.cast(part, tf.float64) for part in pairs))
 
 
 @pytest.mark.parametrize('drivers', [[1], [3, 0], [2, -1]])
@@ -94,9 +99,9 @@ def test_scores_are_gradients_of_the_density_behind_the_map(drivers):
 
 def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
   rng = np.random.default_rng(2)
-  neck = 2.0 + rng.exponential(size=(200, 1))
+  neck = 2.0 + rng.exponential(size=(_NUM_PAIRS, 1))
   states = np.concatenate(
-    [neck, np.exp(neck / 2) * rng.normal(size=(200, 9))], 1
+    [neck, np.exp(neck / 2) * rng.normal(size=(_NUM_PAIRS, _SIZE - 1))], 1
   )
   pairs = _pairs(_funnel, states)
   found = _fit(pairs)
@@ -121,7 +126,7 @@ def test_two_drivers_of_place_and_scale_are_found():
     z = conditional.inverse(truth, x)
     return -0.5 * tf.reduce_sum(z**2, axis=-1) - conditional.log_det(truth, z)
 
-  noise = np.random.default_rng(5).normal(size=(800, _SIZE))
+  noise = np.random.default_rng(5).normal(size=(_NUM_PAIRS, _SIZE))
   states = conditional.forward(truth, tf.constant(noise)).numpy()
   pairs = _pairs(target, states)
   found = _fit(pairs)
@@ -136,7 +141,7 @@ def test_two_drivers_of_place_and_scale_are_found():
 
 def test_a_normal_target_has_no_driver():
   factor = targets.correlated_factor(_SIZE, 100.0, seed=6)
-  states = np.random.default_rng(7).normal(size=(600, _SIZE)) @ factor.T
+  states = np.random.default_rng(7).normal(size=(_NUM_PAIRS, _SIZE)) @ factor.T
   inverse = np.linalg.inv(factor)
   pairs = _pairs(
     lambda x: targets.standard_normal(tf.matmul(x, inverse, transpose_b=True)),
@@ -191,6 +196,7 @@ def test_a_determinant_without_one_driver_is_detected(monkeypatch):
   assert targets.smallest_p_value(*_after_one_step()) < 1e-6
 
 
+@pytest.mark.full
 def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
   kernel = _kernel(700, tfpa.transports.conditional_scale(), _funnel)
   start = tf.constant(np.random.default_rng(0).normal(size=(8, 10)))
