@@ -213,7 +213,10 @@ def _constant(learner, params):
   def init(event_size, dtype, scale):
     del event_size, scale
     return tf.nest.map_structure(
-      lambda p: tf.convert_to_tensor(p, dtype=dtype), params
+      lambda p: tf.convert_to_tensor(
+        p, dtype=dtype if np.issubdtype(p.dtype, np.floating) else None
+      ),
+      params,
     )
 
   return learner._replace(init=init, init_scale=1.0)

@@ -13,6 +13,7 @@ __all__ = [
   'check_accept_prob',
   'check_criterion',
   'check_gain',
+  'check_count',
   'check_has_tangent',
   'check_inner_share',
   'check_num_adaptation_steps',
@@ -102,6 +103,15 @@ def check_optimizer(optimizer):
   )
 
 
+def check_count(value, name, example):
+  """Refuses what is no positive int."""
+  if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    raise ValueError(
+      f'`{name}` must be a positive int, but got {value!r}. Write for example '
+      f'`{name}={example}`.'
+    )
+
+
 def check_has_tangent(proposal, learner):
   """Refuses a proposal whose params move by their raw entries alone.
 
@@ -112,9 +122,8 @@ def check_has_tangent(proposal, learner):
   if not hasattr(proposal.preconditioner, 'move'):
     raise ValueError(
       f'{learner} works on tangents, and the params of '
-      f'{type(proposal).__name__} have none. Take '
-      '`tfpa.adaptation.GradientBasedAdaptation`, as the builders do, with for '
-      'example `optimizer=tfpa.optimizers.adam(1e-3)`.'
+      f'{type(proposal).__name__} have none. Build the kernel with '
+      '`tfpa.transport_adaptive_hamiltonian`, whose default learns them.'
     )
 
 

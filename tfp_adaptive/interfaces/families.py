@@ -123,15 +123,15 @@ class Transport(NamedTuple):
   """An invertible map f with params, in place of the linear map C.
 
   The sampler moves z = f^-1(q) with identity mass, and returns q. `params` are
-  a structure of Tensors shared by all chains. There is no tangent: optimizers
-  work on the raw params.
+  a structure of Tensors shared by all chains. There is no tangent: they are
+  fitted to pairs, or optimizers work on the raw params.
   """
 
   name: str
   # (event_size, dtype, scale) -> params of f(z) = scale z. `scale`: [] Tensor.
   init: Callable[..., Any]
   # (params) -> a new `tfp.bijectors.Bijector` f of rows [..., event_size], with
-  # two derivatives in z and in the params.
+  # two derivatives in z and in the params; where they are fitted, one in z.
   bijector: Callable[[Any], Any]
   # (params) -> positive scales of the coordinates of q in f, [event_size].
   scales: Callable[[Any], Any]

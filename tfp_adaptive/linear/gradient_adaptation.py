@@ -103,6 +103,11 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_adaptation_steps=num_adaptation_steps,
       name=name,
     )
+    if getattr(getattr(self.proposal, 'transport', None), 'fit', None):
+      raise ValueError(
+        'The transport of the proposal is fitted to pairs and not learned by '
+        'gradient. Take `tfpa.adaptation.FisherTransportAdaptation`.'
+      )
     if optimizer.is_relative:
       arguments.check_has_tangent(self.proposal, f'`{optimizer.name}`')
     stochastic_target.check_is_exact(self.proposal, type(self).__name__)

@@ -1,9 +1,9 @@
 """Fits a map to pairs of states and gradients that the chains have seen.
 
-Every step adds its states x and the gradients g there, of all chains, to a
-history of a fixed size, later ones preferred; at times that grow by a factor
-the map is fitted to it anew, by the least Fisher divergence. No target call is
-made for it.
+Every step adds its states x and the gradients g there, of as many chains as
+there are places, to a history of a fixed size, later ones preferred; at times
+that grow by a factor the map is fitted to it anew, by the least Fisher
+divergence. No target call is made for it.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -14,6 +14,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history as history_lib
 from tfp_adaptive.core import random
@@ -30,7 +31,14 @@ _SALT = 11  # Tells draws of the history from those of the step.
 
 Statistics = collections.namedtuple(
   'Statistics',
-  ['time', 'next_fit', 'last_fit', 'num_fits', 'num_failed_fits', 'history'],
+  [
+    'step',
+    'next_fit',
+    'last_fit',
+    'num_fits',
+    'num_failed_fits',
+    'history',
+  ],
 )
 
 
@@ -62,6 +70,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     Raises:
       ValueError: If an argument is not one of those allowed.
     """
+    arguments.check_count(num_pairs, 'num_pairs', 4000)
     super().__init__(
       inner_kernel,
       num_adaptation_steps,
@@ -86,8 +95,8 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     rows = self._pairs(state, inner)
     zero = tf.zeros([], rows.dtype)
     return Statistics(
-      time=zero,
-      next_fit=tf.constant(_FIRST_FIT, rows.dtype),
+      step=zero,
+      next_fit=tf.constant(min(_FIRST_FIT, self._last_time), rows.dtype),
       last_fit=zero,
       num_fits=tf.zeros([], tf.int32),
       num_failed_fits=tf.zeros([], tf.int32),
@@ -95,6 +104,16 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
         self._parameters['num_pairs'], ps.shape(rows)[-1], rows.dtype
       ),
     )
+
+  @property
+  def _last_time(self):
+    """Step of the last fit: the step size needs some to follow it."""
+    return float(int(_LAST_FIT * self.num_adaptation_steps))
+
+  def _rescale(self, start, statistics, by):
+    """Counts the steps of the search."""
+    del by
+    return start._replace(step=statistics.step + 1.0)
 
   def _pairs(self, state, inner):
     """Returns states and gradients side by side, [num_chains, 2 d]."""
@@ -106,30 +125,29 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     """Adds the pairs of this step; fits when it is due."""
     del gradients
     seed = self._mh_results(inner).proposed_results.seed
-    time = statistics.time + 1.0
+    step = statistics.step + 1.0
     statistics = statistics._replace(
-      time=time,
+      step=step,
       history=history_lib.add(
         statistics.history,
         self._pairs(next_state, inner),
         random.fold_in(seed, _SALT),
       ),
     )
-    last_time = float(int(_LAST_FIT * self.num_adaptation_steps))
-    is_due = time >= statistics.next_fit
+    is_due = step >= statistics.next_fit
 
     def fit(params, step_size, statistics):
       fitted = self._fitted(params, statistics.history)
       is_good = adaptation_base.is_finite(fitted)
-      size = tf.cast(self._problem(inner).event_size, time.dtype)
+      size = tf.cast(self._problem(inner).event_size, step.dtype)
       is_first = is_good & tf.equal(statistics.num_fits, 0)
       return (
         adaptation_base.choose(is_good, fitted, params),
         # Coordinates have the scale one from now on.
         tf.where(is_first, size**-0.25, step_size),
         statistics._replace(
-          next_fit=_next_time(time, last_time),
-          last_fit=time,
+          next_fit=_next_time(step, self._last_time),
+          last_fit=tf.where(is_good, step, statistics.last_fit),
           num_fits=statistics.num_fits + tf.cast(is_good, tf.int32),
           num_failed_fits=statistics.num_failed_fits
           + tf.cast(~is_good, tf.int32),
@@ -150,13 +168,15 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
 
   def _num_updates_of_map(self, results, statistics):
     del results
-    return statistics.time - statistics.last_fit
+    steps = statistics.step - statistics.last_fit
+    # The step that fits was taken behind the map before.
+    return tf.where(steps > 0.0, steps, float('inf'))
 
 
-def _next_time(time, last_time):
-  """Returns the time of the next fit: the last one is never left out."""
+def _next_time(step, last_time):
+  """Returns the step of the next fit: the last one is never left out."""
   following = tf.where(
-    _GROWTH * time < last_time, _GROWTH * time, tf.cast(last_time, time.dtype)
+    _GROWTH * step < last_time, _GROWTH * step, tf.cast(last_time, step.dtype)
   )
-  never = tf.constant(float('inf'), time.dtype)
-  return tf.where(time < last_time, following, never)
+  never = tf.constant(float('inf'), step.dtype)
+  return tf.where(step < last_time, following, never)

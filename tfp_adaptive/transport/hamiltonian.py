@@ -54,8 +54,8 @@ def transport_adaptive_hamiltonian(
   gradient.
 
   Args:
-    target_log_prob_fn: Log density up to a constant, differentiable twice,
-      called as TFP calls it; returns [chains...].
+    target_log_prob_fn: Log density up to a constant, differentiable (twice for
+      maps learned by gradient), called as TFP calls it; returns [chains...].
     num_leapfrog_steps: L, gradients per step.
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     transport: Form of f; `transports.real_nvp()` by default.
@@ -86,16 +86,21 @@ def transport_adaptive_hamiltonian(
   if transport.fit is not None:
     map_params.check_fitted(criterion, optimizer)
     proposal = UncalibratedTransportedHamiltonian(
-      target_log_prob_fn, transport, num_leapfrog_steps, step_size, True
+      target_log_prob_fn,
+      transport,
+      num_leapfrog_steps,
+      step_size,
+      randomize_num_steps=True,
+      hessian_product=hessian_product,
     )
     return FisherTransportAdaptation(
       MetropolisHastings(proposal),
       num_adaptation_steps,
-      target_accept_prob or 0.8,
+      0.8 if target_accept_prob is None else target_accept_prob,
     )
   if criterion is None:
     criterion = generalized_speed_measure(
-      target_accept_prob or 0.67,
+      0.67 if target_accept_prob is None else target_accept_prob,
       entropy_weight_rule='acceptance',
       min_entropy_weight=1e-2,
       max_entropy_weight=1e2,
@@ -170,6 +175,12 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       ValueError: If an argument is not one of those allowed.
     """
     map_params.check(transport)
+    if randomize_num_steps and transport.fit is None:
+      raise ValueError(
+        '`randomize_num_steps` is for transports that are fitted to pairs, but '
+        f'`{transport.name}` learns by gradient, from trajectories of one '
+        'length. Leave it out.'
+      )
     trajectory.check_options(num_leapfrog_steps, hessian_product, continue_prob)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(

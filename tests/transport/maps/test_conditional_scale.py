@@ -119,6 +119,42 @@ def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
   assert np.mean(conditional.residuals(none, *pairs[:2]) ** 2) > 0.1
 
 
+def _with_empty_rows(pairs, num_pairs):
+  """Returns the first pairs behind rows that hold none, as in a history."""
+  num_empty = _NUM_PAIRS - num_pairs
+  return (
+    *(
+      tf.concat([tf.zeros([num_empty, _SIZE], tf.float64), rows[:num_pairs]], 0)
+      for rows in pairs[:2]
+    ),
+    tf.concat(
+      [tf.zeros([num_empty]), tf.fill([num_pairs], 1.0 / num_pairs)], 0
+    ),
+  )
+
+
+def test_a_history_that_is_half_empty_tells_what_it_holds():
+  rng = np.random.default_rng(3)
+  neck = 3.0 * rng.normal(size=(200, 1))
+  rest = np.exp(neck / 2) * rng.normal(size=(200, _SIZE - 1))
+  pairs = _pairs(_funnel, np.concatenate([neck, rest], axis=1))
+  found = _fit(_with_empty_rows(pairs, 150))
+  np.testing.assert_array_equal(found.drivers, [0, -1])
+  np.testing.assert_allclose(found.slope[1:, 0], 0.5, atol=1e-3)
+  # Too few to tell: none is looked for.
+  found = _fit(_with_empty_rows(pairs, 50))
+  np.testing.assert_array_equal(found.drivers, [-1, -1])
+
+
+@pytest.mark.full
+def test_a_normal_target_has_no_driver_in_any_of_ten_histories():
+  rng = np.random.default_rng(11)
+  for num_pairs in (110, 150, 200, 300, 400) * 2:
+    pairs = _pairs(targets.standard_normal, rng.normal(size=(400, _SIZE)))
+    found = _fit(_with_empty_rows(pairs, num_pairs))
+    np.testing.assert_array_equal(found.drivers, [-1, -1])
+
+
 def test_two_drivers_of_place_and_scale_are_found():
   truth = _random_map([4, 1], seed=3)
 
@@ -196,6 +232,30 @@ def test_a_determinant_without_one_driver_is_detected(monkeypatch):
   assert targets.smallest_p_value(*_after_one_step()) < 1e-6
 
 
+def test_one_coordinate_is_refused():
+  kernel = _kernel(10, tfpa.transports.conditional_scale(), _funnel)
+  with pytest.raises(ValueError, match='two coordinates or more'):
+    kernel.bootstrap_results(tf.zeros([2, 1], tf.float64))
+
+
+def test_random_lengths_are_for_maps_that_are_fitted():
+  with pytest.raises(ValueError, match='`real_nvp` learns by gradient'):
+    tfpa.proposals.UncalibratedTransportedHamiltonian(
+      _funnel, tfpa.transports.real_nvp(), 3, randomize_num_steps=True
+    )
+
+
+def test_a_map_that_is_fitted_is_not_learned_by_gradient():
+  kernel = _kernel(10, tfpa.transports.conditional_scale(), _funnel)
+  with pytest.raises(ValueError, match='FisherTransportAdaptation'):
+    tfpa.adaptation.GradientBasedAdaptation(
+      kernel.inner_kernel,
+      tfpa.criteria.expected_squared_jump_distance(0.6),
+      tfpa.optimizers.adam(1e-3),
+      10,
+    )
+
+
 @pytest.mark.full
 def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
   kernel = _kernel(700, tfpa.transports.conditional_scale(), _funnel)
@@ -215,11 +275,45 @@ def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
     assert error < 0.2 * max(truth, 3.0)  # Power: a matrix leaves 1 or more.
 
 
+def test_rescaled_it_is_a_multiple_of_itself():
+  transport = tfpa.transports.conditional_scale()
+  params = _random_params([2, 0])
+  rows = tf.constant(np.random.default_rng(1).normal(size=(4, _SIZE)))
+  factor = tf.constant(2.0, tf.float64)
+  np.testing.assert_allclose(
+    transport.bijector(transport.rescale(params, factor)).forward(rows),
+    2.0 * transport.bijector(params).forward(rows),
+    rtol=1e-12,
+  )
+
+
+@pytest.mark.full
+def test_short_adaptations_are_fitted_and_can_be_frozen():
+  # Two coordinates leave one driver; the first fit is the last.
+  kernel = _kernel(
+    30, tfpa.transports.conditional_scale(init_scale=0.5), _funnel
+  )
+  start = tf.constant(np.random.default_rng(0).normal(size=(8, 2)), tf.float32)
+  run = tfpa.sample(kernel, start, 3, progress=False, jit_compile=False)
+  statistics = run.final_kernel_results.statistics
+  assert (statistics.num_fits, statistics.last_fit) == (1, 24)
+  frozen = tfpa.frozen(kernel, run.final_kernel_results)
+  state = tf.constant(run.states[-1])
+  seed = tf.constant([1, 2])
+  there, _ = kernel.one_step(state, run.final_kernel_results, seed=seed)
+  also, _ = frozen.one_step(state, frozen.bootstrap_results(state), seed=seed)
+  np.testing.assert_allclose(also, there, rtol=1e-5)
+  assert np.any(also != state)
+
+
 @pytest.mark.parametrize(
   'arguments, message',
   [
     (dict(drivers=[]), 'must be indices'),
+    (dict(drivers=3), 'must be indices'),
+    (dict(drivers=[True]), 'must be indices'),
     (dict(drivers=[0.5]), 'must be indices'),
+    (dict(preconditioner=tfpa.preconditioners.diagonal), 'with parentheses'),
     (dict(drivers=[1, 1]), 'repeat themselves'),
     (dict(num_drivers=0), 'must be a positive int'),
   ],
@@ -253,4 +347,13 @@ def test_a_map_without_a_fit_is_refused_by_the_adaptation_of_pairs():
   with pytest.raises(ValueError, match="fitted to pairs, but got 'real_nvp'"):
     tfpa.adaptation.FisherTransportAdaptation(
       tfpa.MetropolisHastings(proposal), 10
+    )
+
+
+@pytest.mark.parametrize('num_pairs', [0, -1, 2.5])
+def test_a_history_of_no_pairs_is_refused(num_pairs):
+  kernel = _kernel(10, tfpa.transports.conditional_scale(), _funnel)
+  with pytest.raises(ValueError, match='`num_pairs` must be a positive int'):
+    tfpa.adaptation.FisherTransportAdaptation(
+      kernel.inner_kernel, 10, num_pairs=num_pairs
     )

@@ -16,6 +16,7 @@ __all__ = ['fit', 'fit_with']
 _NUM_ITERATIONS = 12  # Of the damped least squares.
 _NUM_QUICK_ITERATIONS = 4  # Of those of the search.
 _MOST_SEARCHED = 500  # Pairs that the search looks at.
+_FEWEST_PAIRS = 100.0  # Below it no driver is looked for.
 _FIRST_DAMPING = 1e-2
 _RIDGE = 1e-6  # Of the normal equations, whose entries are of order one.
 _MOST_CANDIDATES = 8
@@ -29,8 +30,10 @@ _LOG_CHI_SQUARE = 1.27  # -E log of a chi-square of one degree.
 def fit(states, scores, weights, num_drivers):
   """Returns the best `Conditional` of at most `num_drivers`, found.
 
-  Drivers are added one by one, each the one that lowers the loss of pairs held
-  out the most, as long as it does so beyond noise.
+  Drivers are added one by one, each the one on which the scale of the others
+  depends most: whose slopes lower the loss of pairs held out the most, as long
+  as they do so beyond noise. Of many coordinates those are tried that tell the
+  most of others' squared scores. What only moves the place of others is none.
 
   Args:
     states: [n, d], neighbours in a chain next to each other.
@@ -38,20 +41,20 @@ def fit(states, scores, weights, num_drivers):
     weights: [n], summing to one; zero for rows that hold no pair.
     num_drivers: k, int; fewer than d.
   """
-  searched = _thinned(states, scores, weights)
-  pairs = _standardize(*searched)
-  index = tf.range(ps.shape(pairs.states)[0])
+  states_in, scores_in, worth = _thinned(states, scores, weights)
+  count = states_in.shape[0]
+  equal = tf.fill([count], tf.constant(1.0 / count, states.dtype))
+  pairs = _standardize(states_in, scores_in, equal)
+  # Pairs that stand in for others are no further evidence.
+  noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / worth, 1.0))
   is_held_out = tf.cast(
-    index * _NUM_BLOCKS // ps.shape(pairs.states)[0] % 2, states.dtype
+    tf.range(count) * _NUM_BLOCKS // count % 2, states.dtype
   )
-  parts = [
-    _normalized(searched[-1] * share)
-    for share in (1.0 - is_held_out, is_held_out)
-  ]
-  candidates = _candidates(pairs, searched[-1])
+  parts = [_normalized(1.0 - is_held_out), _normalized(is_held_out)]
+  candidates = _candidates(pairs, equal)
 
   def add(place, goes_on, drivers):
-    found, gain = _best_driver(pairs, *parts, drivers, place, candidates)
+    found, gain = _best_driver(pairs, *parts, drivers, place, candidates, noise)
     goes_on &= gain > 0.0
     is_here = tf.range(num_drivers) == place
     return place + 1, goes_on, tf.where(goes_on & is_here, found, drivers)
@@ -59,7 +62,7 @@ def fit(states, scores, weights, num_drivers):
   *_, drivers = tf.while_loop(
     lambda place, goes_on, _: goes_on & (place < num_drivers),
     add,
-    (tf.constant(0), tf.constant(True), tf.fill([num_drivers], -1)),
+    (tf.constant(0), worth >= _FEWEST_PAIRS, tf.fill([num_drivers], -1)),
     maximum_iterations=num_drivers,
   )
   return fit_with(states, scores, weights, drivers)
@@ -80,9 +83,16 @@ def fit_with(states, scores, weights, drivers):
 
 
 def _thinned(states, scores, weights):
-  """Returns at most `_MOST_SEARCHED` of the pairs, at equal steps."""
-  step = -(-states.shape[0] // _MOST_SEARCHED)
-  return states[::step], scores[::step], _normalized(weights[::step])
+  """Returns pairs evenly spaced by their weight, and how many they are worth.
+
+  Rows of no weight, of a history that is not full, are passed over.
+  """
+  count = min(states.shape[0], _MOST_SEARCHED)
+  total = tf.cumsum(weights)
+  spots = (tf.range(count, dtype=weights.dtype) + 0.5) / count * total[-1]
+  index = tf.minimum(tf.searchsorted(total, spots), states.shape[0] - 1)
+  worth = 1.0 / tf.maximum(tf.reduce_sum(weights**2), 1e-30)
+  return tf.gather(states, index), tf.gather(scores, index), worth
 
 
 _Pairs = collections.namedtuple('_Pairs', ['states', 'scores', 'mean', 'scale'])
@@ -283,7 +293,7 @@ def _candidates(pairs, weights):
   return tf.math.top_k(score, _MOST_CANDIDATES).indices
 
 
-def _best_driver(pairs, fitted, held_out, drivers, place, candidates):
+def _best_driver(pairs, fitted, held_out, drivers, place, candidates, noise):
   """Returns the best candidate for a place, and its gain less its noise."""
 
   places = tf.range(drivers.shape[0])
@@ -301,7 +311,7 @@ def _best_driver(pairs, fitted, held_out, drivers, place, candidates):
     mean = tf.reduce_sum(held_out * gains)
     variance = tf.reduce_sum((held_out * (gains - mean)) ** 2)
     is_new = tf.reduce_all(drivers != candidate)
-    worth = mean - _STANDARD_ERRORS * tf.sqrt(variance) - _LEAST_GAIN
+    worth = mean - noise * tf.sqrt(variance) - _LEAST_GAIN
     is_usable = is_new & tf.math.is_finite(worth)
     return tf.where(is_usable, tf.stack([mean, worth]), -float('inf'))
 

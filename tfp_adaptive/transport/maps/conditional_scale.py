@@ -13,8 +13,9 @@ log density of y. Coordinate j but for the drivers has a residual of its own,
 
   r_j = z_j + e_j g_j,   e_j = exp(l_j + b_j.u),
 
-and 2 + 2 k params: small least-squares problems, all at once. Where x_j is
-normal given the drivers r_j = 0, and what is left of the drivers' gradient,
+and 2 + 2 k params: small least-squares problems, all at once. Where the others
+are independent normals whose means and log scales are linear in the drivers,
+r_j = 0, and what is left of the drivers' gradient,
 
   g_D + sum_j (c_j g_j + b_j (1 + e_j z_j g_j)),
 
@@ -26,12 +27,14 @@ non-centring, Gorinova, Moore and Hoffman (2020).
 """
 
 import collections
+import operator
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import fisher_divergence
@@ -85,12 +88,12 @@ def conditional_scale(
     ValueError: If the drivers are no ints, or repeat themselves; at the start
       of a kernel, if they are not coordinates of the state or leave no other.
   """
-  _check(drivers, num_drivers)
   inside = preconditioner or preconditioners.cholesky()
-  first = [-1] * num_drivers if drivers is None else list(drivers)
+  _check(drivers, num_drivers, inside)
+  given = None if drivers is None else [operator.index(d) for d in drivers]
 
   def init(event_size, dtype, scale):
-    _check_size(event_size, first)
+    first = _first_drivers(event_size, given, num_drivers)
     zeros = tf.zeros([event_size, len(first)], dtype)
     return ConditionalScaleParams(
       mean=tf.zeros([event_size], dtype),
@@ -102,8 +105,9 @@ def conditional_scale(
     )
 
   def fit(params, states, scores, weights):
-    if drivers is None:
-      found = conditional_fit.fit(states, scores, weights, num_drivers)
+    if given is None:
+      num_places = params.drivers.shape[0]
+      found = conditional_fit.fit(states, scores, weights, num_places)
     else:
       found = conditional_fit.fit_with(states, scores, weights, params.drivers)
     whitened, scores = conditional.whitened(found, states, scores)
@@ -119,7 +123,9 @@ def conditional_scale(
     bijector=lambda params: _ConditionalScale(params, inside),
     scales=lambda params: tf.exp(params.log_scale),
     rescale=lambda params, factor: params._replace(
-      log_scale=params.log_scale + tf.math.log(factor)
+      mean=factor * params.mean,
+      log_scale=params.log_scale + tf.math.log(factor),
+      slope=params.slope / factor,
     ),
     init_scale=init_scale,
     fit=fit,
@@ -153,32 +159,44 @@ class _ConditionalScale(tfb.Bijector):
     return tf.reshape(tf.linalg.matrix_transpose(rows), shape)
 
 
-def _check(drivers, num_drivers):
+def _check(drivers, num_drivers, inside):
+  if getattr(inside, 'takes_part_sizes', True):
+    raise ValueError(
+      '`preconditioner` must be one structure for the whole state, but got '
+      f'{inside!r}. Write for example '
+      '`preconditioner=tfpa.preconditioners.diagonal()` (with parentheses).'
+    )
   if drivers is None:
-    if not isinstance(num_drivers, int) or num_drivers < 1:
-      raise ValueError(
-        f'`num_drivers` must be a positive int, but got {num_drivers!r}.'
-      )
+    arguments.check_count(num_drivers, 'num_drivers', 2)
     return
-  if not drivers or not all(isinstance(d, int) and d >= 0 for d in drivers):
+  try:
+    indices = [operator.index(d) for d in drivers if not isinstance(d, bool)]
+    is_good = len(indices) == len(drivers) > 0 and min(indices) >= 0
+  except TypeError:
+    is_good = False
+  if not is_good:
     raise ValueError(
       '`drivers` must be indices of coordinates, but got '
       f'{drivers!r}. Write for example `drivers=[0]`, or `None` to have them '
       'found.'
     )
-  if len(set(drivers)) < len(drivers):
+  if len(set(indices)) < len(indices):
     raise ValueError(f'`drivers` repeat themselves: {drivers!r}.')
 
 
-def _check_size(event_size, drivers):
+def _first_drivers(event_size, given, num_drivers):
+  """Returns the drivers given, or places for those that are found."""
   size = tf.get_static_value(event_size)
-  if size is None:
+  if size is None or size < 2:
     raise ValueError(
-      'The event size is unknown, and the params follow from it. Give '
-      '`init_state` a static event shape.'
+      'A conditional scale needs two coordinates or more, and a static event '
+      f'shape, but the state has {size}. Use a sampler with a preconditioner.'
     )
-  if max(drivers) >= size or len(drivers) >= size:
+  if given is None:
+    return [-1] * min(num_drivers, size - 1)
+  if max(given) >= size or len(given) >= size:
     raise ValueError(
-      f'`drivers` {drivers!r} must be some of the {size} coordinates, and '
-      'leave others.'
+      f'`drivers` {given!r} must be some of the {size} coordinates, and leave '
+      'others.'
     )
+  return given
