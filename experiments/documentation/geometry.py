@@ -1,8 +1,8 @@
-"""The table of docs/results/geometry.md, made from the records.
+"""The tables of docs/results/geometry.md, made from the records.
 
   python -m experiments.documentation.geometry
 
-writes it between its two comments; a test compares.
+writes each between its two comments; a test compares.
 """
 
 import json
@@ -20,6 +20,7 @@ _RECORDS = _PAGE.with_suffix('')
 _PANEL = _ROOT / 'docs' / 'results' / 'inference_gym' / 'summary.json'
 _BEGIN = '<!-- Made by python -m experiments.documentation.geometry -->\n'
 _END = '<!-- End of the table -->\n'
+_SHOWN = (250, 1000, 4000, 16000)  # Gradients of an adaptation.
 _NAMES = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': 'Brownian motion',
   'stochastic_volatility_100_centered': 'S&P 500, 100 days, centered',
@@ -28,15 +29,19 @@ _MOST_LISTED = 5  # Passes of ten that make a rival.
 
 
 def with_tables(text):
-  """Returns the page's text with the table between its comments."""
-  head, begin, rest = text.partition(_BEGIN)
-  _, end, tail = rest.partition(_END)
-  if not (begin and end):
-    raise ValueError(f'The text needs the lines {_BEGIN!r} and {_END!r}.')
-  return head + begin + _table() + end + tail
+  """Returns the page's text with the tables between their comments."""
+  head, *parts = text.split(_BEGIN)
+  tables = [_of_panel, _of_starts]
+  if len(parts) != len(tables) or not all(_END in part for part in parts):
+    raise ValueError(
+      f'The text needs the lines {_BEGIN!r} and {_END!r} {len(tables)} times.'
+    )
+  for table, part in zip(tables, parts):
+    head += _BEGIN + table() + _END + part.partition(_END)[2]
+  return head
 
 
-def _table():
+def _of_panel():
   """Returns lines of a target and a method: passes, ESS, worst z, seconds."""
   records = CellFile(_RECORDS).records()
   methods = list(dict.fromkeys(r['method'] for r in records))
@@ -105,6 +110,30 @@ def _rival(target):
     f'| {best["min_ess_per_gradient"]["median"]:.3g} '
     f'| {best["min_ess_per_second"]["median"]:.0f} |'
   )
+
+
+def _of_starts():
+  """Returns lines of a structure: least effective sizes by adaptation."""
+  lines = [
+    '| Covariance, condition | Learned by | '
+    + ' | '.join(map(str, _SHOWN))
+    + ' |',
+    '|---|---|' + '---|' * len(_SHOWN),
+  ]
+  text = (_RECORDS / 'fisher_start.jsonl').read_text()
+  records = [json.loads(line) for line in text.splitlines()]
+  for case in dict.fromkeys(tuple(r['case']) for r in records):
+    structure, size, condition, rule = case
+    cells = [f'{structure}, d = {size}, {condition:.0e}', rule]
+    for num_gradients in _SHOWN:
+      found = [
+        1000 * r['min_ess_per_gradient']
+        for r in records
+        if (tuple(r['case']), r['num_gradients']) == (case, num_gradients)
+      ]
+      cells.append(_median(found))
+    lines.append(f'| {" | ".join(cells)} |')
+  return '\n'.join(lines) + '\n'
 
 
 if __name__ == '__main__':

@@ -231,6 +231,26 @@ def test_moves_end_where_the_weighted_divergence_is_flat(name):
   assert np.max(slopes(params)) < 1e-4 * np.max(slopes(start))
 
 
+@pytest.mark.parametrize('name', ['cholesky', 'diagonal', 'tridiagonal'])
+def test_a_fit_to_pairs_sees_those_of_weight_alone(name):
+  size, rng = 4, np.random.default_rng(9)
+  deviations = np.array([0.1, 1.0, 3.0, 20.0])
+  states = 5.0 + rng.normal(size=(300, size)) * deviations
+  scores = -(states - 5.0) / deviations**2
+  garbage = 1e3 * rng.normal(size=(50, size))
+  preconditioner = registry.preconditioner(name)
+  fitted = tf.function(fisher_divergence.fit, autograph=False)(
+    preconditioner,
+    preconditioner.init(size, tf.float64, tf.constant(1.0, tf.float64)),
+    tf.constant(np.concatenate([states, garbage])),
+    tf.constant(np.concatenate([scores, garbage])),
+    tf.constant(np.append(np.full(300, 1 / 300), np.zeros(50))),
+  )
+  learned = preconditioner.operator(fitted).to_dense().numpy()
+  scaled = learned @ learned.T / np.outer(deviations, deviations)
+  np.testing.assert_allclose(scaled, np.eye(size), atol=2e-3)
+
+
 def test_a_path_of_a_hundred_is_learned_from_a_few_hundred_gradients():
   size, correlation = 100, 0.99
   steps = np.eye(size) - correlation * np.eye(size, k=-1)

@@ -291,9 +291,15 @@ def fit(preconditioner, params, states, gradients, weights):
     rows - tf.reduce_sum(weights * rows, axis=0) for rows in (states, gradients)
   )
   if preconditioner.fisher_factor is None:
-    for _ in range(_NUM_MOVES):
-      params = _moved(preconditioner, params, states, gradients, weights, 1.0)
-    return params
+    return tf.while_loop(
+      lambda count, _: count < _NUM_MOVES,
+      lambda count, params: (
+        count + 1,
+        _moved(preconditioner, params, states, gradients, weights, 1.0),
+      ),
+      (tf.constant(0), params),
+      maximum_iterations=_NUM_MOVES,
+    )[1]
   num_states = 1.0 / tf.reduce_sum(weights**2)
   share = _correlation_share(num_states, ps.shape(states)[-1])
   return preconditioner.fisher_factor(
