@@ -113,6 +113,7 @@ SMOKE_PLAN = list(_smoke_plan())
 # One in the quick tier, one of each paper in the full one, the others by night.
 _QUICK = ('figure4_acceptance',)
 _FULL = (
+  'eight_schools',
   'figure20_stochastic_volatility',
   'figure4_skew_normal',
   'neals_gaussian',
