@@ -117,6 +117,15 @@ FAMILIES = {
   'transport Hamiltonian': Family(
     _line, _transport, thinning=2, num_adaptation_steps=100
   ),
+  # One map for all data sets: right for none of them.
+  'transport Hamiltonian, conditional scale': Family(
+    _line,
+    functools.partial(
+      _transport, transport=tfpa.transports.conditional_scale()
+    ),
+    thinning=2,
+    num_adaptation_steps=100,
+  ),
   'mGrad': _latent(tfpa.marginal_gradient),
   'aGrad-z': _latent(tfpa.auxiliary_gradient),
   'aGrad-u': _latent(tfpa.auxiliary_gradient, auxiliary='u'),
