@@ -15,8 +15,10 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 __all__ = [
   'History',
   'add',
+  'effective_size',
   'from_draws',
   'in_order',
+  'spread',
   'start',
   'weights',
 ]
@@ -121,6 +123,23 @@ def add(history, rows, seed):
     chain=write(history.chain, chain),
     time=write(history.time, tf.zeros_like(index) + history.num_seen),
   )
+
+
+def effective_size(point_weights):
+  """Returns how many equal weights are worth these, []."""
+  square = tf.reduce_sum(point_weights**2)
+  return 1.0 / tf.maximum(square, tf.constant(1e-12, square.dtype))
+
+
+def spread(points, point_weights, count):
+  """Returns `count` of the points, evenly by cumulative weight.
+
+  Where rows are filled from the first one on, equal steps would miss them.
+  """
+  share = tf.cumsum(point_weights) / tf.reduce_sum(point_weights)
+  spots = tf.linspace(tf.constant(0.0, share.dtype), 1.0, 2 * count + 1)[1::2]
+  index = tf.searchsorted(share, spots)
+  return tf.gather(points, tf.minimum(index, ps.shape(points)[0] - 1))
 
 
 def _at_most(rows, num_points, num_seen):

@@ -35,6 +35,7 @@ import tensorflow as tf
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import history
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -300,7 +301,7 @@ def fit(preconditioner, params, states, gradients, weights):
       (tf.constant(0), params),
       maximum_iterations=_NUM_MOVES,
     )[1]
-  num_states = 1.0 / tf.reduce_sum(weights**2)
+  num_states = history.effective_size(weights)
   share = _correlation_share(num_states, ps.shape(states)[-1])
   return preconditioner.fisher_factor(
     *(
@@ -330,8 +331,8 @@ def _moved(preconditioner, params, states, gradients, shares, rate):
     1.0 + 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1, keepdims=True)
   )
   weights *= 0.25 * rate * shares
-  # The gradient of mean w (|z|^2 + |s|^2) / 2 with respect to the tangent, from
-  # a^T C (I + E) b with a = C^-T z, b = z and with a = g, b = -s.
+  # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent, from
+  # a^T C (I + E) b with a = C^-T z, b = z and with a = -g, b = s.
   tangent = preconditioner.outer(
     params,
     tf.concat([weights * whitened, -weights * scores], axis=0),

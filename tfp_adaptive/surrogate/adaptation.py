@@ -25,7 +25,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate import momentum_scale
 from tfp_adaptive.surrogate import surrogate_leapfrog
 from tfp_adaptive.surrogate import walk
-from tfp_adaptive.surrogate import weighted_points
 
 __all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
 
@@ -279,7 +278,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     """Fits the step size to trajectories along the surrogate."""
     inner = results.inner_results
     count = ps.minimum(ps.shape(points)[0], _NUM_STARTS)
-    starts = weighted_points.spread(points, weights, count)
+    starts = history_lib.spread(points, weights, count)
     fitted = surrogate_leapfrog.fit_step_size(
       self.surrogate,
       tfp_private.get_innermost(inner, 'surrogate_params'),

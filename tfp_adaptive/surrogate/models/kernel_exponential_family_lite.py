@@ -17,8 +17,8 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.core import history
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.surrogate import weighted_points
 from tfp_adaptive.surrogate.models import kernel_surrogate
 from tfp_adaptive.surrogate.models import score_matching
 from tfp_adaptive.surrogate.models import surrogate_frame
@@ -110,7 +110,7 @@ def _basis(num_centers):
 def _refresh(num_centers, draws):
   """Returns the centers of a fit to these draws."""
   if ps.shape(draws.points)[0] > num_centers:
-    centers = weighted_points.spread(draws.points, draws.weights, num_centers)
+    centers = history.spread(draws.points, draws.weights, num_centers)
     return _Centers(centers, tf.ones_like(centers[:, 0]))
   is_used = tf.cast(draws.weights > 0.0, draws.points.dtype)
   return _Centers(draws.points, is_used)

@@ -21,6 +21,7 @@ from typing import Optional
 import tensorflow as tf
 
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import history
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import blocked_cholesky
 from tfp_adaptive.surrogate import weighted_points
@@ -216,7 +217,7 @@ def solve(basis, maps, data, choices, draws, base):
   gram, rhs = basis.moments(
     data, maps, draws, _base_score(choices, draws, base)
   )
-  count = weighted_points.effective_size(draws.weights)
+  count = history.effective_size(draws.weights)
   factor = _factor(gram, choices, count)
   sums = Sums(tf.sqrt(count) * factor, count * rhs)
   return _back_substitute(factor, rhs), sums
@@ -250,7 +251,7 @@ def _cross_validate(basis, maps, data, choices, draws, base, held_out):
   factor = _factor(
     (tf.reduce_sum(grams, axis=0) - grams) / share,
     choices,
-    share * weighted_points.effective_size(draws.weights),
+    share * history.effective_size(draws.weights),
   )
   coefficients = _back_substitute(
     factor, (tf.reduce_sum(rhs, axis=0) - rhs) / share
@@ -389,6 +390,6 @@ def _at_most(draws):
   """
   num_points = ps.minimum(ps.shape(draws.points)[0], _MAX_POINTS)
   num_points -= num_points % _NUM_FOLDS
-  points = weighted_points.spread(draws.points, draws.weights, num_points)
+  points = history.spread(draws.points, draws.weights, num_points)
   weight = 1.0 / tf.cast(num_points, points.dtype)
   return Draws(points, tf.fill([num_points], weight))

@@ -8,6 +8,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.core import history
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.transport.maps import conditional
 
@@ -41,12 +42,16 @@ def fit(states, scores, weights, num_drivers):
     weights: [n], summing to one; zero for rows that hold no pair.
     num_drivers: k, int; fewer than d.
   """
-  states_in, scores_in, worth = _thinned(states, scores, weights)
-  count = states_in.shape[0]
+  count = min(states.shape[0], _MOST_SEARCHED)
+  # Rows of no weight, of a history that is not full, are passed over.
+  searched = history.spread(
+    tf.concat([states, scores], axis=-1), weights, count
+  )
+  num_pairs = history.effective_size(weights)
   equal = tf.fill([count], tf.constant(1.0 / count, states.dtype))
-  pairs = _standardize(states_in, scores_in, equal)
+  pairs = _standardize(*tf.split(searched, 2, axis=-1), equal)
   # Pairs that stand in for others are no further evidence.
-  noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / worth, 1.0))
+  noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))
   is_held_out = tf.cast(
     tf.range(count) * _NUM_BLOCKS // count % 2, states.dtype
   )
@@ -62,7 +67,7 @@ def fit(states, scores, weights, num_drivers):
   *_, drivers = tf.while_loop(
     lambda place, goes_on, _: goes_on & (place < num_drivers),
     add,
-    (tf.constant(0), worth >= _FEWEST_PAIRS, tf.fill([num_drivers], -1)),
+    (tf.constant(0), num_pairs >= _FEWEST_PAIRS, tf.fill([num_drivers], -1)),
     maximum_iterations=num_drivers,
   )
   return fit_with(states, scores, weights, drivers)
@@ -80,19 +85,6 @@ def fit_with(states, scores, weights, drivers):
     shift=pairs.scale[:, tf.newaxis] * found.shift / of_drivers,
     slope=found.slope / of_drivers,
   )
-
-
-def _thinned(states, scores, weights):
-  """Returns pairs evenly spaced by their weight, and how many they are worth.
-
-  Rows of no weight, of a history that is not full, are passed over.
-  """
-  count = min(states.shape[0], _MOST_SEARCHED)
-  total = tf.cumsum(weights)
-  spots = (tf.range(count, dtype=weights.dtype) + 0.5) / count * total[-1]
-  index = tf.minimum(tf.searchsorted(total, spots), states.shape[0] - 1)
-  worth = 1.0 / tf.maximum(tf.reduce_sum(weights**2), 1e-30)
-  return tf.gather(states, index), tf.gather(scores, index), worth
 
 
 _Pairs = collections.namedtuple('_Pairs', ['states', 'scores', 'mean', 'scale'])
@@ -295,7 +287,6 @@ def _candidates(pairs, weights):
 
 def _best_driver(pairs, fitted, held_out, drivers, place, candidates, noise):
   """Returns the best candidate for a place, and its gain less its noise."""
-
   places = tf.range(drivers.shape[0])
 
   def losses(tried, has_slope):

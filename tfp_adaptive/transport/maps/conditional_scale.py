@@ -69,7 +69,7 @@ class ConditionalScaleParams(
 def conditional_scale(
   drivers=None, num_drivers=2, preconditioner=None, init_scale=None
 ):
-  """Builds a conditional scale, for funnels, hierarchies and shrinkage.
+  """Builds a conditional scale, for funnels and hierarchies.
 
   Args:
     drivers: Indices, in the flattened state, of the coordinates on which scale
