@@ -10,8 +10,8 @@ is L L^T with L[t, t] = sqrt(rho_t + w_t), L[t + 1, t] = -s_t w_t / L[t, t] and
 nothing is subtracted, so that a path whose steps are far smaller than its
 extent loses no digits, and P is positive definite wherever r_1 and w, or r,
 are positive. The recursions are folds of an associative rule, in depth
-O(log d): of maps rho -> (A rho + B) / (C rho + D), matrices of positive entries,
-and of affine maps.
+O(log d): of maps rho -> (A rho + B) / (C rho + D), matrices of positive
+entries, and of affine maps.
 """
 
 import functools

@@ -7,7 +7,15 @@ import tensorflow as tf
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import markov_factor
 
-__all__ = ['Natural', 'forward', 'inverse', 'pick', 'terms', 'whitened']
+__all__ = [
+  'Natural',
+  'forward',
+  'inverse',
+  'of_scale',
+  'pick',
+  'terms',
+  'whitened',
+]
 
 _MOST_LOG_TERM = 30.0
 
@@ -41,6 +49,29 @@ class Natural(
   """
 
   __slots__ = ()
+
+
+def of_scale(size, drivers, scale, is_path):
+  """Returns the `Natural` of a multiple of the identity.
+
+  Args:
+    size: d, int.
+    drivers: Ints; one term more than there are.
+    scale: [].
+    is_path: Whether there are edges.
+  """
+  count = len(drivers)
+  zeros = tf.zeros([1 + count, size], scale.dtype)
+  return Natural(
+    mean=zeros[0],
+    log_scale=zeros[0] + tf.math.log(scale),
+    drivers=tf.constant(drivers, tf.int32),
+    exponents=tf.zeros([1 + count, count], scale.dtype),
+    offset=zeros,
+    slope=tf.zeros([1 + count, size, count], scale.dtype),
+    slack=zeros + tf.one_hot(0, 1 + count, dtype=zeros.dtype)[:, tf.newaxis],
+    edge=zeros if is_path else zeros[:, :0],
+  )
 
 
 def forward(natural, rows):

@@ -5,8 +5,8 @@ Works on standardized pairs, x at mean 0 and x and g of one spread. Row j of
   g_j = sum_t exp(b_t.u) (h_tj + H_tj u - (P_t x)_j)
 
 is a least-squares problem of its own, linear once the exponents are given, and
-without noise where the rest is Gaussian given the drivers. Pairs are weighted by
-1 / P_jj(u), in rounds, and less where the row does not hold.
+without noise where the rest is Gaussian given the drivers. Pairs are weighted
+by 1 / P_jj(u), in rounds, and less where the row does not hold.
 """
 
 import collections
@@ -15,7 +15,16 @@ import tensorflow as tf
 
 from tfp_adaptive.transport.maps import natural
 
-__all__ = ['Pairs', 'fit', 'regress', 'robust', 'standardize', 'start']
+__all__ = [
+  'Fitted',
+  'Pairs',
+  'fit',
+  'in_units',
+  'regress',
+  'robust',
+  'standardize',
+  'start',
+]
 
 _NUM_ROUNDS = 3  # Of reweighting.
 _RIDGE = 1e-6  # Of normal equations with a unit diagonal.
@@ -54,8 +63,70 @@ def standardize(states, scores, weights, is_path=False):
   return Pairs((states - mean) / scale, scores * scale, mean, scale)
 
 
-def fit(pairs, weights, drivers, exponents, is_path):
-  """Returns the `Natural` of standardized pairs, in rounds.
+def fit(states, scores, weights, drivers, exponents, is_path):
+  """Returns the `Natural` of pairs, y and its scores, [n, d] each.
+
+  Args:
+    states: [n, d].
+    scores: Gradients of the log density there, [n, d].
+    weights: [n], summing to one.
+    drivers: [k] int32; -1: none.
+    exponents: Of the drivers' terms, each in its driver's units, [k].
+    is_path: Whether neighbours are coupled.
+  """
+  pairs = standardize(states, scores, weights, is_path)
+  matrix = in_units(pairs, drivers, exponents)
+  found = tf.while_loop(
+    lambda count, _: count < _NUM_ROUNDS,
+    lambda count, fitted: (
+      count + 1,
+      regress(pairs, weights, drivers, matrix, fitted, is_path),
+    ),
+    (tf.constant(0), start(pairs, drivers, matrix, is_path)),
+    maximum_iterations=_NUM_ROUNDS,
+  )[1].natural
+  rows, scores = natural.whitened(found, pairs.states, pairs.scores)
+  # Drivers have the scales of their marginals.
+  own = standardize(rows, scores, weights).scale
+  is_driver = tf.reduce_any(tf.range(own.shape[0]) == drivers[:, tf.newaxis], 0)
+  own = tf.where(is_driver, own, tf.ones_like(own))
+  of_drivers = natural.pick(own, drivers, 1.0)
+  found = found._replace(
+    mean=pairs.mean,
+    log_scale=tf.math.log(pairs.scale * own),
+    exponents=found.exponents * of_drivers,
+    slope=found.slope * of_drivers,
+  )
+  return found, rows / own, scores * own
+
+
+def in_units(pairs, drivers, exponents):
+  """Returns exponents of terms in units of the pairs, [1 + k, k].
+
+  The first has none; each of the others has that of its driver.
+  """
+  matrix = tf.linalg.diag(exponents * natural.pick(pairs.scale, drivers, 1.0))
+  return tf.concat([tf.zeros_like(matrix[:1]), matrix], axis=0)
+
+
+def start(pairs, drivers, exponents, is_path):
+  """Returns the standard normal as `Fitted`."""
+  size = pairs.states.shape[-1]
+  first = natural.of_scale(
+    size,
+    [-1] * drivers.shape[0],
+    tf.ones([], pairs.states.dtype),
+    is_path,
+  )
+  return Fitted(
+    first._replace(drivers=drivers, exponents=exponents),
+    precision=tf.ones_like(pairs.scores),
+    residual=pairs.scores,
+  )
+
+
+def regress(pairs, weights, drivers, exponents, before, is_path):
+  """Returns `Fitted` after one round, weighted by the one before.
 
   Args:
     pairs: `Pairs`.
@@ -63,43 +134,9 @@ def fit(pairs, weights, drivers, exponents, is_path):
     drivers: [k] int32; -1: none.
     exponents: [T, k] in units of the pairs; terms but the first without any
       are left out.
+    before: `Fitted`.
     is_path: Whether neighbours are coupled.
   """
-  first = start(pairs, drivers, exponents, is_path)
-  return tf.while_loop(
-    lambda count, _: count < _NUM_ROUNDS,
-    lambda count, fitted: (
-      count + 1,
-      regress(pairs, weights, drivers, exponents, fitted, is_path),
-    ),
-    (tf.constant(0), first),
-    maximum_iterations=_NUM_ROUNDS,
-  )[1].natural
-
-
-def start(pairs, drivers, exponents, is_path):
-  """Returns the standard normal as `Fitted`."""
-  num_terms, num_drivers = exponents.shape
-  size = pairs.states.shape[-1]
-  zeros = tf.zeros([num_terms, size], pairs.states.dtype)
-  return Fitted(
-    natural.Natural(
-      mean=zeros[0],
-      log_scale=zeros[0],
-      drivers=drivers,
-      exponents=exponents,
-      offset=zeros,
-      slope=tf.zeros([num_terms, size, num_drivers], zeros.dtype),
-      slack=zeros + tf.one_hot(0, num_terms, dtype=zeros.dtype)[:, tf.newaxis],
-      edge=zeros if is_path else zeros[:, :0],
-    ),
-    precision=tf.ones_like(pairs.scores),
-    residual=pairs.scores,
-  )
-
-
-def regress(pairs, weights, drivers, exponents, before, is_path):
-  """Returns `Fitted` after one round, weighted by the one before."""
   problem = _Regression(pairs, weights, drivers, exponents, before, is_path)
   offset, slope, slack, edge = problem.solve()
   precision, push = problem.precision(slack, edge)
@@ -155,7 +192,9 @@ class _Regression:
       self._inputs[:, tf.newaxis], [num_states, size, self._inputs.shape[-1]]
     )
     each = tf.concat([shared, tf.stack(own, axis=-1)], axis=-1)
-    features = self._terms[:, tf.newaxis, :, tf.newaxis] * each[:, :, tf.newaxis]
+    features = (
+      self._terms[:, tf.newaxis, :, tf.newaxis] * each[:, :, tf.newaxis]
+    )
     self._shape = size, self._terms.shape[-1], each.shape[-1]
     features = tf.reshape(features, [num_states, size, -1])
     features = tf.transpose(features, [1, 0, 2])
@@ -183,7 +222,9 @@ class _Regression:
         transpose_a=True,
       )[..., 0]
       own_free = tf.where(is_last, tf.zeros_like(free), free)
-      mask = tf.where(is_own, own_free[..., tf.newaxis], tf.ones([], free.dtype))
+      mask = tf.where(
+        is_own, own_free[..., tf.newaxis], tf.ones([], free.dtype)
+      )
       solved = _solve(self._gram, right, tf.reshape(mask, right.shape))
       solved = mask * tf.reshape(solved, self._shape)
       new_slack, new_edge = self._split(solved[..., num_inputs:])

@@ -18,13 +18,21 @@ _STANDARD_ERRORS = 4.0
 _LEAST_GAIN = 0.05
 
 
-def find(states, scores, weights, num_drivers, is_path):
-  """Returns drivers [num_drivers] int32, -1: none, and exponents of each.
+def find(states, scores, weights, drivers, may_add, is_path):
+  """Returns drivers [k] int32, -1: none, and an exponent of each, [k].
 
-  They are added one by one, each the one that lowers the loss of pairs held
-  out the most, as long as it does so beyond noise. A driver that would only
-  move the others along a line is none: that is what C is for. Of all, those
-  are tried that explain the most of the residuals of the ones before.
+  One change after the other: a driver more, or another exponent of one; each
+  the one that lowers the loss of pairs held out the most, as long as it does so
+  beyond noise. A driver that would only move the others along a line is none:
+  that is what C is for.
+
+  Args:
+    states: [n, d], neighbours in a chain next to each other.
+    scores: Gradients of the log density there, [n, d].
+    weights: [n], summing to one; zero for rows that hold no pair.
+    drivers: [k] int32.
+    may_add: Whether to find drivers; `drivers` are the given ones if not.
+    is_path: Whether neighbours are coupled.
   """
   count = min(states.shape[0], _MOST_PAIRS)
   # Rows of no weight, of a history that is not full, are passed over.
@@ -34,14 +42,13 @@ def find(states, scores, weights, num_drivers, is_path):
   num_pairs = history.effective_size(weights)
   # Pairs that stand in for others are no further evidence.
   noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))
-  search = _Search(pairs, noise, num_drivers, is_path)
-  drivers = tf.fill([num_drivers], -1)
-  exponents = tf.zeros([num_drivers], states.dtype)
+  search = _Search(pairs, noise, may_add, is_path)
+  places = tf.range(drivers.shape[0])
 
   def change(count, goes_on, drivers, exponents):
     place, driver, exponent, worth = search.best(drivers, exponents)
     goes_on &= worth > 0.0
-    is_here = goes_on & (tf.range(num_drivers) == place)
+    is_here = goes_on & (places == place)
     return (
       count + 1,
       goes_on,
@@ -49,11 +56,16 @@ def find(states, scores, weights, num_drivers, is_path):
       tf.where(is_here, exponent, exponents),
     )
 
-  most = num_drivers + _NUM_CHANGES
+  most = drivers.shape[0] + _NUM_CHANGES
   *_, drivers, exponents = tf.while_loop(
     lambda count, goes_on, *_: goes_on & (count < most),
     change,
-    (tf.constant(0), num_pairs >= _FEWEST_PAIRS, drivers, exponents),
+    (
+      tf.constant(0),
+      num_pairs >= _FEWEST_PAIRS,
+      -tf.ones_like(drivers) if may_add else drivers,
+      tf.zeros(drivers.shape, states.dtype),
+    ),
     maximum_iterations=most,
   )
   return drivers, exponents
@@ -62,9 +74,9 @@ def find(states, scores, weights, num_drivers, is_path):
 class _Search:
   """Losses of drivers on pairs of which every other block is held out."""
 
-  def __init__(self, pairs, noise, num_drivers, is_path):
-    self._pairs, self._noise, self._is_path = pairs, noise, is_path
-    self._places = tf.range(num_drivers)
+  def __init__(self, pairs, noise, may_add, is_path):
+    self._pairs, self._noise = pairs, noise
+    self._may_add, self._is_path = may_add, is_path
     count = pairs.states.shape[0]
     is_held_out = tf.cast(
       tf.range(count) * _NUM_BLOCKS // count % 2, pairs.states.dtype
@@ -74,66 +86,96 @@ class _Search:
 
   def best(self, drivers, exponents):
     """Returns a place, its new driver and exponent, and what that is worth."""
-    now = self._fit(drivers, exponents, self._start(drivers, exponents))
+    places = tf.range(drivers.shape[0])
+    start = natural_fit.start(
+      self._pairs, drivers, self._matrix(drivers, exponents), self._is_path
+    )
+    now = self._fit(drivers, exponents, start)
     rows, scores = self._whitened(now)
     losses = self._losses(rows + scores)
     tried = self._tried(now, drivers, exponents)
 
-    def gain(change):
+    def worth(change):
       place, driver, exponent = change
-      is_here = self._places == place
-      held = tf.reduce_sum(tf.where(is_here, drivers, 0))
+      is_here = places == place
+      is_new = tf.reduce_all((drivers != driver) | ~is_here)
       then = self._fit(
         tf.where(is_here, driver, drivers),
         tf.where(is_here, exponent, exponents),
         now,
       )
-      is_new = driver != held
-      gains = tf.where(
-        is_new, self._sheared_losses(rows, scores, driver), losses
-      )
+      sheared = self._sheared_losses(rows, scores, driver)
+      gains = tf.where(is_new, sheared, losses)
       gains -= self._losses(tf.add(*self._whitened(then)))
       mean = tf.reduce_sum(self._held_out * gains)
       variance = tf.reduce_sum((self._held_out * (gains - mean)) ** 2)
-      worth = mean - self._noise * tf.sqrt(variance)
-      worth -= tf.where(is_new, tf.constant(_LEAST_GAIN, worth.dtype), 0.0)
+      least = tf.where(is_new, tf.constant(_LEAST_GAIN, mean.dtype), 0.0)
+      worth = mean - self._noise * tf.sqrt(variance) - least
       is_usable = ~is_new | tf.reduce_all(drivers != driver)
       is_usable &= (place >= 0) & tf.math.is_finite(worth)
       return tf.where(is_usable, tf.stack([mean, worth]), -float('inf'))
 
     gains = tf.map_fn(
-      gain, tried, fn_output_signature=tf.TensorSpec([2], rows.dtype)
+      worth, tried, fn_output_signature=tf.TensorSpec([2], rows.dtype)
     )
     best = tf.argmax(gains[:, 0])
-    found = (tf.gather(part, best) for part in (*tried, gains[:, 1]))
-    return tuple(found)
+    return tuple(tf.gather(part, best) for part in (*tried, gains[:, 1]))
 
   def _tried(self, now, drivers, exponents):
-    """Returns changes: a new driver in the first free place, other exponents.
+    """Returns changes: places [n], -1: none, drivers and exponents."""
+    explained, sign = self._dependence(now.residual)
+    held = tf.where(drivers < 0, -1, tf.range(drivers.shape[0]))
+    first = tf.gather(sign, tf.maximum(drivers, 0))
+    changes = [
+      (held, drivers, tf.where(exponents == 0.0, unit * first, by * exponents))
+      for unit, by in ((1.0, 0.5), (2.0, 2.0))
+    ]
+    if self._may_add:
+      is_free = drivers < 0
+      free = tf.argmax(is_free, output_type=tf.int32)
+      free = tf.where(tf.reduce_any(is_free), free, -1)
+      count = min(_NUM_TRIED, sign.shape[0])
+      of_scale = tf.math.top_k(explained, count)
+      of_place = tf.math.top_k(self._moved(now), count)
+      for found, by in ((of_scale, 1.0), (of_scale, 2.0), (of_place, 0.0)):
+        exponent = by * tf.gather(sign, found.indices)
+        place = tf.fill(found.indices.shape, free)
+        changes.append((place, found.indices, exponent))
+    return tuple(tf.concat(part, axis=0) for part in zip(*changes))
 
-    Places [n], -1 where there is none, drivers and exponents.
+  def _dependence(self, residual):
+    """Returns how much log r^2 of others depends on a coordinate, and the sign.
+
+    Explained variances, summed over the others, and +-1, [d] each.
     """
-    new, of_new = self._screened(now)
-    is_free = drivers < 0
-    free = tf.where(
-      tf.reduce_any(is_free), tf.argmax(is_free, output_type=tf.int32), -1
+    weights = self._fitted[:, tf.newaxis]
+    correlation = _others(
+      weights * _standard(self._pairs.states, weights),
+      _standard(tf.math.log(residual**2 + 1e-12), weights),
     )
-    held = tf.where(is_free, -1, self._places)
-    return (
-      tf.concat([tf.fill(new.shape, free), held, held], axis=0),
-      tf.concat([new, drivers, drivers], axis=0),
-      tf.concat([of_new, 2.0 * exponents, 0.5 * exponents], axis=0),
+    explained = tf.reduce_sum(correlation**2, axis=-1)
+    direction = tf.reduce_sum(correlation * tf.abs(correlation), axis=-1)
+    ones = tf.ones_like(direction)
+    return explained, tf.where(direction < 0.0, -ones, ones)
+
+  def _moved(self, now):
+    """Returns what coordinates times the terms explain of others' residuals."""
+    states, weights = self._pairs.states, self._fitted[:, tf.newaxis]
+    share = weights / (1.0 + 0.25 * now.residual**2)
+    root = tf.math.rsqrt(now.precision)
+    terms = natural.terms(
+      now.natural.exponents, natural.pick(states, now.natural.drivers, 0.0)
     )
+    moved = tf.zeros_like(states[0])
+    for term in tf.unstack(terms, axis=-1):
+      along = term[:, tf.newaxis] * states
+      square = 1e-12 + tf.matmul(along**2, share * root**2, transpose_a=True)
+      of_residual = _others(along, share * root * now.residual)
+      moved += tf.reduce_sum(of_residual**2 / square, axis=-1)
+    return moved
 
   def _matrix(self, drivers, exponents):
-    """Returns exponents of terms, [1 + k, k], in units of the pairs."""
-    units = natural.pick(self._pairs.scale, drivers, 1.0)
-    diagonal = tf.linalg.diag(exponents * units)
-    return tf.concat([tf.zeros_like(diagonal[:1]), diagonal], axis=0)
-
-  def _start(self, drivers, exponents):
-    matrix = self._matrix(drivers, exponents)
-    return natural_fit.start(self._pairs, drivers, matrix, self._is_path)
+    return natural_fit.in_units(self._pairs, drivers, exponents)
 
   def _fit(self, drivers, exponents, before):
     return natural_fit.regress(
@@ -146,54 +188,12 @@ class _Search:
     )
 
   def _whitened(self, fitted):
-    """Returns y and its scores, of which drivers have one spread."""
+    """Returns y and its scores, of one spread."""
     rows, scores = natural.whitened(
       fitted.natural, self._pairs.states, self._pairs.scores
     )
     own = natural_fit.standardize(rows, scores, self._fitted)
     return own.states, own.scores
-
-  def _screened(self, now):
-    """Returns drivers and exponents that may explain what `now` does not.
-
-    Those on which the logarithms of squared residuals depend the most, with
-    exponents of that sign, and those whose products with the terms there are
-    explain the most of residuals, without exponent.
-    """
-    states, residual = self._pairs.states, now.residual
-    weights = self._fitted[:, tf.newaxis]
-    slope = self._sums(
-      weights * states, _standard(tf.math.log(residual**2 + 1e-12), weights)
-    ) / (1e-12 + tf.reduce_sum(weights * states**2, axis=0))[:, tf.newaxis]
-    square = tf.reduce_sum(weights * states**2, axis=0)[:, tf.newaxis]
-    explained = tf.reduce_sum(slope**2 * square, axis=-1)
-    sign = tf.sign(tf.reduce_sum(slope * tf.abs(slope), axis=-1))
-    scales = tf.math.top_k(explained, min(_NUM_TRIED, explained.shape[0]))
-    share = weights / (1.0 + 0.25 * residual**2)
-    root = tf.math.rsqrt(now.precision)
-    terms = natural.terms(
-      now.natural.exponents,
-      natural.pick(states, now.natural.drivers, 0.0),
-    )
-    moved = tf.zeros_like(explained)
-    for term in tf.unstack(terms, axis=-1):
-      along = term[:, tf.newaxis] * states
-      top = self._sums(along, share * root * residual) ** 2
-      bottom = 1e-12 + self._sums(along**2, share * root**2)
-      moved += tf.reduce_sum(
-        tf.linalg.set_diag(top / bottom, tf.zeros_like(moved)), axis=-1
-      )
-    places = tf.math.top_k(moved, min(_NUM_TRIED, moved.shape[0])).indices
-    of_scale = tf.gather(sign, scales.indices)
-    return (
-      tf.concat([scales.indices, scales.indices, places], axis=0),
-      tf.concat([of_scale, 2.0 * of_scale, tf.zeros_like(of_scale)], axis=0),
-    )
-
-  def _sums(self, left, right):
-    """Returns sums over pairs with zeros on the diagonal, [d, d]."""
-    sums = tf.matmul(left, right, transpose_a=True)
-    return tf.linalg.set_diag(sums, tf.zeros_like(sums[0]))
 
   def _losses(self, residuals):
     residuals -= tf.linalg.matvec(residuals, self._fitted, transpose_a=True)
@@ -215,9 +215,13 @@ class _Search:
       along[:, tf.newaxis], pull[:, tf.newaxis], fitted
     )
     residuals -= along[:, tf.newaxis] * slope
-    return self._losses(
-      tf.where(is_here, own.states + own.scores, residuals)
-    )
+    return self._losses(tf.where(is_here, own.states + own.scores, residuals))
+
+
+def _others(left, right):
+  """Returns sums over pairs with zeros on the diagonal, [d, d]."""
+  sums = tf.matmul(left, right, transpose_a=True)
+  return tf.linalg.set_diag(sums, tf.zeros_like(sums[0]))
 
 
 def _standard(rows, weights):
