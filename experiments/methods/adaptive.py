@@ -78,8 +78,10 @@ class GradientAdaptive(Adaptive, Structured):
   learning_rate: float | None = Field(None, gt=0)
   gain: float | None = Field(None, ge=1)
 
-  # The paper's constants, its optimizer, and the builder's wanted acceptance.
+  # The paper's constants, what they depend on, the paper's optimizer, and the
+  # builder's wanted acceptance.
   preset: ClassVar[Callable]
+  of_preset: ClassVar[tuple] = ('target_accept_prob',)
   preset_optimizer: ClassVar[str] = 'rmsprop'
   default_accept_prob: ClassVar[float] = 0.55
 
@@ -88,7 +90,7 @@ class GradientAdaptive(Adaptive, Structured):
     is_paper = self.settings == 'paper'
     arguments = self.given(*self.passed)
     if is_paper:
-      preset = type(self).preset(**self.given('target_accept_prob'))
+      preset = type(self).preset(**self.given(*self.of_preset))
       arguments = {**preset, **arguments}
     structure = self.structure(target, is_paper)
     if structure is not None:
