@@ -45,3 +45,22 @@ def test_a_small_factor_has_one_image_of_each():
   images = learned.images(np.array([1.0, 2.0]))
   assert set(images) == {'covariance_first', 'precision_first'}
   np.testing.assert_allclose(images['precision_first'], np.diag([1.0, 0.25]))
+
+
+@pytest.mark.parametrize(
+  'factor',
+  [
+    np.diag([1.0, 0.0, 2.0]),
+    np.array([1.0, 0.0, 2.0]),
+    np.array([1.0, np.inf, 2.0]),
+    np.full([3, 3], np.nan),
+  ],
+  ids=['dense', 'diagonal', 'infinite', 'not a number'],
+)
+@pytest.mark.parametrize('covariance', [np.ones(3), np.eye(3)])
+def test_the_condition_number_of_a_singular_factor_is_infinite(
+  factor, covariance
+):
+  assert learned.is_singular(factor)
+  assert learned.condition_number(factor, covariance) == np.inf
+  assert not learned.is_singular(np.diag([1.0, 1e-200, 2.0]))
