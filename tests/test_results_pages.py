@@ -58,12 +58,15 @@ def test_the_cells_of_hmc_on_models_are_those_of_the_records(column):
     if not line:
       assert not cell
       continue
-    second = _ADAPTING if 'with adaptation' in cell else _SAMPLING
-    per_gradient, per_second, *_ = _numbers(cell)
+    per_gradient, *others = _numbers(cell)
     expected = 1000 * value(record, _GRADIENT, line)
     assert per_gradient == pytest.approx(expected, rel=0.01, abs=0.51)
-    expected = value(record, second, line)
-    assert per_second == pytest.approx(expected, rel=0.005, abs=0.5)
+    # The paper's settings were run on another day's core.
+    assert bool(others) != line.endswith('paper')
+    if others:
+      second = _ADAPTING if 'with adaptation' in cell else _SAMPLING
+      expected = value(record, second, line)
+      assert others[0] == pytest.approx(expected, rel=0.005, abs=0.5)
 
 
 @pytest.mark.parametrize(

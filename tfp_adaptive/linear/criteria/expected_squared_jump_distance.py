@@ -43,7 +43,8 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
 
   Where every move is rejected its gradient is 0 and leaves the scale there, or
   that of one direction. The steps of relative optimizers lead there, so they
-  refuse it; take `tfpa.optimizers.adam(1e-3)` or `rmsprop`.
+  refuse it; take `tfpa.optimizers.adam(1e-3)` or `rmsprop`, whose steps are
+  smaller: a long adaptation can end there all the same.
 
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
