@@ -53,7 +53,8 @@ def hamiltonian(
 
   The paper leaves the rates open; those of the authors' jobs depend on the
   target. Not as in the jobs: the first factor, which they draw at random, the
-  acceptance, 0.65 there and 0.67 in the paper, and clipped gradients.
+  acceptance, 0.65 there and 0.67 in the paper, clipped gradients, and for
+  stochastic volatility the momentum of Adam, which is 0 there.
 
   Args:
     target_accept_prob: Wanted mean acceptance.

@@ -323,31 +323,6 @@ def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
   assert is_latent or plan.target.hierarchy is not None
 
 
-def test_a_singular_factor_is_told_and_the_cell_finishes(tmp_path, monkeypatch):
-  config = configs.parse_config(
-    {
-      'name': 'singular',
-      'target': {
-        'name': 'anisotropic_gaussian',
-        'event_size': 3,
-        'exponent': 1.0,
-      },
-      'methods': [{'name': 'gadmala_fast'}],
-      'num_adaptation_steps': 20,
-      'num_results': 20,
-      'num_repeats': 2,
-    }
-  )
-  factors = iter([np.diag([1.0, 0.0, 2.0]), np.eye(3)])
-  monkeypatch.setattr(
-    cell.learned, 'learned_factor', lambda *args: next(factors)
-  )
-  folder, records = _run(config, tmp_path / 'run')
-  assert [record['status'] for record in records] == ['finished'] * 2
-  assert [record['is_factor_singular'] for record in records] == [True, False]
-  assert '(1 singular) |' in (folder.path / 'report.md').read_text()
-
-
 def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):
   config = configs.load_config(tiny)
   target = runner.make_plan(config).target
