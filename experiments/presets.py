@@ -105,7 +105,8 @@ def adaptive_metropolis():
 
   where the library's own move makes it twice that. rho is that of the authors'
   code, 5e-4 / (1 + 4 t / num_adaptation_steps), half of what the paper prints,
-  and so is the scale s, which the paper leaves out.
+  and so is the scale s, which the paper leaves out. Here mu moves after the
+  factor, there before it.
   """
   own = tfpa.preconditioners.cholesky(first_scale, min_scale=_MIN_SCALE)
 
