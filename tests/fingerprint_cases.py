@@ -303,6 +303,10 @@ CASES = {
     'conditional scale': _with(
       _hamiltonian, transport=tfpa.transports.conditional_scale()
     ),
+    'conditional Gaussian': _with(
+      _hamiltonian,
+      transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),
+    ),
   },
   'variance_ratio_langevin': {'default': _plain},
 }

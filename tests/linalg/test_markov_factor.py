@@ -67,9 +67,7 @@ def test_single_precision_keeps_a_slack_that_subtraction_loses():
   weight[0, -1] = 0.0
   ones = np.ones_like(weight)
   diagonal, _ = markov_factor.factor(*map(tf.constant, (slack, weight, ones)))
-  assert np.sum(2.0 * np.log(diagonal)) == pytest.approx(
-    np.log(1e-9), rel=1e-5
-  )
+  assert np.sum(2.0 * np.log(diagonal)) == pytest.approx(np.log(1e-9), rel=1e-5)
   dense = 2.0 * np.eye(_SIZE) - np.eye(_SIZE, k=1) - np.eye(_SIZE, k=-1)
   dense[0, 0], dense[-1, -1] = 1.0 + 1e-9, 1.0
   lost = np.linalg.slogdet(dense.astype(np.float32))[1]

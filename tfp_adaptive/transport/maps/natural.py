@@ -41,7 +41,7 @@ class Natural(
     mean: m, [d].
     log_scale: l, [d].
     drivers: D, [k] int32; -1: none in this place.
-    exponents: b, [T, k].
+    exponents: b, [T, k]; zero for the first term, which drivers' rows have.
     offset: h, [T, d].
     slope: H, [T, d, k].
     slack: r, [T, d], not negative.

@@ -24,7 +24,7 @@ def find(states, scores, weights, drivers, may_add, is_path):
   One change after the other: a driver more, or another exponent of one; each
   the one that lowers the loss of pairs held out the most, as long as it does so
   beyond noise. A driver that would only move the others along a line is none:
-  that is what C is for.
+  that is what C is for. Two that help only together are missed.
 
   Args:
     states: [n, d], neighbours in a chain next to each other.
@@ -201,7 +201,7 @@ class _Search:
 
   def _sheared_losses(self, rows, scores, driver):
     """Returns the losses where the others may follow a driver on a line."""
-    fitted = self._fitted
+    fitted, driver = self._fitted, tf.maximum(driver, 0)
     along = tf.gather(rows, driver, axis=-1)
     along -= tf.reduce_sum(fitted * along)
     residuals = rows + scores
