@@ -6,13 +6,13 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import markov_factor
+from tfp_adaptive.transport.maps import pairs
 
 __all__ = [
   'Natural',
   'forward',
   'inverse',
   'of_scale',
-  'pick',
   'terms',
   'whitened',
 ]
@@ -76,7 +76,7 @@ def of_scale(size, drivers, scale, is_path):
 
 def forward(natural, rows):
   """Returns x of y, rows [n, d], and log |det| of its derivative, [n]."""
-  lower, pull = _factor(natural, pick(rows, natural.drivers, 0.0))
+  lower, pull = _factor(natural, pairs.pick(rows, natural.drivers, 0.0))
   if not natural.edge.shape[-1]:
     deviations, diagonal = (rows + pull / lower) / lower, lower
   else:
@@ -90,7 +90,7 @@ def forward(natural, rows):
 def inverse(natural, states):
   """Returns y of x, rows [n, d]."""
   deviations = (states - natural.mean) * tf.exp(-natural.log_scale)
-  lower, pull = _factor(natural, pick(deviations, natural.drivers, 0.0))
+  lower, pull = _factor(natural, pairs.pick(deviations, natural.drivers, 0.0))
   if not natural.edge.shape[-1]:
     return lower * deviations - pull / lower
   diagonal, below = lower
@@ -115,12 +115,6 @@ def terms(exponents, distances):
   """Returns exp(b.u), [n, T]."""
   logs = tf.matmul(distances, exponents, transpose_b=True)
   return tf.exp(tf.clip_by_value(logs, -_MOST_LOG_TERM, _MOST_LOG_TERM))
-
-
-def pick(rows, drivers, default):
-  """Returns the drivers' entries along the last axis, a default for none."""
-  picked = tf.gather(rows, tf.maximum(drivers, 0), axis=-1)
-  return tf.where(drivers >= 0, picked, tf.cast(default, rows.dtype))
 
 
 def _factor(natural, distances):

@@ -14,15 +14,13 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.transport.maps import natural
+from tfp_adaptive.transport.maps import pairs as pairs_lib
 
 __all__ = [
   'Fitted',
-  'Pairs',
   'fit',
   'in_units',
   'regress',
-  'robust',
-  'standardize',
   'start',
 ]
 
@@ -31,36 +29,12 @@ _RIDGE = 1e-6  # Of normal equations with a unit diagonal.
 _FLOOR = 1e-6  # Of a precision, in units of its typical size.
 
 
-class Pairs(
-  collections.namedtuple('Pairs', ['states', 'scores', 'mean', 'scale'])
-):
-  """Standardized pairs, [n, d], and x's mean and scale, [d]."""
-
-  __slots__ = ()
-
-
 class Fitted(
   collections.namedtuple('Fitted', ['natural', 'precision', 'residual'])
 ):
   """A `Natural`, P_jj(u) and (g - h + P x)_j / sqrt(P_jj), [n, d]."""
 
   __slots__ = ()
-
-
-def standardize(states, scores, weights, is_path=False):
-  """Returns `Pairs`; the coordinates of a path have one scale."""
-
-  def moments(rows):
-    mean = tf.linalg.matvec(rows, weights, transpose_a=True)
-    return mean, tf.linalg.matvec((rows - mean) ** 2, weights, transpose_a=True)
-
-  tiny = tf.constant(1e-30, states.dtype)
-  mean, variance = moments(states)
-  _, score_variance = moments(scores)
-  scale = ((variance + tiny) / (score_variance + tiny)) ** 0.25
-  if is_path:
-    scale = tf.exp(tf.reduce_mean(tf.math.log(scale))) * tf.ones_like(scale)
-  return Pairs((states - mean) / scale, scores * scale, mean, scale)
 
 
 def fit(states, scores, weights, drivers, exponents, is_path):
@@ -74,7 +48,7 @@ def fit(states, scores, weights, drivers, exponents, is_path):
     exponents: Of the drivers' terms, each in its driver's units, [k].
     is_path: Whether neighbours are coupled.
   """
-  pairs = standardize(states, scores, weights, is_path)
+  pairs = pairs_lib.standardize(states, scores, weights, is_path)
   matrix = in_units(pairs, drivers, exponents)
   found = tf.while_loop(
     lambda count, _: count < _NUM_ROUNDS,
@@ -87,10 +61,10 @@ def fit(states, scores, weights, drivers, exponents, is_path):
   )[1].natural
   rows, scores = natural.whitened(found, pairs.states, pairs.scores)
   # Drivers have the scales of their marginals.
-  own = standardize(rows, scores, weights).scale
+  own = pairs_lib.standardize(rows, scores, weights).scale
   is_driver = tf.reduce_any(tf.range(own.shape[0]) == drivers[:, tf.newaxis], 0)
   own = tf.where(is_driver, own, tf.ones_like(own))
-  of_drivers = natural.pick(own, drivers, 1.0)
+  of_drivers = pairs_lib.pick(own, drivers, 1.0)
   found = found._replace(
     mean=pairs.mean,
     log_scale=tf.math.log(pairs.scale * own),
@@ -105,7 +79,7 @@ def in_units(pairs, drivers, exponents):
 
   The first has none; each of the others has that of its driver.
   """
-  matrix = tf.linalg.diag(exponents * natural.pick(pairs.scale, drivers, 1.0))
+  matrix = tf.linalg.diag(exponents * pairs_lib.pick(pairs.scale, drivers, 1.0))
   return tf.concat([tf.zeros_like(matrix[:1]), matrix], axis=0)
 
 
@@ -129,7 +103,7 @@ def regress(pairs, weights, drivers, exponents, before, is_path):
   """Returns `Fitted` after one round, weighted by the one before.
 
   Args:
-    pairs: `Pairs`.
+    pairs: `pairs.Pairs`.
     weights: [n], summing to one.
     drivers: [k] int32; -1: none.
     exponents: [T, k] in units of the pairs; terms but the first without any
@@ -155,11 +129,6 @@ def regress(pairs, weights, drivers, exponents, before, is_path):
   )
 
 
-def robust(residual):
-  """Returns a loss about r^2 / 2 that grows like a logarithm far out."""
-  return 2.0 * tf.math.log1p(0.25 * residual**2)
-
-
 class _Regression:
   """The regressions of all coordinates on drivers and neighbours.
 
@@ -173,7 +142,7 @@ class _Regression:
     self._num_edges = size if is_path else 0
     is_driver = tf.reduce_any(tf.range(size)[:, tf.newaxis] == drivers, axis=-1)
     self._keep = tf.cast(~is_driver, weights.dtype)
-    distances = natural.pick(pairs.states, drivers, 0.0)
+    distances = pairs_lib.pick(pairs.states, drivers, 0.0)
     is_used = tf.reduce_any(exponents != 0.0, axis=-1)
     is_used |= tf.range(exponents.shape[0]) == 0
     self._terms = tf.where(is_used, natural.terms(exponents, distances), 0.0)

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfp_adaptive.core import history
 from tfp_adaptive.transport.maps import natural
 from tfp_adaptive.transport.maps import natural_fit
+from tfp_adaptive.transport.maps import pairs as pairs_lib
 
 __all__ = ['find']
 
@@ -35,10 +36,7 @@ def find(states, scores, weights, drivers, may_add, is_path):
     is_path: Whether neighbours are coupled.
   """
   count = min(states.shape[0], _MOST_PAIRS)
-  # Rows of no weight, of a history that is not full, are passed over.
-  rows = history.spread(tf.concat([states, scores], axis=-1), weights, count)
-  equal = tf.fill([count], tf.constant(1.0 / count, states.dtype))
-  pairs = natural_fit.standardize(*tf.split(rows, 2, axis=-1), equal, is_path)
+  pairs, _ = pairs_lib.thinned(states, scores, weights, count, is_path)
   num_pairs = history.effective_size(weights)
   # Pairs that stand in for others are no further evidence.
   noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))
@@ -81,8 +79,8 @@ class _Search:
     is_held_out = tf.cast(
       tf.range(count) * _NUM_BLOCKS // count % 2, pairs.states.dtype
     )
-    self._held_out = _normalized(is_held_out)
-    self._fitted = _normalized(1.0 - is_held_out)
+    self._held_out = pairs_lib.normalized(is_held_out)
+    self._fitted = pairs_lib.normalized(1.0 - is_held_out)
 
   def best(self, drivers, exponents):
     """Returns a place, its new driver and exponent, and what that is worth."""
@@ -164,7 +162,7 @@ class _Search:
     share = weights / (1.0 + 0.25 * now.residual**2)
     root = tf.math.rsqrt(now.precision)
     terms = natural.terms(
-      now.natural.exponents, natural.pick(states, now.natural.drivers, 0.0)
+      now.natural.exponents, pairs_lib.pick(states, now.natural.drivers, 0.0)
     )
     moved = tf.zeros_like(states[0])
     for term in tf.unstack(terms, axis=-1):
@@ -192,12 +190,12 @@ class _Search:
     rows, scores = natural.whitened(
       fitted.natural, self._pairs.states, self._pairs.scores
     )
-    own = natural_fit.standardize(rows, scores, self._fitted)
+    own = pairs_lib.standardize(rows, scores, self._fitted)
     return own.states, own.scores
 
   def _losses(self, residuals):
     residuals -= tf.linalg.matvec(residuals, self._fitted, transpose_a=True)
-    return tf.reduce_sum(natural_fit.robust(residuals), axis=-1)
+    return tf.reduce_sum(pairs_lib.robust(residuals), axis=-1)
 
   def _sheared_losses(self, rows, scores, driver):
     """Returns the losses where the others may follow a driver on a line."""
@@ -211,7 +209,7 @@ class _Search:
     slope = tf.where(~is_here, slope, 0.0)
     pull = tf.gather(scores, driver, axis=-1)
     pull += tf.linalg.matvec(scores, slope)
-    own = natural_fit.standardize(
+    own = pairs_lib.standardize(
       along[:, tf.newaxis], pull[:, tf.newaxis], fitted
     )
     residuals -= along[:, tf.newaxis] * slope
@@ -227,8 +225,3 @@ def _others(left, right):
 def _standard(rows, weights):
   rows -= tf.reduce_sum(weights * rows, axis=0)
   return rows * tf.math.rsqrt(tf.reduce_sum(weights * rows**2, axis=0) + 1e-12)
-
-
-def _normalized(weights):
-  tiny = tf.constant(1e-30, weights.dtype)
-  return weights / tf.maximum(tf.reduce_sum(weights), tiny)
