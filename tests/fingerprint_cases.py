@@ -159,9 +159,10 @@ def _structure(structure, **options):
   return case
 
 
-def _criterion(criterion, **options):
+def _criterion(criterion, optimizer=None, **options):
   def case(name):
-    return _plain(name, criterion=getattr(tfpa.criteria, criterion)(**options))
+    part = getattr(tfpa.criteria, criterion)(**options)
+    return _plain(name, criterion=part, optimizer=optimizer)
 
   return case
 
@@ -211,6 +212,7 @@ def _paper_kernel_hamiltonian(name):
   return presets.kernel_hamiltonian(_banana, NUM_ADAPTATION_STEPS), _start()
 
 
+_ADAM = tfpa.optimizers.adam(0.01)
 _LANGEVIN = {
   'default': _plain,
   'single precision': _single,
@@ -223,8 +225,8 @@ _LANGEVIN = {
   'banded': _structure('banded', num_superdiagonals=2),
   'arrow': _structure('arrow', num_globals=1),
   'low rank': _structure('low_rank', rank=1),
-  'jump distance': _criterion('expected_squared_jump_distance'),
-  'l2hmc': _criterion('l2hmc'),
+  'jump distance': _criterion('expected_squared_jump_distance', _ADAM),
+  'l2hmc': _criterion('l2hmc', _ADAM),
   'cross entropy': _criterion('cross_entropy', target_accept_prob=0.5),
   'rmsprop': _optimizer('rmsprop', learning_rate=0.01),
 }
@@ -300,6 +302,10 @@ CASES = {
     'default': _transport,
     'conditional scale': _with(
       _hamiltonian, transport=tfpa.transports.conditional_scale()
+    ),
+    'conditional Gaussian': _with(
+      _hamiltonian,
+      transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),
     ),
   },
   'variance_ratio_langevin': {'default': _plain},

@@ -30,6 +30,14 @@ _MODELS = {
 }  # fmt: skip
 _LATENT = ('mGrad', 'aGrad-u', 'aGrad-z', 'pMALA', 'pCNL', 'Ellipt', 'pCN')
 
+_CLASSIFIED = ('mGrad', 'aGrad-u', 'aGrad-z', 'pCNL')
+_CRITERIA = (
+  'GSM HMC-{}{}',
+  'GSM HMC-{}{}, paper',
+  'ESJD HMC-{}{}, paper',
+  'L2HMC HMC-{}{}, paper',
+)
+
 
 def _table(page, first):
   """Returns the cells of the table whose header starts so, without it."""
@@ -58,12 +66,15 @@ def test_the_cells_of_hmc_on_models_are_those_of_the_records(column):
     if not line:
       assert not cell
       continue
-    second = _ADAPTING if 'with adaptation' in cell else _SAMPLING
-    per_gradient, per_second, *_ = _numbers(cell)
+    per_gradient, *others = _numbers(cell)
     expected = 1000 * value(record, _GRADIENT, line)
     assert per_gradient == pytest.approx(expected, rel=0.01, abs=0.51)
-    expected = value(record, second, line)
-    assert per_second == pytest.approx(expected, rel=0.005, abs=0.5)
+    # The paper's settings were run on another day's core.
+    assert bool(others) != line.endswith('paper')
+    if others:
+      second = _ADAPTING if 'with adaptation' in cell else _SAMPLING
+      expected = value(record, second, line)
+      assert others[0] == pytest.approx(expected, rel=0.005, abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +93,61 @@ def test_the_cells_of_latent_samplers_are_those_of_the_records(
     for number in _numbers(row[column + 1]):
       expected = value(record, 'Learned delta', line)
       assert number == pytest.approx(expected, rel=0.07)  # One digit.
+
+
+def test_the_cells_of_classifiers_are_those_of_the_records():
+  rows = _table('latent_gaussian', '| | mGrad | paper')
+  assert len(rows) == 5
+  for row in rows:
+    record = re.search(r'gp_\w+', row[0])[0]
+    for column, line in enumerate(_CLASSIFIED):
+      for index, number in enumerate(_numbers(row[1 + 2 * column])):
+        expected = value(record, _ESS, line, index=index)
+        assert number == pytest.approx(expected, abs=0.51)
+
+
+@pytest.mark.parametrize(
+  'title, record, suffix',
+  [
+    ('correlated', 'table2_correlated', ''),
+    ('ill-conditioned', 'table1_ill_conditioned', ', diagonal'),
+  ],
+)
+def test_the_cells_of_criteria_are_those_of_the_records(title, record, suffix):
+  heading = '5000 adapting and 5000 recorded steps'
+  rows = _table('hamiltonian_gaussians', '| Target, L | default')
+  rows = [row for row in rows if row[0].startswith(title)]
+  assert len(rows) == 6
+  for row in rows:
+    length = '' if '1e5' in row[0] else heading
+    steps = row[0].split('L = ')[1]
+    for criterion, cell in zip(_CRITERIA, row[1:], strict=True):
+      line = criterion.format(steps, suffix)
+      expected = value(record, _ESS, line, heading=length)
+      assert _numbers(cell)[0] == pytest.approx(expected, abs=0.51)
+
+
+@pytest.mark.parametrize(
+  'record, suffix',
+  [('table2_correlated', ''), ('table1_ill_conditioned', ', diagonal')],
+)
+def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
+  rows = _table('hamiltonian_gaussians', '| Target (condition before)')
+  name = 'correlated' if record.startswith('table2') else 'ill-conditioned'
+  rows = [row for row in rows if row[0].startswith(name)]
+  assert len(rows) == 4
+  for row in rows:
+    line = f'GSM HMC-{row[1]}{suffix}'
+    heading = '5000 adapting and 5000 recorded steps'
+    kept = {'heading': heading}
+    left = value(record, 'Learned beta, condition', line, index=1, **kept)
+    assert _numbers(row[2])[0] == pytest.approx(left, abs=0.006)
+    assert _numbers(row[3])[0] == pytest.approx(
+      value(record, _GRADIENT, line, **kept), abs=6e-4
+    )
+    assert _numbers(row[5])[0] == pytest.approx(
+      value(record, 'Accept rate', line, **kept), abs=0.006
+    )
 
 
 def test_the_table_of_geometry_is_that_of_its_records():

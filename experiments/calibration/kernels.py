@@ -126,6 +126,14 @@ FAMILIES = {
     thinning=2,
     num_adaptation_steps=100,
   ),
+  'transport Hamiltonian, conditional Gaussian': Family(
+    _line,
+    functools.partial(
+      _transport, transport=tfpa.transports.conditional_gaussian()
+    ),
+    thinning=2,
+    num_adaptation_steps=100,
+  ),
   'mGrad': _latent(tfpa.marginal_gradient),
   'aGrad-z': _latent(tfpa.auxiliary_gradient),
   'aGrad-u': _latent(tfpa.auxiliary_gradient, auxiliary='u'),

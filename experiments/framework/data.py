@@ -22,10 +22,11 @@ from experiments.framework.errors import listed
 from experiments.framework.errors import shortened
 from experiments.framework.errors import shown
 
-__all__ = ['DATA_DIR_VARIABLE', 'SOURCES', 'Source', 'load']
+__all__ = ['DATA_DIR_VARIABLE', 'SOURCES', 'Source', 'counts_path', 'load']
 
 DATA_DIR_VARIABLE = 'TFP_ADAPTIVE_DATA_DIR'
 _MAX_BYTES_PER_NUMBER = 40
+_COUNTS = 'cox_counts_64'
 
 
 class Source(NamedTuple):
@@ -121,16 +122,38 @@ def load(name, data_dir=None, cache_dir=None):
   return _checked(name, inputs, labels, local or 'OpenML')
 
 
-def _local_path(name, data_dir):
+def counts_path(data_dir=None):
+  """Returns the file of the Cox process's published counts, 64 x 64.
+
+  Args:
+    data_dir: as in `load`.
+
+  Raises:
+    DataError: if there is none.
+  """
+  data_dir = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+  path = _local_path(_COUNTS, data_dir, ('.npy', '.csv'))
+  if path is None:
+    looked = f'in {shown(str(data_dir))}' if data_dir else 'for no data folder'
+    raise DataError(
+      f'there is no {_COUNTS}.npy or {_COUNTS}.csv {looked}: save Y of '
+      'data/TestData64.mat of https://github.com/mtitsias/aGrad as 64 x 64 '
+      f'counts in a folder, passed as --data-dir or in {DATA_DIR_VARIABLE}, '
+      'or write target.counts: simulated.'
+    )
+  return path
+
+
+def _local_path(name, data_dir, suffixes=('.npz', '.csv')):
   if data_dir is None:
     return None
   folder = pathlib.Path(os.path.expanduser(data_dir))
   if not os.path.isdir(folder):
     raise DataError(
       f'the data folder {shown(str(folder), 120)} does not exist; write one '
-      f'that holds {name}.npz or {name}.csv.'
+      f'that holds {name}{suffixes[0]} or {name}{suffixes[1]}.'
     )
-  for suffix in ('.npz', '.csv'):
+  for suffix in suffixes:
     if (folder / f'{name}{suffix}').is_file():
       return folder / f'{name}{suffix}'
   return None

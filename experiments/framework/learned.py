@@ -5,7 +5,7 @@ import numpy as np
 import tfp_adaptive as tfpa
 from experiments.methods.base import find_field
 
-__all__ = ['condition_number', 'images', 'learned_factor']
+__all__ = ['condition_number', 'images', 'is_singular', 'learned_factor']
 
 # Beyond this many coordinates a dense factor is neither formed nor inverted.
 _MAX_DENSE = 3000
@@ -37,13 +37,32 @@ def learned_factor(method, result, event_size):
   return np.asarray(tfpa.learned_factor(method.kernel, results), np.float64)
 
 
+def is_singular(factor):
+  """Returns whether C has no inverse, or is not finite.
+
+  Args:
+    factor: C, [d, d] or its diagonal [d].
+  """
+  if not np.all(np.isfinite(factor)):
+    return True
+  if factor.ndim == 1:
+    return not np.all(factor)
+  sign, log_det = np.linalg.slogdet(factor)
+  return bool(sign == 0.0 or not np.isfinite(log_det))
+
+
 def condition_number(factor, covariance):
   """Returns that of C^-1 Sigma C^-T: 1 where the shape was learned.
 
   Args:
     factor: C, [d, d] or its diagonal [d].
     covariance: Sigma, [d, d] or its diagonal [d].
+
+  Returns:
+    At least 1; infinity where C is singular, to the rounding of the numbers.
   """
+  if is_singular(factor):
+    return np.inf
   if factor.ndim == 1 and covariance.ndim == 1:
     ratio = covariance / factor**2
     return ratio.max() / ratio.min()
@@ -53,7 +72,7 @@ def condition_number(factor, covariance):
   whitened = np.linalg.solve(factor, whitened.T)
   eigenvalues = np.linalg.eigvalsh(0.5 * (whitened + whitened.T))
   if eigenvalues[0] <= 0.0:
-    return np.inf  # Singular, to the rounding of the numbers.
+    return np.inf
   return eigenvalues[-1] / eigenvalues[0]
 
 

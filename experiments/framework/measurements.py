@@ -179,11 +179,20 @@ def _against_truth(target, states, summary):
 
 
 def _learned(factor, target):
-  """Returns how far C C^T is from a multiple of the true covariance."""
-  if target.covariance is None or factor is None:
+  """Returns how far C C^T is from a multiple of the true covariance.
+
+  A singular factor is a failure of the adaptation, and a number of the cell
+  that it belongs to, not the end of it.
+  """
+  if factor is None:
     return {}
+  if target.covariance is None:
+    return {'is_factor_singular': learned.is_singular(factor)}
   condition = learned.condition_number(factor, target.covariance)
-  return {'learned_condition_number': _finite(condition)}
+  return {
+    'is_factor_singular': bool(np.isinf(condition)),
+    'learned_condition_number': _finite(condition),
+  }
 
 
 def _ess_log_prob(trace):

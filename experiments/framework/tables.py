@@ -83,6 +83,8 @@ class Row(NamedTuple):
   entropy_weight: Optional[float] = None
   # Of the target seen through the learned factor, where its moments are known.
   condition_number: Optional[float] = None
+  # Repeats whose learned factor has no inverse, and so no such number.
+  num_singular: int = 0
   # delta of a sampler of latent Gaussian models.
   step_size: Optional[float] = None
   # (likelihood, gradient) in all steps of all chains.
@@ -144,10 +146,18 @@ class Row(NamedTuple):
       _numbers(self.ess_per_gradient, 4),
       _numbers((self.ess_bulk, self.ess_tail), 1),
       ', '.join(_rhat(value) for value in self.rhat),
-      f'{number(self.entropy_weight, 2)}, {number(self.condition_number, 2)}',
+      f'{number(self.entropy_weight, 2)}, {self._condition()}',
       number(self.compile_seconds, 1),
       repeats,
     ]
+
+  def _condition(self):
+    if not self.num_singular:
+      return number(self.condition_number, 2)
+    singular = f'{self.num_singular} singular'
+    if self.condition_number is None:
+      return singular
+    return f'{number(self.condition_number, 2)} ({singular})'
 
 
 def number(value, digits):
@@ -225,6 +235,7 @@ def _row(label, records):
     ),
     entropy_weight=_mean(_values(finished, 'entropy_weight')),
     condition_number=_mean(_values(finished, 'learned_condition_number')),
+    num_singular=sum(_values(finished, 'is_factor_singular')),
     step_size=_mean(_values(finished, 'step_size')),
     calls=tuple(_mean_calls(finished, key) for key in ('target', 'gradient')),
     error=error,

@@ -78,8 +78,10 @@ class GradientAdaptive(Adaptive, Structured):
   learning_rate: float | None = Field(None, gt=0)
   gain: float | None = Field(None, ge=1)
 
-  # The paper's constants, its optimizer, and the builder's wanted acceptance.
+  # The paper's constants, what they depend on, the paper's optimizer, and the
+  # builder's wanted acceptance.
   preset: ClassVar[Callable]
+  of_preset: ClassVar[tuple] = ('target_accept_prob',)
   preset_optimizer: ClassVar[str] = 'rmsprop'
   default_accept_prob: ClassVar[float] = 0.55
 
@@ -88,13 +90,14 @@ class GradientAdaptive(Adaptive, Structured):
     is_paper = self.settings == 'paper'
     arguments = self.given(*self.passed)
     if is_paper:
-      preset = type(self).preset(**self.given('target_accept_prob'))
+      preset = type(self).preset(**self.given(*self.of_preset))
       arguments = {**preset, **arguments}
     structure = self.structure(target, is_paper)
     if structure is not None:
       arguments['preconditioner'] = structure
     if self.criterion not in (None, 'generalized_speed_measure'):
       arguments['criterion'] = self.build_criterion()
+      self._check_scale(arguments['criterion'])
     constants = (self.optimizer, self.learning_rate, self.gain)
     if any(constant is not None for constant in constants):
       arguments['optimizer'] = self._optimizer()
@@ -109,11 +112,23 @@ class GradientAdaptive(Adaptive, Structured):
     build = getattr(tfpa.criteria, self.criterion)
     return build(self.target_accept_prob or self.default_accept_prob)
 
-  def _optimizer(self):
+  def _check_scale(self, criterion):
+    """Refuses the relative optimizer of what it would run away with."""
+    is_relative = self._optimizer_name() == 'relative_gradient'
+    if is_relative and not criterion.holds_scale:
+      raise ValueError(
+        f'criterion: {criterion.name!r} runs away with the optimizer '
+        "'relative_gradient'; write optimizer: adam and learning_rate: 1e-3."
+      )
+
+  def _optimizer_name(self):
     usual = 'relative_gradient'
     if self.settings == 'paper':
       usual = self.preset_optimizer
-    name = self.optimizer or usual
+    return self.optimizer or usual
+
+  def _optimizer(self):
+    name = self._optimizer_name()
     needed, other = (
       ('gain', 'learning_rate')
       if name == 'relative_gradient'

@@ -7,6 +7,8 @@ https://arxiv.org/abs/2110.14625.
 from typing import ClassVar
 from typing import Literal
 
+from pydantic import Field
+
 import tfp_adaptive as tfpa
 from experiments import presets
 from experiments.framework.registry import METHODS
@@ -33,8 +35,19 @@ class EntropyAdaptiveHmc(GradientAdaptive):
   num_leapfrog_steps: NumLeapfrogSteps
   hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff'
   randomize_num_steps: bool = False
+  entropy_weight_rate: float | None = Field(
+    None, gt=0, description='settings: paper alone; of beta and of gamma'
+  )
+  penalty_threshold: float | None = Field(
+    None, gt=0, lt=1, description='settings: paper alone; delta'
+  )
 
   preset = staticmethod(presets.hamiltonian)
+  of_preset: ClassVar[tuple] = (
+    'target_accept_prob',
+    'entropy_weight_rate',
+    'penalty_threshold',
+  )
   preset_optimizer: ClassVar[str] = 'adam'
   default_accept_prob: ClassVar[float] = 0.67
 
@@ -54,8 +67,21 @@ class EntropyAdaptiveHmc(GradientAdaptive):
     )
 
   def build(self, target, options):
+    self._check_constants()
     names = ('num_leapfrog_steps', 'hessian_product', 'randomize_num_steps')
     kernel = tfpa.entropy_adaptive_hamiltonian(
       **self.given(*names), **self.arguments(target, options)
     )
+    if self.settings == 'paper':
+      kernel = presets.with_three_terms(kernel)
     return self.to_method(kernel, self.trace_fn(options))
+
+  def _check_constants(self):
+    """Refuses constants of the paper's criterion where it is not used."""
+    is_used = self.settings == 'paper' and self.criterion is None
+    for name in ('entropy_weight_rate', 'penalty_threshold'):
+      if getattr(self, name) is not None and not is_used:
+        raise ValueError(
+          f"{name}: it is a constant of the paper's criterion; leave it out, "
+          'or write settings: paper and no criterion.'
+        )

@@ -13,7 +13,11 @@ from experiments.framework.registry import METHODS
 from experiments.methods.adaptive import Adaptive
 from experiments.methods.base import NumLeapfrogSteps
 
-__all__ = ['ConditionalScaleHmc', 'TransportAdaptiveHmc']
+__all__ = [
+  'ConditionalGaussianHmc',
+  'ConditionalScaleHmc',
+  'TransportAdaptiveHmc',
+]
 
 
 @METHODS.register('transport_adaptive_hmc')
@@ -56,6 +60,32 @@ class ConditionalScaleHmc(Adaptive):
       self.num_leapfrog_steps,
       options.num_adaptation_steps,
       transport=tfpa.transports.conditional_scale(num_drivers=self.num_drivers),
+      **self.given('target_accept_prob'),
+    )
+    return self.to_method(kernel, None)
+
+
+@METHODS.register('conditional_gaussian_hmc')
+class ConditionalGaussianHmc(Adaptive):
+  """HMC behind a conditional Gaussian, fitted to pairs; drivers are found."""
+
+  settings: Literal['default'] = 'default'
+  num_leapfrog_steps: NumLeapfrogSteps = 5
+  num_drivers: int = Field(3, ge=1)
+  structure: Literal['diagonal', 'tridiagonal'] = 'diagonal'
+
+  def default_label(self):
+    path = ', path' if self.structure == 'tridiagonal' else ''
+    return f'conditional-Gaussian HMC-{self.num_leapfrog_steps}{path}'
+
+  def build(self, target, options):
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      target.target_log_prob_fn,
+      self.num_leapfrog_steps,
+      options.num_adaptation_steps,
+      transport=tfpa.transports.conditional_gaussian(
+        num_drivers=self.num_drivers, structure=self.structure
+      ),
       **self.given('target_accept_prob'),
     )
     return self.to_method(kernel, None)

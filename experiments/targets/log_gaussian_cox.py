@@ -5,10 +5,11 @@
 
 Two distances, for the paper's text and its code differ:
   cells        C_ab = sigma^2 exp(-|a - b| / (n beta)), |a - b| in cells
-  unit_square  C_ab = sigma^2 exp(-|a - b| / (64 beta)), |a - b| in a square of
-               side 1: a field that hardly varies; the published sizes are its.
-Counts are simulated from a fixed seed, or read from a file. A coarser grid is
-the finer one with its cells merged, as in the paper's supplement.
+  unit_square  C_ab = sigma^2 exp(-|a - b| / (64 beta)), the outer cells on the
+               edge of a square of side 1, 1 / (n - 1) apart: a field that
+               hardly varies; the published sizes are its.
+Counts are the published ones, simulated from a fixed seed, or read from a file.
+A coarser grid is the finer one with its cells merged, as in the supplement.
 References: Titsias and Papaspiliopoulos (2018), 5.2,
 https://arxiv.org/abs/1610.09641; Girolami and Calderhead (2011), Section 9.
 """
@@ -23,6 +24,7 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.framework import array_files
+from experiments.framework import data
 from experiments.framework.errors import DataError
 from experiments.framework.errors import shortened
 from experiments.framework.registry import TARGETS
@@ -50,7 +52,7 @@ def length_scale(num_cells, distance):
   """Returns the length over which the field varies, in cells."""
   if distance == 'cells':
     return num_cells * BETA
-  return 64.0 * BETA * num_cells
+  return 64.0 * BETA * (num_cells - 1)
 
 
 def cell_covariance(num_cells, distance):
@@ -176,6 +178,9 @@ class LogGaussianCox(latent.LatentParameters):
   prior: Literal['spectral', 'stationary'] = Field(
     'spectral', description='dense, or by FFT on a torus around the grid'
   )
+  counts: Literal['simulated', 'published'] = Field(
+    'simulated', description='published: 64 x 64, from the data folder'
+  )
   data_seed: int = Field(0, ge=0)
   simulated_cells_per_side: int | None = Field(
     None, ge=2, le=64, description='finer grid of the counts; None: the same'
@@ -188,6 +193,8 @@ class LogGaussianCox(latent.LatentParameters):
     num_cells = self.num_cells_per_side
     if self.counts_file is not None:
       counts = read_counts(self.counts_file)
+    elif self.counts == 'published':
+      counts = read_counts(data.counts_path(context.data_dir))
     else:
       finer = self.simulated_cells_per_side or num_cells
       counts = simulate_counts(finer, self.distance, self.data_seed)

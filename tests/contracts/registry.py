@@ -162,6 +162,11 @@ def optimizer(name):
   return _part(tfpa.optimizers, name, {})
 
 
+def optimizer_of(criterion_name):
+  """Returns the optimizer for a criterion; `None`: the builder's own."""
+  return None if criterion(criterion_name).holds_scale else optimizer('adam')
+
+
 def fixed(factor, init_scale=1.0, structure='cholesky'):
   """Returns a preconditioner that starts at `factor`, [d, d]."""
   if structure == 'diagonal':

@@ -47,6 +47,7 @@ def test_a_kernel_learns_with_every_preconditioner(name):
 def test_a_kernel_learns_with_every_criterion(name):
   before, after = _learns(
     criterion=registry.criterion(name),
+    optimizer=registry.optimizer_of(name),
     preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5),
   )
   assert any(np.any(b != a) for b, a in zip(before, after))
@@ -148,6 +149,7 @@ def test_a_kernel_never_widens_while_everything_diverges(name):
     spike,
     100,
     criterion=registry.criterion(name),
+    optimizer=registry.optimizer_of(name),
     preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5),
   )
   state = tf.ones([4, 3], tf.float64)

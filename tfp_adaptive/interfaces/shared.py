@@ -234,6 +234,9 @@ class Criterion(NamedTuple):
   may_exceed_target: bool = False
   # Whether `update` needs slopes: only relative optimizers have them.
   needs_slopes: bool = False
+  # Whether value, entropy or `feedback` pulls the scale in from where every
+  # move is rejected. Relative optimizers refuse a criterion that does not.
+  holds_scale: bool = True
 
 
 class Optimizer(NamedTuple):

@@ -89,13 +89,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     super().__init__(inner_kernel, num_adaptation_steps)
     arguments.check_criterion(criterion)
     arguments.check_optimizer(optimizer)
-    if criterion.needs_slopes and not optimizer.is_relative:
-      raise ValueError(
-        f'`{optimizer.name}` works on raw params and has no slopes in the log '
-        f'scale, which this `{criterion.name}` needs to weigh the entropy. '
-        "Give the criterion `entropy_weight_rule='acceptance'`, or take "
-        '`tfpa.optimizers.relative_gradient()`.'
-      )
+    _check_pair(criterion, optimizer)
     self._parameters = dict(
       inner_kernel=inner_kernel,
       criterion=criterion,
@@ -271,6 +265,25 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     slope = self.preconditioner.slope(params, grads)
     size = tf.cast(problem.event_size, problem.dtype)
     return tf.where(is_usable, slope / size, 0.0)
+
+
+def _check_pair(criterion, optimizer):
+  """Refuses a criterion and an optimizer that do not go together."""
+  if criterion.needs_slopes and not optimizer.is_relative:
+    raise ValueError(
+      f'`{optimizer.name}` works on raw params and has no slopes in the log '
+      f'scale, which this `{criterion.name}` needs to weigh the entropy. '
+      "Give the criterion `entropy_weight_rule='acceptance'`, or take "
+      '`tfpa.optimizers.relative_gradient()`.'
+    )
+  if optimizer.is_relative and not criterion.holds_scale:
+    raise ValueError(
+      f'`{criterion.name}` does not pull the scale in where every move is '
+      f'rejected, and the steps of `{optimizer.name}` run away to there. Take '
+      '`optimizer=tfpa.optimizers.adam(1e-3)`, or the criterion '
+      f'`tfpa.criteria.generalized_speed_measure('
+      f'{criterion.target_accept_prob:g})`.'
+    )
 
 
 def _num_dropped(transition, is_usable):

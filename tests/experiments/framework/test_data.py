@@ -222,6 +222,20 @@ def test_counts_that_are_no_square_of_whole_numbers_are_refused(
     read_counts(path)
 
 
+def test_published_counts_are_read_from_the_folder_or_asked_for(
+  tmp_path, monkeypatch
+):
+  monkeypatch.delenv(data.DATA_DIR_VARIABLE, raising=False)
+  for folder in (None, tmp_path):
+    with pytest.raises(DataError) as error:
+      data.counts_path(folder)
+    for word in ('cox_counts_64.npy', 'aGrad', '--data-dir', 'simulated'):
+      assert word in str(error.value)
+  np.save(tmp_path / 'cox_counts_64.npy', np.eye(4))
+  monkeypatch.setenv(data.DATA_DIR_VARIABLE, str(tmp_path))
+  np.testing.assert_array_equal(read_counts(data.counts_path()), np.eye(4))
+
+
 @pytest.mark.parametrize('name', ['counts.npy', 'counts.csv'])
 def test_an_empty_file_of_counts_is_refused(name, tmp_path):
   (tmp_path / name).write_bytes(b'')

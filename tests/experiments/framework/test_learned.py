@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+import rich.console
 
+from experiments.framework import config as configs
 from experiments.framework import learned
+from experiments.framework import runner
+from experiments.framework import storage
 
 RNG = np.random.default_rng(0)
 
@@ -45,3 +49,49 @@ def test_a_small_factor_has_one_image_of_each():
   images = learned.images(np.array([1.0, 2.0]))
   assert set(images) == {'covariance_first', 'precision_first'}
   np.testing.assert_allclose(images['precision_first'], np.diag([1.0, 0.25]))
+
+
+@pytest.mark.parametrize(
+  'factor',
+  [
+    np.diag([1.0, 0.0, 2.0]),
+    np.array([1.0, 0.0, 2.0]),
+    np.array([1.0, np.inf, 2.0]),
+    np.full([3, 3], np.nan),
+  ],
+  ids=['dense', 'diagonal', 'infinite', 'not a number'],
+)
+@pytest.mark.parametrize('covariance', [np.ones(3), np.eye(3)])
+def test_the_condition_number_of_a_singular_factor_is_infinite(
+  factor, covariance
+):
+  assert learned.is_singular(factor)
+  assert learned.condition_number(factor, covariance) == np.inf
+  assert not learned.is_singular(np.diag([1.0, 1e-200, 2.0]))
+
+
+def test_a_singular_factor_is_told_and_the_cell_finishes(tmp_path, monkeypatch):
+  config = configs.parse_config(
+    {
+      'name': 'singular',
+      'target': {
+        'name': 'anisotropic_gaussian',
+        'event_size': 3,
+        'exponent': 1.0,
+      },
+      'methods': [{'name': 'gadmala_fast'}],
+      'num_adaptation_steps': 20,
+      'num_results': 20,
+      'num_repeats': 2,
+    }
+  )
+  factors = iter([np.diag([1.0, 0.0, 2.0]), np.eye(3)])
+  monkeypatch.setattr(learned, 'learned_factor', lambda *args: next(factors))
+  folder = storage.RunFolder.create(tmp_path / 'run', config)
+  quiet = rich.console.Console(quiet=True)
+  records = runner.run_plan(
+    runner.make_plan(config), folder, quiet, progress=False
+  )
+  assert [record['status'] for record in records] == ['finished'] * 2
+  assert [record['is_factor_singular'] for record in records] == [True, False]
+  assert '(1 singular) |' in (folder.path / 'report.md').read_text()

@@ -37,6 +37,7 @@ SMALLER = {
   'log_gaussian_cox': [
     'target.num_cells_per_side=6',
     'target.simulated_cells_per_side=12',
+    'target.counts=simulated',
   ],
   'multi_class_gp': ['target.num_rows=30'],
 }

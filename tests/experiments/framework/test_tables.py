@@ -51,6 +51,16 @@ def test_table_says_that_chains_stuck_apart_have_a_huge_rhat():
   assert '| > 1000, 7.000 |' in text
 
 
+def test_table_counts_singular_factors():
+  singular = {**_record('a', 0, 1, 1), 'is_factor_singular': True}
+  text = tables.to_markdown('x', tables.join([singular, singular]))
+  assert '| 7.40, 2 singular |' in text
+  regular = {**singular, 'is_factor_singular': False}
+  regular['learned_condition_number'] = 1.5
+  text = tables.to_markdown('x', tables.join([singular, regular]))
+  assert '| 7.40, 1.50 (1 singular) |' in text
+
+
 def test_times_of_a_continued_cell_are_left_out():
   continued = {**_record('a', 1, 30, None), 'is_continued': True}
   continued['seconds'] = {'compile': 1.0, 'adaptation': 0.0, 'sampling': 0.1}

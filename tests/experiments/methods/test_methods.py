@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from experiments.framework import config as configs
 from experiments.framework import runner
+from experiments.framework.errors import ConfigError
 from experiments.methods import riemannian
 
 VALUES = {
@@ -64,7 +65,9 @@ def test_every_structure_can_be_asked_for(method, settings, name, constants):
   ],
 )
 def test_every_criterion_can_be_asked_for(criterion, label):
-  config, plan = _plan(criterion=criterion, target_accept_prob=0.6)
+  adam = {'optimizer': 'adam', 'learning_rate': 1e-3}
+  options = adam if label[:3] in ('ESJ', 'L2H') else {}
+  config, plan = _plan(criterion=criterion, target_accept_prob=0.6, **options)
   assert config.labels() == [label]
   built = plan.methods[0].kernel.criterion
   assert built.name == (criterion or 'generalized_speed_measure')
@@ -98,6 +101,25 @@ def test_hamiltonians_of_least_divergence_take_every_structure():
   built = runner.make_plan(config).methods[0]
   assert built.kernel.preconditioner.name == 'low_rank'
   assert built.frozen_cost.gradient == 3.0  # The mean of 1, ..., 5.
+
+
+@pytest.mark.parametrize('name', ['expected_squared_jump_distance', 'l2hmc'])
+def test_criteria_that_run_away_say_which_optimizer_to_write(name):
+  with pytest.raises(ConfigError, match='write optimizer: adam and learning_r'):
+    _plan(criterion=name)
+  _, plan = _plan(criterion=name, settings='paper', learning_rate=0.05)
+  assert plan.methods[0].kernel.optimizer.name == 'adam'
+
+
+def test_constants_of_the_papers_criterion_are_for_it_alone():
+  _, plan = _plan(
+    settings='paper', entropy_weight_rate=0.5, penalty_threshold=0.95
+  )
+  parameters = plan.methods[0].kernel.proposal.parameters
+  assert parameters['num_fixed_terms'] == 3
+  for options in ({}, {'settings': 'paper', 'criterion': 'l2hmc'}):
+    with pytest.raises(ConfigError, match='penalty_threshold: it is a const'):
+      _plan(penalty_threshold=0.95, **options)
 
 
 def test_labels_tell_structure_and_settings():

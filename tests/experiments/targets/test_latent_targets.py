@@ -143,7 +143,7 @@ def test_cox_covariance_has_the_papers_lengths(distance):
   covariance = log_gaussian_cox.cell_covariance(4, distance)
   # Cells 1 and 12 of four by four: 3 rows and 1 column apart.
   gap = np.sqrt(10.0)
-  scaled = gap / (4 / 33) if distance == 'cells' else gap / 4 / (64 / 33)
+  scaled = gap / (4 / 33) if distance == 'cells' else gap / 3 / (64 / 33)
   np.testing.assert_allclose(covariance[1, 12], 1.91 * np.exp(-scaled))
 
 
@@ -191,6 +191,22 @@ def test_cox_counts_can_be_given(tmp_path):
   for path in (binary, tmp_path / 'nothing.csv'):
     with pytest.raises(DataError, match='counts_file'):
       log_gaussian_cox.read_counts(path)
+
+
+def test_cox_target_of_published_counts_takes_those_of_the_data_folder(
+  tmp_path,
+):
+  counts = np.arange(16).reshape(4, 4)
+  np.save(tmp_path / 'cox_counts_64.npy', counts)
+  target = log_gaussian_cox.LogGaussianCox(
+    name='log_gaussian_cox', num_cells_per_side=2, counts='published'
+  ).build(BuildContext('float64', str(tmp_path)))
+  rate = np.exp(RNG.normal(size=4))
+  x = tf.constant(np.log(rate))
+  expected = np.sum([10, 18, 42, 50] * np.log(rate)) - np.sum(
+    rate * np.exp(log_gaussian_cox.MEAN) / 4
+  )
+  np.testing.assert_allclose(target.latent.log_likelihood_fn(x), expected)
 
 
 def test_cox_prior_by_fft_sees_the_same_grid():

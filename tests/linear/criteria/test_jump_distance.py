@@ -1,12 +1,22 @@
 """Criteria of jump distance: values in units of their moving mean."""
 
+import functools
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import parts
+from tests.contracts import registry
+from tests.contracts import targets
 
+_BUILDERS = [
+  tfpa.gradient_adaptive_random_walk,
+  tfpa.gradient_adaptive_langevin,
+  functools.partial(tfpa.entropy_adaptive_hamiltonian, num_leapfrog_steps=2),
+]
 _FACTORIES = ['expected_squared_jump_distance', 'l2hmc']
 
 
@@ -92,3 +102,77 @@ def test_rejecting_everything_leaves_the_values_finite(name):
     assert np.all(np.isfinite(criterion.value(state, moved)))
     state = parts.update_criterion(criterion, state, moved)
     assert np.isfinite(state.moving_distance)
+
+
+def _push(name):
+  """Returns what moves the log scale outwards where all moves are rejected."""
+  criterion = registry.criterion(name)
+  state = criterion.init(parts.PROBLEM)
+  log_scale = tf.constant(0.0, tf.float64)
+  for _ in range(3):
+    with tf.GradientTape() as tape:
+      tape.watch(log_scale)
+      moved = _rejected(tf.exp(log_scale))
+      value = tf.reduce_mean(criterion.value(state, moved))
+    slope = float(tape.gradient(value, log_scale))
+    state = criterion.update(state, moved, parts.slopes(), parts.PROBLEM)
+  return slope + float(criterion.feedback(state, moved).scale_force)
+
+
+def _rejected(scale):
+  """Returns a transition whose moves are all far too wide."""
+  moved = parts.transition()
+  return moved._replace(
+    log_accept_ratio=-1e4 * scale**2 * tf.ones([4], tf.float64),
+    displacement=scale * moved.displacement,
+  )
+
+
+@pytest.mark.parametrize('name', registry.CRITERIA)
+def test_holds_scale_says_whether_a_scale_comes_back_from_rejection(name):
+  if registry.criterion(name).holds_scale:
+    assert _push(name) < 0.0
+  else:
+    assert _push(name) == 0.0
+
+
+@pytest.mark.parametrize('builder', _BUILDERS)
+@pytest.mark.parametrize('name', _FACTORIES)
+def test_relative_optimizers_refuse_what_does_not_hold_the_scale(name, builder):
+  build = functools.partial(
+    builder,
+    target_log_prob_fn=targets.standard_normal,
+    num_adaptation_steps=10,
+    criterion=getattr(tfpa.criteria, name)(0.6),
+  )
+  with pytest.raises(ValueError, match=r'optimizers\.adam\(1e-3\)'):
+    build()
+  with pytest.raises(ValueError, match='`relative_gradient` run away'):
+    build(optimizer=tfpa.optimizers.relative_gradient(2.0))
+  assert build(optimizer=tfpa.optimizers.adam(1e-3)).criterion.name == name
+
+
+@pytest.mark.full
+def test_relative_steps_run_away_where_those_of_adam_do_not():
+  criterion = tfpa.criteria.expected_squared_jump_distance(0.67)
+  criterion = criterion._replace(holds_scale=True)
+  factor = targets.correlated_factor(20, 1e3, seed=1)
+  precision = np.linalg.inv(factor @ factor.T)
+  rates = []
+  for optimizer in (
+    tfpa.optimizers.relative_gradient(),
+    tfpa.optimizers.adam(1e-3),
+  ):
+    kernel = tfpa.entropy_adaptive_hamiltonian(
+      lambda x: -0.5 * tf.reduce_sum(x * tf.linalg.matvec(precision, x), -1),
+      num_leapfrog_steps=1,
+      num_adaptation_steps=2000,
+      criterion=criterion,
+      optimizer=optimizer,
+    )
+    start = tf.constant(np.random.default_rng(0).normal(size=(10, 20)))
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', UserWarning)
+      run = tfpa.sample(kernel, start, 500, progress=False)
+    rates.append(run.trace['is_accepted'].mean())
+  assert rates[0] < 0.01 < 0.5 < rates[1]

@@ -41,6 +41,11 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
   narrow one can still score well. Use it for targets of even scale, or to
   compare with the generalised speed measure.
 
+  Where every move is rejected its gradient is 0 and leaves the scale there, or
+  that of one direction. The steps of relative optimizers lead there, so they
+  refuse it; take `tfpa.optimizers.adam(1e-3)` or `rmsprop`, whose steps are
+  smaller: a long adaptation can end there all the same.
+
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
       the criterion itself has no target.
@@ -73,6 +78,7 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
     trace=lambda state: {'moving_distance': state.moving_distance},
     bounds={},
     target_accept_prob=target_accept_prob,
+    holds_scale=False,
   )
 
 

@@ -32,6 +32,9 @@ __all__ = ['l2hmc']
 def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
   """Builds the L2HMC objective.
 
+  Its gradient, too, is 0 where every move is rejected: relative optimizers
+  refuse it; take `tfpa.optimizers.adam(1e-3)` or `rmsprop`.
+
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
       the criterion itself has no target.
@@ -68,4 +71,5 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
     trace=lambda state: {'moving_distance': state.moving_distance},
     bounds={},
     target_accept_prob=target_accept_prob,
+    holds_scale=False,
   )

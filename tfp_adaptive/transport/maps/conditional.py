@@ -5,6 +5,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.transport.maps import pairs
 
 __all__ = [
   'Conditional',
@@ -13,7 +14,6 @@ __all__ = [
   'forward',
   'inverse',
   'log_det',
-  'pick',
   'residuals',
   'whitened',
 ]
@@ -85,7 +85,7 @@ def effective_scores(conditional, states, scores):
 
 def _place_and_scale(conditional, deviations):
   """Returns c.u and l + b.u, [..., d], of x - m, or the drivers' part of it."""
-  distances = pick(deviations, conditional.drivers, 0.0)
+  distances = pairs.pick(deviations, conditional.drivers, 0.0)
   log_scales = conditional.log_scale + _times(distances, conditional.slope)
   return (
     _times(distances, conditional.shift),
@@ -96,12 +96,6 @@ def _place_and_scale(conditional, deviations):
 def _times(distances, coefficients):
   """Returns sum_k u_k c_jk, [..., d]."""
   return tf.linalg.matvec(coefficients, distances)
-
-
-def pick(rows, drivers, default):
-  """Returns the drivers' entries along the last axis, a default for none."""
-  picked = tf.gather(rows, tf.maximum(drivers, 0), axis=-1)
-  return tf.where(drivers >= 0, picked, tf.cast(default, rows.dtype))
 
 
 def bounded(log_scale):

@@ -4,13 +4,12 @@ Works on standardized pairs, x at mean 0 and x and g of one spread, so that no
 number has the units of the state. `conditional_scale` has the formulas.
 """
 
-import collections
-
 import tensorflow as tf
 
 from tfp_adaptive.core import history
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.transport.maps import conditional
+from tfp_adaptive.transport.maps import pairs as pairs_lib
 
 __all__ = ['fit', 'fit_with']
 
@@ -43,19 +42,17 @@ def fit(states, scores, weights, num_drivers):
     num_drivers: k, int; fewer than d.
   """
   count = min(states.shape[0], _MOST_SEARCHED)
-  # Rows of no weight, of a history that is not full, are passed over.
-  searched = history.spread(
-    tf.concat([states, scores], axis=-1), weights, count
-  )
   num_pairs = history.effective_size(weights)
-  equal = tf.fill([count], tf.constant(1.0 / count, states.dtype))
-  pairs = _standardize(*tf.split(searched, 2, axis=-1), equal)
+  pairs, equal = pairs_lib.thinned(states, scores, weights, count)
   # Pairs that stand in for others are no further evidence.
   noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))
   is_held_out = tf.cast(
     tf.range(count) * _NUM_BLOCKS // count % 2, states.dtype
   )
-  parts = [_normalized(1.0 - is_held_out), _normalized(is_held_out)]
+  parts = [
+    pairs_lib.normalized(1.0 - is_held_out),
+    pairs_lib.normalized(is_held_out),
+  ]
   candidates = _candidates(pairs, equal)
 
   def add(place, goes_on, drivers):
@@ -75,9 +72,9 @@ def fit(states, scores, weights, num_drivers):
 
 def fit_with(states, scores, weights, drivers):
   """Returns the best `Conditional` with these drivers, [k] int32, -1: none."""
-  pairs = _standardize(states, scores, weights)
+  pairs = pairs_lib.standardize(states, scores, weights)
   found = _fit_standard(pairs, weights, drivers)
-  of_drivers = conditional.pick(pairs.scale, drivers, 1.0)
+  of_drivers = pairs_lib.pick(pairs.scale, drivers, 1.0)
   return conditional.Conditional(
     mean=pairs.mean + pairs.scale * found.mean,
     log_scale=found.log_scale + tf.math.log(pairs.scale),
@@ -87,27 +84,12 @@ def fit_with(states, scores, weights, drivers):
   )
 
 
-_Pairs = collections.namedtuple('_Pairs', ['states', 'scores', 'mean', 'scale'])
-
-
-def _standardize(states, scores, weights):
-  def moments(rows):
-    mean = tf.linalg.matvec(rows, weights, transpose_a=True)
-    return mean, tf.linalg.matvec((rows - mean) ** 2, weights, transpose_a=True)
-
-  tiny = tf.constant(1e-30, states.dtype)
-  mean, variance = moments(states)
-  _, score_variance = moments(scores)
-  scale = ((variance + tiny) / (score_variance + tiny)) ** 0.25
-  return _Pairs((states - mean) / scale, scores * scale, mean, scale)
-
-
 def _fit_standard(pairs, weights, drivers, has_slope=None):
   """Returns the `Conditional` of standardized pairs.
 
   `has_slope`, [k] bool, asks for a quick fit, without the slopes of others.
   """
-  distances = conditional.pick(pairs.states, drivers, 0.0)
+  distances = pairs_lib.pick(pairs.states, drivers, 0.0)
   problem = _LeastSquares(pairs, weights, distances, has_slope)
   if has_slope is None:
     rows = _best_rows(*map(problem.solve, problem.starts()))
@@ -127,10 +109,10 @@ def _fit_standard(pairs, weights, drivers, has_slope=None):
   )
   # A driver's scale and center are those of its marginal.
   scores = conditional.effective_scores(found, pairs.states, pairs.scores)
-  scale = _standardize(pairs.states, scores, weights).scale
+  scale = pairs_lib.standardize(pairs.states, scores, weights).scale
   pull = tf.linalg.matvec(scores, weights, transpose_a=True)
   mean = tf.where(is_driver, scale**2 * pull, 0.0)
-  moved = conditional.pick(mean, drivers, 0.0)
+  moved = pairs_lib.pick(mean, drivers, 0.0)
   return found._replace(
     mean=found.mean + mean + tf.linalg.matvec(found.shift, moved),
     log_scale=tf.where(is_driver, tf.math.log(scale), found.log_scale)
@@ -246,7 +228,7 @@ class _LeastSquares:
   def _loss(self, rows):
     """Returns the mean of 2 log(1 + r^2 / 4), about r^2 / 2, by coordinate."""
     loss = tf.linalg.matvec(
-      _robust(self._terms(rows)[2]), self._weights, transpose_a=True
+      pairs_lib.robust(self._terms(rows)[2]), self._weights, transpose_a=True
     )
     return tf.where(tf.math.is_finite(loss), loss, float('inf'))
 
@@ -259,10 +241,6 @@ def _best_rows(one, other):
 
 def _log_squares(scores):
   return tf.math.log(scores**2 + 1e-12)
-
-
-def _robust(residual):
-  return 2.0 * tf.math.log1p(0.25 * residual**2)
 
 
 def _candidates(pairs, weights):
@@ -292,7 +270,10 @@ def _best_driver(pairs, fitted, held_out, drivers, place, candidates, noise):
   def losses(tried, has_slope):
     found = _fit_standard(pairs, fitted, tried, has_slope)
     return tf.reduce_sum(
-      _robust(conditional.residuals(found, pairs.states, pairs.scores)), axis=-1
+      pairs_lib.robust(
+        conditional.residuals(found, pairs.states, pairs.scores)
+      ),
+      axis=-1,
     )
 
   def gain(candidate):
@@ -311,8 +292,3 @@ def _best_driver(pairs, fitted, held_out, drivers, place, candidates, noise):
   )
   best = tf.argmax(gains[:, 0])
   return tf.gather(candidates, best), tf.gather(gains[:, 1], best)
-
-
-def _normalized(weights):
-  tiny = tf.constant(1e-30, weights.dtype)
-  return weights / tf.maximum(tf.reduce_sum(weights), tiny)

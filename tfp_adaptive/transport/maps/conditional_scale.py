@@ -27,19 +27,18 @@ non-centring, Gorinova, Moore and Hoffman (2020).
 """
 
 import collections
-import operator
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import fisher_divergence
 from tfp_adaptive.transport.maps import conditional
 from tfp_adaptive.transport.maps import conditional_fit
+from tfp_adaptive.transport.maps import drivers as drivers_lib
 
 __all__ = ['ConditionalScaleParams', 'conditional_scale']
 
@@ -89,11 +88,11 @@ def conditional_scale(
       of a kernel, if they are not coordinates of the state or leave no other.
   """
   inside = preconditioner or preconditioners.cholesky()
-  _check(drivers, num_drivers, inside)
-  given = None if drivers is None else [operator.index(d) for d in drivers]
+  drivers_lib.check_preconditioner(inside)
+  given = drivers_lib.as_indices(drivers, num_drivers)
 
   def init(event_size, dtype, scale):
-    first = _first_drivers(event_size, given, num_drivers)
+    first = drivers_lib.first(event_size, given, num_drivers)
     zeros = tf.zeros([event_size, len(first)], dtype)
     return ConditionalScaleParams(
       mean=tf.zeros([event_size], dtype),
@@ -157,46 +156,3 @@ class _ConditionalScale(tfb.Bijector):
     rows = tf.reshape(whitened, ps.stack([-1, shape[-1]]))
     rows = self._operator.solve(rows, adjoint_arg=True)
     return tf.reshape(tf.linalg.matrix_transpose(rows), shape)
-
-
-def _check(drivers, num_drivers, inside):
-  if getattr(inside, 'takes_part_sizes', True):
-    raise ValueError(
-      '`preconditioner` must be one structure for the whole state, but got '
-      f'{inside!r}. Write for example '
-      '`preconditioner=tfpa.preconditioners.diagonal()` (with parentheses).'
-    )
-  if drivers is None:
-    arguments.check_count(num_drivers, 'num_drivers', 2)
-    return
-  try:
-    indices = [operator.index(d) for d in drivers if not isinstance(d, bool)]
-    is_good = len(indices) == len(drivers) > 0 and min(indices) >= 0
-  except TypeError:
-    is_good = False
-  if not is_good:
-    raise ValueError(
-      '`drivers` must be indices of coordinates, but got '
-      f'{drivers!r}. Write for example `drivers=[0]`, or `None` to have them '
-      'found.'
-    )
-  if len(set(indices)) < len(indices):
-    raise ValueError(f'`drivers` repeat themselves: {drivers!r}.')
-
-
-def _first_drivers(event_size, given, num_drivers):
-  """Returns the drivers given, or places for those that are found."""
-  size = tf.get_static_value(event_size)
-  if size is None or size < 2:
-    raise ValueError(
-      'A conditional scale needs two coordinates or more, and a static event '
-      f'shape, but the state has {size}. Use a sampler with a preconditioner.'
-    )
-  if given is None:
-    return [-1] * min(num_drivers, size - 1)
-  if max(given) >= size or len(given) >= size:
-    raise ValueError(
-      f'`drivers` {given!r} must be some of the {size} coordinates, and leave '
-      'others.'
-    )
-  return given

@@ -1,0 +1,334 @@
+"""Conditional Gaussians: the map, the regressions, and the chains behind it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.transport.maps import natural
+from tfp_adaptive.transport.maps import natural_fit
+from tfp_adaptive.transport.maps import natural_search
+from tfp_adaptive.transport.maps.conditional_gaussian import (
+  ConditionalGaussianParams,
+)
+
+_SIZE, _NUM_PAIRS, _NUM_DRIVERS = 6, 400, 2
+
+
+def _random_map(drivers, is_path, size=_SIZE, seed=0):
+  """Returns a `Natural` whose drivers depend on nothing."""
+  rng = np.random.default_rng(seed)
+  count = len(drivers)
+  is_driver = np.isin(np.arange(size), drivers)
+  keep = ~is_driver * np.ones([count + 1, 1])
+  held = np.array(drivers) >= 0
+  slack = keep * rng.exponential(size=keep.shape)
+  slack[0, is_driver] = 1.0
+  is_coupled = keep * np.append(~is_driver[1:], False)
+  edge = is_coupled * rng.normal(size=keep.shape)
+  exponents = rng.normal(size=[count + 1, count]) * held
+  exponents[0] = 0.0
+  slope = rng.normal(size=[count + 1, size, count]) * held
+  parts = dict(
+    mean=rng.normal(size=size),
+    log_scale=0.5 * rng.normal(size=size) * (not is_path),
+    exponents=exponents,
+    offset=keep * rng.normal(size=keep.shape),
+    slope=keep[..., np.newaxis] * slope,
+    slack=slack,
+    edge=edge if is_path else edge[:, :0],
+  )
+  parts = {name: tf.constant(part) for name, part in parts.items()}
+  return natural.Natural(drivers=tf.constant(drivers), **parts)
+
+
+def _random_params(drivers, is_path, seed=0):
+  rng = np.random.default_rng(seed + 100)
+  factor = np.eye(_SIZE) + 0.3 * np.tril(rng.normal(size=[_SIZE] * 2))
+  return ConditionalGaussianParams(
+    *_random_map(drivers, is_path, seed=seed), tf.constant(factor)
+  )
+
+
+def _transport(is_path=False, **options):
+  return tfpa.transports.conditional_gaussian(
+    structure='tridiagonal' if is_path else 'diagonal', **options
+  )
+
+
+def _pairs(target, states):
+  """Returns states, gradients and equal weights."""
+  point = tf.constant(states)
+  with tf.GradientTape() as tape:
+    tape.watch(point)
+    log_prob = target(point)
+  weights = tf.fill([len(states)], tf.constant(1.0 / len(states), tf.float64))
+  return point, tape.gradient(log_prob, point), weights
+
+
+def _hierarchy(x):
+  """Means around x_0 with log scale x_1, observed at 1, 2, ...."""
+  mean, log_scale, rest = x[..., 0], x[..., 1], x[..., 2:]
+  observed = np.arange(1.0, rest.shape[-1] + 1.0)
+  distance = (rest - mean[..., tf.newaxis]) ** 2
+  return (
+    -0.5 * tf.reduce_sum(distance, axis=-1) * tf.exp(-2.0 * log_scale)
+    - rest.shape[-1] * log_scale
+    - 0.5 * tf.reduce_sum((rest - observed) ** 2, axis=-1)
+    - 0.5 * (mean**2 / 9.0 + log_scale**2)
+  )
+
+
+def _draw_hierarchy(rng, count, size=_SIZE):
+  """Returns states near its posterior: exact given mean and log scale."""
+  log_scale = 0.5 * rng.normal(size=(count, 1))
+  mean = size / 2.0 + 0.5 * rng.normal(size=(count, 1))
+  prior = np.exp(-2.0 * log_scale)
+  observed = np.arange(1.0, size - 1.0)
+  center = (prior * mean + observed) / (prior + 1.0)
+  noise = rng.normal(size=(count, size - 2)) / np.sqrt(prior + 1.0)
+  return np.concatenate([mean, log_scale, center + noise], axis=1)
+
+
+def _walk(x):
+  """A random walk whose log step size is x_0, observed with log noise x_1."""
+  step, noise, path = x[..., 0], x[..., 1], x[..., 2:]
+  before = tf.concat([tf.zeros_like(path[..., :1]), path[..., :-1]], axis=-1)
+  size = path.shape[-1]
+  observed = np.sin(np.arange(size))
+  return (
+    -0.5 * tf.reduce_sum((path - before) ** 2, -1) * tf.exp(-2.0 * step)
+    - 0.5 * tf.reduce_sum((path - observed) ** 2, -1) * tf.exp(-2.0 * noise)
+    - size * (step + noise)
+    - 0.5 * (step**2 + noise**2)
+  )
+
+
+def _draw_walk(rng, count, size=_SIZE):
+  scales = 0.5 * rng.normal(size=(count, 2))
+  steps = np.exp(scales[:, :1]) * rng.normal(size=(count, size - 2))
+  return np.concatenate([scales, np.cumsum(steps, axis=1)], axis=1)
+
+
+def _fit_all(pairs, first, may_add, is_path):
+  drivers, exponents = natural_search.find(*pairs, first, may_add, is_path)
+  found, rows, scores = natural_fit.fit(*pairs, drivers, exponents, is_path)
+  return drivers, exponents, found, rows + scores
+
+
+_compiled_fit = tf.function(_fit_all, autograph=False)
+
+
+def _fit(target, states, drivers=None, is_path=False):
+  """Returns drivers, exponents, the `Natural` and z + s."""
+  first = tf.constant([-1] * _NUM_DRIVERS if drivers is None else drivers)
+  pairs = _pairs(target, states)
+  return _compiled_fit(pairs, first, drivers is None, is_path)
+
+
+def _spread(residuals):
+  """Returns the largest standard deviation of a coordinate's residual."""
+  return np.std(residuals, axis=0).max()
+
+
+@pytest.mark.parametrize('is_path', [False, True])
+@pytest.mark.parametrize('drivers', [[1], [5, 0], [2, -1]])
+def test_the_map_is_a_bijection_with_its_determinant(drivers, is_path):
+  transport = _transport(is_path, num_drivers=len(drivers))
+  params = _random_params(drivers, is_path)
+  rows = tf.constant(np.random.default_rng(1).normal(size=(2, 2, _SIZE)))
+  bijector = transport.bijector(params)
+  back = transport.bijector(params).inverse(bijector.forward(rows) + 0.0)
+  np.testing.assert_allclose(back, rows, rtol=1e-8, atol=1e-10)
+  rows = tf.reshape(rows, [-1, _SIZE])
+  with tf.GradientTape() as tape:
+    tape.watch(rows)
+    mapped = transport.bijector(params).forward(rows)
+  jacobian = tape.batch_jacobian(mapped, rows)
+  np.testing.assert_allclose(
+    transport.bijector(params).forward_log_det_jacobian(rows, event_ndims=1),
+    np.linalg.slogdet(jacobian)[1],
+    rtol=1e-9,
+  )
+
+
+@pytest.mark.parametrize('is_path', [False, True])
+def test_given_the_drivers_the_rest_is_normal(is_path):
+  # Its precision and mean are those of the formula, by dense algebra.
+  found = _random_map([0, 5], is_path, seed=4)
+  u = np.array([0.3, -0.7])
+  terms = np.exp(found.exponents.numpy() @ u)
+  dense = np.diag(terms @ found.slack.numpy())
+  for t in range(_SIZE - 1 if is_path else 0):
+    for term, edge in zip(terms, found.edge.numpy()[:, t]):
+      step = np.zeros(_SIZE)
+      step[t], step[t + 1] = 1.0, -np.sign(edge)
+      dense += term * abs(edge) * np.outer(step, step)
+  pull = found.offset.numpy() + found.slope.numpy() @ u
+  noise = np.random.default_rng(5).normal(size=(200_000, _SIZE))
+  noise[:, [0, 5]] = u
+  mapped, _ = natural.forward(found, tf.constant(noise))
+  whitened = (mapped - found.mean) / np.exp(found.log_scale)
+  rest = slice(1, 5)
+  precision = dense[rest, rest]
+  mean = np.linalg.solve(precision, (terms @ pull)[rest])
+  draws = np.asarray(whitened)[:, rest]
+  error = np.linalg.cholesky(precision).T @ (draws.mean(axis=0) - mean)
+  assert np.abs(error).max() < 4.0 / np.sqrt(len(noise))
+  covariance = np.linalg.inv(precision)
+  np.testing.assert_allclose(
+    np.cov(draws.T), covariance, atol=0.02 * covariance.max()
+  )
+
+
+@pytest.mark.parametrize('is_path', [False, True])
+def test_scores_are_gradients_of_the_density_behind_the_map(is_path):
+  target = targets.Banana(_SIZE)
+  found = _random_map([3, 0], is_path)
+  states, gradients, _ = _pairs(target.log_prob, target.draw(6))
+  y, scores = natural.whitened(found, states, gradients)
+  with tf.GradientTape() as tape:
+    tape.watch(y)
+    mapped, log_det = natural.forward(found, y)
+    log_prob = target.log_prob(mapped) + log_det
+  np.testing.assert_allclose(scores, tape.gradient(log_prob, y), rtol=1e-6)
+
+
+def test_a_hierarchy_is_exact_and_its_drivers_are_found():
+  states = _draw_hierarchy(np.random.default_rng(2), _NUM_PAIRS)
+  drivers, exponents, _, residuals = _fit(_hierarchy, states)
+  found = dict(zip(drivers.numpy(), exponents.numpy()))
+  assert found == {1: -2.0, 0: 0.0}
+  assert _spread(residuals[:, 2:]) < 1e-2
+  # Power: with the log scale alone the common mean is missed.
+  *_, residuals = _fit(_hierarchy, states, drivers=[1, -1])
+  assert _spread(residuals[:, 2:]) > 0.1
+
+
+def test_exponents_of_given_drivers_are_found():
+  states = _draw_hierarchy(np.random.default_rng(3), _NUM_PAIRS)
+  drivers, exponents, _, residuals = _fit(_hierarchy, states, drivers=[0, 1])
+  np.testing.assert_array_equal(drivers, [0, 1])
+  np.testing.assert_array_equal(exponents, [0.0, -2.0])
+  assert _spread(residuals[:, 2:]) < 1e-2
+
+
+def test_a_random_walk_of_unknown_scales_is_exact_as_a_path():
+  states = _draw_walk(np.random.default_rng(4), _NUM_PAIRS)
+  drivers, exponents, found, residuals = _fit(_walk, states, is_path=True)
+  assert sorted(drivers.numpy()) == [0, 1]
+  np.testing.assert_array_equal(exponents, [-2.0, -2.0])
+  assert _spread(residuals[:, 2:]) < 1e-2
+  # Without edges between neighbours it is not.
+  *_, residuals = _fit(_walk, states, drivers=[0, 1])
+  assert _spread(residuals[:, 2:]) > 0.3
+
+
+@pytest.mark.parametrize('condition', [1.0, 100.0])
+def test_a_normal_target_has_no_driver(condition):
+  factor = targets.correlated_factor(_SIZE, condition, seed=6)
+  states = np.random.default_rng(7).normal(size=(_NUM_PAIRS, _SIZE)) @ factor.T
+  inverse = np.linalg.inv(factor)
+  drivers, *_ = _fit(
+    lambda x: targets.standard_normal(tf.matmul(x, inverse, transpose_b=True)),
+    states,
+  )
+  np.testing.assert_array_equal(drivers, [-1, -1])
+
+
+def _after_one_step(is_path):
+  """Returns a banana, and exact draws before and after a step behind a map
+  that was not learned from it."""
+  target = targets.Banana(_SIZE)
+  params = _random_params([2, 0], is_path, seed=9)
+  params = params._replace(mean=tf.zeros([_SIZE], tf.float64))
+  transport = _transport(is_path, init_scale=1.0)
+  wrong = transport._replace(init=lambda *_: params)
+  before = tf.constant(target.draw(20_000, seed=1))
+  kernel = tfpa.MetropolisHastings(
+    tfpa.proposals.UncalibratedTransportedHamiltonian(
+      target.log_prob, wrong, 3, 0.4, randomize_num_steps=True
+    )
+  )
+  after, results = targets.stepper(kernel, 'xla')(
+    before, kernel.bootstrap_results(before), tf.constant([3, 4])
+  )
+  assert 0.05 < np.mean(results.is_accepted) < 0.97
+  return target, before.numpy(), after.numpy()
+
+
+@pytest.mark.parametrize(
+  'is_path', [False, pytest.param(True, marks=pytest.mark.full)]
+)
+def test_a_map_that_is_wrong_still_leaves_the_target_as_it_is(is_path):
+  assert targets.smallest_p_value(*_after_one_step(is_path)) > 1e-3
+
+
+@pytest.mark.parametrize(
+  'is_path', [False, pytest.param(True, marks=pytest.mark.full)]
+)
+def test_a_determinant_without_one_driver_is_detected(monkeypatch, is_path):
+  whole = natural.forward
+
+  def without_last(found, rows):
+    mapped, _ = whole(found, rows)
+    kept = tf.constant([1.0, 0.0], tf.float64)
+    return mapped, whole(
+      found._replace(exponents=kept * found.exponents), rows
+    )[1]
+
+  monkeypatch.setattr(natural, 'forward', without_last)
+  assert targets.smallest_p_value(*_after_one_step(is_path)) < 1e-6
+
+
+def test_rescaled_it_is_a_multiple_of_itself():
+  transport = _transport()
+  params = _random_params([2, 0], False)
+  rows = tf.constant(np.random.default_rng(1).normal(size=(4, _SIZE)))
+  factor = tf.constant(2.0, tf.float64)
+  np.testing.assert_allclose(
+    transport.bijector(transport.rescale(params, factor)).forward(rows),
+    2.0 * transport.bijector(params).forward(rows),
+    rtol=1e-12,
+  )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('is_path', [False, True])
+def test_chains_find_the_drivers_in_single_precision(is_path):
+  target = _walk if is_path else _hierarchy
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    target,
+    num_leapfrog_steps=3,
+    num_adaptation_steps=600,
+    transport=_transport(is_path, num_drivers=2),
+  )
+  rng = np.random.default_rng(0)
+  start = tf.constant(rng.normal(size=(8, _SIZE)), tf.float32)
+  run = tfpa.sample(kernel, start, 200, progress=False)
+  statistics = run.final_kernel_results.statistics
+  assert int(statistics.num_fits) >= 4
+  assert int(statistics.num_failed_fits) == 0
+  inner = run.final_kernel_results.inner_results
+  params = inner.accepted_results.preconditioner_params
+  # Of the means of a hierarchy any tells of the common one.
+  assert ({0, 1} if is_path else {1}) <= set(params.drivers.numpy())
+
+
+def test_a_structure_that_is_none_is_refused():
+  with pytest.raises(ValueError, match="one of .*'tridiagonal'"):
+    tfpa.transports.conditional_gaussian(structure='banded')
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (dict(drivers=[0.5]), 'must be indices'),
+    (dict(drivers=[1, 1]), 'repeat themselves'),
+    (dict(preconditioner=tfpa.preconditioners.diagonal), 'with parentheses'),
+  ],
+)
+def test_arguments_that_are_none_are_refused(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    tfpa.transports.conditional_gaussian(**arguments)

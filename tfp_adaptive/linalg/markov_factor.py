@@ -1,0 +1,88 @@
+"""Cholesky factor of a Markov path's precision, in sums of positive numbers.
+
+  P = diag(r) + sum_t w_t (e_t - s_t e_{t+1})(e_t - s_t e_{t+1})^T,
+  r, w >= 0 and s = +-1,
+
+is L L^T with L[t, t] = sqrt(rho_t + w_t), L[t + 1, t] = -s_t w_t / L[t, t] and
+
+  rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t):
+
+nothing is subtracted, so that a path whose steps are far smaller than its
+extent loses no digits, and P is positive definite wherever r_1 and w, or r,
+are positive. The recursions are folds of an associative rule, in depth
+O(log d): of maps rho -> (A rho + B) / (C rho + D), matrices of positive
+entries, and of affine maps.
+"""
+
+import functools
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+__all__ = ['factor', 'solve', 'solve_adjoint']
+
+
+def factor(slack, weight, sign):
+  """Returns the diagonal of L, [n, d], and what is below it, [n, d].
+
+  Args:
+    slack: r, [n, d].
+    weight: w, [n, d]; the last one zero.
+    sign: s, [n, d].
+
+  Returns:
+    L[t, t] and L[t + 1, t], the last one zero.
+  """
+  before = _moved(weight)
+  # rho' = ((r + w) rho + r w) / (rho + w); the first one is r whatever rho.
+  is_first = tf.range(tf.shape(slack)[-1]) == 0
+  zero, one = tf.zeros_like(slack), tf.ones_like(slack)
+  entries = (
+    tf.where(is_first, zero, slack + before),
+    tf.where(is_first, slack, slack * before),
+    tf.where(is_first, zero, one),
+    tf.where(is_first, one, before),
+  )
+  _, top, _, bottom = tfp.math.scan_associative(_product, entries, axis=-1)
+  diagonal = tf.sqrt(top / bottom + weight)
+  return diagonal, -sign * weight / diagonal
+
+
+def solve(lower, rows):
+  """Returns L^-1 of rows, [n, d]; `lower` as `factor` returns it."""
+  diagonal, below = lower
+  return _affine(-_moved(below) / diagonal, rows / diagonal, is_reversed=False)
+
+
+def solve_adjoint(lower, rows):
+  """Returns L^-T of rows, [n, d]."""
+  diagonal, below = lower
+  return _affine(-below / diagonal, rows / diagonal, is_reversed=True)
+
+
+def _affine(slope, offset, is_reversed):
+  """Returns x with x_t = a_t x_{t-1} + r_t; x_{t+1} if reversed."""
+  turn = (lambda x: x[..., ::-1]) if is_reversed else lambda x: x
+  _, solution = tfp.math.scan_associative(
+    lambda first, second: (
+      first[0] * second[0],
+      second[0] * first[1] + second[1],
+    ),
+    (turn(slope), turn(offset)),
+    axis=-1,
+  )
+  return turn(solution)
+
+
+def _product(first, second):
+  """Returns second @ first, up to a positive factor."""
+  a, b, c, d = first
+  na, nb, nc, nd = second
+  product = (na * a + nb * c, na * b + nb * d, nc * a + nd * c, nc * b + nd * d)
+  largest = tf.stop_gradient(functools.reduce(tf.maximum, product))
+  return tuple(entry / largest for entry in product)
+
+
+def _moved(x):
+  """Returns x_{t-1} in place t, zero in the first."""
+  return tf.concat([tf.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)

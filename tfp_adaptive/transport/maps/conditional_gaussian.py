@@ -1,0 +1,160 @@
+"""Conditional Gaussians: given a few drivers, the rest is normal.
+
+With w = (x - m) / e coordinate by coordinate, u = w_D the drivers, R the rest,
+
+  w_R = P(u)^-1 h(u) + L(u)^-T y_R,   w_D = y_D,   P = L L^T,   y = C z,
+  P(u) = sum_t exp(b_t.u) P_t,   h(u) = sum_t exp(b_t.u) (h_t + H_t u),
+
+where P_t is diagonal or tridiagonal and positive semi-definite: a bijection
+for any params, O(d T k) beside C. Means of hierarchies, likelihoods and random
+walks with unknown scales are of this form: a prior of scale exp(u) gives a term
+of exponent -2, a normal likelihood one of exponent 0.
+
+It is fitted to pairs of a state x and the gradient g of the log density there.
+Where the rest is normal given the drivers,
+
+  g_R = h(u) - P(u) w_R
+
+pair by pair, so that linear regressions find the terms without noise, from
+chains that have not seen the whole of the posterior; the density of the drivers
+that is left is their marginal one. Drivers and exponents are those with the
+least loss on pairs held out. Then C has the least Fisher divergence in y.
+
+Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
+https://arxiv.org/abs/2603.18845.
+"""
+
+import collections
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive import interfaces
+from tfp_adaptive import preconditioners
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import fisher_divergence
+from tfp_adaptive.transport.maps import drivers as drivers_lib
+from tfp_adaptive.transport.maps import natural
+from tfp_adaptive.transport.maps import natural_fit
+from tfp_adaptive.transport.maps import natural_search
+
+__all__ = ['ConditionalGaussianParams', 'conditional_gaussian']
+
+tfb = tfp.bijectors
+
+_STRUCTURES = ('diagonal', 'tridiagonal')
+
+
+class ConditionalGaussianParams(
+  collections.namedtuple(
+    'ConditionalGaussianParams', [*natural.Natural._fields, 'factor']
+  )
+):
+  """Params of a conditional Gaussian: those of `Natural`, and of C."""
+
+  __slots__ = ()
+
+
+def conditional_gaussian(
+  drivers=None,
+  num_drivers=3,
+  structure='diagonal',
+  preconditioner=None,
+  init_scale=None,
+):
+  """Builds a conditional Gaussian, for hierarchies and paths.
+
+  Args:
+    drivers: Indices, in the flattened state, of the coordinates given which the
+      others are normal or nearly so, log scales and means of a hierarchy, a
+      sequence of ints; `None`: found, on pairs held out.
+    num_drivers: The most that are found.
+    structure: Of the others' precision given the drivers: `'diagonal'`, or
+      `'tridiagonal'` for a path in time, whose neighbours in the flattened
+      state depend on each other and are of one unit.
+    preconditioner: Structure of C, inside; dense by default.
+    init_scale: First scale of all coordinates, in units of the state: a
+      positive float, a function of the event size, or `None`: found by the
+      adaptation.
+
+  Returns:
+    An `interfaces.Transport`, to be fitted to pairs.
+
+  Raises:
+    ValueError: If the drivers are no ints, or repeat themselves, or the
+      structure is another; at the start of a kernel, if drivers are not
+      coordinates of the state or leave no other.
+  """
+  inside = preconditioner or preconditioners.cholesky()
+  drivers_lib.check_preconditioner(inside)
+  given = drivers_lib.as_indices(drivers, num_drivers)
+  if structure not in _STRUCTURES:
+    raise ValueError(
+      f'`structure` must be one of {_STRUCTURES}, but got {structure!r}.'
+    )
+  is_path = structure == 'tridiagonal'
+
+  def init(event_size, dtype, scale):
+    first = drivers_lib.first(event_size, given, num_drivers)
+    return ConditionalGaussianParams(
+      *natural.of_scale(event_size, first, tf.cast(scale, dtype), is_path),
+      factor=inside.init(event_size, dtype, tf.ones([], dtype)),
+    )
+
+  def fit(params, states, scores, weights):
+    found = natural_search.find(
+      states, scores, weights, params.drivers, given is None, is_path
+    )
+    found, rows, scores = natural_fit.fit(
+      states, scores, weights, *found, is_path
+    )
+    start = inside.init(
+      ps.shape(states)[-1], states.dtype, tf.ones([], states.dtype)
+    )
+    factor = fisher_divergence.fit(inside, start, rows, scores, weights)
+    return ConditionalGaussianParams(*found, factor)
+
+  return interfaces.Transport(
+    name='conditional_gaussian',
+    init=init,
+    bijector=lambda params: _ConditionalGaussian(params, inside),
+    scales=lambda params: tf.exp(params.log_scale),
+    rescale=lambda params, factor: params._replace(
+      mean=factor * params.mean,
+      log_scale=params.log_scale + tf.math.log(factor),
+    ),
+    init_scale=init_scale,
+    fit=fit,
+  )
+
+
+class _ConditionalGaussian(tfb.Bijector):
+  """The map as a bijector of rows [..., d]."""
+
+  def __init__(self, params, inside):
+    self._natural = natural.Natural(*params[:-1])
+    self._operator = inside.operator(params.factor)
+    super().__init__(forward_min_event_ndims=1, name='conditional_gaussian')
+
+  def _forward(self, x):
+    return self._map(x)[0]
+
+  def _forward_log_det_jacobian(self, x):
+    return self._map(x)[1] + self._operator.log_abs_determinant()
+
+  def _map(self, x):
+    """Returns f(x), and log |det| without C's, of rows of any batch shape."""
+    shape = ps.shape(x)
+    rows = scale_factor.apply(
+      self._operator, tf.reshape(x, ps.stack([-1, shape[-1]]))
+    )
+    mapped, log_det = natural.forward(self._natural, rows)
+    return tf.reshape(mapped, shape), tf.reshape(log_det, shape[:-1])
+
+  def _inverse(self, y):
+    shape = ps.shape(y)
+    rows = tf.reshape(y, ps.stack([-1, shape[-1]]))
+    rows = natural.inverse(self._natural, rows)
+    rows = self._operator.solve(rows, adjoint_arg=True)
+    return tf.reshape(tf.linalg.matrix_transpose(rows), shape)

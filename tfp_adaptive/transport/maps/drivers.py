@@ -1,0 +1,58 @@
+"""Arguments of maps in which some coordinates, the drivers, move the rest."""
+
+import operator
+
+import tensorflow as tf
+
+from tfp_adaptive.core import arguments
+
+__all__ = ['as_indices', 'check_preconditioner', 'first']
+
+
+def as_indices(drivers, num_drivers):
+  """Returns the drivers as ints, or `None` where they are to be found."""
+  if drivers is None:
+    arguments.check_count(num_drivers, 'num_drivers', 2)
+    return None
+  try:
+    indices = [operator.index(d) for d in drivers if not isinstance(d, bool)]
+    is_good = len(indices) == len(drivers) > 0 and min(indices) >= 0
+  except TypeError:
+    is_good = False
+  if not is_good:
+    raise ValueError(
+      '`drivers` must be indices of coordinates, but got '
+      f'{drivers!r}. Write for example `drivers=[0]`, or `None` to have them '
+      'found.'
+    )
+  if len(set(indices)) < len(indices):
+    raise ValueError(f'`drivers` repeat themselves: {drivers!r}.')
+  return indices
+
+
+def check_preconditioner(preconditioner):
+  """Refuses what is not one structure for the whole state."""
+  if getattr(preconditioner, 'takes_part_sizes', True):
+    raise ValueError(
+      '`preconditioner` must be one structure for the whole state, but got '
+      f'{preconditioner!r}. Write for example '
+      '`preconditioner=tfpa.preconditioners.diagonal()` (with parentheses).'
+    )
+
+
+def first(event_size, given, num_drivers):
+  """Returns the drivers given, or places, -1, for those that are found."""
+  size = tf.get_static_value(event_size)
+  if size is None or size < 2:
+    raise ValueError(
+      'A conditional map needs two coordinates or more, and a static event '
+      f'shape, but the state has {size}. Use a sampler with a preconditioner.'
+    )
+  if given is None:
+    return [-1] * min(num_drivers, size - 1)
+  if max(given) >= size or len(given) >= size:
+    raise ValueError(
+      f'`drivers` {given!r} must be some of the {size} coordinates, and leave '
+      'others.'
+    )
+  return given

@@ -1,0 +1,141 @@
+"""A conditional Gaussian in natural parameters, as functions of rows."""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linalg import markov_factor
+from tfp_adaptive.transport.maps import pairs
+
+__all__ = [
+  'Natural',
+  'forward',
+  'inverse',
+  'of_scale',
+  'terms',
+  'whitened',
+]
+
+_MOST_LOG_TERM = 30.0
+
+
+class Natural(
+  collections.namedtuple(
+    'Natural',
+    [
+      'mean',
+      'log_scale',
+      'drivers',
+      'exponents',
+      'offset',
+      'slope',
+      'slack',
+      'edge',
+    ],
+  )
+):
+  """Params in units x = m + exp(l) w, T terms, k drivers.
+
+  Attributes:
+    mean: m, [d].
+    log_scale: l, [d].
+    drivers: D, [k] int32; -1: none in this place.
+    exponents: b, [T, k]; zero for the first term, which drivers' rows have.
+    offset: h, [T, d].
+    slope: H, [T, d, k].
+    slack: r, [T, d], not negative.
+    edge: s w of coordinates t and t + 1, [T, d]; [T, 0]: there are none.
+  """
+
+  __slots__ = ()
+
+
+def of_scale(size, drivers, scale, is_path):
+  """Returns the `Natural` of a multiple of the identity.
+
+  Args:
+    size: d, int.
+    drivers: Ints; one term more than there are.
+    scale: [].
+    is_path: Whether there are edges.
+  """
+  count = len(drivers)
+  zeros = tf.zeros([1 + count, size], scale.dtype)
+  return Natural(
+    mean=zeros[0],
+    log_scale=zeros[0] + tf.math.log(scale),
+    drivers=tf.constant(drivers, tf.int32),
+    exponents=tf.zeros([1 + count, count], scale.dtype),
+    offset=zeros,
+    slope=tf.zeros([1 + count, size, count], scale.dtype),
+    slack=zeros + tf.one_hot(0, 1 + count, dtype=zeros.dtype)[:, tf.newaxis],
+    edge=zeros if is_path else zeros[:, :0],
+  )
+
+
+def forward(natural, rows):
+  """Returns x of y, rows [n, d], and log |det| of its derivative, [n]."""
+  lower, pull = _factor(natural, pairs.pick(rows, natural.drivers, 0.0))
+  if not natural.edge.shape[-1]:
+    deviations, diagonal = (rows + pull / lower) / lower, lower
+  else:
+    pull = markov_factor.solve(lower, pull)
+    deviations = markov_factor.solve_adjoint(lower, rows + pull)
+    diagonal = lower[0]
+  log_det = tf.reduce_sum(natural.log_scale - tf.math.log(diagonal), axis=-1)
+  return natural.mean + tf.exp(natural.log_scale) * deviations, log_det
+
+
+def inverse(natural, states):
+  """Returns y of x, rows [n, d]."""
+  deviations = (states - natural.mean) * tf.exp(-natural.log_scale)
+  lower, pull = _factor(natural, pairs.pick(deviations, natural.drivers, 0.0))
+  if not natural.edge.shape[-1]:
+    return lower * deviations - pull / lower
+  diagonal, below = lower
+  after = tf.concat([deviations[:, 1:], tf.zeros_like(below[:, :1])], axis=-1)
+  return (
+    diagonal * deviations + below * after - markov_factor.solve(lower, pull)
+  )
+
+
+def whitened(natural, states, scores):
+  """Returns y and the gradient of its log density, [n, d] each."""
+  rows = tf.stop_gradient(inverse(natural, states))
+  scores = tf.stop_gradient(scores)
+  with tf.GradientTape() as tape:
+    tape.watch(rows)
+    mapped, log_det = forward(natural, rows)
+    value = tf.reduce_sum(scores * mapped, axis=-1) + log_det
+  return rows, tape.gradient(value, rows)
+
+
+def terms(exponents, distances):
+  """Returns exp(b.u), [n, T]."""
+  logs = tf.matmul(distances, exponents, transpose_b=True)
+  return tf.exp(tf.clip_by_value(logs, -_MOST_LOG_TERM, _MOST_LOG_TERM))
+
+
+def _factor(natural, distances):
+  """Returns L of the precision P(u), and h(u), [n, d]."""
+  weights = terms(natural.exponents, distances)
+  inputs = tf.concat([tf.ones_like(distances[:, :1]), distances], axis=-1)
+  places = tf.concat([natural.offset[..., tf.newaxis], natural.slope], axis=-1)
+  products = weights[:, :, tf.newaxis] * inputs[:, tf.newaxis]
+  size = ps.shape(products)[1] * ps.shape(products)[2]
+  pull = tf.matmul(
+    tf.reshape(products, [-1, size]),
+    tf.reshape(tf.transpose(places, [0, 2, 1]), [size, -1]),
+  )
+  slack = tf.matmul(weights, natural.slack)
+  if not natural.edge.shape[-1]:
+    return tf.sqrt(slack), pull
+  edge = tf.matmul(weights, natural.edge)
+  size = tf.abs(edge)
+  # Where terms have edges of both signs, what they lose is on the diagonal.
+  spare = tf.matmul(weights, tf.abs(natural.edge)) - size
+  spare = tf.maximum(spare, 0.0)
+  before = tf.concat([tf.zeros_like(spare[:, :1]), spare[:, :-1]], axis=-1)
+  lower = markov_factor.factor(slack + spare + before, size, tf.sign(edge))
+  return lower, pull

@@ -1,0 +1,227 @@
+"""Drivers and exponents of a conditional Gaussian, found on pairs."""
+
+import tensorflow as tf
+
+from tfp_adaptive.core import history
+from tfp_adaptive.transport.maps import natural
+from tfp_adaptive.transport.maps import natural_fit
+from tfp_adaptive.transport.maps import pairs as pairs_lib
+
+__all__ = ['find']
+
+_MOST_PAIRS = 500  # That are looked at.
+_FEWEST_PAIRS = 100.0  # Below it no driver is looked for.
+_NUM_TRIED = 3  # Drivers of a scale for a place; as many of a place.
+_NUM_CHANGES = 2  # Of exponents, beside the drivers.
+_NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
+# What a driver must earn on pairs held out: noise, and what is worth a slot.
+_STANDARD_ERRORS = 4.0
+_LEAST_GAIN = 0.05
+
+
+def find(states, scores, weights, drivers, may_add, is_path):
+  """Returns drivers [k] int32, -1: none, and an exponent of each, [k].
+
+  One change after the other: a driver more, or another exponent of one; each
+  the one that lowers the loss of pairs held out the most, as long as it does so
+  beyond noise. A driver that would only move the others along a line is none:
+  that is what C is for. Two that help only together are missed.
+
+  Args:
+    states: [n, d], neighbours in a chain next to each other.
+    scores: Gradients of the log density there, [n, d].
+    weights: [n], summing to one; zero for rows that hold no pair.
+    drivers: [k] int32.
+    may_add: Whether to find drivers; `drivers` are the given ones if not.
+    is_path: Whether neighbours are coupled.
+  """
+  count = min(states.shape[0], _MOST_PAIRS)
+  pairs, _ = pairs_lib.thinned(states, scores, weights, count, is_path)
+  num_pairs = history.effective_size(weights)
+  # Pairs that stand in for others are no further evidence.
+  noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))
+  search = _Search(pairs, noise, may_add, is_path)
+  places = tf.range(drivers.shape[0])
+
+  def change(count, goes_on, drivers, exponents):
+    place, driver, exponent, worth = search.best(drivers, exponents)
+    goes_on &= worth > 0.0
+    is_here = goes_on & (places == place)
+    return (
+      count + 1,
+      goes_on,
+      tf.where(is_here, driver, drivers),
+      tf.where(is_here, exponent, exponents),
+    )
+
+  most = drivers.shape[0] + _NUM_CHANGES
+  *_, drivers, exponents = tf.while_loop(
+    lambda count, goes_on, *_: goes_on & (count < most),
+    change,
+    (
+      tf.constant(0),
+      num_pairs >= _FEWEST_PAIRS,
+      -tf.ones_like(drivers) if may_add else drivers,
+      tf.zeros(drivers.shape, states.dtype),
+    ),
+    maximum_iterations=most,
+  )
+  return drivers, exponents
+
+
+class _Search:
+  """Losses of drivers on pairs of which every other block is held out."""
+
+  def __init__(self, pairs, noise, may_add, is_path):
+    self._pairs, self._noise = pairs, noise
+    self._may_add, self._is_path = may_add, is_path
+    count = pairs.states.shape[0]
+    is_held_out = tf.cast(
+      tf.range(count) * _NUM_BLOCKS // count % 2, pairs.states.dtype
+    )
+    self._held_out = pairs_lib.normalized(is_held_out)
+    self._fitted = pairs_lib.normalized(1.0 - is_held_out)
+
+  def best(self, drivers, exponents):
+    """Returns a place, its new driver and exponent, and what that is worth."""
+    places = tf.range(drivers.shape[0])
+    start = natural_fit.start(
+      self._pairs, drivers, self._matrix(drivers, exponents), self._is_path
+    )
+    now = self._fit(drivers, exponents, start)
+    rows, scores = self._whitened(now)
+    losses = self._losses(rows + scores)
+    tried = self._tried(now, drivers, exponents)
+
+    def worth(change):
+      place, driver, exponent = change
+      is_here = places == place
+      is_new = tf.reduce_all((drivers != driver) | ~is_here)
+      then = self._fit(
+        tf.where(is_here, driver, drivers),
+        tf.where(is_here, exponent, exponents),
+        now,
+      )
+      sheared = self._sheared_losses(rows, scores, driver)
+      gains = tf.where(is_new, sheared, losses)
+      gains -= self._losses(tf.add(*self._whitened(then)))
+      mean = tf.reduce_sum(self._held_out * gains)
+      variance = tf.reduce_sum((self._held_out * (gains - mean)) ** 2)
+      least = tf.where(is_new, tf.constant(_LEAST_GAIN, mean.dtype), 0.0)
+      worth = mean - self._noise * tf.sqrt(variance) - least
+      is_usable = ~is_new | tf.reduce_all(drivers != driver)
+      is_usable &= (place >= 0) & tf.math.is_finite(worth)
+      return tf.where(is_usable, tf.stack([mean, worth]), -float('inf'))
+
+    gains = tf.map_fn(
+      worth, tried, fn_output_signature=tf.TensorSpec([2], rows.dtype)
+    )
+    best = tf.argmax(gains[:, 0])
+    return tuple(tf.gather(part, best) for part in (*tried, gains[:, 1]))
+
+  def _tried(self, now, drivers, exponents):
+    """Returns changes: places [n], -1: none, drivers and exponents."""
+    explained, sign = self._dependence(now.residual)
+    held = tf.where(drivers < 0, -1, tf.range(drivers.shape[0]))
+    first = tf.gather(sign, tf.maximum(drivers, 0))
+    changes = [
+      (held, drivers, tf.where(exponents == 0.0, unit * first, by * exponents))
+      for unit, by in ((1.0, 0.5), (2.0, 2.0))
+    ]
+    if self._may_add:
+      is_free = drivers < 0
+      free = tf.argmax(is_free, output_type=tf.int32)
+      free = tf.where(tf.reduce_any(is_free), free, -1)
+      count = min(_NUM_TRIED, sign.shape[0])
+      of_scale = tf.math.top_k(explained, count)
+      of_place = tf.math.top_k(self._moved(now), count)
+      for found, by in ((of_scale, 1.0), (of_scale, 2.0), (of_place, 0.0)):
+        exponent = by * tf.gather(sign, found.indices)
+        place = tf.fill(found.indices.shape, free)
+        changes.append((place, found.indices, exponent))
+    return tuple(tf.concat(part, axis=0) for part in zip(*changes))
+
+  def _dependence(self, residual):
+    """Returns how much log r^2 of others depends on a coordinate, and the sign.
+
+    Explained variances, summed over the others, and +-1, [d] each.
+    """
+    weights = self._fitted[:, tf.newaxis]
+    correlation = _others(
+      weights * _standard(self._pairs.states, weights),
+      _standard(tf.math.log(residual**2 + 1e-12), weights),
+    )
+    explained = tf.reduce_sum(correlation**2, axis=-1)
+    direction = tf.reduce_sum(correlation * tf.abs(correlation), axis=-1)
+    ones = tf.ones_like(direction)
+    return explained, tf.where(direction < 0.0, -ones, ones)
+
+  def _moved(self, now):
+    """Returns what coordinates times the terms explain of others' residuals."""
+    states, weights = self._pairs.states, self._fitted[:, tf.newaxis]
+    share = weights / (1.0 + 0.25 * now.residual**2)
+    root = tf.math.rsqrt(now.precision)
+    terms = natural.terms(
+      now.natural.exponents, pairs_lib.pick(states, now.natural.drivers, 0.0)
+    )
+    moved = tf.zeros_like(states[0])
+    for term in tf.unstack(terms, axis=-1):
+      along = term[:, tf.newaxis] * states
+      square = 1e-12 + tf.matmul(along**2, share * root**2, transpose_a=True)
+      of_residual = _others(along, share * root * now.residual)
+      moved += tf.reduce_sum(of_residual**2 / square, axis=-1)
+    return moved
+
+  def _matrix(self, drivers, exponents):
+    return natural_fit.in_units(self._pairs, drivers, exponents)
+
+  def _fit(self, drivers, exponents, before):
+    return natural_fit.regress(
+      self._pairs,
+      self._fitted,
+      drivers,
+      self._matrix(drivers, exponents),
+      before,
+      self._is_path,
+    )
+
+  def _whitened(self, fitted):
+    """Returns y and its scores, of one spread."""
+    rows, scores = natural.whitened(
+      fitted.natural, self._pairs.states, self._pairs.scores
+    )
+    own = pairs_lib.standardize(rows, scores, self._fitted)
+    return own.states, own.scores
+
+  def _losses(self, residuals):
+    residuals -= tf.linalg.matvec(residuals, self._fitted, transpose_a=True)
+    return tf.reduce_sum(pairs_lib.robust(residuals), axis=-1)
+
+  def _sheared_losses(self, rows, scores, driver):
+    """Returns the losses where the others may follow a driver on a line."""
+    fitted, driver = self._fitted, tf.maximum(driver, 0)
+    along = tf.gather(rows, driver, axis=-1)
+    along -= tf.reduce_sum(fitted * along)
+    residuals = rows + scores
+    slope = tf.linalg.matvec(residuals, fitted * along, transpose_a=True)
+    slope /= tf.reduce_sum(fitted * along**2)
+    is_here = tf.range(rows.shape[-1]) == driver
+    slope = tf.where(~is_here, slope, 0.0)
+    pull = tf.gather(scores, driver, axis=-1)
+    pull += tf.linalg.matvec(scores, slope)
+    own = pairs_lib.standardize(
+      along[:, tf.newaxis], pull[:, tf.newaxis], fitted
+    )
+    residuals -= along[:, tf.newaxis] * slope
+    return self._losses(tf.where(is_here, own.states + own.scores, residuals))
+
+
+def _others(left, right):
+  """Returns sums over pairs with zeros on the diagonal, [d, d]."""
+  sums = tf.matmul(left, right, transpose_a=True)
+  return tf.linalg.set_diag(sums, tf.zeros_like(sums[0]))
+
+
+def _standard(rows, weights):
+  rows -= tf.reduce_sum(weights * rows, axis=0)
+  return rows * tf.math.rsqrt(tf.reduce_sum(weights * rows**2, axis=0) + 1e-12)
