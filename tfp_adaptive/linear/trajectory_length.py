@@ -129,18 +129,19 @@ def add(
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
   weight = _GAIN / (time + _GAIN)
   moments = running_moments.add(lengths.moments, rows, is_finite, weight)
-  before, after, now = (
-    _functions(moments, states) for states in (lengths.state, proposed, rows)
+  before, after, now = tf.unstack(
+    _functions(moments, tf.stack([lengths.state, proposed, rows]))
   )
   accept_prob = accept_prob[:, tf.newaxis]
-  squares = tf.where(
-    accept_prob > 0.0, accept_prob * (after - before) ** 2, 0.0
+  jumps = tf.where(accept_prob > 0.0, accept_prob * (after - before) ** 2, 0.0)
+  # One reduction of all three: each takes XLA long to compile.
+  mean, square, jump = tf.unstack(
+    tf.reduce_mean(tf.stack([now, now**2, jumps]), axis=-2)
   )
   # Steps count more the later they are: what came first is forgotten.
   share = time * tf.one_hot(
     num_steps - 1, lengths.weights.shape[0], dtype=rows.dtype
   )
-  mean, square = (tf.reduce_mean(f, axis=1) for f in (now, now**2))
   return lengths._replace(
     num_steps=lengths.num_steps + 1,
     num_taken=lengths.num_taken + num_steps,
@@ -150,8 +151,7 @@ def add(
     means=lengths.means + weight * (mean - lengths.means),
     squares=lengths.squares + weight * (square - lengths.squares),
     weights=lengths.weights + share,
-    jumps=lengths.jumps
-    + share[:, tf.newaxis, tf.newaxis] * 0.5 * tf.reduce_mean(squares, axis=1),
+    jumps=lengths.jumps + share[:, tf.newaxis, tf.newaxis] * 0.5 * jump,
   )
 
 
@@ -195,10 +195,11 @@ def rates(correlations, fewest, most):
   Returns:
     [num_ranges, ...].
   """
+  change = tf.tensordot(
+    _shares(fewest, most, correlations), correlations, axes=1
+  )
   shape = [-1] + [1] * (correlations.shape.rank - 1)
-  size = tf.reshape(tf.cast(most - fewest + 1, correlations.dtype), shape)
-  cost = tf.reshape(tf.cast(most + fewest, correlations.dtype), shape) / 2.0
-  change = _sums(correlations, fewest, most) / size
+  cost = np.reshape((most + fewest) / 2.0, shape)
   # Within noise: no correlation is 1 or -1.
   change = tf.clip_by_value(change, 1e-4, 1.99)
   return change / (2.0 - change) / cost
@@ -224,13 +225,18 @@ def _best(lengths, event_sum):
   scores = event_sum(tf.reduce_sum(powers, axis=1))
   # Every length of a range must have been tried.
   is_tried = tf.cast(lengths.weights > 0.0, jumps.dtype)
-  is_known = _sums(is_tried, fewest, most) > most - fewest + 0.5
+  tried = tf.linalg.matvec(_shares(fewest, most, is_tried), is_tried)
+  is_known = tried > 1.0 - 0.5 / lengths.weights.shape[0]
   scores = tf.where(
     is_known & tf.math.is_finite(scores), scores, scores.dtype.max
   )
-  index = tf.argmin(scores)
-  best = tf.stack([tf.gather(fewest, index), tf.gather(most, index)])
-  return best, scores[index] < scores.dtype.max
+  # Not `argmin`, which takes XLA as long to compile as all of the above.
+  least = tf.reduce_min(scores)
+  ranges = tf.stack([fewest, most], axis=-1)
+  best = tf.reduce_max(
+    tf.where(scores[:, tf.newaxis] <= least, ranges, 0), axis=0
+  )
+  return best, least < scores.dtype.max
 
 
 def _ranges(most):
@@ -242,18 +248,25 @@ def _ranges(most):
   )
 
 
-def _sums(rows, fewest, most):
-  """Returns sums of rows a, ..., b, counted from 1."""
-  totals = tf.cumsum(tf.concat([tf.zeros_like(rows[:1]), rows], axis=0))
-  return tf.gather(totals, most) - tf.gather(totals, fewest - 1)
+def _shares(fewest, most, rows):
+  """Returns the weights of the mean over each range, [num_ranges, n]."""
+  ends = np.arange(1, rows.shape[0] + 1)
+  fewest, most = fewest[:, np.newaxis], most[:, np.newaxis]
+  is_inside = (fewest <= ends) & (ends <= most)
+  return tf.constant(is_inside / (most - fewest + 1.0), rows.dtype)
 
 
 def _functions(moments, rows):
-  """Returns what must be estimated well, of all chains: [3, num_chains, d]."""
+  """Returns what must be estimated well: [..., 3, num_chains, d].
+
+  Args:
+    moments: `running_moments.Moments`.
+    rows: [..., num_chains, d].
+  """
   is_alive = moments.spread > 0.0
   scale = tf.math.rsqrt(tf.where(is_alive, moments.spread, 1.0))
   z = (rows - moments.mean) * scale
-  return tf.stack([z, *(_beyond(side) for side in (z, -z))])
+  return tf.stack([z, *(_beyond(side) for side in (z, -z))], axis=-3)
 
 
 def _beyond(z):
