@@ -6,6 +6,8 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.linear import trajectory_length
 
 _ANGLES = np.array([0.2, 0.5, 0.9])  # Of a leapfrog step, by coordinate.
@@ -68,6 +70,39 @@ def test_rates_are_those_of_first_order_chains_per_gradient():
     np.testing.assert_allclose(row, (1.0 - r) / (1.0 + r) / (0.5 * (a + b)))
 
 
+def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
+  rows = tf.random.stateless_normal([4, 3], [1, 2], dtype=tf.float64)
+  everywhere = tf.ones([4, 1], tf.bool)
+  lengths = trajectory_length.start(tf.constant([1, 2]), 2, rows, everywhere)
+  lengths = trajectory_length.add(
+    lengths, tf.constant(1), rows, tf.ones([4], tf.float64), -rows, everywhere,
+    tf.constant(False),
+  )  # fmt: skip
+
+  def jumps(accept_prob, proposed):
+    return trajectory_length.add(
+      lengths, tf.constant(2), proposed, tf.constant(accept_prob, tf.float64),
+      rows, everywhere, tf.constant(False),
+    ).jumps[1]  # fmt: skip
+
+  whole = jumps([1.0] * 4, 3.0 * rows).numpy()
+  assert np.all(whole[0] > 0.0)
+  half = jumps([0.5] * 4, 3.0 * rows)
+  np.testing.assert_allclose(half, 0.5 * whole)
+  # One chain failed: the mean is over all, and its jump is 0.
+  failed = np.array([[np.nan], [1.0], [1.0], [1.0]]) * rows * 3.0
+  found = jumps([0.0, 1.0, 1.0, 1.0], failed)
+  kept = jumps([0.0, 1.0, 1.0, 1.0], 3.0 * rows)
+  np.testing.assert_array_equal(found, kept)
+
+
+def test_only_one_and_two_steps_may_be_chosen_without_a_jitter():
+  fewest, most = trajectory_length._ranges(16)
+  assert set(most) == set(range(1, 17))
+  assert np.all((fewest < most) | (most == 1))
+  assert np.all(2 * fewest <= most + 1)
+
+
 def test_slow_directions_lengthen_trajectories():
   # A diagonal of equal scales: what the metric cannot hold must be traveled.
   scales = tf.constant([1.0, 1.0, 20.0], tf.float64)
@@ -100,10 +135,107 @@ def _kernel(target, num_steps=200):
   )
 
 
-def test_what_is_learned_is_frozen_and_counted():
-  kernel = tfpa.fisher_divergence_hamiltonian(
-    targets.standard_normal, 60, max_num_leapfrog_steps=8
+def _learning(target, most=8):
+  return tfpa.fisher_divergence_hamiltonian(
+    target, 60, max_num_leapfrog_steps=most
   )
+
+
+def _learned(results):
+  return tuple(results.trajectory_length.num_leapfrog_steps.numpy())
+
+
+def _two_parts(x, y):
+  flat = tf.concat([x, tf.reshape(y, [*y.shape[:-2], 2])], axis=-1)
+  return targets.standard_normal(flat)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+@pytest.mark.parametrize('batch', [[], [4], [2, 3]])
+def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
+  start = [
+    tf.random.stateless_normal([*batch, 3], [4, 5], dtype=dtype),
+    tf.random.stateless_normal([*batch, 2, 1], [4, 6], dtype=dtype),
+  ]
+  kernel = _learning(_two_parts)
+  run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))
+  results = run.final_kernel_results
+  fewest, most = _learned(results)
+  assert 1 <= fewest <= most <= 8
+  # Reviews follow the first, after 20 steps.
+  assert results.trajectory_length.next_review > 25.0
+  assert results.trajectory_length.jumps.dtype == dtype
+  assert [part.dtype for part in run.final_state] == [dtype] * 2
+
+
+@pytest.mark.full
+def test_a_run_continued_between_reviews_has_the_same_bits(
+  tmp_path, monkeypatch
+):
+  kernel = _learning(targets.standard_normal)
+  start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
+
+  def run(block_size, folder=None):
+    return tfpa.sample(
+      kernel, start, 20, progress=False, seed=(0, 3), jit_compile=False,
+      block_size=block_size, checkpoint_dir=folder,
+    )  # fmt: skip
+
+  save, num_saved = checkpoint.Checkpoint.save, []
+
+  def dying_save(self, *args):
+    save(self, *args)
+    num_saved.append(None)
+    if len(num_saved) == 5:
+      raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint.Checkpoint, 'save', dying_save)
+    with pytest.raises(KeyboardInterrupt):
+      run(9, tmp_path)  # After 45 steps of 60 that adapt.
+  continued, whole = run(11, tmp_path), run(80)
+  np.testing.assert_array_equal(continued.states, whole.states)
+  for one, two in zip(
+    tf.nest.flatten(continued.final_kernel_results),
+    tf.nest.flatten(whole.final_kernel_results),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(one, two)
+
+
+def test_where_the_density_fails_is_rejected_and_not_learned_from():
+  def half(x):
+    outside = tf.where(x[..., 0] > 0.5, np.float64('nan'), 0.0)
+    return targets.standard_normal(x) + outside
+
+  start = -tf.ones([4, 3], tf.float64)
+  with pytest.warns(UserWarning, match='diverged'):  # They are counted.
+    run = tfpa.sample(
+      _learning(half), start, 5, progress=False, seed=(0, 3), jit_compile=False
+    )
+  assert np.all(run.states[..., 0] <= 0.5)
+  lengths = run.final_kernel_results.trajectory_length
+  assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(lengths))
+  assert lengths.next_review > 25.0
+
+
+def test_tfp_takes_the_mean_of_what_is_learned():
+  kernel = _learning(targets.standard_normal)
+  start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
+  results = tfp_private.replace_innermost(
+    kernel.bootstrap_results(start), num_leapfrog_steps=tf.constant([3, 6])
+  )
+  ours, theirs = (
+    tfpa.frozen(kernel, results),
+    tfpa.as_tfp_kernel(kernel, results),
+  )
+  assert ours.parameters['inner_kernel'].num_leapfrog_steps == (3, 6)
+  assert theirs.parameters['num_leapfrog_steps'] == 5
+
+
+def test_what_is_learned_is_frozen_and_counted():
+  kernel = _learning(targets.standard_normal)
   start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
   results = kernel.bootstrap_results(start)
   state, taken = start, []
@@ -112,7 +244,7 @@ def test_what_is_learned_is_frozen_and_counted():
     state, results = stepper(state, results, seed=seed)
     proposed = results.inner_results.proposed_results
     taken.append(int(proposed.trajectory.num_steps))
-  learned = tuple(results.trajectory_length.num_leapfrog_steps.numpy())
+  learned = _learned(results)
   assert 1 <= learned[0] <= learned[1] <= 8
   assert set(taken[60:]) <= set(range(learned[0], learned[1] + 1))
   fixed = tfpa.frozen(kernel, results)
