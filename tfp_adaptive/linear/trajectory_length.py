@@ -129,14 +129,13 @@ def add(
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
   weight = _GAIN / (time + _GAIN)
   moments = running_moments.add(lengths.moments, rows, is_finite, weight)
-  before, after, now = tf.unstack(
-    _functions(moments, tf.stack([lengths.state, proposed, rows]))
+  before, after, now = (
+    _functions(moments, states) for states in (lengths.state, proposed, rows)
   )
   accept_prob = accept_prob[:, tf.newaxis]
   jumps = tf.where(accept_prob > 0.0, accept_prob * (after - before) ** 2, 0.0)
-  # One reduction of all three: each takes XLA long to compile.
-  mean, square, jump = tf.unstack(
-    tf.reduce_mean(tf.stack([now, now**2, jumps]), axis=-2)
+  mean, square, jump = (
+    tf.reduce_mean(values, axis=1) for values in (now, now**2, jumps)
   )
   # Steps count more the later they are: what came first is forgotten.
   share = time * tf.one_hot(
@@ -257,16 +256,11 @@ def _shares(fewest, most, rows):
 
 
 def _functions(moments, rows):
-  """Returns what must be estimated well: [..., 3, num_chains, d].
-
-  Args:
-    moments: `running_moments.Moments`.
-    rows: [..., num_chains, d].
-  """
+  """Returns what must be estimated well, of all chains: [3, num_chains, d]."""
   is_alive = moments.spread > 0.0
   scale = tf.math.rsqrt(tf.where(is_alive, moments.spread, 1.0))
   z = (rows - moments.mean) * scale
-  return tf.stack([z, *(_beyond(side) for side in (z, -z))], axis=-3)
+  return tf.stack([z, *(_beyond(side) for side in (z, -z))])
 
 
 def _beyond(z):
