@@ -65,7 +65,8 @@ def as_tfp_kernel(kernel, results):
 
   Momenta are drawn from N(0, (C C^T)^-1): the same law as `frozen`, at the
   price of a solve with C for each draw. Its number of leapfrog steps is one for
-  all steps: the mean of a range. For users who want TFP's HMC only.
+  all steps: the mean of a range, which may resonate. For users who want TFP's
+  HMC only.
 
   Args:
     kernel: The kernel that adapted, built by `entropy_adaptive_hamiltonian`
