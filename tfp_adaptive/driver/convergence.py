@@ -128,7 +128,9 @@ def _normal_scores(draws):
   flat = draws.reshape(-1, draws.shape[-1])
   ranks = np.empty_like(flat)
   for column, values in enumerate(flat.T):
-    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(
+      values, return_inverse=True, return_counts=True
+    )
     ranks[:, column] = (np.cumsum(counts) - 0.5 * (counts - 1.0))[index]
   share = (ranks - 0.375) / (len(flat) + 0.25)
   with tf.device('/CPU:0'):  # Where the draws are, and float64 is known.
