@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from arviz_stats.base import array_stats
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
@@ -19,31 +20,58 @@ def _shifted():
   return draws
 
 
-def _by_hand(rows):
-  """Brooks and Gelman's ratio of half chains, [draws, chains] -> a number."""
-  halves = np.concatenate(np.split(rows.astype(np.float64), 2), axis=1)
-  n, m = halves.shape
-  between = halves.mean(axis=0).var(ddof=1)
-  within = halves.var(axis=0, ddof=1).mean()
-  plus = (n - 1) / n * within + between
-  return np.sqrt((m + 1) / m * plus / within - (n - 1) / (m * n))
+def _arviz(function, draws, **arguments):
+  return function(draws, chain_axis=1, draw_axis=0, **arguments)
 
 
-def test_the_worst_coordinate_is_found_with_its_number():
-  rhat, name = convergence.worst_rhat(_shifted(), 1)
-  assert name == 'coordinate 3'
-  np.testing.assert_allclose(rhat, _by_hand(_shifted()[:, :, 3]), rtol=1e-6)
-  assert rhat > 1.1
+def _of_all_kinds():
+  """Slow, skewed, heavy-tailed and repeated draws, and a shifted chain."""
+  rng = np.random.default_rng(1)
+  draws = rng.normal(size=(600, 4, 5))
+  for t in range(1, 600):
+    draws[t, :, 0] += 0.9 * draws[t - 1, :, 0]
+  draws[..., 1] = np.exp(draws[..., 1])
+  draws[..., 2] = rng.standard_cauchy(size=(600, 4))
+  draws[..., 3] = np.repeat(draws[::3, :, 3], 3, axis=0)
+  draws[:, 1, 4] += 0.3
+  return draws
+
+
+def test_all_three_are_those_of_arviz():
+  draws = _of_all_kinds()
+  found = convergence.diagnose(draws)
+  rhat = _arviz(array_stats.rhat, draws, method='rank')
+  np.testing.assert_allclose(found.rhat, rhat, rtol=1e-6)
+  bulk = _arviz(array_stats.ess, draws, method='bulk')
+  # It cuts the sum of a fast series one term later.
+  np.testing.assert_allclose(found.ess_bulk, bulk, rtol=0.05)
+  tail = _arviz(array_stats.ess, draws, method='tail', prob=(0.05, 0.95))
+  np.testing.assert_allclose(found.ess_tail, tail, rtol=0.05)
+  assert rhat[4] > 1.01 > rhat[2] and bulk[0] < 0.15 * bulk[2]
+
+
+def test_the_worst_coordinate_is_found_by_name():
+  rhat, name = convergence.worst(_shifted(), 1)['rhat']
+  assert name == 'coordinate 3' and rhat > 1.1
+  draws = _of_all_kinds()
+  worst = convergence.worst(draws, 1)
+  assert worst['ess_bulk'][1] == worst['ess_tail'][1] == 'coordinate 0'
 
 
 def test_independent_draws_are_near_one():
-  rhat, _ = convergence.worst_rhat(_DRAWS, 1)
-  assert abs(rhat - 1.0) < 0.01
+  assert abs(convergence.worst(_DRAWS, 1)['rhat'][0] - 1.0) < 0.01
 
 
 def test_a_drift_of_one_chain_is_seen():
-  rhat, name = convergence.worst_rhat(np.linspace(0.0, 1.0, 200), 0)
-  assert rhat > 2.0 and name == 'the state'
+  rhat, name = convergence.worst(np.linspace(0.0, 1.0, 200), 0)['rhat']
+  assert rhat > 1.5 and name == 'the state'
+
+
+def test_spreads_that_differ_are_seen():
+  draws = _DRAWS.copy()
+  draws[:, 0, 2] *= 3.0  # Means agree: only folded ranks tell.
+  rhat, name = convergence.worst(draws, 1)['rhat']
+  assert rhat > 1.05 and name == 'coordinate 2'
 
 
 @pytest.mark.parametrize(
@@ -55,25 +83,26 @@ def test_a_drift_of_one_chain_is_seen():
   ids=['parts', 'matrices'],
 )
 def test_structures_are_named_by_part_and_index(states, num_chain_dims, name):
-  rhat, found = convergence.worst_rhat(states, num_chain_dims)
+  rhat, found = convergence.worst(states, num_chain_dims)['rhat']
   assert found == name
-  np.testing.assert_allclose(rhat, convergence.worst_rhat(_shifted(), 1)[0])
+  np.testing.assert_allclose(rhat, convergence.worst(_shifted(), 1)['rhat'][0])
 
 
 def test_coordinates_that_never_move_are_passed_over():
   draws = _shifted()
   draws[..., 0] = 2.0
-  assert convergence.worst_rhat(draws, 1)[1] == 'coordinate 3'
-  rhat, name = convergence.worst_rhat(np.ones([100, 4, 2]), 1)
-  assert np.isnan(rhat) and name == ''
+  assert convergence.worst(draws, 1)['rhat'][1] == 'coordinate 3'
+  assert convergence.worst(np.ones([100, 4, 2]), 1) == {}
 
 
-def test_large_runs_are_thinned_and_taken_in_blocks(monkeypatch):
+def test_of_large_runs_the_suspects_are_ranked(monkeypatch):
   monkeypatch.setattr(convergence, '_BLOCK', 4)
+  monkeypatch.setattr(convergence, '_MOST_RANKED', 2)
   monkeypatch.setattr(convergence, '_MOST_NUMBERS', _DRAWS.size // 2)
-  rhat, name = convergence.worst_rhat(_shifted(), 1)
+  rhat, name = convergence.worst(_shifted(), 1)['rhat']
   assert name == 'coordinate 3'
-  np.testing.assert_allclose(rhat, _by_hand(_shifted()[::2, :, 3]), rtol=1e-6)
+  thinned = convergence.diagnose(_shifted()[::2])
+  np.testing.assert_allclose(rhat, thinned.rhat[3], rtol=1e-6)
 
 
 def _two_modes(x):

@@ -96,14 +96,25 @@ def test_more_than_a_hundredth_of_diverging_proposals_is_said(share, is_warned):
   ] * is_warned
 
 
-@pytest.mark.parametrize('shift, is_warned', [(0.4, False), (0.9, True)])
-def test_an_rhat_above_a_twentieth_over_one_is_said(shift, is_warned):
+@pytest.mark.parametrize('shift, is_warned', [(0.05, False), (0.4, True)])
+def test_an_rhat_above_a_hundredth_over_one_is_said(shift, is_warned):
   states = np.random.default_rng(0).normal(size=(400, 4, 1))
   states[:, 1] += shift
-  rhat, _ = convergence.worst_rhat(states, 1)
-  assert (1.05 < rhat < 1.15) if is_warned else (1.01 < rhat < 1.05)
+  rhat, _ = convergence.worst(states, 1)['rhat']
+  assert (1.01 < rhat < 1.05) if is_warned else (1.0 < rhat < 1.01)
   said = _said(states, target_log_prob=np.zeros([400, 4]))
   assert [s.startswith('R-hat is') for s in said] == [True] * is_warned
+
+
+@pytest.mark.parametrize('num_draws, is_warned', [(300, False), (100, True)])
+def test_fewer_than_400_effective_draws_are_said(num_draws, is_warned):
+  states = np.random.default_rng(0).normal(size=(num_draws * 2, 2, 1))
+  states[::2] = states[1::2]  # Two draws are worth one.
+  said = _said(states, target_log_prob=np.zeros(states.shape[:2]))
+  few = [s for s in said if s.startswith('Few effective draws')]
+  assert len(few) == is_warned
+  if is_warned:
+    assert 'for averages in coordinate 0' in few[0] and '5 %' in few[0]
 
 
 @pytest.mark.parametrize(

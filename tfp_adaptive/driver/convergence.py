@@ -1,61 +1,169 @@
-"""R-hat of the draws of a run, to warn of chains that disagree.
+"""R-hat and effective sample sizes of the draws of a run, by rank.
 
-Of half chains, so that one chain that drifts is seen too, and without ranks.
-Half an answer: chains that all miss the same region agree.
+Of half chains, so that one chain that drifts is seen too, and of normal scores
+of ranks, so that heavy tails do not blind them. Half an answer: chains that all
+miss the same region agree.
 
-Source: Gelman et al. (2013), Bayesian Data Analysis, section 11.4.
+Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-
+normalization, folding, and localization, https://arxiv.org/abs/1903.08008.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-__all__ = ['FEWEST_DRAWS', 'worst_rhat']
+__all__ = [
+  'Diagnosis',
+  'FEWEST_DRAWS',
+  'LARGEST_RHAT',
+  'LEAST_ESS',
+  'diagnose',
+  'worst',
+]
 
 # With fewer, R-hat of a good run is above what is warned of.
 FEWEST_DRAWS = 100
-_BLOCK = 256  # Coordinates taken at once: bounds the memory in float64.
+LARGEST_RHAT = 1.01
+LEAST_ESS = 400.0
+_MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
 _MOST_NUMBERS = 2**26  # Of all draws; more are thinned.
+_BLOCK = 256  # Coordinates taken at once: bounds the memory in float64.
+_TAIL = 0.05
 
 
-def worst_rhat(states, num_chain_dims):
-  """Returns (R-hat, name) of the coordinate with the largest.
+class Diagnosis(NamedTuple):
+  """Of coordinates, [d] each; NaN where a coordinate never moved.
+
+  Attributes:
+    rhat: The larger of R-hat of ranks and of folded ranks.
+    ess_bulk: Effective draws of all chains, of normal scores of ranks.
+    ess_tail: The smaller of those of both tails' indicators.
+  """
+
+  rhat: np.ndarray
+  ess_bulk: np.ndarray
+  ess_tail: np.ndarray
+
+
+def diagnose(draws):
+  """Returns the `Diagnosis` of draws [n, chains, d], n at least 4."""
+  blocks = [
+    _of_block(_halves(draws[:, :, start : start + _BLOCK]))
+    for start in range(0, draws.shape[2], _BLOCK)
+  ]
+  return Diagnosis(*(np.concatenate(column) for column in zip(*blocks)))
+
+
+def worst(states, num_chain_dims):
+  """Returns {field of `Diagnosis`: (value, name of the coordinate)}.
 
   Args:
     states: Arrays [num_draws, chains..., event...], a structure of them.
     num_chain_dims: How many dimensions are chains.
 
   Returns:
-    A float and the words that name the coordinate. Coordinates that never move
-    have no R-hat; (nan, '') where all are of that kind.
+    The largest R-hat and the smallest sizes, with the words that name their
+    coordinate; empty where no coordinate ever moved.
   """
   parts = tf.nest.flatten(states)
-  found = []
+  found = {}
   for number, part in enumerate(parts):
     if not part.size:
       continue
-    rhat = _rhat(part, num_chain_dims)
-    if not np.all(np.isnan(rhat)):
-      worst = int(np.nanargmax(rhat))
-      index = np.unravel_index(worst, part.shape[1 + num_chain_dims :])
-      found.append((float(rhat[worst]), _name(index, number, len(parts))))
-  return max(found, default=(float('nan'), ''))
+    num_chains = int(np.prod(part.shape[1 : 1 + num_chain_dims]))
+    rows = part.reshape(len(part), num_chains, -1)
+    rows = rows[:: -(-rows.size // _MOST_NUMBERS)]
+    suspects = _suspects(rows)
+    diagnosis = diagnose(rows[:, :, suspects])
+    events = part.shape[1 + num_chain_dims :]
+    for field, sign in zip(Diagnosis._fields, (-1.0, 1.0, 1.0)):
+      values = sign * getattr(diagnosis, field)
+      if np.all(np.isnan(values)):
+        continue
+      place = int(np.nanargmin(values))
+      value = sign * float(values[place])
+      if field not in found or sign * value < sign * found[field][0]:
+        index = np.unravel_index(suspects[place], events)
+        found[field] = value, _name(index, number, len(parts))
+  return found
 
 
-def _rhat(part, num_chain_dims):
-  num_chains = int(np.prod(part.shape[1 : 1 + num_chain_dims]))
-  rows = part.reshape(len(part), num_chains, -1)
-  rows = rows[:: -(-rows.size // _MOST_NUMBERS)]
+def _suspects(rows):
+  """Returns indices of the coordinates to rank, [at most `_MOST_RANKED`]."""
+  size = rows.shape[2]
+  if size <= _MOST_RANKED:
+    return np.arange(size)
+  rhat = [
+    _rhat(_halves(rows[:, :, start : start + _BLOCK]))
+    for start in range(0, size, _BLOCK)
+  ]
+  order = np.argsort(-np.nan_to_num(np.concatenate(rhat), nan=-np.inf))
+  return np.sort(order[:_MOST_RANKED])
+
+
+def _halves(draws):
+  """Returns [n / 2, 2 chains, d] of [n, chains, d], float64."""
+  half = len(draws) // 2
+  draws = np.asarray(draws[: 2 * half], np.float64)
+  return np.concatenate([draws[:half], draws[half:]], axis=1)
+
+
+def _of_block(draws):
+  """Returns R-hat, bulk and tail ESS of half chains, [d] each."""
+  folded = np.abs(draws - np.median(draws, axis=(0, 1)))
+  scores = _normal_scores(draws)
+  low, high = np.quantile(draws, (_TAIL, 1.0 - _TAIL), axis=(0, 1))
+  tails = [_ess(np.float64(draws <= low)), _ess(np.float64(draws >= high))]
+  rhat = np.fmax(_rhat(scores), _rhat(_normal_scores(folded)))
+  has_moved = np.ptp(draws, axis=(0, 1)) > 0.0
+  return tuple(
+    np.where(has_moved, values, np.nan)
+    for values in (rhat, _ess(scores), np.fmin(*tails))
+  )
+
+
+def _normal_scores(draws):
+  """Returns the normal quantiles of ranks over all chains; ties share one."""
+  flat = draws.reshape(-1, draws.shape[-1])
+  ranks = np.empty_like(flat)
+  for column, values in enumerate(flat.T):
+    _, index, counts = np.unique(
+      values, return_inverse=True, return_counts=True
+    )
+    ranks[:, column] = (np.cumsum(counts) - 0.5 * (counts - 1.0))[index]
+  share = (ranks - 0.375) / (len(flat) + 0.25)
   with tf.device('/CPU:0'):  # Where the draws are, and float64 is known.
-    blocks = [
-      tfp.mcmc.potential_scale_reduction(
-        rows[:, :, start : start + _BLOCK].astype(np.float64),
-        split_chains=True,
-      )
-      for start in range(0, rows.shape[2], _BLOCK)
-    ]
-  # TFP returns the ratio of variances.
-  return np.sqrt(np.concatenate(blocks))
+    return tf.math.ndtri(share).numpy().reshape(draws.shape)
+
+
+def _rhat(halves):
+  n = len(halves)
+  between = halves.mean(axis=0).var(axis=0, ddof=1)
+  with np.errstate(all='ignore'):
+    within = halves.var(axis=0, ddof=1).mean(axis=0)
+    return np.sqrt((n - 1.0) / n + between / within)
+
+
+def _ess(halves):
+  """Returns the size over all half chains, at most n log10 n of n draws.
+
+  n / (1 + 2 sum_t rho_t), cut where a sum of two neighbours would be negative,
+  none larger than the one before.
+  """
+  n, m = halves.shape[:2]
+  centred = halves - halves.mean(axis=0)
+  spectrum = np.abs(np.fft.rfft(centred, 2 * n, axis=0)) ** 2
+  covariance = np.fft.irfft(spectrum, axis=0)[:n].mean(axis=1) / n
+  within = covariance[0] * n / (n - 1.0)
+  total = covariance[0] + halves.mean(axis=0).var(axis=0, ddof=1)
+  with np.errstate(all='ignore'):
+    rho = 1.0 - (within - covariance) / total
+  rho[0] = 1.0
+  pairs = rho[: n - n % 2].reshape(n // 2, 2, -1).sum(axis=1)
+  pairs = np.minimum.accumulate(pairs, axis=0)
+  time = -1.0 + 2.0 * np.maximum(pairs, 0.0).sum(axis=0)
+  return n * m / np.maximum(time, 1.0 / np.log10(n * m))
 
 
 def _name(index, part, num_parts):

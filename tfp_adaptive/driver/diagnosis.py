@@ -21,7 +21,6 @@ __all__ = [
 
 _FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
 _FOR_FAR_STARTS = 'kernel_exponential_family_lite'
-_LARGEST_RHAT = 1.05
 _WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
 
 
@@ -245,13 +244,32 @@ def _convergence_warnings(states, trace):
   log_prob = trace.get('target_log_prob')
   if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
     return
-  rhat, name = convergence.worst_rhat(states, log_prob.ndim - 1)
-  if rhat > _LARGEST_RHAT:
+  worst = convergence.worst(states, log_prob.ndim - 1)
+  if not worst:
+    return
+  (rhat, place) = worst['rhat']
+  if rhat > convergence.LARGEST_RHAT:
     yield (
-      f'R-hat is {min(rhat, 1000.0):.3f} in {name}, above {_LARGEST_RHAT}: '
-      'chains, or their halves, disagree, and averages over the draws are not '
-      'to be relied on. Adapt and sample longer; if that does not help, '
-      'reparameterise the target, or try another sampler.'
+      f'R-hat is {min(rhat, 1000.0):.3f} in {place}, above '
+      f'{convergence.LARGEST_RHAT}: chains, or their halves, disagree, and '
+      'averages over the draws are not to be relied on. Adapt and sample '
+      'longer; if that does not help, reparameterise the target, or try '
+      'another sampler.'
+    )
+    return
+  small = [
+    f'{worst[field][0]:.0f} {words} in {worst[field][1]}'
+    for field, words in (
+      ('ess_bulk', 'for averages'),
+      ('ess_tail', 'for the quantiles at 5 % and 95 %'),
+    )
+    if worst[field][0] < convergence.LEAST_ESS
+  ]
+  if small:
+    yield (
+      f'Few effective draws: {", ".join(small)}, below '
+      f'{convergence.LEAST_ESS:.0f}, and R-hat itself is not to be relied on. '
+      'Sample longer.'
     )
 
 

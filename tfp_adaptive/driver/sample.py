@@ -99,7 +99,8 @@ def sample(
 
   Warns:
     UserWarning: If a chain never moved, proposals diverged, the adaptation has
-      not settled, or R-hat is above 1.05. Silence is no proof of convergence.
+      not settled, or, of at least 100 draws, R-hat is above 1.01 or the bulk or
+      tail ESS below 400. Silence is no proof of convergence.
 
   Raises:
     TypeError: If `kernel` is none of TFP's kind, or the state is not of
