@@ -55,22 +55,22 @@ def _of_lengths(records, measure):
     measure: Record -> effective draws per 1000 gradients.
   """
   lines = [
-    '| Target | Ranges learned | Learned: mean (by seed) '
+    '| Target | Ranges learned | in gradients | Learned: mean (by seed) '
     '| Best L | Best 1 to L | Learned over best L | over best 1 to L |',
-    '|---|---|---|---|---|---|---|',
+    '|---|---|---|---|---|---|---|---|',
   ]
   for target in dict.fromkeys(r['target'] for r in records):
-    values, ranges = collections.defaultdict(list), []
+    values, learned = collections.defaultdict(list), []
     for record in records:
       if record['target'] == target:
         values[record['law'] and tuple(record['law'])].append(measure(record))
         if record['law'] is None:
-          ranges.append('{} to {}'.format(*record['range']))
-    lines.append(_line(target, ranges, values))
+          learned.append(record)
+    lines.append(_line(target, learned, values))
   return '\n'.join(lines) + '\n'
 
 
-def _line(target, ranges, values):
+def _line(target, records, values):
   """Returns a line; `values`: range, or `None` for learned -> by seed."""
   means = {law: np.mean(found) for law, found in values.items()}
   learned = means.pop(None)
@@ -80,7 +80,8 @@ def _line(target, ranges, values):
   ]
   cells = [
     target,
-    ', '.join(ranges),
+    ', '.join('{} to {}'.format(*r['range']) for r in records),
+    f'{np.mean([r["gradients_of_adaptation"] for r in records]):.0f}',
     f'{learned:.1f} ({", ".join(f"{v:.0f}" for v in values[None])})',
     *(f'{means[law]:.1f} (L = {law[1]})' for law in best),
     *(f'{learned / means[law]:.2f}' for law in best),
