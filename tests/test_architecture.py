@@ -56,6 +56,7 @@ _TAKEN_BY_TRANSPORT = (
   'linear/fisher_divergence',
   'linear/gradient_adaptation',
   'linear/log_det',
+  'linear/num_steps',
   'linear/optimizers',
   'linear/trajectory',
 )

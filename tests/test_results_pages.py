@@ -6,6 +6,7 @@ import re
 import pytest
 
 from experiments.documentation import geometry
+from experiments.documentation import trajectory_length
 from experiments.documentation.readme_table import value
 
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / 'docs' / 'results'
@@ -150,9 +151,19 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
     )
 
 
-def test_the_table_of_geometry_is_that_of_its_records():
-  text = (RESULTS / 'geometry.md').read_text()
-  assert text.count('\n| ') > 20
-  assert geometry.with_tables(text) == text
-  # Power: a number more is seen.
-  assert geometry.with_tables(text.replace('/10 |', '/11 |', 1)) == text
+@pytest.mark.parametrize(
+  'module, changed',
+  [
+    (geometry, ('/10 |', '/11 |')),
+    (trajectory_length, ('(L = 4)', '(L = 5)')),
+  ],
+)
+def test_tables_that_are_made_are_those_of_their_records(module, changed):
+  name = module.__name__.rpartition('.')[2]
+  text = (RESULTS / f'{name}.md').read_text()
+  assert text.count('\n| ') > 10
+  assert module.with_tables(text) == text
+  # Power: another number is seen.
+  other = text.replace(*changed, 1)
+  assert other != text
+  assert module.with_tables(other) == text

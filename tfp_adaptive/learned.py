@@ -44,6 +44,7 @@ def frozen(kernel, results):
     step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
     fixed = {part: _fixed(kernel, part, results) for part in learned}
     fixed.update(_fixed_walk(kernel, results))
+    fixed.update(_fixed_num_steps(kernel, results))
     return kernel.copy(**fixed, step_size=step_size)
   if hasattr(kernel, 'cost') and 'step_size' in kernel.parameters:
     return _with_step_sizes(kernel, results)
@@ -63,7 +64,9 @@ def as_tfp_kernel(kernel, results):
   """Returns the learned Hamiltonian sampler as TFP's own kernel.
 
   Momenta are drawn from N(0, (C C^T)^-1): the same law as `frozen`, at the
-  price of a solve with C for each draw. For users who want TFP's HMC only.
+  price of a solve with C for each draw. Its number of leapfrog steps is one for
+  all steps: the mean of a range, which may resonate. For users who want TFP's
+  HMC only.
 
   Args:
     kernel: The kernel that adapted, built by `entropy_adaptive_hamiltonian`
@@ -98,7 +101,7 @@ def as_tfp_kernel(kernel, results):
   return tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
     proposal.target_log_prob_fn,
     step_size=np.asarray(tfp_private.get_innermost(results, 'step_size')),
-    num_leapfrog_steps=proposal.num_leapfrog_steps,
+    num_leapfrog_steps=_num_steps(proposal, results),
     momentum_distribution=(
       tfp.experimental.distributions.MultivariateNormalPrecisionFactorLinearOperator(
         loc=tf.zeros_like(state[(0,) * log_prob.shape.rank]),
@@ -138,22 +141,27 @@ def learned_covariance(kernel, results):
   return factor @ factor.T
 
 
-def cost_per_step(kernel, adapting):
+def cost_per_step(kernel, adapting, results=None):
   """Returns what one step does for each chain: the kernel's ledger.
 
   Wrappers around the kernel, those of TFP too, add nothing. Numbers that are
   drawn step by step (leapfrog steps, terms of a series, short steps that are
-  not adapted to) count by their mean; those taken are in the kernel results.
+  not adapted to) count by their mean; those taken are in the kernel results. A
+  learned range of leapfrog steps is data: frozen steps cost the mean of what
+  was learned, adapting ones the mean of those already made.
 
   Args:
     kernel: A kernel built by a `tfpa` builder, or around one.
     adapting: Whether the step is one of the adapting ones.
+    results: Its kernel results, read where the number of leapfrog steps is
+      learned.
 
   Returns:
     An `interfaces.Cost`.
 
   Raises:
-    ValueError: If no kernel inside states its cost, as TFP's own do not.
+    ValueError: If no kernel inside states its cost, as TFP's own do not, or
+      what is learned is missing.
   """
   kernels = stack.kernels(kernel)
   proposal = stack.first_with(kernel, 'cost')
@@ -165,14 +173,18 @@ def cost_per_step(kernel, adapting):
     )
   adapts = [w for w in kernels if adapting and hasattr(w, 'adapting_cost')]
   needs_replay = any(hasattr(wrapper, 'criterion') for wrapper in adapts)
-  costs = [proposal.cost(needs_replay), *(w.adapting_cost for w in adapts)]
+  learned = _learned_mean(proposal, adapting, results)
+  costs = [
+    proposal.cost(needs_replay, **learned),
+    *(w.adapting_cost for w in adapts),
+  ]
   taught = [None if None in column else sum(column) for column in zip(*costs)]
   # Steps that teach nothing cost what frozen ones do.
   share = getattr(proposal, 'teaching_share', 1.0)
   return interfaces.Cost(
     *(
       cost if cost is None else frozen + share * (cost - frozen)
-      for cost, frozen in zip(taught, proposal.cost(False))
+      for cost, frozen in zip(taught, proposal.cost(False, **learned))
     )
   )
 
@@ -233,6 +245,47 @@ def _fixed_walk(kernel, results):
       kernel.walk_preconditioner, walk.factor_params
     ),
   )
+
+
+def _fixed_num_steps(kernel, results):
+  """Returns the learned range of leapfrog steps, if there is one."""
+  if kernel.parameters.get('max_num_leapfrog_steps') is None:
+    return {}
+  return dict(
+    num_leapfrog_steps=_learned_range(results), max_num_leapfrog_steps=None
+  )
+
+
+def _learned_range(results):
+  pair = np.asarray(tfp_private.get_innermost(results, 'num_leapfrog_steps'))
+  return tuple(int(number) for number in pair)
+
+
+def _num_steps(proposal, results):
+  """Returns one number of leapfrog steps for all steps."""
+  given = proposal.num_leapfrog_steps
+  if getattr(proposal, 'max_num_leapfrog_steps', None) is not None:
+    given = _learned_range(results)
+  return int(np.ceil(np.mean(given)))
+
+
+def _learned_mean(proposal, adapting, results):
+  """Returns the mean number of leapfrog steps, if it is learned."""
+  if getattr(proposal, 'max_num_leapfrog_steps', None) is None:
+    return {}
+  if results is None:
+    raise ValueError(
+      'The number of leapfrog steps is learned, and so is the cost of a step. '
+      'Pass the results as well: `tfpa.cost_per_step(kernel, adapting, '
+      'result.final_kernel_results)`.'
+    )
+  if adapting:
+    lengths = tfp_private.get_innermost(results, 'trajectory_length')
+    taken = np.asarray(lengths.num_taken) / max(
+      1, np.asarray(lengths.num_steps)
+    )
+    return {'mean_num_steps': float(taken)}
+  return {'mean_num_steps': float(np.mean(_learned_range(results)))}
 
 
 def _linear(kernel):

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from tfp_adaptive.core import tfp_private
 
 __all__ = [
   'BASELINES',
@@ -26,6 +27,7 @@ __all__ = [
   'each_kernel',
   'fixed',
   'frozen_kernel',
+  'of_one_length',
   'optimizer',
   'preconditioner',
   'steps_of_one_size',
@@ -70,13 +72,6 @@ def _hamiltonian(target_log_prob_fn, num_adaptation_steps, **options):
   )
 
 
-_fisher_hamiltonian = functools.partial(
-  tfpa.fisher_divergence_hamiltonian,
-  num_leapfrog_steps=3,
-  randomize_num_steps=False,
-)
-
-
 KERNELS = [
   KernelSpec('langevin', tfpa.gradient_adaptive_langevin, 1.0, 2, 2000),
   KernelSpec('langevin_exact', _exact, 1.0, 3, 2000),
@@ -89,7 +84,10 @@ KERNELS = [
   KernelSpec(
     'langevin_divergence', tfpa.fisher_divergence_langevin, 1.0, 2, 2000
   ),
-  KernelSpec('hamiltonian_divergence', _fisher_hamiltonian, 0.6, 2, 2000),
+  # Learns its number of leapfrog steps.
+  KernelSpec(
+    'hamiltonian_divergence', tfpa.fisher_divergence_hamiltonian, 0.6, 2, 2000
+  ),
   KernelSpec(
     'langevin_ratio',
     baselines.variance_ratio_langevin,
@@ -145,6 +143,15 @@ ARGUMENTS = {
 def steps_of_one_size(spec):
   """Returns the options with which all steps of a kernel teach."""
   return {'short_step_share': 0.0} if spec.has_short_steps else {}
+
+
+def of_one_length(kernel, results):
+  """Returns results with which a learned range holds one number, 3, alone."""
+  if getattr(kernel.proposal, 'max_num_leapfrog_steps', None) is None:
+    return results
+  return tfp_private.replace_innermost(
+    results, num_leapfrog_steps=tf.constant([3, 3])
+  )
 
 
 def preconditioner(name, **options):

@@ -88,10 +88,11 @@ def test_products_with_the_factor_are_those_of_the_ledger(
   results = kernel.bootstrap_results(state)
   # The one place that multiplies without the operator.
   monkeypatch.setattr(square_root, 'tf', _CountedTensorFlow(calls))
-  cost = tfpa.cost_per_step(kernel, adapting)
   for seed in targets.seeds(3):
+    results = registry.of_one_length(kernel, results)
     calls.clear()
     state, results = kernel.one_step(state, results, seed=seed)
+    cost = tfpa.cost_per_step(kernel, adapting, results)
     expected = cost.matrix_product
     if spec.name == 'hamiltonian' and adapting:
       # Two for each term of the series, of which the step drew others than
@@ -143,7 +144,8 @@ def test_short_steps_cost_what_frozen_ones_do():
 @registry.each_kernel
 def test_wrappers_of_tfp_add_nothing(spec, adapting):
   kernel = spec.build(targets.standard_normal, 10)
-  expected = tfpa.cost_per_step(kernel, adapting)
+  results = kernel.bootstrap_results(tf.ones([2, 2], tf.float64))
+  expected = tfpa.cost_per_step(kernel, adapting, results)
   assert isinstance(expected, interfaces.Cost)
   for wrapped in (
     tfp.mcmc.DualAveragingStepSizeAdaptation(kernel, 5),
@@ -155,7 +157,8 @@ def test_wrappers_of_tfp_add_nothing(spec, adapting):
       )
     ),
   ):
-    assert tfpa.cost_per_step(wrapped, adapting) == expected
+    outer = wrapped.bootstrap_results(tf.ones([2, 2], tf.float64))
+    assert tfpa.cost_per_step(wrapped, adapting, outer) == expected
 
 
 def test_kernels_that_state_no_cost_are_refused():

@@ -188,10 +188,10 @@ def test_cost_per_step_is_what_a_step_calls(spec, adapting):
     target, 1 if adapting else 0, **registry.steps_of_one_size(spec)
   )
   start = tf.ones([2, 2], tf.float64)
-  results = kernel.bootstrap_results(start)
+  results = registry.of_one_length(kernel, kernel.bootstrap_results(start))
   target.calls.update(target=0, gradient=0, hessian_vector=0)
-  kernel.one_step(start, results, seed=(1, 2))
-  cost = tfpa.cost_per_step(kernel, adapting)
+  _, results = kernel.one_step(start, results, seed=(1, 2))
+  cost = tfpa.cost_per_step(kernel, adapting, results)
   # A Hessian-vector product evaluates the target and its gradient on the way.
   assert target.calls == dict(
     target=cost.target + cost.hessian_vector,
@@ -207,9 +207,10 @@ def test_the_target_is_never_called_by_the_frozen_branch_of_adaptation(spec):
   state = tf.ones([2, 2], tf.float64)
   results = kernel.bootstrap_results(state)
   state, results = kernel.one_step(state, results, seed=(1, 2))
+  results = registry.of_one_length(kernel, results)
   target.calls.update(target=0, gradient=0, hessian_vector=0)
   kernel.one_step(state, results, seed=(1, 3))
-  cost = tfpa.cost_per_step(kernel, adapting=False)
+  cost = tfpa.cost_per_step(kernel, False, results)
   assert target.calls == dict(
     target=cost.target,
     gradient=cost.gradient,

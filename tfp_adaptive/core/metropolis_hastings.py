@@ -4,7 +4,7 @@ It differs from `tfp.mcmc.MetropolisHastings` in two ways. The uniform comes
 from `core/random`, so that the decision is the same eager, in a graph and
 under XLA. And what belongs to one step only (`seed`, `noise`, `trajectory`) is
 kept out of `accepted_results`, what belongs to the chain's law only
-(the params) out of `proposed_results`: neither is merged by chain
+(the params and lengths) out of `proposed_results`: neither is merged by chain
 nor carried twice.
 """
 
@@ -17,7 +17,12 @@ from tfp_adaptive.core import tfp_private
 __all__ = ['MetropolisHastings']
 
 _ONE_STEP_FIELDS = ('seed', 'noise', 'trajectory')
-_LAW_FIELDS = ('preconditioner_params', 'surrogate_params', 'walk_params')
+_LAW_FIELDS = (
+  'preconditioner_params',
+  'surrogate_params',
+  'walk_params',
+  'num_leapfrog_steps',
+)
 
 
 class MetropolisHastings(tfp.mcmc.MetropolisHastings):

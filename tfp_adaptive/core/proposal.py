@@ -25,6 +25,7 @@ class ProposalResults(
       'log_acceptance_correction',
       'preconditioner_params',
       'step_size',
+      'num_leapfrog_steps',
       'noise',
       'trajectory',
       'seed',
@@ -40,6 +41,8 @@ class ProposalResults(
     log_acceptance_correction: log q(x | y) - log q(y | x), [chains...].
     preconditioner_params: Raw entries of the scale factor, shared by chains.
     step_size: Multiplies the scale factor; [] or [chains..., 1].
+    num_leapfrog_steps: Range (fewest, most) that the number of leapfrog steps
+      is drawn from, [2] int32, where it is learned; `[]` elsewhere.
     noise: The standard normals of the step, [chains..., event_size].
     trajectory: What a replay needs from the steps between; `[]` for most.
     seed: [2] int32.
@@ -150,6 +153,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
           flat, state_parts.part_sizes(init_state, ps.rank(log_prob))
         ),
         step_size=tf.convert_to_tensor(self.step_size, dtype=flat.dtype),
+        num_leapfrog_steps=self._init_num_steps(),
         noise=tf.zeros_like(flat),
         trajectory=self._init_trajectory(flat),
         seed=tf.zeros([2], tf.int32),
@@ -159,6 +163,9 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
     return stochastic_target.evaluate(
       self.target_log_prob_fn, state, seed, self.target_is_stochastic, shape
     )
+
+  def _init_num_steps(self):
+    return []
 
   def _init_trajectory(self, flat):
     del flat
@@ -194,7 +201,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
       seed = random.fold_in(seed, tfp_private.get_axis_index(axis))
     return seed
 
-  def _event_sum(self, rows):
+  def event_sum(self, rows):
     """Sums over the event, across shards too."""
     total = tf.reduce_sum(rows, axis=-1)
     for axis in self._shard_axes():

@@ -20,6 +20,7 @@ from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import scale_search
+from tfp_adaptive.linear import trajectory_length
 
 __all__ = [
   'ClosedFormAdaptation',
@@ -54,6 +55,7 @@ class ClosedFormAdaptationResults(
       'inner_results',
       'statistics',
       'scale_search',
+      'trajectory_length',
       'step',
       'num_updates',
       'mean_accept_prob',
@@ -68,6 +70,8 @@ class ClosedFormAdaptationResults(
       innermost `preconditioner_params`, the learned scale its `step_size`.
     statistics: What the formula needs beside them.
     scale_search: State of the search for a first scale.
+    trajectory_length: `trajectory_length.Lengths` where the number of leapfrog
+      steps is learned; `[]` elsewhere.
     step: Steps taken, [] int32.
     num_updates: Steps from which the shape was learned, [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
@@ -127,6 +131,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       inner_results=inner,
       statistics=self._start(params, init_state, inner),
       scale_search=search,
+      trajectory_length=self._start_length(init_state, inner),
       step=zero,
       num_updates=zero,
       mean_accept_prob=tf.zeros([], search.scale.dtype),
@@ -169,16 +174,55 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     params, statistics = control_flow.apply_if(
       is_searching, rescale, params, statistics
     )
+    lengths, learned = self._learn_length(next_state, results, is_searching)
     return results._replace(
       inner_results=tfp_private.replace_innermost(
-        inner, preconditioner_params=params, step_size=step_size
+        inner, preconditioner_params=params, step_size=step_size, **learned
       ),
       statistics=statistics,
       scale_search=search,
+      trajectory_length=lengths,
       num_updates=results.num_updates + tf.cast(~is_searching, tf.int32),
       mean_accept_prob=accept_prob,
       num_dropped_gradients=results.num_dropped_gradients + num_dropped,
     )
+
+  def _start_length(self, state, inner):
+    """Returns `Lengths` that know nothing, or `[]`."""
+    most = getattr(self.proposal, 'max_num_leapfrog_steps', None)
+    if most is None:
+      return []
+    rows, _, is_finite = self._states_and_gradients(state, inner)
+    first = tfp_private.get_innermost(inner, 'num_leapfrog_steps')
+    return trajectory_length.start(first, most, rows, is_finite)
+
+  def _learn_length(self, next_state, results, is_searching):
+    """Returns the next `Lengths`, and what they change of the results."""
+    lengths = results.trajectory_length
+    if not lengths:
+      return [], {}
+    inner = results.inner_results
+    mh_results = self._mh_results(inner)
+    rows, _, is_finite = self._states_and_gradients(next_state, inner)
+    ratio = mh_results.log_accept_ratio
+    lengths = trajectory_length.add(
+      lengths,
+      mh_results.proposed_results.trajectory.num_steps,
+      state_parts.as_rows(
+        state_parts.flatten(mh_results.proposed_state, ps.rank(ratio))
+      ),
+      tf.reshape(tf.exp(tf.minimum(ratio, 0.0)), [-1]),
+      rows,
+      is_finite,
+      is_searching,
+    )
+    lengths, drawn = trajectory_length.choose(
+      lengths,
+      self.proposal.event_sum,
+      results.step,
+      self.num_adaptation_steps,
+    )
+    return lengths, {'num_leapfrog_steps': drawn}
 
   def _num_updates_of_map(self, results, statistics):
     """Returns for how many steps the step size has followed this shape."""

@@ -40,6 +40,7 @@ from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
+from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import running_moments
 from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.hamiltonian import (
@@ -59,7 +60,6 @@ _FIRST_FIT = 2.0  # In steps; fits then follow ...
 _GROWTH = 1.1  # ... at times that grow by this: each costs some d^3.
 _MOVE_GAIN = 2.0  # Of the moves, in units of the gain of the means.
 _NUM_MOVES = 30  # Of a fit to given pairs.
-_NUM_LEAPFROG_STEPS = 5  # At most, by default.
 
 Statistics = collections.namedtuple(
   'Statistics', ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient']
@@ -74,6 +74,7 @@ def fisher_divergence_hamiltonian(
   target_accept_prob=0.8,
   randomize_num_steps=True,
   step_size=1.0,
+  max_num_leapfrog_steps=None,
 ):
   """Builds HMC whose inverse mass matrix has the least Fisher divergence.
 
@@ -87,31 +88,36 @@ def fisher_divergence_hamiltonian(
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    num_leapfrog_steps: The most gradients of a step, L; 5 by default.
+    num_leapfrog_steps: The most gradients of a step, L, or a pair (fewest,
+      most) to draw from. By default the range is learned: the one with most
+      effective draws per gradient.
     preconditioner: Structure of the scale factor C, C C^T the inverse mass
       matrix, or a list with one for each part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    randomize_num_steps: Whether every step draws its number of leapfrog steps
-      from 1, ..., L. A fixed one stands still in directions whose period it
-      hits.
+    randomize_num_steps: Whether a given L stands for (1, L). A fixed one stands
+      still in directions whose period it hits.
     step_size: First step size, which the adaptation moves.
+    max_num_leapfrog_steps: The most that may be learned; 32 by default.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
     TypeError: If the target or the preconditioner is of another kind.
-    ValueError: If a number is out of its range.
+    ValueError: If a number is out of its range, or both numbers of leapfrog
+      steps are given.
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
   """
+  first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
   proposal = UncalibratedPreconditionedHamiltonian(
     target_log_prob_fn,
     as_preconditioner(preconditioner) or preconditioners.cholesky(),
-    _NUM_LEAPFROG_STEPS if num_leapfrog_steps is None else num_leapfrog_steps,
+    first,
     step_size,
-    randomize_num_steps,
+    randomize_num_steps and isinstance(first, int),
+    max_num_leapfrog_steps=most,
   )
   return FisherDivergenceAdaptation(
     MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob

@@ -18,6 +18,7 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear import log_det
+from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear import trajectory
 from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
@@ -108,7 +109,9 @@ def entropy_adaptive_hamiltonian(
   )
 
 
-class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
+class UncalibratedPreconditionedHamiltonian(
+  num_steps.DrawsNumSteps, proposal.UncalibratedProposal
+):
   """Proposes the end of a leapfrog trajectory with inverse mass matrix C C^T.
 
   In velocities, with s = step_size, v ~ N(0, I) and g the gradient of the log
@@ -118,8 +121,8 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     L times:  x <- x + s C w;   w <- w + s C^T g(x)   (half of it the last time)
     log ratio = log pi(x_L) - log pi(x) - 1/2 (|w_L|^2 - |v|^2)
 
-  One step makes L gradient calls and 2 L + 1 products with C. For L = 1 it is
-  the Langevin proposal. It needs `MetropolisHastings` around it.
+  One step makes L gradient calls and 2 L + 1 products with C; with L = 1 it is
+  Langevin's. It needs `MetropolisHastings` around it.
   """
 
   uses_gradient = True
@@ -135,26 +138,28 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     hessian_product='autodiff',
     num_fixed_terms=2,
     continue_prob=0.5,
+    max_num_leapfrog_steps=None,
     experimental_shard_axis_names=None,
     name=None,
   ):
-    """Builds the kernel; see the base class for the shared arguments.
+    """Builds the kernel; the base class has the shared arguments.
 
     Args:
       target_log_prob_fn: As in TFP.
       preconditioner: An `interfaces.Preconditioner`.
-      num_leapfrog_steps: L, a positive int.
+      num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
+        step draws its number from there, one for all chains.
       step_size: Multiplies C.
-      randomize_num_steps: Whether every step draws its number of leapfrog
-        steps uniformly from 1, ..., L, one number for all chains.
+      randomize_num_steps: Whether L stands for (1, L).
       exact_gradient: Whether a replay differentiates the energy error through
         all gradients of the trajectory, which runs it again with L Hessian
         products. The fast form holds the gradients constant.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Terms of the series of log det that are always there.
-      continue_prob: Probability of each further term, in (0, 1): Russian
-        roulette.
+      continue_prob: Of each further term, in (0, 1): Russian roulette.
+      max_num_leapfrog_steps: Bound of a pair that an adaptation learns;
+        `None`: it is fixed.
       experimental_shard_axis_names: As in TFP; the same for all parts.
       name: Prefix of op names.
 
@@ -168,8 +173,12 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       experimental_shard_axis_names,
       name,
     )
-    trajectory.check_options(num_leapfrog_steps, hessian_product, continue_prob)
-    if exact_gradient and randomize_num_steps:
+    num_steps.check(
+      num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
+    )
+    trajectory.check_options(hessian_product, continue_prob)
+    is_pair = not isinstance(num_leapfrog_steps, int)
+    if exact_gradient and (randomize_num_steps or is_pair):
       raise ValueError(
         '`exact_gradient` runs a trajectory of fixed length again: it cannot '
         'be combined with `randomize_num_steps`. Leave one of them out.'
@@ -181,22 +190,17 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       hessian_product=hessian_product,
       num_fixed_terms=num_fixed_terms,
       continue_prob=continue_prob,
+      max_num_leapfrog_steps=max_num_leapfrog_steps,
     )
 
-  @property
-  def num_leapfrog_steps(self):
-    return self._parameters['num_leapfrog_steps']
-
-  def cost(self, adapting):
+  def cost(self, adapting, mean_num_steps=None):
     """Returns what one step does on average; adapting, with the speed measure.
 
-    A finite difference counts as a gradient.
+    A finite difference counts as a gradient. `mean_num_steps`: as learned.
     """
-    steps = self.num_leapfrog_steps
-    if self._parameters['randomize_num_steps']:
-      steps = 0.5 * (1 + steps)
+    steps = mean_num_steps or 0.5 * sum(self._bounds)
     products = gradients = 0.0
-    if adapting and self.num_leapfrog_steps > 1:
+    if adapting and self._bounds[1] > 1:
       products = log_det.mean_num_products(
         self._parameters['num_fixed_terms'], self._parameters['continue_prob']
       )
@@ -220,7 +224,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     frozen = 2 * steps + 1
     if not adapting:
       return frozen
-    if self.num_leapfrog_steps == 1:
+    if self._bounds[1] == 1:
       return frozen + (8 if exact else 7)
     # Two for each power of D in the series, whose terms are one fewer.
     return (
@@ -241,17 +245,13 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       ),
       self._factor(previous),
       trajectory.Point(x, noise, previous.target_log_prob, grad_x),
-      trajectory.draw_num_steps(
-        self.num_leapfrog_steps,
-        self._parameters['randomize_num_steps'],
-        random.fold_in(seed, _NUM_STEPS),
-      ),
+      self._draw_num_steps(previous, random.fold_in(seed, _NUM_STEPS)),
     )
     proposed_state, grads = (
       state_parts.unflatten_like(flat, current_state, num_chain_dims)
       for flat in (end.position, end.gradient)
     )
-    kinetic = 0.5 * self._event_sum(noise**2 - end.velocity**2)
+    kinetic = 0.5 * self.event_sum(noise**2 - end.velocity**2)
     return proposed_state, previous._replace(
       target_log_prob=end.log_prob,
       grads_target_log_prob=grads,
@@ -287,7 +287,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
     def transition(factor):
       factor = scale_factor.scaled(factor, proposed.step_size)
       displacement, fit, change = trajectory.change(
-        factor, step, self._event_sum
+        factor, step, self.event_sum
       )
       if self._parameters['exact_gradient']:
         change = self._live_log_ratio(
@@ -296,7 +296,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       log_jacobian = eigenvalue = tf.zeros_like(ratio)
       if entropy:
         log_jacobian, eigenvalue = trajectory.log_det(
-          factor, step, entropy, cache, self._event_sum
+          factor, step, entropy, cache, self.event_sum
         )
       return interfaces.Transition(
         log_accept_ratio=ratio + change - tf.stop_gradient(change),
@@ -343,7 +343,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       return tf.zeros_like(ratio)
     live = factor.apply_adjoint(step.grad_start - step.grad_end)
     return control_variates.fast_control_variate(
-      slope, factor, ratio, live, pulls, step.noise, self._event_sum
+      slope, factor, ratio, live, pulls, step.noise, self.event_sum
     )
 
   def _init_trajectory(self, flat):
@@ -363,7 +363,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
       state_parts.of_flat(
         self.target_log_prob_fn, proposed_state, num_chain_dims
       ),
-      self._event_sum,
+      self.event_sum,
     )
 
   def _estimate_log_det(
@@ -373,7 +373,7 @@ class UncalibratedPreconditionedHamiltonian(proposal.UncalibratedProposal):
 
     Chains that diverged get D = 0.
     """
-    if self.num_leapfrog_steps == 1:
+    if self._bounds[1] == 1:
       return None
     dtype = step.noise.dtype
     options = self._parameters

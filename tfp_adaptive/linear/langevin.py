@@ -252,7 +252,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       push = noise + 0.5 * live_x
       displacement = factor.apply(push)
       # g(y).C v as (C^T g(y)).v: no further product with C.
-      fit = self._event_sum(live_y * push)
+      fit = self.event_sum(live_y * push)
       if self._parameters['exact_gradient']:
         end = factor.apply_adjoint(
           _live_gradient(
@@ -261,7 +261,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
         )
         change = fit + self._correction(live_x, end, noise)
         variate = control_variates.state_balance(
-          value, live_x, live_y, self._event_sum
+          value, live_x, live_y, self.event_sum
         )
       else:
         change, variate = self._fast_change(
@@ -293,9 +293,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)
-    change = -0.5 * self._event_sum(live * (noise + 0.5 * difference))
+    change = -0.5 * self.event_sum(live * (noise + 0.5 * difference))
     return change, control_variates.fast_control_variate(
-      slope, factor, ratio, live, pulls, noise, self._event_sum
+      slope, factor, ratio, live, pulls, noise, self.event_sum
     )
 
   def _drawn_step_size(self, results, seed):
@@ -309,7 +309,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
 
   def _correction(self, pull_x, pull_y, noise):
     half = 0.5 * (pull_x + pull_y)
-    return -0.5 * self._event_sum(half * (half + 2.0 * noise))
+    return -0.5 * self.event_sum(half * (half + 2.0 * noise))
 
 
 def _live_gradient(target_log_prob_fn, state, grad_y, displacement):

@@ -180,7 +180,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     def change_along(factor, grads):
       # g.C e as (C^T g).e, less its value.
       pull = proposed.step_size * factor.apply_adjoint(grads)
-      return self._event_sum((pull - tf.stop_gradient(pull)) * proposed.noise)
+      return self.event_sum((pull - tf.stop_gradient(pull)) * proposed.noise)
 
     def transition(factor):
       fit = change_along(factor, grad_y)

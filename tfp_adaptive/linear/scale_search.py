@@ -12,6 +12,7 @@ an ordinary step of the chain.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import stack
@@ -62,7 +63,7 @@ def begin(proposal, inner_results):
     grads = state_parts.flatten(
       accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
     )
-  search = start(dtype, grads, proposal.num_leapfrog_steps)
+  search = start(dtype, grads, int(np.max(proposal.num_leapfrog_steps)))
   params = proposal.preconditioner.rescale(
     accepted.preconditioner_params, search.scale
   )

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
-from tfp_adaptive.core import random
 
 __all__ = [
   'Point',
@@ -23,7 +22,6 @@ __all__ = [
   'change',
   'check_options',
   'curvature_weight',
-  'draw_num_steps',
   'fill',
   'has_converged',
   'keep',
@@ -85,16 +83,8 @@ class Step(
   __slots__ = ()
 
 
-def check_options(num_leapfrog_steps, hessian_product, continue_prob):
-  """Refuses a count, a method or a probability that is not allowed."""
-  is_int = isinstance(num_leapfrog_steps, int) and not isinstance(
-    num_leapfrog_steps, bool
-  )
-  if not is_int or num_leapfrog_steps < 1:
-    raise ValueError(
-      '`num_leapfrog_steps` must be a positive int, but got '
-      f'{num_leapfrog_steps!r}. Write for example `num_leapfrog_steps=5`.'
-    )
+def check_options(hessian_product, continue_prob):
+  """Refuses a method or a probability that is not allowed."""
   if hessian_product not in hessian.METHODS:
     raise ValueError(
       f'`hessian_product` must be one of {hessian.METHODS}, but got '
@@ -102,18 +92,6 @@ def check_options(num_leapfrog_steps, hessian_product, continue_prob):
     )
   arguments.check_inner_share(
     continue_prob, 'continue_prob', 'The usual value is 0.5.'
-  )
-
-
-def draw_num_steps(num_leapfrog_steps, is_random, seed):
-  """Returns L, or a draw from 1, ..., L, the same for all chains: [] int32."""
-  if not is_random:
-    return tf.constant(num_leapfrog_steps)
-  draw = random.uniform([], tf.float32, seed)
-  return tf.clip_by_value(
-    tf.cast(tf.math.ceil(draw * num_leapfrog_steps), tf.int32),
-    1,
-    num_leapfrog_steps,
   )
 
 

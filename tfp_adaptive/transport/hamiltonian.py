@@ -7,6 +7,7 @@ https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
@@ -15,6 +16,7 @@ from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import log_det
+from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear import trajectory
 from tfp_adaptive.linear.criteria import generalized_speed_measure
@@ -181,7 +183,8 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
         f'`{transport.name}` learns by gradient, from trajectories of one '
         'length. Leave it out.'
       )
-    trajectory.check_options(num_leapfrog_steps, hessian_product, continue_prob)
+    arguments.check_count(num_leapfrog_steps, 'num_leapfrog_steps', 5)
+    trajectory.check_options(hessian_product, continue_prob)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(
         'A transport maps the whole state at once, so that its events cannot '
@@ -241,6 +244,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     seed = random.sanitize(seed)
     flat = state_parts.flatten(current_state, num_chain_dims)
     noise = self._draw_noise(flat, seed)
+    most = self.num_leapfrog_steps
     end, path = leapfrog.run(
       lambda: self.transport.bijector(previous.preconditioner_params),
       state_parts.of_flat(
@@ -250,9 +254,9 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       state_parts.flatten(previous.grads_target_log_prob, num_chain_dims),
       noise,
       previous.step_size,
-      trajectory.draw_num_steps(
-        self.num_leapfrog_steps,
-        self._parameters['randomize_num_steps'],
+      num_steps.draw(
+        1 if self._parameters['randomize_num_steps'] else most,
+        most,
         random.fold_in(seed, _NUM_STEPS),
       ),
       self.num_leapfrog_steps,

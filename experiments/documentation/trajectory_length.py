@@ -1,0 +1,117 @@
+"""The tables of docs/results/trajectory_length.md, made from the records.
+
+  python -m experiments.documentation.trajectory_length
+
+writes each between its two comments; a test compares.
+"""
+
+import collections
+import json
+import pathlib
+
+import numpy as np
+
+__all__ = ['with_tables']
+
+_PAGE = (
+  pathlib.Path(__file__).resolve().parents[2]
+  / 'docs'
+  / 'results'
+  / 'trajectory_length.md'
+)
+_RECORDS = _PAGE.with_suffix('')
+_BEGIN = (
+  '<!-- Made by python -m experiments.documentation.trajectory_length -->\n'
+)
+_END = '<!-- End of the table -->\n'
+
+
+def with_tables(text):
+  """Returns the page's text with the tables between their comments."""
+  head, *parts = text.split(_BEGIN)
+  records = [
+    json.loads(line)
+    for line in (_RECORDS / 'lengths.jsonl').read_text().splitlines()
+  ]
+  tables = [
+    _of_lengths(records, lambda r: min(r['bulk'], r['tail'])),
+    _of_lengths(records, lambda r: r['squares']),
+    _of_cost(),
+  ]
+  if len(parts) != len(tables) or not all(_END in part for part in parts):
+    raise ValueError(
+      f'The text needs the lines {_BEGIN!r} and {_END!r} {len(tables)} times.'
+    )
+  for table, part in zip(tables, parts):
+    head += _BEGIN + table + _END + part.partition(_END)[2]
+  return head
+
+
+def _of_lengths(records, measure):
+  """Returns lines of a target: the learned range against the best given ones.
+
+  Args:
+    records: Of the study.
+    measure: Record -> effective draws per 1000 gradients.
+  """
+  lines = [
+    '| Target | Ranges learned | in gradients | Learned: mean (by seed) '
+    '| Best L | Best 1 to L | Learned over best L | over best 1 to L |',
+    '|---|---|---|---|---|---|---|---|',
+  ]
+  for target in dict.fromkeys(r['target'] for r in records):
+    values, learned = collections.defaultdict(list), []
+    for record in records:
+      if record['target'] == target:
+        values[record['law'] and tuple(record['law'])].append(measure(record))
+        if record['law'] is None:
+          learned.append(record)
+    lines.append(_line(target, learned, values))
+  return '\n'.join(lines) + '\n'
+
+
+def _line(target, records, values):
+  """Returns a line; `values`: range, or `None` for learned -> by seed."""
+  means = {law: np.mean(found) for law, found in values.items()}
+  learned = means.pop(None)
+  best = [
+    max((law for law in means if is_kind(*law)), key=means.get)
+    for is_kind in (lambda a, b: a == b, lambda a, b: a < b)
+  ]
+  cells = [
+    target,
+    ', '.join('{} to {}'.format(*r['range']) for r in records),
+    f'{np.mean([r["gradients_of_adaptation"] for r in records]):.0f}',
+    f'{learned:.1f} ({", ".join(f"{v:.0f}" for v in values[None])})',
+    *(f'{means[law]:.1f} (L = {law[1]})' for law in best),
+    *(f'{learned / means[law]:.2f}' for law in best),
+  ]
+  return f'| {" | ".join(cells)} |'
+
+
+def _of_cost():
+  """Returns lines of a target: time ratios of frozen steps, and compiling."""
+  records = json.loads((_RECORDS / 'cost.json').read_text())
+  laws = next(iter(records.values()))['learned_over_given']
+  names = ' | '.join('{} to {}'.format(*json.loads(law)) for law in laws)
+  lines = [
+    f'| Target | {names} | Seconds to compile: learned | given | ratio |',
+    '|---|---|' + '---|' * (len(laws) + 2),
+  ]
+  for name, record in records.items():
+    seconds = record['compile_seconds']
+    cells = [
+      name,
+      *(
+        '{median:.3f} ({lower:.3f}, {upper:.3f})'.format(**ratio)
+        for ratio in record['learned_over_given'].values()
+      ),
+      *(f'{seconds[kind]:.1f}' for kind in ('learned', 'given')),
+      f'{record["compile_ratio"]:.2f}',
+    ]
+    lines.append(f'| {" | ".join(cells)} |')
+  return '\n'.join(lines) + '\n'
+
+
+if __name__ == '__main__':
+  _PAGE.write_text(with_tables(_PAGE.read_text()))

@@ -1,0 +1,194 @@
+"""What a learned number of leapfrog steps gives, against a scan of given ones.
+
+  python -m experiments.studies.trajectory_lengths --data-dir data
+
+HMC by Fisher divergence with eight chains: its range learned, every number
+fixed, and every number drawn from 1, ..., L. Records hold least bulk and tail
+effective sizes per 1000 gradients of frozen steps, gradients as counted.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from experiments.framework import diagnostics
+from experiments.methods.base import find_field
+from experiments.studies.length_targets import TARGETS
+
+__all__ = ['LAWS', 'Sampler', 'run']
+
+_OUTPUT = (
+  pathlib.Path(__file__).resolve().parents[2]
+  / 'docs'
+  / 'results'
+  / 'trajectory_length'
+  / 'lengths.jsonl'
+)
+_NUM_CHAINS, _NUM_GRADIENTS, _BLOCK = 8, 12_500, 125
+_NUM_STEPS = 25 * _BLOCK  # That adapt where the range is learned.
+_NEVER = 10**8  # Steps of an adaptation that is ended by hand.
+# (fewest, most) of all steps; None: learned.
+LAWS = [
+  None,
+  *((n, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)),
+  *((1, n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 16)),
+]
+
+
+class _Given(tfpa.adaptation.FisherDivergenceAdaptation):
+  """Learns all but the range, so that one program serves every range."""
+
+  def _learn_length(self, next_state, results, is_searching):
+    return results.trajectory_length, {}
+
+
+class Sampler:
+  """A kernel compiled once for blocks of steps."""
+
+  def __init__(self, target_log_prob_fn, is_learned):
+    self._kernel = tfpa.fisher_divergence_hamiltonian(
+      target_log_prob_fn, _NUM_STEPS
+    )
+    if not is_learned:
+      self._kernel = _Given(self._kernel.inner_kernel, _NEVER, 0.8)
+
+    def block(state, results, seed):
+      return tfp.mcmc.sample_chain(
+        _BLOCK,
+        state,
+        kernel=self._kernel,
+        previous_kernel_results=results,
+        trace_fn=lambda _, r: (
+          r.inner_results.proposed_results.trajectory.num_steps,
+          r.inner_results.is_accepted,
+        ),
+        return_final_kernel_results=True,
+        seed=seed,
+      )
+
+    self._start = tf.function(self._kernel.bootstrap_results, jit_compile=True)
+    self._block = tf.function(block, autograph=False, jit_compile=True)
+
+  def start(self, state, law):
+    """Returns the first results, at a range unless it is learned."""
+    results = self._start(state)
+    if law is None:
+      return results
+    inner = results.inner_results
+    accepted = inner.accepted_results._replace(
+      num_leapfrog_steps=tf.constant(law, tf.int32)
+    )
+    return results._replace(
+      inner_results=inner._replace(accepted_results=accepted)
+    )
+
+  def advance(self, state, results, seed, num_gradients, num_steps=_NEVER):
+    """Returns blocks of at least so many gradients per chain, or steps.
+
+    Args:
+      state: [num_chains, d].
+      results: Of the kernel.
+      seed: Pair of ints.
+      num_gradients: Int.
+      num_steps: Int.
+
+    Returns:
+      States [num_steps, num_chains, d], numbers of leapfrog steps [num_steps],
+      the share of accepted steps, and the last results.
+    """
+    states, lengths, accepted = [], [], []
+    while (
+      sum(map(np.sum, lengths)) < num_gradients
+      and _BLOCK * len(states) < num_steps
+    ):
+      out = self._block(
+        state, results, tf.constant([seed[0], 1000 * seed[1] + len(states)])
+      )
+      results, state = out.final_kernel_results, out.all_states[-1]
+      states.append(out.all_states.numpy())
+      lengths.append(out.trace[0].numpy())
+      accepted.append(out.trace[1].numpy())
+    return (
+      np.concatenate(states),
+      np.concatenate(lengths),
+      float(np.mean(accepted)),
+      results,
+    )
+
+
+def run(sampler, event_size, law, seed, num_gradients=_NUM_GRADIENTS):
+  """Returns the numbers of one run.
+
+  Args:
+    sampler: A `Sampler`.
+    event_size: d.
+    law: One of `LAWS`.
+    seed: Int.
+    num_gradients: Of the adaptation per chain, and of the frozen steps.
+  """
+  normals = np.random.default_rng(seed).normal(size=(_NUM_CHAINS, event_size))
+  state = tf.constant(normals)
+  results = sampler.start(state, law)
+  amount = (_NEVER, _NUM_STEPS) if law is None else (num_gradients, _NEVER)
+  states, lengths, _, results = sampler.advance(
+    state, results, (seed, 1), *amount
+  )
+  num_adapting = int(lengths.sum())
+  results = results._replace(step=tf.constant(_NEVER))
+  began = time.perf_counter()
+  states, lengths, accepted, results = sampler.advance(
+    states[-1], results, (seed, 2), num_gradients
+  )
+  seconds = time.perf_counter() - began
+  summary = diagnostics.summarize(states)
+  squares = diagnostics.geyer_ess(states - states.mean((0, 1)), np.square)
+  gradients = 1e-3 * _NUM_CHAINS * float(lengths.sum())
+  return {
+    'range': find_field(results, 'num_leapfrog_steps').numpy().tolist(),
+    'bulk': float(np.nanmin(summary.ess_bulk)) / gradients,
+    'tail': float(np.nanmin(summary.ess_tail)) / gradients,
+    'squares': float(squares.sum(axis=0).min()) / gradients,
+    'rhat': float(np.nanmax(summary.rhat)),
+    'accepted': accepted,
+    'step_size': float(find_field(results, 'step_size')),
+    'gradients_of_adaptation': num_adapting,
+    'seconds': seconds,
+  }
+
+
+def main():
+  """Appends the records that the file lacks."""
+  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
+  parser.add_argument('--data-dir', type=pathlib.Path, default=None)
+  parser.add_argument('--num-seeds', type=int, default=3)
+  parser.add_argument('--targets', nargs='*', default=list(TARGETS))
+  options = parser.parse_args()
+  options.output.parent.mkdir(parents=True, exist_ok=True)
+  done = set()
+  if options.output.exists():
+    rows = map(json.loads, options.output.read_text().splitlines())
+    done = {(r['target'], str(r['law']), r['seed']) for r in rows}
+  for name in options.targets:
+    log_prob, event_size = TARGETS[name](options.data_dir)
+    samplers = {kind: Sampler(log_prob, kind) for kind in (True, False)}
+    for seed in range(options.num_seeds):
+      for law in LAWS:
+        written = law and list(law)
+        if (name, str(written), seed) in done:
+          continue
+        numbers = run(samplers[law is None], event_size, law, seed)
+        record = {'target': name, 'law': written, 'seed': seed, **numbers}
+        with options.output.open('a') as file:
+          file.write(json.dumps(record) + '\n')
+        print(json.dumps(record), flush=True)
+
+
+if __name__ == '__main__':
+  main()

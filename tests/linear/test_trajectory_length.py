@@ -1,0 +1,272 @@
+"""Correlations by length against exact turns, and what is chosen of them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.linear import trajectory_length
+
+_ANGLES = np.array([0.2, 0.5, 0.9])  # Of a leapfrog step, by coordinate.
+_MOST, _NUM_CHAINS, _NUM_STEPS = 8, 50, 1600
+
+
+@tf.function(autograph=False)
+def _rotated():
+  """Returns `Lengths` after steps on a normal, which turn by exact angles."""
+  angles = tf.constant(_ANGLES)
+
+  def step(count, lengths, place, rows):
+    del place
+    seeds = tf.random.experimental.stateless_split([3, count], 2)
+    num_steps = 1 + count % _MOST
+    turn = angles * tf.cast(num_steps, tf.float64)
+    noise = tf.random.stateless_normal(rows.shape, seeds[0], dtype=tf.float64)
+    after = tf.cos(turn) * rows + tf.sin(turn) * noise
+    lengths = trajectory_length.add(
+      lengths,
+      num_steps,
+      after,
+      tf.ones([_NUM_CHAINS], tf.float64),
+      after,
+      tf.ones([_NUM_CHAINS, 1], tf.bool),
+      tf.constant(False),
+    )
+    return count + 1, lengths, num_steps, after
+
+  rows = tf.random.stateless_normal([_NUM_CHAINS, 3], [1, 2], dtype=tf.float64)
+  lengths = trajectory_length.start(
+    tf.constant([1, 5]), _MOST, rows, tf.ones([_NUM_CHAINS, 1], tf.bool)
+  )
+  first = (tf.constant(0), lengths, tf.constant(1), rows)
+  return tf.while_loop(lambda count, *_: count < _NUM_STEPS, step, first)[1]
+
+
+def test_correlations_of_a_gaussian_are_cosines_of_its_turns():
+  lengths = _rotated()
+  variance = lengths.squares - lengths.means**2
+  jumps = lengths.jumps / lengths.weights[:, None, None] / variance
+  turns = np.arange(1, _MOST + 1)[:, np.newaxis] * _ANGLES
+  # 1e4 pairs of each length, late ones for more, in 7500 of one weight; half of
+  # a squared normal of variance 2 (1 - r) has deviation sqrt(2) (1 - r).
+  expected = 1.0 - np.cos(turns)
+  error = np.abs(jumps[:, 0] - expected)
+  bound = 4.0 * np.sqrt(2.0 / 7500) * expected + 0.02
+  assert np.all(error < bound)
+  # Power: the cosines of one step more.
+  other = 1.0 - np.cos(turns + _ANGLES)
+  assert np.mean(np.abs(jumps[:, 0] - other) > bound) > 0.8
+
+
+def test_rates_are_those_of_first_order_chains_per_gradient():
+  correlations = np.random.default_rng(0).uniform(0.2, 1.8, size=(6, 2))
+  fewest, most = np.array([1, 2, 3], np.int32), np.array([4, 2, 6], np.int32)
+  rates = trajectory_length.rates(tf.constant(correlations), fewest, most)
+  for row, (a, b) in zip(rates.numpy(), zip(fewest, most)):
+    r = 1.0 - correlations[a - 1 : b].mean(axis=0)
+    np.testing.assert_allclose(row, (1.0 - r) / (1.0 + r) / (0.5 * (a + b)))
+
+
+def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
+  rows = tf.random.stateless_normal([4, 3], [1, 2], dtype=tf.float64)
+  everywhere = tf.ones([4, 1], tf.bool)
+  lengths = trajectory_length.start(tf.constant([1, 2]), 2, rows, everywhere)
+  lengths = trajectory_length.add(
+    lengths, tf.constant(1), rows, tf.ones([4], tf.float64), -rows, everywhere,
+    tf.constant(False),
+  )  # fmt: skip
+
+  def jumps(accept_prob, proposed):
+    return trajectory_length.add(
+      lengths, tf.constant(2), proposed, tf.constant(accept_prob, tf.float64),
+      rows, everywhere, tf.constant(False),
+    ).jumps[1]  # fmt: skip
+
+  whole = jumps([1.0] * 4, 3.0 * rows).numpy()
+  assert np.all(whole[0] > 0.0)
+  half = jumps([0.5] * 4, 3.0 * rows)
+  np.testing.assert_allclose(half, 0.5 * whole)
+  # One chain failed: the mean is over all, and its jump is 0.
+  failed = np.array([[np.nan], [1.0], [1.0], [1.0]]) * rows * 3.0
+  found = jumps([0.0, 1.0, 1.0, 1.0], failed)
+  kept = jumps([0.0, 1.0, 1.0, 1.0], 3.0 * rows)
+  np.testing.assert_array_equal(found, kept)
+
+
+def test_only_one_and_two_steps_may_be_chosen_without_a_jitter():
+  fewest, most = trajectory_length._ranges(16)
+  assert set(most) == set(range(1, 17))
+  assert np.all((fewest < most) | (most == 1))
+  assert np.all(2 * fewest <= most + 1)
+
+
+def test_slow_directions_lengthen_trajectories():
+  # A diagonal of equal scales: what the metric cannot hold must be traveled.
+  scales = tf.constant([1.0, 1.0, 20.0], tf.float64)
+  lengths = []
+  for scale in (scales, tf.ones_like(scales)):
+    kernel = _kernel(lambda x, scale=scale: targets.standard_normal(x / scale))
+    start = (
+      tf.random.stateless_normal([16, 3], [4, 5], dtype=tf.float64) * scale
+    )
+    run = tfpa.sample(
+      kernel, start, 5, progress=False, seed=(0, 3), jit_compile=False
+    )
+    found = run.final_kernel_results
+    lengths.append(found.trajectory_length.num_leapfrog_steps.numpy())
+  assert lengths[0][1] > 8 > lengths[1][1]
+
+
+def _kernel(target, num_steps=200):
+  fixed = tfpa.preconditioners.cholesky(init_scale=1.0)
+  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
+    target,
+    fixed._replace(
+      fisher_factor=lambda states, gradients: tf.eye(3, dtype=tf.float64)
+    ),
+    (1, 5),
+    max_num_leapfrog_steps=16,
+  )
+  return tfpa.adaptation.FisherDivergenceAdaptation(
+    tfpa.MetropolisHastings(proposal), num_steps, 0.8
+  )
+
+
+def _learning(target, most=8):
+  return tfpa.fisher_divergence_hamiltonian(
+    target, 60, max_num_leapfrog_steps=most
+  )
+
+
+def _learned(results):
+  return tuple(results.trajectory_length.num_leapfrog_steps.numpy())
+
+
+def _two_parts(x, y):
+  flat = tf.concat([x, tf.reshape(y, [*y.shape[:-2], 2])], axis=-1)
+  return targets.standard_normal(flat)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+@pytest.mark.parametrize('batch', [[], [4], [2, 3]])
+def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
+  start = [
+    tf.random.stateless_normal([*batch, 3], [4, 5], dtype=dtype),
+    tf.random.stateless_normal([*batch, 2, 1], [4, 6], dtype=dtype),
+  ]
+  kernel = _learning(_two_parts)
+  run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))
+  results = run.final_kernel_results
+  fewest, most = _learned(results)
+  assert 1 <= fewest <= most <= 8
+  # Reviews follow the first, after 20 steps.
+  assert results.trajectory_length.next_review > 25.0
+  assert results.trajectory_length.jumps.dtype == dtype
+  assert [part.dtype for part in run.final_state] == [dtype] * 2
+
+
+@pytest.mark.full
+def test_a_run_continued_between_reviews_has_the_same_bits(
+  tmp_path, monkeypatch
+):
+  kernel = _learning(targets.standard_normal)
+  start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
+
+  def run(block_size, folder=None):
+    return tfpa.sample(
+      kernel, start, 20, progress=False, seed=(0, 3), jit_compile=False,
+      block_size=block_size, checkpoint_dir=folder,
+    )  # fmt: skip
+
+  save, num_saved = checkpoint.Checkpoint.save, []
+
+  def dying_save(self, *args):
+    save(self, *args)
+    num_saved.append(None)
+    if len(num_saved) == 5:
+      raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint.Checkpoint, 'save', dying_save)
+    with pytest.raises(KeyboardInterrupt):
+      run(9, tmp_path)  # After 45 steps of 60 that adapt.
+  continued, whole = run(11, tmp_path), run(80)
+  np.testing.assert_array_equal(continued.states, whole.states)
+  for one, two in zip(
+    tf.nest.flatten(continued.final_kernel_results),
+    tf.nest.flatten(whole.final_kernel_results),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(one, two)
+
+
+def test_where_the_density_fails_is_rejected_and_not_learned_from():
+  def half(x):
+    outside = tf.where(x[..., 0] > 0.5, np.float64('nan'), 0.0)
+    return targets.standard_normal(x) + outside
+
+  start = -tf.ones([4, 3], tf.float64)
+  with pytest.warns(UserWarning, match='diverged'):  # They are counted.
+    run = tfpa.sample(
+      _learning(half), start, 5, progress=False, seed=(0, 3), jit_compile=False
+    )
+  assert np.all(run.states[..., 0] <= 0.5)
+  lengths = run.final_kernel_results.trajectory_length
+  assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(lengths))
+  assert lengths.next_review > 25.0
+
+
+def test_tfp_takes_the_mean_of_what_is_learned():
+  kernel = _learning(targets.standard_normal)
+  start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
+  results = tfp_private.replace_innermost(
+    kernel.bootstrap_results(start), num_leapfrog_steps=tf.constant([3, 6])
+  )
+  ours, theirs = (
+    tfpa.frozen(kernel, results),
+    tfpa.as_tfp_kernel(kernel, results),
+  )
+  assert ours.parameters['inner_kernel'].num_leapfrog_steps == (3, 6)
+  assert theirs.parameters['num_leapfrog_steps'] == 5
+
+
+def test_what_is_learned_is_frozen_and_counted():
+  kernel = _learning(targets.standard_normal)
+  start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
+  results = kernel.bootstrap_results(start)
+  state, taken = start, []
+  stepper = tf.function(kernel.one_step, autograph=False)
+  for seed in targets.seeds(70):
+    state, results = stepper(state, results, seed=seed)
+    proposed = results.inner_results.proposed_results
+    taken.append(int(proposed.trajectory.num_steps))
+  learned = _learned(results)
+  assert 1 <= learned[0] <= learned[1] <= 8
+  assert set(taken[60:]) <= set(range(learned[0], learned[1] + 1))
+  fixed = tfpa.frozen(kernel, results)
+  assert fixed.parameters['inner_kernel'].num_leapfrog_steps == learned
+  adapting, frozen = (
+    tfpa.cost_per_step(kernel, flag, results).gradient for flag in (True, False)
+  )
+  assert adapting == pytest.approx(np.mean(taken[:60]))
+  assert frozen == np.mean(learned)
+  assert tfpa.cost_per_step(fixed, False).gradient == frozen
+  with pytest.raises(ValueError, match='results'):
+    tfpa.cost_per_step(kernel, False)
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9), 'Leave one of them'),
+    (dict(num_leapfrog_steps=(4, 2)), 'fewest, most'),
+    (dict(max_num_leapfrog_steps=0), 'positive int'),
+  ],
+)
+def test_numbers_that_do_not_go_together_are_refused(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    tfpa.fisher_divergence_hamiltonian(targets.standard_normal, 10, **arguments)

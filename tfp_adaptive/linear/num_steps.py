@@ -1,0 +1,130 @@
+"""How many leapfrog steps a step makes: one number, a range, or learned.
+
+A range (fewest, most) is drawn from uniformly, once for all chains, so that
+they stay in step. Where it is learned it is data, `num_leapfrog_steps` of the
+results, [2] int32, and only its first value is an argument.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.core import arguments
+from tfp_adaptive.core import random
+
+__all__ = ['DrawsNumSteps', 'check', 'draw', 'resolve']
+
+_START = (1, 5)  # Of what is learned.
+_MOST_LEARNED = 32
+
+
+def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
+  """Returns the first or given number, and the bound of what is learned.
+
+  Args:
+    num_leapfrog_steps: As given to a builder; `None`: learned.
+    max_num_leapfrog_steps: As given to a builder, or `None`.
+
+  Returns:
+    An int or a pair; an int, or `None` where nothing is learned.
+
+  Raises:
+    ValueError: If a bound is given for a number that is not learned.
+  """
+  if num_leapfrog_steps is None:
+    most = max_num_leapfrog_steps
+    most = _MOST_LEARNED if most is None else most
+    arguments.check_count(most, 'max_num_leapfrog_steps', _MOST_LEARNED)
+    return (_START[0], min(_START[1], most)), most
+  if max_num_leapfrog_steps is not None:
+    raise ValueError(
+      f'`max_num_leapfrog_steps={max_num_leapfrog_steps!r}` bounds a number '
+      'that is learned, but got '
+      f'`num_leapfrog_steps={num_leapfrog_steps!r}` as well. Leave one of them '
+      'out.'
+    )
+  return num_leapfrog_steps, None
+
+
+def check(num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps):
+  """Refuses what is no number, no range, or does not go together."""
+  pair = num_leapfrog_steps
+  is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
+  if not all(_is_positive(n) for n in (pair if is_pair else [pair])) or (
+    is_pair and pair[0] > pair[1]
+  ):
+    raise ValueError(
+      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
+      f'them, but got {pair!r}. Write for example `num_leapfrog_steps=5` or '
+      '`num_leapfrog_steps=(1, 5)`.'
+    )
+  if is_pair and randomize_num_steps:
+    raise ValueError(
+      f'`num_leapfrog_steps={pair!r}` is drawn from already. Leave '
+      '`randomize_num_steps` out.'
+    )
+  if max_num_leapfrog_steps is None:
+    return
+  arguments.check_count(
+    max_num_leapfrog_steps, 'max_num_leapfrog_steps', _MOST_LEARNED
+  )
+  if not is_pair or pair[1] > max_num_leapfrog_steps:
+    raise ValueError(
+      'A learned number starts at a pair (fewest, most), at most '
+      f'`max_num_leapfrog_steps={max_num_leapfrog_steps}`, but got '
+      f'`num_leapfrog_steps={pair!r}`. Write for example '
+      f'`num_leapfrog_steps=(1, {max_num_leapfrog_steps})`.'
+    )
+
+
+class DrawsNumSteps:
+  """The part of a proposal that knows its number of leapfrog steps."""
+
+  @property
+  def num_leapfrog_steps(self):
+    return self._parameters['num_leapfrog_steps']
+
+  @property
+  def max_num_leapfrog_steps(self):
+    """Bound of a range that is learned; `None`: it is fixed."""
+    return self._parameters['max_num_leapfrog_steps']
+
+  @property
+  def _bounds(self):
+    """The range (fewest, most) of the constructor, ints."""
+    given = self.num_leapfrog_steps
+    if isinstance(given, (tuple, list)):
+      return tuple(given)
+    return (1 if self._parameters['randomize_num_steps'] else given), given
+
+  def _init_num_steps(self):
+    if self.max_num_leapfrog_steps is None:
+      return []
+    return tf.constant(self._bounds, tf.int32)
+
+  def _draw_num_steps(self, results, seed):
+    """Returns the number of leapfrog steps of a step, [] int32."""
+    bounds = self._bounds
+    if self.max_num_leapfrog_steps is not None:
+      bounds = tf.unstack(results.num_leapfrog_steps)
+    return draw(*bounds, seed)
+
+
+def draw(fewest, most, seed):
+  """Returns a draw from fewest, ..., most, [] int32.
+
+  Args:
+    fewest: Int or [] int32.
+    most: The same.
+    seed: [2] int32, not used where both are one int.
+  """
+  if isinstance(most, int) and fewest == most:
+    return tf.constant(most)
+  size = tf.cast(most - fewest + 1, tf.float32)
+  place = tf.cast(
+    tf.math.ceil(random.uniform([], tf.float32, seed) * size), tf.int32
+  )
+  return tf.clip_by_value(fewest - 1 + place, fewest, most)
+
+
+def _is_positive(number):
+  is_int = isinstance(number, int) and not isinstance(number, bool)
+  return is_int and number >= 1

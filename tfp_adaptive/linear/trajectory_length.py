@@ -1,0 +1,267 @@
+"""Lengths of trajectories by effective draws per gradient.
+
+Steps draw their number of leapfrog steps l from a, ..., b. While adapting they
+draw from longer ones too, and the mean jumps are kept for each l,
+
+  1 - r_i(l) = E alpha (f_i(y) - f_i(x))^2 / (2 Var f_i),
+
+x, y the ends of a trajectory, alpha its acceptance and f_i a function of one
+coordinate: r is the correlation of f_i before and after a step. That of a step
+of random length is their mean, and a chain of such steps has
+
+  e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),   r_i = mean_{a..b} r_i(l)
+
+effective draws per gradient, for a Gaussian exactly. Chosen are the a and b
+with the most, in the mean of order -4 over all i, which the slow ones decide.
+No gradient is spent on it.
+
+The functions are those that bulk and tail effective sizes look at: x itself,
+and how far it is beyond a standard deviation, above and below, bounded: with
+x alone a trajectory of half a turn would be best, which never leaves its
+energy. A range always has a jitter: a = 1, or
+a = b / 2. One length alone would hit the period of some direction.
+
+Source: the criterion of expected squared jumps per gradient is that of Pasarica
+and Gelman (2010), https://www.jstor.org/stable/24308995; across chains, on
+squares and per gradient, Hoffman, Radul and Sountsov (2021),
+https://proceedings.mlr.press/v130/hoffman21a.html.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import control_flow
+from tfp_adaptive.linear import running_moments
+
+__all__ = ['Lengths', 'add', 'choose', 'start']
+
+_GAIN = 2.0  # How fast the past is forgotten, as in the moments.
+_BEYOND, _FARTHEST = 1.0, 3.0  # Standard deviations.
+_ORDER = 4
+_PRIOR_PAIRS = 10.0  # That each correlation counts as the mean of all.
+_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # In steps; reviews follow as fits do.
+_EXPLORED, _LEAST_EXPLORED = 2, 6  # Times the longest, and at least.
+_LAST_REVIEW = 0.8  # Share of the adaptation: the step size then follows.
+
+
+class Lengths(
+  collections.namedtuple(
+    'Lengths',
+    [
+      'num_leapfrog_steps',
+      'num_steps',
+      'num_taken',
+      'time',
+      'next_review',
+      'state',
+      'moments',
+      'means',
+      'squares',
+      'weights',
+      'jumps',
+    ],
+  )
+):
+  """What is known of trajectories of each length up to the bound n.
+
+  Attributes:
+    num_leapfrog_steps: The best range (fewest, most), [2] int32.
+    num_steps: Adapting steps, those of the search for a scale among them.
+    num_taken: Leapfrog steps made by them, both [] int32.
+    time: Steps learned from, [].
+    next_review: Value of `time` at which the range is chosen next, [].
+    state: Of all chains before the next step, [num_chains, d].
+    moments: `running_moments.Moments` of states.
+    means: Of the functions of the states, [3, d].
+    squares: Of their squares, [3, d].
+    weights: Of the steps of each length, [n].
+    jumps: Sums of half of the mean squared jumps, so weighted, [n, 3, d].
+  """
+
+  __slots__ = ()
+
+
+def start(num_leapfrog_steps, most, rows, is_finite):
+  """Returns `Lengths` that know nothing.
+
+  Args:
+    num_leapfrog_steps: First range, [2] int32.
+    most: n, int.
+    rows: States, [num_chains, d], zero where not finite.
+    is_finite: [num_chains, 1] bool.
+  """
+  zeros = tf.zeros_like(rows[:1])
+  none = tf.concat([zeros] * 3, axis=0)
+  zero = tf.zeros([], rows.dtype)
+  return Lengths(
+    num_leapfrog_steps=num_leapfrog_steps,
+    num_steps=tf.zeros([], tf.int32),
+    num_taken=tf.zeros([], tf.int32),
+    time=zero,
+    next_review=tf.constant(_FIRST_REVIEW, rows.dtype),
+    state=rows,
+    moments=running_moments.start(rows, is_finite),
+    means=none,
+    squares=none,
+    weights=tf.zeros([most], rows.dtype),
+    jumps=tf.tile(none[tf.newaxis], [most, 1, 1]),
+  )
+
+
+def add(
+  lengths, num_steps, proposed, accept_prob, rows, is_finite, is_searching
+):
+  """Returns `Lengths` after a step.
+
+  Args:
+    lengths: `Lengths`.
+    num_steps: Leapfrog steps of the step, [] int32.
+    proposed: End of the trajectories, [num_chains, d].
+    accept_prob: min(1, exp(r)), [num_chains]; 0 where the end is not finite.
+    rows: Where the chains are now, [num_chains, d].
+    is_finite: Whether they are, [num_chains, 1] bool.
+    is_searching: Whether the first scale is still searched, [] bool: then
+      only the number of steps and the place are kept.
+  """
+  time = lengths.time + tf.cast(~is_searching, rows.dtype)
+  weight = _GAIN / (time + _GAIN)
+  moments = running_moments.add(lengths.moments, rows, is_finite, weight)
+  before, after, now = (
+    _functions(moments, states) for states in (lengths.state, proposed, rows)
+  )
+  accept_prob = accept_prob[:, tf.newaxis]
+  jumps = tf.where(accept_prob > 0.0, accept_prob * (after - before) ** 2, 0.0)
+  mean, square, jump = (
+    tf.reduce_mean(values, axis=1) for values in (now, now**2, jumps)
+  )
+  # Steps count more the later they are: what came first is forgotten.
+  share = time * tf.one_hot(
+    num_steps - 1, lengths.weights.shape[0], dtype=rows.dtype
+  )
+  return lengths._replace(
+    num_steps=lengths.num_steps + 1,
+    num_taken=lengths.num_taken + num_steps,
+    time=time,
+    state=rows,
+    moments=moments,
+    means=lengths.means + weight * (mean - lengths.means),
+    squares=lengths.squares + weight * (square - lengths.squares),
+    weights=lengths.weights + share,
+    jumps=lengths.jumps + share[:, tf.newaxis, tf.newaxis] * 0.5 * jump,
+  )
+
+
+def choose(lengths, event_sum, step, num_adaptation_steps):
+  """Returns `Lengths` with the best range, and the range of the next step.
+
+  Args:
+    lengths: `Lengths`.
+    event_sum: Sums over the last axis, across shards too.
+    step: Adapting steps taken, [] int32.
+    num_adaptation_steps: Of them all, int.
+  """
+  is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
+  is_due = is_open & (lengths.time >= lengths.next_review)
+
+  def review(best, next_review):
+    found, is_good = _best(lengths, event_sum)
+    return tf.where(is_good, found, best), _GROWTH * next_review
+
+  best, next_review = control_flow.apply_if(
+    is_due, review, lengths.num_leapfrog_steps, lengths.next_review
+  )
+  longest = tf.clip_by_value(
+    _EXPLORED * best[1], _LEAST_EXPLORED, lengths.weights.shape[0]
+  )
+  explores = is_open & tf.equal(step % 2, 0)
+  drawn = adaptation_base.choose(explores, tf.stack([1, longest]), best)
+  return lengths._replace(
+    num_leapfrog_steps=best, next_review=next_review
+  ), drawn
+
+
+def rates(correlations, fewest, most):
+  """Returns effective draws per gradient, e_i, of ranges of lengths.
+
+  Args:
+    correlations: 1 - r_i(l) for l = 1, ..., n, [n, ...].
+    fewest: a, [num_ranges] ints.
+    most: b, [num_ranges] ints.
+
+  Returns:
+    [num_ranges, ...].
+  """
+  change = tf.tensordot(
+    _shares(fewest, most, correlations), correlations, axes=1
+  )
+  shape = [-1] + [1] * (correlations.shape.rank - 1)
+  cost = np.reshape((most + fewest) / 2.0, shape)
+  # Within noise: no correlation is 1 or -1.
+  change = tf.clip_by_value(change, 1e-4, 1.99)
+  return change / (2.0 - change) / cost
+
+
+def _best(lengths, event_sum):
+  """Returns the best range, [2] int32, and whether there is one."""
+  fewest, most = _ranges(lengths.weights.shape[0])
+  variance = lengths.squares - lengths.means**2
+  # What never moves says nothing.
+  is_alive = variance > 0.0
+  weights = lengths.weights[:, tf.newaxis, tf.newaxis]
+  jumps = tf.where(
+    is_alive & (weights > 0.0), lengths.jumps / (weights * variance), 0.0
+  )
+  coordinates = event_sum(tf.cast(is_alive, jumps.dtype))[..., tf.newaxis]
+  mean = event_sum(jumps)[..., tf.newaxis] / tf.maximum(coordinates, 1.0)
+  pairs = lengths.weights / lengths.time
+  pairs *= tf.cast(tf.shape(lengths.state)[0], pairs.dtype)
+  pairs = pairs[:, tf.newaxis, tf.newaxis]
+  jumps = (pairs * jumps + _PRIOR_PAIRS * mean) / (pairs + _PRIOR_PAIRS)
+  powers = tf.where(is_alive, rates(jumps, fewest, most) ** -_ORDER, 0.0)
+  scores = event_sum(tf.reduce_sum(powers, axis=1))
+  # Every length of a range must have been tried.
+  is_tried = tf.cast(lengths.weights > 0.0, jumps.dtype)
+  tried = tf.linalg.matvec(_shares(fewest, most, is_tried), is_tried)
+  is_known = tried > 1.0 - 0.5 / lengths.weights.shape[0]
+  scores = tf.where(
+    is_known & tf.math.is_finite(scores), scores, scores.dtype.max
+  )
+  # Not `argmin`, which takes XLA as long to compile as all of the above.
+  least = tf.reduce_min(scores)
+  ranges = tf.stack([fewest, most], axis=-1)
+  best = tf.reduce_max(
+    tf.where(scores[:, tf.newaxis] <= least, ranges, 0), axis=0
+  )
+  return best, least < scores.dtype.max
+
+
+def _ranges(most):
+  """Returns a and b of all ranges to choose from, two int32 arrays."""
+  ends = np.arange(1, most + 1, dtype=np.int32)
+  return (
+    np.concatenate([np.ones_like(ends), (ends[2:] + 1) // 2]),
+    np.concatenate([ends, ends[2:]]),
+  )
+
+
+def _shares(fewest, most, rows):
+  """Returns the weights of the mean over each range, [num_ranges, n]."""
+  ends = np.arange(1, rows.shape[0] + 1)
+  fewest, most = fewest[:, np.newaxis], most[:, np.newaxis]
+  is_inside = (fewest <= ends) & (ends <= most)
+  return tf.constant(is_inside / (most - fewest + 1.0), rows.dtype)
+
+
+def _functions(moments, rows):
+  """Returns what must be estimated well, of all chains: [3, num_chains, d]."""
+  is_alive = moments.spread > 0.0
+  scale = tf.math.rsqrt(tf.where(is_alive, moments.spread, 1.0))
+  z = (rows - moments.mean) * scale
+  return tf.stack([z, *(_beyond(side) for side in (z, -z))])
+
+
+def _beyond(z):
+  return tf.clip_by_value(z, _BEYOND, _FARTHEST) - _BEYOND
