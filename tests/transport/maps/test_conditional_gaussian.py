@@ -1,5 +1,7 @@
 """Conditional Gaussians: the map, the regressions, and the chains behind it."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,7 +18,11 @@ from tfp_adaptive.transport.maps.conditional_gaussian import (
 _SIZE, _NUM_PAIRS, _NUM_DRIVERS = 6, 400, 2
 
 
-def _random_map(drivers, is_path, size=_SIZE, seed=0):
+def _products(numbers):
+  return itertools.combinations_with_replacement(numbers, 2)
+
+
+def _random_map(drivers, is_path, size=_SIZE, seed=0, is_bent=True):
   """Returns a `Natural` whose drivers depend on nothing."""
   rng = np.random.default_rng(seed)
   count = len(drivers)
@@ -29,7 +35,9 @@ def _random_map(drivers, is_path, size=_SIZE, seed=0):
   edge = is_coupled * rng.normal(size=keep.shape)
   exponents = rng.normal(size=[count + 1, count]) * held
   exponents[0] = 0.0
-  slope = rng.normal(size=[count + 1, size, count]) * held
+  if is_bent:
+    held = np.concatenate([held, [a and b for a, b in _products(held)]])
+  slope = rng.normal(size=[count + 1, size, len(held)]) * held
   parts = dict(
     mean=rng.normal(size=size),
     log_scale=0.5 * rng.normal(size=size) * (not is_path),
@@ -111,20 +119,20 @@ def _draw_walk(rng, count, size=_SIZE):
   return np.concatenate([scales, np.cumsum(steps, axis=1)], axis=1)
 
 
-def _fit_all(pairs, first, may_add, is_path):
-  drivers, exponents = natural_search.find(*pairs, first, may_add, is_path)
-  found, rows, scores = natural_fit.fit(*pairs, drivers, exponents, is_path)
+def _fit_all(pairs, first, may_add, *form):
+  drivers, exponents = natural_search.find(*pairs, first, may_add, *form)
+  found, rows, scores = natural_fit.fit(*pairs, drivers, exponents, *form)
   return drivers, exponents, found, rows + scores
 
 
 _compiled_fit = tf.function(_fit_all, autograph=False)
 
 
-def _fit(target, states, drivers=None, is_path=False):
+def _fit(target, states, drivers=None, is_path=False, is_bent=False):
   """Returns drivers, exponents, the `Natural` and z + s."""
   first = tf.constant([-1] * _NUM_DRIVERS if drivers is None else drivers)
   pairs = _pairs(target, states)
-  return _compiled_fit(pairs, first, drivers is None, is_path)
+  return _compiled_fit(pairs, first, drivers is None, is_path, is_bent)
 
 
 def _spread(residuals):
@@ -165,7 +173,8 @@ def test_given_the_drivers_the_rest_is_normal(is_path):
       step = np.zeros(_SIZE)
       step[t], step[t + 1] = 1.0, -np.sign(edge)
       dense += term * abs(edge) * np.outer(step, step)
-  pull = found.offset.numpy() + found.slope.numpy() @ u
+  inputs = [*u, *(a * b for a, b in _products(u))]
+  pull = found.offset.numpy() + found.slope.numpy() @ inputs
   noise = np.random.default_rng(5).normal(size=(200_000, _SIZE))
   noise[:, [0, 5]] = u
   mapped, _ = natural.forward(found, tf.constant(noise))
@@ -204,6 +213,28 @@ def test_a_hierarchy_is_exact_and_its_drivers_are_found():
   # Power: with the log scale alone the common mean is missed.
   *_, residuals = _fit(_hierarchy, states, drivers=[1, -1])
   assert _spread(residuals[:, 2:]) > 0.1
+
+
+def _parabola(x):
+  """x_0 ~ N(0, 9), x_1 around a multiple of its square, the others alone."""
+  first, rest = x[..., :1], x[..., 1:]
+  bends = 0.3 * np.eye(rest.shape[-1])[0]
+  return -0.5 * (
+    first[..., 0] ** 2 / 9.0 + tf.reduce_sum((rest - bends * first**2) ** 2, -1)
+  )
+
+
+def test_a_parabola_is_exact_where_means_may_bend():
+  rng = np.random.default_rng(8)
+  first = 3.0 * rng.normal(size=(_NUM_PAIRS, 1))
+  rest = rng.normal(size=(_NUM_PAIRS, _SIZE - 1))
+  rest[:, :1] += 0.3 * first**2
+  states = np.concatenate([first, rest], axis=1)
+  drivers, *_, residuals = _fit(_parabola, states, is_bent=True)
+  assert 0 in drivers.numpy() and _spread(residuals) < 1e-2
+  # Power: along a line it stays bent.
+  *_, residuals = _fit(_parabola, states, drivers=[0, -1])
+  assert _spread(residuals) > 0.1
 
 
 def test_exponents_of_given_drivers_are_found():

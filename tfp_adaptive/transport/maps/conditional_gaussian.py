@@ -3,12 +3,13 @@
 With w = (x - m) / e coordinate by coordinate, u = w_D the drivers, R the rest,
 
   w_R = P(u)^-1 h(u) + L(u)^-T y_R,   w_D = y_D,   P = L L^T,   y = C z,
-  P(u) = sum_t exp(b_t.u) P_t,   h(u) = sum_t exp(b_t.u) (h_t + H_t u),
+  P(u) = sum_t exp(b_t.u) P_t,
+  h(u) = sum_t exp(b_t.u) (h_t + H_t u) + u^T Q u,
 
 where P_t is diagonal or tridiagonal and positive semi-definite: a bijection
-for any params, O(d T k) beside C. Means of hierarchies, likelihoods and random
-walks with unknown scales are of this form: a prior of scale exp(u) gives a term
-of exponent -2, a normal likelihood one of exponent 0.
+for any params, O(d k (T + k)) beside C. Means of hierarchies, likelihoods and
+random walks with unknown scales are of this form, and bent ridges: a prior of
+scale exp(u) gives a term of exponent -2, a normal likelihood one of exponent 0.
 
 It is fitted to pairs of a state x and the gradient g of the log density there.
 Where the rest is normal given the drivers,
@@ -60,6 +61,7 @@ def conditional_gaussian(
   drivers=None,
   num_drivers=3,
   structure='diagonal',
+  bent=False,
   preconditioner=None,
   init_scale=None,
 ):
@@ -73,6 +75,8 @@ def conditional_gaussian(
     structure: Of the others' precision given the drivers: `'diagonal'`, or
       `'tridiagonal'` for a path in time, whose neighbours in the flattened
       state depend on each other and are of one unit.
+    bent: Whether means of the others follow products of two drivers as well,
+      for ridges like a parabola: Q. It takes more pairs to fit.
     preconditioner: Structure of C, inside; dense by default.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float, a function of the event size, or `None`: found by the
@@ -98,16 +102,18 @@ def conditional_gaussian(
   def init(event_size, dtype, scale):
     first = drivers_lib.first(event_size, given, num_drivers)
     return ConditionalGaussianParams(
-      *natural.of_scale(event_size, first, tf.cast(scale, dtype), is_path),
+      *natural.of_scale(
+        event_size, first, tf.cast(scale, dtype), is_path, bent
+      ),
       factor=inside.init(event_size, dtype, tf.ones([], dtype)),
     )
 
   def fit(params, states, scores, weights):
     found = natural_search.find(
-      states, scores, weights, params.drivers, given is None, is_path
+      states, scores, weights, params.drivers, given is None, is_path, bent
     )
     found, rows, scores = natural_fit.fit(
-      states, scores, weights, *found, is_path
+      states, scores, weights, *found, is_path, bent
     )
     start = inside.init(
       ps.shape(states)[-1], states.dtype, tf.ones([], states.dtype)

@@ -11,6 +11,7 @@ from tfp_adaptive.transport.maps import pairs
 __all__ = [
   'Natural',
   'forward',
+  'inputs',
   'inverse',
   'of_scale',
   'terms',
@@ -43,7 +44,8 @@ class Natural(
     drivers: D, [k] int32; -1: none in this place.
     exponents: b, [T, k]; zero for the first term, which drivers' rows have.
     offset: h, [T, d].
-    slope: H, [T, d, k].
+    slope: H, [T, d, k], of the drivers; bent, [T, d, k + k (k + 1) / 2], of
+      their products two by two as well, which the first term alone has.
     slack: r, [T, d], not negative.
     edge: s w of coordinates t and t + 1, [T, d]; [T, 0]: there are none.
   """
@@ -51,7 +53,7 @@ class Natural(
   __slots__ = ()
 
 
-def of_scale(size, drivers, scale, is_path):
+def of_scale(size, drivers, scale, is_path, is_bent=False):
   """Returns the `Natural` of a multiple of the identity.
 
   Args:
@@ -59,8 +61,10 @@ def of_scale(size, drivers, scale, is_path):
     drivers: Ints; one term more than there are.
     scale: [].
     is_path: Whether there are edges.
+    is_bent: Whether there are products of drivers.
   """
   count = len(drivers)
+  num_inputs = count + is_bent * count * (count + 1) // 2
   zeros = tf.zeros([1 + count, size], scale.dtype)
   return Natural(
     mean=zeros[0],
@@ -68,7 +72,7 @@ def of_scale(size, drivers, scale, is_path):
     drivers=tf.constant(drivers, tf.int32),
     exponents=tf.zeros([1 + count, count], scale.dtype),
     offset=zeros,
-    slope=tf.zeros([1 + count, size, count], scale.dtype),
+    slope=tf.zeros([1 + count, size, num_inputs], scale.dtype),
     slack=zeros + tf.one_hot(0, 1 + count, dtype=zeros.dtype)[:, tf.newaxis],
     edge=zeros if is_path else zeros[:, :0],
   )
@@ -117,12 +121,23 @@ def terms(exponents, distances):
   return tf.exp(tf.clip_by_value(logs, -_MOST_LOG_TERM, _MOST_LOG_TERM))
 
 
+def inputs(distances, slope):
+  """Returns 1 and what the slope is of, u and perhaps its products, [n, M]."""
+  parts = [tf.ones_like(distances[..., :1]), distances]
+  count = distances.shape[-1]
+  if slope.shape[-1] > count:
+    for k in range(count):
+      parts.append(distances[..., k : k + 1] * distances[..., k:])
+  return tf.concat(parts, axis=-1)
+
+
 def _factor(natural, distances):
   """Returns L of the precision P(u), and h(u), [n, d]."""
   weights = terms(natural.exponents, distances)
-  inputs = tf.concat([tf.ones_like(distances[:, :1]), distances], axis=-1)
   places = tf.concat([natural.offset[..., tf.newaxis], natural.slope], axis=-1)
-  products = weights[:, :, tf.newaxis] * inputs[:, tf.newaxis]
+  products = (
+    weights[:, :, tf.newaxis] * inputs(distances, natural.slope)[:, tf.newaxis]
+  )
   size = ps.shape(products)[1] * ps.shape(products)[2]
   pull = tf.matmul(
     tf.reshape(products, [-1, size]),

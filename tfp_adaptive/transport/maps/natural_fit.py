@@ -2,7 +2,7 @@
 
 Works on standardized pairs, x at mean 0 and x and g of one spread. Row j of
 
-  g_j = sum_t exp(b_t.u) (h_tj + H_tj u - (P_t x)_j)
+  g_j = sum_t exp(b_t.u) (h_tj + H_tj u - (P_t x)_j) + u^T Q_j u
 
 is a least-squares problem of its own, linear once the exponents are given, and
 without noise where the rest is Gaussian given the drivers. Pairs are weighted
@@ -37,7 +37,7 @@ class Fitted(
   __slots__ = ()
 
 
-def fit(states, scores, weights, drivers, exponents, is_path):
+def fit(states, scores, weights, drivers, exponents, is_path, is_bent=False):
   """Returns the `Natural` of pairs, y and its scores, [n, d] each.
 
   Args:
@@ -47,6 +47,7 @@ def fit(states, scores, weights, drivers, exponents, is_path):
     drivers: [k] int32; -1: none.
     exponents: Of the drivers' terms, each in its driver's units, [k].
     is_path: Whether neighbours are coupled.
+    is_bent: Whether means follow products of drivers too.
   """
   pairs = pairs_lib.standardize(states, scores, weights, is_path)
   matrix = in_units(pairs, drivers, exponents)
@@ -56,7 +57,7 @@ def fit(states, scores, weights, drivers, exponents, is_path):
       count + 1,
       regress(pairs, weights, drivers, matrix, fitted, is_path),
     ),
-    (tf.constant(0), start(pairs, drivers, matrix, is_path)),
+    (tf.constant(0), start(pairs, drivers, matrix, is_path, is_bent)),
     maximum_iterations=_NUM_ROUNDS,
   )[1].natural
   rows, scores = natural.whitened(found, pairs.states, pairs.scores)
@@ -69,7 +70,7 @@ def fit(states, scores, weights, drivers, exponents, is_path):
     mean=pairs.mean,
     log_scale=tf.math.log(pairs.scale * own),
     exponents=found.exponents * of_drivers,
-    slope=found.slope * of_drivers,
+    slope=found.slope * natural.inputs(of_drivers, found.slope)[1:],
   )
   return found, rows / own, scores * own
 
@@ -83,7 +84,7 @@ def in_units(pairs, drivers, exponents):
   return tf.concat([tf.zeros_like(matrix[:1]), matrix], axis=0)
 
 
-def start(pairs, drivers, exponents, is_path):
+def start(pairs, drivers, exponents, is_path, is_bent=False):
   """Returns the standard normal as `Fitted`."""
   size = pairs.states.shape[-1]
   first = natural.of_scale(
@@ -91,6 +92,7 @@ def start(pairs, drivers, exponents, is_path):
     [-1] * drivers.shape[0],
     tf.ones([], pairs.states.dtype),
     is_path,
+    is_bent,
   )
   return Fitted(
     first._replace(drivers=drivers, exponents=exponents),
@@ -132,9 +134,9 @@ def regress(pairs, weights, drivers, exponents, before, is_path):
 class _Regression:
   """The regressions of all coordinates on drivers and neighbours.
 
-  A row has for each term 1 + k coefficients of 1 and u and `_num_own` of -x_j
-  and, in a path, of x_{j-1} and x_{j+1}. Drivers' rows are solved too, and
-  dropped.
+  A row has for each term coefficients of 1 and u, bent in the first term of
+  products of two as well, of -x_j and, in a path, of x_{j-1} and x_{j+1}.
+  Drivers' rows are solved too, and dropped.
   """
 
   def __init__(self, pairs, weights, drivers, exponents, before, is_path):
@@ -146,7 +148,8 @@ class _Regression:
     is_used = tf.reduce_any(exponents != 0.0, axis=-1)
     is_used |= tf.range(exponents.shape[0]) == 0
     self._terms = tf.where(is_used, natural.terms(exponents, distances), 0.0)
-    self._inputs = tf.concat([tf.ones_like(distances[:, :1]), distances], -1)
+    self._inputs = natural.inputs(distances, before.natural.slope)
+    self._num_drivers = drivers.shape[0]
     self._rest = self._keep * pairs.states
     own = [-pairs.states]
     if is_path:
@@ -180,6 +183,10 @@ class _Regression:
     num_coordinates, num_terms, width = self._shape
     num_inputs = self._inputs.shape[-1]
     is_own = tf.range(width) >= num_inputs
+    # Products of drivers are of the first term alone.
+    is_placed = tf.range(width) <= self._num_drivers
+    is_placed |= tf.range(num_terms)[:, tf.newaxis] == 0
+    is_placed = tf.cast(is_placed, self._gram.dtype)
 
     def turn(count, free, places, slack, edge):
       is_last = tf.equal(count, num_terms)
@@ -191,9 +198,7 @@ class _Regression:
         transpose_a=True,
       )[..., 0]
       own_free = tf.where(is_last, tf.zeros_like(free), free)
-      mask = tf.where(
-        is_own, own_free[..., tf.newaxis], tf.ones([], free.dtype)
-      )
+      mask = tf.where(is_own, own_free[..., tf.newaxis], is_placed)
       solved = _solve(self._gram, right, tf.reshape(mask, right.shape))
       solved = mask * tf.reshape(solved, self._shape)
       new_slack, new_edge = self._split(solved[..., num_inputs:])

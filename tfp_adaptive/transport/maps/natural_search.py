@@ -19,7 +19,7 @@ _STANDARD_ERRORS = 4.0
 _LEAST_GAIN = 0.05
 
 
-def find(states, scores, weights, drivers, may_add, is_path):
+def find(states, scores, weights, drivers, may_add, is_path, is_bent=False):
   """Returns drivers [k] int32, -1: none, and an exponent of each, [k].
 
   One change after the other: a driver more, or another exponent of one; each
@@ -34,13 +34,14 @@ def find(states, scores, weights, drivers, may_add, is_path):
     drivers: [k] int32.
     may_add: Whether to find drivers; `drivers` are the given ones if not.
     is_path: Whether neighbours are coupled.
+    is_bent: Whether means follow products of drivers too.
   """
   count = min(states.shape[0], _MOST_PAIRS)
   pairs, _ = pairs_lib.thinned(states, scores, weights, count, is_path)
   num_pairs = history.effective_size(weights)
   # Pairs that stand in for others are no further evidence.
   noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))
-  search = _Search(pairs, noise, may_add, is_path)
+  search = _Search(pairs, noise, may_add, is_path, is_bent)
   places = tf.range(drivers.shape[0])
 
   def change(count, goes_on, drivers, exponents):
@@ -72,9 +73,10 @@ def find(states, scores, weights, drivers, may_add, is_path):
 class _Search:
   """Losses of drivers on pairs of which every other block is held out."""
 
-  def __init__(self, pairs, noise, may_add, is_path):
+  def __init__(self, pairs, noise, may_add, is_path, is_bent):
     self._pairs, self._noise = pairs, noise
-    self._may_add, self._is_path = may_add, is_path
+    self._may_add = may_add
+    self._is_path, self._is_bent = is_path, is_bent
     count = pairs.states.shape[0]
     is_held_out = tf.cast(
       tf.range(count) * _NUM_BLOCKS // count % 2, pairs.states.dtype
@@ -86,7 +88,11 @@ class _Search:
     """Returns a place, its new driver and exponent, and what that is worth."""
     places = tf.range(drivers.shape[0])
     start = natural_fit.start(
-      self._pairs, drivers, self._matrix(drivers, exponents), self._is_path
+      self._pairs,
+      drivers,
+      self._matrix(drivers, exponents),
+      self._is_path,
+      self._is_bent,
     )
     now = self._fit(drivers, exponents, start)
     rows, scores = self._whitened(now)
@@ -157,19 +163,28 @@ class _Search:
     return explained, tf.where(direction < 0.0, -ones, ones)
 
   def _moved(self, now):
-    """Returns what coordinates times the terms explain of others' residuals."""
+    """Returns what coordinates times the terms explain of others' residuals.
+
+    And their squares, where means may bend.
+    """
     states, weights = self._pairs.states, self._fitted[:, tf.newaxis]
     share = weights / (1.0 + 0.25 * now.residual**2)
     root = tf.math.rsqrt(now.precision)
     terms = natural.terms(
       now.natural.exponents, pairs_lib.pick(states, now.natural.drivers, 0.0)
     )
+    rows = [term[:, tf.newaxis] * states for term in tf.unstack(terms, axis=-1)]
+    if self._is_bent:
+      rows.append(states**2 - tf.reduce_sum(weights * states**2, axis=0))
+    own = 1e-12 + tf.reduce_sum(share * root**2 * states**2, axis=0)
     moved = tf.zeros_like(states[0])
-    for term in tf.unstack(terms, axis=-1):
-      along = term[:, tf.newaxis] * states
-      square = 1e-12 + tf.matmul(along**2, share * root**2, transpose_a=True)
+    for along in rows:
+      # Of what a coordinate does not explain of itself.
+      square = tf.matmul(along**2, share * root**2, transpose_a=True)
+      shared = tf.matmul(along, share * root**2 * states, transpose_a=True)
+      left = tf.maximum(square - shared**2 / own, 1e-6 * square) + 1e-12
       of_residual = _others(along, share * root * now.residual)
-      moved += tf.reduce_sum(of_residual**2 / square, axis=-1)
+      moved += tf.reduce_sum(of_residual**2 / left, axis=-1)
     return moved
 
   def _matrix(self, drivers, exponents):
