@@ -33,6 +33,7 @@ _FORBIDDEN = (
   'arviz_stats',
   'inference_gym',
 )
+_OPTIONAL = (('driver/progress', 'rich'), ('posterior/posterior', 'arviz_base'))
 _PRIVATE = 'core/tfp_private'
 _SHARED = ('interfaces', 'core', 'linalg', 'preconditioners')
 _FAMILIES = ('linear', 'latent', 'surrogate', 'transport')
@@ -47,8 +48,8 @@ _MAY_IMPORT = {
   'learned': ('interfaces', 'core'),
   **dict.fromkeys(_FAMILIES, _SHARED),
 }
-# These collect names from everywhere.
-_COLLECTIONS = ('__init__', 'adaptation', 'proposals')
+# These take from everywhere: collections of names, and what chooses for users.
+_COLLECTIONS = ('__init__', 'adaptation', 'posterior', 'proposals')
 # HMC behind a map is HMC: what it takes of the family that has trajectories.
 _TAKEN_BY_TRANSPORT = (
   'linear/closed_form',
@@ -181,12 +182,10 @@ def test_only_tensorflow_numpy_and_the_standard_library_are_imported():
   for path in _FILES:
     for line, module, inside_function in _imports(path):
       top = module.split('.')[0]
-      # Optional, for the progress bar alone.
-      is_rich = top == 'rich' and inside_function
-      if top in _FORBIDDEN or not (
-        top in (*_TOP, 'tfp_adaptive', *sys.stdlib_module_names)
-        or (is_rich and _module(path) == 'driver/progress')
-      ):
+      # Optional: the progress bar, and draws as a DataTree.
+      if inside_function and (_module(path), top) in _OPTIONAL:
+        continue
+      if top not in (*_TOP, 'tfp_adaptive', *sys.stdlib_module_names):
         foreign.append(f'{path}:{line} imports {module}')
   assert not foreign
 

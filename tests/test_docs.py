@@ -109,7 +109,12 @@ def test_every_example_is_run_by_some_test():
   pages = [p for p in DOCS.rglob('*.md') if 'results' not in p.parts]
   with_examples = {p.name for p in pages if '```python' in p.read_text()}
   # See the end of this file, test_readme.py and test_extend.py.
-  assert with_examples == {'index.md', 'choose.md', 'extend.md'}
+  assert with_examples == {
+    'index.md',
+    'choose.md',
+    'extend.md',
+    'your_model.md',
+  }
 
 
 def test_the_modules_that_texts_name_as_commands_exist():
@@ -297,6 +302,21 @@ def test_the_examples_of_the_first_page_run_in_turn():
   assert names['tree'].posterior['scale'].sizes == {
     'chain': 8, 'draw': 5000
   }  # fmt: skip
+
+
+@pytest.mark.full
+def test_the_examples_of_a_model_of_ones_own_have_their_exact_means():
+  text = (DOCS / 'your_model.md').read_text()
+  names, found = {}, []
+  for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL):
+    exec(compile(example, 'your_model.md', 'exec'), names)
+    found.append(names['posterior'])
+  joint, density = found
+  assert joint.converged and density.converged
+  # Gamma(2, 1) and four counts whose sum is ten: Gamma(12, 5).
+  np.testing.assert_allclose(joint.states.rate.mean(), 2.4, rtol=0.03)
+  # The scale of effects that nothing was seen of keeps its prior, exp(1).
+  np.testing.assert_allclose(density.states[0].mean(), 1.0, rtol=0.1)
 
 
 class _Stream(dict):

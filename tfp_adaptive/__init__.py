@@ -36,6 +36,8 @@ from tfp_adaptive.linear.fisher_divergence import fisher_divergence_langevin
 from tfp_adaptive.linear.hamiltonian import entropy_adaptive_hamiltonian
 from tfp_adaptive.linear.langevin import gradient_adaptive_langevin
 from tfp_adaptive.linear.random_walk import gradient_adaptive_random_walk
+from tfp_adaptive.posterior.posterior import Posterior
+from tfp_adaptive.posterior.sample_posterior import sample_posterior
 from tfp_adaptive.surrogate import models as surrogates
 from tfp_adaptive.surrogate.kernel_hamiltonian import kernel_hamiltonian
 from tfp_adaptive.transport import maps as transports
@@ -62,8 +64,10 @@ __all__ = [
   # Samplers without gradients.
   'kernel_hamiltonian',
   # The driver.
+  'Posterior',
   'SampleResult',
   'sample',
+  'sample_posterior',
   # What was learned.
   'as_tfp_kernel',
   'cost_per_step',

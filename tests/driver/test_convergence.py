@@ -37,7 +37,7 @@ def _of_all_kinds():
   return draws
 
 
-def test_all_three_are_those_of_arviz():
+def test_all_are_those_of_arviz():
   draws = _of_all_kinds()
   found = convergence.diagnose(draws)
   rhat = _arviz(array_stats.rhat, draws, method='rank')
@@ -47,6 +47,11 @@ def test_all_three_are_those_of_arviz():
   np.testing.assert_allclose(found.ess_bulk, bulk, rtol=0.05)
   tail = _arviz(array_stats.ess, draws, method='tail', prob=(0.05, 0.95))
   np.testing.assert_allclose(found.ess_tail, tail, rtol=0.05)
+  squares = (draws - draws.mean(axis=(0, 1))) ** 2
+  moments = [
+    _arviz(array_stats.ess, x, method='mean') for x in (draws, squares)
+  ]
+  np.testing.assert_allclose(found.ess_moments, np.min(moments, 0), rtol=0.05)
   assert rhat[4] > 1.01 > rhat[2] and bulk[0] < 0.15 * bulk[2]
 
 

@@ -39,11 +39,14 @@ class Diagnosis(NamedTuple):
     rhat: The larger of R-hat of ranks and of folded ranks.
     ess_bulk: Effective draws of all chains, of normal scores of ranks.
     ess_tail: The smaller of those of both tails' indicators.
+    ess_moments: The smaller of those of draws and of squares, not ranked: what
+      the standard error of a mean and of a deviation rest on.
   """
 
   rhat: np.ndarray
   ess_bulk: np.ndarray
   ess_tail: np.ndarray
+  ess_moments: np.ndarray
 
 
 def diagnose(draws):
@@ -77,7 +80,7 @@ def worst(states, num_chain_dims):
     suspects = _suspects(rows)
     diagnosis = diagnose(rows[:, :, suspects])
     events = part.shape[1 + num_chain_dims :]
-    for field, sign in zip(Diagnosis._fields, (-1.0, 1.0, 1.0)):
+    for field, sign in zip(Diagnosis._fields, (-1.0, 1.0, 1.0, 1.0)):
       values = sign * getattr(diagnosis, field)
       if np.all(np.isnan(values)):
         continue
@@ -110,16 +113,17 @@ def _halves(draws):
 
 
 def _of_block(draws):
-  """Returns R-hat, bulk and tail ESS of half chains, [d] each."""
+  """Returns the fields of `Diagnosis` of half chains, [d] each."""
   folded = np.abs(draws - np.median(draws, axis=(0, 1)))
   scores = _normal_scores(draws)
   low, high = np.quantile(draws, (_TAIL, 1.0 - _TAIL), axis=(0, 1))
   tails = [_ess(np.float64(draws <= low)), _ess(np.float64(draws >= high))]
+  moments = np.fmin(_ess(draws), _ess((draws - np.mean(draws, (0, 1))) ** 2))
   rhat = np.fmax(_rhat(scores), _rhat(_normal_scores(folded)))
   has_moved = np.ptp(draws, axis=(0, 1)) > 0.0
   return tuple(
     np.where(has_moved, values, np.nan)
-    for values in (rhat, _ess(scores), np.fmin(*tails))
+    for values in (rhat, _ess(scores), np.fmin(*tails), moments)
   )
 
 

@@ -18,7 +18,7 @@ from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.driver import run_arguments
 from tfp_adaptive.driver import run_identity
 
-__all__ = ['SampleResult', 'sample']
+__all__ = ['SampleResult', 'sample', 'sample_more']
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
@@ -149,6 +149,48 @@ def sample(
       checkpoint_dir,
       progress,
     )
+
+
+def sample_more(
+  kernel,
+  state,
+  results,
+  num_results,
+  num_steps_between_results,
+  seed,
+  block_size,
+  jit_compile=True,
+  progress=False,
+):
+  """Lets chains of `sample` go on from where they are, without discards.
+
+  Args:
+    kernel: As of `sample`; what adapts has ended.
+    state: Its last state.
+    results: Its last kernel results.
+    num_results: As of `sample`, as are all others.
+    num_steps_between_results: As there.
+    seed: Another than before, or draws repeat their noise.
+    block_size: The same as before, or the kernel is compiled again.
+    jit_compile: As there.
+    progress: As there.
+
+  Returns:
+    A `SampleResult`.
+  """
+  plan = _Plan(0, num_results, 1 + num_steps_between_results)
+  return _run_blocks(
+    kernel,
+    None,
+    plan,
+    state,
+    results,
+    random.sanitize(seed),
+    block_size,
+    jit_compile,
+    None,
+    progress,
+  )
 
 
 class _Plan(

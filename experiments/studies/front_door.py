@@ -1,0 +1,132 @@
+"""sample_posterior on the panel's targets: what it chose, and was it right.
+
+  python -m experiments.studies.front_door
+
+One call for each target and seed, with nothing but the density, and the panel's
+budget of gradients, warm-up included. Its own verdict is compared with the
+panel's gates and with the truth. Records that the file has are not run again.
+"""
+
+import argparse
+import json
+import pathlib
+import time
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from experiments.framework import diagnostics
+from experiments.panel import accuracy
+from experiments.panel import pair
+from experiments.panel import truth as truth_lib
+from experiments.panel.config import load_panel
+
+__all__ = ['run']
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_PANEL = _ROOT / 'configs' / 'inference_gym' / 'panel.yaml'
+_OUTPUT = _ROOT / 'docs' / 'results' / 'front_door' / 'runs.jsonl'
+
+
+def run(panel, index, target, truth, seed):
+  """Returns the record of one call.
+
+  Args:
+    panel: The `Panel`.
+    index: Of the target in it.
+    target: The `Target`.
+    truth: Its `Truth`, or `None`.
+    seed: Int.
+  """
+  begin = time.monotonic()
+  posterior = tfpa.sample_posterior(
+    target.target_log_prob_fn,
+    seed=seed,
+    num_chains=panel.config.num_chains,
+    init=tf.TensorSpec([target.event_size], target.dtype),
+    max_gradients=panel.budget(index).gradients_per_chain,
+    jit_compile=panel.is_jit_compiled(index),
+    progress=False,
+  )
+  seconds = time.monotonic() - begin
+  summary = diagnostics.summarize(posterior.unconstrained)
+  sizes = {
+    name: float(np.nanmin(getattr(summary, name)))
+    for name in ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
+  }
+  rhat = float(np.nanmax(summary.rhat))
+  gates = panel.gates
+  return {
+    'target': panel.config.target_label(index),
+    'seed': seed,
+    'event_size': target.event_size,
+    'converged': posterior.converged,
+    'failed': posterior.failed,
+    'passes_gates': rhat < gates.max_rhat
+    and min(sizes.values()) >= gates.min_ess,
+    'z': _worst_z(target, truth, posterior.unconstrained),
+    'rhat': rhat,
+    **sizes,
+    'choice': posterior.choice,
+    'num_gradients': posterior.num_gradients,
+    'seconds': seconds,
+    'report': [stage._asdict() for stage in posterior.report],
+    'version': tfpa.__version__,
+  }
+
+
+def _worst_z(target, truth, states):
+  """Returns the worst error in standard errors; None without a truth."""
+  if truth is None or not truth.is_converged:
+    return None
+  draws = truth_lib.coordinates(target, states)
+  return accuracy.worst_z(draws, truth).worst
+
+
+def main():
+  """Appends the records that the file lacks."""
+  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
+  parser.add_argument('--data-dir', type=pathlib.Path)
+  parser.add_argument('--num-seeds', type=int, default=10)
+  parser.add_argument('--first-seed', type=int, default=0)
+  parser.add_argument('--only-target', action='append')
+  options = parser.parse_args()
+  warnings.simplefilter('ignore', UserWarning)
+  panel = load_panel(_PANEL)
+  options.output.parent.mkdir(parents=True, exist_ok=True)
+  done = set()
+  if options.output.exists():
+    rows = map(json.loads, options.output.read_text().splitlines())
+    done = {(row['target'], row['seed']) for row in rows}
+  seeds = range(options.first_seed, options.first_seed + options.num_seeds)
+  # Seed by seed: a part of the records is all targets.
+  for seed in seeds:
+    for index in range(len(panel.config.targets)):
+      label = panel.config.target_label(index)
+      is_wanted = not options.only_target or label in options.only_target
+      if not is_wanted or (label, seed) in done:
+        continue
+      target = pair.build_target(panel, index, options.data_dir)
+      truth = truth_lib.load_truth(target, label, panel.reference_path(index))
+      record = run(panel, index, target, truth, seed)
+      with options.output.open('a') as file:
+        file.write(json.dumps(record) + '\n')
+      print(_line(record), flush=True)
+
+
+def _line(record):
+  word = 'converged' if record['converged'] else 'not converged'
+  gates = 'pass' if record['passes_gates'] else 'missed'
+  z = 'unknown' if record['z'] is None else f'{record["z"]:.1f}'
+  return (
+    f'{record["target"]} | seed {record["seed"]}: {word}, gates {gates}, '
+    f'z {z}, {record["choice"]}, {record["num_gradients"]:.0f} gradients, '
+    f'{record["seconds"]:.0f} s'
+  )
+
+
+if __name__ == '__main__':
+  main()

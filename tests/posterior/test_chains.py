@@ -1,0 +1,63 @@
+"""Chains that run on: their draws, their thinning, their cost."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.posterior import chains as chains_lib
+
+_NUM_DRAWS = 200
+
+
+def _started():
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 50, num_leapfrog_steps=2
+  )
+  starts = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
+  return chains_lib.start(
+    kernel, None, starts, tf.constant([1, 2]), _NUM_DRAWS, True, False
+  )
+
+
+@pytest.fixture(scope='module')
+def started():
+  return _started()
+
+
+@pytest.mark.full
+def test_blocks_follow_each_other_with_noise_of_their_own(started):
+  chains = _copied(started)
+  before = chains.draws
+  assert before.shape == (_NUM_DRAWS, 4, 2) and chains.is_full
+  chains.extend_to(3 * _NUM_DRAWS)
+  chains.run_block()
+  first = chains.draws[_NUM_DRAWS:].copy()
+  chains.run_block()
+  second = chains.draws[len(chains.draws) - _NUM_DRAWS :]
+  np.testing.assert_array_equal(chains.draws[:_NUM_DRAWS], before)
+  # Increments of the same noise are alike.
+  steps = [np.diff(part, axis=0).reshape(-1) for part in (first, second)]
+  assert abs(np.corrcoef(*steps)[0, 1]) < 0.2
+  assert abs(np.std(chains.draws) - 1.0) < 0.1
+
+
+@pytest.mark.full
+def test_full_chains_keep_every_second_draw_and_go_on_at_that_pace(started):
+  chains = _copied(started)
+  before = chains.draws
+  cost = chains.gradients_per_block
+  spent = chains.num_gradients
+  chains.run_block()
+  assert chains.thinning == 2
+  np.testing.assert_array_equal(chains.draws[: _NUM_DRAWS // 2], before[1::2])
+  assert len(chains.draws) == _NUM_DRAWS // 2 + _NUM_DRAWS
+  assert len(chains.trace['is_accepted']) == len(chains.draws)
+  # 1 or 2 leapfrog steps, two steps for a draw.
+  assert chains.num_gradients - spent == cost == 1.5 * 2 * _NUM_DRAWS
+
+
+def _copied(chains):
+  copy = object.__new__(chains_lib.Chains)
+  copy.__dict__.update(chains.__dict__)
+  return copy

@@ -1,0 +1,185 @@
+"""Models as densities over vectors: change of variables, names, refusals."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.posterior import problem as problem_lib
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+_DATA = np.float64([0.5, -1.0, 2.0])
+
+
+def _model():
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    mu = yield tfd.Normal(np.float64(0.0), 2.0, name='mu')
+    tau = yield tfd.HalfNormal(np.float64(1.5), name='tau')
+    theta = yield tfd.Sample(tfd.Normal(mu, tau), 3, name='theta')
+    yield tfd.Uniform(np.float64(-1.0), 1.0, name='share')
+    yield tfd.Normal(theta, np.float64(1.0), name='y')
+
+  return model
+
+
+def _log_normal(x, loc, scale):
+  return -0.5 * ((x - loc) / scale) ** 2 - np.log(scale * np.sqrt(2 * np.pi))
+
+
+def test_the_density_of_a_joint_distribution_is_that_by_hand():
+  problem = problem_lib.of_joint(_model(), dict(y=_DATA))
+  assert problem.event_size == 6 and problem.dtype == tf.float64
+  rows = np.random.default_rng(0).normal(size=(4, 6))
+  state = problem.constrain(tf.constant(rows))
+  mu, tau, share = (
+    np.asarray(getattr(state, n)) for n in ('mu', 'tau', 'share')
+  )
+  theta = np.asarray(state.theta)
+  assert np.all(tau > 0.0) and np.all(np.abs(share) < 1.0)
+  expected = (
+    _log_normal(mu, 0.0, 2.0)
+    + np.log(2.0)
+    + _log_normal(tau, 0.0, 1.5)
+    + _log_normal(theta, mu[:, None], tau[:, None]).sum(axis=1)
+    + _log_normal(_DATA, theta, 1.0).sum(axis=1)
+    - np.log(2.0)
+  )
+  # And the determinant, by differences of the map itself.
+  step = 1e-6
+  for i in range(6):
+    moved = rows.copy()
+    moved[:, i] += step
+    after = problem.constrain(tf.constant(moved))
+    change = sum(
+      np.abs(np.asarray(a) - np.asarray(b)).reshape(4, -1).sum(axis=1)
+      for a, b in zip(after, state)
+    )
+    expected = expected + np.log(change / step)
+  found = problem.target_log_prob_fn(tf.constant(rows))
+  np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_parts_and_coordinates_have_the_models_names():
+  problem = problem_lib.of_joint(_model(), dict(y=_DATA))
+  assert problem.names == ('mu', 'tau', 'theta', 'share')
+  assert problem.coordinates == (
+    'mu',
+    'tau',
+    'theta[0]',
+    'theta[1]',
+    'theta[2]',
+    'share',
+  )
+
+
+def test_pins_may_be_there_already():
+  pinned = _model().experimental_pin(y=_DATA)
+  rows = tf.constant(np.random.default_rng(1).normal(size=(2, 6)))
+  np.testing.assert_array_equal(
+    problem_lib.of_joint(pinned, {}).target_log_prob_fn(rows),
+    problem_lib.of_joint(_model(), dict(y=_DATA)).target_log_prob_fn(rows),
+  )
+
+
+def test_prior_draws_come_back_as_they_are():
+  problem = problem_lib.of_joint(_model(), dict(y=_DATA))
+  draws = problem.draw_prior(500, tf.constant([1, 2]))
+  state = problem.constrain(draws)
+  assert draws.shape == (500, 6)
+  assert abs(np.std(state.mu) - 2.0) < 0.3
+  assert np.abs(state.share).max() <= 1.0
+
+
+def _of_density(**options):
+  return problem_lib.of_density(
+    lambda scale, x: -scale - 0.5 * tf.reduce_sum(x**2, axis=-1),
+    **{
+      'init': [
+        tf.TensorSpec([], tf.float64),
+        tf.TensorSpec([2], tf.float64),
+      ],
+      'bijectors': [tfb.Exp(), None],
+      'num_chains': 3,
+      **options,
+    },
+  )
+
+
+def test_a_density_gets_the_determinant_of_its_bijectors():
+  problem = _of_density()
+  rows = np.random.default_rng(2).normal(size=(3, 3))
+  expected = -np.exp(rows[:, 0]) + rows[:, 0]
+  expected -= 0.5 * np.sum(rows[:, 1:] ** 2, axis=1)
+  found = problem.target_log_prob_fn(tf.constant(rows))
+  np.testing.assert_allclose(found, expected, rtol=1e-12)
+  assert problem.names == ('x0', 'x1')
+
+
+def test_starts_that_are_given_are_mapped_to_unconstrained_space():
+  starts = [np.exp([0.0, 1.0, 2.0]), np.ones([3, 2])]
+  problem = _of_density(init=starts)
+  found = problem.draw_starts(3, tf.constant([0, 0]))
+  np.testing.assert_allclose(found[:, 0], [0.0, 1.0, 2.0], atol=1e-12)
+
+
+def test_bijectors_of_a_dict_may_name_some():
+  problem = problem_lib.of_density(
+    lambda x: x['a'] + x['b'],
+    {'a': tf.TensorSpec([]), 'b': tf.TensorSpec([])},
+    {'b': tfb.Softplus()},
+    num_chains=2,
+  )
+  state = problem.constrain(tf.constant([[-3.0, -3.0]]))
+  assert float(state['a'][0]) == -3.0 and float(state['b'][0]) > 0.0
+
+
+@pytest.mark.parametrize(
+  'options, message',
+  [
+    (dict(init=None), r'`init` says what the unknowns are'),
+    (dict(bijectors=[tfb.Exp()]), r'1 parts, but `init` has 2 \(x0, x1\)'),
+    (
+      dict(init=[tf.zeros([5], tf.float64), tf.zeros([5, 2], tf.float64)]),
+      r'one row for each of 3 chains',
+    ),
+    (
+      dict(init=[tf.zeros([3], tf.float64), tf.TensorSpec([2], tf.float64)]),
+      'starts for all, or shapes for all',
+    ),
+    (
+      dict(init=[tf.TensorSpec([], tf.float64), tf.TensorSpec([2])]),
+      'one dtype, but these are x0 float64, x1 float32',
+    ),
+    (
+      dict(init=[tf.TensorSpec([], tf.int32), tf.TensorSpec([2])]),
+      'x0 is int32, and gradients need continuous',
+    ),
+  ],
+)
+def test_what_is_no_density_over_vectors_is_refused(options, message):
+  with pytest.raises(ValueError, match=message):
+    _of_density(**options)
+
+
+def test_a_name_without_a_part_is_refused():
+  with pytest.raises(ValueError, match="'c', which `init` has not"):
+    problem_lib.of_density(
+      lambda x: x['a'],
+      {'a': tf.TensorSpec([])},
+      {'c': tfb.Exp()},
+      num_chains=2,
+    )
+
+
+def test_a_discrete_unknown_is_refused():
+  model = tfd.JointDistributionNamed(
+    dict(
+      k=tfd.Bernoulli(0.3),
+      y=lambda k: tfd.Normal(tf.cast(k, tf.float32), 1.0),
+    )
+  )
+  with pytest.raises(ValueError, match='k is int32, and gradients need'):
+    problem_lib.of_joint(model, dict(y=0.0))

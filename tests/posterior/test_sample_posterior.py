@@ -1,0 +1,189 @@
+"""sample_posterior: the right law, a verdict, named draws, and its failures."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.posterior import chains as chains_lib
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+_DATA = np.float32([1.0, 2.0, 4.5])
+
+
+def _model():
+  """y | theta, theta | mu, mu normal; a scale that no data tell of."""
+
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    mu = yield tfd.Normal(0.0, 2.0, name='mu')
+    theta = yield tfd.Sample(tfd.Normal(mu, 1.0), 3, name='theta')
+    yield tfd.LogNormal(0.0, 0.5, name='scale')
+    yield tfd.Normal(theta, 0.5, name='y')
+
+  return model
+
+
+def _exact_moments():
+  """Returns means and deviations of mu and theta by dense algebra."""
+  factor = np.array([[2.0, 0, 0, 0]] + [[2.0, *row] for row in np.eye(3)])
+  prior = factor @ factor.T
+  seen = np.eye(4)[1:]
+  gain = (
+    prior @ seen.T @ np.linalg.inv(seen @ prior @ seen.T + 0.25 * np.eye(3))
+  )
+  covariance = prior - gain @ seen @ prior
+  return gain @ _DATA, np.sqrt(np.diag(covariance))
+
+
+@pytest.fixture(scope='module')
+def posterior():
+  return tfpa.sample_posterior(
+    _model(), num_draws=500, seed=3, progress=False, y=_DATA
+  )
+
+
+@pytest.mark.full
+def test_draws_have_the_exact_moments(posterior):
+  assert posterior.converged and posterior.failed == []
+  mean, deviation = _exact_moments()
+  summary = posterior.summary()
+  names = posterior.coordinate_names
+  assert names == ['mu', 'theta[0]', 'theta[1]', 'theta[2]', 'scale']
+  size = np.minimum(summary['bulk'], summary['tail'])[:4]
+  error = np.abs(summary['mean'][:4] - mean) / deviation * np.sqrt(size)
+  assert error.max() < 5.0
+  np.testing.assert_allclose(summary['sd'][:4], deviation, rtol=0.1)
+  # A quantile of the scale, in its own support.
+  share = np.mean(np.log(posterior.states.scale) < 0.5 * 1.2816)
+  assert abs(share - 0.9) < 5.0 * 0.3 / np.sqrt(summary['bulk'][4])
+
+
+@pytest.mark.full
+def test_draws_are_a_data_tree_by_name(posterior):
+  tree = posterior.draws
+  assert tree.posterior['theta'].shape == (8, 500, 3)
+  assert set(tree.posterior.data_vars) == {'mu', 'theta', 'scale'}
+  assert tree.sample_stats['lp'].shape == (8, 500)
+  np.testing.assert_array_equal(
+    tree.posterior['mu'].values, posterior.states.mu.T
+  )
+  assert tree.attrs['converged'] == 1 and 'Converged' in tree.attrs['verdict']
+
+
+@pytest.mark.full
+def test_what_is_printed_tells_verdict_choice_and_cost(posterior):
+  text = repr(posterior)
+  assert text.startswith('Converged: 500 draws of 8 chains, 5 coordinates')
+  assert posterior.choice == 'dense matrix' and 'dense matrix' in text
+  assert 'R-hat at most' in text and 'next:' not in text
+  table = posterior.table(max_rows=2).splitlines()
+  assert len(table) == 4 and table[-1] == 'and 3 more with a smaller R-hat'
+  total = sum(stage.num_gradients for stage in posterior.report)
+  assert posterior.num_gradients == total > 500
+
+
+@pytest.mark.full
+def test_more_draws_follow_those_there_are(posterior):
+  more = posterior.more(250)
+  assert more.states.mu.shape == (750, 8)
+  np.testing.assert_array_equal(more.states.mu[:500], posterior.states.mu)
+  assert not np.any(
+    np.all(more.states.mu[500:] == posterior.states.mu[:250], 1)
+  )
+  assert len(posterior.states.mu) == 500
+  assert more.num_gradients > posterior.num_gradients
+
+
+@pytest.mark.full
+def test_the_kernel_goes_on_in_a_program_of_tfp(posterior):
+  @tf.function(autograph=False)
+  def run(state):
+    return tfp.mcmc.sample_chain(
+      50,
+      current_state=state,
+      kernel=posterior.kernel,
+      trace_fn=lambda _, results: results.is_accepted,
+      seed=1,
+    )
+
+  draws = run(tf.constant(posterior.unconstrained[-1]))
+  assert 0.6 < np.mean(draws.trace) <= 1.0
+  assert posterior.constrain(draws.all_states).theta.shape == (50, 8, 3)
+
+
+@pytest.mark.full
+def test_the_same_seed_gives_the_same_draws(posterior):
+  again = tfpa.sample_posterior(
+    _model(), num_draws=500, seed=3, progress=False, y=_DATA
+  )
+  np.testing.assert_array_equal(again.states.mu, posterior.states.mu)
+
+
+def _two_modes(x):
+  apart = [tf.reduce_sum((x - m) ** 2, axis=-1) for m in (-30.0, 30.0)]
+  return tf.reduce_logsumexp(-0.5 * tf.stack(apart), axis=0)
+
+
+@pytest.mark.full
+def test_modes_that_chains_do_not_leave_are_not_called_converged(capsys):
+  posterior = tfpa.sample_posterior(
+    _two_modes,
+    num_draws=200,
+    init=tf.constant([[30.0, 30.0], [-30.0, -30.0]] * 2),
+    num_chains=4,
+    max_gradients=6000,
+  )
+  assert not posterior.converged
+  assert (
+    posterior.failed[0].startswith('R-hat is') and 'x[' in posterior.failed[0]
+  )
+  assert repr(posterior).startswith('NOT CONVERGED')
+  assert 'next: chains disagree' in repr(posterior)
+  assert posterior.num_gradients < 7000
+  told = capsys.readouterr().err
+  assert told.startswith('4 chains x 2 coordinates (float32): x')
+
+
+@pytest.mark.full
+def test_an_interrupt_returns_what_was_drawn(monkeypatch):
+  whole, calls = chains_lib.Chains.run_block, []
+
+  def interrupted(self):
+    calls.append(len(self.draws))
+    if len(calls) > 1:
+      raise KeyboardInterrupt
+    return whole(self)
+
+  monkeypatch.setattr(chains_lib.Chains, 'run_block', interrupted)
+  posterior = tfpa.sample_posterior(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    init=tf.TensorSpec([2]),
+    progress=False,
+  )
+  assert calls == [250, 500] and posterior.unconstrained.shape == (500, 8, 2)
+  assert 'ended by the user' in repr(posterior)
+
+
+@pytest.mark.parametrize(
+  'model, options, error, message',
+  [
+    (_two_modes, dict(num_draws=3), ValueError, '`num_draws` must be an int'),
+    (_two_modes, dict(num_chains=1), ValueError, '`num_chains` must be an int'),
+    (_two_modes, dict(), ValueError, '`init` says what the unknowns are'),
+    (_two_modes, dict(y=1.0), ValueError, "'y': no argument of this name"),
+    (tfd.Normal(0.0, 1.0), dict(), TypeError, 'a `tfd.JointDistribution`'),
+    ('model', dict(), TypeError, 'but got str'),
+  ],
+)
+def test_what_cannot_be_sampled_is_refused(model, options, error, message):
+  with pytest.raises(error, match=message):
+    tfpa.sample_posterior(model, **options)
+
+
+def test_a_joint_distribution_takes_no_bijectors():
+  with pytest.raises(ValueError, match='`init` and `bijectors` belong to a'):
+    tfpa.sample_posterior(_model(), y=_DATA, bijectors=[tfb.Exp()])

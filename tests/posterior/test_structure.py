@@ -1,0 +1,119 @@
+"""The structure of a target is told by pairs held out."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import targets
+from tfp_adaptive.posterior import structure
+
+_NUM_PAIRS = 400
+
+
+def _pairs(log_prob, states):
+  rows = tf.constant(states)
+  with tf.GradientTape() as tape:
+    tape.watch(rows)
+    value = log_prob(rows)
+  return states, tape.gradient(value, rows).numpy()
+
+
+def _choice(log_prob, states):
+  return structure.choose(*_pairs(log_prob, states))
+
+
+def _funnel(x):
+  scale, rest = x[..., 0], x[..., 1:]
+  return (
+    -(scale**2) / 18.0
+    - 0.5 * tf.reduce_sum(rest**2, axis=-1) * tf.exp(-scale)
+    - 0.5 * rest.shape[-1] * scale
+  )
+
+
+def _draw_funnel(rng):
+  scale = 3.0 * rng.normal(size=(_NUM_PAIRS, 1))
+  rest = np.exp(0.5 * scale) * rng.normal(size=(_NUM_PAIRS, 4))
+  return np.concatenate([scale, rest], axis=1)
+
+
+def test_a_normal_target_needs_a_matrix_and_no_map_is_tried():
+  factor = targets.correlated_factor(5, 1e3, seed=1)
+  inverse = np.linalg.inv(factor)
+  states = np.random.default_rng(0).normal(size=(_NUM_PAIRS, 5)) @ factor.T
+  choice = _choice(
+    lambda x: targets.standard_normal(tf.matmul(x, inverse, transpose_b=True)),
+    states,
+  )
+  assert choice.name == 'dense matrix' and choice.drivers == ()
+  assert list(choice.losses) == ['dense matrix']
+  assert choice.losses['dense matrix'] < 0.1
+
+
+def test_a_funnel_needs_a_conditional_gaussian_and_its_driver_is_named():
+  choice = _choice(_funnel, _draw_funnel(np.random.default_rng(1)))
+  assert choice.name == 'conditional Gaussian' and choice.drivers == (0,)
+  assert choice.losses[choice.name] < 0.01 < 1.0 < choice.losses['dense matrix']
+
+
+@pytest.mark.full
+def test_a_parabola_needs_means_that_bend():
+  rng = np.random.default_rng(2)
+  first = 3.0 * rng.normal(size=(_NUM_PAIRS, 1))
+  states = np.concatenate(
+    [first, 0.3 * first**2 + rng.normal(size=(_NUM_PAIRS, 1))], axis=1
+  )
+  choice = _choice(
+    lambda x: -0.5 * (x[:, 0] ** 2 / 9.0 + (x[:, 1] - 0.3 * x[:, 0] ** 2) ** 2),
+    states,
+  )
+  assert choice.name == 'bent conditional Gaussian' and choice.drivers == (0,)
+
+
+@pytest.mark.full
+def test_a_walk_of_unknown_step_needs_a_path():
+  rng = np.random.default_rng(3)
+  log_step = 0.5 * rng.normal(size=(_NUM_PAIRS, 1))
+  steps = np.exp(log_step) * rng.normal(size=(_NUM_PAIRS, 6))
+  states = np.concatenate([log_step, np.cumsum(steps, axis=1)], axis=1)
+
+  def log_prob(x):
+    scale, path = x[:, 0], x[:, 1:]
+    step = path - tf.concat([tf.zeros_like(path[:, :1]), path[:, :-1]], axis=1)
+    return (
+      -0.5 * tf.reduce_sum(step**2, axis=1) * tf.exp(-2.0 * scale)
+      - 6.0 * scale
+      - 2.0 * scale**2
+    )
+
+  choice = _choice(log_prob, states)
+  assert choice.name == 'conditional path' and choice.drivers == (0,)
+
+
+def _noisy_loss(count, seed):
+  """Returns the loss of a dense matrix where scores are noisy, d = 10."""
+  rng = np.random.default_rng(seed)
+  states = rng.normal(size=(count, 10))
+  scores = -states + rng.normal(size=states.shape)
+  return structure.choose(states, scores).losses['dense matrix']
+
+
+def test_the_loss_is_that_of_pairs_that_were_not_fitted(monkeypatch):
+  whole = structure._candidates
+  monkeypatch.setattr(
+    structure, '_candidates', lambda size: dict([*whole(size).items()][:1])
+  )
+  # A factor that was fitted to twenty pairs is worse, not better, on others.
+  few = np.mean([_noisy_loss(40, seed) for seed in range(3)])
+  assert few > _noisy_loss(4000, 9)
+
+
+def test_a_loss_that_is_less_within_noise_is_no_better():
+  rng = np.random.default_rng(4)
+  before = rng.exponential(size=(_NUM_PAIRS, 3))
+  assert not structure._is_better(
+    before * rng.normal(1.0, 0.3, before.shape), before
+  )
+  assert structure._is_better(0.5 * before, before)
+  # Nor one that is less by little, however surely.
+  assert not structure._is_better(0.95 * before, before)

@@ -1,0 +1,80 @@
+"""What a verdict says of draws, coordinate by coordinate."""
+
+import numpy as np
+import pytest
+
+from tfp_adaptive.posterior import verdict as verdict_lib
+
+_SHAPE = (400, 4)
+
+
+def _judged(values, min_ess=400.0, **trace):
+  trace = {'target_log_prob': -0.5 * np.sum(values**2, axis=-1), **trace}
+  names = [f'x[{i}]' for i in range(values.shape[-1])]
+  return verdict_lib.judge(names, values, trace, min_ess)
+
+
+def _normal():
+  return np.random.default_rng(0).normal(size=(*_SHAPE, 3))
+
+
+def test_independent_draws_pass():
+  assert _judged(_normal()).failed == []
+
+
+def test_a_chain_apart_fails_by_name():
+  values = _normal()
+  values[:, 2, 1] += 1.0
+  failed = _judged(values).failed
+  assert failed[0].startswith('R-hat is') and 'in x[1]' in failed[0]
+
+
+def test_few_effective_draws_fail_by_name_and_kind():
+  values = np.repeat(_normal()[::8], 8, axis=0)
+  failed = _judged(values).failed
+  assert [words.split(' is ')[0] for words in failed if 'ESS' in words] == [
+    'bulk ESS',
+    'tail ESS',
+    'ESS of draws and squares',
+  ]
+  assert not [
+    words for words in _judged(values, 100.0).failed if 'ESS' in words
+  ]
+
+
+def test_squares_that_are_not_known_fail():
+  # One chain visits far out for a moment: ranks do not mind, a deviation does.
+  values = _normal()
+  values[200:220, 0, 2] = 60.0
+  failed = _judged(values, target_log_prob=_normal()[..., 0]).failed
+  assert any('draws and squares' in w and 'x[2]' in w for w in failed)
+  assert not any(w.startswith('bulk') for w in failed)
+
+
+def test_the_log_density_is_a_coordinate():
+  trace = dict(
+    target_log_prob=np.linspace(0.0, 9.0, 400)[:, None] + np.zeros(4)
+  )
+  assert 'in log density' in _judged(_normal(), **trace).failed[0]
+
+
+@pytest.mark.parametrize('share, fails', [(0.005, False), (0.02, True)])
+def test_divergences_are_told_with_the_coordinate_they_are_near(share, fails):
+  values = _normal()
+  diverging = values[..., 1] > np.quantile(values[..., 1], 1.0 - share)
+  verdict = _judged(values, diverging=diverging)
+  assert verdict.where_diverging == 'x[1]'
+  assert ['diverged, where x[1]' in w for w in verdict.failed] == [True] * fails
+
+
+def test_chains_that_never_moved_fail():
+  verdict = _judged(np.ones([*_SHAPE, 2]))
+  assert verdict.failed == ['no chain ever moved']
+
+
+def test_coordinates_of_all_shapes_have_names():
+  parts = [np.zeros([5, 2]), np.arange(60.0).reshape(5, 2, 2, 3)]
+  names, values = verdict_lib.coordinates(['tau', 'L'], parts)
+  assert names == ['tau', *(f'L[{i},{j}]' for i in range(2) for j in range(3))]
+  assert values.shape == (5, 2, 7)
+  np.testing.assert_array_equal(values[..., 5], parts[1][..., 1, 1])

@@ -1,0 +1,1 @@
+"""A model in, a verdict and named draws out: `tfpa.sample_posterior`."""

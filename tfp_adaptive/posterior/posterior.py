@@ -1,0 +1,232 @@
+"""What `tfpa.sample_posterior` returns: draws by name, and a verdict."""
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive import learned
+from tfp_adaptive.posterior import verdict as verdict_lib
+
+__all__ = ['Posterior', 'Stage']
+
+_MOST_ROWS = 12  # Of the table that is printed.
+_DISAGREEING_RHAT = 1.05
+_COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
+
+
+class Stage(NamedTuple):
+  """One line of the report: what was done, found and spent by each chain."""
+
+  name: str
+  found: str
+  num_gradients: float
+  seconds: float
+
+  def __str__(self):
+    spent = f'{self.num_gradients:,.0f} gradients, {self.seconds:.1f} s'
+    return f'{self.name:9} {spent:>28}  {self.found}'
+
+
+class Posterior:
+  """Draws of a posterior, what they are worth, and the sampler that made them.
+
+  Attributes:
+    states: Draws in the model's own structure and supports, numpy,
+      [draws, chains, event...] each.
+    unconstrained: The same as vectors, [draws, chains, d].
+    trace: dict of [draws, chains]: `target_log_prob` in unconstrained space,
+      `is_accepted`, `diverging`, ...
+    verdict: `posterior.verdict.Verdict`: the gates, coordinate by coordinate.
+    report: List of `Stage`: what was done and why, and what it cost.
+    thinning: Steps of a chain between two draws.
+    num_gradients: Spent by each chain, everything included.
+  """
+
+  def __init__(self, problem, chains, report, min_ess, ended_by=''):
+    self._problem, self._chains = problem, chains
+    self._min_ess, self._ended_by = min_ess, ended_by
+    self.report = report
+    self.unconstrained, self.trace = chains.draws, chains.trace
+    self.thinning = chains.thinning
+    self.num_gradients = sum(stage.num_gradients for stage in report)
+    with tf.device('/CPU:0'):
+      self.states = tf.nest.map_structure(
+        np.asarray, problem.constrain(tf.constant(chains.draws))
+      )
+    self._values = verdict_lib.coordinates(
+      problem.names, tf.nest.flatten(self.states)
+    )
+    self.verdict = verdict_lib.judge(*self._values, chains.trace, min_ess)
+
+  @property
+  def converged(self):
+    """Whether every gate held: R-hat, bulk and tail ESS, divergences."""
+    return not self.verdict.failed
+
+  @property
+  def choice(self):
+    """Name of the structure that made the draws."""
+    return self._chains.choice.name
+
+  @property
+  def failed(self):
+    """Sentences, one for each gate that did not hold."""
+    return list(self.verdict.failed)
+
+  @property
+  def coordinate_names(self):
+    """Names of all numbers, `theta[3]`, in the order of `summary`'s rows."""
+    return list(self._values[0])
+
+  @property
+  def kernel(self):
+    """The learned sampler, frozen, for vectors in unconstrained space.
+
+    A `tfp.mcmc.TransitionKernel`, to be started at `unconstrained[-1]`;
+    `constrain` maps its states back.
+    """
+    return learned.frozen(self._chains.kernel, self._chains.results)
+
+  def constrain(self, unconstrained):
+    """Returns vectors [..., d] in the model's structure and supports."""
+    return self._problem.constrain(unconstrained)
+
+  def more(self, num_draws):
+    """Returns the posterior with that many draws of each chain more.
+
+    Args:
+      num_draws: A positive int; drawn in blocks, perhaps some more.
+    """
+    chains = copy.copy(self._chains)
+    before, seconds = chains.num_gradients, chains.seconds
+    chains.extend_to(len(chains.draws) + num_draws)
+    while not chains.is_full:
+      chains.run_block()
+    stage = Stage(
+      'more',
+      f'{num_draws} draws of each chain',
+      chains.num_gradients - before,
+      chains.seconds - seconds,
+    )
+    report = [*self.report, stage]
+    return Posterior(self._problem, chains, report, self._min_ess)
+
+  @property
+  def draws(self):
+    """The draws as an ArviZ `DataTree`: posterior and sample_stats.
+
+    Raises:
+      ImportError: Without `arviz-base`; `states` needs nothing.
+    """
+    try:
+      import arviz_base
+    except ImportError as error:
+      raise ImportError(
+        '`draws` is a DataTree of ArviZ: `pip install arviz-base`. Without it '
+        'read `states`, the same draws as numpy arrays.'
+      ) from error
+    by_chain = lambda rows: np.swapaxes(rows, 0, 1)
+    parts = zip(self._problem.names, tf.nest.flatten(self.states))
+    stats = {'lp': self.trace['target_log_prob']}
+    if 'diverging' in self.trace:
+      stats['diverging'] = self.trace['diverging']
+    tree = arviz_base.from_dict(
+      {
+        'posterior': {name: by_chain(part) for name, part in parts},
+        'sample_stats': {key: by_chain(rows) for key, rows in stats.items()},
+      }
+    )
+    tree.attrs.update(
+      converged=int(self.converged),
+      verdict=self._headline(),
+      report='\n'.join(map(str, self.report)),
+      num_gradients=self.num_gradients,
+    )
+    return tree
+
+  def summary(self):
+    """Returns dict of column -> [d]: moments, quantiles and diagnostics.
+
+    Rows are named by `coordinate_names`; sizes are effective draws.
+    """
+    values = np.asarray(self._values[1], np.float64)
+    low, high = np.quantile(values, (0.05, 0.95), axis=(0, 1))
+    diagnosis = self.verdict.diagnosis
+    columns = (
+      values.mean(axis=(0, 1)),
+      values.std(axis=(0, 1), ddof=1),
+      low,
+      high,
+      diagnosis.ess_bulk[:-1],
+      diagnosis.ess_tail[:-1],
+      diagnosis.rhat[:-1],
+    )
+    return dict(zip(_COLUMNS, columns))
+
+  def table(self, max_rows=_MOST_ROWS):
+    """Returns `summary` as text, the worst coordinates by R-hat if many."""
+    columns = self.summary()
+    rows = np.arange(len(self.coordinate_names))
+    if len(rows) > max_rows:
+      order = np.argsort(-np.nan_to_num(columns['R-hat'], nan=-np.inf))
+      rows = np.sort(order[:max_rows])
+    names = [self.coordinate_names[row] for row in rows]
+    width = max(map(len, names))
+    lines = [' ' * width + ''.join(f'{name:>10}' for name in _COLUMNS)]
+    for row, name in zip(rows, names):
+      cells = [
+        f'{columns[c][row]:10.0f}'
+        if c in ('bulk', 'tail')
+        else f'{columns[c][row]:10.3f}'
+        if c == 'R-hat'
+        else f'{columns[c][row]:10.4g}'
+        for c in _COLUMNS
+      ]
+      lines.append(f'{name:{width}}' + ''.join(cells))
+    left = len(self.coordinate_names) - len(rows)
+    if left:
+      lines.append(f'and {left} more with a smaller R-hat')
+    return '\n'.join(lines)
+
+  def _headline(self):
+    num_draws, num_chains = self.unconstrained.shape[:2]
+    word = 'Converged' if self.converged else 'NOT CONVERGED'
+    return (
+      f'{word}: {num_draws} draws of {num_chains} chains, '
+      f'{len(self.coordinate_names)} coordinates'
+    )
+
+  def __repr__(self):
+    lines = [self._headline()]
+    rhat = self.verdict.worst('rhat')
+    if rhat:
+      lines.append(f'  R-hat at most {rhat[0]:.3f} ({rhat[1]})')
+    sizes = [(w, self.verdict.worst(f)) for f, w in verdict_lib.SIZES]
+    worst = [f'{w} {found[0]:.0f} ({found[1]})' for w, found in sizes if found]
+    lines.append(f'  at least: {", ".join(worst)}')
+    lines += [f'  failed: {sentence}' for sentence in self.failed]
+    if self._ended_by:
+      lines.append(f'  ended by {self._ended_by}')
+    lines += [f'  {stage}' for stage in self.report]
+    if not self.converged:
+      lines.append(f'  next: {self._advice()}')
+    return '\n'.join(lines)
+
+  def _advice(self):
+    """Returns what to do about draws that are not to be relied on."""
+    rhat = self.verdict.worst('rhat')
+    if self.verdict.where_diverging and (
+      self.verdict.share_diverging > verdict_lib.MOST_DIVERGING
+    ):
+      return (
+        f'look at {self.verdict.where_diverging}, near which steps diverge: '
+        'reparameterise there, or give it a prior that keeps away'
+      )
+    if rhat is None or rhat[0] > _DISAGREEING_RHAT:
+      return (
+        'chains disagree; if they sit in different modes average nothing, '
+        'otherwise give more `max_gradients`, or reparameterise'
+      )
+    return 'draw on with `posterior.more(n)`, or give more `max_gradients`'

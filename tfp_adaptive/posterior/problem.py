@@ -1,0 +1,267 @@
+"""A model as one density over a vector, with the way back and with names.
+
+A joint distribution with its data pinned, or a density with starts and
+bijectors: its unknowns x are sampled as z, T^-1(x) in one vector,
+
+  log pi(z) = log p(T(z)) + log |det dT/dz|,
+
+and T(z) is what a user sees.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import tfp_private
+
+__all__ = ['Problem', 'of_density', 'of_joint']
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+_RADIUS = 2.0  # Of starts that nobody gave, in unconstrained space.
+_EXAMPLE = (
+  '`tfpa.sample_posterior(log_prob_fn, init={"scale": tf.TensorSpec([])}, '
+  'bijectors={"scale": tfb.Exp()})`'
+)
+
+
+class Problem(NamedTuple):
+  """What is sampled, [chains, d] unconstrained, and what it means."""
+
+  # z -> [chains].
+  target_log_prob_fn: Callable
+  # z [..., d] -> the user's structure, [..., event] each.
+  constrain: Callable
+  # (number of chains, [2] seed) -> z; None: `starts` are given.
+  draw_starts: Callable
+  # The same from the prior; None where no prior is known.
+  draw_prior: Callable | None
+  # Names of the leaves of the structure, in the order of `tf.nest.flatten`.
+  names: tuple
+  # The same for every unconstrained coordinate: `theta[3]`.
+  coordinates: tuple
+  dtype: Any
+  event_size: int
+
+
+def of_joint(model, pins):
+  """Returns the `Problem` of a joint distribution and values of its parts.
+
+  Args:
+    model: `tfd.JointDistribution`, or one with pins.
+    pins: dict of observed values, by name.
+  """
+  if pins:
+    model = model.experimental_pin(**pins)
+  events = model.event_shape
+  names = _leaf_names(events)
+  _check_is_continuous(names, tf.nest.flatten(model.dtype))
+  dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
+  bijector = model.experimental_default_event_space_bijector()
+  split = _Split(bijector.inverse_event_shape(events))
+  ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
+
+  def target_log_prob_fn(z):
+    parts = split(z)
+    return model.unnormalized_log_prob(
+      bijector.forward(parts)
+    ) + bijector.forward_log_det_jacobian(parts, ranks)
+
+  def draw_prior(num_chains, seed):
+    is_pinned = hasattr(model, 'sample_unpinned')
+    draw = model.sample_unpinned if is_pinned else model.sample
+    draws = draw(num_chains, seed=seed)
+    return split.joined(bijector.inverse(draws))
+
+  return Problem(
+    target_log_prob_fn,
+    constrain=lambda z: bijector.forward(split(z)),
+    draw_starts=split.draw_starts(dtype),
+    draw_prior=draw_prior,
+    names=names,
+    coordinates=split.coordinates(names),
+    dtype=dtype,
+    event_size=split.event_size,
+  )
+
+
+def of_density(log_prob_fn, init, bijectors, num_chains):
+  """Returns the `Problem` of a log density.
+
+  Args:
+    log_prob_fn: Log density over a structure, called as TFP calls it.
+    init: The structure: of starts [chains, event...], or of `tf.TensorSpec` of
+      an event.
+    bijectors: The same structure, or dict with some of its keys, of bijectors
+      onto the supports; `None`: all real.
+    num_chains: Of starts.
+  """
+  if init is None:
+    raise ValueError(
+      '`init` says what the unknowns are: a structure of `tf.TensorSpec(shape)`'
+      f', or of starts for {num_chains} chains. Write for example {_EXAMPLE}.'
+    )
+  names = _leaf_names(init)
+  leaves = tf.nest.flatten(init)
+  maps = _bijectors_like(init, names, bijectors)
+  are_specs = [isinstance(leaf, tf.TensorSpec) for leaf in leaves]
+  if not all(are_specs):
+    leaves = [_as_starts(*pair, num_chains) for pair in zip(names, leaves)]
+  dtypes = [tf.as_dtype(leaf.dtype) for leaf in leaves]
+  _check_is_continuous(names, dtypes)
+  dtype = _one_dtype(names, dtypes)
+  events = [
+    leaf.shape if s else leaf.shape[1:] for leaf, s in zip(leaves, are_specs)
+  ]
+  split = _Split([m.inverse_event_shape(e) for m, e in zip(maps, events)])
+
+  def constrain(z):
+    parts = [m.forward(part) for m, part in zip(maps, split(z))]
+    return tf.nest.pack_sequence_as(init, parts)
+
+  def target_log_prob_fn(z):
+    value = tfp_private.call_fn(log_prob_fn, constrain(z))
+    for bijector, part, shape in zip(maps, split(z), split.shapes):
+      value += bijector.forward_log_det_jacobian(part, event_ndims=shape.rank)
+    return value
+
+  draw = split.draw_starts(dtype)
+  if not any(are_specs):
+    given = split.joined([m.inverse(leaf) for m, leaf in zip(maps, leaves)])
+    draw = lambda num_chains, seed: given
+  return Problem(
+    target_log_prob_fn,
+    constrain,
+    draw,
+    draw_prior=None,
+    names=names,
+    coordinates=split.coordinates(names),
+    dtype=dtype,
+    event_size=split.event_size,
+  )
+
+
+class _Split:
+  """Vectors [..., d] as a structure of parts of given shapes, and back."""
+
+  def __init__(self, shapes):
+    self.shapes = shapes
+    self._flat = [s.as_list() for s in tf.nest.flatten(shapes)]
+    self._sizes = [int(np.prod(shape)) for shape in self._flat]
+    self.event_size = sum(self._sizes)
+
+  def __call__(self, z):
+    # A new Tensor each time: bijectors cache by it, across `tf.cond` too.
+    parts = tf.split(tf.identity(z), self._sizes, axis=-1)
+    return tf.nest.pack_sequence_as(
+      self.shapes,
+      [
+        tf.reshape(part, tf.concat([tf.shape(z)[:-1], shape], axis=0))
+        for part, shape in zip(parts, self._flat)
+      ],
+    )
+
+  def joined(self, structure):
+    """Returns [chains, d] of a structure of [chains, event...]."""
+    parts = tf.nest.flatten(structure)
+    rows = [tf.reshape(part, [len(part), -1]) for part in parts]
+    return tf.concat(rows, axis=-1)
+
+  def coordinates(self, names):
+    """Returns a name for each number, given those of the parts."""
+    return tuple(
+      f'{name}[{",".join(map(str, index))}]' if index else name
+      for name, shape in zip(names, self._flat)
+      for index in np.ndindex(*shape)
+    )
+
+  def draw_starts(self, dtype):
+    def draw(num_chains, seed):
+      return tf.random.stateless_uniform(
+        [num_chains, self.event_size], seed, -_RADIUS, _RADIUS, dtype
+      )
+
+    return draw
+
+
+def _leaf_names(structure, prefix=''):
+  """Returns the names of all leaves, in the order of `tf.nest.flatten`."""
+  if hasattr(structure, '_asdict'):
+    items = list(structure._asdict().items())
+  elif isinstance(structure, dict):
+    items = sorted(structure.items())
+  elif isinstance(structure, (list, tuple)):
+    items = [(f'x{i}', part) for i, part in enumerate(structure)]
+  else:
+    return (prefix or 'x',)
+  names = ()
+  for key, part in items:
+    names += _leaf_names(part, f'{prefix}.{key}' if prefix else str(key))
+  return names
+
+
+def _bijectors_like(init, names, bijectors):
+  """Returns a bijector for each leaf of `init`."""
+  if isinstance(bijectors, dict) and isinstance(init, dict):
+    unknown = sorted(set(bijectors) - set(init))
+    if unknown:
+      raise ValueError(
+        f'`bijectors` has {", ".join(map(repr, unknown))}, which `init` has '
+        f'not; its names are {", ".join(sorted(init))}.'
+      )
+    bijectors = {key: bijectors.get(key) for key in init}
+  if bijectors is None:
+    found = [None] * len(names)
+  elif isinstance(bijectors, tfb.Bijector):
+    found = [bijectors]
+  else:
+    found = tf.nest.flatten(bijectors)
+  if len(found) != len(names):
+    raise ValueError(
+      f'`bijectors` has {len(found)} parts, but `init` has {len(names)} '
+      f'({", ".join(names)}): give one for each, `None` for a real one.'
+    )
+  return [tfb.Identity() if part is None else part for part in found]
+
+
+def _as_starts(name, leaf, num_chains):
+  if isinstance(leaf, tf.TensorSpec):
+    raise ValueError(
+      f'`init` gives starts for some parts and a shape for {name}: give '
+      'starts for all, or shapes for all.'
+    )
+  leaf = tf.convert_to_tensor(leaf)
+  if leaf.shape.rank < 1 or leaf.shape[0] != num_chains:
+    raise ValueError(
+      f'`init` of {name} has shape {leaf.shape}, but starts begin with one row '
+      f'for each of {num_chains} chains. If it is the shape of {name} that '
+      f'you mean, write `tf.TensorSpec({leaf.shape.as_list()})`; for '
+      f'another number of chains write `num_chains=`.'
+    )
+  return leaf
+
+
+def _check_is_continuous(names, dtypes):
+  for name, dtype in zip(names, dtypes):
+    if not tf.as_dtype(dtype).is_floating:
+      raise ValueError(
+        f'{name} is {tf.as_dtype(dtype).name}, and gradients need continuous '
+        'unknowns. If it is data, pin it; else sum it out of the density, as '
+        '`tfd.MixtureSameFamily` and `tfd.HiddenMarkovModel` do.'
+      )
+
+
+def _one_dtype(names, dtypes):
+  dtypes = [tf.as_dtype(dtype) for dtype in dtypes]
+  if len(set(dtypes)) > 1:
+    listed = ', '.join(f'{n} {d.name}' for n, d in zip(names, dtypes))
+    raise ValueError(
+      f'Unknowns must share one dtype, but these are {listed}. Write all '
+      'constants of the model in one, for example `np.float64(1.0)`.'
+    )
+  return dtypes[0]

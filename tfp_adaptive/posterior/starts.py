@@ -1,0 +1,123 @@
+"""Where chains start, and what a density must do before they do."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+
+__all__ = ['Evaluate', 'draw']
+
+_NUM_TRIES = 50  # To draw starts with a finite density and gradient.
+
+
+class Evaluate:
+  """Values and gradients of a density at rows [n, d], a batch at a time.
+
+  Batches are of as many rows as there are chains: a density need not hold more
+  at once. They are counted, in calls for each chain.
+  """
+
+  def __init__(self, target_log_prob_fn, num_chains):
+    self._num_chains = num_chains
+    self.num_calls = 0
+
+    def value_and_gradient(rows):
+      with tf.GradientTape() as tape:
+        tape.watch(rows)
+        value = tf.convert_to_tensor(target_log_prob_fn(rows))
+        total = tf.reduce_sum(value)
+      return value, tape.gradient(
+        total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
+      )
+
+    self._function = tf.function(value_and_gradient, autograph=False)
+
+  def shape_of_value(self, rows):
+    """Returns the shape of what the density says of rows."""
+    return tuple(self._function(tf.constant(rows))[0].shape)
+
+  def __call__(self, rows):
+    """Returns values [n] and gradients [n, d], numpy; n is cut to batches."""
+    rows = np.asarray(rows)
+    values, gradients = [], []
+    for start in range(0, len(rows) - self._num_chains + 1, self._num_chains):
+      batch = tf.constant(rows[start : start + self._num_chains])
+      value, gradient = self._function(batch)
+      values.append(np.asarray(value))
+      gradients.append(np.asarray(gradient))
+      self.num_calls += 1
+    return np.concatenate(values), np.concatenate(gradients)
+
+
+def draw(problem, evaluate, num_chains, seed):
+  """Returns starts [num_chains, d] and how many were drawn again.
+
+  Where nobody gave them they are uniform in unconstrained space; those without
+  a finite density or gradient are drawn again, in the end from the prior.
+
+  Raises:
+    ValueError: If the density is none for each chain, or no start is finite.
+  """
+  laws = [problem.draw_starts, problem.draw_prior]
+  starts, is_good, num_redrawn = None, np.zeros([num_chains], bool), 0
+  for number, law in enumerate(law for law in laws if law is not None):
+    for attempt in range(_NUM_TRIES):
+      tried = law(
+        num_chains, random.fold_in(seed, _NUM_TRIES * number + attempt)
+      )
+      tried = np.asarray(tried)
+      if starts is None:
+        starts = tried
+        _check(evaluate, tried)
+      else:
+        starts = np.where(is_good[:, np.newaxis], starts, tried)
+      value, gradient = evaluate(starts)
+      is_good = np.isfinite(value) & np.all(np.isfinite(gradient), axis=-1)
+      if np.all(is_good):
+        return starts, num_redrawn
+      num_redrawn += int(np.sum(~is_good))
+  raise ValueError(
+    f'The log density or its gradient is not finite at the starts of '
+    f'{np.sum(~is_good)} of {num_chains} chains, the last of them '
+    f'{_shown(starts[np.argmin(is_good)])} in unconstrained space. Check the '
+    'supports and the data for NaN; give starts where the density is positive: '
+    '`init={"name": array of [num_chains, ...]}`.'
+  )
+
+
+def _check(evaluate, starts):
+  """Refuses a density that is not one number for each chain, of that chain."""
+  num_chains, size = starts.shape
+  shape = evaluate.shape_of_value(starts)
+  if shape != (num_chains,):
+    hint = 'Sum over the axes of an event only: `tf.reduce_sum(..., axis=-1)`.'
+    if shape == ():
+      hint = (
+        'It sums over chains, or knows none of them: give every chain its own '
+        'density, `tf.reduce_sum(..., axis=-1)`, or take '
+        '`tfd.JointDistributionCoroutineAutoBatched` for a model that is '
+        'written for one.'
+      )
+    raise ValueError(
+      f'The log density has shape {shape} for {num_chains} chains, but must '
+      f'have one number for each, ({num_chains},). {hint}'
+    )
+  if num_chains > 1 and np.ptp(starts, axis=0).max() > 0.0:
+    first, _ = evaluate(starts)
+    turned, _ = evaluate(starts[::-1])
+    moved = starts.copy()
+    moved[0] = starts[1]
+    alone, _ = evaluate(moved)
+    for other, where in ((turned[::-1], slice(None)), (alone, slice(1, None))):
+      if not np.allclose(
+        first[where], other[where], rtol=1e-3, atol=1e-3, equal_nan=True
+      ):
+        raise ValueError(
+          'The log density of a chain changes when another chain moves: it '
+          'mixes chains. Sum and multiply over the axes of an event only, the '
+          'last ones; the first axis is chains.'
+        )
+
+
+def _shown(row):
+  return np.array2string(row, precision=3, threshold=6, separator=', ')

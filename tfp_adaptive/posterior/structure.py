@@ -1,0 +1,176 @@
+"""Which structure a target needs, told by the Fisher divergence held out.
+
+A candidate f is fitted to one half of the pairs of a state and the gradient
+there; on the other half y = f^-1(x) and its score s differ but for the sign
+where the target is no normal behind f. The loss is that of y + s, summed over
+coordinates, robust far out.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive import preconditioners
+from tfp_adaptive.linear import fisher_divergence
+from tfp_adaptive.transport import maps
+from tfp_adaptive.transport.maps import pairs as pairs_lib
+
+__all__ = ['Choice', 'choose', 'default_matrix']
+
+_MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
+_RANK = 10
+_NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
+# What a candidate must earn over a simpler one: noise, and a share of the loss.
+_STANDARD_ERRORS = 4.0
+_LEAST_SHARE = 0.1
+# Loss of every coordinate, below which no richer one is tried: of a matrix, of
+# a map.
+_ENOUGH, _ENOUGH_OF_MAP = 0.25, 0.05
+_LEAST_GAIN = 0.1
+
+
+class Choice(
+  collections.namedtuple('Choice', ['name', 'part', 'losses', 'drivers'])
+):
+  """What was chosen.
+
+  Attributes:
+    name: Of the winner.
+    part: An `interfaces.Preconditioner` or `interfaces.Transport`.
+    losses: dict of name -> mean loss on pairs held out.
+    drivers: Coordinates that drive the others of a conditional map; ().
+  """
+
+  __slots__ = ()
+
+
+def default_matrix(event_size):
+  """Returns (name, preconditioner) of the first look."""
+  if event_size <= _MOST_DENSE:
+    return 'dense matrix', preconditioners.cholesky()
+  return 'diagonal matrix', preconditioners.diagonal()
+
+
+def choose(states, scores):
+  """Returns the `Choice` for pairs [n, d], neighbours in a chain side by side.
+
+  Candidates are tried from simple to rich; a richer one must earn its place.
+  """
+  count = len(states)
+  is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
+  fitted = states[~is_held_out], scores[~is_held_out]
+  held_out = states[is_held_out], scores[is_held_out]
+  best, losses = None, {}
+  for name, part in _candidates(states.shape[1]).items():
+    if not hasattr(part, 'operator') and best and _is_enough(*best):
+      break
+    try:
+      loss, drivers = _losses(part, *fitted, *held_out)
+    except tf.errors.InvalidArgumentError:  # No factor of so few pairs.
+      continue
+    if not np.all(np.isfinite(loss)):
+      continue
+    losses[name] = float(np.mean(np.sum(loss, axis=-1)))
+    if best is None or _is_better(loss, best[0]):
+      best = loss, name, part, drivers
+  if best is None:
+    return Choice(*default_matrix(states.shape[1]), {}, ())
+  _, name, part, drivers = best
+  return Choice(name, part, losses, drivers)
+
+
+def _is_enough(loss, name, part, drivers):
+  """Whether what is best so far leaves nothing to a map."""
+  del name, drivers
+  least = _ENOUGH if hasattr(part, 'operator') else _ENOUGH_OF_MAP
+  return np.max(np.mean(loss, axis=0)) < least
+
+
+def _candidates(event_size):
+  name, matrix = default_matrix(event_size)
+  found = {name: matrix}
+  if event_size > _MOST_DENSE:
+    found['low-rank matrix'] = preconditioners.low_rank(_RANK)
+    found['tridiagonal matrix'] = preconditioners.tridiagonal()
+  if event_size > 1:
+    found['conditional Gaussian'] = maps.conditional_gaussian(
+      preconditioner=matrix
+    )
+    found['bent conditional Gaussian'] = maps.conditional_gaussian(
+      bent=True, preconditioner=matrix
+    )
+  if event_size > 2:
+    found['conditional path'] = maps.conditional_gaussian(
+      structure='tridiagonal', preconditioner=matrix
+    )
+  return found
+
+
+def _is_better(loss, than):
+  """Whether the loss of pairs held out is less, beyond noise.
+
+  Neighbours are alike, and chains in a neck have losses of their own: told by
+  the logarithms of both, block by block.
+  """
+  loss, than = np.sum(loss, axis=-1), np.sum(than, axis=-1)
+  if np.mean(than) - np.mean(loss) < _LEAST_GAIN:
+    return False
+  now, before = (
+    np.log(
+      [np.mean(block) for block in np.array_split(values, 2 * _NUM_BLOCKS)]
+    )
+    for values in (loss, than)
+  )
+  ratio = now - before
+  error = np.std(ratio, ddof=1) / np.sqrt(len(ratio))
+  return np.mean(ratio) + _STANDARD_ERRORS * error < np.log(1.0 - _LEAST_SHARE)
+
+
+def _losses(part, states, scores, held_states, held_scores):
+  """Returns losses of pairs held out, [n, d], and the drivers found."""
+
+  @tf.function(autograph=False)
+  def run(states, scores, held_states, held_scores):
+    count = tf.shape(states)[0]
+    weights = tf.fill([states.shape[0]], 1.0 / tf.cast(count, states.dtype))
+    whitened, drivers = _fit(part, states, scores, weights)
+    residuals = whitened(held_states, held_scores)
+    centre = tf.reduce_mean(whitened(states, scores), axis=0)
+    return pairs_lib.robust(residuals - centre), drivers
+
+  pairs = list(map(tf.constant, (states, scores, held_states, held_scores)))
+  loss, drivers = run.get_concrete_function(*pairs)(*pairs)
+  return loss.numpy(), tuple(int(i) for i in drivers if i >= 0)
+
+
+def _fit(part, states, scores, weights):
+  """Returns a function (x, g) -> y + s behind what was fitted, and drivers."""
+  size, dtype = states.shape[-1], states.dtype
+  params = part.init(size, dtype, tf.ones([], dtype))
+  if hasattr(part, 'operator'):
+    params = fisher_divergence.fit(part, params, states, scores, weights)
+    operator = part.operator(params)
+    mean, pull = (tf.reduce_mean(rows, axis=0) for rows in (states, scores))
+
+    def of_matrix(x, g):
+      y = operator.solve(x - mean, adjoint_arg=True)
+      s = operator.matmul(g - pull, adjoint=True, adjoint_arg=True)
+      return tf.linalg.matrix_transpose(y + s)
+
+    return of_matrix, tf.zeros([0], tf.int32)
+  params = part.fit(params, states, scores, weights)
+  bijector = part.bijector(params)
+
+  def of_map(x, g):
+    # A new Tensor: from its own output a bijector returns what it remembers.
+    y = tf.identity(bijector.inverse(x))
+    with tf.GradientTape() as tape:
+      tape.watch(y)
+      value = tf.reduce_sum(bijector.forward(y) * g)
+      value += tf.reduce_sum(
+        bijector.forward_log_det_jacobian(y, event_ndims=1)
+      )
+    return y + tape.gradient(value, y)
+
+  return of_map, params.drivers

@@ -1,0 +1,125 @@
+"""Whether draws are to be relied on, and the coordinate that says no."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfp_adaptive.driver import convergence
+
+__all__ = [
+  'MOST_DIVERGING',
+  'SIZES',
+  'Verdict',
+  'coordinates',
+  'judge',
+  'smallest_size',
+]
+
+MOST_DIVERGING = 0.01  # Share of recorded proposals.
+# Effective sizes, and their names.
+SIZES = (
+  ('ess_bulk', 'bulk ESS'),
+  ('ess_tail', 'tail ESS'),
+  ('ess_moments', 'ESS of draws and squares'),
+)
+
+
+class Verdict(NamedTuple):
+  """What the gates found.
+
+  Attributes:
+    names: Of the coordinates, [d].
+    diagnosis: `convergence.Diagnosis`, of coordinates and the log density.
+    share_diverging: Of the recorded proposals.
+    where_diverging: Name of the coordinate that differs most there, or ''.
+    failed: Sentences, one for each gate that did not hold.
+  """
+
+  names: list
+  diagnosis: convergence.Diagnosis
+  share_diverging: float
+  where_diverging: str
+  failed: list
+
+  def worst(self, field):
+    """Returns (value, name) of the worst coordinate, None if none moved."""
+    values = getattr(self.diagnosis, field)
+    if np.all(np.isnan(values)):
+      return None
+    pick = np.nanargmax if field == 'rhat' else np.nanargmin
+    index = int(pick(values))
+    return float(values[index]), self.names[index]
+
+
+def smallest_size(verdict):
+  """Returns the least effective size of all coordinates and kinds, a float."""
+  sizes = [verdict.worst(field) for field, _ in SIZES]
+  return min((size for size, _ in filter(None, sizes)), default=0.0)
+
+
+def coordinates(names, parts):
+  """Returns names [d] and values [n, chains, d] of all numbers of the parts.
+
+  Args:
+    names: Of the parts.
+    parts: Arrays [n, chains, event...].
+  """
+  labels, columns = [], []
+  for name, part in zip(names, parts):
+    for index in np.ndindex(part.shape[2:]):
+      label = f'{name}[{",".join(map(str, index))}]' if index else name
+      labels.append(label)
+    columns.append(part.reshape(*part.shape[:2], -1))
+  return labels, np.concatenate(columns, axis=-1)
+
+
+def judge(names, values, trace, min_ess):
+  """Returns the `Verdict` of draws.
+
+  Args:
+    names: Of coordinates, [d].
+    values: [n, chains, d].
+    trace: dict of [n, chains]: `target_log_prob`, `diverging`.
+    min_ess: Effective draws that every coordinate is to have.
+  """
+  log_prob = trace['target_log_prob']
+  names = [*names, 'log density']
+  values = np.concatenate([values, log_prob[..., np.newaxis]], axis=-1)
+  diagnosis = convergence.diagnose(values)
+  diverging = trace.get('diverging', np.zeros(log_prob.shape, bool))
+  where = _where(names[:-1], values[..., :-1], diverging)
+  verdict = Verdict(names, diagnosis, float(np.mean(diverging)), where, [])
+  verdict.failed.extend(_failures(verdict, min_ess))
+  return verdict
+
+
+def _failures(verdict, min_ess):
+  """Yields a sentence for each gate that does not hold."""
+  if verdict.worst('rhat') is None:
+    yield 'no chain ever moved'
+    return
+  rhat, name = verdict.worst('rhat')
+  if rhat > convergence.LARGEST_RHAT:
+    yield (
+      f'R-hat is {min(rhat, 1000.0):.3f} in {name}, above '
+      f'{convergence.LARGEST_RHAT}'
+    )
+  for field, words in SIZES:
+    size, name = verdict.worst(field)
+    if size < min_ess:
+      yield f'{words} is {size:.0f} in {name}, below {min_ess:.0f}'
+  if verdict.share_diverging > MOST_DIVERGING:
+    yield (
+      f'{verdict.share_diverging:.1%} of the proposals diverged, where '
+      f'{verdict.where_diverging} is unusual'
+    )
+
+
+def _where(names, values, diverging):
+  """Returns the coordinate that differs most where steps diverge."""
+  if not np.any(diverging):
+    return ''
+  inside = np.mean(values[diverging], axis=0)
+  gap = np.abs(inside - np.mean(values, axis=(0, 1)))
+  spread = np.std(values, axis=(0, 1))
+  return names[int(np.argmax(gap / np.where(spread > 0.0, spread, np.inf)))]
