@@ -7,7 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import chains as chains_lib
 
-_NUM_DRAWS = 200
+_NUM_DRAWS = 200  # In one block.
 
 
 def _started():

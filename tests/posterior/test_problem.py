@@ -183,3 +183,17 @@ def test_a_discrete_unknown_is_refused():
   )
   with pytest.raises(ValueError, match='k is int32, and gradients need'):
     problem_lib.of_joint(model, dict(y=0.0))
+
+
+@pytest.mark.skipif(
+  np.lib.NumpyVersion(np.__version__) < '2.4.0',
+  reason='TFP can make the bijector with a numpy before 2.4',
+)
+def test_a_simplex_that_tfp_cannot_map_says_what_to_install():
+  model = tfd.JointDistributionNamed(
+    dict(
+      p=tfd.Dirichlet([1.0, 1.0, 1.0]), y=lambda p: tfd.Normal(p[..., 0], 1.0)
+    )
+  )
+  with pytest.raises(ValueError, match='numpy<2.4'):
+    problem_lib.of_joint(model, dict(y=0.0))

@@ -88,11 +88,12 @@ def test_what_is_printed_tells_verdict_choice_and_cost(posterior):
 
 @pytest.mark.full
 def test_more_draws_follow_those_there_are(posterior):
-  more = posterior.more(250)
-  assert more.states.mu.shape == (750, 8)
+  more = posterior.more(130)
+  assert more.states.mu.shape == (630, 8)
+  assert more.more(10).states.mu.shape == (640, 8)
   np.testing.assert_array_equal(more.states.mu[:500], posterior.states.mu)
   assert not np.any(
-    np.all(more.states.mu[500:] == posterior.states.mu[:250], 1)
+    np.all(more.states.mu[500:] == posterior.states.mu[:130], 1)
   )
   assert len(posterior.states.mu) == 500
   assert more.num_gradients > posterior.num_gradients
@@ -182,6 +183,21 @@ def test_an_interrupt_returns_what_was_drawn(monkeypatch):
 def test_what_cannot_be_sampled_is_refused(model, options, error, message):
   with pytest.raises(error, match=message):
     tfpa.sample_posterior(model, **options)
+
+
+@pytest.mark.parametrize(
+  'data, message',
+  [
+    (dict(z=_DATA), "'z': no part of the model.*parts are mu, theta, scale, y"),
+    (dict(y=_DATA * np.nan), "data 'y' are not finite numbers"),
+    (dict(y=['a', 'b', 'c']), "data 'y' are not finite numbers"),
+    (dict(y=_DATA[:2]), 'shapes and dtypes of the data fit the model'),
+  ],
+  ids=['no such part', 'NaN', 'words', 'another length'],
+)
+def test_data_that_do_not_fit_are_refused(data, message):
+  with pytest.raises(ValueError, match=message):
+    tfpa.sample_posterior(_model(), progress=False, **data)
 
 
 def test_a_joint_distribution_takes_no_bijectors():

@@ -69,6 +69,11 @@ class Chains:
     return len(self.draws) >= self._num_draws
 
   @property
+  def num_kept(self):
+    """Draws to show: a last block may hold more than were asked for."""
+    return min(len(self.draws), self._num_draws)
+
+  @property
   def gradients_per_block(self):
     """What the next block costs each chain."""
     return self._steps_of_block() * self._gradients_per_step()
@@ -104,7 +109,8 @@ class Chains:
         self.results,
         self._block_size,
         self.thinning - 1,
-        random.fold_in(self._seed, self._num_blocks),
+        # Negative: other numbers than those of the steps before.
+        random.fold_in(self._seed, -self._num_blocks),
         self._block_size,
         **self._options,
       )

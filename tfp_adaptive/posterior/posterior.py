@@ -48,17 +48,19 @@ class Posterior:
     self._problem, self._chains = problem, chains
     self._min_ess, self._ended_by = min_ess, ended_by
     self.report = report
-    self.unconstrained, self.trace = chains.draws, chains.trace
+    count = chains.num_kept
+    self.unconstrained = chains.draws[:count]
+    self.trace = {name: rows[:count] for name, rows in chains.trace.items()}
     self.thinning = chains.thinning
     self.num_gradients = sum(stage.num_gradients for stage in report)
     with tf.device('/CPU:0'):
       self.states = tf.nest.map_structure(
-        np.asarray, problem.constrain(tf.constant(chains.draws))
+        np.asarray, problem.constrain(tf.constant(self.unconstrained))
       )
     self._values = verdict_lib.coordinates(
       problem.names, tf.nest.flatten(self.states)
     )
-    self.verdict = verdict_lib.judge(*self._values, chains.trace, min_ess)
+    self.verdict = verdict_lib.judge(*self._values, self.trace, min_ess)
 
   @property
   def converged(self):
@@ -97,11 +99,11 @@ class Posterior:
     """Returns the posterior with that many draws of each chain more.
 
     Args:
-      num_draws: A positive int; drawn in blocks, perhaps some more.
+      num_draws: A positive int; as far apart as those there are.
     """
     chains = copy.copy(self._chains)
     before, seconds = chains.num_gradients, chains.seconds
-    chains.extend_to(len(chains.draws) + num_draws)
+    chains.extend_to(chains.num_kept + num_draws)
     while not chains.is_full:
       chains.run_block()
     stage = Stage(

@@ -8,6 +8,7 @@ bijectors: its unknowns x are sampled as z, T^-1(x) in one vector,
 and T(z) is what a user sees.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
@@ -57,12 +58,13 @@ def of_joint(model, pins):
     pins: dict of observed values, by name.
   """
   if pins:
+    _check_pins(model, pins)
     model = model.experimental_pin(**pins)
   events = model.event_shape
   names = _leaf_names(events)
   _check_is_continuous(names, tf.nest.flatten(model.dtype))
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
-  bijector = model.experimental_default_event_space_bijector()
+  bijector = _bijector_of(model)
   split = _Split(bijector.inverse_event_shape(events))
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 
@@ -75,7 +77,9 @@ def of_joint(model, pins):
   def draw_prior(num_chains, seed):
     is_pinned = hasattr(model, 'sample_unpinned')
     draw = model.sample_unpinned if is_pinned else model.sample
-    draws = draw(num_chains, seed=seed)
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+      draws = draw(num_chains, seed=seed)
     return split.joined(bijector.inverse(draws))
 
   return Problem(
@@ -88,6 +92,19 @@ def of_joint(model, pins):
     dtype=dtype,
     event_size=split.event_size,
   )
+
+
+def _bijector_of(model):
+  """Returns the bijector onto the supports of a joint distribution."""
+  try:
+    return model.experimental_default_event_space_bijector()
+  except TypeError as error:
+    if 'newshape' not in str(error):
+      raise
+    raise ValueError(
+      'TFP 0.25 cannot make the bijector onto a simplex (`Dirichlet`) with '
+      'numpy 2.4 or later: `pip install "numpy<2.4"`.'
+    ) from error
 
 
 def of_density(log_prob_fn, init, bijectors, num_chains):
@@ -244,6 +261,27 @@ def _as_starts(name, leaf, num_chains):
       f'another number of chains write `num_chains=`.'
     )
   return leaf
+
+
+def _check_pins(model, pins):
+  """Refuses values of no part of a model, or that are not finite."""
+  parts = model.dtype
+  parts = parts._asdict() if hasattr(parts, '_asdict') else parts
+  names = list(parts) if isinstance(parts, dict) else list(pins)
+  unknown = sorted(set(pins) - set(names))
+  if unknown:
+    raise ValueError(
+      f'{", ".join(map(repr, unknown))}: no part of the model, and no '
+      f'argument, has this name; the parts are {", ".join(names)}.'
+    )
+  for name, value in pins.items():
+    value = np.asarray(value)
+    is_number = np.issubdtype(value.dtype, np.number)
+    if not (is_number or value.dtype == bool) or not np.all(np.isfinite(value)):
+      raise ValueError(
+        f'The data {name!r} are not finite numbers throughout. Leave missing '
+        'ones out, or make them unknowns of the model.'
+      )
 
 
 def _check_is_continuous(names, dtypes):

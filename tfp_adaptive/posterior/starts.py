@@ -7,7 +7,7 @@ from tfp_adaptive.core import random
 
 __all__ = ['Evaluate', 'draw']
 
-_NUM_TRIES = 50  # To draw starts with a finite density and gradient.
+_NUM_TRIES = 20  # To draw starts with a finite density and gradient.
 
 
 class Evaluate:
@@ -34,7 +34,14 @@ class Evaluate:
 
   def shape_of_value(self, rows):
     """Returns the shape of what the density says of rows."""
-    return tuple(self._function(tf.constant(rows))[0].shape)
+    try:
+      return tuple(self._function(tf.constant(rows))[0].shape)
+    except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
+      raise ValueError(
+        'The log density cannot be computed at the first starts: do the shapes '
+        'and dtypes of the data fit the model? TensorFlow said: '
+        f'{str(error).strip().splitlines()[-1][:300]}'
+      ) from error
 
   def __call__(self, rows):
     """Returns values [n] and gradients [n, d], numpy; n is cut to batches."""
@@ -80,8 +87,8 @@ def draw(problem, evaluate, num_chains, seed):
     f'The log density or its gradient is not finite at the starts of '
     f'{np.sum(~is_good)} of {num_chains} chains, the last of them '
     f'{_shown(starts[np.argmin(is_good)])} in unconstrained space. Check the '
-    'supports and the data for NaN; give starts where the density is positive: '
-    '`init={"name": array of [num_chains, ...]}`.'
+    'supports, the priors and the data; to a density give starts where it is '
+    'positive, `init={"name": array of [num_chains, ...]}`.'
   )
 
 
