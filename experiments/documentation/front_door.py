@@ -84,7 +84,7 @@ def _of_targets(records):
         str(found[0]['event_size']),
         f'{len(good)}/{len(found)}',
         str(sum(_is_far(r) for r in good)) if good else '-',
-        f'{max(abs(r["z"]) for r in good):.1f}' if good else '-',
+        _worst_z(good),
         ', '.join(f'{choice} ({count})' for choice, count in choices),
         f'{np.median([r["num_gradients"] for r in found]):,.0f}',
         f'{np.median([r["seconds"] for r in found]):.0f}',
@@ -108,6 +108,11 @@ def _by_target(records):
   for record in records:
     found[record['target']].append(record)
   return found
+
+
+def _worst_z(records):
+  known = [abs(r['z']) for r in records if r['z'] is not None]
+  return f'{max(known):.1f}' if known else '-'
 
 
 def _is_far(record):

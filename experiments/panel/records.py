@@ -11,7 +11,7 @@ from experiments.panel import accuracy
 from experiments.panel import budget
 from experiments.panel.truth import coordinates
 
-__all__ = ['failed_record', 'finished_record', 'head']
+__all__ = ['commit', 'failed_record', 'finished_record', 'head']
 
 _MAX_TRACEBACK = 800
 
@@ -28,7 +28,7 @@ def head(panel, target_index, method_index, key):
     'gates': panel.gates_digest,
     'gates_version': panel.gates.version,
     'library': tfpa.__version__,
-    'commit': _commit(),
+    'commit': commit(),
     'dtype': panel.dtype(target_index),
     'num_chains': config.num_chains,
   }
@@ -149,7 +149,7 @@ def _is_biased(gates, record):
 
 
 @functools.cache
-def _commit():
+def commit():
   """Returns the checkout's commit, None outside of one."""
   try:
     found = subprocess.run(

@@ -20,6 +20,7 @@ import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
 from experiments.panel import accuracy
 from experiments.panel import pair
+from experiments.panel import records
 from experiments.panel import truth as truth_lib
 from experiments.panel.config import load_panel
 
@@ -74,6 +75,7 @@ def run(panel, index, target, truth, seed):
     'seconds': seconds,
     'report': [stage._asdict() for stage in posterior.report],
     'version': tfpa.__version__,
+    'commit': records.commit(),
   }
 
 

@@ -1,5 +1,7 @@
 """Models as densities over vectors: change of variables, names, refusals."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -140,7 +142,8 @@ def test_bijectors_of_a_dict_may_name_some():
   'options, message',
   [
     (dict(init=None), r'`init` says what the unknowns are'),
-    (dict(bijectors=[tfb.Exp()]), r'1 parts, but `init` has 2 \(x0, x1\)'),
+    (dict(bijectors=[tfb.Exp()]), 'sequence of 2 parts'),
+    (dict(bijectors=tfb.Exp()), r'one, but `init` has 2 parts \(x0, x1\)'),
     (
       dict(init=[tf.zeros([5], tf.float64), tf.zeros([5, 2], tf.float64)]),
       r'one row for each of 3 chains',
@@ -164,8 +167,54 @@ def test_what_is_no_density_over_vectors_is_refused(options, message):
     _of_density(**options)
 
 
+@pytest.mark.parametrize('kind', ['dict', 'namedtuple'])
+@pytest.mark.parametrize('order', ['scale first', 'effects first'])
+def test_bijectors_go_by_name_and_not_by_place(kind, order):
+  specs = dict(scale=tf.TensorSpec([]), effects=tf.TensorSpec([2]))
+  keys = sorted(specs, reverse=order == 'scale first')
+  init = {key: specs[key] for key in keys}
+  if kind == 'namedtuple':
+    init = collections.namedtuple('Parts', keys)(**init)
+  log_prob = lambda x: (
+    0.0 * tf.reduce_sum(x[0] if kind != 'dict' else x['scale'])
+  )
+  for bijectors in (
+    {'scale': tfb.Exp()},
+    {'effects': None, 'scale': tfb.Exp()},
+  ):
+    problem = problem_lib.of_density(log_prob, init, bijectors, num_chains=2)
+    state = problem.constrain(tf.constant([[-3.0, -3.0, -3.0]] * 2))
+    state = state if kind == 'dict' else state._asdict()
+    assert np.all(state['scale'] > 0.0) and np.all(state['effects'] == -3.0)
+
+
+def test_parts_of_a_sequential_model_have_their_names():
+  model = tfd.JointDistributionSequential(
+    [tfd.Normal(0.0, 1.0, name='mu'), lambda mu: tfd.Normal(mu, 1.0, name='y')]
+  )
+  name = [name for name, _ in model.resolve_graph()]
+  problem = problem_lib.of_joint(model, {name[1]: 0.5})
+  assert problem.names == (name[0],) == ('mu',)
+
+
+def test_a_batch_of_a_models_own_is_not_taken_for_chains():
+  model = tfd.JointDistributionNamed(
+    dict(mu=tfd.Normal(0.0, 1.0), y=lambda mu: tfd.Normal(mu, tf.ones([8])))
+  )
+  with pytest.raises(ValueError, match=r'batch shape \[8\], where chains are'):
+    problem_lib.of_joint(model, dict(y=np.zeros(8, np.float32)))
+
+
+def test_a_model_without_unknowns_is_refused():
+  model = tfd.JointDistributionNamed(dict(y=tfd.Normal(0.0, 1.0)))
+  with pytest.raises(ValueError, match='nothing is left to be sampled'):
+    problem_lib.of_joint(model, dict(y=0.5))
+
+
 def test_a_name_without_a_part_is_refused():
-  with pytest.raises(ValueError, match="'c', which `init` has not"):
+  with pytest.raises(
+    ValueError, match=r"parts a, so `bijectors` .* but got \['c'\]"
+  ):
     problem_lib.of_density(
       lambda x: x['a'],
       {'a': tf.TensorSpec([])},

@@ -53,11 +53,11 @@ def test_where_none_is_near_zero_the_prior_is_drawn_from():
     (lambda x: -0.5 * x**2, r'shape \(4, 3\) for 4 chains'),
     (
       lambda x: _normal(x) + tf.reduce_sum(x),
-      'changes when another chain moves',
+      'another chain moves: it mixes chains',
     ),
     (
       lambda x: _normal(x) + tf.range(4.0, dtype=x.dtype) * x[::-1, 0],
-      'changes when another chain moves',
+      'another chain moves: it mixes chains',
     ),
   ],
   ids=['sums all', 'sums none', 'adds all chains', 'takes another chain'],
@@ -71,6 +71,8 @@ def test_evaluations_are_in_batches_of_chains_and_counted():
   evaluate = starts_lib.Evaluate(_normal, _NUM_CHAINS)
   rows = np.random.default_rng(0).normal(size=(11, _SIZE))
   values, gradients = evaluate(rows)
-  np.testing.assert_allclose(values, -0.5 * np.sum(rows[:8] ** 2, axis=1))
-  np.testing.assert_allclose(gradients, -rows[:8])
-  assert evaluate.num_calls == 2
+  np.testing.assert_allclose(values, -0.5 * np.sum(rows**2, axis=1))
+  np.testing.assert_allclose(gradients, -rows)
+  assert evaluate.num_calls == 3
+  # Fewer than there are chains.
+  np.testing.assert_allclose(evaluate(rows[:2])[1], -rows[:2])

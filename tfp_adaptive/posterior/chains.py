@@ -17,7 +17,7 @@ _BLOCK = 250  # Draws of one compiled block: between two looks at the clock.
 def start(kernel, choice, starts, seed, num_draws, jit_compile, progress):
   """Returns `Chains` that have adapted and hold one block of draws."""
   begin = time.monotonic()
-  block_size = min(_BLOCK, num_draws)
+  block_size = _block_size(num_draws)
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
     result = driver.sample(
@@ -39,6 +39,11 @@ def start(kernel, choice, starts, seed, num_draws, jit_compile, progress):
   return chains
 
 
+def _block_size(num_draws):
+  """Returns the draws of a block, half of what is wanted at most."""
+  return min(_BLOCK, -(-num_draws // 2))
+
+
 class Chains:
   """Draws of a frozen kernel, every `thinning`-th step, and what they cost.
 
@@ -56,7 +61,7 @@ class Chains:
     self._options = dict(jit_compile=jit_compile, progress=progress)
     self._num_draws = num_draws
     # For good: a program is compiled for its size.
-    self._block_size = min(_BLOCK, num_draws)
+    self._block_size = _block_size(num_draws)
     self._num_blocks = 0
     self.draws, self.trace = None, {}
     self.thinning = 1
@@ -74,9 +79,14 @@ class Chains:
     return min(len(self.draws), self._num_draws)
 
   @property
-  def gradients_per_block(self):
-    """What the next block costs each chain."""
-    return self._steps_of_block() * self._gradients_per_step()
+  def gradients_to_go_on(self):
+    """What each chain spends at least to gain: a block; full, half anew."""
+    if not self.is_full:
+      return self._block_size * self.thinning * self._gradients_per_step()
+    missing = self._num_draws - len(self.draws) // 2
+    num_blocks = -(-missing // self._block_size)
+    steps = num_blocks * self._block_size * 2 * self.thinning
+    return steps * self._gradients_per_step()
 
   def add(self, result):
     """Appends what a block recorded."""
@@ -99,8 +109,7 @@ class Chains:
   def run_block(self):
     """Runs one block; of full chains every second draw goes before."""
     begin = time.monotonic()
-    if self.is_full:
-      self._forget_every_second()
+    is_full = self.is_full
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
       result = driver.sample_more(
@@ -108,12 +117,14 @@ class Chains:
         self.state,
         self.results,
         self._block_size,
-        self.thinning - 1,
+        self.thinning * (2 if is_full else 1) - 1,
         # Negative: other numbers than those of the steps before.
         random.fold_in(self._seed, -self._num_blocks),
         self._block_size,
         **self._options,
       )
+    if is_full:  # Not before there are others.
+      self._forget_every_second()
     self.add(result)
     self.seconds += time.monotonic() - begin
 
@@ -125,10 +136,6 @@ class Chains:
     self.draws = self.draws[1::2]
     self.trace = {name: rows[1::2] for name, rows in self.trace.items()}
     self.thinning *= 2
-
-  def _steps_of_block(self):
-    thinning = self.thinning * (2 if self.is_full else 1)
-    return self._block_size * thinning
 
   def _gradients_per_step(self):
     cost = learned.cost_per_step(self.kernel, False, self.results)

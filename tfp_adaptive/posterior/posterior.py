@@ -12,7 +12,6 @@ from tfp_adaptive.posterior import verdict as verdict_lib
 __all__ = ['Posterior', 'Stage']
 
 _MOST_ROWS = 12  # Of the table that is printed.
-_DISAGREEING_RHAT = 1.05
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
 
@@ -100,7 +99,14 @@ class Posterior:
 
     Args:
       num_draws: A positive int; as far apart as those there are.
+
+    Raises:
+      ValueError: If it is none.
     """
+    if not isinstance(num_draws, int) or num_draws < 1:
+      raise ValueError(
+        f'`num_draws` must be a positive int, but got {num_draws!r}.'
+      )
     chains = copy.copy(self._chains)
     before, seconds = chains.num_gradients, chains.seconds
     chains.extend_to(chains.num_kept + num_draws)
@@ -226,7 +232,7 @@ class Posterior:
         f'look at {self.verdict.where_diverging}, near which steps diverge: '
         'reparameterise there, or give it a prior that keeps away'
       )
-    if rhat is None or rhat[0] > _DISAGREEING_RHAT:
+    if rhat is None or rhat[0] > verdict_lib.DISAGREEING_RHAT:
       return (
         'chains disagree; if they sit in different modes average nothing, '
         'otherwise give more `max_gradients`, or reparameterise'

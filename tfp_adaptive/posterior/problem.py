@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 
 __all__ = ['Problem', 'of_density', 'of_joint']
@@ -38,7 +39,7 @@ class Problem(NamedTuple):
   target_log_prob_fn: Callable
   # z [..., d] -> the user's structure, [..., event] each.
   constrain: Callable
-  # (number of chains, [2] seed) -> z; None: `starts` are given.
+  # (number of chains, [2] seed) -> z.
   draw_starts: Callable
   # The same from the prior; None where no prior is known.
   draw_prior: Callable | None
@@ -57,11 +58,18 @@ def of_joint(model, pins):
     model: `tfd.JointDistribution`, or one with pins.
     pins: dict of observed values, by name.
   """
+  parts = _part_names(model)
   if pins:
-    _check_pins(model, pins)
+    _check_pins(parts, pins)
     model = model.experimental_pin(**pins)
+  _check_is_of_one_chain(model)
   events = model.event_shape
   names = _leaf_names(events)
+  if isinstance(events, (list, tuple)) and not hasattr(events, '_asdict'):
+    left = tuple(name for name in parts if name not in pins)
+    names = left if len(left) == len(names) else names
+  if not names:
+    raise ValueError('All parts have values: nothing is left to be sampled.')
   _check_is_continuous(names, tf.nest.flatten(model.dtype))
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
   bijector = _bijector_of(model)
@@ -199,9 +207,8 @@ class _Split:
 
   def draw_starts(self, dtype):
     def draw(num_chains, seed):
-      return tf.random.stateless_uniform(
-        [num_chains, self.event_size], seed, -_RADIUS, _RADIUS, dtype
-      )
+      share = random.uniform([num_chains, self.event_size], dtype, seed)
+      return _RADIUS * (2.0 * share - 1.0)
 
     return draw
 
@@ -223,27 +230,43 @@ def _leaf_names(structure, prefix=''):
 
 
 def _bijectors_like(init, names, bijectors):
-  """Returns a bijector for each leaf of `init`."""
-  if isinstance(bijectors, dict) and isinstance(init, dict):
-    unknown = sorted(set(bijectors) - set(init))
-    if unknown:
-      raise ValueError(
-        f'`bijectors` has {", ".join(map(repr, unknown))}, which `init` has '
-        f'not; its names are {", ".join(sorted(init))}.'
-      )
-    bijectors = {key: bijectors.get(key) for key in init}
+  """Returns a bijector for each leaf of `init`, in the order of its names."""
   if bijectors is None:
     found = [None] * len(names)
-  elif isinstance(bijectors, tfb.Bijector):
-    found = [bijectors]
-  else:
-    found = tf.nest.flatten(bijectors)
-  if len(found) != len(names):
+  elif isinstance(bijectors, tfb.Bijector) and len(names) > 1:
     raise ValueError(
-      f'`bijectors` has {len(found)} parts, but `init` has {len(names)} '
+      f'`bijectors` is one, but `init` has {len(names)} parts '
       f'({", ".join(names)}): give one for each, `None` for a real one.'
     )
+  else:
+    found = _matched(init, bijectors)
   return [tfb.Identity() if part is None else part for part in found]
+
+
+def _matched(init, maps):
+  """Returns the maps of all leaves: by name where `init` has names."""
+  parts, maps = (
+    s._asdict() if hasattr(s, '_asdict') else s for s in (init, maps)
+  )
+  if isinstance(parts, dict):
+    maps = {} if maps is None else maps
+    unknown = sorted(set(maps) - set(parts)) if isinstance(maps, dict) else maps
+    if unknown or not isinstance(maps, dict):
+      raise ValueError(
+        f'`init` has the parts {", ".join(map(str, parts))}, so `bijectors` is '
+        f'a dict of some of these, but got {unknown!r}.'
+      )
+    keys = list(parts) if hasattr(init, '_asdict') else sorted(parts)
+    return [m for key in keys for m in _matched(parts[key], maps.get(key))]
+  if isinstance(parts, (list, tuple)):
+    maps = [None] * len(parts) if maps is None else maps
+    if not isinstance(maps, (list, tuple)) or len(maps) != len(parts):
+      raise ValueError(
+        f'`init` is a sequence of {len(parts)} parts, so `bijectors` is one of '
+        f'as many, `None` for a real one, but got {maps!r}.'
+      )
+    return [m for pair in zip(parts, maps) for m in _matched(*pair)]
+  return [maps]
 
 
 def _as_starts(name, leaf, num_chains):
@@ -263,11 +286,28 @@ def _as_starts(name, leaf, num_chains):
   return leaf
 
 
-def _check_pins(model, pins):
-  """Refuses values of no part of a model, or that are not finite."""
-  parts = model.dtype
-  parts = parts._asdict() if hasattr(parts, '_asdict') else parts
-  names = list(parts) if isinstance(parts, dict) else list(pins)
+def _part_names(model):
+  """Returns the names of all parts of a joint distribution, as its pins go."""
+  if not hasattr(model, 'resolve_graph'):
+    return _leaf_names(model.event_shape)
+  return tuple(name for name, _ in model.resolve_graph())
+
+
+def _check_is_of_one_chain(model):
+  """Refuses a model whose own batches would be taken for chains."""
+  whole = getattr(model, 'distribution', model)
+  for shape in tf.nest.flatten(whole.batch_shape):
+    if shape.rank:
+      raise ValueError(
+        f'A part of the model has the batch shape {shape.as_list()}, where '
+        'chains are to be. Write it for one chain as '
+        '`tfd.JointDistributionCoroutineAutoBatched`, or make the axes of '
+        'events: `tfd.Sample`, `tfd.Independent`.'
+      )
+
+
+def _check_pins(names, pins):
+  """Refuses values of no part of a model, and NaN."""
   unknown = sorted(set(pins) - set(names))
   if unknown:
     raise ValueError(
@@ -277,10 +317,10 @@ def _check_pins(model, pins):
   for name, value in pins.items():
     value = np.asarray(value)
     is_number = np.issubdtype(value.dtype, np.number)
-    if not (is_number or value.dtype == bool) or not np.all(np.isfinite(value)):
+    if not (is_number or value.dtype == bool) or np.any(np.isnan(value)):
       raise ValueError(
-        f'The data {name!r} are not finite numbers throughout. Leave missing '
-        'ones out, or make them unknowns of the model.'
+        f'The data {name!r} are not numbers throughout. Leave missing ones '
+        'out, or make them unknowns of the model.'
       )
 
 

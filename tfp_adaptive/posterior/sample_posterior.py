@@ -30,8 +30,9 @@ from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 __all__ = ['sample_posterior']
 
 _FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
-_FEWEST_STEPS = 100
+_FEWEST_STEPS = 50
 _FIRST_COST = 12.0  # Gradients of a step of the first look, about.
+_COST_OF_A_BLOCK = 1000.0  # The same, about.
 _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _GROWTH = 4  # ... that many times those before, at most so often:
 _NUM_ATTEMPTS = 3
@@ -39,7 +40,6 @@ _MOST_LEAPFROG_STEPS = 5  # Behind a map.
 _NUM_PAIRS = 1000  # Looked at to choose a structure.
 # Where more than that many times the draws are needed, adapting pays.
 _FAR_FROM_ENOUGH = 16.0
-_DISAGREEING_RHAT = 1.1
 
 
 def sample_posterior(
@@ -78,8 +78,10 @@ def sample_posterior(
     bijectors: Of a density: onto the supports, in the structure of `init`, or a
       dict with some of its names; the others are real.
     min_ess: Effective draws of every coordinate that are enough.
-    max_gradients: What every chain may spend at most, warm-up included.
-    max_seconds: The same in seconds, compilation included; `None`: any.
+    max_gradients: What every chain may spend, warm-up included, about: the
+      first adaptation is planned before its cost is known.
+    max_seconds: The same in seconds, looked at between stages and blocks of
+      draws; `None`: any.
     jit_compile: Whether XLA compiles the steps.
     progress: Whether to tell on stderr what is going on.
     **pins: Observed values of a joint distribution.
@@ -100,6 +102,19 @@ def sample_posterior(
       raise ValueError(
         f'`{name}` must be an int of at least {least}, but got {given!r}.'
       )
+  for name, given in (
+    ('min_ess', min_ess),
+    ('max_gradients', max_gradients),
+    ('max_seconds', max_seconds),
+  ):
+    if given is not None and not given > 0:
+      raise ValueError(f'`{name}` must be positive, but got {given!r}.')
+  if num_draws * num_chains < 2 * min_ess:
+    raise ValueError(
+      f'{num_draws} draws of {num_chains} chains cannot be worth '
+      f'`min_ess={min_ess}` effective ones: write `num_draws='
+      f'{-(-2 * int(min_ess) // num_chains)}` or more, or a smaller `min_ess`.'
+    )
   settings = _Settings(
     int(num_draws),
     int(num_chains),
@@ -179,32 +194,50 @@ class _Run:
     name, matrix = structure.default_matrix(problem.event_size)
     choice = structure.Choice(name, matrix, {}, ())
     num_steps = self._affordable(_FIRST_STEPS, _FIRST_COST)
+    if num_steps < _FEWEST_STEPS:
+      raise ValueError(
+        f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
+        'and to draw with. Write `max_gradients=10_000` or more.'
+      )
     chains = self._adapt('look', choice, starts, num_steps, 1)
-    posterior = None
     for attempt in range(_NUM_ATTEMPTS):
-      chosen = self._choose(chains)
-      if chosen.name != choice.name or attempt:
-        num_steps = self._affordable(
-          _GROWTH**attempt * _FIRST_STEPS,
-          _cost_of(chosen) or chains.gradients_per_adapting_step,
-        )
-        if posterior is not None and num_steps < _FIRST_STEPS:
-          self._ended_by = '`max_gradients`'
-          break
-        choice = chosen
-        chains = self._adapt(
-          'adapt', choice, chains.state, num_steps, 2 + attempt
-        )
-      posterior = self._sample(chains)
-      if self._ended_by or not self._is_worth_adapting(posterior):
+      before = chains
+      try:
+        chains = self._improved(chains, attempt)
+      except KeyboardInterrupt:
+        self._ended_by = 'the user'
+        break
+      may_adapt = attempt + 1 < _NUM_ATTEMPTS
+      may_adapt &= attempt == 0 or chains is not before
+      posterior = self._sample(chains, may_adapt)
+      if self._ended_by or not self._is_far(posterior) or not may_adapt:
         break
     return self._posterior(chains)
 
+  def _improved(self, chains, attempt):
+    """Returns chains of the structure that their draws ask for.
+
+    The same ones where it is theirs at the first attempt, or where too little
+    is left to adapt longer than before.
+    """
+    if time.monotonic() - self._begin > self._settings.max_seconds:
+      return chains
+    choice = self._choose(chains)
+    if choice.name == chains.choice.name and not attempt:
+      return chains
+    num_steps = self._affordable(
+      _GROWTH**attempt * _FIRST_STEPS,
+      _cost_of(choice) or chains.gradients_per_adapting_step,
+    )
+    if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
+      return chains
+    return self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
+
   def _affordable(self, num_steps, cost):
-    """Returns the steps of an adaptation, at most a third of what is left."""
+    """Returns the steps of an adaptation, at most a share of what is left."""
     spent = sum(stage.num_gradients for stage in self._report)
-    left = (self._settings.max_gradients - spent) * _LARGEST_SHARE
-    return max(_FEWEST_STEPS, min(num_steps, int(left / cost)))
+    left = self._settings.max_gradients - spent - _COST_OF_A_BLOCK
+    return min(num_steps, int(_LARGEST_SHARE * left / cost))
 
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
@@ -250,7 +283,7 @@ class _Run:
     )
     return choice
 
-  def _sample(self, chains):
+  def _sample(self, chains, may_adapt):
     """Returns the `Posterior` when it is enough, or no more can be had."""
     begin, before = time.monotonic(), chains.num_gradients
     spent = sum(stage.num_gradients for stage in self._report)
@@ -269,7 +302,7 @@ class _Run:
       )
       posterior = self._posterior(chains, stage)
       is_done = not self._is_short(posterior) or self._ended_by
-      if is_done or self._is_worth_adapting(posterior):
+      if is_done or (may_adapt and self._is_far(posterior)):
         self._report.append(stage)
         return posterior
       self._say('not enough: ' + '; '.join(posterior.failed))
@@ -288,7 +321,7 @@ class _Run:
     is_more = chains.is_full
     while is_more or not chains.is_full:
       is_more = False
-      cost = spent_before + chains.num_gradients + chains.gradients_per_block
+      cost = spent_before + chains.num_gradients + chains.gradients_to_go_on
       if cost > self._settings.max_gradients:
         self._ended_by = '`max_gradients`'
       elif time.monotonic() - self._begin > self._settings.max_seconds:
@@ -305,10 +338,10 @@ class _Run:
       rhat[0] > convergence.LARGEST_RHAT or size < self._settings.min_ess
     )
 
-  def _is_worth_adapting(self, posterior):
-    """Whether chains are so far from enough that to adapt longer pays."""
+  def _is_far(self, posterior):
+    """Whether draws are so far from enough that to adapt longer pays."""
     rhat = posterior.verdict.worst('rhat')
-    if rhat is None or rhat[0] > _DISAGREEING_RHAT:
+    if rhat is None or rhat[0] > verdict_lib.DISAGREEING_RHAT:
       return True
     size = verdict_lib.smallest_size(posterior.verdict)
     return size * _FAR_FROM_ENOUGH < self._settings.min_ess

@@ -44,16 +44,20 @@ class Evaluate:
       ) from error
 
   def __call__(self, rows):
-    """Returns values [n] and gradients [n, d], numpy; n is cut to batches."""
+    """Returns values [n] and gradients [n, d], numpy."""
     rows = np.asarray(rows)
     values, gradients = [], []
-    for start in range(0, len(rows) - self._num_chains + 1, self._num_chains):
-      batch = tf.constant(rows[start : start + self._num_chains])
-      value, gradient = self._function(batch)
+    for start in range(0, len(rows), self._num_chains):
+      # The last batch is filled up with its first row.
+      batch = rows[start : start + self._num_chains]
+      missing = [batch[:1]] * (self._num_chains - len(batch))
+      batch = np.concatenate([batch, *missing])
+      value, gradient = self._function(tf.constant(batch))
       values.append(np.asarray(value))
       gradients.append(np.asarray(gradient))
       self.num_calls += 1
-    return np.concatenate(values), np.concatenate(gradients)
+    count = len(rows)
+    return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
 
 
 def draw(problem, evaluate, num_chains, seed):
@@ -82,7 +86,7 @@ def draw(problem, evaluate, num_chains, seed):
       is_good = np.isfinite(value) & np.all(np.isfinite(gradient), axis=-1)
       if np.all(is_good):
         return starts, num_redrawn
-      num_redrawn += int(np.sum(~is_good))
+      num_redrawn = num_redrawn or int(np.sum(~is_good))
   raise ValueError(
     f'The log density or its gradient is not finite at the starts of '
     f'{np.sum(~is_good)} of {num_chains} chains, the last of them '
@@ -121,8 +125,10 @@ def _check(evaluate, starts):
       ):
         raise ValueError(
           'The log density of a chain changes when another chain moves: it '
-          'mixes chains. Sum and multiply over the axes of an event only, the '
-          'last ones; the first axis is chains.'
+          'mixes chains, or is random. Sum and multiply over the axes of an '
+          'event only, the last ones; the first axis is chains. A joint '
+          'distribution for one chain is `tfd.JointDistributionCoroutine'
+          'AutoBatched`.'
         )
 
 

@@ -20,6 +20,7 @@ __all__ = ['Choice', 'choose', 'default_matrix']
 
 _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
+_FEWEST_PAIRS = 32
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
 # What a candidate must earn over a simpler one: noise, and a share of the loss.
 _STANDARD_ERRORS = 4.0
@@ -58,6 +59,8 @@ def choose(states, scores):
   Candidates are tried from simple to rich; a richer one must earn its place.
   """
   count = len(states)
+  if count < _FEWEST_PAIRS:
+    return Choice(*default_matrix(states.shape[1]), {}, ())
   is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
   fitted = states[~is_held_out], scores[~is_held_out]
   held_out = states[is_held_out], scores[is_held_out]

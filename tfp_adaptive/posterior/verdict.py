@@ -16,6 +16,7 @@ __all__ = [
 ]
 
 MOST_DIVERGING = 0.01  # Share of recorded proposals.
+DISAGREEING_RHAT = 1.1  # Beyond it chains are apart, and not only few.
 # Effective sizes, and their names.
 SIZES = (
   ('ess_bulk', 'bulk ESS'),
