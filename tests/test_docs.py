@@ -304,7 +304,7 @@ def test_the_examples_of_the_first_page_run_in_turn():
   }  # fmt: skip
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_examples_of_a_model_of_ones_own_have_their_exact_means():
   text = (DOCS / 'your_model.md').read_text()
   names, found = {}, []

@@ -54,7 +54,7 @@ def test_examples_run_and_move(example):
   assert np.std(np.asarray(states)[..., 0]) > 0.25
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_verdict_shown_is_what_the_first_example_prints(capsys):
   code, shown = re.search(
     r'```python\n(.*?)```\n\n```text\n(.*?)```', TEXT, re.DOTALL

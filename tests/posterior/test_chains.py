@@ -25,7 +25,7 @@ def started():
   return _started()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_blocks_follow_each_other_with_noise_of_their_own(started):
   chains = _copied(started)
   before = chains.draws
@@ -43,7 +43,7 @@ def test_blocks_follow_each_other_with_noise_of_their_own(started):
   assert abs(np.std(chains.draws) - 1.0) < 0.15
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_full_chains_keep_every_second_draw_and_go_on_at_that_pace(started):
   chains = _copied(started)
   chains.run_block()
@@ -58,7 +58,7 @@ def test_full_chains_keep_every_second_draw_and_go_on_at_that_pace(started):
   assert chains.num_gradients - spent == cost == 1.5 * 2 * _BLOCK
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_block_that_is_interrupted_costs_no_draw(started, monkeypatch):
   chains = _copied(started)
   chains.run_block()

@@ -46,7 +46,7 @@ def posterior():
   )
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_draws_have_the_exact_moments(posterior):
   assert posterior.converged and posterior.failed == []
   mean, deviation = _exact_moments()
@@ -62,7 +62,7 @@ def test_draws_have_the_exact_moments(posterior):
   assert abs(share - 0.9) < 5.0 * 0.3 / np.sqrt(summary['bulk'][4])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_draws_are_a_data_tree_by_name(posterior):
   tree = posterior.draws
   assert tree.posterior['theta'].shape == (8, 500, 3)
@@ -74,7 +74,7 @@ def test_draws_are_a_data_tree_by_name(posterior):
   assert tree.attrs['converged'] == 1 and 'Converged' in tree.attrs['verdict']
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_printed_tells_verdict_choice_and_cost(posterior):
   text = repr(posterior)
   assert text.startswith('Converged: 500 draws of 8 chains, 5 coordinates')
@@ -86,7 +86,7 @@ def test_what_is_printed_tells_verdict_choice_and_cost(posterior):
   assert posterior.num_gradients == total > 500
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_more_draws_follow_those_there_are(posterior):
   more = posterior.more(130)
   assert more.states.mu.shape == (630, 8)
@@ -99,7 +99,7 @@ def test_more_draws_follow_those_there_are(posterior):
   assert more.num_gradients > posterior.num_gradients
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_kernel_goes_on_in_a_program_of_tfp(posterior):
   @tf.function(autograph=False)
   def run(state):
@@ -116,7 +116,7 @@ def test_the_kernel_goes_on_in_a_program_of_tfp(posterior):
   assert posterior.constrain(draws.all_states).theta.shape == (50, 8, 3)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_same_seed_gives_the_same_draws(posterior):
   again = tfpa.sample_posterior(
     _model(), num_draws=500, seed=3, progress=False, y=_DATA
@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_draws(posterior):
   np.testing.assert_array_equal(again.states.mu, posterior.states.mu)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_no_number_of_more_draws_but_a_positive_one_is_taken(posterior):
   with pytest.raises(ValueError, match='`num_draws` must be a positive int'):
     posterior.more(0)
@@ -135,7 +135,7 @@ def _two_modes(x):
   return tf.reduce_logsumexp(-0.5 * tf.stack(apart), axis=0)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_modes_that_chains_do_not_leave_are_not_called_converged(capsys):
   posterior = tfpa.sample_posterior(
     _two_modes,
@@ -157,7 +157,7 @@ def test_modes_that_chains_do_not_leave_are_not_called_converged(capsys):
   assert told.startswith('4 chains x 2 coordinates (float32): x')
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_interrupt_returns_what_was_drawn(monkeypatch):
   whole, calls = chains_lib.Chains.run_block, []
 

@@ -56,7 +56,7 @@ def test_a_funnel_needs_a_conditional_gaussian_and_its_driver_is_named():
   assert choice.losses[choice.name] < 0.01 < 1.0 < choice.losses['dense matrix']
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_parabola_needs_means_that_bend():
   rng = np.random.default_rng(2)
   first = 3.0 * rng.normal(size=(_NUM_PAIRS, 1))
@@ -70,7 +70,7 @@ def test_a_parabola_needs_means_that_bend():
   assert choice.name == 'bent conditional Gaussian' and choice.drivers == (0,)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_walk_of_unknown_step_needs_a_path():
   rng = np.random.default_rng(3)
   log_step = 0.5 * rng.normal(size=(_NUM_PAIRS, 1))
