@@ -44,6 +44,15 @@ class Posterior:
   """
 
   def __init__(self, problem, chains, report, min_ess, ended_by=''):
+    """Judges draws; `sample_posterior` makes it, users do not.
+
+    Args:
+      problem: `problem.Problem`.
+      chains: `chains.Chains` that hold the draws.
+      report: List of `Stage`.
+      min_ess: Effective draws that every coordinate is to have.
+      ended_by: What ended the run before it was enough, or ''.
+    """
     self._problem, self._chains = problem, chains
     self._min_ess, self._ended_by = min_ess, ended_by
     self.report = report

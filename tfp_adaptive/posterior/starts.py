@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 
 __all__ = ['Evaluate', 'draw']
@@ -26,9 +27,12 @@ class Evaluate:
         tape.watch(rows)
         value = tf.convert_to_tensor(target_log_prob_fn(rows))
         total = tf.reduce_sum(value)
-      return value, tape.gradient(
+      gradient = tape.gradient(
         total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
       )
+      # What bijectors registered would keep the graph in memory.
+      custom_gradient.let_go(tf.compat.v1.get_default_graph())
+      return value, gradient
 
     self._function = tf.function(value_and_gradient, autograph=False)
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import preconditioners
+from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.linear import fisher_divergence
 from tfp_adaptive.transport import maps
 from tfp_adaptive.transport.maps import pairs as pairs_lib
@@ -140,6 +141,8 @@ def _losses(part, states, scores, held_states, held_scores):
     whitened, drivers = _fit(part, states, scores, weights)
     residuals = whitened(held_states, held_scores)
     centre = tf.reduce_mean(whitened(states, scores), axis=0)
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return pairs_lib.robust(residuals - centre), drivers
 
   pairs = list(map(tf.constant, (states, scores, held_states, held_scores)))
