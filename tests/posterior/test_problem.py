@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from scipy import stats
 
 from tfp_adaptive.posterior import problem as problem_lib
 
@@ -234,15 +235,21 @@ def test_a_discrete_unknown_is_refused():
     problem_lib.of_joint(model, dict(y=0.0))
 
 
-@pytest.mark.skipif(
-  np.lib.NumpyVersion(np.__version__) < '2.4.0',
-  reason='TFP can make the bijector with a numpy before 2.4',
-)
-def test_a_simplex_that_tfp_cannot_map_says_what_to_install():
+def test_a_simplex_has_one_coordinate_less_and_the_law_of_the_model():
   model = tfd.JointDistributionNamed(
     dict(
-      p=tfd.Dirichlet([1.0, 1.0, 1.0]), y=lambda p: tfd.Normal(p[..., 0], 1.0)
+      p=tfd.Dirichlet([2.0, 1.5, 1.0]), y=lambda p: tfd.Normal(p[..., 0], 0.3)
     )
   )
-  with pytest.raises(ValueError, match='numpy<2.4'):
-    problem_lib.of_joint(model, dict(y=0.0))
+  problem = problem_lib.of_joint(model, dict(y=0.4))
+  assert problem.event_size == 2
+  axis = np.linspace(-12.0, 12.0, 401, dtype=np.float32)
+  grid = np.stack(np.meshgrid(axis, axis, indexing='ij'), -1).reshape(-1, 2)
+  np.testing.assert_allclose(
+    tf.reduce_sum(problem.constrain(grid)['p'], -1), 1.0, atol=1e-5
+  )
+  total = np.exp(problem.target_log_prob_fn(grid)).sum() * (24.0 / 400) ** 2
+  p = (np.arange(4000) + 0.5) / 4000  # p[0] ~ Beta(2, 2.5).
+  expected = stats.beta(2.0, 2.5).pdf(p) * stats.norm(p, 0.3).pdf(0.4)
+  # TFP measures the simplex by its area, sqrt(3) times that of two shares.
+  np.testing.assert_allclose(total, np.sqrt(3) * expected.mean(), rtol=1e-3)

@@ -72,7 +72,7 @@ def of_joint(model, pins):
     raise ValueError('All parts have values: nothing is left to be sampled.')
   _check_is_continuous(names, tf.nest.flatten(model.dtype))
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
-  bijector = _bijector_of(model)
+  bijector = model.experimental_default_event_space_bijector()
   split = _Split(bijector.inverse_event_shape(events))
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 
@@ -100,19 +100,6 @@ def of_joint(model, pins):
     dtype=dtype,
     event_size=split.event_size,
   )
-
-
-def _bijector_of(model):
-  """Returns the bijector onto the supports of a joint distribution."""
-  try:
-    return model.experimental_default_event_space_bijector()
-  except TypeError as error:
-    if 'newshape' not in str(error):
-      raise
-    raise ValueError(
-      'TFP 0.25 cannot make the bijector onto a simplex (`Dirichlet`) with '
-      'numpy 2.4 or later: `pip install "numpy<2.4"`.'
-    ) from error
 
 
 def of_density(log_prob_fn, init, bijectors, num_chains):
