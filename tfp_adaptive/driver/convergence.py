@@ -20,6 +20,7 @@ __all__ = [
   'LEAST_ESS',
   'diagnose',
   'worst',
+  'worst_of',
 ]
 
 # With fewer, R-hat of a good run is above what is warned of.
@@ -47,6 +48,10 @@ class Diagnosis(NamedTuple):
   ess_bulk: np.ndarray
   ess_tail: np.ndarray
   ess_moments: np.ndarray
+
+
+# That make the worst value of a field the smallest.
+_SIGNS = dict(rhat=-1.0, ess_bulk=1.0, ess_tail=1.0, ess_moments=1.0)
 
 
 def diagnose(draws):
@@ -80,16 +85,25 @@ def worst(states, num_chain_dims):
     suspects = _suspects(rows)
     diagnosis = diagnose(rows[:, :, suspects])
     events = part.shape[1 + num_chain_dims :]
-    for field, sign in zip(Diagnosis._fields, (-1.0, 1.0, 1.0, 1.0)):
-      values = sign * getattr(diagnosis, field)
-      if np.all(np.isnan(values)):
+    for field in Diagnosis._fields:
+      of_part = worst_of(diagnosis, field)
+      if of_part is None:
         continue
-      place = int(np.nanargmin(values))
-      value = sign * float(values[place])
+      value, place = of_part
+      sign = _SIGNS[field]
       if field not in found or sign * value < sign * found[field][0]:
         index = np.unravel_index(suspects[place], events)
         found[field] = value, _name(index, number, len(parts))
   return found
+
+
+def worst_of(diagnosis, field):
+  """Returns (value, index) of the worst coordinate, None if none moved."""
+  values = getattr(diagnosis, field)
+  if np.all(np.isnan(values)):
+    return None
+  index = int(np.nanargmin(_SIGNS[field] * values))
+  return float(values[index]), index
 
 
 def _suspects(rows):

@@ -247,7 +247,7 @@ def _convergence_warnings(states, trace):
   worst = convergence.worst(states, log_prob.ndim - 1)
   if not worst:
     return
-  (rhat, place) = worst['rhat']
+  rhat, place = worst['rhat']
   if rhat > convergence.LARGEST_RHAT:
     yield (
       f'R-hat is {min(rhat, 1000.0):.3f} in {place}, above '

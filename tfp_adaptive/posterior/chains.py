@@ -35,7 +35,6 @@ def start(kernel, choice, starts, seed, num_draws, jit_compile, progress):
   chains.gradients_per_adapting_step = cost.gradient
   chains.num_gradients += kernel.num_adaptation_steps * cost.gradient
   chains.seconds = time.monotonic() - begin
-  chains.compile_seconds = result.seconds['compile']
   return chains
 
 
@@ -67,7 +66,7 @@ class Chains:
     self.thinning = 1
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
-    self.seconds = self.compile_seconds = 0.0
+    self.seconds = 0.0
 
   @property
   def is_full(self):
@@ -107,7 +106,7 @@ class Chains:
     self.num_gradients += steps * self._gradients_per_step()
 
   def run_block(self):
-    """Runs one block; of full chains every second draw goes before."""
+    """Runs one block; of full chains every second draw goes then."""
     begin = time.monotonic()
     is_full = self.is_full
     with warnings.catch_warnings():

@@ -20,7 +20,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['Problem', 'of_density', 'of_joint']
+__all__ = ['Problem', 'coordinate_names', 'of_density', 'of_joint']
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -58,22 +58,10 @@ def of_joint(model, pins):
     model: `tfd.JointDistribution`, or one with pins.
     pins: dict of observed values, by name.
   """
-  parts = _part_names(model)
-  if pins:
-    _check_pins(parts, pins)
-    model = model.experimental_pin(**pins)
-  _check_is_of_one_chain(model)
-  events = model.event_shape
-  names = _leaf_names(events)
-  if isinstance(events, (list, tuple)) and not hasattr(events, '_asdict'):
-    left = tuple(name for name in parts if name not in pins)
-    names = left if len(left) == len(names) else names
-  if not names:
-    raise ValueError('All parts have values: nothing is left to be sampled.')
-  _check_is_continuous(names, tf.nest.flatten(model.dtype))
+  model, names = _pinned(model, pins)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
   bijector = model.experimental_default_event_space_bijector()
-  split = _Split(bijector.inverse_event_shape(events))
+  split = _Split(bijector.inverse_event_shape(model.event_shape))
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 
   def target_log_prob_fn(z):
@@ -102,6 +90,23 @@ def of_joint(model, pins):
   )
 
 
+def _pinned(model, pins):
+  """Returns a joint distribution with values, and the names that are left."""
+  parts = _part_names(model)
+  if pins:
+    _check_pins(parts, pins)
+    model = model.experimental_pin(**pins)
+  _check_is_of_one_chain(model)
+  events = model.event_shape
+  names = _leaf_names(events)
+  if isinstance(events, (list, tuple)) and not hasattr(events, '_asdict'):
+    left = tuple(name for name in parts if name not in pins)
+    names = left if len(left) == len(names) else names
+  if not names:
+    raise ValueError('All parts have values: nothing is left to be sampled.')
+  return model, names
+
+
 def of_density(log_prob_fn, init, bijectors, num_chains):
   """Returns the `Problem` of a log density.
 
@@ -119,18 +124,10 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
       f', or of starts for {num_chains} chains. Write for example {_EXAMPLE}.'
     )
   names = _leaf_names(init)
-  leaves = tf.nest.flatten(init)
   maps = _bijectors_like(init, names, bijectors)
-  are_specs = [isinstance(leaf, tf.TensorSpec) for leaf in leaves]
-  if not all(are_specs):
-    leaves = [_as_starts(*pair, num_chains) for pair in zip(names, leaves)]
-  dtypes = [tf.as_dtype(leaf.dtype) for leaf in leaves]
-  _check_is_continuous(names, dtypes)
-  dtype = _one_dtype(names, dtypes)
-  events = [
-    leaf.shape if s else leaf.shape[1:] for leaf, s in zip(leaves, are_specs)
-  ]
-  split = _Split([m.inverse_event_shape(e) for m, e in zip(maps, events)])
+  events, starts = _events_and_starts(names, tf.nest.flatten(init), num_chains)
+  dtype = _one_dtype(names, [leaf.dtype for leaf in starts or events])
+  split = _Split([m.inverse_event_shape(e.shape) for m, e in zip(maps, events)])
 
   def constrain(z):
     parts = [m.forward(part) for m, part in zip(maps, split(z))]
@@ -143,8 +140,8 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
     return value
 
   draw = split.draw_starts(dtype)
-  if not any(are_specs):
-    given = split.joined([m.inverse(leaf) for m, leaf in zip(maps, leaves)])
+  if starts:
+    given = split.joined([m.inverse(leaf) for m, leaf in zip(maps, starts)])
     draw = lambda num_chains, seed: given
   return Problem(
     target_log_prob_fn,
@@ -155,6 +152,15 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
     coordinates=split.coordinates(names),
     dtype=dtype,
     event_size=split.event_size,
+  )
+
+
+def coordinate_names(names, shapes):
+  """Returns a name for each number of parts: `tau`, `theta[3]`."""
+  return tuple(
+    f'{name}[{",".join(map(str, index))}]' if index else name
+    for name, shape in zip(names, shapes)
+    for index in np.ndindex(*shape)
   )
 
 
@@ -186,11 +192,7 @@ class _Split:
 
   def coordinates(self, names):
     """Returns a name for each number, given those of the parts."""
-    return tuple(
-      f'{name}[{",".join(map(str, index))}]' if index else name
-      for name, shape in zip(names, self._flat)
-      for index in np.ndindex(*shape)
-    )
+    return coordinate_names(names, self._flat)
 
   def draw_starts(self, dtype):
     def draw(num_chains, seed):
@@ -256,6 +258,14 @@ def _matched(init, maps):
   return [maps]
 
 
+def _events_and_starts(names, leaves, num_chains):
+  """Returns `tf.TensorSpec`s of events, and starts, none where specs came."""
+  if all(isinstance(leaf, tf.TensorSpec) for leaf in leaves):
+    return leaves, []
+  starts = [_as_starts(*pair, num_chains) for pair in zip(names, leaves)]
+  return [tf.TensorSpec(leaf.shape[1:], leaf.dtype) for leaf in starts], starts
+
+
 def _as_starts(name, leaf, num_chains):
   if isinstance(leaf, tf.TensorSpec):
     raise ValueError(
@@ -311,18 +321,16 @@ def _check_pins(names, pins):
       )
 
 
-def _check_is_continuous(names, dtypes):
+def _one_dtype(names, dtypes):
+  """Returns the dtype of all parts; refuses two, and discrete ones."""
+  dtypes = [tf.as_dtype(dtype) for dtype in dtypes]
   for name, dtype in zip(names, dtypes):
-    if not tf.as_dtype(dtype).is_floating:
+    if not dtype.is_floating:
       raise ValueError(
-        f'{name} is {tf.as_dtype(dtype).name}, and gradients need continuous '
+        f'{name} is {dtype.name}, and gradients need continuous '
         'unknowns. If it is data, pin it; else sum it out of the density, as '
         '`tfd.MixtureSameFamily` and `tfd.HiddenMarkovModel` do.'
       )
-
-
-def _one_dtype(names, dtypes):
-  dtypes = [tf.as_dtype(dtype) for dtype in dtypes]
   if len(set(dtypes)) > 1:
     listed = ', '.join(f'{n} {d.name}' for n, d in zip(names, dtypes))
     raise ValueError(

@@ -96,6 +96,23 @@ def sample_posterior(
     ValueError: If an argument is not allowed, a latent variable is discrete,
       the density is none of each chain, or no start has a finite one.
   """
+  _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds)
+  settings = _Settings(
+    int(num_draws),
+    int(num_chains),
+    random.sanitize(seed),
+    float(min_ess),
+    float(max_gradients),
+    float('inf') if max_seconds is None else float(max_seconds),
+    jit_compile,
+    progress,
+  )
+  problem = _problem(model, init, bijectors, num_chains, pins)
+  return _Run(problem, settings)()
+
+
+def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
+  """Refuses numbers with which nothing could be drawn, or judged."""
   counts = dict(num_draws=(num_draws, 100), num_chains=(num_chains, 2))
   for name, (given, least) in counts.items():
     if not isinstance(given, (int, np.integer)) or given < least:
@@ -115,18 +132,6 @@ def sample_posterior(
       f'`min_ess={min_ess}` effective ones: write `num_draws='
       f'{-(-2 * int(min_ess) // num_chains)}` or more, or a smaller `min_ess`.'
     )
-  settings = _Settings(
-    int(num_draws),
-    int(num_chains),
-    random.sanitize(seed),
-    float(min_ess),
-    float(max_gradients),
-    float('inf') if max_seconds is None else float(max_seconds),
-    jit_compile,
-    progress,
-  )
-  problem = _problem(model, init, bijectors, num_chains, pins)
-  return _Run(problem, settings)()
 
 
 class _Settings(NamedTuple):
@@ -206,13 +211,12 @@ class _Run:
         chains = self._improved(chains, attempt)
       except KeyboardInterrupt:
         self._ended_by = 'the user'
-        break
+        return self._posterior(chains)
       may_adapt = attempt + 1 < _NUM_ATTEMPTS
       may_adapt &= attempt == 0 or chains is not before
       posterior = self._sample(chains, may_adapt)
       if self._ended_by or not self._is_far(posterior) or not may_adapt:
-        break
-    return self._posterior(chains)
+        return posterior
 
   def _improved(self, chains, attempt):
     """Returns chains of the structure that their draws ask for.
@@ -264,23 +268,20 @@ class _Run:
     )
     rows = by_chain[:: -(-len(by_chain) // _NUM_PAIRS)]
     _, gradients = self._evaluate(rows)
-    rows = rows[: len(gradients)]
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(rows[is_finite], gradients[is_finite])
     drivers = ''
     if choice.drivers:
       drivers = f' driven by {self._names(choice.drivers)}'
-    losses = ', '.join(
-      f'{loss:.2g} {"" if name == choice.name else f"of a {name}"}'.strip()
-      for name, loss in reversed(choice.losses.items())
-      if name in (choice.name, next(iter(choice.losses)))
-    )
-    self._note(
-      'structure',
-      f'{choice.name}{drivers}; loss held out {losses}',
-      self._evaluate.num_calls - before,
-      begin,
-    )
+    found = choice.name + drivers
+    if choice.losses:
+      losses = ', '.join(
+        f'{loss:.2g} {"" if name == choice.name else f"of a {name}"}'.strip()
+        for name, loss in reversed(choice.losses.items())
+        if name in (choice.name, next(iter(choice.losses)))
+      )
+      found += f'; loss held out {losses}'
+    self._note('structure', found, self._evaluate.num_calls - before, begin)
     return choice
 
   def _sample(self, chains, may_adapt):

@@ -23,13 +23,14 @@ _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
 _FEWEST_PAIRS = 32
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
-# What a candidate must earn over a simpler one: noise, and a share of the loss.
+# What a candidate must earn over a simpler one: noise, a share of the loss, and
+# more than nothing.
 _STANDARD_ERRORS = 4.0
 _LEAST_SHARE = 0.1
+_LEAST_GAIN = 0.1
 # Loss of every coordinate, below which no richer one is tried: of a matrix, of
 # a map.
 _ENOUGH, _ENOUGH_OF_MAP = 0.25, 0.05
-_LEAST_GAIN = 0.1
 
 
 class Choice(
@@ -65,9 +66,10 @@ def choose(states, scores):
   is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
   fitted = states[~is_held_out], scores[~is_held_out]
   held_out = states[is_held_out], scores[is_held_out]
-  best, losses = None, {}
+  best, least, losses = None, None, {}
   for name, part in _candidates(states.shape[1]).items():
-    if not hasattr(part, 'operator') and best and _is_enough(*best):
+    is_map = not hasattr(part, 'operator')
+    if best and is_map and _is_enough(best.part, least):
       break
     try:
       loss, drivers = _losses(part, *fitted, *held_out)
@@ -76,19 +78,15 @@ def choose(states, scores):
     if not np.all(np.isfinite(loss)):
       continue
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
-    if best is None or _is_better(loss, best[0]):
-      best = loss, name, part, drivers
-  if best is None:
-    return Choice(*default_matrix(states.shape[1]), {}, ())
-  _, name, part, drivers = best
-  return Choice(name, part, losses, drivers)
+    if best is None or _is_better(loss, least):
+      best, least = Choice(name, part, losses, drivers), loss
+  return best or Choice(*default_matrix(states.shape[1]), {}, ())
 
 
-def _is_enough(loss, name, part, drivers):
+def _is_enough(part, loss):
   """Whether what is best so far leaves nothing to a map."""
-  del name, drivers
-  least = _ENOUGH if hasattr(part, 'operator') else _ENOUGH_OF_MAP
-  return np.max(np.mean(loss, axis=0)) < least
+  enough = _ENOUGH if hasattr(part, 'operator') else _ENOUGH_OF_MAP
+  return np.max(np.mean(loss, axis=0)) < enough
 
 
 def _candidates(event_size):
@@ -136,8 +134,7 @@ def _losses(part, states, scores, held_states, held_scores):
 
   @tf.function(autograph=False)
   def run(states, scores, held_states, held_scores):
-    count = tf.shape(states)[0]
-    weights = tf.fill([states.shape[0]], 1.0 / tf.cast(count, states.dtype))
+    weights = tf.ones_like(states[:, 0]) / states.shape[0]
     whitened, drivers = _fit(part, states, scores, weights)
     residuals = whitened(held_states, held_scores)
     centre = tf.reduce_mean(whitened(states, scores), axis=0)

@@ -5,8 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tfp_adaptive.driver import convergence
+from tfp_adaptive.posterior import problem
 
 __all__ = [
+  'DISAGREEING_RHAT',
   'MOST_DIVERGING',
   'SIZES',
   'Verdict',
@@ -44,12 +46,8 @@ class Verdict(NamedTuple):
 
   def worst(self, field):
     """Returns (value, name) of the worst coordinate, None if none moved."""
-    values = getattr(self.diagnosis, field)
-    if np.all(np.isnan(values)):
-      return None
-    pick = np.nanargmax if field == 'rhat' else np.nanargmin
-    index = int(pick(values))
-    return float(values[index]), self.names[index]
+    found = convergence.worst_of(self.diagnosis, field)
+    return found and (found[0], self.names[found[1]])
 
 
 def smallest_size(verdict):
@@ -65,12 +63,9 @@ def coordinates(names, parts):
     names: Of the parts.
     parts: Arrays [n, chains, event...].
   """
-  labels, columns = [], []
-  for name, part in zip(names, parts):
-    for index in np.ndindex(part.shape[2:]):
-      label = f'{name}[{",".join(map(str, index))}]' if index else name
-      labels.append(label)
-    columns.append(part.reshape(*part.shape[:2], -1))
+  shapes = [part.shape[2:] for part in parts]
+  columns = [part.reshape(*part.shape[:2], -1) for part in parts]
+  labels = list(problem.coordinate_names(names, shapes))
   return labels, np.concatenate(columns, axis=-1)
 
 
