@@ -6,10 +6,12 @@ writes each between its two comments; a test compares.
 """
 
 import collections
-import json
 import pathlib
 
 import numpy as np
+
+from experiments.documentation.made_tables import fill
+from experiments.framework.json_files import read_lines
 
 __all__ = ['with_tables']
 
@@ -20,25 +22,14 @@ _PAGE = (
   / 'front_door.md'
 )
 _RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
-_BEGIN = '<!-- Made by python -m experiments.documentation.front_door -->\n'
-_END = '<!-- End of the table -->\n'
 _FAR = 4.0  # Standard errors.
 _SHARE = 0.8  # Of runs that make a target one where it works.
 
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  head, *parts = text.split(_BEGIN)
-  lines = _RECORDS.read_text().splitlines()
-  records = [json.loads(line) for line in lines]
-  tables = [_of_all(records), _of_targets(records)]
-  if len(parts) != len(tables) or not all(_END in part for part in parts):
-    raise ValueError(
-      f'The text needs the lines {_BEGIN!r} and {_END!r} {len(tables)} times.'
-    )
-  for table, part in zip(tables, parts):
-    head += _BEGIN + table + _END + part.partition(_END)[2]
-  return head
+  records = read_lines(_RECORDS)
+  return fill(text, 'front_door', [_of_all(records), _of_targets(records)])
 
 
 def _of_all(records):

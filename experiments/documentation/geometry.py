@@ -5,11 +5,13 @@
 writes each between its two comments; a test compares.
 """
 
-import json
 import pathlib
 
 import numpy as np
 
+from experiments.documentation.made_tables import fill
+from experiments.framework.json_files import read_json
+from experiments.framework.json_files import read_lines
 from experiments.panel.cells import CellFile
 
 __all__ = ['with_tables']
@@ -18,8 +20,6 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PAGE = _ROOT / 'docs' / 'results' / 'geometry.md'
 _RECORDS = _PAGE.with_suffix('')
 _PANEL = _ROOT / 'docs' / 'results' / 'inference_gym' / 'summary.json'
-_BEGIN = '<!-- Made by python -m experiments.documentation.geometry -->\n'
-_END = '<!-- End of the table -->\n'
 _SHOWN = (250, 1000, 4000, 16000)  # Gradients of an adaptation.
 _NAMES = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': 'Brownian motion',
@@ -30,15 +30,7 @@ _MOST_LISTED = 5  # Passes of ten that make a rival.
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  head, *parts = text.split(_BEGIN)
-  tables = [_of_panel, _of_starts]
-  if len(parts) != len(tables) or not all(_END in part for part in parts):
-    raise ValueError(
-      f'The text needs the lines {_BEGIN!r} and {_END!r} {len(tables)} times.'
-    )
-  for table, part in zip(tables, parts):
-    head += _BEGIN + table() + _END + part.partition(_END)[2]
-  return head
+  return fill(text, 'geometry', [_of_panel(), _of_starts()])
 
 
 def _of_panel():
@@ -90,7 +82,7 @@ def _median(numbers):
 
 def _rival(target):
   """Returns the line of the panel's best other sampler per gradient."""
-  summary = json.loads(_PANEL.read_text())
+  summary = read_json(_PANEL)
   rivals = [
     pair
     for pair in summary
@@ -120,8 +112,7 @@ def _of_starts():
     + ' |',
     '|---|---|' + '---|' * len(_SHOWN),
   ]
-  text = (_RECORDS / 'fisher_start.jsonl').read_text()
-  records = [json.loads(line) for line in text.splitlines()]
+  records = read_lines(_RECORDS / 'fisher_start.jsonl')
   for case in dict.fromkeys(tuple(r['case']) for r in records):
     structure, size, condition, rule = case
     cells = [f'{structure}, d = {size}, {condition:.0e}', rule]

@@ -10,12 +10,12 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from experiments.documentation.made_tables import fill
+
 __all__ = ['value', 'with_table']
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _RESULTS = 'docs/results'
-_BEGIN = '<!-- Made by python -m experiments.documentation.readme_table -->\n'
-_END = '<!-- End of the table -->\n'
 _NUMBER = re.compile(r'\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?')
 # Columns of the tables that runs write.
 _ESS = 'ESS (min, med, max)'
@@ -187,11 +187,7 @@ def value(record, column, *line, heading='', index=0):
 
 def with_table(text):
   """Returns the README's text with the table between its comments."""
-  head, begin, rest = text.partition(_BEGIN)
-  _, end, tail = rest.partition(_END)
-  if not (begin and end):
-    raise ValueError(f'The text needs the lines {_BEGIN!r} and {_END!r}.')
-  return head + begin + _table() + end + tail
+  return fill(text, 'readme_table', [_table()])
 
 
 def _table():

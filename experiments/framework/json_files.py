@@ -5,7 +5,7 @@ import json
 from experiments.framework.errors import ConfigError
 from experiments.framework.errors import shortened
 
-__all__ = ['read_json']
+__all__ = ['append_lines', 'read_json', 'read_lines']
 
 
 def read_json(path):
@@ -23,3 +23,18 @@ def read_json(path):
       f'{shortened(path, 160)} cannot be read as JSON '
       f'({type(error).__name__}: {shortened(error)}); restore the file.'
     ) from error
+
+
+def read_lines(path):
+  """Returns the values of a file of JSON lines, [] if there is none."""
+  if not path.exists():
+    return []
+  lines = path.read_text(encoding='utf-8').splitlines()
+  return [json.loads(line) for line in lines]
+
+
+def append_lines(path, *values):
+  """Appends values to such a file, together; its folder is made."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with path.open('a', encoding='utf-8') as file:
+    file.write(''.join(json.dumps(value) + '\n' for value in values))

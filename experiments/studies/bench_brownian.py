@@ -11,7 +11,6 @@ optional extra: pip install '.[peers]'.
 """
 
 import argparse
-import json
 import pathlib
 
 import numpy as np
@@ -19,6 +18,8 @@ import numpy as np
 from experiments.framework import cell
 from experiments.framework import config as configs
 from experiments.framework import runner
+from experiments.framework.json_files import append_lines
+from experiments.framework.json_files import read_lines
 from experiments.panel import brownian
 from experiments.targets.base import BuildContext
 
@@ -189,17 +190,14 @@ def _main():
   parser.add_argument('--rows', type=pathlib.Path, default=_RESULTS_FILE)
   given = parser.parse_args()
   config = configs.parse_config(config_values())
-  rows = []
-  if given.rows.exists():
-    rows = [json.loads(line) for line in given.rows.read_text().splitlines()]
+  rows = read_lines(given.rows)
   done = {row['label'] for row in rows}
   for index, label in enumerate(config.labels()):
     if label in done or (given.only and given.only not in label):
       continue
     # A method's repeats are kept only together.
     new = list(measure(config, index, given.num_repeats))
-    with given.rows.open('a') as file:
-      file.writelines(json.dumps(row) + '\n' for row in new)
+    append_lines(given.rows, *new)
     rows += new
   print('\n'.join(table(rows)))
 

@@ -17,6 +17,8 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.framework.diagnostics import geyer_ess
+from experiments.framework.json_files import append_lines
+from experiments.framework.json_files import read_lines
 from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import rotated_covariance
 
@@ -119,19 +121,17 @@ def main():
   parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
   parser.add_argument('--num-seeds', type=int, default=2)
   options = parser.parse_args()
-  options.output.parent.mkdir(parents=True, exist_ok=True)
-  done = set()
-  if options.output.exists():
-    rows = map(json.loads, options.output.read_text().splitlines())
-    done = {(*r['case'], r['num_gradients'], r['seed']) for r in rows}
+  done = {
+    (*r['case'], r['num_gradients'], r['seed'])
+    for r in read_lines(options.output)
+  }
   for seed in range(options.num_seeds):
     for case in CASES:
       for num_gradients in _GRADIENTS:
         if (*case, num_gradients, seed) in done:
           continue
         record = run(case, num_gradients, seed)
-        with options.output.open('a') as file:
-          file.write(json.dumps(record) + '\n')
+        append_lines(options.output, record)
         print(json.dumps(record), flush=True)
 
 

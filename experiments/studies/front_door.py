@@ -8,7 +8,6 @@ panel's gates and with the truth. Records that the file has are not run again.
 """
 
 import argparse
-import json
 import pathlib
 import time
 import warnings
@@ -18,6 +17,8 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
+from experiments.framework.json_files import append_lines
+from experiments.framework.json_files import read_lines
 from experiments.panel import accuracy
 from experiments.panel import pair
 from experiments.panel import records
@@ -98,11 +99,7 @@ def main():
   options = parser.parse_args()
   warnings.simplefilter('ignore', UserWarning)
   panel = load_panel(_PANEL)
-  options.output.parent.mkdir(parents=True, exist_ok=True)
-  done = set()
-  if options.output.exists():
-    rows = map(json.loads, options.output.read_text().splitlines())
-    done = {(row['target'], row['seed']) for row in rows}
+  done = {(row['target'], row['seed']) for row in read_lines(options.output)}
   seeds = range(options.first_seed, options.first_seed + options.num_seeds)
   # Seed by seed: a part of the records is all targets.
   for seed in seeds:
@@ -114,8 +111,7 @@ def main():
       target = pair.build_target(panel, index, options.data_dir)
       truth = truth_lib.load_truth(target, label, panel.reference_path(index))
       record = run(panel, index, target, truth, seed)
-      with options.output.open('a') as file:
-        file.write(json.dumps(record) + '\n')
+      append_lines(options.output, record)
       print(_line(record), flush=True)
 
 

@@ -8,7 +8,6 @@ effective sample sizes per gradient, both chains recorded equally long.
 
 import functools
 import itertools
-import json
 import pathlib
 from typing import NamedTuple
 
@@ -19,6 +18,8 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.framework.diagnostics import geyer_ess
+from experiments.framework.json_files import append_lines
+from experiments.framework.json_files import read_lines
 from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import rotated_covariance
 
@@ -78,16 +79,12 @@ def run(output, num_seeds=5, num_results=5000, smoke=False, report=print):
     report: called with each finished row, a dict.
   """
   output = pathlib.Path(output)
-  done = set()
-  if output.exists():
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
-    done = {tuple(row['case']) + (row['seed'],) for row in rows}
+  done = {(*row['case'], row['seed']) for row in read_lines(output)}
   for case, seed in itertools.product(cases(smoke), range(num_seeds)):
-    if tuple(case) + (seed,) in done:
+    if (*case, seed) in done:
       continue
     row = compare(case, seed, 200 if smoke else num_results)
-    with output.open('a') as file:
-      file.write(json.dumps(row) + '\n')
+    append_lines(output, row)
     report(row)
 
 
@@ -99,8 +96,7 @@ def to_rich(path):
   for name in (*Case._fields, 'seeds', 'min ratio', 'median ratio', 'accept'):
     table.add_column(name.replace('_', ' '), justify='right')
   by_case = {}
-  for line in pathlib.Path(path).read_text().splitlines():
-    row = json.loads(line)
+  for row in read_lines(pathlib.Path(path)):
     by_case.setdefault(tuple(row['case']), []).append(row)
   for case, rows in by_case.items():
     ratios = [

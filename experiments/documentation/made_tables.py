@@ -1,0 +1,30 @@
+"""Tables of a page that a module of this folder makes from records.
+
+Each stands between two comments of the page; the first names the module.
+"""
+
+__all__ = ['fill']
+
+_END = '<!-- End of the table -->\n'
+
+
+def fill(text, module, tables):
+  """Returns the page's text with its tables made anew.
+
+  Args:
+    text: Of the page.
+    module: Name of the module that makes them, of this folder.
+    tables: Their texts, in order.
+
+  Raises:
+    ValueError: If the page has not as many places.
+  """
+  begin = f'<!-- Made by python -m experiments.documentation.{module} -->\n'
+  head, *parts = text.split(begin)
+  if len(parts) != len(tables) or not all(_END in part for part in parts):
+    raise ValueError(
+      f'The text needs the lines {begin!r} and {_END!r} {len(tables)} times.'
+    )
+  for table, part in zip(tables, parts):
+    head += begin + table + _END + part.partition(_END)[2]
+  return head
