@@ -74,27 +74,55 @@ def test_single_precision_keeps_a_slack_that_subtraction_loses():
   assert not abs(lost - np.log(1e-9)) < 1.0
 
 
-def test_gradients_are_those_of_differences():
+def _dense(slack, weight, sign):
+  """Returns P of paths [n, d], in differentiable algebra."""
+  before = tf.concat([tf.zeros_like(weight[:, :1]), weight[:, :-1]], axis=-1)
+  beside = -(sign * weight)[:, :-1]
+  diagonals = tf.linalg.diag(slack + weight + before)
+  return diagonals + tf.linalg.diag(beside, k=1) + tf.linalg.diag(beside, k=-1)
+
+
+def _markov_value(rows, slack, weight, sign):
+  lower = markov_factor.factor(slack, weight, sign)
+  first = markov_factor.solve(lower, rows)
+  second = markov_factor.solve_adjoint(lower, tf.sin(first))
+  return tf.reduce_sum(tf.cos(second) + first**3 + tf.math.log(lower[0]))
+
+
+def _dense_value(rows, slack, weight, sign):
+  lower = tf.linalg.cholesky(_dense(slack, weight, sign))
+  solve = lambda x, adjoint: tf.linalg.triangular_solve(
+    lower, x[..., tf.newaxis], adjoint=adjoint
+  )[..., 0]
+  first = solve(rows, False)
+  second = solve(tf.sin(first), True)
+  logs = tf.math.log(tf.linalg.diag_part(lower))
+  return tf.reduce_sum(tf.cos(second) + first**3 + logs)
+
+
+def test_gradients_of_first_and_second_order_are_those_of_dense_algebra():
   rng = np.random.default_rng(1)
-  (slack, weight, sign), _ = _path(rng)
-  rows = tf.constant(rng.normal(size=(3, _SIZE)))
+  (slack, weight, sign), _ = _path(rng, slack_scale=1.0)
+  point = [rng.normal(size=(3, _SIZE)), slack, weight]
+  point = list(map(tf.constant, point))
+  along = [tf.constant(rng.normal(size=(3, _SIZE))) for _ in point]
+  # The last weight is none: dense algebra has no place for it.
+  along[2] *= tf.constant([1.0] * (_SIZE - 1) + [0.0], tf.float64)
 
-  def value(slack, weight):
-    lower = markov_factor.factor(slack, weight, tf.constant(sign))
-    solved = markov_factor.solve_adjoint(lower, rows)
-    return tf.reduce_sum(solved**2 + tf.math.log(lower[0]))
+  def gradients(value):
+    @tf.function(autograph=False)
+    def run(*point):
+      point = list(point)
+      with tf.GradientTape() as outer:
+        outer.watch(point)
+        with tf.GradientTape() as inner:
+          inner.watch(point)
+          total = value(*point, tf.constant(sign))
+        first = inner.gradient(total, point)
+        slope = sum(tf.reduce_sum(f * a) for f, a in zip(first, along))
+      return [g[:, :-1] for g in (*first, *outer.gradient(slope, point))]
 
-  point = [tf.constant(slack), tf.constant(weight)]
-  with tf.GradientTape() as tape:
-    tape.watch(point)
-    gradients = tape.gradient(value(*point), point)
-  step = 1e-6
-  for part, (n, t) in ((0, (1, 4)), (1, (2, 5)), (1, (0, 6))):
-    moved = [np.array(p) for p in point]
-    moved[part][n, t] += step
-    up = value(*map(tf.constant, moved))
-    moved[part][n, t] -= 2.0 * step
-    down = value(*map(tf.constant, moved))
-    assert gradients[part][n, t].numpy() == pytest.approx(
-      float(up - down) / (2.0 * step), rel=1e-4
-    )
+    return run(*point)
+
+  for got, exact in zip(gradients(_markov_value), gradients(_dense_value)):
+    np.testing.assert_allclose(got, exact, rtol=1e-8, atol=1e-9)

@@ -11,13 +11,15 @@ nothing is subtracted, so that a path whose steps are far smaller than its
 extent loses no digits, and P is positive definite wherever r_1 and w, or r,
 are positive. The recursions are folds of an associative rule, in depth
 O(log d): of maps rho -> (A rho + B) / (C rho + D), matrices of positive
-entries, and of affine maps.
+entries, and of affine maps. So are their gradients, one affine fold each.
 """
 
 import functools
 
 import tensorflow as tf
 import tensorflow_probability as tfp
+
+from tfp_adaptive.core import custom_gradient
 
 __all__ = ['factor', 'solve', 'solve_adjoint']
 
@@ -28,11 +30,33 @@ def factor(slack, weight, sign):
   Args:
     slack: r, [n, d].
     weight: w, [n, d]; the last one zero.
-    sign: s, [n, d].
+    sign: s, [n, d]; a constant: no gradient.
 
   Returns:
     L[t, t] and L[t + 1, t], the last one zero.
   """
+  return _factor(slack, weight, sign)
+
+
+@custom_gradient.custom_gradient
+def _factor(slack, weight, sign):
+  rest = _rest(slack, weight)
+  diagonal = tf.sqrt(rest + weight)
+  below = -sign * weight / diagonal
+
+  def gradient(of_diagonal, of_below):
+    square = rest + weight
+    of_square = 0.5 * (of_diagonal - of_below * below / diagonal) / diagonal
+    of_slack = _affine((weight / square) ** 2, of_square, is_reversed=True)
+    of_weight = of_square - of_below * sign / diagonal
+    of_weight += _next(of_slack) * (rest / square) ** 2
+    return of_slack, of_weight, tf.zeros_like(sign)
+
+  return (diagonal, below), gradient
+
+
+def _rest(slack, weight):
+  """Returns rho, [n, d]."""
   before = _moved(weight)
   # rho' = ((r + w) rho + r w) / (rho + w); the first one is r whatever rho.
   is_first = tf.range(tf.shape(slack)[-1]) == 0
@@ -44,23 +68,42 @@ def factor(slack, weight, sign):
     tf.where(is_first, one, before),
   )
   _, top, _, bottom = tfp.math.scan_associative(_product, entries, axis=-1)
-  diagonal = tf.sqrt(top / bottom + weight)
-  return diagonal, -sign * weight / diagonal
+  return top / bottom
 
 
 def solve(lower, rows):
   """Returns L^-1 of rows, [n, d]; `lower` as `factor` returns it."""
-  diagonal, below = lower
-  return _affine(-_moved(below) / diagonal, rows / diagonal, is_reversed=False)
+  return _solve(*lower, rows)
 
 
 def solve_adjoint(lower, rows):
   """Returns L^-T of rows, [n, d]."""
-  diagonal, below = lower
-  return _affine(-below / diagonal, rows / diagonal, is_reversed=True)
+  return _solve_adjoint(*lower, rows)
 
 
-def _affine(slope, offset, is_reversed):
+@custom_gradient.custom_gradient
+def _solve(diagonal, below, rows):
+  solved = _affine(-_moved(below) / diagonal, rows / diagonal)
+
+  def gradient(upstream):
+    of_rows = _solve_adjoint(diagonal, below, upstream)
+    return -of_rows * solved, -_next(of_rows) * solved, of_rows
+
+  return solved, gradient
+
+
+@custom_gradient.custom_gradient
+def _solve_adjoint(diagonal, below, rows):
+  solved = _affine(-below / diagonal, rows / diagonal, is_reversed=True)
+
+  def gradient(upstream):
+    of_rows = _solve(diagonal, below, upstream)
+    return -of_rows * solved, -of_rows * _next(solved), of_rows
+
+  return solved, gradient
+
+
+def _affine(slope, offset, is_reversed=False):
   """Returns x with x_t = a_t x_{t-1} + r_t; x_{t+1} if reversed."""
   turn = (lambda x: x[..., ::-1]) if is_reversed else lambda x: x
   _, solution = tfp.math.scan_associative(
@@ -86,3 +129,8 @@ def _product(first, second):
 def _moved(x):
   """Returns x_{t-1} in place t, zero in the first."""
   return tf.concat([tf.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)
+
+
+def _next(x):
+  """Returns x_{t+1} in place t, zero in the last."""
+  return tf.concat([x[..., 1:], tf.zeros_like(x[..., :1])], axis=-1)

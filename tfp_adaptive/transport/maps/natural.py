@@ -80,39 +80,56 @@ def of_scale(size, drivers, scale, is_path, is_bent=False):
 
 def forward(natural, rows):
   """Returns x of y, rows [n, d], and log |det| of its derivative, [n]."""
-  lower, pull = _factor(natural, pairs.pick(rows, natural.drivers, 0.0))
+  given = _factor(natural, pairs.pick(rows, natural.drivers, 0.0))
+  return _from_normal(natural, given, rows)
+
+
+def inverse(natural, states):
+  """Returns y of x, rows [n, d]."""
+  deviations = _deviations(natural, states)
+  given = _factor(natural, pairs.pick(deviations, natural.drivers, 0.0))
+  return _to_normal(natural, given, deviations)
+
+
+def whitened(natural, states, scores):
+  """Returns y and the gradient of its log density, [n, d] each."""
+  deviations = tf.stop_gradient(_deviations(natural, states))
+  scores = tf.stop_gradient(scores)
+  step = tf.zeros_like(deviations)  # Of y.
+  with tf.GradientTape() as tape:
+    tape.watch(step)
+    distances = pairs.pick(deviations + step, natural.drivers, 0.0)
+    given = _factor(natural, distances)
+    rows = tf.stop_gradient(_to_normal(natural, given, deviations))
+    mapped, log_det = _from_normal(natural, given, rows + step)
+    value = tf.reduce_sum(scores * mapped, axis=-1) + log_det
+  return rows, tape.gradient(value, step)
+
+
+def _deviations(natural, states):
+  return (states - natural.mean) * tf.exp(-natural.log_scale)
+
+
+def _from_normal(natural, given, rows):
+  """Returns x of y and log |det|, given L(u) and L(u)^-1 h(u)."""
+  lower, pull = given
   if not natural.edge.shape[-1]:
-    deviations, diagonal = (rows + pull / lower) / lower, lower
+    deviations, diagonal = (rows + pull) / lower, lower
   else:
-    pull = markov_factor.solve(lower, pull)
     deviations = markov_factor.solve_adjoint(lower, rows + pull)
     diagonal = lower[0]
   log_det = tf.reduce_sum(natural.log_scale - tf.math.log(diagonal), axis=-1)
   return natural.mean + tf.exp(natural.log_scale) * deviations, log_det
 
 
-def inverse(natural, states):
-  """Returns y of x, rows [n, d]."""
-  deviations = (states - natural.mean) * tf.exp(-natural.log_scale)
-  lower, pull = _factor(natural, pairs.pick(deviations, natural.drivers, 0.0))
+def _to_normal(natural, given, deviations):
+  """Returns y of w."""
+  lower, pull = given
   if not natural.edge.shape[-1]:
-    return lower * deviations - pull / lower
+    return lower * deviations - pull
   diagonal, below = lower
   after = tf.concat([deviations[:, 1:], tf.zeros_like(below[:, :1])], axis=-1)
-  return (
-    diagonal * deviations + below * after - markov_factor.solve(lower, pull)
-  )
-
-
-def whitened(natural, states, scores):
-  """Returns y and the gradient of its log density, [n, d] each."""
-  rows = tf.stop_gradient(inverse(natural, states))
-  scores = tf.stop_gradient(scores)
-  with tf.GradientTape() as tape:
-    tape.watch(rows)
-    mapped, log_det = forward(natural, rows)
-    value = tf.reduce_sum(scores * mapped, axis=-1) + log_det
-  return rows, tape.gradient(value, rows)
+  return diagonal * deviations + below * after - pull
 
 
 def terms(exponents, distances):
@@ -132,7 +149,7 @@ def inputs(distances, slope):
 
 
 def _factor(natural, distances):
-  """Returns L of the precision P(u), and h(u), [n, d]."""
+  """Returns L of the precision P(u), and L^-1 h(u), [n, d]."""
   weights = terms(natural.exponents, distances)
   places = tf.concat([natural.offset[..., tf.newaxis], natural.slope], axis=-1)
   products = (
@@ -145,7 +162,7 @@ def _factor(natural, distances):
   )
   slack = tf.matmul(weights, natural.slack)
   if not natural.edge.shape[-1]:
-    return tf.sqrt(slack), pull
+    return tf.sqrt(slack), pull * tf.math.rsqrt(slack)
   edge = tf.matmul(weights, natural.edge)
   size = tf.abs(edge)
   # Where terms have edges of both signs, what they lose is on the diagonal.
@@ -153,4 +170,4 @@ def _factor(natural, distances):
   spare = tf.maximum(spare, 0.0)
   before = tf.concat([tf.zeros_like(spare[:, :1]), spare[:, :-1]], axis=-1)
   lower = markov_factor.factor(slack + spare + before, size, tf.sign(edge))
-  return lower, pull
+  return lower, markov_factor.solve(lower, pull)
