@@ -301,9 +301,6 @@ CASES = {
   'second_order_gradient': {'default': _with(_latent, prior=_markov)},
   'transport_adaptive_hamiltonian': {
     'default': _transport,
-    'conditional scale': _with(
-      _hamiltonian, transport=tfpa.transports.conditional_scale()
-    ),
     'conditional Gaussian': _with(
       _hamiltonian,
       transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),

@@ -118,14 +118,6 @@ FAMILIES = {
     _line, _transport, thinning=2, num_adaptation_steps=100
   ),
   # One map for all data sets: right for none of them.
-  'transport Hamiltonian, conditional scale': Family(
-    _line,
-    functools.partial(
-      _transport, transport=tfpa.transports.conditional_scale()
-    ),
-    thinning=2,
-    num_adaptation_steps=100,
-  ),
   'transport Hamiltonian, conditional Gaussian': Family(
     _line,
     functools.partial(

@@ -15,7 +15,6 @@ from experiments.methods.base import NumLeapfrogSteps
 
 __all__ = [
   'ConditionalGaussianHmc',
-  'ConditionalScaleHmc',
   'TransportAdaptiveHmc',
 ]
 
@@ -38,28 +37,6 @@ class TransportAdaptiveHmc(Adaptive):
       options.num_adaptation_steps,
       transport=tfpa.transports.real_nvp(num_pairs=self.num_pairs),
       optimizer=tfpa.optimizers.adam(self.learning_rate),
-      **self.given('target_accept_prob'),
-    )
-    return self.to_method(kernel, None)
-
-
-@METHODS.register('conditional_scale_hmc')
-class ConditionalScaleHmc(Adaptive):
-  """HMC behind a conditional scale, fitted to pairs; its drivers are found."""
-
-  settings: Literal['default'] = 'default'
-  num_leapfrog_steps: NumLeapfrogSteps = 5
-  num_drivers: int = Field(2, ge=1)
-
-  def default_label(self):
-    return f'conditional-scale HMC-{self.num_leapfrog_steps}'
-
-  def build(self, target, options):
-    kernel = tfpa.transport_adaptive_hamiltonian(
-      target.target_log_prob_fn,
-      self.num_leapfrog_steps,
-      options.num_adaptation_steps,
-      transport=tfpa.transports.conditional_scale(num_drivers=self.num_drivers),
       **self.given('target_accept_prob'),
     )
     return self.to_method(kernel, None)

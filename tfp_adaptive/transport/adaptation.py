@@ -85,7 +85,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
       raise ValueError(
         'Only a transport with a `fit` is fitted to pairs, but got '
         f'{getattr(transport, "name", None)!r}. Write for example '
-        '`transport=tfpa.transports.conditional_scale()`, or take '
+        '`transport=tfpa.transports.conditional_gaussian()`, or take '
         '`tfpa.adaptation.GradientBasedAdaptation`.'
       )
 

@@ -50,10 +50,10 @@ def transport_adaptive_hamiltonian(
 ):
   """Builds HMC behind a map f that is learned while it samples.
 
-  A transport with a `fit`, such as `transports.conditional_scale()`, is fitted
-  to pairs of states and gradients by the least Fisher divergence, and steps
-  draw their number of leapfrog steps from 1, ..., L. Others are learned by
-  gradient.
+  A transport with a `fit`, such as `transports.conditional_gaussian()`, is
+  fitted to pairs of states and gradients by the least Fisher divergence, and
+  steps draw their number of leapfrog steps from 1, ..., L. Others are learned
+  by gradient.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable (twice for

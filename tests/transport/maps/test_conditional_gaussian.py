@@ -119,6 +119,20 @@ def _draw_walk(rng, count, size=_SIZE):
   return np.concatenate([scales, np.cumsum(steps, axis=1)], axis=1)
 
 
+def _funnel(x):
+  """Neal's funnel: v = x_0 ~ N(0, 9), the rest N(0, exp v)."""
+  neck = x[..., 0]
+  rest = -0.5 * tf.reduce_sum(x[..., 1:] ** 2, axis=-1) * tf.exp(-neck)
+  return -(neck**2) / 18.0 - 0.5 * (x.shape[-1] - 1) * neck + rest
+
+
+def _draw_funnel(rng, neck, size=_SIZE):
+  rest = np.exp(neck / 2.0)[:, np.newaxis] * rng.normal(
+    size=(len(neck), size - 1)
+  )
+  return np.concatenate([neck[:, np.newaxis], rest], axis=1)
+
+
 def _fit_all(pairs, first, may_add, *form):
   drivers, exponents = natural_search.find(*pairs, first, may_add, *form)
   found, rows, scores = natural_fit.fit(*pairs, drivers, exponents, *form)
@@ -130,9 +144,20 @@ _compiled_fit = tf.function(_fit_all, autograph=False)
 
 def _fit(target, states, drivers=None, is_path=False, is_bent=False):
   """Returns drivers, exponents, the `Natural` and z + s."""
+  return _fit_pairs(_pairs(target, states), drivers, is_path, is_bent)
+
+
+def _fit_pairs(pairs, drivers=None, is_path=False, is_bent=False):
   first = tf.constant([-1] * _NUM_DRIVERS if drivers is None else drivers)
-  pairs = _pairs(target, states)
   return _compiled_fit(pairs, first, drivers is None, is_path, is_bent)
+
+
+def _with_empty_rows(pairs, num_pairs):
+  """Returns the first pairs behind rows that hold none, as in a history."""
+  *rows, weights = (part[:num_pairs] for part in pairs)
+  empty = [[_NUM_PAIRS - num_pairs, 0], [0, 0]]
+  weights /= tf.reduce_sum(weights)
+  return (*(tf.pad(r, empty) for r in rows), tf.pad(weights, empty[:1]))
 
 
 def _spread(residuals):
@@ -215,6 +240,33 @@ def test_a_hierarchy_is_exact_and_its_drivers_are_found():
   assert _spread(residuals[:, 2:]) > 0.1
 
 
+def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
+  rng = np.random.default_rng(2)
+  states = _draw_funnel(rng, 2.0 + rng.exponential(size=_NUM_PAIRS))
+  drivers, exponents, found, residuals = _fit(_funnel, states)
+  np.testing.assert_array_equal(drivers, [0, -1])
+  assert exponents[0] == -1.0
+  assert _spread(residuals) < 1e-2
+  # The map is in units of the state: exact in the neck, where no state was.
+  neck = _pairs(_funnel, _draw_funnel(rng, -3.0 - rng.exponential(size=50)))
+  assert _spread(tf.add(*natural.whitened(found, *neck[:2]))) < 1e-2
+  # Power: without a driver much is left.
+  *_, residuals = _fit(_funnel, states, drivers=[-1, -1])
+  assert _spread(residuals) > 0.3
+
+
+def test_a_history_that_is_half_empty_tells_what_it_holds():
+  rng = np.random.default_rng(3)
+  states = _draw_funnel(rng, 3.0 * rng.normal(size=_NUM_PAIRS))
+  pairs = _pairs(_funnel, states)
+  drivers, exponents, _, _ = _fit_pairs(_with_empty_rows(pairs, 150))
+  np.testing.assert_array_equal(drivers, [0, -1])
+  assert exponents[0] == -1.0
+  # Too few to tell: none is looked for.
+  drivers, *_ = _fit_pairs(_with_empty_rows(pairs, 50))
+  np.testing.assert_array_equal(drivers, [-1, -1])
+
+
 def _parabola(x):
   """x_0 ~ N(0, 9), x_1 around a multiple of its square, the others alone."""
   first, rest = x[..., :1], x[..., 1:]
@@ -266,6 +318,16 @@ def test_a_normal_target_has_no_driver(condition):
     states,
   )
   np.testing.assert_array_equal(drivers, [-1, -1])
+
+
+@pytest.mark.full
+def test_a_normal_target_has_no_driver_in_any_of_ten_histories():
+  rng = np.random.default_rng(11)
+  for num_pairs in (110, 150, 200, 300, 400) * 2:
+    states = rng.normal(size=(_NUM_PAIRS, _SIZE))
+    pairs = _pairs(targets.standard_normal, states)
+    drivers, *_ = _fit_pairs(_with_empty_rows(pairs, num_pairs))
+    np.testing.assert_array_equal(drivers, [-1, -1])
 
 
 def _after_one_step(is_path):
@@ -347,6 +409,25 @@ def test_chains_find_the_drivers_in_single_precision(is_path):
   assert ({0, 1} if is_path else {1}) <= set(params.drivers.numpy())
 
 
+@pytest.mark.full
+def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    _funnel, 3, num_adaptation_steps=700, transport=_transport(num_drivers=2)
+  )
+  start = tf.constant(np.random.default_rng(0).normal(size=(8, 10)))
+  run = tfpa.sample(kernel, start, 1000, progress=False, jit_compile=False)
+  inner = run.final_kernel_results.inner_results
+  params = inner.accepted_results.preconditioner_params
+  np.testing.assert_array_equal(params.drivers, [0, -1])
+  neck = run.states[..., 0]
+  # Chains are independent: their means and mean squares give the noise.
+  for moment, truth in ((neck, 0.0), (neck**2, 9.0)):
+    means = moment.mean(axis=0)
+    error = means.std(ddof=1) / len(means) ** 0.5
+    assert abs(means.mean() - truth) < 4.0 * error
+    assert error < 0.2 * max(truth, 3.0)  # Power: a matrix leaves 1 or more.
+
+
 def test_a_structure_that_is_none_is_refused():
   with pytest.raises(ValueError, match="one of .*'tridiagonal'"):
     tfpa.transports.conditional_gaussian(structure='banded')
@@ -355,11 +436,27 @@ def test_a_structure_that_is_none_is_refused():
 @pytest.mark.parametrize(
   'arguments, message',
   [
+    (dict(drivers=[]), 'must be indices'),
+    (dict(drivers=3), 'must be indices'),
+    (dict(drivers=[True]), 'must be indices'),
     (dict(drivers=[0.5]), 'must be indices'),
     (dict(drivers=[1, 1]), 'repeat themselves'),
+    (dict(num_drivers=0), 'must be a positive int'),
     (dict(preconditioner=tfpa.preconditioners.diagonal), 'with parentheses'),
   ],
 )
 def test_arguments_that_are_none_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
     tfpa.transports.conditional_gaussian(**arguments)
+
+
+@pytest.mark.parametrize(
+  'drivers, size, message',
+  [(None, 1, 'two coordinates or more'), ([7], 5, 'some of the 5 coordinates')],
+)
+def test_states_that_leave_no_other_are_refused(drivers, size, message):
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    _funnel, 3, 10, transport=_transport(drivers=drivers)
+  )
+  with pytest.raises(ValueError, match=message):
+    kernel.bootstrap_results(tf.zeros([2, size], tf.float64))

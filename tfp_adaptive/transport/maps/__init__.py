@@ -3,13 +3,11 @@
 from tfp_adaptive.transport.maps.conditional_gaussian import (
   conditional_gaussian,
 )
-from tfp_adaptive.transport.maps.conditional_scale import conditional_scale
 from tfp_adaptive.transport.maps.real_nvp import real_nvp
 from tfp_adaptive.transport.maps.scaled import scaled
 
 __all__ = [
   'conditional_gaussian',
-  'conditional_scale',
   'real_nvp',
   'scaled',
 ]

@@ -12,7 +12,7 @@ __all__ = ['as_indices', 'check_preconditioner', 'first']
 def as_indices(drivers, num_drivers):
   """Returns the drivers as ints, or `None` where they are to be found."""
   if drivers is None:
-    arguments.check_count(num_drivers, 'num_drivers', 2)
+    arguments.check_count(num_drivers, 'num_drivers', 3)
     return None
   try:
     indices = [operator.index(d) for d in drivers if not isinstance(d, bool)]

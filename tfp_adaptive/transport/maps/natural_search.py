@@ -37,7 +37,7 @@ def find(states, scores, weights, drivers, may_add, is_path, is_bent=False):
     is_bent: Whether means follow products of drivers too.
   """
   count = min(states.shape[0], _MOST_PAIRS)
-  pairs, _ = pairs_lib.thinned(states, scores, weights, count, is_path)
+  pairs = pairs_lib.thinned(states, scores, weights, count, is_path)
   num_pairs = history.effective_size(weights)
   # Pairs that stand in for others are no further evidence.
   noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))

@@ -34,13 +34,13 @@ def standardize(states, scores, weights, is_path=False):
 
 
 def thinned(states, scores, weights, count, is_path=False):
-  """Returns `count` of the pairs as `Pairs`, and their equal weights, [count].
+  """Returns `count` of the pairs as `Pairs`.
 
   Rows of no weight, of a history that is not full, are passed over.
   """
   rows = history.spread(tf.concat([states, scores], axis=-1), weights, count)
   equal = tf.fill([count], tf.constant(1.0 / count, states.dtype))
-  return standardize(*tf.split(rows, 2, axis=-1), equal, is_path), equal
+  return standardize(*tf.split(rows, 2, axis=-1), equal, is_path)
 
 
 def pick(rows, drivers, default):

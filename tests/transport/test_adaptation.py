@@ -1,0 +1,77 @@
+"""The adaptation of pairs: when it fits, what it learns, what it refuses."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+
+
+def _kernel(num_adaptation_steps, **options):
+  return tfpa.transport_adaptive_hamiltonian(
+    targets.standard_normal,
+    3,
+    num_adaptation_steps,
+    transport=tfpa.transports.conditional_gaussian(init_scale=0.5),
+    **options,
+  )
+
+
+def _proposal(**options):
+  return tfpa.proposals.UncalibratedTransportedHamiltonian(
+    targets.standard_normal, tfpa.transports.real_nvp(), 3, **options
+  )
+
+
+@pytest.mark.full
+def test_short_adaptations_are_fitted_and_can_be_frozen():
+  # Two coordinates leave one driver; the first fit is the last.
+  kernel = _kernel(30)
+  start = tf.constant(np.random.default_rng(0).normal(size=(8, 2)), tf.float32)
+  run = tfpa.sample(kernel, start, 3, progress=False, jit_compile=False)
+  statistics = run.final_kernel_results.statistics
+  assert (statistics.num_fits, statistics.last_fit) == (1, 24)
+  assert statistics.num_failed_fits == 0
+  frozen = tfpa.frozen(kernel, run.final_kernel_results)
+  state = tf.constant(run.states[-1])
+  seed = tf.constant([1, 2])
+  there, _ = kernel.one_step(state, run.final_kernel_results, seed=seed)
+  also, _ = frozen.one_step(state, frozen.bootstrap_results(state), seed=seed)
+  np.testing.assert_allclose(also, there, rtol=1e-5)
+  assert np.any(also != state)
+
+
+def test_random_lengths_are_for_maps_that_are_fitted():
+  with pytest.raises(ValueError, match='`real_nvp` learns by gradient'):
+    _proposal(randomize_num_steps=True)
+
+
+def test_a_map_that_is_fitted_is_not_learned_by_gradient():
+  with pytest.raises(ValueError, match='FisherTransportAdaptation'):
+    tfpa.adaptation.GradientBasedAdaptation(
+      _kernel(10).inner_kernel,
+      tfpa.criteria.expected_squared_jump_distance(0.6),
+      tfpa.optimizers.adam(1e-3),
+      10,
+    )
+
+
+def test_a_map_that_is_fitted_takes_no_optimizer():
+  with pytest.raises(ValueError, match='Leave them out'):
+    _kernel(10, optimizer=tfpa.optimizers.adam(1e-3))
+
+
+def test_a_map_without_a_fit_is_refused():
+  with pytest.raises(ValueError, match="fitted to pairs, but got 'real_nvp'"):
+    tfpa.adaptation.FisherTransportAdaptation(
+      tfpa.MetropolisHastings(_proposal()), 10
+    )
+
+
+@pytest.mark.parametrize('num_pairs', [0, -1, 2.5])
+def test_a_history_of_no_pairs_is_refused(num_pairs):
+  with pytest.raises(ValueError, match='`num_pairs` must be a positive int'):
+    tfpa.adaptation.FisherTransportAdaptation(
+      _kernel(10).inner_kernel, 10, num_pairs=num_pairs
+    )
