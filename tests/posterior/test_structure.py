@@ -54,6 +54,10 @@ def test_a_funnel_needs_a_conditional_gaussian_and_its_driver_is_named():
   choice = _choice(_funnel, _draw_funnel(np.random.default_rng(1)))
   assert choice.name == 'conditional Gaussian' and choice.drivers == (0,)
   assert choice.losses[choice.name] < 0.01 < 1.0 < choice.losses['dense matrix']
+  assert 'conditional path' not in choice.losses
+  # Its variances are exp(x_0): the sampler is told, and does not search.
+  params = choice.part.init(5, tf.float64, tf.ones([], tf.float64))
+  assert params.drivers.numpy().tolist() == [0]
 
 
 @pytest.mark.nightly
@@ -101,7 +105,9 @@ def _noisy_loss(count, seed):
 def test_the_loss_is_that_of_pairs_that_were_not_fitted(monkeypatch):
   whole = structure._candidates
   monkeypatch.setattr(
-    structure, '_candidates', lambda size: dict([*whole(size).items()][:1])
+    structure,
+    '_candidates',
+    lambda scores: dict([*whole(scores).items()][:1]),
   )
   # A factor that was fitted to twenty pairs is worse, not better, on others.
   few = np.mean([_noisy_loss(40, seed) for seed in range(3)])

@@ -7,6 +7,7 @@ coordinates, robust far out.
 """
 
 import collections
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +23,8 @@ __all__ = ['Choice', 'choose', 'default_matrix']
 _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
 _FEWEST_PAIRS = 32
+# Rank correlation of most neighbours' gradients, for a path to be tried.
+_LEAST_OF_NEIGHBOURS = 0.2
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
 # What a candidate must earn over a simpler one: noise, a share of the loss, and
 # more than nothing.
@@ -67,18 +70,22 @@ def choose(states, scores):
   fitted = states[~is_held_out], scores[~is_held_out]
   held_out = states[is_held_out], scores[is_held_out]
   best, least, losses = None, None, {}
-  for name, part in _candidates(states.shape[1]).items():
+  for name, build in _candidates(fitted[1]).items():
+    part = build()
     is_map = not hasattr(part, 'operator')
     if best and is_map and _is_enough(best.part, least):
       break
     try:
-      loss, drivers = _losses(part, *fitted, *held_out)
+      loss, found = _losses(part, *fitted, *held_out)
     except tf.errors.InvalidArgumentError:  # No factor of so few pairs.
       continue
     if not np.all(np.isfinite(loss)):
       continue
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
     if best is None or _is_better(loss, least):
+      # What was found is not searched again by the sampler.
+      part = build(**found) if found else part
+      drivers = found.get('drivers', ())
       best, least = Choice(name, part, losses, drivers), loss
   return best or Choice(*default_matrix(states.shape[1]), {}, ())
 
@@ -89,24 +96,39 @@ def _is_enough(part, loss):
   return np.max(np.mean(loss, axis=0)) < enough
 
 
-def _candidates(event_size):
+def _candidates(scores):
+  """Returns dict of name -> what builds it, from simple to rich."""
+  event_size = scores.shape[1]
   name, matrix = default_matrix(event_size)
-  found = {name: matrix}
+  found = {name: lambda: matrix}
   if event_size > _MOST_DENSE:
-    found['low-rank matrix'] = preconditioners.low_rank(_RANK)
-    found['tridiagonal matrix'] = preconditioners.tridiagonal()
+    found['low-rank matrix'] = lambda: preconditioners.low_rank(_RANK)
+    found['tridiagonal matrix'] = preconditioners.tridiagonal
   if event_size > 1:
-    found['conditional Gaussian'] = maps.conditional_gaussian(
-      preconditioner=matrix
+    conditional = functools.partial(
+      maps.conditional_gaussian, preconditioner=matrix
     )
-    found['bent conditional Gaussian'] = maps.conditional_gaussian(
-      bent=True, preconditioner=matrix
+    found['conditional Gaussian'] = conditional
+    found['bent conditional Gaussian'] = functools.partial(
+      conditional, bent=True
     )
-  if event_size > 2:
-    found['conditional path'] = maps.conditional_gaussian(
-      structure='tridiagonal', preconditioner=matrix
-    )
+    if _may_be_path(scores):
+      found['conditional path'] = functools.partial(
+        conditional, structure='tridiagonal'
+      )
   return found
+
+
+def _may_be_path(scores):
+  """Whether most neighbours depend on each other, given all others.
+
+  Gradients [n, d] have the precision as their covariance; ranks see it however
+  their scale changes.
+  """
+  ranks = np.argsort(np.argsort(scores, axis=0), axis=0)
+  ranks = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
+  of_neighbours = np.mean(ranks[:, 1:] * ranks[:, :-1], axis=0)
+  return np.median(np.abs(of_neighbours)) > _LEAST_OF_NEIGHBOURS
 
 
 def _is_better(loss, than):
@@ -130,25 +152,39 @@ def _is_better(loss, than):
 
 
 def _losses(part, states, scores, held_states, held_scores):
-  """Returns losses of pairs held out, [n, d], and the drivers found."""
+  """Returns losses of pairs held out, [n, d], and what a map has found."""
 
   @tf.function(autograph=False)
   def run(states, scores, held_states, held_scores):
     weights = tf.ones_like(states[:, 0]) / states.shape[0]
-    whitened, drivers = _fit(part, states, scores, weights)
+    whitened, found = _fit(part, states, scores, weights)
     residuals = whitened(held_states, held_scores)
     centre = tf.reduce_mean(whitened(states, scores), axis=0)
     # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    return pairs_lib.robust(residuals - centre), drivers
+    return pairs_lib.robust(residuals - centre), found
 
   pairs = list(map(tf.constant, (states, scores, held_states, held_scores)))
-  loss, drivers = run.get_concrete_function(*pairs)(*pairs)
-  return loss.numpy(), tuple(int(i) for i in drivers if i >= 0)
+  loss, found = run.get_concrete_function(*pairs)(*pairs)
+  return loss.numpy(), _as_arguments(*map(np.asarray, found))
+
+
+def _as_arguments(drivers, exponents):
+  """Returns what a builder takes of drivers, -1: none, and their exponents."""
+  is_driver = drivers >= 0
+  if not np.any(is_driver):
+    return {}
+  return dict(
+    drivers=tuple(map(int, drivers[is_driver])),
+    exponents=tuple(map(float, exponents[is_driver])),
+  )
 
 
 def _fit(part, states, scores, weights):
-  """Returns a function (x, g) -> y + s behind what was fitted, and drivers."""
+  """Returns a function (x, g) -> y + s of what was fitted, and what it found.
+
+  That is drivers [k], -1: none, and their exponents, [k]; none of a matrix.
+  """
   size, dtype = states.shape[-1], states.dtype
   params = part.init(size, dtype, tf.ones([], dtype))
   if hasattr(part, 'operator'):
@@ -161,7 +197,7 @@ def _fit(part, states, scores, weights):
       s = operator.matmul(g - pull, adjoint=True, adjoint_arg=True)
       return tf.linalg.matrix_transpose(y + s)
 
-    return of_matrix, tf.zeros([0], tf.int32)
+    return of_matrix, (tf.zeros([0], tf.int32), tf.zeros([0], dtype))
   params = part.fit(params, states, scores, weights)
   bijector = part.bijector(params)
 
@@ -176,4 +212,7 @@ def _fit(part, states, scores, weights):
       )
     return y + tape.gradient(value, y)
 
-  return of_map, params.drivers
+  scales = tf.gather(part.scales(params), tf.maximum(params.drivers, 0))
+  # Of a unit of the driver; the first term has none.
+  exponents = tf.linalg.diag_part(params.exponents[1:]) / scales
+  return of_map, (params.drivers, exponents)

@@ -297,6 +297,22 @@ def test_exponents_of_given_drivers_are_found():
   assert _spread(residuals[:, 2:]) < 1e-2
 
 
+def test_exponents_that_are_given_are_taken_as_they_are():
+  states = _draw_hierarchy(np.random.default_rng(3), _NUM_PAIRS)
+  pairs = _pairs(_hierarchy, states)
+
+  def spread(exponents):
+    part = _transport(drivers=[0, 1], exponents=exponents)
+    one = tf.ones([], tf.float64)
+    params = part.fit(part.init(_SIZE, tf.float64, one), *pairs)
+    found = natural.Natural(*params[:-1])
+    rows, scores = natural.whitened(found, *pairs[:2])
+    return _spread((rows + scores)[:, 2:])
+
+  assert spread([0.0, -2.0]) < 1e-2
+  assert spread([0.0, 2.0]) > 0.1
+
+
 def test_a_random_walk_of_unknown_scales_is_exact_as_a_path():
   states = _draw_walk(np.random.default_rng(4), _NUM_PAIRS)
   drivers, exponents, found, residuals = _fit(_walk, states, is_path=True)
@@ -442,6 +458,9 @@ def test_a_structure_that_is_none_is_refused():
     (dict(drivers=[0.5]), 'must be indices'),
     (dict(drivers=[1, 1]), 'repeat themselves'),
     (dict(num_drivers=0), 'must be a positive int'),
+    (dict(exponents=[-2.0]), 'a number for each of `drivers`, None'),
+    (dict(drivers=[0, 1], exponents=[-2.0]), r'of `drivers`, \[0, 1\]'),
+    (dict(drivers=[0], exponents=['two']), 'a number for each'),
     (dict(preconditioner=tfpa.preconditioners.diagonal), 'with parentheses'),
   ],
 )

@@ -62,6 +62,7 @@ def conditional_gaussian(
   num_drivers=3,
   structure='diagonal',
   bent=False,
+  exponents=None,
   preconditioner=None,
   init_scale=None,
 ):
@@ -77,6 +78,9 @@ def conditional_gaussian(
       state depend on each other and are of one unit.
     bent: Whether means of the others follow products of two drivers as well,
       for ridges like a parabola: Q. It takes more pairs to fit.
+    exponents: Of the terms of `drivers`, a float for a unit of each: -2 for the
+      log scale of a normal prior, 0 for a mean; `None`: found with the
+      drivers. With both given nothing is searched, and kernels compile sooner.
     preconditioner: Structure of C, inside; dense by default.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float, a function of the event size, or `None`: found by the
@@ -86,13 +90,14 @@ def conditional_gaussian(
     An `interfaces.Transport`, to be fitted to pairs.
 
   Raises:
-    ValueError: If the drivers are no ints, or repeat themselves, or the
-      structure is another; at the start of a kernel, if drivers are not
-      coordinates of the state or leave no other.
+    ValueError: If the drivers are no ints, or repeat themselves, exponents are
+      not as many floats, or the structure is another; at the start of a
+      kernel, if drivers are not coordinates of the state or leave no other.
   """
   inside = preconditioner or preconditioners.cholesky()
   drivers_lib.check_preconditioner(inside)
   given = drivers_lib.as_indices(drivers, num_drivers)
+  exponents = drivers_lib.as_exponents(exponents, given)
   if structure not in _STRUCTURES:
     raise ValueError(
       f'`structure` must be one of {_STRUCTURES}, but got {structure!r}.'
@@ -109,9 +114,12 @@ def conditional_gaussian(
     )
 
   def fit(params, states, scores, weights):
-    found = natural_search.find(
-      states, scores, weights, params.drivers, given is None, is_path, bent
-    )
+    if exponents is None:
+      found = natural_search.find(
+        states, scores, weights, params.drivers, given is None, is_path, bent
+      )
+    else:
+      found = params.drivers, tf.constant(exponents, states.dtype)
     found, rows, scores = natural_fit.fit(
       states, scores, weights, *found, is_path, bent
     )

@@ -2,11 +2,12 @@
 
 import operator
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
 
-__all__ = ['as_indices', 'check_preconditioner', 'first']
+__all__ = ['as_exponents', 'as_indices', 'check_preconditioner', 'first']
 
 
 def as_indices(drivers, num_drivers):
@@ -28,6 +29,23 @@ def as_indices(drivers, num_drivers):
   if len(set(indices)) < len(indices):
     raise ValueError(f'`drivers` repeat themselves: {drivers!r}.')
   return indices
+
+
+def as_exponents(exponents, drivers):
+  """Returns one float for each of the given drivers, or `None` as given."""
+  if exponents is None:
+    return None
+  try:
+    found = [float(exponent) for exponent in exponents]
+    is_good = len(found) == len(drivers or ()) and np.all(np.isfinite(found))
+  except (TypeError, ValueError):
+    is_good = False
+  if not is_good:
+    raise ValueError(
+      f'`exponents` must be a number for each of `drivers`, {drivers!r}, but '
+      f'got {exponents!r}. Write `None` to have them found.'
+    )
+  return found
 
 
 def check_preconditioner(preconditioner):
