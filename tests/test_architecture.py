@@ -33,7 +33,7 @@ _FORBIDDEN = (
   'arviz_stats',
   'inference_gym',
 )
-_OPTIONAL = (('driver/progress', 'rich'), ('posterior/posterior', 'arviz_base'))
+_OPTIONAL = (('driver/progress', 'rich'), ('driver/to_arviz', 'arviz_base'))
 _PRIVATE = 'core/tfp_private'
 _SHARED = ('interfaces', 'core', 'linalg', 'preconditioners')
 _FAMILIES = ('linear', 'latent', 'surrogate', 'transport')
@@ -44,7 +44,7 @@ _MAY_IMPORT = {
   'core': ('interfaces',),
   'linalg': ('interfaces', 'core'),
   'preconditioners': ('interfaces', 'core', 'linalg'),
-  'driver': ('interfaces', 'core'),
+  'driver': ('_version', 'interfaces', 'core', 'learned'),
   'learned': ('interfaces', 'core'),
   **dict.fromkeys(_FAMILIES, _SHARED),
 }

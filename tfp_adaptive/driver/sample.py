@@ -17,42 +17,13 @@ from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.driver import run_arguments
 from tfp_adaptive.driver import run_identity
+from tfp_adaptive.driver.result import describe_run
+from tfp_adaptive.driver.result import SampleResult
 
-__all__ = ['SampleResult', 'sample', 'sample_more']
+__all__ = ['sample', 'sample_more']
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
-
-
-class SampleResult(
-  collections.namedtuple(
-    'SampleResult',
-    [
-      'states',
-      'trace',
-      'adaptation_trace',
-      'final_state',
-      'final_kernel_results',
-      'seconds',
-    ],
-  )
-):
-  """What `sample` returns; arrays are numpy, on the host.
-
-  Attributes:
-    states: Draws, [num_results, chains..., event...] in the structure of the
-      start.
-    trace: dict of [num_results, chains...]: `target_log_prob`, `is_accepted`,
-      `log_accept_ratio`, `diverging`, those that the kernel has; [num_results]
-      scalars of the adaptation; and `extra`, what `trace_fn` returned.
-    adaptation_trace: The same over the discarded steps.
-    final_state: Last state, Tensors.
-    final_kernel_results: Last kernel results, Tensors: what was learned.
-    seconds: dict of wall times `compile`, `adaptation`, `sampling`; those of
-      a run that was continued from a checkpoint add up.
-  """
-
-  __slots__ = ()
 
 
 def sample(
@@ -312,7 +283,10 @@ def _join(kernel, plan, structure, columns, state, results, seconds):
   states, trace = tf.nest.pack_sequence_as(
     structure, [column[discarded:] for column in columns.arrays]
   )
-  for message in diagnosis.warnings_after(kernel, states, trace, results):
+  worst = diagnosis.worst_coordinates(states, trace)
+  for message in diagnosis.warnings_after(
+    kernel, states, trace, results, worst
+  ):
     warnings.warn(message, stacklevel=4)
   return SampleResult(
     states=states,
@@ -325,6 +299,7 @@ def _join(kernel, plan, structure, columns, state, results, seconds):
       adaptation=seconds['adapt'],
       sampling=seconds['sample'],
     ),
+    run=describe_run(kernel, plan, results, worst),
   )
 
 

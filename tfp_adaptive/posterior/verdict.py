@@ -51,6 +51,17 @@ class Verdict(NamedTuple):
     index = int(pick(values))
     return float(values[index]), self.names[index]
 
+  def __repr__(self):
+    lines = []
+    rhat = self.worst('rhat')
+    if rhat:
+      lines.append(f'R-hat at most {rhat[0]:.3f} ({rhat[1]})')
+    sizes = [(words, self.worst(field)) for field, words in SIZES]
+    worst = [f'{w} {found[0]:.0f} ({found[1]})' for w, found in sizes if found]
+    lines.append(f'at least: {", ".join(worst)}')
+    lines += [f'failed: {sentence}' for sentence in self.failed]
+    return '\n'.join(lines)
+
 
 def smallest_size(verdict):
   """Returns the least effective size of all coordinates and kinds, a float."""
