@@ -60,7 +60,8 @@ def sample(
       the default trace.
     jit_compile: Whether XLA compiles the steps. On a CPU a density that factors
       matrices can be many times as fast without.
-    progress: Whether to show progress: a bar on a terminal, else lines.
+    progress: Whether to show progress: a bar on a terminal or in a notebook,
+      else lines.
     checkpoint_dir: Folder to write every finished block to and to continue
       from, or `None`. What is continued is the same run: another target, data,
       start, setting or version is refused. One run at a time writes to it.
@@ -118,7 +119,7 @@ def sample(
       block_size,
       jit_compile,
       checkpoint_dir,
-      progress,
+      progress_lib.Progress(plan.num_steps, progress),
     )
 
 
@@ -160,7 +161,7 @@ def sample_more(
     block_size,
     jit_compile,
     None,
-    progress,
+    progress_lib.Progress(plan.num_steps, progress, is_kept=False),
   )
 
 
@@ -219,11 +220,12 @@ def _run_blocks(
       [tf.convert_to_tensor(leaf) for leaf in leaves],
       expand_composites=True,
     )
-  if step < plan.num_steps:
-    program.run(state, results, seed, *_counts(step, 0, 1))
-    seconds['compile'] += time.monotonic() - start
-  with progress_lib.Progress(plan.num_steps, progress) as shown:
-    shown.update(step, 'adapt', None)
+  with progress:
+    if step < plan.num_steps:
+      with progress.compiling():
+        program.run(state, results, seed, *_counts(step, 0, 1))
+      seconds['compile'] += time.monotonic() - start
+    progress.update(step, 'adapt', None)
     while step < plan.num_steps:
       phase, num_rows, thin = plan.next_block(step, block_size)
       start = time.monotonic()
@@ -239,7 +241,7 @@ def _run_blocks(
       if checkpoint:
         leaves = tf.nest.flatten((state, results), expand_composites=True)
         checkpoint.save(leaves, step, block, seconds)
-      shown.update(step, phase, diagnosis.accept_rate(structure, block))
+      progress.update(step, phase, diagnosis.accept_rate(structure, block))
   return _join(kernel, plan, structure, columns, state, results, seconds)
 
 
