@@ -33,7 +33,7 @@ _FORBIDDEN = (
   'arviz_stats',
   'inference_gym',
 )
-_OPTIONAL = (('driver/progress', 'rich'), ('posterior/posterior', 'arviz_base'))
+_OPTIONAL = (('driver/to_arviz', 'arviz_base'),)
 _PRIVATE = 'core/tfp_private'
 _SHARED = ('interfaces', 'core', 'linalg', 'preconditioners')
 _FAMILIES = ('linear', 'latent', 'surrogate', 'transport')
@@ -44,7 +44,7 @@ _MAY_IMPORT = {
   'core': ('interfaces',),
   'linalg': ('interfaces', 'core'),
   'preconditioners': ('interfaces', 'core', 'linalg'),
-  'driver': ('interfaces', 'core'),
+  'driver': ('_version', 'interfaces', 'core', 'learned'),
   'learned': ('interfaces', 'core'),
   **dict.fromkeys(_FAMILIES, _SHARED),
 }
@@ -182,7 +182,7 @@ def test_only_tensorflow_numpy_and_the_standard_library_are_imported():
   for path in _FILES:
     for line, module, inside_function in _imports(path):
       top = module.split('.')[0]
-      # Optional: the progress bar, and draws as a DataTree.
+      # Optional: draws as a DataTree.
       if inside_function and (_module(path), top) in _OPTIONAL:
         continue
       if top not in (*_TOP, 'tfp_adaptive', *sys.stdlib_module_names):

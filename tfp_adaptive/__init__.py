@@ -11,8 +11,9 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive import proposals
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.driver.compilation_cache import cache_compilations
+from tfp_adaptive.driver.result import SampleResult
 from tfp_adaptive.driver.sample import sample
-from tfp_adaptive.driver.sample import SampleResult
 from tfp_adaptive.latent import priors as gaussian_priors
 from tfp_adaptive.latent.auxiliary_gradient import auxiliary_gradient
 from tfp_adaptive.latent.auxiliary_langevin import auxiliary_langevin
@@ -66,6 +67,7 @@ __all__ = [
   # The driver.
   'Posterior',
   'SampleResult',
+  'cache_compilations',
   'sample',
   'sample_posterior',
   # What was learned.

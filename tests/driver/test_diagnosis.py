@@ -84,7 +84,8 @@ def test_a_weight_may_be_high_where_more_is_accepted_than_has_to_be(
 def _said(states, **trace):
   """Returns the warnings of a kernel of which nothing is known."""
   kernel = collections.namedtuple('Kernel', ['parameters'])({})
-  return list(diagnosis.warnings_after(kernel, states, trace, None))
+  worst = diagnosis.worst_coordinates(states, trace)
+  return list(diagnosis.warnings_after(kernel, states, trace, None, worst))
 
 
 @pytest.mark.parametrize('share, is_warned', [(0.008, False), (0.02, True)])

@@ -65,6 +65,15 @@ def test_the_density_of_a_joint_distribution_is_that_by_hand():
   np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize('pins', [{}, dict(share=0.5)])
+def test_what_is_observed_is_known_wherever_it_was_pinned(pins):
+  pinned = _model().experimental_pin(y=_DATA)
+  observed = problem_lib.of_joint(pinned, pins).observed
+  assert set(observed) == {'y', *pins}
+  np.testing.assert_array_equal(observed['y'], _DATA)
+  assert problem_lib.of_joint(_model(), {}).observed == {}
+
+
 def test_parts_and_coordinates_have_the_models_names():
   problem = problem_lib.of_joint(_model(), dict(y=_DATA))
   assert problem.names == ('mu', 'tau', 'theta', 'share')

@@ -71,7 +71,12 @@ def test_draws_are_a_data_tree_by_name(posterior):
   np.testing.assert_array_equal(
     tree.posterior['mu'].values, posterior.states.mu.T
   )
+  assert set(tree.children) == {'posterior', 'sample_stats', 'observed_data'}
+  np.testing.assert_array_equal(tree.observed_data['y'].values, _DATA)
+  rate = tree.sample_stats['acceptance_rate'].values
+  assert rate.shape == (8, 500) and 0.5 < rate.mean() <= 1.0
   assert tree.attrs['converged'] == 1 and 'Converged' in tree.attrs['verdict']
+  assert tree.attrs['inference_library'] == 'tfp_adaptive'
 
 
 @pytest.mark.nightly

@@ -78,3 +78,14 @@ def test_coordinates_of_all_shapes_have_names():
   assert names == ['tau', *(f'L[{i},{j}]' for i in range(2) for j in range(3))]
   assert values.shape == (5, 2, 7)
   np.testing.assert_array_equal(values[..., 5], parts[1][..., 1, 1])
+
+
+def test_a_verdict_is_printed_in_words_and_without_arrays():
+  values = _normal()
+  values[:, 2, 1] += 1.0
+  verdict = _judged(values)
+  first, second, *failed = repr(verdict).splitlines()
+  value, name = verdict.worst('rhat')
+  assert first == f'R-hat at most {value:.3f} ({name})'
+  assert second.startswith('at least: bulk ESS ')
+  assert failed == [f'failed: {sentence}' for sentence in verdict.failed]

@@ -15,6 +15,7 @@ __all__ = [
   'event_size',
   'flatten',
   'fresh',
+  'names',
   'num_chains',
   'of_flat',
   'part_sizes',
@@ -35,6 +36,26 @@ def as_tensors(init_state):
       "for example `tf.cast(start, 'float32')`."
     )
   return state
+
+
+def names(structure, prefix=''):
+  """Returns the names of all parts, in the order of `tf.nest.flatten`.
+
+  Keys of dicts and fields of namedtuples, `a.b` where they are nested; x0, x1,
+  ... of a sequence, and x of a part that is the whole.
+  """
+  if hasattr(structure, '_asdict'):
+    items = list(structure._asdict().items())
+  elif isinstance(structure, dict):
+    items = sorted(structure.items())
+  elif isinstance(structure, (list, tuple)):
+    items = [(f'x{i}', part) for i, part in enumerate(structure)]
+  else:
+    return (prefix or 'x',)
+  found = ()
+  for key, part in items:
+    found += names(part, f'{prefix}.{key}' if prefix else str(key))
+  return found
 
 
 def flatten(state, num_chain_dims):

@@ -8,6 +8,7 @@ breaks one file.
 
 import tensorflow as tf
 import tensorflow_probability as tfp
+from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow_probability.python.internal import distribute_lib
 from tensorflow_probability.python.internal import nest_util
@@ -26,7 +27,9 @@ __all__ = [
   'choose',
   'forget_bijections',
   'get_innermost',
+  'has_started',
   'inner_graphs',
+  'number_names_from_multiple',
   'own_gradient',
   'prefer_static',
   'psum',
@@ -61,6 +64,17 @@ def _is_inside(inner, graph):
   while inner is not None and inner is not graph:
     inner = getattr(inner, 'outer_graph', None)
   return inner is graph
+
+
+def has_started():
+  """Returns whether TF has run an op, and so has read all its flags."""
+  return context.context()._initialized
+
+
+def number_names_from_multiple(number):
+  """Lets TF number what it names next from a multiple of `number` on."""
+  while ops.uid() % number:
+    pass
 
 
 _INNER_GRAPHS = ('_cond_graph', '_body_graph', '_true_graph', '_false_graph')

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import compilation_cache
 from tfp_adaptive.driver import program_digest
 
 __all__ = ['Block', 'build', 'default_trace']
@@ -46,6 +47,8 @@ def build(kernel, trace_fn, block_size, jit_compile):
   """
 
   def block(state, results, seed, first_step, num_results, steps_per_result):
+    compilation_cache.number_names()
+
     def one_step(step, state, results):
       state, results = kernel.one_step(
         state, results, seed=random.fold_in(seed, step)

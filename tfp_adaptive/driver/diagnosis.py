@@ -12,10 +12,12 @@ __all__ = [
   'accept_rate',
   'adaptation_scalars',
   'check_starts',
+  'has_prior_apart',
   'kernel_names',
   'num_adaptation_steps',
   'warnings_after',
   'warnings_before',
+  'worst_coordinates',
 ]
 
 
@@ -35,6 +37,11 @@ def num_adaptation_steps(kernel):
     getattr(k, 'num_adaptation_steps', None) for k in stack.kernels(kernel)
   ]
   return max([int(s) for s in steps if s is not None], default=0)
+
+
+def has_prior_apart(kernel):
+  """Returns whether the kernel's `target_log_prob` is the likelihood alone."""
+  return _has(stack.kernels(kernel)[-1], 'log_likelihood_fn')
 
 
 def check_starts(results):
@@ -83,9 +90,9 @@ def warnings_before(kernel, state, results):
 
 
 def _likelihood_warnings(kernel, state, results):
-  innermost = stack.kernels(kernel)[-1]
-  if not _has(innermost, 'log_likelihood_fn'):
+  if not has_prior_apart(kernel):
     return
+  innermost = stack.kernels(kernel)[-1]
   first, second = (
     np.asarray(tfp_private.get_innermost(r, 'target_log_prob'))
     for r in (results, innermost.bootstrap_results(state))
@@ -135,7 +142,15 @@ def accept_rate(structure, block):
   return None if accepted is None else float(np.mean(accepted))
 
 
-def warnings_after(kernel, states, trace, results):
+def worst_coordinates(states, trace):
+  """Returns `convergence.worst` of the draws; {} of too few, or none moved."""
+  log_prob = trace.get('target_log_prob')
+  if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
+    return {}
+  return convergence.worst(states, log_prob.ndim - 1)
+
+
+def warnings_after(kernel, states, trace, results, worst):
   """Yields what the user should know before trusting the draws."""
   accepted = trace.get('is_accepted')
   if accepted is not None and len(accepted):
@@ -171,7 +186,7 @@ def warnings_after(kernel, states, trace, results):
       yield from _acceptance_warnings(
         accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
       )
-  if _has(kernels[-1], 'log_likelihood_fn'):
+  if has_prior_apart(kernel):
     # TFP's wrappers tune delta, and kappa inside of it.
     tuners = [k for k in kernels if _has(k, 'target_accept_prob')]
     for k, prefix in zip(tuners, ('', 'hyper_')):
@@ -180,7 +195,8 @@ def warnings_after(kernel, states, trace, results):
         float(k.parameters['target_accept_prob']),
         may_exceed_target=_is_at_its_largest(trace.get(f'{prefix}step_size')),
       )
-  yield from _convergence_warnings(states, trace)
+  if worst:
+    yield from _convergence_warnings(worst)
 
 
 def _has_moved(states, num_leading_dims):
@@ -240,13 +256,7 @@ def _acceptance_warnings(accepted, target, may_exceed_target=False):
     )
 
 
-def _convergence_warnings(states, trace):
-  log_prob = trace.get('target_log_prob')
-  if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
-    return
-  worst = convergence.worst(states, log_prob.ndim - 1)
-  if not worst:
-    return
+def _convergence_warnings(worst):
   rhat, place = worst['rhat']
   if rhat > convergence.LARGEST_RHAT:
     yield (

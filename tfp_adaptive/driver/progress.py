@@ -1,83 +1,119 @@
-"""Progress of a run: a rich bar on a terminal, plain lines elsewhere."""
+"""Progress of a run: one line, written anew, where that can be; else lines."""
 
+import contextlib
+import shutil
 import sys
+import threading
 import time
 
 __all__ = ['Progress']
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_BARS = 0.1
+_SECONDS_BETWEEN_TICKS = 1.0
+_BAR_WIDTH = 24
+_MOST_COLUMNS = 100
 
 
 class Progress:
   """Reports steps done, acceptance, step rate and time left.
 
-  Use as a context manager; `update` after every block.
+  Use as a context manager; `update` after every block. On a terminal and in a
+  notebook it is a bar.
   """
 
-  def __init__(self, num_steps, is_shown=True, stream=None):
+  def __init__(self, num_steps, is_shown=True, is_kept=True, stream=None):
+    """Makes a report that has not begun.
+
+    Args:
+      num_steps: In all.
+      is_shown: Whether anything is written.
+      is_kept: Whether the bar stays when it ends. If not, the run is a part of
+        one that tells by itself: lines are written if it is long.
+      stream: To write to; `None`: stderr.
+    """
     self._num_steps = num_steps
     self._is_shown = is_shown
+    self._is_kept = is_kept
     self._stream = stream or sys.stderr
-    self._bar = None
-    self._last_line = 0.0
+    self._is_bar = is_shown and _can_rewrite(self._stream)
+    self._num_written = 0  # Characters of the line that is rewritten.
+    self._first_step = None
 
   def __enter__(self):
     self._start = time.monotonic()
-    self._first_step = None
-    if self._is_shown and self._stream.isatty():
-      self._bar = _rich_bar(self._num_steps)
-    if self._bar:
-      self._bar.start()
+    self._last = self._start if not self._is_kept else -float('inf')
     return self
 
   def __exit__(self, *exc):
-    if self._bar:
-      self._bar.stop()
+    if self._num_written and not self._is_kept:
+      self._rewrite('')
+      self._stream.write('\r')
+    elif self._num_written:
+      self._stream.write('\n')
+    if self._num_written:
+      self._stream.flush()
+    self._num_written = 0
+
+  @contextlib.contextmanager
+  def compiling(self):
+    """Lets a bar tell how long what is inside takes, from a second on."""
+    if not self._is_bar:
+      yield
+      return
+    is_done = threading.Event()
+    start = time.monotonic()
+
+    def tick():
+      while not is_done.wait(_SECONDS_BETWEEN_TICKS):
+        self._rewrite(f'compiling {time.monotonic() - start:.0f} s')
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+      yield
+    finally:
+      is_done.set()
+      thread.join()
 
   def update(self, step, phase, accept_rate):
     """Shows that `step` steps are done; `accept_rate` is None if unknown."""
     if not self._is_shown:
       return
-    if self._first_step is None:
-      self._first_step, self._start = step, time.monotonic()
     now = time.monotonic()
+    if self._first_step is None:
+      self._first_step, self._start = step, now
+    is_last = step >= self._num_steps and self._is_kept
+    pause = _SECONDS_BETWEEN_BARS if self._is_bar else _SECONDS_BETWEEN_LINES
+    if now - self._last < pause and not is_last:
+      return
+    self._last = now
     rate = (step - self._first_step) / max(now - self._start, 1e-9)
-    accept = '' if accept_rate is None else f'accept {accept_rate:.2f}'
-    if self._bar:
-      self._bar.update(
-        self._bar.task_ids[0],
-        completed=step,
-        description=phase,
-        accept=accept,
-        speed=f'{rate:,.0f} steps/s',
-      )
-      return
-    if (
-      step < self._num_steps and now - self._last_line < _SECONDS_BETWEEN_LINES
-    ):
-      return
-    self._last_line = now
-    line = f'{phase} {step}/{self._num_steps} {accept}'
+    line = f'{phase} {step}/{self._num_steps}'
+    if self._is_bar:
+      filled = _BAR_WIDTH * step // max(1, self._num_steps)
+      line += f' [{"#" * filled}{"." * (_BAR_WIDTH - filled)}]'
+    if accept_rate is not None:
+      line += f' accept {accept_rate:.2f}'
     if rate:
       left = (self._num_steps - step) / rate
       line += f' {rate:,.0f} steps/s, {left:.0f} s left'
-    self._stream.write(f'{line}\n')
+    if self._is_bar:
+      self._rewrite(line)
+    else:
+      self._stream.write(f'{line}\n')
+      self._stream.flush()
+
+  def _rewrite(self, line):
+    """Writes a line over the one before, cut where a terminal would wrap."""
+    columns = shutil.get_terminal_size().columns
+    line = line[: min(columns, _MOST_COLUMNS) - 1]
+    self._stream.write(f'\r{line:{self._num_written or 1}}')
     self._stream.flush()
+    self._num_written = max(1, len(line))
 
 
-def _rich_bar(num_steps):
-  """Returns a started-less rich progress bar, or None without rich."""
-  try:
-    from rich import progress  # Optional: the library depends on TFP and numpy.
-  except ImportError:
-    return None
-  bar = progress.Progress(
-    progress.TextColumn('{task.description:>8}'),
-    progress.BarColumn(),
-    progress.MofNCompleteColumn(),
-    progress.TextColumn('{task.fields[accept]}'),
-    progress.TextColumn('{task.fields[speed]}'),
-    progress.TimeRemainingColumn(),
-  )
-  bar.add_task('adapt', total=num_steps, accept='', speed='')
-  return bar
+def _can_rewrite(stream):
+  """Returns whether a line can be written anew: a terminal, or a notebook."""
+  is_notebook = type(stream).__module__.startswith('ipykernel.')
+  return is_notebook or stream.isatty()

@@ -17,42 +17,13 @@ from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.driver import run_arguments
 from tfp_adaptive.driver import run_identity
+from tfp_adaptive.driver.result import describe_run
+from tfp_adaptive.driver.result import SampleResult
 
-__all__ = ['SampleResult', 'sample', 'sample_more']
+__all__ = ['sample', 'sample_more']
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
-
-
-class SampleResult(
-  collections.namedtuple(
-    'SampleResult',
-    [
-      'states',
-      'trace',
-      'adaptation_trace',
-      'final_state',
-      'final_kernel_results',
-      'seconds',
-    ],
-  )
-):
-  """What `sample` returns; arrays are numpy, on the host.
-
-  Attributes:
-    states: Draws, [num_results, chains..., event...] in the structure of the
-      start.
-    trace: dict of [num_results, chains...]: `target_log_prob`, `is_accepted`,
-      `log_accept_ratio`, `diverging`, those that the kernel has; [num_results]
-      scalars of the adaptation; and `extra`, what `trace_fn` returned.
-    adaptation_trace: The same over the discarded steps.
-    final_state: Last state, Tensors.
-    final_kernel_results: Last kernel results, Tensors: what was learned.
-    seconds: dict of wall times `compile`, `adaptation`, `sampling`; those of
-      a run that was continued from a checkpoint add up.
-  """
-
-  __slots__ = ()
 
 
 def sample(
@@ -89,7 +60,8 @@ def sample(
       the default trace.
     jit_compile: Whether XLA compiles the steps. On a CPU a density that factors
       matrices can be many times as fast without.
-    progress: Whether to show progress: a bar on a terminal, else lines.
+    progress: Whether to show progress: a bar on a terminal or in a notebook,
+      else lines.
     checkpoint_dir: Folder to write every finished block to and to continue
       from, or `None`. What is continued is the same run: another target, data,
       start, setting or version is refused. One run at a time writes to it.
@@ -147,7 +119,7 @@ def sample(
       block_size,
       jit_compile,
       checkpoint_dir,
-      progress,
+      progress_lib.Progress(plan.num_steps, progress),
     )
 
 
@@ -189,7 +161,7 @@ def sample_more(
     block_size,
     jit_compile,
     None,
-    progress,
+    progress_lib.Progress(plan.num_steps, progress, is_kept=False),
   )
 
 
@@ -248,11 +220,12 @@ def _run_blocks(
       [tf.convert_to_tensor(leaf) for leaf in leaves],
       expand_composites=True,
     )
-  if step < plan.num_steps:
-    program.run(state, results, seed, *_counts(step, 0, 1))
-    seconds['compile'] += time.monotonic() - start
-  with progress_lib.Progress(plan.num_steps, progress) as shown:
-    shown.update(step, 'adapt', None)
+  with progress:
+    if step < plan.num_steps:
+      with progress.compiling():
+        program.run(state, results, seed, *_counts(step, 0, 1))
+      seconds['compile'] += time.monotonic() - start
+    progress.update(step, 'adapt', None)
     while step < plan.num_steps:
       phase, num_rows, thin = plan.next_block(step, block_size)
       start = time.monotonic()
@@ -268,7 +241,7 @@ def _run_blocks(
       if checkpoint:
         leaves = tf.nest.flatten((state, results), expand_composites=True)
         checkpoint.save(leaves, step, block, seconds)
-      shown.update(step, phase, diagnosis.accept_rate(structure, block))
+      progress.update(step, phase, diagnosis.accept_rate(structure, block))
   return _join(kernel, plan, structure, columns, state, results, seconds)
 
 
@@ -312,7 +285,10 @@ def _join(kernel, plan, structure, columns, state, results, seconds):
   states, trace = tf.nest.pack_sequence_as(
     structure, [column[discarded:] for column in columns.arrays]
   )
-  for message in diagnosis.warnings_after(kernel, states, trace, results):
+  worst = diagnosis.worst_coordinates(states, trace)
+  for message in diagnosis.warnings_after(
+    kernel, states, trace, results, worst
+  ):
     warnings.warn(message, stacklevel=4)
   return SampleResult(
     states=states,
@@ -325,6 +301,7 @@ def _join(kernel, plan, structure, columns, state, results, seconds):
       adaptation=seconds['adapt'],
       sampling=seconds['sample'],
     ),
+    run=describe_run(kernel, plan, results, worst),
   )
 
 

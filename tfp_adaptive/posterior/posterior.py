@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import learned
+from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.posterior import verdict as verdict_lib
 
 __all__ = ['Posterior', 'Stage']
@@ -132,36 +133,28 @@ class Posterior:
 
   @property
   def draws(self):
-    """The draws as an ArviZ `DataTree`: posterior and sample_stats.
+    """The draws as an ArviZ `DataTree`.
+
+    Groups: posterior; sample_stats, `lp` in unconstrained space; observed_data,
+    what was pinned.
 
     Raises:
       ImportError: Without `arviz-base`; `states` needs nothing.
     """
-    try:
-      import arviz_base
-    except ImportError as error:
-      raise ImportError(
-        '`draws` is a DataTree of ArviZ: `pip install arviz-base`. Without it '
-        'read `states`, the same draws as numpy arrays.'
-      ) from error
-    by_chain = lambda rows: np.swapaxes(rows, 0, 1)
-    parts = zip(self._problem.names, tf.nest.flatten(self.states))
-    stats = {'lp': self.trace['target_log_prob']}
-    if 'diverging' in self.trace:
-      stats['diverging'] = self.trace['diverging']
-    tree = arviz_base.from_dict(
-      {
-        'posterior': {name: by_chain(part) for name, part in parts},
-        'sample_stats': {key: by_chain(rows) for key, rows in stats.items()},
-      }
+    return to_arviz.tree(
+      dict(
+        posterior=to_arviz.posterior(self.states, 1, self._problem.names),
+        sample_stats=to_arviz.sample_stats(self.trace),
+        observed_data=self._problem.observed,
+      ),
+      dict(
+        converged=int(self.converged),
+        verdict=self._headline(),
+        report='\n'.join(map(str, self.report)),
+        num_gradients=self.num_gradients,
+        thinning=self.thinning,
+      ),
     )
-    tree.attrs.update(
-      converged=int(self.converged),
-      verdict=self._headline(),
-      report='\n'.join(map(str, self.report)),
-      num_gradients=self.num_gradients,
-    )
-    return tree
 
   def summary(self):
     """Returns dict of column -> [d]: moments, quantiles and diagnostics.
@@ -217,13 +210,7 @@ class Posterior:
 
   def __repr__(self):
     lines = [self._headline()]
-    rhat = self.verdict.worst('rhat')
-    if rhat:
-      lines.append(f'  R-hat at most {rhat[0]:.3f} ({rhat[1]})')
-    sizes = [(w, self.verdict.worst(f)) for f, w in verdict_lib.SIZES]
-    worst = [f'{w} {found[0]:.0f} ({found[1]})' for w, found in sizes if found]
-    lines.append(f'  at least: {", ".join(worst)}')
-    lines += [f'  failed: {sentence}' for sentence in self.failed]
+    lines += [f'  {line}' for line in repr(self.verdict).splitlines()]
     if self._ended_by:
       lines.append(f'  ended by {self._ended_by}')
     lines += [f'  {stage}' for stage in self.report]

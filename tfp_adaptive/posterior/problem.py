@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 
 __all__ = ['Problem', 'coordinate_names', 'of_density', 'of_joint']
@@ -49,6 +50,8 @@ class Problem(NamedTuple):
   coordinates: tuple
   dtype: Any
   event_size: int
+  # dict of the values that parts of a joint distribution were given, numpy.
+  observed: dict
 
 
 def of_joint(model, pins):
@@ -87,6 +90,7 @@ def of_joint(model, pins):
     coordinates=split.coordinates(names),
     dtype=dtype,
     event_size=split.event_size,
+    observed={k: np.asarray(v) for k, v in getattr(model, 'pins', {}).items()},
   )
 
 
@@ -98,7 +102,7 @@ def _pinned(model, pins):
     model = model.experimental_pin(**pins)
   _check_is_of_one_chain(model)
   events = model.event_shape
-  names = _leaf_names(events)
+  names = state_parts.names(events)
   if isinstance(events, (list, tuple)) and not hasattr(events, '_asdict'):
     left = tuple(name for name in parts if name not in pins)
     names = left if len(left) == len(names) else names
@@ -123,7 +127,7 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
       '`init` says what the unknowns are: a structure of `tf.TensorSpec(shape)`'
       f', or of starts for {num_chains} chains. Write for example {_EXAMPLE}.'
     )
-  names = _leaf_names(init)
+  names = state_parts.names(init)
   maps = _bijectors_like(init, names, bijectors)
   events, starts = _events_and_starts(names, tf.nest.flatten(init), num_chains)
   dtype = _one_dtype(names, [leaf.dtype for leaf in starts or events])
@@ -152,6 +156,7 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
     coordinates=split.coordinates(names),
     dtype=dtype,
     event_size=split.event_size,
+    observed={},
   )
 
 
@@ -200,22 +205,6 @@ class _Split:
       return _RADIUS * (2.0 * share - 1.0)
 
     return draw
-
-
-def _leaf_names(structure, prefix=''):
-  """Returns the names of all leaves, in the order of `tf.nest.flatten`."""
-  if hasattr(structure, '_asdict'):
-    items = list(structure._asdict().items())
-  elif isinstance(structure, dict):
-    items = sorted(structure.items())
-  elif isinstance(structure, (list, tuple)):
-    items = [(f'x{i}', part) for i, part in enumerate(structure)]
-  else:
-    return (prefix or 'x',)
-  names = ()
-  for key, part in items:
-    names += _leaf_names(part, f'{prefix}.{key}' if prefix else str(key))
-  return names
 
 
 def _bijectors_like(init, names, bijectors):
@@ -286,7 +275,7 @@ def _as_starts(name, leaf, num_chains):
 def _part_names(model):
   """Returns the names of all parts of a joint distribution, as its pins go."""
   if not hasattr(model, 'resolve_graph'):
-    return _leaf_names(model.event_shape)
+    return state_parts.names(model.event_shape)
   return tuple(name for name, _ in model.resolve_graph())
 
 

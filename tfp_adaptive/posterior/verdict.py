@@ -49,6 +49,17 @@ class Verdict(NamedTuple):
     found = convergence.worst_of(self.diagnosis, field)
     return found and (found[0], self.names[found[1]])
 
+  def __repr__(self):
+    lines = []
+    rhat = self.worst('rhat')
+    if rhat:
+      lines.append(f'R-hat at most {rhat[0]:.3f} ({rhat[1]})')
+    sizes = [(words, self.worst(field)) for field, words in SIZES]
+    worst = [f'{w} {found[0]:.0f} ({found[1]})' for w, found in sizes if found]
+    lines.append(f'at least: {", ".join(worst)}')
+    lines += [f'failed: {sentence}' for sentence in self.failed]
+    return '\n'.join(lines)
+
 
 def smallest_size(verdict):
   """Returns the least effective size of all coordinates and kinds, a float."""

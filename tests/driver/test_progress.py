@@ -1,0 +1,144 @@
+"""What a run writes while it goes: a bar on a terminal, else lines."""
+
+import io
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from tfp_adaptive.driver import progress as progress_lib
+
+
+class _Clock(NamedTuple):
+  monotonic: Callable
+
+
+class _Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+class _Notebook(io.StringIO):
+  __module__ = 'ipykernel.iostream'
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+  """Lets a second pass between two updates; terminals have 80 columns."""
+  seconds = iter(range(10_000))
+  monkeypatch.setattr(progress_lib, 'time', _Clock(lambda: next(seconds)))
+  monkeypatch.setenv('COLUMNS', '80')
+
+
+def _shown(text):
+  """Returns the lines that a reader of a terminal sees in the end."""
+  lines = []
+  for line in text.split('\n'):
+    seen = ''
+    for part in line.split('\r'):
+      seen = part + seen[len(part) :]
+    lines.append(seen.rstrip())
+  return lines
+
+
+def _written(stream, steps=range(0, 101, 10), **options):
+  with progress_lib.Progress(100, stream=stream, **options) as progress:
+    for step in steps:
+      progress.update(step, 'adapt' if step < 50 else 'sample', 0.5)
+  return stream.getvalue()
+
+
+@pytest.mark.parametrize('kind', [_Terminal, _Notebook])
+def test_a_bar_is_one_line_written_anew(kind):
+  text = _written(kind())
+  assert text.count('\r') == 11 and text.count('\n') == 1
+  bar = '#' * 24
+  assert _shown(text) == [
+    f'sample 100/100 [{bar}] accept 0.50 10 steps/s, 0 s left',
+    '',
+  ]
+
+
+def test_a_bar_says_how_far_it_is():
+  line = _shown(_written(_Terminal(), steps=[0, 25]))[0]
+  assert line == (
+    'adapt 25/100 [######..................] accept 0.50 25 steps/s, 3 s left'
+  )
+
+
+def test_a_shorter_line_leaves_nothing_of_a_longer_one():
+  stream = _Terminal()
+  with progress_lib.Progress(100, stream=stream) as progress:
+    progress.update(1, 'a long name of a phase', 0.5)
+    progress.update(2, 'b', None)
+  assert _shown(stream.getvalue())[0].endswith(' s left')
+  assert _shown(stream.getvalue())[0].startswith('b 2/100 [')
+
+
+def test_a_line_is_never_as_long_as_the_terminal(monkeypatch):
+  monkeypatch.setenv('COLUMNS', '30')
+  text = _written(_Terminal())
+  assert max(len(part) for part in text.replace('\n', '').split('\r')) == 29
+
+
+def test_updates_that_are_too_many_are_not_all_written(monkeypatch):
+  monkeypatch.setattr(progress_lib, 'time', _Clock(lambda: 1.0))
+  text = _written(_Terminal())
+  assert text.count('\r') == 2 and '100/100' in text
+
+
+def test_elsewhere_there_are_lines_now_and_then():
+  text = _written(io.StringIO(), steps=range(101))
+  assert '\r' not in text
+  lines = text.splitlines()
+  assert len(lines) == 11 and lines[0] == 'adapt 0/100 accept 0.50'
+  assert lines[-1] == 'sample 100/100 accept 0.50 1 steps/s, 0 s left'
+
+
+@pytest.mark.parametrize('kind', [io.StringIO, _Terminal, _Notebook])
+def test_nothing_is_written_where_nothing_is_wanted(kind):
+  stream = kind()
+  with progress_lib.Progress(2, is_shown=False, stream=stream) as progress:
+    with progress.compiling():
+      progress.update(1, 'adapt', 0.5)
+    progress.update(2, 'sample', 0.5)
+  assert stream.getvalue() == ''
+
+
+def test_a_part_of_a_run_leaves_no_bar_and_few_lines():
+  assert not ''.join(_shown(_written(_Terminal(), is_kept=False)))
+  assert _written(io.StringIO(), range(0, 9, 2), is_kept=False) == ''
+  assert _written(io.StringIO(), range(101), is_kept=False).count('\n') == 10
+
+
+def test_a_bar_that_is_interrupted_ends_its_line():
+  stream = _Terminal()
+  with pytest.raises(KeyboardInterrupt):
+    with progress_lib.Progress(100, stream=stream) as progress:
+      progress.update(10, 'adapt', 0.5)
+      raise KeyboardInterrupt
+  assert stream.getvalue().endswith('\n')
+
+
+def test_the_time_of_a_compilation_is_told_while_it_lasts(monkeypatch):
+  monkeypatch.setattr(progress_lib, '_SECONDS_BETWEEN_TICKS', 0.001)
+  num_threads, stream = threading.active_count(), _Terminal()
+  with progress_lib.Progress(100, stream=stream) as progress:
+    with pytest.raises(ZeroDivisionError):
+      with progress.compiling():
+        while 'compiling 3 s' not in stream.getvalue():
+          time.sleep(0.001)
+        raise ZeroDivisionError
+    assert threading.active_count() == num_threads
+    progress.update(1, 'sample', None)
+  assert 'compiling' not in ''.join(_shown(stream.getvalue()))
+
+
+def test_a_short_compilation_is_not_told_of():
+  stream = _Terminal()
+  with progress_lib.Progress(100, stream=stream) as progress:
+    with progress.compiling():
+      pass
+  assert stream.getvalue() == ''

@@ -1,0 +1,115 @@
+"""Compiled programs on disk: a later process loads what an earlier compiled.
+
+XLA's own cache, on a CPU. It knows a program again by a digest of all of it,
+and by nothing else: code of another processor is loaded and may crash, and
+functions have numbers in their names that grow with all that TensorFlow did
+before. So the folder is named by version, flags and processor, and a block
+that is traced starts to count at a round number.
+"""
+
+import hashlib
+import os
+import pathlib
+import platform
+import tempfile
+
+import tensorflow as tf
+
+from tfp_adaptive.core import tfp_private
+
+__all__ = ['cache_compilations', 'number_names']
+
+_VARIABLE = 'TF_XLA_FLAGS'
+_FLAG = '--tf_xla_persistent_cache_directory='
+_OF_DEVICES = '--tf_xla_persistent_cache_device_types=CPU'
+_CPU_INFO = pathlib.Path('/proc/cpuinfo')
+_MOST_NAMES = 100_000  # Of functions, in all that comes before a run.
+
+
+def cache_compilations(directory=None):
+  """Keeps compiled programs for later processes, on a CPU.
+
+  Call it after the imports, before any op of TensorFlow. A later process that
+  samples the same model with the same data and counts does not compile again;
+  the draws are the same. It still traces, which is a third of the time or more.
+  A program is some megabytes and holds the data; none is ever removed: delete
+  the folder when it is large, or when a run fails to read or to write it. What
+  is in it is run: let nobody else write there.
+
+  Args:
+    directory: Folder, made if missing; `None`: `tfp_adaptive` in
+      `$XDG_CACHE_HOME`, or in `~/.cache`.
+
+  Returns:
+    The folder in it of this processor, version and flags, a str.
+
+  Raises:
+    RuntimeError: If TensorFlow has run an op already, and read its flags.
+    ValueError: If the folder cannot be written to, has spaces in its name, or
+      another one is set.
+  """
+  flags = os.environ.get(_VARIABLE, '')
+  if directory is None:
+    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+    directory = pathlib.Path(base, 'tfp_adaptive')
+  others = [f for f in flags.split() if not f.startswith((_FLAG, _OF_DEVICES))]
+  folder = pathlib.Path(directory).expanduser().absolute() / _identity(others)
+  if len(str(folder).split()) > 1:
+    raise ValueError(
+      f'TensorFlow takes no spaces in a flag, but `directory` is '
+      f'{str(directory)!r}. Give another folder.'
+    )
+  wanted = f'{_FLAG}{folder}'
+  if wanted in flags.split():
+    return str(folder)
+  if _FLAG in flags:
+    raise ValueError(
+      f'{_VARIABLE} sets another folder already: {flags!r}. Call '
+      '`tfpa.cache_compilations` once, or take that out of the environment.'
+    )
+  if tfp_private.has_started():
+    raise RuntimeError(
+      'TensorFlow has run an op already, and reads its flags but once. Call '
+      '`tfpa.cache_compilations()` right after the imports.'
+    )
+  _check_is_writable(folder)
+  os.environ[_VARIABLE] = ' '.join([*others, wanted, _OF_DEVICES])
+  return str(folder)
+
+
+def number_names():
+  """Lets names of functions not depend on what was traced before.
+
+  Nothing is done where no folder is set.
+  """
+  if _FLAG in os.environ.get(_VARIABLE, ''):
+    tfp_private.number_names_from_multiple(_MOST_NAMES)
+
+
+def _identity(flags):
+  """Returns a name for all that code depends on beside the program."""
+  processor = [platform.machine(), platform.processor()]
+  if _CPU_INFO.exists():
+    lines = _CPU_INFO.read_text().splitlines()
+    keys = ('model name', 'flags', 'Features', 'CPU part')
+    processor += sorted({line for line in lines if line.startswith(keys)})
+  parts = [
+    tf.version.VERSION,
+    tf.version.GIT_VERSION,
+    os.environ.get('XLA_FLAGS', ''),
+    *sorted(flags),
+    *processor,
+  ]
+  digest = hashlib.sha256('\n'.join(parts).encode()).hexdigest()
+  return f'tensorflow-{tf.version.VERSION}-{digest[:12]}'
+
+
+def _check_is_writable(folder):
+  try:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryFile(dir=folder):
+      pass
+  except OSError as error:
+    raise ValueError(
+      f'`directory` cannot be written to: {error}. Give another folder.'
+    ) from error

@@ -1,0 +1,119 @@
+"""Draws as ArviZ has them: a `DataTree`, by name, chains first.
+
+Names of sample_stats are those of ArviZ's schema,
+https://python.arviz.org/en/stable/schema/schema.html, where it has one.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive._version import __version__
+from tfp_adaptive.core import state_parts
+
+__all__ = ['posterior', 'sample_stats', 'tree']
+
+_NAMES = dict(is_accepted='accepted', hyper_is_accepted='hyper_accepted')
+_TAKEN = ('chain', 'draw')  # By dimensions.
+
+
+def posterior(states, num_chain_dims, names=None):
+  """Returns dict of name -> [chains, draws, event...].
+
+  Args:
+    states: Arrays [draws, chains..., event...], a structure of them.
+    num_chain_dims: How many dimensions are chains; they become one.
+    names: Of the parts, in the order of `tf.nest.flatten`; a str of one part;
+      `None`: those of the structure, see `state_parts.names`.
+
+  Raises:
+    ValueError: If these are not as many names as parts, or cannot be names of
+      variables beside each other.
+  """
+  parts = tf.nest.flatten(states)
+  found = state_parts.names(states) if names is None else names
+  found = [found] if isinstance(found, str) else list(found)
+  are_names = [
+    isinstance(n, str) and n not in _TAKEN and n and '/' not in n for n in found
+  ]
+  is_one_each = len(found) == len(set(found)) == len(parts)
+  if not is_one_each or not all(are_names):
+    raise ValueError(
+      f'The {len(parts)} part(s) of the state need as many different names, '
+      f'none of them {" or ".join(map(repr, _TAKEN))} or with a slash, but got '
+      f'{found!r}. Rename them, or write for example '
+      f'`to_arviz(names={[f"x{i}" for i in range(len(parts))]})`.'
+    )
+  return {
+    name: _chains_first(part, num_chain_dims)
+    for name, part in zip(found, parts)
+  }
+
+
+def sample_stats(trace, log_prob_name='lp'):
+  """Returns dict of name -> [chains, draws] of a trace.
+
+  `lp`, `acceptance_rate` (min(1, e^ratio), of each proposal), `accepted`,
+  `diverging`; scalars of a draw stand for all chains; of `extra` what has a
+  number for each chain.
+
+  Args:
+    trace: As in `SampleResult`; `target_log_prob` among it.
+    log_prob_name: Of `target_log_prob`.
+  """
+  shape = trace['target_log_prob'].shape
+  stats = {}
+  for name, rows in _columns(trace).items():
+    if name == 'log_accept_ratio':
+      name = 'acceptance_rate'
+      rows = np.exp(np.minimum(np.nan_to_num(rows, nan=-np.inf), 0.0))
+    elif name == 'target_log_prob':
+      name = log_prob_name
+    if rows.shape == shape[:1]:
+      rows = np.broadcast_to(rows.reshape(-1, *[1] * len(shape[1:])), shape)
+    if rows.shape == shape:
+      stats[_NAMES.get(name, name)] = _chains_first(rows, len(shape) - 1)
+  return stats
+
+
+def tree(groups, attributes):
+  """Returns the `DataTree` of groups of arrays.
+
+  Args:
+    groups: dict of group -> dict of name -> array.
+    attributes: dict of numbers and words; what is `None` is left out.
+
+  Raises:
+    ImportError: Without `arviz-base`.
+  """
+  try:
+    import arviz_base
+  except ImportError as error:
+    raise ImportError(
+      'A DataTree is one of ArviZ: `pip install arviz-base`. Without it read '
+      '`states`, the same draws as numpy arrays.'
+    ) from error
+  made = arviz_base.from_dict(
+    {k: group for k, group in groups.items() if group}
+  )
+  made.attrs.update(
+    inference_library='tfp_adaptive', inference_library_version=__version__
+  )
+  made.attrs.update({k: v for k, v in attributes.items() if v is not None})
+  return made
+
+
+def _columns(trace):
+  """Returns dict of name -> array, what a user recorded among it."""
+  columns = {name: rows for name, rows in trace.items() if name != 'extra'}
+  if 'extra' in trace:
+    extra = trace['extra']
+    names = state_parts.names(extra) if tf.nest.is_nested(extra) else ['extra']
+    columns.update(zip(names, tf.nest.flatten(extra)))
+  return columns
+
+
+def _chains_first(rows, num_chain_dims):
+  """Returns [chains, draws, event...] of [draws, chains..., event...]."""
+  event = rows.shape[1 + num_chain_dims :]
+  num_chains = int(np.prod(rows.shape[1 : 1 + num_chain_dims]))
+  return np.swapaxes(rows.reshape(len(rows), num_chains, *event), 0, 1)
