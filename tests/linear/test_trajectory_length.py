@@ -29,9 +29,8 @@ def _rotated():
     lengths = trajectory_length.add(
       lengths,
       num_steps,
-      after,
+      [rows, after, after],
       tf.ones([_NUM_CHAINS], tf.float64),
-      after,
       tf.ones([_NUM_CHAINS, 1], tf.bool),
       tf.constant(False),
     )
@@ -39,7 +38,7 @@ def _rotated():
 
   rows = tf.random.stateless_normal([_NUM_CHAINS, 3], [1, 2], dtype=tf.float64)
   lengths = trajectory_length.start(
-    tf.constant([1, 5]), _MOST, rows, tf.ones([_NUM_CHAINS, 1], tf.bool)
+    tf.constant([1, 5]), _MOST, rows, rows, tf.ones([_NUM_CHAINS, 1], tf.bool)
   )
   first = (tf.constant(0), lengths, tf.constant(1), rows)
   return tf.while_loop(lambda count, *_: count < _NUM_STEPS, step, first)[1]
@@ -73,16 +72,18 @@ def test_rates_are_those_of_first_order_chains_per_gradient():
 def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
   rows = tf.random.stateless_normal([4, 3], [1, 2], dtype=tf.float64)
   everywhere = tf.ones([4, 1], tf.bool)
-  lengths = trajectory_length.start(tf.constant([1, 2]), 2, rows, everywhere)
+  lengths = trajectory_length.start(
+    tf.constant([1, 2]), 2, rows, rows, everywhere
+  )
   lengths = trajectory_length.add(
-    lengths, tf.constant(1), rows, tf.ones([4], tf.float64), -rows, everywhere,
-    tf.constant(False),
+    lengths, tf.constant(1), [rows, rows, -rows], tf.ones([4], tf.float64),
+    everywhere, tf.constant(False),
   )  # fmt: skip
 
   def jumps(accept_prob, proposed):
     return trajectory_length.add(
-      lengths, tf.constant(2), proposed, tf.constant(accept_prob, tf.float64),
-      rows, everywhere, tf.constant(False),
+      lengths, tf.constant(2), [-rows, proposed, rows],
+      tf.constant(accept_prob, tf.float64), everywhere, tf.constant(False),
     ).jumps[1]  # fmt: skip
 
   whole = jumps([1.0] * 4, 3.0 * rows).numpy()

@@ -333,8 +333,8 @@ def test_a_map_that_is_fitted_takes_no_optimizer():
   with pytest.raises(ValueError, match='Leave them out'):
     tfpa.transport_adaptive_hamiltonian(
       _funnel,
-      3,
       10,
+      3,
       transport=tfpa.transports.conditional_scale(),
       optimizer=tfpa.optimizers.adam(1e-3),
     )
