@@ -190,8 +190,9 @@ class UncalibratedTransportedHamiltonian(
       ValueError: If an argument is not one of those allowed.
     """
     map_params.check(transport)
-    if transport.fit is None:
-      _check_one_length(transport, num_leapfrog_steps, randomize_num_steps)
+    map_params.check_one_length(
+      transport, num_leapfrog_steps, randomize_num_steps
+    )
     num_steps.check(
       num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
     )
@@ -228,10 +229,7 @@ class UncalibratedTransportedHamiltonian(
     return map_params.as_learned(self.transport)
 
   def cost(self, adapting, mean_num_steps=None):
-    """Returns the mean number of target calls of one step per chain.
-
-    `mean_num_steps`: as learned.
-    """
+    """Returns mean calls of a step per chain; `mean_num_steps`: as learned."""
     steps = mean_num_steps or 0.5 * sum(self._bounds)
     products = gradients = 0.0
     if adapting and steps > 1 and self.transport.fit is None:
@@ -374,19 +372,6 @@ class UncalibratedTransportedHamiltonian(
       ),
       options['num_fixed_terms'],
       options['continue_prob'],
-    )
-
-
-def _check_one_length(transport, num_leapfrog_steps, randomize_num_steps):
-  """Refuses lengths that differ where a map is learned by gradient."""
-  if randomize_num_steps or not isinstance(num_leapfrog_steps, int):
-    raise ValueError(
-      f'`{transport.name}` learns by gradient, from trajectories of one length,'
-      f' but got `num_leapfrog_steps={num_leapfrog_steps!r}`'
-      f'{" and `randomize_num_steps`" if randomize_num_steps else ""}. Write '
-      'for example `num_leapfrog_steps=5` alone, or take a transport that is '
-      'fitted to pairs: behind `tfpa.transports.conditional_gaussian()` '
-      'lengths are learned.'
     )
 
 
