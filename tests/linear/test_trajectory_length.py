@@ -271,3 +271,21 @@ def test_what_is_learned_is_frozen_and_counted():
 def test_numbers_that_do_not_go_together_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
     tfpa.fisher_divergence_hamiltonian(targets.standard_normal, 10, **arguments)
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_the_slowest_of_many_decides(dtype):
+  # Range 0 is three times as good for 999 functions, 1 twice for the last.
+  slow = 3e-6  # Its sixteenth power is no number in single precision.
+  rates = np.full([2, 2, 500], 0.1)
+  rates[0] *= 3.0
+  rates[:, 1, -1] = slow, 2.0 * slow
+  rates[:, 0, 0] = 1e-9  # Never moves.
+  is_alive = np.ones([2, 500], bool)
+  is_alive[0, 0] = False
+  scores = trajectory_length._scores(
+    tf.constant(rates, dtype),
+    tf.constant(is_alive),
+    lambda rows: tf.reduce_sum(rows, axis=-1),
+  )
+  np.testing.assert_allclose(scores, [1 / slow, 0.5 / slow], rtol=1e-4)
