@@ -40,7 +40,9 @@ def _hamiltonian(density, num_steps, **options):
 
 
 def _transport(density, num_steps, **options):
-  return tfpa.transport_adaptive_hamiltonian(density, 3, num_steps, **options)
+  return tfpa.transport_adaptive_hamiltonian(
+    density, num_steps, num_leapfrog_steps=3, **options
+  )
 
 
 def _field(builder, density, num_steps, **options):

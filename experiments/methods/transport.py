@@ -33,8 +33,8 @@ class TransportAdaptiveHmc(Adaptive):
   def build(self, target, options):
     kernel = tfpa.transport_adaptive_hamiltonian(
       target.target_log_prob_fn,
-      self.num_leapfrog_steps,
       options.num_adaptation_steps,
+      num_leapfrog_steps=self.num_leapfrog_steps,
       transport=tfpa.transports.real_nvp(num_pairs=self.num_pairs),
       optimizer=tfpa.optimizers.adam(self.learning_rate),
       **self.given('target_accept_prob'),
@@ -58,8 +58,8 @@ class ConditionalGaussianHmc(Adaptive):
   def build(self, target, options):
     kernel = tfpa.transport_adaptive_hamiltonian(
       target.target_log_prob_fn,
-      self.num_leapfrog_steps,
       options.num_adaptation_steps,
+      num_leapfrog_steps=self.num_leapfrog_steps,
       transport=tfpa.transports.conditional_gaussian(
         num_drivers=self.num_drivers, structure=self.structure
       ),

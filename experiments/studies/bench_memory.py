@@ -96,7 +96,9 @@ def _families():
     'kernel adaptive Metropolis': _on_target(
       baselines.kernel_adaptive_metropolis, steps
     ),
-    'transport HMC': _on_target(tfpa.transport_adaptive_hamiltonian, 3, steps),
+    'transport HMC': _on_target(
+      tfpa.transport_adaptive_hamiltonian, steps, num_leapfrog_steps=3
+    ),
     'mGrad': _latent(tfpa.marginal_gradient, steps),
     'aGrad-z': _latent(tfpa.auxiliary_gradient, steps),
     'pCN': _latent(tfpa.crank_nicolson, steps),

@@ -1,9 +1,12 @@
 """Posteriors on which the best length of a trajectory differs.
 
 Regressions, whose directions are all alike behind a learned metric; and random
-effects, item responses and heavy tails, where some are slow. Data are simulated
-where none are named.
+effects, item responses and heavy tails, where some are slow. Behind a map:
+funnels and hierarchies, centered and not, a path, and a Gaussian that needs
+none. Data are simulated where none are named.
 """
+
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +16,7 @@ from experiments.targets.gaussians import rotated_covariance
 from experiments.targets.logistic_regression import design_matrix
 from experiments.targets.logistic_regression import logistic_regression_target
 
-__all__ = ['TARGETS']
+__all__ = ['MAP_TARGETS', 'TARGETS']
 
 
 def _regression(inputs, labels):
@@ -45,12 +48,13 @@ def _simulated_regression(data_dir):
   return _regression(inputs, labels)
 
 
-def _varying_slopes(data_dir):
-  """A line for each of 40 groups of 3 to 37 rows, non-centered, d = 85.
+def _varying_slopes(data_dir, is_centered=False):
+  """A line for each of 40 groups of 3 to 37 rows, d = 85.
 
     y ~ N(m_a + t_a a_j + (m_b + t_b b_j) x, s^2),   a_j, b_j ~ N(0, 1)
 
-  States are (a, b, m_a, m_b, log t_a, log t_b, log s).
+  States are (a, b, m_a, m_b, log t_a, log t_b, log s); in the centered form
+  m_a + t_a a and m_b + t_b b stand for a and b.
   """
   del data_dir
   rng = np.random.default_rng(40)
@@ -63,23 +67,29 @@ def _varying_slopes(data_dir):
   def log_prob(state):
     a, b, rest = tf.split(state, [40, 40, 5], axis=-1)
     m_a, m_b, t_a, t_b, s = tf.split(rest, 5, axis=-1)
+    change = tf.zeros_like(s[..., 0])
+    if is_centered:
+      a, b = (a - m_a) * tf.exp(-t_a), (b - m_b) * tf.exp(-t_b)
+      change -= 40.0 * (t_a + t_b)[..., 0]
+    effects = tf.concat([a, b, m_a, m_b], axis=-1)
     line_a = tf.gather(m_a + tf.exp(t_a) * a, group, axis=-1)
     line_b = tf.gather(m_b + tf.exp(t_b) * b, group, axis=-1)
     error = (y - line_a - line_b * x) * tf.exp(-s)
     scales = tf.concat([t_a, t_b, s], axis=-1)
     # log N(0, 1) for the scales' logs and for the means.
     return (
-      -0.5 * tf.reduce_sum(error**2, axis=-1)
+      change
+      - 0.5 * tf.reduce_sum(error**2, axis=-1)
       - len(y) * s[..., 0]
-      - 0.5 * tf.reduce_sum(state[..., :82] ** 2, axis=-1)
+      - 0.5 * tf.reduce_sum(effects**2, axis=-1)
       - 0.5 * tf.reduce_sum(scales**2, axis=-1)
     )
 
   return log_prob, 85
 
 
-def _item_response(data_dir):
-  """100 persons answer 20 items, d = 143.
+def _item_response(data_dir, num_persons=100, num_items=20):
+  """Persons answer items, d = 143.
 
     logit p_ij = e^(s_k k_j) (a_i - m_b - s_b b_j),   all N(0, 1)
 
@@ -87,13 +97,16 @@ def _item_response(data_dir):
   """
   del data_dir
   rng = np.random.default_rng(143)
-  ability, slope = rng.normal(size=100), np.exp(0.5 * rng.normal(size=20))
-  difficulty = rng.normal(size=20)
+  sizes = [num_persons, num_items, num_items]
+  ability, slope, difficulty = (rng.normal(size=size) for size in sizes)
+  slope = np.exp(0.5 * slope)
   logits = slope * (ability[:, np.newaxis] - difficulty)
-  answers = (rng.uniform(size=(100, 20)) < 1.0 / (1.0 + np.exp(-logits))) * 1.0
+  answers = (
+    rng.uniform(size=logits.shape) < 1.0 / (1.0 + np.exp(-logits))
+  ) * 1.0
 
   def log_prob(state):
-    a, k, b, rest = tf.split(state, [100, 20, 20, 3], axis=-1)
+    a, k, b, rest = tf.split(state, [*sizes, 3], axis=-1)
     m_b, s_k, s_b = tf.split(rest, 3, axis=-1)
     slope = tf.exp(tf.exp(s_k) * k)
     place = m_b + tf.exp(s_b) * b
@@ -104,7 +117,7 @@ def _item_response(data_dir):
       answers * logits - tf.math.softplus(logits), axis=[-2, -1]
     ) - 0.5 * tf.reduce_sum(state**2, axis=-1)
 
-  return log_prob, 143
+  return log_prob, sum(sizes) + 3
 
 
 def _student(data_dir):
@@ -120,6 +133,73 @@ def _student(data_dir):
   return log_prob, 50
 
 
+def _funnel(data_dir):
+  """Neal's: v ~ N(0, 9), nine x_i ~ N(0, e^v)."""
+  del data_dir
+
+  def log_prob(state):
+    v, square = state[..., 0], tf.reduce_sum(state[..., 1:] ** 2, axis=-1)
+    return -(v**2) / 18.0 - 4.5 * v - 0.5 * square * tf.exp(-v)
+
+  return log_prob, 10
+
+
+def _eight_schools(data_dir):
+  """Centered: m ~ N(0, 100), log t ~ N(5, 1), x_j ~ N(m, t^2); d = 10."""
+  del data_dir
+  effects = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+  errors = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+  def log_prob(state):
+    mean, log_scale, schools = tf.split(state, [1, 1, 8], axis=-1)
+    terms = [
+      mean / 10.0,
+      log_scale - 5.0,
+      (schools - mean) * tf.exp(-log_scale),
+      (effects - schools) / errors,
+    ]
+    square = tf.reduce_sum(tf.concat(terms, axis=-1) ** 2, axis=-1)
+    return -0.5 * square - 8.0 * log_scale[..., 0]
+
+  return log_prob, 10
+
+
+def _rotated_gaussian(data_dir):
+  """A rotated Gaussian, d = 60, condition 1e4."""
+  del data_dir
+  covariance = rotated_covariance(np.geomspace(1.0, 1e4, 60), seed=5)
+  precision = np.linalg.inv(covariance)
+  return (
+    lambda x: -0.5 * tf.reduce_sum(x * tf.linalg.matvec(precision, x), axis=-1),
+    60,
+  )
+
+
+def _random_walk(data_dir):
+  """30 days of a walk of unknown scales, ten of them not seen, d = 32.
+
+  log a, log s ~ N(0, 4),  x_t ~ N(x_{t-1}, a^2),  y_t ~ N(x_t, s^2)
+  """
+  del data_dir
+  rng = np.random.default_rng(3)
+  y = np.cumsum(0.3 * rng.normal(size=30)) + 0.3 * rng.normal(size=30)
+  is_seen = np.abs(np.arange(30) - 14.5) > 5.0
+
+  def log_prob(state):
+    log_a, log_s, path = tf.split(state, [1, 1, 30], axis=-1)
+    before = tf.concat([tf.zeros_like(log_a), path[..., :-1]], axis=-1)
+    terms = [
+      0.5 * log_a,
+      0.5 * log_s,
+      (path - before) * tf.exp(-log_a),
+      (y - path) * is_seen * tf.exp(-log_s),
+    ]
+    square = tf.reduce_sum(tf.concat(terms, axis=-1) ** 2, axis=-1)
+    return -0.5 * square - 30.0 * log_a[..., 0] - is_seen.sum() * log_s[..., 0]
+
+  return log_prob, 32
+
+
 # Name -> (folder of data) -> (log density, event size).
 TARGETS = {
   'heart': _named_regression('heart'),
@@ -128,4 +208,19 @@ TARGETS = {
   'varying slopes': _varying_slopes,
   'item response': _item_response,
   'Student-t': _student,
+}
+
+# The same, for maps; what is given the rest is a path where the name says so.
+MAP_TARGETS = {
+  'funnel': _funnel,
+  'eight schools': _eight_schools,
+  'varying slopes, centered': functools.partial(
+    _varying_slopes, is_centered=True
+  ),
+  'varying slopes behind a map': _varying_slopes,
+  'item response behind a map': functools.partial(
+    _item_response, num_persons=50, num_items=10
+  ),
+  'rotated Gaussian': _rotated_gaussian,
+  'random walk, path': _random_walk,
 }

@@ -34,7 +34,9 @@ def _hamiltonian(target, num_steps, num_leapfrog_steps=3, **options):
 
 
 def _transport(target, num_steps, **options):
-  return tfpa.transport_adaptive_hamiltonian(target, 3, num_steps, **options)
+  return tfpa.transport_adaptive_hamiltonian(
+    target, num_steps, num_leapfrog_steps=3, **options
+  )
 
 
 WITH_DENSITY = {

@@ -3,7 +3,8 @@
   python -m experiments.studies.trajectory_lengths --data-dir data
 
 HMC by Fisher divergence with eight chains: its range learned, every number
-fixed, and every number drawn from 1, ..., L. Records hold least bulk and tail
+fixed, and every number drawn from 1, ..., L; and HMC behind a conditional
+Gaussian, its range learned or from 1, ..., L. Records hold least bulk and tail
 effective sizes per 1000 gradients of frozen steps, gradients as counted.
 """
 
@@ -11,6 +12,8 @@ import argparse
 import json
 import pathlib
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,9 +22,10 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
 from experiments.methods.base import find_field
+from experiments.studies.length_targets import MAP_TARGETS
 from experiments.studies.length_targets import TARGETS
 
-__all__ = ['LAWS', 'Sampler', 'run']
+__all__ = ['MAPS', 'MATRICES', 'Sampler', 'run']
 
 _OUTPUT = (
   pathlib.Path(__file__).resolve().parents[2]
@@ -30,33 +34,76 @@ _OUTPUT = (
   / 'trajectory_length'
   / 'lengths.jsonl'
 )
-_NUM_CHAINS, _NUM_GRADIENTS, _BLOCK = 8, 12_500, 125
-_NUM_STEPS = 25 * _BLOCK  # That adapt where the range is learned.
+_NUM_CHAINS, _BLOCK = 8, 125
 _NEVER = 10**8  # Steps of an adaptation that is ended by hand.
-# (fewest, most) of all steps; None: learned.
-LAWS = [
-  None,
-  *((n, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)),
-  *((1, n) for n in (2, 3, 4, 5, 6, 8, 10, 12, 16)),
-]
+_ONE_TO_MOST = [(1, n) for n in (2, 3, 5, 8, 12)]
 
 
-class _Given(tfpa.adaptation.FisherDivergenceAdaptation):
-  """Learns all but the range, so that one program serves every range."""
+class Plan(NamedTuple):
+  """What is run on some targets."""
 
-  def _learn_length(self, next_state, results, is_searching):
-    return results.trajectory_length, {}
+  # Name -> (folder of data) -> (log density, event size).
+  targets: dict
+  # (log density, adapting steps, name) -> kernel whose range is learned.
+  build: Callable
+  # (fewest, most) of all steps; None: learned.
+  laws: list
+  # That adapt where the range is learned.
+  num_steps: int
+  # Of an adaptation at a given range, and of frozen steps, per chain.
+  num_gradients: int
+
+
+def _behind_a_map(log_prob, num_steps, name):
+  structure = 'tridiagonal' if name.endswith('path') else 'diagonal'
+  return tfpa.transport_adaptive_hamiltonian(
+    log_prob,
+    num_steps,
+    transport=tfpa.transports.conditional_gaussian(structure=structure),
+  )
+
+
+MATRICES = Plan(
+  TARGETS,
+  lambda log_prob, num_steps, name: tfpa.fisher_divergence_hamiltonian(
+    log_prob, num_steps
+  ),
+  [
+    None,
+    *((n, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)),
+    *_ONE_TO_MOST,
+    *((1, n) for n in (4, 6, 10, 16)),
+  ],
+  25 * _BLOCK,
+  12_500,
+)
+MAPS = Plan(
+  MAP_TARGETS,
+  _behind_a_map,
+  [None, (1, 1), *_ONE_TO_MOST],
+  16 * _BLOCK,
+  8_000,
+)
+
+
+def _given(kernel):
+  """Returns a kernel that learns all but the range, ended by hand.
+
+  One program serves every range.
+  """
+
+  class Given(type(kernel)):
+    def _learn_length(self, next_state, results, is_searching):
+      return results.trajectory_length, {}
+
+  return Given(kernel.inner_kernel, _NEVER, 0.8)
 
 
 class Sampler:
   """A kernel compiled once for blocks of steps."""
 
-  def __init__(self, target_log_prob_fn, is_learned):
-    self._kernel = tfpa.fisher_divergence_hamiltonian(
-      target_log_prob_fn, _NUM_STEPS
-    )
-    if not is_learned:
-      self._kernel = _Given(self._kernel.inner_kernel, _NEVER, 0.8)
+  def __init__(self, kernel):
+    self._kernel = kernel
 
     def block(state, results, seed):
       return tfp.mcmc.sample_chain(
@@ -122,20 +169,22 @@ class Sampler:
     )
 
 
-def run(sampler, event_size, law, seed, num_gradients=_NUM_GRADIENTS):
+def run(sampler, event_size, law, seed, plan):
   """Returns the numbers of one run.
 
   Args:
     sampler: A `Sampler`.
     event_size: d.
-    law: One of `LAWS`.
+    law: One of the plan's.
     seed: Int.
-    num_gradients: Of the adaptation per chain, and of the frozen steps.
+    plan: The `Plan`.
   """
   normals = np.random.default_rng(seed).normal(size=(_NUM_CHAINS, event_size))
   state = tf.constant(normals)
   results = sampler.start(state, law)
-  amount = (_NEVER, _NUM_STEPS) if law is None else (num_gradients, _NEVER)
+  amount = (plan.num_gradients, _NEVER)
+  if law is None:
+    amount = (_NEVER, plan.num_steps)
   states, lengths, _, results = sampler.advance(
     state, results, (seed, 1), *amount
   )
@@ -143,7 +192,7 @@ def run(sampler, event_size, law, seed, num_gradients=_NUM_GRADIENTS):
   results = results._replace(step=tf.constant(_NEVER))
   began = time.perf_counter()
   states, lengths, accepted, results = sampler.advance(
-    states[-1], results, (seed, 2), num_gradients
+    states[-1], results, (seed, 2), plan.num_gradients
   )
   seconds = time.perf_counter() - began
   summary = diagnostics.summarize(states)
@@ -168,7 +217,7 @@ def main():
   parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
   parser.add_argument('--data-dir', type=pathlib.Path, default=None)
   parser.add_argument('--num-seeds', type=int, default=3)
-  parser.add_argument('--targets', nargs='*', default=list(TARGETS))
+  parser.add_argument('--targets', nargs='*', default=[*TARGETS, *MAP_TARGETS])
   options = parser.parse_args()
   options.output.parent.mkdir(parents=True, exist_ok=True)
   done = set()
@@ -176,14 +225,17 @@ def main():
     rows = map(json.loads, options.output.read_text().splitlines())
     done = {(r['target'], str(r['law']), r['seed']) for r in rows}
   for name in options.targets:
-    log_prob, event_size = TARGETS[name](options.data_dir)
-    samplers = {kind: Sampler(log_prob, kind) for kind in (True, False)}
+    plan = MAPS if name in MAP_TARGETS else MATRICES
+    log_prob, event_size = plan.targets[name](options.data_dir)
+    kernel = plan.build(log_prob, plan.num_steps, name)
+    learned, given = Sampler(kernel), Sampler(_given(kernel))
     for seed in range(options.num_seeds):
-      for law in LAWS:
+      for law in plan.laws:
         written = law and list(law)
         if (name, str(written), seed) in done:
           continue
-        numbers = run(samplers[law is None], event_size, law, seed)
+        sampler = learned if law is None else given
+        numbers = run(sampler, event_size, law, seed, plan)
         record = {'target': name, 'law': written, 'seed': seed, **numbers}
         with options.output.open('a') as file:
           file.write(json.dumps(record) + '\n')

@@ -55,7 +55,7 @@ def test_tensors_are_looked_into_where_they_are_known():
       targets.standard_normal, 2, 1, **options
     ),
     lambda **options: tfpa.transport_adaptive_hamiltonian(
-      targets.standard_normal, 2, 1, **options
+      targets.standard_normal, 1, num_leapfrog_steps=2, **options
     ),
   ],
 )
@@ -166,7 +166,9 @@ _PRIOR = tfpa.gaussian_priors.spectral(np.eye(2, dtype=np.float32))
 @pytest.mark.parametrize(
   'kernel',
   [
-    tfpa.transport_adaptive_hamiltonian(targets.standard_normal, 2, 1),
+    tfpa.transport_adaptive_hamiltonian(
+      targets.standard_normal, 1, num_leapfrog_steps=2
+    ),
     tfpa.kernel_hamiltonian(targets.standard_normal, 1),
     baselines.kernel_adaptive_metropolis(targets.standard_normal, 1),
     tfpa.marginal_gradient(targets.standard_normal, _PRIOR, 1),

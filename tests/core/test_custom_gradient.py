@@ -194,7 +194,7 @@ def _student(x):
 
 def _transport(target):
   # TFP's bijectors keep the log-determinants that they computed.
-  return tfpa.transport_adaptive_hamiltonian(target, 2, 5)
+  return tfpa.transport_adaptive_hamiltonian(target, 5, num_leapfrog_steps=2)
 
 
 def _langevin(target):

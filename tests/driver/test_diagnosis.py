@@ -129,6 +129,6 @@ def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
 
 def test_a_learned_map_may_accept_more_than_its_least():
   kernel = tfpa.transport_adaptive_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 2, 1
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 1, num_leapfrog_steps=2
   )
   assert kernel.criterion.may_exceed_target

@@ -29,9 +29,8 @@ def _rotated():
     lengths = trajectory_length.add(
       lengths,
       num_steps,
-      after,
+      [rows, after, after],
       tf.ones([_NUM_CHAINS], tf.float64),
-      after,
       tf.ones([_NUM_CHAINS, 1], tf.bool),
       tf.constant(False),
     )
@@ -39,7 +38,7 @@ def _rotated():
 
   rows = tf.random.stateless_normal([_NUM_CHAINS, 3], [1, 2], dtype=tf.float64)
   lengths = trajectory_length.start(
-    tf.constant([1, 5]), _MOST, rows, tf.ones([_NUM_CHAINS, 1], tf.bool)
+    tf.constant([1, 5]), _MOST, rows, rows, tf.ones([_NUM_CHAINS, 1], tf.bool)
   )
   first = (tf.constant(0), lengths, tf.constant(1), rows)
   return tf.while_loop(lambda count, *_: count < _NUM_STEPS, step, first)[1]
@@ -73,16 +72,18 @@ def test_rates_are_those_of_first_order_chains_per_gradient():
 def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
   rows = tf.random.stateless_normal([4, 3], [1, 2], dtype=tf.float64)
   everywhere = tf.ones([4, 1], tf.bool)
-  lengths = trajectory_length.start(tf.constant([1, 2]), 2, rows, everywhere)
+  lengths = trajectory_length.start(
+    tf.constant([1, 2]), 2, rows, rows, everywhere
+  )
   lengths = trajectory_length.add(
-    lengths, tf.constant(1), rows, tf.ones([4], tf.float64), -rows, everywhere,
-    tf.constant(False),
+    lengths, tf.constant(1), [rows, rows, -rows], tf.ones([4], tf.float64),
+    everywhere, tf.constant(False),
   )  # fmt: skip
 
   def jumps(accept_prob, proposed):
     return trajectory_length.add(
-      lengths, tf.constant(2), proposed, tf.constant(accept_prob, tf.float64),
-      rows, everywhere, tf.constant(False),
+      lengths, tf.constant(2), [-rows, proposed, rows],
+      tf.constant(accept_prob, tf.float64), everywhere, tf.constant(False),
     ).jumps[1]  # fmt: skip
 
   whole = jumps([1.0] * 4, 3.0 * rows).numpy()
@@ -270,3 +271,21 @@ def test_what_is_learned_is_frozen_and_counted():
 def test_numbers_that_do_not_go_together_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
     tfpa.fisher_divergence_hamiltonian(targets.standard_normal, 10, **arguments)
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_the_slowest_of_many_decides(dtype):
+  # Range 0 is three times as good for 999 functions, 1 twice for the last.
+  slow = 3e-6  # Its sixteenth power is no number in single precision.
+  rates = np.full([2, 2, 500], 0.1)
+  rates[0] *= 3.0
+  rates[:, 1, -1] = slow, 2.0 * slow
+  rates[:, 0, 0] = 1e-9  # Never moves.
+  is_alive = np.ones([2, 500], bool)
+  is_alive[0, 0] = False
+  scores = trajectory_length._scores(
+    tf.constant(rates, dtype),
+    tf.constant(is_alive),
+    lambda rows: tf.reduce_sum(rows, axis=-1),
+  )
+  np.testing.assert_allclose(scores, [1 / slow, 0.5 / slow], rtol=1e-4)

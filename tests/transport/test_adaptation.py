@@ -11,8 +11,8 @@ from tests.contracts import targets
 def _kernel(num_adaptation_steps, **options):
   return tfpa.transport_adaptive_hamiltonian(
     targets.standard_normal,
-    3,
     num_adaptation_steps,
+    num_leapfrog_steps=3,
     transport=tfpa.transports.conditional_gaussian(init_scale=0.5),
     **options,
   )

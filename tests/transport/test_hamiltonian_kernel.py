@@ -79,8 +79,8 @@ def test_the_law_is_lost_without_the_log_det(law, monkeypatch):
 def _kernel(num_adaptation_steps, **options):
   return tfpa.transport_adaptive_hamiltonian(
     transported.banana,
-    2,
     num_adaptation_steps,
+    num_leapfrog_steps=2,
     transport=transported.NETWORK,
     **options,
   )
@@ -127,7 +127,7 @@ def test_states_of_several_parts_and_no_chains_are_mapped_together():
     return transported.banana(tf.stack([a, b], axis=-1))
 
   kernel = tfpa.transport_adaptive_hamiltonian(
-    target, 2, 1, transport=transported.NETWORK
+    target, 1, num_leapfrog_steps=2, transport=transported.NETWORK
   )
   state = [tf.constant(0.3, tf.float64), tf.constant(-0.2, tf.float64)]
   results = kernel.bootstrap_results(state)

@@ -194,7 +194,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       return []
     rows, _, is_finite = self._states_and_gradients(state, inner)
     first = tfp_private.get_innermost(inner, 'num_leapfrog_steps')
-    return trajectory_length.start(first, most, rows, is_finite)
+    return trajectory_length.start(
+      first, most, rows, self._turning(rows, inner), is_finite
+    )
 
   def _learn_length(self, next_state, results, is_searching):
     """Returns the next `Lengths`, and what they change of the results."""
@@ -205,14 +207,17 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     mh_results = self._mh_results(inner)
     rows, _, is_finite = self._states_and_gradients(next_state, inner)
     ratio = mh_results.log_accept_ratio
+    proposed = state_parts.as_rows(
+      state_parts.flatten(mh_results.proposed_state, ps.rank(ratio))
+    )
+    places = self._turning(
+      tf.concat([lengths.state, proposed, rows], axis=0), inner
+    )
     lengths = trajectory_length.add(
-      lengths,
+      lengths._replace(state=rows),
       mh_results.proposed_results.trajectory.num_steps,
-      state_parts.as_rows(
-        state_parts.flatten(mh_results.proposed_state, ps.rank(ratio))
-      ),
+      tf.split(places, 3),
       tf.reshape(tf.exp(tf.minimum(ratio, 0.0)), [-1]),
-      rows,
       is_finite,
       is_searching,
     )
@@ -223,6 +228,11 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       self.num_adaptation_steps,
     )
     return lengths, {'num_leapfrog_steps': drawn}
+
+  def _turning(self, rows, inner):
+    """Returns states [n, d] in the coordinates that lengths are learned in."""
+    del inner
+    return rows
 
   def _num_updates_of_map(self, results, statistics):
     """Returns for how many steps the step size has followed this shape."""

@@ -12,14 +12,16 @@ of random length is their mean, and a chain of such steps has
   e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),   r_i = mean_{a..b} r_i(l)
 
 effective draws per gradient, for a Gaussian exactly. Chosen are the a and b
-with the most, in the mean of order -4 over all i, which the slow ones decide.
-No gradient is spent on it.
+with the most, in the mean of order -16 over all i: nearly the least, as many
+fast ones must not outvote a slow one. No gradient is spent on it.
 
-The functions are those that bulk and tail effective sizes look at: x itself,
-and how far it is beyond a standard deviation, above and below, bounded: with
-x alone a trajectory of half a turn would be best, which never leaves its
-energy. A range always has a jitter: a = 1, or
-a = b / 2. One length alone would hit the period of some direction.
+The functions are x itself and its square around the mean, bounded: with x alone
+a trajectory of half a turn would be best, which never leaves its energy. A
+range always has a jitter: a = 1, or a = b / 2. One length alone would hit the
+period of some direction.
+
+Behind a map x is where its trajectories run, z = f^-1(q): what is nearly normal
+there has few surprises in its tails.
 
 Source: the criterion of expected squared jumps per gradient is that of Pasarica
 and Gelman (2010), https://www.jstor.org/stable/24308995; across chains, on
@@ -39,9 +41,9 @@ from tfp_adaptive.linear import running_moments
 __all__ = ['Lengths', 'add', 'choose', 'start']
 
 _GAIN = 2.0  # How fast the past is forgotten, as in the moments.
-_BEYOND, _FARTHEST = 1.0, 3.0  # Standard deviations.
-_ORDER = 4
-_PRIOR_PAIRS = 10.0  # That each correlation counts as the mean of all.
+_LARGEST_SQUARE = 9.0  # In variances.
+_ORDER, _COARSE_ORDER = 16, 4
+_PRIOR_PAIRS = 10.0  # That a mean jump counts as that of all, at its level.
 _FIRST_REVIEW, _GROWTH = 20.0, 1.1  # In steps; reviews follow as fits do.
 _EXPLORED, _LEAST_EXPLORED = 2, 6  # Times the longest, and at least.
 _LAST_REVIEW = 0.8  # Share of the adaptation: the step size then follows.
@@ -75,26 +77,27 @@ class Lengths(
     next_review: Value of `time` at which the range is chosen next, [].
     state: Of all chains before the next step, [num_chains, d].
     moments: `running_moments.Moments` of states.
-    means: Of the functions of the states, [3, d].
-    squares: Of their squares, [3, d].
+    means: Of the functions of the states, [2, d].
+    squares: Of their squares, [2, d].
     weights: Of the steps of each length, [n].
-    jumps: Sums of half of the mean squared jumps, so weighted, [n, 3, d].
+    jumps: Sums of half of the mean squared jumps, so weighted, [n, 2, d].
   """
 
   __slots__ = ()
 
 
-def start(num_leapfrog_steps, most, rows, is_finite):
+def start(num_leapfrog_steps, most, state, rows, is_finite):
   """Returns `Lengths` that know nothing.
 
   Args:
     num_leapfrog_steps: First range, [2] int32.
     most: n, int.
-    rows: States, [num_chains, d], zero where not finite.
+    state: [num_chains, d], zero where not finite.
+    rows: The same in the coordinates that are learned from.
     is_finite: [num_chains, 1] bool.
   """
   zeros = tf.zeros_like(rows[:1])
-  none = tf.concat([zeros] * 3, axis=0)
+  none = tf.concat([zeros] * 2, axis=0)
   zero = tf.zeros([], rows.dtype)
   return Lengths(
     num_leapfrog_steps=num_leapfrog_steps,
@@ -102,7 +105,7 @@ def start(num_leapfrog_steps, most, rows, is_finite):
     num_taken=tf.zeros([], tf.int32),
     time=zero,
     next_review=tf.constant(_FIRST_REVIEW, rows.dtype),
-    state=rows,
+    state=state,
     moments=running_moments.start(rows, is_finite),
     means=none,
     squares=none,
@@ -111,27 +114,24 @@ def start(num_leapfrog_steps, most, rows, is_finite):
   )
 
 
-def add(
-  lengths, num_steps, proposed, accept_prob, rows, is_finite, is_searching
-):
+def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   """Returns `Lengths` after a step.
 
   Args:
-    lengths: `Lengths`.
+    lengths: `Lengths`, its state that after the step.
     num_steps: Leapfrog steps of the step, [] int32.
-    proposed: End of the trajectories, [num_chains, d].
+    places: Starts and ends of the trajectories, and where the chains are now,
+      [num_chains, d] each, in the coordinates that are learned from.
     accept_prob: min(1, exp(r)), [num_chains]; 0 where the end is not finite.
-    rows: Where the chains are now, [num_chains, d].
-    is_finite: Whether they are, [num_chains, 1] bool.
+    is_finite: Whether the chains are, [num_chains, 1] bool.
     is_searching: Whether the first scale is still searched, [] bool: then
-      only the number of steps and the place are kept.
+      only the number of steps is kept.
   """
+  rows = places[-1]
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
   weight = _GAIN / (time + _GAIN)
   moments = running_moments.add(lengths.moments, rows, is_finite, weight)
-  before, after, now = (
-    _functions(moments, states) for states in (lengths.state, proposed, rows)
-  )
+  before, after, now = (_functions(moments, states) for states in places)
   accept_prob = accept_prob[:, tf.newaxis]
   jumps = tf.where(accept_prob > 0.0, accept_prob * (after - before) ** 2, 0.0)
   mean, square, jump = (
@@ -145,7 +145,6 @@ def add(
     num_steps=lengths.num_steps + 1,
     num_taken=lengths.num_taken + num_steps,
     time=time,
-    state=rows,
     moments=moments,
     means=lengths.means + weight * (mean - lengths.means),
     squares=lengths.squares + weight * (square - lengths.squares),
@@ -219,9 +218,12 @@ def _best(lengths, event_sum):
   pairs = lengths.weights / lengths.time
   pairs *= tf.cast(tf.shape(lengths.state)[0], pairs.dtype)
   pairs = pairs[:, tf.newaxis, tf.newaxis]
-  jumps = (pairs * jumps + _PRIOR_PAIRS * mean) / (pairs + _PRIOR_PAIRS)
-  powers = tf.where(is_alive, rates(jumps, fewest, most) ** -_ORDER, 0.0)
-  scores = event_sum(tf.reduce_sum(powers, axis=1))
+  total = tf.reduce_sum(pairs * mean, axis=0)
+  level = tf.reduce_sum(pairs * jumps, axis=0) / tf.where(
+    total > 0.0, total, 1.0
+  )
+  jumps = (pairs * jumps + _PRIOR_PAIRS * level * mean) / (pairs + _PRIOR_PAIRS)
+  scores = _scores(rates(jumps, fewest, most), is_alive, event_sum)
   # Every length of a range must have been tried.
   is_tried = tf.cast(lengths.weights > 0.0, jumps.dtype)
   tried = tf.linalg.matvec(_shares(fewest, most, is_tried), is_tried)
@@ -236,6 +238,18 @@ def _best(lengths, event_sum):
     tf.where(scores[:, tf.newaxis] <= least, ranges, 0), axis=0
   )
   return best, least < scores.dtype.max
+
+
+def _scores(rates_of_ranges, is_alive, event_sum):
+  """Returns the inverse mean of order -16 up to a constant, [num_ranges].
+
+  In units of that of order -4, which is near: powers of 16 have a finite range.
+  """
+  inverse = tf.where(is_alive, 1.0 / rates_of_ranges, 0.0)
+  unit = event_sum(tf.reduce_sum(inverse**_COARSE_ORDER, axis=1))
+  unit = tf.maximum(unit, 1.0) ** (1.0 / _COARSE_ORDER)
+  powers = (inverse / unit[:, tf.newaxis, tf.newaxis]) ** _ORDER
+  return unit * event_sum(tf.reduce_sum(powers, axis=1)) ** (1.0 / _ORDER)
 
 
 def _ranges(most):
@@ -256,12 +270,8 @@ def _shares(fewest, most, rows):
 
 
 def _functions(moments, rows):
-  """Returns what must be estimated well, of all chains: [3, num_chains, d]."""
+  """Returns what must be estimated well, of all chains: [2, num_chains, d]."""
   is_alive = moments.spread > 0.0
   scale = tf.math.rsqrt(tf.where(is_alive, moments.spread, 1.0))
   z = (rows - moments.mean) * scale
-  return tf.stack([z, *(_beyond(side) for side in (z, -z))])
-
-
-def _beyond(z):
-  return tf.clip_by_value(z, _BEYOND, _FARTHEST) - _BEYOND
+  return tf.stack([z, tf.minimum(z**2, _LARGEST_SQUARE)])

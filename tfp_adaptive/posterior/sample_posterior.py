@@ -36,7 +36,6 @@ _COST_OF_A_BLOCK = 1000.0  # The same, about.
 _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _GROWTH = 4  # ... that many times those before, at most so often:
 _NUM_ATTEMPTS = 3
-_MOST_LEAPFROG_STEPS = 5  # Behind a map.
 _NUM_PAIRS = 1000  # Looked at to choose a structure.
 # Where more than that many times the draws are needed, adapting pays.
 _FAR_FROM_ENOUGH = 16.0
@@ -231,7 +230,7 @@ class _Run:
       return chains
     num_steps = self._affordable(
       _GROWTH**attempt * _FIRST_STEPS,
-      _cost_of(choice) or chains.gradients_per_adapting_step,
+      chains.gradients_per_adapting_step,
     )
     if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
       return chains
@@ -364,12 +363,6 @@ class _Run:
       print(line, file=sys.stderr, flush=True)
 
 
-def _cost_of(choice):
-  """Returns the gradients of an adapting step, `None` where it is learned."""
-  is_matrix = hasattr(choice.part, 'operator')
-  return None if is_matrix else 0.5 * (1 + _MOST_LEAPFROG_STEPS)
-
-
 def _kernel(target_log_prob_fn, choice, num_steps):
   """Returns the kernel of a choice."""
   if hasattr(choice.part, 'operator'):
@@ -377,8 +370,5 @@ def _kernel(target_log_prob_fn, choice, num_steps):
       target_log_prob_fn, num_steps, preconditioner=choice.part
     )
   return transport_adaptive_hamiltonian(
-    target_log_prob_fn,
-    _MOST_LEAPFROG_STEPS,
-    num_steps,
-    transport=choice.part,
+    target_log_prob_fn, num_steps, transport=choice.part
   )

@@ -166,6 +166,12 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     states, gradients = tf.split(rows, 2, axis=-1)
     return self.proposal.transport.fit(params, states, gradients, weights)
 
+  def _turning(self, rows, inner):
+    """Returns z = f^-1(q): there the trajectories run."""
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    z = self.proposal.transport.bijector(params).inverse(rows)
+    return tf.where(tf.math.is_finite(z), z, 0.0)
+
   def _num_updates_of_map(self, results, statistics):
     del results
     steps = statistics.step - statistics.last_fit

@@ -7,7 +7,6 @@ https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
@@ -39,27 +38,32 @@ _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 
 def transport_adaptive_hamiltonian(
   target_log_prob_fn,
-  num_leapfrog_steps,
   num_adaptation_steps,
+  *,
+  num_leapfrog_steps=None,
   transport=None,
   criterion=None,
   optimizer=None,
   target_accept_prob=None,
   hessian_product='autodiff',
   step_size=1.0,
+  max_num_leapfrog_steps=None,
 ):
   """Builds HMC behind a map f that is learned while it samples.
 
   A transport with a `fit`, such as `transports.conditional_gaussian()`, is
   fitted to pairs of states and gradients by the least Fisher divergence, and
-  steps draw their number of leapfrog steps from 1, ..., L. Others are learned
-  by gradient.
+  steps draw their number of leapfrog steps. Others are learned by gradient,
+  from trajectories of one length.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable (twice for
       maps learned by gradient), called as TFP calls it; returns [chains...].
-    num_leapfrog_steps: L, gradients per step.
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    num_leapfrog_steps: The most gradients of a step, L, or a pair (fewest,
+      most) to draw from; L stands for (1, L). By default the range is learned:
+      the one with most effective draws per gradient. Behind a map learned by
+      gradient every step makes L, which must be given.
     transport: Form of f; `transports.real_nvp()` by default.
     criterion: What to maximise by gradient; the generalised speed measure by
       default, with the rule `'acceptance'`: a transport has no tangent to
@@ -70,14 +74,16 @@ def transport_adaptive_hamiltonian(
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
     step_size: Of the leapfrog in z; leave it to the adaptation.
+    max_num_leapfrog_steps: The most that may be learned; 32 by default.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
     TypeError: If the target or a part is of another kind.
-    ValueError: If a number is out of its range, or the optimizer works on
-      tangents.
+    ValueError: If a number is out of its range, both numbers of leapfrog
+      steps are given, none is for a map learned by gradient, or the optimizer
+      works on tangents.
 
   References:
     Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
@@ -87,13 +93,15 @@ def transport_adaptive_hamiltonian(
   map_params.check(transport)
   if transport.fit is not None:
     map_params.check_fitted(criterion, optimizer)
+    first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
     proposal = UncalibratedTransportedHamiltonian(
       target_log_prob_fn,
       transport,
-      num_leapfrog_steps,
+      first,
       step_size,
-      randomize_num_steps=True,
+      randomize_num_steps=isinstance(first, int),
       hessian_product=hessian_product,
+      max_num_leapfrog_steps=most,
     )
     return FisherTransportAdaptation(
       MetropolisHastings(proposal),
@@ -114,6 +122,7 @@ def transport_adaptive_hamiltonian(
     num_leapfrog_steps,
     step_size,
     hessian_product=hessian_product,
+    max_num_leapfrog_steps=max_num_leapfrog_steps,
   )
   return GradientBasedAdaptation(
     MetropolisHastings(proposal),
@@ -123,7 +132,9 @@ def transport_adaptive_hamiltonian(
   )
 
 
-class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
+class UncalibratedTransportedHamiltonian(
+  num_steps.DrawsNumSteps, proposal.UncalibratedProposal
+):
   """Proposes the end of a leapfrog trajectory in z = f^-1(q), unit mass.
 
   With s = step_size, v ~ N(0, I), g the gradient of the log target and
@@ -151,6 +162,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     hessian_product='autodiff',
     num_fixed_terms=2,
     continue_prob=0.5,
+    max_num_leapfrog_steps=None,
     experimental_shard_axis_names=None,
     name=None,
   ):
@@ -159,16 +171,18 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     Args:
       target_log_prob_fn: As in TFP.
       transport: An `interfaces.Transport`, f.
-      num_leapfrog_steps: L, a positive int.
+      num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
+        step draws its number from there, one for all chains. A replay needs
+        one length: pairs are for transports that are fitted.
       step_size: Of the leapfrog in z; leave it to f.
-      randomize_num_steps: Whether every step draws its number of leapfrog
-        steps from 1, ..., L. A replay needs them all: for transports that are
-        fitted to pairs.
+      randomize_num_steps: Whether L stands for (1, L).
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Terms of the series of log det that are always there.
       continue_prob: Probability of each further term, in (0, 1): Russian
         roulette.
+      max_num_leapfrog_steps: Bound of a pair that an adaptation learns;
+        `None`: it is fixed.
       experimental_shard_axis_names: Must be `None`: f needs the whole state.
       name: Prefix of op names.
 
@@ -177,13 +191,12 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       ValueError: If an argument is not one of those allowed.
     """
     map_params.check(transport)
-    if randomize_num_steps and transport.fit is None:
-      raise ValueError(
-        '`randomize_num_steps` is for transports that are fitted to pairs, but '
-        f'`{transport.name}` learns by gradient, from trajectories of one '
-        'length. Leave it out.'
-      )
-    arguments.check_count(num_leapfrog_steps, 'num_leapfrog_steps', 5)
+    map_params.check_one_length(
+      transport, num_leapfrog_steps, randomize_num_steps
+    )
+    num_steps.check(
+      num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
+    )
     trajectory.check_options(hessian_product, continue_prob)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(
@@ -204,6 +217,7 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       hessian_product=hessian_product,
       num_fixed_terms=num_fixed_terms,
       continue_prob=continue_prob,
+      max_num_leapfrog_steps=max_num_leapfrog_steps,
     )
 
   @property
@@ -215,15 +229,9 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     """The params of f as the adaptation handles them, without tangents."""
     return map_params.as_learned(self.transport)
 
-  @property
-  def num_leapfrog_steps(self):
-    return self._parameters['num_leapfrog_steps']
-
-  def cost(self, adapting):
-    """Returns the mean number of target calls of one step per chain."""
-    steps = self.num_leapfrog_steps
-    if self._parameters['randomize_num_steps']:
-      steps = 0.5 * (1 + steps)
+  def cost(self, adapting, mean_num_steps=None):
+    """Returns mean calls of a step per chain; `mean_num_steps`: as learned."""
+    steps = mean_num_steps or 0.5 * sum(self._bounds)
     products = gradients = 0.0
     if adapting and steps > 1 and self.transport.fit is None:
       products = log_det.mean_num_products(
@@ -244,7 +252,6 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     seed = random.sanitize(seed)
     flat = state_parts.flatten(current_state, num_chain_dims)
     noise = self._draw_noise(flat, seed)
-    most = self.num_leapfrog_steps
     end, path = leapfrog.run(
       lambda: self.transport.bijector(previous.preconditioner_params),
       state_parts.of_flat(
@@ -254,12 +261,8 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
       state_parts.flatten(previous.grads_target_log_prob, num_chain_dims),
       noise,
       previous.step_size,
-      num_steps.draw(
-        1 if self._parameters['randomize_num_steps'] else most,
-        most,
-        random.fold_in(seed, _NUM_STEPS),
-      ),
-      self.num_leapfrog_steps,
+      self._draw_num_steps(previous, random.fold_in(seed, _NUM_STEPS)),
+      self._num_kept,
     )
     proposed_state, grads = (
       state_parts.unflatten_like(rows, current_state, num_chain_dims)
@@ -333,7 +336,12 @@ class UncalibratedTransportedHamiltonian(proposal.UncalibratedProposal):
     return interfaces.Replay(transition=transition, cache=cache)
 
   def _init_trajectory(self, flat):
-    return leapfrog.start_trajectory(flat, self.num_leapfrog_steps)
+    return leapfrog.start_trajectory(flat, self._num_kept)
+
+  @property
+  def _num_kept(self):
+    """Gradients that a replay needs: what is fitted has none."""
+    return 0 if self.transport.fit else self.num_leapfrog_steps
 
   def _estimate(self, previous, proposed, proposed_state, middle, kappa):
     """Returns the estimate of log det(I + D) at the middle; None for L = 1."""

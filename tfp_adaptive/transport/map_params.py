@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-__all__ = ['Learned', 'as_learned', 'check', 'check_fitted']
+__all__ = ['Learned', 'as_learned', 'check', 'check_fitted', 'check_one_length']
 
 
 class Learned(NamedTuple):
@@ -41,6 +41,21 @@ def check_fitted(criterion, optimizer):
     raise ValueError(
       'This transport is fitted to pairs of states and gradients: it takes no '
       '`criterion` and no `optimizer`. Leave them out.'
+    )
+
+
+def check_one_length(transport, num_leapfrog_steps, randomize_num_steps):
+  """Refuses lengths that differ where a map is learned by gradient."""
+  if transport.fit is not None:
+    return
+  if randomize_num_steps or not isinstance(num_leapfrog_steps, int):
+    raise ValueError(
+      f'`{transport.name}` learns by gradient, from trajectories of one length,'
+      f' but got `num_leapfrog_steps={num_leapfrog_steps!r}`'
+      f'{" and `randomize_num_steps`" if randomize_num_steps else ""}. Write '
+      'for example `num_leapfrog_steps=5` alone, or take a transport that is '
+      'fitted to pairs: behind `tfpa.transports.conditional_gaussian()` '
+      'lengths are learned.'
     )
 
 

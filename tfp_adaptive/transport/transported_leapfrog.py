@@ -17,15 +17,18 @@ __all__ = ['End', 'Trajectory', 'replay', 'run', 'start_trajectory']
 
 
 class Trajectory(
-  collections.namedtuple('Trajectory', ['start', 'gradients', 'midpoint'])
+  collections.namedtuple(
+    'Trajectory', ['start', 'gradients', 'midpoint', 'num_steps']
+  )
 ):
   """What a replay needs of a trajectory of L steps.
 
   Attributes:
     start: q before the first step, [chains..., d].
     gradients: Gradients of the log target after steps 1, ..., L,
-      [L, chains..., d].
+      [L, chains..., d]; `[]` where nothing is replayed.
     midpoint: q after max(1, floor(L / 2)) steps, [chains..., d].
+    num_steps: L, [] int32.
   """
 
   __slots__ = ()
@@ -49,9 +52,11 @@ class End(
   __slots__ = ()
 
 
-def start_trajectory(flat, num_steps):
-  """Returns a `Trajectory` of the right shapes."""
-  return Trajectory(flat, tf.stack([tf.zeros_like(flat)] * num_steps), flat)
+def start_trajectory(flat, num_kept):
+  """Returns a `Trajectory` of the right shapes; `num_kept`: as in `run`."""
+  zeros = [tf.zeros_like(flat)] * num_kept
+  gradients = tf.stack(zeros) if zeros else []
+  return Trajectory(flat, gradients, flat, tf.zeros([], tf.int32))
 
 
 def run(
@@ -62,7 +67,7 @@ def run(
   noise,
   step_size,
   num_steps,
-  max_num_steps,
+  num_kept,
 ):
   """Makes `num_steps` steps from q, by calls of the target.
 
@@ -75,7 +80,7 @@ def run(
     noise: First velocity v.
     step_size: s.
     num_steps: L, [] int32 or int.
-    max_num_steps: Its bound, int: places for gradients.
+    num_kept: Gradients that a replay needs, int: L, or 0 without one.
 
   Returns:
     An `End` and the `Trajectory`.
@@ -83,9 +88,11 @@ def run(
   z, velocity, log_det_start = _start(
     bijector_fn, start, gradient, noise, step_size
   )
-  gradients = tf.TensorArray(
-    start.dtype, size=max_num_steps, element_shape=start.shape
-  )
+  gradients = []
+  if num_kept:
+    gradients = tf.TensorArray(
+      start.dtype, size=num_kept, element_shape=start.shape
+    )
   num_steps = tf.convert_to_tensor(num_steps)
   middle = tf.maximum(1, num_steps // 2)
 
@@ -101,7 +108,7 @@ def run(
       z,
       velocity,
       (position, log_prob, gradient, log_det),
-      gradients.write(done, gradient),
+      gradients.write(done, gradient) if num_kept else [],
       tf.where(tf.equal(done + 1, middle), position, midpoint),
     )
 
@@ -116,7 +123,6 @@ def run(
       gradients,
       start,
     ),
-    maximum_iterations=max_num_steps,
   )
   position, log_prob, gradient, log_det = end
   end = End(
@@ -126,7 +132,8 @@ def run(
     log_det=(log_det, log_det_start),
     kinetic=(_kinetic(velocity), _kinetic(noise)),
   )
-  return end, Trajectory(start, gradients.stack(), midpoint)
+  gradients = gradients.stack() if num_kept else []
+  return end, Trajectory(start, gradients, midpoint, num_steps)
 
 
 def replay(bijector_fn, trajectory, gradient, noise, step_size):

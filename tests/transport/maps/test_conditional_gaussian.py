@@ -428,7 +428,7 @@ def test_chains_find_the_drivers_in_single_precision(is_path):
 @pytest.mark.full
 def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
   kernel = tfpa.transport_adaptive_hamiltonian(
-    _funnel, 3, num_adaptation_steps=700, transport=_transport(num_drivers=2)
+    _funnel, 700, num_leapfrog_steps=3, transport=_transport(num_drivers=2)
   )
   start = tf.constant(np.random.default_rng(0).normal(size=(8, 10)))
   run = tfpa.sample(kernel, start, 1000, progress=False, jit_compile=False)
@@ -475,7 +475,7 @@ def test_arguments_that_are_none_are_refused(arguments, message):
 )
 def test_states_that_leave_no_other_are_refused(drivers, size, message):
   kernel = tfpa.transport_adaptive_hamiltonian(
-    _funnel, 3, 10, transport=_transport(drivers=drivers)
+    _funnel, 10, transport=_transport(drivers=drivers)
   )
   with pytest.raises(ValueError, match=message):
     kernel.bootstrap_results(tf.zeros([2, size], tf.float64))

@@ -1,0 +1,265 @@
+"""Lengths learned behind a map: exact turns, what is chosen and refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
+
+_SIZE, _STEP_SIZE = 3, 0.4
+
+
+def _fixed(log_scale=0.0, slope=0.0):
+  """Returns q_0 = z_0, q_i = exp(l_i + b z_0) z_i, to which fits do nothing."""
+  parts = tfpa.transports.conditional_gaussian(drivers=[0], init_scale=1.0)
+
+  def init(event_size, dtype, scale):
+    params = parts.init(event_size, dtype, scale)
+    # The precision of the others is exp(-2 b z_0), a term of its own.
+    is_driver = np.arange(_SIZE) == 0
+    return params._replace(
+      log_scale=log_scale * tf.ones_like(params.log_scale),
+      exponents=tf.constant([[0.0], [-2.0 * slope]], dtype),
+      slack=tf.cast([is_driver, ~is_driver], dtype),
+    )
+
+  return parts._replace(init=init, fit=lambda params, *_: params)
+
+
+def _funnel(x):
+  """log pi of q_0 = z_0, q_i = exp(z_0) z_i for standard normal z."""
+  first, rest = x[..., 0], x[..., 1:]
+  square = tf.reduce_sum(rest**2, axis=-1) * tf.exp(-2.0 * first)
+  return -0.5 * (first**2 + square) - (_SIZE - 1.0) * first
+
+
+def _learning(target, transport, num_steps=60, most=8):
+  return tfpa.transport_adaptive_hamiltonian(
+    target, num_steps, transport=transport, max_num_leapfrog_steps=most
+  )
+
+
+def _draws(num_chains, seed=0, dtype=np.float64):
+  """Returns exact draws of `_funnel`."""
+  z = np.random.default_rng(seed).normal(size=(num_chains, _SIZE))
+  z[:, 1:] *= np.exp(z[:, :1])
+  return tf.constant(z.astype(dtype))
+
+
+def _correlations(num_steps=400, num_chains=50):
+  """Returns 1 - r by length and coordinate, at one step size, and weights."""
+  kernel = _learning(_funnel, _fixed(slope=1.0), 10**6)
+  state = _draws(num_chains)
+  results = kernel.bootstrap_results(state)
+
+  @tf.function(autograph=False)
+  def step(state, results, seed):
+    results = tfp_private.replace_innermost(
+      results, step_size=tf.constant(_STEP_SIZE, tf.float64)
+    )
+    return kernel.one_step(state, results, seed=seed)
+
+  for seed in targets.seeds(num_steps):
+    state, results = step(state, results, seed)
+  lengths = results.trajectory_length
+  variance = lengths.squares - lengths.means**2
+  jumps = lengths.jumps / lengths.weights[:, tf.newaxis, tf.newaxis] / variance
+  return jumps[:, 0].numpy()
+
+
+def _largest_error(jumps):
+  """Returns the largest distance from 1 - cos, in bounds of its noise."""
+  # A leapfrog step of size s turns a normal of unit scale by this angle.
+  turn = np.arccos(1.0 - 0.5 * _STEP_SIZE**2)
+  expected = 1.0 - np.cos(turn * np.arange(1, 7))[:, np.newaxis]
+  # 2000 pairs of each length and more; half of a squared normal of variance
+  # 2 (1 - r) has deviation sqrt(2) (1 - r). The rest is what is rejected.
+  bound = 4.0 * np.sqrt(2.0 / 2000) * expected + 0.04
+  return np.max(np.abs(jumps[:6] - expected) / bound)
+
+
+def test_correlations_behind_an_exact_map_are_cosines_of_its_turns():
+  assert _largest_error(_correlations()) < 1.0
+
+
+def test_those_of_the_states_are_not(monkeypatch):
+  # The negative control: q is no normal.
+  monkeypatch.setattr(
+    FisherTransportAdaptation, '_turning', lambda self, rows, inner: rows
+  )
+  assert _largest_error(_correlations()) > 2.0
+
+
+def _wide(x):
+  return targets.standard_normal(x / tf.constant([1.0, 1.0, 20.0], x.dtype))
+
+
+@pytest.mark.full
+def test_the_lengths_are_those_of_the_map():
+  # The same density: only one of the maps holds its slow direction.
+  found = []
+  for log_scale in (np.zeros(_SIZE), np.log([1.0, 1.0, 20.0])):
+    kernel = _learning(_wide, _fixed(log_scale), 500, 16)
+    start = np.random.default_rng(3).normal(size=(16, _SIZE))
+    run = tfpa.sample(
+      kernel, tf.constant(start * [1.0, 1.0, 20.0]), 5, progress=False,
+      seed=(0, 3), jit_compile=False,
+    )  # fmt: skip
+    found.append(_learned(run.final_kernel_results)[1])
+  assert found[0] > 8 > found[1]
+
+
+def _learned(results):
+  return tuple(results.trajectory_length.num_leapfrog_steps.numpy())
+
+
+def _spread_of_means(kernel, num_steps=60, num_chains=300):
+  """Returns Var mean q_0^2 of independent chains, times their steps."""
+  states, _ = targets.run_steps(
+    targets.stepper(kernel, 'graph'),
+    _draws(num_chains, seed=5),
+    kernel.bootstrap_results(_draws(num_chains, seed=5)),
+    num_steps,
+  )
+  squares = np.stack([state.numpy()[:, 0] ** 2 for state in states])
+  return num_steps * squares.mean(axis=0).var()
+
+
+@pytest.mark.full
+def test_learned_lengths_keep_no_energy_and_half_a_turn_does():
+  kernel = _learning(_funnel, _fixed(slope=1.0), 300)
+  run = tfpa.sample(
+    kernel, _draws(16), 5, progress=False, seed=(0, 3), jit_compile=False
+  )
+  learned = tfpa.frozen(kernel, run.final_kernel_results)
+  # Independent draws have 2; three leapfrog steps of size 1 are half a turn.
+  assert _spread_of_means(learned) < 6.0
+  twin = tfpa.MetropolisHastings(
+    learned.parameters['inner_kernel'].copy(num_leapfrog_steps=3, step_size=1.0)
+  )
+  assert _spread_of_means(twin) > 12.0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('batch', [(), (2, 3)])
+def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
+  def target(x, y):
+    return _funnel(tf.concat([x[..., tf.newaxis], y], axis=-1))
+
+  rows = np.random.default_rng(1).normal(size=(*batch, _SIZE)).astype(dtype)
+  start = [tf.constant(rows[..., 0]), tf.constant(rows[..., 1:])]
+  kernel = _learning(target, _fixed(slope=1.0))
+  run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))
+  results = run.final_kernel_results
+  fewest, most = _learned(results)
+  assert 1 <= fewest <= most <= 8
+  assert results.trajectory_length.next_review > 25.0
+  assert results.trajectory_length.jumps.dtype == dtype
+
+
+@pytest.mark.full
+def test_a_run_continued_between_reviews_has_the_same_bits(
+  tmp_path, monkeypatch
+):
+  transport = tfpa.transports.conditional_gaussian(drivers=[0])
+  kernel = _learning(_funnel, transport)
+
+  def run(block_size, folder=None):
+    return tfpa.sample(
+      kernel, _draws(4), 20, progress=False, seed=(0, 3), jit_compile=False,
+      block_size=block_size, checkpoint_dir=folder,
+    )  # fmt: skip
+
+  save, num_saved = checkpoint.Checkpoint.save, []
+
+  def dying_save(self, *args):
+    save(self, *args)
+    num_saved.append(None)
+    if len(num_saved) == 5:
+      raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint.Checkpoint, 'save', dying_save)
+    with pytest.raises(KeyboardInterrupt):
+      run(9, tmp_path)  # After 45 steps of 60 that adapt.
+  continued, whole = run(11, tmp_path), run(80)
+  np.testing.assert_array_equal(continued.states, whole.states)
+  for one, two in zip(
+    tf.nest.flatten(continued.final_kernel_results),
+    tf.nest.flatten(whole.final_kernel_results),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(one, two)
+
+
+def test_where_the_density_fails_is_rejected_and_not_learned_from():
+  def half(x):
+    outside = tf.where(x[..., 0] > 0.5, np.float64('nan'), 0.0)
+    return targets.standard_normal(x) + outside
+
+  with pytest.warns(UserWarning, match='diverged'):  # They are counted.
+    run = tfpa.sample(
+      _learning(half, _fixed()), -tf.ones([4, _SIZE], tf.float64), 5,
+      progress=False, seed=(0, 3), jit_compile=False,
+    )  # fmt: skip
+  assert np.all(run.states[..., 0] <= 0.5)
+  lengths = run.final_kernel_results.trajectory_length
+  assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(lengths))
+  assert lengths.next_review > 25.0
+
+
+def test_what_is_learned_is_frozen_and_counted():
+  kernel = _learning(_funnel, _fixed(slope=1.0))
+  state = _draws(4)
+  results = kernel.bootstrap_results(state)
+  taken = []
+  stepper = tf.function(kernel.one_step, autograph=False)
+  for seed in targets.seeds(70):
+    state, results = stepper(state, results, seed=seed)
+    proposed = results.inner_results.proposed_results
+    taken.append(int(proposed.trajectory.num_steps))
+  learned = _learned(results)
+  assert set(taken[60:]) <= set(range(learned[0], learned[1] + 1))
+  fixed = tfpa.frozen(kernel, results)
+  assert fixed.parameters['inner_kernel'].num_leapfrog_steps == learned
+  adapting, frozen = (
+    tfpa.cost_per_step(kernel, flag, results).gradient for flag in (True, False)
+  )
+  assert adapting == pytest.approx(np.mean(taken[:60]))
+  assert frozen == np.mean(learned)
+  assert tfpa.cost_per_step(fixed, False).gradient == frozen
+  with pytest.raises(ValueError, match='results'):
+    tfpa.cost_per_step(kernel, False)
+
+
+def test_a_given_number_is_the_longest_of_a_range_and_a_pair_is_one():
+  for given, mean in ((5, 3.0), ((3, 6), 4.5)):
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      _funnel, 10, num_leapfrog_steps=given, transport=_fixed()
+    )
+    assert kernel.proposal.max_num_leapfrog_steps is None
+    assert tfpa.cost_per_step(kernel, True).gradient == mean
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (
+      dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9, transport=_fixed()),
+      'Leave one of them',
+    ),
+    (dict(num_leapfrog_steps=(4, 2), transport=_fixed()), 'fewest, most'),
+    (dict(max_num_leapfrog_steps=0, transport=_fixed()), 'positive int'),
+    (dict(), '`real_nvp` learns by gradient.*`num_leapfrog_steps=5` alone'),
+    (dict(num_leapfrog_steps=(1, 3)), 'trajectories of one length'),
+    (dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9), 'fewest, most'),
+  ],
+)
+def test_numbers_that_do_not_go_together_are_refused(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    tfpa.transport_adaptive_hamiltonian(_funnel, 10, **arguments)
