@@ -50,12 +50,14 @@ def test_a_normal_target_needs_a_matrix_and_no_map_is_tried():
   assert choice.losses['dense matrix'] < 0.1
 
 
+@pytest.mark.full
 def test_a_funnel_needs_a_conditional_gaussian_and_its_driver_is_named():
   choice = _choice(_funnel, _draw_funnel(np.random.default_rng(1)))
   assert choice.name == 'conditional Gaussian' and choice.drivers == (0,)
   assert choice.losses[choice.name] < 0.01 < 1.0 < choice.losses['dense matrix']
   assert 'conditional path' not in choice.losses
   # Its variances are exp(x_0): the sampler is told, and does not search.
+  assert choice.exponents == pytest.approx((-1.0,), rel=1e-6)
   params = choice.part.init(5, tf.float64, tf.ones([], tf.float64))
   assert params.drivers.numpy().tolist() == [0]
 
@@ -102,6 +104,7 @@ def _noisy_loss(count, seed):
   return structure.choose(states, scores).losses['dense matrix']
 
 
+@pytest.mark.full
 def test_the_loss_is_that_of_pairs_that_were_not_fitted(monkeypatch):
   whole = structure._candidates
   monkeypatch.setattr(

@@ -196,7 +196,7 @@ class _Run:
     found = f'drawn, {num_redrawn} of them again'
     self._note('starts', found, self._evaluate.num_calls, begin)
     name, matrix = structure.default_matrix(problem.event_size)
-    choice = structure.Choice(name, matrix, {}, ())
+    choice = structure.Choice(name, matrix)
     num_steps = self._affordable(_FIRST_STEPS, _FIRST_COST)
     if num_steps < _FEWEST_STEPS:
       raise ValueError(

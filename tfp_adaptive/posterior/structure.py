@@ -37,7 +37,11 @@ _ENOUGH, _ENOUGH_OF_MAP = 0.25, 0.05
 
 
 class Choice(
-  collections.namedtuple('Choice', ['name', 'part', 'losses', 'drivers'])
+  collections.namedtuple(
+    'Choice',
+    ['name', 'part', 'losses', 'drivers', 'exponents'],
+    defaults=({}, (), ()),
+  )
 ):
   """What was chosen.
 
@@ -46,6 +50,7 @@ class Choice(
     part: An `interfaces.Preconditioner` or `interfaces.Transport`.
     losses: dict of name -> mean loss on pairs held out.
     drivers: Coordinates that drive the others of a conditional map; ().
+    exponents: Of their terms in its precision, a float for a unit of each.
   """
 
   __slots__ = ()
@@ -65,7 +70,7 @@ def choose(states, scores):
   """
   count = len(states)
   if count < _FEWEST_PAIRS:
-    return Choice(*default_matrix(states.shape[1]), {}, ())
+    return Choice(*default_matrix(states.shape[1]))
   is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
   fitted = states[~is_held_out], scores[~is_held_out]
   held_out = states[is_held_out], scores[is_held_out]
@@ -85,9 +90,8 @@ def choose(states, scores):
     if best is None or _is_better(loss, least):
       # What was found is not searched again by the sampler.
       part = build(**found) if found else part
-      drivers = found.get('drivers', ())
-      best, least = Choice(name, part, losses, drivers), loss
-  return best or Choice(*default_matrix(states.shape[1]), {}, ())
+      best, least = Choice(name, part, losses, **found), loss
+  return best or Choice(*default_matrix(states.shape[1]))
 
 
 def _is_enough(part, loss):

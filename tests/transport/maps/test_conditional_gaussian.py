@@ -403,8 +403,13 @@ def test_rescaled_it_is_a_multiple_of_itself():
   )
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('is_path', [False, True])
+@pytest.mark.parametrize(
+  'is_path',
+  [
+    pytest.param(False, marks=pytest.mark.full),
+    pytest.param(True, marks=pytest.mark.nightly),
+  ],
+)
 def test_chains_find_the_drivers_in_single_precision(is_path):
   target = _walk if is_path else _hierarchy
   kernel = tfpa.transport_adaptive_hamiltonian(
