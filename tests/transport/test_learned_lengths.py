@@ -73,8 +73,9 @@ def _largest_error(jumps):
   # A leapfrog step of size s turns a normal of unit scale by this angle.
   turn = np.arccos(1.0 - 0.5 * _STEP_SIZE**2)
   expected = 1.0 - np.cos(turn * np.arange(1, 7))[:, np.newaxis]
-  # Pairs of each length are worth 1400 and more; half of a squared normal of variance
-  # 2 (1 - r) has deviation sqrt(2) (1 - r). The rest is what is rejected.
+  # Pairs of each length are worth 1400 and more; half of a squared normal of
+  # variance 2 (1 - r) has deviation sqrt(2) (1 - r). The rest is what is
+  # rejected.
   bound = 4.0 * np.sqrt(2.0 / 1400) * expected + 0.04
   return np.max(np.abs(jumps[:6] - expected) / bound)
 
