@@ -24,6 +24,12 @@ _BEGIN = (
   '<!-- Made by python -m experiments.documentation.trajectory_length -->\n'
 )
 _END = '<!-- End of the table -->\n'
+# Heading -> whether a range given is of that kind.
+_OF_MATRICES = {
+  'best L': lambda fewest, most: fewest == most,
+  'best 1 to L': lambda fewest, most: fewest < most,
+}
+_OF_MAPS = {'best 1 to L': lambda fewest, most: fewest == 1}
 
 
 def with_tables(text):
@@ -33,9 +39,13 @@ def with_tables(text):
     json.loads(line)
     for line in (_RECORDS / 'lengths.jsonl').read_text().splitlines()
   ]
+  of_maps = [r for r in records if r['is_map']]
+  of_matrices = [r for r in records if not r['is_map']]
   tables = [
-    _of_lengths(records, lambda r: min(r['bulk'], r['tail'])),
-    _of_lengths(records, lambda r: r['squares']),
+    _of_lengths(of_matrices, _least, _OF_MATRICES),
+    _of_lengths(of_maps, _least, _OF_MAPS),
+    _of_lengths(of_matrices, lambda r: min(r['bulk'], r['tail']), _OF_MATRICES),
+    _of_lengths(of_matrices, lambda r: r['squares'], _OF_MATRICES),
     _of_cost(),
   ]
   if len(parts) != len(tables) or not all(_END in part for part in parts):
@@ -47,18 +57,24 @@ def with_tables(text):
   return head
 
 
-def _of_lengths(records, measure):
+def _least(record):
+  return min(record['bulk'], record['tail'], record['squares'])
+
+
+def _of_lengths(records, measure, kinds):
   """Returns lines of a target: the learned range against the best given ones.
 
   Args:
     records: Of the study.
     measure: Record -> effective draws per 1000 gradients.
+    kinds: Of ranges that are given, dict from heading to (a, b) -> bool.
   """
-  lines = [
-    '| Target | Ranges learned | in gradients | Learned: mean (by seed) '
-    '| Best L | Best 1 to L | Learned over best L | over best 1 to L |',
-    '|---|---|---|---|---|---|---|---|',
+  headings = [
+    *('Target', 'Ranges learned', 'in gradients', 'Learned: mean (by seed)'),
+    *(heading[0].upper() + heading[1:] for heading in kinds),
+    *(f'Learned over {heading}' for heading in kinds),
   ]
+  lines = [f'| {" | ".join(headings)} |', '|---' * len(headings) + '|']
   for target in dict.fromkeys(r['target'] for r in records):
     values, learned = collections.defaultdict(list), []
     for record in records:
@@ -66,17 +82,18 @@ def _of_lengths(records, measure):
         values[record['law'] and tuple(record['law'])].append(measure(record))
         if record['law'] is None:
           learned.append(record)
-    lines.append(_line(target, learned, values))
+    if learned:
+      lines.append(_line(target, learned, values, kinds))
   return '\n'.join(lines) + '\n'
 
 
-def _line(target, records, values):
+def _line(target, records, values, kinds):
   """Returns a line; `values`: range, or `None` for learned -> by seed."""
   means = {law: np.mean(found) for law, found in values.items()}
   learned = means.pop(None)
   best = [
     max((law for law in means if is_kind(*law)), key=means.get)
-    for is_kind in (lambda a, b: a == b, lambda a, b: a < b)
+    for is_kind in kinds.values()
   ]
   cells = [
     target,

@@ -236,7 +236,13 @@ def main():
           continue
         sampler = learned if law is None else given
         numbers = run(sampler, event_size, law, seed, plan)
-        record = {'target': name, 'law': written, 'seed': seed, **numbers}
+        record = {
+          'target': name,
+          'is_map': plan is MAPS,
+          'law': written,
+          'seed': seed,
+          **numbers,
+        }
         with options.output.open('a') as file:
           file.write(json.dumps(record) + '\n')
         print(json.dumps(record), flush=True)

@@ -50,7 +50,7 @@ def _draws(num_chains, seed=0, dtype=np.float64):
   return tf.constant(z.astype(dtype))
 
 
-def _correlations(num_steps=400, num_chains=50):
+def _correlations(num_steps=300, num_chains=50):
   """Returns 1 - r by length and coordinate, at one step size, and weights."""
   kernel = _learning(_funnel, _fixed(slope=1.0), 10**6)
   state = _draws(num_chains)
@@ -76,9 +76,10 @@ def _largest_error(jumps):
   # A leapfrog step of size s turns a normal of unit scale by this angle.
   turn = np.arccos(1.0 - 0.5 * _STEP_SIZE**2)
   expected = 1.0 - np.cos(turn * np.arange(1, 7))[:, np.newaxis]
-  # 2000 pairs of each length and more; half of a squared normal of variance
-  # 2 (1 - r) has deviation sqrt(2) (1 - r). The rest is what is rejected.
-  bound = 4.0 * np.sqrt(2.0 / 2000) * expected + 0.04
+  # Pairs of each length are worth 1400 and more; half of a squared normal of
+  # variance 2 (1 - r) has deviation sqrt(2) (1 - r). The rest is what is
+  # rejected.
+  bound = 4.0 * np.sqrt(2.0 / 1400) * expected + 0.04
   return np.max(np.abs(jumps[:6] - expected) / bound)
 
 
