@@ -19,7 +19,7 @@ def fill(text, module, tables):
   Raises:
     ValueError: If the page has not as many places.
   """
-  begin = f'<!-- Made by python -m experiments.documentation.{module} -->\n'
+  begin = f'<!-- Made by python -m {__package__}.{module} -->\n'
   head, *parts = text.split(begin)
   if len(parts) != len(tables) or not all(_END in part for part in parts):
     raise ValueError(

@@ -11,6 +11,10 @@ import pathlib
 
 import numpy as np
 
+from experiments.documentation.made_tables import fill
+from experiments.framework.json_files import read_json
+from experiments.framework.json_files import read_lines
+
 __all__ = ['with_tables']
 
 _PAGE = (
@@ -20,10 +24,6 @@ _PAGE = (
   / 'trajectory_length.md'
 )
 _RECORDS = _PAGE.with_suffix('')
-_BEGIN = (
-  '<!-- Made by python -m experiments.documentation.trajectory_length -->\n'
-)
-_END = '<!-- End of the table -->\n'
 # Heading -> whether a range given is of that kind.
 _OF_MATRICES = {
   'best L': lambda fewest, most: fewest == most,
@@ -34,11 +34,7 @@ _OF_MAPS = {'best 1 to L': lambda fewest, most: fewest == 1}
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  head, *parts = text.split(_BEGIN)
-  records = [
-    json.loads(line)
-    for line in (_RECORDS / 'lengths.jsonl').read_text().splitlines()
-  ]
+  records = read_lines(_RECORDS / 'lengths.jsonl')
   of_maps = [r for r in records if r['is_map']]
   of_matrices = [r for r in records if not r['is_map']]
   tables = [
@@ -48,13 +44,7 @@ def with_tables(text):
     _of_lengths(of_matrices, lambda r: r['squares'], _OF_MATRICES),
     _of_cost(),
   ]
-  if len(parts) != len(tables) or not all(_END in part for part in parts):
-    raise ValueError(
-      f'The text needs the lines {_BEGIN!r} and {_END!r} {len(tables)} times.'
-    )
-  for table, part in zip(tables, parts):
-    head += _BEGIN + table + _END + part.partition(_END)[2]
-  return head
+  return fill(text, 'trajectory_length', tables)
 
 
 def _least(record):
@@ -108,7 +98,7 @@ def _line(target, records, values, kinds):
 
 def _of_cost():
   """Returns lines of a target: time ratios of frozen steps, and compiling."""
-  records = json.loads((_RECORDS / 'cost.json').read_text())
+  records = read_json(_RECORDS / 'cost.json')
   laws = next(iter(records.values()))['learned_over_given']
   names = ' | '.join('{} to {}'.format(*json.loads(law)) for law in laws)
   lines = [

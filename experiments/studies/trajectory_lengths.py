@@ -21,6 +21,8 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
+from experiments.framework.json_files import append_lines
+from experiments.framework.json_files import read_lines
 from experiments.methods.base import find_field
 from experiments.studies.length_targets import MAP_TARGETS
 from experiments.studies.length_targets import TARGETS
@@ -219,11 +221,8 @@ def main():
   parser.add_argument('--num-seeds', type=int, default=3)
   parser.add_argument('--targets', nargs='*', default=[*TARGETS, *MAP_TARGETS])
   options = parser.parse_args()
-  options.output.parent.mkdir(parents=True, exist_ok=True)
-  done = set()
-  if options.output.exists():
-    rows = map(json.loads, options.output.read_text().splitlines())
-    done = {(r['target'], str(r['law']), r['seed']) for r in rows}
+  rows = read_lines(options.output)
+  done = {(r['target'], str(r['law']), r['seed']) for r in rows}
   for name in options.targets:
     plan = MAPS if name in MAP_TARGETS else MATRICES
     log_prob, event_size = plan.targets[name](options.data_dir)
@@ -243,8 +242,7 @@ def main():
           'seed': seed,
           **numbers,
         }
-        with options.output.open('a') as file:
-          file.write(json.dumps(record) + '\n')
+        append_lines(options.output, record)
         print(json.dumps(record), flush=True)
 
 
