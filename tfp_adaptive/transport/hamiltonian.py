@@ -81,9 +81,8 @@ def transport_adaptive_hamiltonian(
 
   Raises:
     TypeError: If the target or a part is of another kind.
-    ValueError: If a number is out of its range, both numbers of leapfrog
-      steps are given, none is for a map learned by gradient, or the optimizer
-      works on tangents.
+    ValueError: If a number is out of its range, missing or one too many, or the
+      optimizer works on tangents.
 
   References:
     Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
