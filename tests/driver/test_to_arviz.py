@@ -120,6 +120,15 @@ def test_the_trace_has_the_names_of_arviz():
   )
 
 
+def test_what_a_user_records_takes_the_name_of_nothing_else():
+  log_prob, own = _draws(), _draws()
+  trace = {'target_log_prob': log_prob, 'extra': {'lp': own, 'energy': own}}
+  stats = _result(_draws(), trace).to_arviz().sample_stats
+  assert set(stats.data_vars) == {'lp', 'extra_lp', 'energy'}
+  np.testing.assert_array_equal(stats['lp'], log_prob.T)
+  np.testing.assert_array_equal(stats['extra_lp'], own.T)
+
+
 @pytest.mark.parametrize('chains', [(), (1,), (2, 3)])
 def test_any_number_of_chain_axes_is_one(chains):
   rng = np.random.default_rng(3)

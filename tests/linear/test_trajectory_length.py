@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import resumed
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.linear import trajectory_length
 
 _ANGLES = np.array([0.2, 0.5, 0.9])  # Of a leapfrog step, by coordinate.
@@ -174,35 +174,9 @@ def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
 def test_a_run_continued_between_reviews_has_the_same_bits(
   tmp_path, monkeypatch
 ):
-  kernel = _learning(targets.standard_normal)
   start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
-
-  def run(block_size, folder=None):
-    return tfpa.sample(
-      kernel, start, 20, progress=False, seed=(0, 3), jit_compile=False,
-      block_size=block_size, checkpoint_dir=folder,
-    )  # fmt: skip
-
-  save, num_saved = checkpoint.Checkpoint.save, []
-
-  def dying_save(self, *args):
-    save(self, *args)
-    num_saved.append(None)
-    if len(num_saved) == 5:
-      raise KeyboardInterrupt
-
-  with monkeypatch.context() as patch:
-    patch.setattr(checkpoint.Checkpoint, 'save', dying_save)
-    with pytest.raises(KeyboardInterrupt):
-      run(9, tmp_path)  # After 45 steps of 60 that adapt.
-  continued, whole = run(11, tmp_path), run(80)
-  np.testing.assert_array_equal(continued.states, whole.states)
-  for one, two in zip(
-    tf.nest.flatten(continued.final_kernel_results),
-    tf.nest.flatten(whole.final_kernel_results),
-    strict=True,
-  ):
-    np.testing.assert_array_equal(one, two)
+  kernel = _learning(targets.standard_normal)
+  resumed.check_same_bits(kernel, start, tmp_path, monkeypatch)
 
 
 def test_where_the_density_fails_is_rejected_and_not_learned_from():

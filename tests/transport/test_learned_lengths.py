@@ -5,16 +5,16 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import resumed
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
 
 _SIZE, _STEP_SIZE = 3, 0.4
 
 
 def _fixed(log_scale=0.0, slope=0.0):
-  """Returns q_0 = z_0, q_i = exp(l_i + b z_0) z_i, to which fits do nothing."""
+  """Returns q_0 = z_0, q_i = exp(l_i + b z_0) z_i, whose fits fail."""
   parts = tfpa.transports.conditional_gaussian(drivers=[0], init_scale=1.0)
 
   def init(event_size, dtype, scale):
@@ -27,7 +27,10 @@ def _fixed(log_scale=0.0, slope=0.0):
       slack=tf.cast([is_driver, ~is_driver], dtype),
     )
 
-  return parts._replace(init=init, fit=lambda params, *_: params)
+  def fit(params, *_):
+    return params._replace(log_scale=np.nan * params.log_scale)
+
+  return parts._replace(init=init, fit=fit)
 
 
 def _funnel(x):
@@ -37,9 +40,13 @@ def _funnel(x):
   return -0.5 * (first**2 + square) - (_SIZE - 1.0) * first
 
 
-def _learning(target, transport, num_steps=60, most=8):
+def _learning(target, transport, num_steps=60, most=8, **options):
   return tfpa.transport_adaptive_hamiltonian(
-    target, num_steps, transport=transport, max_num_leapfrog_steps=most
+    target,
+    num_steps,
+    transport=transport,
+    max_num_leapfrog_steps=most,
+    **options,
   )
 
 
@@ -90,7 +97,7 @@ def test_correlations_behind_an_exact_map_are_cosines_of_its_turns():
 def test_those_of_the_states_are_not(monkeypatch):
   # The negative control: q is no normal.
   monkeypatch.setattr(
-    FisherTransportAdaptation, '_turning', lambda self, rows, inner: rows
+    FisherTransportAdaptation, '_turning', lambda self, rows, params: rows
   )
   assert _largest_error(_correlations()) > 2.0
 
@@ -112,6 +119,50 @@ def test_the_lengths_are_those_of_the_map():
     )  # fmt: skip
     found.append(_learned(run.final_kernel_results)[1])
   assert found[0] > 8 > found[1]
+
+
+def _far(x):
+  """A normal of mean (0, 0, 100) and deviations (1, 1, 200)."""
+  return _wide((x - [0.0, 0.0, 100.0]) / [1.0, 1.0, 10.0])
+
+
+def _fitted_late():
+  """Returns the identity, to which fits give the scales and means of `_far`."""
+  parts = _fixed()
+
+  def fit(params, *_):
+    return params._replace(
+      log_scale=tf.constant(np.log([1.0, 1.0, 200.0])),
+      mean=tf.constant([0.0, 0.0, 100.0], tf.float64),
+    )
+
+  return parts._replace(fit=fit)
+
+
+def _spread_behind_fits():
+  """Returns the longest of the range, and variances where it was learned."""
+  # Short steps: one alone is a small part of a turn.
+  kernel = _learning(_far, _fitted_late(), 500, 16, target_accept_prob=0.99)
+  start = np.random.default_rng(3).normal(size=(16, _SIZE))
+  run = tfpa.sample(
+    kernel, tf.constant(start * [1.0, 1.0, 200.0] + [0.0, 0.0, 100.0]), 5,
+    progress=False, seed=(0, 3), jit_compile=False,
+  )  # fmt: skip
+  results = run.final_kernel_results
+  return _learned(results)[1], results.trajectory_length.moments.spread.numpy()
+
+
+@pytest.mark.full
+def test_what_was_seen_behind_another_map_is_forgotten(monkeypatch):
+  longest, spread = _spread_behind_fits()
+  assert longest > 2
+  np.testing.assert_allclose(spread, 1.0, atol=0.2)
+  # The negative control: what is new looks as if it did not move.
+  monkeypatch.setattr(
+    FisherTransportAdaptation, '_forget_lengths', lambda self, known, *_: known
+  )
+  _, spread = _spread_behind_fits()
+  assert spread.max() > 100.0
 
 
 def _learned(results):
@@ -169,33 +220,7 @@ def test_a_run_continued_between_reviews_has_the_same_bits(
 ):
   transport = tfpa.transports.conditional_gaussian(drivers=[0])
   kernel = _learning(_funnel, transport)
-
-  def run(block_size, folder=None):
-    return tfpa.sample(
-      kernel, _draws(4), 20, progress=False, seed=(0, 3), jit_compile=False,
-      block_size=block_size, checkpoint_dir=folder,
-    )  # fmt: skip
-
-  save, num_saved = checkpoint.Checkpoint.save, []
-
-  def dying_save(self, *args):
-    save(self, *args)
-    num_saved.append(None)
-    if len(num_saved) == 5:
-      raise KeyboardInterrupt
-
-  with monkeypatch.context() as patch:
-    patch.setattr(checkpoint.Checkpoint, 'save', dying_save)
-    with pytest.raises(KeyboardInterrupt):
-      run(9, tmp_path)  # After 45 steps of 60 that adapt.
-  continued, whole = run(11, tmp_path), run(80)
-  np.testing.assert_array_equal(continued.states, whole.states)
-  for one, two in zip(
-    tf.nest.flatten(continued.final_kernel_results),
-    tf.nest.flatten(whole.final_kernel_results),
-    strict=True,
-  ):
-    np.testing.assert_array_equal(one, two)
+  resumed.check_same_bits(kernel, _draws(4), tmp_path, monkeypatch)
 
 
 def test_where_the_density_fails_is_rejected_and_not_learned_from():

@@ -31,7 +31,8 @@ def cache_compilations(directory=None):
 
   Call it after the imports, before any op of TensorFlow. A later process that
   samples the same model with the same data and counts does not compile again;
-  the draws are the same. It still traces, which is a third of the time or more.
+  the draws are the same. It still traces, which is a third of the time or more;
+  and a density that calls a `tf.function` which ran before may not be known.
   A program is some megabytes and holds the data; none is ever removed: delete
   the folder when it is large, or when a run fails to read or to write it. What
   is in it is run: let nobody else write there.

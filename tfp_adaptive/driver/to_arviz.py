@@ -54,7 +54,7 @@ def sample_stats(trace, log_prob_name='lp'):
 
   `lp`, `acceptance_rate` (min(1, e^ratio), of each proposal), `accepted`,
   `diverging`; scalars of a draw stand for all chains; of `extra` what has a
-  number for each chain.
+  number for each chain, as `extra_...` where the name is taken.
 
   Args:
     trace: As in `SampleResult`; `target_log_prob` among it.
@@ -108,7 +108,9 @@ def _columns(trace):
   if 'extra' in trace:
     extra = trace['extra']
     names = state_parts.names(extra) if tf.nest.is_nested(extra) else ['extra']
-    columns.update(zip(names, tf.nest.flatten(extra)))
+    taken = {*columns, *_NAMES.values(), 'lp', 'acceptance_rate'}
+    for name, rows in zip(names, tf.nest.flatten(extra)):
+      columns[f'extra_{name}' if name in taken else name] = rows
   return columns
 
 

@@ -175,6 +175,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       is_searching, rescale, params, statistics
     )
     lengths, learned = self._learn_length(next_state, results, is_searching)
+    lengths = self._forget_lengths(
+      lengths, results.statistics, statistics, params
+    )
     return results._replace(
       inner_results=tfp_private.replace_innermost(
         inner, preconditioner_params=params, step_size=step_size, **learned
@@ -194,9 +197,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       return []
     rows, _, is_finite = self._states_and_gradients(state, inner)
     first = tfp_private.get_innermost(inner, 'num_leapfrog_steps')
-    return trajectory_length.start(
-      first, most, rows, self._turning(rows, inner), is_finite
-    )
+    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    places = self._turning(rows, params)
+    return trajectory_length.start(first, most, rows, places, is_finite)
 
   def _learn_length(self, next_state, results, is_searching):
     """Returns the next `Lengths`, and what they change of the results."""
@@ -211,7 +214,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       state_parts.flatten(mh_results.proposed_state, ps.rank(ratio))
     )
     places = self._turning(
-      tf.concat([lengths.state, proposed, rows], axis=0), inner
+      tf.concat([lengths.state, proposed, rows], axis=0),
+      tfp_private.get_innermost(inner, 'preconditioner_params'),
     )
     lengths = trajectory_length.add(
       lengths._replace(state=rows),
@@ -229,9 +233,14 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     )
     return lengths, {'num_leapfrog_steps': drawn}
 
-  def _turning(self, rows, inner):
+  def _forget_lengths(self, lengths, before, statistics, params):
+    """Returns `Lengths` without what another shape has made wrong."""
+    del before, statistics, params
+    return lengths
+
+  def _turning(self, rows, params):
     """Returns states [n, d] in the coordinates that lengths are learned in."""
-    del inner
+    del params
     return rows
 
   def _num_updates_of_map(self, results, statistics):

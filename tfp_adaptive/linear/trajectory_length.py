@@ -38,7 +38,7 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.linear import running_moments
 
-__all__ = ['Lengths', 'add', 'choose', 'start']
+__all__ = ['Lengths', 'add', 'choose', 'restart', 'start']
 
 _GAIN = 2.0  # How fast the past is forgotten, as in the moments.
 _LARGEST_SQUARE = 9.0  # In variances.
@@ -112,6 +112,22 @@ def start(num_leapfrog_steps, most, state, rows, is_finite):
     weights=tf.zeros([most], rows.dtype),
     jumps=tf.tile(none[tf.newaxis], [most, 1, 1]),
   )
+
+
+def restart(lengths, rows, is_finite):
+  """Returns `Lengths` that know nothing of coordinates that are new.
+
+  The range stays until there is a better one.
+
+  Args:
+    lengths: `Lengths`.
+    rows: Where the chains are in the new coordinates, [num_chains, d].
+    is_finite: [num_chains, 1] bool.
+  """
+  most = lengths.weights.shape[0]
+  return start(
+    lengths.num_leapfrog_steps, most, lengths.state, rows, is_finite
+  )._replace(num_steps=lengths.num_steps, num_taken=lengths.num_taken)
 
 
 def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
@@ -237,7 +253,8 @@ def _best(lengths, event_sum):
   best = tf.reduce_max(
     tf.where(scores[:, tf.newaxis] <= least, ranges, 0), axis=0
   )
-  return best, least < scores.dtype.max
+  is_good = (least < scores.dtype.max) & (coordinates[0, 0] > 0.0)
+  return best, is_good
 
 
 def _scores(rates_of_ranges, is_alive, event_sum):

@@ -31,7 +31,7 @@ __all__ = ['sample_posterior']
 
 _FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
 _FEWEST_STEPS = 50
-_FIRST_COST = 12.0  # Gradients of a step of the first look, about.
+_FIRST_COST = 12.0  # Gradients of a step of a structure not yet tried, about.
 _COST_OF_A_BLOCK = 1000.0  # The same, about.
 _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _GROWTH = 4  # ... that many times those before, at most so often:
@@ -77,8 +77,8 @@ def sample_posterior(
     bijectors: Of a density: onto the supports, in the structure of `init`, or a
       dict with some of its names; the others are real.
     min_ess: Effective draws of every coordinate that are enough.
-    max_gradients: What every chain may spend, warm-up included, about: the
-      first adaptation is planned before its cost is known.
+    max_gradients: What every chain may spend, warm-up included, about: an
+      adaptation of another structure is planned before its cost is known.
     max_seconds: The same in seconds, looked at between stages and blocks of
       draws; `None`: any.
     jit_compile: Whether XLA compiles the steps.
@@ -228,10 +228,10 @@ class _Run:
     choice = self._choose(chains)
     if choice.name == chains.choice.name and not attempt:
       return chains
-    num_steps = self._affordable(
-      _GROWTH**attempt * _FIRST_STEPS,
-      chains.gradients_per_adapting_step,
-    )
+    cost = chains.gradients_per_adapting_step
+    if choice.name != chains.choice.name:
+      cost = max(cost, _FIRST_COST)
+    num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
     if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
       return chains
     return self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)

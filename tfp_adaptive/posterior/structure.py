@@ -116,7 +116,7 @@ def _candidates(scores):
     found['bent conditional Gaussian'] = functools.partial(
       conditional, bent=True
     )
-    if _may_be_path(scores):
+    if event_size > 2 and _may_be_path(scores):
       found['conditional path'] = functools.partial(
         conditional, structure='tridiagonal'
       )
@@ -131,8 +131,11 @@ def _may_be_path(scores):
   """
   ranks = np.argsort(np.argsort(scores, axis=0), axis=0)
   ranks = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
+  # What is constant has no ranks.
+  ranks = np.where(np.ptp(scores, axis=0) > 0.0, ranks, 0.0)
   of_neighbours = np.mean(ranks[:, 1:] * ranks[:, :-1], axis=0)
-  return np.median(np.abs(of_neighbours)) > _LEAST_OF_NEIGHBOURS
+  noise = _STANDARD_ERRORS / np.sqrt(len(scores))
+  return np.median(np.abs(of_neighbours)) > max(noise, _LEAST_OF_NEIGHBOURS)
 
 
 def _is_better(loss, than):

@@ -21,12 +21,14 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
+from tfp_adaptive.linear import trajectory_length
 
 __all__ = ['FisherTransportAdaptation']
 
 _FIRST_FIT = 32.0  # In steps; fits then follow ...
 _GROWTH = 2.0  # ... at times that grow by this ...
-_LAST_FIT = 0.8  # ... up to this share of the adaptation.
+_LAST_FIT = 0.8  # ... up to this share of the adaptation, or to this one
+_LAST_FIT_BEFORE_LENGTHS = 0.6  # where lengths are learned behind the last map.
 _SALT = 11  # Tells draws of the history from those of the step.
 
 Statistics = collections.namedtuple(
@@ -108,7 +110,9 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
   @property
   def _last_time(self):
     """Step of the last fit: the step size needs some to follow it."""
-    return float(int(_LAST_FIT * self.num_adaptation_steps))
+    learns = self.proposal.max_num_leapfrog_steps is not None
+    share = _LAST_FIT_BEFORE_LENGTHS if learns else _LAST_FIT
+    return float(int(share * self.num_adaptation_steps))
 
   def _rescale(self, start, statistics, by):
     """Counts the steps of the search."""
@@ -166,9 +170,21 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     states, gradients = tf.split(rows, 2, axis=-1)
     return self.proposal.transport.fit(params, states, gradients, weights)
 
-  def _turning(self, rows, inner):
+  def _forget_lengths(self, lengths, before, statistics, params):
+    if not lengths:
+      return lengths
+    is_fitted = statistics.num_fits > before.num_fits
+
+    def restart(lengths):
+      # Rows that are not finite are zero there.
+      is_finite = tf.reduce_any(lengths.state != 0.0, axis=-1, keepdims=True)
+      rows = self._turning(lengths.state, params)
+      return [trajectory_length.restart(lengths, rows, is_finite)]
+
+    return control_flow.apply_if(is_fitted, restart, lengths)[0]
+
+  def _turning(self, rows, params):
     """Returns z = f^-1(q): there the trajectories run."""
-    params = tfp_private.get_innermost(inner, 'preconditioner_params')
     z = self.proposal.transport.bijector(params).inverse(rows)
     return tf.where(tf.math.is_finite(z), z, 0.0)
 

@@ -464,6 +464,7 @@ def test_a_structure_that_is_none_is_refused():
     (dict(drivers=[1, 1]), 'repeat themselves'),
     (dict(num_drivers=0), 'must be a positive int'),
     (dict(exponents=[-2.0]), 'a number for each of `drivers`, None'),
+    (dict(exponents=[]), 'a number for each of `drivers`, None'),
     (dict(drivers=[0, 1], exponents=[-2.0]), r'of `drivers`, \[0, 1\]'),
     (dict(drivers=[0], exponents=['two']), 'a number for each'),
     (dict(preconditioner=tfpa.preconditioners.diagonal), 'with parentheses'),

@@ -37,7 +37,8 @@ def as_exponents(exponents, drivers):
     return None
   try:
     found = [float(exponent) for exponent in exponents]
-    is_good = len(found) == len(drivers or ()) and np.all(np.isfinite(found))
+    is_good = drivers is not None and len(found) == len(drivers)
+    is_good = is_good and np.all(np.isfinite(found))
   except (TypeError, ValueError):
     is_good = False
   if not is_good:

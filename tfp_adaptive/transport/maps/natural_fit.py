@@ -248,7 +248,9 @@ class _Regression:
     """
     own = tf.transpose(self._keep[:, tf.newaxis, tf.newaxis] * own, [1, 0, 2])
     first = tf.one_hot(0, own.shape[0], dtype=own.dtype)[:, tf.newaxis]
-    floor = first * (1.0 - self._keep + _FLOOR)
+    floor = first * tf.where(
+      self._keep > 0.0, tf.constant(_FLOOR, own.dtype), 1.0
+    )
     diagonal = tf.maximum(own[..., 0], 0.0)
     if not self._num_edges:
       return diagonal + floor, diagonal[:, :0]
