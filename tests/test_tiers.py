@@ -1,6 +1,7 @@
 """An item above the limit of its tier by the record fails the tier's run."""
 
 import json
+import re
 
 import pytest
 
@@ -88,3 +89,16 @@ def test_a_record_has_sorted_items_one_a_line_and_is_read_back(tmp_path):
   assert tiers.read(path) == {}
   path.write_text(text)
   assert tiers.read(path) == record == json.loads(text)
+
+
+def test_the_parts_of_the_full_tier_are_all_tests():
+  text = (tiers.ROOT / 'Makefile').read_text()
+  _, _, rest = text.partition('TEST_PARTS = ')
+  parts = re.findall(r'tests/([\w*.]+)', rest.partition('\n\n')[0])
+  folders = {
+    path.name
+    for path in (tiers.ROOT / 'tests').iterdir()
+    if any(path.glob('**/test_*.py'))
+  }
+  assert len(parts) == len(set(parts))
+  assert set(parts) == folders | {'test_*.py'}
