@@ -25,11 +25,10 @@ _PAGE = (
 )
 _RECORDS = _PAGE.with_suffix('')
 # Heading -> whether a range given is of that kind.
-_OF_MATRICES = {
+_KINDS = {
   'best L': lambda fewest, most: fewest == most,
   'best 1 to L': lambda fewest, most: fewest < most,
 }
-_OF_MAPS = {'best 1 to L': lambda fewest, most: fewest == 1}
 
 
 def with_tables(text):
@@ -38,10 +37,10 @@ def with_tables(text):
   of_maps = [r for r in records if r['is_map']]
   of_matrices = [r for r in records if not r['is_map']]
   tables = [
-    _of_lengths(of_matrices, _least, _OF_MATRICES),
-    _of_lengths(of_maps, _least, _OF_MAPS),
-    _of_lengths(of_matrices, lambda r: min(r['bulk'], r['tail']), _OF_MATRICES),
-    _of_lengths(of_matrices, lambda r: r['squares'], _OF_MATRICES),
+    _of_lengths(of_matrices, _least),
+    _of_lengths(of_maps, _least),
+    _of_lengths(of_matrices, lambda r: min(r['bulk'], r['tail'])),
+    _of_lengths(of_matrices, lambda r: r['squares']),
     _of_cost(),
   ]
   return fill(text, 'trajectory_length', tables)
@@ -51,18 +50,17 @@ def _least(record):
   return min(record['bulk'], record['tail'], record['squares'])
 
 
-def _of_lengths(records, measure, kinds):
+def _of_lengths(records, measure):
   """Returns lines of a target: the learned range against the best given ones.
 
   Args:
     records: Of the study.
     measure: Record -> effective draws per 1000 gradients.
-    kinds: Of ranges that are given, dict from heading to (a, b) -> bool.
   """
   headings = [
     *('Target', 'Ranges learned', 'in gradients', 'Learned: mean (by seed)'),
-    *(heading[0].upper() + heading[1:] for heading in kinds),
-    *(f'Learned over {heading}' for heading in kinds),
+    *(heading[0].upper() + heading[1:] for heading in _KINDS),
+    *(f'Learned over {heading}' for heading in _KINDS),
   ]
   lines = [f'| {" | ".join(headings)} |', '|---' * len(headings) + '|']
   for target in dict.fromkeys(r['target'] for r in records):
@@ -73,17 +71,17 @@ def _of_lengths(records, measure, kinds):
         if record['law'] is None:
           learned.append(record)
     if learned:
-      lines.append(_line(target, learned, values, kinds))
+      lines.append(_line(target, learned, values))
   return '\n'.join(lines) + '\n'
 
 
-def _line(target, records, values, kinds):
+def _line(target, records, values):
   """Returns a line; `values`: range, or `None` for learned -> by seed."""
   means = {law: np.mean(found) for law, found in values.items()}
   learned = means.pop(None)
   best = [
     max((law for law in means if is_kind(*law)), key=means.get)
-    for is_kind in kinds.values()
+    for is_kind in _KINDS.values()
   ]
   cells = [
     target,

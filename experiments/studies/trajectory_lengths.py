@@ -82,7 +82,7 @@ MATRICES = Plan(
 MAPS = Plan(
   MAP_TARGETS,
   _behind_a_map,
-  [None, (1, 1), *_ONE_TO_MOST],
+  [None, *((n, n) for n in (1, 2, 3, 5)), *_ONE_TO_MOST],
   16 * _BLOCK,
   8_000,
 )

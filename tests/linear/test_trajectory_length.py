@@ -98,10 +98,13 @@ def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
 
 
 def test_only_one_and_two_steps_may_be_chosen_without_a_jitter():
-  fewest, most = trajectory_length._ranges(16)
-  assert set(most) == set(range(1, 17))
-  assert np.all((fewest < most) | (most == 1))
-  assert np.all(2 * fewest <= most + 1)
+  ranges = set(zip(*map(tuple, trajectory_length._ranges(16))))
+  assert {b for a, b in ranges if a == b} == {1, 2}
+  assert {b for a, b in ranges if a == 1} == set(range(1, 17))
+  # The others are the upper halves.
+  assert {(a, b) for a, b in ranges if a > 1} == {
+    (b // 2 + 1, b) for b in range(2, 17)
+  }
 
 
 def test_slow_directions_lengthen_trajectories():

@@ -17,8 +17,9 @@ fast ones must not outvote a slow one. No gradient is spent on it.
 
 The functions are x itself and its square around the mean, bounded: with x alone
 a trajectory of half a turn would be best, which never leaves its energy. A
-range always has a jitter: a = 1, or a = b / 2. One length alone would hit the
-period of some direction.
+range starts at a = 1, or at the first above b / 2: for b > 2 it always has a
+jitter, as one length alone would hit the period of some direction. Two steps
+are half a turn only where one is a quarter, and then they lose by the squares.
 
 Behind a map x is where its trajectories run, z = f^-1(q): what is nearly normal
 there has few surprises in its tails.
@@ -273,8 +274,8 @@ def _ranges(most):
   """Returns a and b of all ranges to choose from, two int32 arrays."""
   ends = np.arange(1, most + 1, dtype=np.int32)
   return (
-    np.concatenate([np.ones_like(ends), (ends[2:] + 1) // 2]),
-    np.concatenate([ends, ends[2:]]),
+    np.concatenate([np.ones_like(ends), ends[1:] // 2 + 1]),
+    np.concatenate([ends, ends[1:]]),
   )
 
 
