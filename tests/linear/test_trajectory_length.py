@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import learned_lengths
 from tests.contracts import resumed
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
@@ -97,6 +98,48 @@ def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
   np.testing.assert_array_equal(found, kept)
 
 
+def test_chains_that_fail_teach_no_moments():
+  rows = np.array([[[1.0], [3.0]], [[0.5], [2.0]], [[4.0], [2.5]]])
+  failed = np.array([np.inf, np.nan, 7.0])[:, np.newaxis, np.newaxis]
+
+  def moments(steps, is_finite):
+    known = trajectory_length.start(
+      tf.constant([1, 2]), 2, steps[0], tf.constant(steps[0]), is_finite
+    )
+    for now in steps:
+      known = trajectory_length.add(
+        known, tf.constant(1), [tf.constant(now)] * 3,
+        tf.ones([len(now)], tf.float64), is_finite, tf.constant(False),
+      )  # fmt: skip
+    return known.moments.mean, known.moments.spread, known.means, known.squares
+
+  both = moments(rows, tf.ones([2, 1], tf.bool))
+  three = np.concatenate([rows, failed], axis=1)
+  found = moments(three, tf.constant([[True], [True], [False]]))
+  for one, other in zip(found, both, strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_what_is_little_known_counts_as_the_others_do_at_its_own_level():
+  rows = tf.constant([[1.0, 2.0]], tf.float64)
+  ends = np.arange(1.0, 5.0)
+  # A fast direction likes one step; a slow one, known by 100 pairs, the most.
+  jumps = np.stack([np.ones(4), 0.01 * ends**2], axis=-1)
+  known = trajectory_length.start(
+    tf.constant([1, 2]), 4, rows, rows, tf.ones([1, 1], tf.bool)
+  )._replace(
+    time=tf.constant(1.0, tf.float64),
+    squares=tf.ones([2, 2], tf.float64),
+    weights=tf.fill([4], tf.constant(100.0, tf.float64)),
+    jumps=tf.constant(100.0 * np.stack([jumps] * 2, axis=1)),
+  )
+  best, is_good = trajectory_length._best(
+    known, lambda values: tf.reduce_sum(values, axis=-1)
+  )
+  assert is_good
+  assert tuple(best.numpy()) == (3, 4)
+
+
 def test_only_one_and_two_steps_may_be_chosen_without_a_jitter():
   ranges = set(zip(*map(tuple, trajectory_length._ranges(16))))
   assert {b for a, b in ranges if a == b} == {1, 2}
@@ -145,10 +188,6 @@ def _learning(target, most=8):
   )
 
 
-def _learned(results):
-  return tuple(results.trajectory_length.num_leapfrog_steps.numpy())
-
-
 def _two_parts(x, y):
   flat = tf.concat([x, tf.reshape(y, [*y.shape[:-2], 2])], axis=-1)
   return targets.standard_normal(flat)
@@ -165,7 +204,7 @@ def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   kernel = _learning(_two_parts)
   run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))
   results = run.final_kernel_results
-  fewest, most = _learned(results)
+  fewest, most = learned_lengths.learned(results)
   assert 1 <= fewest <= most <= 8
   # Reviews follow the first, after 20 steps.
   assert results.trajectory_length.next_review > 25.0
@@ -183,19 +222,7 @@ def test_a_run_continued_between_reviews_has_the_same_bits(
 
 
 def test_where_the_density_fails_is_rejected_and_not_learned_from():
-  def half(x):
-    outside = tf.where(x[..., 0] > 0.5, np.float64('nan'), 0.0)
-    return targets.standard_normal(x) + outside
-
-  start = -tf.ones([4, 3], tf.float64)
-  with pytest.warns(UserWarning, match='diverged'):  # They are counted.
-    run = tfpa.sample(
-      _learning(half), start, 5, progress=False, seed=(0, 3), jit_compile=False
-    )
-  assert np.all(run.states[..., 0] <= 0.5)
-  lengths = run.final_kernel_results.trajectory_length
-  assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(lengths))
-  assert lengths.next_review > 25.0
+  learned_lengths.check_failures(_learning)
 
 
 def test_tfp_takes_the_mean_of_what_is_learned():
@@ -213,28 +240,9 @@ def test_tfp_takes_the_mean_of_what_is_learned():
 
 
 def test_what_is_learned_is_frozen_and_counted():
-  kernel = _learning(targets.standard_normal)
   start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
-  results = kernel.bootstrap_results(start)
-  state, taken = start, []
-  stepper = tf.function(kernel.one_step, autograph=False)
-  for seed in targets.seeds(70):
-    state, results = stepper(state, results, seed=seed)
-    proposed = results.inner_results.proposed_results
-    taken.append(int(proposed.trajectory.num_steps))
-  learned = _learned(results)
-  assert 1 <= learned[0] <= learned[1] <= 8
-  assert set(taken[60:]) <= set(range(learned[0], learned[1] + 1))
-  fixed = tfpa.frozen(kernel, results)
-  assert fixed.parameters['inner_kernel'].num_leapfrog_steps == learned
-  adapting, frozen = (
-    tfpa.cost_per_step(kernel, flag, results).gradient for flag in (True, False)
-  )
-  assert adapting == pytest.approx(np.mean(taken[:60]))
-  assert frozen == np.mean(learned)
-  assert tfpa.cost_per_step(fixed, False).gradient == frozen
-  with pytest.raises(ValueError, match='results'):
-    tfpa.cost_per_step(kernel, False)
+  kernel = _learning(targets.standard_normal)
+  learned_lengths.check_frozen_and_counted(kernel, start)
 
 
 @pytest.mark.parametrize(

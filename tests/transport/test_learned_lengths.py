@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import learned_lengths
 from tests.contracts import resumed
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
@@ -117,7 +118,7 @@ def test_the_lengths_are_those_of_the_map():
       kernel, tf.constant(start * [1.0, 1.0, 20.0]), 5, progress=False,
       seed=(0, 3), jit_compile=False,
     )  # fmt: skip
-    found.append(_learned(run.final_kernel_results)[1])
+    found.append(learned_lengths.learned(run.final_kernel_results)[1])
   assert found[0] > 8 > found[1]
 
 
@@ -149,7 +150,8 @@ def _spread_behind_fits():
     progress=False, seed=(0, 3), jit_compile=False,
   )  # fmt: skip
   results = run.final_kernel_results
-  return _learned(results)[1], results.trajectory_length.moments.spread.numpy()
+  spread = results.trajectory_length.moments.spread
+  return learned_lengths.learned(results)[1], spread.numpy()
 
 
 @pytest.mark.full
@@ -163,10 +165,6 @@ def test_what_was_seen_behind_another_map_is_forgotten(monkeypatch):
   )
   _, spread = _spread_behind_fits()
   assert spread.max() > 100.0
-
-
-def _learned(results):
-  return tuple(results.trajectory_length.num_leapfrog_steps.numpy())
 
 
 def _spread_of_means(kernel, num_steps=60, num_chains=300):
@@ -208,7 +206,7 @@ def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   kernel = _learning(target, _fixed(slope=1.0))
   run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))
   results = run.final_kernel_results
-  fewest, most = _learned(results)
+  fewest, most = learned_lengths.learned(results)
   assert 1 <= fewest <= most <= 8
   assert results.trajectory_length.next_review > 25.0
   assert results.trajectory_length.jumps.dtype == dtype
@@ -224,43 +222,12 @@ def test_a_run_continued_between_reviews_has_the_same_bits(
 
 
 def test_where_the_density_fails_is_rejected_and_not_learned_from():
-  def half(x):
-    outside = tf.where(x[..., 0] > 0.5, np.float64('nan'), 0.0)
-    return targets.standard_normal(x) + outside
-
-  with pytest.warns(UserWarning, match='diverged'):  # They are counted.
-    run = tfpa.sample(
-      _learning(half, _fixed()), -tf.ones([4, _SIZE], tf.float64), 5,
-      progress=False, seed=(0, 3), jit_compile=False,
-    )  # fmt: skip
-  assert np.all(run.states[..., 0] <= 0.5)
-  lengths = run.final_kernel_results.trajectory_length
-  assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(lengths))
-  assert lengths.next_review > 25.0
+  learned_lengths.check_failures(lambda target: _learning(target, _fixed()))
 
 
 def test_what_is_learned_is_frozen_and_counted():
   kernel = _learning(_funnel, _fixed(slope=1.0))
-  state = _draws(4)
-  results = kernel.bootstrap_results(state)
-  taken = []
-  stepper = tf.function(kernel.one_step, autograph=False)
-  for seed in targets.seeds(70):
-    state, results = stepper(state, results, seed=seed)
-    proposed = results.inner_results.proposed_results
-    taken.append(int(proposed.trajectory.num_steps))
-  learned = _learned(results)
-  assert set(taken[60:]) <= set(range(learned[0], learned[1] + 1))
-  fixed = tfpa.frozen(kernel, results)
-  assert fixed.parameters['inner_kernel'].num_leapfrog_steps == learned
-  adapting, frozen = (
-    tfpa.cost_per_step(kernel, flag, results).gradient for flag in (True, False)
-  )
-  assert adapting == pytest.approx(np.mean(taken[:60]))
-  assert frozen == np.mean(learned)
-  assert tfpa.cost_per_step(fixed, False).gradient == frozen
-  with pytest.raises(ValueError, match='results'):
-    tfpa.cost_per_step(kernel, False)
+  learned_lengths.check_frozen_and_counted(kernel, _draws(4))
 
 
 def test_a_given_number_is_the_longest_of_a_range_and_a_pair_is_one():
@@ -283,7 +250,10 @@ def test_a_given_number_is_the_longest_of_a_range_and_a_pair_is_one():
     (dict(max_num_leapfrog_steps=0, transport=_fixed()), 'positive int'),
     (dict(), '`real_nvp` learns by gradient.*`num_leapfrog_steps=5` alone'),
     (dict(num_leapfrog_steps=(1, 3)), 'trajectories of one length'),
-    (dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9), 'fewest, most'),
+    (
+      dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9),
+      'of one length.*`max_num_leapfrog_steps=9`.*`num_leapfrog_steps=5` alone',
+    ),
   ],
 )
 def test_numbers_that_do_not_go_together_are_refused(arguments, message):

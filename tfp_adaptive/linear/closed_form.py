@@ -174,9 +174,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     params, statistics = control_flow.apply_if(
       is_searching, rescale, params, statistics
     )
-    lengths, learned = self._learn_length(next_state, results, is_searching)
-    lengths = self._forget_lengths(
-      lengths, results.statistics, statistics, params
+    lengths, learned = self._learn_length(
+      next_state, results, is_searching, statistics, params
     )
     return results._replace(
       inner_results=tfp_private.replace_innermost(
@@ -201,8 +200,13 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     places = self._turning(rows, params)
     return trajectory_length.start(first, most, rows, places, is_finite)
 
-  def _learn_length(self, next_state, results, is_searching):
-    """Returns the next `Lengths`, and what they change of the results."""
+  def _learn_length(
+    self, next_state, results, is_searching, statistics, params
+  ):
+    """Returns the next `Lengths`, and what they change of the results.
+
+    Statistics and params are those after the step, results those before.
+    """
     lengths = results.trajectory_length
     if not lengths:
       return [], {}
@@ -231,11 +235,14 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       results.step,
       self.num_adaptation_steps,
     )
+    lengths = self._forget_lengths(
+      lengths, is_finite, results.statistics, statistics, params
+    )
     return lengths, {'num_leapfrog_steps': drawn}
 
-  def _forget_lengths(self, lengths, before, statistics, params):
+  def _forget_lengths(self, lengths, is_finite, before, statistics, params):
     """Returns `Lengths` without what another shape has made wrong."""
-    del before, statistics, params
+    del is_finite, before, statistics, params
     return lengths
 
   def _turning(self, rows, params):

@@ -94,9 +94,11 @@ def start(num_leapfrog_steps, most, state, rows, is_finite):
     num_leapfrog_steps: First range, [2] int32.
     most: n, int.
     state: [num_chains, d], zero where not finite.
-    rows: The same in the coordinates that are learned from.
+    rows: The same in the coordinates that are learned from; not finite where
+      those overflow.
     is_finite: [num_chains, 1] bool.
   """
+  rows, is_finite = _masked(rows, is_finite)
   zeros = tf.zeros_like(rows[:1])
   none = tf.concat([zeros] * 2, axis=0)
   zero = tf.zeros([], rows.dtype)
@@ -144,18 +146,26 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
     is_searching: Whether the first scale is still searched, [] bool: then
       only the number of steps is kept.
   """
-  rows = places[-1]
+  rows, is_finite = _masked(places[-1], is_finite)
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
   weight = _GAIN / (time + _GAIN)
   moments = running_moments.add(lengths.moments, rows, is_finite, weight)
-  before, after, now = (_functions(moments, states) for states in places)
-  accept_prob = accept_prob[:, tf.newaxis]
-  jumps = tf.where(accept_prob > 0.0, accept_prob * (after - before) ** 2, 0.0)
-  mean, square, jump = (
-    tf.reduce_mean(values, axis=1) for values in (now, now**2, jumps)
+  before, after, now = (
+    _functions(moments, states) for states in (*places[:2], rows)
   )
+  jumps = accept_prob[:, tf.newaxis] * (after - before) ** 2
+  jumps = tf.where(tf.math.is_finite(jumps), jumps, 0.0)
+  # Chains that failed have not jumped, and say nothing of moments.
+  now = tf.where(is_finite, now, 0.0)
+  share = tf.reduce_mean(tf.cast(is_finite, rows.dtype))
+  mean, square = (
+    tf.math.divide_no_nan(tf.reduce_mean(values, axis=1), share)
+    for values in (now, now**2)
+  )
+  jump = tf.reduce_mean(jumps, axis=1)
+  weight *= tf.cast(share > 0.0, rows.dtype)
   # Steps count more the later they are: what came first is forgotten.
-  share = time * tf.one_hot(
+  age = time * tf.one_hot(
     num_steps - 1, lengths.weights.shape[0], dtype=rows.dtype
   )
   return lengths._replace(
@@ -165,8 +175,8 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
     moments=moments,
     means=lengths.means + weight * (mean - lengths.means),
     squares=lengths.squares + weight * (square - lengths.squares),
-    weights=lengths.weights + share,
-    jumps=lengths.jumps + share[:, tf.newaxis, tf.newaxis] * 0.5 * jump,
+    weights=lengths.weights + age,
+    jumps=lengths.jumps + age[:, tf.newaxis, tf.newaxis] * 0.5 * jump,
   )
 
 
@@ -285,6 +295,12 @@ def _shares(fewest, most, rows):
   fewest, most = fewest[:, np.newaxis], most[:, np.newaxis]
   is_inside = (fewest <= ends) & (ends <= most)
   return tf.constant(is_inside / (most - fewest + 1.0), rows.dtype)
+
+
+def _masked(rows, is_finite):
+  """Returns rows, zero where not finite, and where they are, [n, 1]."""
+  is_finite &= tf.reduce_all(tf.math.is_finite(rows), axis=-1, keepdims=True)
+  return tf.where(is_finite, rows, 0.0), is_finite
 
 
 def _functions(moments, rows):

@@ -170,14 +170,10 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     states, gradients = tf.split(rows, 2, axis=-1)
     return self.proposal.transport.fit(params, states, gradients, weights)
 
-  def _forget_lengths(self, lengths, before, statistics, params):
-    if not lengths:
-      return lengths
+  def _forget_lengths(self, lengths, is_finite, before, statistics, params):
     is_fitted = statistics.num_fits > before.num_fits
 
     def restart(lengths):
-      # Rows that are not finite are zero there.
-      is_finite = tf.reduce_any(lengths.state != 0.0, axis=-1, keepdims=True)
       rows = self._turning(lengths.state, params)
       return [trajectory_length.restart(lengths, rows, is_finite)]
 
@@ -185,8 +181,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
 
   def _turning(self, rows, params):
     """Returns z = f^-1(q): there the trajectories run."""
-    z = self.proposal.transport.bijector(params).inverse(rows)
-    return tf.where(tf.math.is_finite(z), z, 0.0)
+    return self.proposal.transport.bijector(params).inverse(rows)
 
   def _num_updates_of_map(self, results, statistics):
     del results

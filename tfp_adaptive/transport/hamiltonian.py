@@ -190,12 +190,9 @@ class UncalibratedTransportedHamiltonian(
       ValueError: If an argument is not one of those allowed.
     """
     map_params.check(transport)
-    map_params.check_one_length(
-      transport, num_leapfrog_steps, randomize_num_steps
-    )
-    num_steps.check(
-      num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
-    )
+    lengths = num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
+    map_params.check_one_length(transport, *lengths)
+    num_steps.check(*lengths)
     trajectory.check_options(hessian_product, continue_prob)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(

@@ -44,18 +44,24 @@ def check_fitted(criterion, optimizer):
     )
 
 
-def check_one_length(transport, num_leapfrog_steps, randomize_num_steps):
+def check_one_length(
+  transport, num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
+):
   """Refuses lengths that differ where a map is learned by gradient."""
   if transport.fit is not None:
     return
-  if randomize_num_steps or not isinstance(num_leapfrog_steps, int):
+  given = [f'`num_leapfrog_steps={num_leapfrog_steps!r}`']
+  if randomize_num_steps:
+    given.append('`randomize_num_steps`')
+  if max_num_leapfrog_steps is not None:
+    given.append(f'`max_num_leapfrog_steps={max_num_leapfrog_steps!r}`')
+  if len(given) > 1 or not isinstance(num_leapfrog_steps, int):
     raise ValueError(
       f'`{transport.name}` learns by gradient, from trajectories of one length,'
-      f' but got `num_leapfrog_steps={num_leapfrog_steps!r}`'
-      f'{" and `randomize_num_steps`" if randomize_num_steps else ""}. Write '
-      'for example `num_leapfrog_steps=5` alone, or take a transport that is '
-      'fitted to pairs: behind `tfpa.transports.conditional_gaussian()` '
-      'lengths are learned.'
+      f' but got {" and ".join(given)}. Write for example '
+      '`num_leapfrog_steps=5` alone, or take a transport that is fitted to '
+      'pairs: behind `tfpa.transports.conditional_gaussian()` lengths are '
+      'learned.'
     )
 
 
