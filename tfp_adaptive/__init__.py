@@ -37,6 +37,7 @@ from tfp_adaptive.linear.fisher_divergence import fisher_divergence_langevin
 from tfp_adaptive.linear.hamiltonian import entropy_adaptive_hamiltonian
 from tfp_adaptive.linear.langevin import gradient_adaptive_langevin
 from tfp_adaptive.linear.random_walk import gradient_adaptive_random_walk
+from tfp_adaptive.posterior.load_posterior import load_posterior
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.sample_posterior import sample_posterior
 from tfp_adaptive.surrogate import models as surrogates
@@ -68,6 +69,7 @@ __all__ = [
   'Posterior',
   'SampleResult',
   'cache_compilations',
+  'load_posterior',
   'sample',
   'sample_posterior',
   # What was learned.

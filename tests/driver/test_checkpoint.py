@@ -5,6 +5,7 @@ import errno
 import numpy as np
 import pytest
 
+from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
 _SECONDS = {'compile': 1.5, 'adapt': 0.25, 'sample': 2.0}
@@ -72,7 +73,7 @@ def test_a_kill_between_block_and_state_loses_only_that_block(
 ):
   checkpoint = _checkpoint(_saved(tmp_path))
   checkpoint.load()
-  write, written = checkpoint_lib._write_atomically, []
+  write, written = checkpoint_lib._write, []
 
   def dying_write(path, content):
     if written:
@@ -81,7 +82,7 @@ def test_a_kill_between_block_and_state_loses_only_that_block(
     write(path, content)
 
   with monkeypatch.context() as patch:
-    patch.setattr(checkpoint_lib, '_write_atomically', dying_write)
+    patch.setattr(checkpoint_lib, '_write', dying_write)
     with pytest.raises(KeyboardInterrupt):
       checkpoint.save(_leaves(3), 3, _block(3), _SECONDS)
   assert [path.name for path in written] == ['block_000003.npz']
@@ -100,7 +101,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
     raise KeyboardInterrupt
 
   with monkeypatch.context() as patch:
-    patch.setattr(checkpoint_lib.os, 'replace', no_replace)
+    patch.setattr(archive.os, 'replace', no_replace)
     with pytest.raises(KeyboardInterrupt):
       checkpoint.save(_leaves(3), 3, _block(3), _SECONDS)
   assert _checkpoint(tmp_path).load()[1] == 2
@@ -157,7 +158,7 @@ def test_a_full_disk_is_told_and_loses_only_the_block_being_written(
     raise OSError(errno.ENOSPC, 'No space left on device')
 
   with monkeypatch.context() as patch:
-    patch.setattr(checkpoint_lib.os, failing, full)
+    patch.setattr(archive.os, failing, full)
     with pytest.raises(
       checkpoint_lib.CheckpointError, match='No space left.*to continue'
     ):

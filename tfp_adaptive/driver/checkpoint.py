@@ -10,13 +10,12 @@ block it was in.
 
 import contextlib
 import hashlib
-import io
 import json
-import os
 import pathlib
 
 import numpy as np
 
+from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import run_identity
 
 __all__ = ['Checkpoint', 'CheckpointError']
@@ -54,8 +53,8 @@ class Checkpoint:
       CheckpointError: If the files cannot be written; those of before stay.
     """
     name = f'block_{len(self._checksums):06d}.npz'
-    content = _pack({str(i): a for i, a in enumerate(block)})
-    _write_atomically(self._folder / name, content)
+    content = archive.pack({str(i): a for i, a in enumerate(block)})
+    _write(self._folder / name, content)
     self._checksums.append(hashlib.sha256(content).hexdigest())
     header = dict(
       run=self._run,
@@ -64,11 +63,7 @@ class Checkpoint:
       seconds=seconds,
     )
     arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    digest = _digest(header, arrays)
-    _write_atomically(
-      self._folder / _STATE,
-      _pack(dict(arrays, header=json.dumps(header), digest=digest)),
-    )
+    _write(self._folder / _STATE, archive.seal(header, arrays))
 
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
@@ -79,14 +74,8 @@ class Checkpoint:
     path = self._folder / _STATE
     if not path.exists():
       return None
-    stored = _unpack(path)
-    try:
-      header = json.loads(str(stored.pop('header')))
-      digest = str(stored.pop('digest'))
-    except (KeyError, ValueError) as error:
-      raise _damaged(path, 'its header cannot be read') from error
-    if digest != _digest(header, stored):
-      raise _damaged(path, 'its checksum does not match')
+    with _reading(path):
+      header, stored = archive.unseal(path)
     self._refuse_other_run(path, header['run'])
     blocks = []
     for index, checksum in enumerate(header['checksums']):
@@ -96,7 +85,8 @@ class Checkpoint:
       content = block_path.read_bytes()
       if hashlib.sha256(content).hexdigest() != checksum:
         raise _damaged(block_path, 'its checksum does not match')
-      block = _unpack(block_path)
+      with _reading(block_path):
+        block = archive.unpack(block_path)
       blocks.append([block[str(i)] for i in range(len(block))])
     self._checksums = header['checksums']
     leaves = [stored[str(i)] for i in range(len(stored))]
@@ -113,39 +103,10 @@ class Checkpoint:
       )
 
 
-def _pack(arrays):
-  buffer = io.BytesIO()
-  np.savez(buffer, **arrays)
-  return buffer.getvalue()
-
-
-def _unpack(path):
+def _write(path, content):
   try:
-    with np.load(path, allow_pickle=False) as stored:
-      return {name: stored[name] for name in stored.files}
-  except Exception as error:  # zipfile, zlib, numpy: whatever damage raises.
-    raise _damaged(path, f'it cannot be read ({error})') from error
-
-
-def _digest(header, arrays):
-  digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-  for name in sorted(arrays):
-    digest.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
-  return digest.hexdigest()
-
-
-def _write_atomically(path, content):
-  temporary = path.with_suffix('.tmp')
-  try:
-    with open(temporary, 'wb') as file:
-      file.write(content)
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(temporary, path)
-    _sync_folder(path.parent)
+    archive.write(path, content)
   except OSError as error:
-    with contextlib.suppress(OSError):
-      temporary.unlink()
     raise CheckpointError(
       f'{path} cannot be written ({error.strerror or error}). The blocks '
       'before it are kept: make room for the next ones, and call again with '
@@ -153,14 +114,12 @@ def _write_atomically(path, content):
     ) from error
 
 
-def _sync_folder(folder):
-  """Makes a rename outlast a loss of power, where folders can be opened."""
-  if hasattr(os, 'O_DIRECTORY'):
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-      os.fsync(descriptor)
-    finally:
-      os.close(descriptor)
+@contextlib.contextmanager
+def _reading(path):
+  try:
+    yield
+  except archive.Damaged as error:
+    raise _damaged(path, error) from error
 
 
 def _damaged(path, reason):

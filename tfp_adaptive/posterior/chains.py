@@ -4,14 +4,38 @@ import time
 import warnings
 
 import numpy as np
+import tensorflow as tf
 
 from tfp_adaptive import learned
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import sample as driver
+from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
+from tfp_adaptive.posterior import structure
+from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
-__all__ = ['Chains', 'start']
+__all__ = ['Chains', 'kernel_of', 'restore', 'start']
 
 _BLOCK = 250  # Draws of one compiled block: between two looks at the clock.
+_COUNTS = (  # Of `Chains`, that say where they are.
+  'num_draws',
+  'block_size',
+  'num_blocks',
+  'thinning',
+  'num_gradients',
+  'gradients_per_adapting_step',
+  'seconds',
+)
+
+
+def kernel_of(target_log_prob_fn, choice, num_steps):
+  """Returns the kernel of a choice."""
+  if hasattr(choice.part, 'operator'):
+    return fisher_divergence_hamiltonian(
+      target_log_prob_fn, num_steps, preconditioner=choice.part
+    )
+  return transport_adaptive_hamiltonian(
+    target_log_prob_fn, num_steps, transport=choice.part
+  )
 
 
 def start(kernel, choice, starts, seed, num_draws, jit_compile, progress):
@@ -38,6 +62,41 @@ def start(kernel, choice, starts, seed, num_draws, jit_compile, progress):
   return chains
 
 
+def restore(target_log_prob_fn, header, arrays, progress):
+  """Returns the `Chains` that gave a header and arrays.
+
+  Args:
+    target_log_prob_fn: Of the same model.
+    header: dict of `Chains.to_saved`, JSON values.
+    arrays: dict of the same.
+    progress: As of `start`.
+  """
+  arrays, trace = dict(arrays), {}
+  draws = arrays.pop('draws')
+  for name in header['trace']:
+    trace[name] = arrays.pop(f'trace_{name}')
+  choice = structure.rebuilt(**header['choice'], event_size=draws.shape[-1])
+  kernel = kernel_of(target_log_prob_fn, choice, header['num_adaptation_steps'])
+  leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
+  chains = Chains(
+    kernel,
+    choice,
+    tf.constant(header['seed'], tf.int32),
+    header['counts']['num_draws'],
+    header['jit_compile'],
+    progress,
+  )
+  # Its state is one Tensor, the first; the structure is that of any results.
+  chains.state = leaves[0]
+  chains.results = tf.nest.pack_sequence_as(
+    kernel.bootstrap_results(chains.state), leaves[1:], expand_composites=True
+  )
+  chains.draws, chains.trace = draws, trace
+  for name, value in header['counts'].items():
+    setattr(chains, name, value)
+  return chains
+
+
 def _block_size(num_draws):
   """Returns the draws of a block, half of what is wanted at most."""
   return min(_BLOCK, -(-num_draws // 2))
@@ -48,6 +107,9 @@ class Chains:
 
   Attributes:
     choice: `structure.Choice` of the kernel.
+    num_draws: Draws of each chain to hold.
+    block_size: Draws of a compiled block.
+    num_blocks: Blocks so far: each has noise of its own.
     draws: [n, chains, d], unconstrained.
     trace: dict of [n, chains].
     thinning: Steps between two draws.
@@ -58,10 +120,10 @@ class Chains:
     self.kernel, self.choice = kernel, choice
     self._seed = seed
     self._options = dict(jit_compile=jit_compile, progress=progress)
-    self._num_draws = num_draws
+    self.num_draws = num_draws
     # For good: a program is compiled for its size.
-    self._block_size = _block_size(num_draws)
-    self._num_blocks = 0
+    self.block_size = _block_size(num_draws)
+    self.num_blocks = 0
     self.draws, self.trace = None, {}
     self.thinning = 1
     self.num_gradients = 0.0
@@ -70,26 +132,44 @@ class Chains:
 
   @property
   def is_full(self):
-    return len(self.draws) >= self._num_draws
+    return len(self.draws) >= self.num_draws
 
   @property
   def num_kept(self):
     """Draws to show: a last block may hold more than were asked for."""
-    return min(len(self.draws), self._num_draws)
+    return min(len(self.draws), self.num_draws)
 
   @property
   def gradients_to_go_on(self):
     """What each chain spends at least to gain: a block; full, half anew."""
     if not self.is_full:
-      return self._block_size * self.thinning * self._gradients_per_step()
-    missing = self._num_draws - len(self.draws) // 2
-    num_blocks = -(-missing // self._block_size)
-    steps = num_blocks * self._block_size * 2 * self.thinning
+      return self.block_size * self.thinning * self._gradients_per_step()
+    missing = self.num_draws - len(self.draws) // 2
+    num_blocks = -(-missing // self.block_size)
+    steps = num_blocks * self.block_size * 2 * self.thinning
     return steps * self._gradients_per_step()
+
+  def to_saved(self):
+    """Returns JSON values and arrays to `restore` these chains from."""
+    leaves = tf.nest.flatten((self.state, self.results), expand_composites=True)
+    arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    arrays['draws'] = self.draws
+    arrays.update({f'trace_{k}': rows for k, rows in self.trace.items()})
+    choice = self.choice._asdict()
+    del choice['part']
+    header = dict(
+      choice=choice,
+      num_adaptation_steps=self.kernel.num_adaptation_steps,
+      seed=[int(word) for word in self._seed],
+      jit_compile=self._options['jit_compile'],
+      trace=list(self.trace),
+      counts={name: getattr(self, name) for name in _COUNTS},
+    )
+    return header, arrays
 
   def add(self, result):
     """Appends what a block recorded."""
-    self._num_blocks += 1
+    self.num_blocks += 1
     self.state, self.results = (
       result.final_state,
       result.final_kernel_results,
@@ -115,11 +195,11 @@ class Chains:
         self.kernel,
         self.state,
         self.results,
-        self._block_size,
+        self.block_size,
         self.thinning * (2 if is_full else 1) - 1,
         # Negative: other numbers than those of the steps before.
-        random.fold_in(self._seed, -self._num_blocks),
-        self._block_size,
+        random.fold_in(self._seed, -self.num_blocks),
+        self.block_size,
         **self._options,
       )
     if is_full:  # Not before there are others.
@@ -129,7 +209,7 @@ class Chains:
 
   def extend_to(self, num_draws):
     """Lets the chains hold more draws from now on."""
-    self._num_draws = num_draws
+    self.num_draws = num_draws
 
   def _forget_every_second(self):
     self.draws = self.draws[1::2]

@@ -1,17 +1,21 @@
 """What `tfpa.sample_posterior` returns: draws by name, and a verdict."""
 
 import copy
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import learned
+from tfp_adaptive._version import __version__
+from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.posterior import verdict as verdict_lib
 
-__all__ = ['Posterior', 'Stage']
+__all__ = ['KIND', 'Posterior', 'Stage']
 
+KIND = 'posterior'  # Of a file.
 _MOST_ROWS = 12  # Of the table that is printed.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
@@ -130,6 +134,34 @@ class Posterior:
     )
     report = [*self.report, stage]
     return Posterior(self._problem, chains, report, self._min_ess)
+
+  def save(self, path):
+    """Writes draws, verdict and the learned sampler to one file.
+
+    `tfpa.load_posterior(path, model, ...)` reads it: the model, which is code,
+    is not in it.
+
+    Args:
+      path: Of the file, ending in `.npz` by custom. Written whole or not at
+        all; its folder is made.
+
+    Raises:
+      OSError: If it cannot be written.
+    """
+    chains, arrays = self._chains.to_saved()
+    header = dict(
+      kind=KIND,
+      version=__version__,
+      coordinates=list(self._problem.coordinates),
+      dtype=self._problem.dtype.name,
+      report=self.report,
+      min_ess=self._min_ess,
+      ended_by=self._ended_by,
+      chains=chains,
+    )
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    archive.write(path, archive.seal(header, arrays))
 
   @property
   def draws(self):

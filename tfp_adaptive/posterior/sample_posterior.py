@@ -17,7 +17,6 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import convergence
-from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import starts as starts_lib
@@ -25,9 +24,8 @@ from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict as verdict_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
-from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
-__all__ = ['sample_posterior']
+__all__ = ['problem_of', 'sample_posterior']
 
 _FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
 _FEWEST_STEPS = 50
@@ -106,7 +104,7 @@ def sample_posterior(
     jit_compile,
     progress,
   )
-  problem = _problem(model, init, bijectors, num_chains, pins)
+  problem = problem_of(model, init, bijectors, num_chains, pins)
   return _Run(problem, settings)()
 
 
@@ -144,7 +142,7 @@ class _Settings(NamedTuple):
   progress: bool
 
 
-def _problem(model, init, bijectors, num_chains, pins):
+def problem_of(model, init, bijectors, num_chains, pins):
   """Returns the `Problem` of what the user gave."""
   if isinstance(model, tfp.distributions.JointDistribution) or isinstance(
     model, tfp.experimental.distributions.JointDistributionPinned
@@ -247,7 +245,7 @@ class _Run:
     settings, begin = self._settings, time.monotonic()
     self._say(f'{stage}: {choice.name}, compiling')
     chains = chains_lib.start(
-      _kernel(self._problem.target_log_prob_fn, choice, num_steps),
+      chains_lib.kernel_of(self._problem.target_log_prob_fn, choice, num_steps),
       choice,
       tf.constant(starts),
       self._seed(number),
@@ -361,14 +359,3 @@ class _Run:
   def _say(self, line):
     if self._settings.progress:
       print(line, file=sys.stderr, flush=True)
-
-
-def _kernel(target_log_prob_fn, choice, num_steps):
-  """Returns the kernel of a choice."""
-  if hasattr(choice.part, 'operator'):
-    return fisher_divergence_hamiltonian(
-      target_log_prob_fn, num_steps, preconditioner=choice.part
-    )
-  return transport_adaptive_hamiltonian(
-    target_log_prob_fn, num_steps, transport=choice.part
-  )

@@ -18,11 +18,12 @@ from tfp_adaptive.linear import fisher_divergence
 from tfp_adaptive.transport import maps
 from tfp_adaptive.transport.maps import pairs as pairs_lib
 
-__all__ = ['Choice', 'choose', 'default_matrix']
+__all__ = ['Choice', 'choose', 'default_matrix', 'rebuilt']
 
 _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
 _FEWEST_PAIRS = 32
+_PATH = 'conditional path'
 # Rank correlation of most neighbours' gradients, for a path to be tried.
 _LEAST_OF_NEIGHBOURS = 0.2
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
@@ -100,9 +101,23 @@ def _is_enough(part, loss):
   return np.max(np.mean(loss, axis=0)) < enough
 
 
+def rebuilt(name, event_size, losses, drivers, exponents):
+  """Returns the `Choice` of the same name and values."""
+  found = dict(drivers=tuple(drivers), exponents=tuple(exponents))
+  part = _builders(event_size)[name](**(found if drivers else {}))
+  return Choice(name, part, losses, **found)
+
+
 def _candidates(scores):
   """Returns dict of name -> what builds it, from simple to rich."""
-  event_size = scores.shape[1]
+  found = _builders(scores.shape[1])
+  if _PATH in found and not _may_be_path(scores):
+    del found[_PATH]
+  return found
+
+
+def _builders(event_size):
+  """Returns dict of name -> what builds it, of all that there are."""
   name, matrix = default_matrix(event_size)
   found = {name: lambda: matrix}
   if event_size > _MOST_DENSE:
@@ -116,10 +131,8 @@ def _candidates(scores):
     found['bent conditional Gaussian'] = functools.partial(
       conditional, bent=True
     )
-    if event_size > 2 and _may_be_path(scores):
-      found['conditional path'] = functools.partial(
-        conditional, structure='tridiagonal'
-      )
+    if event_size > 2:
+      found[_PATH] = functools.partial(conditional, structure='tridiagonal')
   return found
 
 

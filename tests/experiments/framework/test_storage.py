@@ -85,7 +85,7 @@ def test_a_run_whose_disk_fills_up_ends_in_words_and_continues(
 ):
   whole = _invoke(tiny, '--output', tmp_path / 'whole')
   assert whole.exit_code == 0, whole.output
-  write, calls = checkpoint_lib._write_atomically, []
+  write, calls = checkpoint_lib._write, []
 
   def filling(path, content):
     calls.append(path)
@@ -94,7 +94,7 @@ def test_a_run_whose_disk_fills_up_ends_in_words_and_continues(
     write(path, content)
 
   with monkeypatch.context() as patch:
-    patch.setattr(checkpoint_lib, '_write_atomically', filling)
+    patch.setattr(checkpoint_lib, '_write', filling)
     broken = _invoke(tiny, '--output', tmp_path / 'run')
   assert broken.exit_code == 1
   assert 'No space left' in broken.output

@@ -1,0 +1,153 @@
+"""A saved posterior is the same posterior, and goes on with the same bits."""
+
+import copy
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.driver import archive
+from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.posterior import Posterior
+from tfp_adaptive.posterior.posterior import Stage
+
+tfb = tfp.bijectors
+
+_INIT = dict(
+  place=tf.TensorSpec([2], tf.float64), scale=tf.TensorSpec([], tf.float64)
+)
+_BIJECTORS = dict(scale=tfb.Exp())
+
+
+def _density(shift=0.0):
+  def log_prob(place, scale):
+    square = tf.reduce_sum((place - shift) ** 2, axis=-1)
+    return -0.5 * square - scale
+
+  return log_prob
+
+
+def _posterior(choice):
+  """Returns a `Posterior` without the search for its structure."""
+  problem = problem_lib.of_density(_density(), _INIT, _BIJECTORS, 4)
+  chains = chains_lib.start(
+    chains_lib.kernel_of(problem.target_log_prob_fn, choice, 60),
+    choice,
+    problem.draw_starts(4, [1, 2]),
+    tf.constant([1, -2]),
+    100,
+    jit_compile=False,
+    progress=False,
+  )
+  chains.run_block()
+  chains.run_block()  # Of full chains: every second draw has gone.
+  return Posterior(
+    problem, chains, [Stage('look', 'x', 1.5, 2.0)], 10.0, '`max_seconds`'
+  )
+
+
+def _loaded(path, density=None, **changed):
+  options = dict(init=_INIT, bijectors=_BIJECTORS) | changed
+  return tfpa.load_posterior(path, density or _density(), **options)
+
+
+@pytest.fixture(scope='module')
+def saved(tmp_path_factory):
+  """Returns a posterior behind a conditional map, and its file."""
+  choice = structure.rebuilt('conditional Gaussian', 3, {}, [2], [0.5])
+  posterior = _posterior(choice)
+  path = tmp_path_factory.mktemp('saved') / 'made' / 'posterior.npz'
+  posterior.save(path)
+  return posterior, path
+
+
+def _assert_same_draws(one, two):
+  for a, b in zip(
+    tf.nest.flatten((one.states, one.trace)),
+    tf.nest.flatten((two.states, two.trace)),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.full
+def test_what_is_loaded_is_what_was_saved(saved):
+  posterior, path = saved
+  loaded = _loaded(path)
+  _assert_same_draws(loaded, posterior)
+  assert repr(loaded) == repr(posterior) and loaded.thinning == 2
+  assert loaded.choice == 'conditional Gaussian'
+  assert loaded.report == posterior.report
+  for one, two in zip(
+    tf.nest.flatten(loaded.kernel.bootstrap_results(loaded.unconstrained[-1])),
+    tf.nest.flatten(
+      posterior.kernel.bootstrap_results(posterior.unconstrained[-1])
+    ),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.full
+def test_it_goes_on_with_the_same_bits(saved):
+  posterior, path = saved
+  more, again = posterior.more(100), _loaded(path).more(100)
+  _assert_same_draws(again, more)
+  assert more.num_gradients > posterior.num_gradients
+  # Power: noise of another block is other noise.
+  chains = copy.copy(posterior._chains)
+  chains.num_blocks += 1
+  chains.extend_to(200)
+  chains.run_block()
+  count = len(chains.draws)
+  assert np.any(chains.draws != more.unconstrained[:count])
+
+
+@pytest.mark.full
+def test_another_model_is_refused(saved):
+  path = saved[1]
+  with pytest.raises(ValueError, match='other data: .*log density was'):
+    _loaded(path, _density(shift=0.1))
+  other = dict(_INIT, place=tf.TensorSpec([3], tf.float64))
+  with pytest.raises(ValueError, match=r'3 coordinates \(place\[0\].* 4 '):
+    _loaded(path, init=other)
+  single = {name: tf.TensorSpec(spec.shape) for name, spec in _INIT.items()}
+  with pytest.raises(ValueError, match='float64.*float32'):
+    _loaded(path, init=single)
+
+
+@pytest.mark.full
+def test_files_that_are_none_are_refused(saved, tmp_path):
+  content = saved[1].read_bytes()
+  path = tmp_path / 'posterior.npz'
+  with pytest.raises(FileNotFoundError, match='There is no file'):
+    _loaded(path)
+  path.write_bytes(content[:-1000])
+  with pytest.raises(ValueError, match='is damaged'):
+    _loaded(path)
+  path.write_bytes(archive.seal(dict(kind='other'), {}))
+  with pytest.raises(ValueError, match='holds no posterior'):
+    _loaded(path)
+  header, arrays = archive.unseal(saved[1])
+  del arrays['0']
+  path.write_bytes(archive.seal(dict(header, version='0.0'), arrays))
+  with pytest.raises(ValueError, match='saved by version 0.0'):
+    _loaded(path)
+
+
+@pytest.mark.parametrize('event_size', [1, 3, 2000])
+def test_every_structure_is_rebuilt_by_its_name(event_size):
+  for name in structure._builders(event_size):
+    is_map = 'conditional' in name
+    found = dict(
+      drivers=(0,) if is_map else (), exponents=(1.0,) if is_map else ()
+    )
+    choice = structure.rebuilt(name, event_size, dict(a=1.0), **found)
+    assert choice._replace(part=None) == structure.Choice(
+      name, None, dict(a=1.0), **found
+    )
+    assert hasattr(choice.part, 'bijector') == is_map
