@@ -38,7 +38,16 @@ def kernel_of(target_log_prob_fn, choice, num_steps):
   )
 
 
-def start(kernel, choice, starts, seed, num_draws, jit_compile, progress):
+def start(
+  kernel,
+  choice,
+  starts,
+  seed,
+  num_draws,
+  jit_compile,
+  progress,
+  checkpoint_dir=None,
+):
   """Returns `Chains` that have adapted and hold one block of draws."""
   begin = time.monotonic()
   block_size = _block_size(num_draws)
@@ -52,6 +61,7 @@ def start(kernel, choice, starts, seed, num_draws, jit_compile, progress):
       block_size=block_size,
       jit_compile=jit_compile,
       progress=progress,
+      checkpoint_dir=checkpoint_dir,
     )
   chains = Chains(kernel, choice, seed, num_draws, jit_compile, progress)
   chains.add(result)

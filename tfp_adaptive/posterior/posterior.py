@@ -1,21 +1,18 @@
 """What `tfpa.sample_posterior` returns: draws by name, and a verdict."""
 
 import copy
-import pathlib
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import learned
-from tfp_adaptive._version import __version__
-from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import to_arviz
+from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior import verdict as verdict_lib
 
-__all__ = ['KIND', 'Posterior', 'Stage']
+__all__ = ['Posterior', 'Stage']
 
-KIND = 'posterior'  # Of a file.
 _MOST_ROWS = 12  # Of the table that is printed.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
@@ -148,20 +145,14 @@ class Posterior:
     Raises:
       OSError: If it cannot be written.
     """
-    chains, arrays = self._chains.to_saved()
-    header = dict(
-      kind=KIND,
-      version=__version__,
-      coordinates=list(self._problem.coordinates),
-      dtype=self._problem.dtype.name,
+    saved.write(
+      path,
+      self._problem,
+      self._chains,
       report=self.report,
       min_ess=self._min_ess,
       ended_by=self._ended_by,
-      chains=chains,
     )
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    archive.write(path, archive.seal(header, arrays))
 
   @property
   def draws(self):

@@ -7,36 +7,15 @@ adapt      the winner, where it is another
 sample     until it is enough; chains that disagree adapt again, longer
 """
 
-import sys
-import time
-from typing import NamedTuple
-
 import numpy as np
-import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
-from tfp_adaptive.driver import convergence
-from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import problem as problem_lib
-from tfp_adaptive.posterior import starts as starts_lib
-from tfp_adaptive.posterior import structure
-from tfp_adaptive.posterior import verdict as verdict_lib
-from tfp_adaptive.posterior.posterior import Posterior
-from tfp_adaptive.posterior.posterior import Stage
+from tfp_adaptive.posterior.stages import Run
+from tfp_adaptive.posterior.stages import Settings
 
 __all__ = ['problem_of', 'sample_posterior']
-
-_FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
-_FEWEST_STEPS = 50
-_FIRST_COST = 12.0  # Gradients of a step of a structure not yet tried, about.
-_COST_OF_A_BLOCK = 1000.0  # The same, about.
-_LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
-_GROWTH = 4  # ... that many times those before, at most so often:
-_NUM_ATTEMPTS = 3
-_NUM_PAIRS = 1000  # Looked at to choose a structure.
-# Where more than that many times the draws are needed, adapting pays.
-_FAR_FROM_ENOUGH = 16.0
 
 
 def sample_posterior(
@@ -52,6 +31,7 @@ def sample_posterior(
   max_seconds=None,
   jit_compile=True,
   progress=True,
+  checkpoint_dir=None,
   **pins,
 ):
   """Samples a posterior; nothing has to be chosen.
@@ -81,6 +61,10 @@ def sample_posterior(
       draws; `None`: any.
     jit_compile: Whether XLA compiles the steps.
     progress: Whether to tell on stderr what is going on.
+    checkpoint_dir: Folder that the call goes on from if it was cut off: every
+      block of adapting steps, and draws every 20 seconds, are written to it.
+      With another `max_gradients` or `max_seconds` a run that was ended by them
+      goes on. `None`: nothing is kept.
     **pins: Observed values of a joint distribution.
 
   Returns:
@@ -91,10 +75,12 @@ def sample_posterior(
   Raises:
     TypeError: If the model is none of these kinds.
     ValueError: If an argument is not allowed, a latent variable is discrete,
-      the density is none of each chain, or no start has a finite one.
+      the density is none of each chain, no start has a finite one, or
+      `checkpoint_dir` is damaged or of another run.
+    RuntimeError: If another run writes to `checkpoint_dir`, or none can.
   """
   _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds)
-  settings = _Settings(
+  settings = Settings(
     int(num_draws),
     int(num_chains),
     random.sanitize(seed),
@@ -103,9 +89,10 @@ def sample_posterior(
     float('inf') if max_seconds is None else float(max_seconds),
     jit_compile,
     progress,
+    checkpoint_dir,
   )
   problem = problem_of(model, init, bijectors, num_chains, pins)
-  return _Run(problem, settings)()
+  return Run(problem, settings)()
 
 
 def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
@@ -129,17 +116,6 @@ def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
       f'`min_ess={min_ess}` effective ones: write `num_draws='
       f'{-(-2 * int(min_ess) // num_chains)}` or more, or a smaller `min_ess`.'
     )
-
-
-class _Settings(NamedTuple):
-  num_draws: int
-  num_chains: int
-  seed: tf.Tensor
-  min_ess: float
-  max_gradients: float
-  max_seconds: float
-  jit_compile: bool
-  progress: bool
 
 
 def problem_of(model, init, bijectors, num_chains, pins):
@@ -166,196 +142,3 @@ def problem_of(model, init, bijectors, num_chains, pins):
       '`lambda x: log_prob(x, data)`.'
     )
   return problem_lib.of_density(model, init, bijectors, num_chains)
-
-
-class _Run:
-  """The stages, and what is left of the budget."""
-
-  def __init__(self, problem, settings):
-    self._problem, self._settings = problem, settings
-    self._begin = time.monotonic()
-    self._report = []
-    self._ended_by = ''
-    self._evaluate = starts_lib.Evaluate(
-      problem.target_log_prob_fn, settings.num_chains
-    )
-
-  def __call__(self):
-    settings, problem = self._settings, self._problem
-    self._say(
-      f'{settings.num_chains} chains x {problem.event_size} coordinates '
-      f'({problem.dtype.name}): {", ".join(problem.names[:8])}'
-      f'{", ..." if len(problem.names) > 8 else ""}'
-    )
-    begin = time.monotonic()
-    starts, num_redrawn = starts_lib.draw(
-      problem, self._evaluate, settings.num_chains, self._seed(0)
-    )
-    found = f'drawn, {num_redrawn} of them again'
-    self._note('starts', found, self._evaluate.num_calls, begin)
-    name, matrix = structure.default_matrix(problem.event_size)
-    choice = structure.Choice(name, matrix)
-    num_steps = self._affordable(_FIRST_STEPS, _FIRST_COST)
-    if num_steps < _FEWEST_STEPS:
-      raise ValueError(
-        f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
-        'and to draw with. Write `max_gradients=10_000` or more.'
-      )
-    chains = self._adapt('look', choice, starts, num_steps, 1)
-    for attempt in range(_NUM_ATTEMPTS):
-      before = chains
-      try:
-        chains = self._improved(chains, attempt)
-      except KeyboardInterrupt:
-        self._ended_by = 'the user'
-        return self._posterior(chains)
-      may_adapt = attempt + 1 < _NUM_ATTEMPTS
-      may_adapt &= attempt == 0 or chains is not before
-      posterior = self._sample(chains, may_adapt)
-      if self._ended_by or not self._is_far(posterior) or not may_adapt:
-        return posterior
-
-  def _improved(self, chains, attempt):
-    """Returns chains of the structure that their draws ask for.
-
-    The same ones where it is theirs at the first attempt, or where too little
-    is left to adapt longer than before.
-    """
-    if time.monotonic() - self._begin > self._settings.max_seconds:
-      return chains
-    choice = self._choose(chains)
-    if choice.name == chains.choice.name and not attempt:
-      return chains
-    cost = chains.gradients_per_adapting_step
-    if choice.name != chains.choice.name:
-      cost = max(cost, _FIRST_COST)
-    num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
-    if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
-      return chains
-    return self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
-
-  def _affordable(self, num_steps, cost):
-    """Returns the steps of an adaptation, at most a share of what is left."""
-    spent = sum(stage.num_gradients for stage in self._report)
-    left = self._settings.max_gradients - spent - _COST_OF_A_BLOCK
-    return min(num_steps, int(_LARGEST_SHARE * left / cost))
-
-  def _adapt(self, stage, choice, starts, num_steps, number):
-    """Returns `Chains` of a new kernel that has adapted."""
-    settings, begin = self._settings, time.monotonic()
-    self._say(f'{stage}: {choice.name}, compiling')
-    chains = chains_lib.start(
-      chains_lib.kernel_of(self._problem.target_log_prob_fn, choice, num_steps),
-      choice,
-      tf.constant(starts),
-      self._seed(number),
-      settings.num_draws,
-      settings.jit_compile,
-      settings.progress,
-    )
-    found = f'{choice.name}, {num_steps} steps'
-    self._note(stage, found, chains.num_gradients, begin)
-    return chains
-
-  def _choose(self, chains):
-    """Returns the `Choice` by pairs of the chains' draws."""
-    begin, before = time.monotonic(), self._evaluate.num_calls
-    by_chain = np.swapaxes(chains.draws, 0, 1).reshape(
-      -1, chains.draws.shape[-1]
-    )
-    rows = by_chain[:: -(-len(by_chain) // _NUM_PAIRS)]
-    _, gradients = self._evaluate(rows)
-    is_finite = np.all(np.isfinite(gradients), axis=-1)
-    choice = structure.choose(rows[is_finite], gradients[is_finite])
-    drivers = ''
-    if choice.drivers:
-      drivers = f' driven by {self._names(choice.drivers)}'
-    found = choice.name + drivers
-    if choice.losses:
-      losses = ', '.join(
-        f'{loss:.2g} {"" if name == choice.name else f"of a {name}"}'.strip()
-        for name, loss in reversed(choice.losses.items())
-        if name in (choice.name, next(iter(choice.losses)))
-      )
-      found += f'; loss held out {losses}'
-    self._note('structure', found, self._evaluate.num_calls - before, begin)
-    return choice
-
-  def _sample(self, chains, may_adapt):
-    """Returns the `Posterior` when it is enough, or no more can be had."""
-    begin, before = time.monotonic(), chains.num_gradients
-    spent = sum(stage.num_gradients for stage in self._report)
-    while True:
-      try:
-        self._fill(chains, spent - before)
-      except KeyboardInterrupt:
-        self._ended_by = 'the user'
-      stage = Stage(
-        'sample',
-        f'every {chains.thinning}. step'
-        if chains.thinning > 1
-        else 'every step',
-        chains.num_gradients - before,
-        time.monotonic() - begin,
-      )
-      posterior = self._posterior(chains, stage)
-      is_done = not self._is_short(posterior) or self._ended_by
-      if is_done or (may_adapt and self._is_far(posterior)):
-        self._report.append(stage)
-        return posterior
-      self._say('not enough: ' + '; '.join(posterior.failed))
-
-  def _posterior(self, chains, *stages):
-    return Posterior(
-      self._problem,
-      chains,
-      [*self._report, *stages],
-      self._settings.min_ess,
-      self._ended_by,
-    )
-
-  def _fill(self, chains, spent_before):
-    """Runs blocks until the chains are full anew, or the budget is spent."""
-    is_more = chains.is_full
-    while is_more or not chains.is_full:
-      is_more = False
-      cost = spent_before + chains.num_gradients + chains.gradients_to_go_on
-      if cost > self._settings.max_gradients:
-        self._ended_by = '`max_gradients`'
-      elif time.monotonic() - self._begin > self._settings.max_seconds:
-        self._ended_by = '`max_seconds`'
-      if self._ended_by:
-        return
-      chains.run_block()
-
-  def _is_short(self, posterior):
-    """Whether a gate fails that more draws may open."""
-    rhat = posterior.verdict.worst('rhat')
-    size = verdict_lib.smallest_size(posterior.verdict)
-    return rhat is not None and (
-      rhat[0] > convergence.LARGEST_RHAT or size < self._settings.min_ess
-    )
-
-  def _is_far(self, posterior):
-    """Whether draws are so far from enough that to adapt longer pays."""
-    rhat = posterior.verdict.worst('rhat')
-    if rhat is None or rhat[0] > verdict_lib.DISAGREEING_RHAT:
-      return True
-    size = verdict_lib.smallest_size(posterior.verdict)
-    return size * _FAR_FROM_ENOUGH < self._settings.min_ess
-
-  def _names(self, indices):
-    """Returns names of unconstrained coordinates."""
-    return ', '.join(self._problem.coordinates[i] for i in indices)
-
-  def _seed(self, number):
-    return random.fold_in(self._settings.seed, number)
-
-  def _note(self, name, found, num_gradients, begin):
-    stage = Stage(name, found, num_gradients, time.monotonic() - begin)
-    self._report.append(stage)
-    self._say(str(stage))
-
-  def _say(self, line):
-    if self._settings.progress:
-      print(line, file=sys.stderr, flush=True)

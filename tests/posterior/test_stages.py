@@ -1,0 +1,87 @@
+"""Calls that die are gone on with: the same draws as of one that did not."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import stages
+
+
+class _Killed(Exception):
+  pass
+
+
+def _log_prob(x):
+  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+
+
+def _sample(folder=None, seed=3, **options):
+  options = dict(num_draws=200, min_ess=790, max_gradients=4000) | options
+  return tfpa.sample_posterior(
+    _log_prob, num_chains=8, seed=seed, init=tf.TensorSpec([2], tf.float64),
+    jit_compile=False, progress=False, checkpoint_dir=folder, **options,
+  )  # fmt: skip
+
+
+def _dying(patch, owner, name, after):
+  """Lets a method raise when it was called so many times."""
+  method, calls = getattr(owner, name), []
+
+  def dying(self, *args):
+    if len(calls) == after:
+      raise _Killed
+    calls.append(None)
+    return method(self, *args)
+
+  patch.setattr(owner, name, dying)
+
+
+@pytest.fixture(scope='module')
+def whole():
+  return _sample()
+
+
+@pytest.mark.nightly
+def test_a_call_killed_in_turn_is_the_call_that_was_not(
+  whole, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(stages, '_SECONDS_BETWEEN_FILES', 0.0)
+  for owner, name, after in (
+    (checkpoint.Checkpoint, 'save', 1),  # While it adapts.
+    (chains_lib.Chains, 'run_block', 0),  # Adapted, before it draws on.
+    (chains_lib.Chains, 'run_block', 1),
+  ):
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+      _dying(patch, owner, name, after)
+      _sample(tmp_path)
+  # What is drawn so far can be looked at.
+  partial = tfpa.load_posterior(
+    tmp_path / 'posterior.npz', _log_prob, init=tf.TensorSpec([2], tf.float64)
+  )
+  assert 'ended by an interruption' in repr(partial)
+  assert partial.num_gradients < whole.num_gradients
+  found = _sample(tmp_path)
+  np.testing.assert_array_equal(found.states, whole.states)
+  assert found.num_gradients == whole.num_gradients
+  assert [stage[:3] for stage in found.report] == [
+    stage[:3] for stage in whole.report
+  ]
+  # Called again it is read, not run.
+  with monkeypatch.context() as patch:
+    _dying(patch, chains_lib.Chains, 'run_block', 0)
+    again = _sample(tmp_path)
+  np.testing.assert_array_equal(again.states, whole.states)
+  with pytest.raises(ValueError, match=r'another run.*`seed` \(\[0, 3\], now'):
+    _sample(tmp_path, seed=4)
+
+
+@pytest.mark.nightly
+def test_a_call_ended_by_its_budget_goes_on_with_another(tmp_path):
+  short = _sample(tmp_path, max_seconds=1e-6)
+  assert 'ended by `max_seconds`' in repr(short)
+  longer = _sample(tmp_path)
+  assert longer.num_gradients > short.num_gradients
+  assert longer.report[:-1] == short.report[:-1]

@@ -1,0 +1,119 @@
+"""A posterior in a file: all but its model, which is code."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive._version import __version__
+from tfp_adaptive.driver import archive
+from tfp_adaptive.posterior import chains as chains_lib
+
+__all__ = ['read', 'restore', 'write']
+
+_KIND = 'posterior'
+_TOLERANCE = {tf.float32: 1e-3, tf.float64: 1e-6}  # Of log densities.
+
+
+def write(path, problem, chains, **others):
+  """Writes chains and JSON values, whole or not at all.
+
+  Args:
+    path: Of the file; its folder is made.
+    problem: `problem.Problem`.
+    chains: `chains.Chains`.
+    **others: What `read` returns in its header.
+
+  Raises:
+    OSError: If it cannot be written.
+  """
+  counts, arrays = chains.to_saved()
+  header = dict(
+    kind=_KIND,
+    version=__version__,
+    coordinates=list(problem.coordinates),
+    dtype=problem.dtype.name,
+    chains=counts,
+    **others,
+  )
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  archive.write(path, archive.seal(header, arrays))
+
+
+def read(path):
+  """Returns the header and the arrays of a file.
+
+  Raises:
+    FileNotFoundError: If there is none.
+    ValueError: If it is damaged, or was not written here.
+  """
+  path = pathlib.Path(path)
+  if not path.exists():
+    raise FileNotFoundError(f'There is no file {path}.')
+  try:
+    header, arrays = archive.unseal(path)
+  except archive.Damaged as error:
+    raise ValueError(
+      f'{path} is damaged: {error}. Nothing was loaded; sample again, to '
+      'another file.'
+    ) from error
+  if header.get('kind') != _KIND:
+    raise ValueError(
+      f'{path} holds no posterior. Pass a file that `Posterior.save` wrote.'
+    )
+  return header, arrays
+
+
+def restore(path, header, arrays, problem, progress=False):
+  """Returns the `Chains` of a file that was read.
+
+  Args:
+    path: To name.
+    header: Of `read`.
+    arrays: Of `read`.
+    problem: The `Problem` of the same model.
+    progress: Whether they tell how they go on.
+
+  Raises:
+    ValueError: If the file is of another model, data or version.
+  """
+  _check_names(path, header, problem)
+  try:
+    chains = chains_lib.restore(
+      problem.target_log_prob_fn, header['chains'], arrays, progress
+    )
+  except (KeyError, ValueError) as error:
+    raise ValueError(
+      f'{path} was saved by version {header["version"]}, whose kernels are not '
+      f'those of {__version__}: load it with that version.'
+    ) from error
+  _check_density(path, problem, chains)
+  return chains
+
+
+def _check_names(path, header, problem):
+  """Refuses a model of other unknowns."""
+  saved = header['coordinates'], header['dtype']
+  given = list(problem.coordinates), problem.dtype.name
+  if saved != given:
+    (names, dtype), (others, other) = saved, given
+    raise ValueError(
+      f'{path} is of another model: it has {len(names)} coordinates '
+      f'({", ".join(names[:4])}, {dtype}), the model given '
+      f'{len(others)} ({", ".join(others[:4])}, {other}). Pass the model of '
+      'then.'
+    )
+
+
+def _check_density(path, problem, chains):
+  """Refuses a model that has another density where the chains are."""
+  saved = chains.trace['target_log_prob'][-1]
+  given = problem.target_log_prob_fn(chains.state).numpy()
+  bound = _TOLERANCE[problem.dtype] * (1.0 + np.abs(saved))
+  if not np.all(np.abs(given - saved) <= bound):
+    raise ValueError(
+      f'{path} is of another model or other data: where its first chain is, '
+      f'the log density was {saved[0]:.6g}, and that of the model given is '
+      f'{given[0]:.6g}. Pass the model and data of then.'
+    )

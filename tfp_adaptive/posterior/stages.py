@@ -1,0 +1,359 @@
+"""The stages of `sample_posterior`, and how they are gone on with."""
+
+import contextlib
+import pathlib
+import sys
+import time
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+from tfp_adaptive.driver import convergence
+from tfp_adaptive.driver import folder_lock
+from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import saved
+from tfp_adaptive.posterior import starts as starts_lib
+from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior import verdict as verdict_lib
+from tfp_adaptive.posterior.posterior import Posterior
+from tfp_adaptive.posterior.posterior import Stage
+
+__all__ = ['Run', 'Settings']
+
+_FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
+_FEWEST_STEPS = 50
+_FIRST_COST = 12.0  # Gradients of a step of a structure not yet tried, about.
+_COST_OF_A_BLOCK = 1000.0  # The same, about.
+_LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
+_GROWTH = 4  # ... that many times those before, at most so often:
+_NUM_ATTEMPTS = 3
+_NUM_PAIRS = 1000  # Looked at to choose a structure.
+# Where more than that many times the draws are needed, adapting pays.
+_FAR_FROM_ENOUGH = 16.0
+_FILE, _SECONDS_BETWEEN_FILES = 'posterior.npz', 20.0  # Of a checkpoint.
+
+
+class Settings(NamedTuple):
+  """What `sample_posterior` was asked for."""
+
+  num_draws: int
+  num_chains: int
+  seed: tf.Tensor
+  min_ess: float
+  max_gradients: float
+  max_seconds: float
+  jit_compile: bool
+  progress: bool
+  checkpoint_dir: str | None
+
+  def identity(self):
+    """Returns dict of JSON values that a run must share to be gone on with."""
+    return dict(
+      num_draws=self.num_draws,
+      num_chains=self.num_chains,
+      seed=[int(word) for word in self.seed],
+      min_ess=self.min_ess,
+      jit_compile=self.jit_compile,
+    )
+
+
+class Place(NamedTuple):
+  """Where a run is: what comes next for its chains."""
+
+  attempt: int = 0
+  # 'improve': another structure, or more steps to adapt; 'sample'; 'done'.
+  phase: str = 'improve'
+  may_adapt: bool = True
+
+
+class Run:
+  """The stages, and what is left of the budget."""
+
+  def __init__(self, problem, settings):
+    """Runs nothing yet.
+
+    Args:
+      problem: `problem.Problem`.
+      settings: `Settings`.
+    """
+    self._problem, self._settings = problem, settings
+    self._begin = time.monotonic()
+    self._report = []
+    self._ended_by = ''
+    self._place = Place()
+    self._sampling = None  # Gradients and time before the stage of that name.
+    self._saved = self._begin
+    self._evaluate = starts_lib.Evaluate(
+      problem.target_log_prob_fn, settings.num_chains
+    )
+
+  def __call__(self):
+    """Returns the `Posterior`."""
+    folder = self._settings.checkpoint_dir
+    with folder_lock.held(folder) if folder else contextlib.nullcontext():
+      return self._run()
+
+  def _run(self):
+    settings, problem = self._settings, self._problem
+    self._say(
+      f'{settings.num_chains} chains x {problem.event_size} coordinates '
+      f'({problem.dtype.name}): {", ".join(problem.names[:8])}'
+      f'{", ..." if len(problem.names) > 8 else ""}'
+    )
+    chains = self._resumed() or self._look()
+    while self._place.phase != 'done':
+      if self._place.phase == 'improve':
+        try:
+          chains = self._placed(chains)
+        except KeyboardInterrupt:
+          self._ended_by = 'the user'
+          return self._posterior(chains)
+      posterior = self._sample(chains, self._place.may_adapt)
+      is_done = not self._is_far(posterior) or not self._place.may_adapt
+      if is_done or self._ended_by:
+        # What ended early goes on where it is, with another budget.
+        phase = self._place.phase if self._ended_by else 'done'
+        self._place = self._place._replace(phase=phase)
+      else:
+        self._place = Place(self._place.attempt + 1)
+      self._save(chains)
+      if is_done or self._ended_by:
+        return posterior
+    return self._posterior(chains)
+
+  def _look(self):
+    """Returns `Chains` of the first kernel, from starts that are drawn."""
+    settings, begin = self._settings, time.monotonic()
+    starts, num_redrawn = starts_lib.draw(
+      self._problem, self._evaluate, settings.num_chains, self._seed(0)
+    )
+    found = f'drawn, {num_redrawn} of them again'
+    self._note('starts', found, self._evaluate.num_calls, begin)
+    name, matrix = structure.default_matrix(self._problem.event_size)
+    choice = structure.Choice(name, matrix)
+    num_steps = self._affordable(_FIRST_STEPS, _FIRST_COST)
+    if num_steps < _FEWEST_STEPS:
+      raise ValueError(
+        f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
+        'and to draw with. Write `max_gradients=10_000` or more.'
+      )
+    chains = self._adapt('look', choice, starts, num_steps, 1)
+    self._save(chains)
+    return chains
+
+  def _placed(self, chains):
+    """Returns chains to sample with, and notes whether they may adapt again."""
+    attempt = self._place.attempt
+    found = self._improved(chains, attempt)
+    may_adapt = attempt + 1 < _NUM_ATTEMPTS
+    may_adapt &= attempt == 0 or found is not chains
+    self._place = Place(attempt, 'sample', may_adapt)
+    return found
+
+  def _improved(self, chains, attempt):
+    """Returns chains of the structure that their draws ask for.
+
+    The same ones where it is theirs at the first attempt, or where too little
+    is left to adapt longer than before.
+    """
+    if time.monotonic() - self._begin > self._settings.max_seconds:
+      return chains
+    choice = self._choose(chains)
+    if choice.name == chains.choice.name and not attempt:
+      return chains
+    cost = chains.gradients_per_adapting_step
+    if choice.name != chains.choice.name:
+      cost = max(cost, _FIRST_COST)
+    num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
+    if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
+      return chains
+    return self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
+
+  def _affordable(self, num_steps, cost):
+    """Returns the steps of an adaptation, at most a share of what is left."""
+    spent = sum(stage.num_gradients for stage in self._report)
+    left = self._settings.max_gradients - spent - _COST_OF_A_BLOCK
+    return min(num_steps, int(_LARGEST_SHARE * left / cost))
+
+  def _adapt(self, stage, choice, starts, num_steps, number):
+    """Returns `Chains` of a new kernel that has adapted."""
+    settings, begin = self._settings, time.monotonic()
+    self._say(f'{stage}: {choice.name}, compiling')
+    chains = chains_lib.start(
+      chains_lib.kernel_of(self._problem.target_log_prob_fn, choice, num_steps),
+      choice,
+      tf.constant(starts),
+      self._seed(number),
+      settings.num_draws,
+      settings.jit_compile,
+      settings.progress,
+      self._folder(f'adaptation_{number}'),
+    )
+    found = f'{choice.name}, {num_steps} steps'
+    self._note(stage, found, chains.num_gradients, begin)
+    return chains
+
+  def _choose(self, chains):
+    """Returns the `Choice` by pairs of the chains' draws."""
+    begin, before = time.monotonic(), self._evaluate.num_calls
+    by_chain = np.swapaxes(chains.draws, 0, 1).reshape(
+      -1, chains.draws.shape[-1]
+    )
+    rows = by_chain[:: -(-len(by_chain) // _NUM_PAIRS)]
+    _, gradients = self._evaluate(rows)
+    is_finite = np.all(np.isfinite(gradients), axis=-1)
+    choice = structure.choose(rows[is_finite], gradients[is_finite])
+    drivers = ''
+    if choice.drivers:
+      drivers = f' driven by {self._names(choice.drivers)}'
+    found = choice.name + drivers
+    if choice.losses:
+      losses = ', '.join(
+        f'{loss:.2g} {"" if name == choice.name else f"of a {name}"}'.strip()
+        for name, loss in reversed(choice.losses.items())
+        if name in (choice.name, next(iter(choice.losses)))
+      )
+      found += f'; loss held out {losses}'
+    self._note('structure', found, self._evaluate.num_calls - before, begin)
+    return choice
+
+  def _sample(self, chains, may_adapt):
+    """Returns the `Posterior` when it is enough, or no more can be had."""
+    if self._sampling is None:
+      self._sampling = chains.num_gradients, time.monotonic()
+    spent = sum(stage.num_gradients for stage in self._report)
+    while True:
+      try:
+        self._fill(chains, spent - self._sampling[0])
+      except KeyboardInterrupt:
+        self._ended_by = 'the user'
+      stage = self._stage(chains)
+      posterior = self._posterior(chains, stage)
+      is_done = not self._is_short(posterior) or self._ended_by
+      if is_done or (may_adapt and self._is_far(posterior)):
+        self._report.append(stage)
+        self._sampling = None
+        return posterior
+      self._say('not enough: ' + '; '.join(posterior.failed))
+
+  def _stage(self, chains):
+    """Returns the stage of sampling, so far."""
+    before, begin = self._sampling
+    every = f'{chains.thinning}. ' if chains.thinning > 1 else ''
+    return Stage(
+      'sample',
+      f'every {every}step',
+      chains.num_gradients - before,
+      time.monotonic() - begin,
+    )
+
+  def _posterior(self, chains, *stages):
+    return Posterior(
+      self._problem,
+      chains,
+      [*self._report, *stages],
+      self._settings.min_ess,
+      self._ended_by,
+    )
+
+  def _fill(self, chains, spent_before):
+    """Runs blocks until the chains are full anew, or the budget is spent."""
+    is_more = chains.is_full
+    while is_more or not chains.is_full:
+      is_more = False
+      cost = spent_before + chains.num_gradients + chains.gradients_to_go_on
+      if cost > self._settings.max_gradients:
+        self._ended_by = '`max_gradients`'
+      elif time.monotonic() - self._begin > self._settings.max_seconds:
+        self._ended_by = '`max_seconds`'
+      if self._ended_by:
+        return
+      chains.run_block()
+      if time.monotonic() - self._saved > _SECONDS_BETWEEN_FILES:
+        self._save(chains, self._stage(chains))
+
+  def _is_short(self, posterior):
+    """Whether a gate fails that more draws may open."""
+    rhat = posterior.verdict.worst('rhat')
+    size = verdict_lib.smallest_size(posterior.verdict)
+    return rhat is not None and (
+      rhat[0] > convergence.LARGEST_RHAT or size < self._settings.min_ess
+    )
+
+  def _is_far(self, posterior):
+    """Whether draws are so far from enough that to adapt longer pays."""
+    rhat = posterior.verdict.worst('rhat')
+    if rhat is None or rhat[0] > verdict_lib.DISAGREEING_RHAT:
+      return True
+    size = verdict_lib.smallest_size(posterior.verdict)
+    return size * _FAR_FROM_ENOUGH < self._settings.min_ess
+
+  def _names(self, indices):
+    """Returns names of unconstrained coordinates."""
+    return ', '.join(self._problem.coordinates[i] for i in indices)
+
+  def _seed(self, number):
+    return random.fold_in(self._settings.seed, number)
+
+  def _folder(self, name):
+    """Returns the path of a checkpoint, or `None`."""
+    folder = self._settings.checkpoint_dir
+    return pathlib.Path(folder) / name if folder else None
+
+  def _save(self, chains, *stages):
+    """Writes what a call with the same arguments goes on from."""
+    path = self._folder(_FILE)
+    if path is None:
+      return
+    saved.write(
+      path,
+      self._problem,
+      chains,
+      report=[*self._report, *stages],
+      min_ess=self._settings.min_ess,
+      ended_by=self._ended_by
+      or ('' if self._place.phase == 'done' else 'an interruption'),
+      place=self._place,
+      run=self._settings.identity(),
+    )
+    self._saved = time.monotonic()
+
+  def _resumed(self):
+    """Returns the `Chains` of an earlier call, or `None`."""
+    path = self._folder(_FILE)
+    if path is None or not path.exists():
+      return None
+    header, arrays = saved.read(path)
+    other, own = header['run'], self._settings.identity()
+    changed = [
+      f'`{k}` ({other[k]}, now {own[k]})' for k in own if other[k] != own[k]
+    ]
+    if changed:
+      raise ValueError(
+        f'{path} is of another run: it differs in {", ".join(changed)}. Pass '
+        'what was given then, or another `checkpoint_dir`.'
+      )
+    chains = saved.restore(
+      path, header, arrays, self._problem, self._settings.progress
+    )
+    self._report = [Stage(*stage) for stage in header['report']]
+    self._place = Place(*header['place'])
+    if self._place.phase == 'sample':
+      stage = self._report.pop()
+      self._sampling = (
+        chains.num_gradients - stage.num_gradients,
+        time.monotonic() - stage.seconds,
+      )
+    self._say(f'continued from {path}: {self._place.phase}')
+    return chains
+
+  def _note(self, name, found, num_gradients, begin):
+    stage = Stage(name, found, num_gradients, time.monotonic() - begin)
+    self._report.append(stage)
+    self._say(str(stage))
+
+  def _say(self, line):
+    if self._settings.progress:
+      print(line, file=sys.stderr, flush=True)
