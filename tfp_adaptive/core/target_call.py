@@ -26,7 +26,8 @@ _HINTS = (
   (
     r"numpy array|NumPy call|'numpy'|gradient_tape",
     'It is compiled and differentiated: write it with TensorFlow and TFP '
-    'throughout, without numpy, scipy, `.numpy()` and `tf.py_function`.',
+    'throughout, without numpy, scipy, `.numpy()` and `tf.py_function`. (Data '
+    'whose shape does not fit fail so too.)',
   ),
   (r'Python `bool`', 'Write `tf.where` where it says `if` or `while`.'),
   (
@@ -87,10 +88,11 @@ def explained(error, what):
   found = (f' {h}' for words, h in _HINTS if re.search(words, text))
   # Without the names of TensorFlow's nodes.
   plain = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', text).strip()
-  last = (plain.splitlines() or [''])[-1].strip()
-  return TargetError(
-    f'{what}.{next(found, "")} {type(error).__name__} said: {last[:300]}'
-  )
+  lines = plain.splitlines() or ['']
+  # Where TensorFlow tells where it is, the reason comes last.
+  line = lines[-1] if lines[0].endswith((':', 'error')) else lines[0]
+  said = f'{type(error).__name__} said: {line.strip()[:300]}'
+  return TargetError(f'{what}.{next(found, "")} {said}')
 
 
 def _check_arguments(function, state, error):

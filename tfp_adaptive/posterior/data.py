@@ -141,8 +141,8 @@ def _check_support(name, law, value):
   if not np.all(is_allowed):
     raise ValueError(
       f'The data {name!r} are drawn from `tfd.{type(law).__name__}`, and must '
-      f'be {allowed}, but {value[~is_allowed].flat[0]} is among them. Code them '
-      'so, or give them another distribution.'
+      f'be {allowed}, but {value[~is_allowed].flat[0]} is among them. Code '
+      'them so, or give them another distribution.'
     )
 
 
@@ -153,7 +153,7 @@ def _check_is_continuous(name, law):
   if law.experimental_default_event_space_bijector() is None:
     raise ValueError(
       f'{name} is drawn from `tfd.{type(law).__name__}`, and gradients need '
-      ' continuous unknowns. If it is data, give it by name; else sum it '
+      'continuous unknowns. If it is data, give it by name; else sum it '
       'out of the density, as `tfd.MixtureSameFamily` and '
       '`tfd.HiddenMarkovModel` do.'
     )

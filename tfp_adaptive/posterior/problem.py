@@ -205,7 +205,7 @@ class _Split:
   def joined(self, structure):
     """Returns [chains, d] of a structure of [chains, event...]."""
     parts = tf.nest.flatten(structure)
-    rows = [tf.reshape(part, [len(part), -1]) for part in parts]
+    rows = [tf.reshape(part, [part.shape[0], -1]) for part in parts]
     return tf.concat(rows, axis=-1)
 
   def coordinates(self, names):
@@ -286,10 +286,10 @@ def _as_starts(name, leaf, num_chains):
   leaf = np.asarray(leaf)
   if not leaf.ndim or leaf.dtype.kind not in 'fiu':
     raise ValueError(
-      f'`init` of {name} is {leaf[()]!r}, one of the parts of `init`, but must '
-      f'be `tf.TensorSpec(shape)` or an array of {num_chains} starts. A shape '
-      'is written `tf.TensorSpec([3])`, rows `np.array([...])`: the parts of a '
-      'list are arguments of the density.'
+      f'`init` of {name} is {leaf.tolist()!r}, one of the parts of `init`, but '
+      f'must be `tf.TensorSpec(shape)` or an array of {num_chains} starts. A '
+      'shape is written `tf.TensorSpec([3])`, rows `np.array([...])`: the '
+      'parts of a list are arguments of the density.'
     )
   if len(leaf) != num_chains:
     raise ValueError(
