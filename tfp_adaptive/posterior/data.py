@@ -46,7 +46,7 @@ def checked_parts(model, pins):
     warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
       f'are given by name, `sample_posterior(model, {parts[-1]}=...)`.',
-      stacklevel=5,
+      stacklevel=6,
     )
   return parts
 
