@@ -151,24 +151,10 @@ def test_bijectors_of_a_dict_may_name_some():
 @pytest.mark.parametrize(
   'options, message',
   [
-    (dict(init=None), r'`init` says what the unknowns are'),
     (dict(bijectors=[tfb.Exp()]), 'sequence of 2 parts'),
-    (dict(bijectors=tfb.Exp()), r'one, but `init` has 2 parts \(x0, x1\)'),
-    (
-      dict(init=[tf.zeros([5], tf.float64), tf.zeros([5, 2], tf.float64)]),
-      r'one row for each of 3 chains',
-    ),
-    (
-      dict(init=[tf.zeros([3], tf.float64), tf.TensorSpec([2], tf.float64)]),
-      'starts for all, or shapes for all',
-    ),
     (
       dict(init=[tf.TensorSpec([], tf.float64), tf.TensorSpec([2])]),
       'one dtype, but these are x0 float64, x1 float32',
-    ),
-    (
-      dict(init=[tf.TensorSpec([], tf.int32), tf.TensorSpec([2])]),
-      'x0 is int32, and gradients need continuous',
     ),
   ],
 )
@@ -205,43 +191,6 @@ def test_parts_of_a_sequential_model_have_their_names():
   name = [name for name, _ in model.resolve_graph()]
   problem = problem_lib.of_joint(model, {name[1]: 0.5})
   assert problem.names == (name[0],) == ('mu',)
-
-
-def test_a_batch_of_a_models_own_is_not_taken_for_chains():
-  model = tfd.JointDistributionNamed(
-    dict(mu=tfd.Normal(0.0, 1.0), y=lambda mu: tfd.Normal(mu, tf.ones([8])))
-  )
-  with pytest.raises(ValueError, match=r'batch shape \[8\], where chains are'):
-    problem_lib.of_joint(model, dict(y=np.zeros(8, np.float32)))
-
-
-def test_a_model_without_unknowns_is_refused():
-  model = tfd.JointDistributionNamed(dict(y=tfd.Normal(0.0, 1.0)))
-  with pytest.raises(ValueError, match='nothing is left to be sampled'):
-    problem_lib.of_joint(model, dict(y=0.5))
-
-
-def test_a_name_without_a_part_is_refused():
-  with pytest.raises(
-    ValueError, match=r"parts a, so `bijectors` .* but got \['c'\]"
-  ):
-    problem_lib.of_density(
-      lambda x: x['a'],
-      {'a': tf.TensorSpec([])},
-      {'c': tfb.Exp()},
-      num_chains=2,
-    )
-
-
-def test_a_discrete_unknown_is_refused():
-  model = tfd.JointDistributionNamed(
-    dict(
-      k=tfd.Bernoulli(0.3),
-      y=lambda k: tfd.Normal(tf.cast(k, tf.float32), 1.0),
-    )
-  )
-  with pytest.raises(ValueError, match='k is int32, and gradients need'):
-    problem_lib.of_joint(model, dict(y=0.0))
 
 
 def test_a_simplex_has_one_coordinate_less_and_the_law_of_the_model():

@@ -19,6 +19,7 @@ __all__ = [
   'check_num_adaptation_steps',
   'check_optimizer',
   'check_positive',
+  'check_seed',
   'check_share',
 ]
 
@@ -136,6 +137,15 @@ def check_gain(gain):
     )
 
 
+def check_seed(seed):
+  """Refuses what is no seed, and `None`, with which no run can be repeated."""
+  if not _is_seed(seed):
+    raise ValueError(
+      '`seed` must be an int, a pair of ints or a [2] int Tensor, so that the '
+      f'run can be repeated, but got {seed!r}. Write for example `seed=(0, 1)`.'
+    )
+
+
 def _check_part(name, part, kind, example):
   if not isinstance(part, kind):
     raise TypeError(
@@ -157,3 +167,13 @@ def _holds(value, is_allowed, is_array=False):
   if array.dtype.kind in 'bcOSU' or (array.ndim and not is_array):
     return False
   return bool(np.all(is_allowed(array.astype(np.float64))))
+
+
+def _is_seed(seed):
+  if isinstance(seed, (int, np.integer)):
+    return not isinstance(seed, bool)
+  try:
+    words = np.asarray(seed)
+  except (TypeError, ValueError):
+    return False
+  return words.shape == (2,) and np.issubdtype(words.dtype, np.integer)

@@ -6,7 +6,7 @@ Its leading dimensions, as many as `target_log_prob` has, index chains.
 
 import tensorflow as tf
 
-from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core import target_call
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
@@ -166,7 +166,7 @@ def fresh(state):
 
 def _call(target_log_prob_fn, state, shape=None):
   log_prob = tf.convert_to_tensor(
-    tfp_private.call_fn(target_log_prob_fn, state), name='target_log_prob'
+    target_call.call(target_log_prob_fn, state), name='target_log_prob'
   )
   if shape is not None:
     return _with_shape(log_prob, shape)
@@ -192,7 +192,11 @@ def value_and_gradient(target_log_prob_fn, state):
     tape.watch(parts)
     log_prob = _call(target_log_prob_fn, tf.nest.pack_sequence_as(state, parts))
   grads = tape.gradient(log_prob, parts)
-  missing = [i for i, grad in enumerate(grads) if grad is None]
+  missing = [
+    i
+    for i, (grad, part) in enumerate(zip(grads, parts))
+    if grad is None or not grad.shape.is_compatible_with(part.shape)
+  ]
   if missing:
     raise ValueError(
       f'`target_log_prob_fn` has no gradient with respect to part(s) {missing} '

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import step_sizes
+from tfp_adaptive.core import target_call
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import convergence
 
@@ -65,7 +66,14 @@ def check_starts(results):
 
 
 def warnings_before(kernel, state, results):
-  """Yields what is wrong with a likelihood or a history given beforehand."""
+  """Yields what is wrong with a kernel, a density or a history beforehand."""
+  if not getattr(kernel, 'is_calibrated', True):
+    yield (
+      f'{type(kernel).__name__} is not calibrated: its draws are not of the '
+      'target. Put it inside of `tfp.mcmc.MetropolisHastings`.'
+    )
+  yield from _shape_warnings(state, results)
+  yield from _mixing_warnings(kernel, state, results)
   yield from _likelihood_warnings(kernel, state, results)
   for k in stack.kernels(kernel):
     if getattr(k, 'parameters', {}).get('history') is None:
@@ -87,6 +95,54 @@ def warnings_before(kernel, state, results):
         'among the draws. Start inside, or take '
         '`tfpa.surrogates.kernel_exponential_family_lite()`.'
       )
+
+
+def _shape_warnings(state, results):
+  """Yields that coordinates are chains, or chains coordinates, it seems."""
+  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  if not tf.is_tensor(log_prob):
+    return
+  shapes = [tuple(part.shape) for part in tf.nest.flatten(state)]
+  shown = ', '.join(map(str, shapes))
+  if not log_prob.shape.rank and any(len(shape) > 1 for shape in shapes):
+    yield (
+      f'The log density of the start {shown} is one number, so all of it is '
+      'one chain. If the first axis is chains, sum over the others only: '
+      '`tf.reduce_sum(..., axis=-1)`.'
+    )
+  elif log_prob.shape.rank > 1 and {tuple(log_prob.shape)} == set(shapes):
+    yield (
+      f'The log density has the shape {shown} of the start, so every number of '
+      'it is a chain of its own. If the last axis is coordinates, sum over it: '
+      '`tf.reduce_sum(..., axis=-1)`; else write the chains as one axis.'
+    )
+
+
+def _mixing_warnings(kernel, state, results):
+  """Yields that the density of a chain is not its own."""
+  parameters = getattr(stack.kernels(kernel)[-1], 'parameters', {})
+  function = parameters.get('target_log_prob_fn')
+  if function is None or parameters.get('target_is_stochastic'):
+    return
+  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  if not tf.is_tensor(log_prob) or log_prob.shape.rank != 1:
+    return
+  state = tfp_private.get_innermost(results, 'transformed_state', default=state)
+  # The second state in the place of the first: its density is what it was, and
+  # that of all others too.
+  expected = np.concatenate([log_prob[1:2], log_prob[1:]])
+  found = target_call.call(
+    function,
+    tf.nest.map_structure(lambda x: tf.concat([x[1:2], x[1:]], axis=0), state),
+  )
+  if found.shape == expected.shape and not np.allclose(
+    found, expected, rtol=1e-3, atol=1e-3, equal_nan=True
+  ):
+    yield (
+      'The log density of a chain changes when another chain moves: it mixes '
+      'chains, or is random, and the draws are not of it. Sum and multiply '
+      'over the axes of an event only, the last ones; the first axis is chains.'
+    )
 
 
 def _likelihood_warnings(kernel, state, results):
@@ -180,7 +236,7 @@ def warnings_after(kernel, states, trace, results, worst):
   for k in kernels:
     if _has(k, 'history'):
       yield from _fit_warnings(k, results)
-    if hasattr(k, 'criterion'):
+    if hasattr(k, 'criterion') and k.num_adaptation_steps:
       state = tfp_private.get_innermost(results, 'criterion_state')
       yield from _bound_warnings(k.criterion, state, accepted)
       yield from _acceptance_warnings(

@@ -1,13 +1,15 @@
 """What `tfpa.sample` refuses before it computes anything."""
 
-import numpy as np
 import tensorflow as tf
+
+from tfp_adaptive.core import arguments
 
 __all__ = ['check']
 
 
 def check(
   kernel,
+  init_state,
   num_results,
   num_burnin_steps,
   num_steps_between_results,
@@ -18,6 +20,7 @@ def check(
 
   Args:
     kernel: As of `tfpa.sample`, like all others.
+    init_state: Tensors, or what they are made of.
     num_results: At least 1.
     num_burnin_steps: At least 0.
     num_steps_between_results: At least 0.
@@ -25,6 +28,7 @@ def check(
     block_size: At least 1, or `None`.
   """
   _check_kernel(kernel)
+  _check_start(init_state)
   if tf.inside_function():
     raise ValueError(
       '`tfpa.sample` compiles and drives a run itself and cannot be called '
@@ -46,11 +50,7 @@ def check(
       raise ValueError(
         f'`{name}` must be an int of at least {least}, but got {given!r}.'
       )
-  if not _is_seed(seed):
-    raise ValueError(
-      '`seed` must be an int, a pair of ints or a [2] int Tensor, so that the '
-      f'run can be repeated, but got {seed!r}. Write for example `seed=(0, 1)`.'
-    )
+  arguments.check_seed(seed)
 
 
 def _check_kernel(kernel):
@@ -63,11 +63,13 @@ def _check_kernel(kernel):
     )
 
 
-def _is_seed(seed):
-  if isinstance(seed, (int, np.integer)):
-    return not isinstance(seed, bool)
-  try:
-    words = np.asarray(seed)
-  except (TypeError, ValueError):
-    return False
-  return words.shape == (2,) and np.issubdtype(words.dtype, np.integer)
+def _check_start(init_state):
+  for part in tf.nest.flatten(init_state):
+    try:
+      tf.convert_to_tensor(part)
+    except (TypeError, ValueError) as error:
+      raise TypeError(
+        '`init_state` must be where the chains start, an array or a structure '
+        f'of arrays [chains..., event...], but has the part {part!r}. Write '
+        'for example `tf.random.stateless_normal([8, 3], seed=(0, 0))`.'
+      ) from error

@@ -84,6 +84,7 @@ def sample(
   """
   run_arguments.check(
     kernel,
+    init_state,
     num_results,
     num_burnin_steps,
     num_steps_between_results,

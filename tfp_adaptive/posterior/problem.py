@@ -8,6 +8,7 @@ bijectors: its unknowns x are sampled as z, T^-1(x) in one vector,
 and T(z) is what a user sees.
 """
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +18,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
-from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior import data
 
 __all__ = ['Problem', 'coordinate_names', 'of_density', 'of_joint']
 
@@ -69,17 +72,22 @@ def of_joint(model, pins):
 
   def target_log_prob_fn(z):
     parts = split(z)
-    return model.unnormalized_log_prob(
-      bijector.forward(parts)
-    ) + bijector.forward_log_det_jacobian(parts, ranks)
+    value = target_call.call(
+      model.unnormalized_log_prob, [bijector.forward(parts)]
+    )
+    return value + bijector.forward_log_det_jacobian(parts, ranks)
 
+  @functools.partial(tf.function, autograph=False)
   def draw_prior(num_chains, seed):
     is_pinned = hasattr(model, 'sample_unpinned')
     draw = model.sample_unpinned if is_pinned else model.sample
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
       draws = draw(num_chains, seed=seed)
-    return split.joined(bijector.inverse(draws))
+    starts = split.joined(bijector.inverse(draws))
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return starts
 
   return Problem(
     target_log_prob_fn,
@@ -96,16 +104,14 @@ def of_joint(model, pins):
 
 def _pinned(model, pins):
   """Returns a joint distribution with values, and the names that are left."""
-  parts = _part_names(model)
+  given = {**getattr(model, 'pins', {}), **pins}
+  parts = data.checked_parts(model, pins)
   if pins:
-    _check_pins(parts, pins)
     model = model.experimental_pin(**pins)
-  _check_is_of_one_chain(model)
-  events = model.event_shape
-  names = state_parts.names(events)
-  if isinstance(events, (list, tuple)) and not hasattr(events, '_asdict'):
-    left = tuple(name for name in parts if name not in pins)
-    names = left if len(left) == len(names) else names
+  names = state_parts.names(model.event_shape)
+  left = tuple(part for part in parts if part not in given)
+  is_sequence = type(model.event_shape) in (list, tuple)
+  names = left if is_sequence and len(left) == len(names) else names
   if not names:
     raise ValueError('All parts have values: nothing is left to be sampled.')
   return model, names
@@ -131,14 +137,21 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
   maps = _bijectors_like(init, names, bijectors)
   events, starts = _events_and_starts(names, tf.nest.flatten(init), num_chains)
   dtype = _one_dtype(names, [leaf.dtype for leaf in starts or events])
-  split = _Split([m.inverse_event_shape(e.shape) for m, e in zip(maps, events)])
+  shapes = [_unconstrained(*triple) for triple in zip(names, events, maps)]
+  split = _Split(shapes)
 
   def constrain(z):
     parts = [m.forward(part) for m, part in zip(maps, split(z))]
     return tf.nest.pack_sequence_as(init, parts)
 
   def target_log_prob_fn(z):
-    value = tfp_private.call_fn(log_prob_fn, constrain(z))
+    value = tf.convert_to_tensor(target_call.call(log_prob_fn, constrain(z)))
+    if value.dtype != dtype:
+      raise target_call.TargetError(
+        f'The log density is {value.dtype.name}, of unknowns of {dtype.name}. '
+        f'Write `init=tf.TensorSpec(shape, tf.{value.dtype.name})`, or '
+        f'`tf.cast(..., tf.{dtype.name})` around what it returns.'
+      )
     for bijector, part, shape in zip(maps, split(z), split.shapes):
       value += bijector.forward_log_det_jacobian(part, event_ndims=shape.rank)
     return value
@@ -192,7 +205,7 @@ class _Split:
   def joined(self, structure):
     """Returns [chains, d] of a structure of [chains, event...]."""
     parts = tf.nest.flatten(structure)
-    rows = [tf.reshape(part, [len(part), -1]) for part in parts]
+    rows = [tf.reshape(part, [part.shape[0], -1]) for part in parts]
     return tf.concat(rows, axis=-1)
 
   def coordinates(self, names):
@@ -218,6 +231,13 @@ def _bijectors_like(init, names, bijectors):
     )
   else:
     found = _matched(init, bijectors)
+  for part in found:
+    if not isinstance(part, (tfb.Bijector, type(None))):
+      raise ValueError(
+        f'`bijectors` must be a `tfb.Bijector`, `tfb.Exp()` with its '
+        f'parentheses, for each of {", ".join(names)}, `None` for a real one, '
+        f'but got {part!r}.'
+      )
   return [tfb.Identity() if part is None else part for part in found]
 
 
@@ -249,6 +269,8 @@ def _matched(init, maps):
 
 def _events_and_starts(names, leaves, num_chains):
   """Returns `tf.TensorSpec`s of events, and starts, none where specs came."""
+  if not leaves:
+    raise ValueError(f'`init` has no parts. Write for example {_EXAMPLE}.')
   if all(isinstance(leaf, tf.TensorSpec) for leaf in leaves):
     return leaves, []
   starts = [_as_starts(*pair, num_chains) for pair in zip(names, leaves)]
@@ -261,53 +283,40 @@ def _as_starts(name, leaf, num_chains):
       f'`init` gives starts for some parts and a shape for {name}: give '
       'starts for all, or shapes for all.'
     )
-  leaf = tf.convert_to_tensor(leaf)
-  if leaf.shape.rank < 1 or leaf.shape[0] != num_chains:
+  leaf = np.asarray(leaf)
+  if not leaf.ndim or leaf.dtype.kind not in 'fiu':
+    raise ValueError(
+      f'`init` of {name} is {leaf.tolist()!r}, one of the parts of `init`, but '
+      f'must be `tf.TensorSpec(shape)` or an array of {num_chains} starts. A '
+      'shape is written `tf.TensorSpec([3])`, rows `np.array([...])`: the '
+      'parts of a list are arguments of the density.'
+    )
+  if len(leaf) != num_chains:
     raise ValueError(
       f'`init` of {name} has shape {leaf.shape}, but starts begin with one row '
       f'for each of {num_chains} chains. If it is the shape of {name} that '
-      f'you mean, write `tf.TensorSpec({leaf.shape.as_list()})`; for '
+      f'you mean, write `tf.TensorSpec({list(leaf.shape)})`; for '
       f'another number of chains write `num_chains=`.'
     )
-  return leaf
+  return tf.convert_to_tensor(leaf)
 
 
-def _part_names(model):
-  """Returns the names of all parts of a joint distribution, as its pins go."""
-  if not hasattr(model, 'resolve_graph'):
-    return state_parts.names(model.event_shape)
-  return tuple(name for name, _ in model.resolve_graph())
-
-
-def _check_is_of_one_chain(model):
-  """Refuses a model whose own batches would be taken for chains."""
-  whole = getattr(model, 'distribution', model)
-  for shape in tf.nest.flatten(whole.batch_shape):
-    if shape.rank:
-      raise ValueError(
-        f'A part of the model has the batch shape {shape.as_list()}, where '
-        'chains are to be. Write it for one chain as '
-        '`tfd.JointDistributionCoroutineAutoBatched`, or make the axes of '
-        'events: `tfd.Sample`, `tfd.Independent`.'
-      )
-
-
-def _check_pins(names, pins):
-  """Refuses values of no part of a model, and NaN."""
-  unknown = sorted(set(pins) - set(names))
-  if unknown:
+def _unconstrained(name, event, bijector):
+  """Returns the shape of a part before its bijector."""
+  if not event.shape.num_elements():
     raise ValueError(
-      f'{", ".join(map(repr, unknown))}: no part of the model, and no '
-      f'argument, has this name; the parts are {", ".join(names)}.'
+      f'`init` of {name} has the shape {event.shape}, but must have a number '
+      'on every axis, 1 or more; chains are not one of them. Write for example '
+      '`tf.TensorSpec([3])`, or `tf.TensorSpec([])` for one number.'
     )
-  for name, value in pins.items():
-    value = np.asarray(value)
-    is_number = np.issubdtype(value.dtype, np.number)
-    if not (is_number or value.dtype == bool) or np.any(np.isnan(value)):
-      raise ValueError(
-        f'The data {name!r} are not numbers throughout. Leave missing ones '
-        'out, or make them unknowns of the model.'
-      )
+  if event.shape.rank < bijector.inverse_min_event_ndims:
+    raise ValueError(
+      f'The bijector {bijector.name} of {name} is of events of '
+      f'{bijector.inverse_min_event_ndims} axes, but `init` of {name} has the '
+      f'shape {event.shape}. Write one of numbers, as `tfb.Exp()`, or the '
+      'shape that it takes.'
+    )
+  return bijector.inverse_event_shape(event.shape)
 
 
 def _one_dtype(names, dtypes):
@@ -317,8 +326,9 @@ def _one_dtype(names, dtypes):
     if not dtype.is_floating:
       raise ValueError(
         f'{name} is {dtype.name}, and gradients need continuous '
-        'unknowns. If it is data, pin it; else sum it out of the density, as '
-        '`tfd.MixtureSameFamily` and `tfd.HiddenMarkovModel` do.'
+        'unknowns. Write starts and shapes as floats; if it is data, pin it; '
+        'else sum it out of the density, as `tfd.MixtureSameFamily` and '
+        '`tfd.HiddenMarkovModel` do.'
       )
   if len(set(dtypes)) > 1:
     listed = ', '.join(f'{n} {d.name}' for n, d in zip(names, dtypes))

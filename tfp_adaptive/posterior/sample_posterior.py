@@ -7,9 +7,13 @@ adapt      the winner, where it is another
 sample     until it is enough; chains that disagree adapt again, longer
 """
 
+import inspect
+import numbers
+
 import numpy as np
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.stages import Run
@@ -80,6 +84,7 @@ def sample_posterior(
     RuntimeError: If another run writes to `checkpoint_dir`, or none can.
   """
   _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds)
+  arguments.check_seed(seed)
   settings = Settings(
     int(num_draws),
     int(num_chains),
@@ -101,15 +106,19 @@ def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
   for name, (given, least) in counts.items():
     if not isinstance(given, (int, np.integer)) or given < least:
       raise ValueError(
-        f'`{name}` must be an int of at least {least}, but got {given!r}.'
+        f'`{name}` must be an int of at least {least}, but got {given!r}. Data '
+        'are given by the name of their part, `sample_posterior(model, y=y)`.'
       )
   for name, given in (
     ('min_ess', min_ess),
     ('max_gradients', max_gradients),
     ('max_seconds', max_seconds),
   ):
-    if given is not None and not given > 0:
-      raise ValueError(f'`{name}` must be positive, but got {given!r}.')
+    is_number = isinstance(given, numbers.Real)
+    if given is not None and not (is_number and given > 0):
+      raise ValueError(
+        f'`{name}` must be a positive number, but got {given!r}.'
+      )
   if num_draws * num_chains < 2 * min_ess:
     raise ValueError(
       f'{num_draws} draws of {num_chains} chains cannot be worth '
@@ -126,19 +135,29 @@ def problem_of(model, init, bijectors, num_chains, pins):
     if init is not None or bijectors is not None:
       raise ValueError(
         '`init` and `bijectors` belong to a density: a joint distribution '
-        'knows its unknowns and their supports. Leave them out.'
+        'knows its unknowns and their supports. Leave them out; data of that '
+        'name are given by `model.experimental_pin`.'
       )
     return problem_lib.of_joint(model, pins)
-  if not callable(model) or isinstance(model, tfp.distributions.Distribution):
+  if inspect.isgeneratorfunction(model):
+    raise TypeError(
+      f'`model` is the function {model.__name__} with a `yield`, but must be a '
+      '`tfd.JointDistribution` or a log density. Write '
+      '`@tfd.JointDistributionCoroutineAutoBatched` above its `def`.'
+    )
+  if isinstance(model, (type, tfp.distributions.Distribution)) or not callable(
+    model
+  ):
     raise TypeError(
       '`model` must be a `tfd.JointDistribution`, with its data given by name, '
-      f'or a log density, but got {type(model).__name__}. Of one distribution '
-      'pass `log_prob` and `init=tf.TensorSpec(event shape)`.'
+      f'or a log density, a function, but got {type(model).__name__}. Of one '
+      'distribution pass `log_prob`, without calling it, and '
+      '`init=tf.TensorSpec(event shape)`.'
     )
   if pins:
     raise ValueError(
       f'{", ".join(map(repr, pins))}: no argument of this name, and a density '
-      'has no values to pin. Bind its data before: '
-      '`lambda x: log_prob(x, data)`.'
+      'has no values to pin. Bind its data before, `lambda x: log_prob(x, '
+      'data)`; of a joint distribution pass itself, not its `log_prob`.'
     )
   return problem_lib.of_density(model, init, bijectors, num_chains)

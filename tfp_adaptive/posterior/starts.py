@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
+from tfp_adaptive.core import target_call
 
 __all__ = ['Evaluate', 'draw']
 
@@ -40,12 +41,9 @@ class Evaluate:
     """Returns the shape of what the density says of rows."""
     try:
       return tuple(self._function(tf.constant(rows))[0].shape)
-    except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
-      raise ValueError(
-        'The log density cannot be computed at the first starts: do the shapes '
-        'and dtypes of the data fit the model? TensorFlow said: '
-        f'{str(error).strip().splitlines()[-1][:300]}'
-      ) from error
+    except tf.errors.OpError as error:
+      what = 'The log density or its gradient cannot be computed'
+      raise target_call.explained(error, what) from error
 
   def __call__(self, rows):
     """Returns values [n] and gradients [n, d], numpy."""
@@ -117,23 +115,24 @@ def _check(evaluate, starts):
       f'The log density has shape {shape} for {num_chains} chains, but must '
       f'have one number for each, ({num_chains},). {hint}'
     )
-  if num_chains > 1 and np.ptp(starts, axis=0).max() > 0.0:
-    first, _ = evaluate(starts)
-    turned, _ = evaluate(starts[::-1])
-    moved = starts.copy()
-    moved[0] = starts[1]
-    alone, _ = evaluate(moved)
-    for other, where in ((turned[::-1], slice(None)), (alone, slice(1, None))):
-      if not np.allclose(
-        first[where], other[where], rtol=1e-3, atol=1e-3, equal_nan=True
-      ):
-        raise ValueError(
-          'The log density of a chain changes when another chain moves: it '
-          'mixes chains, or is random. Sum and multiply over the axes of an '
-          'event only, the last ones; the first axis is chains. A joint '
-          'distribution for one chain is `tfd.JointDistributionCoroutine'
-          'AutoBatched`.'
-        )
+  if np.ptp(starts, axis=0).max() == 0.0:
+    raise ValueError(
+      'All chains start at one point, and R-hat can only tell those apart that '
+      'began so. Give starts that lie apart, or '
+      '`init=tf.TensorSpec(event shape)`, and they are drawn.'
+    )
+  # The second row in the place of the first: its density is what it was, and
+  # that of all others too.
+  expected, _ = evaluate(starts)
+  expected[0] = expected[1]
+  found, _ = evaluate(np.concatenate([starts[1:2], starts[1:]]))
+  if not np.allclose(found, expected, rtol=1e-3, atol=1e-3, equal_nan=True):
+    raise ValueError(
+      'The log density of a chain changes when another chain moves: it mixes '
+      'chains, or is random. Sum and multiply over the axes of an event only, '
+      'the last ones; the first axis is chains. A joint distribution for one '
+      'chain is `tfd.JointDistributionCoroutineAutoBatched`.'
+    )
 
 
 def _shown(row):

@@ -11,6 +11,8 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 
 __all__ = ['cholesky']
 
+_LARGEST_EVENT = 20_000  # One factor is 1.6 GB then, and a run holds several.
+
 
 def cholesky(init_scale=None, min_scale=0.0):
   """Builds a dense scale factor, params L of shape [event_size, event_size].
@@ -47,9 +49,7 @@ def cholesky(init_scale=None, min_scale=0.0):
 
   return interfaces.Preconditioner(
     name='cholesky',
-    init=lambda event_size, dtype, scale: (
-      tf.cast(scale, dtype) * tf.eye(event_size, dtype=dtype)
-    ),
+    init=_init,
     operator=_operator,
     outer=lambda factor, left, right, push: tf.matmul(
       left, right, transpose_a=True
@@ -64,6 +64,17 @@ def cholesky(init_scale=None, min_scale=0.0):
     init_scale=init_scale,
     fisher_factor=geometric_mean.factor_of_mean,
   )
+
+
+def _init(event_size, dtype, scale):
+  size = tf.get_static_value(event_size)
+  if size is not None and size > _LARGEST_EVENT:
+    raise ValueError(
+      f'A dense factor of {size} coordinates has {size}^2 entries, more than a '
+      'run can hold. Write `preconditioner=tfpa.preconditioners.diagonal()` or '
+      '`preconditioner=tfpa.preconditioners.low_rank(20)`.'
+    )
+  return tf.cast(scale, dtype) * tf.eye(event_size, dtype=dtype)
 
 
 @custom_gradient

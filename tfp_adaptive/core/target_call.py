@@ -1,0 +1,132 @@
+"""Calls of what the user wrote, a density, and what to say when they fail.
+
+TFP passes a list as arguments, a dict as named ones, all else as one. The error
+that comes of it, or of numpy inside, names operations that nobody wrote.
+"""
+
+import inspect
+import re
+
+import tensorflow as tf
+
+from tfp_adaptive.core import tfp_private
+
+__all__ = ['TargetError', 'call', 'explained']
+
+_FAILURES = (
+  tf.errors.OpError,
+  ValueError,
+  TypeError,
+  LookupError,
+  AttributeError,
+  NotImplementedError,
+)
+# What the text of an error has, and what to write then.
+_HINTS = (
+  (
+    r"numpy array|NumPy call|'numpy'|gradient_tape",
+    'It is compiled and differentiated: write it with TensorFlow and TFP '
+    'throughout, without numpy, scipy, `.numpy()` and `tf.py_function`. (Data '
+    'whose shape does not fit fail so too.)',
+  ),
+  (r'Python `bool`', 'Write `tf.where` where it says `if` or `while`.'),
+  (
+    r'incompatible dtypes|requested dtype|not match type|expected to be a \w+ '
+    r'tensor',
+    'Write all data and constants in the dtype of the unknowns, for example '
+    '`np.float32(data)`, or the unknowns in that of the data.',
+  ),
+  (
+    r'[Ss]hape|[Dd]imension',
+    'Do the shapes of the data fit the model, and do chains come first?',
+  ),
+)
+
+
+class TargetError(ValueError):
+  """What a density did wrong, and what to write."""
+
+
+def call(target_log_prob_fn, state):
+  """Calls a density as TFP does.
+
+  Args:
+    target_log_prob_fn: What the user gave.
+    state: Tensor or structure of Tensors, [chains..., event...].
+
+  Returns:
+    What it returned.
+
+  Raises:
+    ValueError: If it cannot be called so, fails, or returns nothing.
+  """
+  try:
+    value = tfp_private.call_fn(target_log_prob_fn, state)
+  except TargetError:
+    raise
+  except _FAILURES as error:
+    _check_arguments(target_log_prob_fn, state, error)
+    raise explained(error, 'The log density cannot be computed') from error
+  if value is None:
+    raise TargetError(
+      'The log density returned None, but must return one number for each '
+      'chain. Is its `return` missing?'
+    )
+  return value
+
+
+def explained(error, what):
+  """Returns a `ValueError` that says what to write.
+
+  Args:
+    error: What was raised.
+    what: The first words of the sentence.
+  """
+  if isinstance(error, TargetError):
+    return error
+  text = str(error).strip()
+  found = (f' {h}' for words, h in _HINTS if re.search(words, text))
+  # Without the names of TensorFlow's nodes.
+  plain = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', text).strip()
+  lines = plain.splitlines() or ['']
+  # Where TensorFlow tells where it is, the reason comes last.
+  line = lines[-1] if lines[0].endswith((':', 'error')) else lines[0]
+  said = f'{type(error).__name__} said: {line.strip()[:300]}'
+  return TargetError(f'{what}.{next(found, "")} {said}')
+
+
+def _check_arguments(function, state, error):
+  """Refuses parts that do not go into the arguments of a density."""
+  try:
+    signature = inspect.signature(function)
+  except (TypeError, ValueError):  # Some callables do not tell.
+    return
+  try:
+    tfp_private.call_fn(signature.bind, state)
+  except TypeError:
+    names = ', '.join(_arguments(state))
+    raise TargetError(
+      f'The log density takes {signature}, but is called as TFP calls it, with '
+      f'{_described(state)}. Write `def log_density({names}):`, or give the '
+      'unknowns in the structure that it takes.'
+    ) from error
+
+
+def _arguments(state):
+  if isinstance(state, dict):
+    return sorted(map(str, state))
+  if isinstance(state, (list, tuple)) and not hasattr(state, '_asdict'):
+    names = [f'x{i}' for i in range(len(state))]
+    return names if len(names) < 9 else [*names[:3], '...', names[-1]]
+  return ['x']
+
+
+def _described(state):
+  if isinstance(state, dict):
+    return 'the parts of a dict by name'
+  if isinstance(state, (list, tuple)) and not hasattr(state, '_asdict'):
+    return (
+      f'the {len(state)} parts of a list one by one (rows of one array are '
+      '`np.array(...)`)'
+    )
+  return 'one argument'

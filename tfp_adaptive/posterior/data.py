@@ -1,0 +1,171 @@
+"""What a joint distribution and its data must be to be sampled.
+
+Distributions extend their densities beyond their supports where nobody looks:
+of data there, and of one number for many, TFP tells nothing.
+"""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import target_call
+
+__all__ = ['checked_parts']
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+
+def checked_parts(model, pins):
+  """Returns the names of all parts, once model and data fit each other.
+
+  Args:
+    model: `tfd.JointDistribution`, or one with pins.
+    pins: dict of more values, by name.
+
+  Raises:
+    ValueError: If the model cannot be built or has a batch of its own, if an
+      unknown is discrete, or if data have no part, another shape, or values
+      that are not finite or out of the support.
+  """
+  whole = getattr(model, 'distribution', model)
+  before = getattr(model, 'pins', {})
+  parts, events = _parts_and_events(whole)
+  _check_pins([part for part in parts if part not in before], pins)
+  values = {**before, **pins}
+  _check_is_of_one_chain(whole)
+  _check_values(values, dict(zip(parts, events)))
+  for part, law in zip(parts, _laws(whole)):
+    if part in values:
+      _check_support(part, law, values[part])
+    else:
+      _check_is_continuous(part, law)
+  if not values:
+    warnings.warn(
+      f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
+      f'are given by name, `sample_posterior(model, {parts[-1]}=...)`.',
+      stacklevel=6,
+    )
+  return parts
+
+
+def _laws(model):
+  """Returns the distributions of all parts, unbatched, without `tfd.Sample`.
+
+  They are of a graph: what they are can be asked, and nothing is computed.
+  """
+  found = []
+
+  def look():
+    laws, _ = model.sample_distributions(seed=(0, 1))
+    found.extend(_in_order(laws)[1])
+    return tf.zeros([])
+
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+    tf.function(look, autograph=False).get_concrete_function()
+  return [_inside(law) for law in found]
+
+
+def _inside(law):
+  while isinstance(law, (tfd.Sample, tfd.Independent)):
+    law = law.distribution
+  return law
+
+
+def _in_order(structure):
+  """Returns names, `None` of a sequence, and parts of a joint structure."""
+  if hasattr(structure, '_asdict'):
+    structure = structure._asdict()
+  if isinstance(structure, dict):
+    return list(structure), list(structure.values())
+  return None, list(structure)
+
+
+def _parts_and_events(model):
+  """Returns names of the parts of a joint distribution, and event shapes."""
+  try:
+    events = model.event_shape
+  except (TypeError, ValueError, tf.errors.OpError) as error:
+    what = 'The model cannot be built'
+    raise target_call.explained(error, what) from error
+  names, events = _in_order(events)
+  return names or [name for name, _ in model.resolve_graph()], events
+
+
+def _check_pins(parts, pins):
+  """Refuses values of no part of a model that is unknown."""
+  unknown = sorted(set(pins) - set(parts))
+  if unknown:
+    raise ValueError(
+      f'{", ".join(map(repr, unknown))}: no unknown part of the model, and no '
+      f'argument, has this name; the parts are {", ".join(parts)}.'
+    )
+
+
+def _check_values(values, events):
+  """Refuses data that are not finite numbers, or of other shapes."""
+  for name, value in values.items():
+    if not isinstance(events[name], tf.TensorShape):
+      continue  # A model inside of the model.
+    try:
+      value = np.asarray(value)
+    except ValueError:  # Rows of several lengths.
+      value = np.asarray(None)
+    if value.dtype.kind not in 'fiub' or not np.all(np.isfinite(value)):
+      raise ValueError(
+        f'The data {name!r} are not finite numbers throughout. Leave missing '
+        'ones out, or make them unknowns of the model.'
+      )
+    if not events[name].is_compatible_with(value.shape):
+      raise ValueError(
+        f'The data {name!r} have the shape {value.shape}, but the model draws '
+        f'{events[name]} there. Write the model for as many, or check the data.'
+      )
+
+
+def _check_support(name, law, value):
+  """Refuses data where TFP goes on with a density, out of the support."""
+  value = np.asarray(value)
+  if isinstance(law, tfd.Bernoulli):
+    is_allowed, allowed = np.isin(value, (0, 1)), '0 or 1'
+  elif isinstance(law, tfd.JointDistribution):
+    return
+  else:
+    bijector = law.experimental_default_event_space_bijector()
+    if not isinstance(bijector, (tfb.Exp, tfb.Softplus)):
+      return
+    is_allowed, allowed = value >= 0.0, 'not negative'
+  if not np.all(is_allowed):
+    raise ValueError(
+      f'The data {name!r} are drawn from `tfd.{type(law).__name__}`, and must '
+      f'be {allowed}, but {value[~is_allowed].flat[0]} is among them. Code '
+      'them so, or give them another distribution.'
+    )
+
+
+def _check_is_continuous(name, law):
+  """Refuses an unknown that has no map from all real numbers."""
+  if isinstance(law, tfd.JointDistribution):
+    return
+  if law.experimental_default_event_space_bijector() is None:
+    raise ValueError(
+      f'{name} is drawn from `tfd.{type(law).__name__}`, and gradients need '
+      'continuous unknowns. If it is data, give it by name; else sum it '
+      'out of the density, as `tfd.MixtureSameFamily` and '
+      '`tfd.HiddenMarkovModel` do.'
+    )
+
+
+def _check_is_of_one_chain(model):
+  """Refuses a model whose own batches would be taken for chains."""
+  for shape in tf.nest.flatten(model.batch_shape):
+    if shape.rank:
+      raise ValueError(
+        f'A part of the model has the batch shape {shape.as_list()}, where '
+        'chains are to be. Write it for one chain as '
+        '`tfd.JointDistributionCoroutineAutoBatched`, or make the axes of '
+        'events: `tfd.Sample`, `tfd.Independent`.'
+      )
