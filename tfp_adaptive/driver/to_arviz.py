@@ -40,8 +40,8 @@ def posterior(states, num_chain_dims, names=None):
     raise ValueError(
       f'The {len(parts)} part(s) of the state need as many different names, '
       f'none of them {" or ".join(map(repr, _TAKEN))} or with a slash, but got '
-      f'{found!r}. Rename them, or write for example '
-      f'`to_arviz(names={[f"x{i}" for i in range(len(parts))]})`.'
+      f'{found!r}. Rename them in the model, or, of a `SampleResult`, write '
+      f'for example `to_arviz(names={[f"x{i}" for i in range(len(parts))]})`.'
     )
   return {
     name: _chains_first(part, num_chain_dims)
