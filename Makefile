@@ -1,5 +1,5 @@
 # Three commands do everything on a machine with Python and make:
-#   make run         install, then the quickstart
+#   make run         install, then the quickstart: two posteriors, two samplers
 #   make volatility  install, then the full S&P 500 posterior
 #   make test        install, then the quick tests: 5 minutes on two cores
 # Before a change is handed in, what .ci/run calls, and now and then:
@@ -19,7 +19,7 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
   docs notebooks clean
 
 run: $(VENV)/installed
-	$(BIN)/python -m experiments run configs/quickstart.yaml
+	$(BIN)/python -m experiments quickstart
 
 volatility: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/stochastic_volatility.yaml

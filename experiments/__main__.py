@@ -14,6 +14,7 @@ from experiments.calibration.cli import calibrate
 from experiments.framework import cli
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
+from experiments.quickstart.cli import quickstart
 from experiments.studies import cli as studies_cli
 
 __all__ = ['app']
@@ -84,6 +85,7 @@ app.add_typer(studies_cli.surrogate, name='surrogate')
 for _name, _command in (
   ('calibrate', calibrate),
   ('fuzz', fuzz),
+  ('quickstart', quickstart),
   ('run', run),
   ('list', cli.list_),
   ('report', cli.report),

@@ -63,7 +63,14 @@ _TAKEN_BY_TRANSPORT = (
 )
 # Room of the experiments, or module at the top -> what it may import.
 _CATALOGUES = ('targets', 'methods', 'baselines')
-_LATE_ROOMS = ('panel', 'studies', 'calibration', 'fuzz', 'documentation')
+_LATE_ROOMS = (
+  'panel',
+  'studies',
+  'calibration',
+  'fuzz',
+  'quickstart',
+  'documentation',
+)
 _ROOM_MAY_IMPORT = {
   '__init__': (),
   'presets': (),
@@ -75,6 +82,8 @@ _ROOM_MAY_IMPORT = {
   **dict.fromkeys(_LATE_ROOMS, ('framework', *_CATALOGUES, 'panel')),
   # The study of faults runs commands as they are.
   'studies': ('framework', *_CATALOGUES, 'panel', '__main__'),
+  # A page shows what a command prints.
+  'documentation': ('framework', *_CATALOGUES, 'panel', 'quickstart'),
   # All commands.
   '__main__': ('framework', *_LATE_ROOMS),
 }

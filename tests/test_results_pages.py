@@ -7,6 +7,7 @@ import pytest
 
 from experiments.documentation import front_door
 from experiments.documentation import geometry
+from experiments.documentation import quickstart
 from experiments.documentation import trajectory_length
 from experiments.documentation.readme_table import value
 
@@ -157,13 +158,14 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
   [
     (front_door, ('| 103 |', '| 104 |')),
     (geometry, ('/10 |', '/11 |')),
+    (quickstart, ('NOT CONVERGED', 'converged')),
     (trajectory_length, ('(L = 4)', '(L = 5)')),
   ],
 )
 def test_tables_that_are_made_are_those_of_their_records(module, changed):
   name = module.__name__.rpartition('.')[2]
   text = (RESULTS / f'{name}.md').read_text()
-  assert text.count('\n| ') > 10
+  assert text.count('\n| ') > 5
   assert module.with_tables(text) == text
   # Power: another number is seen.
   other = text.replace(*changed, 1)

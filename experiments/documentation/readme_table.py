@@ -82,8 +82,8 @@ _ROWS = (
     _SP500, _WITH_ADAPTATION, _ARROW, _BEST_NUTS,
   ),
   _Row(
-    'S&P 500, 100 days', 'quickstart', _GRADIENTS,
-    'quickstart', _PER_GRADIENT, ('MALA, learned', 'gadMALAf'),
+    'S&P 500, 100 days', 'volatility_100_days', _GRADIENTS,
+    'volatility_100_days', _PER_GRADIENT, ('MALA, learned', 'gadMALAf'),
     ('NUTS', 'NUTS'), factor=1000,
   ),
   _Row(

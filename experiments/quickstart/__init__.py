@@ -1,0 +1,1 @@
+"""Two posteriors, `sample_posterior` and TFP's NUTS: the first thing to run."""
