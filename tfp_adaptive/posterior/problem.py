@@ -23,6 +23,7 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import supports
 
 __all__ = ['Problem', 'coordinate_names', 'of_density', 'of_joint']
 
@@ -66,7 +67,7 @@ def of_joint(model, pins):
   """
   model, names = _pinned(model, pins)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
-  bijector = model.experimental_default_event_space_bijector()
+  bijector = supports.bijector_of(model)
   split = _Split(bijector.inverse_event_shape(model.event_shape))
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 
