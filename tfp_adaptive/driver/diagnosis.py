@@ -236,9 +236,10 @@ def warnings_after(kernel, states, trace, results, worst):
   for k in kernels:
     if _has(k, 'history'):
       yield from _fit_warnings(k, results)
-    if hasattr(k, 'criterion') and k.num_adaptation_steps:
+    if hasattr(k, 'criterion'):
       state = tfp_private.get_innermost(results, 'criterion_state')
-      yield from _bound_warnings(k.criterion, state, accepted)
+      if k.num_adaptation_steps:
+        yield from _bound_warnings(k.criterion, state, accepted)
       yield from _acceptance_warnings(
         accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
       )
