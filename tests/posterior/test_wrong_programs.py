@@ -243,6 +243,46 @@ _RATE = tfd.Gamma(2.0, 1.0, name='rate')
 _GOOD = _joint(_MEAN, _four)
 
 
+class _Bare(tfd.Distribution):
+  """A normal as a user writes one: a density and draws."""
+
+  def __init__(self, loc, name):
+    parameters = dict(locals())
+    self._loc = tf.convert_to_tensor(loc)
+    super().__init__(
+      dtype=tf.float32,
+      reparameterization_type=tfd.FULLY_REPARAMETERIZED,
+      validate_args=False,
+      allow_nan_stats=True,
+      parameters=parameters,
+      name=name,
+    )
+
+  def _batch_shape(self):
+    return self._loc.shape
+
+  def _event_shape(self):
+    return tf.TensorShape([])
+
+  def _log_prob(self, x):
+    return -0.5 * (x - self._loc) ** 2
+
+  def _sample_n(self, n, seed=None):
+    shape = tf.concat([[n], tf.shape(self._loc)], axis=0)
+    return self._loc + tf.random.stateless_normal(shape, [1, 2])
+
+
+def _chain(x):
+  return tfd.MarkovChain(
+    tfd.Normal(0.0, 1.0), lambda _, y: tfd.Normal(x * y, 1.0), 4, name='y'
+  )
+
+
+def _masked(x):
+  law = tfd.Masked(tfd.Normal(x * tf.ones(2), 1.0), [True, False])
+  return tfd.Independent(law, 1, name='y')
+
+
 @pytest.mark.parametrize(
   'model, data, message',
   [
@@ -276,14 +316,14 @@ _GOOD = _joint(_MEAN, _four)
     (
       _joint(_MEAN, lambda x: tfd.Sample(tfd.Bernoulli(x), 2, name='y')),
       dict(y=[1, 2]),
-      'must be 0 or 1, but 2 is among them',
+      'must be 0 or 1, or between, but 2 is among them',
     ),
     (
       _joint(
         tfd.Poisson(3.0, name='k'), lambda k: tfd.Normal(k, 1.0, name='y')
       ),
       dict(y=2.0),
-      'k is drawn from `tfd.Poisson`, and gradients need continuous',
+      'k is drawn from `Poisson`.* gradients need continuous',
     ),
     (
       _joint(
@@ -291,7 +331,7 @@ _GOOD = _joint(_MEAN, _four)
         lambda k: tfd.Normal(tf.cast(k, tf.float32), 1.0, name='y'),
       ),
       dict(y=2.0),
-      'k is drawn from `tfd.Bernoulli`, and gradients need continuous',
+      'k is drawn from `Bernoulli`.* gradients need continuous',
     ),
     (
       _joint(
@@ -312,6 +352,11 @@ _GOOD = _joint(_MEAN, _four)
     ),
     # Right ones.
     (_GOOD, dict(seen=_DATA), _TOO_FEW),
+    # Of a law without a map onto its support, and of one that computes its map.
+    (_joint(_MEAN, lambda x: _Bare(x, name='y')), dict(y=1.0), _TOO_FEW),
+    (_joint(_MEAN, _chain), dict(y=_DATA), _TOO_FEW),
+    # What is masked may be anything.
+    (_joint(_MEAN, _masked), dict(y=[1.0, np.nan]), _TOO_FEW),
     (_GOOD, dict(seen=np.int64([1, 2, 3, 4])), _TOO_FEW),
     (_GOOD.experimental_pin(seen=_DATA), {}, _TOO_FEW),
     (
@@ -452,9 +497,11 @@ def test_a_wrong_run_of_a_kernel_is_refused(build, start, error, message):
       'another chain moves: it mixes chains',
     ),
     (
-      _metropolis(lambda x: _normal(x) + np.float32([1, 2, 3, 4])),
-      'another chain moves: it mixes chains',
+      _metropolis(lambda x: _normal(x) + tf.random.uniform([4])),
+      'it mixes chains, or is random',
     ),
+    # Chains of targets of their own.
+    (_metropolis(lambda x: _normal(x) + np.float32([1, 2, 3, 4])), None),
     (
       tfp.mcmc.UncalibratedRandomWalk(_normal),
       'UncalibratedRandomWalk is not calibrated',

@@ -13,11 +13,17 @@ from tfp_adaptive.core import tfp_private
 
 __all__ = ['TargetError', 'call', 'explained']
 
+# Of these classes only: what a user raises on purpose is one's own.
 _FAILURES = (
-  tf.errors.OpError,
+  tf.errors.InvalidArgumentError,
+  tf.errors.UnimplementedError,
+  tf.errors.NotFoundError,
+  tf.errors.UnknownError,
   ValueError,
   TypeError,
   LookupError,
+  KeyError,
+  IndexError,
   AttributeError,
   NotImplementedError,
 )
@@ -64,7 +70,9 @@ def call(target_log_prob_fn, state):
     value = tfp_private.call_fn(target_log_prob_fn, state)
   except TargetError:
     raise
-  except _FAILURES as error:
+  except Exception as error:
+    if not _is_failure(error):
+      raise
     _check_arguments(target_log_prob_fn, state, error)
     raise explained(error, 'The log density cannot be computed') from error
   if value is None:
@@ -93,6 +101,14 @@ def explained(error, what):
   line = lines[-1] if lines[0].endswith((':', 'error')) else lines[0]
   said = f'{type(error).__name__} said: {line.strip()[:300]}'
   return TargetError(f'{what}.{next(found, "")} {said}')
+
+
+def _is_failure(error):
+  # TensorFlow's own are of classes beside those it documents.
+  is_tensorflows = type(error).__module__.startswith('tensorflow')
+  return type(error) in _FAILURES or (
+    is_tensorflows and isinstance(error, _FAILURES)
+  )
 
 
 def _check_arguments(function, state, error):

@@ -65,7 +65,7 @@ def write(path, content):
   Raises:
     OSError: If they cannot be written; what was there before stays.
   """
-  temporary = path.with_suffix('.tmp')
+  temporary = path.with_name(path.name + '.tmp')
   try:
     with open(temporary, 'wb') as file:
       file.write(content)

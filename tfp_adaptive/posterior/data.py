@@ -36,12 +36,13 @@ def checked_parts(model, pins):
   _check_pins([part for part in parts if part not in before], pins)
   values = {**before, **pins}
   _check_is_of_one_chain(whole)
-  _check_values(values, dict(zip(parts, events)))
-  for part, law in zip(parts, _laws(whole)):
+  laws = dict(zip(parts, _laws(whole)))
+  _check_values(values, dict(zip(parts, events)), laws)
+  for part, (law, bijector) in laws.items():
     if part in values:
-      _check_support(part, law, values[part])
-    else:
-      _check_is_continuous(part, law)
+      _check_support(part, law, bijector, values[part])
+    elif bijector is None:
+      _refuse_unknown(part, law)
   if not values:
     warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
@@ -52,21 +53,30 @@ def checked_parts(model, pins):
 
 
 def _laws(model):
-  """Returns the distributions of all parts, unbatched, without `tfd.Sample`.
+  """Returns the distributions of all parts, and maps onto their supports.
 
-  They are of a graph: what they are can be asked, and nothing is computed.
+  Unbatched, without `tfd.Sample`; `None` where TFP has no map. They are of a
+  graph, and nothing is computed.
   """
   found = []
 
   def look():
     laws, _ = model.sample_distributions(seed=(0, 1))
-    found.extend(_in_order(laws)[1])
+    laws = map(_inside, _in_order(laws)[1])
+    found.extend((law, _bijector(law)) for law in laws)
     return tf.zeros([])
 
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
     tf.function(look, autograph=False).get_concrete_function()
-  return [_inside(law) for law in found]
+  return found
+
+
+def _bijector(law):
+  try:
+    return law.experimental_default_event_space_bijector()
+  except NotImplementedError:
+    return None
 
 
 def _inside(law):
@@ -105,7 +115,7 @@ def _check_pins(parts, pins):
     )
 
 
-def _check_values(values, events):
+def _check_values(values, events, laws):
   """Refuses data that are not finite numbers, or of other shapes."""
   for name, value in values.items():
     if not isinstance(events[name], tf.TensorShape):
@@ -114,7 +124,10 @@ def _check_values(values, events):
       value = np.asarray(value)
     except ValueError:  # Rows of several lengths.
       value = np.asarray(None)
-    if value.dtype.kind not in 'fiub' or not np.all(np.isfinite(value)):
+    is_number = value.dtype.kind in 'fiub'
+    # Of these TFP leaves out what is masked, whatever it is.
+    may_be_nan = isinstance(laws[name][0], tfd.Masked)
+    if not is_number or not (may_be_nan or np.all(np.isfinite(value))):
       raise ValueError(
         f'The data {name!r} are not finite numbers throughout. Leave missing '
         'ones out, or make them unknowns of the model.'
@@ -126,18 +139,15 @@ def _check_values(values, events):
       )
 
 
-def _check_support(name, law, value):
+def _check_support(name, law, bijector, value):
   """Refuses data where TFP goes on with a density, out of the support."""
   value = np.asarray(value)
   if isinstance(law, tfd.Bernoulli):
-    is_allowed, allowed = np.isin(value, (0, 1)), '0 or 1'
-  elif isinstance(law, tfd.JointDistribution):
-    return
-  else:
-    bijector = law.experimental_default_event_space_bijector()
-    if not isinstance(bijector, (tfb.Exp, tfb.Softplus)):
-      return
+    is_allowed, allowed = (value >= 0) & (value <= 1), '0 or 1, or between'
+  elif isinstance(bijector, (tfb.Exp, tfb.Softplus)):
     is_allowed, allowed = value >= 0.0, 'not negative'
+  else:
+    return
   if not np.all(is_allowed):
     raise ValueError(
       f'The data {name!r} are drawn from `tfd.{type(law).__name__}`, and must '
@@ -146,17 +156,15 @@ def _check_support(name, law, value):
     )
 
 
-def _check_is_continuous(name, law):
+def _refuse_unknown(name, law):
   """Refuses an unknown that has no map from all real numbers."""
-  if isinstance(law, tfd.JointDistribution):
-    return
-  if law.experimental_default_event_space_bijector() is None:
-    raise ValueError(
-      f'{name} is drawn from `tfd.{type(law).__name__}`, and gradients need '
-      'continuous unknowns. If it is data, give it by name; else sum it '
-      'out of the density, as `tfd.MixtureSameFamily` and '
-      '`tfd.HiddenMarkovModel` do.'
-    )
+  raise ValueError(
+    f'{name} is drawn from `{type(law).__name__}`, onto whose support TFP has '
+    'no map from all real numbers. If it is data, give it by name; if it is '
+    'discrete, sum it out, as `tfd.HiddenMarkovModel` does of data, for '
+    'gradients need continuous unknowns; else write a log density, with `init` '
+    'and `bijectors`.'
+  )
 
 
 def _check_is_of_one_chain(model):

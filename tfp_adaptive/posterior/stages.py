@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import sys
 import time
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +85,7 @@ class Run:
     self._ended_by = ''
     self._place = Place()
     self._sampling = None  # Gradients and time before the stage of that name.
+    self._is_unjudged = False  # Whether chains came full from a file.
     self._saved = self._begin
     self._evaluate = starts_lib.Evaluate(
       problem.target_log_prob_fn, settings.num_chains
@@ -105,6 +107,10 @@ class Run:
     chains = self._resumed() or self._look()
     while self._place.phase != 'done':
       if self._place.phase == 'improve':
+        if time.monotonic() - self._begin > self._settings.max_seconds:
+          # Another call chooses a structure.
+          self._ended_by = '`max_seconds`'
+          return self._posterior(chains)
         try:
           chains = self._placed(chains)
         except KeyboardInterrupt:
@@ -158,8 +164,6 @@ class Run:
     The same ones where it is theirs at the first attempt, or where too little
     is left to adapt longer than before.
     """
-    if time.monotonic() - self._begin > self._settings.max_seconds:
-      return chains
     choice = self._choose(chains)
     if choice.name == chains.choice.name and not attempt:
       return chains
@@ -226,7 +230,9 @@ class Run:
     spent = sum(stage.num_gradients for stage in self._report)
     while True:
       try:
-        self._fill(chains, spent - self._sampling[0])
+        if not self._is_unjudged:
+          self._fill(chains, spent - self._sampling[0])
+        self._is_unjudged = False
       except KeyboardInterrupt:
         self._ended_by = 'the user'
       stage = self._stage(chains)
@@ -307,17 +313,25 @@ class Run:
     path = self._folder(_FILE)
     if path is None:
       return
-    saved.write(
-      path,
-      self._problem,
-      chains,
-      report=[*self._report, *stages],
-      min_ess=self._settings.min_ess,
-      ended_by=self._ended_by
-      or ('' if self._place.phase == 'done' else 'an interruption'),
-      place=self._place,
-      run=self._settings.identity(),
-    )
+    ended_by = '' if self._place.phase == 'done' else 'an interruption'
+    try:
+      saved.write(
+        path,
+        self._problem,
+        chains,
+        report=[*self._report, *stages],
+        min_ess=self._settings.min_ess,
+        ended_by=self._ended_by or ended_by,
+        place=self._place,
+        run=self._settings.identity(),
+        max_gradients=self._settings.max_gradients,
+      )
+    except OSError as error:  # The draws are worth more than their file.
+      warnings.warn(
+        f'{path} cannot be written ({error.strerror or error}): what is drawn '
+        'from now on is lost if the call is cut off. Make room for it.',
+        stacklevel=2,
+      )
     self._saved = time.monotonic()
 
   def _resumed(self):
@@ -326,6 +340,11 @@ class Run:
     if path is None or not path.exists():
       return None
     header, arrays = saved.read(path)
+    if 'run' not in header:
+      raise ValueError(
+        f'{path} was written by `Posterior.save` over the checkpoint. Move it '
+        'away to begin anew, or pass another `checkpoint_dir`.'
+      )
     other, own = header['run'], self._settings.identity()
     changed = [
       f'`{k}` ({other[k]}, now {own[k]})' for k in own if other[k] != own[k]
@@ -340,7 +359,11 @@ class Run:
     )
     self._report = [Stage(*stage) for stage in header['report']]
     self._place = Place(*header['place'])
+    if self._settings.max_gradients > header['max_gradients']:
+      may_adapt = self._place.attempt + 1 < _NUM_ATTEMPTS
+      self._place = self._place._replace(may_adapt=may_adapt)
     if self._place.phase == 'sample':
+      self._is_unjudged = chains.is_full
       stage = self._report.pop()
       self._sampling = (
         chains.num_gradients - stage.num_gradients,

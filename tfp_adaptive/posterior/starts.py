@@ -41,7 +41,7 @@ class Evaluate:
     """Returns the shape of what the density says of rows."""
     try:
       return tuple(self._function(tf.constant(rows))[0].shape)
-    except tf.errors.OpError as error:
+    except (tf.errors.InvalidArgumentError, LookupError) as error:
       what = 'The log density or its gradient cannot be computed'
       raise target_call.explained(error, what) from error
 
