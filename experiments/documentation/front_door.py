@@ -6,21 +6,17 @@ writes each between its two comments; a test compares.
 """
 
 import collections
-import pathlib
 
 import numpy as np
 
 from experiments.documentation.made_tables import fill
+from experiments.documentation.made_tables import page
+from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_lines
 
 __all__ = ['with_tables']
 
-_PAGE = (
-  pathlib.Path(__file__).resolve().parents[2]
-  / 'docs'
-  / 'results'
-  / 'front_door.md'
-)
+_PAGE = page('front_door')
 _RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
 _FAR = 4.0  # Standard errors.
 _SHARE = 0.8  # Of runs that make a target one where it works.
@@ -60,7 +56,7 @@ def _of_all(records):
       str(sum(not r['passes_gates'] for r in converged)),
     ),
   ]
-  return _table(('', ''), rows)
+  return table(('', ''), rows)
 
 
 def _of_targets(records):
@@ -91,7 +87,7 @@ def _of_targets(records):
     'Gradients of a chain',
     'Seconds',
   )
-  return _table(head, rows)
+  return table(head, rows)
 
 
 def _by_target(records):
@@ -118,14 +114,5 @@ def _span(numbers):
   return '-'.join(str(n) for n in sorted({numbers[0], numbers[-1]}))
 
 
-def _table(head, rows):
-  lines = [head, ['---'] * len(head), *rows]
-  return ''.join(f'| {" | ".join(cells)} |\n' for cells in lines)
-
-
-def main():
-  _PAGE.write_text(with_tables(_PAGE.read_text()))
-
-
 if __name__ == '__main__':
-  main()
+  _PAGE.write_text(with_tables(_PAGE.read_text()))

@@ -5,26 +5,33 @@
 writes each between its two comments; a test compares.
 """
 
-import pathlib
-
 import numpy as np
 
 from experiments.documentation.made_tables import fill
+from experiments.documentation.made_tables import page
+from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_json
 from experiments.framework.json_files import read_lines
 from experiments.panel.cells import CellFile
 
 __all__ = ['with_tables']
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-_PAGE = _ROOT / 'docs' / 'results' / 'geometry.md'
+_PAGE = page('geometry')
 _RECORDS = _PAGE.with_suffix('')
-_PANEL = _ROOT / 'docs' / 'results' / 'inference_gym' / 'summary.json'
+_PANEL = _PAGE.with_name('inference_gym') / 'summary.json'
 _SHOWN = (250, 1000, 4000, 16000)  # Gradients of an adaptation.
 _NAMES = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': 'Brownian motion',
   'stochastic_volatility_100_centered': 'S&P 500, 100 days, centered',
 }
+_HEAD = (
+  'Target',
+  'Method',
+  'Converged',
+  'of them beyond 4 standard errors',
+  'Min ESS per 1000 gradients',
+  'per second',
+)
 _MOST_LISTED = 5  # Passes of ten that make a rival.
 
 
@@ -37,27 +44,23 @@ def _of_panel():
   """Returns lines of a target and a method: passes, ESS, worst z, seconds."""
   records = CellFile(_RECORDS).records()
   methods = list(dict.fromkeys(r['method'] for r in records))
-  lines = [
-    '| Target | Method | Converged | of them beyond 4 standard errors '
-    '| Min ESS per 1000 gradients | per second |',
-    '|---|---|---|---|---|---|',
-  ]
+  rows = []
   for target in dict.fromkeys(r['target'] for r in records):
     for method in methods:
       found = [
         r for r in records if (r['target'], r['method']) == (target, method)
       ]
       if found:
-        lines.append(_line(target, method, found))
-    lines.append(_rival(target))
-  return '\n'.join(lines) + '\n'
+        rows.append(_row(target, method, found))
+    rows.append(_rival(target))
+  return table(_HEAD, rows)
 
 
-def _line(target, method, records):
+def _row(target, method, records):
   finished = [r for r in records if r['status'] == 'finished']
   good = [r for r in finished if not r['missed']]
   biased = sum(bool(r['is_biased']) for r in good)
-  cells = [
+  return [
     _NAMES.get(target, target),
     method,
     f'{len(good)}/{len(records)}',
@@ -66,7 +69,6 @@ def _line(target, method, records):
              for r in good]),
     _median([r['min_ess_per_second'] for r in good]),
   ]  # fmt: skip
-  return f'| {" | ".join(cells)} |'
 
 
 def _worst_ess(record):
@@ -81,7 +83,7 @@ def _median(numbers):
 
 
 def _rival(target):
-  """Returns the line of the panel's best other sampler per gradient."""
+  """Returns the cells of the panel's best other sampler per gradient."""
   summary = read_json(_PANEL)
   rivals = [
     pair
@@ -92,26 +94,22 @@ def _rival(target):
   ]
   name = _NAMES.get(target, target)
   if not rivals:
-    return (
-      f'| {name} | *the panel: none passes in {_MOST_LISTED} of 10* | | | | |'
-    )
+    nobody = f'*the panel: none passes in {_MOST_LISTED} of 10*'
+    return [name, nobody, *[''] * 4]
   best = max(rivals, key=lambda pair: pair['min_ess_per_gradient']['median'])
-  return (
-    f'| {name} | *best of the panel: {best["method"]}* '
-    f'| {best["outcomes"]["passed"]}/10 | 0 '
-    f'| {best["min_ess_per_gradient"]["median"]:.3g} '
-    f'| {best["min_ess_per_second"]["median"]:.0f} |'
-  )
+  return [
+    name,
+    f'*best of the panel: {best["method"]}*',
+    f'{best["outcomes"]["passed"]}/10',
+    '0',
+    f'{best["min_ess_per_gradient"]["median"]:.3g}',
+    f'{best["min_ess_per_second"]["median"]:.0f}',
+  ]
 
 
 def _of_starts():
   """Returns lines of a structure: least effective sizes by adaptation."""
-  lines = [
-    '| Covariance, condition | Learned by | '
-    + ' | '.join(map(str, _SHOWN))
-    + ' |',
-    '|---|---|' + '---|' * len(_SHOWN),
-  ]
+  rows = []
   records = read_lines(_RECORDS / 'fisher_start.jsonl')
   for case in dict.fromkeys(tuple(r['case']) for r in records):
     structure, size, condition, rule = case
@@ -123,8 +121,9 @@ def _of_starts():
         if (tuple(r['case']), r['num_gradients']) == (case, num_gradients)
       ]
       cells.append(_median(found))
-    lines.append(f'| {" | ".join(cells)} |')
-  return '\n'.join(lines) + '\n'
+    rows.append(cells)
+  head = ['Covariance, condition', 'Learned by', *map(str, _SHOWN)]
+  return table(head, rows)
 
 
 if __name__ == '__main__':

@@ -3,9 +3,28 @@
 Each stands between two comments of the page; the first names the module.
 """
 
-__all__ = ['fill']
+import pathlib
 
+__all__ = ['fill', 'page', 'table']
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _END = '<!-- End of the table -->\n'
+
+
+def page(name):
+  """Returns the path of a page of results; its records lie beside it."""
+  return _ROOT / 'docs' / 'results' / f'{name}.md'
+
+
+def table(head, rows):
+  """Returns a table in Markdown.
+
+  Args:
+    head: Texts of the columns.
+    rows: Texts of each row, as many.
+  """
+  lines = [head, ['---'] * len(head), *rows]
+  return ''.join(f'| {" | ".join(cells)} |\n' for cells in lines)
 
 
 def fill(text, module, tables):

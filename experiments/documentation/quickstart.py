@@ -6,22 +6,17 @@ writes each between its two comments; a test compares. The first is what the
 command prints, the second joins the runs of several seeds.
 """
 
-import pathlib
-
 import numpy as np
 
 from experiments.documentation.made_tables import fill
+from experiments.documentation.made_tables import page
+from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_lines
 from experiments.quickstart import tables
 
 __all__ = ['with_tables']
 
-_PAGE = (
-  pathlib.Path(__file__).resolve().parents[2]
-  / 'docs'
-  / 'results'
-  / 'quickstart.md'
-)
+_PAGE = page('quickstart')
 _RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
 _OTHER_SEEDS = _RECORDS.with_name('other_seeds.jsonl')
 _FAR = 4.0  # Standard errors.
@@ -52,7 +47,7 @@ def _of_seeds(records):
   rows = {}
   for record in records:
     rows.setdefault((record['posterior'], record['sampler']), []).append(record)
-  lines = [_HEAD, ['---'] * len(_HEAD)]
+  lines = []
   for names, found in rows.items():
     good = [r for r in found if r['converged']]
     errors = [r['worst_error'][0] for r in good if r['worst_error']]
@@ -67,7 +62,7 @@ def _of_seeds(records):
         _span([r['num_gradients'] for r in found]),
       )
     )
-  return ''.join(f'| {" | ".join(cells)} |\n' for cells in lines)
+  return table(_HEAD, lines)
 
 
 def _span(numbers):

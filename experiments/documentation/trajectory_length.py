@@ -7,22 +7,18 @@ writes each between its two comments; a test compares.
 
 import collections
 import json
-import pathlib
 
 import numpy as np
 
 from experiments.documentation.made_tables import fill
+from experiments.documentation.made_tables import page
+from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_json
 from experiments.framework.json_files import read_lines
 
 __all__ = ['with_tables']
 
-_PAGE = (
-  pathlib.Path(__file__).resolve().parents[2]
-  / 'docs'
-  / 'results'
-  / 'trajectory_length.md'
-)
+_PAGE = page('trajectory_length')
 _RECORDS = _PAGE.with_suffix('')
 # Heading -> whether a range given is of that kind.
 _KINDS = {
@@ -62,7 +58,7 @@ def _of_lengths(records, measure):
     *(heading[0].upper() + heading[1:] for heading in _KINDS),
     *(f'Learned over {heading}' for heading in _KINDS),
   ]
-  lines = [f'| {" | ".join(headings)} |', '|---' * len(headings) + '|']
+  rows = []
   for target in dict.fromkeys(r['target'] for r in records):
     values, learned = collections.defaultdict(list), []
     for record in records:
@@ -71,19 +67,19 @@ def _of_lengths(records, measure):
         if record['law'] is None:
           learned.append(record)
     if learned:
-      lines.append(_line(target, learned, values))
-  return '\n'.join(lines) + '\n'
+      rows.append(_row(target, learned, values))
+  return table(headings, rows)
 
 
-def _line(target, records, values):
-  """Returns a line; `values`: range, or `None` for learned -> by seed."""
+def _row(target, records, values):
+  """Returns cells; `values`: range, or `None` for learned -> by seed."""
   means = {law: np.mean(found) for law, found in values.items()}
   learned = means.pop(None)
   best = [
     max((law for law in means if is_kind(*law)), key=means.get)
     for is_kind in _KINDS.values()
   ]
-  cells = [
+  return [
     target,
     ', '.join('{} to {}'.format(*r['range']) for r in records),
     f'{np.mean([r["gradients_of_adaptation"] for r in records]):.0f}',
@@ -91,18 +87,15 @@ def _line(target, records, values):
     *(f'{means[law]:.1f} (L = {law[1]})' for law in best),
     *(f'{learned / means[law]:.2f}' for law in best),
   ]
-  return f'| {" | ".join(cells)} |'
 
 
 def _of_cost():
   """Returns lines of a target: time ratios of frozen steps, and compiling."""
   records = read_json(_RECORDS / 'cost.json')
   laws = next(iter(records.values()))['learned_over_given']
-  names = ' | '.join('{} to {}'.format(*json.loads(law)) for law in laws)
-  lines = [
-    f'| Target | {names} | Seconds to compile: learned | given | ratio |',
-    '|---|---|' + '---|' * (len(laws) + 2),
-  ]
+  names = ['{} to {}'.format(*json.loads(law)) for law in laws]
+  head = ['Target', *names, 'Seconds to compile: learned', 'given', 'ratio']
+  rows = []
   for name, record in records.items():
     seconds = record['compile_seconds']
     cells = [
@@ -114,8 +107,8 @@ def _of_cost():
       *(f'{seconds[kind]:.1f}' for kind in ('learned', 'given')),
       f'{record["compile_ratio"]:.2f}',
     ]
-    lines.append(f'| {" | ".join(cells)} |')
-  return '\n'.join(lines) + '\n'
+    rows.append(cells)
+  return table(head, rows)
 
 
 if __name__ == '__main__':
