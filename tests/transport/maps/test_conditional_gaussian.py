@@ -8,21 +8,18 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.transport.maps import hierarchies
 from tfp_adaptive.transport.maps import natural
-from tfp_adaptive.transport.maps import natural_fit
-from tfp_adaptive.transport.maps import natural_search
 from tfp_adaptive.transport.maps.conditional_gaussian import (
   ConditionalGaussianParams,
 )
-
-_SIZE, _NUM_PAIRS, _NUM_DRIVERS = 6, 400, 2
 
 
 def _products(numbers):
   return itertools.combinations_with_replacement(numbers, 2)
 
 
-def _random_map(drivers, is_path, size=_SIZE, seed=0, is_bent=True):
+def _random_map(drivers, is_path, size=hierarchies.SIZE, seed=0, is_bent=True):
   """Returns a `Natural` whose drivers depend on nothing."""
   rng = np.random.default_rng(seed)
   count = len(drivers)
@@ -53,7 +50,9 @@ def _random_map(drivers, is_path, size=_SIZE, seed=0, is_bent=True):
 
 def _random_params(drivers, is_path, seed=0):
   rng = np.random.default_rng(seed + 100)
-  factor = np.eye(_SIZE) + 0.3 * np.tril(rng.normal(size=[_SIZE] * 2))
+  factor = np.eye(hierarchies.SIZE) + 0.3 * np.tril(
+    rng.normal(size=[hierarchies.SIZE] * 2)
+  )
   return ConditionalGaussianParams(
     *_random_map(drivers, is_path, seed=seed), tf.constant(factor)
   )
@@ -65,116 +64,18 @@ def _transport(is_path=False, **options):
   )
 
 
-def _pairs(target, states):
-  """Returns states, gradients and equal weights."""
-  point = tf.constant(states)
-  with tf.GradientTape() as tape:
-    tape.watch(point)
-    log_prob = target(point)
-  weights = tf.fill([len(states)], tf.constant(1.0 / len(states), tf.float64))
-  return point, tape.gradient(log_prob, point), weights
-
-
-def _hierarchy(x):
-  """Means around x_0 with log scale x_1, observed at 1, 2, ...."""
-  mean, log_scale, rest = x[..., 0], x[..., 1], x[..., 2:]
-  observed = np.arange(1.0, rest.shape[-1] + 1.0)
-  distance = (rest - mean[..., tf.newaxis]) ** 2
-  return (
-    -0.5 * tf.reduce_sum(distance, axis=-1) * tf.exp(-2.0 * log_scale)
-    - rest.shape[-1] * log_scale
-    - 0.5 * tf.reduce_sum((rest - observed) ** 2, axis=-1)
-    - 0.5 * (mean**2 / 9.0 + log_scale**2)
-  )
-
-
-def _draw_hierarchy(rng, count, size=_SIZE):
-  """Returns states near its posterior: exact given mean and log scale."""
-  log_scale = 0.5 * rng.normal(size=(count, 1))
-  mean = size / 2.0 + 0.5 * rng.normal(size=(count, 1))
-  prior = np.exp(-2.0 * log_scale)
-  observed = np.arange(1.0, size - 1.0)
-  center = (prior * mean + observed) / (prior + 1.0)
-  noise = rng.normal(size=(count, size - 2)) / np.sqrt(prior + 1.0)
-  return np.concatenate([mean, log_scale, center + noise], axis=1)
-
-
-def _walk(x):
-  """A random walk whose log step size is x_0, observed with log noise x_1."""
-  step, noise, path = x[..., 0], x[..., 1], x[..., 2:]
-  before = tf.concat([tf.zeros_like(path[..., :1]), path[..., :-1]], axis=-1)
-  size = path.shape[-1]
-  observed = np.sin(np.arange(size))
-  return (
-    -0.5 * tf.reduce_sum((path - before) ** 2, -1) * tf.exp(-2.0 * step)
-    - 0.5 * tf.reduce_sum((path - observed) ** 2, -1) * tf.exp(-2.0 * noise)
-    - size * (step + noise)
-    - 0.5 * (step**2 + noise**2)
-  )
-
-
-def _draw_walk(rng, count, size=_SIZE):
-  scales = 0.5 * rng.normal(size=(count, 2))
-  steps = np.exp(scales[:, :1]) * rng.normal(size=(count, size - 2))
-  return np.concatenate([scales, np.cumsum(steps, axis=1)], axis=1)
-
-
-def _funnel(x):
-  """Neal's funnel: v = x_0 ~ N(0, 9), the rest N(0, exp v)."""
-  neck = x[..., 0]
-  rest = -0.5 * tf.reduce_sum(x[..., 1:] ** 2, axis=-1) * tf.exp(-neck)
-  return -(neck**2) / 18.0 - 0.5 * (x.shape[-1] - 1) * neck + rest
-
-
-def _draw_funnel(rng, neck, size=_SIZE):
-  rest = np.exp(neck / 2.0)[:, np.newaxis] * rng.normal(
-    size=(len(neck), size - 1)
-  )
-  return np.concatenate([neck[:, np.newaxis], rest], axis=1)
-
-
-def _fit_all(pairs, first, may_add, *form):
-  drivers, exponents = natural_search.find(*pairs, first, may_add, *form)
-  found, rows, scores = natural_fit.fit(*pairs, drivers, exponents, *form)
-  return drivers, exponents, found, rows + scores
-
-
-_compiled_fit = tf.function(_fit_all, autograph=False)
-
-
-def _fit(target, states, drivers=None, is_path=False, is_bent=False):
-  """Returns drivers, exponents, the `Natural` and z + s."""
-  return _fit_pairs(_pairs(target, states), drivers, is_path, is_bent)
-
-
-def _fit_pairs(pairs, drivers=None, is_path=False, is_bent=False):
-  first = tf.constant([-1] * _NUM_DRIVERS if drivers is None else drivers)
-  return _compiled_fit(pairs, first, drivers is None, is_path, is_bent)
-
-
-def _with_empty_rows(pairs, num_pairs):
-  """Returns the first pairs behind rows that hold none, as in a history."""
-  *rows, weights = (part[:num_pairs] for part in pairs)
-  empty = [[_NUM_PAIRS - num_pairs, 0], [0, 0]]
-  weights /= tf.reduce_sum(weights)
-  return (*(tf.pad(r, empty) for r in rows), tf.pad(weights, empty[:1]))
-
-
-def _spread(residuals):
-  """Returns the largest standard deviation of a coordinate's residual."""
-  return np.std(residuals, axis=0).max()
-
-
 @pytest.mark.parametrize('is_path', [False, True])
 @pytest.mark.parametrize('drivers', [[1], [5, 0], [2, -1]])
 def test_the_map_is_a_bijection_with_its_determinant(drivers, is_path):
   transport = _transport(is_path, num_drivers=len(drivers))
   params = _random_params(drivers, is_path)
-  rows = tf.constant(np.random.default_rng(1).normal(size=(2, 2, _SIZE)))
+  rows = tf.constant(
+    np.random.default_rng(1).normal(size=(2, 2, hierarchies.SIZE))
+  )
   bijector = transport.bijector(params)
   back = transport.bijector(params).inverse(bijector.forward(rows) + 0.0)
   np.testing.assert_allclose(back, rows, rtol=1e-8, atol=1e-10)
-  rows = tf.reshape(rows, [-1, _SIZE])
+  rows = tf.reshape(rows, [-1, hierarchies.SIZE])
   with tf.GradientTape() as tape:
     tape.watch(rows)
     mapped = transport.bijector(params).forward(rows)
@@ -193,14 +94,14 @@ def test_given_the_drivers_the_rest_is_normal(is_path):
   u = np.array([0.3, -0.7])
   terms = np.exp(found.exponents.numpy() @ u)
   dense = np.diag(terms @ found.slack.numpy())
-  for t in range(_SIZE - 1 if is_path else 0):
+  for t in range(hierarchies.SIZE - 1 if is_path else 0):
     for term, edge in zip(terms, found.edge.numpy()[:, t]):
-      step = np.zeros(_SIZE)
+      step = np.zeros(hierarchies.SIZE)
       step[t], step[t + 1] = 1.0, -np.sign(edge)
       dense += term * abs(edge) * np.outer(step, step)
   inputs = [*u, *(a * b for a, b in _products(u))]
   pull = found.offset.numpy() + found.slope.numpy() @ inputs
-  noise = np.random.default_rng(5).normal(size=(200_000, _SIZE))
+  noise = np.random.default_rng(5).normal(size=(200_000, hierarchies.SIZE))
   noise[:, [0, 5]] = u
   mapped, _ = natural.forward(found, tf.constant(noise))
   whitened = (mapped - found.mean) / np.exp(found.log_scale)
@@ -218,9 +119,9 @@ def test_given_the_drivers_the_rest_is_normal(is_path):
 
 @pytest.mark.parametrize('is_path', [False, True])
 def test_scores_are_gradients_of_the_density_behind_the_map(is_path):
-  target = targets.Banana(_SIZE)
+  target = targets.Banana(hierarchies.SIZE)
   found = _random_map([3, 0], is_path)
-  states, gradients, _ = _pairs(target.log_prob, target.draw(6))
+  states, gradients, _ = hierarchies.pairs(target.log_prob, target.draw(6))
   y, scores = natural.whitened(found, states, gradients)
   with tf.GradientTape() as tape:
     tape.watch(y)
@@ -229,129 +130,12 @@ def test_scores_are_gradients_of_the_density_behind_the_map(is_path):
   np.testing.assert_allclose(scores, tape.gradient(log_prob, y), rtol=1e-6)
 
 
-def test_a_hierarchy_is_exact_and_its_drivers_are_found():
-  states = _draw_hierarchy(np.random.default_rng(2), _NUM_PAIRS)
-  drivers, exponents, _, residuals = _fit(_hierarchy, states)
-  found = dict(zip(drivers.numpy(), exponents.numpy()))
-  assert found == {1: -2.0, 0: 0.0}
-  assert _spread(residuals[:, 2:]) < 1e-2
-  # Power: with the log scale alone the common mean is missed.
-  *_, residuals = _fit(_hierarchy, states, drivers=[1, -1])
-  assert _spread(residuals[:, 2:]) > 0.1
-
-
-def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
-  rng = np.random.default_rng(2)
-  states = _draw_funnel(rng, 2.0 + rng.exponential(size=_NUM_PAIRS))
-  drivers, exponents, found, residuals = _fit(_funnel, states)
-  np.testing.assert_array_equal(drivers, [0, -1])
-  assert exponents[0] == -1.0
-  assert _spread(residuals) < 1e-2
-  # The map is in units of the state: exact in the neck, where no state was.
-  neck = _pairs(_funnel, _draw_funnel(rng, -3.0 - rng.exponential(size=50)))
-  assert _spread(tf.add(*natural.whitened(found, *neck[:2]))) < 1e-2
-  # Power: without a driver much is left.
-  *_, residuals = _fit(_funnel, states, drivers=[-1, -1])
-  assert _spread(residuals) > 0.3
-
-
-def test_a_history_that_is_half_empty_tells_what_it_holds():
-  rng = np.random.default_rng(3)
-  states = _draw_funnel(rng, 3.0 * rng.normal(size=_NUM_PAIRS))
-  pairs = _pairs(_funnel, states)
-  drivers, exponents, _, _ = _fit_pairs(_with_empty_rows(pairs, 150))
-  np.testing.assert_array_equal(drivers, [0, -1])
-  assert exponents[0] == -1.0
-  # Too few to tell: none is looked for.
-  drivers, *_ = _fit_pairs(_with_empty_rows(pairs, 50))
-  np.testing.assert_array_equal(drivers, [-1, -1])
-
-
-def _parabola(x):
-  """x_0 ~ N(0, 9), x_1 around a multiple of its square, the others alone."""
-  first, rest = x[..., :1], x[..., 1:]
-  bends = 0.3 * np.eye(rest.shape[-1])[0]
-  return -0.5 * (
-    first[..., 0] ** 2 / 9.0 + tf.reduce_sum((rest - bends * first**2) ** 2, -1)
-  )
-
-
-def test_a_parabola_is_exact_where_means_may_bend():
-  rng = np.random.default_rng(8)
-  first = 3.0 * rng.normal(size=(_NUM_PAIRS, 1))
-  rest = rng.normal(size=(_NUM_PAIRS, _SIZE - 1))
-  rest[:, :1] += 0.3 * first**2
-  states = np.concatenate([first, rest], axis=1)
-  drivers, *_, residuals = _fit(_parabola, states, is_bent=True)
-  assert 0 in drivers.numpy() and _spread(residuals) < 1e-2
-  # Power: along a line it stays bent.
-  *_, residuals = _fit(_parabola, states, drivers=[0, -1])
-  assert _spread(residuals) > 0.1
-
-
-def test_exponents_of_given_drivers_are_found():
-  states = _draw_hierarchy(np.random.default_rng(3), _NUM_PAIRS)
-  drivers, exponents, _, residuals = _fit(_hierarchy, states, drivers=[0, 1])
-  np.testing.assert_array_equal(drivers, [0, 1])
-  np.testing.assert_array_equal(exponents, [0.0, -2.0])
-  assert _spread(residuals[:, 2:]) < 1e-2
-
-
-def test_exponents_that_are_given_are_taken_as_they_are():
-  states = _draw_hierarchy(np.random.default_rng(3), _NUM_PAIRS)
-  pairs = _pairs(_hierarchy, states)
-
-  def spread(exponents):
-    part = _transport(drivers=[0, 1], exponents=exponents)
-    one = tf.ones([], tf.float64)
-    params = part.fit(part.init(_SIZE, tf.float64, one), *pairs)
-    found = natural.Natural(*params[:-1])
-    rows, scores = natural.whitened(found, *pairs[:2])
-    return _spread((rows + scores)[:, 2:])
-
-  assert spread([0.0, -2.0]) < 1e-2
-  assert spread([0.0, 2.0]) > 0.1
-
-
-def test_a_random_walk_of_unknown_scales_is_exact_as_a_path():
-  states = _draw_walk(np.random.default_rng(4), _NUM_PAIRS)
-  drivers, exponents, found, residuals = _fit(_walk, states, is_path=True)
-  assert sorted(drivers.numpy()) == [0, 1]
-  np.testing.assert_array_equal(exponents, [-2.0, -2.0])
-  assert _spread(residuals[:, 2:]) < 1e-2
-  # Without edges between neighbours it is not.
-  *_, residuals = _fit(_walk, states, drivers=[0, 1])
-  assert _spread(residuals[:, 2:]) > 0.3
-
-
-@pytest.mark.parametrize('condition', [1.0, 100.0])
-def test_a_normal_target_has_no_driver(condition):
-  factor = targets.correlated_factor(_SIZE, condition, seed=6)
-  states = np.random.default_rng(7).normal(size=(_NUM_PAIRS, _SIZE)) @ factor.T
-  inverse = np.linalg.inv(factor)
-  drivers, *_ = _fit(
-    lambda x: targets.standard_normal(tf.matmul(x, inverse, transpose_b=True)),
-    states,
-  )
-  np.testing.assert_array_equal(drivers, [-1, -1])
-
-
-@pytest.mark.full
-def test_a_normal_target_has_no_driver_in_any_of_ten_histories():
-  rng = np.random.default_rng(11)
-  for num_pairs in (110, 150, 200, 300, 400) * 2:
-    states = rng.normal(size=(_NUM_PAIRS, _SIZE))
-    pairs = _pairs(targets.standard_normal, states)
-    drivers, *_ = _fit_pairs(_with_empty_rows(pairs, num_pairs))
-    np.testing.assert_array_equal(drivers, [-1, -1])
-
-
 def _after_one_step(is_path):
   """Returns a banana, and exact draws before and after a step behind a map
   that was not learned from it."""
-  target = targets.Banana(_SIZE)
+  target = targets.Banana(hierarchies.SIZE)
   params = _random_params([2, 0], is_path, seed=9)
-  params = params._replace(mean=tf.zeros([_SIZE], tf.float64))
+  params = params._replace(mean=tf.zeros([hierarchies.SIZE], tf.float64))
   transport = _transport(is_path, init_scale=1.0)
   wrong = transport._replace(init=lambda *_: params)
   before = tf.constant(target.draw(20_000, seed=1))
@@ -391,10 +175,30 @@ def test_a_determinant_without_one_driver_is_detected(monkeypatch, is_path):
   assert targets.smallest_p_value(*_after_one_step(is_path)) < 1e-6
 
 
+def test_exponents_that_are_given_are_taken_as_they_are():
+  states = hierarchies.draw_hierarchy(
+    np.random.default_rng(3), hierarchies.NUM_PAIRS
+  )
+  pairs = hierarchies.pairs(hierarchies.hierarchy, states)
+
+  def spread(exponents):
+    part = _transport(drivers=[0, 1], exponents=exponents)
+    one = tf.ones([], tf.float64)
+    params = part.fit(part.init(hierarchies.SIZE, tf.float64, one), *pairs)
+    found = natural.Natural(*params[:-1])
+    rows, scores = natural.whitened(found, *pairs[:2])
+    return hierarchies.spread((rows + scores)[:, 2:])
+
+  assert spread([0.0, -2.0]) < 1e-2
+  assert spread([0.0, 2.0]) > 0.1
+
+
 def test_rescaled_it_is_a_multiple_of_itself():
   transport = _transport()
   params = _random_params([2, 0], False)
-  rows = tf.constant(np.random.default_rng(1).normal(size=(4, _SIZE)))
+  rows = tf.constant(
+    np.random.default_rng(1).normal(size=(4, hierarchies.SIZE))
+  )
   factor = tf.constant(2.0, tf.float64)
   np.testing.assert_allclose(
     transport.bijector(transport.rescale(params, factor)).forward(rows),
@@ -411,7 +215,7 @@ def test_rescaled_it_is_a_multiple_of_itself():
   ],
 )
 def test_chains_find_the_drivers_in_single_precision(is_path):
-  target = _walk if is_path else _hierarchy
+  target = hierarchies.walk if is_path else hierarchies.hierarchy
   kernel = tfpa.transport_adaptive_hamiltonian(
     target,
     num_leapfrog_steps=3,
@@ -419,7 +223,7 @@ def test_chains_find_the_drivers_in_single_precision(is_path):
     transport=_transport(is_path, num_drivers=2),
   )
   rng = np.random.default_rng(0)
-  start = tf.constant(rng.normal(size=(8, _SIZE)), tf.float32)
+  start = tf.constant(rng.normal(size=(8, hierarchies.SIZE)), tf.float32)
   run = tfpa.sample(kernel, start, 200, progress=False)
   statistics = run.final_kernel_results.statistics
   assert int(statistics.num_fits) >= 4
@@ -433,7 +237,10 @@ def test_chains_find_the_drivers_in_single_precision(is_path):
 @pytest.mark.full
 def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
   kernel = tfpa.transport_adaptive_hamiltonian(
-    _funnel, 700, num_leapfrog_steps=3, transport=_transport(num_drivers=2)
+    hierarchies.funnel,
+    700,
+    num_leapfrog_steps=3,
+    transport=_transport(num_drivers=2),
   )
   start = tf.constant(np.random.default_rng(0).normal(size=(8, 10)))
   run = tfpa.sample(kernel, start, 1000, progress=False, jit_compile=False)
@@ -481,7 +288,7 @@ def test_arguments_that_are_none_are_refused(arguments, message):
 )
 def test_states_that_leave_no_other_are_refused(drivers, size, message):
   kernel = tfpa.transport_adaptive_hamiltonian(
-    _funnel, 10, transport=_transport(drivers=drivers)
+    hierarchies.funnel, 10, transport=_transport(drivers=drivers)
   )
   with pytest.raises(ValueError, match=message):
     kernel.bootstrap_results(tf.zeros([2, size], tf.float64))

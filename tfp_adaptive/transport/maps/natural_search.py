@@ -1,5 +1,7 @@
 """Drivers and exponents of a conditional Gaussian, found on pairs."""
 
+import collections
+
 import tensorflow as tf
 
 from tfp_adaptive.core import history
@@ -24,8 +26,10 @@ def find(states, scores, weights, drivers, may_add, is_path, is_bent=False):
 
   One change after the other: a driver more, or another exponent of one; each
   the one that lowers the loss of pairs held out the most, as long as it does so
-  beyond noise. A driver that would only move the others along a line is none:
-  that is what C is for. Two that help only together are missed.
+  beyond noise. Where none does, two drivers at once, of a scale and of a place:
+  of a hierarchy neither may help alone, whose scale moves the others about a
+  mean. A driver that would only move the others along a line is none: that is
+  what C is for.
 
   Args:
     states: [n, d], neighbours in a chain next to each other.
@@ -42,32 +46,76 @@ def find(states, scores, weights, drivers, may_add, is_path, is_bent=False):
   # Pairs that stand in for others are no further evidence.
   noise = _STANDARD_ERRORS * tf.sqrt(tf.maximum(count / num_pairs, 1.0))
   search = _Search(pairs, noise, may_add, is_path, is_bent)
-  places = tf.range(drivers.shape[0])
 
-  def change(count, goes_on, drivers, exponents):
-    place, driver, exponent, worth = search.best(drivers, exponents)
-    goes_on &= worth > 0.0
-    is_here = goes_on & (places == place)
+  def turn(count, goes_on, is_two, drivers, exponents):
+    change, worth = search.best(drivers, exponents, is_two)
+    is_worth = worth > 0.0
+    changed = change.of(drivers, exponents)
     return (
       count + 1,
-      goes_on,
-      tf.where(is_here, driver, drivers),
-      tf.where(is_here, exponent, exponents),
+      goes_on & (is_worth | may_add & ~is_two),
+      ~is_worth,
+      *(
+        tf.where(is_worth, new, old)
+        for new, old in zip(changed, (drivers, exponents))
+      ),
     )
 
   most = drivers.shape[0] + _NUM_CHANGES
   *_, drivers, exponents = tf.while_loop(
     lambda count, goes_on, *_: goes_on & (count < most),
-    change,
+    turn,
     (
       tf.constant(0),
       num_pairs >= _FEWEST_PAIRS,
+      tf.constant(False),
       -tf.ones_like(drivers) if may_add else drivers,
       tf.zeros(drivers.shape, states.dtype),
     ),
     maximum_iterations=most,
   )
   return drivers, exponents
+
+
+class _Change(
+  collections.namedtuple('_Change', ['place', 'driver', 'exponent', 'other'])
+):
+  """A driver and its exponent for a place, -1: no change.
+
+  `other` is a driver for the place after it, whose term has no exponent; -1:
+  none.
+  """
+
+  __slots__ = ()
+
+  def of(self, drivers, exponents):
+    """Returns drivers and exponents, [k] each, after the change."""
+    places = tf.range(drivers.shape[0])
+    is_here = (self.place >= 0) & (places == self.place)
+    is_next = self.is_two & (places == self.place + 1)
+    drivers = tf.where(is_next, self.other, drivers)
+    exponents = tf.where(is_next, tf.zeros_like(exponents), exponents)
+    return (
+      tf.where(is_here, self.driver, drivers),
+      tf.where(is_here, self.exponent, exponents),
+    )
+
+  def is_allowed(self, drivers):
+    """Whether there is a place, and no driver twice."""
+    has_room = ~self.is_two | (self.place + 1 < drivers.shape[0])
+    is_free = tf.reduce_all(drivers != self.other) & (self.driver != self.other)
+    is_free |= ~self.is_two
+    is_free &= ~self.is_new(drivers) | tf.reduce_all(drivers != self.driver)
+    return (self.place >= 0) & has_room & is_free
+
+  def is_new(self, drivers):
+    """Whether the driver is another than the one in its place."""
+    is_here = tf.range(drivers.shape[0]) == self.place
+    return tf.reduce_all((drivers != self.driver) | ~is_here)
+
+  @property
+  def is_two(self):
+    return self.other >= 0
 
 
 class _Search:
@@ -84,9 +132,14 @@ class _Search:
     self._held_out = pairs_lib.normalized(is_held_out)
     self._fitted = pairs_lib.normalized(1.0 - is_held_out)
 
-  def best(self, drivers, exponents):
-    """Returns a place, its new driver and exponent, and what that is worth."""
-    places = tf.range(drivers.shape[0])
+  def best(self, drivers, exponents, is_two):
+    """Returns the best `_Change` and what it is worth.
+
+    Args:
+      drivers: [k] int32; -1: none.
+      exponents: [k].
+      is_two: Whether two drivers are tried at once, instead of one.
+    """
     start = natural_fit.start(
       self._pairs,
       drivers,
@@ -96,42 +149,43 @@ class _Search:
     )
     now = self._fit(drivers, exponents, start)
     rows, scores = self._whitened(now)
-    losses = self._losses(rows + scores)
-    tried = self._tried(now, drivers, exponents)
+    tried = self._tried(now, drivers, exponents, is_two)
 
     def worth(change):
-      place, driver, exponent = change
-      is_here = places == place
-      is_new = tf.reduce_all((drivers != driver) | ~is_here)
-      then = self._fit(
-        tf.where(is_here, driver, drivers),
-        tf.where(is_here, exponent, exponents),
-        now,
-      )
-      sheared = self._sheared_losses(rows, scores, driver)
-      gains = tf.where(is_new, sheared, losses)
+      is_new = change.is_new(drivers)
+      then = self._fit(*change.of(drivers, exponents), now)
+      sheared = self._sheared(rows, scores, change.driver, is_new)
+      sheared = self._sheared(*sheared, change.other, change.is_two)
+      gains = self._losses(tf.add(*sheared))
       gains -= self._losses(tf.add(*self._whitened(then)))
       mean = tf.reduce_sum(self._held_out * gains)
       variance = tf.reduce_sum((self._held_out * (gains - mean)) ** 2)
-      least = tf.where(is_new, tf.constant(_LEAST_GAIN, mean.dtype), 0.0)
+      num_new = tf.cast([is_new, change.is_two], mean.dtype)
+      least = _LEAST_GAIN * tf.reduce_sum(num_new)
       worth = mean - self._noise * tf.sqrt(variance) - least
-      is_usable = ~is_new | tf.reduce_all(drivers != driver)
-      is_usable &= (place >= 0) & tf.math.is_finite(worth)
+      is_usable = change.is_allowed(drivers) & tf.math.is_finite(worth)
       return tf.where(is_usable, tf.stack([mean, worth]), -float('inf'))
 
     gains = tf.map_fn(
       worth, tried, fn_output_signature=tf.TensorSpec([2], rows.dtype)
     )
     best = tf.argmax(gains[:, 0])
-    return tuple(tf.gather(part, best) for part in (*tried, gains[:, 1]))
+    change = _Change(*(tf.gather(part, best) for part in tried))
+    return change, gains[best, 1]
 
-  def _tried(self, now, drivers, exponents):
-    """Returns changes: places [n], -1: none, drivers and exponents."""
+  def _tried(self, now, drivers, exponents, is_two):
+    """Returns a `_Change` of Tensors [n]."""
     explained, sign = self._dependence(now.residual)
     held = tf.where(drivers < 0, -1, tf.range(drivers.shape[0]))
     first = tf.gather(sign, tf.maximum(drivers, 0))
+    held = tf.where(is_two, -1, held)
     changes = [
-      (held, drivers, tf.where(exponents == 0.0, unit * first, by * exponents))
+      _Change(
+        held,
+        drivers,
+        tf.where(exponents == 0.0, unit * first, by * exponents),
+        -tf.ones_like(held),
+      )
       for unit, by in ((1.0, 0.5), (2.0, 2.0))
     ]
     if self._may_add:
@@ -139,13 +193,23 @@ class _Search:
       free = tf.argmax(is_free, output_type=tf.int32)
       free = tf.where(tf.reduce_any(is_free), free, -1)
       count = min(_NUM_TRIED, sign.shape[0])
-      of_scale = tf.math.top_k(explained, count)
-      of_place = tf.math.top_k(self._moved(now), count)
-      for found, by in ((of_scale, 1.0), (of_scale, 2.0), (of_place, 0.0)):
-        exponent = by * tf.gather(sign, found.indices)
-        place = tf.fill(found.indices.shape, free)
-        changes.append((place, found.indices, exponent))
-    return tuple(tf.concat(part, axis=0) for part in zip(*changes))
+      of_scale = tf.math.top_k(explained, count).indices
+      of_place = tf.math.top_k(self._moved(now), count).indices
+      # As many of two drivers as of one: the same program.
+      one = tf.concat([of_scale, of_scale, of_place], axis=0)
+      driver = tf.where(is_two, tf.repeat(of_scale, _NUM_TRIED), one)
+      by = tf.repeat(tf.constant([1.0, 2.0, 0.0], sign.dtype), count)
+      by = tf.where(is_two, tf.constant(2.0, by.dtype), by)
+      others = tf.gather(of_place, tf.range(_NUM_TRIED) % count)
+      changes.append(
+        _Change(
+          tf.fill(driver.shape, free),
+          driver,
+          by * tf.gather(sign, driver),
+          tf.where(is_two, tf.tile(others, [count]), -1),
+        )
+      )
+    return _Change(*(tf.concat(part, axis=0) for part in zip(*changes)))
 
   def _dependence(self, residual):
     """Returns how much log r^2 of others depends on a coordinate, and the sign.
@@ -212,23 +276,22 @@ class _Search:
     residuals -= tf.linalg.matvec(residuals, self._fitted, transpose_a=True)
     return tf.reduce_sum(pairs_lib.robust(residuals), axis=-1)
 
-  def _sheared_losses(self, rows, scores, driver):
-    """Returns the losses where the others may follow a driver on a line."""
-    fitted, driver = self._fitted, tf.maximum(driver, 0)
-    along = tf.gather(rows, driver, axis=-1)
+  def _sheared(self, rows, scores, driver, is_used):
+    """Returns y and its scores where the others follow a driver on a line."""
+    fitted, here = self._fitted, tf.maximum(driver, 0)
+    along = tf.gather(rows, here, axis=-1)
     along -= tf.reduce_sum(fitted * along)
-    residuals = rows + scores
-    slope = tf.linalg.matvec(residuals, fitted * along, transpose_a=True)
+    slope = tf.linalg.matvec(rows + scores, fitted * along, transpose_a=True)
     slope /= tf.reduce_sum(fitted * along**2)
-    is_here = tf.range(rows.shape[-1]) == driver
-    slope = tf.where(~is_here, slope, 0.0)
-    pull = tf.gather(scores, driver, axis=-1)
-    pull += tf.linalg.matvec(scores, slope)
+    is_here = tf.range(rows.shape[-1]) == here
+    slope = tf.where(is_used & ~is_here, slope, tf.zeros_like(slope))
+    pull = tf.linalg.matvec(scores, slope)[:, tf.newaxis]
     own = pairs_lib.standardize(
-      along[:, tf.newaxis], pull[:, tf.newaxis], fitted
+      rows - along[:, tf.newaxis] * slope,
+      scores + tf.where(is_here, pull, tf.zeros_like(pull)),
+      fitted,
     )
-    residuals -= along[:, tf.newaxis] * slope
-    return self._losses(tf.where(is_here, own.states + own.scores, residuals))
+    return own.states, own.scores
 
 
 def _others(left, right):

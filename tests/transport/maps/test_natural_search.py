@@ -1,0 +1,181 @@
+"""Drivers and exponents of conditional Gaussians are found, and the rest."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import targets
+from tests.transport.maps import hierarchies
+from tfp_adaptive.transport.maps import natural
+from tfp_adaptive.transport.maps import natural_fit
+from tfp_adaptive.transport.maps import natural_search
+from tfp_adaptive.transport.maps import pairs as pairs_lib
+
+_NUM_DRIVERS = 2
+
+
+def _fit_all(pairs, first, may_add, *form):
+  drivers, exponents = natural_search.find(*pairs, first, may_add, *form)
+  found, rows, scores = natural_fit.fit(*pairs, drivers, exponents, *form)
+  return drivers, exponents, found, rows + scores
+
+
+_compiled_fit = tf.function(_fit_all, autograph=False)
+
+
+def _fit(target, states, drivers=None, is_path=False, is_bent=False):
+  """Returns drivers, exponents, the `Natural` and z + s."""
+  return _fit_pairs(
+    hierarchies.pairs(target, states), drivers, is_path, is_bent
+  )
+
+
+def _fit_pairs(pairs, drivers=None, is_path=False, is_bent=False):
+  first = tf.constant([-1] * _NUM_DRIVERS if drivers is None else drivers)
+  return _compiled_fit(pairs, first, drivers is None, is_path, is_bent)
+
+
+def _with_empty_rows(pairs, num_pairs):
+  """Returns the first pairs behind rows that hold none, as in a history."""
+  *rows, weights = (part[:num_pairs] for part in pairs)
+  empty = [[hierarchies.NUM_PAIRS - num_pairs, 0], [0, 0]]
+  weights /= tf.reduce_sum(weights)
+  return (*(tf.pad(r, empty) for r in rows), tf.pad(weights, empty[:1]))
+
+
+def test_a_hierarchy_is_exact_and_its_drivers_are_found():
+  states = hierarchies.draw_hierarchy(
+    np.random.default_rng(2), hierarchies.NUM_PAIRS
+  )
+  drivers, exponents, _, residuals = _fit(hierarchies.hierarchy, states)
+  found = dict(zip(drivers.numpy(), exponents.numpy()))
+  assert found == {1: -2.0, 0: 0.0}
+  assert hierarchies.spread(residuals[:, 2:]) < 1e-2
+  # Power: with the log scale alone the common mean is missed.
+  *_, residuals = _fit(hierarchies.hierarchy, states, drivers=[1, -1])
+  assert hierarchies.spread(residuals[:, 2:]) > 0.1
+
+
+def test_two_drivers_that_help_only_together_are_found():
+  # Where chains of a matrix go: the mouth, of effects about their mean.
+  rng = np.random.default_rng(5)
+  log_scale = 1.2 + 0.3 * rng.normal(size=(hierarchies.NUM_PAIRS, 1))
+  mean = 4.0 + 3.0 * rng.normal(size=log_scale.shape)
+  noise = rng.normal(size=(hierarchies.NUM_PAIRS, 8))
+  states = np.concatenate(
+    [mean, log_scale, mean + np.exp(log_scale) * noise], axis=1
+  )
+  drivers, exponents, _, residuals = _fit(hierarchies.schools, states)
+  np.testing.assert_array_equal(drivers, [1, 0])
+  np.testing.assert_array_equal(exponents, [-2.0, 0.0])
+  assert hierarchies.spread(residuals[:, 2:]) < 1e-2
+  # Power: neither alone is worth its place.
+  pairs = pairs_lib.standardize(*hierarchies.pairs(hierarchies.schools, states))
+  noise = tf.constant(4.0, tf.float64)
+  search = natural_search._Search(pairs, noise, True, False, False)
+  none = tf.constant([-1, -1]), tf.zeros(2, tf.float64)
+  alone, together = (
+    search.best(*none, tf.constant(is_two))[1] for is_two in (False, True)
+  )
+  assert alone < 0.0 < together
+
+
+def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
+  rng = np.random.default_rng(2)
+  states = hierarchies.draw_funnel(
+    rng, 2.0 + rng.exponential(size=hierarchies.NUM_PAIRS)
+  )
+  drivers, exponents, found, residuals = _fit(hierarchies.funnel, states)
+  np.testing.assert_array_equal(drivers, [0, -1])
+  assert exponents[0] == -1.0
+  assert hierarchies.spread(residuals) < 1e-2
+  # The map is in units of the state: exact in the neck, where no state was.
+  neck = hierarchies.pairs(
+    hierarchies.funnel,
+    hierarchies.draw_funnel(rng, -3.0 - rng.exponential(size=50)),
+  )
+  assert hierarchies.spread(tf.add(*natural.whitened(found, *neck[:2]))) < 1e-2
+  # Power: without a driver much is left.
+  *_, residuals = _fit(hierarchies.funnel, states, drivers=[-1, -1])
+  assert hierarchies.spread(residuals) > 0.3
+
+
+def test_a_history_that_is_half_empty_tells_what_it_holds():
+  rng = np.random.default_rng(3)
+  states = hierarchies.draw_funnel(
+    rng, 3.0 * rng.normal(size=hierarchies.NUM_PAIRS)
+  )
+  pairs = hierarchies.pairs(hierarchies.funnel, states)
+  drivers, exponents, _, _ = _fit_pairs(_with_empty_rows(pairs, 150))
+  np.testing.assert_array_equal(drivers, [0, -1])
+  assert exponents[0] == -1.0
+  # Too few to tell: none is looked for.
+  drivers, *_ = _fit_pairs(_with_empty_rows(pairs, 50))
+  np.testing.assert_array_equal(drivers, [-1, -1])
+
+
+def test_a_parabola_is_exact_where_means_may_bend():
+  rng = np.random.default_rng(8)
+  first = 3.0 * rng.normal(size=(hierarchies.NUM_PAIRS, 1))
+  rest = rng.normal(size=(hierarchies.NUM_PAIRS, hierarchies.SIZE - 1))
+  rest[:, :1] += 0.3 * first**2
+  states = np.concatenate([first, rest], axis=1)
+  drivers, *_, residuals = _fit(hierarchies.parabola, states, is_bent=True)
+  assert 0 in drivers.numpy() and hierarchies.spread(residuals) < 1e-2
+  # Power: along a line it stays bent.
+  *_, residuals = _fit(hierarchies.parabola, states, drivers=[0, -1])
+  assert hierarchies.spread(residuals) > 0.1
+
+
+def test_exponents_of_given_drivers_are_found():
+  states = hierarchies.draw_hierarchy(
+    np.random.default_rng(3), hierarchies.NUM_PAIRS
+  )
+  drivers, exponents, _, residuals = _fit(
+    hierarchies.hierarchy, states, drivers=[0, 1]
+  )
+  np.testing.assert_array_equal(drivers, [0, 1])
+  np.testing.assert_array_equal(exponents, [0.0, -2.0])
+  assert hierarchies.spread(residuals[:, 2:]) < 1e-2
+
+
+def test_a_random_walk_of_unknown_scales_is_exact_as_a_path():
+  states = hierarchies.draw_walk(
+    np.random.default_rng(4), hierarchies.NUM_PAIRS
+  )
+  drivers, exponents, found, residuals = _fit(
+    hierarchies.walk, states, is_path=True
+  )
+  assert sorted(drivers.numpy()) == [0, 1]
+  np.testing.assert_array_equal(exponents, [-2.0, -2.0])
+  assert hierarchies.spread(residuals[:, 2:]) < 1e-2
+  # Without edges between neighbours it is not.
+  *_, residuals = _fit(hierarchies.walk, states, drivers=[0, 1])
+  assert hierarchies.spread(residuals[:, 2:]) > 0.3
+
+
+@pytest.mark.parametrize('condition', [1.0, 100.0])
+def test_a_normal_target_has_no_driver(condition):
+  factor = targets.correlated_factor(hierarchies.SIZE, condition, seed=6)
+  states = (
+    np.random.default_rng(7).normal(
+      size=(hierarchies.NUM_PAIRS, hierarchies.SIZE)
+    )
+    @ factor.T
+  )
+  inverse = np.linalg.inv(factor)
+  drivers, *_ = _fit(
+    lambda x: targets.standard_normal(tf.matmul(x, inverse, transpose_b=True)),
+    states,
+  )
+  np.testing.assert_array_equal(drivers, [-1, -1])
+
+
+@pytest.mark.full
+def test_a_normal_target_has_no_driver_in_any_of_ten_histories():
+  rng = np.random.default_rng(11)
+  for num_pairs in (110, 150, 200, 300, 400) * 2:
+    states = rng.normal(size=(hierarchies.NUM_PAIRS, hierarchies.SIZE))
+    pairs = hierarchies.pairs(targets.standard_normal, states)
+    drivers, *_ = _fit_pairs(_with_empty_rows(pairs, num_pairs))
+    np.testing.assert_array_equal(drivers, [-1, -1])
