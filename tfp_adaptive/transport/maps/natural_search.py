@@ -16,7 +16,8 @@ _FEWEST_PAIRS = 100.0  # Below it no driver is looked for.
 _NUM_TRIED = 3  # Drivers of a scale for a place; as many of a place.
 _NUM_CHANGES = 2  # Of exponents, beside the drivers.
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
-# What a driver must earn on pairs held out: noise, and what is worth a slot.
+# What a driver, or a term of one, must earn on pairs held out: noise, and what
+# is worth a slot; where the rest is exact, noise is next to nothing.
 _STANDARD_ERRORS = 4.0
 _LEAST_GAIN = 0.05
 
@@ -113,6 +114,12 @@ class _Change(
     is_here = tf.range(drivers.shape[0]) == self.place
     return tf.reduce_all((drivers != self.driver) | ~is_here)
 
+  def has_new_term(self, drivers, exponents):
+    """Whether there is a driver more, or one that had no exponent has one."""
+    is_here = tf.range(drivers.shape[0]) == self.place
+    had_none = tf.reduce_any(is_here & (exponents == 0.0))
+    return self.is_new(drivers) | had_none
+
   @property
   def is_two(self):
     return self.other >= 0
@@ -160,8 +167,8 @@ class _Search:
       gains -= self._losses(tf.add(*self._whitened(then)))
       mean = tf.reduce_sum(self._held_out * gains)
       variance = tf.reduce_sum((self._held_out * (gains - mean)) ** 2)
-      num_new = tf.cast([is_new, change.is_two], mean.dtype)
-      least = _LEAST_GAIN * tf.reduce_sum(num_new)
+      added = [change.has_new_term(drivers, exponents), change.is_two]
+      least = _LEAST_GAIN * tf.reduce_sum(tf.cast(added, mean.dtype))
       worth = mean - self._noise * tf.sqrt(variance) - least
       is_usable = change.is_allowed(drivers) & tf.math.is_finite(worth)
       return tf.where(is_usable, tf.stack([mean, worth]), -float('inf'))
