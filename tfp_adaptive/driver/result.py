@@ -79,7 +79,7 @@ class SampleResult(
     run = self.run
     return to_arviz.tree(
       dict(
-        posterior=to_arviz.posterior(self.states, self._num_chain_dims, names),
+        posterior=to_arviz.variables(self.states, self._num_chain_dims, names),
         sample_stats=to_arviz.sample_stats(self.trace, run['log_prob']),
       ),
       dict(

@@ -10,13 +10,13 @@ import tensorflow as tf
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core import state_parts
 
-__all__ = ['posterior', 'sample_stats', 'tree']
+__all__ = ['sample_stats', 'tree', 'variables']
 
 _NAMES = dict(is_accepted='accepted', hyper_is_accepted='hyper_accepted')
 _TAKEN = ('chain', 'draw')  # By dimensions.
 
 
-def posterior(states, num_chain_dims, names=None):
+def variables(states, num_chain_dims, names=None):
   """Returns dict of name -> [chains, draws, event...].
 
   Args:

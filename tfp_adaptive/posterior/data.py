@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import target_call
 
-__all__ = ['checked_parts']
+__all__ = ['checked_parts', 'in_order', 'parts_and_events']
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -32,7 +32,7 @@ def checked_parts(model, pins):
   """
   whole = getattr(model, 'distribution', model)
   before = getattr(model, 'pins', {})
-  parts, events = _parts_and_events(whole)
+  parts, events = parts_and_events(whole)
   _check_pins([part for part in parts if part not in before], pins)
   values = {**before, **pins}
   _check_is_of_one_chain(whole)
@@ -62,7 +62,7 @@ def _laws(model):
 
   def look():
     laws, _ = model.sample_distributions(seed=(0, 1))
-    laws = map(_inside, _in_order(laws)[1])
+    laws = map(_inside, in_order(laws)[1])
     found.extend((law, _bijector(law)) for law in laws)
     return tf.zeros([])
 
@@ -85,7 +85,7 @@ def _inside(law):
   return law
 
 
-def _in_order(structure):
+def in_order(structure):
   """Returns names, `None` of a sequence, and parts of a joint structure."""
   if hasattr(structure, '_asdict'):
     structure = structure._asdict()
@@ -94,14 +94,14 @@ def _in_order(structure):
   return None, list(structure)
 
 
-def _parts_and_events(model):
+def parts_and_events(model):
   """Returns names of the parts of a joint distribution, and event shapes."""
   try:
     events = model.event_shape
   except (TypeError, ValueError, tf.errors.OpError) as error:
     what = 'The model cannot be built'
     raise target_call.explained(error, what) from error
-  names, events = _in_order(events)
+  names, events = in_order(events)
   return names or [name for name, _ in model.resolve_graph()], events
 
 

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from tfp_adaptive import learned
 from tfp_adaptive.driver import to_arviz
+from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior import verdict as verdict_lib
 
@@ -154,22 +156,73 @@ class Posterior:
       ended_by=self._ended_by,
     )
 
+  def posterior_predictive(self, seed=0, model=None):
+    """Draws data anew, once for each draw of the unknowns.
+
+    Args:
+      seed: int or [2] int32.
+      model: Another `tfd.JointDistribution` that has the same unknowns, for
+        example of other covariates; `None`: the one that was sampled.
+
+    Returns:
+      dict of name -> [draws, chains, ...], numpy: all parts that are no
+      unknowns.
+
+    Raises:
+      ValueError: If a log density was sampled and no model is given, or if its
+        unknowns are others.
+    """
+    model = self._joint() if model is None else model
+    model = getattr(model, 'distribution', model)
+    return self._unflat(predictive.simulated(model, self._flat(), seed))
+
+  def log_likelihood(self):
+    """Returns how likely the data were, draw by draw.
+
+    For cross-validation, as ArviZ's `loo` does it.
+
+    Returns:
+      dict of name -> [draws, chains, ...], numpy: a log density for each number
+      that the model draws independently, given the unknowns.
+
+    Raises:
+      ValueError: If a log density was sampled, not a joint distribution.
+    """
+    found = predictive.log_likelihood(
+      self._joint(), self._flat(), self._problem.observed
+    )
+    return self._unflat(found)
+
   @property
   def draws(self):
-    """The draws as an ArviZ `DataTree`.
+    """The draws as an ArviZ `DataTree`, see `to_arviz`."""
+    return self.to_arviz()
+
+  def to_arviz(self, predictive=False):
+    """Returns the draws as an ArviZ `DataTree`.
 
     Groups: posterior; sample_stats, `lp` in unconstrained space; observed_data,
     what was pinned.
 
+    Args:
+      predictive: Whether the groups posterior_predictive and log_likelihood
+        are among them, see the methods of these names.
+
     Raises:
       ImportError: Without `arviz-base`; `states` needs nothing.
+      ValueError: See `posterior_predictive`.
     """
+    groups = dict(
+      posterior=to_arviz.variables(self.states, 1, self._problem.names),
+      sample_stats=to_arviz.sample_stats(self.trace),
+      observed_data=self._problem.observed,
+    )
+    if predictive:
+      found = self.posterior_predictive()
+      groups['posterior_predictive'] = to_arviz.variables(found, 1)
+      groups['log_likelihood'] = to_arviz.variables(self.log_likelihood(), 1)
     return to_arviz.tree(
-      dict(
-        posterior=to_arviz.posterior(self.states, 1, self._problem.names),
-        sample_stats=to_arviz.sample_stats(self.trace),
-        observed_data=self._problem.observed,
-      ),
+      groups,
       dict(
         converged=int(self.converged),
         verdict=self._headline(),
@@ -222,6 +275,33 @@ class Posterior:
     if left:
       lines.append(f'and {left} more with a smaller R-hat')
     return '\n'.join(lines)
+
+  def _joint(self):
+    """Returns the joint distribution that was sampled."""
+    if self._problem.model is None:
+      raise ValueError(
+        'A log density was sampled, which draws no data. Pass a '
+        '`tfd.JointDistribution` and its data to `sample_posterior`, or to '
+        '`posterior_predictive(model=...)` one of the same unknowns.'
+      )
+    return self._problem.model
+
+  def _flat(self):
+    """Returns dict of name -> [draws x chains, event...] of the parts."""
+    names, parts = data.in_order(self.states)
+    return {
+      name: tf.nest.map_structure(
+        lambda rows: rows.reshape(-1, *rows.shape[2:]), part
+      )
+      for name, part in zip(names or self._problem.names, parts)
+    }
+
+  def _unflat(self, found):
+    shape = self.unconstrained.shape[:2]
+    return {
+      name: rows.reshape(*shape, *rows.shape[1:])
+      for name, rows in found.items()
+    }
 
   def _headline(self):
     num_draws, num_chains = self.unconstrained.shape[:2]

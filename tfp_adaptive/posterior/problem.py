@@ -56,6 +56,8 @@ class Problem(NamedTuple):
   event_size: int
   # dict of the values that parts of a joint distribution were given, numpy.
   observed: dict
+  # That joint distribution, nothing pinned; None of a density.
+  model: Any = None
 
 
 def of_joint(model, pins):
@@ -100,6 +102,7 @@ def of_joint(model, pins):
     dtype=dtype,
     event_size=split.event_size,
     observed={k: np.asarray(v) for k, v in getattr(model, 'pins', {}).items()},
+    model=getattr(model, 'distribution', model),
   )
 
 

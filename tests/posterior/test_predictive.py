@@ -1,0 +1,230 @@
+"""Data drawn anew and how likely those seen were, against closed forms."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.posterior import predictive
+from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.posterior import Posterior
+
+tfd = tfp.distributions
+
+_DATA = np.float32([[-1.0, 0.5, 2.5], [-0.5, -1.0, 1.5]])
+_AT = np.float32([-1.0, 0.0, 2.0])
+_NUM_DRAWS, _NUM_CHAINS = 500, 4
+
+
+def _line(at=_AT):
+  """Two rows of a line with noise of an unknown scale."""
+
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    slope = yield tfd.Normal(0.0, 1.0, name='slope')
+    scale = yield tfd.LogNormal(0.0, 1.0, name='scale')
+    row = tfd.Independent(tfd.Normal(slope * at, scale), 1)
+    yield tfd.Sample(row, 2, name='y')
+
+  return model
+
+
+def _unknowns(num_draws=_NUM_DRAWS * _NUM_CHAINS):
+  random = np.random.default_rng(1)
+  slope = 1.0 + 0.3 * random.normal(size=num_draws)
+  scale = np.exp(0.2 * random.normal(size=num_draws))
+  return dict(slope=np.float32(slope), scale=np.float32(scale))
+
+
+def _posterior(problem, draws):
+  """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
+  chains = types.SimpleNamespace(
+    num_kept=len(draws),
+    draws=draws,
+    trace=dict(target_log_prob=np.zeros(draws.shape[:2])),
+    thinning=1,
+    choice=types.SimpleNamespace(name='none'),
+  )
+  return Posterior(problem, chains, [], 10.0)
+
+
+@pytest.fixture(scope='module')
+def posterior():
+  unknowns = _unknowns()
+  draws = np.stack([unknowns['slope'], np.log(unknowns['scale'])], axis=-1)
+  return _posterior(
+    problem_lib.of_joint(_line(), dict(y=_DATA)),
+    draws.reshape(_NUM_DRAWS, _NUM_CHAINS, 2),
+  )
+
+
+def _assert_law_of_lines(drawn, slope, scale, at):
+  """Checks [n, 2, len(at)] by what is standard normal if they are right."""
+  noise = drawn - slope[:, None, None] * at
+  noise = noise / scale[:, None, None]
+  error = 1.0 / np.sqrt(len(noise))
+  assert np.all(np.abs(noise.mean(axis=0)) < 5.0 * error)
+  assert np.all(np.abs(noise.var(axis=0) - 1.0) < 5.0 * np.sqrt(2.0) * error)
+  across = noise.reshape(len(noise), -1)
+  correlation = np.corrcoef(across.T) - np.eye(across.shape[1])
+  assert np.all(np.abs(correlation) < 5.0 * error)
+  # Noise of one draw tells nothing of the next one's.
+  assert abs(np.mean(across[1:] * across[:-1])) < 5.0 * error
+
+
+def test_each_draw_of_the_unknowns_draws_data(posterior):
+  slope, scale = (np.ravel(part) for part in posterior.states)
+  drawn = posterior.posterior_predictive(seed=3)
+  assert list(drawn) == ['y']
+  assert drawn['y'].shape == (_NUM_DRAWS, _NUM_CHAINS, 2, 3)
+  drawn = drawn['y'].reshape(-1, 2, 3)
+  _assert_law_of_lines(drawn, slope, scale, _AT)
+  with pytest.raises(AssertionError):  # Power: of other draws they are not.
+    _assert_law_of_lines(drawn, np.roll(slope, 1), np.roll(scale, 1), _AT)
+
+
+def test_the_same_seed_draws_the_same_data(posterior):
+  one, two, other = (
+    posterior.posterior_predictive(seed)['y'] for seed in (3, 3, 4)
+  )
+  np.testing.assert_array_equal(one, two)
+  assert np.all(one != other)
+
+
+def test_another_model_of_the_same_unknowns_predicts_elsewhere(posterior):
+  slope, scale = (np.ravel(part) for part in posterior.states)
+  at = np.float32([5.0, 10.0])
+  drawn = posterior.posterior_predictive(model=_line(at))['y']
+  _assert_law_of_lines(drawn.reshape(-1, 2, 2), slope, scale, at)
+
+
+def test_log_likelihood_is_that_of_each_number(posterior):
+  slope, scale = (part[..., None, None] for part in posterior.states)
+  found = posterior.log_likelihood()
+  assert list(found) == ['y']
+  np.testing.assert_allclose(
+    found['y'],
+    -0.5 * ((_DATA - slope * _AT) / scale) ** 2
+    - np.log(scale)
+    - 0.5 * np.log(2.0 * np.pi),
+    rtol=1e-5,
+    atol=1e-5,
+  )
+
+
+_LOG_NORM = 0.5 * np.log(2.0 * np.pi)
+_SLOPES = np.float32([0.1, 0.4])
+_SAMPLES = np.float32([[1.0, 2.0, 3.0], [0.5, 0.0, -1.0]])  # Each of a slope.
+_NESTED = {
+  'numbers of a batch inside a sample': (
+    lambda z: tfd.Sample(tfd.Normal(z * _SLOPES, 1.0), 3),
+    _SAMPLES,
+    lambda z: -0.5 * (_SAMPLES - z * _SLOPES[:, None]) ** 2 - _LOG_NORM,
+  ),
+  'and that in one event': (
+    lambda z: tfd.Independent(tfd.Sample(tfd.Normal(z * _SLOPES, 1.0), 3), 1),
+    _SAMPLES,
+    lambda z: -0.5 * (_SAMPLES - z * _SLOPES[:, None]) ** 2 - _LOG_NORM,
+  ),
+  'vectors are one number': (
+    lambda z: tfd.Sample(tfd.MultivariateNormalDiag(z * _SLOPES), 2),
+    _SAMPLES[:, :2],
+    lambda z: (
+      -0.5 * np.sum((_SAMPLES[:, :2] - z * _SLOPES) ** 2, -1) - 2 * _LOG_NORM
+    ),
+  ),
+  'a mixture is of its draws': (
+    lambda z: tfd.MixtureSameFamily(
+      tfd.Categorical(probs=[0.25, 0.75]), tfd.Normal([0.0, z], [1.0, 1.0])
+    ),
+    np.float32(0.5),
+    lambda z: (
+      np.log(0.25 * np.exp(-0.125) + 0.75 * np.exp(-0.5 * (0.5 - z) ** 2))
+      - _LOG_NORM
+    ),
+  ),
+  'counts': (
+    lambda z: tfd.Poisson(log_rate=z),
+    np.float32(2.0),
+    lambda z: 2.0 * z - np.exp(z) - np.log(2.0),
+  ),
+}
+
+
+@pytest.mark.parametrize('law', _NESTED)
+def test_laws_are_taken_apart_into_what_is_independent(law):
+  of, value, expected = _NESTED[law]
+  model = tfd.JointDistributionNamed(dict(z=tfd.Normal(0.0, 1.0), y=of))
+  z = np.float32([-1.0, 0.3, 2.0])
+  found = predictive.log_likelihood(model, dict(z=z), dict(y=value))['y']
+  np.testing.assert_allclose(
+    found, np.stack([expected(one) for one in z]), rtol=1e-5
+  )
+  # Summed it is what the model itself has.
+  parts = [np.sum(model.log_prob_parts(dict(z=one, y=value))['y']) for one in z]
+  summed = found.reshape(len(z), -1).sum(axis=-1)
+  np.testing.assert_allclose(summed, parts, rtol=1e-5)
+
+
+def test_parts_that_have_no_names_are_told_by_their_place():
+  model = tfd.JointDistributionSequential(
+    [tfd.Normal(0.0, 1.0), lambda z: tfd.Normal(10.0 * z, 0.01)]
+  )
+  problem = problem_lib.of_joint(model, dict(x=np.float32(1.0)))
+  draws = np.random.default_rng(0).normal(size=[20, 1, 1])
+  posterior = _posterior(problem, np.float32(draws))
+  found = posterior.posterior_predictive()
+  np.testing.assert_allclose(found['x'], 10.0 * draws[..., 0], atol=0.1)
+
+
+def test_draws_are_a_data_tree_that_cross_validation_reads(posterior):
+  stats = pytest.importorskip(
+    'arviz_stats', reason='leave-one-out is ArviZ', exc_type=ImportError
+  )
+  assert 'log_likelihood' not in posterior.draws.children
+  tree = posterior.to_arviz(predictive=True)
+  drawn = tree.posterior_predictive['y'].values
+  assert drawn.shape == (_NUM_CHAINS, _NUM_DRAWS, 2, 3)
+  np.testing.assert_array_equal(
+    drawn.swapaxes(0, 1), posterior.posterior_predictive()['y']
+  )
+  scores = stats.loo(tree, pointwise=True)
+  # Draws given, it is the harmonic mean but for smoothing.
+  terms = posterior.log_likelihood()['y'].reshape(-1, 6).astype(np.float64)
+  harmonic = -np.log(np.mean(np.exp(-terms), axis=0))
+  np.testing.assert_allclose(scores.elpd_i.values.ravel(), harmonic, atol=0.05)
+
+
+def test_a_density_draws_no_data_but_a_model_of_its_unknowns_does():
+  problem = problem_lib.of_density(
+    lambda slope, scale: -0.5 * slope**2 - scale,
+    dict(slope=tf.TensorSpec([]), scale=tf.TensorSpec([])),
+    dict(scale=tfp.bijectors.Exp()),
+    4,
+  )
+  posterior = _posterior(
+    problem, np.random.default_rng(0).normal(size=[20, 2, 2])
+  )
+  for function in (posterior.posterior_predictive, posterior.log_likelihood):
+    with pytest.raises(ValueError, match='A log density was sampled, which'):
+      function()
+  found = posterior.posterior_predictive(model=_line())
+  assert found['y'].shape == (20, 2, 2, 3)
+
+
+def test_models_of_other_unknowns_are_refused(posterior):
+  other = tfd.JointDistributionNamed(dict(slope=tfd.Normal(0.0, 1.0)))
+  with pytest.raises(ValueError, match="no part 'scale', but it was drawn"):
+    posterior.posterior_predictive(model=other)
+  other = tfd.JointDistributionNamed(
+    dict(slope=tfd.Sample(tfd.Normal(0.0, 1.0), 2), scale=tfd.Normal(0.0, 1.0))
+  )
+  with pytest.raises(ValueError, match=r'slope was drawn with the shape \(\)'):
+    posterior.posterior_predictive(model=other)
+  other = tfd.JointDistributionNamed(
+    dict(slope=tfd.Normal(0.0, 1.0), scale=tfd.Normal(0.0, 1.0))
+  )
+  with pytest.raises(ValueError, match='All parts of the model are unknowns'):
+    posterior.posterior_predictive(model=other)

@@ -1,0 +1,137 @@
+"""Data as a joint distribution draws them, and how likely those that came are.
+
+Draw by draw: the unknowns of one draw are put into the model, which then has a
+distribution for each part.
+"""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.core import random
+from tfp_adaptive.posterior import data
+
+__all__ = ['log_likelihood', 'simulated']
+
+tfd = tfp.distributions
+
+
+def simulated(model, unknowns, seed):
+  """Returns dict of name -> [n, ...]: draws of all other parts, given unknowns.
+
+  Args:
+    model: `tfd.JointDistribution`, nothing pinned.
+    unknowns: dict of name -> array [n, event...] or a structure of them.
+    seed: int or [2] int32.
+
+  Raises:
+    ValueError: If the model has no such parts, or of other shapes.
+  """
+  names = _checked_names(model, unknowns)
+  if len(names) == len(unknowns):
+    raise ValueError('All parts of the model are unknowns: no data are drawn.')
+  seed = random.sanitize(seed)
+
+  def draw(index, values):
+    parts = model.sample(seed=random.fold_in(seed, index), **values)
+    parts = zip(names, data.in_order(parts)[1])
+    return {name: part for name, part in parts if name not in unknowns}
+
+  return _for_each(draw, unknowns)
+
+
+def log_likelihood(model, unknowns, observed):
+  """Returns dict of name -> [n, ...]: log densities of data, given unknowns.
+
+  One for each number that is independent of the others, given the unknowns:
+  `tfd.Sample` and `tfd.Independent` are taken apart.
+
+  Args:
+    model: As in `simulated`.
+    unknowns: As in `simulated`.
+    observed: dict of name -> the data.
+  """
+  names = _checked_names(model, unknowns)
+  dtypes = dict(zip(names, data.in_order(model.dtype)[1]))
+  observed = {
+    name: tf.nest.map_structure(tf.cast, value, dtypes[name])
+    for name, value in observed.items()
+  }
+
+  def evaluate(index, values):
+    del index
+    laws, _ = model.sample_distributions(seed=(0, 1), **values, **observed)
+    laws = dict(zip(names, data.in_order(laws)[1]))
+    return {n: _pointwise(laws[n], value) for n, value in observed.items()}
+
+  return _for_each(evaluate, unknowns)
+
+
+def _checked_names(model, unknowns):
+  """Returns the names of all parts, once the unknowns are among them."""
+  names, events = data.parts_and_events(model)
+  for name, values in unknowns.items():
+    if name not in names:
+      raise ValueError(
+        f'The model has no part {name!r}, but it was drawn: the parts are '
+        f'{", ".join(names)}. Pass a model of the same unknowns.'
+      )
+    event = events[names.index(name)]
+    for shape, value in zip(tf.nest.flatten(event), tf.nest.flatten(values)):
+      if not shape.is_compatible_with(value.shape[1:]):
+        raise ValueError(
+          f'{name} was drawn with the shape {value.shape[1:]}, but the model '
+          f'has {shape} there. Pass a model of the same unknowns.'
+        )
+  return names
+
+
+def _for_each(function, unknowns):
+  """Returns dict of arrays [n, ...] of what a function returns for each draw.
+
+  Args:
+    function: (index, dict of one draw) -> dict of Tensors.
+    unknowns: dict of name -> [n, event...].
+  """
+
+  @tf.function(autograph=False)
+  def run(*rows):
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+      one = function(*tf.nest.map_structure(lambda column: column[0], rows))
+      like = tf.nest.map_structure(tf.TensorSpec.from_tensor, one)
+      found = tf.map_fn(
+        lambda row: function(*row), rows, fn_output_signature=like
+      )
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return found
+
+  with tf.device('/CPU:0'):
+    unknowns = tf.nest.map_structure(tf.constant, unknowns)
+    rows = tf.range(len(tf.nest.flatten(unknowns)[0])), unknowns
+    found = run.get_concrete_function(*rows)(*rows)
+  return {name: np.asarray(value) for name, value in found.items()}
+
+
+def _pointwise(law, value):
+  """Returns log densities of all numbers that a law draws independently."""
+  if isinstance(law, tfd.Independent):
+    return _pointwise(law.distribution, value)
+  if not isinstance(law, tfd.Sample):
+    return law.log_prob(value)
+  # [batch..., sample..., event...]: samples go in front, and back.
+  inner = law.distribution
+  num_batch = inner.batch_shape.rank
+  num_event = inner.event_shape.rank
+  num_sample = len(value.shape) - num_batch - num_event
+  axes = list(range(len(value.shape)))
+  to, end = num_batch, num_batch + num_sample
+  value = tf.transpose(value, axes[to:end] + axes[:to] + axes[end:])
+  found = _pointwise(inner, value)
+  axes = list(range(len(found.shape)))
+  to = num_sample
+  return tf.transpose(found, axes[to:end] + axes[:to] + axes[end:])
