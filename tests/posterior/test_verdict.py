@@ -58,13 +58,26 @@ def test_the_log_density_is_a_coordinate():
   assert 'in log density' in _judged(_normal(), **trace).failed[0]
 
 
-@pytest.mark.parametrize('share, fails', [(0.005, False), (0.02, True)])
-def test_divergences_are_told_with_the_coordinate_they_are_near(share, fails):
+@pytest.mark.parametrize('share, fails', [(0.002, False), (0.01, True)])
+@pytest.mark.parametrize('kind', ['told', 'never', 'no number'])
+def test_divergences_are_told_with_the_coordinate_they_are_near(
+  share, fails, kind
+):
   values = _normal()
   diverging = values[..., 1] > np.quantile(values[..., 1], 1.0 - share)
-  verdict = _judged(values, diverging=diverging)
+  ratio = {'never': -21.0, 'no number': np.nan}.get(kind)
+  trace = dict(diverging=diverging)
+  if kind != 'told':
+    trace = dict(log_accept_ratio=np.where(diverging, ratio, -0.1))
+  verdict = _judged(values, **trace)
   assert verdict.where_diverging == 'x[1]'
   assert ['diverged, where x[1]' in w for w in verdict.failed] == [True] * fails
+
+
+def test_proposals_that_may_be_accepted_do_not_diverge():
+  ratio = np.full(_SHAPE, -19.0)
+  verdict = _judged(_normal(), log_accept_ratio=ratio)
+  assert verdict.share_diverging == 0.0 and not verdict.failed
 
 
 def test_chains_that_never_moved_fail():

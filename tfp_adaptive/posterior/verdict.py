@@ -17,7 +17,11 @@ __all__ = [
   'smallest_size',
 ]
 
-MOST_DIVERGING = 0.01  # Share of recorded proposals.
+# A log ratio below which a proposal is never accepted. Where steps fit there is
+# none: of 8000 proposals of six posteriors with a right verdict at most 2, of
+# chains that missed a neck (100 days of volatility, non-centered) 210 to 350.
+_NEVER = -20.0
+MOST_DIVERGING = 0.005  # Share of recorded proposals.
 DISAGREEING_RHAT = 1.1  # Beyond it chains are apart, and not only few.
 # Effective sizes, and their names.
 SIZES = (
@@ -33,7 +37,8 @@ class Verdict(NamedTuple):
   Attributes:
     names: Of the coordinates, [d].
     diagnosis: `convergence.Diagnosis`, of coordinates and the log density.
-    share_diverging: Of the recorded proposals.
+    share_diverging: Of the recorded proposals, those that are never accepted,
+      or whose density is no number.
     where_diverging: Name of the coordinate that differs most there, or ''.
     failed: Sentences, one for each gate that did not hold.
   """
@@ -86,7 +91,8 @@ def judge(names, values, trace, min_ess):
   Args:
     names: Of coordinates, [d].
     values: [n, chains, d].
-    trace: dict of [n, chains]: `target_log_prob`, `diverging`.
+    trace: dict of [n, chains]: `target_log_prob`, and if the kernel has them
+      `diverging`, `log_accept_ratio`.
     min_ess: Effective draws that every coordinate is to have.
   """
   log_prob = trace['target_log_prob']
@@ -94,6 +100,8 @@ def judge(names, values, trace, min_ess):
   values = np.concatenate([values, log_prob[..., np.newaxis]], axis=-1)
   diagnosis = convergence.diagnose(values)
   diverging = trace.get('diverging', np.zeros(log_prob.shape, bool))
+  if 'log_accept_ratio' in trace:
+    diverging = diverging | ~(trace['log_accept_ratio'] > _NEVER)
   where = _where(names[:-1], values[..., :-1], diverging)
   verdict = Verdict(names, diagnosis, float(np.mean(diverging)), where, [])
   verdict.failed.extend(_failures(verdict, min_ess))
@@ -118,7 +126,7 @@ def _failures(verdict, min_ess):
   if verdict.share_diverging > MOST_DIVERGING:
     yield (
       f'{verdict.share_diverging:.1%} of the proposals diverged, where '
-      f'{verdict.where_diverging} is unusual'
+      f'{verdict.where_diverging} is unusual: chains miss what is narrow there'
     )
 
 
