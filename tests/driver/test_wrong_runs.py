@@ -1,0 +1,177 @@
+"""Runs of one kernel that a stranger writes, and what they are told.
+
+Each is refused with a sentence that says what to write, or warned of where it
+may be meant; none gives numbers without a word, none an error of TensorFlow.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.driver import diagnosis
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+_THREE = tf.TensorSpec([3])
+_START = np.random.default_rng(0).normal(size=[4, 3]).astype(np.float32)
+
+
+def _normal(x):
+  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+
+
+def _two(a, b):
+  return _normal(a) + _normal(b)
+
+
+def _two_in_one(state):
+  return _normal(state[0]) + _normal(state[1])
+
+
+def _py_function(x):
+  value = tf.py_function(
+    lambda v: -0.5 * np.sum(v.numpy() ** 2, -1), [x], x.dtype
+  )
+  return tf.ensure_shape(value, x.shape[:-1])
+
+
+_MODEL = tfd.JointDistributionSequential([tfd.Normal(0.0, 1.0)])
+
+
+def _langevin(density, num_adaptation_steps=10, **options):
+  return tfpa.gradient_adaptive_langevin(
+    density, num_adaptation_steps, **options
+  )
+
+
+def _metropolis(density):
+  return tfpa.adaptive_metropolis(density, 10)
+
+
+@pytest.mark.parametrize(
+  'build, start, error, message',
+  [
+    (lambda: _langevin(_MODEL), _START, TypeError, 'must be callable'),
+    (lambda: _langevin(_normal(_START)), _START, TypeError, 'be callable'),
+    (lambda: _langevin(_normal, -1), _START, ValueError, 'a non-negative int'),
+    (lambda: _langevin(_normal, 1e3), _START, ValueError, 'a non-negative int'),
+    (
+      lambda: _langevin(_normal, preconditioner='diagonal'),
+      _START,
+      TypeError,
+      r'\(with parentheses\)',
+    ),
+    (lambda: _langevin(_normal), None, TypeError, '`init_state` must be where'),
+    (lambda: _langevin(_normal), _THREE, TypeError, '`init_state` must be whe'),
+    (
+      lambda: _langevin(_normal),
+      np.zeros([4, 3], int),
+      TypeError,
+      'must be of floating numbers',
+    ),
+    (
+      lambda: _langevin(_normal),
+      _START.tolist(),
+      ValueError,
+      r'the 4 parts of a list one by one \(rows of one array',
+    ),
+    (
+      lambda: _langevin(_two_in_one),
+      [_START, _START],
+      ValueError,
+      r'`def log_density\(x0, x1\):`',
+    ),
+    (
+      lambda: _langevin(lambda x, y: _two(x, y)),
+      {'a': _START, 'b': _START},
+      ValueError,
+      r'dict by name. Write `def log_density\(a, b\):`',
+    ),
+    (
+      lambda: _langevin(_two),
+      [_START, _START[:3]],
+      ValueError,
+      'Do the shapes of the data fit the model, and do chains come first',
+    ),
+    (
+      lambda: _langevin(tfd.MultivariateNormalDiag(tf.zeros([2])).log_prob),
+      _START,
+      ValueError,
+      'Do the shapes of the data fit the model',
+    ),
+    (
+      lambda: _langevin(tfd.MultivariateNormalDiag(tf.zeros([3])).log_prob),
+      _START.astype(np.float64),
+      ValueError,
+      'Write all data and constants in the dtype',
+    ),
+    (
+      lambda: _langevin(lambda x: tf.cast(_normal(x), tf.float64)),
+      _START,
+      TypeError,
+      'returned float64 for a state of float32',
+    ),
+    (lambda: _langevin(lambda x: None), _START, ValueError, 'returned None'),
+    (lambda: _langevin(_py_function), _START, ValueError, 'has no gradient'),
+    (
+      lambda: _metropolis(lambda x: -0.5 * np.sum(np.square(x), axis=-1)),
+      _START,
+      ValueError,
+      'without numpy, scipy',
+    ),
+    (
+      lambda: _langevin(lambda x: _normal(x) - np.inf),
+      _START,
+      ValueError,
+      r'not finite at the start of chain 0 \(-inf\)',
+    ),
+    (
+      lambda: _langevin(_normal),
+      np.zeros([2, 100_000], np.float32),
+      ValueError,
+      r'100000 coordinates .* `preconditioner=tfpa.preconditioners.diagonal',
+    ),
+    (lambda: _normal, _START, TypeError, '`kernel` must be a `tfp.mcmc.Trans'),
+  ],
+)
+def test_a_wrong_run_of_a_kernel_is_refused(build, start, error, message):
+  with pytest.raises(error, match=message):
+    tfpa.sample(build(), start, num_results=5, progress=False)
+
+
+@pytest.mark.parametrize(
+  'kernel, message',
+  [
+    (_metropolis(lambda x: -tf.reduce_sum(x**2)), 'all of it is one chain'),
+    (_metropolis(lambda x: -(x**2)), 'every number of it is a chain'),
+    (
+      _metropolis(lambda x: _normal(x - tf.reduce_mean(x, axis=0))),
+      'another chain moves: it mixes chains',
+    ),
+    (
+      _metropolis(lambda x: _normal(x) + tf.random.uniform([4])),
+      'it mixes chains, or is random',
+    ),
+    # Chains of targets of their own.
+    (_metropolis(lambda x: _normal(x) + np.float32([1, 2, 3, 4])), None),
+    (
+      tfp.mcmc.UncalibratedRandomWalk(_normal),
+      'UncalibratedRandomWalk is not calibrated',
+    ),
+    (_metropolis(_normal), None),
+    (tfp.mcmc.RandomWalkMetropolis(_normal), None),
+    (
+      tfp.mcmc.TransformedTransitionKernel(_metropolis(_normal), tfb.Exp()),
+      None,
+    ),
+  ],
+)
+def test_a_run_that_may_be_meant_is_warned_of(kernel, message):
+  start = tf.constant(np.abs(_START))
+  results = kernel.bootstrap_results(start)
+  said = list(diagnosis.warnings_before(kernel, start, results))
+  assert len(said) == (message is not None)
+  assert all(message in sentence for sentence in said)
