@@ -1,4 +1,4 @@
-"""Moments of a target by quadrature in two dimensions, or from a long run.
+"""Moments of a target by quadrature, or from a long run.
 
 The sampler is TFP's windowed NUTS, started as the panel starts. Where that ends
 in modes of no mass, it is HMC in coordinates of the heaviest mode, started in
@@ -22,6 +22,7 @@ from experiments.methods.base import BuildOptions
 from experiments.methods.baselines import Hmc
 from experiments.methods.windowed import WindowedNuts
 from experiments.panel import brownian
+from experiments.panel import volatility
 from experiments.panel.modes import find_modes
 from experiments.panel.modes import in_coordinates_of_the_heaviest
 from experiments.panel.pair import build_target
@@ -33,7 +34,9 @@ __all__ = ['by_quadrature', 'by_sampling', 'write_reference']
 _EXACT = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': (
     brownian.exact_moments
-  )
+  ),
+  'VectorizedStochasticVolatilitySP500Small': volatility.exact_moments,
+  'stochastic_volatility_100_centered': volatility.exact_moments,
 }
 _MAX_RHAT = 1.01
 _ESS_FACTOR = 10

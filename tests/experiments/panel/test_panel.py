@@ -17,6 +17,7 @@ from experiments.panel import config as configs
 from experiments.panel import reference
 from experiments.panel import run
 from experiments.panel import truth as truths
+from experiments.panel import volatility
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
 from experiments.targets.gym import TARGETS
@@ -238,6 +239,38 @@ def test_brownian_moments_are_those_of_dense_algebra():
   np.testing.assert_allclose(
     brownian.moments_of(observed, 23), sums / total, rtol=1e-7
   )
+
+
+def test_moments_of_volatility_are_those_of_sums_over_paths():
+  points = volatility.Points(
+    persistence=np.array([0.5, 0.8, 0.9, 0.8]),
+    scale=np.array([0.4, 0.7, 0.5, 0.7]),
+    mean=np.array([8.0, 8.5, 9.5, 9.0]),
+    log_prior=np.array([0.0, -1.0, -0.5, 0.3]),
+    is_coarse=np.array([True, False, True, True]),
+  )
+  squares = np.array([2e3, 3e4])
+  line = np.linspace(0.0, 20.0, 401)
+  first, second = np.meshgrid(line, line, indexing='ij')
+  values, weights = [], []
+  for phi, sigma, mu, log_prior, _ in zip(*points, strict=True):
+    density = np.exp(log_prior)
+    density *= stats.norm.pdf(first, mu, sigma / np.sqrt(1 - phi**2))
+    density *= stats.norm.pdf(second, mu + phi * (first - mu), sigma)
+    for path, square in ((first, squares[0]), (second, squares[1])):
+      density *= stats.norm.pdf(np.sqrt(square), scale=np.exp(path / 2))
+    weights.append(density.sum())
+    paths = [
+      [(density * path**power).sum() for path in (first, second)]
+      for power in (1, 2, 4)
+    ]
+    rest = [np.array([mu, phi, sigma]) ** power for power in (1, 2, 4)]
+    values.append(np.hstack([paths, density.sum() * np.stack(rest)]))
+  found, _ = volatility.moments_of(squares, points, 4, 5000)
+  for half, chosen in enumerate((slice(None), points.is_coarse)):
+    total = np.sum(np.array(weights)[chosen])
+    exact = np.sum(np.array(values)[chosen], axis=0) / total
+    np.testing.assert_allclose(found[:, half].mean(axis=0), exact, rtol=5e-3)
 
 
 def test_every_method_spends_the_same():
