@@ -8,6 +8,7 @@ import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import stages
+from tfp_adaptive.posterior import structure
 
 
 class _Killed(Exception):
@@ -76,6 +77,38 @@ def test_a_call_killed_in_turn_is_the_call_that_was_not(
   np.testing.assert_array_equal(again.states, whole.states)
   with pytest.raises(ValueError, match=r'another run.*`seed` \(\[0, 3\], now'):
     _sample(tmp_path, seed=4)
+
+
+def _narrow_ridge(x):
+  along, across = tf.unstack(x, axis=-1)
+  return -0.5 * along**2 - 0.5 * ((across - along**2) / 0.1) ** 2
+
+
+@pytest.mark.full
+def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
+  def dense(states, scores, programs):
+    del scores, programs
+    return structure.Choice(*structure.default_matrix(states.shape[1]))
+
+  # Behind its map none diverges.
+  monkeypatch.setattr(structure, 'choose', dense)
+  accepted, diverging = [], []
+  for accept_prob in (stages._CAREFUL_ACCEPT_PROB, structure.ACCEPT_PROB):
+    monkeypatch.setattr(stages, '_CAREFUL_ACCEPT_PROB', accept_prob)
+    posterior = tfpa.sample_posterior(
+      _narrow_ridge, num_draws=400, num_chains=8, seed=3, progress=False,
+      init=tf.TensorSpec([2], tf.float64), max_gradients=30_000,
+    )  # fmt: skip
+    told = [s.found for s in posterior.report if 'acceptance' in s.found]
+    is_careful = accept_prob > structure.ACCEPT_PROB
+    assert [t.split(', ')[-1] for t in told] == (
+      ['acceptance 0.95'] * is_careful
+    )
+    ratio = posterior.trace['log_accept_ratio']
+    accepted.append(np.mean(np.exp(np.minimum(ratio, 0.0))))
+    diverging.append(posterior.verdict.share_diverging)
+  assert accepted[0] > 0.88 > accepted[1]
+  assert diverging[0] < diverging[1]
 
 
 @pytest.mark.nightly

@@ -11,6 +11,7 @@ from tfp_adaptive.core import random
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior import verdict
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
 __all__ = ['Chains', 'kernel_of', 'restore', 'start']
@@ -29,12 +30,13 @@ _COUNTS = (  # Of `Chains`, that say where they are.
 
 def kernel_of(target_log_prob_fn, choice, num_steps):
   """Returns the kernel of a choice."""
+  accept = dict(target_accept_prob=choice.target_accept_prob)
   if hasattr(choice.part, 'operator'):
     return fisher_divergence_hamiltonian(
-      target_log_prob_fn, num_steps, preconditioner=choice.part
+      target_log_prob_fn, num_steps, preconditioner=choice.part, **accept
     )
   return transport_adaptive_hamiltonian(
-    target_log_prob_fn, num_steps, transport=choice.part
+    target_log_prob_fn, num_steps, transport=choice.part, **accept
   )
 
 
@@ -148,6 +150,12 @@ class Chains:
   def num_kept(self):
     """Draws to show: a last block may hold more than were asked for."""
     return min(len(self.draws), self.num_draws)
+
+  @property
+  def diverge(self):
+    """Whether more proposals could never be accepted than a verdict allows."""
+    share = np.mean(verdict.is_diverging(self.trace))
+    return share > verdict.MOST_DIVERGING
 
   @property
   def gradients_to_go_on(self):

@@ -31,6 +31,7 @@ _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _GROWTH = 4  # ... that many times those before, at most so often:
 _NUM_ATTEMPTS = 3
 _NUM_PAIRS = 1000  # Looked at to choose a structure.
+_CAREFUL_ACCEPT_PROB = 0.95  # Of steps so small that few diverge.
 # Where more than that many times the draws are needed, adapting pays.
 _FAR_FROM_ENOUGH = 16.0
 _FILE, _SECONDS_BETWEEN_FILES = 'posterior.npz', 20.0  # Of a checkpoint.
@@ -86,6 +87,7 @@ class Run:
     self._place = Place()
     self._sampling = None  # Gradients and time before the stage of that name.
     self._is_unjudged = False  # Whether chains came full from a file.
+    self._programs = {}  # Of the choice of a structure.
     self._saved = self._begin
     self._evaluate = starts_lib.Evaluate(
       problem.target_log_prob_fn, settings.num_chains
@@ -159,16 +161,22 @@ class Run:
     return found
 
   def _improved(self, chains, attempt):
-    """Returns chains of the structure that their draws ask for.
+    """Returns chains of the structure and the steps that their draws ask for.
 
-    The same ones where it is theirs at the first attempt, or where too little
-    is left to adapt longer than before.
+    The same ones where those are theirs at the first attempt, or where too
+    little is left to adapt longer than before.
     """
     choice = self._choose(chains)
-    if choice.name == chains.choice.name and not attempt:
-      return chains
+    is_other = choice.name != chains.choice.name
+    if not is_other:
+      accept_prob = chains.choice.target_accept_prob
+      if chains.diverge:
+        accept_prob = _CAREFUL_ACCEPT_PROB
+      if accept_prob == chains.choice.target_accept_prob and not attempt:
+        return chains
+      choice = choice._replace(target_accept_prob=accept_prob)
     cost = chains.gradients_per_adapting_step
-    if choice.name != chains.choice.name:
+    if is_other:
       cost = max(cost, _FIRST_COST)
     num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
     if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
@@ -196,6 +204,8 @@ class Run:
       self._folder(f'adaptation_{number}'),
     )
     found = f'{choice.name}, {num_steps} steps'
+    if choice.target_accept_prob != structure.ACCEPT_PROB:
+      found += f', acceptance {choice.target_accept_prob}'
     self._note(stage, found, chains.num_gradients, begin)
     return chains
 
@@ -208,7 +218,9 @@ class Run:
     rows = by_chain[:: -(-len(by_chain) // _NUM_PAIRS)]
     _, gradients = self._evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
-    choice = structure.choose(rows[is_finite], gradients[is_finite])
+    choice = structure.choose(
+      rows[is_finite], gradients[is_finite], self._programs
+    )
     drivers = ''
     if choice.drivers:
       drivers = f' driven by {self._names(choice.drivers)}'
@@ -292,6 +304,8 @@ class Run:
     """Whether draws are so far from enough that to adapt longer pays."""
     rhat = posterior.verdict.worst('rhat')
     if rhat is None or rhat[0] > verdict_lib.DISAGREEING_RHAT:
+      return True
+    if posterior.verdict.share_diverging > verdict_lib.MOST_DIVERGING:
       return True
     size = verdict_lib.smallest_size(posterior.verdict)
     return size * _FAR_FROM_ENOUGH < self._settings.min_ess

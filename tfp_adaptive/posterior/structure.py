@@ -18,7 +18,7 @@ from tfp_adaptive.linear import fisher_divergence
 from tfp_adaptive.transport import maps
 from tfp_adaptive.transport.maps import pairs as pairs_lib
 
-__all__ = ['Choice', 'choose', 'default_matrix', 'rebuilt']
+__all__ = ['ACCEPT_PROB', 'Choice', 'choose', 'default_matrix', 'rebuilt']
 
 _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
@@ -37,11 +37,14 @@ _LEAST_GAIN = 0.1
 _ENOUGH, _ENOUGH_OF_MAP = 0.25, 0.05
 
 
+ACCEPT_PROB = 0.8  # Of a kernel, where nothing asks for more.
+
+
 class Choice(
   collections.namedtuple(
     'Choice',
-    ['name', 'part', 'losses', 'drivers', 'exponents'],
-    defaults=({}, (), ()),
+    ['name', 'part', 'losses', 'drivers', 'exponents', 'target_accept_prob'],
+    defaults=({}, (), (), ACCEPT_PROB),
   )
 ):
   """What was chosen.
@@ -52,6 +55,7 @@ class Choice(
     losses: dict of name -> mean loss on pairs held out.
     drivers: Coordinates that drive the others of a conditional map; ().
     exponents: Of their terms in its precision, a float for a unit of each.
+    target_accept_prob: That steps are adapted to.
   """
 
   __slots__ = ()
@@ -64,11 +68,17 @@ def default_matrix(event_size):
   return 'diagonal matrix', preconditioners.diagonal()
 
 
-def choose(states, scores):
-  """Returns the `Choice` for pairs [n, d], neighbours in a chain side by side.
+def choose(states, scores, programs=None):
+  """Returns the `Choice` for pairs.
 
   Candidates are tried from simple to rich; a richer one must earn its place.
+
+  Args:
+    states: [n, d], neighbours in a chain side by side.
+    scores: Gradients of the log density there, [n, d].
+    programs: dict that holds what was compiled, for another call.
   """
+  programs = {} if programs is None else programs
   count = len(states)
   if count < _FEWEST_PAIRS:
     return Choice(*default_matrix(states.shape[1]))
@@ -82,7 +92,12 @@ def choose(states, scores):
     if best and is_map and _is_enough(best.part, least):
       break
     try:
-      loss, found = _losses(part, *fitted, *held_out)
+      pairs = list(map(tf.constant, (*fitted, *held_out)))
+      key = name, *(rows.shape for rows in pairs)
+      if key not in programs:
+        programs[key] = _losses(part).get_concrete_function(*pairs)
+      loss, found = programs[key](*pairs)
+      loss, found = loss.numpy(), _as_arguments(*map(np.asarray, found))
     except tf.errors.InvalidArgumentError:  # No factor of so few pairs.
       continue
     if not np.all(np.isfinite(loss)):
@@ -101,11 +116,15 @@ def _is_enough(part, loss):
   return np.max(np.mean(loss, axis=0)) < enough
 
 
-def rebuilt(name, event_size, losses, drivers, exponents):
+def rebuilt(
+  name, event_size, losses, drivers, exponents, target_accept_prob=ACCEPT_PROB
+):
   """Returns the `Choice` of the same name and values."""
   found = dict(drivers=tuple(drivers), exponents=tuple(exponents))
   part = _builders(event_size)[name](**(found if drivers else {}))
-  return Choice(name, part, losses, **found)
+  return Choice(
+    name, part, losses, **found, target_accept_prob=target_accept_prob
+  )
 
 
 def _candidates(scores):
@@ -171,8 +190,11 @@ def _is_better(loss, than):
   return np.mean(ratio) + _STANDARD_ERRORS * error < np.log(1.0 - _LEAST_SHARE)
 
 
-def _losses(part, states, scores, held_states, held_scores):
-  """Returns losses of pairs held out, [n, d], and what a map has found."""
+def _losses(part):
+  """Returns a function of pairs, fitted and held out.
+
+  That is to losses of those held out, [n, d], and to what a map has found.
+  """
 
   @tf.function(autograph=False)
   def run(states, scores, held_states, held_scores):
@@ -184,9 +206,7 @@ def _losses(part, states, scores, held_states, held_scores):
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return pairs_lib.robust(residuals - centre), found
 
-  pairs = list(map(tf.constant, (states, scores, held_states, held_scores)))
-  loss, found = run.get_concrete_function(*pairs)(*pairs)
-  return loss.numpy(), _as_arguments(*map(np.asarray, found))
+  return run
 
 
 def _as_arguments(drivers, exponents):

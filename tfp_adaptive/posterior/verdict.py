@@ -13,6 +13,7 @@ __all__ = [
   'SIZES',
   'Verdict',
   'coordinates',
+  'is_diverging',
   'judge',
   'smallest_size',
 ]
@@ -99,13 +100,24 @@ def judge(names, values, trace, min_ess):
   names = [*names, 'log density']
   values = np.concatenate([values, log_prob[..., np.newaxis]], axis=-1)
   diagnosis = convergence.diagnose(values)
-  diverging = trace.get('diverging', np.zeros(log_prob.shape, bool))
-  if 'log_accept_ratio' in trace:
-    diverging = diverging | ~(trace['log_accept_ratio'] > _NEVER)
+  diverging = is_diverging(trace)
   where = _where(names[:-1], values[..., :-1], diverging)
   verdict = Verdict(names, diagnosis, float(np.mean(diverging)), where, [])
   verdict.failed.extend(_failures(verdict, min_ess))
   return verdict
+
+
+def is_diverging(trace):
+  """Returns which proposals could never be accepted, [n, chains] bool.
+
+  Args:
+    trace: As of `judge`.
+  """
+  shape = trace['target_log_prob'].shape
+  diverging = trace.get('diverging', np.zeros(shape, bool))
+  if 'log_accept_ratio' in trace:
+    diverging = diverging | ~(trace['log_accept_ratio'] > _NEVER)
+  return diverging
 
 
 def _failures(verdict, min_ess):
