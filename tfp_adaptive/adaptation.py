@@ -1,5 +1,6 @@
 """Wrappers that decide when and by which rule params change."""
 
+from tfp_adaptive.core.short_steps import ShortSteps
 from tfp_adaptive.latent.hyperparameter_adaptation import (
   HyperparameterAdaptation,
 )
@@ -19,5 +20,6 @@ __all__ = [
   'HyperparameterAdaptation',
   'MomentBasedAdaptation',
   'ScoreMatchingAdaptation',
+  'ShortSteps',
   'ShortStepsWhileAdapting',
 ]

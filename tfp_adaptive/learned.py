@@ -7,6 +7,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.short_steps import ShortSteps
 
 __all__ = [
   'as_tfp_kernel',
@@ -55,6 +56,8 @@ def frozen(kernel, results):
       'builder, with the results of the same kernel.'
     )
   inner = frozen(kernel.inner_kernel, results)
+  if isinstance(kernel, ShortSteps):
+    return kernel.at(inner, results)
   if 'num_adaptation_steps' in kernel.parameters:
     return inner
   return kernel.copy(inner_kernel=inner)
@@ -154,7 +157,7 @@ def cost_per_step(kernel, adapting, results=None):
     kernel: A kernel built by a `tfpa` builder, or around one.
     adapting: Whether the step is one of the adapting ones.
     results: Its kernel results, read where the number of leapfrog steps is
-      learned.
+      learned, and for how many steps were short: none, if left out.
 
   Returns:
     An `interfaces.Cost`.
@@ -180,7 +183,8 @@ def cost_per_step(kernel, adapting, results=None):
   ]
   taught = [None if None in column else sum(column) for column in zip(*costs)]
   # Steps that teach nothing cost what frozen ones do.
-  share = getattr(proposal, 'teaching_share', 1.0)
+  steps = next((k for k in kernels if isinstance(k, ShortSteps)), None)
+  share = steps.teaching_share(results) if steps else 1.0
   return interfaces.Cost(
     *(
       cost if cost is None else frozen + share * (cost - frozen)

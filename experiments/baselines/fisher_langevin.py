@@ -23,6 +23,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.baselines import square_root
+from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
@@ -50,7 +51,7 @@ def fisher_adaptive_langevin(
   preconditioner=None,
   target_accept_prob=0.574,
   step_size=1.0,
-  short_step_share=0.2,
+  short_step_share=None,
   has_paper_constants=False,
 ):
   """Builds a MALA with the inverse Fisher information (FisherMALA).
@@ -86,11 +87,12 @@ def fisher_adaptive_langevin(
     target_log_prob_fn,
     preconditioner,
     step_size,
-    short_step_share=short_step_share,
   )
   square = proposal.copy(preconditioner=square_root.as_square(preconditioner))
   return FisherAdaptation(
-    tfpa.MetropolisHastings(square),
+    short_steps.around(
+      tfpa.MetropolisHastings(square), num_adaptation_steps, short_step_share
+    ),
     num_adaptation_steps,
     target_accept_prob,
     **(_PAPER if has_paper_constants else {}),

@@ -18,6 +18,7 @@ import collections
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.core import short_steps
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import running_moments
 
@@ -39,7 +40,7 @@ def variance_ratio_langevin(
   preconditioner=None,
   target_accept_prob=0.574,
   step_size=1.0,
-  short_step_share=0.2,
+  short_step_share=None,
 ):
   """Builds a MALA with the diagonal that minimizes the Fisher divergence.
 
@@ -71,10 +72,13 @@ def variance_ratio_langevin(
     target_log_prob_fn,
     preconditioner,
     step_size,
-    short_step_share=short_step_share,
   )
   return VarianceRatioAdaptation(
-    tfpa.MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+    short_steps.around(
+      tfpa.MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+    ),
+    num_adaptation_steps,
+    target_accept_prob,
   )
 
 

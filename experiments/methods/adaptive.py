@@ -56,7 +56,10 @@ class ShortSteps(Adaptive):
   """What the adaptive Langevin samplers take beside it."""
 
   short_step_share: float | None = Field(
-    None, ge=0, lt=1, description='0.2 by default, 0 with settings: paper'
+    None,
+    ge=0,
+    lt=1,
+    description='by default 0.2 in necks; 0 with settings: paper',
   )
 
   passed: ClassVar[tuple] = (*Adaptive.passed, 'short_step_share')

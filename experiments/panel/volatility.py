@@ -119,10 +119,12 @@ def moments_of(squares, points, num_batches, num_pairs, seed=0):
     and how many points had a weight.
   """
   rng = np.random.default_rng(seed)
-  level = np.concatenate([
-    _Paths(squares, points.some(which)).log_evidence()
-    for which in _chunks(len(points.mean))
-  ])
+  level = np.concatenate(
+    [
+      _Paths(squares, points.some(which)).log_evidence()
+      for which in _chunks(len(points.mean))
+    ]
+  )
   kept = np.flatnonzero(level - level.max() > _LEAST)
   totals = np.zeros([num_batches, 2])
   sums = np.zeros([num_batches, 2, 3, len(squares) + 3])

@@ -6,7 +6,6 @@ learned sampler reached, started in the target. The figure is the ratio of
 effective sample sizes per gradient, both chains recorded equally long.
 """
 
-import functools
 import itertools
 import pathlib
 from typing import NamedTuple
@@ -151,10 +150,7 @@ def compare(case, seed, num_results=5000):
 
 def _builder(case):
   return {
-    # Steps of one size, as the oracle's.
-    'langevin': functools.partial(
-      tfpa.gradient_adaptive_langevin, short_step_share=0.0
-    ),
+    'langevin': tfpa.gradient_adaptive_langevin,
     'random_walk': tfpa.gradient_adaptive_random_walk,
   }[case.method]
 

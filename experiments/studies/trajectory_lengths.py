@@ -26,6 +26,7 @@ from experiments.framework.json_files import read_lines
 from experiments.methods.base import find_field
 from experiments.studies.length_targets import MAP_TARGETS
 from experiments.studies.length_targets import TARGETS
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 __all__ = ['MAPS', 'MATRICES', 'Sampler', 'run']
 
@@ -115,8 +116,8 @@ class Sampler:
         kernel=self._kernel,
         previous_kernel_results=results,
         trace_fn=lambda _, r: (
-          r.inner_results.proposed_results.trajectory.num_steps,
-          r.inner_results.is_accepted,
+          mh_results(r).proposed_results.trajectory.num_steps,
+          mh_results(r).is_accepted,
         ),
         return_final_kernel_results=True,
         seed=seed,

@@ -46,21 +46,23 @@ def _specified(name, **options):
   return build
 
 
-def mala(temper, proposal=tfpa.proposals.UncalibratedPreconditionedLangevin):
+def mala(temper, steps=short_steps.ShortSteps):
   """Returns MALA some of whose steps are short."""
-  return tfpa.MetropolisHastings(
-    proposal(
-      lambda x: temper * BANANA.log_prob(x),
-      registry.fixed(_FACTOR),
-      short_step_share=SHARE,
-    )
+  return steps(
+    tfpa.MetropolisHastings(
+      tfpa.proposals.UncalibratedPreconditionedLangevin(
+        lambda x: temper * BANANA.log_prob(x), registry.fixed(_FACTOR)
+      )
+    ),
+    0,
+    SHARE,
   )
 
 
 def multiplier(results):
-  """Returns m of a step of MALA, [], from the seed it had."""
-  seed = tfp_private.get_innermost(results, 'proposed_results').seed
-  return short_steps.draw(SHARE, tf.float64, seed)
+  """Returns m of a step of MALA, []."""
+  proposed = tfp_private.get_innermost(results, 'proposed_results')
+  return proposed.step_size
 
 
 def _trajectory(field):

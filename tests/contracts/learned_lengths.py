@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 __all__ = ['check_failures', 'check_frozen_and_counted', 'learned']
 
@@ -29,7 +30,7 @@ def check_frozen_and_counted(kernel, state):
   stepper = tf.function(kernel.one_step, autograph=False)
   for seed in targets.seeds(_NUM_ADAPTATION_STEPS + 10):
     state, results = stepper(state, results, seed=seed)
-    proposed = results.inner_results.proposed_results
+    proposed = mh_results(results).proposed_results
     taken.append(int(proposed.trajectory.num_steps))
   fewest, most = learned(results)
   assert 1 <= fewest <= most <= 8

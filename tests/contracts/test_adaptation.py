@@ -10,6 +10,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core import random
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _EVENT_SIZE = 5
 _NUM_CHAINS = 20
@@ -59,8 +60,8 @@ def _learned(spec, structure):
     num_results=_NUM_RESULTS,
     progress=False,
     trace_fn=lambda state, results: (
-      results.inner_results.accepted_results.preconditioner_params,
-      results.inner_results.accepted_results.step_size,
+      mh_results(results).accepted_results.preconditioner_params,
+      mh_results(results).accepted_results.step_size,
       results.step,
     ),
   )
@@ -150,7 +151,7 @@ def test_the_whole_path_follows_the_scale_of_the_coordinates(spec):
       state, results = kernel.one_step(
         state, results, seed=random.fold_in(tf.constant([1, 2]), i)
       )
-      is_accepted = results.inner_results.is_accepted
+      is_accepted = mh_results(results).is_accepted
       return (
         i + 1,
         state,
@@ -162,7 +163,7 @@ def test_the_whole_path_follows_the_scale_of_the_coordinates(spec):
     _, _, results, draws, accepted = tf.while_loop(
       lambda i, *_: i < 60, body, (0, state, results, draws, accepted)
     )
-    params = results.inner_results.accepted_results.preconditioner_params
+    params = mh_results(results).accepted_results.preconditioner_params
     return draws.stack(), accepted.stack(), params
 
   ones = tf.ones([3], tf.float64)
@@ -206,15 +207,13 @@ def test_zero_adaptation_steps_never_change_the_params(spec):
   kernel = spec.build(targets.standard_normal, 0)
   state = tf.ones([4, 3], tf.float64)
   results = kernel.bootstrap_results(state)
-  start = np.asarray(
-    results.inner_results.accepted_results.preconditioner_params
-  )
+  start = np.asarray(mh_results(results).accepted_results.preconditioner_params)
   _, all_results = targets.run_steps(
     targets.stepper(kernel, 'eager'), state, results, 3
   )
   for results in all_results:
     np.testing.assert_array_equal(
-      results.inner_results.accepted_results.preconditioner_params, start
+      mh_results(results).accepted_results.preconditioner_params, start
     )
 
 

@@ -15,6 +15,7 @@ from tests.contracts import few_chain_cases
 from tests.contracts import few_chains
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core import short_steps
 
 pytestmark = pytest.mark.full
 
@@ -123,24 +124,21 @@ def test_what_is_drawn_depends_on_the_seed_alone(name):
   assert len(np.unique(drawn)) > 1
 
 
-class _ShortStepsSeeTheState(tfpa.proposals.UncalibratedPreconditionedLangevin):
-  """The wrong kernel: steps that are short are shorter on one side."""
+class _ShortStepsSeeTheState(short_steps.ShortSteps):
+  """The wrong kernel: more steps are short on one side."""
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    self._side = tf.reduce_mean(current_state) > 0.0
-    return super().one_step(current_state, previous_kernel_results, seed)
-
-  def _drawn_step_size(self, results, seed):
-    size = super()._drawn_step_size(results, seed)
-    is_short = size < results.step_size
-    return tf.where(is_short & self._side, 0.5 * size, size)
+    side = tf.cast(tf.reduce_mean(current_state) > 0.0, tf.float64)
+    share = 0.2 + 0.7 * side
+    results = previous_kernel_results._replace(short_step_share=share)
+    return super().one_step(current_state, results, seed)
 
 
 @pytest.mark.parametrize('num_chains', [1, 4])
 def test_short_steps_that_see_the_state_are_detected(num_chains):
   case = few_chains.Case(
     'wrong',
-    functools.partial(few_chain_cases.mala, proposal=_ShortStepsSeeTheState),
+    functools.partial(few_chain_cases.mala, steps=_ShortStepsSeeTheState),
     few_chain_cases.BANANA,
     num_replicates=100_000,
   )

@@ -7,6 +7,7 @@ import tensorflow_probability as tfp
 
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _NUM_STEPS = 9
 _NUM_ADAPTING = 7
@@ -38,7 +39,7 @@ def test_accept_decisions_are_identical(runs, mode):
   _, compiled = runs[mode]
   for expected, got in zip(eager, compiled):
     np.testing.assert_array_equal(
-      got.inner_results.is_accepted, expected.inner_results.is_accepted
+      mh_results(got).is_accepted, mh_results(expected).is_accepted
     )
 
 
@@ -56,7 +57,7 @@ def test_the_compared_steps_search_learn_and_are_then_frozen(runs):
   assert int(results[0].scale_search.num_trials) > 0
   assert int(learning.scale_search.num_trials) == 0
   params = [
-    np.asarray(r.inner_results.accepted_results.preconditioner_params)
+    np.asarray(mh_results(r).accepted_results.preconditioner_params)
     for r in results
   ]
   learned = params[_NUM_ADAPTING - 1]

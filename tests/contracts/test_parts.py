@@ -10,6 +10,7 @@ from tests.contracts import parts as parts_lib
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive import interfaces
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 
 def _learns(**parts):
@@ -30,7 +31,7 @@ def _learns(**parts):
     targets.stepper(kernel, 'eager'), state, results, 4
   )
   return [
-    tf.nest.flatten(r.inner_results.accepted_results.preconditioner_params)
+    tf.nest.flatten(mh_results(r).accepted_results.preconditioner_params)
     for r in (results, all_results[-1])
   ]
 

@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _START = np.random.default_rng(2).normal(size=(3, 2))
 
@@ -28,7 +29,7 @@ def test_the_same_seed_gives_the_same_step_and_another_another(spec):
   again, _ = _step(kernel, (1, 2))
   other, other_results = _step(kernel, (1, 3))
   np.testing.assert_array_equal(first, again)
-  assert np.any(other_results.inner_results.proposed_state != again)
+  assert np.any(mh_results(other_results).proposed_state != again)
   assert first.shape == other.shape
 
 
@@ -39,7 +40,7 @@ def test_chains_draw_independent_noise(spec):
   _, results = kernel.one_step(
     start, kernel.bootstrap_results(start), seed=(1, 2)
   )
-  noise = results.inner_results.proposed_results.noise.numpy()
+  noise = mh_results(results).proposed_results.noise.numpy()
   # Correlations of independent normals have standard error 1 / sqrt(n).
   standard_error = len(noise) ** -0.5
   assert abs(np.mean(noise[:, 0] * noise[:, 1])) < 4 * standard_error
@@ -54,7 +55,7 @@ def test_a_step_runs_again_from_its_recorded_seed(spec):
   results = kernel.bootstrap_results(state)
   after, after_results = kernel.one_step(state, results)  # No seed given.
   again, again_results = kernel.one_step(
-    state, results, seed=after_results.inner_results.seed
+    state, results, seed=mh_results(after_results).seed
   )
   np.testing.assert_array_equal(after, again)
   for one, two in zip(
@@ -99,5 +100,5 @@ def test_sample_chain_with_thinning_equals_strided_draws():
 def test_extreme_seed_words_draw_ordinary_numbers(words):
   kernel = tfpa.gradient_adaptive_langevin(targets.standard_normal, 2)
   state, results = _step(kernel, tf.constant(words, tf.int32))
-  noise = results.inner_results.proposed_results.noise
+  noise = mh_results(results).proposed_results.noise
   assert np.all(np.abs(noise) < 6.0) and np.all(np.isfinite(state))

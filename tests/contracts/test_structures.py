@@ -9,6 +9,7 @@ import tensorflow as tf
 from tests.contracts import pairs
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 Pair = collections.namedtuple('Pair', ['location', 'scale'])
 
@@ -80,8 +81,8 @@ def test_structure_shape_and_dtype_are_kept(spec, structure, chains):
       tf.nest.flatten(bootstrapped), tf.nest.flatten(result)
     ):
       assert after.shape == before.shape and after.dtype == before.dtype
-    assert result.inner_results.is_accepted.shape == chains
-    assert result.inner_results.log_accept_ratio.shape == chains
+    assert mh_results(result).is_accepted.shape == chains
+    assert mh_results(result).log_accept_ratio.shape == chains
 
 
 @pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
@@ -163,4 +164,4 @@ def test_parts_of_two_dtypes_are_refused(spec):
 
 
 def _params(results):
-  return results.inner_results.accepted_results.preconditioner_params
+  return mh_results(results).accepted_results.preconditioner_params

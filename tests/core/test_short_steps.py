@@ -58,21 +58,99 @@ def test_adaptations_leave_short_steps_alone():
     state, results = one_step(state, results, seed=tf.constant([step, 5]))
     factor = tfpa.learned_factor(kernel, results)
     has_moved.append(np.any(np.asarray(factor) != np.asarray(previous)))
-    proposed = results.inner_results.proposed_results
-    is_full.append(
-      short_steps.draw(0.5, tf.float64, proposed.seed).numpy() == 1.0
-    )
+    is_full.append(not results.inner_results.is_short)
   assert 5 < np.sum(is_full) < 25
   np.testing.assert_array_equal(has_moved, is_full)
 
 
-def test_a_fifth_of_the_steps_is_short_unless_told_otherwise():
-  for given, expected in (({}, 0.2), ({'short_step_share': 0.0}, 0.0)):
-    kernel = tfpa.gradient_adaptive_langevin(
-      lambda x: -0.5 * tf.reduce_sum(x**2, -1), 10, **given
+def _neck(x):
+  """N(0, I), and where x_0 < -1 a hundred times as narrow in x_1."""
+  precision = tf.where(x[..., 0] < -1.0, tf.constant(1e4, x.dtype), 1.0)
+  return (
+    -0.5 * x[..., 0] ** 2
+    - 0.5 * precision * x[..., 1] ** 2
+    + 0.5 * tf.math.log(precision)
+  )
+
+
+def _adapted(target, share=None, num_steps=400):
+  """Returns kernel, results and the shares that were lost on the way."""
+  kernel = tfpa.gradient_adaptive_langevin(
+    target, num_steps - 100, short_step_share=share
+  )
+  start = tf.constant(np.random.default_rng(1).normal(size=(8, 2)))
+
+  @tf.function(autograph=False, jit_compile=True)
+  def run():
+    return tfp.mcmc.sample_chain(
+      num_steps,
+      start,
+      kernel=kernel,
+      trace_fn=lambda _, results: results.inner_results[1:],
+      return_final_kernel_results=True,
+      seed=_SEED,
     )
-    proposal = kernel.inner_kernel.inner_kernel
-    assert proposal.parameters['short_step_share'] == expected
+
+  result = run()
+  return kernel, result.final_kernel_results, result.trace
+
+
+@pytest.mark.full
+def test_steps_are_short_where_a_neck_shows_and_nowhere_else():
+  kernel, results, (is_short, share, lost, _, num_full) = _adapted(_neck)
+  assert np.mean(is_short[100:]) > 0.1 and share[-1] == np.float64(0.2)
+  # What decides does not change once the kernel is fixed.
+  assert lost[300] == lost[-1] > 1e-3
+  num_short = np.sum(is_short[:300])
+  assert num_full[-1] == 300 - num_short and num_short > 20
+  teaching = kernel.inner_kernel.teaching_share(results)
+  assert teaching == pytest.approx(1.0 - num_short / 300)
+  frozen = tfpa.frozen(kernel, results)
+  assert frozen.parameters['short_step_share'] == pytest.approx(0.2)
+
+  kernel, results, (is_short, share, lost, *_) = _adapted(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1)
+  )
+  assert not np.any(is_short[100:]) and share[-1] == 0.0
+  assert lost[-1] < 1e-6
+  assert isinstance(tfpa.frozen(kernel, results), tfpa.MetropolisHastings)
+
+
+@pytest.mark.full
+def test_a_share_that_is_given_stays():
+  for share in (0.0, 0.3):
+    kernel, results, *_ = _adapted(_neck, share)
+    if share:
+      assert results.inner_results.short_step_share == share
+    else:
+      assert isinstance(kernel.inner_kernel, tfpa.MetropolisHastings)
+
+
+def test_a_short_step_is_a_step_of_that_size():
+  inner = _mala(1.0)
+  kernel = short_steps.ShortSteps(inner, 0, 0.9)
+  state = tf.constant(np.random.default_rng(2).normal(size=(20, 5)))
+  seed = tf.constant([4, 1])
+  part = short_steps.draw(0.9, tf.float64, seed)
+  assert part < 0.9
+  moved, results = kernel.one_step(
+    state, kernel.bootstrap_results(state), seed=seed
+  )
+  sized = _mala(float(part))
+  other, expected = sized.one_step(
+    state, sized.bootstrap_results(state), seed=seed
+  )
+  np.testing.assert_allclose(moved, other, rtol=1e-12)
+  np.testing.assert_allclose(
+    results.inner_results.log_accept_ratio,
+    expected.log_accept_ratio,
+    rtol=1e-9,
+    atol=1e-12,
+  )
+  assert results.is_short
+  # The step size of the next step stays that of the adaptation.
+  assert results.inner_results.accepted_results.step_size == 1.0
+  assert results.inner_results.proposed_results.step_size == part
 
 
 @pytest.mark.parametrize('share', [-0.1, 1.0, float('nan')])
@@ -92,22 +170,25 @@ def _funnel(z):
   )
 
 
-def _share_that_moves(short_step_share):
+def _mala(step_size):
+  return tfpa.MetropolisHastings(
+    tfpa.proposals.UncalibratedPreconditionedLangevin(
+      _funnel,
+      tfpa.preconditioners.diagonal(init_scale=1.0),
+      step_size=step_size,
+    )
+  )
+
+
+def _share_that_moves(short_step_share, num_steps=100, seed=_SEED):
   """Of chains that start in the neck of a funnel, at the bulk's step size."""
   rng = np.random.default_rng(0)
   start = np.exp(-2.5) * rng.normal(size=(200, 5))
   start[:, 0] = -5.0
-  kernel = tfpa.MetropolisHastings(
-    tfpa.proposals.UncalibratedPreconditionedLangevin(
-      _funnel,
-      tfpa.preconditioners.diagonal(init_scale=1.0),
-      step_size=0.5,
-      short_step_share=short_step_share,
-    )
-  )
+  kernel = short_steps.around(_mala(0.5), 0, short_step_share)
   states = tf.function(
     lambda: tfp.mcmc.sample_chain(
-      50, tf.constant(start), kernel=kernel, trace_fn=None, seed=_SEED
+      num_steps, tf.constant(start), kernel=kernel, trace_fn=None, seed=seed
     )
   )()
   return np.mean(states[-1, :, 0] != -5.0)
@@ -115,5 +196,5 @@ def _share_that_moves(short_step_share):
 
 @pytest.mark.full
 def test_chains_come_out_of_a_neck_by_short_steps_only():
-  assert _share_that_moves(0.2) > 0.9
+  assert _share_that_moves(0.2) > 0.5
   assert _share_that_moves(0.0) < 0.05

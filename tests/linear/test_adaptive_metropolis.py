@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _NUM_STEPS = 20
 _TARGET = targets.Banana(3)
@@ -34,7 +35,7 @@ def _run(preconditioner, **options):
 
 
 def _accepted(results):
-  return results.inner_results.accepted_results
+  return mh_results(results).accepted_results
 
 
 @pytest.fixture(scope='module')
@@ -67,7 +68,7 @@ def test_mean_factor_and_scale_follow_their_recursions(dense_run):
     change = 2.0 * np.tril(tangent) - np.diag(np.diag(tangent))
     factor = factor @ (np.eye(3) + change)
     accept_prob = np.exp(
-      np.minimum(results.inner_results.log_accept_ratio, 0.0)
+      np.minimum(mh_results(results).log_accept_ratio, 0.0)
     ).mean()
     variance *= 1.0 + 0.2 * (accept_prob - 0.3) / 0.3
     np.testing.assert_allclose(results.mean, mean, rtol=1e-9)

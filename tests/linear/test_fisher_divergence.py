@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import fisher_divergence
 
 _EVENT_SIZE = 4
@@ -26,7 +27,7 @@ def _divergence(target, num_steps, preconditioner=None, **options):
 
 
 def _covariance(results):
-  params = results.inner_results.accepted_results.preconditioner_params.numpy()
+  params = mh_results(results).accepted_results.preconditioner_params.numpy()
   return params @ params.T
 
 
@@ -54,7 +55,7 @@ def test_the_factor_solves_the_equation_of_the_weighted_covariances(gain):
   left = np.cumprod(np.append(1.0, 1.0 - weights[::-1]))[::-1]
   shares = np.append(1.0, weights) * left
   grads = [
-    r.inner_results.accepted_results.grads_target_log_prob
+    mh_results(r).accepted_results.grads_target_log_prob
     for r in (before, *results)
   ]
   ratio = _NUM_STEPS * _NUM_CHAINS / _EVENT_SIZE

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tfp_adaptive.core import random
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import log_det
 
 
@@ -119,7 +120,7 @@ def test_a_drawn_number_of_steps_is_what_a_step_costs():
     5, 0, num_steps=12, randomize_num_steps=True
   )
   drawn = [
-    int(r.inner_results.proposed_results.trajectory.num_steps)
+    int(mh_results(r).proposed_results.trajectory.num_steps)
     for r in all_results
   ]
   assert [counted['gradient'] for counted in calls] == drawn

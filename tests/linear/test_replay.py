@@ -14,7 +14,6 @@ from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.core import short_steps
 
 _EVENT_SIZE = 3
 _TARGET = targets.Banana(_EVENT_SIZE)
@@ -372,27 +371,3 @@ def test_chains_that_diverged_are_marked_and_their_fields_are_finite(name):
   for field in transition:
     assert np.all(np.isfinite(field))
   assert np.all(np.isfinite(tape.gradient(value, params)))
-
-
-@pytest.mark.parametrize('name', ['langevin', 'langevin_exact'])
-def test_a_short_step_is_a_step_of_that_size_and_replayed_so(name):
-  short = _Step(name, num_chains=20, seed=4, short_step_share=0.9)
-  drawn = short_steps.draw(0.9, tf.float64, short.results.proposed_results.seed)
-  assert drawn < 0.9
-  sized = _Step(name, num_chains=20, seed=4, step_size=drawn)
-  np.testing.assert_allclose(short.y, sized.y, rtol=1e-12)
-  np.testing.assert_allclose(
-    short.results.proposed_results.log_acceptance_correction,
-    sized.results.proposed_results.log_acceptance_correction,
-    rtol=1e-10,
-    atol=1e-12,
-  )
-  for field in ('log_accept_ratio', 'displacement', 'control_variate'):
-    gradients = [
-      step.gradient_in_tangent(field, step.preconditioner, tf.constant(_FACTOR))
-      for step in (short, sized)
-    ]
-    assert np.any(gradients[0] != 0.0)
-    np.testing.assert_allclose(*gradients, rtol=1e-9, atol=1e-12)
-  # The step size in the results stays that of the adaptation.
-  np.testing.assert_array_equal(short.results.proposed_results.step_size, 1.0)

@@ -39,7 +39,7 @@ def _rotated():
 
   rows = tf.random.stateless_normal([_NUM_CHAINS, 3], [1, 2], dtype=tf.float64)
   lengths = trajectory_length.start(
-    tf.constant([1, 5]), _MOST, rows, rows, tf.ones([_NUM_CHAINS, 1], tf.bool)
+    tf.constant([1, 5]), _MOST, rows, tf.ones([_NUM_CHAINS, 1], tf.bool)
   )
   first = (tf.constant(0), lengths, tf.constant(1), rows)
   return tf.while_loop(lambda count, *_: count < _NUM_STEPS, step, first)[1]
@@ -73,9 +73,7 @@ def test_rates_are_those_of_first_order_chains_per_gradient():
 def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
   rows = tf.random.stateless_normal([4, 3], [1, 2], dtype=tf.float64)
   everywhere = tf.ones([4, 1], tf.bool)
-  lengths = trajectory_length.start(
-    tf.constant([1, 2]), 2, rows, rows, everywhere
-  )
+  lengths = trajectory_length.start(tf.constant([1, 2]), 2, rows, everywhere)
   lengths = trajectory_length.add(
     lengths, tf.constant(1), [rows, rows, -rows], tf.ones([4], tf.float64),
     everywhere, tf.constant(False),
@@ -104,7 +102,7 @@ def test_chains_that_fail_teach_no_moments():
 
   def moments(steps, is_finite):
     known = trajectory_length.start(
-      tf.constant([1, 2]), 2, steps[0], tf.constant(steps[0]), is_finite
+      tf.constant([1, 2]), 2, tf.constant(steps[0]), is_finite
     )
     for now in steps:
       known = trajectory_length.add(
@@ -126,7 +124,7 @@ def test_what_is_little_known_counts_as_the_others_do_at_its_own_level():
   # A fast direction likes one step; a slow one, known by 100 pairs, the most.
   jumps = np.stack([np.ones(4), 0.01 * ends**2], axis=-1)
   known = trajectory_length.start(
-    tf.constant([1, 2]), 4, rows, rows, tf.ones([1, 1], tf.bool)
+    tf.constant([1, 2]), 4, rows, tf.ones([1, 1], tf.bool)
   )._replace(
     time=tf.constant(1.0, tf.float64),
     squares=tf.ones([2, 2], tf.float64),

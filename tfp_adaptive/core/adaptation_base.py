@@ -23,7 +23,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
   """Base of the adaptation wrappers: step inside, then adapt or pass on.
 
   A subclass sets `_parameters` and implements `bootstrap_results` and
-  `_adapt(next_state, previous_inner, results) -> results`, or `one_step` as a
+  `_adapt(states, previous_inner, results) -> results`, or `one_step` as a
   whole. Its results have the fields `inner_results` and `step`.
   """
 
@@ -94,20 +94,19 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       (results,) = control_flow.apply_if(
         self._is_adapting(previous, inner),
         lambda results: [
-          self._adapt(next_state, previous.inner_results, results)
+          self._adapt(
+            (current_state, next_state), previous.inner_results, results
+          )
         ],
         stepped,
       )
       return next_state, results
 
   def _is_adapting(self, previous, inner):
-    """Whether this step adapts, [] bool: proposals may except some."""
+    """Whether this step adapts, [] bool: short ones say nothing."""
+    is_short = tfp_private.get_innermost(inner, 'is_short', default=False)
     is_adapting = previous.step < self.num_adaptation_steps
-    if stack.first_with(self.inner_kernel, 'can_teach') is None:
-      return is_adapting
-    return is_adapting & self.proposal.can_teach(
-      self._mh_results(inner).proposed_results
-    )
+    return is_adapting & ~tf.convert_to_tensor(is_short)
 
   def _flat_state(self, state, inner):
     """Returns the chains in the proposal's own space, [chains..., d]."""

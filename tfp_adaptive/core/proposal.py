@@ -55,7 +55,6 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
   """Base of the proposals: y = x + step_size * C(params) (noise, drift)."""
 
   uses_gradient = False
-  teaching_share = 1.0
   num_leapfrog_steps = 1
 
   def __init__(

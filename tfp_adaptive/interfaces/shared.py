@@ -53,14 +53,9 @@ class Proposal(Protocol):
   preconditioner: 'Preconditioner'
   # Whether a step evaluates the gradient at the proposal.
   uses_gradient: bool = False
-  # Share of the steps that teach, on average.
-  teaching_share: float = 1.0
 
   def cost(self, adapting) -> 'Cost':
     """Returns what a step does; `adapting`: with its replay."""
-
-  def can_teach(self, proposed_results):
-    """Returns whether adaptations learn from this step, [] bool."""
 
   def init_replay_cache(self, proposed_results):
     """Returns what the first replay is given; `[]` for nothing."""

@@ -107,14 +107,19 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
       step=tf.zeros([], tf.int32),
     )
 
-  def _adapt(self, next_state, previous_inner, results):
+  def _is_adapting(self, previous, inner):
+    """Short steps say as much as others: what is learned from are states."""
+    del inner
+    return previous.step < self.num_adaptation_steps
+
+  def _adapt(self, states, previous_inner, results):
     """Moves mu, S and L by one state of every chain."""
     del previous_inner
     inner = results.inner_results
     mean, covariance, factor = _adapted(
       results.hyper_mean,
       results.hyper_covariance,
-      _rows(next_state, inner),
+      _rows(states[1], inner),
       results.step,
     )
     return results._replace(

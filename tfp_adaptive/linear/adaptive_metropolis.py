@@ -160,7 +160,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       mean_accept_prob=tf.zeros([], state.dtype),
     )
 
-  def _adapt(self, next_state, previous_inner, results):
+  def _adapt(self, states, previous_inner, results):
     """Moves mu, C and s by one state of every chain."""
     del previous_inner
     inner = results.inner_results
@@ -169,7 +169,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     is_searching = results.scale_search.is_searching
     search = scale_search.update(results.scale_search, accept_prob, target)
 
-    state = self._flat_state(next_state, inner)
+    state = self._flat_state(states[1], inner)
     centered = state - results.mean
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     progress = tf.cast(results.step, state.dtype) / self.num_adaptation_steps

@@ -138,9 +138,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       num_dropped_gradients=zero,
     )
 
-  def _adapt(self, next_state, previous_inner, results):
+  def _adapt(self, states, previous_inner, results):
     """Searches the first scale, then learns shape and step size."""
-    inner = results.inner_results
+    inner, next_state = results.inner_results, states[1]
     mh_results = self._mh_results(inner)
     accept_prob = adaptation_base.mean_accept_prob(mh_results)
     target = self._parameters['target_accept_prob']
@@ -175,7 +175,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       is_searching, rescale, params, statistics
     )
     lengths, learned = self._learn_length(
-      next_state, results, is_searching, statistics, params
+      states, previous_inner, results, statistics, params
     )
     return results._replace(
       inner_results=tfp_private.replace_innermost(
@@ -198,11 +198,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     first = tfp_private.get_innermost(inner, 'num_leapfrog_steps')
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     places = self._turning(rows, params)
-    return trajectory_length.start(first, most, rows, places, is_finite)
+    return trajectory_length.start(first, most, places, is_finite)
 
-  def _learn_length(
-    self, next_state, results, is_searching, statistics, params
-  ):
+  def _learn_length(self, states, previous_inner, results, statistics, params):
     """Returns the next `Lengths`, and what they change of the results.
 
     Statistics and params are those after the step, results those before.
@@ -212,22 +210,23 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       return [], {}
     inner = results.inner_results
     mh_results = self._mh_results(inner)
-    rows, _, is_finite = self._states_and_gradients(next_state, inner)
+    before = self._states_and_gradients(states[0], previous_inner)[0]
+    rows, _, is_finite = self._states_and_gradients(states[1], inner)
     ratio = mh_results.log_accept_ratio
     proposed = state_parts.as_rows(
       state_parts.flatten(mh_results.proposed_state, ps.rank(ratio))
     )
     places = self._turning(
-      tf.concat([lengths.state, proposed, rows], axis=0),
+      tf.concat([before, proposed, rows], axis=0),
       tfp_private.get_innermost(inner, 'preconditioner_params'),
     )
     lengths = trajectory_length.add(
-      lengths._replace(state=rows),
+      lengths,
       mh_results.proposed_results.trajectory.num_steps,
       tf.split(places, 3),
       tf.reshape(tf.exp(tf.minimum(ratio, 0.0)), [-1]),
       is_finite,
-      is_searching,
+      results.scale_search.is_searching,
     )
     lengths, drawn = trajectory_length.choose(
       lengths,
@@ -236,13 +235,15 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       self.num_adaptation_steps,
     )
     lengths = self._forget_lengths(
-      lengths, is_finite, results.statistics, statistics, params
+      lengths, rows, is_finite, results.statistics, statistics, params
     )
     return lengths, {'num_leapfrog_steps': drawn}
 
-  def _forget_lengths(self, lengths, is_finite, before, statistics, params):
+  def _forget_lengths(
+    self, lengths, rows, is_finite, before, statistics, params
+  ):
     """Returns `Lengths` without what another shape has made wrong."""
-    del is_finite, before, statistics, params
+    del rows, is_finite, before, statistics, params
     return lengths
 
   def _turning(self, rows, params):

@@ -37,6 +37,7 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import short_steps
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
@@ -130,7 +131,7 @@ def fisher_divergence_langevin(
   preconditioner=None,
   target_accept_prob=0.574,
   step_size=1.0,
-  short_step_share=0.2,
+  short_step_share=None,
 ):
   """Builds a MALA with the factor that minimizes the Fisher divergence.
 
@@ -162,10 +163,13 @@ def fisher_divergence_langevin(
     target_log_prob_fn,
     as_preconditioner(preconditioner) or preconditioners.cholesky(),
     step_size,
-    short_step_share=short_step_share,
   )
   return FisherDivergenceAdaptation(
-    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+    short_steps.around(
+      MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+    ),
+    num_adaptation_steps,
+    target_accept_prob,
   )
 
 

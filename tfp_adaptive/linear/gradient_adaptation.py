@@ -133,9 +133,9 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_dropped_gradients=tf.zeros([], tf.int32),
     )
 
-  def _adapt(self, next_state, previous_inner, results):
+  def _adapt(self, states, previous_inner, results):
     """Replays the step, differentiates the criterion, moves the params."""
-    del next_state
+    del states
     inner = results.inner_results
     mh_results = self._mh_results(inner)
     replay = self.proposal.replay(

@@ -44,7 +44,7 @@ def gradient_adaptive_langevin(
   optimizer=None,
   target_accept_prob=0.55,
   step_size=1.0,
-  short_step_share=0.2,
+  short_step_share=None,
 ):
   """Builds a MALA whose covariance is learned by gradient (gadMALA).
 
@@ -63,7 +63,8 @@ def gradient_adaptive_langevin(
       not short.
     step_size: Multiplies the scale factor; leave it to the adaptation.
     short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
-      long, at random: they bring chains out of narrow places.
+      long, at random: they bring chains out of narrow places. By default a
+      fifth where the adaptation sees such places, none elsewhere.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -85,10 +86,11 @@ def gradient_adaptive_langevin(
     as_preconditioner(preconditioner) or preconditioners.cholesky(),
     step_size,
     exact_gradient,
-    short_step_share=short_step_share,
   )
   return GradientBasedAdaptation(
-    MetropolisHastings(proposal),
+    short_steps.around(
+      MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+    ),
     criterion
     or generalized_speed_measure(
       target_accept_prob, default_rule(optimizer), bound_log_ratio=True
@@ -111,8 +113,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     log q(x|y) - log q(y|x) = -1/2 (|1/2 s C^T (g(x) + g(y)) + e|^2 - |e|^2)
 
   One step makes one gradient call and three products with C, none with its
-  inverse. It needs `MetropolisHastings` around it. Where `short_step_share` is
-  not 0, s is that of the step: `step_size` or, at random, a part of it.
+  inverse. It needs `MetropolisHastings` around it.
   """
 
   uses_gradient = True
@@ -125,7 +126,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     exact_gradient=False,
     experimental_shard_axis_names=None,
     name=None,
-    short_step_share=0.0,
   ):
     """Builds the kernel; see the base class for the shared arguments.
 
@@ -138,15 +138,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
         a small bias, less noise.
       experimental_shard_axis_names: As in TFP; the same for all parts.
       name: Prefix of op names.
-      short_step_share: Share of steps, in [0, 1), that take 0.1 to 1 times
-        `step_size`, log-uniform, the same for all chains: they bring chains
-        out of places where the target is narrow, at the price of about that
-        share of the effective draws elsewhere. Adaptations leave them alone.
-
-    Raises:
-      ValueError: If `short_step_share` is no share.
     """
-    short_steps.check_share(short_step_share)
     super().__init__(
       target_log_prob_fn,
       preconditioner,
@@ -155,7 +147,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       name,
     )
     self._parameters['exact_gradient'] = exact_gradient
-    self._parameters['short_step_share'] = short_step_share
 
   def cost(self, adapting):
     """Returns what one step does; adapting, with the speed measure."""
@@ -174,7 +165,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
     factor = scale_factor.scaled(
       scale_factor.at(self.preconditioner, previous.preconditioner_params),
-      self._drawn_step_size(previous, seed),
+      previous.step_size,
     )
 
     # 1. Draw and move.
@@ -202,19 +193,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       seed=seed,
     )
 
-  @property
-  def teaching_share(self):
-    """Share of the steps that adaptations learn from."""
-    return 1.0 - self._parameters['short_step_share']
-
-  def can_teach(self, proposed_results):
-    """Returns whether a step was of the size that is learned, [] bool."""
-    share, seed = self._parameters['short_step_share'], proposed_results.seed
-    if not share:
-      return tf.constant(True)
-    dtype = proposed_results.step_size.dtype
-    return short_steps.draw(share, dtype, seed) >= 1.0
-
   def _init_trajectory(self, flat):
     return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
 
@@ -240,13 +218,12 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
     value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
 
-    step_size = self._drawn_step_size(proposed, proposed.seed)
     pull_x, pull_y = proposed.trajectory
     pull_y = tf.where(is_finite[..., tf.newaxis], pull_y, 0.0)
     noise = proposed.noise
 
     def transition(factor):
-      factor = scale_factor.scaled(factor, step_size)
+      factor = scale_factor.scaled(factor, proposed.step_size)
       live_x = factor.apply_adjoint(grad_x)
       live_y = factor.apply_adjoint(grad_y)
       push = noise + 0.5 * live_x
@@ -296,15 +273,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     change = -0.5 * self.event_sum(live * (noise + 0.5 * difference))
     return change, control_variates.fast_control_variate(
       slope, factor, ratio, live, pulls, noise, self.event_sum
-    )
-
-  def _drawn_step_size(self, results, seed):
-    """Returns s of the step that has this seed, []."""
-    share = self._parameters['short_step_share']
-    if not share:
-      return results.step_size
-    return results.step_size * short_steps.draw(
-      share, results.step_size.dtype, seed
     )
 
   def _correction(self, pull_x, pull_y, noise):

@@ -59,7 +59,6 @@ class Lengths(
       'num_taken',
       'time',
       'next_review',
-      'state',
       'moments',
       'means',
       'squares',
@@ -76,26 +75,23 @@ class Lengths(
     num_taken: Leapfrog steps made by them, both [] int32.
     time: Steps learned from, [].
     next_review: Value of `time` at which the range is chosen next, [].
-    state: Of all chains before the next step, [num_chains, d].
     moments: `running_moments.Moments` of states.
     means: Of the functions of the states, [2, d].
     squares: Of their squares, [2, d].
-    weights: Of the steps of each length, [n].
+    weights: Of the trajectories of each length, [n].
     jumps: Sums of half of the mean squared jumps, so weighted, [n, 2, d].
   """
 
   __slots__ = ()
 
 
-def start(num_leapfrog_steps, most, state, rows, is_finite):
+def start(num_leapfrog_steps, most, rows, is_finite):
   """Returns `Lengths` that know nothing.
 
   Args:
     num_leapfrog_steps: First range, [2] int32.
     most: n, int.
-    state: [num_chains, d], zero where not finite.
-    rows: The same in the coordinates that are learned from; not finite where
-      those overflow.
+    rows: States in the coordinates that are learned from, [num_chains, d].
     is_finite: [num_chains, 1] bool.
   """
   rows, is_finite = _masked(rows, is_finite)
@@ -108,7 +104,6 @@ def start(num_leapfrog_steps, most, state, rows, is_finite):
     num_taken=tf.zeros([], tf.int32),
     time=zero,
     next_review=tf.constant(_FIRST_REVIEW, rows.dtype),
-    state=state,
     moments=running_moments.start(rows, is_finite),
     means=none,
     squares=none,
@@ -128,16 +123,16 @@ def restart(lengths, rows, is_finite):
     is_finite: [num_chains, 1] bool.
   """
   most = lengths.weights.shape[0]
-  return start(
-    lengths.num_leapfrog_steps, most, lengths.state, rows, is_finite
-  )._replace(num_steps=lengths.num_steps, num_taken=lengths.num_taken)
+  return start(lengths.num_leapfrog_steps, most, rows, is_finite)._replace(
+    num_steps=lengths.num_steps, num_taken=lengths.num_taken
+  )
 
 
 def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   """Returns `Lengths` after a step.
 
   Args:
-    lengths: `Lengths`, its state that after the step.
+    lengths: `Lengths`.
     num_steps: Leapfrog steps of the step, [] int32.
     places: Starts and ends of the trajectories, and where the chains are now,
       [num_chains, d] each, in the coordinates that are learned from.
@@ -168,6 +163,7 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   age = time * tf.one_hot(
     num_steps - 1, lengths.weights.shape[0], dtype=rows.dtype
   )
+  age *= tf.cast(tf.shape(rows)[0], rows.dtype)
   return lengths._replace(
     num_steps=lengths.num_steps + 1,
     num_taken=lengths.num_taken + num_steps,
@@ -242,9 +238,7 @@ def _best(lengths, event_sum):
   )
   coordinates = event_sum(tf.cast(is_alive, jumps.dtype))[..., tf.newaxis]
   mean = event_sum(jumps)[..., tf.newaxis] / tf.maximum(coordinates, 1.0)
-  pairs = lengths.weights / lengths.time
-  pairs *= tf.cast(tf.shape(lengths.state)[0], pairs.dtype)
-  pairs = pairs[:, tf.newaxis, tf.newaxis]
+  pairs = (lengths.weights / lengths.time)[:, tf.newaxis, tf.newaxis]
   total = tf.reduce_sum(pairs * mean, axis=0)
   level = tf.reduce_sum(pairs * jumps, axis=0) / tf.where(
     total > 0.0, total, 1.0

@@ -31,7 +31,8 @@ _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _GROWTH = 4  # ... that many times those before, at most so often:
 _NUM_ATTEMPTS = 3
 _NUM_PAIRS = 1000  # Looked at to choose a structure.
-_CAREFUL_ACCEPT_PROB = 0.95  # Of steps so small that few diverge.
+# Of steps so small that few diverge, and what such a step costs at most, about.
+_CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
 # Where more than that many times the draws are needed, adapting pays.
 _FAR_FROM_ENOUGH = 16.0
 _FILE, _SECONDS_BETWEEN_FILES = 'posterior.npz', 20.0  # Of a checkpoint.
@@ -166,18 +167,18 @@ class Run:
     The same ones where those are theirs at the first attempt, or where too
     little is left to adapt longer than before.
     """
-    choice = self._choose(chains)
-    is_other = choice.name != chains.choice.name
-    if not is_other:
-      accept_prob = chains.choice.target_accept_prob
-      if chains.diverge:
-        accept_prob = _CAREFUL_ACCEPT_PROB
-      if accept_prob == chains.choice.target_accept_prob and not attempt:
-        return chains
-      choice = choice._replace(target_accept_prob=accept_prob)
+    choice, before = self._choose(chains), chains.choice
     cost = chains.gradients_per_adapting_step
-    if is_other:
+    if choice.name != before.name:
       cost = max(cost, _FIRST_COST)
+    elif chains.diverge:
+      choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
+      if choice.target_accept_prob != before.target_accept_prob:
+        cost = max(cost, _CAREFUL_COST)
+    elif attempt:
+      choice = choice._replace(target_accept_prob=before.target_accept_prob)
+    else:
+      return chains
     num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
     if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
       return chains

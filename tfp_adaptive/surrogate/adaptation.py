@@ -187,12 +187,12 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     params = tfp_private.get_innermost(results, 'surrogate_params')
     return self.surrogate.is_inside(params, self._flat_state(state, results))
 
-  def _adapt(self, next_state, previous_inner, results):
+  def _adapt(self, states, previous_inner, results):
     """Offers the states to the history; learns from it when it is due."""
     del previous_inner
     mh_results = self._mh_results(results.inner_results)
     add_seed, fit_seed = random.split(random.fold_in(mh_results.seed, 1), 2)
-    rows = self._flat_state(next_state, results.inner_results)
+    rows = self._flat_state(states[1], results.inner_results)
     event_size = state_parts.event_size(rows)
     rows = tf.reshape(rows, ps.stack([-1, event_size]))
     results = results._replace(

@@ -170,12 +170,14 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     states, gradients = tf.split(rows, 2, axis=-1)
     return self.proposal.transport.fit(params, states, gradients, weights)
 
-  def _forget_lengths(self, lengths, is_finite, before, statistics, params):
+  def _forget_lengths(
+    self, lengths, rows, is_finite, before, statistics, params
+  ):
     is_fitted = statistics.num_fits > before.num_fits
 
     def restart(lengths):
-      rows = self._turning(lengths.state, params)
-      return [trajectory_length.restart(lengths, rows, is_finite)]
+      places = self._turning(rows, params)
+      return [trajectory_length.restart(lengths, places, is_finite)]
 
     return control_flow.apply_if(is_fitted, restart, lengths)[0]
 

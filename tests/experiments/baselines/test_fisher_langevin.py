@@ -10,6 +10,7 @@ from experiments.baselines import square_root
 from experiments.baselines.fisher_langevin import FisherAdaptation
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _EVENT_SIZE = 4
 _NUM_STEPS = 20
@@ -41,17 +42,17 @@ def _run(num_chains, **options):
 
 def _increments(before, after):
   """Returns s_k and a_k of a step from what the kernel cached."""
-  mh = after.inner_results
+  mh = mh_results(after)
   accept = np.exp(np.minimum(mh.log_accept_ratio, 0.0))
   change = (
     mh.proposed_results.grads_target_log_prob
-    - before.inner_results.accepted_results.grads_target_log_prob
+    - mh_results(before).accepted_results.grads_target_log_prob
   )
   return np.sqrt(accept)[:, np.newaxis] * change.numpy(), accept
 
 
 def _params(results):
-  accepted = results.inner_results.accepted_results
+  accepted = mh_results(results).accepted_results
   return accepted.preconditioner_params.numpy()
 
 
@@ -102,15 +103,14 @@ def test_the_step_size_follows_the_acceptance(normalize_trace):
   results = _run(10, normalize_trace=normalize_trace, target_accept_prob=0.5)
   for time, (before, after) in enumerate(zip(results, results[1:])):
     scales = [
-      np.log(r.inner_results.accepted_results.step_size)
-      for r in (before, after)
+      np.log(mh_results(r).accepted_results.step_size) for r in (before, after)
     ]
     if normalize_trace:
       scales = [
         scale + 0.5 * np.log(np.sum(_params(r) ** 2))
         for scale, r in zip(scales, (before, after))
       ]
-    accept = np.exp(np.minimum(after.inner_results.log_accept_ratio, 0.0))
+    accept = np.exp(np.minimum(mh_results(after).log_accept_ratio, 0.0))
     rate = max(0.0075, 0.5 * (1.0 + time) ** -0.6)
     np.testing.assert_allclose(
       scales[1] - scales[0], rate * (accept.mean() - 0.5), rtol=1e-9, atol=1e-13

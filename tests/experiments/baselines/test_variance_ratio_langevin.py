@@ -11,6 +11,7 @@ from experiments.baselines.variance_ratio_langevin import (
 )
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _EVENT_SIZE = 4
 _NUM_STEPS = 20
@@ -28,7 +29,7 @@ def _ratio(target, num_steps, preconditioner=None, **options):
 
 
 def _params(results):
-  accepted = results.inner_results.accepted_results
+  accepted = mh_results(results).accepted_results
   return accepted.preconditioner_params.numpy()
 
 
@@ -55,8 +56,8 @@ def test_scales_are_those_of_weighted_moments(num_chains, gain):
   for first, rows in (
     (start, states),
     (
-      before.inner_results.accepted_results.grads_target_log_prob,
-      [r.inner_results.accepted_results.grads_target_log_prob for r in results],
+      mh_results(before).accepted_results.grads_target_log_prob,
+      [mh_results(r).accepted_results.grads_target_log_prob for r in results],
     ),
   ):
     rows = np.stack([np.tile(np.mean(first, 0), (num_chains, 1)), *rows])

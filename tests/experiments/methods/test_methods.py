@@ -51,7 +51,7 @@ def test_every_structure_can_be_asked_for(method, settings, name, constants):
   kernel = runner.make_plan(config).methods[0].kernel
   results = kernel.bootstrap_results(tf.zeros([2, target.event_size]))
   assert results is not None
-  assert kernel.inner_kernel.inner_kernel.preconditioner.name == name
+  assert kernel.proposal.preconditioner.name == name
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,8 @@ def test_closed_forms_start_as_the_papers_do(name, share):
     0.1 / size**0.5 * np.eye(size),
     rtol=1e-6,
   )
-  assert kernel.proposal.parameters['short_step_share'] == (share or 0.0)
+  has_short = 'short_step_share' in kernel.inner_kernel.parameters
+  assert has_short == (share is not None)
   if name == 'fisher_mala':
     assert kernel.parameters['gain'] == 1.0
 
