@@ -160,7 +160,7 @@ class _OneUniform(tfpa.MetropolisHastings):
 def test_chains_that_share_a_decision_are_detected():
   def build(temper):
     kernel = few_chain_cases.mala(temper)
-    return _OneUniform(kernel.inner_kernel)
+    return _OneUniform(kernel.inner_kernel.inner_kernel)
 
   case = few_chains.Case('wrong', build, few_chain_cases.BANANA)
   assert _p_value(case, 4) < 1e-6

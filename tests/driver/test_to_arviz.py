@@ -202,7 +202,7 @@ def test_a_run_says_what_it_was_in_three_lines():
   )
   first, second, third = repr(result).splitlines()
   assert first == (
-    'PreconditionedLangevin in GradientBasedAdaptation: '
+    'PreconditionedLangevin in ShortSteps in GradientBasedAdaptation: '
     '200 draws x 4 chain(s) x 3 coordinate(s)'
   )
   run = result.run
