@@ -8,6 +8,7 @@ panel's gates and with the truth. Records that the file has are not run again.
 """
 
 import argparse
+import os
 import pathlib
 import time
 import warnings
@@ -74,6 +75,8 @@ def run(panel, index, target, truth, seed):
     'choice': posterior.choice,
     'num_gradients': posterior.num_gradients,
     'seconds': seconds,
+    'compilations_cached': 'persistent_cache'
+    in os.environ.get('TF_XLA_FLAGS', ''),
     'report': [stage._asdict() for stage in posterior.report],
     'version': tfpa.__version__,
     'commit': records.commit(),
@@ -96,7 +99,14 @@ def main():
   parser.add_argument('--num-seeds', type=int, default=10)
   parser.add_argument('--first-seed', type=int, default=0)
   parser.add_argument('--only-target', action='append')
+  parser.add_argument(
+    '--cache-dir',
+    type=pathlib.Path,
+    help='keep compiled programs there: other seeds take fewer seconds',
+  )
   options = parser.parse_args()
+  if options.cache_dir:
+    tfpa.cache_compilations(options.cache_dir)
   warnings.simplefilter('ignore', UserWarning)
   panel = load_panel(_PANEL)
   done = {(row['target'], row['seed']) for row in read_lines(options.output)}
