@@ -4,9 +4,6 @@ from tfp_adaptive.core.short_steps import ShortSteps
 from tfp_adaptive.latent.hyperparameter_adaptation import (
   HyperparameterAdaptation,
 )
-from tfp_adaptive.latent.short_steps_while_adapting import (
-  ShortStepsWhileAdapting,
-)
 from tfp_adaptive.linear.adaptive_metropolis import MomentBasedAdaptation
 from tfp_adaptive.linear.fisher_divergence import FisherDivergenceAdaptation
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
@@ -21,5 +18,4 @@ __all__ = [
   'MomentBasedAdaptation',
   'ScoreMatchingAdaptation',
   'ShortSteps',
-  'ShortStepsWhileAdapting',
 ]

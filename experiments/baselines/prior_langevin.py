@@ -9,7 +9,6 @@ in coordinates centered at the mean. Source: Titsias and Papaspiliopoulos
 import tensorflow as tf
 
 from tfp_adaptive.latent import latent_proposal
-from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
 __all__ = ['UncalibratedPriorLangevin', 'prior_preconditioned_langevin']
 
@@ -42,7 +41,7 @@ def prior_preconditioned_langevin(
     Titsias and Papaspiliopoulos (2018), section 3.2,
     https://arxiv.org/abs/1610.09641.
   """
-  return adapted(
+  return latent_proposal.adapted(
     UncalibratedPriorLangevin(log_likelihood_fn, prior, step_size),
     num_adaptation_steps,
     target_accept_prob,

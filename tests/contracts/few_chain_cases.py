@@ -22,6 +22,7 @@ from tests.transport import transported
 from tests.transport.maps import networks
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.latent import latent_proposal
 
 __all__ = ['BANANA', 'CASES', 'SHARE', 'mala', 'multiplier']
 
@@ -172,7 +173,7 @@ def _latent(proposal, step_size, **options):
   """Returns a latent sampler some of whose steps are short, never tuned."""
 
   def build(temper):
-    return tfpa.adaptation.ShortStepsWhileAdapting(
+    return latent_proposal.with_short_steps(
       tfpa.MetropolisHastings(
         proposal(
           _likelihood(temper),
@@ -220,7 +221,7 @@ def _second_order(temper):
 
 
 def _auxiliary_langevin(temper):
-  return tfpa.adaptation.ShortStepsWhileAdapting(
+  return latent_proposal.with_short_steps(
     tfpa.MetropolisHastings(
       tfpa.proposals.UncalibratedAuxiliaryLangevin(
         lambda x: temper * BANANA.log_prob(x), step_size=1.5
@@ -295,7 +296,7 @@ def _hyperparameters(temper, joint=True):
   latent = tfpa.proposals.UncalibratedAuxiliaryGradient
   if not joint:
     latent = tfpa.proposals.UncalibratedMarginalGradient
-  return tfpa.adaptation.ShortStepsWhileAdapting(
+  return latent_proposal.with_short_steps(
     tfpa.proposals.LatentGaussianHyperparameters(
       _likelihood(temper),
       _amplified,

@@ -11,7 +11,9 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments import baselines
 from tests.contracts import targets
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.latent import latent_proposal
 
 _SIZE = 3
 _NUM_ADAPTING = 400
@@ -32,7 +34,7 @@ def _kernel(log_likelihood, prior, num_adaptation_steps, share, **options):
   proposal = tfpa.proposals.UncalibratedMarginalGradient(
     log_likelihood, prior, **options
   )
-  return tfpa.adaptation.ShortStepsWhileAdapting(
+  return latent_proposal.with_short_steps(
     tfpa.MetropolisHastings(proposal), num_adaptation_steps, share
   )
 
@@ -113,7 +115,7 @@ class _SeesItsStep(tfp.mcmc.TransitionKernel):
 
 
 def test_the_length_of_a_step_depends_on_its_seed_alone():
-  kernel = tfpa.adaptation.ShortStepsWhileAdapting(_SeesItsStep(), 10, 0.5)
+  kernel = latent_proposal.with_short_steps(_SeesItsStep(), 10, 0.5)
   one_step = tf.function(kernel.one_step, autograph=False)
   seen = []
   for state in (tf.constant([-3.0, 0.1]), tf.constant([2.0, 8.0])):
@@ -126,7 +128,7 @@ def test_the_length_of_a_step_depends_on_its_seed_alone():
 
 @pytest.mark.parametrize('step, can_be_short', [(4, True), (5, False)])
 def test_no_step_is_short_from_the_first_frozen_one_on(step, can_be_short):
-  kernel = tfpa.adaptation.ShortStepsWhileAdapting(_SeesItsStep(), 5, 0.5)
+  kernel = latent_proposal.with_short_steps(_SeesItsStep(), 5, 0.5)
   state = tf.zeros([2])
   results = kernel.bootstrap_results(state)._replace(step=tf.constant(step))
   one_step = tf.function(kernel.one_step, autograph=False)
@@ -189,7 +191,7 @@ def _gaussian_proposal():
 @pytest.mark.full
 @pytest.mark.parametrize('share', [0.0, 0.7])
 def test_the_law_is_kept_by_steps_of_any_size(share):
-  kernel = tfpa.adaptation.ShortStepsWhileAdapting(
+  kernel = latent_proposal.with_short_steps(
     tfpa.MetropolisHastings(_gaussian_proposal()), 10**6, share
   )
   assert max(_moments_after(kernel)) < 4.5
@@ -198,15 +200,14 @@ def test_the_law_is_kept_by_steps_of_any_size(share):
 @pytest.mark.full
 def test_a_law_that_is_not_kept_would_be_seen():
   # The negative control: every proposal is taken, four fifths of them short.
-  kernel = tfpa.adaptation.ShortStepsWhileAdapting(
-    _gaussian_proposal(), 10**6, 0.8
-  )
+  kernel = latent_proposal.with_short_steps(_gaussian_proposal(), 10**6, 0.8)
   assert max(_moments_after(kernel)) > 9.0
 
 
 def test_a_short_step_counts_as_one_that_was_accepted_as_wanted():
   Results = collections.namedtuple('Results', ['log_accept_ratio', 'is_short'])
-  get = tfpa.adaptation.ShortStepsWhileAdapting.log_accept_prob_getter(0.25)
+  kernel = step_sizes.tuned(_SeesItsStep(), 10, 0.25)
+  get = kernel.parameters['log_accept_prob_getter_fn']
   ratio = tf.constant([-3.0, 2.0])
   np.testing.assert_allclose(get(Results(ratio, tf.constant(False))), [-3, 0])
   np.testing.assert_allclose(
@@ -238,7 +239,7 @@ def test_every_builder_hands_the_share_on(build, arguments):
   for share in (0.2, 0.0, 0.7):
     given = {} if share == 0.2 else {'short_step_share': share}
     kernel = build(*arguments, num_adaptation_steps=5, **given)
-    while not isinstance(kernel, tfpa.adaptation.ShortStepsWhileAdapting):
+    while not isinstance(kernel, tfpa.adaptation.ShortSteps):
       kernel = kernel.inner_kernel
     assert kernel.parameters['short_step_share'] == share
   with pytest.raises(ValueError, match='short_step_share'):

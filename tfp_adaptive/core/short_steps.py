@@ -16,6 +16,11 @@ taken only where one shows: a proposal with a log ratio below -20, which is
 never accepted. On Gaussians, regressions and item responses there is none of
 32,000; funnels and hierarchies have one in 2 to 1000.
 
+Or steps are short `while_adapting` alone, and much shorter. One step size
+serves all chains: one that starts where the target is far steeper than
+elsewhere, such as a log volatility of 0 for data that want 8, would reject
+every step of that size, now and for ever.
+
 Source: random step sizes as in Neal (2011), MCMC using Hamiltonian dynamics,
 section 5.4.2.2, https://arxiv.org/abs/1206.1901.
 """
@@ -26,6 +31,7 @@ import math
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 
@@ -72,29 +78,46 @@ class ShortSteps(tfp_private.TransitionKernel):
   """Takes some steps of a part of the step size, all chains the same."""
 
   def __init__(
-    self, inner_kernel, num_adaptation_steps, short_step_share=None, name=None
+    self,
+    inner_kernel,
+    num_adaptation_steps,
+    short_step_share=None,
+    shortest=_SHORTEST,
+    while_adapting=False,
+    name=None,
   ):
     """Builds the wrapper; no Tensor is created here.
 
     Args:
-      inner_kernel: `tfpa.MetropolisHastings` around a proposal whose results
-        have a `step_size`.
-      num_adaptation_steps: Steps that look for necks, a non-negative int.
+      inner_kernel: A calibrated kernel whose innermost results have a
+        `step_size`, such as `tfpa.MetropolisHastings` around a proposal.
+      num_adaptation_steps: Steps that adapt, a non-negative int: they look for
+        necks.
       short_step_share: Share of the steps that are short, in [0, 1); `None`:
         a fifth where a neck shows while adapting, none elsewhere.
+      shortest: Of a step, in units of the others, in (0, 1).
+      while_adapting: Whether no step is short after the adapting ones; then a
+        share must be given.
       name: Prefix of op names.
 
     Raises:
-      ValueError: If `short_step_share` is no share, or `num_adaptation_steps`
-        no count.
+      ValueError: If `short_step_share` is no share, `num_adaptation_steps` no
+        count, or `shortest` no part.
     """
     arguments.check_num_adaptation_steps(num_adaptation_steps)
-    if short_step_share is not None:
+    if short_step_share is not None or while_adapting:
       check_share(short_step_share)
+    if not 0.0 < shortest < 1.0:
+      raise ValueError(
+        f'`shortest` must be in (0, 1), but got {shortest!r}: it is the part '
+        'of a step that the shortest ones are. Write `shortest=0.1`.'
+      )
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,
       short_step_share=short_step_share,
+      shortest=shortest,
+      while_adapting=while_adapting,
       name=name,
     )
 
@@ -145,7 +168,7 @@ class ShortSteps(tfp_private.TransitionKernel):
       previous = previous_kernel_results
       seed = random.sanitize(seed)
       step_size = tfp_private.get_innermost(previous, 'step_size')
-      part = draw(previous.short_step_share, step_size.dtype, seed)
+      part = self._draw(previous, step_size.dtype, seed)
       state, inner = self.inner_kernel.one_step(
         current_state,
         tfp_private.replace_innermost(
@@ -160,10 +183,24 @@ class ShortSteps(tfp_private.TransitionKernel):
         )
       )
 
+  def _draw(self, previous, dtype, seed):
+    """Returns m, []."""
+    options = self._parameters
+
+    def drawn(_=None):
+      share = previous.short_step_share
+      return [draw(share, dtype, seed, options['shortest'])]
+
+    if not options['while_adapting']:
+      return drawn()[0]
+    one = tf.ones([], dtype)
+    is_adapting = previous.step < options['num_adaptation_steps']
+    return control_flow.apply_if(is_adapting, drawn, one)[0]
+
   def _counted(self, results):
     """Returns results with what was lost, and the share that follows."""
     num_adaptation_steps = self._parameters['num_adaptation_steps']
-    if not num_adaptation_steps:
+    if not num_adaptation_steps or self._parameters['while_adapting']:
       return results
     is_full = (results.step <= num_adaptation_steps) & ~results.is_short
     ratio = tfp_private.get_innermost(results, 'log_accept_ratio')
@@ -199,6 +236,8 @@ class ShortSteps(tfp_private.TransitionKernel):
 
   def at(self, inner_kernel, results):
     """Returns the fixed kernel of what was learned, around another one."""
+    if self._parameters['while_adapting']:
+      return inner_kernel
     share = float(tfp_private.get_innermost(results, 'short_step_share'))
     return around(inner_kernel, 0, share)
 

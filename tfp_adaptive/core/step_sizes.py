@@ -1,4 +1,11 @@
-"""Step sizes tuned by TFP's dual averaging, and how far they may go.
+"""How step sizes follow the acceptance, and how far they may go.
+
+Two laws: TFP's dual averaging, put around a kernel, and Robbins and Monro's,
+
+  log s <- log s + rate_t (accept - target),
+
+for wrappers that learn more than a step size. (The paper's own law of adaptive
+Metropolis is in that file; a first scale is searched by doubling.)
 
 Where every proposal is accepted, as with a flat likelihood, a search for an
 acceptance below 1 raises the step size for ever. Within these bounds its square
@@ -11,7 +18,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['bounded', 'largest', 'tuned']
+__all__ = ['bounded', 'followed', 'largest', 'tuned']
 
 
 def largest(dtype):
@@ -25,22 +32,38 @@ def bounded(step_size):
   return tf.clip_by_value(step_size, 1.0 / limit, limit)
 
 
+def followed(step_size, accept_prob, target_accept_prob, rate):
+  """Returns the step size after one more step: Robbins and Monro's law.
+
+  Args:
+    step_size: Any shape.
+    accept_prob: Of the step, mean over chains, [].
+    target_accept_prob: Wanted, in (0, 1).
+    rate: Of log s, [].
+  """
+  return step_size * tf.exp(rate * (accept_prob - target_accept_prob))
+
+
 def tuned(
   kernel,
   num_adaptation_steps,
   target_accept_prob,
-  log_accept_prob_fn=None,
   step_size='step_size',
+  log_accept_ratio='log_accept_ratio',
+  says_nothing_fn=None,
 ):
   """Puts TFP's dual averaging of a step size around a kernel.
 
+  A step that says nothing of the size counts as one accepted as wanted.
+
   Args:
-    kernel: One whose results hold the step size.
+    kernel: One whose results hold the two names below.
     num_adaptation_steps: Steps that tune.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    log_accept_prob_fn: (results) -> log min(1, exp(r)), [chains...]; by default
-      that of the innermost `log_accept_ratio`.
     step_size: Name of the innermost result that is tuned, within the bounds.
+    log_accept_ratio: Name of the innermost result that says how it does.
+    says_nothing_fn: (results) -> [] bool; by default whether the step was a
+      short one.
 
   Returns:
     A `tfp.mcmc.DualAveragingStepSizeAdaptation`.
@@ -53,6 +76,12 @@ def tuned(
   def set_step_size(results, new):
     return tfp_private.replace_innermost(results, **{step_size: bounded(new)})
 
+  def log_accept_prob(results):
+    ratio = tfp_private.get_innermost(results, log_accept_ratio)
+    wanted = tf.math.log(tf.constant(target_accept_prob, ratio.dtype))
+    says_nothing = (says_nothing_fn or _is_short)(results)
+    return tf.where(says_nothing, wanted, tf.minimum(ratio, 0.0))
+
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
     kernel,
     num_adaptation_steps=num_adaptation_steps,
@@ -61,10 +90,9 @@ def tuned(
     step_size_getter_fn=lambda results: tfp_private.get_innermost(
       results, step_size
     ),
-    log_accept_prob_getter_fn=log_accept_prob_fn or _log_accept_prob,
+    log_accept_prob_getter_fn=log_accept_prob,
   )
 
 
-def _log_accept_prob(results):
-  ratio = tfp_private.get_innermost(results, 'log_accept_ratio')
-  return tf.minimum(ratio, 0.0)
+def _is_short(results):
+  return tfp_private.get_innermost(results, 'is_short', default=False)

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core import random
 from tfp_adaptive.latent import latent_proposal
-from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
 __all__ = [
   'UncalibratedAuxiliaryGradient',
@@ -53,7 +52,7 @@ def auxiliary_gradient(
     Titsias and Papaspiliopoulos (2018), section 3.3,
     https://arxiv.org/abs/1610.09641.
   """
-  return adapted(
+  return latent_proposal.adapted(
     UncalibratedAuxiliaryGradient(
       log_likelihood_fn, prior, step_size, auxiliary
     ),

@@ -10,8 +10,8 @@ auxiliary variable costs. Source: Titsias and Papaspiliopoulos (2018), section
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.auxiliary_gradient import UncalibratedAuxiliaryGradient
-from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
 __all__ = [
   'FLAT',
@@ -50,7 +50,7 @@ def auxiliary_langevin(
     Titsias and Papaspiliopoulos (2018), section 2.2,
     https://arxiv.org/abs/1610.09641.
   """
-  return adapted(
+  return latent_proposal.adapted(
     UncalibratedAuxiliaryLangevin(target_log_prob_fn, step_size, auxiliary),
     num_adaptation_steps,
     target_accept_prob,

@@ -16,7 +16,6 @@ pCNL (without y . g(y)) are misprints.
 import tensorflow as tf
 
 from tfp_adaptive.latent import latent_proposal
-from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
 __all__ = [
   'UncalibratedCrankNicolson',
@@ -62,7 +61,7 @@ def crank_nicolson(
   """
   if target_accept_prob is None:
     target_accept_prob = 0.55 if langevin else 0.25
-  return adapted(
+  return latent_proposal.adapted(
     UncalibratedCrankNicolson(
       log_likelihood_fn, prior, step_size, langevin, preconditioned
     ),

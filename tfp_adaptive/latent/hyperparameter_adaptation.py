@@ -19,18 +19,16 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.latent import short_steps_while_adapting
+from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.auxiliary_gradient import UncalibratedAuxiliaryGradient
 from tfp_adaptive.latent.crank_nicolson import UncalibratedCrankNicolson
 from tfp_adaptive.latent.elliptical_slice import EllipticalSlice
 from tfp_adaptive.latent.hyperparameters import LatentGaussianHyperparameters
 from tfp_adaptive.latent.marginal_gradient import UncalibratedMarginalGradient
-from tfp_adaptive.latent.short_steps_while_adapting import (
-  ShortStepsWhileAdapting,
-)
 
 __all__ = [
   'HyperparameterAdaptation',
@@ -262,10 +260,10 @@ def latent_gaussian_hyperparameters(
   )
   has_step_size = latent != 'elliptical_slice'
   if has_step_size:
-    kernel = ShortStepsWhileAdapting(
+    kernel = latent_proposal.with_short_steps(
       kernel, num_adaptation_steps, short_step_share
     )
-  kernel = short_steps_while_adapting.tuned(
+  kernel = step_sizes.tuned(
     HyperparameterAdaptation(kernel, num_adaptation_steps),
     num_adaptation_steps,
     hyper_target_accept_prob,
@@ -274,6 +272,4 @@ def latent_gaussian_hyperparameters(
   )
   if not has_step_size:
     return kernel
-  return short_steps_while_adapting.tuned(
-    kernel, num_adaptation_steps, target_accept_prob
-  )
+  return step_sizes.tuned(kernel, num_adaptation_steps, target_accept_prob)

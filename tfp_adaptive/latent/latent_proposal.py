@@ -14,17 +14,25 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
+from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
   'LatentResults',
   'Point',
   'UncalibratedLatentProposal',
+  'adapted',
   'dot',
   'noise_like',
+  'with_short_steps',
 ]
+
+# delta is a variance: a thousandth of the length.
+_SHORTEST = 1e-6
 
 _REFUSAL = (
   'This kernel samples exp(log_likelihood) times a Gaussian prior, and its '
@@ -229,6 +237,29 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
 
   def _correction(self, functions, delta, drawn, current, proposed):
     raise NotImplementedError
+
+
+def adapted(
+  proposal, num_adaptation_steps, target_accept_prob, short_step_share
+):
+  """Puts Metropolis-Hastings and the adaptation of delta around a proposal.
+
+  DualAveragingStepSizeAdaptation   TFP's; learns delta, then freezes it
+   └ ShortSteps                     brings far starts home meanwhile
+      └ MetropolisHastings          accepts or rejects
+         └ Uncalibrated...          proposes, in the prior's coordinates
+  """
+  kernel = with_short_steps(
+    MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+  )
+  return step_sizes.tuned(kernel, num_adaptation_steps, target_accept_prob)
+
+
+def with_short_steps(kernel, num_adaptation_steps, share):
+  """Returns the kernel with some much shorter steps while delta is tuned."""
+  return short_steps.ShortSteps(
+    kernel, num_adaptation_steps, share, _SHORTEST, while_adapting=True
+  )
 
 
 def dot(left, right):

@@ -11,7 +11,6 @@ algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
 import tensorflow as tf
 
 from tfp_adaptive.latent import latent_proposal
-from tfp_adaptive.latent.short_steps_while_adapting import adapted
 
 __all__ = [
   'UncalibratedMarginalGradient',
@@ -53,7 +52,7 @@ def marginal_gradient(
     Titsias and Papaspiliopoulos (2018), section 3.3,
     https://arxiv.org/abs/1610.09641.
   """
-  return adapted(
+  return latent_proposal.adapted(
     UncalibratedMarginalGradient(log_likelihood_fn, prior, step_size),
     num_adaptation_steps,
     target_accept_prob,

@@ -25,7 +25,6 @@ from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.priors import markov_prior
-from tfp_adaptive.latent.short_steps_while_adapting import adapted
 from tfp_adaptive.linalg import banded_cholesky as cholesky
 
 __all__ = [
@@ -82,7 +81,7 @@ def second_order_gradient(
     Titsias and Papaspiliopoulos (2018), discussion,
     https://arxiv.org/abs/1610.09641.
   """
-  return adapted(
+  return latent_proposal.adapted(
     UncalibratedSecondOrderGradient(log_likelihood_fn, prior, step_size),
     num_adaptation_steps,
     target_accept_prob,

@@ -16,6 +16,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -155,8 +156,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       rate = _step_size_rate(
         self._num_updates_of_map(results, statistics), step_size.dtype
       )
-      factor *= tf.exp(rate * (accept_prob - target))
-      return params, step_size * factor, statistics
+      step_size = step_sizes.followed(step_size, accept_prob, target, rate)
+      return params, factor * step_size, statistics
 
     def rescale(params, statistics):
       by = search.scale / results.scale_search.scale

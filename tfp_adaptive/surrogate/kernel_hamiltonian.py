@@ -143,7 +143,7 @@ def kernel_hamiltonian(
     kernel,
     num_adaptation_steps,
     target_accept_prob,
-    lambda results: _log_accept_prob(target_accept_prob, results),
+    says_nothing_fn=_has_walked,
   )
 
 
@@ -386,13 +386,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
 
 
-def _log_accept_prob(target_accept_prob, results):
-  """Returns log min(1, exp(r)); what is wanted where the step walked.
-
-  Walks have a scale of their own and say nothing about the step size.
-  """
+def _has_walked(results):
+  """Walks have a scale of their own and say nothing about the step size."""
   results = stack.metropolis_hastings_results(results)
-  log_prob = tf.minimum(results.log_accept_ratio, 0.0)
-  has_walked = results.proposed_results.trajectory.has_walked
-  wanted = tf.math.log(tf.constant(target_accept_prob, log_prob.dtype))
-  return tf.where(has_walked, wanted, log_prob)
+  return results.proposed_results.trajectory.has_walked

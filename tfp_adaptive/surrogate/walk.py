@@ -19,6 +19,7 @@ import tensorflow as tf
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate import momentum_scale
 from tfp_adaptive.surrogate import weighted_points
@@ -102,8 +103,11 @@ def adapt(walk, accept_prob, step):
   """
   step = tf.cast(step, accept_prob.dtype)
   rate = _RATE * (step + _DELAY) ** -_DECAY
-  change = tf.exp(rate * (accept_prob - _ACCEPT_PROB))
-  return walk._replace(step_size=walk.step_size * change)
+  return walk._replace(
+    step_size=step_sizes.followed(
+      walk.step_size, accept_prob, _ACCEPT_PROB, rate
+    )
+  )
 
 
 def fit(walk, preconditioner, points, weights):
