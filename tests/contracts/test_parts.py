@@ -135,8 +135,9 @@ def test_criterion_traces_are_scalars_and_bounds_name_them(name):
   assert 0.0 < criterion.target_accept_prob < 1.0
   traced = criterion.trace(criterion.init(parts_lib.PROBLEM))
   assert all(value.shape == () for value in traced.values())
-  assert set(criterion.bounds) <= set(traced)
-  for low, high in criterion.bounds.values():
+  bounds = criterion.bounds(parts_lib.PROBLEM)
+  assert set(bounds) <= set(traced)
+  for low, high in bounds.values():
     assert low < high
 
 

@@ -71,14 +71,30 @@ def test_a_weight_may_be_high_where_more_is_accepted_than_has_to_be(
 ):
   criterion = tfpa.criteria.generalized_speed_measure(0.67)._replace(
     trace=lambda state: {'entropy_weight': state},
-    bounds={'entropy_weight': (0.01, 100.0)},
+    bounds=lambda problem: {'entropy_weight': (0.01, 100.0)},
     may_exceed_target=may_exceed,
   )
   accepted = np.arange(1000) < 1000 * accept_rate
-  said = list(diagnosis._bound_warnings(criterion, weight, accepted))
+  Kernel = collections.namedtuple('Kernel', ['criterion', 'problem'])
+  Results = collections.namedtuple('Results', ['criterion_state'])
+  kernel = Kernel(criterion, lambda results: None)
+  said = list(diagnosis._bound_warnings(kernel, Results(weight), accepted))
   assert ['`entropy_weight` at its bound' in text for text in said] == (
     [True] if is_warned else []
   )
+
+
+def test_a_weight_at_the_bound_that_grows_with_the_size_is_said():
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x: -0.5 * tf.reduce_sum(x**2, -1), 10
+  )
+  results = kernel.bootstrap_results(tf.zeros([4, 5]))
+  least = 0.5 * (1.0 - 0.55) / 5
+  for weight, is_warned in ((least, True), (2.0 * least, False)):
+    state = results.criterion_state._replace(entropy_weight=tf.constant(weight))
+    at_bound = results._replace(criterion_state=state)
+    said = list(diagnosis._bound_warnings(kernel, at_bound, np.zeros(100)))
+    assert len(said) == is_warned
 
 
 def _said(states, **trace):

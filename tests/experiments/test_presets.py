@@ -60,7 +60,7 @@ def test_the_hamiltonian_of_the_paper_follows_the_authors_jobs():
   assert criterion.target_accept_prob == 0.6
   state = criterion.init(parts.PROBLEM)
   assert float(state.penalty.weight) == 1e4
-  assert criterion.bounds['entropy_weight'] == (1e-2, 1e2)
+  assert criterion.bounds(None)['entropy_weight'] == (1e-2, 1e2)
   moved = parts.transition()
   accept = np.exp(np.minimum(moved.log_accept_ratio, 0.0)).mean()
   weight = parts.update_criterion(criterion, state, moved).entropy_weight

@@ -119,7 +119,7 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
     """Returns the results of the Metropolis-Hastings kernel inside."""
     return stack.metropolis_hastings_results(inner)
 
-  def _problem(self, inner):
+  def problem(self, inner):
     """Returns the size of the problem."""
     proposed = self._mh_results(inner).proposed_results
     params = tfp_private.get_innermost(inner, 'preconditioner_params')

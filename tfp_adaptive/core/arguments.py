@@ -7,17 +7,12 @@ knows, a symbolic Tensor or a variable, is taken as it is.
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive import interfaces
-
 __all__ = [
   'check_accept_prob',
-  'check_criterion',
   'check_gain',
   'check_count',
-  'check_has_tangent',
   'check_inner_share',
   'check_num_adaptation_steps',
-  'check_optimizer',
   'check_positive',
   'check_seed',
   'check_share',
@@ -87,44 +82,12 @@ def check_positive(value, name, usual, is_array=False):
     )
 
 
-def check_criterion(criterion):
-  """Refuses what is not an `interfaces.Criterion`."""
-  _check_part(
-    'criterion',
-    criterion,
-    interfaces.Criterion,
-    'criteria.generalized_speed_measure(0.55)',
-  )
-
-
-def check_optimizer(optimizer):
-  """Refuses what is not an `interfaces.Optimizer`."""
-  _check_part(
-    'optimizer', optimizer, interfaces.Optimizer, 'optimizers.adam(1e-3)'
-  )
-
-
 def check_count(value, name, example):
   """Refuses what is no positive int."""
   if not isinstance(value, int) or isinstance(value, bool) or value < 1:
     raise ValueError(
       f'`{name}` must be a positive int, but got {value!r}. Write for example '
       f'`{name}={example}`.'
-    )
-
-
-def check_has_tangent(proposal, learner):
-  """Refuses a proposal whose params move by their raw entries alone.
-
-  Args:
-    proposal: The innermost kernel.
-    learner: str: what moves them by tangents.
-  """
-  if not hasattr(proposal.preconditioner, 'move'):
-    raise ValueError(
-      f'{learner} works on tangents, and the params of '
-      f'{type(proposal).__name__} have none. Build the kernel with '
-      '`tfpa.transport_adaptive_hamiltonian`, whose default learns them.'
     )
 
 
@@ -143,14 +106,6 @@ def check_seed(seed):
     raise ValueError(
       '`seed` must be an int, a pair of ints or a [2] int Tensor, so that the '
       f'run can be repeated, but got {seed!r}. Write for example `seed=(0, 1)`.'
-    )
-
-
-def _check_part(name, part, kind, example):
-  if not isinstance(part, kind):
-    raise TypeError(
-      f'`{name}` must be an `interfaces.{kind.__name__}`, but got {part!r}. '
-      f'Write for example `{name}=tfpa.{example}` (with parentheses).'
     )
 
 

@@ -25,7 +25,6 @@ from tfp_adaptive.core import state_parts
 __all__ = [
   'bootstrap_seed',
   'check',
-  'check_is_exact',
   'evaluate',
   'split_seed',
 ]
@@ -118,25 +117,6 @@ def check(target_log_prob_fn, is_stochastic):
         '`tfpa.kernel_hamiltonian` and their proposals take it.'
       )
       + ' If `seed` is a part of the state, give that part another name.'
-    )
-
-
-def check_is_exact(proposal, purpose):
-  """Refuses a proposal over a stochastic target.
-
-  Args:
-    proposal: The innermost kernel.
-    purpose: str: what evaluates the gradient of the target.
-
-  Raises:
-    ValueError: If the proposal's target is stochastic.
-  """
-  if getattr(proposal, 'target_is_stochastic', False):
-    raise ValueError(
-      f'{purpose} evaluates the gradient of the target, and the gradient of a '
-      'random estimate is not that of the density; but the proposal inside '
-      'has `target_is_stochastic=True`. Use a kernel without gradients: '
-      '`tfpa.adaptive_metropolis` or `tfpa.kernel_hamiltonian`.'
     )
 
 

@@ -243,9 +243,8 @@ def warnings_after(kernel, states, trace, results, worst):
     if _has(k, 'history'):
       yield from _fit_warnings(k, results)
     if hasattr(k, 'criterion'):
-      state = tfp_private.get_innermost(results, 'criterion_state')
       if k.num_adaptation_steps:
-        yield from _bound_warnings(k.criterion, state, accepted)
+        yield from _bound_warnings(k, results, accepted)
       yield from _acceptance_warnings(
         accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
       )
@@ -287,14 +286,17 @@ def _has(kernel, parameter):
   return parameter in getattr(kernel, 'parameters', ())
 
 
-def _bound_warnings(criterion, state, accepted):
-  traced = criterion.trace(state)
+def _bound_warnings(kernel, results, accepted):
+  criterion = kernel.criterion
+  traced = criterion.trace(
+    tfp_private.get_innermost(results, 'criterion_state')
+  )
   # Weights rise while more is accepted than has to be, which may be for good.
   may_be_high = criterion.may_exceed_target and (
     accepted is not None and np.mean(accepted) > criterion.target_accept_prob
   )
-  for name, (low, high) in criterion.bounds.items():
-    value = float(traced[name])
+  for name, (low, high) in criterion.bounds(kernel.problem(results)).items():
+    value, low, high = float(traced[name]), float(low), float(high)
     is_high = value >= high * 0.999 and not may_be_high
     if value <= low * 1.001 or is_high:
       yield (

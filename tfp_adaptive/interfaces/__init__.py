@@ -1,16 +1,16 @@
 """The contracts, by name: read `shared.py` first.
 
 That page is what all families share, and imports nothing; `families.py` has
-what one family alone asks. Both lie here, and not with the families, so that
-whoever imports the contracts imports nothing else.
+what one family alone asks, and the ledger of costs. Both lie here, and not with
+the families, so that whoever imports the contracts imports nothing else.
 """
 
+from tfp_adaptive.interfaces.families import Cost
 from tfp_adaptive.interfaces.families import Covariance
 from tfp_adaptive.interfaces.families import GaussianPrior
 from tfp_adaptive.interfaces.families import Smoother
 from tfp_adaptive.interfaces.families import Surrogate
 from tfp_adaptive.interfaces.families import Transport
-from tfp_adaptive.interfaces.shared import Cost
 from tfp_adaptive.interfaces.shared import Criterion
 from tfp_adaptive.interfaces.shared import Feedback
 from tfp_adaptive.interfaces.shared import Optimizer

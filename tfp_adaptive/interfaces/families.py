@@ -1,4 +1,4 @@
-"""The contracts of one family each: what is learned or given there.
+"""The contracts of one family each, and the ledger of what a step costs.
 
   latent      GaussianPrior, with its Covariance and its Smoother
   surrogate   Surrogate
@@ -12,6 +12,7 @@ from typing import Any
 from typing import NamedTuple
 
 __all__ = [
+  'Cost',
   'Covariance',
   'GaussianPrior',
   'Smoother',
@@ -142,3 +143,21 @@ class Transport(NamedTuple):
   # (params, states [n, d], gradients [n, d], weights [n]) -> params of the
   # least Fisher divergence on these pairs; None: learned by gradient.
   fit: Callable[..., Any] | None = None
+
+
+class Cost(NamedTuple):
+  """What one step does for each chain; the mean where that is random.
+
+  The first state is not counted: a start evaluates it once.
+  """
+
+  target: float = 0  # Values, including those that come with a gradient.
+  gradient: float = 0
+  # Products of the target's Hessian with a vector, each by differentiating a
+  # gradient: that value and gradient are not counted once more.
+  hessian_vector: float = 0
+  # Products of a vector with C, its transpose or its inverse, of whatever
+  # structure, backpropagation's included; for priors, changes between the state
+  # and the prior's coordinates. What moves the params is shared by all chains
+  # and not counted. None: not stated.
+  matrix_product: float | None = None

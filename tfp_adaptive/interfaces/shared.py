@@ -22,7 +22,6 @@ from typing import NamedTuple
 from typing import Protocol
 
 __all__ = [
-  'Cost',
   'Criterion',
   'Feedback',
   'Optimizer',
@@ -41,8 +40,8 @@ class Proposal(Protocol):
 
   Its results are a namedtuple of plain Tensors with, at least, the fields
   `target_log_prob` and `log_acceptance_correction` = log q(x|y) - log q(y|x),
-  both [chains...], `step_size`, `seed` [2] int32, and `noise`, the standard
-  normals of the step, [chains..., d]. Where a factor is learned they have
+  both [chains...], `step_size`, `seed` [2] int32, and `noise`, what the
+  step drew, [chains..., d]. Where a factor is learned they have
   `preconditioner_params`, and `grads_target_log_prob`, `[]` without gradients.
   Fields that do not change are passed on, never rebuilt. `core/proposal.py` has
   a base class.
@@ -54,8 +53,8 @@ class Proposal(Protocol):
   # Whether a step evaluates the gradient at the proposal.
   uses_gradient: bool = False
 
-  def cost(self, adapting) -> 'Cost':
-    """Returns what a step does; `adapting`: with its replay."""
+  def cost(self, adapting):
+    """Returns an `interfaces.Cost` of a step; `adapting`: with its replay."""
 
   def init_replay_cache(self, proposed_results):
     """Returns what the first replay is given; `[]` for nothing."""
@@ -211,7 +210,8 @@ class Criterion(NamedTuple):
   init: Callable[[ProblemSize], Any]
   # (state, transition) -> value per chain, [chains...], without the entropy.
   value: Callable[[Any, Transition], Any]
-  # (state, transition) -> entropy, penalties included, [] or [chains...].
+  # (state, transition) -> entropy, penalties included, [] or [chains...]; that
+  # of a chain that diverged counts with its sign turned.
   entropy: Callable[[Any, Transition], Any]
   # (state) -> weight of the entropy, []; 0.0 if it has none.
   entropy_weight: Callable[[Any], Any]
@@ -221,8 +221,9 @@ class Criterion(NamedTuple):
   feedback: Callable[[Any, Transition], Feedback]
   # (state) -> dict of [] Tensors worth tracing, by name.
   trace: Callable[[Any], dict]
-  # name in `trace` -> (lower, upper): a value at a bound is worth a warning.
-  bounds: dict
+  # (problem) -> dict of name in `trace` -> (lower, upper): where a value at its
+  # bound is worth a warning.
+  bounds: Callable[[ProblemSize], dict]
   # Acceptance that ends the scale search.
   target_accept_prob: float
   # Whether a settled acceptance above the target is as good as one at it.
@@ -245,21 +246,3 @@ class Optimizer(NamedTuple):
   # (grads, state, params, preconditioner, feedback, problem)
   # -> (params, state).
   update: Callable[..., Any]
-
-
-class Cost(NamedTuple):
-  """What one step does for each chain; the mean where that is random.
-
-  The first state is not counted: a start evaluates it once.
-  """
-
-  target: float = 0  # Values, including those that come with a gradient.
-  gradient: float = 0
-  # Products of the target's Hessian with a vector, each by differentiating a
-  # gradient: that value and gradient are not counted once more.
-  hessian_vector: float = 0
-  # Products of a vector with C, its transpose or its inverse, of whatever
-  # structure, backpropagation's included; for priors, changes between the state
-  # and the prior's coordinates. What moves the params is shared by all chains
-  # and not counted. None: not stated.
-  matrix_product: float | None = None

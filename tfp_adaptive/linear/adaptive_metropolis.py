@@ -21,6 +21,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
@@ -140,7 +141,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       scale_rate=scale_rate,
       name=name,
     )
-    arguments.check_has_tangent(self.proposal, type(self).__name__)
+    checks.check_has_tangent(self.proposal, type(self).__name__)
 
   @property
   def adapting_cost(self):

@@ -17,9 +17,9 @@ from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
-from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear import trajectory_length
 
@@ -116,11 +116,11 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
         '`tfpa.adaptation.MomentBasedAdaptation`.'
       )
     self._check_params(proposal)
-    stochastic_target.check_is_exact(proposal, type(self).__name__)
+    checks.check_is_exact(proposal, type(self).__name__)
 
   def _check_params(self, proposal):
     """Refuses a proposal whose params cannot be learned in this way."""
-    arguments.check_has_tangent(proposal, type(self).__name__)
+    checks.check_has_tangent(proposal, type(self).__name__)
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search and the statistics."""

@@ -246,7 +246,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       params, statistics = self._fit(params, statistics, ps.shape(states)[0])
     else:
       rate = schedule.covariance_rate(
-        time - 1.0, self._problem(inner), _MOVE_GAIN * gain
+        time - 1.0, self.problem(inner), _MOVE_GAIN * gain
       )
       moved = _moved(
         self.preconditioner,

@@ -10,11 +10,10 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
-from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
 
 __all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
@@ -87,9 +86,6 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
         optimizer and proposal do not go together, or the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
-    arguments.check_criterion(criterion)
-    arguments.check_optimizer(optimizer)
-    _check_pair(criterion, optimizer)
     self._parameters = dict(
       inner_kernel=inner_kernel,
       criterion=criterion,
@@ -97,14 +93,9 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       num_adaptation_steps=num_adaptation_steps,
       name=name,
     )
-    if getattr(getattr(self.proposal, 'transport', None), 'fit', None):
-      raise ValueError(
-        'The transport of the proposal is fitted to pairs and not learned by '
-        'gradient. Take `tfpa.adaptation.FisherTransportAdaptation`.'
-      )
-    if optimizer.is_relative:
-      arguments.check_has_tangent(self.proposal, f'`{optimizer.name}`')
-    stochastic_target.check_is_exact(self.proposal, type(self).__name__)
+    checks.check_gradient_adaptation(
+      criterion, optimizer, self.proposal, type(self).__name__
+    )
 
   @property
   def criterion(self):
@@ -117,7 +108,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the criterion, the optimizer and the search."""
     inner = self.inner_kernel.bootstrap_results(init_state)
-    problem = self._problem(inner)
+    problem = self.problem(inner)
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     inner, search = scale_search.begin(self.proposal, inner)
     return GradientBasedAdaptationResults(
@@ -151,7 +142,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     )
     is_usable = self._is_usable(params, value_grads)
     is_searching = results.scale_search.is_searching
-    problem = self._problem(inner)
+    problem = self.problem(inner)
     criterion_state = self.criterion.update(
       results.criterion_state,
       transition,
@@ -265,25 +256,6 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     slope = self.preconditioner.slope(params, grads)
     size = tf.cast(problem.event_size, problem.dtype)
     return tf.where(is_usable, slope / size, 0.0)
-
-
-def _check_pair(criterion, optimizer):
-  """Refuses a criterion and an optimizer that do not go together."""
-  if criterion.needs_slopes and not optimizer.is_relative:
-    raise ValueError(
-      f'`{optimizer.name}` works on raw params and has no slopes in the log '
-      f'scale, which this `{criterion.name}` needs to weigh the entropy. '
-      "Give the criterion `entropy_weight_rule='acceptance'`, or take "
-      '`tfpa.optimizers.relative_gradient()`.'
-    )
-  if optimizer.is_relative and not criterion.holds_scale:
-    raise ValueError(
-      f'`{criterion.name}` does not pull the scale in where every move is '
-      f'rejected, and the steps of `{optimizer.name}` run away to there. Take '
-      '`optimizer=tfpa.optimizers.adam(1e-3)`, or the criterion '
-      f'`tfpa.criteria.generalized_speed_measure('
-      f'{criterion.target_accept_prob:g})`.'
-    )
 
 
 def _num_dropped(transition, is_usable):

@@ -8,15 +8,15 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
-from tfp_adaptive.core import arguments
-from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import control_variates
+from tfp_adaptive.linear import hessian_product as hessian
 from tfp_adaptive.linear import log_det
 from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import optimizers
@@ -83,7 +83,7 @@ def entropy_adaptive_hamiltonian(
     https://arxiv.org/abs/2110.14625.
   """
   optimizer = optimizer or optimizers.relative_gradient(4.0)
-  arguments.check_optimizer(optimizer)
+  checks.check_optimizer(optimizer)
   if criterion is None and (exact_gradient or num_leapfrog_steps == 1):
     # One step has no Jacobian; the exact gradient is that of the energy.
     criterion = generalized_speed_measure(

@@ -10,17 +10,16 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
-from tfp_adaptive.core import arguments
-from tfp_adaptive.core import hessian_product
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import state_parts
-from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import control_variates
+from tfp_adaptive.linear import hessian_product
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
 from tfp_adaptive.linear.criteria.generalized_speed_measure import (
@@ -80,7 +79,7 @@ def gradient_adaptive_langevin(
   # The exact gradient is noisier: less gain averages more.
   gain = 2.0 if exact_gradient else 4.0
   optimizer = optimizer or optimizers.relative_gradient(gain)
-  arguments.check_optimizer(optimizer)
+  checks.check_optimizer(optimizer)
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,
     as_preconditioner(preconditioner) or preconditioners.cholesky(),
@@ -113,7 +112,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     log q(x|y) - log q(y|x) = -1/2 (|1/2 s C^T (g(x) + g(y)) + e|^2 - |e|^2)
 
   One step makes one gradient call and three products with C, none with its
-  inverse. It needs `MetropolisHastings` around it.
+  inverse. It needs `MetropolisHastings` around it. HMC of one leapfrog step is
+  this proposal, and has to stay it.
   """
 
   uses_gradient = True
@@ -163,10 +163,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     seed = random.sanitize(seed)
     x = state_parts.flatten(current_state, num_chain_dims)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
-    factor = scale_factor.scaled(
-      scale_factor.at(self.preconditioner, previous.preconditioner_params),
-      previous.step_size,
-    )
+    factor = self._factor(previous)
 
     # 1. Draw and move.
     noise = self._draw_noise(x, seed)
@@ -232,7 +229,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       fit = self.event_sum(live_y * push)
       if self._parameters['exact_gradient']:
         end = factor.apply_adjoint(
-          _live_gradient(
+          hessian_product.live_gradient(
             self.target_log_prob_fn, proposed_state, grad_y, displacement
           )
         )
@@ -265,8 +262,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
     """Returns the log ratio up to a constant, and its control variates.
 
-    Both gradients held constant, all that is differentiated is the product of
-    C^T and their difference.
+    That is `fit + self._correction(...)` with both gradients held constant,
+    multiplied out: all that is left is the product of C^T and their difference.
+    As the control variates, it holds for normal noise alone.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)
@@ -276,25 +274,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     )
 
   def _correction(self, pull_x, pull_y, noise):
+    """Returns log q(x | y) - log q(y | x), multiplied out for normal noise."""
     half = 0.5 * (pull_x + pull_y)
     return -0.5 * self.event_sum(half * (half + 2.0 * noise))
-
-
-def _live_gradient(target_log_prob_fn, state, grad_y, displacement):
-  """g(y) with derivative H(y) d displacement, by one Hessian product."""
-  num_chain_dims = displacement.shape.rank - 1
-  product = hessian_product.hessian_product(
-    target_log_prob_fn,
-    state,
-    state_parts.flatten(state, num_chain_dims),
-    grad_y,
-    num_chain_dims,
-    'autodiff',
-  )
-
-  @custom_gradient
-  def live(moved):
-    del moved
-    return tf.identity(grad_y), lambda cotangent: -product(cotangent, None)
-
-  return live(displacement)

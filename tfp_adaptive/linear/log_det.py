@@ -95,7 +95,7 @@ def estimate(
 
   Args:
     factor: An `interfaces.ScaleFactor`, C.
-    hessian_product: As `core/hessian_product` returns it.
+    hessian_product: As `linear/hessian_product` returns it.
     kappa: Factor of D, a float or [] Tensor.
     probe: e, [chains..., d].
     num_terms: N, [] int32, drawn by `draw_num_terms`.

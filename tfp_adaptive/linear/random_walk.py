@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -16,6 +15,7 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
 from tfp_adaptive.linear.criteria.generalized_speed_measure import (
@@ -64,7 +64,7 @@ def gradient_adaptive_random_walk(
     https://arxiv.org/abs/1911.01373.
   """
   optimizer = optimizer or optimizers.relative_gradient(4.0)
-  arguments.check_optimizer(optimizer)
+  checks.check_optimizer(optimizer)
   proposal = UncalibratedPreconditionedRandomWalk(
     target_log_prob_fn,
     as_preconditioner(preconditioner) or preconditioners.cholesky(),

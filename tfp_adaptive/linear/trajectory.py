@@ -13,7 +13,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import hessian_product as hessian
+from tfp_adaptive.linear import hessian_product as hessian
 
 __all__ = [
   'Point',

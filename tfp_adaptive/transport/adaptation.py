@@ -143,7 +143,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     def fit(params, step_size, statistics):
       fitted = self._fitted(params, statistics.history)
       is_good = adaptation_base.is_finite(fitted)
-      size = tf.cast(self._problem(inner).event_size, step.dtype)
+      size = tf.cast(self.problem(inner).event_size, step.dtype)
       is_first = is_good & tf.equal(statistics.num_fits, 0)
       return (
         adaptation_base.choose(is_good, fitted, params),

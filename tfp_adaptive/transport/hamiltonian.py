@@ -7,13 +7,13 @@ https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import hessian_product as hessian
 from tfp_adaptive.linear import log_det
 from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import optimizers

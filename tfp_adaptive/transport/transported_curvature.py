@@ -36,7 +36,7 @@ def estimate(
 
   Args:
     bijector_fn: Function () -> a new bijector f.
-    hessian_product: (w, sizes) -> H w, as `core/hessian_product` has it.
+    hessian_product: (w, sizes) -> H w, as `linear/hessian_product` has it.
     point: `Point`.
     kappa: [] Tensor.
     step_size: s, [] or [chains..., 1].

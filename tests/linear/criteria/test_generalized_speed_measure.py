@@ -123,7 +123,7 @@ def test_beta_stays_within_its_bounds(ratio, bound):
   for _ in range(200):
     state = parts.update_criterion(criterion, state, _at([ratio]))
   assert float(state.entropy_weight) == bound
-  assert criterion.bounds == {'entropy_weight': (0.5, 2.0)}
+  assert criterion.bounds(parts.PROBLEM) == {'entropy_weight': (0.5, 2.0)}
 
 
 def test_the_balance_rule_finds_the_weight_at_which_the_slopes_cancel():
@@ -333,7 +333,7 @@ def test_only_under_the_constraint_may_the_acceptance_exceed_the_target():
 
 def test_bounds_name_the_weight_of_the_penalty():
   criterion = _paper(penalty_threshold=0.75, penalty_weights=(1e3, 1e5))
-  assert criterion.bounds['penalty_weight'][1] == 1e5
+  assert criterion.bounds(parts.PROBLEM)['penalty_weight'][1] == 1e5
   traced = criterion.trace(criterion.init(parts.PROBLEM))
   assert float(traced['penalty_weight']) == 1e3
 

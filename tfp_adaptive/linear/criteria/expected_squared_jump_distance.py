@@ -76,7 +76,7 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
     feedback=no_feedback,
     update=moving_update(smoothing),
     trace=lambda state: {'moving_distance': state.moving_distance},
-    bounds={},
+    bounds=lambda problem: {},
     target_accept_prob=target_accept_prob,
     holds_scale=False,
   )

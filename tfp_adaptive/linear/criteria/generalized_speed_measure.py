@@ -14,6 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear import schedule
@@ -107,7 +108,8 @@ def generalized_speed_measure(
     init_entropy_weight: First beta of the rule `'acceptance'`, positive.
     entropy_weight_rate: Rate of beta per step of the rule `'acceptance'`.
     min_entropy_weight: Lower bound of beta; by default 1e-4 for the rule
-      `'acceptance'` (the paper's) and 1e-10 for the others.
+      `'acceptance'` (the paper's) and 1e-10 for the others. With
+      `bound_log_ratio` it is (1 - target_accept_prob) / 2 d at least.
     max_entropy_weight: Upper bound of beta.
     use_accept_flag: Whether acceptance is the decision (the paper's Algorithm
       1) rather than min(1, exp(log_accept_ratio)), which has the same mean and
@@ -129,7 +131,12 @@ def generalized_speed_measure(
     ValueError: If `target_accept_prob`, the rule or the threshold is not one of
       those allowed.
   """
-  _check(target_accept_prob, entropy_weight_rule)
+  arguments.check_accept_prob(target_accept_prob)
+  if entropy_weight_rule not in _RULES:
+    raise ValueError(
+      f'`entropy_weight_rule` must be one of {_RULES}, but got '
+      f'{entropy_weight_rule!r}.'
+    )
   is_paper = entropy_weight_rule == 'acceptance'
   lowest = min_entropy_weight or (1e-4 if is_paper else 1e-10)
   penalty = penalty_lib.none()
@@ -165,7 +172,10 @@ def generalized_speed_measure(
       'entropy_weight': state.entropy_weight,
       **penalty.trace(state.penalty),
     },
-    bounds={'entropy_weight': measure.weight_bounds, **penalty.bounds},
+    bounds=lambda problem: {
+      'entropy_weight': measure.bounds(problem),
+      **penalty.bounds,
+    },
     target_accept_prob=target_accept_prob,
     may_exceed_target=entropy_weight_rule == 'constraint',
     needs_slopes=not is_paper,
@@ -226,30 +236,32 @@ class _Measure(NamedTuple):
     else:
       state = _balanced(state, slopes, excess, problem)
     if self.rule == 'constraint':
-      state = _bounded_by_entropy(state, slopes)
+      state = _force_by_entropy(state, slopes)
     return state._replace(
-      entropy_weight=self._clip(state.entropy_weight, problem),
-      penalty=_unless(
+      entropy_weight=tf.clip_by_value(
+        state.entropy_weight, *self.bounds(problem)
+      ),
+      penalty=adaptation_base.choose(
         slopes.is_searching,
-        self.penalty.update(state.penalty, transition),
         state.penalty,
+        self.penalty.update(state.penalty, transition),
       ),
       num_updates=state.num_updates
       + tf.where(slopes.is_searching, tf.zeros_like(excess), 1.0),
     )
 
-  def _clip(self, weight, problem):
-    """Returns beta within its bounds.
+  def bounds(self, problem):
+    """Returns the least and the greatest beta.
 
-    Where ratios are bounded, a batch beyond all bounds has hardly a slope:
-    beta, by which steps are divided, then stays above a quarter or less of what
-    it is in equilibrium, twice the mean of -r per coordinate and more.
+    Steps are divided by beta, and where ratios are bounded a batch beyond all
+    bounds has hardly a slope. In equilibrium beta is 2 E[-min(0, r)] / d, at
+    least 2 (1 - accept) / d: it stays above a quarter of that.
     """
     lower, upper = self.weight_bounds
     if self.bound_log_ratio:
       size = tf.cast(problem.event_size, problem.dtype)
       lower = tf.maximum(0.5 * (1.0 - self.target_accept_prob) / size, lower)
-    return tf.clip_by_value(weight, lower, upper)
+    return lower, upper
 
 
 def default_rule(optimizer, relative='balance'):
@@ -294,7 +306,7 @@ def _balanced(state, slopes, excess, problem):
   )
 
 
-def _bounded_by_entropy(state, slopes):
+def _force_by_entropy(state, slopes):
   """Lets the entropy move the scale where it is nearer to its bound.
 
   Acceptance >= target and slope of the entropy >= 0 hold the scale from above;
@@ -308,15 +320,3 @@ def _bounded_by_entropy(state, slopes):
       state.scale_force,
     )
   )
-
-
-def _unless(predicate, new, old):
-  return tf.nest.map_structure(lambda n, o: tf.where(predicate, o, n), new, old)
-
-
-def _check(target_accept_prob, rule):
-  arguments.check_accept_prob(target_accept_prob)
-  if rule not in _RULES:
-    raise ValueError(
-      f'`entropy_weight_rule` must be one of {_RULES}, but got {rule!r}.'
-    )

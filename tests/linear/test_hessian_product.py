@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.contracts import trajectories
-from tfp_adaptive.core import hessian_product
+from tfp_adaptive.linear import hessian_product
 
 _EVENT_SIZE = 4
 _TARGET = trajectories.Quartic(_EVENT_SIZE)

@@ -4,8 +4,9 @@ import tensorflow as tf
 
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import xla_gradients
+from tfp_adaptive.core.custom_gradient import custom_gradient
 
-__all__ = ['METHODS', 'hessian_product']
+__all__ = ['METHODS', 'hessian_product', 'live_gradient']
 
 METHODS = ('autodiff', 'finite_difference')
 
@@ -55,6 +56,33 @@ def hessian_product(
 
   product = by_autodiff if method == 'autodiff' else by_finite_difference
   return lambda rows, sizes: _zero_unless_finite(product(rows, sizes))
+
+
+def live_gradient(target_log_prob_fn, state, gradient, displacement):
+  """Returns the gradient at a state as a function of the way there.
+
+  Args:
+    target_log_prob_fn: As in TFP.
+    state: Where, the structure of the chains' state.
+    gradient: Of log pi there, [chains..., d]; a constant.
+    displacement: How it was reached, [chains..., d].
+
+  Returns:
+    [chains..., d]: `gradient`, whose derivative is H d displacement, by one
+    Hessian product.
+  """
+  num_chain_dims = displacement.shape.rank - 1
+  flat = state_parts.flatten(state, num_chain_dims)
+  product = hessian_product(
+    target_log_prob_fn, state, flat, gradient, num_chain_dims, 'autodiff'
+  )
+
+  @custom_gradient
+  def live(moved):
+    del moved
+    return tf.identity(gradient), lambda cotangent: -product(cotangent, None)
+
+  return live(displacement)
 
 
 def _zero_unless_finite(rows):

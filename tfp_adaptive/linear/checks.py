@@ -1,0 +1,106 @@
+"""Refusals of what learns a matrix: parts that do not go together."""
+
+from tfp_adaptive import interfaces
+
+__all__ = [
+  'check_gradient_adaptation',
+  'check_has_tangent',
+  'check_is_exact',
+  'check_optimizer',
+]
+
+
+def check_gradient_adaptation(criterion, optimizer, proposal, learner):
+  """Refuses criterion, optimizer and proposal that do not go together.
+
+  Args:
+    criterion: What was given.
+    optimizer: What was given.
+    proposal: The innermost kernel.
+    learner: str: name of the wrapper.
+
+  Raises:
+    TypeError: If `criterion` or `optimizer` is of another kind.
+    ValueError: If they do not go together, or the target is stochastic.
+  """
+  _check_part(
+    'criterion',
+    criterion,
+    interfaces.Criterion,
+    'criteria.generalized_speed_measure(0.55)',
+  )
+  check_optimizer(optimizer)
+  _check_pair(criterion, optimizer)
+  if getattr(getattr(proposal, 'transport', None), 'fit', None):
+    raise ValueError(
+      'The transport of the proposal is fitted to pairs and not learned by '
+      'gradient. Take `tfpa.adaptation.FisherTransportAdaptation`.'
+    )
+  if optimizer.is_relative:
+    check_has_tangent(proposal, f'`{optimizer.name}`')
+  check_is_exact(proposal, learner)
+
+
+def check_optimizer(optimizer):
+  """Refuses what is not an `interfaces.Optimizer`."""
+  _check_part(
+    'optimizer', optimizer, interfaces.Optimizer, 'optimizers.adam(1e-3)'
+  )
+
+
+def check_has_tangent(proposal, learner):
+  """Refuses a proposal whose params move by their raw entries alone.
+
+  Args:
+    proposal: The innermost kernel.
+    learner: str: what moves them by tangents.
+  """
+  if not hasattr(proposal.preconditioner, 'move'):
+    raise ValueError(
+      f'{learner} works on tangents, and the params of '
+      f'{type(proposal).__name__} have none. Build the kernel with '
+      '`tfpa.transport_adaptive_hamiltonian`, whose default learns them.'
+    )
+
+
+def check_is_exact(proposal, purpose):
+  """Refuses a proposal over a stochastic target.
+
+  Args:
+    proposal: The innermost kernel.
+    purpose: str: what evaluates the gradient of the target.
+  """
+  if getattr(proposal, 'target_is_stochastic', False):
+    raise ValueError(
+      f'{purpose} evaluates the gradient of the target, and the gradient of a '
+      'random estimate is not that of the density; but the proposal inside '
+      'has `target_is_stochastic=True`. Use a kernel without gradients: '
+      '`tfpa.adaptive_metropolis` or `tfpa.kernel_hamiltonian`.'
+    )
+
+
+def _check_pair(criterion, optimizer):
+  """Refuses a criterion and an optimizer that do not go together."""
+  if criterion.needs_slopes and not optimizer.is_relative:
+    raise ValueError(
+      f'`{optimizer.name}` works on raw params and has no slopes in the log '
+      f'scale, which this `{criterion.name}` needs to weigh the entropy. '
+      "Give the criterion `entropy_weight_rule='acceptance'`, or take "
+      '`tfpa.optimizers.relative_gradient()`.'
+    )
+  if optimizer.is_relative and not criterion.holds_scale:
+    raise ValueError(
+      f'`{criterion.name}` does not pull the scale in where every move is '
+      f'rejected, and the steps of `{optimizer.name}` run away to there. Take '
+      '`optimizer=tfpa.optimizers.adam(1e-3)`, or the criterion '
+      f'`tfpa.criteria.generalized_speed_measure('
+      f'{criterion.target_accept_prob:g})`.'
+    )
+
+
+def _check_part(name, part, kind, example):
+  if not isinstance(part, kind):
+    raise TypeError(
+      f'`{name}` must be an `interfaces.{kind.__name__}`, but got {part!r}. '
+      f'Write for example `{name}=tfpa.{example}` (with parentheses).'
+    )
