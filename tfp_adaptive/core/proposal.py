@@ -52,7 +52,7 @@ class ProposalResults(
 
 
 class UncalibratedProposal(tfp_private.TransitionKernel):
-  """Base of the proposals: y = x + step_size * C(params) (noise, drift)."""
+  """Base of the proposals y = x + s C(params) (noise, and perhaps a drift)."""
 
   uses_gradient = False
   num_leapfrog_steps = 1
@@ -192,6 +192,7 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
     )
 
   def _draw_noise(self, flat, seed):
+    """Returns standard normals, [chains..., d], of every proposal that asks."""
     return random.normal(ps.shape(flat), flat.dtype, self._shard_seed(seed))
 
   def _shard_seed(self, seed):

@@ -1,4 +1,4 @@
-"""Control variates of MALA's gradient: what takes its noise off.
+"""Control variates of MALA's gradient, which take its noise off.
 
 In whitened units, a = C^T g(x), b = C^T g(y), e the noise, the gradient of
 min(0, r) with respect to the tangent E of C (I + E), g(y) held constant, is
