@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -56,13 +57,15 @@ class LatentHyperparameterResults(
   __slots__ = ()
 
 
-class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
+class LatentGaussianHyperparameters(kernel_base.Kernel):
   """Updates the field at fixed theta, then proposes a new theta.
 
   The state is a pair `(x, theta)`: the field [chains..., event...] and the
   unconstrained hyperparameters, a structure of Tensors [chains..., ...]. The
   prior is decomposed once in a step, at the proposed theta.
   """
+
+  is_calibrated = True
 
   def __init__(
     self,
@@ -122,18 +125,6 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
       bijector=bijector,
       name=name,
     )
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def is_calibrated(self):
-    return True
 
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""
