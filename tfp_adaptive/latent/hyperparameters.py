@@ -143,7 +143,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       x, theta = state_parts.as_tensors(init_state)
       prior = self._prior(theta)
       inner = self._latent_kernel(prior).bootstrap_results(x)
-      log_likelihood = _latent(inner).target_log_prob
+      log_likelihood = inner.accepted_results.target_log_prob
       hyper_log_prob = self._hyper_log_prob(theta)
       _check_chains(log_likelihood, hyper_log_prob)
       return LatentHyperparameterResults(
@@ -175,7 +175,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     x, inner = self._update_field(prior, x, previous.inner_results, latent_seed)
 
     # 3. Where would theta' lead, and is it accepted?
-    latent = _latent(inner)
+    latent = inner.accepted_results
     proposed_log_prob = self._hyper_log_prob(proposed_theta)
     move = (
       hyperparameter_moves.joint_move
@@ -307,11 +307,6 @@ def _step_theta(theta, results, seed):
   return state_parts.unflatten_like(
     flat + results.hyper_step_size * step, theta, num_chain_dims
   )
-
-
-def _latent(inner):
-  """Returns the innermost results: those of the field's proposal."""
-  return inner.accepted_results
 
 
 def _where(is_accepted, proposed, current):

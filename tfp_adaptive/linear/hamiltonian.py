@@ -7,7 +7,6 @@ Monte Carlo, https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive import preconditioners
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import hessian_product as hessian
 from tfp_adaptive.core import proposal
@@ -91,7 +90,7 @@ def entropy_adaptive_hamiltonian(
     )
   proposal = UncalibratedPreconditionedHamiltonian(
     target_log_prob_fn,
-    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    as_preconditioner(preconditioner),
     num_leapfrog_steps,
     step_size,
     randomize_num_steps,
