@@ -259,7 +259,6 @@ CASES = {
     'default': _hamiltonian,
     'paper': _with(_hamiltonian, **presets.hamiltonian()),
     'random number of steps': _with(_hamiltonian, randomize_num_steps=True),
-    'exact gradient': _with(_hamiltonian, exact_gradient=True),
     'finite difference': _with(
       _hamiltonian, hessian_product='finite_difference'
     ),

@@ -17,12 +17,12 @@ import tfp_adaptive as tfpa
 from experiments.baselines.kernel_subsample import kernel_subsample
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import stochastic_target
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
@@ -108,7 +108,7 @@ class KernelAdaptiveResults(
   __slots__ = ()
 
 
-class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
+class UncalibratedKernelAdaptive(kernel_base.Kernel):
   """Proposes y ~ N(x, s^2 (gamma^2 I + M(x) H M(x)^T)), without gradients.
 
   Where draws of the history lie in a curved shape, the proposal lies along it.
@@ -119,6 +119,8 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
   One step makes one target call and two factorizations of [d, d], at x and at
   y. It needs `MetropolisHastings` around it.
   """
+
+  is_calibrated = False
 
   def __init__(
     self,
@@ -178,18 +180,6 @@ class UncalibratedKernelAdaptive(tfp_private.TransitionKernel):
   @property
   def target_is_stochastic(self):
     return self._parameters['target_is_stochastic']
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def is_calibrated(self):
-    return False
 
   def cost(self, adapting):
     """Returns the target calls of one step per chain."""

@@ -75,7 +75,6 @@ def kernel_subsample(num_points=1000):
     fit=_fit,
     log_prob=_log_prob,
     score=_score,
-    objective=_objective,
     is_inside=_is_inside,
   )
 
@@ -131,15 +130,15 @@ def _log_prob(params, x):
 
 
 def _score(params, x):
-  """Returns the gradient of f at x, [chains..., d]."""
-  return _derivatives(params, x)[0]
+  """Returns the gradient of f at x, [chains..., d].
 
-
-def _objective(params, points, weights):
-  """Returns the mean of Laplacian f + |gradient f|^2 / 2, []."""
-  gradient, laplacian = _derivatives(params, points)
-  values = laplacian + 0.5 * tf.reduce_sum(gradient**2, axis=-1)
-  return tf.reduce_sum(weights * values)
+  With u_i = -2 (x - z_i) / sigma, the gradient of log k, and shares r_i of the
+  terms in exp(f): sum r_i u_i.
+  """
+  kernels, offsets = _kernels(params, x)
+  total = tf.reduce_sum(kernels, axis=-1, keepdims=True) + _FLOOR
+  slopes = -2.0 / params.bandwidth * offsets
+  return tf.linalg.matvec(slopes, kernels / total, transpose_a=True)
 
 
 def _is_inside(params, x):
@@ -148,25 +147,6 @@ def _is_inside(params, x):
   squares = tf.reduce_sum(offsets**2, axis=-1)
   is_near = (2.0 * squares < params.bandwidth) & (params.weights > 0.0)
   return tf.reduce_any(is_near, axis=-1)
-
-
-def _derivatives(params, x):
-  """Returns gradient [chains..., d] and Laplacian [chains...] of f.
-
-  With u_i = -2 (x - z_i) / sigma, the gradient of log k, and shares r_i of the
-  terms in exp(f):  sum r_i u_i,  sum r_i (|u_i|^2 - 2 d / sigma) - |gradient|^2
-  """
-  kernels, offsets = _kernels(params, x)
-  total = tf.reduce_sum(kernels, axis=-1, keepdims=True) + _FLOOR
-  shares = kernels / total
-  slopes = -2.0 / params.bandwidth * offsets
-  gradient = tf.linalg.matvec(slopes, shares, transpose_a=True)
-  size = tf.cast(ps.shape(x)[-1], x.dtype)
-  curvature = tf.reduce_sum(slopes**2, axis=-1) - 2.0 * size / params.bandwidth
-  laplacian = tf.reduce_sum(shares * curvature, axis=-1) - tf.reduce_sum(
-    gradient**2, axis=-1
-  )
-  return gradient, laplacian
 
 
 def _kernels(params, x):

@@ -86,14 +86,9 @@ _PRECONDITIONER = tfpa.preconditioners.cholesky(init_scale=-1.0)
     ('learning_rate', lambda: tfpa.optimizers.rmsprop(0.0)),
     ('gain', lambda: tfpa.optimizers.relative_gradient(gain=0.5)),
     ('target_accept_prob', lambda: tfpa.criteria.l2hmc(0.0)),
-    ('floor', lambda: tfpa.criteria.l2hmc(floor=0.0)),
     (
       'target_accept_prob',
       lambda: tfpa.criteria.expected_squared_jump_distance(1.0),
-    ),
-    (
-      'smoothing',
-      lambda: tfpa.criteria.expected_squared_jump_distance(smoothing=1.0),
     ),
     ('weight', lambda: tfpa.criteria.cross_entropy(0.5, weight=np.nan)),
     ('scale', lambda: tfpa.gaussian_priors.autoregression([0.5], -1.0, 4)),

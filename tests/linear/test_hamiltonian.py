@@ -1,7 +1,7 @@
 """The Hamiltonian proposal: one step, and its replay, against numpy.
 
 Gradients of the replay are compared with finite differences of a numpy
-trajectory, with its gradients held constant (fast) or not (exact).
+trajectory, with its gradients held constant.
 """
 
 import numpy as np
@@ -144,7 +144,7 @@ def test_values_are_those_of_the_step(num_steps, structure):
 
 @each_structure
 @each_length
-def test_fast_gradients_hold_the_gradients_of_the_path(num_steps, structure):
+def test_gradients_hold_the_gradients_of_the_path(num_steps, structure):
   step = _Step(num_steps, structure, step_size=0.9)
   for field, index in (('displacement', 0), ('proposed_log_prob', 1)):
     np.testing.assert_allclose(
@@ -177,20 +177,8 @@ def test_only_chains_below_ratio_one_have_a_gradient_of_the_value(structure):
 
 @each_structure
 @each_length
-def test_exact_gradients_are_those_of_the_energy_error(num_steps, structure):
-  step = _Step(num_steps, structure, step_size=0.9, exact_gradient=True)
-  np.testing.assert_allclose(
-    step.gradient(lambda moved: moved.log_accept_ratio),
-    step.expected(lambda c: -step.trajectory(c).energy_error.sum()),
-    rtol=1e-6,
-    atol=1e-6,
-  )
-
-
-@each_structure
-@each_length
-def test_fast_gradients_are_not_those_of_the_energy_error(num_steps, structure):
-  # The negative control of the test above.
+def test_gradients_are_not_those_of_the_energy_error(num_steps, structure):
+  # The negative control of those held constant.
   step = _Step(num_steps, structure, step_size=0.9)
   fast = step.gradient(lambda moved: moved.log_accept_ratio)
   exact = step.expected(lambda c: -step.trajectory(c).energy_error.sum())
@@ -198,12 +186,9 @@ def test_fast_gradients_are_not_those_of_the_energy_error(num_steps, structure):
 
 
 @each_structure
-@pytest.mark.parametrize('exact', [False, True])
-def test_gradients_in_the_tangent_are_the_factor_times_raw_ones(
-  structure, exact
-):
+def test_gradients_in_the_tangent_are_the_factor_times_raw_ones(structure):
   # C (I + E): dF/dE = C^T dF/dC, for the entries that the structure has.
-  step = _Step(3, structure, exact_gradient=exact)
+  step = _Step(3, structure)
   tangent = scale_factor.zero_tangent(step.params)
   with tf.GradientTape() as tape:
     tape.watch(tangent)
@@ -212,8 +197,6 @@ def test_gradients_in_the_tangent_are_the_factor_times_raw_ones(
   got = tape.gradient(value, tangent).numpy()
 
   def log_ratio(dense):
-    if exact:
-      return -step.trajectory(dense).energy_error.sum()
     return step.held_constant(dense)[2].sum()
 
   full = trajectories.finite_difference(log_ratio, step.dense)

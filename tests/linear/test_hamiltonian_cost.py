@@ -85,24 +85,6 @@ def test_finite_differences_make_one_gradient_a_product():
   assert cost[:3] == (3 + 4, 3 + 4, 0)
 
 
-def test_the_exact_gradient_runs_the_trajectory_again():
-  calls, all_results, cost = _counted_steps(
-    3,
-    3,
-    3,
-    exact_gradient=True,
-    # A criterion that differentiates the ratio; the default does not.
-    criterion=tfpa.criteria.generalized_speed_measure(
-      0.67, penalty_threshold=0.75
-    ),
-  )
-  for counted, results in zip(calls, all_results):
-    products = _num_terms(results) + 1
-    assert counted['hessian_vector'] == products + 3
-    assert counted['gradient'] == 3 + 3 + products
-  assert cost[:3] == (3 + 3, 3 + 3, 3 + 4)
-
-
 def test_a_frozen_step_makes_as_many_gradients_as_leapfrog_steps():
   calls, _, cost = _counted_steps(4, 0, 2)
   assert calls == [dict(target=4, gradient=4, hessian_vector=0)] * 2
@@ -135,8 +117,8 @@ def test_the_promised_products_are_the_mean_of_those_made():
   @tf.function(autograph=False)
   def draws():
     return tf.map_fn(
-      lambda i: log_det.draw_num_terms(
-        2, 0.5, tf.float32, random.fold_in(tf.constant([5, 6]), i)
+      lambda i: log_det.Series(2).draw_num_terms(
+        tf.float32, random.fold_in(tf.constant([5, 6]), i)
       ),
       tf.range(num_draws),
     )

@@ -135,7 +135,6 @@ def _gamma(x):
   [
     dict(),
     dict(hessian_product='finite_difference'),
-    dict(exact_gradient=True),
   ],
   ids=str,
 )
@@ -259,12 +258,6 @@ def test_one_leapfrog_step_is_the_langevin_kernel_step_for_step():
     (dict(num_leapfrog_steps=2.0), 'positive int'),
     (dict(num_leapfrog_steps=True), 'positive int'),
     (dict(hessian_product='forward'), "'autodiff', 'finite_difference'"),
-    (dict(continue_prob=1.0), 'strictly between 0 and 1'),
-    (dict(continue_prob=0.0), 'strictly between 0 and 1'),
-    (
-      dict(exact_gradient=True, randomize_num_steps=True),
-      'Leave one of them out',
-    ),
   ],
   ids=str,
 )

@@ -77,8 +77,7 @@ def _estimate(factor, hessian, probe, num_terms, continue_prob=_CONTINUE):
     tf.constant(_KAPPA, probe.dtype),
     probe,
     num_terms,
-    _NUM_FIXED,
-    continue_prob,
+    log_det.Series(_NUM_FIXED, continue_prob),
   )
 
 
@@ -242,7 +241,8 @@ def _drawn(num_draws=300, num_chains=200, weigh=True):
     probe = log_det.rademacher(
       [num_chains, _D], tf.float64, random.fold_in(seed, 1)
     )
-    num_terms = log_det.draw_num_terms(_NUM_FIXED, _CONTINUE, tf.float64, seed)
+    series = log_det.Series(_NUM_FIXED, _CONTINUE)
+    num_terms = series.draw_num_terms(tf.float64, seed)
     estimate = _estimate(
       scale_factor.at(part, params),
       hessian,

@@ -16,8 +16,8 @@ def test_the_number_of_terms_has_the_stated_law(num_fixed, prob):
   @tf.function(autograph=False)
   def draws():
     return tf.map_fn(
-      lambda i: log_det.draw_num_terms(
-        num_fixed, prob, tf.float32, random.fold_in(tf.constant([3, 4]), i)
+      lambda i: log_det.Series(num_fixed, prob).draw_num_terms(
+        tf.float32, random.fold_in(tf.constant([3, 4]), i)
       ),
       tf.range(num_draws),
       fn_output_signature=tf.int32,

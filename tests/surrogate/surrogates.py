@@ -28,7 +28,6 @@ def known(score, num_points=8):
     fit=lambda params, points, weights, seed: params,
     log_prob=lambda params, x: tf.zeros_like(x[..., 0]),
     score=lambda params, x: score(x),
-    objective=lambda params, points, weights: tf.zeros([], points.dtype),
     is_inside=lambda params, x: tf.ones_like(x[..., 0], tf.bool),
   )
 
@@ -57,7 +56,6 @@ def gaussian(num_points=64, online=False):
     fit=_fit,
     log_prob=lambda params, x: -0.5 * _squared_distance(params, x),
     score=_score,
-    objective=lambda params, points, weights: tf.zeros([], points.dtype),
     is_inside=lambda params, x: _squared_distance(params, x) < _FARTHEST,
     update=_count_update if online else None,
   )

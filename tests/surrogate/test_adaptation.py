@@ -145,12 +145,6 @@ def test_where_no_fit_succeeds_all_steps_walk():
   assert float(tfp_private.get_innermost(results[-1], 'step_size')) == 0.5
 
 
-@pytest.mark.parametrize('given', [0.0, 1.0, -0.5])
-def test_an_acceptance_that_is_none_is_refused(given):
-  with pytest.raises(ValueError, match='step_accept_prob=0.9'):
-    learning.kernel(10, step_accept_prob=given)
-
-
 @pytest.mark.full
 def test_walks_learn_covariance_and_scale_and_others_leave_them():
   _, results = learning.run(

@@ -259,7 +259,6 @@ def test_the_entropy_and_its_gradient_are_those_of_the_dense_hessian():
     transported.NUM_STEPS,
     step_size=transported.STEP_SIZE,
     num_fixed_terms=3,
-    continue_prob=0.4,
   )
   step = _Step(proposal, transported.draws(num_chains))
   shared = np.tile(midpoint, (num_chains, 1))

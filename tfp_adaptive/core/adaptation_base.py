@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
@@ -19,7 +20,7 @@ __all__ = [
 ]
 
 
-class AdaptationWrapper(tfp_private.TransitionKernel):
+class AdaptationWrapper(kernel_base.Wrapper):
   """Base of the adaptation wrappers: step inside, then adapt or pass on.
 
   A subclass sets `_parameters` and implements `bootstrap_results` and
@@ -37,35 +38,8 @@ class AdaptationWrapper(tfp_private.TransitionKernel):
       )
 
   @property
-  def inner_kernel(self):
-    return self._parameters['inner_kernel']
-
-  @property
   def num_adaptation_steps(self):
     return self._parameters['num_adaptation_steps']
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def is_calibrated(self):
-    return self.inner_kernel.is_calibrated
-
-  @property
-  def experimental_shard_axis_names(self):
-    return self.inner_kernel.experimental_shard_axis_names
-
-  def experimental_with_shard_axes(self, shard_axis_names):
-    return self.copy(
-      inner_kernel=self.inner_kernel.experimental_with_shard_axes(
-        shard_axis_names
-      )
-    )
 
   @property
   def proposal(self):

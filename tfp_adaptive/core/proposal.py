@@ -6,6 +6,7 @@ import inspect
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
@@ -51,9 +52,10 @@ class ProposalResults(
   __slots__ = ()
 
 
-class UncalibratedProposal(tfp_private.TransitionKernel):
+class UncalibratedProposal(kernel_base.Kernel):
   """Base of the proposals y = x + s C(params) (noise, and perhaps a drift)."""
 
+  is_calibrated = False
   uses_gradient = False
   num_leapfrog_steps = 1
 
@@ -109,18 +111,6 @@ class UncalibratedProposal(tfp_private.TransitionKernel):
   @property
   def step_size(self):
     return self._parameters['step_size']
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def is_calibrated(self):
-    return False
 
   @property
   def experimental_shard_axis_names(self):

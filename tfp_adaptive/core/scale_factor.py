@@ -7,7 +7,7 @@ from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.core.state_parts import as_rows
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['apply', 'around', 'at', 'scaled', 'zero_tangent']
+__all__ = ['apply', 'around', 'at', 'scaled', 'unapply', 'zero_tangent']
 
 
 def apply(operator, rows, adjoint=False):
@@ -34,6 +34,13 @@ def _apply_dense(matrix, rows, adjoint):
   """Multiplies rows from the right: no transpose of the chains."""
   product = tf.matmul(as_rows(rows), matrix, transpose_b=not adjoint)
   return tf.reshape(product, ps.shape(rows))
+
+
+def unapply(operator, rows, adjoint=False):
+  """Solves for every row of `rows` ([n, d]) instead."""
+  return tf.linalg.matrix_transpose(
+    operator.solve(rows, adjoint=adjoint, adjoint_arg=True)
+  )
 
 
 def at(preconditioner, params):

@@ -32,6 +32,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 
@@ -74,7 +75,7 @@ class ShortStepsResults(
   __slots__ = ()
 
 
-class ShortSteps(tfp_private.TransitionKernel):
+class ShortSteps(kernel_base.Wrapper):
   """Takes some steps of a part of the step size, all chains the same."""
 
   def __init__(
@@ -119,33 +120,6 @@ class ShortSteps(tfp_private.TransitionKernel):
       shortest=shortest,
       while_adapting=while_adapting,
       name=name,
-    )
-
-  @property
-  def inner_kernel(self):
-    return self._parameters['inner_kernel']
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def is_calibrated(self):
-    return self.inner_kernel.is_calibrated
-
-  @property
-  def experimental_shard_axis_names(self):
-    return self.inner_kernel.experimental_shard_axis_names
-
-  def experimental_with_shard_axes(self, shard_axis_names):
-    return self.copy(
-      inner_kernel=self.inner_kernel.experimental_with_shard_axes(
-        shard_axis_names
-      )
     )
 
   def bootstrap_results(self, init_state):

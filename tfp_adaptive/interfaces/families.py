@@ -110,9 +110,6 @@ class Surrogate(NamedTuple):
   # (params, x) -> the field that drives trajectories, [chains..., d]: the
   # gradient of `log_prob` where there are draws, fading to zero far away.
   score: Callable[[Any, Any], Any]
-  # (params, points, weights) -> the objective on these draws, []: an estimate
-  # of E |score - grad log pi|^2 / 2 up to a constant of the target.
-  objective: Callable[..., Any]
   # (params, x) -> bool [chains...]: whether x lies among the draws.
   is_inside: Callable[[Any, Any], Any]
   # (params, rows [b, d]) -> params with draws added, at a price independent of

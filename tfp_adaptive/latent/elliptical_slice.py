@@ -76,11 +76,8 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
   where f is NaN or +inf are not taken.
   """
 
+  is_calibrated = True
   uses_gradient = False
-
-  @property
-  def is_calibrated(self):
-    return True
 
   def cost(self, adapting):
     """Returns the least number of calls of f; slices that shrink make more."""

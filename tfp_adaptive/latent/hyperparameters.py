@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -56,13 +57,15 @@ class LatentHyperparameterResults(
   __slots__ = ()
 
 
-class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
+class LatentGaussianHyperparameters(kernel_base.Kernel):
   """Updates the field at fixed theta, then proposes a new theta.
 
   The state is a pair `(x, theta)`: the field [chains..., event...] and the
   unconstrained hyperparameters, a structure of Tensors [chains..., ...]. The
   prior is decomposed once in a step, at the proposed theta.
   """
+
+  is_calibrated = True
 
   def __init__(
     self,
@@ -123,18 +126,6 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
       name=name,
     )
 
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def is_calibrated(self):
-    return True
-
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""
     del adapting
@@ -152,7 +143,7 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
       x, theta = state_parts.as_tensors(init_state)
       prior = self._prior(theta)
       inner = self._latent_kernel(prior).bootstrap_results(x)
-      log_likelihood = _latent(inner).target_log_prob
+      log_likelihood = inner.accepted_results.target_log_prob
       hyper_log_prob = self._hyper_log_prob(theta)
       _check_chains(log_likelihood, hyper_log_prob)
       return LatentHyperparameterResults(
@@ -184,7 +175,7 @@ class LatentGaussianHyperparameters(tfp_private.TransitionKernel):
     x, inner = self._update_field(prior, x, previous.inner_results, latent_seed)
 
     # 3. Where would theta' lead, and is it accepted?
-    latent = _latent(inner)
+    latent = inner.accepted_results
     proposed_log_prob = self._hyper_log_prob(proposed_theta)
     move = (
       hyperparameter_moves.joint_move
@@ -316,11 +307,6 @@ def _step_theta(theta, results, seed):
   return state_parts.unflatten_like(
     flat + results.hyper_step_size * step, theta, num_chain_dims
   )
-
-
-def _latent(inner):
-  """Returns the innermost results: those of the field's proposal."""
-  return inner.accepted_results
 
 
 def _where(is_accepted, proposed, current):

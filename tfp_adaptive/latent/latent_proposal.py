@@ -13,11 +13,11 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
@@ -85,7 +85,7 @@ class Point(collections.namedtuple('Point', ['state', 'grads'])):
   __slots__ = ()
 
 
-class UncalibratedLatentProposal(tfp_private.TransitionKernel):
+class UncalibratedLatentProposal(kernel_base.Kernel):
   """Base: draws y in the prior's coordinates, evaluates f there, corrects.
 
   A proposal implements `_propose(functions, delta, point, seed)`, which returns
@@ -94,6 +94,7 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
   `_functions(prior, variance)` returned.
   """
 
+  is_calibrated = False
   uses_gradient = True
 
   def __init__(self, log_likelihood_fn, prior, step_size=0.1, name=None):
@@ -125,18 +126,6 @@ class UncalibratedLatentProposal(tfp_private.TransitionKernel):
   @property
   def step_size(self):
     return self._parameters['step_size']
-
-  @property
-  def name(self):
-    return self._parameters['name'] or type(self).__name__
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def is_calibrated(self):
-    return False
 
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""

@@ -15,9 +15,9 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
@@ -31,6 +31,10 @@ __all__ = [
   'MomentBasedAdaptationResults',
   'adaptive_metropolis',
 ]
+
+_MEAN_RATE = 0.01  # a.
+_SHAPE_RATE = 1e-3  # b = this / (1 + 4 t / num_steps).
+_SCALE_RATE = 0.01  # c.
 
 
 def adaptive_metropolis(
@@ -70,7 +74,7 @@ def adaptive_metropolis(
   """
   proposal = UncalibratedPreconditionedRandomWalk(
     target_log_prob_fn,
-    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    as_preconditioner(preconditioner),
     step_size,
     target_is_stochastic,
   )
@@ -114,9 +118,6 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     inner_kernel,
     num_adaptation_steps,
     target_accept_prob=0.25,
-    mean_rate=0.01,
-    shape_rate=1e-3,
-    scale_rate=0.01,
     name=None,
   ):
     """Builds the wrapper; no Tensor is created here.
@@ -125,9 +126,6 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       inner_kernel: `tfpa.MetropolisHastings` around a proposal.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
-      mean_rate: Rate a of the running mean.
-      shape_rate: First rate of C C^T; b = shape_rate / (1 + 4 t / num_steps).
-      scale_rate: Rate c of the scale s.
       name: Prefix of op names.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
@@ -136,9 +134,6 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,
       target_accept_prob=target_accept_prob,
-      mean_rate=mean_rate,
-      shape_rate=shape_rate,
-      scale_rate=scale_rate,
       name=name,
     )
     checks.check_has_tangent(self.proposal, type(self).__name__)
@@ -174,7 +169,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     centered = state - results.mean
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     progress = tf.cast(results.step, state.dtype) / self.num_adaptation_steps
-    rate = self._parameters['shape_rate'] / (1.0 + 4.0 * progress)
+    rate = _SHAPE_RATE / (1.0 + 4.0 * progress)
     # Half of the rate: C (I + E) changes C C^T by twice E.
     moved = self.preconditioner.move(
       params,
@@ -184,9 +179,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       ),
     )
     step_size = tfp_private.get_innermost(inner, 'step_size')
-    scale_step = (
-      self._parameters['scale_rate'] * (accept_prob - target) / target
-    )
+    scale_step = _SCALE_RATE * (accept_prob - target) / target
     searched = dict(
       params=self.preconditioner.rescale(
         params, search.scale / results.scale_search.scale
@@ -203,7 +196,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
         preconditioner_params=chosen['params'],
         step_size=chosen['step_size'],
       ),
-      mean=results.mean + self._parameters['mean_rate'] * _chain_mean(centered),
+      mean=results.mean + _MEAN_RATE * _chain_mean(centered),
       scale_search=search,
       mean_accept_prob=accept_prob,
     )
@@ -215,9 +208,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     """
     operator = self.preconditioner.operator(params)
     rows = state_parts.as_rows(centered)
-    whitened = tf.linalg.matrix_transpose(
-      operator.solve(rows, adjoint_arg=True)
-    )
+    whitened = scale_factor.unapply(operator, rows)
     num_rows = tf.cast(tf.shape(rows)[0], rows.dtype)
     return tf.nest.map_structure(
       lambda outer, identity: outer / num_rows - identity,

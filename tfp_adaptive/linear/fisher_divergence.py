@@ -32,7 +32,6 @@ import collections
 
 import tensorflow as tf
 
-from tfp_adaptive import preconditioners
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history
@@ -114,7 +113,7 @@ def fisher_divergence_hamiltonian(
   first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
   proposal = UncalibratedPreconditionedHamiltonian(
     target_log_prob_fn,
-    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    as_preconditioner(preconditioner),
     first,
     step_size,
     randomize_num_steps and isinstance(first, int),
@@ -161,7 +160,7 @@ def fisher_divergence_langevin(
   """
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,
-    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    as_preconditioner(preconditioner),
     step_size,
   )
   return FisherDivergenceAdaptation(
@@ -334,9 +333,7 @@ def _moved(preconditioner, params, states, gradients, shares, rate):
   """
   operator = preconditioner.operator(params)
   scores = scale_factor.apply(operator, gradients, adjoint=True)
-  whitened = tf.linalg.matrix_transpose(
-    operator.solve(states, adjoint_arg=True)
-  )
+  whitened = scale_factor.unapply(operator, states)
   weights = 2.0 / (
     1.0 + 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1, keepdims=True)
   )

@@ -7,7 +7,6 @@ Monte Carlo, https://arxiv.org/abs/2110.14625.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive import preconditioners
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -33,9 +32,6 @@ __all__ = [
   'entropy_adaptive_hamiltonian',
 ]
 
-# What `fold_in` adds to the seed of a step, for draws beside the noise.
-_NUM_STEPS, _NUM_TERMS, _PROBE = 1, 2, 3
-
 
 def entropy_adaptive_hamiltonian(
   target_log_prob_fn,
@@ -47,7 +43,6 @@ def entropy_adaptive_hamiltonian(
   target_accept_prob=0.67,
   hessian_product='autodiff',
   randomize_num_steps=False,
-  exact_gradient=False,
   step_size=1.0,
 ):
   """Builds HMC whose inverse mass matrix is learned by gradient.
@@ -67,8 +62,6 @@ def entropy_adaptive_hamiltonian(
       targets that are costly or cannot be differentiated twice.
     randomize_num_steps: Whether every step draws its number of leapfrog steps
       from 1, ..., L.
-    exact_gradient: Whether to learn from the energy error too, differentiated
-      through all gradients of the trajectory.
     step_size: Multiplies the scale factor; leave it to the adaptation.
 
   Returns:
@@ -84,8 +77,8 @@ def entropy_adaptive_hamiltonian(
   """
   optimizer = optimizer or optimizers.relative_gradient(4.0)
   checks.check_optimizer(optimizer)
-  if criterion is None and (exact_gradient or num_leapfrog_steps == 1):
-    # One step has no Jacobian; the exact gradient is that of the energy.
+  if criterion is None and num_leapfrog_steps == 1:
+    # One step has no Jacobian.
     criterion = generalized_speed_measure(
       target_accept_prob, default_rule(optimizer), bound_log_ratio=True
     )
@@ -97,11 +90,10 @@ def entropy_adaptive_hamiltonian(
     )
   proposal = UncalibratedPreconditionedHamiltonian(
     target_log_prob_fn,
-    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    as_preconditioner(preconditioner),
     num_leapfrog_steps,
     step_size,
     randomize_num_steps,
-    exact_gradient,
     hessian_product,
   )
   return GradientBasedAdaptation(
@@ -134,10 +126,8 @@ class UncalibratedPreconditionedHamiltonian(
     num_leapfrog_steps,
     step_size=1.0,
     randomize_num_steps=False,
-    exact_gradient=False,
     hessian_product='autodiff',
     num_fixed_terms=2,
-    continue_prob=0.5,
     max_num_leapfrog_steps=None,
     experimental_shard_axis_names=None,
     name=None,
@@ -151,13 +141,9 @@ class UncalibratedPreconditionedHamiltonian(
         step draws its number from there, one for all chains.
       step_size: Multiplies C.
       randomize_num_steps: Whether L stands for (1, L).
-      exact_gradient: Whether a replay differentiates the energy error through
-        all gradients of the trajectory, which runs it again with L Hessian
-        products. The fast form holds the gradients constant.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Terms of the series of log det that are always there.
-      continue_prob: Of each further term, in (0, 1): Russian roulette.
       max_num_leapfrog_steps: Bound of a pair that an adaptation learns;
         `None`: it is fixed.
       experimental_shard_axis_names: As in TFP; the same for all parts.
@@ -176,20 +162,12 @@ class UncalibratedPreconditionedHamiltonian(
     num_steps.check(
       num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
     )
-    trajectory.check_options(hessian_product, continue_prob)
-    is_pair = not isinstance(num_leapfrog_steps, int)
-    if exact_gradient and (randomize_num_steps or is_pair):
-      raise ValueError(
-        '`exact_gradient` runs a trajectory of fixed length again: it cannot '
-        'be combined with `randomize_num_steps`. Leave one of them out.'
-      )
+    trajectory.check_hessian_product(hessian_product)
     self._parameters.update(
       num_leapfrog_steps=num_leapfrog_steps,
       randomize_num_steps=randomize_num_steps,
-      exact_gradient=exact_gradient,
       hessian_product=hessian_product,
       num_fixed_terms=num_fixed_terms,
-      continue_prob=continue_prob,
       max_num_leapfrog_steps=max_num_leapfrog_steps,
     )
 
@@ -200,35 +178,20 @@ class UncalibratedPreconditionedHamiltonian(
     """
     steps = mean_num_steps or 0.5 * sum(self._bounds)
     products = gradients = 0.0
+    pushes = 2 * steps + 1
     if adapting and self._bounds[1] > 1:
-      products = log_det.mean_num_products(
-        self._parameters['num_fixed_terms'], self._parameters['continue_prob']
+      products, gradients = self._series.mean_cost(
+        self._parameters['hessian_product']
       )
-      if self._parameters['hessian_product'] == 'finite_difference':
-        products, gradients = 0.0, products
-    exact = adapting and self._parameters['exact_gradient']
-    pushes = self._num_matrix_products(steps, products + gradients, adapting)
-    if exact:
-      products += steps
-      gradients += steps
+      # Two for each power of D in the series, whose terms are one fewer.
+      pushes += 5 + 2 * (products + gradients)
+    elif adapting:
+      pushes += 7
     return interfaces.Cost(
       target=steps + gradients,
       gradient=steps + gradients,
       hessian_vector=products,
       matrix_product=pushes,
-    )
-
-  def _num_matrix_products(self, steps, num_hessian_products, adapting):
-    """Returns the products of a trajectory and of its replay."""
-    exact = self._parameters['exact_gradient']
-    frozen = 2 * steps + 1
-    if not adapting:
-      return frozen
-    if self._bounds[1] == 1:
-      return frozen + (8 if exact else 7)
-    # Two for each power of D in the series, whose terms are one fewer.
-    return (
-      frozen + 5 + 2 * num_hessian_products + (4 * steps + 1 if exact else 0)
     )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
@@ -245,7 +208,7 @@ class UncalibratedPreconditionedHamiltonian(
       ),
       self._factor(previous),
       trajectory.Point(x, noise, previous.target_log_prob, grad_x),
-      self._draw_num_steps(previous, random.fold_in(seed, _NUM_STEPS)),
+      self._draw_num_steps(previous, seed),
     )
     proposed_state, grads = (
       state_parts.unflatten_like(flat, current_state, num_chain_dims)
@@ -269,9 +232,8 @@ class UncalibratedPreconditionedHamiltonian(
     """Returns the step just taken as a function of the scale factor.
 
     With all gradients held constant the end of the trajectory is a quadratic
-    in C (Appendix E of the paper); no target call is made for the energy error
-    unless the exact form is asked for. The entropy adds N + 1 Hessian products
-    at the trajectory's middle.
+    in C (Appendix E of the paper), and no target call is made for the energy
+    error. The entropy adds N + 1 Hessian products at the trajectory's middle.
     """
     is_finite, step = self._kept_step(previous, proposed, mh_results)
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
@@ -280,7 +242,7 @@ class UncalibratedPreconditionedHamiltonian(
     )
     # One step is MALA, and its gradient has MALA's noise.
     pulls = None
-    if entropy is None and not self._parameters['exact_gradient']:
+    if entropy is None:
       adjoint = self._factor(previous).apply_adjoint
       pulls = adjoint(step.grad_start), adjoint(step.grad_end)
 
@@ -289,10 +251,6 @@ class UncalibratedPreconditionedHamiltonian(
       displacement, fit, change = trajectory.change(
         factor, step, self.event_sum
       )
-      if self._parameters['exact_gradient']:
-        change = self._live_log_ratio(
-          factor, step, is_finite, proposed_state, displacement
-        )
       log_jacobian = eigenvalue = tf.zeros_like(ratio)
       if entropy:
         log_jacobian, eigenvalue = trajectory.log_det(
@@ -313,12 +271,11 @@ class UncalibratedPreconditionedHamiltonian(
         num_log_det_terms=entropy.num_terms if entropy else 0,
       )
 
-    next_cache = cache
     if entropy:
       next_cache = trajectory.mean_slope(
         cache, self._factor(previous), step, entropy
       )
-    if pulls:
+    else:
       next_cache = control_variates.mean_slope(cache, ratio, *pulls, step.noise)
     return interfaces.Replay(transition=transition, cache=next_cache)
 
@@ -349,23 +306,6 @@ class UncalibratedPreconditionedHamiltonian(
   def _init_trajectory(self, flat):
     return trajectory.start_trajectory(flat)
 
-  def _live_log_ratio(
-    self, factor, step, is_finite, proposed_state, displacement
-  ):
-    num_chain_dims = step.noise.shape.rank - 1
-    start = state_parts.flatten(proposed_state, num_chain_dims) - displacement
-    start = trajectory.fill(is_finite, start)
-    return trajectory.live_log_ratio(
-      factor,
-      step,
-      tf.stop_gradient(start),
-      self.num_leapfrog_steps,
-      state_parts.of_flat(
-        self.target_log_prob_fn, proposed_state, num_chain_dims
-      ),
-      self.event_sum,
-    )
-
   def _estimate_log_det(
     self, previous, proposed, proposed_state, step, is_finite
   ):
@@ -375,26 +315,23 @@ class UncalibratedPreconditionedHamiltonian(
     """
     if self._bounds[1] == 1:
       return None
-    dtype = step.noise.dtype
-    options = self._parameters
-    series = options['num_fixed_terms'], options['continue_prob']
-    probe_seed = self._shard_seed(random.fold_in(proposed.seed, _PROBE))
-    num_terms_seed = random.fold_in(proposed.seed, _NUM_TERMS)
     product = hessian.hessian_product(
       self.target_log_prob_fn,
       proposed_state,
       step.trajectory.midpoint,
       step.trajectory.midpoint_gradient,
       step.noise.shape.rank - 1,
-      options['hessian_product'],
+      self._parameters['hessian_product'],
     )
     return log_det.estimate(
       self._factor(previous),
       lambda rows, sizes: tf.where(
         is_finite[..., tf.newaxis], product(rows, sizes), 0.0
       ),
-      trajectory.curvature_weight(step.trajectory.num_steps, dtype),
-      log_det.rademacher(ps.shape(step.noise), dtype, probe_seed),
-      log_det.draw_num_terms(*series, dtype, num_terms_seed),
-      *series,
+      trajectory.curvature_weight(step.trajectory.num_steps, step.noise.dtype),
+      *self._series.draw(step.noise, proposed.seed, self._shard_seed),
     )
+
+  @property
+  def _series(self):
+    return log_det.Series(self._parameters['num_fixed_terms'])

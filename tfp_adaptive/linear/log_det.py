@@ -15,6 +15,7 @@ https://arxiv.org/abs/2110.14625.
 """
 
 import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -23,14 +24,15 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
   'LogDetEstimate',
-  'draw_num_terms',
+  'Series',
   'estimate',
-  'mean_num_products',
   'rademacher',
 ]
 
 _LARGEST_GROWTH = 0.99  # delta' of the paper: of |D^k e| from k to k + 1.
 _MAX_TERMS = 100.0
+# What `fold_in` adds to the seed of a step.
+_NUM_TERMS, _PROBE = 2, 3
 
 
 class LogDetEstimate(
@@ -70,27 +72,45 @@ def rademacher(shape, dtype, seed):
   return tf.where(random.uniform(shape, dtype, seed) > 0.5, one, -one)
 
 
-def draw_num_terms(num_fixed_terms, continue_prob, dtype, seed):
-  """Draws N = n_0 + Geometric, with P(N >= n_0 + j) = continue_prob^j, []."""
-  draw = random.log_uniform([], dtype, seed)
-  extra = tf.floor(draw / tf.math.log(tf.cast(continue_prob, dtype)))
-  return num_fixed_terms + tf.cast(tf.minimum(extra, _MAX_TERMS), tf.int32)
+class Series(NamedTuple):
+  """How many terms there are: P(N >= n_0 + j) = continue_prob^j."""
+
+  num_fixed_terms: int
+  continue_prob: float = 0.5
+
+  def mean_cost(self, hessian_product):
+    """Returns Hessian products and gradients of an estimate on average."""
+    prob = self.continue_prob
+    products = self.num_fixed_terms + 1 + prob / (1.0 - prob)
+    if hessian_product == 'finite_difference':
+      return 0.0, products
+    return products, 0.0
+
+  def draw_num_terms(self, dtype, seed):
+    """Draws N = n_0 + Geometric, []."""
+    draw = random.log_uniform([], dtype, seed)
+    extra = tf.floor(draw / tf.math.log(tf.cast(self.continue_prob, dtype)))
+    extra = tf.cast(tf.minimum(extra, _MAX_TERMS), tf.int32)
+    return self.num_fixed_terms + extra
+
+  def draw(self, rows, seed, shard_seed):
+    """Returns what `estimate` takes last: e, N and this.
+
+    Args:
+      rows: Of the shape and dtype of e.
+      seed: [2] int32, of the step.
+      shard_seed: Function of a seed to that of draws that differ by shard.
+    """
+    probe_seed = shard_seed(random.fold_in(seed, _PROBE))
+    num_terms_seed = random.fold_in(seed, _NUM_TERMS)
+    return (
+      rademacher(ps.shape(rows), rows.dtype, probe_seed),
+      self.draw_num_terms(rows.dtype, num_terms_seed),
+      self,
+    )
 
 
-def mean_num_products(num_fixed_terms, continue_prob):
-  """Returns the Hessian products that an estimate takes on average."""
-  return num_fixed_terms + 1 + continue_prob / (1.0 - continue_prob)
-
-
-def estimate(
-  factor,
-  hessian_product,
-  kappa,
-  probe,
-  num_terms,
-  num_fixed_terms,
-  continue_prob,
-):
+def estimate(factor, hessian_product, kappa, probe, num_terms, series):
   """Estimates log det(I + D) by Hutchinson and Russian roulette.
 
   Args:
@@ -98,9 +118,8 @@ def estimate(
     hessian_product: As `linear/hessian_product` returns it.
     kappa: Factor of D, a float or [] Tensor.
     probe: e, [chains..., d].
-    num_terms: N, [] int32, drawn by `draw_num_terms`.
-    num_fixed_terms: n_0, terms that are always there.
-    continue_prob: P(N >= k + 1 | N >= k) for k >= n_0.
+    num_terms: N, [] int32.
+    series: The `Series` it was drawn from.
 
   Returns:
     A `LogDetEstimate`.
@@ -114,7 +133,7 @@ def estimate(
   def body(k, inverse_prob, power, hessian_power, totals):
     # 1 / p_k: 1 up to n_0, then a factor for each survived round.
     inverse_prob /= tf.where(
-      k > num_fixed_terms, tf.cast(continue_prob, dtype), 1.0
+      k > series.num_fixed_terms, tf.cast(series.continue_prob, dtype), 1.0
     )
     next_power = _normalized(
       -kappa * factor.apply_adjoint(hessian_power), power

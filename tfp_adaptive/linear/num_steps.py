@@ -14,6 +14,7 @@ __all__ = ['DrawsNumSteps', 'check', 'draw', 'resolve']
 
 _START = (1, 5)  # Of what is learned.
 _MOST_LEARNED = 32
+_SALT = 1  # Tells these draws from those of the noise, of the same seed.
 
 
 def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
@@ -101,11 +102,11 @@ class DrawsNumSteps:
     return tf.constant(self._bounds, tf.int32)
 
   def _draw_num_steps(self, results, seed):
-    """Returns the number of leapfrog steps of a step, [] int32."""
+    """Returns the number of leapfrog steps of a step of this seed."""
     bounds = self._bounds
     if self.max_num_leapfrog_steps is not None:
       bounds = tf.unstack(results.num_leapfrog_steps)
-    return draw(*bounds, seed)
+    return draw(*bounds, random.fold_in(seed, _SALT))
 
 
 def draw(fewest, most, seed):

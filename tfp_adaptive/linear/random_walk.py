@@ -7,7 +7,6 @@ Monte Carlo, section 2.2, https://arxiv.org/abs/1911.01373.
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive import preconditioners
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -67,7 +66,7 @@ def gradient_adaptive_random_walk(
   checks.check_optimizer(optimizer)
   proposal = UncalibratedPreconditionedRandomWalk(
     target_log_prob_fn,
-    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    as_preconditioner(preconditioner),
     step_size,
   )
   return GradientBasedAdaptation(

@@ -12,7 +12,6 @@ import collections
 
 import tensorflow as tf
 
-from tfp_adaptive.core import arguments
 from tfp_adaptive.linear import hessian_product as hessian
 
 __all__ = [
@@ -20,12 +19,10 @@ __all__ = [
   'Step',
   'Trajectory',
   'change',
-  'check_options',
+  'check_hessian_product',
   'curvature_weight',
-  'fill',
   'has_converged',
   'keep',
-  'live_log_ratio',
   'log_det',
   'mean_slope',
   'run',
@@ -83,16 +80,13 @@ class Step(
   __slots__ = ()
 
 
-def check_options(hessian_product, continue_prob):
-  """Refuses a method or a probability that is not allowed."""
+def check_hessian_product(hessian_product):
+  """Refuses what is no method."""
   if hessian_product not in hessian.METHODS:
     raise ValueError(
       f'`hessian_product` must be one of {hessian.METHODS}, but got '
       f'{hessian_product!r}.'
     )
-  arguments.check_inner_share(
-    continue_prob, 'continue_prob', 'The usual value is 0.5.'
-  )
 
 
 def start_trajectory(flat):
@@ -174,18 +168,6 @@ def keep(is_finite, step):
   )
 
 
-def fill(is_finite, rows):
-  """Returns rows with the mean of the others for the chains that diverged.
-
-  A point between chains, where the target is finite as a rule.
-  """
-  axes = list(range(rows.shape.rank - 1))
-  kept = tf.where(is_finite[..., tf.newaxis], rows, 0.0)
-  count = tf.cast(tf.math.count_nonzero(is_finite), rows.dtype)
-  mean = tf.reduce_sum(kept, axis=axes) / tf.maximum(count, 1.0)
-  return tf.where(is_finite[..., tf.newaxis], rows, mean)
-
-
 def curvature_weight(num_steps, dtype):
   """Returns kappa = (L^2 - 1) / 6 of D = -kappa C^T H C (equation 12)."""
   square = tf.cast(num_steps, dtype) ** 2
@@ -210,25 +192,6 @@ def change(factor, step, event_sum):
   log_prob = event_sum(pull_end * push)
   kinetic = 0.5 * event_sum((step.noise + kick) ** 2)
   return factor.apply(push), log_prob, log_prob - kinetic
-
-
-def live_log_ratio(
-  factor, step, start, num_steps, value_and_gradient, event_sum
-):
-  """Returns the log ratio up to a constant by running the trajectory again.
-
-  A tape around it differentiates through every gradient.
-  """
-  position = start
-  velocity = step.noise + 0.5 * factor.apply_adjoint(step.grad_start)
-  for done in range(1, num_steps + 1):
-    position += factor.apply(velocity)
-    _, gradient = value_and_gradient(position)
-    kick = 0.5 if done == num_steps else 1.0
-    velocity += kick * factor.apply_adjoint(gradient)
-  # Linear in x_L: the derivative of log pi there, without another call.
-  log_prob = event_sum(tf.stop_gradient(gradient) * position)
-  return log_prob - 0.5 * event_sum(velocity**2)
 
 
 def log_det(factor, step, estimate, mean_slope, event_sum):

@@ -16,13 +16,7 @@ __all__ = ['arrow']
 _MOST_FUSED = 8
 
 
-def arrow(
-  num_globals,
-  globals_first=False,
-  init_scale=None,
-  min_scale=0.0,
-  max_scale=1e6,
-):
+def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path of T coordinates with k globals.
 
   For state-space models: a latent path whose neighbours are coupled, and a few
@@ -47,7 +41,6 @@ def arrow(
     min_scale: Smallest 1 / b_i and 1 / S_jj after a step of an optimizer that
       works on raw params (`rmsprop`, `adam`); relative gradients keep both
       positive.
-    max_scale: Largest 1 / b_i and 1 / S_jj after such a step.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -65,12 +58,10 @@ def arrow(
   def project(params):
     params = Arrow(*params)
     corner = tf.linalg.band_part(params.corner, 0, -1)
-    limits = (min_scale, max_scale)
     corner = tf.linalg.set_diag(
-      corner,
-      markov_path.clip_diagonal(tf.linalg.diag_part(corner), *limits),
+      corner, markov_path.clip_diagonal(tf.linalg.diag_part(corner), min_scale)
     )
-    diag = markov_path.clip_diagonal(params.diag, *limits)
+    diag = markov_path.clip_diagonal(params.diag, min_scale)
     return diag, params.upper, params.cross, corner
 
   return interfaces.Preconditioner(

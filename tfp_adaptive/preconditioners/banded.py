@@ -12,7 +12,7 @@ from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 __all__ = ['banded']
 
 
-def banded(num_superdiagonals, init_scale=None, min_scale=0.0, max_scale=1e6):
+def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path of order p, params p + 1 diagonals.
 
   Learns exactly the covariances whose inverse B^T B has p diagonals above the
@@ -33,7 +33,6 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0, max_scale=1e6):
     min_scale: Smallest 1 / b_ii, the scale of a coordinate given its next p
       neighbours, after a step of an optimizer that works on raw params
       (`rmsprop`, `adam`); relative gradients keep b_ii positive.
-    max_scale: Largest 1 / b_ii after such a step.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -63,7 +62,7 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0, max_scale=1e6):
     )
 
   def project(params):
-    diag = markov_path.clip_diagonal(params[0], min_scale, max_scale)
+    diag = markov_path.clip_diagonal(params[0], min_scale)
     return diag, *params[1:]
 
   return interfaces.Preconditioner(

@@ -3,15 +3,16 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import geometric_mean
-from tfp_adaptive.linalg.power_iteration import spectral_norm
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
 __all__ = ['cholesky']
 
 _LARGEST_EVENT = 20_000  # One factor is 1.6 GB then, and a run holds several.
+_NUM_ITERATIONS = 3  # Of two products each; an estimate from below.
 
 
 def cholesky(init_scale=None, min_scale=0.0):
@@ -94,12 +95,23 @@ def _symmetric(tangent):
 def _move(factor, tangent):
   operator = _symmetric(tangent)
   norm = tf.maximum(
-    spectral_norm(operator, ps.shape(factor)[-1]),
+    _spectral_norm(operator, ps.shape(factor)[-1]),
     tf.reduce_max(tf.abs(operator.diag_part())),
   )
   bound = 0.5 / tf.maximum(norm, 0.5)
   moved = factor + tf.matmul(factor, bound * _lower_root(operator.to_dense()))
   return tf.where(tf.math.is_finite(norm), moved, factor)
+
+
+def _spectral_norm(operator, event_size):
+  """Estimates the largest absolute eigenvalue by power iteration, []."""
+  # Any start that is not orthogonal to the leading direction will do.
+  row = tf.cast(1 + tf.range(event_size) % 7, operator.dtype)
+  tiny = tf.constant(1e-30, operator.dtype)
+  for _ in range(_NUM_ITERATIONS):
+    row /= tf.maximum(tf.norm(row), tiny)
+    row = scale_factor.apply(operator, scale_factor.apply(operator, row))
+  return tf.sqrt(tf.norm(row))
 
 
 def _lower_root(tangent):

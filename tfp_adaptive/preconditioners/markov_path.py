@@ -6,6 +6,8 @@ from tfp_adaptive.linalg import banded
 
 __all__ = ['clip_diagonal', 'initial', 'slope', 'variances']
 
+_MAX_SCALE = 1e6
+
 
 def initial(event_size, dtype, scale):
   """Returns the bands of B = I / scale, of sizes d and d - 1."""
@@ -32,9 +34,9 @@ def slope(params, grads):
   return -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
 
 
-def clip_diagonal(diag, min_scale, max_scale):
-  """Returns diagonal entries b of C^-1 with 1 / b between the two scales."""
-  diag = tf.maximum(diag, tf.constant(1.0 / max_scale, diag.dtype))
+def clip_diagonal(diag, min_scale):
+  """Returns diagonal entries b of C^-1 with 1 / b in [min_scale, 1e6]."""
+  diag = tf.maximum(diag, tf.constant(1.0 / _MAX_SCALE, diag.dtype))
   if min_scale > 0.0:
     diag = tf.minimum(diag, tf.constant(1.0 / min_scale, diag.dtype))
   return diag

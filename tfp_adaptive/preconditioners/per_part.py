@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.preconditioners.cholesky import cholesky
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
 __all__ = ['as_preconditioner', 'per_part']
@@ -89,11 +90,6 @@ def _operator(operators):
       axis=-1,
     )
 
-  def unapply(operator, rows, adjoint):
-    return tf.linalg.matrix_transpose(
-      operator.solve(rows, adjoint=adjoint, adjoint_arg=True)
-    )
-
   return FactorOperator(
     ps.reduce_sum(ps.stack(sizes)),
     operators[0].dtype,
@@ -101,7 +97,7 @@ def _operator(operators):
       lambda operator, part: scale_factor.apply(operator, part, adjoint), rows
     ),
     unapply=lambda rows, adjoint: on_blocks(
-      lambda operator, part: unapply(operator, part, adjoint), rows
+      lambda operator, part: scale_factor.unapply(operator, part, adjoint), rows
     ),
     log_abs_det=lambda: tf.add_n(
       [operator.log_abs_determinant() for operator in operators]
@@ -128,8 +124,10 @@ def _own_scale(block, size):
   )
 
 
-def as_preconditioner(given):
-  """Reads a list as one structure per part of the state."""
+def as_preconditioner(given, init_scale=None):
+  """Reads a list as one structure per part of the state, None as dense."""
+  if given is None:
+    return cholesky(init_scale)
   is_part = isinstance(given, interfaces.Preconditioner)
   if isinstance(given, (list, tuple)) and not is_part:
     return per_part(given)

@@ -38,6 +38,9 @@ _FEWEST_DRAWS = 4  # Per dimension and one more, for a fit.
 # poor surrogate make poor surrogates. After it, what either kind earns decides.
 _WALK_SHARE = 0.5
 _NUM_STARTS = 64  # Of the trajectories that the step size is fitted to.
+# Mean acceptance that the step size would have if the surrogate were the
+# target: the error of the leapfrog steps alone decides.
+_STEP_ACCEPT_PROB = 0.9
 _SWEEPS = 3  # Fits to draws given beforehand: each searches around the last.
 
 
@@ -85,7 +88,6 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     history=None,
     learn_momentum_scale=True,
     name=None,
-    step_accept_prob=0.9,
   ):
     """Builds the wrapper; no Tensor is created here.
 
@@ -99,20 +101,11 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       learn_momentum_scale: Whether the factor C of the proposal is learned
         too, where it has one.
       name: Prefix of op names.
-      step_accept_prob: Where the proposal has a `trajectory_length`: mean
-        acceptance that its step size would have if the surrogate were the
-        target, in (0, 1). The error of the leapfrog steps alone decides.
 
     Raises:
-      ValueError: If no kernel inside has a surrogate, the history is no
-        matrix of at least two rows of finite numbers, or the acceptance is not
-        in (0, 1).
+      ValueError: If no kernel inside has a surrogate, or the history is no
+        matrix of at least two rows of finite numbers.
     """
-    arguments.check_inner_share(
-      step_accept_prob,
-      'step_accept_prob',
-      'Write for example `step_accept_prob=0.9`.',
-    )
     arguments.check_num_adaptation_steps(num_adaptation_steps)
     if stack.first_with(inner_kernel, 'surrogate') is None:
       raise ValueError(
@@ -126,7 +119,6 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       history=_check_history(history),
       learn_momentum_scale=learn_momentum_scale,
       name=name,
-      step_accept_prob=step_accept_prob,
     )
 
   @property
@@ -289,7 +281,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       starts,
       random.normal(ps.shape(starts), starts.dtype, seed),
       self.proposal.trajectory_length,
-      self._parameters['step_accept_prob'],
+      _STEP_ACCEPT_PROB,
     )
     step_size = tfp_private.get_innermost(inner, 'step_size')
     return results._replace(

@@ -22,7 +22,6 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive import preconditioners
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
@@ -122,7 +121,7 @@ def kernel_hamiltonian(
   proposal = UncalibratedSurrogateHamiltonian(
     target_log_prob_fn,
     surrogate or surrogates.kernel_exponential_family_finite(),
-    as_preconditioner(preconditioner) or preconditioners.cholesky(1.0),
+    as_preconditioner(preconditioner, init_scale=1.0),
     (1, 10) if has_length else num_leapfrog_steps,
     step_size,
     walk_share=walk_share,

@@ -31,8 +31,6 @@ __all__ = [
   'transport_adaptive_hamiltonian',
 ]
 
-# What `fold_in` adds to the seed of a step, for draws beside the noise.
-_NUM_STEPS, _NUM_TERMS, _PROBE = 1, 2, 3
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 
 
@@ -160,7 +158,6 @@ class UncalibratedTransportedHamiltonian(
     randomize_num_steps=False,
     hessian_product='autodiff',
     num_fixed_terms=2,
-    continue_prob=0.5,
     max_num_leapfrog_steps=None,
     experimental_shard_axis_names=None,
     name=None,
@@ -178,8 +175,6 @@ class UncalibratedTransportedHamiltonian(
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Terms of the series of log det that are always there.
-      continue_prob: Probability of each further term, in (0, 1): Russian
-        roulette.
       max_num_leapfrog_steps: Bound of a pair that an adaptation learns;
         `None`: it is fixed.
       experimental_shard_axis_names: Must be `None`: f needs the whole state.
@@ -193,7 +188,7 @@ class UncalibratedTransportedHamiltonian(
     lengths = num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
     map_params.check_one_length(transport, *lengths)
     num_steps.check(*lengths)
-    trajectory.check_options(hessian_product, continue_prob)
+    trajectory.check_hessian_product(hessian_product)
     if tf.nest.flatten(experimental_shard_axis_names or []):
       raise ValueError(
         'A transport maps the whole state at once, so that its events cannot '
@@ -212,7 +207,6 @@ class UncalibratedTransportedHamiltonian(
       randomize_num_steps=randomize_num_steps,
       hessian_product=hessian_product,
       num_fixed_terms=num_fixed_terms,
-      continue_prob=continue_prob,
       max_num_leapfrog_steps=max_num_leapfrog_steps,
     )
 
@@ -230,11 +224,9 @@ class UncalibratedTransportedHamiltonian(
     steps = mean_num_steps or 0.5 * sum(self._bounds)
     products = gradients = 0.0
     if adapting and steps > 1 and self.transport.fit is None:
-      products = log_det.mean_num_products(
-        self._parameters['num_fixed_terms'], self._parameters['continue_prob']
+      products, gradients = self._series.mean_cost(
+        self._parameters['hessian_product']
       )
-      if self._parameters['hessian_product'] == 'finite_difference':
-        products, gradients = 0.0, products
     return interfaces.Cost(
       target=steps + gradients,
       gradient=steps + gradients,
@@ -257,7 +249,7 @@ class UncalibratedTransportedHamiltonian(
       state_parts.flatten(previous.grads_target_log_prob, num_chain_dims),
       noise,
       previous.step_size,
-      self._draw_num_steps(previous, random.fold_in(seed, _NUM_STEPS)),
+      self._draw_num_steps(previous, seed),
       self._num_kept,
     )
     proposed_state, grads = (
@@ -343,8 +335,6 @@ class UncalibratedTransportedHamiltonian(
     """Returns the estimate of log det(I + D) at the middle; None for L = 1."""
     if self.num_leapfrog_steps == 1:
       return None
-    options = self._parameters
-    dtype = middle.position.dtype
     return curvature.estimate(
       lambda: self.transport.bijector(previous.preconditioner_params),
       hessian.hessian_product(
@@ -353,23 +343,17 @@ class UncalibratedTransportedHamiltonian(
         middle.position,
         middle.gradient,
         middle.position.shape.rank - 1,
-        options['hessian_product'],
+        self._parameters['hessian_product'],
       ),
       middle,
       kappa,
       proposed.step_size,
-      log_det.rademacher(
-        ps.shape(middle.position), dtype, random.fold_in(proposed.seed, _PROBE)
-      ),
-      log_det.draw_num_terms(
-        options['num_fixed_terms'],
-        options['continue_prob'],
-        dtype,
-        random.fold_in(proposed.seed, _NUM_TERMS),
-      ),
-      options['num_fixed_terms'],
-      options['continue_prob'],
+      *self._series.draw(middle.position, proposed.seed, self._shard_seed),
     )
+
+  @property
+  def _series(self):
+    return log_det.Series(self._parameters['num_fixed_terms'])
 
 
 def _correction(end):

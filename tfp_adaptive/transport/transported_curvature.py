@@ -30,7 +30,7 @@ class Point(collections.namedtuple('Point', ['position', 'gradient'])):
 
 
 def estimate(
-  bijector_fn, hessian_product, point, kappa, step_size, probe, *num_terms
+  bijector_fn, hessian_product, point, kappa, step_size, probe, *drawn
 ):
   """Estimates log det(I + D) at a point.
 
@@ -41,7 +41,7 @@ def estimate(
     kappa: [] Tensor.
     step_size: s, [] or [chains..., 1].
     probe: Rademacher draws.
-    *num_terms: As in `log_det.estimate`.
+    *drawn: N and its series, as in `log_det.estimate`.
 
   Returns:
     A `log_det.LogDetEstimate`, whose `hessian_*` fields hold two rows
@@ -61,7 +61,7 @@ def estimate(
     ),
     kappa,
     probe,
-    *num_terms,
+    *drawn,
   )
 
 

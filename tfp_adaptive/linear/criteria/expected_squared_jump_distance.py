@@ -17,7 +17,10 @@ __all__ = [
   'JumpDistanceState',
   'expected_squared_jump_distance',
   'jump_distance',
+  'scale_of',
 ]
+
+_SMOOTHING = 0.99  # Weight of the past in the moving mean.
 
 
 class JumpDistanceState(
@@ -34,7 +37,7 @@ class JumpDistanceState(
   __slots__ = ()
 
 
-def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
+def expected_squared_jump_distance(target_accept_prob=0.55):
   """Builds the expected squared jump distance, in units of its moving mean.
 
   It is dominated by the widest direction: a proposal that never moves along a
@@ -49,13 +52,12 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
       the criterion itself has no target.
-    smoothing: Weight of the past in the moving mean, in [0, 1).
 
   Returns:
     An `interfaces.Criterion`.
 
   Raises:
-    ValueError: If an argument is not in its range.
+    ValueError: If `target_accept_prob` is not in its range.
   """
   arguments.check_accept_prob(target_accept_prob)
 
@@ -69,12 +71,12 @@ def expected_squared_jump_distance(target_accept_prob=0.55, smoothing=0.99):
 
   return interfaces.Criterion(
     name='expected_squared_jump_distance',
-    init=init_state,
+    init=_init,
     value=value,
     entropy=lambda state, transition: transition.proposal_entropy,
     entropy_weight=lambda state: 0.0,
-    feedback=no_feedback,
-    update=moving_update(smoothing),
+    feedback=_no_feedback,
+    update=_update,
     trace=lambda state: {'moving_distance': state.moving_distance},
     bounds=lambda problem: {},
     target_accept_prob=target_accept_prob,
@@ -88,7 +90,7 @@ def jump_distance(transition):
   return accept_prob * tf.reduce_sum(transition.displacement**2, axis=-1)
 
 
-def init_state(problem):
+def _init(problem):
   """Returns the state before the first step."""
   return JumpDistanceState(
     moving_distance=tf.ones([], problem.dtype),
@@ -96,7 +98,7 @@ def init_state(problem):
   )
 
 
-def no_feedback(state, transition):
+def _no_feedback(state, transition):
   """Returns feedback of a criterion whose gradient steers the scale itself."""
   del transition
   one = tf.ones_like(state.moving_distance)
@@ -111,20 +113,13 @@ def scale_of(state, distance, is_finite):
   return tf.maximum(scale, tf.constant(1e-30, scale.dtype))
 
 
-def moving_update(smoothing):
-  """Returns the update of the moving mean of the jump distance."""
-  arguments.check_share(
-    smoothing, 'smoothing', 'Write for example `smoothing=0.99`.'
+def _update(state, transition, slopes, problem):
+  """Moves the mean of the jump distance."""
+  del slopes, problem
+  distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
+  mean = tf.reduce_mean(distance)
+  moved = _SMOOTHING * state.moving_distance + (1.0 - _SMOOTHING) * mean
+  return JumpDistanceState(
+    moving_distance=tf.where(state.is_first, mean, moved),
+    is_first=state.is_first & (mean <= 0.0),
   )
-
-  def update(state, transition, slopes, problem):
-    del slopes, problem
-    distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
-    mean = tf.reduce_mean(distance)
-    moved = smoothing * state.moving_distance + (1.0 - smoothing) * mean
-    return JumpDistanceState(
-      moving_distance=tf.where(state.is_first, mean, moved),
-      is_first=state.is_first & (mean <= 0.0),
-    )
-
-  return update

@@ -10,26 +10,22 @@ a moving average and no burn-in term, as in Hirt, Titsias and Dellaportas
 
 import tensorflow as tf
 
-from tfp_adaptive import interfaces
-from tfp_adaptive.core import arguments
 from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
-  init_state,
+  expected_squared_jump_distance,
 )
 from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
   jump_distance,
-)
-from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
-  moving_update,
-)
-from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
-  no_feedback,
 )
 from tfp_adaptive.linear.criteria.expected_squared_jump_distance import scale_of
 
 __all__ = ['l2hmc']
 
+# Smallest distance, in units of lambda, in the reciprocal term: a rejected
+# chain would otherwise have an unbounded gradient.
+_FLOOR = 1e-2
 
-def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
+
+def l2hmc(target_accept_prob=0.55):
   """Builds the L2HMC objective.
 
   Its gradient, too, is 0 where every move is rejected: relative optimizers
@@ -38,38 +34,23 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
       the criterion itself has no target.
-    smoothing: Weight of the past in the moving mean lambda, in [0, 1).
-    floor: Smallest distance, in units of lambda, in the reciprocal term: a
-      rejected chain would otherwise have an unbounded gradient.
 
   Returns:
     An `interfaces.Criterion`.
 
   Raises:
-    ValueError: If an argument is not in its range.
+    ValueError: If `target_accept_prob` is not in its range.
   """
-  arguments.check_accept_prob(target_accept_prob)
-  arguments.check_positive(floor, 'floor', 1e-2)
 
   def value(state, transition):
     distance = jump_distance(transition)
     ratio = distance / scale_of(state, distance, transition.is_finite)
     return tf.where(
       transition.is_finite,
-      ratio - 1.0 / tf.maximum(ratio, tf.constant(floor, ratio.dtype)),
+      ratio - 1.0 / tf.maximum(ratio, tf.constant(_FLOOR, ratio.dtype)),
       -transition.proposal_entropy,
     )
 
-  return interfaces.Criterion(
-    name='l2hmc',
-    init=init_state,
-    value=value,
-    entropy=lambda state, transition: transition.proposal_entropy,
-    entropy_weight=lambda state: 0.0,
-    feedback=no_feedback,
-    update=moving_update(smoothing),
-    trace=lambda state: {'moving_distance': state.moving_distance},
-    bounds=lambda problem: {},
-    target_accept_prob=target_accept_prob,
-    holds_scale=False,
+  return expected_squared_jump_distance(target_accept_prob)._replace(
+    name='l2hmc', value=value
   )

@@ -46,7 +46,6 @@ class Penalty(NamedTuple):
   update: Callable[..., Any]
   trace: Callable[..., dict]
   bounds: dict
-  is_active: bool
 
 
 def none():
@@ -57,7 +56,6 @@ def none():
     update=lambda state, transition: state,
     trace=lambda state: {},
     bounds={},
-    is_active=False,
   )
 
 
@@ -117,7 +115,6 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
       'num_log_det_terms': state.num_log_det_terms,
     },
     bounds={'penalty_weight': (0.0, weights[1])},
-    is_active=True,
   )
 
 

@@ -93,6 +93,5 @@ def in_turn(first, then, num_first_fits=2):
     fit=fit,
     log_prob=current('log_prob'),
     score=current('score'),
-    objective=current('objective'),
     is_inside=current('is_inside'),
   )

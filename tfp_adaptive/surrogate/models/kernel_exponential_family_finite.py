@@ -97,7 +97,6 @@ def _basis(num_features, mixture=None):
     size=lambda data: ps.shape(data.phases)[-1],
     at=lambda data, maps: data,
     moments=_moments,
-    derivatives=_derivatives,
     value=_value,
     gradient=_gradient,
     features=_slopes,
@@ -135,16 +134,6 @@ def _moments(data, maps, draws, base):
   along = sin * tf.matmul(base, frequencies)
   curved = cos * tf.reduce_sum(frequencies**2, axis=-2, keepdims=True)
   return gram, tf.linalg.matvec(curved + along, draws.weights, transpose_a=True)
-
-
-def _derivatives(data, maps, coefficients, points):
-  """Returns gradient and Laplacian in z."""
-  frequencies, cos, sin = _waves(data, maps, points)
-  gradient = -tf.matmul(
-    sin * coefficients[..., None, :], frequencies, transpose_b=True
-  )
-  square = tf.reduce_sum(frequencies**2, axis=-2)
-  return gradient, -tf.linalg.matvec(cos, coefficients * square)
 
 
 def _slopes(data, maps, points):

@@ -100,7 +100,6 @@ def _basis(num_centers):
       tf.matmul(data.points, maps, transpose_b=True), data.is_used
     ),
     moments=_moments,
-    derivatives=_derivatives,
     value=_value,
     gradient=_gradient,
     regularization=_REGULARIZATION,
@@ -149,18 +148,6 @@ def _moments(data, maps, draws, base):
   return gram, -tf.linalg.matvec(
     kernels * (curved + along), draws.weights, transpose_a=True
   )
-
-
-def _derivatives(data, maps, coefficients, points):
-  """Returns gradient and Laplacian in z."""
-  kernels, slopes, centers = _kernels(data, maps, points)
-  terms = kernels * coefficients[..., None, :]
-  gradient = -2.0 * (
-    slopes * tf.reduce_sum(terms, axis=-1, keepdims=True)
-    - tf.matmul(terms, centers)
-  )
-  curved = _curvature(maps, slopes, centers)
-  return gradient, tf.reduce_sum(terms * curved, axis=-1)
 
 
 def _kernels(data, maps, points):

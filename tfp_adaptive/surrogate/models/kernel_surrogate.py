@@ -69,12 +69,6 @@ def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):
       sums=_no_sums(basis.size(data)) if online else (),
     )
 
-  def objective(params, points, weights):
-    z = surrogate_frame.whiten(params.frame, points)
-    return score_matching.objective(
-      basis, params, score_matching.Draws(z, weights)
-    )
-
   return interfaces.Surrogate(
     name=name,
     num_points=num_points,
@@ -84,7 +78,6 @@ def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):
     ),
     log_prob=lambda params, x: _log_prob(basis, params, x),
     score=lambda params, x: _score(basis, params, x),
-    objective=objective,
     is_inside=lambda params, x: surrogate_frame.is_inside(params.frame, x),
     update=(lambda params, rows: _update(basis, params, rows))
     if online

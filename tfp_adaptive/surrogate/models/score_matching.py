@@ -34,7 +34,6 @@ __all__ = [
   'Sums',
   'add',
   'choose',
-  'objective',
   'solve',
 ]
 
@@ -74,9 +73,6 @@ class Basis(NamedTuple):
   # (data, B, draws, base [k..., n, d]) -> G [k..., m, m], h [k..., m]; base is
   # the gradient of the base density.
   moments: Callable
-  # (data, B, c [k..., m], z [n, d]) -> gradient in z [k..., n, d] and Laplacian
-  # in z [k..., n].
-  derivatives: Callable
   # (data, c [m], v [..., d]) -> sum_j c_j psi_j(v), [...].
   value: Callable
   # (data, c [m], v [..., d]) -> its gradient in v, [..., d].
@@ -284,31 +280,6 @@ def _held_out_base(draws):
     square += tf.reduce_mean(tf.reduce_sum(pulled**2, axis=-1)) / _NUM_FOLDS
     trace += tf.linalg.trace(precision) / _NUM_FOLDS
   return square, trace
-
-
-def objective(basis, params, draws):
-  """Returns J of a fit, []; `params` is `kernel_surrogate.Params`."""
-  one = Choice(1.0, 0.0, tf.ones([], draws.points.dtype), 0.0)
-  return _values(
-    basis,
-    params.map,
-    params.data,
-    one,
-    params.coefficients,
-    draws,
-    params.precision,
-  )
-
-
-def _values(basis, maps, data, choices, coefficients, draws, base):
-  """Returns J of every candidate, [k...]."""
-  gradient, laplacian = basis.derivatives(
-    data, maps, coefficients, draws.points
-  )
-  gradient += _base_score(choices, draws, base)
-  laplacian -= (choices.base_weight * tf.linalg.trace(base))[..., tf.newaxis]
-  values = laplacian + 0.5 * tf.reduce_sum(gradient**2, axis=-1)
-  return tf.reduce_sum(draws.weights * values, axis=-1)
 
 
 def _base_score(choices, draws, base):

@@ -170,5 +170,4 @@ class _ConditionalGaussian(tfb.Bijector):
     shape = ps.shape(y)
     rows = tf.reshape(y, ps.stack([-1, shape[-1]]))
     rows = natural.inverse(self._natural, rows)
-    rows = self._operator.solve(rows, adjoint_arg=True)
-    return tf.reshape(tf.linalg.matrix_transpose(rows), shape)
+    return tf.reshape(scale_factor.unapply(self._operator, rows), shape)

@@ -22,29 +22,21 @@ __all__ = ['real_nvp']
 
 tfb = tfp.bijectors
 
+_SCALE_BOUNDS = (0.5, 2.0)  # Of g.
 
-def real_nvp(
-  num_pairs=1,
-  hidden_sizes=(50, 50),
-  scale_bounds=(0.5, 2.0),
-  activation=tf.math.softplus,
-  init_scale=None,
-  seed=0,
-):
+
+def real_nvp(num_pairs=1, hidden_sizes=(50, 50), init_scale=None, seed=0):
   """Builds a RealNVP that starts as the identity times a scale.
 
   Each pair of coupling layers shifts and scales the second half b of the
   coordinates by functions of the first half a, then a by functions of b; g is
-  a sigmoid onto `scale_bounds`, and s, t are the outputs of one network per
+  a sigmoid onto (1/2, 2), and s, t are the outputs of one network per
   layer. Further pairs work on coordinates in another order, fixed at random.
   The last layer of each network starts at zero.
 
   Args:
     num_pairs: Pairs of coupling layers; the paper has one.
     hidden_sizes: Units of the hidden layers of each network.
-    scale_bounds: Bounds of g, one below and one above 1.
-    activation: Function of the hidden units, with a second derivative that is
-      not zero: the curvature of the target is learned through it.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float, a function of the event size, or `None`: found by the
       adaptation.
@@ -57,7 +49,7 @@ def real_nvp(
     ValueError: If an argument is not one of those allowed; at the start of a
       kernel, if the state has fewer than two coordinates.
   """
-  _check(num_pairs, hidden_sizes, scale_bounds)
+  _check(num_pairs, hidden_sizes)
 
   def init_network(event_size, dtype):
     num_first = _num_first(event_size)
@@ -71,9 +63,7 @@ def real_nvp(
   def network(params):
     event_size = params[0][0][0].shape[0] + params[1][0][0].shape[0]
     return _RealNVP(
-      layers=tuple(
-        _coupling(layer, scale_bounds, activation) for layer in params
-      ),
+      layers=tuple(_coupling(layer) for layer in params),
       orders=_orders(event_size, num_pairs, seed),
     )
 
@@ -176,32 +166,34 @@ def _orders(event_size, num_pairs, seed):
   )
 
 
-def _coupling(params, scale_bounds, activation):
+def _coupling(params):
   """Returns the function from one half to the scale and shift of the other."""
-  low, high = scale_bounds
+  low, high = _SCALE_BOUNDS
   # The sigmoid of this is where g = 1.
   offset = math.log((1.0 - low) / (high - 1.0))
 
   def scale_and_shift(rows):
-    outputs = _network(params, rows, activation)
+    outputs = _network(params, rows)
     score, shift = tf.split(outputs, 2, axis=-1)
     return low + (high - low) * tf.sigmoid(score + offset), shift
 
   return scale_and_shift
 
 
-def _network(params, rows, activation):
+def _network(params, rows):
   """Returns the network's outputs for rows [..., num_inputs]."""
   chains = ps.shape(rows)[:-1]
   rows = state_parts.as_rows(rows)
   for weights, bias in params[:-1]:
-    rows = activation(tf.matmul(rows, weights) + bias)
+    # Its second derivative is not zero: the curvature of the target is learned
+    # through it.
+    rows = tf.math.softplus(tf.matmul(rows, weights) + bias)
   weights, bias = params[-1]
   outputs = tf.matmul(rows, weights) + bias
   return tf.reshape(outputs, ps.concat([chains, [outputs.shape[-1]]], axis=0))
 
 
-def _check(num_pairs, hidden_sizes, scale_bounds):
+def _check(num_pairs, hidden_sizes):
   if not isinstance(num_pairs, int) or num_pairs < 1:
     raise ValueError(
       f'`num_pairs` must be a positive int, but got {num_pairs!r}.'
@@ -210,10 +202,4 @@ def _check(num_pairs, hidden_sizes, scale_bounds):
     raise ValueError(
       '`hidden_sizes` must be positive ints, one per hidden layer, but got '
       f'{hidden_sizes!r}.'
-    )
-  low, high = scale_bounds
-  if not 0.0 < low < 1.0 < high:
-    raise ValueError(
-      '`scale_bounds` must be a positive number below 1 and one above, but got '
-      f'{scale_bounds!r}: the map starts as the identity.'
     )
