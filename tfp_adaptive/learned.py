@@ -8,6 +8,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.short_steps import ShortSteps
+from tfp_adaptive.interfaces import types
 
 __all__ = [
   'as_tfp_kernel',
@@ -26,7 +27,9 @@ _LEARNED = dict(
 )
 
 
-def frozen(kernel, results):
+def frozen(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> tfp.mcmc.TransitionKernel:
   """Returns the learned sampler as a fixed kernel.
 
   Adaptation wrappers are taken off, step-size wrappers too; what they learned
@@ -63,7 +66,9 @@ def frozen(kernel, results):
   return kernel.copy(inner_kernel=inner)
 
 
-def as_tfp_kernel(kernel, results):
+def as_tfp_kernel(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo:
   """Returns the learned Hamiltonian sampler as TFP's own kernel.
 
   Momenta are drawn from N(0, (C C^T)^-1): the same law as `frozen`, at the
@@ -114,7 +119,9 @@ def as_tfp_kernel(kernel, results):
   )
 
 
-def learned_factor(kernel, results):
+def learned_factor(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> np.ndarray:
   """Returns the learned scale factor C, step size included.
 
   Args:
@@ -130,7 +137,9 @@ def learned_factor(kernel, results):
   return step_size * preconditioner.operator(params).to_dense().numpy()
 
 
-def learned_covariance(kernel, results):
+def learned_covariance(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> np.ndarray:
   """Returns the learned proposal covariance C C^T, step size included.
 
   Args:
@@ -144,7 +153,11 @@ def learned_covariance(kernel, results):
   return factor @ factor.T
 
 
-def cost_per_step(kernel, adapting, results=None):
+def cost_per_step(
+  kernel: tfp.mcmc.TransitionKernel,
+  adapting: bool,
+  results: types.Structure = None,
+) -> interfaces.Cost:
   """Returns what one step does for each chain: the kernel's ledger.
 
   Wrappers around the kernel, those of TFP too, add nothing. Numbers that are

@@ -15,7 +15,9 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.stages import Run
 from tfp_adaptive.posterior.stages import Settings
 
@@ -23,21 +25,21 @@ __all__ = ['problem_of', 'sample_posterior']
 
 
 def sample_posterior(
-  model,
-  num_draws=1000,
-  num_chains=8,
-  seed=0,
+  model: types.Model,
+  num_draws: int = 1000,
+  num_chains: int = 8,
+  seed: types.Seed = 0,
   *,
-  init=None,
-  bijectors=None,
-  min_ess=400,
-  max_gradients=100_000,
-  max_seconds=None,
-  jit_compile=True,
-  progress=True,
-  checkpoint_dir=None,
-  **pins,
-):
+  init: types.Structure = None,
+  bijectors: types.Structure = None,
+  min_ess: float = 400,
+  max_gradients: float = 100_000,
+  max_seconds: float | None = None,
+  jit_compile: bool = True,
+  progress: bool = True,
+  checkpoint_dir: types.Path | None = None,
+  **pins: types.Structure,
+) -> Posterior:
   """Samples a posterior; nothing has to be chosen.
 
   Starts, scales, the structure of the sampler (a matrix, or a map where scales
