@@ -42,6 +42,13 @@ def frozen(
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    fixed = tfpa.frozen(kernel, result.final_kernel_results)
+    more = tfpa.sample(fixed, result.final_state, num_results=500, seed=2)
   """
   learned = [part for part in _LEARNED if part in kernel.parameters]
   if learned:
@@ -88,6 +95,12 @@ def as_tfp_kernel(
   Raises:
     ValueError: If the state is not one Tensor [chains..., d], or the kernel
       follows no gradient of the target.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.entropy_adaptive_hamiltonian(target.log_prob, 3, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    hmc = tfpa.as_tfp_kernel(kernel, result.final_kernel_results)
   """
   proposal = _linear(kernel)
   if hasattr(proposal, 'surrogate'):
@@ -130,6 +143,12 @@ def learned_factor(
 
   Returns:
     numpy [d, d].
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    factor = tfpa.learned_factor(kernel, result.final_kernel_results)
   """
   preconditioner = _linear(kernel).preconditioner
   params = tfp_private.get_innermost(results, 'preconditioner_params')
@@ -148,6 +167,14 @@ def learned_covariance(
 
   Returns:
     numpy [d, d].
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    covariance = tfpa.learned_covariance(
+      kernel, result.final_kernel_results
+    )
   """
   factor = learned_factor(kernel, results)
   return factor @ factor.T
@@ -178,6 +205,12 @@ def cost_per_step(
   Raises:
     ValueError: If no kernel inside states its cost, as TFP's own do not, or
       what is learned is missing.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    cost = tfpa.cost_per_step(kernel, adapting=False)
+    print(cost.gradient)  # 1.0
   """
   kernels = stack.kernels(kernel)
   proposal = stack.first_with(kernel, 'cost')

@@ -49,6 +49,11 @@ def cache_compilations(directory: types.Path | None = None) -> str:
     RuntimeError: If TensorFlow has run an op already, and read its flags.
     ValueError: If the folder cannot be written to, has spaces in its name, or
       another one is set.
+
+  Example:
+    import tfp_adaptive as tfpa
+
+    tfpa.cache_compilations()  # Before all else.
   """
   flags = os.environ.get(_VARIABLE, '')
   if directory is None:

@@ -84,6 +84,12 @@ def sample(
       allowed, if the target cannot be compiled, or if `checkpoint_dir` is
       damaged, of another run, or on a full disk.
     RuntimeError: If another run writes to `checkpoint_dir`, or none can.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500, seed=1)
+    print(result, result.states.mean(axis=(0, 1)))
   """
   run_arguments.check(
     kernel,

@@ -36,6 +36,12 @@ def load_posterior(
   Raises:
     FileNotFoundError: If there is no such file.
     ValueError: If the file is damaged, or of another model, data or version.
+
+  Example:
+    target = tfp.distributions.Sample(tfp.distributions.Normal(0.0, 1.0), 3)
+    init = tf.TensorSpec([3])
+    tfpa.sample_posterior(target.log_prob, init=init).save('run.npz')
+    posterior = tfpa.load_posterior('run.npz', target.log_prob, init=init)
   """
   header, arrays = saved.read(path)
   num_chains = arrays['draws'].shape[1]

@@ -84,6 +84,14 @@ def sample_posterior(
       the density is none of each chain, no start has a finite one, or
       `checkpoint_dir` is damaged or of another run.
     RuntimeError: If another run writes to `checkpoint_dir`, or none can.
+
+  Example:
+    tfd = tfp.distributions
+    model = tfd.JointDistributionNamedAutoBatched(
+      dict(rate=tfd.Gamma(2.0, 1.0), count=lambda rate: tfd.Poisson(rate))
+    )
+    posterior = tfpa.sample_posterior(model, count=3.0)
+    print(posterior, posterior.states)
   """
   _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds)
   arguments.check_seed(seed)

@@ -54,6 +54,12 @@ def arrow(
 
   Raises:
     ValueError: If `num_globals` is no positive int, or leaves no path.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(102))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, tfpa.preconditioners.arrow(2)
+    )
   """
   if not isinstance(num_globals, int) or num_globals < 1:
     raise ValueError(

@@ -35,6 +35,12 @@ def tridiagonal(init_scale=None, min_scale=0.0, max_scale=1e6):
 
   Returns:
     An `interfaces.Preconditioner`.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, tfpa.preconditioners.tridiagonal()
+    )
   """
 
   def project(params):

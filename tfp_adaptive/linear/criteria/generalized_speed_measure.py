@@ -128,6 +128,14 @@ def generalized_speed_measure(
   Raises:
     ValueError: If `target_accept_prob`, the rule or the threshold is not one of
       those allowed.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      criterion=tfpa.criteria.generalized_speed_measure(0.5),
+    )
   """
   _check(target_accept_prob, entropy_weight_rule)
   is_paper = entropy_weight_rule == 'acceptance'

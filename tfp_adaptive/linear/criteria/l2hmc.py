@@ -47,6 +47,15 @@ def l2hmc(target_accept_prob=0.55, smoothing=0.99, floor=1e-2):
 
   Raises:
     ValueError: If an argument is not in its range.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      criterion=tfpa.criteria.l2hmc(),
+      optimizer=tfpa.optimizers.adam(1e-3),
+    )
   """
   arguments.check_accept_prob(target_accept_prob)
   arguments.check_positive(floor, 'floor', 1e-2)
