@@ -22,7 +22,7 @@ def with_fenced_formulas(text):
       stay, that of an example is code.
   """
   text, _, example = text.partition(f'\n{_EXAMPLE}\n')
-  lines, result = text.split('\n'), []
+  lines, result = text.rstrip('\n').split('\n'), []
   in_section, block = False, []
   for line in [*lines, '']:
     if line.startswith(' ') and not in_section:
