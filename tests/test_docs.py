@@ -108,11 +108,15 @@ def test_every_example_is_run_by_some_test():
   # Those of results are how a number was had, from a run's own folder.
   pages = [p for p in DOCS.rglob('*.md') if 'results' not in p.parts]
   with_examples = {p.name for p in pages if '```python' in p.read_text()}
-  # See the end of this file, test_readme.py and test_extend.py.
+  # See the end of this file, test_pages.py, test_readme.py, test_extend.py.
   assert with_examples == {
     'index.md',
     'choose.md',
+    'compile_time.md',
     'extend.md',
+    'gpu.md',
+    'long_runs.md',
+    'simulators.md',
     'your_model.md',
   }
 

@@ -74,9 +74,9 @@ def sample_posterior(
     **pins: Observed values of a joint distribution.
 
   Returns:
-    A `Posterior`: print it for the verdict; `states`, `draws`, `converged`,
-    `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends sampling, not the
-    call: what was drawn so far is returned.
+    A `Posterior`. Print it for the verdict; it has `states`, `draws`,
+    `converged`, `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends
+    sampling, not the call, and what was drawn so far is returned.
 
   Raises:
     TypeError: If the model is none of these kinds.
