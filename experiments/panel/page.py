@@ -16,7 +16,7 @@ __all__ = ['select', 'tables', 'to_page', 'write_page']
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; color: #222;
   max-width: 90em; padding: 0 1em; }
-p { max-width: 60em; } h1, h2, h3 { overflow-wrap: anywhere; }
+p { max-width: 60em; } h1, h2, h3, p { overflow-wrap: anywhere; }
 h2 { margin-top: 2em; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; }
