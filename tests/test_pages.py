@@ -86,9 +86,24 @@ def test_simulators_have_the_moments_of_a_grid(capsys):
   exact = re.search(r'grid says \[(.*?)\] \+- \[(.*?)\]', _text('simulators'))
   for found, text in zip((mean, deviation), exact.groups()):
     np.testing.assert_allclose(found, np.fromstring(text, sep=' '), atol=0.006)
+  spread = weights @ np.prod(grid - mean, axis=-1) / np.prod(deviation)
+  said = re.search(r'correlated by (0\.\d+)', _text('simulators'))[1]
+  assert abs(spread - float(said)) < 0.01
   # Of the second sampler, the one that is left, in its standard errors.
   draws = names['run'].states
   np.testing.assert_allclose(draws.mean((0, 1)), mean, atol=0.3 * deviation[1])
+
+
+def test_what_simulators_say_of_samplers_is_what_the_records_say():
+  text = ' '.join(_text('simulators').split())
+  table = (_DOCS.parent / 'README.md').read_text()  # Made from the records.
+  words = {4: 'four times', 5: 'five times', 6: 'six times'}
+  abc, noisy = (
+    float(re.search(rf'{name}.*\| ([\d.]+) \|', table)[1])
+    for name in ('ABC, d = 10', 'Noisy likelihood, ten chains')
+  )
+  assert f'the first gives {round(abc)} times the' in text
+  assert f'with ten chains {words[round(noisy)]}' in text
 
 
 @pytest.mark.nightly
