@@ -61,6 +61,7 @@ wheel: $(VENV)/installed
 docs: $(VENV)/docs-installed
 	$(BIN)/python -m experiments.documentation.evaluation docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m tests.site_links site
 
 notebooks: $(VENV)/docs-installed
 	$(BIN)/python -m experiments.documentation.notebooks docs/tutorials/*.ipynb

@@ -108,11 +108,15 @@ def test_every_example_is_run_by_some_test():
   # Those of results are how a number was had, from a run's own folder.
   pages = [p for p in DOCS.rglob('*.md') if 'results' not in p.parts]
   with_examples = {p.name for p in pages if '```python' in p.read_text()}
-  # See the end of this file, test_readme.py and test_extend.py.
+  # See the end of this file, test_pages.py, test_readme.py, test_extend.py.
   assert with_examples == {
     'index.md',
     'choose.md',
+    'compile_time.md',
     'extend.md',
+    'gpu.md',
+    'long_runs.md',
+    'simulators.md',
     'your_model.md',
   }
 
@@ -224,6 +228,14 @@ def test_formulas_are_fenced_and_sections_left_alone():
   assert docstrings.with_fenced_formulas(text) == (
     'First.\n\n\n```text\na = b\n\n  c\n```\n\n'
     'Last:\n\n  d\n\nArgs:\n  e: f\n    g.'
+  )
+
+
+def test_the_example_of_a_docstring_becomes_python():
+  text = 'Builds.\n\nArgs:\n  a: b.\n\nExample:\n  if a:\n    b()\n\n  c()'
+  assert docstrings.with_fenced_formulas(text) == (
+    'Builds.\n\nArgs:\n  a: b.\n\n**Example:**\n\n'
+    '```python\nif a:\n  b()\n\nc()\n```'
   )
 
 

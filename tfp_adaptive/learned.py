@@ -8,6 +8,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.short_steps import ShortSteps
+from tfp_adaptive.interfaces import types
 
 __all__ = [
   'as_tfp_kernel',
@@ -26,7 +27,9 @@ _LEARNED = dict(
 )
 
 
-def frozen(kernel, results):
+def frozen(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> tfp.mcmc.TransitionKernel:
   """Returns the learned sampler as a fixed kernel.
 
   Adaptation wrappers are taken off, step-size wrappers too; what they learned
@@ -39,6 +42,13 @@ def frozen(kernel, results):
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    fixed = tfpa.frozen(kernel, result.final_kernel_results)
+    more = tfpa.sample(fixed, result.final_state, num_results=500, seed=2)
   """
   learned = [part for part in _LEARNED if part in kernel.parameters]
   if learned:
@@ -63,7 +73,9 @@ def frozen(kernel, results):
   return kernel.copy(inner_kernel=inner)
 
 
-def as_tfp_kernel(kernel, results):
+def as_tfp_kernel(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo:
   """Returns the learned Hamiltonian sampler as TFP's own kernel.
 
   Momenta are drawn from N(0, (C C^T)^-1): the same law as `frozen`, at the
@@ -83,6 +95,12 @@ def as_tfp_kernel(kernel, results):
   Raises:
     ValueError: If the state is not one Tensor [chains..., d], or the kernel
       follows no gradient of the target.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.entropy_adaptive_hamiltonian(target.log_prob, 3, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    hmc = tfpa.as_tfp_kernel(kernel, result.final_kernel_results)
   """
   proposal = _linear(kernel)
   if hasattr(proposal, 'surrogate'):
@@ -114,7 +132,9 @@ def as_tfp_kernel(kernel, results):
   )
 
 
-def learned_factor(kernel, results):
+def learned_factor(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> np.ndarray:
   """Returns the learned scale factor C, step size included.
 
   Args:
@@ -123,6 +143,12 @@ def learned_factor(kernel, results):
 
   Returns:
     numpy [d, d].
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    factor = tfpa.learned_factor(kernel, result.final_kernel_results)
   """
   preconditioner = _linear(kernel).preconditioner
   params = tfp_private.get_innermost(results, 'preconditioner_params')
@@ -130,7 +156,9 @@ def learned_factor(kernel, results):
   return step_size * preconditioner.operator(params).to_dense().numpy()
 
 
-def learned_covariance(kernel, results):
+def learned_covariance(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> np.ndarray:
   """Returns the learned proposal covariance C C^T, step size included.
 
   Args:
@@ -139,12 +167,24 @@ def learned_covariance(kernel, results):
 
   Returns:
     numpy [d, d].
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
+    covariance = tfpa.learned_covariance(
+      kernel, result.final_kernel_results
+    )
   """
   factor = learned_factor(kernel, results)
   return factor @ factor.T
 
 
-def cost_per_step(kernel, adapting, results=None):
+def cost_per_step(
+  kernel: tfp.mcmc.TransitionKernel,
+  adapting: bool,
+  results: types.Structure = None,
+) -> interfaces.Cost:
   """Returns what one step does for each chain: the kernel's ledger.
 
   Wrappers around the kernel, those of TFP too, add nothing. Numbers that are
@@ -165,6 +205,12 @@ def cost_per_step(kernel, adapting, results=None):
   Raises:
     ValueError: If no kernel inside states its cost, as TFP's own do not, or
       what is learned is missing.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    cost = tfpa.cost_per_step(kernel, adapting=False)
+    print(cost.gradient)  # 1.0
   """
   kernels = stack.kernels(kernel)
   proposal = stack.first_with(kernel, 'cost')

@@ -1,7 +1,8 @@
 """What mkdocstrings needs to show this library's docstrings as they are.
 
-Two customs of the code are unknown to Markdown: formulas are set apart by two
-spaces, and a field of a NamedTuple is explained by the comment at it.
+Three customs of the code are unknown to Markdown: formulas are set apart by two
+spaces, the code of an example stands under `Example:`, and a field of a
+NamedTuple is explained by the comment at it.
 """
 
 import re
@@ -10,6 +11,7 @@ __all__ = ['as_literal', 'comment_of', 'with_fenced_formulas']
 
 # Their content is indented too, and read by griffe.
 _SECTION = re.compile(r'[A-Z][A-Za-z ]*:$')
+_EXAMPLE = 'Example:'
 
 
 def with_fenced_formulas(text):
@@ -17,9 +19,10 @@ def with_fenced_formulas(text):
 
   Args:
     text: without the common indentation. Blocks under a section such as `Args:`
-      stay.
+      stay, that of an example is code.
   """
-  lines, result = text.split('\n'), []
+  text, _, example = text.partition(f'\n{_EXAMPLE}\n')
+  lines, result = text.rstrip('\n').split('\n'), []
   in_section, block = False, []
   for line in [*lines, '']:
     if line.startswith(' ') and not in_section:
@@ -36,15 +39,17 @@ def with_fenced_formulas(text):
     result.append(line)
   if block:
     result += _fenced(block)
+  if example:
+    result += [f'**{_EXAMPLE}**', *_fenced(example.split('\n'), 'python')]
   return '\n'.join(result).rstrip('\n')
 
 
-def _fenced(block):
+def _fenced(block, language='text'):
   """Returns the lines of a block in a fence, its blank end behind it."""
   while block and not block[-1]:
     block = block[:-1]
   margin = min(len(line) - len(line.lstrip()) for line in block if line)
-  return ['', '```text', *(line[margin:] for line in block), '```', '']
+  return ['', f'```{language}', *(line[margin:] for line in block), '```', '']
 
 
 def comment_of(lines, number):

@@ -16,7 +16,8 @@ __all__ = ['select', 'tables', 'to_page', 'write_page']
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; color: #222;
   max-width: 90em; padding: 0 1em; }
-p { max-width: 60em; } h2 { margin-top: 2em; }
+p { max-width: 60em; } h1, h2, h3, p { overflow-wrap: anywhere; }
+h2 { margin-top: 2em; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; }
 th, td { border: 1px solid #ddd; padding: 3px 7px; text-align: left;
@@ -163,6 +164,7 @@ def to_page(panel, records, num_stale=0):
   title = html.escape(panel.config.name)
   return (
     f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width">'
     f'<title>{title}</title><style>{_STYLE}</style></head><body>\n'
     f'<h1>Samplers side by side: {title}</h1>\n'
     f'{_introduction(panel, pairs, records, num_stale)}{"".join(parts)}'

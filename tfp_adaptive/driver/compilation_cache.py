@@ -16,6 +16,7 @@ import tempfile
 import tensorflow as tf
 
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.interfaces import types
 
 __all__ = ['cache_compilations', 'number_names']
 
@@ -26,7 +27,7 @@ _CPU_INFO = pathlib.Path('/proc/cpuinfo')
 _MOST_NAMES = 100_000  # Of functions, in all that comes before a run.
 
 
-def cache_compilations(directory=None):
+def cache_compilations(directory: types.Path | None = None) -> str:
   """Keeps compiled programs for later processes, on a CPU.
 
   Call it after the imports, before any op of TensorFlow. A later process that
@@ -48,6 +49,11 @@ def cache_compilations(directory=None):
     RuntimeError: If TensorFlow has run an op already, and read its flags.
     ValueError: If the folder cannot be written to, has spaces in its name, or
       another one is set.
+
+  Example:
+    import tfp_adaptive as tfpa
+
+    tfpa.cache_compilations()  # Before all else.
   """
   flags = os.environ.get(_VARIABLE, '')
   if directory is None:

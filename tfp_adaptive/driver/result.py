@@ -1,6 +1,7 @@
 """What `tfpa.sample` returns: draws, what was learned, and what it cost."""
 
 import collections
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +10,7 @@ from tfp_adaptive import learned
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import to_arviz
+from tfp_adaptive.interfaces import types
 
 __all__ = ['SampleResult', 'describe_run']
 
@@ -53,7 +55,9 @@ class SampleResult(
 
   __slots__ = ()
 
-  def to_arviz(self, names=None):
+  def to_arviz(
+    self, names: str | Sequence[str] | None = None
+  ) -> types.DataTree:
     """Returns the draws as an ArviZ `DataTree`; several chain axes as one.
 
     Groups: `posterior`; `sample_stats`, the trace by ArviZ's names (`lp`,

@@ -5,9 +5,11 @@ import contextlib
 import functools
 import time
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import blocks
@@ -19,6 +21,7 @@ from tfp_adaptive.driver import run_arguments
 from tfp_adaptive.driver import run_identity
 from tfp_adaptive.driver.result import describe_run
 from tfp_adaptive.driver.result import SampleResult
+from tfp_adaptive.interfaces import types
 
 __all__ = ['sample', 'sample_more']
 
@@ -27,18 +30,18 @@ _MAX_BLOCK_STEPS = 1000
 
 
 def sample(
-  kernel,
-  init_state,
-  num_results,
-  num_burnin_steps=0,
-  num_steps_between_results=0,
-  seed=(0, 1),
-  block_size=None,
-  trace_fn=None,
-  jit_compile=True,
-  progress=True,
-  checkpoint_dir=None,
-):
+  kernel: tfp.mcmc.TransitionKernel,
+  init_state: types.Structure,
+  num_results: int,
+  num_burnin_steps: int = 0,
+  num_steps_between_results: int = 0,
+  seed: types.Seed = (0, 1),
+  block_size: int | None = None,
+  trace_fn: Callable[..., types.Structure] | None = None,
+  jit_compile: bool = True,
+  progress: bool = True,
+  checkpoint_dir: types.Path | None = None,
+) -> SampleResult:
   """Adapts, then samples, with progress, checkpoints and a lean trace.
 
   The first max(num_adaptation_steps of the kernel, num_burnin_steps) steps are
@@ -81,6 +84,12 @@ def sample(
       allowed, if the target cannot be compiled, or if `checkpoint_dir` is
       damaged, of another run, or on a full disk.
     RuntimeError: If another run writes to `checkpoint_dir`, or none can.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500, seed=1)
+    print(result, result.states.mean(axis=(0, 1)))
   """
   run_arguments.check(
     kernel,

@@ -49,6 +49,11 @@ def auxiliary_langevin(
   References:
     Titsias and Papaspiliopoulos (2018), section 2.2,
     https://arxiv.org/abs/1610.09641.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.auxiliary_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   return latent_proposal.adapted(
     UncalibratedAuxiliaryLangevin(target_log_prob_fn, step_size, auxiliary),

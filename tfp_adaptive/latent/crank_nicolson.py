@@ -58,6 +58,12 @@ def crank_nicolson(
   References:
     Cotter, Roberts, Stuart and White (2013); Titsias and Papaspiliopoulos
     (2018), section 3.2, https://arxiv.org/abs/1610.09641.
+
+  Example:
+    prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
+    log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
+    kernel = tfpa.crank_nicolson(log_likelihood, prior, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   if target_accept_prob is None:
     target_accept_prob = 0.55 if langevin else 0.25

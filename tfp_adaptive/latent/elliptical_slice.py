@@ -64,6 +64,12 @@ def elliptical_slice(log_likelihood_fn, prior):
 
   References:
     Murray, Adams and MacKay (2010), Elliptical slice sampling.
+
+  Example:
+    prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
+    log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
+    kernel = tfpa.elliptical_slice(log_likelihood, prior)
+    result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return EllipticalSlice(log_likelihood_fn, prior)
 

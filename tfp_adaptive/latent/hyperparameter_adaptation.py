@@ -235,6 +235,16 @@ def latent_gaussian_hyperparameters(
   References:
     Titsias and Papaspiliopoulos (2018), section 4,
     https://arxiv.org/abs/1610.09641.
+
+  Example:
+    log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
+    kernel = tfpa.latent_gaussian_hyperparameters(
+      log_likelihood,
+      lambda scale: tfpa.gaussian_priors.random_walk(scale, 50, 1.0),
+      hyperprior=tfp.distributions.LogNormal(-2.0, 0.5),
+      num_adaptation_steps=500,
+    )
+    result = tfpa.sample(kernel, (tf.zeros([4, 50]), tf.zeros([4])), 500)
   """
   short_steps.check_share(short_step_share)
   arguments.check_accept_prob(

@@ -51,6 +51,12 @@ def marginal_gradient(
   References:
     Titsias and Papaspiliopoulos (2018), section 3.3,
     https://arxiv.org/abs/1610.09641.
+
+  Example:
+    prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
+    log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
+    kernel = tfpa.marginal_gradient(log_likelihood, prior, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(
     UncalibratedMarginalGradient(log_likelihood_fn, prior, step_size),

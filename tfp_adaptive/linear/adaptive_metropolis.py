@@ -71,6 +71,11 @@ def adaptive_metropolis(
   References:
     Haario, Saksman and Tamminen (2001); Andrieu and Thoms (2008), 5.1.1;
     stochastic targets: Andrieu and Roberts (2009).
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.adaptive_metropolis(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   proposal = UncalibratedPreconditionedRandomWalk(
     target_log_prob_fn,

@@ -109,6 +109,11 @@ def fisher_divergence_hamiltonian(
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.fisher_divergence_hamiltonian(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
   proposal = UncalibratedPreconditionedHamiltonian(
@@ -157,6 +162,11 @@ def fisher_divergence_langevin(
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.fisher_divergence_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,

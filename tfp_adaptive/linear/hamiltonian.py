@@ -20,10 +20,8 @@ from tfp_adaptive.linear import log_det
 from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear import trajectory
+from tfp_adaptive.linear.criteria import generalized_speed_measure
 from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
-from tfp_adaptive.linear.criteria.generalized_speed_measure import (
-  generalized_speed_measure,
-)
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
@@ -72,8 +70,12 @@ def entropy_adaptive_hamiltonian(
     ValueError: If a number is out of its range, or parts do not go together.
 
   References:
-    Hirt, Titsias and Dellaportas (2021), Algorithm 1,
-    https://arxiv.org/abs/2110.14625.
+    Hirt et al. (2021), Algorithm 1, https://arxiv.org/abs/2110.14625.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.entropy_adaptive_hamiltonian(target.log_prob, 3, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   optimizer = optimizer or optimizers.relative_gradient(4.0)
   checks.check_optimizer(optimizer)
@@ -83,10 +85,9 @@ def entropy_adaptive_hamiltonian(
       target_accept_prob, default_rule(optimizer), bound_log_ratio=True
     )
   elif criterion is None:
+    rule = default_rule(optimizer, 'constraint')
     criterion = generalized_speed_measure(
-      target_accept_prob,
-      default_rule(optimizer, 'constraint'),
-      penalty_threshold=0.75,
+      target_accept_prob, rule, penalty_threshold=0.75
     )
   proposal = UncalibratedPreconditionedHamiltonian(
     target_log_prob_fn,

@@ -75,6 +75,11 @@ def gradient_adaptive_langevin(
   References:
     Titsias and Dellaportas (2019), section 2.3,
     https://arxiv.org/abs/1911.01373.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   # The exact gradient is noisier: less gain averages more.
   gain = 2.0 if exact_gradient else 4.0

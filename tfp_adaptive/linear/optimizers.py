@@ -62,6 +62,12 @@ def relative_gradient(gain=4.0):
   References:
     Amari (1998), Natural gradient works efficiently in learning; Cardoso and
     Laheld (1996), Equivariant adaptive source separation.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, optimizer=tfpa.optimizers.relative_gradient(2.0)
+    )
   """
   arguments.check_gain(gain)
 
@@ -124,6 +130,12 @@ def rmsprop(learning_rate, decay=0.9):
 
   References:
     Titsias and Dellaportas (2019), section 2.1.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, optimizer=tfpa.optimizers.rmsprop(1e-3)
+    )
   """
   arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
   _check_decay(decay, 'decay')
@@ -170,6 +182,12 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
 
   References:
     Kingma and Ba (2015), Algorithm 1, https://arxiv.org/abs/1412.6980.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, optimizer=tfpa.optimizers.adam(1e-3)
+    )
   """
   arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
   _check_decay(decay, 'decay')

@@ -61,6 +61,11 @@ def gradient_adaptive_random_walk(
   References:
     Titsias and Dellaportas (2019), section 2.2,
     https://arxiv.org/abs/1911.01373.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_random_walk(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   optimizer = optimizer or optimizers.relative_gradient(4.0)
   checks.check_optimizer(optimizer)

@@ -1,5 +1,6 @@
 """load_posterior(): what `Posterior.save` wrote, with its model again."""
 
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
@@ -8,7 +9,14 @@ from tfp_adaptive.posterior.sample_posterior import problem_of
 __all__ = ['load_posterior']
 
 
-def load_posterior(path, model, *, init=None, bijectors=None, **pins):
+def load_posterior(
+  path: types.Path,
+  model: types.Model,
+  *,
+  init: types.Structure = None,
+  bijectors: types.Structure = None,
+  **pins: types.Structure,
+) -> Posterior:
   """Returns a posterior that was saved; nothing is drawn.
 
   A file holds draws, verdict, and the sampler with what it learned, but no
@@ -28,6 +36,12 @@ def load_posterior(path, model, *, init=None, bijectors=None, **pins):
   Raises:
     FileNotFoundError: If there is no such file.
     ValueError: If the file is damaged, or of another model, data or version.
+
+  Example:
+    target = tfp.distributions.Sample(tfp.distributions.Normal(0.0, 1.0), 3)
+    init = tf.TensorSpec([3])
+    tfpa.sample_posterior(target.log_prob, init=init).save('run.npz')
+    posterior = tfpa.load_posterior('run.npz', target.log_prob, init=init)
   """
   header, arrays = saved.read(path)
   num_chains = arrays['draws'].shape[1]

@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import learned
 from tfp_adaptive.driver import to_arviz
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
@@ -75,27 +77,27 @@ class Posterior:
     self.verdict = verdict_lib.judge(*self._values, self.trace, min_ess)
 
   @property
-  def converged(self):
+  def converged(self) -> bool:
     """Whether every gate held: R-hat, bulk and tail ESS, divergences."""
     return not self.verdict.failed
 
   @property
-  def choice(self):
+  def choice(self) -> str:
     """Name of the structure that made the draws."""
     return self._chains.choice.name
 
   @property
-  def failed(self):
+  def failed(self) -> list[str]:
     """Sentences, one for each gate that did not hold."""
     return list(self.verdict.failed)
 
   @property
-  def coordinate_names(self):
+  def coordinate_names(self) -> list[str]:
     """Names of all numbers, `theta[3]`, in the order of `summary`'s rows."""
     return list(self._values[0])
 
   @property
-  def kernel(self):
+  def kernel(self) -> tfp.mcmc.TransitionKernel:
     """The learned sampler, frozen, for vectors in unconstrained space.
 
     A `tfp.mcmc.TransitionKernel`, to be started at `unconstrained[-1]`;
@@ -103,11 +105,11 @@ class Posterior:
     """
     return learned.frozen(self._chains.kernel, self._chains.results)
 
-  def constrain(self, unconstrained):
+  def constrain(self, unconstrained: types.Structure) -> types.Structure:
     """Returns vectors [..., d] in the model's structure and supports."""
     return self._problem.constrain(unconstrained)
 
-  def more(self, num_draws):
+  def more(self, num_draws: int) -> 'Posterior':
     """Returns the posterior with that many draws of each chain more.
 
     Args:
@@ -134,7 +136,7 @@ class Posterior:
     report = [*self.report, stage]
     return Posterior(self._problem, chains, report, self._min_ess)
 
-  def save(self, path):
+  def save(self, path: types.Path) -> None:
     """Writes draws, verdict and the learned sampler to one file.
 
     `tfpa.load_posterior(path, model, ...)` reads it: the model, which is code,
@@ -156,7 +158,9 @@ class Posterior:
       ended_by=self._ended_by,
     )
 
-  def posterior_predictive(self, seed=0, model=None):
+  def posterior_predictive(
+    self, seed: types.Seed = 0, model: types.Model | None = None
+  ) -> dict[str, types.Structure]:
     """Draws data anew, once for each draw of the unknowns.
 
     Args:
@@ -176,7 +180,7 @@ class Posterior:
     model = getattr(model, 'distribution', model)
     return self._unflat(predictive.simulated(model, self._flat(), seed))
 
-  def log_likelihood(self):
+  def log_likelihood(self) -> dict[str, np.ndarray]:
     """Returns how likely the data were, draw by draw.
 
     For cross-validation, as ArviZ's `loo` does it.
@@ -194,11 +198,11 @@ class Posterior:
     return self._unflat(found)
 
   @property
-  def draws(self):
+  def draws(self) -> types.DataTree:
     """The draws as an ArviZ `DataTree`, see `to_arviz`."""
     return self.to_arviz()
 
-  def to_arviz(self, predictive=False):
+  def to_arviz(self, predictive: bool = False) -> types.DataTree:
     """Returns the draws as an ArviZ `DataTree`.
 
     Groups: posterior; sample_stats, `lp` in unconstrained space; observed_data,
@@ -232,7 +236,7 @@ class Posterior:
       ),
     )
 
-  def summary(self):
+  def summary(self) -> dict[str, np.ndarray]:
     """Returns dict of column -> [d]: moments, quantiles and diagnostics.
 
     Rows are named by `coordinate_names`; sizes are effective draws.
@@ -251,7 +255,7 @@ class Posterior:
     )
     return dict(zip(_COLUMNS, columns))
 
-  def table(self, max_rows=_MOST_ROWS):
+  def table(self, max_rows: int = _MOST_ROWS) -> str:
     """Returns `summary` as text, the worst coordinates by R-hat if many."""
     columns = self.summary()
     rows = np.arange(len(self.coordinate_names))

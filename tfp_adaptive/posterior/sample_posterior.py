@@ -15,7 +15,9 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.stages import Run
 from tfp_adaptive.posterior.stages import Settings
 
@@ -23,21 +25,21 @@ __all__ = ['problem_of', 'sample_posterior']
 
 
 def sample_posterior(
-  model,
-  num_draws=1000,
-  num_chains=8,
-  seed=0,
+  model: types.Model,
+  num_draws: int = 1000,
+  num_chains: int = 8,
+  seed: types.Seed = 0,
   *,
-  init=None,
-  bijectors=None,
-  min_ess=400,
-  max_gradients=100_000,
-  max_seconds=None,
-  jit_compile=True,
-  progress=True,
-  checkpoint_dir=None,
-  **pins,
-):
+  init: types.Structure = None,
+  bijectors: types.Structure = None,
+  min_ess: float = 400,
+  max_gradients: float = 100_000,
+  max_seconds: float | None = None,
+  jit_compile: bool = True,
+  progress: bool = True,
+  checkpoint_dir: types.Path | None = None,
+  **pins: types.Structure,
+) -> Posterior:
   """Samples a posterior; nothing has to be chosen.
 
   Starts, scales, the structure of the sampler (a matrix, or a map where scales
@@ -72,9 +74,9 @@ def sample_posterior(
     **pins: Observed values of a joint distribution.
 
   Returns:
-    A `Posterior`: print it for the verdict; `states`, `draws`, `converged`,
-    `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends sampling, not the
-    call: what was drawn so far is returned.
+    A `Posterior`. Print it for the verdict; it has `states`, `draws`,
+    `converged`, `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends
+    sampling, not the call, and what was drawn so far is returned.
 
   Raises:
     TypeError: If the model is none of these kinds.
@@ -82,6 +84,14 @@ def sample_posterior(
       the density is none of each chain, no start has a finite one, or
       `checkpoint_dir` is damaged or of another run.
     RuntimeError: If another run writes to `checkpoint_dir`, or none can.
+
+  Example:
+    tfd = tfp.distributions
+    model = tfd.JointDistributionNamedAutoBatched(
+      dict(rate=tfd.Gamma(2.0, 1.0), count=lambda rate: tfd.Poisson(rate))
+    )
+    posterior = tfpa.sample_posterior(model, count=3.0)
+    print(posterior, posterior.states)
   """
   _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds)
   arguments.check_seed(seed)

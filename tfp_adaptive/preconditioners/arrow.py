@@ -47,6 +47,12 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
 
   Raises:
     ValueError: If `num_globals` is no positive int, or leaves no path.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(102))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, tfpa.preconditioners.arrow(2)
+    )
   """
   if not isinstance(num_globals, int) or num_globals < 1:
     raise ValueError(

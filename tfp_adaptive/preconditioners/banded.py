@@ -40,6 +40,12 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
   Raises:
     ValueError: If `num_superdiagonals` is no positive int, or not smaller than
       the event size.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, tfpa.preconditioners.banded(2)
+    )
   """
   if not isinstance(num_superdiagonals, int) or num_superdiagonals < 1:
     raise ValueError(

@@ -26,6 +26,12 @@ def diagonal(init_scale=None, min_scale=0.0):
 
   Returns:
     An `interfaces.Preconditioner`.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, tfpa.preconditioners.diagonal()
+    )
   """
   return interfaces.Preconditioner(
     name='diagonal',

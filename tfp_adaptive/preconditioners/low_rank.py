@@ -43,6 +43,12 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
   Raises:
     ValueError: If `rank` is no positive int, or not smaller than the event
       size.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, tfpa.preconditioners.low_rank(5)
+    )
   """
   if not isinstance(rank, int) or rank < 1:
     raise ValueError(

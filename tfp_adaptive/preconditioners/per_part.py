@@ -32,6 +32,15 @@ def per_part(preconditioners, init_scale=None):
   Raises:
     ValueError: If there is no block, or `init` gets another number of sizes.
     TypeError: If a block is no `interfaces.Preconditioner`.
+
+  Example:
+    scale = tfp.distributions.Normal(0.0, 1.0)
+    path = tfp.distributions.Sample(scale, 100)
+    target = tfp.distributions.JointDistributionSequential([scale, path])
+    factor = tfpa.preconditioners.per_part(
+      [tfpa.preconditioners.diagonal(), tfpa.preconditioners.tridiagonal()]
+    )
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 1000, factor)
   """
   blocks = tuple(preconditioners)
   _check(blocks)

@@ -36,6 +36,12 @@ def tridiagonal(init_scale=None, min_scale=0.0):
 
   Returns:
     An `interfaces.Preconditioner`.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, tfpa.preconditioners.tridiagonal()
+    )
   """
   return banded(1, init_scale, min_scale)._replace(
     name='tridiagonal', init=markov_path.initial, move=_move

@@ -86,30 +86,32 @@ def kernel_hamiltonian(
       are kept and never drawn again, which keeps the chain exact.
     target_accept_prob: Wanted mean acceptance of the steps that follow the
       surrogate, in (0, 1), where `num_leapfrog_steps` is given; 0.65 by
-      default, 0.35 where the target is stochastic. The noise of estimates
-      bounds what can be had: where it allows less than is wanted, the step
-      size falls to nothing.
+      default, 0.35 where the target is stochastic. Where the noise of
+      estimates allows less than is wanted, the step size falls to nothing.
     walk_share: Smallest share of the steps, in [0, 1), that walk at random and
       so find what the surrogate has not seen. Where it is not 0, all steps
       walk before the first fit, half of them until the last, and then more
       where walks earn more: with one chain or many dimensions a surrogate can
       be too poor to follow.
-    trajectory_length: Longest trajectory, in units of the momentum scale, not
-      read where `num_leapfrog_steps` is given: every step draws its length
-      between a third of this and all of it. Half a turn around a Gaussian is
-      3.1, and whatever the surrogate misses costs acceptance once, not more
-      the farther it is followed.
+    trajectory_length: Longest trajectory, in units of the momentum scale, where
+      no `num_leapfrog_steps` are given: a step draws between a third of it and
+      all. Half a turn around a Gaussian is 3.1, and what the surrogate misses
+      costs acceptance once, however far it is followed.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
     TypeError: If the target or a part is of another kind.
-    ValueError: If a number is out of its range, or arguments do not go
-      together.
+    ValueError: If a number is out of its range, or two do not go together.
 
   References:
     Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.kernel_hamiltonian(target.log_prob, 500)
+    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   has_length = num_leapfrog_steps is None
   if has_length and target_accept_prob is not None:

@@ -63,9 +63,8 @@ def transport_adaptive_hamiltonian(
       the one with most effective draws per gradient. Behind a map learned by
       gradient every step makes L, which must be given.
     transport: Form of f; `transports.real_nvp()` by default.
-    criterion: What to maximise by gradient; the generalised speed measure by
-      default, with the rule `'acceptance'`: a transport has no tangent to
-      balance.
+    criterion: What to maximise by gradient; by default the generalised speed
+      measure, rule `'acceptance'`: a transport has no tangent to balance.
     optimizer: How the params move, on their raw entries; Adam by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1); by gradient the
       smallest. 0.8 by default, by gradient 0.67.
@@ -79,12 +78,17 @@ def transport_adaptive_hamiltonian(
 
   Raises:
     TypeError: If the target or a part is of another kind.
-    ValueError: If a number is out of its range, missing or one too many, or the
+    ValueError: If a number is out of range, missing or one too many, or the
       optimizer works on tangents.
 
   References:
-    Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
-    https://arxiv.org/abs/2110.14625.
+    Hirt et al. (2021), section 4.5, https://arxiv.org/abs/2110.14625.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      target.log_prob, 500, transport=tfpa.transports.conditional_gaussian()
+    )
   """
   transport = transport or transports.real_nvp()
   map_params.check(transport)

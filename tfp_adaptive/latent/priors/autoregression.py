@@ -44,6 +44,11 @@ def autoregression(
   References:
     Siddiqui (1958), On the inversion of the sample covariance matrix in a
     stationary autoregressive process.
+
+  Example:
+    prior = tfpa.gaussian_priors.autoregression([0.9, -0.2], 0.1, 100)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
+    print(draws.shape)  # (4, 100)
   """
   coefficients = tf.convert_to_tensor(coefficients)
   if not coefficients.dtype.is_floating:

@@ -36,6 +36,12 @@ def block(prior, num_blocks=None):
 
   References:
     Williams and Barber (1998), Bayesian classification with Gaussian processes.
+
+  Example:
+    one = tfpa.gaussian_priors.random_walk(0.1, 100, initial_scale=1.0)
+    prior = tfpa.gaussian_priors.block(one, 3)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
+    print(draws.shape)  # (4, 3, 100)
   """
   if isinstance(prior, interfaces.GaussianPrior):
     if not isinstance(num_blocks, int) or num_blocks < 1:

@@ -27,6 +27,11 @@ def sample(prior, sample_shape=(), seed=None):
     States, [*sample_shape, *prior.event_shape], of the prior's dtype.
     `prior.restrict`, where there is one, returns the part of them that
     likelihoods see.
+
+  Example:
+    prior = tfpa.gaussian_priors.random_walk(0.1, 100, initial_scale=1.0)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
+    print(draws.shape)  # (4, 100)
   """
   dtype = tf.nest.flatten(prior.params)[0].dtype
   lead = ps.reshape(
@@ -54,6 +59,11 @@ def log_prob(prior, state):
 
   Raises:
     ValueError: If the state has another event shape.
+
+  Example:
+    prior = tfpa.gaussian_priors.random_walk(0.1, 100, initial_scale=1.0)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
+    print(tfpa.gaussian_priors.log_prob(prior, draws).shape)  # (4,)
   """
   dtype = tf.nest.flatten(prior.params)[0].dtype
   state = tf.convert_to_tensor(state, dtype=dtype)

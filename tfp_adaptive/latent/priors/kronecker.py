@@ -44,6 +44,14 @@ def kronecker(
   References:
     Saatci (2011), Scalable inference for structured Gaussian process models,
     chapter 5.
+
+  Example:
+    kernel = tfp.math.psd_kernels.MaternThreeHalves(1.0, np.float64(5))
+    axis = np.arange(10.0)
+    prior = tfpa.gaussian_priors.kronecker(
+      kernels=[kernel, kernel], index_points=[axis, axis]
+    )
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
   """
   matrices = _factors(covariances, kernels, index_points)
   event_shape = [matrix.shape[-1] for matrix in matrices]

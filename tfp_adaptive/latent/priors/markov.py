@@ -38,6 +38,11 @@ def markov(precision_bands, mean=0.0):
 
   References:
     Rue and Held (2005), Gaussian Markov random fields, chapter 2.
+
+  Example:
+    precision = tf.fill([100], 2.5), tf.fill([99], -1.0)
+    prior = tfpa.gaussian_priors.markov(precision)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
   """
   bands = _diagonals(precision_bands)
   size = bands[0].shape[-1]

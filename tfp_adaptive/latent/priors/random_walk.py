@@ -34,6 +34,11 @@ def random_walk(scale, num_steps, initial_scale, order=1, mean=0.0):
 
   References:
     Rue and Held (2005), Gaussian Markov random fields, chapter 3.
+
+  Example:
+    prior = tfpa.gaussian_priors.random_walk(0.1, 100, initial_scale=1.0)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
+    print(draws.shape)  # (4, 100)
   """
   if order not in _COEFFICIENTS:
     raise ValueError(

@@ -44,6 +44,12 @@ def spectral(
   References:
     Titsias and Papaspiliopoulos (2018), sections 3.3 and 3.4,
     https://arxiv.org/abs/1610.09641.
+
+  Example:
+    days = np.arange(100.0)[:, np.newaxis]
+    kernel = tfp.math.psd_kernels.MaternThreeHalves(1.0, np.float64(20))
+    prior = tfpa.gaussian_priors.spectral(kernel=kernel, index_points=days)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
   """
   matrix = gaussian_prior.covariance_matrix(
     covariance, kernel, index_points, jitter

@@ -37,6 +37,12 @@ def state_space(
   Raises:
     ValueError: If a matrix is not square, or a covariance not positive
       definite.
+
+  Example:
+    transition = np.array([[1.0, 1.0], [0.0, 1.0]])  # A level, its slope.
+    noise = np.diag([0.1, 0.01])
+    prior = tfpa.gaussian_priors.state_space(transition, noise, noise, 100)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
   """
   transition = tf.convert_to_tensor(transition)
   matrices = [transition] + [

@@ -67,6 +67,12 @@ def stationary(
   References:
     Dietrich and Newsam (1997), Fast and exact simulation of stationary Gaussian
     processes through circulant embedding of the covariance matrix.
+
+  Example:
+    kernel = tfp.math.psd_kernels.MaternThreeHalves(1.0, 5.0)
+    prior = tfpa.gaussian_priors.stationary((32, 32), kernel)
+    draws = tfpa.gaussian_priors.sample(prior, [4], seed=(0, 1))
+    grid = prior.restrict(draws)  # [4, 32, 32]
   """
   grid = _shape(grid_shape, 'grid_shape')
   dtype = tf.as_dtype(dtype or getattr(kernel, 'dtype', None) or tf.float32)

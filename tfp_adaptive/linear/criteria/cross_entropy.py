@@ -29,6 +29,14 @@ def cross_entropy(target_accept_prob, weight=1.0, **options):
 
   Raises:
     ValueError: If an argument is not one of those allowed.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      criterion=tfpa.criteria.cross_entropy(0.55),
+    )
   """
   if not weight >= 0.0:
     raise ValueError(f'`weight` must not be negative, but got {weight!r}.')

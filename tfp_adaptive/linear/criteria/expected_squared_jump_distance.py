@@ -58,6 +58,15 @@ def expected_squared_jump_distance(target_accept_prob=0.55):
 
   Raises:
     ValueError: If `target_accept_prob` is not in its range.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      criterion=tfpa.criteria.expected_squared_jump_distance(),
+      optimizer=tfpa.optimizers.adam(1e-3),
+    )
   """
   arguments.check_accept_prob(target_accept_prob)
 

@@ -130,6 +130,14 @@ def generalized_speed_measure(
   Raises:
     ValueError: If `target_accept_prob`, the rule or the threshold is not one of
       those allowed.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      criterion=tfpa.criteria.generalized_speed_measure(0.5),
+    )
   """
   arguments.check_accept_prob(target_accept_prob)
   if entropy_weight_rule not in _RULES:

@@ -40,6 +40,15 @@ def l2hmc(target_accept_prob=0.55):
 
   Raises:
     ValueError: If `target_accept_prob` is not in its range.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      criterion=tfpa.criteria.l2hmc(),
+      optimizer=tfpa.optimizers.adam(1e-3),
+    )
   """
 
   def value(state, transition):

@@ -39,6 +39,14 @@ def in_turn(first, then, num_first_fits=2):
   Raises:
     ValueError: If the two need histories of different size, or the number is
       no positive int.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    surrogate = tfpa.surrogates.in_turn(
+      tfpa.surrogates.kernel_exponential_family_lite(500),
+      tfpa.surrogates.kernel_exponential_family_finite(500),
+    )
+    kernel = tfpa.kernel_hamiltonian(target.log_prob, 1000, surrogate)
   """
   if first.num_points != then.num_points:
     raise ValueError(

@@ -65,6 +65,14 @@ def kernel_exponential_family_finite(
 
   References:
     Strathmann et al. (2015), Proposition 2, https://arxiv.org/abs/1506.02564.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.kernel_hamiltonian(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      surrogate=tfpa.surrogates.kernel_exponential_family_finite(500),
+    )
   """
   for name, value in dict(
     num_points=num_points, num_features=num_features, shape=shape

@@ -57,6 +57,14 @@ def kernel_exponential_family_lite(num_points=500, num_centers=None):
 
   References:
     Strathmann et al. (2015), Proposition 1, https://arxiv.org/abs/1506.02564.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.kernel_hamiltonian(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      surrogate=tfpa.surrogates.kernel_exponential_family_lite(500),
+    )
   """
   if not _is_count(num_points):
     raise ValueError(

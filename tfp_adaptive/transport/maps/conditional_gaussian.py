@@ -93,6 +93,14 @@ def conditional_gaussian(
     ValueError: If the drivers are no ints, or repeat themselves, exponents are
       not as many floats, or the structure is another; at the start of a
       kernel, if drivers are not coordinates of the state or leave no other.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      transport=tfpa.transports.conditional_gaussian(drivers=[0]),
+    )
   """
   inside = preconditioner or preconditioners.cholesky()
   drivers_lib.check_preconditioner(inside)

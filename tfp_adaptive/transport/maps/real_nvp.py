@@ -48,6 +48,15 @@ def real_nvp(num_pairs=1, hidden_sizes=(50, 50), init_scale=None, seed=0):
   Raises:
     ValueError: If an argument is not one of those allowed; at the start of a
       kernel, if the state has fewer than two coordinates.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      target.log_prob,
+      num_adaptation_steps=1000,
+      num_leapfrog_steps=3,
+      transport=tfpa.transports.real_nvp(hidden_sizes=(10,)),
+    )
   """
   _check(num_pairs, hidden_sizes)
 

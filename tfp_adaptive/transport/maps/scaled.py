@@ -56,6 +56,16 @@ def scaled(init_network, network, name='scaled', init_scale=None):
 
   Raises:
     TypeError: If `init_network` or `network` is not callable.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    transport = tfpa.transports.scaled(
+      init_network=lambda size, dtype: tf.zeros([size], dtype),
+      network=lambda shift: tfp.bijectors.Shift(shift),
+    )
+    kernel = tfpa.transport_adaptive_hamiltonian(
+      target.log_prob, 1000, num_leapfrog_steps=3, transport=transport
+    )
   """
   for argument, value in (('init_network', init_network), ('network', network)):
     if not callable(value):
