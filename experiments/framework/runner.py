@@ -206,7 +206,9 @@ def _run_tasks(plan, folder, console, progress, executor, tasks):
     if isinstance(record, executors.Lost):
       record = _failed_record(plan.config, *task.argument, record.error)
       lost.append(record)
-    _say(console, record, '')
+    # A cluster has one table instead of a line for each cell.
+    if not executor.is_remote or record['status'] != 'finished':
+      _say(console, record, f'{task.name}: ' if executor.is_remote else '')
   return lost
 
 
@@ -301,7 +303,7 @@ def _say(console, record, prefix):
   """Prints what became of a cell, one line."""
   if record['status'] == 'failed':
     error = record['error'].strip().splitlines()[0][:300]
-    console.print(f'  failed: {error}', style='red', markup=False)
+    console.print(f'  {prefix}failed: {error}', style='red', markup=False)
     return
   seconds = record['seconds']
   console.print(

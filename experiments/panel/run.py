@@ -94,7 +94,8 @@ def run_panel(
   """
   file.check_gates(panel.gates_digest)
   executor = executor or executors.Local()
-  work = PairWork(options, panel.config, file.folder)
+  labels = panel.config.target_labels(), panel.config.method_labels()
+  work = PairWork(options, file.folder, *map(tuple, labels))
   if run_pair is not None:
     work = lambda argument: run_pair(*argument)
   tasks = executor.share(_tasks(panel.config, chosen))
@@ -176,13 +177,16 @@ class PairWork(NamedTuple):
 
   Attributes:
     options: the `Options`.
-    config: the `PanelConfig`.
     folder: of the records.
+    targets: labels of all targets.
+    methods: labels of all methods.
   """
 
+  # No config: the classes of targets do not travel.
   options: Options
-  config: Any
   folder: Any
+  targets: tuple
+  methods: tuple
 
   def __call__(self, argument):
     """Returns (status, reason) if a pair ended early, or None."""
@@ -190,8 +194,8 @@ class PairWork(NamedTuple):
     command = pair_command(
       self.options,
       self.folder,
-      self.config.target_label(target_index),
-      self.config.method_label(method_index),
+      self.targets[target_index],
+      self.methods[method_index],
     )
     with _started(command) as process:
       try:
