@@ -11,8 +11,8 @@ from typing import Optional
 import typer
 
 from experiments.calibration.cli import calibrate
+from experiments.framework import choices
 from experiments.framework import cli
-from experiments.framework import executors
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
 from experiments.quickstart.cli import quickstart
@@ -58,7 +58,7 @@ def run(
   address: cli.Address = None,
 ):
   """Run a config and write its own folder of results."""
-  choice = executors.Choice(shard, executor, address, device)
+  choice = choices.Choice(shard, executor, address, device)
   with cli.refusing():
     if panel_cli.is_panel(config):
       panel_cli.run_config(

@@ -14,6 +14,7 @@ from typing import Optional
 import rich.console
 import typer
 
+from experiments.framework import choices
 from experiments.framework import executors
 from experiments.framework import outputs
 from experiments.framework import tensorflow_import
@@ -95,7 +96,7 @@ def run_config(config, overrides, smoke, resume, data_dir, output, choice):
     resume: whether to go on with a run.
     data_dir: folder of local data sets, or None.
     output: folder of the results, or None.
-    choice: the `executors.Choice`.
+    choice: the `choices.Choice`.
   """
   from experiments.framework import config as configs
   from experiments.framework import devices
@@ -109,7 +110,7 @@ def run_config(config, overrides, smoke, resume, data_dir, output, choice):
     plan = runner.make_plan(checked, data_dir and str(data_dir))
     name = runner.newest_output if resume else runner.default_output
     path = output or name(checked)
-    executor = executors.choose(choice, console, path)
+    executor = choices.choose(choice, console, path)
     if shard is None:
       folder = storage.run_folder(path, checked, resume)
       folder = held.enter_context(folder)

@@ -233,10 +233,13 @@ class RunFolder:
   def missing(self, config=None):
     """Returns the names of the cells that were not reached yet."""
     config = config or self.config()
+    # Listed, not asked for one by one: of a folder that another machine writes
+    # to, a client of NFS may remember for a while what was not there.
+    found = set(self.path.glob('cells/[!.]*/[!.]*'))
     return [
       name
       for cell, name in zip(config.cells(), cell_names(config))
-      if not self.cell_path(*cell).exists()
+      if self.cell_path(*cell) not in found
     ]
 
   def cells(self, config=None):

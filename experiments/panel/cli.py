@@ -12,6 +12,7 @@ from typing import Optional
 
 import typer
 
+from experiments.framework import choices
 from experiments.framework import cli
 from experiments.framework import executors
 from experiments.framework import outputs
@@ -69,7 +70,7 @@ def run_config(
     only_target: labels.
     only_method: labels.
     redo: statuses.
-    choice: the `executors.Choice`.
+    choice: the `choices.Choice`.
 
   Raises:
     ConfigError: whatever is wrong with config, filters or folder.
@@ -84,7 +85,7 @@ def run_config(
   panel = load_panel(config, overrides)
   chosen = run.pairs(panel, only_target, only_method)
   file = CellFile((output or DEFAULT_OUTPUT).absolute())
-  executor = executors.choose(choice, cli.console, file.folder)
+  executor = choices.choose(choice, cli.console, file.folder)
   options = run.Options(
     config.absolute(),
     tuple(overrides),

@@ -20,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import NamedTuple
 
 import numpy as np
 import rich.console
 
-__all__ = ['main', 'summarize']
+__all__ = ['Cell', 'main', 'summarize']
 
 _CONFIG = {
   'name': 'cluster',
@@ -36,17 +37,17 @@ _CONFIG = {
     {'name': 'gadrwm'},
   ],
   'num_chains': 3,
-  'num_adaptation_steps': 1000,
-  'num_results': 2000,
+  'num_adaptation_steps': 500,
+  'num_results': 1000,
   'num_repeats': 10,
-  'block_size': 200,
+  'block_size': 100,
   'jit_compile': False,
 }
 _NUM_SHARDS = 4
 # Of the cells finished, when the node is killed, at least.
 _SHARE = 0.3
-# Blocks of the cell that its worker is in, at least.
-_NUM_BLOCKS = 3
+# Blocks of the cell that its worker is in, of 15.
+_BLOCKS = range(3, 11)
 _SECONDS = 1200.0
 
 
@@ -79,31 +80,55 @@ def summarize(runs):
   """Returns a dict for each way to run, with what differs from the first.
 
   Args:
-    runs: {way: dict with `cells`, {cell: (digest, seconds, is_continued)},
-      `seconds` in all and `num_processes`}.
+    runs: {way: dict with `cells`, {name: `Cell`}, `seconds` and `groups`}.
   """
   wanted = next(iter(runs.values()))['cells']
   rows = []
   for name, run in runs.items():
     cells = run['cells']
-    busy = sum(seconds for _, seconds, _ in cells.values())
-    same = [k for k in wanted if k in cells and cells[k][0] == wanted[k][0]]
-    slots = run['seconds'] * run['num_processes']
-    rows.append(
-      {
-        'way': name,
-        'num_cells': len(wanted),
-        'num_lost': len(set(wanted) - set(cells)),
-        'num_same_bits': len(same),
-        'num_continued': sum(cell[2] for cell in cells.values()),
-        'seconds': round(run['seconds'], 1),
-        'seconds_in_cells': round(busy, 1),
-        'num_processes': run['num_processes'],
-        'overhead_per_cell': round((slots - busy) / len(wanted), 2),
-        **run.get('more', {}),
-      }
-    )
+    same = [
+      k for k in wanted if k in cells and cells[k].digest == wanted[k].digest
+    ]
+    row = {
+      'way': name,
+      'num_cells': len(wanted),
+      'num_lost': len(set(wanted) - set(cells)),
+      'num_same_bits': len(same),
+      'num_continued': sum(cell.is_continued for cell in cells.values()),
+      'seconds': round(run['seconds'], 1),
+      'seconds_in_cells': round(sum(c.seconds for c in cells.values()), 1),
+    }
+    if run['groups']:
+      between = [_between(*group) for group in run['groups']]
+      row['seconds_between_cells'] = round(float(np.mean(between)), 2)
+    rows.append({**row, **run.get('more', {})})
   return rows
+
+
+class Cell(NamedTuple):
+  """What is compared of a cell; seconds are wall time, `end` of the clock."""
+
+  digest: str
+  seconds: float
+  end: float
+  is_continued: bool
+
+
+def _between(cells, num_workers):
+  """Returns seconds of a worker from a cell to its next one, on average.
+
+  In them a cell is measured and written and the next is found; they do not hold
+  the start of the processes.
+
+  Args:
+    cells: list of `Cell` that the workers ran, busy from the first to the last.
+    num_workers: how many.
+  """
+  ends = sorted(cells, key=lambda cell: cell.end)
+  # The first of each worker is its start.
+  first, rest = ends[num_workers - 1], ends[num_workers:]
+  passed = num_workers * (rest[-1].end - first.end)
+  return (passed - sum(cell.seconds for cell in rest)) / len(rest)
 
 
 def _command(root, output, *options):
@@ -123,17 +148,27 @@ def _environment():
   return dict(os.environ, TF_CPP_MIN_LOG_LEVEL='3', PYTHONPATH=str(path))
 
 
-def _finished(processes, root, output, start, **more):
-  """Waits for commands; returns the run's row."""
+def _finished(processes, root, output, start, group, **more):
+  """Waits for commands; returns what `summarize` takes.
+
+  Args:
+    processes: of the commands.
+    root: folder with their logs.
+    output: folder of the results.
+    start: of the clock.
+    group: {name: `Cell`} -> list of (cells, number of their workers).
+    **more: further members.
+  """
   codes = [process.wait(_SECONDS) for process in processes]
   seconds = time.monotonic() - start
   if any(codes):
     raise RuntimeError((root / f'{output.name}.log').read_text()[-3000:])
-  return {'cells': _cells(output), 'seconds': seconds, **more}
+  cells = _cells(output)
+  return {'cells': cells, 'seconds': seconds, 'groups': group(cells), **more}
 
 
 def _cells(output):
-  """Returns {cell: (digest of all it drew, seconds, is_continued)}."""
+  """Returns {name: `Cell`}, in the order of the config; digest of all draws."""
   import arviz_base  # noqa: F401
   import xarray
 
@@ -149,9 +184,10 @@ def _cells(output):
       for name in sorted(arrays):
         digest.update(name.encode() + arrays[name].tobytes())
     record = json.loads((path / 'cell.json').read_text())
-    found['/'.join(path.parts[-2:])] = (
+    found['/'.join(path.parts[-2:])] = Cell(
       digest.hexdigest(),
       record['seconds']['wall'],
+      (path / 'cell.json').stat().st_mtime,
       record['is_continued'],
     )
   return found
@@ -159,9 +195,8 @@ def _cells(output):
 
 def _one_process(root, output):
   start = time.monotonic()
-  return _finished(
-    [_command(root, output)], root, output, start, num_processes=1
-  )
+  group = lambda cells: [(list(cells.values()), 1)]
+  return _finished([_command(root, output)], root, output, start, group)
 
 
 def _shards(root, output):
@@ -170,7 +205,12 @@ def _shards(root, output):
     _command(root, output, '--shard', f'{i}/{_NUM_SHARDS}')
     for i in range(_NUM_SHARDS)
   ]
-  return _finished(processes, root, output, start, num_processes=_NUM_SHARDS)
+
+  def group(cells):
+    cells = list(cells.values())
+    return [(cells[i::_NUM_SHARDS], 1) for i in range(_NUM_SHARDS)]
+
+  return _finished(processes, root, output, start, group)
 
 
 def _two_nodes(root, output):
@@ -178,7 +218,8 @@ def _two_nodes(root, output):
     more = {'seconds_per_empty_task': round(_per_empty_task(address, root), 4)}
     start = time.monotonic()
     process = _command(root, output, '--executor', 'ray', '--address', address)
-    return _finished([process], root, output, start, num_processes=2, more=more)
+    group = lambda cells: [(list(cells.values()), 2)]
+    return _finished([process], root, output, start, group, more=more)
 
 
 def _two_nodes_one_killed(root, output):
@@ -187,7 +228,8 @@ def _two_nodes_one_killed(root, output):
     process = _command(root, output, '--executor', 'ray', '--address', address)
     more = _kill_midway(process, output, second)
     more['killed_after'] = round(time.monotonic() - start, 1)
-    return _finished([process], root, output, start, num_processes=2, more=more)
+    none = lambda cells: []
+    return _finished([process], root, output, start, none, more=more)
 
 
 def _kill_midway(process, output, raylet):
@@ -204,7 +246,7 @@ def _kill_midway(process, output, raylet):
         holder = json.loads(lock.read_text())['pid']
         place = output / 'checkpoints' / lock.parent.name
         blocks = len(list(place.glob('block_*.npz')))
-        if holder in workers and blocks >= _NUM_BLOCKS:
+        if holder in workers and blocks in _BLOCKS:
           _kill([raylet, *workers])
           return {'finished_before': num_done, 'blocks_before': blocks}
   raise RuntimeError('the sweep ended before a node could be killed.')
