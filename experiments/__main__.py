@@ -61,7 +61,7 @@ def run(
   choice = choices.Choice(shard, executor, address, device)
   with cli.refusing():
     if panel_cli.is_panel(config):
-      panel_cli.run_config(
+      lost = panel_cli.run_config(
         config,
         set_ or (),
         output,
@@ -71,7 +71,7 @@ def run(
         redo or (),
         choice,
       )
-      return
+      raise typer.Exit(1 if lost else 0)
     records = cli.run_config(
       config, set_, smoke, resume, data_dir, output, choice
     )

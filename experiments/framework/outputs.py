@@ -144,10 +144,10 @@ def writing(path, is_shared=False):
 
 @contextlib.contextmanager
 def alone(path, seconds=600.0):
-  """As `writing`, but waits while another process holds the lock.
+  """As `writing`, but waits while another process holds the lock of a folder.
 
-  A worker of a cluster that was given up as lost may still be at work: what it
-  finishes is found by the one that waited.
+  The folder is for the lock alone. A worker of a cluster that was given up as
+  lost may still be at work: what it finishes is found by the one that waited.
 
   Args:
     path: of the folder.
@@ -164,3 +164,6 @@ def alone(path, seconds=600.0):
           raise
         time.sleep(_PAUSE)
     yield
+  # One that waits makes it anew.
+  with contextlib.suppress(OSError):
+    os.rmdir(path)

@@ -159,10 +159,10 @@ def run_plan(plan, folder, console, progress=True, executor=None):
   """
   executor = executor or executors.Local()
   outputs.check_folder(folder.path)
-  # A damaged cell is refused now, not when its turn comes.
-  folder.records(plan.config)
-  _write_session(folder, executor.session_folder(folder.path))
   tasks = executor.share(_tasks(plan.config))
+  # A damaged cell is refused now, not when its turn comes.
+  folder.cells(plan.config, [task.argument for task in tasks])
+  _write_session(folder, executor.session_folder(folder.path))
   lost = _run_tasks(plan, folder, console, progress, executor, tasks)
   missing = folder.missing(plan.config)
   executor.finish(missing, lambda: finish(folder, plan.config, plan.target))

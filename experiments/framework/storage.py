@@ -242,11 +242,16 @@ class RunFolder:
       if self.cell_path(*cell) not in found
     ]
 
-  def cells(self, config=None):
-    """Returns (record, digest) of all cells reached, in the config's order."""
+  def cells(self, config=None, names=None):
+    """Returns (record, digest) of cells reached, in the config's order.
+
+    Args:
+      config: the `Config`; None: that of the folder.
+      names: (index, label, repeat) of those to read; None: all.
+    """
     config = config or self.config()
-    names = config.cells()
-    known = {self.cell_path(*name) for name in names}
+    names = config.cells() if names is None else names
+    known = {self.cell_path(*name) for name in config.cells()}
     strays = [
       path
       for path in sorted(self.path.glob('cells/[!.]*/[!.]*'))

@@ -1,6 +1,7 @@
 """Commands of `python -m experiments panel`, and `run` of a panel's config."""
 
 import contextlib
+import math
 import os
 import pathlib
 import signal
@@ -72,6 +73,9 @@ def run_config(
     redo: statuses.
     choice: the `choices.Choice`.
 
+  Returns:
+    The names of the pairs that a cluster lost.
+
   Raises:
     ConfigError: whatever is wrong with config, filters or folder.
   """
@@ -102,7 +106,9 @@ def run_config(
       names = run.pair_names(panel.config, chosen)
       division = shards.joined(file.folder, shard, names)
       executor = executors.Shared(held.enter_context(division))
-    run.run_panel(panel, file, chosen, options, report=_say, executor=executor)
+    return run.run_panel(
+      panel, file, chosen, options, report=_say, executor=executor
+    )
 
 
 def _say(text):
@@ -135,8 +141,9 @@ def pair(
     held, checkpoints = contextlib.nullcontext(), None
     if shared:
       _end_with_parent()
-      place = f'{panel.key(target_index, method_index)}'
-      held = outputs.alone(output / 'locks' / place)
+      place = panel.key(target_index, method_index)
+      # The process that started this one keeps the time.
+      held = outputs.alone(output / 'locks' / place, math.inf)
       checkpoints = output / 'checkpoints'
     with held, devices.on_device(device):
       run_pair(

@@ -89,6 +89,9 @@ def run_panel(
       None; by default a process of its own.
     executor: who runs them; default: this process, one after the other.
 
+  Returns:
+    The names of the pairs that nobody came to the end of: a cluster lost them.
+
   Raises:
     ConfigError: if the folder has records under other gates.
   """
@@ -99,7 +102,7 @@ def run_panel(
   if run_pair is not None:
     work = lambda argument: run_pair(*argument)
   tasks = executor.share(_tasks(panel.config, chosen))
-  before = {}
+  before, lost = {}, []
 
   def unfinished():
     for task in tasks:
@@ -112,11 +115,13 @@ def run_panel(
 
   for task, ended in executor.run(work, unfinished(), _silent, _status):
     if isinstance(ended, executors.Lost):
+      lost.append(task.name)
       report(f'  {task.name} lost: {ended.error}')
     elif ended is not None:
       report(f'  {task.name} {ended[0]}: {ended[1]}')
       _append_unreached(panel, file, task, *before[task.number], *ended)
-  executor.finish([], lambda: None)
+  executor.finish(lost, lambda: None)
+  return lost
 
 
 def _silent(task):

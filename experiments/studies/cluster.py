@@ -68,8 +68,7 @@ def main():
       ('two nodes, one killed', _two_nodes_one_killed),
     ):
       runs[name] = run(root, root / name.replace(' ', '_').replace(',', ''))
-      shown = {k: v for k, v in runs[name].items() if k != 'cells'}
-      console.print(name, shown, highlight=False)
+      console.print(f'{name}: {runs[name]["seconds"]:.0f} s')
   summary = summarize(runs)
   console.print(summary)
   if arguments.output is not None:
