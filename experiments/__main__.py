@@ -11,6 +11,7 @@ from typing import Optional
 import typer
 
 from experiments.calibration.cli import calibrate
+from experiments.framework import choices
 from experiments.framework import cli
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
@@ -52,23 +53,27 @@ def run(
   only_target: OnlyTarget = None,
   only_method: OnlyMethod = None,
   redo: Redo = None,
+  shard: cli.Shard = None,
+  executor: cli.Executor = 'local',
+  address: cli.Address = None,
 ):
   """Run a config and write its own folder of results."""
+  choice = choices.Choice(shard, executor, address, device)
   with cli.refusing():
     if panel_cli.is_panel(config):
-      panel_cli.run_config(
+      lost = panel_cli.run_config(
         config,
         set_ or (),
         output,
         data_dir,
-        device,
         only_target or (),
         only_method or (),
         redo or (),
+        choice,
       )
-      return
+      raise typer.Exit(1 if lost else 0)
     records = cli.run_config(
-      config, set_, smoke, resume, device, data_dir, output
+      config, set_, smoke, resume, data_dir, output, choice
     )
   if any(record['status'] == 'failed' for record in records):
     raise typer.Exit(1)

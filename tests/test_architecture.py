@@ -336,6 +336,16 @@ def test_no_module_of_the_experiments_imports_itself_by_way_of_others():
   assert _circle(imports)
 
 
+def test_ray_is_imported_in_one_file_only():
+  found = {
+    path.relative_to(_ROOT.parent).as_posix()
+    for path in [*_FILES, *_EXPERIMENTS.rglob('*.py')]
+    for _, dotted, _ in _imports(path)
+    if dotted.split('.')[0] == 'ray'
+  }
+  assert found == {'experiments/framework/ray_executor.py'}
+
+
 @pytest.mark.full
 def test_importing_the_library_needs_no_optional_package():
   blocked = ', '.join(f'{name!r}' for name in (*_FORBIDDEN, 'rich', 'scipy'))

@@ -291,7 +291,7 @@ def test_saved_measurements_are_shown_and_missing_ones_named(tmp_path):
   assert 'is missing' not in text
   assert '| 10 | 1e+06 | 10 | 2000 | float64 | langevin | 0 |' in text
   num_missing = evaluation.measurement_tables(tmp_path).count('is missing')
-  assert num_missing == 8
+  assert num_missing == 9
 
 
 @pytest.mark.full

@@ -128,6 +128,24 @@ _MEASUREMENTS = (
     },
   ),
   (
+    'Sweeps in several processes',
+    'Forty small cells, in one process and in several; digests of all that '
+    'they drew, against those of one process. Between cells a worker measures '
+    'and writes one and finds the next. '
+    '`python -m experiments.studies.cluster`.',
+    'cluster.json',
+    {
+      'Run in': ('way',),
+      'Cells': ('num_cells',),
+      'Lost': ('num_lost',),
+      'Same bits': ('num_same_bits',),
+      'Continued elsewhere': ('num_continued',),
+      'Seconds': ('seconds',),
+      'Of these in cells, all workers': ('seconds_in_cells',),
+      'Between two cells': ('seconds_between_cells',),
+    },
+  ),
+  (
     'Memory of kernels made one after the other',
     'In one process, megabytes that it holds. `python -m '
     'experiments.studies.bench_memory`.',

@@ -14,17 +14,23 @@ from typing import Optional
 import rich.console
 import typer
 
+from experiments.framework import choices
+from experiments.framework import executors
 from experiments.framework import outputs
 from experiments.framework import tensorflow_import
 from experiments.framework.errors import ConfigError
 from experiments.framework.errors import DataError
 from experiments.framework.errors import DeviceError
 from experiments.framework.errors import StorageError
+from experiments.framework.labels import in_markdown
 
 __all__ = [
+  'Address',
   'DataDir',
   'Device',
+  'Executor',
   'OutputFile',
+  'Shard',
   'console',
   'list_',
   'refusing',
@@ -50,6 +56,19 @@ DataDir = Annotated[
 Device = Annotated[
   Optional[str], typer.Option(help='cpu, gpu or tpu; default: what is found.')
 ]
+Shard = Annotated[
+  Optional[str],
+  typer.Option(
+    metavar='i/n',
+    help='Every n-th cell from the i-th on, i from 0; --output is shared.',
+  ),
+]
+Executor = Annotated[
+  str, typer.Option(help='Who runs the cells: local, or ray: a cluster.')
+]
+Address = Annotated[
+  Optional[str], typer.Option(help='HOST:PORT of the Ray cluster.')
+]
 OutputFile = Annotated[
   Optional[pathlib.Path],
   typer.Option(help='File; default: print.', callback=outputs.file_option),
@@ -67,31 +86,60 @@ def refusing():
     raise typer.Exit(2) from None
 
 
-def run_config(config, overrides, smoke, resume, device, data_dir, output):
-  """Runs every method of a config, shows the tables, returns the records."""
+def run_config(config, overrides, smoke, resume, data_dir, output, choice):
+  """Runs the methods of a config, shows the tables, returns the records.
+
+  Args:
+    config: path of the YAML file.
+    overrides: of `--set`, or None.
+    smoke: whether a few steps are enough.
+    resume: whether to go on with a run.
+    data_dir: folder of local data sets, or None.
+    output: folder of the results, or None.
+    choice: the `choices.Choice`.
+  """
   from experiments.framework import config as configs
   from experiments.framework import devices
-  from experiments.framework import moments
   from experiments.framework import runner
   from experiments.framework import storage
-  from experiments.framework import tables
 
+  shard = choice.check(output)
   checked = configs.load_config(config, overrides or ())
   checked = configs.smoke(checked) if smoke else checked
-  with devices.on_device(device):
+  with devices.on_device(choice.device_here()), contextlib.ExitStack() as held:
     plan = runner.make_plan(checked, data_dir and str(data_dir))
     name = runner.newest_output if resume else runner.default_output
     path = output or name(checked)
-    with storage.run_folder(path, checked, resume) as folder:
-      records = runner.run_plan(plan, folder, console)
-  shown = [tables.to_rich(checked.name, tables.join(records))]
+    executor = choices.choose(choice, console, path)
+    if shard is None:
+      folder = storage.run_folder(path, checked, resume)
+      folder = held.enter_context(folder)
+    else:
+      folder = storage.shared_folder(path, checked, shard)
+      folder, division = held.enter_context(folder)
+      executor = executors.Shared(division)
+    records = runner.run_plan(plan, folder, console, executor=executor)
+  _show(checked.name, folder, records)
+  return records
+
+
+def _show(name, folder, records):
+  """Prints the tables of a run, what it lacks, and where it lies."""
+  from experiments.framework import moments
+  from experiments.framework import storage
+  from experiments.framework import tables
+
+  shown = [tables.to_rich(name, tables.join(records))]
   shown.append(moments.to_rich(records))
   for table in filter(None, shown):
     console.print(table, '', sep='\n')
-  report_file = folder.path / 'report.md'
-  console.print(f'All columns: {report_file}', soft_wrap=True, highlight=False)
+  missing = storage.told_missing(folder)
+  if missing:
+    console.print(missing, highlight=False)
+  else:
+    file = folder.path / 'report.md'
+    console.print(f'All columns: {file}', soft_wrap=True, highlight=False)
   console.print(f'Results: {folder.path}', soft_wrap=True, highlight=False)
-  return records
 
 
 def list_():
@@ -135,6 +183,7 @@ def report(
 
   with refusing():
     joined = storage.join_runs(results)
+    missing = [storage.told_missing(storage.RunFolder(p)) for p in results]
   if html:
     text = tables.to_html(
       [(name, tables.join(records)) for name, records in joined.items()]
@@ -145,6 +194,9 @@ def report(
       + moments.to_markdown(records)
       for name, records in joined.items()
     )
+    text += ''.join(f'\n{in_markdown(line)}\n' for line in missing if line)
+  for line in filter(None, missing):
+    errors.print(line, style='yellow')
   if output is None:
     typer.echo(text)
   else:

@@ -4,7 +4,9 @@ import contextlib
 import json
 import os
 import pathlib
+import socket
 import tempfile
+import time
 
 import typer
 
@@ -14,6 +16,7 @@ from experiments.framework.errors import shown
 from experiments.framework.errors import StorageError
 
 __all__ = [
+  'alone',
   'check_file',
   'check_folder',
   'file_option',
@@ -21,14 +24,18 @@ __all__ = [
   'storing',
   'write_json',
   'write_text',
+  'writing',
 ]
+
+# Seconds between two looks at a lock that another process holds.
+_PAUSE = 0.5
 
 
 def check_folder(path):
   """Makes a folder; refuses one in which no file can be made."""
   try:
     pathlib.Path(path).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path):
+    with tempfile.TemporaryFile(dir=path, prefix='.'):
       pass
   # A path with a NUL is a ValueError.
   except (OSError, ValueError) as error:
@@ -98,7 +105,8 @@ def storing(path):
 def write_text(path, text):
   """Writes a file, whole or not at all."""
   path = pathlib.Path(path)
-  aside = path.with_name(f'.{path.name}.{os.getpid()}')
+  # Processes of two machines may have one number.
+  aside = path.with_name(f'.{path.name}.{socket.gethostname()}.{os.getpid()}')
   with storing(path):
     try:
       aside.write_text(text, encoding='utf-8')
@@ -110,3 +118,52 @@ def write_text(path, text):
 def write_json(path, value):
   """Writes JSON, whole or not at all."""
   write_text(path, json.dumps(value, indent=2) + '\n')
+
+
+@contextlib.contextmanager
+def writing(path, is_shared=False):
+  """Keeps other processes from writing to a folder meanwhile.
+
+  Args:
+    path: of the folder.
+    is_shared: whether others may write there who say the same.
+
+  Raises:
+    StorageError: if another process keeps this one out.
+  """
+  # Here: commands answer mistakes before TensorFlow is imported.
+  from tfp_adaptive.driver import folder_lock
+
+  with contextlib.ExitStack() as held:
+    try:
+      held.enter_context(folder_lock.held(path, is_shared))
+    except folder_lock.FolderError as error:
+      raise StorageError(str(error)) from error
+    yield
+
+
+@contextlib.contextmanager
+def alone(path, seconds=600.0):
+  """As `writing`, but waits while another process holds the lock of a folder.
+
+  The folder is for the lock alone. A worker of a cluster that was given up as
+  lost may still be at work: what it finishes is found by the one that waited.
+
+  Args:
+    path: of the folder.
+    seconds: to wait at most.
+  """
+  end = time.monotonic() + seconds
+  with contextlib.ExitStack() as held:
+    while True:
+      try:
+        held.enter_context(writing(path))
+        break
+      except StorageError:
+        if time.monotonic() > end:
+          raise
+        time.sleep(_PAUSE)
+    yield
+  # One that waits makes it anew.
+  with contextlib.suppress(OSError):
+    os.rmdir(path)

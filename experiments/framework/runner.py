@@ -1,21 +1,27 @@
-"""A whole run: build everything, then one cell after another."""
+"""A whole run: build everything, then every cell by who was asked to."""
 
+import contextlib
 import datetime
+import functools
 import importlib.metadata
+import os
 import pathlib
 import platform
 import re
-import shutil
 import sys
 import traceback
 from typing import Any
 from typing import NamedTuple
+from typing import Optional
 
 import tensorflow as tf
 
+from experiments.framework import devices
+from experiments.framework import executors
 from experiments.framework import figures
 from experiments.framework import moments
 from experiments.framework import outputs
+from experiments.framework import storage
 from experiments.framework import tables
 from experiments.framework.cell import run_cell
 from experiments.framework.errors import ConfigError
@@ -30,6 +36,7 @@ from experiments.methods.base import BuildOptions
 from experiments.targets.base import BuildContext
 
 __all__ = [
+  'CellWork',
   'Plan',
   'default_output',
   'finish',
@@ -60,6 +67,8 @@ class Plan(NamedTuple):
   config: Any
   target: Any
   methods: list
+  # Folder of local data sets, or None.
+  data_dir: Optional[str] = None
 
 
 def make_plan(config, data_dir=None):
@@ -84,7 +93,7 @@ def make_plan(config, data_dir=None):
   methods = [
     _build_method(config, index, target) for index in range(len(config.methods))
   ]
-  return Plan(config, target, methods)
+  return Plan(config, target, methods, data_dir)
 
 
 def _build_method(config, index, target):
@@ -135,7 +144,7 @@ def newest_output(config, root='results'):
   return folders[-1]
 
 
-def run_plan(plan, folder, console, progress=True):
+def run_plan(plan, folder, console, progress=True, executor=None):
   """Runs every cell that is not finished yet.
 
   Args:
@@ -143,31 +152,103 @@ def run_plan(plan, folder, console, progress=True):
     folder: the `RunFolder`; finished cells in it are kept.
     console: a rich console.
     progress: whether `tfpa.sample` prints its own progress.
+    executor: who runs them; default: this process, all of them.
 
   Returns:
-    The records of all cells, failed ones included.
+    The records of the executor's cells, failed ones included.
   """
-  config = plan.config
+  executor = executor or executors.Local()
   outputs.check_folder(folder.path)
+  tasks = executor.share(_tasks(plan.config))
   # A damaged cell is refused now, not when its turn comes.
-  folder.records(config)
-  _write_session(folder)
-  cells = [
-    (index, label, repeat)
-    for index, label in enumerate(config.labels())
-    for repeat in range(config.num_repeats)
+  folder.cells(plan.config, [task.argument for task in tasks])
+  _write_session(folder, executor.session_folder(folder.path))
+  lost = _run_tasks(plan, folder, console, progress, executor, tasks)
+  missing = folder.missing(plan.config)
+  executor.finish(missing, lambda: finish(folder, plan.config, plan.target))
+  records = (folder.read_cell(*task.argument) for task in tasks)
+  return [*filter(None, records), *lost]
+
+
+def _tasks(config):
+  """Returns every cell of a config as a `Task`, in the config's order."""
+  names = zip(config.cells(), storage.cell_names(config))
+  return [
+    executors.Task(number, name, cell[1], cell)
+    for number, (cell, name) in enumerate(names)
   ]
-  for number, (index, label, repeat) in enumerate(cells, start=1):
-    record = folder.read_cell(index, label, repeat)
-    is_old = record is not None and record['status'] == 'finished'
-    if not is_old:
-      name = f'{label}, repeat {repeat + 1} of {config.num_repeats}'
-      console.print(f'[{number}/{len(cells)}] {name}', markup=False)
-      record = _run_and_write(plan, folder, index, repeat, progress)
-    _say(console, record, 'kept from before: ' if is_old else '')
-  records = folder.records(config)
-  finish(folder, config, plan.target)
-  return records
+
+
+def _run_tasks(plan, folder, console, progress, executor, tasks):
+  """Runs what is not finished; returns records of what nobody finished."""
+  lost = []
+
+  def unfinished():
+    for task in tasks:
+      record = folder.read_cell(*task.argument)
+      if record is None or record['status'] != 'finished':
+        yield task
+      else:
+        _say(console, record, 'kept from before: ')
+
+  def started(task):
+    total = len(plan.config.cells())
+    console.print(f'[{task.number + 1}/{total}] {task.name}', markup=False)
+
+  work = functools.partial(_run_and_write, plan, folder, progress)
+  if executor.is_remote:
+    work = CellWork(
+      os.path.abspath(folder.path),
+      plan.data_dir and os.path.abspath(plan.data_dir),
+      executor.device,
+    )
+  for task, record in executor.run(work, unfinished(), started, _status):
+    if isinstance(record, executors.Lost):
+      record = _failed_record(plan.config, *task.argument, record.error)
+      lost.append(record)
+    # A cluster has one table instead of a line for each cell.
+    if not executor.is_remote or record['status'] != 'finished':
+      _say(console, record, f'{task.name}: ' if executor.is_remote else '')
+  return lost
+
+
+def _status(record):
+  return record['status']
+
+
+class CellWork(NamedTuple):
+  """Runs cells of a folder in another process, which builds the plan once.
+
+  Attributes:
+    folder: path of the `RunFolder`, on storage that both see.
+    data_dir: folder of local data sets, or None.
+    device: as of `devices.on_device`.
+  """
+
+  folder: str
+  data_dir: Optional[str] = None
+  device: Optional[str] = None
+
+  def __call__(self, cell):
+    """Returns the record of a cell, which only one process at a time runs."""
+    folder = storage.RunFolder(self.folder)
+    index, _, repeat = cell
+    with outputs.alone(folder.path / 'locks' / f'{index:02d}_{repeat:02d}'):
+      record = folder.read_cell(*cell)
+      if record is not None and record['status'] == 'finished':
+        return record
+      content = (folder.path / 'config.yaml').read_bytes()
+      with devices.on_device(self.device):
+        plan = _plan_of(self, content)
+        return _run_and_write(plan, folder, False, cell)
+
+
+@functools.lru_cache(maxsize=2)
+def _plan_of(work, content):
+  """Returns the plan of a folder's config; kept by its bytes."""
+  del content
+  config = storage.RunFolder(work.folder).config()
+  return make_plan(config, work.data_dir)
 
 
 def finish(folder, config, target):
@@ -179,12 +260,15 @@ def finish(folder, config, target):
   write_text(folder.path / 'report.md', report)
   with storing(folder.path / 'figures'):
     figures.draw_all(folder, config, target)
+  # Not by a cell: another one may just make its own in it.
+  with contextlib.suppress(OSError):
+    (folder.path / 'checkpoints').rmdir()
 
 
-def _run_and_write(plan, folder, index, repeat, progress):
+def _run_and_write(plan, folder, progress, cell):
   """Runs one cell; an exception becomes a record that says so."""
   config = plan.config
-  label = config.label(index)
+  index, label, repeat = cell
   checkpoint = folder.checkpoint_path(index, repeat)
   arrays, draws = {}, None
   try:
@@ -198,26 +282,28 @@ def _run_and_write(plan, folder, index, repeat, progress):
       progress,
     )
   except Exception as error:  # A failed method is a row, not the end.
-    record = {
-      'status': 'failed',
-      'label': label,
-      'method': config.methods[index].name,
-      'repeat': repeat,
-      'error': f'{type(error).__name__}: {error}',
-      'traceback': traceback.format_exc(),
-    }
+    text = f'{type(error).__name__}: {error}'
+    record = _failed_record(config, *cell, text, traceback.format_exc())
   folder.write_cell(index, label, repeat, record, arrays, draws)
-  checkpoints = checkpoint.parent
-  if checkpoints.is_dir() and not any(checkpoints.iterdir()):
-    shutil.rmtree(checkpoints)
   return record
+
+
+def _failed_record(config, index, label, repeat, error, trace=''):
+  return {
+    'status': 'failed',
+    'label': label,
+    'method': config.methods[index].name,
+    'repeat': repeat,
+    'error': error,
+    'traceback': trace,
+  }
 
 
 def _say(console, record, prefix):
   """Prints what became of a cell, one line."""
   if record['status'] == 'failed':
     error = record['error'].strip().splitlines()[0][:300]
-    console.print(f'  failed: {error}', style='red', markup=False)
+    console.print(f'  {prefix}failed: {error}', style='red', markup=False)
     return
   seconds = record['seconds']
   console.print(
@@ -233,9 +319,9 @@ def _say(console, record, prefix):
     console.print(f'  warning: {warning}', style='yellow', markup=False)
 
 
-def _write_session(folder):
-  """Appends versions, device and command to run.json."""
-  sessions = folder.sessions()
+def _write_session(folder, path):
+  """Appends versions, device and command to the run.json in `path`."""
+  sessions = folder.sessions(path)
   sessions.append(
     {
       'started': datetime.datetime.now().astimezone().isoformat(),
@@ -246,7 +332,7 @@ def _write_session(folder):
       'devices': [device.name for device in tf.config.list_logical_devices()],
     }
   )
-  write_json(folder.path / 'run.json', sessions)
+  write_json(path / 'run.json', sessions)
 
 
 def _version(package):

@@ -5,11 +5,13 @@
            cells/<nn_label>/repeat_<nn>/   cell.json, arrays.npz, draws.zarr
            checkpoints/           of the cell in progress
            results.json, report.md, figures/
+           shards/                what processes that share the run agree on
 
 A cell appears whole or not at all: it is written aside, then renamed. Its
 cell.json says which cell of which config it is, and a digest of its arrays:
 what was edited, swapped or copied is refused. One process at a time writes to a
-run; the checkpoints of a cell go when it has finished and is written.
+run, or several that share it, each its own cells (`shards`); the checkpoints of
+a cell go when it has finished and is written.
 """
 
 import contextlib
@@ -25,31 +27,31 @@ import numpy as np
 
 from experiments.framework import outputs
 from experiments.framework import seals
+from experiments.framework import shards
 from experiments.framework import yaml_files
 from experiments.framework.config import parse_config
 from experiments.framework.errors import ConfigError
 from experiments.framework.errors import listed
 from experiments.framework.errors import shortened
 from experiments.framework.errors import shown
-from experiments.framework.errors import StorageError
 from experiments.framework.json_files import read_json
 from experiments.framework.outputs import storing
 from experiments.framework.outputs import write_json
 from experiments.framework.outputs import write_text
+from experiments.framework.outputs import writing
 from tfp_adaptive.driver import folder_lock
 
-__all__ = ['RunFolder', 'join_runs', 'run_folder', 'writing']
+__all__ = [
+  'RunFolder',
+  'cell_names',
+  'join_runs',
+  'run_folder',
+  'shared_folder',
+  'told_missing',
+]
 
-
-@contextlib.contextmanager
-def writing(path):
-  """Keeps other processes from writing to a folder meanwhile."""
-  with contextlib.ExitStack() as held:
-    try:
-      held.enter_context(folder_lock.held(path))
-    except folder_lock.FolderError as error:
-      raise StorageError(str(error)) from error
-    yield
+# Cells that are named where many are missing.
+_MOST_TOLD = 10
 
 
 @contextlib.contextmanager
@@ -66,6 +68,50 @@ def run_folder(path, config, resume):
     yield open_folder(path, config)
 
 
+@contextlib.contextmanager
+def shared_folder(path, config, shard):
+  """Yields the `RunFolder` at `path` and the `Division`, to one shard.
+
+  Args:
+    path: of the folder that all shards write to.
+    config: the `Config`.
+    shard: the `Shard`.
+  """
+  outputs.check_folder(path)
+  folder = RunFolder(path)
+  if (folder.path / 'config.yaml').exists():
+    RunFolder.open(path, config)
+  else:
+    folder.refuse_used(shards.NAME, 'config.yaml')
+  with shards.joined(path, shard, cell_names(config)) as division:
+    if not (folder.path / 'config.yaml').exists():
+      folder.write_config(config)
+    yield RunFolder.open(path, config), division
+
+
+def cell_names(config):
+  """Returns the names of a config's cells for people, in their order."""
+  return [
+    f'{label}, repeat {repeat + 1} of {config.num_repeats}'
+    for _, label, repeat in config.cells()
+  ]
+
+
+def told_missing(folder):
+  """Returns a sentence with the cells that a run lacks; '' if it lacks none."""
+  config = folder.config()
+  missing = folder.missing(config)
+  if not missing:
+    return ''
+  shown = '; '.join(map(shortened, missing[:_MOST_TOLD]))
+  more = len(missing) - _MOST_TOLD
+  return (
+    f'{shortened(folder.path, 160)} lacks {len(missing)} of '
+    f'{len(config.cells())} cells: {shown}'
+    f'{f"; and {more} more" if more > 0 else ""}.'
+  )
+
+
 class RunFolder:
   """Paths of one run; holds no state but its path."""
 
@@ -78,9 +124,13 @@ class RunFolder:
     folder = cls(path)
     outputs.check_folder(path)
     folder.refuse_used()
-    text = yaml_files.dump(config.model_dump(mode='json'))
-    write_text(folder.path / 'config.yaml', text)
+    folder.write_config(config)
     return folder
+
+  def write_config(self, config):
+    """Writes the resolved config."""
+    text = yaml_files.dump(config.model_dump(mode='json'))
+    write_text(self.path / 'config.yaml', text)
 
   @classmethod
   def open(cls, path, config=None):
@@ -99,14 +149,18 @@ class RunFolder:
     changed = [k for k in given if stored.get(k) != given[k]]
     if changed or set(stored) - set(given):
       raise ConfigError(
-        f'--resume: {shown(str(path), 120)} was made by another config: '
+        f'{shown(str(path), 120)} was made by another config: '
         f'{listed(changed) or "unknown keys"} differ; start a new run.'
       )
     return folder
 
-  def refuse_used(self):
-    """Refuses a folder that has files in it."""
-    if any(file.name != folder_lock.NAME for file in self.path.iterdir()):
+  def refuse_used(self, *allowed):
+    """Refuses a folder that has files in it, but for some names."""
+    names = {file.name for file in self.path.iterdir()}
+    names -= {folder_lock.NAME, *allowed}
+    if allowed:  # Others begin, too: what they write aside just now.
+      names = {name for name in names if not name.startswith('.')}
+    if names:
       raise ConfigError(
         f'the output folder {shown(str(self.path), 120)} is not empty; name '
         'another, or continue its run with --resume.'
@@ -115,9 +169,13 @@ class RunFolder:
   def config(self):
     return parse_config(yaml_files.load(self.path / 'config.yaml'))
 
-  def sessions(self):
-    """Returns versions, device and command of each session so far."""
-    file = self.path / 'run.json'
+  def sessions(self, path=None):
+    """Returns versions, device and command of each session so far.
+
+    Args:
+      path: folder of the run.json of a shard; None: that of the run.
+    """
+    file = pathlib.Path(path or self.path) / 'run.json'
     if not file.exists():
       return []
     sessions = read_json(file)
@@ -172,15 +230,28 @@ class RunFolder:
     """Returns the records of all cells reached, in the config's order."""
     return [record for record, _ in self.cells(config)]
 
-  def cells(self, config=None):
-    """Returns (record, digest) of all cells reached, in the config's order."""
+  def missing(self, config=None):
+    """Returns the names of the cells that were not reached yet."""
     config = config or self.config()
-    names = [
-      (index, label, repeat)
-      for index, label in enumerate(config.labels())
-      for repeat in range(config.num_repeats)
+    # Listed, not asked for one by one: of a folder that another machine writes
+    # to, a client of NFS may remember for a while what was not there.
+    found = set(self.path.glob('cells/[!.]*/[!.]*'))
+    return [
+      name
+      for cell, name in zip(config.cells(), cell_names(config))
+      if self.cell_path(*cell) not in found
     ]
-    known = {self.cell_path(*name) for name in names}
+
+  def cells(self, config=None, names=None):
+    """Returns (record, digest) of cells reached, in the config's order.
+
+    Args:
+      config: the `Config`; None: that of the folder.
+      names: (index, label, repeat) of those to read; None: all.
+    """
+    config = config or self.config()
+    names = config.cells() if names is None else names
+    known = {self.cell_path(*name) for name in config.cells()}
     strays = [
       path
       for path in sorted(self.path.glob('cells/[!.]*/[!.]*'))
@@ -235,6 +306,7 @@ def join_runs(paths):
   joined, configs, seen = {}, {}, {}
   for path in paths:
     folder = RunFolder.open(path)
+    shards.check(path)
     config = folder.config()
     _check_joinable(configs.setdefault(config.name, config), config, path)
     records = joined.setdefault(config.name, [])

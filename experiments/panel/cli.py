@@ -1,15 +1,23 @@
 """Commands of `python -m experiments panel`, and `run` of a panel's config."""
 
+import contextlib
+import math
+import os
 import pathlib
 import signal
 import sys
+import threading
+import time
 from typing import Annotated
 from typing import Optional
 
 import typer
 
+from experiments.framework import choices
 from experiments.framework import cli
+from experiments.framework import executors
 from experiments.framework import outputs
+from experiments.framework import shards
 
 __all__ = ['app', 'is_panel', 'run_config']
 
@@ -51,27 +59,56 @@ def is_panel(path):
 
 
 def run_config(
-  config, overrides, output, data_dir, device, only_target, only_method, redo
+  config, overrides, output, data_dir, only_target, only_method, redo, choice
 ):
   """Runs a panel; what is in the output folder already is kept.
+
+  Args:
+    config: path of the YAML file.
+    overrides: of `--set`.
+    output: folder of the records, or None.
+    data_dir: folder of local data sets, or None.
+    only_target: labels.
+    only_method: labels.
+    redo: statuses.
+    choice: the `choices.Choice`.
+
+  Returns:
+    The names of the pairs that a cluster lost.
 
   Raises:
     ConfigError: whatever is wrong with config, filters or folder.
   """
-  from experiments.framework import storage
   from experiments.panel import run
   from experiments.panel.cells import CellFile
   from experiments.panel.config import load_panel
 
+  shard = choice.check(output)
   # So that the process of a pair ends with this one.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   panel = load_panel(config, overrides)
   chosen = run.pairs(panel, only_target, only_method)
-  file = CellFile(output or DEFAULT_OUTPUT)
-  options = run.Options(config, tuple(overrides), data_dir, tuple(redo), device)
+  file = CellFile((output or DEFAULT_OUTPUT).absolute())
+  executor = choices.choose(choice, cli.console, file.folder)
+  options = run.Options(
+    config.absolute(),
+    tuple(overrides),
+    data_dir and data_dir.absolute(),
+    tuple(redo),
+    choice.device,
+    is_shared=executor.is_remote or shard is not None,
+  )
   outputs.check_folder(file.folder)
-  with storage.writing(file.folder):
-    run.run_panel(panel, file, chosen, options, report=_say)
+  with contextlib.ExitStack() as held:
+    if shard is None:
+      held.enter_context(outputs.writing(file.folder))
+    else:
+      names = run.pair_names(panel.config, chosen)
+      division = shards.joined(file.folder, shard, names)
+      executor = executors.Shared(held.enter_context(division))
+    return run.run_panel(
+      panel, file, chosen, options, report=_say, executor=executor
+    )
 
 
 def _say(text):
@@ -88,6 +125,7 @@ def pair(
   redo: Redo = None,
   data_dir: DataDir = None,
   device: Device = None,
+  shared: Annotated[bool, typer.Option()] = False,
 ):
   """Run the seeds of one method on one target, in this process."""
   with cli.refusing():
@@ -98,16 +136,41 @@ def pair(
     from experiments.panel.pair import run_pair
 
     panel = load_panel(config, set_ or ())
-    with devices.on_device(device):
+    target_index = find_label('target', target, panel.config.target_labels())
+    method_index = find_label('method', method, panel.config.method_labels())
+    held, checkpoints = contextlib.nullcontext(), None
+    if shared:
+      _end_with_parent()
+      place = panel.key(target_index, method_index)
+      # The process that started this one keeps the time.
+      held = outputs.alone(output / 'locks' / place, math.inf)
+      checkpoints = output / 'checkpoints'
+    with held, devices.on_device(device):
       run_pair(
         panel,
-        find_label('target', target, panel.config.target_labels()),
-        find_label('method', method, panel.config.method_labels()),
+        target_index,
+        method_index,
         CellFile(output),
         data_dir,
         tuple(redo or ()),
-        report=lambda text: _say(f'  {text}'),
+        lambda text: _say(f'  {text}'),
+        checkpoints,
       )
+
+
+def _end_with_parent():
+  """Ends this process soon after the one that started it.
+
+  A worker of a cluster may be killed where it cannot stop what it started.
+  """
+  parent = os.getppid()
+
+  def watch():
+    while os.getppid() == parent:
+      time.sleep(1.0)
+    os._exit(1)
+
+  threading.Thread(target=watch, daemon=True).start()
 
 
 @app.command()
@@ -164,6 +227,7 @@ def report(config: Config = DEFAULT_CONFIG, output: Output = DEFAULT_OUTPUT):
 
     panel = load_panel(config)
     outputs.check_folder(output)
+    shards.check(output)
     file = CellFile(output)
     file.check_gates(panel.gates_digest)
     _say(f'Page: {write_page(panel, file)}')

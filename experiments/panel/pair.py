@@ -1,5 +1,7 @@
 """One method on one target, all seeds in turn: they share one compilation."""
 
+import pathlib
+import shutil
 import time
 import traceback
 import warnings
@@ -46,7 +48,14 @@ class Refused(ValueError):
 
 
 def run_pair(
-  panel, target_index, method_index, file, data_dir=None, redo=(), report=print
+  panel,
+  target_index,
+  method_index,
+  file,
+  data_dir=None,
+  redo=(),
+  report=print,
+  checkpoints=None,
 ):
   """Runs the seeds that the file lacks and appends a record of each.
 
@@ -58,6 +67,7 @@ def run_pair(
     data_dir: folder of local data sets.
     redo: statuses of records that are run again.
     report: called with one line of text per cell.
+    checkpoints: folder in which cells in progress keep their state, or None.
   """
   config = panel.config
   target = build_target(panel, target_index, data_dir)
@@ -70,11 +80,14 @@ def run_pair(
   lead = head(panel, target_index, method_index, key)
   missing = file.missing_seeds(panel, target_index, method_index, redo)
   done = file.finished_seeds(lead['target'], lead['method'], key, redo)
-  run = _Runner(panel, target_index, method_index, target, truth, lead)
+  run = _Runner(
+    panel, target_index, method_index, target, truth, lead, checkpoints
+  )
   for seed in missing:
     record = run(seed, done)
     file.append(record)
     done[seed] = record
+    run.clear(seed)
     report(_line(record))
     if record['status'] in ('refused', 'not installed'):
       return
@@ -88,13 +101,16 @@ def build_target(panel, index, data_dir):
 class _Runner:
   """Builds the method once, then runs it seed by seed."""
 
-  def __init__(self, panel, target_index, method_index, target, truth, lead):
+  def __init__(
+    self, panel, target_index, method_index, target, truth, lead, checkpoints
+  ):
     self._panel = panel
     self._budget = panel.budget(target_index)
     self._indices = (target_index, method_index)
     self._target = target
     self._truth = truth
     self._lead = lead
+    self._checkpoints = checkpoints and pathlib.Path(checkpoints)
     self._built = None
 
   def __call__(self, seed, done):
@@ -152,11 +168,30 @@ class _Runner:
       # Its own comparison with the truth is not wanted twice.
       plain = self._target._replace(ground_truth=None, constrain=None)
       result = cells.run_cell(
-        built.config, 0, built.method, plain, seed, None, False
+        built.config,
+        0,
+        built.method,
+        plain,
+        seed,
+        self._checkpoint(built, seed),
+        False,
       )
       record = finished_record(self._panel, result, self._target, self._truth)
     record.update(pilot=built.pilot, counts=list(built.counts))
     return record
+
+  def _checkpoint(self, built, seed):
+    """Returns the folder of a run's state; None where it keeps none."""
+    if self._checkpoints is None or built.method.sample_fn is not None:
+      return None
+    counts = '_'.join(map(str, built.counts))
+    return self._checkpoints / f'{self._lead["key"]}_{seed}_{counts}'
+
+  def clear(self, seed):
+    """Removes the states of a seed that has its record."""
+    if self._checkpoints is not None:
+      for path in self._checkpoints.glob(f'{self._lead["key"]}_{seed}_*'):
+        shutil.rmtree(path, ignore_errors=True)
 
   def _build(self, done):
     """Returns the `_Built` with the numbers of steps that fit the budget."""

@@ -12,12 +12,20 @@ from typing import Any
 from typing import NamedTuple
 from typing import Optional
 
+from experiments.framework import executors
 from experiments.framework.errors import ConfigError
 from experiments.panel.config import find_label
 from experiments.panel.records import failed_record
 from experiments.panel.records import head
 
-__all__ = ['Options', 'pair_command', 'pairs', 'run_panel']
+__all__ = [
+  'Options',
+  'PairWork',
+  'pair_command',
+  'pair_names',
+  'pairs',
+  'run_panel',
+]
 
 
 class Options(NamedTuple):
@@ -28,6 +36,8 @@ class Options(NamedTuple):
   data_dir: Optional[Any] = None
   redo: tuple = ()
   device: Optional[str] = None
+  # Whether other processes write to the folder, too: cells keep checkpoints.
+  is_shared: bool = False
 
 
 def pairs(panel, only_targets=(), only_methods=()):
@@ -57,7 +67,16 @@ def _chosen(key, wanted, labels):
   return sorted(found)
 
 
-def run_panel(panel, file, chosen, options, report=print, run_pair=None):
+def pair_names(config, chosen):
+  """Returns the names of pairs for people, in the order of the work."""
+  return [
+    f'{config.target_label(t)} | {config.method_label(m)}' for t, m in chosen
+  ]
+
+
+def run_panel(
+  panel, file, chosen, options, report=print, run_pair=None, executor=None
+):
   """Runs every chosen pair that has cells to run.
 
   Args:
@@ -68,32 +87,82 @@ def run_panel(panel, file, chosen, options, report=print, run_pair=None):
     report: called with lines of text.
     run_pair: (target_index, method_index, seconds) -> why it ended early, or
       None; by default a process of its own.
+    executor: who runs them; default: this process, one after the other.
+
+  Returns:
+    The names of the pairs that nobody came to the end of: a cluster lost them.
 
   Raises:
     ConfigError: if the folder has records under other gates.
   """
   file.check_gates(panel.gates_digest)
-  run_pair = run_pair or _process(options, panel.config, file)
-  for number, (target_index, method_index) in enumerate(chosen, start=1):
-    target = panel.config.target_label(target_index)
-    method = panel.config.method_label(method_index)
-    missing = file.missing_seeds(
-      panel, target_index, method_index, options.redo
+  executor = executor or executors.Local()
+  labels = panel.config.target_labels(), panel.config.method_labels()
+  work = PairWork(options, file.folder, *map(tuple, labels))
+  if run_pair is not None:
+    work = lambda argument: run_pair(*argument)
+  tasks = executor.share(_tasks(panel.config, chosen))
+  before, lost = {}, []
+
+  def unfinished():
+    for task in tasks:
+      place = f'[{task.number + 1}/{len(chosen)}] {task.name}'
+      before[task.number] = missing, _ = _left(panel, file, task, options.redo)
+      kept = panel.config.num_seeds - len(missing)
+      report(f'{place}: {kept} kept')
+      if missing:
+        yield task
+
+  for task, ended in executor.run(work, unfinished(), _silent, _status):
+    if isinstance(ended, executors.Lost):
+      lost.append(task.name)
+      report(f'  {task.name} lost: {ended.error}')
+    elif ended is not None:
+      report(f'  {task.name} {ended[0]}: {ended[1]}')
+      _append_unreached(panel, file, task, *before[task.number], *ended)
+  executor.finish(lost, lambda: None)
+  return lost
+
+
+def _silent(task):
+  del task
+
+
+def _status(ended):
+  return 'finished' if ended is None else ended[0]
+
+
+def _tasks(config, chosen):
+  """Returns every chosen pair as a `Task`."""
+  return [
+    executors.Task(
+      number,
+      name,
+      config.target_label(pair[0]),
+      (*pair, config.seconds_per_pair),
     )
-    kept = panel.config.num_seeds - len(missing)
-    report(f'[{number}/{len(chosen)}] {target} | {method}: {kept} kept')
-    if not missing:
-      continue
-    key = panel.key(target_index, method_index)
-    before = file.finished_seeds(target, method, key)
-    ended = run_pair(target_index, method_index, panel.config.seconds_per_pair)
-    if ended is not None:
-      status, error = ended
-      report(f'  {status}: {error}')
-      after = file.finished_seeds(target, method, key)
-      lead = head(panel, target_index, method_index, key)
-      for seed in _unreached(missing, before, after):
-        file.append({**lead, 'seed': seed, **failed_record(status, error)})
+    for number, (pair, name) in enumerate(
+      zip(chosen, pair_names(config, chosen))
+    )
+  ]
+
+
+def _left(panel, file, task, redo=()):
+  """Returns (seeds to run, {seed: record} of those that need not) of a pair."""
+  pair = task.argument[:2]
+  target = panel.config.target_label(pair[0])
+  method = panel.config.method_label(pair[1])
+  done = file.finished_seeds(target, method, panel.key(*pair))
+  return file.missing_seeds(panel, *pair, redo), done
+
+
+def _append_unreached(panel, file, task, missing, before, status, error):
+  """Writes a record for each seed that a process did not come to."""
+  pair = task.argument[:2]
+  lead = head(panel, *pair, panel.key(*pair))
+  _, after = _left(panel, file, task)
+  for seed in _unreached(missing, before, after):
+    file.append({**lead, 'seed': seed, **failed_record(status, error)})
 
 
 def _unreached(seeds, before, after):
@@ -108,15 +177,30 @@ def _unreached(seeds, before, after):
   ]
 
 
-def _process(options, config, file):
-  """Returns a function that runs a pair in a process of its own."""
+class PairWork(NamedTuple):
+  """Runs pairs in processes of their own, on whatever machine it is called.
 
-  def run_pair(target_index, method_index, seconds):
+  Attributes:
+    options: the `Options`.
+    folder: of the records.
+    targets: labels of all targets.
+    methods: labels of all methods.
+  """
+
+  # No config: the classes of targets do not travel.
+  options: Options
+  folder: Any
+  targets: tuple
+  methods: tuple
+
+  def __call__(self, argument):
+    """Returns (status, reason) if a pair ended early, or None."""
+    target_index, method_index, seconds = argument
     command = pair_command(
-      options,
-      file.folder,
-      config.target_label(target_index),
-      config.method_label(method_index),
+      self.options,
+      self.folder,
+      self.targets[target_index],
+      self.methods[method_index],
     )
     with _started(command) as process:
       try:
@@ -128,8 +212,6 @@ def _process(options, config, file):
     if code:
       return 'failed', f'its process ended with code {code}.'
     return None
-
-  return run_pair
 
 
 # Of `typer.Exit(2)` and of wrong options.
@@ -161,4 +243,6 @@ def pair_command(options, folder, target, method):
     command += ['--data-dir', str(options.data_dir)]
   if options.device is not None:
     command += ['--device', options.device]
+  if options.is_shared:
+    command.append('--shared')
   return command

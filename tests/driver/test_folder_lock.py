@@ -58,6 +58,20 @@ def test_a_second_call_in_one_process_is_refused_until_the_first_ends(tmp_path):
     pass
 
 
+def test_holders_that_share_a_folder_keep_out_those_who_do_not(tmp_path):
+  with folder_lock.held(tmp_path, is_shared=True):
+    with folder_lock.held(tmp_path, is_shared=True):
+      pass
+    # One of two has ended: the other still holds it.
+    with pytest.raises(folder_lock.FolderError, match='in use by process'):
+      with folder_lock.held(tmp_path):
+        pytest.fail('alone beside another')
+  with folder_lock.held(tmp_path):
+    with pytest.raises(folder_lock.FolderError, match='in use by process'):
+      with folder_lock.held(tmp_path, is_shared=True):
+        pytest.fail('beside one that is alone')
+
+
 def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(folder_lock.FolderError, match='cannot be written to'):

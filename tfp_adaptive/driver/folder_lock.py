@@ -24,35 +24,39 @@ class FolderError(RuntimeError):
 
 
 @contextlib.contextmanager
-def held(folder):
+def held(folder, is_shared=False):
   """Holds the lock of a folder, which is made if it is not there.
 
   The operating system ends the lock of a process that dies: none is stale.
 
   Args:
     folder: Path.
+    is_shared: Whether others may hold it so, too, and nobody alone meanwhile.
+      The file of such a lock stays: one who ends cannot know of those who
+      begin.
 
   Raises:
     FolderError: If it is held, by whom the message tells, or if nothing can be
       written to it.
   """
   path = pathlib.Path(folder) / NAME
-  with _locked(path) as file:
+  with _locked(path, is_shared) as file:
     _write_holder(file)
     try:
       yield
     finally:
-      path.unlink(missing_ok=True)
+      if not is_shared:
+        path.unlink(missing_ok=True)
 
 
-def _locked(path):
+def _locked(path, is_shared):
   """Returns the lock file of a folder, open and locked."""
   while True:
     file = _opened(path)
     if fcntl is None:
       return file
     try:
-      _lock(file, path.parent)
+      _lock(file, path.parent, is_shared)
       if _is_still_there(file, path):
         return file
     except FolderError:
@@ -72,9 +76,10 @@ def _opened(path):
     ) from error
 
 
-def _lock(file, folder):
+def _lock(file, folder, is_shared):
+  kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
   try:
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(file, kind | fcntl.LOCK_NB)
   except BlockingIOError:
     raise FolderError(
       f'{str(folder)!r} is in use by {_holder(file)}. Wait until that run '
