@@ -3,8 +3,8 @@
 `alg='auto_select'` picks another generator under XLA and with it other draws;
 even with Philox the library's floats differ by device. So: seed words masked to
 non-negative, 64-bit integers from Philox, and the conversion to floats done
-here. Bits agree exactly; normals to the rounding of log and sqrt. Other laws (`tf.random.stateless_gamma`, a
-shuffle) have no XLA kernel.
+here. Bits agree exactly; normals to the rounding of log and sqrt. (TF's other
+laws, `tf.random.stateless_gamma` or a shuffle, have no XLA kernel.)
 """
 
 import numpy as np

@@ -17,6 +17,7 @@ from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.driver import run_arguments
 from tfp_adaptive.driver import run_identity
+from tfp_adaptive.driver import shards
 from tfp_adaptive.driver.result import describe_run
 from tfp_adaptive.driver.result import SampleResult
 
@@ -38,6 +39,7 @@ def sample(
   jit_compile=True,
   progress=True,
   checkpoint_dir=None,
+  devices=None,
 ):
   """Adapts, then samples, with progress, checkpoints and a lean trace.
 
@@ -65,6 +67,11 @@ def sample(
     checkpoint_dir: Folder to write every finished block to and to continue
       from, or `None`. What is continued is the same run: another target, data,
       start, setting or version is refused. One run at a time writes to it.
+    devices: Where to run: a list of names, one for each shard of the chains,
+      such as `['/GPU:0', '/GPU:1']`; `'all'` there are; or `None`, one shard
+      where TensorFlow puts it. Shards adapt side by side and share what they
+      learn every 8 to 256 steps. Draws depend on their number, not on where
+      they run: a name may stand in the list twice.
 
   Returns:
     A `SampleResult`.
@@ -91,6 +98,7 @@ def sample(
     seed,
     block_size,
   )
+  devices = shards.device_names(devices) or []
   lock = contextlib.nullcontext()
   if checkpoint_dir is not None:
     lock = folder_lock.held(checkpoint_dir)
@@ -109,6 +117,7 @@ def sample(
       ),
       num_results=num_results,
       steps_per_result=1 + num_steps_between_results,
+      num_shards=max(1, len(devices)),
     )
     return _run_blocks(
       kernel,
@@ -121,6 +130,7 @@ def sample(
       jit_compile,
       checkpoint_dir,
       progress_lib.Progress(plan.num_steps, progress),
+      devices,
     )
 
 
@@ -168,7 +178,9 @@ def sample_more(
 
 class _Plan(
   collections.namedtuple(
-    '_Plan', ['num_discarded', 'num_results', 'steps_per_result']
+    '_Plan',
+    ['num_discarded', 'num_results', 'steps_per_result', 'num_shards'],
+    defaults=(1,),
   )
 ):
   """Which steps are discarded and which are recorded."""
@@ -180,6 +192,8 @@ class _Plan(
   def next_block(self, step, block_size):
     """Returns (phase, num_results, steps_per_result) of the block at `step`."""
     if step < self.num_discarded:
+      if self.num_shards > 1:
+        block_size = shards.next_merge(step) - step
       return 'adapt', min(block_size, self.num_discarded - step), 1
     left = (self.num_steps - step) // self.steps_per_result
     return 'sample', min(block_size, left), self.steps_per_result
@@ -196,12 +210,18 @@ def _run_blocks(
   jit_compile,
   checkpoint_dir,
   progress,
+  devices=(),
 ):
   """Runs all blocks and joins what they recorded."""
   trace = _trace_fn(kernel, trace_fn)
   structure = (state, trace(state, results))
   block_size = block_size or _default_block_size(structure, plan)
   program = _program(kernel, trace_fn, block_size, jit_compile)
+  if devices:
+    parts = state, results, structure
+    program = shards.Sharded(
+      kernel, program, devices, plan.num_discarded, block_size, parts
+    )
   step, columns = 0, _Columns(plan.num_discarded + plan.num_results)
   seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
   start, checkpoint, loaded = time.monotonic(), None, None
