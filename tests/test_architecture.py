@@ -27,8 +27,14 @@ _FORBIDDEN = (
   'arviz_base',
   'arviz_stats',
   'inference_gym',
+  'xarray',
+  'zarr',
 )
-_OPTIONAL = (('driver/to_arviz', 'arviz_base'),)
+_OPTIONAL = (
+  ('driver/to_arviz', 'arviz_base'),
+  ('driver/to_arviz', 'xarray'),
+  ('driver/zarr_arrays', 'zarr'),
+)
 _PRIVATE = 'core/tfp_private'
 _SHARED = ('interfaces', 'core', 'linalg', 'preconditioners')
 _FAMILIES = ('linear', 'latent', 'surrogate', 'transport')

@@ -44,6 +44,26 @@ class History(
 
   __slots__ = ()
 
+  @staticmethod
+  def merged(parts):
+    """Returns a history that takes its places from all in turn.
+
+    Each is a sample of what its chains saw, so that all have an equal share.
+    """
+    place = tf.range(ps.shape(parts[0].points)[0]) % len(parts)
+
+    def take(rows):
+      index = tf.stack([place, tf.range(ps.shape(rows[0])[0])], axis=1)
+      return tf.gather_nd(tf.stack(rows), index)
+
+    return History(
+      points=take([part.points for part in parts]),
+      is_filled=take([part.is_filled for part in parts]),
+      num_seen=parts[0].num_seen,
+      chain=take([part.chain for part in parts]),
+      time=take([part.time for part in parts]),
+    )
+
 
 def start(num_points, event_size, dtype):
   """Returns an empty history."""

@@ -5,10 +5,13 @@ import hashlib
 import io
 import json
 import os
+from concurrent import futures
 
 import numpy as np
 
-__all__ = ['Damaged', 'pack', 'seal', 'unpack', 'unseal', 'write']
+__all__ = ['Damaged', 'pack', 'seal', 'sync', 'unpack', 'unseal', 'write']
+
+_NUM_SYNCS = 16
 
 
 class Damaged(ValueError):
@@ -79,11 +82,28 @@ def write(path, content):
     raise
 
 
+def sync(paths):
+  """Makes files that others wrote outlast a loss of power.
+
+  Args:
+    paths: `pathlib.Path`s.
+  """
+  # At once: one wait for the disk instead of one for each file.
+  with futures.ThreadPoolExecutor(_NUM_SYNCS) as pool:
+    list(pool.map(_sync_file, paths))
+    list(pool.map(_sync_folder, {path.parent for path in paths}))
+
+
 def _digest(header, arrays):
   digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
   for name in sorted(arrays):
     digest.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
   return digest.hexdigest()
+
+
+def _sync_file(path):
+  with open(path, 'rb') as file:
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder):

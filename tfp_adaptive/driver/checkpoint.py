@@ -18,7 +18,7 @@ import numpy as np
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import run_identity
 
-__all__ = ['Checkpoint', 'CheckpointError']
+__all__ = ['Checkpoint', 'CheckpointError', 'State', 'writing']
 
 _STATE = 'state.npz'
 
@@ -37,7 +37,7 @@ class Checkpoint:
 
   def __init__(self, folder, run):
     self._folder = pathlib.Path(folder)
-    self._run = json.loads(json.dumps(run))
+    self._state = State(folder, run, 'checkpoint_dir')
     self._checksums = []
 
   def save(self, leaves, step, block, seconds):
@@ -56,14 +56,9 @@ class Checkpoint:
     content = archive.pack({str(i): a for i, a in enumerate(block)})
     _write(self._folder / name, content)
     self._checksums.append(hashlib.sha256(content).hexdigest())
-    header = dict(
-      run=self._run,
-      step=int(step),
-      checksums=self._checksums,
-      seconds=seconds,
+    self._state.save(
+      leaves, step=int(step), checksums=self._checksums, seconds=seconds
     )
-    arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    _write(self._folder / _STATE, archive.seal(header, arrays))
 
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
@@ -71,12 +66,10 @@ class Checkpoint:
     Raises:
       CheckpointError: If a file is damaged or of another run.
     """
-    path = self._folder / _STATE
-    if not path.exists():
+    found = self._state.load()
+    if found is None:
       return None
-    with _reading(path):
-      header, stored = archive.unseal(path)
-    self._refuse_other_run(path, header['run'])
+    leaves, header = found
     blocks = []
     for index, checksum in enumerate(header['checksums']):
       block_path = self._folder / f'block_{index:06d}.npz'
@@ -89,29 +82,72 @@ class Checkpoint:
         block = archive.unpack(block_path)
       blocks.append([block[str(i)] for i in range(len(block))])
     self._checksums = header['checksums']
-    leaves = [stored[str(i)] for i in range(len(stored))]
     return leaves, header['step'], blocks, header['seconds']
 
-  def _refuse_other_run(self, path, saved):
-    different = run_identity.differences(saved, self._run)
+
+class State:
+  """Where a run is, in one sealed file, `state.npz`.
+
+  Args:
+    folder: Where it lives.
+    run: dict of `run_identity.describe`.
+    argument: Of `tfpa.sample`, that named the folder.
+  """
+
+  def __init__(self, folder, run, argument):
+    self._path = pathlib.Path(folder) / _STATE
+    self._run = json.loads(json.dumps(run))
+    self._argument = argument
+
+  def save(self, leaves, **header):
+    """Writes state and kernel results, flat, and JSON values beside them."""
+    header.update(run=self._run, argument=self._argument)
+    arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    _write(self._path, archive.seal(header, arrays))
+
+  def load(self):
+    """Returns (leaves, header), or None before the first save.
+
+    Raises:
+      CheckpointError: If the file is damaged or of another run.
+    """
+    if not self._path.exists():
+      return None
+    with _reading(self._path):
+      header, stored = archive.unseal(self._path)
+    self._refuse_other_run(header)
+    return [stored[str(i)] for i in range(len(stored))], header
+
+  def _refuse_other_run(self, header):
+    different = run_identity.differences(header['run'], self._run)
+    argument = header.get('argument', 'checkpoint_dir')
+    if argument != self._argument:
+      different = [f'its folder, which was given as `{argument}`']
     if different:
       raise CheckpointError(
-        f'{path} belongs to another run: it differs in '
+        f'{self._path} belongs to another run: it differs in '
         f'{"; ".join(different)}. Pass the arguments of that run to continue '
-        'it; remove its folder, or pass another `checkpoint_dir`, to start a '
-        'new one.'
+        f'it; remove its folder, or pass another `{self._argument}`, to start '
+        'a new one.'
       )
 
 
-def _write(path, content):
+@contextlib.contextmanager
+def writing(path):
+  """Says what a disk that is full or gone means for a run."""
   try:
-    archive.write(path, content)
+    yield
   except OSError as error:
     raise CheckpointError(
       f'{path} cannot be written ({error.strerror or error}). The blocks '
       'before it are kept: make room for the next ones, and call again with '
       'the same arguments to continue.'
     ) from error
+
+
+def _write(path, content):
+  with writing(path):
+    archive.write(path, content)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,9 @@ __all__ = [
   'FEWEST_DRAWS',
   'LARGEST_RHAT',
   'LEAST_ESS',
+  'MOST_AT_ONCE',
   'diagnose',
+  'thinning',
   'worst',
   'worst_of',
 ]
@@ -27,6 +29,8 @@ __all__ = [
 FEWEST_DRAWS = 100
 LARGEST_RHAT = 1.01
 LEAST_ESS = 400.0
+# Numbers in memory, of draws that lie on disk: some 90 bytes for each.
+MOST_AT_ONCE = 2**22
 _MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
 _MOST_NUMBERS = 2**26  # Of all draws; more are thinned.
 _BLOCK = 256  # Coordinates taken at once: bounds the memory in float64.
@@ -79,22 +83,24 @@ def worst(states, num_chain_dims):
   for number, part in enumerate(parts):
     if not part.size:
       continue
-    num_chains = int(np.prod(part.shape[1 : 1 + num_chain_dims]))
-    rows = part.reshape(len(part), num_chains, -1)
-    rows = rows[:: -(-rows.size // _MOST_NUMBERS)]
-    suspects = _suspects(rows)
-    diagnosis = diagnose(rows[:, :, suspects])
     events = part.shape[1 + num_chain_dims :]
-    for field in Diagnosis._fields:
-      of_part = worst_of(diagnosis, field)
-      if of_part is None:
-        continue
-      value, place = of_part
-      sign = _SIGNS[field]
-      if field not in found or sign * value < sign * found[field][0]:
-        index = np.unravel_index(suspects[place], events)
-        found[field] = value, _name(index, number, len(parts))
+    for coordinates, draws in _columns(part, num_chain_dims):
+      diagnosis = diagnose(draws)
+      for field in Diagnosis._fields:
+        of_group = worst_of(diagnosis, field)
+        if of_group is None:
+          continue
+        value, place = of_group
+        sign = _SIGNS[field]
+        if field not in found or sign * value < sign * found[field][0]:
+          index = np.unravel_index(coordinates[place], events)
+          found[field] = value, _name(index, number, len(parts))
   return found
+
+
+def thinning(states):
+  """Returns every which draw `worst` looks at: 1, or more of many draws."""
+  return max(map(_thinning, tf.nest.flatten(states)))
 
 
 def worst_of(diagnosis, field):
@@ -104,6 +110,24 @@ def worst_of(diagnosis, field):
     return None
   index = int(np.nanargmin(_SIGNS[field] * values))
   return float(values[index]), index
+
+
+def _thinning(part):
+  if isinstance(part, np.ndarray):
+    return max(1, -(-part.size // _MOST_NUMBERS))
+  return part.thinning
+
+
+def _columns(part, num_chain_dims):
+  """Yields (coordinates [g], draws [n, chains, g]) of what is ranked."""
+  if not isinstance(part, np.ndarray):
+    # On disk no second look is had: all coordinates are ranked.
+    yield from part.columns()
+    return
+  num_chains = int(np.prod(part.shape[1 : 1 + num_chain_dims]))
+  rows = part.reshape(len(part), num_chains, -1)[:: _thinning(part)]
+  suspects = _suspects(rows)
+  yield suspects, rows[:, :, suspects]
 
 
 def _suspects(rows):

@@ -266,7 +266,9 @@ def _has_moved(states, num_leading_dims):
   moved = False
   for part in tf.nest.flatten(states):
     event_dims = tuple(range(num_leading_dims, part.ndim))
-    moved = moved | np.any(part != part[:1], axis=(0, *event_dims))
+    first = part[:1]
+    for rows in [part] if isinstance(part, np.ndarray) else part.blocks():
+      moved = moved | np.any(rows != first, axis=(0, *event_dims))
   return moved
 
 

@@ -12,7 +12,7 @@ from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
 
-__all__ = ['SampleResult', 'describe_run']
+__all__ = ['SampleResult', 'attributes', 'describe_plan', 'describe_run']
 
 
 class SampleResult(
@@ -30,6 +30,10 @@ class SampleResult(
   )
 ):
   """What `sample` returns; arrays are numpy, on the host.
+
+  With `draws_dir` the arrays of `states`, `trace` and `adaptation_trace` lie on
+  disk, and are read by slices: `result.states[100:200]`; `np.asarray` reads
+  all, `np.mean` and `np.any` block by block.
 
   Echoed, it is three lines: what ran, what it cost, and the coordinate that is
   known worst.
@@ -50,7 +54,8 @@ class SampleResult(
       each chain, `None` if the kernel does not tell; `log_prob`, what
       `target_log_prob` is, `lp` or `log_likelihood` where a prior is apart;
       `worst`, dict of `rhat`, `ess_bulk`, `ess_tail`, `ess_moments` -> (value,
-      coordinate), empty of fewer than 100 draws.
+      coordinate), empty of fewer than 100 draws; `worst_of_every`, which draw
+      these are of: 1, or more where there are very many.
   """
 
   __slots__ = ()
@@ -62,7 +67,8 @@ class SampleResult(
 
     Groups: `posterior`; `sample_stats`, the trace by ArviZ's names (`lp`,
     `acceptance_rate`, `accepted`, `diverging`), of `extra` what has a number
-    for each chain. Attributes tell of kernel, steps and seconds.
+    for each chain. Attributes tell of kernel, steps and seconds. Draws that
+    lie on disk stay there until they are used.
 
     Args:
       names: Of the parts of the state, in the order of `tf.nest.flatten`, or a
@@ -80,22 +86,20 @@ class SampleResult(
         'which axes are chains is not known. Give `states` to '
         '`arviz_base.from_dict` with the chains first.'
       )
-    run = self.run
+    described = dict(
+      attributes(self.run),
+      sampling_time=self.seconds['sampling'],
+      adaptation_time=self.seconds['adaptation'],
+      compile_time=self.seconds['compile'],
+    )
+    if hasattr(tf.nest.flatten(self.states)[0], 'folder'):
+      return to_arviz.opened(self.states, described, names)
     return to_arviz.tree(
       dict(
         posterior=to_arviz.variables(self.states, self._num_chain_dims, names),
-        sample_stats=to_arviz.sample_stats(self.trace, run['log_prob']),
+        sample_stats=to_arviz.sample_stats(self.trace, self.run['log_prob']),
       ),
-      dict(
-        kernel=run['kernel'],
-        sampling_time=self.seconds['sampling'],
-        adaptation_time=self.seconds['adaptation'],
-        compile_time=self.seconds['compile'],
-        tuning_steps=run['num_adaptation_steps'],
-        num_discarded=run['num_discarded'],
-        steps_per_result=run['steps_per_result'],
-        num_gradients=run['num_gradients'],
-      ),
+      described,
     )
 
   @property
@@ -114,7 +118,8 @@ class SampleResult(
     what = f'{len(parts[0])} draws of {shapes}'
     if self._num_chain_dims is not None:
       num_chains = int(np.prod(self.trace['target_log_prob'].shape[1:]))
-      size = sum(part[0].size for part in parts) // max(1, num_chains)
+      size = sum(np.prod(part.shape[1:], dtype=int) for part in parts)
+      size //= max(1, num_chains)
       what = (
         f'{len(parts[0])} draws x {num_chains} chain(s) x {size} coordinate(s)'
       )
@@ -133,34 +138,69 @@ class SampleResult(
   def _worst(self):
     words = (('rhat', 'R-hat at most', '.3f'), ('ess_bulk', 'bulk ESS', '.0f'))
     words += (('ess_tail', 'tail ESS', '.0f'),)
-    worst = self.run['worst']
-    return ', '.join(
+    worst, every = self.run['worst'], self.run.get('worst_of_every', 1)
+    of_every = f', of one draw in {every}' if every > 1 and worst else ''
+    said = ', '.join(
       f'{text} {worst[field][0]:{form}} ({worst[field][1]})'
       for field, text, form in words
       if field in worst
     )
+    return said + of_every
 
 
-def describe_run(kernel, plan, results, worst):
-  """Returns the dict `run` of a `SampleResult`: plain numbers and words.
+def describe_plan(kernel, plan):
+  """Returns what `describe_run` does that is known before the run.
 
   Args:
     kernel: The kernel.
     plan: Counts of steps: `num_discarded`, `num_results`, `steps_per_result`.
-    results: Its last results.
-    worst: As of `diagnosis.worst_coordinates`.
   """
-  num_adapting = min(diagnosis.num_adaptation_steps(kernel), plan.num_discarded)
-  counts = (num_adapting, plan.num_steps - num_adapting)
   return dict(
     kernel=_name(kernel),
     num_discarded=plan.num_discarded,
-    num_adaptation_steps=num_adapting,
+    num_adaptation_steps=_num_adapting(kernel, plan),
     steps_per_result=plan.steps_per_result,
-    num_gradients=_num_gradients(kernel, results, *counts),
     log_prob='log_likelihood' if diagnosis.has_prior_apart(kernel) else 'lp',
-    worst=worst,
   )
+
+
+def describe_run(kernel, plan, results, worst, worst_of_every):
+  """Returns the dict `run` of a `SampleResult`: plain numbers and words.
+
+  Args:
+    kernel: The kernel.
+    plan: As of `describe_plan`.
+    results: Its last results.
+    worst: As of `diagnosis.worst_coordinates`.
+    worst_of_every: Which draw it is of, an int.
+  """
+  num_adapting = _num_adapting(kernel, plan)
+  counts = (num_adapting, plan.num_steps - num_adapting)
+  return dict(
+    describe_plan(kernel, plan),
+    num_gradients=_num_gradients(kernel, results, *counts),
+    worst=worst,
+    worst_of_every=worst_of_every,
+  )
+
+
+def attributes(run):
+  """Returns what a `DataTree` tells of a run, a dict.
+
+  Args:
+    run: As of `describe_plan` or `describe_run`.
+  """
+  return dict(
+    kernel=run['kernel'],
+    tuning_steps=run['num_adaptation_steps'],
+    num_discarded=run['num_discarded'],
+    steps_per_result=run['steps_per_result'],
+    num_gradients=run.get('num_gradients'),
+  )
+
+
+def _num_adapting(kernel, plan):
+  return min(diagnosis.num_adaptation_steps(kernel), plan.num_discarded)
 
 
 def _name(kernel):

@@ -1,10 +1,12 @@
 """What `tfpa.sample` refuses before it computes anything."""
 
+import os
+
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
 
-__all__ = ['check']
+__all__ = ['check', 'check_folders']
 
 
 def check(
@@ -51,6 +53,24 @@ def check(
         f'`{name}` must be an int of at least {least}, but got {given!r}.'
       )
   arguments.check_seed(seed)
+
+
+def check_folders(checkpoint_dir, draws_dir):
+  """Refuses what is no folder, and two of them.
+
+  Args:
+    checkpoint_dir: As of `tfpa.sample`, like the other.
+    draws_dir: A path, or `None`.
+  """
+  if draws_dir is not None and checkpoint_dir is not None:
+    raise ValueError(
+      'A run with `draws_dir` goes on from there by itself. Leave '
+      '`checkpoint_dir` away.'
+    )
+  if draws_dir is not None and not isinstance(draws_dir, str | os.PathLike):
+    raise ValueError(
+      f'`draws_dir` must be the path of a folder, but got {draws_dir!r}.'
+    )
 
 
 def _check_kernel(kernel):

@@ -6,6 +6,7 @@ import functools
 import time
 import warnings
 from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,11 +15,18 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import blocks
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
+from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import diagnosis
+from tfp_adaptive.driver import draws_on_disk
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress as progress_lib
+from tfp_adaptive.driver import recording
 from tfp_adaptive.driver import run_arguments
 from tfp_adaptive.driver import run_identity
+from tfp_adaptive.driver import shards
+from tfp_adaptive.driver import zarr_arrays
+from tfp_adaptive.driver.result import attributes
+from tfp_adaptive.driver.result import describe_plan
 from tfp_adaptive.driver.result import describe_run
 from tfp_adaptive.driver.result import SampleResult
 from tfp_adaptive.interfaces import types
@@ -41,6 +49,8 @@ def sample(
   jit_compile: bool = True,
   progress: bool = True,
   checkpoint_dir: types.Path | None = None,
+  draws_dir: types.Path | None = None,
+  devices: str | Sequence[str] | None = None,
 ) -> SampleResult:
   """Adapts, then samples, with progress, checkpoints and a lean trace.
 
@@ -68,6 +78,15 @@ def sample(
     checkpoint_dir: Folder to write every finished block to and to continue
       from, or `None`. What is continued is the same run: another target, data,
       start, setting or version is refused. One run at a time writes to it.
+    draws_dir: Folder, empty or of this same run, to which draws and trace go
+      block by block, instead of staying in memory; or `None`. The result reads
+      them by slices, and `draws.zarr` in it is an ArviZ tree. The run goes on
+      from there too, with blocks of the same size. Needs `zarr`.
+    devices: Where to run: a list of names, one for each shard of the chains,
+      such as `['/GPU:0', '/GPU:1']`; `'all'` there are; or `None`, one shard
+      where TensorFlow puts it. Shards adapt side by side and share what they
+      learn every 8 to 256 steps. Draws depend on their number, not on where
+      they run: a name may stand in the list twice.
 
   Returns:
     A `SampleResult`.
@@ -81,9 +100,10 @@ def sample(
     TypeError: If `kernel` is none of TFP's kind, or the state is not of
       floating numbers.
     ValueError: If a start has no finite log density, if a count is not
-      allowed, if the target cannot be compiled, or if `checkpoint_dir` is
-      damaged, of another run, or on a full disk.
-    RuntimeError: If another run writes to `checkpoint_dir`, or none can.
+      allowed, if the target cannot be compiled, or if `checkpoint_dir` or
+      `draws_dir` is damaged, of another run, or on a full disk.
+    RuntimeError: If another run writes to a folder, or none can.
+    ImportError: With `draws_dir`, without `zarr`.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -100,10 +120,12 @@ def sample(
     seed,
     block_size,
   )
-  lock = contextlib.nullcontext()
-  if checkpoint_dir is not None:
-    lock = folder_lock.held(checkpoint_dir)
-  with lock:
+  devices = shards.device_names(devices) or []
+  run_arguments.check_folders(checkpoint_dir, draws_dir)
+  if draws_dir is not None:
+    zarr_arrays.check_installed()
+  folder = checkpoint_dir if draws_dir is None else draws_dir
+  with contextlib.nullcontext() if folder is None else folder_lock.held(folder):
     seed = random.sanitize(seed)
     state = tf.nest.map_structure(
       lambda part: tf.identity(tf.convert_to_tensor(part)), init_state
@@ -118,6 +140,7 @@ def sample(
       ),
       num_results=num_results,
       steps_per_result=1 + num_steps_between_results,
+      num_shards=max(1, len(devices)),
     )
     return _run_blocks(
       kernel,
@@ -128,8 +151,9 @@ def sample(
       seed,
       block_size,
       jit_compile,
-      checkpoint_dir,
+      _Folders(checkpoint_dir, draws_dir),
       progress_lib.Progress(plan.num_steps, progress),
+      devices,
     )
 
 
@@ -170,14 +194,16 @@ def sample_more(
     random.sanitize(seed),
     block_size,
     jit_compile,
-    None,
+    _Folders(None, None),
     progress_lib.Progress(plan.num_steps, progress, is_kept=False),
   )
 
 
 class _Plan(
   collections.namedtuple(
-    '_Plan', ['num_discarded', 'num_results', 'steps_per_result']
+    '_Plan',
+    ['num_discarded', 'num_results', 'steps_per_result', 'num_shards'],
+    defaults=(1,),
   )
 ):
   """Which steps are discarded and which are recorded."""
@@ -189,9 +215,14 @@ class _Plan(
   def next_block(self, step, block_size):
     """Returns (phase, num_results, steps_per_result) of the block at `step`."""
     if step < self.num_discarded:
+      if self.num_shards > 1:
+        block_size = shards.next_merge(step) - step
       return 'adapt', min(block_size, self.num_discarded - step), 1
     left = (self.num_steps - step) // self.steps_per_result
     return 'sample', min(block_size, left), self.steps_per_result
+
+
+_Folders = collections.namedtuple('_Folders', ['checkpoint_dir', 'draws_dir'])
 
 
 def _run_blocks(
@@ -203,28 +234,30 @@ def _run_blocks(
   seed,
   block_size,
   jit_compile,
-  checkpoint_dir,
+  folders,
   progress,
+  devices=(),
 ):
   """Runs all blocks and joins what they recorded."""
   trace = _trace_fn(kernel, trace_fn)
   structure = (state, trace(state, results))
   block_size = block_size or _default_block_size(structure, plan)
   program = _program(kernel, trace_fn, block_size, jit_compile)
-  step, columns = 0, _Columns(plan.num_discarded + plan.num_results)
-  seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
-  start, checkpoint, loaded = time.monotonic(), None, None
-  if checkpoint_dir is not None:
+  if devices:
+    parts = state, results, structure
+    program = shards.Sharded(
+      kernel, program, devices, plan.num_discarded, block_size, parts
+    )
+  step, seconds = 0, dict(compile=0.0, adapt=0.0, sample=0.0)
+  start, identity = time.monotonic(), None
+  if any(folder is not None for folder in folders):
     described = program.describe(state, results, seed, *_counts(0, 0, 1))
     identity = run_identity.describe(
       kernel, plan, seed, jit_compile, *structure, trace_fn, described
     )
-    checkpoint = checkpoint_lib.Checkpoint(checkpoint_dir, identity)
-    loaded = checkpoint.load()
-  if loaded:
-    leaves, step, stored, seconds = loaded
-    for block in stored:
-      columns.append(block)
+  kept = _kept(kernel, plan, structure, block_size, folders, identity)
+  if loaded := kept.load():
+    leaves, step, seconds = loaded
     state, results = tf.nest.pack_sequence_as(
       (state, results),
       [tf.convert_to_tensor(leaf) for leaf in leaves],
@@ -242,17 +275,37 @@ def _run_blocks(
       state, results, recorded = program.run(
         state, results, seed, *_counts(step, num_rows, thin)
       )
-      # Views of the program's output, copied once: into the columns.
-      block = columns.append(
+      # Views of the program's output, copied once: into where they are kept.
+      block = kept.append(
         [np.asarray(a)[:num_rows] for a in tf.nest.flatten(recorded)]
       )
       seconds[phase] += time.monotonic() - start
       step += num_rows * thin
-      if checkpoint:
-        leaves = tf.nest.flatten((state, results), expand_composites=True)
-        checkpoint.save(leaves, step, block, seconds)
+      leaves = tf.nest.flatten((state, results), expand_composites=True)
+      kept.save(leaves, step, block, seconds)
       progress.update(step, phase, diagnosis.accept_rate(structure, block))
-  return _join(kernel, plan, structure, columns, state, results, seconds)
+      # The next block is made without it.
+      del block, recorded
+  return _join(kernel, plan, structure, kept, state, results, seconds)
+
+
+def _kept(kernel, plan, structure, block_size, folders, identity):
+  """Returns where the run keeps what it records."""
+  if folders.draws_dir is not None:
+    run = describe_plan(kernel, plan)
+    return draws_on_disk.DrawsOnDisk(
+      folders.draws_dir,
+      identity,
+      plan,
+      structure,
+      block_size,
+      run['log_prob'],
+      attributes(run),
+    )
+  checkpoint = None
+  if folders.checkpoint_dir is not None:
+    checkpoint = checkpoint_lib.Checkpoint(folders.checkpoint_dir, identity)
+  return recording.InMemory(plan.num_discarded, plan.num_results, checkpoint)
 
 
 def _counts(*values):
@@ -260,40 +313,9 @@ def _counts(*values):
   return [tf.constant(value, tf.int32) for value in values]
 
 
-class _Columns:
-  """What a run records, one array per leaf, written as blocks arrive.
-
-  The arrays are made once at their full length: joined from blocks at the end,
-  a run would need twice the memory, and as long as some of its steps.
-  """
-
-  def __init__(self, num_rows):
-    self._num_rows = num_rows
-    self._num_filled = 0
-    self.arrays = None
-
-  def append(self, block):
-    """Copies a block of rows; returns it where it lies now."""
-    if self.arrays is None:
-      self.arrays = [
-        np.empty([self._num_rows, *rows.shape[1:]], rows.dtype)
-        for rows in block
-      ]
-    end = self._num_filled + len(block[0])
-    placed = [array[self._num_filled : end] for array in self.arrays]
-    for place, rows in zip(placed, block, strict=True):
-      place[...] = rows
-    self._num_filled = end
-    return placed
-
-
-def _join(kernel, plan, structure, columns, state, results, seconds):
-  discarded = plan.num_discarded
-  _, adaptation_trace = tf.nest.pack_sequence_as(
-    structure, [column[:discarded] for column in columns.arrays]
-  )
-  states, trace = tf.nest.pack_sequence_as(
-    structure, [column[discarded:] for column in columns.arrays]
+def _join(kernel, plan, structure, kept, state, results, seconds):
+  (_, adaptation_trace), (states, trace) = (
+    tf.nest.pack_sequence_as(structure, columns) for columns in kept.columns()
   )
   worst = diagnosis.worst_coordinates(states, trace)
   for message in diagnosis.warnings_after(
@@ -311,7 +333,9 @@ def _join(kernel, plan, structure, columns, state, results, seconds):
       adaptation=seconds['adapt'],
       sampling=seconds['sample'],
     ),
-    run=describe_run(kernel, plan, results, worst),
+    run=describe_run(
+      kernel, plan, results, worst, convergence.thinning(states)
+    ),
   )
 
 

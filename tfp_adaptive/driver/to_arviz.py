@@ -10,9 +10,18 @@ import tensorflow as tf
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core import state_parts
 
-__all__ = ['sample_stats', 'tree', 'variables']
+__all__ = [
+  'are_names',
+  'checked_names',
+  'described',
+  'opened',
+  'sample_stats',
+  'tree',
+  'variables',
+]
 
 _NAMES = dict(is_accepted='accepted', hyper_is_accepted='hyper_accepted')
+_GROUPS = ('posterior', 'sample_stats')
 _TAKEN = ('chain', 'draw')  # By dimensions.
 
 
@@ -29,24 +38,32 @@ def variables(states, num_chain_dims, names=None):
     ValueError: If these are not as many names as parts, or cannot be names of
       variables beside each other.
   """
-  parts = tf.nest.flatten(states)
-  found = state_parts.names(states) if names is None else names
-  found = [found] if isinstance(found, str) else list(found)
-  are_names = [
-    isinstance(n, str) and n not in _TAKEN and n and '/' not in n for n in found
-  ]
-  is_one_each = len(found) == len(set(found)) == len(parts)
-  if not is_one_each or not all(are_names):
-    raise ValueError(
-      f'The {len(parts)} part(s) of the state need as many different names, '
-      f'none of them {" or ".join(map(repr, _TAKEN))} or with a slash, but got '
-      f'{found!r}. Rename them in the model, or, of a `SampleResult`, write '
-      f'for example `to_arviz(names={[f"x{i}" for i in range(len(parts))]})`.'
-    )
   return {
     name: _chains_first(part, num_chain_dims)
-    for name, part in zip(found, parts)
+    for name, part in zip(checked_names(states, names), tf.nest.flatten(states))
   }
+
+
+def checked_names(states, names=None):
+  """Returns the names of all parts, as of `variables`, or refuses them."""
+  num_parts = len(tf.nest.flatten(states))
+  found = state_parts.names(states) if names is None else names
+  found = [found] if isinstance(found, str) else list(found)
+  if len(found) != num_parts or not are_names(found):
+    raise ValueError(
+      f'The {num_parts} part(s) of the state need as many different names, '
+      f'none of them {" or ".join(map(repr, _TAKEN))} or with a slash, but got '
+      f'{found!r}. Rename them in the model, or, of a `SampleResult`, write '
+      f'for example `to_arviz(names={[f"x{i}" for i in range(num_parts)]})`.'
+    )
+  return found
+
+
+def are_names(found):
+  """Returns whether these can be names of variables beside each other."""
+  return len(set(found)) == len(found) and all(
+    isinstance(n, str) and n not in _TAKEN and n and '/' not in n for n in found
+  )
 
 
 def sample_stats(trace, log_prob_name='lp'):
@@ -95,11 +112,60 @@ def tree(groups, attributes):
   made = arviz_base.from_dict(
     {k: group for k, group in groups.items() if group}
   )
-  made.attrs.update(
-    inference_library='tfp_adaptive', inference_library_version=__version__
-  )
-  made.attrs.update({k: v for k, v in attributes.items() if v is not None})
+  made.attrs.update(described(attributes))
   return made
+
+
+def opened(states, attributes, names=None):
+  """Returns the `DataTree` of draws on disk, which reads what is used of it.
+
+  Args:
+    states: `LazyDraws`, a structure of them.
+    attributes: As of `tree`.
+    names: As of `variables`.
+
+  Raises:
+    ImportError: Without `xarray`.
+    ValueError: If `names` do not fit.
+  """
+  try:
+    import xarray
+  except ImportError as error:
+    raise ImportError(
+      'A DataTree is one of xarray: `pip install arviz-base`. Without it read '
+      '`states`, which take slices.'
+    ) from error
+  folder = tf.nest.flatten(states)[0].folder
+  # Not the dask of those that have it: as of `tree`, arrays are numpy's.
+  made = xarray.open_datatree(
+    folder, engine='zarr', consolidated=False, chunks=None
+  )
+  groups = {name: made[name].to_dataset() for name in _GROUPS}
+  renamed = {}
+  for old, new, part in zip(
+    checked_names(states),
+    checked_names(states, names),
+    tf.nest.flatten(states),
+  ):
+    renamed[old] = new
+    for i in range(part.ndim):
+      renamed[f'{old}_dim_{i}'] = f'{new}_dim_{i}'
+  posterior = groups['posterior']
+  groups['posterior'] = posterior.rename(
+    {old: new for old, new in renamed.items() if old in posterior.variables}
+  )
+  made = xarray.DataTree.from_dict(groups)
+  made.attrs.update(described(attributes))
+  return made
+
+
+def described(attributes):
+  """Returns `attributes` with the name and version of this library."""
+  return {
+    'inference_library': 'tfp_adaptive',
+    'inference_library_version': __version__,
+    **{k: v for k, v in attributes.items() if v is not None},
+  }
 
 
 def _columns(trace):

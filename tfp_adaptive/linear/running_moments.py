@@ -13,7 +13,24 @@ import tensorflow as tf
 
 __all__ = ['Moments', 'add', 'start']
 
-Moments = collections.namedtuple('Moments', ['mean', 'spread'])
+
+class Moments(collections.namedtuple('Moments', ['mean', 'spread'])):
+  """m, [d], and V, [d] or [d, d]."""
+
+  __slots__ = ()
+
+  @staticmethod
+  def merged(parts):
+    """Returns the moments of all, of as many chains each: no approximation."""
+    mean = tf.add_n([part.mean for part in parts]) / len(parts)
+    spread = tf.zeros_like(parts[0].spread)
+    for part in parts:
+      shift = part.mean - mean
+      square = (
+        shift[:, tf.newaxis] * shift if spread.shape.rank == 2 else shift**2
+      )
+      spread += (part.spread + square) / len(parts)
+    return Moments(mean, spread)
 
 
 def start(rows, is_finite, dense=False):

@@ -43,6 +43,16 @@ class ScaleSearch(
     """Whether trials go on, [] bool."""
     return self.num_trials > 0
 
+  @staticmethod
+  def merged(parts):
+    """Returns one search, over where one is; geometric mean of scales."""
+    logs = [tf.math.log(part.scale) for part in parts]
+    return ScaleSearch(
+      scale=tf.exp(tf.add_n(logs) / len(parts)),
+      direction=parts[0].direction,
+      num_trials=tf.reduce_min([part.num_trials for part in parts]),
+    )
+
 
 def begin(proposal, inner_results):
   """Starts the search for a proposal; one whose first scale is given has none.

@@ -56,6 +56,11 @@ class ConditionalGaussianParams(
 
   __slots__ = ()
 
+  @staticmethod
+  def merged(parts):
+    """Returns one of the fits: others may have other drivers."""
+    return parts[0]
+
 
 def conditional_gaussian(
   drivers=None,

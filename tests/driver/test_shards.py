@@ -1,0 +1,260 @@
+"""Shards of chains: their law, their bits, and merges in closed form."""
+
+import collections
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.core import history
+from tfp_adaptive.driver import shards
+from tfp_adaptive.linear import running_moments
+from tfp_adaptive.linear import scale_search
+
+_SCALES = np.array([0.5, 1.0, 3.0])
+_NUM_ADAPTING = 40
+
+
+def _log_prob(x):
+  return -0.5 * tf.reduce_sum((x / tf.constant(_SCALES, x.dtype)) ** 2, -1)
+
+
+def _start(num_chains=4):
+  rng = np.random.default_rng(3)
+  return tf.constant(_SCALES * rng.normal(size=(num_chains, 3)))
+
+
+@pytest.fixture(scope='module')
+def kernel():
+  return tfpa.gradient_adaptive_langevin(
+    _log_prob, _NUM_ADAPTING, tfpa.preconditioners.diagonal()
+  )
+
+
+def _sample(kernel, start, num_results=60, **options):
+  options = {'seed': 5, 'jit_compile': False, 'progress': False, **options}
+  return tfpa.sample(kernel, start, num_results, **options)
+
+
+@pytest.fixture(scope='module')
+def two(kernel):
+  return _sample(kernel, _start(), devices=['/CPU:0', '/CPU:0'])
+
+
+def _assert_same(one, other):
+  tf.nest.map_structure(
+    np.testing.assert_array_equal,
+    (one.states, one.trace, one.adaptation_trace, one.final_kernel_results),
+    (
+      other.states,
+      other.trace,
+      other.adaptation_trace,
+      other.final_kernel_results,
+    ),
+  )
+
+
+def test_results_have_the_shapes_of_all_chains(kernel, two):
+  whole = _sample(kernel, _start())
+  tf.nest.map_structure(
+    lambda a, b: np.testing.assert_equal(a.shape, b.shape),
+    (whole.states, whole.trace, whole.final_kernel_results),
+    (two.states, two.trace, two.final_kernel_results),
+  )
+  frozen = tfpa.frozen(kernel, two.final_kernel_results)
+  results = frozen.bootstrap_results(_start())
+  np.testing.assert_array_equal(
+    tfpa.learned_factor(frozen, results),
+    tfpa.learned_factor(kernel, two.final_kernel_results),
+  )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('block_size', [7, 60])
+def test_blocks_of_any_size_are_the_same_bits(kernel, two, block_size):
+  devices = ['/CPU:0', '/CPU:0']
+  again = _sample(kernel, _start(), devices=devices, block_size=block_size)
+  _assert_same(two, again)
+
+
+def test_one_shard_is_a_run_without(kernel):
+  _assert_same(
+    _sample(kernel, _start()), _sample(kernel, _start(), devices=['CPU:0'])
+  )
+
+
+def test_shards_draw_noise_of_their_own(kernel):
+  start = tf.tile(_start()[:1], [4, 1])
+  states = _sample(kernel, start, devices=['CPU:0'] * 2).states
+  # The negative control: chains of one shard differ by their place in it.
+  assert not np.any(np.all(states[:, 0] == states[:, 1], axis=-1))
+  assert not np.any(np.all(states[:, 0] == states[:, 2], axis=-1))
+
+
+def test_what_is_learned_is_one_for_all(kernel):
+  start = _start(8)
+  runs = [
+    _sample(kernel, start, devices=['CPU:0'] * count) for count in (1, 2, 4)
+  ]
+  factors = [
+    tfpa.learned_factor(kernel, run.final_kernel_results) for run in runs
+  ]
+  # Each of its own, of the same law: within a factor of two of each other.
+  assert len({factor.tobytes() for factor in factors}) == 3
+  diagonals = [np.diag(factor) for factor in factors]
+  ratio = np.max(diagonals, axis=0) / np.min(diagonals, axis=0)
+  assert np.all(ratio < 2.5), ratio
+
+
+@pytest.mark.full
+def test_a_run_goes_on_and_other_numbers_of_shards_are_refused(
+  kernel, two, tmp_path
+):
+  options = dict(devices=['CPU:0'] * 2, checkpoint_dir=tmp_path)
+  with pytest.MonkeyPatch.context() as patch:
+    run, calls = shards.Sharded.run, []
+
+    def cut(self, *args):
+      calls.append(args)
+      if len(calls) == 4:
+        raise KeyboardInterrupt
+      return run(self, *args)
+
+    patch.setattr(shards.Sharded, 'run', cut)
+    with pytest.raises(KeyboardInterrupt):
+      _sample(kernel, _start(), **options)
+  with pytest.raises(ValueError, match='num_shards'):
+    _sample(kernel, _start(), **{**options, 'devices': ['CPU:0'] * 4})
+  _assert_same(two, _sample(kernel, _start(), **options))
+
+
+_ON_TWO_DEVICES = """
+import sys
+import numpy as np
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+  tf.config.list_physical_devices('CPU')[0],
+  [tf.config.LogicalDeviceConfiguration()] * 2,
+)
+import tfp_adaptive as tfpa
+
+kernel = tfpa.gradient_adaptive_langevin(
+  lambda x: -0.5 * tf.reduce_sum(x**2 / [0.25, 1.0, 9.0], -1),
+  300,
+  tfpa.preconditioners.diagonal(),
+)
+start = tf.constant(np.random.default_rng(3).normal(size=(8, 3)), tf.float32)
+runs = [
+  tfpa.sample(kernel, start, 1000, seed=1, devices=devices, progress=False)
+  for devices in (['CPU:0'] * 4, ['CPU:0', 'CPU:1'] * 2, 'all')
+]
+np.testing.assert_array_equal(runs[0].states, runs[1].states)
+assert np.any(runs[0].states != runs[2].states)  # Two shards.
+for run in runs:
+  variances = np.var(run.states.reshape(-1, 3), axis=0) / [0.25, 1.0, 9.0]
+  # Some 3000 of 8000 draws are effective: a standard error of 0.026.
+  assert np.all(np.abs(variances - 1.0) < 0.12), variances
+"""
+
+
+@pytest.mark.full
+def test_draws_are_the_same_on_any_number_of_devices():
+  done = subprocess.run(
+    [sys.executable, '-c', _ON_TWO_DEVICES], capture_output=True, text=True
+  )
+  assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+  'devices, said',
+  [
+    (['/GPU:7'], "no device '/GPU:7'.*CPU:0"),
+    ('CPU:0', "None, 'all' or a list"),
+    ([], "None, 'all' or a list"),
+    (['CPU:0'] * 3, 'must divide evenly. Start 3, 6'),
+  ],
+)
+def test_what_cannot_be_divided_or_found_is_refused(kernel, devices, said):
+  with pytest.raises(ValueError, match=said):
+    _sample(kernel, _start(), devices=devices)
+
+
+def test_merges_come_at_the_same_steps_of_every_run():
+  steps = [0]
+  while steps[-1] < 3000:
+    steps.append(shards.next_merge(steps[-1]))
+  gaps = np.diff(steps)
+  assert gaps[0] == 8 and gaps.max() == 256 and np.all(np.diff(gaps) >= 0)
+  # From between two merges to the next of them.
+  assert shards.next_merge(steps[5] + 1) == steps[6]
+
+
+@pytest.mark.parametrize('dense', [False, True])
+def test_moments_of_halves_are_those_of_the_whole(dense):
+  rows = np.random.default_rng(0).normal(size=(50, 8, 3)) * _SCALES
+  is_finite = tf.ones([8, 1], tf.bool)
+
+  def learned(rows, moments):
+    for row in tf.constant(rows):
+      weight = tf.constant(0.07, tf.float64)
+      count = row.shape[0]
+      moments = running_moments.add(moments, row, is_finite[:count], weight)
+    return moments
+
+  start = running_moments.start(tf.constant(rows[0]), is_finite, dense)
+  whole = learned(rows, start)
+  halves = [learned(rows[:, :4], start), learned(rows[:, 4:], start)]
+  merged = shards.merged(halves, start)
+  np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-12)
+  np.testing.assert_allclose(merged.spread, whole.spread, rtol=1e-10)
+  # The negative control: a plain mean lacks the spread between halves.
+  plain = 0.5 * (halves[0].spread + halves[1].spread)
+  assert np.max(np.abs(plain / whole.spread - 1.0)) > 1e-3
+
+
+def test_a_history_has_an_equal_share_of_all():
+  start = history.start(12, 2, tf.float64)
+  parts = []
+  for shard in range(3):
+    part = start
+    for step in range(20):
+      rows = tf.fill([2, 2], tf.constant(shard, tf.float64))
+      part = history.add(part, rows, tf.constant([step, shard]))
+    parts.append(part)
+  merged = shards.merged(parts, start)
+  count = collections.Counter(merged.points[:, 0].numpy())
+  assert count == {0.0: 4, 1.0: 4, 2.0: 4}
+  assert np.all(merged.is_filled) and merged.num_seen == 40
+
+
+def test_a_search_ends_where_one_has_ended():
+  def search(scale, trials):
+    scale = tf.constant(scale, tf.float64)
+    return scale_search.ScaleSearch(scale, tf.constant(1), tf.constant(trials))
+
+  merged = shards.merged([search(1.0, 90), search(4.0, 0)], search(1.0, 100))
+  assert not merged.is_searching
+  np.testing.assert_allclose(merged.scale, 2.0)
+
+
+def test_equal_numbers_stay_and_faults_add_up():
+  Results = collections.namedtuple(
+    'Results', ['num_dropped_gradients', 'rate', 'due']
+  )
+
+  def results(count, rate):
+    rate = tf.constant(rate, tf.float64)
+    return Results(tf.constant(count), rate, tf.constant(float('inf')))
+
+  before = results(10, 0.1)
+  parts = [results(12, 0.1), results(15, 0.1), results(10, 0.1)]
+  merged = shards.merged(parts, before)
+  assert merged.num_dropped_gradients == 17
+  # Three tenths over three are no tenth.
+  assert merged.rate == before.rate and merged.due == float('inf')
+  assert (
+    shards.merged([results(1, 0.5), results(1, 1.5)], results(1, 1.0)).rate == 1
+  )

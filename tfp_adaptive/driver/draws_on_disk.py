@@ -1,0 +1,317 @@
+"""Draws on disk, for runs of more of them than memory holds, and read lazily.
+
+  draws.zarr   posterior and sample_stats, [chain, draw, event...]: an ArviZ
+               DataTree for `xarray.open_datatree(..., engine='zarr')`
+  trace.zarr   the trace of adaptation, and of sampling what the tree has not as
+               it was recorded, by number
+  state.npz    where the run is, see `checkpoint.State`
+
+Blocks are written before the state that counts them: a run killed at any
+moment loses the block it was in.
+"""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.driver import archive
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
+from tfp_adaptive.driver import folder_lock
+from tfp_adaptive.driver import to_arviz
+from tfp_adaptive.driver import zarr_arrays
+from tfp_adaptive.driver.lazy_draws import LazyDraws
+
+__all__ = ['DrawsOnDisk']
+
+_TREE, _TRACE = 'draws.zarr', 'trace.zarr'
+_TREE_GROUPS = ('posterior', 'sample_stats')
+_TRACE_GROUPS = ('adaptation', 'sampling')
+_NUMBERS = 'biufc'  # Kinds of dtypes that Zarr and numpy write alike.
+# What a run leaves that was killed before it wrote anything.
+_HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
+
+
+class DrawsOnDisk:
+  """Keeps what a run records in a folder, as `recording.InMemory` in memory.
+
+  Args:
+    folder: Of one run, and of nothing else.
+    run: dict of `run_identity.describe`.
+    plan: Counts of steps, `num_discarded` and `num_results` among them.
+    structure: (state, trace) of Tensors: what a step records.
+    block_size: Results that a block holds.
+    log_prob_name: As of `to_arviz.sample_stats`.
+    attributes: dict of what the tree tells of the run.
+
+  Raises:
+    ValueError: If the kernel does not tell which axes are chains, or a part has
+      a name or a dtype that no file can have.
+  """
+
+  def __init__(
+    self, folder, run, plan, structure, block_size, log_prob_name, attributes
+  ):
+    self._folder = pathlib.Path(folder)
+    self._plan = plan
+    self._structure = structure
+    self._block_size = block_size
+    self._log_prob_name = log_prob_name
+    self._attributes = attributes
+    self._chain_shape = _chain_shape(structure)
+    template = _one_row(structure)
+    _check(structure, self._named(template))
+    self._in_tree = self._leaves_in_tree(template)
+    # Of other blocks, rows would lie in other files.
+    self._state = checkpoint_lib.State(
+      folder, dict(run, block_size=block_size), 'draws_dir'
+    )
+    self._arrays = None
+    self._num_rows, self._sizes = 0, []
+
+  def load(self):
+    """Returns (leaves, step, seconds) of where the run was cut off, or None.
+
+    Reads no draws: that their files are there, and as long as they were, is
+    all that is asked.
+
+    Raises:
+      CheckpointError: If files are damaged, or not of this run.
+    """
+    found = self._state.load()
+    if found is None:
+      self._refuse_files()
+      # From now on the folder is of this run, and of no other.
+      self._state.save([], step=0, num_rows=0, sizes=[], seconds={})
+    if found is None or not found[1]['num_rows']:
+      with checkpoint_lib.writing(self._folder):
+        self._arrays = self._make_arrays()
+      return None
+    leaves, header = found
+    self._arrays = self._open_arrays()
+    self._num_rows, self._sizes = header['num_rows'], header['sizes']
+    self._check_files()
+    for left in self._folder.rglob('*.partial'):  # By a Zarr that was killed.
+      left.unlink(missing_ok=True)
+    return leaves, header['step'], header['seconds']
+
+  def append(self, block):
+    """Writes a block of rows; returns it."""
+    start, discarded = self._num_rows, self._plan.num_discarded
+    group = 'adaptation' if start < discarded else 'sampling'
+    trace = self._trace_leaves(block)
+    rows = {(group, str(i)): leaf for i, leaf in enumerate(trace)}
+    if start >= discarded:
+      rows.update(self._named(block))
+      start -= discarded
+    number, paths = start // self._block_size, []
+    for key, array in self._arrays.items():
+      if key in rows:
+        paths.append(array.file(number))
+        with checkpoint_lib.writing(paths[-1]):
+          array.write(number, rows[key])
+    with checkpoint_lib.writing(self._folder):
+      archive.sync(paths)
+      self._sizes.append(sum(path.stat().st_size for path in paths))
+    self._num_rows += len(block[0])
+    return block
+
+  def save(self, leaves, step, block, seconds):
+    """Writes where the run is, and with it that the block before counts."""
+    del block
+    self._state.save(
+      leaves,
+      step=int(step),
+      num_rows=self._num_rows,
+      sizes=self._sizes,
+      seconds=seconds,
+    )
+
+  def columns(self):
+    """Returns what was recorded, flat: of discarded steps, and of results.
+
+    Of discarded steps the trace alone, as a result has it.
+    """
+    names = to_arviz.checked_names(self._structure[0])
+    draws = [self._lazy('posterior', name) for name in names]
+    discarded, recorded = [None] * len(draws), draws
+    for i in range(len(self._trace_leaves(_one_row(self._structure)))):
+      discarded.append(self._lazy('adaptation', str(i)))
+      recorded.append(
+        self._lazy('sample_stats', self._in_tree[i])
+        if i in self._in_tree
+        else self._lazy('sampling', str(i))
+      )
+    return discarded, recorded
+
+  def _lazy(self, group, name):
+    array, is_in_tree = self._arrays[group, name].array, group in _TREE_GROUPS
+    return LazyDraws(
+      array,
+      self._folder / (_TREE if is_in_tree else _TRACE),
+      self._chain_shape if is_in_tree else None,
+    )
+
+  def _trace_leaves(self, block):
+    return block[len(tf.nest.flatten(self._structure[0])) :]
+
+  def _named(self, block):
+    """Returns {(group, name): rows} of a block of results, as ArviZ has it."""
+    states, trace = tf.nest.pack_sequence_as(self._structure, block)
+    groups = dict(
+      posterior=to_arviz.variables(states, len(self._chain_shape)),
+      sample_stats=to_arviz.sample_stats(trace, self._log_prob_name),
+    )
+    return {
+      (group, name): rows
+      for group, variables in groups.items()
+      for name, rows in variables.items()
+    }
+
+  def _leaves_in_tree(self, template):
+    """Returns {number of a leaf of the trace: its name}, where one is a view.
+
+    Such a leaf is not written twice: the tree has it as it was recorded.
+    """
+    stats = [
+      (name, rows)
+      for (group, name), rows in self._named(template).items()
+      if group == 'sample_stats'
+    ]
+    return {
+      i: name
+      for i, leaf in enumerate(self._trace_leaves(template))
+      for name, rows in stats
+      if leaf.size == rows.size and np.shares_memory(leaf, rows)
+    }
+
+  def _make_arrays(self):
+    """Makes all arrays anew, empty; returns {(group, name): array}."""
+    tree, recorded = self._folder / _TREE, self._folder / _TRACE
+    zarr_arrays.make_group(tree, to_arviz.described(self._attributes))
+    zarr_arrays.make_group(recorded)
+    for group in _TREE_GROUPS:
+      zarr_arrays.make_group(tree / group)
+    for group in _TRACE_GROUPS:
+      zarr_arrays.make_group(recorded / group)
+    template, arrays = _one_row(self._structure), {}
+    for (group, name), row in self._named(template).items():
+      arrays[group, name] = zarr_arrays.BlockArray.make(
+        tree / group / name,
+        (len(row), self._plan.num_results, *row.shape[2:]),
+        row.dtype,
+        self._block_size,
+        [f'{name}_dim_{i}' for i in range(row.ndim - 2)],
+      )
+    leaves = self._trace_leaves(template)
+    sizes = dict(
+      adaptation=self._plan.num_discarded, sampling=self._plan.num_results
+    )
+    for group, name in self._trace_keys():
+      row = leaves[int(name)]
+      arrays[group, name] = zarr_arrays.BlockArray.make(
+        recorded / group / name,
+        (sizes[group], *row.shape[1:]),
+        row.dtype,
+        self._block_size,
+      )
+    return arrays
+
+  def _trace_keys(self):
+    """Returns (group, name) of all arrays of the trace that are no variable."""
+    num_leaves = len(self._trace_leaves(_one_row(self._structure)))
+    return [
+      (group, str(i))
+      for i in range(num_leaves)
+      for group in _TRACE_GROUPS
+      if group == 'adaptation' or i not in self._in_tree
+    ]
+
+  def _open_arrays(self):
+    """Returns {(group, name): array} of a folder that a run began."""
+    keys = [(_TREE, *key) for key in self._named(_one_row(self._structure))]
+    keys += [(_TRACE, *key) for key in self._trace_keys()]
+    arrays = {}
+    for store, group, name in keys:
+      path = self._folder / store / group / name
+      try:
+        arrays[group, name] = zarr_arrays.BlockArray.open(
+          path, self._block_size, store == _TREE
+        )
+      except zarr_arrays.Damaged as error:
+        raise _damaged(path, error) from error
+    return arrays
+
+  def _refuse_files(self):
+    """Refuses a folder that holds what is not of this run."""
+    found = sorted({p.name for p in self._folder.glob('*')} - {*_HARMLESS})
+    if found:
+      more = ', ...' if len(found) > 4 else ''
+      raise checkpoint_lib.CheckpointError(
+        f'{str(self._folder)!r} is not empty, and of no run with `draws_dir`: '
+        f'it holds {", ".join(found[:4])}{more}. Name a folder that is empty, '
+        'or not there.'
+      )
+
+  def _check_files(self):
+    """Refuses a folder whose files are not as long as they were."""
+    num_adapting = -(-self._plan.num_discarded // self._block_size)
+    for index, size in enumerate(self._sizes):
+      is_result = index >= num_adapting
+      number = index - num_adapting * is_result
+      paths = [
+        array.file(number)
+        for (group, _), array in self._arrays.items()
+        if (group != 'adaptation') == is_result
+      ]
+      missing = [path for path in paths if not path.is_file()]
+      if missing:
+        raise _damaged(missing[0], 'it is missing')
+      if sum(path.stat().st_size for path in paths) != size:
+        raise _damaged(
+          paths[0], 'it, or a file of this block beside it, was changed'
+        )
+
+
+def _chain_shape(structure):
+  log_prob = structure[1].get('target_log_prob')
+  if log_prob is None:
+    raise ValueError(
+      'The kernel has no `target_log_prob` in its results, so which axes are '
+      'chains is not known, and `draws_dir` has them first. Leave it away, or '
+      'take `checkpoint_dir`.'
+    )
+  return tuple(log_prob.shape)
+
+
+def _one_row(structure):
+  """Returns a block of one row of zeros, flat."""
+  return [
+    np.zeros([1, *leaf.shape], leaf.dtype.as_numpy_dtype)
+    for leaf in tf.nest.flatten(structure)
+  ]
+
+
+def _check(structure, named):
+  """Refuses names and dtypes that no file can have."""
+  for leaf in tf.nest.flatten(structure):
+    if np.dtype(leaf.dtype.as_numpy_dtype).kind not in _NUMBERS:
+      raise ValueError(
+        '`draws_dir` takes logical, whole, real and complex numbers, but '
+        f'{leaf.dtype.name} is to be recorded. Cast it, for example to float32.'
+      )
+  for group in _TREE_GROUPS:
+    names = [name for key, name in named if key == group]
+    if not to_arviz.are_names(names) or {'.', '..'} & set(names):
+      raise ValueError(
+        f'`draws_dir` makes a folder of every name, but got {names!r}: none '
+        "can be 'chain' or 'draw', or have a slash. Rename them in the state, "
+        'or in what `trace_fn` returns.'
+      )
+
+
+def _damaged(path, reason):
+  return checkpoint_lib.CheckpointError(
+    f'{path} is damaged: {reason}. Nothing was loaded; remove its folder or '
+    'pass another `draws_dir` to start again.'
+  )

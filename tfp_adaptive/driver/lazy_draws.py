@@ -1,0 +1,202 @@
+"""Draws that lie on disk, as arrays that read what is asked for.
+
+A `LazyDraws` has the shape, dtype and axes of the array in memory,
+[num_results, chains..., event...], and takes ints and slices. On disk the
+chains are first, and one axis, as ArviZ has them.
+"""
+
+import math
+import operator
+
+import numpy as np
+
+from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.driver import convergence
+
+__all__ = ['LazyDraws']
+
+_ALL = slice(None)
+
+
+class LazyDraws:
+  """One recorded array, read by `[...]`, by blocks or by columns.
+
+  `np.asarray` reads all of it; so does any function of numpy but `np.mean` and
+  `np.any`, which go block by block.
+
+  Args:
+    array: What is read, with `shape`, `dtype`, `chunks` and slices:
+      [chains, draws, event...], or [draws, ...] without `chain_shape`.
+    folder: Where it lies.
+    chain_shape: Of the axes that are one on disk, or `None`.
+  """
+
+  def __init__(self, array, folder, chain_shape=None):
+    self._array = array
+    self.folder = folder
+    self._chain_shape = chain_shape
+    shape = tuple(array.shape)
+    if chain_shape is not None:
+      shape = (shape[1], *chain_shape, *shape[2:])
+    self.shape = shape
+    self.dtype = np.dtype(array.dtype)
+    self._means = {}
+
+  @property
+  def ndim(self):
+    return len(self.shape)
+
+  @property
+  def size(self):
+    return math.prod(self.shape)
+
+  def __len__(self):
+    return self.shape[0]
+
+  def __repr__(self):
+    return f'LazyDraws({list(self.shape)} {self.dtype} in {str(self.folder)!r})'
+
+  def __array__(self, dtype=None, copy=None):
+    if copy is False:
+      raise ValueError('Draws on disk are copied when they are read.')
+    return np.asarray(self[...], dtype)
+
+  def __iter__(self):
+    for rows in self.blocks():
+      yield from rows
+
+  def __getitem__(self, key):
+    """Returns the numpy array of ints and slices of all axes."""
+    wanted, after = [], []
+    for size, one in zip(self.shape, self._of_each_axis(key)):
+      of_axis, then = _forwards(size, one)
+      wanted.append(of_axis)
+      after.append(then)
+    if self._chain_shape is None:
+      return self._read(tuple(wanted))[tuple(after)]
+    num_chain_dims = len(self._chain_shape)
+    draws, *events = wanted[:1] + wanted[1 + num_chain_dims :]
+    rows = np.swapaxes(self._read((_ALL, draws, *events)), 0, 1)
+    rows = rows.reshape(len(rows), *self._chain_shape, *rows.shape[2:])
+    # Chains are read whole: a chunk holds them all.
+    chains = zip(wanted[1 : 1 + num_chain_dims], after[1:])
+    for axis, (of_axis, _) in enumerate(chains, start=1):
+      rows = rows[(_ALL,) * axis + (of_axis,)]
+    return np.array(rows[tuple(after)], order='C')[()]
+
+  def blocks(self):
+    """Yields [some draws, chains..., event...], as they were written."""
+    step = self._array.chunks[0 if self._chain_shape is None else 1]
+    for start in range(0, len(self), step):
+      yield self[start : start + step]
+
+  @property
+  def thinning(self):
+    """Every which draw `columns` reads: 1 unless a column is very long."""
+    return -(-self._column_numbers // convergence.MOST_AT_ONCE)
+
+  @property
+  def _column_numbers(self):
+    chunk = self._array.chunks[2:]
+    return math.prod(self._array.shape[:2]) * math.prod(chunk)
+
+  def columns(self):
+    """Yields (coordinates [g], their draws [n, chains, g]).
+
+    Groups of coordinates are those of the chunks, so that each chunk is read
+    once, and at most `convergence.MOST_AT_ONCE` numbers are held.
+    """
+    events, chunk = self._array.shape[2:], self._array.chunks[2:]
+    coordinates = np.arange(math.prod(events)).reshape(events)
+    num_groups = [-(-size // width) for size, width in zip(events, chunk)]
+    for corner in np.ndindex(*num_groups):
+      where = tuple(
+        slice(index * width, (index + 1) * width)
+        for index, width in zip(corner, chunk)
+      )
+      draws = self._read((_ALL, slice(None, None, self.thinning), *where))
+      draws = np.swapaxes(draws.reshape(*draws.shape[:2], -1), 0, 1)
+      yield coordinates[where].reshape(-1), np.ascontiguousarray(draws)
+
+  def mean(self, axis=None, dtype=None, out=None, **kwargs):
+    """Returns the mean over axes, the first among them, block by block."""
+    del dtype, out, kwargs  # As numpy calls it.
+    axes = self._axes(axis)
+    if axes not in self._means:
+      total = sum(
+        np.sum(rows, axis=axes, dtype=np.float64) for rows in self.blocks()
+      )
+      count = math.prod(self.shape[i] for i in axes)
+      kind = self.dtype if self.dtype.kind == 'f' else np.dtype(np.float64)
+      self._means[axes] = (total / count).astype(kind)[()]
+    return self._means[axes]
+
+  def any(self, axis=None, out=None, **kwargs):
+    """Returns whether any is true over axes, the first among them."""
+    del out, kwargs
+    axes = self._axes(axis)
+    found = False
+    for rows in self.blocks():
+      found = found | np.any(rows, axis=axes)
+    return found
+
+  def _axes(self, axis):
+    axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
+    axes = tuple(sorted(int(i) % self.ndim for i in axes))
+    if 0 not in axes:
+      raise ValueError(
+        f'Over axis {axis} of draws on disk the result would be as long as '
+        'they are. Take axis 0 too, or `np.asarray` of a slice first.'
+      )
+    return axes
+
+  def _of_each_axis(self, key):
+    """Returns one int or slice for each axis."""
+    key = key if isinstance(key, tuple) else (key,)
+    is_basic = [
+      one is Ellipsis
+      or isinstance(one, slice)
+      or (hasattr(one, '__index__') and not isinstance(one, (bool, np.bool_)))
+      for one in key
+    ]
+    num_ellipses = sum(one is Ellipsis for one in key)
+    if not all(is_basic) or num_ellipses > 1:
+      raise IndexError(
+        f'Draws on disk take ints, slices and one `...`, but got {key!r}. '
+        'Read a slice first and index the array that it gives, for example '
+        '`states[1000:2000][:, [0, 2]]`.'
+      )
+    if len(key) - num_ellipses > self.ndim:
+      raise IndexError(
+        f'Draws of {self.ndim} axes take as many indices at most, but got '
+        f'{len(key) - num_ellipses}.'
+      )
+    place = (
+      [one is Ellipsis for one in key].index(True)
+      if num_ellipses
+      else (len(key))
+    )
+    missing = self.ndim - (len(key) - num_ellipses)
+    return (*key[:place], *[_ALL] * missing, *key[place + num_ellipses :])
+
+  def _read(self, wanted):
+    try:
+      return np.asarray(self._array[wanted])
+    except (OSError, ValueError, RuntimeError) as error:
+      raise checkpoint.CheckpointError(
+        f'Draws in {self.folder} cannot be read: {error}. What was damaged or '
+        'taken away there is lost; its other draws can still be sliced.'
+      ) from error
+
+
+def _forwards(size, key):
+  """Returns a slice with a positive step, and what makes `key` of it."""
+  if isinstance(key, slice):
+    rows = range(size)[key]
+    if not rows:
+      return slice(0, 0), _ALL
+    if rows.step < 0:
+      return slice(rows[-1], rows[0] + 1, -rows.step), slice(None, None, -1)
+    return slice(rows.start, rows.stop, rows.step), _ALL
+  index = range(size)[operator.index(key)]
+  return slice(index, index + 1), 0

@@ -1,0 +1,275 @@
+"""Chains in shards, one on each device, and what they learn merged.
+
+The chains of a run are divided evenly, by their first axis. A shard runs the
+same compiled block as all chains would, on its device and in its own thread;
+shards on one device run one after the other. Blocks of adapting steps are short
+at first and grow with the step. After each, what shards share is merged: the
+mean over shards, of what is a number; what is more says itself how, by a method
+`merged`. After the adaptation nothing is sent between devices.
+
+Draws depend on the number of shards, not on where they run.
+"""
+
+import concurrent.futures
+
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+
+__all__ = ['Sharded', 'device_names', 'merged', 'next_merge']
+
+_FIRST_INTERVAL, _LONGEST_INTERVAL = 8, 256  # Steps between two merges, ...
+_GROWTH = 4  # ... a quarter of those before.
+_SALT = 1_000_003  # Tells seeds of shards from those of steps.
+# Of these every shard has its own; a run has their sum.
+_COUNTED = ('num_dropped_gradients',)
+# Fitted to the history of a shard, and no mean of two fits is one.
+_OF_ONE_SHARD = ('surrogate_params', 'walk_params')
+
+
+def device_names(devices):
+  """Returns the names of the devices of all shards, a list; `None` for none.
+
+  Args:
+    devices: As of `tfpa.sample`.
+
+  Raises:
+    ValueError: If there is no such device.
+  """
+  if devices is None:
+    return None
+  found = [d.name for d in tf.config.list_logical_devices()]
+  if isinstance(devices, str) and devices == 'all':
+    gpus = [name for name in found if ':GPU:' in name]
+    return gpus or [name for name in found if ':CPU:' in name]
+  is_list = isinstance(devices, (list, tuple)) and devices
+  if not is_list or not all(isinstance(name, str) for name in devices):
+    raise ValueError(
+      f"`devices` must be None, 'all' or a list of names, one for each shard, "
+      f"but got {devices!r}. Write for example `devices=['/GPU:0', '/GPU:1']`; "
+      'a name may stand there twice.'
+    )
+  names = []
+  for given in devices:
+    ends = f':{given.lstrip("/").removeprefix("device:")}'.upper()
+    match = [name for name in found if name.upper().endswith(ends)]
+    if not match:
+      raise ValueError(
+        f'`devices`: TensorFlow has no device {given!r}, but '
+        f'{", ".join(found)}. More CPUs are made by '
+        '`tf.config.set_logical_device_configuration`, before any op.'
+      )
+    names.append(match[0])
+  return names
+
+
+def next_merge(step):
+  """Returns the first step after `step` at which shards are merged, an int."""
+  at = 0
+  while at <= step:
+    interval = max(_FIRST_INTERVAL, at // _GROWTH)
+    at += min(interval, _LONGEST_INTERVAL)
+  return at
+
+
+class Sharded:
+  """A `blocks.Block` whose chains are divided among devices.
+
+  It takes and returns what the block of all chains does.
+  """
+
+  def __init__(
+    self, kernel, program, devices, num_adapting, block_size, structure
+  ):
+    """Finds which axis of which results counts chains.
+
+    Args:
+      kernel: The kernel.
+      program: `blocks.Block` of it, of any number of chains.
+      devices: Names, one for each shard.
+      num_adapting: Steps whose blocks are merged.
+      block_size: Results that the program can hold.
+      structure: (state, kernel_results, recorded row) of all chains.
+
+    Raises:
+      ValueError: If the chains cannot be divided evenly.
+    """
+    state, results, row = structure
+    self._program, self._num_adapting = program, num_adapting
+    self._devices, self._block_size = list(devices), block_size
+    _check_divides(state, len(self._devices))
+    self._state_axes = tf.nest.map_structure(lambda _: 0, state)
+    part = self._split(state, self._state_axes)[0]
+    self._result_axes = tf.nest.map_structure(
+      _chain_axis, results, kernel.bootstrap_results(part)
+    )
+    self._row_shapes = tf.nest.map_structure(lambda leaf: leaf.shape, row)
+
+  def describe(self, state, results, seed, *counts):
+    """Returns the `Program` of one shard."""
+    part = self._parts(state, results)[0]
+    return self._program.describe(*part, seed, *counts)
+
+  def run(self, state, results, seed, first_step, num_results, thin):
+    """Runs a block of every shard; what adapted is merged at its end."""
+    counts = int(first_step), int(num_results), int(thin)
+    parts, seeds = self._parts(state, results), self._seeds(seed)
+    outcomes = [None] * len(parts)
+
+    def run_on(device):
+      with tf.device(device):
+        for shard, part in enumerate(parts):
+          if self._devices[shard] == device:
+            outcomes[shard] = self._run_one(*part, seeds[shard], *counts)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+      # A list: raises what a thread raised.
+      list(pool.map(run_on, dict.fromkeys(self._devices)))
+    return self._joined(outcomes, results, counts[0] < self._num_adapting)
+
+  def _run_one(self, state, results, seed, first_step, num_results, thin):
+    """Runs one shard, in blocks that the program can hold."""
+    state, results, seed = tf.nest.map_structure(
+      tf.identity, (state, results, seed)
+    )
+    recorded = []
+    for done in range(0, max(num_results, 1), self._block_size):
+      count = min(self._block_size, num_results - done)
+      counts = (first_step + done * thin, count, thin)
+      state, results, rows = self._program.run(
+        state, results, seed, *(tf.constant(n, tf.int32) for n in counts)
+      )
+      recorded.append(tf.nest.map_structure(lambda a, n=count: a[:n], rows))
+    rows = tf.nest.map_structure(lambda *r: tf.concat(r, axis=0), *recorded)
+    return state, results, rows
+
+  def _seeds(self, seed):
+    count = len(self._devices)
+    if count == 1:
+      return [seed]
+    return [random.fold_in(seed, _SALT + shard) for shard in range(count)]
+
+  def _parts(self, state, results):
+    """Returns (state, results) of every shard, a list."""
+    return list(
+      zip(
+        self._split(state, self._state_axes),
+        self._split(results, self._result_axes),
+      )
+    )
+
+  def _split(self, structure, axes):
+    """Returns the structure of every shard; -1: no axis counts chains."""
+    count = len(self._devices)
+    leaves = [
+      [leaf] * count if axis < 0 else tf.split(leaf, count, axis)
+      for leaf, axis in zip(tf.nest.flatten(structure), tf.nest.flatten(axes))
+    ]
+    return [tf.nest.pack_sequence_as(structure, part) for part in zip(*leaves)]
+
+  def _joined(self, outcomes, before, is_adapting):
+    """Returns (state, results, recorded) of all chains."""
+    with tf.device('/CPU:0'):
+      states, results, rows = (
+        [tf.nest.map_structure(tf.identity, part) for part in column]
+        for column in zip(*outcomes)
+      )
+      row_axes = tf.nest.map_structure(
+        lambda leaf, shape: _axis(leaf.shape[1:], shape, 1),
+        rows[0],
+        self._row_shapes,
+      )
+      shared = merged(results, before) if is_adapting else results[0]
+      return (
+        _concatenated(states, self._state_axes, states[0]),
+        _concatenated(results, self._result_axes, shared),
+        _concatenated(rows, row_axes, rows[0]),
+      )
+
+
+def _concatenated(parts, axes, shared):
+  """Returns the structure of all chains; without an axis, what is shared."""
+  return tf.nest.map_structure(
+    lambda axis, of_all, *leaves: (
+      of_all if axis < 0 else tf.concat(leaves, axis)
+    ),
+    axes,
+    shared,
+    *parts,
+  )
+
+
+def _chain_axis(leaf, of_part):
+  return _axis(of_part.shape, leaf.shape, 0)
+
+
+def _axis(of_part, of_all, offset):
+  """Returns the axis that a shard has less of, from an offset on; -1: none."""
+  pairs = zip(of_part.as_list(), of_all.as_list(), strict=True)
+  differing = [
+    axis for axis, (part, whole) in enumerate(pairs) if part != whole
+  ]
+  return differing[0] + offset if differing else -1
+
+
+def _check_divides(state, num_shards):
+  for part in tf.nest.flatten(state):
+    count = part.shape[0] if part.shape.rank else 0
+    if not count or count % num_shards:
+      raise ValueError(
+        f'`devices` has {num_shards} names, but a part of the start has shape '
+        f'{part.shape}: its first axis, chains, must divide evenly. Start '
+        f'{num_shards}, {2 * num_shards}, ... chains.'
+      )
+
+
+def merged(parts, before):
+  """Returns what shards have learned as one structure.
+
+  The mean of numbers, whose starts were the same, and the sum of what counts
+  faults; of other integers what the first shard has. Types that have a method
+  `merged(parts)` say it themselves.
+
+  Args:
+    parts: List of structures, one of each shard.
+    before: The structure that all had before.
+  """
+  first = parts[0]
+  if hasattr(type(first), 'merged'):
+    return type(first).merged(parts)
+  if hasattr(first, '_asdict'):
+    fields = {}
+    for name in first._fields:
+      values = [getattr(part, name) for part in parts]
+      fields[name] = _merged_field(name, values, getattr(before, name))
+    return type(first)(**fields)
+  if isinstance(first, (list, tuple)):
+    columns = zip(zip(*parts), before)
+    return type(first)(merged(list(column), b) for column, b in columns)
+  if isinstance(first, dict):
+    return {k: merged([part[k] for part in parts], before[k]) for k in first}
+  return mean(parts)
+
+
+def _merged_field(name, values, before):
+  if name in _OF_ONE_SHARD:
+    return values[0]
+  if name in _COUNTED:
+    return before + tf.add_n([value - before for value in values])
+  return merged(values, before)
+
+
+def mean(parts):
+  """Returns the mean of Tensors of one shape; of integers the first.
+
+  Those that are equal stay what they are, infinite ones too. Shards have as
+  many chains each.
+  """
+  first = parts[0]
+  if not (first.dtype.is_floating and len(parts) > 1):
+    return first
+  if any(part.shape != first.shape for part in parts):
+    return first
+  rows = tf.stack(parts)
+  is_equal = tf.reduce_all(rows == first, axis=0)
+  return tf.where(is_equal, first, tf.reduce_mean(rows, axis=0))

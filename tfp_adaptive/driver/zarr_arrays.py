@@ -1,0 +1,193 @@
+"""Arrays of draws in Zarr: made, opened, written by blocks of rows.
+
+A block is one file of each array. It is cut into groups of coordinates, each
+of which can be read without the others: Zarr's shards and chunks.
+"""
+
+import math
+import pathlib
+
+import numpy as np
+
+from tfp_adaptive.driver import convergence
+
+__all__ = ['BlockArray', 'Damaged', 'check_installed', 'make_group']
+
+_COORDINATE_ROWS = 2**20
+# A file that is not written where all is zero could not be told from a lost
+# one.
+_CONFIG = {'array.write_empty_chunks': True}
+
+
+class Damaged(ValueError):
+  """An array that cannot be opened, and why."""
+
+
+def check_installed():
+  """Refuses to go on without Zarr.
+
+  Raises:
+    ImportError: If it is not there, or too old.
+  """
+  _zarr()
+
+
+def make_group(folder, attributes=None):
+  """Makes a group without arrays anew.
+
+  Args:
+    folder: Path of the group; what was there before is removed.
+    attributes: dict of JSON values, or `None`.
+  """
+  _zarr().open_group(folder, mode='w', zarr_format=3, attributes=attributes)
+
+
+class BlockArray:
+  """One array on disk, [draws, ...] or [chains, draws, event...].
+
+  Args:
+    array: Of Zarr.
+    folder: Where it lies, a path.
+    block_size: Draws of a block.
+    axis: Which one is draws.
+  """
+
+  def __init__(self, array, folder, block_size, axis):
+    self.array = array
+    self._folder = folder
+    self._block_size = block_size
+    self._axis = axis
+
+  @classmethod
+  def make(cls, folder, shape, dtype, block_size, dims=None):
+    """Makes it, empty, with the coordinates of its dimensions beside it.
+
+    Args:
+      folder: Path; its last part is the name of the array.
+      shape: [chains, draws, event...], or without `dims` [draws, ...].
+      dtype: Of numpy.
+      block_size: Draws of a block.
+      dims: Names of the dimensions of the event, or `None`: then what is
+        recorded of a draw is not cut.
+    """
+    axis = 0 if dims is None else 1
+    rows = max(1, min(block_size, shape[axis]))
+    # Of no rows, and of events without numbers, chunks have 1 all the same.
+    events = [max(1, size) for size in shape[axis + 1 :]]
+    widths = events if dims is None else _widths(shape)
+    whole = [-(-size // w) * w for size, w in zip(events, widths)]
+    file = (*shape[:axis], rows, *whole)
+    chunk = (*shape[:axis], rows, *widths)
+    names = None if dims is None else ('chain', 'draw', *dims)
+    array = _make(
+      folder,
+      shape=tuple(shape),
+      dtype=dtype,
+      chunks=chunk,
+      shards=None if file == chunk else file,
+      # Rows of blocks that a run has not come to are seen to be none.
+      fill_value=dtype.type(np.nan if dtype.kind in 'fc' else 0),
+      dimension_names=names,
+    )
+    for name, size in zip(names or (), shape):
+      _make_coordinate(folder.parent / name, size)
+    return cls(array, folder, block_size, axis)
+
+  @classmethod
+  def open(cls, folder, block_size, has_chains):
+    """Opens what was made; raises `Damaged` if that cannot be."""
+    try:
+      with _zarr().config.set(_CONFIG):
+        array = _zarr().open_array(folder, mode='r+')
+    except (OSError, ValueError, KeyError) as error:
+      raise Damaged(f'it cannot be opened ({error})') from error
+    return cls(array, folder, block_size, int(has_chains))
+
+  def file(self, number):
+    """Returns the path of the file of a block."""
+    place = [0] * len(self.array.shape)
+    place[self._axis] = number
+    return self._folder / self.array.metadata.encode_chunk_key(tuple(place))
+
+  def write(self, number, rows):
+    """Writes a block.
+
+    Args:
+      number: Of the block.
+      rows: Its draws, as many as a block has, or as are left.
+
+    Raises:
+      OSError: If it cannot be written.
+    """
+    path, start = self.file(number), number * self._block_size
+    # What a run that was killed left there may be half a file.
+    path.unlink(missing_ok=True)
+    where = (slice(start, start + rows.shape[self._axis]),)
+    self.array[(slice(None),) * self._axis + where] = rows
+
+
+def _zarr():
+  try:
+    import zarr
+  except ImportError as error:
+    raise ImportError(
+      '`draws_dir` writes with Zarr: `pip install "zarr>=3"`. Without it draws '
+      'are kept in memory, and `checkpoint_dir` keeps them from being lost.'
+    ) from error
+  if int(zarr.__version__.split('.')[0]) < 3:
+    raise ImportError(
+      f'`draws_dir` needs Zarr 3, but found {zarr.__version__}: '
+      '`pip install "zarr>=3"`.'
+    )
+  return zarr
+
+
+def _make(folder, **options):
+  codecs = _zarr().codecs
+  with _zarr().config.set(_CONFIG):
+    return _zarr().create_array(
+      folder,
+      zarr_format=3,
+      # Its own checksum tells, when draws are read, that they are damaged.
+      compressors=codecs.ZstdCodec(level=1, checksum=True),
+      # One folder for an array, not one for every block.
+      chunk_key_encoding=dict(name='default', separator='.'),
+      overwrite=True,
+      **options,
+    )
+
+
+def _widths(shape):
+  """Returns how many coordinates along each axis are a chunk together.
+
+  As many as `convergence.MOST_AT_ONCE` allows of all chains and draws, the last
+  axes first: what a chunk holds stands together in the flat order too.
+
+  Args:
+    shape: [chains, draws, event...].
+  """
+  most = max(1, convergence.MOST_AT_ONCE // max(1, math.prod(shape[:2])))
+  widths = []
+  for size in reversed(shape[2:]):
+    size = max(1, size)
+    # Of one length, or the last would be padded.
+    width = -(-size // -(-size // min(size, most)))
+    widths.insert(0, width)
+    most = most // width if width == size else 1
+  return widths
+
+
+def _make_coordinate(folder, size):
+  if pathlib.Path(folder).exists():
+    return
+  rows = max(1, min(size, _COORDINATE_ROWS))
+  array = _make(
+    folder,
+    shape=(size,),
+    dtype=np.dtype(np.int64),
+    chunks=(rows,),
+    dimension_names=(folder.name,),
+  )
+  for start in range(0, size, rows):
+    end = min(size, start + rows)
+    array[start:end] = np.arange(start, end)
