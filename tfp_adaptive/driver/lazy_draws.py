@@ -152,7 +152,8 @@ class LazyDraws:
     is_basic = [
       one is Ellipsis
       or isinstance(one, slice)
-      or (hasattr(one, '__index__') and not isinstance(one, (bool, np.bool_)))
+      # An array of one number is none.
+      or (np.ndim(one) == 0 and np.asarray(one).dtype.kind in 'iu')
       for one in key
     ]
     num_ellipses = sum(one is Ellipsis for one in key)
