@@ -116,6 +116,7 @@ def test_every_example_is_run_by_some_test():
     'extend.md',
     'gpu.md',
     'long_runs.md',
+    'scale.md',
     'simulators.md',
     'your_model.md',
   }
@@ -314,6 +315,21 @@ def test_the_examples_of_the_first_page_run_in_turn():
   assert names['tree'].posterior['scale'].sizes == {
     'chain': 8, 'draw': 5000
   }  # fmt: skip
+
+
+@pytest.mark.full
+def test_the_example_of_draws_on_disk_runs(tmp_path, monkeypatch):
+  _, _, section = (DOCS / 'scale.md').read_text().partition('## Draws that')
+  section, _, _ = section.partition('\n## ')
+  monkeypatch.chdir(tmp_path)
+  names = {}
+  for example in re.findall(r'```python\n(.*?)```', section, re.DOTALL):
+    exec(compile(example, 'scale.md', 'exec'), names)
+  assert names['result'].states.shape == (5000, 4, 20)
+  np.testing.assert_allclose(names['first'].std(), 1.0, rtol=0.1)
+  np.testing.assert_array_equal(
+    names['first'].T, names['result'].states[:, :, 0]
+  )
 
 
 @pytest.mark.nightly

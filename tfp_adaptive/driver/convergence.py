@@ -19,6 +19,7 @@ __all__ = [
   'LARGEST_RHAT',
   'LEAST_ESS',
   'MOST_AT_ONCE',
+  'MOST_OF_ONE',
   'diagnose',
   'thinning',
   'worst',
@@ -29,8 +30,10 @@ __all__ = [
 FEWEST_DRAWS = 100
 LARGEST_RHAT = 1.01
 LEAST_ESS = 400.0
-# Numbers in memory, of draws that lie on disk: some 90 bytes for each.
-MOST_AT_ONCE = 2**22
+# Of draws on disk, numbers of some coordinates that are in memory together, and
+# of one, if it alone has more; beyond, it is thinned. Each takes some 90 bytes.
+MOST_AT_ONCE = 2**20
+MOST_OF_ONE = 2**22
 _MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
 _MOST_NUMBERS = 2**26  # Of all draws; more are thinned.
 _BLOCK = 256  # Coordinates taken at once: bounds the memory in float64.

@@ -15,6 +15,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import state_parts
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 from tfp_adaptive.driver import folder_lock
@@ -25,7 +26,8 @@ from tfp_adaptive.driver.lazy_draws import LazyDraws
 __all__ = ['DrawsOnDisk']
 
 _TREE, _TRACE = 'draws.zarr', 'trace.zarr'
-_TREE_GROUPS = ('posterior', 'sample_stats')
+_STATS = 'sample_stats'
+_TREE_GROUPS = ('posterior', _STATS)
 _TRACE_GROUPS = ('adaptation', 'sampling')
 _NUMBERS = 'biufc'  # Kinds of dtypes that Zarr and numpy write alike.
 # What a run leaves that was killed before it wrote anything.
@@ -59,8 +61,10 @@ class DrawsOnDisk:
     self._log_prob_name = log_prob_name
     self._attributes = attributes
     self._chain_shape = _chain_shape(structure)
+    _check_dtypes(structure)
+    _check_names(state_parts.names(structure[0]))
     template = _one_row(structure)
-    _check(structure, self._named(template))
+    _check_names([n for group, n in self._named(template) if group == _STATS])
     self._in_tree = self._leaves_in_tree(template)
     # Of other blocks, rows would lie in other files.
     self._state = checkpoint_lib.State(
@@ -138,7 +142,7 @@ class DrawsOnDisk:
     for i in range(len(self._trace_leaves(_one_row(self._structure)))):
       discarded.append(self._lazy('adaptation', str(i)))
       recorded.append(
-        self._lazy('sample_stats', self._in_tree[i])
+        self._lazy(_STATS, self._in_tree[i])
         if i in self._in_tree
         else self._lazy('sampling', str(i))
       )
@@ -176,7 +180,7 @@ class DrawsOnDisk:
     stats = [
       (name, rows)
       for (group, name), rows in self._named(template).items()
-      if group == 'sample_stats'
+      if group == _STATS
     ]
     return {
       i: name
@@ -203,6 +207,7 @@ class DrawsOnDisk:
         self._block_size,
         [f'{name}_dim_{i}' for i in range(row.ndim - 2)],
       )
+    zarr_arrays.consolidate(tree)
     leaves = self._trace_leaves(template)
     sizes = dict(
       adaptation=self._plan.num_discarded, sampling=self._plan.num_results
@@ -292,22 +297,22 @@ def _one_row(structure):
   ]
 
 
-def _check(structure, named):
-  """Refuses names and dtypes that no file can have."""
+def _check_dtypes(structure):
   for leaf in tf.nest.flatten(structure):
     if np.dtype(leaf.dtype.as_numpy_dtype).kind not in _NUMBERS:
       raise ValueError(
         '`draws_dir` takes logical, whole, real and complex numbers, but '
         f'{leaf.dtype.name} is to be recorded. Cast it, for example to float32.'
       )
-  for group in _TREE_GROUPS:
-    names = [name for key, name in named if key == group]
-    if not to_arviz.are_names(names) or {'.', '..'} & set(names):
-      raise ValueError(
-        f'`draws_dir` makes a folder of every name, but got {names!r}: none '
-        "can be 'chain' or 'draw', or have a slash. Rename them in the state, "
-        'or in what `trace_fn` returns.'
-      )
+
+
+def _check_names(names):
+  if not to_arviz.are_names(names) or {'.', '..'} & set(names):
+    raise ValueError(
+      f'`draws_dir` makes a folder of every name, but got {list(names)}: '
+      "they must differ, none be 'chain' or 'draw' or have a slash. Rename "
+      'them in the state, or in what `trace_fn` returns.'
+    )
 
 
 def _damaged(path, reason):

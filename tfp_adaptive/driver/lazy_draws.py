@@ -93,18 +93,14 @@ class LazyDraws:
   @property
   def thinning(self):
     """Every which draw `columns` reads: 1 unless a column is very long."""
-    return -(-self._column_numbers // convergence.MOST_AT_ONCE)
-
-  @property
-  def _column_numbers(self):
-    chunk = self._array.chunks[2:]
-    return math.prod(self._array.shape[:2]) * math.prod(chunk)
+    of_one = math.prod(self._array.shape[:2])
+    return max(1, -(-of_one // convergence.MOST_OF_ONE))
 
   def columns(self):
     """Yields (coordinates [g], their draws [n, chains, g]).
 
     Groups of coordinates are those of the chunks, so that each chunk is read
-    once, and at most `convergence.MOST_AT_ONCE` numbers are held.
+    once.
     """
     events, chunk = self._array.shape[2:], self._array.chunks[2:]
     coordinates = np.arange(math.prod(events)).reshape(events)
@@ -156,7 +152,8 @@ class LazyDraws:
     is_basic = [
       one is Ellipsis
       or isinstance(one, slice)
-      or (hasattr(one, '__index__') and not isinstance(one, (bool, np.bool_)))
+      # An array of one number is none.
+      or (np.ndim(one) == 0 and np.asarray(one).dtype.kind in 'iu')
       for one in key
     ]
     num_ellipses = sum(one is Ellipsis for one in key)

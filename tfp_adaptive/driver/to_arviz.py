@@ -137,9 +137,7 @@ def opened(states, attributes, names=None):
     ) from error
   folder = tf.nest.flatten(states)[0].folder
   # Not the dask of those that have it: as of `tree`, arrays are numpy's.
-  made = xarray.open_datatree(
-    folder, engine='zarr', consolidated=False, chunks=None
-  )
+  made = xarray.open_datatree(folder, engine='zarr', chunks=None)
   groups = {name: made[name].to_dataset() for name in _GROUPS}
   renamed = {}
   for old, new, part in zip(

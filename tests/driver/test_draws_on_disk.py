@@ -1,0 +1,446 @@
+"""Draws on disk: those of memory, bit by bit, and read when they are asked for.
+
+A run that was cut off goes on by itself; a folder of anything else is refused.
+"""
+
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.driver import archive
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
+from tfp_adaptive.driver import convergence
+from tfp_adaptive.driver import folder_lock
+
+zarr = pytest.importorskip('zarr', reason='draws_dir is an extra')
+
+_START = np.random.default_rng(4).normal(size=(3, 2))
+
+
+# One for all runs, so that its steps are traced once.
+_KERNEL = tfpa.gradient_adaptive_langevin(targets.standard_normal, 4)
+
+
+def _sample(folder=None, kernel=None, start=_START, **options):
+  # Uncompiled: a block of these steps is traced faster than compiled.
+  arguments = dict(
+    num_results=11,
+    block_size=4,
+    seed=(1, 2),
+    progress=False,
+    jit_compile=False,
+    draws_dir=folder,
+  )
+  arguments.update(options)
+  start = tf.nest.map_structure(tf.constant, start)
+  return tfpa.sample(kernel or _KERNEL, start, **arguments)
+
+
+def _assert_same(one, two):
+  """Asserts that draws and traces agree bit by bit, in dtype and in shape."""
+  for left, right in zip(
+    tf.nest.flatten((one.states, one.trace, one.adaptation_trace)),
+    tf.nest.flatten((two.states, two.trace, two.adaptation_trace)),
+    strict=True,
+  ):
+    assert left.shape == right.shape and left.dtype == right.dtype
+    assert np.asarray(left).tobytes() == np.asarray(right).tobytes()
+
+
+class _Cut(Exception):
+  pass
+
+
+def _cut_run(monkeypatch, folder, num_saves, **options):
+  """Runs until the state after `num_saves` blocks is to be written."""
+  save, saved = checkpoint_lib.State.save, []
+
+  def dying_save(self, leaves, **header):
+    # The first one says whose the folder is.
+    if len(saved) > num_saves:
+      raise _Cut
+    saved.append(save(self, leaves, **header))
+
+  with monkeypatch.context() as patch, pytest.raises(_Cut):
+    patch.setattr(checkpoint_lib.State, 'save', dying_save)
+    _sample(folder, **options)
+
+
+def _reads(monkeypatch):
+  """Returns a list that fills with (file, range) of what Zarr reads."""
+  found, get = [], zarr.storage.LocalStore.get
+
+  async def noted_get(self, key, prototype, byte_range=None):
+    value = await get(self, key, prototype, byte_range)
+    if value is not None and not key.endswith('.json'):
+      found.append((f'{self.root}/{key}', str(byte_range)))
+    return value
+
+  monkeypatch.setattr(zarr.storage.LocalStore, 'get', noted_get)
+  return found
+
+
+def _pair(a, b):
+  return targets.standard_normal(a) + targets.standard_normal(b)
+
+
+_STARTS = {
+  'no chains': (targets.standard_normal, _START[0]),
+  'float32': (targets.standard_normal, np.float32(_START)),
+  'two chain axes': (
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=(-2, -1)),
+    np.random.default_rng(5).normal(size=(2, 3, 2, 2)),
+  ),
+  'list': (_pair, [_START, _START[:, :1]]),
+  'dict': (
+    lambda rate, loc: targets.standard_normal(loc) - 0.5 * rate**2,
+    dict(rate=_START[:, 0], loc=_START),
+  ),
+}
+
+
+@pytest.mark.parametrize('case', _STARTS)
+def test_draws_and_traces_have_the_bits_of_a_run_in_memory(case, tmp_path):
+  target, start = _STARTS[case]
+  options = dict(
+    kernel=tfpa.gradient_adaptive_langevin(target, 4),
+    start=start,
+    num_steps_between_results=1,
+    trace_fn=lambda state, results: {
+      'whole': tf.constant(3),
+      'parts': tf.nest.flatten(state),
+    },
+  )
+  one, two = _sample(**options), _sample(tmp_path, **options)
+  tf.nest.assert_same_structure(one.states, two.states)
+  _assert_same(one, two)
+  for left, right in zip(
+    tf.nest.flatten((one.final_state, one.final_kernel_results)),
+    tf.nest.flatten((two.final_state, two.final_kernel_results)),
+  ):
+    np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.full
+def test_compiled_runs_have_the_bits_of_memory_too(tmp_path):
+  one = _sample(jit_compile=True)
+  _assert_same(one, _sample(tmp_path, jit_compile=True))
+  _assert_same(one, _sample(tmp_path, jit_compile=True))
+
+
+@pytest.mark.parametrize('num_saves', [0, 1, 3])
+def test_a_run_cut_between_draws_and_state_goes_on_with_the_same_bits(
+  num_saves, tmp_path, monkeypatch
+):
+  _cut_run(monkeypatch, tmp_path, num_saves)
+  _assert_same(_sample(tmp_path), _sample())
+
+
+def test_half_a_file_that_a_killed_run_left_is_written_anew(
+  tmp_path, monkeypatch
+):
+  _cut_run(monkeypatch, tmp_path, 3)
+  # Of the last block, of which there are three rows only.
+  left = tmp_path / 'draws.zarr/posterior/x/c.0.2.0'
+  left.write_bytes(b'half')
+  (left.parent / 'c.0.2.0.12.partial').write_bytes(b'half')
+  _assert_same(_sample(tmp_path), _sample())
+  assert not list(tmp_path.rglob('*.partial'))
+
+
+def test_a_continued_run_reads_none_of_the_old_draws(tmp_path, monkeypatch):
+  _cut_run(monkeypatch, tmp_path, 2)
+  found = _reads(monkeypatch)
+  result = _sample(tmp_path)
+  # Of 11 draws there is no R-hat. Traces are read for what is warned of.
+  assert not [file for file, _ in found if 'posterior' in file]
+  repr(result), repr(result.states)
+  assert not [file for file, _ in found if 'posterior' in file]
+  result.states[0]
+  assert [file for file, _ in found if 'posterior' in file]
+
+
+@pytest.mark.parametrize(
+  'damage, words',
+  [
+    (lambda path: path.unlink(), 'is missing'),
+    (lambda path: path.write_bytes(b''), 'was changed'),
+  ],
+  ids=['missing', 'empty'],
+)
+def test_draws_that_the_state_counts_and_that_are_gone_are_told(
+  damage, words, tmp_path, monkeypatch
+):
+  _cut_run(monkeypatch, tmp_path, 2)
+  damage(tmp_path / 'draws.zarr/posterior/x/c.0.0.0')
+  with pytest.raises(checkpoint_lib.CheckpointError, match=words):
+    _sample(tmp_path)
+
+
+def test_a_byte_that_changed_on_disk_is_told_when_it_is_read(tmp_path):
+  result = _sample(tmp_path)
+  path = tmp_path / 'draws.zarr/posterior/x/c.0.1.0'
+  content = bytearray(path.read_bytes())
+  content[len(content) // 2] ^= 1
+  path.write_bytes(content)
+  result.states[:4]
+  with pytest.raises(checkpoint_lib.CheckpointError, match='cannot be read'):
+    result.states[4:]
+
+
+def test_blocks_that_no_run_came_to_are_seen_to_be_none(tmp_path, monkeypatch):
+  _cut_run(monkeypatch, tmp_path, 2)
+  draws = zarr.open_array(tmp_path / 'draws.zarr/posterior/x', mode='r')[...]
+  # That was written and does not count yet may be seen.
+  assert np.isfinite(draws[:, :8]).all() and np.isnan(draws[:, 8:]).all()
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    (dict(seed=(1, 3)), 'seed'),
+    (dict(block_size=5), 'block_size'),
+    (dict(num_results=12), 'num_results'),
+    (dict(start=_START + 1.0), 'init_state'),
+  ],
+  ids=['seed', 'block_size', 'num_results', 'start'],
+)
+def test_a_folder_of_another_run_is_refused(changes, words, tmp_path):
+  _sample(tmp_path)
+  with pytest.raises(
+    checkpoint_lib.CheckpointError, match=f'{words}.*another `draws_dir`'
+  ):
+    _sample(tmp_path, **changes)
+
+
+def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path):
+  (tmp_path / 'draws.zarr').mkdir()
+  (tmp_path / 'notes').write_text('mine')
+  with pytest.raises(
+    checkpoint_lib.CheckpointError, match='holds draws.zarr, notes'
+  ):
+    _sample(tmp_path)
+  assert {p.name for p in tmp_path.iterdir()} == {'draws.zarr', 'notes'}
+
+
+def test_draws_and_checkpoints_do_not_go_on_from_each_other(tmp_path):
+  _sample(tmp_path / 'a')
+  _sample(checkpoint_dir=tmp_path / 'b')
+  with pytest.raises(checkpoint_lib.CheckpointError, match='as `draws_dir`'):
+    _sample(checkpoint_dir=tmp_path / 'a')
+  with pytest.raises(
+    checkpoint_lib.CheckpointError, match='as `checkpoint_dir`'
+  ):
+    _sample(tmp_path / 'b')
+
+
+def test_what_cannot_be_is_refused_before_anything_is_computed(
+  tmp_path, monkeypatch
+):
+  with pytest.raises(ValueError, match='Leave `checkpoint_dir` away'):
+    _sample(tmp_path, checkpoint_dir=tmp_path / 'other')
+  with pytest.raises(ValueError, match='path of a folder, but got True'):
+    _sample(True)
+  with pytest.raises(ValueError, match='folder of every name.*chain'):
+    _sample(
+      tmp_path / 'a',
+      kernel=tfpa.gradient_adaptive_langevin(
+        lambda chain: targets.standard_normal(chain), 4
+      ),
+      start=dict(chain=_START),
+    )
+  with pytest.raises(ValueError, match='string is to be recorded'):
+    _sample(tmp_path / 'b', trace_fn=lambda *_: tf.constant('word'))
+  with folder_lock.held(tmp_path / 'c'):
+    with pytest.raises(folder_lock.FolderError, match='in use'):
+      _sample(tmp_path / 'c')
+  monkeypatch.setitem(sys.modules, 'zarr', None)
+  with pytest.raises(ImportError, match='pip install "zarr>=3"'):
+    _sample(tmp_path / 'd')
+  assert not (tmp_path / 'd').exists()
+
+
+def test_a_full_disk_is_told_and_loses_only_the_block_being_written(
+  tmp_path, monkeypatch
+):
+  put = zarr.storage.LocalStore.set
+
+  async def filling(self, key, value):
+    if f'{self.root}/{key}'.endswith('posterior/x/c.0.1.0'):
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    await put(self, key, value)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(zarr.storage.LocalStore, 'set', filling)
+    with pytest.raises(
+      checkpoint_lib.CheckpointError, match='No space left.*to continue'
+    ):
+      _sample(tmp_path)
+  header, _ = archive.unseal(tmp_path / 'state.npz')
+  assert header['num_rows'] == 8  # Four of them discarded.
+  _assert_same(_sample(tmp_path), _sample())
+
+
+@pytest.fixture(scope='module')
+def pair(tmp_path_factory):
+  """Returns a run of two parts in memory and the same one on disk."""
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda a, b: _STARTS['two chain axes'][0](a) - 0.5 * b**2, 4
+  )
+  start = np.random.default_rng(6).normal(size=(2, 3, 4, 3))
+  options = dict(kernel=kernel, start=[start, start[..., 0, 0]])
+  options.update(num_results=130, block_size=20)
+  with pytest.MonkeyPatch.context() as patch:
+    # Four coordinates at once.
+    patch.setattr(convergence, 'MOST_AT_ONCE', 4 * 6 * 130)
+    with pytest.warns(UserWarning):
+      folder = tmp_path_factory.mktemp('run')
+      return _sample(**options), _sample(folder, **options), options
+
+
+@pytest.mark.parametrize(
+  'key',
+  [
+    3,
+    -1,
+    slice(3, 50),
+    slice(100, 20),
+    (slice(None), 1),
+    (Ellipsis, 2),
+    (slice(90, 1, -7), slice(None, None, -1), 0, slice(1, None), 1),
+    (-1, -1, -1, -1, -1),
+  ],
+  ids=str,
+)
+def test_slices_are_those_of_the_array(key, pair):
+  one, two = pair[0].states[0], pair[1].states[0]
+  found = two[key]
+  assert np.shape(found) == one[key].shape
+  np.testing.assert_array_equal(found, one[key])
+
+
+def test_what_is_no_slice_is_refused_and_not_read_whole(pair):
+  states = pair[1].states[0]
+  for key in ([1, 2], np.arange(3), None, True, (0, [1])):
+    with pytest.raises(IndexError, match='take ints, slices'):
+      states[key]
+  with pytest.raises(IndexError, match='5 axes'):
+    states[0, 0, 0, 0, 0, 0]
+  with pytest.raises(IndexError):
+    states[130]
+  with pytest.raises(ValueError, match='Take axis 0 too'):
+    np.mean(states, axis=1)
+
+
+def test_rows_means_and_any_go_by_blocks(pair):
+  one, two = pair[0], pair[1]
+  np.testing.assert_array_equal(list(two.states[1]), one.states[1])
+  np.testing.assert_array_equal(
+    np.concatenate(list(two.states[1].blocks())), one.states[1]
+  )
+  for axis in (None, 0, (0, 1), (0, -1)):
+    np.testing.assert_allclose(
+      np.mean(two.states[0], axis=axis), one.states[0].mean(axis), rtol=1e-12
+    )
+  accepted = two.trace['is_accepted']
+  assert np.mean(accepted) == one.trace['is_accepted'].mean()
+  np.testing.assert_array_equal(
+    np.any(accepted, axis=0), one.trace['is_accepted'].any(axis=0)
+  )
+
+
+def test_the_summary_is_that_of_memory(pair):
+  one, two = pair[0].run, pair[1].run
+  assert set(one['worst']) == set(convergence.Diagnosis._fields)
+  for field, (value, place) in one['worst'].items():
+    np.testing.assert_allclose(two['worst'][field][0], value, rtol=1e-12)
+    assert two['worst'][field][1] == place
+  assert one['worst_of_every'] == two['worst_of_every'] == 1
+
+
+def test_the_summary_reads_every_chunk_once(pair, monkeypatch):
+  draws = pair[1].states[0]
+  found = _reads(monkeypatch)
+  groups = [coordinates for coordinates, _ in draws.columns()]
+  assert [list(g) for g in groups] == [
+    [3 * i, 3 * i + 1, 3 * i + 2] for i in range(4)
+  ]
+  chunks = [read for read in found if 'Range' in read[1]]
+  # Seven blocks of draws, four groups of coordinates.
+  assert len(chunks) == len(set(chunks)) == 28
+
+
+def test_what_a_very_long_column_is_thinned_by_is_told(pair, monkeypatch):
+  one, two, _ = pair
+  monkeypatch.setattr(convergence, 'MOST_OF_ONE', 6 * 50)
+  thinned = [draws for _, draws in two.states[0].columns()]
+  expected = one.states[0][::3].reshape(44, 6, 12)
+  np.testing.assert_array_equal(np.concatenate(thinned, axis=2), expected)
+  assert convergence.thinning(two.states) == 3
+  told = two._replace(run=dict(two.run, worst_of_every=3))
+  assert repr(told).endswith(', of one draw in 3')
+  assert 'of one draw' not in repr(two)
+
+
+def test_the_tree_is_that_of_memory_and_opens_without_its_draws(
+  pair, monkeypatch
+):
+  xarray = pytest.importorskip('xarray')
+  expected, found = pair[0].to_arviz(), _reads(monkeypatch)
+  tree = pair[1].to_arviz()
+  assert not [file for file, _ in found if '/x0/' in file or '/lp/' in file]
+  assert set(tree.children) == {'posterior', 'sample_stats'}
+  for group in tree.children:
+    xarray.testing.assert_identical(
+      expected[group].to_dataset().drop_attrs(),
+      tree[group].to_dataset().drop_attrs(),
+    )
+  same = ('kernel', 'tuning_steps', 'num_gradients', 'steps_per_result')
+  assert all(tree.attrs[name] == expected.attrs[name] for name in same)
+  named = pair[1].to_arviz(['loc', 'scale']).posterior
+  assert named['loc'].dims == ('chain', 'draw', 'loc_dim_0', 'loc_dim_1')
+  np.testing.assert_array_equal(named['scale'], expected.posterior['x1'])
+  with pytest.raises(ValueError, match='need as many different names'):
+    pair[1].to_arviz(['loc'])
+
+
+def test_the_folder_itself_is_a_tree(pair):
+  xarray = pytest.importorskip('xarray')
+  folder = pair[1].states[0].folder
+  with xarray.open_datatree(folder, engine='zarr') as tree:
+    np.testing.assert_array_equal(
+      tree.posterior['x1'], pair[0].to_arviz().posterior['x1']
+    )
+
+
+_CHILD = """
+import sys
+from tests.driver import test_draws_on_disk as here
+here._sample(sys.argv[1], num_results=4000, block_size=40)
+"""
+
+
+@pytest.mark.full
+def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
+  child = subprocess.Popen(
+    [sys.executable, '-c', _CHILD, str(tmp_path)],
+    cwd=pathlib.Path(__file__).parents[2],
+    stderr=subprocess.DEVNULL,
+  )
+  third = tmp_path / 'draws.zarr/posterior/x/c.0.3.0'
+  while not third.exists():
+    assert child.poll() is None, 'it ended before it was killed'
+    os.sched_yield()
+  child.send_signal(signal.SIGKILL)
+  child.wait()
+  options = dict(num_results=4000, block_size=40)
+  _assert_same(_sample(tmp_path, **options), _sample(**options))
