@@ -7,8 +7,10 @@ begun again by Ray on another one and goes on from its checkpoints there.
 The only file that imports Ray.
 """
 
+import contextlib
 import os
 import pathlib
+import re
 import shutil
 import socket
 import time
@@ -29,6 +31,8 @@ MAX_RETRIES = 5
 # Tasks of one worker process: what XLA has compiled stays for as long as it
 # lives, and each new one imports TensorFlow.
 _MAX_CALLS = 50
+# Seconds in which the head of a cluster answers.
+_REACH = 10.0
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PASSED_ON = ('TFP_ADAPTIVE_DATA_DIR', 'XLA_FLAGS')
 
@@ -39,7 +43,7 @@ class Cluster(executors.Local):
   is_remote = True
 
   def __init__(self, address, device, console, folder):
-    """Checks that Ray is there.
+    """Checks that Ray is there, and who answers at its address.
 
     Args:
       address: host:port of the cluster's head; None: what RAY_ADDRESS says, or
@@ -49,11 +53,13 @@ class Cluster(executors.Local):
       folder: of the results, absolute.
 
     Raises:
-      ConfigError: if Ray is not installed.
+      ConfigError: if Ray is not installed, or nobody answers.
     """
     self.device = device
     self._ray = _imported()
-    self._address = address
+    self._address = address or os.environ.get('RAY_ADDRESS') or 'auto'
+    with self._reaching():
+      _reach(self._address)
     self._console = console
     self._folder = folder
     self._attempts = folder / 'attempts'
@@ -73,6 +79,7 @@ class Cluster(executors.Local):
       shutil.rmtree(self._attempts, ignore_errors=True)
 
   def finish(self, missing, finish):
+    """As of `Local`; removes the locks of the cells."""
     # Not after an interruption: workers may still be at work then.
     shutil.rmtree(self._folder / 'locks', ignore_errors=True)
     return super().finish(missing, finish)
@@ -83,17 +90,22 @@ class Cluster(executors.Local):
     variables = {k: os.environ[k] for k in _PASSED_ON if k in os.environ}
     variables['PYTHONPATH'] = os.pathsep.join(filter(None, paths))
     variables['TF_CPP_MIN_LOG_LEVEL'] = '3'
-    address = self._address or os.environ.get('RAY_ADDRESS') or 'auto'
-    try:
+    with self._reaching():
       self._ray.init(
-        address=address,
+        address=self._address,
         runtime_env={'env_vars': variables},
         log_to_driver=False,
         logging_level='error',
       )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+
+  @contextlib.contextmanager
+  def _reaching(self):
+    """Says in one sentence that there is no cluster, and what to do."""
+    try:
+      yield
+    except (OSError, ValueError, RuntimeError) as error:
       raise ConfigError(
-        f'--executor ray: no cluster was reached at {shown(address)} '
+        f'--executor ray: no cluster was reached at {shown(self._address)} '
         f'({shortened(error, 200)}). Start one with `ray start --head` on this '
         'machine and `ray start --address=HOST:PORT` on others, and name it '
         'with --address.'
@@ -137,6 +149,13 @@ class Cluster(executors.Local):
     except self._ray.exceptions.RayError as error:
       text = f'{type(error).__name__}: {error}'
     return executors.Lost(shortened(text, 500)), None, 1
+
+
+def _reach(address):
+  """Raises OSError where nobody answers: Ray itself would ask for minutes."""
+  found = re.fullmatch(r'(?:ray://)?([^/]+):([0-9]+)', address)
+  if found:
+    socket.create_connection(found.groups(), _REACH).close()
 
 
 def _imported():

@@ -263,9 +263,9 @@ def test_ray_runs_the_cells_and_says_what_it_cannot_reach(
   code, told = _invoke(config_file, *options, '--address', '127.0.0.1:1')
   assert code == 2
   assert 'no cluster was reached' in told
+  assert not (tmp_path / 'many').exists()
   nodes = Cluster(initialize_head=True, head_node_args={'num_cpus': 1})
   try:
-    options += ['--resume'] if (tmp_path / 'many').exists() else []
     code, told = _invoke(config_file, *options, '--address', nodes.address)
   finally:
     nodes.shutdown()
