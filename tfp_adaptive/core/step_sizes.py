@@ -18,7 +18,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['bounded', 'followed', 'largest', 'tuned']
+__all__ = ['bounded', 'change', 'largest', 'tuned']
 
 
 def largest(dtype):
@@ -32,16 +32,15 @@ def bounded(step_size):
   return tf.clip_by_value(step_size, 1.0 / limit, limit)
 
 
-def followed(step_size, accept_prob, target_accept_prob, rate):
-  """Returns the step size after one more step: Robbins and Monro's law.
+def change(accept_prob, target_accept_prob, rate):
+  """Returns what a step size is multiplied by, by Robbins and Monro's law.
 
   Args:
-    step_size: Any shape.
-    accept_prob: Of the step, mean over chains, [].
+    accept_prob: Of the step just taken, mean over chains, [].
     target_accept_prob: Wanted, in (0, 1).
     rate: Of log s, [].
   """
-  return step_size * tf.exp(rate * (accept_prob - target_accept_prob))
+  return tf.exp(rate * (accept_prob - target_accept_prob))
 
 
 def tuned(

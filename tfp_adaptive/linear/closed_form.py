@@ -156,8 +156,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       rate = _step_size_rate(
         self._num_updates_of_map(results, statistics), step_size.dtype
       )
-      step_size = step_sizes.followed(step_size, accept_prob, target, rate)
-      return params, factor * step_size, statistics
+      factor *= step_sizes.change(accept_prob, target, rate)
+      return params, step_size * factor, statistics
 
     def rescale(params, statistics):
       by = search.scale / results.scale_search.scale

@@ -9,7 +9,6 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive import preconditioners
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -87,7 +86,7 @@ def gradient_adaptive_langevin(
   checks.check_optimizer(optimizer)
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,
-    as_preconditioner(preconditioner) or preconditioners.cholesky(),
+    as_preconditioner(preconditioner),
     step_size,
     exact_gradient,
   )

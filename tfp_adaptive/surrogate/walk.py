@@ -103,11 +103,8 @@ def adapt(walk, accept_prob, step):
   """
   step = tf.cast(step, accept_prob.dtype)
   rate = _RATE * (step + _DELAY) ** -_DECAY
-  return walk._replace(
-    step_size=step_sizes.followed(
-      walk.step_size, accept_prob, _ACCEPT_PROB, rate
-    )
-  )
+  change = step_sizes.change(accept_prob, _ACCEPT_PROB, rate)
+  return walk._replace(step_size=walk.step_size * change)
 
 
 def fit(walk, preconditioner, points, weights):
