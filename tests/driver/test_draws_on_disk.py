@@ -303,8 +303,8 @@ def pair(tmp_path_factory):
     # Four coordinates at once.
     patch.setattr(convergence, 'MOST_AT_ONCE', 4 * 6 * 130)
     with pytest.warns(UserWarning):
-      folder = tmp_path_factory.mktemp('run')
-      return _sample(**options), _sample(folder, **options), options
+      options['folder'] = tmp_path_factory.mktemp('run')
+      return _sample(**dict(options, folder=None)), _sample(**options), options
 
 
 @pytest.mark.parametrize(
@@ -377,6 +377,14 @@ def test_the_summary_reads_every_chunk_once(pair, monkeypatch):
   chunks = [read for read in found if 'Range' in read[1]]
   # Seven blocks of draws, four groups of coordinates.
   assert len(chunks) == len(set(chunks)) == 28
+
+
+def test_a_finished_run_is_opened_without_its_draws(pair, monkeypatch):
+  found = _reads(monkeypatch)
+  with pytest.warns(UserWarning):
+    again = _sample(**pair[2])
+  assert again.run == pair[1].run and again.seconds == pair[1].seconds
+  assert not [file for file, _ in found if '/x0/' in file or '/x1/' in file]
 
 
 def test_what_a_very_long_column_is_thinned_by_is_told(pair, monkeypatch):
