@@ -72,6 +72,7 @@ class DrawsOnDisk:
     )
     self._arrays = None
     self._num_rows, self._sizes = 0, []
+    self._saved = None
 
   def load(self):
     """Returns (leaves, step, seconds) of where the run was cut off, or None.
@@ -94,6 +95,7 @@ class DrawsOnDisk:
     leaves, header = found
     self._arrays = self._open_arrays()
     self._num_rows, self._sizes = header['num_rows'], header['sizes']
+    self._saved = leaves, header
     self._check_files()
     for left in self._folder.rglob('*.partial'):  # By a Zarr that was killed.
       left.unlink(missing_ok=True)
@@ -123,13 +125,29 @@ class DrawsOnDisk:
   def save(self, leaves, step, block, seconds):
     """Writes where the run is, and with it that the block before counts."""
     del block
-    self._state.save(
-      leaves,
+    header = dict(
       step=int(step),
       num_rows=self._num_rows,
       sizes=self._sizes,
       seconds=seconds,
     )
+    self._state.save(leaves, **header)
+    self._saved = leaves, header
+
+  def summary(self, make):
+    """Returns (worst coordinates, of every which draw), found once.
+
+    Kept with the state: who opens a finished run does not read it all again.
+
+    Args:
+      make: Function without arguments that finds them.
+    """
+    leaves, header = self._saved
+    if 'summary' not in header:
+      self._saved = leaves, dict(header, summary=make())
+      self._state.save(leaves, **self._saved[1])
+    worst, every = self._saved[1]['summary']
+    return {field: tuple(found) for field, found in worst.items()}, every
 
   def columns(self):
     """Returns what was recorded, flat: of discarded steps, and of results.

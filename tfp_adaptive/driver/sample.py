@@ -317,7 +317,12 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
   (_, adaptation_trace), (states, trace) = (
     tf.nest.pack_sequence_as(structure, columns) for columns in kept.columns()
   )
-  worst = diagnosis.worst_coordinates(states, trace)
+  worst, every = kept.summary(
+    lambda: (
+      diagnosis.worst_coordinates(states, trace),
+      convergence.thinning(states),
+    )
+  )
   for message in diagnosis.warnings_after(
     kernel, states, trace, results, worst
   ):
@@ -333,9 +338,7 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
       adaptation=seconds['adapt'],
       sampling=seconds['sample'],
     ),
-    run=describe_run(
-      kernel, plan, results, worst, convergence.thinning(states)
-    ),
+    run=describe_run(kernel, plan, results, worst, every),
   )
 
 
