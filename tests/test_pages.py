@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.documentation import compile_time
+from experiments.documentation import scale
 
 _DOCS = pathlib.Path(tfpa.__file__).resolve().parents[1] / 'docs'
 
@@ -206,3 +207,13 @@ def test_every_op_of_a_step_has_a_gpu_kernel():
   )
   found = names['without_gpu_kernel'](in_python, tf.zeros([4, 3]))
   assert found == ['PyFunc']
+
+
+def test_the_tables_of_scale_are_made_from_the_records():
+  text = _text('scale')
+  assert scale.with_tables(text) == text
+
+
+def test_shards_on_any_number_of_devices_are_the_same_bits_by_the_record():
+  record = json.loads((_DOCS / 'results' / 'shards.json').read_text())
+  assert len(record['bits']) == 3 and len(set(record['bits'].values())) == 1

@@ -61,10 +61,6 @@ _BEST_NUTS = ('NUTS, non-centered', 'NUTS (windowed, non_centered)')
 _MAP = ('HMC, RealNVP', 'RealNVP HMC-3')
 _ROWS = (
   _Row(
-    'German credit, d = 25', _MODEL, _SECONDS,
-    'figure16_german', _PER_SECOND, _MATRIX, ('NUTS, unit mass', 'NUTS (N)'),
-  ),
-  _Row(
     'Heart, d = 14', _MODEL, _SECONDS,
     'figure13_heart', _PER_SECOND, _MATRIX, ('NUTS, unit mass', 'NUTS (N)'),
   ),
