@@ -88,7 +88,7 @@ def _kernel(num_adaptation_steps, **options):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-  'dtype', [tf.float32, pytest.param(tf.float64, marks=pytest.mark.full)]
+  'dtype', [tf.float32, pytest.param(tf.float64, marks=pytest.mark.nightly)]
 )
 def test_a_compiled_run_learns_then_stays_and_can_be_frozen(dtype):
   kernel = _kernel(300)

@@ -118,8 +118,6 @@ _FULL = (
   'figure20_stochastic_volatility',
   'figure4_skew_normal',
   'neals_gaussian',
-  'stochastic_volatility_hyperparameters',
-  'volatility_100_days',
 )
 
 
