@@ -129,7 +129,9 @@ def _linear():
     dict(randomize_num_steps=True),
   ):
     (name,) = option
-    yield _on_target(f'{hamiltonian}, {name}', hamiltonian, **_LENGTHS, **option)
+    yield _on_target(
+      f'{hamiltonian}, {name}', hamiltonian, **_LENGTHS, **option
+    )
   yield _on_target('auxiliary_langevin', 'auxiliary_langevin')
 
 
@@ -196,7 +198,10 @@ def _gaussian_fields():
     ),
     'random_walk': path,
     'state_space': _priors.state_space(
-      np.float32(0.5 * np.eye(2)), np.eye(2, dtype='float32'), covariance[:2, :2], 3
+      np.float32(0.5 * np.eye(2)),
+      np.eye(2, dtype='float32'),
+      covariance[:2, :2],
+      3,
     ),
     'block': _priors.block(_priors.spectral(half), 2),
   }

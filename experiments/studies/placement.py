@@ -3,7 +3,7 @@
   python -m experiments.studies.placement [--only TEXT] [--output FILE]
 
 XLA's bridge turns a step into HLO for a platform by name, which shows whether
-each of its ops has a kernel for that platform. Nothing is compiled for a GPU and
+each of its ops has a kernel for that platform. Nothing is compiled for a GPU,
 nothing runs on one: speed, memory and rounding there are not seen. One step is
 lowered while it adapts, which holds both branches, and one of the learned
 sampler. Finished rows are kept.
@@ -36,14 +36,11 @@ _UNSUPPORTED = re.compile(
   re.S,
 )
 # Custom calls of HLO before any backend's passes -> who expands them.
+_EXPANDED = 'a pass of XLA expands it, on CPUs and GPUs'
 RUNS_ON = {
-  'Eigh': 'every backend: a pass of XLA expands it',
-  'QrDecomposition': 'every backend: a pass of XLA expands it',
-  'Qr': 'every backend: a pass of XLA expands it',
-  'ProductOfElementaryHouseholderReflectors': (
-    'every backend: a pass of XLA expands it'
-  ),
-  'TopK': 'every backend',
+  'Eigh': _EXPANDED,
+  'Qr': _EXPANDED,
+  'ProductOfElementaryHouseholderReflectors': _EXPANDED,
 }
 
 
@@ -84,9 +81,7 @@ def summary(text, op=None):
   """Returns a row's part: what stands in HLO text, or which op it lacks."""
   if text is None:
     return dict(lowers=False, op=op)
-  counts = collections.Counter(
-    re.findall(rf' ({"|".join(_OPCODES)})\(', text)
-  )
+  counts = collections.Counter(re.findall(rf' ({"|".join(_OPCODES)})\(', text))
   return dict(
     lowers=True,
     kilobytes=round(len(text) / 1000),
@@ -108,7 +103,8 @@ def measure(case):
     name=case.name,
     adapting=summary(text, op),
     # By the number of instructions of each shape and opcode.
-    same_as_on_cpu=text is not None and _instructions(text) == _instructions(on_cpu),
+    same_as_on_cpu=text is not None
+    and _instructions(text) == _instructions(on_cpu),
   )
   learned = tfpa.frozen(kernel, results)
   ((text, op),) = lower(learned, state, learned.bootstrap_results(state))
