@@ -206,7 +206,8 @@ def efficiency(kernel, exact, covariance, method):
   start = kernel.bootstrap_results(exact)
   learned = tfp_private.get_innermost(start, 'preconditioner_params')
   ess, accept = watch(start, method.num_watched_steps)
-  # A scale of the exact factor that is accepted as often.
+  # A scale of the exact factor that is accepted as often, in the same steps.
+  _, wanted = watch(start, _NUM_TUNING_STEPS)
   low, high = -2.0, 2.0
   logdet = np.linalg.slogdet(_dense(learned))[1] - np.linalg.slogdet(root)[1]
   base = logdet / len(root)
@@ -214,7 +215,7 @@ def efficiency(kernel, exact, covariance, method):
     middle = 0.5 * (low + high)
     results = _with_factor(start, np.exp(base + middle) * root, exact.dtype)
     _, found = watch(results, _NUM_TUNING_STEPS)
-    low, high = (middle, high) if found > accept else (low, middle)
+    low, high = (middle, high) if found > wanted else (low, middle)
   best, oracle_accept = watch(results, method.num_watched_steps)
   values = np.linalg.svd(
     np.linalg.solve(_dense(learned), root), compute_uv=False

@@ -21,7 +21,7 @@ from experiments.framework.json_files import read_json
 from experiments.framework.outputs import write_json
 from experiments.studies import kernel_cases
 
-__all__ = ['RUNS_ON', 'lower', 'measure', 'summary']
+__all__ = ['lower', 'measure', 'summary']
 
 _RESULTS_FILE = pathlib.Path('docs/results/placement.json')
 _NUM_CHAINS = 10
@@ -35,13 +35,6 @@ _UNSUPPORTED = re.compile(
   r"|No registered '(\w+)' OpKernel for (XLA_\w+)",
   re.S,
 )
-# Custom calls of HLO before any backend's passes -> who expands them.
-_EXPANDED = 'a pass of XLA expands it, on CPUs and GPUs'
-RUNS_ON = {
-  'Eigh': _EXPANDED,
-  'Qr': _EXPANDED,
-  'ProductOfElementaryHouseholderReflectors': _EXPANDED,
-}
 
 
 def lower(kernel, state, results, platforms=('GPU',)):
