@@ -7,6 +7,8 @@ import pytest
 
 from experiments.documentation import front_door
 from experiments.documentation import geometry
+from experiments.documentation import gpu
+from experiments.documentation import many_chains
 from experiments.documentation import quickstart
 from experiments.documentation import trajectory_length
 from experiments.documentation.readme_table import value
@@ -158,6 +160,8 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
   [
     (front_door, 20, ('| 103 |', '| 104 |')),
     (geometry, 60, ('/10 |', '/11 |')),
+    (gpu, 95, ('178 of 178', '177 of 178')),
+    (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
     # Two posteriors, two samplers; the other table is that of the terminal.
     (quickstart, 6, ('NOT CONVERGED', 'converged')),
     (trajectory_length, 30, ('(L = 4)', '(L = 5)')),

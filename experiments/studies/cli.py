@@ -42,6 +42,12 @@ def bench(
   latent: Annotated[
     bool, typer.Option(help='mGrad over priors, in place of MALA.')
   ] = False,
+  all_: Annotated[
+    bool,
+    typer.Option(
+      '--all', help='Every kernel: its law, its speed, chains that fill it.'
+    ),
+  ] = False,
   output: Annotated[
     Optional[pathlib.Path],
     typer.Option(
@@ -53,7 +59,9 @@ def bench(
   tensorflow_import.quietly()
   from experiments.framework import devices
 
-  if hamiltonian:
+  if all_:
+    from experiments.studies import bench_devices as benchmark
+  elif hamiltonian:
     from experiments.studies import bench_hamiltonian as benchmark
   elif latent:
     from experiments.studies import bench_latent as benchmark

@@ -1,8 +1,9 @@
 """R-hat and effective sample sizes of the draws of a run, by rank.
 
 Of half chains, so that one chain that drifts is seen too, and of normal scores
-of ranks, so that heavy tails do not blind them. Half an answer: chains that all
-miss the same region agree.
+of ranks, so that heavy tails do not blind them. Of hundreds of chains R-hat is
+the nested one, for they may be short. Half an answer: chains that all miss the
+same region agree.
 
 Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-
 normalization, folding, and localization, https://arxiv.org/abs/1903.08008.
@@ -12,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+from tfp_adaptive.driver import nested_rhat
 
 __all__ = [
   'Diagnosis',
@@ -36,7 +39,9 @@ MOST_AT_ONCE = 2**20
 MOST_OF_ONE = 2**22
 _MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
 _MOST_NUMBERS = 2**26  # Of all draws; more are thinned.
-_BLOCK = 256  # Coordinates taken at once: bounds the memory in float64.
+_MOST_RANKED_NUMBERS = 2**23  # Of many chains: ranks are dear.
+_FEWEST_RANKED = 4
+_BLOCK = 256  # Most coordinates taken at once, and of many chains fewer.
 _TAIL = 0.05
 
 
@@ -44,7 +49,8 @@ class Diagnosis(NamedTuple):
   """Of coordinates, [d] each; NaN where a coordinate never moved.
 
   Attributes:
-    rhat: The larger of R-hat of ranks and of folded ranks.
+    rhat: The larger of R-hat of ranks and of folded ranks; of 256 chains or
+      more the nested one of both, see `nested_rhat`.
     ess_bulk: Effective draws of all chains, of normal scores of ranks.
     ess_tail: The smaller of those of both tails' indicators.
     ess_moments: The smaller of those of draws and of squares, not ranked: what
@@ -63,10 +69,7 @@ _SIGNS = dict(rhat=-1.0, ess_bulk=1.0, ess_tail=1.0, ess_moments=1.0)
 
 def diagnose(draws):
   """Returns the `Diagnosis` of draws [n, chains, d], n at least 4."""
-  blocks = [
-    _of_block(_halves(draws[:, :, start : start + _BLOCK]))
-    for start in range(0, draws.shape[2], _BLOCK)
-  ]
+  blocks = [_of_block(halves) for halves in _blocks_of_halves(draws)]
   return Diagnosis(*(np.concatenate(column) for column in zip(*blocks)))
 
 
@@ -135,15 +138,23 @@ def _columns(part, num_chain_dims):
 
 def _suspects(rows):
   """Returns indices of the coordinates to rank, [at most `_MOST_RANKED`]."""
-  size = rows.shape[2]
-  if size <= _MOST_RANKED:
+  numbers, size = rows.shape[0] * rows.shape[1], rows.shape[2]
+  most = _MOST_RANKED
+  if rows.shape[1] >= nested_rhat.FEWEST_CHAINS:
+    most = min(most, max(_FEWEST_RANKED, _MOST_RANKED_NUMBERS // numbers))
+  if size <= most:
     return np.arange(size)
-  rhat = [
-    _rhat(_halves(rows[:, :, start : start + _BLOCK]))
-    for start in range(0, size, _BLOCK)
-  ]
+  rhat = [_rhat(halves) for halves in _blocks_of_halves(rows)]
   order = np.argsort(-np.nan_to_num(np.concatenate(rhat), nan=-np.inf))
-  return np.sort(order[:_MOST_RANKED])
+  return np.sort(order[:most])
+
+
+def _blocks_of_halves(draws):
+  """Yields `_halves` of as many coordinates as memory is spared for."""
+  numbers = draws.shape[0] * draws.shape[1]
+  width = max(1, min(_BLOCK, 4 * MOST_AT_ONCE // numbers))
+  for start in range(0, draws.shape[2], width):
+    yield _halves(draws[:, :, start : start + width])
 
 
 def _halves(draws):
@@ -183,6 +194,8 @@ def _normal_scores(draws):
 
 
 def _rhat(halves):
+  if halves.shape[1] >= 2 * nested_rhat.FEWEST_CHAINS:
+    return nested_rhat.nested_rhat(nested_rhat.by_beginning(halves))
   n = len(halves)
   between = halves.mean(axis=0).var(axis=0, ddof=1)
   with np.errstate(all='ignore'):

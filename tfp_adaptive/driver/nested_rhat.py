@@ -1,0 +1,61 @@
+"""R-hat of many chains that are short: nested, over groups of chains.
+
+The usual R-hat of n draws of a chain is about 1 + (tau - 1) / n for chains that
+have converged, tau their integrated autocorrelation time: below 1.01 only where
+every chain is a hundred times as long as tau, however many chains there are.
+Means of groups of chains, superchains, are spread less:
+
+  R = sqrt(1 + B / W),  B the variance of the means of superchains,
+  W the mean over superchains of (variance of the means of their chains
+    + mean of the variances within chains)
+
+Groups that have nothing in common agree by averaging alone, so a superchain has
+to be of chains that began alike. Here they are those whose first draws are
+neighbors by rank, in the coordinate that is judged, and halves are apart. R is
+1 + O((tau / n)^2), and large where the beginning of a chain tells where it is
+later: stuck in modes, say. What all chains do together shows in the halves.
+
+Source: Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari and Gelman (2024),
+Nested R-hat, https://arxiv.org/abs/2110.13017, section 3.
+"""
+
+import numpy as np
+
+__all__ = ['FEWEST_CHAINS', 'by_beginning', 'nested_rhat']
+
+# With fewer, groups are so small that their noise is seen at 1.01.
+FEWEST_CHAINS = 256
+_NUM_GROUPS = 16
+
+
+def nested_rhat(draws):
+  """Returns the nested R-hat, [d].
+
+  Args:
+    draws: [n, superchains, chains, d], at least 2 superchains of 2 chains.
+  """
+  means = draws.mean(axis=0)
+  between = means.mean(axis=1).var(axis=0, ddof=1)
+  within = means.var(axis=1, ddof=1)
+  if len(draws) > 1:
+    within = within + draws.var(axis=0, ddof=1).mean(axis=1)
+  with np.errstate(all='ignore'):
+    return np.sqrt(1.0 + between / within.mean(axis=0))
+
+
+def by_beginning(halves):
+  """Returns superchains of chains that began alike, [n, 2 groups, m, d].
+
+  Args:
+    halves: [n, 2 chains, d], the first halves of all chains, then the second.
+      Of numbers of chains that the groups do not divide some are left out,
+      from anywhere.
+  """
+  n, num_halves, size = halves.shape
+  num_chains = num_halves // 2
+  num_taken = num_chains - num_chains % _NUM_GROUPS
+  taken = np.arange(num_taken) * num_chains // num_taken
+  order = np.argsort(halves[0, :num_chains], axis=0, kind='stable')[taken]
+  pairs = halves.reshape(n, 2, num_chains, size)
+  grouped = np.take_along_axis(pairs, order[np.newaxis, np.newaxis], axis=2)
+  return grouped.reshape(n, 2 * _NUM_GROUPS, -1, size)
