@@ -9,7 +9,8 @@ in standard errors, whose root mean square is 1 where the law and its error are
 right. **Bits**: digests of runs of 4 shards on 1, 2 and 4 devices. **Speed**:
 MALA with a dense matrix on a logistic regression, 64 chains, frozen steps a
 second of all chains: one program, two shards on two devices, and a process of
-half of the chains for each core; three times each, in turn.
+half of the chains for each core; three times each, in turn. Parts that the
+record has are not measured again.
 """
 
 import argparse
@@ -162,13 +163,18 @@ def main():
   if options.case:
     _run_case(options.case)
     return
-  record = dict(
-    cores=os.cpu_count(),
-    law={str(count): _one('law', 1, count) for count in (1, 2, 4)},
-    bits={str(count): _one('bits', count) for count in (1, 2, 4)},
-    speed=_speeds(),
-  )
-  options.output.write_text(json.dumps(record, indent=1) + '\n')
+  record = {'cores': os.cpu_count()}
+  if options.output.exists():
+    record = json.loads(options.output.read_text())
+  parts = {
+    'bits': lambda: {str(n): _one('bits', n, n) for n in (1, 2, 4)},
+    'law': lambda: {str(n): _one('law', 1, n) for n in (1, 2, 4)},
+    'speed': _speeds,
+  }
+  for name, measure in parts.items():
+    if name not in record:  # What is there is not measured again.
+      record[name] = measure()
+      options.output.write_text(json.dumps(record, indent=1) + '\n')
 
 
 if __name__ == '__main__':
