@@ -18,11 +18,18 @@ _RECORDS = _PAGE.with_suffix('.jsonl')
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  records = read_lines(_RECORDS)
+  records = _in_order(read_lines(_RECORDS))
   chains = [r for r in records if r['kind'] == 'chains']
   coordinates = [r for r in records if r['kind'] == 'coordinates']
   tables = [_of_speed(chains), _of_efficiency(chains), _of_size(coordinates)]
   return fill(text, 'many_chains', tables)
+
+
+def _in_order(records):
+  names = list(dict.fromkeys(r['name'] for r in records))
+  return sorted(
+    records, key=lambda r: (names.index(r['name']), r['num_chains'])
+  )
 
 
 def _of_speed(records):
@@ -68,6 +75,7 @@ def _of_size(records):
     *('Sampler', 'd', 'Adapting steps', 'Step, frozen, ms', 'adapting, ms'),
     *('Memory, MiB', 'Error of a scale, median', 'largest'),
     'Rounding of a difference of log densities',
+    'Acceptance after it',
   )
   rows = [
     [
@@ -80,6 +88,7 @@ def _of_size(records):
           *('median_scale_error', 'largest_scale_error', 'log_prob_error'),
         )
       ),
+      f'{r["accept"]:.2f}',
     ]
     for r in records
   ]
@@ -111,4 +120,6 @@ def draw(records):
 
 if __name__ == '__main__':
   _PAGE.write_text(with_tables(_PAGE.read_text()))
-  draw(read_lines(_RECORDS)).savefig(_PAGE.with_suffix('.png'), dpi=90)
+  draw(_in_order(read_lines(_RECORDS))).savefig(
+    _PAGE.with_suffix('.png'), dpi=90
+  )

@@ -229,7 +229,10 @@ def _on_field(builder, name, prior, **options):
   """Returns the case of a builder that takes a prior."""
   # A stationary field is sampled on a torus around the grid.
   size = int(np.prod(prior.event_shape))
-  rows = prior.covariance(prior.params).multiply(tf.eye(size))
+  # Products are in the coordinates of the prior.
+  rows = prior.to_coordinates(prior.params, tf.eye(size))
+  rows = prior.covariance(prior.params).multiply(rows)
+  rows = prior.from_coordinates(prior.params, rows)
   mean, covariance = _posterior(np.float64(rows))
   factor = np.linalg.cholesky(covariance)
 

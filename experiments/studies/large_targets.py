@@ -151,6 +151,6 @@ LARGE = {
   'Fisher HMC, tridiagonal': lambda d: path(
     _HMC, 'tridiagonal', _COUPLING, d, 100
   ),
-  # Its history of 4000 pairs takes 32 000 bytes of every coordinate.
-  'conditional-Gaussian HMC': lambda d: funnel(min(d, 30_000), 300),
+  # Half a megabyte of every coordinate: 4000 pairs are kept, and copied to fit.
+  'conditional-Gaussian HMC': lambda d: funnel(min(d, 5000), 300),
 }

@@ -94,7 +94,9 @@ def sample(
   Warns:
     UserWarning: If a chain never moved, proposals diverged, the adaptation has
       not settled, or, of at least 100 draws, R-hat is above 1.01 or the bulk or
-      tail ESS below 400. Silence is no proof of convergence.
+      tail ESS below 400. Of 256 chains or more R-hat is the nested one, over
+      groups of chains that began alike, so that chains may be short. Silence
+      is no proof of convergence.
 
   Raises:
     TypeError: If `kernel` is none of TFP's kind, or the state is not of

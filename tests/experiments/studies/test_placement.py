@@ -10,6 +10,7 @@ import tfp_adaptive as tfpa
 from experiments.studies import bench_devices
 from experiments.studies import kernel_cases
 from experiments.studies import placement
+from experiments.targets.gaussians import rotated_covariance
 from tests.contracts import registry
 
 _CASES = {case.name: case for case in kernel_cases.cases()}
@@ -30,6 +31,27 @@ def test_cases_hold_every_builder_and_every_part():
   for structure in registry.PRECONDITIONERS:
     for builder in kernel_cases._LINEAR:
       assert f'{builder}, {structure}' in _CASES
+
+
+def test_the_law_of_a_field_is_its_posterior():
+  covariance = rotated_covariance(kernel_cases._VARIANCES, 1)
+  noise = kernel_cases._NOISE
+  precision = np.linalg.inv(covariance) + np.eye(kernel_cases.SIZE) / noise
+  law = _CASES['marginal_gradient, spectral'].law
+  wanted = np.linalg.solve(precision, kernel_cases._DATA / noise)
+  np.testing.assert_allclose(law.mean, wanted, rtol=1e-4)
+  variances = np.diag(np.linalg.inv(precision))
+  np.testing.assert_allclose(law.variances, variances, rtol=1e-4)
+
+
+@pytest.mark.parametrize('name', _CASES)
+def test_draws_of_a_law_have_its_moments(name):
+  law, num_draws = _CASES[name].law, 4000
+  distances = law.draw(num_draws, 3) - law.mean
+  for values in (distances, distances**2 - law.variances):
+    error = values.std(axis=0) / num_draws**0.5
+    # The largest of some hundred normals.
+    assert np.all(np.abs(values.mean(axis=0)) < 5.0 * error)
 
 
 @pytest.mark.full
