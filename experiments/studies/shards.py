@@ -92,7 +92,7 @@ def bits(num_devices):
   return digest.hexdigest()
 
 
-def speed(num_chains, devices, num_results=3000):
+def speed(num_chains, devices, num_results=10_000):
   """Returns frozen steps a second of every chain."""
   rng = np.random.default_rng(0)
   features = rng.normal(size=[_NUM_ROWS, _NUM_FEATURES]).astype(np.float32)
