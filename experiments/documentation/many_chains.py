@@ -118,4 +118,6 @@ def draw(records):
 
 if __name__ == '__main__':
   _PAGE.write_text(with_tables(_PAGE.read_text()))
-  draw(_in_order(read_lines(_RECORDS))).savefig(_PAGE.with_suffix('.png'), dpi=90)
+  draw(_in_order(read_lines(_RECORDS))).savefig(
+    _PAGE.with_suffix('.png'), dpi=90
+  )
