@@ -85,8 +85,8 @@ def sample(
     devices: Where to run: a list of names, one for each shard of the chains,
       such as `['/GPU:0', '/GPU:1']`; `'all'` there are; or `None`, one shard
       where TensorFlow puts it. Shards adapt side by side and share what they
-      learn every 8 to 256 steps. Draws depend on their number, not on where
-      they run: a name may stand in the list twice.
+      learn, at first after every step, later after up to 256. Draws depend on
+      their number, not on where they run: a name may stand there twice.
 
   Returns:
     A `SampleResult`.

@@ -2,10 +2,11 @@
 
 The chains of a run are divided evenly, by their first axis. A shard runs the
 same compiled block as all chains would, on its device and in its own thread;
-shards on one device run one after the other. Blocks of adapting steps are short
-at first and grow with the step. After each, what shards share is merged: the
-mean over shards, of what is a number; what is more says itself how, by a method
-`merged`. After the adaptation nothing is sent between devices.
+shards on one device run one after the other. What they share is merged after
+every step at first, where one shard alone would be led astray by the noise of
+its few chains, then after blocks that grow with the step: the mean over shards,
+of what is a number; what is more says itself how, by a method `merged`. After
+the adaptation nothing is sent between devices.
 
 Draws depend on the number of shards, not on where they run.
 """
@@ -18,8 +19,8 @@ from tfp_adaptive.core import random
 
 __all__ = ['Sharded', 'device_names', 'merged', 'next_merge']
 
-_FIRST_INTERVAL, _LONGEST_INTERVAL = 8, 256  # Steps between two merges, ...
-_GROWTH = 4  # ... a quarter of those before.
+_LONGEST_INTERVAL = 256  # Steps between two merges, ...
+_GROWTH = 4  # ... a quarter of those before, but at least one.
 _SALT = 1_000_003  # Tells seeds of shards from those of steps.
 # Of these every shard has its own; a run has their sum.
 _COUNTED = ('num_dropped_gradients',)
@@ -67,8 +68,7 @@ def next_merge(step):
   """Returns the first step after `step` at which shards are merged, an int."""
   at = 0
   while at <= step:
-    interval = max(_FIRST_INTERVAL, at // _GROWTH)
-    at += min(interval, _LONGEST_INTERVAL)
+    at += min(max(1, at // _GROWTH), _LONGEST_INTERVAL)
   return at
 
 
