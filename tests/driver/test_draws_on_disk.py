@@ -438,7 +438,7 @@ here._sample(sys.argv[1], num_results=4000, block_size=40)
 """
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
   child = subprocess.Popen(
     [sys.executable, '-c', _CHILD, str(tmp_path)],
