@@ -1,5 +1,6 @@
 """Tables that join several records hold the records' numbers."""
 
+import json
 import pathlib
 import re
 
@@ -178,3 +179,14 @@ def test_tables_that_are_made_are_those_of_their_records(
   other = text.replace(*changed, 1)
   assert other != text
   assert module.with_tables(other) == text
+
+
+def test_the_worst_ratios_to_the_oracle_are_those_of_the_record():
+  lines = (RESULTS / 'oracle.jsonl').read_text().splitlines()
+  rows = [json.loads(line) for line in lines]
+  least = [min(r[key] for r in rows) for key in ('min_ratio', 'median_ratio')]
+  said = re.search(
+    r'is (\d\.\d+) for the minimum ESS and (\d\.\d+)\s+for the median',
+    (RESULTS / 'oracle.md').read_text(),
+  )
+  assert said.groups() == tuple(f'{value:.2f}' for value in least)
