@@ -318,18 +318,21 @@ def test_the_examples_of_the_first_page_run_in_turn():
 
 
 @pytest.mark.full
-def test_the_example_of_draws_on_disk_runs(tmp_path, monkeypatch):
-  _, _, section = (DOCS / 'scale.md').read_text().partition('## Draws that')
-  section, _, _ = section.partition('\n## ')
+def test_the_examples_of_scale_run(tmp_path, monkeypatch):
+  text = (DOCS / 'scale.md').read_text()
+  *of_draws, of_devices = re.findall(r'```python\n(.*?)```', text, re.DOTALL)
   monkeypatch.chdir(tmp_path)
   names = {}
-  for example in re.findall(r'```python\n(.*?)```', section, re.DOTALL):
+  for example in of_draws:
     exec(compile(example, 'scale.md', 'exec'), names)
   assert names['result'].states.shape == (5000, 4, 20)
   np.testing.assert_allclose(names['first'].std(), 1.0, rtol=0.1)
   np.testing.assert_array_equal(
     names['first'].T, names['result'].states[:, :, 0]
   )
+  exec(compile(of_devices, 'scale.md', 'exec'), names)
+  assert names['result'].states.shape == (500, 8, 20)
+  np.testing.assert_allclose(names['result'].states.std(), 1.0, rtol=0.1)
 
 
 @pytest.mark.nightly
