@@ -145,8 +145,8 @@ def _precision_diagonal(kernel, results, event_size):
 _MALA, _HMC = 'gradient_adaptive_langevin', 'fisher_divergence_hamiltonian'
 # By name, size -> `Large`.
 LARGE = {
-  'MALA, diagonal': lambda d: path(_MALA, 'diagonal', 0.0, d, 200),
-  'MALA, tridiagonal': lambda d: path(_MALA, 'tridiagonal', _COUPLING, d, 200),
+  'MALA, diagonal': lambda d: path(_MALA, 'diagonal', 0.0, d, 1000),
+  'MALA, tridiagonal': lambda d: path(_MALA, 'tridiagonal', _COUPLING, d, 1000),
   'Fisher HMC, diagonal': lambda d: path(_HMC, 'diagonal', 0.0, d, 100),
   'Fisher HMC, tridiagonal': lambda d: path(
     _HMC, 'tridiagonal', _COUPLING, d, 100
