@@ -8,6 +8,8 @@
 #   make mutants       applies each slip of tests/mutants.txt in a scratch copy
 # And the site of docs/, built into site/:
 #   make docs        from the pages, the docstrings and saved results
+#   make peers       .peers with PyMC, nutpie, NumPyro and BlackJAX, for
+#                    python -m experiments rivals run --python .peers/bin/python
 #   make notebooks   executes the tutorials once more, in place
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,7 +18,7 @@ CONSTRAINTS ?= constraints.txt
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: run volatility test test-full test-nightly mutants lint format wheel \
-  docs notebooks clean
+  docs notebooks peers clean
 
 run: $(VENV)/installed
 	$(BIN)/python -m experiments quickstart
@@ -78,5 +80,12 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	  --editable '.[experiments,test]'
 	touch $@
 
+peers: .peers/installed
+
+.peers/installed: experiments/rivals/requirements.txt
+	$(PYTHON) -m venv .peers
+	.peers/bin/python -m pip install --quiet --requirement $<
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist site *.egg-info
+	rm -rf $(VENV) .peers build dist site *.egg-info

@@ -16,6 +16,7 @@ from experiments.framework import cli
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
 from experiments.quickstart.cli import quickstart
+from experiments.rivals import cli as rivals_cli
 from experiments.studies import cli as studies_cli
 
 __all__ = ['app']
@@ -86,6 +87,7 @@ app = typer.Typer(
   pretty_exceptions_show_locals=False,
 )
 app.add_typer(panel_cli.app, name='panel')
+app.add_typer(rivals_cli.app, name='rivals')
 app.add_typer(studies_cli.surrogate, name='surrogate')
 for _name, _command in (
   ('calibrate', calibrate),

@@ -37,15 +37,17 @@ class Outcome(NamedTuple):
     found: What the sampler says that it chose, or ''.
     seconds: Of the wall, compilation included.
     cpu_seconds: Of all threads; load by others does not enter.
+    num_warmup_gradients: Of each chain, before the first draw.
   """
 
   names: list
   values: np.ndarray
   trace: dict
   num_gradients: float
-  found: str
+  found: str = ''
   seconds: float = 0.0
   cpu_seconds: float = 0.0
+  num_warmup_gradients: float = 0.0
 
 
 def run(sampler, model, seed, progress=False):
@@ -93,6 +95,7 @@ def record(posterior, sampler, seed, outcome, exact_means):
     'found': outcome.found,
     **{name: worst and worst[0] for name, worst in sizes.items()},
     'num_gradients': float(outcome.num_gradients),
+    'num_warmup_gradients': float(outcome.num_warmup_gradients),
     'seconds': outcome.seconds,
     'cpu_seconds': outcome.cpu_seconds,
     # Mean and its standard error.
@@ -126,6 +129,9 @@ def _sample_posterior(model, seed, progress):
     posterior.trace,
     posterior.num_gradients,
     posterior.choice,
+    # The last stage is the sampling that was kept.
+    num_warmup_gradients=posterior.num_gradients
+    - posterior.report[-1].num_gradients,
   )
 
 
@@ -150,9 +156,15 @@ def _windowed_nuts(model, seed, progress):
     for name in ('target_log_prob', 'diverging')
   }
   # Chains go on together: the longest of a step is what all wait for.
-  num_gradients = np.sum(np.max(trace['n_steps'], axis=-1))
+  taken = np.max(trace['n_steps'], axis=-1)
   names, values = _coordinates(states)
-  return Outcome(names, values[_NUM_WARMUP_STEPS:], recorded, num_gradients, '')
+  return Outcome(
+    names,
+    values[_NUM_WARMUP_STEPS:],
+    recorded,
+    np.sum(taken),
+    num_warmup_gradients=np.sum(taken[:_NUM_WARMUP_STEPS]),
+  )
 
 
 # Name -> (model, seed, progress) -> `Outcome`, the clock's fields left out.
