@@ -10,10 +10,8 @@ import sys
 
 import jax
 import numpy as np
-import pymc as pm
-from numpyro.infer.util import log_density
-
 import theirs
+from numpyro.infer.util import log_density
 from pytensor.tensor import as_tensor
 
 __all__ = ['main']
