@@ -1,0 +1,70 @@
+"""Logistic regression on features that follow each other.
+
+  x_i1 ~ N(0, 1),  x_ij ~ N(0.9 x_i,j-1, 1 - 0.9^2)
+  weights_j ~ N(0, 1),  labels_i ~ Bernoulli(logits = sum_j x_ij weights_j)
+
+Weights of neighbors are known as a sum and not apart. Data: 1000 rows of 100
+features, simulated from the model; those of experiments/quickstart/models.py.
+"""
+
+import numpy as np
+
+__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
+
+
+def data():
+  """Returns features [1000, 100] and labels [1000]."""
+  random = np.random.RandomState(0)
+  noise = random.normal(size=[1000, 100])
+  features = noise.copy()
+  for j in range(1, 100):
+    features[:, j] = (
+      0.9 * features[:, j - 1] + np.sqrt(1.0 - 0.9**2) * noise[:, j]
+    )
+  logits = features @ random.normal(size=100)
+  labels = random.uniform(size=1000) < 1.0 / (1.0 + np.exp(-logits))
+  return dict(features=features, labels=labels.astype(np.int32))
+
+
+def tfp_model(features, labels):
+  import tensorflow as tf
+  import tensorflow_probability as tfp
+
+  tfd = tfp.distributions
+  transposed = np.float32(features.T)
+
+  @tfd.JointDistributionCoroutine
+  def model():
+    weights = yield tfd.JointDistributionCoroutine.Root(
+      tfd.Sample(tfd.Normal(0.0, 1.0), len(transposed), name='weights')
+    )
+    logits = tf.tensordot(weights, transposed, 1)
+    yield tfd.Independent(tfd.Bernoulli(logits), 1, name='labels')
+
+  return model.experimental_pin(labels=labels)
+
+
+def numpyro_model(features, labels):
+  import numpyro
+  from numpyro import distributions as dist
+
+  num_rows, num_features = features.shape
+
+  def model():
+    with numpyro.plate('features', num_features):
+      weights = numpyro.sample('weights', dist.Normal(0.0, 1.0))
+    with numpyro.plate('rows', num_rows):
+      numpyro.sample(
+        'labels', dist.Bernoulli(logits=features @ weights), obs=labels
+      )
+
+  return model
+
+
+def pymc_model(features, labels):
+  import pymc as pm
+
+  with pm.Model() as model:
+    weights = pm.Normal('weights', 0.0, 1.0, shape=features.shape[1])
+    pm.Bernoulli('labels', logit_p=features @ weights, observed=labels)
+  return model
