@@ -11,6 +11,7 @@ from experiments.documentation import geometry
 from experiments.documentation import gpu
 from experiments.documentation import many_chains
 from experiments.documentation import quickstart
+from experiments.documentation import rivals
 from experiments.documentation import trajectory_length
 from experiments.documentation.readme_table import value
 
@@ -165,6 +166,7 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
     (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
     # Two posteriors, two samplers; the other table is that of the terminal.
     (quickstart, 6, ('NOT CONVERGED', 'converged')),
+    (rivals, 60, (' of ', ' off ')),
     (trajectory_length, 30, ('(L = 4)', '(L = 5)')),
   ],
 )

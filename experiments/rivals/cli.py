@@ -1,4 +1,4 @@
-"""The commands `rivals run` and `rivals report`."""
+"""The commands `rivals run` and `rivals check`."""
 
 import fnmatch
 import pathlib
@@ -9,10 +9,13 @@ import typer
 
 from experiments.framework import cli
 from experiments.framework.errors import ConfigError
+from experiments.rivals.models import MODELS
 
 __all__ = ['app']
 
 _FOLDER = pathlib.Path('docs/results/rivals')
+# Of log densities, relative; TFP's are in float32.
+_LARGEST_GAP = 1e-4
 app = typer.Typer(
   help='Compare with PyMC, nutpie, NumPyro, BlackJAX and TFP, model by model.',
   no_args_is_help=True,
@@ -40,7 +43,7 @@ def run(
     from experiments.framework import json_files
     from experiments.rivals import run as run_lib
 
-    models = _matching(run_lib.MODELS, only_model)
+    models = _matching(MODELS, only_model)
     samplers = _matching(run_lib.SAMPLERS, only_sampler)
     if only_sampler is None:
       samplers = [name for name in samplers if not name.endswith('long')]
@@ -58,6 +61,35 @@ def run(
           record = run_lib.run(model, sampler, seed, python, max_seconds)
           json_files.append_lines(file, record)
           cli.console.print(_line(record), soft_wrap=True, highlight=False)
+
+
+@app.command('check')
+def check(
+  python: Annotated[str, typer.Option(help="The others', of `make peers`.")],
+  only_model: Annotated[_Names, typer.Option(help='* is allowed.')] = None,
+  output: Output = _FOLDER,
+):
+  """Compare the log densities of every model in its three languages."""
+  with cli.refusing():
+    import numpy as np
+
+    from experiments.framework import json_files
+    from experiments.rivals import run as run_lib
+
+    differing = []
+    for model in _matching(MODELS, only_model):
+      found = run_lib.log_densities(model, python)
+      values = np.stack(list(found.values()))
+      gap = np.ptp(values, axis=0) / (1.0 + np.abs(values).max(axis=0))
+      record = {'posterior': model, 'gap': float(gap.max())}
+      record.update({key: part.tolist() for key, part in found.items()})
+      json_files.append_lines(output / 'densities.jsonl', record)
+      cli.console.print(f'{model}: {gap.max():.1e}', highlight=False)
+      if not gap.max() < _LARGEST_GAP:
+        differing.append(model)
+  if differing:
+    cli.console.print(f'Not the same density: {", ".join(differing)}')
+    raise typer.Exit(1)
 
 
 def _matching(names, patterns):

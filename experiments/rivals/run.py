@@ -14,17 +14,13 @@ from experiments.framework.errors import ConfigError
 from experiments.quickstart import run as quickstart
 from experiments.rivals import here
 from experiments.rivals import theirs
+from experiments.rivals.models import MODELS
 from tfp_adaptive.posterior import verdict as verdict_lib
 
-__all__ = ['MODELS', 'SAMPLERS', 'log_densities', 'run']
+__all__ = ['SAMPLERS', 'log_densities', 'run']
 
 _FOLDER = pathlib.Path(__file__).parent
 _ROOT = _FOLDER.parents[1]
-MODELS = {
-  file.stem: file
-  for file in sorted((_FOLDER / 'models').glob('*.py'))
-  if file.stem != '__init__'
-}
 SAMPLERS = (*here.SAMPLERS, *theirs.SAMPLERS)
 NUM_CHAINS = 8
 NUM_DRAWS = 1000
@@ -36,7 +32,7 @@ def run(name, sampler, seed, python, max_seconds):
   """Returns the record of one run; one that fails is a record, too.
 
   Args:
-    name: Key of `MODELS`.
+    name: Key of `models.MODELS`.
     sampler: One of `SAMPLERS`.
     seed: Int.
     python: Path of the other samplers' interpreter, or `None`.
@@ -82,7 +78,7 @@ def log_densities(name, python, num_points=3):
   1/2, where TFP's bijectors see no bounds.
 
   Args:
-    name: Key of `MODELS`.
+    name: Key of `models.MODELS`.
     python: Path of the other samplers' interpreter.
     num_points: How many.
 

@@ -241,8 +241,7 @@ def _run_blocks(
   devices=(),
 ):
   """Runs all blocks and joins what they recorded."""
-  trace = _trace_fn(kernel, trace_fn)
-  structure = (state, trace(state, results))
+  structure = (state, _trace_fn(kernel, trace_fn)(state, results))
   block_size = block_size or _default_block_size(structure, plan)
   program = _program(kernel, trace_fn, block_size, jit_compile)
   if devices:
@@ -250,7 +249,6 @@ def _run_blocks(
     program = shards.Sharded(
       kernel, program, devices, plan.num_discarded, block_size, parts
     )
-  step, seconds = 0, dict(compile=0.0, adapt=0.0, sample=0.0)
   start, identity = time.monotonic(), None
   if any(folder is not None for folder in folders):
     described = program.describe(state, results, seed, *_counts(0, 0, 1))
@@ -258,13 +256,7 @@ def _run_blocks(
       kernel, plan, seed, jit_compile, *structure, trace_fn, described
     )
   kept = _kept(kernel, plan, structure, block_size, folders, identity)
-  if loaded := kept.load():
-    leaves, step, seconds = loaded
-    state, results = tf.nest.pack_sequence_as(
-      (state, results),
-      [tf.convert_to_tensor(leaf) for leaf in leaves],
-      expand_composites=True,
-    )
+  state, results, step, seconds = _loaded(kept, state, results)
   with progress:
     if step < plan.num_steps:
       with progress.compiling():
@@ -289,6 +281,20 @@ def _run_blocks(
       # The next block is made without it.
       del block, recorded
   return _join(kernel, plan, structure, kept, state, results, seconds)
+
+
+def _loaded(kept, state, results):
+  """Returns state, results, step and seconds that a run goes on from."""
+  loaded = kept.load()
+  if not loaded:
+    return state, results, 0, dict(compile=0.0, adapt=0.0, sample=0.0)
+  leaves, step, seconds = loaded
+  state, results = tf.nest.pack_sequence_as(
+    (state, results),
+    [tf.convert_to_tensor(leaf) for leaf in leaves],
+    expand_composites=True,
+  )
+  return state, results, step, seconds
 
 
 def _kept(kernel, plan, structure, block_size, folders, identity):

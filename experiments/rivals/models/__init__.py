@@ -6,3 +6,14 @@ distribution with its data pinned, `numpyro_model`, a function, and
 supports. Each library is imported inside its function: the file is read in
 environments that lack the others.
 """
+
+import pathlib
+
+__all__ = ['MODELS']
+
+# Name -> path of its file.
+MODELS = {
+  file.stem: file
+  for file in sorted(pathlib.Path(__file__).parent.glob('*.py'))
+  if file.stem != '__init__'
+}

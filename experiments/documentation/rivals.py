@@ -1,0 +1,192 @@
+"""The tables of docs/results/rivals.md, made from the records.
+
+  python -m experiments.documentation.rivals
+
+writes each between its two comments; a test compares.
+"""
+
+import ast
+import collections
+import statistics
+
+from experiments.documentation.made_tables import fill
+from experiments.documentation.made_tables import page
+from experiments.documentation.made_tables import table
+from experiments.framework.json_files import read_lines
+from experiments.rivals import truth as truth_lib
+from experiments.rivals.models import MODELS
+
+__all__ = ['with_tables']
+
+_PAGE = page('rivals')
+_RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
+_OURS = 'sample_posterior'
+_NUM_CHAINS = 8  # Of every run.
+_LANGUAGES = ('tfp_model', 'numpyro_model', 'pymc_model')
+
+
+def with_tables(text):
+  """Returns the page's text with the tables between their comments."""
+  records = read_lines(_RECORDS)
+  runs = [r for r in records if not truth_lib.is_long(r)]
+  known = truth_lib.truths(records)
+  tables = [
+    _summary(runs, known),
+    _rates(runs, _per_second),
+    _rates(runs, _per_gradients),
+    _rates(runs, _per_sampling_gradients),
+    _lines(),
+  ]
+  return fill(text, 'rivals', tables)
+
+
+def _summary(runs, known):
+  """Returns a line for each sampler: how often right, and ahead of ours."""
+  by_cell, samplers, models = _by_cell(runs)
+  rows = []
+  for sampler in samplers:
+    own = [run for run in runs if run['sampler'] == sampler]
+    good = [run for run in own if _is_good(run)]
+    errors = [truth_lib.worst_error(run, known) for run in good]
+    told = [error for error in errors if error is not None]
+    both, ahead = _against(by_cell, models, sampler)
+    solved = sum(_holds(by_cell.get((m, sampler), [])) for m in models)
+    rows.append(
+      (
+        sampler,
+        f'{solved} of {len(models)}',
+        f'{len(good)} of {len(own)}',
+        f'{sum(error > truth_lib.FAR for error in told)} of {len(told)}',
+        '' if sampler == _OURS else f'{ahead} of {both}',
+      )
+    )
+  head = (
+    'Sampler',
+    'Models with a verdict of converged',
+    'Runs',
+    f'of them beyond {truth_lib.FAR:.0f} standard errors',
+    'Ours ahead per second, where both converge',
+  )
+  return table(head, rows)
+
+
+def _against(by_cell, models, sampler):
+  """Returns (models where both hold, of these where ours is ahead)."""
+  both = ahead = 0
+  for model in models:
+    rates = [
+      _median(by_cell.get((model, name), []), _per_second)
+      for name in (_OURS, sampler)
+    ]
+    if None not in rates:
+      both += 1
+      ahead += rates[0] > rates[1]
+  return both, ahead
+
+
+def _rates(runs, rate):
+  """Returns a line for each model, a column for each sampler."""
+  by_cell, samplers, models = _by_cell(runs)
+  rows = []
+  for model in models:
+    cells = [by_cell.get((model, sampler), []) for sampler in samplers]
+    rates = [_median(found, rate) for found in cells]
+    best = max((value for value in rates if value is not None), default=None)
+    rows.append(
+      [
+        model.replace('_', ' '),
+        str(len(next(filter(None, map(_size, cells)), ()))),
+        *(
+          _cell(found, value, value is not None and value == best)
+          for found, value in zip(cells, rates)
+        ),
+      ]
+    )
+  return table(['Model', 'd', *samplers], rows)
+
+
+def _cell(found, value, is_best):
+  if not found:
+    return ''
+  good = sum(map(_is_good, found))
+  share = '' if good == len(found) else f' ({good}/{len(found)})'
+  if value is None:
+    return f'-{share}'
+  text = f'{value:.0f}' if value >= 10 else f'{value:.2g}'
+  return f'**{text}**{share}' if is_best else f'{text}{share}'
+
+
+def _size(found):
+  """Returns the coordinates of the first finished run."""
+  return next((run['means'] for run in found if 'means' in run), ())
+
+
+def _by_cell(runs):
+  """Returns {(model, sampler): runs}, and both names in their order."""
+  by_cell = collections.defaultdict(list)
+  for run in runs:
+    by_cell[run['posterior'], run['sampler']].append(run)
+  samplers = list(dict.fromkeys(run['sampler'] for run in runs))
+  models = list(dict.fromkeys(run['posterior'] for run in runs))
+  return by_cell, samplers, models
+
+
+def _is_good(run):
+  return run['status'] == 'finished' and run['converged']
+
+
+def _holds(found):
+  """Whether at least half of the runs converged."""
+  return bool(found) and 2 * sum(map(_is_good, found)) >= len(found)
+
+
+def _median(found, rate):
+  """Returns the median of the runs that converged; None if few did."""
+  if not _holds(found):
+    return None
+  return statistics.median(rate(run) for run in found if _is_good(run))
+
+
+def _least(run):
+  return min(run['ess_bulk'], run['ess_tail'])
+
+
+def _per_second(run):
+  return _least(run) / run['cpu_seconds']
+
+
+def _per_gradients(run):
+  return 1000.0 * _least(run) / run['num_gradients'] / _NUM_CHAINS
+
+
+def _per_sampling_gradients(run):
+  spent = run['num_gradients'] - run['num_warmup_gradients']
+  return 1000.0 * _least(run) / spent / _NUM_CHAINS
+
+
+def _lines():
+  """Returns the lines of each model in each language, imports left out."""
+  rows = []
+  for name, file in MODELS.items():
+    functions = {
+      node.name: node
+      for node in ast.parse(file.read_text()).body
+      if isinstance(node, ast.FunctionDef)
+    }
+    counts = [
+      _num_lines(functions[language]) if language in functions else ''
+      for language in _LANGUAGES
+    ]
+    rows.append([name.replace('_', ' '), *map(str, counts)])
+  return table(['Model', 'TFP', 'NumPyro', 'PyMC'], rows)
+
+
+def _num_lines(function):
+  """Returns the lines between `def` and the end that are no imports."""
+  imports = (ast.Import, ast.ImportFrom)
+  body = [node for node in function.body if not isinstance(node, imports)]
+  return sum(node.end_lineno - node.lineno + 1 for node in body)
+
+
+if __name__ == '__main__':
+  _PAGE.write_text(with_tables(_PAGE.read_text()))

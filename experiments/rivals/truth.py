@@ -1,0 +1,77 @@
+"""Means that long runs of two other samplers agree on, and errors from them.
+
+A sampler that other runs are judged by is none of ours. Where a model has a
+form that is easier to sample, the runs are of that form: its coordinates of the
+same name have the same law.
+"""
+
+import collections
+import math
+
+__all__ = ['FAR', 'is_long', 'truths', 'worst_error']
+
+FAR = 4.0  # Standard errors.
+_EASIER = {
+  'eight_schools': 'eight_schools_non_centered',
+  'varying_slopes_centered': 'varying_slopes',
+}
+
+
+def is_long(record):
+  """Whether a record is one that truths are made of."""
+  return record['sampler'].endswith('long')
+
+
+def truths(records):
+  """Returns {model: {coordinate: (mean, standard error)}}.
+
+  Of models that two samplers have run long, both with a verdict of converged;
+  coordinates on which they differ by more than four standard errors are left
+  out.
+
+  Args:
+    records: Of `run.run`.
+  """
+  by_model = collections.defaultdict(list)
+  for record in records:
+    if is_long(record) and record.get('converged'):
+      by_model[record['posterior']].append(record['means'])
+  known = {
+    model: _agreed(*means)
+    for model, means in by_model.items()
+    if len(means) == 2
+  }
+  for model, easier in _EASIER.items():
+    if easier in known:
+      known[model] = known[easier]
+  return known
+
+
+def _agreed(first, second):
+  """Returns the coordinates that two runs agree on, weighted."""
+  agreed = {}
+  for name in first.keys() & second.keys():
+    (a, a_error), (b, b_error) = first[name], second[name]
+    if abs(a - b) <= FAR * math.hypot(a_error, b_error):
+      weight, other = a_error**-2.0, b_error**-2.0
+      mean = (weight * a + other * b) / (weight + other)
+      agreed[name] = mean, (weight + other) ** -0.5
+  return agreed
+
+
+def worst_error(record, known):
+  """Returns the largest error of a mean in standard errors of both.
+
+  None where nothing is known.
+
+  Args:
+    record: Of `run.run`.
+    known: Of `truths`.
+  """
+  exact = known.get(record['posterior'], {})
+  errors = [
+    abs(mean - exact[name][0]) / math.hypot(error, exact[name][1])
+    for name, (mean, error) in record['means'].items()
+    if name in exact
+  ]
+  return max(errors, default=None)

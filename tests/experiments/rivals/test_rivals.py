@@ -1,0 +1,212 @@
+"""Models in three languages, one process a run, and what is made of records."""
+
+import ast
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import typer.testing
+
+from experiments.__main__ import app
+from experiments.documentation import rivals as page
+from experiments.framework.errors import ConfigError
+from experiments.framework.json_files import read_lines
+from experiments.quickstart import models
+from experiments.rivals import run as run_lib
+from experiments.rivals import theirs
+from experiments.rivals import truth
+from experiments.rivals.models import eight_schools
+from experiments.rivals.models import logistic_regression
+from experiments.rivals.models import MODELS
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_RESULTS = _ROOT / 'docs' / 'results' / 'rivals'
+_LANGUAGES = ('tfp_model', 'numpyro_model', 'pymc_model')
+# Data that are not bundled; see experiments/framework/data.py.
+_WITH_DATA = {'heart', 'german'}
+
+
+def _function(name, function):
+  tree = ast.parse(MODELS[name].read_text())
+  return next(
+    node
+    for node in tree.body
+    if isinstance(node, ast.FunctionDef) and node.name == function
+  )
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_a_model_is_written_in_three_languages_with_the_same_data(name):
+  given = [
+    [argument.arg for argument in _function(name, language).args.args]
+    for language in _LANGUAGES
+  ]
+  assert given[0] == given[1] == given[2]
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_densities_of_the_languages_agree_in_the_record(name):
+  records = [
+    record
+    for record in read_lines(_RESULTS / 'densities.jsonl')
+    if record['posterior'] == name
+  ]
+  assert records, 'write `python -m experiments rivals check --python ...`'
+  densities = [records[-1][key] for key in ('tfp', 'numpyro', 'pymc')]
+  # Points differ, or agreement would tell nothing.
+  assert np.ptp(densities[0]) > 1e-2
+  for other in densities[1:]:
+    np.testing.assert_allclose(other, densities[0], rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', sorted(set(MODELS) - _WITH_DATA))
+def test_a_model_has_a_density_and_a_gradient_of_each_chain(name):
+  module = theirs.load(MODELS[name])
+  model = module.tfp_model(**module.data())
+  bijector = model.experimental_default_event_space_bijector()
+  shapes = bijector.inverse_event_shape(model.event_shape)
+  random = np.random.RandomState(1)
+  parts = tf.nest.map_structure(
+    lambda shape: tf.constant(
+      0.3 * random.normal(size=[3, *shape]), tf.float32
+    ),
+    shapes,
+  )
+
+  def density(*flat):
+    packed = tf.nest.pack_sequence_as(parts, flat)
+    return model.unnormalized_log_prob(bijector.forward(packed))
+
+  flat = tf.nest.flatten(parts)
+  with tf.GradientTape() as tape:
+    tape.watch(flat)
+    values = density(*flat)
+  gradients = tape.gradient(values, flat)
+  assert values.shape == [3] and np.all(np.isfinite(values))
+  assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+  # Of each chain its own: one chain more changes nothing of the others.
+  alone = density(*(part[:1] for part in flat))
+  np.testing.assert_allclose(alone, values[:1], rtol=1e-4)
+
+
+def _record(sampler, mean=0.0, error=0.1, converged=True, **more):
+  return {
+    'status': 'finished',
+    'posterior': 'ordinal',
+    'sampler': sampler,
+    'seed': 0,
+    'converged': converged,
+    'ess_bulk': 800.0,
+    'ess_tail': 400.0,
+    'num_gradients': 3000.0,
+    'num_warmup_gradients': 1000.0,
+    'cpu_seconds': 20.0,
+    'means': {'a': [mean, error]},
+    **more,
+  }
+
+
+def test_a_truth_is_what_two_long_runs_agree_on():
+  long = [_record('nutpie, long', 1.0, 0.3), _record('NumPyro, long', 2.0, 0.4)]
+  known = truth.truths(long)
+  # Weights 1/0.09 and 1/0.16.
+  mean, error = known['ordinal']['a']
+  assert mean == pytest.approx(
+    (1.0 / 0.09 + 2.0 / 0.16) / (1 / 0.09 + 1 / 0.16)
+  )
+  assert error == pytest.approx(0.24)
+  run = _record('PyMC', mean + 1.0, 0.32)
+  assert truth.worst_error(run, known) == pytest.approx(1.0 / 0.4)
+
+
+def test_long_runs_that_differ_or_did_not_converge_are_no_truth():
+  apart = [_record('nutpie, long', 0.0), _record('NumPyro, long', 1.0)]
+  assert truth.truths(apart)['ordinal'] == {}
+  alone = [apart[0], {**apart[0], 'converged': False}]
+  assert truth.truths(alone) == {}
+  assert truth.worst_error(_record('PyMC'), truth.truths(apart)) is None
+
+
+def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
+  rate = page._per_second
+  rows = [_record('a'), _record('a', cpu_seconds=40.0)]
+  assert page._median(rows, rate) == pytest.approx(15.0)
+  bad = _record('a', cpu_seconds=1.0, converged=False)
+  assert page._median([*rows, bad], rate) == pytest.approx(15.0)
+  assert page._median([rows[0], bad, bad], rate) is None
+  lost = {**rows[0], 'status': 'out of time'}
+  assert page._median([lost], rate) is None
+
+
+def test_gradients_are_of_all_chains_with_and_without_the_warm_up():
+  run = _record('a')
+  assert page._per_gradients(run) == pytest.approx(400.0 / (8 * 3.0))
+  assert page._per_sampling_gradients(run) == pytest.approx(400.0 / (8 * 2.0))
+
+
+def test_ours_is_ahead_only_where_both_converge():
+  good, lost = _record('sample_posterior'), _record('PyMC', converged=False)
+  slow = _record('nutpie', cpu_seconds=21.0)
+  summary = page._summary([good, lost, slow], {})
+  cells = {
+    line.split('|')[1].strip(): line.split('|')[-2].strip()
+    for line in summary.splitlines()
+  }
+  assert cells['PyMC'] == '0 of 0' and cells['nutpie'] == '1 of 1'
+
+
+def test_other_samplers_need_an_environment_and_the_error_says_which():
+  with pytest.raises(ConfigError, match='make peers'):
+    run_lib.run('eight_schools', 'PyMC', 0, None, 1.0)
+
+
+def test_a_process_that_fails_is_a_record_with_its_last_words():
+  # This interpreter has no PyMC: the script fails at its imports.
+  record = run_lib.run('eight_schools', 'PyMC', 0, sys.executable, 60.0)
+  assert record['status'] == 'failed' and 'pymc' in record['error']
+
+
+def test_what_takes_too_long_is_ended_and_said():
+  record = run_lib.run('eight_schools', 'sample_posterior', 0, None, 0.01)
+  assert record['status'] == 'out of time' and record['max_seconds'] == 0.01
+
+
+@pytest.mark.full
+def test_a_run_of_ours_is_judged_from_its_own_process():
+  record = run_lib.run('student_t', 'sample_posterior', 0, None, 300.0)
+  assert record['status'] == 'finished' and len(record['means']) == 50
+  assert 0.0 < record['num_warmup_gradients'] < record['num_gradients']
+
+
+def test_traces_of_others_are_read_in_the_order_of_the_model():
+  draws = np.random.RandomState(0).normal(size=[50, 8, 8])
+  found = {
+    'states/effect': draws,
+    'states/extra': draws,
+    'states/spread': draws[..., 0],
+    'states/mean': draws[..., 1],
+  }
+  names, values = run_lib._coordinates('eight_schools', found)
+  assert names[:3] == ['mean', 'spread', 'effect[0]'] and len(names) == 10
+  np.testing.assert_array_equal(values[..., 1], found['states/spread'])
+
+
+def test_an_unknown_model_is_refused_with_those_there_are():
+  result = typer.testing.CliRunner().invoke(
+    app, ['rivals', 'run', '--only-model', 'nine_schools']
+  )
+  assert result.exit_code == 2 or result.exit_code == 1
+  assert 'nine_schools' in result.output and 'eight_schools' in result.output
+
+
+def test_data_are_those_of_the_quickstart():
+  schools = eight_schools.data()
+  np.testing.assert_array_equal(schools['seen'], models._EFFECTS)
+  np.testing.assert_array_equal(schools['errors'], models._ERRORS)
+  features, labels = models._data()
+  data = logistic_regression.data()
+  np.testing.assert_array_equal(np.float32(data['features']), features)
+  np.testing.assert_array_equal(data['labels'], labels)
