@@ -84,10 +84,18 @@ _ROOM_MAY_IMPORT = {
   **dict.fromkeys(_LATE_ROOMS, ('framework', *_CATALOGUES, 'panel')),
   # The study of faults runs commands as they are.
   'studies': ('framework', *_CATALOGUES, 'panel', '__main__'),
+  # One judge for the samplers of both.
+  'rivals': ('framework', *_CATALOGUES, 'quickstart'),
   # A page shows what a command prints.
-  'documentation': ('framework', *_CATALOGUES, 'panel', 'quickstart'),
+  'documentation': (
+    'framework',
+    *_CATALOGUES,
+    'panel',
+    'quickstart',
+    'rivals',
+  ),
   # All commands.
-  '__main__': ('framework', *_LATE_ROOMS),
+  '__main__': ('framework', *_LATE_ROOMS, 'rivals'),
 }
 
 
@@ -327,6 +335,7 @@ def test_a_room_of_the_experiments_imports_only_what_it_may(place):
     ('baselines/square_root', 'framework/draws'),
     ('panel/run', 'studies/bench'),
     ('studies/oracle', 'fuzz/run'),
+    ('quickstart/run', 'rivals/run'),
   ],
 )
 def test_an_import_against_the_rules_of_the_rooms_is_seen(module, target):
