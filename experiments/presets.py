@@ -114,7 +114,7 @@ def adaptive_metropolis():
     lower = tf.linalg.band_part(tangent, -1, 0)
     return own.project(factor + tf.matmul(factor, lower))
 
-  return dict(preconditioner=own._replace(move=move))
+  return dict(preconditioner=own._replace(move=move), shape_rate=1e-3)
 
 
 def kernel_hamiltonian(

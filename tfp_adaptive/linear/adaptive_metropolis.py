@@ -23,6 +23,7 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
+from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
@@ -33,7 +34,6 @@ __all__ = [
 ]
 
 _MEAN_RATE = 0.01  # a.
-_SHAPE_RATE = 1e-3  # b = this / (1 + 4 t / num_steps).
 _SCALE_RATE = 0.01  # c.
 
 
@@ -44,6 +44,7 @@ def adaptive_metropolis(
   target_accept_prob=0.25,
   step_size=1.0,
   target_is_stochastic=False,
+  shape_rate=None,
 ):
   """Builds adaptive Metropolis (AM): the random walk's covariance by moments.
 
@@ -60,6 +61,9 @@ def adaptive_metropolis(
     target_is_stochastic: Whether the target is a random estimate, drawn from
       its `seed` ([2] int32). Accepted estimates are kept, never drawn again:
       the chain is exact for the density that is estimated.
+    shape_rate: `None`: b falls as 1 / t, so that the covariance becomes that of
+      all states so far; or a positive float, b = shape_rate / (1 + 4 t /
+      num_adaptation_steps).
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -84,7 +88,10 @@ def adaptive_metropolis(
     target_is_stochastic,
   )
   return MomentBasedAdaptation(
-    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+    MetropolisHastings(proposal),
+    num_adaptation_steps,
+    target_accept_prob,
+    shape_rate,
   )
 
 
@@ -123,6 +130,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     inner_kernel,
     num_adaptation_steps,
     target_accept_prob=0.25,
+    shape_rate=None,
     name=None,
   ):
     """Builds the wrapper; no Tensor is created here.
@@ -131,14 +139,18 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       inner_kernel: `tfpa.MetropolisHastings` around a proposal.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
+      shape_rate: As of `adaptive_metropolis`.
       name: Prefix of op names.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
     arguments.check_accept_prob(target_accept_prob)
+    if shape_rate is not None:
+      arguments.check_positive(shape_rate, 'shape_rate', 1e-3)
     self._parameters = dict(
       inner_kernel=inner_kernel,
       num_adaptation_steps=num_adaptation_steps,
       target_accept_prob=target_accept_prob,
+      shape_rate=shape_rate,
       name=name,
     )
     checks.check_has_tangent(self.proposal, type(self).__name__)
@@ -173,8 +185,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     state = self._flat_state(states[1], inner)
     centered = state - results.mean
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
-    progress = tf.cast(results.step, state.dtype) / self.num_adaptation_steps
-    rate = _SHAPE_RATE / (1.0 + 4.0 * progress)
+    mean_rate, rate = self._rates(results)
     # Half of the rate: C (I + E) changes C C^T by twice E.
     moved = self.preconditioner.move(
       params,
@@ -201,10 +212,20 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
         preconditioner_params=chosen['params'],
         step_size=chosen['step_size'],
       ),
-      mean=results.mean + _MEAN_RATE * _chain_mean(centered),
+      mean=results.mean + mean_rate * _chain_mean(centered),
       scale_search=search,
       mean_accept_prob=accept_prob,
     )
+
+  def _rates(self, results):
+    """Returns a and b of a step, []."""
+    problem = self.problem(results.inner_results)
+    step = tf.cast(results.step, problem.dtype)
+    first = self._parameters['shape_rate']
+    if first is None:
+      rate = schedule.covariance_rate(step, problem)
+      return rate, rate
+    return _MEAN_RATE, first / (1.0 + 4.0 * step / self.num_adaptation_steps)
 
   def _shape_gradient(self, params, centered):
     """Gradient of the mean log N(x | mu, C C^T) in the tangent at C.

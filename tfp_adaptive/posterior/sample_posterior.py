@@ -35,7 +35,7 @@ def sample_posterior(
   min_ess: float = 400,
   max_gradients: float = 100_000,
   max_seconds: float | None = None,
-  jit_compile: bool = True,
+  jit_compile: bool | None = None,
   progress: bool = True,
   checkpoint_dir: types.Path | None = None,
   **pins: types.Structure,
@@ -65,7 +65,9 @@ def sample_posterior(
       adaptation of another structure is planned before its cost is known.
     max_seconds: The same in seconds, looked at between stages and blocks of
       draws; `None`: any.
-    jit_compile: Whether XLA compiles the steps.
+    jit_compile: Whether XLA compiles the steps; `None`: unless the density has
+      operations that XLA is slow at, or has not: factors of large matrices on
+      a CPU, determinants. The report says so.
     progress: Whether to tell on stderr what is going on.
     checkpoint_dir: Folder that the call goes on from if it was cut off: every
       block of adapting steps, and draws every 20 seconds, are written to it.

@@ -37,6 +37,11 @@ class Evaluate:
 
     self._function = tf.function(value_and_gradient, autograph=False)
 
+  def graph(self, rows):
+    """Returns the graph that values and gradients are computed by."""
+    rows = tf.constant(rows)[: self._num_chains]
+    return self._function.get_concrete_function(rows).graph
+
   def shape_of_value(self, rows):
     """Returns the shape of what the density says of rows."""
     try:

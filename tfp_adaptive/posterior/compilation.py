@@ -1,0 +1,47 @@
+"""Whether XLA is to compile the steps of a density, told from its operations.
+
+On a CPU, XLA factors a matrix in loops of its own where TensorFlow calls an
+optimized library: for value and gradient of a 100 x 100 Cholesky factor, of 8
+chains, 29 ms in place of 3, for eigenvalues 110 in place of 7; at 10 x 10 there
+is no difference. A log determinant it cannot compile at all.
+"""
+
+import tensorflow as tf
+
+__all__ = ['obstacle']
+
+# Above that size on a CPU.
+_SLOW = frozenset({'Cholesky', 'SelfAdjointEigV2', 'Svd', 'Qr', 'MatrixSolve'})
+_LARGEST_SIZE = 20
+# On any device.
+_IMPOSSIBLE = frozenset({'LogMatrixDeterminant', 'MatrixDeterminant'})
+
+
+def obstacle(graph):
+  """Returns why XLA should leave a density alone, or ''.
+
+  Args:
+    graph: `tf.Graph` of its value and gradient.
+  """
+  is_on_cpu = not tf.config.list_logical_devices('GPU')
+  for kind, size in _operations(graph):
+    if kind in _IMPOSSIBLE:
+      return f'XLA has no {kind}'
+    if is_on_cpu and kind in _SLOW and (size or 0) > _LARGEST_SIZE:
+      return f'XLA is slow at {kind} of {size} x {size} on a CPU'
+  return ''
+
+
+def _operations(graph):
+  """Yields (type, last dimension or None) of all operations."""
+  for operation in graph.get_operations():
+    yield operation.type, _last(operation.inputs)
+  # What loops and branches hold: mostly small, and sizes are not kept.
+  for function in graph.as_graph_def().library.function:
+    for node in function.node_def:
+      yield node.op, None
+
+
+def _last(inputs):
+  shape = inputs[0].shape if inputs else tf.TensorShape([])
+  return shape[-1] if shape.rank else None
