@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import theirs
 from numpyro.infer.util import log_density
+from pytensor.graph.replace import clone_replace
 from pytensor.tensor import as_tensor
 
 __all__ = ['main']
@@ -43,11 +44,13 @@ def _of_pymc(model):
 
   def density(row):
     values = {}
+    # A bound may be another unknown.
+    given = {v: as_tensor(row[v.name]).astype(v.dtype) for v in model.free_RVs}
     for variable in model.free_RVs:
       transform = model.rvs_to_transforms[variable]
       value = row[variable.name]
       if transform is not None:
-        inputs = variable.owner.inputs
+        inputs = clone_replace(variable.owner.inputs, given)
         value = transform.forward(as_tensor(value), *inputs).eval()
       values[model.rvs_to_values[variable].name] = value
     return float(log_prob(values))
