@@ -2,6 +2,8 @@
 #   make run         install, then the quickstart: two posteriors, two samplers
 #   make volatility  install, then the full S&P 500 posterior
 #   make test        install, then the quick tests: 5 minutes on two cores
+# Data sets of the papers, into ./data, for the configs that need them:
+#   make data        install, then python -m experiments data --all
 # Before a change is handed in, what .ci/run calls, and now and then:
 #   make test-full     the quick tests and the long ones: 20 minutes
 #   make test-nightly  the longest, then the mutants: hours
@@ -17,14 +19,17 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: run volatility test test-full test-nightly mutants lint format wheel \
-  docs notebooks peers clean
+.PHONY: run volatility data test test-full test-nightly mutants lint format \
+  wheel docs notebooks peers clean
 
 run: $(VENV)/installed
 	$(BIN)/python -m experiments quickstart
 
 volatility: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/stochastic_volatility.yaml
+
+data: $(VENV)/installed
+	$(BIN)/python -m experiments data --all
 
 test: $(VENV)/installed
 	$(PYTEST) -m "not full and not nightly"

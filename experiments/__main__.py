@@ -13,6 +13,7 @@ import typer
 from experiments.calibration.cli import calibrate
 from experiments.framework import choices
 from experiments.framework import cli
+from experiments.framework.data_cli import data
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
 from experiments.quickstart.cli import quickstart
@@ -94,6 +95,7 @@ for _name, _command in (
   ('fuzz', fuzz),
   ('quickstart', quickstart),
   ('run', run),
+  ('data', data),
   ('list', cli.list_),
   ('report', cli.report),
   ('bench', studies_cli.bench),

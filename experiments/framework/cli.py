@@ -51,7 +51,9 @@ errors = rich.console.Console(
 
 DataDir = Annotated[
   Optional[pathlib.Path],
-  typer.Option(help='Folder with local copies of data sets (.npz or .csv).'),
+  typer.Option(
+    help='Folder of data sets, else TFP_ADAPTIVE_DATA_DIR, else ./data.'
+  ),
 ]
 Device = Annotated[
   Optional[str], typer.Option(help='cpu, gpu or tpu; default: what is found.')

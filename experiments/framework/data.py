@@ -1,99 +1,77 @@
 """Data sets of the papers by name: a local copy first, else the source.
 
 A local copy is `<name>.npz` with arrays `X` [rows, columns] and `y` [rows], or
-`<name>.csv` with a header line and the label in the last column. Other sources
-are scikit-learn's bundled files and OpenML, which is asked only for the data
-set that is named.
+`<name>.csv` with a header line and the label in the last column, in the data
+folder: the one that is given, else that of TFP_ADAPTIVE_DATA_DIR, else ./data.
+`python -m experiments data NAME` writes it there. Without one, scikit-learn's
+bundled files and OpenML are asked, for the data set that is named alone.
 """
 
 import csv
 import os
 import pathlib
-from collections.abc import Callable
-from typing import NamedTuple
-from typing import Optional
+import shlex
 
 import numpy as np
 
 from experiments.framework import array_files
+from experiments.framework import data_readers
+from experiments.framework.data_sources import COUNTS
+from experiments.framework.data_sources import selected
+from experiments.framework.data_sources import SOURCES
 from experiments.framework.errors import DataError
 from experiments.framework.errors import did_you_mean
 from experiments.framework.errors import listed
 from experiments.framework.errors import shortened
 from experiments.framework.errors import shown
 
-__all__ = ['DATA_DIR_VARIABLE', 'SOURCES', 'Source', 'counts_path', 'load']
+__all__ = [
+  'DATA_DIR_VARIABLE',
+  'SOURCES',
+  'advice',
+  'cache_folder',
+  'counts_path',
+  'folder',
+  'load',
+  'local_path',
+  'looked',
+  'read_local',
+]
 
 DATA_DIR_VARIABLE = 'TFP_ADAPTIVE_DATA_DIR'
+_DEFAULT_DIR = 'data'
 _MAX_BYTES_PER_NUMBER = 40
-_COUNTS = 'cox_counts_64'
 
 
-class Source(NamedTuple):
-  """Where a data set comes from, and what it must look like."""
+def folder(data_dir=None):
+  """Returns the path of the data folder, whether or not it is there.
 
-  # Rows and columns of X, without the bias: checked after every load.
-  shape: tuple[int, int]
-  # OpenML's number of the data set; None where it holds no copy.
-  openml_id: Optional[int]
-  # The label that becomes 1.
-  positive: str
-  # (inputs, labels) -> the papers' rows and columns.
-  select: Optional[Callable] = None
-  note: str = ''
-  # Loader of scikit-learn for a set that it holds itself: no download.
-  bundled: Optional[str] = None
+  Args:
+    data_dir: the folder; None takes the environment variable
+      TFP_ADAPTIVE_DATA_DIR, and without it ./data.
+  """
+  chosen = data_dir or os.environ.get(DATA_DIR_VARIABLE) or _DEFAULT_DIR
+  return pathlib.Path(os.path.expanduser(chosen))
 
 
-def _complete_pima(inputs, labels):
-  """Drops insulin, then the rows with an impossible zero (Ripley's 532)."""
-  inputs = np.delete(inputs, 4, axis=1)
-  is_complete = np.all(inputs[:, 1:5] > 0, axis=1)
-  return inputs[is_complete], labels[is_complete]
+def cache_folder(cache_dir=None):
+  """Returns where OpenML's downloads are kept: ~/.cache/tfp_adaptive.
+
+  Args:
+    cache_dir: another folder, or None.
+  """
+  return cache_dir or pathlib.Path('~/.cache/tfp_adaptive').expanduser()
 
 
-def _caravan_training(inputs, labels):
-  return inputs[:5822], labels[:5822]
+def advice(name, data_dir=None):
+  """Returns what to do for a data set that is not here, as a message ends.
 
-
-def _window_glass(inputs, labels):
-  """Panes of buildings and vehicles, float processed or not, become 1."""
-  is_window = ['wind' in label for label in labels]
-  return inputs, np.where(is_window, 'window', 'other')
-
-
-def _first_nine_columns(inputs, labels):
-  return inputs[:, :9], labels
-
-
-def _mnist_five_six(inputs, labels):
-  """Keeps the training digits 5 and 6; a 6 is labelled 0."""
-  inputs, labels = inputs[:60000] / 255.0, labels[:60000]
-  is_kept = np.isin(labels, ['5', '6'])
-  return inputs[is_kept], labels[is_kept]
-
-
-SOURCES = {
-  'australian': Source((690, 14), 40981, '1'),
-  'caravan': Source((5822, 85), 298, '1', _caravan_training),
-  'german': Source(
-    (1000, 24),
-    None,
-    '1',
-    note='OpenML holds only the 20 categorical columns; the papers use the '
-    '24 numeric ones: save german.data-numeric of the UCI repository '
-    '(Statlog German credit) as german.npz or german.csv, labels 1 and 2 '
-    'as 0 and 1.',
-  ),
-  'glass': Source((214, 9), 41, 'window', _window_glass),
-  'heart': Source((270, 13), 53, 'present'),
-  'mnist_5v6': Source((11339, 784), 554, '5', _mnist_five_six),
-  'pima': Source((532, 7), 37, 'tested_positive', _complete_pima),
-  'ripley': Source((250, 2), 464, '1'),
-  # The largest class against the other two, and the first nine of thirteen
-  # measurements: as many columns as glass has, to stand in for it offline.
-  'wine': Source((178, 9), None, '1', _first_nine_columns, bundled='load_wine'),
-}
+  Args:
+    name: of the data set.
+    data_dir: as in `load`.
+  """
+  given = f' --data-dir {shlex.quote(str(data_dir))}' if data_dir else ''
+  return f'run `python -m experiments data {name}{given}`'
 
 
 def load(name, data_dir=None, cache_dir=None):
@@ -102,7 +80,7 @@ def load(name, data_dir=None, cache_dir=None):
   Args:
     name: a key of `SOURCES`.
     data_dir: folder with local copies; None takes the environment variable
-      TFP_ADAPTIVE_DATA_DIR, and without it no local copy is looked for.
+      TFP_ADAPTIVE_DATA_DIR, and without it ./data.
     cache_dir: where OpenML downloads are kept; None: ~/.cache/tfp_adaptive.
 
   Raises:
@@ -113,13 +91,24 @@ def load(name, data_dir=None, cache_dir=None):
       f'unknown data set {shown(name)}{did_you_mean(name, SOURCES)}; allowed '
       f'are {", ".join(SOURCES)}.'
     )
-  data_dir = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-  local = _local_path(name, data_dir)
+  local = local_path(name, data_dir)
   if local is not None:
-    inputs, labels = _read(local, *SOURCES[name].shape)
-  else:
-    inputs, labels = _fetch(name, data_dir, cache_dir)
-  return _checked(name, inputs, labels, local or 'OpenML')
+    return read_local(name, local)
+  return _checked(name, *_fetch(name, data_dir, cache_dir), 'OpenML')
+
+
+def read_local(name, path):
+  """Returns inputs and labels of a local copy, as `load` does.
+
+  Args:
+    name: a key of `SOURCES`.
+    path: of the .npz or .csv file.
+
+  Raises:
+    DataError: if it cannot be read, or has the wrong shape.
+  """
+  path = pathlib.Path(path)
+  return _checked(name, *_read(path, *SOURCES[name].shape), path)
 
 
 def counts_path(data_dir=None):
@@ -131,32 +120,51 @@ def counts_path(data_dir=None):
   Raises:
     DataError: if there is none.
   """
-  data_dir = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-  path = _local_path(_COUNTS, data_dir, ('.npy', '.csv'))
+  path = local_path(COUNTS, data_dir, ('.npy', '.csv'))
   if path is None:
-    looked = f'in {shown(str(data_dir))}' if data_dir else 'for no data folder'
     raise DataError(
-      f'there is no {_COUNTS}.npy or {_COUNTS}.csv {looked}: save Y of '
-      'data/TestData64.mat of https://github.com/mtitsias/aGrad as 64 x 64 '
-      f'counts in a folder, passed as --data-dir or in {DATA_DIR_VARIABLE}, '
+      f'{looked(COUNTS, data_dir, ".npy")}: {advice(COUNTS, data_dir)}, which '
+      'takes Y of data/TestData64.mat of https://github.com/mtitsias/aGrad, or '
+      f'pass the folder that has it as --data-dir or in {DATA_DIR_VARIABLE}, '
       'or write target.counts: simulated.'
     )
   return path
 
 
-def _local_path(name, data_dir, suffixes=('.npz', '.csv')):
-  if data_dir is None:
+def local_path(name, data_dir=None, suffixes=('.npz', '.csv')):
+  """Returns the path of a local copy, or None where there is none.
+
+  Args:
+    name: of the data set.
+    data_dir: as in `load`.
+    suffixes: of the file's name, the first found counts.
+
+  Raises:
+    DataError: if a folder was named that does not exist.
+  """
+  path = folder(data_dir)
+  if not os.path.isdir(path):
+    if data_dir or os.environ.get(DATA_DIR_VARIABLE):
+      raise DataError(
+        f'the data folder {shown(str(path), 120)} does not exist; write one '
+        f'that holds {" or ".join(name + suffix for suffix in suffixes)}, or '
+        f'{advice(name, data_dir)}, which makes it.'
+      )
     return None
-  folder = pathlib.Path(os.path.expanduser(data_dir))
-  if not os.path.isdir(folder):
-    raise DataError(
-      f'the data folder {shown(str(folder), 120)} does not exist; write one '
-      f'that holds {name}{suffixes[0]} or {name}{suffixes[1]}.'
-    )
-  for suffix in suffixes:
-    if (folder / f'{name}{suffix}').is_file():
-      return folder / f'{name}{suffix}'
-  return None
+  found = (path / f'{name}{suffix}' for suffix in suffixes)
+  return next((file for file in found if file.is_file()), None)
+
+
+def looked(name, data_dir=None, suffix='.npz'):
+  """Returns what was looked for where, as a message begins.
+
+  Args:
+    name: of the data set.
+    data_dir: as in `load`.
+    suffix: of the file's name, besides .csv.
+  """
+  where = shown(str(folder(data_dir)), 120)
+  return f'{name}: no {name}{suffix} or {name}.csv in {where}'
 
 
 def _read(path, num_rows, num_columns):
@@ -207,35 +215,24 @@ def _number(text):
 
 def _fetch(name, data_dir, cache_dir):
   source = SOURCES[name]
-  looked = (
-    f'no {name}.npz or {name}.csv in {shown(str(data_dir))}'
-    if data_dir
-    else ('no data folder was given')
-  )
-  advice = (
-    f'Put {name}.npz (arrays X {list(source.shape)} and y) or {name}.csv in a '
-    f'folder and pass it as --data-dir or in {DATA_DIR_VARIABLE}.'
-  )
   if source.bundled is not None:
-    return _selected(source, *_bundled(source.bundled))
+    return selected(source, *_bundled(source.bundled))
+  what_to_do = (
+    f'{advice(name, data_dir)}, or put {name}.npz (arrays X '
+    f'{list(source.shape)} and y) or {name}.csv in a folder and pass it as '
+    f'--data-dir or in {DATA_DIR_VARIABLE}.'
+  )
   if source.openml_id is None:
-    raise DataError(f'{name}: {looked}. {source.note} {advice}')
-  # Imported here: scikit-learn is needed for downloads only.
-  from sklearn import datasets
-
-  cache = cache_dir or pathlib.Path('~/.cache/tfp_adaptive').expanduser()
+    raise DataError(f'{looked(name, data_dir)}: {what_to_do}')
   try:
-    bunch = datasets.fetch_openml(
-      data_id=source.openml_id, as_frame=True, data_home=str(cache)
-    )
-    inputs = bunch.data.astype(np.float64).to_numpy()
-    labels = bunch.target.astype(str).to_numpy()
+    found = data_readers.openml(source.openml_id, cache_folder(cache_dir))
   except Exception as error:  # Network, server and format errors alike.
     raise DataError(
-      f'{name}: {looked}, and OpenML data set {source.openml_id} could not be '
-      f'fetched ({type(error).__name__}: {shortened(error)}). {advice}'
+      f'{looked(name, data_dir)}, and OpenML data set {source.openml_id} '
+      f'could not be fetched ({type(error).__name__}: {shortened(error)}): '
+      f'{what_to_do}'
     ) from error
-  return _selected(source, inputs, labels)
+  return selected(source, *found)
 
 
 def _bundled(loader):
@@ -243,19 +240,6 @@ def _bundled(loader):
 
   inputs, labels = getattr(datasets, loader)(return_X_y=True)
   return inputs, labels.astype(str)
-
-
-def _selected(source, inputs, labels):
-  if source.select is not None:
-    inputs, labels = source.select(inputs, labels)
-  return inputs, np.asarray([_is_positive(y, source.positive) for y in labels])
-
-
-def _is_positive(label, positive):
-  try:
-    return float(label) == float(positive)
-  except ValueError:
-    return label.strip() == positive
 
 
 def _checked(name, inputs, labels, origin):

@@ -1,23 +1,23 @@
 """Images of ten digits: scikit-learn's bundled ones, or MNIST.
 
-A local copy of MNIST is `mnist.npz` with arrays `X` [rows, 784] and `y` [rows],
-else OpenML is asked.
+A local copy of MNIST is `mnist.npz` with arrays `X` [rows, 784] and `y` [rows]
+in the data folder of `data.folder`, else OpenML is asked.
 """
-
-import os
-import pathlib
 
 import numpy as np
 
 from experiments.framework import array_files
-from experiments.framework.data import DATA_DIR_VARIABLE
+from experiments.framework import data
+from experiments.framework import data_readers
+from experiments.framework.data_sources import DOWNLOADS
+from experiments.framework.data_sources import MNIST
 from experiments.framework.errors import DataError
 from experiments.framework.errors import shortened
+from experiments.framework.errors import shown
 
 __all__ = ['NAMES', 'load_digits']
 
 NAMES = ('digits', 'mnist')
-_MNIST_ON_OPENML = 554
 _MNIST_COLUMNS = 784
 _MOST_ROWS = 100_000
 _SHAPES = {'X': [(None, _MNIST_COLUMNS)], 'y': [(None,), (None, 1)]}
@@ -54,15 +54,14 @@ def load_digits(name, num_rows, data_dir=None, cache_dir=None):
 
 
 def _mnist(data_dir, cache_dir):
-  data_dir = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-  file = pathlib.Path(os.path.expanduser(data_dir or '.')) / 'mnist.npz'
-  if data_dir and file.is_file():
+  file = data.folder(data_dir) / f'{MNIST}.npz'
+  if file.is_file():
     arrays = array_files.read_npz(
       file, _SHAPES, _MOST_ROWS * _MNIST_COLUMNS, text=['y']
     )
     images, digits = arrays['X'].astype(np.float64), arrays['y'].ravel()
   else:
-    images, digits = _download(cache_dir)
+    images, digits = _download(data_dir, cache_dir)
   _check(images, digits)
   return images / 255.0, digits.astype(np.int64)
 
@@ -88,19 +87,17 @@ def _check(images, digits):
     raise DataError('mnist: each of y must be one of the digits 0 to 9.')
 
 
-def _download(cache_dir):
-  from sklearn import datasets
-
-  cache = cache_dir or pathlib.Path('~/.cache/tfp_adaptive').expanduser()
+def _download(data_dir, cache_dir):
+  source = DOWNLOADS[MNIST]
   try:
-    bunch = datasets.fetch_openml(
-      data_id=_MNIST_ON_OPENML, as_frame=False, data_home=str(cache)
-    )
-    return np.asarray(bunch.data, np.float64), np.asarray(bunch.target, str)
+    return data_readers.openml(source.openml_id, data.cache_folder(cache_dir))
   except Exception as error:  # Network, server and format errors alike.
     raise DataError(
-      f'mnist: OpenML data set {_MNIST_ON_OPENML} could not be fetched '
-      f'({type(error).__name__}: {shortened(error)}). Put mnist.npz (arrays '
-      'X [rows, 784] and y) in a folder and pass it as --data-dir or in '
-      f'{DATA_DIR_VARIABLE}; or write dataset: digits, which needs no download.'
+      f'mnist: no mnist.npz in {shown(str(data.folder(data_dir)), 120)}, and '
+      f'OpenML data set {source.openml_id} could not be fetched '
+      f'({type(error).__name__}: {shortened(error)}): '
+      f'{data.advice(MNIST, data_dir)}, or put mnist.npz (arrays X [rows, 784] '
+      'and y) in a folder and pass it as --data-dir or in '
+      f'{data.DATA_DIR_VARIABLE}, or write dataset: digits, which needs no '
+      'download.'
     ) from error

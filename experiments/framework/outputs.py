@@ -22,6 +22,7 @@ __all__ = [
   'file_option',
   'folder_option',
   'storing',
+  'write_bytes',
   'write_json',
   'write_text',
   'writing',
@@ -104,12 +105,17 @@ def storing(path):
 
 def write_text(path, text):
   """Writes a file, whole or not at all."""
+  write_bytes(path, text.encode('utf-8'))
+
+
+def write_bytes(path, content):
+  """Writes a file, whole or not at all."""
   path = pathlib.Path(path)
   # Processes of two machines may have one number.
   aside = path.with_name(f'.{path.name}.{socket.gethostname()}.{os.getpid()}')
   with storing(path):
     try:
-      aside.write_text(text, encoding='utf-8')
+      aside.write_bytes(content)
       os.replace(aside, path)
     finally:
       aside.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from typing import Optional
 
 import tensorflow as tf
 
+from experiments.framework import data
 from experiments.framework import devices
 from experiments.framework import executors
 from experiments.framework import figures
@@ -199,7 +200,7 @@ def _run_tasks(plan, folder, console, progress, executor, tasks):
   if executor.is_remote:
     work = CellWork(
       os.path.abspath(folder.path),
-      plan.data_dir and os.path.abspath(plan.data_dir),
+      _data_dir_elsewhere(plan.data_dir),
       executor.device,
     )
   for task, record in executor.run(work, unfinished(), started, _status):
@@ -210,6 +211,12 @@ def _run_tasks(plan, folder, console, progress, executor, tasks):
     if not executor.is_remote or record['status'] != 'finished':
       _say(console, record, f'{task.name}: ' if executor.is_remote else '')
   return lost
+
+
+def _data_dir_elsewhere(data_dir):
+  """Returns the data folder for processes that have another one as theirs."""
+  folder = data.folder(data_dir)
+  return os.path.abspath(folder) if data_dir or folder.is_dir() else None
 
 
 def _status(record):

@@ -226,6 +226,7 @@ def test_published_counts_are_read_from_the_folder_or_asked_for(
   tmp_path, monkeypatch
 ):
   monkeypatch.delenv(data.DATA_DIR_VARIABLE, raising=False)
+  monkeypatch.chdir(tmp_path)
   for folder in (None, tmp_path):
     with pytest.raises(DataError) as error:
       data.counts_path(folder)
@@ -263,8 +264,8 @@ def test_a_missing_folder_and_an_unknown_name_are_refused(tmp_path):
     data.load('haert', tmp_path)
 
 
-def test_a_set_that_openml_lacks_says_where_it_is_published(tmp_path):
-  with pytest.raises(DataError, match='german.data-numeric'):
+def test_a_set_that_openml_lacks_is_asked_for_by_its_command(tmp_path):
+  with pytest.raises(DataError, match='python -m experiments data german'):
     data.load('german', tmp_path)
 
 
