@@ -107,8 +107,8 @@ def log_densities(name, python, num_points=3):
     np.savez(folder / 'points.npz', **arrays)
     files = [folder / f'{stem}.npz' for stem in ('data', 'points', 'densities')]
     command = [python, _FOLDER / 'densities.py', MODELS[name], *files]
-    # In Python: three values are no reason to compile.
-    _execute(command, 'cxx=,mode=FAST_COMPILE')
+    # Three values are no reason to compile C.
+    _execute(command, 'cxx=')
     with np.load(folder / 'densities.npz') as file:
       return {'tfp': model.unnormalized_log_prob(points).numpy(), **dict(file)}
 

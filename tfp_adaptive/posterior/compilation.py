@@ -8,13 +8,27 @@ is no difference. A log determinant it cannot compile at all.
 
 import tensorflow as tf
 
-__all__ = ['obstacle']
+__all__ = ['choose', 'obstacle']
 
 # Above that size on a CPU.
 _SLOW = frozenset({'Cholesky', 'SelfAdjointEigV2', 'Svd', 'Qr', 'MatrixSolve'})
 _LARGEST_SIZE = 20
 # On any device.
 _IMPOSSIBLE = frozenset({'LogMatrixDeterminant', 'MatrixDeterminant'})
+
+
+def choose(jit_compile, evaluate, rows):
+  """Returns whether XLA compiles the steps, and words for the report or ''.
+
+  Args:
+    jit_compile: What the user asked for; `None`: what the operations allow.
+    evaluate: `starts.Evaluate` of the density.
+    rows: Where it can be computed, [num_chains, d].
+  """
+  if jit_compile is not None:
+    return jit_compile, ''
+  reason = obstacle(evaluate.graph(rows))
+  return not reason, reason and f'; steps without XLA: {reason}'
 
 
 def obstacle(graph):

@@ -140,9 +140,7 @@ class Run:
       self._problem, self._evaluate, settings.num_chains, self._seed(0)
     )
     found = f'drawn, {num_redrawn} of them again'
-    obstacle = self._obstacle(starts)
-    if settings.jit_compile is None and obstacle:
-      found += f'; steps without XLA: {obstacle}'
+    found += compilation.choose(settings.jit_compile, self._evaluate, starts)[1]
     self._note('starts', found, self._evaluate.num_calls, begin)
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
@@ -155,10 +153,6 @@ class Run:
     chains = self._adapt('look', choice, starts, num_steps, 1)
     self._save(chains)
     return chains
-
-  def _obstacle(self, rows):
-    """Returns why XLA should not compile the density, or ''."""
-    return compilation.obstacle(self._evaluate.graph(rows))
 
   def _placed(self, chains):
     """Returns chains to sample with, and notes whether they may adapt again."""
@@ -202,16 +196,13 @@ class Run:
     """Returns `Chains` of a new kernel that has adapted."""
     settings, begin = self._settings, time.monotonic()
     self._say(f'{stage}: {choice.name}, compiling')
-    jit_compile = settings.jit_compile
-    if jit_compile is None:
-      jit_compile = not self._obstacle(starts)
     chains = chains_lib.start(
       chains_lib.kernel_of(self._problem.target_log_prob_fn, choice, num_steps),
       choice,
       tf.constant(starts),
       self._seed(number),
       settings.num_draws,
-      jit_compile,
+      compilation.choose(settings.jit_compile, self._evaluate, starts)[0],
       settings.progress,
       self._folder(f'adaptation_{number}'),
     )
