@@ -61,7 +61,7 @@ def test_densities_of_the_languages_agree_in_the_record(name):
     np.testing.assert_allclose(other, densities[0], rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize('name', sorted(set(MODELS) - _WITH_DATA))
 def test_a_model_has_a_density_and_a_gradient_of_each_chain(name):
   module = theirs.load(MODELS[name])
