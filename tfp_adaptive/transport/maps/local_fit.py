@@ -38,7 +38,7 @@ _LEAST_OF_NOISE = 20.0  # that many over the number of pairs.
 _LEVELS = tuple(0.5 * k for k in range(-8, 9))  # Around the largest scale.
 _LEAST_GAIN = 0.1  # Of the squares left, for a ceiling.
 _FAR = 4.0  # Standard deviations, beyond which products count as that.
-_NUM_ROUNDS = 3  # Of reweighting.
+_NUM_ROUNDS = 4  # Of reweighting.
 _RIDGE = 1e-6  # Of normal equations with a unit diagonal.
 _FLOOR = 1e-6  # Of a precision, in units of the pairs.
 _MOST_LOG = 15.0
@@ -264,22 +264,29 @@ def regress(states, scores, weights, scales, deviations):
   features = tf.stack(
     [tf.ones_like(scale), scale, -states, -(scale**2) * states], axis=-1
   )
-  share, weights = 1.0, weights[:, tf.newaxis]
-  free = tf.ones([states.shape[-1], 4], states.dtype)
-  found = free
-  for _ in range(_NUM_ROUNDS):
-    found = _least_squares(features, scores, weights * share)
+  weights = weights[:, tf.newaxis] * tf.ones_like(scale)
+
+  def turn(count, found, free, share):
+    del found
+    found = free * _least_squares(features * free, scores, weights * share)
     # Precisions that come out negative are left out.
-    free = tf.concat(
-      [tf.ones_like(found[:, :2]), tf.cast(found[:, 2:] > 0.0, found.dtype)], 1
+    free *= tf.concat(
+      [tf.ones_like(free[:, :2]), tf.cast(found[:, 2:] > 0.0, free.dtype)], 1
     )
-    found = _least_squares(features * free, scores, weights * share)
-    found *= free
     precision = tf.maximum(
       found[:, 2] + found[:, 3] * scale**2, tf.cast(_FLOOR, scale.dtype)
     )
-    left = scores - tf.einsum('nmf,mf->nm', features, found)
-    share = 1.0 / (precision + 0.25 * left**2)
+    left = scores - tf.reduce_sum(features * found, axis=-1)
+    return count + 1, found, free, 1.0 / (precision + 0.25 * left**2)
+
+  # A loop, which compiles once.
+  ones = tf.ones_like(features[0])
+  found = tf.while_loop(
+    lambda count, *_: count < _NUM_ROUNDS,
+    turn,
+    (tf.constant(0), ones, ones, tf.ones_like(scale)),
+    maximum_iterations=_NUM_ROUNDS,
+  )[1]
   slack = tf.maximum(found[:, 2:], tf.constant([_FLOOR, 0.0], found.dtype))
   ones = tf.stack([tf.ones_like(slack[:, 0]), tf.zeros_like(slack[:, 0])], 1)
   slack = tf.where(is_driven[:, tf.newaxis] > 0.0, slack, ones)
@@ -296,8 +303,10 @@ def _least_squares(features, values, weights):
   is_there = size > 0.0
   unit = tf.where(is_there, tf.math.rsqrt(tf.where(is_there, size, 1.0)), 0.0)
   gram *= unit[:, :, tf.newaxis] * unit[:, tf.newaxis]
-  gram = tf.linalg.set_diag(gram, tf.ones_like(unit) + _RIDGE)
-  solved = tf.linalg.solve(gram, (unit * right)[..., tf.newaxis])
+  gram = tf.linalg.set_diag(gram, tf.ones_like(unit) * (1.0 + _RIDGE))
+  solved = tf.linalg.cholesky_solve(
+    tf.linalg.cholesky(gram), (unit * right)[..., tf.newaxis]
+  )
   return unit * solved[..., 0]
 
 
