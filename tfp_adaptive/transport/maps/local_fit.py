@@ -37,7 +37,7 @@ _LEAST_EXPLAINED = 0.2  # Of the variance of a driver's score, and of noise:
 _LEAST_OF_NOISE = 20.0  # that many over the number of pairs.
 _LEVELS = tuple(0.5 * k for k in range(-8, 9))  # Around the largest scale.
 _LEAST_GAIN = 0.1  # Of the squares left, for a ceiling.
-_FAR = 4.0  # Standard deviations, beyond which products count as that.
+_MIDDLE_EXPONENT = 1.25  # Of scales, from 1/4 to 9/4: those are halves to 2.
 _NUM_ROUNDS = 4  # Of reweighting.
 _RIDGE = 1e-6  # Of normal equations with a unit diagonal.
 _FLOOR = 1e-6  # Of a precision, in units of the pairs.
@@ -107,24 +107,31 @@ def find_drivers(states, scores, weights, num_shared):
 
 
 def _explained(states, scores, weights):
-  """Returns R^2 of g_i on x_j g_j and x_j^2, [d, d]; zero for i = j."""
+  """Returns R^2 of g_i on x_j g_j and x_j^2, [d, d]; zero for i = j.
+
+  And zero where the coefficient of x_j g_j, the exponent, is none of a scale.
+  """
   column = weights[:, tf.newaxis]
 
   def standard(rows):
     rows -= tf.reduce_sum(column * rows, axis=0)
-    rows *= tf.math.rsqrt(tf.reduce_sum(column * rows**2, axis=0) + 1e-30)
-    return rows
+    size = tf.sqrt(tf.reduce_sum(column * rows**2, axis=0) + 1e-30)
+    return rows / size, size
 
-  def bounded(rows):
-    return standard(tf.clip_by_value(standard(rows), -_FAR, _FAR))
-
-  product, square = bounded(states * scores), bounded(states**2)
-  score = column * bounded(scores)
-  of_product = tf.matmul(score, product, transpose_a=True)
-  of_square = tf.matmul(score, square, transpose_a=True)
+  product, of_product = standard(states * scores)
+  square, _ = standard(states**2)
+  score, of_score = standard(scores)
+  by_product = tf.matmul(column * score, product, transpose_a=True)
+  by_square = tf.matmul(column * score, square, transpose_a=True)
   both = tf.reduce_sum(column * product * square, axis=0)
-  found = of_product**2 + of_square**2 - 2.0 * of_product * of_square * both
-  found /= 1.0 - both**2 + 1e-3
+  rest = 1.0 - both**2 + 1e-3
+  found = by_product**2 + by_square**2 - 2.0 * by_product * by_square * both
+  exponent = (by_product - by_square * both) / rest
+  exponent *= of_score[:, tf.newaxis] / of_product
+  is_scale = (
+    tf.abs(tf.abs(exponent) - _MIDDLE_EXPONENT) < _MIDDLE_EXPONENT - 0.25
+  )
+  found = tf.where(is_scale, found / rest, 0.0)
   return tf.linalg.set_diag(found, tf.zeros_like(found[0]))
 
 
