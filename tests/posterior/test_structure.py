@@ -110,7 +110,7 @@ def test_the_loss_is_that_of_pairs_that_were_not_fitted(monkeypatch):
   monkeypatch.setattr(
     structure,
     '_candidates',
-    lambda *pairs: dict([*whole(*pairs).items()][:1]),
+    lambda scores: dict([*whole(scores).items()][:1]),
   )
   # A factor that was fitted to twenty pairs is worse, not better, on others.
   few = np.mean([_noisy_loss(40, seed) for seed in range(3)])

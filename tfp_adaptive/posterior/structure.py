@@ -16,7 +16,6 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.linear import fisher_divergence
 from tfp_adaptive.transport import maps
-from tfp_adaptive.transport.maps import local_fit
 from tfp_adaptive.transport.maps import pairs as pairs_lib
 
 __all__ = ['ACCEPT_PROB', 'Choice', 'choose', 'default_matrix', 'rebuilt']
@@ -25,9 +24,6 @@ _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
 _FEWEST_PAIRS = 32
 _PATH = 'conditional path'
-_LOCAL = 'local scales'
-# Coordinates with a log scale of their own, for local scales to be tried.
-_FEWEST_LOCAL = 5
 # Rank correlation of most neighbours' gradients, for a path to be tried.
 _LEAST_OF_NEIGHBOURS = 0.2
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
@@ -90,13 +86,11 @@ def choose(states, scores, programs=None):
   fitted = states[~is_held_out], scores[~is_held_out]
   held_out = states[is_held_out], scores[is_held_out]
   best, least, losses = None, None, {}
-  for name, build in _candidates(*fitted).items():
+  for name, build in _candidates(fitted[1]).items():
     part = build()
     is_map = not hasattr(part, 'operator')
     if best and is_map and _is_enough(best.part, least):
       break
-    if best and best.name == _LOCAL:
-      break  # Other maps have a few drivers for all.
     try:
       pairs = list(map(tf.constant, (*fitted, *held_out)))
       key = name, *(rows.shape for rows in pairs)
@@ -133,11 +127,9 @@ def rebuilt(
   )
 
 
-def _candidates(states, scores):
+def _candidates(scores):
   """Returns dict of name -> what builds it, from simple to rich."""
   found = _builders(scores.shape[1])
-  if _LOCAL in found and not _may_have_local_scales(states, scores):
-    del found[_LOCAL]
   if _PATH in found and not _may_be_path(scores):
     del found[_PATH]
   return found
@@ -151,7 +143,6 @@ def _builders(event_size):
     found['low-rank matrix'] = lambda: preconditioners.low_rank(_RANK)
     found['tridiagonal matrix'] = preconditioners.tridiagonal
   if event_size > 1:
-    found[_LOCAL] = functools.partial(maps.local_scales, preconditioner=matrix)
     conditional = functools.partial(
       maps.conditional_gaussian, preconditioner=matrix
     )
@@ -162,16 +153,6 @@ def _builders(event_size):
     if event_size > 2:
       found[_PATH] = functools.partial(conditional, structure='tridiagonal')
   return found
-
-
-def _may_have_local_scales(states, scores):
-  """Whether many coordinates have a log scale each."""
-  if states.shape[1] < 2 * _FEWEST_LOCAL:
-    return False
-  weights = tf.fill([len(states)], tf.cast(1.0 / len(states), states.dtype))
-  pairs = map(tf.constant, (states, scores))
-  drivers, _ = local_fit.find_drivers(*pairs, weights, 1)
-  return np.sum(drivers.numpy() >= 0) >= _FEWEST_LOCAL
 
 
 def _may_be_path(scores):
@@ -271,8 +252,6 @@ def _fit(part, states, scores, weights):
       )
     return y + tape.gradient(value, y)
 
-  if not hasattr(params, 'exponents'):  # What is found is found anew.
-    return of_map, (tf.zeros([0], tf.int32), tf.zeros([0], dtype))
   scales = tf.gather(part.scales(params), tf.maximum(params.drivers, 0))
   # Of a unit of the driver; the first term has none.
   exponents = tf.linalg.diag_part(params.exponents[1:]) / scales

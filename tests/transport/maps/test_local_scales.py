@@ -188,10 +188,12 @@ def _after_one_step():
   return target, before.numpy(), after.numpy()
 
 
+@pytest.mark.full
 def test_a_map_that_is_wrong_still_leaves_the_target_as_it_is():
   assert targets.smallest_p_value(*_after_one_step()) > 1e-3
 
 
+@pytest.mark.full
 def test_a_determinant_without_the_scales_is_detected(monkeypatch):
   # The package has the function by the name of its module.
   module = sys.modules[tfpa.transports.local_scales.__module__]

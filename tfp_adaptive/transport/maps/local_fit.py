@@ -150,8 +150,10 @@ def find_scales(states, scores, weights, drivers, shared, center):
   coefficients, _ = search.of_drivers(tf.ones_like(states))
   product, square = coefficients[:, -2], coefficients[:, -1]
   own = _halves(_median(product, search.is_driven))
-  share = tf.clip_by_value(product / tf.where(own == 0.0, 1.0, own), 0.0, 1.0)
-  spare = tf.where(product == 0.0, 0.0, square / product)
+  share = tf.clip_by_value(
+    product / tf.where(own == 0.0, tf.ones_like(own), own), 0.0, 1.0
+  )
+  spare = tf.math.divide_no_nan(square, product)
   pull = states * scores + spare * states**2
   rise, cap = search.of_shared(pull, tf.ones_like(states) * share)
   levels, losses = search.levels(own, rise, cap)

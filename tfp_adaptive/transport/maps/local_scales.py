@@ -220,7 +220,7 @@ def _fitted(params, states, scores, weights):
   )
   is_driven = drivers >= 0
   # Scales are around zero.
-  mean = tf.where(is_driven, 0.0, units.mean)
+  mean = tf.where(is_driven, tf.zeros_like(units.mean), units.mean)
   of_shared = pairs_lib.pick(units.scale, shared, 1.0)
   scales = scales._replace(
     own=scales.own * pairs_lib.pick(units.scale, drivers, 1.0),
