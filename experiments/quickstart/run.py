@@ -18,11 +18,19 @@ from experiments.panel import records
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import verdict as verdict_lib
 
-__all__ = ['NUTS', 'Outcome', 'SAMPLERS', 'record', 'run', 'worst_error']
+__all__ = [
+  'NUM_CHAINS',
+  'NUTS',
+  'Outcome',
+  'SAMPLERS',
+  'record',
+  'run',
+  'worst_error',
+]
 
 NUTS = 'NUTS, windowed'
 _NUM_DRAWS = 1000
-_NUM_CHAINS = 8
+NUM_CHAINS = 8
 _NUM_WARMUP_STEPS = 500  # TFP's default.
 
 
@@ -122,7 +130,7 @@ def worst_error(means, exact_means):
 
 def _sample_posterior(model, seed, progress):
   posterior = tfpa.sample_posterior(
-    model, _NUM_DRAWS, _NUM_CHAINS, seed, progress=progress
+    model, _NUM_DRAWS, NUM_CHAINS, seed, progress=progress
   )
   return Outcome(
     *_coordinates(posterior.states),
@@ -142,7 +150,7 @@ def _windowed_nuts(model, seed, progress):
     return tfp.experimental.mcmc.windowed_adaptive_nuts(
       _NUM_DRAWS,
       model,
-      n_chains=_NUM_CHAINS,
+      n_chains=NUM_CHAINS,
       num_adaptation_steps=_NUM_WARMUP_STEPS,
       discard_tuning=False,  # Its gradients count.
       seed=seed,

@@ -46,7 +46,7 @@ def run(
     models = _matching(MODELS, only_model)
     samplers = _matching(run_lib.SAMPLERS, only_sampler)
     if only_sampler is None:
-      samplers = [name for name in samplers if not name.endswith('long')]
+      samplers = [name for name in samplers if name not in run_lib.ON_REQUEST]
     file = output / 'runs.jsonl'
     keys = ('posterior', 'sampler', 'seed')
     done = {

@@ -14,15 +14,17 @@ from experiments.framework.errors import ConfigError
 from experiments.quickstart import run as quickstart
 from experiments.rivals import here
 from experiments.rivals import theirs
+from experiments.rivals import truth
 from experiments.rivals.models import MODELS
 from tfp_adaptive.posterior import verdict as verdict_lib
 
-__all__ = ['SAMPLERS', 'log_densities', 'run']
+__all__ = ['ON_REQUEST', 'SAMPLERS', 'log_densities', 'run']
 
 _FOLDER = pathlib.Path(__file__).parent
 _ROOT = _FOLDER.parents[1]
 SAMPLERS = (*here.SAMPLERS, *theirs.SAMPLERS)
-NUM_CHAINS = 8
+# Those that truths are made of are run where they are asked for.
+ON_REQUEST = tuple(filter(truth.is_long_name, theirs.SAMPLERS))
 NUM_DRAWS = 1000
 # Runs that truths are made of draw more.
 _NUM_LONG_DRAWS = 5000
@@ -123,8 +125,8 @@ def _command(name, sampler, seed, python, folder):
       f'{sampler} runs in an environment of its own: write `make peers`, then '
       '`--python .peers/bin/python`.'
     )
-  num_draws = _NUM_LONG_DRAWS if sampler.endswith('long') else NUM_DRAWS
-  sizes = [str(NUM_CHAINS), str(num_draws)]
+  num_draws = _NUM_LONG_DRAWS if truth.is_long_name(sampler) else NUM_DRAWS
+  sizes = [str(quickstart.NUM_CHAINS), str(num_draws)]
   return [python, str(_FOLDER / 'theirs.py'), *head, *sizes, draws]
 
 

@@ -8,7 +8,7 @@ same name have the same law.
 import collections
 import math
 
-__all__ = ['FAR', 'is_long', 'truths', 'worst_error']
+__all__ = ['FAR', 'is_long', 'is_long_name', 'truths', 'worst_error']
 
 FAR = 4.0  # Standard errors.
 _EASIER = {
@@ -17,9 +17,14 @@ _EASIER = {
 }
 
 
+def is_long_name(sampler):
+  """Whether truths are made of runs of that sampler."""
+  return sampler.endswith('long')
+
+
 def is_long(record):
   """Whether a record is one that truths are made of."""
-  return record['sampler'].endswith('long')
+  return is_long_name(record['sampler'])
 
 
 def truths(records):

@@ -3,13 +3,11 @@
 from tfp_adaptive.transport.maps.conditional_gaussian import (
   conditional_gaussian,
 )
-from tfp_adaptive.transport.maps.local_scales import local_scales
 from tfp_adaptive.transport.maps.real_nvp import real_nvp
 from tfp_adaptive.transport.maps.scaled import scaled
 
 __all__ = [
   'conditional_gaussian',
-  'local_scales',
   'real_nvp',
   'scaled',
 ]
