@@ -50,11 +50,12 @@ def _summary(runs, known):
     errors = [truth_lib.worst_error(run, known) for run in good]
     told = [error for error in errors if error is not None]
     both, ahead = _against(by_cell, models, sampler)
-    solved = sum(_holds(by_cell.get((m, sampler), [])) for m in models)
+    tried = [by_cell[m, sampler] for m in models if (m, sampler) in by_cell]
+    solved = sum(map(_holds, tried))
     rows.append(
       (
         sampler,
-        f'{solved} of {len(models)}',
+        f'{solved} of {len(tried)}',
         f'{len(good)} of {len(own)}',
         f'{sum(error > truth_lib.FAR for error in told)} of {len(told)}',
         '' if sampler == _OURS else f'{ahead} of {both}',
@@ -62,7 +63,7 @@ def _summary(runs, known):
     )
   head = (
     'Sampler',
-    'Models with a verdict of converged',
+    'Models with a verdict of converged, of those run',
     'Runs',
     f'of them beyond {truth_lib.FAR:.0f} standard errors',
     'Ours ahead per second, where both converge',
@@ -91,7 +92,8 @@ def _rates(runs, rate):
   for model in models:
     cells = [by_cell.get((model, sampler), []) for sampler in samplers]
     rates = [_median(found, rate) for found in cells]
-    best = max((value for value in rates if value is not None), default=None)
+    known = [value for value in rates if value is not None]
+    best = max(known) if len(known) > 1 else None
     rows.append(
       [
         model.replace('_', ' '),
