@@ -166,7 +166,7 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
     (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
     # Two posteriors, two samplers; the other table is that of the terminal.
     (quickstart, 6, ('NOT CONVERGED', 'converged')),
-    (rivals, 60, (' of ', ' off ')),
+    (rivals, 60, ('| horseshoe | 103 |', '| horseshoe | 104 |')),
     (trajectory_length, 30, ('(L = 4)', '(L = 5)')),
   ],
 )
