@@ -26,6 +26,7 @@ import tensorflow_probability as tfp
 __all__ = [
   'MODELS',
   'Model',
+  'data_of_regression',
   'eight_schools',
   'exact_means_of_schools',
   'logistic_regression',
@@ -43,7 +44,7 @@ _ERRORS = np.float32([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 
 def logistic_regression():
   """Returns the regression, labels pinned; the data are always the same."""
-  features, labels = _data()
+  features, labels = data_of_regression()
 
   def model():
     weights = yield Root(
@@ -55,7 +56,7 @@ def logistic_regression():
   return tfd.JointDistributionCoroutine(model).experimental_pin(labels=labels)
 
 
-def _data():
+def data_of_regression():
   """Returns features [people, features] and labels [people], of one seed."""
   # Its streams are the same in every version of NumPy.
   random = np.random.RandomState(0)

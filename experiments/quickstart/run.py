@@ -20,6 +20,7 @@ from tfp_adaptive.posterior import verdict as verdict_lib
 
 __all__ = [
   'NUM_CHAINS',
+  'NUM_DRAWS',
   'NUTS',
   'Outcome',
   'SAMPLERS',
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 NUTS = 'NUTS, windowed'
-_NUM_DRAWS = 1000
+NUM_DRAWS = 1000
 NUM_CHAINS = 8
 _NUM_WARMUP_STEPS = 500  # TFP's default.
 
@@ -130,7 +131,7 @@ def worst_error(means, exact_means):
 
 def _sample_posterior(model, seed, progress):
   posterior = tfpa.sample_posterior(
-    model, _NUM_DRAWS, NUM_CHAINS, seed, progress=progress
+    model, NUM_DRAWS, NUM_CHAINS, seed, progress=progress
   )
   return Outcome(
     *_coordinates(posterior.states),
@@ -148,7 +149,7 @@ def _windowed_nuts(model, seed, progress):
 
   def sample(seed):
     return tfp.experimental.mcmc.windowed_adaptive_nuts(
-      _NUM_DRAWS,
+      NUM_DRAWS,
       model,
       n_chains=NUM_CHAINS,
       num_adaptation_steps=_NUM_WARMUP_STEPS,

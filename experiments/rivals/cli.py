@@ -83,7 +83,15 @@ def check(
       gap = np.ptp(values, axis=0) / (1.0 + np.abs(values).max(axis=0))
       record = {'posterior': model, 'gap': float(gap.max())}
       record.update({key: part.tolist() for key, part in found.items()})
-      json_files.append_lines(output / 'densities.jsonl', record)
+      # One of each model: the newest.
+      file = output / 'densities.jsonl'
+      others = [
+        other
+        for other in json_files.read_lines(file)
+        if other['posterior'] != model
+      ]
+      file.unlink(missing_ok=True)
+      json_files.append_lines(file, *others, record)
       cli.console.print(f'{model}: {gap.max():.1e}', highlight=False)
       if not gap.max() < _LARGEST_GAP:
         differing.append(model)

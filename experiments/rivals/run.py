@@ -25,7 +25,6 @@ _ROOT = _FOLDER.parents[1]
 SAMPLERS = (*here.SAMPLERS, *theirs.SAMPLERS)
 # Those that truths are made of are run where they are asked for.
 ON_REQUEST = tuple(filter(truth.is_long_name, theirs.SAMPLERS))
-NUM_DRAWS = 1000
 # Runs that truths are made of draw more.
 _NUM_LONG_DRAWS = 5000
 
@@ -125,7 +124,9 @@ def _command(name, sampler, seed, python, folder):
       f'{sampler} runs in an environment of its own: write `make peers`, then '
       '`--python .peers/bin/python`.'
     )
-  num_draws = _NUM_LONG_DRAWS if truth.is_long_name(sampler) else NUM_DRAWS
+  num_draws = (
+    _NUM_LONG_DRAWS if truth.is_long_name(sampler) else quickstart.NUM_DRAWS
+  )
   sizes = [str(quickstart.NUM_CHAINS), str(num_draws)]
   return [python, str(_FOLDER / 'theirs.py'), *head, *sizes, draws]
 

@@ -12,13 +12,15 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import pathlib
 import sys
 import time
 
 import numpy as np
 
-__all__ = ['SAMPLERS', 'load', 'main']
+__all__ = ['LANGUAGES', 'SAMPLERS', 'load', 'main']
 
+LANGUAGES = ('tfp_model', 'numpyro_model', 'pymc_model')
 _WARMUP = 1000
 
 
@@ -201,6 +203,11 @@ def load(file):
   spec = importlib.util.spec_from_file_location('model', file)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
+  # Other data of a model that another file writes.
+  if hasattr(module, 'SAME_AS'):
+    other = load(pathlib.Path(file).with_name(f'{module.SAME_AS}.py'))
+    for language in LANGUAGES:
+      setattr(module, language, getattr(other, language))
   return module
 
 

@@ -3,8 +3,9 @@
 A file has `data()`, a dict of arrays, and of these `tfp_model`, a joint
 distribution with its data pinned, `numpyro_model`, a function, and
 `pymc_model`. The names of the unknowns are the same in all, and so are their
-supports. Each library is imported inside its function: the file is read in
-environments that lack the others.
+supports; `SAME_AS` names a file whose model is this one with other data. Each
+library is imported inside its function: the file is read in environments that
+lack the others.
 """
 
 import pathlib

@@ -8,9 +8,9 @@ from the folder that TFP_ADAPTIVE_DATA_DIR names: see
 experiments/framework/data.py.
 """
 
-import numpy as np
+__all__ = ['SAME_AS', 'data']
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
+SAME_AS = 'logistic_regression'
 
 
 def data():
@@ -21,47 +21,3 @@ def data():
 
   inputs, labels = data_lib.load('german')
   return dict(inputs=design_matrix(inputs), labels=labels)
-
-
-def tfp_model(inputs, labels):
-  import tensorflow as tf
-  import tensorflow_probability as tfp
-
-  tfd = tfp.distributions
-  transposed = np.float32(inputs.T)
-
-  @tfd.JointDistributionCoroutine
-  def model():
-    weights = yield tfd.JointDistributionCoroutine.Root(
-      tfd.Sample(tfd.Normal(0.0, 1.0), len(transposed), name='weights')
-    )
-    logits = tf.tensordot(weights, transposed, 1)
-    yield tfd.Independent(tfd.Bernoulli(logits), 1, name='labels')
-
-  return model.experimental_pin(labels=labels)
-
-
-def numpyro_model(inputs, labels):
-  import numpyro
-  from numpyro import distributions as dist
-
-  num_rows, num_columns = inputs.shape
-
-  def model():
-    with numpyro.plate('columns', num_columns):
-      weights = numpyro.sample('weights', dist.Normal(0.0, 1.0))
-    with numpyro.plate('rows', num_rows):
-      numpyro.sample(
-        'labels', dist.Bernoulli(logits=inputs @ weights), obs=labels
-      )
-
-  return model
-
-
-def pymc_model(inputs, labels):
-  import pymc as pm
-
-  with pm.Model() as model:
-    weights = pm.Normal('weights', 0.0, 1.0, shape=inputs.shape[1])
-    pm.Bernoulli('labels', logit_p=inputs @ weights, observed=labels)
-  return model

@@ -13,25 +13,20 @@ __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
 
 
 def data():
-  """Returns features [1000, 100] and labels [1000]."""
-  random = np.random.RandomState(0)
-  noise = random.normal(size=[1000, 100])
-  features = noise.copy()
-  for j in range(1, 100):
-    features[:, j] = (
-      0.9 * features[:, j - 1] + np.sqrt(1.0 - 0.9**2) * noise[:, j]
-    )
-  logits = features @ random.normal(size=100)
-  labels = random.uniform(size=1000) < 1.0 / (1.0 + np.exp(-logits))
-  return dict(features=features, labels=labels.astype(np.int32))
+  """Returns inputs [1000, 100] and labels [1000]."""
+  # Only the environment of this project reads data, and it has the package.
+  from experiments.quickstart import models
+
+  features, labels = models.data_of_regression()
+  return dict(inputs=np.float64(features), labels=labels.astype(np.int32))
 
 
-def tfp_model(features, labels):
+def tfp_model(inputs, labels):
   import tensorflow as tf
   import tensorflow_probability as tfp
 
   tfd = tfp.distributions
-  transposed = np.float32(features.T)
+  transposed = np.float32(inputs.T)
 
   @tfd.JointDistributionCoroutine
   def model():
@@ -44,27 +39,27 @@ def tfp_model(features, labels):
   return model.experimental_pin(labels=labels)
 
 
-def numpyro_model(features, labels):
+def numpyro_model(inputs, labels):
   import numpyro
   from numpyro import distributions as dist
 
-  num_rows, num_features = features.shape
+  num_rows, num_columns = inputs.shape
 
   def model():
-    with numpyro.plate('features', num_features):
+    with numpyro.plate('columns', num_columns):
       weights = numpyro.sample('weights', dist.Normal(0.0, 1.0))
     with numpyro.plate('rows', num_rows):
       numpyro.sample(
-        'labels', dist.Bernoulli(logits=features @ weights), obs=labels
+        'labels', dist.Bernoulli(logits=inputs @ weights), obs=labels
       )
 
   return model
 
 
-def pymc_model(features, labels):
+def pymc_model(inputs, labels):
   import pymc as pm
 
   with pm.Model() as model:
-    weights = pm.Normal('weights', 0.0, 1.0, shape=features.shape[1])
-    pm.Bernoulli('labels', logit_p=features @ weights, observed=labels)
+    weights = pm.Normal('weights', 0.0, 1.0, shape=inputs.shape[1])
+    pm.Bernoulli('labels', logit_p=inputs @ weights, observed=labels)
   return model

@@ -186,7 +186,7 @@ def test_exact_means_of_schools_are_those_of_weighted_prior_draws():
 
 
 def test_data_of_the_regression_are_always_the_same():
-  features, labels = models._data()
+  features, labels = models.data_of_regression()
   assert features.shape == (1000, 100)
   neighbors = np.corrcoef(features[:, 40], features[:, 41])[0, 1]
   # Its standard error is (1 - 0.9^2) / sqrt(1000) = 0.006.
