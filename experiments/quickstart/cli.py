@@ -65,8 +65,7 @@ def _write(records, runs, folder, html):
   }
   for title, png in pngs.items():
     paths[title] = folder / f'{title.lower()}.png'
-    with outputs.storing(paths[title]):
-      paths[title].write_bytes(png)
+    outputs.write_bytes(paths[title], png)
   if html:
     paths['Report'] = folder / 'report.html'
     outputs.write_text(paths['Report'], tables.to_html(records, pngs))
