@@ -55,7 +55,7 @@ _COLLECTIONS = ('__init__', 'adaptation', 'posterior', 'proposals')
 _TAKEN_BY_TRANSPORT = (
   'linear/closed_form',
   'linear/criteria',
-  'linear/fisher_divergence',
+  'linear/fisher_fit',
   'linear/gradient_adaptation',
   'linear/hessian_product',
   'linear/log_det',

@@ -8,7 +8,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
-from tfp_adaptive.linear import fisher_divergence
+from tfp_adaptive.linear import fisher_fit
 
 _EVENT_SIZE = 4
 _NUM_STEPS = 13  # Fits are at steps 2 to 11 and 13.
@@ -142,7 +142,7 @@ def _moved(preconditioner, params, batches, rate):
 
   def move(params, batch):
     share = 1.0 / batch[0].shape[0]
-    return fisher_divergence._moved(preconditioner, params, *batch, share, rate)
+    return fisher_fit.moved(preconditioner, params, *batch, share, rate)
 
   @tf.function(jit_compile=True)
   def run(params, batches):
@@ -240,7 +240,7 @@ def test_a_fit_to_pairs_sees_those_of_weight_alone(name):
   scores = -(states - 5.0) / deviations**2
   garbage = 1e3 * rng.normal(size=(50, size))
   preconditioner = registry.preconditioner(name)
-  fitted = tf.function(fisher_divergence.fit, autograph=False)(
+  fitted = tf.function(fisher_fit.fit, autograph=False)(
     preconditioner,
     preconditioner.init(size, tf.float64, tf.constant(1.0, tf.float64)),
     tf.constant(np.concatenate([states, garbage])),
@@ -286,3 +286,30 @@ def test_a_fit_that_fails_is_counted_and_leaves_the_factor():
   )
   assert int(results[-1].statistics.num_failed_fits) == 4
   np.testing.assert_array_equal(_covariance(results[-1]), _covariance(before))
+
+
+@pytest.mark.full
+def test_long_directions_beside_scales_are_learned_with_a_start():
+  size, rank = 40, 3
+  rng = np.random.default_rng(1)
+  axes, _ = np.linalg.qr(rng.normal(size=(size, rank)))
+  half = np.eye(size) + (axes * [9.0, 99.0, 999.0]) @ axes.T
+  factor = np.geomspace(1.0, 30.0, size)[:, np.newaxis] * half
+  inverse = np.linalg.inv(factor)
+
+  def left(preconditioner):
+    kernel = tfpa.fisher_divergence_hamiltonian(
+      lambda x: targets.standard_normal(tf.matmul(x, inverse.T)),
+      600,
+      num_leapfrog_steps=5,
+      preconditioner=preconditioner,
+    )
+    start = tf.constant(rng.normal(size=(8, size)))
+    run = tfpa.sample(kernel, start, 10, progress=False)
+    learned = tfpa.learned_factor(kernel, run.final_kernel_results)
+    return np.linalg.cond(inverse @ learned) ** 2
+
+  with_start = tfpa.preconditioners.low_rank(rank)
+  # By moves alone it is far from there: the start is what finds them.
+  assert left(with_start) < 20.0
+  assert left(with_start._replace(fisher_start=None)) > 200.0

@@ -116,6 +116,11 @@ class Preconditioner(NamedTuple):
   # (covariance of states, of gradients) -> params of the least Fisher
   # divergence; None: no closed form, moves find it.
   fisher_factor: Callable[[Any, Any], Any] | None = None
+  # (states, gradients, weights) -> params near the least Fisher divergence,
+  # for moves to go on from; rows [n, d] around their means, n =
+  # `num_fisher_pairs`. None: moves go on from `init`.
+  fisher_start: Callable[[Any, Any, Any], Any] | None = None
+  num_fisher_pairs: int = 0
 
 
 class ScaleFactor(NamedTuple):

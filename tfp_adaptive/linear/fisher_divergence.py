@@ -17,7 +17,8 @@ fitted now and then. Every other structure moves a little at every step, by
 
 the Newton step of F near its least, in the structure's own group; pairs far out
 (in necks, where gradients are large) count less, w = 2 / (1 + (|z|^2 + |s|^2) /
-2 d).
+2 d). Moves find long directions slowly: a structure that has a start by itself
+goes on from there wherever pairs of a history say that it is better.
 
 Few states are shrunk in the closed form: n of them keep their correlations at
 n^4 / (n^4 + d^4), so that a condition number of 1e6 takes some 30 states for
@@ -34,15 +35,18 @@ import tensorflow as tf
 
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
-from tfp_adaptive.core import history
-from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import history as history_lib
+from tfp_adaptive.core import random
 from tfp_adaptive.core import short_steps
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
+from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import running_moments
 from tfp_adaptive.linear import schedule
+from tfp_adaptive.linear import trajectory_length
 from tfp_adaptive.linear.hamiltonian import (
   UncalibratedPreconditionedHamiltonian,
 )
@@ -59,11 +63,16 @@ _PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
 _FIRST_FIT = 2.0  # In steps; fits then follow ...
 _GROWTH = 1.1  # ... at times that grow by this: each costs some d^3.
 _MOVE_GAIN = 2.0  # Of the moves, in units of the gain of the means.
-_NUM_MOVES = 30  # Of a fit to given pairs.
+_FIRST_RESTART, _RESTART_GROWTH = 4.0, 1.25  # The same of starts anew.
+_LARGE_GAIN = 0.1  # Of log (1 + loss): what followed another shape is void.
+_SALT = 11  # Tells draws of the history from those of the step.
 
 Statistics = collections.namedtuple(
-  'Statistics', ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient']
+  'Statistics',
+  ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'restarts'],
 )
+# Pairs [n, 2 d], and the times of the next and the last start anew.
+Restarts = collections.namedtuple('Restarts', ['history', 'next', 'last'])
 
 
 def fisher_divergence_hamiltonian(
@@ -237,11 +246,27 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       num_failed_fits=tf.zeros([], tf.int32),
       state=running_moments.start(states, is_finite, self._is_fitted),
       gradient=running_moments.start(gradients, is_finite, self._is_fitted),
+      restarts=self._start_restarts(states),
+    )
+
+  def _start_restarts(self, states):
+    """Returns an empty history, or `[]` where no start is known."""
+    if self.preconditioner.fisher_start is None:
+      return []
+    return Restarts(
+      history_lib.start(
+        self.preconditioner.num_fisher_pairs,
+        2 * ps.shape(states)[-1],
+        states.dtype,
+      ),
+      next=tf.constant(_FIRST_RESTART, states.dtype),
+      last=tf.zeros([], states.dtype),
     )
 
   def _learn(self, params, statistics, gradients, next_state, inner):
     """Moves the moments by one state of every chain, then the factor."""
     del gradients
+    by = tf.ones([], statistics.time.dtype)
     states, gradients, is_finite = self._states_and_gradients(next_state, inner)
     gain = self._parameters['gain']
     time = statistics.time + 1.0
@@ -257,7 +282,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       rate = schedule.covariance_rate(
         time - 1.0, self.problem(inner), _MOVE_GAIN * gain
       )
-      moved = _moved(
+      moved = fisher_fit.moved(
         self.preconditioner,
         params,
         tf.where(is_finite, states - state.mean, 0.0),
@@ -267,21 +292,25 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       )
       params, num_failed = _if_finite(moved, params, statistics)
       statistics = statistics._replace(num_failed_fits=num_failed)
-    return params, statistics, tf.ones([], states.dtype)
+    if statistics.restarts:
+      pairs = tf.concat([states, gradients], axis=-1)
+      pairs = tf.where(is_finite, pairs, float('nan'))  # Not kept.
+      params, statistics, by = self._restart(params, statistics, inner, pairs)
+    return params, statistics, by
 
   def _fit(self, params, statistics, num_chains):
     """Fits the factor where that is due."""
     time = statistics.time
     is_due = time >= statistics.next_fit
-    share = _correlation_share(
+    share = fisher_fit.correlation_share(
       time * tf.cast(num_chains, time.dtype), ps.shape(params)[-1]
     )
 
     def fit(params, num_failed):
       del num_failed
       factor = self.preconditioner.fisher_factor(
-        _shrunk(statistics.state.spread, share),
-        _shrunk(statistics.gradient.spread, share),
+        fisher_fit.shrunk(statistics.state.spread, share),
+        fisher_fit.shrunk(statistics.gradient.spread, share),
       )
       return _if_finite(factor, params, statistics)
 
@@ -295,68 +324,62 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       next_fit=next_fit, num_failed_fits=num_failed
     )
 
+  def _restart(self, params, statistics, inner, pairs):
+    """Goes on from the structure's own start where that is due, and better.
 
-def fit(preconditioner, params, states, gradients, weights):
-  """Returns params of the least Fisher divergence on pairs.
-
-  Args:
-    preconditioner: An `interfaces.Preconditioner`.
-    params: Where to start.
-    states: Around any mean, [n, d].
-    gradients: Of the log density there, [n, d].
-    weights: Of the pairs, [n], summing to one.
-  """
-  weights = weights[:, tf.newaxis]
-  states, gradients = (
-    rows - tf.reduce_sum(weights * rows, axis=0) for rows in (states, gradients)
-  )
-  if preconditioner.fisher_factor is None:
-    return tf.while_loop(
-      lambda count, _: count < _NUM_MOVES,
-      lambda count, params: (
-        count + 1,
-        _moved(preconditioner, params, states, gradients, weights, 1.0),
-      ),
-      (tf.constant(0), params),
-      maximum_iterations=_NUM_MOVES,
-    )[1]
-  num_states = history.effective_size(weights)
-  share = _correlation_share(num_states, ps.shape(states)[-1])
-  return preconditioner.fisher_factor(
-    *(
-      _shrunk(tf.matmul(weights * rows, rows, transpose_a=True), share)
-      for rows in (states, gradients)
+    Returns params, statistics and the factor of the step size.
+    """
+    time, restarts = statistics.time, statistics.restarts
+    seed = self._mh_results(inner).proposed_results.seed
+    history = history_lib.add(
+      restarts.history, pairs, random.fold_in(seed, _SALT)
     )
-  )
+    restarts = restarts._replace(history=history)
+    is_due = (time >= restarts.next) & tf.reduce_all(history.is_filled)
 
+    def restart(params, step_size, restarts):
+      pairs = tf.split(history.points, 2, axis=-1)
+      fitted, gain = fisher_fit.fit_and_gain(
+        self.preconditioner, params, *pairs
+      )
+      is_better = adaptation_base.is_finite(fitted) & (gain > 0.0)
+      is_new = is_better & (gain > _LARGE_GAIN)
+      # Coordinates have the scale one then.
+      size = tf.cast(self.problem(inner).event_size, time.dtype)
+      return (
+        adaptation_base.choose(is_better, fitted, params),
+        tf.where(is_new, size**-0.25, step_size),
+        restarts._replace(
+          next=_RESTART_GROWTH * time,
+          last=tf.where(is_new, time, restarts.last),
+        ),
+      )
 
-def _moved(preconditioner, params, states, gradients, shares, rate):
-  """Returns the params after one step towards the least divergence.
+    step_size = tfp_private.get_innermost(inner, 'step_size')
+    params, moved, restarts = control_flow.apply_if(
+      is_due, restart, params, step_size, restarts
+    )
+    return params, statistics._replace(restarts=restarts), moved / step_size
 
-  Args:
-    preconditioner: An `interfaces.Preconditioner`.
-    params: Its params.
-    states: x - mean x, [n, d].
-    gradients: g - mean g, [n, d].
-    shares: Weights of the pairs, summing to one, [n, 1] or [].
-    rate: Share of a Newton step, [].
-  """
-  operator = preconditioner.operator(params)
-  scores = scale_factor.apply(operator, gradients, adjoint=True)
-  whitened = scale_factor.unapply(operator, states)
-  weights = 2.0 / (
-    1.0 + 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1, keepdims=True)
-  )
-  weights *= 0.25 * rate * shares
-  # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent, from
-  # a^T C (I + E) b with a = C^-T z, b = z and with a = -g, b = s.
-  tangent = preconditioner.outer(
-    params,
-    tf.concat([weights * whitened, -weights * scores], axis=0),
-    tf.concat([whitened, scores], axis=0),
-    lambda: tf.concat([states, scale_factor.apply(operator, scores)], axis=0),
-  )
-  return preconditioner.move(params, tangent)
+  def _forget_lengths(
+    self, lengths, rows, is_finite, before, statistics, params
+  ):
+    if not statistics.restarts:
+      return lengths
+    is_new = statistics.restarts.last > before.restarts.last
+
+    def restart(lengths):
+      places = self._turning(rows, params)
+      return [trajectory_length.restart(lengths, places, is_finite)]
+
+    return control_flow.apply_if(is_new, restart, lengths)[0]
+
+  def _num_updates_of_map(self, results, statistics):
+    if not statistics.restarts:
+      return results.num_updates
+    # The step that starts anew was taken before.
+    steps = statistics.time - statistics.restarts.last
+    return tf.where(steps > 0.0, steps, float('inf'))
 
 
 def _if_finite(candidate, params, statistics):
@@ -366,14 +389,3 @@ def _if_finite(candidate, params, statistics):
     adaptation_base.choose(is_good, candidate, params),
     statistics.num_failed_fits + tf.cast(~is_good, tf.int32),
   )
-
-
-def _correlation_share(num_states, event_size):
-  """Returns how much of their correlations few states keep, in [0, 1]."""
-  ratio = num_states / tf.cast(event_size, num_states.dtype)
-  return 1.0 / (1.0 + ratio**-4)
-
-
-def _shrunk(matrix, share):
-  """Returns the matrix with its correlations multiplied by the share."""
-  return tf.linalg.set_diag(share * matrix, tf.linalg.diag_part(matrix))

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import custom_gradient
-from tfp_adaptive.linear import fisher_divergence
+from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.transport import maps
 from tfp_adaptive.transport.maps import pairs as pairs_lib
 
@@ -229,7 +229,7 @@ def _fit(part, states, scores, weights):
   size, dtype = states.shape[-1], states.dtype
   params = part.init(size, dtype, tf.ones([], dtype))
   if hasattr(part, 'operator'):
-    params = fisher_divergence.fit(part, params, states, scores, weights)
+    params = fisher_fit.fit(part, params, states, scores, weights)
     operator = part.operator(params)
     mean, pull = (tf.reduce_mean(rows, axis=0) for rows in (states, scores))
 

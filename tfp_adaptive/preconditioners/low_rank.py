@@ -1,16 +1,20 @@
 """Low rank plus diagonal: C = D (I + U U^T)."""
 
+import functools
+
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners import low_rank_fisher
+from tfp_adaptive.preconditioners import low_rank_start
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
 __all__ = ['low_rank']
 
 _FIRST_SIZE = 0.1  # Of a column of U: C starts within 1 % of a multiple of I.
 _MAX_STRETCH = 0.5
+_PAIRS_PER_COLUMN = 16  # Of a state and a gradient, that tell U.
 _NUM_ITERATIONS = 4  # Of the power iteration.
 
 
@@ -80,6 +84,8 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
       params[1],
     ),
     init_scale=init_scale,
+    fisher_start=functools.partial(low_rank_start.of_pairs, rank),
+    num_fisher_pairs=_PAIRS_PER_COLUMN * rank,
   )
 
 

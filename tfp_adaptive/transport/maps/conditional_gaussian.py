@@ -34,7 +34,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.linear import fisher_divergence
+from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.transport.maps import drivers as drivers_lib
 from tfp_adaptive.transport.maps import natural
 from tfp_adaptive.transport.maps import natural_fit
@@ -139,7 +139,7 @@ def conditional_gaussian(
     start = inside.init(
       ps.shape(states)[-1], states.dtype, tf.ones([], states.dtype)
     )
-    factor = fisher_divergence.fit(inside, start, rows, scores, weights)
+    factor = fisher_fit.fit(inside, start, rows, scores, weights)
     return ConditionalGaussianParams(*found, factor)
 
   return interfaces.Transport(

@@ -1,0 +1,83 @@
+"""A low-rank factor near the best, from states and gradients of a normal."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.linear import fisher_fit
+from tfp_adaptive.preconditioners import low_rank_start
+
+_SIZE, _RANK, _NUM_PAIRS = 40, 3, 60
+
+
+def _problem(dtype):
+  """Returns a covariance of condition 1e9, states and gradients there."""
+  rng = np.random.default_rng(0)
+  axes, _ = np.linalg.qr(rng.normal(size=(_SIZE, _RANK)))
+  long = (axes * [1e2, 1e4, 1e6]) @ axes.T
+  scales = np.geomspace(1.0, 30.0, _SIZE)
+  covariance = (np.eye(_SIZE) + long) * np.outer(scales, scales)
+  factor = np.linalg.cholesky(covariance)
+  states = rng.normal(size=(_NUM_PAIRS, _SIZE)) @ factor.T
+  gradients = -np.linalg.solve(covariance, states.T).T
+  weights = np.full(_NUM_PAIRS, 1.0 / _NUM_PAIRS)
+  pairs = (tf.constant(a, dtype) for a in (states, gradients, weights))
+  return covariance, *pairs
+
+
+def _condition(preconditioner, params, covariance):
+  """Returns what is left of the condition number behind C."""
+  factor = preconditioner.operator(params).to_dense().numpy().astype(float)
+  half = np.linalg.solve(factor, np.linalg.cholesky(covariance))
+  return np.linalg.cond(half) ** 2
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_long_directions_beside_scales_are_found_from_pairs(dtype):
+  covariance, *pairs = _problem(dtype)
+  part = tfpa.preconditioners.low_rank(_RANK)
+  fit = tf.function(fisher_fit.fit, autograph=False, jit_compile=True)
+  first = part.init(_SIZE, dtype, tf.ones([], dtype))
+  left = _condition(part, fit(part, first, *pairs), covariance)
+  # Moves alone, as many and more, do not get there.
+  alone = part._replace(fisher_start=None)
+  by_moves = _condition(part, fit(alone, first, *pairs), covariance)
+  assert left < 8.0 < 1e3 < by_moves
+  assert np.linalg.cond(covariance) > 1e8
+
+
+def test_what_a_fit_gains_is_told_by_pairs_that_it_has_not_seen():
+  covariance, states, gradients, _ = _problem(tf.float64)
+  part = tfpa.preconditioners.low_rank(_RANK)
+  first = part.init(_SIZE, tf.float64, tf.ones([], tf.float64))
+  fitted, gain = fisher_fit.fit_and_gain(part, first, states, gradients)
+  assert gain > 1.0
+  # Nothing is gained over the fit to all of them.
+  again = fisher_fit.fit_and_gain(part, fitted, states, gradients)[1]
+  assert -0.5 < again < 0.02
+  # Of a normal at its covariance |z|^2 and |s|^2 are d each.
+  weights = tf.fill([_NUM_PAIRS], tf.constant(1.0 / _NUM_PAIRS, tf.float64))
+  dense = tfpa.preconditioners.cholesky()
+  factor = tf.constant(np.linalg.cholesky(covariance))
+  loss = fisher_fit.loss(dense, factor, states, gradients, weights)
+  assert float(loss) == pytest.approx(np.log(2.0), abs=0.05)
+
+
+def test_gradients_in_a_neck_do_not_set_the_scales():
+  _, states, gradients, weights = _problem(tf.float64)
+  narrow = tf.concat([gradients[:-2], 1e3 * gradients[-2:]], axis=0)
+  plain, _ = low_rank_start.of_pairs(_RANK, states, gradients, weights)
+  robust, _ = low_rank_start.of_pairs(_RANK, states, narrow, weights)
+  np.testing.assert_allclose(robust, plain, rtol=0.2)
+
+
+def test_a_fit_to_noise_gains_nothing():
+  # Long directions by chance, of a standard normal with noise in its scores.
+  rng = np.random.default_rng(4)
+  states = rng.normal(size=(_NUM_PAIRS, _SIZE))
+  gradients = -states + 0.5 * rng.normal(size=states.shape)
+  part = tfpa.preconditioners.low_rank(_RANK)
+  right = part.init(_SIZE, tf.float64, tf.constant(1.25**-0.25, tf.float64))
+  rows = tf.constant(states), tf.constant(gradients)
+  assert fisher_fit.fit_and_gain(part, right, *rows)[1] < 0.0

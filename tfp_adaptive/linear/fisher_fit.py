@@ -1,0 +1,142 @@
+"""A factor of the least Fisher divergence from given pairs.
+
+Pairs of a state x and the gradient g of the log target there; with
+z = C^-1 (x - mean x) and s = C^T (g - mean g) the divergence is E |z + s|^2, up
+to a constant E (|z|^2 + |s|^2). See `linear.fisher_divergence`.
+"""
+
+import tensorflow as tf
+
+from tfp_adaptive.core import history
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = [
+  'correlation_share',
+  'fit',
+  'fit_and_gain',
+  'loss',
+  'moved',
+  'shrunk',
+]
+
+# Of a fit to given pairs: from any params, and from the structure's own start.
+_NUM_MOVES, _NUM_MOVES_FROM_START = 30, 8
+
+
+def fit(preconditioner, params, states, gradients, weights):
+  """Returns params of the least Fisher divergence on pairs.
+
+  Args:
+    preconditioner: An `interfaces.Preconditioner`.
+    params: Where to start, if the structure has no start by itself.
+    states: Around any mean, [n, d].
+    gradients: Of the log density there, [n, d].
+    weights: Of the pairs, [n], summing to one.
+  """
+  states, gradients = _centred(states, gradients, weights)
+  num_moves = _NUM_MOVES
+  if preconditioner.fisher_start is not None:
+    num_moves = _NUM_MOVES_FROM_START
+    params = preconditioner.fisher_start(states, gradients, weights)
+  num_states = history.effective_size(weights)
+  weights = weights[:, tf.newaxis]
+  if preconditioner.fisher_factor is None:
+    return tf.while_loop(
+      lambda count, _: count < num_moves,
+      lambda count, params: (
+        count + 1,
+        moved(preconditioner, params, states, gradients, weights, 1.0),
+      ),
+      (tf.constant(0), params),
+      maximum_iterations=num_moves,
+    )[1]
+  share = correlation_share(num_states, ps.shape(states)[-1])
+  return preconditioner.fisher_factor(
+    *(
+      shrunk(tf.matmul(weights * rows, rows, transpose_a=True), share)
+      for rows in (states, gradients)
+    )
+  )
+
+
+def fit_and_gain(preconditioner, params, states, gradients):
+  """Returns the fit to pairs, and what one to half of them gains.
+
+  That is on the other half, over given params, in units of `loss`: pairs that
+  were fitted would vouch for any fit.
+  """
+  halves = [(states[k::2], gradients[k::2]) for k in range(2)]
+  weights = [_equal(half[0]) for half in halves]
+  half_fitted = fit(preconditioner, params, *halves[0], weights[0])
+  now, then = (
+    loss(preconditioner, some, *halves[1], weights[1])
+    for some in (params, half_fitted)
+  )
+  fitted = fit(preconditioner, params, states, gradients, _equal(states))
+  return fitted, now - then
+
+
+def _equal(rows):
+  return tf.ones_like(rows[:, 0]) / tf.cast(ps.shape(rows)[0], rows.dtype)
+
+
+def loss(preconditioner, params, states, gradients, weights):
+  """Returns the mean of log (1 + (|z|^2 + |s|^2) / 2 d), [].
+
+  It is log 2 for a Gaussian at its best C; a logarithm, as few pairs in necks
+  would outweigh all others. Arguments as of `fit`.
+  """
+  states, gradients = _centred(states, gradients, weights)
+  operator = preconditioner.operator(params)
+  scores = scale_factor.apply(operator, gradients, adjoint=True)
+  whitened = scale_factor.unapply(operator, states)
+  size = 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
+  return tf.reduce_sum(weights * tf.math.log1p(size))
+
+
+def _centred(states, gradients, weights):
+  weights = weights[:, tf.newaxis]
+  return (
+    rows - tf.reduce_sum(weights * rows, axis=0) for rows in (states, gradients)
+  )
+
+
+def moved(preconditioner, params, states, gradients, shares, rate):
+  """Returns the params after one step towards the least divergence.
+
+  Args:
+    preconditioner: An `interfaces.Preconditioner`.
+    params: Its params.
+    states: x - mean x, [n, d].
+    gradients: g - mean g, [n, d].
+    shares: Weights of the pairs, summing to one, [n, 1] or [].
+    rate: Share of a Newton step, [].
+  """
+  operator = preconditioner.operator(params)
+  scores = scale_factor.apply(operator, gradients, adjoint=True)
+  whitened = scale_factor.unapply(operator, states)
+  weights = 2.0 / (
+    1.0 + 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1, keepdims=True)
+  )
+  weights *= 0.25 * rate * shares
+  # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent, from
+  # a^T C (I + E) b with a = C^-T z, b = z and with a = -g, b = s.
+  tangent = preconditioner.outer(
+    params,
+    tf.concat([weights * whitened, -weights * scores], axis=0),
+    tf.concat([whitened, scores], axis=0),
+    lambda: tf.concat([states, scale_factor.apply(operator, scores)], axis=0),
+  )
+  return preconditioner.move(params, tangent)
+
+
+def correlation_share(num_states, event_size):
+  """Returns how much of their correlations few states keep, in [0, 1]."""
+  ratio = num_states / tf.cast(event_size, num_states.dtype)
+  return 1.0 / (1.0 + ratio**-4)
+
+
+def shrunk(matrix, share):
+  """Returns the matrix with its correlations multiplied by the share."""
+  return tf.linalg.set_diag(share * matrix, tf.linalg.diag_part(matrix))
