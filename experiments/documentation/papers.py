@@ -49,7 +49,7 @@ def _summary(pairs):
     rows.append([
       f'[{paper.title}]({paper.link})',
       str(len(whole)),
-      ', '.join(missing) or 'none',
+      '; '.join(missing) or 'none',
       f'{sum(numbers)} of {len(numbers)}' if numbers else '-',
       f'{sum(claims)} of {len(claims)}' if claims else '-',
     ])  # fmt: skip

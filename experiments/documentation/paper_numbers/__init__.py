@@ -37,6 +37,7 @@ _COLUMNS = {
   'per_gradient': ('ESS/gradient (min, med)', (0,)),
   'per_second': ('Sampling alone: ESS/s (min, med)', (0,)),
   'rhat': ('R-hat (max, med)', (0,)),
+  'median_rhat': ('R-hat (max, med)', (1,)),
 }
 _SHOWN = {
   'ess': 'ESS',
