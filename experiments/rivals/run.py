@@ -166,5 +166,7 @@ def _coordinates(name, found):
 def _names_of_unknowns(name):
   """Returns the names of a model's parts, in the order of its joint law."""
   module = theirs.load(MODELS[name])
-  sample = module.tfp_model(**module.data()).sample_unpinned(seed=0)
-  return list(sample._asdict())
+  model = module.tfp_model(**module.data())
+  # A model without data has no pins.
+  draw = getattr(model, 'sample_unpinned', None) or model.sample
+  return list(draw(seed=0)._asdict())
