@@ -28,6 +28,7 @@ _LEARNED = (
   'step_size',
   'num_leapfrog_steps',
   'short_step_share',
+  'share_lost',
 )
 # ... and where.
 _INNER = ('inner_results', 'accepted_results')
