@@ -72,6 +72,7 @@ def run(panel, index, target, truth, seed):
     'z': _worst_z(target, truth, posterior.unconstrained),
     'rhat': rhat,
     **sizes,
+    'share_diverging': posterior.verdict.share_diverging,
     'choice': posterior.choice,
     'num_gradients': posterior.num_gradients,
     'seconds': seconds,

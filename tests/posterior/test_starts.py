@@ -35,6 +35,20 @@ def test_starts_without_a_finite_density_are_drawn_again_and_counted():
   assert np.all(starts[:, 0] > 0.0) and num_redrawn > 0
 
 
+def test_starts_where_no_step_can_be_told_are_drawn_again_and_counted():
+  # Below 1 - 2^26 / 1e9: most of the starts drawn first.
+  def cliff(x):
+    return _normal(x) + 1e9 * tf.minimum(x[..., 0] - 1.0, 0.0)
+
+  starts, num_redrawn = _drawn(cliff)
+  assert np.all(starts[:, 0] > 0.91) and num_redrawn > 0
+  # What the user gave stays.
+  given = tf.constant([[-2.0] * 3, [1.0] * 3, [0.5] * 3, [0.0] * 3], tf.float64)
+  starts, num_redrawn = _drawn(cliff, draw_starts=lambda *_: given)
+  np.testing.assert_array_equal(starts, given)
+  assert num_redrawn == 0
+
+
 def test_where_none_is_near_zero_the_prior_is_drawn_from():
   far = lambda x: tf.where(x[..., 0] > 5.0, _normal(x), -np.inf)
   prior = lambda num_chains, seed: tf.fill(

@@ -10,6 +10,9 @@ from tfp_adaptive.core import target_call
 __all__ = ['Evaluate', 'draw']
 
 _NUM_TRIES = 20  # To draw starts with a finite density and gradient.
+# Below the best start, in nats: float32 knows values there to 4 nats. A chain
+# that rejects all steps stays there, as its step size is that of all chains.
+_FARTHEST = 2.0**26
 
 
 class Evaluate:
@@ -71,36 +74,52 @@ def draw(problem, evaluate, num_chains, seed):
   """Returns starts [num_chains, d] and how many were drawn again.
 
   Where nobody gave them they are uniform in unconstrained space; those without
-  a finite density or gradient are drawn again, in the end from the prior.
+  a finite density or gradient, or so far out that no step can be told there,
+  are drawn again, in the end from the prior.
 
   Raises:
     ValueError: If the density is none for each chain, or no start is finite.
   """
   laws = [problem.draw_starts, problem.draw_prior]
-  starts, is_good, num_redrawn = None, np.zeros([num_chains], bool), 0
+  first, is_good = None, np.zeros([num_chains], bool)
   for number, law in enumerate(law for law in laws if law is not None):
     for attempt in range(_NUM_TRIES):
       tried = law(
         num_chains, random.fold_in(seed, _NUM_TRIES * number + attempt)
       )
       tried = np.asarray(tried)
-      if starts is None:
-        starts = tried
+      if first is None:
+        first = starts = tried
+        values = np.full([num_chains], -np.inf)
         _check(evaluate, tried)
-      else:
-        starts = np.where(is_good[:, np.newaxis], starts, tried)
-      value, gradient = evaluate(starts)
-      is_good = np.isfinite(value) & np.all(np.isfinite(gradient), axis=-1)
+      found = _finite_values(evaluate, tried)
+      is_better = ~is_good & (found > values)
+      starts = np.where(is_better[:, np.newaxis], tried, starts)
+      values = np.where(is_better, found, values)
+      is_good = np.isfinite(values) & (values > np.max(values) - _FARTHEST)
       if np.all(is_good):
-        return starts, num_redrawn
-      num_redrawn = num_redrawn or int(np.sum(~is_good))
+        return starts, _num_differing(starts, first)
+  if np.all(np.isfinite(values)):
+    return starts, _num_differing(starts, first)
+  is_finite = np.isfinite(values)
   raise ValueError(
     f'The log density or its gradient is not finite at the starts of '
-    f'{np.sum(~is_good)} of {num_chains} chains, the last of them '
-    f'{_shown(starts[np.argmin(is_good)])} in unconstrained space. Check the '
+    f'{np.sum(~is_finite)} of {num_chains} chains, the last of them '
+    f'{_shown(tried[np.argmin(is_finite)])} in unconstrained space. Check the '
     'supports, the priors and the data; to a density give starts where it is '
     'positive, `init={"name": array of [num_chains, ...]}`.'
   )
+
+
+def _finite_values(evaluate, rows):
+  """Returns log densities [n]; -inf where they or gradients are not finite."""
+  value, gradient = evaluate(rows)
+  is_finite = np.isfinite(value) & np.all(np.isfinite(gradient), axis=-1)
+  return np.where(is_finite, value, -np.inf)
+
+
+def _num_differing(rows, others):
+  return int(np.sum(np.any(rows != others, axis=-1)))
 
 
 def _check(evaluate, starts):

@@ -23,7 +23,7 @@ __all__ = ['ACCEPT_PROB', 'Choice', 'choose', 'default_matrix', 'rebuilt']
 _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
 _FEWEST_PAIRS = 32
-_PATH = 'conditional path'
+_BENT, _PATH = 'bent conditional Gaussian', 'conditional path'
 # Rank correlation of most neighbours' gradients, for a path to be tried.
 _LEAST_OF_NEIGHBOURS = 0.2
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
@@ -85,15 +85,17 @@ def choose(states, scores, programs=None):
   is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
   fitted = states[~is_held_out], scores[~is_held_out]
   held_out = states[is_held_out], scores[is_held_out]
-  best, least, losses = None, None, {}
+  best, least, losses, drivers = None, None, {}, {}
   for name, build in _candidates(fitted[1]).items():
-    part = build()
+    # A search takes its time: what bends has the drivers of what does not.
+    known = drivers if name == _BENT else {}
+    part = build(**known)
     is_map = not hasattr(part, 'operator')
     if best and is_map and _is_enough(best.part, least):
       break
     try:
       pairs = list(map(tf.constant, (*fitted, *held_out)))
-      key = name, *(rows.shape for rows in pairs)
+      key = name, *known.items(), *(rows.shape for rows in pairs)
       if key not in programs:
         programs[key] = _losses(part).get_concrete_function(*pairs)
       loss, found = programs[key](*pairs)
@@ -103,6 +105,7 @@ def choose(states, scores, programs=None):
     if not np.all(np.isfinite(loss)):
       continue
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
+    drivers = drivers or found
     if best is None or _is_better(loss, least):
       # What was found is not searched again by the sampler.
       part = build(**found) if found else part
@@ -147,9 +150,7 @@ def _builders(event_size):
       maps.conditional_gaussian, preconditioner=matrix
     )
     found['conditional Gaussian'] = conditional
-    found['bent conditional Gaussian'] = functools.partial(
-      conditional, bent=True
-    )
+    found[_BENT] = functools.partial(conditional, bent=True)
     if event_size > 2:
       found[_PATH] = functools.partial(conditional, structure='tridiagonal')
   return found
