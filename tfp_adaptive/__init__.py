@@ -42,6 +42,7 @@ from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.sample_posterior import sample_posterior
 from tfp_adaptive.surrogate import models as surrogates
 from tfp_adaptive.surrogate.kernel_hamiltonian import kernel_hamiltonian
+from tfp_adaptive.tempering.replica_exchange import replica_exchange
 from tfp_adaptive.transport import maps as transports
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
@@ -65,6 +66,8 @@ __all__ = [
   'second_order_gradient',
   # Samplers without gradients.
   'kernel_hamiltonian',
+  # Samplers of several modes.
+  'replica_exchange',
   # The driver.
   'Posterior',
   'SampleResult',

@@ -50,6 +50,8 @@ def frozen(
     fixed = tfpa.frozen(kernel, result.final_kernel_results)
     more = tfpa.sample(fixed, result.final_state, num_results=500, seed=2)
   """
+  if hasattr(kernel, 'frozen_at'):
+    return kernel.frozen_at(results)
   learned = [part for part in _LEARNED if part in kernel.parameters]
   if learned:
     step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
@@ -213,6 +215,9 @@ def cost_per_step(
     print(cost.gradient)  # 1.0
   """
   kernels = stack.kernels(kernel)
+  of_replicas = stack.first_with(kernel, 'exchange_cost')
+  if of_replicas is not None:
+    return _cost_of_replicas(of_replicas, adapting, results)
   proposal = stack.first_with(kernel, 'cost')
   if proposal is None:
     raise ValueError(
@@ -235,6 +240,22 @@ def cost_per_step(
     *(
       cost if cost is None else frozen + share * (cost - frozen)
       for cost, frozen in zip(taught, proposal.cost(False, **learned))
+    )
+  )
+
+
+def _cost_of_replicas(kernel, adapting, results):
+  """Returns the cost of a step of all replicas and of their exchange."""
+  costs = [
+    cost_per_step(of_replica, adapting, its_results)
+    for of_replica, its_results in (
+      kernel.replica(results, index) for index in range(kernel.num_replicas)
+    )
+  ]
+  return interfaces.Cost(
+    *(
+      None if None in column else sum(column)
+      for column in zip(kernel.exchange_cost, *costs)
     )
   )
 

@@ -240,6 +240,8 @@ def warnings_after(kernel, states, trace, results, worst):
     )
   kernels = stack.kernels(kernel)
   for k in kernels:
+    if hasattr(k, 'warnings_after'):
+      yield from k.warnings_after(results)
     if _has(k, 'history'):
       yield from _fit_warnings(k, results)
     if hasattr(k, 'criterion'):

@@ -26,6 +26,8 @@ _SALT = 1_000_003  # Tells seeds of shards from those of steps.
 _COUNTED = ('num_dropped_gradients',)
 # Fitted to the history of a shard, and no mean of two fits is one.
 _OF_ONE_SHARD = ('surrogate_params', 'walk_params')
+# Results of several samplers in one, stacked: each has learned for itself.
+_STACKED = ('replica_results',)
 
 
 def device_names(devices):
@@ -256,7 +258,18 @@ def _merged_field(name, values, before):
     return values[0]
   if name in _COUNTED:
     return before + tf.add_n([value - before for value in values])
+  if name in _STACKED:
+    count = tf.nest.flatten(before)[0].shape[0]
+    each = [
+      merged([_at(value, i) for value in values], _at(before, i))
+      for i in range(count)
+    ]
+    return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *each)
   return merged(values, before)
+
+
+def _at(structure, index):
+  return tf.nest.map_structure(lambda leaf: leaf[index], structure)
 
 
 def mean(parts):

@@ -1,0 +1,128 @@
+"""Targets of several modes, each with a prior to temper towards.
+
+Three are of the panel, in its coordinates. The fourth is a mixture of 25
+Gaussians of deviation 0.1 with equal weights, on the grid {-4, -2, 0, 2, 4}^2:
+neighbors are 20 deviations apart, and its moments are known.
+"""
+
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from inference_gym.internal import data as gym_data
+
+from experiments.panel.config import find_label
+from experiments.panel.config import load_panel
+from experiments.panel.pair import build_target
+from experiments.panel.truth import coordinates
+from experiments.panel.truth import load_truth
+from experiments.panel.truth import Truth
+
+__all__ = ['Problem', 'SIZES', 'load', 'lorenz_prior', 'mixture']
+
+_GRID = np.array([-4.0, -2.0, 0.0, 2.0, 4.0], np.float32)
+_DEVIATION = 0.1
+
+# Name -> (replicas, gradients per chain and replicas together, as the panel).
+SIZES = {
+  'NonIdentifiableQuarticMeasurementModel': (6, 50_000),
+  'SyntheticPlasmaSpectroscopy': (20, 5_000),
+  'ConvectionLorenzBridge': (20, 50_000),
+  'mixture_of_25_gaussians': (6, 50_000),
+}
+
+
+class Problem(NamedTuple):
+  """A target, what it is tempered towards, and what is known of it."""
+
+  name: str
+  target_log_prob_fn: Any
+  # `None`: powers of the target.
+  reference_log_prob_fn: Any
+  event_size: int
+  # States [..., event_size] to the coordinates of the truth.
+  coordinates: Any
+  # `panel.truth.Truth`, or `None`.
+  truth: Any
+
+
+def load(config, name):
+  """Returns a `Problem`.
+
+  Args:
+    config: Path of the panel's.
+    name: A key of `SIZES`.
+  """
+  if name == 'mixture_of_25_gaussians':
+    return mixture()
+  panel = load_panel(config)
+  index = find_label('target', name, panel.config.target_labels())
+  target = build_target(panel, index, None)
+  prior = lorenz_prior() if 'Lorenz' in name else _standard_normal
+  return Problem(
+    name,
+    target.target_log_prob_fn,
+    prior,
+    target.event_size,
+    lambda states: coordinates(target, states),
+    load_truth(target, name, panel.reference_path(index)),
+  )
+
+
+def _standard_normal(u):
+  return -0.5 * tf.reduce_sum(u**2, axis=-1)
+
+
+def lorenz_prior():
+  """Returns the log density of a path of the Lorenz system, up to a constant.
+
+  It takes [chains..., 3 times], the times one after the other.
+  """
+  values = gym_data.convection_lorenz_bridge()
+  step = float(values['step_size'])
+  scale = float(values['innovation_scale']) * step**0.5
+
+  def log_prob(u):
+    path = tf.reshape(u, [*u.shape[:-1], -1, 3])
+    x, y, z = tf.unstack(path[..., :-1, :], axis=-1)
+    drift = tf.stack(
+      [10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z], axis=-1
+    )
+    noise = (path[..., 1:, :] - path[..., :-1, :] - step * drift) / scale
+    squares = tf.reduce_sum(noise**2, axis=(-2, -1))
+    return -0.5 * (squares + tf.reduce_sum(path[..., 0, :] ** 2, axis=-1))
+
+  return log_prob
+
+
+def mixture():
+  """Returns the `Problem` of 25 Gaussians."""
+  centers = np.stack(np.meshgrid(_GRID, _GRID), axis=-1).reshape(-1, 2)
+
+  def log_prob(x):
+    z = (x[..., tf.newaxis, :] - centers) / _DEVIATION
+    return tf.reduce_logsumexp(-0.5 * tf.reduce_sum(z**2, axis=-1), axis=-1)
+
+  square = np.mean(_GRID**2.0)
+  variance = square + _DEVIATION**2
+  # E x^4 = E m^4 + 6 E m^2 s^2 + 3 s^4.
+  fourth = np.mean(_GRID**4.0) + 6 * square * _DEVIATION**2
+  fourth += 3 * _DEVIATION**4
+  ones = np.ones(2)
+  return Problem(
+    'mixture_of_25_gaussians',
+    log_prob,
+    None,
+    2,
+    lambda states: np.asarray(states, np.float64),
+    Truth(
+      0.0 * ones,
+      variance**0.5 * ones,
+      0.0 * ones,
+      variance * ones,
+      (fourth - variance**2) * ones,
+      'closed form',
+      'closed form',
+    ),
+  )

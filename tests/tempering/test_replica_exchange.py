@@ -1,0 +1,468 @@
+"""Replica exchange: its law, what it learns, and how it goes with the rest."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import stats
+
+import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
+from tfp_adaptive.tempering import replicas
+
+_NUM_DRAWS = 50_000
+_COVARIANCE = np.array([[2.0, 1.2], [1.2, 1.0]])
+_SEED = (1, 2)
+
+
+def _gaussian(x, temper=1.0):
+  precision = tf.constant(np.linalg.inv(_COVARIANCE), x.dtype)
+  return -0.5 * temper * tf.einsum('...i,ij,...j->...', x, precision, x)
+
+
+def _reference(x):
+  return -0.125 * tf.reduce_sum((x - 1.0) ** 2, axis=-1)
+
+
+def _law(b, has_reference):
+  """Returns the mean and covariance of b log pi + (1 - b) log p_ref."""
+  precision = b * np.linalg.inv(_COVARIANCE)
+  pull = np.zeros(2)
+  if has_reference:
+    precision = precision + (1.0 - b) * 0.25 * np.eye(2)
+    pull = (1.0 - b) * 0.25 * np.ones(2)
+  covariance = np.linalg.inv(precision)
+  return covariance @ pull, covariance
+
+
+_BUILDERS = {
+  'hamiltonian': tfpa.fisher_divergence_hamiltonian,
+  'langevin': tfpa.fisher_divergence_langevin,
+  'speed_measure': functools.partial(
+    tfpa.entropy_adaptive_hamiltonian, num_leapfrog_steps=2
+  ),
+  'adaptive_metropolis': tfpa.adaptive_metropolis,
+  'transport': functools.partial(
+    tfpa.transport_adaptive_hamiltonian,
+    transport=tfpa.transports.conditional_gaussian(),
+  ),
+}
+
+
+def _kernel(has_reference=False, num_adaptation_steps=60, **options):
+  options = {'num_replicas': 3, **options}
+  return tfpa.replica_exchange(
+    options.pop('target', _gaussian),
+    num_adaptation_steps,
+    reference_log_prob_fn=_reference if has_reference else None,
+    **options,
+  )
+
+
+def _sample(kernel, num_results=50, start=None, **options):
+  arguments = dict(seed=_SEED, progress=False, jit_compile=False)
+  arguments.update(options)
+  if start is None:
+    start = tf.constant(np.random.default_rng(1).normal(size=(4, 2)))
+  return tfpa.sample(kernel, start, num_results, **arguments)
+
+
+def _at_exact_draws(kernel, has_reference):
+  """Returns a state and results whose replicas are at draws of their laws."""
+  rng = np.random.default_rng(7)
+  started = []
+  for index, b in enumerate(kernel.parameters['inverse_temperatures']):
+    mean, covariance = _law(float(b), has_reference)
+    draws = rng.multivariate_normal(mean, covariance, _NUM_DRAWS)
+    results = kernel.bootstrap_results(tf.constant(draws))
+    of_replicas = results.replica_states, results.replica_results
+    started.append(
+      tf.nest.map_structure(
+        lambda leaf, at=index: leaf[at], (*of_replicas, results.densities)
+      )
+    )
+  states, of_kernels, densities = tf.nest.map_structure(
+    lambda *leaves: tf.stack(leaves), *started
+  )
+  return states[0], results._replace(
+    replica_states=states, replica_results=of_kernels, densities=densities
+  )
+
+
+def _after_steps(learned, num_steps, has_reference, **changed):
+  """Returns states of all replicas after steps from exact draws."""
+  kernel = learned.copy(**changed)
+  state, results = _at_exact_draws(kernel, has_reference)
+  step = targets.stepper(kernel, 'graph')
+  for seed in targets.seeds(num_steps, start=11):
+    state, results = step(state, results, seed)
+  np.testing.assert_array_equal(state, results.replica_states[0])
+  return results.replica_states.numpy()
+
+
+def _smallest_p_value(kernel, states, has_reference):
+  """Kolmogorov-Smirnov of whitened coordinates, times their number."""
+  found = []
+  temperatures = kernel.parameters['inverse_temperatures']
+  for b, rows in zip(temperatures, states):
+    mean, covariance = _law(float(b), has_reference)
+    white = np.linalg.solve(np.linalg.cholesky(covariance), (rows - mean).T)
+    found += [stats.kstest(column, 'norm').pvalue for column in white]
+    found.append(stats.kstest(np.sum(white**2, 0), stats.chi2(2).cdf).pvalue)
+  return len(found) * min(found)
+
+
+@functools.cache
+def _learned(name, has_reference):
+  """Returns the kernel that a short run has learned."""
+  kernel = _kernel(has_reference, kernel_fn=_BUILDERS[name])
+  return tfpa.frozen(kernel, _sample(kernel).final_kernel_results)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('has_reference', [False, True])
+@pytest.mark.parametrize('name', _BUILDERS)
+def test_steps_leave_the_joint_law_invariant(name, has_reference):
+  kernel = _learned(name, has_reference)
+  # Even and odd pairs, and a step from where they have come.
+  states = _after_steps(kernel, 3, has_reference)
+  assert _smallest_p_value(kernel, states, has_reference) > 1e-3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', ['hamiltonian', 'langevin'])
+def test_a_target_tempered_by_a_tenth_is_detected(name):
+  kernel = _learned(name, False)
+  wrong = functools.partial(_gaussian, temper=1.1)
+  states = _after_steps(kernel, 3, False, target_log_prob_fn=wrong)
+  assert _smallest_p_value(kernel, states, False) < 1e-6
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('stale', ['target_log_prob', 'grads_target_log_prob'])
+def test_what_is_not_refreshed_after_an_exchange_is_detected(
+  stale, monkeypatch
+):
+  kernel = _learned('langevin', False)
+  replace = replicas.tfp_private.replace_innermost
+
+  def without(results, **fields):
+    fields.pop(stale, None)
+    return replace(results, **fields)
+
+  refreshed = replicas.refreshed
+
+  def with_stale(*args):
+    with pytest.MonkeyPatch.context() as patch:
+      patch.setattr(replicas.tfp_private, 'replace_innermost', without)
+      return refreshed(*args)
+
+  monkeypatch.setattr(replicas, 'refreshed', with_stale)
+  states = _after_steps(kernel, 6, False)
+  assert _smallest_p_value(kernel, states, False) < 1e-6
+
+
+def _two_modes(x):
+  """0.7 N(4, I) + 0.3 N(-4, I)."""
+  logs = [
+    np.log(weight) - 0.5 * tf.reduce_sum((x - center) ** 2, axis=-1)
+    for weight, center in ((0.7, 4.0), (0.3, -4.0))
+  ]
+  return tf.reduce_logsumexp(tf.stack(logs), axis=0)
+
+
+@pytest.mark.full
+def test_weights_of_modes_are_found_that_a_sampler_alone_never_sees():
+  start = tf.constant(4.0 + np.random.default_rng(0).normal(size=(64, 2)))
+  kernel = _kernel(
+    target=_two_modes,
+    num_replicas=6,
+    kernel_fn=tfpa.fisher_divergence_langevin,
+    num_adaptation_steps=800,
+  )
+  result = _sample(kernel, 3000, start, jit_compile=True)
+  shares = np.mean(result.states[..., 0] > 0.0, axis=0)
+  standard_error = shares.std(ddof=1) / len(shares) ** 0.5
+  assert standard_error < 0.01
+  assert abs(shares.mean() - 0.7) < 4 * standard_error
+  # The negative control: all chains began in one mode, and most stay.
+  alone = tfpa.fisher_divergence_langevin(_two_modes, 800)
+  assert np.mean(_sample(alone, 3000, start).states[..., 0] > 0.0) > 0.9
+
+
+@pytest.fixture(scope='module')
+def plane():
+  """A run of six replicas on the Gaussian in the plane."""
+  kernel = _kernel(
+    num_replicas=6,
+    num_adaptation_steps=1000,
+    kernel_fn=tfpa.fisher_divergence_langevin,
+  )
+  start = tf.constant(np.random.default_rng(1).normal(size=(50, 2)))
+  return kernel, _sample(kernel, 500, start, jit_compile=True)
+
+
+@pytest.mark.full
+def test_temperatures_come_to_those_of_the_closed_form(plane):
+  # Powers of a Gaussian in the plane: tests/tempering/test_temperatures.py.
+  _, result = plane
+  results = result.final_kernel_results
+  np.testing.assert_allclose(
+    np.log(results.inverse_temperatures),
+    np.log(np.geomspace(1.0, 0.01, 6)),
+    atol=0.25,
+  )
+  ratio = 0.01**0.2
+  np.testing.assert_allclose(
+    results.barrier, 5 * (1 - ratio) / (1 + ratio), rtol=0.05
+  )
+
+
+@pytest.mark.full
+def test_every_replica_learns_a_factor_of_its_own(plane):
+  kernel, result = plane
+  results = result.final_kernel_results
+  for index, b in enumerate(results.inverse_temperatures.numpy()):
+    factor = tfpa.learned_factor(*kernel.replica(results, index))
+    # MALA's step is of one size in units of the law: C C^T = s^2 S / b.
+    found = b * factor @ factor.T
+    found *= np.trace(_COVARIANCE) / np.trace(found)
+    np.testing.assert_allclose(found, _COVARIANCE, atol=0.25)
+    if index == 0:
+      first = np.linalg.det(factor)
+    assert 0.5 < b * np.linalg.det(factor) / first < 2.0
+
+
+@pytest.mark.full
+def test_nothing_changes_after_the_adaptation(plane):
+  kernel, result = plane
+  before = result.final_kernel_results
+  after = before
+  state = tf.constant(result.final_state)
+  step = targets.stepper(kernel, 'graph')
+  for seed in targets.seeds(3):
+    state, after = step(state, after, seed)
+  learned = [replicas.learned(r.replica_results) for r in (before, after)]
+  assert {'preconditioner_params', 'step_size'} <= set(learned[0])
+  tf.nest.map_structure(np.testing.assert_array_equal, *learned)
+  np.testing.assert_array_equal(
+    before.inverse_temperatures, after.inverse_temperatures
+  )
+
+
+@pytest.mark.full
+def test_the_frozen_kernel_begins_with_what_was_learned_and_keeps_it():
+  kernel = _kernel(kernel_fn=tfpa.fisher_divergence_langevin)
+  # In the middle of the adaptation.
+  state = tf.constant(np.ones((4, 2)))
+  results = kernel.bootstrap_results(state)
+  step = targets.stepper(kernel, 'graph')
+  for seed in targets.seeds(40):
+    state, results = step(state, results, seed)
+  fixed = tfpa.frozen(kernel, results)
+  started = fixed.bootstrap_results(state[:2])
+  _, after = fixed.one_step(state[:2], started, seed=_SEED)
+  expected = replicas.learned(results.replica_results)
+  for found in (started, after):
+    tf.nest.map_structure(
+      np.testing.assert_array_equal,
+      replicas.learned(found.replica_results),
+      expected,
+    )
+    np.testing.assert_array_equal(
+      found.inverse_temperatures, results.inverse_temperatures
+    )
+
+
+def test_the_kernel_is_rebuilt_from_its_parameters():
+  kernel = _kernel(kernel_fn=tfpa.fisher_divergence_langevin)
+  copied = kernel.copy(name='another')
+  assert copied.name == 'another'
+  assert copied.num_replicas == 3 and copied.num_adaptation_steps == 60
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_sample_chain_takes_it_with_states_of_parts(dtype):
+  def log_prob(x, y):
+    return _gaussian(tf.stack([x, y], axis=-1))
+
+  start = [tf.ones([3], dtype), tf.zeros([3], dtype)]
+  kernel = _kernel(
+    target=log_prob,
+    num_adaptation_steps=4,
+    kernel_fn=tfpa.fisher_divergence_langevin,
+  )
+
+  @tf.function(autograph=False)
+  def run():
+    return tfp.mcmc.sample_chain(
+      5,
+      start,
+      kernel=kernel,
+      trace_fn=lambda _, results: results.target_log_prob,
+      seed=_SEED,
+    )
+
+  states, log_probs = run()
+  assert [part.shape for part in states] == [[5, 3]] * 2
+  assert states[0].dtype == dtype
+  np.testing.assert_allclose(log_probs, log_prob(*states), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('start', [0.5, {'x': np.ones([2, 3])}])
+def test_one_chain_and_dicts_of_two_chain_axes_are_taken(start):
+  def log_prob(x):
+    return -0.5 * x**2
+
+  state = tf.nest.map_structure(tf.constant, start)
+  kernel = _kernel(
+    target=log_prob,
+    num_adaptation_steps=4,
+    kernel_fn=tfpa.adaptive_metropolis,
+  )
+  result = _sample(kernel, 3, state)
+  tf.nest.assert_same_structure(result.states, start)
+  assert np.shape(tf.nest.flatten(result.states)[0])[0] == 3
+
+
+@pytest.mark.full
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+  def run(folder):
+    kernel = _kernel(num_adaptation_steps=60, kernel_fn=_BUILDERS['langevin'])
+    return _sample(kernel, 20, block_size=25, checkpoint_dir=folder)
+
+  whole = run(tmp_path / 'whole')
+  save = checkpoint_lib.Checkpoint.save
+
+  def killed(self, leaves, step, block, seconds):
+    save(self, leaves, step, block, seconds)
+    if step >= 50:  # Between two rounds of the temperatures.
+      raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint_lib.Checkpoint, 'save', killed)
+    with pytest.raises(KeyboardInterrupt):
+      run(tmp_path / 'killed')
+  again = run(tmp_path / 'killed')
+  np.testing.assert_array_equal(again.states, whole.states)
+  tf.nest.map_structure(
+    np.testing.assert_array_equal,
+    again.final_kernel_results,
+    whole.final_kernel_results,
+  )
+
+
+@pytest.mark.full
+def test_shards_agree_on_temperatures_and_on_no_stale_density():
+  kernel = _kernel(num_adaptation_steps=120, kernel_fn=_BUILDERS['langevin'])
+  result = _sample(kernel, 20, devices=['/CPU:0', '/CPU:0'])
+  results = result.final_kernel_results
+  np.testing.assert_allclose(
+    results.target_log_prob, _gaussian(result.final_state), rtol=1e-6
+  )
+  inner = results.replica_results.inner_results.inner_results.accepted_results
+  expected = results.inverse_temperatures[:, tf.newaxis] * _gaussian(
+    results.replica_states
+  )
+  np.testing.assert_allclose(inner.target_log_prob, expected, rtol=1e-6)
+  np.testing.assert_allclose(
+    _sample(tfpa.frozen(kernel, results), 5).final_kernel_results.step, 5
+  )
+
+
+@pytest.mark.parametrize('has_reference', [False, True])
+def test_a_step_costs_those_of_the_replicas(has_reference):
+  kernel_fn = functools.partial(
+    tfpa.fisher_divergence_hamiltonian, num_leapfrog_steps=(3, 3)
+  )
+  kernel = _kernel(has_reference, kernel_fn=kernel_fn)
+  for adapting in (True, False):
+    cost = tfpa.cost_per_step(kernel, adapting)
+    assert cost.gradient == 3 * (3 + has_reference)
+
+
+def test_too_few_replicas_and_no_restarts_are_told():
+  kernel = _kernel(kernel_fn=tfpa.fisher_divergence_langevin)
+  results = kernel.bootstrap_results(tf.constant(np.zeros((2, 2))))
+  tried = tf.constant([4.0, 4.0], tf.float64)
+  seldom = results._replace(rejections=0.95 * tried, num_exchanges=tried)
+  first, second = kernel.warnings_after(seldom)
+  assert 'up to 95%' in first and '`num_replicas=5` or more' in first
+  assert second.startswith('No state came from the last replica')
+  journeys = results.journeys._replace(num_restarts=tf.constant([0, 1]))
+  often = results._replace(
+    rejections=0.5 * tried, num_exchanges=tried, journeys=journeys
+  )
+  assert not list(kernel.warnings_after(often))
+
+
+@pytest.mark.parametrize(
+  'options, error, message',
+  [
+    (dict(num_replicas=1), ValueError, 'at least 2'),
+    (dict(num_replicas=2.0), ValueError, 'num_replicas=10'),
+    (dict(min_inverse_temperature=0.0), ValueError, 'reference_log_prob_fn'),
+    (dict(min_inverse_temperature=1.0), ValueError, 'min_inverse_temp'),
+    (dict(min_inverse_temperature='x'), ValueError, 'min_inverse_temp'),
+    (dict(target=3), TypeError, 'target_log_prob_fn'),
+    (dict(kernel_fn=3), TypeError, 'kernel_fn'),
+    (dict(num_adaptation_steps=-1), ValueError, 'num_adaptation_steps'),
+    (dict(reference_log_prob_fn=3), TypeError, 'reference_log_prob_fn'),
+    (
+      dict(
+        kernel_fn=lambda target, num_adaptation_steps: (
+          tfp.mcmc.MetropolisAdjustedLangevinAlgorithm(target, 0.1)
+        )
+      ),
+      ValueError,
+      'builder of `tfpa`',
+    ),
+    (
+      dict(
+        kernel_fn=lambda target, num_adaptation_steps: tfpa.crank_nicolson(
+          target,
+          tfpa.gaussian_priors.spectral(covariance=np.eye(2)),
+          num_adaptation_steps,
+        )
+      ),
+      ValueError,
+      'its proposal is built on that prior',
+    ),
+  ],
+)
+def test_wrong_arguments_are_refused_with_what_to_write(
+  options, error, message
+):
+  arguments = dict(target=_gaussian, num_adaptation_steps=10)
+  arguments.update(options)
+  with pytest.raises(error, match=message):
+    tfpa.replica_exchange(
+      arguments.pop('target'),
+      arguments.pop('num_adaptation_steps'),
+      **arguments,
+    )
+
+
+def test_a_target_that_is_an_estimate_is_refused():
+  with pytest.raises(ValueError, match='requires a `seed`'):
+    _kernel(target=lambda x, seed: _gaussian(x))
+
+
+def test_a_start_outside_of_the_reference_is_refused():
+  def unit_interval(x):
+    inside = tf.reduce_all((x > 0.0) & (x < 1.0), axis=-1)
+    return tf.where(inside, 0.0 * x[..., 0], -np.inf)
+
+  kernel = tfpa.replica_exchange(
+    _gaussian,
+    10,
+    3,
+    tfpa.fisher_divergence_langevin,
+    reference_log_prob_fn=unit_interval,
+  )
+  with pytest.raises(ValueError, match='reference_log_prob_fn'):
+    kernel.bootstrap_results(tf.constant(np.full((2, 2), 3.0)))

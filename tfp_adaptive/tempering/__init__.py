@@ -1,0 +1,1 @@
+"""Samplers of several modes: the temperatures are learned."""

@@ -1,0 +1,151 @@
+"""Exchanges of states between neighboring replicas, chain by chain.
+
+Replica k has the density p_k, log p_k = b_k l + u, with l tempered and u not.
+Neighbors j and k exchange their states with probability min(1, exp(r)),
+
+  r = (b_j - b_k) (l(x_k) - l(x_j)),
+
+even pairs after one step and odd ones after the next: a state that has come one
+way goes on in it, where pairs at random would have it diffuse.
+
+Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
+parallel tempering, https://arxiv.org/abs/1905.02939.
+"""
+
+import collections
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+
+__all__ = ['Densities', 'Journeys', 'at', 'exchange', 'expand', 'travel']
+
+
+class Densities(
+  collections.namedtuple(
+    'Densities',
+    [
+      'tempered',
+      'grads_tempered',
+      'untempered',
+      'grads_untempered',
+    ],
+  )
+):
+  """Both parts of the log density of all replicas, and their gradients.
+
+  Attributes:
+    tempered: l at the states, [num_replicas, chains...].
+    grads_tempered: Its gradient, in the structure of the states; `[]` where
+      the kernel uses none.
+    untempered: u, and
+    grads_untempered: its gradient; `[]` where u = 0.
+  """
+
+  __slots__ = ()
+
+
+class Journeys(collections.namedtuple('Journeys', ['is_hot', 'num_restarts'])):
+  """Where states have come from.
+
+  Attributes:
+    is_hot: Whether the state was at the last replica after it was at the
+      first, [num_replicas, chains...] bool.
+    num_restarts: States that came from the last replica to the first one,
+      [chains...] int32.
+  """
+
+  __slots__ = ()
+
+
+def expand(values, like):
+  """Returns values [K, ...] with as many axes as `like`."""
+  return tf.reshape(
+    values,
+    ps.concat(
+      [ps.shape(values), ps.ones(ps.rank(like) - ps.rank(values), tf.int32)],
+      axis=0,
+    ),
+  )
+
+
+def at(inverse_temperatures, densities):
+  """Returns log densities and gradients of all replicas.
+
+  Args:
+    inverse_temperatures: b, [num_replicas].
+    densities: `Densities`.
+  """
+
+  def total(tempered, untempered):
+    value = expand(inverse_temperatures, tempered) * tempered
+    return value if untempered is None else value + untempered
+
+  def totals(tempered, untempered):
+    parts = tf.nest.flatten(tempered)
+    others = tf.nest.flatten(untempered) or [None] * len(parts)
+    flat = [total(*pair) for pair in zip(parts, others)]
+    return tf.nest.pack_sequence_as(tempered, flat)
+
+  return (
+    totals(densities.tempered, densities.untempered),
+    totals(densities.grads_tempered, densities.grads_untempered),
+  )
+
+
+def exchange(step, inverse_temperatures, carried, tempered, seed):
+  """Exchanges neighbors, even pairs and odd pairs in turn.
+
+  Args:
+    step: Number of the exchange, [] int32.
+    inverse_temperatures: b, [num_replicas].
+    carried: Structure of what goes with a state, [num_replicas, chains...,
+      ...].
+    tempered: l at the states, [num_replicas, chains...].
+    seed: [2] int32.
+
+  Returns:
+    `carried` after it; the share of rejections by pair, zero for those that
+    did not try, and which did: [num_replicas - 1] each.
+  """
+  num_replicas = inverse_temperatures.shape[0]
+  propose = tfp.mcmc.even_odd_swap_proposal_fn(1.0)
+  partner = propose(num_replicas, step_count=step)
+  place = tf.range(num_replicas, dtype=partner.dtype)
+  change = tf.gather(inverse_temperatures, partner) - inverse_temperatures
+  ratio = expand(change, tempered) * (tempered - tf.gather(tempered, partner))
+  # An exchange with itself is none.
+  ratio = tf.where(tf.math.is_finite(ratio), ratio, -float('inf'))
+  log_uniform = random.log_uniform(ps.shape(ratio), ratio.dtype, seed)
+  # Both of a pair decide by one draw.
+  log_uniform = tf.gather(log_uniform, tf.minimum(place, partner))
+  is_exchanged = log_uniform < ratio
+  carried = tf.nest.map_structure(
+    lambda x: tf.where(
+      expand(is_exchanged, x),
+      tf.gather(x, partner),
+      x,
+    ),
+    carried,
+  )
+  accept_prob = tf.exp(tf.minimum(ratio, 0.0))
+  mean = tf.reduce_mean(tf.reshape(accept_prob, [num_replicas, -1]), axis=-1)
+  is_tried = tf.cast(partner > place, ratio.dtype)[:-1]
+  return carried, is_tried * (1.0 - mean[:-1]), is_tried
+
+
+def travel(journeys):
+  """Returns `Journeys` after an exchange."""
+  is_hot = journeys.is_hot
+  arrived = is_hot[0]
+  is_hot = tf.concat(
+    [
+      tf.zeros_like(is_hot[:1]),
+      is_hot[1:-1],
+      tf.ones_like(is_hot[-1:]),
+    ],
+    axis=0,
+  )
+  return Journeys(is_hot, journeys.num_restarts + tf.cast(arrived, tf.int32))

@@ -1,0 +1,76 @@
+"""Inverse temperatures by the communication barrier: equal rejection.
+
+Of two neighbors a share r_k of the exchanges is rejected. Up to terms of third
+order in the distance the rates add up, whatever the temperatures, to
+
+  Lambda(b_k) = r_0 + ... + r_(k-1),
+
+the communication barrier between 1 and b_k. The best temperatures stand at
+equal steps of it, so that all exchanges are rejected equally often. Between two
+of the old ones b goes geometrically, and towards b = 0 as the fourth power.
+
+Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
+parallel tempering, https://arxiv.org/abs/1905.02939, sections 4.2 and 5.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = ['equalize', 'first', 'round_ends']
+
+_POWER = 4.0  # Towards the reference: what is learned there is of order b^1/4.
+_LEAST_RATE = 0.01  # Where nothing was rejected temperatures still spread.
+_SHORTEST_ROUND = 25  # Steps.
+
+
+def first(num_replicas, least):
+  """Returns inverse temperatures to begin with, float64 [num_replicas].
+
+  Args:
+    num_replicas: At least 2.
+    least: The last one, in [0, 1).
+  """
+  place = np.arange(num_replicas) / (num_replicas - 1.0)
+  return least**place if least > 0.0 else (1.0 - place) ** _POWER
+
+
+def equalize(inverse_temperatures, rejection_rates):
+  """Returns inverse temperatures at equal steps of the barrier.
+
+  Args:
+    inverse_temperatures: 1 = b_0 > ... > b_(K-1) >= 0, [K].
+    rejection_rates: Of the exchanges of neighbors, [K - 1].
+
+  Returns:
+    [K], with the same ends.
+  """
+  old = inverse_temperatures
+  rates = tf.maximum(rejection_rates, _LEAST_RATE)
+  barrier = tf.cumsum(rates)
+  num_pairs = rates.shape[0]
+  places = tf.cast(tf.range(1, num_pairs), rates.dtype) / num_pairs
+  wanted = places * barrier[-1]
+  # Of each old interval, the share that lies before a new temperature.
+  shares = tf.clip_by_value(
+    (wanted[:, tf.newaxis] - (barrier - rates)) / rates, 0.0, 1.0
+  )
+  hotter = old[1:]
+  steps = tf.math.log(tf.where(hotter > 0.0, hotter / old[:-1], 1.0))
+  factors = tf.where(
+    hotter > 0.0, tf.exp(shares * steps), (1.0 - shares) ** _POWER
+  )
+  inner = old[0] * tf.reduce_prod(factors, axis=-1)
+  return tf.concat([old[:1], inner, old[-1:]], axis=0)
+
+
+def round_ends(num_adaptation_steps):
+  """Returns the steps after which temperatures move: rounds that double.
+
+  The last one ends in the middle: then everything else follows for as long.
+  """
+  ends = []
+  end = num_adaptation_steps // 2
+  while end >= _SHORTEST_ROUND:
+    ends.append(end)
+    end //= 2
+  return tuple(reversed(ends))
