@@ -47,7 +47,7 @@ _MAY_IMPORT = {
   'preconditioners': ('interfaces', 'core', 'linalg'),
   'driver': ('_version', 'interfaces', 'core', 'learned'),
   'learned': ('interfaces', 'core'),
-  **dict.fromkeys(_FAMILIES, _SHARED),
+  **dict.fromkeys((*_FAMILIES, 'tempering'), _SHARED),
 }
 # These take from everywhere: collections of names, and what chooses for users.
 _COLLECTIONS = ('__init__', 'adaptation', 'posterior', 'proposals')
@@ -63,6 +63,11 @@ _TAKEN_BY_TRANSPORT = (
   'linear/optimizers',
   'linear/trajectory',
 )
+# The sampler of a replica, unless another is given.
+_TAKEN = {
+  'transport': _TAKEN_BY_TRANSPORT,
+  'tempering': ('linear/fisher_divergence',),
+}
 # Room of the experiments, or module at the top -> what it may import.
 _CATALOGUES = ('targets', 'methods', 'baselines')
 _LATE_ROOMS = (
@@ -173,7 +178,7 @@ def _imports_under(root):
 def _is_allowed(module, target):
   """Whether the table lets a module import another one of the library."""
   place, other = _place(module), _place(target)
-  if place == 'transport' and target.startswith(_TAKEN_BY_TRANSPORT):
+  if target.startswith(tuple(_TAKEN.get(place, ()))):
     return True
   return place in _COLLECTIONS or place == other or other in _MAY_IMPORT[place]
 

@@ -13,6 +13,7 @@ from experiments.documentation import many_chains
 from experiments.documentation import papers
 from experiments.documentation import quickstart
 from experiments.documentation import rivals
+from experiments.documentation import tempering
 from experiments.documentation import trajectory_length
 from experiments.documentation.readme_table import value
 
@@ -177,6 +178,7 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
     # Two posteriors, two samplers; the other table is that of the terminal.
     (quickstart, 6, ('NOT CONVERGED', 'converged')),
     (rivals, 60, ('| horseshoe | 103 |', '| horseshoe | 104 |')),
+    (tempering, 10, ('| 10/10 |', '| 9/10 |')),
     (trajectory_length, 30, ('(L = 4)', '(L = 5)')),
   ],
 )

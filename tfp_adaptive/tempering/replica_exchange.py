@@ -14,7 +14,6 @@ Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
 """
 
-import collections
 import functools
 
 import numpy as np
@@ -31,6 +30,7 @@ from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.tempering import exchange
 from tfp_adaptive.tempering import replicas
 from tfp_adaptive.tempering import temperatures
+from tfp_adaptive.tempering.results import ReplicaExchangeResults
 
 __all__ = ['ReplicaExchange', 'ReplicaExchangeResults', 'replica_exchange']
 
@@ -101,61 +101,6 @@ def replica_exchange(
     num_adaptation_steps,
     reference_log_prob_fn,
   )
-
-
-class ReplicaExchangeResults(
-  collections.namedtuple(
-    'ReplicaExchangeResults',
-    [
-      'target_log_prob',
-      'is_accepted',
-      'log_accept_ratio',
-      'replica_states',
-      'replica_results',
-      'densities',
-      'journeys',
-      'inverse_temperatures',
-      'rejections',
-      'num_exchanges',
-      'step',
-      'seed',
-    ],
-  )
-):
-  """Results of `ReplicaExchange`.
-
-  Attributes:
-    target_log_prob: Of the target at the state, [chains...].
-    is_accepted: Whether the first replica's own step was, [chains...].
-    log_accept_ratio: Of that step, [chains...].
-    replica_states: Of all replicas, [num_replicas, chains..., event...].
-    replica_results: Results of their kernels, [num_replicas, ...] each.
-    densities: `Densities`, both parts of the log density there.
-    journeys: `Journeys`: where the states have come from.
-    inverse_temperatures: b, [num_replicas].
-    rejections: Sums over the steps since they were set of the shares that were
-      rejected, [num_replicas - 1].
-    num_exchanges: Steps in which a pair tried, [num_replicas - 1].
-    step: Steps taken, [] int32.
-    seed: [2] int32.
-  """
-
-  __slots__ = ()
-
-  @property
-  def rejection_rates(self):
-    """Of the exchanges of neighbors at these temperatures, [K - 1]."""
-    return self.rejections / tf.maximum(self.num_exchanges, 1.0)
-
-  @property
-  def barrier(self):
-    """Lambda, the communication barrier between the ends, []."""
-    return tf.reduce_sum(self.rejection_rates)
-
-  @property
-  def num_restarts(self):
-    """States that came from the last replica to the first, [chains...]."""
-    return self.journeys.num_restarts
 
 
 class ReplicaExchange(kernel_base.Kernel):

@@ -1,0 +1,62 @@
+"""What `ReplicaExchange` knows: states, temperatures and exchanges so far."""
+
+import collections
+
+import tensorflow as tf
+
+__all__ = ['ReplicaExchangeResults']
+
+
+class ReplicaExchangeResults(
+  collections.namedtuple(
+    'ReplicaExchangeResults',
+    [
+      'target_log_prob',
+      'is_accepted',
+      'log_accept_ratio',
+      'replica_states',
+      'replica_results',
+      'densities',
+      'journeys',
+      'inverse_temperatures',
+      'rejections',
+      'num_exchanges',
+      'step',
+      'seed',
+    ],
+  )
+):
+  """Results of `ReplicaExchange`.
+
+  Attributes:
+    target_log_prob: Of the target at the state, [chains...].
+    is_accepted: Whether the first replica's own step was, [chains...].
+    log_accept_ratio: Of that step, [chains...].
+    replica_states: Of all replicas, [num_replicas, chains..., event...].
+    replica_results: Results of their kernels, [num_replicas, ...] each.
+    densities: `Densities`, both parts of the log density there.
+    journeys: `Journeys`: where the states have come from.
+    inverse_temperatures: b, [num_replicas].
+    rejections: Sums over the steps since they were set of the shares that were
+      rejected, [num_replicas - 1].
+    num_exchanges: Steps in which a pair tried, [num_replicas - 1].
+    step: Steps taken, [] int32.
+    seed: [2] int32.
+  """
+
+  __slots__ = ()
+
+  @property
+  def rejection_rates(self):
+    """Of the exchanges of neighbors at these temperatures, [K - 1]."""
+    return self.rejections / tf.maximum(self.num_exchanges, 1.0)
+
+  @property
+  def barrier(self):
+    """Lambda, the communication barrier between the ends, []."""
+    return tf.reduce_sum(self.rejection_rates)
+
+  @property
+  def num_restarts(self):
+    """States that came from the last replica to the first, [chains...]."""
+    return self.journeys.num_restarts
