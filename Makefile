@@ -37,7 +37,8 @@ test: $(VENV)/installed
 # In parts: what XLA has compiled stays in its process for good, some 5 GB each.
 TEST_PARTS = "tests/contracts tests/core tests/driver" "tests/experiments" \
   "tests/latent tests/linalg tests/linear" \
-  "tests/posterior tests/preconditioners tests/surrogate tests/transport" \
+  "tests/posterior tests/preconditioners tests/surrogate tests/tempering \
+  tests/transport" \
   "tests/test_*.py"
 
 test-full: $(VENV)/installed

@@ -296,6 +296,7 @@ CASES = {
     'markov': _with(_latent, prior=_markov),
   },
   'prior_preconditioned_langevin': {'default': _with(_latent)},
+  'replica_exchange': {'default': _with(_plain, num_replicas=3)},
   'sample': {'default': _plain},
   'second_order_gradient': {'default': _with(_latent, prior=_markov)},
   'transport_adaptive_hamiltonian': {

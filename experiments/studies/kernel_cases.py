@@ -68,6 +68,7 @@ def cases():
   """Yields every `Case`, names differ."""
   yield from _linear()
   yield from _transported()
+  yield from _tempered()
   yield from _surrogates()
   yield from _latent()
   yield from _hyperparameters()
@@ -150,6 +151,10 @@ def _transported():
   yield _on_target(
     f'{builder}, scaled', builder, transport=_sinh_arcsinh(), **_LENGTHS
   )
+
+
+def _tempered():
+  yield _on_target('replica_exchange', 'replica_exchange', num_replicas=3)
 
 
 def _sinh_arcsinh():
