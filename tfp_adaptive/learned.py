@@ -249,7 +249,7 @@ def _cost_of_replicas(kernel, adapting, results):
   costs = [
     cost_per_step(of_replica, adapting, its_results)
     for of_replica, its_results in (
-      kernel.replica(results, index) for index in range(kernel.num_replicas)
+      kernel.replica(results, index) for index in range(kernel.num_stepped)
     )
   ]
   return interfaces.Cost(

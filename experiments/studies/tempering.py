@@ -125,7 +125,7 @@ def _build(problem, method, num_replicas, num_adaptation_steps):
     problem.target_log_prob_fn,
     num_adaptation_steps,
     num_replicas,
-    reference_log_prob_fn=problem.reference_log_prob_fn,
+    reference=problem.reference,
   )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from inference_gym.internal import data as gym_data
 
 from experiments.panel.config import find_label
@@ -39,7 +40,7 @@ class Problem(NamedTuple):
   name: str
   target_log_prob_fn: Any
   # `None`: powers of the target.
-  reference_log_prob_fn: Any
+  reference: Any
   event_size: int
   # States [..., event_size] to the coordinates of the truth.
   coordinates: Any
@@ -59,7 +60,11 @@ def load(config, name):
   panel = load_panel(config)
   index = find_label('target', name, panel.config.target_labels())
   target = build_target(panel, index, None)
-  prior = lorenz_prior() if 'Lorenz' in name else _standard_normal
+  prior = lorenz_prior()
+  if 'Lorenz' not in name:
+    prior = tfp.distributions.Sample(
+      tfp.distributions.Normal(0.0, 1.0), [target.event_size]
+    )
   return Problem(
     name,
     target.target_log_prob_fn,
@@ -68,10 +73,6 @@ def load(config, name):
     lambda states: coordinates(target, states),
     load_truth(target, name, panel.reference_path(index)),
   )
-
-
-def _standard_normal(u):
-  return -0.5 * tf.reduce_sum(u**2, axis=-1)
 
 
 def lorenz_prior():

@@ -27,11 +27,18 @@ def _reference(x):
   return -0.125 * tf.reduce_sum((x - 1.0) ** 2, axis=-1)
 
 
-def _law(b, has_reference):
+_REFERENCES = {
+  'none': None,
+  'density': _reference,
+  'law': tfp.distributions.MultivariateNormalDiag(np.ones(2), 2.0 * np.ones(2)),
+}
+
+
+def _law(b, reference):
   """Returns the mean and covariance of b log pi + (1 - b) log p_ref."""
   precision = b * np.linalg.inv(_COVARIANCE)
   pull = np.zeros(2)
-  if has_reference:
+  if reference != 'none':
     precision = precision + (1.0 - b) * 0.25 * np.eye(2)
     pull = (1.0 - b) * 0.25 * np.ones(2)
   covariance = np.linalg.inv(precision)
@@ -52,12 +59,12 @@ _BUILDERS = {
 }
 
 
-def _kernel(has_reference=False, num_adaptation_steps=60, **options):
+def _kernel(reference='none', num_adaptation_steps=60, **options):
   options = {'num_replicas': 3, **options}
   return tfpa.replica_exchange(
     options.pop('target', _gaussian),
     num_adaptation_steps,
-    reference_log_prob_fn=_reference if has_reference else None,
+    reference=options.pop('law', _REFERENCES[reference]),
     **options,
   )
 
@@ -70,12 +77,12 @@ def _sample(kernel, num_results=50, start=None, **options):
   return tfpa.sample(kernel, start, num_results, **arguments)
 
 
-def _at_exact_draws(kernel, has_reference):
+def _at_exact_draws(kernel, reference):
   """Returns a state and results whose replicas are at draws of their laws."""
   rng = np.random.default_rng(7)
   started = []
   for index, b in enumerate(kernel.parameters['inverse_temperatures']):
-    mean, covariance = _law(float(b), has_reference)
+    mean, covariance = _law(float(b), reference)
     draws = rng.multivariate_normal(mean, covariance, _NUM_DRAWS)
     results = kernel.bootstrap_results(tf.constant(draws))
     of_replicas = results.replica_states, results.replica_results
@@ -92,10 +99,10 @@ def _at_exact_draws(kernel, has_reference):
   )
 
 
-def _after_steps(learned, num_steps, has_reference, **changed):
+def _after_steps(learned, num_steps, reference, **changed):
   """Returns states of all replicas after steps from exact draws."""
   kernel = learned.copy(**changed)
-  state, results = _at_exact_draws(kernel, has_reference)
+  state, results = _at_exact_draws(kernel, reference)
   step = targets.stepper(kernel, 'graph')
   for seed in targets.seeds(num_steps, start=11):
     state, results = step(state, results, seed)
@@ -103,12 +110,12 @@ def _after_steps(learned, num_steps, has_reference, **changed):
   return results.replica_states.numpy()
 
 
-def _smallest_p_value(kernel, states, has_reference):
+def _smallest_p_value(kernel, states, reference):
   """Kolmogorov-Smirnov of whitened coordinates, times their number."""
   found = []
   temperatures = kernel.parameters['inverse_temperatures']
   for b, rows in zip(temperatures, states):
-    mean, covariance = _law(float(b), has_reference)
+    mean, covariance = _law(float(b), reference)
     white = np.linalg.solve(np.linalg.cholesky(covariance), (rows - mean).T)
     found += [stats.kstest(column, 'norm').pvalue for column in white]
     found.append(stats.kstest(np.sum(white**2, 0), stats.chi2(2).cdf).pvalue)
@@ -116,29 +123,41 @@ def _smallest_p_value(kernel, states, has_reference):
 
 
 @functools.cache
-def _learned(name, has_reference):
+def _learned(name, reference):
   """Returns the kernel that a short run has learned."""
-  kernel = _kernel(has_reference, kernel_fn=_BUILDERS[name])
+  kernel = _kernel(reference, kernel_fn=_BUILDERS[name])
   return tfpa.frozen(kernel, _sample(kernel).final_kernel_results)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('has_reference', [False, True])
+@pytest.mark.parametrize('reference', _REFERENCES)
 @pytest.mark.parametrize('name', _BUILDERS)
-def test_steps_leave_the_joint_law_invariant(name, has_reference):
-  kernel = _learned(name, has_reference)
+def test_steps_leave_the_joint_law_invariant(name, reference):
+  kernel = _learned(name, reference)
   # Even and odd pairs, and a step from where they have come.
-  states = _after_steps(kernel, 3, has_reference)
-  assert _smallest_p_value(kernel, states, has_reference) > 1e-3
+  states = _after_steps(kernel, 3, reference)
+  assert _smallest_p_value(kernel, states, reference) > 1e-3
 
 
 @pytest.mark.full
 @pytest.mark.parametrize('name', ['hamiltonian', 'langevin'])
 def test_a_target_tempered_by_a_tenth_is_detected(name):
-  kernel = _learned(name, False)
+  kernel = _learned(name, 'none')
   wrong = functools.partial(_gaussian, temper=1.1)
-  states = _after_steps(kernel, 3, False, target_log_prob_fn=wrong)
-  assert _smallest_p_value(kernel, states, False) < 1e-6
+  states = _after_steps(kernel, 3, 'none', target_log_prob_fn=wrong)
+  assert _smallest_p_value(kernel, states, 'none') < 1e-6
+
+
+@pytest.mark.full
+def test_draws_that_are_not_of_the_reference_are_detected():
+  class Wide(tfp.distributions.MultivariateNormalDiag):
+    def sample(self, sample_shape=(), seed=None):
+      return 1.0 + 1.1 * (super().sample(sample_shape, seed=seed) - 1.0)
+
+  law = Wide(np.ones(2), 2.0 * np.ones(2))
+  kernel = _learned('langevin', 'law').copy(reference=law)
+  states = _after_steps(kernel, 3, 'law')
+  assert _smallest_p_value(kernel, states, 'law') < 1e-6
 
 
 @pytest.mark.full
@@ -146,7 +165,7 @@ def test_a_target_tempered_by_a_tenth_is_detected(name):
 def test_what_is_not_refreshed_after_an_exchange_is_detected(
   stale, monkeypatch
 ):
-  kernel = _learned('langevin', False)
+  kernel = _learned('langevin', 'none')
   replace = replicas.tfp_private.replace_innermost
 
   def without(results, **fields):
@@ -161,8 +180,8 @@ def test_what_is_not_refreshed_after_an_exchange_is_detected(
       return refreshed(*args)
 
   monkeypatch.setattr(replicas, 'refreshed', with_stale)
-  states = _after_steps(kernel, 6, False)
-  assert _smallest_p_value(kernel, states, False) < 1e-6
+  states = _after_steps(kernel, 6, 'none')
+  assert _smallest_p_value(kernel, states, 'none') < 1e-6
 
 
 def _two_modes(x):
@@ -374,15 +393,17 @@ def test_shards_agree_on_temperatures_and_on_no_stale_density():
   )
 
 
-@pytest.mark.parametrize('has_reference', [False, True])
-def test_a_step_costs_those_of_the_replicas(has_reference):
+@pytest.mark.parametrize('reference', _REFERENCES)
+def test_a_step_costs_those_of_the_replicas(reference):
   kernel_fn = functools.partial(
     tfpa.fisher_divergence_hamiltonian, num_leapfrog_steps=(3, 3)
   )
-  kernel = _kernel(has_reference, kernel_fn=kernel_fn)
+  kernel = _kernel(reference, kernel_fn=kernel_fn)
   for adapting in (True, False):
     cost = tfpa.cost_per_step(kernel, adapting)
-    assert cost.gradient == 3 * (3 + has_reference)
+    # At b = 0 the target is evaluated; a law takes no step there.
+    expected = {'none': 3 * 3, 'density': 3 * 3 + 1, 'law': 2 * 3 + 1}
+    assert cost.gradient == expected[reference]
 
 
 def test_too_few_replicas_and_no_restarts_are_told():
@@ -405,13 +426,13 @@ def test_too_few_replicas_and_no_restarts_are_told():
   [
     (dict(num_replicas=1), ValueError, 'at least 2'),
     (dict(num_replicas=2.0), ValueError, 'num_replicas=10'),
-    (dict(min_inverse_temperature=0.0), ValueError, 'reference_log_prob_fn'),
+    (dict(min_inverse_temperature=0.0), ValueError, 'reference'),
     (dict(min_inverse_temperature=1.0), ValueError, 'min_inverse_temp'),
     (dict(min_inverse_temperature='x'), ValueError, 'min_inverse_temp'),
     (dict(target=3), TypeError, 'target_log_prob_fn'),
     (dict(kernel_fn=3), TypeError, 'kernel_fn'),
     (dict(num_adaptation_steps=-1), ValueError, 'num_adaptation_steps'),
-    (dict(reference_log_prob_fn=3), TypeError, 'reference_log_prob_fn'),
+    (dict(reference=3), TypeError, 'reference'),
     (
       dict(
         kernel_fn=lambda target, num_adaptation_steps: (
@@ -462,7 +483,7 @@ def test_a_start_outside_of_the_reference_is_refused():
     10,
     3,
     tfpa.fisher_divergence_langevin,
-    reference_log_prob_fn=unit_interval,
+    reference=unit_interval,
   )
-  with pytest.raises(ValueError, match='reference_log_prob_fn'):
+  with pytest.raises(ValueError, match='reference'):
     kernel.bootstrap_results(tf.constant(np.full((2, 2), 3.0)))

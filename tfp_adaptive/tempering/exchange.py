@@ -80,7 +80,10 @@ def at(inverse_temperatures, densities):
   """
 
   def total(tempered, untempered):
-    value = expand(inverse_temperatures, tempered) * tempered
+    # A draw of the reference may be where the target has no density.
+    value = tf.math.multiply_no_nan(
+      tempered, expand(inverse_temperatures, tempered)
+    )
     return value if untempered is None else value + untempered
 
   def totals(tempered, untempered):

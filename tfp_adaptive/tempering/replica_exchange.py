@@ -6,7 +6,8 @@ K replicas, each of some chains, have the densities
 
 p_ref = 1 by default: powers of the target. Every replica takes a step of a
 sampler of its own, with a factor, a step size and a number of leapfrog steps
-learned there from all of its chains. Then neighbors exchange states
+learned there from all of its chains; a reference that can be drawn from is
+drawn from anew. Then neighbors exchange states
 (`exchange`), and after rounds of doubling length the temperatures move to where
 all exchanges are rejected equally often (`temperatures`).
 
@@ -26,9 +27,11 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.tempering import exchange
 from tfp_adaptive.tempering import replicas
+from tfp_adaptive.tempering import results as results_lib
 from tfp_adaptive.tempering import temperatures
 from tfp_adaptive.tempering.results import ReplicaExchangeResults
 
@@ -43,7 +46,7 @@ def replica_exchange(
   num_adaptation_steps,
   num_replicas=10,
   kernel_fn=None,
-  reference_log_prob_fn=None,
+  reference=None,
   min_inverse_temperature=None,
 ):
   """Builds replica exchange whose samplers and temperatures are learned.
@@ -64,8 +67,10 @@ def replica_exchange(
       `kernel_fn(log_prob_fn, num_adaptation_steps=n)`;
       `fisher_divergence_hamiltonian` by default. Others of its arguments go
       into a `functools.partial`.
-    reference_log_prob_fn: log p_ref up to a constant, called as the target is:
-      a prior, or another normalizable density that is easy to draw from.
+    reference: p_ref, a prior or another law that is easy to draw from: a
+      `tfd.Distribution` of the state, whose replica costs one gradient and
+      forgets at once, or a log density up to a constant, called as the target
+      is.
     min_inverse_temperature: The last one, in (0, 1), or 0 with a reference: by
       default 0.01, and 0 with a reference.
 
@@ -88,10 +93,9 @@ def replica_exchange(
     print(result.final_kernel_results.barrier)
   """
   arguments.check_num_adaptation_steps(num_adaptation_steps)
-  arguments.check_count(num_replicas, 'num_replicas', 10)
   if min_inverse_temperature is None:
-    min_inverse_temperature = 0.0 if reference_log_prob_fn else _LEAST
-  _check_least(num_replicas, min_inverse_temperature, reference_log_prob_fn)
+    min_inverse_temperature = _LEAST if reference is None else 0.0
+  replicas.check_least(num_replicas, min_inverse_temperature, reference)
   kernel_fn = kernel_fn or fisher_divergence_hamiltonian
   replicas.check_callable(kernel_fn, 'kernel_fn')
   return ReplicaExchange(
@@ -99,7 +103,7 @@ def replica_exchange(
     functools.partial(kernel_fn, num_adaptation_steps=num_adaptation_steps),
     temperatures.first(num_replicas, min_inverse_temperature),
     num_adaptation_steps,
-    reference_log_prob_fn,
+    reference,
   )
 
 
@@ -107,8 +111,8 @@ class ReplicaExchange(kernel_base.Kernel):
   """Steps every replica, exchanges neighbors, moves the temperatures.
 
   Results are `ReplicaExchangeResults`. A step costs one of each replica's
-  sampler, and with a reference a gradient of the target and of the reference
-  at each of their ends besides.
+  sampler, and with a reference its gradient at each of their ends; at b = 0 a
+  gradient of the target besides, or alone where the reference is drawn from.
   """
 
   is_calibrated = True
@@ -119,7 +123,7 @@ class ReplicaExchange(kernel_base.Kernel):
     make_kernel_fn,
     inverse_temperatures,
     num_adaptation_steps=0,
-    reference_log_prob_fn=None,
+    reference=None,
     learned=None,
     name=None,
   ):
@@ -131,7 +135,7 @@ class ReplicaExchange(kernel_base.Kernel):
         this library, the sampler of a replica.
       inverse_temperatures: First ones, decreasing from 1, [num_replicas].
       num_adaptation_steps: Steps in whose first half temperatures move.
-      reference_log_prob_fn: Of the reference, or `None`.
+      reference: `tfd.Distribution`, log density, or `None`.
       learned: Results to begin with what they have learned, or `None`.
       name: Prefix of op names.
 
@@ -140,15 +144,15 @@ class ReplicaExchange(kernel_base.Kernel):
       ValueError: If the temperatures or the sampler do not go.
     """
     replicas.check_callable(target_log_prob_fn, 'target_log_prob_fn')
-    if reference_log_prob_fn is not None:
-      replicas.check_callable(reference_log_prob_fn, 'reference_log_prob_fn')
+    if reference is not None:
+      replicas.check_callable(replicas.log_prob_of(reference), 'reference')
     stochastic_target.check(target_log_prob_fn, None)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,
       make_kernel_fn=make_kernel_fn,
       inverse_temperatures=inverse_temperatures,
       num_adaptation_steps=num_adaptation_steps,
-      reference_log_prob_fn=reference_log_prob_fn,
+      reference=reference,
       learned=learned,
       name=name,
     )
@@ -163,11 +167,20 @@ class ReplicaExchange(kernel_base.Kernel):
     return len(self._parameters['inverse_temperatures'])
 
   @property
+  def _reaches_reference(self):
+    """Whether the last replica has the law of the reference."""
+    return self._parameters['inverse_temperatures'][-1] == 0.0
+
+  @property
+  def num_stepped(self):
+    """Replicas that take steps: all, or all but the one that is drawn."""
+    is_drawn = replicas.is_law(self._parameters['reference'])
+    return self.num_replicas - (is_drawn and self._reaches_reference)
+
+  @property
   def exchange_cost(self):
-    """What a step does beside those of the replicas."""
-    if self._parameters['reference_log_prob_fn'] is None:
-      return interfaces.Cost(matrix_product=0)
-    count = self.num_replicas
+    """What a step does beside those of the replicas that take one."""
+    count = int(self._reaches_reference)
     return interfaces.Cost(target=count, gradient=count, matrix_product=0)
 
   def replica(self, results, index):
@@ -198,22 +211,25 @@ class ReplicaExchange(kernel_base.Kernel):
     return self._parameters['make_kernel_fn'](
       replicas.tempered(
         self._parameters['target_log_prob_fn'],
-        self._parameters['reference_log_prob_fn'],
+        self._reference_log_prob_fn,
         inverse_temperature,
       )
     )
+
+  @property
+  def _reference_log_prob_fn(self):
+    return replicas.log_prob_of(self._parameters['reference'])
 
   def bootstrap_results(self, init_state):
     """Starts all replicas at `init_state`."""
     with tf.name_scope(f'{self.name}_bootstrap'):
       state = state_parts.as_tensors(init_state)
       dtype = tf.nest.flatten(state)[0].dtype
-      count = self.num_replicas
       temperatures_ = tf.constant(
         self._parameters['inverse_temperatures'], dtype
       )
       started = []
-      for b in tf.unstack(temperatures_):
+      for b in self._parameters['inverse_temperatures']:
         results = self._kernel_at(b).bootstrap_results(state)
         started.append((state, results, self._densities(b, state, results)))
       states, results, densities = tf.nest.map_structure(
@@ -221,26 +237,8 @@ class ReplicaExchange(kernel_base.Kernel):
       )
       replicas.check_finite(densities)
       results = replicas.with_learned(results, self._parameters['learned'])
-      log_prob = densities.tempered[0]
-      pairs = tf.zeros([count - 1], dtype)
       return self._finished(
-        ReplicaExchangeResults(
-          target_log_prob=log_prob,
-          is_accepted=tf.zeros_like(log_prob, tf.bool),
-          log_accept_ratio=log_prob,
-          replica_states=states,
-          replica_results=results,
-          densities=densities,
-          journeys=exchange.Journeys(
-            tf.zeros_like(densities.tempered, tf.bool),
-            tf.zeros_like(log_prob, tf.int32),
-          ),
-          inverse_temperatures=temperatures_,
-          rejections=pairs,
-          num_exchanges=pairs,
-          step=tf.zeros([], tf.int32),
-          seed=tf.zeros([2], tf.int32),
-        )
+        results_lib.first(states, results, densities, temperatures_)
       )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
@@ -255,16 +253,7 @@ class ReplicaExchange(kernel_base.Kernel):
         current_state,
         previous.replica_states,
       )
-      states, results, densities = replicas.step_each(
-        self._step_one,
-        (
-          states,
-          previous.replica_results,
-          previous.inverse_temperatures,
-          tf.stack(seeds),
-        ),
-        previous.densities,
-      )
+      states, results, densities = self._step_all(states, previous, seeds)
       carried = (states, densities, previous.journeys.is_hot)
       carried, rejected, is_tried = exchange.exchange(
         previous.step,
@@ -290,6 +279,29 @@ class ReplicaExchange(kernel_base.Kernel):
       )
       return tf.nest.map_structure(lambda x: x[0], states), results
 
+  def _step_all(self, states, previous, seeds):
+    """Steps every replica, or draws the last one."""
+    given = states, previous.replica_results
+    count = self.num_stepped
+    stepped = replicas.step_each(
+      self._step_one,
+      (
+        *tf.nest.map_structure(lambda leaf: leaf[:count], given),
+        previous.inverse_temperatures[:count],
+        tf.stack(seeds[:count]),
+      ),
+      previous.densities,
+    )
+    if count == self.num_replicas:
+      return stepped
+    state, results = tf.nest.map_structure(lambda leaf: leaf[-1], given)
+    num_chains = ps.shape(previous.target_log_prob)
+    state = replicas.drawn(
+      self._parameters['reference'], state, num_chains, seeds[-1]
+    )
+    last = state, results, self._evaluated(state, results)
+    return replicas.joined(stepped, last)
+
   def _step_one(self, state, results, inverse_temperature, seed):
     """Steps one replica."""
     state, results = self._kernel_at(inverse_temperature).one_step(
@@ -298,12 +310,29 @@ class ReplicaExchange(kernel_base.Kernel):
     return state, results, self._densities(inverse_temperature, state, results)
 
   def _densities(self, inverse_temperature, state, results):
-    return replicas.densities(
-      self._parameters['target_log_prob_fn'],
-      self._parameters['reference_log_prob_fn'],
+    """Returns the `Densities` of one replica."""
+    divided = functools.partial(
+      replicas.densities,
+      self._reference_log_prob_fn,
       inverse_temperature,
       state,
       results,
+    )
+    evaluated = functools.partial(self._evaluated, state, results)
+    is_at_reference = inverse_temperature == 0.0
+    if not tf.is_tensor(is_at_reference):
+      return evaluated() if is_at_reference else divided()
+    # A law that is drawn takes no step there.
+    if not self._reaches_reference or self.num_stepped < self.num_replicas:
+      return divided()
+    return tf.cond(is_at_reference, evaluated, divided)
+
+  def _evaluated(self, state, results):
+    return replicas.evaluated(
+      self._parameters['target_log_prob_fn'],
+      self._reference_log_prob_fn,
+      state,
+      replicas.gradients_of(results),
     )
 
   def _adapted(self, results):
@@ -356,20 +385,3 @@ class ReplicaExchange(kernel_base.Kernel):
         'modes they began in. Adapt and sample longer, with more replicas, or '
         'with a higher `min_inverse_temperature`.'
       )
-
-
-def _check_least(num_replicas, least, reference_log_prob_fn):
-  if num_replicas < 2:
-    raise ValueError(
-      f'`num_replicas` must be at least 2, but got {num_replicas}: one for the '
-      'target and one to exchange with. Write for example `num_replicas=10`.'
-    )
-  if least == 0.0 and reference_log_prob_fn is None:
-    raise ValueError(
-      '`min_inverse_temperature=0` leaves the last replica without a density. '
-      'Pass `reference_log_prob_fn` as well, a prior for example, or write '
-      '`min_inverse_temperature=0.01`.'
-    )
-  arguments.check_share(
-    least, 'min_inverse_temperature', 'Write for example 0.01.'
-  )

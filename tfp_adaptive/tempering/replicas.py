@@ -4,7 +4,9 @@ import functools
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -14,8 +16,15 @@ __all__ = [
   'check_callable',
   'check_finite',
   'check_kernel',
+  'check_least',
   'densities',
+  'drawn',
+  'evaluated',
+  'gradients_of',
+  'is_law',
+  'joined',
   'learned',
+  'log_prob_of',
   'refreshed',
   'step_each',
   'tempered',
@@ -33,6 +42,16 @@ _LEARNED = (
 # ... and where.
 _INNER = ('inner_results', 'accepted_results')
 _NEVER = 2**30  # Of a step, after all that adapt.
+
+
+def log_prob_of(reference):
+  """Returns the log density of a reference: its own, or that of a law."""
+  return reference.log_prob if is_law(reference) else reference
+
+
+def is_law(reference):
+  """Whether a reference can be drawn from."""
+  return isinstance(reference, tfp.distributions.Distribution)
 
 
 def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
@@ -55,47 +74,82 @@ def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
   return log_prob
 
 
-def densities(
-  target_log_prob_fn,
-  reference_log_prob_fn,
-  inverse_temperature,
-  state,
-  results,
-):
+def densities(reference_log_prob_fn, inverse_temperature, state, results):
   """Returns `exchange.Densities` of one replica, without its leading axis.
 
-  With a reference both functions are evaluated; without one the results say it
-  all.
+  Its kernel knows b l + u and the gradient; the reference says u.
 
   Args:
-    target_log_prob_fn: log pi.
     reference_log_prob_fn: log p_ref, or `None`.
-    inverse_temperature: b, [].
+    inverse_temperature: b > 0, [].
     state: Of the replica, [chains..., event...].
     results: Of its kernel there.
   """
-  grads = tfp_private.get_innermost(
-    results, 'grads_target_log_prob', default=[]
-  )
+  log_prob = tfp_private.get_innermost(results, 'target_log_prob')
+  grads = gradients_of(results)
   if reference_log_prob_fn is None:
-    log_prob = tfp_private.get_innermost(results, 'target_log_prob')
     log_prob, grads = tf.nest.map_structure(
       lambda x: x / inverse_temperature, (log_prob, grads)
     )
     return exchange.Densities(log_prob, grads, [], [])
-  evaluate = state_parts.value_and_gradient
-  if not tf.nest.flatten(grads):
-    evaluate = _value_alone
-  of_target = evaluate(target_log_prob_fn, state)
-  untempered, grads_untempered = evaluate(reference_log_prob_fn, state)
-  log_prob, grads = tf.nest.map_structure(
-    tf.subtract, of_target, (untempered, grads_untempered)
+  of_reference = _evaluate(reference_log_prob_fn, state, grads)
+  tempered_ = tf.nest.map_structure(
+    lambda x, u: (x - u) / inverse_temperature, (log_prob, grads), of_reference
   )
-  return exchange.Densities(log_prob, grads, untempered, grads_untempered)
+  return exchange.Densities(*tempered_, *of_reference)
 
 
-def _value_alone(function, state):
+def evaluated(target_log_prob_fn, reference_log_prob_fn, state, grads):
+  """Returns the same of both functions, for a b of zero as well.
+
+  Args:
+    target_log_prob_fn: log pi.
+    reference_log_prob_fn: log p_ref.
+    state: Of the replica, [chains..., event...].
+    grads: `[]` where no gradient is needed.
+  """
+  of_reference = _evaluate(reference_log_prob_fn, state, grads)
+  tempered_ = tf.nest.map_structure(
+    tf.subtract, _evaluate(target_log_prob_fn, state, grads), of_reference
+  )
+  return exchange.Densities(*tempered_, *of_reference)
+
+
+def _evaluate(function, state, grads):
+  if tf.nest.flatten(grads):
+    return state_parts.value_and_gradient(function, state)
   return state_parts.value(function, state), []
+
+
+def gradients_of(results):
+  """Returns the gradient that a kernel keeps, `[]` of one that needs none."""
+  return tfp_private.get_innermost(results, 'grads_target_log_prob', default=[])
+
+
+def drawn(law, like, num_chains, seed):
+  """Returns draws of a law in the structure of a state.
+
+  Args:
+    law: `tfd.Distribution`.
+    like: State [chains..., event...] of the replica.
+    num_chains: Shape of the chains.
+    seed: [2] int32.
+  """
+  draws = law.sample(num_chains, seed=seed)
+  if isinstance(like, dict) and hasattr(draws, '_asdict'):
+    draws = draws._asdict()
+  return tf.nest.map_structure(
+    lambda draw, part: tf.ensure_shape(tf.cast(draw, part.dtype), part.shape),
+    tf.nest.pack_sequence_as(like, tf.nest.flatten(draws)),
+    like,
+  )
+
+
+def joined(first, last):
+  """Returns what all replicas but the last have, with that of the last."""
+  return tf.nest.map_structure(
+    lambda rows, row: tf.concat([rows, row[tf.newaxis]], axis=0), first, last
+  )
 
 
 def refreshed(results, log_prob, grads):
@@ -210,7 +264,25 @@ def check_finite(found):
   )
   if values is not None and not np.all(np.isfinite(values)):
     raise ValueError(
-      '`reference_log_prob_fn` is not finite at the start of some chain: its '
-      'replicas would never move. Start where the reference has positive '
-      'density.'
+      '`reference` is not finite at the start of some chain: its replicas '
+      'would never move. Start where the reference has positive density.'
     )
+
+
+def check_least(num_replicas, least, reference):
+  """Refuses numbers of replicas and last temperatures that do not go."""
+  arguments.check_count(num_replicas, 'num_replicas', 10)
+  if num_replicas < 2:
+    raise ValueError(
+      f'`num_replicas` must be at least 2, but got {num_replicas}: one for the '
+      'target and one to exchange with. Write for example `num_replicas=10`.'
+    )
+  if least == 0.0 and reference is None:
+    raise ValueError(
+      '`min_inverse_temperature=0` leaves the last replica without a density. '
+      'Pass `reference` as well, a prior for example, or write '
+      '`min_inverse_temperature=0.01`.'
+    )
+  arguments.check_share(
+    least, 'min_inverse_temperature', 'Write for example 0.01.'
+  )

@@ -4,7 +4,9 @@ import collections
 
 import tensorflow as tf
 
-__all__ = ['ReplicaExchangeResults']
+from tfp_adaptive.tempering import exchange
+
+__all__ = ['ReplicaExchangeResults', 'first']
 
 
 class ReplicaExchangeResults(
@@ -60,3 +62,26 @@ class ReplicaExchangeResults(
   def num_restarts(self):
     """States that came from the last replica to the first, [chains...]."""
     return self.journeys.num_restarts
+
+
+def first(states, results, densities, inverse_temperatures):
+  """Returns `ReplicaExchangeResults` before a step, of its fields."""
+  log_prob = densities.tempered[0]
+  pairs = tf.zeros_like(inverse_temperatures[1:])
+  return ReplicaExchangeResults(
+    target_log_prob=log_prob,
+    is_accepted=tf.zeros_like(log_prob, tf.bool),
+    log_accept_ratio=log_prob,
+    replica_states=states,
+    replica_results=results,
+    densities=densities,
+    journeys=exchange.Journeys(
+      tf.zeros_like(densities.tempered, tf.bool),
+      tf.zeros_like(log_prob, tf.int32),
+    ),
+    inverse_temperatures=inverse_temperatures,
+    rejections=pairs,
+    num_exchanges=pairs,
+    step=tf.zeros([], tf.int32),
+    seed=tf.zeros([2], tf.int32),
+  )
