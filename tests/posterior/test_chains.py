@@ -6,8 +6,10 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import structure
 
 _NUM_DRAWS, _BLOCK = 200, 100
+_CHOICE = structure.Choice(*structure.default_matrix(2))
 
 
 def _started():
@@ -16,7 +18,7 @@ def _started():
   )
   starts = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
   return chains_lib.start(
-    kernel, None, starts, tf.constant([1, 2]), _NUM_DRAWS, True, False
+    kernel, _CHOICE, starts, tf.constant([1, 2]), _NUM_DRAWS, True, False
   )
 
 

@@ -35,7 +35,7 @@ def _posterior(choice):
   """Returns a `Posterior` without the search for its structure."""
   problem = problem_lib.of_density(_density(), _INIT, _BIJECTORS, 4)
   chains = chains_lib.start(
-    chains_lib.kernel_of(problem.target_log_prob_fn, choice, 60),
+    chains_lib.kernel_of(problem.target_log_prob_fn, choice, 60, problem.dtype),
     choice,
     problem.draw_starts(4, [1, 2]),
     tf.constant([1, -2]),

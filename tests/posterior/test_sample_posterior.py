@@ -145,7 +145,8 @@ def test_modes_that_chains_do_not_leave_are_not_called_converged(capsys):
   posterior = tfpa.sample_posterior(
     _two_modes,
     num_draws=200,
-    init=tf.constant([[30.0, 30.0], [-30.0, -30.0]] * 2),
+    # More coordinates than an exchange is tried for.
+    init=tf.constant([[30.0] * 21, [-30.0] * 21] * 2),
     num_chains=4,
     max_gradients=6000,
   )
@@ -159,7 +160,7 @@ def test_modes_that_chains_do_not_leave_are_not_called_converged(capsys):
   # It adapted once more, from where the chains were.
   assert [stage.name for stage in posterior.report].count('structure') >= 2
   told = capsys.readouterr().err
-  assert told.startswith('4 chains x 2 coordinates (float32): x')
+  assert told.startswith('4 chains x 21 coordinates (float32): x')
 
 
 @pytest.mark.nightly

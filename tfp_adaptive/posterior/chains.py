@@ -10,6 +10,7 @@ from tfp_adaptive import learned
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
+from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
@@ -28,8 +29,10 @@ _COUNTS = (  # Of `Chains`, that say where they are.
 )
 
 
-def kernel_of(target_log_prob_fn, choice, num_steps):
-  """Returns the kernel of a choice."""
+def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
+  """Returns the kernel of a choice, for states of a dtype."""
+  if modes.is_exchange(choice.part):
+    return choice.part.kernel(target_log_prob_fn, num_steps, dtype)
   accept = dict(target_accept_prob=choice.target_accept_prob)
   if hasattr(choice.part, 'operator'):
     return fisher_divergence_hamiltonian(
@@ -88,7 +91,9 @@ def restore(target_log_prob_fn, header, arrays, progress):
   for name in header['trace']:
     trace[name] = arrays.pop(f'trace_{name}')
   choice = structure.rebuilt(**header['choice'], event_size=draws.shape[-1])
-  kernel = kernel_of(target_log_prob_fn, choice, header['num_adaptation_steps'])
+  kernel = kernel_of(
+    target_log_prob_fn, choice, header['num_adaptation_steps'], draws.dtype
+  )
   leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
   chains = Chains(
     kernel,
@@ -174,7 +179,9 @@ class Chains:
     arrays['draws'] = self.draws
     arrays.update({f'trace_{k}': rows for k, rows in self.trace.items()})
     choice = self.choice._asdict()
-    del choice['part']
+    part = choice.pop('part')
+    if modes.is_exchange(part):
+      choice['exchange'] = part
     header = dict(
       choice=choice,
       num_adaptation_steps=self.kernel.num_adaptation_steps,
@@ -193,6 +200,8 @@ class Chains:
       result.final_kernel_results,
     )
     trace = {name: rows for name, rows in result.trace.items() if rows.ndim > 1}
+    if modes.is_exchange(self.choice.part):
+      trace = modes.without_first_steps(trace)
     if self.draws is None:
       self.draws, self.trace = result.states, trace
     else:

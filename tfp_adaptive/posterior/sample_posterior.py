@@ -18,8 +18,8 @@ from tfp_adaptive.core import random
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
+from tfp_adaptive.posterior.settings import Settings
 from tfp_adaptive.posterior.stages import Run
-from tfp_adaptive.posterior.stages import Settings
 
 __all__ = ['problem_of', 'sample_posterior']
 

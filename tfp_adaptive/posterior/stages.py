@@ -5,7 +5,6 @@ import pathlib
 import sys
 import time
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,14 +14,16 @@ from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import compilation
+from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict as verdict_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
+from tfp_adaptive.posterior.settings import Place
 
-__all__ = ['Run', 'Settings']
+__all__ = ['Run']
 
 _FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
 _FEWEST_STEPS = 50
@@ -37,39 +38,6 @@ _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
 # Where more than that many times the draws are needed, adapting pays.
 _FAR_FROM_ENOUGH = 16.0
 _FILE, _SECONDS_BETWEEN_FILES = 'posterior.npz', 20.0  # Of a checkpoint.
-
-
-class Settings(NamedTuple):
-  """What `sample_posterior` was asked for."""
-
-  num_draws: int
-  num_chains: int
-  seed: tf.Tensor
-  min_ess: float
-  max_gradients: float
-  max_seconds: float
-  jit_compile: bool | None
-  progress: bool
-  checkpoint_dir: str | None
-
-  def identity(self):
-    """Returns dict of JSON values that a run must share to be gone on with."""
-    return dict(
-      num_draws=self.num_draws,
-      num_chains=self.num_chains,
-      seed=[int(word) for word in self.seed],
-      min_ess=self.min_ess,
-      jit_compile=self.jit_compile,
-    )
-
-
-class Place(NamedTuple):
-  """Where a run is: what comes next for its chains."""
-
-  attempt: int = 0
-  # 'improve': another structure, or more steps to adapt; 'sample'; 'done'.
-  phase: str = 'improve'
-  may_adapt: bool = True
 
 
 class Run:
@@ -169,10 +137,12 @@ class Run:
     The same ones where those are theirs at the first attempt, or where too
     little is left to adapt longer than before.
     """
-    choice, before = self._choose(chains), chains.choice
+    choice, before = self._choice(chains, attempt), chains.choice
     cost = chains.gradients_per_adapting_step
     if choice.name != before.name:
       cost = max(cost, _FIRST_COST)
+    elif modes.is_exchange(choice.part):
+      cost *= choice.part.num_replicas / before.part.num_replicas
     elif chains.diverge:
       choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
       if choice.target_accept_prob != before.target_accept_prob:
@@ -197,7 +167,9 @@ class Run:
     settings, begin = self._settings, time.monotonic()
     self._say(f'{stage}: {choice.name}, compiling')
     chains = chains_lib.start(
-      chains_lib.kernel_of(self._problem.target_log_prob_fn, choice, num_steps),
+      chains_lib.kernel_of(
+        self._problem.target_log_prob_fn, choice, num_steps, starts.dtype
+      ),
       choice,
       tf.constant(starts),
       self._seed(number),
@@ -211,6 +183,24 @@ class Run:
       found += f', acceptance {choice.target_accept_prob}'
     self._note(stage, found, chains.num_gradients, begin)
     return chains
+
+  def _choice(self, chains, attempt):
+    """Returns the structure, or an exchange where it leaves chains apart."""
+    before = chains.choice
+    if modes.is_exchange(before.part):
+      return before._replace(part=before.part.after(chains.results.barrier))
+    choice = self._choose(chains)
+    is_map = not hasattr(choice.part, 'operator')
+    if (is_map and not attempt) or not modes.are_apart(chains.draws):
+      return choice  # A map may bring them together.
+    exchange = modes.around(chains.draws)
+    self._note(
+      'modes',
+      f'chains stay apart, {exchange.num_replicas} temperatures',
+      0.0,
+      time.monotonic(),
+    )
+    return structure.Choice(modes.NAME, exchange, choice.losses)
 
   def _choose(self, chains):
     """Returns the `Choice` by pairs of the chains' draws."""

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.linear import fisher_fit
+from tfp_adaptive.posterior import modes
 from tfp_adaptive.transport import maps
 from tfp_adaptive.transport.maps import pairs as pairs_lib
 
@@ -51,7 +52,8 @@ class Choice(
 
   Attributes:
     name: Of the winner.
-    part: An `interfaces.Preconditioner` or `interfaces.Transport`.
+    part: An `interfaces.Preconditioner` or `interfaces.Transport`, or a
+      `modes.Exchange`.
     losses: dict of name -> mean loss on pairs held out.
     drivers: Coordinates that drive the others of a conditional map; ().
     exponents: Of their terms in its precision, a float for a unit of each.
@@ -120,11 +122,20 @@ def _is_enough(part, loss):
 
 
 def rebuilt(
-  name, event_size, losses, drivers, exponents, target_accept_prob=ACCEPT_PROB
+  name,
+  event_size,
+  losses,
+  drivers,
+  exponents,
+  target_accept_prob=ACCEPT_PROB,
+  exchange=None,
 ):
   """Returns the `Choice` of the same name and values."""
   found = dict(drivers=tuple(drivers), exponents=tuple(exponents))
-  part = _builders(event_size)[name](**(found if drivers else {}))
+  if exchange:
+    part = modes.Exchange(*exchange)
+  else:
+    part = _builders(event_size)[name](**(found if drivers else {}))
   return Choice(
     name, part, losses, **found, target_accept_prob=target_accept_prob
   )

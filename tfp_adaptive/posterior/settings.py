@@ -1,0 +1,40 @@
+"""What a run of `sample_posterior` was asked for, and where it is."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+__all__ = ['Place', 'Settings']
+
+
+class Settings(NamedTuple):
+  """What `sample_posterior` was asked for."""
+
+  num_draws: int
+  num_chains: int
+  seed: tf.Tensor
+  min_ess: float
+  max_gradients: float
+  max_seconds: float
+  jit_compile: bool | None
+  progress: bool
+  checkpoint_dir: str | None
+
+  def identity(self):
+    """Returns dict of JSON values that a run must share to be gone on with."""
+    return dict(
+      num_draws=self.num_draws,
+      num_chains=self.num_chains,
+      seed=[int(word) for word in self.seed],
+      min_ess=self.min_ess,
+      jit_compile=self.jit_compile,
+    )
+
+
+class Place(NamedTuple):
+  """Where a run is: what comes next for its chains."""
+
+  attempt: int = 0
+  # 'improve': another structure, or more steps to adapt; 'sample'; 'done'.
+  phase: str = 'improve'
+  may_adapt: bool = True
