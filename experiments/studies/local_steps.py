@@ -1,11 +1,11 @@
-"""HMC with steps that are shorter in steep places, with some short, and without.
+"""HMC with shorter steps in steep places, with some short ones, and without.
 
   python -m experiments.studies.local_steps [--num-seeds 10]
 
 Eight chains start at N(0, I). A run adapts for as many steps as the panel's
 gradients pay for by a short run, and then draws until as many again are spent:
-draws beyond that are thrown away. The panel's gates judge the draws: R-hat, four
-effective sample sizes, and the largest error of a mean or a deviation in
+draws beyond that are thrown away. The panel's gates judge the draws: R-hat,
+four effective sample sizes, and the largest error of a mean or a deviation in
 standard errors. No run estimates the deviations of a funnel, which are those of
 the far end of its mouth, so that its log scale is judged by itself: its mean,
 its deviation, and how often it is below -6.
@@ -199,8 +199,7 @@ def _sample(kernel, problem, num_results, seed):
 def _trace(_, results):
   found = stack.metropolis_hastings_results(results)
   taken = found.proposed_results.trajectory
-  octaves = getattr(taken, 'octaves', tf.zeros_like(found.log_accept_ratio))
-  return dict(is_accepted=found.is_accepted, octaves=octaves)
+  return getattr(taken, 'octaves', tf.zeros_like(found.log_accept_ratio))
 
 
 def _units(kernel, adapting, result):
@@ -212,15 +211,18 @@ def _units(kernel, adapting, result):
 def _learned(result, num_results):
   """Returns what the kernel took for steps."""
   results = result.final_kernel_results
-  traced = {k: np.asarray(v)[:num_results] for k, v in result.trace.items()}
+  is_accepted, octaves = (
+    np.asarray(result.trace[name])[:num_results]
+    for name in ('is_accepted', 'extra')
+  )
   return dict(
     step_size=float(tfp_private.get_innermost(results, 'step_size')),
     num_leapfrog_steps=np.asarray(
       results.trajectory_length.num_leapfrog_steps
     ).tolist(),
-    accept_rate=float(np.mean(traced['is_accepted'])),
-    share_shorter=float(np.mean(traced['octaves'] > 0.0)),
-    most_octaves=float(np.max(traced['octaves'])),
+    accept_rate=float(np.mean(is_accepted)),
+    share_shorter=float(np.mean(octaves > 0.0)),
+    most_octaves=float(np.max(octaves)),
   )
 
 

@@ -3,7 +3,7 @@
 One step size serves the bulk of a target and is rejected in narrow necks. Here
 every step draws its own, by the gradient where it starts,
 
-  s_l = s 2^-l,   l = max(0, t(x) + b w),   t(x) = log2(|C^T g(x)| / (c sqrt d)),
+  s_l = s 2^-l,  l = max(0, t(x) + b w),  t(x) = log2(|C^T g(x)| / (c sqrt d)),
 
 w Laplace, l at most J; and as l is drawn given x, its law at the end x' belongs
 to the ratio:
@@ -73,6 +73,8 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
   around it, such as `FisherDivergenceAdaptation`.
   """
 
+  has_local_steps = True
+
   def cost(self, adapting, mean_num_steps=None):
     """Returns what one step does on average, t at both ends with it."""
     cost = super().cost(adapting, mean_num_steps)
@@ -88,14 +90,13 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     noise = self._draw_noise(x, seed)
     steepness = self._steepness(previous, grad_x)
     octaves = draw(steepness, random.fold_in(seed, _SALT))
+    part = tf.pow(tf.constant(2.0, x.dtype), -octaves)
     num_steps = self._draw_num_steps(previous, seed)
     end, _ = trajectory.run(
       state_parts.of_flat(
         self.target_log_prob_fn, current_state, num_chain_dims
       ),
-      scale_factor.scaled(
-        self._factor(previous), tf.pow(tf.constant(2.0, x.dtype), -octaves)[..., tf.newaxis]
-      ),
+      scale_factor.scaled(self._factor(previous), part[..., tf.newaxis]),
       trajectory.Point(x, noise, previous.target_log_prob, grad_x),
       num_steps,
     )
@@ -146,15 +147,13 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
 
   def _steepness(self, results, gradient):
     """Returns t, [chains...]; a gradient that is not finite is steep."""
-    factor = scale_factor.at(
-      self.preconditioner, results.preconditioner_params
-    )
+    factor = scale_factor.at(self.preconditioner, results.preconditioner_params)
     size = self.event_sum(tf.ones_like(gradient))
     square = self.event_sum(factor.apply_adjoint(gradient) ** 2) / size
     t = 0.5 / math.log(2.0) * tf.math.log(square / _STEEP**2)
-    # No flat place is different from another.
-    return tf.clip_by_value(
-      tf.where(tf.math.is_nan(t), float('inf'), t), -_SMALLEST, 2 * _SMALLEST
+    # No flat place differs from another.
+    return tf.maximum(
+      tf.where(t <= 2.0 * _SMALLEST, t, 2.0 * _SMALLEST), -_SMALLEST
     )
 
 
