@@ -91,7 +91,7 @@ KERNELS = [
   KernelSpec(
     'hamiltonian_divergence', tfpa.fisher_divergence_hamiltonian, 0.6, 2, 2000
   ),
-  KernelSpec('hamiltonian_local', _local, 0.6, 2, 2000),
+  KernelSpec('local_hamiltonian_divergence', _local, 0.6, 2, 2000),
   KernelSpec(
     'langevin_ratio',
     baselines.variance_ratio_langevin,
