@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _WIDTH = 0.7  # b, in octaves.
-_STEEP = 1.5  # c: a Gaussian of some dimensions is seldom that steep.
+_STEEP = 1.75  # c: a Gaussian of some dimensions is seldom that steep.
 _SMALLEST = 6.0  # J, in octaves: a 64th of a step.
 _SALT = 13  # Tells these draws from those of the noise, of the same seed.
 
