@@ -268,6 +268,7 @@ CASES = {
     'default': _plain,
     'diagonal': _with(preconditioner=tfpa.preconditioners.diagonal()),
     'five leapfrog steps at most': _with(num_leapfrog_steps=5),
+    'local steps': _with(local_steps=True),
   },
   'fisher_divergence_langevin': {'default': _plain},
   'gradient_adaptive_langevin': _LANGEVIN,

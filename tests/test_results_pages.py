@@ -9,6 +9,7 @@ import pytest
 from experiments.documentation import front_door
 from experiments.documentation import geometry
 from experiments.documentation import gpu
+from experiments.documentation import local_steps
 from experiments.documentation import many_chains
 from experiments.documentation import papers
 from experiments.documentation import quickstart
@@ -173,6 +174,7 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
     (front_door, 20, ('| 103 |', '| 104 |')),
     (geometry, 60, ('/10 |', '/11 |')),
     (gpu, 95, ('180 of 180', '179 of 180')),
+    (local_steps, 12, ('| local steps |', '| steps |')),
     (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
     (papers, 250, ('| 189, 593, 1097 |', '| 199, 593, 1097 |')),
     # Two posteriors, two samplers; the other table is that of the terminal.

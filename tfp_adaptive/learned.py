@@ -110,6 +110,11 @@ def as_tfp_kernel(
       "TFP's kernel follows the gradient of the target, this one the score of "
       'a surrogate. Use `tfpa.frozen(kernel, results)`.'
     )
+  if getattr(proposal, 'has_local_steps', False):
+    raise ValueError(
+      "TFP's kernel has steps of one size, this one shorter steps where the "
+      'target is steep. Use `tfpa.frozen(kernel, results)`.'
+    )
   state = tfp_private.get_innermost(results, 'proposed_state')
   log_prob = tfp_private.get_innermost(results, 'target_log_prob')
   if not tf.is_tensor(state) or state.shape.rank != log_prob.shape.rank + 1:

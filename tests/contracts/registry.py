@@ -65,6 +65,9 @@ class KernelSpec(NamedTuple):
 _exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
 
 
+_local = functools.partial(tfpa.fisher_divergence_hamiltonian, local_steps=True)
+
+
 @functools.wraps(tfpa.entropy_adaptive_hamiltonian)
 def _hamiltonian(target_log_prob_fn, num_adaptation_steps, **options):
   return tfpa.entropy_adaptive_hamiltonian(
@@ -88,6 +91,7 @@ KERNELS = [
   KernelSpec(
     'hamiltonian_divergence', tfpa.fisher_divergence_hamiltonian, 0.6, 2, 2000
   ),
+  KernelSpec('local_hamiltonian_divergence', _local, 0.6, 2, 2000),
   KernelSpec(
     'langevin_ratio',
     baselines.variance_ratio_langevin,

@@ -110,6 +110,7 @@ def test_the_wanted_acceptance_is_reached(spec):
     langevin_ratio=0.574,
     hamiltonian=0.67,
     hamiltonian_divergence=0.8,
+    local_hamiltonian_divergence=0.8,
   ).get(spec.name, 0.25)
   half = spec.num_learning_steps // 2
   accepted = run.adaptation_trace['is_accepted'][half:].mean()

@@ -166,6 +166,11 @@ def test_step_size_adaptation_moves_the_step_size_of_the_proposal(spec):
 
 @registry.each_kernel
 def test_step_size_multiplies_the_scale_factor(spec):
+  if 'local' in spec.name:
+    pytest.skip(
+      'Its steps are shorter where C^T g is large, whatever they are.'
+    )
+
   def first_proposal(step_size, factor):
     kernel = spec.build(
       targets.standard_normal,

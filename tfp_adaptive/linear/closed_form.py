@@ -143,7 +143,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     """Searches the first scale, then learns shape and step size."""
     inner, next_state = results.inner_results, states[1]
     mh_results = self._mh_results(inner)
-    accept_prob = adaptation_base.mean_accept_prob(mh_results)
+    accept_prob = self._mean_accept_prob(mh_results)
     target = self._parameters['target_accept_prob']
     search = scale_search.update(results.scale_search, accept_prob, target)
     is_searching = results.scale_search.is_searching
@@ -189,6 +189,11 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       mean_accept_prob=accept_prob,
       num_dropped_gradients=results.num_dropped_gradients + num_dropped,
     )
+
+  def _mean_accept_prob(self, mh_results):
+    """Returns what the step size follows: proposals may know better, []."""
+    own = getattr(self.proposal, 'mean_accept_prob', None)
+    return (own or adaptation_base.mean_accept_prob)(mh_results)
 
   def _start_length(self, state, inner):
     """Returns `Lengths` that know nothing, or `[]`."""

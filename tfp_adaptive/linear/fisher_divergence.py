@@ -51,6 +51,7 @@ from tfp_adaptive.linear.hamiltonian import (
   UncalibratedPreconditionedHamiltonian,
 )
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
+from tfp_adaptive.linear.local_steps import UncalibratedLocalHamiltonian
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
 __all__ = [
@@ -67,6 +68,10 @@ _FIRST_RESTART, _RESTART_GROWTH = 4.0, 1.25  # The same of starts anew.
 _LARGE_GAIN = 0.1  # Of log (1 + loss): what followed another shape is void.
 _SALT = 11  # Tells draws of the history from those of the step.
 
+_HAMILTONIANS = (
+  UncalibratedPreconditionedHamiltonian,
+  UncalibratedLocalHamiltonian,
+)
 Statistics = collections.namedtuple(
   'Statistics',
   ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'restarts'],
@@ -84,6 +89,7 @@ def fisher_divergence_hamiltonian(
   randomize_num_steps=True,
   step_size=1.0,
   max_num_leapfrog_steps=None,
+  local_steps=False,
 ):
   """Builds HMC whose inverse mass matrix has the least Fisher divergence.
 
@@ -107,6 +113,8 @@ def fisher_divergence_hamiltonian(
       still in directions whose period it hits.
     step_size: First step size, which the adaptation moves.
     max_num_leapfrog_steps: The most that may be learned; 32 by default.
+    local_steps: Whether steps are shorter where the target is steeper, for
+      funnels and hierarchies; it costs no gradient.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -125,7 +133,7 @@ def fisher_divergence_hamiltonian(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
-  proposal = UncalibratedPreconditionedHamiltonian(
+  proposal = _HAMILTONIANS[bool(local_steps)](
     target_log_prob_fn,
     as_preconditioner(preconditioner),
     first,
