@@ -48,6 +48,7 @@ _GRADIENTS = 25_000  # Of a chain, for each of both phases: the panel's.
 _PILOT = (2000, 100)
 _PILOT_SEED = 1000
 _SHARE = 0.2
+_FIRST_SEED = 10  # With those before a constant was chosen.
 _NECK = -6.0  # Two deviations of the funnel's log scale.
 _GAUSSIAN_SIZE, _GAUSSIAN_CONDITION = 30, 1e3
 _SIZES = ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
@@ -65,13 +66,13 @@ class _Problem(NamedTuple):
   truth: Truth
 
 
-def measure(names, methods, num_seeds, output, report=print):
+def measure(names, methods, seeds, output, report=print):
   """Appends a record for each run that the file lacks.
 
   Args:
     names: Of `TARGETS`.
     methods: Of `METHODS`.
-    num_seeds: Runs of each.
+    seeds: Ints, of the runs of each.
     output: Path of JSON lines.
     report: Called with one line of text for each.
   """
@@ -81,8 +82,8 @@ def measure(names, methods, num_seeds, output, report=print):
   for name in names:
     problem = _load(panel, name)
     for method in methods:
-      seeds = [s for s in range(num_seeds) if (name, method, s) not in done]
-      for record in run_seeds(problem, method, seeds, panel.gates):
+      missing = [s for s in seeds if (name, method, s) not in done]
+      for record in run_seeds(problem, method, missing, panel.gates):
         append_lines(output, record)
         report(
           f'{name} {method} seed {record["seed"]}: '
@@ -259,9 +260,12 @@ def main():
   parser.add_argument('--targets', nargs='+', choices=TARGETS, default=TARGETS)
   parser.add_argument('--methods', nargs='+', choices=METHODS, default=METHODS)
   parser.add_argument('--num-seeds', type=int, default=10)
+  parser.add_argument('--first-seed', type=int, default=_FIRST_SEED)
   parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
   options = parser.parse_args()
-  measure(options.targets, options.methods, options.num_seeds, options.output)
+  first = options.first_seed
+  seeds = range(first, first + options.num_seeds)
+  measure(options.targets, options.methods, seeds, options.output)
 
 
 if __name__ == '__main__':
