@@ -139,10 +139,10 @@ class Run:
     """
     choice, before = self._choice(chains, attempt), chains.choice
     cost = chains.gradients_per_adapting_step
-    if choice.name != before.name:
+    if modes.is_exchange(choice.part):
+      cost = choice.part.num_replicas
+    elif choice.name != before.name:
       cost = max(cost, _FIRST_COST)
-    elif modes.is_exchange(choice.part):
-      cost *= choice.part.num_replicas / before.part.num_replicas
     elif chains.diverge:
       choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
       if choice.target_accept_prob != before.target_accept_prob:

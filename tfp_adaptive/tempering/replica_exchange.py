@@ -254,29 +254,18 @@ class ReplicaExchange(kernel_base.Kernel):
         previous.replica_states,
       )
       states, results, densities = self._step_all(states, previous, seeds)
-      carried = (states, densities, previous.journeys.is_hot)
-      carried, rejected, is_tried = exchange.exchange(
-        previous.step,
-        previous.inverse_temperatures,
-        carried,
-        densities.tempered,
-        exchange_seed,
+      exchanged = previous._replace(
+        replica_states=states,
+        replica_results=results,
+        densities=densities,
+        step=previous.step + 1,
+        seed=seed,
       )
-      states, densities, is_hot = carried
-      results = self._finished(
-        self._adapted(
-          previous._replace(
-            replica_states=states,
-            replica_results=results,
-            densities=densities,
-            journeys=exchange.travel(previous.journeys._replace(is_hot=is_hot)),
-            rejections=previous.rejections + rejected,
-            num_exchanges=previous.num_exchanges + is_tried,
-            step=previous.step + 1,
-            seed=seed,
-          )
-        )
-      )
+      # No gradient is needed: even pairs, then odd ones.
+      for turn, turn_seed in enumerate(random.split(exchange_seed, 2)):
+        exchanged = _exchanged(exchanged, turn, turn_seed)
+      results = self._finished(self._adapted(exchanged))
+      states = results.replica_states
       return tf.nest.map_structure(lambda x: x[0], states), results
 
   def _step_all(self, states, previous, seeds):
@@ -385,3 +374,22 @@ class ReplicaExchange(kernel_base.Kernel):
         'modes they began in. Adapt and sample longer, with more replicas, or '
         'with a higher `min_inverse_temperature`.'
       )
+
+
+def _exchanged(results, turn, seed):
+  """Returns results after the exchanges of one turn."""
+  carried, rejected, is_tried = exchange.exchange(
+    turn,
+    results.inverse_temperatures,
+    (results.replica_states, results.densities, results.journeys.is_hot),
+    results.densities.tempered,
+    seed,
+  )
+  states, densities, is_hot = carried
+  return results._replace(
+    replica_states=states,
+    densities=densities,
+    journeys=exchange.travel(results.journeys._replace(is_hot=is_hot)),
+    rejections=results.rejections + rejected,
+    num_exchanges=results.num_exchanges + is_tried,
+  )
