@@ -16,7 +16,11 @@ __all__ = ['with_tables']
 
 _PAGE = page('tempering')
 _RECORDS = _PAGE.with_suffix('.jsonl')
-_METHODS = {'tempered': 'replica exchange', 'alone': 'HMC alone'}
+_METHODS = {
+  'tempered': 'replica exchange, HMC',
+  'tempered_langevin': 'replica exchange, MALA',
+  'alone': 'HMC alone',
+}
 _HEAD = (
   *('Target', 'Method', 'Budget', 'Gates passed', 'Largest R-hat, median'),
   *('Beyond 4 standard errors', 'Min ESS per 1000 gradients'),
@@ -30,7 +34,13 @@ def with_tables(text):
   for record in read_lines(_RECORDS):
     key = record['name'], record['method'], record['budget']
     groups.setdefault(key, []).append(record)
-  rows = [_row(*key, runs) for key, runs in groups.items()]
+  # A target after the other, its methods and budgets in order.
+  names, methods = list(dict.fromkeys(key[0] for key in groups)), [*_METHODS]
+  order = sorted(
+    groups,
+    key=lambda key: (names.index(key[0]), methods.index(key[1]), key[2]),
+  )
+  rows = [_row(*key, groups[key]) for key in order]
   return fill(text, 'tempering', [table(_HEAD, rows)])
 
 
@@ -38,7 +48,7 @@ def _row(name, method, multiple, runs):
   passing = [run for run in runs if not run['missed']]
   rates = [_min_ess(run) / _thousands(run) for run in passing]
   median = lambda key: np.median([run[key] for run in runs])
-  is_tempered = method == 'tempered'
+  is_tempered = method != 'alone'
   return [
     name.replace('_', ' '),
     _METHODS[method],

@@ -5,8 +5,8 @@
 Eight chains start at N(0, I). Runs spend the panel's gradients, those of all
 replicas counted, or a multiple of them; half of them adapt. The same gates as
 there judge the draws: R-hat, four effective sample sizes, and the largest error
-of a mean or a deviation in standard errors. `alone` is the sampler of a replica
-without the others: `fisher_divergence_hamiltonian`.
+of a mean or a deviation in standard errors. Replicas are sampled by HMC or by
+MALA; `alone` is the HMC of a replica without the others.
 """
 
 import argparse
@@ -29,7 +29,11 @@ from experiments.studies import tempering_targets
 
 __all__ = ['METHODS', 'measure', 'run_seeds']
 
-METHODS = ('tempered', 'alone')
+_SAMPLERS = {
+  'tempered': tfpa.fisher_divergence_hamiltonian,
+  'tempered_langevin': tfpa.fisher_divergence_langevin,
+}
+METHODS = (*_SAMPLERS, 'alone')
 _NUM_CHAINS = 8
 _MOST_DRAWS = 5000
 _PILOT = (400, 100)
@@ -103,7 +107,7 @@ def run_seeds(problem, method, multiple, seeds, gates):
       budget=multiple,
       seed=seed,
       num_chains=_NUM_CHAINS,
-      num_replicas=num_replicas if method == 'tempered' else 1,
+      num_replicas=1 if method == 'alone' else num_replicas,
       num_adaptation_steps=counts[0],
       num_results=counts[1],
       thinning=thinning,
@@ -111,7 +115,7 @@ def run_seeds(problem, method, multiple, seeds, gates):
       **_spent(kernel, result, counts),
       **_judged(problem, result.states, gates),
     )
-    if method == 'tempered':
+    if method != 'alone':
       record.update(_exchanges(result))
     yield record
 
@@ -125,6 +129,7 @@ def _build(problem, method, num_replicas, num_adaptation_steps):
     problem.target_log_prob_fn,
     num_adaptation_steps,
     num_replicas,
+    _SAMPLERS[method],
     reference=problem.reference,
   )
 
