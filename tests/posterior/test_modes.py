@@ -5,8 +5,10 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior import verdict
 
 
 def _draws(shift, size=2, num_chains=4):
@@ -22,6 +24,38 @@ def test_chains_are_apart_where_they_disagree_in_few_coordinates(
   shift, size, expected
 ):
   assert modes.are_apart(_draws(shift, size)) is expected
+
+
+@pytest.mark.parametrize('correlation', [0.9, 0.95])
+def test_slow_chains_of_one_mode_disagree_and_are_not_apart(correlation):
+  rng = np.random.default_rng(0)
+  draws = rng.normal(size=(250, 8, 10))
+  for t in range(1, 250):
+    draws[t] *= np.sqrt(1.0 - correlation**2)
+    draws[t] += correlation * draws[t - 1]
+  assert np.max(convergence.diagnose(draws).rhat) > verdict.DISAGREEING_RHAT
+  assert not modes.are_apart(draws)
+
+
+def test_few_draws_tell_nothing():
+  assert not modes.are_apart(_draws(2.0)[:40])
+
+
+def test_scales_of_coordinates_do_not_widen_each_other():
+  draws = _draws(0.0) * [1e4, 1e-2]
+  factor = np.array(modes.around(draws).factor)
+  expected = 2.5 * np.std(draws.reshape(-1, 2), axis=0, ddof=1)
+  np.testing.assert_allclose(np.linalg.norm(factor, axis=1), expected, 1e-5)
+
+
+def test_chains_that_no_exchange_reached_are_told():
+  class Results:
+    num_restarts = tf.constant([0, 3, 2, 0])
+
+  (sentence,) = modes.failures(Results())
+  assert sentence.startswith('2 of 4 chains never came')
+  Results.num_restarts = tf.constant([1, 3])
+  assert not list(modes.failures(Results()))
 
 
 def test_the_wide_law_has_the_moments_of_all_draws():
@@ -82,7 +116,7 @@ def test_weights_of_modes_are_found_and_what_is_saved_goes_on(tmp_path):
     _log_prob, seed=3, progress=False, **arguments
   )
   assert posterior.converged and posterior.choice == modes.NAME
-  assert 'modes' in [stage.name for stage in posterior.report]
+  assert any('5 temperatures' in stage.found for stage in posterior.report)
   by_chain = np.mean(posterior.states[..., 0] > 0.0, axis=0)
   error = np.std(by_chain, ddof=1) / np.sqrt(len(by_chain))
   assert error < 0.05

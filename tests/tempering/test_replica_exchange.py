@@ -434,6 +434,11 @@ def test_too_few_replicas_and_no_restarts_are_told():
     (dict(num_adaptation_steps=-1), ValueError, 'num_adaptation_steps'),
     (dict(reference=3), TypeError, 'reference'),
     (
+      dict(reference=tfp.distributions.Normal([0.0, 0.0], 1.0)),
+      ValueError,
+      'tfd.Independent',
+    ),
+    (
       dict(
         kernel_fn=lambda target, num_adaptation_steps: (
           tfp.mcmc.MetropolisAdjustedLangevinAlgorithm(target, 0.1)

@@ -163,6 +163,13 @@ class Chains:
     return share > verdict.MOST_DIVERGING
 
   @property
+  def failures(self):
+    """Sentences on what no draw can tell."""
+    if not modes.is_exchange(self.choice.part):
+      return []
+    return list(modes.failures(self.results))
+
+  @property
   def gradients_to_go_on(self):
     """What each chain spends at least to gain: a block; full, half anew."""
     if not self.is_full:
@@ -201,7 +208,7 @@ class Chains:
     )
     trace = {name: rows for name, rows in result.trace.items() if rows.ndim > 1}
     if modes.is_exchange(self.choice.part):
-      trace = modes.without_first_steps(trace)
+      trace = modes.without_own_proposals(trace)
     if self.draws is None:
       self.draws, self.trace = result.states, trace
     else:

@@ -75,6 +75,7 @@ class Posterior:
       problem.names, tf.nest.flatten(self.states)
     )
     self.verdict = verdict_lib.judge(*self._values, self.trace, min_ess)
+    self.verdict.failed.extend(chains.failures)
 
   @property
   def converged(self) -> bool:

@@ -179,6 +179,8 @@ class Run:
       self._folder(f'adaptation_{number}'),
     )
     found = f'{choice.name}, {num_steps} steps'
+    if modes.is_exchange(choice.part):
+      found += f', {choice.part.num_replicas} temperatures: chains stay apart'
     if choice.target_accept_prob != structure.ACCEPT_PROB:
       found += f', acceptance {choice.target_accept_prob}'
     self._note(stage, found, chains.num_gradients, begin)
@@ -193,14 +195,9 @@ class Run:
     is_map = not hasattr(choice.part, 'operator')
     if (is_map and not attempt) or not modes.are_apart(chains.draws):
       return choice  # A map may bring them together.
-    exchange = modes.around(chains.draws)
-    self._note(
-      'modes',
-      f'chains stay apart, {exchange.num_replicas} temperatures',
-      0.0,
-      time.monotonic(),
+    return structure.Choice(
+      modes.NAME, modes.around(chains.draws), choice.losses
     )
-    return structure.Choice(modes.NAME, exchange, choice.losses)
 
   def _choose(self, chains):
     """Returns the `Choice` by pairs of the chains' draws."""

@@ -145,7 +145,7 @@ class ReplicaExchange(kernel_base.Kernel):
     """
     replicas.check_callable(target_log_prob_fn, 'target_log_prob_fn')
     if reference is not None:
-      replicas.check_callable(replicas.log_prob_of(reference), 'reference')
+      replicas.check_reference(reference)
     stochastic_target.check(target_log_prob_fn, None)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,

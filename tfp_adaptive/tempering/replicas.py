@@ -17,6 +17,7 @@ __all__ = [
   'check_finite',
   'check_kernel',
   'check_least',
+  'check_reference',
   'densities',
   'drawn',
   'evaluated',
@@ -234,6 +235,21 @@ def check_callable(function, name):
     raise TypeError(
       f'`{name}` must be callable, but got {type(function).__name__}. Pass a '
       'function.'
+    )
+
+
+def check_reference(reference):
+  """Refuses what is no density, and laws of more than one state."""
+  check_callable(log_prob_of(reference), 'reference')
+  if not is_law(reference) or isinstance(
+    reference, tfp.distributions.JointDistribution
+  ):
+    return
+  if reference.batch_shape.rank:
+    raise ValueError(
+      f'`reference` must be the law of one state, but has the batch shape '
+      f'{tuple(reference.batch_shape)}. Write `tfd.Independent(reference, '
+      f'{reference.batch_shape.rank})`.'
     )
 
 
