@@ -83,19 +83,24 @@ def is_exchange(part):
   return isinstance(part, Exchange)
 
 
-def are_apart(draws):
+def are_apart(draws, diverge=False):
   """Whether chains stay apart, in few enough coordinates for an exchange.
 
   Chains that are only slow disagree as well, but no more than their own
-  autocorrelation lets them; those in modes of their own seem to mix.
+  autocorrelation lets them; those in modes of their own seem to mix. Where
+  proposals diverge as well, they do not know what is narrow: of it an exchange
+  brings states from temperatures where it is wide.
 
   Args:
     draws: [n, chains, d].
+    diverge: Whether more proposals diverge than a verdict allows.
   """
   if draws.shape[-1] > _MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
     return False
   if not np.any(convergence.diagnose(draws).rhat > verdict.DISAGREEING_RHAT):
     return False
+  if diverge:
+    return True
   draws = np.asarray(draws, np.float64)
   sizes = tfp.mcmc.effective_sample_size(
     draws, filter_beyond_positive_pairs=True

@@ -193,8 +193,10 @@ class Run:
       return before._replace(part=before.part.after(chains.results.barrier))
     choice = self._choose(chains)
     is_map = not hasattr(choice.part, 'operator')
-    if (is_map and not attempt) or not modes.are_apart(chains.draws):
+    if is_map and not attempt:
       return choice  # A map may bring them together.
+    if not modes.are_apart(chains.draws, chains.diverge):
+      return choice
     return structure.Choice(
       modes.NAME, modes.around(chains.draws), choice.losses
     )
