@@ -46,6 +46,7 @@ def _posterior(problem, draws):
     trace=dict(target_log_prob=np.zeros(draws.shape[:2])),
     thinning=1,
     choice=types.SimpleNamespace(name='none'),
+    failures=[],
   )
   return Posterior(problem, chains, [], 10.0)
 
