@@ -22,10 +22,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import diagnostics
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
-from experiments.panel import accuracy
 from experiments.panel import budget
 from experiments.panel.cli import DEFAULT_CONFIG
 from experiments.panel.config import find_label
@@ -35,6 +33,7 @@ from experiments.panel.truth import coordinates
 from experiments.panel.truth import gaussian_variance_of_square
 from experiments.panel.truth import load_truth
 from experiments.panel.truth import Truth
+from experiments.studies import judgement
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
@@ -51,7 +50,6 @@ _SHARE = 0.2
 _FIRST_SEED = 10  # With those before a constant was chosen.
 _NECK = -6.0  # Two deviations of the funnel's log scale.
 _GAUSSIAN_SIZE, _GAUSSIAN_CONDITION = 30, 1e3
-_SIZES = ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
 _OUTPUT = pathlib.Path('docs/results/local_steps.jsonl')
 
 
@@ -228,25 +226,10 @@ def _learned(result, num_results):
 
 
 def _judged(problem, states, gates):
-  """Returns what the panel's gates look at, and which the run missed."""
-  draws = problem.coordinates(states)
-  found = diagnostics.summarize(draws)
-  worst = accuracy.worst_z(draws, problem.truth)
-  rhat = float(np.max(np.nan_to_num(found.rhat, nan=np.inf)))
-  sizes = [float(np.nanmin(getattr(found, kind))) for kind in _SIZES]
-  passes = {
-    'R-hat': rhat < gates.max_rhat,
-    'ESS': min(sizes) >= gates.min_ess,
-    'z': abs(worst.worst) <= gates.max_abs_z,
-  }
-  judged = dict(
-    rhat=min(rhat, 1e6),
-    **dict(zip(_SIZES, sizes)),
-    worst_z=worst.worst,
-    missed=[name for name, has_passed in passes.items() if not has_passed],
-  )
+  """Returns what the gates say, and of the funnel what its log scale does."""
+  judged = judgement.judged(problem, states, gates)
   if problem.name == 'NealsFunnel':
-    scale = draws[..., 0]
+    scale = problem.coordinates(states)[..., 0]
     judged.update(
       log_scale_mean=float(np.mean(scale)),
       log_scale_deviation=float(np.std(scale)),

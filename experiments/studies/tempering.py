@@ -18,13 +18,12 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import diagnostics
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
-from experiments.panel import accuracy
 from experiments.panel import budget
 from experiments.panel.cli import DEFAULT_CONFIG
 from experiments.panel.config import load_panel
+from experiments.studies import judgement
 from experiments.studies import tempering_targets
 
 __all__ = ['METHODS', 'measure', 'run_seeds']
@@ -113,7 +112,7 @@ def run_seeds(problem, method, multiple, seeds, gates):
       thinning=thinning,
       seconds=time.perf_counter() - start,
       **_spent(kernel, result, counts),
-      **_judged(problem, result.states, gates),
+      **judgement.judged(problem, result.states, gates),
     )
     if method != 'alone':
       record.update(_exchanges(result))
@@ -159,32 +158,6 @@ def _spent(kernel, result, counts):
     gradients_of_adaptation=adapting * counts[0],
     gradients_of_sampling=frozen * counts[1] * counts[2],
   )
-
-
-def _judged(problem, states, gates):
-  """Returns what the panel's gates look at, and which the run missed."""
-  draws = problem.coordinates(states)
-  found = diagnostics.summarize(draws)
-  worst = accuracy.worst_z(draws, problem.truth)
-  # A coordinate that never moves has no R-hat, and no effective draw.
-  rhat = float(np.max(np.nan_to_num(found.rhat, nan=np.inf)))
-  sizes = [float(np.nanmin(getattr(found, kind))) for kind in _SIZES]
-  missed = []
-  if not rhat < gates.max_rhat:
-    missed.append('R-hat')
-  if not min(sizes) >= gates.min_ess:
-    missed.append('ESS')
-  if not abs(worst.worst) <= gates.max_abs_z:
-    missed.append('z')
-  return dict(
-    rhat=min(rhat, 1e6),
-    **dict(zip(_SIZES, sizes)),
-    worst_z=worst.worst,
-    missed=missed,
-  )
-
-
-_SIZES = ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
 
 
 def _exchanges(result):
