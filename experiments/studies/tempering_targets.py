@@ -29,7 +29,7 @@ _DEVIATION = 0.1
 SIZES = {
   'NonIdentifiableQuarticMeasurementModel': (6, 50_000),
   'SyntheticPlasmaSpectroscopy': (20, 5_000),
-  'ConvectionLorenzBridge': (20, 50_000),
+  'ConvectionLorenzBridge': (9, 50_000),
   'mixture_of_25_gaussians': (6, 50_000),
 }
 
@@ -60,8 +60,9 @@ def load(config, name):
   panel = load_panel(config)
   index = find_label('target', name, panel.config.target_labels())
   target = build_target(panel, index, None)
-  prior = lorenz_prior()
-  if 'Lorenz' not in name:
+  if 'Lorenz' in name:
+    prior = lorenz_prior(target.event_size)
+  else:
     prior = tfp.distributions.Sample(
       tfp.distributions.Normal(0.0, 1.0), [target.event_size]
     )
@@ -75,26 +76,53 @@ def load(config, name):
   )
 
 
-def lorenz_prior():
-  """Returns the log density of a path of the Lorenz system, up to a constant.
+class _LorenzPath(tfp.bijectors.Bijector):
+  """Standard normal noise [..., 3 times] to the path that it drives.
 
-  It takes [chains..., 3 times], the times one after the other.
+  Times one after the other; the log determinant is a constant.
   """
-  values = gym_data.convection_lorenz_bridge()
-  step = float(values['step_size'])
-  scale = float(values['innovation_scale']) * step**0.5
 
-  def log_prob(u):
-    path = tf.reshape(u, [*u.shape[:-1], -1, 3])
-    x, y, z = tf.unstack(path[..., :-1, :], axis=-1)
+  def __init__(self):
+    values = gym_data.convection_lorenz_bridge()
+    self._step = float(values['step_size'])
+    self._scale = float(values['innovation_scale']) * self._step**0.5
+    super().__init__(forward_min_event_ndims=1, is_constant_jacobian=True)
+
+  def _after(self, point):
+    """Returns where a point is drawn to in one step."""
+    x, y, z = tf.unstack(point, axis=-1)
     drift = tf.stack(
       [10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z], axis=-1
     )
-    noise = (path[..., 1:, :] - path[..., :-1, :] - step * drift) / scale
-    squares = tf.reduce_sum(noise**2, axis=(-2, -1))
-    return -0.5 * (squares + tf.reduce_sum(path[..., 0, :] ** 2, axis=-1))
+    return point + self._step * drift
 
-  return log_prob
+  def _forward(self, noise):
+    points, *rest = tf.unstack(_rows(noise), axis=-2)
+    path = [points]
+    for step in rest:
+      path.append(self._after(path[-1]) + self._scale * step)
+    return tf.reshape(tf.stack(path, axis=-2), tf.shape(noise))
+
+  def _inverse(self, path):
+    points = _rows(path)
+    noise = (
+      points[..., 1:, :] - self._after(points[..., :-1, :])
+    ) / self._scale
+    noise = tf.concat([points[..., :1, :], noise], axis=-2)
+    return tf.reshape(noise, tf.shape(path))
+
+  def _forward_log_det_jacobian(self, noise):
+    return tf.cast((noise.shape[-1] - 3) * np.log(self._scale), noise.dtype)
+
+
+def _rows(flat):
+  return tf.reshape(flat, [*flat.shape[:-1], flat.shape[-1] // 3, 3])
+
+
+def lorenz_prior(size=90):
+  """Returns the law of a path of the Lorenz system, [3 times] flat."""
+  noise = tfp.distributions.Sample(tfp.distributions.Normal(0.0, 1.0), [size])
+  return tfp.distributions.TransformedDistribution(noise, _LorenzPath())
 
 
 def mixture():

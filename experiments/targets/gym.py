@@ -75,9 +75,11 @@ def gym_target(name, model, dtype):
     vector = vector_model.structured_event_to_vector(draws)
     return bijector.inverse(vector).numpy()
 
+  identity = vector_model.sample_transformations['identity']
+
   def constrain(states):
-    values = bijector.forward(tf.convert_to_tensor(states))
-    return _named(vector_model.sample_transformations['identity'](values))
+    values = identity(bijector.forward(tf.convert_to_tensor(states)))
+    return _named(values, identity.ground_truth_mean)
 
   is_bayesian = isinstance(model, gym.targets.BayesianModel)
   return Target(
@@ -88,7 +90,7 @@ def gym_target(name, model, dtype):
     sample_prior=sample_prior if is_bayesian else None,
     constrain=constrain,
     structures=_STRUCTURES.get(name),
-    ground_truth=_ground_truth(vector_model.sample_transformations['identity']),
+    ground_truth=_ground_truth(identity),
   )
 
 
@@ -110,8 +112,16 @@ def _ground_truth(moments):
   }
 
 
-def _named(values):
-  """Returns a flat {name: array} of a gym transformation's value."""
+def _named(values, like=None):
+  """Returns a flat {name: array} of a gym transformation's value.
+
+  Args:
+    values: Structure of arrays.
+    like: The gym's mean of them, in its own structure, or None.
+  """
+  if isinstance(values, tuple) and isinstance(like, np.ndarray):
+    # A path, time by time, whose moments the gym has in one array.
+    values = np.stack(values, axis=-like.ndim)
   if hasattr(values, '_asdict'):
     values = values._asdict()
   if not isinstance(values, dict):

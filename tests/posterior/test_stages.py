@@ -124,3 +124,16 @@ def test_a_call_ended_by_its_budget_goes_on_with_another(tmp_path):
     ['starts', 'look', 'structure', 'sample'],
   ]
   assert longer.report[:2] == short.report
+
+
+@pytest.mark.nightly
+def test_what_the_budget_still_pays_for_is_drawn(monkeypatch):
+  monkeypatch.setattr(stages.Run, '_is_short', lambda *_: True)
+  posterior = _sample(max_gradients=5500)
+  assert 'ended by `max_gradients`' in repr(posterior)
+  # 200 draws, as far apart as those, would cost more than what was left.
+  num_draws = len(posterior.unconstrained)
+  assert 200 < num_draws < 400 and num_draws % 100 == 0
+  block = 100 * posterior.thinning * 1.5
+  assert 5500 - block < posterior.num_gradients <= 5500
+  assert len(np.unique(posterior.unconstrained[:, 0, 0])) > 0.8 * num_draws

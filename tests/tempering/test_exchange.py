@@ -83,6 +83,21 @@ def test_both_of_a_pair_decide_alike_and_states_move_as_a_whole():
   )
 
 
+def test_what_states_carry_goes_where_their_names_went():
+  rng = np.random.default_rng(0)
+  tempered = rng.normal(size=(5, 2, 7))
+  names = exchange.names(tf.constant(tempered))
+  assert names.shape == tempered.shape
+  shuffled = rng.permuted(names.numpy(), axis=0)
+  carried = {'x': rng.normal(size=(5, 2, 7, 3)), 'none': (), 'l': tempered}
+  found = exchange.moved(
+    tf.constant(shuffled), tf.nest.map_structure(tf.constant, carried)
+  )
+  for value, before in zip(tf.nest.flatten(found), tf.nest.flatten(carried)):
+    rows = before.reshape(70, -1)[shuffled.reshape(-1)]
+    np.testing.assert_array_equal(value, rows.reshape(before.shape))
+
+
 def test_a_density_that_is_not_finite_is_not_exchanged():
   tempered = np.array([[0.0], [-np.inf], [np.nan], [0.0], [0.0]])
   states = np.arange(10.0).reshape(5, 1, 2)

@@ -170,10 +170,15 @@ class Chains:
     return list(modes.failures(self.results))
 
   @property
+  def gradients_of_a_block(self):
+    """What each chain spends on a block of draws as far apart as these."""
+    return self.block_size * self.thinning * self._gradients_per_step()
+
+  @property
   def gradients_to_go_on(self):
     """What each chain spends at least to gain: a block; full, half anew."""
     if not self.is_full:
-      return self.block_size * self.thinning * self._gradients_per_step()
+      return self.gradients_of_a_block
     missing = self.num_draws - len(self.draws) // 2
     num_blocks = -(-missing // self.block_size)
     steps = num_blocks * self.block_size * 2 * self.thinning
@@ -244,6 +249,10 @@ class Chains:
   def extend_to(self, num_draws):
     """Lets the chains hold more draws from now on."""
     self.num_draws = num_draws
+
+  def extend_by_a_block(self):
+    """Lets full chains hold a block more, as far apart as these."""
+    self.extend_to(len(self.draws) + self.block_size)
 
   def _forget_every_second(self):
     self.draws = self.draws[1::2]

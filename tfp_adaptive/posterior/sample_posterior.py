@@ -53,7 +53,8 @@ def sample_posterior(
       by `experimental_pin`; or a log density, differentiable, called as TFP
       calls it with parts [chains, event...], which returns [chains].
     num_draws: Draws of each chain to return. Where that is not enough steps,
-      chains run on and every second, fourth, ... is kept.
+      chains run on and every second, fourth, ... is kept; where the budget ends
+      before as many are there anew, what it still pays for is returned as well.
     num_chains: At least 4 for R-hat to tell.
     seed: Int, pair of ints or [2] int Tensor: same seed, same draws.
     init: Of a density: what its unknowns are, a structure of `tf.TensorSpec`

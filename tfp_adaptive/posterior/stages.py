@@ -273,13 +273,16 @@ class Run:
     is_more = chains.is_full
     while is_more or not chains.is_full:
       is_more = False
-      cost = spent_before + chains.num_gradients + chains.gradients_to_go_on
-      if cost > self._settings.max_gradients:
+      spent = spent_before + chains.num_gradients
+      left = self._settings.max_gradients - spent
+      if chains.gradients_of_a_block > left:
         self._ended_by = '`max_gradients`'
       elif time.monotonic() - self._begin > self._settings.max_seconds:
         self._ended_by = '`max_seconds`'
       if self._ended_by:
         return
+      if chains.gradients_to_go_on > left:
+        chains.extend_by_a_block()  # Of what is left nothing is left unused.
       chains.run_block()
       if time.monotonic() - self._saved > _SECONDS_BETWEEN_FILES:
         self._save(chains, self._stage(chains))

@@ -6,9 +6,7 @@ Neighbors j and k exchange their states with probability min(1, exp(r)),
   r = (b_j - b_k) (l(x_k) - l(x_j)),
 
 even pairs first and odd ones next: a state that has come one way goes on in it,
-where pairs at random would have it diffuse. Both turns follow every step, as
-they cost no gradient: on a quartic and on 25 modes 1.5 times the effective
-draws of one turn a step.
+where pairs at random would have it diffuse.
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
@@ -22,7 +20,16 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['Densities', 'Journeys', 'at', 'exchange', 'expand', 'travel']
+__all__ = [
+  'Densities',
+  'Journeys',
+  'at',
+  'exchange',
+  'expand',
+  'moved',
+  'names',
+  'travel',
+]
 
 
 class Densities(
@@ -139,6 +146,30 @@ def exchange(step, inverse_temperatures, carried, tempered, seed):
   mean = tf.reduce_mean(tf.reshape(accept_prob, [num_replicas, -1]), axis=-1)
   is_tried = tf.cast(partner > place, ratio.dtype)[:-1]
   return carried, is_tried * (1.0 - mean[:-1]), is_tried
+
+
+def names(tempered):
+  """Returns a name for every state, its place, [num_replicas, chains...]."""
+  shape = ps.shape(tempered)
+  return tf.reshape(tf.range(ps.reduce_prod(shape)), shape)
+
+
+def moved(names, carried):
+  """Returns what states carry where turns have moved their names.
+
+  Args:
+    names: Of the state that is there now, [num_replicas, chains...].
+    carried: Structure of [num_replicas, chains..., ...].
+  """
+  rank = ps.rank(names)
+  flat = tf.reshape(names, [-1])
+
+  def gathered(x):
+    shape = ps.shape(x)
+    rows = tf.reshape(x, ps.concat([[-1], shape[rank:]], axis=0))
+    return tf.reshape(tf.gather(rows, flat), shape)
+
+  return tf.nest.map_structure(gathered, carried)
 
 
 def travel(journeys):

@@ -261,9 +261,7 @@ class ReplicaExchange(kernel_base.Kernel):
         step=previous.step + 1,
         seed=seed,
       )
-      # No gradient is needed: even pairs, then odd ones.
-      for turn, turn_seed in enumerate(random.split(exchange_seed, 2)):
-        exchanged = _exchanged(exchanged, turn, turn_seed)
+      exchanged = _exchanged(exchanged, exchange_seed)
       results = self._finished(self._adapted(exchanged))
       states = results.replica_states
       return tf.nest.map_structure(lambda x: x[0], states), results
@@ -376,20 +374,53 @@ class ReplicaExchange(kernel_base.Kernel):
       )
 
 
-def _exchanged(results, turn, seed):
-  """Returns results after the exchanges of one turn."""
-  carried, rejected, is_tried = exchange.exchange(
-    turn,
-    results.inverse_temperatures,
-    (results.replica_states, results.densities, results.journeys.is_hot),
-    results.densities.tempered,
-    seed,
+def _exchanged(results, seed):
+  """Returns results after the exchanges of a step, which need no gradient.
+
+  As many turns as replicas: a state may go from one end to the other. Turns
+  move names; what they name is moved at the end.
+  """
+  num_replicas = results.inverse_temperatures.shape[0]
+  num_turns = 2 * -(-num_replicas // 2)
+  seeds = tf.stack(random.split(seed, num_turns))
+  tempered = results.densities.tempered
+
+  def take(turn, names, values, journeys, rejections, num_exchanges):
+    (names, values, is_hot), rejected, is_tried = exchange.exchange(
+      turn,
+      results.inverse_temperatures,
+      (names, values, journeys.is_hot),
+      values,
+      seeds[turn],
+    )
+    return (
+      turn + 1,
+      names,
+      values,
+      exchange.travel(journeys._replace(is_hot=is_hot)),
+      rejections + rejected,
+      num_exchanges + is_tried,
+    )
+
+  _, names, _, journeys, rejections, num_exchanges = tf.while_loop(
+    lambda turn, *_: turn < num_turns,
+    take,
+    (
+      0,
+      exchange.names(tempered),
+      tempered,
+      results.journeys,
+      results.rejections,
+      results.num_exchanges,
+    ),
   )
-  states, densities, is_hot = carried
+  states, densities = exchange.moved(
+    names, (results.replica_states, results.densities)
+  )
   return results._replace(
     replica_states=states,
     densities=densities,
-    journeys=exchange.travel(results.journeys._replace(is_hot=is_hot)),
-    rejections=results.rejections + rejected,
-    num_exchanges=results.num_exchanges + is_tried,
+    journeys=journeys,
+    rejections=rejections,
+    num_exchanges=num_exchanges,
   )

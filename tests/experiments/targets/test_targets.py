@@ -137,6 +137,24 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
 
 
 @pytest.mark.full
+def test_coordinates_of_a_path_are_those_of_its_known_moments():
+  built = _build('float32', name='ConvectionLorenzBridge')
+  mean = built.ground_truth['x'][0]
+  # In time order, three coordinates each: the path that the gym knows.
+  states = np.float32(mean.reshape(1, 90))
+  np.testing.assert_array_equal(
+    built.constrain(states)['x'], np.float32([mean])
+  )
+  # A typical state; one with two times exchanged is none.
+  typical, other = states.copy(), states.copy()
+  other[:, 3:6], other[:, 30:33] = states[:, 30:33], states[:, 3:6]
+  found = built.target_log_prob_fn(
+    tf.constant(np.concatenate([typical, other]))
+  )
+  assert found[0] > 200.0 > found[1] + 1000.0
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
   'name',
   [
