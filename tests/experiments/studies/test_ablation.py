@@ -72,9 +72,16 @@ def test_behind_its_map_a_funnel_is_a_standard_normal():
   assert np.std(hierarchies.funnel(map_fn().forward(rows)) - normal) > 1.0
 
 
-@pytest.mark.full
+# The state that is handed over is one draw.
+@pytest.mark.filterwarnings('ignore:No move was accepted in 1 draws')
 @pytest.mark.parametrize(
-  'variant', ['all', 'all_path', 'without_map', 'without_fisher']
+  'variant',
+  [
+    pytest.param('all', marks=pytest.mark.full),
+    pytest.param('all_path', marks=pytest.mark.nightly),
+    pytest.param('without_map', marks=pytest.mark.full),
+    pytest.param('without_fisher', marks=pytest.mark.full),
+  ],
 )
 def test_draws_of_a_variant_have_the_moments_of_the_target(variant):
   target = gaussian_target('four', _COVARIANCE, 'float32')
