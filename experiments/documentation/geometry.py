@@ -143,14 +143,15 @@ def _of_starts():
 def _of_parts():
   """Returns lines of a target and of what adapts: the ablation."""
   records = read_lines(_RECORDS / 'ablation.jsonl')
-  targets = list(dict.fromkeys(r['target'] for r in records))
-  records += [
+  targets = {r['target'] for r in records}
+  cells = [
     {**r, 'method': 'fisher'}
     for r in CellFile(_RECORDS).records()
-    if r['method'] == _FISHER
+    if r['method'] == _FISHER and r['target'] in targets
   ]
+  records += cells
   rows = []
-  for target in targets:
+  for target in dict.fromkeys(r['target'] for r in cells):
     for method, parts in _PARTS.items():
       found = [
         r for r in records if (r['target'], r['method']) == (target, method)
