@@ -33,11 +33,25 @@ _HEAD = (
   'per second',
 )
 _MOST_LISTED = 5  # Passes of ten that make a rival.
+_PARTS = {
+  'all': 'map, then speed measure',
+  'all_path': 'map for paths, then speed measure',
+  'without_map': 'Fisher start, then speed measure',
+  'without_fisher': 'speed measure alone',
+  'without_speed': 'map alone',
+  'without_speed_path': 'map for paths alone',
+  'fisher': 'Fisher divergence alone',
+}
+_FISHER = 'Fisher-divergence HMC-5'  # Its cells are those of 'fisher'.
+_PARTS_HEAD = (
+  *('Target', 'Learned by', 'Converged', _HEAD[3], 'Largest R-hat, median'),
+  *('Largest error in standard errors, median', _HEAD[4]),
+)
 
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  return fill(text, 'geometry', [_of_panel(), _of_starts()])
+  return fill(text, 'geometry', [_of_panel(), _of_starts(), _of_parts()])
 
 
 def _of_panel():
@@ -67,7 +81,7 @@ def _row(target, method, records):
     str(biased) if good else '-',
     _median([1000 * _worst_ess(r) / r['calls']['sampling']['gradient']
              for r in good]),
-    _median([r['min_ess_per_second'] for r in good]),
+    _median([r.get('min_ess_per_second', np.nan) for r in good]),
   ]  # fmt: skip
 
 
@@ -124,6 +138,35 @@ def _of_starts():
     rows.append(cells)
   head = ['Covariance, condition', 'Learned by', *map(str, _SHOWN)]
   return table(head, rows)
+
+
+def _of_parts():
+  """Returns lines of a target and of what adapts: the ablation."""
+  records = read_lines(_RECORDS / 'ablation.jsonl')
+  targets = {r['target'] for r in records}
+  cells = [
+    {**r, 'method': 'fisher'}
+    for r in CellFile(_RECORDS).records()
+    if r['method'] == _FISHER and r['target'] in targets
+  ]
+  records += cells
+  rows = []
+  for target in dict.fromkeys(r['target'] for r in cells):
+    for method, parts in _PARTS.items():
+      found = [
+        r for r in records if (r['target'], r['method']) == (target, method)
+      ]
+      if found:
+        rows.append(_row_of_parts(target, parts, found))
+  return table(_PARTS_HEAD, rows)
+
+
+def _row_of_parts(target, parts, records):
+  *cells, min_ess, _ = _row(target, parts, records)
+  finished = [r for r in records if r['status'] == 'finished']
+  rhat = np.median([r['rhat_max'] or np.inf for r in finished])
+  error = np.median([abs(r['z']['worst']) for r in finished])
+  return [*cells, f'{rhat:.3f}', f'{error:.1f}', min_ess]
 
 
 if __name__ == '__main__':
