@@ -39,14 +39,18 @@ _DEFAULT = 'default'
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  records = [r for r in read_lines(_PAGE.with_suffix('.jsonl'))]
+  records = read_lines(_PAGE.with_suffix('.jsonl'))
   found = collections.defaultdict(dict)
   for record in records:
     if record['way'] != 'grid':
       found[record['way'], record['target']][record['seed']] = record
   targets = list(dict.fromkeys(target for _, target in found))
-  tables = [_of_ways(ways, targets, found) for ways in (_MOMENTA, _MIXTURES)]
-  return fill(text, 'outlook', [*tables, _of_settings(targets, found)])
+  momenta, mixtures = (
+    _of_ways(ways, targets, found) for ways in (_MOMENTA, _MIXTURES)
+  )
+  return fill(
+    text, 'outlook', [momenta, _of_settings(targets, found), mixtures]
+  )
 
 
 def _of_ways(ways, targets, found):
