@@ -103,12 +103,8 @@ def _one_step(log_prob, law, state, seed):
     tf.math.floormod(state.uniform + law.drift + 1.0, 2.0) - 1.0,
   )
   # 2. The trajectory.
-  end, _ = trajectory.run(
-    lambda x: tfp.math.value_and_gradient(log_prob, x),
-    factor,
-    begin,
-    num_steps,
-  )
+  evaluate = lambda x: tfp.math.value_and_gradient(log_prob, x)
+  end, _ = trajectory.run(evaluate, factor, begin, num_steps)
   ratio = end.log_prob - begin.log_prob
   ratio += 0.5 * tf.reduce_sum(begin.velocity**2 - end.velocity**2, axis=-1)
   ratio = tf.where(tf.math.is_finite(ratio), ratio, -float('inf'))
