@@ -11,6 +11,7 @@ from experiments.documentation import geometry
 from experiments.documentation import gpu
 from experiments.documentation import local_steps
 from experiments.documentation import many_chains
+from experiments.documentation import outlook
 from experiments.documentation import papers
 from experiments.documentation import quickstart
 from experiments.documentation import rivals
@@ -176,6 +177,7 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
     (gpu, 95, ('180 of 180', '179 of 180')),
     (local_steps, 12, ('| local steps |', '| steps |')),
     (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
+    (outlook, 20, ('| 3 to 5, 3 to 5, 3 to 5 |', '| 3 to 5, 3 to 5, 3 to 6 |')),
     (papers, 250, ('| 189, 593, 1097 |', '| 199, 593, 1097 |')),
     # Two posteriors, two samplers; the other table is that of the terminal.
     (quickstart, 6, ('NOT CONVERGED', 'converged')),

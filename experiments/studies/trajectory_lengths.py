@@ -28,7 +28,7 @@ from experiments.studies.length_targets import MAP_TARGETS
 from experiments.studies.length_targets import TARGETS
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
-__all__ = ['MAPS', 'MATRICES', 'Sampler', 'run']
+__all__ = ['MAPS', 'MATRICES', 'Sampler', 'effective_sizes', 'run']
 
 _OUTPUT = (
   pathlib.Path(__file__).resolve().parents[2]
@@ -199,19 +199,31 @@ def run(sampler, event_size, law, seed, plan):
     states[-1], results, (seed, 2), plan.num_gradients
   )
   seconds = time.perf_counter() - began
-  summary = diagnostics.summarize(states)
-  squares = diagnostics.geyer_ess(states - states.mean((0, 1)), np.square)
-  gradients = 1e-3 * _NUM_CHAINS * float(lengths.sum())
   return {
     'range': find_field(results, 'num_leapfrog_steps').numpy().tolist(),
-    'bulk': float(np.nanmin(summary.ess_bulk)) / gradients,
-    'tail': float(np.nanmin(summary.ess_tail)) / gradients,
-    'squares': float(squares.sum(axis=0).min()) / gradients,
-    'rhat': float(np.nanmax(summary.rhat)),
+    **effective_sizes(states, float(lengths.sum())),
     'accepted': accepted,
     'step_size': float(find_field(results, 'step_size')),
     'gradients_of_adaptation': num_adapting,
     'seconds': seconds,
+  }
+
+
+def effective_sizes(states, num_gradients):
+  """Returns least effective sizes per 1000 gradients, and R-hat.
+
+  Args:
+    states: [num_steps, num_chains, d].
+    num_gradients: Of each chain.
+  """
+  summary = diagnostics.summarize(states)
+  squares = diagnostics.geyer_ess(states - states.mean((0, 1)), np.square)
+  gradients = 1e-3 * states.shape[1] * num_gradients
+  return {
+    'bulk': float(np.nanmin(summary.ess_bulk)) / gradients,
+    'tail': float(np.nanmin(summary.ess_tail)) / gradients,
+    'squares': float(squares.sum(axis=0).min()) / gradients,
+    'rhat': float(np.nanmax(summary.rhat)),
   }
 
 
