@@ -25,6 +25,7 @@ __all__ = [
   'Journeys',
   'at',
   'exchange',
+  'exchange_all',
   'expand',
   'moved',
   'names',
@@ -185,3 +186,53 @@ def travel(journeys):
     axis=0,
   )
   return Journeys(is_hot, journeys.num_restarts + tf.cast(arrived, tf.int32))
+
+
+def exchange_all(results, seed):
+  """Returns results after the exchanges of a step, which need no gradient.
+
+  As many turns as replicas: a state may go from one end to the other. Turns
+  move names; what they name is moved at the end.
+  """
+  num_replicas = results.inverse_temperatures.shape[0]
+  num_turns = 2 * -(-num_replicas // 2)
+  seeds = tf.stack(random.split(seed, num_turns))
+  tempered = results.densities.tempered
+
+  def take(turn, named, values, journeys, rejections, num_exchanges):
+    (named, values, is_hot), rejected, is_tried = exchange(
+      turn,
+      results.inverse_temperatures,
+      (named, values, journeys.is_hot),
+      values,
+      seeds[turn],
+    )
+    return (
+      turn + 1,
+      named,
+      values,
+      travel(journeys._replace(is_hot=is_hot)),
+      rejections + rejected,
+      num_exchanges + is_tried,
+    )
+
+  _, named, _, journeys, rejections, num_exchanges = tf.while_loop(
+    lambda turn, *_: turn < num_turns,
+    take,
+    (
+      0,
+      names(tempered),
+      tempered,
+      results.journeys,
+      results.rejections,
+      results.num_exchanges,
+    ),
+  )
+  states, densities = moved(named, (results.replica_states, results.densities))
+  return results._replace(
+    replica_states=states,
+    densities=densities,
+    journeys=journeys,
+    rejections=rejections,
+    num_exchanges=num_exchanges,
+  )

@@ -261,7 +261,7 @@ class ReplicaExchange(kernel_base.Kernel):
         step=previous.step + 1,
         seed=seed,
       )
-      exchanged = _exchanged(exchanged, exchange_seed)
+      exchanged = exchange.exchange_all(exchanged, exchange_seed)
       results = self._finished(self._adapted(exchanged))
       states = results.replica_states
       return tf.nest.map_structure(lambda x: x[0], states), results
@@ -372,55 +372,3 @@ class ReplicaExchange(kernel_base.Kernel):
         'modes they began in. Adapt and sample longer, with more replicas, or '
         'with a higher `min_inverse_temperature`.'
       )
-
-
-def _exchanged(results, seed):
-  """Returns results after the exchanges of a step, which need no gradient.
-
-  As many turns as replicas: a state may go from one end to the other. Turns
-  move names; what they name is moved at the end.
-  """
-  num_replicas = results.inverse_temperatures.shape[0]
-  num_turns = 2 * -(-num_replicas // 2)
-  seeds = tf.stack(random.split(seed, num_turns))
-  tempered = results.densities.tempered
-
-  def take(turn, names, values, journeys, rejections, num_exchanges):
-    (names, values, is_hot), rejected, is_tried = exchange.exchange(
-      turn,
-      results.inverse_temperatures,
-      (names, values, journeys.is_hot),
-      values,
-      seeds[turn],
-    )
-    return (
-      turn + 1,
-      names,
-      values,
-      exchange.travel(journeys._replace(is_hot=is_hot)),
-      rejections + rejected,
-      num_exchanges + is_tried,
-    )
-
-  _, names, _, journeys, rejections, num_exchanges = tf.while_loop(
-    lambda turn, *_: turn < num_turns,
-    take,
-    (
-      0,
-      exchange.names(tempered),
-      tempered,
-      results.journeys,
-      results.rejections,
-      results.num_exchanges,
-    ),
-  )
-  states, densities = exchange.moved(
-    names, (results.replica_states, results.densities)
-  )
-  return results._replace(
-    replica_states=states,
-    densities=densities,
-    journeys=journeys,
-    rejections=rejections,
-    num_exchanges=num_exchanges,
-  )
