@@ -70,6 +70,7 @@ def _short(monkeypatch):
   monkeypatch.setattr(outlook_runs, '_NUM_GRADIENTS', 4000)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('accept', [0.7, 0.9])
 def test_steps_have_the_wanted_acceptance_whatever_is_kept(runs, accept):
   for damping in (None, 1.0):
@@ -78,6 +79,7 @@ def test_steps_have_the_wanted_acceptance_whatever_is_kept(runs, accept):
     assert found['accepted'] == pytest.approx(accept, abs=0.02)
 
 
+@pytest.mark.full
 def test_a_step_keeps_what_its_time_and_the_slowest_direction_say(runs):
   law, found = runs._law(Setting(((2, 2),), 0.8, 0.7, True))
   (size,) = found['step_sizes']
@@ -89,6 +91,7 @@ def test_a_step_keeps_what_its_time_and_the_slowest_direction_say(runs):
   assert found['persistence'] == 0.0
 
 
+@pytest.mark.full
 def test_mixtures_have_the_lengths_and_step_sizes_of_each(runs):
   law, found = runs._law(Setting(((1, 1), ('most', 'most'))))
   assert law.lengths.numpy().tolist() == [[1, 1], [3, 3]]

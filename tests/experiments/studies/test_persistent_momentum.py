@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from experiments.studies import persistent_momentum
 
+pytestmark = pytest.mark.full
+
 _NUM_CHAINS, _DEGREES = 100_000, 9.0
 # Of a normal, 6 of ten million are beyond 5.
 _NUM_STEPS, _BOUND = 12, 5.0
