@@ -7,7 +7,7 @@ from experiments.framework import learned
 from experiments.framework import moments
 from experiments.methods.base import find_field
 
-__all__ = ['measure', 'step_counts']
+__all__ = ['measure', 'spread', 'step_counts']
 
 
 def step_counts(config, index):
@@ -74,10 +74,10 @@ def measure(config, index, method, target, result, factor):
     'calls': calls,
     'num_simulations': _simulations(target, calls),
     'accept_rate': _mean(result.trace, 'is_accepted'),
-    'ess': _spread(summary.ess),
-    'ess_squared': _spread(summary.ess_squared),
-    'ess_bulk': _spread(summary.ess_bulk),
-    'ess_tail': _spread(summary.ess_tail),
+    'ess': spread(summary.ess),
+    'ess_squared': spread(summary.ess_squared),
+    'ess_bulk': spread(summary.ess_bulk),
+    'ess_tail': spread(summary.ess_tail),
     'ess_log_prob': _ess_log_prob(result.trace),
     'rhat_max': _finite(np.nanmax(summary.rhat, initial=-np.inf)),
     'rhat_median': _finite(np.nanmedian(summary.rhat)),
@@ -202,7 +202,8 @@ def _ess_log_prob(trace):
   return _finite(diagnostics.geyer_ess(trace['target_log_prob']).sum())
 
 
-def _spread(values):
+def spread(values):
+  """Returns the least, the median and the largest of some sizes, or None."""
   functions = {'min': np.nanmin, 'median': np.nanmedian, 'max': np.nanmax}
   return {
     name: _finite(function(values)) for name, function in functions.items()

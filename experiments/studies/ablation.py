@@ -41,14 +41,16 @@ from experiments.framework.cell import cell_seed
 from experiments.framework.cell import CellResult
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
+from experiments.framework.measurements import spread
 from experiments.framework.starts import make_starts
+from experiments.methods.base import find_field
 from experiments.panel import budget
 from experiments.panel.config import find_label
 from experiments.panel.config import load_panel
 from experiments.panel.pair import build_target
 from experiments.panel.records import finished_record
 from experiments.panel.truth import load_truth
-from tfp_adaptive.core import tfp_private
+from experiments.studies.judgement import SIZES
 
 __all__ = ['TARGETS', 'VARIANTS', 'build', 'measure', 'pulled_back']
 
@@ -244,7 +246,7 @@ def _two_phases(target_log_prob_fn, first, config):
     found = tfpa.sample(kernel, starts, 1, seed=seed, progress=False)
     results = found.final_kernel_results
     learned = (
-      tfp_private.get_innermost(results, name)
+      find_field(results, name)
       for name in ('preconditioner_params', 'step_size')
     )
     draws, is_accepted = go_on(
@@ -340,13 +342,7 @@ def _calls(config, phases):
 def _measured(sampler, states, is_accepted, seconds):
   """Returns what the panel's records are made of."""
   found = diagnostics.summarize(states)
-  sizes = {
-    name: {
-      key: float(function(getattr(found, name)))
-      for key, function in (('min', np.min), ('median', np.median))
-    }
-    for name in ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
-  }
+  sizes = {name: spread(getattr(found, name)) for name in SIZES}
   rhat = float(np.max(found.rhat))
   return dict(
     num_chains=states.shape[1],
@@ -368,7 +364,7 @@ def _line(record):
     return f'{name}: {record["error"]}'
   return (
     f'{name}: {", ".join(record["missed"]) or "converged"}, '
-    f'R-hat {record["rhat_max"]:.3f}, z {record["z"]["worst"]:.1f}, '
+    f'R-hat {record["rhat_max"] or np.inf:.3f}, z {record["z"]["worst"]:.1f}, '
     f'min ESS {record["ess"]["min"]:.0f}, {record["seconds"]["sampling"]:.0f} s'
   )
 

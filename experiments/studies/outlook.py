@@ -15,7 +15,6 @@ import json
 import pathlib
 
 import numpy as np
-import tensorflow as tf
 
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
@@ -23,6 +22,7 @@ from experiments.studies.length_targets import TARGETS as MODELS
 from experiments.studies.outlook_runs import Problem
 from experiments.studies.outlook_runs import Runs
 from experiments.studies.outlook_runs import Setting
+from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import rotated_covariance
 
 __all__ = ['TARGETS', 'least', 'measure', 'ways']
@@ -37,11 +37,8 @@ def _gaussian(data_dir):
   """A rotated Gaussian, d = 100, condition 1e4."""
   del data_dir
   covariance = rotated_covariance(np.geomspace(1.0, 1e4, 100), seed=7)
-  precision = np.linalg.inv(covariance)
-  return (
-    lambda x: -0.5 * tf.reduce_sum(x * tf.linalg.matvec(precision, x), axis=-1),
-    100,
-  )
+  target = gaussian_target('Gaussian', covariance, 'float64')
+  return target.target_log_prob_fn, target.event_size
 
 
 TARGETS = {

@@ -282,7 +282,7 @@ class Run:
       if self._ended_by:
         return
       if chains.gradients_to_go_on > left:
-        chains.extend_by_a_block()  # Of what is left nothing is left unused.
+        chains.extend_by_a_block()  # The last of the budget.
       chains.run_block()
       if time.monotonic() - self._saved > _SECONDS_BETWEEN_FILES:
         self._save(chains, self._stage(chains))

@@ -155,15 +155,15 @@ def names(tempered):
   return tf.reshape(tf.range(ps.reduce_prod(shape)), shape)
 
 
-def moved(names, carried):
+def moved(named, carried):
   """Returns what states carry where turns have moved their names.
 
   Args:
-    names: Of the state that is there now, [num_replicas, chains...].
+    named: Name of the state that is there now, [num_replicas, chains...].
     carried: Structure of [num_replicas, chains..., ...].
   """
-  rank = ps.rank(names)
-  flat = tf.reshape(names, [-1])
+  rank = ps.rank(named)
+  flat = tf.reshape(named, [-1])
 
   def gathered(x):
     shape = ps.shape(x)

@@ -39,9 +39,9 @@ class ReplicaExchangeResults(
     densities: `Densities`, both parts of the log density there.
     journeys: `Journeys`: where the states have come from.
     inverse_temperatures: b, [num_replicas].
-    rejections: Sums over the steps since they were set of the shares that were
+    rejections: Sums over the turns since they were set of the shares that were
       rejected, [num_replicas - 1].
-    num_exchanges: Steps in which a pair tried, [num_replicas - 1].
+    num_exchanges: Turns in which a pair tried, [num_replicas - 1].
     step: Steps taken, [] int32.
     seed: [2] int32.
   """
