@@ -58,6 +58,7 @@ _TAKEN_BY_TRANSPORT = (
   'linear/fisher_fit',
   'linear/gradient_adaptation',
   'linear/hessian_product',
+  'linear/kept_momentum',
   'linear/log_det',
   'linear/num_steps',
   'linear/optimizers',

@@ -25,6 +25,15 @@ _LEARNED = dict(
   transport='preconditioner_params',
   surrogate='surrogate_params',
 )
+# Marks of proposals, what TFP's kernel has there, and what they have.
+_NOT_TFP = (
+  (
+    'has_local_steps',
+    'steps of one size',
+    'shorter steps where the target is steep',
+  ),
+  ('keeps_momentum', 'momenta drawn anew', 'momenta that are kept'),
+)
 
 
 def frozen(
@@ -110,11 +119,12 @@ def as_tfp_kernel(
       "TFP's kernel follows the gradient of the target, this one the score of "
       'a surrogate. Use `tfpa.frozen(kernel, results)`.'
     )
-  if getattr(proposal, 'has_local_steps', False):
-    raise ValueError(
-      "TFP's kernel has steps of one size, this one shorter steps where the "
-      'target is steep. Use `tfpa.frozen(kernel, results)`.'
-    )
+  for attribute, theirs, ours in _NOT_TFP:
+    if getattr(proposal, attribute, False):
+      raise ValueError(
+        f"TFP's kernel has {theirs}, this one {ours}. Use "
+        '`tfpa.frozen(kernel, results)`.'
+      )
   state = tfp_private.get_innermost(results, 'proposed_state')
   log_prob = tfp_private.get_innermost(results, 'target_log_prob')
   if not tf.is_tensor(state) or state.shape.rank != log_prob.shape.rank + 1:
@@ -328,20 +338,21 @@ def _fixed_num_steps(kernel, results):
   if kernel.parameters.get('max_num_leapfrog_steps') is None:
     return {}
   return dict(
-    num_leapfrog_steps=_learned_range(results), max_num_leapfrog_steps=None
+    num_leapfrog_steps=_learned_range(kernel, results),
+    max_num_leapfrog_steps=None,
   )
 
 
-def _learned_range(results):
-  pair = np.asarray(tfp_private.get_innermost(results, 'num_leapfrog_steps'))
-  return tuple(int(number) for number in pair)
+def _learned_range(proposal, results):
+  drawn = tfp_private.get_innermost(results, 'num_leapfrog_steps')
+  return proposal.learned_range(np.asarray(drawn))
 
 
 def _num_steps(proposal, results):
   """Returns one number of leapfrog steps for all steps."""
   given = proposal.num_leapfrog_steps
   if getattr(proposal, 'max_num_leapfrog_steps', None) is not None:
-    given = _learned_range(results)
+    given = _learned_range(proposal, results)
   return int(np.ceil(np.mean(given)))
 
 
@@ -361,7 +372,10 @@ def _learned_mean(proposal, adapting, results):
       1, np.asarray(lengths.num_steps)
     )
     return {'mean_num_steps': float(taken)}
-  return {'mean_num_steps': float(np.mean(_learned_range(results)))}
+  learned = proposal.copy(
+    num_leapfrog_steps=_learned_range(proposal, results),
+  )
+  return {'mean_num_steps': float(learned.mean_num_steps)}
 
 
 def _linear(kernel):

@@ -66,6 +66,9 @@ _exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
 
 
 _local = functools.partial(tfpa.fisher_divergence_hamiltonian, local_steps=True)
+_kept = functools.partial(
+  tfpa.fisher_divergence_hamiltonian, keep_momentum=True
+)
 
 
 @functools.wraps(tfpa.entropy_adaptive_hamiltonian)
@@ -92,6 +95,7 @@ KERNELS = [
     'hamiltonian_divergence', tfpa.fisher_divergence_hamiltonian, 0.6, 2, 2000
   ),
   KernelSpec('local_hamiltonian_divergence', _local, 0.6, 2, 2000),
+  KernelSpec('kept_hamiltonian_divergence', _kept, 0.6, 2, 2000),
   KernelSpec(
     'langevin_ratio',
     baselines.variance_ratio_langevin,
@@ -153,8 +157,11 @@ def of_one_length(kernel, results):
   """Returns results with which a learned range holds one number, 3, alone."""
   if getattr(kernel.proposal, 'max_num_leapfrog_steps', None) is None:
     return results
+  # Steps that keep momenta make half as many as those that are learned.
+  number = 6 if hasattr(kernel.proposal, 'keeps_momentum') else 3
   return tfp_private.replace_innermost(
-    results, num_leapfrog_steps=tf.constant([3, 3])
+    results,
+    num_leapfrog_steps=kernel.proposal.settled(tf.constant([number] * 2)),
   )
 
 

@@ -111,6 +111,7 @@ def test_the_wanted_acceptance_is_reached(spec):
     hamiltonian=0.67,
     hamiltonian_divergence=0.8,
     local_hamiltonian_divergence=0.8,
+    kept_hamiltonian_divergence=0.8,
   ).get(spec.name, 0.25)
   half = spec.num_learning_steps // 2
   accepted = run.adaptation_trace['is_accepted'][half:].mean()
@@ -193,6 +194,9 @@ def test_frozen_kernels_keep_what_was_learned_and_adapt_no_more(spec):
     tfpa.learned_factor(frozen, before),
     tfpa.learned_factor(kernel, run.final_kernel_results),
   )
+  kept = mh_results(run.final_kernel_results).extra
+  if kept:  # The momenta that the chains have.
+    before = before._replace(extra=kept)
   seed = tf.constant([7, 8], tf.int32)
   frozen_state, after = frozen.one_step(state, before, seed=seed)
   expected, _ = kernel.one_step(state, run.final_kernel_results, seed=seed)

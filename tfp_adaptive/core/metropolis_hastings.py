@@ -42,31 +42,19 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
     proposed_state, proposed = self.inner_kernel.one_step(
       current_state, previous, seed=proposal_seed
     )
-    log_accept_ratio = tfp_private.safe_sum(
-      [
-        proposed.target_log_prob,
-        -previous.target_log_prob,
-        proposed.log_acceptance_correction,
-      ]
-    )
+    log_accept_ratio = self._log_accept_ratio(previous, proposed)
     log_uniform = random.log_uniform(
       tfp_private.prefer_static.shape(log_accept_ratio),
       log_accept_ratio.dtype,
       accept_seed,
     )
-    is_accepted = log_uniform < log_accept_ratio
-    next_state = _choose(is_accepted, proposed_state, current_state)
-    return next_state, tfp_private.MetropolisHastingsKernelResults(
-      accepted_results=_choose_results(
-        is_accepted, _without(proposed, _ONE_STEP_FIELDS), previous
-      ),
-      is_accepted=is_accepted,
-      log_accept_ratio=log_accept_ratio,
-      proposed_state=proposed_state,
-      proposed_results=_without(proposed, _LAW_FIELDS),
-      extra=[],
-      seed=seed,
+    next_state, results = self._decided(
+      log_uniform < log_accept_ratio,
+      (current_state, previous),
+      (proposed_state, proposed),
+      log_accept_ratio,
     )
+    return next_state, results._replace(seed=seed)
 
   def bootstrap_results(self, init_state):
     """Returns results for `init_state`, as if it had just been accepted."""
@@ -75,6 +63,38 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
     return results._replace(
       accepted_results=_without(results.accepted_results, _ONE_STEP_FIELDS),
       proposed_results=_without(results.proposed_results, _LAW_FIELDS),
+    )
+
+  def _log_accept_ratio(self, previous, proposed):
+    """Returns log pi(y) q(x | y) - log pi(x) q(y | x), [chains...]."""
+    return tfp_private.safe_sum(
+      [
+        proposed.target_log_prob,
+        -previous.target_log_prob,
+        proposed.log_acceptance_correction,
+      ]
+    )
+
+  def _decided(self, is_accepted, current, proposed, log_accept_ratio):
+    """Returns the next state and results.
+
+    Args:
+      is_accepted: [chains...] bool.
+      current: State and results of the proposal, before the step.
+      proposed: The same after it.
+      log_accept_ratio: [chains...].
+    """
+    state = _choose(is_accepted, proposed[0], current[0])
+    return state, tfp_private.MetropolisHastingsKernelResults(
+      accepted_results=_choose_results(
+        is_accepted, _without(proposed[1], _ONE_STEP_FIELDS), current[1]
+      ),
+      is_accepted=is_accepted,
+      log_accept_ratio=log_accept_ratio,
+      proposed_state=proposed[0],
+      proposed_results=_without(proposed[1], _LAW_FIELDS),
+      extra=[],
+      seed=[],
     )
 
 

@@ -154,7 +154,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
         params, statistics, gradients, next_state, inner
       )
       rate = _step_size_rate(
-        self._num_updates_of_map(results, statistics), step_size.dtype
+        self._num_updates_of_steps(results, statistics), step_size.dtype
       )
       factor *= step_sizes.change(accept_prob, target, rate)
       return params, step_size * factor, statistics
@@ -201,7 +201,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     if most is None:
       return []
     rows, _, is_finite = self._states_and_gradients(state, inner)
-    first = tfp_private.get_innermost(inner, 'num_leapfrog_steps')
+    first = tf.constant(self.proposal.bounds, tf.int32)
     params = tfp_private.get_innermost(inner, 'preconditioner_params')
     places = self._turning(rows, params)
     return trajectory_length.start(first, most, places, is_finite)
@@ -239,6 +239,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       self.proposal.event_sum,
       results.step,
       self.num_adaptation_steps,
+      self.proposal.settled,
     )
     lengths = self._forget_lengths(
       lengths, rows, is_finite, results.statistics, statistics, params
@@ -261,6 +262,21 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     """Returns for how many steps the step size has followed this shape."""
     del statistics
     return results.num_updates
+
+  def _num_updates_of_steps(self, results, statistics):
+    """Returns the same of the shape and the kind of steps that are taken."""
+    of_map = self._num_updates_of_map(results, statistics)
+    if not (
+      results.trajectory_length
+      and getattr(self.proposal, 'keeps_momentum', False)
+    ):
+      return of_map
+    settled = trajectory_length.num_steps_settled(
+      results.step, self.num_adaptation_steps
+    )
+    of_steps = tf.cast(settled, results.mean_accept_prob.dtype)
+    of_map = tf.cast(of_map, of_steps.dtype)
+    return tf.where(of_steps > 0.0, tf.minimum(of_map, of_steps), of_map)
 
   def _rescale(self, start, statistics, by):
     """Returns the statistics of params just rescaled, from a new start."""

@@ -43,15 +43,13 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import fisher_fit
+from tfp_adaptive.linear import kept_momentum
 from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import running_moments
 from tfp_adaptive.linear import schedule
+from tfp_adaptive.linear import step_kinds
 from tfp_adaptive.linear import trajectory_length
-from tfp_adaptive.linear.hamiltonian import (
-  UncalibratedPreconditionedHamiltonian,
-)
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
-from tfp_adaptive.linear.local_steps import UncalibratedLocalHamiltonian
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
 __all__ = [
@@ -68,10 +66,6 @@ _FIRST_RESTART, _RESTART_GROWTH = 4.0, 1.25  # The same of starts anew.
 _LARGE_GAIN = 0.1  # Of log (1 + loss): what followed another shape is void.
 _SALT = 11  # Tells draws of the history from those of the step.
 
-_HAMILTONIANS = (
-  UncalibratedPreconditionedHamiltonian,
-  UncalibratedLocalHamiltonian,
-)
 Statistics = collections.namedtuple(
   'Statistics',
   ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'restarts'],
@@ -90,6 +84,7 @@ def fisher_divergence_hamiltonian(
   step_size=1.0,
   max_num_leapfrog_steps=None,
   local_steps=False,
+  keep_momentum=False,
 ):
   """Builds HMC whose inverse mass matrix has the least Fisher divergence.
 
@@ -115,6 +110,9 @@ def fisher_divergence_hamiltonian(
     max_num_leapfrog_steps: The most that may be learned; 32 by default.
     local_steps: Whether steps are shorter where the target is steeper, for
       funnels and hierarchies; it costs no gradient.
+    keep_momentum: Whether steps go on with part of the momentum of the one
+      before. They make half as many leapfrog steps, and take as much longer
+      to forget.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -122,7 +120,7 @@ def fisher_divergence_hamiltonian(
   Raises:
     TypeError: If the target or the preconditioner is of another kind.
     ValueError: If a number is out of its range, or both numbers of leapfrog
-      steps are given.
+      steps are given, or both kinds of steps asked for.
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
@@ -133,7 +131,7 @@ def fisher_divergence_hamiltonian(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
-  proposal = _HAMILTONIANS[bool(local_steps)](
+  proposal = step_kinds.proposal_class(local_steps, keep_momentum)(
     target_log_prob_fn,
     as_preconditioner(preconditioner),
     first,
@@ -142,7 +140,7 @@ def fisher_divergence_hamiltonian(
     max_num_leapfrog_steps=most,
   )
   return FisherDivergenceAdaptation(
-    MetropolisHastings(proposal), num_adaptation_steps, target_accept_prob
+    kept_momentum.accepted(proposal), num_adaptation_steps, target_accept_prob
   )
 
 

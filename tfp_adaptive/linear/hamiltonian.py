@@ -177,10 +177,10 @@ class UncalibratedPreconditionedHamiltonian(
 
     A finite difference counts as a gradient. `mean_num_steps`: as learned.
     """
-    steps = mean_num_steps or 0.5 * sum(self._bounds)
+    steps = mean_num_steps or self.mean_num_steps
     products = gradients = 0.0
     pushes = 2 * steps + 1
-    if adapting and self._bounds[1] > 1:
+    if adapting and self.bounds[1] > 1:
       products, gradients = self._series.mean_cost(
         self._parameters['hessian_product']
       )
@@ -202,7 +202,7 @@ class UncalibratedPreconditionedHamiltonian(
     seed = random.sanitize(seed)
     x = state_parts.flatten(current_state, num_chain_dims)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
-    noise = self._draw_noise(x, seed)
+    noise = self._draw_velocity(x, previous, seed)
     end, path = trajectory.run(
       state_parts.of_flat(
         self.target_log_prob_fn, current_state, num_chain_dims
@@ -221,7 +221,7 @@ class UncalibratedPreconditionedHamiltonian(
       grads_target_log_prob=grads,
       log_acceptance_correction=kinetic,
       noise=noise,
-      trajectory=path,
+      trajectory=self._taken(previous, path, end.velocity),
       seed=seed,
     )
 
@@ -314,7 +314,7 @@ class UncalibratedPreconditionedHamiltonian(
 
     Chains that diverged get D = 0.
     """
-    if self._bounds[1] == 1:
+    if self.bounds[1] == 1:
       return None
     product = hessian.hessian_product(
       self.target_log_prob_fn,

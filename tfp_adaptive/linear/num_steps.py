@@ -10,11 +10,11 @@ import tensorflow as tf
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
-__all__ = ['DrawsNumSteps', 'check', 'draw', 'resolve']
+__all__ = ['DrawsNumSteps', 'SALT', 'check', 'draw', 'resolve']
 
 _START = (1, 5)  # Of what is learned.
 _MOST_LEARNED = 32
-_SALT = 1  # Tells these draws from those of the noise, of the same seed.
+SALT = 1  # Tells these draws from those of the noise, of the same seed.
 
 
 def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
@@ -89,24 +89,55 @@ class DrawsNumSteps:
     return self._parameters['max_num_leapfrog_steps']
 
   @property
-  def _bounds(self):
+  def bounds(self):
     """The range (fewest, most) of the constructor, ints."""
     given = self.num_leapfrog_steps
     if isinstance(given, (tuple, list)):
       return tuple(given)
     return (1 if self._parameters['randomize_num_steps'] else given), given
 
+  @property
+  def mean_num_steps(self):
+    """Of the constructor's range."""
+    return 0.5 * sum(self.bounds)
+
+  def settled(self, learned):
+    """Returns what steps draw from that try nothing else, [2] int32 here.
+
+    Args:
+      learned: The best range (fewest, most), [2] int32.
+    """
+    return learned
+
+  def learned_range(self, drawn):
+    """Returns the range that was learned, two ints.
+
+    Args:
+      drawn: As in the results, numpy integers.
+    """
+    return tuple(int(number) for number in drawn)
+
   def _init_num_steps(self):
     if self.max_num_leapfrog_steps is None:
       return []
-    return tf.constant(self._bounds, tf.int32)
+    return tf.constant(self.bounds, tf.int32)
 
   def _draw_num_steps(self, results, seed):
     """Returns the number of leapfrog steps of a step of this seed."""
-    bounds = self._bounds
+    bounds = self.bounds
     if self.max_num_leapfrog_steps is not None:
       bounds = tf.unstack(results.num_leapfrog_steps)
-    return draw(*bounds, random.fold_in(seed, _SALT))
+    return draw(*bounds, random.fold_in(seed, SALT))
+
+  def _draw_velocity(self, flat, results, seed):
+    """Returns the momentum that a step starts with, [chains..., d]."""
+    del results
+    return self._draw_noise(flat, seed)
+
+  def _taken(self, results, path, velocity):
+    """Returns what results tell of a trajectory and the momentum at its end."""
+    del results, velocity
+    return path
 
 
 def draw(fewest, most, seed):

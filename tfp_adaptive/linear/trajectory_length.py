@@ -39,7 +39,14 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.linear import running_moments
 
-__all__ = ['Lengths', 'add', 'choose', 'restart', 'start']
+__all__ = [
+  'Lengths',
+  'add',
+  'choose',
+  'num_steps_settled',
+  'restart',
+  'start',
+]
 
 _GAIN = 2.0  # How fast the past is forgotten, as in the moments.
 _LARGEST_SQUARE = 9.0  # In variances.
@@ -176,16 +183,18 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   )
 
 
-def choose(lengths, event_sum, step, num_adaptation_steps):
-  """Returns `Lengths` with the best range, and the range of the next step.
+def choose(lengths, event_sum, step, num_adaptation_steps, settled):
+  """Returns `Lengths` with the best range, and what the next step draws from.
 
   Args:
     lengths: `Lengths`.
     event_sum: Sums over the last axis, across shards too.
     step: Adapting steps taken, [] int32.
     num_adaptation_steps: Of them all, int.
+    settled: Function of the best range to what steps draw from when it is
+      chosen for good, a range and perhaps more; zeros are in place of that.
   """
-  is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
+  is_open = num_steps_settled(step, num_adaptation_steps) < 0
   is_due = is_open & (lengths.time >= lengths.next_review)
 
   def review(best, next_review):
@@ -200,9 +209,22 @@ def choose(lengths, event_sum, step, num_adaptation_steps):
   )
   explores = is_open & tf.equal(step % 2, 0)
   drawn = adaptation_base.choose(explores, tf.stack([1, longest]), best)
+  settled = settled(best)
+  nothing = tf.zeros_like(settled[2:])
+  drawn = tf.where(is_open, tf.concat([drawn, nothing], axis=0), settled)
   return lengths._replace(
     num_leapfrog_steps=best, next_review=next_review
   ), drawn
+
+
+def num_steps_settled(step, num_adaptation_steps):
+  """Returns the steps since the range was chosen for good, negative before.
+
+  Args:
+    step: Adapting steps taken, [] int32.
+    num_adaptation_steps: Of them all, int.
+  """
+  return step - int(_LAST_REVIEW * num_adaptation_steps)
 
 
 def rates(correlations, fewest, most):

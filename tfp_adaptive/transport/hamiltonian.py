@@ -14,6 +14,7 @@ from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import hessian_product as hessian
+from tfp_adaptive.linear import kept_momentum
 from tfp_adaptive.linear import log_det
 from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import optimizers
@@ -46,6 +47,7 @@ def transport_adaptive_hamiltonian(
   hessian_product='autodiff',
   step_size=1.0,
   max_num_leapfrog_steps=None,
+  keep_momentum=False,
 ):
   """Builds HMC behind a map f that is learned while it samples.
 
@@ -72,6 +74,8 @@ def transport_adaptive_hamiltonian(
       targets that are costly or cannot be differentiated twice.
     step_size: Of the leapfrog in z; leave it to the adaptation.
     max_num_leapfrog_steps: The most that may be learned; 32 by default.
+    keep_momentum: As of `fisher_divergence_hamiltonian`; not behind a map
+      learned by gradient.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -95,20 +99,18 @@ def transport_adaptive_hamiltonian(
   if transport.fit is not None:
     map_params.check_fitted(criterion, optimizer)
     first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
-    proposal = UncalibratedTransportedHamiltonian(
-      target_log_prob_fn,
-      transport,
-      first,
-      step_size,
+    proposal = _HAMILTONIANS[bool(keep_momentum)](
+      *(target_log_prob_fn, transport, first, step_size),
       randomize_num_steps=isinstance(first, int),
       hessian_product=hessian_product,
       max_num_leapfrog_steps=most,
     )
     return FisherTransportAdaptation(
-      MetropolisHastings(proposal),
+      kept_momentum.accepted(proposal),
       num_adaptation_steps,
       0.8 if target_accept_prob is None else target_accept_prob,
     )
+  map_params.check_momentum(transport, keep_momentum)
   if criterion is None:
     criterion = generalized_speed_measure(
       0.67 if target_accept_prob is None else target_accept_prob,
@@ -225,7 +227,7 @@ class UncalibratedTransportedHamiltonian(
 
   def cost(self, adapting, mean_num_steps=None):
     """Returns mean calls of a step per chain; `mean_num_steps`: as learned."""
-    steps = mean_num_steps or 0.5 * sum(self._bounds)
+    steps = mean_num_steps or self.mean_num_steps
     products = gradients = 0.0
     if adapting and steps > 1 and self.transport.fit is None:
       products, gradients = self._series.mean_cost(
@@ -243,7 +245,7 @@ class UncalibratedTransportedHamiltonian(
     num_chain_dims = ps.rank(previous.target_log_prob)
     seed = random.sanitize(seed)
     flat = state_parts.flatten(current_state, num_chain_dims)
-    noise = self._draw_noise(flat, seed)
+    noise = self._draw_velocity(flat, previous, seed)
     end, path = leapfrog.run(
       lambda: self.transport.bijector(previous.preconditioner_params),
       state_parts.of_flat(
@@ -263,9 +265,9 @@ class UncalibratedTransportedHamiltonian(
     return proposed_state, previous._replace(
       target_log_prob=end.log_prob,
       grads_target_log_prob=grads,
-      log_acceptance_correction=_correction(end),
+      log_acceptance_correction=end.correction,
       noise=noise,
-      trajectory=path,
+      trajectory=self._taken(previous, path, end.velocity),
       seed=seed,
     )
 
@@ -306,7 +308,7 @@ class UncalibratedTransportedHamiltonian(
       end = leapfrog.replay(
         bijector_fn, path, gradient, noise, proposed.step_size
       )
-      change = end.log_prob + _correction(end)
+      change = end.log_prob + end.correction
       log_jacobian = eigenvalue = tf.zeros_like(ratio)
       if estimated:
         log_jacobian, eigenvalue = curvature.log_jacobian(
@@ -360,9 +362,19 @@ class UncalibratedTransportedHamiltonian(
     return log_det.Series(self._parameters['num_fixed_terms'])
 
 
-def _correction(end):
-  (log_det, log_det_start), (kinetic, kinetic_start) = end.log_det, end.kinetic
-  return log_det - log_det_start + kinetic_start - kinetic
+class UncalibratedMomentumTransportedHamiltonian(
+  kept_momentum.KeepsMomentum, UncalibratedTransportedHamiltonian
+):
+  """The same with a momentum in z that is given, behind a map that is fitted.
+
+  It needs `MomentumMetropolisHastings` around it.
+  """
+
+
+_HAMILTONIANS = (
+  UncalibratedTransportedHamiltonian,
+  UncalibratedMomentumTransportedHamiltonian,
+)
 
 
 def _keep_finite(proposed, log_accept_ratio):

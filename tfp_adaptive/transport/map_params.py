@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-__all__ = ['Learned', 'as_learned', 'check', 'check_fitted', 'check_one_length']
+__all__ = [
+  'Learned',
+  'as_learned',
+  'check',
+  'check_fitted',
+  'check_momentum',
+  'check_one_length',
+]
 
 
 class Learned(NamedTuple):
@@ -41,6 +48,16 @@ def check_fitted(criterion, optimizer):
     raise ValueError(
       'This transport is fitted to pairs of states and gradients: it takes no '
       '`criterion` and no `optimizer`. Leave them out.'
+    )
+
+
+def check_momentum(transport, keep_momentum):
+  """Refuses momenta that are kept behind a map learned by gradient."""
+  if keep_momentum:
+    raise ValueError(
+      f'`{transport.name}` learns by gradient, from steps whose momenta are '
+      'drawn anew. Leave `keep_momentum` out, or take a transport that is '
+      'fitted to pairs, such as `tfpa.transports.conditional_gaussian()`.'
     )
 
 

@@ -36,7 +36,8 @@ class Trajectory(
 
 class End(
   collections.namedtuple(
-    'End', ['position', 'log_prob', 'gradient', 'log_det', 'kinetic']
+    'End',
+    ['position', 'log_prob', 'gradient', 'log_det', 'kinetic', 'velocity'],
   )
 ):
   """The end of a trajectory.
@@ -47,9 +48,19 @@ class End(
     gradient: Of the log target there, [chains..., d].
     log_det: log |det Df| at the end and at the start, a pair of [chains...].
     kinetic: 1/2 |w|^2 at the end and at the start, a pair of [chains...].
+    velocity: w at the end, [chains..., d].
   """
 
   __slots__ = ()
+
+  @property
+  def correction(self):
+    """What the log ratio has beside the log target, [chains...]."""
+    (log_det, log_det_start), (kinetic, kinetic_start) = (
+      self.log_det,
+      self.kinetic,
+    )
+    return log_det - log_det_start + kinetic_start - kinetic
 
 
 def start_trajectory(flat, num_kept):
@@ -131,6 +142,7 @@ def run(
     gradient=gradient,
     log_det=(log_det, log_det_start),
     kinetic=(_kinetic(velocity), _kinetic(noise)),
+    velocity=velocity,
   )
   gradients = gradients.stack() if num_kept else []
   return end, Trajectory(start, gradients, midpoint, num_steps)
@@ -168,6 +180,7 @@ def replay(bijector_fn, trajectory, gradient, noise, step_size):
     gradient=trajectory.gradients[-1],
     log_det=(log_det, log_det_start),
     kinetic=(_kinetic(velocity), _kinetic(noise)),
+    velocity=velocity,
   )
 
 

@@ -5,13 +5,12 @@ import pytest
 import tensorflow as tf
 
 from experiments.studies import persistent_momentum
+from tests.contracts import momenta
 
 pytestmark = pytest.mark.full
 
-_NUM_CHAINS, _DEGREES = 100_000, 9.0
 # Of a normal, 6 of ten million are beyond 5.
 _NUM_STEPS, _BOUND = 12, 5.0
-_FACTOR = np.array([[1.0, 0.0], [0.8, 0.6]])
 _OTHER = np.array([[0.5, 0.3], [0.0, 1.0]])
 _LAWS = {
   'range': dict(),
@@ -20,9 +19,9 @@ _LAWS = {
   'moved uniform': dict(
     lengths=[[1, 1]] * 2, persistence=0.9, drift=0.1, is_fresh=False
   ),
-  'factors': dict(factors=[_FACTOR, _OTHER], lengths=[[1, 1], [3, 3]]),
+  'factors': dict(factors=[momenta.FACTOR, _OTHER], lengths=[[1, 1], [3, 3]]),
   'all': dict(
-    factors=[_FACTOR, _OTHER],
+    factors=[momenta.FACTOR, _OTHER],
     lengths=[[1, 1], [3, 4]],
     persistence=0.8,
     drift=0.2,
@@ -31,21 +30,8 @@ _LAWS = {
 }
 
 
-def _log_prob(x):
-  """A correlated Student-t of covariance _FACTOR _FACTOR^T 9 / 7."""
-  white = tf.linalg.matvec(np.linalg.inv(_FACTOR), x)
-  square = tf.reduce_sum(white**2, axis=-1)
-  return -0.5 * (_DEGREES + 2.0) * tf.math.log1p(square / _DEGREES)
-
-
-def _draws(rng):
-  normals = rng.normal(size=(_NUM_CHAINS, 2))
-  chi = rng.chisquare(_DEGREES, size=(_NUM_CHAINS, 1))
-  return normals * (_DEGREES / chi) ** 0.5 @ _FACTOR.T
-
-
 def _law(
-  factors=(_FACTOR, _FACTOR),
+  factors=(momenta.FACTOR, momenta.FACTOR),
   lengths=((1, 3), (1, 3)),
   persistence=0.0,
   drift=0.0,
@@ -64,7 +50,7 @@ def _law(
 def _compiled():
   def run(law, state, seed):
     last, _, _, accepted = persistent_momentum.block(
-      _log_prob, law, state, seed, _NUM_STEPS
+      momenta.log_prob, law, state, seed, _NUM_STEPS
     )
     return last, accepted
 
@@ -80,35 +66,12 @@ def exact_run():
 def _worst(run, law, seed=1):
   """Returns the largest z of what exact draws become, and the acceptance."""
   rng = np.random.default_rng(seed)
-  exact, fresh = _draws(rng), _draws(rng)
-  state = persistent_momentum.start(_log_prob, tf.constant(exact), [seed, 2])
+  exact = tf.constant(momenta.draws(rng))
+  state = persistent_momentum.start(momenta.log_prob, exact, [seed, 2])
   state, accepted = run(law, state, tf.constant([seed, 3]))
-  found = _statistics(
-    state.point.position.numpy(),
-    state.point.velocity.numpy(),
-    state.uniform.numpy(),
-  )
-  velocity = rng.normal(size=fresh.shape)
-  uniform = rng.uniform(-1.0, 1.0, _NUM_CHAINS)
-  expected = _statistics(fresh, velocity, uniform)
-  error = (found.var(0) + expected.var(0)) / _NUM_CHAINS
-  z = (found.mean(0) - expected.mean(0)) / error**0.5
-  return np.abs(z).max(), accepted.numpy().mean()
-
-
-def _statistics(x, v, u):
-  """Bounded functions of x, v and u of each chain, [chains, n]."""
-  white = x @ np.linalg.inv(_FACTOR).T
-  radius = np.sqrt(np.sum(white**2, axis=-1, keepdims=True))
-  parts = [np.tanh(white), np.tanh(v), u[:, np.newaxis], np.tanh(radius)]
-  flat = np.concatenate(parts, axis=-1)
-  pairs = flat[:, :, np.newaxis] * flat[:, np.newaxis]
-  rows, columns = np.triu_indices(flat.shape[1])
-  thresholds = radius < np.array([0.5, 1.0, 1.5, 2.5])
-  height = np.abs(u)[:, np.newaxis] * np.concatenate([radius < 1.0, v**2], -1)
-  return np.concatenate(
-    [flat, pairs[:, rows, columns], thresholds, height], axis=-1
-  )
+  found = state.point.position, state.point.velocity, state.uniform
+  z = momenta.worst(*(part.numpy() for part in found), rng)
+  return z, accepted.numpy().mean()
 
 
 @pytest.mark.parametrize('name', _LAWS)

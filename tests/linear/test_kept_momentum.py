@@ -1,0 +1,145 @@
+"""Steps that keep momenta: their joint law, and what they learn and refuse."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tests.contracts import momenta
+from tests.contracts import registry
+from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
+from tfp_adaptive.linear import kept_momentum
+from tfp_adaptive.linear import step_kinds
+
+# Of a normal, 6 of ten million are beyond 5; some 50 statistics.
+_NUM_STEPS, _BOUND = 12, 5.0
+
+
+class _NotTurned(kept_momentum.MomentumMetropolisHastings):
+  """Goes on where it was rejected."""
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    state, results = super().one_step(
+      current_state, previous_kernel_results, seed
+    )
+    sign = 2.0 * tf.cast(results.is_accepted, tf.float64) - 1.0
+    kept = results.extra
+    velocity = sign[..., tf.newaxis] * kept.velocity
+    return state, results._replace(extra=kept._replace(velocity=velocity))
+
+
+class _NotScaled(kept_momentum.MomentumMetropolisHastings):
+  """Leaves the uniform where it was accepted."""
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    state, results = super().one_step(
+      current_state, previous_kernel_results, seed
+    )
+    by = tf.where(results.is_accepted, tf.exp(results.log_accept_ratio), 1.0)
+    kept = results.extra
+    return state, results._replace(
+      extra=kept._replace(uniform=by * kept.uniform)
+    )
+
+
+def _worst(accept, num_leapfrog_steps=(4, 6), seed=1):
+  """Returns the largest z of what exact draws become, and the acceptance."""
+  kernel = accept(
+    step_kinds.UncalibratedMomentumHamiltonian(
+      momenta.log_prob, registry.fixed(momenta.FACTOR), num_leapfrog_steps, 1.3
+    )
+  )
+  rng = np.random.default_rng(seed)
+  state = tf.constant(momenta.draws(rng))
+  results = kernel.bootstrap_results(state)
+  step = tf.function(kernel.one_step, autograph=False, jit_compile=True)
+  accepted = []
+  for i in range(_NUM_STEPS):
+    state, results = step(state, results, tf.constant([seed, i]))
+    accepted.append(np.mean(results.is_accepted))
+  # Rejections are what may go wrong.
+  assert 0.5 < np.mean(accepted) < 0.95
+  return momenta.worst(
+    state.numpy(),
+    results.extra.velocity.numpy(),
+    results.extra.uniform.numpy(),
+    rng,
+  )
+
+
+def test_exact_draws_momenta_and_uniforms_stay_exact():
+  assert _worst(kept_momentum.MomentumMetropolisHastings) < _BOUND
+
+
+@pytest.mark.full
+def test_steps_of_one_gradient_are_exact_too():
+  assert _worst(kept_momentum.MomentumMetropolisHastings, (2, 3)) < _BOUND
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('accept', [_NotTurned, _NotScaled])
+def test_a_broken_rule_is_seen(accept):
+  assert _worst(accept) > 2 * _BOUND
+
+
+def test_momenta_go_on_and_turn_back_where_rejected():
+  kernel = kept_momentum.MomentumMetropolisHastings(
+    step_kinds.UncalibratedMomentumHamiltonian(
+      targets.standard_normal, registry.fixed(np.eye(3)), 12, 1.8
+    )
+  )
+  state = tf.constant(np.random.default_rng(2).normal(size=[4000, 3]))
+  results = kernel.bootstrap_results(state)
+  state, results = kernel.one_step(state, results, tf.constant([1, 1]))
+  before = results.extra.velocity.numpy()
+  _, results = kernel.one_step(state, results, tf.constant([1, 2]))
+  proposed = results.proposed_results
+  # 12 leapfrog steps of momenta drawn anew: 6 here, a = exp(-1.25 / 2).
+  assert int(proposed.trajectory.num_steps) == 6
+  share = np.exp(-0.625)
+  np.testing.assert_allclose(proposed.trajectory.share_kept, share, rtol=1e-12)
+  correlation = np.mean(before * proposed.noise)
+  assert abs(correlation - share) < 5 * 12_000**-0.5
+  is_accepted = results.is_accepted.numpy()
+  assert 0.1 < np.mean(is_accepted) < 0.9
+  np.testing.assert_array_equal(
+    results.extra.velocity.numpy()[~is_accepted],
+    -proposed.noise.numpy()[~is_accepted],
+  )
+
+
+def test_what_is_learned_is_half_as_many_steps_and_can_be_frozen():
+  scales = tf.constant([1.0, 3.0, 10.0, 30.0], tf.float64)
+  target = lambda x: targets.standard_normal(x / scales)
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    target, 300, keep_momentum=True, max_num_leapfrog_steps=8
+  )
+  run = tfpa.sample(
+    kernel, tf.zeros([8, 4], tf.float64), 500, progress=False, seed=3
+  )
+  results = run.final_kernel_results
+  learned = results.trajectory_length.num_leapfrog_steps.numpy()
+  drawn = mh_results(results).accepted_results.num_leapfrog_steps.numpy()
+  length = max(1, sum(learned) // 4)
+  np.testing.assert_array_equal(drawn, [length, length, sum(learned)])
+  frozen = tfpa.frozen(kernel, results)
+  again = frozen.bootstrap_results(run.final_state).accepted_results
+  np.testing.assert_array_equal(again.num_leapfrog_steps, drawn)
+  assert tfpa.cost_per_step(kernel, False, results).gradient == length
+  assert tfpa.cost_per_step(frozen, False).gradient == length
+  spread = run.states.std(axis=(0, 1)) / scales
+  np.testing.assert_allclose(spread, 1.0, atol=0.15)
+  with pytest.raises(ValueError, match='momenta that are kept'):
+    tfpa.as_tfp_kernel(kernel, results)
+
+
+def test_kinds_of_steps_that_do_not_go_together_are_refused():
+  build = tfpa.fisher_divergence_hamiltonian
+  with pytest.raises(ValueError, match='two kinds of steps'):
+    build(targets.standard_normal, 10, local_steps=True, keep_momentum=True)
+  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
+    targets.standard_normal, tfpa.preconditioners.diagonal(), 3
+  )
+  with pytest.raises(ValueError, match='momenta anew'):
+    kept_momentum.MomentumMetropolisHastings(proposal)

@@ -1,0 +1,214 @@
+"""Hamiltonian steps that go on with part of the momentum of the step before.
+
+Momenta drawn anew must turn within one trajectory, whose end is accepted or
+not; kept ones turn over several short trajectories, each with its own decision:
+
+  v <- a v + sqrt(1 - a^2) noise,       a = exp(-1.25 L / m)
+  u <- u + (1 - a^2) / 2, wrapped to (-1, 1)
+  (x', v') <- L leapfrog steps,         r = log pi(x', v') - log pi(x, v)
+  log |u| < r:  x, v, u <- x', v', u exp(-r);    else  v <- -v
+
+Each line leaves pi(x) N(v; 0, I) U(u) invariant. A rejected step turns around;
+as u moves little, rejections come one after the other, and what they turn
+around they turn back.
+
+m is the mean number of leapfrog steps that is best for momenta drawn anew, and
+L the integer part of m / 2, at least 1. While m is learned momenta are drawn
+anew: a chain that starts far out comes in sooner by long trajectories than the
+step size of all outgrows it.
+
+Sources: Horowitz (1991), A generalized guided Monte Carlo algorithm,
+https://doi.org/10.1016/0370-2693(91)90812-5, for v; Neal (2020),
+Non-reversibly updating a uniform [0, 1] value for Metropolis accept/reject
+decisions, https://arxiv.org/abs/2001.11950, for u; a as a function of m is
+ours.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tfp_adaptive.core import random
+from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.linear import num_steps
+
+__all__ = [
+  'Kept',
+  'KeepsMomentum',
+  'KeptTrajectory',
+  'MomentumMetropolisHastings',
+  'accepted',
+]
+
+_DAMPING = 1.25
+
+
+class KeptTrajectory(
+  collections.namedtuple(
+    'KeptTrajectory', ['num_steps', 'velocity', 'share_kept']
+  )
+):
+  """What is known of a step.
+
+  Attributes:
+    num_steps: L, [] int32.
+    velocity: v', [chains..., d].
+    share_kept: a, [].
+  """
+
+  __slots__ = ()
+
+
+class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
+  """What a chain carries beside its state; zeros: to be drawn anew.
+
+  Attributes:
+    velocity: v, standard normal, [chains..., d].
+    uniform: u, uniform on (-1, 1), [chains...].
+  """
+
+  __slots__ = ()
+
+
+class KeepsMomentum(num_steps.DrawsNumSteps):
+  """The part of a Hamiltonian proposal that starts with a momentum it is given.
+
+  `num_leapfrog_steps` of its results is [3] int32: the range that the next step
+  draws from, and 2 m, or 0 where no momentum is kept.
+  """
+
+  keeps_momentum = True
+
+  @property
+  def mean_num_steps(self):
+    """L of the constructor's range."""
+    return max(1, sum(self.bounds) // 4)
+
+  def settled(self, learned):
+    """Returns L, L, 2 m.
+
+    Args:
+      learned: Range (fewest, most) of momenta drawn anew, [2] int32.
+    """
+    reach = tf.reduce_sum(learned)
+    length = tf.maximum(1, reach // 4)
+    return tf.stack([length, length, reach])
+
+  def learned_range(self, drawn):
+    """Returns a range of the same m, two ints.
+
+    Args:
+      drawn: As in the results, numpy [3].
+    """
+    reach = int(drawn[2])
+    return reach // 2, reach - reach // 2
+
+  def _init_num_steps(self):
+    return self.settled(tf.constant(self.bounds, tf.int32))
+
+  def _draw_num_steps(self, results, seed):
+    fewest, most, _ = tf.unstack(results.num_leapfrog_steps)
+    return num_steps.draw(fewest, most, random.fold_in(seed, num_steps.SALT))
+
+  def _draw_velocity(self, flat, results, seed):
+    """Returns v, [chains..., d], from that of `results.noise`."""
+    share = self._share_kept(results, self._draw_num_steps(results, seed))
+    is_new = self.event_sum(results.noise**2)[..., tf.newaxis] <= 0.0
+    share = tf.where(is_new, tf.zeros([], flat.dtype), share)
+    noise = self._draw_noise(flat, seed)
+    return share * results.noise + tf.sqrt(1.0 - share**2) * noise
+
+  def _share_kept(self, results, num_leapfrog_steps):
+    """Returns a, []; exp(-inf) where no momentum is kept."""
+    reach = tf.cast(results.num_leapfrog_steps[2], results.noise.dtype)
+    taken = tf.cast(num_leapfrog_steps, reach.dtype)
+    return tf.exp(-2.0 * _DAMPING * taken / reach)
+
+  def _taken(self, results, path, velocity):
+    share = self._share_kept(results, path.num_steps)
+    return KeptTrajectory(path.num_steps, velocity, share)
+
+  def _init_trajectory(self, flat):
+    zero = tf.zeros([], flat.dtype)
+    return KeptTrajectory(tf.zeros([], tf.int32), tf.zeros_like(flat), zero)
+
+
+class MomentumMetropolisHastings(MetropolisHastings):
+  """Accepts by a uniform that moves, and keeps the momentum of each chain.
+
+  Results are those of `MetropolisHastings`, `extra` a `Kept`. A step from
+  results just bootstrapped is one of momenta drawn anew.
+  """
+
+  def __init__(self, inner_kernel, name=None):
+    """Builds the kernel.
+
+    Args:
+      inner_kernel: A proposal that starts with a momentum it is given.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If the proposal draws its own.
+    """
+    if not getattr(inner_kernel, 'keeps_momentum', False):
+      raise ValueError(
+        f'{type(inner_kernel).__name__} draws its momenta anew. Wrap it in '
+        '`tfpa.MetropolisHastings`.'
+      )
+    super().__init__(inner_kernel, name)
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    """Proposes from the kept momentum; turns it where that is rejected."""
+    seed = random.sanitize(seed)
+    proposal_seed, uniform_seed = random.split(seed, 2)
+    kept = previous_kernel_results.extra
+    previous = previous_kernel_results.accepted_results
+    proposed_state, proposed = self.inner_kernel.one_step(
+      current_state,
+      previous._replace(noise=kept.velocity),
+      seed=proposal_seed,
+    )
+    ratio = self._log_accept_ratio(previous, proposed)
+    uniform = _moved(kept.uniform, proposed.trajectory.share_kept, uniform_seed)
+    is_accepted = tf.math.log(tf.abs(uniform)) < ratio
+    next_state, results = self._decided(
+      is_accepted, (current_state, previous), (proposed_state, proposed), ratio
+    )
+    return next_state, results._replace(
+      extra=Kept(
+        velocity=tf.where(
+          is_accepted[..., tf.newaxis],
+          proposed.trajectory.velocity,
+          -proposed.noise,
+        ),
+        # The height |u| pi(x, v) stays; in units of the new density.
+        uniform=tf.where(is_accepted, uniform * tf.exp(-ratio), uniform),
+      ),
+      seed=seed,
+    )
+
+  def bootstrap_results(self, init_state):
+    """Returns results for `init_state`, nothing kept."""
+    results = super().bootstrap_results(init_state)
+    return results._replace(
+      extra=Kept(
+        velocity=tf.zeros_like(results.proposed_results.noise),
+        uniform=tf.zeros_like(results.log_accept_ratio),
+      )
+    )
+
+
+def accepted(proposal):
+  """Returns the kernel that accepts a proposal, of either kind of momenta."""
+  if getattr(proposal, 'keeps_momentum', False):
+    return MomentumMetropolisHastings(proposal)
+  return MetropolisHastings(proposal)
+
+
+def _moved(uniform, share_kept, seed):
+  """Returns the next u, [chains...]; a zero is drawn anew."""
+  fresh = random.uniform(ps.shape(uniform), uniform.dtype, seed)
+  moved = uniform + 0.5 * (1.0 - share_kept**2)
+  moved = tf.where(moved >= 1.0, moved - 2.0, moved)
+  return tf.where(tf.equal(uniform, 0.0), 2.0 * fresh - 1.0, moved)

@@ -1,0 +1,50 @@
+"""Kinds of Hamiltonian steps: plain, shorter in places, with kept momenta."""
+
+from tfp_adaptive.linear import kept_momentum
+from tfp_adaptive.linear.hamiltonian import (
+  UncalibratedPreconditionedHamiltonian,
+)
+from tfp_adaptive.linear.local_steps import UncalibratedLocalHamiltonian
+
+__all__ = ['UncalibratedMomentumHamiltonian', 'proposal_class']
+
+
+class UncalibratedMomentumHamiltonian(
+  kept_momentum.KeepsMomentum, UncalibratedPreconditionedHamiltonian
+):
+  """Proposes the end of a trajectory that starts with a momentum it is given.
+
+  It needs `MomentumMetropolisHastings` around it, and cannot be replayed:
+  adaptations that learn from states and gradients go around that, such as
+  `FisherDivergenceAdaptation`.
+  """
+
+  def replay(self, *args):
+    """Refuses: what is kept is not of the law of one step."""
+    raise NotImplementedError(
+      'Steps with kept momenta cannot be replayed. Wrap them in '
+      '`tfpa.adaptation.FisherDivergenceAdaptation`, or take '
+      '`tfpa.proposals.UncalibratedPreconditionedHamiltonian`.'
+    )
+
+
+def proposal_class(local_steps, keep_momentum):
+  """Returns the class of the proposal.
+
+  Args:
+    local_steps: Whether steps are shorter where the target is steep.
+    keep_momentum: Whether they keep part of the momentum.
+
+  Raises:
+    ValueError: If they should do both.
+  """
+  if local_steps and keep_momentum:
+    raise ValueError(
+      '`local_steps=True` and `keep_momentum=True` are two kinds of steps. '
+      'Leave one of them out.'
+    )
+  if keep_momentum:
+    return UncalibratedMomentumHamiltonian
+  if local_steps:
+    return UncalibratedLocalHamiltonian
+  return UncalibratedPreconditionedHamiltonian
