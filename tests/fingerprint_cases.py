@@ -269,6 +269,7 @@ CASES = {
     'diagonal': _with(preconditioner=tfpa.preconditioners.diagonal()),
     'five leapfrog steps at most': _with(num_leapfrog_steps=5),
     'local steps': _with(local_steps=True),
+    'kept momenta': _with(keep_momentum=True),
   },
   'fisher_divergence_langevin': {'default': _plain},
   'gradient_adaptive_langevin': _LANGEVIN,
@@ -305,6 +306,11 @@ CASES = {
     'conditional Gaussian': _with(
       _hamiltonian,
       transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),
+    ),
+    'kept momenta': _with(
+      _hamiltonian,
+      transport=tfpa.transports.conditional_gaussian(),
+      keep_momentum=True,
     ),
   },
   'variance_ratio_langevin': {'default': _plain},

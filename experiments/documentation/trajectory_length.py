@@ -29,7 +29,8 @@ _KINDS = {
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  records = read_lines(_RECORDS / 'lengths.jsonl')
+  lines = read_lines(_RECORDS / 'lengths.jsonl')
+  records = [r for r in lines if r['law'] != 'kept']
   of_maps = [r for r in records if r['is_map']]
   of_matrices = [r for r in records if not r['is_map']]
   tables = [
@@ -37,6 +38,7 @@ def with_tables(text):
     _of_lengths(of_maps, _least),
     _of_lengths(of_matrices, lambda r: min(r['bulk'], r['tail'])),
     _of_lengths(of_matrices, lambda r: r['squares']),
+    _of_momenta(lines),
     _of_cost(),
   ]
   return fill(text, 'trajectory_length', tables)
@@ -86,6 +88,50 @@ def _row(target, records, values):
     f'{learned:.1f} ({", ".join(f"{v:.0f}" for v in values[None])})',
     *(f'{means[law]:.1f} (L = {law[1]})' for law in best),
     *(f'{learned / means[law]:.2f}' for law in best),
+  ]
+
+
+def _of_momenta(records):
+  """Returns lines of a target: kept momenta against those drawn anew."""
+  headings = [
+    *('Target', 'Drawn anew: mean (by seed)', 'Kept: mean (by seed)'),
+    *('Kept over drawn anew (by seed)', 'Leapfrog steps', 'Accepted'),
+    'Bulk and tail alone',
+  ]
+  rows = []
+  for target in dict.fromkeys(r['target'] for r in records):
+    anew, kept = (
+      {
+        r['seed']: r
+        for r in records
+        if r['target'] == target and r['law'] == law
+      }
+      for law in (None, 'kept')
+    )
+    if kept:
+      rows.append([target, *_compared(anew, kept)])
+  return table(headings, rows)
+
+
+def _compared(anew, kept):
+  """Returns the cells of a target; both: seed -> record."""
+  seeds = sorted(kept)
+  cells, values, narrow = [], [], []
+  for records in (anew, kept):
+    found = [_least(records[seed]) for seed in seeds]
+    by_seed = ', '.join(f'{v:.0f}' for v in found)
+    cells.append(f'{np.mean(found):.1f} ({by_seed})')
+    values.append(found)
+    narrow.append(
+      np.mean([min(records[s]['bulk'], records[s]['tail']) for s in seeds])
+    )
+  ratios = ', '.join(f'{k / a:.2f}' for a, k in zip(*values))
+  return [
+    *cells,
+    f'{np.mean(values[1]) / np.mean(values[0]):.2f} ({ratios})',
+    ', '.join(str(kept[seed]['range'][0]) for seed in seeds),
+    f'{np.mean([kept[seed]["accepted"] for seed in seeds]):.2f}',
+    f'{narrow[1] / narrow[0]:.2f}',
   ]
 
 

@@ -4,7 +4,8 @@
 
 HMC by Fisher divergence with eight chains: its range learned, every number
 fixed, and every number drawn from 1, ..., L; and HMC behind a conditional
-Gaussian, its range learned or from 1, ..., L. Records hold least bulk and tail
+Gaussian, its range learned or from 1, ..., L; and both with a learned range and
+part of the momentum kept. Records hold least bulk and tail
 effective sizes per 1000 gradients of frozen steps, gradients as counted.
 """
 
@@ -39,6 +40,7 @@ _OUTPUT = (
 )
 _NUM_CHAINS, _BLOCK = 8, 125
 _NEVER = 10**8  # Steps of an adaptation that is ended by hand.
+_KEPT = 'kept'  # The law of kept momenta: the range is learned.
 _ONE_TO_MOST = [(1, n) for n in (2, 3, 5, 8, 12)]
 
 
@@ -47,9 +49,10 @@ class Plan(NamedTuple):
 
   # Name -> (folder of data) -> (log density, event size).
   targets: dict
-  # (log density, adapting steps, name) -> kernel whose range is learned.
+  # (log density, adapting steps, name, options) -> kernel whose range is
+  # learned.
   build: Callable
-  # (fewest, most) of all steps; None: learned.
+  # (fewest, most) of all steps; None: learned; or with kept momenta.
   laws: list
   # That adapt where the range is learned.
   num_steps: int
@@ -57,22 +60,24 @@ class Plan(NamedTuple):
   num_gradients: int
 
 
-def _behind_a_map(log_prob, num_steps, name):
+def _behind_a_map(log_prob, num_steps, name, **options):
   structure = 'tridiagonal' if name.endswith('path') else 'diagonal'
   return tfpa.transport_adaptive_hamiltonian(
     log_prob,
     num_steps,
     transport=tfpa.transports.conditional_gaussian(structure=structure),
+    **options,
   )
 
 
 MATRICES = Plan(
   TARGETS,
-  lambda log_prob, num_steps, name: tfpa.fisher_divergence_hamiltonian(
-    log_prob, num_steps
+  lambda log_prob, num_steps, name, **options: (
+    tfpa.fisher_divergence_hamiltonian(log_prob, num_steps, **options)
   ),
   [
     None,
+    _KEPT,
     *((n, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)),
     *_ONE_TO_MOST,
     *((1, n) for n in (4, 6, 10, 16)),
@@ -83,7 +88,7 @@ MATRICES = Plan(
 MAPS = Plan(
   MAP_TARGETS,
   _behind_a_map,
-  [None, *((n, n) for n in (1, 2, 3, 5)), *_ONE_TO_MOST],
+  [None, _KEPT, *((n, n) for n in (1, 2, 3, 5)), *_ONE_TO_MOST],
   16 * _BLOCK,
   8_000,
 )
@@ -179,7 +184,7 @@ def run(sampler, event_size, law, seed, plan):
   Args:
     sampler: A `Sampler`.
     event_size: d.
-    law: One of the plan's.
+    law: A range that is given, or `None`.
     seed: Int.
     plan: The `Plan`.
   """
@@ -227,6 +232,19 @@ def effective_sizes(states, num_gradients):
   }
 
 
+def _samplers(plan, log_prob, name):
+  """Returns the `Sampler` of each law, one for all ranges that are given."""
+  learned, kept = (
+    plan.build(log_prob, plan.num_steps, name, **options)
+    for options in ({}, {'keep_momentum': True})
+  )
+  return {
+    None: Sampler(learned),
+    _KEPT: Sampler(kept),
+    'given': Sampler(_given(learned)),
+  }
+
+
 def main():
   """Appends the records that the file lacks."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -240,15 +258,17 @@ def main():
   for name in options.targets:
     plan = MAPS if name in MAP_TARGETS else MATRICES
     log_prob, event_size = plan.targets[name](options.data_dir)
-    kernel = plan.build(log_prob, plan.num_steps, name)
-    learned, given = Sampler(kernel), Sampler(_given(kernel))
+    samplers = _samplers(plan, log_prob, name)
     for seed in range(options.num_seeds):
       for law in plan.laws:
-        written = law and list(law)
+        is_given = isinstance(law, tuple)
+        written = list(law) if is_given else law
         if (name, str(written), seed) in done:
           continue
-        sampler = learned if law is None else given
-        numbers = run(sampler, event_size, law, seed, plan)
+        sampler = samplers['given' if is_given else law]
+        numbers = run(
+          sampler, event_size, law if is_given else None, seed, plan
+        )
         record = {
           'target': name,
           'is_map': plan is MAPS,
