@@ -325,8 +325,8 @@ def _by_term(places):
 def _typical_square(residual, weights):
   """Returns the square of rows' mean sizes, at least one, [d].
 
-  Relative to it pairs are odd: where the others' rows explain most of one, the
-  few next to zero would be all that counts.
+  Pairs are odd relative to it: of a row of which drivers explain little, only
+  the few next to zero would count otherwise.
   """
   size = tf.linalg.matvec(tf.abs(residual), weights, transpose_a=True)
   return tf.maximum(size**2, 1.0)
