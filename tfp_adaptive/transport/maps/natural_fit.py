@@ -7,6 +7,16 @@ Works on standardized pairs, x at mean 0 and x and g of one spread. Row j of
 is a least-squares problem of its own, linear once the exponents are given, and
 without noise where the rest is Gaussian given the drivers. Pairs are weighted
 by 1 / P_jj(u), in rounds, and less where the row does not hold.
+
+Where the drivers explain little of a row, as where it follows rows that are no
+drivers, noise is most of h. The states tell of the place too: with
+
+  r_j = (g - h(u) - H(u) u + P x)_j / sqrt(P_jj),
+  y_j = (P x - h(u) - H(u) u)_j / sqrt(P_jj),
+
+both of mean 0, without correlation, y of variance one and r of variance v, the
+best h and H have the least mean of r^2 / v + y^2. That is a regression again,
+of P x + g / (1 + v): on scores alone where they are exact, v = 0.
 """
 
 import collections
@@ -55,7 +65,9 @@ def fit(states, scores, weights, drivers, exponents, is_path, is_bent=False):
     lambda count, _: count < _NUM_ROUNDS,
     lambda count, fitted: (
       count + 1,
-      regress(pairs, weights, drivers, matrix, fitted, is_path),
+      regress(
+        pairs, weights, drivers, matrix, fitted, is_path, is_search=False
+      ),
     ),
     (tf.constant(0), start(pairs, drivers, matrix, is_path, is_bent)),
     maximum_iterations=_NUM_ROUNDS,
@@ -101,7 +113,9 @@ def start(pairs, drivers, exponents, is_path, is_bent=False):
   )
 
 
-def regress(pairs, weights, drivers, exponents, before, is_path):
+def regress(
+  pairs, weights, drivers, exponents, before, is_path, is_search=True
+):
   """Returns `Fitted` after one round, weighted by the one before.
 
   Args:
@@ -112,8 +126,12 @@ def regress(pairs, weights, drivers, exponents, before, is_path):
       are left out.
     before: `Fitted`.
     is_path: Whether neighbours are coupled.
+    is_search: Whether drivers are looked for: what `before` and this leave
+      unexplained is what others may explain then, and not noise.
   """
-  problem = _Regression(pairs, weights, drivers, exponents, before, is_path)
+  problem = _Regression(
+    pairs, weights, drivers, exponents, before, is_path, is_search
+  )
   offset, slope, slack, edge = problem.solve()
   precision, push = problem.precision(slack, edge)
   pull = problem.places(offset, slope)
@@ -139,7 +157,9 @@ class _Regression:
   Drivers' rows are solved too, and dropped.
   """
 
-  def __init__(self, pairs, weights, drivers, exponents, before, is_path):
+  def __init__(
+    self, pairs, weights, drivers, exponents, before, is_path, is_search
+  ):
     self._scores, size = pairs.scores, pairs.states.shape[-1]
     self._num_edges = size if is_path else 0
     is_driver = tf.reduce_any(tf.range(size)[:, tf.newaxis] == drivers, axis=-1)
@@ -154,8 +174,12 @@ class _Regression:
     own = [-pairs.states]
     if is_path:
       own += [_before(self._rest), _after(self._rest)]
-    share = weights[:, tf.newaxis] / (1.0 + 0.25 * before.residual**2)
-    self._set_normal(own, share / before.precision)
+    self._is_search = is_search
+    square = before.residual**2
+    if not is_search:
+      square /= _typical_square(before.residual, weights)
+    self._share = weights[:, tf.newaxis] / (1.0 + 0.25 * square)
+    self._set_normal(own, self._share / before.precision)
 
   def _set_normal(self, own, share):
     """Sets features [d, n, F], the same weighted, and the normal matrices."""
@@ -178,29 +202,19 @@ class _Regression:
 
     Precisions that come out negative are left out, and the rest is solved
     again; what a path's edges ask of the diagonal is given to it, and h and H
-    are solved once more.
+    are solved once more; and again, of scores that count for what they tell.
     """
-    num_coordinates, num_terms, width = self._shape
+    size, num_terms, width = self._shape
     num_inputs = self._inputs.shape[-1]
     is_own = tf.range(width) >= num_inputs
-    # Products of drivers are of the first term alone.
-    is_placed = tf.range(width) <= self._num_drivers
-    is_placed |= tf.range(num_terms)[:, tf.newaxis] == 0
-    is_placed = tf.cast(is_placed, self._gram.dtype)
+    is_placed = self._is_placed()
 
     def turn(count, free, places, slack, edge):
-      is_last = tf.equal(count, num_terms)
-      push = self.precision(slack, edge)[1]
-      target = self._scores + tf.where(is_last, push, tf.zeros_like(push))
-      right = tf.matmul(
-        self._weighted,
-        tf.transpose(target)[..., tf.newaxis],
-        transpose_a=True,
-      )[..., 0]
+      is_last = count >= num_terms
+      target = self._target(count, places, slack, edge)
       own_free = tf.where(is_last, tf.zeros_like(free), free)
       mask = tf.where(is_own, own_free[..., tf.newaxis], is_placed)
-      solved = _solve(self._gram, right, tf.reshape(mask, right.shape))
-      solved = mask * tf.reshape(solved, self._shape)
+      solved = self._solved(target, mask)
       new_slack, new_edge = self._split(solved[..., num_inputs:])
       is_positive = tf.cast(solved[..., num_inputs] > 0.0, free.dtype)
       return (
@@ -211,17 +225,49 @@ class _Regression:
         tf.where(is_last, edge, new_edge),
       )
 
-    free = tf.ones([num_coordinates, num_terms], self._gram.dtype)
-    places = tf.zeros([num_coordinates, num_terms, num_inputs], free.dtype)
+    free = tf.ones([size, num_terms], self._gram.dtype)
+    places = tf.zeros([size, num_terms, num_inputs], free.dtype)
     slack = tf.transpose(free)
+    num_turns = num_terms + (1 if self._is_search else 2)
     *_, places, slack, edge = tf.while_loop(
-      lambda count, *_: count <= num_terms,
+      lambda count, *_: count < num_turns,
       turn,
       (tf.constant(0), free, places, slack, slack[:, : self._num_edges]),
-      maximum_iterations=num_terms + 1,
+      maximum_iterations=num_turns,
     )
-    places = tf.transpose(places, [1, 0, 2])
-    return places[..., 0], places[..., 1:], slack, edge
+    return *_by_term(places), slack, edge
+
+  def _is_placed(self):
+    """Returns 1 for h and H, [T, F / T]; products are of the first term."""
+    _, num_terms, width = self._shape
+    is_placed = tf.range(width) <= self._num_drivers
+    is_placed |= tf.range(num_terms)[:, tf.newaxis] == 0
+    return tf.cast(is_placed, self._gram.dtype)
+
+  def _target(self, count, places, slack, edge):
+    """Returns what the turn of this number regresses, [n, d].
+
+    All but P x at first, which is given later; at last g counts for less.
+    """
+    num_terms = self._shape[1]
+    precision, push = self.precision(slack, edge)
+    scores = self._scores
+    if not self._is_search:
+      residual = scores - self.places(*_by_term(places)) + push
+      variance = tf.reduce_sum(self._share * residual**2 / precision, axis=0)
+      variance /= tf.reduce_sum(self._share, axis=0)
+      scores = tf.where(count > num_terms, scores / (1.0 + variance), scores)
+    return scores + tf.where(count >= num_terms, push, tf.zeros_like(push))
+
+  def _solved(self, target, mask):
+    """Returns the coefficients [d, T, F / T] of targets [n, d]."""
+    right = tf.matmul(
+      self._weighted,
+      tf.transpose(target)[..., tf.newaxis],
+      transpose_a=True,
+    )[..., 0]
+    solved = _solve(self._gram, right, tf.reshape(mask, right.shape))
+    return mask * tf.reshape(solved, self._shape)
 
   def precision(self, slack, edge):
     """Returns P_jj(u) and (P(u) x)_j without the drivers, [n, d]."""
@@ -268,6 +314,22 @@ def _before(rows):
 
 def _after(rows):
   return tf.concat([rows[..., 1:], tf.zeros_like(rows[..., :1])], axis=-1)
+
+
+def _by_term(places):
+  """Returns h [T, d] and H [T, d, k] of both, [d, T, 1 + k]."""
+  places = tf.transpose(places, [1, 0, 2])
+  return places[..., 0], places[..., 1:]
+
+
+def _typical_square(residual, weights):
+  """Returns the square of rows' mean sizes, at least one, [d].
+
+  Pairs are odd relative to it: of a row of which drivers explain little, only
+  the few next to zero would count otherwise.
+  """
+  size = tf.linalg.matvec(tf.abs(residual), weights, transpose_a=True)
+  return tf.maximum(size**2, 1.0)
 
 
 def _solve(gram, right, free):

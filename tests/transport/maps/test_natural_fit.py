@@ -1,0 +1,77 @@
+"""Places of rows: of those that drivers explain, and of those they do not."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import targets
+from tests.transport.maps import hierarchies
+from tfp_adaptive.transport.maps import natural
+from tfp_adaptive.transport.maps import natural_fit
+
+_SIZE, _CONDITION = 25, 1e5
+
+_fit = tf.function(natural_fit.fit, autograph=False)
+
+
+def _fitted(pairs, drivers, exponents):
+  """Returns the fit of drivers that are given."""
+  exponents = tf.constant(exponents, tf.float64)
+  return _fit(*pairs, tf.constant(drivers), exponents, False)[0]
+
+
+def _far_normal(num_pairs, seed):
+  """Returns C and the mean of a Gaussian, and exact pairs of it."""
+  rng = np.random.default_rng(seed)
+  factor = targets.correlated_factor(_SIZE, _CONDITION, seed)
+  mean = 30.0 * np.linalg.norm(factor, axis=1) * rng.normal(size=_SIZE)
+  noise = rng.normal(size=(num_pairs, _SIZE))
+  scores = -np.linalg.solve(factor.T, noise.T).T
+  pairs = (mean + noise @ factor.T, scores, np.full(num_pairs, 1 / num_pairs))
+  return factor, mean, tuple(tf.constant(part) for part in pairs)
+
+
+def test_the_center_is_the_mean_of_a_correlated_normal():
+  num_pairs = 400
+  factor, mean, pairs = _far_normal(num_pairs, seed=1)
+  for driver in (-1, 3):
+    found = _fitted(pairs, [driver], [0.0])
+    center, _ = natural.forward(found, tf.zeros([1, _SIZE], tf.float64))
+    error = np.linalg.solve(factor, center.numpy()[0] - mean)
+    # That of the mean of the states is sqrt(d / n).
+    assert np.linalg.norm(error) < 20.0 * (_SIZE / num_pairs) ** 0.5
+
+
+def test_rows_that_drivers_explain_are_placed_by_scores_alone():
+  # Chains that have not come to rest: states beside their conditional means.
+  states = hierarchies.draw_hierarchy(
+    np.random.default_rng(3), hierarchies.NUM_PAIRS
+  )
+  states[:, 2:] += 2.0
+  pairs = hierarchies.pairs(hierarchies.hierarchy, states)
+  found = _fitted(pairs, [0, 1], [0.0, -2.0])
+  mean, prior = states[:, :1], np.exp(-2.0 * states[:, 1:2])
+  observed = np.arange(1.0, hierarchies.SIZE - 1.0)
+  expected = (prior * mean + observed) / (prior + 1.0)
+  is_driver = np.arange(hierarchies.SIZE) < 2
+  at_zero = natural.inverse(found, pairs[0]) * is_driver
+  centers = natural.forward(found, at_zero)[0].numpy()[:, 2:]
+  np.testing.assert_allclose(centers, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize('noise', [0.3, 1.0, 3.0])
+def test_states_and_scores_count_by_what_they_tell(noise):
+  # Of x ~ N(0, 1) and g = -x + N(0, noise^2) the best place has the variance
+  # 1 / n (1 + 1 / noise^2).
+  num_pairs, size = 200, 400
+  rng = np.random.default_rng(4)
+  x = rng.normal(size=(num_pairs, size))
+  g = noise * rng.normal(size=x.shape) - x
+  weights = np.full(num_pairs, 1.0 / num_pairs)
+  found = _fitted([tf.constant(a) for a in (x, g, weights)], [-1], [0.0])
+  place = found.mean + tf.exp(found.log_scale) * (
+    found.offset[0] / found.slack[0]
+  )
+  best = 1.0 / (num_pairs * (1.0 + noise**-2))
+  # Pairs that are odd count for less: some are lost.
+  assert 0.8 < np.mean(place**2) / best < 1.3
