@@ -14,7 +14,7 @@ from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
 _SIZE, _STEP_SIZE = 3, 0.4
 
 
-def _fixed(log_scale=0.0, slope=0.0):
+def fixed(log_scale=0.0, slope=0.0):
   """Returns q_0 = z_0, q_i = exp(l_i + b z_0) z_i, whose fits fail."""
   parts = tfpa.transports.conditional_gaussian(drivers=[0], init_scale=1.0)
 
@@ -34,7 +34,7 @@ def _fixed(log_scale=0.0, slope=0.0):
   return parts._replace(init=init, fit=fit)
 
 
-def _funnel(x):
+def funnel(x):
   """log pi of q_0 = z_0, q_i = exp(z_0) z_i for standard normal z."""
   first, rest = x[..., 0], x[..., 1:]
   square = tf.reduce_sum(rest**2, axis=-1) * tf.exp(-2.0 * first)
@@ -51,8 +51,8 @@ def _learning(target, transport, num_steps=60, most=8, **options):
   )
 
 
-def _draws(num_chains, seed=0, dtype=np.float64):
-  """Returns exact draws of `_funnel`."""
+def exact_draws(num_chains, seed=0, dtype=np.float64):
+  """Returns exact draws of `funnel`."""
   z = np.random.default_rng(seed).normal(size=(num_chains, _SIZE))
   z[:, 1:] *= np.exp(z[:, :1])
   return tf.constant(z.astype(dtype))
@@ -60,8 +60,8 @@ def _draws(num_chains, seed=0, dtype=np.float64):
 
 def _correlations(num_steps=300, num_chains=50):
   """Returns 1 - r by length and coordinate, at one step size, and weights."""
-  kernel = _learning(_funnel, _fixed(slope=1.0), 10**6)
-  state = _draws(num_chains)
+  kernel = _learning(funnel, fixed(slope=1.0), 10**6)
+  state = exact_draws(num_chains)
   results = kernel.bootstrap_results(state)
 
   @tf.function(autograph=False)
@@ -112,7 +112,7 @@ def test_the_lengths_are_those_of_the_map():
   # The same density: only one of the maps holds its slow direction.
   found = []
   for log_scale in (np.zeros(_SIZE), np.log([1.0, 1.0, 20.0])):
-    kernel = _learning(_wide, _fixed(log_scale), 500, 16)
+    kernel = _learning(_wide, fixed(log_scale), 500, 16)
     start = np.random.default_rng(3).normal(size=(16, _SIZE))
     run = tfpa.sample(
       kernel, tf.constant(start * [1.0, 1.0, 20.0]), 5, progress=False,
@@ -129,7 +129,7 @@ def _far(x):
 
 def _fitted_late():
   """Returns the identity, to which fits give the scales and means of `_far`."""
-  parts = _fixed()
+  parts = fixed()
 
   def fit(params, *_):
     return params._replace(
@@ -171,8 +171,8 @@ def _spread_of_means(kernel, num_steps=60, num_chains=300):
   """Returns Var mean q_0^2 of independent chains, times their steps."""
   states, _ = targets.run_steps(
     targets.stepper(kernel, 'graph'),
-    _draws(num_chains, seed=5),
-    kernel.bootstrap_results(_draws(num_chains, seed=5)),
+    exact_draws(num_chains, seed=5),
+    kernel.bootstrap_results(exact_draws(num_chains, seed=5)),
     num_steps,
   )
   squares = np.stack([state.numpy()[:, 0] ** 2 for state in states])
@@ -181,9 +181,9 @@ def _spread_of_means(kernel, num_steps=60, num_chains=300):
 
 @pytest.mark.full
 def test_learned_lengths_keep_no_energy_and_half_a_turn_does():
-  kernel = _learning(_funnel, _fixed(slope=1.0), 300)
+  kernel = _learning(funnel, fixed(slope=1.0), 300)
   run = tfpa.sample(
-    kernel, _draws(16), 5, progress=False, seed=(0, 3), jit_compile=False
+    kernel, exact_draws(16), 5, progress=False, seed=(0, 3), jit_compile=False
   )
   learned = tfpa.frozen(kernel, run.final_kernel_results)
   # Independent draws have 2; three leapfrog steps of size 1 are half a turn.
@@ -199,11 +199,11 @@ def test_learned_lengths_keep_no_energy_and_half_a_turn_does():
 @pytest.mark.parametrize('batch', [(), (2, 3)])
 def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   def target(x, y):
-    return _funnel(tf.concat([x[..., tf.newaxis], y], axis=-1))
+    return funnel(tf.concat([x[..., tf.newaxis], y], axis=-1))
 
   rows = np.random.default_rng(1).normal(size=(*batch, _SIZE)).astype(dtype)
   start = [tf.constant(rows[..., 0]), tf.constant(rows[..., 1:])]
-  kernel = _learning(target, _fixed(slope=1.0))
+  kernel = _learning(target, fixed(slope=1.0))
   run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))
   results = run.final_kernel_results
   fewest, most = learned_lengths.learned(results)
@@ -217,23 +217,23 @@ def test_a_run_continued_between_reviews_has_the_same_bits(
   tmp_path, monkeypatch
 ):
   transport = tfpa.transports.conditional_gaussian(drivers=[0])
-  kernel = _learning(_funnel, transport)
-  resumed.check_same_bits(kernel, _draws(4), tmp_path, monkeypatch)
+  kernel = _learning(funnel, transport)
+  resumed.check_same_bits(kernel, exact_draws(4), tmp_path, monkeypatch)
 
 
 def test_where_the_density_fails_is_rejected_and_not_learned_from():
-  learned_lengths.check_failures(lambda target: _learning(target, _fixed()))
+  learned_lengths.check_failures(lambda target: _learning(target, fixed()))
 
 
 def test_what_is_learned_is_frozen_and_counted():
-  kernel = _learning(_funnel, _fixed(slope=1.0))
-  learned_lengths.check_frozen_and_counted(kernel, _draws(4))
+  kernel = _learning(funnel, fixed(slope=1.0))
+  learned_lengths.check_frozen_and_counted(kernel, exact_draws(4))
 
 
 def test_a_given_number_is_the_longest_of_a_range_and_a_pair_is_one():
   for given, mean in ((5, 3.0), ((3, 6), 4.5)):
     kernel = tfpa.transport_adaptive_hamiltonian(
-      _funnel, 10, num_leapfrog_steps=given, transport=_fixed()
+      funnel, 10, num_leapfrog_steps=given, transport=fixed()
     )
     assert kernel.proposal.max_num_leapfrog_steps is None
     assert tfpa.cost_per_step(kernel, True).gradient == mean
@@ -243,11 +243,11 @@ def test_a_given_number_is_the_longest_of_a_range_and_a_pair_is_one():
   'arguments, message',
   [
     (
-      dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9, transport=_fixed()),
+      dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9, transport=fixed()),
       'Leave one of them',
     ),
-    (dict(num_leapfrog_steps=(4, 2), transport=_fixed()), 'fewest, most'),
-    (dict(max_num_leapfrog_steps=0, transport=_fixed()), 'positive int'),
+    (dict(num_leapfrog_steps=(4, 2), transport=fixed()), 'fewest, most'),
+    (dict(max_num_leapfrog_steps=0, transport=fixed()), 'positive int'),
     (dict(), '`real_nvp` learns by gradient.*`num_leapfrog_steps=5` alone'),
     (dict(num_leapfrog_steps=(1, 3)), 'trajectories of one length'),
     (
@@ -258,4 +258,4 @@ def test_a_given_number_is_the_longest_of_a_range_and_a_pair_is_one():
 )
 def test_numbers_that_do_not_go_together_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
-    tfpa.transport_adaptive_hamiltonian(_funnel, 10, **arguments)
+    tfpa.transport_adaptive_hamiltonian(funnel, 10, **arguments)
