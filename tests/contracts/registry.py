@@ -158,11 +158,9 @@ def of_one_length(kernel, results):
   if getattr(kernel.proposal, 'max_num_leapfrog_steps', None) is None:
     return results
   # Steps that keep momenta make half as many as those that are learned.
-  number = 6 if hasattr(kernel.proposal, 'keeps_momentum') else 3
-  return tfp_private.replace_innermost(
-    results,
-    num_leapfrog_steps=kernel.proposal.settled(tf.constant([number] * 2)),
-  )
+  is_kept = hasattr(kernel.proposal, 'keeps_momentum')
+  numbers = tf.constant([3, 3, 12] if is_kept else [3, 3])
+  return tfp_private.replace_innermost(results, num_leapfrog_steps=numbers)
 
 
 def preconditioner(name, **options):

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.linear.kept_momentum import accepted
 
 _NUM_COORDINATES, _NUM_CHAINS, _NUM_RESULTS = 30, 1000, 800
 _NUM_BURNIN_STEPS = 100
@@ -50,6 +51,29 @@ def _errors(kernel, start, basis, seed):
   squares = np.mean((run.states @ basis) ** 2, axis=0)
   error = squares.std(axis=0, ddof=1) / np.sqrt(_NUM_CHAINS)
   return np.abs(squares.mean(axis=0) - 1.0), error
+
+
+@pytest.mark.full
+def test_kept_momenta_do_not_resonate():
+  log_prob, basis, start = _target()
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    log_prob,
+    1500,
+    preconditioner=tfpa.preconditioners.diagonal(),
+    keep_momentum=True,
+  )
+  run = tfpa.sample(kernel, start[:64], 20, progress=False, seed=(22, 0))
+  learned = tfpa.frozen(kernel, run.final_kernel_results)
+  found, error = _errors(learned, start, basis, 1)
+  assert 4.0 * error.max() < _TOLERANCE
+  assert found.max() < _TOLERANCE
+  # The twin is the same kernel, but for a number that never changes.
+  of_one = learned.inner_kernel.settled
+  length = learned.inner_kernel.mean_num_steps
+  twin = learned.inner_kernel.copy()
+  twin.settled = lambda pair: tf.stack([length, length, of_one(pair)[2]])
+  _, error = _errors(accepted(twin), start, basis, 1)
+  assert 4.0 * error.max() > 1.5 * _TOLERANCE
 
 
 @pytest.mark.full

@@ -12,10 +12,11 @@ Each line leaves pi(x) N(v; 0, I) U(u) invariant. A rejected step turns around;
 as u moves little, rejections come one after the other, and what they turn
 around they turn back.
 
-m is the mean number of leapfrog steps that is best for momenta drawn anew, and
-L the integer part of m / 2, at least 1. While m is learned momenta are drawn
-anew: a chain that starts far out comes in sooner by long trajectories than the
-step size of all outgrows it.
+m is the mean number of leapfrog steps that is best for momenta drawn anew. L is
+drawn from 1, ..., 2 l - 1 with l the integer part of m / 2, at least 1: one
+number alone would be half a period of some direction. While m is learned
+momenta are drawn anew: a chain that starts far out comes in by long
+trajectories sooner than the step size of all outgrows it.
 
 Sources: Horowitz (1991), A generalized guided Monte Carlo algorithm,
 https://doi.org/10.1016/0370-2693(91)90812-5, for v; Neal (2020),
@@ -82,18 +83,18 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
 
   @property
   def mean_num_steps(self):
-    """L of the constructor's range."""
+    """l of the constructor's range."""
     return max(1, sum(self.bounds) // 4)
 
   def settled(self, learned):
-    """Returns L, L, 2 m.
+    """Returns 1, 2 l - 1, 2 m.
 
     Args:
       learned: Range (fewest, most) of momenta drawn anew, [2] int32.
     """
     reach = tf.reduce_sum(learned)
-    length = tf.maximum(1, reach // 4)
-    return tf.stack([length, length, reach])
+    mean = tf.maximum(1, reach // 4)
+    return tf.stack([1, 2 * mean - 1, reach])
 
   def learned_range(self, drawn):
     """Returns a range of the same m, two ints.
