@@ -59,8 +59,7 @@ __all__ = [
 ]
 
 _PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
-_FIRST_FIT = 2.0  # In steps; fits then follow ...
-_GROWTH = 1.1  # ... at times that grow by this: each costs some d^3.
+_FIRST_FIT = 2.0  # In steps; fits then follow at times that grow.
 _MOVE_GAIN = 2.0  # Of the moves, in units of the gain of the means.
 _FIRST_RESTART, _RESTART_GROWTH = 4.0, 1.25  # The same of starts anew.
 _LARGE_GAIN = 0.1  # Of log (1 + loss): what followed another shape is void.
@@ -308,15 +307,14 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     """Fits the factor where that is due."""
     time = statistics.time
     is_due = time >= statistics.next_fit
-    share = fisher_fit.correlation_share(
-      time * tf.cast(num_chains, time.dtype), ps.shape(params)[-1]
-    )
 
     def fit(params, num_failed):
       del num_failed
-      factor = self.preconditioner.fisher_factor(
-        fisher_fit.shrunk(statistics.state.spread, share),
-        fisher_fit.shrunk(statistics.gradient.spread, share),
+      factor = fisher_fit.factor(
+        self.preconditioner,
+        statistics.state.spread,
+        statistics.gradient.spread,
+        time * tf.cast(num_chains, time.dtype),
       )
       return _if_finite(factor, params, statistics)
 
@@ -324,7 +322,11 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       is_due, fit, params, statistics.num_failed_fits
     )
     next_fit = tf.where(
-      is_due, tf.maximum(time + 1.0, _GROWTH * time), statistics.next_fit
+      is_due,
+      fisher_fit.next_time(
+        time, ps.shape(params)[-1], self.num_adaptation_steps
+      ),
+      statistics.next_fit,
     )
     return params, statistics._replace(
       next_fit=next_fit, num_failed_fits=num_failed

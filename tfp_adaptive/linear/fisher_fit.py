@@ -7,21 +7,28 @@ to a constant E (|z|^2 + |s|^2). See `linear.fisher_divergence`.
 
 import tensorflow as tf
 
+from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
   'correlation_share',
+  'factor',
   'fit',
   'fit_and_gain',
   'loss',
   'moved',
+  'next_time',
   'shrunk',
 ]
 
 # Of a fit to given pairs: from any params, and from the structure's own start.
 _NUM_MOVES, _NUM_MOVES_FROM_START = 30, 8
+_LEAST_SHARE = 0.05  # Of correlations: two dimensions for each state.
+# Of the times of fits: a tenth up to that, and nearly double for 1000.
+_GROWTH, _FEW_DIMENSIONS = 0.1, 64.0
+_LAST_FIT = 0.8  # Share of the adaptation.
 
 
 def fit(preconditioner, params, states, gradients, weights):
@@ -51,13 +58,49 @@ def fit(preconditioner, params, states, gradients, weights):
       (tf.constant(0), params),
       maximum_iterations=num_moves,
     )[1]
-  share = correlation_share(num_states, ps.shape(states)[-1])
-  return preconditioner.fisher_factor(
-    *(
-      shrunk(tf.matmul(weights * rows, rows, transpose_a=True), share)
-      for rows in (states, gradients)
-    )
+  spreads = (
+    tf.matmul(weights * rows, rows, transpose_a=True)
+    for rows in (states, gradients)
   )
+  return factor(preconditioner, *spreads, num_states)
+
+
+def factor(preconditioner, covariance, precision, num_states):
+  """Returns the params of a closed form, [d, d], of what few states tell.
+
+  Args:
+    preconditioner: An `interfaces.Preconditioner` with a `fisher_factor`.
+    covariance: Of the states, [d, d].
+    precision: Covariance of the gradients, [d, d].
+    num_states: States seen, [].
+  """
+  diagonals = (tf.linalg.diag_part(t) for t in (covariance, precision))
+  scales = tf.linalg.diag(tf.math.divide(*diagonals) ** 0.25)
+  share = correlation_share(num_states, ps.shape(covariance)[-1])
+  # Of few states next to nothing is kept, at the price of all.
+  return control_flow.apply_if(
+    share > _LEAST_SHARE,
+    lambda scales: [
+      preconditioner.fisher_factor(
+        shrunk(covariance, share), shrunk(precision, share)
+      )
+    ],
+    scales,
+  )[0]
+
+
+def next_time(time, event_size, num_adaptation_steps):
+  """Returns the step of the next fit of a closed form, after one at a step, [].
+
+  Times grow by a factor. A fit costs some d^3 and a step some d^2 for each
+  chain, so that in many dimensions fits are few, the last of them late.
+  """
+  size = tf.cast(event_size, time.dtype) / _FEW_DIMENSIONS
+  growth = 1.0 + _GROWTH * tf.maximum(size, 1.0) ** 0.8
+  following = tf.maximum(time + 1.0, growth * time)
+  last = tf.cast(int(_LAST_FIT * num_adaptation_steps), time.dtype)
+  is_last = (size > 1.0) & (time < last) & (following > last)
+  return tf.where(is_last, last, following)
 
 
 def fit_and_gain(preconditioner, params, states, gradients):
