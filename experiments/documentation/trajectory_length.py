@@ -129,7 +129,7 @@ def _compared(anew, kept):
   return [
     *cells,
     f'{np.mean(values[1]) / np.mean(values[0]):.2f} ({ratios})',
-    ', '.join(str(kept[seed]['range'][0]) for seed in seeds),
+    ', '.join('{} to {}'.format(*kept[seed]['range']) for seed in seeds),
     f'{np.mean([kept[seed]["accepted"] for seed in seeds]):.2f}',
     f'{narrow[1] / narrow[0]:.2f}',
   ]
