@@ -26,8 +26,8 @@ __all__ = [
 # Of a fit to given pairs: from any params, and from the structure's own start.
 _NUM_MOVES, _NUM_MOVES_FROM_START = 30, 8
 _LEAST_SHARE = 0.05  # Of correlations: two dimensions for each state.
-# Of the times of fits: a tenth up to that, and nearly double for 1000.
-_GROWTH, _FEW_DIMENSIONS = 0.1, 64.0
+# Of the times of fits: a tenth up to that, a quarter for 100, 1.3 for 1000.
+_GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
 _LAST_FIT = 0.8  # Share of the adaptation.
 
 
@@ -96,7 +96,7 @@ def next_time(time, event_size, num_adaptation_steps):
   chain, so that in many dimensions fits are few, the last of them late.
   """
   size = tf.cast(event_size, time.dtype) / _FEW_DIMENSIONS
-  growth = 1.0 + _GROWTH * tf.maximum(size, 1.0) ** 0.8
+  growth = 1.0 + _GROWTH * tf.maximum(size, 1.0) ** 0.7
   following = tf.maximum(time + 1.0, growth * time)
   last = tf.cast(int(_LAST_FIT * num_adaptation_steps), time.dtype)
   is_last = (size > 1.0) & (time < last) & (following > last)
