@@ -51,7 +51,9 @@ _PARTS_HEAD = (
 
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
-  return fill(text, 'geometry', [_of_panel(), _of_starts(), _of_parts()])
+  return fill(
+    text, 'geometry', [_of_panel(), _of_starts(), _of_fits(), _of_parts()]
+  )
 
 
 def _of_panel():
@@ -137,6 +139,21 @@ def _of_starts():
       cells.append(_median(found))
     rows.append(cells)
   head = ['Covariance, condition', 'Learned by', *map(str, _SHOWN)]
+  return table(head, rows)
+
+
+def _of_fits():
+  """Returns lines of a structure: seconds of adapting and of frozen steps."""
+  rows = []
+  for record in read_lines(_RECORDS / 'fit_cost.jsonl'):
+    name, size = record['case']
+    steps = record['num_steps'] / 1000.0
+    cells = [
+      f'{record[key] / steps:.2f}'
+      for key in ('seconds_adapting', 'seconds_frozen')
+    ]
+    rows.append([name, str(size), *cells, f'{record["share_of_learning"]:.0%}'])
+  head = ('Structure', 'd', 'Adapting', 'Frozen', 'Share of learning')
   return table(head, rows)
 
 

@@ -313,3 +313,38 @@ def test_long_directions_beside_scales_are_learned_with_a_start():
   # By moves alone it is far from there: the start is what finds them.
   assert left(with_start) < 20.0
   assert left(with_start._replace(fisher_start=None)) > 200.0
+
+
+def test_fits_of_many_dimensions_are_few_and_the_last_is_late():
+  def times(size, num_steps, dtype=tf.float64):
+    time, found = tf.constant(2.0, dtype), []
+    while time < num_steps:
+      found.append(float(time))
+      # A fit is made at the first step that is not before.
+      following = fisher_fit.next_time(time, size, num_steps)
+      time = tf.math.ceil(following)
+    return found
+
+  few = times(10, 1000)
+  assert len(few) > 50
+  assert max(np.diff(few)[20:] / few[20:-1]) < 0.15
+  many = times(1000, 1000)
+  assert len(many) < 12
+  assert many[-1] == 800.0
+  assert len(times(100, 5000)) < 45
+
+
+def test_of_few_states_only_scales_are_kept():
+  rng = np.random.default_rng(5)
+  states, gradients = rng.normal(size=(2, 40, 6)) * [[[1.0]], [[3.0]]]
+  moments = [tf.constant(rows.T @ rows / 40) for rows in (states, gradients)]
+  part = tfpa.preconditioners.cholesky()
+  scales = np.diag(
+    (np.diag(moments[0].numpy()) / np.diag(moments[1].numpy())) ** 0.25
+  )
+  few, many = (
+    fisher_fit.factor(part, *moments, tf.constant(count, tf.float64)).numpy()
+    for count in (2.5, 40.0)
+  )
+  np.testing.assert_allclose(few, scales, rtol=1e-12)
+  assert np.abs(many - np.diag(np.diag(many))).max() > 0.01
