@@ -135,6 +135,21 @@ def test_what_is_learned_is_half_as_many_steps_and_can_be_frozen():
     tfpa.as_tfp_kernel(kernel, results)
 
 
+def test_what_is_learned_can_be_frozen_before_it_is_settled():
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    targets.standard_normal, 100, keep_momentum=True
+  )
+  state = tf.ones([4, 3], tf.float64)
+  results = kernel.bootstrap_results(state)
+  for seed in targets.seeds(2):
+    state, results = kernel.one_step(state, results, seed=seed)
+  # No momentum is kept so far.
+  assert int(mh_results(results).accepted_results.num_leapfrog_steps[2]) == 0
+  assert mh_results(results).proposed_results.trajectory.share_kept == 0.0
+  fewest, most = tfpa.frozen(kernel, results).inner_kernel.num_leapfrog_steps
+  assert 1 <= fewest <= most
+
+
 def test_kinds_of_steps_that_do_not_go_together_are_refused():
   build = tfpa.fisher_divergence_hamiltonian
   with pytest.raises(ValueError, match='two kinds of steps'):

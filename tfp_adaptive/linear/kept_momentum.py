@@ -97,13 +97,13 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return tf.stack([1, 2 * mean - 1, reach])
 
   def learned_range(self, drawn):
-    """Returns a range of the same m, two ints.
+    """Returns a range of the same m, two ints; while it is learned, the drawn.
 
     Args:
       drawn: As in the results, numpy [3].
     """
-    reach = int(drawn[2])
-    return reach // 2, reach - reach // 2
+    fewest, most, reach = (int(number) for number in drawn)
+    return (reach // 2, reach - reach // 2) if reach else (fewest, most)
 
   def _init_num_steps(self):
     return self.settled(tf.constant(self.bounds, tf.int32))
