@@ -54,7 +54,8 @@ def _of_all(records):
       f'{len(far)} of {len(known)}',
     ),
     (
-      'so far off in moments whose error the verdict vouches for',
+      'so far off in moments whose error the verdict vouches for, where the '
+      'records tell',
       f'{sum(_is_far(r, _VOUCHED) for r in told)} of {len(told)}',
     ),
     (
