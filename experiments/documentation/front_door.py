@@ -19,6 +19,7 @@ __all__ = ['with_tables']
 _PAGE = page('front_door')
 _RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
 _FAR = 4.0  # Standard errors.
+_VOUCHED = 'z_vouched'  # Of moments whose own error the tails tell.
 _SHARE = 0.8  # Of runs that make a target one where it works.
 
 
@@ -39,6 +40,7 @@ def _of_all(records):
   converged = [r for r in records if r['converged']]
   known = [r for r in converged if r['z'] is not None]
   far = [r for r in known if _is_far(r)]
+  told = [r for r in known if _VOUCHED in r]
   runs = sorted({len(found) for found in by_target.values()})
   rows = [
     ('Targets, runs of each', f'{len(by_target)}, {_span(runs)}'),
@@ -50,6 +52,11 @@ def _of_all(records):
     (
       f'of them more than {_FAR:.0f} standard errors off',
       f'{len(far)} of {len(known)}',
+    ),
+    (
+      'so far off in moments whose error the verdict vouches for, where the '
+      'records tell',
+      f'{sum(_is_far(r, _VOUCHED) for r in told)} of {len(told)}',
     ),
     (
       "Runs called converged that the panel's gates do not pass",
@@ -70,8 +77,9 @@ def _of_targets(records):
         name,
         str(found[0]['event_size']),
         f'{len(good)}/{len(found)}',
-        str(sum(_is_far(r) for r in good)) if good else '-',
-        _worst_z(good),
+        *_errors(good, 'z'),
+        *_errors(good, _VOUCHED),
+        _unvouched(good),
         ', '.join(f'{choice} ({count})' for choice, count in choices),
         f'{np.median([r["num_gradients"] for r in found]):,.0f}',
         f'{np.median([r["seconds"] for r in found]):.0f}',
@@ -83,6 +91,9 @@ def _of_targets(records):
     'Converged',
     f'of them beyond {_FAR:.0f} standard errors',
     'Worst error of these, in standard errors',
+    f'Beyond {_FAR:.0f} in moments vouched for',
+    'Worst error of such moments',
+    'Moments not vouched for',
     'Structure found',
     'Gradients of a chain',
     'Seconds',
@@ -97,13 +108,28 @@ def _by_target(records):
   return found
 
 
-def _worst_z(records):
-  known = [abs(r['z']) for r in records if r['z'] is not None]
-  return f'{max(known):.1f}' if known else '-'
+def _errors(records, name):
+  """Returns how many are far and the worst error; '-' where it is not told."""
+  if not all(name in r for r in records):
+    return '-', '-'
+  known = [r for r in records if r[name] is not None]
+  worst = [abs(r[name]) for r in known]
+  if not known:
+    return '-', '-'
+  return str(sum(_is_far(r, name) for r in known)), f'{max(worst):.1f}'
 
 
-def _is_far(record):
-  return record['z'] is not None and abs(record['z']) > _FAR
+def _unvouched(records):
+  """Returns how many moments of a run are not vouched for, of how many."""
+  if not records or not all('num_vouched' in r for r in records):
+    return '-'
+  total = records[0]['num_moments']
+  counts = sorted(total - r['num_vouched'] for r in records)
+  return f'{_span(counts)} of {total}'
+
+
+def _is_far(record, name='z'):
+  return record[name] is not None and abs(record[name]) > _FAR
 
 
 def _passes(record):

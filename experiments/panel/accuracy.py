@@ -70,17 +70,26 @@ def _bounded(values):
   return np.clip(known, -_FARTHEST, _FARTHEST).tolist()
 
 
-def worst_z(draws, truth):
-  """Returns the `WorstZ` of means and deviations of all coordinates."""
+def worst_z(draws, truth, counts=None):
+  """Returns the `WorstZ` of means and deviations of all coordinates.
+
+  Args:
+    draws: [num_draws, num_chains, n].
+    truth: The `Truth`.
+    counts: Which means and which deviations are looked at, [2, n] bool, one of
+      them at least; `None`: all.
+  """
   scores = moments.z_scores(
     draws, truth.mean, truth.deviation, truth.standard_error
   )
   both = np.asarray(_bounded(np.stack([scores.mean_z, scores.deviation_z])))
-  moment, coordinate = np.unravel_index(np.argmax(np.abs(both)), both.shape)
+  counts = np.ones(both.shape, bool) if counts is None else counts
+  farthest = np.argmax(np.where(counts, np.abs(both), -1.0))
+  moment, coordinate = np.unravel_index(farthest, both.shape)
   return WorstZ(
     float(both[moment, coordinate]),
     ('mean', 'deviation')[moment],
     int(coordinate),
-    int(both.size),
-    float(np.sqrt(np.mean(np.square(both)))),
+    int(np.sum(counts)),
+    float(np.sqrt(np.mean(np.square(both[counts])))),
   )

@@ -25,6 +25,8 @@ from experiments.panel import pair
 from experiments.panel import records
 from experiments.panel import truth as truth_lib
 from experiments.panel.config import load_panel
+from tfp_adaptive.driver import convergence
+from tfp_adaptive.posterior import tails
 
 __all__ = ['run']
 
@@ -69,9 +71,10 @@ def run(panel, index, target, truth, seed):
     'failed': posterior.failed,
     'passes_gates': rhat < gates.max_rhat
     and min(sizes.values()) >= gates.min_ess,
-    'z': _worst_z(target, truth, posterior.unconstrained),
+    **_errors(target, truth, posterior.unconstrained),
     'rhat': rhat,
     **sizes,
+    'doubts': posterior.verdict.doubts,
     'share_diverging': posterior.verdict.share_diverging,
     'choice': posterior.choice,
     'num_gradients': posterior.num_gradients,
@@ -84,12 +87,25 @@ def run(panel, index, target, truth, seed):
   }
 
 
-def _worst_z(target, truth, states):
-  """Returns the worst error in standard errors; None without a truth."""
+def _errors(target, truth, states):
+  """Returns the worst error in standard errors, of all moments and of some.
+
+  Those whose own error the tails tell, as the verdict has it, here of the
+  model's own coordinates. None without a truth, or where there are none.
+  """
   if truth is None or not truth.is_converged:
-    return None
+    return {'z': None, 'z_vouched': None}
   draws = truth_lib.coordinates(target, states)
-  return accuracy.worst_z(draws, truth).worst
+  heavy = tails.of_draws(draws, convergence.diagnose(draws).ess_tail)
+  counts = ~heavy.is_heavy
+  vouched = accuracy.worst_z(draws, truth, counts) if counts.any() else None
+  return {
+    'z': accuracy.worst_z(draws, truth).worst,
+    'z_vouched': vouched and vouched.worst,
+    'num_moments': counts.size,
+    'num_vouched': int(counts.sum()),
+    'largest_k': [float(np.nanmax(k)) for k in (heavy.value, heavy.square)],
+  }
 
 
 def main():
@@ -129,11 +145,14 @@ def main():
 def _line(record):
   word = 'converged' if record['converged'] else 'not converged'
   gates = 'pass' if record['passes_gates'] else 'missed'
-  z = 'unknown' if record['z'] is None else f'{record["z"]:.1f}'
+  z, vouched = (
+    'unknown' if record[name] is None else f'{record[name]:.1f}'
+    for name in ('z', 'z_vouched')
+  )
   return (
     f'{record["target"]} | seed {record["seed"]}: {word}, gates {gates}, '
-    f'z {z}, {record["choice"]}, {record["num_gradients"]:.0f} gradients, '
-    f'{record["seconds"]:.0f} s'
+    f'z {z}, vouched for {vouched}, {record["choice"]}, '
+    f'{record["num_gradients"]:.0f} gradients, {record["seconds"]:.0f} s'
   )
 
 

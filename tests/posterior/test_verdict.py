@@ -1,8 +1,11 @@
 """What a verdict says of draws, coordinate by coordinate."""
 
+import types
+
 import numpy as np
 import pytest
 
+from tfp_adaptive.posterior import posterior as posterior_lib
 from tfp_adaptive.posterior import verdict as verdict_lib
 
 _SHAPE = (400, 4)
@@ -102,3 +105,61 @@ def test_a_verdict_is_printed_in_words_and_without_arrays():
   assert first == f'R-hat at most {value:.3f} ({name})'
   assert second.startswith('at least: bulk ESS ')
   assert failed == [f'failed: {sentence}' for sentence in verdict.failed]
+
+
+def _heavy():
+  """Squares of x[1] have no variance, nor has x[2] itself; x[0] is normal."""
+  rng = np.random.default_rng(1)
+  values = rng.normal(size=(2000, 4, 3))
+  values[..., 1] = rng.standard_t(2.2, size=(2000, 4))
+  values[..., 2] = rng.standard_t(1.1, size=(2000, 4))
+  return values
+
+
+def test_moments_without_an_error_are_named_and_no_gate():
+  verdict = _judged(_heavy(), 10.0, target_log_prob=_heavy()[..., 0])
+  assert list(verdict.heavy_tails) == ['x[2]', 'x[1]']
+  assert list(verdict.heavy_means) == ['x[2]']
+  assert 0.7 < verdict.heavy_tails['x[1]'] < 1.3 < verdict.heavy_tails['x[2]']
+  of_means, of_variances = verdict.doubts
+  k = verdict.heavy_means['x[2]']
+  assert f'mean of x[2] is not told by these draws (Pareto k {k:.2f}):' in (
+    of_means
+  )
+  assert 'variance of x[2]' in of_variances
+  assert 'nor those of 1 more' in of_variances
+  assert [f'heavy tails: {w}' for w in verdict.doubts] == [
+    line for line in repr(verdict).splitlines() if 'Pareto' in line
+  ]
+  assert verdict.failed == []
+
+
+def test_of_ordinary_draws_no_tail_is_spoken_of():
+  verdict = _judged(_normal())
+  assert verdict.doubts == [] and verdict.heavy_tails == {}
+  assert 'heavy' not in repr(verdict)
+
+
+def _posterior(values):
+  """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
+  problem = types.SimpleNamespace(names=['x'], constrain=lambda x: x)
+  chains = types.SimpleNamespace(
+    num_kept=len(values),
+    draws=values,
+    trace=dict(target_log_prob=_heavy()[..., 0]),
+    thinning=1,
+    failures=[],
+  )
+  return posterior_lib.Posterior(problem, chains, [], 10.0)
+
+
+def test_a_posterior_tells_its_heavy_tails_and_has_converged():
+  posterior = _posterior(_heavy())
+  assert posterior.converged
+  assert 'variance of x[2] is not told' in repr(posterior)
+  table = posterior.table().splitlines()
+  assert [line.count('*') for line in table] == [0, 0, 1, 2, 1]
+  assert table[-1] == '* of unknown error: tails are heavy'
+  assert len({len(line) for line in table[:-1]}) == 1
+  light = _posterior(_heavy()[..., :1])
+  assert '*' not in light.table() and 'heavy' not in repr(light)

@@ -231,6 +231,7 @@ class Posterior:
       dict(
         converged=int(self.converged),
         verdict=self._headline(),
+        heavy_tails=' '.join(self.verdict.doubts),
         report='\n'.join(map(str, self.report)),
         num_gradients=self.num_gradients,
         thinning=self.thinning,
@@ -267,15 +268,13 @@ class Posterior:
     width = max(map(len, names))
     lines = [' ' * width + ''.join(f'{name:>10}' for name in _COLUMNS)]
     for row, name in zip(rows, names):
-      cells = [
-        f'{columns[c][row]:10.0f}'
-        if c in ('bulk', 'tail')
-        else f'{columns[c][row]:10.3f}'
-        if c == 'R-hat'
-        else f'{columns[c][row]:10.4g}'
-        for c in _COLUMNS
-      ]
+      cells = [_cell(c, columns[c][row]) for c in _COLUMNS]
+      is_heavy = dict(zip(('mean', 'sd'), self.verdict.tails.is_heavy[:, row]))
+      marks = ['*' if is_heavy.get(c) else '' for c in _COLUMNS]
+      cells = [f'{cell + mark:>10}' for cell, mark in zip(cells, marks)]
       lines.append(f'{name:{width}}' + ''.join(cells))
+    if any('*' in line[width:] for line in lines):
+      lines.append('* of unknown error: tails are heavy')
     left = len(self.coordinate_names) - len(rows)
     if left:
       lines.append(f'and {left} more with a smaller R-hat')
@@ -342,3 +341,10 @@ class Posterior:
         'otherwise give more `max_gradients`, or reparameterise'
       )
     return 'draw on with `posterior.more(n)`, or give more `max_gradients`'
+
+
+def _cell(column, value):
+  """Returns a number of the table as text."""
+  if column in ('bulk', 'tail'):
+    return f'{value:.0f}'
+  return f'{value:.3f}' if column == 'R-hat' else f'{value:.4g}'

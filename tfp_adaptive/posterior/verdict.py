@@ -6,6 +6,7 @@ import numpy as np
 
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import problem
+from tfp_adaptive.posterior import tails as tails_lib
 
 __all__ = [
   'DISAGREEING_RHAT',
@@ -38,6 +39,7 @@ class Verdict(NamedTuple):
   Attributes:
     names: Of the coordinates, [d].
     diagnosis: `convergence.Diagnosis`, of coordinates and the log density.
+    tails: `tails.Tails`, of coordinates.
     share_diverging: Of the recorded proposals, those that are never accepted,
       or whose density is no number.
     where_diverging: Name of the coordinate that differs most there, or ''.
@@ -46,6 +48,7 @@ class Verdict(NamedTuple):
 
   names: list
   diagnosis: convergence.Diagnosis
+  tails: tails_lib.Tails
   share_diverging: float
   where_diverging: str
   failed: list
@@ -55,6 +58,30 @@ class Verdict(NamedTuple):
     found = convergence.worst_of(self.diagnosis, field)
     return found and (found[0], self.names[found[1]])
 
+  @property
+  def heavy_tails(self):
+    """Pareto k of squares, by name, where no draws tell a variance's error.
+
+    The heaviest first. Gates do not judge it: ranks and quantiles are right.
+    """
+    return self._heavy(self.tails.is_heavy[1], self.tails.square)
+
+  @property
+  def heavy_means(self):
+    """Pareto k of draws, by name, where no draws tell a mean's error."""
+    return self._heavy(self.tails.is_heavy[0], self.tails.value)
+
+  @property
+  def doubts(self):
+    """Sentences on what draws do not tell though all gates hold."""
+    found = (self.heavy_means, 'mean'), (self.heavy_tails, 'variance')
+    return [_doubt(heavy, moment) for heavy, moment in found if heavy]
+
+  def _heavy(self, is_heavy, k):
+    order = np.flatnonzero(is_heavy)
+    order = order[np.argsort(-k[order], kind='stable')]
+    return {self.names[i]: float(k[i]) for i in order}
+
   def __repr__(self):
     lines = []
     rhat = self.worst('rhat')
@@ -63,6 +90,7 @@ class Verdict(NamedTuple):
     sizes = [(words, self.worst(field)) for field, words in SIZES]
     worst = [f'{w} {found[0]:.0f} ({found[1]})' for w, found in sizes if found]
     lines.append(f'at least: {", ".join(worst)}')
+    lines += [f'heavy tails: {sentence}' for sentence in self.doubts]
     lines += [f'failed: {sentence}' for sentence in self.failed]
     return '\n'.join(lines)
 
@@ -102,7 +130,9 @@ def judge(names, values, trace, min_ess):
   diagnosis = convergence.diagnose(values)
   diverging = is_diverging(trace)
   where = _where(names[:-1], values[..., :-1], diverging)
-  verdict = Verdict(names, diagnosis, float(np.mean(diverging)), where, [])
+  of_tails = tails_lib.of_draws(values[..., :-1], diagnosis.ess_tail[:-1])
+  share = float(np.mean(diverging))
+  verdict = Verdict(names, diagnosis, of_tails, share, where, [])
   verdict.failed.extend(_failures(verdict, min_ess))
   return verdict
 
@@ -140,6 +170,21 @@ def _failures(verdict, min_ess):
       f'{verdict.share_diverging:.1%} of the proposals diverged, where '
       f'{verdict.where_diverging} is unusual: chains miss what is narrow there'
     )
+
+
+def _doubt(heavy, moment):
+  """Returns the sentence on moments without an error to rely on.
+
+  Args:
+    heavy: dict of name -> Pareto k, not empty, the heaviest first.
+    moment: 'mean' or 'variance'.
+  """
+  name, k = next(iter(heavy.items()))
+  others = f', nor those of {len(heavy) - 1} more' if len(heavy) > 1 else ''
+  return (
+    f'the error of the {moment} of {name} is not told by these draws (Pareto k '
+    f'{k:.2f}){others}: use quantiles, or draw more'
+  )
 
 
 def _where(names, values, diverging):

@@ -91,6 +91,22 @@ def test_a_biased_chain_is_flagged_and_an_unbiased_one_is_not():
   assert widened.worst > 10
 
 
+def test_only_moments_that_count_are_compared():
+  draws = np.random.default_rng(3).normal(size=(500, 4, 3)) * [1.0, 2.0, 1.0]
+  draws[..., 2] += 1.0
+  truth = _truth(np.zeros(3), np.ones(3))
+  found = accuracy.worst_z(draws, truth)
+  assert (found.moment, found.coordinate) == ('mean', 2)
+  counts = np.array([[True, True, False], [True, True, True]])
+  found = accuracy.worst_z(draws, truth, counts)
+  assert (found.moment, found.coordinate) == ('deviation', 1)
+  assert found.num_comparisons == 5
+  counts[1, 1] = False
+  found = accuracy.worst_z(draws, truth, counts)
+  assert found.num_comparisons == 4
+  assert abs(found.worst) < 4 and found.root_mean_square < 2.0
+
+
 def test_what_is_no_number_is_as_far_off_as_can_be_written():
   draws = np.full([8, 2, 1], np.nan)
   truth = _truth([0.0], [1.0])
