@@ -135,6 +135,26 @@ def test_what_is_learned_is_half_as_many_steps_and_can_be_frozen():
     tfpa.as_tfp_kernel(kernel, results)
 
 
+def test_the_step_size_is_learned_anew_for_the_steps_that_keep_momenta():
+  def rates(**options):
+    kernel = tfpa.fisher_divergence_hamiltonian(
+      targets.standard_normal, 1000, **options
+    )
+    results = kernel.bootstrap_results(tf.ones([4, 3], tf.float64))
+    results = results._replace(num_updates=tf.constant(900))
+    return [
+      float(
+        kernel._num_updates_of_steps(
+          results._replace(step=tf.constant(step)), results.statistics
+        )
+      )
+      for step in (799, 800, 801, 1000)
+    ]
+
+  assert rates() == [900.0] * 4
+  assert rates(keep_momentum=True) == [900.0, 900.0, 1.0, 200.0]
+
+
 def test_what_is_learned_can_be_frozen_before_it_is_settled():
   kernel = tfpa.fisher_divergence_hamiltonian(
     targets.standard_normal, 100, keep_momentum=True
@@ -157,5 +177,21 @@ def test_kinds_of_steps_that_do_not_go_together_are_refused():
   proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
     targets.standard_normal, tfpa.preconditioners.diagonal(), 3
   )
-  with pytest.raises(ValueError, match='momenta anew'):
-    kept_momentum.MomentumMetropolisHastings(proposal)
+  kept = step_kinds.UncalibratedMomentumHamiltonian(
+    targets.standard_normal, tfpa.preconditioners.diagonal(), 3
+  )
+  for accept, inner in (
+    (kept_momentum.MomentumMetropolisHastings, proposal),
+    (tfpa.MetropolisHastings, kept),
+  ):
+    with pytest.raises(ValueError, match='different rules'):
+      accept(inner)
+  criterion = tfpa.criteria.generalized_speed_measure(0.6)
+  kernel = tfpa.adaptation.GradientBasedAdaptation(
+    kept_momentum.accepted(kept),
+    criterion,
+    tfpa.optimizers.relative_gradient(4.0),
+    10,
+  )
+  with pytest.raises(NotImplementedError, match='kept momenta'):
+    kernel.bootstrap_results(tf.zeros([2, 3]))

@@ -34,6 +34,27 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
   again). A ratio that is not finite is -inf: the move is rejected.
   """
 
+  _keeps_momentum = False
+
+  def __init__(self, inner_kernel, name=None):
+    """Builds the kernel.
+
+    Args:
+      inner_kernel: A proposal, which is not calibrated.
+      name: Prefix of op names.
+
+    Raises:
+      ValueError: If the proposal starts with a momentum it is given.
+    """
+    if getattr(inner_kernel, 'keeps_momentum', False) != self._keeps_momentum:
+      raise ValueError(
+        f'{type(self).__name__} does not go around '
+        f'{type(inner_kernel).__name__}: kept momenta and those drawn anew are '
+        'accepted by different rules. Build both by '
+        '`tfpa.fisher_divergence_hamiltonian(..., keep_momentum=True)`.'
+      )
+    super().__init__(inner_kernel, name)
+
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Proposes once and accepts with probability min(1, exp(r))."""
     seed = random.sanitize(seed)

@@ -110,8 +110,7 @@ def fisher_divergence_hamiltonian(
     local_steps: Whether steps are shorter where the target is steeper, for
       funnels and hierarchies; it costs no gradient.
     keep_momentum: Whether steps go on with part of the momentum of the one
-      before. They make half as many leapfrog steps, and take as much longer
-      to forget.
+      before, and make about half as many leapfrog steps, at least one.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -201,7 +200,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
 
   A dense factor costs a product of [d, chains] and [chains, d] more at each
   step, and some tens of fits in a run, ten to twenty decompositions of [d, d]
-  each. Other structures cost one of their moves at each step.
+  each; fewer in many dimensions. Other structures cost a move at each step.
 
   Results are `linear.closed_form.ClosedFormAdaptationResults`; fits and moves
   without a finite factor are left out, and counted in

@@ -28,7 +28,7 @@ _NUM_MOVES, _NUM_MOVES_FROM_START = 30, 8
 _LEAST_SHARE = 0.05  # Of correlations: two dimensions for each state.
 # Of the times of fits: a tenth up to that, a quarter for 100, 1.3 for 1000.
 _GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
-_LAST_FIT = 0.8  # Share of the adaptation.
+_LAST_FIT = 0.6  # Share of the adaptation: lengths are learned up to 0.8.
 
 
 def fit(preconditioner, params, states, gradients, weights):
@@ -75,17 +75,19 @@ def factor(preconditioner, covariance, precision, num_states):
     num_states: States seen, [].
   """
   diagonals = (tf.linalg.diag_part(t) for t in (covariance, precision))
-  scales = tf.linalg.diag(tf.math.divide(*diagonals) ** 0.25)
+  scales = tf.math.divide(*diagonals) ** 0.25
+  # What never moved has no scale.
+  scales = tf.where(scales > 0.0, scales, float('nan'))
   share = correlation_share(num_states, ps.shape(covariance)[-1])
-  # Of few states next to nothing is kept, at the price of all.
+  # A fit that keeps next to no correlations costs as much as any.
   return control_flow.apply_if(
     share > _LEAST_SHARE,
-    lambda scales: [
+    lambda _: [
       preconditioner.fisher_factor(
         shrunk(covariance, share), shrunk(precision, share)
       )
     ],
-    scales,
+    tf.linalg.diag(scales),
   )[0]
 
 

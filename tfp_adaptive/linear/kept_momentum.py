@@ -76,7 +76,8 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
   """The part of a Hamiltonian proposal that starts with a momentum it is given.
 
   `num_leapfrog_steps` of its results is [3] int32: the range that the next step
-  draws from, and 2 m, or 0 where no momentum is kept.
+  draws from, and 2 m, or 0 where no momentum is kept. That of the constructor
+  is the range of momenta drawn anew, of mean m.
   """
 
   keeps_momentum = True
@@ -92,9 +93,9 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     Args:
       learned: Range (fewest, most) of momenta drawn anew, [2] int32.
     """
-    reach = tf.reduce_sum(learned)
-    mean = tf.maximum(1, reach // 4)
-    return tf.stack([1, 2 * mean - 1, reach])
+    twice_mean = tf.reduce_sum(learned)
+    mean = tf.maximum(1, twice_mean // 4)
+    return tf.stack([1, 2 * mean - 1, twice_mean])
 
   def learned_range(self, drawn):
     """Returns a range of the same m, two ints; while it is learned, the drawn.
@@ -102,8 +103,10 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     Args:
       drawn: As in the results, numpy [3].
     """
-    fewest, most, reach = (int(number) for number in drawn)
-    return (reach // 2, reach - reach // 2) if reach else (fewest, most)
+    fewest, most, twice_mean = (int(number) for number in drawn)
+    if not twice_mean:
+      return fewest, most
+    return twice_mean // 2, twice_mean - twice_mean // 2
 
   def _init_num_steps(self):
     return self.settled(tf.constant(self.bounds, tf.int32))
@@ -122,9 +125,9 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
 
   def _share_kept(self, results, num_leapfrog_steps):
     """Returns a, []; exp(-inf) where no momentum is kept."""
-    reach = tf.cast(results.num_leapfrog_steps[2], results.noise.dtype)
-    taken = tf.cast(num_leapfrog_steps, reach.dtype)
-    return tf.exp(-2.0 * _DAMPING * taken / reach)
+    twice_mean = tf.cast(results.num_leapfrog_steps[2], results.noise.dtype)
+    taken = tf.cast(num_leapfrog_steps, twice_mean.dtype)
+    return tf.exp(-2.0 * _DAMPING * taken / twice_mean)
 
   def _taken(self, results, path, velocity):
     share = self._share_kept(results, path.num_steps)
@@ -134,6 +137,14 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     zero = tf.zeros([], flat.dtype)
     return KeptTrajectory(tf.zeros([], tf.int32), tf.zeros_like(flat), zero)
 
+  def init_replay_cache(self, proposed_results):
+    """Refuses: what is kept is not of the law of one step."""
+    raise NotImplementedError(
+      'Steps with kept momenta cannot be replayed. Wrap them in an adaptation '
+      'that learns from states and gradients, '
+      '`tfpa.adaptation.FisherDivergenceAdaptation`.'
+    )
+
 
 class MomentumMetropolisHastings(MetropolisHastings):
   """Accepts by a uniform that moves, and keeps the momentum of each chain.
@@ -142,22 +153,7 @@ class MomentumMetropolisHastings(MetropolisHastings):
   results just bootstrapped is one of momenta drawn anew.
   """
 
-  def __init__(self, inner_kernel, name=None):
-    """Builds the kernel.
-
-    Args:
-      inner_kernel: A proposal that starts with a momentum it is given.
-      name: Prefix of op names.
-
-    Raises:
-      ValueError: If the proposal draws its own.
-    """
-    if not getattr(inner_kernel, 'keeps_momentum', False):
-      raise ValueError(
-        f'{type(inner_kernel).__name__} draws its momenta anew. Wrap it in '
-        '`tfpa.MetropolisHastings`.'
-      )
-    super().__init__(inner_kernel, name)
+  _keeps_momentum = True
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Proposes from the kept momentum; turns it where that is rejected."""

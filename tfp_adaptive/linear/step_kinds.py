@@ -14,18 +14,8 @@ class UncalibratedMomentumHamiltonian(
 ):
   """Proposes the end of a trajectory that starts with a momentum it is given.
 
-  It needs `MomentumMetropolisHastings` around it, and cannot be replayed:
-  adaptations that learn from states and gradients go around that, such as
-  `FisherDivergenceAdaptation`.
+  It needs `MomentumMetropolisHastings` around it.
   """
-
-  def replay(self, *args):
-    """Refuses: what is kept is not of the law of one step."""
-    raise NotImplementedError(
-      'Steps with kept momenta cannot be replayed. Wrap them in '
-      '`tfpa.adaptation.FisherDivergenceAdaptation`, or take '
-      '`tfpa.proposals.UncalibratedPreconditionedHamiltonian`.'
-    )
 
 
 def proposal_class(local_steps, keep_momentum):
