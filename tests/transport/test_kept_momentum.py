@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tests.transport import test_learned_lengths as maps
+from tests.transport import funnels
 from tfp_adaptive.transport import transported_leapfrog as leapfrog
 
 _NUM_CHAINS, _NUM_STEPS = 50_000, 10
@@ -17,14 +17,14 @@ def _largest_z_score():
   Ten steps behind a map of the wrong slope, from exact draws.
   """
   kernel = tfpa.transport_adaptive_hamiltonian(
-    maps.funnel,
+    funnels.funnel,
     0,
     num_leapfrog_steps=(4, 6),
-    transport=maps.fixed(slope=0.5),
+    transport=funnels.fixed(slope=0.5),
     step_size=0.8,
     keep_momentum=True,
   )
-  state = maps.exact_draws(_NUM_CHAINS)
+  state = funnels.exact_draws(_NUM_CHAINS)
   results = kernel.bootstrap_results(state)
   step = tf.function(kernel.one_step, autograph=False)
   accepted = []
@@ -36,7 +36,7 @@ def _largest_z_score():
   found = _statistics(state, kept.velocity.numpy(), kept.uniform.numpy())
   rng, num_draws = np.random.default_rng(3), 10 * _NUM_CHAINS
   expected = _statistics(
-    maps.exact_draws(num_draws, seed=4),
+    funnels.exact_draws(num_draws, seed=4),
     rng.normal(size=(num_draws, 3)),
     rng.uniform(-1.0, 1.0, num_draws),
   )
@@ -67,5 +67,5 @@ def test_the_law_is_lost_without_the_log_det(monkeypatch):
 def test_maps_learned_by_gradient_keep_no_momenta():
   with pytest.raises(ValueError, match='`keep_momentum` out'):
     tfpa.transport_adaptive_hamiltonian(
-      maps.funnel, 10, num_leapfrog_steps=3, keep_momentum=True
+      funnels.funnel, 10, num_leapfrog_steps=3, keep_momentum=True
     )

@@ -8,37 +8,14 @@ import tfp_adaptive as tfpa
 from tests.contracts import learned_lengths
 from tests.contracts import resumed
 from tests.contracts import targets
+from tests.transport.funnels import exact_draws
+from tests.transport.funnels import fixed
+from tests.transport.funnels import funnel
+from tests.transport.funnels import SIZE
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
 
-_SIZE, _STEP_SIZE = 3, 0.4
-
-
-def fixed(log_scale=0.0, slope=0.0):
-  """Returns q_0 = z_0, q_i = exp(l_i + b z_0) z_i, whose fits fail."""
-  parts = tfpa.transports.conditional_gaussian(drivers=[0], init_scale=1.0)
-
-  def init(event_size, dtype, scale):
-    params = parts.init(event_size, dtype, scale)
-    # The precision of the others is exp(-2 b z_0), a term of its own.
-    is_driver = np.arange(_SIZE) == 0
-    return params._replace(
-      log_scale=log_scale * tf.ones_like(params.log_scale),
-      exponents=tf.constant([[0.0], [-2.0 * slope]], dtype),
-      slack=tf.cast([is_driver, ~is_driver], dtype),
-    )
-
-  def fit(params, *_):
-    return params._replace(log_scale=np.nan * params.log_scale)
-
-  return parts._replace(init=init, fit=fit)
-
-
-def funnel(x):
-  """log pi of q_0 = z_0, q_i = exp(z_0) z_i for standard normal z."""
-  first, rest = x[..., 0], x[..., 1:]
-  square = tf.reduce_sum(rest**2, axis=-1) * tf.exp(-2.0 * first)
-  return -0.5 * (first**2 + square) - (_SIZE - 1.0) * first
+_STEP_SIZE = 0.4
 
 
 def _learning(target, transport, num_steps=60, most=8, **options):
@@ -49,13 +26,6 @@ def _learning(target, transport, num_steps=60, most=8, **options):
     max_num_leapfrog_steps=most,
     **options,
   )
-
-
-def exact_draws(num_chains, seed=0, dtype=np.float64):
-  """Returns exact draws of `funnel`."""
-  z = np.random.default_rng(seed).normal(size=(num_chains, _SIZE))
-  z[:, 1:] *= np.exp(z[:, :1])
-  return tf.constant(z.astype(dtype))
 
 
 def _correlations(num_steps=300, num_chains=50):
@@ -111,9 +81,9 @@ def _wide(x):
 def test_the_lengths_are_those_of_the_map():
   # The same density: only one of the maps holds its slow direction.
   found = []
-  for log_scale in (np.zeros(_SIZE), np.log([1.0, 1.0, 20.0])):
+  for log_scale in (np.zeros(SIZE), np.log([1.0, 1.0, 20.0])):
     kernel = _learning(_wide, fixed(log_scale), 500, 16)
-    start = np.random.default_rng(3).normal(size=(16, _SIZE))
+    start = np.random.default_rng(3).normal(size=(16, SIZE))
     run = tfpa.sample(
       kernel, tf.constant(start * [1.0, 1.0, 20.0]), 5, progress=False,
       seed=(0, 3), jit_compile=False,
@@ -144,7 +114,7 @@ def _spread_behind_fits():
   """Returns the longest of the range, and variances where it was learned."""
   # Short steps: one alone is a small part of a turn.
   kernel = _learning(_far, _fitted_late(), 500, 16, target_accept_prob=0.99)
-  start = np.random.default_rng(3).normal(size=(16, _SIZE))
+  start = np.random.default_rng(3).normal(size=(16, SIZE))
   run = tfpa.sample(
     kernel, tf.constant(start * [1.0, 1.0, 200.0] + [0.0, 0.0, 100.0]), 5,
     progress=False, seed=(0, 3), jit_compile=False,
@@ -201,7 +171,7 @@ def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   def target(x, y):
     return funnel(tf.concat([x[..., tf.newaxis], y], axis=-1))
 
-  rows = np.random.default_rng(1).normal(size=(*batch, _SIZE)).astype(dtype)
+  rows = np.random.default_rng(1).normal(size=(*batch, SIZE)).astype(dtype)
   start = [tf.constant(rows[..., 0]), tf.constant(rows[..., 1:])]
   kernel = _learning(target, fixed(slope=1.0))
   run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))

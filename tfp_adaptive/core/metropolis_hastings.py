@@ -44,7 +44,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
       name: Prefix of op names.
 
     Raises:
-      ValueError: If the proposal starts with a momentum it is given.
+      ValueError: If its momenta are accepted by another rule.
     """
     if getattr(inner_kernel, 'keeps_momentum', False) != self._keeps_momentum:
       raise ValueError(
@@ -69,13 +69,13 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
       log_accept_ratio.dtype,
       accept_seed,
     )
-    next_state, results = self._decided(
+    return self._decided(
       log_uniform < log_accept_ratio,
       (current_state, previous),
       (proposed_state, proposed),
       log_accept_ratio,
+      seed,
     )
-    return next_state, results._replace(seed=seed)
 
   def bootstrap_results(self, init_state):
     """Returns results for `init_state`, as if it had just been accepted."""
@@ -96,7 +96,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
       ]
     )
 
-  def _decided(self, is_accepted, current, proposed, log_accept_ratio):
+  def _decided(self, is_accepted, current, proposed, log_accept_ratio, seed):
     """Returns the next state and results.
 
     Args:
@@ -104,6 +104,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
       current: State and results of the proposal, before the step.
       proposed: The same after it.
       log_accept_ratio: [chains...].
+      seed: Of the step, [2] int32.
     """
     state = _choose(is_accepted, proposed[0], current[0])
     return state, tfp_private.MetropolisHastingsKernelResults(
@@ -115,7 +116,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
       proposed_state=proposed[0],
       proposed_results=_without(proposed[1], _LAW_FIELDS),
       extra=[],
-      seed=[],
+      seed=seed,
     )
 
 

@@ -170,7 +170,11 @@ class MomentumMetropolisHastings(MetropolisHastings):
     uniform = _moved(kept.uniform, proposed.trajectory.share_kept, uniform_seed)
     is_accepted = tf.math.log(tf.abs(uniform)) < ratio
     next_state, results = self._decided(
-      is_accepted, (current_state, previous), (proposed_state, proposed), ratio
+      is_accepted,
+      (current_state, previous),
+      (proposed_state, proposed),
+      ratio,
+      seed,
     )
     return next_state, results._replace(
       extra=Kept(
@@ -182,7 +186,6 @@ class MomentumMetropolisHastings(MetropolisHastings):
         # The height |u| pi(x, v) stays; in units of the new density.
         uniform=tf.where(is_accepted, uniform * tf.exp(-ratio), uniform),
       ),
-      seed=seed,
     )
 
   def bootstrap_results(self, init_state):
