@@ -1,4 +1,4 @@
-"""A funnel whose exact map is known: its draws, and maps that are not fitted."""
+"""A funnel whose exact map is known: its draws, maps that are not fitted."""
 
 import numpy as np
 import tensorflow as tf
