@@ -59,7 +59,7 @@ def test_the_factor_solves_the_equation_of_the_weighted_covariances(gain):
     for r in (before, *results)
   ]
   ratio = _NUM_STEPS * _NUM_CHAINS / _EVENT_SIZE
-  share = 1.0 / (1.0 + ratio**-4)
+  share = 1.0 - 0.1 / (1.0 + ratio**4)
   shrinkage = share + (1.0 - share) * np.eye(_EVENT_SIZE)
   of_states = shrinkage * _weighted_covariance(start, states, shares)
   of_gradients = shrinkage * _weighted_covariance(grads[0], grads[1:], shares)

@@ -27,6 +27,16 @@ def started():
   return _started()
 
 
+def test_blocks_are_small_where_gradients_are_few():
+  sizes = [
+    chains_lib.block_size(1000, budget) for budget in (5e3, 5e4, float('inf'))
+  ]
+  assert sizes == [100, 250, 250]
+  # Half of what is wanted, and never nothing.
+  assert chains_lib.block_size(31) == 16
+  assert chains_lib.block_size(1, 1.0) == 1
+
+
 @pytest.mark.nightly
 def test_blocks_follow_each_other_with_noise_of_their_own(started):
   chains = _copied(started)

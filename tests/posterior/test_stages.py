@@ -86,8 +86,8 @@ def _narrow_ridge(x):
 
 @pytest.mark.full
 def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
-  def dense(states, scores, programs):
-    del scores, programs
+  def dense(states, *others):
+    del others
     return structure.Choice(*structure.default_matrix(states.shape[1]))
 
   # Behind its map none diverges.
@@ -107,7 +107,7 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     ratio = posterior.trace['log_accept_ratio']
     accepted.append(np.mean(np.exp(np.minimum(ratio, 0.0))))
     diverging.append(posterior.verdict.share_diverging)
-  assert accepted[0] > 0.88 > accepted[1]
+  assert accepted[0] > accepted[1] + 0.04
   assert diverging[0] < diverging[1]
 
 

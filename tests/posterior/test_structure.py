@@ -104,6 +104,33 @@ def _noisy_loss(count, seed):
   return structure.choose(states, scores).losses['dense matrix']
 
 
+def test_the_matrix_that_chains_have_counts_where_it_is_better(monkeypatch):
+  whole = structure._candidates
+  monkeypatch.setattr(
+    structure,
+    '_candidates',
+    lambda scores: dict([*whole(scores).items()][:1]),
+  )
+  # 20 pairs to fit tell little of 30 directions.
+  factor = targets.correlated_factor(30, 1e3, seed=1)
+  rng = np.random.default_rng(0)
+  states = rng.normal(size=(40, 30)) @ factor.T
+  scores = -states @ np.linalg.inv(factor @ factor.T)
+
+  programs = {}
+
+  def loss(learned):
+    choice = structure.choose(states, scores, programs, learned)
+    return choice.losses['dense matrix']
+
+  of_pairs = loss(None)
+  assert of_pairs > 1.0
+  assert loss(('dense matrix', tf.constant(factor))) < 1e-6
+  # One that is worse, or of another kind, does not.
+  assert loss(('dense matrix', tf.eye(30, dtype=tf.float64))) == of_pairs
+  assert loss(('diagonal matrix', tf.constant(factor))) == of_pairs
+
+
 @pytest.mark.full
 def test_the_loss_is_that_of_pairs_that_were_not_fitted(monkeypatch):
   whole = structure._candidates

@@ -21,8 +21,9 @@ the Newton step of F near its least, in the structure's own group; pairs far out
 goes on from there wherever pairs of a history say that it is better.
 
 Few states are shrunk in the closed form: n of them keep their correlations at
-n^4 / (n^4 + d^4), so that a condition number of 1e6 takes some 30 states for
-each dimension.
+1 - 0.1 d^4 / (n^4 + d^4), and none where n < d / 2. States and gradients err
+together, so that what moves all of 500 coordinates is known from 500 states; a
+condition number of 1e6 takes some twenty states for each dimension.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
 Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845,

@@ -25,7 +25,9 @@ __all__ = [
 
 # Of a fit to given pairs: from any params, and from the structure's own start.
 _NUM_MOVES, _NUM_MOVES_FROM_START = 30, 8
-_LEAST_SHARE = 0.05  # Of correlations: two dimensions for each state.
+# States for each dimension below which no correlation is kept; and what of them
+# goes where there are fewer states than dimensions.
+_FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
 # Of the times of fits: a tenth up to that, a quarter for 100, 1.3 for 1000.
 _GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
 _LAST_FIT = 0.6  # Share of the adaptation: lengths are learned up to 0.8.
@@ -79,9 +81,8 @@ def factor(preconditioner, covariance, precision, num_states):
   # What never moved has no scale.
   scales = tf.where(scales > 0.0, scales, float('nan'))
   share = correlation_share(num_states, ps.shape(covariance)[-1])
-  # A fit that keeps next to no correlations costs as much as any.
   return control_flow.apply_if(
-    share > _LEAST_SHARE,
+    share > 0.0,
     lambda _: [
       preconditioner.fisher_factor(
         shrunk(covariance, share), shrunk(precision, share)
@@ -179,7 +180,8 @@ def moved(preconditioner, params, states, gradients, shares, rate):
 def correlation_share(num_states, event_size):
   """Returns how much of their correlations few states keep, in [0, 1]."""
   ratio = num_states / tf.cast(event_size, num_states.dtype)
-  return 1.0 / (1.0 + ratio**-4)
+  share = 1.0 - _SHRINKAGE / (1.0 + ratio**4)
+  return tf.where(ratio < _FEWEST_STATES, tf.zeros_like(share), share)
 
 
 def shrunk(matrix, share):

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfp_adaptive import learned
 from tfp_adaptive.core import random
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.posterior import modes
@@ -15,9 +16,11 @@ from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
-__all__ = ['Chains', 'kernel_of', 'restore', 'start']
+__all__ = ['Chains', 'block_size', 'kernel_of', 'restore', 'start']
 
-_BLOCK = 250  # Draws of one compiled block: between two looks at the clock.
+# Draws of one compiled block, between two looks at the clock; and what they
+# are of few gradients at most, so that few are left over.
+_BLOCK, _SHARE_OF_BUDGET = 250, 0.02
 _COUNTS = (  # Of `Chains`, that say where they are.
   'num_draws',
   'block_size',
@@ -52,23 +55,24 @@ def start(
   jit_compile,
   progress,
   checkpoint_dir=None,
+  max_gradients=float('inf'),
 ):
   """Returns `Chains` that have adapted and hold one block of draws."""
   begin = time.monotonic()
-  block_size = _block_size(num_draws)
+  chains = Chains(kernel, choice, seed, num_draws, jit_compile, progress)
+  chains.block_size = block_size(num_draws, max_gradients)
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
     result = driver.sample(
       kernel,
       starts,
-      block_size,
+      chains.block_size,
       seed=seed,
-      block_size=block_size,
+      block_size=chains.block_size,
       jit_compile=jit_compile,
       progress=progress,
       checkpoint_dir=checkpoint_dir,
     )
-  chains = Chains(kernel, choice, seed, num_draws, jit_compile, progress)
   chains.add(result)
   cost = learned.cost_per_step(kernel, True, result.final_kernel_results)
   chains.gradients_per_adapting_step = cost.gradient
@@ -114,9 +118,10 @@ def restore(target_log_prob_fn, header, arrays, progress):
   return chains
 
 
-def _block_size(num_draws):
+def block_size(num_draws, max_gradients=float('inf')):
   """Returns the draws of a block, half of what is wanted at most."""
-  return min(_BLOCK, -(-num_draws // 2))
+  size = min(_BLOCK, -(-num_draws // 2), _SHARE_OF_BUDGET * max_gradients)
+  return max(int(size), 1)
 
 
 class Chains:
@@ -139,7 +144,7 @@ class Chains:
     self._options = dict(jit_compile=jit_compile, progress=progress)
     self.num_draws = num_draws
     # For good: a program is compiled for its size.
-    self.block_size = _block_size(num_draws)
+    self.block_size = block_size(num_draws)
     self.num_blocks = 0
     self.draws, self.trace = None, {}
     self.thinning = 1
@@ -161,6 +166,14 @@ class Chains:
     """Whether more proposals could never be accepted than a verdict allows."""
     share = np.mean(verdict.is_diverging(self.trace))
     return share > verdict.MOST_DIVERGING
+
+  @property
+  def matrix(self):
+    """Name and params of what was learned, or `None` where it is a map."""
+    if not hasattr(self.choice.part, 'operator'):
+      return None
+    params = tfp_private.get_innermost(self.results, 'preconditioner_params')
+    return self.choice.name, params
 
   @property
   def failures(self):

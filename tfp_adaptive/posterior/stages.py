@@ -27,8 +27,8 @@ __all__ = ['Run']
 
 _FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
 _FEWEST_STEPS = 50
-_FIRST_COST = 12.0  # Gradients of a step of a structure not yet tried, about.
-_COST_OF_A_BLOCK = 1000.0  # The same, about.
+# Gradients of an adapting step of a structure not yet tried, and of a draw.
+_FIRST_COST, _COST_OF_A_DRAW = 8.0, 4.0
 _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _GROWTH = 4  # ... that many times those before, at most so often:
 _NUM_ATTEMPTS = 3
@@ -158,8 +158,10 @@ class Run:
 
   def _affordable(self, num_steps, cost):
     """Returns the steps of an adaptation, at most a share of what is left."""
+    settings = self._settings
     spent = sum(stage.num_gradients for stage in self._report)
-    left = self._settings.max_gradients - spent - _COST_OF_A_BLOCK
+    size = chains_lib.block_size(settings.num_draws, settings.max_gradients)
+    left = settings.max_gradients - spent - _COST_OF_A_DRAW * size
     return min(num_steps, int(_LARGEST_SHARE * left / cost))
 
   def _adapt(self, stage, choice, starts, num_steps, number):
@@ -177,6 +179,7 @@ class Run:
       compilation.choose(settings.jit_compile, self._evaluate, starts)[0],
       settings.progress,
       self._folder(f'adaptation_{number}'),
+      settings.max_gradients,
     )
     found = f'{choice.name}, {num_steps} steps'
     if modes.is_exchange(choice.part):
@@ -211,7 +214,7 @@ class Run:
     _, gradients = self._evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(
-      rows[is_finite], gradients[is_finite], self._programs
+      rows[is_finite], gradients[is_finite], self._programs, chains.matrix
     )
     drivers = ''
     if choice.drivers:

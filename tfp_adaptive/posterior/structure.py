@@ -70,7 +70,7 @@ def default_matrix(event_size):
   return 'diagonal matrix', preconditioners.diagonal()
 
 
-def choose(states, scores, programs=None):
+def choose(states, scores, programs=None, learned=None):
   """Returns the `Choice` for pairs.
 
   Candidates are tried from simple to rich; a richer one must earn its place.
@@ -79,33 +79,36 @@ def choose(states, scores, programs=None):
     states: [n, d], neighbours in a chain side by side.
     scores: Gradients of the log density there, [n, d].
     programs: dict that holds what was compiled, for another call.
+    learned: Name and params of the matrix that the chains have. They learned it
+      from many more states, and it counts for its kind where it is better.
   """
   programs = {} if programs is None else programs
   count = len(states)
   if count < _FEWEST_PAIRS:
     return Choice(*default_matrix(states.shape[1]))
   is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
-  fitted = states[~is_held_out], scores[~is_held_out]
-  held_out = states[is_held_out], scores[is_held_out]
+  pairs = [
+    tf.constant(rows[is_chosen])
+    for is_chosen in (~is_held_out, is_held_out)
+    for rows in (states, scores)
+  ]
   best, least, losses, drivers = None, None, {}, {}
-  for name, build in _candidates(fitted[1]).items():
+  for name, build in _candidates(pairs[1].numpy()).items():
     # A search takes its time: what bends has the drivers of what does not.
     known = drivers if name == _BENT else {}
     part = build(**known)
-    is_map = not hasattr(part, 'operator')
-    if best and is_map and _is_enough(best.part, least):
+    if best and not hasattr(part, 'operator') and _is_enough(best.part, least):
       break
-    try:
-      pairs = list(map(tf.constant, (*fitted, *held_out)))
-      key = name, *known.items(), *(rows.shape for rows in pairs)
-      if key not in programs:
-        programs[key] = _losses(part).get_concrete_function(*pairs)
-      loss, found = programs[key](*pairs)
-      loss, found = loss.numpy(), _as_arguments(*map(np.asarray, found))
-    except tf.errors.InvalidArgumentError:  # No factor of so few pairs.
+    key = name, *known.items(), *(rows.shape for rows in pairs)
+    tried = [_tried(part, key, pairs, programs)]
+    if learned and name == learned[0]:
+      tried.append((_loss_of_learned(part, learned[1], *pairs), {}))
+    tried = [
+      (loss, found) for loss, found in tried if np.all(np.isfinite(loss))
+    ]
+    if not tried:
       continue
-    if not np.all(np.isfinite(loss)):
-      continue
+    loss, found = min(tried, key=lambda pair: np.mean(pair[0]))
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
     drivers = drivers or found
     if best is None or _is_better(loss, least):
@@ -113,6 +116,31 @@ def choose(states, scores, programs=None):
       part = build(**found) if found else part
       best, least = Choice(name, part, losses, **found), loss
   return best or Choice(*default_matrix(states.shape[1]))
+
+
+def _tried(part, key, pairs, programs):
+  """Returns the loss of pairs held out, NaN without a fit, and what it found.
+
+  Args:
+    part: The candidate.
+    key: Of its program.
+    pairs: States and scores that are fitted, and held out.
+    programs: dict of what was compiled.
+  """
+  try:
+    if key not in programs:
+      programs[key] = _losses(part).get_concrete_function(*pairs)
+    loss, found = programs[key](*pairs)
+    return loss.numpy(), _as_arguments(*map(np.asarray, found))
+  except tf.errors.InvalidArgumentError:  # No factor of so few pairs.
+    return np.nan, {}
+
+
+def _loss_of_learned(part, params, states, scores, *held_out):
+  """Returns the loss of pairs held out, [n, d], of a matrix that is given."""
+  whitened = _of_matrix(part.operator(params), states, scores)
+  centre = tf.reduce_mean(whitened(states, scores), axis=0)
+  return pairs_lib.robust(whitened(*held_out) - centre).numpy()
 
 
 def _is_enough(part, loss):
@@ -212,11 +240,16 @@ def _losses(part):
   def run(states, scores, held_states, held_scores):
     weights = tf.ones_like(states[:, 0]) / states.shape[0]
     whitened, found = _fit(part, states, scores, weights)
-    residuals = whitened(held_states, held_scores)
-    centre = tf.reduce_mean(whitened(states, scores), axis=0)
+    # At once: each call would be a graph of its own.
+    residuals = whitened(
+      tf.concat([states, held_states], axis=0),
+      tf.concat([scores, held_scores], axis=0),
+    )
+    count = states.shape[0]
+    centre = tf.reduce_mean(residuals[:count], axis=0)
     # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    return pairs_lib.robust(residuals - centre), found
+    return pairs_lib.robust(residuals[count:] - centre), found
 
   return run
 
@@ -241,15 +274,8 @@ def _fit(part, states, scores, weights):
   params = part.init(size, dtype, tf.ones([], dtype))
   if hasattr(part, 'operator'):
     params = fisher_fit.fit(part, params, states, scores, weights)
-    operator = part.operator(params)
-    mean, pull = (tf.reduce_mean(rows, axis=0) for rows in (states, scores))
-
-    def of_matrix(x, g):
-      y = operator.solve(x - mean, adjoint_arg=True)
-      s = operator.matmul(g - pull, adjoint=True, adjoint_arg=True)
-      return tf.linalg.matrix_transpose(y + s)
-
-    return of_matrix, (tf.zeros([0], tf.int32), tf.zeros([0], dtype))
+    whitened = _of_matrix(part.operator(params), states, scores)
+    return whitened, (tf.zeros([0], tf.int32), tf.zeros([0], dtype))
   params = part.fit(params, states, scores, weights)
   bijector = part.bijector(params)
 
@@ -268,3 +294,15 @@ def _fit(part, states, scores, weights):
   # Of a unit of the driver; the first term has none.
   exponents = tf.linalg.diag_part(params.exponents[1:]) / scales
   return of_map, (params.drivers, exponents)
+
+
+def _of_matrix(operator, states, scores):
+  """Returns a function (x, g) -> y + s of a matrix, around means of pairs."""
+  mean, pull = (tf.reduce_mean(rows, axis=0) for rows in (states, scores))
+
+  def whitened(x, g):
+    y = operator.solve(x - mean, adjoint_arg=True)
+    s = operator.matmul(g - pull, adjoint=True, adjoint_arg=True)
+    return tf.linalg.matrix_transpose(y + s)
+
+  return whitened

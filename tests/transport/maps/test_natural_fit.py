@@ -8,6 +8,7 @@ from tests.contracts import targets
 from tests.transport.maps import hierarchies
 from tfp_adaptive.transport.maps import natural
 from tfp_adaptive.transport.maps import natural_fit
+from tfp_adaptive.transport.maps import pairs as pairs_lib
 
 _SIZE, _CONDITION = 25, 1e5
 
@@ -75,3 +76,52 @@ def test_states_and_scores_count_by_what_they_tell(noise):
   best = 1.0 / (num_pairs * (1.0 + noise**-2))
   # Pairs that are odd count for less: some are lost.
   assert 0.8 < np.mean(place**2) / best < 1.3
+
+
+@pytest.mark.parametrize('is_path', [False, True])
+def test_normal_equations_are_those_of_every_row_by_itself(is_path):
+  rng = np.random.default_rng(5)
+  states, scores = rng.normal(size=(2, 60, 5))
+  weights = tf.fill([60], tf.constant(1.0 / 60.0, tf.float64))
+  pairs = pairs_lib.standardize(tf.constant(states), scores, weights, is_path)
+  drivers, exponents = tf.constant([1]), tf.constant([0.5], tf.float64)
+  matrix = natural_fit.in_units(pairs, drivers, exponents)
+  first = natural_fit.start(pairs, drivers, matrix, is_path, True)
+  problem = natural_fit._Regression(
+    pairs, weights, drivers, matrix, first, is_path
+  )
+  share = rng.uniform(size=states.shape)
+  system = problem._system(tf.constant(share)).numpy()
+  x, g = pairs.states.numpy(), pairs.scores.numpy()
+  u = x[:, 1]
+  growth = np.exp(matrix.numpy()[1, 0] * u)
+  others = np.where(np.arange(5) == 1, 0.0, x)
+  beside = np.pad(others, [[0, 0], [1, 1]])
+  for j in (0, 2, 4):
+    own = [-x[:, j], beside[:, j], beside[:, j + 2]][: 3 if is_path else 1]
+    columns = [u**0, u, u**2, growth, growth * u]
+    columns += [part * term for part in own for term in (u**0, growth)]
+    features = np.stack(columns, axis=1)
+    normal = features.T @ (share[:, j, np.newaxis] * features)
+    right = features.T @ (share[:, j] * g[:, j])
+    # But for the ridge; what no pair has is zero.
+    normal += np.diag(np.diag(normal) == 0.0)
+    np.testing.assert_allclose(system[:, :-1, j], normal, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(system[:, -1, j], right, rtol=1e-9, atol=1e-12)
+    # Its first unknowns in turn are solved for, and the rest is their rest.
+    reduced = natural_fit._eliminated(tf.constant(system), 5).numpy()[..., j]
+    whole = system[..., j]
+    inner = np.linalg.solve(whole[:5, :5], whole[:5, 5:])
+    np.testing.assert_allclose(reduced[:5, 5:], inner, rtol=1e-6)
+    np.testing.assert_allclose(
+      reduced[5:, 5:], whole[5:, 5:] - whole[5:, :5] @ inner, rtol=1e-6
+    )
+
+
+def test_precisions_that_come_out_negative_are_left_out():
+  gram = np.array([[1.0, 0.9], [0.9, 1.0]])
+  right = np.array([1.0, 0.2])
+  assert np.linalg.solve(gram, right)[1] < 0.0
+  system = np.concatenate([gram, right[:, np.newaxis]], axis=1)[..., np.newaxis]
+  found = natural_fit._positive(tf.constant(system), 1).numpy()
+  np.testing.assert_allclose(found[0, :, 0], [1.0, 0.0], atol=1e-12)

@@ -129,12 +129,10 @@ def regress(
     is_search: Whether drivers are looked for: what `before` and this leave
       unexplained is what others may explain then, and not noise.
   """
-  problem = _Regression(
-    pairs, weights, drivers, exponents, before, is_path, is_search
-  )
-  offset, slope, slack, edge = problem.solve()
+  problem = _Regression(pairs, weights, drivers, exponents, before, is_path)
+  slack, edge, places = problem.solve(is_search)
   precision, push = problem.precision(slack, edge)
-  pull = problem.places(offset, slope)
+  offset, slope = problem.by_term(places)
   return Fitted(
     before.natural._replace(
       drivers=drivers,
@@ -145,22 +143,24 @@ def regress(
       edge=edge,
     ),
     precision,
-    (pairs.scores - pull + push) * tf.math.rsqrt(precision),
+    (pairs.scores - problem.pull(places) + push) * tf.math.rsqrt(precision),
   )
 
 
 class _Regression:
   """The regressions of all coordinates on drivers and neighbours.
 
-  A row has for each term coefficients of 1 and u, bent in the first term of
-  products of two as well, of -x_j and, in a path, of x_{j-1} and x_{j+1}.
+  A row has for each term coefficients of 1 and u, in the first term of products
+  of two as well where means bend, p of them in all; then for each term those of
+  -x_j and, in a path, of x_{j-1} and x_{j+1}. The first p features are the same
+  for all rows, so that all normal matrices are products of a few matrices.
   Drivers' rows are solved too, and dropped.
   """
 
-  def __init__(
-    self, pairs, weights, drivers, exponents, before, is_path, is_search
-  ):
-    self._scores, size = pairs.scores, pairs.states.shape[-1]
+  def __init__(self, pairs, weights, drivers, exponents, before, is_path):
+    self._weights, self._scores = weights, pairs.scores
+    self._before = before
+    size = pairs.states.shape[-1]
     self._num_edges = size if is_path else 0
     is_driver = tf.reduce_any(tf.range(size)[:, tf.newaxis] == drivers, axis=-1)
     self._keep = tf.cast(~is_driver, weights.dtype)
@@ -168,143 +168,191 @@ class _Regression:
     is_used = tf.reduce_any(exponents != 0.0, axis=-1)
     is_used |= tf.range(exponents.shape[0]) == 0
     self._terms = tf.where(is_used, natural.terms(exponents, distances), 0.0)
-    self._inputs = natural.inputs(distances, before.natural.slope)
-    self._num_drivers = drivers.shape[0]
+    inputs = natural.inputs(distances, before.natural.slope)
+    self._num_inputs, self._num_lines = inputs.shape[-1], 1 + drivers.shape[0]
+    rest = (
+      self._terms[:, 1:, tf.newaxis] * inputs[:, tf.newaxis, : self._num_lines]
+    )
+    self._placed = tf.concat(
+      [self._terms[:, :1] * inputs, tf.reshape(rest, [rest.shape[0], -1])], 1
+    )
     self._rest = self._keep * pairs.states
     own = [-pairs.states]
     if is_path:
       own += [_before(self._rest), _after(self._rest)]
-    self._is_search = is_search
-    square = before.residual**2
-    if not is_search:
-      square /= _typical_square(before.residual, weights)
-    self._share = weights[:, tf.newaxis] / (1.0 + 0.25 * square)
-    self._set_normal(own, self._share / before.precision)
+    self._own = tf.stack(own, axis=1)
 
-  def _set_normal(self, own, share):
-    """Sets features [d, n, F], the same weighted, and the normal matrices."""
-    num_states, size = self._rest.shape
-    shared = tf.broadcast_to(
-      self._inputs[:, tf.newaxis], [num_states, size, self._inputs.shape[-1]]
-    )
-    each = tf.concat([shared, tf.stack(own, axis=-1)], axis=-1)
-    features = (
-      self._terms[:, tf.newaxis, :, tf.newaxis] * each[:, :, tf.newaxis]
-    )
-    self._shape = size, self._terms.shape[-1], each.shape[-1]
-    features = tf.reshape(features, [num_states, size, -1])
-    features = tf.transpose(features, [1, 0, 2])
-    self._weighted = tf.transpose(share)[..., tf.newaxis] * features
-    self._gram = tf.matmul(features, self._weighted, transpose_a=True)
-
-  def solve(self):
-    """Returns h [T, d], H [T, d, k], r [T, d] and s w [T, d].
+  def solve(self, is_search):
+    """Returns r [T, d], s w [T, d], and the coefficients of places, [p, d].
 
     Precisions that come out negative are left out, and the rest is solved
-    again; what a path's edges ask of the diagonal is given to it, and h and H
-    are solved once more; and again, of scores that count for what they tell.
+    again; what a path's edges ask of the diagonal is given to it, and places
+    are those of P x + g; at last of scores that count for what they tell.
     """
-    size, num_terms, width = self._shape
-    num_inputs = self._inputs.shape[-1]
-    is_own = tf.range(width) >= num_inputs
-    is_placed = self._is_placed()
-
-    def turn(count, free, places, slack, edge):
-      is_last = count >= num_terms
-      target = self._target(count, places, slack, edge)
-      own_free = tf.where(is_last, tf.zeros_like(free), free)
-      mask = tf.where(is_own, own_free[..., tf.newaxis], is_placed)
-      solved = self._solved(target, mask)
-      new_slack, new_edge = self._split(solved[..., num_inputs:])
-      is_positive = tf.cast(solved[..., num_inputs] > 0.0, free.dtype)
-      return (
-        count + 1,
-        tf.where(is_last, free, free * is_positive),
-        self._keep[:, tf.newaxis, tf.newaxis] * solved[..., :num_inputs],
-        tf.where(is_last, slack, new_slack),
-        tf.where(is_last, edge, new_edge),
-      )
-
-    free = tf.ones([size, num_terms], self._gram.dtype)
-    places = tf.zeros([size, num_terms, num_inputs], free.dtype)
-    slack = tf.transpose(free)
-    num_turns = num_terms + (1 if self._is_search else 2)
-    *_, places, slack, edge = tf.while_loop(
-      lambda count, *_: count < num_turns,
-      turn,
-      (tf.constant(0), free, places, slack, slack[:, : self._num_edges]),
-      maximum_iterations=num_turns,
+    square = self._before.residual**2
+    if not is_search:
+      square /= _typical_square(self._before.residual, self._weights)
+    share = self._weights[:, tf.newaxis] / (1.0 + 0.25 * square)
+    count = self._placed.shape[-1]
+    solved = _eliminated(self._system(share / self._before.precision), count)
+    slack, edge = self._split(
+      _positive(solved[count:, count:], self._own.shape[1])
     )
-    return *_by_term(places), slack, edge
-
-  def _is_placed(self):
-    """Returns 1 for h and H, [T, F / T]; products are of the first term."""
-    _, num_terms, width = self._shape
-    is_placed = tf.range(width) <= self._num_drivers
-    is_placed |= tf.range(num_terms)[:, tf.newaxis] == 0
-    return tf.cast(is_placed, self._gram.dtype)
-
-  def _target(self, count, places, slack, edge):
-    """Returns what the turn of this number regresses, [n, d].
-
-    All but P x at first, which is given later; at last g counts for less.
-    """
-    num_terms = self._shape[1]
+    diagonal, along = _entries(slack, edge)
+    own = tf.concat([diagonal, *along], axis=0)
+    of_scores = self._keep * solved[:count, -1]
+    of_push = self._keep * tf.reduce_sum(solved[:count, count:-1] * own, axis=1)
+    places = of_scores - of_push
+    if is_search:
+      return slack, edge, places
     precision, push = self.precision(slack, edge)
-    scores = self._scores
-    if not self._is_search:
-      residual = scores - self.places(*_by_term(places)) + push
-      variance = tf.reduce_sum(self._share * residual**2 / precision, axis=0)
-      variance /= tf.reduce_sum(self._share, axis=0)
-      scores = tf.where(count > num_terms, scores / (1.0 + variance), scores)
-    return scores + tf.where(count >= num_terms, push, tf.zeros_like(push))
+    residual = self._scores - self.pull(places) + push
+    variance = tf.reduce_sum(share * residual**2 / precision, axis=0)
+    variance /= tf.reduce_sum(share, axis=0)
+    return slack, edge, of_scores / (1.0 + variance) - of_push
 
-  def _solved(self, target, mask):
-    """Returns the coefficients [d, T, F / T] of targets [n, d]."""
-    right = tf.matmul(
-      self._weighted,
-      tf.transpose(target)[..., tf.newaxis],
-      transpose_a=True,
-    )[..., 0]
-    solved = _solve(self._gram, right, tf.reshape(mask, right.shape))
-    return mask * tf.reshape(solved, self._shape)
+  def _system(self, share):
+    """Returns normal equations and their right sides, [F, F + 1, d]."""
+    terms, placed, own = self._terms, self._placed, self._own
+    weighted = share[:, tf.newaxis] * own
+    of_placed = _sums(_products(placed, placed), share)
+    of_both = _sums(_products(placed, terms), weighted)
+    of_own = _sums(
+      _products(terms, terms), weighted[:, :, tf.newaxis] * own[:, tf.newaxis]
+    )
+    scored = share * self._scores
+    right = _sums(placed, scored)
+    of_right = _sums(terms, weighted * self._scores[:, tf.newaxis])
+    # Own features of one kind are side by side.
+    count, size = placed.shape[-1], share.shape[-1]
+    num_own = own.shape[1] * terms.shape[-1]
+    of_both = tf.reshape(
+      tf.transpose(of_both, [0, 2, 1, 3]), [count, num_own, size]
+    )
+    of_own = tf.reshape(
+      tf.transpose(of_own, [2, 0, 3, 1, 4]), [num_own, num_own, size]
+    )
+    of_right = tf.reshape(tf.transpose(of_right, [1, 0, 2]), [num_own, 1, size])
+    upper = tf.concat([of_placed, of_both, right[:, tf.newaxis]], axis=1)
+    lower = tf.concat(
+      [tf.transpose(of_both, [1, 0, 2]), of_own, of_right], axis=1
+    )
+    system = tf.concat([upper, lower], axis=0)
+    is_pivot = tf.eye(count + num_own, 1 + count + num_own, dtype=share.dtype)
+    is_pivot = is_pivot[..., tf.newaxis]
+    # What no pair has is zero.
+    return system + is_pivot * tf.where(system > 0.0, _RIDGE * system, 1.0)
 
   def precision(self, slack, edge):
     """Returns P_jj(u) and (P(u) x)_j without the drivers, [n, d]."""
-    if not self._num_edges:
-      diagonal = tf.matmul(self._terms, slack)
-      return diagonal, diagonal * self._rest
-    size = tf.abs(edge)
-    diagonal = tf.matmul(self._terms, slack + size + _before(size))
-    along = tf.matmul(self._terms, edge)
-    push = diagonal * self._rest - along * _after(self._rest)
-    return diagonal, push - _before(along * self._rest)
+    entries, along = _entries(slack, edge)
+    diagonal = tf.matmul(self._terms, entries)
+    push = diagonal * self._rest
+    if along:
+      along = tf.matmul(self._terms, edge)
+      push -= along * _after(self._rest) + _before(along * self._rest)
+    return diagonal, push
 
-  def places(self, offset, slope):
+  def pull(self, places):
     """Returns h(u) + H(u) u, [n, d]."""
-    pull = tf.matmul(self._terms, offset)
-    for k, distance in enumerate(tf.unstack(self._inputs, axis=-1)[1:]):
-      pull += distance[:, tf.newaxis] * tf.matmul(self._terms, slope[..., k])
-    return pull
+    return tf.matmul(self._placed, places)
+
+  def by_term(self, places):
+    """Returns h [T, d] and H [T, d, k] of coefficients [p, d]."""
+    first = places[tf.newaxis, : self._num_inputs]
+    rest = tf.reshape(
+      places[self._num_inputs :], [-1, self._num_lines, places.shape[-1]]
+    )
+    bent = self._num_inputs - self._num_lines
+    rest = tf.pad(rest, [[0, 0], [0, bent], [0, 0]])
+    both = tf.concat([first, rest], axis=0)
+    return both[:, 0], tf.transpose(both[:, 1:], [0, 2, 1])
 
   def _split(self, own):
     """Returns r and s w, [T, d], of a precision with a dominant diagonal.
 
     Drivers have the precision one.
     """
-    own = tf.transpose(self._keep[:, tf.newaxis, tf.newaxis] * own, [1, 0, 2])
-    first = tf.one_hot(0, own.shape[0], dtype=own.dtype)[:, tf.newaxis]
+    own *= self._keep
+    first = tf.one_hot(0, own.shape[1], dtype=own.dtype)[:, tf.newaxis]
     floor = first * tf.where(
       self._keep > 0.0, tf.constant(_FLOOR, own.dtype), 1.0
     )
-    diagonal = tf.maximum(own[..., 0], 0.0)
+    diagonal = tf.maximum(own[0], 0.0)
     if not self._num_edges:
       return diagonal + floor, diagonal[:, :0]
     is_coupled = (diagonal > 0.0) & (_after(diagonal) > 0.0)
-    edge = 0.5 * (own[..., 2] + _after(own[..., 1]))
+    edge = 0.5 * (own[2] + _after(own[1]))
     edge = tf.where(is_coupled, edge, 0.0)
     size = tf.abs(edge)
     return tf.maximum(diagonal - size - _before(size), 0.0) + floor, edge
+
+
+def _positive(system, num_own):
+  """Returns the solution with precisions not negative, [A, T, d].
+
+  Args:
+    system: [A T, A T + 1, d].
+    num_own: A; precisions are the first.
+  """
+  num_terms = system.shape[0] // num_own
+  is_pivot = tf.eye(*system.shape[:2], dtype=system.dtype)[..., tf.newaxis]
+
+  def turn(count, _, free, solved):
+    mask = tf.tile(free, [num_own, 1])
+    right = tf.concat([mask, tf.ones_like(mask[:1])], axis=0)
+    masked = system * mask[:, tf.newaxis] * right
+    masked += is_pivot * (1.0 - mask[:, tf.newaxis])
+    solved = _eliminated(masked, system.shape[0])[:, -1]
+    left = free * tf.cast(solved[:num_terms] > 0.0, free.dtype)
+    return count + 1, tf.reduce_any(left != free), left, solved
+
+  free = tf.ones_like(system[:num_terms, 0])
+  solved = tf.while_loop(
+    lambda count, goes_on, *_: goes_on & (count < num_terms),
+    turn,
+    (tf.constant(0), tf.constant(True), free, system[:, -1]),
+    maximum_iterations=num_terms,
+  )[-1]
+  return tf.reshape(solved, [num_own, num_terms, -1])
+
+
+def _eliminated(system, count):
+  """Returns the system [F, F + 1, d] with its first unknowns eliminated.
+
+  Their rows tell them of the others. Pivots are in order: normal equations
+  need no other. XLA's own Cholesky factor takes longer, and long to compile.
+  """
+
+  def turn(pivot, system):
+    row = system[pivot] / system[pivot, pivot]
+    column = system[:, pivot]
+    column -= tf.one_hot(pivot, system.shape[0], dtype=row.dtype)[:, tf.newaxis]
+    return pivot + 1, system - column[:, tf.newaxis] * row
+
+  return tf.while_loop(
+    lambda pivot, _: pivot < count,
+    turn,
+    (tf.constant(0), system),
+    maximum_iterations=count,
+  )[1]
+
+
+def _products(left, right):
+  return left[:, :, tf.newaxis] * right[:, tf.newaxis]
+
+
+def _sums(left, right):
+  """Returns sums over pairs of products of all their entries."""
+  return tf.tensordot(left, right, [[0], [0]])
+
+
+def _entries(slack, edge):
+  """Returns the diagonal of the precision, [T, d], and what is beside it."""
+  if not edge.shape[-1]:
+    return slack, []
+  size = tf.abs(edge)
+  return slack + size + _before(size), [_before(edge), edge]
 
 
 def _before(rows):
@@ -316,12 +364,6 @@ def _after(rows):
   return tf.concat([rows[..., 1:], tf.zeros_like(rows[..., :1])], axis=-1)
 
 
-def _by_term(places):
-  """Returns h [T, d] and H [T, d, k] of both, [d, T, 1 + k]."""
-  places = tf.transpose(places, [1, 0, 2])
-  return places[..., 0], places[..., 1:]
-
-
 def _typical_square(residual, weights):
   """Returns the square of rows' mean sizes, at least one, [d].
 
@@ -330,17 +372,3 @@ def _typical_square(residual, weights):
   """
   size = tf.linalg.matvec(tf.abs(residual), weights, transpose_a=True)
   return tf.maximum(size**2, 1.0)
-
-
-def _solve(gram, right, free):
-  """Returns the solutions of [d, F, F] systems in what is free, [d, F]."""
-  diagonal = tf.linalg.diag_part(gram)
-  is_free = (free > 0.0) & (diagonal > 0.0)
-  tiny = tf.constant(1e-30, gram.dtype)
-  scale = tf.where(is_free, tf.math.rsqrt(tf.maximum(diagonal, tiny)), 0.0)
-  gram = scale[..., tf.newaxis] * gram * scale[:, tf.newaxis]
-  gram = tf.linalg.set_diag(gram, tf.ones_like(scale) * (1.0 + _RIDGE))
-  solved = tf.linalg.cholesky_solve(
-    tf.linalg.cholesky(gram), (scale * right)[..., tf.newaxis]
-  )
-  return scale * solved[..., 0]

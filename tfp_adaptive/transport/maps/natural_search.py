@@ -170,11 +170,15 @@ class _Search:
       added = [change.has_new_term(drivers, exponents), change.is_two]
       least = _LEAST_GAIN * tf.reduce_sum(tf.cast(added, mean.dtype))
       worth = mean - self._noise * tf.sqrt(variance) - least
-      is_usable = change.is_allowed(drivers) & tf.math.is_finite(worth)
-      return tf.where(is_usable, tf.stack([mean, worth]), -float('inf'))
+      return tf.where(tf.math.is_finite(worth), tf.stack([mean, worth]), none)
 
+    none = tf.constant([-float('inf')] * 2, rows.dtype)
     gains = tf.map_fn(
-      worth, tried, fn_output_signature=tf.TensorSpec([2], rows.dtype)
+      lambda change: tf.cond(
+        change.is_allowed(drivers), lambda: worth(change), lambda: none
+      ),
+      tried,
+      fn_output_signature=tf.TensorSpec([2], rows.dtype),
     )
     best = tf.argmax(gains[:, 0])
     change = _Change(*(tf.gather(part, best) for part in tried))
