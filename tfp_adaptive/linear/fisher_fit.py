@@ -23,8 +23,7 @@ __all__ = [
   'shrunk',
 ]
 
-# Of a fit to given pairs: from any params, and from the structure's own start.
-_NUM_MOVES, _NUM_MOVES_FROM_START = 30, 8
+_NUM_MOVES = 30  # Of a fit to given pairs, of structures without another.
 _LEAST_SHARE = 0.05  # Of correlations: two dimensions for each state.
 # Of the times of fits: a tenth up to that, a quarter for 100, 1.3 for 1000.
 _GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
@@ -36,27 +35,25 @@ def fit(preconditioner, params, states, gradients, weights):
 
   Args:
     preconditioner: An `interfaces.Preconditioner`.
-    params: Where to start, if the structure has no start by itself.
+    params: Where moves start, of a structure that has no other fit.
     states: Around any mean, [n, d].
     gradients: Of the log density there, [n, d].
     weights: Of the pairs, [n], summing to one.
   """
   states, gradients = _centred(states, gradients, weights)
-  num_moves = _NUM_MOVES
-  if preconditioner.fisher_start is not None:
-    num_moves = _NUM_MOVES_FROM_START
-    params = preconditioner.fisher_start(states, gradients, weights)
+  if preconditioner.fisher_fit is not None:
+    return preconditioner.fisher_fit(states, gradients, weights)
   num_states = history.effective_size(weights)
   weights = weights[:, tf.newaxis]
   if preconditioner.fisher_factor is None:
     return tf.while_loop(
-      lambda count, _: count < num_moves,
+      lambda count, _: count < _NUM_MOVES,
       lambda count, params: (
         count + 1,
         moved(preconditioner, params, states, gradients, weights, 1.0),
       ),
       (tf.constant(0), params),
-      maximum_iterations=num_moves,
+      maximum_iterations=_NUM_MOVES,
     )[1]
   spreads = (
     tf.matmul(weights * rows, rows, transpose_a=True)
@@ -105,25 +102,21 @@ def next_time(time, event_size, num_adaptation_steps):
   return tf.where(is_last, last, following)
 
 
-def fit_and_gain(preconditioner, params, states, gradients):
-  """Returns the fit to pairs, and what one to half of them gains.
+def fit_and_gain(preconditioner, params, states, gradients, weights):
+  """Returns the fit to half of the pairs, and what it gains on the others.
 
-  That is on the other half, over given params, in units of `loss`: pairs that
-  were fitted would vouch for any fit.
+  That is over given params, in units of `loss`: pairs that were fitted would
+  vouch for any fit. Arguments as of `fit`.
   """
-  halves = [(states[k::2], gradients[k::2]) for k in range(2)]
-  weights = [_equal(half[0]) for half in halves]
-  half_fitted = fit(preconditioner, params, *halves[0], weights[0])
-  now, then = (
-    loss(preconditioner, some, *halves[1], weights[1])
-    for some in (params, half_fitted)
+  halves = [(states[k::2], gradients[k::2], weights[k::2]) for k in range(2)]
+  fitted_half, other_half = (
+    (*rows, share / tf.reduce_sum(share)) for *rows, share in halves
   )
-  fitted = fit(preconditioner, params, states, gradients, _equal(states))
+  fitted = fit(preconditioner, params, *fitted_half)
+  now, then = (
+    loss(preconditioner, some, *other_half) for some in (params, fitted)
+  )
   return fitted, now - then
-
-
-def _equal(rows):
-  return tf.ones_like(rows[:, 0]) / tf.cast(ps.shape(rows)[0], rows.dtype)
 
 
 def loss(preconditioner, params, states, gradients, weights):

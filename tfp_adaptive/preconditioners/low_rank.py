@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners import low_rank_fisher
-from tfp_adaptive.preconditioners import low_rank_start
+from tfp_adaptive.preconditioners import low_rank_pairs
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
 __all__ = ['low_rank']
@@ -84,7 +84,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
       params[1],
     ),
     init_scale=init_scale,
-    fisher_start=functools.partial(low_rank_start.of_pairs, rank),
+    fisher_fit=functools.partial(low_rank_pairs.fit, rank),
     num_fisher_pairs=_PAIRS_PER_COLUMN * rank,
   )
 
