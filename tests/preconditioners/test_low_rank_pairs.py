@@ -1,4 +1,4 @@
-"""A low-rank factor from pairs of states and gradients, above all of a normal."""
+"""A low-rank factor from pairs of states and gradients, mostly of a normal."""
 
 import numpy as np
 import pytest

@@ -49,25 +49,30 @@ def fit(rank, states, gradients, weights):
   square = tf.reduce_sum(pairs[2] ** 2)
   needed = _PAIRS_PER_COLUMN * tf.cast(1 + tf.range(rank), tf.float64)
   is_told = tf.cast(needed * square < 1.0 + 1e-6, tf.float64)
+  scales, axes = _in_turns(rank, states, gradients, scales, is_told)
+  columns = _columns(rank, states, gradients, scales, axes)
+  return tf.cast(scales, dtype), tf.cast(columns, dtype)
+
+
+def _in_turns(rank, states, gradients, scales, is_told):
+  """Returns scales [d], and Q beside the states along F, [d, 2 rank]."""
   of_states, of_gradients = (
     tf.reduce_sum(rows**2, axis=0) for rows in (states, gradients)
   )
 
   def turn(count, along, scales, axes):
     del axes
-    parts = [
+    states_along, gradients_along = (
       tf.matmul(rows, along, transpose_a=True) for rows in (states, gradients)
-    ]
-    scales = tf.where(
-      count > 0,
-      (_unexplained(of_states, parts[0]) / _unexplained(of_gradients, parts[1]))
-      ** 0.25,
-      scales,
     )
-    of_each = parts[0] / scales[:, tf.newaxis], parts[1] * scales[:, tf.newaxis]
-    axes = tf.add(*of_each) * is_told
+    ratio = _unexplained(of_states, states_along)
+    ratio /= _unexplained(of_gradients, gradients_along)
+    # The first columns are drawn, and explain nothing.
+    scales = tf.where(count > 0, ratio**0.25, scales)
+    states_along /= scales[:, tf.newaxis]
+    axes = (states_along + gradients_along * scales[:, tf.newaxis]) * is_told
     along = _orthonormal(tf.matmul(states, axes / scales[:, tf.newaxis]))
-    return count + 1, along, scales, tf.concat([axes, of_each[0]], axis=1)
+    return count + 1, along, scales, tf.concat([axes, states_along], axis=1)
 
   first = tf.random.stateless_normal(
     ps.stack([ps.shape(states)[0], rank]),
@@ -76,13 +81,11 @@ def fit(rank, states, gradients, weights):
     alg='philox',
   )
   width = ps.stack([ps.shape(states)[1], 2 * rank])
-  _, _, scales, axes = tf.while_loop(
+  return tf.while_loop(
     lambda count, *_: count <= _NUM_ROUNDS,
     turn,
     (0, first / tf.norm(first, axis=0), scales, tf.zeros(width, tf.float64)),
-  )
-  columns = _columns(rank, states, gradients, scales, axes)
-  return tf.cast(scales, dtype), tf.cast(columns, dtype)
+  )[2:]
 
 
 def _weighted(states, gradients, weights):
