@@ -183,16 +183,13 @@ def fisher_divergence_langevin(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   proposal = UncalibratedPreconditionedLangevin(
-    target_log_prob_fn,
-    as_preconditioner(preconditioner),
-    step_size,
+    target_log_prob_fn, as_preconditioner(preconditioner), step_size
+  )
+  kernel = short_steps.around(
+    MetropolisHastings(proposal), num_adaptation_steps, short_step_share
   )
   return FisherDivergenceAdaptation(
-    short_steps.around(
-      MetropolisHastings(proposal), num_adaptation_steps, short_step_share
-    ),
-    num_adaptation_steps,
-    target_accept_prob,
+    kernel, num_adaptation_steps, target_accept_prob
   )
 
 
@@ -253,20 +250,11 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     states, gradients, is_finite = self._states_and_gradients(state, inner)
     zero = tf.zeros([], states.dtype)
     first = _FIRST_OF_PAIRS if self._keeps_pairs else _FIRST_FIT
-    statistics = Statistics(
-      time=zero,
-      next_fit=zero + first,
-      num_failed_fits=tf.zeros([], tf.int32),
-      state=[],
-      gradient=[],
-      pairs=[],
-    )
+    num_failed = tf.zeros([], tf.int32)
+    statistics = Statistics(zero, zero + first, num_failed, [], [], [])
     if self._keeps_pairs:
-      history = history_lib.start(
-        self.preconditioner.num_fisher_pairs,
-        2 * ps.shape(states)[-1],
-        states.dtype,
-      )
+      count, size = self.preconditioner.num_fisher_pairs, ps.shape(states)[-1]
+      history = history_lib.start(count, 2 * size, states.dtype)
       return statistics._replace(pairs=Pairs(history, last=zero))
     return statistics._replace(
       state=running_moments.start(states, is_finite, self._is_fitted),
@@ -282,8 +270,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     if self._keeps_pairs:
       pairs = tf.concat([states, gradients], axis=-1)
       pairs = tf.where(is_finite, pairs, float('nan'))  # Not kept.
-      statistics = statistics._replace(time=time)
-      return self._fit_pairs(params, statistics, inner, pairs)
+      return self._fit_pairs(params, statistics, time, inner, pairs)
     weight = gain / (time + gain * _PRIOR_STEPS)
     state = running_moments.add(statistics.state, states, is_finite, weight)
     gradient = running_moments.add(
@@ -337,19 +324,17 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       next_fit=next_fit, num_failed_fits=num_failed
     )
 
-  def _fit_pairs(self, params, statistics, inner, pairs):
+  def _fit_pairs(self, params, statistics, time, inner, pairs):
     """Keeps a state of every chain; fits where that is due, and better.
 
     Returns params, statistics and the factor of the step size.
     """
-    time = statistics.time
     seed = self._mh_results(inner).proposed_results.seed
     history = history_lib.add(
       statistics.pairs.history, pairs, random.fold_in(seed, _SALT)
     )
 
-    def fit(params, step_size, next_fit, last, num_failed):
-      del next_fit
+    def fit(params, step_size, last, num_failed):
       fitted, gain = fisher_fit.fit_and_gain(
         self.preconditioner,
         params,
@@ -364,24 +349,23 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       return (
         adaptation_base.choose(is_better, fitted, params),
         tf.where(is_new, size**-0.25, step_size),
-        _GROWTH_OF_PAIRS * time,
         tf.where(is_new, time, last),
         num_failed + tf.cast(~is_finite, tf.int32),
       )
 
     step_size = tfp_private.get_innermost(inner, 'step_size')
-    params, moved, next_fit, last, num_failed = control_flow.apply_if(
-      time >= statistics.next_fit,
+    is_due = time >= statistics.next_fit
+    params, moved, last, num_failed = control_flow.apply_if(
+      is_due,
       fit,
       params,
       step_size,
-      statistics.next_fit,
       statistics.pairs.last,
       statistics.num_failed_fits,
     )
-    statistics = statistics._replace(
-      next_fit=next_fit, num_failed_fits=num_failed, pairs=Pairs(history, last)
-    )
+    following = tf.where(is_due, _GROWTH_OF_PAIRS * time, statistics.next_fit)
+    pairs = Pairs(history, last)
+    statistics = Statistics(time, following, num_failed, [], [], pairs)
     return params, statistics, moved / step_size
 
   def _forget_lengths(
