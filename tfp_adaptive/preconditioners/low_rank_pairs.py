@@ -28,7 +28,8 @@ __all__ = ['fit']
 _NUM_ROUNDS = 4
 _NUM_TURNS = 6  # Of the power iteration.
 _NUM_ROUNDS_OF_WEIGHTS = 8  # That pairs in necks lose.
-_PAIRS_PER_COLUMN = 4.0  # The least: fewer pairs tell fewer columns.
+# Fewer pairs tell fewer columns; above 2, as axes are twice as many as those.
+_LEAST_PAIRS_PER_COLUMN = 3.0
 _RIDGE = 1e-12  # Of squared columns, that may depend on each other.
 _LEAST_LENGTH = 1e-6  # Of an axis, beside those before it.
 _LEAST_SHARE = 1e-12  # Of a coordinate, that columns do not explain.
@@ -47,7 +48,7 @@ def fit(rank, states, gradients, weights):
   pairs = [tf.cast(t, tf.float64) for t in (states, gradients, weights)]
   states, gradients, scales = _weighted(*pairs)
   square = tf.reduce_sum(pairs[2] ** 2)
-  needed = _PAIRS_PER_COLUMN * tf.cast(1 + tf.range(rank), tf.float64)
+  needed = _LEAST_PAIRS_PER_COLUMN * tf.cast(1 + tf.range(rank), tf.float64)
   is_told = tf.cast(needed * square < 1.0 + 1e-6, tf.float64)
   scales, axes = _in_turns(rank, states, gradients, scales, is_told)
   columns = _columns(rank, states, gradients, scales, axes)
@@ -144,6 +145,8 @@ def _leading(matrix, rank):
     (0, tf.eye(ps.shape(matrix)[0], rank, dtype=matrix.dtype)),
   )
   inside = tf.matmul(turn, tf.matmul(matrix, turn), transpose_a=True)
+  # Of a NaN it raises outside XLA; the turn still has it.
+  inside = tf.where(tf.math.is_finite(inside), inside, 0.0)
   variances, last = tf.linalg.eigh(inside)
   return tf.matmul(turn, last), variances
 
