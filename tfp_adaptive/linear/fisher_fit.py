@@ -35,13 +35,16 @@ def fit(preconditioner, params, states, gradients, weights):
 
   Args:
     preconditioner: An `interfaces.Preconditioner`.
-    params: Where moves start, of a structure that has no other fit.
+    params: Where moves start, of a structure that has no other fit; of others
+      those that tell which pairs are far out.
     states: Around any mean, [n, d].
     gradients: Of the log density there, [n, d].
     weights: Of the pairs, [n], summing to one.
   """
   states, gradients = _centred(states, gradients, weights)
   if preconditioner.fisher_fit is not None:
+    weights = _without_far(preconditioner, params, states, gradients, weights)
+    states, gradients = _centred(states, gradients, weights)
     return preconditioner.fisher_fit(states, gradients, weights)
   num_states = history.effective_size(weights)
   weights = weights[:, tf.newaxis]
@@ -125,12 +128,29 @@ def loss(preconditioner, params, states, gradients, weights):
   It is log 2 for a Gaussian at its best C; a logarithm, as few pairs in necks
   would outweigh all others. Arguments as of `fit`.
   """
-  states, gradients = _centred(states, gradients, weights)
+  rows = _centred(states, gradients, weights)
+  size = _size(preconditioner, params, *rows)
+  return tf.reduce_sum(weights * tf.math.log1p(size))
+
+
+def _size(preconditioner, params, states, gradients):
+  """Returns (|z|^2 + |s|^2) / 2 d of every pair, [n]."""
   operator = preconditioner.operator(params)
   scores = scale_factor.apply(operator, gradients, adjoint=True)
   whitened = scale_factor.unapply(operator, states)
-  size = 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
-  return tf.reduce_sum(weights * tf.math.log1p(size))
+  return 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
+
+
+def _without_far(preconditioner, params, states, gradients, weights):
+  """Returns weights [n] of which pairs far out have lost most.
+
+  Their size is that beside one, a normal's at its fit, or beside what is usual
+  under the params: they may be far from a fit.
+  """
+  size = _size(preconditioner, params, states, gradients)
+  usual = tf.math.expm1(tf.reduce_sum(weights * tf.math.log1p(size)))
+  weights /= 1.0 + size / tf.maximum(usual, 1.0)
+  return weights / tf.reduce_sum(weights)
 
 
 def _centred(states, gradients, weights):

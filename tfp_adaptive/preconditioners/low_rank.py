@@ -14,7 +14,7 @@ __all__ = ['LowRankParams', 'low_rank']
 
 _FIRST_SIZE = 0.1  # Of a column of U: C starts within 1 % of a multiple of I.
 _MAX_STRETCH = 0.5
-_PAIRS_PER_COLUMN = 16  # Of a state and a gradient, that tell U.
+_PAIRS_PER_COLUMN = 64  # Of a state and a gradient, that tell U.
 _NUM_ITERATIONS = 4  # Of the power iteration.
 
 
