@@ -231,6 +231,34 @@ def test_a_history_has_an_equal_share_of_all():
   assert np.all(merged.is_filled) and merged.num_seen == 40
 
 
+def test_low_rank_fits_are_merged_whatever_the_turn_of_their_columns():
+  size, rank = 30, 3
+  rng = np.random.default_rng(0)
+  columns, _ = np.linalg.qr(rng.normal(size=(size, rank)))
+  turn, _ = np.linalg.qr(rng.normal(size=(rank, rank)))
+  part = tfpa.preconditioners.low_rank(rank)
+  before = part.init(size, tf.float64, tf.ones([], tf.float64))
+
+  def fit(turn):
+    noise = 0.01 * rng.normal(size=(size, rank + 1))
+    scales = np.linspace(1.0, 9.0, size) * np.exp(noise[:, 0])
+    fitted = 3.0 * (columns + 0.1 * noise[:, 1:]) @ turn
+    return type(before)(tf.constant(scales), tf.constant(fitted))
+
+  def left(params, other):
+    inverse, factor = (part.operator(p).to_dense() for p in (params, other))
+    return np.linalg.cond(np.linalg.solve(inverse, factor)) ** 2
+
+  fits = [fit(np.eye(rank)), fit(turn), fit(-np.eye(rank))]
+  apart = max(left(fits[0], other) for other in fits[1:])
+  merged = shards.merged(fits, before)
+  # Nearer to each than they are to each other.
+  assert max(left(merged, each) for each in fits) < apart < 2.0
+  # The negative control: columns cancel in a plain mean.
+  plain = tf.nest.map_structure(lambda *t: sum(t) / len(t), *fits)
+  assert max(left(plain, each) for each in fits) > 10.0
+
+
 def test_a_search_ends_where_one_has_ended():
   def search(scale, trials):
     scale = tf.constant(scale, tf.float64)

@@ -289,7 +289,7 @@ def test_a_fit_that_fails_is_counted_and_leaves_the_factor():
 
 
 @pytest.mark.full
-def test_long_directions_beside_scales_are_learned_with_a_start():
+def test_long_directions_beside_scales_are_learned_from_pairs():
   size, rank = 40, 3
   rng = np.random.default_rng(1)
   axes, _ = np.linalg.qr(rng.normal(size=(size, rank)))
@@ -309,10 +309,10 @@ def test_long_directions_beside_scales_are_learned_with_a_start():
     learned = tfpa.learned_factor(kernel, run.final_kernel_results)
     return np.linalg.cond(inverse @ learned) ** 2
 
-  with_start = tfpa.preconditioners.low_rank(rank)
-  # By moves alone it is far from there: the start is what finds them.
-  assert left(with_start) < 20.0
-  assert left(with_start._replace(fisher_start=None)) > 200.0
+  of_pairs = tfpa.preconditioners.low_rank(rank)
+  assert left(of_pairs) < 1.2
+  # Moves are far from there.
+  assert left(of_pairs._replace(fisher_fit=None)) > 200.0
 
 
 def test_fits_of_many_dimensions_are_few_and_the_last_is_late():

@@ -74,7 +74,7 @@ def scaled(name, params, scales):
   if name == 'cholesky':
     return s[:, np.newaxis] * params
   if name == 'low_rank':
-    return s * params[0], params[1]
+    return params._replace(scales=s * params.scales)
   if name == 'arrow':
     path, rest = s[:-2], s[-2:]
     diag, upper, cross, corner = params

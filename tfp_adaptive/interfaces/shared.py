@@ -116,10 +116,10 @@ class Preconditioner(NamedTuple):
   # (covariance of states, of gradients) -> params of the least Fisher
   # divergence; None: no closed form, moves find it.
   fisher_factor: Callable[[Any, Any], Any] | None = None
-  # (states, gradients, weights) -> params near the least Fisher divergence,
-  # for moves to go on from; rows [n, d] around their means, n =
-  # `num_fisher_pairs`. None: moves go on from `init`.
-  fisher_start: Callable[[Any, Any, Any], Any] | None = None
+  # (states, gradients, weights) -> params of the least Fisher divergence on
+  # pairs, rows [n, d] around their means; an adaptation keeps n =
+  # `num_fisher_pairs` of them. None: no fit of pairs, moves find it.
+  fisher_fit: Callable[[Any, Any, Any], Any] | None = None
   num_fisher_pairs: int = 0
 
 

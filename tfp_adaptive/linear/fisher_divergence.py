@@ -11,14 +11,15 @@ states, which knows the extent of a curved ridge, and the inverse of that of the
 gradients, which knows its width.
 
 A dense factor has a closed form, the geometric mean C C^T = Cov x # (Cov g)^-1,
-fitted now and then. Every other structure moves a little at every step, by
+fitted now and then; a low-rank one is fitted to half of the pairs of a history,
+and the fit kept where the other half says that it is better. Every other
+structure moves a little at every step, by
 
   E = 1/4 mean_k w_k (z_k z_k^T - s_k s_k^T),   C <- C (I + rho_t E),
 
 the Newton step of F near its least, in the structure's own group; pairs far out
 (in necks, where gradients are large) count less, w = 2 / (1 + (|z|^2 + |s|^2) /
-2 d). Moves find long directions slowly: a structure that has a start by itself
-goes on from there wherever pairs of a history say that it is better.
+2 d). Moves find long directions slowly.
 
 Few states are shrunk in the closed form: n of them keep their correlations at
 1 - 0.1 d^4 / (n^4 + d^4), and none where n < d / 2. States and gradients err
@@ -62,16 +63,16 @@ __all__ = [
 _PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
 _FIRST_FIT = 2.0  # In steps; fits then follow at times that grow.
 _MOVE_GAIN = 2.0  # Of the moves, in units of the gain of the means.
-_FIRST_RESTART, _RESTART_GROWTH = 4.0, 1.25  # The same of starts anew.
+_FIRST_OF_PAIRS, _GROWTH_OF_PAIRS = 4.0, 1.5  # The same of fits to pairs.
 _LARGE_GAIN = 0.1  # Of log (1 + loss): what followed another shape is void.
 _SALT = 11  # Tells draws of the history from those of the step.
 
 Statistics = collections.namedtuple(
   'Statistics',
-  ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'restarts'],
+  ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'pairs'],
 )
-# Pairs [n, 2 d], and the times of the next and the last start anew.
-Restarts = collections.namedtuple('Restarts', ['history', 'next', 'last'])
+# Pairs [n, 2 d], and the time of the last fit that changed much.
+Pairs = collections.namedtuple('Pairs', ['history', 'last'])
 
 
 def fisher_divergence_hamiltonian(
@@ -183,16 +184,13 @@ def fisher_divergence_langevin(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   proposal = UncalibratedPreconditionedLangevin(
-    target_log_prob_fn,
-    as_preconditioner(preconditioner),
-    step_size,
+    target_log_prob_fn, as_preconditioner(preconditioner), step_size
+  )
+  kernel = short_steps.around(
+    MetropolisHastings(proposal), num_adaptation_steps, short_step_share
   )
   return FisherDivergenceAdaptation(
-    short_steps.around(
-      MetropolisHastings(proposal), num_adaptation_steps, short_step_share
-    ),
-    num_adaptation_steps,
-    target_accept_prob,
+    kernel, num_adaptation_steps, target_accept_prob
   )
 
 
@@ -201,7 +199,8 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
 
   A dense factor costs a product of [d, chains] and [chains, d] more at each
   step, and some tens of fits in a run, ten to twenty decompositions of [d, d]
-  each; fewer in many dimensions. Other structures cost a move at each step.
+  each; fewer in many dimensions. A low-rank one costs as few fits, some
+  products of [n, d] and [d, rank] each. Others cost a move at each step.
 
   Results are `linear.closed_form.ClosedFormAdaptationResults`; fits and moves
   without a finite factor are left out, and counted in
@@ -242,39 +241,37 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     """Whether the structure has a closed form, of two covariances."""
     return self.preconditioner.fisher_factor is not None
 
+  @property
+  def _keeps_pairs(self):
+    """Whether the structure is fitted to pairs, in place of moments."""
+    return self.preconditioner.fisher_fit is not None
+
   def _start(self, params, state, inner):
-    """Returns moments without spread, around the states."""
+    """Returns moments without spread, around the states, or no pairs yet."""
     states, gradients, is_finite = self._states_and_gradients(state, inner)
-    return Statistics(
-      time=tf.zeros([], states.dtype),
-      next_fit=tf.constant(_FIRST_FIT, states.dtype),
-      num_failed_fits=tf.zeros([], tf.int32),
+    zero = tf.zeros([], states.dtype)
+    first = _FIRST_OF_PAIRS if self._keeps_pairs else _FIRST_FIT
+    num_failed = tf.zeros([], tf.int32)
+    statistics = Statistics(zero, zero + first, num_failed, [], [], [])
+    if self._keeps_pairs:
+      count, size = self.preconditioner.num_fisher_pairs, ps.shape(states)[-1]
+      history = history_lib.start(count, 2 * size, states.dtype)
+      return statistics._replace(pairs=Pairs(history, last=zero))
+    return statistics._replace(
       state=running_moments.start(states, is_finite, self._is_fitted),
       gradient=running_moments.start(gradients, is_finite, self._is_fitted),
-      restarts=self._start_restarts(states),
-    )
-
-  def _start_restarts(self, states):
-    """Returns an empty history, or `[]` where no start is known."""
-    if self.preconditioner.fisher_start is None:
-      return []
-    return Restarts(
-      history_lib.start(
-        self.preconditioner.num_fisher_pairs,
-        2 * ps.shape(states)[-1],
-        states.dtype,
-      ),
-      next=tf.constant(_FIRST_RESTART, states.dtype),
-      last=tf.zeros([], states.dtype),
     )
 
   def _learn(self, params, statistics, gradients, next_state, inner):
     """Moves the moments by one state of every chain, then the factor."""
     del gradients
-    by = tf.ones([], statistics.time.dtype)
     states, gradients, is_finite = self._states_and_gradients(next_state, inner)
     gain = self._parameters['gain']
     time = statistics.time + 1.0
+    if self._keeps_pairs:
+      pairs = tf.concat([states, gradients], axis=-1)
+      pairs = tf.where(is_finite, pairs, float('nan'))  # Not kept.
+      return self._fit_pairs(params, statistics, time, inner, pairs)
     weight = gain / (time + gain * _PRIOR_STEPS)
     state = running_moments.add(statistics.state, states, is_finite, weight)
     gradient = running_moments.add(
@@ -297,11 +294,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       )
       params, num_failed = _if_finite(moved, params, statistics)
       statistics = statistics._replace(num_failed_fits=num_failed)
-    if statistics.restarts:
-      pairs = tf.concat([states, gradients], axis=-1)
-      pairs = tf.where(is_finite, pairs, float('nan'))  # Not kept.
-      params, statistics, by = self._restart(params, statistics, inner, pairs)
-    return params, statistics, by
+    return params, statistics, tf.ones_like(time)
 
   def _fit(self, params, statistics, num_chains):
     """Fits the factor where that is due."""
@@ -332,49 +325,56 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       next_fit=next_fit, num_failed_fits=num_failed
     )
 
-  def _restart(self, params, statistics, inner, pairs):
-    """Goes on from the structure's own start where that is due, and better.
+  def _fit_pairs(self, params, statistics, time, inner, pairs):
+    """Keeps a state of every chain; fits where that is due, and better.
 
     Returns params, statistics and the factor of the step size.
     """
-    time, restarts = statistics.time, statistics.restarts
     seed = self._mh_results(inner).proposed_results.seed
     history = history_lib.add(
-      restarts.history, pairs, random.fold_in(seed, _SALT)
+      statistics.pairs.history, pairs, random.fold_in(seed, _SALT)
     )
-    restarts = restarts._replace(history=history)
-    is_due = (time >= restarts.next) & tf.reduce_all(history.is_filled)
 
-    def restart(params, step_size, restarts):
-      pairs = tf.split(history.points, 2, axis=-1)
+    def fit(params, step_size, last, num_failed):
       fitted, gain = fisher_fit.fit_and_gain(
-        self.preconditioner, params, *pairs
+        self.preconditioner,
+        params,
+        *tf.split(history.points, 2, axis=-1),
+        history_lib.weights(history),
       )
-      is_better = adaptation_base.is_finite(fitted) & (gain > 0.0)
+      is_finite = adaptation_base.is_finite(fitted)
+      is_better = is_finite & (gain > 0.0)
       is_new = is_better & (gain > _LARGE_GAIN)
       # Coordinates have the scale one then.
       size = tf.cast(self.problem(inner).event_size, time.dtype)
       return (
         adaptation_base.choose(is_better, fitted, params),
         tf.where(is_new, size**-0.25, step_size),
-        restarts._replace(
-          next=_RESTART_GROWTH * time,
-          last=tf.where(is_new, time, restarts.last),
-        ),
+        tf.where(is_new, time, last),
+        num_failed + tf.cast(~is_finite, tf.int32),
       )
 
     step_size = tfp_private.get_innermost(inner, 'step_size')
-    params, moved, restarts = control_flow.apply_if(
-      is_due, restart, params, step_size, restarts
+    is_due = time >= statistics.next_fit
+    params, moved, last, num_failed = control_flow.apply_if(
+      is_due,
+      fit,
+      params,
+      step_size,
+      statistics.pairs.last,
+      statistics.num_failed_fits,
     )
-    return params, statistics._replace(restarts=restarts), moved / step_size
+    following = tf.where(is_due, _GROWTH_OF_PAIRS * time, statistics.next_fit)
+    pairs = Pairs(history, last)
+    statistics = Statistics(time, following, num_failed, [], [], pairs)
+    return params, statistics, moved / step_size
 
   def _forget_lengths(
     self, lengths, rows, is_finite, before, statistics, params
   ):
-    if not statistics.restarts:
+    if not self._keeps_pairs:
       return lengths
-    is_new = statistics.restarts.last > before.restarts.last
+    is_new = statistics.pairs.last > before.pairs.last
 
     def restart(lengths):
       places = self._turning(rows, params)
@@ -383,10 +383,10 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     return control_flow.apply_if(is_new, restart, lengths)[0]
 
   def _num_updates_of_map(self, results, statistics):
-    if not statistics.restarts:
+    if not self._keeps_pairs:
       return results.num_updates
-    # The step that starts anew was taken before.
-    steps = statistics.time - statistics.restarts.last
+    # The step that follows a new shape was taken before.
+    steps = statistics.time - statistics.pairs.last
     return tf.where(steps > 0.0, steps, float('inf'))
 
 

@@ -23,8 +23,7 @@ __all__ = [
   'shrunk',
 ]
 
-# Of a fit to given pairs: from any params, and from the structure's own start.
-_NUM_MOVES, _NUM_MOVES_FROM_START = 30, 8
+_NUM_MOVES = 30  # Of a fit to given pairs, of structures without another.
 # States for each dimension below which no correlation is kept; and what of them
 # goes where there are fewer states than dimensions.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
@@ -38,27 +37,28 @@ def fit(preconditioner, params, states, gradients, weights):
 
   Args:
     preconditioner: An `interfaces.Preconditioner`.
-    params: Where to start, if the structure has no start by itself.
+    params: Where moves start, of a structure that has no other fit; of others
+      those that tell which pairs are far out.
     states: Around any mean, [n, d].
     gradients: Of the log density there, [n, d].
     weights: Of the pairs, [n], summing to one.
   """
   states, gradients = _centred(states, gradients, weights)
-  num_moves = _NUM_MOVES
-  if preconditioner.fisher_start is not None:
-    num_moves = _NUM_MOVES_FROM_START
-    params = preconditioner.fisher_start(states, gradients, weights)
+  if preconditioner.fisher_fit is not None:
+    weights = _without_far(preconditioner, params, states, gradients, weights)
+    states, gradients = _centred(states, gradients, weights)
+    return preconditioner.fisher_fit(states, gradients, weights)
   num_states = history.effective_size(weights)
   weights = weights[:, tf.newaxis]
   if preconditioner.fisher_factor is None:
     return tf.while_loop(
-      lambda count, _: count < num_moves,
+      lambda count, _: count < _NUM_MOVES,
       lambda count, params: (
         count + 1,
         moved(preconditioner, params, states, gradients, weights, 1.0),
       ),
       (tf.constant(0), params),
-      maximum_iterations=num_moves,
+      maximum_iterations=_NUM_MOVES,
     )[1]
   spreads = (
     tf.matmul(weights * rows, rows, transpose_a=True)
@@ -106,25 +106,21 @@ def next_time(time, event_size, num_adaptation_steps):
   return tf.where(is_last, last, following)
 
 
-def fit_and_gain(preconditioner, params, states, gradients):
-  """Returns the fit to pairs, and what one to half of them gains.
+def fit_and_gain(preconditioner, params, states, gradients, weights):
+  """Returns the fit to half of the pairs, and what it gains on the others.
 
-  That is on the other half, over given params, in units of `loss`: pairs that
-  were fitted would vouch for any fit.
+  That is over given params, in units of `loss`: pairs that were fitted would
+  vouch for any fit. Arguments as of `fit`.
   """
-  halves = [(states[k::2], gradients[k::2]) for k in range(2)]
-  weights = [_equal(half[0]) for half in halves]
-  half_fitted = fit(preconditioner, params, *halves[0], weights[0])
-  now, then = (
-    loss(preconditioner, some, *halves[1], weights[1])
-    for some in (params, half_fitted)
+  halves = [(states[k::2], gradients[k::2], weights[k::2]) for k in range(2)]
+  fitted_half, other_half = (
+    (*rows, share / tf.reduce_sum(share)) for *rows, share in halves
   )
-  fitted = fit(preconditioner, params, states, gradients, _equal(states))
+  fitted = fit(preconditioner, params, *fitted_half)
+  now, then = (
+    loss(preconditioner, some, *other_half) for some in (params, fitted)
+  )
   return fitted, now - then
-
-
-def _equal(rows):
-  return tf.ones_like(rows[:, 0]) / tf.cast(ps.shape(rows)[0], rows.dtype)
 
 
 def loss(preconditioner, params, states, gradients, weights):
@@ -133,12 +129,29 @@ def loss(preconditioner, params, states, gradients, weights):
   It is log 2 for a Gaussian at its best C; a logarithm, as few pairs in necks
   would outweigh all others. Arguments as of `fit`.
   """
-  states, gradients = _centred(states, gradients, weights)
+  rows = _centred(states, gradients, weights)
+  size = _size(preconditioner, params, *rows)
+  return tf.reduce_sum(weights * tf.math.log1p(size))
+
+
+def _size(preconditioner, params, states, gradients):
+  """Returns (|z|^2 + |s|^2) / 2 d of every pair, [n]."""
   operator = preconditioner.operator(params)
   scores = scale_factor.apply(operator, gradients, adjoint=True)
   whitened = scale_factor.unapply(operator, states)
-  size = 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
-  return tf.reduce_sum(weights * tf.math.log1p(size))
+  return 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
+
+
+def _without_far(preconditioner, params, states, gradients, weights):
+  """Returns weights [n] of which pairs far out have lost most.
+
+  Their size is that beside one, a normal's at its fit, or beside what is usual
+  under the params: they may be far from a fit.
+  """
+  size = _size(preconditioner, params, states, gradients)
+  usual = tf.math.expm1(tf.reduce_sum(weights * tf.math.log1p(size)))
+  weights /= 1.0 + size / tf.maximum(usual, 1.0)
+  return weights / tf.reduce_sum(weights)
 
 
 def _centred(states, gradients, weights):

@@ -1,21 +1,41 @@
 """Low rank plus diagonal: C = D (I + U U^T)."""
 
-import functools
+import collections
 
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners import low_rank_fisher
-from tfp_adaptive.preconditioners import low_rank_start
+from tfp_adaptive.preconditioners import low_rank_pairs
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
-__all__ = ['low_rank']
+__all__ = ['LowRankParams', 'low_rank']
 
 _FIRST_SIZE = 0.1  # Of a column of U: C starts within 1 % of a multiple of I.
 _MAX_STRETCH = 0.5
-_PAIRS_PER_COLUMN = 16  # Of a state and a gradient, that tell U.
+_PAIRS_PER_COLUMN = 64  # Of a state and a gradient, that tell U.
 _NUM_ITERATIONS = 4  # Of the power iteration.
+
+
+class LowRankParams(
+  collections.namedtuple('LowRankParams', ['scales', 'columns'])
+):
+  """Params, or a tangent: scales c [d] and columns U [d, rank]."""
+
+  __slots__ = ()
+
+  @staticmethod
+  def merged(parts):
+    """Returns the mean of the params of several fits.
+
+    U and U R, R orthogonal, are one factor: all are turned to the first U, by
+    the R that takes them nearest, before their mean is taken.
+    """
+    first = parts[0].columns
+    turned = [_turned(part.columns, first) for part in parts]
+    scales = [part.scales for part in parts]
+    return LowRankParams(*(tf.reduce_mean(t, axis=0) for t in (scales, turned)))
 
 
 def low_rank(rank, init_scale=None, min_scale=0.0):
@@ -68,7 +88,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
         f'but got {size}. Take `tfpa.preconditioners.cholesky()`.'
       )
     scales = tf.cast(scale, dtype) * tf.ones([event_size], dtype)
-    return scales, _first_columns(event_size, rank, dtype)
+    return LowRankParams(scales, _first_columns(event_size, rank, dtype))
 
   return interfaces.Preconditioner(
     name='low_rank',
@@ -78,13 +98,12 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
     log_det_gradient=_log_det_gradient,
     slope=lambda params, grads: tf.reduce_sum(grads[0]),
     move=_move,
-    rescale=lambda params, by: (by * params[0], params[1]),
-    project=lambda params: (
-      tf.maximum(params[0], tf.cast(min_scale, params[0].dtype)),
-      params[1],
+    rescale=lambda params, by: params._replace(scales=by * params.scales),
+    project=lambda params: params._replace(
+      scales=tf.maximum(params.scales, tf.cast(min_scale, params.scales.dtype))
     ),
     init_scale=init_scale,
-    fisher_start=functools.partial(low_rank_start.of_pairs, rank),
+    fisher_fit=lambda *pairs: LowRankParams(*low_rank_pairs.fit(rank, *pairs)),
     num_fisher_pairs=_PAIRS_PER_COLUMN * rank,
   )
 
@@ -95,6 +114,14 @@ def _first_columns(event_size, rank, dtype):
     ps.stack([event_size, rank]), seed=[0, 1], dtype=dtype, alg='philox'
   )
   return _FIRST_SIZE * columns / tf.norm(columns, axis=0)
+
+
+def _turned(columns, target):
+  """Returns columns [d, rank] times the rotation that is nearest to target."""
+  _, left, right = tf.linalg.svd(
+    tf.matmul(columns, target, transpose_a=True), full_matrices=False
+  )
+  return tf.matmul(columns, tf.matmul(left, right, transpose_b=True))
 
 
 def _operator(params):
@@ -127,23 +154,25 @@ def _outer(params, left, right, push):
   pushed = push() / scales  # K b
   inner = tf.matmul(pulled, tf.matmul(right, columns), transpose_a=True)
   inner += tf.matmul(right, tf.matmul(pulled, columns), transpose_a=True)
-  return tf.reduce_sum(pulled * pushed, axis=0), inner
+  return LowRankParams(tf.reduce_sum(pulled * pushed, axis=0), inner)
 
 
 def _log_det_gradient(params):
   scales, columns = params
   inverse = low_rank_fisher.Geometry(columns).inverse
-  return tf.ones_like(scales), 2.0 * tf.matmul(columns, inverse)
+  return LowRankParams(tf.ones_like(scales), 2.0 * tf.matmul(columns, inverse))
 
 
 def _move(params, tangent):
   scales, columns = params
   geometry = low_rank_fisher.Geometry(columns)
-  delta, omega = low_rank_fisher.natural_step(geometry, tangent)
+  delta, omega = low_rank_fisher.natural_step(geometry, tuple(tangent))
   shrink = _shrink(geometry, delta, omega)
   moved = scales * tf.exp(shrink * delta), columns + shrink * omega
   is_usable = tf.math.is_finite(shrink)
-  return tuple(tf.where(is_usable, new, old) for new, old in zip(moved, params))
+  return LowRankParams(
+    *(tf.where(is_usable, new, old) for new, old in zip(moved, params))
+  )
 
 
 def _shrink(geometry, delta, omega):

@@ -1,0 +1,125 @@
+"""A low-rank factor from pairs of states and gradients, mostly of a normal."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.linear import fisher_fit
+from tfp_adaptive.preconditioners import low_rank_pairs
+
+_SIZE, _RANK, _NUM_PAIRS = 40, 3, 60
+
+
+def _problem(dtype):
+  """Returns a covariance of condition 1e9, states and gradients there."""
+  rng = np.random.default_rng(0)
+  axes, _ = np.linalg.qr(rng.normal(size=(_SIZE, _RANK)))
+  long = (axes * [1e2, 1e4, 1e6]) @ axes.T
+  scales = np.geomspace(1.0, 30.0, _SIZE)
+  covariance = (np.eye(_SIZE) + long) * np.outer(scales, scales)
+  factor = np.linalg.cholesky(covariance)
+  states = rng.normal(size=(_NUM_PAIRS, _SIZE)) @ factor.T
+  gradients = -np.linalg.solve(covariance, states.T).T
+  weights = np.full(_NUM_PAIRS, 1.0 / _NUM_PAIRS)
+  pairs = (tf.constant(a, dtype) for a in (states, gradients, weights))
+  return covariance, *pairs
+
+
+def _condition(preconditioner, params, covariance):
+  """Returns what is left of the condition number behind C."""
+  factor = preconditioner.operator(params).to_dense().numpy().astype(float)
+  half = np.linalg.solve(factor, np.linalg.cholesky(covariance))
+  return np.linalg.cond(half) ** 2
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_long_directions_beside_scales_are_found_from_pairs(dtype):
+  covariance, *pairs = _problem(dtype)
+  part = tfpa.preconditioners.low_rank(_RANK)
+  fit = tf.function(fisher_fit.fit, autograph=False, jit_compile=True)
+  first = part.init(_SIZE, dtype, tf.ones([], dtype))
+  left = _condition(part, fit(part, first, *pairs), covariance)
+  # Moves do not get there.
+  alone = part._replace(fisher_fit=None)
+  by_moves = _condition(part, fit(alone, first, *pairs), covariance)
+  assert left < 1.1 < 1e3 < by_moves
+  assert np.linalg.cond(covariance) > 1e8
+
+
+def test_what_a_fit_gains_is_told_by_pairs_that_it_has_not_seen():
+  covariance, *pairs = _problem(tf.float64)
+  part = tfpa.preconditioners.low_rank(_RANK)
+  first = part.init(_SIZE, tf.float64, tf.ones([], tf.float64))
+  fitted, gain = fisher_fit.fit_and_gain(part, first, *pairs)
+  assert gain > 1.0
+  # Nothing is gained over it.
+  again = fisher_fit.fit_and_gain(part, fitted, *pairs)[1]
+  assert float(again) == pytest.approx(0.0, abs=1e-6)
+  # Of a normal at its covariance |z|^2 and |s|^2 are d each.
+  dense = tfpa.preconditioners.cholesky()
+  factor = tf.constant(np.linalg.cholesky(covariance))
+  loss = fisher_fit.loss(dense, factor, *pairs)
+  assert float(loss) == pytest.approx(np.log(2.0), abs=0.05)
+
+
+def test_gradients_in_a_neck_do_not_set_the_scales():
+  _, states, gradients, weights = _problem(tf.float64)
+  narrow = tf.concat([gradients[:-2], 1e3 * gradients[-2:]], axis=0)
+  plain, _ = low_rank_pairs.fit(_RANK, states, gradients, weights)
+  robust, _ = low_rank_pairs.fit(_RANK, states, narrow, weights)
+  np.testing.assert_allclose(robust, plain, rtol=0.2)
+
+
+def test_a_fit_to_noise_gains_nothing():
+  # Long directions by chance, of a standard normal with noise in its scores.
+  rng = np.random.default_rng(4)
+  states = rng.normal(size=(_NUM_PAIRS, _SIZE))
+  gradients = -states + 0.5 * rng.normal(size=states.shape)
+  part = tfpa.preconditioners.low_rank(_RANK)
+  right = part.init(_SIZE, tf.float64, tf.constant(1.25**-0.25, tf.float64))
+  weights = np.full(_NUM_PAIRS, 1.0 / _NUM_PAIRS)
+  rows = map(tf.constant, (states, gradients, weights))
+  assert fisher_fit.fit_and_gain(part, right, *rows)[1] < 0.0
+
+
+def test_of_few_pairs_there_are_few_columns_and_always_scales():
+  _, states, gradients, _ = _problem(tf.float64)
+  for count, most in ((3, 1), (8, 2), (13, 3)):
+    some = states[:count], gradients[:count]
+    centred = [rows - tf.reduce_mean(rows, axis=0) for rows in some]
+    weights = tf.fill([count], tf.constant(1.0 / count, tf.float64))
+    scales, columns = low_rank_pairs.fit(_RANK, *centred, weights)
+    assert np.all(np.isfinite(columns)) and np.all(scales > 0.0)
+    # As many from the sum of states and gradients, and from the states.
+    assert np.linalg.matrix_rank(columns) <= min(2 * most, _RANK)
+
+
+def test_pairs_that_tell_nothing_are_no_fit():
+  # Chains that never moved, a target without slope; outside XLA none raises.
+  _, states, gradients, weights = _problem(tf.float64)
+  for rows in ((0.0 * states, gradients), (states, 0.0 * gradients)):
+    scales, columns = low_rank_pairs.fit(_RANK, *rows, weights)
+    assert not np.all(np.isfinite(scales)) or not np.all(np.isfinite(columns))
+
+
+def test_of_another_target_it_is_near_what_moves_find():
+  # No low rank, and noise in the scores: no factor is exact.
+  rng = np.random.default_rng(5)
+  axes, _ = np.linalg.qr(rng.normal(size=(_SIZE, _SIZE)))
+  covariance = (axes * np.geomspace(1.0, 100.0, _SIZE)) @ axes.T
+  states = rng.normal(size=(400, _SIZE)) @ np.linalg.cholesky(covariance).T
+  scores = -np.linalg.solve(covariance, states.T).T
+  scores *= np.exp(0.3 * rng.normal(size=scores.shape))
+  weights = np.full(400, 1.0 / 400)
+  pairs = [tf.constant(rows) for rows in (states, scores, weights)]
+  part = tfpa.preconditioners.low_rank(_RANK)
+  first = part.init(_SIZE, tf.float64, tf.ones([], tf.float64))
+  fit = tf.function(fisher_fit.fit, autograph=False)
+  fitted = fit(part, first, *pairs)
+  by_moves = fit(part._replace(fisher_fit=None), fitted, *pairs)
+  start, found, least = (
+    float(fisher_fit.loss(part, params, *pairs))
+    for params in (first, fitted, by_moves)
+  )
+  assert found - least < 0.1 * (start - least)
