@@ -97,7 +97,7 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     monkeypatch.setattr(stages, '_CAREFUL_ACCEPT_PROB', accept_prob)
     posterior = tfpa.sample_posterior(
       _narrow_ridge, num_draws=400, num_chains=8, seed=3, progress=False,
-      init=tf.TensorSpec([2], tf.float64), max_gradients=30_000,
+      init=tf.TensorSpec([2], tf.float64), max_gradients=40_000,
     )  # fmt: skip
     told = [s.found for s in posterior.report if 'acceptance' in s.found]
     is_careful = accept_prob > structure.ACCEPT_PROB
@@ -107,7 +107,7 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     ratio = posterior.trace['log_accept_ratio']
     accepted.append(np.mean(np.exp(np.minimum(ratio, 0.0))))
     diverging.append(posterior.verdict.share_diverging)
-  assert accepted[0] > accepted[1] + 0.04
+  assert accepted[0] > 0.88 > accepted[1]
   assert diverging[0] < diverging[1]
 
 

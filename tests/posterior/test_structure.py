@@ -96,6 +96,17 @@ def test_a_walk_of_unknown_step_needs_a_path():
   assert choice.name == 'conditional path' and choice.drivers == (0,)
 
 
+@pytest.fixture
+def matrix_alone(monkeypatch):
+  """Tries no map: it takes its time."""
+  whole = structure._candidates
+  monkeypatch.setattr(
+    structure,
+    '_candidates',
+    lambda scores: dict([*whole(scores).items()][:1]),
+  )
+
+
 def _noisy_loss(count, seed):
   """Returns the loss of a dense matrix where scores are noisy, d = 10."""
   rng = np.random.default_rng(seed)
@@ -104,19 +115,13 @@ def _noisy_loss(count, seed):
   return structure.choose(states, scores).losses['dense matrix']
 
 
-def test_the_matrix_that_chains_have_counts_where_it_is_better(monkeypatch):
-  whole = structure._candidates
-  monkeypatch.setattr(
-    structure,
-    '_candidates',
-    lambda scores: dict([*whole(scores).items()][:1]),
-  )
+@pytest.mark.usefixtures('matrix_alone')
+def test_the_matrix_that_chains_have_counts_where_it_is_better():
   # 20 pairs to fit tell little of 30 directions.
   factor = targets.correlated_factor(30, 1e3, seed=1)
   rng = np.random.default_rng(0)
   states = rng.normal(size=(40, 30)) @ factor.T
   scores = -states @ np.linalg.inv(factor @ factor.T)
-
   programs = {}
 
   def loss(learned):
@@ -132,13 +137,8 @@ def test_the_matrix_that_chains_have_counts_where_it_is_better(monkeypatch):
 
 
 @pytest.mark.full
-def test_the_loss_is_that_of_pairs_that_were_not_fitted(monkeypatch):
-  whole = structure._candidates
-  monkeypatch.setattr(
-    structure,
-    '_candidates',
-    lambda scores: dict([*whole(scores).items()][:1]),
-  )
+@pytest.mark.usefixtures('matrix_alone')
+def test_the_loss_is_that_of_pairs_that_were_not_fitted():
   # A factor that was fitted to twenty pairs is worse, not better, on others.
   few = np.mean([_noisy_loss(40, seed) for seed in range(3)])
   assert few > _noisy_loss(4000, 9)

@@ -71,6 +71,21 @@ def test_gradients_in_a_neck_do_not_set_the_scales():
   np.testing.assert_allclose(robust, plain, rtol=0.2)
 
 
+def test_pairs_far_out_count_for_little_whatever_the_params():
+  rng = np.random.default_rng(6)
+  states = rng.normal(size=(_NUM_PAIRS, _SIZE))
+  states[0] *= 100.0
+  weights = np.full(_NUM_PAIRS, 1.0 / _NUM_PAIRS)
+  part = tfpa.preconditioners.diagonal()
+  # At the fit, and far from it: then all are far out, one more than the others.
+  for scale in (1.0, 1e-3):
+    scales = tf.fill([_SIZE], tf.constant(scale, tf.float64))
+    found = fisher_fit._without_far(part, scales, states, -states, weights)
+    assert float(tf.reduce_sum(found)) == pytest.approx(1.0)
+    others = found[1:].numpy()
+    assert found[0] < 1e-3 * others.min() and others.max() < 3 * others.min()
+
+
 def test_a_fit_to_noise_gains_nothing():
   # Long directions by chance, of a standard normal with noise in its scores.
   rng = np.random.default_rng(4)

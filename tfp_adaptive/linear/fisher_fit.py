@@ -130,16 +130,16 @@ def loss(preconditioner, params, states, gradients, weights):
   would outweigh all others. Arguments as of `fit`.
   """
   rows = _centred(states, gradients, weights)
-  size = _size(preconditioner, params, *rows)
+  *_, size = _behind(preconditioner.operator(params), *rows)
   return tf.reduce_sum(weights * tf.math.log1p(size))
 
 
-def _size(preconditioner, params, states, gradients):
-  """Returns (|z|^2 + |s|^2) / 2 d of every pair, [n]."""
-  operator = preconditioner.operator(params)
+def _behind(operator, states, gradients):
+  """Returns z and s, [n, d], and (|z|^2 + |s|^2) / 2 d of every pair, [n]."""
   scores = scale_factor.apply(operator, gradients, adjoint=True)
   whitened = scale_factor.unapply(operator, states)
-  return 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
+  size = 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
+  return whitened, scores, size
 
 
 def _without_far(preconditioner, params, states, gradients, weights):
@@ -148,7 +148,7 @@ def _without_far(preconditioner, params, states, gradients, weights):
   Their size is that beside one, a normal's at its fit, or beside what is usual
   under the params: they may be far from a fit.
   """
-  size = _size(preconditioner, params, states, gradients)
+  *_, size = _behind(preconditioner.operator(params), states, gradients)
   usual = tf.math.expm1(tf.reduce_sum(weights * tf.math.log1p(size)))
   weights /= 1.0 + size / tf.maximum(usual, 1.0)
   return weights / tf.reduce_sum(weights)
@@ -173,12 +173,8 @@ def moved(preconditioner, params, states, gradients, shares, rate):
     rate: Share of a Newton step, [].
   """
   operator = preconditioner.operator(params)
-  scores = scale_factor.apply(operator, gradients, adjoint=True)
-  whitened = scale_factor.unapply(operator, states)
-  weights = 2.0 / (
-    1.0 + 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1, keepdims=True)
-  )
-  weights *= 0.25 * rate * shares
+  whitened, scores, size = _behind(operator, states, gradients)
+  weights = 2.0 / (1.0 + size[:, tf.newaxis]) * (0.25 * rate * shares)
   # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent, from
   # a^T C (I + E) b with a = C^-T z, b = z and with a = -g, b = s.
   tangent = preconditioner.outer(
