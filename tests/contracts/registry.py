@@ -23,8 +23,10 @@ __all__ = [
   'OPTIMIZERS',
   'PRECONDITIONERS',
   'REPRESENTATIVES',
+  'VARIANTS',
   'criterion',
   'each_kernel',
+  'each_kernel_and_variant',
   'fixed',
   'frozen_kernel',
   'of_one_length',
@@ -126,6 +128,14 @@ BASELINES = (
   'prior_langevin',
 )
 
+# One option away from a kernel that all contracts try in the full tier, with
+# tests of their own for what the option does: by night, but for the law.
+VARIANTS = (
+  'kept_hamiltonian_divergence',
+  'langevin_exact',
+  'local_hamiltonian_divergence',
+)
+
 CRITERIA = tuple(tfpa.criteria.__all__)
 OPTIMIZERS = tuple(tfpa.optimizers.__all__)
 PRECONDITIONERS = tuple(tfpa.preconditioners.__all__)
@@ -199,15 +209,15 @@ def frozen_kernel(spec, target_log_prob_fn, factor):
   return spec.build(target_log_prob_fn, 0, preconditioner=fixed(factor))
 
 
-def tiered(samplers):
-  """Returns one param for each sampler; it is quick if it stands for others,
-  and nightly if it is there to compare with.
+def tiered(samplers, by_night=BASELINES + VARIANTS):
+  """Returns one param for each sampler; it is quick if it stands for others.
 
   Args:
     samplers: Names, or tuples that begin with a sampler: an object with a
       `name`, or a name. All of a tuple stands in the id.
+    by_night: Names of the samplers that are nightly.
   """
-  return [_tiered(s if type(s) is tuple else (s,)) for s in samplers]
+  return [_tiered(s if type(s) is tuple else (s,), by_night) for s in samplers]
 
 
 def each_kernel(test):
@@ -215,10 +225,15 @@ def each_kernel(test):
   return pytest.mark.parametrize('spec', tiered(KERNELS))(test)
 
 
-def _tiered(values):
+def each_kernel_and_variant(test):
+  """Parametrizes `test` like `each_kernel`, with variants in the full tier."""
+  return pytest.mark.parametrize('spec', tiered(KERNELS, BASELINES))(test)
+
+
+def _tiered(values, by_night):
   first, *others = (getattr(value, 'name', value) for value in values)
   marks = [] if first in REPRESENTATIVES else [pytest.mark.full]
-  if first in BASELINES:
+  if first in by_night:
     marks = [pytest.mark.nightly]
   return pytest.param(
     *values, id='-'.join(map(str, [first, *others])), marks=marks

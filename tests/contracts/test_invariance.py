@@ -29,7 +29,7 @@ def _one_step(spec, mode, temper=1.0):
 
 
 @pytest.mark.parametrize('mode', targets.MODES)
-@registry.each_kernel
+@registry.each_kernel_and_variant
 def test_one_step_leaves_the_target_invariant(spec, mode):
   target, before, after, results = _one_step(spec, mode)
   accepted = np.mean(mh_results(results).is_accepted)
@@ -38,7 +38,7 @@ def test_one_step_leaves_the_target_invariant(spec, mode):
   assert targets.smallest_p_value(target, before, after) > 1e-3
 
 
-@registry.each_kernel
+@registry.each_kernel_and_variant
 def test_a_target_tempered_by_a_tenth_is_detected(spec):
   target, before, after, _ = _one_step(spec, 'graph', temper=1.1)
   assert targets.smallest_p_value(target, before, after) < 1e-6
