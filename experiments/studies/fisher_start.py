@@ -4,11 +4,12 @@
 
 HMC with eight chains and the same bound of leapfrog steps on Gaussians whose
 covariance the structure can hold; after each of several adaptations the least
-effective sample size per gradient of frozen steps, over that of the longest
-adaptation. Starts are ten standard deviations out, as in `oracle`.
+effective sample size per gradient of frozen steps. Starts are ten standard
+deviations out, as in `oracle`.
 """
 
 import argparse
+import functools
 import json
 import pathlib
 
@@ -31,8 +32,9 @@ _OUTPUT = (
   / 'geometry'
   / 'fisher_start.jsonl'
 )
-_NUM_CHAINS, _NUM_STEPS, _NUM_DRAWS = 8, 5, 2000
-_GRADIENTS = (250, 500, 1000, 2000, 4000, 8000, 16000)
+_NUM_CHAINS, _NUM_STEPS = 8, 5
+_NUM_DRAWS = {100: 2000, 1000: 500, 2516: 500}  # Of a size.
+_GRADIENTS = (250, 1000, 4000, 16000)
 
 
 def _dense(size, condition):
@@ -54,8 +56,20 @@ def _spiked(size, condition):
 
 def _path(size, condition):
   """An AR(1) path of this condition number, roughly (2 / (1 - phi))^2."""
-  phi = 1.0 - 2.0 / np.sqrt(condition)
-  return phi ** np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+  lags = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+  return _persistence(condition) ** lags
+
+
+def _persistence(condition):
+  return 1.0 - 2.0 / np.sqrt(condition)
+
+
+def _path_log_prob(condition, x):
+  """Returns the log density of an AR(1) path, in as many products as steps."""
+  phi = _persistence(condition)
+  innovations = (x[..., 1:] - phi * x[..., :-1]) / np.sqrt(1.0 - phi**2)
+  squares = tf.reduce_sum(innovations**2, axis=-1) + x[..., 0] ** 2
+  return -0.5 * squares
 
 
 # Name -> (covariance, structure).
@@ -71,9 +85,10 @@ _RULES = {
 }
 CASES = [
   (name, size, condition, rule)
-  for size in (100,)
+  for sizes in ((100, 100), (1000, 2516))
   for condition in (1e4, 1e6)
   for name in _STRUCTURES
+  for size in (sizes[name == 'tridiagonal'],)  # A path is the S&P 500's.
   for rule in _RULES
 ]
 
@@ -89,10 +104,13 @@ def run(case, num_gradients, seed):
   name, size, condition, rule = case
   covariance_of, structure = _STRUCTURES[name]
   covariance = covariance_of(size, condition)
-  target = gaussian_target(name, covariance, 'float64')
+  if name == 'tridiagonal':
+    log_prob = functools.partial(_path_log_prob, condition)
+  else:
+    log_prob = gaussian_target(name, covariance, 'float64').target_log_prob_fn
   per_step = 0.5 * (1 + _NUM_STEPS)
   kernel = _RULES[rule](
-    target_log_prob_fn=target.target_log_prob_fn,
+    target_log_prob_fn=log_prob,
     num_adaptation_steps=int(num_gradients / per_step),
     num_leapfrog_steps=_NUM_STEPS,
     randomize_num_steps=True,
@@ -100,8 +118,9 @@ def run(case, num_gradients, seed):
   )
   normals = np.random.default_rng(seed).normal(size=(_NUM_CHAINS, size))
   start = 10.0 * normals @ np.linalg.cholesky(covariance).T
+  num_draws = _NUM_DRAWS[size]
   result = tfpa.sample(
-    kernel, tf.constant(start), _NUM_DRAWS, seed=(seed, 1), progress=False
+    kernel, tf.constant(start), num_draws, seed=(seed, 1), progress=False
   )
   ess = geyer_ess(result.states).sum(axis=0)
   return {
@@ -109,7 +128,7 @@ def run(case, num_gradients, seed):
     'num_gradients': num_gradients,
     'seed': seed,
     'min_ess_per_gradient': float(
-      ess.min() / (_NUM_CHAINS * _NUM_DRAWS * per_step)
+      ess.min() / (_NUM_CHAINS * num_draws * per_step)
     ),
     'seconds_of_adaptation': float(result.seconds['adaptation']),
   }
