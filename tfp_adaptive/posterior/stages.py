@@ -141,7 +141,9 @@ class Run:
     cost = chains.gradients_per_adapting_step
     if modes.is_exchange(choice.part):
       cost = choice.part.num_replicas
-    elif choice.name != before.name:
+    elif choice.name != before.name or set(choice.drivers) > set(
+      before.drivers
+    ):
       cost = max(cost, _FIRST_COST)
     elif chains.diverge:
       choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)

@@ -13,7 +13,8 @@ __all__ = ['find']
 
 _MOST_PAIRS = 500  # That are looked at.
 _FEWEST_PAIRS = 100.0  # Below it no driver is looked for.
-_NUM_TRIED = 3  # Drivers of a scale for a place; as many of a place.
+_NUM_TRIED = 3  # Drivers of a scale for a place; as many of a place ...
+_NUM_BESIDE = 5  # ... and of a place beside each of a scale.
 _NUM_CHANGES = 2  # Of exponents, beside the drivers.
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
 # What a driver, or a term of one, must earn on pairs held out: noise, and what
@@ -200,27 +201,34 @@ class _Search:
       for unit, by in ((1.0, 0.5), (2.0, 2.0))
     ]
     if self._may_add:
-      is_free = drivers < 0
-      free = tf.argmax(is_free, output_type=tf.int32)
-      free = tf.where(tf.reduce_any(is_free), free, -1)
-      count = min(_NUM_TRIED, sign.shape[0])
-      of_scale = tf.math.top_k(explained, count).indices
-      of_place = tf.math.top_k(self._moved(now), count).indices
-      # As many of two drivers as of one: the same program.
-      one = tf.concat([of_scale, of_scale, of_place], axis=0)
-      driver = tf.where(is_two, tf.repeat(of_scale, _NUM_TRIED), one)
-      by = tf.repeat(tf.constant([1.0, 2.0, 0.0], sign.dtype), count)
-      by = tf.where(is_two, tf.constant(2.0, by.dtype), by)
-      others = tf.gather(of_place, tf.range(_NUM_TRIED) % count)
-      changes.append(
-        _Change(
-          tf.fill(driver.shape, free),
-          driver,
-          by * tf.gather(sign, driver),
-          tf.where(is_two, tf.tile(others, [count]), -1),
-        )
-      )
+      changes.append(self._added(now, drivers, explained, sign, is_two))
     return _Change(*(tf.concat(part, axis=0) for part in zip(*changes)))
+
+  def _added(self, now, drivers, explained, sign, is_two):
+    """Returns a `_Change` of Tensors [n] for one driver more, or two."""
+    is_free = drivers < 0
+    free = tf.argmax(is_free, output_type=tf.int32)
+    free = tf.where(tf.reduce_any(is_free), free, -1)
+    count, beside = (
+      min(most, sign.shape[0]) for most in (_NUM_TRIED, _NUM_BESIDE)
+    )
+    of_scale = tf.math.top_k(explained, count).indices
+    others = tf.math.top_k(self._moved(now), beside).indices
+    of_place = others[:count]
+    # What moves others may well be what scales some of them.
+    either = tf.concat([of_scale, of_place], axis=0)
+    one = tf.concat([either, either, of_place], axis=0)
+    by = tf.constant([1.0] * 2 * count + [2.0] * 2 * count + [0.0] * count)
+    # As many of two drivers as of one: the same program.
+    driver = tf.where(is_two, tf.repeat(of_scale, _NUM_BESIDE), one)
+    by = tf.cast(tf.where(is_two, 2.0, by), sign.dtype)
+    others = tf.gather(others, tf.range(_NUM_BESIDE) % beside)
+    return _Change(
+      tf.fill(driver.shape, free),
+      driver,
+      by * tf.gather(sign, driver),
+      tf.where(is_two, tf.tile(others, [count]), -1),
+    )
 
   def _dependence(self, residual):
     """Returns how much log r^2 of others depends on a coordinate, and the sign.
