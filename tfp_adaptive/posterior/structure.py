@@ -34,9 +34,9 @@ _STANDARD_ERRORS = 4.0
 _LEAST_SHARE = 0.1
 _LEAST_GAIN = 0.1
 # Loss of every coordinate, below which no richer one is tried: of a matrix, of
-# a map. Where matrices fail, as on centered hierarchies and unknown noise of a
-# path, a coordinate has 0.75 and more; at 0.4 a map halves what a draw costs, for
-# an adaptation, and a compilation, that pay off in long runs alone.
+# a map. Where matrices fail, on centered hierarchies and unknown noise of a
+# path, a coordinate has 0.75 and more; at 0.4 a map halves what a draw costs,
+# for an adaptation, and a compilation, that pay off in long runs alone.
 _ENOUGH, _ENOUGH_OF_MAP = 0.5, 0.05
 
 

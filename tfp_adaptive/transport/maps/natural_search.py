@@ -171,7 +171,9 @@ class _Search:
       added = [change.has_new_term(drivers, exponents), change.is_two]
       least = _LEAST_GAIN * tf.reduce_sum(tf.cast(added, mean.dtype))
       worth = mean - self._noise * tf.sqrt(variance) - least
-      return tf.where(tf.math.is_finite(worth), tf.stack([mean, worth]), none)
+      # As good without a term is better.
+      rank = mean - _LEAST_GAIN * tf.cast(change.exponent != 0.0, mean.dtype)
+      return tf.where(tf.math.is_finite(worth), tf.stack([rank, worth]), none)
 
     none = tf.constant([-float('inf')] * 2, rows.dtype)
     gains = tf.map_fn(
