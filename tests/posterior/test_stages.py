@@ -1,5 +1,7 @@
 """Calls that die are gone on with: the same draws as of one that did not."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -109,6 +111,42 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     diverging.append(posterior.verdict.share_diverging)
   assert accepted[0] > 0.88 > accepted[1]
   assert diverging[0] < diverging[1]
+
+
+class _Planned(stages.Run):
+  """Tells the steps and the acceptance of an adaptation, and runs none."""
+
+  def __init__(self, drivers, left):
+    self._drivers, self._left = drivers, left
+
+  def _choice(self, chains, attempt):
+    del attempt
+    return chains.choice._replace(drivers=self._drivers)
+
+  def _affordable(self, num_steps, cost):
+    return min(num_steps, int(self._left / cost))
+
+  def _adapt(self, stage, choice, starts, num_steps, number):
+    del stage, starts, number
+    return num_steps, choice.target_accept_prob
+
+
+@pytest.mark.parametrize('drivers', [(1, 0), (0,), ()])
+def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(drivers):
+  chains = types.SimpleNamespace(
+    choice=structure.Choice('conditional path', None, drivers=(0,)),
+    diverge=True,
+    gradients_per_adapting_step=4.0,
+    state=None,
+  )
+  # Enough for a map, too little for careful steps.
+  found = _Planned(drivers, 10_000.0)._improved(chains, 1)
+  if drivers == (1, 0):
+    assert found == (1250, structure.ACCEPT_PROB)
+  else:
+    assert found is chains
+  careful = _Planned(drivers, 1e6)._improved(chains, 1)[1]
+  assert careful == (structure.ACCEPT_PROB if drivers == (1, 0) else 0.95)
 
 
 @pytest.mark.nightly
