@@ -85,13 +85,13 @@ def _largest_eigenvalue(covariance, precision):
   def turn(step, _, row):
     pulled = tf.linalg.matvec(precision, row)
     following = tf.linalg.matvec(covariance, pulled)
-    size = tf.tensordot(row, pulled, 1)
-    quotient = tf.tensordot(following, pulled, 1) / size
+    quotient = tf.tensordot(following, pulled, 1)
+    quotient /= tf.tensordot(row, pulled, 1)
     return step + 1, quotient, following / tf.norm(following)
 
-  # Any start that is not orthogonal to the leading direction will do.
-  size = ps.shape(covariance)[0]
-  start = tf.cast(1 + tf.range(size) % 7, covariance.dtype)
+  # No two entries are equal: no difference of two is orthogonal to it.
+  places = tf.range(ps.shape(covariance)[0])
+  start = 1.5 + tf.cos(tf.cast(places, covariance.dtype))
   return tf.while_loop(
     lambda step, *_: step < _NUM_POWERS,
     turn,
