@@ -33,7 +33,9 @@ _OUTPUT = (
   / 'fisher_start.jsonl'
 )
 _NUM_CHAINS, _NUM_STEPS = 8, 5
-_NUM_DRAWS = {100: 2000, 1000: 500, 2516: 500}  # Of a size.
+_SIZE, _NUM_DRAWS = 100, 2000
+_LARGE_SIZE, _NUM_LARGE_DRAWS = 1000, 500
+_LARGE_PATH = 2516  # That of the S&P 500.
 _GRADIENTS = (250, 1000, 4000, 16000)
 
 
@@ -83,12 +85,18 @@ _RULES = {
   'Fisher divergence': tfpa.fisher_divergence_hamiltonian,
   'speed measure': tfpa.entropy_adaptive_hamiltonian,
 }
+
+
+def _size(name, is_large):
+  large = _LARGE_PATH if name == 'tridiagonal' else _LARGE_SIZE
+  return large if is_large else _SIZE
+
+
 CASES = [
-  (name, size, condition, rule)
-  for sizes in ((100, 100), (1000, 2516))
+  (name, _size(name, is_large), condition, rule)
+  for is_large in (False, True)
   for condition in (1e4, 1e6)
   for name in _STRUCTURES
-  for size in (sizes[name == 'tridiagonal'],)  # A path is the S&P 500's.
   for rule in _RULES
 ]
 
@@ -118,7 +126,7 @@ def run(case, num_gradients, seed):
   )
   normals = np.random.default_rng(seed).normal(size=(_NUM_CHAINS, size))
   start = 10.0 * normals @ np.linalg.cholesky(covariance).T
-  num_draws = _NUM_DRAWS[size]
+  num_draws = _NUM_DRAWS if size == _SIZE else _NUM_LARGE_DRAWS
   result = tfpa.sample(
     kernel, tf.constant(start), num_draws, seed=(seed, 1), progress=False
   )

@@ -48,6 +48,24 @@ def test_it_solves_its_equation(condition, jit_compile):
     assert np.max(np.abs(other @ precision @ other - covariance)) > 0.1
 
 
+@pytest.mark.parametrize('seed', range(8))
+@pytest.mark.parametrize('condition, tolerance', [(1e6, 1e-6), (1e10, 1e-2)])
+def test_short_directions_are_as_right_as_long_ones(condition, tolerance, seed):
+  # Of two that have nothing in common: X Y has a condition of its square.
+  rng = np.random.default_rng(seed)
+  matrices = []
+  for _ in range(2):
+    axes, _ = np.linalg.qr(rng.normal(size=[_SIZE, _SIZE]))
+    matrix = (axes * np.geomspace(1.0, condition, _SIZE)) @ axes.T
+    matrices.append(0.5 * (matrix + matrix.T))
+  mean = _mean(*matrices)
+  root = np.linalg.cholesky(matrices[0])
+  solved = np.linalg.solve(root, mean @ matrices[1] @ mean)
+  np.testing.assert_allclose(
+    np.linalg.solve(root, solved.T), np.eye(_SIZE), atol=tolerance
+  )
+
+
 def test_where_both_commute_it_is_the_root_of_the_ratio():
   mean = _mean(np.diag([1.0, 4.0, 9.0]), np.diag([1.0, 1.0, 1e-12]))
   np.testing.assert_allclose(mean, np.diag([1.0, 2.0, 3e6]), rtol=1e-9)

@@ -131,8 +131,12 @@ class _Planned(stages.Run):
     return num_steps, choice.target_accept_prob
 
 
-@pytest.mark.parametrize('drivers', [(1, 0), (0,), ()])
-def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(drivers):
+@pytest.mark.parametrize(
+  'drivers, is_new', [((1, 0), True), ((0,), False), ((), False)]
+)
+def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
+  drivers, is_new
+):
   chains = types.SimpleNamespace(
     choice=structure.Choice('conditional path', None, drivers=(0,)),
     diverge=True,
@@ -141,12 +145,9 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(drivers):
   )
   # Enough for a map, too little for careful steps.
   found = _Planned(drivers, 10_000.0)._improved(chains, 1)
-  if drivers == (1, 0):
-    assert found == (1250, structure.ACCEPT_PROB)
-  else:
-    assert found is chains
-  careful = _Planned(drivers, 1e6)._improved(chains, 1)[1]
-  assert careful == (structure.ACCEPT_PROB if drivers == (1, 0) else 0.95)
+  assert found == ((1250, structure.ACCEPT_PROB) if is_new else chains)
+  _, accept_prob = _Planned(drivers, 1e6)._improved(chains, 1)
+  assert accept_prob == (0.8 if is_new else 0.95)
 
 
 @pytest.mark.nightly

@@ -1,14 +1,17 @@
 """The geometric mean of a covariance and a precision.
 
-  A = X # Y^-1,   the positive definite solution of A Y A = X
+  X # Y^-1,   the positive definite solution A of A Y A = X.
 
-as the limit of products alone, from A = X / r and B = Y / r,
+With X = L L^T and M = L^T Y L it is L M^-1/2 L^T, and its Cholesky factor L
+times that of M^-1/2. That root is the limit of products alone, from A = I / r
+and B = M / r,
 
   W = (3 I - B A) / 2,   A <- A W,   B <- W B.
 
-B goes to A^-1. An eigenvalue e of B A becomes e (3 - e)^2 / 4, which goes to 1
-from all between 0 and 3, by the square once it is near; r^2 is the largest of
-X Y. Of a normal target Y is X^-1, but for the noise of draws, and few steps do.
+An eigenvalue e of B A becomes e (3 - e)^2 / 4, which goes to 1 from all between
+0 and 3, by the square once it is near; r^2 is the largest of M. Of a normal
+target M is I, but for the noise of draws, whatever the condition of X: few
+steps do.
 
 Sources: Bhatia (2007), Positive Definite Matrices, chapter 4; Higham (2008),
 Functions of Matrices, section 6.7, for the coupled Newton-Schulz iteration and
@@ -26,7 +29,7 @@ __all__ = ['factor_of_mean']
 
 _MOST_STEPS = 80  # Enough for eigenvalues of 1e-24.
 _TOLERANCE = 1e-4  # Of |I - B A| before the last step, which squares it.
-_NEAR = 0.5  # Where it does so, unless rounding is all that is left.
+_NEAR = 0.5  # From where it does so, unless rounding is all that is left.
 _NUM_POWERS = 12  # The largest eigenvalue within a third, of any dimension.
 _MARGIN = 1.5  # That it may be larger.
 
@@ -51,49 +54,48 @@ def factor_of_mean(covariance, precision):
 
 
 def _factor(covariance, precision):
-  # Coordinates in which X and Y have one diagonal: theirs may be 1e12 apart.
-  scale = tf.sqrt(
-    tf.sqrt(tf.linalg.diag_part(covariance) / tf.linalg.diag_part(precision))
-  )
-  outer = scale[:, tf.newaxis] * scale
-  covariance, precision = covariance / outer, precision * outer
-  largest = tf.sqrt(_MARGIN * _largest_eigenvalue(covariance, precision))
-  identity = tf.eye(ps.shape(scale)[0], dtype=scale.dtype)
+  factor = blocked_cholesky.cholesky(covariance)
+  whitened = tf.matmul(factor, tf.matmul(precision, factor), transpose_a=True)
+  root = _inverse_root(symmetric_part(whitened))
+  return tf.matmul(factor, blocked_cholesky.cholesky(root))
 
-  def turn(step, _, before, mean, inverse):
-    rest = identity - tf.matmul(inverse, mean)
+
+def _inverse_root(matrix):
+  """Returns M^-1/2 of a positive definite matrix, else NaN, [d, d]."""
+  identity = tf.eye(ps.shape(matrix)[0], dtype=matrix.dtype)
+
+  def turn(step, _, before, root, other):
+    rest = identity - tf.matmul(other, root)
     by = identity + 0.5 * rest
-    mean, inverse = tf.matmul(mean, by), tf.matmul(by, inverse)
-    means = map(symmetric_part, (mean, inverse))
-    return step + 1, before, tf.norm(rest), *means
+    root, other = tf.matmul(root, by), tf.matmul(by, other)
+    both = map(symmetric_part, (root, other))
+    return step + 1, before, tf.norm(rest), *both
 
-  start = covariance / largest, precision / largest
-  far = tf.constant(float('inf'), scale.dtype)
-  *_, mean, _ = tf.while_loop(_goes_on, turn, (0, far, far, *start))
-  return scale[:, tf.newaxis] * blocked_cholesky.cholesky(mean)
+  largest = tf.sqrt(_MARGIN * _largest_eigenvalue(matrix))
+  start = identity / largest, matrix / largest
+  far = tf.constant(float('inf'), matrix.dtype)
+  *_, root, _ = tf.while_loop(_goes_on, turn, (0, far, far, *start))
+  return root
 
 
 def _goes_on(step, before, rest, *_):
   # A NaN ends it.
-  is_far = (rest > _NEAR) | (rest < 0.5 * before)
-  return (step < _MOST_STEPS) & (rest > _TOLERANCE) & is_far
+  is_falling = (before > _NEAR) | (rest < 0.5 * before)
+  return (step < _MOST_STEPS) & (rest > _TOLERANCE) & is_falling
 
 
-def _largest_eigenvalue(covariance, precision):
-  """Returns what X Y has, from below: its Rayleigh quotient by powers."""
+def _largest_eigenvalue(matrix):
+  """Returns it from below: the Rayleigh quotient of powers."""
 
   def turn(step, _, row):
-    pulled = tf.linalg.matvec(precision, row)
-    following = tf.linalg.matvec(covariance, pulled)
-    quotient = tf.tensordot(following, pulled, 1)
-    quotient /= tf.tensordot(row, pulled, 1)
+    following = tf.linalg.matvec(matrix, row)
+    quotient = tf.tensordot(row, following, 1)
     return step + 1, quotient, following / tf.norm(following)
 
   # No two entries are equal: no difference of two is orthogonal to it.
-  places = tf.range(ps.shape(covariance)[0])
-  start = 1.5 + tf.cos(tf.cast(places, covariance.dtype))
+  row = 1.5 + tf.cos(tf.cast(tf.range(ps.shape(matrix)[0]), matrix.dtype))
   return tf.while_loop(
     lambda step, *_: step < _NUM_POWERS,
     turn,
-    (0, tf.ones([], start.dtype), start),
+    (0, tf.ones([], row.dtype), row / tf.norm(row)),
   )[1]
