@@ -103,3 +103,11 @@ def test_what_is_not_positive_definite_gives_nan(is_first):
   pair = (bad, good) if is_first else (good, bad)
   factor = _compiled(False)(*(tf.constant(m) for m in pair)).numpy()
   assert np.any(np.isnan(factor))
+
+
+def test_a_direction_without_gradients_gives_nan():
+  factor = _compiled(False)(
+    tf.eye(3, dtype=tf.float64),
+    tf.linalg.diag(tf.constant([1.0, 1.0, 0.0], tf.float64)),
+  )
+  assert np.any(np.isnan(factor))

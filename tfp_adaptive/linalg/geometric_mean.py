@@ -74,8 +74,9 @@ def _inverse_root(matrix):
   largest = tf.sqrt(_MARGIN * _largest_eigenvalue(matrix))
   start = identity / largest, matrix / largest
   far = tf.constant(float('inf'), matrix.dtype)
-  *_, root, _ = tf.while_loop(_goes_on, turn, (0, far, far, *start))
-  return root
+  _, _, rest, root, _ = tf.while_loop(_goes_on, turn, (0, far, far, *start))
+  # An eigenvalue of zero never gets near one.
+  return tf.where(rest < _NEAR, root, tf.constant(float('nan'), root.dtype))
 
 
 def _goes_on(step, before, rest, *_):
