@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.linalg import banded_cholesky
+from tfp_adaptive.linalg import banded_scan
 
 _D = 6
 _DELTA = 0.7
@@ -134,7 +134,7 @@ def test_modes_and_forms_agree(monkeypatch):
   expected, _ = _step(_proposal(), _states())
   found, _ = _step(_proposal(), _states(), jit_compile=False)
   np.testing.assert_allclose(found, expected, rtol=1e-10)
-  monkeypatch.setattr(banded_cholesky, 'prefers_scan', lambda _: True)
+  monkeypatch.setattr(banded_scan, 'is_preferred', lambda _: True)
   found, _ = _step(_proposal(), _states())
   np.testing.assert_allclose(found, expected, rtol=1e-8)
 

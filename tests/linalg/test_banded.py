@@ -52,6 +52,35 @@ def test_solves_and_products_are_those_of_the_dense_matrix(
   np.testing.assert_allclose(product, rows @ matrix.T, rtol=1e-12)
 
 
+@pytest.mark.parametrize('order', [1, 2])
+@each_side
+def test_on_an_accelerator_no_loop_goes_over_the_coordinates(
+  order, adjoint, monkeypatch
+):
+  bands = _bands(40, order)
+  rows = tf.constant(np.random.default_rng(1).normal(size=(3, 40)))
+
+  def lowered():
+    solve = tf.function(
+      lambda rows: banded.solve(bands, rows, adjoint),
+      jit_compile=True,
+      autograph=False,
+    )
+    text = solve.experimental_get_compiler_ir(rows)(
+      stage='hlo', platform_name='GPU'
+    )
+    return solve(rows), text.count(' while(')
+
+  expected, num_loops = lowered()
+  assert num_loops > 0
+  monkeypatch.setattr(
+    tf.config, 'list_logical_devices', lambda kind: [kind] * (kind == 'GPU')
+  )
+  found, num_loops = lowered()
+  assert num_loops == 0
+  np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize('mode', ['eager', 'xla'])
 @each_side

@@ -24,7 +24,7 @@ from tfp_adaptive.linalg import bidiagonal
 __all__ = ['multiply', 'outer', 'solve']
 
 
-def solve(bands, rows, adjoint=False, parallel=False):
+def solve(bands, rows, adjoint=False, parallel=None):
   """Returns B^-1 r for every row r, or B^-T r.
 
   Its gradient, in rows and in `bands`, is another solve: no tape goes through
@@ -34,12 +34,13 @@ def solve(bands, rows, adjoint=False, parallel=False):
     bands: Tuple of diagonals, the main one first; nowhere zero there.
     rows: [n, d].
     adjoint: Whether to solve with B^T.
-    parallel: Whether to take the form of depth O(log d).
+    parallel: Whether to take the form of depth O(log d); by default where
+      `banded_scan.is_preferred`.
 
   Returns:
     [n, d].
   """
-
+  parallel = banded_scan.is_preferred(parallel)
   substitute = banded_scan.substitute if parallel else _substitute
   solution = substitute(
     tuple(tf.stop_gradient(band) for band in bands),

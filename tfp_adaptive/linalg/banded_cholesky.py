@@ -27,7 +27,6 @@ __all__ = [
   'factorize',
   'multiply',
   'multiply_factor',
-  'prefers_scan',
   'solve',
   'solve_factor',
 ]
@@ -41,18 +40,6 @@ class Factor(NamedTuple):
   log_det: Any  # log det M, [batch...]; -inf where M is not positive definite.
 
 
-def prefers_scan(parallel=None):
-  """Returns whether to take the forms of depth O(log d): the one choice.
-
-  Args:
-    parallel: Bool, or None: whether there is an accelerator, where a turn of a
-      loop costs a launch.
-  """
-  if parallel is not None:
-    return bool(parallel)
-  return any(tf.config.list_logical_devices(kind) for kind in ('GPU', 'TPU'))
-
-
 def factorize(bands, parallel=None):
   """Returns the `Factor` of M.
 
@@ -60,7 +47,7 @@ def factorize(bands, parallel=None):
 
   Args:
     bands: Tuple of the diagonals of M, each [batch..., d - k].
-    parallel: As in `prefers_scan`.
+    parallel: As of `banded_scan.is_preferred`.
   """
   batch = ps.shape(bands[0])[:-1]
   flat = tuple(
@@ -76,7 +63,9 @@ def factorize(bands, parallel=None):
   flat = tuple(
     tf.where(is_finite, band, float(k == 0)) for k, band in enumerate(flat)
   )
-  form = banded_scan.factorize if prefers_scan(parallel) else _by_loop
+  form = (
+    banded_scan.factorize if banded_scan.is_preferred(parallel) else _by_loop
+  )
   pivots, unit = form(flat)
   is_positive = is_finite & tf.reduce_all(pivots > 0.0, -1, keepdims=True)
   pivots = tf.where(is_positive, pivots, 1.0)
@@ -166,9 +155,7 @@ def _solve_unit(factor, rows, adjoint, parallel=None):
   else:
     bands = tuple(flat(band) for band in bands)
     unit = tf.ones([num_rows, size], rows.dtype)
-  solution = banded.solve(
-    (unit, *bands), flat(rows), adjoint, prefers_scan(parallel)
-  )
+  solution = banded.solve((unit, *bands), flat(rows), adjoint, parallel)
   return tf.reshape(solution, ps.concat([chains, [size]], axis=0))
 
 

@@ -21,7 +21,19 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
-__all__ = ['factorize', 'substitute']
+__all__ = ['factorize', 'is_preferred', 'substitute']
+
+
+def is_preferred(parallel=None):
+  """Returns whether to take these forms and not the loops: the one choice.
+
+  Args:
+    parallel: Bool, or None: whether there is an accelerator, where a turn of a
+      loop costs a launch.
+  """
+  if parallel is not None:
+    return bool(parallel)
+  return any(tf.config.list_logical_devices(kind) for kind in ('GPU', 'TPU'))
 
 
 def substitute(bands, rows, adjoint):
@@ -51,9 +63,14 @@ def substitute(bands, rows, adjoint):
     # Block j is reached from block j - 1, through B[j - 1, j].
     outer = tf.concat([tf.zeros_like(outer[:1]), outer[:-1]], axis=0)
     outer = tf.linalg.matrix_transpose(outer)
-  solve = lambda r: tf.linalg.triangular_solve(
-    inner, r, lower=False, adjoint=adjoint
-  )
+
+  def solve(right):
+    if order == 1:
+      return right / inner
+    return tf.linalg.triangular_solve(
+      inner, right, lower=False, adjoint=adjoint
+    )
+
   maps = (-solve(outer), solve(right))
   if not adjoint:
     maps = tuple(m[::-1] for m in maps)
@@ -109,9 +126,10 @@ def _compose(first, second):
   """Returns the affine map that applies `first`, then `second`."""
   slope, offset = first
   next_slope, next_offset = second
+  product = tf.multiply if slope.shape[-1] == 1 else tf.matmul
   return (
-    tf.matmul(next_slope, slope),
-    tf.matmul(next_slope, offset) + next_offset,
+    product(next_slope, slope),
+    product(next_slope, offset) + next_offset,
   )
 
 

@@ -8,7 +8,7 @@ import scipy.linalg
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.linalg import banded_cholesky
+from tfp_adaptive.linalg import banded_scan
 
 _D = 9
 _T = 0.35  # Variance of the smoother.
@@ -67,7 +67,7 @@ def _prior(order, batch):
 
 def _choose_form(monkeypatch, parallel):
   """Takes the forms of depth O(log d), or the loops, on any device."""
-  monkeypatch.setattr(banded_cholesky, 'prefers_scan', lambda _: parallel)
+  monkeypatch.setattr(banded_scan, 'is_preferred', lambda _: parallel)
 
 
 def _in_mode(function, mode):
