@@ -5,16 +5,20 @@
 writes each between its two comments; a test compares.
 """
 
+import statistics
+
 from experiments.documentation.made_tables import fill
 from experiments.documentation.made_tables import page
 from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_json
+from experiments.framework.json_files import read_lines
 
 __all__ = ['with_tables']
 
 _PAGE = page('gpu')
 _LOWERED = _PAGE.with_name('placement.json')
-_MEASURED = _PAGE.with_suffix('.json')  # There once someone had a GPU.
+_PROGRAMS = _PAGE.with_name('gpu_programs.jsonl')
+_FEW, _LARGE_Z = 'frozen, few chains', 4.0
 # Custom calls of HLO -> where they run, as far as known.
 _EXPANDED = 'a pass of XLA expands it, on CPUs and GPUs'
 _RUNS_ON = dict.fromkeys(
@@ -26,8 +30,12 @@ _PHASES = ('adapting', 'frozen')
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
   rows = read_json(_LOWERED)['rows']
-  measured = read_json(_MEASURED) if _MEASURED.exists() else []
-  tables = [_of_all(rows), _of_kernels(rows), _of_devices(measured)]
+  records = read_lines(_PROGRAMS)
+  on_gpu = [r for r in records if not _is_cpu(r)]
+  tables = [
+    *(_of_programs(on_gpu), _of_large(records), _of_each_program(on_gpu)),
+    *(_of_all(rows), _of_kernels(rows)),
+  ]
   return fill(text, 'gpu', tables)
 
 
@@ -90,32 +98,107 @@ def _cells(row):
   ]
 
 
-def _of_devices(measured):
-  """Returns a line for each kernel on a device, or that there is none."""
+def _of_large(records):
+  """Returns a line for each larger target and number of chains."""
+  head = (
+    'Target, kernel',
+    'Chains',
+    'GPU, steps of a chain per second',
+    'CPU',
+    'Ratio',
+  )
+  by_device = {
+    (r['name'], _is_cpu(r), program): rate
+    for r in records
+    for program, rate in r.get('chain_steps', {}).items()
+  }
+  rows = []
+  for name, is_cpu, program in by_device:
+    if is_cpu or not program.endswith(' chains') or 'few' in program:
+      continue
+    rates = [by_device[name, side, program] for side in (False, True)]
+    number = program.removeprefix('frozen, ').removesuffix(' chains')
+    rows.append(
+      [name, number, *map(_rate, rates), f'{rates[0] / rates[1]:.2g}']
+    )
+  return table(head, rows)
+
+
+def _of_programs(records):
+  """Returns lines on all kernels that ran on the GPU together."""
+  judged = [r for r in records if r.get('z')]
+  failed = [r for r in records if 'error' in r]
+  worst = [
+    max(v for k, v in r['z'].items() if k != 'other law') for r in judged
+  ]
+  others = [r['z']['other law'] for r in judged]
+  beyond = [r['name'] for r, z in zip(judged, worst) if z > _LARGE_Z]
+  seconds = [s for r in judged for s in r['compile_seconds'].values()]
+  devices = sorted({r['device'] for r in judged})
+  versions = sorted({r['jax'] for r in judged})
+  return table(
+    ('', ''),
+    [
+      ('Device; XLA', f'{", ".join(devices)}; of JAX {", ".join(versions)}'),
+      ('Kernels that ran, of those tried', _share(judged, failed)),
+      (
+        'Largest z of any, and its median',
+        f'{max(worst):.1f}, {_median(worst)}',
+      ),
+      (f'Kernels above {_LARGE_Z:.0f}', ', '.join(beyond) or 'none'),
+      (
+        'Least z of another law, and its median',
+        f'{min(others):.1f}, {_median(others)}',
+      ),
+      (
+        'Seconds to compile a program, median and most',
+        f'{_median(seconds)}, {max(seconds):.0f}',
+      ),
+    ],
+  )
+
+
+def _share(judged, failed):
+  return f'{len(judged)} of {len(judged) + len(failed)}'
+
+
+def _of_each_program(records):
+  """Returns a line for each kernel that ran, or was refused."""
   head = (
     'Kernel',
-    'Device',
-    'TF32',
-    'Worst z',
+    'Worst z: adapting, frozen',
     'of another law',
-    'Compile, s',
-    'Chain steps per second, by chains',
-    'Chains that fill it',
+    'Steps of a chain per second: adapting',
+    'frozen, 10 000 chains',
+    'frozen, 100 chains',
   )
-  rows = [
-    [
-      row['name'],
-      row['device'].rpartition('device:')[2],
-      'on' if row['tensor_float_32'] else 'off',
-      f'{row["worst_z"]:.1f}',
-      f'{row["other_law_z"]:.1f}',
-      f'{row["compile_seconds"]:.1f}',
-      ', '.join(f'{b}: {v:.3g}' for b, v in row['chain_steps'].items()),
-      str(row['saturation']),
-    ]
-    for row in measured
-  ]
-  return table(head, rows or [['**not run on a GPU**'] + ['-'] * 7])
+  rows = []
+  for r in records:
+    if 'error' in r:
+      rows.append([r['name'], r['error'].partition(':')[0], *'----'])
+    elif r['z']:
+      z, rates = r['z'], r['chain_steps']
+      rows.append(
+        [
+          r['name'],
+          f'{z["adapting"]:.1f}, {z["frozen"]:.1f}',
+          f'{z["other law"]:.0f}',
+          *(_rate(rates[k]) for k in ('adapting', 'frozen', _FEW)),
+        ]
+      )
+  return table(head, rows)
+
+
+def _is_cpu(record):
+  return record['device'] == 'cpu'
+
+
+def _rate(value):
+  return f'{float(f"{value:.2g}"):,.0f}'
+
+
+def _median(values):
+  return f'{statistics.median(values):.1f}'
 
 
 if __name__ == '__main__':

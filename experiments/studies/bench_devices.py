@@ -26,7 +26,7 @@ _SMOKE_CASES = (
   'gradient_adaptive_langevin',
   'marginal_gradient, markov',
 )
-_TEMPER = 1.3  # Of the other law.
+TEMPER = 1.3  # Of the other law.
 
 
 class Protocol(NamedTuple):
@@ -102,7 +102,7 @@ def _measure(case, tensor_float_32, protocol):
   tf.config.experimental.enable_tensor_float_32_execution(tensor_float_32)
   try:
     learned, state, compile_seconds = _learned(case, protocol)
-    other, _, _ = _learned(case, protocol, _TEMPER)
+    other, _, _ = _learned(case, protocol, TEMPER)
     rates = {
       num_chains: _chain_steps(learned, case, num_chains, protocol.seconds)
       for num_chains in protocol.num_chains
