@@ -33,8 +33,8 @@ def with_tables(text):
   records = read_lines(_PROGRAMS)
   on_gpu = [r for r in records if not _is_cpu(r)]
   tables = [
-    *(_of_programs(on_gpu), _of_large(records), _of_each_program(on_gpu)),
-    *(_of_all(rows), _of_kernels(rows)),
+    *(_of_programs(on_gpu), _of_large(records)),
+    *(_of_all(rows), _of_kernels(rows), _of_each_program(on_gpu)),
   ]
   return fill(text, 'gpu', tables)
 
@@ -119,7 +119,7 @@ def _of_large(records):
     rates = [by_device[name, side, program] for side in (False, True)]
     number = program.removeprefix('frozen, ').removesuffix(' chains')
     rows.append(
-      [name, number, *map(_rate, rates), f'{rates[0] / rates[1]:.2g}']
+      [name, number, *map(_rate, rates), f'{rates[0] / rates[1]:.3g}']
     )
   return table(head, rows)
 
@@ -128,9 +128,7 @@ def _of_programs(records):
   """Returns lines on all kernels that ran on the GPU together."""
   judged = [r for r in records if r.get('z')]
   failed = [r for r in records if 'error' in r]
-  worst = [
-    max(v for k, v in r['z'].items() if k != 'other law') for r in judged
-  ]
+  worst = [max(r['z'][k] for k in _PHASES) for r in judged]
   others = [r['z']['other law'] for r in judged]
   beyond = [r['name'] for r, z in zip(judged, worst) if z > _LARGE_Z]
   seconds = [s for r in judged for s in r['compile_seconds'].values()]

@@ -1,6 +1,6 @@
 """Every kernel on a device: its law, its speed, and how many chains fill it.
 
-  python -m experiments bench --device gpu --all --output docs/results/gpu.json
+  python -m experiments bench --device gpu --all --output gpu.json
 
 A kernel learns with 100 chains. Then what it learned leaves 10 000 exact draws
 invariant, or does not: z-scores of means and variances after 20 steps, beside
