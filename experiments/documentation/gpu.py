@@ -116,7 +116,8 @@ def _of_large(records):
   for name, is_cpu, program in by_device:
     if is_cpu or not program.endswith(' chains') or 'few' in program:
       continue
-    rates = [by_device[name, side, program] for side in (False, True)]
+    on_cpu = by_device[name.removesuffix(', by loops'), True, program]
+    rates = [by_device[name, False, program], on_cpu]
     number = program.removeprefix('frozen, ').removesuffix(' chains')
     rows.append(
       [name, number, *map(_rate, rates), f'{rates[0] / rates[1]:.3g}']

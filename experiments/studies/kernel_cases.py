@@ -126,7 +126,6 @@ def _linear():
   hamiltonian = 'entropy_adaptive_hamiltonian'
   for option in (
     dict(hessian_product='finite_difference'),
-    dict(exact_gradient=True),
     dict(randomize_num_steps=True),
   ):
     (name,) = option

@@ -105,7 +105,6 @@ def measure(case):
   state = case.pack(tf.constant(case.law.draw(_NUM_CHAINS, 0), tf.float32))
   kernel = case.build(1000)
   results = kernel.bootstrap_results(state)
-  learned = tfpa.frozen(kernel, results)
   (text, op), (on_cpu, _) = lower(kernel, state, results, ('GPU', 'CPU'))
   row = dict(
     name=case.name,

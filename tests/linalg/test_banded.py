@@ -1,5 +1,7 @@
 """Banded solves and products: against dense algebra, in every mode."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -135,13 +137,17 @@ def test_gradients_of_a_solve_are_finite_differences_twice(adjoint, mode):
     )
 
 
+@pytest.mark.parametrize('parallel', [False, True])
 @pytest.mark.parametrize('mode', targets.MODES)
-def test_long_paths_that_decay_or_grow_are_as_stable_as_substitution(mode):
+def test_long_paths_that_decay_or_grow_are_as_stable_as_substitution(
+  mode, parallel
+):
   size = 400
   rows = np.random.default_rng(1).normal(size=(2, size)).astype(np.float32)
   for coupling in (-0.999, 1e-20, 1.1):
     bands = (tf.ones([size]), tf.fill([size - 1], tf.constant(coupling)))
-    solved = _in_mode(banded.solve, mode)(bands, tf.constant(rows))
+    solve = functools.partial(banded.solve, parallel=parallel)
+    solved = _in_mode(solve, mode)(bands, tf.constant(rows))
     compact = np.stack([np.pad(bands[1], (1, 0)), bands[0]])
     expected = scipy.linalg.solve_banded(
       (0, 1), compact.astype(np.float64), rows.T.astype(np.float64)

@@ -11,7 +11,7 @@ stable as back substitution. XLA compiles a body this small into one tight loop
 bytes: so the x_{i+k} are read back from where they were written, and not
 carried. `bidiagonal` is the faster form for p = 1. Forms with several segments
 in lockstep, doubling and dense blocks lose more by their loops or transposes
-than they gain; on an accelerator `banded_scan` is the form to take.
+than they gain; on an accelerator `banded_scan` is taken.
 """
 
 import tensorflow as tf

@@ -49,38 +49,42 @@ def substitute(bands, rows, adjoint):
   """
   if len(bands) == 1:
     return rows / bands[0]
-  order, size = len(bands) - 1, ps.shape(rows)[1]
+  order = len(bands) - 1
+  num_rows, size = ps.shape(rows)[0], ps.shape(rows)[1]
   is_shared = bands[0].shape.rank == 1
-  inner, outer = _upper_blocks(bands)  # [(n), blocks, p, p]
-  right = _pad_end(rows, -size % order)
-  right = tf.reshape(right, [ps.shape(rows)[0], -1, order])
+  right = tf.reshape(_pad_end(rows, -size % order), [num_rows, -1, order])
+  blocks = _upper_blocks(bands)  # [(n), blocks, p, p]
   if is_shared:
     right = tf.transpose(right, [1, 2, 0])  # [blocks, p, n]
   else:
-    inner, outer = (tf.transpose(b, [1, 0, 2, 3]) for b in (inner, outer))
+    blocks = (tf.transpose(b, [1, 0, 2, 3]) for b in blocks)
     right = tf.transpose(right, [1, 0, 2])[..., tf.newaxis]  # [blocks, n, p, 1]
+  solution = _solve_blocks(*blocks, right, adjoint)
+  perm = [2, 0, 1] if is_shared else [1, 0, 2]
+  solution = solution if is_shared else solution[..., 0]
+  flat = tf.reshape(tf.transpose(solution, perm), [num_rows, -1])
+  return flat[:, :size]
+
+
+def _solve_blocks(inner, outer, right, adjoint):
+  """Solves with blocks [blocks, ..., p, p] on and right of the diagonal."""
   if adjoint:
     # Block j is reached from block j - 1, through B[j - 1, j].
     outer = tf.concat([tf.zeros_like(outer[:1]), outer[:-1]], axis=0)
     outer = tf.linalg.matrix_transpose(outer)
 
   def solve(right):
-    if order == 1:
+    if inner.shape[-1] == 1:
       return right / inner
     return tf.linalg.triangular_solve(
       inner, right, lower=False, adjoint=adjoint
     )
 
   maps = (-solve(outer), solve(right))
-  if not adjoint:
-    maps = tuple(m[::-1] for m in maps)
-  _, solution = tfp.math.scan_associative(_compose, maps)
-  if not adjoint:
-    solution = solution[::-1]
-  perm = [2, 0, 1] if is_shared else [1, 0, 2]
-  solution = solution if is_shared else solution[..., 0]
-  flat = tf.reshape(tf.transpose(solution, perm), [ps.shape(rows)[0], -1])
-  return flat[:, :size]
+  if adjoint:
+    return tfp.math.scan_associative(_compose, maps)[1]
+  maps = tuple(m[::-1] for m in maps)
+  return tfp.math.scan_associative(_compose, maps)[1][::-1]
 
 
 def factorize(bands):
@@ -126,10 +130,19 @@ def _compose(first, second):
   """Returns the affine map that applies `first`, then `second`."""
   slope, offset = first
   next_slope, next_offset = second
-  product = tf.multiply if slope.shape[-1] == 1 else tf.matmul
   return (
-    product(next_slope, slope),
-    product(next_slope, offset) + next_offset,
+    _product(next_slope, slope),
+    _product(next_slope, offset) + next_offset,
+  )
+
+
+def _product(left, right):
+  """Returns the product of small matrices, which TF32 does not round."""
+  return tf.add_n(
+    [
+      left[..., k : k + 1] * right[..., k : k + 1, :]
+      for k in range(left.shape[-1])
+    ]
   )
 
 
@@ -144,10 +157,11 @@ def _join(first, second):
   lower = _cholesky(rr + next_ll)
   left = tf.linalg.triangular_solve(lower, tf.linalg.matrix_transpose(lr))
   right = tf.linalg.triangular_solve(lower, next_lr)
+  left_t, right_t = map(tf.linalg.matrix_transpose, (left, right))
   return (
-    ll - tf.matmul(left, left, transpose_a=True),
-    -tf.matmul(left, right, transpose_a=True),
-    next_rr - tf.matmul(right, right, transpose_a=True),
+    ll - _product(left_t, left),
+    -_product(left_t, right),
+    next_rr - _product(right_t, right),
   )
 
 
