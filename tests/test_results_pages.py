@@ -174,7 +174,7 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
   [
     (front_door, 20, ('| 103 |', '| 104 |')),
     (geometry, 60, ('/10 |', '/11 |')),
-    (gpu, 95, ('180 of 180', '179 of 180')),
+    (gpu, 95, ('178 of 178', '177 of 178')),
     (local_steps, 12, ('| local steps |', '| steps |')),
     (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
     (outlook, 20, ('| 3 to 5, 3 to 5, 3 to 5 |', '| 3 to 5, 3 to 5, 3 to 6 |')),
