@@ -38,8 +38,9 @@ def draw_pairs(runs):
     x = _column(outcome, model.beside)
     y = _column(outcome, model.traced)
     axis.scatter(x, y, s=1, alpha=0.3, linewidths=0)
-    diverging = outcome.trace['diverging']
-    axis.scatter(x[diverging], y[diverging], s=6, color='red', linewidths=0)
+    if 'diverging' in outcome.trace:  # Replica exchange tells of none.
+      diverging = outcome.trace['diverging']
+      axis.scatter(x[diverging], y[diverging], s=6, color='red', linewidths=0)
     axis.set_yscale(model.scale)
     axis.set_title(f'{posterior}, {sampler}', fontsize='small')
     axis.set_xlabel(model.beside)

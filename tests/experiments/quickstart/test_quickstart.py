@@ -52,6 +52,13 @@ def _outcome(names=('weights[0]', 'weights[1]', 'spread', 'effect[0]')):
   return run_lib.Outcome(list(names), draws, trace, 1234.0, 'a matrix', 2.0)
 
 
+def _of_an_exchange():
+  """Returns an outcome of replicas, whose trace tells of no divergence."""
+  outcome = _outcome()
+  del outcome.trace['diverging']
+  return outcome
+
+
 def _first_cells(text):
   lines = text.splitlines()[2:]
   return [line.split() for line in lines[: lines.index('')]]
@@ -104,9 +111,12 @@ def test_the_page_needs_no_other_file_and_escapes_what_it_shows():
   assert 'http' not in page
 
 
-@pytest.mark.parametrize('html', [False, True])
-def test_the_command_writes_what_it_names(monkeypatch, tmp_path, html):
-  monkeypatch.setattr(run_lib, 'run', lambda *args, **kwargs: _outcome())
+@pytest.mark.parametrize(
+  'html, outcome',
+  [(False, _outcome), (True, _outcome), (True, _of_an_exchange)],
+)
+def test_the_command_writes_what_it_names(monkeypatch, tmp_path, html, outcome):
+  monkeypatch.setattr(run_lib, 'run', lambda *args, **kwargs: outcome())
   monkeypatch.setitem(
     models.MODELS, 'eight schools', models.MODELS['eight schools']._replace(
       exact_means=lambda: {'spread': 100.0}
