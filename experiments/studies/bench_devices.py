@@ -20,7 +20,16 @@ import tfp_adaptive as tfpa
 from experiments.studies import kernel_cases
 from tfp_adaptive.core import random
 
-__all__ = ['Measurement', 'measure', 'to_rich', 'worst_z']
+__all__ = [
+  'FULL',
+  'TEMPER',
+  'Measurement',
+  'draws',
+  'learned',
+  'measure',
+  'to_rich',
+  'worst_z',
+]
 
 _SMOKE_CASES = (
   'gradient_adaptive_langevin',
@@ -40,7 +49,7 @@ class Protocol(NamedTuple):
   seconds: float = 0.3
 
 
-_FULL = Protocol()
+FULL = Protocol()
 _SMOKE = Protocol(100, 20, 2000, 10, (10, 100), 0.01)
 
 
@@ -73,7 +82,7 @@ def measure(smoke=False, console=None):
     for tensor_float_32 in (False, True):
       if console is not None:
         console.print(f'{case.name}, TF32 {"on" if tensor_float_32 else "off"}')
-      found.append(_measure(case, tensor_float_32, _SMOKE if smoke else _FULL))
+      found.append(_measure(case, tensor_float_32, _SMOKE if smoke else FULL))
   return found
 
 
@@ -101,10 +110,10 @@ def _measure(case, tensor_float_32, protocol):
   before = tf.config.experimental.tensor_float_32_execution_enabled()
   tf.config.experimental.enable_tensor_float_32_execution(tensor_float_32)
   try:
-    learned, state, compile_seconds = _learned(case, protocol)
-    other, _, _ = _learned(case, protocol, TEMPER)
+    kernel, state, compile_seconds = learned(case, protocol)
+    other, _, _ = learned(case, protocol, TEMPER)
     rates = {
-      num_chains: _chain_steps(learned, case, num_chains, protocol.seconds)
+      num_chains: _chain_steps(kernel, case, num_chains, protocol.seconds)
       for num_chains in protocol.num_chains
     }
     return Measurement(
@@ -114,17 +123,17 @@ def _measure(case, tensor_float_32, protocol):
       compile_seconds=compile_seconds,
       chain_steps=rates,
       saturation=_saturation(rates),
-      worst_z=worst_z(learned, case, protocol),
+      worst_z=worst_z(kernel, case, protocol),
       other_law_z=worst_z(other, case, protocol),
     )
   finally:
     tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
-def _learned(case, protocol, temper=1.0):
+def learned(case, protocol, temper=1.0):
   """Returns the frozen kernel, a state, and seconds until the first step."""
   kernel = case.build(protocol.num_adaptation_steps, temper)
-  start = _draws(case, protocol.num_learning_chains, 0)
+  start = draws(case, protocol.num_learning_chains, 0)
   results = kernel.bootstrap_results(start)
   run = _program(kernel)
   begin = time.monotonic()
@@ -134,7 +143,8 @@ def _learned(case, protocol, temper=1.0):
   return tfpa.frozen(kernel, results), state, seconds
 
 
-def _draws(case, num_chains, seed):
+def draws(case, num_chains, seed):
+  """Returns exact draws of a case, packed as its kernel takes them."""
   return case.pack(tf.constant(case.law.draw(num_chains, seed), tf.float32))
 
 
@@ -162,7 +172,7 @@ def _program(kernel):
 
 def _chain_steps(kernel, case, num_chains, seconds):
   """Returns steps of all chains in a second."""
-  state, run = _draws(case, num_chains, 1), _program(kernel)
+  state, run = draws(case, num_chains, 1), _program(kernel)
   results = kernel.bootstrap_results(state)
   run(state, results, 1)
   num_steps, elapsed = 1, 0.0
@@ -183,7 +193,7 @@ def _saturation(rates):
   return numbers[-1]
 
 
-def worst_z(kernel, case, protocol=_FULL):
+def worst_z(kernel, case, protocol=FULL):
   """Returns the largest |z| of means and variances after some steps.
 
   Of chains that start as exact draws, so they are independent.
@@ -193,7 +203,7 @@ def worst_z(kernel, case, protocol=_FULL):
     case: `kernel_cases.Case`, whose law is judged.
     protocol: `Protocol`.
   """
-  start = _draws(case, protocol.num_judges, 2)
+  start = draws(case, protocol.num_judges, 2)
   state, _ = _program(kernel)(
     start, kernel.bootstrap_results(start), protocol.num_judged_steps
   )

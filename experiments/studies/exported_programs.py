@@ -21,25 +21,25 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments.studies import bench_devices
 from experiments.studies import kernel_cases
 from experiments.studies import large_targets
-from experiments.studies.bench_devices import TEMPER
 from experiments.studies.kernel_cases import Case
 from experiments.studies.kernel_cases import Law
 from experiments.studies.placement import as_if_there
+from experiments.targets import log_gaussian_cox
 from experiments.targets.logistic_regression import logistic_regression_target
 from tfp_adaptive.core import random
 
 __all__ = ['LARGE', 'PROGRAMS', 'large_cases', 'lowered', 'programs', 'write']
 
-NUM_STEPS, NUM_CHAINS = 500, 10_000  # Of learning; of judges.
-_NUM_LEARNERS = 100
+PROTOCOL = bench_devices.FULL
 # Name -> law's temper, None while it adapts; and number of chains.
 PROGRAMS = {
-  'adapting': (None, NUM_CHAINS),
-  'frozen': (1.0, NUM_CHAINS),
+  'adapting': (None, PROTOCOL.num_judges),
+  'frozen': (1.0, PROTOCOL.num_judges),
   'frozen, few chains': (1.0, 100),
-  'other law': (TEMPER, NUM_CHAINS),
+  'other law': (bench_devices.TEMPER, PROTOCOL.num_judges),
 }
 LARGE = {
   f'frozen, {num_chains} chains': (1.0, num_chains)
@@ -69,7 +69,7 @@ def large_cases():
   )
   path = large_targets.path(
     *('entropy_adaptive_hamiltonian', 'tridiagonal', _COUPLING, _PATH),
-    NUM_STEPS,
+    PROTOCOL.num_adaptation_steps,
   )
   yield _large(
     f'path, d = {_PATH}: entropy_adaptive_hamiltonian, tridiagonal',
@@ -83,36 +83,22 @@ def large_cases():
 
 def _cox():
   """Returns the case of counts on a grid, with the prior on its torus."""
-  shape, mean = (_SIDE, _SIDE), np.log(126.0) - 1.91 / 2.0
-  prior = tfpa.gaussian_priors.stationary(
-    shape,
-    lambda gaps: 1.91 * tf.exp(-gaps * 33.0 / _SIDE),
-    dtype='float32',
-  )
-  counts = np.random.default_rng(0).poisson(
-    np.exp(mean + 0.955) / _SIDE**2, size=shape
-  )
-
-  def log_likelihood(x):
-    seen = mean + x[:, :_SIDE, :_SIDE]
-    terms = np.float32(counts) * seen - tf.exp(seen) / _SIDE**2
-    return tf.reduce_sum(terms, axis=[-2, -1])
-
-  case = _large(
+  counts = log_gaussian_cox.simulate_counts(_SIDE, 'cells', 0)
+  prior = log_gaussian_cox.stationary_prior(_SIDE, 'cells', 'float32')
+  target = log_gaussian_cox.log_gaussian_cox_target(counts, prior)
+  latent = target.latent
+  return _large(
     f'Cox process, {_SIDE} x {_SIDE}: marginal_gradient, stationary',
     lambda steps: tfpa.marginal_gradient(
-      log_likelihood, prior, num_adaptation_steps=steps
+      latent.log_likelihood_fn, latent.prior, num_adaptation_steps=steps
     ),
-    lambda count, seed: _normal(count, int(np.prod(prior.event_shape)), seed),
-  )
-  return case._replace(
-    pack=lambda flat: tf.reshape(flat, [-1, *prior.event_shape])
+    target.sample_prior,
   )
 
 
 def _large(name, build, draw):
   law = Law(mean=[], variances=[], draw=draw)
-  return Case(name, lambda steps, temper: build(steps), law, tf.identity)
+  return Case(name, lambda steps, temper=1.0: build(steps), law, tf.identity)
 
 
 def _normal(count, size, seed):
@@ -158,31 +144,16 @@ def programs(case, names=PROGRAMS):
     case: A `kernel_cases.Case`.
     names: {name: (temper or None, number of chains)}.
   """
-  learned = functools.cache(functools.partial(_learned, case))
+  learned = functools.cache(
+    lambda temper: bench_devices.learned(case, PROTOCOL, temper)[0]
+  )
   for name, (temper, num_chains) in names.items():
-    start = _draws(case, num_chains, 2)
-    kernel = case.build(NUM_STEPS) if temper is None else learned(temper)
+    start = bench_devices.draws(case, num_chains, 2)
+    if temper is None:
+      kernel = case.build(PROTOCOL.num_adaptation_steps)
+    else:
+      kernel = learned(temper)
     yield name, *lowered(kernel, start), tf.nest.flatten(start)
-
-
-def _learned(case, temper):
-  kernel = case.build(NUM_STEPS, temper)
-  state = _draws(case, _NUM_LEARNERS, 0)
-
-  @tf.function(jit_compile=True, autograph=False)
-  def run(state):
-    def body(step, state, results):
-      seed = random.fold_in(tf.constant([5, 6]), step)
-      return step + 1, *kernel.one_step(state, results, seed=seed)
-
-    start = (0, state, kernel.bootstrap_results(state))
-    return tf.while_loop(lambda step, *_: step < NUM_STEPS, body, start)[2]
-
-  return tfpa.frozen(kernel, run(state))
-
-
-def _draws(case, num_chains, seed):
-  return case.pack(tf.constant(case.law.draw(num_chains, seed), tf.float32))
 
 
 def write(case, directory, names=PROGRAMS):
@@ -191,15 +162,14 @@ def write(case, directory, names=PROGRAMS):
   manifest = directory / f'{stem}.json'
   if manifest.exists():
     return
-  files, sizes = {}, {}
+  starts, files, sizes = directory / f'{stem}.npz', {}, {}
   for name, hlo, constants, start in programs(case, names):
     files[name] = f'{stem}-{_stem(name)}'
     sizes[name] = names[name][1]
     (directory / f'{files[name]}.hlo.xz').write_bytes(lzma.compress(hlo))
     np.savez_compressed(directory / f'{files[name]}.npz', *constants)
-    if name == 'frozen' or name == next(iter(LARGE)):
-      arrays = [np.asarray(part) for part in start]
-      np.savez_compressed(directory / f'{stem}.npz', *arrays)
+    if name.startswith('frozen') and not starts.exists():
+      np.savez_compressed(starts, *(np.asarray(part) for part in start))
   row = dict(
     name=case.name,
     stem=stem,

@@ -48,7 +48,7 @@ class Program:
     """Returns the state on the device."""
     return [jax.device_put(part, self._device) for part in state]
 
-  def __call__(self, state, num_steps, seed=7):
+  def __call__(self, state, num_steps, seed=9):
     arguments = (np.int32(num_steps), np.int32([seed, 8]), *self._constants)
     outputs = self._run.execute_sharded([*state, *self.put(arguments)])
     parts = outputs.disassemble_into_single_device_arrays()

@@ -28,7 +28,8 @@ _CASES = {case.name: case for case in kernel_cases.cases()}
 def test_a_case_is_programs_with_a_start_and_a_law(
   name, has_constants, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(exported_programs, 'NUM_STEPS', 3)
+  short = exported_programs.PROTOCOL._replace(num_adaptation_steps=3)
+  monkeypatch.setattr(exported_programs, 'PROTOCOL', short)
   case, names = _CASES[name], {'adapting': (None, 10), 'frozen': (1.0, 20)}
   exported_programs.write(case, tmp_path, names)
   (manifest,) = tmp_path.glob('*.json')
