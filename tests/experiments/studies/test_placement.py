@@ -68,7 +68,9 @@ def test_representative_steps_lower_for_a_gpu(name):
   row = placement.measure(_CASES[name])
   assert row['adapting']['lowers'] and row['frozen']['lowers']
   assert row['adapting']['custom_calls'] == row['frozen']['custom_calls'] == []
-  assert row['same_as_on_cpu']
+  # A path's factor is solved by a scan there, by a loop on a CPU.
+  solves_a_path = name == 'adaptive_metropolis, tridiagonal'
+  assert row['same_as_on_cpu'] != solves_a_path
   # A step that adapts holds more.
   assert row['adapting']['kilobytes'] > row['frozen']['kilobytes'] > 20
 
