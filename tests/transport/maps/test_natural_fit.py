@@ -125,3 +125,31 @@ def test_precisions_that_come_out_negative_are_left_out():
   system = np.concatenate([gram, right[:, np.newaxis]], axis=1)[..., np.newaxis]
   found = natural_fit._positive(tf.constant(system), 1).numpy()
   np.testing.assert_allclose(found[0, :, 0], [1.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize('log_scale, count', [(-6.0, 20), (-9.0, 3)])
+def test_pairs_far_down_a_neck_do_not_spoil_the_rest(log_scale, count):
+  # There float32 rounds precisions of e^12 and more, and effects of 1e-4.
+  rng = np.random.default_rng(7)
+
+  def draw(log_scale, mean):
+    noise = np.exp(log_scale) * rng.normal(size=(len(mean), 8))
+    return np.concatenate([mean, log_scale, mean + noise], axis=1)
+
+  log_scales, means = rng.normal(size=(2, 400, 1))
+  wide = draw(1.0 + 0.5 * log_scales, 4.0 + 3.0 * means)
+  # All of a chain that is stuck are one.
+  stuck = draw(np.full((1, 1), log_scale), np.full((1, 1), 7.0))
+  both = np.concatenate([wide, np.repeat(stuck, count, axis=0)])
+  exponents = tf.constant([-2.0, 0.0])
+  scales = []
+  for states in (wide, both):
+    states, scores, weights = hierarchies.pairs(
+      hierarchies.schools, np.float32(states)
+    )
+    weights = tf.cast(weights, tf.float32)
+    found, *_ = _fit(
+      states, scores, weights, tf.constant([1, 0]), exponents, False
+    )
+    scales.append(found.log_scale[0])
+  np.testing.assert_allclose(*scales, atol=0.1)

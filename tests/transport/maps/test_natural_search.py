@@ -16,7 +16,7 @@ _NUM_DRIVERS = 2
 
 def _fit_all(pairs, first, may_add, *form):
   drivers, exponents = natural_search.find(*pairs, first, may_add, *form)
-  found, rows, scores = natural_fit.fit(*pairs, drivers, exponents, *form)
+  found, rows, scores, _ = natural_fit.fit(*pairs, drivers, exponents, *form)
   return drivers, exponents, found, rows + scores
 
 
@@ -80,6 +80,24 @@ def test_two_drivers_that_help_only_together_are_found():
   assert alone < 0.0 < together
 
 
+@pytest.mark.parametrize('seed', range(4, 8))
+def test_a_scale_is_seen_with_its_sign_beside_one_that_is_known(seed):
+  # Residuals are least where the mean precision is right: of both signs.
+  states = hierarchies.draw_walk(
+    np.random.default_rng(seed), hierarchies.NUM_PAIRS
+  )
+  pairs = pairs_lib.standardize(
+    *hierarchies.pairs(hierarchies.walk, states), True
+  )
+  noise = tf.constant(4.0, tf.float64)
+  search = natural_search._Search(pairs, noise, True, True, False)
+  known = tf.constant([1, -1]), tf.constant([-2.0, 0.0], tf.float64)
+  first = natural_fit.start(pairs, known[0], search._matrix(*known), True)
+  explained, sign = search._dependence(search._fit(*known, first))
+  assert explained[0] > 5.0 * np.max(explained[1:])
+  assert sign[0] == -1.0
+
+
 def test_what_moves_others_is_tried_as_their_scale_too():
   states = hierarchies.draw_hierarchy(
     np.random.default_rng(2), hierarchies.NUM_PAIRS
@@ -93,7 +111,7 @@ def test_what_moves_others_is_tried_as_their_scale_too():
   now = natural_fit.start(pairs, none[0], search._matrix(*none), False)
   by_scale, by_place = (
     set(tf.math.top_k(ranks, natural_search._NUM_TRIED).indices.numpy())
-    for ranks in (search._dependence(now.residual)[0], search._moved(now))
+    for ranks in (search._dependence(now)[0], search._moved(now))
   )
   assert by_place - by_scale  # The screen of scales alone would miss them.
   tried = search._tried(now, *none, tf.constant(False))

@@ -133,13 +133,13 @@ def conditional_gaussian(
       )
     else:
       found = params.drivers, tf.constant(exponents, states.dtype)
-    found, rows, scores = natural_fit.fit(
+    found, *pairs = natural_fit.fit(
       states, scores, weights, *found, is_path, bent
     )
     start = inside.init(
       ps.shape(states)[-1], states.dtype, tf.ones([], states.dtype)
     )
-    factor = fisher_fit.fit(inside, start, rows, scores, weights)
+    factor = fisher_fit.fit(inside, start, *pairs)
     return ConditionalGaussianParams(*found, factor)
 
   return interfaces.Transport(

@@ -36,19 +36,25 @@ __all__ = [
 
 _NUM_ROUNDS = 3  # Of reweighting.
 _RIDGE = 1e-6  # Of normal equations with a unit diagonal.
+# Of one pair, (P x)^2 / P: in a neck it is a million, and rounding would leave
+# nothing of what the others tell.
+_LARGEST_LEVERAGE = 100.0
 _FLOOR = 1e-6  # Of a precision, in units of its typical size.
 
 
 class Fitted(
-  collections.namedtuple('Fitted', ['natural', 'precision', 'residual'])
+  collections.namedtuple('Fitted', ['natural', 'precision', 'push', 'residual'])
 ):
-  """A `Natural`, P_jj(u) and (g - h + P x)_j / sqrt(P_jj), [n, d]."""
+  """A `Natural`, and of pairs, [n, d], P_jj(u) and over its root P x and r.
+
+  The residuals are r = g - h + P x.
+  """
 
   __slots__ = ()
 
 
 def fit(states, scores, weights, drivers, exponents, is_path, is_bent=False):
-  """Returns the `Natural` of pairs, y and its scores, [n, d] each.
+  """Returns the `Natural` of pairs, y and its scores, [n, d], and weights, [n].
 
   Args:
     states: [n, d].
@@ -73,9 +79,12 @@ def fit(states, scores, weights, drivers, exponents, is_path, is_bent=False):
     maximum_iterations=_NUM_ROUNDS,
   )[1].natural
   rows, scores = natural.whitened(found, pairs.states, pairs.scores)
+  is_driver = tf.reduce_any(
+    tf.range(rows.shape[1]) == drivers[:, tf.newaxis], axis=0
+  )
+  weights = pairs_lib.without_odd(scores, weights, is_driver)
   # Drivers have the scales of their marginals.
   own = pairs_lib.standardize(rows, scores, weights).scale
-  is_driver = tf.reduce_any(tf.range(own.shape[0]) == drivers[:, tf.newaxis], 0)
   own = tf.where(is_driver, own, tf.ones_like(own))
   of_drivers = pairs_lib.pick(own, drivers, 1.0)
   found = found._replace(
@@ -84,7 +93,7 @@ def fit(states, scores, weights, drivers, exponents, is_path, is_bent=False):
     exponents=found.exponents * of_drivers,
     slope=found.slope * natural.inputs(of_drivers, found.slope)[1:],
   )
-  return found, rows / own, scores * own
+  return found, rows / own, scores * own, weights
 
 
 def in_units(pairs, drivers, exponents):
@@ -97,7 +106,7 @@ def in_units(pairs, drivers, exponents):
 
 
 def start(pairs, drivers, exponents, is_path, is_bent=False):
-  """Returns the standard normal as `Fitted`."""
+  """Returns the standard normal as `Fitted`, its precision all the terms'."""
   size = pairs.states.shape[-1]
   first = natural.of_scale(
     size,
@@ -106,9 +115,12 @@ def start(pairs, drivers, exponents, is_path, is_bent=False):
     is_path,
     is_bent,
   )
+  terms = natural.terms(exponents, pairs_lib.pick(pairs.states, drivers, 0.0))
+  share = tf.reduce_mean(terms, axis=-1, keepdims=True)
   return Fitted(
     first._replace(drivers=drivers, exponents=exponents),
-    precision=tf.ones_like(pairs.scores),
+    precision=share * tf.ones_like(pairs.scores),
+    push=tf.sqrt(share) * pairs.states,
     residual=pairs.scores,
   )
 
@@ -133,6 +145,7 @@ def regress(
   slack, edge, places = problem.solve(is_search)
   precision, push = problem.precision(slack, edge)
   offset, slope = problem.by_term(places)
+  root = tf.math.rsqrt(precision)
   return Fitted(
     before.natural._replace(
       drivers=drivers,
@@ -143,7 +156,8 @@ def regress(
       edge=edge,
     ),
     precision,
-    (pairs.scores - problem.pull(places) + push) * tf.math.rsqrt(precision),
+    push * root,
+    (pairs.scores - problem.pull(places) + push) * root,
   )
 
 
@@ -193,6 +207,7 @@ class _Regression:
     if not is_search:
       square /= _typical_square(self._before.residual, self._weights)
     share = self._weights[:, tf.newaxis] / (1.0 + 0.25 * square)
+    share /= 1.0 + self._before.push**2 / _LARGEST_LEVERAGE
     count = self._placed.shape[-1]
     solved = _eliminated(self._system(share / self._before.precision), count)
     slack, edge = self._split(

@@ -189,7 +189,7 @@ class _Search:
 
   def _tried(self, now, drivers, exponents, is_two):
     """Returns a `_Change` of Tensors [n]."""
-    explained, sign = self._dependence(now.residual)
+    explained, sign = self._dependence(now)
     held = tf.where(drivers < 0, -1, tf.range(drivers.shape[0]))
     first = tf.gather(sign, tf.maximum(drivers, 0))
     held = tf.where(is_two, -1, held)
@@ -232,15 +232,18 @@ class _Search:
       tf.where(is_two, tf.tile(others, [count]), -1),
     )
 
-  def _dependence(self, residual):
-    """Returns how much log r^2 of others depends on a coordinate, and the sign.
+  def _dependence(self, now):
+    """Returns how others' precisions depend on a coordinate, and the sign.
 
-    Explained variances, summed over the others, and +-1, [d] each.
+    Explained variances of log |h - g| - log |P x|, whose h - g is the true P x,
+    summed over the others, and +-1, [d] each.
     """
     weights = self._fitted[:, tf.newaxis]
+    squares = (now.push - now.residual) ** 2, now.push**2
+    true, fitted = (tf.math.log(square + 1e-12) for square in squares)
     correlation = _others(
       weights * _standard(self._pairs.states, weights),
-      _standard(tf.math.log(residual**2 + 1e-12), weights),
+      _standard(true - fitted, weights),
     )
     explained = tf.reduce_sum(correlation**2, axis=-1)
     direction = tf.reduce_sum(correlation * tf.abs(correlation), axis=-1)

@@ -6,7 +6,17 @@ import tensorflow as tf
 
 from tfp_adaptive.core import history
 
-__all__ = ['Pairs', 'normalized', 'pick', 'robust', 'standardize', 'thinned']
+__all__ = [
+  'Pairs',
+  'normalized',
+  'pick',
+  'robust',
+  'standardize',
+  'thinned',
+  'without_odd',
+]
+
+_LARGEST_SCORE = 10.0  # In its typical size, that counts whole.
 
 
 class Pairs(
@@ -52,6 +62,21 @@ def pick(rows, drivers, default):
 def robust(residual):
   """Returns a loss about r^2 / 2 that grows like a logarithm far out."""
   return 2.0 * tf.math.log1p(0.25 * residual**2)
+
+
+def without_odd(scores, weights, is_driver):
+  """Returns weights, less of pairs whose scores of drivers are far off.
+
+  Far down a neck they are differences of what has been rounded.
+  """
+  size = tf.where(is_driver, tf.abs(scores), 0.0)
+  # That of the mean logarithm: few that are large do not make it so.
+  logs = tf.math.log(size + tf.constant(1e-30, size.dtype))
+  typical = tf.exp(tf.linalg.matvec(logs, weights, transpose_a=True))
+  odd = tf.reduce_max(
+    tf.math.divide_no_nan(size, _LARGEST_SCORE * typical), axis=-1
+  )
+  return normalized(weights / tf.maximum(odd, 1.0) ** 2)
 
 
 def normalized(weights):
