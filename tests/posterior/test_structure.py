@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.contracts import targets
+from tests.transport.maps import hierarchies
 from tfp_adaptive.posterior import structure
 
 _NUM_PAIRS = 400
@@ -48,6 +49,24 @@ def test_a_normal_target_needs_a_matrix_and_no_map_is_tried():
   assert choice.name == 'dense matrix' and choice.drivers == ()
   assert list(choice.losses) == ['dense matrix']
   assert choice.losses['dense matrix'] < 0.1
+
+
+@pytest.mark.full
+def test_a_chain_that_is_stuck_in_a_neck_does_not_hide_the_map():
+  # As chains of a matrix are: the others know the mouth alone.
+  rng = np.random.default_rng(2)
+  num_chains, num_draws = 8, 100
+  log_scale, mean, noise = np.split(
+    rng.normal(size=(num_chains, num_draws, 10)), [1, 2], axis=-1
+  )
+  log_scale, mean = 3.0 + 0.2 * log_scale, 4.0 + 4.0 * mean
+  log_scale[1], mean[1], noise[1] = -1.0, 7.0, noise[1, 0]
+  states = np.concatenate(
+    [mean, log_scale, mean + np.exp(log_scale) * noise], axis=-1
+  )
+  choice = _choice(hierarchies.schools, states.reshape(-1, 10))
+  assert choice.name == 'conditional Gaussian'
+  assert choice.drivers == (1, 0)
 
 
 @pytest.mark.full

@@ -32,7 +32,7 @@ _FIRST_COST, _COST_OF_A_DRAW = 8.0, 4.0
 _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _GROWTH = 4  # ... that many times those before, at most so often:
 _NUM_ATTEMPTS = 3
-_NUM_PAIRS = 1000  # Looked at to choose a structure.
+_NUM_PAIRS = 2000  # Looked at to choose a structure.
 # Of steps so small that few diverge, and what such a step costs at most, about.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
 # Where more than that many times the draws are needed, adapting pays.

@@ -27,7 +27,9 @@ _FEWEST_PAIRS = 32
 _BENT, _PATH = 'bent conditional Gaussian', 'conditional path'
 # Rank correlation of most neighbours' gradients, for a path to be tried.
 _LEAST_OF_NEIGHBOURS = 0.2
-_NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
+# Of pairs, in turn to fit and to hold out. Each of eight chains is in both: of
+# one that is stuck in a neck the others know nothing.
+_NUM_BLOCKS = 16
 # What a candidate must earn over a simpler one: noise, a share of the loss, and
 # more than nothing.
 _STANDARD_ERRORS = 4.0
@@ -222,9 +224,7 @@ def _is_better(loss, than):
   if np.mean(than) - np.mean(loss) < _LEAST_GAIN:
     return False
   now, before = (
-    np.log(
-      [np.mean(block) for block in np.array_split(values, 2 * _NUM_BLOCKS)]
-    )
+    np.log([np.mean(block) for block in np.array_split(values, _NUM_BLOCKS)])
     for values in (loss, than)
   )
   ratio = now - before
