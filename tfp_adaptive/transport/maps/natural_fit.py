@@ -106,7 +106,7 @@ def in_units(pairs, drivers, exponents):
 
 
 def start(pairs, drivers, exponents, is_path, is_bent=False):
-  """Returns the standard normal as `Fitted`, its precision all the terms'."""
+  """Returns the standard normal as `Fitted`, with all terms' mean precision."""
   size = pairs.states.shape[-1]
   first = natural.of_scale(
     size,
