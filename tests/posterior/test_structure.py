@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests.contracts import targets
 from tests.transport.maps import hierarchies
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.transport import maps
 
 _NUM_PAIRS = 400
 
@@ -172,3 +173,14 @@ def test_a_loss_that_is_less_within_noise_is_no_better():
   assert structure._is_better(0.5 * before, before)
   # Nor one that is less by little, however surely.
   assert not structure._is_better(0.95 * before, before)
+
+
+def test_no_matrix_is_enough_where_proposals_diverge():
+  _, matrix = structure.default_matrix(3)
+  transport = maps.conditional_gaussian()
+  loss = np.full([_NUM_PAIRS, 3], 0.3)
+  assert structure._is_enough(matrix, loss, diverge=False)
+  assert not structure._is_enough(matrix, loss, diverge=True)
+  assert structure._is_enough(matrix, 0.1 * loss, diverge=True)
+  # Nor a map that leaves as much, diverging or not.
+  assert not structure._is_enough(transport, loss, diverge=False)

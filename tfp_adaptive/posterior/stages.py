@@ -216,7 +216,11 @@ class Run:
     _, gradients = self._evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(
-      rows[is_finite], gradients[is_finite], self._programs, chains.matrix
+      rows[is_finite],
+      gradients[is_finite],
+      self._programs,
+      chains.matrix,
+      chains.diverge,
     )
     drivers = ''
     if choice.drivers:

@@ -74,7 +74,7 @@ def default_matrix(event_size):
   return 'diagonal matrix', preconditioners.diagonal()
 
 
-def choose(states, scores, programs=None, learned=None):
+def choose(states, scores, programs=None, learned=None, diverge=False):
   """Returns the `Choice` for pairs.
 
   Candidates are tried from simple to rich; a richer one must earn its place.
@@ -85,6 +85,7 @@ def choose(states, scores, programs=None, learned=None):
     programs: dict that holds what was compiled, for another call.
     learned: Name and params of the matrix that the chains have. They learned it
       from many more states, and it counts for its kind where it is better.
+    diverge: Whether proposals of the chains do: no matrix is enough then.
   """
   programs = {} if programs is None else programs
   count = len(states)
@@ -101,7 +102,8 @@ def choose(states, scores, programs=None, learned=None):
     # A search takes its time: what bends has the drivers of what does not.
     known = drivers if name == _BENT else {}
     part = build(**known)
-    if best and not hasattr(part, 'operator') and _is_enough(best.part, least):
+    is_map = not hasattr(part, 'operator')
+    if best and is_map and _is_enough(best.part, least, diverge):
       break
     key = name, *known.items(), *(rows.shape for rows in pairs)
     tried = [_tried(part, key, pairs, programs)]
@@ -147,9 +149,10 @@ def _loss_of_learned(part, params, states, scores, *held_out):
   return pairs_lib.robust(whitened(*held_out) - centre).numpy()
 
 
-def _is_enough(part, loss):
+def _is_enough(part, loss, diverge):
   """Whether what is best so far leaves nothing to a map."""
-  enough = _ENOUGH if hasattr(part, 'operator') else _ENOUGH_OF_MAP
+  is_trusted = hasattr(part, 'operator') and not diverge
+  enough = _ENOUGH if is_trusted else _ENOUGH_OF_MAP
   return np.max(np.mean(loss, axis=0)) < enough
 
 
