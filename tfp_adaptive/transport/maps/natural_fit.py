@@ -106,7 +106,10 @@ def in_units(pairs, drivers, exponents):
 
 
 def start(pairs, drivers, exponents, is_path, is_bent=False):
-  """Returns the standard normal as `Fitted`, with all terms' mean precision."""
+  """Returns the standard normal as `Fitted`: what a first round is weighted by.
+
+  Its precision is the mean of all terms, its residuals are the scores alone.
+  """
   size = pairs.states.shape[-1]
   first = natural.of_scale(
     size,
