@@ -98,29 +98,6 @@ def test_a_scale_is_seen_with_its_sign_beside_one_that_is_known(seed):
   assert sign[0] == -1.0
 
 
-def test_what_moves_others_is_tried_as_their_scale_too():
-  states = hierarchies.draw_hierarchy(
-    np.random.default_rng(2), hierarchies.NUM_PAIRS
-  )
-  pairs = pairs_lib.standardize(
-    *hierarchies.pairs(hierarchies.hierarchy, states)
-  )
-  noise = tf.constant(4.0, tf.float64)
-  search = natural_search._Search(pairs, noise, True, False, False)
-  none = tf.constant([-1, -1]), tf.zeros(2, tf.float64)
-  now = natural_fit.start(pairs, none[0], search._matrix(*none), False)
-  by_scale, by_place = (
-    set(tf.math.top_k(ranks, natural_search._NUM_TRIED).indices.numpy())
-    for ranks in (search._dependence(now)[0], search._moved(now))
-  )
-  assert by_place - by_scale  # The screen of scales alone would miss them.
-  tried = search._tried(now, *none, tf.constant(False))
-  pairs_tried = set(zip(tried.driver.numpy(), np.abs(tried.exponent)))
-  for driver in by_scale | by_place:
-    assert {(driver, 1.0), (driver, 2.0)} <= pairs_tried
-  assert {(driver, 0.0) for driver in by_place} <= pairs_tried
-
-
 def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
   rng = np.random.default_rng(2)
   states = hierarchies.draw_funnel(

@@ -13,8 +13,7 @@ __all__ = ['find']
 
 _MOST_PAIRS = 500  # That are looked at.
 _FEWEST_PAIRS = 100.0  # Below it no driver is looked for.
-_NUM_TRIED = 3  # Drivers of a scale for a place; as many of a place ...
-_NUM_BESIDE = 5  # ... and of a place beside each of a scale.
+_NUM_TRIED = 3  # Drivers of a scale for a place, and of a place.
 _NUM_CHANGES = 2  # Of exponents, beside the drivers.
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
 # What a driver, or a term of one, must earn on pairs held out: noise, and what
@@ -211,25 +210,23 @@ class _Search:
     is_free = drivers < 0
     free = tf.argmax(is_free, output_type=tf.int32)
     free = tf.where(tf.reduce_any(is_free), free, -1)
-    count, beside = (
-      min(most, sign.shape[0]) for most in (_NUM_TRIED, _NUM_BESIDE)
+    count = min(_NUM_TRIED, sign.shape[0])
+    of_scale, of_place = (
+      tf.math.top_k(rank, count).indices
+      for rank in (explained, self._moved(now))
     )
-    of_scale = tf.math.top_k(explained, count).indices
-    others = tf.math.top_k(self._moved(now), beside).indices
-    of_place = others[:count]
-    # What moves others may well be what scales some of them.
-    either = tf.concat([of_scale, of_place], axis=0)
-    one = tf.concat([either, either, of_place], axis=0)
-    by = tf.constant([1.0] * 2 * count + [2.0] * 2 * count + [0.0] * count)
+    one = tf.concat([of_scale, of_scale, of_place], axis=0)
+    by = tf.repeat(tf.constant([1.0, 2.0, 0.0], sign.dtype), count)
     # As many of two drivers as of one: the same program.
-    driver = tf.where(is_two, tf.repeat(of_scale, _NUM_BESIDE), one)
-    by = tf.cast(tf.where(is_two, 2.0, by), sign.dtype)
-    others = tf.gather(others, tf.range(_NUM_BESIDE) % beside)
+    two = tf.gather(of_scale, tf.range(3 * count) // 3)
+    by = tf.where(is_two, tf.cast(2.0, sign.dtype), by)
+    driver = tf.where(is_two, two, one)
+    beside = tf.gather(of_place, tf.range(3 * count) % 3 % count)
     return _Change(
       tf.fill(driver.shape, free),
       driver,
       by * tf.gather(sign, driver),
-      tf.where(is_two, tf.tile(others, [count]), -1),
+      tf.where(is_two, beside, -1),
     )
 
   def _dependence(self, now):
