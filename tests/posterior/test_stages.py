@@ -1,5 +1,6 @@
 """Calls that die are gone on with: the same draws as of one that did not."""
 
+import time
 import types
 
 import numpy as np
@@ -11,6 +12,7 @@ from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior import verdict
 
 
 class _Killed(Exception):
@@ -167,7 +169,7 @@ def test_a_call_ended_by_its_budget_goes_on_with_another(tmp_path):
 
 @pytest.mark.nightly
 def test_what_the_budget_still_pays_for_is_drawn(monkeypatch):
-  monkeypatch.setattr(stages.Run, '_is_short', lambda *_: True)
+  monkeypatch.setattr(verdict.Verdict, 'asks_for_draws', lambda *_: True)
   posterior = _sample(max_gradients=5500)
   assert 'ended by `max_gradients`' in repr(posterior)
   # 200 draws, as far apart as those, would cost more than what was left.
@@ -176,3 +178,59 @@ def test_what_the_budget_still_pays_for_is_drawn(monkeypatch):
   block = 100 * posterior.thinning * 1.5
   assert 5500 - block < posterior.num_gradients <= 5500
   assert len(np.unique(posterior.unconstrained[:, 0, 0])) > 0.8 * num_draws
+
+
+class _Doubling(stages.Run):
+  """Chains that all gates let pass, whose draws double and cost as much."""
+
+  def __init__(self, max_gradients, max_seconds=float('inf')):
+    self._settings = types.SimpleNamespace(
+      max_gradients=max_gradients, max_seconds=max_seconds, min_ess=400.0,
+      progress=False,
+    )  # fmt: skip
+    self._report = [stages.Stage('look', '', 3000.0, 1.0)]
+    self._begin, self._ended_by, self._is_unjudged = time.monotonic(), '', False
+    # A block of 250 came with the adaptation.
+    self.chains = types.SimpleNamespace(
+      gradients_of_draws=250.0, num_gradients=3000.0, thinning=1
+    )
+    self._sampling = 3000.0, self._begin
+
+  def _fill(self, chains, spent_before):
+    drawn = max(500.0, 2.0 * chains.gradients_of_draws)
+    chains.num_gradients += drawn - chains.gradients_of_draws
+    chains.gradients_of_draws = chains.gradients_to_go_on = drawn
+
+  def _posterior(self, chains, stage):
+    return types.SimpleNamespace(
+      converged=True,
+      failed=[],
+      num_gradients=3000.0 + stage.num_gradients,
+      verdict=types.SimpleNamespace(
+        asks_for_draws=lambda _: False, is_far_from=lambda _: False
+      ),
+    )
+
+
+@pytest.mark.parametrize(
+  'options, drawn',
+  [
+    (dict(max_gradients=1e6), 4000.0),  # The first that is half of all.
+    (dict(max_gradients=6000.0), 2000.0),  # No more than can be paid for,
+    (dict(max_gradients=1e6, max_seconds=0.0), 500.0),  # or waited for.
+  ],
+)
+def test_what_all_gates_let_pass_draws_on_for_as_long_as_it_adapted(
+  options, drawn
+):
+  run = _Doubling(**options)
+  run._sample(run.chains, may_adapt=True)
+  assert run.chains.gradients_of_draws == drawn
+  # Nothing has ended it before its time.
+  assert run._ended_by == ''
+
+
+@pytest.mark.nightly
+def test_half_of_the_gradients_are_of_draws(whole):
+  assert whole.converged
+  assert whole._chains.gradients_of_draws >= whole.num_gradients / 2

@@ -183,6 +183,14 @@ class Chains:
     return list(modes.failures(self.results))
 
   @property
+  def gradients_of_draws(self):
+    """What each chain spent since it adapted."""
+    of_adaptation = (
+      self.kernel.num_adaptation_steps * self.gradients_per_adapting_step
+    )
+    return self.num_gradients - of_adaptation
+
+  @property
   def gradients_of_a_block(self):
     """What each chain spends on a block of draws as far apart as these."""
     return self.block_size * self.thinning * self._gradients_per_step()

@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import random
-from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import compilation
@@ -18,7 +17,6 @@ from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior import structure
-from tfp_adaptive.posterior import verdict as verdict_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
 from tfp_adaptive.posterior.settings import Place
@@ -35,8 +33,6 @@ _NUM_ATTEMPTS = 3
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
 # Of steps so small that few diverge, and what such a step costs at most, about.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
-# Where more than that many times the draws are needed, adapting pays.
-_FAR_FROM_ENOUGH = 16.0
 _FILE, _SECONDS_BETWEEN_FILES = 'posterior.npz', 20.0  # Of a checkpoint.
 
 
@@ -89,7 +85,8 @@ class Run:
           self._ended_by = 'the user'
           return self._posterior(chains)
       posterior = self._sample(chains, self._place.may_adapt)
-      is_done = not self._is_far(posterior) or not self._place.may_adapt
+      is_far = posterior.verdict.is_far_from(self._settings.min_ess)
+      is_done = not is_far or not self._place.may_adapt
       if is_done or self._ended_by:
         # What ended early goes on where it is, with another budget.
         phase = self._place.phase if self._ended_by else 'done'
@@ -250,12 +247,16 @@ class Run:
         self._ended_by = 'the user'
       stage = self._stage(chains)
       posterior = self._posterior(chains, stage)
-      is_done = not self._is_short(posterior) or self._ended_by
-      if is_done or (may_adapt and self._is_far(posterior)):
+      verdict, min_ess = posterior.verdict, self._settings.min_ess
+      is_brief = posterior.converged and self._is_brief(chains, posterior)
+      is_done = not verdict.asks_for_draws(min_ess) and not is_brief
+      is_done |= bool(self._ended_by)
+      if is_done or (may_adapt and verdict.is_far_from(min_ess)):
         self._report.append(stage)
         self._sampling = None
         return posterior
-      self._say('not enough: ' + '; '.join(posterior.failed))
+      why = 'fewer than it took to adapt' if is_brief else 'not enough'
+      self._say('; '.join([why, *posterior.failed]))
 
   def _stage(self, chains):
     """Returns the stage of sampling, so far."""
@@ -296,23 +297,15 @@ class Run:
       if time.monotonic() - self._saved > _SECONDS_BETWEEN_FILES:
         self._save(chains, self._stage(chains))
 
-  def _is_short(self, posterior):
-    """Whether a gate fails that more draws may open."""
-    rhat = posterior.verdict.worst('rhat')
-    size = verdict_lib.smallest_size(posterior.verdict)
-    return rhat is not None and (
-      rhat[0] > convergence.LARGEST_RHAT or size < self._settings.min_ess
-    )
+  def _is_brief(self, chains, posterior):
+    """Whether more was spent on other things than on draws, and more may be.
 
-  def _is_far(self, posterior):
-    """Whether draws are so far from enough that to adapt longer pays."""
-    rhat = posterior.verdict.worst('rhat')
-    if rhat is None or rhat[0] > verdict_lib.DISAGREEING_RHAT:
-      return True
-    if posterior.verdict.share_diverging > verdict_lib.MOST_DIVERGING:
-      return True
-    size = verdict_lib.smallest_size(posterior.verdict)
-    return size * _FAR_FROM_ENOUGH < self._settings.min_ess
+    All gates pass before what is rare, as a far tail, has had its share.
+    """
+    settings, spent = self._settings, posterior.num_gradients
+    is_paid = spent + chains.gradients_to_go_on <= settings.max_gradients
+    is_paid &= time.monotonic() - self._begin < settings.max_seconds
+    return is_paid and 2.0 * chains.gradients_of_draws < spent
 
   def _names(self, indices):
     """Returns names of unconstrained coordinates."""

@@ -16,7 +16,6 @@ __all__ = [
   'coordinates',
   'is_diverging',
   'judge',
-  'smallest_size',
 ]
 
 # A log ratio below which a proposal is never accepted. Where steps fit there is
@@ -25,6 +24,8 @@ __all__ = [
 _NEVER = -20.0
 MOST_DIVERGING = 0.005  # Share of recorded proposals.
 DISAGREEING_RHAT = 1.1  # Beyond it chains are apart, and not only few.
+# Where more than that many times the draws are needed, adapting pays.
+_FAR_FROM_ENOUGH = 16.0
 # Effective sizes, and their names.
 SIZES = (
   ('ess_bulk', 'bulk ESS'),
@@ -77,6 +78,28 @@ class Verdict(NamedTuple):
     found = (self.heavy_means, 'mean'), (self.heavy_tails, 'variance')
     return [_doubt(heavy, moment) for heavy, moment in found if heavy]
 
+  def asks_for_draws(self, min_ess):
+    """Whether a gate fails that more draws may open."""
+    rhat = self.worst('rhat')
+    return rhat is not None and (
+      rhat[0] > convergence.LARGEST_RHAT or self._smallest_size < min_ess
+    )
+
+  def is_far_from(self, min_ess):
+    """Whether draws are so far from enough that to adapt longer pays."""
+    rhat = self.worst('rhat')
+    if rhat is None or rhat[0] > DISAGREEING_RHAT:
+      return True
+    if self.share_diverging > MOST_DIVERGING:
+      return True
+    return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
+
+  @property
+  def _smallest_size(self):
+    """The least effective size of all coordinates and kinds."""
+    sizes = [self.worst(field) for field, _ in SIZES]
+    return min((size for size, _ in filter(None, sizes)), default=0.0)
+
   def _heavy(self, is_heavy, k):
     order = np.flatnonzero(is_heavy)
     order = order[np.argsort(-k[order], kind='stable')]
@@ -93,12 +116,6 @@ class Verdict(NamedTuple):
     lines += [f'heavy tails: {sentence}' for sentence in self.doubts]
     lines += [f'failed: {sentence}' for sentence in self.failed]
     return '\n'.join(lines)
-
-
-def smallest_size(verdict):
-  """Returns the least effective size of all coordinates and kinds, a float."""
-  sizes = [verdict.worst(field) for field, _ in SIZES]
-  return min((size for size, _ in filter(None, sizes)), default=0.0)
 
 
 def coordinates(names, parts):
