@@ -21,18 +21,13 @@ of P x + g / (1 + v): on scores alone where they are exact, v = 0.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.transport.maps import natural
 from tfp_adaptive.transport.maps import pairs as pairs_lib
 
-__all__ = [
-  'Fitted',
-  'fit',
-  'in_units',
-  'regress',
-  'start',
-]
+__all__ = ['Fitted', 'fit', 'in_units', 'regress', 'start']
 
 _NUM_ROUNDS = 3  # Of reweighting.
 _RIDGE = 1e-6  # Of normal equations with a unit diagonal.
@@ -233,7 +228,7 @@ class _Regression:
     """Returns normal equations and their right sides, [F, F + 1, d]."""
     terms, placed, own = self._terms, self._placed, self._own
     weighted = share[:, tf.newaxis] * own
-    of_placed = _sums(_products(placed, placed), share)
+    of_placed = _sums_of_squares(placed, share)
     of_both = _sums(_products(placed, terms), weighted)
     of_own = _sums(
       _products(terms, terms), weighted[:, :, tf.newaxis] * own[:, tf.newaxis]
@@ -358,6 +353,16 @@ def _eliminated(system, count):
 
 def _products(left, right):
   return left[:, :, tf.newaxis] * right[:, tf.newaxis]
+
+
+def _sums_of_squares(rows, share):
+  """Returns sums over pairs of all products of two columns, [p, p, d]."""
+  count = rows.shape[-1]
+  first, second = np.triu_indices(count)
+  place = np.zeros([count, count], np.int32)
+  place[first, second] = place[second, first] = np.arange(len(first))
+  products = tf.gather(rows, first, axis=-1) * tf.gather(rows, second, axis=-1)
+  return tf.gather(_sums(products, share), place)
 
 
 def _sums(left, right):
