@@ -17,7 +17,9 @@ from experiments.framework.json_files import read_lines
 __all__ = ['with_tables']
 
 _PAGE = page('front_door')
-_RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
+_RECORDS, _OF_LARGER_BUDGETS = (
+  _PAGE.with_suffix('') / name for name in ('runs.jsonl', 'larger_budget.jsonl')
+)
 _FAR = 4.0  # Standard errors.
 _VOUCHED = 'z_vouched'  # Of moments whose own error the tails tell.
 _SHARE = 0.8  # Of runs that make a target one where it works.
@@ -26,7 +28,9 @@ _SHARE = 0.8  # Of runs that make a target one where it works.
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
   records = read_lines(_RECORDS)
-  return fill(text, 'front_door', [_of_all(records), _of_targets(records)])
+  larger = _of_targets(read_lines(_OF_LARGER_BUDGETS))
+  tables = [_of_all(records), _of_targets(records), larger]
+  return fill(text, 'front_door', tables)
 
 
 def _of_all(records):

@@ -111,6 +111,7 @@ def _errors(target, truth, states):
 def main():
   """Appends the records that the file lacks."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument('--panel', type=pathlib.Path, default=_PANEL)
   parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
   parser.add_argument('--data-dir', type=pathlib.Path)
   parser.add_argument('--num-seeds', type=int, default=10)
@@ -125,7 +126,7 @@ def main():
   if options.cache_dir:
     tfpa.cache_compilations(options.cache_dir)
   warnings.simplefilter('ignore', UserWarning)
-  panel = load_panel(_PANEL)
+  panel = load_panel(options.panel)
   done = {(row['target'], row['seed']) for row in read_lines(options.output)}
   seeds = range(options.first_seed, options.first_seed + options.num_seeds)
   # Seed by seed: a part of the records is all targets.

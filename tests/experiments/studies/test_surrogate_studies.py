@@ -9,7 +9,7 @@ from experiments.studies import surrogate_figures
 from experiments.studies import trajectory_acceptance
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_repeat_has_a_history_and_a_chain_of_its_own():
   protocol = growing_history.Protocol(
     event_size=2,
