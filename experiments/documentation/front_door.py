@@ -17,8 +17,8 @@ from experiments.framework.json_files import read_lines
 __all__ = ['with_tables']
 
 _PAGE = page('front_door')
-_RECORDS, _OF_LARGER_BUDGETS = (
-  _PAGE.with_suffix('') / name for name in ('runs.jsonl', 'larger_budget.jsonl')
+_RECORDS, _FULL_PATH = (
+  _PAGE.with_suffix('') / f'{name}.jsonl' for name in ('runs', 'full_path')
 )
 _FAR = 4.0  # Standard errors.
 _VOUCHED = 'z_vouched'  # Of moments whose own error the tails tell.
@@ -28,8 +28,8 @@ _SHARE = 0.8  # Of runs that make a target one where it works.
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
   records = read_lines(_RECORDS)
-  larger = _of_targets(read_lines(_OF_LARGER_BUDGETS))
-  tables = [_of_all(records), _of_targets(records), larger]
+  full_path = _of_targets(read_lines(_FULL_PATH))
+  tables = [_of_all(records), _of_targets(records), full_path]
   return fill(text, 'front_door', tables)
 
 

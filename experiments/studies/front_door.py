@@ -5,6 +5,12 @@
 One call for each target and seed, with nothing but the density, and the panel's
 budget of gradients, warm-up included. Its own verdict is compared with the
 panel's gates and with the truth. Records that the file has are not run again.
+
+  python -m experiments.studies.front_door --num-seeds 3 \\
+    --panel configs/inference_gym/full_path.yaml \\
+    --output docs/results/front_door/full_path.jsonl
+
+the same where the full S&P path has ten times the gradients.
 """
 
 import argparse
@@ -78,6 +84,7 @@ def run(panel, index, target, truth, seed):
     'share_diverging': posterior.verdict.share_diverging,
     'choice': posterior.choice,
     'num_gradients': posterior.num_gradients,
+    'max_gradients': panel.budget(index).gradients_per_chain,
     'seconds': seconds,
     'compilations_cached': 'persistent_cache'
     in os.environ.get('TF_XLA_FLAGS', ''),
@@ -123,6 +130,8 @@ def main():
     help='keep compiled programs there: other seeds take fewer seconds',
   )
   options = parser.parse_args()
+  if options.panel != _PANEL and options.output == _OUTPUT:
+    parser.error('records of another panel need an `--output` of their own')
   if options.cache_dir:
     tfpa.cache_compilations(options.cache_dir)
   warnings.simplefilter('ignore', UserWarning)

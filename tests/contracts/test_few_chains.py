@@ -18,8 +18,8 @@ from tfp_adaptive.core import short_steps
 
 pytestmark = pytest.mark.full
 
-# Those that stand for the others: by night two chains and four of them, and one
-# of the others. What one step leaves invariant is of `make test-full` for all.
+# Those that stand for the others, and those whose law no test of one step has:
+# by night two chains and four of them, and one of the others.
 _REPRESENTATIVES = (
   'random_walk',
   'langevin',
@@ -29,6 +29,8 @@ _REPRESENTATIVES = (
   'marginal',
   'elliptical_slice',
   'joint',
+  'gibbs',
+  'second_order',
 )
 _RUNS = [
   (case, num_chains)

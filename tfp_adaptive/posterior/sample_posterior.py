@@ -4,8 +4,8 @@ starts     drawn, until all have a finite density
 look       HMC by Fisher divergence, one matrix, its lengths learned
 structure  matrices and conditional maps, on pairs of states and gradients
 adapt      the winner, where it is another
-sample     until it is enough, and as long as all before; chains that disagree
-           adapt again, longer
+sample     until it is enough, and for as long as all before if the budget pays
+           for it; chains that disagree adapt again, longer
 """
 
 import inspect
@@ -47,7 +47,8 @@ def sample_posterior(
   change from place to place), trajectory lengths and the number of steps are
   found, on pairs of states and gradients that the chains have anyway. It stops
   when every coordinate has R-hat below 1.01 and `min_ess` effective draws in
-  bulk and tails, and draws took half of all gradients, or says why not.
+  bulk and tails, or says why not; and not before draws took half of all
+  gradients, as long as `max_gradients` and `max_seconds` pay for more.
 
   Args:
     model: `tfd.JointDistribution` with its data given by name, as keywords or

@@ -85,7 +85,7 @@ class Run:
           self._ended_by = 'the user'
           return self._posterior(chains)
       posterior = self._sample(chains, self._place.may_adapt)
-      is_far = posterior.verdict.is_far_from(self._settings.min_ess)
+      is_far = posterior.verdict.is_far_from_enough(self._settings.min_ess)
       is_done = not is_far or not self._place.may_adapt
       if is_done or self._ended_by:
         # What ended early goes on where it is, with another budget.
@@ -219,10 +219,8 @@ class Run:
       chains.matrix,
       chains.diverge,
     )
-    drivers = ''
-    if choice.drivers:
-      drivers = f' driven by {self._names(choice.drivers)}'
-    found = choice.name + drivers
+    drivers = ', '.join(self._problem.coordinates[i] for i in choice.drivers)
+    found = choice.name + (f' driven by {drivers}' if drivers else '')
     if choice.losses:
       losses = ', '.join(
         f'{loss:.2g} {"" if name == choice.name else f"of a {name}"}'.strip()
@@ -248,15 +246,18 @@ class Run:
       stage = self._stage(chains)
       posterior = self._posterior(chains, stage)
       verdict, min_ess = posterior.verdict, self._settings.min_ess
-      is_brief = posterior.converged and self._is_brief(chains, posterior)
+      is_brief = posterior.converged and self._is_brief(chains, stage)
       is_done = not verdict.asks_for_draws(min_ess) and not is_brief
       is_done |= bool(self._ended_by)
-      if is_done or (may_adapt and verdict.is_far_from(min_ess)):
+      if is_done or (may_adapt and verdict.is_far_from_enough(min_ess)):
         self._report.append(stage)
         self._sampling = None
         return posterior
-      why = 'fewer than it took to adapt' if is_brief else 'not enough'
-      self._say('; '.join([why, *posterior.failed]))
+      self._say(
+        'all gates hold; draws took less than half of the gradients'
+        if is_brief
+        else 'not enough: ' + '; '.join(posterior.failed)
+      )
 
   def _stage(self, chains):
     """Returns the stage of sampling, so far."""
@@ -297,19 +298,22 @@ class Run:
       if time.monotonic() - self._saved > _SECONDS_BETWEEN_FILES:
         self._save(chains, self._stage(chains))
 
-  def _is_brief(self, chains, posterior):
-    """Whether more was spent on other things than on draws, and more may be.
+  def _is_brief(self, chains, stage):
+    """Whether draws took less than half of all gradients, and more may be had.
 
     All gates pass before what is rare, as a far tail, has had its share.
-    """
-    settings, spent = self._settings, posterior.num_gradients
-    is_paid = spent + chains.gradients_to_go_on <= settings.max_gradients
-    is_paid &= time.monotonic() - self._begin < settings.max_seconds
-    return is_paid and 2.0 * chains.gradients_of_draws < spent
 
-  def _names(self, indices):
-    """Returns names of unconstrained coordinates."""
-    return ', '.join(self._problem.coordinates[i] for i in indices)
+    Args:
+      chains: `Chains`.
+      stage: That of sampling, so far: it tells the seconds of a gradient.
+    """
+    settings, more = self._settings, chains.gradients_to_go_on
+    spent = stage.num_gradients + sum(s.num_gradients for s in self._report)
+    seconds = more * stage.seconds / max(stage.num_gradients, 1.0)
+    seconds += time.monotonic() - self._begin
+    is_paid = spent + more <= settings.max_gradients
+    is_paid &= seconds < settings.max_seconds
+    return is_paid and 2.0 * chains.gradients_of_draws < spent
 
   def _seed(self, number):
     return random.fold_in(self._settings.seed, number)

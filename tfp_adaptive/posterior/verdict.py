@@ -85,7 +85,7 @@ class Verdict(NamedTuple):
       rhat[0] > convergence.LARGEST_RHAT or self._smallest_size < min_ess
     )
 
-  def is_far_from(self, min_ess):
+  def is_far_from_enough(self, min_ess):
     """Whether draws are so far from enough that to adapt longer pays."""
     rhat = self.worst('rhat')
     if rhat is None or rhat[0] > DISAGREEING_RHAT:

@@ -228,7 +228,7 @@ class _Regression:
     """Returns normal equations and their right sides, [F, F + 1, d]."""
     terms, placed, own = self._terms, self._placed, self._own
     weighted = share[:, tf.newaxis] * own
-    of_placed = _sums_of_squares(placed, share)
+    of_placed = _gram(placed, share)
     of_both = _sums(_products(placed, terms), weighted)
     of_own = _sums(
       _products(terms, terms), weighted[:, :, tf.newaxis] * own[:, tf.newaxis]
@@ -355,7 +355,7 @@ def _products(left, right):
   return left[:, :, tf.newaxis] * right[:, tf.newaxis]
 
 
-def _sums_of_squares(rows, share):
+def _gram(rows, share):
   """Returns sums over pairs of all products of two columns, [p, p, d]."""
   count = rows.shape[-1]
   first, second = np.triu_indices(count)

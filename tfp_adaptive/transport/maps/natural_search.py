@@ -13,7 +13,7 @@ __all__ = ['find']
 
 _MOST_PAIRS = 500  # That are looked at.
 _FEWEST_PAIRS = 100.0  # Below it no driver is looked for.
-_NUM_TRIED = 3  # Drivers of a scale for a place, and of a place.
+_NUM_TRIED = 3  # Coordinates as drivers of scales, and of places.
 _NUM_CHANGES = 2  # Of exponents, beside the drivers.
 _NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
 # What a driver, or a term of one, must earn on pairs held out: noise, and what
