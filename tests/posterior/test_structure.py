@@ -184,3 +184,28 @@ def test_no_matrix_is_enough_where_proposals_diverge():
   assert structure._is_enough(matrix, 0.1 * loss, diverge=True)
   # Nor a map that leaves as much, diverging or not.
   assert not structure._is_enough(transport, loss, diverge=False)
+
+
+@pytest.mark.parametrize('loss, known', [(1.9, ()), (0.5, (1,))])
+def test_what_bends_searches_anew_where_other_drivers_earned_nothing(
+  monkeypatch, loss, known
+):
+  given = []
+
+  def tried(part, key, pairs, programs):
+    del part, programs
+    name, shape = key[0], pairs[-1].shape
+    if name == 'dense matrix':
+      return np.full(shape, 2.0), {}
+    if name == 'conditional Gaussian':
+      return np.full(shape, loss), dict(drivers=(1,), exponents=(0.0,))
+    given.append(dict(key[1:-4]).get('drivers', ()))
+    drivers = given[-1] or (0,)
+    return np.full(shape, 0.01), dict(drivers=drivers, exponents=(0.0,))
+
+  monkeypatch.setattr(structure, '_tried', tried)
+  rows = np.random.default_rng(0).normal(size=(400, 2))
+  choice = structure.choose(rows, -rows)
+  assert given == [known]
+  assert choice.name == 'bent conditional Gaussian'
+  assert choice.drivers == (known or (0,))

@@ -97,10 +97,13 @@ def choose(states, scores, programs=None, learned=None, diverge=False):
     for is_chosen in (~is_held_out, is_held_out)
     for rows in (states, scores)
   ]
-  best, least, losses, drivers = None, None, {}, {}
+  best, least, losses = None, None, {}
   for name, build in _candidates(pairs[1].numpy()).items():
-    # A search takes its time: what bends has the drivers of what does not.
-    known = drivers if name == _BENT else {}
+    known = {}
+    # A search takes its time: what bends has the drivers of what does not,
+    # where these earned a place.
+    if name == _BENT and best and best.drivers:
+      known = dict(drivers=best.drivers, exponents=best.exponents)
     part = build(**known)
     is_map = not hasattr(part, 'operator')
     if best and is_map and _is_enough(best.part, least, diverge):
@@ -116,7 +119,6 @@ def choose(states, scores, programs=None, learned=None, diverge=False):
       continue
     loss, found = min(tried, key=lambda pair: np.mean(pair[0]))
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
-    drivers = drivers or found
     if best is None or _is_better(loss, least):
       # What was found is not searched again by the sampler.
       part = build(**found) if found else part
