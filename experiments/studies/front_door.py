@@ -6,7 +6,7 @@ One call for each target and seed, with nothing but the density, and the panel's
 budget of gradients, warm-up included. Its own verdict is compared with the
 panel's gates and with the truth. Records that the file has are not run again.
 
-  python -m experiments.studies.front_door --num-seeds 3 \\
+  python -m experiments.studies.front_door --num-seeds 2 \\
     --panel configs/inference_gym/full_path.yaml \\
     --output docs/results/front_door/full_path.jsonl
 
