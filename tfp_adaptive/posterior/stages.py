@@ -155,12 +155,16 @@ class Run:
       return chains
     return self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
 
+  @property
+  def _spent(self):
+    """Gradients of the stages that have ended."""
+    return sum(stage.num_gradients for stage in self._report)
+
   def _affordable(self, num_steps, cost):
     """Returns the steps of an adaptation, at most a share of what is left."""
     settings = self._settings
-    spent = sum(stage.num_gradients for stage in self._report)
     size = chains_lib.block_size(settings.num_draws, settings.max_gradients)
-    left = settings.max_gradients - spent - _COST_OF_A_DRAW * size
+    left = settings.max_gradients - self._spent - _COST_OF_A_DRAW * size
     return min(num_steps, int(_LARGEST_SHARE * left / cost))
 
   def _adapt(self, stage, choice, starts, num_steps, number):
@@ -235,11 +239,10 @@ class Run:
     """Returns the `Posterior` when it is enough, or no more can be had."""
     if self._sampling is None:
       self._sampling = chains.num_gradients, time.monotonic()
-    spent = sum(stage.num_gradients for stage in self._report)
     while True:
       try:
         if not self._is_unjudged:
-          self._fill(chains, spent - self._sampling[0])
+          self._fill(chains, self._spent - self._sampling[0])
         self._is_unjudged = False
       except KeyboardInterrupt:
         self._ended_by = 'the user'
@@ -308,7 +311,7 @@ class Run:
       stage: That of sampling, so far: it tells the seconds of a gradient.
     """
     settings, more = self._settings, chains.gradients_to_go_on
-    spent = stage.num_gradients + sum(s.num_gradients for s in self._report)
+    spent = self._spent + stage.num_gradients
     seconds = more * stage.seconds / max(stage.num_gradients, 1.0)
     seconds += time.monotonic() - self._begin
     is_paid = spent + more <= settings.max_gradients
