@@ -135,13 +135,14 @@ class Run:
     little is left to adapt longer than before.
     """
     choice, before = self._choice(chains, attempt), chains.choice
-    cost = chains.gradients_per_adapting_step
+    # Chains that hardly moved cost less than those that move will.
+    cost = max(chains.gradients_per_adapting_step, _FIRST_COST)
+    is_new = choice.name != before.name
+    is_new |= set(choice.drivers) > set(before.drivers)
     if modes.is_exchange(choice.part):
       cost = choice.part.num_replicas
-    elif choice.name != before.name or set(choice.drivers) > set(
-      before.drivers
-    ):
-      cost = max(cost, _FIRST_COST)
+    elif is_new:
+      pass  # With the steps of any first adaptation.
     elif chains.diverge:
       choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
       if choice.target_accept_prob != before.target_accept_prob:
@@ -210,10 +211,9 @@ class Run:
   def _choose(self, chains):
     """Returns the `Choice` by pairs of the chains' draws."""
     begin, before = time.monotonic(), self._evaluate.num_calls
-    by_chain = np.swapaxes(chains.draws, 0, 1).reshape(
-      -1, chains.draws.shape[-1]
-    )
-    rows = by_chain[:: -(-len(by_chain) // _NUM_PAIRS)]
+    by_chain = np.swapaxes(chains.draws, 0, 1)
+    rows = by_chain.reshape(-1, by_chain.shape[-1])
+    rows = rows[:: -(-len(rows) // _NUM_PAIRS)]
     _, gradients = self._evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(
