@@ -152,7 +152,7 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
   assert accept_prob == (0.8 if is_new else 0.95)
 
 
-@pytest.mark.parametrize('cost, num_steps', [(1.5, 1250), (16.0, 625)])
+@pytest.mark.parametrize('cost, num_steps', [(1.5, 2500), (16.0, 1250)])
 def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
   cost, num_steps
 ):
@@ -162,7 +162,7 @@ def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
     gradients_per_adapting_step=cost,
     state=None,
   )
-  found, _ = _Planned((), 10_000.0)._improved(chains, 1)
+  found, _ = _Planned((), 20_000.0)._improved(chains, 1)
   assert found == num_steps
 
 
