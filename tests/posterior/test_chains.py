@@ -37,6 +37,16 @@ def test_blocks_are_small_where_gradients_are_few():
   assert chains_lib.block_size(1, 1.0) == 1
 
 
+@pytest.mark.parametrize('accept_prob, diverge', [(0.8, False), (0.95, True)])
+def test_of_smaller_steps_fewer_may_diverge(accept_prob, diverge):
+  choice = _CHOICE._replace(target_accept_prob=accept_prob)
+  chains = chains_lib.Chains(None, choice, None, _NUM_DRAWS, True, False)
+  ratio = np.full((500, 8), -0.1)
+  ratio[::50, 3] = -21.0  # A share of 0.0025.
+  chains.trace = dict(target_log_prob=ratio, log_accept_ratio=ratio)
+  assert chains.diverge == diverge
+
+
 @pytest.mark.nightly
 def test_blocks_follow_each_other_with_noise_of_their_own(started):
   chains = _copied(started)

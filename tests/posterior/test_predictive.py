@@ -47,6 +47,7 @@ def _posterior(problem, draws):
     thinning=1,
     choice=types.SimpleNamespace(name='none'),
     failures=[],
+    most_diverging=0.005,
   )
   return Posterior(problem, chains, [], 10.0)
 

@@ -11,10 +11,10 @@ from tfp_adaptive.posterior import verdict as verdict_lib
 _SHAPE = (400, 4)
 
 
-def _judged(values, min_ess=400.0, **trace):
+def _judged(values, min_ess=400.0, most_diverging=0.005, **trace):
   trace = {'target_log_prob': -0.5 * np.sum(values**2, axis=-1), **trace}
   names = [f'x[{i}]' for i in range(values.shape[-1])]
-  return verdict_lib.judge(names, values, trace, min_ess)
+  return verdict_lib.judge(names, values, trace, min_ess, most_diverging)
 
 
 def _normal():
@@ -61,10 +61,13 @@ def test_the_log_density_is_a_coordinate():
   assert 'in log density' in _judged(_normal(), **trace).failed[0]
 
 
-@pytest.mark.parametrize('share, fails', [(0.002, False), (0.01, True)])
+@pytest.mark.parametrize(
+  'share, most, fails',
+  [(0.002, 0.005, False), (0.002, 0.001, True), (0.01, 0.005, True)],
+)
 @pytest.mark.parametrize('kind', ['told', 'never', 'no number'])
 def test_divergences_are_told_with_the_coordinate_they_are_near(
-  share, fails, kind
+  share, most, fails, kind
 ):
   values = _normal()
   diverging = values[..., 1] > np.quantile(values[..., 1], 1.0 - share)
@@ -72,7 +75,7 @@ def test_divergences_are_told_with_the_coordinate_they_are_near(
   trace = dict(diverging=diverging)
   if kind != 'told':
     trace = dict(log_accept_ratio=np.where(diverging, ratio, -0.1))
-  verdict = _judged(values, **trace)
+  verdict = _judged(values, most_diverging=most, **trace)
   assert verdict.where_diverging == 'x[1]'
   assert ['diverged, where x[1]' in w for w in verdict.failed] == [True] * fails
 
@@ -149,6 +152,7 @@ def _posterior(values):
     trace=dict(target_log_prob=_heavy()[..., 0]),
     thinning=1,
     failures=[],
+    most_diverging=verdict_lib.MOST_DIVERGING,
   )
   return posterior_lib.Posterior(problem, chains, [], 10.0)
 

@@ -164,8 +164,14 @@ class Chains:
   @property
   def diverge(self):
     """Whether more proposals could never be accepted than a verdict allows."""
-    share = np.mean(verdict.is_diverging(self.trace))
-    return share > verdict.MOST_DIVERGING
+    return np.mean(verdict.is_diverging(self.trace)) > self.most_diverging
+
+  @property
+  def most_diverging(self):
+    """The share of proposals that may diverge: of smaller steps fewer do."""
+    if self.choice.target_accept_prob > structure.ACCEPT_PROB:
+      return verdict.MOST_DIVERGING_OF_CAREFUL
+    return verdict.MOST_DIVERGING
 
   @property
   def matrix(self):

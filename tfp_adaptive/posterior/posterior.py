@@ -74,7 +74,9 @@ class Posterior:
     self._values = verdict_lib.coordinates(
       problem.names, tf.nest.flatten(self.states)
     )
-    self.verdict = verdict_lib.judge(*self._values, self.trace, min_ess)
+    self.verdict = verdict_lib.judge(
+      *self._values, self.trace, min_ess, chains.most_diverging
+    )
     self.verdict.failed.extend(chains.failures)
 
   @property
@@ -329,7 +331,7 @@ class Posterior:
     """Returns what to do about draws that are not to be relied on."""
     rhat = self.verdict.worst('rhat')
     if self.verdict.where_diverging and (
-      self.verdict.share_diverging > verdict_lib.MOST_DIVERGING
+      self.verdict.share_diverging > self.verdict.most_diverging
     ):
       return (
         f'look at {self.verdict.where_diverging}, near which steps diverge: '

@@ -11,6 +11,7 @@ from tfp_adaptive.posterior import tails as tails_lib
 __all__ = [
   'DISAGREEING_RHAT',
   'MOST_DIVERGING',
+  'MOST_DIVERGING_OF_CAREFUL',
   'SIZES',
   'Verdict',
   'coordinates',
@@ -23,6 +24,9 @@ __all__ = [
 # chains that missed a neck (100 days of volatility, non-centered) 210 to 350.
 _NEVER = -20.0
 MOST_DIVERGING = 0.005  # Share of recorded proposals.
+# Of steps made smaller because too many did: of those that go on diverging (the
+# same 100 days) a share of 0.0014 missed as much of the tail as one of 0.02.
+MOST_DIVERGING_OF_CAREFUL = 0.001
 DISAGREEING_RHAT = 1.1  # Beyond it chains are apart, and not only few.
 # Where more than that many times the draws are needed, adapting pays.
 _FAR_FROM_ENOUGH = 16.0
@@ -44,6 +48,7 @@ class Verdict(NamedTuple):
     share_diverging: Of the recorded proposals, those that are never accepted,
       or whose density is no number.
     where_diverging: Name of the coordinate that differs most there, or ''.
+    most_diverging: The largest share that passes.
     failed: Sentences, one for each gate that did not hold.
   """
 
@@ -52,6 +57,7 @@ class Verdict(NamedTuple):
   tails: tails_lib.Tails
   share_diverging: float
   where_diverging: str
+  most_diverging: float
   failed: list
 
   def worst(self, field):
@@ -90,7 +96,7 @@ class Verdict(NamedTuple):
     rhat = self.worst('rhat')
     if rhat is None or rhat[0] > DISAGREEING_RHAT:
       return True
-    if self.share_diverging > MOST_DIVERGING:
+    if self.share_diverging > self.most_diverging:
       return True
     return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
 
@@ -131,7 +137,7 @@ def coordinates(names, parts):
   return labels, np.concatenate(columns, axis=-1)
 
 
-def judge(names, values, trace, min_ess):
+def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   """Returns the `Verdict` of draws.
 
   Args:
@@ -140,6 +146,7 @@ def judge(names, values, trace, min_ess):
     trace: dict of [n, chains]: `target_log_prob`, and if the kernel has them
       `diverging`, `log_accept_ratio`.
     min_ess: Effective draws that every coordinate is to have.
+    most_diverging: Share of proposals that may diverge.
   """
   log_prob = trace['target_log_prob']
   names = [*names, 'log density']
@@ -149,7 +156,9 @@ def judge(names, values, trace, min_ess):
   where = _where(names[:-1], values[..., :-1], diverging)
   of_tails = tails_lib.of_draws(values[..., :-1], diagnosis.ess_tail[:-1])
   share = float(np.mean(diverging))
-  verdict = Verdict(names, diagnosis, of_tails, share, where, [])
+  verdict = Verdict(
+    names, diagnosis, of_tails, share, where, most_diverging, []
+  )
   verdict.failed.extend(_failures(verdict, min_ess))
   return verdict
 
@@ -182,7 +191,7 @@ def _failures(verdict, min_ess):
     size, name = verdict.worst(field)
     if size < min_ess:
       yield f'{words} is {size:.0f} in {name}, below {min_ess:.0f}'
-  if verdict.share_diverging > MOST_DIVERGING:
+  if verdict.share_diverging > verdict.most_diverging:
     yield (
       f'{verdict.share_diverging:.1%} of the proposals diverged, where '
       f'{verdict.where_diverging} is unusual: chains miss what is narrow there'
