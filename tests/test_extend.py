@@ -71,16 +71,25 @@ def _add(copy, path, text):
   return touched
 
 
+def _is_sampler(path):
+  return path.endswith('walk.py')
+
+
 def test_the_page_has_a_file_for_each_check():
   assert {path for path, _ in _BLOCKS} == {*_CHECKS, _REGISTRY}
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('path', _CHECKS)
+@pytest.mark.parametrize(
+  'path',
+  [
+    path if _is_sampler(path) else pytest.param(path, marks=pytest.mark.nightly)
+    for path in _CHECKS
+  ],
+)
 def test_a_part_is_one_file_an_export_and_a_line_for_samplers(copy, path):
   touched = _add(copy, path, dict(_BLOCKS)[path])
-  is_sampler = path.endswith('walk.py')
-  assert len(touched) == 2 + is_sampler
+  assert len(touched) == 2 + _is_sampler(path)
   done = subprocess.run(
     [sys.executable, '-m', 'pytest', '-p', 'no:cacheprovider', *_CHECKS[path]],
     cwd=copy,

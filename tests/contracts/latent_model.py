@@ -50,7 +50,14 @@ KERNELS = dict(
   ),
   pmala=(baselines.prior_preconditioned_langevin, 0.3),
 )
-each_kernel = pytest.mark.parametrize('name', registry.tiered(KERNELS))
+# The same moves in other coordinates: by night, but for the law.
+_VARIANTS = ('auxiliary_u', 'cnl')
+each_kernel = pytest.mark.parametrize(
+  'name', registry.tiered(KERNELS, registry.BASELINES + _VARIANTS)
+)
+each_kernel_and_variant = pytest.mark.parametrize(
+  'name', registry.tiered(KERNELS)
+)
 
 
 def log_likelihood(x, temper=1.0):

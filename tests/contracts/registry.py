@@ -128,10 +128,12 @@ BASELINES = (
   'prior_langevin',
 )
 
-# One option away from a kernel that all contracts try in the full tier, with
-# tests of their own for what the option does: by night, but for the law.
+# One option, or only what teaches, away from a kernel that all contracts try
+# before, with tests of their own for the difference: by night, but for the law.
 VARIANTS = (
+  'adaptive_metropolis',
   'kept_hamiltonian_divergence',
+  'langevin_divergence',
   'langevin_exact',
   'local_hamiltonian_divergence',
 )

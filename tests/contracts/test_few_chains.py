@@ -19,7 +19,8 @@ from tfp_adaptive.core import short_steps
 pytestmark = pytest.mark.full
 
 # Those that stand for the others, and those whose law no test of one step has:
-# by night two chains and four of them, and one of the others.
+# by night two chains and four of them, one of the others, and what shows that
+# a slip is seen.
 _REPRESENTATIVES = (
   'random_walk',
   'langevin',
@@ -63,8 +64,11 @@ each_run = _parametrized(_RUNS)
 each_steered_run = _parametrized([run for run in _RUNS if run[0].steered])
 each_varying_case = pytest.mark.parametrize(
   'case',
-  [case for case in few_chain_cases.CASES if case.varying],
-  ids=lambda case: case.name,
+  [
+    pytest.param(case, id=case.name, marks=_marks(case, 1))
+    for case in few_chain_cases.CASES
+    if case.varying
+  ],
 )
 
 
@@ -86,11 +90,13 @@ def test_runs_of_few_chains_keep_the_law(case, num_chains):
   assert few_chains.smallest_p_value(run) > 1e-3
 
 
+@pytest.mark.nightly
 @each_steered_run
 def test_a_step_that_sees_the_state_is_detected(case, num_chains):
   assert _p_value(case, num_chains, strength=0.6) < 1e-6
 
 
+@pytest.mark.nightly
 @each_run
 def test_a_wrong_target_is_detected(case, num_chains):
   assert _p_value(case, num_chains, temper=1.2) < 1e-6
@@ -136,7 +142,9 @@ class _ShortStepsSeeTheState(short_steps.ShortSteps):
     return super().one_step(current_state, results, seed)
 
 
-@pytest.mark.parametrize('num_chains', [1, 4])
+@pytest.mark.parametrize(
+  'num_chains', [1, pytest.param(4, marks=pytest.mark.nightly)]
+)
 def test_short_steps_that_see_the_state_are_detected(num_chains):
   case = few_chains.Case(
     'wrong',

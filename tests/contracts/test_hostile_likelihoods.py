@@ -36,6 +36,13 @@ BUILDERS = {
     function, model.gaussian_prior()
   ),
 }
+_each_builder = pytest.mark.parametrize(
+  'name',
+  registry.tiered(
+    BUILDERS,
+    registry.BASELINES + ('auxiliary_gradient_u', 'crank_nicolson_langevin'),
+  ),
+)
 # Values where the first coordinate is above 0.5.
 FAULTS = {'+inf': np.inf, 'NaN': np.nan, '-inf': -np.inf}
 _IS_A_DENSITY = {'-inf'}
@@ -60,7 +67,7 @@ def _broken(fault):
 
 @pytest.mark.full
 @pytest.mark.parametrize('fault', FAULTS)
-@pytest.mark.parametrize('name', registry.tiered(BUILDERS))
+@_each_builder
 def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
@@ -79,14 +86,14 @@ def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('name', registry.tiered(BUILDERS))
+@_each_builder
 def test_a_density_without_faults_counts_none(name):
   result = _sample(BUILDERS[name](model.log_likelihood))
   assert not np.any(result.trace['diverging'])
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('name', registry.tiered(BUILDERS))
+@_each_builder
 def test_a_likelihood_that_is_no_function_is_told_and_ends(name):
   generator = np.random.default_rng(0)
 

@@ -38,7 +38,7 @@ def _proposal(kernel):
 
 
 @pytest.mark.full
-@model.each_kernel
+@model.each_kernel_and_variant
 def test_one_step_leaves_the_posterior_invariant(name, draws):
   after, results = model.one_step(model.build(name), draws)
   accepted = np.mean(_mh_results(results).is_accepted)
@@ -47,7 +47,7 @@ def test_one_step_leaves_the_posterior_invariant(name, draws):
   assert model.smallest_p_value(draws.numpy(), after.numpy()) > 1e-3
 
 
-@model.each_kernel
+@model.each_kernel_and_variant
 def test_a_tempered_likelihood_is_detected(name, draws):
   # pCN sees the likelihood through its ratio only: less in one step.
   wrong = functools.partial(
@@ -125,7 +125,9 @@ def test_coordinates_in_the_results_stay_those_of_the_state(name):
 
 @pytest.mark.full
 @model.each_kernel
-@pytest.mark.parametrize('bad', [np.nan, -np.inf, np.inf])
+@pytest.mark.parametrize(
+  'bad', [np.nan, -np.inf, pytest.param(np.inf, marks=pytest.mark.nightly)]
+)
 def test_a_region_without_a_number_is_never_entered(name, bad):
   def log_likelihood(x):
     inside = tf.reduce_all(x < 0.8, axis=-1)

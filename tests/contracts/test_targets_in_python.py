@@ -24,8 +24,14 @@ def _python(x):
   'build',
   [
     lambda target: tfpa.adaptive_metropolis(target, 10),
-    lambda target: tfpa.kernel_hamiltonian(target, 10),
-    lambda target: baselines.kernel_adaptive_metropolis(target, 10),
+    pytest.param(
+      lambda target: tfpa.kernel_hamiltonian(target, 10),
+      marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+      lambda target: baselines.kernel_adaptive_metropolis(target, 10),
+      marks=pytest.mark.nightly,
+    ),
     lambda target: tfpa.elliptical_slice(target, _PRIOR),
     lambda target: tfpa.crank_nicolson(target, _PRIOR, 10),
   ],

@@ -119,8 +119,12 @@ def _grid_posterior():
 @pytest.mark.full
 @pytest.mark.parametrize(
   'joint, latent',
-  [(True, 'auxiliary_gradient'), (False, 'marginal_gradient')]
-  + [(False, 'crank_nicolson_langevin'), (False, 'elliptical_slice')],
+  [
+    pytest.param(True, 'auxiliary_gradient', marks=pytest.mark.nightly),
+    (False, 'marginal_gradient'),
+    pytest.param(False, 'crank_nicolson_langevin', marks=pytest.mark.nightly),
+    pytest.param(False, 'elliptical_slice', marks=pytest.mark.nightly),
+  ],
 )
 def test_hyperparameters_follow_the_exact_posterior(joint, latent):
   num_chains, num_steps = 400, 300

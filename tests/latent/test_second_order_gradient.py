@@ -172,7 +172,7 @@ def _poisson(x):
   return tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_chains_find_the_posterior_of_the_first_order_sampler():
   estimates = []
   for build, seed in (

@@ -189,7 +189,9 @@ def _gaussian_proposal():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('share', [0.0, 0.7])
+@pytest.mark.parametrize(
+  'share', [pytest.param(0.0, marks=pytest.mark.nightly), 0.7]
+)
 def test_the_law_is_kept_by_steps_of_any_size(share):
   kernel = latent_proposal.with_short_steps(
     tfpa.MetropolisHastings(_gaussian_proposal()), 10**6, share

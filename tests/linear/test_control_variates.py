@@ -160,7 +160,7 @@ def _learned_condition_number():
   return np.linalg.cond(np.asarray(factor) / scales[:, np.newaxis]) ** 2
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_control_variates_take_most_of_the_error_off(monkeypatch):
   with_both = _learned_condition_number()
   for name in ('center', 'direction_balance'):

@@ -281,7 +281,7 @@ def _scale_beside_a_neck(curvature):
   return np.exp(np.mean(np.log(np.abs(np.diag(params)))))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.filterwarnings('ignore:No move was accepted')
 def test_one_chain_in_a_neck_does_not_shrink_the_proposal(monkeypatch):
   alone = _scale_beside_a_neck(1.0)

@@ -55,7 +55,9 @@ each_surrogate = pytest.mark.parametrize('name', ['gaussian', 'finite'])
 
 
 @pytest.mark.full
-@each_surrogate
+@pytest.mark.parametrize(
+  'name', ['gaussian', pytest.param('finite', marks=pytest.mark.nightly)]
+)
 def test_a_gaussian_is_learned_from_a_far_start(name):
   _, result = _learned(name)
   z = np.linalg.solve(_FACTOR, (result.states - _MEAN).reshape(-1, _SIZE).T)
@@ -161,7 +163,7 @@ def test_a_continued_run_gives_the_same_bits(tmp_path, monkeypatch):
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   kernel = tfpa.kernel_hamiltonian(
     _log_prob,
@@ -289,7 +291,7 @@ def _banana_acceptance(history_seed, surrogate=None, num_chains=1000):
   return float(np.mean(np.exp(np.minimum(ratio, 0.0))))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_draws_known_beforehand_make_a_good_sampler_without_adaptation():
   acceptances = [_banana_acceptance(seed) for seed in range(3)]
   assert np.mean(acceptances) > 0.75, acceptances

@@ -117,7 +117,6 @@ _FULL = (
   'eight_schools',
   'figure20_stochastic_volatility',
   'figure4_skew_normal',
-  'neals_gaussian',
 )
 
 

@@ -41,7 +41,7 @@ def test_bench_measures_all_three_programs():
   assert bench.to_rich(rows).row_count == len(rows)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_hamiltonian_bench_measures_its_case():
   rows = bench_hamiltonian.measure(smoke=True)
   assert [row.name for row in rows] == ['iid']
@@ -49,7 +49,7 @@ def test_the_hamiltonian_bench_measures_its_case():
   assert bench_hamiltonian.to_rich(rows).row_count == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_latent_bench_measures_every_prior():
   rows = bench_latent.measure(smoke=True)
   assert [row.prior for row in rows] == ['dense', 'fft', 'kronecker'] + [

@@ -52,7 +52,7 @@ def _acceptance(score, num=400):
   return np.mean(np.exp(np.minimum(change, 0.0)))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_chosen_fit_accepts_where_a_bad_choice_does_not():
   surrogate = kernel_exponential_family_finite(_NUM_POINTS, _NUM_FEATURES)
   weights = tf.fill([_NUM_POINTS], tf.constant(1 / _NUM_POINTS, tf.float64))

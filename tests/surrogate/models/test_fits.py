@@ -17,6 +17,9 @@ from tfp_adaptive.surrogate.models.kernel_exponential_family_finite import (
 
 _SEED = (1, 2)
 _NAMES = ['lite', 'few_centers', 'finite']
+# Of the long tests: few centers are fitted like all points.
+_BY_NIGHT = pytest.param('few_centers', marks=pytest.mark.nightly)
+_TIERED = ['lite', _BY_NIGHT, 'finite']
 
 
 def _surrogate(name, num_points, num_features):
@@ -71,9 +74,16 @@ def _normal_points(num, factor, seed=0):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('factor', _FACTORS.values(), ids=_FACTORS)
-@pytest.mark.parametrize('name', _NAMES)
+@pytest.mark.parametrize(
+  'factor',
+  [
+    pytest.param('standard', marks=pytest.mark.nightly),
+    'scaled',
+  ],
+)
+@pytest.mark.parametrize('name', _TIERED)
 def test_the_score_of_a_gaussian_is_recovered_by_free_choices(name, factor):
+  factor = _FACTORS[factor]
   surrogate, start, fit = _compiled(name, 500)
   errors, floors, spoiled = [], [], []
   for seed in range(7):
@@ -216,7 +226,7 @@ def test_float32_is_close_to_float64(name):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('name', _NAMES)
+@pytest.mark.parametrize('name', _TIERED)
 def test_eager_graph_and_compiled_fits_agree(name):
   surrogate, points, weights, eager = _small(name)
 
@@ -273,7 +283,7 @@ def test_init_has_zero_score(name):
 
 @pytest.mark.full
 @pytest.mark.parametrize('num_draws', [0, 1, 3, 20])
-@pytest.mark.parametrize('name', _NAMES)
+@pytest.mark.parametrize('name', _TIERED)
 def test_draws_at_one_point_or_too_few_raise_nothing(name, num_draws):
   surrogate = _surrogate(name, 20, 10)
   points = tf.ones([20, 3])

@@ -37,7 +37,7 @@ def test_the_second_is_followed_once_the_first_had_its_fits():
   assert np.all(surrogate.is_inside(params, x) == gaussian.is_inside(alone, x))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_kernel_ends_with_the_second():
   def target(x):
     return -0.5 * tf.reduce_sum(x**2, axis=-1)
