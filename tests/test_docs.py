@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / 'docs'
 NOTEBOOKS = sorted(DOCS.glob('tutorials/*.ipynb'))
 # Made by `make docs`.
-GENERATED = {'evaluation.md', 'measurements.md', 'panel.html'}
+GENERATED = {'evaluation_tables.md', 'measurements.md', 'panel.html'}
 _MOST_BYTES = 300_000
 
 each_notebook = pytest.mark.parametrize(
@@ -295,11 +295,23 @@ def test_saved_measurements_are_shown_and_missing_ones_named(tmp_path):
   assert num_missing == 9
 
 
+def test_home_begins_with_the_example_of_the_readme():
+  texts = [
+    path.read_text() for path in (DOCS / 'index.md', DOCS.parent / 'README.md')
+  ]
+  home, readme = (
+    re.search(r'```python\n(.*?)```', text, re.DOTALL).group(1)
+    for text in texts
+  )
+  assert home == readme
+
+
 @pytest.mark.full
 def test_the_examples_of_the_first_page_run_in_turn():
   text = (DOCS / 'index.md').read_text()
   names, moved = {}, []
-  for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL):
+  # The first example is the first of README.md, which runs there.
+  for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL)[1:]:
     exec(compile(example, 'index.md', 'exec'), names)
     moved.append(names['result'].states)
   # The last example is sample_chain's, with states of its own.

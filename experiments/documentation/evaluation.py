@@ -2,8 +2,8 @@
 
   python -m experiments.documentation.evaluation docs
 
-writes evaluation.md, and panel.html where there are runs to show. Absent or
-partial records make no error: the page says what is missing.
+writes evaluation_tables.md, and panel.html where there are runs to show. Absent
+or partial records make no error: the page says what is missing.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 
 __all__ = ['evaluation_page', 'measurement_tables', 'progress_table']
 
-_HEAD = """# Evaluation
+_HEAD = """# All tables of the evaluation
 
 The library's samplers against today's best, on the models of inference_gym and
 two logistic regressions, all with default settings, judged by known moments.
@@ -319,7 +319,7 @@ def _write(folder):
   panel = load_panel(DEFAULT_CONFIG)
   records, num_stale = page.select(panel, CellFile(DEFAULT_OUTPUT))
   text = evaluation_page(panel, records, num_stale)
-  (folder / 'evaluation.md').write_text(text, encoding='utf-8')
+  (folder / 'evaluation_tables.md').write_text(text, encoding='utf-8')
   text = f'# Other measurements\n\n{measurement_tables(folder / "results")}'
   (folder / 'measurements.md').write_text(text, encoding='utf-8')
   whole = folder / 'panel.html'

@@ -14,7 +14,7 @@ from experiments.documentation.made_tables import page
 from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_lines
 
-__all__ = ['with_tables']
+__all__ = ['is_far', 'with_tables']
 
 _PAGE = page('front_door')
 _RECORDS, _FULL_PATH = (
@@ -43,7 +43,7 @@ def _of_all(records):
   ]
   converged = [r for r in records if r['converged']]
   known = [r for r in converged if r['z'] is not None]
-  far = [r for r in known if _is_far(r)]
+  far = [r for r in known if is_far(r)]
   told = [r for r in known if _VOUCHED in r]
   runs = sorted({len(found) for found in by_target.values()})
   rows = [
@@ -60,7 +60,7 @@ def _of_all(records):
     (
       'so far off in moments whose error the verdict vouches for, where the '
       'records tell',
-      f'{sum(_is_far(r, _VOUCHED) for r in told)} of {len(told)}',
+      f'{sum(is_far(r, _VOUCHED) for r in told)} of {len(told)}',
     ),
     (
       "Runs called converged that the panel's gates do not pass",
@@ -120,7 +120,7 @@ def _errors(records, name):
   worst = [abs(r[name]) for r in known]
   if not known:
     return '-', '-'
-  return str(sum(_is_far(r, name) for r in known)), f'{max(worst):.1f}'
+  return str(sum(is_far(r, name) for r in known)), f'{max(worst):.1f}'
 
 
 def _unvouched(records):
@@ -132,12 +132,13 @@ def _unvouched(records):
   return f'{_span(counts)} of {total}'
 
 
-def _is_far(record, name='z'):
+def is_far(record, name='z'):
+  """Whether a record's worst error is known, and beyond chance."""
   return record[name] is not None and abs(record[name]) > _FAR
 
 
 def _passes(record):
-  return record['passes_gates'] and not _is_far(record)
+  return record['passes_gates'] and not is_far(record)
 
 
 def _span(numbers):

@@ -18,7 +18,7 @@ from experiments.rivals import truth as truth_lib
 from experiments.rivals.models import MODELS
 from experiments.rivals.theirs import LANGUAGES
 
-__all__ = ['with_tables']
+__all__ = ['medians', 'with_tables']
 
 _PAGE = page('rivals')
 _RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
@@ -38,6 +38,23 @@ def with_tables(text):
     _lines(),
   ]
   return fill(text, 'rivals', tables)
+
+
+def medians(records):
+  """Returns {title: {(model, sampler): median rate, None if few converged}}.
+
+  Args:
+    records: All of the file.
+  """
+  by_cell, _, _ = _by_cell([r for r in records if not truth_lib.is_long(r)])
+  rates = {
+    'Effective draws per 1000 gradients': _per_gradients,
+    'Effective draws per CPU second': _per_second,
+  }
+  return {
+    title: {cell: _median(found, rate) for cell, found in by_cell.items()}
+    for title, rate in rates.items()
+  }
 
 
 def _summary(runs, known):

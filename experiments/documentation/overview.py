@@ -1,0 +1,211 @@
+"""The table and the figures of docs/evaluation.md, made from the records.
+
+  python -m experiments.documentation.overview
+
+writes the table between its two comments, which a test compares, and the PNGs.
+"""
+
+import collections
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.documentation import front_door
+from experiments.documentation import rivals
+from experiments.documentation.made_tables import fill
+from experiments.documentation.made_tables import page
+from experiments.documentation.made_tables import table
+from experiments.framework.json_files import read_json
+from experiments.framework.json_files import read_lines
+
+__all__ = ['Outcome', 'draw_passes', 'draw_rates', 'outcomes', 'with_tables']
+
+_RESULTS = page('front_door').parent
+_PAGE = _RESULTS.parent / 'evaluation.md'
+_SUMMARY = _RESULTS / 'inference_gym' / 'summary.json'
+_OURS = 'sample_posterior'
+_ENOUGH = 0.8  # Of a target's runs.
+# Shown: all of others that the panel runs, and of the library's own the one of
+# each kind that passes most often, an HMC, a map, a MALA and a surrogate.
+_COLUMNS = (
+  _OURS,
+  'GSM HMC-5',
+  'RealNVP HMC-5',
+  'Fisher-divergence MALA',
+  'KMC finite',
+  'SNAPER-HMC',
+  'NUTS (windowed)',
+  'NumPyro NUTS (dense)',
+  'BlackJAX NUTS (dense)',
+  'BlackJAX NUTS (diagonal)',
+  'BlackJAX ChEES',
+  'BlackJAX MEADS',
+  'nutpie (low rank)',
+  'nutpie (diagonal)',
+)
+_RIVALS = (_OURS, 'NumPyro', 'PyMC', 'nutpie')
+_COLORS = ('tab:green', 'tab:blue', 'tab:orange', 'tab:purple')
+_Z = 1.96  # Of a 95 % interval.
+
+
+class Outcome(NamedTuple):
+  """Runs of a sampler on a target: all, right ones, and wrong beyond doubt."""
+
+  num_runs: int
+  num_passed: int
+  num_wrong: int
+
+
+def with_tables(text):
+  """Returns the page's text with the table between its comments."""
+  found = outcomes(read_lines(_RESULTS / 'front_door' / 'runs.jsonl'))
+  return fill(text, 'overview', [_of_samplers(found)])
+
+
+def outcomes(runs, summary=None):
+  """Returns {sampler: {target: `Outcome`}}.
+
+  Args:
+    runs: Records of `sample_posterior`.
+    summary: Of the panel's pairs; `None`: the one that is saved.
+  """
+  found = collections.defaultdict(dict)
+  for run in runs:
+    so_far = found[_OURS].get(run['target'], Outcome(0, 0, 0))
+    is_within = run['passes_gates'] and run['converged']
+    is_far = front_door.is_far(run)
+    found[_OURS][run['target']] = Outcome(
+      so_far.num_runs + 1,
+      so_far.num_passed + (is_within and not is_far),
+      so_far.num_wrong + (is_within and is_far),
+    )
+  for pair in read_json(_SUMMARY) if summary is None else summary:
+    counts = pair['outcomes']
+    found[pair['method']][pair['target']] = Outcome(
+      sum(counts.values()) - counts['refused'],
+      counts['passed'],
+      counts['biased'],
+    )
+  return found
+
+
+def _of_samplers(found):
+  """Returns a line for each sampler, those that solve most targets first."""
+  rows = []
+  for sampler in _COLUMNS:
+    by_target = found[sampler]
+    solved = sum(
+      o.num_passed >= _ENOUGH * max(o.num_runs, 1) for o in by_target.values()
+    )
+    passed = sum(o.num_passed for o in by_target.values())
+    wrong = sum(o.num_wrong for o in by_target.values())
+    num = passed + wrong
+    share = '-' if num == 0 else f'{wrong} of {num} ({_interval(wrong, num)})'
+    rows.append((solved, passed, sampler, share))
+  rows.sort(key=lambda row: row[:2], reverse=True)
+  head = (
+    'Sampler',
+    f'Targets of {len(found[_OURS])} where four runs of five pass',
+    'Runs that pass',
+    'Of runs within the gates, wrong (95 % interval)',
+  )
+  return table(head, [(n, str(s), str(p), w) for s, p, n, w in rows])
+
+
+def _interval(count, num):
+  """Returns Wilson's interval of a share, in percent."""
+  middle = (count + _Z**2 / 2) / (num + _Z**2)
+  half = _Z / (num + _Z**2) * math.sqrt(count * (num - count) / num + _Z**2 / 4)
+  low, high = (100 * max(v, 0.0) for v in (middle - half, middle + half))
+  return f'{low:.0f} to {high:.0f} %'
+
+
+def draw_passes(found):
+  """Returns a figure of the runs that pass, of ten, targets by samplers."""
+  plt = _pyplot()
+  targets = list(found[_OURS])
+  shares = np.array(
+    [[_share(found[c].get(t)) for c in _COLUMNS] for t in targets]
+  )
+  figure, axis = plt.subplots(figsize=(8.0, 6.0), layout='constrained')
+  axis.imshow(shares, cmap='Greens', vmin=0.0, vmax=1.3, aspect='auto')
+  for (row, column), share in np.ndenumerate(shares):
+    text = '-' if np.isnan(share) else f'{10 * share:.0f}'
+    axis.text(column, row, text, ha='center', va='center', fontsize='small')
+  axis.set_xticks(range(len(_COLUMNS)), _COLUMNS, rotation=45, ha='right')
+  axis.set_yticks(range(len(targets)), map(_short, targets))
+  axis.set_title('Runs of ten within the gates and right')
+  return figure
+
+
+def draw_rates(records):
+  """Returns a figure of effective draws per gradient and per second."""
+  plt = _pyplot()
+  figure, axes = plt.subplots(
+    1, 2, sharey=True, figsize=(8.0, 7.0), layout='constrained'
+  )
+  for axis, (title, found) in zip(axes, rivals.medians(records).items()):
+    models = list(dict.fromkeys(model for model, _ in found))[::-1]
+    for sampler, sign, color in zip(_RIVALS, 'o<sd', _COLORS):
+      rates = [found.get((model, sampler)) for model in models]
+      rows = [row for row, rate in enumerate(rates) if rate is not None]
+      known = [rates[row] for row in rows]
+      size = 8 if sampler == _OURS else 5
+      axis.plot(known, rows, sign, label=sampler, markersize=size, color=color)
+    axis.set_yticks(range(len(models)), [m.replace('_', ' ') for m in models])
+    axis.set_xscale('log')
+    axis.set_title(title, fontsize='medium')
+    axis.grid(axis='y', linewidth=0.3)
+  handles, labels = axes[0].get_legend_handles_labels()
+  figure.legend(handles, labels, loc='outside lower center', ncols=len(labels))
+  return figure
+
+
+def _share(outcome):
+  if outcome is None or outcome.num_runs == 0:
+    return np.nan
+  return outcome.num_passed / outcome.num_runs
+
+
+def _short(name):
+  for long, short in (
+    ('UnknownScalesMissingMiddleObservations', ''),
+    (
+      'VectorizedStochasticVolatilitySP500Small',
+      'SP500, 100 days, innovations',
+    ),
+    ('VectorizedStochasticVolatility', ''),
+    ('NonIdentifiable', ''),
+    ('MeasurementModel', ''),
+    ('Synthetic', ''),
+    ('stochastic_volatility_100_centered', 'SP500, 100 days, path'),
+    ('_', ' '),
+  ):
+    name = name.replace(long, short)
+  return name
+
+
+def _pyplot():
+  import matplotlib
+
+  matplotlib.use('Agg')
+  import matplotlib.pyplot as plt
+
+  return plt
+
+
+def main():
+  """Writes the table and the figures."""
+  _PAGE.write_text(with_tables(_PAGE.read_text()))
+  found = outcomes(read_lines(_RESULTS / 'front_door' / 'runs.jsonl'))
+  runs = read_lines(_RESULTS / 'rivals' / 'runs.jsonl')
+  for name, figure in (
+    ('evaluation', draw_passes(found)),
+    ('rivals', draw_rates(runs)),
+  ):
+    figure.savefig(_RESULTS / f'{name}.png', dpi=110)
+
+
+if __name__ == '__main__':
+  main()

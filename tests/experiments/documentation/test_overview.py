@@ -1,0 +1,50 @@
+"""The page of the evaluation: who passes, who is wrong, and its figures."""
+
+from experiments.documentation import overview
+
+
+def _run(target, passes=True, converged=True, z=1.0):
+  return dict(target=target, passes_gates=passes, converged=converged, z=z)
+
+
+def _pair(method, target, **outcomes):
+  counts = dict.fromkeys(('passed', 'biased', 'not converged', 'refused'), 0)
+  return dict(method=method, target=target, outcomes={**counts, **outcomes})
+
+
+def test_a_run_is_right_wrong_or_neither():
+  runs = [
+    *(_run('a'), _run('a', z=None), _run('a', z=-4.5)),
+    # The gates or its own verdict say no.
+    *(_run('a', passes=False, z=9.0), _run('a', converged=False, z=9.0)),
+  ]
+  pairs = [
+    _pair('NUTS', 'a', passed=7, biased=2, **{'not converged': 1}),
+    _pair('AM', 'a', refused=10),
+  ]
+  found = overview.outcomes(runs, pairs)
+  assert found['sample_posterior']['a'] == (5, 2, 1)
+  assert found['NUTS']['a'] == (10, 7, 2)
+  assert found['AM']['a'].num_runs == 0
+
+
+def test_the_interval_is_wilsons():
+  # Of 7 in 109; and of nothing in ten, 1.96^2 / (10 + 1.96^2).
+  assert overview._interval(7, 109) == '3 to 13 %'
+  assert overview._interval(0, 10) == '0 to 28 %'
+
+
+def test_figures_show_every_target_and_model():
+  found = overview.outcomes([_run('Banana'), _run('SyntheticModel')])
+  (axis,) = overview.draw_passes(found).axes
+  labels = [label.get_text() for label in axis.get_yticklabels()]
+  assert labels == ['Banana', 'Model']
+  assert [text.get_text() for text in axis.texts].count('10') >= 2
+  record = dict(
+    posterior='heart', sampler='PyMC', status='finished', converged=True,
+    ess_bulk=500.0, ess_tail=400.0, num_gradients=1000.0, cpu_seconds=20.0,
+  )  # fmt: skip
+  of_gradients, of_seconds = overview.draw_rates([record]).axes
+  marks = {line.get_label(): line.get_xdata() for line in of_seconds.lines}
+  assert list(marks['PyMC']) == [20.0] and len(marks['nutpie']) == 0
+  assert [line.get_xdata()[0] for line in of_gradients.lines[2:3]] == [50.0]
