@@ -23,6 +23,7 @@ __all__ = ['Outcome', 'draw_passes', 'draw_rates', 'outcomes', 'with_tables']
 
 _RESULTS = page('front_door').parent
 _PAGE = _RESULTS.parent / 'evaluation.md'
+_RUNS = _RESULTS / 'front_door' / 'runs.jsonl'
 _SUMMARY = _RESULTS / 'inference_gym' / 'summary.json'
 _OURS = 'sample_posterior'
 _ENOUGH = 0.8  # Of a target's runs.
@@ -59,7 +60,7 @@ class Outcome(NamedTuple):
 
 def with_tables(text):
   """Returns the page's text with the table between its comments."""
-  found = outcomes(read_lines(_RESULTS / 'front_door' / 'runs.jsonl'))
+  found = outcomes(read_lines(_RUNS))
   return fill(text, 'overview', [_of_samplers(found)])
 
 
@@ -198,7 +199,7 @@ def _pyplot():
 def main():
   """Writes the table and the figures."""
   _PAGE.write_text(with_tables(_PAGE.read_text()))
-  found = outcomes(read_lines(_RESULTS / 'front_door' / 'runs.jsonl'))
+  found = outcomes(read_lines(_RUNS))
   runs = read_lines(_RESULTS / 'rivals' / 'runs.jsonl')
   for name, figure in (
     ('evaluation', draw_passes(found)),

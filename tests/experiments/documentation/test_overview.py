@@ -1,5 +1,7 @@
 """The page of the evaluation: who passes, who is wrong, and its figures."""
 
+import pathlib
+
 from experiments.documentation import overview
 
 
@@ -48,3 +50,31 @@ def test_figures_show_every_target_and_model():
   marks = {line.get_label(): line.get_xdata() for line in of_seconds.lines}
   assert list(marks['PyMC']) == [20.0] and len(marks['nutpie']) == 0
   assert [line.get_xdata()[0] for line in of_gradients.lines[2:3]] == [50.0]
+
+
+def test_pages_count_the_runs_that_are_wrong_in_one_way():
+  root = pathlib.Path(overview.__file__).resolve().parents[2]
+  found = overview.outcomes(overview.read_lines(overview._RUNS))
+  (ours, of_ours), *others = [
+    (
+      sum(o.num_wrong for o in by_target.values()),
+      sum(o.num_wrong + o.num_passed for o in by_target.values()),
+    )
+    for by_target in found.values()
+  ]
+  assert 0 < ours < of_ours
+  wrong, num = map(sum, zip(*others))
+  pages = ('README.md', 'docs/choose.md', 'docs/results/panel.md')
+  for text in [(root / page).read_text() for page in pages]:
+    assert f'{wrong} of {num} ' in text
+  solved = {
+    sampler: sum(
+      o.num_passed >= overview._ENOUGH * o.num_runs > 0
+      for o in by_target.values()
+    )
+    for sampler, by_target in found.items()
+  }
+  best = solved.pop('sample_posterior')
+  text = (root / 'README.md').read_text()
+  assert f'on more than {max(solved.values())} of these' in text
+  assert f'`sample_posterior` does on {best}' in text
