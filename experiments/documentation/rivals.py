@@ -66,7 +66,10 @@ def _summary(runs, known):
     good = [run for run in own if _is_good(run)]
     errors = [truth_lib.worst_error(run, known) for run in good]
     told = [error for error in errors if error is not None]
-    both, ahead = _against(by_cell, models, sampler)
+    ahead = [
+      '' if sampler == _OURS else _against(by_cell, models, sampler, rate)
+      for rate in (_per_second, _per_gradients)
+    ]
     tried = [by_cell[m, sampler] for m in models if (m, sampler) in by_cell]
     solved = sum(map(_holds, tried))
     rows.append(
@@ -75,7 +78,7 @@ def _summary(runs, known):
         f'{solved} of {len(tried)}',
         f'{len(good)} of {len(own)}',
         f'{sum(error > truth_lib.FAR for error in told)} of {len(told)}',
-        '' if sampler == _OURS else f'{ahead} of {both}',
+        *ahead,
       )
     )
   head = (
@@ -84,22 +87,22 @@ def _summary(runs, known):
     'Runs',
     f'of them beyond {truth_lib.FAR:.0f} standard errors',
     'Ours ahead per second, where both converge',
+    'per gradient',
   )
   return table(head, rows)
 
 
-def _against(by_cell, models, sampler):
-  """Returns (models where both hold, of these where ours is ahead)."""
+def _against(by_cell, models, sampler, rate):
+  """Returns 'a of b': of models where both hold, those where ours is ahead."""
   both = ahead = 0
   for model in models:
     rates = [
-      _median(by_cell.get((model, name), []), _per_second)
-      for name in (_OURS, sampler)
+      _median(by_cell.get((model, name), []), rate) for name in (_OURS, sampler)
     ]
     if None not in rates:
       both += 1
       ahead += rates[0] > rates[1]
-  return both, ahead
+  return f'{ahead} of {both}'
 
 
 def _rates(runs, rate):
