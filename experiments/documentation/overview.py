@@ -107,7 +107,7 @@ def _of_samplers(found):
   rows.sort(key=lambda row: row[:2], reverse=True)
   head = (
     'Sampler',
-    f'Targets of {len(found[_OURS])} where four runs of five pass',
+    f'Of {len(found[_OURS])} targets, solved',
     'Runs that pass',
     'Of runs within the gates, wrong (95 % interval)',
   )
