@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments import baselines
+from tests.contracts import pairs
 from tfp_adaptive.core import tfp_private
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
   'frozen_kernel',
   'of_one_length',
   'optimizer',
+  'pairs_of_kernels',
   'preconditioner',
   'steps_of_one_size',
   'tiered',
@@ -128,8 +130,8 @@ BASELINES = (
   'prior_langevin',
 )
 
-# One option, or only what teaches, away from a kernel that all contracts try
-# before, with tests of their own for the difference: by night, but for the law.
+# One option, or only what teaches, away from a kernel that all contracts try in
+# the full tier, with tests of their own for that: by night, but for the law.
 VARIANTS = (
   'adaptive_metropolis',
   'kept_hamiltonian_divergence',
@@ -220,6 +222,23 @@ def tiered(samplers, by_night=BASELINES + VARIANTS):
     by_night: Names of the samplers that are nightly.
   """
   return [_tiered(s if type(s) is tuple else (s,), by_night) for s in samplers]
+
+
+def pairs_of_kernels(*axes, met):
+  """Returns `tiered` rows of `pairs.pairs` of kernels and other axes.
+
+  Kernels of the day meet all by themselves.
+
+  Args:
+    *axes: Iterables of values, beside the kernels.
+    met: As of `pairs.pairs`.
+  """
+  nightly = BASELINES + VARIANTS
+  by_day = [spec for spec in KERNELS if spec.name not in nightly]
+  by_night = [spec for spec in KERNELS if spec.name in nightly]
+  return tiered(
+    pairs.pairs(by_day, *axes, met=met) + pairs.pairs(by_night, *axes, met=met)
+  )
 
 
 def each_kernel(test):

@@ -19,8 +19,7 @@ from tfp_adaptive.core import short_steps
 pytestmark = pytest.mark.full
 
 # Those that stand for the others, and those whose law no test of one step has:
-# by night two chains and four of them, one of the others, and what shows that
-# a slip is seen.
+# by night two chains and four of them, and one of the others.
 _REPRESENTATIVES = (
   'random_walk',
   'langevin',
@@ -90,13 +89,11 @@ def test_runs_of_few_chains_keep_the_law(case, num_chains):
   assert few_chains.smallest_p_value(run) > 1e-3
 
 
-@pytest.mark.nightly
 @each_steered_run
 def test_a_step_that_sees_the_state_is_detected(case, num_chains):
   assert _p_value(case, num_chains, strength=0.6) < 1e-6
 
 
-@pytest.mark.nightly
 @each_run
 def test_a_wrong_target_is_detected(case, num_chains):
   assert _p_value(case, num_chains, temper=1.2) < 1e-6

@@ -62,9 +62,7 @@ def _met(spec, structure, chains):
 
 @pytest.mark.parametrize(
   'spec, structure, chains',
-  registry.tiered(
-    pairs.pairs(registry.KERNELS, STRUCTURES, [(), (4,), (2, 3)], met=_met)
-  ),
+  registry.pairs_of_kernels(STRUCTURES, [(), (4,), (2, 3)], met=_met),
 )
 def test_structure_shape_and_dtype_are_kept(spec, structure, chains):
   kernel = spec.build(_normal_with(len(chains)), 1)

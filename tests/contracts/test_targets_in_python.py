@@ -24,10 +24,7 @@ def _python(x):
   'build',
   [
     lambda target: tfpa.adaptive_metropolis(target, 10),
-    pytest.param(
-      lambda target: tfpa.kernel_hamiltonian(target, 10),
-      marks=pytest.mark.nightly,
-    ),
+    lambda target: tfpa.kernel_hamiltonian(target, 10),
     pytest.param(
       lambda target: baselines.kernel_adaptive_metropolis(target, 10),
       marks=pytest.mark.nightly,

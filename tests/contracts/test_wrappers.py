@@ -132,9 +132,7 @@ def _met(spec, wrapper, dtype):
 
 @pytest.mark.parametrize(
   'spec, wrapper, dtype',
-  registry.tiered(
-    pairs.pairs(registry.KERNELS, WRAPPERS, [tf.float32, tf.float64], met=_met)
-  ),
+  registry.pairs_of_kernels(WRAPPERS, [tf.float32, tf.float64], met=_met),
 )
 def test_wrapper_runs_and_keeps_the_dtype(spec, wrapper, dtype):
   rng = np.random.default_rng(0)

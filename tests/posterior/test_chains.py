@@ -45,6 +45,10 @@ def test_of_smaller_steps_fewer_may_diverge(accept_prob, diverge):
   ratio[::50, 3] = -21.0  # A share of 0.0025.
   chains.trace = dict(target_log_prob=ratio, log_accept_ratio=ratio)
   assert chains.diverge == diverge
+  # One of a hundred is chance.
+  few = ratio[49:62]
+  chains.trace = dict(target_log_prob=few, log_accept_ratio=few)
+  assert np.sum(few < -20.0) == 1 and not chains.diverge
 
 
 @pytest.mark.nightly

@@ -78,6 +78,7 @@ def test_divergences_are_told_with_the_coordinate_they_are_near(
   verdict = _judged(values, most_diverging=most, **trace)
   assert verdict.where_diverging == 'x[1]'
   assert ['diverged, where x[1]' in w for w in verdict.failed] == [True] * fails
+  assert verdict.is_far_from_enough(1.0) == fails
 
 
 def test_proposals_that_may_be_accepted_do_not_diverge():
@@ -143,18 +144,33 @@ def test_of_ordinary_draws_no_tail_is_spoken_of():
   assert 'heavy' not in repr(verdict)
 
 
-def _posterior(values):
+def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
   problem = types.SimpleNamespace(names=['x'], constrain=lambda x: x)
   chains = types.SimpleNamespace(
     num_kept=len(values),
     draws=values,
-    trace=dict(target_log_prob=_heavy()[..., 0]),
+    trace=dict(target_log_prob=_heavy()[..., 0], **trace),
     thinning=1,
     failures=[],
-    most_diverging=verdict_lib.MOST_DIVERGING,
+    most_diverging=most_diverging,
   )
   return posterior_lib.Posterior(problem, chains, [], 10.0)
+
+
+@pytest.mark.parametrize('most, converged', [(0.005, True), (0.001, False)])
+def test_a_posterior_is_judged_by_what_its_chains_may(most, converged):
+  values = _heavy()[..., :1]
+  ratio = np.full(values.shape[:2], -0.1)
+  num = round(0.002 * ratio.size)
+  ratio.flat[:num] = -21.0
+  posterior = _posterior(values, most, log_accept_ratio=ratio)
+  assert posterior.converged == converged
+  assert ('look at x[0]' in repr(posterior)) != converged
+  told = f'{100 * num / ratio.size:.3g}% of the proposals diverged'
+  assert [told in words for words in posterior.failed] == [True] * (
+    not converged
+  )
 
 
 def test_a_posterior_tells_its_heavy_tails_and_has_converged():

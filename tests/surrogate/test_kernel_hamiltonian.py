@@ -55,9 +55,7 @@ each_surrogate = pytest.mark.parametrize('name', ['gaussian', 'finite'])
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-  'name', ['gaussian', pytest.param('finite', marks=pytest.mark.nightly)]
-)
+@each_surrogate
 def test_a_gaussian_is_learned_from_a_far_start(name):
   _, result = _learned(name)
   z = np.linalg.solve(_FACTOR, (result.states - _MEAN).reshape(-1, _SIZE).T)
@@ -163,7 +161,7 @@ def test_a_continued_run_gives_the_same_bits(tmp_path, monkeypatch):
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   kernel = tfpa.kernel_hamiltonian(
     _log_prob,

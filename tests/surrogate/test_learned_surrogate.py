@@ -45,7 +45,7 @@ def test_a_surrogate_kernel_is_no_kernel_of_tfp():
   )
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_a_step_that_walked_counts_as_one_accepted_as_wanted():
   kernel = tfpa.kernel_hamiltonian(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),

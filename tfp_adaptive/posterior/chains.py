@@ -168,10 +168,15 @@ class Chains:
 
   @property
   def most_diverging(self):
-    """The share of proposals that may diverge: of smaller steps fewer do."""
-    if self.choice.target_accept_prob > structure.ACCEPT_PROB:
-      return verdict.MOST_DIVERGING_OF_CAREFUL
-    return verdict.MOST_DIVERGING
+    """The share of proposals that may diverge, of smaller steps a lower one.
+
+    One proposal alone is no share.
+    """
+    is_careful = self.choice.target_accept_prob > structure.ACCEPT_PROB
+    most = verdict.MOST_DIVERGING
+    if is_careful:
+      most = verdict.MOST_DIVERGING_OF_CAREFUL
+    return max(most, 1.0 / self.trace['target_log_prob'].size)
 
   @property
   def matrix(self):

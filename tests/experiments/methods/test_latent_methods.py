@@ -178,7 +178,7 @@ def ran(tmp_path_factory):
   return folder, runner.run_plan(plan, folder, console, progress=False)
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_runs_agree_with_the_exact_posterior(ran):
   _, records = ran
   assert [record.get('error') for record in records] == [None] * 3
