@@ -44,16 +44,23 @@ _COLUMNS = (
   'BlackJAX MEADS',
   'nutpie (low rank)',
   'nutpie (diagonal)',
+  'Replica exchange HMC-3',
+  'HMC-10',
 )
+_ENDED = ('passed', 'biased', 'not converged')
 _RIVALS = (_OURS, 'NumPyro', 'PyMC', 'nutpie')
 _COLORS = ('tab:green', 'tab:blue', 'tab:orange', 'tab:purple')
 _Z = 1.96  # Of a 95 % interval.
 
 
 class Outcome(NamedTuple):
-  """Runs of a sampler on a target: all, right ones, and wrong beyond doubt."""
+  """Runs of a sampler on a target: all that are to be, those that ended ...
+
+  ... those within the gates and right, and those within and far off.
+  """
 
   num_runs: int
+  num_ended: int
   num_passed: int
   num_wrong: int
 
@@ -73,11 +80,12 @@ def outcomes(runs, summary=None):
   """
   found = collections.defaultdict(dict)
   for run in runs:
-    so_far = found[_OURS].get(run['target'], Outcome(0, 0, 0))
+    so_far = found[_OURS].get(run['target'], Outcome(0, 0, 0, 0))
     is_within = run['passes_gates'] and run['converged']
     is_far = front_door.is_far(run)
     found[_OURS][run['target']] = Outcome(
       so_far.num_runs + 1,
+      so_far.num_ended + 1,
       so_far.num_passed + (is_within and not is_far),
       so_far.num_wrong + (is_within and is_far),
     )
@@ -85,6 +93,7 @@ def outcomes(runs, summary=None):
     counts = pair['outcomes']
     found[pair['method']][pair['target']] = Outcome(
       sum(counts.values()) - counts['refused'],
+      sum(counts[name] for name in _ENDED),
       counts['passed'],
       counts['biased'],
     )
@@ -103,15 +112,17 @@ def _of_samplers(found):
     wrong = sum(o.num_wrong for o in by_target.values())
     num = passed + wrong
     share = '-' if num == 0 else f'{wrong} of {num} ({_interval(wrong, num)})'
-    rows.append((solved, passed, sampler, share))
+    num_ended = sum(o.num_ended for o in by_target.values())
+    rows.append((solved, passed, sampler, num_ended, share))
   rows.sort(key=lambda row: row[:2], reverse=True)
   head = (
     'Sampler',
     f'Of {len(found[_OURS])} targets, solved',
-    'Runs that pass',
+    'Runs that pass, of those that ended',
     'Of runs within the gates, wrong (95 % interval)',
   )
-  return table(head, [(n, str(s), str(p), w) for s, p, n, w in rows])
+  lines = [(n, str(s), f'{p} of {e}', w) for s, p, n, e, w in rows]
+  return table(head, lines)
 
 
 def _interval(count, num):
@@ -132,11 +143,11 @@ def draw_passes(found):
   figure, axis = plt.subplots(figsize=(8.0, 6.0), layout='constrained')
   axis.imshow(shares, cmap='Greens', vmin=0.0, vmax=1.3, aspect='auto')
   for (row, column), share in np.ndenumerate(shares):
-    text = '-' if np.isnan(share) else f'{10 * share:.0f}'
+    text = '.' if np.isnan(share) else f'{10 * share:.0f}'
     axis.text(column, row, text, ha='center', va='center', fontsize='small')
   axis.set_xticks(range(len(_COLUMNS)), _COLUMNS, rotation=45, ha='right')
   axis.set_yticks(range(len(targets)), map(_short, targets))
-  axis.set_title('Runs of ten within the gates and right')
+  axis.set_title('Runs of ten within the gates and right (a dot: none ended)')
   return figure
 
 
@@ -164,7 +175,7 @@ def draw_rates(records):
 
 
 def _share(outcome):
-  if outcome is None or outcome.num_runs == 0:
+  if outcome is None or outcome.num_ended == 0:
     return np.nan
   return outcome.num_passed / outcome.num_runs
 

@@ -87,7 +87,7 @@ def _summary(runs, known):
     'Runs',
     f'of them beyond {truth_lib.FAR:.0f} standard errors',
     'Ours ahead per second, where both converge',
-    'per gradient',
+    'Ours ahead per gradient',
   )
   return table(head, rows)
 

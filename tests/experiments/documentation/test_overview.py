@@ -21,12 +21,14 @@ def test_a_run_is_right_wrong_or_neither():
     *(_run('a', passes=False, z=9.0), _run('a', converged=False, z=9.0)),
   ]
   pairs = [
-    _pair('NUTS', 'a', passed=7, biased=2, **{'not converged': 1}),
+    _pair(
+      'NUTS', 'a', passed=7, biased=2, **{'not converged': 1, 'out of time': 2}
+    ),
     _pair('AM', 'a', refused=10),
   ]
   found = overview.outcomes(runs, pairs)
-  assert found['sample_posterior']['a'] == (5, 2, 1)
-  assert found['NUTS']['a'] == (10, 7, 2)
+  assert found['sample_posterior']['a'] == (5, 5, 2, 1)
+  assert found['NUTS']['a'] == (12, 10, 7, 2)
   assert found['AM']['a'].num_runs == 0
 
 
@@ -37,11 +39,17 @@ def test_the_interval_is_wilsons():
 
 
 def test_figures_show_every_target_and_model():
-  found = overview.outcomes([_run('Banana'), _run('SyntheticModel')])
+  pairs = [
+    _pair('nutpie (low rank)', 'Banana', passed=10),
+    _pair('BlackJAX ChEES', 'Banana', **{'out of time': 10}),
+  ]
+  runs = [_run('Banana'), _run('SyntheticModel')]
+  found = overview.outcomes(runs, pairs)
   (axis,) = overview.draw_passes(found).axes
   labels = [label.get_text() for label in axis.get_yticklabels()]
   assert labels == ['Banana', 'Model']
-  assert [text.get_text() for text in axis.texts].count('10') >= 2
+  texts = [text.get_text() for text in axis.texts]
+  assert texts.count('10') == 3 and texts.count('.') == len(texts) - 3
   record = dict(
     posterior='heart', sampler='PyMC', status='finished', converged=True,
     ess_bulk=500.0, ess_tail=400.0, num_gradients=1000.0, cpu_seconds=20.0,
@@ -49,20 +57,20 @@ def test_figures_show_every_target_and_model():
   of_gradients, of_seconds = overview.draw_rates([record]).axes
   marks = {line.get_label(): line.get_xdata() for line in of_seconds.lines}
   assert list(marks['PyMC']) == [20.0] and len(marks['nutpie']) == 0
-  assert [line.get_xdata()[0] for line in of_gradients.lines[2:3]] == [50.0]
+  marks = {line.get_label(): line.get_xdata() for line in of_gradients.lines}
+  assert list(marks['PyMC']) == [50.0]
 
 
 def test_pages_count_the_runs_that_are_wrong_in_one_way():
   root = pathlib.Path(overview.__file__).resolve().parents[2]
   found = overview.outcomes(overview.read_lines(overview._RUNS))
-  (ours, of_ours), *others = [
+  _, *others = [
     (
       sum(o.num_wrong for o in by_target.values()),
       sum(o.num_wrong + o.num_passed for o in by_target.values()),
     )
     for by_target in found.values()
   ]
-  assert 0 < ours < of_ours
   wrong, num = map(sum, zip(*others))
   pages = ('README.md', 'docs/choose.md', 'docs/results/panel.md')
   for text in [(root / page).read_text() for page in pages]:
