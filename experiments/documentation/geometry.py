@@ -14,13 +14,13 @@ from experiments.framework.json_files import read_json
 from experiments.framework.json_files import read_lines
 from experiments.panel.cells import CellFile
 
-__all__ = ['with_tables']
+__all__ = ['NAMES', 'with_tables']
 
 _PAGE = page('geometry')
 _RECORDS = _PAGE.with_suffix('')
 _PANEL = _PAGE.with_name('inference_gym') / 'summary.json'
 _SHOWN = (250, 1000, 4000, 16000)  # Gradients of an adaptation.
-_NAMES = {
+NAMES = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': 'Brownian motion',
   'stochastic_volatility_100_centered': 'S&P 500, 100 days, centered',
 }
@@ -77,7 +77,7 @@ def _row(target, method, records):
   good = [r for r in finished if not r['missed']]
   biased = sum(bool(r['is_biased']) for r in good)
   return [
-    _NAMES.get(target, target),
+    NAMES.get(target, target),
     method,
     f'{len(good)}/{len(records)}',
     str(biased) if good else '-',
@@ -108,7 +108,7 @@ def _rival(target):
     and pair['outcomes']['passed'] >= _MOST_LISTED
     and pair.get('min_ess_per_gradient')
   ]
-  name = _NAMES.get(target, target)
+  name = NAMES.get(target, target)
   if not rivals:
     nobody = f'*the panel: none passes in {_MOST_LISTED} of 10*'
     return [name, nobody, *[''] * 4]

@@ -6,12 +6,13 @@ writes the table between its two comments, which a test compares, and the PNGs.
 """
 
 import collections
-import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy.stats
 
 from experiments.documentation import front_door
+from experiments.documentation import geometry
 from experiments.documentation import rivals
 from experiments.documentation.made_tables import fill
 from experiments.documentation.made_tables import page
@@ -19,7 +20,14 @@ from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_json
 from experiments.framework.json_files import read_lines
 
-__all__ = ['Outcome', 'draw_passes', 'draw_rates', 'outcomes', 'with_tables']
+__all__ = [
+  'Outcome',
+  'draw_passes',
+  'draw_rates',
+  'num_solved',
+  'outcomes',
+  'with_tables',
+]
 
 _RESULTS = page('front_door').parent
 _PAGE = _RESULTS.parent / 'evaluation.md'
@@ -50,7 +58,15 @@ _COLUMNS = (
 _ENDED = ('passed', 'biased', 'not converged')
 _RIVALS = (_OURS, 'NumPyro', 'PyMC', 'nutpie')
 _COLORS = ('tab:green', 'tab:blue', 'tab:orange', 'tab:purple')
-_Z = 1.96  # Of a 95 % interval.
+_NAMES = {
+  **geometry.NAMES,
+  'NonIdentifiableQuarticMeasurementModel': 'Quartic',
+  'SyntheticItemResponseTheory': 'Item responses',
+  'SyntheticLogGaussianCoxProcess': 'Cox process',
+  'SyntheticPlasmaSpectroscopy': 'Plasma spectroscopy',
+  'VectorizedStochasticVolatilitySP500': 'S&P 500',
+  'VectorizedStochasticVolatilitySP500Small': 'S&P 500, 100 days, innovations',
+}
 
 
 class Outcome(NamedTuple):
@@ -105,9 +121,7 @@ def _of_samplers(found):
   rows = []
   for sampler in _COLUMNS:
     by_target = found[sampler]
-    solved = sum(
-      o.num_passed >= _ENOUGH * max(o.num_runs, 1) for o in by_target.values()
-    )
+    solved = num_solved(by_target)
     passed = sum(o.num_passed for o in by_target.values())
     wrong = sum(o.num_wrong for o in by_target.values())
     num = passed + wrong
@@ -125,38 +139,41 @@ def _of_samplers(found):
   return table(head, lines)
 
 
+def num_solved(by_target):
+  """Returns on how many targets a sampler passes in enough of its runs."""
+  return sum(
+    o.num_passed >= _ENOUGH * o.num_runs > 0 for o in by_target.values()
+  )
+
+
 def _interval(count, num):
   """Returns Wilson's interval of a share, in percent."""
-  middle = (count + _Z**2 / 2) / (num + _Z**2)
-  half = _Z / (num + _Z**2) * math.sqrt(count * (num - count) / num + _Z**2 / 4)
-  low, high = (100 * max(v, 0.0) for v in (middle - half, middle + half))
-  return f'{low:.0f} to {high:.0f} %'
+  found = scipy.stats.binomtest(count, num).proportion_ci(method='wilson')
+  return f'{100 * found.low:.0f} to {100 * found.high:.0f} %'
 
 
 def draw_passes(found):
   """Returns a figure of the runs that pass, of ten, targets by samplers."""
-  plt = _pyplot()
   targets = list(found[_OURS])
   shares = np.array(
     [[_share(found[c].get(t)) for c in _COLUMNS] for t in targets]
   )
-  figure, axis = plt.subplots(figsize=(8.0, 6.0), layout='constrained')
+  figure, axis = _figure(6.0)
   axis.imshow(shares, cmap='Greens', vmin=0.0, vmax=1.3, aspect='auto')
   for (row, column), share in np.ndenumerate(shares):
     text = '.' if np.isnan(share) else f'{10 * share:.0f}'
     axis.text(column, row, text, ha='center', va='center', fontsize='small')
   axis.set_xticks(range(len(_COLUMNS)), _COLUMNS, rotation=45, ha='right')
-  axis.set_yticks(range(len(targets)), map(_short, targets))
+  axis.set_yticks(
+    range(len(targets)), [_NAMES.get(t, t.replace('_', ' ')) for t in targets]
+  )
   axis.set_title('Runs of ten within the gates and right (a dot: none ended)')
   return figure
 
 
 def draw_rates(records):
   """Returns a figure of effective draws per gradient and per second."""
-  plt = _pyplot()
-  figure, axes = plt.subplots(
-    1, 2, sharey=True, figsize=(8.0, 7.0), layout='constrained'
-  )
+  figure, axes = _figure(7.0, num_columns=2)
   for axis, (title, found) in zip(axes, rivals.medians(records).items()):
     models = list(dict.fromkeys(model for model, _ in found))[::-1]
     for sampler, sign, color in zip(_RIVALS, 'o<sd', _COLORS):
@@ -174,37 +191,17 @@ def draw_rates(records):
   return figure
 
 
+def _figure(height, num_columns=1):
+  from matplotlib import figure
+
+  drawn = figure.Figure(figsize=(8.0, height), layout='constrained')
+  return drawn, drawn.subplots(1, num_columns, sharey=True)
+
+
 def _share(outcome):
   if outcome is None or outcome.num_ended == 0:
     return np.nan
   return outcome.num_passed / outcome.num_runs
-
-
-def _short(name):
-  for long, short in (
-    ('UnknownScalesMissingMiddleObservations', ''),
-    (
-      'VectorizedStochasticVolatilitySP500Small',
-      'SP500, 100 days, innovations',
-    ),
-    ('VectorizedStochasticVolatility', ''),
-    ('NonIdentifiable', ''),
-    ('MeasurementModel', ''),
-    ('Synthetic', ''),
-    ('stochastic_volatility_100_centered', 'SP500, 100 days, path'),
-    ('_', ' '),
-  ):
-    name = name.replace(long, short)
-  return name
-
-
-def _pyplot():
-  import matplotlib
-
-  matplotlib.use('Agg')
-  import matplotlib.pyplot as plt
-
-  return plt
 
 
 def main():

@@ -172,9 +172,8 @@ class Chains:
 
     One proposal alone is no share.
     """
-    is_careful = self.choice.target_accept_prob > structure.ACCEPT_PROB
     most = verdict.MOST_DIVERGING
-    if is_careful:
+    if self.choice.target_accept_prob > structure.ACCEPT_PROB:
       most = verdict.MOST_DIVERGING_OF_CAREFUL
     return max(most, 1.0 / self.trace['target_log_prob'].size)
 

@@ -30,6 +30,10 @@ def test_a_run_is_right_wrong_or_neither():
   assert found['sample_posterior']['a'] == (5, 5, 2, 1)
   assert found['NUTS']['a'] == (12, 10, 7, 2)
   assert found['AM']['a'].num_runs == 0
+  # Four of five are enough, three are not, nor is nothing.
+  of_five = [overview.Outcome(5, 5, passed, 0) for passed in (4, 3)]
+  by_target = dict(zip('ab', of_five), c=found['AM']['a'])
+  assert overview.num_solved(by_target) == 1
 
 
 def test_the_interval_is_wilsons():
@@ -43,11 +47,11 @@ def test_figures_show_every_target_and_model():
     _pair('nutpie (low rank)', 'Banana', passed=10),
     _pair('BlackJAX ChEES', 'Banana', **{'out of time': 10}),
   ]
-  runs = [_run('Banana'), _run('SyntheticModel')]
+  runs = [_run('Banana'), _run('SyntheticLogGaussianCoxProcess')]
   found = overview.outcomes(runs, pairs)
   (axis,) = overview.draw_passes(found).axes
   labels = [label.get_text() for label in axis.get_yticklabels()]
-  assert labels == ['Banana', 'Model']
+  assert labels == ['Banana', 'Cox process']
   texts = [text.get_text() for text in axis.texts]
   assert texts.count('10') == 3 and texts.count('.') == len(texts) - 3
   record = dict(
@@ -75,13 +79,7 @@ def test_pages_count_the_runs_that_are_wrong_in_one_way():
   pages = ('README.md', 'docs/choose.md', 'docs/results/panel.md')
   for text in [(root / page).read_text() for page in pages]:
     assert f'{wrong} of {num} ' in text
-  solved = {
-    sampler: sum(
-      o.num_passed >= overview._ENOUGH * o.num_runs > 0
-      for o in by_target.values()
-    )
-    for sampler, by_target in found.items()
-  }
+  solved = {name: overview.num_solved(found[name]) for name in found}
   best = solved.pop('sample_posterior')
   text = (root / 'README.md').read_text()
   assert f'on more than {max(solved.values())} of these' in text
