@@ -67,7 +67,7 @@ wheel: $(VENV)/installed
 
 # Material announces its own end at every build unless told not to.
 docs: $(VENV)/docs-installed
-	$(BIN)/python -m experiments.documentation.evaluation docs
+	$(BIN)/python -m experiments.documentation.evaluation_tables docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m tests.site_links site
 

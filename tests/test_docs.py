@@ -12,7 +12,7 @@ import yaml
 
 import tfp_adaptive as tfpa
 from experiments.documentation import docstrings
-from experiments.documentation import evaluation
+from experiments.documentation import evaluation_tables
 from experiments.documentation import notebooks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -259,7 +259,7 @@ def test_the_page_without_runs_says_what_is_missing():
   from experiments.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)
-  text = evaluation.evaluation_page(panel, [], num_stale=3)
+  text = evaluation_tables.evaluation_page(panel, [], num_stale=3)
   assert 'No runs yet' in text and '3 records' in text
   total = (
     len(panel.config.targets) * len(panel.config.methods)
@@ -281,17 +281,18 @@ def test_the_page_counts_runs_and_names_what_is_missing():
     {'target': target, 'method': first, 'status': 'finished'} for _ in seeds
   ]
   records.append({'target': target, 'method': second, 'status': 'refused'})
-  row = evaluation.progress_table(panel, records).rows[0]
+  row = evaluation_tables.progress_table(panel, records).rows[0]
   total = len(panel.config.methods) * panel.config.num_seeds
   assert row[1] == f'{2 * panel.config.num_seeds} of {total}'
   assert row[2] == ', '.join(rest)
 
 
 def test_saved_measurements_are_shown_and_missing_ones_named(tmp_path):
-  text = evaluation.measurement_tables(DOCS / 'results')
+  text = evaluation_tables.measurement_tables(DOCS / 'results')
   assert 'is missing' not in text
   assert '| 10 | 1e+06 | 10 | 2000 | float64 | langevin | 0 |' in text
-  num_missing = evaluation.measurement_tables(tmp_path).count('is missing')
+  empty = evaluation_tables.measurement_tables(tmp_path)
+  num_missing = empty.count('is missing')
   assert num_missing == 9
 
 

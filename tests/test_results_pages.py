@@ -6,13 +6,13 @@ import re
 
 import pytest
 
+from experiments.documentation import evaluation
 from experiments.documentation import front_door
 from experiments.documentation import geometry
 from experiments.documentation import gpu
 from experiments.documentation import local_steps
 from experiments.documentation import many_chains
 from experiments.documentation import outlook
-from experiments.documentation import overview
 from experiments.documentation import papers
 from experiments.documentation import quickstart
 from experiments.documentation import rivals
@@ -171,18 +171,18 @@ def test_what_is_left_of_conditions_is_that_of_the_records(record, suffix):
 
 
 # Of modules whose page has another name.
-_PAGES = {'overview': '../evaluation'}
+_PAGES = {'evaluation': '../evaluation'}
 
 
 @pytest.mark.parametrize(
   'module, num_lines, changed',
   [
+    (evaluation, 14, ('| sample_posterior | 10', '| sample_posterior | 11')),
     (front_door, 20, ('| 103 |', '| 104 |')),
     (geometry, 60, ('/10 |', '/11 |')),
     (gpu, 95, ('178 of 178', '177 of 178')),
     (local_steps, 12, ('| local steps |', '| steps |')),
     (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
-    (overview, 14, ('| sample_posterior | 10', '| sample_posterior | 11')),
     (outlook, 20, ('| 3 to 5, 3 to 5, 3 to 5 |', '| 3 to 5, 3 to 5, 3 to 6 |')),
     (papers, 250, ('| 189, 593, 1097 |', '| 199, 593, 1097 |')),
     # Two posteriors, two samplers; the other table is that of the terminal.

@@ -1,332 +1,220 @@
-"""Pages of the site that are made from saved results.
+"""The table and the figures of docs/evaluation.md, made from the records.
 
-  python -m experiments.documentation.evaluation docs
+  python -m experiments.documentation.evaluation
 
-writes evaluation_tables.md, and panel.html where there are runs to show. Absent
-or partial records make no error: the page says what is missing.
+writes the table between its two comments, which a test compares, and the PNGs.
 """
 
-import json
-import pathlib
-import sys
+import collections
+from typing import NamedTuple
 
-__all__ = ['evaluation_page', 'measurement_tables', 'progress_table']
+import numpy as np
+import scipy.stats
 
-_HEAD = """# All tables of the evaluation
+from experiments.documentation import front_door
+from experiments.documentation import geometry
+from experiments.documentation import rivals
+from experiments.documentation.made_tables import fill
+from experiments.documentation.made_tables import page
+from experiments.documentation.made_tables import table
+from experiments.framework.json_files import read_json
+from experiments.framework.json_files import read_lines
 
-The library's samplers against today's best, on the models of inference_gym and
-two logistic regressions, all with default settings, judged by known moments.
-`python -m experiments run configs/inference_gym/panel.yaml` runs all of it, and
-continues where it was stopped; `make docs` makes this page from its records.
+__all__ = [
+  'Outcome',
+  'draw_passes',
+  'draw_rates',
+  'num_solved',
+  'outcomes',
+  'with_tables',
+]
 
-How to read it: a sampler may be ahead per gradient and behind per second, and
-one whose runs failed the gates has no number at all. Library and peers are each
-represented by their best method on that target: look at the table of failed
-runs before you conclude that a family always does what its best member did.
-"""
-_NONE = """## No runs yet
-
-There are no records of the panel that fit today's config and library. What will
-stand here: who wins where and by how much, failed runs, squared bias.
-"""
-_WHOLE = """All of it on one page, with the curves of squared bias:
-[panel.html](panel.html).
-"""
-# (title, note, file, {column: its key or index path}).
-_MEASUREMENTS = (
-  (
-    'Defaults against the exact covariance',
-    'Rotated Gaussians, steps of one size, nothing else set: ESS per gradient '
-    'over that of the best factor at the same acceptance. `python -m '
-    'experiments oracle`.',
-    'oracle.jsonl',
-    {
-      'd': ('case', 0),
-      'Condition': ('case', 1),
-      'Chains': ('case', 2),
-      'Adapting steps': ('case', 3),
-      'Precision': ('case', 4),
-      'Proposal': ('case', 5),
-      'Seed': ('seed',),
-      'Min ESS, ratio': ('min_ratio',),
-      'Median ESS, ratio': ('median_ratio',),
-      'Condition left': ('condition_left',),
-    },
-  ),
-  (
-    'Cost of a step of MALA',
-    'Microseconds on one core. `python -m experiments bench`.',
-    'bench.json',
-    {
-      'Chains': ('num_chains',),
-      'd': ('event_size',),
-      'Bare loop': ('bare',),
-      'Frozen': ('frozen',),
-      'Adapting': ('adapting',),
-      'Frozen / bare': ('frozen_over_bare',),
-      'Adapting / frozen': ('adapting_over_frozen',),
-    },
-  ),
-  (
-    'Cost of a step of HMC, L = 5',
-    'Microseconds on one core. `python -m experiments bench --hamiltonian`.',
-    'bench_hamiltonian.json',
-    {
-      'Case': ('name',),
-      'Chains': ('num_chains',),
-      'd': ('event_size',),
-      'Frozen': ('frozen',),
-      'Adapting, autodiff / frozen': ('autodiff_over_frozen',),
-      'Adapting, finite differences / frozen': (
-        'finite_difference_over_frozen',
-      ),
-    },
-  ),
-  (
-    'Cost of a step of mGrad by prior',
-    'Microseconds on one core. `python -m experiments bench --latent`.',
-    'bench_latent.json',
-    {
-      'Case': ('group',),
-      'Prior': ('prior',),
-      'Precision': ('dtype',),
-      'Chains': ('num_chains',),
-      'd': ('event_size',),
-      'Microseconds': ('microseconds',),
-      'Speedup over dense': ('speedup',),
-    },
-  ),
-  (
-    'Restarts of runs',
-    'Each in a process of its own: a finished run asked for with one thing '
-    'changed must be refused; one that was stopped and is continued unchanged '
-    'must end in the same bits. Seconds are those of telling runs apart. '
-    '`python -m experiments.studies.restarts`.',
-    'restarts.json',
-    {
-      'Restart': ('restart',),
-      'Cases': ('num',),
-      'Refused': ('refused',),
-      'Same bits': ('same_bits',),
-      'Neither': ('others',),
-      'Median seconds': ('median_seconds',),
-      'Most seconds': ('max_seconds',),
-    },
-  ),
-  (
-    'Runs that met a fault',
-    'Killed, killed inside of a write, on a full disk, stopped by an error, or '
-    'joined by a second writer, at random moments; then asked for again. '
-    '`python -m experiments.studies.faults`.',
-    'faults.json',
-    {
-      'Fault': ('kind',),
-      'Cases': ('num',),
-      'Ended in the same bits': ('same_bits',),
-      'Most blocks computed twice': ('most_blocks_lost',),
-      'Told in words': ('num_told',),
-    },
-  ),
-  (
-    'Sweeps in several processes',
-    'Forty small cells, in one process and in several; digests of all that '
-    'they drew, against those of one process. Between cells a worker measures '
-    'and writes one and finds the next. '
-    '`python -m experiments.studies.cluster`.',
-    'cluster.json',
-    {
-      'Run in': ('way',),
-      'Cells': ('num_cells',),
-      'Lost': ('num_lost',),
-      'Same bits': ('num_same_bits',),
-      'Continued elsewhere': ('num_continued',),
-      'Seconds': ('seconds',),
-      'Of these in cells, all workers': ('seconds_in_cells',),
-      'Between two cells': ('seconds_between_cells',),
-    },
-  ),
-  (
-    'Memory of kernels made one after the other',
-    'In one process, megabytes that it holds. `python -m '
-    'experiments.studies.bench_memory`.',
-    'memory.json',
-    {
-      'Kernels': ('label',),
-      'Number': ('num_kernels',),
-      'After ten': ('megabytes_after_ten',),
-      'After all': ('megabytes_after_all',),
-      'Growth': ('growth_megabytes',),
-      'Growth for each': ('growth_per_kernel',),
-    },
-  ),
-  (
-    'Broken inputs',
-    'Configs, folders of runs and data files, by the seed of the fuzzer. '
-    '`python -m experiments fuzz --seed 0 --seed 20261122`.',
-    'fuzz.json',
-    {
-      'Seed': ('seed',),
-      'Inputs': ('counts', 'all', 'inputs'),
-      'Refused': ('counts', 'all', 'refused'),
-      'Read': ('counts', 'all', 'accepted'),
-      'Tracebacks': ('counts', 'all', 'traceback'),
-      'Hangs': ('counts', 'all', 'hang'),
-      'Wrongly read': ('counts', 'all', 'wrong accept'),
-      'Wrongly refused': ('counts', 'all', 'wrong refusal'),
-      'Longest message': ('counts', 'all', 'longest message'),
-    },
-  ),
+_RESULTS = page('front_door').parent
+_PAGE = _RESULTS.parent / 'evaluation.md'
+_RUNS = _RESULTS / 'front_door' / 'runs.jsonl'
+_SUMMARY = _RESULTS / 'inference_gym' / 'summary.json'
+_OURS = 'sample_posterior'
+_ENOUGH = 0.8  # Of a target's runs.
+# Shown: all of others that the panel runs, and of the library's own the one of
+# each kind that passes most often, an HMC, a map, a MALA and a surrogate.
+_COLUMNS = (
+  _OURS,
+  'GSM HMC-5',
+  'RealNVP HMC-5',
+  'Fisher-divergence MALA',
+  'KMC finite',
+  'SNAPER-HMC',
+  'NUTS (windowed)',
+  'NumPyro NUTS (dense)',
+  'BlackJAX NUTS (dense)',
+  'BlackJAX NUTS (diagonal)',
+  'BlackJAX ChEES',
+  'BlackJAX MEADS',
+  'nutpie (low rank)',
+  'nutpie (diagonal)',
+  'Replica exchange HMC-3',
+  'HMC-10',
 )
+_ENDED = ('passed', 'biased', 'not converged')
+_RIVALS = (_OURS, 'NumPyro', 'PyMC', 'nutpie')
+_COLORS = ('tab:green', 'tab:blue', 'tab:orange', 'tab:purple')
+_NAMES = {
+  **geometry.NAMES,
+  'NonIdentifiableQuarticMeasurementModel': 'Quartic',
+  'SyntheticItemResponseTheory': 'Item responses',
+  'SyntheticLogGaussianCoxProcess': 'Cox process',
+  'SyntheticPlasmaSpectroscopy': 'Plasma spectroscopy',
+  'VectorizedStochasticVolatilitySP500': 'S&P 500',
+  'VectorizedStochasticVolatilitySP500Small': 'S&P 500, 100 days, innovations',
+}
 
 
-def evaluation_page(panel, records, num_stale):
-  """Returns the page as Markdown.
+class Outcome(NamedTuple):
+  """Runs of a sampler on a target: all that are to be, those that ended ...
+
+  ... those within the gates and right, and those within and far off.
+  """
+
+  num_runs: int
+  num_ended: int
+  num_passed: int
+  num_wrong: int
+
+
+def with_tables(text):
+  """Returns the page's text with the table between its comments."""
+  found = outcomes(read_lines(_RUNS))
+  return fill(text, 'evaluation', [_of_samplers(found)])
+
+
+def outcomes(runs, summary=None):
+  """Returns {sampler: {target: `Outcome`}}.
 
   Args:
-    panel: the `Panel`.
-    records: those that count.
-    num_stale: how many were left out.
+    runs: Records of `sample_posterior`.
+    summary: Of the panel's pairs; `None`: the one that is saved.
   """
-  from experiments.panel import page
-  from experiments.panel import page_tables
-  from experiments.panel.grid import to_markdown
-  from experiments.panel.summary import summarize
-
-  parts = [_HEAD]
-  if records:
-    pairs = summarize(records)
-    shown = [*page.tables(pairs), page_tables.truth_table(records)]
-    parts.append(_WHOLE)
-    parts += [to_markdown(_escaped(table)) for table in shown]
-  else:
-    parts.append(_NONE)
-  if num_stale:
-    parts.append(
-      f'{num_stale} records of other settings, versions or references are '
-      'left out.\n'
+  found = collections.defaultdict(dict)
+  for run in runs:
+    so_far = found[_OURS].get(run['target'], Outcome(0, 0, 0, 0))
+    is_within = run['passes_gates'] and run['converged']
+    is_far = front_door.is_far(run)
+    found[_OURS][run['target']] = Outcome(
+      so_far.num_runs + 1,
+      so_far.num_ended + 1,
+      so_far.num_passed + (is_within and not is_far),
+      so_far.num_wrong + (is_within and is_far),
     )
-  parts.append(to_markdown(progress_table(panel, records)))
-  return '\n'.join(parts)
-
-
-def progress_table(panel, records):
-  """Returns the `Table` of runs that are in and that are missing."""
-  from experiments.panel.grid import Table
-
-  config = panel.config
-  methods = config.method_labels()
-  rows, num_in = [], 0
-  for target in config.target_labels():
-    seeds = {label: 0 for label in methods}
-    done = dict(seeds)
-    for record in records:
-      if record['target'] == target:
-        seeds[record['method']] += 1
-        # A method that does not apply says so once.
-        refused = record['status'] == 'refused'
-        done[record['method']] = max(
-          done[record['method']],
-          config.num_seeds if refused else seeds[record['method']],
-        )
-    missing = [m for m in methods if done[m] < config.num_seeds]
-    num_in += sum(done.values())
-    named = ', '.join(missing)
-    rows.append(
-      [
-        target,
-        f'{sum(done.values())} of {len(methods) * config.num_seeds}',
-        named if 0 < len(missing) < len(methods) else 'all' if missing else '-',
-      ]
+  for pair in read_json(_SUMMARY) if summary is None else summary:
+    counts = pair['outcomes']
+    found[pair['method']][pair['target']] = Outcome(
+      sum(counts.values()) - counts['refused'],
+      sum(counts[name] for name in _ENDED),
+      counts['passed'],
+      counts['biased'],
     )
-  total = len(rows) * len(methods) * config.num_seeds
-  note = (
-    f'{num_in} of {total} runs are in: {len(rows)} targets, {len(methods)} '
-    f'methods, {config.num_seeds} seeds; a method that does not apply to a '
-    'target counts as done.'
+  return found
+
+
+def _of_samplers(found):
+  """Returns a line for each sampler, those that solve most targets first."""
+  rows = []
+  for sampler in _COLUMNS:
+    by_target = found[sampler]
+    solved = num_solved(by_target)
+    passed = sum(o.num_passed for o in by_target.values())
+    wrong = sum(o.num_wrong for o in by_target.values())
+    num = passed + wrong
+    share = '-' if num == 0 else f'{wrong} of {num} ({_interval(wrong, num)})'
+    num_ended = sum(o.num_ended for o in by_target.values())
+    rows.append((solved, passed, sampler, num_ended, share))
+  rows.sort(key=lambda row: row[:2], reverse=True)
+  head = (
+    'Sampler',
+    f'Of {len(found[_OURS])} targets, solved',
+    'Runs that pass, of those that ended',
+    'Of runs within the gates, wrong (95 % interval)',
   )
-  header = ['Target', 'Runs that are in', 'Methods with runs missing']
-  return Table('What is in, and what is missing', note, header, rows)
+  lines = [(n, str(s), f'{p} of {e}', w) for s, p, n, e, w in rows]
+  return table(head, lines)
 
 
-def measurement_tables(folder):
-  """Returns Markdown tables of the other measurements kept as JSON."""
-  from experiments.panel.grid import Table
-  from experiments.panel.grid import to_markdown
-
-  parts = []
-  for title, note, name, columns in _MEASUREMENTS:
-    path = pathlib.Path(folder) / name
-    if not path.is_file():
-      parts.append(f'## {title}\n\n{note} `{name}` is missing.\n')
-      continue
-    rows = [
-      [_shown(_get(record, keys)) for keys in columns.values()]
-      for record in _read(path)
-    ]
-    parts.append(to_markdown(Table(title, note, list(columns), rows)))
-  return '\n'.join(parts)
+def num_solved(by_target):
+  """Returns on how many targets a sampler passes in enough of its runs."""
+  return sum(
+    o.num_passed >= _ENOUGH * o.num_runs > 0 for o in by_target.values()
+  )
 
 
-def _escaped(table):
-  """Returns the table with text that Markdown leaves as it is."""
-  rows = [
-    [
-      cell._replace(text=_literal(cell.text))
-      if hasattr(cell, 'text')
-      else _literal(cell)
-      for cell in row
-    ]
-    for row in table.rows
-  ]
-  return table._replace(rows=rows, note=_literal(table.note))
+def _interval(count, num):
+  """Returns Wilson's interval of a share, in percent."""
+  found = scipy.stats.binomtest(count, num).proportion_ci(method='wilson')
+  return f'{100 * found.low:.0f} to {100 * found.high:.0f} %'
 
 
-def _literal(text):
-  for sign in ('\\', '*', '_', '<', '[', '`'):
-    text = text.replace(sign, f'\\{sign}')
-  return text.replace('\n', ' ')
+def draw_passes(found):
+  """Returns a figure of the runs that pass, of ten, targets by samplers."""
+  targets = list(found[_OURS])
+  shares = np.array(
+    [[_share(found[c].get(t)) for c in _COLUMNS] for t in targets]
+  )
+  figure, axis = _figure(6.0)
+  axis.imshow(shares, cmap='Greens', vmin=0.0, vmax=1.3, aspect='auto')
+  for (row, column), share in np.ndenumerate(shares):
+    text = '.' if np.isnan(share) else f'{10 * share:.0f}'
+    axis.text(column, row, text, ha='center', va='center', fontsize='small')
+  axis.set_xticks(range(len(_COLUMNS)), _COLUMNS, rotation=45, ha='right')
+  axis.set_yticks(
+    range(len(targets)), [_NAMES.get(t, t.replace('_', ' ')) for t in targets]
+  )
+  axis.set_title('Runs of ten within the gates and right (a dot: none ended)')
+  return figure
 
 
-def _read(path):
-  text = path.read_text(encoding='utf-8')
-  if path.suffix == '.jsonl':
-    return [json.loads(line) for line in text.splitlines() if line]
-  values = json.loads(text)
-  return values['runs'] if isinstance(values, dict) else values
+def draw_rates(records):
+  """Returns a figure of effective draws per gradient and per second."""
+  figure, axes = _figure(7.0, num_columns=2)
+  for axis, (title, found) in zip(axes, rivals.medians(records).items()):
+    models = list(dict.fromkeys(model for model, _ in found))[::-1]
+    for sampler, sign, color in zip(_RIVALS, 'o<sd', _COLORS):
+      rates = [found.get((model, sampler)) for model in models]
+      rows = [row for row, rate in enumerate(rates) if rate is not None]
+      known = [rates[row] for row in rows]
+      size = 8 if sampler == _OURS else 5
+      axis.plot(known, rows, sign, label=sampler, markersize=size, color=color)
+    axis.set_yticks(range(len(models)), [m.replace('_', ' ') for m in models])
+    axis.set_xscale('log')
+    axis.set_title(title, fontsize='medium')
+    axis.grid(axis='y', linewidth=0.3)
+  handles, labels = axes[0].get_legend_handles_labels()
+  figure.legend(handles, labels, loc='outside lower center', ncols=len(labels))
+  return figure
 
 
-def _get(record, keys):
-  for key in keys:
-    record = record[key] if isinstance(key, int) else record.get(key)
-  return record
+def _figure(height, num_columns=1):
+  from matplotlib import figure
+
+  drawn = figure.Figure(figsize=(8.0, height), layout='constrained')
+  return drawn, drawn.subplots(1, num_columns, sharey=True)
 
 
-def _shown(value):
-  from experiments.panel.grid import number
-
-  if isinstance(value, float):
-    return f'{value:g}' if value.is_integer() else number(value)
-  return '-' if value is None else str(value)
+def _share(outcome):
+  if outcome is None or outcome.num_ended == 0:
+    return np.nan
+  return outcome.num_passed / outcome.num_runs
 
 
-def _write(folder):
-  from experiments.panel import page
-  from experiments.panel.cells import CellFile
-  from experiments.panel.cli import DEFAULT_CONFIG
-  from experiments.panel.cli import DEFAULT_OUTPUT
-  from experiments.panel.config import load_panel
-
-  panel = load_panel(DEFAULT_CONFIG)
-  records, num_stale = page.select(panel, CellFile(DEFAULT_OUTPUT))
-  text = evaluation_page(panel, records, num_stale)
-  (folder / 'evaluation_tables.md').write_text(text, encoding='utf-8')
-  text = f'# Other measurements\n\n{measurement_tables(folder / "results")}'
-  (folder / 'measurements.md').write_text(text, encoding='utf-8')
-  whole = folder / 'panel.html'
-  whole.unlink(missing_ok=True)
-  if records:
-    whole.write_text(page.to_page(panel, records, num_stale), encoding='utf-8')
+def main():
+  """Writes the table and the figures."""
+  _PAGE.write_text(with_tables(_PAGE.read_text()))
+  found = outcomes(read_lines(_RUNS))
+  runs = read_lines(_RESULTS / 'rivals' / 'runs.jsonl')
+  for name, figure in (
+    ('evaluation', draw_passes(found)),
+    ('rivals', draw_rates(runs)),
+  ):
+    figure.savefig(_RESULTS / f'{name}.png', dpi=110)
 
 
 if __name__ == '__main__':
-  _write(pathlib.Path(sys.argv[1]))
+  main()

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from experiments.documentation import overview
+from experiments.documentation import evaluation
 
 
 def _run(target, passes=True, converged=True, z=1.0):
@@ -26,20 +26,20 @@ def test_a_run_is_right_wrong_or_neither():
     ),
     _pair('AM', 'a', refused=10),
   ]
-  found = overview.outcomes(runs, pairs)
+  found = evaluation.outcomes(runs, pairs)
   assert found['sample_posterior']['a'] == (5, 5, 2, 1)
   assert found['NUTS']['a'] == (12, 10, 7, 2)
   assert found['AM']['a'].num_runs == 0
   # Four of five are enough, three are not, nor is nothing.
-  of_five = [overview.Outcome(5, 5, passed, 0) for passed in (4, 3)]
+  of_five = [evaluation.Outcome(5, 5, passed, 0) for passed in (4, 3)]
   by_target = dict(zip('ab', of_five), c=found['AM']['a'])
-  assert overview.num_solved(by_target) == 1
+  assert evaluation.num_solved(by_target) == 1
 
 
 def test_the_interval_is_wilsons():
   # Of 7 in 109; and of nothing in ten, 1.96^2 / (10 + 1.96^2).
-  assert overview._interval(7, 109) == '3 to 13 %'
-  assert overview._interval(0, 10) == '0 to 28 %'
+  assert evaluation._interval(7, 109) == '3 to 13 %'
+  assert evaluation._interval(0, 10) == '0 to 28 %'
 
 
 def test_figures_show_every_target_and_model():
@@ -48,8 +48,8 @@ def test_figures_show_every_target_and_model():
     _pair('BlackJAX ChEES', 'Banana', **{'out of time': 10}),
   ]
   runs = [_run('Banana'), _run('SyntheticLogGaussianCoxProcess')]
-  found = overview.outcomes(runs, pairs)
-  (axis,) = overview.draw_passes(found).axes
+  found = evaluation.outcomes(runs, pairs)
+  (axis,) = evaluation.draw_passes(found).axes
   labels = [label.get_text() for label in axis.get_yticklabels()]
   assert labels == ['Banana', 'Cox process']
   texts = [text.get_text() for text in axis.texts]
@@ -58,7 +58,7 @@ def test_figures_show_every_target_and_model():
     posterior='heart', sampler='PyMC', status='finished', converged=True,
     ess_bulk=500.0, ess_tail=400.0, num_gradients=1000.0, cpu_seconds=20.0,
   )  # fmt: skip
-  of_gradients, of_seconds = overview.draw_rates([record]).axes
+  of_gradients, of_seconds = evaluation.draw_rates([record]).axes
   marks = {line.get_label(): line.get_xdata() for line in of_seconds.lines}
   assert list(marks['PyMC']) == [20.0] and len(marks['nutpie']) == 0
   marks = {line.get_label(): line.get_xdata() for line in of_gradients.lines}
@@ -66,8 +66,8 @@ def test_figures_show_every_target_and_model():
 
 
 def test_pages_count_the_runs_that_are_wrong_in_one_way():
-  root = pathlib.Path(overview.__file__).resolve().parents[2]
-  found = overview.outcomes(overview.read_lines(overview._RUNS))
+  root = pathlib.Path(evaluation.__file__).resolve().parents[2]
+  found = evaluation.outcomes(evaluation.read_lines(evaluation._RUNS))
   _, *others = [
     (
       sum(o.num_wrong for o in by_target.values()),
@@ -79,7 +79,7 @@ def test_pages_count_the_runs_that_are_wrong_in_one_way():
   pages = ('README.md', 'docs/choose.md', 'docs/results/panel.md')
   for text in [(root / page).read_text() for page in pages]:
     assert f'{wrong} of {num} ' in text
-  solved = {name: overview.num_solved(found[name]) for name in found}
+  solved = {name: evaluation.num_solved(found[name]) for name in found}
   best = solved.pop('sample_posterior')
   text = (root / 'README.md').read_text()
   assert f'on more than {max(solved.values())} of these' in text
