@@ -114,6 +114,11 @@ class PanelConfig(Parameters):
     return [self.method_label(i) for i in range(len(self.methods))]
 
 
+def _said(model):
+  """Returns what is set of a model: a new option changes no old record."""
+  return model.model_dump(mode='json', exclude_none=True)
+
+
 class Panel(NamedTuple):
   """A checked config with its gates."""
 
@@ -136,9 +141,9 @@ class Panel(NamedTuple):
         'gradients_per_chain': self.budget(target_index).gradients_per_chain,
         'init': config.init.model_dump(mode='json'),
         'edition': config.edition,
-        'target': config.targets[target_index].model_dump(mode='json'),
+        'target': _said(config.targets[target_index]),
         'dtype': self.dtype(target_index),
-        'method': config.methods[method_index].model_dump(mode='json'),
+        'method': _said(config.methods[method_index]),
         'gates': self.gates_digest,
         **({} if self.is_jit_compiled(target_index) else {'xla': False}),
         **self._editions(target_index, method_index),
