@@ -53,7 +53,7 @@ def gp_hierarchy_target(
     amplitude, length = tf.split(tf.exp(theta)[..., tf.newaxis], 2, axis=-2)
     shape = tf.exp(-half_squares / length**2)
     nugget = jitter * tf.eye(num_rows, dtype=theta.dtype)
-    return tfpa.gaussian_priors.spectral(amplitude**2 * (shape + nugget))
+    return tfpa.gaussian_priors.cholesky(amplitude**2 * (shape + nugget))
 
   def hyper_log_prob_fn(theta):
     return -0.5 * tf.reduce_sum(tf.square(theta / hyper_deviation), axis=-1)

@@ -274,7 +274,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       raise TypeError(
         '`prior_fn` must return an `interfaces.GaussianPrior`, but returned '
         f'{type(prior).__name__}. Write for example `lambda amplitude: '
-        'tfpa.gaussian_priors.spectral(kernel=..., index_points=...)`.'
+        'tfpa.gaussian_priors.cholesky(kernel=..., index_points=...)`.'
       )
     return prior
 

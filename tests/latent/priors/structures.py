@@ -135,6 +135,12 @@ def _spectral(dtype, covariance=_DENSE, mean=_MEAN, **options):
   )
 
 
+def _cholesky(dtype, covariance=_DENSE, mean=_MEAN):
+  return gaussian_priors.cholesky(
+    tf.constant(covariance, dtype), tf.constant(mean, dtype)
+  )
+
+
 def _stationary_line(dtype):
   return gaussian_priors.stationary(4, _exponential(1.5, dtype), tolerance=0.0)
 
@@ -212,6 +218,12 @@ STRUCTURES = dict(
   ),
   spectral_auxiliary=Structure(
     lambda dtype: _spectral(dtype, auxiliary_covariance=_SIGMA), _DENSE, _MEAN
+  ),
+  cholesky=Structure(_cholesky, _DENSE, _MEAN),
+  cholesky_by_chain=Structure(
+    lambda dtype: _cholesky(dtype, _BY_CHAIN, _MEAN_BY_CHAIN),
+    _BY_CHAIN,
+    _MEAN_BY_CHAIN,
   ),
   stationary_line=Structure(_stationary_line, _LINE, np.zeros(6)),
   stationary_plane=Structure(_stationary_plane, _PLANE, _PLANE_MEAN),

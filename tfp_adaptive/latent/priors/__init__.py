@@ -2,6 +2,7 @@
 
 from tfp_adaptive.latent.priors.autoregression import autoregression
 from tfp_adaptive.latent.priors.block import block
+from tfp_adaptive.latent.priors.cholesky import cholesky
 from tfp_adaptive.latent.priors.density import log_prob
 from tfp_adaptive.latent.priors.density import sample
 from tfp_adaptive.latent.priors.kronecker import kronecker
@@ -14,6 +15,7 @@ from tfp_adaptive.latent.priors.stationary import stationary
 __all__ = [
   'autoregression',
   'block',
+  'cholesky',
   'kronecker',
   'log_prob',
   'markov',

@@ -13,6 +13,7 @@ __all__ = [
   'field_mean',
   'mean',
   'per_chain',
+  'rows_times',
 ]
 
 
@@ -112,6 +113,21 @@ def per_chain(mean, chain_shape):
     return mean
   last = mean.shape[-1:] if mean.shape.rank else [1]
   return tf.broadcast_to(mean, chain_shape.concatenate(last))
+
+
+def rows_times(rows, matrix, transpose=False):
+  """Returns v^T M for rows v, or v^T M^T; one M, or one for every chain.
+
+  Args:
+    rows: [..., chains..., d].
+    matrix: M, [d, d] or [chains..., d, d].
+    transpose: Whether M^T is meant.
+  """
+  if matrix.shape.rank > 2:
+    return tf.linalg.matvec(matrix, rows, transpose_a=not transpose)
+  flat = tf.reshape(rows, [-1, rows.shape[-1]])
+  product = tf.matmul(flat, matrix, transpose_b=transpose)
+  return tf.reshape(product, tf.shape(rows))
 
 
 def check_eigenvalues(eigenvalues, advice):

@@ -75,8 +75,10 @@ def spectral(
     backward = lambda basis, s: _rows_times_stored(s, basis[1], basis[0])
   elif from_white is None:
     basis = (vectors,)
-    forward = adjoint = lambda basis, x: _rows_times(x, basis[0])
-    backward = lambda basis, s: _rows_times(s, basis[0], transpose=True)
+    forward = adjoint = lambda basis, x: gaussian_prior.rows_times(x, basis[0])
+    backward = lambda basis, s: gaussian_prior.rows_times(
+      s, basis[0], transpose=True
+    )
   else:
     # x = L U s with S = L L^T: an isotropic problem in L^-1 x.
     basis = (
@@ -88,9 +90,11 @@ def spectral(
       ),
     )
     log_volume = lambda basis: basis[2]
-    forward = lambda basis, x: _rows_times(x, basis[1])
-    adjoint = lambda basis, g: _rows_times(g, basis[0])
-    backward = lambda basis, s: _rows_times(s, basis[0], transpose=True)
+    forward = lambda basis, x: gaussian_prior.rows_times(x, basis[1])
+    adjoint = lambda basis, g: gaussian_prior.rows_times(g, basis[0])
+    backward = lambda basis, s: gaussian_prior.rows_times(
+      s, basis[0], transpose=True
+    )
   return spectral_prior.build(
     'spectral',
     [size],
@@ -109,14 +113,5 @@ def _rows_times_stored(rows, matrix, transposed):
   stored the other way round, but for one row it is the faster one.
   """
   if rows.shape.num_elements() == rows.shape[-1]:
-    return _rows_times(rows, transposed, transpose=True)
-  return _rows_times(rows, matrix)
-
-
-def _rows_times(rows, matrix, transpose=False):
-  """Returns v^T M for rows v, or v^T M^T; one M, or one for every chain."""
-  if matrix.shape.rank > 2:
-    return tf.linalg.matvec(matrix, rows, transpose_a=not transpose)
-  flat = tf.reshape(rows, [-1, rows.shape[-1]])
-  product = tf.matmul(flat, matrix, transpose_b=transpose)
-  return tf.reshape(product, tf.shape(rows))
+    return gaussian_prior.rows_times(rows, transposed, transpose=True)
+  return gaussian_prior.rows_times(rows, matrix)
