@@ -114,4 +114,4 @@ def test_the_counts_in_words_are_those_of_the_records():
   methods, targets = ({pair[key] for pair in pairs} for key in _KEYS)
   assert f'{len(methods)} samplers on {len(targets)} targets' in TEXT
   calibration = (results / 'calibration.md').read_text()
-  assert f'All {calibration.count("| passes |")} kernel families' in TEXT
+  assert f'{calibration.count("| passes |")} kernels pass' in TEXT

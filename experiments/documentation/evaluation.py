@@ -55,6 +55,7 @@ _COLUMNS = (
   'Replica exchange HMC-3',
   'HMC-10',
 )
+_OF_TFP = ('SNAPER-HMC', 'NUTS (windowed)', 'Replica exchange HMC-3', 'HMC-10')
 _ENDED = ('passed', 'biased', 'not converged')
 _RIVALS = (_OURS, 'NumPyro', 'PyMC', 'nutpie')
 _COLORS = ('tab:green', 'tab:blue', 'tab:orange', 'tab:purple')
@@ -127,7 +128,7 @@ def _of_samplers(found):
     num = passed + wrong
     share = '-' if num == 0 else f'{wrong} of {num} ({_interval(wrong, num)})'
     num_ended = sum(o.num_ended for o in by_target.values())
-    rows.append((solved, passed, sampler, num_ended, share))
+    rows.append((solved, passed, _shown(sampler), num_ended, share))
   rows.sort(key=lambda row: row[:2], reverse=True)
   head = (
     'Sampler',
@@ -137,6 +138,10 @@ def _of_samplers(found):
   )
   lines = [(n, str(s), f'{p} of {e}', w) for s, p, n, e, w in rows]
   return table(head, lines)
+
+
+def _shown(sampler):
+  return f'TFP {sampler}' if sampler in _OF_TFP else sampler
 
 
 def num_solved(by_target):
@@ -163,7 +168,8 @@ def draw_passes(found):
   for (row, column), share in np.ndenumerate(shares):
     text = '.' if np.isnan(share) else f'{10 * share:.0f}'
     axis.text(column, row, text, ha='center', va='center', fontsize='small')
-  axis.set_xticks(range(len(_COLUMNS)), _COLUMNS, rotation=45, ha='right')
+  names = map(_shown, _COLUMNS)
+  axis.set_xticks(range(len(_COLUMNS)), names, rotation=45, ha='right')
   axis.set_yticks(
     range(len(targets)), [_NAMES.get(t, t.replace('_', ' ')) for t in targets]
   )
@@ -172,7 +178,7 @@ def draw_passes(found):
 
 
 def draw_rates(records):
-  """Returns a figure of effective draws per gradient and per second."""
+  """Returns a figure of effective draws per gradient, and per second."""
   figure, axes = _figure(7.0, num_columns=2)
   for axis, (title, found) in zip(axes, rivals.medians(records).items()):
     models = list(dict.fromkeys(model for model, _ in found))[::-1]

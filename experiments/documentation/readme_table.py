@@ -22,6 +22,8 @@ _ESS = 'ESS (min, med, max)'
 _PER_GRADIENT = 'ESS/gradient (min, med)'
 _PER_SECOND = 'Sampling alone: ESS/s (min, med)'
 _WITH_ADAPTATION = 'Min ESS/s (1 st.d.), median'
+_RHAT = 'R-hat (max, med)'
+_MAX_RHAT = 1.01
 _GYM = 'inference_gym/tables'
 _GYM_GRADIENT = 'Min ESS per 1000 gradients'
 _GYM_SECOND = 'Min ESS per second'
@@ -199,8 +201,9 @@ def _table():
     ratio = _ratio(row, own, rival)
     verdict = f'{ratio:.2g}' if ratio >= 1 else f'**{ratio:.2g}**'
     lines.append(
-      f'| {link} | {row.measure} | {row.own[0]}: {_number(own)} '
-      f'| {row.rival[0]}: {_number(rival)} | {verdict} |'
+      f'| {link} | {row.measure} | {row.own[0]}: {_number(own)}'
+      f'{_mark(row, row.own)} | {row.rival[0]}: {_number(rival)}'
+      f'{_mark(row, row.rival)} | {verdict} |'
     )
   return '\n'.join(lines) + '\n'
 
@@ -208,6 +211,16 @@ def _table():
 def _shown(row, side):
   _, *line = side
   return row.factor * value(row.record, row.column, *line, heading=row.heading)
+
+
+def _mark(row, side):
+  """Returns a star where the record says that chains have not met."""
+  _, *line = side
+  try:
+    rhat = value(row.record, _RHAT, *line, heading=row.heading)
+  except (ValueError, IndexError):  # No such column, or a dash.
+    return ''
+  return '\\*' if rhat > _MAX_RHAT else ''
 
 
 def _ratio(row, own, rival):

@@ -32,7 +32,7 @@ def with_tables(text):
   known = truth_lib.truths(records)
   tables = [
     _summary(runs, known),
-    _rates(runs, _per_second),
+    _relative_rates(runs),
     _rates(runs, _per_gradients),
     _rates(runs, _per_sampling_gradients),
     _lines(),
@@ -43,17 +43,19 @@ def with_tables(text):
 def medians(records):
   """Returns {title: {(model, sampler): median rate, None if few converged}}.
 
+  Those of seconds are over ours of the same seed, run side by side.
+
   Args:
     records: All of the file.
   """
   by_cell, _, _ = _by_cell([r for r in records if not truth_lib.is_long(r)])
-  rates = {
-    'Effective draws per 1000 gradients': _per_gradients,
-    'Effective draws per CPU second': _per_second,
-  }
   return {
-    title: {cell: _median(found, rate) for cell, found in by_cell.items()}
-    for title, rate in rates.items()
+    'Effective draws per 1000 gradients': {
+      cell: _median(found, _per_gradients) for cell, found in by_cell.items()
+    },
+    'Effective draws per CPU second, over ours': {
+      cell: _median_ratio(by_cell, *cell, _per_second) for cell in by_cell
+    },
   }
 
 
@@ -94,15 +96,52 @@ def _summary(runs, known):
 
 def _against(by_cell, models, sampler, rate):
   """Returns 'a of b': of models where both hold, those where ours is ahead."""
-  both = ahead = 0
+  ratios = [_median_ratio(by_cell, model, sampler, rate) for model in models]
+  known = [ratio for ratio in ratios if ratio is not None]
+  return f'{sum(ratio < 1.0 for ratio in known)} of {len(known)}'
+
+
+def _median_ratio(by_cell, model, sampler, rate):
+  """Returns a sampler's rate over ours; None if few converged or none compare.
+
+  The same seed makes a pair. Seconds compare of runs of one commit, which were
+  run one after the other: those of other days are of a machine that was faster
+  or slower.
+  """
+  cells = [by_cell.get((model, name), []) for name in (sampler, _OURS)]
+  if not all(map(_holds, cells)):
+    return None
+  ratios = [
+    rate(theirs) / rate(ours)
+    for theirs in filter(_is_good, cells[0])
+    for ours in filter(_is_good, cells[1])
+    if theirs['seed'] == ours['seed']
+    and (rate is not _per_second or theirs['commit'] == ours['commit'])
+  ]
+  return statistics.median(ratios) if ratios else None
+
+
+def _relative_rates(runs):
+  """Returns the table of seconds: ours, and the others as multiples of it."""
+  by_cell, samplers, models = _by_cell(runs)
+  others = [sampler for sampler in samplers if sampler != _OURS]
+  rows = []
   for model in models:
-    rates = [
-      _median(by_cell.get((model, name), []), rate) for name in (_OURS, sampler)
-    ]
-    if None not in rates:
-      both += 1
-      ahead += rates[0] > rates[1]
-  return f'{ahead} of {both}'
+    ours = by_cell.get((model, _OURS), [])
+    rows.append([
+      model.replace('_', ' '),
+      _cell(ours, _median(ours[-1:], _per_second), False),
+      *(_multiple(by_cell, model, sampler) for sampler in others),
+    ])  # fmt: skip
+  return table(['Model', f'{_OURS}, per second', *others], rows)
+
+
+def _multiple(by_cell, model, sampler):
+  found = by_cell.get((model, sampler), [])
+  ratio = _median_ratio(by_cell, model, sampler, _per_second)
+  if ratio is None:
+    return 'apart' if _holds(found) else _cell(found, None, False)
+  return f'**{ratio:.2g}**' if ratio > 1.0 else f'{ratio:.2g}'
 
 
 def _rates(runs, rate):

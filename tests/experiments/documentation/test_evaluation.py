@@ -57,10 +57,13 @@ def test_figures_show_every_target_and_model():
   record = dict(
     posterior='heart', sampler='PyMC', status='finished', converged=True,
     ess_bulk=500.0, ess_tail=400.0, num_gradients=1000.0, cpu_seconds=20.0,
+    seed=0, commit='one',
   )  # fmt: skip
-  of_gradients, of_seconds = evaluation.draw_rates([record]).axes
+  ours = {**record, 'sampler': 'sample_posterior', 'cpu_seconds': 40.0}
+  of_gradients, of_seconds = evaluation.draw_rates([record, ours]).axes
   marks = {line.get_label(): line.get_xdata() for line in of_seconds.lines}
-  assert list(marks['PyMC']) == [20.0] and len(marks['nutpie']) == 0
+  assert list(marks['PyMC']) == [2.0] and len(marks['nutpie']) == 0
+  assert list(marks['sample_posterior']) == [1.0]
   marks = {line.get_label(): line.get_xdata() for line in of_gradients.lines}
   assert list(marks['PyMC']) == [50.0]
 

@@ -91,6 +91,7 @@ def _record(sampler, mean=0.0, error=0.1, converged=True, **more):
     'posterior': 'ordinal',
     'sampler': sampler,
     'seed': 0,
+    'commit': 'one',
     'converged': converged,
     'ess_bulk': 800.0,
     'ess_tail': 400.0,
@@ -151,6 +152,19 @@ def test_ours_is_ahead_only_where_both_converge():
   }
   assert cells['PyMC'] == ['0 of 0', '0 of 0']
   assert cells['nutpie'] == ['1 of 1', '0 of 1']
+
+
+def test_seconds_compare_of_the_same_seed_and_of_one_commit_alone():
+  ours = [_record('sample_posterior', seed=s) for s in (0, 1)]
+  # Twice as fast, on a machine that was twice as fast.
+  apart = _record('PyMC', cpu_seconds=10.0, commit='other', seed=0)
+  beside = _record('nutpie', cpu_seconds=10.0, seed=1)
+  table = page._relative_rates([*ours, apart, beside])
+  assert table.splitlines()[-1] == '| ordinal | 20 | apart | **2** |'
+  beside = {**beside, 'seed': 2}
+  assert page._relative_rates([*ours, beside]).endswith('| apart |\n')
+  lost = {**apart, 'converged': False}
+  assert page._relative_rates([*ours, lost]).endswith('| - (0/1) |\n')
 
 
 def test_other_samplers_need_an_environment_and_the_error_says_which():
