@@ -151,7 +151,8 @@ def _check_symmetric(matrix):
   if tf.inside_function():
     return
   values = matrix.numpy()
-  gap = np.max(np.abs(values - np.swapaxes(values, -1, -2)), initial=0.0)
+  with np.errstate(invalid='ignore'):  # Infinities are told of later.
+    gap = np.max(np.abs(values - np.swapaxes(values, -1, -2)), initial=0.0)
   largest = np.max(np.abs(values), initial=0.0)
   if gap > 1e3 * np.finfo(values.dtype).eps * largest:
     raise ValueError(
