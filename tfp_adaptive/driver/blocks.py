@@ -36,7 +36,7 @@ class Block(NamedTuple):
   describe: Callable
 
 
-def build(kernel, trace_fn, block_size, jit_compile):
+def build(kernel, trace_fn, block_size, jit_compile, known=None):
   """Returns the compiled `Block`.
 
   Args:
@@ -44,6 +44,7 @@ def build(kernel, trace_fn, block_size, jit_compile):
     trace_fn: Function of (state, kernel_results) to record.
     block_size: Results that one block can hold, int.
     jit_compile: Whether XLA compiles it.
+    known: `known_programs.Known`: what was compiled before is not again.
   """
 
   def block(state, results, seed, first_step, num_results, steps_per_result):
@@ -87,6 +88,13 @@ def build(kernel, trace_fn, block_size, jit_compile):
     )
 
   compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
+  chosen = {}  # By traced function.
+
+  def run(*args):
+    traced = compiled.get_concrete_function(*args)
+    if traced not in chosen:
+      chosen[traced] = known.same(traced, jit_compile) if known else traced
+    return chosen[traced](*args)
 
   def explained(function):
     def call(*args):
@@ -104,7 +112,7 @@ def build(kernel, trace_fn, block_size, jit_compile):
       compiled.get_concrete_function(*args), _SIZED_BY_BLOCK
     )
 
-  return Block(explained(compiled), explained(describe))
+  return Block(explained(run), explained(describe))
 
 
 def default_trace(state, results):

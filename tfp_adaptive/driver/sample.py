@@ -19,6 +19,7 @@ from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import draws_on_disk
 from tfp_adaptive.driver import folder_lock
+from tfp_adaptive.driver import known_programs
 from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.driver import recording
 from tfp_adaptive.driver import run_arguments
@@ -350,13 +351,16 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
   )
 
 
+_KNOWN = known_programs.Known()
+
+
 # Few: a program is some megabytes, and holds what its target holds.
 @functools.lru_cache(maxsize=2)
 def _program(kernel, extra_fn, block_size, jit_compile):
   """Returns the compiled block; repeats of a run compile once."""
   trace = _trace_fn(kernel, extra_fn)
   return blocks.build(
-    kernel, lambda s, r: (s, trace(s, r)), block_size, jit_compile
+    kernel, lambda s, r: (s, trace(s, r)), block_size, jit_compile, _KNOWN
   )
 
 
