@@ -26,6 +26,12 @@ def test_chains_are_apart_where_they_disagree_in_few_coordinates(
   assert modes.are_apart(_draws(shift, size)) is expected
 
 
+def test_a_chain_that_never_moved_hides_no_modes():
+  draws = _draws(8.0)
+  draws[:, 0] = draws[0, 0]
+  assert modes.are_apart(draws)
+
+
 @pytest.mark.parametrize('correlation', [0.9, 0.95])
 def test_slow_chains_of_one_mode_disagree_and_are_not_apart(correlation):
   rng = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import verdict as verdict_lib
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -181,6 +182,26 @@ def test_an_interrupt_returns_what_was_drawn(monkeypatch):
   )
   assert calls == [250, 500] and posterior.unconstrained.shape == (500, 8, 2)
   assert 'ended by the user' in repr(posterior)
+
+
+@pytest.mark.full
+def test_an_interrupt_of_a_judgement_returns_what_was_drawn(monkeypatch):
+  whole, calls = verdict_lib.judge, []
+
+  def interrupted(*args):
+    calls.append(0)
+    if len(calls) == 2:
+      raise KeyboardInterrupt
+    return whole(*args)
+
+  monkeypatch.setattr(verdict_lib, 'judge', interrupted)
+  posterior = tfpa.sample_posterior(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    init=tf.TensorSpec([2]),
+    jit_compile=False,
+    progress=False,
+  )
+  assert 'ended by the user' in repr(posterior) and len(calls) == 3
 
 
 def test_too_few_gradients_are_refused():

@@ -81,6 +81,13 @@ def test_a_density_that_is_none_of_each_chain_is_refused(log_prob, message):
     _drawn(log_prob)
 
 
+def test_chains_that_are_mixed_are_seen_where_the_first_two_start_alike():
+  mixed = lambda x: _normal(x) - tf.reduce_mean(x) ** 2
+  given = tf.constant([[1.0] * 3, [1.0] * 3, [2.0] * 3, [5.0] * 3], tf.float64)
+  with pytest.raises(ValueError, match='it mixes chains'):
+    _drawn(mixed, draw_starts=lambda *_: given)
+
+
 def test_evaluations_are_in_batches_of_chains_and_counted():
   evaluate = starts_lib.Evaluate(_normal, _NUM_CHAINS)
   rows = np.random.default_rng(0).normal(size=(11, _SIZE))

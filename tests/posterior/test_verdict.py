@@ -92,6 +92,25 @@ def test_chains_that_never_moved_fail():
   assert verdict.failed == ['no chain ever moved']
 
 
+def test_a_coordinate_that_never_moved_fails_by_name_beside_others():
+  draws = _normal()
+  assert not list(verdict_lib.stuck('abc', draws))
+  draws[..., 1] = 1.7e9
+  (sentence,) = verdict_lib.stuck('abc', draws)
+  assert sentence.startswith('b never moved from 1.7e+09: ')
+  assert 'float64' in sentence
+  # A gate of its own tells of all.
+  assert not list(verdict_lib.stuck('abc', np.ones_like(draws)))
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_one_draw_that_is_no_number_fails_by_name(value):
+  values = _normal()
+  values[3, 1, 2] = value
+  failed = _judged(values).failed
+  assert '0.00062 of the draws of x[2] are no finite numbers' in failed[0]
+
+
 def test_coordinates_of_all_shapes_have_names():
   parts = [np.zeros([5, 2]), np.arange(60.0).reshape(5, 2, 2, 3)]
   names, values = verdict_lib.coordinates(['tau', 'L'], parts)
@@ -146,7 +165,9 @@ def test_of_ordinary_draws_no_tail_is_spoken_of():
 
 def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
-  problem = types.SimpleNamespace(names=['x'], constrain=lambda x: x)
+  problem = types.SimpleNamespace(
+    names=['x'], coordinates=('x',), constrain=lambda x: x
+  )
   chains = types.SimpleNamespace(
     num_kept=len(values),
     draws=values,

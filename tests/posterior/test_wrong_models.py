@@ -26,7 +26,7 @@ def _posterior(model, **options):
   """Runs a program that goes no further than to the first starts."""
   budget = dict(num_draws=100, num_chains=4, min_ess=20, progress=False)
   return tfpa.sample_posterior(
-    model, **budget | {'max_gradients': 500}, **options
+    model, **budget | {'max_gradients': 500} | options
   )
 
 
@@ -139,6 +139,22 @@ def _masked(x):
       dict(y=2.0),
       'k is drawn from `Bernoulli`.* gradients need continuous',
     ),
+    # Of maps that are wrong: draws would be too, and chains agree.
+    (
+      _joint(
+        tfd.LKJ(2, 1.0, name='r'), lambda r: tfd.Normal(r[0, 1], 1.0, name='y')
+      ),
+      dict(y=1.0),
+      'r is drawn from `tfd.LKJ`, whose map .*`tfd.CholeskyLKJ`',
+    ),
+    (
+      _joint(
+        tfd.Sample(tfd.VonMisesFisher([1.0, 0.0], 3.0), 2, name='u'),
+        lambda u: tfd.Normal(u[0, 1], 1.0, name='y'),
+      ),
+      dict(y=1.0),
+      'u is drawn from `tfd.VonMisesFisher`, whose map .*Draw a vector',
+    ),
     (
       _joint(
         tfd.Sample(tfd.Normal(0.0, 1.0), 3, name='w'),
@@ -175,6 +191,104 @@ def _masked(x):
 def test_a_wrong_model_or_its_data_are_refused(model, data, message):
   with pytest.raises(ValueError, match=message):
     _posterior(model, **data)
+
+
+_OTHERWISE = 'is among them. Code them so, or give them another distribution'
+_COUNTS = 'whole numbers from 0, but'
+_TRIALS = 'whole numbers from 0 to `total_count`, but'
+_SHARED = 'whole numbers from 0 that sum to `total_count`, but'
+_SIMPLEX = 'not negative and sum to 1, but'
+_ONE_HOT = 'one-hot, a single 1 and else 0, but'
+_LABELS = 'labels from 0 to 2, but'
+_ROW = tf.constant([0.1, 0.2, 0.3])
+_FIVE = tf.Variable(5.0)
+
+
+def _four_and_nine(x):
+  law = tfd.Binomial([4.0, 9.0], logits=x * tf.ones(2))
+  return tfd.Independent(law, 1)
+
+
+def _four_and_nine_thrice(x):
+  law = tfd.Binomial([4.0, 9.0], logits=x * tf.ones(2))
+  return tfd.Independent(tfd.Sample(law, 3), 1)
+
+
+@pytest.mark.parametrize(
+  'law, value, message',
+  [
+    (lambda x: tfd.Geometric(logits=x), -3, f'{_COUNTS} -3'),
+    (lambda x: tfd.Poisson(log_rate=x), 1.5, f'{_COUNTS} 1.5'),
+    (lambda x: tfd.Sample(tfd.Poisson(log_rate=x), 2), [1, -2], _COUNTS),
+    (lambda x: tfd.NegativeBinomial(2.0, logits=x), -0.5, _COUNTS),
+    (lambda x: tfd.Binomial(5.0, logits=x), 2.5, f'{_TRIALS} 2.5'),
+    (lambda x: tfd.Sample(tfd.Binomial(5.0, logits=x), 2), [5, 7], _TRIALS),
+    (lambda x: tfd.BetaBinomial(5.0, tf.exp(x), 1.0), 2.5, _TRIALS),
+    (lambda x: tfd.Binomial(tf.exp(x), logits=x), -1, _TRIALS),
+    (_four_and_nine, [9, 4], f'{_TRIALS} 9'),
+    (_four_and_nine_thrice, [[4, 4, 4], [9, 9, 0.5]], f'{_TRIALS} 0.5'),
+    (lambda x: tfd.Multinomial(5.0, x * _ROW), [5, 5, 5], _SHARED),
+    (lambda x: tfd.Multinomial(5.0, x * _ROW), [2.5, 2.5, 0], _SHARED),
+    (lambda x: tfd.Dirichlet(tf.exp(x * _ROW)), [0.5, 0.9, 0.1], _SIMPLEX),
+    (lambda x: tfd.Dirichlet(tf.exp(x * _ROW)), [0.5, 0.9, -0.4], _SIMPLEX),
+    (lambda x: tfd.OneHotCategorical(x * _ROW), [3, 3, 3], _ONE_HOT),
+    (lambda x: tfd.OneHotCategorical(x * _ROW), [1, 1, 0], _ONE_HOT),
+    (lambda x: tfd.Categorical(x * _ROW), 7, f'{_LABELS} 7'),
+    (lambda x: tfd.Sample(tfd.Categorical(x * _ROW), 2), [3, -1], _LABELS),
+    (lambda x: tfd.ProbitBernoulli(x), 2, '0 or 1, or between, but 2'),
+  ],
+)
+def test_data_out_of_the_support_are_refused(law, value, message):
+  with pytest.raises(ValueError, match=f'must be {message}.*{_OTHERWISE}'):
+    _posterior(_joint(_MEAN, law), var1=value)
+
+
+@pytest.mark.parametrize(
+  'law, value',
+  [
+    (lambda x: tfd.Geometric(logits=x), 0.0),
+    (lambda x: tfd.Sample(tfd.Poisson(log_rate=x), 2), np.float64([1, 2e6])),
+    (lambda x: tfd.NegativeBinomial(2.5, logits=x), 7),
+    (lambda x: tfd.Sample(tfd.Binomial(5.0, logits=x), 2), [0, 5]),
+    (lambda x: tfd.Binomial(tf.exp(x) + 9.0, logits=x), 6),
+    (lambda x: tfd.Binomial(_FIVE, logits=x), 5),
+    (_four_and_nine, [4, 9]),
+    (_four_and_nine_thrice, [[4, 4, 4], [9, 9, 0]]),
+    (lambda x: tfd.Sample(tfd.Multinomial(5.0, x * _ROW), 2), [[5, 0, 0]] * 2),
+    (lambda x: tfd.Multinomial(tf.exp(x) + 9.0, x * _ROW), [5, 5, 0]),
+    (lambda x: tfd.Dirichlet(tf.exp(x * _ROW)), [0.333, 0.333, 0.333]),
+    (lambda x: tfd.OneHotCategorical(x * _ROW), [0.0, 1.0, 0.0]),
+    (lambda x: tfd.Categorical(x * _ROW), 2),
+    (lambda x: tfd.Categorical(probs=tf.nn.softmax(x * _ROW)), 2.0),
+  ],
+)
+def test_data_at_the_edge_of_the_support_are_taken(law, value):
+  with pytest.raises(ValueError, match=_TOO_FEW):
+    _posterior(_joint(_MEAN, law), var1=value)
+
+
+@pytest.mark.parametrize(
+  'settings, message',
+  [
+    (dict(max_gradients=np.inf), 'and finite, but got inf. .* `1e9` for any'),
+    (dict(max_gradients=None), 'but got None. .*max_gradients=100_000`'),
+    (dict(min_ess=np.inf), 'and finite, but got inf. .*`min_ess=400`'),
+    (dict(min_ess=None), 'and finite, but got None. .*`min_ess=400`'),
+    (dict(max_seconds=0), 'number, but got 0. .*`None` for any'),
+    # Right ones.
+    (dict(max_seconds=None), _TOO_FEW),
+    (dict(max_seconds=np.inf), _TOO_FEW),
+    (dict(max_gradients=np.int64(500), min_ess=np.float32(20.0)), _TOO_FEW),
+    (dict(seed=tf.constant([1, 2], tf.int64)), _TOO_FEW),
+    (dict(seed=np.uint32([1, 2**32 - 1])), _TOO_FEW),
+  ],
+  ids=str,
+)
+def test_wrong_budgets_are_refused_and_numbers_of_all_dtypes_taken(
+  settings, message
+):
+  with pytest.raises(ValueError, match=message):
+    _posterior(_GOOD, **dict(seen=_DATA) | settings)
 
 
 @pytest.mark.parametrize(

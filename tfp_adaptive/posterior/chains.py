@@ -237,21 +237,22 @@ class Chains:
 
   def add(self, result):
     """Appends what a block recorded."""
-    self.num_blocks += 1
+    trace = {name: rows for name, rows in result.trace.items() if rows.ndim > 1}
+    if modes.is_exchange(self.choice.part):
+      trace = modes.without_own_proposals(trace)
+    draws = result.states
+    if self.draws is not None:
+      draws = np.concatenate([self.draws, draws])
+      trace = {
+        name: np.concatenate([self.trace[name], trace[name]]) for name in trace
+      }
+    # Together, after all that takes time: an interrupt leaves no half of it.
+    self.draws, self.trace = draws, trace
     self.state, self.results = (
       result.final_state,
       result.final_kernel_results,
     )
-    trace = {name: rows for name, rows in result.trace.items() if rows.ndim > 1}
-    if modes.is_exchange(self.choice.part):
-      trace = modes.without_own_proposals(trace)
-    if self.draws is None:
-      self.draws, self.trace = result.states, trace
-    else:
-      self.draws = np.concatenate([self.draws, result.states])
-      self.trace = {
-        name: np.concatenate([self.trace[name], trace[name]]) for name in trace
-      }
+    self.num_blocks += 1
     steps = len(result.states) * self.thinning
     self.num_gradients += steps * self._gradients_per_step()
 

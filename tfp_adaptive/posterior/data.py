@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior import supports
 
 __all__ = ['checked_parts', 'in_order', 'parts_and_events']
 
@@ -43,6 +44,11 @@ def checked_parts(model, pins):
       _check_support(part, law, bijector, values[part])
     elif bijector is None:
       _refuse_unknown(part, law)
+    elif supports.instead_of(law):
+      raise ValueError(
+        f'{part} is drawn from `tfd.{type(law).__name__}`, '
+        f'{supports.instead_of(law)}.'
+      )
   if not values:
     warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
@@ -139,21 +145,86 @@ def _check_values(values, events, laws):
       )
 
 
+def _shares(law, value):
+  return (value >= 0) & (value <= 1), '0 or 1, or between'
+
+
+def _not_negative(law, value):
+  return value >= 0, 'not negative'
+
+
+def _counts(law, value):
+  return _is_count(value), 'whole numbers from 0'
+
+
+def _counts_of_trials(law, value):
+  is_allowed = _is_count(value) & _is(np.less_equal, value, law.total_count)
+  return is_allowed, 'whole numbers from 0 to `total_count`'
+
+
+def _shared_trials(law, value):
+  is_allowed = _is(np.equal, np.sum(value, axis=-1), law.total_count)
+  is_allowed = np.all(_is_count(value), axis=-1) & is_allowed
+  return is_allowed, 'whole numbers from 0 that sum to `total_count`'
+
+
+def _one_hot(law, value):
+  is_allowed = np.all(_is_count(value), axis=-1) & (np.sum(value, axis=-1) == 1)
+  return is_allowed, 'one-hot, a single 1 and else 0'
+
+
+def _simplex(law, value):
+  # Shares that were rounded before they are data are data still.
+  is_allowed = np.abs(np.sum(value, axis=-1) - 1) <= 0.01
+  return np.all(value >= 0, axis=-1) & is_allowed, 'not negative and sum to 1'
+
+
+def _labels(law, value):
+  size = (law.probs if law.logits is None else law.logits).shape[-1]
+  if size is None:
+    return _counts(law, value)
+  return _is_count(value) & (value < size), f'labels from 0 to {size - 1}'
+
+
+def _is_count(value):
+  return (value >= 0) & (value == np.floor(value))
+
+
+def _is(compare, value, parameter):
+  """Compares with a parameter; true where it is not known, or not of each."""
+  known = tf.get_static_value(parameter)
+  if known is None or np.shape(known) not in ((), np.shape(value)):
+    return True
+  return compare(value, known)
+
+
+# Laws or maps onto supports, and which data are allowed, in words as well.
+_SUPPORTS = (
+  ((tfd.Bernoulli, tfd.ProbitBernoulli), _shares),
+  ((tfb.Exp, tfb.Softplus), _not_negative),
+  ((tfd.Geometric, tfd.NegativeBinomial, tfd.Poisson), _counts),
+  ((tfd.BetaBinomial, tfd.Binomial), _counts_of_trials),
+  ((tfd.DirichletMultinomial, tfd.Multinomial), _shared_trials),
+  (tfd.OneHotCategorical, _one_hot),
+  (tfb.SoftmaxCentered, _simplex),
+  (tfd.Categorical, _labels),
+)
+
+
 def _check_support(name, law, bijector, value):
   """Refuses data where TFP goes on with a density, out of the support."""
-  value = np.asarray(value)
-  if isinstance(law, tfd.Bernoulli):
-    is_allowed, allowed = (value >= 0) & (value <= 1), '0 or 1, or between'
-  elif isinstance(bijector, (tfb.Exp, tfb.Softplus)):
-    is_allowed, allowed = value >= 0.0, 'not negative'
-  else:
-    return
-  if not np.all(is_allowed):
-    raise ValueError(
-      f'The data {name!r} are drawn from `tfd.{type(law).__name__}`, and must '
-      f'be {allowed}, but {value[~is_allowed].flat[0]} is among them. Code '
-      'them so, or give them another distribution.'
-    )
+  for kinds, allowed_by in _SUPPORTS:
+    if not (isinstance(law, kinds) or isinstance(bijector, kinds)):
+      continue
+    value = np.asarray(value)
+    is_allowed, allowed = allowed_by(law, value)
+    if not np.all(is_allowed):
+      with np.printoptions(threshold=6):
+        raise ValueError(
+          f'The data {name!r} are drawn from `tfd.{type(law).__name__}`, and '
+          f'must be {allowed}, but {value[~is_allowed][0]} is among them. Code '
+          'them so, or give them another distribution.'
+        )
 
 
 def _refuse_unknown(name, law):

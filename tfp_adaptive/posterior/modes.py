@@ -105,7 +105,9 @@ def are_apart(draws, diverge=False):
   sizes = tfp.mcmc.effective_sample_size(
     draws, filter_beyond_positive_pairs=True
   )
-  variances = np.var(draws, axis=0, ddof=1) / np.maximum(sizes, 1.0)
+  # Of a chain that never moved it is no number.
+  sizes = np.maximum(np.nan_to_num(sizes, nan=1.0), 1.0)
+  variances = np.var(draws, axis=0, ddof=1) / sizes
   between = np.var(np.mean(draws, axis=0), axis=0, ddof=1)
   return bool(np.any(between > _FARTHEST * np.mean(variances, axis=0)))
 

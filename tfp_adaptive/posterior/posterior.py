@@ -78,6 +78,9 @@ class Posterior:
       *self._values, self.trace, min_ess, chains.most_diverging
     )
     self.verdict.failed.extend(chains.failures)
+    self.verdict.failed.extend(
+      verdict_lib.stuck(problem.coordinates, self.unconstrained)
+    )
 
   @property
   def converged(self) -> bool:

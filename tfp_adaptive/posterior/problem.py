@@ -340,4 +340,9 @@ def _one_dtype(names, dtypes):
       f'Unknowns must share one dtype, but these are {listed}. Write all '
       'constants of the model in one, for example `np.float64(1.0)`.'
     )
+  if dtypes[0] not in (tf.float32, tf.float64):
+    raise ValueError(
+      f'Unknowns are float32 or float64, but {names[0]} is {dtypes[0].name}. '
+      'Write all constants, starts and shapes of the model in one of these.'
+    )
   return dtypes[0]

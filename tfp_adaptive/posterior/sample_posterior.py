@@ -103,7 +103,7 @@ def sample_posterior(
   settings = Settings(
     int(num_draws),
     int(num_chains),
-    random.sanitize(seed),
+    random.sanitize(_words(seed)),
     float(min_ess),
     float(max_gradients),
     float('inf') if max_seconds is None else float(max_seconds),
@@ -124,22 +124,34 @@ def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
         f'`{name}` must be an int of at least {least}, but got {given!r}. Data '
         'are given by the name of their part, `sample_posterior(model, y=y)`.'
       )
-  for name, given in (
-    ('min_ess', min_ess),
-    ('max_gradients', max_gradients),
-    ('max_seconds', max_seconds),
-  ):
-    is_number = isinstance(given, numbers.Real)
-    if given is not None and not (is_number and given > 0):
-      raise ValueError(
-        f'`{name}` must be a positive number, but got {given!r}.'
-      )
+  _check_amount('min_ess', min_ess, '400`')
+  _check_amount('max_gradients', max_gradients, '100_000`, or `1e9` for any')
+  if max_seconds is not None:
+    _check_amount('max_seconds', max_seconds, '600`, or `None` for any', True)
   if num_draws * num_chains < 2 * min_ess:
     raise ValueError(
       f'{num_draws} draws of {num_chains} chains cannot be worth '
       f'`min_ess={min_ess}` effective ones: write `num_draws='
       f'{-(-2 * int(min_ess) // num_chains)}` or more, or a smaller `min_ess`.'
     )
+
+
+def _check_amount(name, given, instead, may_be_infinite=False):
+  """Refuses what is no positive number, or one that nothing can reach."""
+  is_number = isinstance(given, numbers.Real) and given > 0
+  if not is_number or not (may_be_infinite or np.isfinite(given)):
+    finite = '' if may_be_infinite else ', and finite'
+    raise ValueError(
+      f'`{name}` must be a positive number{finite}, but got {given!r}. Write '
+      f'for example `{name}={instead}.'
+    )
+
+
+def _words(seed):
+  """Returns an int as it is, and pairs of any integer dtype as TFP takes it."""
+  if isinstance(seed, (int, np.integer)):
+    return seed
+  return np.asarray(seed).astype(np.int32)
 
 
 def problem_of(model, init, bijectors, num_chains, pins):

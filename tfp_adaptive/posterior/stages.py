@@ -23,13 +23,11 @@ from tfp_adaptive.posterior.settings import Place
 
 __all__ = ['Run']
 
-_FIRST_STEPS = 1000  # Of the first adaptation; of later ones ...
-_FEWEST_STEPS = 50
+_FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation; of later ...
 # Gradients of an adapting step of a structure not yet tried, and of a draw.
 _FIRST_COST, _COST_OF_A_DRAW = 8.0, 4.0
+_GROWTH, _NUM_ATTEMPTS = 4, 3  # ... that many times those before, so often.
 _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
-_GROWTH = 4  # ... that many times those before, at most so often:
-_NUM_ATTEMPTS = 3
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
 # Of steps so small that few diverge, and what such a step costs at most, about.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
@@ -131,8 +129,7 @@ class Run:
   def _improved(self, chains, attempt):
     """Returns chains of the structure and the steps that their draws ask for.
 
-    The same ones where those are theirs at the first attempt, or where too
-    little is left to adapt longer than before.
+    The same ones if they have these, or if too little, or no time, is left.
     """
     choice, before = self._choice(chains, attempt), chains.choice
     # Chains that hardly moved cost less than those that move will.
@@ -152,7 +149,8 @@ class Run:
     else:
       return chains
     num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
-    if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
+    is_late = time.monotonic() - self._begin > self._settings.max_seconds
+    if is_late or num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
       return chains
     return self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
 
@@ -244,10 +242,12 @@ class Run:
         if not self._is_unjudged:
           self._fill(chains, self._spent - self._sampling[0])
         self._is_unjudged = False
-      except KeyboardInterrupt:
+        stage = self._stage(chains)
+        posterior = self._posterior(chains, stage)
+      except KeyboardInterrupt:  # In the middle of a judgement, too.
         self._ended_by = 'the user'
-      stage = self._stage(chains)
-      posterior = self._posterior(chains, stage)
+        stage = self._stage(chains)
+        posterior = self._posterior(chains, stage)
       verdict, min_ess = posterior.verdict, self._settings.min_ess
       is_brief = posterior.converged and self._is_brief(chains, stage)
       is_done = not verdict.asks_for_draws(min_ess) and not is_brief

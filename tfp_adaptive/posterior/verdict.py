@@ -17,6 +17,7 @@ __all__ = [
   'coordinates',
   'is_diverging',
   'judge',
+  'stuck',
 ]
 
 # A log ratio below which a proposal is never accepted. Where steps fit they are
@@ -160,6 +161,7 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   verdict = Verdict(
     names, diagnosis, of_tails, share, where, most_diverging, []
   )
+  verdict.failed.extend(_not_numbers(names, values))
   verdict.failed.extend(_failures(verdict, min_ess))
   return verdict
 
@@ -175,6 +177,38 @@ def is_diverging(trace):
   if 'log_accept_ratio' in trace:
     diverging = diverging | ~(trace['log_accept_ratio'] > _NEVER)
   return diverging
+
+
+def stuck(names, draws):
+  """Yields a sentence where coordinates never moved in any chain.
+
+  Of such R-hat and sizes tell nothing. Where none moved a gate says so.
+
+  Args:
+    names: Of unconstrained coordinates, [d].
+    draws: [n, chains, d] of them.
+  """
+  is_stuck = np.ptp(draws, axis=(0, 1)) == 0.0
+  if np.any(is_stuck) and not np.all(is_stuck):
+    first = int(np.argmax(is_stuck))
+    others = int(np.sum(is_stuck)) - 1
+    more = f', nor did {others} more' if others else ''
+    yield (
+      f'{names[first]} never moved from {draws[0, 0, first]:.6g}{more}: where '
+      'a spread is smaller than the rounding of float32, subtract a constant '
+      'or write the model in float64'
+    )
+
+
+def _not_numbers(names, values):
+  """Yields a sentence where draws are not finite, which no rank shows."""
+  share = 1.0 - np.mean(np.isfinite(values), axis=(0, 1))
+  if np.any(share > 0.0):
+    worst = int(np.argmax(share))
+    yield (
+      f'{share[worst]:.2g} of the draws of {names[worst]} are no finite '
+      'numbers: check its support, or write the model in float64'
+    )
 
 
 def _failures(verdict, min_ess):
