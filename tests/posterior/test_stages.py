@@ -118,8 +118,10 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
 class _Planned(stages.Run):
   """Tells the steps and the acceptance of an adaptation, and runs none."""
 
-  def __init__(self, drivers, left):
+  def __init__(self, drivers, left, max_seconds=np.inf):
     self._drivers, self._left = drivers, left
+    self._begin = time.monotonic()
+    self._settings = types.SimpleNamespace(max_seconds=max_seconds)
 
   def _choice(self, chains, attempt):
     del attempt
@@ -164,6 +166,8 @@ def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
   )
   found, _ = _Planned((), 20_000.0)._improved(chains, 1)
   assert found == num_steps
+  late = _Planned((), 20_000.0, max_seconds=-1.0)
+  assert late._improved(chains, 1) is chains
 
 
 @pytest.mark.nightly
