@@ -114,7 +114,7 @@ class PanelConfig(Parameters):
     return [self.method_label(i) for i in range(len(self.methods))]
 
 
-def _said(model):
+def _options(model):
   """Returns what is set of a model: a new option changes no old record."""
   return model.model_dump(mode='json', exclude_none=True)
 
@@ -141,9 +141,9 @@ class Panel(NamedTuple):
         'gradients_per_chain': self.budget(target_index).gradients_per_chain,
         'init': config.init.model_dump(mode='json'),
         'edition': config.edition,
-        'target': _said(config.targets[target_index]),
+        'target': _options(config.targets[target_index]),
         'dtype': self.dtype(target_index),
-        'method': _said(config.methods[method_index]),
+        'method': _options(config.methods[method_index]),
         'gates': self.gates_digest,
         **({} if self.is_jit_compiled(target_index) else {'xla': False}),
         **self._editions(target_index, method_index),

@@ -27,6 +27,8 @@ def sanitize(seed):
   if isinstance(seed, (int, np.integer)):
     # TFP would draw from the global generator: not the same seed twice.
     seed = divmod(int(seed) & 0x3FFFFFFFFFFFFFFF, 2**31)
+  elif getattr(seed, 'dtype', tf.int32) != tf.int32:
+    seed = tf.cast(seed, tf.int32)
   seed = tfp.random.sanitize_seed(seed)
   return tf.bitwise.bitwise_and(seed, tf.constant(0x7FFFFFFF, seed.dtype))
 

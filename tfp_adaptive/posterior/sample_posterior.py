@@ -103,7 +103,7 @@ def sample_posterior(
   settings = Settings(
     int(num_draws),
     int(num_chains),
-    random.sanitize(_words(seed)),
+    random.sanitize(seed),
     float(min_ess),
     float(max_gradients),
     float('inf') if max_seconds is None else float(max_seconds),
@@ -145,13 +145,6 @@ def _check_amount(name, given, instead, may_be_infinite=False):
       f'`{name}` must be a positive number{finite}, but got {given!r}. Write '
       f'for example `{name}={instead}.'
     )
-
-
-def _words(seed):
-  """Returns an int as it is, and pairs of any integer dtype as TFP takes it."""
-  if isinstance(seed, (int, np.integer)):
-    return seed
-  return np.asarray(seed).astype(np.int32)
 
 
 def problem_of(model, init, bijectors, num_chains, pins):

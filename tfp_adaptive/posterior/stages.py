@@ -23,10 +23,10 @@ from tfp_adaptive.posterior.settings import Place
 
 __all__ = ['Run']
 
-_FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation; of later ...
+_FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation.
 # Gradients of an adapting step of a structure not yet tried, and of a draw.
 _FIRST_COST, _COST_OF_A_DRAW = 8.0, 4.0
-_GROWTH, _NUM_ATTEMPTS = 4, 3  # ... that many times those before, so often.
+_GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
 _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
 # Of steps so small that few diverge, and what such a step costs at most, about.

@@ -65,10 +65,8 @@ def _by_exp(bijector):
     return tfb.Exp() if is_plain else bijector
   if isinstance(bijector, tfb.Chain):
     *others, first = bijector.bijectors
-    if [*map(type, others), type(first)] == [
-      tfb.TransformDiagonal,
-      tfb.FillScaleTriL,
-    ]:
+    kinds = list(map(type, bijector.bijectors))
+    if kinds == [tfb.TransformDiagonal, tfb.FillScaleTriL]:
       # Both make the diagonal positive: together it is at least log 2.
       return tfb.FillScaleTriL(diag_bijector=tfb.Exp(), diag_shift=None)
     return tfb.Chain([*others, _by_exp(first)])

@@ -77,20 +77,13 @@ def cholesky(
   size = matrix.shape[-1]
   factor = _factor(matrix)
   mean = gaussian_prior.mean(mean, matrix.dtype, size)
-  identity = lambda params, rows: rows
-  return interfaces.GaussianPrior(
-    name='cholesky',
-    event_shape=(size,),
-    params=CholeskyParams(
-      gaussian_prior.per_chain(mean, matrix.shape[:-2]),
-      factor,
-      tf.matmul(factor, factor, transpose_a=True),
-    ),
-    to_coordinates=lambda params, x: x - params.mean,
-    from_coordinates=lambda params, s: s + params.mean,
-    pull=identity,
-    covariance=_covariance,
-    smoother=_smoother,
+  params = CholeskyParams(
+    gaussian_prior.per_chain(mean, matrix.shape[:-2]),
+    factor,
+    tf.matmul(factor, factor, transpose_a=True),
+  )
+  return gaussian_prior.centered(
+    'cholesky', [size], params, _covariance, _smoother
   )
 
 

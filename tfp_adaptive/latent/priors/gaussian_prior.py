@@ -5,9 +5,11 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
+  'centered',
   'check_eigenvalues',
   'covariance_matrix',
   'field_mean',
@@ -15,6 +17,28 @@ __all__ = [
   'per_chain',
   'rows_times',
 ]
+
+
+def centered(name, event_shape, params, covariance, smoother):
+  """Returns the `interfaces.GaussianPrior` with the coordinates x - mean.
+
+  Args:
+    name: Name of the structure.
+    event_shape: Shape of the state, ints.
+    params: Structure of Tensors with the field `mean`.
+    covariance: As in `interfaces.GaussianPrior`.
+    smoother: The same.
+  """
+  return interfaces.GaussianPrior(
+    name=name,
+    event_shape=tuple(event_shape),
+    params=params,
+    to_coordinates=lambda params, x: x - params.mean,
+    from_coordinates=lambda params, s: s + params.mean,
+    pull=lambda params, rows: rows,
+    covariance=covariance,
+    smoother=smoother,
+  )
 
 
 def covariance_matrix(covariance, kernel, index_points, jitter=0.0):

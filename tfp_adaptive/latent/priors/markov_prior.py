@@ -57,18 +57,11 @@ def build(name, bands, mean, advice, event_shape=None):
   """
   factor = cholesky.factorize(bands)
   _check_positive(factor, advice)
-  identity = lambda params, rows: rows
-  return interfaces.GaussianPrior(
-    name=name,
-    event_shape=tuple(event_shape or bands[0].shape[-1:]),
-    params=MarkovParams(
-      gaussian_prior.per_chain(mean, bands[0].shape[:-1]), bands, factor
-    ),
-    to_coordinates=lambda params, x: x - params.mean,
-    from_coordinates=lambda params, s: s + params.mean,
-    pull=identity,
-    covariance=covariance,
-    smoother=smoother,
+  params = MarkovParams(
+    gaussian_prior.per_chain(mean, bands[0].shape[:-1]), bands, factor
+  )
+  return gaussian_prior.centered(
+    name, event_shape or bands[0].shape[-1:], params, covariance, smoother
   )
 
 
