@@ -78,6 +78,14 @@ def test_names_may_be_given(states, names):
   assert found == ({names} if isinstance(names, str) else set(names))
 
 
+def test_names_that_are_not_allowed_are_changed_where_nobody_chose_them():
+  parts = dict(a=0, chain=1, draw=dict(b=2))
+  found = to_arviz.allowed_names(parts)
+  assert found == ['a', 'chain_', 'draw.b']
+  assert to_arviz.allowed_names(parts, ('x/y', 'draw')) == ['x_y', 'draw_']
+  assert to_arviz.are_names(found)
+
+
 @pytest.mark.parametrize(
   'names', ['a', ['a'], ['a', 'a'], ['a', 3], ['a', 'chain'], ['a', 'b/c']]
 )

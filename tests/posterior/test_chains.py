@@ -43,11 +43,13 @@ def test_of_smaller_steps_fewer_may_diverge(accept_prob, diverge):
   chains = chains_lib.Chains(None, choice, None, _NUM_DRAWS, True, False)
   ratio = np.full((500, 8), -0.1)
   ratio[::50, 3] = -21.0  # A share of 0.0025.
-  chains.trace = dict(target_log_prob=ratio, log_accept_ratio=ratio)
+  trace = dict(target_log_prob=ratio, log_accept_ratio=ratio)
+  chains.recorded = [(None, trace)]
   assert chains.diverge == diverge
   # One of a hundred is chance.
   few = ratio[49:62]
-  chains.trace = dict(target_log_prob=few, log_accept_ratio=few)
+  trace = dict(target_log_prob=few, log_accept_ratio=few)
+  chains.recorded = [(None, trace)]
   assert np.sum(few < -20.0) == 1 and not chains.diverge
 
 
@@ -75,6 +77,8 @@ def test_full_chains_keep_every_second_draw_and_go_on_at_that_pace(started):
   chains.run_block()
   before, spent = chains.draws, chains.num_gradients
   assert chains.is_full and chains.num_kept == _NUM_DRAWS
+  # The chains that these are a copy of have none of their blocks.
+  assert len(started.draws) == started.num_recorded == _BLOCK
   cost = chains.gradients_to_go_on
   chains.run_block()
   assert chains.thinning == 2

@@ -42,7 +42,12 @@ def _in_a_loop(x):
 
 def _obstacle(log_prob, num_chains=4, event_size=2):
   rows = np.zeros([num_chains, event_size], np.float32)
-  return compilation.obstacle(Evaluate(log_prob, num_chains).graph(rows))
+  evaluate = Evaluate(log_prob, num_chains)
+  with_xla, found = compilation.choose(None, evaluate, rows)
+  assert with_xla == (not found)
+  # What the user wrote counts.
+  assert compilation.choose(True, evaluate, rows) == (True, '')
+  return found
 
 
 def test_a_large_factor_is_an_obstacle_and_a_small_one_is_none():
@@ -52,20 +57,43 @@ def test_a_large_factor_is_an_obstacle_and_a_small_one_is_none():
   assert _obstacle(lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1)) == ''
 
 
-def test_a_determinant_is_an_obstacle_of_any_size_and_in_loops():
-  def log_prob(x):
-    matrix = tf.linalg.diag(tf.exp(x))
-    return tf.linalg.slogdet(matrix)[1] - tf.reduce_sum(x**2, axis=-1)
+def _log_determinant(x):
+  matrix = tf.linalg.diag(tf.exp(x))
+  return tf.linalg.slogdet(matrix)[1] - tf.reduce_sum(x**2, axis=-1)
 
-  assert 'LogMatrixDeterminant' in _obstacle(log_prob)
+
+def _log_determinant_in_a_loop(x):
+  return tf.map_fn(lambda row: _log_determinant(row[tf.newaxis])[0], x)
+
+
+def _root_of_a_matrix(x):
+  root = tf.linalg.sqrtm(tf.linalg.diag(tf.exp(x)))
+  return -tf.reduce_sum(root, axis=[-2, -1])
+
+
+@tf.custom_gradient
+def _in_numpy(x):
+  value = tf.numpy_function(
+    lambda rows: -0.5 * np.sum(rows**2, axis=-1), [x], x.dtype
+  )
+  value.set_shape(x.shape[:1])
+  return value, lambda upstream: -x * upstream[:, tf.newaxis]
+
+
+@pytest.mark.parametrize(
+  'log_prob, reason',
+  [
+    (_log_determinant, 'LogMatrixDeterminant'),
+    (_log_determinant_in_a_loop, 'LogMatrixDeterminant'),
+    (_root_of_a_matrix, 'MatrixSquareRoot'),
+    (_in_numpy, 'PyFunc'),
+  ],
+)
+def test_what_xla_does_not_know_is_an_obstacle(log_prob, reason):
+  assert reason in _obstacle(log_prob)
   # As XLA says itself.
-  with pytest.raises(tf.errors.InvalidArgumentError):
+  with pytest.raises((tf.errors.OpError, ValueError)):
     tf.function(log_prob, jit_compile=True)(tf.zeros([4, 2]))
-
-  def looped(x):
-    return tf.map_fn(lambda row: log_prob(row[tf.newaxis])[0], x)
-
-  assert 'LogMatrixDeterminant' in _obstacle(looped)
 
 
 @pytest.mark.full

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from scipy import stats
 
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Posterior
 
 tfd = tfp.distributions
@@ -230,3 +232,41 @@ def test_models_of_other_unknowns_are_refused(posterior):
   )
   with pytest.raises(ValueError, match='All parts of the model are unknowns'):
     posterior.posterior_predictive(model=other)
+
+
+def test_data_of_a_model_inside_of_the_model_are_kept_and_drawn():
+  inner = lambda mean: tfd.JointDistributionNamed(
+    dict(a=tfd.Normal(mean, 1.0), b=tfd.Sample(tfd.Normal(mean, 2.0), 3))
+  )
+  model = tfd.JointDistributionNamed(dict(mean=tfd.Normal(0.0, 1.0), y=inner))
+  data = dict(a=1.0, b=[1.0, 2.0, 3.0])
+  draws = np.random.default_rng(5).normal(size=(100, 4, 1))
+  problem = problem_lib.of_joint(model, dict(y=data))
+  posterior = _posterior(problem, np.float32(draws))
+  drawn = posterior.posterior_predictive()['y']
+  assert drawn['a'].shape == (100, 4) and drawn['b'].shape == (100, 4, 3)
+  mean = posterior.states['mean']
+  likelihood = stats.norm(mean, 1.0).logpdf(1.0)
+  for value in data['b']:
+    likelihood += stats.norm(mean, 2.0).logpdf(value)
+  found = posterior.log_likelihood()['y']
+  np.testing.assert_allclose(found, likelihood, rtol=1e-5)
+  tree = posterior.to_arviz(predictive=True)
+  assert set(tree['observed_data'].data_vars) == {'y.a', 'y.b'}
+  assert set(tree['posterior_predictive'].data_vars) == {'y.a', 'y.b'}
+  # Values that differ in one number are other data.
+  other = problem_lib.of_joint(model, dict(y=dict(data, a=1.5)))
+  assert saved._digests(problem) != saved._digests(other)
+
+
+def test_parts_named_as_dimensions_have_draws_nonetheless():
+  model = tfd.JointDistributionNamed(
+    dict(chain=tfd.Normal(0.0, 1.0), y=lambda chain: tfd.Normal(chain, 1.0))
+  )
+  draws = np.random.default_rng(6).normal(size=(100, 4, 1))
+  posterior = _posterior(
+    problem_lib.of_joint(model, dict(y=1.0)), np.float32(draws)
+  )
+  np.testing.assert_array_equal(
+    posterior.draws['posterior']['chain_'], posterior.states['chain'].T
+  )

@@ -74,6 +74,61 @@ def test_what_is_observed_is_known_wherever_it_was_pinned(pins):
   assert problem_lib.of_joint(_model(), {}).observed == {}
 
 
+def test_data_of_a_model_inside_of_the_model_are_known():
+  inner = lambda mean: tfd.JointDistributionNamed(
+    dict(a=tfd.Normal(mean, 1.0), b=tfd.Sample(tfd.Normal(mean, 2.0), 3))
+  )
+  model = tfd.JointDistributionNamed(dict(mean=tfd.Normal(0.0, 1.0), y=inner))
+  observed = problem_lib.of_joint(
+    model, dict(y=dict(a=1.0, b=[1.0, 2.0, 3.0]))
+  ).observed
+  assert observed['y']['a'] == 1.0
+  np.testing.assert_array_equal(observed['y']['b'], [1.0, 2.0, 3.0])
+
+
+def _starts(num_chains=4):
+  random = np.random.default_rng(3)
+  return dict(
+    mu=random.normal(size=num_chains),
+    tau=random.uniform(0.5, 2.0, num_chains),
+    theta=random.normal(size=(num_chains, 3)),
+    share=random.uniform(-0.9, 0.9, num_chains),
+  )
+
+
+@pytest.mark.parametrize('structure', [dict, tuple])
+def test_a_joint_distribution_starts_where_it_is_told_to(structure):
+  starts = _starts()
+  init = starts if structure is dict else tuple(starts.values())
+  problem = problem_lib.of_joint(_model(), dict(y=_DATA), init, 4)
+  state = problem.constrain(problem.draw_starts(4, tf.constant([1, 2])))
+  for name, part in starts.items():
+    np.testing.assert_allclose(getattr(state, name), part, rtol=1e-6)
+  # Where the density is not finite there nobody else's starts are taken.
+  assert problem.draw_prior is None
+
+
+@pytest.mark.parametrize(
+  'init, message',
+  [
+    (dict(mu=np.zeros(4)), 'has the parts mu, but the unknowns .* mu, tau, th'),
+    (dict(_starts(), y=_DATA), 'has the parts mu, share, tau, theta, y, but'),
+    (tf.TensorSpec([3]), r"Give starts of 4 chains for each, `init={'mu': arr"),
+    (
+      _starts(3),
+      r'init` of mu has shape \(3,\), but starts begin with one row',
+    ),
+    (
+      dict(_starts(), theta=np.zeros([4, 2])),
+      r'`init` of theta has the shape \(4, 2\), but 4 chains .* \(4, 3\)',
+    ),
+  ],
+)
+def test_starts_that_are_none_of_the_model_are_refused(init, message):
+  with pytest.raises(ValueError, match=message):
+    problem_lib.of_joint(_model(), dict(y=_DATA), init, 4)
+
+
 def test_parts_and_coordinates_have_the_models_names():
   problem = problem_lib.of_joint(_model(), dict(y=_DATA))
   assert problem.names == ('mu', 'tau', 'theta', 'share')

@@ -10,9 +10,11 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict
+from tfp_adaptive.posterior.settings import Place
 
 
 class _Killed(Exception):
@@ -53,7 +55,8 @@ def whole():
 def test_a_call_killed_in_turn_is_the_call_that_was_not(
   whole, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(stages, '_SECONDS_BETWEEN_FILES', 0.0)
+  monkeypatch.setattr(run_file, '_SECONDS', 0.0)
+  monkeypatch.setattr(run_file, '_TIMES_ITS_OWN', 0.0)
   for owner, name, after in (
     (checkpoint.Checkpoint, 'save', 1),  # While it adapts.
     (chains_lib.Chains, 'run_block', 0),  # Adapted, before it draws on.
@@ -148,9 +151,10 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
     state=None,
   )
   # Enough for a map, too little for careful steps.
-  found = _Planned(drivers, 10_000.0)._improved(chains, 1)
+  found, lacking = _Planned(drivers, 10_000.0)._improved(chains, 1)
   assert found == ((1250, structure.ACCEPT_PROB) if is_new else chains)
-  _, accept_prob = _Planned(drivers, 1e6)._improved(chains, 1)
+  assert lacking == ('' if is_new else '`max_gradients`')
+  (_, accept_prob), _ = _Planned(drivers, 1e6)._improved(chains, 1)
   assert accept_prob == (0.8 if is_new else 0.95)
 
 
@@ -164,10 +168,10 @@ def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
     gradients_per_adapting_step=cost,
     state=None,
   )
-  found, _ = _Planned((), 20_000.0)._improved(chains, 1)
-  assert found == num_steps
+  (found, _), lacking = _Planned((), 20_000.0)._improved(chains, 1)
+  assert found == num_steps and not lacking
   late = _Planned((), 20_000.0, max_seconds=-1.0)
-  assert late._improved(chains, 1) is chains
+  assert late._improved(chains, 1) == (chains, '`max_seconds`')
 
 
 @pytest.mark.nightly
@@ -183,6 +187,78 @@ def test_a_call_ended_by_its_budget_goes_on_with_another(tmp_path):
     ['starts', 'look', 'structure', 'sample'],
   ]
   assert longer.report[:2] == short.report
+
+
+class _Short(stages.Run):
+  """Chains that disagree, and a budget that pays for no adaptation."""
+
+  def __init__(self, kept=None):
+    settings = types.SimpleNamespace(
+      num_chains=8, min_ess=400.0, max_seconds=float('inf'), progress=False,
+      max_gradients=1e5, checkpoint_dir=None,
+    )  # fmt: skip
+    problem = types.SimpleNamespace(
+      event_size=2, dtype=tf.float32, names=('x',), target_log_prob_fn=None
+    )
+    super().__init__(problem, settings)
+    self.attempts, self.saved = [], None
+    self._file = types.SimpleNamespace(read=lambda: kept)
+
+  def _look(self):
+    return types.SimpleNamespace(is_full=True, num_gradients=3000.0)
+
+  def _improved(self, chains, attempt):
+    self.attempts.append(attempt)
+    return chains, '`max_gradients`'
+
+  def _sample(self, chains, may_adapt):
+    del may_adapt
+    return self._posterior(chains)
+
+  def _posterior(self, chains, *stages):
+    del chains, stages
+    verdict = types.SimpleNamespace(is_far_from_enough=lambda _: True)
+    return types.SimpleNamespace(verdict=verdict, ended_by=self._ended_by)
+
+  def _save(self, chains, *stages):
+    self.saved = self._place
+
+
+def test_an_adaptation_that_the_budget_leaves_out_is_told_and_gone_on_with():
+  run = _Short()
+  assert run().ended_by == '`max_gradients`'
+  assert run.saved == Place(-1, 'sample', False, '`max_gradients`')
+  for is_richer, attempts in ((False, []), (True, [0])):
+    report = [stages.Stage('sample', '', 1000.0, 1.0)]
+    kept = run_file.Kept(run._look(), report, run.saved, is_richer)
+    again = _Short(kept)
+    assert again().ended_by == '`max_gradients`'
+    # With the same budget nothing is tried anew.
+    assert again.attempts == attempts
+
+
+def test_files_of_draws_that_take_long_to_write_are_few(tmp_path, monkeypatch):
+  settings = types.SimpleNamespace(
+    checkpoint_dir=tmp_path, min_ess=400.0, max_gradients=1e5,
+    identity=dict,
+  )  # fmt: skip
+  clock = [0.0]
+
+  def slow(*args, **kwargs):
+    clock[0] += 6.0
+
+  monkeypatch.setattr(run_file.time, 'monotonic', lambda: clock[0])
+  monkeypatch.setattr(run_file.saved, 'write', slow)
+  file = run_file.RunFile(None, settings)
+  due = []
+  for seconds in (19.0, 2.0):
+    clock[0] += seconds
+    due.append(file.is_due)
+  file.write(None, [], Place(), '')
+  for seconds in (119.0, 2.0):
+    clock[0] += seconds
+    due.append(file.is_due)
+  assert due == [False, True, False, True]
 
 
 @pytest.mark.nightly

@@ -112,7 +112,12 @@ def _masked(x):
       "'seen': no unknown part of the model",
     ),
     (_GOOD, dict(mean=0.0, seen=_DATA), 'nothing is left to be sampled'),
-    (_GOOD, dict(seen=_DATA, init=_THREE), '`init` and `bijectors` belong to'),
+    (
+      _GOOD,
+      dict(seen=_DATA, init=_THREE),
+      '`init` has the parts x, but the unk',
+    ),
+    (_GOOD, dict(seen=_DATA, bijectors=[]), '`bijectors` belong to a density'),
     (_GOOD.log_prob, dict(seen=_DATA), 'joint distribution pass itself'),
     (
       _joint(_RATE, lambda x: tfd.Sample(tfd.Exponential(x), 2, name='y')),

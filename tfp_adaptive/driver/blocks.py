@@ -18,7 +18,7 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import compilation_cache
 from tfp_adaptive.driver import program_digest
 
-__all__ = ['Block', 'build', 'default_trace']
+__all__ = ['Block', 'build', 'default_trace', 'refused_operation']
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
 # What holds the results: as long as a block, which changes no draw.
@@ -137,19 +137,25 @@ def default_trace(state, results):
   return trace
 
 
-def _explain(error):
-  """Returns an error that names the op XLA refused, if that was the reason."""
-  text = str(error)
+def refused_operation(text):
+  """Returns the operation that XLA or TensorFlow say they lack, or ''."""
   found = re.search(
     r"(?:on XLA_\w+_JIT: |No registered '|no registered converter for "
     r"operation: |No gradient defined for operation '[^']*' \(op type: |"
     r'gradient registry has no entry for: )(\w+)',
     text,
   )
-  if not found:
+  return found.group(1) if found else ''
+
+
+def _explain(error):
+  """Returns an error that names the op XLA refused, if that was the reason."""
+  text = str(error)
+  operation = refused_operation(text)
+  if not operation:
     return error
   return ValueError(
-    f'The target cannot be compiled by XLA: op {found.group(1)!r} has no XLA '
+    f'The target cannot be compiled by XLA: op {operation!r} has no XLA '
     'kernel or gradient. Rewrite the target without it, or pass '
     '`jit_compile=False` (10 to 70 times slower on CPU). '
     f'XLA said: {text.splitlines()[0][:500]}'

@@ -11,6 +11,7 @@ from tfp_adaptive._version import __version__
 from tfp_adaptive.core import state_parts
 
 __all__ = [
+  'allowed_names',
   'are_names',
   'checked_names',
   'described',
@@ -57,6 +58,20 @@ def checked_names(states, names=None):
       f'for example `to_arviz(names={[f"x{i}" for i in range(num_parts)]})`.'
     )
   return found
+
+
+def allowed_names(structure, names=None):
+  """Returns names of all parts that `are_names`, nearly as they are called.
+
+  `chain`, which is a dimension's name, becomes `chain_`, and a/b a_b.
+
+  Args:
+    structure: Of the parts.
+    names: As of `variables`.
+  """
+  found = state_parts.names(structure) if names is None else names
+  found = [name.replace('/', '_') for name in found]
+  return [name + '_' if name in _TAKEN else name for name in found]
 
 
 def are_names(found):

@@ -112,7 +112,7 @@ def restore(target_log_prob_fn, header, arrays, progress):
   chains.results = tf.nest.pack_sequence_as(
     kernel.bootstrap_results(chains.state), leaves[1:], expand_composites=True
   )
-  chains.draws, chains.trace = draws, trace
+  chains.recorded = [(draws, trace)]
   for name, value in header['counts'].items():
     setattr(chains, name, value)
   return chains
@@ -132,8 +132,7 @@ class Chains:
     num_draws: Draws of each chain to hold.
     block_size: Draws of a compiled block.
     num_blocks: Blocks so far: each has noise of its own.
-    draws: [n, chains, d], unconstrained.
-    trace: dict of [n, chains].
+    recorded: List of (draws, trace), one for each block since they were read.
     thinning: Steps between two draws.
     num_gradients: Spent so far by each chain, adaptation included.
   """
@@ -146,20 +145,34 @@ class Chains:
     # For good: a program is compiled for its size.
     self.block_size = block_size(num_draws)
     self.num_blocks = 0
-    self.draws, self.trace = None, {}
+    self.recorded = []
     self.thinning = 1
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
 
   @property
+  def draws(self):
+    """[n, chains, d], unconstrained."""
+    return self._joined()[0]
+
+  @property
+  def trace(self):
+    """dict of [n, chains]."""
+    return self._joined()[1]
+
+  @property
+  def num_recorded(self):
+    return sum(len(draws) for draws, _ in self.recorded)
+
+  @property
   def is_full(self):
-    return len(self.draws) >= self.num_draws
+    return self.num_recorded >= self.num_draws
 
   @property
   def num_kept(self):
     """Draws to show: a last block may hold more than were asked for."""
-    return min(len(self.draws), self.num_draws)
+    return min(self.num_recorded, self.num_draws)
 
   @property
   def diverge(self):
@@ -210,7 +223,7 @@ class Chains:
     """What each chain spends at least to gain: a block; full, half anew."""
     if not self.is_full:
       return self.gradients_of_a_block
-    missing = self.num_draws - len(self.draws) // 2
+    missing = self.num_draws - self.num_recorded // 2
     num_blocks = -(-missing // self.block_size)
     steps = num_blocks * self.block_size * 2 * self.thinning
     return steps * self._gradients_per_step()
@@ -240,14 +253,9 @@ class Chains:
     trace = {name: rows for name, rows in result.trace.items() if rows.ndim > 1}
     if modes.is_exchange(self.choice.part):
       trace = modes.without_own_proposals(trace)
-    draws = result.states
-    if self.draws is not None:
-      draws = np.concatenate([self.draws, draws])
-      trace = {
-        name: np.concatenate([self.trace[name], trace[name]]) for name in trace
-      }
-    # Together, after all that takes time: an interrupt leaves no half of it.
-    self.draws, self.trace = draws, trace
+    # At once, after all that takes time: an interrupt leaves no half of it. A
+    # new list: a copy of these chains has its own.
+    self.recorded = [*self.recorded, (result.states, trace)]
     self.state, self.results = (
       result.final_state,
       result.final_kernel_results,
@@ -284,12 +292,24 @@ class Chains:
 
   def extend_by_a_block(self):
     """Lets full chains hold a block more, as far apart as these."""
-    self.extend_to(len(self.draws) + self.block_size)
+    self.extend_to(self.num_recorded + self.block_size)
 
   def _forget_every_second(self):
-    self.draws = self.draws[1::2]
-    self.trace = {name: rows[1::2] for name, rows in self.trace.items()}
+    draws, trace = self._joined()
+    trace = {name: rows[1::2] for name, rows in trace.items()}
+    self.recorded = [(draws[1::2], trace)]
     self.thinning *= 2
+
+  def _joined(self):
+    """Returns draws and trace of all blocks."""
+    if len(self.recorded) > 1:
+      draws = np.concatenate([draws for draws, _ in self.recorded])
+      trace = {
+        name: np.concatenate([trace[name] for _, trace in self.recorded])
+        for name in self.recorded[0][1]
+      }
+      self.recorded = [(draws, trace)]
+    return self.recorded[0]
 
   def _gradients_per_step(self):
     cost = learned.cost_per_step(self.kernel, False, self.results)

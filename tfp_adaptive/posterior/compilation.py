@@ -3,18 +3,18 @@
 On a CPU, XLA factors a matrix in loops of its own where TensorFlow calls an
 optimized library: for value and gradient of a 100 x 100 Cholesky factor, of 8
 chains, 29 ms in place of 3, for eigenvalues 110 in place of 7; at 10 x 10 there
-is no difference. A log determinant it cannot compile at all.
+is no difference. Others, as a log determinant, it cannot compile at all.
 """
 
 import tensorflow as tf
 
-__all__ = ['choose', 'obstacle']
+from tfp_adaptive.driver import blocks
+
+__all__ = ['choose', 'obstacle', 'refusal']
 
 # Above that size on a CPU.
 _SLOW = frozenset({'Cholesky', 'SelfAdjointEigV2', 'Svd', 'Qr', 'MatrixSolve'})
 _LARGEST_SIZE = 20
-# On any device.
-_IMPOSSIBLE = frozenset({'LogMatrixDeterminant', 'MatrixDeterminant'})
 
 
 def choose(jit_compile, evaluate, rows):
@@ -27,7 +27,7 @@ def choose(jit_compile, evaluate, rows):
   """
   if jit_compile is not None:
     return jit_compile, ''
-  reason = obstacle(evaluate.graph(rows))
+  reason = obstacle(evaluate.graph(rows)) or refusal(evaluate.lower, rows)
   return not reason, reason and f'; steps without XLA: {reason}'
 
 
@@ -38,22 +38,27 @@ def obstacle(graph):
     graph: `tf.Graph` of its value and gradient.
   """
   is_on_cpu = not tf.config.list_logical_devices('GPU')
-  for kind, size in _operations(graph):
-    if kind in _IMPOSSIBLE:
-      return f'XLA has no {kind}'
+  # Not those in loops: they are mostly small, and sizes are not kept.
+  for operation in graph.get_operations():
+    kind, size = operation.type, _last(operation.inputs)
     if is_on_cpu and kind in _SLOW and (size or 0) > _LARGEST_SIZE:
       return f'XLA is slow at {kind} of {size} x {size} on a CPU'
   return ''
 
 
-def _operations(graph):
-  """Yields (type, last dimension or None) of all operations."""
-  for operation in graph.get_operations():
-    yield operation.type, _last(operation.inputs)
-  # What loops and branches hold: mostly small, and sizes are not kept.
-  for function in graph.as_graph_def().library.function:
-    for node in function.node_def:
-      yield node.op, None
+def refusal(lower, rows):
+  """Returns why XLA cannot compile a density at all, or ''.
+
+  Args:
+    lower: Function of rows that lets XLA read value and gradient.
+    rows: Where they can be computed.
+  """
+  try:
+    lower(rows)
+  except (ValueError, tf.errors.OpError) as error:
+    operation = blocks.refused_operation(str(error))
+    return f'XLA has no {operation}' if operation else ''
+  return ''
 
 
 def _last(inputs):

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import supports
 
-__all__ = ['checked_parts', 'in_order', 'parts_and_events']
+__all__ = ['as_arrays', 'checked_parts', 'in_order', 'parts_and_events']
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -109,6 +109,21 @@ def parts_and_events(model):
     raise target_call.explained(error, what) from error
   names, events = in_order(events)
   return names or [name for name, _ in model.resolve_graph()], events
+
+
+def as_arrays(model):
+  """Returns dict of name -> values of the pins of a model, numpy."""
+  if not hasattr(model, 'pins'):
+    return {}
+  names, events = parts_and_events(model.distribution)
+  nested = [n for n, e in zip(names, events) if tf.nest.is_nested(e)]
+  # A list of numbers is an array, and no structure of the model.
+  return {
+    name: tf.nest.map_structure(np.asarray, value)
+    if name in nested
+    else np.asarray(value)
+    for name, value in model.pins.items()
+  }
 
 
 def _check_pins(parts, pins):

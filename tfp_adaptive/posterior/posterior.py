@@ -212,7 +212,8 @@ class Posterior:
     """Returns the draws as an ArviZ `DataTree`.
 
     Groups: posterior; sample_stats, `lp` in unconstrained space; observed_data,
-    what was pinned.
+    what was pinned. Parts called `chain` or `draw`, as its dimensions, are
+    `chain_` and `draw_` there, and a slash in a name is `_`.
 
     Args:
       predictive: Whether the groups posterior_predictive and log_likelihood
@@ -222,15 +223,16 @@ class Posterior:
       ImportError: Without `arviz-base`; `states` needs nothing.
       ValueError: See `posterior_predictive`.
     """
+    observed = self._problem.observed
+    names = to_arviz.allowed_names(observed)
     groups = dict(
-      posterior=to_arviz.variables(self.states, 1, self._problem.names),
+      posterior=_variables(self.states, self._problem.names),
       sample_stats=to_arviz.sample_stats(self.trace),
-      observed_data=self._problem.observed,
+      observed_data=dict(zip(names, tf.nest.flatten(observed))),
     )
     if predictive:
-      found = self.posterior_predictive()
-      groups['posterior_predictive'] = to_arviz.variables(found, 1)
-      groups['log_likelihood'] = to_arviz.variables(self.log_likelihood(), 1)
+      groups['posterior_predictive'] = _variables(self.posterior_predictive())
+      groups['log_likelihood'] = _variables(self.log_likelihood())
     return to_arviz.tree(
       groups,
       dict(
@@ -307,10 +309,9 @@ class Posterior:
 
   def _unflat(self, found):
     shape = self.unconstrained.shape[:2]
-    return {
-      name: rows.reshape(*shape, *rows.shape[1:])
-      for name, rows in found.items()
-    }
+    return tf.nest.map_structure(
+      lambda rows: rows.reshape(*shape, *rows.shape[1:]), found
+    )
 
   def _headline(self):
     num_draws, num_chains = self.unconstrained.shape[:2]
@@ -346,6 +347,12 @@ class Posterior:
         'otherwise give more `max_gradients`, or reparameterise'
       )
     return 'draw on with `posterior.more(n)`, or give more `max_gradients`'
+
+
+def _variables(states, names=None):
+  """Returns dict of name -> [chains, draws, ...], named as ArviZ allows."""
+  names = to_arviz.allowed_names(states, names)
+  return to_arviz.variables(states, 1, names)
 
 
 def _cell(column, value):

@@ -114,7 +114,7 @@ def _for_each(function, unknowns):
     unknowns = tf.nest.map_structure(tf.constant, unknowns)
     rows = tf.range(len(tf.nest.flatten(unknowns)[0])), unknowns
     found = run.get_concrete_function(*rows)(*rows)
-  return {name: np.asarray(value) for name, value in found.items()}
+  return tf.nest.map_structure(np.asarray, found)
 
 
 def _pointwise(law, value):

@@ -54,18 +54,22 @@ class Problem(NamedTuple):
   coordinates: tuple
   dtype: Any
   event_size: int
-  # dict of the values that parts of a joint distribution were given, numpy.
+  # dict of the values that parts of a joint distribution were given, numpy;
+  # structures of parts that are joint distributions.
   observed: dict
   # That joint distribution, nothing pinned; None of a density.
   model: Any = None
 
 
-def of_joint(model, pins):
+def of_joint(model, pins, init=None, num_chains=None):
   """Returns the `Problem` of a joint distribution and values of its parts.
 
   Args:
     model: `tfd.JointDistribution`, or one with pins.
     pins: dict of observed values, by name.
+    init: Starts [chains, event...] of all unknowns, by name or in the model's
+      structure; `None`: they are drawn.
+    num_chains: Of starts.
   """
   model, names = _pinned(model, pins)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
@@ -92,18 +96,48 @@ def of_joint(model, pins):
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return starts
 
+  draw = split.draw_starts(dtype)
+  if init is not None:
+    starts = _starts_like(model.event_shape, names, init, dtype, num_chains)
+    given = split.joined(bijector.inverse(starts))
+    draw, draw_prior = lambda num_chains, seed: given, None
   return Problem(
     target_log_prob_fn,
     constrain=lambda z: bijector.forward(split(z)),
-    draw_starts=split.draw_starts(dtype),
+    draw_starts=draw,
     draw_prior=draw_prior,
     names=names,
     coordinates=split.coordinates(names),
     dtype=dtype,
     event_size=split.event_size,
-    observed={k: np.asarray(v) for k, v in getattr(model, 'pins', {}).items()},
+    observed=data.as_arrays(model),
     model=getattr(model, 'distribution', model),
   )
+
+
+def _starts_like(events, names, init, dtype, num_chains):
+  """Returns starts in the structure of the unknowns of a joint distribution."""
+  if isinstance(init, dict) and set(init) == set(names):
+    leaves = [init[name] for name in names]
+  else:
+    found, leaves = state_parts.names(init), tf.nest.flatten(init)
+    is_shape = any(isinstance(leaf, tf.TensorSpec) for leaf in leaves)
+    if is_shape or len(found) != len(names) or isinstance(init, dict):
+      raise ValueError(
+        f'`init` has the parts {", ".join(found)}, but the unknowns of the '
+        f'model are {", ".join(names)}. Give starts of {num_chains} chains for '
+        f'each, `init={{{names[0]!r}: array of [{num_chains}, ...], ...}}`, or '
+        'leave `init` out.'
+      )
+  starts = [_as_starts(*pair, num_chains) for pair in zip(names, leaves)]
+  for name, event, leaf in zip(names, tf.nest.flatten(events), starts):
+    if not event.is_compatible_with(leaf.shape[1:]):
+      raise ValueError(
+        f'`init` of {name} has the shape {tuple(leaf.shape)}, but '
+        f'{num_chains} chains of {name} have {(num_chains, *event)}.'
+      )
+  starts = [tf.cast(leaf, dtype) for leaf in starts]
+  return tf.nest.pack_sequence_as(events, starts)
 
 
 def _pinned(model, pins):

@@ -60,7 +60,8 @@ def sample_posterior(
     num_chains: At least 4 for R-hat to tell.
     seed: Int, pair of ints or [2] int Tensor: same seed, same draws.
     init: Of a density: what its unknowns are, a structure of `tf.TensorSpec`
-      of an event, or of starts [chains, event...].
+      of an event, or of starts [chains, event...]. Of a joint distribution:
+      starts of its unknowns, by name; `None`: they are drawn.
     bijectors: Of a density: onto the supports, in the structure of `init`, or a
       dict with some of its names; the others are real.
     min_ess: Effective draws of every coordinate that are enough.
@@ -152,13 +153,13 @@ def problem_of(model, init, bijectors, num_chains, pins):
   if isinstance(model, tfp.distributions.JointDistribution) or isinstance(
     model, tfp.experimental.distributions.JointDistributionPinned
   ):
-    if init is not None or bijectors is not None:
+    if bijectors is not None:
       raise ValueError(
-        '`init` and `bijectors` belong to a density: a joint distribution '
-        'knows its unknowns and their supports. Leave them out; data of that '
-        'name are given by `model.experimental_pin`.'
+        '`bijectors` belong to a density: a joint distribution knows the '
+        'supports of its unknowns. Leave them out; data of that name are given '
+        'by `model.experimental_pin`.'
       )
-    return problem_lib.of_joint(model, pins)
+    return problem_lib.of_joint(model, pins, init, num_chains)
   if inspect.isgeneratorfunction(model):
     raise TypeError(
       f'`model` is the function {model.__name__} with a `yield`, but must be a '

@@ -123,8 +123,10 @@ def _check_data(path, header, problem):
 def _digests(problem):
   """Returns dict of name -> checksum of the values that were given."""
   return {
-    name: hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-    for name, value in problem.observed.items()
+    name: hashlib.sha256(
+      b''.join(np.ascontiguousarray(x).tobytes() for x in tf.nest.flatten(part))
+    ).hexdigest()
+    for name, part in problem.observed.items()
   }
 
 

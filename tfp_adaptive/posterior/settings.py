@@ -38,3 +38,5 @@ class Place(NamedTuple):
   # 'improve': another structure, or more steps to adapt; 'sample'; 'done'.
   phase: str = 'improve'
   may_adapt: bool = True
+  # What an adaptation was left out for: '`max_gradients`', '`max_seconds`'.
+  lacking: str = ''

@@ -1,10 +1,8 @@
 """The stages of `sample_posterior`, and how they are gone on with."""
 
 import contextlib
-import pathlib
 import sys
 import time
-import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +12,7 @@ from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import compilation
 from tfp_adaptive.posterior import modes
-from tfp_adaptive.posterior import saved
+from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior.posterior import Posterior
@@ -31,7 +29,6 @@ _LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
 # Of steps so small that few diverge, and what such a step costs at most, about.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
-_FILE, _SECONDS_BETWEEN_FILES = 'posterior.npz', 20.0  # Of a checkpoint.
 
 
 class Run:
@@ -52,7 +49,8 @@ class Run:
     self._sampling = None  # Gradients and time before the stage of that name.
     self._is_unjudged = False  # Whether chains came full from a file.
     self._programs = {}  # Of the choice of a structure.
-    self._saved = self._begin
+    self._with_xla = None  # And words on it, once chosen.
+    self._file = run_file.RunFile(problem, settings)
     self._evaluate = starts_lib.Evaluate(
       problem.target_log_prob_fn, settings.num_chains
     )
@@ -73,7 +71,7 @@ class Run:
     chains = self._resumed() or self._look()
     while self._place.phase != 'done':
       if self._place.phase == 'improve':
-        if time.monotonic() - self._begin > self._settings.max_seconds:
+        if self._is_late:
           # Another call chooses a structure.
           self._ended_by = '`max_seconds`'
           return self._posterior(chains)
@@ -84,6 +82,9 @@ class Run:
           return self._posterior(chains)
       posterior = self._sample(chains, self._place.may_adapt)
       is_far = posterior.verdict.is_far_from_enough(self._settings.min_ess)
+      if is_far and self._place.lacking and not self._ended_by:
+        self._ended_by = self._place.lacking
+        posterior = self._posterior(chains)
       is_done = not is_far or not self._place.may_adapt
       if is_done or self._ended_by:
         # What ended early goes on where it is, with another budget.
@@ -103,7 +104,7 @@ class Run:
       self._problem, self._evaluate, settings.num_chains, self._seed(0)
     )
     found = f'drawn, {num_redrawn} of them again'
-    found += compilation.choose(settings.jit_compile, self._evaluate, starts)[1]
+    found += self._compilation(starts)[1]
     self._note('starts', found, self._evaluate.num_calls, begin)
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
@@ -117,19 +118,31 @@ class Run:
     self._save(chains)
     return chains
 
+  def _compilation(self, rows):
+    """Returns whether XLA compiles steps, and words on it."""
+    if self._with_xla is None:
+      self._with_xla = compilation.choose(
+        self._settings.jit_compile, self._evaluate, rows
+      )
+    return self._with_xla
+
   def _placed(self, chains):
     """Returns chains to sample with, and notes whether they may adapt again."""
     attempt = self._place.attempt
-    found = self._improved(chains, attempt)
-    may_adapt = attempt + 1 < _NUM_ATTEMPTS
-    may_adapt &= attempt == 0 or found is not chains
-    self._place = Place(attempt, 'sample', may_adapt)
+    found, lacking = self._improved(chains, attempt)
+    if lacking:  # Another budget begins with this attempt.
+      self._place = Place(attempt - 1, 'sample', False, lacking)
+    else:
+      may_adapt = attempt + 1 < _NUM_ATTEMPTS
+      may_adapt &= attempt == 0 or found is not chains
+      self._place = Place(attempt, 'sample', may_adapt)
     return found
 
   def _improved(self, chains, attempt):
     """Returns chains of the structure and the steps that their draws ask for.
 
-    The same ones if they have these, or if too little, or no time, is left.
+    The same ones if they have these, or if too little, or no time, is left; and
+    what is lacking, or ''.
     """
     choice, before = self._choice(chains, attempt), chains.choice
     # Chains that hardly moved cost less than those that move will.
@@ -147,12 +160,18 @@ class Run:
     elif attempt:
       choice = choice._replace(target_accept_prob=before.target_accept_prob)
     else:
-      return chains
+      return chains, ''
     num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
-    is_late = time.monotonic() - self._begin > self._settings.max_seconds
-    if is_late or num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
-      return chains
-    return self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
+    if self._is_late:
+      return chains, '`max_seconds`'
+    if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
+      return chains, '`max_gradients`'
+    found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
+    return found, ''
+
+  @property
+  def _is_late(self):
+    return time.monotonic() - self._begin > self._settings.max_seconds
 
   @property
   def _spent(self):
@@ -178,9 +197,9 @@ class Run:
       tf.constant(starts),
       self._seed(number),
       settings.num_draws,
-      compilation.choose(settings.jit_compile, self._evaluate, starts)[0],
+      self._compilation(starts)[0],
       settings.progress,
-      self._folder(f'adaptation_{number}'),
+      self._file.folder(f'adaptation_{number}'),
       settings.max_gradients,
     )
     found = f'{choice.name}, {num_steps} steps'
@@ -223,6 +242,8 @@ class Run:
     )
     drivers = ', '.join(self._problem.coordinates[i] for i in choice.drivers)
     found = choice.name + (f' driven by {drivers}' if drivers else '')
+    if not np.all(is_finite):
+      found += f'; {np.sum(~is_finite)} of {len(rows)} pairs have no gradient'
     if choice.losses:
       losses = ', '.join(
         f'{loss:.2g} {"" if name == choice.name else f"of a {name}"}'.strip()
@@ -291,14 +312,14 @@ class Run:
       left = self._settings.max_gradients - spent
       if chains.gradients_of_a_block > left:
         self._ended_by = '`max_gradients`'
-      elif time.monotonic() - self._begin > self._settings.max_seconds:
+      elif self._is_late:
         self._ended_by = '`max_seconds`'
       if self._ended_by:
         return
       if chains.gradients_to_go_on > left:
         chains.extend_by_a_block()  # The last of the budget.
       chains.run_block()
-      if time.monotonic() - self._saved > _SECONDS_BETWEEN_FILES:
+      if self._file.is_due:
         self._save(chains, self._stage(chains))
 
   def _is_brief(self, chains, stage):
@@ -321,65 +342,20 @@ class Run:
   def _seed(self, number):
     return random.fold_in(self._settings.seed, number)
 
-  def _folder(self, name):
-    """Returns the path of a checkpoint, or `None`."""
-    folder = self._settings.checkpoint_dir
-    return pathlib.Path(folder) / name if folder else None
-
   def _save(self, chains, *stages):
     """Writes what a call with the same arguments goes on from."""
-    path = self._folder(_FILE)
-    if path is None:
-      return
-    ended_by = '' if self._place.phase == 'done' else 'an interruption'
-    try:
-      saved.write(
-        path,
-        self._problem,
-        chains,
-        report=[*self._report, *stages],
-        min_ess=self._settings.min_ess,
-        ended_by=self._ended_by or ended_by,
-        place=self._place,
-        run=self._settings.identity(),
-        max_gradients=self._settings.max_gradients,
-      )
-    except OSError as error:  # The draws are worth more than their file.
-      warnings.warn(
-        f'{path} cannot be written ({error.strerror or error}): what is drawn '
-        'from now on is lost if the call is cut off. Make room for it.',
-        stacklevel=2,
-      )
-    self._saved = time.monotonic()
+    report = [*self._report, *stages]
+    self._file.write(chains, report, self._place, self._ended_by)
 
   def _resumed(self):
     """Returns the `Chains` of an earlier call, or `None`."""
-    path = self._folder(_FILE)
-    if path is None or not path.exists():
+    kept = self._file.read()
+    if kept is None:
       return None
-    header, arrays = saved.read(path)
-    if 'run' not in header:
-      raise ValueError(
-        f'{path} was written by `Posterior.save` over the checkpoint. Move it '
-        'away to begin anew, or pass another `checkpoint_dir`.'
-      )
-    other, own = header['run'], self._settings.identity()
-    changed = [
-      f'`{k}` ({other[k]}, now {own[k]})' for k in own if other[k] != own[k]
-    ]
-    if changed:
-      raise ValueError(
-        f'{path} is of another run: it differs in {", ".join(changed)}. Pass '
-        'what was given then, or another `checkpoint_dir`.'
-      )
-    chains = saved.restore(
-      path, header, arrays, self._problem, self._settings.progress
-    )
-    self._report = [Stage(*stage) for stage in header['report']]
-    self._place = Place(*header['place'])
-    if self._settings.max_gradients > header['max_gradients']:
+    chains, self._report, self._place, is_richer = kept
+    if is_richer:
       may_adapt = self._place.attempt + 1 < _NUM_ATTEMPTS
-      self._place = self._place._replace(may_adapt=may_adapt)
+      self._place = self._place._replace(may_adapt=may_adapt, lacking='')
     if self._place.phase == 'sample':
       self._is_unjudged = chains.is_full
       stage = self._report.pop()
@@ -387,7 +363,9 @@ class Run:
         chains.num_gradients - stage.num_gradients,
         time.monotonic() - stage.seconds,
       )
-    self._say(f'continued from {path}: {self._place.phase}')
+    self._say(
+      f'continued from {self._settings.checkpoint_dir}: {self._place.phase}'
+    )
     return chains
 
   def _note(self, name, found, num_gradients, begin):

@@ -45,6 +45,12 @@ class Evaluate:
     rows = tf.constant(rows)[: self._num_chains]
     return self._function.get_concrete_function(rows).graph
 
+  def lower(self, rows):
+    """Lets XLA read value and gradient; nothing is compiled or computed."""
+    rows = tf.constant(rows)[: self._num_chains]
+    function = tf.function(self._function, autograph=False, jit_compile=True)
+    function.experimental_get_compiler_ir(rows)('hlo')
+
   def shape_of_value(self, rows):
     """Returns the shape of what the density says of rows."""
     try:
@@ -106,7 +112,7 @@ def draw(problem, evaluate, num_chains, seed):
     f'The log density or its gradient is not finite at the starts of '
     f'{np.sum(~is_finite)} of {num_chains} chains, the last of them '
     f'{_shown(tried[np.argmin(is_finite)])} in unconstrained space. Check the '
-    'supports, the priors and the data; to a density give starts where it is '
+    'supports, the priors and the data, or give starts where the density is '
     'positive, `init={"name": array of [num_chains, ...]}`.'
   )
 
