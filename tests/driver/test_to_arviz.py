@@ -84,6 +84,9 @@ def test_names_that_are_not_allowed_are_changed_where_nobody_chose_them():
   assert found == ['a', 'chain_', 'draw.b']
   assert to_arviz.allowed_names(parts, ('x/y', 'draw')) == ['x_y', 'draw_']
   assert to_arviz.are_names(found)
+  # Each part keeps a name of its own.
+  found = to_arviz.allowed_names(None, ('chain', 'a/b', 'chain_', 'a_b'))
+  assert found == ['chain__', 'a_b_', 'chain_', 'a_b']
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Chains that run on: their draws, their thinning, their cost."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -100,6 +102,41 @@ def test_a_block_that_is_interrupted_costs_no_draw(started, monkeypatch):
   with pytest.raises(KeyboardInterrupt):
     chains.run_block()
   assert len(chains.draws) == _NUM_DRAWS and chains.thinning == 1
+
+
+class _Learned:
+  """Costs a gradient a step, and may be interrupted while it counts."""
+
+  def __init__(self, is_interrupted):
+    self._is_interrupted = is_interrupted
+
+  def cost_per_step(self, *args):
+    if self._is_interrupted:
+      raise KeyboardInterrupt
+    return types.SimpleNamespace(gradient=1.0)
+
+
+@pytest.mark.parametrize('is_interrupted', [True, False])
+def test_a_block_is_added_whole_or_not_at_all(monkeypatch, is_interrupted):
+  chains = chains_lib.Chains(None, _CHOICE, None, 4, True, False)
+  draws = np.arange(4.0).reshape(4, 1, 1)
+  chains.recorded = [(draws, dict(is_accepted=draws[..., 0]))]
+  before = dict(chains.__dict__)
+  monkeypatch.setattr(chains_lib, 'learned', _Learned(is_interrupted))
+  result = types.SimpleNamespace(
+    states=10.0 + draws[:2],
+    trace=dict(is_accepted=draws[:2, :, 0]),
+    final_state=11.0,
+    final_kernel_results=None,
+  )
+  if is_interrupted:
+    with pytest.raises(KeyboardInterrupt):
+      chains.add(result, is_apart=True)
+    assert chains.__dict__ == before
+  else:
+    chains.add(result, is_apart=True)
+    assert chains.draws.ravel().tolist() == [1.0, 3.0, 10.0, 11.0]
+    assert (chains.thinning, chains.num_gradients) == (2, 4.0)
 
 
 def _copied(chains):

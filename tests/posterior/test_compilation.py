@@ -80,9 +80,23 @@ def _in_numpy(x):
   return value, lambda upstream: -x * upstream[:, tf.newaxis]
 
 
+def _until_it_is_small(x):
+  """A loop whose gradient keeps as many values as it has turns."""
+
+  def halved(value):
+    return 0.5 * value
+
+  value = tf.while_loop(lambda v: tf.reduce_max(tf.abs(v)) > 1e-3, halved, [x])
+  return -tf.reduce_sum(x**2 + value[0] ** 2, axis=-1)
+
+
 @pytest.mark.parametrize(
   'log_prob, reason',
   [
+    (
+      _until_it_is_small,
+      'it says XLA compilation requires a fixed tensor list',
+    ),
     (_log_determinant, 'LogMatrixDeterminant'),
     (_log_determinant_in_a_loop, 'LogMatrixDeterminant'),
     (_root_of_a_matrix, 'MatrixSquareRoot'),
@@ -93,7 +107,8 @@ def test_what_xla_does_not_know_is_an_obstacle(log_prob, reason):
   assert reason in _obstacle(log_prob)
   # As XLA says itself.
   with pytest.raises((tf.errors.OpError, ValueError)):
-    tf.function(log_prob, jit_compile=True)(tf.zeros([4, 2]))
+    value_and_gradient = Evaluate(log_prob, 4)._function
+    tf.function(value_and_gradient, jit_compile=True)(tf.zeros([4, 2]))
 
 
 @pytest.mark.full

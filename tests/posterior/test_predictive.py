@@ -246,14 +246,16 @@ def test_data_of_a_model_inside_of_the_model_are_kept_and_drawn():
   drawn = posterior.posterior_predictive()['y']
   assert drawn['a'].shape == (100, 4) and drawn['b'].shape == (100, 4, 3)
   mean = posterior.states['mean']
-  likelihood = stats.norm(mean, 1.0).logpdf(1.0)
-  for value in data['b']:
-    likelihood += stats.norm(mean, 2.0).logpdf(value)
   found = posterior.log_likelihood()['y']
-  np.testing.assert_allclose(found, likelihood, rtol=1e-5)
+  np.testing.assert_allclose(
+    found['a'], stats.norm(mean, 1.0).logpdf(1.0), rtol=1e-5
+  )
+  likelihood = stats.norm(mean[..., None], 2.0).logpdf(data['b'])
+  np.testing.assert_allclose(found['b'], likelihood, rtol=1e-5)
   tree = posterior.to_arviz(predictive=True)
   assert set(tree['observed_data'].data_vars) == {'y.a', 'y.b'}
   assert set(tree['posterior_predictive'].data_vars) == {'y.a', 'y.b'}
+  assert set(tree['log_likelihood'].data_vars) == {'y.a', 'y.b'}
   # Values that differ in one number are other data.
   other = problem_lib.of_joint(model, dict(y=dict(data, a=1.5)))
   assert saved._digests(problem) != saved._digests(other)

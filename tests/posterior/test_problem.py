@@ -96,10 +96,18 @@ def _starts(num_chains=4):
   )
 
 
-@pytest.mark.parametrize('structure', [dict, tuple])
-def test_a_joint_distribution_starts_where_it_is_told_to(structure):
+def _as_namedtuple(starts):
+  names = sorted(starts)  # Another order than that of the model.
+  kind = collections.namedtuple('Starts', names)
+  return kind(**starts)
+
+
+@pytest.mark.parametrize(
+  'structured', [dict, _as_namedtuple, lambda parts: tuple(parts.values())]
+)
+def test_a_joint_distribution_starts_where_it_is_told_to(structured):
   starts = _starts()
-  init = starts if structure is dict else tuple(starts.values())
+  init = structured(starts)
   problem = problem_lib.of_joint(_model(), dict(y=_DATA), init, 4)
   state = problem.constrain(problem.draw_starts(4, tf.constant([1, 2])))
   for name, part in starts.items():
@@ -108,25 +116,59 @@ def test_a_joint_distribution_starts_where_it_is_told_to(structure):
   assert problem.draw_prior is None
 
 
+_A, _B = np.float32([1.0, 2.0]), np.float32([3.0, 4.0])
+
+
+@pytest.mark.parametrize(
+  'init', [dict(g=dict(a=_A, b=_B)), {'g.a': _A, 'g.b': _B}]
+)
+def test_starts_of_a_model_inside_of_the_model(init):
+  inner = tfd.JointDistributionNamed(
+    dict(b=tfd.Normal(0.0, 1.0), a=tfd.Normal(0.0, 1.0))
+  )
+  model = tfd.JointDistributionNamed(
+    dict(g=inner, y=lambda g: tfd.Normal(g['a'] + g['b'], 1.0))
+  )
+  problem = problem_lib.of_joint(model, dict(y=1.0), init, 2)
+  state = problem.constrain(problem.draw_starts(2, tf.constant([1, 2])))
+  np.testing.assert_array_equal(state['g']['a'], _A)
+  np.testing.assert_array_equal(state['g']['b'], _B)
+
+
 @pytest.mark.parametrize(
   'init, message',
   [
     (dict(mu=np.zeros(4)), 'has the parts mu, but the unknowns .* mu, tau, th'),
     (dict(_starts(), y=_DATA), 'has the parts mu, share, tau, theta, y, but'),
-    (tf.TensorSpec([3]), r"Give starts of 4 chains for each, `init={'mu': arr"),
+    (tf.TensorSpec([3]), r"of 4 chains for each by name, `init={'mu': arr"),
+    (dict(_starts(), mu=0.0), r'of mu must be .* \(4,\), .* the shape \(\)'),
+    (dict(_starts(), mu=tf.TensorSpec([])), r'of mu must .* got TensorSpec'),
+    (_starts(3), r'`init` of mu must be .* \(4,\), .* got the shape \(3,\)'),
     (
-      _starts(3),
-      r'init` of mu has shape \(3,\), but starts begin with one row',
+      dict(_starts(), tau=-np.ones(4)),
+      'of tau is -1.0 for chain 0, out of the',
     ),
     (
       dict(_starts(), theta=np.zeros([4, 2])),
-      r'`init` of theta has the shape \(4, 2\), but 4 chains .* \(4, 3\)',
+      r'`init` of theta must be .* \(4, 3\), .* got the shape \(4, 2\)',
     ),
   ],
 )
 def test_starts_that_are_none_of_the_model_are_refused(init, message):
   with pytest.raises(ValueError, match=message):
     problem_lib.of_joint(_model(), dict(y=_DATA), init, 4)
+
+
+def test_a_model_by_name_takes_starts_by_name():
+  model = tfd.JointDistributionNamed(
+    dict(
+      tau=tfd.HalfNormal(1.0),
+      mu=tfd.Normal(0.0, 1.0),
+      y=lambda mu, tau: tfd.Normal(mu, tau),
+    )
+  )
+  with pytest.raises(ValueError, match='has the parts x0, x1, but'):
+    problem_lib.of_joint(model, dict(y=1.0), (np.ones(4), np.zeros(4)), 4)
 
 
 def test_parts_and_coordinates_have_the_models_names():

@@ -124,7 +124,10 @@ class _Planned(stages.Run):
   def __init__(self, drivers, left, max_seconds=np.inf):
     self._drivers, self._left = drivers, left
     self._begin = time.monotonic()
-    self._settings = types.SimpleNamespace(max_seconds=max_seconds)
+    self._settings = types.SimpleNamespace(
+      max_seconds=max_seconds, num_draws=1000
+    )
+    self._report = [stages.Stage('look', '', 3000.0, 1.0)]
 
   def _choice(self, chains, attempt):
     del attempt
@@ -153,7 +156,9 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
   # Enough for a map, too little for careful steps.
   found, lacking = _Planned(drivers, 10_000.0)._improved(chains, 1)
   assert found == ((1250, structure.ACCEPT_PROB) if is_new else chains)
-  assert lacking == ('' if is_new else '`max_gradients`')
+  # 1000 steps of 24 gradients are to be 0.3 of what is left, and draws of 4.
+  told = '`max_gradients`: to adapt again takes 84_000 or more'
+  assert lacking == ('' if is_new else told)
   (_, accept_prob), _ = _Planned(drivers, 1e6)._improved(chains, 1)
   assert accept_prob == (0.8 if is_new else 0.95)
 
@@ -171,7 +176,7 @@ def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
   (found, _), lacking = _Planned((), 20_000.0)._improved(chains, 1)
   assert found == num_steps and not lacking
   late = _Planned((), 20_000.0, max_seconds=-1.0)
-  assert late._improved(chains, 1) == (chains, '`max_seconds`')
+  assert late._improved(chains, 1) == (chains, '')
 
 
 @pytest.mark.nightly
@@ -192,16 +197,16 @@ def test_a_call_ended_by_its_budget_goes_on_with_another(tmp_path):
 class _Short(stages.Run):
   """Chains that disagree, and a budget that pays for no adaptation."""
 
-  def __init__(self, kept=None):
+  def __init__(self, kept=None, max_seconds=float('inf')):
     settings = types.SimpleNamespace(
-      num_chains=8, min_ess=400.0, max_seconds=float('inf'), progress=False,
+      num_chains=8, min_ess=400.0, max_seconds=max_seconds, progress=False,
       max_gradients=1e5, checkpoint_dir=None,
     )  # fmt: skip
     problem = types.SimpleNamespace(
       event_size=2, dtype=tf.float32, names=('x',), target_log_prob_fn=None
     )
     super().__init__(problem, settings)
-    self.attempts, self.saved = [], None
+    self.attempts, self.saved = [], []
     self._file = types.SimpleNamespace(read=lambda: kept)
 
   def _look(self):
@@ -209,7 +214,7 @@ class _Short(stages.Run):
 
   def _improved(self, chains, attempt):
     self.attempts.append(attempt)
-    return chains, '`max_gradients`'
+    return chains, '`max_gradients`: too few'
 
   def _sample(self, chains, may_adapt):
     del may_adapt
@@ -218,23 +223,40 @@ class _Short(stages.Run):
   def _posterior(self, chains, *stages):
     del chains, stages
     verdict = types.SimpleNamespace(is_far_from_enough=lambda _: True)
-    return types.SimpleNamespace(verdict=verdict, ended_by=self._ended_by)
+    return types.SimpleNamespace(verdict=verdict)
 
   def _save(self, chains, *stages):
-    self.saved = self._place
+    self.saved.append(self._place)
 
 
 def test_an_adaptation_that_the_budget_leaves_out_is_told_and_gone_on_with():
   run = _Short()
-  assert run().ended_by == '`max_gradients`'
-  assert run.saved == Place(-1, 'sample', False, '`max_gradients`')
+  assert run().ended_by == '`max_gradients`: too few'
+  assert str(run._report[-1]).endswith('left out: `max_gradients`: too few')
+  place = Place(0, 'sample', False, '`max_gradients`: too few')
+  assert run.saved == [place]
   for is_richer, attempts in ((False, []), (True, [0])):
     report = [stages.Stage('sample', '', 1000.0, 1.0)]
-    kept = run_file.Kept(run._look(), report, run.saved, is_richer)
-    again = _Short(kept)
-    assert again().ended_by == '`max_gradients`'
+    again = _Short(run_file.Kept(run._look(), report, place, is_richer))
+    assert again().ended_by == '`max_gradients`: too few'
     # With the same budget nothing is tried anew.
-    assert again.attempts == attempts
+    assert again.attempts == attempts and again.saved == [place]
+
+
+def test_what_is_out_of_time_while_it_chooses_chooses_again():
+  late = _Short(max_seconds=-1.0)
+  assert late().ended_by == '`max_seconds`'
+  assert late.saved == [Place()]
+
+
+def test_an_interrupt_of_the_last_file_costs_no_posterior():
+  class Interrupted(_Short):
+    def _save(self, chains, *stages):
+      raise KeyboardInterrupt
+
+  run = Interrupted()
+  run._place = run._place._replace(attempt=2)
+  assert run().ended_by == '`max_gradients`: too few'
 
 
 def test_files_of_draws_that_take_long_to_write_are_few(tmp_path, monkeypatch):

@@ -63,15 +63,24 @@ def checked_names(states, names=None):
 def allowed_names(structure, names=None):
   """Returns names of all parts that `are_names`, nearly as they are called.
 
-  `chain`, which is a dimension's name, becomes `chain_`, and a/b a_b.
+  `chain`, which is a dimension's name, becomes `chain_`, and a/b a_b, with more
+  of `_` where another part has that name.
 
   Args:
     structure: Of the parts.
     names: As of `variables`.
   """
   found = state_parts.names(structure) if names is None else names
-  found = [name.replace('/', '_') for name in found]
-  return [name + '_' if name in _TAKEN else name for name in found]
+  taken = {*_TAKEN, *(name for name in found if are_names([name]))}
+  allowed = []
+  for name in found:
+    if not are_names([name]):
+      name = name.replace('/', '_')
+      while name in taken:
+        name += '_'
+      taken.add(name)
+    allowed.append(name)
+  return allowed
 
 
 def are_names(found):

@@ -132,7 +132,7 @@ class Chains:
     num_draws: Draws of each chain to hold.
     block_size: Draws of a compiled block.
     num_blocks: Blocks so far: each has noise of its own.
-    recorded: List of (draws, trace), one for each block since they were read.
+    recorded: List of (draws, trace): one for each block, until they are joined.
     thinning: Steps between two draws.
     num_gradients: Spent so far by each chain, adaptation included.
   """
@@ -248,21 +248,34 @@ class Chains:
     )
     return header, arrays
 
-  def add(self, result):
-    """Appends what a block recorded."""
+  def add(self, result, is_apart=False):
+    """Appends what a block recorded.
+
+    Args:
+      result: `SampleResult` of the block.
+      is_apart: Whether its draws are twice as far apart as those before, of
+        which every second one goes then.
+    """
     trace = {name: rows for name, rows in result.trace.items() if rows.ndim > 1}
     if modes.is_exchange(self.choice.part):
       trace = modes.without_own_proposals(trace)
+    recorded, thinning = self.recorded, self.thinning
+    if is_apart:
+      draws, before = self._joined()
+      before = {name: rows[1::2] for name, rows in before.items()}
+      recorded, thinning = [(draws[1::2], before)], 2 * thinning
+    results = result.final_kernel_results
+    cost = learned.cost_per_step(self.kernel, False, results).gradient
     # At once, after all that takes time: an interrupt leaves no half of it. A
     # new list: a copy of these chains has its own.
-    self.recorded = [*self.recorded, (result.states, trace)]
-    self.state, self.results = (
-      result.final_state,
-      result.final_kernel_results,
+    self.__dict__.update(
+      recorded=[*recorded, (result.states, trace)],
+      thinning=thinning,
+      state=result.final_state,
+      results=results,
+      num_blocks=self.num_blocks + 1,
+      num_gradients=self.num_gradients + len(result.states) * thinning * cost,
     )
-    self.num_blocks += 1
-    steps = len(result.states) * self.thinning
-    self.num_gradients += steps * self._gradients_per_step()
 
   def run_block(self):
     """Runs one block; of full chains every second draw goes then."""
@@ -281,9 +294,7 @@ class Chains:
         self.block_size,
         **self._options,
       )
-    if is_full:  # Not before there are others.
-      self._forget_every_second()
-    self.add(result)
+    self.add(result, is_full)
     self.seconds += time.monotonic() - begin
 
   def extend_to(self, num_draws):
@@ -293,12 +304,6 @@ class Chains:
   def extend_by_a_block(self):
     """Lets full chains hold a block more, as far apart as these."""
     self.extend_to(self.num_recorded + self.block_size)
-
-  def _forget_every_second(self):
-    draws, trace = self._joined()
-    trace = {name: rows[1::2] for name, rows in trace.items()}
-    self.recorded = [(draws[1::2], trace)]
-    self.thinning *= 2
 
   def _joined(self):
     """Returns draws and trace of all blocks."""

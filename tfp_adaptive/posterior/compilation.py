@@ -50,14 +50,16 @@ def refusal(lower, rows):
   """Returns why XLA cannot compile a density at all, or ''.
 
   Args:
-    lower: Function of rows that lets XLA read value and gradient.
-    rows: Where they can be computed.
+    lower: Function of rows that raises what XLA says of value and gradient.
+    rows: Where they can be computed, without XLA.
   """
   try:
     lower(rows)
-  except (ValueError, tf.errors.OpError) as error:
-    operation = blocks.refused_operation(str(error))
-    return f'XLA has no {operation}' if operation else ''
+  except (ValueError, TypeError, LookupError, tf.errors.OpError) as error:
+    said = str(error).split("HLO text: '")[-1]
+    operation = blocks.refused_operation(said)
+    lines = said.splitlines() or [type(error).__name__]
+    return f'XLA has no {operation}' if operation else f'it says {lines[0]:.99}'
   return ''
 
 

@@ -47,6 +47,7 @@ class Posterior:
     report: List of `Stage`: what was done and why, and what it cost.
     thinning: Steps of a chain between two draws.
     num_gradients: Spent by each chain, everything included.
+    ended_by: What ended the run before it was enough, or ''.
   """
 
   def __init__(self, problem, chains, report, min_ess, ended_by=''):
@@ -57,10 +58,10 @@ class Posterior:
       chains: `chains.Chains` that hold the draws.
       report: List of `Stage`.
       min_ess: Effective draws that every coordinate is to have.
-      ended_by: What ended the run before it was enough, or ''.
+      ended_by: See above.
     """
     self._problem, self._chains = problem, chains
-    self._min_ess, self._ended_by = min_ess, ended_by
+    self._min_ess, self.ended_by = min_ess, ended_by
     self.report = report
     count = chains.num_kept
     self.unconstrained = chains.draws[:count]
@@ -161,7 +162,7 @@ class Posterior:
       self._chains,
       report=self.report,
       min_ess=self._min_ess,
-      ended_by=self._ended_by,
+      ended_by=self.ended_by,
     )
 
   def posterior_predictive(
@@ -324,8 +325,8 @@ class Posterior:
   def __repr__(self):
     lines = [self._headline()]
     lines += [f'  {line}' for line in repr(self.verdict).splitlines()]
-    if self._ended_by:
-      lines.append(f'  ended by {self._ended_by}')
+    if self.ended_by:
+      lines.append(f'  ended by {self.ended_by}')
     lines += [f'  {stage}' for stage in self.report]
     if not self.converged:
       lines.append(f'  next: {self._advice()}')

@@ -118,7 +118,15 @@ def _for_each(function, unknowns):
 
 
 def _pointwise(law, value):
-  """Returns log densities of all numbers that a law draws independently."""
+  """Returns log densities of all numbers that a law draws independently.
+
+  A dict by part of a joint distribution inside of the model.
+  """
+  if isinstance(law, tfd.JointDistribution):
+    names, _ = data.parts_and_events(law)
+    laws, _ = law.sample_distributions(seed=(0, 1), value=value)
+    parts = zip(names, data.in_order(laws)[1], data.in_order(value)[1])
+    return {name: _pointwise(inner, part) for name, inner, part in parts}
   if isinstance(law, tfd.Independent):
     return _pointwise(law.distribution, value)
   if not isinstance(law, tfd.Sample):

@@ -101,8 +101,6 @@ class RunFile:
     report = [Stage(*stage) for stage in header['report']]
     place = Place(*header['place'])
     is_richer = self._settings.max_gradients > header['max_gradients']
-    # Each call has seconds of its own.
-    is_richer |= '`max_seconds`' in (header['ended_by'], place.lacking)
     return Kept(chains, report, place, is_richer)
 
   def _check(self, header):

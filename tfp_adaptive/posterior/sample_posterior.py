@@ -70,11 +70,12 @@ def sample_posterior(
     max_seconds: The same in seconds, looked at between stages and blocks of
       draws; `None`: any.
     jit_compile: Whether XLA compiles the steps; `None`: unless the density has
-      operations that XLA is slow at, or has not: factors of large matrices on
-      a CPU, determinants. The report says so.
+      operations that XLA is slow at, factors of large matrices on a CPU, or
+      cannot compile: determinants, Python code. The report says so.
     progress: Whether to tell on stderr what is going on.
     checkpoint_dir: Folder that the call goes on from if it was cut off: every
-      block of adapting steps, and draws every 20 seconds, are written to it.
+      block of adapting steps, and draws every 20 seconds (large ones, which
+      take long to write, less often), are written to it.
       With another `max_gradients` or `max_seconds` a run that was ended by them
       goes on. `None`: nothing is kept.
     **pins: Observed values of a joint distribution.

@@ -38,5 +38,5 @@ class Place(NamedTuple):
   # 'improve': another structure, or more steps to adapt; 'sample'; 'done'.
   phase: str = 'improve'
   may_adapt: bool = True
-  # What an adaptation was left out for: '`max_gradients`', '`max_seconds`'.
+  # Why the adaptation of this attempt was left out: too small a budget.
   lacking: str = ''

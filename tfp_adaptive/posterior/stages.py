@@ -69,33 +69,33 @@ class Run:
       f'{", ..." if len(problem.names) > 8 else ""}'
     )
     chains = self._resumed() or self._look()
-    while self._place.phase != 'done':
-      if self._place.phase == 'improve':
-        if self._is_late:
-          # Another call chooses a structure.
-          self._ended_by = '`max_seconds`'
-          return self._posterior(chains)
-        try:
+    posterior = None
+    while self._place.phase != 'done' and not self._ended_by:
+      try:
+        if self._place.phase == 'improve':
+          posterior = None
           chains = self._placed(chains)
-        except KeyboardInterrupt:
-          self._ended_by = 'the user'
-          return self._posterior(chains)
-      posterior = self._sample(chains, self._place.may_adapt)
-      is_far = posterior.verdict.is_far_from_enough(self._settings.min_ess)
-      if is_far and self._place.lacking and not self._ended_by:
-        self._ended_by = self._place.lacking
-        posterior = self._posterior(chains)
-      is_done = not is_far or not self._place.may_adapt
-      if is_done or self._ended_by:
-        # What ended early goes on where it is, with another budget.
-        phase = self._place.phase if self._ended_by else 'done'
-        self._place = self._place._replace(phase=phase)
-      else:
-        self._place = Place(self._place.attempt + 1)
-      self._save(chains)
-      if is_done or self._ended_by:
-        return posterior
-    return self._posterior(chains)
+        if self._place.phase == 'sample':
+          posterior = self._sample(chains, self._place.may_adapt)
+          self._place = self._next(posterior)
+        self._save(chains)
+      except KeyboardInterrupt:
+        self._ended_by = self._ended_by or 'the user'
+    posterior = posterior or self._posterior(chains)
+    posterior.ended_by = self._ended_by
+    return posterior
+
+  def _next(self, posterior):
+    """Returns the `Place` behind a stage of sampling."""
+    place = self._place
+    is_far = posterior.verdict.is_far_from_enough(self._settings.min_ess)
+    if is_far and not self._ended_by:
+      self._ended_by = place.lacking
+    if self._ended_by:
+      return place  # It goes on where it is, with another budget.
+    if is_far and place.may_adapt:
+      return Place(place.attempt + 1)
+    return place._replace(phase='done')
 
   def _look(self):
     """Returns `Chains` of the first kernel, from starts that are drawn."""
@@ -130,20 +130,23 @@ class Run:
     """Returns chains to sample with, and notes whether they may adapt again."""
     attempt = self._place.attempt
     found, lacking = self._improved(chains, attempt)
-    if lacking:  # Another budget begins with this attempt.
-      self._place = Place(attempt - 1, 'sample', False, lacking)
-    else:
-      may_adapt = attempt + 1 < _NUM_ATTEMPTS
-      may_adapt &= attempt == 0 or found is not chains
-      self._place = Place(attempt, 'sample', may_adapt)
+    if self._is_late and found is chains:
+      self._ended_by = '`max_seconds`'  # Another call chooses anew.
+      return chains
+    if lacking:
+      self._note('adapt', f'left out: {lacking}', 0, time.monotonic())
+    may_adapt = not lacking and attempt + 1 < _NUM_ATTEMPTS
+    self._place = Place(attempt, 'sample', may_adapt, lacking)
     return found
 
   def _improved(self, chains, attempt):
     """Returns chains of the structure and the steps that their draws ask for.
 
-    The same ones if they have these, or if too little, or no time, is left; and
-    what is lacking, or ''.
+    The same ones if they have these, or no time is left, or too few gradients;
+    and words on these, or ''.
     """
+    if self._is_late:
+      return chains, ''
     choice, before = self._choice(chains, attempt), chains.choice
     # Chains that hardly moved cost less than those that move will.
     cost = max(chains.gradients_per_adapting_step, _FIRST_COST)
@@ -163,9 +166,10 @@ class Run:
       return chains, ''
     num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
     if self._is_late:
-      return chains, '`max_seconds`'
-    if num_steps < (_FIRST_STEPS if attempt else _FEWEST_STEPS):
-      return chains, '`max_gradients`'
+      return chains, ''
+    least = _FIRST_STEPS if attempt else _FEWEST_STEPS
+    if num_steps < least:
+      return chains, self._lacking(least, cost)
     found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
     return found, ''
 
@@ -184,6 +188,14 @@ class Run:
     size = chains_lib.block_size(settings.num_draws, settings.max_gradients)
     left = settings.max_gradients - self._spent - _COST_OF_A_DRAW * size
     return min(num_steps, int(_LARGEST_SHARE * left / cost))
+
+  def _lacking(self, num_steps, cost):
+    """Returns words on the budget of which so many steps are affordable."""
+    size = chains_lib.block_size(self._settings.num_draws)
+    total = self._spent + _COST_OF_A_DRAW * size
+    total += num_steps * cost / _LARGEST_SHARE
+    thousands = -(-total // 1000)
+    return f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or more'
 
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
@@ -353,9 +365,11 @@ class Run:
     if kept is None:
       return None
     chains, self._report, self._place, is_richer = kept
-    if is_richer:
+    if is_richer and self._place.lacking:
+      self._place = Place(self._place.attempt)
+    elif is_richer:
       may_adapt = self._place.attempt + 1 < _NUM_ATTEMPTS
-      self._place = self._place._replace(may_adapt=may_adapt, lacking='')
+      self._place = self._place._replace(may_adapt=may_adapt)
     if self._place.phase == 'sample':
       self._is_unjudged = chains.is_full
       stage = self._report.pop()

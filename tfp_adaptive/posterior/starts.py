@@ -46,7 +46,7 @@ class Evaluate:
     return self._function.get_concrete_function(rows).graph
 
   def lower(self, rows):
-    """Lets XLA read value and gradient; nothing is compiled or computed."""
+    """Raises what XLA refuses, if it does; nothing is compiled or computed."""
     rows = tf.constant(rows)[: self._num_chains]
     function = tf.function(self._function, autograph=False, jit_compile=True)
     function.experimental_get_compiler_ir(rows)('hlo')
@@ -148,8 +148,9 @@ def _check(evaluate, starts):
   if np.ptp(starts, axis=0).max() == 0.0:
     raise ValueError(
       'All chains start at one point, and R-hat can only tell those apart that '
-      'began so. Give starts that lie apart, or '
-      '`init=tf.TensorSpec(event shape)`, and they are drawn.'
+      'began so. Give starts that lie apart; of a joint distribution leave '
+      '`init` out, of a density write `init=tf.TensorSpec(event shape)`, and '
+      'they are drawn.'
     )
   # The farthest row in the place of the first: its density is what it was,
   # and that of all others too.

@@ -31,11 +31,10 @@ _LEAST_OF_NEIGHBOURS = 0.2
 # one that is stuck in a neck the others know nothing.
 _NUM_BLOCKS = 16
 # What a candidate must earn over a simpler one: noise, a share of the loss, and
-# as much of it as is worth an adaptation and a compilation; where proposals of
-# chains diverge, more than nothing.
+# more than nothing.
 _STANDARD_ERRORS = 4.0
 _LEAST_SHARE = 0.1
-_LEAST_GAIN, _LEAST_GAIN_WHERE_DIVERGING = 0.5, 0.1
+_LEAST_GAIN = 0.1
 # Loss of every coordinate, below which no richer one is tried: of a matrix, of
 # a map. Where matrices fail, on centered hierarchies and unknown noise of a
 # path, a coordinate has 0.75 and more; at 0.4 a map halves what a draw costs,
@@ -109,8 +108,6 @@ def choose(states, scores, programs=None, learned=None, diverge=False):
     is_map = not hasattr(part, 'operator')
     if best and is_map and _is_enough(best.part, least, diverge):
       break
-    if best and np.mean(np.sum(least, axis=-1)) < _least_gain(diverge):
-      break
     key = name, *known.items(), *(rows.shape for rows in pairs)
     tried = [_tried(part, key, pairs, programs)]
     if learned and name == learned[0]:
@@ -122,7 +119,7 @@ def choose(states, scores, programs=None, learned=None, diverge=False):
       continue
     loss, found = min(tried, key=lambda pair: np.mean(pair[0]))
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
-    if best is None or _is_better(loss, least, diverge):
+    if best is None or _is_better(loss, least):
       # What was found is not searched again by the sampler.
       part = build(**found) if found else part
       best, least = Choice(name, part, losses, **found), loss
@@ -222,14 +219,14 @@ def _may_be_path(scores):
   return np.median(np.abs(of_neighbours)) > max(noise, _LEAST_OF_NEIGHBOURS)
 
 
-def _is_better(loss, than, diverge):
+def _is_better(loss, than):
   """Whether the loss of pairs held out is less, beyond noise.
 
   Neighbours are alike, and chains in a neck have losses of their own: told by
   the logarithms of both, block by block.
   """
   loss, than = np.sum(loss, axis=-1), np.sum(than, axis=-1)
-  if np.mean(than) - np.mean(loss) < _least_gain(diverge):
+  if np.mean(than) - np.mean(loss) < _LEAST_GAIN:
     return False
   now, before = (
     np.log([np.mean(block) for block in np.array_split(values, _NUM_BLOCKS)])
@@ -238,10 +235,6 @@ def _is_better(loss, than, diverge):
   ratio = now - before
   error = np.std(ratio, ddof=1) / np.sqrt(len(ratio))
   return np.mean(ratio) + _STANDARD_ERRORS * error < np.log(1.0 - _LEAST_SHARE)
-
-
-def _least_gain(diverge):
-  return _LEAST_GAIN_WHERE_DIVERGING if diverge else _LEAST_GAIN
 
 
 def _losses(part):
