@@ -13,6 +13,7 @@ from experiments.documentation import gpu
 from experiments.documentation import local_steps
 from experiments.documentation import many_chains
 from experiments.documentation import outlook
+from experiments.documentation import panel
 from experiments.documentation import papers
 from experiments.documentation import quickstart
 from experiments.documentation import rivals
@@ -179,6 +180,7 @@ _PAGES = {'evaluation': '../evaluation'}
     (gpu, 95, ('178 of 178', '177 of 178')),
     (local_steps, 12, ('| local steps |', '| steps |')),
     (many_chains, 20, ('| MALA | 10 |', '| MALA | 11 |')),
+    (panel, 12, ('| all | ', '| all | 1')),
     (outlook, 20, ('| 3 to 5, 3 to 5, 3 to 5 |', '| 3 to 5, 3 to 5, 3 to 6 |')),
     (papers, 250, ('| 189, 593, 1097 |', '| 199, 593, 1097 |')),
     # Two posteriors, two samplers; the other table is that of the terminal.
