@@ -116,6 +116,21 @@ def test_an_op_that_xla_refuses_is_named(op, name):
   assert float(state) == 2.0
 
 
+def test_what_xla_refuses_without_a_name_says_what_to_do():
+  def halved_until_small(x):
+    # Its gradient keeps as many values as it has turns.
+    with tf.GradientTape() as tape:
+      tape.watch(x)
+      value = tf.while_loop(lambda v: v > 1e-3, lambda v: (0.5 * v,), [x])[0]
+    return x + tape.gradient(value, x)
+
+  run = blocks.build(
+    _Counter(halved_until_small), lambda state, results: state, 2, True
+  ).run
+  with pytest.raises(ValueError, match='by XLA. .*jit_compile=False.* said'):
+    _run(run, 0, 2, 1)
+
+
 def test_other_errors_of_the_target_come_through_unchanged():
   def broken(state):
     raise ZeroDivisionError('mine')

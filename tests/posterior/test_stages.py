@@ -259,19 +259,33 @@ def test_an_interrupt_of_the_last_file_costs_no_posterior():
   assert run().ended_by == '`max_gradients`: too few'
 
 
-def test_files_of_draws_that_take_long_to_write_are_few(tmp_path, monkeypatch):
+def _file(folder, starts=1.0):
   settings = types.SimpleNamespace(
-    checkpoint_dir=tmp_path, min_ess=400.0, max_gradients=1e5,
-    identity=dict,
+    checkpoint_dir=folder, num_chains=8, min_ess=400.0, max_gradients=1e5,
+    identity=lambda: dict(seed=[0, 3]),
   )  # fmt: skip
-  clock = [0.0]
+  problem = types.SimpleNamespace(draw_starts=lambda *_: np.full(8, starts))
+  return run_file.RunFile(problem, settings)
+
+
+def test_starts_of_another_call_are_another_run(tmp_path):
+  run = _file(tmp_path)._identity()
+  _file(tmp_path)._check(dict(run=run))
+  # As files of earlier versions, which tell nothing of starts.
+  _file(tmp_path, 2.0)._check(dict(run=dict(seed=[0, 3])))
+  with pytest.raises(ValueError, match='it differs in `init`'):
+    _file(tmp_path, 2.0)._check(dict(run=run))
+
+
+def test_files_of_draws_that_take_long_to_write_are_few(tmp_path, monkeypatch):
+  file, clock = _file(tmp_path), [0.0]
 
   def slow(*args, **kwargs):
     clock[0] += 6.0
 
   monkeypatch.setattr(run_file.time, 'monotonic', lambda: clock[0])
   monkeypatch.setattr(run_file.saved, 'write', slow)
-  file = run_file.RunFile(None, settings)
+  file._next = 20.0
   due = []
   for seconds in (19.0, 2.0):
     clock[0] += seconds

@@ -46,6 +46,37 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
     jit_compile: Whether XLA compiles it.
     known: `known_programs.Known`: what was compiled before is not again.
   """
+  block = _program(kernel, trace_fn, block_size)
+  compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
+  chosen = {}  # By traced function.
+
+  def run(*args):
+    traced = compiled.get_concrete_function(*args)
+    if traced not in chosen:
+      chosen[traced] = known.same(traced, jit_compile) if known else traced
+    return chosen[traced](*args)
+
+  def explained(function):
+    def call(*args):
+      try:
+        return function(*args)
+      except (tf.errors.OpError, LookupError, ValueError, TypeError) as error:
+        if not jit_compile:
+          raise
+        raise _explain(error) from error
+
+    return call
+
+  def describe(*args):
+    return program_digest.describe(
+      compiled.get_concrete_function(*args), _SIZED_BY_BLOCK
+    )
+
+  return Block(explained(run), explained(describe))
+
+
+def _program(kernel, trace_fn, block_size):
+  """Returns the function that is compiled, see `Block.run`."""
 
   def block(state, results, seed, first_step, num_results, steps_per_result):
     compilation_cache.number_names()
@@ -87,32 +118,7 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
       tf.nest.map_structure(lambda array: array.stack(), recorded),
     )
 
-  compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
-  chosen = {}  # By traced function.
-
-  def run(*args):
-    traced = compiled.get_concrete_function(*args)
-    if traced not in chosen:
-      chosen[traced] = known.same(traced, jit_compile) if known else traced
-    return chosen[traced](*args)
-
-  def explained(function):
-    def call(*args):
-      try:
-        return function(*args)
-      except (tf.errors.OpError, LookupError, ValueError, TypeError) as error:
-        if not jit_compile:
-          raise
-        raise _explain(error) from error
-
-    return call
-
-  def describe(*args):
-    return program_digest.describe(
-      compiled.get_concrete_function(*args), _SIZED_BY_BLOCK
-    )
-
-  return Block(explained(run), explained(describe))
+  return block
 
 
 def default_trace(state, results):
@@ -149,14 +155,17 @@ def refused_operation(text):
 
 
 def _explain(error):
-  """Returns an error that names the op XLA refused, if that was the reason."""
+  """Returns an error that says what to do, if XLA was the reason."""
   text = str(error)
   operation = refused_operation(text)
-  if not operation:
+  if operation:
+    reason = f': op {operation!r} has no XLA kernel or gradient'
+  elif 'XLA compilation' in text:
+    reason = ''
+  else:
     return error
   return ValueError(
-    f'The target cannot be compiled by XLA: op {operation!r} has no XLA '
-    'kernel or gradient. Rewrite the target without it, or pass '
+    f'The target cannot be compiled by XLA{reason}. Rewrite it, or pass '
     '`jit_compile=False` (10 to 70 times slower on CPU). '
     f'XLA said: {text.splitlines()[0][:500]}'
   )

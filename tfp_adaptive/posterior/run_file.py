@@ -1,10 +1,13 @@
 """The file that a cut off `sample_posterior` goes on from."""
 
+import hashlib
 import pathlib
 import time
 import warnings
 from typing import Any
 from typing import NamedTuple
+
+import numpy as np
 
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Stage
@@ -73,7 +76,7 @@ class RunFile:
         min_ess=self._settings.min_ess,
         ended_by=ended_by,
         place=place,
-        run=self._settings.identity(),
+        run=self._identity(),
         max_gradients=self._settings.max_gradients,
       )
     except OSError as error:  # The draws are worth more than their file.
@@ -103,6 +106,12 @@ class RunFile:
     is_richer = self._settings.max_gradients > header['max_gradients']
     return Kept(chains, report, place, is_richer)
 
+  def _identity(self):
+    """Returns dict of what a run must share to be gone on with."""
+    starts = self._problem.draw_starts(self._settings.num_chains, (0, 0))
+    digest = hashlib.sha256(np.asarray(starts).tobytes()).hexdigest()
+    return dict(self._settings.identity(), init=digest[:8])
+
   def _check(self, header):
     """Refuses the file of another run, or of none."""
     if 'run' not in header:
@@ -110,9 +119,11 @@ class RunFile:
         f'{self._path} was written by `Posterior.save` over the checkpoint. '
         'Move it away to begin anew, or pass another `checkpoint_dir`.'
       )
-    other, own = header['run'], self._settings.identity()
+    other, own = header['run'], self._identity()
     changed = [
-      f'`{k}` ({other[k]}, now {own[k]})' for k in own if other[k] != own[k]
+      f'`{k}` ({other[k]}, now {own[k]})'
+      for k in own
+      if other.get(k, own[k]) != own[k]
     ]
     if changed:
       raise ValueError(
