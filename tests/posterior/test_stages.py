@@ -154,28 +154,34 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
     state=None,
   )
   # Enough for a map, too little for careful steps.
-  found, lacking = _Planned(drivers, 10_000.0)._improved(chains, 1)
+  found, lacking = _Planned(drivers, 33_334.0)._improved(chains, 1)
   assert found == ((1250, structure.ACCEPT_PROB) if is_new else chains)
-  # 1000 steps of 24 gradients are to be 0.3 of what is left, and draws of 4.
-  told = '`max_gradients`: to adapt again takes 84_000 or more'
+  # 1000 steps of 24 gradients are to be half of what is left, and draws of 4.
+  told = '`max_gradients`: to adapt again takes 52_000 or more'
   assert lacking == ('' if is_new else told)
   (_, accept_prob), _ = _Planned(drivers, 1e6)._improved(chains, 1)
   assert accept_prob == (0.8 if is_new else 0.95)
 
 
-@pytest.mark.parametrize('cost, num_steps', [(1.5, 2500), (16.0, 1250)])
+@pytest.mark.parametrize(
+  'cost, diverge, num_steps',
+  # Where draws are worth nothing half of what is left is for an adaptation.
+  [(1.5, False, 2500), (16.0, False, 1250), (16.0, True, 2083)],
+)
 def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
-  cost, num_steps
+  cost, diverge, num_steps
 ):
   chains = types.SimpleNamespace(
-    choice=structure.Choice('dense matrix', None),
-    diverge=False,
+    choice=structure.Choice(
+      'dense matrix', None, target_accept_prob=0.95 if diverge else 0.8
+    ),
+    diverge=diverge,
     gradients_per_adapting_step=cost,
     state=None,
   )
-  (found, _), lacking = _Planned((), 20_000.0)._improved(chains, 1)
+  (found, _), lacking = _Planned((), 66_667.0)._improved(chains, 1)
   assert found == num_steps and not lacking
-  late = _Planned((), 20_000.0, max_seconds=-1.0)
+  late = _Planned((), 66_667.0, max_seconds=-1.0)
   assert late._improved(chains, 1) == (chains, '')
 
 

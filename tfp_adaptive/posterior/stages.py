@@ -25,7 +25,9 @@ _FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation.
 # Gradients of an adapting step of a structure not yet tried, and of a draw.
 _FIRST_COST, _COST_OF_A_DRAW = 8.0, 4.0
 _GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
-_LARGEST_SHARE = 0.3  # Of the budget left, for one adaptation.
+# Of the budget left, for one adaptation; where proposals diverge, and draws are
+# worth nothing without it.
+_LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
 # Of steps so small that few diverge, and what such a step costs at most, about.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
@@ -108,7 +110,7 @@ class Run:
     self._note('starts', found, self._evaluate.num_calls, begin)
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
-    num_steps = self._affordable(_FIRST_STEPS, _FIRST_COST)
+    num_steps = self._affordable(_FIRST_STEPS, _FIRST_COST / _LARGEST_SHARE)
     if num_steps < _FEWEST_STEPS:
       raise ValueError(
         f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
@@ -147,7 +149,23 @@ class Run:
     """
     if self._is_late:
       return chains, ''
+    choice, cost = self._planned(chains, attempt)
+    if choice is chains.choice or self._is_late:
+      return chains, ''
+    num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
+    least = _FIRST_STEPS if attempt else _FEWEST_STEPS
+    if num_steps < least:
+      return chains, self._lacking(least, cost)
+    found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
+    return found, ''
+
+  def _planned(self, chains, attempt):
+    """Returns what to adapt, and what is to be left for each of its steps.
+
+    The choice of the chains themselves where they need nothing.
+    """
     choice, before = self._choice(chains, attempt), chains.choice
+    share = _LARGEST_SHARE
     # Chains that hardly moved cost less than those that move will.
     cost = max(chains.gradients_per_adapting_step, _FIRST_COST)
     is_new = choice.name != before.name
@@ -158,20 +176,14 @@ class Run:
       pass  # With the steps of any first adaptation.
     elif chains.diverge:
       choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
+      share = _LARGEST_SHARE_WHERE_DIVERGING
       if choice.target_accept_prob != before.target_accept_prob:
         cost = max(cost, _CAREFUL_COST)
     elif attempt:
       choice = choice._replace(target_accept_prob=before.target_accept_prob)
     else:
-      return chains, ''
-    num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
-    if self._is_late:
-      return chains, ''
-    least = _FIRST_STEPS if attempt else _FEWEST_STEPS
-    if num_steps < least:
-      return chains, self._lacking(least, cost)
-    found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
-    return found, ''
+      choice = before
+    return choice, cost / share
 
   @property
   def _is_late(self):
@@ -183,17 +195,22 @@ class Run:
     return sum(stage.num_gradients for stage in self._report)
 
   def _affordable(self, num_steps, cost):
-    """Returns the steps of an adaptation, at most a share of what is left."""
+    """Returns the steps of an adaptation, see `_lacking`, at most so many."""
     settings = self._settings
     size = chains_lib.block_size(settings.num_draws, settings.max_gradients)
     left = settings.max_gradients - self._spent - _COST_OF_A_DRAW * size
-    return min(num_steps, int(_LARGEST_SHARE * left / cost))
+    return min(num_steps, int(left / cost))
 
   def _lacking(self, num_steps, cost):
-    """Returns words on the budget of which so many steps are affordable."""
+    """Returns words on the budget of which so many steps are affordable.
+
+    Args:
+      num_steps: Of an adaptation.
+      cost: What is to be left for each of them.
+    """
     size = chains_lib.block_size(self._settings.num_draws)
     total = self._spent + _COST_OF_A_DRAW * size
-    total += num_steps * cost / _LARGEST_SHARE
+    total += num_steps * cost
     thousands = -(-total // 1000)
     return f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or more'
 
