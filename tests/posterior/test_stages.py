@@ -122,19 +122,17 @@ class _Planned(stages.Run):
   """Tells the steps and the acceptance of an adaptation, and runs none."""
 
   def __init__(self, drivers, left, max_seconds=np.inf):
-    self._drivers, self._left = drivers, left
-    self._begin = time.monotonic()
-    self._settings = types.SimpleNamespace(
-      max_seconds=max_seconds, num_draws=1000
-    )
+    self._drivers = drivers
+    self._begin, self._ended_by = time.monotonic(), ''
     self._report = [stages.Stage('look', '', 3000.0, 1.0)]
+    # A block of 250 draws at 4 gradients comes with an adaptation.
+    self._settings = types.SimpleNamespace(
+      max_seconds=max_seconds, num_draws=1000, max_gradients=4000.0 + left
+    )
 
   def _choice(self, chains, attempt):
     del attempt
     return chains.choice._replace(drivers=self._drivers)
-
-  def _affordable(self, num_steps, cost):
-    return min(num_steps, int(self._left / cost))
 
   def _adapt(self, stage, choice, starts, num_steps, number):
     del stage, starts, number

@@ -23,6 +23,7 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import given_starts
 from tfp_adaptive.posterior import supports
 
 __all__ = ['Problem', 'coordinate_names', 'of_density', 'of_joint']
@@ -98,8 +99,10 @@ def of_joint(model, pins, init=None, num_chains=None):
 
   draw = split.draw_starts(dtype)
   if init is not None:
-    starts = _starts_like(model.event_shape, names, init, dtype, num_chains)
-    given = split.joined(_unconstrained_starts(bijector, names, starts))
+    starts = given_starts.of_joint(
+      model.event_shape, names, init, dtype, num_chains
+    )
+    given = split.joined(given_starts.unconstrained(bijector, names, starts))
     draw, draw_prior = lambda num_chains, seed: given, None
   return Problem(
     target_log_prob_fn,
@@ -113,62 +116,6 @@ def of_joint(model, pins, init=None, num_chains=None):
     observed=data.as_arrays(model),
     model=getattr(model, 'distribution', model),
   )
-
-
-def _starts_like(events, names, init, dtype, num_chains):
-  """Returns starts in the structure of the unknowns of a joint distribution."""
-  leaves = tf.nest.flatten(init)
-  given = dict(zip(state_parts.names(init), leaves))
-  is_bare = isinstance(init, (list, tuple)) and not hasattr(init, '_asdict')
-  if isinstance(init, dict) and set(init) == set(names):
-    given = init  # Rows of numbers may be lists.
-  elif is_bare and not isinstance(events, dict) and len(leaves) == len(names):
-    given = dict(zip(names, leaves))  # In the order of the model.
-  if set(given) != set(names):
-    raise ValueError(
-      f'`init` has the parts {", ".join(given)}, but the unknowns of the model '
-      f'are {", ".join(names)}. Give starts of {num_chains} chains for each by '
-      f'name, `init={{{names[0]!r}: array of [{num_chains}, ...], ...}}`, or '
-      'leave `init` out, and they are drawn.'
-    )
-  starts = [
-    _starts_of(name, event, given[name], dtype, num_chains)
-    for name, event in zip(names, tf.nest.flatten(events))
-  ]
-  return tf.nest.pack_sequence_as(events, starts)
-
-
-def _starts_of(name, event, given, dtype, num_chains):
-  """Returns starts of an unknown of a joint distribution."""
-  shape = (num_chains, *event.as_list())
-  try:
-    rows = None if isinstance(given, tf.TensorSpec) else np.asarray(given)
-  except ValueError:  # Rows of several lengths.
-    rows = None
-  if rows is None or rows.dtype.kind not in 'fiu' or rows.shape != shape:
-    found = f'the shape {rows.shape}' if rows is not None else repr(given)
-    raise ValueError(
-      f'`init` of {name} must be an array of numbers of the shape {shape}, one '
-      f'start for each of {num_chains} chains, but got {found}. Leave `init` '
-      'out, and starts are drawn.'
-    )
-  return tf.constant(rows, dtype)
-
-
-def _unconstrained_starts(bijector, names, starts):
-  """Returns starts behind the bijector; refuses those out of their support."""
-  found = bijector.inverse(starts)
-  for name, part, given in zip(
-    names, tf.nest.flatten(found), tf.nest.flatten(starts)
-  ):
-    is_finite = np.isfinite(np.asarray(part)).reshape(len(part), -1).all(-1)
-    if not np.all(is_finite):
-      row = np.asarray(given)[np.argmin(is_finite)]
-      raise ValueError(
-        f'`init` of {name} is {row.tolist()} for chain {np.argmin(is_finite)}, '
-        f'out of the support of {name}, or at its end. Start inside.'
-      )
-  return found
 
 
 def _pinned(model, pins):

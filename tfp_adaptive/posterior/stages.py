@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import folder_lock
+from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import compilation
 from tfp_adaptive.posterior import modes
@@ -22,8 +23,7 @@ from tfp_adaptive.posterior.settings import Place
 __all__ = ['Run']
 
 _FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation.
-# Gradients of an adapting step of a structure not yet tried, and of a draw.
-_FIRST_COST, _COST_OF_A_DRAW = 8.0, 4.0
+_FIRST_COST = 8.0  # Gradients of a step of a structure not yet tried.
 _GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
 # Of the budget left, for one adaptation; where proposals diverge, and draws are
 # worth nothing without it.
@@ -110,7 +110,8 @@ class Run:
     self._note('starts', found, self._evaluate.num_calls, begin)
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
-    num_steps = self._affordable(_FIRST_STEPS, _FIRST_COST / _LARGEST_SHARE)
+    cost = _FIRST_COST / _LARGEST_SHARE
+    num_steps = budget.affordable(settings, self._spent, _FIRST_STEPS, cost)
     if num_steps < _FEWEST_STEPS:
       raise ValueError(
         f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
@@ -152,10 +153,11 @@ class Run:
     choice, cost = self._planned(chains, attempt)
     if choice is chains.choice or self._is_late:
       return chains, ''
-    num_steps = self._affordable(_GROWTH**attempt * _FIRST_STEPS, cost)
+    wanted = _GROWTH**attempt * _FIRST_STEPS
     least = _FIRST_STEPS if attempt else _FEWEST_STEPS
+    num_steps = budget.affordable(self._settings, self._spent, wanted, cost)
     if num_steps < least:
-      return chains, self._lacking(least, cost)
+      return chains, budget.lacking(self._settings, self._spent, least, cost)
     found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
     return found, ''
 
@@ -193,26 +195,6 @@ class Run:
   def _spent(self):
     """Gradients of the stages that have ended."""
     return sum(stage.num_gradients for stage in self._report)
-
-  def _affordable(self, num_steps, cost):
-    """Returns the steps of an adaptation, see `_lacking`, at most so many."""
-    settings = self._settings
-    size = chains_lib.block_size(settings.num_draws, settings.max_gradients)
-    left = settings.max_gradients - self._spent - _COST_OF_A_DRAW * size
-    return min(num_steps, int(left / cost))
-
-  def _lacking(self, num_steps, cost):
-    """Returns words on the budget of which so many steps are affordable.
-
-    Args:
-      num_steps: Of an adaptation.
-      cost: What is to be left for each of them.
-    """
-    size = chains_lib.block_size(self._settings.num_draws)
-    total = self._spent + _COST_OF_A_DRAW * size
-    total += num_steps * cost
-    thousands = -(-total // 1000)
-    return f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or more'
 
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""

@@ -1,0 +1,75 @@
+"""Starts that a user gave of the unknowns of a joint distribution."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import state_parts
+
+__all__ = ['of_joint', 'unconstrained']
+
+
+def of_joint(events, names, init, dtype, num_chains):
+  """Returns starts in the structure of the unknowns.
+
+  Args:
+    events: Their shapes, a structure.
+    names: Of all of them, in the order of `tf.nest.flatten`.
+    init: Starts by name, or in the order of the model where it has one.
+    dtype: Of the unknowns.
+    num_chains: First dimension of all starts.
+
+  Raises:
+    ValueError: If these are no starts of the unknowns.
+  """
+  leaves = tf.nest.flatten(init)
+  given = dict(zip(state_parts.names(init), leaves))
+  is_bare = isinstance(init, (list, tuple)) and not hasattr(init, '_asdict')
+  if isinstance(init, dict) and set(init) == set(names):
+    given = init  # Rows of numbers may be lists.
+  elif is_bare and not isinstance(events, dict) and len(leaves) == len(names):
+    given = dict(zip(names, leaves))  # In the order of the model.
+  if set(given) != set(names):
+    raise ValueError(
+      f'`init` has the parts {", ".join(given)}, but the unknowns of the model '
+      f'are {", ".join(names)}. Give starts of {num_chains} chains for each by '
+      f'name, `init={{{names[0]!r}: array of [{num_chains}, ...], ...}}`, or '
+      'leave `init` out, and they are drawn.'
+    )
+  starts = [
+    _starts_of(name, event, given[name], dtype, num_chains)
+    for name, event in zip(names, tf.nest.flatten(events))
+  ]
+  return tf.nest.pack_sequence_as(events, starts)
+
+
+def _starts_of(name, event, given, dtype, num_chains):
+  """Returns starts of an unknown of a joint distribution."""
+  shape = (num_chains, *event.as_list())
+  try:
+    rows = None if isinstance(given, tf.TensorSpec) else np.asarray(given)
+  except ValueError:  # Rows of several lengths.
+    rows = None
+  if rows is None or rows.dtype.kind not in 'fiu' or rows.shape != shape:
+    found = f'the shape {rows.shape}' if rows is not None else repr(given)
+    raise ValueError(
+      f'`init` of {name} must be an array of numbers of the shape {shape}, one '
+      f'start for each of {num_chains} chains, but got {found}. Leave `init` '
+      'out, and starts are drawn.'
+    )
+  return tf.constant(rows, dtype)
+
+
+def unconstrained(bijector, names, starts):
+  """Returns starts behind the bijector; refuses those out of their support."""
+  found = bijector.inverse(starts)
+  for name, part, given in zip(
+    names, tf.nest.flatten(found), tf.nest.flatten(starts)
+  ):
+    is_finite = np.isfinite(np.asarray(part)).reshape(len(part), -1).all(-1)
+    if not np.all(is_finite):
+      row = np.asarray(given)[np.argmin(is_finite)]
+      raise ValueError(
+        f'`init` of {name} is {row.tolist()} for chain {np.argmin(is_finite)}, '
+        f'out of the support of {name}, or at its end. Start inside.'
+      )
+  return found
