@@ -159,14 +159,14 @@ def _scales_beside_a_neck(rng, log_scale, count, dtype):
     (-6.0, 20, np.float64, np.max, 0.005),
     (-9.0, 3, np.float64, np.max, 0.005),
     (-6.0, 20, np.float32, np.max, 0.1),
-    # How float32 rounds differs by processor: single runs are off by 0 to 0.2.
+    # Float32 rounds precisions of e^12 and more there, and effects of 1e-4; how
+    # differs by processor: single runs are off by 0 to 0.2.
     (-9.0, 3, np.float32, np.median, 0.1),
   ],
 )
 def test_pairs_far_down_a_neck_do_not_spoil_the_rest(
   log_scale, count, dtype, summary, bound
 ):
-  # There float32 rounds precisions of e^12 and more, and effects of 1e-4.
   off = [
     np.subtract(
       *_scales_beside_a_neck(
