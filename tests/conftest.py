@@ -1,4 +1,4 @@
-"""Set-up of all tests: two logical CPUs, quiet logs, fixed global seed."""
+"""Set-up of all tests: two logical CPUs, quiet logs, no TF32, a global seed."""
 
 import gc
 import os
@@ -15,6 +15,9 @@ tf.config.set_logical_device_configuration(
   tf.config.list_physical_devices('CPU')[0],
   [tf.config.LogicalDeviceConfiguration() for _ in range(2)],
 )
+
+# On a GPU: what is compared with dense algebra has more than ten bits.
+tf.config.experimental.enable_tensor_float_32_execution(False)
 
 # Traced graphs are millions of small objects: fewer passes of the collector.
 gc.freeze()

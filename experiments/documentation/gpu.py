@@ -18,6 +18,7 @@ __all__ = ['with_tables']
 _PAGE = page('gpu')
 _LOWERED = _PAGE.with_name('placement.json')
 _PROGRAMS = _PAGE.with_name('gpu_programs.jsonl')
+_TENSORFLOW = _PAGE.with_name('gpu_tensorflow.json')
 _FEW, _LARGE_Z = 'frozen, few chains', 4.0
 # Custom calls of HLO -> where they run, as far as known.
 _EXPANDED = 'a pass of XLA expands it, on CPUs and GPUs'
@@ -33,10 +34,53 @@ def with_tables(text):
   records = read_lines(_PROGRAMS)
   on_gpu = [r for r in records if not _is_cpu(r)]
   tables = [
+    *_of_tensorflow(read_json(_TENSORFLOW)),
     *(_of_programs(on_gpu), _of_large(records)),
     *(_of_all(rows), _of_kernels(rows), _of_each_program(on_gpu)),
   ]
   return fill(text, 'gpu', tables)
+
+
+def _of_tensorflow(record):
+  """Returns tables of the tests and of the posteriors that ran there."""
+  tests, runs = record['tests'], record['posteriors']
+  failed = [name for names in tests['failed'].values() for name in names]
+  lines = [
+    ('Device; TensorFlow', f'{record["device"]}; {record["tensorflow"]}'),
+    ('Tests that ran', str(tests['passed'] + len(failed))),
+    ('of them failed', str(len(failed))),
+    *((reason, str(len(names))) for reason, names in tests['failed'].items()),
+    ('Not reached in the time there was', str(tests['not_reached'])),
+  ]
+  head = ('Posterior', 'Device, host cores', 'Verdict', 'Seconds, of CPU')
+  head += ('Gradients of a chain', 'Largest difference of a mean')
+  rows = []
+  for run in runs:
+    name = run['posterior']
+    distances = [
+      f'{_distance(run["means"], other["means"]):.1f}'
+      for other in runs
+      if other['posterior'] == name and other['device'] != run['device']
+    ]
+    rows.append(
+      [
+        name,
+        f'{run["device"]}, {run["cores"]}',
+        'converged' if run['converged'] else 'NOT CONVERGED',
+        f'{run["seconds"]:.0f}, {run["cpu_seconds"]:.0f}',
+        f'{run["num_gradients"]:,.0f}',
+        *(distances or ['-']),
+      ]
+    )
+  return table(('', ''), lines), table(head, rows)
+
+
+def _distance(means, others):
+  """Returns the largest difference of two runs' means, in standard errors."""
+  return max(
+    abs(mean - others[name][0]) / (error**2 + others[name][1] ** 2) ** 0.5
+    for name, (mean, error) in means.items()
+  )
 
 
 def _of_all(rows):
