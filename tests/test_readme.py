@@ -96,6 +96,14 @@ def test_numbers_are_read_from_the_cell_that_is_named():
   assert readme_table.value('brownian_motion', adapting, line) == 50000
 
 
+def test_a_number_of_chains_that_disagree_has_a_star():
+  line = 'nutpie (low rank)'
+  assert readme_table.value('brownian_motion', 'largest R-hat', line) > 1.01
+  assert 'nutpie, low rank: 75\\* |' in TEXT
+  # The negative control: one within the bound.
+  assert 'mGrad: 932 |' in TEXT
+
+
 def test_a_cell_that_is_not_there_is_refused():
   with pytest.raises(ValueError, match='no line .*NUTZ'):
     readme_table.value('heart', 'ESS (min, med, max)', 'NUTZ')

@@ -16,6 +16,7 @@ __all__ = ['with_tables']
 
 _PAGE = page('panel')
 _SUMMARY = _PAGE.parent / 'inference_gym' / 'summary.json'
+_NUM_SEEDS = 10
 _HEAD = (
   'Target',
   'Pairs complete',
@@ -34,11 +35,13 @@ def with_tables(text):
     late, refused = counts['out of time'], counts['refused']
     ended = sum(counts.values()) - late - refused
     kind = 'some' if ended else 'none'
+    if ended >= _NUM_SEEDS or refused:
+      kind = 'complete'
     for target in (pair['target'], 'All'):
-      rows[target][kind if late else 'complete'] += 1
+      rows[target][kind] += 1
       rows[target].update(ended=ended, late=late)
   total = rows.pop('All')
-  missing = {t: row for t, row in rows.items() if row['late']}
+  missing = {t: r for t, r in rows.items() if r['late'] or r['some']}
   rest = sum(rows.values(), collections.Counter())
   for row in missing.values():
     rest = rest - row
