@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
+from tfp_adaptive.posterior import constrained
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import saved
@@ -230,7 +231,9 @@ def test_models_of_other_unknowns_are_refused(posterior):
   other = tfd.JointDistributionNamed(
     dict(slope=tfd.Normal(0.0, 1.0), scale=tfd.Normal(0.0, 1.0))
   )
-  with pytest.raises(ValueError, match='All parts of the model are unknowns'):
+  with pytest.raises(
+    ValueError, match='slope, scale are unknowns: no data are'
+  ):
     posterior.posterior_predictive(model=other)
 
 
@@ -272,3 +275,105 @@ def test_parts_named_as_dimensions_have_draws_nonetheless():
   np.testing.assert_array_equal(
     posterior.draws['posterior']['chain_'], posterior.states['chain'].T
   )
+
+
+def _named(**parts):
+  return tfd.JointDistributionNamed(parts)
+
+
+@tfd.JointDistributionCoroutineAutoBatched
+def _of_a_known_scale():
+  s = yield tfd.HalfNormal(10.0, name='s')
+  mu = yield tfd.Normal(0.0, 1.0, name='mu')
+  yield tfd.Sample(tfd.Normal(mu, s), 3, name='y')
+
+
+_AND_VALUES = {
+  'a known scale': (
+    _named(
+      s=tfd.HalfNormal(10.0),
+      mu=tfd.Normal(0.0, 1.0),
+      y=lambda s, mu: tfd.Sample(tfd.Normal(mu, s), 3),
+    ),
+    dict(s=0.1, y=[1.0, 2.0, 3.0]),
+    {'y'},
+  ),
+  'one of a coroutine': (
+    _of_a_known_scale,
+    dict(s=0.1, y=[1.0, 2.0, 3.0]),
+    {'y'},
+  ),
+  'covariates': (
+    _named(
+      x=tfd.Sample(tfd.Normal(0.0, 1.0), 3),
+      mu=tfd.Normal(0.0, 1.0),
+      y=lambda x, mu: tfd.Independent(tfd.Normal(mu + 0.0 * x, 0.1), 1),
+      count=lambda mu: tfd.Poisson(tf.exp(mu)),
+    ),
+    dict(x=[1.0, 2.0, 3.0], y=[1.0, 2.0, 3.0], count=2.0),
+    {'y', 'count'},
+  ),
+  'data that an unknown depends on': (
+    _named(
+      w=tfd.Normal(0.0, 1.0),
+      mu=lambda w: tfd.Normal(w, 1.0),
+      y=lambda mu: tfd.Sample(tfd.Normal(mu, 0.1), 3),
+    ),
+    dict(w=0.3, y=[1.0, 2.0, 3.0]),
+    {'y'},
+  ),
+  'a series': (
+    _named(
+      mu=tfd.Normal(0.0, 1.0),
+      before=lambda mu: tfd.Normal(mu, 0.05),
+      y=lambda before: tfd.Sample(tfd.Normal(before, 0.05), 3),
+    ),
+    dict(before=1.0, y=[1.0, 2.0, 3.0]),
+    {'before', 'y'},
+  ),
+}
+
+
+@pytest.mark.parametrize('name', _AND_VALUES)
+def test_only_data_are_drawn_and_values_that_are_none_stay(name):
+  model, values, drawn = _AND_VALUES[name]
+  draws = np.random.default_rng(6).normal(size=(50, 4, 1))
+  problem = problem_lib.of_joint(model, values)
+  posterior = _posterior(problem, np.float32(draws))
+  found = posterior.posterior_predictive()
+  assert set(found) == drawn
+  # Of a scale of 10, or another mean, they would lie elsewhere.
+  distance = found['y'] - draws
+  assert np.std(distance) == pytest.approx(0.1, rel=0.4)
+
+
+def test_what_is_pinned_in_another_model_keeps_its_value():
+  model, values, _ = _AND_VALUES['a known scale']
+  draws = np.random.default_rng(7).normal(size=(50, 4, 1))
+  posterior = _posterior(problem_lib.of_joint(model, values), np.float32(draws))
+  found = posterior.posterior_predictive(model=model.experimental_pin(s=5.0))
+  distance = found['y'] - draws
+  assert np.std(distance) == pytest.approx(5.0, rel=0.2)
+  other = _named(s=tfd.HalfNormal(10.0), mu=tfd.Normal(0.0, 1.0))
+  with pytest.raises(
+    ValueError, match='mu are unknowns, s no data that depend'
+  ):
+    posterior.posterior_predictive(model=other)
+
+
+@pytest.mark.parametrize('most', [2**26, 1000])
+def test_draws_come_into_their_supports_a_part_at_a_time(most, monkeypatch):
+  monkeypatch.setattr(constrained, '_MOST_NUMBERS', most)
+  problem = problem_lib.of_joint(_line(), dict(y=_DATA))
+  draws = np.float32(np.random.default_rng(8).normal(size=(50, 4, 2)))
+  sizes = []
+
+  def constrain(rows):
+    sizes.append(rows.shape[0])
+    return problem.constrain(rows)
+
+  found = constrained.constrained(problem._replace(constrain=constrain), draws)
+  # Of 4 chains with 2^2 coordinates and 6 data.
+  assert sizes == [25 if most == 1000 else 50]
+  np.testing.assert_allclose(found.slope, draws[..., 0])
+  np.testing.assert_allclose(found.scale, np.exp(draws[..., 1]), rtol=1e-6)

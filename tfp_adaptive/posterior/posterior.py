@@ -10,6 +10,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive import learned
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
+from tfp_adaptive.posterior import constrained
 from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
@@ -69,9 +70,7 @@ class Posterior:
     self.thinning = chains.thinning
     self.num_gradients = sum(stage.num_gradients for stage in report)
     with tf.device('/CPU:0'):
-      self.states = tf.nest.map_structure(
-        np.asarray, problem.constrain(tf.constant(self.unconstrained))
-      )
+      self.states = constrained.constrained(problem, self.unconstrained)
     self._values = verdict_lib.coordinates(
       problem.names, tf.nest.flatten(self.states)
     )
@@ -170,22 +169,32 @@ class Posterior:
   ) -> dict[str, types.Structure]:
     """Draws data anew, once for each draw of the unknowns.
 
+    Data are the parts that have values and depend on the unknowns. Others, as
+    covariates or a known scale, keep their values, as do those that an unknown
+    depends on.
+
     Args:
       seed: int or [2] int32.
       model: Another `tfd.JointDistribution` that has the same unknowns, for
-        example of other covariates; `None`: the one that was sampled.
+        example of other covariates; what is pinned in it keeps its value.
+        `None`: the one that was sampled.
 
     Returns:
-      dict of name -> [draws, chains, ...], numpy: all parts that are no
-      unknowns.
+      dict of name -> [draws, chains, ...], numpy: the data.
 
     Raises:
-      ValueError: If a log density was sampled and no model is given, or if its
-        unknowns are others.
+      ValueError: If a log density was sampled and no model is given, if its
+        unknowns are others, or if it has no data.
     """
     model = self._joint() if model is None else model
+    unknowns, observed = self._flat(), self._problem.observed
+    given = {}
+    if observed:
+      fixed = predictive.fixed(self._problem.model, unknowns, observed)
+      given = {name: observed[name] for name in fixed}
+    given.update(data.as_arrays(model))
     model = getattr(model, 'distribution', model)
-    return self._unflat(predictive.simulated(model, self._flat(), seed))
+    return self._unflat(predictive.simulated(model, unknowns, seed, given))
 
   def log_likelihood(self) -> dict[str, np.ndarray]:
     """Returns how likely the data were, draw by draw.

@@ -18,29 +18,113 @@ __all__ = ['log_likelihood', 'simulated']
 
 tfd = tfp.distributions
 
+_NUM_TRIES = 8  # Of values that differ, as of counts.
 
-def simulated(model, unknowns, seed):
+
+def simulated(model, unknowns, seed, given=None):
   """Returns dict of name -> [n, ...]: draws of all other parts, given unknowns.
 
   Args:
     model: `tfd.JointDistribution`, nothing pinned.
     unknowns: dict of name -> array [n, event...] or a structure of them.
     seed: int or [2] int32.
+    given: dict of name -> value of parts that keep it; those that the model
+      has not are ignored.
 
   Raises:
     ValueError: If the model has no such parts, or of other shapes.
   """
   names = _checked_names(model, unknowns)
-  if len(names) == len(unknowns):
-    raise ValueError('All parts of the model are unknowns: no data are drawn.')
+  given = {name: v for name, v in (given or {}).items() if name in names}
+  given = _cast(model, names, given)
+  _checked_names(
+    model, tf.nest.map_structure(lambda value: value[tf.newaxis], given)
+  )
+  drawn = [name for name in names if name not in {*unknowns, *given}]
+  if not drawn:
+    kept = f', {", ".join(given)} no data that depend on them' if given else ''
+    raise ValueError(
+      f'{", ".join(unknowns)} are unknowns{kept}: no data are drawn.'
+    )
   seed = random.sanitize(seed)
 
   def draw(index, values):
-    parts = model.sample(seed=random.fold_in(seed, index), **values)
+    parts = model.sample(seed=random.fold_in(seed, index), **values, **given)
     parts = zip(names, data.in_order(parts)[1])
-    return {name: part for name, part in parts if name not in unknowns}
+    return {name: part for name, part in parts if name in drawn}
 
   return _for_each(draw, unknowns)
+
+
+def fixed(model, unknowns, observed):
+  """Returns the names of values that are no data to be drawn anew.
+
+  No unknown has a say in their law, or they have one in that of an unknown. It
+  is seen by changing each part in turn, and looking which densities change.
+
+  Args:
+    model: As in `simulated`.
+    unknowns: As in `simulated`.
+    observed: dict of name -> the values.
+  """
+  names = _checked_names(model, unknowns)
+  observed = _cast(model, names, observed)
+  first, last = (
+    tf.nest.map_structure(lambda x, row=row: tf.constant(x[row]), unknowns)
+    for row in (0, -1)
+  )
+  values = {**first, **observed}
+  others = {**last, **_other_values(model, names, first, observed)}
+
+  @tf.function(autograph=False)
+  def densities(values):
+    laws, _ = model.sample_distributions(seed=(0, 1), **values)
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    laws = zip(names, data.in_order(laws)[1])
+    return {name: law.log_prob(values[name]) for name, law in laws}
+
+  before = densities(values)
+  children = {}
+  for name in names:
+    after = densities({**values, name: others[name]})
+    changed = (n for n in names if not _same(before[n], after[n]))
+    children[name] = {n for n in changed if n != name}
+  data_parts, reached = set(), set(unknowns)
+  while reached - data_parts:
+    data_parts |= reached
+    reached = set().union(*(children[name] for name in data_parts))
+  return [
+    name
+    for name in observed
+    if name not in data_parts or children[name] & set(unknowns)
+  ]
+
+
+def _other_values(model, names, first, observed):
+  """Returns values that differ from those observed, as the model draws them."""
+  found = dict(observed)
+  for seed in range(_NUM_TRIES):
+    parts = model.sample(seed=(0, seed), **first)
+    for name, part in zip(names, data.in_order(parts)[1]):
+      if name in observed and _same(found[name], observed[name]):
+        found[name] = part
+  return found
+
+
+def _same(value, other):
+  """Returns whether two structures have the same numbers throughout."""
+  pairs = zip(tf.nest.flatten(value), tf.nest.flatten(other))
+  return all(np.array_equal(*pair) for pair in pairs)
+
+
+def _cast(model, names, values):
+  """Returns values of parts in the dtypes that the model has."""
+  dtypes = dict(zip(names, data.in_order(model.dtype)[1]))
+  return {
+    name: tf.nest.map_structure(tf.cast, value, dtypes[name])
+    for name, value in values.items()
+  }
 
 
 def log_likelihood(model, unknowns, observed):
@@ -55,11 +139,7 @@ def log_likelihood(model, unknowns, observed):
     observed: dict of name -> the data.
   """
   names = _checked_names(model, unknowns)
-  dtypes = dict(zip(names, data.in_order(model.dtype)[1]))
-  observed = {
-    name: tf.nest.map_structure(tf.cast, value, dtypes[name])
-    for name, value in observed.items()
-  }
+  observed = _cast(model, names, observed)
 
   def evaluate(index, values):
     del index

@@ -1,0 +1,47 @@
+"""Draws in the model's own structure, a part of them at a time.
+
+A map onto the supports may hold far more than it returns: of a joint
+distribution with values it is the model that is run, where it is vectorized
+with a copy of the data for each draw.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import custom_gradient
+
+__all__ = ['constrained']
+
+# In memory at a time: of the data, and of a matrix of all coordinates.
+_MOST_NUMBERS = 2**26
+
+
+def constrained(problem, draws):
+  """Returns the user's structure of arrays [draws, chains, event...].
+
+  Args:
+    problem: `problem.Problem`.
+    draws: [draws, chains, d], unconstrained.
+  """
+  num_draws, num_chains, size = draws.shape
+  observed = sum(np.size(part) for part in tf.nest.flatten(problem.observed))
+  at_once = _MOST_NUMBERS // (num_chains * (size**2 + observed)) or 1
+  if at_once >= num_draws:
+    found = problem.constrain(tf.constant(draws))
+    return tf.nest.map_structure(np.asarray, found)
+
+  @tf.function(autograph=False)
+  def constrain(rows):
+    found = problem.constrain(rows)
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return found
+
+  parts = []
+  for begin in range(0, num_draws, at_once):
+    rows = draws[begin : begin + at_once]
+    missing = [rows[:1]] * (at_once - len(rows))  # One shape, one program.
+    parts.append(constrain(tf.constant(np.concatenate([rows, *missing]))))
+  return tf.nest.map_structure(
+    lambda *blocks: np.concatenate(blocks)[:num_draws], *parts
+  )
