@@ -1,5 +1,7 @@
 """Starts, and densities that are none of each chain."""
 
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -60,6 +62,22 @@ def test_where_none_is_near_zero_the_prior_is_drawn_from():
     _drawn(far)
 
 
+def _fails(num_chains, seed):
+  raise ValueError('must be wrapped in `Root`')
+
+
+@pytest.mark.parametrize(
+  'prior', [_fails, lambda *_: tf.zeros([1, _SIZE], tf.float64)]
+)
+def test_a_prior_that_cannot_be_drawn_of_chains_hides_nothing(prior):
+  far = lambda x: tf.where(x[..., 0] > 5.0, _normal(x), -np.inf)
+  with pytest.raises(ValueError, match='not finite at the starts of 4 of 4'):
+    _drawn(far, draw_prior=prior)
+  # Far out, but finite: they go.
+  steep = lambda x: _normal(x) + 1e12 * tf.minimum(x[..., 0] - 1.99, 0.0)
+  _drawn(steep, draw_prior=prior)
+
+
 @pytest.mark.parametrize(
   'log_prob, message',
   [
@@ -86,6 +104,18 @@ def test_chains_that_are_mixed_are_seen_where_the_first_two_start_alike():
   given = tf.constant([[1.0] * 3, [1.0] * 3, [2.0] * 3, [5.0] * 3], tf.float64)
   with pytest.raises(ValueError, match='it mixes chains'):
     _drawn(mixed, draw_starts=lambda *_: given)
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_a_small_term_that_mixes_chains_is_told_beside_a_large_one(dtype):
+  large = lambda x: 1e6 - 1e6 * tf.reduce_sum(x**2, axis=-1)
+  mixed = lambda x: large(x) - 100.0 * tf.reduce_sum(x**2)
+  given = dtype(0.1 * np.random.default_rng(0).normal(size=[4, _SIZE]))
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    starts_lib._check(starts_lib.Evaluate(large, _NUM_CHAINS), given)
+  with pytest.warns(UserWarning, match='changes by .* it mixes chains'):
+    starts_lib._check(starts_lib.Evaluate(mixed, _NUM_CHAINS), given)
 
 
 def test_evaluations_are_in_batches_of_chains_and_counted():

@@ -78,6 +78,13 @@ def test_the_determinant_is_that_of_the_map():
   np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
+def test_positive_unknowns_of_a_model_inside_are_their_logarithms():
+  inner = tfd.JointDistributionNamed(dict(scale=tfd.HalfNormal(1.0)))
+  model = tfd.JointDistributionNamed(dict(inner=inner))
+  found = supports.bijector_of(model).forward(dict(inner=dict(scale=0.5)))
+  assert float(found['inner']['scale']) == pytest.approx(np.exp(0.5))
+
+
 def test_other_supports_stay_as_they_are():
   for bijector in (None, tfb.Sigmoid(), tfb.Softplus(hinge_softness=0.5)):
     assert supports._by_exp(bijector) is bijector

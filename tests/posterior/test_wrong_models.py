@@ -40,6 +40,26 @@ def _joint(prior, law, autobatched=True):
   return tfd.JointDistributionCoroutine(model)
 
 
+def _nested(**parts):
+  """A model of which the parts given are one unknown."""
+  return tfd.JointDistributionNamed(
+    dict(
+      inner=tfd.JointDistributionNamed(parts),
+      y=lambda inner: tfd.Normal(tf.reduce_sum(inner['r']), 1.0),
+    )
+  )
+
+
+_DATA_INSIDE = tfd.JointDistributionNamed(
+  dict(
+    rate=tfd.Gamma(2.0, 1.0),
+    y=lambda rate: tfd.JointDistributionNamed(
+      dict(a=tfd.Poisson(rate), b=tfd.Normal(rate, 1.0))
+    ),
+  )
+)
+
+
 def _four(x):
   return tfd.Sample(tfd.Normal(x, 1.0), 4, name='seen')
 
@@ -160,6 +180,17 @@ def _masked(x):
       dict(y=1.0),
       'u is drawn from `tfd.VonMisesFisher`, whose map .*Draw a vector',
     ),
+    # In a model inside of the model, too.
+    (
+      _nested(r=tfd.LKJ(2, 1.0)),
+      dict(y=1.0),
+      'inner.r is drawn from `tfd.LKJ`, whose map .*`tfd.CholeskyLKJ`',
+    ),
+    (
+      _nested(r=tfd.Normal(0.0, 1.0), k=tfd.Poisson(3.0)),
+      dict(y=1.0),
+      'inner.k is drawn from `Poisson`.* gradients need continuous',
+    ),
     (
       _joint(
         tfd.Sample(tfd.Normal(0.0, 1.0), 3, name='w'),
@@ -182,6 +213,7 @@ def _masked(x):
     # Of a law without a map onto its support, and of one that computes its map.
     (_joint(_MEAN, lambda x: _Bare(x, name='y')), dict(y=1.0), _TOO_FEW),
     (_joint(_MEAN, _chain), dict(y=_DATA), _TOO_FEW),
+    (_DATA_INSIDE, dict(y=dict(a=3.0, b=1.0)), _TOO_FEW),
     # What is masked may be anything.
     (_joint(_MEAN, _masked), dict(y=[1.0, np.nan]), _TOO_FEW),
     (_GOOD, dict(seen=np.int64([1, 2, 3, 4])), _TOO_FEW),

@@ -37,18 +37,15 @@ def checked_parts(model, pins):
   _check_pins([part for part in parts if part not in before], pins)
   values = {**before, **pins}
   _check_is_of_one_chain(whole)
-  laws = dict(zip(parts, _laws(whole)))
-  _check_values(values, dict(zip(parts, events)), laws)
-  for part, (law, bijector) in laws.items():
-    if part in values:
-      _check_support(part, law, bijector, values[part])
-    elif bijector is None:
-      _refuse_unknown(part, law)
-    elif supports.instead_of(law):
-      raise ValueError(
-        f'{part} is drawn from `tfd.{type(law).__name__}`, '
-        f'{supports.instead_of(law)}.'
-      )
+  laws = dict(zip(parts, _laws(whole, parts)))
+  events = dict(zip(parts, events))
+  _check_values(values, events, laws)
+  for part, inner in laws.items():
+    if part not in values:
+      for one in inner:
+        _check_unknown(*one)
+    elif isinstance(events[part], tf.TensorShape):  # No model inside of it.
+      _check_support(*inner[0], values[part])
   if not values:
     warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
@@ -58,9 +55,10 @@ def checked_parts(model, pins):
   return parts
 
 
-def _laws(model):
-  """Returns the distributions of all parts, and maps onto their supports.
+def _laws(model, names):
+  """Returns for all parts the (name, distribution, map onto the support).
 
+  A list of one, or of the parts of a joint distribution inside of the model.
   Unbatched, without `tfd.Sample`; `None` where TFP has no map. They are of a
   graph, and nothing is computed.
   """
@@ -68,14 +66,26 @@ def _laws(model):
 
   def look():
     laws, _ = model.sample_distributions(seed=(0, 1))
-    laws = map(_inside, in_order(laws)[1])
-    found.extend((law, _bijector(law)) for law in laws)
+    found.extend(map(_named_laws, names, in_order(laws)[1]))
     return tf.zeros([])
 
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
     tf.function(look, autograph=False).get_concrete_function()
   return found
+
+
+def _named_laws(name, law):
+  law = _inside(law)
+  if not isinstance(law, tfd.JointDistribution):
+    return [(name, law, _bijector(law))]
+  names, _ = parts_and_events(law)
+  laws, _ = law.sample_distributions(seed=(0, 1))
+  return [
+    one
+    for inner, part in zip(names, in_order(laws)[1])
+    for one in _named_laws(f'{name}.{inner}', part)
+  ]
 
 
 def _bijector(law):
@@ -147,7 +157,7 @@ def _check_values(values, events, laws):
       value = np.asarray(None)
     is_number = value.dtype.kind in 'fiub'
     # Of these TFP leaves out what is masked, whatever it is.
-    may_be_nan = isinstance(laws[name][0], tfd.Masked)
+    may_be_nan = isinstance(laws[name][0][1], tfd.Masked)
     if not is_number or not (may_be_nan or np.all(np.isfinite(value))):
       raise ValueError(
         f'The data {name!r} are not finite numbers throughout. Leave missing '
@@ -242,15 +252,21 @@ def _check_support(name, law, bijector, value):
         )
 
 
-def _refuse_unknown(name, law):
-  """Refuses an unknown that has no map from all real numbers."""
-  raise ValueError(
-    f'{name} is drawn from `{type(law).__name__}`, onto whose support TFP has '
-    'no map from all real numbers. If it is data, give it by name; if it is '
-    'discrete, sum it out, as `tfd.HiddenMarkovModel` does of data, for '
-    'gradients need continuous unknowns; else write a log density, with `init` '
-    'and `bijectors`.'
-  )
+def _check_unknown(name, law, bijector):
+  """Refuses an unknown without a map from all real numbers, or a wrong one."""
+  if bijector is None:
+    raise ValueError(
+      f'{name} is drawn from `{type(law).__name__}`, onto whose support TFP '
+      'has no map from all real numbers. If it is data, give it by name; if it '
+      'is discrete, sum it out, as `tfd.HiddenMarkovModel` does of data, for '
+      'gradients need continuous unknowns; else write a log density, with '
+      '`init` and `bijectors`.'
+    )
+  if supports.instead_of(law):
+    raise ValueError(
+      f'{name} is drawn from `tfd.{type(law).__name__}`, '
+      f'{supports.instead_of(law)}.'
+    )
 
 
 def _check_is_of_one_chain(model):

@@ -42,12 +42,13 @@ def bijector_of(model):
   """
   # Of one class with pins, of another for models that are vectorized.
   default = model.experimental_default_event_space_bijector()
-  return type(default)(
-    model,
-    bijector_fn=lambda law: _by_exp(
-      law.experimental_default_event_space_bijector()
-    ),
-  )
+  return type(default)(model, bijector_fn=_of_part)
+
+
+def _of_part(law):
+  if isinstance(law, tfd.JointDistribution):  # A model inside of the model.
+    return bijector_of(law)
+  return _by_exp(law.experimental_default_event_space_bijector())
 
 
 def instead_of(law):
