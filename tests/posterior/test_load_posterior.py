@@ -1,6 +1,7 @@
 """A saved posterior is the same posterior, and goes on with the same bits."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tfp_adaptive as tfpa
 from tfp_adaptive.driver import archive
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior import saved as saved_lib
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
@@ -121,6 +123,26 @@ def test_another_model_is_refused(saved):
 
 
 @pytest.mark.full
+@pytest.mark.full
+def test_a_model_that_differs_little_where_the_chains_are_is_told(saved):
+  posterior, path = saved
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    _loaded(path)
+
+  def other(place, scale):
+    # A prior that is felt far from here alone.
+    return _density()(place, scale) - 1e-12 * tf.reduce_sum(place**2, axis=-1)
+
+  with pytest.warns(UserWarning, match='another program of the log density'):
+    found = _loaded(path, other)
+  np.testing.assert_array_equal(found.unconstrained, posterior.unconstrained)
+  # Draws of two models are those of none.
+  problem = problem_lib.of_density(other, _INIT, _BIJECTORS, 4)
+  with pytest.raises(ValueError, match='or another `checkpoint_dir`'):
+    saved_lib.restore(path, *saved_lib.read(path), problem, goes_on=True)
+
+
 def test_files_that_are_none_are_refused(saved, tmp_path):
   content = saved[1].read_bytes()
   path = tmp_path / 'posterior.npz'

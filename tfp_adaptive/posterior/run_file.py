@@ -99,7 +99,12 @@ class RunFile:
     header, arrays = saved.read(self._path)
     self._check(header)
     chains = saved.restore(
-      self._path, header, arrays, self._problem, self._settings.progress
+      self._path,
+      header,
+      arrays,
+      self._problem,
+      self._settings.progress,
+      goes_on=True,
     )
     report = [Stage(*stage) for stage in header['report']]
     place = Place(*header['place'])

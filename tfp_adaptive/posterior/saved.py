@@ -2,18 +2,23 @@
 
 import hashlib
 import pathlib
+import warnings
+import weakref
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive._version import __version__
+from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.driver import archive
+from tfp_adaptive.driver import program_digest
 from tfp_adaptive.posterior import chains as chains_lib
 
 __all__ = ['read', 'restore', 'write']
 
 _KIND = 'posterior'
 _TOLERANCE = {tf.float32: 1e-4, tf.float64: 1e-8}  # Of log densities.
+_DIGESTS = weakref.WeakKeyDictionary()  # Of densities.
 
 
 def write(path, problem, chains, **others):
@@ -35,6 +40,7 @@ def write(path, problem, chains, **others):
     coordinates=list(problem.coordinates),
     dtype=problem.dtype.name,
     data=_digests(problem),
+    density=_density(problem, chains.draws.shape[1]),
     chains=counts,
     **others,
   )
@@ -67,7 +73,7 @@ def read(path):
   return header, arrays
 
 
-def restore(path, header, arrays, problem, progress=False):
+def restore(path, header, arrays, problem, progress=False, goes_on=False):
   """Returns the `Chains` of a file that was read.
 
   Args:
@@ -76,6 +82,8 @@ def restore(path, header, arrays, problem, progress=False):
     arrays: Of `read`.
     problem: The `Problem` of the same model.
     progress: Whether they tell how they go on.
+    goes_on: Whether draws are to be added: then another program of the density
+      is refused, else told.
 
   Raises:
     ValueError: If the file is of another model, data or version.
@@ -83,6 +91,7 @@ def restore(path, header, arrays, problem, progress=False):
   _check_names(path, header, problem)
   _check_data(path, header, problem)
   _check_density(path, arrays, problem)
+  _check_program(path, header, arrays, problem, goes_on)
   try:
     chains = chains_lib.restore(
       problem.target_log_prob_fn, header['chains'], arrays, progress
@@ -128,6 +137,48 @@ def _digests(problem):
     ).hexdigest()
     for name, part in problem.observed.items()
   }
+
+
+def _density(problem, num_chains):
+  """Returns a digest of the density's program, its constants among it.
+
+  `None` where it calls Python, which no digest is of.
+  """
+  target = problem.target_log_prob_fn
+  if target not in _DIGESTS:
+
+    @tf.function(autograph=False)
+    def density(rows):
+      value = target(rows)
+      # What bijectors registered would keep the graph in memory.
+      custom_gradient.let_go(tf.compat.v1.get_default_graph())
+      return value
+
+    rows = tf.TensorSpec([num_chains, problem.event_size], problem.dtype)
+    program = program_digest.describe(density.get_concrete_function(rows))
+    _DIGESTS[target] = None if program.calls_python else program.digest
+  return _DIGESTS[target]
+
+
+def _check_program(path, header, arrays, problem, goes_on):
+  """Refuses, or tells, that another program computes the density.
+
+  What a prior changes may be little where the chains are, or far from it.
+  """
+  saved = header.get('density')
+  given = _density(problem, arrays['draws'].shape[1])
+  if None in (saved, given) or saved == given:
+    return
+  message = (
+    f'{path} was written with another program of the log density: of another '
+    'model, of numbers in its code, or of another version of TensorFlow. Where '
+    'the chains are, its values are much the same. '
+  )
+  if goes_on:
+    raise ValueError(
+      f'{message}Pass the model of then, or another `checkpoint_dir`.'
+    )
+  warnings.warn(f'{message}The draws are of the one of then.', stacklevel=4)
 
 
 def _check_density(path, arrays, problem):
