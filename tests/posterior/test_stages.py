@@ -130,6 +130,10 @@ class _Planned(stages.Run):
       max_seconds=max_seconds, num_draws=1000, max_gradients=4000.0 + left
     )
 
+  def _planned_settings(self, number):
+    del number
+    return self._settings
+
   def _choice(self, chains, attempt):
     del attempt
     return chains.choice._replace(drivers=self._drivers)

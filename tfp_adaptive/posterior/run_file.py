@@ -1,6 +1,7 @@
 """The file that a cut off `sample_posterior` goes on from."""
 
 import hashlib
+import json
 import pathlib
 import time
 import warnings
@@ -18,6 +19,7 @@ __all__ = ['Kept', 'RunFile']
 # Between two files at least, and as multiples of what the last one took: large
 # draws are worth much, but not most of the time.
 _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0
+_PLAN = 'adaptation_{}.json'
 
 
 class Kept(NamedTuple):
@@ -52,6 +54,27 @@ class RunFile:
     """Returns a path beside the file, or `None`."""
     folder = self._settings.checkpoint_dir
     return pathlib.Path(folder) / name if folder else None
+
+  def budget(self, number):
+    """Returns the gradients of which an adaptation has its share.
+
+    One that was cut off goes on as it was planned, with more of them, too.
+    """
+    most, plan = self._settings.max_gradients, self.folder(_PLAN.format(number))
+    folder = self.folder(f'adaptation_{number}')
+    if plan is None or not (plan.exists() and folder.exists()):
+      return most
+    return min(most, json.loads(plan.read_text())['max_gradients'])
+
+  def begin(self, number, max_gradients):
+    """Writes of which gradients an adaptation has its share."""
+    plan = self.folder(_PLAN.format(number))
+    if plan is None:
+      return
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    written = plan.with_suffix('.new')
+    written.write_text(json.dumps(dict(max_gradients=max_gradients)))
+    written.replace(plan)
 
   def write(self, chains, report, place, ended_by):
     """Writes what a call with the same arguments goes on from.

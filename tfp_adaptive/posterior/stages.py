@@ -111,6 +111,7 @@ class Run:
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
     cost = _FIRST_COST / _LARGEST_SHARE
+    settings = self._planned_settings(1)
     num_steps = budget.affordable(settings, self._spent, _FIRST_STEPS, cost)
     if num_steps < _FEWEST_STEPS:
       raise ValueError(
@@ -155,9 +156,10 @@ class Run:
       return chains, ''
     wanted = _GROWTH**attempt * _FIRST_STEPS
     least = _FIRST_STEPS if attempt else _FEWEST_STEPS
-    num_steps = budget.affordable(self._settings, self._spent, wanted, cost)
+    settings = self._planned_settings(2 + attempt)
+    num_steps = budget.affordable(settings, self._spent, wanted, cost)
     if num_steps < least:
-      return chains, budget.lacking(self._settings, self._spent, least, cost)
+      return chains, budget.lacking(settings, self._spent, least, cost)
     found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
     return found, ''
 
@@ -187,6 +189,11 @@ class Run:
       choice = before
     return choice, cost / share
 
+  def _planned_settings(self, number):
+    """Returns the settings by which an adaptation has its number of steps."""
+    planned = self._file.budget(number)
+    return self._settings._replace(max_gradients=planned)
+
   @property
   def _is_late(self):
     return time.monotonic() - self._begin > self._settings.max_seconds
@@ -198,7 +205,8 @@ class Run:
 
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
-    settings, begin = self._settings, time.monotonic()
+    settings, begin = self._planned_settings(number), time.monotonic()
+    self._file.begin(number, settings.max_gradients)
     self._say(f'{stage}: {choice.name}, compiling')
     chains = chains_lib.start(
       chains_lib.kernel_of(

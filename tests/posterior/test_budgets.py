@@ -1,0 +1,48 @@
+"""A call that was cut off goes on with another budget of gradients."""
+
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.driver import checkpoint
+
+
+class _Killed(Exception):
+  pass
+
+
+def _sample(folder, max_gradients, **options):
+  return tfpa.sample_posterior(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    num_draws=200, num_chains=8, seed=3, min_ess=400, progress=False,
+    init=tf.TensorSpec([2], tf.float64), jit_compile=False,
+    checkpoint_dir=folder, max_gradients=max_gradients, **options,
+  )  # fmt: skip
+
+
+def _steps(posterior):
+  """Returns the words on the steps of the first adaptation."""
+  (found,) = (s.found for s in posterior.report if s.name == 'look')
+  return found.rpartition(', ')[2]
+
+
+@pytest.mark.full
+def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
+  tmp_path, monkeypatch
+):
+  save, calls = checkpoint.Checkpoint.save, []
+
+  def dying(self, *args):
+    if calls:
+      raise _Killed
+    calls.append(None)
+    return save(self, *args)
+
+  with monkeypatch.context() as patch, pytest.raises(_Killed):
+    patch.setattr(checkpoint.Checkpoint, 'save', dying)
+    _sample(tmp_path / 'cut', 4000)
+  whole = _sample(tmp_path / 'whole', 4000)
+  richer = _sample(tmp_path / 'richer', 8000)
+  found = _sample(tmp_path / 'cut', 8000)
+  assert _steps(found) == _steps(whole) != _steps(richer)
+  assert found.converged
