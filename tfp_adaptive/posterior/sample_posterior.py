@@ -83,7 +83,8 @@ def sample_posterior(
   Returns:
     A `Posterior`. Print it for the verdict; it has `states`, `draws`,
     `converged`, `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends
-    sampling, not the call, and what was drawn so far is returned.
+    sampling, not the call, and what was drawn so far is returned; during the
+    first look there is nothing yet, and it ends the call.
 
   Raises:
     TypeError: If the model is none of these kinds.
