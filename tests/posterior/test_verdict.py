@@ -78,7 +78,8 @@ def test_divergences_are_told_with_the_coordinate_they_are_near(
   verdict = _judged(values, most_diverging=most, **trace)
   assert verdict.where_diverging == 'x[1]'
   assert ['diverged, where x[1]' in w for w in verdict.failed] == [True] * fails
-  assert verdict.is_far_from_enough(1.0) == fails
+  # Few of careful steps: another adaptation makes them no rarer.
+  assert verdict.is_far_from_enough(1.0) == (share > 0.005)
 
 
 def test_proposals_that_may_be_accepted_do_not_diverge():
@@ -166,7 +167,7 @@ def test_of_ordinary_draws_no_tail_is_spoken_of():
 def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
   problem = types.SimpleNamespace(
-    names=['x'], coordinates=('x',), constrain=lambda x: x
+    names=['x'], coordinates=('x',), constrain=lambda x: x, observed={}
   )
   chains = types.SimpleNamespace(
     num_kept=len(values),

@@ -30,7 +30,7 @@ _GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
 # Of steps so small that few diverge, and what such a step costs at most, about.
-_CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.95, 24.0
+_CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
 
 
 class Run:

@@ -98,7 +98,8 @@ class Verdict(NamedTuple):
     rhat = self.worst('rhat')
     if rhat is None or rhat[0] > DISAGREEING_RHAT:
       return True
-    if self.share_diverging > self.most_diverging:
+    # Of careful steps the bound is lower, but no adaptation makes them rarer.
+    if self.share_diverging > max(self.most_diverging, MOST_DIVERGING):
       return True
     return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
 
