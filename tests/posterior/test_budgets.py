@@ -43,6 +43,9 @@ def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
     _sample(tmp_path / 'cut', 4000)
   whole = _sample(tmp_path / 'whole', 4000)
   richer = _sample(tmp_path / 'richer', 8000)
+  with monkeypatch.context() as patch, pytest.raises(_Killed):
+    patch.setattr(checkpoint.Checkpoint, 'save', dying)
+    _sample(tmp_path / 'cut', 3000)  # Of less it is the same, too.
   found = _sample(tmp_path / 'cut', 8000)
   assert _steps(found) == _steps(whole) != _steps(richer)
   assert found.converged

@@ -123,7 +123,6 @@ def test_another_model_is_refused(saved):
 
 
 @pytest.mark.full
-@pytest.mark.full
 def test_a_model_that_differs_little_where_the_chains_are_is_told(saved):
   posterior, path = saved
   with warnings.catch_warnings():
@@ -138,11 +137,14 @@ def test_a_model_that_differs_little_where_the_chains_are_is_told(saved):
     found = _loaded(path, other)
   np.testing.assert_array_equal(found.unconstrained, posterior.unconstrained)
   # Draws of two models are those of none.
+  with pytest.raises(ValueError, match='of another model than the one'):
+    found.more(10)
   problem = problem_lib.of_density(other, _INIT, _BIJECTORS, 4)
   with pytest.raises(ValueError, match='or another `checkpoint_dir`'):
     saved_lib.restore(path, *saved_lib.read(path), problem, goes_on=True)
 
 
+@pytest.mark.full
 def test_files_that_are_none_are_refused(saved, tmp_path):
   content = saved[1].read_bytes()
   path = tmp_path / 'posterior.npz'

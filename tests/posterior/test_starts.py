@@ -75,7 +75,8 @@ def test_a_prior_that_cannot_be_drawn_of_chains_hides_nothing(prior):
     _drawn(far, draw_prior=prior)
   # Far out, but finite: they go.
   steep = lambda x: _normal(x) + 1e12 * tf.minimum(x[..., 0] - 1.99, 0.0)
-  _drawn(steep, draw_prior=prior)
+  starts, _ = _drawn(steep, draw_prior=prior)
+  assert np.ptp(starts, axis=0).min() > 0.1
 
 
 @pytest.mark.parametrize(

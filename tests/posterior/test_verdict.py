@@ -167,7 +167,7 @@ def test_of_ordinary_draws_no_tail_is_spoken_of():
 def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
   problem = types.SimpleNamespace(
-    names=['x'], coordinates=('x',), constrain=lambda x: x, observed={}
+    names=['x'], coordinates=('x',), constrain=lambda x: x, model=None
   )
   chains = types.SimpleNamespace(
     num_kept=len(values),

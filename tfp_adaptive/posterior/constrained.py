@@ -24,8 +24,11 @@ def constrained(problem, draws):
     draws: [draws, chains, d], unconstrained.
   """
   num_draws, num_chains, size = draws.shape
-  observed = sum(np.size(part) for part in tf.nest.flatten(problem.observed))
-  at_once = _MOST_NUMBERS // (num_chains * (size**2 + observed)) or 1
+  held = size  # Of a log density, maps are of each number or nearly so.
+  if problem.model is not None:
+    held = size**2
+    held += sum(np.size(part) for part in tf.nest.flatten(problem.observed))
+  at_once = _MOST_NUMBERS // (num_chains * held) or 1
   if at_once >= num_draws:
     found = problem.constrain(tf.constant(draws))
     return tf.nest.map_structure(np.asarray, found)

@@ -122,11 +122,16 @@ class Posterior:
       num_draws: A positive int; as far apart as those there are.
 
     Raises:
-      ValueError: If it is none.
+      ValueError: If it is none, or if the model is not that of the draws.
     """
     if not isinstance(num_draws, int) or num_draws < 1:
       raise ValueError(
         f'`num_draws` must be a positive int, but got {num_draws!r}.'
+      )
+    if not self._chains.is_of_this_density:
+      raise ValueError(
+        'The draws are of another model than the one they were loaded with: '
+        'draws of both are of none. Load them with the model of then.'
       )
     chains = copy.copy(self._chains)
     before, seconds = chains.num_gradients, chains.seconds
@@ -176,8 +181,8 @@ class Posterior:
     Args:
       seed: int or [2] int32.
       model: Another `tfd.JointDistribution` that has the same unknowns, for
-        example of other covariates; what is pinned in it keeps its value.
-        `None`: the one that was sampled.
+        example of other covariates, or other values of parts that are no data,
+        pinned. `None`: the one that was sampled.
 
     Returns:
       dict of name -> [draws, chains, ...], numpy: the data.
@@ -187,14 +192,15 @@ class Posterior:
         unknowns are others, or if it has no data.
     """
     model = self._joint() if model is None else model
-    unknowns, observed = self._flat(), self._problem.observed
-    given = {}
-    if observed:
-      fixed = predictive.fixed(self._problem.model, unknowns, observed)
-      given = {name: observed[name] for name in fixed}
-    given.update(data.as_arrays(model))
-    model = getattr(model, 'distribution', model)
-    return self._unflat(predictive.simulated(model, unknowns, seed, given))
+    unknowns, given = self._flat(), {}
+    for whole, values in (
+      (self._problem.model, self._problem.observed),
+      (getattr(model, 'distribution', model), data.as_arrays(model)),
+    ):
+      if values:
+        fixed = predictive.fixed(whole, unknowns, values)
+        given |= {name: values[name] for name in fixed}
+    return self._unflat(predictive.simulated(whole, unknowns, seed, given))
 
   def log_likelihood(self) -> dict[str, np.ndarray]:
     """Returns how likely the data were, draw by draw.

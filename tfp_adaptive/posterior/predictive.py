@@ -14,11 +14,9 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.posterior import data
 
-__all__ = ['log_likelihood', 'simulated']
+__all__ = ['fixed', 'log_likelihood', 'simulated']
 
 tfd = tfp.distributions
-
-_NUM_TRIES = 8  # Of values that differ, as of counts.
 
 
 def simulated(model, unknowns, seed, given=None):
@@ -37,9 +35,7 @@ def simulated(model, unknowns, seed, given=None):
   names = _checked_names(model, unknowns)
   given = {name: v for name, v in (given or {}).items() if name in names}
   given = _cast(model, names, given)
-  _checked_names(
-    model, tf.nest.map_structure(lambda value: value[tf.newaxis], given)
-  )
+  _check_shapes(model, names, given)
   drawn = [name for name in names if name not in {*unknowns, *given}]
   if not drawn:
     kept = f', {", ".join(given)} no data that depend on them' if given else ''
@@ -56,66 +52,93 @@ def simulated(model, unknowns, seed, given=None):
   return _for_each(draw, unknowns)
 
 
-def fixed(model, unknowns, observed):
+def fixed(model, unknowns, values):
   """Returns the names of values that are no data to be drawn anew.
 
-  No unknown has a say in their law, or they have one in that of an unknown. It
-  is seen by changing each part in turn, and looking which densities change.
+  No unknown has a say in their law, or they have one in that of an unknown.
 
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
-    observed: dict of name -> the values.
+    values: dict of name -> the value, of other parts.
+
+  Raises:
+    ValueError: If the model has no such unknowns, or they have values.
   """
   names = _checked_names(model, unknowns)
-  observed = _cast(model, names, observed)
-  first, last = (
-    tf.nest.map_structure(lambda x, row=row: tf.constant(x[row]), unknowns)
-    for row in (0, -1)
-  )
-  values = {**first, **observed}
-  others = {**last, **_other_values(model, names, first, observed)}
-
-  @tf.function(autograph=False)
-  def densities(values):
-    laws, _ = model.sample_distributions(seed=(0, 1), **values)
-    # What bijectors registered would keep the graph in memory.
-    custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    laws = zip(names, data.in_order(laws)[1])
-    return {name: law.log_prob(values[name]) for name, law in laws}
-
-  before = densities(values)
-  children = {}
-  for name in names:
-    after = densities({**values, name: others[name]})
-    changed = (n for n in names if not _same(before[n], after[n]))
-    children[name] = {n for n in changed if n != name}
-  data_parts, reached = set(), set(unknowns)
-  while reached - data_parts:
-    data_parts |= reached
-    reached = set().union(*(children[name] for name in data_parts))
+  both = [name for name in unknowns if name in values]
+  if both:
+    raise ValueError(
+      f'{", ".join(both)}: pinned in the model, but drawn. Pass a model that '
+      'leaves the unknowns open.'
+    )
+  children = _children(model, names)
+  below, reached = set(), set(unknowns)
+  while reached - below:
+    below |= reached
+    reached = set().union(*(children[name] for name in below))
   return [
     name
-    for name in observed
-    if name not in data_parts or children[name] & set(unknowns)
+    for name in values
+    if name not in below or children[name] & set(unknowns)
   ]
 
 
-def _other_values(model, names, first, observed):
-  """Returns values that differ from those observed, as the model draws them."""
-  found = dict(observed)
-  for seed in range(_NUM_TRIES):
-    parts = model.sample(seed=(0, seed), **first)
-    for name, part in zip(names, data.in_order(parts)[1]):
-      if name in observed and _same(found[name], observed[name]):
-        found[name] = part
+def _children(model, names):
+  """Returns dict of name -> the other parts in whose law it has a say.
+
+  Seen in the graph of their densities: nothing is computed.
+  """
+  shapes, dtypes = (
+    dict(zip(names, data.in_order(structure)[1]))
+    for structure in (model.event_shape, model.dtype)
+  )
+  children = {name: set() for name in names}
+
+  def look(values):
+    laws, _ = model.sample_distributions(seed=(0, 1), **values)
+    for name, law in zip(names, data.in_order(laws)[1]):
+      above = _ancestors(law.log_prob(values[name]))
+      for other in set(names) - {name}:
+        leaves = tf.nest.flatten(values[other])
+        if any(leaf.op in above for leaf in leaves):
+          children[other].add(name)
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return tf.zeros([])
+
+  specs = {
+    name: tf.nest.map_structure(tf.TensorSpec, shapes[name], dtypes[name])
+    for name in names
+  }
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+    tf.function(look, autograph=False).get_concrete_function(specs)
+  return children
+
+
+def _ancestors(tensor):
+  """Returns all operations of a graph that a Tensor is computed from."""
+  found, left = set(), [tensor.op]
+  while left:
+    operation = left.pop()
+    if operation not in found:
+      found.add(operation)
+      left.extend(source.op for source in operation.inputs)
   return found
 
 
-def _same(value, other):
-  """Returns whether two structures have the same numbers throughout."""
-  pairs = zip(tf.nest.flatten(value), tf.nest.flatten(other))
-  return all(np.array_equal(*pair) for pair in pairs)
+def _check_shapes(model, names, given):
+  """Refuses values that a model has in another shape."""
+  events = dict(zip(names, data.in_order(model.event_shape)[1]))
+  for name, value in given.items():
+    pairs = zip(tf.nest.flatten(events[name]), tf.nest.flatten(value))
+    for shape, part in pairs:
+      if not shape.is_compatible_with(part.shape):
+        raise ValueError(
+          f'{name} has the shape {part.shape}, but {shape} in the model that '
+          f'was passed. Pin the {name} of that model in it.'
+        )
 
 
 def _cast(model, names, values):

@@ -19,7 +19,6 @@ __all__ = ['Kept', 'RunFile']
 # Between two files at least, and as multiples of what the last one took: large
 # draws are worth much, but not most of the time.
 _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0
-_PLAN = 'adaptation_{}.json'
 
 
 class Kept(NamedTuple):
@@ -58,22 +57,22 @@ class RunFile:
   def budget(self, number):
     """Returns the gradients of which an adaptation has its share.
 
-    One that was cut off goes on as it was planned, with more of them, too.
+    One that was cut off goes on as it was planned, with another budget, too.
     """
-    most, plan = self._settings.max_gradients, self.folder(_PLAN.format(number))
-    folder = self.folder(f'adaptation_{number}')
-    if plan is None or not (plan.exists() and folder.exists()):
-      return most
-    return min(most, json.loads(plan.read_text())['max_gradients'])
+    plan, state = map(self.folder, _plan_and_state(number))
+    if plan is None or not (plan.exists() and state.exists()):
+      return self._settings.max_gradients
+    return json.loads(plan.read_text())['max_gradients']
 
-  def begin(self, number, max_gradients):
+  def begin(self, number):
     """Writes of which gradients an adaptation has its share."""
-    plan = self.folder(_PLAN.format(number))
+    plan, _ = map(self.folder, _plan_and_state(number))
     if plan is None:
       return
+    planned = dict(max_gradients=self.budget(number))
     plan.parent.mkdir(parents=True, exist_ok=True)
     written = plan.with_suffix('.new')
-    written.write_text(json.dumps(dict(max_gradients=max_gradients)))
+    written.write_text(json.dumps(planned))
     written.replace(plan)
 
   def write(self, chains, report, place, ended_by):
@@ -121,17 +120,18 @@ class RunFile:
       return None
     header, arrays = saved.read(self._path)
     self._check(header)
+    place = Place(*header['place'])
+    is_richer = self._settings.max_gradients > header['max_gradients']
+    is_done = place.phase == 'done' and not (is_richer and place.lacking)
     chains = saved.restore(
       self._path,
       header,
       arrays,
       self._problem,
       self._settings.progress,
-      goes_on=True,
+      goes_on=not is_done,
     )
     report = [Stage(*stage) for stage in header['report']]
-    place = Place(*header['place'])
-    is_richer = self._settings.max_gradients > header['max_gradients']
     return Kept(chains, report, place, is_richer)
 
   def _identity(self):
@@ -158,3 +158,8 @@ class RunFile:
         f'{self._path} is of another run: it differs in {", ".join(changed)}. '
         'Pass what was given then, or another `checkpoint_dir`.'
       )
+
+
+def _plan_and_state(number):
+  """Returns names of what an adaptation is of, and of how far it came."""
+  return f'adaptation_{number}.json', f'adaptation_{number}/state.npz'

@@ -91,7 +91,7 @@ def restore(path, header, arrays, problem, progress=False, goes_on=False):
   _check_names(path, header, problem)
   _check_data(path, header, problem)
   _check_density(path, arrays, problem)
-  _check_program(path, header, arrays, problem, goes_on)
+  is_same = _is_same_program(path, header, arrays, problem, goes_on)
   try:
     chains = chains_lib.restore(
       problem.target_log_prob_fn, header['chains'], arrays, progress
@@ -101,6 +101,7 @@ def restore(path, header, arrays, problem, progress=False, goes_on=False):
       f'{path} was saved by version {header["version"]}, whose kernels are not '
       f'those of {__version__}: load it with that version.'
     ) from error
+  chains.is_of_this_density = is_same
   return chains
 
 
@@ -160,15 +161,15 @@ def _density(problem, num_chains):
   return _DIGESTS[target]
 
 
-def _check_program(path, header, arrays, problem, goes_on):
-  """Refuses, or tells, that another program computes the density.
+def _is_same_program(path, header, arrays, problem, goes_on):
+  """Returns whether the density's program is that of then; tells, or refuses.
 
   What a prior changes may be little where the chains are, or far from it.
   """
   saved = header.get('density')
   given = _density(problem, arrays['draws'].shape[1])
   if None in (saved, given) or saved == given:
-    return
+    return True
   message = (
     f'{path} was written with another program of the log density: of another '
     'model, of numbers in its code, or of another version of TensorFlow. Where '
@@ -176,9 +177,11 @@ def _check_program(path, header, arrays, problem, goes_on):
   )
   if goes_on:
     raise ValueError(
-      f'{message}Pass the model of then, or another `checkpoint_dir`.'
+      f'{message}Pass the model of then, or another `checkpoint_dir`; what was '
+      'drawn so far is read by `tfpa.load_posterior`.'
     )
   warnings.warn(f'{message}The draws are of the one of then.', stacklevel=4)
+  return False
 
 
 def _check_density(path, arrays, problem):

@@ -206,7 +206,7 @@ class Run:
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
     settings, begin = self._planned_settings(number), time.monotonic()
-    self._file.begin(number, settings.max_gradients)
+    self._file.begin(number)
     self._say(f'{stage}: {choice.name}, compiling')
     chains = chains_lib.start(
       chains_lib.kernel_of(

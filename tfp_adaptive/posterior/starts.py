@@ -130,7 +130,7 @@ def _drawn(law, num_chains, seed, is_sure):
   """Returns rows of a law, `None` if it fails: a prior may have no draws."""
   try:
     return np.asarray(law(num_chains, seed))
-  except (LookupError, TypeError, ValueError, tf.errors.OpError):
+  except (LookupError, RuntimeError, TypeError, ValueError, tf.errors.OpError):
     if is_sure:
       raise
     return None
