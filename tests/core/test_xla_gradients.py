@@ -41,7 +41,9 @@ def test_a_slice_has_second_derivatives_under_xla():
 def test_without_the_registration_it_has_none(monkeypatch):
   # The negative control. Fails once TF has the gradient itself: then this
   # module can go.
-  ops = pytest.importorskip('tensorflow.python.framework.ops')
+  ops = pytest.importorskip(
+    'tensorflow.python.framework.ops', reason='TensorFlow moved its registry'
+  )
   xla_gradients.register()
   monkeypatch.delitem(ops.gradient_registry._registry, _OP)
   compiled = tf.function(

@@ -403,7 +403,7 @@ def test_what_a_very_long_column_is_thinned_by_is_told(pair, monkeypatch):
 def test_the_tree_is_that_of_memory_and_opens_without_its_draws(
   pair, monkeypatch
 ):
-  xarray = pytest.importorskip('xarray')
+  xarray = pytest.importorskip('xarray', reason='named draws are an extra')
   expected, found = pair[0].to_arviz(), _reads(monkeypatch)
   tree = pair[1].to_arviz()
   assert not [file for file, _ in found if '/x0/' in file or '/lp/' in file]
@@ -423,7 +423,7 @@ def test_the_tree_is_that_of_memory_and_opens_without_its_draws(
 
 
 def test_the_folder_itself_is_a_tree(pair):
-  xarray = pytest.importorskip('xarray')
+  xarray = pytest.importorskip('xarray', reason='named draws are an extra')
   folder = pair[1].states[0].folder
   with xarray.open_datatree(folder, engine='zarr') as tree:
     np.testing.assert_array_equal(

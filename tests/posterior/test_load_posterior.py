@@ -139,6 +139,10 @@ def test_a_model_that_differs_little_where_the_chains_are_is_told(saved):
   # Draws of two models are those of none.
   with pytest.raises(ValueError, match='of another model than the one'):
     found.more(10)
+  # Nor do they become those of the other one when they are saved with it.
+  found.save(path.with_name('again.npz'))
+  with pytest.warns(UserWarning, match='another program of the log density'):
+    _loaded(path.with_name('again.npz'), other)
   problem = problem_lib.of_density(other, _INIT, _BIJECTORS, 4)
   with pytest.raises(ValueError, match='or another `checkpoint_dir`'):
     saved_lib.restore(path, *saved_lib.read(path), problem, goes_on=True)

@@ -150,8 +150,8 @@ class Chains:
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
-    # Or of one nearly the same where the chains are: what was saved.
-    self.is_of_this_density = True
+    # Digest of the density the draws are of, if it is not the kernel's.
+    self.other_program = None
 
   @property
   def draws(self):

@@ -128,7 +128,7 @@ class Posterior:
       raise ValueError(
         f'`num_draws` must be a positive int, but got {num_draws!r}.'
       )
-    if not self._chains.is_of_this_density:
+    if self._chains.other_program:
       raise ValueError(
         'The draws are of another model than the one they were loaded with: '
         'draws of both are of none. Load them with the model of then.'
@@ -192,14 +192,10 @@ class Posterior:
         unknowns are others, or if it has no data.
     """
     model = self._joint() if model is None else model
-    unknowns, given = self._flat(), {}
-    for whole, values in (
-      (self._problem.model, self._problem.observed),
-      (getattr(model, 'distribution', model), data.as_arrays(model)),
-    ):
-      if values:
-        fixed = predictive.fixed(whole, unknowns, values)
-        given |= {name: values[name] for name in fixed}
+    whole, pins = getattr(model, 'distribution', model), data.as_arrays(model)
+    unknowns, problem = self._flat(), self._problem
+    given = predictive.fixed(problem.model, unknowns, problem.observed)
+    given |= predictive.fixed(whole, unknowns, pins)
     return self._unflat(predictive.simulated(whole, unknowns, seed, given))
 
   def log_likelihood(self) -> dict[str, np.ndarray]:

@@ -53,7 +53,7 @@ def simulated(model, unknowns, seed, given=None):
 
 
 def fixed(model, unknowns, values):
-  """Returns the names of values that are no data to be drawn anew.
+  """Returns dict of those values that are no data to be drawn anew.
 
   No unknown has a say in their law, or they have one in that of an unknown.
 
@@ -65,6 +65,8 @@ def fixed(model, unknowns, values):
   Raises:
     ValueError: If the model has no such unknowns, or they have values.
   """
+  if not values:
+    return {}
   names = _checked_names(model, unknowns)
   both = [name for name in unknowns if name in values]
   if both:
@@ -77,11 +79,11 @@ def fixed(model, unknowns, values):
   while reached - below:
     below |= reached
     reached = set().union(*(children[name] for name in below))
-  return [
-    name
-    for name in values
+  return {
+    name: value
+    for name, value in values.items()
     if name not in below or children[name] & set(unknowns)
-  ]
+  }
 
 
 def _children(model, names):

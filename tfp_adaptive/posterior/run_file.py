@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfp_adaptive.driver import archive
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Stage
 from tfp_adaptive.posterior.settings import Place
@@ -71,9 +72,7 @@ class RunFile:
       return
     planned = dict(max_gradients=self.budget(number))
     plan.parent.mkdir(parents=True, exist_ok=True)
-    written = plan.with_suffix('.new')
-    written.write_text(json.dumps(planned))
-    written.replace(plan)
+    archive.write(plan, json.dumps(planned).encode())
 
   def write(self, chains, report, place, ended_by):
     """Writes what a call with the same arguments goes on from.

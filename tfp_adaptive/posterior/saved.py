@@ -18,7 +18,7 @@ __all__ = ['read', 'restore', 'write']
 
 _KIND = 'posterior'
 _TOLERANCE = {tf.float32: 1e-4, tf.float64: 1e-8}  # Of log densities.
-_DIGESTS = weakref.WeakKeyDictionary()  # Of densities.
+_PROGRAMS = weakref.WeakKeyDictionary()  # Density -> digest.
 
 
 def write(path, problem, chains, **others):
@@ -40,7 +40,7 @@ def write(path, problem, chains, **others):
     coordinates=list(problem.coordinates),
     dtype=problem.dtype.name,
     data=_digests(problem),
-    density=_density(problem, chains.draws.shape[1]),
+    program=chains.other_program or _program(problem, chains.draws.shape[1]),
     chains=counts,
     **others,
   )
@@ -91,7 +91,7 @@ def restore(path, header, arrays, problem, progress=False, goes_on=False):
   _check_names(path, header, problem)
   _check_data(path, header, problem)
   _check_density(path, arrays, problem)
-  is_same = _is_same_program(path, header, arrays, problem, goes_on)
+  other_program = _other_program(path, header, arrays, problem, goes_on)
   try:
     chains = chains_lib.restore(
       problem.target_log_prob_fn, header['chains'], arrays, progress
@@ -101,7 +101,7 @@ def restore(path, header, arrays, problem, progress=False, goes_on=False):
       f'{path} was saved by version {header["version"]}, whose kernels are not '
       f'those of {__version__}: load it with that version.'
     ) from error
-  chains.is_of_this_density = is_same
+  chains.other_program = other_program
   return chains
 
 
@@ -140,13 +140,13 @@ def _digests(problem):
   }
 
 
-def _density(problem, num_chains):
+def _program(problem, num_chains):
   """Returns a digest of the density's program, its constants among it.
 
   `None` where it calls Python, which no digest is of.
   """
   target = problem.target_log_prob_fn
-  if target not in _DIGESTS:
+  if target not in _PROGRAMS:
 
     @tf.function(autograph=False)
     def density(rows):
@@ -156,20 +156,20 @@ def _density(problem, num_chains):
       return value
 
     rows = tf.TensorSpec([num_chains, problem.event_size], problem.dtype)
-    program = program_digest.describe(density.get_concrete_function(rows))
-    _DIGESTS[target] = None if program.calls_python else program.digest
-  return _DIGESTS[target]
+    found = program_digest.describe(density.get_concrete_function(rows))
+    _PROGRAMS[target] = None if found.calls_python else found.digest
+  return _PROGRAMS[target]
 
 
-def _is_same_program(path, header, arrays, problem, goes_on):
-  """Returns whether the density's program is that of then; tells, or refuses.
+def _other_program(path, header, arrays, problem, goes_on):
+  """Returns the digest of another density of then; tells it, or refuses.
 
   What a prior changes may be little where the chains are, or far from it.
   """
-  saved = header.get('density')
-  given = _density(problem, arrays['draws'].shape[1])
+  saved = header.get('program')
+  given = _program(problem, arrays['draws'].shape[1])
   if None in (saved, given) or saved == given:
-    return True
+    return None
   message = (
     f'{path} was written with another program of the log density: of another '
     'model, of numbers in its code, or of another version of TensorFlow. Where '
@@ -181,7 +181,7 @@ def _is_same_program(path, header, arrays, problem, goes_on):
       'drawn so far is read by `tfpa.load_posterior`.'
     )
   warnings.warn(f'{message}The draws are of the one of then.', stacklevel=4)
-  return False
+  return saved
 
 
 def _check_density(path, arrays, problem):
