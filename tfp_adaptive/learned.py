@@ -326,6 +326,7 @@ def _fixed_walk(kernel, results):
     return {}
   walk = tfp_private.get_innermost(results, 'walk_params')
   return dict(
+    walk_share=float(walk.share),
     walk_step_size=np.asarray(walk.step_size),
     walk_preconditioner=_constant(
       kernel.walk_preconditioner, walk.factor_params

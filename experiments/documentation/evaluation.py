@@ -71,15 +71,19 @@ _NAMES = {
 
 
 class Outcome(NamedTuple):
-  """Runs of a sampler on a target: all that are to be, those that ended ...
+  """Runs of a sampler on a target.
 
-  ... those within the gates and right, and those within and far off.
+  All that are to be, those that ended, those that pass, those within the gates,
+  those of them that are far off, and the same of runs that do not diverge.
   """
 
   num_runs: int
   num_ended: int
   num_passed: int
+  num_within: int
   num_wrong: int
+  num_steady: int
+  num_steady_wrong: int
 
 
 def with_tables(text):
@@ -92,27 +96,35 @@ def outcomes(runs, summary=None):
   """Returns {sampler: {target: `Outcome`}}.
 
   Args:
-    runs: Records of `sample_posterior`.
+    runs: Records of `sample_posterior`. Its verdict refuses runs that diverge,
+      and others: those that it does not are its steady ones.
     summary: Of the panel's pairs; `None`: the one that is saved.
   """
   found = collections.defaultdict(dict)
   for run in runs:
-    so_far = found[_OURS].get(run['target'], Outcome(0, 0, 0, 0))
-    is_within = run['passes_gates'] and run['converged']
-    is_far = front_door.is_far(run)
-    found[_OURS][run['target']] = Outcome(
-      so_far.num_runs + 1,
-      so_far.num_ended + 1,
-      so_far.num_passed + (is_within and not is_far),
-      so_far.num_wrong + (is_within and is_far),
+    so_far = found[_OURS].get(run['target'], Outcome(*[0] * 7))
+    is_within, is_far = run['passes_gates'], front_door.is_far(run)
+    is_steady = is_within and run['converged']
+    of_run = Outcome(
+      1,
+      1,
+      is_steady and not is_far,
+      is_within,
+      is_within and is_far,
+      is_steady,
+      is_steady and is_far,
     )
+    found[_OURS][run['target']] = Outcome(*map(sum, zip(so_far, of_run)))
   for pair in read_json(_SUMMARY) if summary is None else summary:
-    counts = pair['outcomes']
+    counts, steady = pair['outcomes'], pair['steady']
     found[pair['method']][pair['target']] = Outcome(
       sum(counts.values()) - counts['refused'],
       sum(counts[name] for name in _ENDED),
       counts['passed'],
+      counts['passed'] + counts['biased'],
       counts['biased'],
+      steady['passed'] + steady['biased'],
+      steady['biased'],
     )
   return found
 
@@ -122,22 +134,29 @@ def _of_samplers(found):
   rows = []
   for sampler in _COLUMNS:
     by_target = found[sampler]
-    solved = num_solved(by_target)
-    passed = sum(o.num_passed for o in by_target.values())
-    wrong = sum(o.num_wrong for o in by_target.values())
-    num = passed + wrong
-    share = '-' if num == 0 else f'{wrong} of {num} ({_interval(wrong, num)})'
-    num_ended = sum(o.num_ended for o in by_target.values())
-    rows.append((solved, passed, _shown(sampler), num_ended, share))
+    total = Outcome(*map(sum, zip(*by_target.values())))
+    rows.append((
+      num_solved(by_target),
+      total.num_passed,
+      _shown(sampler),
+      total.num_ended,
+      _share_of(total.num_wrong, total.num_within),
+      _share_of(total.num_steady_wrong, total.num_steady),
+    ))  # fmt: skip
   rows.sort(key=lambda row: row[:2], reverse=True)
   head = (
     'Sampler',
     f'Of {len(found[_OURS])} targets, solved',
     'Runs that pass, of those that ended',
     'Of runs within the gates, wrong (95 % interval)',
+    'Of those that do not diverge',
   )
-  lines = [(n, str(s), f'{p} of {e}', w) for s, p, n, e, w in rows]
+  lines = [(n, str(s), f'{p} of {e}', *shares) for s, p, n, e, *shares in rows]
   return table(head, lines)
+
+
+def _share_of(count, num):
+  return f'{count} of {num} ({_interval(count, num)})' if num else '-'
 
 
 def _shown(sampler):

@@ -13,6 +13,7 @@ from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_json
 from experiments.framework.json_files import read_lines
 from experiments.panel.cells import CellFile
+from experiments.panel.summary import least_ess
 
 __all__ = ['NAMES', 'with_tables']
 
@@ -81,14 +82,14 @@ def _row(target, method, records):
     method,
     f'{len(good)}/{len(records)}',
     str(biased) if good else '-',
-    _median([1000 * _worst_ess(r) / r['calls']['sampling']['gradient']
+    _median([1000 * least_ess(r) / r['calls']['sampling']['gradient']
              for r in good]),
-    _median([r.get('min_ess_per_second', np.nan) for r in good]),
+    _median([least_ess(r) / _seconds(r) for r in good]),
   ]  # fmt: skip
 
 
-def _worst_ess(record):
-  return min(record['ess']['min'], record['min_ess_squared'])
+def _seconds(record):
+  return record['seconds']['adaptation'] + record['seconds']['sampling']
 
 
 def _median(numbers):
@@ -116,11 +117,15 @@ def _rival(target):
   return [
     name,
     f'*best of the panel: {best["method"]}*',
-    f'{best["outcomes"]["passed"]}/10',
-    '0',
+    f'{best["outcomes"]["passed"] + best["outcomes"]["biased"]}/10',
+    str(best['outcomes']['biased']),
     f'{best["min_ess_per_gradient"]["median"]:.3g}',
-    f'{best["min_ess_per_second"]["median"]:.0f}',
+    _rate(best.get('min_ess_per_second')),
   ]
+
+
+def _rate(interval):
+  return f'{interval["median"]:.0f}' if interval else '-'
 
 
 def _of_starts():

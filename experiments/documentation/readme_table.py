@@ -139,12 +139,12 @@ _ROWS = (
     rhat='largest R-hat',
   ),
   _gym(
-    'Gym: ill-conditioned, d = 100', 'IllConditionedGaussian', True,
+    'Gym: ill-conditioned, d = 100', 'IllConditionedGaussian', False,
     ('HMC, dense', 'GSM HMC-5'), ('nutpie, low rank', 'nutpie (low rank)'),
   ),
   _gym(
     'Gym: German credit', 'logistic_regression_german', True,
-    ('HMC, dense', 'GSM HMC-5'), ('NUTS (NumPyro)', 'NumPyro NUTS (dense)'),
+    ('HMC, dense', 'GSM HMC-5'), ('SNAPER', 'SNAPER-HMC'),
   ),
   _gym(
     'Gym: heart', 'logistic_regression_heart', False,
@@ -152,7 +152,7 @@ _ROWS = (
   ),
   _gym(
     'Gym: eight schools', 'EightSchools', True,
-    ('HMC, diagonal', 'GSM HMC-5, diagonal'), ('SNAPER', 'SNAPER-HMC'),
+    ('HMC, diagonal', 'GSM HMC-5, diagonal'), ('MEADS', 'BlackJAX MEADS'),
   ),
   _gym(
     'Gym: banana', 'Banana', True,

@@ -130,10 +130,15 @@ def _relative_rates(runs):
     ours = by_cell.get((model, _OURS), [])
     rows.append([
       model.replace('_', ' '),
-      _cell(ours, _median(ours[-1:], _per_second), False),
+      _cell(ours, _own_rate(ours), False),
       *(_multiple(by_cell, model, sampler) for sampler in others),
     ])  # fmt: skip
   return table(['Model', f'{_OURS}, per second', *others], rows)
+
+
+def _own_rate(runs):
+  """Returns the last run's per second; None where too few of all passed."""
+  return _median(runs[-1:], _per_second) if _holds(runs) else None
 
 
 def _multiple(by_cell, model, sampler):

@@ -52,8 +52,9 @@ def brownian_table(pairs):
     if method not in reached and (_BROWNIAN, method) in pairs
   ]
   note = (
-    'Gradients of sampling, all chains, per effective sample of the slowest '
-    'coordinate of the 32-dimensional Brownian motion: median over seeds that '
+    'Gradients of sampling, all chains, per effective draw, in bulk or tails, '
+    'of the slowest coordinate of the 32-dimensional Brownian motion: median '
+    'over seeds that '
     f'passed [middle 80 %]. Goal: at most {_MOST_GRADIENTS} for '
     'gradient-adapted MALA with a dense or an arrow factor.'
   )
@@ -74,9 +75,9 @@ def regression_table(pairs):
       for metric in _AGAINST_NUTS:
         rows.append(_against(target, own, pairs.get((target, rival)), metric))
   note = (
-    'Smallest ESS of entropy-adapted HMC over that of NUTS with a dense mass '
-    'matrix: ratio of medians [80 % interval from resampled seeds]. The best '
-    'of the variants by its median. Goal: above 1 per second, at least 0.5 per '
+    'Least effective draws, in bulk or tails, of entropy-adapted HMC over '
+    'those of NUTS with a dense mass matrix: ratio of medians [80 % interval '
+    'from resampled seeds]. The best of the variants by its median. Goal: above 1 per second, at least 0.5 per '
     'gradient. The two sides are not one program: TensorFlow and JAX.'
   )
   header = ['Target', 'Entropy-adapted HMC', 'Rival', 'Unit', 'Ratio', 'Goal']

@@ -59,12 +59,14 @@ def select(panel, file):
 
 
 _PER_GRADIENT = (
-  'Effective samples of the slowest coordinate per 1000 gradients, sampling '
-  'alone: median over seeds that passed [middle 80 %]. '
+  'Least effective draws of bulk and tails, of the slowest coordinate, per '
+  '1000 gradients, sampling alone: median over seeds that passed [middle '
+  '80 %]. '
 )
 _PER_SECOND = (
-  'Effective samples of the slowest coordinate per second, adaptation '
-  'included, compilation not: median over seeds that passed [middle 80 %]. '
+  'Least effective draws of bulk and tails, of the slowest coordinate, per '
+  'second, adaptation included, compilation not: median over seeds that passed '
+  '[middle 80 %]. None of nutpie, which Python hands every gradient here. '
 )
 _CONTEST = (
   'The best sampler of the library against the best peer, each chosen by its '
@@ -92,7 +94,8 @@ _METRICS = (
   (
     'median_ess_per_gradient',
     'Median ESS per 1000 gradients',
-    'As above for the median coordinate. ' + _MARKED,
+    'As above for the median coordinate, by the autocorrelations of its draws, '
+    'at most as many as there are draws. ' + _MARKED,
     True,
   ),
   (
@@ -290,6 +293,7 @@ def write_page(panel, file):
       'target': pair.target,
       'method': pair.method,
       'outcomes': pair.outcomes,
+      'steady': {k: pair.steady[k] for k in ('passed', 'biased')},
       **{name: found._asdict() for name, found in pair.metrics.items()},
     }
     for pair in pairs.values()

@@ -41,18 +41,23 @@ def contest_table(pairs, metric, title, note):
   rows = []
   for contest in contests(pairs, metric):
     own, peer = (
-      _side(pair, metric, num_runs)
-      for pair, num_runs in zip((contest.own, contest.peer), contest.num_runs)
+      _side(pair, metric, *counts)
+      for pair, *counts in zip(
+        (contest.own, contest.peer), contest.num_runs, contest.num_passed
+      )
     )
     rows.append([contest.target, *own, *peer, _verdict(contest)])
   header = ['Target', 'Library: best', '', 'Peers: best', '', 'Ratio']
   return Table(title, note, header, rows)
 
 
-def _side(pair, metric, num_runs):
+def _side(pair, metric, num_runs, num_passed):
   if pair is None:
     text = 'none passed' if num_runs else 'none was run'
-    return [Cell(text, 'none'), Cell('-', 'none')]
+    return [
+      Cell('not timed' if num_passed else text, 'none'),
+      Cell('-', 'none'),
+    ]
   return [pair.method, with_interval(pair.metrics[metric])]
 
 
@@ -62,6 +67,8 @@ def _verdict(contest):
     return _ratio_cell(contest.ratio)
   if 0 in contest.num_runs:
     return Cell('undecided: one side was not run', 'none')
+  if all(contest.num_passed):
+    return Cell('undecided: one side is not timed', 'none')
   if contest.own is not None:
     return Cell('only the library passed', 'good')
   if contest.peer is not None:

@@ -82,26 +82,11 @@ def finished_record(panel, result, target, truth):
     'min_ess_tail': full['ess_tail']['min'],
     'num_diverging': full['num_diverging'],
     'warnings': [text[:200] for text in full['warnings'][:3]],
-    **_efficiency(full, spent),
     **_against(truth, target, states[::stride], spent),
   }
   record['missed'] = _missed(panel.gates, record)
   record['is_biased'] = _is_biased(panel.gates, record)
   return record
-
-
-def _efficiency(full, spent):
-  """Returns ESS of all chains per gradient of all chains, and per second."""
-  seconds = full['seconds']['adaptation'] + full['seconds']['sampling']
-  found = {}
-  for name in ('min', 'median'):
-    ess = full['ess'][name]
-    found[f'{name}_ess_per_second'] = ess / seconds if seconds else None
-    if spent is not None:
-      chains = full['num_chains']
-      found[f'{name}_ess_per_gradient'] = ess / (chains * spent.sampling)
-      found[f'{name}_ess_per_gradient_in_all'] = ess / (chains * sum(spent))
-  return found
 
 
 def _against(truth, target, states, spent):

@@ -5,6 +5,8 @@ from typing import Optional
 
 import numpy as np
 
+from tfp_adaptive.posterior import verdict
+
 __all__ = [
   'METRICS',
   'NOT_RUN',
@@ -13,6 +15,7 @@ __all__ = [
   'Interval',
   'Pair',
   'contests',
+  'least_ess',
   'outcome',
   'ratio',
   'summarize',
@@ -51,6 +54,8 @@ class Pair(NamedTuple):
   is_peer: bool
   # {outcome: number of seeds}.
   outcomes: dict
+  # {outcome: number}, of runs of which at most one draw in 200 diverged.
+  steady: dict
   # {name in METRICS: `Interval`}, of what each is defined for.
   metrics: dict
   # {name in METRICS: values over seeds}.
@@ -91,14 +96,43 @@ class Contest(NamedTuple):
   ratio: Optional[Interval]
   # Runs of either side, passed or not.
   num_runs: tuple
+  # Samplers of either side that passed, whether or not the metric is known.
+  num_passed: tuple
 
 
-def _per_gradient(size):
-  return lambda r: _times(1000, r.get(f'{size}_ess_per_gradient'))
+def least_ess(record):
+  """Returns the effective draws in bulk and tails of the worst coordinate."""
+  sizes = record['min_ess_bulk'], record['min_ess_tail']
+  return None if None in sizes else min(sizes)
 
 
-def _times(factor, value):
-  return None if value is None else factor * value
+def _median_ess(record):
+  return record['ess']['median']
+
+
+def _per_gradient(size, in_all=False):
+  """Returns a function of a record: per 1000 gradients, of all chains."""
+
+  def value(record):
+    spent, ess = record['gradients_per_chain'], size(record)
+    if spent is None or ess is None:
+      return None
+    num = spent['sampling'] + in_all * spent['adaptation']
+    return 1000.0 * ess / (record['num_chains'] * num)
+
+  return value
+
+
+def _per_second(size):
+  """Returns a function of a record; nothing of what Python calls drive."""
+
+  def value(record):
+    seconds, ess = _warm(record), size(record)
+    # Python hands nutpie each gradient here: its seconds are not its own.
+    is_driven = record['method_name'] == 'nutpie'
+    return None if is_driven or not seconds or ess is None else ess / seconds
+
+  return value
 
 
 def _warm(record):
@@ -123,14 +157,10 @@ def _final_bias(kind):
 
 # {name: (function of a record, whether only of runs that passed)}.
 METRICS = {
-  'min_ess_per_gradient': (_per_gradient('min'), True),
-  'median_ess_per_gradient': (_per_gradient('median'), True),
-  'min_ess_per_gradient_in_all': (
-    lambda r: _times(1000, r.get('min_ess_per_gradient_in_all')),
-    True,
-  ),
-  'min_ess_per_second': (lambda r: r['min_ess_per_second'], True),
-  'median_ess_per_second': (lambda r: r['median_ess_per_second'], True),
+  'min_ess_per_gradient': (_per_gradient(least_ess), True),
+  'median_ess_per_gradient': (_per_gradient(_median_ess), True),
+  'min_ess_per_gradient_in_all': (_per_gradient(least_ess, True), True),
+  'min_ess_per_second': (_per_second(least_ess), True),
   'warm_seconds': (_warm, False),
   'cold_seconds': (_cold, False),
   'rhat_max': (lambda r: r['rhat_max'], False),
@@ -159,7 +189,6 @@ def summarize(records):
 
 
 def _pair(name, records):
-  found = [outcome(record) for record in records]
   finished = [r for r in records if r['status'] == 'finished']
   values = {
     metric: _values(finished, function, of_passed)
@@ -170,7 +199,8 @@ def _pair(name, records):
   return Pair(
     *name,
     is_peer=records[0]['is_peer'],
-    outcomes={kind: found.count(kind) for kind in OUTCOMES},
+    outcomes=_counts(records),
+    steady=_counts(filter(_is_steady, finished)),
     metrics={k: interval(v) for k, v in values.items() if len(v)},
     values=values,
     curves=_curves(finished),
@@ -178,6 +208,18 @@ def _pair(name, records):
     num_comparisons=sum(r['z']['num_comparisons'] for r in judged),
     error=errors[0].strip().splitlines()[0] if errors else None,
   )
+
+
+def _counts(records):
+  found = [outcome(record) for record in records]
+  return {kind: found.count(kind) for kind in OUTCOMES}
+
+
+def _is_steady(record):
+  """Whether as few proposals diverged as `sample_posterior` asks of a run."""
+  num_draws = record['num_chains'] * record['num_results']
+  # Of an exchange of replicas it is not known.
+  return (record['num_diverging'] or 0) <= verdict.MOST_DIVERGING * num_draws
 
 
 def _values(records, function, of_passed):
@@ -213,7 +255,7 @@ def contests(pairs, metric):
   targets = dict.fromkeys(target for target, _ in pairs)
   found = []
   for target in targets:
-    sides, num_runs = [], []
+    sides, num_runs, num_passed = [], [], []
     for is_peer in (False, True):
       side = [
         pair
@@ -221,13 +263,15 @@ def contests(pairs, metric):
         if where == target and pair.is_peer == is_peer
       ]
       num_runs.append(sum(pair.num_runs for pair in side))
+      num_passed.append(sum(pair.counts for pair in side))
       side = [p for p in side if p.counts and metric in p.metrics]
       side.sort(key=lambda pair: pair.metrics[metric].median)
       sides.append(side[-1] if side else None)
     own, peer = sides
     both = own is not None and peer is not None
     compared = ratio(own.values[metric], peer.values[metric]) if both else None
-    found.append(Contest(target, own, peer, compared, tuple(num_runs)))
+    counts = tuple(num_runs), tuple(num_passed)
+    found.append(Contest(target, own, peer, compared, *counts))
   return found
 
 

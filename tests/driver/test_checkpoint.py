@@ -50,6 +50,7 @@ def test_nothing_saved_is_nothing_loaded(tmp_path):
 def test_what_was_saved_comes_back_bit_by_bit(tmp_path):
   leaves, step, blocks, seconds = _checkpoint(_saved(tmp_path)).load()
   assert seconds == _SECONDS
+  blocks = list(blocks)
   assert step == 2 and len(blocks) == 3
   for one, two in zip(leaves, _leaves(2), strict=True):
     assert one.dtype == two.dtype
@@ -65,7 +66,7 @@ def test_saving_goes_on_after_loading(tmp_path):
   checkpoint.load()
   checkpoint.save(_leaves(3), 3, _block(3), _SECONDS)
   _, step, blocks, _ = _checkpoint(tmp_path).load()
-  assert step == 3 and len(blocks) == 4
+  assert step == 3 and len(list(blocks)) == 4
 
 
 def test_a_kill_between_block_and_state_loses_only_that_block(
@@ -88,6 +89,7 @@ def test_a_kill_between_block_and_state_loses_only_that_block(
   assert [path.name for path in written] == ['block_000003.npz']
   again = _checkpoint(tmp_path)
   _, step, blocks, _ = again.load()
+  blocks = list(blocks)
   assert step == 2 and len(blocks) == 3
   again.save(_leaves(3), 3, _block(3), _SECONDS)
   assert _checkpoint(tmp_path).load()[1] == 3
@@ -166,6 +168,7 @@ def test_a_full_disk_is_told_and_loses_only_the_block_being_written(
   assert not list(tmp_path.glob('*.tmp'))
   again = _checkpoint(tmp_path)
   _, step, blocks, _ = again.load()
+  blocks = list(blocks)
   assert step == 2 and len(blocks) == 3
   again.save(_leaves(3), 3, _block(3), _SECONDS)
   assert _checkpoint(tmp_path).load()[1] == 3

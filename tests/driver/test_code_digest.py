@@ -27,6 +27,17 @@ class _Model:
     return -np.sum((x - self.data) ** 2)
 
 
+_FIRST, _SECOND = 1.0, 1.0
+
+
+def _first(x):
+  return _FIRST * x
+
+
+def _second(x):
+  return _SECOND * x
+
+
 def _multiply(x, factor):
   return x * factor
 
@@ -76,6 +87,16 @@ def test_a_global_that_is_read_counts(monkeypatch):
   assert code_digest.digest(_scaled) != before
   after = code_digest.digest(lambda x: (lambda y: _scaled(y))(x))
   assert inside != after
+
+
+def test_a_global_of_a_later_function_counts(monkeypatch):
+  both = [_first, _second, *[_adding(i) for i in range(5)], _scaled]
+  before = code_digest.digest(both)
+  for name in ('_FIRST', '_SECOND', '_SCALE'):
+    with monkeypatch.context() as patch:
+      patch.setattr(f'{__name__}.{name}', 3.0)
+      assert code_digest.digest(both) != before, name
+  assert code_digest.digest(both) == before
 
 
 def test_cycles_end():

@@ -103,11 +103,21 @@ def test_coordinates_that_never_move_are_passed_over():
 def test_of_large_runs_the_suspects_are_ranked(monkeypatch):
   monkeypatch.setattr(convergence, '_BLOCK', 4)
   monkeypatch.setattr(convergence, '_MOST_RANKED', 2)
-  monkeypatch.setattr(convergence, '_MOST_NUMBERS', _DRAWS.size // 2)
+  monkeypatch.setattr(convergence, '_MOST_OF_ONE', _DRAWS[..., 0].size // 2)
   rhat, name = convergence.worst(_shifted(), 1)['rhat']
   assert name == 'coordinate 3'
   thinned = convergence.diagnose(_shifted()[::2])
   np.testing.assert_allclose(rhat, thinned.rhat[3], rtol=1e-6)
+
+
+def test_good_draws_of_very_many_coordinates_are_not_doubted(monkeypatch):
+  # Thinned to few rows, the worst of so many coordinates would look bad.
+  draws = np.random.default_rng(1).normal(size=(1000, 4, 20_000))
+  rhat, _ = convergence.worst(draws.astype(np.float32), 1)['rhat']
+  assert rhat < convergence.LARGEST_RHAT
+  assert convergence.thinning(1000, 4) == 1
+  # Of a million chains a few rows are left.
+  assert convergence.thinning(100, 10**6) == 6
 
 
 def _two_modes(x):

@@ -100,7 +100,7 @@ def test_a_weight_at_the_bound_that_grows_with_the_size_is_said():
 def _said(states, **trace):
   """Returns the warnings of a kernel of which nothing is known."""
   kernel = collections.namedtuple('Kernel', ['parameters'])({})
-  worst = diagnosis.worst_coordinates(states, trace)
+  worst, _ = diagnosis.worst_coordinates(states, trace)
   return list(diagnosis.warnings_after(kernel, states, trace, None, worst))
 
 

@@ -95,6 +95,7 @@ def _pair(a, b):
 
 _STARTS = {
   'no chains': (targets.standard_normal, _START[0]),
+  'an axis of one chain': (targets.standard_normal, _START[:1]),
   'float32': (targets.standard_normal, np.float32(_START)),
   'two chain axes': (
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=(-2, -1)),
@@ -359,6 +360,22 @@ def test_rows_means_and_any_go_by_blocks(pair):
   )
 
 
+def test_means_are_those_of_numpy_or_refused(pair):
+  one, two = pair[0].states[0], pair[1].states[0]
+  np.testing.assert_allclose(
+    np.mean(two, axis=(0, 2), keepdims=True), one.mean((0, 2), keepdims=True)
+  )
+  accepted = pair[1].trace['is_accepted']
+  assert np.any(accepted, axis=0, keepdims=True).shape[0] == 1
+  for options in (dict(where=True), dict(dtype=np.float32)):
+    with pytest.raises(ValueError, match=f'without {[*options][0]!r}'):
+      np.mean(two, **options)
+  # What is returned is the reader's own.
+  mean = np.mean(two, axis=0)
+  mean += 1.0
+  np.testing.assert_allclose(np.mean(two, axis=0), one.mean(0))
+
+
 def test_the_summary_is_that_of_memory(pair):
   one, two = pair[0].run, pair[1].run
   assert set(one['worst']) == set(convergence.Diagnosis._fields)
@@ -390,11 +407,11 @@ def test_a_finished_run_is_opened_without_its_draws(pair, monkeypatch):
 
 def test_what_a_very_long_column_is_thinned_by_is_told(pair, monkeypatch):
   one, two, _ = pair
-  monkeypatch.setattr(convergence, 'MOST_OF_ONE', 6 * 50)
+  monkeypatch.setattr(convergence, '_MOST_OF_ONE', 6 * 50)
   thinned = [draws for _, draws in two.states[0].columns()]
   expected = one.states[0][::3].reshape(44, 6, 12)
   np.testing.assert_array_equal(np.concatenate(thinned, axis=2), expected)
-  assert convergence.thinning(two.states) == 3
+  assert convergence.thinning(len(two.states[0]), 6) == 3
   told = two._replace(run=dict(two.run, worst_of_every=3))
   assert repr(told).endswith(', of one draw in 3')
   assert 'of one draw' not in repr(two)

@@ -63,6 +63,28 @@ def test_a_finished_run_is_read_back_without_a_step(finished, tmp_path):
   assert again.seconds == run.seconds
 
 
+def test_blocks_of_discarded_steps_have_no_states(finished):
+  run, files = finished
+  sizes = [
+    len(np.load(io.BytesIO(files[f'block_{i:06d}.npz']))['0']) for i in range(3)
+  ]
+  assert sizes == [0, 4, 4]
+  # Nor has the memory of a run.
+  assert run.states.base.nbytes == run.states.nbytes
+
+
+def test_counts_may_be_numbers_of_numpy(finished, tmp_path):
+  run, files = finished
+  again = _continue(
+    _folder_with(tmp_path, files),
+    num_results=np.int64(8),
+    block_size=np.int32(4),
+    num_steps_between_results=np.int64(0),
+    num_burnin_steps=np.int64(4),
+  )
+  np.testing.assert_array_equal(again.states, run.states)
+
+
 def test_a_checkpoint_cut_after_its_first_blocks_is_refused(finished, tmp_path):
   _, files = finished
   folder = _folder_with(tmp_path, files)

@@ -182,6 +182,47 @@ def test_what_cannot_be_divided_or_found_is_refused(kernel, devices, said):
     _sample(kernel, _start(), devices=devices)
 
 
+def test_coordinates_of_one_chain_are_not_divided():
+  # A density of any size would take half of them, of another law.
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x: -0.5 * tf.reduce_sum(x**2), 4
+  )
+  with pytest.raises(
+    ValueError, match=r'\(4,\) is one number: it is one chain'
+  ):
+    _sample(kernel, tf.zeros([4]), devices=['CPU:0'] * 2)
+
+
+def test_what_is_recorded_of_all_chains_is_the_mean_over_shards(kernel):
+  trace_fn = lambda state, _: tf.reduce_mean(state, axis=0)
+  run = _sample(kernel, _start(), 10, devices=['CPU:0'] * 2, trace_fn=trace_fn)
+  np.testing.assert_allclose(run.trace['extra'], run.states.mean(axis=1))
+
+
+@pytest.mark.parametrize('block_size', [7, 60])
+def test_draws_on_disk_have_the_bits_of_memory_and_go_on(
+  kernel, two, tmp_path, block_size
+):
+  pytest.importorskip('zarr', reason='draws_dir is an extra')
+  options = dict(
+    devices=['CPU:0'] * 2, draws_dir=tmp_path, block_size=block_size
+  )
+  with pytest.MonkeyPatch.context() as patch:
+    run, calls = shards.Sharded.run, []
+
+    def cut(self, *args):
+      calls.append(args)
+      if len(calls) == 13:  # Of blocks of one step and of two: within a file.
+        raise KeyboardInterrupt
+      return run(self, *args)
+
+    patch.setattr(shards.Sharded, 'run', cut)
+    with pytest.raises(KeyboardInterrupt):
+      _sample(kernel, _start(), **options)
+  for _ in range(2):  # Continued, then opened.
+    _assert_same(two, _sample(kernel, _start(), **options))
+
+
 def test_merges_come_at_the_same_steps_of_every_run():
   steps = [0]
   while steps[-1] < 3000:

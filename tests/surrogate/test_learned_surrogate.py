@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tests.surrogate import learning
+from tests.surrogate import surrogates
 
 
 @pytest.mark.full
@@ -21,6 +22,22 @@ def test_frozen_is_the_kernel_at_its_end():
   moved, _ = fixed.one_step(state, fixed.bootstrap_results(state), seed=(5, 6))
   np.testing.assert_allclose(moved, expected, rtol=1e-12)
   assert np.any(moved != state)
+
+
+@pytest.mark.full
+def test_frozen_walks_as_often_as_was_learned():
+  kernel = tfpa.kernel_hamiltonian(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 60, surrogates.misleading()
+  )
+  for num_steps, is_learned in ((0, False), (60, True)):
+    _, results = learning.run(kernel, max(num_steps, 1))
+    share = results[-1].inner_results.accepted_results.walk_params.share
+    # All of them, of what no fit was made of.
+    assert share > 0.3 if is_learned else share == 1.0
+    fixed = tfpa.frozen(kernel, results[-1])
+    assert fixed.inner_kernel.walk_share == share
+    after = fixed.bootstrap_results(learning.start())
+    assert after.accepted_results.walk_params.share == share
 
 
 @pytest.mark.full

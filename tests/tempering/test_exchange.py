@@ -18,14 +18,14 @@ def _draws(seed=0):
   return normals / np.sqrt(_BETAS)[:, np.newaxis, np.newaxis]
 
 
-def _exchanged(states, step, tempered=None):
-  if tempered is None:
-    tempered = -0.5 * np.sum(states**2, axis=-1)
+def _exchanged(states, step, log_ratio=None):
+  if log_ratio is None:
+    log_ratio = -0.5 * np.sum(states**2, axis=-1)
   return exchange.exchange(
     tf.constant(step),
     tf.constant(_BETAS),
     tf.constant(states),
-    tf.constant(tempered),
+    tf.constant(log_ratio),
     tf.constant([3, 4]),
   )
 
@@ -85,11 +85,11 @@ def test_both_of_a_pair_decide_alike_and_states_move_as_a_whole():
 
 def test_what_states_carry_goes_where_their_names_went():
   rng = np.random.default_rng(0)
-  tempered = rng.normal(size=(5, 2, 7))
-  names = exchange.names(tf.constant(tempered))
-  assert names.shape == tempered.shape
+  log_ratio = rng.normal(size=(5, 2, 7))
+  names = exchange.names(tf.constant(log_ratio))
+  assert names.shape == log_ratio.shape
   shuffled = rng.permuted(names.numpy(), axis=0)
-  carried = {'x': rng.normal(size=(5, 2, 7, 3)), 'none': (), 'l': tempered}
+  carried = {'x': rng.normal(size=(5, 2, 7, 3)), 'none': (), 'l': log_ratio}
   found = exchange.moved(
     tf.constant(shuffled), tf.nest.map_structure(tf.constant, carried)
   )
@@ -99,9 +99,9 @@ def test_what_states_carry_goes_where_their_names_went():
 
 
 def test_a_density_that_is_not_finite_is_not_exchanged():
-  tempered = np.array([[0.0], [-np.inf], [np.nan], [0.0], [0.0]])
+  log_ratio = np.array([[0.0], [-np.inf], [np.nan], [0.0], [0.0]])
   states = np.arange(10.0).reshape(5, 1, 2)
-  after, rejected, _ = _exchanged(states, 0, tempered)
+  after, rejected, _ = _exchanged(states, 0, log_ratio)
   np.testing.assert_array_equal(after[:2], states[:2])
   np.testing.assert_array_equal(after[2:4], states[2:4])
   np.testing.assert_array_equal(rejected, [1.0, 0.0, 1.0, 0.0])
@@ -111,13 +111,13 @@ def test_a_restart_is_a_state_that_comes_from_the_last_replica():
   journeys = exchange.Journeys(
     tf.zeros([3, 2], tf.bool), tf.zeros([2], tf.int32)
   )
-  journeys = exchange.travel(journeys)
+  journeys = exchange.arrive(exchange.set_out(journeys))
   np.testing.assert_array_equal(journeys.is_hot[:, 0], [False, False, True])
   # Down by one place, then by another; the second chain stays.
   is_hot = np.array([[False, False], [True, False], [True, True]])
-  journeys = exchange.travel(journeys._replace(is_hot=tf.constant(is_hot)))
+  journeys = exchange.arrive(journeys._replace(is_hot=tf.constant(is_hot)))
   np.testing.assert_array_equal(journeys.num_restarts, [0, 0])
   is_hot = np.array([[True, False], [False, False], [True, True]])
-  journeys = exchange.travel(journeys._replace(is_hot=tf.constant(is_hot)))
+  journeys = exchange.arrive(journeys._replace(is_hot=tf.constant(is_hot)))
   np.testing.assert_array_equal(journeys.num_restarts, [1, 0])
   assert not np.any(journeys.is_hot[0])

@@ -300,9 +300,11 @@ def test_the_entropy_and_its_gradient_are_those_of_the_dense_hessian():
 @pytest.mark.full
 def test_diverged_chains_are_marked_and_leave_finite_gradients():
   def half(x):
-    return tf.where(
+    value = tf.where(
       x[..., 0] > 0.0, transported.banana(x), tf.constant(np.nan, x.dtype)
     )
+    # Finite at the start of the last chain, and its gradient is not.
+    return value - 1e-6 * tf.norm(x - [[0.5, 0.5]], axis=-1)
 
   proposal = transported.Proposal(
     half,
@@ -310,8 +312,11 @@ def test_diverged_chains_are_marked_and_leave_finite_gradients():
     transported.NUM_STEPS,
     step_size=transported.STEP_SIZE,
   )
-  step = _Step(proposal, np.abs(transported.draws(40)) * 0.4)
+  start = np.abs(transported.draws(40)) * 0.4
+  start[-1] = 0.5
+  step = _Step(proposal, start)
   is_finite = step.transition().is_finite.numpy()
+  assert not is_finite[-1]
   assert 3 < is_finite.sum() < 37
   np.testing.assert_array_equal(
     step.next_state[~is_finite], step.state[~is_finite]

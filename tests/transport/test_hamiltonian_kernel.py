@@ -184,3 +184,22 @@ def test_parameters_build_the_same_kernel_again():
   assert copied.num_leapfrog_steps == 4
   assert copied.transport is transported.NETWORK
   assert copied.step_size == 0.5
+
+
+@pytest.mark.parametrize(
+  'transport',
+  [tfpa.transports.real_nvp, tfpa.transports.conditional_gaussian],
+)
+def test_the_number_of_chains_may_be_unknown(transport):
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    targets.standard_normal, 5, transport=transport(), num_leapfrog_steps=1
+  )
+
+  @tf.function(
+    input_signature=[tf.TensorSpec([None, 3], tf.float64)], autograph=False
+  )
+  def one_step(start):
+    results = kernel.bootstrap_results(start)
+    return kernel.one_step(start, results, seed=(1, 2))[0]
+
+  assert one_step(tf.ones([4, 3], tf.float64)).shape == [4, 3]

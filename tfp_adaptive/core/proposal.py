@@ -162,7 +162,7 @@ class UncalibratedProposal(kernel_base.Kernel):
 
   def _init_params(self, flat, part_sizes, preconditioner=None):
     preconditioner = preconditioner or self.preconditioner
-    event_size = ps.shape(flat)[-1]
+    event_size = state_parts.event_size(flat)
     scale = preconditioner.init_scale
     if callable(scale):
       scale = scale(event_size)

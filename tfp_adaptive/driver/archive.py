@@ -1,6 +1,7 @@
 """Files of arrays with a header, written whole or not at all."""
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -102,7 +103,7 @@ def _digest(header, arrays):
 
 
 def _sync_file(path):
-  with open(path, 'rb') as file:
+  with open(path, 'rb+') as file:  # Windows syncs no file that is only read.
     os.fsync(file.fileno())
 
 
@@ -112,5 +113,9 @@ def _sync_folder(folder):
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
       os.fsync(descriptor)
+    except OSError as error:
+      # Some file systems of others' machines do not know it for folders.
+      if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+        raise
     finally:
       os.close(descriptor)

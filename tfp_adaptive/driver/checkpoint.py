@@ -21,6 +21,7 @@ from tfp_adaptive.driver import run_identity
 __all__ = ['Checkpoint', 'CheckpointError', 'State', 'writing']
 
 _STATE = 'state.npz'
+_LAYOUT = 2  # Blocks of discarded steps have no states.
 
 
 class CheckpointError(ValueError):
@@ -37,7 +38,7 @@ class Checkpoint:
 
   def __init__(self, folder, run):
     self._folder = pathlib.Path(folder)
-    self._state = State(folder, run, 'checkpoint_dir')
+    self._state = State(folder, dict(run, layout=_LAYOUT), 'checkpoint_dir')
     self._checksums = []
 
   def save(self, leaves, step, block, seconds):
@@ -52,9 +53,8 @@ class Checkpoint:
     Raises:
       CheckpointError: If the files cannot be written; those of before stay.
     """
-    name = f'block_{len(self._checksums):06d}.npz'
     content = archive.pack({str(i): a for i, a in enumerate(block)})
-    _write(self._folder / name, content)
+    _write(self._block_path(len(self._checksums)), content)
     self._checksums.append(hashlib.sha256(content).hexdigest())
     self._state.save(
       leaves, step=int(step), checksums=self._checksums, seconds=seconds
@@ -63,6 +63,8 @@ class Checkpoint:
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
 
+    Blocks are an iterator: all of them are checked, and read one by one.
+
     Raises:
       CheckpointError: If a file is damaged or of another run.
     """
@@ -70,19 +72,24 @@ class Checkpoint:
     if found is None:
       return None
     leaves, header = found
-    blocks = []
     for index, checksum in enumerate(header['checksums']):
-      block_path = self._folder / f'block_{index:06d}.npz'
-      if not block_path.exists():
-        raise _damaged(block_path, 'it is missing')
-      content = block_path.read_bytes()
-      if hashlib.sha256(content).hexdigest() != checksum:
-        raise _damaged(block_path, 'its checksum does not match')
-      with _reading(block_path):
-        block = archive.unpack(block_path)
-      blocks.append([block[str(i)] for i in range(len(block))])
+      path = self._block_path(index)
+      if not path.exists():
+        raise _damaged(path, 'it is missing')
+      if hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
+        raise _damaged(path, 'its checksum does not match')
     self._checksums = header['checksums']
+    blocks = map(self._read_block, range(len(self._checksums)))
     return leaves, header['step'], blocks, header['seconds']
+
+  def _block_path(self, index):
+    return self._folder / f'block_{index:06d}.npz'
+
+  def _read_block(self, index):
+    path = self._block_path(index)
+    with _reading(path):
+      block = archive.unpack(path)
+    return [block[str(i)] for i in range(len(block))]
 
 
 class State:

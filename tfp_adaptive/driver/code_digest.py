@@ -32,9 +32,10 @@ def _parts(value, seen, depth):
     yield repr(value).encode()
     return
   if id(value) in seen or depth > _DEEPEST:
-    yield f'seen {seen.get(id(value))}'.encode()
+    yield f'seen {seen[id(value)][0] if id(value) in seen else None}'.encode()
     return
-  seen[id(value)] = len(seen)
+  # The value too: of one that is gone, the next might have the id.
+  seen[id(value)] = len(seen), value
   yield type(value).__qualname__.encode()
   if hasattr(value, '__array__') and not isinstance(value, type):
     yield from _array_parts(value)

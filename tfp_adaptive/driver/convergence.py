@@ -22,7 +22,6 @@ __all__ = [
   'LARGEST_RHAT',
   'LEAST_ESS',
   'MOST_AT_ONCE',
-  'MOST_OF_ONE',
   'diagnose',
   'thinning',
   'worst',
@@ -33,12 +32,12 @@ __all__ = [
 FEWEST_DRAWS = 100
 LARGEST_RHAT = 1.01
 LEAST_ESS = 400.0
-# Of draws on disk, numbers of some coordinates that are in memory together, and
+# Numbers of some coordinates that are in memory together, of draws on disk, and
 # of one, if it alone has more; beyond, it is thinned. Each takes some 90 bytes.
 MOST_AT_ONCE = 2**20
-MOST_OF_ONE = 2**22
+_MOST_OF_ONE = 2**22
+_FEWEST_ROWS = 16  # Of a million chains; nested R-hat takes a few draws.
 _MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
-_MOST_NUMBERS = 2**26  # Of all draws; more are thinned.
 _MOST_RANKED_NUMBERS = 2**23  # Of many chains: ranks are dear.
 _FEWEST_RANKED = 4
 _BLOCK = 256  # Most coordinates taken at once, and of many chains fewer.
@@ -104,9 +103,10 @@ def worst(states, num_chain_dims):
   return found
 
 
-def thinning(states):
-  """Returns every which draw `worst` looks at: 1, or more of many draws."""
-  return max(map(_thinning, tf.nest.flatten(states)))
+def thinning(num_draws, num_chains):
+  """Returns every which draw `worst` looks at: 1, or more of very many."""
+  every = -(-num_draws * num_chains // _MOST_OF_ONE)
+  return max(1, min(every, num_draws // _FEWEST_ROWS))
 
 
 def worst_of(diagnosis, field):
@@ -118,12 +118,6 @@ def worst_of(diagnosis, field):
   return float(values[index]), index
 
 
-def _thinning(part):
-  if isinstance(part, np.ndarray):
-    return max(1, -(-part.size // _MOST_NUMBERS))
-  return part.thinning
-
-
 def _columns(part, num_chain_dims):
   """Yields (coordinates [g], draws [n, chains, g]) of what is ranked."""
   if not isinstance(part, np.ndarray):
@@ -131,7 +125,8 @@ def _columns(part, num_chain_dims):
     yield from part.columns()
     return
   num_chains = int(np.prod(part.shape[1 : 1 + num_chain_dims]))
-  rows = part.reshape(len(part), num_chains, -1)[:: _thinning(part)]
+  every = thinning(len(part), num_chains)
+  rows = part.reshape(len(part), num_chains, -1)[::every]
   suspects = _suspects(rows)
   yield suspects, rows[:, :, suspects]
 

@@ -1,5 +1,7 @@
 """What a run says about itself: refused starts, warnings, scalars to trace."""
 
+import math
+
 import numpy as np
 import tensorflow as tf
 
@@ -205,11 +207,18 @@ def accept_rate(structure, block):
 
 
 def worst_coordinates(states, trace):
-  """Returns `convergence.worst` of the draws; {} of too few, or none moved."""
+  """Returns `convergence.worst` of the draws, and of every which draw it is.
+
+  {} of too few draws, or where none moved.
+  """
   log_prob = trace.get('target_log_prob')
   if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
-    return {}
-  return convergence.worst(states, log_prob.ndim - 1)
+    return {}, 1
+  num_chains = math.prod(log_prob.shape[1:])
+  return (
+    convergence.worst(states, log_prob.ndim - 1),
+    convergence.thinning(len(log_prob), num_chains),
+  )
 
 
 def warnings_after(kernel, states, trace, results, worst):

@@ -72,6 +72,9 @@ class DrawsOnDisk:
     )
     self._arrays = None
     self._num_rows, self._sizes = 0, []
+    # Rows of the trace of adaptation that do not fill a file yet: shards are
+    # merged after blocks of other lengths.
+    self._pending = []
     self._saved = None
 
   def load(self):
@@ -95,6 +98,8 @@ class DrawsOnDisk:
     leaves, header = found
     self._arrays = self._open_arrays()
     self._num_rows, self._sizes = header['num_rows'], header['sizes']
+    num_leaves = len(leaves) - header['num_pending']
+    leaves, self._pending = leaves[:num_leaves], leaves[num_leaves:]
     self._saved = leaves, header
     self._check_files()
     for left in self._folder.rglob('*.partial'):  # By a Zarr that was killed.
@@ -104,13 +109,30 @@ class DrawsOnDisk:
   def append(self, block):
     """Writes a block of rows; returns it."""
     start, discarded = self._num_rows, self._plan.num_discarded
-    group = 'adaptation' if start < discarded else 'sampling'
     trace = self._trace_leaves(block)
-    rows = {(group, str(i)): leaf for i, leaf in enumerate(trace)}
-    if start >= discarded:
+    self._num_rows += len(trace[0])
+    if start < discarded:
+      self._append_adaptation(trace)
+    else:
+      rows = {('sampling', str(i)): leaf for i, leaf in enumerate(trace)}
       rows.update(self._named(block))
-      start -= discarded
-    number, paths = start // self._block_size, []
+      self._write((start - discarded) // self._block_size, rows)
+    return block
+
+  def _append_adaptation(self, trace):
+    """Writes what fills files, or is the last; what is left waits."""
+    pending = self._pending or [leaf[:0] for leaf in trace]
+    pending = [np.concatenate(both) for both in zip(pending, trace)]
+    is_last, size = self._num_rows == self._plan.num_discarded, self._block_size
+    while len(pending[0]) >= size or (is_last and len(pending[0])):
+      rows = {('adaptation', str(i)): x[:size] for i, x in enumerate(pending)}
+      self._write(len(self._sizes), rows)
+      pending = [x[size:] for x in pending]
+    self._pending = pending
+
+  def _write(self, number, rows):
+    """Writes the files of a block; of `rows` only what has an array."""
+    paths = []
     for key, array in self._arrays.items():
       if key in rows:
         paths.append(array.file(number))
@@ -119,19 +141,19 @@ class DrawsOnDisk:
     with checkpoint_lib.writing(self._folder):
       archive.sync(paths)
       self._sizes.append(sum(path.stat().st_size for path in paths))
-    self._num_rows += len(block[0])
-    return block
 
   def save(self, leaves, step, block, seconds):
     """Writes where the run is, and with it that the block before counts."""
     del block
+    pending = self._pending if self._pending and len(self._pending[0]) else []
     header = dict(
       step=int(step),
       num_rows=self._num_rows,
+      num_pending=len(pending),
       sizes=self._sizes,
       seconds=seconds,
     )
-    self._state.save(leaves, **header)
+    self._state.save([*leaves, *pending], **header)
     self._saved = leaves, header
 
   def summary(self, make):
@@ -204,7 +226,9 @@ class DrawsOnDisk:
       i: name
       for i, leaf in enumerate(self._trace_leaves(template))
       for name, rows in stats
-      if leaf.size == rows.size and np.shares_memory(leaf, rows)
+      if leaf.shape[1 : 1 + len(self._chain_shape)] == self._chain_shape
+      and leaf.size == rows.size
+      and np.shares_memory(leaf, rows)
     }
 
   def _make_arrays(self):

@@ -45,7 +45,7 @@ def held(folder, is_shared=False):
     try:
       yield
     finally:
-      if not is_shared:
+      if not is_shared and fcntl is not None:
         path.unlink(missing_ok=True)
 
 

@@ -93,8 +93,8 @@ class LazyDraws:
   @property
   def thinning(self):
     """Every which draw `columns` reads: 1 unless a column is very long."""
-    of_one = math.prod(self._array.shape[:2])
-    return max(1, -(-of_one // convergence.MOST_OF_ONE))
+    num_chains, num_draws = self._array.shape[:2]
+    return convergence.thinning(num_draws, num_chains)
 
   def columns(self):
     """Yields (coordinates [g], their draws [n, chains, g]).
@@ -114,9 +114,9 @@ class LazyDraws:
       draws = np.swapaxes(draws.reshape(*draws.shape[:2], -1), 0, 1)
       yield coordinates[where].reshape(-1), np.ascontiguousarray(draws)
 
-  def mean(self, axis=None, dtype=None, out=None, **kwargs):
+  def mean(self, axis=None, dtype=None, out=None, keepdims=False, **kwargs):
     """Returns the mean over axes, the first among them, block by block."""
-    del dtype, out, kwargs  # As numpy calls it.
+    _check_options(dtype=dtype, out=out, **kwargs)
     axes = self._axes(axis)
     if axes not in self._means:
       total = sum(
@@ -124,17 +124,23 @@ class LazyDraws:
       )
       count = math.prod(self.shape[i] for i in axes)
       kind = self.dtype if self.dtype.kind == 'f' else np.dtype(np.float64)
-      self._means[axes] = (total / count).astype(kind)[()]
-    return self._means[axes]
+      self._means[axes] = (total / count).astype(kind)
+    return self._over(axes, self._means[axes], keepdims)
 
-  def any(self, axis=None, out=None, **kwargs):
+  def any(self, axis=None, out=None, keepdims=False, **kwargs):
     """Returns whether any is true over axes, the first among them."""
-    del out, kwargs
+    _check_options(out=out, **kwargs)
     axes = self._axes(axis)
     found = False
     for rows in self.blocks():
       found = found | np.any(rows, axis=axes)
-    return found
+    return self._over(axes, found, keepdims)
+
+  def _over(self, axes, found, keepdims):
+    """Returns a copy of what was found over axes, which may be kept."""
+    if keepdims:
+      found = np.expand_dims(found, axes)
+    return np.array(found)[()]
 
   def _axes(self, axis):
     axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
@@ -184,6 +190,16 @@ class LazyDraws:
         f'Draws in {self.folder} cannot be read: {error}. What was damaged or '
         'taken away there is lost; its other draws can still be sliced.'
       ) from error
+
+
+def _check_options(**options):
+  """Refuses what numpy takes and these do not: `where`, `out`, `dtype`."""
+  given = [name for name, value in options.items() if value is not None]
+  if given:
+    raise ValueError(
+      f'Draws on disk are averaged without {", ".join(map(repr, given))}. Give '
+      'them to numpy with `np.asarray` of the draws, or of a slice.'
+    )
 
 
 def _forwards(size, key):

@@ -15,17 +15,19 @@ class InMemory:
   a run would need twice the memory, and as long as some of its steps.
 
   Args:
-    num_discarded: Rows of the steps that are discarded.
+    num_discarded: Rows of the steps that are discarded: of these blocks have
+      the trace, and no rows of the state.
     num_results: Rows that follow them.
+    num_parts: Of the state, the first leaves of a block.
     checkpoint: `Checkpoint` that every block is saved to, or `None`.
   """
 
-  def __init__(self, num_discarded, num_results, checkpoint=None):
+  def __init__(self, num_discarded, num_results, num_parts, checkpoint=None):
     self._num_discarded = num_discarded
-    self._num_rows = num_discarded + num_results
+    self._num_results = num_results
+    self._num_parts = num_parts
     self._checkpoint = checkpoint
-    self._num_filled = 0
-    self._arrays = None
+    self._arrays, self._num_filled = None, None
 
   def load(self):
     """Returns (leaves, step, seconds) of where the run was cut off, or None."""
@@ -41,15 +43,21 @@ class InMemory:
     """Copies a block of rows; returns it where it lies now."""
     if self._arrays is None:
       self._arrays = [
-        np.empty([self._num_rows, *rows.shape[1:]], rows.dtype)
-        for rows in block
+        np.empty([self._length(i), *rows.shape[1:]], rows.dtype)
+        for i, rows in enumerate(block)
       ]
-    end = self._num_filled + len(block[0])
-    placed = [array[self._num_filled : end] for array in self._arrays]
-    for place, rows in zip(placed, block, strict=True):
-      place[...] = rows
-    self._num_filled = end
+      self._num_filled = [0] * len(block)
+    placed = []
+    for i, (array, rows) in enumerate(zip(self._arrays, block, strict=True)):
+      start = self._num_filled[i]
+      self._num_filled[i] += len(rows)
+      placed.append(array[start : self._num_filled[i]])
+      placed[i][...] = rows
     return placed
+
+  def _length(self, leaf):
+    is_state = leaf < self._num_parts
+    return self._num_results + (0 if is_state else self._num_discarded)
 
   def save(self, leaves, step, block, seconds):
     """Writes where the run is after a block; see `Checkpoint.save`."""
@@ -62,8 +70,9 @@ class InMemory:
 
   def columns(self):
     """Returns what was recorded, flat: of discarded steps, and of results."""
-    discarded = self._num_discarded
+    num_results, num_parts = self._num_results, self._num_parts
     return (
-      [array[:discarded] for array in self._arrays],
-      [array[discarded:] for array in self._arrays],
+      [None] * num_parts
+      + [array[:-num_results] for array in self._arrays[num_parts:]],
+      [array[-num_results:] for array in self._arrays],
     )

@@ -114,7 +114,7 @@ def _bootstrap_program(kernel, state):
   try:
     traced = tf.function(kernel.bootstrap_results, autograph=False)
     concrete = traced.get_concrete_function(state)
-  except (TypeError, ValueError, NotImplementedError):
+  except (AttributeError, TypeError, ValueError, NotImplementedError):
     # A kernel of others that reads numbers where only Tensors are.
     return None
   custom_gradient.let_go(concrete.graph)

@@ -15,7 +15,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import blocks
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
-from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import draws_on_disk
 from tfp_adaptive.driver import folder_lock
@@ -87,7 +86,9 @@ def sample(
       such as `['/GPU:0', '/GPU:1']`; `'all'` there are; or `None`, one shard
       where TensorFlow puts it. Shards adapt side by side and share what they
       learn, at first after every step, later after up to 256. Draws depend on
-      their number, not on where they run: a name may stand there twice.
+      their number, not on where they run: a name may stand there twice. What
+      `trace_fn` has of all chains, without an axis of them, is computed by each
+      shard of its own, and their mean recorded.
 
   Returns:
     A `SampleResult`.
@@ -138,11 +139,11 @@ def sample(
     for message in diagnosis.warnings_before(kernel, state, results):
       warnings.warn(message, stacklevel=2)
     plan = _Plan(
-      num_discarded=max(
-        diagnosis.num_adaptation_steps(kernel), num_burnin_steps
+      num_discarded=int(
+        max(diagnosis.num_adaptation_steps(kernel), num_burnin_steps)
       ),
-      num_results=num_results,
-      steps_per_result=1 + num_steps_between_results,
+      num_results=int(num_results),
+      steps_per_result=1 + int(num_steps_between_results),
       num_shards=max(1, len(devices)),
     )
     return _run_blocks(
@@ -243,7 +244,7 @@ def _run_blocks(
 ):
   """Runs all blocks and joins what they recorded."""
   structure = (state, _trace_fn(kernel, trace_fn)(state, results))
-  block_size = block_size or _default_block_size(structure, plan)
+  block_size = int(block_size or _default_block_size(structure, plan))
   program = _program(kernel, trace_fn, block_size, jit_compile)
   if devices:
     parts = state, results, structure
@@ -270,10 +271,7 @@ def _run_blocks(
       state, results, recorded = program.run(
         state, results, seed, *_counts(step, num_rows, thin)
       )
-      # Views of the program's output, copied once: into where they are kept.
-      block = kept.append(
-        [np.asarray(a)[:num_rows] for a in tf.nest.flatten(recorded)]
-      )
+      block = kept.append(_rows(recorded, phase, num_rows))
       seconds[phase] += time.monotonic() - start
       step += num_rows * thin
       leaves = tf.nest.flatten((state, results), expand_composites=True)
@@ -282,6 +280,18 @@ def _run_blocks(
       # The next block is made without it.
       del block, recorded
   return _join(kernel, plan, structure, kept, state, results, seconds)
+
+
+def _rows(recorded, phase, num_rows):
+  """Returns what is kept of a block, flat; of discarded steps no states.
+
+  Views of the program's output, copied once: into where they are kept.
+  """
+  states, trace = (
+    [np.asarray(leaf)[:num_rows] for leaf in tf.nest.flatten(part)]
+    for part in recorded
+  )
+  return [x[:0] for x in states] + trace if phase == 'adapt' else states + trace
 
 
 def _loaded(kept, state, results):
@@ -314,7 +324,10 @@ def _kept(kernel, plan, structure, block_size, folders, identity):
   checkpoint = None
   if folders.checkpoint_dir is not None:
     checkpoint = checkpoint_lib.Checkpoint(folders.checkpoint_dir, identity)
-  return recording.InMemory(plan.num_discarded, plan.num_results, checkpoint)
+  num_parts = len(tf.nest.flatten(structure[0]))
+  return recording.InMemory(
+    plan.num_discarded, plan.num_results, num_parts, checkpoint
+  )
 
 
 def _counts(*values):
@@ -327,10 +340,7 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
     tf.nest.pack_sequence_as(structure, columns) for columns in kept.columns()
   )
   worst, every = kept.summary(
-    lambda: (
-      diagnosis.worst_coordinates(states, trace),
-      convergence.thinning(states),
-    )
+    lambda: diagnosis.worst_coordinates(states, trace)
   )
   for message in diagnosis.warnings_after(
     kernel, states, trace, results, worst
@@ -386,4 +396,4 @@ def _default_block_size(structure, plan):
   row_bytes = sum(leaf.dtype.size * int(tf.size(leaf)) for leaf in leaves)
   fitting = max(1, _MAX_BLOCK_BYTES // row_bytes)
   longest = max(plan.num_discarded, plan.num_results)
-  return int(min(_MAX_BLOCK_STEPS, fitting, longest))
+  return min(_MAX_BLOCK_STEPS, fitting, longest)

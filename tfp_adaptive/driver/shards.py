@@ -16,6 +16,7 @@ import concurrent.futures
 import tensorflow as tf
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import tfp_private
 
 __all__ = ['Sharded', 'device_names', 'merged', 'next_merge']
 
@@ -99,7 +100,7 @@ class Sharded:
     state, results, row = structure
     self._program, self._num_adapting = program, num_adapting
     self._devices, self._block_size = list(devices), block_size
-    _check_divides(state, len(self._devices))
+    _check_divides(state, results, len(self._devices))
     self._state_axes = tf.nest.map_structure(lambda _: 0, state)
     part = self._split(state, self._state_axes)[0]
     self._result_axes = tf.nest.map_structure(
@@ -182,10 +183,11 @@ class Sharded:
         self._row_shapes,
       )
       shared = merged(results, before) if is_adapting else results[0]
+      of_rows = tf.nest.map_structure(lambda *leaves: mean(leaves), *rows)
       return (
         _concatenated(states, self._state_axes, states[0]),
         _concatenated(results, self._result_axes, shared),
-        _concatenated(rows, row_axes, rows[0]),
+        _concatenated(rows, row_axes, of_rows),
       )
 
 
@@ -214,7 +216,16 @@ def _axis(of_part, of_all, offset):
   return differing[0] + offset if differing else -1
 
 
-def _check_divides(state, num_shards):
+def _check_divides(state, results, num_shards):
+  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  if num_shards > 1 and tf.is_tensor(log_prob) and not log_prob.shape.rank:
+    shown = ', '.join(str(part.shape) for part in tf.nest.flatten(state))
+    raise ValueError(
+      f'`devices` has {num_shards} names, but the log density of the start '
+      f'{shown} is one number: it is one chain, and nothing can be divided. '
+      'Start [chains, ...], with a density of [chains], or leave `devices` '
+      'away.'
+    )
   for part in tf.nest.flatten(state):
     count = part.shape[0] if part.shape.rank else 0
     if not count or count % num_shards:

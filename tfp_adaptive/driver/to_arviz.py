@@ -23,6 +23,7 @@ __all__ = [
 
 _NAMES = dict(is_accepted='accepted', hyper_is_accepted='hyper_accepted')
 _GROUPS = ('posterior', 'sample_stats')
+_LOG_PROB_NAMES = ('lp', 'log_likelihood')
 _TAKEN = ('chain', 'draw')  # By dimensions.
 
 
@@ -196,7 +197,7 @@ def _columns(trace):
   if 'extra' in trace:
     extra = trace['extra']
     names = state_parts.names(extra) if tf.nest.is_nested(extra) else ['extra']
-    taken = {*columns, *_NAMES.values(), 'lp', 'acceptance_rate'}
+    taken = {*columns, *_NAMES.values(), *_LOG_PROB_NAMES, 'acceptance_rate'}
     for name, rows in zip(names, tf.nest.flatten(extra)):
       columns[f'extra_{name}' if name in taken else name] = rows
   return columns

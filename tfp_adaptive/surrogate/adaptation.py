@@ -292,7 +292,9 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
 
   def _follow_more(self, results):
     """Lets fewer steps walk, for there is a surrogate to follow."""
-    share = max(self.proposal.walk_share, _WALK_SHARE)
+    share = self.proposal.walk_share
+    if self.num_adaptation_steps:  # The last fit lets fewer of them walk.
+      share = max(share, _WALK_SHARE)
     return self._with_walk_share(
       results, lambda old: tf.constant(share, old.dtype)
     )

@@ -89,10 +89,10 @@ def kernel_hamiltonian(
       default, 0.35 where the target is stochastic. Where the noise of
       estimates allows less than is wanted, the step size falls to nothing.
     walk_share: Smallest share of the steps, in [0, 1), that walk at random and
-      so find what the surrogate has not seen. Where it is not 0, all steps
-      walk before the first fit, half of them until the last, and then more
-      where walks earn more: with one chain or many dimensions a surrogate can
-      be too poor to follow.
+      so find what the surrogate has not seen. Where it is not 0, and no
+      `num_leapfrog_steps` are given, all steps walk before the first fit, half
+      of them until the last, and then more where walks earn more: with one
+      chain or many dimensions a surrogate can be too poor to follow.
     trajectory_length: Longest trajectory, in units of the momentum scale, where
       no `num_leapfrog_steps` are given: a step draws between a third of it and
       all. Half a turn around a Gaussian is 3.1, and what the surrogate misses
@@ -113,6 +113,7 @@ def kernel_hamiltonian(
     kernel = tfpa.kernel_hamiltonian(target.log_prob, 500)
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
+  walk_lib.check_share(walk_share)
   has_length = num_leapfrog_steps is None
   if has_length and target_accept_prob is not None:
     raise ValueError(
@@ -245,7 +246,8 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
     self._step_range = surrogate_leapfrog.check_num_steps(num_leapfrog_steps)
     self._jitter_range = surrogate_leapfrog.check_jitter(step_size_jitter)
-    walk_lib.check_share(walk_share)
+    if walk_share != 1.0:  # As `frozen` has it where no fit succeeded.
+      walk_lib.check_share(walk_share)
     if trajectory_length is not None:
       arguments.check_positive(trajectory_length, 'trajectory_length', 4.0)
 

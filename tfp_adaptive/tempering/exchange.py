@@ -1,7 +1,8 @@
 """Exchanges of states between neighboring replicas, chain by chain.
 
-Replica k has the density p_k, log p_k = b_k l + u, with l tempered and u not.
-Neighbors j and k exchange their states with probability min(1, exp(r)),
+Replica k has the density p_k, log p_k = b_k log pi + (1 - b_k) log p_ref. With
+l = log pi - log p_ref neighbors j and k exchange their states with probability
+min(1, exp(r)),
 
   r = (b_j - b_k) (l(x_k) - l(x_j)),
 
@@ -23,35 +24,34 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 __all__ = [
   'Densities',
   'Journeys',
+  'arrive',
   'at',
   'exchange',
   'exchange_all',
   'expand',
   'moved',
   'names',
-  'travel',
+  'ratio_of',
+  'set_out',
 ]
 
 
 class Densities(
   collections.namedtuple(
     'Densities',
-    [
-      'tempered',
-      'grads_tempered',
-      'untempered',
-      'grads_untempered',
-    ],
+    ['target', 'grads_target', 'reference', 'grads_reference'],
   )
 ):
-  """Both parts of the log density of all replicas, and their gradients.
+  """Log densities at the states of all replicas, and their gradients.
+
+  Apart: where only one of them is zero their difference is infinite.
 
   Attributes:
-    tempered: l at the states, [num_replicas, chains...].
-    grads_tempered: Its gradient, in the structure of the states; `[]` where
-      the kernel uses none.
-    untempered: u, and
-    grads_untempered: its gradient; `[]` where u = 0.
+    target: log pi, [num_replicas, chains...].
+    grads_target: Its gradient, in the structure of the states; `[]` where the
+      kernel uses none.
+    reference: log p_ref, and
+    grads_reference: its gradient; `[]` where log p_ref = 0.
   """
 
   __slots__ = ()
@@ -61,8 +61,8 @@ class Journeys(collections.namedtuple('Journeys', ['is_hot', 'num_restarts'])):
   """Where states have come from.
 
   Attributes:
-    is_hot: Whether the state was at the last replica after it was at the
-      first, [num_replicas, chains...] bool.
+    is_hot: Whether the state took a step at the last replica after it was at
+      the first, [num_replicas, chains...] bool.
     num_restarts: States that came from the last replica to the first one,
       [chains...] int32.
   """
@@ -89,26 +89,34 @@ def at(inverse_temperatures, densities):
     densities: `Densities`.
   """
 
-  def total(tempered, untempered):
-    # A draw of the reference may be where the target has no density.
-    value = tf.math.multiply_no_nan(
-      tempered, expand(inverse_temperatures, tempered)
-    )
-    return value if untempered is None else value + untempered
+  def total(target, reference):
+    b = expand(inverse_temperatures, target)
+    # Either may have no density where a weight of zero does not ask for it.
+    value = tf.math.multiply_no_nan(target, b)
+    if reference is None:
+      return value
+    return value + tf.math.multiply_no_nan(reference, 1.0 - b)
 
-  def totals(tempered, untempered):
-    parts = tf.nest.flatten(tempered)
-    others = tf.nest.flatten(untempered) or [None] * len(parts)
+  def totals(target, reference):
+    parts = tf.nest.flatten(target)
+    others = tf.nest.flatten(reference) or [None] * len(parts)
     flat = [total(*pair) for pair in zip(parts, others)]
-    return tf.nest.pack_sequence_as(tempered, flat)
+    return tf.nest.pack_sequence_as(target, flat)
 
   return (
-    totals(densities.tempered, densities.untempered),
-    totals(densities.grads_tempered, densities.grads_untempered),
+    totals(densities.target, densities.reference),
+    totals(densities.grads_target, densities.grads_reference),
   )
 
 
-def exchange(step, inverse_temperatures, carried, tempered, seed):
+def ratio_of(densities):
+  """Returns l, [num_replicas, chains...], of `Densities`."""
+  if not tf.is_tensor(densities.reference):
+    return densities.target
+  return densities.target - densities.reference
+
+
+def exchange(step, inverse_temperatures, carried, log_ratio, seed):
   """Exchanges neighbors, even pairs and odd pairs in turn.
 
   Args:
@@ -116,7 +124,7 @@ def exchange(step, inverse_temperatures, carried, tempered, seed):
     inverse_temperatures: b, [num_replicas].
     carried: Structure of what goes with a state, [num_replicas, chains...,
       ...].
-    tempered: l at the states, [num_replicas, chains...].
+    log_ratio: l at the states, [num_replicas, chains...].
     seed: [2] int32.
 
   Returns:
@@ -128,7 +136,9 @@ def exchange(step, inverse_temperatures, carried, tempered, seed):
   partner = propose(num_replicas, step_count=step)
   place = tf.range(num_replicas, dtype=partner.dtype)
   change = tf.gather(inverse_temperatures, partner) - inverse_temperatures
-  ratio = expand(change, tempered) * (tempered - tf.gather(tempered, partner))
+  ratio = expand(change, log_ratio) * (
+    log_ratio - tf.gather(log_ratio, partner)
+  )
   # An exchange with itself is none.
   ratio = tf.where(tf.math.is_finite(ratio), ratio, -float('inf'))
   log_uniform = random.log_uniform(ps.shape(ratio), ratio.dtype, seed)
@@ -149,9 +159,9 @@ def exchange(step, inverse_temperatures, carried, tempered, seed):
   return carried, is_tried * (1.0 - mean[:-1]), is_tried
 
 
-def names(tempered):
+def names(log_ratio):
   """Returns a name for every state, its place, [num_replicas, chains...]."""
-  shape = ps.shape(tempered)
+  shape = ps.shape(log_ratio)
   return tf.reshape(tf.range(ps.reduce_prod(shape)), shape)
 
 
@@ -173,31 +183,34 @@ def moved(named, carried):
   return tf.nest.map_structure(gathered, carried)
 
 
-def travel(journeys):
+def set_out(journeys):
+  """Returns `Journeys` after a step of every replica."""
+  is_hot = journeys.is_hot
+  return journeys._replace(
+    is_hot=tf.concat([is_hot[:-1], tf.ones_like(is_hot[-1:])], axis=0)
+  )
+
+
+def arrive(journeys):
   """Returns `Journeys` after an exchange."""
   is_hot = journeys.is_hot
-  arrived = is_hot[0]
-  is_hot = tf.concat(
-    [
-      tf.zeros_like(is_hot[:1]),
-      is_hot[1:-1],
-      tf.ones_like(is_hot[-1:]),
-    ],
-    axis=0,
+  return Journeys(
+    tf.concat([tf.zeros_like(is_hot[:1]), is_hot[1:]], axis=0),
+    journeys.num_restarts + tf.cast(is_hot[0], tf.int32),
   )
-  return Journeys(is_hot, journeys.num_restarts + tf.cast(arrived, tf.int32))
 
 
 def exchange_all(results, seed):
   """Returns results after the exchanges of a step, which need no gradient.
 
-  As many turns as replicas: a state may go from one end to the other. Turns
-  move names; what they name is moved at the end.
+  As many turns as replicas: a state may go from one end to the other. Of two
+  there is one pair, and a second turn would take back the first. Turns move
+  names; what they name is moved at the end.
   """
   num_replicas = results.inverse_temperatures.shape[0]
-  num_turns = 2 * -(-num_replicas // 2)
+  num_turns = 1 if num_replicas == 2 else 2 * -(-num_replicas // 2)
   seeds = tf.stack(random.split(seed, num_turns))
-  tempered = results.densities.tempered
+  log_ratio = ratio_of(results.densities)
 
   def take(turn, named, values, journeys, rejections, num_exchanges):
     (named, values, is_hot), rejected, is_tried = exchange(
@@ -211,7 +224,7 @@ def exchange_all(results, seed):
       turn + 1,
       named,
       values,
-      travel(journeys._replace(is_hot=is_hot)),
+      arrive(journeys._replace(is_hot=is_hot)),
       rejections + rejected,
       num_exchanges + is_tried,
     )
@@ -221,9 +234,9 @@ def exchange_all(results, seed):
     take,
     (
       0,
-      names(tempered),
-      tempered,
-      results.journeys,
+      names(log_ratio),
+      log_ratio,
+      set_out(results.journeys),
       results.rejections,
       results.num_exchanges,
     ),

@@ -70,7 +70,7 @@ def replica_exchange(
     reference: p_ref, a prior or another law that is easy to draw from: a
       `tfd.Distribution` of the state, whose replica costs one gradient and
       forgets at once, or a log density up to a constant, called as the target
-      is.
+      is. Where it is zero and the target is not, the first replica goes alone.
     min_inverse_temperature: The last one, in (0, 1), or 0 with a reference: by
       default 0.01, and 0 with a reference.
 

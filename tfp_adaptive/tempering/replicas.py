@@ -35,6 +35,8 @@ __all__ = [
 # What the results of a sampler hold of what it learned ...
 _LEARNED = (
   'preconditioner_params',
+  'surrogate_params',
+  'walk_params',
   'step_size',
   'num_leapfrog_steps',
   'short_step_share',
@@ -70,7 +72,11 @@ def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
     b = tf.cast(inverse_temperature, found.dtype)
     if reference_log_prob_fn is None:
       return b * found
-    return b * found + (1.0 - b) * reference_log_prob_fn(*parts, **named)
+    of_reference = reference_log_prob_fn(*parts, **named)
+    # Neither is asked for where its weight is zero.
+    return tf.math.multiply_no_nan(found, b) + tf.math.multiply_no_nan(
+      of_reference, 1.0 - b
+    )
 
   return log_prob
 
@@ -78,7 +84,8 @@ def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
 def densities(reference_log_prob_fn, inverse_temperature, state, results):
   """Returns `exchange.Densities` of one replica, without its leading axis.
 
-  Its kernel knows b l + u and the gradient; the reference says u.
+  Its kernel knows their sum b log pi + (1 - b) log p_ref; the reference says
+  log p_ref.
 
   Args:
     reference_log_prob_fn: log p_ref, or `None`.
@@ -94,10 +101,16 @@ def densities(reference_log_prob_fn, inverse_temperature, state, results):
     )
     return exchange.Densities(log_prob, grads, [], [])
   of_reference = _evaluate(reference_log_prob_fn, state, grads)
-  tempered_ = tf.nest.map_structure(
-    lambda x, u: (x - u) / inverse_temperature, (log_prob, grads), of_reference
+  left = 1.0 - inverse_temperature
+  of_target = tf.nest.map_structure(
+    lambda x, u: (
+      (x - tf.math.multiply_no_nan(u, tf.cast(left, u.dtype)))
+      / inverse_temperature
+    ),
+    (log_prob, grads),
+    of_reference,
   )
-  return exchange.Densities(*tempered_, *of_reference)
+  return exchange.Densities(*of_target, *of_reference)
 
 
 def evaluated(target_log_prob_fn, reference_log_prob_fn, state, grads):
@@ -109,11 +122,10 @@ def evaluated(target_log_prob_fn, reference_log_prob_fn, state, grads):
     state: Of the replica, [chains..., event...].
     grads: `[]` where no gradient is needed.
   """
-  of_reference = _evaluate(reference_log_prob_fn, state, grads)
-  tempered_ = tf.nest.map_structure(
-    tf.subtract, _evaluate(target_log_prob_fn, state, grads), of_reference
+  return exchange.Densities(
+    *_evaluate(target_log_prob_fn, state, grads),
+    *_evaluate(reference_log_prob_fn, state, grads),
   )
-  return exchange.Densities(*tempered_, *of_reference)
 
 
 def _evaluate(function, state, grads):
@@ -224,6 +236,13 @@ def with_learned(results, values):
         )
     if hasattr(part, 'step'):
       fields['step'] = tf.zeros_like(part.step) + _NEVER
+    if hasattr(part, 'new_step_size'):  # Dual averaging's, which it sets.
+      fields['new_step_size'] = tf.nest.map_structure(
+        lambda old: (
+          tf.zeros_like(old) + tf.cast(values['step_size'], old.dtype)
+        ),
+        part.new_step_size,
+      )
     return part._replace(**fields)
 
   return visit(results)
@@ -274,8 +293,8 @@ def check_kernel(kernel):
 def check_finite(found):
   """Refuses starts outside of the reference, where that is known."""
   values = (
-    tf.get_static_value(found.untempered)
-    if tf.is_tensor(found.untempered)
+    tf.get_static_value(found.reference)
+    if tf.is_tensor(found.reference)
     else None
   )
   if values is not None and not np.all(np.isfinite(values)):

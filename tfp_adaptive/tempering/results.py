@@ -36,7 +36,7 @@ class ReplicaExchangeResults(
     log_accept_ratio: Of that step, [chains...].
     replica_states: Of all replicas, [num_replicas, chains..., event...].
     replica_results: Results of their kernels, [num_replicas, ...] each.
-    densities: `Densities`, both parts of the log density there.
+    densities: `Densities` of target and reference there.
     journeys: `Journeys`: where the states have come from.
     inverse_temperatures: b, [num_replicas].
     rejections: Sums over the turns since they were set of the shares that were
@@ -66,7 +66,7 @@ class ReplicaExchangeResults(
 
 def first(states, results, densities, inverse_temperatures):
   """Returns `ReplicaExchangeResults` before a step, of its fields."""
-  log_prob = densities.tempered[0]
+  log_prob = densities.target[0]
   pairs = tf.zeros_like(inverse_temperatures[1:])
   return ReplicaExchangeResults(
     target_log_prob=log_prob,
@@ -76,7 +76,7 @@ def first(states, results, densities, inverse_temperatures):
     replica_results=results,
     densities=densities,
     journeys=exchange.Journeys(
-      tf.zeros_like(densities.tempered, tf.bool),
+      tf.zeros_like(densities.target, tf.bool),
       tf.zeros_like(log_prob, tf.int32),
     ),
     inverse_temperatures=inverse_temperatures,

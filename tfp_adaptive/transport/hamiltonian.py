@@ -290,6 +290,7 @@ class UncalibratedTransportedHamiltonian(
     )
     is_finite, path, noise = _keep_finite(proposed, mh_results.log_accept_ratio)
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
+    gradient = tf.where(is_finite[..., tf.newaxis], gradient, 0.0)
     kappa = trajectory.curvature_weight(self.num_leapfrog_steps, noise.dtype)
     middle = curvature.Point(
       path.midpoint,

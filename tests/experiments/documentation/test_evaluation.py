@@ -11,7 +11,10 @@ def _run(target, passes=True, converged=True, z=1.0):
 
 def _pair(method, target, **outcomes):
   counts = dict.fromkeys(('passed', 'biased', 'not converged', 'refused'), 0)
-  return dict(method=method, target=target, outcomes={**counts, **outcomes})
+  counts.update(outcomes)
+  # One of those that are off did not diverge.
+  steady = dict(passed=counts['passed'], biased=min(counts['biased'], 1))
+  return dict(method=method, target=target, outcomes=counts, steady=steady)
 
 
 def test_a_run_is_right_wrong_or_neither():
@@ -27,11 +30,12 @@ def test_a_run_is_right_wrong_or_neither():
     _pair('AM', 'a', refused=10),
   ]
   found = evaluation.outcomes(runs, pairs)
-  assert found['sample_posterior']['a'] == (5, 5, 2, 1)
-  assert found['NUTS']['a'] == (12, 10, 7, 2)
+  # Wrong by the gates alone, and of those that its verdict lets pass.
+  assert found['sample_posterior']['a'] == (5, 5, 2, 4, 2, 3, 1)
+  assert found['NUTS']['a'] == (12, 10, 7, 9, 2, 8, 1)
   assert found['AM']['a'].num_runs == 0
   # Four of five are enough, three are not, nor is nothing.
-  of_five = [evaluation.Outcome(5, 5, passed, 0) for passed in (4, 3)]
+  of_five = [evaluation.Outcome(5, 5, n, n, 0, n, 0) for n in (4, 3)]
   by_target = dict(zip('ab', of_five), c=found['AM']['a'])
   assert evaluation.num_solved(by_target) == 1
 
@@ -74,7 +78,7 @@ def test_pages_count_the_runs_that_are_wrong_in_one_way():
   _, *others = [
     (
       sum(o.num_wrong for o in by_target.values()),
-      sum(o.num_wrong + o.num_passed for o in by_target.values()),
+      sum(o.num_within for o in by_target.values()),
     )
     for by_target in found.values()
   ]

@@ -38,11 +38,14 @@ def _record(method, seed, efficiency, target='Banana', **changes):
     'seconds': {'compile': 20.0, 'adaptation': 1.0, 'sampling': 2.5},
     'accept_rate': 0.5,
     'rhat_max': 1.003,
-    'min_ess_per_gradient': efficiency,
-    'min_ess_per_gradient_in_all': efficiency / 2,
-    'median_ess_per_gradient': 3 * efficiency,
-    'min_ess_per_second': 1e4 * efficiency,
-    'median_ess_per_second': 3e4 * efficiency,
+    'method_name': method,
+    'num_chains': 2,
+    'num_results': 1000,
+    'num_diverging': 10,
+    'gradients_per_chain': {'adaptation': 500.0, 'sampling': 500.0},
+    'min_ess_bulk': 2000.0 * efficiency,
+    'min_ess_tail': 1000.0 * efficiency,
+    'ess': {'median': 3000.0 * efficiency},
     'z': {'worst': 2.25, 'num_comparisons': 4},
     'truth': {'of': 'inference_gym', 'of_square': 'x', 'is_converged': True},
     'squared_bias': {
@@ -82,6 +85,36 @@ def test_seeds_are_joined_to_medians_and_middle_eighty_percent(pairs):
   # Cold runs are those that compiled.
   assert pairs['Banana', 'gadMALAf'].metrics['cold_seconds'].median == 23.5
   assert pairs['Banana', 'gadMALAf'].metrics['warm_seconds'].median == 3.5
+
+
+def test_the_least_of_bulk_and_tails_counts():
+  in_bulk = _record('AM', 0, 1.0, min_ess_bulk=700.0)
+  assert summary.least_ess(_record('AM', 0, 1.0)) == 1000.0
+  assert summary.least_ess(in_bulk) == 700.0
+  assert summary.least_ess({**in_bulk, 'min_ess_tail': None}) is None
+
+
+def test_runs_that_diverge_are_told_from_steady_ones():
+  # One of 200 draws of two chains is allowed.
+  records = [_record('AM', 0, 1.0), _record('AM', 1, 1.0, num_diverging=11)]
+  records.append(_record('AM', 2, 1.0, is_biased=True, num_diverging=11))
+  found = summary.summarize(records)['Banana', 'AM']
+  assert (found.outcomes['passed'], found.outcomes['biased']) == (2, 1)
+  assert (found.steady['passed'], found.steady['biased']) == (1, 0)
+
+
+def test_seconds_of_what_python_drives_are_not_compared():
+  records = [_record('gadMALAf', s, 1.0 + s) for s in range(10)]
+  records += [
+    _record('nutpie (diagonal)', s, 1.0, method_name='nutpie', is_peer=True)
+    for s in range(10)
+  ]
+  found = summary.summarize(records)
+  table = page_tables.contest_table(found, 'min_ess_per_second', 'T', 'n')
+  assert table.rows[0][3].text == 'not timed'
+  assert table.rows[0][-1].text == 'undecided: one side is not timed'
+  table = page_tables.contest_table(found, 'min_ess_per_gradient', 'T', 'n')
+  assert 'library ahead' in table.rows[0][-1].text
 
 
 def test_a_run_that_failed_lends_no_efficiency(pairs):
@@ -199,7 +232,7 @@ def test_the_page_holds_the_numbers_of_the_records_and_stands_alone(panel):
     '15.5 [11.9, 19.1]',  # Min ESS per 1000 gradients.
     '45.5 [41.9, 49.1]',
     '0.34 [',  # Their ratio.
-    '155 [119, 191]',  # Min ESS per second.
+    '4.43 [3.40, 5.46]',  # Min ESS per second.
     '0.012 [0.012, 0.012]',  # Squared bias at the end.
     '23.5 [23.5, 23.5]',  # Cold seconds.
     '10/10 not converged',

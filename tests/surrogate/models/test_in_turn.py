@@ -37,6 +37,22 @@ def test_the_second_is_followed_once_the_first_had_its_fits():
   assert np.all(surrogate.is_inside(params, x) == gaussian.is_inside(alone, x))
 
 
+def test_draws_are_added_to_the_fit_that_is_followed():
+  surrogate = tfpa.surrogates.in_turn(
+    surrogates.gaussian(), surrogates.gaussian(online=True), num_first_fits=1
+  )
+  seed = tf.constant([0, 1])
+  params = surrogate.init(3, tf.float64, seed)
+  update = tf.function(surrogate.update, jit_compile=True)
+  counts = []
+  for _ in range(3):
+    params = surrogate.fit(params, _POINTS, _WEIGHTS, seed)
+    params = update(params, _POINTS[:4])
+    counts.append((int(params.first.num_updates), int(params.then.num_updates)))
+  assert counts == [(0, 0), (0, 1), (0, 2)]
+  assert _pair(1).update is None
+
+
 @pytest.mark.nightly
 def test_a_kernel_ends_with_the_second():
   def target(x):

@@ -102,4 +102,26 @@ def in_turn(first, then, num_first_fits=2):
     log_prob=current('log_prob'),
     score=current('score'),
     is_inside=current('is_inside'),
+    update=_update_fn(first, then, num_first_fits),
   )
+
+
+def _update_fn(first, then, num_first_fits):
+  """Returns the function that adds draws to the one in turn, if either can."""
+  if not (first.update or then.update):
+    return None
+
+  def update(params, rows):
+    is_first = params.num_fits <= num_first_fits
+    turns = ('first', first, is_first), ('then', then, tf.logical_not(is_first))
+    for name, surrogate, is_its_turn in turns:
+      if surrogate.update:
+        (updated,) = control_flow.apply_if(
+          is_its_turn,
+          lambda p, surrogate=surrogate: [surrogate.update(p, rows)],
+          getattr(params, name),
+        )
+        params = params._replace(**{name: updated})
+    return params
+
+  return update
