@@ -104,9 +104,9 @@ def _against(by_cell, models, sampler, rate):
 def _median_ratio(by_cell, model, sampler, rate):
   """Returns a sampler's rate over ours; None if few converged or none compare.
 
-  The same seed makes a pair. Seconds compare of runs of one commit, which were
-  run one after the other: those of other days are of a machine that was faster
-  or slower.
+  The same seed makes a pair. Seconds compare of runs of one commit and one
+  command, which were run one after the other: those of other days are of a
+  machine that was faster or slower.
   """
   cells = [by_cell.get((model, name), []) for name in (sampler, _OURS)]
   if not all(map(_holds, cells)):
@@ -116,9 +116,17 @@ def _median_ratio(by_cell, model, sampler, rate):
     for theirs in filter(_is_good, cells[0])
     for ours in filter(_is_good, cells[1])
     if theirs['seed'] == ours['seed']
-    and (rate is not _per_second or theirs['commit'] == ours['commit'])
+    and (rate is not _per_second or _are_beside(theirs, ours))
   ]
   return statistics.median(ratios) if ratios else None
+
+
+def _are_beside(one, other):
+  # Of the first seeds no record tells what the command was to run.
+  return one['commit'] == other['commit'] and all(
+    b['sampler'] in a.get('together', [b['sampler']])
+    for a, b in ((one, other), (other, one))
+  )
 
 
 def _relative_rates(runs):
@@ -198,7 +206,9 @@ def _by_cell(runs):
 
 
 def _is_good(run):
-  return run['status'] == 'finished' and run['converged']
+  """Whether the gates hold, and its own verdict agrees where it has one."""
+  is_within = run['status'] == 'finished' and run['converged']
+  return is_within and run.get('own_converged') is not False
 
 
 def _holds(found):

@@ -77,8 +77,9 @@ def regression_table(pairs):
   note = (
     'Least effective draws, in bulk or tails, of entropy-adapted HMC over '
     'those of NUTS with a dense mass matrix: ratio of medians [80 % interval '
-    'from resampled seeds]. The best of the variants by its median. Goal: above 1 per second, at least 0.5 per '
-    'gradient. The two sides are not one program: TensorFlow and JAX.'
+    'from resampled seeds]. The best of the variants by its median. Goal: '
+    'above 1 per second, at least 0.5 per gradient. The two sides are not one '
+    'program: TensorFlow and JAX.'
   )
   header = ['Target', 'Entropy-adapted HMC', 'Rival', 'Unit', 'Ratio', 'Goal']
   return Table('Goal: against NUTS, logistic regression', note, header, rows)

@@ -47,6 +47,8 @@ class Outcome(NamedTuple):
     seconds: Of the wall, compilation included.
     cpu_seconds: Of all threads; load by others does not enter.
     num_warmup_gradients: Of each chain, before the first draw.
+    own_converged: Its own verdict, which may be stricter; `None` of a sampler
+      that has none.
   """
 
   names: list
@@ -57,6 +59,7 @@ class Outcome(NamedTuple):
   seconds: float = 0.0
   cpu_seconds: float = 0.0
   num_warmup_gradients: float = 0.0
+  own_converged: bool | None = None
 
 
 def run(sampler, model, seed, progress=False):
@@ -100,6 +103,7 @@ def record(posterior, sampler, seed, outcome, exact_means):
     'sampler': sampler,
     'seed': seed,
     'converged': not verdict.failed,
+    'own_converged': outcome.own_converged,
     'verdict': repr(verdict),
     'found': outcome.found,
     **{name: worst and worst[0] for name, worst in sizes.items()},
@@ -141,6 +145,7 @@ def _sample_posterior(model, seed, progress):
     # The last stage is the sampling that was kept.
     num_warmup_gradients=posterior.num_gradients
     - posterior.report[-1].num_gradients,
+    own_converged=posterior.converged,
   )
 
 

@@ -59,6 +59,7 @@ def run(
           if (model, sampler, seed) in done:
             continue
           record = run_lib.run(model, sampler, seed, python, max_seconds)
+          record['together'] = samplers
           json_files.append_lines(file, record)
           cli.console.print(_line(record), soft_wrap=True, highlight=False)
 

@@ -39,6 +39,7 @@ def main():
     warmup_gradients=outcome.num_warmup_gradients,
     gradients=outcome.num_gradients - outcome.num_warmup_gradients,
     found=outcome.found,
+    own_converged=json.dumps(outcome.own_converged),
     seconds=seconds,
     cpu_seconds=cpu_seconds,
     versions=json.dumps({name: metadata.version(name) for name in packages}),

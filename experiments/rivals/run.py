@@ -145,6 +145,7 @@ def _record(head, found):
     float(found['seconds']),
     float(found['cpu_seconds']),
     float(found['warmup_gradients']),
+    json.loads(str(found.get('own_converged', 'null'))),
   )
   return {
     'status': 'finished',

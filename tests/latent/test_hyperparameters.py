@@ -231,19 +231,76 @@ def test_joint_move_needs_the_auxiliary_kernel():
 
 
 @pytest.mark.full
-def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error():
-  kernel = model.kernel(hyper_step_size=1e4)
-  start = model.start(6)
+@pytest.mark.parametrize(
+  'options',
+  [
+    dict(),
+    dict(joint=False),
+    dict(joint=False, latent='elliptical_slice'),
+  ],
+  ids=['joint', 'gibbs', 'slice'],
+)
+def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error(options):
+  kernel = model.kernel(hyper_step_size=1e4, **options)
+  start = state = model.start(6)
   results = kernel.bootstrap_results(start)
   step = tf.function(kernel.one_step, autograph=False)
   for i in range(5):
-    _, results = step(start, results, seed=tf.constant([i, 0]))
+    state, results = step(state, results, seed=tf.constant([i, 0]))
+    assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(state))
     for name in ('prior_params', 'hyper_log_prob', 'hyper_factor'):
       for leaf in tf.nest.flatten(tfp_private.get_innermost(results, name)):
         assert np.all(np.isfinite(leaf))
   assert np.any(
     np.isneginf(tfp_private.get_innermost(results, 'hyper_log_accept_ratio'))
   )
+
+
+def test_a_singular_prior_is_refused_where_its_density_would_be_asked_for():
+  def prior_fn(amplitude, length_scale):
+    rows = model.kernel_matrix(amplitude, 1e20 * length_scale, tf)
+    return tfpa.gaussian_priors.spectral(rows - model.JITTER * np.eye(model.D))
+
+  options = model.log_likelihood, prior_fn, model.hyperprior(), 0
+  start = model.start(2)
+  kernel = tfpa.latent_gaussian_hyperparameters(*options, joint=False)
+  with pytest.raises(ValueError, match="'spectral' is singular.*`joint=True`"):
+    kernel.bootstrap_results(start)
+  tfpa.latent_gaussian_hyperparameters(*options).bootstrap_results(start)
+
+
+def test_a_prior_that_knows_no_hyperparameter_stands_beside_one_that_does():
+  def prior_fn(amplitude, length_scale):
+    del length_scale
+    walks = [
+      tfpa.gaussian_priors.random_walk(scale, 3, 1.0)
+      for scale in (amplitude, tf.constant(0.1, tf.float64))
+    ]
+    return tfpa.gaussian_priors.block(walks)
+
+  kernel = tfpa.latent_gaussian_hyperparameters(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    prior_fn,
+    model.hyperprior(),
+    0,
+    hyper_step_size=0.5,
+  )
+  state = tf.zeros([4, 6], tf.float64), model.start(4)[1]
+  results = kernel.bootstrap_results(state)
+  for i in range(3):
+    state, after = kernel.one_step(state, results, seed=(i, 1))
+    tf.nest.map_structure(
+      lambda a, b: np.testing.assert_equal(a.shape, b.shape), results, after
+    )
+    results = after
+
+
+@pytest.mark.parametrize('latent', ['elliptical_slice', 'marginal_gradient'])
+def test_gibbs_steps_cost_what_their_field_does(latent):
+  kernel = model.kernel(joint=False, latent=latent, num_latent_updates=3)
+  cost = tfpa.cost_per_step(kernel, adapting=False)
+  num_gradients = 0 if latent == 'elliptical_slice' else 3
+  assert (cost.target, cost.gradient) == (3, num_gradients)
 
 
 @pytest.mark.full

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import fisher_fit
 
@@ -171,10 +172,11 @@ def test_moves_find_a_gaussian_of_their_structure_without_noise(name):
   truth = tf.nest.map_structure(
     lambda p: p * np.exp(rng.normal(size=p.shape)) + 0.0, start
   )
-  # Off the diagonal, where the identity has nothing.
-  tangent = tf.nest.map_structure(
-    lambda p: tf.constant(0.3 * rng.normal(size=p.shape)), start
-  )
+  # Off the diagonal, where the identity has nothing. A sum of products, as all
+  # gradients are: a tangent along rotations of U alone moves by rounding.
+  left, right = (tf.constant(rng.normal(size=(8, size))) for _ in range(2))
+  push = scale_factor.apply(preconditioner.operator(truth), right)
+  tangent = preconditioner.outer(truth, 0.1 * left, right, lambda: push)
   truth = preconditioner.move(truth, tangent)
   factor = preconditioner.operator(truth).to_dense().numpy()
   covariance = factor @ factor.T

@@ -59,6 +59,12 @@ def test_useless_gradients_start_the_search_at_one(grads):
   assert float(scale_search.start(tf.float64, flat).scale) == 1.0
 
 
+def test_a_chain_without_a_gradient_says_nothing_of_the_others():
+  grads = tf.constant([[3.0, 3.0], [np.nan, 1.0]], tf.float64)
+  search = scale_search.start(tf.float64, grads)
+  np.testing.assert_allclose(search.scale, 1.0 / 3.0)
+
+
 def test_a_search_without_a_crossing_gives_up():
   search = _run(np.inf, scale_search.start(tf.float64), num_steps=120)
   assert not bool(search.is_searching)

@@ -243,6 +243,21 @@ def test_what_is_learned_is_frozen_and_counted():
   learned_lengths.check_frozen_and_counted(kernel, start)
 
 
+@pytest.mark.parametrize('most', [1, 4, 8])
+def test_no_longer_trajectory_is_explored_than_is_allowed(most):
+  rows = tf.ones([4, 3], tf.float64)
+  lengths = trajectory_length.start(
+    tf.constant([1, most]), most, rows, tf.ones([4, 1], tf.bool)
+  )
+  drawn = [
+    trajectory_length.choose(
+      lengths, lambda x: tf.reduce_sum(x, -1), tf.constant(i), 100, lambda x: x
+    )[1]
+    for i in range(4)
+  ]
+  assert np.max(drawn) <= most
+
+
 @pytest.mark.parametrize(
   'arguments, message',
   [

@@ -367,10 +367,17 @@ def test_a_range_of_step_sizes_that_is_none_is_refused(given):
     _proposal(step_size_jitter=given)
 
 
-@pytest.mark.parametrize('given', [-0.1, 1.0, np.nan])
+@pytest.mark.parametrize('given', [-0.1, 1.1, np.nan])
 def test_a_share_of_walks_that_is_none_is_refused(given):
   with pytest.raises(ValueError, match='walk_share=0.2'):
     _proposal(walk_share=given)
+
+
+def test_a_kernel_that_shall_walk_alone_is_refused_for_another():
+  with pytest.raises(ValueError, match='`tfpa.adaptive_metropolis`'):
+    tfpa.kernel_hamiltonian(lambda x: x[..., 0], 100, walk_share=1.0)
+  # What was learned, where no fit was made, is that.
+  assert _proposal(walk_share=1.0).walk_share == 1.0
 
 
 def test_parts_that_are_none_are_refused():

@@ -126,6 +126,17 @@ def is_finite(structure):
 
 
 def mean_accept_prob(mh_results):
-  """Returns the mean over chains of min(1, exp(r)); a rejected NaN counts 0."""
-  ratio = mh_results.log_accept_ratio
-  return tf.reduce_mean(tf.exp(tf.minimum(ratio, 0.0)))
+  """Returns the mean over chains of min(1, exp(r)); a rejected NaN counts 0.
+
+  Chains that stand where the density or its gradient is no number, and never
+  move, are left out: no step size is one for them.
+  """
+  accepted, ratio = mh_results.accepted_results, mh_results.log_accept_ratio
+  is_alive = tf.math.is_finite(accepted.target_log_prob)
+  grads = getattr(accepted, 'grads_target_log_prob', ())
+  if tf.nest.flatten(grads):
+    rows = state_parts.flatten(grads, ps.rank(ratio))
+    is_alive &= tf.reduce_all(tf.math.is_finite(rows), axis=-1)
+  accept_prob = tf.where(is_alive, tf.exp(tf.minimum(ratio, 0.0)), 0.0)
+  num_alive = tf.reduce_sum(tf.cast(is_alive, ratio.dtype))
+  return tf.math.divide_no_nan(tf.reduce_sum(accept_prob), num_alive)

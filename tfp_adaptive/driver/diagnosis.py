@@ -48,11 +48,27 @@ def has_prior_apart(kernel):
 
 
 def check_starts(results):
-  """Refuses starts without a finite log density, by chain number."""
+  """Refuses starts without a finite log density, by chain number.
+
+  And, of kernels that move by it, those without a finite gradient.
+  """
   log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
   if not tf.is_tensor(log_prob):
     return
-  values = np.asarray(log_prob)
+  _check_finite(np.asarray(log_prob), '', 'positive density')
+  grads = tfp_private.get_innermost(
+    results, 'grads_target_log_prob', default=None
+  )
+  num_chain_dims = log_prob.shape.rank
+  for part in tf.nest.flatten(grads):
+    if tf.is_tensor(part) and part.shape.rank >= num_chain_dims:
+      events = tuple(range(num_chain_dims, part.shape.rank))
+      is_finite = np.all(np.isfinite(part), axis=events)
+      values = np.where(is_finite, 0.0, np.nan)
+      _check_finite(values, 'The gradient of ', 'a gradient')
+
+
+def _check_finite(values, of, wanted):
   bad = np.argwhere(~np.isfinite(values))
   if not bad.size:
     return
@@ -61,9 +77,9 @@ def check_starts(results):
   )
   more = f' and {len(bad) - 10} more' if len(bad) > 10 else ''
   raise ValueError(
-    f'`target_log_prob_fn` is not finite at the start of {shown}{more}: a '
+    f'{of}`target_log_prob_fn` is not finite at the start of {shown}{more}: a '
     'chain that starts there never moves. Start every chain where the target '
-    'has positive density, and check its support and parameters.'
+    f'has {wanted}, and check its support and parameters.'
   )
 
 

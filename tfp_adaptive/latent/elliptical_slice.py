@@ -133,7 +133,9 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
     angle, value, has_divergence = _slice(
       log_likelihood, value, threshold, angle_seed
     )
-    centered = rotated(angle)
+    # Where no angle was found the direction itself may be no number.
+    is_moved = (angle != 0.0)[..., tf.newaxis]
+    centered = tf.where(is_moved, rotated(angle), flat - origin)
     state = state_parts.unflatten_like(
       centered + origin, current_state, num_chain_dims
     )

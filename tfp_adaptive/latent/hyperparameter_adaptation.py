@@ -267,6 +267,7 @@ def latent_gaussian_hyperparameters(
     step_size=step_size,
     hyper_step_size=hyper_step_size,
     bijector=bijector,
+    latent_uses_gradient=latent != 'elliptical_slice',
   )
   has_step_size = latent != 'elliptical_slice'
   if has_step_size:

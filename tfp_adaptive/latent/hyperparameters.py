@@ -79,6 +79,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     hyper_step_size=0.1,
     hyper_factor=None,
     bijector=None,
+    latent_uses_gradient=True,
     name=None,
   ):
     """Builds the kernel; no Tensor is created here.
@@ -102,6 +103,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
         the identity.
       bijector: Unconstrained theta -> theta; by default that of `hyperprior`,
         the identity if that is a function.
+      latent_uses_gradient: Whether an update of the field costs a gradient.
       name: Prefix of op names.
     """
     _check_functions(log_likelihood_fn, prior_fn, hyperprior)
@@ -123,14 +125,18 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       hyper_step_size=hyper_step_size,
       hyper_factor=hyper_factor,
       bijector=bijector,
+      latent_uses_gradient=latent_uses_gradient,
       name=name,
     )
 
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""
     del adapting
-    count = self._parameters['num_latent_updates'] + self._parameters['joint']
-    return interfaces.Cost(target=count, gradient=count)
+    count, is_joint = (
+      self._parameters[name] for name in ('num_latent_updates', 'joint')
+    )
+    num_gradients = count * self._parameters['latent_uses_gradient'] + is_joint
+    return interfaces.Cost(target=count + is_joint, gradient=num_gradients)
 
   def constrain(self, theta):
     """Returns the hyperparameters as the prior takes them."""
@@ -142,6 +148,13 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     with tf.name_scope(f'{self.name}_bootstrap'):
       x, theta = state_parts.as_tensors(init_state)
       prior = self._prior(theta)
+      if prior.is_singular and not self._parameters['joint']:
+        raise ValueError(
+          f'At fixed x theta moves by the density of the prior, but '
+          f'{prior.name!r} is singular to working precision at the start. '
+          'Write `joint=True`, build the prior with `jitter`, or take '
+          '`tfpa.gaussian_priors.cholesky`.'
+        )
       inner = self._latent_kernel(prior).bootstrap_results(x)
       log_likelihood = inner.accepted_results.target_log_prob
       hyper_log_prob = self._hyper_log_prob(theta)
@@ -311,6 +324,9 @@ def _step_theta(theta, results, seed):
 
 def _where(is_accepted, proposed, current):
   """Selects by chain; a Tensor without chain dimensions is shared."""
+  num_chain_dims = is_accepted.shape.rank
+  if not is_accepted.shape.is_compatible_with(proposed.shape[:num_chain_dims]):
+    return current
   extra = proposed.shape.rank - is_accepted.shape.rank
   mask = tf.reshape(
     is_accepted, ps.concat([ps.shape(is_accepted), [1] * extra], axis=0)

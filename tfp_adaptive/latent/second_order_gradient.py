@@ -16,6 +16,7 @@ print contradicts their expansion.
 """
 
 import collections
+import math
 
 import tensorflow as tf
 
@@ -132,7 +133,11 @@ class UncalibratedSecondOrderGradient(
       TypeError: If the prior has no banded precision.
     """
     super().__init__(log_likelihood_fn, prior, step_size, name)
-    if not isinstance(prior.params, markov_prior.MarkovParams):
+    is_markov = isinstance(prior.params, markov_prior.MarkovParams)
+    # Copies of one have its bands.
+    if not is_markov or (
+      prior.params.bands[0].shape[-1] != math.prod(prior.event_shape)
+    ):
       raise TypeError(
         f'The second-order proposal needs a prior with banded precision, but '
         f'{prior.name!r} has none. Use `tfpa.gaussian_priors.markov` and its '

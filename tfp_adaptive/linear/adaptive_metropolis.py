@@ -62,8 +62,8 @@ def adaptive_metropolis(
       its `seed` ([2] int32). Accepted estimates are kept, never drawn again:
       the chain is exact for the density that is estimated.
     shape_rate: `None`: b falls as 1 / t, so that the covariance becomes that of
-      all states so far; or a positive float, b = shape_rate / (1 + 4 t /
-      num_adaptation_steps).
+      all states so far, later ones weighing most; or a positive float,
+      b = shape_rate / (1 + 4 t / num_adaptation_steps).
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.

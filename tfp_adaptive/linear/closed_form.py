@@ -309,7 +309,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   def _states_and_gradients(self, state, inner):
     """Returns states, gradients [num_chains, d] and whether both are finite.
 
-    Rows that are not are zero.
+    Rows that are not are zero, and those whose squares overflow: one of them
+    would be in all moments for good.
     """
     states = state_parts.as_rows(self._flat_state(state, inner))
     accepted = self._mh_results(inner).accepted_results
@@ -318,10 +319,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
         accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
       )
     )
-    is_finite = tf.reduce_all(
-      tf.math.is_finite(states) & tf.math.is_finite(gradients),
-      axis=-1,
-      keepdims=True,
+    squares = tf.reduce_sum(states**2 + gradients**2, axis=-1, keepdims=True)
+    is_finite = tf.math.is_finite(
+      squares * tf.cast(ps.shape(states)[0], squares.dtype)
     )
     return (
       tf.where(is_finite, states, 0.0),

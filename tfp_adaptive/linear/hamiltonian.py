@@ -4,6 +4,7 @@ Source: Hirt, Titsias and Dellaportas (2021), Entropy-based adaptive Hamiltonian
 Monte Carlo, https://arxiv.org/abs/2110.14625.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
@@ -79,7 +80,7 @@ def entropy_adaptive_hamiltonian(
   """
   optimizer = optimizer or optimizers.relative_gradient(4.0)
   checks.check_optimizer(optimizer)
-  if criterion is None and num_leapfrog_steps == 1:
+  if criterion is None and np.all(np.equal(num_leapfrog_steps, 1)):
     # One step has no Jacobian.
     criterion = generalized_speed_measure(
       target_accept_prob, default_rule(optimizer), bound_log_ratio=True

@@ -214,13 +214,16 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
     grad_y = state_parts.flatten(proposed.grads_target_log_prob, num_chain_dims)
     is_finite = tf.math.is_finite(mh_results.log_accept_ratio) & tf.reduce_all(
-      tf.math.is_finite(grad_y), axis=-1
+      tf.math.is_finite(grad_x) & tf.math.is_finite(grad_y), axis=-1
     )
-    grad_y = tf.where(is_finite[..., tf.newaxis], grad_y, 0.0)
+
+    def kept(rows):
+      return tf.where(is_finite[..., tf.newaxis], rows, 0.0)
+
+    grad_x, grad_y = kept(grad_x), kept(grad_y)
     value = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
 
-    pull_x, pull_y = proposed.trajectory
-    pull_y = tf.where(is_finite[..., tf.newaxis], pull_y, 0.0)
+    pull_x, pull_y = map(kept, proposed.trajectory)
     noise = proposed.noise
 
     def transition(factor):

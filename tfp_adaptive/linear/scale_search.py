@@ -89,7 +89,13 @@ def start(dtype, flat_grads=None, num_steps=1):
   """
   scale = tf.ones([], dtype)
   if flat_grads is not None:
-    mean_square = tf.reduce_mean(flat_grads**2)
+    squares = tf.reduce_mean(flat_grads**2, axis=-1)
+    # A chain without a gradient says nothing of the others.
+    is_finite = tf.math.is_finite(squares)
+    count = tf.reduce_sum(tf.cast(is_finite, dtype))
+    mean_square = tf.math.divide_no_nan(
+      tf.reduce_sum(tf.where(is_finite, squares, 0.0)), count
+    )
     is_usable = tf.math.is_finite(mean_square) & (mean_square > 0.0)
     safe = tf.where(is_usable, mean_square, 1.0)
     scale = tf.where(is_usable, tf.math.rsqrt(safe), scale)

@@ -204,8 +204,8 @@ def choose(lengths, event_sum, step, num_adaptation_steps, settled):
   best, next_review = control_flow.apply_if(
     is_due, review, lengths.num_leapfrog_steps, lengths.next_review
   )
-  longest = tf.clip_by_value(
-    _EXPLORED * best[1], _LEAST_EXPLORED, lengths.weights.shape[0]
+  longest = tf.minimum(
+    tf.maximum(_EXPLORED * best[1], _LEAST_EXPLORED), lengths.weights.shape[0]
   )
   explores = is_open & tf.equal(step % 2, 0)
   drawn = adaptation_base.choose(explores, tf.stack([1, longest]), best)
