@@ -115,7 +115,9 @@ def test_good_draws_of_very_many_coordinates_are_not_doubted(monkeypatch):
   draws = np.random.default_rng(1).normal(size=(1000, 4, 20_000))
   rhat, _ = convergence.worst(draws.astype(np.float32), 1)['rhat']
   assert rhat < convergence.LARGEST_RHAT
-  assert convergence.thinning(1000, 4) == 1
+  assert convergence.thinning_of(draws, 1) == 1
+  # A quarter of the numbers is ranked, of 256 coordinates.
+  assert convergence.thinning(65_536, 4, 256) == 4
   # Of a million chains a few rows are left.
   assert convergence.thinning(100, 10**6) == 6
 

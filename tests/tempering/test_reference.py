@@ -103,6 +103,7 @@ def test_who_turns_back_at_the_last_replica_without_a_step_does_not_restart():
   np.testing.assert_array_equal(results.journeys.num_restarts, [2])
 
 
+@pytest.mark.full
 def test_a_frozen_exchange_of_surrogates_keeps_them_and_their_step_size():
   kernel = tfpa.replica_exchange(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),

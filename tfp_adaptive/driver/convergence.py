@@ -9,6 +9,7 @@ Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-
 normalization, folding, and localization, https://arxiv.org/abs/1903.08008.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
   'MOST_AT_ONCE',
   'diagnose',
   'thinning',
+  'thinning_of',
   'worst',
   'worst_of',
 ]
@@ -36,6 +38,7 @@ LEAST_ESS = 400.0
 # of one, if it alone has more; beyond, it is thinned. Each takes some 90 bytes.
 MOST_AT_ONCE = 2**20
 _MOST_OF_ONE = 2**22
+_MOST_RANKED_AT_ALL = 2**24  # Ranks take some microseconds each.
 _FEWEST_ROWS = 16  # Of a million chains; nested R-hat takes a few draws.
 _MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
 _MOST_RANKED_NUMBERS = 2**23  # Of many chains: ranks are dear.
@@ -103,10 +106,26 @@ def worst(states, num_chain_dims):
   return found
 
 
-def thinning(num_draws, num_chains):
-  """Returns every which draw `worst` looks at: 1, or more of very many."""
-  every = -(-num_draws * num_chains // _MOST_OF_ONE)
+def thinning(num_draws, num_chains, num_ranked=1):
+  """Returns every which draw is looked at: 1, or more of very many.
+
+  Args:
+    num_draws: Of each chain.
+    num_chains: Of them.
+    num_ranked: Coordinates that are ranked one after the other.
+  """
+  numbers = num_draws * num_chains
+  every = -(-numbers // min(_MOST_OF_ONE, _MOST_RANKED_AT_ALL // num_ranked))
   return max(1, min(every, num_draws // _FEWEST_ROWS))
+
+
+def thinning_of(part, num_chain_dims):
+  """Returns every which draw `worst` looks at of a part of the state."""
+  if not isinstance(part, np.ndarray):
+    return part.thinning
+  num_chains = math.prod(part.shape[1 : 1 + num_chain_dims])
+  size = math.prod(part.shape[1 + num_chain_dims :])
+  return thinning(len(part), num_chains, max(1, min(size, _MOST_RANKED)))
 
 
 def worst_of(diagnosis, field):
@@ -124,9 +143,9 @@ def _columns(part, num_chain_dims):
     # On disk no second look is had: all coordinates are ranked.
     yield from part.columns()
     return
-  num_chains = int(np.prod(part.shape[1 : 1 + num_chain_dims]))
-  every = thinning(len(part), num_chains)
-  rows = part.reshape(len(part), num_chains, -1)[::every]
+  num_chains = math.prod(part.shape[1 : 1 + num_chain_dims])
+  rows = part.reshape(len(part), num_chains, -1)
+  rows = rows[:: thinning_of(part, num_chain_dims)]
   suspects = _suspects(rows)
   yield suspects, rows[:, :, suspects]
 

@@ -1,7 +1,5 @@
 """What a run says about itself: refused starts, warnings, scalars to trace."""
 
-import math
-
 import numpy as np
 import tensorflow as tf
 
@@ -230,10 +228,11 @@ def worst_coordinates(states, trace):
   log_prob = trace.get('target_log_prob')
   if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
     return {}, 1
-  num_chains = math.prod(log_prob.shape[1:])
+  num_chain_dims = log_prob.ndim - 1
+  parts = tf.nest.flatten(states)
   return (
-    convergence.worst(states, log_prob.ndim - 1),
-    convergence.thinning(len(log_prob), num_chains),
+    convergence.worst(states, num_chain_dims),
+    max(convergence.thinning_of(part, num_chain_dims) for part in parts),
   )
 
 
