@@ -28,10 +28,11 @@ _OURS = 'sample_posterior'
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
   records = read_lines(_RECORDS)
-  runs = [r for r in records if not truth_lib.is_long(r)]
+  runs = _by_default(records)
   known = truth_lib.truths(records)
   tables = [
     _summary(runs, known),
+    _of_more_draws(records),
     _relative_rates(runs),
     _rates(runs, _per_gradients),
     _rates(runs, _per_sampling_gradients),
@@ -48,7 +49,7 @@ def medians(records):
   Args:
     records: All of the file.
   """
-  by_cell, _, _ = _by_cell([r for r in records if not truth_lib.is_long(r)])
+  by_cell, _, _ = _by_cell(_by_default(records))
   return {
     'Effective draws per 1000 gradients': {
       cell: _median(found, _per_gradients) for cell, found in by_cell.items()
@@ -57,6 +58,41 @@ def medians(records):
       cell: _median_ratio(by_cell, *cell, _per_second) for cell in by_cell
     },
   }
+
+
+def _by_default(records):
+  return [
+    r
+    for r in records
+    if not (truth_lib.is_long(r) or truth_lib.is_of_more_draws(r['sampler']))
+  ]
+
+
+def _of_more_draws(records):
+  """Returns whether five times the draws pass, and in what time."""
+  more = [r for r in records if truth_lib.is_of_more_draws(r['sampler'])]
+  samplers = sorted({r['sampler'] for r in more}, reverse=True)
+  rows = []
+  for model in dict.fromkeys(r['posterior'] for r in more):
+    of_model = [r for r in records if r['posterior'] == model]
+    rows.append([
+      model.replace('_', ' '),
+      *(
+        _outcomes([r for r in of_model if r['sampler'] == sampler])
+        for sampler in (*samplers, _OURS)
+      ),
+    ])  # fmt: skip
+  head = ['Model', *samplers, _OURS]
+  return table(head, rows)
+
+
+def _outcomes(runs):
+  """Returns how many converge, and the median of the CPU seconds of all."""
+  if not runs:
+    return ''
+  ended = [run['cpu_seconds'] for run in runs if run['status'] == 'finished']
+  seconds = f', {statistics.median(ended):.0f} s' if ended else ''
+  return f'{sum(map(_is_good, runs))} of {len(runs)}{seconds}'
 
 
 def _summary(runs, known):

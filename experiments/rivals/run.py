@@ -23,9 +23,13 @@ __all__ = ['ON_REQUEST', 'SAMPLERS', 'log_densities', 'run']
 _FOLDER = pathlib.Path(__file__).parent
 _ROOT = _FOLDER.parents[1]
 SAMPLERS = (*here.SAMPLERS, *theirs.SAMPLERS)
-# Those that truths are made of are run where they are asked for.
-ON_REQUEST = tuple(filter(truth.is_long_name, theirs.SAMPLERS))
-# Runs that truths are made of draw more.
+# Those that truths are made of, and those that draw more, are run where they
+# are asked for.
+ON_REQUEST = tuple(
+  name
+  for name in theirs.SAMPLERS
+  if truth.is_long_name(name) or truth.is_of_more_draws(name)
+)
 _NUM_LONG_DRAWS = 5000
 
 
@@ -124,9 +128,7 @@ def _command(name, sampler, seed, python, folder):
       f'{sampler} runs in an environment of its own: write `make peers`, then '
       '`--python .peers/bin/python`.'
     )
-  num_draws = (
-    _NUM_LONG_DRAWS if truth.is_long_name(sampler) else quickstart.NUM_DRAWS
-  )
+  num_draws = _NUM_LONG_DRAWS if sampler in ON_REQUEST else quickstart.NUM_DRAWS
   sizes = [str(quickstart.NUM_CHAINS), str(num_draws)]
   return [python, str(_FOLDER / 'theirs.py'), *head, *sizes, draws]
 

@@ -184,6 +184,8 @@ SAMPLERS = {
   'NumPyro': ('numpyro_model', _numpyro, {}),
   'NumPyro, dense': ('numpyro_model', _numpyro, dict(dense_mass=True)),
   'BlackJAX, dense': ('numpyro_model', _blackjax, dict(is_diagonal=False)),
+  'nutpie, 5000 draws': ('pymc_model', _nutpie, {}),
+  'NumPyro, 5000 draws': ('numpyro_model', _numpyro, {}),
   'nutpie, long': ('pymc_model', _nutpie, dict(tune=2000, target_accept=0.95)),
   'NumPyro, long': (
     'numpyro_model',

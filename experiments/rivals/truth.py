@@ -8,7 +8,14 @@ same name have the same law.
 import collections
 import math
 
-__all__ = ['FAR', 'is_long', 'is_long_name', 'truths', 'worst_error']
+__all__ = [
+  'FAR',
+  'is_long',
+  'is_long_name',
+  'is_of_more_draws',
+  'truths',
+  'worst_error',
+]
 
 FAR = 4.0  # Standard errors.
 _EASIER = {
@@ -20,6 +27,11 @@ _EASIER = {
 def is_long_name(sampler):
   """Whether truths are made of runs of that sampler."""
   return sampler.endswith('long')
+
+
+def is_of_more_draws(sampler):
+  """Whether it is a default one that draws five times as much."""
+  return sampler.endswith('5000 draws')
 
 
 def is_long(record):

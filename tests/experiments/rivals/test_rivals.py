@@ -165,6 +165,30 @@ def test_seconds_compare_of_the_same_seed_and_of_one_commit_alone():
   assert page._relative_rates([*ours, beside]).endswith('| apart |\n')
   lost = {**apart, 'converged': False}
   assert page._relative_rates([*ours, lost]).endswith('| - (0/1) |\n')
+  # Of another command: not one after the other.
+  beside = {**beside, 'seed': 1, 'together': ['nutpie', 'NumPyro']}
+  assert page._relative_rates([*ours, beside]).endswith('| apart |\n')
+  beside['together'].append('sample_posterior')
+  assert page._relative_rates([*ours, beside]).endswith('| **2** |\n')
+
+
+def test_a_verdict_of_its_own_that_is_stricter_counts():
+  strict = _record('sample_posterior', own_converged=False)
+  assert not page._is_good(strict)
+  assert page._is_good({**strict, 'own_converged': True})
+  assert page._is_good({**strict, 'own_converged': None})
+
+
+def test_more_draws_have_a_table_of_their_own():
+  more = _record('nutpie, 5000 draws', cpu_seconds=50.0)
+  records = [_record('sample_posterior'), _record('nutpie'), more]
+  assert [r['sampler'] for r in page._by_default(records)] == [
+    'sample_posterior',
+    'nutpie',
+  ]
+  last = page._of_more_draws(records).splitlines()[-1]
+  assert last == '| ordinal | 1 of 1, 50 s | 1 of 1, 20 s |'
+  assert 'nutpie, 5000 draws' in run_lib.ON_REQUEST
 
 
 def test_other_samplers_need_an_environment_and_the_error_says_which():
