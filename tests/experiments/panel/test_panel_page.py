@@ -117,6 +117,17 @@ def test_seconds_of_what_python_drives_are_not_compared():
   assert 'library ahead' in table.rows[0][-1].text
 
 
+def test_seconds_that_hold_a_compilation_are_left_out():
+  first = _record('NUTS (windowed)', 0, 1.0, method_name='windowed_nuts')
+  seconds = {'compile': 0.0, 'adaptation': 0.0, 'sampling': 20.0}
+  second = {**first, 'seed': 1, 'seconds': seconds}
+  found = summary.summarize([first, second])['Banana', 'NUTS (windowed)']
+  assert found.metrics['min_ess_per_second'].median == 1000.0 / 3.5
+  assert found.metrics['warm_seconds'].median == 3.5
+  # Of others nothing is compiled for a second seed.
+  assert len(found.values['min_ess_per_gradient']) == 2
+
+
 def test_a_run_that_failed_lends_no_efficiency(pairs):
   lost = pairs['Banana', 'AM']
   assert lost.outcomes['not converged'] == 9
