@@ -76,15 +76,15 @@ def _of_panel():
 def _row(target, method, records):
   finished = [r for r in records if r['status'] == 'finished']
   good = [r for r in finished if not r['missed']]
-  biased = sum(bool(r['is_biased']) for r in good)
+  right = [r for r in good if not r['is_biased']]
   return [
     NAMES.get(target, target),
     method,
     f'{len(good)}/{len(records)}',
-    str(biased) if good else '-',
+    str(len(good) - len(right)) if good else '-',
     _median([1000 * least_ess(r) / r['calls']['sampling']['gradient']
-             for r in good]),
-    _median([least_ess(r) / _seconds(r) for r in good]),
+             for r in right]),
+    _median([least_ess(r) / _seconds(r) for r in right]),
   ]  # fmt: skip
 
 
