@@ -40,6 +40,20 @@ def test_starts_without_finite_density_are_refused_by_chain(value):
   assert 'chain 2' not in str(error.value)
 
 
+@pytest.mark.parametrize(
+  'build', [tfpa.marginal_gradient, tfpa.elliptical_slice]
+)
+def test_samplers_of_a_prior_apart_are_started_too(build):
+  prior = tfpa.gaussian_priors.random_walk(1.0, 2, 1.0)
+  options = () if build is tfpa.elliptical_slice else (4,)
+  kernel = build(lambda x: -tf.norm(x, axis=-1), prior, *options)
+  start = np.float32(_START)
+  assert np.all(np.isfinite(_sample(kernel, start).states))
+  if build is tfpa.marginal_gradient:  # Its gradient at zero is none.
+    with pytest.raises(ValueError, match='gradient of .* start of chain 1 '):
+      _sample(kernel, start * np.float32([[1.0], [0.0], [1.0]]))
+
+
 def test_many_bad_starts_are_counted_not_listed():
   def never(x):
     return np.nan * tf.reduce_sum(x, axis=-1)

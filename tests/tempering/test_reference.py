@@ -57,6 +57,26 @@ def test_a_reference_narrower_than_the_target_does_not_truncate_it(reference):
   assert np.isfinite(result.trace['target_log_prob']).all()
 
 
+def test_what_the_target_does_not_ask_for_has_no_gradient():
+  # Of a negative scale the gradient of this reference is no number.
+  reference = tfd.LogNormal(tf.constant(0.0, tf.float64), 1.0).log_prob
+  at_target, at_reference, between = (
+    replicas.tempered(lambda x: -0.5 * tf.math.log(x) ** 2, reference, b)
+    if b < 1.0
+    else replicas.tempered(lambda x: -0.5 * x**2, reference, b)
+    for b in (1.0, tf.constant(0.0, tf.float64), 0.5)
+  )
+  x = tf.constant([-1.0, 0.0, 1.0], tf.float64)
+  value, gradient = tfp.math.value_and_gradient(at_target, x)
+  np.testing.assert_allclose(value, [-0.5, 0.0, -0.5])
+  np.testing.assert_allclose(gradient, [1.0, 0.0, -1.0])
+  value, gradient = tfp.math.value_and_gradient(at_reference, x[2:])
+  np.testing.assert_allclose(value, reference(x[2:]))
+  np.testing.assert_allclose(gradient, [-1.0])
+  # Where both count it is no number, and such a move is rejected.
+  assert not np.isfinite(between(x[:1]))
+
+
 _Results = collections.namedtuple(
   '_Results',
   [

@@ -54,13 +54,17 @@ def check_starts(results):
   if not tf.is_tensor(log_prob):
     return
   _check_finite(np.asarray(log_prob), '', 'positive density')
-  grads = tfp_private.get_innermost(
-    results, 'grads_target_log_prob', default=None
-  )
+  # Samplers of a prior apart have gradients in its coordinates.
+  grads = tfp_private.get_innermost(results, 'grads_coordinates', default=None)
+  if grads is None:
+    grads = tfp_private.get_innermost(
+      results, 'grads_target_log_prob', default=None
+    )
   num_chain_dims = log_prob.shape.rank
-  for part in tf.nest.flatten(grads):
-    if tf.is_tensor(part) and part.shape.rank >= num_chain_dims:
-      events = tuple(range(num_chain_dims, part.shape.rank))
+  for part in filter(tf.is_tensor, tf.nest.flatten(grads)):
+    part = np.asarray(tf.convert_to_tensor(part))
+    if part.ndim >= num_chain_dims:
+      events = tuple(range(num_chain_dims, part.ndim))
       is_finite = np.all(np.isfinite(part), axis=events)
       values = np.where(is_finite, 0.0, np.nan)
       _check_finite(values, 'The gradient of ', 'a gradient')

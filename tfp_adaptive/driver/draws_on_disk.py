@@ -29,6 +29,7 @@ _TREE, _TRACE = 'draws.zarr', 'trace.zarr'
 _STATS = 'sample_stats'
 _TREE_GROUPS = ('posterior', _STATS)
 _TRACE_GROUPS = ('adaptation', 'sampling')
+_LAYOUT = 2  # Files of the adaptation are as long as all others.
 _NUMBERS = 'biufc'  # Kinds of dtypes that Zarr and numpy write alike.
 # What a run leaves that was killed before it wrote anything.
 _HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
@@ -68,7 +69,7 @@ class DrawsOnDisk:
     self._in_tree = self._leaves_in_tree(template)
     # Of other blocks, rows would lie in other files.
     self._state = checkpoint_lib.State(
-      folder, dict(run, block_size=block_size), 'draws_dir'
+      folder, dict(run, block_size=block_size, layout=_LAYOUT), 'draws_dir'
     )
     self._arrays = None
     self._num_rows, self._sizes = 0, []
@@ -128,7 +129,8 @@ class DrawsOnDisk:
       rows = {('adaptation', str(i)): x[:size] for i, x in enumerate(pending)}
       self._write(len(self._sizes), rows)
       pending = [x[size:] for x in pending]
-    self._pending = pending
+    # A view of none would keep the block.
+    self._pending = pending if len(pending[0]) else []
 
   def _write(self, number, rows):
     """Writes the files of a block; of `rows` only what has an array."""
@@ -145,15 +147,14 @@ class DrawsOnDisk:
   def save(self, leaves, step, block, seconds):
     """Writes where the run is, and with it that the block before counts."""
     del block
-    pending = self._pending if self._pending and len(self._pending[0]) else []
     header = dict(
       step=int(step),
       num_rows=self._num_rows,
-      num_pending=len(pending),
+      num_pending=len(self._pending),
       sizes=self._sizes,
       seconds=seconds,
     )
-    self._state.save([*leaves, *pending], **header)
+    self._state.save([*leaves, *self._pending], **header)
     self._saved = leaves, header
 
   def summary(self, make):

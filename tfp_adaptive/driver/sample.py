@@ -88,7 +88,7 @@ def sample(
       learn, at first after every step, later after up to 256. Draws depend on
       their number, not on where they run: a name may stand there twice. What
       `trace_fn` has of all chains, without an axis of them, is computed by each
-      shard of its own, and their mean recorded.
+      shard of its own, and their mean recorded, of whole numbers the first.
 
   Returns:
     A `SampleResult`.

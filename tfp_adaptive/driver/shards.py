@@ -183,7 +183,11 @@ class Sharded:
         self._row_shapes,
       )
       shared = merged(results, before) if is_adapting else results[0]
-      of_rows = tf.nest.map_structure(lambda *leaves: mean(leaves), *rows)
+      of_rows = tf.nest.map_structure(
+        lambda axis, *leaves: mean(leaves) if axis < 0 else leaves[0],
+        row_axes,
+        *rows,
+      )
       return (
         _concatenated(states, self._state_axes, states[0]),
         _concatenated(results, self._result_axes, shared),

@@ -68,17 +68,34 @@ def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
 
   @functools.wraps(target_log_prob_fn)
   def log_prob(*parts, **named):
-    found = tf.convert_to_tensor(target_log_prob_fn(*parts, **named))
-    b = tf.cast(inverse_temperature, found.dtype)
     if reference_log_prob_fn is None:
-      return b * found
-    of_reference = reference_log_prob_fn(*parts, **named)
-    # Neither is asked for where its weight is zero.
+      found = tf.convert_to_tensor(target_log_prob_fn(*parts, **named))
+      return tf.cast(inverse_temperature, found.dtype) * found
+    # Neither is asked for where its weight is zero, nor its gradient.
+    found, of_reference = (
+      tf.convert_to_tensor(_called(function, weight != 0.0, parts, named))
+      for function, weight in (
+        (target_log_prob_fn, inverse_temperature),
+        (reference_log_prob_fn, 1.0 - inverse_temperature),
+      )
+    )
+    b = tf.cast(inverse_temperature, found.dtype)
     return tf.math.multiply_no_nan(found, b) + tf.math.multiply_no_nan(
       of_reference, 1.0 - b
     )
 
   return log_prob
+
+
+def _called(function, has_gradient, parts, named):
+  """Returns a function's value, whose gradient is zero where it has none."""
+
+  def held(part):
+    part = tf.convert_to_tensor(part)
+    return tf.where(has_gradient, part, tf.stop_gradient(part))
+
+  parts, named = tf.nest.map_structure(held, (parts, named))
+  return function(*parts, **named)
 
 
 def densities(reference_log_prob_fn, inverse_temperature, state, results):

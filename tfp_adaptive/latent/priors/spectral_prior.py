@@ -103,8 +103,8 @@ def eigh(matrix):
 
 def _covariance(gamma, log_volume, rounding):
   """Returns the functions of diag(gamma)."""
-  # NaN counts as positive, and makes the density NaN.
-  is_positive = ~(gamma <= rounding * _largest(gamma))
+  # What has overflowed counts as positive, and gets no finite density.
+  is_positive = ~(gamma <= rounding * _largest(gamma)) | tf.math.is_inf(gamma)
   inverse = tf.where(is_positive, 1.0 / tf.where(is_positive, gamma, 1.0), 0.0)
 
   def log_prob(s):
