@@ -29,10 +29,10 @@ _ESS = 'ESS (min, med, max)'
 # By column: the record, and the line that each row shows.
 _MODELS = {
   'figure13_heart': (
-    'GSM HMC-3', 'GSM HMC-5, paper', '', 'NUTS (N)', 'NUTS (AN)', 'HMC-1',
+    'GSM HMC-3', 'GSM HMC-5, paper', '', 'NUTS (N)', 'NUTS (AN)', 'HMC-3',
   ),
   'figure16_german': (
-    'GSM HMC-3', 'GSM HMC-5, paper', '', 'NUTS (N)', 'NUTS (AN)', 'HMC-5',
+    'GSM HMC-3', 'GSM HMC-5, paper', '', 'NUTS (N)', 'NUTS (AN)', 'HMC-3',
   ),
   'figure18_cox_64': (
     'GSM HMC-5', 'GSM HMC-5, paper', 'RM-HMC-3', 'NUTS (N)', '', 'HMC-1',
