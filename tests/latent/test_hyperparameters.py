@@ -256,6 +256,31 @@ def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error(options):
   )
 
 
+@pytest.mark.parametrize('latent', ['auxiliary_gradient', 'elliptical_slice'])
+def test_hyperparameters_that_overflow_are_rejected_by_the_prior_alone(latent):
+  def prior_fn(amplitude, length_scale):
+    return model.prior_fn(tf.exp(amplitude), tf.exp(length_scale))
+
+  kernel = tfpa.latent_gaussian_hyperparameters(
+    model.log_likelihood,
+    prior_fn,
+    lambda amplitude, length_scale: 0.0 * amplitude,  # It refuses nothing.
+    0,
+    joint=False,
+    latent=latent,
+    hyper_step_size=1e4,
+  )
+  state = model.start(6)
+  results = kernel.bootstrap_results(state)
+  step = tf.function(kernel.one_step, autograph=False)
+  for i in range(3):
+    state, results = step(state, results, seed=tf.constant([i, 2]))
+    for leaf in tf.nest.flatten((state, results.inner_results)):
+      assert not leaf.dtype.is_floating or not np.any(np.isnan(leaf))
+    params = tfp_private.get_innermost(results, 'prior_params')
+    assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(params))
+
+
 def test_a_singular_prior_is_refused_where_its_density_would_be_asked_for():
   def prior_fn(amplitude, length_scale):
     rows = model.kernel_matrix(amplitude, 1e20 * length_scale, tf)

@@ -179,7 +179,8 @@ class ShortSteps(kernel_base.Wrapper):
     is_full = (results.step <= num_adaptation_steps) & ~results.is_short
     ratio = tfp_private.get_innermost(results, 'log_accept_ratio')
     dtype = results.share_lost.dtype
-    lost = tf.reduce_mean(tf.cast(~(ratio > _NEVER), dtype))
+    is_lost = (ratio <= _NEVER) | tf.math.is_nan(ratio)
+    lost = tf.reduce_mean(tf.cast(is_lost, dtype))
     rate = _GAIN / (tf.cast(results.num_full, dtype) + _GAIN + 1.0)
     rate *= tf.cast(is_full, dtype)
     share_lost = results.share_lost + rate * (lost - results.share_lost)

@@ -137,7 +137,8 @@ def default_trace(state, results):
   diverging = tfp_private.get_innermost(results, 'has_divergence', default=None)
   if not tf.is_tensor(diverging) and 'log_accept_ratio' in trace:
     ratio = trace['log_accept_ratio']
-    diverging = ~(ratio > _DIVERGENCE)
+    # Not as what is not above: TensorFlow's graphs make `<=` of that.
+    diverging = (ratio <= _DIVERGENCE) | tf.math.is_nan(ratio)
   if tf.is_tensor(diverging):
     trace['diverging'] = diverging
   return trace

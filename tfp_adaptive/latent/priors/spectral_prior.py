@@ -103,8 +103,10 @@ def eigh(matrix):
 
 def _covariance(gamma, log_volume, rounding):
   """Returns the functions of diag(gamma)."""
-  # What has overflowed counts as positive, and gets no finite density.
-  is_positive = ~(gamma <= rounding * _largest(gamma)) | tf.math.is_inf(gamma)
+  # What has overflowed counts as positive, and gets no finite density. (NaN is
+  # named: TensorFlow's graphs make a > b of what is not a <= b.)
+  is_positive = gamma > rounding * _largest(gamma)
+  is_positive |= ~tf.math.is_finite(gamma)
   inverse = tf.where(is_positive, 1.0 / tf.where(is_positive, gamma, 1.0), 0.0)
 
   def log_prob(s):
