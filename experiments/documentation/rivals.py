@@ -61,11 +61,7 @@ def medians(records):
 
 
 def _by_default(records):
-  return [
-    r
-    for r in records
-    if not (truth_lib.is_long(r) or truth_lib.is_of_more_draws(r['sampler']))
-  ]
+  return [r for r in records if not truth_lib.is_on_request(r['sampler'])]
 
 
 def _of_more_draws(records):

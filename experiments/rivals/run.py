@@ -23,13 +23,7 @@ __all__ = ['ON_REQUEST', 'SAMPLERS', 'log_densities', 'run']
 _FOLDER = pathlib.Path(__file__).parent
 _ROOT = _FOLDER.parents[1]
 SAMPLERS = (*here.SAMPLERS, *theirs.SAMPLERS)
-# Those that truths are made of, and those that draw more, are run where they
-# are asked for.
-ON_REQUEST = tuple(
-  name
-  for name in theirs.SAMPLERS
-  if truth.is_long_name(name) or truth.is_of_more_draws(name)
-)
+ON_REQUEST = tuple(filter(truth.is_on_request, theirs.SAMPLERS))
 _NUM_LONG_DRAWS = 5000
 
 

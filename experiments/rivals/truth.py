@@ -13,6 +13,7 @@ __all__ = [
   'is_long',
   'is_long_name',
   'is_of_more_draws',
+  'is_on_request',
   'truths',
   'worst_error',
 ]
@@ -32,6 +33,11 @@ def is_long_name(sampler):
 def is_of_more_draws(sampler):
   """Whether it is a default one that draws five times as much."""
   return sampler.endswith('5000 draws')
+
+
+def is_on_request(sampler):
+  """Whether it is run where it is asked for: it makes truths, or draws more."""
+  return is_long_name(sampler) or is_of_more_draws(sampler)
 
 
 def is_long(record):

@@ -373,13 +373,6 @@ def test_a_share_of_walks_that_is_none_is_refused(given):
     _proposal(walk_share=given)
 
 
-def test_a_kernel_that_shall_walk_alone_is_refused_for_another():
-  with pytest.raises(ValueError, match='`tfpa.adaptive_metropolis`'):
-    tfpa.kernel_hamiltonian(lambda x: x[..., 0], 100, walk_share=1.0)
-  # What was learned, where no fit was made, is that.
-  assert _proposal(walk_share=1.0).walk_share == 1.0
-
-
 def test_parts_that_are_none_are_refused():
   with pytest.raises(TypeError, match='with parentheses'):
     _proposal(surrogate=tfpa.surrogates.kernel_exponential_family_finite)

@@ -40,6 +40,12 @@ def test_frozen_walks_as_often_as_was_learned():
     assert after.accepted_results.walk_params.share == share
 
 
+def test_a_kernel_that_shall_walk_alone_is_refused_for_another():
+  # What was learned, where no fit was made, may be that all the same.
+  with pytest.raises(ValueError, match='`tfpa.adaptive_metropolis`'):
+    tfpa.kernel_hamiltonian(lambda x: x[..., 0], 100, walk_share=1.0)
+
+
 @pytest.mark.full
 def test_frozen_keeps_tensors_that_are_not_of_the_dtype_of_the_state():
   kernel = learning.kernel(12)
