@@ -18,21 +18,17 @@ __all__ = [
   'learned_factor',
 ]
 
-
 # Part of a kernel -> where its results keep what it learned.
 _LEARNED = dict(
   preconditioner='preconditioner_params',
   transport='preconditioner_params',
   surrogate='surrogate_params',
 )
-# Marks of proposals, what TFP's kernel has there, and what they have.
-_NOT_TFP = (
-  (
-    'has_local_steps',
-    'steps of one size',
-    'shorter steps where the target is steep',
-  ),
-  ('keeps_momentum', 'momenta drawn anew', 'momenta that are kept'),
+# Marks of proposals, and what TFP's kernel does not have.
+_NOT_TFP = dict(
+  has_local_steps='shorter steps where the target is steep',
+  keeps_momentum='momenta that are kept',
+  surrogate='the score of a surrogate',
 )
 
 
@@ -86,13 +82,12 @@ def frozen(
 
 def as_tfp_kernel(
   kernel: tfp.mcmc.TransitionKernel, results: types.Structure
-) -> tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo:
+) -> tfp.mcmc.TransitionKernel:
   """Returns the learned Hamiltonian sampler as TFP's own kernel.
 
   Momenta are drawn from N(0, (C C^T)^-1): the same law as `frozen`, at the
   price of a solve with C for each draw. Its number of leapfrog steps is one for
-  all steps: the mean of a range, which may resonate. For users who want TFP's
-  HMC only.
+  all steps: the mean of a range, which may resonate.
 
   Args:
     kernel: The kernel that adapted, built by `entropy_adaptive_hamiltonian`
@@ -101,7 +96,8 @@ def as_tfp_kernel(
     results: Its kernel results.
 
   Returns:
-    A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`.
+    A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`, where the
+    kernel has a `tfp.mcmc.TransformedTransitionKernel` within one.
 
   Raises:
     ValueError: If the state is not one Tensor [chains..., d], or the kernel
@@ -114,17 +110,12 @@ def as_tfp_kernel(
     hmc = tfpa.as_tfp_kernel(kernel, result.final_kernel_results)
   """
   proposal = _linear(kernel)
-  if hasattr(proposal, 'surrogate'):
+  ours = [what for mark, what in _NOT_TFP.items() if hasattr(proposal, mark)]
+  if ours or not proposal.uses_gradient:
     raise ValueError(
-      "TFP's kernel follows the gradient of the target, this one the score of "
-      'a surrogate. Use `tfpa.frozen(kernel, results)`.'
+      f"TFP's HMC does not have {(*ours, 'moves without a gradient')[0]}. Use "
+      '`tfpa.frozen(kernel, results)`.'
     )
-  for attribute, theirs, ours in _NOT_TFP:
-    if getattr(proposal, attribute, False):
-      raise ValueError(
-        f"TFP's kernel has {theirs}, this one {ours}. Use "
-        '`tfpa.frozen(kernel, results)`.'
-      )
   state = tfp_private.get_innermost(results, 'proposed_state')
   log_prob = tfp_private.get_innermost(results, 'target_log_prob')
   if not tf.is_tensor(state) or state.shape.rank != log_prob.shape.rank + 1:
@@ -136,7 +127,7 @@ def as_tfp_kernel(
   factor = proposal.preconditioner.operator(
     tfp_private.get_innermost(results, 'preconditioner_params')
   )
-  return tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
+  hmc = tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
     proposal.target_log_prob_fn,
     step_size=np.asarray(tfp_private.get_innermost(results, 'step_size')),
     num_leapfrog_steps=_num_steps(proposal, results),
@@ -146,6 +137,13 @@ def as_tfp_kernel(
         precision_factor=factor,
       )
     ),
+  )
+  transformed = stack.first_with(kernel, 'bijector')
+  if transformed is None:
+    return hmc
+  given = _linear(transformed.parameters['inner_kernel'])
+  return tfp.mcmc.TransformedTransitionKernel(
+    hmc.copy(target_log_prob_fn=given.target_log_prob_fn), transformed.bijector
   )
 
 
@@ -170,6 +168,11 @@ def learned_factor(
   preconditioner = _linear(kernel).preconditioner
   params = tfp_private.get_innermost(results, 'preconditioner_params')
   step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
+  if step_size.ndim:
+    raise ValueError(
+      f'There is no one matrix where step sizes are {step_size.shape}, one for '
+      'each chain. Use `tfpa.frozen(kernel, results)`.'
+    )
   return step_size * preconditioner.operator(params).to_dense().numpy()
 
 
@@ -351,10 +354,10 @@ def _learned_range(proposal, results):
 
 def _num_steps(proposal, results):
   """Returns one number of leapfrog steps for all steps."""
-  given = proposal.num_leapfrog_steps
+  bounds = getattr(proposal, 'bounds', proposal.num_leapfrog_steps)
   if getattr(proposal, 'max_num_leapfrog_steps', None) is not None:
-    given = _learned_range(proposal, results)
-  return int(np.ceil(np.mean(given)))
+    bounds = _learned_range(proposal, results)
+  return int(np.ceil(np.mean(bounds)))
 
 
 def _learned_mean(proposal, adapting, results):

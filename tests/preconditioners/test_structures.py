@@ -202,6 +202,23 @@ def test_projection_makes_any_params_valid(name):
 
 
 @each_structure
+def test_without_a_smallest_scale_projections_are_invertible_too(name):
+  part = registry.preconditioner(name)
+  params = structures.random_like(structures.initial(part), 1.0)
+  projected = part.project(params)
+  assert np.linalg.slogdet(dense(part, projected))[1] > -100.0
+  if name in ('cholesky', 'diagonal'):  # Only signs of columns change.
+    raw = tf.nest.map_structure(lambda p: p.numpy(), params)
+    raw = np.tril(raw) if name == 'cholesky' else np.diag(raw)
+    assert np.any(np.diag(raw) < 0.0)
+    factor = dense(part, projected)
+    np.testing.assert_allclose(factor @ factor.T, raw @ raw.T, rtol=1e-12)
+  nothing = part.project(tf.nest.map_structure(tf.zeros_like, params))
+  if name != 'low_rank':  # Its columns of zero have no direction.
+    assert np.all(np.isfinite(np.linalg.inv(dense(part, nothing))))
+
+
+@each_structure
 def test_valid_params_are_their_own_projection(name):
   part, params = structures.arrange(name)
   projected = part.project(params)

@@ -15,9 +15,13 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 __all__ = [
   'AdaptationWrapper',
   'choose',
+  'counted',
+  'is_alive',
   'is_finite',
   'mean_accept_prob',
 ]
+
+_MOST_COUNTED = 2**30
 
 
 class AdaptationWrapper(kernel_base.Wrapper):
@@ -131,12 +135,24 @@ def mean_accept_prob(mh_results):
   Chains that stand where the density or its gradient is no number, and never
   move, are left out: no step size is one for them.
   """
-  accepted, ratio = mh_results.accepted_results, mh_results.log_accept_ratio
-  is_alive = tf.math.is_finite(accepted.target_log_prob)
+  ratio = mh_results.log_accept_ratio
+  alive = is_alive(mh_results)
+  accept_prob = tf.where(alive, tf.exp(tf.minimum(ratio, 0.0)), 0.0)
+  num_alive = tf.reduce_sum(tf.cast(alive, ratio.dtype))
+  return tf.math.divide_no_nan(tf.reduce_sum(accept_prob), num_alive)
+
+
+def is_alive(mh_results):
+  """Whether chains stand where density and gradient are finite, [chains...]."""
+  accepted = mh_results.accepted_results
+  alive = tf.math.is_finite(accepted.target_log_prob)
   grads = getattr(accepted, 'grads_target_log_prob', ())
   if tf.nest.flatten(grads):
-    rows = state_parts.flatten(grads, ps.rank(ratio))
-    is_alive &= tf.reduce_all(tf.math.is_finite(rows), axis=-1)
-  accept_prob = tf.where(is_alive, tf.exp(tf.minimum(ratio, 0.0)), 0.0)
-  num_alive = tf.reduce_sum(tf.cast(is_alive, ratio.dtype))
-  return tf.math.divide_no_nan(tf.reduce_sum(accept_prob), num_alive)
+    rows = state_parts.flatten(grads, ps.rank(accepted.target_log_prob))
+    alive &= tf.reduce_all(tf.math.is_finite(rows), axis=-1)
+  return alive
+
+
+def counted(count, new):
+  """Returns a count and what is new, int32, which stays at 2**30 or above."""
+  return tf.minimum(count, _MOST_COUNTED) + new

@@ -47,7 +47,8 @@ def in_stage(function, *args):
   start = tf.nest.map_structure(
     lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
   )
-  # True, NaN or not, but XLA cannot know.
-  goes = tf.logical_not(first > first.dtype.max)
+  # True of all numbers and of NaN, but neither XLA nor a graph can know: what
+  # is negated here would be rewritten to be False of NaN.
+  goes = tf.math.is_nan(first) | (first <= 0.0) | (first > 0.0)
   (results,) = apply_if(goes, lambda _: [traced(*args)], start)
   return results

@@ -16,6 +16,8 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = ['ProposalResults', 'UncalibratedProposal', 'check_log_prob']
 
+_SHARD_SALT = 101  # Of a step's seed.
+
 
 class ProposalResults(
   collections.namedtuple(
@@ -188,6 +190,8 @@ class UncalibratedProposal(kernel_base.Kernel):
   def _shard_seed(self, seed):
     """Returns the seed of draws that differ from shard to shard."""
     for axis in self._shard_axes():
+      # No shard has the seed of what is drawn for all of them.
+      seed = random.fold_in(seed, _SHARD_SALT)
       seed = random.fold_in(seed, tfp_private.get_axis_index(axis))
     return seed
 

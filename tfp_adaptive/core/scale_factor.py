@@ -7,7 +7,16 @@ from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.core.state_parts import as_rows
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['apply', 'around', 'at', 'scaled', 'unapply', 'zero_tangent']
+__all__ = [
+  'apply',
+  'around',
+  'at',
+  'positive',
+  'scaled',
+  'unapply',
+  'zero_tangent',
+]
+_LEAST = 1e-30
 
 
 def apply(operator, rows, adjoint=False):
@@ -41,6 +50,18 @@ def unapply(operator, rows, adjoint=False):
   return tf.linalg.matrix_transpose(
     operator.solve(rows, adjoint=adjoint, adjoint_arg=True)
   )
+
+
+def positive(scales, min_scale):
+  """Returns the scales after a step on raw params, none of them 0.
+
+  Args:
+    scales: [d], of any sign.
+    min_scale: The least one; 0: their sizes, as -c is the scale that c is.
+  """
+  if min_scale > 0.0:
+    return tf.maximum(scales, tf.cast(min_scale, scales.dtype))
+  return tf.maximum(tf.abs(scales), tf.cast(_LEAST, scales.dtype))
 
 
 def at(preconditioner, params):

@@ -214,7 +214,9 @@ class ShortSteps(kernel_base.Wrapper):
     if self._parameters['while_adapting']:
       return inner_kernel
     share = float(tfp_private.get_innermost(results, 'short_step_share'))
-    return around(inner_kernel, 0, share)
+    if share == 0.0:
+      return inner_kernel
+    return ShortSteps(inner_kernel, 0, share, self._parameters['shortest'])
 
 
 def around(kernel, num_adaptation_steps, share):

@@ -187,7 +187,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       trajectory_length=lengths,
       num_updates=results.num_updates + tf.cast(~is_searching, tf.int32),
       mean_accept_prob=accept_prob,
-      num_dropped_gradients=results.num_dropped_gradients + num_dropped,
+      num_dropped_gradients=adaptation_base.counted(
+        results.num_dropped_gradients, num_dropped
+      ),
     )
 
   def _mean_accept_prob(self, mh_results):

@@ -141,6 +141,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       replay, params, results.criterion_state
     )
     is_usable = self._is_usable(params, value_grads)
+    is_usable &= self._is_usable(params, entropy_grads)
     is_searching = results.scale_search.is_searching
     problem = self.problem(inner)
     criterion_state = self.criterion.update(
@@ -177,8 +178,9 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       replay_cache=replay.cache,
       scale_search=search,
       mean_accept_prob=accept_prob,
-      num_dropped_gradients=results.num_dropped_gradients
-      + _num_dropped(transition, is_usable),
+      num_dropped_gradients=adaptation_base.counted(
+        results.num_dropped_gradients, _num_dropped(transition, is_usable)
+      ),
     )
 
   def _move(self, params, results, search, grads, feedback, problem):
@@ -238,7 +240,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     return value_grads, entropy_grads, transition
 
   def _is_usable(self, params, grads):
-    """Whether the mean gradient is finite; diverged chains are masked before.
+    """Whether a mean gradient is finite; diverged chains are masked before.
 
     In a relative gradient, a sum of products a_i b_j, anything that is not
     finite shows in the slope.

@@ -28,6 +28,7 @@ import math
 
 import tensorflow as tf
 
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
@@ -119,18 +120,18 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
   def mean_accept_prob(self, mh_results):
     """Returns that of the chains which took the whole step size, by energy.
 
-    Where none did, of all chains.
+    Where none did, of all chains; neither of those that never move.
     """
     taken = mh_results.proposed_results.trajectory
     ratio = mh_results.log_accept_ratio
-    is_full = taken.octaves <= 0.0
+    is_full = adaptation_base.is_alive(mh_results) & (taken.octaves <= 0.0)
     by_energy = tf.exp(tf.minimum(ratio - taken.log_choice_ratio, 0.0))
     share = tf.reduce_mean(tf.cast(is_full, ratio.dtype))
     mean = tf.reduce_mean(tf.where(is_full, by_energy, 0.0))
     return tf.where(
       share > 0.0,
       tf.math.divide_no_nan(mean, share),
-      tf.reduce_mean(tf.exp(tf.minimum(ratio, 0.0))),
+      adaptation_base.mean_accept_prob(mh_results),
     )
 
   def replay(self, *args):

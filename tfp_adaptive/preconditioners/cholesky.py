@@ -34,8 +34,9 @@ def cholesky(init_scale=None, min_scale=0.0):
       positive float, a function of the event size, or `None`: found by the
       adaptation.
     min_scale: Smallest diagonal entry after a step of an optimizer that works
-      on raw params (`rmsprop`, `adam`); the relative gradient's steps are
-      bounded so that the diagonal stays positive.
+      on raw params (`rmsprop`, `adam`); 0: columns that it made negative change
+      their sign. The relative gradient's steps are bounded so that the diagonal
+      stays positive.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -49,9 +50,10 @@ def cholesky(init_scale=None, min_scale=0.0):
 
   def project(factor):
     lower = tf.linalg.band_part(factor, -1, 0)
-    diag = tf.maximum(
-      tf.linalg.diag_part(lower), tf.cast(min_scale, factor.dtype)
-    )
+    diag = tf.linalg.diag_part(lower)
+    if min_scale == 0.0:  # The same covariance, columns of the other sign.
+      lower *= tf.where(diag < 0.0, -tf.ones_like(diag), tf.ones_like(diag))
+    diag = scale_factor.positive(diag, min_scale)
     return tf.linalg.set_diag(lower, diag)
 
   return interfaces.Preconditioner(

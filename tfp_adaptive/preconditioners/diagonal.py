@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import scale_factor
 
 __all__ = ['diagonal']
 
@@ -22,7 +23,8 @@ def diagonal(init_scale=None, min_scale=0.0):
       positive float, a function of the event size, or `None`: found by the
       adaptation.
     min_scale: Smallest scale after a step of an optimizer that works on raw
-      params (`rmsprop`, `adam`); relative gradients keep c positive.
+      params (`rmsprop`, `adam`); 0: those that it made negative change their
+      sign. Relative gradients keep c positive.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -44,6 +46,6 @@ def diagonal(init_scale=None, min_scale=0.0):
     slope=lambda c, grads: tf.reduce_sum(grads),
     move=lambda c, tangent: c * tf.exp(tf.clip_by_value(tangent, -0.5, 0.5)),
     rescale=lambda c, by: by * c,
-    project=lambda c: tf.maximum(c, tf.cast(min_scale, c.dtype)),
+    project=lambda c: scale_factor.positive(c, min_scale),
     init_scale=init_scale,
   )

@@ -5,6 +5,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners import low_rank_fisher
 from tfp_adaptive.preconditioners import low_rank_pairs
@@ -59,7 +60,8 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
       positive float, a function of the event size, or `None`: found by the
       adaptation.
     min_scale: Smallest c_i after a step of an optimizer that works on raw
-      params (`rmsprop`, `adam`); relative gradients keep c positive.
+      params (`rmsprop`, `adam`); 0: those that it made negative change their
+      sign. Relative gradients keep c positive.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -100,7 +102,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
     move=_move,
     rescale=lambda params, by: params._replace(scales=by * params.scales),
     project=lambda params: params._replace(
-      scales=tf.maximum(params.scales, tf.cast(min_scale, params.scales.dtype))
+      scales=scale_factor.positive(params.scales, min_scale)
     ),
     init_scale=init_scale,
     fisher_fit=lambda *pairs: LowRankParams(*low_rank_pairs.fit(rank, *pairs)),

@@ -358,3 +358,8 @@ def test_impossible_acceptances_are_refused(prob):
 def test_unknown_rules_are_refused():
   with pytest.raises(ValueError, match='must be one of'):
     tfpa.criteria.generalized_speed_measure(0.5, entropy_weight_rule='mine')
+
+
+def test_a_least_weight_of_zero_is_refused():
+  with pytest.raises(ValueError, match='`min_entropy_weight`'):
+    tfpa.criteria.generalized_speed_measure(0.5, min_entropy_weight=0.0)

@@ -146,7 +146,10 @@ def generalized_speed_measure(
       f'{entropy_weight_rule!r}.'
     )
   is_paper = entropy_weight_rule == 'acceptance'
-  lowest = min_entropy_weight or (1e-4 if is_paper else 1e-10)
+  lowest = 1e-4 if is_paper else 1e-10
+  if min_entropy_weight is not None:
+    arguments.check_positive(min_entropy_weight, 'min_entropy_weight', lowest)
+    lowest = min_entropy_weight
   penalty = penalty_lib.none()
   if penalty_threshold is not None:
     penalty = penalty_lib.eigenvalue_penalty(
