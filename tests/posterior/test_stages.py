@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
@@ -127,7 +128,10 @@ class _Planned(stages.Run):
     self._report = [stages.Stage('look', '', 3000.0, 1.0)]
     # A block of 250 draws at 4 gradients comes with an adaptation.
     self._settings = types.SimpleNamespace(
-      max_seconds=max_seconds, num_draws=1000, max_gradients=4000.0 + left
+      max_seconds=max_seconds,
+      num_draws=1000,
+      num_chains=8,
+      max_gradients=4000.0 + left,
     )
 
   def _planned_settings(self, number):
@@ -158,9 +162,11 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
   # Enough for a map, too little for careful steps.
   found, lacking = _Planned(drivers, 33_334.0)._improved(chains, 1)
   assert found == ((1250, structure.ACCEPT_PROB) if is_new else chains)
-  # 1000 steps of 24 gradients are to be half of what is left, and draws of 4.
-  told = '`max_gradients`: to adapt again takes 52_000 or more'
-  assert lacking == ('' if is_new else told)
+  # 1000 steps of 24 gradients are to be half of what is left, draws of 4, and
+  # pairs to choose anew.
+  assert lacking == (0.0 if is_new else 48_000.0 + 1000.0 + 250.0)
+  told = '`max_gradients`: to adapt again takes 53_000 or more'
+  assert is_new or budget.words(3000.0 + lacking) == told
   (_, accept_prob), _ = _Planned(drivers, 1e6)._improved(chains, 1)
   assert accept_prob == (0.8 if is_new else 0.99)
 
@@ -184,7 +190,7 @@ def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
   (found, _), lacking = _Planned((), 66_667.0)._improved(chains, 1)
   assert found == num_steps and not lacking
   late = _Planned((), 66_667.0, max_seconds=-1.0)
-  assert late._improved(chains, 1) == (chains, '')
+  assert late._improved(chains, 1) == (chains, 0.0)
 
 
 @pytest.mark.nightly
@@ -205,6 +211,8 @@ def test_a_call_ended_by_its_budget_goes_on_with_another(tmp_path):
 class _Short(stages.Run):
   """Chains that disagree, and a budget that pays for no adaptation."""
 
+  converges = False
+
   def __init__(self, kept=None, max_seconds=float('inf')):
     settings = types.SimpleNamespace(
       num_chains=8, min_ess=400.0, max_seconds=max_seconds, progress=False,
@@ -222,7 +230,7 @@ class _Short(stages.Run):
 
   def _improved(self, chains, attempt):
     self.attempts.append(attempt)
-    return chains, '`max_gradients`: too few'
+    return chains, 50_000.0
 
   def _sample(self, chains, may_adapt):
     del may_adapt
@@ -230,25 +238,49 @@ class _Short(stages.Run):
 
   def _posterior(self, chains, *stages):
     del chains, stages
-    verdict = types.SimpleNamespace(is_far_from_enough=lambda _: True)
-    return types.SimpleNamespace(verdict=verdict)
+    is_far = not self.converges
+    return types.SimpleNamespace(
+      verdict=types.SimpleNamespace(is_far_from_enough=lambda _: is_far),
+      converged=self.converges,
+    )
 
   def _save(self, chains, *stages):
     self.saved.append(self._place)
 
 
 def test_an_adaptation_that_the_budget_leaves_out_is_told_and_gone_on_with():
+  told = '`max_gradients`: to adapt again takes 50_000 or more'
   run = _Short()
-  assert run().ended_by == '`max_gradients`: too few'
-  assert str(run._report[-1]).endswith('left out: `max_gradients`: too few')
-  place = Place(0, 'sample', False, '`max_gradients`: too few')
+  assert run().ended_by == told
+  assert str(run._report[-1]).endswith(f'left out: {told}')
+  place = Place(0, 'sample', False, 50_000.0)
   assert run.saved == [place]
   for is_richer, attempts in ((False, []), (True, [0])):
     report = [stages.Stage('sample', '', 1000.0, 1.0)]
     again = _Short(run_file.Kept(run._look(), report, place, is_richer))
-    assert again().ended_by == '`max_gradients`: too few'
+    # The stage that is gone on with was of 1000 gradients.
+    assert again().ended_by == told.replace('50', '51' if is_richer else '50')
     # With the same budget nothing is tried anew.
     assert again.attempts == attempts and again.saved == [place]
+
+
+def test_what_has_converged_without_it_is_done_with_any_budget(monkeypatch):
+  monkeypatch.setattr(_Short, 'converges', True)
+  run = _Short()
+  assert run().ended_by == ''
+  assert run.saved == [Place(0, 'done', False)]
+
+
+def test_an_adaptation_that_fails_costs_no_draws():
+  class Failing(_Short):
+    def _improved(self, chains, attempt):
+      raise tf.errors.ResourceExhaustedError(None, None, 'out of memory')
+
+  run = Failing()
+  run._place = run._place._replace(attempt=2)
+  assert run().converged is False
+  assert str(run._report[-1]).endswith('failed: out of memory')
+  assert run.saved[-1].phase == 'done'
 
 
 def test_what_is_out_of_time_while_it_chooses_chooses_again():
@@ -264,7 +296,7 @@ def test_an_interrupt_of_the_last_file_costs_no_posterior():
 
   run = Interrupted()
   run._place = run._place._replace(attempt=2)
-  assert run().ended_by == '`max_gradients`: too few'
+  assert 'to adapt again takes 50_000' in run().ended_by
 
 
 def _file(folder, starts=1.0):

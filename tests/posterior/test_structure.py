@@ -70,6 +70,23 @@ def test_a_chain_that_is_stuck_in_a_neck_does_not_hide_the_map():
   assert choice.drivers == (1, 0)
 
 
+@pytest.mark.parametrize('num_chains', [1, 8, 16, 100])
+def test_every_chain_is_in_both_halves_of_the_pairs(num_chains, monkeypatch):
+  halves = []
+
+  def tried(part, key, pairs, programs):
+    halves.extend((pairs[0].numpy(), pairs[2].numpy()))
+    return np.nan, {}
+
+  monkeypatch.setattr(structure, '_tried', tried)
+  chain = np.repeat(np.arange(num_chains, dtype=float), 400 // num_chains)
+  rows = np.stack([chain, chain], axis=-1)
+  structure.choose(rows, rows, num_chains=num_chains)
+  for half in halves[:2]:
+    assert set(half[:, 0]) == set(range(num_chains))
+    assert len(half) == pytest.approx(len(rows) / 2, rel=0.1)
+
+
 @pytest.mark.full
 def test_a_funnel_needs_a_conditional_gaussian_and_its_driver_is_named():
   choice = _choice(_funnel, _draw_funnel(np.random.default_rng(1)))

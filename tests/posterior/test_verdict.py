@@ -167,12 +167,13 @@ def test_of_ordinary_draws_no_tail_is_spoken_of():
 def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
   problem = types.SimpleNamespace(
-    names=['x'], coordinates=('x',), constrain=lambda x: x, model=None
-  )
+    names=['x'], constrain=lambda x: x, model=None,
+    coordinates=[f'x[{i}]' for i in range(values.shape[-1])],
+  )  # fmt: skip
   chains = types.SimpleNamespace(
     num_kept=len(values),
     draws=values,
-    trace=dict(target_log_prob=_heavy()[..., 0], **trace),
+    trace=dict(target_log_prob=_heavy()[..., 0]) | trace,
     thinning=1,
     failures=[],
     most_diverging=most_diverging,
@@ -205,3 +206,34 @@ def test_a_posterior_tells_its_heavy_tails_and_has_converged():
   assert len({len(line) for line in table[:-1]}) == 1
   light = _posterior(_heavy()[..., :1])
   assert '*' not in light.table() and 'heavy' not in repr(light)
+
+
+def test_advice_is_of_what_failed():
+  values = _heavy()[..., :1].copy()
+  assert 'next:' not in repr(_posterior(values))
+  still = np.concatenate([values, np.ones_like(values)], axis=-1)
+  posterior = _posterior(still)
+  assert f'rounding of {still.dtype.name}, subtract' in posterior.failed[-1]
+  assert 'next: do what is said of it above' in repr(posterior)
+  never = _posterior(
+    np.ones_like(values), target_log_prob=np.ones(values.shape[:2])
+  )
+  assert 'next: no step was accepted' in repr(never)
+
+
+def test_an_interrupt_of_more_draws_keeps_those_there_are():
+  posterior = _posterior(_heavy()[..., :1])
+  chains, drawn = posterior._chains, []
+
+  def run_block():
+    if drawn:
+      raise KeyboardInterrupt
+    drawn.append(0)
+
+  vars(chains).update(
+    other_program=None, num_gradients=0.0, seconds=0.0, is_full=False,
+    extend_to=lambda num_draws: None, run_block=run_block,
+  )  # fmt: skip
+  more = posterior.more(100)
+  assert more.ended_by == 'the user' and drawn == [0]
+  assert len(more.unconstrained) == len(posterior.unconstrained)

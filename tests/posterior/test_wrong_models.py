@@ -147,7 +147,7 @@ def _masked(x):
     (
       _joint(_MEAN, lambda x: tfd.Sample(tfd.Bernoulli(x), 2, name='y')),
       dict(y=[1, 2]),
-      'must be 0 or 1, or between, but 2 is among them',
+      'must be 0 or 1, but 2 is among them',
     ),
     (
       _joint(
@@ -214,6 +214,18 @@ def _masked(x):
     (_joint(_MEAN, lambda x: _Bare(x, name='y')), dict(y=1.0), _TOO_FEW),
     (_joint(_MEAN, _chain), dict(y=_DATA), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=3.0, b=1.0)), _TOO_FEW),
+    (_DATA_INSIDE, dict(y=dict(b=1.0, a=3.0)), _TOO_FEW),
+    (_DATA_INSIDE, dict(y=dict(a=1.5, b=1.0)), "'y.a' are drawn from.*Poisson"),
+    (_DATA_INSIDE, dict(y=dict(a=1.0, b=[1.0, 2.0])), "'y.b' have the shape"),
+    (_DATA_INSIDE, dict(y=dict(a=1.0, b=np.nan)), "'y.b' are not finite"),
+    (_DATA_INSIDE, dict(y=dict(a=1.0)), 'a model inside of the model: give a'),
+    (_DATA_INSIDE, dict(y=1.0), 'a model inside of the model: give a'),
+    (
+      _GOOD,
+      dict(seen=np.ma.masked_array(_DATA, [False, True, False, False])),
+      'Leave missing ones out',
+    ),
+    (_GOOD, dict(seen=np.ma.masked_array(_DATA)), _TOO_FEW),
     # What is masked may be anything.
     (_joint(_MEAN, _masked), dict(y=[1.0, np.nan]), _TOO_FEW),
     (_GOOD, dict(seen=np.int64([1, 2, 3, 4])), _TOO_FEW),
@@ -272,7 +284,10 @@ def _four_and_nine_thrice(x):
     (lambda x: tfd.OneHotCategorical(x * _ROW), [1, 1, 0], _ONE_HOT),
     (lambda x: tfd.Categorical(x * _ROW), 7, f'{_LABELS} 7'),
     (lambda x: tfd.Sample(tfd.Categorical(x * _ROW), 2), [3, -1], _LABELS),
-    (lambda x: tfd.ProbitBernoulli(x), 2, '0 or 1, or between, but 2'),
+    (lambda x: tfd.ProbitBernoulli(x), 2, '0 or 1, but 2'),
+    (lambda x: tfd.Bernoulli(x), 0.3, '0 or 1, but 0.3'),
+    (lambda x: tfd.Bernoulli(x, dtype=tf.float32), 2, '0 or 1, or between'),
+    (lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 0.5, 'whole numbers, but'),
   ],
 )
 def test_data_out_of_the_support_are_refused(law, value, message):
@@ -296,6 +311,8 @@ def test_data_out_of_the_support_are_refused(law, value, message):
     (lambda x: tfd.Dirichlet(tf.exp(x * _ROW)), [0.333, 0.333, 0.333]),
     (lambda x: tfd.OneHotCategorical(x * _ROW), [0.0, 1.0, 0.0]),
     (lambda x: tfd.Categorical(x * _ROW), 2),
+    (lambda x: tfd.Bernoulli(x, dtype=tf.float32), 0.3),
+    (lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 2.0),
     (lambda x: tfd.Categorical(probs=tf.nn.softmax(x * _ROW)), 2.0),
   ],
 )

@@ -2,7 +2,7 @@
 
 from tfp_adaptive.posterior import chains as chains_lib
 
-__all__ = ['affordable', 'lacking']
+__all__ = ['affordable', 'needed', 'words']
 
 _COST_OF_A_DRAW = 4.0  # Gradients, of a block that comes with an adaptation.
 
@@ -21,9 +21,13 @@ def affordable(settings, spent, num_steps, cost):
   return min(num_steps, int(left / cost))
 
 
-def lacking(settings, spent, num_steps, cost):
-  """Returns words on the budget of which so many steps are affordable."""
+def needed(settings, num_steps, cost):
+  """Returns the gradients that so many steps ask to be left."""
   size = chains_lib.block_size(settings.num_draws)
-  total = spent + _COST_OF_A_DRAW * size + num_steps * cost
-  thousands = -(-total // 1000)
+  return _COST_OF_A_DRAW * size + num_steps * cost
+
+
+def words(gradients):
+  """Returns words on the budget that an adaptation takes."""
+  thousands = -(-gradients // 1000)
   return f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or more'

@@ -13,7 +13,13 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import supports
 
-__all__ = ['as_arrays', 'checked_parts', 'in_order', 'parts_and_events']
+__all__ = [
+  'as_arrays',
+  'checked_parts',
+  'computed',
+  'in_order',
+  'parts_and_events',
+]
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -39,13 +45,21 @@ def checked_parts(model, pins):
   _check_is_of_one_chain(whole)
   laws = dict(zip(parts, _laws(whole, parts)))
   events = dict(zip(parts, events))
-  _check_values(values, events, laws)
+  given = {
+    part: _leaves(part, events[part], values[part])
+    for part in parts
+    if part in values
+  }
+  for part, leaves in given.items():
+    for (_, law, _), leaf in zip(laws[part], leaves):
+      _check_values(law, *leaf)
   for part, inner in laws.items():
     if part not in values:
       for one in inner:
         _check_unknown(*one)
-    elif isinstance(events[part], tf.TensorShape):  # No model inside of it.
-      _check_support(*inner[0], values[part])
+    else:
+      for one, (_, _, value) in zip(inner, given[part]):
+        _check_support(*one, value)
   if not values:
     warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
@@ -53,6 +67,17 @@ def checked_parts(model, pins):
       stacklevel=6,
     )
   return parts
+
+
+def computed(model):
+  """Returns the names of parts that are functions of others, and not drawn."""
+  names, _ = parts_and_events(model)
+  kinds = tfd.Deterministic, tfd.VectorDeterministic
+  return {
+    name
+    for name, laws in zip(names, _laws(model, names))
+    if len(laws) == 1 and isinstance(laws[0][1], kinds)
+  }
 
 
 def _laws(model, names):
@@ -146,31 +171,59 @@ def _check_pins(parts, pins):
     )
 
 
-def _check_values(values, events, laws):
+def _leaves(name, event, value):
+  """Returns [(name, event shape, value)] of a part, of all inside of it."""
+  if isinstance(event, tf.TensorShape):
+    return [(name, event, value)]
+  names, events = in_order(event)
+  try:
+    inner, values = in_order(value)
+    if names and inner:
+      values = [dict(zip(inner, values))[inner_name] for inner_name in names]
+    if len(values) != len(events):
+      raise ValueError(f'{len(values)} values')
+  except (KeyError, TypeError, ValueError) as error:
+    raise ValueError(
+      f'The data {name!r} are of a model inside of the model: give a structure '
+      f'like that of its events, {event}.'
+    ) from error
+  names = names or range(len(events))
+  return [
+    leaf
+    for inner_name, *pair in zip(names, events, values)
+    for leaf in _leaves(f'{name}.{inner_name}', *pair)
+  ]
+
+
+def _check_values(law, name, event, value):
   """Refuses data that are not finite numbers, or of other shapes."""
-  for name, value in values.items():
-    if not isinstance(events[name], tf.TensorShape):
-      continue  # A model inside of the model.
-    try:
-      value = np.asarray(value)
-    except ValueError:  # Rows of several lengths.
-      value = np.asarray(None)
-    is_number = value.dtype.kind in 'fiub'
-    # Of these TFP leaves out what is masked, whatever it is.
-    may_be_nan = isinstance(laws[name][0][1], tfd.Masked)
-    if not is_number or not (may_be_nan or np.all(np.isfinite(value))):
-      raise ValueError(
-        f'The data {name!r} are not finite numbers throughout. Leave missing '
-        'ones out, or make them unknowns of the model.'
-      )
-    if not events[name].is_compatible_with(value.shape):
-      raise ValueError(
-        f'The data {name!r} have the shape {value.shape}, but the model draws '
-        f'{events[name]} there. Write the model for as many, or check the data.'
-      )
+  is_masked = np.ma.is_masked(value)  # An array would forget it.
+  try:
+    value = np.asarray(value)
+  except ValueError:  # Rows of several lengths.
+    value = np.asarray(None)
+  is_number = value.dtype.kind in 'fiub' and not is_masked
+  # Of these TFP leaves out what is masked, whatever it is.
+  may_be_nan = isinstance(law, tfd.Masked)
+  if not is_number or not (may_be_nan or np.all(np.isfinite(value))):
+    raise ValueError(
+      f'The data {name!r} are not finite numbers throughout. Leave missing '
+      'ones out, or make them unknowns of the model.'
+    )
+  if not event.is_compatible_with(value.shape):
+    raise ValueError(
+      f'The data {name!r} have the shape {value.shape}, but the model draws '
+      f'{event} there. Write the model for as many, or check the data.'
+    )
+
+
+def _whole(law, value):
+  return value == np.floor(value), 'whole numbers'
 
 
 def _shares(law, value):
+  if tf.as_dtype(law.dtype).is_integer:  # TFP would round them down.
+    return (value == 0) | (value == 1), '0 or 1'
   return (value >= 0) & (value <= 1), '0 or 1, or between'
 
 
@@ -238,9 +291,14 @@ _SUPPORTS = (
 
 def _check_support(name, law, bijector, value):
   """Refuses data where TFP goes on with a density, out of the support."""
-  for kinds, allowed_by in _SUPPORTS:
-    if not (isinstance(law, kinds) or isinstance(bijector, kinds)):
-      continue
+  rules = [
+    allowed_by
+    for kinds, allowed_by in _SUPPORTS
+    if isinstance(law, kinds) or isinstance(bijector, kinds)
+  ]
+  if isinstance(law.dtype, tf.DType) and law.dtype.is_integer:
+    rules.append(_whole)
+  for allowed_by in rules:
     value = np.asarray(value)
     is_allowed, allowed = allowed_by(law, value)
     if not np.all(is_allowed):

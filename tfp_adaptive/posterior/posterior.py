@@ -78,9 +78,8 @@ class Posterior:
       *self._values, self.trace, min_ess, chains.most_diverging
     )
     self.verdict.failed.extend(chains.failures)
-    self.verdict.failed.extend(
-      verdict_lib.stuck(problem.coordinates, self.unconstrained)
-    )
+    stuck = verdict_lib.stuck(problem.coordinates, self.unconstrained)
+    self.verdict.failed.extend(stuck)
 
   @property
   def converged(self) -> bool:
@@ -118,6 +117,8 @@ class Posterior:
   def more(self, num_draws: int) -> 'Posterior':
     """Returns the posterior with that many draws of each chain more.
 
+    Ctrl-C ends it, and what was drawn by then is returned.
+
     Args:
       num_draws: A positive int; as far apart as those there are.
 
@@ -130,14 +131,19 @@ class Posterior:
       )
     if self._chains.other_program:
       raise ValueError(
-        'The draws are of another model than the one they were loaded with: '
-        'draws of both are of none. Load them with the model of then.'
+        'The draws are of another model than the one they were loaded with, or '
+        'of another version of TensorFlow: draws of both are of none. Load '
+        'them with those of then.'
       )
     chains = copy.copy(self._chains)
     before, seconds = chains.num_gradients, chains.seconds
     chains.extend_to(chains.num_kept + num_draws)
-    while not chains.is_full:
-      chains.run_block()
+    ended_by = ''
+    try:
+      while not chains.is_full:
+        chains.run_block()
+    except KeyboardInterrupt:
+      ended_by = 'the user'
     stage = Stage(
       'more',
       f'{num_draws} draws of each chain',
@@ -145,7 +151,7 @@ class Posterior:
       chains.seconds - seconds,
     )
     report = [*self.report, stage]
-    return Posterior(self._problem, chains, report, self._min_ess)
+    return Posterior(self._problem, chains, report, self._min_ess, ended_by)
 
   def save(self, path: types.Path) -> None:
     """Writes draws, verdict and the learned sampler to one file.
@@ -176,7 +182,7 @@ class Posterior:
 
     Data are the parts that have values and depend on the unknowns. Others, as
     covariates or a known scale, keep their values, as do those that an unknown
-    depends on.
+    depends on; what is `tfd.Deterministic` is computed anew.
 
     Args:
       seed: int or [2] int32.
@@ -193,10 +199,13 @@ class Posterior:
     """
     model = self._joint() if model is None else model
     whole, pins = getattr(model, 'distribution', model), data.as_arrays(model)
-    unknowns, problem = self._flat(), self._problem
+    problem, computed = self._problem, data.computed(whole)
+    flat = self._flat().items()
+    unknowns = {name: rows for name, rows in flat if name not in computed}
     given = predictive.fixed(problem.model, unknowns, problem.observed)
     given |= predictive.fixed(whole, unknowns, pins)
-    return self._unflat(predictive.simulated(whole, unknowns, seed, given))
+    found = predictive.simulated(whole, unknowns, seed, given, computed)
+    return self._unflat(found)
 
   def log_likelihood(self) -> dict[str, np.ndarray]:
     """Returns how likely the data were, draw by draw.
@@ -205,14 +214,19 @@ class Posterior:
 
     Returns:
       dict of name -> [draws, chains, ...], numpy: a log density for each number
-      that the model draws independently, given the unknowns.
+      that the model draws independently, given the unknowns; none of covariates
+      and other values that depend on no unknown.
 
     Raises:
-      ValueError: If a log density was sampled, not a joint distribution.
+      ValueError: If a log density was sampled, not a joint distribution, or
+        one without data.
     """
-    found = predictive.log_likelihood(
-      self._joint(), self._flat(), self._problem.observed
-    )
+    model, unknowns = self._joint(), self._flat()
+    observed = self._problem.observed
+    of = list(predictive.depending(model, unknowns, observed))
+    if not of:
+      raise ValueError('No value depends on an unknown: there are no data.')
+    found = predictive.log_likelihood(model, unknowns, observed, of)
     return self._unflat(found)
 
   @property
@@ -312,6 +326,10 @@ class Posterior:
   def _flat(self):
     """Returns dict of name -> [draws x chains, event...] of the parts."""
     names, parts = data.in_order(self.states)
+    model, observed = self._problem.model, self._problem.observed
+    if names is None and model is not None:
+      every, _ = data.parts_and_events(model)
+      names = [name for name in every if name not in observed]
     return {
       name: tf.nest.map_structure(
         lambda rows: rows.reshape(-1, *rows.shape[2:]), part
@@ -346,6 +364,13 @@ class Posterior:
   def _advice(self):
     """Returns what to do about draws that are not to be relied on."""
     rhat = self.verdict.worst('rhat')
+    if rhat is None:
+      return (
+        'no step was accepted: check the density and its gradient, and that '
+        'the scales of its unknowns are not too far from 1'
+      )
+    if any('write the model' in words for words in self.failed):
+      return 'do what is said of it above: more draws change nothing'
     if self.verdict.where_diverging and (
       self.verdict.share_diverging > self.verdict.most_diverging
     ):
@@ -353,7 +378,7 @@ class Posterior:
         f'look at {self.verdict.where_diverging}, near which steps diverge: '
         'reparameterise there, or give it a prior that keeps away'
       )
-    if rhat is None or rhat[0] > verdict_lib.DISAGREEING_RHAT:
+    if rhat[0] > verdict_lib.DISAGREEING_RHAT:
       return (
         'chains disagree; if they sit in different modes average nothing, '
         'otherwise give more `max_gradients`, or reparameterise'

@@ -14,12 +14,12 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.posterior import data
 
-__all__ = ['fixed', 'log_likelihood', 'simulated']
+__all__ = ['depending', 'fixed', 'log_likelihood', 'simulated']
 
 tfd = tfp.distributions
 
 
-def simulated(model, unknowns, seed, given=None):
+def simulated(model, unknowns, seed, given=None, computed=()):
   """Returns dict of name -> [n, ...]: draws of all other parts, given unknowns.
 
   Args:
@@ -28,6 +28,7 @@ def simulated(model, unknowns, seed, given=None):
     seed: int or [2] int32.
     given: dict of name -> value of parts that keep it; those that the model
       has not are ignored.
+    computed: Names of parts that are functions of others, and no data.
 
   Raises:
     ValueError: If the model has no such parts, or of other shapes.
@@ -36,7 +37,8 @@ def simulated(model, unknowns, seed, given=None):
   given = {name: v for name, v in (given or {}).items() if name in names}
   given = _cast(model, names, given)
   _check_shapes(model, names, given)
-  drawn = [name for name in names if name not in {*unknowns, *given}]
+  known = {*unknowns, *given, *computed}
+  drawn = [name for name in names if name not in known]
   if not drawn:
     kept = f', {", ".join(given)} no data that depend on them' if given else ''
     raise ValueError(
@@ -75,15 +77,34 @@ def fixed(model, unknowns, values):
       'leaves the unknowns open.'
     )
   children = _children(model, names)
-  below, reached = set(), set(unknowns)
-  while reached - below:
-    below |= reached
-    reached = set().union(*(children[name] for name in below))
+  below = _below(children, unknowns)
   return {
     name: value
     for name, value in values.items()
     if name not in below or children[name] & set(unknowns)
   }
+
+
+def depending(model, unknowns, values):
+  """Returns dict of those values in whose law an unknown has a say.
+
+  Args:
+    model: As in `simulated`.
+    unknowns: As in `simulated`.
+    values: dict of name -> the value, of other parts.
+  """
+  names = _checked_names(model, unknowns)
+  below = _below(_children(model, names), unknowns)
+  return {name: value for name, value in values.items() if name in below}
+
+
+def _below(children, names):
+  """Returns the names of parts, and of all that they have a say in."""
+  below, reached = set(), set(names)
+  while reached - below:
+    below |= reached
+    reached = set().union(*(children[name] for name in below))
+  return below
 
 
 def _children(model, names):
@@ -152,7 +173,7 @@ def _cast(model, names, values):
   }
 
 
-def log_likelihood(model, unknowns, observed):
+def log_likelihood(model, unknowns, observed, of=None):
   """Returns dict of name -> [n, ...]: log densities of data, given unknowns.
 
   One for each number that is independent of the others, given the unknowns:
@@ -161,7 +182,8 @@ def log_likelihood(model, unknowns, observed):
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
-    observed: dict of name -> the data.
+    observed: dict of name -> all values of the model.
+    of: Names of those that are data; `None`: all.
   """
   names = _checked_names(model, unknowns)
   observed = _cast(model, names, observed)
@@ -170,7 +192,7 @@ def log_likelihood(model, unknowns, observed):
     del index
     laws, _ = model.sample_distributions(seed=(0, 1), **values, **observed)
     laws = dict(zip(names, data.in_order(laws)[1]))
-    return {n: _pointwise(laws[n], value) for n, value in observed.items()}
+    return {n: _pointwise(laws[n], observed[n]) for n in of or observed}
 
   return _for_each(evaluate, unknowns)
 
@@ -222,10 +244,15 @@ def _for_each(function, unknowns):
   return tf.nest.map_structure(np.asarray, found)
 
 
-def _pointwise(law, value):
+def _pointwise(law, value, num_front=0):
   """Returns log densities of all numbers that a law draws independently.
 
   A dict by part of a joint distribution inside of the model.
+
+  Args:
+    law: A distribution.
+    value: [..., batch..., event...].
+    num_front: Axes of the value before those of the law.
   """
   if isinstance(law, tfd.JointDistribution):
     names, _ = data.parts_and_events(law)
@@ -233,18 +260,21 @@ def _pointwise(law, value):
     parts = zip(names, data.in_order(laws)[1], data.in_order(value)[1])
     return {name: _pointwise(inner, part) for name, inner, part in parts}
   if isinstance(law, tfd.Independent):
-    return _pointwise(law.distribution, value)
+    return _pointwise(law.distribution, value, num_front)
   if not isinstance(law, tfd.Sample):
     return law.log_prob(value)
-  # [batch..., sample..., event...]: samples go in front, and back.
+  # [..., batch..., sample..., event...]: samples go in front of the batch, and
+  # back behind it.
   inner = law.distribution
-  num_batch = inner.batch_shape.rank
-  num_event = inner.event_shape.rank
-  num_sample = len(value.shape) - num_batch - num_event
+  begin, to = num_front, num_front + inner.batch_shape.rank
+  end = len(value.shape) - inner.event_shape.rank
+  value = _swapped(value, begin, to, end)
+  found = _pointwise(inner, value, begin + end - to)
+  return _swapped(found, begin, begin + end - to, end)
+
+
+def _swapped(value, begin, to, end):
+  """Returns a Tensor with axes to, ..., end - 1 before begin, ..., to - 1."""
   axes = list(range(len(value.shape)))
-  to, end = num_batch, num_batch + num_sample
-  value = tf.transpose(value, axes[to:end] + axes[:to] + axes[end:])
-  found = _pointwise(inner, value)
-  axes = list(range(len(found.shape)))
-  to = num_sample
-  return tf.transpose(found, axes[to:end] + axes[:to] + axes[end:])
+  order = axes[:begin] + axes[to:end] + axes[begin:to] + axes[end:]
+  return tf.transpose(value, order)

@@ -118,6 +118,7 @@ class RunFile:
     if self._path is None or not self._path.exists():
       return None
     header, arrays = saved.read(self._path)
+    saved.check_names(self._path, header, self._problem)
     self._check(header)
     place = Place(*header['place'])
     is_richer = self._settings.max_gradients > header['max_gradients']

@@ -14,7 +14,7 @@ from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import program_digest
 from tfp_adaptive.posterior import chains as chains_lib
 
-__all__ = ['read', 'restore', 'write']
+__all__ = ['check_names', 'read', 'restore', 'write']
 
 _KIND = 'posterior'
 _TOLERANCE = {tf.float32: 1e-4, tf.float64: 1e-8}  # Of log densities.
@@ -88,7 +88,7 @@ def restore(path, header, arrays, problem, progress=False, goes_on=False):
   Raises:
     ValueError: If the file is of another model, data or version.
   """
-  _check_names(path, header, problem)
+  check_names(path, header, problem)
   _check_data(path, header, problem)
   _check_density(path, arrays, problem)
   other_program = _other_program(path, header, arrays, problem, goes_on)
@@ -105,7 +105,7 @@ def restore(path, header, arrays, problem, progress=False, goes_on=False):
   return chains
 
 
-def _check_names(path, header, problem):
+def check_names(path, header, problem):
   """Refuses a model of other unknowns."""
   saved = header['coordinates'], header['dtype']
   given = list(problem.coordinates), problem.dtype.name
@@ -188,10 +188,12 @@ def _check_density(path, arrays, problem):
   """Refuses a model that has another density where the chains are."""
   saved = arrays['trace_target_log_prob'][-1]
   given = problem.target_log_prob_fn(tf.constant(arrays['0'])).numpy()
-  bound = _TOLERANCE[problem.dtype] * (1.0 + np.abs(saved))
-  if not np.all(np.abs(given - saved) <= bound):
+  excess = np.abs(given - saved)
+  excess -= _TOLERANCE[problem.dtype] * (1.0 + np.abs(saved))
+  if not np.all(excess <= 0.0):
+    worst = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
     raise ValueError(
-      f'{path} is of another model or other data: where its first chain is, '
-      f'the log density was {saved[0]:.6g}, and that of the model given is '
-      f'{given[0]:.6g}. Pass the model and data of then.'
+      f'{path} is of another model or other data: where its chain {worst} is, '
+      f'the log density was {saved[worst]:.6g}, and that of the model given is '
+      f'{given[worst]:.6g}. Pass the model and data of then.'
     )

@@ -38,5 +38,5 @@ class Place(NamedTuple):
   # 'improve': another structure, or more steps to adapt; 'sample'; 'done'.
   phase: str = 'improve'
   may_adapt: bool = True
-  # Why the adaptation of this attempt was left out: too small a budget.
-  lacking: str = ''
+  # Gradients for whose want the adaptation of this attempt was left out, or 0.
+  lacking: float = 0.0

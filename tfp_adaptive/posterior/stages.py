@@ -91,13 +91,14 @@ class Run:
     """Returns the `Place` behind a stage of sampling."""
     place = self._place
     is_far = posterior.verdict.is_far_from_enough(self._settings.min_ess)
-    if is_far and not self._ended_by:
-      self._ended_by = place.lacking
+    if is_far and place.lacking and not self._ended_by:
+      self._ended_by = budget.words(self._spent + place.lacking)
     if self._ended_by:
       return place  # It goes on where it is, with another budget.
     if is_far and place.may_adapt:
       return Place(place.attempt + 1)
-    return place._replace(phase='done')
+    lacking = 0.0 if posterior.converged else place.lacking
+    return place._replace(phase='done', lacking=lacking)
 
   def _look(self):
     """Returns `Chains` of the first kernel, from starts that are drawn."""
@@ -132,13 +133,18 @@ class Run:
 
   def _placed(self, chains):
     """Returns chains to sample with, and notes whether they may adapt again."""
-    attempt = self._place.attempt
-    found, lacking = self._improved(chains, attempt)
+    attempt, begin = self._place.attempt, time.monotonic()
+    try:
+      found, lacking = self._improved(chains, attempt)
+    except tf.errors.OpError as error:  # As of memory: draws are worth more.
+      found, lacking = chains, 0.0
+      self._note('adapt', f'failed: {error.message[:200]}', 0, begin)
     if self._is_late and found is chains:
       self._ended_by = '`max_seconds`'  # Another call chooses anew.
       return chains
     if lacking:
-      self._note('adapt', f'left out: {lacking}', 0, time.monotonic())
+      words = budget.words(self._spent + lacking)
+      self._note('adapt', f'left out: {words}', 0, time.monotonic())
     may_adapt = not lacking and attempt + 1 < _NUM_ATTEMPTS
     self._place = Place(attempt, 'sample', may_adapt, lacking)
     return found
@@ -147,21 +153,22 @@ class Run:
     """Returns chains of the structure and the steps that their draws ask for.
 
     The same ones if they have these, or no time is left, or too few gradients;
-    and words on these, or ''.
+    and how many of these are lacking, from now on, or 0.
     """
     if self._is_late:
-      return chains, ''
+      return chains, 0.0
     choice, cost = self._planned(chains, attempt)
     if choice is chains.choice or self._is_late:
-      return chains, ''
+      return chains, 0.0
     wanted = _GROWTH**attempt * _FIRST_STEPS
     least = _FIRST_STEPS if attempt else _FEWEST_STEPS
     settings = self._planned_settings(2 + attempt)
     num_steps = budget.affordable(settings, self._spent, wanted, cost)
     if num_steps < least:
-      return chains, budget.lacking(settings, self._spent, least, cost)
+      again = _NUM_PAIRS / settings.num_chains  # To choose a structure anew.
+      return chains, again + budget.needed(settings, least, cost)
     found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
-    return found, ''
+    return found, 0.0
 
   def _planned(self, chains, attempt):
     """Returns what to adapt, and what is to be left for each of its steps.
@@ -258,18 +265,11 @@ class Run:
       self._programs,
       chains.matrix,
       chains.diverge,
+      by_chain.shape[0],
     )
-    drivers = ', '.join(self._problem.coordinates[i] for i in choice.drivers)
-    found = choice.name + (f' driven by {drivers}' if drivers else '')
+    found = choice.words(self._problem.coordinates)
     if not np.all(is_finite):
       found += f'; {np.sum(~is_finite)} of {len(rows)} pairs have no gradient'
-    if choice.losses:
-      losses = ', '.join(
-        f'{loss:.2g} {"" if name == choice.name else f"of a {name}"}'.strip()
-        for name, loss in reversed(choice.losses.items())
-        if name in (choice.name, next(iter(choice.losses)))
-      )
-      found += f'; loss held out {losses}'
     self._note('structure', found, self._evaluate.num_calls - before, begin)
     return choice
 

@@ -27,8 +27,8 @@ _FEWEST_PAIRS = 32
 _BENT, _PATH = 'bent conditional Gaussian', 'conditional path'
 # Rank correlation of most neighbours' gradients, for a path to be tried.
 _LEAST_OF_NEIGHBOURS = 0.2
-# Of pairs, in turn to fit and to hold out. Each of eight chains is in both: of
-# one that is stuck in a neck the others know nothing.
+# Of pairs, in turn to fit and to hold out, two of each chain or more: of one
+# that is stuck in a neck the others know nothing.
 _NUM_BLOCKS = 16
 # What a candidate must earn over a simpler one: noise, a share of the loss, and
 # more than nothing.
@@ -66,6 +66,23 @@ class Choice(
 
   __slots__ = ()
 
+  def words(self, coordinates):
+    """Returns what was chosen, as a user reads it.
+
+    Args:
+      coordinates: Names of all.
+    """
+    drivers = ', '.join(coordinates[i] for i in self.drivers)
+    found = self.name + (f' driven by {drivers}' if drivers else '')
+    if self.losses:
+      losses = ', '.join(
+        f'{loss:.2g} {"" if name == self.name else f"of a {name}"}'.strip()
+        for name, loss in reversed(self.losses.items())
+        if name in (self.name, next(iter(self.losses)))
+      )
+      found += f'; loss held out {losses}'
+    return found
+
 
 def default_matrix(event_size):
   """Returns (name, preconditioner) of the first look."""
@@ -74,7 +91,9 @@ def default_matrix(event_size):
   return 'diagonal matrix', preconditioners.diagonal()
 
 
-def choose(states, scores, programs=None, learned=None, diverge=False):
+def choose(
+  states, scores, programs=None, learned=None, diverge=False, num_chains=1
+):
   """Returns the `Choice` for pairs.
 
   Candidates are tried from simple to rich; a richer one must earn its place.
@@ -86,12 +105,14 @@ def choose(states, scores, programs=None, learned=None, diverge=False):
     learned: Name and params of the matrix that the chains have. They learned it
       from many more states, and it counts for its kind where it is better.
     diverge: Whether proposals of the chains do: no matrix is enough then.
+    num_chains: That the pairs are of, an equal share each.
   """
   programs = {} if programs is None else programs
   count = len(states)
   if count < _FEWEST_PAIRS:
     return Choice(*default_matrix(states.shape[1]))
-  is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
+  num_blocks = max(_NUM_BLOCKS, 2 * num_chains)
+  is_held_out = np.arange(count) * num_blocks // count % 2 == 1
   pairs = [
     tf.constant(rows[is_chosen])
     for is_chosen in (~is_held_out, is_held_out)

@@ -196,8 +196,8 @@ def stuck(names, draws):
     more = f', nor did {others} more' if others else ''
     yield (
       f'{names[first]} never moved from {draws[0, 0, first]:.6g}{more}: where '
-      'a spread is smaller than the rounding of float32, subtract a constant '
-      'or write the model in float64'
+      f'a spread is smaller than the rounding of {draws.dtype.name}, subtract '
+      'a constant, or write the model in float64'
     )
 
 
