@@ -168,12 +168,12 @@ def learned_factor(
   preconditioner = _linear(kernel).preconditioner
   params = tfp_private.get_innermost(results, 'preconditioner_params')
   step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
-  if step_size.ndim:
+  if step_size.size > 1:
     raise ValueError(
       f'There is no one matrix where step sizes are {step_size.shape}, one for '
       'each chain. Use `tfpa.frozen(kernel, results)`.'
     )
-  return step_size * preconditioner.operator(params).to_dense().numpy()
+  return step_size.item() * preconditioner.operator(params).to_dense().numpy()
 
 
 def learned_covariance(

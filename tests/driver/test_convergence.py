@@ -110,6 +110,7 @@ def test_of_large_runs_the_suspects_are_ranked(monkeypatch):
   np.testing.assert_allclose(rhat, thinned.rhat[3], rtol=1e-6)
 
 
+@pytest.mark.full
 def test_good_draws_of_very_many_coordinates_are_not_doubted(monkeypatch):
   # Thinned to few rows, the worst of so many coordinates would look bad.
   draws = np.random.default_rng(1).normal(size=(1000, 4, 20_000))

@@ -105,6 +105,7 @@ def reused(monkeypatch):
   return found
 
 
+@pytest.mark.full
 def test_a_kernel_built_anew_is_known_unless_its_data_changed(reused):
   data = [0.7]
 

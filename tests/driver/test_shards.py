@@ -57,6 +57,7 @@ def _assert_same(one, other):
   )
 
 
+@pytest.mark.full
 def test_results_have_the_shapes_of_all_chains(kernel, two):
   whole = _sample(kernel, _start())
   tf.nest.map_structure(
@@ -94,6 +95,7 @@ def test_shards_draw_noise_of_their_own(kernel):
   assert not np.any(np.all(states[:, 0] == states[:, 2], axis=-1))
 
 
+@pytest.mark.full
 def test_what_is_learned_is_one_for_all(kernel):
   start = _start(8)
   runs = [

@@ -79,6 +79,7 @@ def _proposal(function=_log_likelihood):
   )
 
 
+@pytest.mark.full
 def test_correction_is_that_of_the_dense_proposal_density():
   states = _states()
   assert np.any(_curvature(states) > 0.0) and np.any(_curvature(states) < 0.0)

@@ -100,6 +100,7 @@ def _dense_value(rows, slack, weight, sign):
   return tf.reduce_sum(tf.cos(second) + first**3 + logs)
 
 
+@pytest.mark.full
 def test_gradients_of_first_and_second_order_are_those_of_dense_algebra():
   rng = np.random.default_rng(1)
   (slack, weight, sign), _ = _path(rng, slack_scale=1.0)

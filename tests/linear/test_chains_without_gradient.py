@@ -41,6 +41,7 @@ def test_the_speed_measure_learns_from_the_others():
   assert np.any(params != params[0, 0] * np.eye(2))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'build', [tfpa.fisher_divergence_hamiltonian, tfpa.fisher_divergence_langevin]
 )
@@ -63,6 +64,7 @@ def test_a_start_without_a_gradient_is_refused_by_chain():
     tfpa.sample(kernel, _START, 10, progress=False)
 
 
+@pytest.mark.full
 def test_a_row_whose_square_overflows_is_in_no_moments():
   def target(x):  # Its gradient is finite, and some 1e30.
     return -0.5 * tf.reduce_sum(x**2, axis=-1) - tf.where(

@@ -165,6 +165,7 @@ def _start(name, size):
   return preconditioner, preconditioner.init(sizes, tf.float64, one)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', _STRUCTURES)
 def test_moves_find_a_gaussian_of_their_structure_without_noise(name):
   size, rng = 7, np.random.default_rng(4)
@@ -196,6 +197,7 @@ def test_moves_find_a_gaussian_of_their_structure_without_noise(name):
     assert np.max(error) > 0.1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['diagonal', 'tridiagonal', 'arrow'])
 def test_moves_end_where_the_weighted_divergence_is_flat(name):
   # A target that no structure holds: weights, spreads and bounds matter.
@@ -254,6 +256,7 @@ def test_a_fit_to_pairs_sees_those_of_weight_alone(name):
   np.testing.assert_allclose(scaled, np.eye(size), atol=2e-3)
 
 
+@pytest.mark.full
 def test_a_path_of_a_hundred_is_learned_from_a_few_hundred_gradients():
   size, correlation = 100, 0.99
   steps = np.eye(size) - correlation * np.eye(size, k=-1)
@@ -290,7 +293,7 @@ def test_a_fit_that_fails_is_counted_and_leaves_the_factor():
   np.testing.assert_array_equal(_covariance(results[-1]), _covariance(before))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_long_directions_beside_scales_are_learned_from_pairs():
   size, rank = 40, 3
   rng = np.random.default_rng(1)

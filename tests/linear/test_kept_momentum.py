@@ -68,6 +68,7 @@ def _worst(accept, num_leapfrog_steps=(4, 6), seed=1):
   )
 
 
+@pytest.mark.full
 def test_exact_draws_momenta_and_uniforms_stay_exact():
   assert _worst(kept_momentum.MomentumMetropolisHastings) < _BOUND
 
@@ -110,6 +111,7 @@ def test_momenta_go_on_and_turn_back_where_rejected():
   )
 
 
+@pytest.mark.full
 def test_what_is_learned_is_half_as_many_steps_and_can_be_frozen():
   scales = tf.constant([1.0, 3.0, 10.0, 30.0], tf.float64)
   target = lambda x: targets.standard_normal(x / scales)

@@ -53,7 +53,7 @@ def _errors(kernel, start, basis, seed):
   return np.abs(squares.mean(axis=0) - 1.0), error
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_kept_momenta_do_not_resonate():
   log_prob, basis, start = _target()
   kernel = tfpa.fisher_divergence_hamiltonian(

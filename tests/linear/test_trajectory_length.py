@@ -148,6 +148,7 @@ def test_only_one_and_two_steps_may_be_chosen_without_a_jitter():
   }
 
 
+@pytest.mark.full
 def test_slow_directions_lengthen_trajectories():
   # A diagonal of equal scales: what the metric cannot hold must be traveled.
   scales = tf.constant([1.0, 1.0, 20.0], tf.float64)
@@ -192,8 +193,14 @@ def _two_parts(x, y):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
-@pytest.mark.parametrize('batch', [[], [4], [2, 3]])
+@pytest.mark.parametrize(
+  'batch, dtype',
+  [
+    ([], tf.float32),
+    ([2, 3], tf.float64),
+    pytest.param([4], tf.float32, marks=pytest.mark.nightly),
+  ],
+)
 def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   start = [
     tf.random.stateless_normal([*batch, 3], [4, 5], dtype=dtype),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
@@ -38,6 +39,38 @@ def test_what_is_computed_is_computed_anew_for_another_model():
     drawn = posterior.posterior_predictive(model=_line(at))
     assert set(drawn) == {'y'}
     np.testing.assert_allclose(drawn['y'], slope * at, atol=0.06)
+
+
+def test_what_another_model_computes_beside_is_predicted():
+  posterior = _of(_line(_AT), dict(y=_AT))
+  other = tfd.JointDistributionNamed(
+    dict(
+      slope=tfd.Normal(0.0, 1.0),
+      mean=lambda slope: tfd.Deterministic(slope[..., tf.newaxis] * _AT),
+      prediction=lambda slope: tfd.Deterministic(3.0 * slope),
+    )
+  )
+  drawn = posterior.posterior_predictive(model=other)
+  assert set(drawn) == {'prediction'}
+  np.testing.assert_allclose(
+    drawn['prediction'], 3.0 * posterior.states.slope, rtol=1e-6
+  )
+
+
+def test_data_that_an_unknown_depends_on_through_what_is_computed_stay():
+  model = tfd.JointDistributionNamed(
+    dict(
+      mu=tfd.Normal(0.0, 1.0),
+      x=lambda mu: tfd.Normal(mu, 1.0),
+      twice=lambda x: tfd.Deterministic(2.0 * x),
+      u=lambda twice: tfd.Normal(twice, 1.0),
+      y=lambda u: tfd.Normal(u, 0.1),
+    )
+  )
+  posterior = _of(model, dict(x=1.0, y=2.0), 2)
+  assert set(posterior.posterior_predictive()) == {'y'}
+  # Both have a likelihood: an unknown has a say in each.
+  assert set(posterior.log_likelihood()) == {'x', 'y'}
 
 
 def test_values_that_no_unknown_has_a_say_in_have_no_likelihood():

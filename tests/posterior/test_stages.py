@@ -252,7 +252,7 @@ def test_an_adaptation_that_the_budget_leaves_out_is_told_and_gone_on_with():
   told = '`max_gradients`: to adapt again takes 50_000 or more'
   run = _Short()
   assert run().ended_by == told
-  assert str(run._report[-1]).endswith(f'left out: {told}')
+  assert 'left out: `max_gradients`' in str(run._report[-1])
   place = Place(0, 'sample', False, 50_000.0)
   assert run.saved == [place]
   for is_richer, attempts in ((False, []), (True, [0])):

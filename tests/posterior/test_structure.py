@@ -70,7 +70,7 @@ def test_a_chain_that_is_stuck_in_a_neck_does_not_hide_the_map():
   assert choice.drivers == (1, 0)
 
 
-@pytest.mark.parametrize('num_chains', [1, 8, 16, 100])
+@pytest.mark.parametrize('num_chains', [1, 8, 16, 100, 200, 400, 4000])
 def test_every_chain_is_in_both_halves_of_the_pairs(num_chains, monkeypatch):
   halves = []
 
@@ -79,11 +79,12 @@ def test_every_chain_is_in_both_halves_of_the_pairs(num_chains, monkeypatch):
     return np.nan, {}
 
   monkeypatch.setattr(structure, '_tried', tried)
-  chain = np.repeat(np.arange(num_chains, dtype=float), 400 // num_chains)
+  # Of very many chains not each has a pair.
+  chain = np.floor(np.arange(400) * num_chains / 400)
   rows = np.stack([chain, chain], axis=-1)
   structure.choose(rows, rows, num_chains=num_chains)
   for half in halves[:2]:
-    assert set(half[:, 0]) == set(range(num_chains))
+    assert num_chains > 200 or set(half[:, 0]) == set(range(num_chains))
     assert len(half) == pytest.approx(len(rows) / 2, rel=0.1)
 
 

@@ -212,9 +212,11 @@ def test_advice_is_of_what_failed():
   values = _heavy()[..., :1].copy()
   assert 'next:' not in repr(_posterior(values))
   still = np.concatenate([values, np.ones_like(values)], axis=-1)
-  posterior = _posterior(still)
-  assert f'rounding of {still.dtype.name}, subtract' in posterior.failed[-1]
-  assert 'next: do what is said of it above' in repr(posterior)
+  for dtype, end in (('float64', 'constant'), ('float32', 'in float64')):
+    posterior = _posterior(still.astype(dtype))
+    assert f'rounding of {dtype}, subtract a const' in posterior.failed[-1]
+    assert posterior.failed[-1].endswith(end)
+    assert 'next: do what is said of it above' in repr(posterior)
   never = _posterior(
     np.ones_like(values), target_log_prob=np.ones(values.shape[:2])
   )

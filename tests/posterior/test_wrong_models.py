@@ -104,6 +104,11 @@ def _chain(x):
   )
 
 
+def _masked_labels(x):
+  law = tfd.Masked(tfd.Bernoulli(x * tf.ones(2)), [True, False])
+  return tfd.Independent(law, 1, name='y')
+
+
 def _masked(x):
   law = tfd.Masked(tfd.Normal(x * tf.ones(2), 1.0), [True, False])
   return tfd.Independent(law, 1, name='y')
@@ -147,7 +152,7 @@ def _masked(x):
     (
       _joint(_MEAN, lambda x: tfd.Sample(tfd.Bernoulli(x), 2, name='y')),
       dict(y=[1, 2]),
-      'must be 0 or 1, but 2 is among them',
+      'must be 0 or 1, shares.* but 2 is among them',
     ),
     (
       _joint(
@@ -228,6 +233,12 @@ def _masked(x):
     (_GOOD, dict(seen=np.ma.masked_array(_DATA)), _TOO_FEW),
     # What is masked may be anything.
     (_joint(_MEAN, _masked), dict(y=[1.0, np.nan]), _TOO_FEW),
+    (
+      _joint(_MEAN, _masked),
+      dict(y=np.ma.masked_array([1.0, 7.0], [False, True])),
+      _TOO_FEW,
+    ),
+    (_joint(_MEAN, _masked_labels), dict(y=np.array([1.0, np.nan])), _TOO_FEW),
     (_GOOD, dict(seen=np.int64([1, 2, 3, 4])), _TOO_FEW),
     (_GOOD.experimental_pin(seen=_DATA), {}, _TOO_FEW),
     (
@@ -284,8 +295,12 @@ def _four_and_nine_thrice(x):
     (lambda x: tfd.OneHotCategorical(x * _ROW), [1, 1, 0], _ONE_HOT),
     (lambda x: tfd.Categorical(x * _ROW), 7, f'{_LABELS} 7'),
     (lambda x: tfd.Sample(tfd.Categorical(x * _ROW), 2), [3, -1], _LABELS),
-    (lambda x: tfd.ProbitBernoulli(x), 2, '0 or 1, but 2'),
-    (lambda x: tfd.Bernoulli(x), 0.3, '0 or 1, but 0.3'),
+    (
+      lambda x: tfd.ProbitBernoulli(x),
+      2,
+      '0 or 1, shares with .* there, but 2',
+    ),
+    (lambda x: tfd.Bernoulli(x), np.float64(0.3), '0 or 1, shares'),
     (lambda x: tfd.Bernoulli(x, dtype=tf.float32), 2, '0 or 1, or between'),
     (lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 0.5, 'whole numbers, but'),
   ],

@@ -16,7 +16,7 @@ __all__ = [
   'unapply',
   'zero_tangent',
 ]
-_LEAST = 1e-30
+_LEAST = 1e-15  # The square of its inverse is a number in float32.
 
 
 def apply(operator, rows, adjoint=False):

@@ -197,14 +197,14 @@ def _leaves(name, event, value):
 
 def _check_values(law, name, event, value):
   """Refuses data that are not finite numbers, or of other shapes."""
-  is_masked = np.ma.is_masked(value)  # An array would forget it.
+  # Of these TFP leaves out what is masked, whatever it is.
+  may_be_nan = isinstance(law, tfd.Masked)
+  is_missing = np.ma.is_masked(value) and not may_be_nan
   try:
     value = np.asarray(value)
   except ValueError:  # Rows of several lengths.
     value = np.asarray(None)
-  is_number = value.dtype.kind in 'fiub' and not is_masked
-  # Of these TFP leaves out what is masked, whatever it is.
-  may_be_nan = isinstance(law, tfd.Masked)
+  is_number = value.dtype.kind in 'fiub' and not is_missing
   if not is_number or not (may_be_nan or np.all(np.isfinite(value))):
     raise ValueError(
       f'The data {name!r} are not finite numbers throughout. Leave missing '
@@ -222,8 +222,9 @@ def _whole(law, value):
 
 
 def _shares(law, value):
-  if tf.as_dtype(law.dtype).is_integer:  # TFP would round them down.
-    return (value == 0) | (value == 1), '0 or 1'
+  if tf.as_dtype(law.dtype).is_integer:  # TFP rounds an array's down.
+    is_allowed = (value == 0) | (value == 1)
+    return is_allowed, '0 or 1, shares with `dtype=tf.float32` there'
   return (value >= 0) & (value <= 1), '0 or 1, or between'
 
 
@@ -296,7 +297,8 @@ def _check_support(name, law, bijector, value):
     for kinds, allowed_by in _SUPPORTS
     if isinstance(law, kinds) or isinstance(bijector, kinds)
   ]
-  if isinstance(law.dtype, tf.DType) and law.dtype.is_integer:
+  is_whole = isinstance(law.dtype, tf.DType) and law.dtype.is_integer
+  if is_whole and not isinstance(law, tfd.Masked):
     rules.append(_whole)
   for allowed_by in rules:
     value = np.asarray(value)

@@ -78,8 +78,9 @@ class Posterior:
       *self._values, self.trace, min_ess, chains.most_diverging
     )
     self.verdict.failed.extend(chains.failures)
-    stuck = verdict_lib.stuck(problem.coordinates, self.unconstrained)
+    stuck = list(verdict_lib.stuck(problem.coordinates, self.unconstrained))
     self.verdict.failed.extend(stuck)
+    self._is_unusable = bool(stuck) or not np.all(np.isfinite(self._values[1]))
 
   @property
   def converged(self) -> bool:
@@ -144,6 +145,7 @@ class Posterior:
         chains.run_block()
     except KeyboardInterrupt:
       ended_by = 'the user'
+    num_draws = chains.num_kept - self._chains.num_kept
     stage = Stage(
       'more',
       f'{num_draws} draws of each chain',
@@ -199,11 +201,12 @@ class Posterior:
     """
     model = self._joint() if model is None else model
     whole, pins = getattr(model, 'distribution', model), data.as_arrays(model)
-    problem, computed = self._problem, data.computed(whole)
-    flat = self._flat().items()
-    unknowns = {name: rows for name, rows in flat if name not in computed}
-    given = predictive.fixed(problem.model, unknowns, problem.observed)
-    given |= predictive.fixed(whole, unknowns, pins)
+    unknowns, computed = self._drawn(whole)
+    problem = self._problem
+    given = predictive.fixed(
+      problem.model, unknowns, problem.observed, computed
+    )
+    given |= predictive.fixed(whole, unknowns, pins, computed)
     found = predictive.simulated(whole, unknowns, seed, given, computed)
     return self._unflat(found)
 
@@ -223,7 +226,8 @@ class Posterior:
     """
     model, unknowns = self._joint(), self._flat()
     observed = self._problem.observed
-    of = list(predictive.depending(model, unknowns, observed))
+    drawn, _ = self._drawn(model)
+    of = list(predictive.depending(model, drawn, observed))
     if not of:
       raise ValueError('No value depends on an unknown: there are no data.')
     found = predictive.log_likelihood(model, unknowns, observed, of)
@@ -337,6 +341,12 @@ class Posterior:
       for name, part in zip(names or self._problem.names, parts)
     }
 
+  def _drawn(self, model):
+    """Returns `_flat` without what a model computes, and the names of that."""
+    flat = self._flat()
+    computed = data.computed(model) & set(flat)
+    return {n: rows for n, rows in flat.items() if n not in computed}, computed
+
   def _unflat(self, found):
     shape = self.unconstrained.shape[:2]
     return tf.nest.map_structure(
@@ -358,32 +368,8 @@ class Posterior:
       lines.append(f'  ended by {self.ended_by}')
     lines += [f'  {stage}' for stage in self.report]
     if not self.converged:
-      lines.append(f'  next: {self._advice()}')
+      lines.append(f'  next: {self.verdict.advice(self._is_unusable)}')
     return '\n'.join(lines)
-
-  def _advice(self):
-    """Returns what to do about draws that are not to be relied on."""
-    rhat = self.verdict.worst('rhat')
-    if rhat is None:
-      return (
-        'no step was accepted: check the density and its gradient, and that '
-        'the scales of its unknowns are not too far from 1'
-      )
-    if any('write the model' in words for words in self.failed):
-      return 'do what is said of it above: more draws change nothing'
-    if self.verdict.where_diverging and (
-      self.verdict.share_diverging > self.verdict.most_diverging
-    ):
-      return (
-        f'look at {self.verdict.where_diverging}, near which steps diverge: '
-        'reparameterise there, or give it a prior that keeps away'
-      )
-    if rhat[0] > verdict_lib.DISAGREEING_RHAT:
-      return (
-        'chains disagree; if they sit in different modes average nothing, '
-        'otherwise give more `max_gradients`, or reparameterise'
-      )
-    return 'draw on with `posterior.more(n)`, or give more `max_gradients`'
 
 
 def _variables(states, names=None):

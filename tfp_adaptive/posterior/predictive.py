@@ -54,7 +54,7 @@ def simulated(model, unknowns, seed, given=None, computed=()):
   return _for_each(draw, unknowns)
 
 
-def fixed(model, unknowns, values):
+def fixed(model, unknowns, values, computed=()):
   """Returns dict of those values that are no data to be drawn anew.
 
   No unknown has a say in their law, or they have one in that of an unknown.
@@ -63,6 +63,7 @@ def fixed(model, unknowns, values):
     model: As in `simulated`.
     unknowns: As in `simulated`.
     values: dict of name -> the value, of other parts.
+    computed: As in `simulated`.
 
   Raises:
     ValueError: If the model has no such unknowns, or they have values.
@@ -78,10 +79,15 @@ def fixed(model, unknowns, values):
     )
   children = _children(model, names)
   below = _below(children, unknowns)
+
+  def is_above(name):
+    through = {n: c for n, c in children.items() if n in {name, *computed}}
+    return bool(_below(through, [name]) & set(unknowns))
+
   return {
     name: value
     for name, value in values.items()
-    if name not in below or children[name] & set(unknowns)
+    if name not in below or is_above(name)
   }
 
 
@@ -103,7 +109,7 @@ def _below(children, names):
   below, reached = set(), set(names)
   while reached - below:
     below |= reached
-    reached = set().union(*(children[name] for name in below))
+    reached = set().union(*(children.get(name, ()) for name in below))
   return below
 
 

@@ -121,6 +121,8 @@ class RunFile:
     saved.check_names(self._path, header, self._problem)
     self._check(header)
     place = Place(*header['place'])
+    if isinstance(place.lacking, str):  # Words, in files of before.
+      place = place._replace(lacking=float(bool(place.lacking)))
     is_richer = self._settings.max_gradients > header['max_gradients']
     is_done = place.phase == 'done' and not (is_richer and place.lacking)
     chains = saved.restore(

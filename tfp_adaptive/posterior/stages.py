@@ -143,8 +143,8 @@ class Run:
       self._ended_by = '`max_seconds`'  # Another call chooses anew.
       return chains
     if lacking:
-      words = budget.words(self._spent + lacking)
-      self._note('adapt', f'left out: {words}', 0, time.monotonic())
+      words = 'left out: `max_gradients` does not pay for it'
+      self._note('adapt', words, 0, time.monotonic())
     may_adapt = not lacking and attempt + 1 < _NUM_ATTEMPTS
     self._place = Place(attempt, 'sample', may_adapt, lacking)
     return found

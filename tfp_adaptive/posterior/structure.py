@@ -111,7 +111,7 @@ def choose(
   count = len(states)
   if count < _FEWEST_PAIRS:
     return Choice(*default_matrix(states.shape[1]))
-  num_blocks = max(_NUM_BLOCKS, 2 * num_chains)
+  num_blocks = min(max(_NUM_BLOCKS, 2 * num_chains), count)
   is_held_out = np.arange(count) * num_blocks // count % 2 == 1
   pairs = [
     tf.constant(rows[is_chosen])

@@ -103,6 +103,32 @@ class Verdict(NamedTuple):
       return True
     return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
 
+  def advice(self, is_unusable):
+    """Returns what to do about draws that are not to be relied on.
+
+    Args:
+      is_unusable: Whether a sentence says of a coordinate what to do.
+    """
+    rhat = self.worst('rhat')
+    if rhat is None:
+      return (
+        'no step was accepted: check the density and its gradient, and that '
+        'the scales of its unknowns are not too far from 1'
+      )
+    if is_unusable:
+      return 'do what is said of it above: more draws change nothing'
+    if self.where_diverging and (self.share_diverging > self.most_diverging):
+      return (
+        f'look at {self.where_diverging}, near which steps diverge: '
+        'reparameterise there, or give it a prior that keeps away'
+      )
+    if rhat[0] > DISAGREEING_RHAT:
+      return (
+        'chains disagree; if they sit in different modes average nothing, '
+        'otherwise give more `max_gradients`, or reparameterise'
+      )
+    return 'draw on with `posterior.more(n)`, or give more `max_gradients`'
+
   @property
   def _smallest_size(self):
     """The least effective size of all coordinates and kinds."""
@@ -194,10 +220,12 @@ def stuck(names, draws):
     first = int(np.argmax(is_stuck))
     others = int(np.sum(is_stuck)) - 1
     more = f', nor did {others} more' if others else ''
+    dtype = draws.dtype.name
+    other = ', or write the model in float64' if dtype == 'float32' else ''
     yield (
       f'{names[first]} never moved from {draws[0, 0, first]:.6g}{more}: where '
-      f'a spread is smaller than the rounding of {draws.dtype.name}, subtract '
-      'a constant, or write the model in float64'
+      f'a spread is smaller than the rounding of {dtype}, subtract a constant'
+      f'{other}'
     )
 
 

@@ -101,13 +101,19 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
     slope=lambda params, grads: tf.reduce_sum(grads[0]),
     move=_move,
     rescale=lambda params, by: params._replace(scales=by * params.scales),
-    project=lambda params: params._replace(
-      scales=scale_factor.positive(params.scales, min_scale)
-    ),
+    project=lambda params: _project(params, min_scale),
     init_scale=init_scale,
     fisher_fit=lambda *pairs: LowRankParams(*low_rank_pairs.fit(rank, *pairs)),
     num_fisher_pairs=_PAIRS_PER_COLUMN * rank,
   )
+
+
+def _project(params, min_scale):
+  scales, columns = params
+  if min_scale == 0.0:  # The same covariance: rows of the other sign.
+    sign = tf.where(scales < 0.0, -tf.ones_like(scales), tf.ones_like(scales))
+    columns *= sign[:, tf.newaxis]
+  return LowRankParams(scale_factor.positive(scales, min_scale), columns)
 
 
 def _first_columns(event_size, rank, dtype):

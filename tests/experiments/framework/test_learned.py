@@ -70,6 +70,7 @@ def test_the_condition_number_of_a_singular_factor_is_infinite(
   assert not learned.is_singular(np.diag([1.0, 1e-200, 2.0]))
 
 
+@pytest.mark.full
 def test_a_singular_factor_is_told_and_the_cell_finishes(tmp_path, monkeypatch):
   config = configs.parse_config(
     {

@@ -72,6 +72,7 @@ def test_behind_its_map_a_funnel_is_a_standard_normal():
   assert np.std(hierarchies.funnel(map_fn().forward(rows)) - normal) > 1.0
 
 
+@pytest.mark.nightly
 # The state that is handed over is one draw.
 @pytest.mark.filterwarnings('ignore:No move was accepted in 1 draws')
 @pytest.mark.parametrize(

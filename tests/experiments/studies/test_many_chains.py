@@ -75,7 +75,7 @@ def test_a_wrong_factor_is_worth_less_than_the_exact_one():
   assert abs(found['frozen_accept'] - found['oracle_accept']) < 0.05
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_study_measures_its_rows():
   for function, values in many_chains._jobs(smoke=True):
     row = function(*values)

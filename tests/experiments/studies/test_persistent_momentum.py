@@ -82,6 +82,7 @@ def test_exact_draws_stay_exact(name, exact_run):
   assert 0.5 < accepted < 0.95
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
   'function, broken, name',
   [

@@ -54,7 +54,7 @@ def test_draws_of_a_law_have_its_moments(name):
     assert np.all(np.abs(values.mean(axis=0)) < 5.0 * error)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(
   'name',
   [
@@ -118,7 +118,7 @@ def test_custom_calls_and_float64_are_reported():
   assert found['num_float64'] > 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_bench_of_devices_measures_and_sees_another_law():
   case = _CASES['gradient_adaptive_langevin']
   row = bench_devices._measure(case, False, bench_devices._SMOKE)

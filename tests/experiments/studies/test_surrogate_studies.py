@@ -64,7 +64,7 @@ def test_leapfrog_turns_a_circle_and_keeps_its_energy():
   assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.1)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_wrong_forces_and_divergence_cost_acceptance():
   grid = trajectory_acceptance.Grid(
     event_sizes=(2,), sizes=(30,), num_trials=2, num_leapfrog_steps=5

@@ -22,6 +22,7 @@ def test_factor_and_inverse_are_those_of_numpy(size):
   np.testing.assert_allclose(inverse, np.linalg.inv(expected), atol=1e-8)
 
 
+@pytest.mark.full
 def test_compiled_factors_are_the_eager_ones():
   matrix = tf.constant(_positive_definite((), 37), tf.float32)
   compiled = tf.function(
