@@ -40,6 +40,17 @@ def _in_a_loop(x):
   )[1]
 
 
+def _with_states_summed_out(x):
+  """A hidden Markov model, whose density loops over steps without a bound."""
+  law = tfp.distributions.HiddenMarkovModel(
+    tfp.distributions.Categorical(logits=[0.0, 0.0]),
+    tfp.distributions.Categorical(logits=[[1.0, 0.0], [0.0, 1.0]]),
+    tfp.distributions.Normal(tf.stack([x[..., 0], x[..., 1]], -1), 1.0),
+    num_steps=5,
+  )
+  return law.log_prob(tf.zeros([5])) - 0.5 * tf.reduce_sum(x**2, axis=-1)
+
+
 def _obstacle(log_prob, num_chains=4, event_size=2):
   rows = np.zeros([num_chains, event_size], np.float32)
   evaluate = Evaluate(log_prob, num_chains)
@@ -57,6 +68,7 @@ def test_a_large_factor_is_an_obstacle_and_a_small_one_is_none(monkeypatch):
   assert 'Cholesky of 60 x 60' in _obstacle(_process(60))
   assert _obstacle(_process(6)) == ''
   assert _obstacle(_in_a_loop) == ''
+  assert _obstacle(_with_states_summed_out) == ''
   assert _obstacle(lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1)) == ''
 
 

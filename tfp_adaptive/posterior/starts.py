@@ -46,6 +46,7 @@ class Evaluate:
       custom_gradient.let_go(tf.compat.v1.get_default_graph())
       return value, gradient
 
+    self._traced = value_and_gradient
     self._function = tf.function(value_and_gradient, autograph=False)
 
   def graph(self, rows):
@@ -56,7 +57,8 @@ class Evaluate:
   def lower(self, rows):
     """Raises what XLA refuses, if it does; nothing is compiled or computed."""
     rows = tf.constant(rows)[: self._num_chains]
-    function = tf.function(self._function, autograph=False, jit_compile=True)
+    # Traced anew: for XLA the gradient of a loop is another program.
+    function = tf.function(self._traced, autograph=False, jit_compile=True)
     function.experimental_get_compiler_ir(rows)('hlo')
 
   def shape_of_value(self, rows):
