@@ -1,10 +1,13 @@
 """Digests of Python code: functions with the data that they read."""
 
+import collections
 import functools
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import interpolate
 
 from tfp_adaptive.driver import code_digest
 
@@ -42,7 +45,59 @@ def _multiply(x, factor):
   return x * factor
 
 
+def _simulator(data):
+  class Simulator:
+    __slots__ = ('data',)
+
+    def __init__(self):
+      self.data = data
+
+  return Simulator()
+
+
+def _simulator_that_is_edited(sign):
+  if sign > 0:
+
+    class Simulator:
+      def __call__(self, x):
+        return self.simulate(x)
+
+      def simulate(self, x):
+        return x + 1.0
+  else:
+
+    class Simulator:
+      def __call__(self, x):
+        return self.simulate(x)
+
+      def simulate(self, x):
+        return x - 1.0
+
+  return Simulator()
+
+
 CHANGES = {
+  'another method of an instance': (
+    lambda: _simulator_that_is_edited(1),
+    lambda: _simulator_that_is_edited(-1),
+  ),
+  'a method that is called': (
+    lambda: functools.partial(map, _simulator_that_is_edited(1)),
+    lambda: functools.partial(map, _simulator_that_is_edited(-1)),
+  ),
+  'data in slots': (
+    lambda: _simulator(1.0),
+    lambda: _simulator(2.0),
+  ),
+  'data of a library that has neither': (
+    lambda: _adding(collections.deque([1.0])),
+    lambda: _adding(collections.deque([2.0])),
+  ),
+  'a spline through other points': (
+    lambda: _adding(interpolate.CubicSpline([0.0, 1.0, 2.0], [0, 1, 0])),
+    lambda: _adding(interpolate.CubicSpline([0.0, 1.0, 2.0], [0, 1, 1])),
+  ),
+  'a function of C': (lambda: _adding(math.sin), lambda: _adding(math.cos)),
   'code': (lambda: lambda x: x + 1, lambda: lambda x: x - 1),
   'a constant': (lambda: lambda x: x + 1, lambda: lambda x: x + 2),
   'a number held by a closure': (lambda: _adding(1.0), lambda: _adding(1.5)),

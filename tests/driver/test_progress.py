@@ -142,3 +142,27 @@ def test_a_short_compilation_is_not_told_of():
     with progress.compiling():
       pass
   assert stream.getvalue() == ''
+
+
+class _Closed(_Terminal):
+  """A pipe whose reader has gone after some writes."""
+
+  num_left = 2
+
+  def write(self, text):
+    self.num_left -= 1
+    if self.num_left < 0:
+      raise BrokenPipeError(32, 'Broken pipe')
+    return super().write(text)
+
+
+def test_a_pipe_that_is_closed_ends_the_report_and_no_run(monkeypatch):
+  stream = _Closed()
+  assert _written(stream).count('/100') == 2
+  monkeypatch.setattr(progress_lib.sys, 'stderr', None)
+  assert _written_to_nothing() is None
+
+
+def _written_to_nothing():
+  with progress_lib.Progress(10) as progress:
+    progress.update(5, 'sample', 0.5)

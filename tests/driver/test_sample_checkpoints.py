@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 from tfp_adaptive.driver import folder_lock
 
@@ -262,3 +263,22 @@ def test_another_density_in_python_code_is_refused(tmp_path):
   np.testing.assert_array_equal(again[0].states, again[1].states)
   with pytest.raises(checkpoint_lib.CheckpointError, match='python_code'):
     run(2.0)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(
+  tmp_path, monkeypatch
+):
+  path = tmp_path / 'state.npz'
+  path.write_bytes(archive.seal({}, dict(x=np.arange(3))))
+
+  def refused(*args, **kwargs):
+    raise PermissionError(13, 'Permission denied')
+
+  with monkeypatch.context() as patch, pytest.raises(PermissionError):
+    patch.setattr(np, 'load', refused)
+    archive.unseal(path)
+  assert archive.unseal(path)[1]['x'].tolist() == [0, 1, 2]
+  for content in (b'', path.read_bytes()[:100], b'PK' + bytes(100)):
+    path.write_bytes(content)
+    with pytest.raises(archive.Damaged):
+      archive.unseal(path)

@@ -129,6 +129,12 @@ def _metropolis(density):
       r'not finite at the start of chain 0 \(-inf\)',
     ),
     (
+      lambda: _langevin(lambda x: _normal(x) - np.inf),
+      _START[0],
+      ValueError,
+      r'not finite at the start of the chain \(-inf\)',
+    ),
+    (
       lambda: _langevin(_normal),
       np.zeros([2, 100_000], np.float32),
       ValueError,

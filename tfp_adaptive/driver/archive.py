@@ -31,6 +31,12 @@ def unpack(path):
   try:
     with np.load(path, allow_pickle=False) as stored:
       return {name: stored[name] for name in stored.files}
+  except MemoryError:
+    raise
+  except OSError as error:
+    if not isinstance(error, FileNotFoundError):
+      raise  # As of rights, or of a network: the file may be as it was.
+    raise Damaged(f'it cannot be read ({error})') from error
   except Exception as error:  # zipfile, zlib, numpy: whatever damage raises.
     raise Damaged(f'it cannot be read ({error})') from error
 

@@ -75,9 +75,9 @@ class Checkpoint:
     for index, checksum in enumerate(header['checksums']):
       path = self._block_path(index)
       if not path.exists():
-        raise _damaged(path, 'it is missing')
+        raise damaged(path, 'it is missing')
       if hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
-        raise _damaged(path, 'its checksum does not match')
+        raise damaged(path, 'its checksum does not match')
     self._checksums = header['checksums']
     blocks = map(self._read_block, range(len(self._checksums)))
     return leaves, header['step'], blocks, header['seconds']
@@ -120,7 +120,7 @@ class State:
     """
     if not self._path.exists():
       return None
-    with _reading(self._path):
+    with _reading(self._path, self._argument):
       header, stored = archive.unseal(self._path)
     self._refuse_other_run(header)
     return [stored[str(i)] for i in range(len(stored))], header
@@ -158,15 +158,16 @@ def _write(path, content):
 
 
 @contextlib.contextmanager
-def _reading(path):
+def _reading(path, argument='checkpoint_dir'):
   try:
     yield
   except archive.Damaged as error:
-    raise _damaged(path, error) from error
+    raise damaged(path, error, argument) from error
 
 
-def _damaged(path, reason):
+def damaged(path, reason, argument='checkpoint_dir'):
+  """Returns the error of a file that is not what was written."""
   return CheckpointError(
     f'{path} is damaged: {reason}. Nothing was loaded; remove its folder or '
-    'pass another `checkpoint_dir` to start again.'
+    f'pass another `{argument}` to start again.'
   )

@@ -2,12 +2,15 @@
 
 For programs that call Python (`tf.py_function`): the graph holds a number in
 place of the function. Bytecode, defaults, what closures hold and the globals
-that the code names are followed, through containers and instances; modules,
-and what has no stable content, count by name.
+that the code names are followed, through containers and instances, with the
+methods of classes that are no library's; modules, and what has no stable
+content, count by name.
 """
 
 import functools
 import hashlib
+import sys
+import sysconfig
 import types
 
 import numpy as np
@@ -16,6 +19,11 @@ __all__ = ['digest']
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _DEEPEST = 50
+_LIBRARIES = tuple(
+  sysconfig.get_path(kind)
+  for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
+)
+_WRAPPED = types.FunctionType, property, staticmethod, classmethod
 
 
 def digest(value):
@@ -59,8 +67,16 @@ def _array_parts(value):
 
 def _inner(value):
   """Returns what a value consists of."""
-  if isinstance(value, types.ModuleType | type):
+  if isinstance(value, types.ModuleType):
     return [value.__name__]
+  if isinstance(value, types.BuiltinFunctionType):
+    return [value.__module__, value.__qualname__]
+  if isinstance(value, type):
+    return [value.__name__, *_methods(value)]
+  if isinstance(value, property):
+    return [value.fget]
+  if isinstance(value, staticmethod | classmethod):
+    return [value.__func__]
   if isinstance(value, types.CodeType):
     return [value.co_code, value.co_names, value.co_varnames, value.co_consts]
   if isinstance(value, functools.partial):
@@ -77,7 +93,49 @@ def _inner(value):
     return sorted(digest(item) for item in value)
   if isinstance(value, list | tuple):
     return list(value)
-  return [getattr(value, '__dict__', {})]
+  return [type(value), *_held(value)]
+
+
+def _methods(kind):
+  """Returns dicts of what a class and its bases define, but a library's."""
+  return [
+    {
+      name: part
+      for name, part in sorted(vars(base).items())
+      if isinstance(part, _WRAPPED) or isinstance(part, _PLAIN[:6])
+    }
+    for base in kind.__mro__
+    if _is_written(base)
+  ]
+
+
+def _is_written(kind):
+  """Whether a class is of a file that is no library's, or of a session."""
+  module = sys.modules.get(kind.__module__)
+  file = getattr(module, '__file__', None)
+  if file is None:
+    return kind.__module__ == '__main__'
+  return not file.startswith(_LIBRARIES)
+
+
+def _held(value):
+  """Returns what an instance holds: dict, slots, or what it is copied by."""
+  slots = [
+    name
+    for base in type(value).__mro__
+    for name in np.atleast_1d(vars(base).get('__slots__', ()))
+    if name not in ('__dict__', '__weakref__')
+  ]
+  held = [getattr(value, '__dict__', {})]
+  held += [getattr(value, name, None) for name in slots]
+  if hasattr(value, '__dict__') or slots:
+    return held
+  try:
+    parts = value.__reduce_ex__(2)
+    # Items come as iterators, of lists and of dicts.
+    return [*parts[:3], *map(list, filter(None, parts[3:5]))]
+  except Exception:  # As a lock: by its type.
+    return held
 
 
 def _function_parts(function):

@@ -72,7 +72,7 @@ def check_starts(results):
 
 def _check_finite(values, of, wanted):
   bad = np.argwhere(~np.isfinite(values))
-  if not bad.size:
+  if not len(bad):  # Of one chain without an axis an index is empty.
     return
   shown = ', '.join(
     f'{_chain_name(index)} ({values[tuple(index)]})' for index in bad[:10]

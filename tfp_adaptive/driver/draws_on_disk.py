@@ -55,7 +55,7 @@ class DrawsOnDisk:
   def __init__(
     self, folder, run, plan, structure, block_size, log_prob_name, attributes
   ):
-    self._folder = pathlib.Path(folder)
+    self._folder = pathlib.Path(folder).absolute()  # Read from elsewhere, too.
     self._plan = plan
     self._structure = structure
     self._block_size = block_size
@@ -190,7 +190,7 @@ class DrawsOnDisk:
     return discarded, recorded
 
   def _lazy(self, group, name):
-    array, is_in_tree = self._arrays[group, name].array, group in _TREE_GROUPS
+    array, is_in_tree = self._arrays[group, name], group in _TREE_GROUPS
     return LazyDraws(
       array,
       self._folder / (_TREE if is_in_tree else _TRACE),
@@ -359,7 +359,4 @@ def _check_names(names):
 
 
 def _damaged(path, reason):
-  return checkpoint_lib.CheckpointError(
-    f'{path} is damaged: {reason}. Nothing was loaded; remove its folder or '
-    'pass another `draws_dir` to start again.'
-  )
+  return checkpoint_lib.damaged(path, reason, 'draws_dir')

@@ -68,7 +68,8 @@ def _locked(path, is_shared):
 def _opened(path):
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return open(path, 'a+', encoding='utf-8')
+    # Unbuffered: what a full disk refuses is not written when it is closed.
+    return open(path, 'ab+', buffering=0)
   except OSError as error:
     raise FolderError(
       f'{str(path.parent)!r} cannot be written to ({error.strerror}). Name a '
@@ -101,8 +102,6 @@ def _is_still_there(file, path):
 
 
 def _write_holder(file):
-  file.seek(0)
-  file.truncate()
   holder = dict(
     pid=os.getpid(),
     host=socket.gethostname(),
@@ -111,8 +110,9 @@ def _write_holder(file):
   )
   # One short line on a disk that may be full: the lock holds without it.
   with contextlib.suppress(OSError):
-    file.write(json.dumps(holder))
-    file.flush()
+    file.seek(0)
+    file.truncate()
+    file.write(json.dumps(holder).encode())
 
 
 def _holder(file):

@@ -119,12 +119,14 @@ class LazyDraws:
     _check_options(dtype=dtype, out=out, **kwargs)
     axes = self._axes(axis)
     if axes not in self._means:
-      total = sum(
-        np.sum(rows, axis=axes, dtype=np.float64) for rows in self.blocks()
-      )
+      wide = np.complex128 if self.dtype.kind == 'c' else np.float64
+      total = np.sum(np.empty((0, *self.shape[1:]), wide), axis=axes)
+      for rows in self.blocks():
+        total = total + np.sum(rows, axis=axes, dtype=wide)
       count = math.prod(self.shape[i] for i in axes)
-      kind = self.dtype if self.dtype.kind == 'f' else np.dtype(np.float64)
-      self._means[axes] = (total / count).astype(kind)
+      kind = self.dtype if self.dtype.kind in 'fc' else np.dtype(np.float64)
+      # Of no draws it is NaN, as numpy's.
+      self._means[axes] = np.asarray(np.divide(total, count)).astype(kind)
     return self._over(axes, self._means[axes], keepdims)
 
   def any(self, axis=None, out=None, keepdims=False, **kwargs):
@@ -144,6 +146,9 @@ class LazyDraws:
 
   def _axes(self, axis):
     axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
+    for i in axes:
+      if not -self.ndim <= i < self.ndim:
+        raise np.exceptions.AxisError(int(i), self.ndim)
     axes = tuple(sorted(int(i) % self.ndim for i in axes))
     if 0 not in axes:
       raise ValueError(

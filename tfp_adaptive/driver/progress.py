@@ -33,10 +33,11 @@ class Progress:
       stream: To write to; `None`: stderr.
     """
     self._num_steps = num_steps
-    self._is_shown = is_shown
-    self._is_kept = is_kept
     self._stream = stream or sys.stderr
-    self._is_bar = is_shown and _can_rewrite(self._stream)
+    # A service, or a program without a console, has no stderr.
+    self._is_shown = is_shown and self._stream is not None
+    self._is_kept = is_kept
+    self._is_bar = self._is_shown and _can_rewrite(self._stream)
     self._num_written = 0  # Characters of the line that is rewritten.
     self._first_step = None
 
@@ -48,11 +49,9 @@ class Progress:
   def __exit__(self, *exc):
     if self._num_written and not self._is_kept:
       self._rewrite('')
-      self._stream.write('\r')
+      self._put('\r')
     elif self._num_written:
-      self._stream.write('\n')
-    if self._num_written:
-      self._stream.flush()
+      self._put('\n')
     self._num_written = 0
 
   @contextlib.contextmanager
@@ -101,19 +100,28 @@ class Progress:
     if self._is_bar:
       self._rewrite(line)
     else:
-      self._stream.write(f'{line}\n')
-      self._stream.flush()
+      self._put(f'{line}\n')
 
   def _rewrite(self, line):
     """Writes a line over the one before, cut where a terminal would wrap."""
     columns = shutil.get_terminal_size().columns
     line = line[: min(columns, _MOST_COLUMNS) - 1]
-    self._stream.write(f'\r{line:{self._num_written or 1}}')
-    self._stream.flush()
+    self._put(f'\r{line:{self._num_written or 1}}')
     self._num_written = max(1, len(line))
+
+  def _put(self, text):
+    """Writes, or no more: a pipe that is closed is not to end a run."""
+    if not self._is_shown:
+      return
+    try:
+      self._stream.write(text)
+      self._stream.flush()
+    except (OSError, ValueError):
+      self._is_shown = self._is_bar = False
 
 
 def _can_rewrite(stream):
   """Returns whether a line can be written anew: a terminal, or a notebook."""
   is_notebook = type(stream).__module__.startswith('ipykernel.')
-  return is_notebook or stream.isatty()
+  is_closed = getattr(stream, 'closed', False)
+  return is_notebook or (not is_closed and stream.isatty())

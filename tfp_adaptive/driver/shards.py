@@ -230,7 +230,7 @@ def _check_divides(state, results, num_shards):
       'Start [chains, ...], with a density of [chains], or leave `devices` '
       'away.'
     )
-  for part in tf.nest.flatten(state):
+  for part in tf.nest.flatten(state) if num_shards > 1 else ():
     count = part.shape[0] if part.shape.rank else 0
     if not count or count % num_shards:
       raise ValueError(

@@ -122,6 +122,32 @@ class BlockArray:
       raise Damaged(f'it cannot be opened ({error})') from error
     return cls(array, folder, block_size, int(has_chains))
 
+  @property
+  def shape(self):
+    return self.array.shape
+
+  @property
+  def dtype(self):
+    return self.array.dtype
+
+  @property
+  def chunks(self):
+    return self.array.chunks
+
+  def __getitem__(self, where):
+    """Returns the numpy array of slices, one for each of the first axes.
+
+    Raises:
+      OSError: If a file of theirs is gone: Zarr would fill its place in.
+    """
+    rows = range(self.shape[self._axis])[where[self._axis]]
+    if rows:
+      first, last = rows[0] // self._block_size, rows[-1] // self._block_size
+      for number in range(first, last + 1):
+        if not self.file(number).is_file():
+          raise FileNotFoundError(f'{self.file(number)} is missing')
+    return np.asarray(self.array[where])
+
   def file(self, number):
     """Returns the path of the file of a block."""
     place = [0] * len(self.array.shape)
