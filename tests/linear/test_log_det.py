@@ -359,3 +359,19 @@ def test_no_power_is_longer_than_the_one_before():
   np.testing.assert_array_less(shortened, 0.99 * _D**0.5 + 1e-12)
   free = np.asarray(estimate.probe) @ _jacobian(dense, _hessian(dense, 5.0))
   assert np.all(np.linalg.norm(free, axis=-1) > 0.99 * _D**0.5)
+
+
+@pytest.mark.parametrize('size', [1e-10, 1e-14, 1e-20, 1e-30])
+def test_a_direction_whose_length_underflows_is_none(size):
+  # In float32 a square below 1e-38 is 0, or of few digits.
+  dense = np.float32(_dense('cholesky'))
+  part, params = _preconditioner('cholesky', dense)
+  found = _estimate(
+    scale_factor.at(part, params),
+    tf.constant(size * _hessian(dense), tf.float32),
+    tf.ones([1, _D]),
+    tf.constant(2),
+  )
+  for rows in (found.eigenvector, found.hessian_eigenvector):
+    assert np.all(np.isfinite(rows))
+  assert tf.norm(found.eigenvector) < 2.0

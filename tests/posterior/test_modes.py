@@ -116,7 +116,7 @@ def _log_prob(x):
   return tf.reduce_logsumexp(tf.stack(logs), axis=0)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_weights_of_modes_are_found_and_what_is_saved_goes_on(tmp_path):
   arguments = dict(init=tf.TensorSpec([2]))
   posterior = tfpa.sample_posterior(

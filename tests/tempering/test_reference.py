@@ -147,3 +147,44 @@ def test_a_frozen_exchange_of_surrogates_keeps_them_and_their_step_size():
       replicas.learned(found.replica_results),
       expected,
     )
+
+
+def _log_normal(x):
+  return tf.reduce_sum(-0.5 * tf.math.log(x) ** 2 - tf.math.log(x), axis=-1)
+
+
+def test_a_replica_that_transforms_its_state_is_refused():
+  def kernel_fn(log_prob, num_adaptation_steps):
+    return tfp.mcmc.TransformedTransitionKernel(
+      tfpa.fisher_divergence_langevin(log_prob, num_adaptation_steps),
+      tfp.bijectors.Exp(),
+    )
+
+  with pytest.raises(ValueError, match='around `replica_exchange`'):
+    kernel = tfpa.replica_exchange(_log_normal, 10, 2, kernel_fn)
+    kernel.bootstrap_results(tf.ones([4, 1], tf.float64))
+
+
+def test_an_exchange_behind_a_bijector_is_sampled_frozen_and_counted():
+  kernel = tfp.mcmc.TransformedTransitionKernel(
+    tfpa.replica_exchange(_log_normal, 100, 2, tfpa.fisher_divergence_langevin),
+    tfp.bijectors.Exp(),
+  )
+  result = tfpa.sample(
+    kernel,
+    tf.ones([100, 1], tf.float64),
+    100,
+    progress=False,
+    jit_compile=False,
+  )
+  draws = np.log(result.states[50:])
+  # The logarithms are standard normal.
+  assert abs(draws.mean()) < 0.1 and abs(draws.std() - 1.0) < 0.1
+  results = result.final_kernel_results
+  cost = tfpa.cost_per_step(kernel, False, results)
+  assert cost.gradient == 2 and result.run['num_gradients'] > 0
+  fixed = tfpa.frozen(kernel, results)
+  temperatures = fixed.inner_kernel.parameters['inverse_temperatures']
+  np.testing.assert_array_equal(
+    temperatures, results.inner_results.inverse_temperatures
+  )

@@ -130,8 +130,19 @@ def _learned(name, reference):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('reference', _REFERENCES)
-@pytest.mark.parametrize('name', _BUILDERS)
+@pytest.mark.parametrize(
+  'name, reference',
+  [
+    pytest.param(
+      name,
+      reference,
+      marks=[pytest.mark.nightly]
+      * (name == 'transport' and reference != 'law'),
+    )
+    for name in _BUILDERS
+    for reference in _REFERENCES
+  ],
+)
 def test_steps_leave_the_joint_law_invariant(name, reference):
   kernel = _learned(name, reference)
   # Even and odd pairs, and a step from where they have come.

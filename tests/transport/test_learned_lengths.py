@@ -165,8 +165,9 @@ def test_learned_lengths_keep_no_energy_and_half_a_turn_does():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
-@pytest.mark.parametrize('batch', [(), (2, 3)])
+@pytest.mark.parametrize(
+  'batch, dtype', [((), np.float64), ((2, 3), np.float32)]
+)
 def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   def target(x, y):
     return funnel(tf.concat([x[..., tf.newaxis], y], axis=-1))
@@ -182,7 +183,7 @@ def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   assert results.trajectory_length.jumps.dtype == dtype
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_continued_between_reviews_has_the_same_bits(
   tmp_path, monkeypatch
 ):

@@ -215,7 +215,7 @@ def _name(kernel):
 
 def _num_gradients(kernel, results, num_adapting, num_frozen):
   """Returns the gradients that each chain took, `None` if nobody counts."""
-  if stack.first_with(kernel, 'cost') is None:
+  if not any(stack.first_with(kernel, c) for c in ('cost', 'exchange_cost')):
     return None
   costs = [
     (count, learned.cost_per_step(kernel, is_adapting, results).gradient)

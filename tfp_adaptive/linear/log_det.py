@@ -161,15 +161,16 @@ def estimate(factor, hessian_product, kappa, probe, num_terms, series):
       (zero, probe, hessian_probe),
     ),
   )
-  length = tf.maximum(_length(power), tf.constant(1e-30, dtype))
+  # Squares that underflow make a length of 0: then nothing is known.
+  length = _length(power)
   return LogDetEstimate(
     value=totals[0],
     probe=probe,
     weighted=totals[1],
-    eigenvector=power / length,
+    eigenvector=tf.math.divide_no_nan(power, length),
     hessian_probe=hessian_probe,
     hessian_weighted=totals[2],
-    hessian_eigenvector=hessian_power / length,
+    hessian_eigenvector=tf.math.divide_no_nan(hessian_power, length),
     num_terms=num_terms,
   )
 

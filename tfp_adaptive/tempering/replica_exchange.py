@@ -194,6 +194,7 @@ class ReplicaExchange(kernel_base.Kernel):
       return self._kernel_at(self._parameters['inverse_temperatures'][index]), (
         None
       )
+    results = _own(results)
     of_replica = tf.nest.map_structure(
       lambda leaf: leaf[index], results.replica_results
     )
@@ -201,6 +202,7 @@ class ReplicaExchange(kernel_base.Kernel):
 
   def frozen_at(self, results):
     """Returns the fixed kernel of what was learned."""
+    results = _own(results)
     return self.copy(
       inverse_temperatures=tuple(np.asarray(results.inverse_temperatures)),
       num_adaptation_steps=0,
@@ -359,6 +361,7 @@ class ReplicaExchange(kernel_base.Kernel):
 
   def warnings_after(self, results):
     """Yields what the user should know before trusting the draws."""
+    results = _own(results)
     rates = np.asarray(results.rejection_rates)
     if rates.size and rates.max() > _HIGHEST_RATE:
       yield (
@@ -372,3 +375,10 @@ class ReplicaExchange(kernel_base.Kernel):
         'modes they began in. Adapt and sample longer, with more replicas, or '
         'with a higher `min_inverse_temperature`.'
       )
+
+
+def _own(results):
+  """Returns the results of the exchange inside of those of a wrapper."""
+  while not hasattr(results, 'inverse_temperatures'):
+    results = results.inner_results
+  return results

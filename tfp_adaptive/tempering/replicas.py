@@ -305,6 +305,12 @@ def check_kernel(kernel):
       '`kernel_fn=tfpa.fisher_divergence_hamiltonian`, with the log posterior '
       'density.'
     )
+  if stack.first_with(kernel, 'bijector') is not None:
+    raise ValueError(
+      'A replica whose kernel transforms its state keeps a copy of it, which '
+      'no exchange renews. Write `tfp.mcmc.TransformedTransitionKernel` around '
+      '`replica_exchange`, or the target in unconstrained space.'
+    )
 
 
 def check_finite(found):

@@ -63,7 +63,8 @@ def kronecker(
       f'That is factor {axis}: check its kernel, or add to its diagonal.',
     )
     # In the order of the state: the last axis is the fastest.
-    outer = gamma[..., :, tf.newaxis] * tf.nn.relu(values)[..., tf.newaxis, :]
+    values = spectral_prior.not_negative(values)
+    outer = gamma[..., :, tf.newaxis] * values[..., tf.newaxis, :]
     gamma = tf.reshape(outer, ps.concat([ps.shape(outer)[:-2], [-1]], axis=0))
     vectors.append(basis)
   gamma = tf.ensure_shape(

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.latent.priors import gaussian_prior
 
-__all__ = ['SpectralParams', 'build', 'eigh']
+__all__ = ['SpectralParams', 'build', 'eigh', 'not_negative']
 
 
 class SpectralParams(NamedTuple):
@@ -58,10 +58,7 @@ def build(
   """
   params = params._replace(
     mean=gaussian_prior.per_chain(params.mean, params.eigenvalues.shape[:-1]),
-    # Keeps NaN, which relu does not promise.
-    eigenvalues=tf.where(
-      params.eigenvalues >= 0.0, params.eigenvalues, 0.0 * params.eigenvalues
-    ),
+    eigenvalues=not_negative(params.eigenvalues),
   )
   adjoint = adjoint or forward
   if rounding is None:
@@ -84,6 +81,11 @@ def build(
     restrict=restrict,
     is_singular=_is_singular(params.eigenvalues, rounding),
   )
+
+
+def not_negative(eigenvalues):
+  """Returns them with 0 for what is below, and NaN, which relu may not keep."""
+  return tf.where(eigenvalues >= 0.0, eigenvalues, 0.0 * eigenvalues)
 
 
 def eigh(matrix):

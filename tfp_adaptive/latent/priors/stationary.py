@@ -104,7 +104,7 @@ def stationary(
     torus,
     spectral_prior.SpectralParams(
       gaussian_prior.field_mean(mean, dtype, grid, torus),
-      tf.nn.relu(gamma) + jitter,
+      spectral_prior.not_negative(gamma) + jitter,
     ),
     forward=lambda _, x: fourier_basis.forward(x, _two_axes(torus)),
     backward=lambda _, s: fourier_basis.backward(s, _two_axes(torus)),
