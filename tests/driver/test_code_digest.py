@@ -3,6 +3,9 @@
 import collections
 import functools
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -76,7 +79,23 @@ def _simulator_that_is_edited(sign):
   return Simulator()
 
 
+class _Private:
+  __slots__ = {'__data': 'what is drawn from'}
+
+  def __init__(self, data):
+    self.__data = data
+
+
+def _with_powers(powers):
+  return type('Powered', (), dict(powers=powers, __module__=__name__))()
+
+
 CHANGES = {
+  'data in private slots': (lambda: _Private(1.0), lambda: _Private(2.0)),
+  'a tuple of a class': (
+    lambda: _with_powers((1, 2)),
+    lambda: _with_powers((3, 2)),
+  ),
   'another method of an instance': (
     lambda: _simulator_that_is_edited(1),
     lambda: _simulator_that_is_edited(-1),
@@ -163,3 +182,53 @@ def test_cycles_end():
 def test_sets_count_without_order():
   words = [f'word {i}' for i in range(50)]
   assert code_digest.digest(set(words)) == code_digest.digest(set(words[::-1]))
+
+
+_STABLE = """
+import dataclasses, functools, importlib.util, itertools, logging, pathlib
+import random, sys
+import numpy as np
+from scipy import stats
+
+spec = importlib.util.spec_from_file_location('code_digest', sys.argv[1])
+code_digest = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(code_digest)
+
+_PATH = pathlib.Path('data.csv')
+hash(_PATH), str(_PATH)[:int(sys.argv[2])]
+_RNG = np.random.default_rng(0)
+_RNG.normal(size=int(sys.argv[2]))
+_LOG = logging.getLogger('a')
+for name in range(int(sys.argv[2])):
+  logging.getLogger(f'b{name}').isEnabledFor(10)
+
+
+@dataclasses.dataclass
+class Model:
+  link: object = len
+  other: object = lambda x: x
+
+  def log_prob(self, x):
+    return stats.norm(0.0, 1.0).logpdf(x) + self.link(_RNG.normal(size=3))
+
+  def fit(self, x):
+    _LOG.info('%s', _PATH)
+    return next(itertools.count())
+
+
+print(code_digest.digest(Model().log_prob), code_digest.digest(stats.norm))
+"""
+
+
+def test_the_digest_of_a_program_is_that_of_another_process():
+  digests = {
+    subprocess.run(
+      [sys.executable, '-c', _STABLE, code_digest.__file__, str(number)],
+      env=dict(os.environ, PYTHONHASHSEED=str(number)),
+      capture_output=True,
+      check=True,
+      text=True,
+    ).stdout
+    for number in (1, 2)
+  }
+  assert len(digests) == 1 and len(digests.pop().split()) == 2

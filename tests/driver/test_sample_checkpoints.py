@@ -278,7 +278,9 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(
     patch.setattr(np, 'load', refused)
     archive.unseal(path)
   assert archive.unseal(path)[1]['x'].tolist() == [0, 1, 2]
-  for content in (b'', path.read_bytes()[:100], b'PK' + bytes(100)):
+  whole = path.read_bytes()
+  shifted = whole[:-6] + bytes([whole[-6] ^ 128]) + whole[-5:]
+  for content in (b'', whole[:100], b'PK' + bytes(100), shifted):
     path.write_bytes(content)
     with pytest.raises(archive.Damaged):
       archive.unseal(path)

@@ -238,6 +238,11 @@ def _masked(x):
       dict(y=np.ma.masked_array([1.0, 7.0], [False, True])),
       _TOO_FEW,
     ),
+    (
+      _joint(_MEAN, _masked),
+      dict(y=np.ma.masked_array([1.0, 7.0], [True, False])),
+      'Leave missing ones out',
+    ),
     (_joint(_MEAN, _masked_labels), dict(y=np.array([1.0, np.nan])), _TOO_FEW),
     (_GOOD, dict(seen=np.int64([1, 2, 3, 4])), _TOO_FEW),
     (_GOOD.experimental_pin(seen=_DATA), {}, _TOO_FEW),

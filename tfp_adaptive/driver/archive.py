@@ -34,7 +34,8 @@ def unpack(path):
   except MemoryError:
     raise
   except OSError as error:
-    if not isinstance(error, FileNotFoundError):
+    # A zip file whose end is wrong points out of itself.
+    if error.errno not in (errno.ENOENT, errno.EINVAL):
       raise  # As of rights, or of a network: the file may be as it was.
     raise Damaged(f'it cannot be read ({error})') from error
   except Exception as error:  # zipfile, zlib, numpy: whatever damage raises.

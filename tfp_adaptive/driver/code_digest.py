@@ -7,8 +7,11 @@ methods of classes that are no library's; modules, and what has no stable
 content, count by name.
 """
 
+import ctypes
 import functools
 import hashlib
+import itertools
+import logging
 import sys
 import sysconfig
 import types
@@ -23,7 +26,25 @@ _LIBRARIES = tuple(
   sysconfig.get_path(kind)
   for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
 )
-_WRAPPED = types.FunctionType, property, staticmethod, classmethod
+# What a class defines and counts, but for mutable ones, which may be caches.
+_DEFINED = (
+  types.FunctionType,
+  property,
+  functools.cached_property,
+  staticmethod,
+  classmethod,
+  tuple,
+  frozenset,
+  np.ndarray,
+  *_PLAIN[:6],
+)
+# Their state is of the process, and changes as they are used.
+_BY_TYPE = (
+  np.random.RandomState,
+  np.random.Generator,
+  np.random.BitGenerator,
+  itertools.count,
+)
 
 
 def digest(value):
@@ -75,6 +96,12 @@ def _inner(value):
     return [value.__name__, *_methods(value)]
   if isinstance(value, property):
     return [value.fget]
+  if isinstance(value, functools.cached_property):
+    return [value.func]
+  if isinstance(value, logging.Logger | logging.Handler):
+    return [value.name]
+  if isinstance(value, ctypes.CDLL):
+    return [value._name]
   if isinstance(value, staticmethod | classmethod):
     return [value.__func__]
   if isinstance(value, types.CodeType):
@@ -102,7 +129,9 @@ def _methods(kind):
     {
       name: part
       for name, part in sorted(vars(base).items())
-      if isinstance(part, _WRAPPED) or isinstance(part, _PLAIN[:6])
+      # Those of Python itself tell of the file and of the line.
+      if isinstance(part, _DEFINED)
+      and (callable(part) or not name.startswith('__'))
     }
     for base in kind.__mro__
     if _is_written(base)
@@ -120,15 +149,18 @@ def _is_written(kind):
 
 def _held(value):
   """Returns what an instance holds: dict, slots, or what it is copied by."""
+  if isinstance(value, _BY_TYPE):
+    return []
+  # In slots of a library there may be caches.
   slots = [
-    name
+    _mangled(base, name)
     for base in type(value).__mro__
-    for name in np.atleast_1d(vars(base).get('__slots__', ()))
-    if name not in ('__dict__', '__weakref__')
+    if _is_written(base)
+    for name in _slots(base)
   ]
   held = [getattr(value, '__dict__', {})]
   held += [getattr(value, name, None) for name in slots]
-  if hasattr(value, '__dict__') or slots:
+  if getattr(value, '__dict__', None) or slots:
     return held
   try:
     parts = value.__reduce_ex__(2)
@@ -136,6 +168,16 @@ def _held(value):
     return [*parts[:3], *map(list, filter(None, parts[3:5]))]
   except Exception:  # As a lock: by its type.
     return held
+
+
+def _slots(kind):
+  names = vars(kind).get('__slots__', ())
+  return [names] if isinstance(names, str) else list(names)
+
+
+def _mangled(kind, name):
+  is_private = name.startswith('__') and not name.endswith('__')
+  return f'_{kind.__name__.lstrip("_")}{name}' if is_private else name
 
 
 def _function_parts(function):

@@ -165,7 +165,7 @@ class Sharded:
     """Returns the structure of every shard; -1: no axis counts chains."""
     count = len(self._devices)
     leaves = [
-      [leaf] * count if axis < 0 else tf.split(leaf, count, axis)
+      [leaf] * count if axis < 0 or count == 1 else tf.split(leaf, count, axis)
       for leaf, axis in zip(tf.nest.flatten(structure), tf.nest.flatten(axes))
     ]
     return [tf.nest.pack_sequence_as(structure, part) for part in zip(*leaves)]

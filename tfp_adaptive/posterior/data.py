@@ -197,9 +197,10 @@ def _leaves(name, event, value):
 
 def _check_values(law, name, event, value):
   """Refuses data that are not finite numbers, or of other shapes."""
+  missing = np.ma.getmaskarray(value) if np.ma.is_masked(value) else False
   # Of these TFP leaves out what is masked, whatever it is.
   may_be_nan = isinstance(law, tfd.Masked)
-  is_missing = np.ma.is_masked(value) and not may_be_nan
+  is_missing = np.any(missing & _is_valid(law, np.shape(missing)))
   try:
     value = np.asarray(value)
   except ValueError:  # Rows of several lengths.
@@ -215,6 +216,15 @@ def _check_values(law, name, event, value):
       f'The data {name!r} have the shape {value.shape}, but the model draws '
       f'{event} there. Write the model for as many, or check the data.'
     )
+
+
+def _is_valid(law, shape):
+  """Returns where a law takes data into account, if that is known."""
+  if not isinstance(law, tfd.Masked):
+    return True
+  valid = tf.get_static_value(law.validity_mask)
+  is_known = valid is not None and np.shape(valid) in ((), shape)
+  return np.asarray(valid, bool) if is_known else False
 
 
 def _whole(law, value):
