@@ -5,7 +5,7 @@
 # Data sets of the papers, into ./data, for the configs that need them:
 #   make data        install, then python -m experiments data --all
 # Before a change is handed in, what .ci/run calls, and now and then:
-#   make test-full     the quick tests and the long ones: 20 minutes
+#   make test-full     the quick tests and the long ones: 25 minutes
 #   make test-nightly  the longest, then the mutants: hours
 #   make mutants       applies each slip of tests/mutants.txt in a scratch copy
 # And the site of docs/, built into site/:

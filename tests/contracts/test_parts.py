@@ -61,6 +61,7 @@ def _met(name, structure):
   return {name} | pairs.of(is_relative, structure)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'name, structure',
   pairs.pairs(registry.OPTIMIZERS, registry.PRECONDITIONERS, met=_met),

@@ -201,6 +201,7 @@ def test_what_is_recorded_of_all_chains_is_the_mean_over_shards(kernel):
   np.testing.assert_allclose(run.trace['extra'], run.states.mean(axis=1))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('block_size', [7, 60])
 def test_draws_on_disk_have_the_bits_of_memory_and_go_on(
   kernel, two, tmp_path, block_size

@@ -141,6 +141,7 @@ def test_gradients_of_a_solve_are_finite_differences_twice(adjoint, mode):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('parallel', [False, True])
 @pytest.mark.parametrize('mode', targets.MODES)
 def test_long_paths_that_decay_or_grow_are_as_stable_as_substitution(

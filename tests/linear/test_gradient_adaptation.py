@@ -71,6 +71,7 @@ def test_a_gradient_that_overflows_moves_nothing_and_is_counted():
   assert after.num_dropped_gradients == _NUM_CHAINS
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['cholesky', 'diagonal', 'low_rank'])
 def test_an_optimizer_that_steps_past_zero_leaves_a_factor_that_is_invertible(
   name,

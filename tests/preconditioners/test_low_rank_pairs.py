@@ -33,6 +33,7 @@ def _condition(preconditioner, params, covariance):
   return np.linalg.cond(half) ** 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
 def test_long_directions_beside_scales_are_found_from_pairs(dtype):
   covariance, *pairs = _problem(dtype)

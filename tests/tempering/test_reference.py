@@ -21,6 +21,7 @@ def _unit_box(x):
   return tf.where(inside, 0.0 * x[..., 0], -np.inf)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'reference',
   [

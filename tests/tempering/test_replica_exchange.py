@@ -314,6 +314,7 @@ def test_the_kernel_is_rebuilt_from_its_parameters():
   assert copied.num_replicas == 3 and copied.num_adaptation_steps == 60
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 def test_sample_chain_takes_it_with_states_of_parts(dtype):
   def log_prob(x, y):

@@ -186,6 +186,7 @@ def test_parameters_build_the_same_kernel_again():
   assert copied.step_size == 0.5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'transport',
   [tfpa.transports.real_nvp, tfpa.transports.conditional_gaussian],

@@ -153,6 +153,7 @@ def _scales_beside_a_neck(rng, log_scale, count, dtype):
   return scales
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'log_scale, count, dtype, summary, bound',
   [

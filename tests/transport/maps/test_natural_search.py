@@ -43,6 +43,7 @@ def _with_empty_rows(pairs, num_pairs):
   return (*(tf.pad(r, empty) for r in rows), tf.pad(weights, empty[:1]))
 
 
+@pytest.mark.full
 def test_a_hierarchy_is_exact_and_its_drivers_are_found():
   states = hierarchies.draw_hierarchy(
     np.random.default_rng(2), hierarchies.NUM_PAIRS
@@ -56,6 +57,7 @@ def test_a_hierarchy_is_exact_and_its_drivers_are_found():
   assert hierarchies.spread(residuals[:, 2:]) > 0.1
 
 
+@pytest.mark.full
 def test_two_drivers_that_help_only_together_are_found():
   # Where chains of a matrix go: the mouth, of effects about their mean.
   rng = np.random.default_rng(5)
@@ -157,6 +159,7 @@ def test_exponents_of_given_drivers_are_found():
   assert hierarchies.spread(residuals[:, 2:]) < 1e-2
 
 
+@pytest.mark.full
 def test_a_random_walk_of_unknown_scales_is_exact_as_a_path():
   states = hierarchies.draw_walk(
     np.random.default_rng(4), hierarchies.NUM_PAIRS
