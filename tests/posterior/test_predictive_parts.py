@@ -7,6 +7,7 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 from tests.posterior.test_predictive import _posterior
+from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import problem as problem_lib
 
@@ -102,9 +103,8 @@ def test_a_sequence_with_a_model_inside_draws_data():
   model = tfd.JointDistributionSequential(
     [inside, lambda unknowns: tfd.Normal(10.0 * unknowns['a'], 0.01)]
   )
-  _, data = problem_lib.data.parts_and_events(model), np.float32(1.0)
-  name = problem_lib.data.parts_and_events(model)[0][-1]
-  posterior = _of(model, {name: data}, 2)
+  name = data.parts_and_events(model)[0][-1]
+  posterior = _of(model, {name: np.float32(1.0)}, 2)
   drawn = posterior.posterior_predictive()[name]
   np.testing.assert_allclose(drawn, 10.0 * posterior.states[0]['a'], atol=0.06)
 

@@ -214,18 +214,17 @@ class ShortSteps(kernel_base.Wrapper):
     if self._parameters['while_adapting']:
       return inner_kernel
     share = float(tfp_private.get_innermost(results, 'short_step_share'))
-    if share == 0.0:
-      return inner_kernel
-    return ShortSteps(inner_kernel, 0, share, self._parameters['shortest'])
+    return around(inner_kernel, 0, share, self._parameters['shortest'])
 
 
-def around(kernel, num_adaptation_steps, share):
+def around(kernel, num_adaptation_steps, share, shortest=_SHORTEST):
   """Returns the kernel with short steps, or itself where there are none.
 
   Args:
     kernel: As of `ShortSteps`.
     num_adaptation_steps: Steps that look for necks; 0: none is seen.
     share: As of `ShortSteps`.
+    shortest: As of `ShortSteps`.
   """
   if share is None:
     share = None if num_adaptation_steps else 0.0
@@ -233,7 +232,7 @@ def around(kernel, num_adaptation_steps, share):
     check_share(share)
   if share == 0.0:
     return kernel
-  return ShortSteps(kernel, num_adaptation_steps, share)
+  return ShortSteps(kernel, num_adaptation_steps, share, shortest)
 
 
 def draw(share, dtype, seed, shortest=_SHORTEST):

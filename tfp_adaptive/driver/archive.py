@@ -13,6 +13,7 @@ import numpy as np
 __all__ = ['Damaged', 'pack', 'seal', 'sync', 'unpack', 'unseal', 'write']
 
 _NUM_SYNCS = 16
+_ERRNOS_OF_DAMAGE = errno.ENOENT, errno.EINVAL
 
 
 class Damaged(ValueError):
@@ -33,12 +34,11 @@ def unpack(path):
       return {name: stored[name] for name in stored.files}
   except MemoryError:
     raise
-  except OSError as error:
-    # A zip file whose end is wrong points out of itself.
-    if error.errno not in (errno.ENOENT, errno.EINVAL):
-      raise  # As of rights, or of a network: the file may be as it was.
-    raise Damaged(f'it cannot be read ({error})') from error
   except Exception as error:  # zipfile, zlib, numpy: whatever damage raises.
+    # A zip file whose end is wrong points out of itself.
+    is_damage = getattr(error, 'errno', None) in _ERRNOS_OF_DAMAGE
+    if isinstance(error, OSError) and not is_damage:
+      raise  # As of rights, or of a network: the file may be as it was.
     raise Damaged(f'it cannot be read ({error})') from error
 
 
