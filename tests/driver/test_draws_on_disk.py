@@ -16,33 +16,13 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.driver import disk_runs
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import folder_lock
 
 zarr = pytest.importorskip('zarr', reason='draws_dir is an extra')
-
-_START = np.random.default_rng(4).normal(size=(3, 2))
-
-
-# One for all runs, so that its steps are traced once.
-_KERNEL = tfpa.gradient_adaptive_langevin(targets.standard_normal, 4)
-
-
-def _sample(folder=None, kernel=None, start=_START, **options):
-  # Uncompiled: a block of these steps is traced faster than compiled.
-  arguments = dict(
-    num_results=11,
-    block_size=4,
-    seed=(1, 2),
-    progress=False,
-    jit_compile=False,
-    draws_dir=folder,
-  )
-  arguments.update(options)
-  start = tf.nest.map_structure(tf.constant, start)
-  return tfpa.sample(kernel or _KERNEL, start, **arguments)
 
 
 def _assert_same(one, two):
@@ -72,21 +52,7 @@ def _cut_run(monkeypatch, folder, num_saves, **options):
 
   with monkeypatch.context() as patch, pytest.raises(_Cut):
     patch.setattr(checkpoint_lib.State, 'save', dying_save)
-    _sample(folder, **options)
-
-
-def _reads(monkeypatch):
-  """Returns a list that fills with (file, range) of what Zarr reads."""
-  found, get = [], zarr.storage.LocalStore.get
-
-  async def noted_get(self, key, prototype, byte_range=None):
-    value = await get(self, key, prototype, byte_range)
-    if value is not None and not key.endswith('.json'):
-      found.append((f'{self.root}/{key}', str(byte_range)))
-    return value
-
-  monkeypatch.setattr(zarr.storage.LocalStore, 'get', noted_get)
-  return found
+    disk_runs.sample(folder, **options)
 
 
 def _pair(a, b):
@@ -94,17 +60,17 @@ def _pair(a, b):
 
 
 _STARTS = {
-  'no chains': (targets.standard_normal, _START[0]),
-  'an axis of one chain': (targets.standard_normal, _START[:1]),
-  'float32': (targets.standard_normal, np.float32(_START)),
+  'no chains': (targets.standard_normal, disk_runs.START[0]),
+  'an axis of one chain': (targets.standard_normal, disk_runs.START[:1]),
+  'float32': (targets.standard_normal, np.float32(disk_runs.START)),
   'two chain axes': (
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=(-2, -1)),
+    disk_runs.two_axes,
     np.random.default_rng(5).normal(size=(2, 3, 2, 2)),
   ),
-  'list': (_pair, [_START, _START[:, :1]]),
+  'list': (_pair, [disk_runs.START, disk_runs.START[:, :1]]),
   'dict': (
     lambda rate, loc: targets.standard_normal(loc) - 0.5 * rate**2,
-    dict(rate=_START[:, 0], loc=_START),
+    dict(rate=disk_runs.START[:, 0], loc=disk_runs.START),
   ),
 }
 
@@ -121,7 +87,7 @@ def test_draws_and_traces_have_the_bits_of_a_run_in_memory(case, tmp_path):
       'parts': tf.nest.flatten(state),
     },
   )
-  one, two = _sample(**options), _sample(tmp_path, **options)
+  one, two = disk_runs.sample(**options), disk_runs.sample(tmp_path, **options)
   tf.nest.assert_same_structure(one.states, two.states)
   _assert_same(one, two)
   for left, right in zip(
@@ -133,9 +99,9 @@ def test_draws_and_traces_have_the_bits_of_a_run_in_memory(case, tmp_path):
 
 @pytest.mark.full
 def test_compiled_runs_have_the_bits_of_memory_too(tmp_path):
-  one = _sample(jit_compile=True)
-  _assert_same(one, _sample(tmp_path, jit_compile=True))
-  _assert_same(one, _sample(tmp_path, jit_compile=True))
+  one = disk_runs.sample(jit_compile=True)
+  _assert_same(one, disk_runs.sample(tmp_path, jit_compile=True))
+  _assert_same(one, disk_runs.sample(tmp_path, jit_compile=True))
 
 
 @pytest.mark.parametrize('num_saves', [0, 1, 3])
@@ -143,7 +109,7 @@ def test_a_run_cut_between_draws_and_state_goes_on_with_the_same_bits(
   num_saves, tmp_path, monkeypatch
 ):
   _cut_run(monkeypatch, tmp_path, num_saves)
-  _assert_same(_sample(tmp_path), _sample())
+  _assert_same(disk_runs.sample(tmp_path), disk_runs.sample())
 
 
 def test_half_a_file_that_a_killed_run_left_is_written_anew(
@@ -155,14 +121,14 @@ def test_half_a_file_that_a_killed_run_left_is_written_anew(
   left = tmp_path / 'draws.zarr/posterior/x/c.0.2.0'
   left.write_bytes(b'half')
   (left.parent / 'c.0.2.0.12.partial').write_bytes(b'half')
-  _assert_same(_sample(tmp_path), _sample())
+  _assert_same(disk_runs.sample(tmp_path), disk_runs.sample())
   assert not list(tmp_path.rglob('*.partial'))
 
 
 def test_a_continued_run_reads_none_of_the_old_draws(tmp_path, monkeypatch):
   _cut_run(monkeypatch, tmp_path, 2)
-  found = _reads(monkeypatch)
-  result = _sample(tmp_path)
+  found = disk_runs.reads(monkeypatch)
+  result = disk_runs.sample(tmp_path)
   # Of 11 draws there is no R-hat. Traces are read for what is warned of.
   assert not [file for file, _ in found if 'posterior' in file]
   repr(result), repr(result.states)
@@ -185,11 +151,11 @@ def test_draws_that_the_state_counts_and_that_are_gone_are_told(
   _cut_run(monkeypatch, tmp_path, 2)
   damage(tmp_path / 'draws.zarr/posterior/x/c.0.0.0')
   with pytest.raises(checkpoint_lib.CheckpointError, match=words):
-    _sample(tmp_path)
+    disk_runs.sample(tmp_path)
 
 
 def test_a_byte_that_changed_on_disk_is_told_when_it_is_read(tmp_path):
-  result = _sample(tmp_path)
+  result = disk_runs.sample(tmp_path)
   path = tmp_path / 'draws.zarr/posterior/x/c.0.1.0'
   content = bytearray(path.read_bytes())
   content[len(content) // 2] ^= 1
@@ -212,16 +178,16 @@ def test_blocks_that_no_run_came_to_are_seen_to_be_none(tmp_path, monkeypatch):
     (dict(seed=(1, 3)), 'seed'),
     (dict(block_size=5), 'block_size'),
     (dict(num_results=12), 'num_results'),
-    (dict(start=_START + 1.0), 'init_state'),
+    (dict(start=disk_runs.START + 1.0), 'init_state'),
   ],
   ids=['seed', 'block_size', 'num_results', 'start'],
 )
 def test_a_folder_of_another_run_is_refused(changes, words, tmp_path):
-  _sample(tmp_path)
+  disk_runs.sample(tmp_path)
   with pytest.raises(
     checkpoint_lib.CheckpointError, match=f'{words}.*another `draws_dir`'
   ):
-    _sample(tmp_path, **changes)
+    disk_runs.sample(tmp_path, **changes)
 
 
 def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path):
@@ -230,44 +196,44 @@ def test_a_folder_of_other_files_is_refused_and_left_alone(tmp_path):
   with pytest.raises(
     checkpoint_lib.CheckpointError, match='holds draws.zarr, notes'
   ):
-    _sample(tmp_path)
+    disk_runs.sample(tmp_path)
   assert {p.name for p in tmp_path.iterdir()} == {'draws.zarr', 'notes'}
 
 
 def test_draws_and_checkpoints_do_not_go_on_from_each_other(tmp_path):
-  _sample(tmp_path / 'a')
-  _sample(checkpoint_dir=tmp_path / 'b')
+  disk_runs.sample(tmp_path / 'a')
+  disk_runs.sample(checkpoint_dir=tmp_path / 'b')
   with pytest.raises(checkpoint_lib.CheckpointError, match='as `draws_dir`'):
-    _sample(checkpoint_dir=tmp_path / 'a')
+    disk_runs.sample(checkpoint_dir=tmp_path / 'a')
   with pytest.raises(
     checkpoint_lib.CheckpointError, match='as `checkpoint_dir`'
   ):
-    _sample(tmp_path / 'b')
+    disk_runs.sample(tmp_path / 'b')
 
 
 def test_what_cannot_be_is_refused_before_anything_is_computed(
   tmp_path, monkeypatch
 ):
   with pytest.raises(ValueError, match='Leave `checkpoint_dir` away'):
-    _sample(tmp_path, checkpoint_dir=tmp_path / 'other')
+    disk_runs.sample(tmp_path, checkpoint_dir=tmp_path / 'other')
   with pytest.raises(ValueError, match='path of a folder, but got True'):
-    _sample(True)
+    disk_runs.sample(True)
   with pytest.raises(ValueError, match='folder of every name.*chain'):
-    _sample(
+    disk_runs.sample(
       tmp_path / 'a',
       kernel=tfpa.gradient_adaptive_langevin(
         lambda chain: targets.standard_normal(chain), 4
       ),
-      start=dict(chain=_START),
+      start=dict(chain=disk_runs.START),
     )
   with pytest.raises(ValueError, match='string is to be recorded'):
-    _sample(tmp_path / 'b', trace_fn=lambda *_: tf.constant('word'))
+    disk_runs.sample(tmp_path / 'b', trace_fn=lambda *_: tf.constant('word'))
   with folder_lock.held(tmp_path / 'c'):
     with pytest.raises(folder_lock.FolderError, match='in use'):
-      _sample(tmp_path / 'c')
+      disk_runs.sample(tmp_path / 'c')
   monkeypatch.setitem(sys.modules, 'zarr', None)
   with pytest.raises(ImportError, match='pip install "zarr>=3"'):
-    _sample(tmp_path / 'd')
+    disk_runs.sample(tmp_path / 'd')
   assert not (tmp_path / 'd').exists()
 
 
@@ -286,172 +252,16 @@ def test_a_full_disk_is_told_and_loses_only_the_block_being_written(
     with pytest.raises(
       checkpoint_lib.CheckpointError, match='No space left.*to continue'
     ):
-      _sample(tmp_path)
+      disk_runs.sample(tmp_path)
   header, _ = archive.unseal(tmp_path / 'state.npz')
   assert header['num_rows'] == 8  # Four of them discarded.
-  _assert_same(_sample(tmp_path), _sample())
-
-
-@pytest.fixture(scope='module')
-def pair(tmp_path_factory):
-  """Returns a run of two parts in memory and the same one on disk."""
-  kernel = tfpa.gradient_adaptive_langevin(
-    lambda a, b: _STARTS['two chain axes'][0](a) - 0.5 * b**2, 4
-  )
-  start = np.random.default_rng(6).normal(size=(2, 3, 4, 3))
-  options = dict(kernel=kernel, start=[start, start[..., 0, 0]])
-  options.update(num_results=130, block_size=20)
-  with pytest.MonkeyPatch.context() as patch:
-    # Four coordinates at once.
-    patch.setattr(convergence, 'MOST_AT_ONCE', 4 * 6 * 130)
-    with pytest.warns(UserWarning):
-      options['folder'] = tmp_path_factory.mktemp('run')
-      return _sample(**dict(options, folder=None)), _sample(**options), options
-
-
-@pytest.mark.parametrize(
-  'key',
-  [
-    3,
-    -1,
-    slice(3, 50),
-    slice(100, 20),
-    (slice(None), 1),
-    (Ellipsis, 2),
-    (slice(90, 1, -7), slice(None, None, -1), 0, slice(1, None), 1),
-    (-1, -1, -1, -1, -1),
-  ],
-  ids=str,
-)
-def test_slices_are_those_of_the_array(key, pair):
-  one, two = pair[0].states[0], pair[1].states[0]
-  found = two[key]
-  assert np.shape(found) == one[key].shape
-  np.testing.assert_array_equal(found, one[key])
-
-
-def test_what_is_no_slice_is_refused_and_not_read_whole(pair):
-  states = pair[1].states[0]
-  for key in ([1, 2], np.arange(3), None, True, (0, [1])):
-    with pytest.raises(IndexError, match='take ints, slices'):
-      states[key]
-  with pytest.raises(IndexError, match='5 axes'):
-    states[0, 0, 0, 0, 0, 0]
-  with pytest.raises(IndexError):
-    states[130]
-  with pytest.raises(ValueError, match='Take axis 0 too'):
-    np.mean(states, axis=1)
-
-
-def test_rows_means_and_any_go_by_blocks(pair):
-  one, two = pair[0], pair[1]
-  np.testing.assert_array_equal(list(two.states[1]), one.states[1])
-  np.testing.assert_array_equal(
-    np.concatenate(list(two.states[1].blocks())), one.states[1]
-  )
-  for axis in (None, 0, (0, 1), (0, -1)):
-    np.testing.assert_allclose(
-      np.mean(two.states[0], axis=axis), one.states[0].mean(axis), rtol=1e-12
-    )
-  accepted = two.trace['is_accepted']
-  assert np.mean(accepted) == one.trace['is_accepted'].mean()
-  np.testing.assert_array_equal(
-    np.any(accepted, axis=0), one.trace['is_accepted'].any(axis=0)
-  )
-
-
-def test_means_are_those_of_numpy_or_refused(pair):
-  one, two = pair[0].states[0], pair[1].states[0]
-  np.testing.assert_allclose(
-    np.mean(two, axis=(0, 2), keepdims=True), one.mean((0, 2), keepdims=True)
-  )
-  accepted = pair[1].trace['is_accepted']
-  assert np.any(accepted, axis=0, keepdims=True).shape[0] == 1
-  for options in (dict(where=True), dict(dtype=np.float32)):
-    with pytest.raises(ValueError, match=f'without {[*options][0]!r}'):
-      np.mean(two, **options)
-  # What is returned is the reader's own.
-  mean = np.mean(two, axis=0)
-  mean += 1.0
-  np.testing.assert_allclose(np.mean(two, axis=0), one.mean(0))
-
-
-def test_the_summary_is_that_of_memory(pair):
-  one, two = pair[0].run, pair[1].run
-  assert set(one['worst']) == set(convergence.Diagnosis._fields)
-  for field, (value, place) in one['worst'].items():
-    np.testing.assert_allclose(two['worst'][field][0], value, rtol=1e-12)
-    assert two['worst'][field][1] == place
-  assert one['worst_of_every'] == two['worst_of_every'] == 1
-
-
-def test_the_summary_reads_every_chunk_once(pair, monkeypatch):
-  draws = pair[1].states[0]
-  found = _reads(monkeypatch)
-  groups = [coordinates for coordinates, _ in draws.columns()]
-  assert [list(g) for g in groups] == [
-    [3 * i, 3 * i + 1, 3 * i + 2] for i in range(4)
-  ]
-  chunks = [read for read in found if 'Range' in read[1]]
-  # Seven blocks of draws, four groups of coordinates.
-  assert len(chunks) == len(set(chunks)) == 28
-
-
-def test_a_finished_run_is_opened_without_its_draws(pair, monkeypatch):
-  found = _reads(monkeypatch)
-  with pytest.warns(UserWarning):
-    again = _sample(**pair[2])
-  assert again.run == pair[1].run and again.seconds == pair[1].seconds
-  assert not [file for file, _ in found if '/x0/' in file or '/x1/' in file]
-
-
-def test_what_a_very_long_column_is_thinned_by_is_told(pair, monkeypatch):
-  one, two, _ = pair
-  monkeypatch.setattr(convergence, '_MOST_OF_ONE', 6 * 50)
-  thinned = [draws for _, draws in two.states[0].columns()]
-  expected = one.states[0][::3].reshape(44, 6, 12)
-  np.testing.assert_array_equal(np.concatenate(thinned, axis=2), expected)
-  assert convergence.thinning(len(two.states[0]), 6) == 3
-  told = two._replace(run=dict(two.run, worst_of_every=3))
-  assert repr(told).endswith(', of one draw in 3')
-  assert 'of one draw' not in repr(two)
-
-
-def test_the_tree_is_that_of_memory_and_opens_without_its_draws(
-  pair, monkeypatch
-):
-  xarray = pytest.importorskip('xarray', reason='named draws are an extra')
-  expected, found = pair[0].to_arviz(), _reads(monkeypatch)
-  tree = pair[1].to_arviz()
-  assert not [file for file, _ in found if '/x0/' in file or '/lp/' in file]
-  assert set(tree.children) == {'posterior', 'sample_stats'}
-  for group in tree.children:
-    xarray.testing.assert_identical(
-      expected[group].to_dataset().drop_attrs(),
-      tree[group].to_dataset().drop_attrs(),
-    )
-  same = ('kernel', 'tuning_steps', 'num_gradients', 'steps_per_result')
-  assert all(tree.attrs[name] == expected.attrs[name] for name in same)
-  named = pair[1].to_arviz(['loc', 'scale']).posterior
-  assert named['loc'].dims == ('chain', 'draw', 'loc_dim_0', 'loc_dim_1')
-  np.testing.assert_array_equal(named['scale'], expected.posterior['x1'])
-  with pytest.raises(ValueError, match='need as many different names'):
-    pair[1].to_arviz(['loc'])
-
-
-def test_the_folder_itself_is_a_tree(pair):
-  xarray = pytest.importorskip('xarray', reason='named draws are an extra')
-  folder = pair[1].states[0].folder
-  with xarray.open_datatree(folder, engine='zarr') as tree:
-    np.testing.assert_array_equal(
-      tree.posterior['x1'], pair[0].to_arviz().posterior['x1']
-    )
+  _assert_same(disk_runs.sample(tmp_path), disk_runs.sample())
 
 
 _CHILD = """
 import sys
-from tests.driver import test_draws_on_disk as here
-here._sample(sys.argv[1], num_results=4000, block_size=40)
+from tests.driver import disk_runs as here
+here.sample(sys.argv[1], num_results=4000, block_size=40)
 """
 
 
@@ -469,4 +279,6 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
   child.send_signal(signal.SIGKILL)
   child.wait()
   options = dict(num_results=4000, block_size=40)
-  _assert_same(_sample(tmp_path, **options), _sample(**options))
+  _assert_same(
+    disk_runs.sample(tmp_path, **options), disk_runs.sample(**options)
+  )

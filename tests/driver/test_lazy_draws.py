@@ -1,10 +1,12 @@
-"""Draws on disk as numpy's own arrays, where numpy has rules of its own."""
+"""Draws on disk read as numpy's own arrays, in summaries and in ArviZ."""
 
 import numpy as np
 import pytest
 
-from tests.driver.test_draws_on_disk import _sample
+import tfp_adaptive as tfpa
+from tests.driver import disk_runs
 from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver.lazy_draws import LazyDraws
 
 
@@ -36,7 +38,7 @@ def test_an_axis_that_is_not_there_is_refused(axis):
 
 def test_draws_are_found_from_another_folder(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  result = _sample('run')
+  result = disk_runs.sample('run')
   expected = np.asarray(result.states)
   (tmp_path / 'elsewhere').mkdir()
   monkeypatch.chdir(tmp_path / 'elsewhere')
@@ -45,7 +47,7 @@ def test_draws_are_found_from_another_folder(tmp_path, monkeypatch):
 
 
 def test_draws_that_are_gone_are_no_numbers_in_their_place(tmp_path):
-  result = _sample(tmp_path)
+  result = disk_runs.sample(tmp_path)
   (tmp_path / 'draws.zarr/posterior/x/c.0.1.0').unlink()
   assert np.isfinite(result.states[:4]).all()
   for wanted in (slice(None), 5, slice(3, 5), slice(None, None, -1)):
@@ -55,3 +57,163 @@ def test_draws_that_are_gone_are_no_numbers_in_their_place(tmp_path):
     path.unlink()
   with pytest.raises(checkpoint.CheckpointError, match='is missing'):
     result.trace['diverging'][...]
+
+
+@pytest.fixture(scope='module')
+def pair(tmp_path_factory):
+  """Returns a run of two parts in memory and the same one on disk."""
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda a, b: disk_runs.two_axes(a) - 0.5 * b**2, 4
+  )
+  start = np.random.default_rng(6).normal(size=(2, 3, 4, 3))
+  options = dict(kernel=kernel, start=[start, start[..., 0, 0]])
+  options.update(num_results=130, block_size=20)
+  with pytest.MonkeyPatch.context() as patch:
+    # Four coordinates at once.
+    patch.setattr(convergence, 'MOST_AT_ONCE', 4 * 6 * 130)
+    with pytest.warns(UserWarning):
+      options['folder'] = tmp_path_factory.mktemp('run')
+      return (
+        disk_runs.sample(**dict(options, folder=None)),
+        disk_runs.sample(**options),
+        options,
+      )
+
+
+@pytest.mark.parametrize(
+  'key',
+  [
+    3,
+    -1,
+    slice(3, 50),
+    slice(100, 20),
+    (slice(None), 1),
+    (Ellipsis, 2),
+    (slice(90, 1, -7), slice(None, None, -1), 0, slice(1, None), 1),
+    (-1, -1, -1, -1, -1),
+  ],
+  ids=str,
+)
+def test_slices_are_those_of_the_array(key, pair):
+  one, two = pair[0].states[0], pair[1].states[0]
+  found = two[key]
+  assert np.shape(found) == one[key].shape
+  np.testing.assert_array_equal(found, one[key])
+
+
+def test_what_is_no_slice_is_refused_and_not_read_whole(pair):
+  states = pair[1].states[0]
+  for key in ([1, 2], np.arange(3), None, True, (0, [1])):
+    with pytest.raises(IndexError, match='take ints, slices'):
+      states[key]
+  with pytest.raises(IndexError, match='5 axes'):
+    states[0, 0, 0, 0, 0, 0]
+  with pytest.raises(IndexError):
+    states[130]
+  with pytest.raises(ValueError, match='Take axis 0 too'):
+    np.mean(states, axis=1)
+
+
+def test_rows_means_and_any_go_by_blocks(pair):
+  one, two = pair[0], pair[1]
+  np.testing.assert_array_equal(list(two.states[1]), one.states[1])
+  np.testing.assert_array_equal(
+    np.concatenate(list(two.states[1].blocks())), one.states[1]
+  )
+  for axis in (None, 0, (0, 1), (0, -1)):
+    np.testing.assert_allclose(
+      np.mean(two.states[0], axis=axis), one.states[0].mean(axis), rtol=1e-12
+    )
+  accepted = two.trace['is_accepted']
+  assert np.mean(accepted) == one.trace['is_accepted'].mean()
+  np.testing.assert_array_equal(
+    np.any(accepted, axis=0), one.trace['is_accepted'].any(axis=0)
+  )
+
+
+def test_means_are_those_of_numpy_or_refused(pair):
+  one, two = pair[0].states[0], pair[1].states[0]
+  np.testing.assert_allclose(
+    np.mean(two, axis=(0, 2), keepdims=True), one.mean((0, 2), keepdims=True)
+  )
+  accepted = pair[1].trace['is_accepted']
+  assert np.any(accepted, axis=0, keepdims=True).shape[0] == 1
+  for options in (dict(where=True), dict(dtype=np.float32)):
+    with pytest.raises(ValueError, match=f'without {[*options][0]!r}'):
+      np.mean(two, **options)
+  # What is returned is the reader's own.
+  mean = np.mean(two, axis=0)
+  mean += 1.0
+  np.testing.assert_allclose(np.mean(two, axis=0), one.mean(0))
+
+
+def test_the_summary_is_that_of_memory(pair):
+  one, two = pair[0].run, pair[1].run
+  assert set(one['worst']) == set(convergence.Diagnosis._fields)
+  for field, (value, place) in one['worst'].items():
+    np.testing.assert_allclose(two['worst'][field][0], value, rtol=1e-12)
+    assert two['worst'][field][1] == place
+  assert one['worst_of_every'] == two['worst_of_every'] == 1
+
+
+def test_the_summary_reads_every_chunk_once(pair, monkeypatch):
+  draws = pair[1].states[0]
+  found = disk_runs.reads(monkeypatch)
+  groups = [coordinates for coordinates, _ in draws.columns()]
+  assert [list(g) for g in groups] == [
+    [3 * i, 3 * i + 1, 3 * i + 2] for i in range(4)
+  ]
+  chunks = [read for read in found if 'Range' in read[1]]
+  # Seven blocks of draws, four groups of coordinates.
+  assert len(chunks) == len(set(chunks)) == 28
+
+
+def test_a_finished_run_is_opened_without_its_draws(pair, monkeypatch):
+  found = disk_runs.reads(monkeypatch)
+  with pytest.warns(UserWarning):
+    again = disk_runs.sample(**pair[2])
+  assert again.run == pair[1].run and again.seconds == pair[1].seconds
+  assert not [file for file, _ in found if '/x0/' in file or '/x1/' in file]
+
+
+def test_what_a_very_long_column_is_thinned_by_is_told(pair, monkeypatch):
+  one, two, _ = pair
+  monkeypatch.setattr(convergence, '_MOST_OF_ONE', 6 * 50)
+  thinned = [draws for _, draws in two.states[0].columns()]
+  expected = one.states[0][::3].reshape(44, 6, 12)
+  np.testing.assert_array_equal(np.concatenate(thinned, axis=2), expected)
+  assert convergence.thinning(len(two.states[0]), 6) == 3
+  told = two._replace(run=dict(two.run, worst_of_every=3))
+  assert repr(told).endswith(', of one draw in 3')
+  assert 'of one draw' not in repr(two)
+
+
+def test_the_tree_is_that_of_memory_and_opens_without_its_draws(
+  pair, monkeypatch
+):
+  xarray = pytest.importorskip('xarray', reason='named draws are an extra')
+  expected, found = pair[0].to_arviz(), disk_runs.reads(monkeypatch)
+  tree = pair[1].to_arviz()
+  assert not [file for file, _ in found if '/x0/' in file or '/lp/' in file]
+  assert set(tree.children) == {'posterior', 'sample_stats'}
+  for group in tree.children:
+    xarray.testing.assert_identical(
+      expected[group].to_dataset().drop_attrs(),
+      tree[group].to_dataset().drop_attrs(),
+    )
+  same = ('kernel', 'tuning_steps', 'num_gradients', 'steps_per_result')
+  assert all(tree.attrs[name] == expected.attrs[name] for name in same)
+  named = pair[1].to_arviz(['loc', 'scale']).posterior
+  assert named['loc'].dims == ('chain', 'draw', 'loc_dim_0', 'loc_dim_1')
+  np.testing.assert_array_equal(named['scale'], expected.posterior['x1'])
+  with pytest.raises(ValueError, match='need as many different names'):
+    pair[1].to_arviz(['loc'])
+
+
+def test_the_folder_itself_is_a_tree(pair):
+  xarray = pytest.importorskip('xarray', reason='named draws are an extra')
+  folder = pair[1].states[0].folder
+  with xarray.open_datatree(folder, engine='zarr') as tree:
+    np.testing.assert_array_equal(
+      tree.posterior['x1'], pair[0].to_arviz().posterior['x1']
+    )

@@ -5,8 +5,11 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from experiments.methods import windowed
+from experiments.targets import gaussians
+from experiments.targets.base import BuildContext
 from experiments.targets.base import Form
 
 _ADAPTATION_SECONDS, _SECONDS_PER_RESULT = 0.2, 0.01
@@ -38,6 +41,20 @@ def _sample(time_adaptation):
   sample_fn = windowed.sampler(_Program(), form, time_adaptation)
   start = np.ones([3, 2], np.float32)
   return start, sample_fn(init_state=start, num_results=24, seed=(1, 2))
+
+
+def test_a_wide_density_is_sampled_to_its_last_bit():
+  target = gaussians.AnisotropicGaussian(
+    name='anisotropic_gaussian', event_size=100, exponent=6.0
+  ).build(BuildContext('float32'))
+  joint = windowed.joint_distribution(target)
+  pinned = joint.experimental_pin(y=tf.zeros([0]))
+  x = 1e3 * np.random.default_rng(0).normal(size=(4, 100)).astype(np.float32)
+  for found, expected in zip(
+    tfp.math.value_and_gradient(pinned.unnormalized_log_prob, tf.constant(x)),
+    tfp.math.value_and_gradient(target.target_log_prob_fn, tf.constant(x)),
+  ):
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_draws_of_a_form_are_mapped_back():
