@@ -13,6 +13,7 @@ import typer
 from experiments.calibration.cli import calibrate
 from experiments.framework import choices
 from experiments.framework import cli
+from experiments.framework import errors
 from experiments.framework.data_cli import data
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
@@ -34,6 +35,21 @@ Redo = Annotated[
   Optional[list[str]],
   typer.Option(help="Panels: run cells of a status again: 'out of time' ..."),
 ]
+
+
+_PANEL_OPTIONS = ('--only-target', '--only-method', '--redo')
+_OF_PANELS = 'is of panels alone: write the methods with --set, or leave it out'
+_NOT_OF_PANELS = (
+  'is not of panels: they go on by themselves, and a few steps are '
+  '--set gradients_per_chain=1000 with an --output of their own'
+)
+
+
+def _refuse(why, **options):
+  """Refuses options that were given and would be passed over."""
+  for name, value in options.items():
+    if value:
+      raise errors.ConfigError(f'{name} {why}.')
 
 
 def run(
@@ -63,6 +79,7 @@ def run(
   choice = choices.Choice(shard, executor, address, device)
   with cli.refusing():
     if panel_cli.is_panel(config):
+      _refuse(_NOT_OF_PANELS, **{'--smoke': smoke, '--resume': resume})
       lost = panel_cli.run_config(
         config,
         set_ or (),
@@ -74,6 +91,8 @@ def run(
         choice,
       )
       raise typer.Exit(1 if lost else 0)
+    given = only_target, only_method, redo
+    _refuse(_OF_PANELS, **dict(zip(_PANEL_OPTIONS, given)))
     records = cli.run_config(
       config, set_, smoke, resume, data_dir, output, choice
     )

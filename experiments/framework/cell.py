@@ -24,7 +24,7 @@ __all__ = ['CellResult', 'cell_seed', 'run_cell', 'sample']
 _MAX_CURVE = 4000
 _MAX_SNAPSHOTS = 60
 # A factor of more coordinates is kept as images only.
-_MAX_STORED_FACTOR = 1000
+MAX_STORED_FACTOR = 1000
 _STATE = 'state'
 
 
@@ -90,11 +90,9 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   factor = learned.learned_factor(method, result, target.event_size)
   record, summary = measure(config, index, method, target, result, factor)
   record.update(label=label, repeat=repeat, seed=list(arguments['seed']))
+  # Of this session alone; the checkpoint adds up all other times.
   record['seconds']['wall'] = wall
   record['is_continued'] = is_continued
-  if is_continued:
-    # The times are those of the last session alone: no speed can be told.
-    record.update(dict.fromkeys(k for k in record if k.endswith('_second')))
   record['warnings'] = [
     str(w.message) for w in caught if issubclass(w.category, UserWarning)
   ]
@@ -154,7 +152,7 @@ def _curves(result, worst, factor):
 def _factor_arrays(factor):
   """Returns the factor itself where it is small, and what is drawn of it."""
   arrays = {}
-  if len(factor) <= _MAX_STORED_FACTOR:
+  if len(factor) <= MAX_STORED_FACTOR:
     dense = np.diag(factor) if factor.ndim == 1 else factor
     arrays['factor'] = dense.astype(np.float32)
   try:

@@ -54,8 +54,8 @@ def load_digits(name, num_rows, data_dir=None, cache_dir=None):
 
 
 def _mnist(data_dir, cache_dir):
-  file = data.folder(data_dir) / f'{MNIST}.npz'
-  if file.is_file():
+  file = data.local_path(MNIST, data_dir, ('.npz',))
+  if file is not None:
     arrays = array_files.read_npz(
       file, _SHAPES, _MOST_ROWS * _MNIST_COLUMNS, text=['y']
     )

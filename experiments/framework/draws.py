@@ -8,7 +8,7 @@ seed.
 
 import tensorflow as tf
 
-__all__ = ['split_seed', 'standard_normals', 'uniforms']
+__all__ = ['standard_normals', 'uniforms']
 
 
 def uniforms(shape, seed):
@@ -28,12 +28,3 @@ def uniforms(shape, seed):
 def standard_normals(shape, seed):
   """Returns standard normals, float64; arguments as of `uniforms`."""
   return tf.math.ndtri(uniforms(shape, seed))
-
-
-def split_seed(seed, num):
-  """Returns a list of `num` independent seeds, [2] int32, of one."""
-  words = tf.random.stateless_uniform(
-    [num, 2], seed, minval=None, maxval=None, dtype=tf.int32, alg='philox'
-  )
-  # Words below zero would draw other numbers in a compiled program.
-  return tf.unstack(words & tf.constant(0x7FFFFFFF, tf.int32))

@@ -103,7 +103,7 @@ def _grid(num_panels, width=4.0, height=3.0, **kwargs):
 
 def _efficiency(rows):
   """Bars of ESS per second: the worst and the median coordinate."""
-  rows = [row for row in rows if row.seconds and None not in row.ess]
+  rows = [row for row in rows if row.median_ess_per_second is not None]
   if not rows:
     return None
   figure, axes = _grid(2, width=5.0, height=0.35 * len(rows) + 1.2)
@@ -113,7 +113,7 @@ def _efficiency(rows):
     labels, [row.min_ess_per_second for row in rows], xerr=deviations
   )
   axes[0].set_xlabel('min ESS/s, bars: 1 st.d. over repeats')
-  axes[1].barh(labels, [row.ess[1] / row.seconds for row in rows])
+  axes[1].barh(labels, [row.median_ess_per_second for row in rows])
   axes[1].set_xlabel('median ESS/s')
   for axis in axes:
     axis.invert_yaxis()

@@ -1,11 +1,17 @@
-"""JSON files of the project's own, read back: what is damaged is refused."""
+"""JSON files of the project's own, read back: what is damaged is refused.
 
+But for lines: half a line of a process that was killed is passed over.
+"""
+
+import contextlib
+import fcntl
 import json
+import os
 
 from experiments.framework.errors import ConfigError
 from experiments.framework.errors import shortened
 
-__all__ = ['append_lines', 'read_json', 'read_lines']
+__all__ = ['append_lines', 'parsed', 'read_json', 'read_lines']
 
 
 def read_json(path):
@@ -26,15 +32,36 @@ def read_json(path):
 
 
 def read_lines(path):
-  """Returns the values of a file of JSON lines, [] if there is none."""
-  if not path.exists():
-    return []
-  lines = path.read_text(encoding='utf-8').splitlines()
-  return [json.loads(line) for line in lines]
+  """Returns the values of a file of JSON lines, [] if there is none.
+
+  A line that a killed process left unfinished is passed over.
+  """
+  content = path.read_bytes() if path.exists() else b''
+  return [value for _, value in parsed(content)]
 
 
-def append_lines(path, *values):
-  """Appends values to such a file, together; its folder is made."""
+def parsed(content):
+  """Yields the number and value of lines of JSON, given as bytes."""
+  for number, line in enumerate(content.split(b'\n'), 1):
+    # Bytes: a killed process may leave half a character.
+    with contextlib.suppress(ValueError, RecursionError):
+      yield number, json.loads(line)
+
+
+def append_lines(path, *values, allow_nan=True):
+  """Appends values to such a file, together; its folder is made.
+
+  Several processes may append at once, and after one that was killed.
+  """
   path.parent.mkdir(parents=True, exist_ok=True)
-  with path.open('a', encoding='utf-8') as file:
-    file.write(''.join(json.dumps(value) + '\n' for value in values))
+  lines = ''.join(json.dumps(v, allow_nan=allow_nan) + '\n' for v in values)
+  with path.open('a+b') as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    size = file.seek(0, os.SEEK_END)
+    if size:
+      file.seek(size - 1)
+      if file.read(1) != b'\n':
+        file.write(b'\n')
+    file.write(lines.encode())
+    file.flush()
+    os.fsync(file.fileno())

@@ -89,7 +89,9 @@ def images(factor):
     numpy.linalg.LinAlgError: if the factor is singular.
   """
   if factor.ndim == 1:
-    rows = {'covariance': np.diag(factor), 'precision': np.diag(1.0 / factor)}
+    if not np.all(factor):
+      raise np.linalg.LinAlgError('A factor with a zero is singular.')
+    rows = {'covariance': factor, 'precision': 1.0 / factor}
   else:
     rows = {'covariance': factor, 'precision': np.linalg.inv(factor).T}
   named = {}
@@ -98,5 +100,7 @@ def images(factor):
     if len(matrix) > _CORNER:
       ends['last'] = matrix[-_CORNER:]
     for end, part in ends.items():
-      named[f'{name}_{end}'] = np.asarray(part @ part.T, np.float32)
+      # Of a diagonal only the corner is made a matrix.
+      product = np.diag(part**2) if part.ndim == 1 else part @ part.T
+      named[f'{name}_{end}'] = np.asarray(product, np.float32)
   return named

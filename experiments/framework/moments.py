@@ -120,7 +120,8 @@ def _summary(scores, mean, deviation, standard_error):
 
 def _worst(scores):
   scores = np.ravel(scores)
-  worst = scores[np.nanargmax(np.abs(scores))] if len(scores) else np.nan
+  scores = scores[~np.isnan(scores)]
+  worst = scores[np.argmax(np.abs(scores))] if len(scores) else np.nan
   return float(worst) if np.isfinite(worst) else None
 
 

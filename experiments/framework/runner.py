@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import functools
 import importlib.metadata
+import math
 import os
 import pathlib
 import platform
@@ -24,6 +25,7 @@ from experiments.framework import moments
 from experiments.framework import outputs
 from experiments.framework import storage
 from experiments.framework import tables
+from experiments.framework.cell import MAX_STORED_FACTOR
 from experiments.framework.cell import run_cell
 from experiments.framework.errors import ConfigError
 from experiments.framework.errors import DataError
@@ -90,11 +92,23 @@ def make_plan(config, data_dir=None):
       f'num_chains: {config.num_chains} chains of {target.event_size} '
       f'coordinates were asked for; {_MAX_STATES} numbers are allowed in all.'
     )
+  _check_image(config.diagonal_image_shape, target.event_size)
   make_starts(config, target, repeat=0)
   methods = [
     _build_method(config, index, target) for index in range(len(config.methods))
   ]
   return Plan(config, target, methods, data_dir)
+
+
+def _check_image(shape, event_size):
+  """Refuses an image that the diagonal of a stored factor does not fill."""
+  most = min(event_size, MAX_STORED_FACTOR)
+  if shape and (min(shape) < 1 or math.prod(shape) > most):
+    raise ConfigError(
+      f'diagonal_image_shape: {shape} was given, but it takes two positive '
+      f'ints whose product is at most {most}, of {event_size} coordinates '
+      '(those of larger factors are not stored).'
+    )
 
 
 def _build_method(config, index, target):
@@ -113,13 +127,26 @@ def _build_method(config, index, target):
       f'methods.{index} ({config.methods[index].name}): '
       f'{shortened(error, _MAX_REASON)}'
     ) from error
-  if method.kernel is None and config.num_steps_between_results:
-    raise ConfigError(
-      f'methods.{index} ({config.methods[index].name}): it does not thin, but '
-      f'num_steps_between_results is {config.num_steps_between_results}; '
-      'write 0, or leave the method out.'
-    )
+  _check_options(
+    config, f'methods.{index} ({config.methods[index].name})', method
+  )
   return method
+
+
+def _check_options(config, where, method):
+  """Refuses what a method that is no kernel does not take."""
+  if method.kernel is not None:
+    return
+  if config.num_steps_between_results:
+    raise ConfigError(
+      f'{where}: it does not thin, but num_steps_between_results is '
+      f'{config.num_steps_between_results}; write 0, or leave the method out.'
+    )
+  if config.keep_states:
+    raise ConfigError(
+      f'{where}: it does not record the states of all steps, but keep_states '
+      'is true; write false, or leave the method out.'
+    )
 
 
 def default_output(config, root='results'):
@@ -167,8 +194,14 @@ def run_plan(plan, folder, console, progress=True, executor=None):
   lost = _run_tasks(plan, folder, console, progress, executor, tasks)
   missing = folder.missing(plan.config)
   executor.finish(missing, lambda: finish(folder, plan.config, plan.target))
-  records = (folder.read_cell(*task.argument) for task in tasks)
-  return [*filter(None, records), *lost]
+  records = [folder.read_cell(*task.argument) for task in tasks]
+  # One of each cell: of what failed before and is lost now, that it is lost.
+  found = {}
+  for record in [*filter(None, records), *lost]:
+    cell = record['label'], record['repeat']
+    if found.get(cell, {}).get('status') != 'finished':
+      found[cell] = record
+  return list(found.values())
 
 
 def _tasks(config):

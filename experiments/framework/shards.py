@@ -106,12 +106,13 @@ class Division:
 
   def finish(self, finish):
     """Calls a function unless another shard does; returns whether."""
-    try:
-      with writing(self.path):
-        finish()
-        return True
-    except StorageError:
-      return False
+    with contextlib.ExitStack() as stack:
+      try:
+        stack.enter_context(writing(self.path))
+      except StorageError:
+        return False
+      finish()
+      return True
 
 
 @contextlib.contextmanager

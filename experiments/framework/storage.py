@@ -311,13 +311,16 @@ def join_runs(paths):
     _check_joinable(configs.setdefault(config.name, config), config, path)
     records = joined.setdefault(config.name, [])
     for record, digest in folder.cells(config):
-      # Times are part of it: no two runs that finish have the same.
-      if record['status'] == 'finished' and digest in seen:
-        raise ConfigError(
-          f'{shortened(path, 160)} holds the same cells as '
-          f'{shortened(seen[digest], 160)}; give each run once.'
-        )
-      seen[digest] = path
+      if record['status'] == 'finished':
+        # Of one seed the draws are the same ones, whatever the times.
+        cell = config.name, record['label'], str(record.get('seed', digest))
+        if cell in seen:
+          raise ConfigError(
+            f'{shortened(path, 160)} holds the same cells as '
+            f'{shortened(seen[cell], 160)}, draws of the same seeds; give each '
+            'once, and run others with --set seed=...'
+          )
+        seen[cell] = path
       records.append(record)
   return joined
 

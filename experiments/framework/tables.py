@@ -199,16 +199,14 @@ def _row(label, records):
   if not finished:
     return Row(label, 0, len(failed), error=error)
   speeds = _values(finished, 'min_ess_per_second')
-  # A cell continued after an interruption knows only its last session's time.
-  timed = [r for r in finished if not r.get('is_continued')]
   return Row(
     label=label,
     num_finished=len(finished),
     num_failed=len(failed),
     seconds=_mean(
-      [r['seconds']['adaptation'] + r['seconds']['sampling'] for r in timed]
+      [r['seconds']['adaptation'] + r['seconds']['sampling'] for r in finished]
     ),
-    compile_seconds=_mean(_values(timed, 'seconds', 'compile')),
+    compile_seconds=_mean(_values(finished, 'seconds', 'compile')),
     accept_rate=_mean(_values(finished, 'accept_rate')),
     ess=tuple(
       _mean(_values(finished, 'ess', key)) for key in ('min', 'median', 'max')
@@ -230,9 +228,7 @@ def _row(label, records):
     ess_log_prob=_mean(_values(finished, 'ess_log_prob')),
     ess_bulk=_mean(_values(finished, 'ess_bulk', 'min')),
     ess_tail=_mean(_values(finished, 'ess_tail', 'min')),
-    rhat=tuple(
-      _mean(_values(finished, f'rhat_{key}')) for key in ('max', 'median')
-    ),
+    rhat=tuple(_mean(_rhats(finished, f'rhat_{k}')) for k in ('max', 'median')),
     entropy_weight=_mean(_values(finished, 'entropy_weight')),
     condition_number=_mean(_values(finished, 'learned_condition_number')),
     num_singular=sum(_values(finished, 'is_factor_singular')),
@@ -251,6 +247,12 @@ def _values(records, *keys):
     if value is not None:
       values.append(value)
   return values
+
+
+def _rhats(records, key):
+  """Returns the values of a key; null stands for one that is not finite."""
+  found = [record[key] for record in records if key in record]
+  return [np.inf if value is None else value for value in found]
 
 
 def _mean_calls(records, key):

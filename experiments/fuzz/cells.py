@@ -15,6 +15,7 @@ def write_cells(rng, folder, config):
         'adaptation_num_steps': np.asarray(10),
       }
       record = _record(rng, label, repeat)
+      record['seed'] = [config.seed, repeat]
       folder.write_cell(index, label, repeat, record, arrays)
 
 

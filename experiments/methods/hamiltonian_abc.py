@@ -22,7 +22,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from pydantic import Field
 
-from experiments.framework.draws import split_seed
 from experiments.framework.draws import standard_normals
 from experiments.framework.draws import uniforms
 from experiments.framework.registry import METHODS
@@ -32,6 +31,7 @@ from experiments.methods.base import MethodParameters
 from experiments.methods.base import NumLeapfrogSteps
 from experiments.methods.base import traced
 from experiments.targets.simulator import synthetic_log_likelihood
+from tfp_adaptive.core import random
 
 __all__ = [
   'HamiltonianAbc',
@@ -132,7 +132,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     states = tf.convert_to_tensor(current_state)
-    refresh_seed, momentum_seed, step_seed = split_seed(seed, 3)
+    refresh_seed, momentum_seed, step_seed = random.split(seed, 3)
     # 1. The random numbers move, at the fixed state.
     noise, is_refreshed = self._refreshed(
       states, previous_kernel_results.noise, refresh_seed
@@ -165,7 +165,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
     return log_likelihood + simulator.log_prior_fn(states)
 
   def _refreshed(self, states, noise, seed):
-    noise_seed, accept_seed = split_seed(seed, 2)
+    noise_seed, accept_seed = random.split(seed, 2)
     proposed = self._draw_noise(states, noise_seed)
     log_ratio = self._log_prob(states, proposed) - self._log_prob(states, noise)
     threshold = tf.math.log(uniforms(tf.shape(log_ratio), accept_seed))
@@ -187,7 +187,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
       folded = tf.random.experimental.stateless_fold_in(
         seed, step, alg='philox'
       )
-      sign_seed, heat_seed = split_seed(folded & 0x7FFFFFFF, 2)
+      sign_seed, heat_seed = random.split(folded & 0x7FFFFFFF, 2)
       shape = tf.concat([[num_directions], tf.shape(states)], axis=0)
       is_up = uniforms(shape, sign_seed) < 0.5
       signs = 2.0 * tf.cast(is_up, states.dtype) - 1.0

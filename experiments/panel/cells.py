@@ -9,11 +9,8 @@ unfinished is passed over.
 """
 
 import datetime
-import fcntl
 import gzip
-import json
 import math
-import os
 import pathlib
 import zlib
 
@@ -21,6 +18,8 @@ from experiments.framework.errors import ConfigError
 from experiments.framework.errors import listed
 from experiments.framework.errors import shortened
 from experiments.framework.errors import shown
+from experiments.framework.json_files import append_lines
+from experiments.framework.json_files import parsed
 from experiments.framework.outputs import storing
 
 __all__ = ['CellFile', 'DONE']
@@ -42,21 +41,8 @@ class CellFile:
     """Writes one record, whole or not at all."""
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {**record, 'written': now.isoformat(timespec='seconds')}
-    line = json.dumps(_short(record), allow_nan=False) + '\n'
-    with storing(self.path), self._opened() as file:
-      fcntl.flock(file, fcntl.LOCK_EX)
-      size = file.seek(0, os.SEEK_END)
-      if size:
-        file.seek(size - 1)
-        if file.read(1) != b'\n':
-          file.write(b'\n')
-      file.write(line.encode())
-      file.flush()
-      os.fsync(file.fileno())
-
-  def _opened(self):
-    self.folder.mkdir(parents=True, exist_ok=True)
-    return self.path.open('a+b')
+    with storing(self.path):
+      append_lines(self.path, _short(record), allow_nan=False)
 
   def records(self):
     """Returns the latest record of each cell and key, in the file's order."""
@@ -114,18 +100,13 @@ def _read(path, opened):
   if not path.is_file():
     return
   try:
-    # Bytes: a killed process may leave half a character.
     with opened(path, 'rb') as file:
-      lines = file.read().split(b'\n')
+      content = file.read()
   except (EOFError, zlib.error, gzip.BadGzipFile) as error:
     raise ConfigError(
       f'{shortened(path, 160)} is broken ({error}); restore it.'
     ) from error
-  for number, line in enumerate(lines, 1):
-    try:
-      record = json.loads(line)
-    except (ValueError, RecursionError):
-      continue
+  for number, record in parsed(content):
     if not _is_record(record):
       raise ConfigError(
         f'{shortened(path, 160)}, line {number}, is no record of a cell; '

@@ -37,6 +37,16 @@ def test_what_is_not_positive_is_refused_with_what_to_write(value):
     arguments.check_positive(value, 'rate', 0.1, is_array=True)
 
 
+@pytest.mark.parametrize('value', [0, -1, True, 2.0, '3', None, np.bool_(True)])
+def test_what_is_no_count_is_refused(value):
+  with pytest.raises(ValueError, match='`num` must be.*`num=5`'):
+    arguments.check_count(value, 'num', 5)
+
+
+def test_counts_of_numpy_are_taken():
+  arguments.check_count(np.int64(3), 'num', 5)
+
+
 def test_tensors_are_looked_into_where_they_are_known():
   with pytest.raises(ValueError, match='rate'):
     arguments.check_positive(tf.constant(-1.0), 'rate', 0.1)

@@ -154,6 +154,12 @@ def test_another_function_has_another_digest(name):
   assert code_digest.digest(one()) != code_digest.digest(two())
 
 
+def test_the_end_of_a_container_counts():
+  inside = functools.partial(max, [1.0, 2.0])
+  behind = functools.partial(max, [1.0], 2.0)
+  assert code_digest.digest(inside) != code_digest.digest(behind)
+
+
 def test_a_global_that_is_read_counts(monkeypatch):
   before = code_digest.digest(_scaled)
   inside = code_digest.digest(lambda x: (lambda y: _scaled(y))(x))

@@ -176,8 +176,21 @@ def test_a_wrong_run_of_a_kernel_is_refused(build, start, error, message):
   ],
 )
 def test_a_run_that_may_be_meant_is_warned_of(kernel, message):
-  start = tf.constant(np.abs(_START))
-  results = kernel.bootstrap_results(start)
-  said = list(diagnosis.warnings_before(kernel, start, results))
+  said = _warned_of(kernel, np.abs(_START))
   assert len(said) == (message is not None)
   assert all(message in sentence for sentence in said)
+
+
+def _warned_of(kernel, start):
+  start = tf.constant(start)
+  results = kernel.bootstrap_results(start)
+  return list(diagnosis.warnings_before(kernel, start, results))
+
+
+@pytest.mark.parametrize('start', [_START * 0.0, _START[[0, 0, 0, 3]]])
+def test_chains_that_start_alike_are_seen_to_be_mixed(start):
+  mixed = _metropolis(lambda x: _normal(x - tf.reduce_mean(x, axis=0)))
+  (said,) = _warned_of(mixed, start)
+  assert 'another chain moves: it mixes chains' in said
+  assert not _warned_of(_metropolis(_normal), start)
+  assert not _warned_of(_metropolis(_normal), start[:1])

@@ -133,7 +133,7 @@ def test_the_same_seed_gives_the_same_draws(posterior):
 @pytest.mark.nightly
 def test_no_number_of_more_draws_but_a_positive_one_is_taken(posterior):
   with pytest.raises(ValueError, match='`num_draws` must be a positive int'):
-    posterior.more(0)
+    posterior.more(True)
 
 
 def _two_modes(x):

@@ -84,7 +84,8 @@ def check_positive(value, name, usual, is_array=False):
 
 def check_count(value, name, example):
   """Refuses what is no positive int."""
-  if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+  is_int = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+  if not is_int or value < 1:
     raise ValueError(
       f'`{name}` must be a positive int, but got {value!r}. Write for example '
       f'`{name}={example}`.'

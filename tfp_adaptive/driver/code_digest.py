@@ -65,11 +65,15 @@ def _parts(value, seen, depth):
     return
   # The value too: of one that is gone, the next might have the id.
   seen[id(value)] = len(seen), value
-  yield type(value).__qualname__.encode()
+  kind = type(value).__qualname__
   if hasattr(value, '__array__') and not isinstance(value, type):
+    yield kind.encode()
     yield from _array_parts(value)
     return
-  for inner in _inner(value):
+  # Counted, so that what follows a container is not of it.
+  held = list(_inner(value))
+  yield f'{kind} of {len(held)}'.encode()
+  for inner in held:
     yield from _parts(inner, seen, depth + 1)
 
 

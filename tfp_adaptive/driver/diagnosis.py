@@ -149,12 +149,10 @@ def _mixing_warnings(kernel, state, results):
   log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
   if not tf.is_tensor(log_prob) or log_prob.shape.rank != 1:
     return
-  if log_prob.shape[0] < 2:
-    return
   state = tfp_private.get_innermost(results, 'transformed_state', default=state)
-  # The second state in the place of the first: densities of all others stay.
+  # Of chains that are their own the densities of all but the first stay.
   moved = tf.nest.map_structure(
-    lambda x: tf.concat([x[1:2], x[1:]], axis=0), state
+    lambda x: tf.concat([_elsewhere(x), x[1:]], axis=0), state
   )
   try:
     found = target_call.call(function, moved)
@@ -169,6 +167,13 @@ def _mixing_warnings(kernel, state, results):
       'sum and multiply over the axes of an event only, the last ones; the '
       'first axis is chains.'
     )
+
+
+def _elsewhere(x):
+  """Returns the row farthest from the first; where all are alike, another."""
+  apart = np.sum(np.reshape(x - x[:1], [len(x), -1]) ** 2, axis=-1)
+  far = int(np.argmax(apart))
+  return x[far : far + 1] if apart[far] > 0.0 else x[:1] + 1
 
 
 def _likelihood_warnings(kernel, state, results):

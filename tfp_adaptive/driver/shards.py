@@ -24,7 +24,7 @@ _LONGEST_INTERVAL = 256  # Steps between two merges, ...
 _GROWTH = 4  # ... a quarter of those before, but at least one.
 _SALT = 1_000_003  # Tells seeds of shards from those of steps.
 # Of these every shard has its own; a run has their sum.
-_COUNTED = ('num_dropped_gradients',)
+_COUNTED = ('num_dropped_gradients', 'num_failed_fits')
 # Fitted to the history of a shard, and no mean of two fits is one.
 _OF_ONE_SHARD = ('surrogate_params', 'walk_params')
 # Results of several samplers in one, stacked: each has learned for itself.

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import learned
+from tfp_adaptive.core import arguments
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import constrained
@@ -126,10 +127,7 @@ class Posterior:
     Raises:
       ValueError: If it is none, or if the model is not that of the draws.
     """
-    if not isinstance(num_draws, int) or num_draws < 1:
-      raise ValueError(
-        f'`num_draws` must be a positive int, but got {num_draws!r}.'
-      )
+    arguments.check_count(num_draws, 'num_draws', 1000)
     if self._chains.other_program:
       raise ValueError(
         'The draws are of another model than the one they were loaded with, or '

@@ -135,6 +135,16 @@ def test_all_mistakes_are_told_at_once():
       ['methods.0', 'num_steps_between_results', 'write 0'],
     ),
     (
+      {
+        'methods': [{'name': 'windowed_nuts'}],
+        'num_adaptation_steps': 50,
+        'keep_states': True,
+      },
+      ['methods.0', 'keep_states', 'write false'],
+    ),
+    ({'diagonal_image_shape': [28, 28]}, ['diagonal_image_shape', 'at most']),
+    ({'diagonal_image_shape': [0, 1]}, ['diagonal_image_shape', 'positive']),
+    (
       {'target': {'name': 'spectrum_gaussian', 'variances': [1.0, -1.0]}},
       ['target.variances', 'above 0'],
     ),

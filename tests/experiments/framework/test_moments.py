@@ -71,6 +71,18 @@ def test_the_record_holds_scalars_and_the_worst_of_vectors():
   assert '| HMC | all | worst of 100 |' in text
 
 
+def test_a_draw_that_overflowed_leaves_no_score_and_no_error():
+  draws = _draws()
+  draws[0, 0, 0] = np.inf
+  truth = {'first': (np.asarray(2.0), np.asarray(3.0), np.asarray(0.0))}
+  with np.errstate(invalid='ignore'):
+    summary = moments.compare(_target(truth), draws)
+  assert summary['first']['worst_mean_z'] is None
+  assert '| - | - |' in moments.to_markdown(
+    [{'label': 'a', 'moments': summary}]
+  )
+
+
 def test_nothing_is_said_where_nothing_is_known():
   assert moments.compare(_target(None), _draws()) == {}
   assert moments.to_markdown([{'label': 'HMC', 'moments': {}}]) == ''

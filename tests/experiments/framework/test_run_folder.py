@@ -121,8 +121,14 @@ def test_a_cell_of_another_run_is_refused(run, tmp_path):
 def test_a_run_given_twice_is_no_further_repeat(run, tmp_path):
   shutil.copytree(run, tmp_path / 'copy')
   for again in (run, tmp_path / 'copy'):
-    with pytest.raises(ConfigError, match='give each run once'):
+    with pytest.raises(ConfigError, match='give each once'):
       storage.join_runs([run, again])
+
+
+def test_draws_of_the_same_seeds_are_no_further_repeats(run, tmp_path):
+  longer = _write_run(tmp_path / 'longer', num_repeats=3)
+  with pytest.raises(ConfigError, match='draws of the same seeds'):
+    storage.join_runs([run, longer])
 
 
 def test_runs_of_one_name_but_other_lengths_are_not_averaged(run, tmp_path):

@@ -188,6 +188,15 @@ def test_a_shard_that_takes_a_cell_of_its_neighbor_is_caught(
     assert 'which is of shard 0/3' in told
 
 
+def test_a_report_that_cannot_be_written_is_told(ran, start, monkeypatch):
+  def full(*_):
+    raise StorageError('No space left for report.md.')
+
+  monkeypatch.setattr(runner, 'finish', full)
+  code, told = start('0/1')
+  assert code != 0 and 'No space left for report.md' in told
+
+
 def test_cells_of_two_sweeps_in_one_folder_are_told(ran, start, tmp_path):
   start('0/2', output='one')
   start('0/3', output='two')

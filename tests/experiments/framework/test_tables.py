@@ -61,13 +61,10 @@ def test_table_counts_singular_factors():
   assert '| 7.40, 1.50 (1 singular) |' in text
 
 
-def test_times_of_a_continued_cell_are_left_out():
-  continued = {**_record('a', 1, 30, None), 'is_continued': True}
-  continued['seconds'] = {'compile': 1.0, 'adaptation': 0.0, 'sampling': 0.1}
-  rows = tables.join([_record('a', 0, 10, 4), continued])
-  assert rows[0].ess[0] == 20
-  assert rows[0].seconds == 3
-  assert rows[0].min_ess_per_second == 4
+def test_one_repeat_of_no_finite_rhat_is_seen():
+  apart = {**_record('a', 1, 30, 1), 'rhat_max': None}
+  text = tables.to_markdown('x', tables.join([_record('a', 0, 10, 4), apart]))
+  assert '| > 1000, 1.002 |' in text
 
 
 def _on_terminal(table):

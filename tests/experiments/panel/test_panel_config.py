@@ -10,6 +10,7 @@ from experiments.framework.errors import ConfigError
 from experiments.panel import config as configs
 from experiments.panel import run
 
+SMALL = pathlib.Path(__file__).parents[3] / 'configs/stochastic_volatility.yaml'
 PANEL = (
   pathlib.Path(__file__).resolve().parents[3]
   / 'configs'
@@ -136,6 +137,25 @@ def test_a_refused_panel_ends_the_command_with_its_message(tmp_path):
   )
   assert result.exit_code == 2
   assert "did you mean 'Banana'" in result.output + str(result.stderr)
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+  'config, options, words',
+  [
+    (PANEL, ['--smoke'], '--smoke is not of panels'),
+    (PANEL, ['--resume'], '--resume is not of panels: they go on by'),
+    (SMALL, ['--only-method', 'AM'], '--only-method is of panels alone'),
+    (SMALL, ['--redo', 'failed'], '--redo is of panels alone'),
+  ],
+)
+def test_options_that_would_be_passed_over_are_refused(
+  config, options, words, tmp_path
+):
+  command = ['run', str(config), '--output', str(tmp_path / 'run'), *options]
+  result = typer.testing.CliRunner().invoke(app, command)
+  assert result.exit_code == 2
+  assert words in ' '.join((result.output + str(result.stderr)).split())
   assert not list(tmp_path.iterdir())
 
 
