@@ -116,7 +116,9 @@ def outcomes(runs, summary=None):
     )
     found[_OURS][run['target']] = Outcome(*map(sum, zip(so_far, of_run)))
   for pair in read_json(_SUMMARY) if summary is None else summary:
-    counts, steady = pair['outcomes'], pair['steady']
+    # Where nobody tells of divergences, no run is known to be steady.
+    counts = pair['outcomes']
+    steady = pair['steady'] or dict(passed=0, biased=0)
     found[pair['method']][pair['target']] = Outcome(
       sum(counts.values()) - counts['refused'],
       sum(counts[name] for name in _ENDED),

@@ -111,8 +111,8 @@ _ROWS = (
     'figure6_banana', _PER_SECOND, _MAP, ('HMC', 'HMC-3'),
   ),
   _Row(
-    'ABC, d = 10, no gradient', 'kernel_hamiltonian', 'per 1000 steps',
-    'figure4_skew_normal', 'per step', ('kernel HMC', 'KMC finite'),
+    'ABC, d = 10, no gradient', 'kernel_hamiltonian', 'per 1000 estimates',
+    'figure4_skew_normal', 'per target call', ('kernel HMC', 'KMC finite'),
     ('random walk', 'RWM'), factor=1000, rhat='',  # Against exact draws.
   ),
   _Row(

@@ -24,7 +24,8 @@ _METHODS = {
 _HEAD = (
   *('Target', 'Method', 'Budget', 'Gates passed', 'Largest R-hat, median'),
   *('Beyond 4 standard errors', 'Min ESS per 1000 gradients'),
-  *('Replicas', 'Barrier', 'Round trips of a chain'),
+  *('Gradients of a chain, thousands: adapting + sampling', 'Replicas'),
+  *('Barrier', 'Round trips of a chain'),
 )
 
 
@@ -57,6 +58,7 @@ def _row(name, method, multiple, runs):
     f'{median("rhat"):.3f}',
     f'{sum(abs(run["worst_z"]) > 4.0 for run in runs)}',
     f'{np.median(rates):.3g}' if rates else '-',
+    _spent(runs),
     f'{runs[0]["num_replicas"]}',
     f'{median("barrier"):.1f}' if is_tempered else '',
     f'{median("num_restarts") / runs[0]["num_chains"]:.0f}'
@@ -67,6 +69,13 @@ def _row(name, method, multiple, runs):
 
 def _min_ess(run):
   return min(run[key] for key in ('ess', 'ess_squared', 'ess_bulk', 'ess_tail'))
+
+
+def _spent(runs):
+  """Returns the median gradients of both phases, of all replicas together."""
+  phases = ('gradients_of_adaptation', 'gradients_of_sampling')
+  spent = (np.median([run[phase] for run in runs]) / 1e3 for phase in phases)
+  return ' + '.join(f'{thousands:.3g}' for thousands in spent)
 
 
 def _thousands(run):

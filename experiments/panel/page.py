@@ -108,8 +108,9 @@ _METRICS = (
     'worst_bias',
     'Squared bias at the end, worst coordinate',
     'b^2 after the whole budget, all runs that came to an end, converged or '
-    'not: median over seeds [middle 80 %]. n independent draws have 1/n on '
-    'average in one coordinate. Least marked.',
+    'not, of pairs all of whose runs have a truth: median over seeds [middle '
+    '80 %]. n independent draws have 1/n on average in one coordinate. Least '
+    'marked.',
     False,
   ),
   (
@@ -293,7 +294,8 @@ def write_page(panel, file):
       'target': pair.target,
       'method': pair.method,
       'outcomes': pair.outcomes,
-      'steady': {k: pair.steady[k] for k in ('passed', 'biased')},
+      'steady': pair.steady
+      and {k: pair.steady[k] for k in ('passed', 'biased')},
       **{name: found._asdict() for name, found in pair.metrics.items()},
     }
     for pair in pairs.values()

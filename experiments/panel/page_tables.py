@@ -1,5 +1,7 @@
 """The tables of the page, each a `grid.Table` of summarized pairs."""
 
+import collections
+
 from experiments.panel.grid import Cell
 from experiments.panel.grid import number
 from experiments.panel.grid import Table
@@ -214,26 +216,37 @@ def failures(pairs):
 
 def truth_table(records):
   """Returns where each target's truth is from."""
-  rows = {}
+  by_target = {}
   for record in records:
     if record['status'] == 'finished':
-      truth = record['truth'] or {}
-      judged = {True: 'yes', False: 'NO: never judged', None: '-'}
-      rows[record['target']] = [
-        record['target'],
-        str(record['event_size']),
-        record['dtype'],
-        truth.get('of', 'none: never judged'),
-        truth.get('of_square', '-'),
-        judged[truth.get('is_converged')],
-        number(truth.get('gym_z')),
-      ]
+      by_target.setdefault(record['target'], []).append(record)
+  rows = [_truth_row(target, runs) for target, runs in by_target.items()]
   note = (
     'What the runs are judged by, in the coordinates of the model itself. '
     'Where the last column is large, the moments that inference_gym keeps are '
-    'not those of its density.'
+    'not those of its density. Some are known for a part of the runs alone: '
+    'of volatility by quadrature, for those within the gates.'
   )
-  return Table('Truth', note, _TRUTH_HEADER, list(rows.values()))
+  return Table('Truth', note, _TRUTH_HEADER, rows)
+
+
+def _truth_row(target, runs):
+  """Returns the line of a target, of all its runs that came to an end."""
+  judged = [run for run in runs if run['truth']]
+  sources = collections.Counter(run['truth']['of'] for run in judged)
+  known = [f'{of} ({n} of {len(runs)})' for of, n in sources.items()]
+  # What they are judged by now.
+  truth = judged[-1]['truth'] if judged else {}
+  converged = {True: 'yes', False: 'NO: never judged', None: '-'}
+  return [
+    target,
+    str(runs[-1]['event_size']),
+    runs[-1]['dtype'],
+    ', '.join(known) or 'none: never judged',
+    truth.get('of_square', '-'),
+    converged[truth.get('is_converged')],
+    number(truth.get('gym_z')),
+  ]
 
 
 def _median(pair, metric):

@@ -8,6 +8,7 @@ import numpy as np
 from tfp_adaptive.posterior import verdict
 
 __all__ = [
+  'COMPARED',
   'METRICS',
   'NOT_RUN',
   'OUTCOMES',
@@ -31,11 +32,16 @@ OUTCOMES = (
   'refused',
   'not installed',
 )
+# Samplers of papers that are here to compare with; no more the library's than
+# its peers.
+COMPARED = ('fisher_mala', 'variance_ratio_mala')
 # Of these there is one record, for all seeds, and nothing was run.
 NOT_RUN = ('refused', 'not installed')
 _LOW, _HIGH = 10, 90
 _FEWEST_PASSED = 0.5
 _NUM_RESAMPLES = 2000
+# Metrics of runs that were compared with the truth.
+_OF_TRUTH = ('worst_bias', 'mean_bias')
 
 
 class Interval(NamedTuple):
@@ -54,8 +60,9 @@ class Pair(NamedTuple):
   is_peer: bool
   # {outcome: number of seeds}.
   outcomes: dict
-  # {outcome: number}, of runs of which at most one draw in 200 diverged.
-  steady: dict
+  # {outcome: number}, of runs of which at most one draw in 200 diverged;
+  # `None` where that is not known.
+  steady: Optional[dict]
   # {name in METRICS: `Interval`}, of what each is defined for.
   metrics: dict
   # {name in METRICS: values over seeds}.
@@ -205,15 +212,19 @@ def _pair(name, records):
     for metric, (function, of_passed) in METRICS.items()
   }
   judged = [r for r in finished if r['is_biased'] is not None]
+  is_compared = all(record['squared_bias'] for record in finished)
+  if not is_compared:
+    # Of some only those have a truth that pass the gates: no fair sample.
+    values = {k: v[:0] if k in _OF_TRUTH else v for k, v in values.items()}
   errors = [r['error'] for r in records if r.get('error')]
   return Pair(
     *name,
-    is_peer=records[0]['is_peer'],
+    is_peer=records[0]['is_peer'] or records[0]['method_name'] in COMPARED,
     outcomes=_counts(records),
-    steady=_counts(filter(_is_steady, finished)),
+    steady=_steady(finished),
     metrics={k: interval(v) for k, v in values.items() if len(v)},
     values=values,
-    curves=_curves(finished),
+    curves=_curves(finished) if is_compared else None,
     worst_z=max((abs(r['z']['worst']) for r in judged), default=None),
     num_comparisons=sum(r['z']['num_comparisons'] for r in judged),
     error=errors[0].strip().splitlines()[0] if errors else None,
@@ -225,11 +236,19 @@ def _counts(records):
   return {kind: found.count(kind) for kind in OUTCOMES}
 
 
+def _steady(records):
+  """Counts runs of which no more diverges than `sample_posterior` admits.
+
+  `None` of a sampler that does not tell, as an exchange of replicas.
+  """
+  if any(record['num_diverging'] is None for record in records):
+    return None
+  return _counts(filter(_is_steady, records))
+
+
 def _is_steady(record):
-  """Whether as few proposals diverged as `sample_posterior` asks of a run."""
   num_draws = record['num_chains'] * record['num_results']
-  # Of an exchange of replicas it is not known.
-  return (record['num_diverging'] or 0) <= verdict.MOST_DIVERGING * num_draws
+  return record['num_diverging'] <= verdict.MOST_DIVERGING * num_draws
 
 
 def _values(records, function, of_passed):
@@ -240,14 +259,19 @@ def _values(records, function, of_passed):
 
 
 def _curves(records):
-  curves = [r['squared_bias'] for r in records if r['squared_bias']]
+  curves = [record['squared_bias'] for record in records]
   curves = [c for c in curves if c['gradients'] is not None]
-  # A run of another length, of a sampler of random cost, has another grid.
-  curves = [c for c in curves if c['num_draws'] == curves[0]['num_draws']]
   if not curves:
     return None
-  names = ('gradients', 'worst', 'mean')
-  return tuple(np.asarray([c[name] for c in curves], float) for name in names)
+  # Of a sampler of random cost every run has a grid of its own: one for all.
+  ends = [(c['gradients'][0], c['gradients'][-1]) for c in curves]
+  first, last = max(e[0] for e in ends), min(e[1] for e in ends)
+  grid = np.geomspace(first, last, len(curves[0]['gradients']))
+  on_grid = [
+    [np.interp(grid, c['gradients'], c[name]) for c in curves]
+    for name in ('worst', 'mean')
+  ]
+  return np.tile(grid, [len(curves), 1]), *map(np.asarray, on_grid)
 
 
 def interval(values):

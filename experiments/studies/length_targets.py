@@ -2,11 +2,8 @@
 
 Regressions, whose directions are all alike behind a learned metric; and random
 effects, item responses and heavy tails, where some are slow. Behind a map:
-funnels and hierarchies, centered and not, a path, and a Gaussian that needs
-none. Data are simulated where none are named.
+funnels. Data are simulated where none are named.
 """
-
-import functools
 
 import numpy as np
 import tensorflow as tf
@@ -48,13 +45,12 @@ def _simulated_regression(data_dir):
   return _regression(inputs, labels)
 
 
-def _varying_slopes(data_dir, is_centered=False):
+def _varying_slopes(data_dir):
   """A line for each of 40 groups of 3 to 37 rows, d = 85.
 
     y ~ N(m_a + t_a a_j + (m_b + t_b b_j) x, s^2),   a_j, b_j ~ N(0, 1)
 
-  States are (a, b, m_a, m_b, log t_a, log t_b, log s); in the centered form
-  m_a + t_a a and m_b + t_b b stand for a and b.
+  States are (a, b, m_a, m_b, log t_a, log t_b, log s).
   """
   del data_dir
   rng = np.random.default_rng(40)
@@ -67,10 +63,6 @@ def _varying_slopes(data_dir, is_centered=False):
   def log_prob(state):
     a, b, rest = tf.split(state, [40, 40, 5], axis=-1)
     m_a, m_b, t_a, t_b, s = tf.split(rest, 5, axis=-1)
-    change = tf.zeros_like(s[..., 0])
-    if is_centered:
-      a, b = (a - m_a) * tf.exp(-t_a), (b - m_b) * tf.exp(-t_b)
-      change -= 40.0 * (t_a + t_b)[..., 0]
     effects = tf.concat([a, b, m_a, m_b], axis=-1)
     line_a = tf.gather(m_a + tf.exp(t_a) * a, group, axis=-1)
     line_b = tf.gather(m_b + tf.exp(t_b) * b, group, axis=-1)
@@ -78,8 +70,7 @@ def _varying_slopes(data_dir, is_centered=False):
     scales = tf.concat([t_a, t_b, s], axis=-1)
     # log N(0, 1) for the scales' logs and for the means.
     return (
-      change
-      - 0.5 * tf.reduce_sum(error**2, axis=-1)
+      -0.5 * tf.reduce_sum(error**2, axis=-1)
       - len(y) * s[..., 0]
       - 0.5 * tf.reduce_sum(effects**2, axis=-1)
       - 0.5 * tf.reduce_sum(scales**2, axis=-1)
@@ -88,8 +79,8 @@ def _varying_slopes(data_dir, is_centered=False):
   return log_prob, 85
 
 
-def _item_response(data_dir, num_persons=100, num_items=20):
-  """Persons answer items, d = 143.
+def _item_response(data_dir):
+  """100 persons answer 20 items, d = 143.
 
     logit p_ij = e^(s_k k_j) (a_i - m_b - s_b b_j),   all N(0, 1)
 
@@ -97,7 +88,7 @@ def _item_response(data_dir, num_persons=100, num_items=20):
   """
   del data_dir
   rng = np.random.default_rng(143)
-  sizes = [num_persons, num_items, num_items]
+  sizes = [100, 20, 20]
   ability, slope, difficulty = (rng.normal(size=size) for size in sizes)
   slope = np.exp(0.5 * slope)
   logits = slope * (ability[:, np.newaxis] - difficulty)
@@ -164,42 +155,6 @@ def _eight_schools(data_dir):
   return log_prob, 10
 
 
-def _rotated_gaussian(data_dir):
-  """A rotated Gaussian, d = 60, condition 1e4."""
-  del data_dir
-  covariance = rotated_covariance(np.geomspace(1.0, 1e4, 60), seed=5)
-  precision = np.linalg.inv(covariance)
-  return (
-    lambda x: -0.5 * tf.reduce_sum(x * tf.linalg.matvec(precision, x), axis=-1),
-    60,
-  )
-
-
-def _random_walk(data_dir):
-  """30 days of a walk of unknown scales, ten of them not seen, d = 32.
-
-  log a, log s ~ N(0, 4),  x_t ~ N(x_{t-1}, a^2),  y_t ~ N(x_t, s^2)
-  """
-  del data_dir
-  rng = np.random.default_rng(3)
-  y = np.cumsum(0.3 * rng.normal(size=30)) + 0.3 * rng.normal(size=30)
-  is_seen = np.abs(np.arange(30) - 14.5) > 5.0
-
-  def log_prob(state):
-    log_a, log_s, path = tf.split(state, [1, 1, 30], axis=-1)
-    before = tf.concat([tf.zeros_like(log_a), path[..., :-1]], axis=-1)
-    terms = [
-      0.5 * log_a,
-      0.5 * log_s,
-      (path - before) * tf.exp(-log_a),
-      (y - path) * is_seen * tf.exp(-log_s),
-    ]
-    square = tf.reduce_sum(tf.concat(terms, axis=-1) ** 2, axis=-1)
-    return -0.5 * square - 30.0 * log_a[..., 0] - is_seen.sum() * log_s[..., 0]
-
-  return log_prob, 32
-
-
 # Name -> (folder of data) -> (log density, event size).
 TARGETS = {
   'heart': _named_regression('heart'),
@@ -210,17 +165,5 @@ TARGETS = {
   'Student-t': _student,
 }
 
-# The same, for maps; what is given the rest is a path where the name says so.
-MAP_TARGETS = {
-  'funnel': _funnel,
-  'eight schools': _eight_schools,
-  'varying slopes, centered': functools.partial(
-    _varying_slopes, is_centered=True
-  ),
-  'varying slopes behind a map': _varying_slopes,
-  'item response behind a map': functools.partial(
-    _item_response, num_persons=50, num_items=10
-  ),
-  'rotated Gaussian': _rotated_gaussian,
-  'random walk, path': _random_walk,
-}
+# The same, for maps.
+MAP_TARGETS = {'funnel': _funnel, 'eight schools': _eight_schools}

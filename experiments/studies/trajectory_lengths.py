@@ -10,6 +10,7 @@ effective sizes per 1000 gradients of frozen steps, gradients as counted.
 """
 
 import argparse
+import functools
 import json
 import pathlib
 import time
@@ -49,8 +50,7 @@ class Plan(NamedTuple):
 
   # Name -> (folder of data) -> (log density, event size).
   targets: dict
-  # (log density, adapting steps, name, options) -> kernel whose range is
-  # learned.
+  # (log density, adapting steps, options) -> kernel whose range is learned.
   build: Callable
   # (fewest, most) of all steps; None: learned; or with kept momenta.
   laws: list
@@ -60,21 +60,9 @@ class Plan(NamedTuple):
   num_gradients: int
 
 
-def _behind_a_map(log_prob, num_steps, name, **options):
-  structure = 'tridiagonal' if name.endswith('path') else 'diagonal'
-  return tfpa.transport_adaptive_hamiltonian(
-    log_prob,
-    num_steps,
-    transport=tfpa.transports.conditional_gaussian(structure=structure),
-    **options,
-  )
-
-
 MATRICES = Plan(
   TARGETS,
-  lambda log_prob, num_steps, name, **options: (
-    tfpa.fisher_divergence_hamiltonian(log_prob, num_steps, **options)
-  ),
+  tfpa.fisher_divergence_hamiltonian,
   [
     None,
     _KEPT,
@@ -87,7 +75,10 @@ MATRICES = Plan(
 )
 MAPS = Plan(
   MAP_TARGETS,
-  _behind_a_map,
+  functools.partial(
+    tfpa.transport_adaptive_hamiltonian,
+    transport=tfpa.transports.conditional_gaussian(),
+  ),
   [None, _KEPT, *((n, n) for n in (1, 2, 3, 5)), *_ONE_TO_MOST],
   16 * _BLOCK,
   8_000,
@@ -232,10 +223,10 @@ def effective_sizes(states, num_gradients):
   }
 
 
-def _samplers(plan, log_prob, name):
+def _samplers(plan, log_prob):
   """Returns the `Sampler` of each law, one for all ranges that are given."""
   learned, kept = (
-    plan.build(log_prob, plan.num_steps, name, **options)
+    plan.build(log_prob, plan.num_steps, **options)
     for options in ({}, {'keep_momentum': True})
   )
   return {
@@ -258,7 +249,7 @@ def main():
   for name in options.targets:
     plan = MAPS if name in MAP_TARGETS else MATRICES
     log_prob, event_size = plan.targets[name](options.data_dir)
-    samplers = _samplers(plan, log_prob, name)
+    samplers = _samplers(plan, log_prob)
     for seed in range(options.num_seeds):
       for law in plan.laws:
         is_given = isinstance(law, tuple)
