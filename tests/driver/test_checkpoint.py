@@ -1,6 +1,8 @@
 """Checkpoint folders: what is saved comes back, or nothing does."""
 
 import errno
+import os
+import stat
 
 import numpy as np
 import pytest
@@ -172,3 +174,24 @@ def test_a_full_disk_is_told_and_loses_only_the_block_being_written(
   assert step == 2 and len(blocks) == 3
   again.save(_leaves(3), 3, _block(3), _SECONDS)
   assert _checkpoint(tmp_path).load()[1] == 3
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+  path, done = tmp_path / 'file', []
+  fsync, replace = os.fsync, os.replace
+
+  def noted_fsync(descriptor):
+    found = os.fstat(descriptor)
+    is_folder = stat.S_ISDIR(found.st_mode)
+    done.append('folder' if is_folder else f'{found.st_size} bytes')
+    fsync(descriptor)
+
+  def noted_replace(*names):
+    done.append('renamed')
+    replace(*names)
+
+  monkeypatch.setattr(archive.os, 'fsync', noted_fsync)
+  monkeypatch.setattr(archive.os, 'replace', noted_replace)
+  archive.write(path, b'12345')
+  assert done == ['5 bytes', 'renamed', 'folder']
+  assert path.read_bytes() == b'12345'

@@ -132,6 +132,14 @@ CHANGES = {
     lambda: _Model(np.zeros(2)).log_prob,
     lambda: _Model(np.ones(2)).log_prob,
   ),
+  'a default': (
+    lambda: lambda x, shift=1.0: x + shift,
+    lambda: lambda x, shift=2.0: x + shift,
+  ),
+  'a default by name alone': (
+    lambda: lambda x, *, shift=1.0: x + shift,
+    lambda: lambda x, *, shift=2.0: x + shift,
+  ),
   'an argument of a partial': (
     lambda: functools.partial(_multiply, factor=1.0),
     lambda: functools.partial(_multiply, factor=2.0),

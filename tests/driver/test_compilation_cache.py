@@ -61,6 +61,18 @@ def test_other_flags_stay(fresh, monkeypatch, tmp_path):
   assert os.environ['TF_XLA_FLAGS'].startswith('--tf_xla_clustering_debug ')
 
 
+def test_another_flag_of_tensorflow_has_another_folder(
+  fresh, monkeypatch, tmp_path
+):
+  one, two = '--tf_xla_clustering_debug', '--tf_xla_clustering_fuel=9'
+  folders = []
+  for flags in ('', one, two, f'{one} {two}', f'{two} {one}'):
+    monkeypatch.setenv('TF_XLA_FLAGS', flags)
+    folders.append(tfpa.cache_compilations(tmp_path))
+  assert len(set(folders)) == 4
+  assert folders[-2] == folders[-1]  # In any order they are the same.
+
+
 def test_a_second_call_changes_nothing(fresh, monkeypatch, tmp_path):
   folder = tfpa.cache_compilations(tmp_path)
   flags = os.environ['TF_XLA_FLAGS']

@@ -55,6 +55,19 @@ def test_all_are_those_of_arviz():
   assert rhat[4] > 1.01 > rhat[2] and bulk[0] < 0.15 * bulk[2]
 
 
+def test_draws_that_go_to_and_fro_are_worth_no_more_than_may_be_told():
+  draws = np.random.default_rng(2).normal(size=(600, 4, 1))
+  for t in range(1, 600):
+    draws[t] -= 0.8 * draws[t - 1]
+  found = convergence.diagnose(draws)
+  # A mean would have 2400 (1 + 0.8) / (1 - 0.8) draws, nine times as many.
+  np.testing.assert_allclose(found.ess_bulk, 2400 * np.log10(2400))
+  bulk = _arviz(array_stats.ess, draws, method='bulk')
+  np.testing.assert_allclose(found.ess_bulk, bulk)
+  # Squares have a correlation of 0.64: an efficiency of 0.36 / 1.64.
+  np.testing.assert_allclose(found.ess_moments, 2400 * 0.36 / 1.64, rtol=0.3)
+
+
 def test_the_worst_coordinate_is_found_by_name():
   rhat, name = convergence.worst(_shifted(), 1)['rhat']
   assert name == 'coordinate 3' and rhat > 1.1

@@ -143,6 +143,22 @@ def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
   assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
 
 
+@pytest.mark.parametrize('rate, is_warned', [(0.35, True), (0.75, False)])
+def test_of_what_may_exceed_the_wanted_acceptance_less_is_said(rate, is_warned):
+  accepted = np.arange(1000) < 1000 * rate
+  said = list(diagnosis._acceptance_warnings(accepted, 0.55, True))
+  assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
+
+
+@pytest.mark.parametrize('outer, inner', [(30, 80), (80, 30)])
+def test_a_stack_adapts_for_as_long_as_any_of_its_kernels(outer, inner):
+  kernel = tfp.mcmc.HamiltonianMonteCarlo(lambda x: -(x**2), 0.1, 2)
+  assert diagnosis.num_adaptation_steps(kernel) == 0
+  kernel = tfp.mcmc.SimpleStepSizeAdaptation(kernel, inner)
+  kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(kernel, outer)
+  assert diagnosis.num_adaptation_steps(kernel) == 80
+
+
 def test_a_learned_map_may_accept_more_than_its_least():
   kernel = tfpa.transport_adaptive_hamiltonian(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 1, num_leapfrog_steps=2

@@ -59,6 +59,26 @@ def test_a_second_call_in_one_process_is_refused_until_the_first_ends(tmp_path):
     pass
 
 
+@pytest.mark.parametrize('is_shared', [False, True])
+def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(
+  tmp_path, monkeypatch, is_shared
+):
+  flock, calls = folder_lock.fcntl.flock, []
+
+  def late(file, kind):
+    if not calls:  # The holder ends after the file was opened.
+      (tmp_path / folder_lock.NAME).unlink()
+    calls.append(kind)
+    flock(file, kind)
+
+  monkeypatch.setattr(folder_lock.fcntl, 'flock', late)
+  with folder_lock.held(tmp_path, is_shared):
+    assert len(calls) == 2
+    with pytest.raises(folder_lock.FolderError, match=f'{os.getpid()}'):
+      with folder_lock.held(tmp_path):
+        pytest.fail('two writers')
+
+
 def test_holders_that_share_a_folder_keep_out_those_who_do_not(tmp_path):
   with folder_lock.held(tmp_path, is_shared=True):
     with folder_lock.held(tmp_path, is_shared=True):

@@ -52,6 +52,36 @@ def test_captured_data_count_by_content(known):
   assert known.same(other, True) is other
 
 
+@pytest.mark.parametrize(
+  'argument', [tf.ones([3]), {'x': _FIRST}, {'y': _FIRST}]
+)
+def test_shapes_and_names_of_arguments_count(known, argument):
+  def doubled(argument):
+    (x,) = tf.nest.flatten(argument)
+    return 2.0 * x
+
+  for before in (_FIRST, {'z': _FIRST}):
+    known.same(_traced(doubled, before), True)
+  other = _traced(doubled, argument)
+  assert known.same(other, True) is other
+  assert known.same(_traced(doubled, argument), True) is other
+
+
+@pytest.mark.parametrize('most, is_shared', [(20_000, False), (60_000, True)])
+def test_data_that_a_program_holds_count_to_its_size(
+  known, monkeypatch, most, is_shared
+):
+  def adding():
+    held = tf.zeros([10_000])  # 40 kB.
+    return _traced(lambda x: x + tf.reduce_sum(held))
+
+  monkeypatch.setattr(known_programs, '_LARGEST', most)
+  first, again = adding(), adding()
+  assert first.graph.as_graph_def().ByteSize() < 10_000
+  assert known.same(first, True) is first
+  assert (known.same(again, True) is first) == is_shared
+
+
 def test_what_may_change_without_its_program_is_never_shared(known):
   variable = tf.Variable(1.0)
   table = tf.lookup.StaticHashTable(

@@ -32,6 +32,11 @@ def _branched(x, rest=2.0):
   return tf.cond(tf.reduce_sum(x) > 0.0, lambda: x + 1.0, lambda: x * rest)
 
 
+def _switched(x, last=3.0):
+  branches = [lambda: x + 1.0, lambda: x * 2.0, lambda: x * last]
+  return tf.switch_case(tf.cast(x[0, 0], tf.int32), branches)
+
+
 def _sliced(x, begin=0):
   return x[begin : begin + 1]
 
@@ -42,6 +47,10 @@ CHANGES = {
   'a number in a loop': (_looped, lambda x: _looped(x, factor=0.25)),
   'the length of a loop': (_looped, lambda x: _looped(x, 6)),
   'a number in a branch': (_branched, lambda x: _branched(x, 3.0)),
+  'a number in one of many branches': (
+    _switched,
+    lambda x: _switched(x, 4.0),
+  ),
   'a slice': (_sliced, lambda x: _sliced(x, 1)),
   'a datum': (
     lambda x: x + _X,

@@ -1,5 +1,7 @@
 """`tfpa.sample`: what it says, records, and continues from."""
 
+import itertools
+import types
 import warnings
 
 import numpy as np
@@ -152,6 +154,16 @@ def test_arrays_are_on_the_host_and_seconds_are_told(plain_run):
   assert all(isinstance(a, np.ndarray) for a in tf.nest.flatten(run.trace))
   assert set(run.seconds) == {'compile', 'adaptation', 'sampling'}
   assert all(seconds >= 0.0 for seconds in run.seconds.values())
+
+
+def test_seconds_are_those_of_each_phase(monkeypatch):
+  ticks = itertools.count()
+  clock = types.SimpleNamespace(monotonic=lambda: float(next(ticks)))
+  monkeypatch.setattr('tfp_adaptive.driver.sample.time', clock)
+  kernel = tfp.mcmc.RandomWalkMetropolis(targets.standard_normal)
+  run = _sample(kernel, num_results=5, num_burnin_steps=7, block_size=2)
+  # Blocks of two steps: four that are discarded, three that are kept.
+  assert run.seconds == dict(compile=1.0, adaptation=4.0, sampling=3.0)
 
 
 def test_an_ordinary_run_gives_no_warning(plain_run):

@@ -331,3 +331,18 @@ def test_equal_numbers_stay_and_faults_add_up():
   assert (
     shards.merged([results(1, 0.5), results(1, 1.5)], results(1, 1.0)).rate == 1
   )
+
+
+@pytest.mark.parametrize('name', shards._COUNTED)
+def test_what_is_counted_since_the_last_merge_adds_up(name):
+  Results = collections.namedtuple('Results', [name])
+  before, *parts = (Results(tf.constant(n)) for n in (10, 12, 15, 10))
+  assert getattr(shards.merged(parts, before), name) == 17
+
+
+@pytest.mark.parametrize('name', ['surrogate_params', 'walk_params'])
+def test_a_fit_is_that_of_one_shard_and_no_mean(name):
+  Results = collections.namedtuple('Results', [name, 'step_size'])
+  parts = [Results({'a': tf.constant(x)}, tf.constant(x)) for x in (1.0, 3.0)]
+  merged = shards.merged(parts, parts[0])
+  assert getattr(merged, name)['a'] == 1.0 and merged.step_size == 2.0

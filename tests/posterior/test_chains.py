@@ -8,7 +8,9 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.posterior import Posterior
 
 _NUM_DRAWS, _BLOCK = 200, 100
 _CHOICE = structure.Choice(*structure.default_matrix(2))
@@ -107,13 +109,16 @@ def test_a_block_that_is_interrupted_costs_no_draw(started, monkeypatch):
 class _Learned:
   """Costs a gradient a step, and may be interrupted while it counts."""
 
-  def __init__(self, is_interrupted):
+  def __init__(self, is_interrupted=False, of_adapting=1.0):
     self._is_interrupted = is_interrupted
+    self._of_adapting = of_adapting
 
-  def cost_per_step(self, *args):
+  def cost_per_step(self, kernel, is_adapting, results):
+    del kernel, results
     if self._is_interrupted:
       raise KeyboardInterrupt
-    return types.SimpleNamespace(gradient=1.0)
+    gradient = self._of_adapting if is_adapting else 1.0
+    return types.SimpleNamespace(gradient=gradient)
 
 
 @pytest.mark.parametrize('is_interrupted', [True, False])
@@ -137,6 +142,47 @@ def test_a_block_is_added_whole_or_not_at_all(monkeypatch, is_interrupted):
     chains.add(result, is_apart=True)
     assert chains.draws.ravel().tolist() == [1.0, 3.0, 10.0, 11.0]
     assert (chains.thinning, chains.num_gradients) == (2, 4.0)
+
+
+def test_what_adapted_is_spent_too(monkeypatch):
+  def sample(kernel, starts, num_results, **options):
+    del kernel, options
+    rows = np.zeros([num_results, *starts.shape])
+    return types.SimpleNamespace(
+      states=rows,
+      trace=dict(target_log_prob=rows[..., 0]),
+      final_state=starts,
+      final_kernel_results=None,
+    )
+
+  monkeypatch.setattr(chains_lib.driver, 'sample', sample)
+  monkeypatch.setattr(chains_lib, 'learned', _Learned(of_adapting=3.0))
+  kernel = types.SimpleNamespace(num_adaptation_steps=50)
+  chains = chains_lib.start(
+    kernel, _CHOICE, np.zeros([4, 2]), None, 20, False, False
+  )
+  # 50 steps of 3 gradients, then a block of 10 draws of one.
+  assert chains.num_gradients == 160.0 and chains.gradients_of_draws == 10.0
+
+
+@pytest.mark.parametrize('num_restarts', [[1, 3, 2, 1], [0, 3, 2, 0]])
+def test_an_exchange_that_reached_not_all_chains_has_not_converged(
+  num_restarts,
+):
+  draws = np.random.default_rng(0).normal(size=(1000, 4, 1))
+  choice = structure.Choice(modes.NAME, modes.around(draws))
+  chains = chains_lib.Chains(None, choice, None, len(draws), False, False)
+  chains.recorded = [(draws, dict(target_log_prob=-(draws[..., 0] ** 2)))]
+  chains.results = types.SimpleNamespace(num_restarts=np.array(num_restarts))
+  problem = types.SimpleNamespace(
+    names=['x'], constrain=lambda x: x, model=None, coordinates=['x[0]']
+  )
+  posterior = Posterior(problem, chains, [], 400.0)
+  num_missed = num_restarts.count(0)
+  assert posterior.converged == (not num_missed)
+  assert [f'{num_missed} of 4 chains never' in w for w in posterior.failed] == (
+    [True] if num_missed else []
+  )
 
 
 def _copied(chains):

@@ -18,6 +18,7 @@ from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
 
 tfb = tfp.bijectors
+tfd = tfp.distributions
 
 _INIT = dict(
   place=tf.TensorSpec([2], tf.float64), scale=tf.TensorSpec([], tf.float64)
@@ -165,6 +166,35 @@ def test_files_that_are_none_are_refused(saved, tmp_path):
   path.write_bytes(archive.seal(dict(header, version='0.0'), arrays))
   with pytest.raises(ValueError, match='saved by version 0.0'):
     _loaded(path)
+
+
+@pytest.mark.full
+def test_other_data_are_refused_by_name_though_no_density_tells(tmp_path):
+  model = tfd.JointDistributionNamed(
+    dict(
+      mu=tfd.Normal(np.float64(0.0), 1.0),
+      y=lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 3),
+    )
+  )
+  data = np.array([1.0, 2.0, 4.5])
+  problem = problem_lib.of_joint(model, dict(y=data), num_chains=4)
+  choice = structure.Choice(*structure.default_matrix(1))
+  chains = chains_lib.start(
+    chains_lib.kernel_of(problem.target_log_prob_fn, choice, 20, problem.dtype),
+    choice,
+    problem.draw_starts(4, [1, 2]),
+    tf.constant([1, -2]),
+    40,
+    jit_compile=False,
+    progress=False,
+  )
+  posterior = Posterior(problem, chains, [], 10.0)
+  path = tmp_path / 'posterior.npz'
+  posterior.save(path)
+  _assert_same_draws(tfpa.load_posterior(path, model, y=data), posterior)
+  # In another order they are as likely everywhere.
+  with pytest.raises(ValueError, match='other data: they differ in y'):
+    tfpa.load_posterior(path, model, y=data[::-1].copy())
 
 
 @pytest.mark.parametrize('event_size', [1, 3, 2000])

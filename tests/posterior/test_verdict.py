@@ -82,6 +82,23 @@ def test_divergences_are_told_with_the_coordinate_they_are_near(
   assert verdict.is_far_from_enough(1.0) == (share > 0.005)
 
 
+def test_divergences_are_near_what_differs_most_in_its_own_spread():
+  values = _normal()
+  diverging = values[..., 1] > np.quantile(values[..., 1], 0.99)
+  values[..., 0] *= 1e4  # Where steps diverge its mean is the farthest off.
+  verdict = _judged(values, diverging=diverging)
+  assert verdict.where_diverging == 'x[1]'
+
+
+def test_draws_are_far_from_enough_where_16_times_as_many_are_needed():
+  verdict = _judged(_normal())
+  least = min(
+    verdict.worst(field)[0] for field in ('ess_bulk', 'ess_tail', 'ess_moments')
+  )
+  assert not verdict.is_far_from_enough(15.9 * least)
+  assert verdict.is_far_from_enough(16.1 * least)
+
+
 def test_proposals_that_may_be_accepted_do_not_diverge():
   ratio = np.full(_SHAPE, -19.0)
   verdict = _judged(_normal(), log_accept_ratio=ratio)
@@ -221,6 +238,28 @@ def test_advice_is_of_what_failed():
     np.ones_like(values), target_log_prob=np.ones(values.shape[:2])
   )
   assert 'next: no step was accepted' in repr(never)
+
+
+def test_a_summary_has_the_quantiles_of_all_draws():
+  values = np.linspace(0.0, 1.0, 2001)[:2000]
+  rng = np.random.default_rng(0)
+  values = rng.permutation(values).reshape(500, 4, 1) * [2.0, -10.0]
+  log_prob = -np.sum(values, axis=-1)
+  summary = _posterior(values, target_log_prob=log_prob).summary()
+  # Those of a uniform law, to half of a step of the line.
+  np.testing.assert_allclose(summary['5%'], [0.1, -9.5], atol=5e-3)
+  np.testing.assert_allclose(summary['95%'], [1.9, -0.5], atol=5e-3)
+  np.testing.assert_allclose(summary['mean'], [1.0, -5.0], atol=5e-3)
+  deviation = np.array([2.0, 10.0]) / np.sqrt(12.0)
+  np.testing.assert_allclose(summary['sd'], deviation, rtol=1e-3)
+
+
+def test_a_table_has_the_coordinates_whose_chains_disagree_most():
+  values = np.random.default_rng(0).normal(size=(2000, 4, 4))
+  values[:, 0] += [0.0, 1.0, 0.0, 2.0]
+  table = _posterior(values).table(max_rows=2).splitlines()
+  assert [row.split()[0] for row in table[1:-1]] == ['x[1]', 'x[3]']
+  assert table[-1] == 'and 2 more with a smaller R-hat'
 
 
 def test_an_interrupt_of_more_draws_keeps_those_there_are():

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive import _version
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import code_digest
@@ -132,6 +133,7 @@ def _versions():
     numpy=np.__version__,
     tensorflow=tf.__version__,
     tensorflow_probability=tfp.__version__,
+    tfp_adaptive=_version.__version__,
   )
 
 

@@ -1,0 +1,54 @@
+"""The pairs of draws and gradients that a structure is chosen by."""
+
+import types
+
+import numpy as np
+import pytest
+
+from tfp_adaptive.posterior import stages
+from tfp_adaptive.posterior import structure
+
+
+class _Evaluate:
+  """The gradient of a standard normal law."""
+
+  num_calls = 0
+
+  def __call__(self, rows):
+    self.num_calls += 1
+    return -0.5 * np.sum(rows**2, axis=-1), -rows
+
+
+class _Run(stages.Run):
+  """What chooses a structure, and samples nothing."""
+
+  def __init__(self):
+    self._evaluate, self._programs, self._report = _Evaluate(), {}, []
+    self._settings = types.SimpleNamespace(progress=False)
+    self._problem = types.SimpleNamespace(coordinates=['x'])
+
+
+@pytest.mark.parametrize('diverge', [False, True])
+def test_pairs_are_of_one_chain_after_the_other(monkeypatch, diverge):
+  given = []
+
+  def choose(states, scores, programs, learned, diverge, num_chains):
+    del programs, learned
+    given.append((states, scores, diverge, num_chains))
+    return structure.Choice(*structure.default_matrix(1))
+
+  monkeypatch.setattr(structure, 'choose', choose)
+  chains = types.SimpleNamespace(
+    choice=structure.Choice(*structure.default_matrix(1)),
+    draws=np.arange(6.0)[:, None, None] + [[0.0], [10.0], [20.0]],
+    matrix=None,
+    diverge=diverge,
+  )
+  _Run()._choice(chains, 0)
+  ((states, scores, told, num_chains),) = given
+  expected = [
+    float(10 * chain + step) for chain in range(3) for step in range(6)
+  ]
+  assert states.ravel().tolist() == expected
+  np.testing.assert_array_equal(scores, -states)
+  assert num_chains == 3 and told is diverge
