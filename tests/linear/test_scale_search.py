@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from tfp_adaptive.linear import scale_search
 
 
@@ -44,6 +45,20 @@ def test_the_first_trial_is_exact_for_an_isotropic_gaussian():
   # The standard error of an estimated standard deviation is 1 / sqrt(2 n).
   standard_error = (2 * draws.size) ** -0.5
   assert abs(float(search.scale) / scale - 1.0) < 4 * standard_error
+
+
+def test_the_first_factor_is_of_the_first_scale():
+  scale = 1e-3
+  draws = scale * np.random.default_rng(0).normal(size=(4, 3))
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x: -0.5 * tf.reduce_sum((x / scale) ** 2, axis=-1), 10
+  )
+  results = kernel.bootstrap_results(tf.constant(draws))
+  # sqrt(d) / rms |g| with g = -x / scale^2.
+  expected = scale**2 / np.sqrt(np.mean(draws**2))
+  np.testing.assert_allclose(
+    tfpa.learned_factor(kernel, results), expected * np.eye(3), rtol=1e-9
+  )
 
 
 def test_a_trajectory_starts_as_long_as_one_step():

@@ -44,6 +44,25 @@ def test_smoothing_weights_are_weights(t):
   assert 0.0 < weight(True) <= 1.0
 
 
+def test_means_follow_five_times_faster_than_the_covariance():
+  t = np.array([0.0, 12.0, 32.0, 92.0, 1e6])
+  weights = schedule.smoothing_weight(
+    tf.constant(t), parts.PROBLEM, tf.constant(False)
+  )
+  # Three params per coordinate and four chains: 4 / (t + 8).
+  expected = [1.0, 1.0, 0.5, 0.2, 20.0 / (1e6 + 8.0)]
+  np.testing.assert_allclose(weights, expected, rtol=1e-12)
+
+
+def test_what_came_first_is_averaged_where_the_covariance_waits():
+  t = np.array([0.0, 1.0, 9.0])
+  problem = parts.PROBLEM._replace(num_params=9000)
+  weights = schedule.smoothing_weight(
+    tf.constant(t), problem, tf.constant(False)
+  )
+  np.testing.assert_allclose(weights, [1.0, 0.5, 0.1], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
   'sizes, period',
   [

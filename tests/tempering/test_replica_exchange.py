@@ -225,12 +225,12 @@ def test_weights_of_modes_are_found_that_a_sampler_alone_never_sees():
 
 @pytest.fixture(scope='module')
 def plane():
-  """A run of six replicas on the Gaussian in the plane."""
+  """A run of six replicas whose first temperatures are far from the best."""
   kernel = _kernel(
     num_replicas=6,
     num_adaptation_steps=1000,
     kernel_fn=tfpa.fisher_divergence_langevin,
-  )
+  ).copy(inverse_temperatures=tuple(np.linspace(1.0, 0.01, 6)))
   start = tf.constant(np.random.default_rng(1).normal(size=(50, 2)))
   return kernel, _sample(kernel, 500, start, jit_compile=True)
 

@@ -170,6 +170,34 @@ def test_finite_is_proposition_2_with_lambda_over_n():
   )
 
 
+@pytest.mark.parametrize(
+  'kernel, shape, expected',
+  [
+    ('gaussian', 1, lambda square: np.exp(-square)),
+    ('rational_quadratic', 1, lambda square: 1.0 / (1.0 + square)),
+    ('rational_quadratic', 3, lambda square: (1.0 + square / 3.0) ** -3),
+  ],
+  ids=['gaussian', 'most_mixed', 'less_mixed'],
+)
+def test_products_of_random_features_have_the_mean_of_the_kernel(
+  kernel, shape, expected
+):
+  num_features = 100_000
+  surrogate = _finite(_NUM_POINTS, num_features, kernel, shape)
+  data = surrogate.init(_SIZE, tf.float64, (3, 4)).data
+  start, direction = np.array([0.3, -0.8]), np.array([0.6, 0.8])
+  distances = np.array([0.0, 0.5, 1.0, 2.0, 4.0])
+  points = start + distances[:, np.newaxis] * direction
+  phases = points @ data.frequencies.numpy() + data.phases.numpy()
+  features = 2.0**0.5 * np.cos(phases)
+  # Products are within [-2, 2]: standard errors below 2 / sqrt(m).
+  np.testing.assert_allclose(
+    np.mean(features[0] * features, axis=-1),
+    expected(distances**2),
+    atol=4.0 * 2.0 / num_features**0.5,
+  )
+
+
 def _in_function_space(points, sigma, ridge, x):
   """Returns f(x) that minimises J + (r / 2) |f|^2 in the space of the kernel.
 
