@@ -47,6 +47,33 @@ def test_the_first_step_follows_the_mean_gradient_of_all_chains():
   )
 
 
+def test_criteria_are_told_the_slopes_in_the_log_scale_by_coordinate():
+  kernel = tfpa.gradient_adaptive_random_walk(
+    _TARGET.log_prob,
+    10,
+    preconditioner=registry.fixed(_FACTOR),
+    criterion=tfpa.criteria.generalized_speed_measure(0.25, 'balance'),
+  )
+  start = _TARGET.draw(_NUM_CHAINS)
+  state = tf.constant(start)
+  _, results = kernel.one_step(
+    state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
+  )
+  step = results.inner_results
+  with tf.GradientTape() as tape:
+    tape.watch(step.proposed_state)
+    log_prob = _TARGET.log_prob(step.proposed_state)
+  gradient = tape.gradient(log_prob, step.proposed_state).numpy()
+  # Of y = x + s C e, with respect to log s; that of log |det s C| is d.
+  slopes = np.sum(gradient * (step.proposed_state.numpy() - start), axis=1)
+  is_below = step.log_accept_ratio.numpy() < 0.0
+  found = results.criterion_state
+  np.testing.assert_allclose(found.entropy_slope, 1.0, rtol=1e-12)
+  np.testing.assert_allclose(
+    found.value_slope, np.mean(slopes * is_below) / _SIZE, rtol=1e-10
+  )
+
+
 def test_a_gradient_that_overflows_moves_nothing_and_is_counted():
   # Finite, and so is the ratio; its square is not.
   def steep(x):

@@ -1,5 +1,7 @@
 """Steps that keep momenta: their joint law, and what they learn and refuse."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -84,7 +86,9 @@ def test_a_broken_rule_is_seen(accept):
   assert _worst(accept) > 2 * _BOUND
 
 
-def test_momenta_go_on_and_turn_back_where_rejected():
+@functools.cache
+def _two_steps():
+  """Returns the results of a step of momenta drawn anew and of the next one."""
   kernel = kept_momentum.MomentumMetropolisHastings(
     step_kinds.UncalibratedMomentumHamiltonian(
       targets.standard_normal, registry.fixed(np.eye(3)), 12, 1.8
@@ -92,9 +96,13 @@ def test_momenta_go_on_and_turn_back_where_rejected():
   )
   state = tf.constant(np.random.default_rng(2).normal(size=[4000, 3]))
   results = kernel.bootstrap_results(state)
-  state, results = kernel.one_step(state, results, tf.constant([1, 1]))
-  before = results.extra.velocity.numpy()
-  _, results = kernel.one_step(state, results, tf.constant([1, 2]))
+  state, first = kernel.one_step(state, results, tf.constant([1, 1]))
+  return first, kernel.one_step(state, first, tf.constant([1, 2]))[1]
+
+
+def test_momenta_go_on_and_turn_back_where_rejected():
+  first, results = _two_steps()
+  before = first.extra.velocity.numpy()
   proposed = results.proposed_results
   # 12 leapfrog steps of momenta drawn anew: 1 to 11 here.
   num_steps = int(proposed.trajectory.num_steps)
@@ -108,6 +116,23 @@ def test_momenta_go_on_and_turn_back_where_rejected():
   np.testing.assert_array_equal(
     results.extra.velocity.numpy()[~is_accepted],
     -proposed.noise.numpy()[~is_accepted],
+  )
+
+
+def test_uniforms_go_on_as_momenta_are_lost_and_keep_their_height():
+  first, results = _two_steps()
+  num_steps = int(results.proposed_results.trajectory.num_steps)
+  moved = first.extra.uniform.numpy()
+  moved = moved + 0.5 * (1.0 - np.exp(-2.5 * num_steps / 12))
+  moved = np.where(moved >= 1.0, moved - 2.0, moved)
+  ratio = results.log_accept_ratio.numpy()
+  is_accepted = np.log(np.abs(moved)) < ratio
+  np.testing.assert_array_equal(results.is_accepted, is_accepted)
+  assert 0.1 < np.mean(is_accepted) < 0.9
+  np.testing.assert_allclose(
+    results.extra.uniform,
+    np.where(is_accepted, moved * np.exp(-ratio), moved),
+    rtol=1e-12,
   )
 
 

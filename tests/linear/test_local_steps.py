@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 import tfp_adaptive as tfpa
 from tests.contracts import registry
+from tests.contracts import targets
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import local_steps
 
@@ -127,6 +129,36 @@ def test_few_steps_on_a_gaussian_are_short():
     100.0 * state, kernel.bootstrap_results(100.0 * state), tf.constant([1, 2])
   )[1].proposed_results.trajectory.octaves
   assert np.mean(octaves > 4.0) > 0.95
+
+
+def _log_law(octaves, gradient, factor):
+  """Returns log q(l | x) of chains with these gradients, in numpy."""
+  size = np.sqrt(np.mean((gradient @ factor) ** 2, axis=1))
+  # Of flat places all are alike.
+  law = stats.laplace(np.maximum(np.log2(size / 1.75), -_MOST), 0.7)
+  ends = np.where(octaves <= 0.0, law.logcdf(0.0), law.logsf(_MOST))
+  is_inside = (octaves > 0.0) & (octaves < _MOST)
+  return np.where(is_inside, law.logpdf(octaves), ends)
+
+
+def test_the_law_of_sizes_is_by_the_gradient_behind_the_factor():
+  factor = np.array([[0.2, 0.0], [2.0, 0.1]])
+  kernel = tfpa.MetropolisHastings(
+    local_steps.UncalibratedLocalHamiltonian(
+      targets.standard_normal, registry.fixed(factor), 2, 1.0
+    )
+  )
+  state = np.random.default_rng(5).normal(size=[400, 2]) * 2.0
+  _, results = kernel.one_step(
+    tf.constant(state), kernel.bootstrap_results(tf.constant(state)), (1, 2)
+  )
+  path = results.proposed_results.trajectory
+  octaves = path.octaves.numpy()
+  assert 0.2 < np.mean(octaves > 0.0) < 0.9
+  end = results.proposed_state.numpy()
+  expected = _log_law(octaves, -end, factor) - _log_law(octaves, -state, factor)
+  np.testing.assert_allclose(path.log_choice_ratio, expected, atol=1e-9)
+  assert np.std(expected) > 0.1
 
 
 def test_the_step_size_follows_the_chains_that_took_all_of_it():

@@ -119,6 +119,31 @@ def test_summed_steps_move_the_factor_as_single_steps_do():
     )
 
 
+@pytest.mark.parametrize('num_chains', [1, 4])
+def test_summed_forces_move_the_scale_by_all_of_them(num_chains):
+  # Moves are summed over p / (d B) = 8 or 2 gradients.
+  size, force, num_steps = 8, 0.05, 8
+  problem = parts.PROBLEM._replace(
+    event_size=size, num_params=size**2, num_chains=num_chains
+  )
+  optimizer = tfpa.optimizers.relative_gradient()
+  params = tf.eye(size, dtype=tf.float64)
+  state = optimizer.init(params, problem)
+  for _ in range(num_steps):
+    params, state = parts.update_optimizer(
+      optimizer,
+      tf.zeros([size, size], tf.float64),
+      state,
+      params,
+      _DENSE,
+      scale_force=force,
+      problem=problem,
+    )
+  rates = (1.0 + np.arange(num_steps) / num_chains**0.5) ** -0.6
+  expected = np.exp(force * np.sum(rates))
+  np.testing.assert_allclose(params, expected * np.eye(size), rtol=1e-12)
+
+
 @pytest.mark.parametrize('size', [1e-3, 1.0, 1e6])
 def test_relative_steps_never_make_a_dense_factor_singular(size):
   optimizer = tfpa.optimizers.relative_gradient()

@@ -1,10 +1,14 @@
 """The first scale: a start with the units of the state, then a bracket."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import scale_search
 
 
@@ -91,3 +95,27 @@ def test_dtypes_are_kept():
   after = scale_search.update(search, tf.constant(1.0), 0.5)
   for before, moved in zip(search, after):
     assert before.dtype == moved.dtype
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    tfpa.adaptive_metropolis,
+    tfpa.gradient_adaptive_random_walk,
+    functools.partial(tfpa.fisher_divergence_langevin, short_step_share=0.0),
+  ],
+  ids=['by moments', 'by gradient', 'by a closed form'],
+)
+def test_the_factor_doubles_at_each_step_of_the_search(build):
+  # Where the density is flat all is accepted, and no scale is known at first.
+  kernel = build(lambda x: 0.0 * tf.reduce_sum(x, axis=-1), 10)
+  start = tf.zeros([2, 3], tf.float64)
+  _, results = targets.run_steps(
+    targets.stepper(kernel, 'eager'), start, kernel.bootstrap_results(start), 4
+  )
+  for result, scale in zip(results, [2.0, 4.0, 8.0, 16.0]):
+    accepted = mh_results(result).accepted_results
+    np.testing.assert_array_equal(
+      accepted.preconditioner_params, scale * np.eye(3)
+    )
+    assert accepted.step_size == 1.0

@@ -6,9 +6,11 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import learned_lengths
+from tests.contracts import registry
 from tests.contracts import resumed
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import trajectory_length
 
 _ANGLES = np.array([0.2, 0.5, 0.9])  # Of a leapfrog step, by coordinate.
@@ -118,24 +120,83 @@ def test_chains_that_fail_teach_no_moments():
     np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_what_is_little_known_counts_as_the_others_do_at_its_own_level():
-  rows = tf.constant([[1.0, 2.0]], tf.float64)
-  ends = np.arange(1.0, 5.0)
-  # A fast direction likes one step; a slow one, known by 100 pairs, the most.
-  jumps = np.stack([np.ones(4), 0.01 * ends**2], axis=-1)
-  known = trajectory_length.start(
-    tf.constant([1, 2]), 4, rows, tf.ones([1, 1], tf.bool)
+def test_functions_are_of_what_is_standardized_and_the_square_is_bounded():
+  now = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+  everywhere = tf.ones([4, 1], tf.bool)
+  lengths = trajectory_length.start(
+    tf.constant([1, 2]), 2, tf.constant(now), everywhere
+  )
+  places = [tf.constant(rows) for rows in (0.0 * now, 50.0 * now, now)]
+  lengths = trajectory_length.add(
+    lengths, tf.constant(1), places, tf.ones([4], tf.float64), everywhere,
+    tf.constant(False),
+  )  # fmt: skip
+  # The first states have weight 2 / 3 beside a start without spread.
+  variance = 2.0 / 3.0
+  np.testing.assert_allclose(
+    lengths.jumps[0, :, 0] / lengths.weights[0],
+    [0.5 * 50.0**2 / variance, 0.5 * 9.0**2],
+  )
+
+
+def _known(jumps, num_pairs, time, squares, means=(0.0, 0.0)):
+  """Returns `Lengths` of pairs, as many of each length, at a time.
+
+  Args:
+    jumps: Half of the mean squared jumps, [n, 2, d].
+    num_pairs: Of each length.
+    time: What came last counts for as much.
+    squares: Of the two functions.
+    means: The same.
+  """
+  most, _, size = jumps.shape
+  sums = time * num_pairs * np.ones(most)
+  return trajectory_length.start(
+    tf.constant([1, 2]),
+    most,
+    tf.ones([1, size], tf.float64),
+    tf.ones([1, 1], tf.bool),
   )._replace(
-    time=tf.constant(1.0, tf.float64),
-    squares=tf.ones([2, 2], tf.float64),
-    weights=tf.fill([4], tf.constant(100.0, tf.float64)),
-    jumps=tf.constant(100.0 * np.stack([jumps] * 2, axis=1)),
+    time=tf.constant(time, tf.float64),
+    means=tf.constant(np.outer(means, np.ones(size))),
+    squares=tf.constant(np.outer(squares, np.ones(size))),
+    weights=tf.constant(sums),
+    jumps=tf.constant(sums[:, np.newaxis, np.newaxis] * jumps),
   )
-  best, is_good = trajectory_length._best(
-    known, lambda values: tf.reduce_sum(values, axis=-1)
+
+
+def _chosen(lengths):
+  """Returns the range (fewest, most) that a review finds, ints."""
+  reviewed, _ = trajectory_length.choose(
+    lengths._replace(next_review=lengths.time),
+    lambda values: tf.reduce_sum(values, axis=-1),
+    tf.constant(1),
+    1000,
+    lambda best: best,
   )
-  assert is_good
-  assert tuple(best.numpy()) == (3, 4)
+  assert reviewed.next_review > lengths.time
+  return tuple(reviewed.num_leapfrog_steps.numpy())
+
+
+@pytest.mark.parametrize('time', [1.0, 100.0])
+def test_what_is_little_known_counts_as_the_others_do_at_its_own_level(time):
+  ends = np.arange(1.0, 5.0)
+  # A fast direction likes one step; a slow one, where it is known, the most.
+  jumps = np.stack([np.ones(4), 0.01 * ends**2], axis=-1)
+  jumps = np.stack([jumps] * 2, axis=1)
+  assert _chosen(_known(jumps, 100.0, time, [1.0, 1.0])) == (3, 4)
+  # Of one pair, however late, ten that jump as the mean of both do hide it.
+  assert _chosen(_known(jumps, 1.0, time, [1.0, 1.0])) == (1, 1)
+
+
+def test_jumps_are_in_units_of_the_variance_around_the_mean():
+  ends = np.arange(1.0, 5.0)
+  # One function likes one step. The other does not, beside its square: 10,
+  # most of it of its mean, 3.
+  jumps = np.stack([0.3 * np.ones(4), 0.5 * ends**2], axis=-1)[..., np.newaxis]
+  assert _chosen(_known(jumps, 1e6, 1.0, [1.0, 10.0], [0.0, 3.0])) == (1, 1)
+  # Power: beside the square.
+  assert _chosen(_known(jumps, 1e6, 1.0, [1.0, 10.0]))[1] > 1
 
 
 def test_only_one_and_two_steps_may_be_chosen_without_a_jitter():
@@ -224,6 +285,32 @@ def test_a_run_continued_between_reviews_has_the_same_bits(
   start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
   kernel = _learning(targets.standard_normal)
   resumed.check_same_bits(kernel, start, tmp_path, monkeypatch)
+
+
+def test_a_step_is_learned_from_as_it_was_accepted_and_never_more_than_whole():
+  start = 1.3 * np.random.default_rng(2).normal(size=(30, 3))
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    targets.standard_normal,
+    60,
+    preconditioner=registry.fixed(np.eye(3)),
+    max_num_leapfrog_steps=4,
+  )
+  state, results = kernel.one_step(
+    tf.constant(start), kernel.bootstrap_results(tf.constant(start)), (1, 2)
+  )
+  step, lengths = mh_results(results), results.trajectory_length
+  ratio = step.log_accept_ratio.numpy()
+  assert ratio.min() < -0.1 and ratio.max() > 0.1
+  # The first states have weight 2 / 3 beside the mean of the starts.
+  weight, shift = 2.0 / 3.0, np.mean(state, axis=0) - np.mean(start, axis=0)
+  variance = weight * (np.var(state, axis=0) + (1.0 - weight) * shift**2)
+  square = (step.proposed_state.numpy() - start) ** 2 / variance
+  accept_prob = np.minimum(np.exp(ratio), 1.0)
+  length = int(step.proposed_results.trajectory.num_steps)
+  np.testing.assert_allclose(
+    lengths.jumps[length - 1, 0] / lengths.weights[length - 1],
+    0.5 * np.mean(accept_prob[:, np.newaxis] * square, axis=0),
+  )
 
 
 def test_where_the_density_fails_is_rejected_and_not_learned_from():

@@ -6,6 +6,8 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.transport import funnels
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 
 def _kernel(num_adaptation_steps, **options):
@@ -40,6 +42,28 @@ def test_short_adaptations_are_fitted_and_can_be_frozen():
   also, _ = frozen.one_step(state, frozen.bootstrap_results(state), seed=seed)
   np.testing.assert_allclose(also, there, rtol=1e-5)
   assert np.any(also != state)
+
+
+def test_the_step_size_starts_anew_behind_the_first_map():
+  transport = funnels.fixed()._replace(fit=lambda params, *_: params)
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    targets.standard_normal, 3, num_leapfrog_steps=2, transport=transport
+  )
+  start = tf.constant(np.random.default_rng(0).normal(size=(20, funnels.SIZE)))
+  _, results = targets.run_steps(
+    targets.stepper(kernel, 'eager'), start, kernel.bootstrap_results(start), 3
+  )
+  # The first fit is the last: at 0.8 of the steps.
+  fits = [int(result.statistics.num_fits) for result in results]
+  assert fits == [0, 1, 1]
+  excess = np.array([float(r.mean_accept_prob) - 0.8 for r in results])
+  assert np.all(np.abs(excess) > 0.01)
+  logs = [np.log(mh_results(r).accepted_results.step_size) for r in results]
+  # The step that fits was taken before, of a rate as of late ones.
+  first = -0.25 * np.log(funnels.SIZE) + 0.0075 * excess[1]
+  np.testing.assert_allclose(logs[1], first, rtol=1e-9)
+  rate = 0.5 * 2.0**-0.6
+  np.testing.assert_allclose(logs[2] - logs[1], rate * excess[2], rtol=1e-9)
 
 
 def test_random_lengths_are_for_maps_that_are_fitted():

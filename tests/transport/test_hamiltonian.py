@@ -297,6 +297,52 @@ def test_the_entropy_and_its_gradient_are_those_of_the_dense_hessian():
     assert abs(expected) > 8.0 * standard_error  # The test has power.
 
 
+def _once(x):
+  """`transported.banana`, which cannot be differentiated twice."""
+
+  @tf.custom_gradient
+  def slope(x):
+    def refuse(*_):
+      raise NotImplementedError('Once is all.')
+
+    bent = 2.0 * x[..., 1] + x[..., 0] ** 2 - 1.0
+    return tf.stack([-x[..., 0] * (1.0 + bent), -bent], axis=-1), refuse
+
+  @tf.custom_gradient
+  def value(x):
+    return transported.banana(x), lambda by: by[..., tf.newaxis] * slope(x)
+
+  return value(x)
+
+
+@pytest.mark.full
+def test_finite_differences_do_without_second_derivatives(step):
+  def of(method):
+    proposal = transported.Proposal(
+      _once,
+      transported.fixed(transported.NETWORK, step.params),
+      transported.NUM_STEPS,
+      step_size=transported.STEP_SIZE,
+      hessian_product=method,
+    )
+    return _Step(proposal, transported.draws(6))
+
+  found = of('finite_difference')
+  for field in ('proposal_entropy', 'jacobian_eigenvalue'):
+    got, expected = (getattr(s.transition(), field) for s in (found, step))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-7)
+    assert np.ptp(expected) > 0.1
+    for got, expected in zip(
+      *(tf.nest.flatten(s.gradient(field)) for s in (found, step))
+    ):
+      np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+  # Three gradients of a step; of the entropy four on average, all gradients.
+  cost = found.proposal.cost(adapting=True)
+  assert (cost.gradient, cost.hessian_vector) == (7.0, 0.0)
+  with pytest.raises(NotImplementedError, match='Once is all'):
+    of('autodiff').transition()
+
+
 @pytest.mark.full
 def test_diverged_chains_are_marked_and_leave_finite_gradients():
   def half(x):
