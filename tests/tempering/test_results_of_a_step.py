@@ -114,3 +114,17 @@ def test_parts_of_a_dict_are_drawn_by_name(law):
   assert set(drawn) == set(like)
   np.testing.assert_allclose(drawn['second'], 100.0, atol=10.0)
   np.testing.assert_allclose(drawn['first'], 0.0, atol=10.0)
+
+
+def test_parts_of_a_list_are_drawn_by_place():
+  # In the model's order, in which its density takes them: no alphabet.
+  law = tfd.JointDistributionNamed(
+    collections.OrderedDict(
+      second=tfd.Normal(np.float64(100.0), 1.0),
+      first=tfd.Normal(np.float64(0.0), 1.0),
+    )
+  )
+  like = [tf.zeros([5], tf.float64), tf.zeros([5], tf.float64)]
+  drawn = replicas.drawn(law, like, [5], tf.constant([1, 2]))
+  np.testing.assert_allclose(drawn[0], 100.0, atol=10.0)
+  assert np.all(np.isfinite(law.log_prob(*drawn)))

@@ -168,6 +168,9 @@ def drawn(law, like, num_chains, seed):
   draws = law.sample(num_chains, seed=seed)
   if isinstance(like, dict) and hasattr(draws, '_asdict'):
     draws = draws._asdict()
+  elif isinstance(draws, dict) and not isinstance(like, dict):
+    # By place, as the density of the law takes them; nests go by name.
+    draws = list(draws.values())
   return tf.nest.map_structure(
     lambda draw, part: tf.ensure_shape(tf.cast(draw, part.dtype), part.shape),
     tf.nest.pack_sequence_as(like, tf.nest.flatten(draws)),

@@ -71,7 +71,8 @@ def transport_adaptive_hamiltonian(
     target_accept_prob: Wanted mean acceptance, in (0, 1); by gradient the
       smallest. 0.8 by default, by gradient 0.67.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
-      targets that are costly or cannot be differentiated twice.
+      targets that are costly or cannot be differentiated twice; a fitted map
+      needs neither.
     step_size: Of the leapfrog in z; leave it to the adaptation.
     max_num_leapfrog_steps: The most that may be learned; 32 by default.
     keep_momentum: As of `fisher_divergence_hamiltonian`; not behind a map
