@@ -38,7 +38,7 @@ Redo = Annotated[
 
 
 _PANEL_OPTIONS = ('--only-target', '--only-method', '--redo')
-_OF_PANELS = 'is of panels alone: write the methods with --set, or leave it out'
+_OF_PANELS = 'is of panels alone; leave it out, of methods change the config'
 _NOT_OF_PANELS = (
   'is not of panels: they go on by themselves, and a few steps are '
   '--set gradients_per_chain=1000 with an --output of their own'

@@ -2,7 +2,7 @@
 
 `models` draw parameters and data jointly, `chains` run a kernel on many data
 sets at once, `rank_test` and `geweke` turn the runs into p-values, `kernels`
-lists the families of the library, `broken` kernels that must fail.
+lists families of the library, `broken` kernels that must fail.
 """
 
 __all__ = []

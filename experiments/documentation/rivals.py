@@ -83,11 +83,15 @@ def _of_more_draws(records):
 
 
 def _outcomes(runs):
-  """Returns how many converge, and the median of the CPU seconds of all."""
+  """Returns how many converge, and the median of the CPU seconds of all.
+
+  Of a run out of time they count as those that it had.
+  """
   if not runs:
     return ''
-  ended = [run['cpu_seconds'] for run in runs if run['status'] == 'finished']
-  seconds = f', {statistics.median(ended):.0f} s' if ended else ''
+  spent = [run.get('cpu_seconds', run.get('max_seconds')) for run in runs]
+  known = [seconds for seconds in spent if seconds is not None]
+  seconds = f', {statistics.median(known):.0f} s' if known else ''
   return f'{sum(map(_is_good, runs))} of {len(runs)}{seconds}'
 
 

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
+import warnings
 
 from experiments.framework.errors import ConfigError
 from experiments.framework.errors import shortened
@@ -34,10 +35,18 @@ def read_json(path):
 def read_lines(path):
   """Returns the values of a file of JSON lines, [] if there is none.
 
-  A line that a killed process left unfinished is passed over.
+  A line that a killed process left unfinished is passed over, and told.
   """
   content = path.read_bytes() if path.exists() else b''
-  return [value for _, value in parsed(content)]
+  values = [value for _, value in parsed(content)]
+  num_broken = sum(map(bool, content.split(b'\n'))) - len(values)
+  if num_broken:
+    warnings.warn(
+      f'{shortened(path, 160)} has {num_broken} lines that are no JSON, as a '
+      'killed process leaves them: they are passed over.',
+      stacklevel=2,
+    )
+  return values
 
 
 def parsed(content):

@@ -102,12 +102,17 @@ def make_plan(config, data_dir=None):
 
 def _check_image(shape, event_size):
   """Refuses an image that the diagonal of a stored factor does not fill."""
-  most = min(event_size, MAX_STORED_FACTOR)
-  if shape and (min(shape) < 1 or math.prod(shape) > most):
+  if not shape:
+    return
+  if event_size > MAX_STORED_FACTOR:
+    raise ConfigError(
+      f'diagonal_image_shape: {shape} was given, but factors of more than '
+      f'{MAX_STORED_FACTOR} coordinates are not stored; leave it out.'
+    )
+  if min(shape) < 1 or math.prod(shape) > event_size:
     raise ConfigError(
       f'diagonal_image_shape: {shape} was given, but it takes two positive '
-      f'ints whose product is at most {most}, of {event_size} coordinates '
-      '(those of larger factors are not stored).'
+      f'ints whose product is at most the {event_size} coordinates.'
     )
 
 

@@ -267,11 +267,19 @@ def _curves(records):
   ends = [(c['gradients'][0], c['gradients'][-1]) for c in curves]
   first, last = max(e[0] for e in ends), min(e[1] for e in ends)
   grid = np.geomspace(first, last, len(curves[0]['gradients']))
+  if first >= last:  # Nowhere of all.
+    return None
   on_grid = [
-    [np.interp(grid, c['gradients'], c[name]) for c in curves]
+    [_on_grid(grid, c['gradients'], c[name]) for c in curves]
     for name in ('worst', 'mean')
   ]
   return np.tile(grid, [len(curves), 1]), *map(np.asarray, on_grid)
+
+
+def _on_grid(grid, gradients, values):
+  # Where a step takes none, a number comes twice.
+  gradients, places = np.unique(gradients, return_index=True)
+  return np.interp(grid, gradients, np.asarray(values)[places])
 
 
 def interval(values):

@@ -147,7 +147,8 @@ def _mixing_warnings(kernel, state, results):
   if function is None or parameters.get('target_is_stochastic'):
     return
   log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
-  if not tf.is_tensor(log_prob) or log_prob.shape.rank != 1:
+  is_row = tf.is_tensor(log_prob) and log_prob.shape.rank == 1
+  if not is_row or log_prob.shape[0] < 2:
     return
   state = tfp_private.get_innermost(results, 'transformed_state', default=state)
   # Of chains that are their own the densities of all but the first stay.

@@ -142,7 +142,10 @@ def test_all_mistakes_are_told_at_once():
       },
       ['methods.0', 'keep_states', 'write false'],
     ),
-    ({'diagonal_image_shape': [28, 28]}, ['diagonal_image_shape', 'at most']),
+    (
+      {'diagonal_image_shape': [28, 28]},
+      ['diagonal_image_shape', 'at most the'],
+    ),
     ({'diagonal_image_shape': [0, 1]}, ['diagonal_image_shape', 'positive']),
     (
       {'target': {'name': 'spectrum_gaussian', 'variances': [1.0, -1.0]}},

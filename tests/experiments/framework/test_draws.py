@@ -4,7 +4,6 @@ import numpy as np
 import scipy.stats
 import tensorflow as tf
 
-from experiments.framework.draws import split_seed
 from experiments.framework.draws import standard_normals
 
 
@@ -23,13 +22,3 @@ def test_compiled_draws_are_the_eager_ones_of_the_seed():
   first = draw(tf.constant([1, 2]))
   np.testing.assert_allclose(compiled(tf.constant([1, 2])), first, rtol=1e-10)
   assert not np.any(np.isclose(draw(tf.constant([1, 3])), first))
-
-
-def test_seeds_of_one_seed_differ_and_agree_when_compiled():
-  def split(seed):
-    return tf.stack(split_seed(seed, 50))
-
-  seeds = split(tf.constant([5, 6])).numpy()
-  assert len(np.unique(seeds, axis=0)) == 50 and seeds.min() >= 0
-  compiled = tf.function(split, jit_compile=True, autograph=False)
-  np.testing.assert_array_equal(compiled(tf.constant([5, 6])), seeds)
