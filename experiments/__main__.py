@@ -37,7 +37,6 @@ Redo = Annotated[
 ]
 
 
-_PANEL_OPTIONS = ('--only-target', '--only-method', '--redo')
 _OF_PANELS = 'is of panels alone; leave it out, of methods change the config'
 _NOT_OF_PANELS = (
   'is not of panels: they go on by themselves, and a few steps are '
@@ -45,7 +44,7 @@ _NOT_OF_PANELS = (
 )
 
 
-def _refuse(why, **options):
+def _refuse(why, options):
   """Refuses options that were given and would be passed over."""
   for name, value in options.items():
     if value:
@@ -79,7 +78,7 @@ def run(
   choice = choices.Choice(shard, executor, address, device)
   with cli.refusing():
     if panel_cli.is_panel(config):
-      _refuse(_NOT_OF_PANELS, **{'--smoke': smoke, '--resume': resume})
+      _refuse(_NOT_OF_PANELS, {'--smoke': smoke, '--resume': resume})
       lost = panel_cli.run_config(
         config,
         set_ or (),
@@ -91,8 +90,8 @@ def run(
         choice,
       )
       raise typer.Exit(1 if lost else 0)
-    given = only_target, only_method, redo
-    _refuse(_OF_PANELS, **dict(zip(_PANEL_OPTIONS, given)))
+    only = {'--only-target': only_target, '--only-method': only_method}
+    _refuse(_OF_PANELS, only | {'--redo': redo})
     records = cli.run_config(
       config, set_, smoke, resume, data_dir, output, choice
     )

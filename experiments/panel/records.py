@@ -9,7 +9,6 @@ import numpy as np
 import tfp_adaptive as tfpa
 from experiments.panel import accuracy
 from experiments.panel import budget
-from experiments.panel.summary import COMPARED
 from experiments.panel.truth import coordinates
 
 __all__ = ['commit', 'failed_record', 'finished_record', 'head']
@@ -38,11 +37,7 @@ def head(panel, target_index, method_index, key):
 def _is_peer(method):
   """Returns whether a method's sampler is not of this library."""
   module = type(method).__module__.rpartition('.')[2]
-  return (
-    module in ('baselines', 'windowed')
-    or module.startswith('peer')
-    or method.name in COMPARED
-  )
+  return module in ('baselines', 'windowed') or module.startswith('peer')
 
 
 def failed_record(status, error, trace=None):

@@ -8,7 +8,6 @@ import numpy as np
 from tfp_adaptive.posterior import verdict
 
 __all__ = [
-  'COMPARED',
   'METRICS',
   'NOT_RUN',
   'OUTCOMES',
@@ -34,7 +33,7 @@ OUTCOMES = (
 )
 # Samplers of papers that are here to compare with; no more the library's than
 # its peers.
-COMPARED = ('fisher_mala', 'variance_ratio_mala')
+_COMPARED = ('fisher_mala', 'variance_ratio_mala')
 # Of these there is one record, for all seeds, and nothing was run.
 NOT_RUN = ('refused', 'not installed')
 _LOW, _HIGH = 10, 90
@@ -219,7 +218,7 @@ def _pair(name, records):
   errors = [r['error'] for r in records if r.get('error')]
   return Pair(
     *name,
-    is_peer=records[0]['is_peer'] or records[0]['method_name'] in COMPARED,
+    is_peer=records[0]['is_peer'] or records[0]['method_name'] in _COMPARED,
     outcomes=_counts(records),
     steady=_steady(finished),
     metrics={k: interval(v) for k, v in values.items() if len(v)},
@@ -266,9 +265,9 @@ def _curves(records):
   # Of a sampler of random cost every run has a grid of its own: one for all.
   ends = [(c['gradients'][0], c['gradients'][-1]) for c in curves]
   first, last = max(e[0] for e in ends), min(e[1] for e in ends)
-  grid = np.geomspace(first, last, len(curves[0]['gradients']))
   if first >= last:  # Nowhere of all.
     return None
+  grid = np.geomspace(first, last, len(curves[0]['gradients']))
   on_grid = [
     [_on_grid(grid, c['gradients'], c[name]) for c in curves]
     for name in ('worst', 'mean')

@@ -14,7 +14,12 @@ from scipy import stats
 import tfp_adaptive as tfpa
 from tfp_adaptive.core import random
 
-__all__ = ['NoisyGaussian', 'Recomputing', 'smallest_p_value']
+__all__ = [
+  'NoisyGaussian',
+  'Recomputing',
+  'assert_noises_are_independent',
+  'smallest_p_value',
+]
 
 
 class NoisyGaussian:
@@ -95,3 +100,26 @@ class Recomputing(tfpa.MetropolisHastings):
 def smallest_p_value(p_values):
   """Returns the smallest p-value, times the number of tests."""
   return len(p_values) * min(p_values.values())
+
+
+def assert_noises_are_independent(build):
+  """Asserts that target and proposal draw of different seeds.
+
+  Args:
+    build: Function of a target to an uncalibrated proposal.
+  """
+  # A target that draws from its seed as the proposal draws from its own.
+  seen = []
+
+  def target(x, seed):
+    seen.append(random.normal(tf.shape(x), x.dtype, seed))
+    return tf.zeros(x.shape[:-1], x.dtype)
+
+  proposal = build(target)
+  start = tf.zeros([5000, 2], tf.float64)
+  results = proposal.bootstrap_results(start)
+  _, results = proposal.one_step(start, results, seed=(1, 2))
+  for one in results.noise.numpy().T:
+    for other in seen[-1].numpy().T:
+      correlation = np.corrcoef(one, other)[0, 1]
+      assert abs(correlation) < 5.0 / 5000**0.5  # Standard errors.

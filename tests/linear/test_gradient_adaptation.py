@@ -14,6 +14,20 @@ _TARGET = targets.Banana(_SIZE)
 _FACTOR = 0.6 * targets.correlated_factor(_SIZE, 5.0, seed=3)
 
 
+def _after_a_step(kernel):
+  """Returns the start, results and the gradient at what was proposed."""
+  start = _TARGET.draw(_NUM_CHAINS)
+  state = tf.constant(start)
+  _, results = kernel.one_step(
+    state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
+  )
+  proposed = results.inner_results.proposed_state
+  with tf.GradientTape() as tape:
+    tape.watch(proposed)
+    log_prob = _TARGET.log_prob(proposed)
+  return start, results, tape.gradient(log_prob, proposed).numpy()
+
+
 def test_the_first_step_follows_the_mean_gradient_of_all_chains():
   kernel = tfpa.gradient_adaptive_random_walk(
     _TARGET.log_prob,
@@ -24,15 +38,8 @@ def test_the_first_step_follows_the_mean_gradient_of_all_chains():
     ),
     optimizer=tfpa.optimizers.rmsprop(_RATE),
   )
-  state = tf.constant(_TARGET.draw(_NUM_CHAINS))
-  _, results = kernel.one_step(
-    state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
-  )
+  _, results, gradient = _after_a_step(kernel)
   step = results.inner_results
-  with tf.GradientTape() as tape:
-    tape.watch(step.proposed_state)
-    log_prob = _TARGET.log_prob(step.proposed_state)
-  gradient = tape.gradient(log_prob, step.proposed_state).numpy()
   is_below = step.log_accept_ratio.numpy() < 0.0
   assert 5 < is_below.sum() < _NUM_CHAINS
   noise = step.proposed_results.noise.numpy()
@@ -54,16 +61,8 @@ def test_criteria_are_told_the_slopes_in_the_log_scale_by_coordinate():
     preconditioner=registry.fixed(_FACTOR),
     criterion=tfpa.criteria.generalized_speed_measure(0.25, 'balance'),
   )
-  start = _TARGET.draw(_NUM_CHAINS)
-  state = tf.constant(start)
-  _, results = kernel.one_step(
-    state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
-  )
+  start, results, gradient = _after_a_step(kernel)
   step = results.inner_results
-  with tf.GradientTape() as tape:
-    tape.watch(step.proposed_state)
-    log_prob = _TARGET.log_prob(step.proposed_state)
-  gradient = tape.gradient(log_prob, step.proposed_state).numpy()
   # Of y = x + s C e, with respect to log s; that of log |det s C| is d.
   slopes = np.sum(gradient * (step.proposed_state.numpy() - start), axis=1)
   is_below = step.log_accept_ratio.numpy() < 0.0

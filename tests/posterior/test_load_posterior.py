@@ -37,19 +37,25 @@ def _density(shift=0.0):
 def _posterior(choice):
   """Returns a `Posterior` without the search for its structure."""
   problem = problem_lib.of_density(_density(), _INIT, _BIJECTORS, 4)
-  chains = chains_lib.start(
-    chains_lib.kernel_of(problem.target_log_prob_fn, choice, 60, problem.dtype),
-    choice,
-    problem.draw_starts(4, [1, 2]),
-    tf.constant([1, -2]),
-    100,
-    jit_compile=False,
-    progress=False,
-  )
+  chains = _started(problem, choice, num_adaptation_steps=60, num_draws=100)
   chains.run_block()
   chains.run_block()  # Of full chains: every second draw has gone.
   return Posterior(
     problem, chains, [Stage('look', 'x', 1.5, 2.0)], 10.0, '`max_seconds`'
+  )
+
+
+def _started(problem, choice, num_adaptation_steps, num_draws):
+  """Returns `Chains` of a problem, adapted and with a first block."""
+  target, dtype = problem.target_log_prob_fn, problem.dtype
+  return chains_lib.start(
+    chains_lib.kernel_of(target, choice, num_adaptation_steps, dtype),
+    choice,
+    problem.draw_starts(4, [1, 2]),
+    tf.constant([1, -2]),
+    num_draws,
+    jit_compile=False,
+    progress=False,
   )
 
 
@@ -179,15 +185,7 @@ def test_other_data_are_refused_by_name_though_no_density_tells(tmp_path):
   data = np.array([1.0, 2.0, 4.5])
   problem = problem_lib.of_joint(model, dict(y=data), num_chains=4)
   choice = structure.Choice(*structure.default_matrix(1))
-  chains = chains_lib.start(
-    chains_lib.kernel_of(problem.target_log_prob_fn, choice, 20, problem.dtype),
-    choice,
-    problem.draw_starts(4, [1, 2]),
-    tf.constant([1, -2]),
-    40,
-    jit_compile=False,
-    progress=False,
-  )
+  chains = _started(problem, choice, num_adaptation_steps=20, num_draws=40)
   posterior = Posterior(problem, chains, [], 10.0)
   path = tmp_path / 'posterior.npz'
   posterior.save(path)

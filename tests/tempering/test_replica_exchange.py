@@ -307,13 +307,6 @@ def test_the_frozen_kernel_begins_with_what_was_learned_and_keeps_it():
     )
 
 
-def test_the_kernel_is_rebuilt_from_its_parameters():
-  kernel = _kernel(kernel_fn=tfpa.fisher_divergence_langevin)
-  copied = kernel.copy(name='another')
-  assert copied.name == 'another'
-  assert copied.num_replicas == 3 and copied.num_adaptation_steps == 60
-
-
 @pytest.mark.full
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 def test_sample_chain_takes_it_with_states_of_parts(dtype):
@@ -341,23 +334,6 @@ def test_sample_chain_takes_it_with_states_of_parts(dtype):
   assert [part.shape for part in states] == [[5, 3]] * 2
   assert states[0].dtype == dtype
   np.testing.assert_allclose(log_probs, log_prob(*states), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('start', [0.5, {'x': np.ones([2, 3])}])
-def test_one_chain_and_dicts_of_two_chain_axes_are_taken(start):
-  def log_prob(x):
-    return -0.5 * x**2
-
-  state = tf.nest.map_structure(tf.constant, start)
-  kernel = _kernel(
-    target=log_prob,
-    num_adaptation_steps=4,
-    kernel_fn=tfpa.adaptive_metropolis,
-  )
-  result = _sample(kernel, 3, state)
-  tf.nest.assert_same_structure(result.states, start)
-  assert np.shape(tf.nest.flatten(result.states)[0])[0] == 3
 
 
 @pytest.mark.full
@@ -416,18 +392,3 @@ def test_a_step_costs_those_of_the_replicas(reference):
     # At b = 0 the target is evaluated; a law takes no step there.
     expected = {'none': 3 * 3, 'density': 3 * 3 + 1, 'law': 2 * 3 + 1}
     assert cost.gradient == expected[reference]
-
-
-def test_too_few_replicas_and_no_restarts_are_told():
-  kernel = _kernel(kernel_fn=tfpa.fisher_divergence_langevin)
-  results = kernel.bootstrap_results(tf.constant(np.zeros((2, 2))))
-  tried = tf.constant([4.0, 4.0], tf.float64)
-  seldom = results._replace(rejections=0.95 * tried, num_exchanges=tried)
-  first, second = kernel.warnings_after(seldom)
-  assert 'up to 95%' in first and '`num_replicas=5` or more' in first
-  assert second.startswith('No state came from the last replica')
-  journeys = results.journeys._replace(num_restarts=tf.constant([0, 1]))
-  often = results._replace(
-    rejections=0.5 * tried, num_exchanges=tried, journeys=journeys
-  )
-  assert not list(kernel.warnings_after(often))
