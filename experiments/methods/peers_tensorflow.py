@@ -17,8 +17,8 @@ from experiments.methods.base import traced
 
 __all__ = ['ReplicaExchange', 'SnaperHmc']
 
-# As in the example of TFP's kernel; its `sample_snaper_hmc` takes 0.9.
-_SNAPER_ADAPTING = 0.8
+# The rest of the adaptation steps is burn-in, as in `sample_snaper_hmc`.
+_SNAPER_ADAPTING = 0.9
 
 
 @METHODS.register('snaper_hmc')
@@ -26,8 +26,7 @@ class SnaperHmc(MethodParameters):
   """TFP's SNAPER-HMC: diagonal mass, trajectory length by SNAPER.
 
   The kernel that `tfp.experimental.mcmc.sample_snaper_hmc` builds, with its
-  constants, but for the last fifth of the adaptation steps, in place of the
-  last tenth, which is burn-in. It needs at least two chains.
+  constants. It needs at least two chains.
   """
 
   target_accept_prob: float = Field(0.8, gt=0, lt=1)
