@@ -3,19 +3,14 @@
 import contextlib
 import datetime
 import functools
-import importlib.metadata
 import math
 import os
 import pathlib
-import platform
 import re
-import sys
 import traceback
 from typing import Any
 from typing import NamedTuple
 from typing import Optional
-
-import tensorflow as tf
 
 from experiments.framework import data
 from experiments.framework import devices
@@ -23,6 +18,7 @@ from experiments.framework import executors
 from experiments.framework import figures
 from experiments.framework import moments
 from experiments.framework import outputs
+from experiments.framework import sessions
 from experiments.framework import storage
 from experiments.framework import tables
 from experiments.framework.cell import MAX_STORED_FACTOR
@@ -47,17 +43,6 @@ __all__ = [
   'newest_output',
   'run_plan',
 ]
-
-_PACKAGES = (
-  'tfp_adaptive',
-  'tensorflow',
-  'tensorflow-probability',
-  'inference_gym',
-  'arviz-base',
-  'arviz-stats',
-  'numpy',
-)
-
 
 # States of all chains, more than memory holds with what a kernel keeps.
 _MAX_STATES = 10**9
@@ -195,7 +180,7 @@ def run_plan(plan, folder, console, progress=True, executor=None):
   tasks = executor.share(_tasks(plan.config))
   # A damaged cell is refused now, not when its turn comes.
   folder.cells(plan.config, [task.argument for task in tasks])
-  _write_session(folder, executor.session_folder(folder.path))
+  sessions.append(executor.session_folder(folder.path))
   lost = _run_tasks(plan, folder, console, progress, executor, tasks)
   missing = folder.missing(plan.config)
   executor.finish(missing, lambda: finish(folder, plan.config, plan.target))
@@ -362,26 +347,3 @@ def _say(console, record, prefix):
   )
   for warning in record['warnings']:
     console.print(f'  warning: {warning}', style='yellow', markup=False)
-
-
-def _write_session(folder, path):
-  """Appends versions, device and command to the run.json in `path`."""
-  sessions = folder.sessions(path)
-  sessions.append(
-    {
-      'started': datetime.datetime.now().astimezone().isoformat(),
-      'command': sys.argv,
-      'python': platform.python_version(),
-      'platform': platform.platform(),
-      'versions': {name: _version(name) for name in _PACKAGES},
-      'devices': [device.name for device in tf.config.list_logical_devices()],
-    }
-  )
-  write_json(path / 'run.json', sessions)
-
-
-def _version(package):
-  try:
-    return importlib.metadata.version(package)
-  except importlib.metadata.PackageNotFoundError:
-    return None

@@ -169,23 +169,6 @@ class RunFolder:
   def config(self):
     return parse_config(yaml_files.load(self.path / 'config.yaml'))
 
-  def sessions(self, path=None):
-    """Returns versions, device and command of each session so far.
-
-    Args:
-      path: folder of the run.json of a shard; None: that of the run.
-    """
-    file = pathlib.Path(path or self.path) / 'run.json'
-    if not file.exists():
-      return []
-    sessions = read_json(file)
-    if not isinstance(sessions, list):
-      raise ConfigError(
-        f'{shortened(file, 160)} must hold a list of sessions; restore or '
-        'delete it.'
-      )
-    return sessions
-
   def cell_path(self, index, label, repeat):
     slug = re.sub(r'[^A-Za-z0-9.-]+', '_', label).strip('_')
     return self.path / 'cells' / f'{index:02d}_{slug}' / f'repeat_{repeat:02d}'

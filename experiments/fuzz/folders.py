@@ -11,6 +11,7 @@ import numpy as np
 from experiments.framework import config as configs
 from experiments.framework import moments
 from experiments.framework import outputs
+from experiments.framework import sessions
 from experiments.framework import storage
 from experiments.framework import tables
 from experiments.framework.storage import RunFolder
@@ -64,7 +65,7 @@ def _read(paths):
   arrays = []
   for path in paths:
     run = RunFolder.open(path)
-    run.sessions()
+    sessions.read(run.path)
     config = run.config()
     for index, label in enumerate(config.labels()):
       for repeat in range(config.num_repeats):

@@ -92,6 +92,11 @@ class Structured(MethodParameters):
           f'{name}: it belongs to preconditioner: {owner}, but that is '
           f'{self.preconditioner!r}; leave it out.'
         )
+    if self.globals_first and self.num_globals is None:
+      raise ValueError(
+        'globals_first: it belongs to num_globals, which is not given; write '
+        'preconditioner: arrow and num_globals: 3, or leave it out.'
+      )
     if not hasattr(tfpa.preconditioners, self.preconditioner):
       raise ValueError(
         f'preconditioner: tfp_adaptive has no {self.preconditioner!r}; it has '

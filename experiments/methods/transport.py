@@ -23,6 +23,7 @@ __all__ = [
 class TransportAdaptiveHmc(Adaptive):
   """HMC behind RealNVP, whose weights are adapted by the entropy."""
 
+  settings: Literal['default'] = 'default'
   num_leapfrog_steps: NumLeapfrogSteps
   num_pairs: int = Field(1, ge=1)
   learning_rate: float = Field(1e-3, gt=0)

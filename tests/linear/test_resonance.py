@@ -76,7 +76,7 @@ def test_kept_momenta_do_not_resonate():
   assert 4.0 * error.max() > 1.5 * _TOLERANCE
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_learned_lengths_do_not_resonate_and_one_length_does():
   log_prob, basis, start = _target()
   kernel = tfpa.fisher_divergence_hamiltonian(

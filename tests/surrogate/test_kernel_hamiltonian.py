@@ -51,7 +51,9 @@ def _learned(name, **options):
   return kernel, _sample(kernel, _far_start(), 2000)
 
 
-each_surrogate = pytest.mark.parametrize('name', ['gaussian', 'finite'])
+each_surrogate = pytest.mark.parametrize(
+  'name', ['gaussian', pytest.param('finite', marks=pytest.mark.nightly)]
+)
 
 
 @pytest.mark.full

@@ -129,6 +129,17 @@ def _learned(name, reference):
   return tfpa.frozen(kernel, _sample(kernel).final_kernel_results)
 
 
+# Of the long tests: every kernel once, and every reference.
+_BY_DAY = {
+  ('adaptive_metropolis', 'none'),
+  ('hamiltonian', 'none'),
+  ('langevin', 'density'),
+  ('langevin', 'law'),
+  ('speed_measure', 'density'),
+  ('transport', 'law'),
+}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
   'name, reference',
@@ -136,8 +147,7 @@ def _learned(name, reference):
     pytest.param(
       name,
       reference,
-      marks=[pytest.mark.nightly]
-      * (name == 'transport' and reference != 'law'),
+      marks=[pytest.mark.nightly] * ((name, reference) not in _BY_DAY),
     )
     for name in _BUILDERS
     for reference in _REFERENCES

@@ -16,6 +16,7 @@ from experiments.framework import config as configs
 from experiments.framework import data
 from experiments.framework import figures
 from experiments.framework import runner
+from experiments.framework import sessions
 from experiments.framework import starts
 from experiments.framework import storage
 from experiments.framework.errors import ConfigError
@@ -225,7 +226,7 @@ def test_run_resume_and_report_from_the_command_line(
   assert ran == [1]
   after = xr.open_datatree(lost / 'draws.zarr')['posterior'].to_dataset().load()
   xr.testing.assert_equal(before, after)
-  assert len(folder.sessions()) == 2
+  assert len(sessions.read(folder.path)) == 2
 
   report = command.invoke(app, ['report', output])
   assert '| gadMALAf |' in report.output

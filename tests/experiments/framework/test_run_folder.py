@@ -3,12 +3,14 @@
 import gzip
 import json
 import shutil
+import warnings
 
 import numpy as np
 import pytest
 
 from experiments.framework import config as configs
 from experiments.framework import runner
+from experiments.framework import sessions
 from experiments.framework import storage
 from experiments.framework.errors import ConfigError
 from experiments.framework.storage import RunFolder
@@ -162,11 +164,27 @@ def test_a_damaged_cell_is_refused_before_the_others_run(run, monkeypatch):
     runner.run_plan(plan, folder, None)
 
 
-@pytest.mark.parametrize('text', ['{', '{}', 'null', '[' * 10**6])
+@pytest.mark.parametrize('text', ['{', '{}', 'null', '[1]', '[' * 10**6])
 def test_a_damaged_list_of_sessions_is_refused(text, run):
   (run / 'run.json').write_text(text)
   with pytest.raises(ConfigError, match='run.json'):
-    RunFolder.open(run).sessions()
+    sessions.read(run)
+
+
+def test_a_run_that_other_versions_began_is_told_when_it_goes_on(tmp_path):
+  sessions.append(tmp_path)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    sessions.append(tmp_path)
+  (first, second) = sessions.read(tmp_path)
+  assert first['versions'] == second['versions']
+
+  second['versions'] |= {'tfp_adaptive': '0.0.1', 'inference_gym': None}
+  (tmp_path / 'run.json').write_text(json.dumps([first, second]))
+  told = 'tfp_adaptive 0.0.1 before, .* inference_gym None before'
+  with pytest.warns(UserWarning, match=told):
+    sessions.append(tmp_path)
+  assert sessions.read(tmp_path)[:2] == [first, second]
 
 
 def test_the_newest_run_is_one_of_that_config_alone(tmp_path):

@@ -143,3 +143,17 @@ def test_a_given_metric_is_the_inverse_mass_matrix():
   part = riemannian.fixed_preconditioner(factor)
   params = part.init(2, tf.float64, 7.0)
   np.testing.assert_array_equal(part.operator(params).to_dense(), factor)
+
+
+def test_an_order_of_globals_without_their_number_is_refused():
+  for preconditioner in ('arrow', 'cholesky'):
+    with pytest.raises(ConfigError, match='globals_first: it belongs to num_g'):
+      _plan(preconditioner=preconditioner, globals_first=True)
+  _plan(preconditioner='arrow', num_globals=3, globals_first=True)
+
+
+def test_the_transport_of_the_paper_is_the_only_one():
+  for name in ('transport_adaptive_hmc', 'conditional_gaussian_hmc'):
+    method = {'name': name, 'num_leapfrog_steps': 3, 'settings': 'paper'}
+    with pytest.raises(ConfigError, match="settings: .*'default'"):
+      configs.parse_config({**VALUES, 'methods': [method]})
