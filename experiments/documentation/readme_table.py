@@ -152,8 +152,7 @@ _ROWS = (
   ),
   _gym(
     'Gym: eight schools', 'EightSchools', True,
-    ('HMC, diagonal', 'GSM HMC-5, diagonal'),
-    ('NUTS, windowed', 'NUTS (windowed)'),
+    ('HMC, diagonal', 'GSM HMC-5, diagonal'), ('SNAPER', 'SNAPER-HMC'),
   ),
   _gym(
     'Gym: banana', 'Banana', True,
