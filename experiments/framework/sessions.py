@@ -39,7 +39,7 @@ def append(folder):
   sessions = read(folder)
   versions = {name: _version(name) for name in _PACKAGES}
   if sessions:
-    _tell_changed(sessions[-1].get('versions') or {}, versions)
+    _tell_changed(sessions[-1]['versions'], versions)
   sessions.append(
     {
       'started': datetime.datetime.now().astimezone().isoformat(),
@@ -59,14 +59,16 @@ def read(folder):
   if not file.exists():
     return []
   sessions = read_json(file)
-  if not isinstance(sessions, list) or any(
-    not isinstance(session, dict) for session in sessions
-  ):
+  if not isinstance(sessions, list) or not all(map(_is_session, sessions)):
     raise ConfigError(
       f'{shortened(file, 160)} must hold a list of sessions; restore or '
       'delete it.'
     )
   return sessions
+
+
+def _is_session(value):
+  return isinstance(value, dict) and isinstance(value.get('versions'), dict)
 
 
 def _tell_changed(before, now):

@@ -164,7 +164,9 @@ def test_a_damaged_cell_is_refused_before_the_others_run(run, monkeypatch):
     runner.run_plan(plan, folder, None)
 
 
-@pytest.mark.parametrize('text', ['{', '{}', 'null', '[1]', '[' * 10**6])
+@pytest.mark.parametrize(
+  'text', ['{', '{}', 'null', '[1]', '[{}]', '[' * 10**6]
+)
 def test_a_damaged_list_of_sessions_is_refused(text, run):
   (run / 'run.json').write_text(text)
   with pytest.raises(ConfigError, match='run.json'):
