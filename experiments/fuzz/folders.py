@@ -54,7 +54,8 @@ def _runs():
   for name, seed in (('a', 3), ('b', 4)):
     config = configs.parse_config({**RUN, 'seed': seed})
     run = RunFolder.create(folder / name, config)
-    outputs.write_json(run.path / 'run.json', [{'command': ['run']}])
+    session = {'command': ['run'], 'versions': {}}
+    outputs.write_json(run.path / 'run.json', [session])
     write_cells(rng, run, config)
   return folder
 
