@@ -131,12 +131,9 @@ def _learned(name, reference):
 
 # Of the long tests: every kernel once, and every reference.
 _BY_DAY = {
-  ('adaptive_metropolis', 'none'),
-  ('hamiltonian', 'none'),
-  ('langevin', 'density'),
-  ('langevin', 'law'),
-  ('speed_measure', 'density'),
-  ('transport', 'law'),
+  'none': ('adaptive_metropolis', 'hamiltonian'),
+  'density': ('langevin', 'speed_measure'),
+  'law': ('langevin', 'transport'),
 }
 
 
@@ -144,13 +141,9 @@ _BY_DAY = {
 @pytest.mark.parametrize(
   'name, reference',
   [
-    pytest.param(
-      name,
-      reference,
-      marks=[pytest.mark.nightly] * ((name, reference) not in _BY_DAY),
-    )
-    for name in _BUILDERS
-    for reference in _REFERENCES
+    pytest.param(n, r, marks=[pytest.mark.nightly] * (n not in _BY_DAY[r]))
+    for n in _BUILDERS
+    for r in _REFERENCES
   ],
 )
 def test_steps_leave_the_joint_law_invariant(name, reference):
