@@ -186,6 +186,11 @@ SAMPLERS = {
   'BlackJAX, dense': ('numpyro_model', _blackjax, dict(is_diagonal=False)),
   'nutpie, 5000 draws': ('pymc_model', _nutpie, {}),
   'NumPyro, 5000 draws': ('numpyro_model', _numpyro, {}),
+  'NumPyro, diagonal, long': (
+    'numpyro_model',
+    _numpyro,
+    dict(target_accept_prob=0.95),
+  ),
   'nutpie, long': ('pymc_model', _nutpie, dict(tune=2000, target_accept=0.95)),
   'NumPyro, long': (
     'numpyro_model',

@@ -1,4 +1,4 @@
-"""Means that long runs of two other samplers agree on, and errors from them.
+"""Means that long runs of two other libraries agree on, and errors from them.
 
 A sampler that other runs are judged by is none of ours. Where a model has a
 form that is easier to sample, the runs are of that form: its coordinates of the
@@ -48,19 +48,20 @@ def is_long(record):
 def truths(records):
   """Returns {model: {coordinate: (mean, standard error)}}.
 
-  Of models that two samplers have run long, both with a verdict of converged;
-  coordinates on which they differ by more than four standard errors are left
-  out.
+  Of models that two libraries have run long, both with a verdict of converged,
+  of which the last counts; coordinates on which they differ by more than four
+  standard errors are left out.
 
   Args:
     records: Of `run.run`.
   """
-  by_model = collections.defaultdict(list)
+  by_model = collections.defaultdict(dict)
   for record in records:
     if is_long(record) and record.get('converged'):
-      by_model[record['posterior']].append(record['means'])
+      library = record['sampler'].split(',')[0]
+      by_model[record['posterior']][library] = record['means']
   known = {
-    model: _agreed(*means)
+    model: _agreed(*means.values())
     for model, means in by_model.items()
     if len(means) == 2
   }

@@ -121,6 +121,11 @@ def test_long_runs_that_differ_or_did_not_converge_are_no_truth():
   assert truth.truths(apart)['ordinal'] == {}
   alone = [apart[0], {**apart[0], 'converged': False}]
   assert truth.truths(alone) == {}
+  same_library = [apart[1], _record('NumPyro, diagonal, long', 1.0)]
+  assert truth.truths(same_library) == {}
+  assert truth.truths([*apart, _record('NumPyro, diagonal, long', 0.1)]) == {
+    'ordinal': {'a': pytest.approx((0.05, 0.1 / 2**0.5))}
+  }
   assert truth.worst_error(_record('PyMC'), truth.truths(apart)) is None
 
 
