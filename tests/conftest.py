@@ -20,8 +20,12 @@ tf.config.set_logical_device_configuration(
 tf.config.experimental.enable_tensor_float_32_execution(False)
 
 # Traced graphs are millions of small objects: fewer passes of the collector.
-gc.freeze()
 gc.set_threshold(100_000, 20, 50)
+
+
+def pytest_collection_finish():
+  """Leaves what was imported to no pass of the collector."""
+  gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +39,4 @@ def collected():
   """Frees the programs of a module: they are cycles, and gigabytes in all."""
   yield
   gc.collect()
+  gc.freeze()  # What is left stays: no pass looks at it again.
