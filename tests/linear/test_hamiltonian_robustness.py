@@ -92,6 +92,7 @@ def test_a_region_of_nan_is_never_entered_and_its_gradients_are_dropped(rough):
   assert result.states[..., 0].min() < -0.3
 
 
+@pytest.mark.full
 def test_an_ordinary_target_has_no_gradient_dropped(rough):
   # The negative control of the count.
   _, run = rough

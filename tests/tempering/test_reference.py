@@ -166,6 +166,7 @@ def test_a_replica_that_transforms_its_state_is_refused():
     kernel.bootstrap_results(tf.ones([4, 1], tf.float64))
 
 
+@pytest.mark.full
 def test_an_exchange_behind_a_bijector_is_sampled_frozen_and_counted():
   kernel = tfp.mcmc.TransformedTransitionKernel(
     tfpa.replica_exchange(_log_normal, 100, 2, tfpa.fisher_divergence_langevin),

@@ -65,6 +65,7 @@ def test_correlations_behind_an_exact_map_are_cosines_of_its_turns():
   assert _largest_error(_correlations()) < 1.0
 
 
+@pytest.mark.full
 def test_those_of_the_states_are_not(monkeypatch):
   # The negative control: q is no normal.
   monkeypatch.setattr(

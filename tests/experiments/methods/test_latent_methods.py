@@ -189,6 +189,7 @@ def test_runs_agree_with_the_exact_posterior(ran):
     assert abs(record['moments']['field']['worst_deviation_z']) < 5
 
 
+@pytest.mark.full
 def test_records_hold_delta_and_calls(ran):
   _, (marginal, slices, fixed) = ran
   # Near the noise variance, as section 3.4 has it.

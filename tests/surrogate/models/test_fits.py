@@ -114,7 +114,9 @@ def test_the_score_of_a_gaussian_is_recovered_by_free_choices(name, factor):
   assert np.median(spoiled) > 0.2
 
 
-@pytest.mark.parametrize('is_ring', [False, True])
+@pytest.mark.parametrize(
+  'is_ring', [pytest.param(False, marks=pytest.mark.full), True]
+)
 def test_the_base_alone_is_chosen_where_the_kernel_adds_nothing(is_ring):
   surrogate, params, fit = _compiled('finite', 500)
   points = _normal_points(500, np.eye(2))

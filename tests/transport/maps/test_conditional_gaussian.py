@@ -158,9 +158,8 @@ def test_a_map_that_is_wrong_still_leaves_the_target_as_it_is(is_path):
   assert targets.smallest_p_value(*_after_one_step(is_path)) > 1e-3
 
 
-@pytest.mark.parametrize(
-  'is_path', [False, pytest.param(True, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize('is_path', [False, True])
 def test_a_determinant_without_one_driver_is_detected(monkeypatch, is_path):
   whole = natural.forward
 

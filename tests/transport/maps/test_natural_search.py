@@ -100,6 +100,7 @@ def test_a_scale_is_seen_with_its_sign_beside_one_that_is_known(seed):
   assert sign[0] == -1.0
 
 
+@pytest.mark.full
 def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
   rng = np.random.default_rng(2)
   states = hierarchies.draw_funnel(
