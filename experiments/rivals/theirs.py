@@ -186,16 +186,26 @@ SAMPLERS = {
   'BlackJAX, dense': ('numpyro_model', _blackjax, dict(is_diagonal=False)),
   'nutpie, 5000 draws': ('pymc_model', _nutpie, {}),
   'NumPyro, 5000 draws': ('numpyro_model', _numpyro, {}),
+  'nutpie, long': ('pymc_model', _nutpie, dict(tune=2000, target_accept=0.95)),
+  'nutpie, careful, long': (
+    'pymc_model',
+    _nutpie,
+    dict(tune=4000, target_accept=0.99),
+  ),
+  'NumPyro, long': (
+    'numpyro_model',
+    _numpyro,
+    dict(dense_mass=True, target_accept_prob=0.95),
+  ),
   'NumPyro, diagonal, long': (
     'numpyro_model',
     _numpyro,
     dict(target_accept_prob=0.95),
   ),
-  'nutpie, long': ('pymc_model', _nutpie, dict(tune=2000, target_accept=0.95)),
-  'NumPyro, long': (
+  'NumPyro, careful, long': (
     'numpyro_model',
     _numpyro,
-    dict(dense_mass=True, target_accept_prob=0.95),
+    dict(target_accept_prob=0.99),
   ),
 }
 _PACKAGES = ('pymc', 'pytensor', 'nutpie', 'numpyro', 'blackjax', 'jax')
