@@ -23,6 +23,11 @@ _EASIER = {
   'eight_schools': 'eight_schools_non_centered',
   'varying_slopes_centered': 'varying_slopes',
 }
+# Parts whose law has no variance, so that no draws tell the error of a mean.
+# Where these scales are large the slab alone bounds the weights, the likelihood
+# is constant, and the tails are those of the prior: half-Cauchy, and the -3rd
+# power of InverseGamma(2, 8).
+_WITHOUT_VARIANCE = {'horseshoe': ('local', 'tau', 'slab')}
 
 
 def is_long_name(sampler):
@@ -50,7 +55,7 @@ def truths(records):
 
   Of models that two libraries have run long, both with a verdict of converged,
   of which the last counts; coordinates on which they differ by more than four
-  standard errors are left out.
+  standard errors are left out, and those of no variance.
 
   Args:
     records: Of `run.run`.
@@ -65,6 +70,13 @@ def truths(records):
     for model, means in by_model.items()
     if len(means) == 2
   }
+  for model, parts in _WITHOUT_VARIANCE.items():
+    if model in known:
+      known[model] = {
+        name: value
+        for name, value in known[model].items()
+        if name.partition('[')[0] not in parts
+      }
   for model, easier in _EASIER.items():
     if easier in known:
       known[model] = known[easier]

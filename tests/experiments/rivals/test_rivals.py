@@ -129,6 +129,15 @@ def test_long_runs_that_differ_or_did_not_converge_are_no_truth():
   assert truth.worst_error(_record('PyMC'), truth.truths(apart)) is None
 
 
+def test_means_without_an_error_to_rely_on_are_no_truth():
+  means = {'z[0]': [1.0, 0.1], 'local[0]': [30.0, 8.0], 'tau': [1.0, 0.2]}
+  long = [
+    _record(sampler, posterior='horseshoe', means=means)
+    for sampler in ('nutpie, long', 'NumPyro, long')
+  ]
+  assert list(truth.truths(long)['horseshoe']) == ['z[0]']
+
+
 def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
   rate = page._per_second
   rows = [_record('a'), _record('a', cpu_seconds=40.0)]
