@@ -17,7 +17,7 @@ import tfp_adaptive as tfpa
 _ROOT = pathlib.Path(tfpa.__file__).parent
 _FILES = sorted(_ROOT.rglob('*.py'))
 _EXPERIMENTS = _ROOT.parent / 'experiments'
-_TOP = ('numpy', 'tensorflow', 'tensorflow_probability')
+_TOP = ('numpy', 'scipy', 'tensorflow', 'tensorflow_probability')
 _FORBIDDEN = (
   'experiments',
   'yaml',
@@ -200,7 +200,7 @@ def _circle(imports):
   return next(filter(None, (visit(m, []) for m in sorted(imports))), None)
 
 
-def test_only_tensorflow_numpy_and_the_standard_library_are_imported():
+def test_only_tensorflow_numpy_scipy_and_the_standard_library_are_imported():
   foreign = []
   for path in _FILES:
     for line, module, inside_function in _imports(path):
