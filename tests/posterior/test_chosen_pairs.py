@@ -9,12 +9,12 @@ from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior import structure
 
 
-class _Evaluate:
-  """The gradient of a standard normal law."""
+class _Density:
+  """A standard normal distribution."""
 
   num_calls = 0
 
-  def __call__(self, rows):
+  def evaluate(self, rows):
     self.num_calls += 1
     return -0.5 * np.sum(rows**2, axis=-1), -rows
 
@@ -23,7 +23,7 @@ class _Run(stages.Run):
   """What chooses a structure, and samples nothing."""
 
   def __init__(self):
-    self._evaluate, self._programs, self._report = _Evaluate(), {}, []
+    self._density, self._programs, self._report = _Density(), {}, []
     self._settings = types.SimpleNamespace(progress=False)
     self._problem = types.SimpleNamespace(coordinates=['x'])
 
@@ -43,6 +43,7 @@ def test_pairs_are_of_one_chain_after_the_other(monkeypatch, diverge):
     draws=np.arange(6.0)[:, None, None] + [[0.0], [10.0], [20.0]],
     matrix=None,
     diverge=diverge,
+    is_lost=np.zeros([3], bool),
   )
   _Run()._choice(chains, 0)
   ((states, scores, told, num_chains),) = given

@@ -7,7 +7,8 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import compilation
-from tfp_adaptive.posterior.starts import Evaluate
+from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.density import Density
 
 
 def _process(size):
@@ -51,13 +52,19 @@ def _with_states_summed_out(x):
   return law.log_prob(tf.zeros([5])) - 0.5 * tf.reduce_sum(x**2, axis=-1)
 
 
-def _obstacle(log_prob, num_chains=4, event_size=2):
-  rows = np.zeros([num_chains, event_size], np.float32)
-  evaluate = Evaluate(log_prob, num_chains)
-  with_xla, found = compilation.choose(None, evaluate, rows)
+def _density(log_prob, num_chains=4):
+  problem = problem_lib.of_density(
+    log_prob, tf.TensorSpec([2]), None, num_chains
+  )
+  return Density(problem, num_chains)
+
+
+def _obstacle(log_prob):
+  density = _density(log_prob)
+  with_xla, found = compilation.choose(None, density)
   assert with_xla == (not found)
-  # What the user wrote counts.
-  assert compilation.choose(True, evaluate, rows) == (True, '')
+  # What the user asks for counts.
+  assert compilation.choose(True, density) == (True, '')
   return found
 
 
@@ -105,6 +112,10 @@ def _until_it_is_small(x):
   return -tf.reduce_sum(x**2 + value[0] ** 2, axis=-1)
 
 
+def _value_and_gradient(log_prob):
+  return lambda rows: tfp.math.value_and_gradient(log_prob, rows)
+
+
 @pytest.mark.parametrize(
   'log_prob, reason',
   [
@@ -122,8 +133,9 @@ def test_what_xla_does_not_know_is_an_obstacle(log_prob, reason):
   assert reason in _obstacle(log_prob)
   # As XLA says itself.
   with pytest.raises((tf.errors.OpError, ValueError)):
-    value_and_gradient = Evaluate(log_prob, 4)._function
-    tf.function(value_and_gradient, jit_compile=True)(tf.zeros([4, 2]))
+    tf.function(_value_and_gradient(log_prob), jit_compile=True)(
+      tf.zeros([4, 2])
+    )
 
 
 @pytest.mark.full

@@ -50,6 +50,7 @@ def _posterior(problem, draws):
     thinning=1,
     choice=types.SimpleNamespace(name='none'),
     failures=[],
+    is_noisy=False,
     most_diverging=0.005,
   )
   return Posterior(problem, chains, [], 10.0)

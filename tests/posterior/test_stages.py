@@ -226,7 +226,9 @@ class _Short(stages.Run):
     self._file = types.SimpleNamespace(read=lambda: kept)
 
   def _look(self):
-    return types.SimpleNamespace(is_full=True, num_gradients=3000.0)
+    return types.SimpleNamespace(
+      is_full=True, num_gradients=3000.0, density=None
+    )
 
   def _improved(self, chains, attempt):
     self.attempts.append(attempt)

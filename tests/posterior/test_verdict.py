@@ -193,6 +193,7 @@ def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
     trace=dict(target_log_prob=_heavy()[..., 0]) | trace,
     thinning=1,
     failures=[],
+    is_noisy=False,
     most_diverging=most_diverging,
   )
   return posterior_lib.Posterior(problem, chains, [], 10.0)

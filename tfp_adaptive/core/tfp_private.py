@@ -9,6 +9,7 @@ breaks one file.
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow.python.eager import context
+from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.framework import ops
 from tensorflow_probability.python.internal import distribute_lib
 from tensorflow_probability.python.internal import nest_util
@@ -28,6 +29,7 @@ __all__ = [
   'forget_bijections',
   'get_innermost',
   'has_started',
+  'inlined',
   'inner_graphs',
   'number_names_from_multiple',
   'own_gradient',
@@ -69,6 +71,17 @@ def _is_inside(inner, graph):
 def has_started():
   """Returns whether TF has run an op, and so has read all its flags."""
   return context.context()._initialized
+
+
+def inlined(concrete):
+  """Returns a concrete function without function calls or variables.
+
+  Calls are inlined and variables become constants of their present values.
+  Loops and branches stay as they are.
+  """
+  return convert_to_constants.convert_variables_to_constants_v2(
+    concrete, lower_control_flow=False
+  )
 
 
 def number_names_from_multiple(number):

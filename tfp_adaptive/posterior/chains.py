@@ -11,7 +11,10 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
+from tfp_adaptive.posterior import arrival
+from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import modes
+from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
@@ -56,10 +59,13 @@ def start(
   progress,
   checkpoint_dir=None,
   max_gradients=float('inf'),
+  density=None,
 ):
   """Returns `Chains` that have adapted and hold one block of draws."""
   begin = time.monotonic()
-  chains = Chains(kernel, choice, seed, num_draws, jit_compile, progress)
+  chains = Chains(
+    kernel, choice, seed, num_draws, jit_compile, progress, density
+  )
   chains.block_size = block_size(num_draws, max_gradients)
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
@@ -81,11 +87,11 @@ def start(
   return chains
 
 
-def restore(target_log_prob_fn, header, arrays, progress):
+def restore(problem, header, arrays, progress):
   """Returns the `Chains` that gave a header and arrays.
 
   Args:
-    target_log_prob_fn: Of the same model.
+    problem: `problem.Problem` of the same model.
     header: dict of `Chains.to_saved`, JSON values.
     arrays: dict of the same.
     progress: As of `start`.
@@ -95,8 +101,9 @@ def restore(target_log_prob_fn, header, arrays, progress):
   for name in header['trace']:
     trace[name] = arrays.pop(f'trace_{name}')
   choice = structure.rebuilt(**header['choice'], event_size=draws.shape[-1])
+  density = density_lib.Density(problem, draws.shape[1], draws.dtype)
   kernel = kernel_of(
-    target_log_prob_fn, choice, header['num_adaptation_steps'], draws.dtype
+    density, choice, header['num_adaptation_steps'], draws.dtype
   )
   leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
   chains = Chains(
@@ -106,6 +113,7 @@ def restore(target_log_prob_fn, header, arrays, progress):
     header['counts']['num_draws'],
     header['jit_compile'],
     progress,
+    density,
   )
   # Its state is one Tensor, the first; the structure is that of any results.
   chains.state = leaves[0]
@@ -113,6 +121,8 @@ def restore(target_log_prob_fn, header, arrays, progress):
     kernel.bootstrap_results(chains.state), leaves[1:], expand_composites=True
   )
   chains.recorded = [(draws, trace)]
+  if header.get('noise'):
+    chains.noise = rounding.Noise(*header['noise'])
   for name, value in header['counts'].items():
     setattr(chains, name, value)
   return chains
@@ -129,6 +139,7 @@ class Chains:
 
   Attributes:
     choice: `structure.Choice` of the kernel.
+    density: `density.Density` of the kernel.
     num_draws: Draws of each chain to hold.
     block_size: Draws of a compiled block.
     num_blocks: Blocks so far: each has noise of its own.
@@ -137,8 +148,10 @@ class Chains:
     num_gradients: Spent so far by each chain, adaptation included.
   """
 
-  def __init__(self, kernel, choice, seed, num_draws, jit_compile, progress):
-    self.kernel, self.choice = kernel, choice
+  def __init__(
+    self, kernel, choice, seed, num_draws, jit_compile, progress, density=None
+  ):
+    self.kernel, self.choice, self.density = kernel, choice, density
     self._seed = seed
     self._options = dict(jit_compile=jit_compile, progress=progress)
     self.num_draws = num_draws
@@ -150,6 +163,7 @@ class Chains:
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
+    self.noise = None  # `rounding.Noise` of its log density, once measured.
     # Digest of the density the draws are of, if it is not the kernel's.
     self.other_program = None
 
@@ -203,9 +217,22 @@ class Chains:
   @property
   def failures(self):
     """Sentences on what no draw can tell."""
-    if not modes.is_exchange(self.choice.part):
-      return []
-    return list(modes.failures(self.results))
+    found = []
+    if modes.is_exchange(self.choice.part):
+      found += modes.failures(self.results)
+    if self.is_noisy:
+      found.append(self.noise.sentence(tf.as_dtype(self.draws.dtype)))
+    return found
+
+  @property
+  def is_lost(self):
+    """Which chains have not arrived where the others are, [chains] bool."""
+    return arrival.lost(self.trace['target_log_prob'], self.draws.shape[-1])
+
+  @property
+  def is_noisy(self):
+    """Whether rounding of the log density decides acceptance."""
+    return self.noise is not None and self.noise.nats > rounding.MOST
 
   @property
   def gradients_of_draws(self):
@@ -246,6 +273,7 @@ class Chains:
       seed=[int(word) for word in self._seed],
       jit_compile=self._options['jit_compile'],
       trace=list(self.trace),
+      noise=self.noise,
       counts={name: getattr(self, name) for name in _COUNTS},
     )
     return header, arrays

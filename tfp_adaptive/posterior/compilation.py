@@ -17,17 +17,16 @@ _SLOW = frozenset({'Cholesky', 'SelfAdjointEigV2', 'Svd', 'Qr', 'MatrixSolve'})
 _LARGEST_SIZE = 20
 
 
-def choose(jit_compile, evaluate, rows):
+def choose(jit_compile, density):
   """Returns whether XLA compiles the steps, and words for the report or ''.
 
   Args:
     jit_compile: What the user asked for; `None`: what the operations allow.
-    evaluate: `starts.Evaluate` of the density.
-    rows: Where it can be computed, [num_chains, d].
+    density: `density.Density`.
   """
   if jit_compile is not None:
     return jit_compile, ''
-  reason = obstacle(evaluate.graph(rows)) or refusal(evaluate.lower, rows)
+  reason = obstacle(density.graph) or refusal(density.lower)
   return not reason, reason and f'; steps without XLA: {reason}'
 
 
@@ -46,15 +45,14 @@ def obstacle(graph):
   return ''
 
 
-def refusal(lower, rows):
+def refusal(lower):
   """Returns why XLA cannot compile a density at all, or ''.
 
   Args:
-    lower: Function of rows that raises what XLA says of value and gradient.
-    rows: Where they can be computed, without XLA.
+    lower: Function that raises what XLA says of value and gradient.
   """
   try:
-    lower(rows)
+    lower()
   except (ValueError, TypeError, LookupError, tf.errors.OpError) as error:
     said = str(error).split("HLO text: '")[-1]
     operation = blocks.refused_operation(said)

@@ -81,7 +81,8 @@ class Posterior:
     self.verdict.failed.extend(chains.failures)
     stuck = list(verdict_lib.stuck(problem.coordinates, self.unconstrained))
     self.verdict.failed.extend(stuck)
-    self._is_unusable = bool(stuck) or not np.all(np.isfinite(self._values[1]))
+    self._is_unusable = bool(stuck) or chains.is_noisy
+    self._is_unusable |= not np.all(np.isfinite(self._values[1]))
 
   @property
   def converged(self) -> bool:

@@ -75,7 +75,7 @@ def of_joint(model, pins, init=None, num_chains=None):
   model, names = _pinned(model, pins)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
   bijector = supports.bijector_of(model)
-  split = _Split(bijector.inverse_event_shape(model.event_shape))
+  split = _Split(bijector.inverse_event_shape(model.event_shape), dtype)
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 
   def target_log_prob_fn(z):
@@ -154,7 +154,7 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
   events, starts = _events_and_starts(names, tf.nest.flatten(init), num_chains)
   dtype = _one_dtype(names, [leaf.dtype for leaf in starts or events])
   shapes = [_unconstrained(*triple) for triple in zip(names, events, maps)]
-  split = _Split(shapes)
+  split = _Split(shapes, dtype)
 
   def constrain(z):
     parts = [m.forward(part) for m, part in zip(maps, split(z))]
@@ -199,17 +199,21 @@ def coordinate_names(names, shapes):
 
 
 class _Split:
-  """Vectors [..., d] as a structure of parts of given shapes, and back."""
+  """Vectors [..., d] as a structure of parts of given shapes, and back.
 
-  def __init__(self, shapes):
-    self.shapes = shapes
+  Vectors of another dtype are cast to that of the model.
+  """
+
+  def __init__(self, shapes, dtype):
+    self.shapes, self._dtype = shapes, dtype
     self._flat = [s.as_list() for s in tf.nest.flatten(shapes)]
     self._sizes = [int(np.prod(shape)) for shape in self._flat]
     self.event_size = sum(self._sizes)
 
   def __call__(self, z):
     # A new Tensor each time: bijectors cache by it, across `tf.cond` too.
-    parts = tf.split(tf.identity(z), self._sizes, axis=-1)
+    z = tf.identity(tf.cast(z, self._dtype))
+    parts = tf.split(z, self._sizes, axis=-1)
     return tf.nest.pack_sequence_as(
       self.shapes,
       [

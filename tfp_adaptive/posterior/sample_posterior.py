@@ -12,6 +12,7 @@ import inspect
 import numbers
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
@@ -39,6 +40,7 @@ def sample_posterior(
   jit_compile: bool | None = None,
   progress: bool = True,
   checkpoint_dir: types.Path | None = None,
+  dtype: tf.DType | None = None,
   **pins: types.Structure,
 ) -> Posterior:
   """Samples a posterior; nothing has to be chosen.
@@ -78,6 +80,10 @@ def sample_posterior(
       take long to write, less often), are written to it.
       With another `max_gradients` or `max_seconds` a run that was ended by them
       goes on. `None`: nothing is kept.
+    dtype: tf.float32 or tf.float64: what the density is computed in. `None`:
+      float64 on a CPU, also for a model that is written in float32, because
+      the rounding of float32 decides acceptance where data are many; the
+      model's own dtype on an accelerator. Draws keep the dtype of the model.
     **pins: Observed values of a joint distribution.
 
   Returns:
@@ -113,6 +119,7 @@ def sample_posterior(
     jit_compile,
     progress,
     checkpoint_dir,
+    dtype,
   )
   problem = problem_of(model, init, bijectors, num_chains, pins)
   return Run(problem, settings)()

@@ -93,9 +93,7 @@ def restore(path, header, arrays, problem, progress=False, goes_on=False):
   _check_density(path, arrays, problem)
   other_program = _other_program(path, header, arrays, problem, goes_on)
   try:
-    chains = chains_lib.restore(
-      problem.target_log_prob_fn, header['chains'], arrays, progress
-    )
+    chains = chains_lib.restore(problem, header['chains'], arrays, progress)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f'{path} was saved by version {header["version"]}, whose kernels are not '

@@ -19,6 +19,7 @@ class Settings(NamedTuple):
   jit_compile: bool | None
   progress: bool
   checkpoint_dir: str | None
+  dtype: tf.DType | None = None  # That the density is computed in.
 
   def identity(self):
     """Returns dict of JSON values that a run must share to be gone on with."""
@@ -28,6 +29,7 @@ class Settings(NamedTuple):
       seed=[int(word) for word in self.seed],
       min_ess=self.min_ess,
       jit_compile=self.jit_compile,
+      dtype=self.dtype and tf.as_dtype(self.dtype).name,
     )
 
 

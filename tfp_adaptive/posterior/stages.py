@@ -3,16 +3,20 @@
 import contextlib
 import sys
 import time
+import warnings
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import folder_lock
+from tfp_adaptive.posterior import arrival
 from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import compilation
+from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import modes
+from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior import structure
@@ -29,6 +33,8 @@ _GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
 # worth nothing without it.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
+_LOOKS_AGAIN = (11, 21)  # Numbers of further looks, where chains were lost.
+_NOTABLE_NOISE = 0.01  # Nats of rounding that the report names.
 # Of steps so small that few diverge, and what such a step costs at most, about.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
 
@@ -53,9 +59,7 @@ class Run:
     self._programs = {}  # Of the choice of a structure.
     self._with_xla = None  # And words on it, once chosen.
     self._file = run_file.RunFile(problem, settings)
-    self._evaluate = starts_lib.Evaluate(
-      problem.target_log_prob_fn, settings.num_chains
-    )
+    self._density = None  # `Density`, once it is traced.
 
   def __call__(self):
     """Returns the `Posterior`."""
@@ -103,12 +107,20 @@ class Run:
   def _look(self):
     """Returns `Chains` of the first kernel, from starts that are drawn."""
     settings, begin = self._settings, time.monotonic()
-    starts, num_redrawn = starts_lib.draw(
-      self._problem, self._evaluate, settings.num_chains, self._seed(0)
+    density = self._density = density_lib.Density(
+      self._problem, settings.num_chains, settings.dtype
     )
-    found = f'drawn, {num_redrawn} of them again'
-    found += self._compilation(starts)[1]
-    self._note('starts', found, self._evaluate.num_calls, begin)
+    starts = starts_lib.draw(
+      self._problem, density, settings.num_chains, self._seed(0)
+    )
+    found = f'{starts}, {density.dtype.name}{self._compilation()[1]}'
+    if density.note:
+      found += f'; not in float64: {density.note}'
+    wrong = rounding.wrong_gradient(density, starts.rows)
+    if wrong:
+      warnings.warn(wrong, stacklevel=5)
+      found += '; its gradient is not that of the density'
+    self._note('starts', found, density.num_calls, begin)
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
     cost = _FIRST_COST / _LARGEST_SHARE
@@ -119,15 +131,27 @@ class Run:
         f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
         'and to draw with. Write `max_gradients=10_000` or more.'
       )
-    chains = self._adapt('look', choice, starts, num_steps, 1)
+    chains = self._adapt('look', choice, starts.rows, num_steps, 1)
+    for number in _LOOKS_AGAIN:
+      is_lost = chains.is_lost
+      settings = self._planned_settings(number)
+      affordable = budget.affordable(settings, self._spent, num_steps, cost)
+      if not np.any(is_lost) or affordable < num_steps:
+        break
+      self._say(f'{self._words(is_lost)}: they start again where others are')
+      state = arrival.replaced(chains.state, is_lost)
+      chains = self._adapt('look', choice, state, num_steps, number)
     self._save(chains)
     return chains
 
-  def _compilation(self, rows):
+  def _words(self, is_lost):
+    return f'{np.sum(is_lost)} of {len(is_lost)} chains had not arrived'
+
+  def _compilation(self):
     """Returns whether XLA compiles steps, and words on it."""
     if self._with_xla is None:
       self._with_xla = compilation.choose(
-        self._settings.jit_compile, self._evaluate, rows
+        self._settings.jit_compile, self._density
       )
     return self._with_xla
 
@@ -136,9 +160,10 @@ class Run:
     attempt, begin = self._place.attempt, time.monotonic()
     try:
       found, lacking = self._improved(chains, attempt)
-    except tf.errors.OpError as error:  # As of memory: draws are worth more.
+    except Exception as error:  # The draws that there are count for more.
       found, lacking = chains, 0.0
-      self._note('adapt', f'failed: {error.message[:200]}', 0, begin)
+      message = str(getattr(error, 'message', error)) or type(error).__name__
+      self._note('adapt', f'failed: {message[:300]}', 0, begin)
     if self._is_late and found is chains:
       self._ended_by = '`max_seconds`'  # Another call chooses anew.
       return chains
@@ -215,24 +240,32 @@ class Run:
     settings, begin = self._planned_settings(number), time.monotonic()
     self._file.begin(number)
     self._say(f'{stage}: {choice.name}, compiling')
+    density = self._density
     chains = chains_lib.start(
-      chains_lib.kernel_of(
-        self._problem.target_log_prob_fn, choice, num_steps, starts.dtype
-      ),
+      chains_lib.kernel_of(density, choice, num_steps, density.dtype),
       choice,
-      tf.constant(starts),
+      tf.constant(starts, density.dtype),
       self._seed(number),
       settings.num_draws,
-      self._compilation(starts)[0],
+      self._compilation()[0],
       settings.progress,
       self._file.folder(f'adaptation_{number}'),
       settings.max_gradients,
+      density,
     )
     found = f'{choice.name}, {num_steps} steps'
     if modes.is_exchange(choice.part):
       found += f', {choice.part.num_replicas} temperatures: chains stay apart'
     if choice.target_accept_prob != structure.ACCEPT_PROB:
       found += f', acceptance {choice.target_accept_prob}'
+    is_lost = chains.is_lost
+    if np.any(is_lost):
+      found += f'; {self._words(is_lost)}'
+    chains.noise = rounding.measured(
+      density, chains.draws, chains.trace['target_log_prob']
+    )
+    if chains.noise.nats > _NOTABLE_NOISE:
+      found += f'; rounding noise of {chains.noise.nats:.2g} nats'
     self._note(stage, found, chains.num_gradients, begin)
     return chains
 
@@ -245,19 +278,18 @@ class Run:
     is_map = not hasattr(choice.part, 'operator')
     if is_map and not attempt:
       return choice  # A map may bring them together.
-    if not modes.are_apart(chains.draws, chains.diverge):
+    draws = chains.draws[:, ~chains.is_lost]
+    if not modes.are_apart(draws, chains.diverge):
       return choice
-    return structure.Choice(
-      modes.NAME, modes.around(chains.draws), choice.losses
-    )
+    return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 
   def _choose(self, chains):
     """Returns the `Choice` by pairs of the chains' draws."""
-    begin, before = time.monotonic(), self._evaluate.num_calls
-    by_chain = np.swapaxes(chains.draws, 0, 1)
+    begin, before = time.monotonic(), self._density.num_calls
+    by_chain = np.swapaxes(chains.draws, 0, 1)[~chains.is_lost]
     rows = by_chain.reshape(-1, by_chain.shape[-1])
     rows = rows[:: -(-len(rows) // _NUM_PAIRS)]
-    _, gradients = self._evaluate(rows)
+    _, gradients = self._density.evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(
       rows[is_finite],
@@ -270,7 +302,7 @@ class Run:
     found = choice.words(self._problem.coordinates)
     if not np.all(is_finite):
       found += f'; {np.sum(~is_finite)} of {len(rows)} pairs have no gradient'
-    self._note('structure', found, self._evaluate.num_calls - before, begin)
+    self._note('structure', found, self._density.num_calls - before, begin)
     return choice
 
   def _sample(self, chains, may_adapt):
@@ -372,6 +404,7 @@ class Run:
     if kept is None:
       return None
     chains, self._report, self._place, is_richer = kept
+    self._density = chains.density
     if is_richer and self._place.lacking:
       self._place = Place(self._place.attempt)
     elif is_richer:

@@ -1,20 +1,20 @@
 """Where chains start, and what a density must do before they do."""
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
-from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior import arrival
+from tfp_adaptive.posterior import ascent
 
-__all__ = ['Evaluate', 'draw']
+__all__ = ['Starts', 'draw']
 
 _NUM_TRIES = 20  # To draw starts with a finite density and gradient.
-# Below the best start, in nats: float32 knows values there to 4 nats. A chain
-# that rejects all steps stays there, as its step size is that of all chains.
-_FARTHEST = 2.0**26
+# Nats that an iteration of the ascent must gain, at all and per coordinate.
+_LEAST_GAIN, _LEAST_GAIN_PER_COORDINATE = 10.0, 2.0
 _ROUNDING, _NEGLIGIBLE = 16, 1e-2  # In units of the last place, and in nats.
 _MIXED = (
   'it mixes chains, or is random. Sum and multiply over the axes of an event '
@@ -23,78 +23,47 @@ _MIXED = (
 )
 
 
-class Evaluate:
-  """Values and gradients of a density at rows [n, d], a batch at a time.
+class Starts(NamedTuple):
+  """Starts of chains, and how they were found.
 
-  Batches are of as many rows as there are chains: a density need not hold more
-  at once. They are counted, in calls for each chain.
+  Attributes:
+    rows: Unconstrained, [chains, d], in the dtype of the density.
+    num_redrawn: Chains whose first start was replaced by another draw.
+    num_moved: Chains that found no way up and start where another one does.
+    gain: The largest gain of a chain that moved uphill, in nats.
   """
 
-  def __init__(self, target_log_prob_fn, num_chains):
-    self._num_chains = num_chains
-    self.num_calls = 0
+  rows: np.ndarray
+  num_redrawn: int
+  num_moved: int
+  gain: float
 
-    def value_and_gradient(rows):
-      with tf.GradientTape() as tape:
-        tape.watch(rows)
-        value = tf.convert_to_tensor(target_log_prob_fn(rows))
-        total = tf.reduce_sum(value)
-      gradient = tape.gradient(
-        total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
-      )
-      # What bijectors registered would keep the graph in memory.
-      custom_gradient.let_go(tf.compat.v1.get_default_graph())
-      return value, gradient
-
-    self._traced = value_and_gradient
-    self._function = tf.function(value_and_gradient, autograph=False)
-
-  def graph(self, rows):
-    """Returns the graph that values and gradients are computed by."""
-    rows = tf.constant(rows)[: self._num_chains]
-    return self._function.get_concrete_function(rows).graph
-
-  def lower(self, rows):
-    """Raises what XLA refuses, if it does; nothing is compiled or computed."""
-    rows = tf.constant(rows)[: self._num_chains]
-    # Traced anew: for XLA the gradient of a loop is another program.
-    function = tf.function(self._traced, autograph=False, jit_compile=True)
-    function.experimental_get_compiler_ir(rows)('hlo')
-
-  def shape_of_value(self, rows):
-    """Returns the shape of what the density says of rows."""
-    try:
-      return tuple(self._function(tf.constant(rows))[0].shape)
-    except (tf.errors.InvalidArgumentError, LookupError) as error:
-      what = 'The log density or its gradient cannot be computed'
-      raise target_call.explained(error, what) from error
-
-  def __call__(self, rows):
-    """Returns values [n] and gradients [n, d], numpy."""
-    rows = np.asarray(rows)
-    values, gradients = [], []
-    for start in range(0, len(rows), self._num_chains):
-      # The last batch is filled up with its first row.
-      batch = rows[start : start + self._num_chains]
-      missing = [batch[:1]] * (self._num_chains - len(batch))
-      batch = np.concatenate([batch, *missing])
-      value, gradient = self._function(tf.constant(batch))
-      values.append(np.asarray(value))
-      gradients.append(np.asarray(gradient))
-      self.num_calls += 1
-    count = len(rows)
-    return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
+  def __str__(self):
+    words = []
+    if self.num_redrawn:
+      words.append(f'{self.num_redrawn} of {len(self.rows)} drawn again')
+    if self.gain:
+      words.append(f'moved uphill by up to {self.gain:.3g} nats')
+    if self.num_moved:
+      words.append(f'{self.num_moved} moved to where others are')
+    return ', '.join(words) or 'as drawn'
 
 
-def draw(problem, evaluate, num_chains, seed):
-  """Returns starts [num_chains, d] and how many were drawn again.
+def draw(problem, density, num_chains, seed):
+  """Returns the `Starts` of a run.
 
-  Where nobody gave them they are uniform in unconstrained space; those without
-  a finite density or gradient, or so far out that no step can be told there,
-  are drawn again, in the end from the prior.
+  Starts that nobody gave are uniform in unconstrained space. Those without a
+  finite density or gradient are drawn again, in the end from the prior. Then
+  all of them move uphill, see `ascent`.
+
+  Args:
+    problem: `problem.Problem`.
+    density: `density.Density`.
+    num_chains: How many.
+    seed: [2] int32.
 
   Raises:
-    ValueError: If the density is none for each chain, or no start is finite.
+    ValueError: If the density is not one of each chain, or no start is finite.
   """
   laws = [problem.draw_starts, problem.draw_prior]
   first, is_good = None, np.zeros([num_chains], bool)
@@ -108,16 +77,14 @@ def draw(problem, evaluate, num_chains, seed):
       if first is None:
         first = starts = tried
         values = np.full([num_chains], -np.inf)
-        _check(evaluate, tried)
-      found = _finite_values(evaluate, tried)
+        _check(density, tried)
+      found = _finite_values(density.evaluate, tried)
       is_better = ~is_good & (found > values)
       starts = np.where(is_better[:, np.newaxis], tried, starts)
       values = np.where(is_better, found, values)
-      is_good = np.isfinite(values) & (values > np.max(values) - _FARTHEST)
+      is_good = np.isfinite(values)
       if np.all(is_good):
-        return starts, _num_differing(starts, first)
-  if np.all(np.isfinite(values)):
-    return starts, _num_differing(starts, first)
+        return _uphill(density, starts, first)
   is_finite = np.isfinite(values)
   raise ValueError(
     f'The log density or its gradient is not finite at the starts of '
@@ -126,6 +93,18 @@ def draw(problem, evaluate, num_chains, seed):
     'supports, the priors and the data, or give starts where the density is '
     'positive, `init={"name": array of [num_chains, ...]}`.'
   )
+
+
+def _uphill(density, starts, first):
+  """Returns the `Starts` above those that were drawn."""
+  size = starts.shape[1]
+  gap = arrival.gap(size)
+  least_gain = _LEAST_GAIN + _LEAST_GAIN_PER_COORDINATE * size
+  rows, values, gains = ascent.ascend(density.evaluate, starts, least_gain, gap)
+  is_lost = arrival.lost(values[np.newaxis], size)
+  rows = arrival.replaced(rows.astype(starts.dtype), is_lost)
+  num_redrawn = int(np.sum(np.any(starts != first, axis=-1)))
+  return Starts(rows, num_redrawn, int(np.sum(is_lost)), float(np.max(gains)))
 
 
 def _drawn(law, num_chains, seed, is_sure):
@@ -145,14 +124,10 @@ def _finite_values(evaluate, rows):
   return np.where(is_finite, value, -np.inf)
 
 
-def _num_differing(rows, others):
-  return int(np.sum(np.any(rows != others, axis=-1)))
-
-
-def _check(evaluate, starts):
+def _check(density, starts):
   """Refuses a density that is not one number for each chain, of that chain."""
   num_chains, size = starts.shape
-  shape = evaluate.shape_of_value(starts)
+  shape = density.shape_of_values
   if shape != (num_chains,):
     hint = 'Sum over the axes of an event only: `tf.reduce_sum(..., axis=-1)`.'
     if shape == ():
@@ -173,7 +148,7 @@ def _check(evaluate, starts):
       '`init` out, of a density write `init=tf.TensorSpec(event shape)`, and '
       'they are drawn.'
     )
-  _check_others(evaluate, starts)
+  _check_others(density.evaluate, starts)
 
 
 def _check_others(evaluate, starts):

@@ -1,0 +1,216 @@
+"""The density as one flat program: the same values, never compiled again."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.posterior import flat_graph
+from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.density import Density
+
+tfd = tfp.distributions
+
+_NUM_CHAINS, _SIZE = 4, 3
+
+
+def _of(log_prob, dtype=tf.float32, computed_in=None):
+  problem = problem_lib.of_density(
+    log_prob, tf.TensorSpec([_SIZE], dtype), None, _NUM_CHAINS
+  )
+  return Density(problem, _NUM_CHAINS, computed_in)
+
+
+def _normal(x):
+  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+
+
+def _rows(count=_NUM_CHAINS):
+  return np.random.default_rng(0).normal(size=(count, _SIZE))
+
+
+def test_evaluations_are_in_batches_of_chains_and_counted():
+  density, rows = _of(_normal, tf.float64), _rows(11)
+  values, gradients = density.evaluate(rows)
+  np.testing.assert_allclose(values, -0.5 * np.sum(rows**2, axis=1))
+  np.testing.assert_allclose(gradients, -rows)
+  assert density.num_calls == 3
+  # Fewer than there are chains.
+  np.testing.assert_allclose(density.evaluate(rows[:2])[1], -rows[:2])
+
+
+@tfd.JointDistributionCoroutineAutoBatched
+def _hierarchy():
+  mean = yield tfd.Normal(0.0, 10.0, name='mean')
+  spread = yield tfd.LogNormal(0.0, 1.0, name='spread')
+  effect = yield tfd.Sample(tfd.Normal(mean, spread), 3, name='effect')
+  yield tfd.Independent(tfd.Poisson(log_rate=effect), 1, name='y')
+
+
+_COUNTS = np.float32([3.0, 0.0, 7.0])
+
+
+def _in_numpy(z):
+  """The log density of `_hierarchy` over z, up to a constant."""
+  mean, log_spread, effect = z[:, 0], z[:, 1], z[:, 2:]
+  residual = (effect - mean[:, None]) / np.exp(log_spread)[:, None]
+  return (
+    -0.5 * (mean / 10.0) ** 2
+    - 0.5 * log_spread**2
+    - 3.0 * log_spread
+    - 0.5 * np.sum(residual**2, axis=1)
+    + np.sum(_COUNTS * effect - np.exp(effect), axis=1)
+  )
+
+
+@pytest.fixture(scope='module')
+def hierarchy():
+  problem = problem_lib.of_joint(_hierarchy, dict(y=_COUNTS), None, _NUM_CHAINS)
+  return Density(problem, _NUM_CHAINS)
+
+
+def test_a_model_in_float32_is_computed_to_the_digits_of_float64(hierarchy):
+  assert hierarchy.dtype == tf.float64 and not hierarchy.note
+  z = np.random.default_rng(1).normal(size=(_NUM_CHAINS, 5))
+  values, gradients = hierarchy.evaluate(z)
+  expected = _in_numpy(z)
+  np.testing.assert_allclose(np.diff(values), np.diff(expected), atol=1e-5)
+  step = 1e-5
+  for i in range(5):
+    shift = step * np.eye(5)[i]
+    slope = (_in_numpy(z + shift) - _in_numpy(z - shift)) / (2.0 * step)
+    np.testing.assert_allclose(gradients[:, i], slope, rtol=1e-4, atol=1e-4)
+  # The differences have far more digits than float32 holds.
+  near = z + 1e-9
+  change = hierarchy.evaluate(near)[0] - values
+  np.testing.assert_allclose(change, 1e-9 * gradients.sum(axis=1), rtol=1e-3)
+
+
+def test_it_holds_no_calls_so_that_no_value_is_compiled_in():
+  inner = tf.function(_normal, autograph=False)
+  program = _of(inner).program(_NUM_CHAINS)
+  assert not _calls(program)
+  compiled = tf.function(
+    lambda rows: program(rows), jit_compile=True, autograph=False
+  )
+  rows = tf.constant(_rows())
+  assert 'parameter(0)' in compiled.experimental_get_compiler_ir(rows)('hlo')
+  # As the user's own graph has them.
+  live = tf.function(lambda x: tfp.math.value_and_gradient(inner, x))
+  assert _calls(live.get_concrete_function(rows))
+
+
+def _calls(concrete):
+  kinds = [op.type for op in concrete.graph.get_operations()]
+  return [kind for kind in kinds if 'Call' in kind]
+
+
+def test_kernels_may_call_it_with_more_axes_and_differentiate_it(hierarchy):
+  z = np.random.default_rng(1).normal(size=(2, _NUM_CHAINS, 5))
+  value, gradient = tfp.math.value_and_gradient(hierarchy, tf.constant(z))
+  for i in range(2):
+    np.testing.assert_allclose(value[i], hierarchy.evaluate(z[i])[0])
+    np.testing.assert_allclose(gradient[i], hierarchy.evaluate(z[i])[1])
+
+
+def _with_a_loop(x):
+  """Sums 0.5 x^2 coordinate by coordinate, in a loop with a gradient."""
+  total = tf.scan(
+    lambda sum_so_far, column: sum_so_far - 0.5 * column**2,
+    tf.transpose(x),
+    initializer=tf.zeros_like(x[:, 0]),
+  )
+  return total[-1]
+
+
+def _with_a_branch(x):
+  return tf.cond(
+    tf.reduce_sum(x) > 1e3, lambda: 0.0 * x[:, 0], lambda: _normal(x)
+  )
+
+
+_SCALE = tf.Variable(1.0)
+_DATA = tf.constant(np.zeros([2000, _SIZE], np.float32))
+
+
+@pytest.mark.parametrize(
+  'log_prob',
+  [
+    _with_a_loop,
+    _with_a_branch,
+    lambda x: _normal(x) * _SCALE,
+    lambda x: _normal(x + tf.reduce_sum(_DATA, axis=0)),
+    lambda x: (
+      -0.5 * tf.reduce_sum(tf.cast(tf.cast(x, tf.float64), tf.float32) ** 2, -1)
+    ),
+  ],
+  ids=['loop', 'branch', 'variable', 'captured', 'casts'],
+)
+def test_loops_branches_variables_and_data_become_float64(log_prob):
+  density, rows = _of(log_prob), _rows()
+  assert density.dtype == tf.float64, density.note
+  values, gradients = density.evaluate(rows)
+  np.testing.assert_allclose(values, -0.5 * np.sum(rows**2, axis=1), rtol=1e-14)
+  np.testing.assert_allclose(gradients, -rows, rtol=1e-14)
+  density.lower()
+
+
+@tf.custom_gradient
+def _in_python(x):
+  value = tf.numpy_function(
+    lambda rows: -0.5 * np.sum(rows**2, axis=-1), [x], x.dtype
+  )
+  value.set_shape(x.shape[:1])
+  return value, lambda upstream: -x * upstream[:, tf.newaxis]
+
+
+def _by_bits(x):
+  bits = tf.bitcast(tf.bitcast(x, tf.int32), tf.float32)
+  return _normal(x) + 0.0 * tf.reduce_sum(bits, axis=-1)
+
+
+def _by_precision(x):
+  is_lost = tf.cast(x + 1e-9 == x, x.dtype)
+  return _normal(x) - 1e3 * tf.reduce_sum(is_lost, axis=-1)
+
+
+def _by_table(x):
+  keys, values = tf.constant([0, 1]), tf.constant([1.0, 2.0])
+  table = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer(keys, values), 0.0
+  )
+  _TABLES.append(table)
+  return _normal(x) * table.lookup(tf.constant(0))
+
+
+_TABLES = []  # A table lives as long as a user holds it.
+
+
+@pytest.mark.parametrize(
+  'log_prob, note',
+  [
+    (_in_python, 'float64 would change PyFunc'),
+    (_by_bits, 'float64 would change Bitcast'),
+    (_by_table, 'its graph cannot be frozen'),
+    (_by_precision, 'in float64 the density has other values'),
+  ],
+)
+def test_what_float64_would_change_stays_as_it_is(log_prob, note):
+  density = _of(log_prob)
+  assert density.dtype == tf.float32 and density.note == note
+
+
+def test_the_dtype_that_a_user_asks_for_counts():
+  assert _of(_normal, computed_in=tf.float32).dtype == tf.float32
+  assert _of(_normal, tf.float64, tf.float64).dtype == tf.float64
+  with pytest.raises(ValueError, match='unknowns of the model are float64'):
+    _of(_normal, tf.float64, tf.float32)
+
+
+def test_numbers_that_the_model_rounded_keep_their_values():
+  concrete = tf.function(lambda x: x * tf.constant(0.1)).get_concrete_function(
+    tf.TensorSpec([1])
+  )
+  wide = flat_graph.in_float64(flat_graph.flat(concrete))
+  (value,) = wide(tf.constant([1.0], tf.float64))
+  assert float(value) == float(np.float32(0.1)) != 0.1

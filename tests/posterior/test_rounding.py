@@ -1,0 +1,145 @@
+"""Noise of a log density, as it is known from how the density is made."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior import rounding
+from tfp_adaptive.posterior.density import Density
+
+_NUM_CHAINS, _SIZE = 8, 3
+
+
+def _normal(x):
+  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+
+
+def _density(log_prob, dtype=tf.float64, computed_in=None, size=_SIZE):
+  problem = problem_lib.of_density(
+    log_prob, tf.TensorSpec([size], dtype), None, _NUM_CHAINS
+  )
+  return Density(problem, _NUM_CHAINS, computed_in or dtype)
+
+
+def _measured(log_prob, scale=1.0, center=0.0, **options):
+  density = _density(log_prob, **options)
+  draws = np.random.default_rng(1).normal(size=(100, _NUM_CHAINS, _SIZE))
+  draws = (center + scale * draws).astype(density.dtype.as_numpy_dtype)
+  values = density.evaluate(draws.reshape(-1, _SIZE))[0]
+  return rounding.measured(density, draws, values.reshape(100, -1))
+
+
+def _noisy(deviation):
+  """Returns a normal density with noise that changes from point to point."""
+
+  def log_prob(x):
+    fraction = tf.math.floormod(tf.reduce_sum(x, -1) * 1e7, 1.0)
+    noise = deviation * np.sqrt(12.0) * (fraction - 0.5)
+    return _normal(x) + tf.stop_gradient(noise)
+
+  return log_prob
+
+
+@pytest.mark.parametrize('deviation', [0.03, 0.3, 3.0])
+def test_noise_of_a_known_size_is_found(deviation):
+  found = _measured(_noisy(deviation))
+  assert 0.5 * deviation < found.nats < 2.0 * deviation
+
+
+@pytest.mark.parametrize('scale', [1e-6, 1.0, 1e6])
+def test_an_exact_density_has_none_whatever_its_units(scale):
+  found = _measured(lambda x: _normal(x / scale), scale)
+  assert found.nats < 1e-6
+
+
+def _funnel(x):
+  spread = x[..., :1]
+  return (
+    -0.5 * (spread[..., 0] / 3.0) ** 2
+    - 2.0 * spread[..., 0]
+    + _normal(x[..., 1:] * tf.exp(-spread))
+  )
+
+
+def test_a_density_that_bends_is_not_called_noisy():
+  assert _measured(_funnel).nats < 1e-3
+
+
+@pytest.mark.parametrize('constant', [1e5, 1e7, 1e9])
+def test_a_constant_costs_the_digits_of_float32(constant):
+  large = lambda x: _normal(x) + np.float32(constant)
+  spacing = np.spacing(np.float32(constant))
+  found = _measured(large, dtype=tf.float32)
+  assert 0.1 * spacing < found.nats < 2.0 * spacing + 0.1
+  assert (found.nats > rounding.MOST) == (constant > 1e6)
+  # The same program in float64 knows all digits.
+  wide = _measured(large, dtype=tf.float32, computed_in=tf.float64)
+  assert wide.nats < 1e-6
+
+
+def test_a_kernel_whose_program_sums_otherwise_is_noisy_by_itself():
+  density = _density(_normal)
+  rng = np.random.default_rng(1)
+  draws = rng.normal(size=(100, _NUM_CHAINS, _SIZE))
+  exact = -0.5 * np.sum(draws**2, axis=-1)
+  of_kernel = exact + rng.normal(0.0, 0.5, size=exact.shape)
+  # A constant beside it decides nothing.
+  assert rounding.measured(density, draws, exact + 7.0).nats < 1e-6
+  found = rounding.measured(density, draws, of_kernel)
+  assert 0.2 < found.nats < 1.0
+
+
+def _gradient_times(factor):
+  @tf.custom_gradient
+  def log_prob(x):
+    return _normal(x), lambda upstream: -factor * upstream[:, None] * x
+
+  return log_prob
+
+
+@pytest.mark.parametrize('factor', [0.0, -1.0, 0.9, 1.3, 2.0])
+def test_a_gradient_of_another_density_is_told(factor):
+  starts = np.random.default_rng(0).uniform(-2.0, 2.0, (_NUM_CHAINS, _SIZE))
+  found = rounding.wrong_gradient(_density(_gradient_times(factor)), starts)
+  assert found.startswith('The gradient is not that of the log density')
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+@pytest.mark.parametrize(
+  'log_prob',
+  [
+    _gradient_times(1.0),
+    _funnel,
+    _noisy(1e-6),
+    lambda x: _normal(x) - 1e6,
+    lambda x: -tf.reduce_sum(tf.abs(x), axis=-1),
+    lambda x: 1e8 * _normal(x),
+  ],
+  ids=['right', 'funnel', 'noise', 'constant', 'kinks', 'steep'],
+)
+def test_a_right_gradient_is_not(log_prob, dtype):
+  starts = np.random.default_rng(0).uniform(-2.0, 2.0, (_NUM_CHAINS, _SIZE))
+  assert not rounding.wrong_gradient(_density(log_prob, dtype), starts)
+
+
+def _shifted(x):
+  return _normal(x) + np.float32(1e8)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('dtype', [None, tf.float32])
+def test_a_large_constant_is_sampled_right_or_not_at_all(dtype):
+  posterior = tfpa.sample_posterior(
+    _shifted, init=tf.TensorSpec([2]), progress=False, dtype=dtype
+  )
+  deviation = posterior.unconstrained.std()
+  if dtype is None:
+    assert posterior.converged and abs(deviation - 1.0) < 0.03
+  else:
+    # It is off by a third, and R-hat and effective sizes say nothing.
+    assert abs(deviation - 1.0) > 0.1 and not posterior.converged
+    (failed,) = posterior.failed
+    assert 'rounding noise' in failed and '`dtype=tf.float64`' in failed
+    assert 'next: do what is said of it above' in repr(posterior)

@@ -1,0 +1,154 @@
+"""Starts are moved uphill before sampling, so that units do not matter.
+
+Covariates may be years or incomes. A start that is drawn near zero can then
+lie a billion nats below the posterior, where Hamiltonian steps that fit the
+posterior are rejected for ever. Every start climbs the log density by itself,
+by limited-memory BFGS. It stops as soon as an iteration gains little, long
+before it reaches a maximum, so that starts stay apart and each one stays in
+the mode it began below.
+
+Reference: Nocedal and Wright (2006), Numerical Optimization, algorithm 7.4.
+"""
+
+import numpy as np
+
+__all__ = ['ascend']
+
+_MOST_ITERATIONS = 300
+_MEMORY = 10  # Pairs of steps and changes of the gradient.
+_MOST_HALVINGS = 30
+_SUFFICIENT = 1e-4  # Share of the gain that the slope promises.
+# A chain stops after so many iterations in turn that gain little. A chain far
+# below the best one has more patience, and calls less a gain.
+_PATIENCE, _PATIENCE_BELOW, _LEAST_GAIN_BELOW = 2, 8, 0.5
+
+
+def ascend(evaluate, starts, least_gain, gap):
+  """Returns points uphill of starts, their values, and what each chain gained.
+
+  Args:
+    evaluate: Function of rows [n, d] to values [n] and gradients [n, d], NumPy.
+    starts: Where values and gradients are finite, [n, d].
+    least_gain: Nats. A chain stops after two iterations with smaller gains.
+    gap: Nats. A chain that is farther below the best one than this goes on as
+      long as it gains at all.
+
+  Returns:
+    points: [n, d], float64. A start that gained little stays where it is.
+    values: Log densities there, [n].
+    gains: Nats above the starts, [n].
+  """
+  with np.errstate(over='ignore', invalid='ignore'):
+    return _ascended(evaluate, starts, least_gain, gap)
+
+
+def _ascended(evaluate, starts, least_gain, gap):
+  starts = np.asarray(starts, np.float64)
+  values, gradients = _evaluated(evaluate, starts)
+  memory = _Memory(starts.shape)
+  points, first = starts, values
+  num_stalled = np.zeros(len(starts), int)
+  for _ in range(_MOST_ITERATIONS):
+    is_below = values < np.max(values) - gap
+    is_moving = num_stalled < np.where(is_below, _PATIENCE_BELOW, _PATIENCE)
+    if not np.any(is_moving):
+      break
+    directions = memory.directions(gradients)
+    found = _searched(
+      evaluate, points, values, gradients, directions, is_moving
+    )
+    memory.add(found[0] - points, gradients - found[2])
+    gains = found[1] - values
+    points, values, gradients = found
+    least = np.where(is_below, _LEAST_GAIN_BELOW, least_gain)
+    num_stalled = np.where(gains < least, num_stalled + 1, 0)
+    # The curvature of before may be that of another region.
+    memory.forget(num_stalled == _PATIENCE_BELOW // 2)
+  # What hardly gained was no bad start.
+  is_same = values - first < _PATIENCE * least_gain
+  points = np.where(is_same[:, np.newaxis], starts, points)
+  values = np.where(is_same, first, values)
+  return points, values, values - first
+
+
+def _evaluated(evaluate, rows):
+  """Returns values, -inf where they or gradients are not finite, gradients."""
+  values, gradients = evaluate(rows)
+  values = np.asarray(values, np.float64)
+  gradients = np.asarray(gradients, np.float64)
+  is_finite = np.isfinite(values) & np.all(np.isfinite(gradients), axis=-1)
+  gradients = np.where(is_finite[:, np.newaxis], gradients, 0.0)
+  return np.where(is_finite, values, -np.inf), gradients
+
+
+def _searched(evaluate, points, values, gradients, directions, is_moving):
+  """Returns points, values and gradients one line search further.
+
+  Steps are halved until the density gains enough, and then as long as it gains
+  more: a long step may gain only by leaving for where all is flat. A chain for
+  which no step gains stays where it is.
+  """
+  slopes = np.sum(gradients * directions, axis=-1)
+  points, values, gradients = points.copy(), values.copy(), gradients.copy()
+  start, low = points.copy(), values.copy()
+  size, is_left = np.ones(len(points)), is_moving.copy()
+  for _ in range(_MOST_HALVINGS):
+    if not np.any(is_left):
+      break
+    rows = np.where(
+      is_left[:, np.newaxis], start + size[:, np.newaxis] * directions, points
+    )
+    found, slope = _evaluated(evaluate, rows)
+    is_better = is_left & (found > values)
+    is_better &= found > low + _SUFFICIENT * size * slopes
+    points[is_better], values[is_better] = rows[is_better], found[is_better]
+    gradients[is_better] = slope[is_better]
+    is_left &= is_better | (values == low)
+    size = 0.5 * size
+  return points, values, gradients
+
+
+class _Memory:
+  """The last steps of each chain, and the inverse curvature they imply."""
+
+  def __init__(self, shape):
+    self._pairs = []  # Of (steps, changes, 1 / products), the oldest first.
+    self._radius = np.ones(shape[0])
+    self._scale = np.zeros(shape[0])  # 0: no curvature is known.
+
+  def add(self, steps, changes):
+    """Remembers steps [n, d] and by how much the gradient fell [n, d]."""
+    products = np.sum(steps * changes, axis=-1)
+    squares = np.sum(changes**2, axis=-1)
+    lengths = np.sqrt(np.sum(steps**2, axis=-1))
+    is_curved = products > 1e-12 * np.sqrt(squares) * lengths
+    inverse = np.where(is_curved, 1.0 / np.where(is_curved, products, 1.0), 0.0)
+    self._pairs = [*self._pairs, (steps, changes, inverse)][-_MEMORY:]
+    ratio = products / np.where(is_curved, squares, 1.0)
+    self._scale = np.where(is_curved, ratio, self._scale)
+    # Where the density curves upwards, steps grow as long as they gain.
+    self._radius = np.where(lengths > 0.0, 2.0 * lengths, self._radius)
+
+  def forget(self, is_forgotten):
+    """Lets chains begin again with steps of length 1 along the gradient."""
+    self._pairs = [
+      (steps, changes, np.where(is_forgotten, 0.0, inverse))
+      for steps, changes, inverse in self._pairs
+    ]
+    self._scale = np.where(is_forgotten, 0.0, self._scale)
+    self._radius = np.where(is_forgotten, 1.0, self._radius)
+
+  def directions(self, gradients):
+    """Returns the inverse curvature times gradients, [n, d]."""
+    found, shares = gradients.copy(), []
+    for steps, changes, inverse in reversed(self._pairs):
+      share = inverse * np.sum(steps * found, axis=-1)
+      shares.append(share)
+      found -= share[:, np.newaxis] * changes
+    lengths = np.sqrt(np.sum(found**2, axis=-1))
+    plain = self._radius / np.where(lengths > 0.0, lengths, 1.0)
+    found *= np.where(self._scale > 0.0, self._scale, plain)[:, np.newaxis]
+    for (steps, changes, inverse), share in zip(self._pairs, reversed(shares)):
+      back = inverse * np.sum(changes * found, axis=-1)
+      found += (share - back)[:, np.newaxis] * steps
+    return found

@@ -1,0 +1,210 @@
+"""The log density of a model as one flat program, traced once for all stages.
+
+`Problem.target_log_prob_fn` is what the user wrote. A run traces its value and
+gradient once for each number of rows, without function calls in the graph, and
+uses that program everywhere: for starts, kernels, the choice of a structure,
+and checks. On a CPU the program computes in float64, also where the model is
+written in float32, as far as its operations allow.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior import flat_graph
+
+__all__ = ['Density']
+
+_LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
+
+
+class Density:
+  """Log density over vectors, `target_log_prob_fn` of all kernels of a run.
+
+  Attributes:
+    dtype: That it computes in; states have this dtype.
+    num_calls: Evaluations by `evaluate` so far, for each chain.
+    note: Why it does not compute in float64 although that was wanted, or ''.
+    xla_refusal: What TensorFlow said when it traced the density for XLA, or ''.
+  """
+
+  def __init__(self, problem, num_chains, dtype=None):
+    """Traces the density at [num_chains, d].
+
+    Args:
+      problem: `problem.Problem`.
+      num_chains: Rows that `evaluate` computes at once.
+      dtype: float32 or float64. `None`: float64 on a CPU, the model's own
+        dtype on an accelerator.
+
+    Raises:
+      ValueError: If the density cannot be computed; the message says why.
+    """
+    self._target = problem.target_log_prob_fn
+    self._model_dtype = problem.dtype
+    self._event_size, self._num_chains = problem.event_size, num_chains
+    self._programs = {}  # Number of rows -> concrete function.
+    self.num_calls, self.note, self.xla_refusal = 0, '', ''
+    self.dtype = problem.dtype
+    self._widens = False
+    if dtype is None:
+      is_on_cpu = not tf.config.list_logical_devices('GPU')
+      dtype = tf.float64 if is_on_cpu else problem.dtype
+    if tf.as_dtype(dtype) != problem.dtype:
+      self._change_dtype(problem, tf.as_dtype(dtype))
+
+  def __call__(self, states):
+    """Returns log densities [...] of states [..., d]; differentiable once."""
+    states = tf.cast(tf.convert_to_tensor(states), self.dtype)
+    if not states.shape.is_fully_defined():
+      value = self._target(tf.cast(states, self._model_dtype))
+      return tf.cast(value, self.dtype)
+    batch = states.shape[:-1]
+    program = self.program(batch.num_elements())
+
+    @custom_gradient.custom_gradient
+    def log_prob(rows):
+      value, gradient = program(rows)
+      return value, lambda upstream: upstream[:, tf.newaxis] * gradient
+
+    rows = tf.reshape(states, [-1, self._event_size])
+    return tf.reshape(log_prob(rows), batch)
+
+  def program(self, num_rows):
+    """Returns the function of rows [num_rows, d] to values and gradients."""
+    if num_rows not in self._programs:
+      found = self._traced(num_rows)
+      if self._widens:
+        found = flat_graph.in_float64(found)
+      self._programs[num_rows] = found
+    return self._programs[num_rows]
+
+  def evaluate(self, rows):
+    """Returns values [n] and gradients [n, d] of rows [n, d], numpy.
+
+    Rows are computed in batches of as many as there are chains, because a
+    density need not hold more at once.
+    """
+    rows = np.asarray(rows, self.dtype.as_numpy_dtype)
+    program = self.program(self._num_chains)
+    values, gradients = [], []
+    for start in range(0, len(rows), self._num_chains):
+      # The last batch is filled up with its first row.
+      batch = rows[start : start + self._num_chains]
+      missing = [batch[:1]] * (self._num_chains - len(batch))
+      batch = np.concatenate([batch, *missing])
+      value, gradient = self._run(program, batch)
+      values.append(np.asarray(value))
+      gradients.append(np.asarray(gradient))
+      self.num_calls += 1
+    count = len(rows)
+    return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
+
+  @property
+  def graph(self):
+    """The graph that values and gradients are computed by."""
+    return self.program(self._num_chains).graph
+
+  @property
+  def shape_of_values(self):
+    """The shape of what the density returns for all chains."""
+    return tuple(self.program(self._num_chains).outputs[0].shape)
+
+  def lower(self):
+    """Raises what XLA refuses, if it does; nothing is compiled or computed."""
+    if self.xla_refusal:
+      raise ValueError(self.xla_refusal)
+    program = self.program(self._num_chains)
+    rows = tf.zeros([self._num_chains, self._event_size], self.dtype)
+    function = tf.function(
+      lambda rows: program(rows), autograph=False, jit_compile=True
+    )
+    function.experimental_get_compiler_ir(rows)('hlo')
+
+  def _run(self, program, batch):
+    try:
+      return program(tf.constant(batch))
+    except (tf.errors.InvalidArgumentError, LookupError) as error:
+      what = 'The log density or its gradient cannot be computed'
+      raise target_call.explained(error, what) from error
+
+  def _traced(self, num_rows):
+    """Returns value and gradient in the model's dtype, flat where possible."""
+
+    def value_and_gradient(rows):
+      with tf.GradientTape() as tape:
+        tape.watch(rows)
+        value = tf.convert_to_tensor(self._target(rows))
+        total = tf.reduce_sum(value)
+      gradient = tape.gradient(
+        total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
+      )
+      # What bijectors registered would keep the graph in memory.
+      custom_gradient.let_go(tf.compat.v1.get_default_graph())
+      return value, gradient
+
+    rows = tf.TensorSpec([num_rows, self._event_size], self._model_dtype)
+
+    def trace(for_xla):
+      return tf.function(
+        value_and_gradient, autograph=False, jit_compile=for_xla
+      ).get_concrete_function(rows)
+
+    # For XLA the gradient of a loop is another program, which runs without XLA
+    # as well.
+    try:
+      concrete = trace(True)
+    except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
+      try:
+        concrete = trace(None)
+      except LookupError as also:
+        what = 'The log density or its gradient cannot be computed'
+        raise target_call.explained(also, what) from also
+      self.xla_refusal = str(error) or type(error).__name__
+    try:
+      return flat_graph.flat(concrete)
+    except Exception:  # What cannot be frozen, as a table, keeps its calls.
+      return concrete
+
+  def _change_dtype(self, problem, dtype):
+    """Computes in another dtype from now on if the density allows it."""
+    concrete = self.program(self._num_chains)
+    if dtype != tf.float64:
+      raise ValueError(
+        f'`dtype={dtype.name}`: the unknowns of the model are '
+        f'{problem.dtype.name}. Write the model in {dtype.name}, or leave '
+        '`dtype` out.'
+      )
+    operation = flat_graph.refuses_float64(concrete)
+    if operation:
+      self.note = f'float64 would change {operation}'
+      return
+    if concrete.captured_inputs:
+      self.note = 'its graph cannot be frozen'
+      return
+    rows = tf.convert_to_tensor(problem.draw_starts(self._num_chains, (0, 0)))
+    try:
+      wide = flat_graph.in_float64(concrete)
+      is_alike = _are_alike(concrete(rows), wide(tf.cast(rows, dtype)))
+    except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
+      reason = (str(error).splitlines() or [type(error).__name__])[0]
+      self.note = f'float64 failed: {reason[:99]}'
+      return
+    if not is_alike:
+      self.note = 'in float64 the density has other values'
+      return
+    self.dtype, self._widens = dtype, True
+    self._programs = {self._num_chains: wide}
+
+
+def _are_alike(found, wide):
+  """Whether float64 has the values of float32 but for rounding."""
+  for narrow, other in zip(found, wide):
+    narrow, other = np.asarray(narrow, np.float64), np.asarray(other)
+    is_known = np.isfinite(narrow) & np.isfinite(other)
+    scale = 1.0 + np.abs(other[is_known]).max(initial=0.0)
+    gap = np.abs(narrow - other)[is_known].max(initial=0.0)
+    if gap > _LARGEST_DIFFERENCE * scale:
+      return False
+  return True

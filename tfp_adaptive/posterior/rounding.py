@@ -1,0 +1,165 @@
+"""How many nats of a log density are rounding noise, and whether gradients fit.
+
+A chain accepts by differences of log densities. Where a float32 sum over many
+data has noise of more than a tenth of a nat, rounding decides, and draws have
+wrong deviations although every other check passes. So the noise is measured
+where the draws are:
+
+  r = log p(x + v) - log p(x) - integral of the gradient along v
+
+is zero but for rounding. The integral is Lobatto's rule with five nodes. The
+difference from Simpson's rule, which uses three of them, tells where the
+density bends too much to say anything. A kernel's own compiled program sums in
+another order, so that its recorded values are compared as well.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ['MOST', 'Noise', 'measured', 'wrong_gradient']
+
+MOST = 0.1  # Nats that may be rounding noise.
+_NUM_PAIRS = 24
+# Of the way from one draw to another. Noise is the same for both shares, and
+# the smaller of what they say: what a gradient misses shrinks with the way.
+_SHARES = (0.25, 0.025)
+_NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3 / 7), 0.0, np.sqrt(3 / 7), 1.0])
+_LOBATTO = np.array([9.0, 49.0, 64.0, 49.0, 9.0]) / 180.0
+_SIMPSON = np.array([1.0, 0.0, 4.0, 0.0, 1.0]) / 6.0
+_MOST_BENT = 1.0  # Nats between both rules.
+_OF_MEDIAN = 1.4826  # Deviation of a normal variable over its median size.
+_WRONG_SHARE = 0.02  # Of the change along a way, that a gradient may miss.
+
+
+class Noise(NamedTuple):
+  """What was measured.
+
+  Attributes:
+    nats: Standard deviation of the noise of a log density.
+    size: Typical size of the log densities.
+  """
+
+  nats: float
+  size: float
+
+  def sentence(self, dtype):
+    """Returns what fails, and what to do."""
+    advice = (
+      'Pass `dtype=tf.float64`, or write the model in float64'
+      if dtype.name == 'float32'
+      else 'Take a constant out of the log density, or rescale it'
+    )
+    return (
+      f'the log density, about {self.size:.2g}, has rounding noise of '
+      f'{self.nats:.2g} nats in {dtype.name}, which decides acceptance (at '
+      f'most {MOST} may). {advice}'
+    )
+
+
+def measured(density, draws, log_prob, seed=0):
+  """Returns the `Noise` of a density where draws are.
+
+  Args:
+    density: `density.Density`.
+    draws: [n, chains, d].
+    log_prob: What the kernel recorded there, [n, chains].
+    seed: Of the choice of draws, int.
+  """
+  rows = draws.reshape(-1, draws.shape[-1])
+  recorded = np.asarray(log_prob, np.float64).reshape(-1)
+  keep = np.isfinite(recorded) & np.all(np.isfinite(rows), axis=-1)
+  rows, recorded = rows[keep], recorded[keep]
+  if len(rows) < 2:
+    return Noise(0.0, 0.0)
+  generator = np.random.default_rng(seed)
+  first, second = generator.integers(len(rows), size=(2, _NUM_PAIRS))
+  found = [
+    _along(density.evaluate, rows[first], share * (rows[second] - rows[first]))
+    for share in _SHARES
+  ]
+  size = float(np.median(np.abs(recorded)))
+  of_path = min(_deviation(way.residuals[way.is_smooth]) for way in found)
+  of_path /= np.sqrt(2.0)
+  of_program = _deviation(_centered(found[0].values - recorded[first]))
+  # What the path cannot see: values that do not change at all.
+  eps = np.finfo(density.dtype.as_numpy_dtype).eps
+  spacing = 0.5 * eps * size / np.sqrt(12.0)
+  return Noise(float(np.hypot(max(of_path, spacing), of_program)), size)
+
+
+def wrong_gradient(density, starts, seed=0):
+  """Returns a sentence if gradients are not those of the density, or ''.
+
+  Args:
+    density: `density.Density`.
+    starts: Where it is finite, [chains, d].
+    seed: Of directions, int.
+  """
+  generator = np.random.default_rng(seed)
+  starts = np.asarray(starts, np.float64)
+  steps = 1e-2 * generator.normal(size=starts.shape)
+  found = _along(density.evaluate, starts, steps)
+  eps = np.finfo(density.dtype.as_numpy_dtype).eps
+  rounding = 64.0 * eps * np.abs(found.values) + 1e-9
+  bend = np.abs(found.bend)
+  scale = np.abs(found.change) + np.abs(found.integral)
+  is_known = np.isfinite(found.residuals) & (scale > 4.0 * (rounding + bend))
+  is_wrong = is_known & (
+    np.abs(found.residuals) > _WRONG_SHARE * scale + rounding + bend
+  )
+  if np.sum(is_wrong) <= 0.5 * len(starts):
+    return ''
+  worst = int(np.argmax(np.where(is_wrong, np.abs(found.residuals), -np.inf)))
+  return (
+    'The gradient is not that of the log density: along a short way from the '
+    f'start of chain {worst} the density changes by {found.change[worst]:.3g} '
+    f'and its gradient says {found.integral[worst]:.3g}. Draws are right '
+    'nevertheless, but a run may never converge. Check `tf.custom_gradient` '
+    'and `tf.stop_gradient` in the model.'
+  )
+
+
+class _Along(NamedTuple):
+  """Values at the beginning of ways, and what changes along them, [n] each."""
+
+  values: np.ndarray
+  change: np.ndarray
+  integral: np.ndarray
+  bend: np.ndarray
+
+  @property
+  def residuals(self):
+    return self.change - self.integral
+
+  @property
+  def is_smooth(self):
+    with np.errstate(invalid='ignore'):
+      return np.isfinite(self.residuals) & (np.abs(self.bend) < _MOST_BENT)
+
+
+def _along(evaluate, begin, steps):
+  """Returns what is found from points [n, d] along steps [n, d]."""
+  dtype = begin.dtype
+  rows = (begin + _NODES[:, None, None] * steps).astype(dtype)
+  # As they are after rounding.
+  steps = (rows[-1].astype(np.float64)) - rows[0]
+  values, gradients = evaluate(rows.reshape(-1, rows.shape[-1]))
+  values = np.asarray(values, np.float64).reshape(rows.shape[:2])
+  gradients = np.asarray(gradients, np.float64).reshape(rows.shape)
+  with np.errstate(invalid='ignore', over='ignore'):
+    slopes = np.sum(gradients * steps, axis=-1)
+    integral = np.tensordot(_LOBATTO, slopes, 1)
+    bend = integral - np.tensordot(_SIMPSON, slopes, 1)
+    return _Along(values[0], values[-1] - values[0], integral, bend)
+
+
+def _centered(values):
+  return values - np.median(values) if len(values) else values
+
+
+def _deviation(values):
+  """Returns a robust standard deviation around 0; 0 of no values."""
+  if not len(values):
+    return 0.0
+  return _OF_MEDIAN * float(np.median(np.abs(values)))
