@@ -172,7 +172,7 @@ def _kernels():
     tfpa.adaptive_metropolis,
     tfpa.gradient_adaptive_random_walk,
     tfpa.kernel_hamiltonian,
-    lambda f, n: tfpa.entropy_adaptive_hamiltonian(f, 3, n),
+    lambda f, n: tfpa.entropy_adaptive_hamiltonian(f, n, num_leapfrog_steps=3),
     lambda f, n: tfpa.transport_adaptive_hamiltonian(
       f, n, num_leapfrog_steps=3
     ),
