@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive import learned
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import calling
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import constrained
@@ -127,6 +128,7 @@ class Posterior:
     Raises:
       ValueError: If it is none, or if the model is not that of the draws.
     """
+    calling.check('Posterior.more')
     arguments.check_count(num_draws, 'num_draws', 1000)
     if self._chains.other_program:
       raise ValueError(
@@ -197,6 +199,7 @@ class Posterior:
       ValueError: If a log density was sampled and no model is given, if its
         unknowns are others, or if it has no data.
     """
+    calling.check('Posterior.posterior_predictive')
     model = self._joint() if model is None else model
     whole, pins = getattr(model, 'distribution', model), data.as_arrays(model)
     unknowns, computed = self._drawn(whole)
@@ -222,6 +225,7 @@ class Posterior:
       ValueError: If a log density was sampled, not a joint distribution, or
         one without data.
     """
+    calling.check('Posterior.log_likelihood')
     model, unknowns = self._joint(), self._flat()
     observed = self._problem.observed
     drawn, _ = self._drawn(model)
