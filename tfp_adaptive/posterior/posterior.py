@@ -21,6 +21,7 @@ from tfp_adaptive.posterior import verdict as verdict_lib
 __all__ = ['Posterior', 'Stage']
 
 _MOST_ROWS = 12  # Of the table that is printed.
+_COLUMN_WIDTH = 10  # The least, gap included.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
 
@@ -303,16 +304,14 @@ class Posterior:
     if len(rows) > max_rows:
       order = np.argsort(-np.nan_to_num(columns['R-hat'], nan=-np.inf))
       rows = np.sort(order[:max_rows])
-    names = [self.coordinate_names[row] for row in rows]
-    width = max(map(len, names))
-    lines = [' ' * width + ''.join(f'{name:>10}' for name in _COLUMNS)]
-    for row, name in zip(rows, names):
-      cells = [_cell(c, columns[c][row]) for c in _COLUMNS]
-      is_heavy = dict(zip(('mean', 'sd'), self.verdict.tails.is_heavy[:, row]))
-      marks = ['*' if is_heavy.get(c) else '' for c in _COLUMNS]
-      cells = [f'{cell + mark:>10}' for cell, mark in zip(cells, marks)]
-      lines.append(f'{name:{width}}' + ''.join(cells))
-    if any('*' in line[width:] for line in lines):
+    is_heavy = dict(zip(('mean', 'sd'), self.verdict.tails.is_heavy[:, rows]))
+    cells = [['', *(self.coordinate_names[row] for row in rows)]]
+    for name in _COLUMNS:
+      marks = np.where(is_heavy.get(name, np.zeros(len(rows), bool)), '*', '')
+      values = (_cell(name, value) for value in columns[name][rows])
+      cells.append([name, *map(''.join, zip(values, marks))])
+    lines = _aligned(cells)
+    if np.any(list(is_heavy.values())):
       lines.append('* of unknown error: tails are heavy')
     left = len(self.coordinate_names) - len(rows)
     if left:
@@ -385,3 +384,14 @@ def _cell(column, value):
   if column in ('bulk', 'tail'):
     return f'{value:.0f}'
   return f'{value:.3f}' if column == 'R-hat' else f'{value:.4g}'
+
+
+def _aligned(columns):
+  """Returns lines of columns of text, as wide as their widest cell needs."""
+  names, *others = columns
+  width = max(map(len, names))
+  widths = [max(_COLUMN_WIDTH, 2 + max(map(len, c))) for c in others]
+  return [
+    name.ljust(width) + ''.join(c.rjust(w) for c, w in zip(cells, widths))
+    for name, *cells in zip(names, *others)
+  ]
