@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import calling
+from tfp_adaptive.driver import calling
 
 __all__ = ['check', 'check_folders']
 

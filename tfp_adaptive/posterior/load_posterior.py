@@ -1,6 +1,6 @@
 """load_posterior(): what `Posterior.save` wrote, with its model again."""
 
-from tfp_adaptive.core import calling
+from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Posterior

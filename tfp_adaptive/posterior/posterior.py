@@ -9,7 +9,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive import learned
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import calling
+from tfp_adaptive.driver import calling
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import constrained

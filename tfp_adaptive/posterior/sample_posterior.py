@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import calling
 from tfp_adaptive.core import random
+from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior

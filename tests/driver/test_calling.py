@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
-from tfp_adaptive.core import calling
+from tfp_adaptive.driver import calling
 
 _KERNEL = tfpa.gradient_adaptive_langevin(targets.standard_normal, 2)
 
@@ -93,7 +93,7 @@ import signal
 
 import tensorflow as tf
 
-from tests.core import test_calling
+from tests.driver import test_calling
 
 
 def said(name):
@@ -158,7 +158,7 @@ import multiprocessing
 
 import tensorflow as tf
 
-from tfp_adaptive.core import calling
+from tfp_adaptive.driver import calling
 
 if __name__ == '__main__':
   tf.add(1, 2)

@@ -1,7 +1,7 @@
 """Where an entry point may be called from: not a forked child, not a graph.
 
-TensorFlow's threads do not survive a fork. If a process has used TensorFlow, its
-forked children wait for these threads for ever.
+TensorFlow's threads do not survive a fork. If a process has used TensorFlow,
+its forked children wait for these threads for ever.
 """
 
 import os
@@ -9,6 +9,7 @@ import os
 import tensorflow as tf
 
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import quiet
 
 __all__ = ['check']
 
@@ -18,6 +19,8 @@ _forked_late = False
 
 def check(name: str) -> None:
   """Refuses a call that would hang in a forked child, or fail in a graph.
+
+  A call that may go on starts TensorFlow without its messages, see `quiet`.
 
   Args:
     name: The entry point as users write it, such as `tfpa.sample`.
@@ -40,6 +43,7 @@ def check(name: str) -> None:
       '`tf.function` or another graph. Call it outside of them. Inside, run a '
       'kernel by `tfp.mcmc.sample_chain`.'
     )
+  quiet.start()
 
 
 def _after_fork():
