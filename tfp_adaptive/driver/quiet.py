@@ -76,18 +76,17 @@ def _filtered():
 def _import():
   """Imports TensorFlow and TFP, and returns TensorFlow."""
   if 'tensorflow' not in sys.modules:
-    # Level 3 leaves fatal errors alone, level 2 those of a driver besides.
+    # Level 3 shows fatal errors only. Level 2 shows errors of a driver, too.
     os.environ.setdefault(_LEVEL, '2' if _HAS_GPU else '3')
-  with contextlib.ExitStack() as stack:
-    if 'tensorflow_probability.python.mcmc' not in sys.modules:
-      stack.enter_context(_filtered())
+  with _filtered():
     import tensorflow as tf
     import tensorflow_probability as tfp
 
-    if not _HAS_GPU:
-      stack.enter_context(warnings.catch_warnings())
-      warnings.filterwarnings('ignore', 'TensorFloat-32')  # Of GPUs.
-    dir(tfp.mcmc)  # It is loaded where it is first looked into.
+    with warnings.catch_warnings():
+      if not _HAS_GPU:
+        warnings.filterwarnings('ignore', 'TensorFloat-32')
+      # TFP loads this module with the first look into it, and warns then.
+      dir(tfp.mcmc)
   return tf
 
 
@@ -110,7 +109,7 @@ def _is_for_users(record: logging.LogRecord) -> bool:
     return True
   frame = sys._getframe()
   while frame := frame.f_back:
-    if frame.f_globals.get('__name__', '').split('.')[0] == _PACKAGE:
+    if str(frame.f_globals.get('__name__')).split('.')[0] == _PACKAGE:
       return False
   return True
 
