@@ -13,8 +13,7 @@ from tfp_adaptive.driver import quiet
 
 __all__ = ['check']
 
-_PROCESS = os.getpid()
-_forked_late = False
+_HANGING = set()  # Process ids of children forked after TensorFlow had run.
 
 
 def check(name: str) -> None:
@@ -29,7 +28,7 @@ def check(name: str) -> None:
     RuntimeError: If this process is the fork of one that has used TensorFlow.
     ValueError: If the call is inside `tf.function` or another graph.
   """
-  if _forked_late and os.getpid() != _PROCESS:
+  if os.getpid() in _HANGING:
     raise RuntimeError(
       f'`{name}` was called in a process that was forked after TensorFlow had '
       'run, where TensorFlow would wait for ever. Start processes by '
@@ -48,8 +47,8 @@ def check(name: str) -> None:
 
 def _after_fork():
   """Notes in a forked child whether its parent has used TensorFlow."""
-  global _forked_late
-  _forked_late = tfp_private.has_started()
+  if tfp_private.has_started():
+    _HANGING.add(os.getpid())
 
 
 # Windows does not fork.
