@@ -27,8 +27,18 @@ def test_a_walk_without_gradients_is_no_kernel_of_tfp(build):
 
 def test_tfp_takes_the_mean_of_a_range_that_is_given():
   for kernel, mean in (
-    (tfpa.fisher_divergence_hamiltonian(targets.standard_normal, 0, 5), 3),
-    (tfpa.entropy_adaptive_hamiltonian(targets.standard_normal, 5, 0), 5),
+    (
+      tfpa.fisher_divergence_hamiltonian(
+        targets.standard_normal, 0, num_leapfrog_steps=5
+      ),
+      3,
+    ),
+    (
+      tfpa.entropy_adaptive_hamiltonian(
+        targets.standard_normal, 0, num_leapfrog_steps=5
+      ),
+      5,
+    ),
     (tfpa.gradient_adaptive_langevin(targets.standard_normal, 0), 1),
   ):
     hmc = tfpa.as_tfp_kernel(kernel, _results(kernel))
@@ -40,7 +50,8 @@ def test_the_kernel_of_tfp_stays_behind_a_bijector():
     return tf.reduce_sum(-0.5 * tf.math.log(x) ** 2 - tf.math.log(x), axis=-1)
 
   kernel = tfp.mcmc.TransformedTransitionKernel(
-    tfpa.entropy_adaptive_hamiltonian(log_normal, 3, 0), tfp.bijectors.Exp()
+    tfpa.entropy_adaptive_hamiltonian(log_normal, 0, num_leapfrog_steps=3),
+    tfp.bijectors.Exp(),
   )
   start = tf.exp(_START)
   theirs = tfpa.as_tfp_kernel(kernel, _results(kernel, start))
@@ -48,7 +59,9 @@ def test_the_kernel_of_tfp_stays_behind_a_bijector():
     start, theirs.bootstrap_results(start), seed=tf.constant([1, 2])
   )
   # The logarithms are standard normal: the same step without a bijector.
-  plain = tfpa.entropy_adaptive_hamiltonian(targets.standard_normal, 3, 0)
+  plain = tfpa.entropy_adaptive_hamiltonian(
+    targets.standard_normal, 0, num_leapfrog_steps=3
+  )
   hmc = tfpa.as_tfp_kernel(plain, _results(plain))
   expected, _ = hmc.one_step(
     _START, hmc.bootstrap_results(_START), seed=tf.constant([1, 2])

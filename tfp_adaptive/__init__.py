@@ -5,6 +5,9 @@ families of samplers, by what is learned: a matrix, a map, a score, or a step
 alone.
 """
 
+from tfp_adaptive.driver import quiet  # noqa: F401  # Imports TensorFlow.
+
+# isort: split
 from tfp_adaptive import adaptation
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners

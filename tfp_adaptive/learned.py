@@ -105,7 +105,9 @@ def as_tfp_kernel(
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
-    kernel = tfpa.entropy_adaptive_hamiltonian(target.log_prob, 3, 500)
+    kernel = tfpa.entropy_adaptive_hamiltonian(
+      target.log_prob, 500, num_leapfrog_steps=3
+    )
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
     hmc = tfpa.as_tfp_kernel(kernel, result.final_kernel_results)
   """

@@ -36,7 +36,9 @@ class Family(NamedTuple):
 
 
 def _hamiltonian(density, num_steps, **options):
-  return tfpa.entropy_adaptive_hamiltonian(density, 4, num_steps, **options)
+  return tfpa.entropy_adaptive_hamiltonian(
+    density, num_steps, num_leapfrog_steps=4, **options
+  )
 
 
 def _transport(density, num_steps, **options):

@@ -113,9 +113,9 @@ _fisher = functools.partial(
 def _speed(target_log_prob_fn, num_adaptation_steps, preconditioner=None):
   return tfpa.entropy_adaptive_hamiltonian(
     target_log_prob_fn,
-    _NUM_STEPS,
     num_adaptation_steps,
-    preconditioner,
+    num_leapfrog_steps=_NUM_STEPS,
+    preconditioner=preconditioner,
     randomize_num_steps=True,
   )
 

@@ -130,8 +130,8 @@ def _measure(case, seconds, num_repeats):
     name: kernel_program(
       tfpa.entropy_adaptive_hamiltonian(
         case.target.target_log_prob_fn,
-        _NUM_STEPS,
         300 if name == 'frozen' else 2**30,
+        num_leapfrog_steps=_NUM_STEPS,
         preconditioner=case.preconditioner,
         **option,
       ),

@@ -64,7 +64,10 @@ def _on_target(builder, *args, **options):
 
 def _hamiltonian(structure):
   return _on_target(
-    tfpa.entropy_adaptive_hamiltonian, 3, _NUM_STEPS, preconditioner=structure
+    tfpa.entropy_adaptive_hamiltonian,
+    _NUM_STEPS,
+    num_leapfrog_steps=3,
+    preconditioner=structure,
   )
 
 

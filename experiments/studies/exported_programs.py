@@ -74,7 +74,7 @@ def large_cases():
   yield _large(
     f'path, d = {_PATH}: entropy_adaptive_hamiltonian, tridiagonal',
     lambda steps: tfpa.entropy_adaptive_hamiltonian(
-      path.target_log_prob_fn, 5, steps, **path.options
+      path.target_log_prob_fn, steps, num_leapfrog_steps=5, **path.options
     ),
     path.draw,
   )

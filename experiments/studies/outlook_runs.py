@@ -77,7 +77,7 @@ class Problem:
     if num_steps not in self._samplers:
       if num_steps:
         kernel = tfpa.entropy_adaptive_hamiltonian(
-          self.log_prob, num_steps, amount
+          self.log_prob, amount, num_leapfrog_steps=num_steps
         )
       else:
         kernel = tfpa.fisher_divergence_hamiltonian(self.log_prob, amount)

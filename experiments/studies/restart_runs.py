@@ -29,7 +29,7 @@ _OF_SAMPLE = (
 
 def _hamiltonian(target, num_steps, num_leapfrog_steps=3, **options):
   return tfpa.entropy_adaptive_hamiltonian(
-    target, num_leapfrog_steps, num_steps, **options
+    target, num_steps, num_leapfrog_steps=num_leapfrog_steps, **options
   )
 
 

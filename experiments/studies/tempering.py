@@ -127,8 +127,8 @@ def _build(problem, method, num_replicas, num_adaptation_steps):
   return tfpa.replica_exchange(
     problem.target_log_prob_fn,
     num_adaptation_steps,
-    num_replicas,
-    _SAMPLERS[method],
+    num_replicas=num_replicas,
+    kernel_fn=_SAMPLERS[method],
     reference=problem.reference,
   )
 

@@ -77,8 +77,8 @@ def _trajectory(field):
 def _hamiltonian(temper):
   return tfpa.entropy_adaptive_hamiltonian(
     lambda x: temper * BANANA.log_prob(x),
-    3,
     0,
+    num_leapfrog_steps=3,
     preconditioner=registry.fixed(0.6 * _FACTOR),
     randomize_num_steps=True,
   )

@@ -78,7 +78,7 @@ _kept = functools.partial(
 @functools.wraps(tfpa.entropy_adaptive_hamiltonian)
 def _hamiltonian(target_log_prob_fn, num_adaptation_steps, **options):
   return tfpa.entropy_adaptive_hamiltonian(
-    target_log_prob_fn, 3, num_adaptation_steps, **options
+    target_log_prob_fn, num_adaptation_steps, num_leapfrog_steps=3, **options
   )
 
 

@@ -175,8 +175,8 @@ def _hamiltonian(length, **options):
   operator = part.operator
   kernel = tfpa.entropy_adaptive_hamiltonian(
     targets.standard_normal,
-    length,
     10,
+    num_leapfrog_steps=length,
     preconditioner=part._replace(
       operator=lambda params: _CountedFactor(operator(params), calls)
     ),

@@ -1,5 +1,7 @@
 """What is refused of arguments that many kernels take, and what is not."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -62,7 +64,7 @@ def test_tensors_are_looked_into_where_they_are_known():
       targets.standard_normal, 1, **options
     ),
     lambda **options: tfpa.entropy_adaptive_hamiltonian(
-      targets.standard_normal, 2, 1, **options
+      targets.standard_normal, 1, num_leapfrog_steps=2, **options
     ),
     lambda **options: tfpa.transport_adaptive_hamiltonian(
       targets.standard_normal, 1, num_leapfrog_steps=2, **options
@@ -82,6 +84,56 @@ def test_parts_without_parentheses_are_refused(build, name, part):
   message = rf'`{name}` must be.*`{name}=tfpa\.[a-z_.]*\(.*with parentheses'
   with pytest.raises(TypeError, match=message):
     build(**{name: part})
+
+
+_F = targets.standard_normal
+_FORM = 'Write for example `'
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    lambda: tfpa.entropy_adaptive_hamiltonian(_F, 3, 500),
+    lambda: tfpa.entropy_adaptive_hamiltonian(_F, 3, num_adaptation_steps=500),
+    lambda: tfpa.entropy_adaptive_hamiltonian(_F, 500),
+    lambda: tfpa.entropy_adaptive_hamiltonian(
+      _F, 500, num_adaptation_steps=500, num_leapfrog_steps=3
+    ),
+    lambda: tfpa.fisher_divergence_hamiltonian(_F, 500, 3),
+    lambda: tfpa.replica_exchange(_F, 500, 3),
+    # Truth values that other builders would take for an acceptance.
+    lambda: tfpa.crank_nicolson(_F, _PRIOR, 500, 0.55),
+    lambda: tfpa.latent_gaussian_hyperparameters(
+      _F, lambda _: _PRIOR, None, 500, 0.55
+    ),
+  ],
+)
+def test_a_number_that_has_another_meaning_in_other_builders_is_named(build):
+  with pytest.raises(TypeError, match=_FORM):
+    build()
+
+
+def test_the_second_argument_of_every_builder_counts_adapting_steps():
+  for build in (
+    tfpa.adaptive_metropolis,
+    tfpa.fisher_divergence_hamiltonian,
+    tfpa.fisher_divergence_langevin,
+    tfpa.gradient_adaptive_langevin,
+    tfpa.gradient_adaptive_random_walk,
+    tfpa.kernel_hamiltonian,
+    functools.partial(tfpa.entropy_adaptive_hamiltonian, num_leapfrog_steps=3),
+  ):
+    # The old order would have made this 500 leapfrog steps.
+    assert build(_F, 500).num_adaptation_steps == 500
+
+
+def test_the_error_shows_a_call_that_works():
+  with pytest.raises(TypeError) as raised:
+    tfpa.entropy_adaptive_hamiltonian(_F, 3, 500)
+  shown = str(raised.value).split('`')[-2]
+  kernel = eval(f'tfpa.{shown}', {'tfpa': tfpa, 'target_log_prob_fn': _F})
+  assert kernel.num_adaptation_steps == 500
+  assert kernel.proposal.num_leapfrog_steps == 3
 
 
 _PRECONDITIONER = tfpa.preconditioners.cholesky(init_scale=-1.0)

@@ -141,7 +141,10 @@ def _latent(builder, *args):
 
 def _hamiltonian(structure):
   return lambda: tfpa.entropy_adaptive_hamiltonian(
-    targets.standard_normal, 2, 5, preconditioner=_structure(structure)
+    targets.standard_normal,
+    5,
+    num_leapfrog_steps=2,
+    preconditioner=_structure(structure),
   )
 
 

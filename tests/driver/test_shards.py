@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tfp_adaptive import interfaces
 from tfp_adaptive.core import history
 from tfp_adaptive.driver import shards
 from tfp_adaptive.linear import running_moments
@@ -338,6 +339,65 @@ def test_what_is_counted_since_the_last_merge_adds_up(name):
   Results = collections.namedtuple('Results', [name])
   before, *parts = (Results(tf.constant(n)) for n in (10, 12, 15, 10))
   assert getattr(shards.merged(parts, before), name) == 17
+
+
+@pytest.mark.parametrize('name', shards._SCHEDULED)
+@pytest.mark.parametrize('dtype', ['int32', 'float32', 'float64'])
+def test_steps_of_a_schedule_stay_whole(name, dtype):
+  Results = collections.namedtuple('Results', [name])
+  # The search for a scale ended one step earlier in the second shard.
+  before, *parts = (Results(tf.constant(n, dtype)) for n in (0, 1, 2))
+  merged = getattr(shards.merged(parts, before), name)
+  assert merged == 2 and merged.dtype == dtype
+  never = [Results(tf.constant(n, 'float64')) for n in (8.0, float('inf'))]
+  assert np.isinf(getattr(shards.merged(never, never[0]), name))
+
+
+@pytest.mark.parametrize('num_shards', [2, 3, 4, 5])
+def test_an_optimizer_still_moves_after_a_merge(num_shards):
+  optimizer = tfpa.optimizers.relative_gradient()
+  part = tfpa.preconditioners.cholesky()
+  size, dtype = 20, tf.float64
+  params = part.init(size, dtype, tf.ones([], dtype))
+  # Two chains of 20 coordinates: every fifth update moves the factor.
+  problem = interfaces.ProblemSize(size, 2, size * (size + 1) // 2, dtype)
+  feedback = interfaces.Feedback(tf.ones([], dtype), tf.ones([], dtype))
+  grads = tf.nest.map_structure(tf.zeros_like, params)
+
+  def moves(state):
+    moved = params
+    for _ in range(6):
+      moved, state = optimizer.update(
+        grads, state, moved, part, feedback, problem
+      )
+    return not np.array_equal(moved, params)
+
+  start = optimizer.init(params, problem)
+  counts = tf.cast(tf.range(num_shards) % 2, dtype)
+  states = [start._replace(num_updates=count) for count in counts]
+  assert moves(shards.merged(states, start))
+  # The negative control: no update makes a whole number of a mean.
+  assert not moves(start._replace(num_updates=tf.reduce_mean(counts)))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('num_shards', [1, 2, 4])
+def test_shards_reach_the_acceptance_of_one(num_shards):
+  # The example of docs/scale.md. With seed 0 the search for a scale ends at
+  # different steps in the shards: then 0.92 and 0.22 were accepted.
+  kernel = tfpa.gradient_adaptive_langevin(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 1000
+  )
+  start = tf.random.stateless_normal([8, 20], seed=(0, 0))
+  devices = ['/CPU:0'] * num_shards
+  run = _sample(kernel, start, 500, seed=0, devices=devices, jit_compile=True)
+  # Runs of other seeds are between 0.50 and 0.57.
+  np.testing.assert_allclose(run.trace['is_accepted'].mean(), 0.55, atol=0.1)
+  eigenvalues = np.linalg.eigvalsh(
+    tfpa.learned_covariance(kernel, run.final_kernel_results)
+  )
+  # The target has no direction of its own.
+  assert eigenvalues[-1] / eigenvalues[0] < 1.3
 
 
 @pytest.mark.parametrize('name', ['surrogate_params', 'walk_params'])

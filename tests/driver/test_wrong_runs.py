@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.core import target_call
 from tfp_adaptive.driver import diagnosis
 
 tfb = tfp.bijectors
@@ -146,6 +147,92 @@ def _metropolis(density):
 def test_a_wrong_run_of_a_kernel_is_refused(build, start, error, message):
   with pytest.raises(error, match=message):
     tfpa.sample(build(), start, num_results=5, progress=False)
+
+
+def _in_python(error):
+  """Returns a density in Python that raises far out, where no chain starts."""
+
+  def value(rows):
+    rows = np.asarray(rows)
+    if np.any(np.abs(rows) > 2.5):
+      raise error
+    return np.float32(-0.5 * np.sum(rows**2, axis=-1))
+
+  def density(x):
+    values = tf.numpy_function(value, [x], tf.float32)
+    return tf.ensure_shape(values, x.shape[:-1])
+
+  return density
+
+
+def _with_an_assertion(x):
+  near = tf.debugging.assert_less(tf.abs(x), 2.5, message='x is too far')
+  with tf.control_dependencies([near]):
+    return _normal(x)
+
+
+def _with_a_check_of_numbers(x):
+  far = tf.where(tf.abs(x) > 2.5, np.nan, x)
+  return tf.debugging.check_numerics(_normal(far), 'my check')
+
+
+@pytest.mark.parametrize(
+  'density, said',
+  [
+    (_in_python(ValueError('no root\nfound')), 'ValueError: no root found. L'),
+    (_in_python(KeyError('a')), "KeyError: 'a'. Let"),
+    (_in_python(OverflowError('off the table')), 'OverflowError: off the t'),
+    (_in_python(RuntimeError()), 'RuntimeError. Let'),
+    (_with_an_assertion, 'assertion failed: [x is too far]'),
+    (_with_a_check_of_numbers, 'my check : Tensor had NaN values'),
+  ],
+)
+def test_a_density_that_raises_in_some_region_is_told_in_the_words_of_users(
+  density, said
+):
+  with pytest.raises(ValueError) as raised:
+    tfpa.sample(
+      _metropolis(density),
+      np.zeros([4, 3], np.float32),
+      num_results=500,
+      jit_compile=False,
+      progress=False,
+    )
+  text = str(raised.value)
+  assert text.startswith('The log density raised an error while it was sampled')
+  assert said in text and '`checkpoint_dir`' in text
+  assert '{{' not in text and 'Traceback' not in text and '\n' not in text
+
+
+@pytest.mark.parametrize(
+  'error',
+  [
+    tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor'),
+    tf.errors.InternalError(None, None, 'CUDA failed'),
+  ],
+)
+def test_what_is_no_fault_of_the_density_is_raised_as_it_is(error):
+  assert target_call.failed(error) is error
+
+
+@pytest.mark.full
+def test_draws_before_a_density_raised_are_in_the_folder(tmp_path):
+  calls = []
+
+  def value(rows):
+    calls.append(0)
+    if len(calls) > 100:
+      raise ValueError('far')
+    return np.float32(-0.5 * np.sum(rows**2, axis=-1))
+
+  def density(x):
+    values = tf.numpy_function(value, [x], tf.float32)
+    return tf.ensure_shape(values, x.shape[:-1])
+
+  run = dict(num_results=500, jit_compile=False, progress=False, block_size=10)
+  with pytest.raises(ValueError, match='ValueError: far'):
+    tfpa.sample(_metropolis(density), _START, checkpoint_dir=tmp_path, **run)
+  assert any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

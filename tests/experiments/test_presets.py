@@ -69,7 +69,7 @@ def test_the_hamiltonian_of_the_paper_follows_the_authors_jobs():
 
 def test_three_terms_of_the_series_are_fixed_and_the_rest_stays():
   kernel = tfpa.entropy_adaptive_hamiltonian(
-    targets.standard_normal, 4, 10, **presets.hamiltonian()
+    targets.standard_normal, 10, num_leapfrog_steps=4, **presets.hamiltonian()
   )
   changed = presets.with_three_terms(kernel)
   assert changed.proposal.parameters['num_fixed_terms'] == 3

@@ -43,8 +43,8 @@ def _counted_steps(length, num_adapting, num_steps=4, **options):
   target = CountedTarget()
   kernel = tfpa.entropy_adaptive_hamiltonian(
     target,
-    length,
     num_adapting,
+    num_leapfrog_steps=length,
     preconditioner=tfpa.preconditioners.cholesky(init_scale=0.3),
     **options,
   )

@@ -226,7 +226,9 @@ def test_one_leapfrog_step_is_the_langevin_kernel_step_for_step():
       tfpa.gradient_adaptive_langevin(
         _TARGET.log_prob, 25, short_step_share=0.0, **parts
       ),
-      tfpa.entropy_adaptive_hamiltonian(_TARGET.log_prob, 1, 25, **parts),
+      tfpa.entropy_adaptive_hamiltonian(
+        _TARGET.log_prob, 25, num_leapfrog_steps=1, **parts
+      ),
     )
   ]
   accepted, params = [], []

@@ -45,7 +45,9 @@ class _Rough:
 def rough():
   """Returns the target and (start, **switches) -> run, compiled once."""
   target = _Rough()
-  kernel = tfpa.entropy_adaptive_hamiltonian(target.log_prob, 3, _NUM_ADAPTING)
+  kernel = tfpa.entropy_adaptive_hamiltonian(
+    target.log_prob, _NUM_ADAPTING, num_leapfrog_steps=3
+  )
 
   def run(start, **switches):
     target.switch(**switches)
@@ -139,7 +141,9 @@ def test_a_start_without_gradient_still_finds_its_scale(rough):
 @pytest.mark.full
 def test_many_chains_in_one_dimension_of_float64_have_the_right_moments():
   kernel = tfpa.entropy_adaptive_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum((x - 3.0) ** 2 / 4.0, axis=-1), 2, 200
+    lambda x: -0.5 * tf.reduce_sum((x - 3.0) ** 2 / 4.0, axis=-1),
+    200,
+    num_leapfrog_steps=2,
   )
   result = _sample(kernel, tf.constant(_starts(200, 1)), 100)
   _assert_sound(result)
@@ -162,7 +166,9 @@ def test_many_chains_in_one_dimension_of_float64_have_the_right_moments():
 def test_a_thousand_chains_adapt_together_and_none_freezes():
   deviations = np.array([1.0, 0.2, 5.0], np.float32)
   kernel = tfpa.entropy_adaptive_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum(tf.square(x / deviations), axis=-1), 2, 100
+    lambda x: -0.5 * tf.reduce_sum(tf.square(x / deviations), axis=-1),
+    100,
+    num_leapfrog_steps=2,
   )
   rng = np.random.default_rng(5)
   start = rng.normal(size=(1000, 3)).astype(np.float32) * 3.0 * deviations
@@ -189,8 +195,8 @@ def test_a_thousand_chains_adapt_together_and_none_freezes():
 def test_one_chain_without_chain_dimension_adapts(length):
   kernel = tfpa.entropy_adaptive_hamiltonian(
     lambda x: -0.5 * tf.reduce_sum(x**2 / tf.constant([1.0, 9.0]), axis=-1),
-    length,
     500,
+    num_leapfrog_steps=length,
   )
   # One of them compiled: it takes seconds.
   result = _sample(kernel, tf.ones([2]), 400, jit_compile=length > 1)
@@ -207,8 +213,8 @@ def test_a_penalty_at_its_bound_is_warned_of():
   # A trajectory far longer than a period, and no room for the weight.
   kernel = tfpa.entropy_adaptive_hamiltonian(
     targets.standard_normal,
-    4,
     2,
+    num_leapfrog_steps=4,
     preconditioner=tfpa.preconditioners.cholesky(init_scale=1.2),
     criterion=tfpa.criteria.generalized_speed_measure(
       0.67, penalty_threshold=0.75, penalty_weights=(1.0, 1.01)
@@ -236,8 +242,8 @@ def _scales_from(target, scale, num_steps=12):
   """Returns |det C| and the gradients dropped after each adapting step."""
   kernel = tfpa.entropy_adaptive_hamiltonian(
     target,
-    3,
     100,
+    num_leapfrog_steps=3,
     preconditioner=tfpa.preconditioners.cholesky(init_scale=scale),
   )
   state = tf.ones([4, 3], tf.float64)
@@ -275,7 +281,9 @@ def _scale_beside_a_neck(curvature):
   def log_prob(x):
     return -0.5 * tf.reduce_sum(x**2, axis=-1) / variances
 
-  kernel = tfpa.entropy_adaptive_hamiltonian(log_prob, 3, _NUM_ADAPTING)
+  kernel = tfpa.entropy_adaptive_hamiltonian(
+    log_prob, _NUM_ADAPTING, num_leapfrog_steps=3
+  )
   start = _starts(8, 4) * tf.sqrt(variances)[:, tf.newaxis]
   results = _sample(kernel, start, num_results=10).final_kernel_results
   params = tfp_private.get_innermost(results, 'preconditioner_params')

@@ -194,7 +194,9 @@ def test_a_replay_is_refused():
 
 
 def test_no_kernel_of_tfp_has_such_steps():
-  kernel = tfpa.fisher_divergence_hamiltonian(_funnel, 0, 3, local_steps=True)
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    _funnel, 0, num_leapfrog_steps=3, local_steps=True
+  )
   results = kernel.bootstrap_results(tf.zeros([2, _EVENT_SIZE]))
   with pytest.raises(ValueError, match='frozen'):
     tfpa.as_tfp_kernel(kernel, results)
@@ -202,7 +204,9 @@ def test_no_kernel_of_tfp_has_such_steps():
 
 
 def test_chains_that_never_move_do_not_drive_the_step_size():
-  kernel = tfpa.fisher_divergence_hamiltonian(_funnel, 10, 3, local_steps=True)
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    _funnel, 10, num_leapfrog_steps=3, local_steps=True
+  )
   start = tf.constant(np.random.default_rng(0).normal(size=(4, _EVENT_SIZE)))
   _, results = kernel.one_step(
     start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])

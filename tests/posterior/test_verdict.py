@@ -181,7 +181,9 @@ def test_of_ordinary_draws_no_tail_is_spoken_of():
   assert 'heavy' not in repr(verdict)
 
 
-def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
+def _posterior(
+  values, min_ess=10.0, most_diverging=verdict_lib.MOST_DIVERGING, **trace
+):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
   problem = types.SimpleNamespace(
     names=['x'], constrain=lambda x: x, model=None,
@@ -196,7 +198,7 @@ def _posterior(values, most_diverging=verdict_lib.MOST_DIVERGING, **trace):
     is_noisy=False,
     most_diverging=most_diverging,
   )
-  return posterior_lib.Posterior(problem, chains, [], 10.0)
+  return posterior_lib.Posterior(problem, chains, [], min_ess)
 
 
 @pytest.mark.parametrize('most, converged', [(0.005, True), (0.001, False)])
@@ -205,7 +207,7 @@ def test_a_posterior_is_judged_by_what_its_chains_may(most, converged):
   ratio = np.full(values.shape[:2], -0.1)
   num = round(0.002 * ratio.size)
   ratio.flat[:num] = -21.0
-  posterior = _posterior(values, most, log_accept_ratio=ratio)
+  posterior = _posterior(values, most_diverging=most, log_accept_ratio=ratio)
   assert posterior.converged == converged
   assert ('look at x[0]' in repr(posterior)) != converged
   told = f'{100 * num / ratio.size:.3g}% of the proposals diverged'
@@ -241,6 +243,105 @@ def test_advice_is_of_what_failed():
   assert 'next: no step was accepted' in repr(never)
 
 
+def _diverging(values):
+  """Returns a trace with 2 % of divergences, all at large x[0]."""
+  return dict(diverging=values[..., 0] > np.quantile(values[..., 0], 0.98))
+
+
+def _two_modes(values):
+  values[:, :2] += 30.0
+
+
+def _one_chain_apart(values):
+  values[:, 3, 1] -= 5.0
+
+
+def _drifting(values):
+  values[..., 0] += np.linspace(0.0, 20.0, len(values))[:, None]
+
+
+def _one_still_chain(values):
+  values[:, 2] = values[0, 2]
+
+
+def _all_chains_but_one_still(values):
+  values[:, 1:] = values[0, 1:]
+
+
+def _still_coordinate(values):
+  values[..., 1] = 7.0
+
+
+def _no_numbers(values):
+  values[5, 1, 0] = np.nan
+
+
+def _nothing_but_no_numbers(values):
+  values[...] = np.nan
+
+
+def _no_move(values):
+  values[...] = values[0, 0]
+
+
+_ADVICE = {
+  'unusable': 'do what is said of it above',
+  'none moved': 'no step was accepted',
+  'some still': 'start the chains nearer to each other',
+  'apart': 'chains disagree; ',
+  'diverging': 'look at x[0], near which steps diverge',
+  'few': 'draw on with',
+}
+
+
+@pytest.mark.parametrize(
+  'changes, first',
+  [
+    ([_two_modes], 'apart'),
+    ([_one_chain_apart], 'apart'),
+    ([_drifting], 'apart'),
+    ([_one_still_chain], 'some still'),
+    ([_all_chains_but_one_still], 'some still'),
+    ([_two_modes, _one_still_chain], 'some still'),
+    ([_still_coordinate], 'unusable'),
+    ([_two_modes, _still_coordinate], 'unusable'),
+    ([_still_coordinate, _one_still_chain], 'unusable'),
+    ([_no_numbers], 'unusable'),
+    ([_two_modes, _no_numbers], 'unusable'),
+    ([_nothing_but_no_numbers], 'unusable'),
+    ([_no_move], 'none moved'),
+    # 1600 draws of 4 chains cannot be worth as many as are asked for.
+    ([], 'few'),
+  ],
+)
+@pytest.mark.parametrize('is_diverging', [False, True])
+def test_advice_is_about_the_first_cause(changes, first, is_diverging):
+  values = _normal()
+  trace = _diverging(values) if is_diverging else {}
+  for change in changes:
+    change(values)
+  log_prob = -0.5 * np.sum(values**2, axis=-1)
+  trace |= dict(target_log_prob=log_prob)
+  if first == 'few' and is_diverging:
+    first = 'diverging'
+  assert f'next: {_ADVICE[first]}' in repr(_posterior(values, 1e4, **trace))
+
+
+def test_chains_that_never_moved_are_counted_and_numbered():
+  values = _normal()
+  _one_still_chain(values)
+  (sentence,) = [w for w in _judged(values).failed if 'never moved' in w]
+  assert sentence.startswith('1 of the chains never moved') and (
+    'number 2)' in sentence
+  )
+  assert not any('never moved' in words for words in _judged(_normal()).failed)
+
+
+def test_draws_that_are_no_numbers_are_not_called_still():
+  failed = _judged(np.full([*_SHAPE, 2], np.nan)).failed
+  assert len(failed) == 1 and 'are no finite numbers' in failed[0]
+
+
 def test_a_summary_has_the_quantiles_of_all_draws():
   values = np.linspace(0.0, 1.0, 2001)[:2000]
   rng = np.random.default_rng(0)
@@ -261,6 +362,41 @@ def test_a_table_has_the_coordinates_whose_chains_disagree_most():
   table = _posterior(values).table(max_rows=2).splitlines()
   assert [row.split()[0] for row in table[1:-1]] == ['x[1]', 'x[3]']
   assert table[-1] == 'and 2 more with a smaller R-hat'
+
+
+@pytest.mark.parametrize(
+  'low, high',
+  [
+    (-1.594e21, 6.608e20),
+    (-1e300, 1e300),
+    (1e-300, 3e-300),
+    (-1.5e-20, -1.2e-20),
+    (-123456.0, 987654.0),
+    (0.1, 0.2),
+    (5.0, np.inf),
+    (5.0, np.nan),
+  ],
+)
+@pytest.mark.parametrize(
+  'name', ['x', 'a name of forty letters and a bracket[0]']
+)
+@pytest.mark.filterwarnings('ignore::RuntimeWarning')
+def test_columns_of_a_table_stay_apart(low, high, name):
+  values = np.random.default_rng(0).uniform(size=(200, 4, 1))
+  values = np.where(values < 0.5, low, high)
+  posterior = _posterior(values, target_log_prob=_normal()[:200, :, 0])
+  posterior._values[0][:] = [name]
+  head, row, *_ = posterior.table().splitlines()
+  assert row.startswith(name) and len(row) == len(head)
+  # Blanks alone divide cells: seven of them, each below its title.
+  assert len(row.removeprefix(name).split()) == len(head.split()) == 7
+  for title in head.split():
+    assert row[: head.index(title) + len(title)][-1] != ' '
+
+
+def test_columns_of_short_numbers_have_the_width_they_always_had():
+  head, row = _posterior(_normal()[..., :1]).table().splitlines()
+  assert len(head) == len(row) == len('x[0]') + 7 * 10
 
 
 def test_an_interrupt_of_more_draws_keeps_those_there_are():

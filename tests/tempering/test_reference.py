@@ -34,8 +34,8 @@ def test_a_reference_narrower_than_the_target_does_not_truncate_it(reference):
   kernel = tfpa.replica_exchange(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
     0,
-    3,
-    functools.partial(
+    num_replicas=3,
+    kernel_fn=functools.partial(
       tfpa.fisher_divergence_langevin,
       preconditioner=tfpa.preconditioners.diagonal(init_scale=1.2),
     ),
@@ -129,8 +129,8 @@ def test_a_frozen_exchange_of_surrogates_keeps_them_and_their_step_size():
   kernel = tfpa.replica_exchange(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
     60,
-    2,
-    functools.partial(tfpa.kernel_hamiltonian, num_leapfrog_steps=2),
+    num_replicas=2,
+    kernel_fn=functools.partial(tfpa.kernel_hamiltonian, num_leapfrog_steps=2),
   )
   state = tf.constant(np.random.default_rng(0).normal(size=(8, 2)))
   results = kernel.bootstrap_results(state)
@@ -162,14 +162,21 @@ def test_a_replica_that_transforms_its_state_is_refused():
     )
 
   with pytest.raises(ValueError, match='around `replica_exchange`'):
-    kernel = tfpa.replica_exchange(_log_normal, 10, 2, kernel_fn)
+    kernel = tfpa.replica_exchange(
+      _log_normal, 10, num_replicas=2, kernel_fn=kernel_fn
+    )
     kernel.bootstrap_results(tf.ones([4, 1], tf.float64))
 
 
 @pytest.mark.full
 def test_an_exchange_behind_a_bijector_is_sampled_frozen_and_counted():
   kernel = tfp.mcmc.TransformedTransitionKernel(
-    tfpa.replica_exchange(_log_normal, 100, 2, tfpa.fisher_divergence_langevin),
+    tfpa.replica_exchange(
+      _log_normal,
+      100,
+      num_replicas=2,
+      kernel_fn=tfpa.fisher_divergence_langevin,
+    ),
     tfp.bijectors.Exp(),
   )
   result = tfpa.sample(

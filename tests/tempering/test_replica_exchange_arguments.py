@@ -11,7 +11,10 @@ from tests.contracts import targets
 
 def _langevin():
   return tfpa.replica_exchange(
-    targets.standard_normal, 60, 3, tfpa.fisher_divergence_langevin
+    targets.standard_normal,
+    60,
+    num_replicas=3,
+    kernel_fn=tfpa.fisher_divergence_langevin,
   )
 
 
@@ -29,7 +32,9 @@ def test_one_chain_and_dicts_of_two_chain_axes_are_taken(start):
     return -0.5 * x**2
 
   state = tf.nest.map_structure(tf.constant, start)
-  kernel = tfpa.replica_exchange(log_prob, 4, 3, tfpa.adaptive_metropolis)
+  kernel = tfpa.replica_exchange(
+    log_prob, 4, num_replicas=3, kernel_fn=tfpa.adaptive_metropolis
+  )
   result = tfpa.sample(
     kernel, state, 3, seed=(1, 2), progress=False, jit_compile=False
   )
@@ -117,8 +122,8 @@ def test_a_start_outside_of_the_reference_is_refused():
   kernel = tfpa.replica_exchange(
     targets.standard_normal,
     10,
-    3,
-    tfpa.fisher_divergence_langevin,
+    num_replicas=3,
+    kernel_fn=tfpa.fisher_divergence_langevin,
     reference=unit_interval,
   )
   with pytest.raises(ValueError, match='reference'):

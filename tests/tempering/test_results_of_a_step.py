@@ -21,7 +21,10 @@ _TRIED = 1e9  # Turns, beside which those of one step do not count.
 def _started():
   """Returns a compiled step of three replicas, a state and results."""
   kernel = tfpa.replica_exchange(
-    targets.standard_normal, 60, 3, tfpa.adaptive_metropolis
+    targets.standard_normal,
+    60,
+    num_replicas=3,
+    kernel_fn=tfpa.adaptive_metropolis,
   )
   state = tf.zeros([4, 2], tf.float64)
   step = targets.stepper(kernel, 'graph')
@@ -73,8 +76,8 @@ def test_the_results_tell_of_the_step_of_the_first_replica():
   kernel = tfpa.replica_exchange(
     lambda x: 0.0 * x[..., 0],
     10,
-    2,
-    tfpa.adaptive_metropolis,
+    num_replicas=2,
+    kernel_fn=tfpa.adaptive_metropolis,
     reference=start_alone,
   )
   state = tf.zeros([4, 2], tf.float64)

@@ -4,10 +4,17 @@ Each says what was given, what is allowed and what to write. What only the run
 knows, a symbolic Tensor or a variable, is taken as it is.
 """
 
+import functools
+import inspect
+from collections.abc import Callable
+from typing import ParamSpec
+from typing import TypeVar
+
 import numpy as np
 import tensorflow as tf
 
 __all__ = [
+  'by_keyword',
   'check_accept_prob',
   'check_gain',
   'check_count',
@@ -17,6 +24,56 @@ __all__ = [
   'check_seed',
   'check_share',
 ]
+
+_Arguments = ParamSpec('_Arguments')
+_Result = TypeVar('_Result')
+
+
+def by_keyword(
+  example: str,
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+  """Makes a decorator that explains which arguments go by keyword.
+
+  Python refuses a wrong call by itself, but does not say what to write.
+
+  Args:
+    example: A correct call, which the error shows.
+
+  Returns:
+    A decorator of functions with keyword-only arguments. The decorated function
+    raises `TypeError` for too many positional arguments, for one that is given
+    twice, and for a keyword that is missing.
+  """
+
+  def decorate(function):
+    parameters = inspect.signature(function).parameters.values()
+    leading = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
+    needed = {
+      p.name
+      for p in parameters
+      if p.kind == p.KEYWORD_ONLY and p.default is p.empty
+    }
+
+    @functools.wraps(function)
+    def build(*args, **options):
+      wrong = []
+      if len(args) > len(leading):
+        wrong.append(f'{len(args)} arguments are given by position')
+      twice = set(leading[: len(args)]) & set(options)
+      wrong += [f'`{name}` is given twice' for name in sorted(twice)]
+      missing = needed - set(options)
+      wrong += [f'`{name}` is not given' for name in sorted(missing)]
+      if wrong:
+        raise TypeError(
+          f'`{function.__name__}` takes {", ".join(leading)} in this order and '
+          f'all other arguments by keyword, but {", ".join(wrong)}. Write for '
+          f'example `{example}`.'
+        )
+      return function(*args, **options)
+
+    return build
+
+  return decorate
 
 
 def check_num_adaptation_steps(num_adaptation_steps):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['TargetError', 'call', 'explained']
+__all__ = ['TargetError', 'call', 'explained', 'failed']
 
 # Of these classes only: what a user raises on purpose is one's own.
 _FAILURES = (
@@ -101,6 +101,38 @@ def explained(error, what):
   line = lines[-1] if lines[0].endswith((':', 'error')) else lines[0]
   said = f'{type(error).__name__} said: {line.strip()[:300]}'
   return TargetError(f'{what}.{next(found, "")} {said}')
+
+
+def failed(error: tf.errors.OpError) -> Exception:
+  """Returns what to raise where a step of a run fails inside a graph.
+
+  Python code in the density, by `tf.py_function`, and assertions can fail in
+  some region only, after many steps went well.
+
+  Args:
+    error: What TensorFlow raised.
+
+  Returns:
+    A `TargetError` if the density failed, else the error as it is.
+  """
+  text = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', str(error))
+  raised = re.search(
+    r'([\w.]+(?:: .*?)?)\s+Traceback \(most recent call last\)', text, re.DOTALL
+  )
+  if not raised and not isinstance(error, tf.errors.InvalidArgumentError):
+    return error  # Such as no memory.
+  reason = raised.group(1) if raised else text
+  lines = [line.strip() for line in reason.splitlines() if line.strip()]
+  # TensorFlow says first where in the graph an operation is.
+  if not raised and len(lines) > 1 and lines[0].endswith((':', 'error')):
+    lines = lines[-1:]
+  said = ' '.join(lines)[:500].rstrip(':')
+  return TargetError(
+    f'The log density raised an error while it was sampled: {said}. Let it '
+    'return -inf where it is zero, and NaN where it cannot be computed: then '
+    'the proposal is rejected. The draws of finished blocks are kept if '
+    '`checkpoint_dir` was given, else they are lost.'
+  )
 
 
 def _is_failure(error):

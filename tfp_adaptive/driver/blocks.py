@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
+from tfp_adaptive.core import target_call
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import compilation_cache
 from tfp_adaptive.driver import program_digest
@@ -61,9 +62,12 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
       try:
         return function(*args)
       except (tf.errors.OpError, LookupError, ValueError, TypeError) as error:
-        if not jit_compile:
+        said = _explain(error) if jit_compile else error
+        if said is error and isinstance(error, tf.errors.OpError):
+          said = target_call.failed(error)
+        if said is error:
           raise
-        raise _explain(error) from error
+        raise said from error
 
     return call
 

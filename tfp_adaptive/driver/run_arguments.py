@@ -5,6 +5,7 @@ import os
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.driver import calling
 
 __all__ = ['check', 'check_folders']
 
@@ -18,7 +19,7 @@ def check(
   seed,
   block_size,
 ):
-  """Refuses arguments of `tfpa.sample` that are not allowed, and `tf.function`.
+  """Refuses arguments of `tfpa.sample` that are not allowed, and places.
 
   Args:
     kernel: As of `tfpa.sample`, like all others.
@@ -29,14 +30,9 @@ def check(
     seed: Int, pair of ints or [2] int Tensor.
     block_size: At least 1, or `None`.
   """
+  calling.check('tfpa.sample')
   _check_kernel(kernel)
   _check_start(init_state)
-  if tf.inside_function():
-    raise ValueError(
-      '`tfpa.sample` compiles and drives a run itself and cannot be called '
-      'inside `tf.function`. Use `tfp.mcmc.sample_chain` with the same kernel '
-      'there.'
-    )
   lowest = dict(
     num_results=(num_results, 1),
     num_burnin_steps=(num_burnin_steps, 0),

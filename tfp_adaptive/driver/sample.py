@@ -106,7 +106,8 @@ def sample(
     ValueError: If a start has no finite log density, if a count is not
       allowed, if the target cannot be compiled, or if `checkpoint_dir` or
       `draws_dir` is damaged, of another run, or on a full disk.
-    RuntimeError: If another run writes to a folder, or none can.
+    RuntimeError: If another run writes to a folder, or none can, or in a
+      process that was forked after TensorFlow had run.
     ImportError: With `draws_dir`, without `zarr`.
 
   Example:

@@ -23,8 +23,22 @@ __all__ = ['Sharded', 'device_names', 'merged', 'next_merge']
 _LONGEST_INTERVAL = 256  # Steps between two merges, ...
 _GROWTH = 4  # ... a quarter of those before, but at least one.
 _SALT = 1_000_003  # Tells seeds of shards from those of steps.
-# Of these every shard has its own; a run has their sum.
+# Faults that each shard counts; the run reports their sum.
 _COUNTED = ('num_dropped_gradients', 'num_failed_fits')
+# Steps that a schedule counts, and those at which it acts next. They may differ
+# between shards, because the searches for a first scale end at different steps.
+# The merged value is the largest: a mean is no whole number, and an optimizer
+# that waits for every n-th update would wait for ever.
+_SCHEDULED = (
+  'num_updates',
+  'num_full',
+  'num_fits',
+  'time',
+  'next_fit',
+  'next_review',
+  'last_fit',
+  'last',
+)
 # Fitted to the history of a shard, and no mean of two fits is one.
 _OF_ONE_SHARD = ('surrogate_params', 'walk_params')
 # Results of several samplers in one, stacked: each has learned for itself.
@@ -243,9 +257,9 @@ def _check_divides(state, results, num_shards):
 def merged(parts, before):
   """Returns what shards have learned as one structure.
 
-  The mean of numbers, whose starts were the same, and the sum of what counts
-  faults; of other integers what the first shard has. Types that have a method
-  `merged(parts)` say it themselves.
+  Floating numbers become their mean, counts of faults their sum, and the steps
+  of a schedule their maximum. Other integers are those of the first shard. A
+  type that has a method `merged(parts)` decides for itself.
 
   Args:
     parts: List of structures, one of each shard.
@@ -271,6 +285,8 @@ def merged(parts, before):
 def _merged_field(name, values, before):
   if name in _OF_ONE_SHARD:
     return values[0]
+  if name in _SCHEDULED:
+    return tf.reduce_max(tf.stack(values), axis=0)
   if name in _COUNTED:
     return before + tf.add_n([value - before for value in values])
   if name in _STACKED:

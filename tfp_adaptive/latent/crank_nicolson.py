@@ -15,6 +15,7 @@ pCNL (without y . g(y)) are misprints.
 
 import tensorflow as tf
 
+from tfp_adaptive.core import arguments
 from tfp_adaptive.latent import latent_proposal
 
 __all__ = [
@@ -23,10 +24,14 @@ __all__ = [
 ]
 
 
+@arguments.by_keyword(
+  'crank_nicolson(log_likelihood_fn, prior, 500, langevin=True)'
+)
 def crank_nicolson(
   log_likelihood_fn,
   prior,
   num_adaptation_steps,
+  *,
   langevin=False,
   preconditioned=True,
   target_accept_prob=None,

@@ -180,11 +180,16 @@ _LATENT_KERNELS = dict(
 )
 
 
+@arguments.by_keyword(
+  'latent_gaussian_hyperparameters(log_likelihood_fn, prior_fn, hyperprior, '
+  '500, joint=False)'
+)
 def latent_gaussian_hyperparameters(
   log_likelihood_fn,
   prior_fn,
   hyperprior,
   num_adaptation_steps,
+  *,
   joint=True,
   latent='auxiliary_gradient',
   num_latent_updates=1,

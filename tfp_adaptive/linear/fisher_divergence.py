@@ -36,6 +36,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.core import adaptation_base
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history as history_lib
 from tfp_adaptive.core import random
@@ -75,9 +76,13 @@ Statistics = collections.namedtuple(
 Pairs = collections.namedtuple('Pairs', ['history', 'last'])
 
 
+@arguments.by_keyword(
+  'fisher_divergence_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)'
+)
 def fisher_divergence_hamiltonian(
   target_log_prob_fn,
   num_adaptation_steps,
+  *,
   num_leapfrog_steps=None,
   preconditioner=None,
   target_accept_prob=0.8,

@@ -4,16 +4,22 @@ Source: Hirt, Titsias and Dellaportas (2021), Entropy-based adaptive Hamiltonian
 Monte Carlo, https://arxiv.org/abs/2110.14625.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear import hessian_product as hessian
@@ -32,25 +38,29 @@ __all__ = [
 ]
 
 
+@arguments.by_keyword(
+  'entropy_adaptive_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)'
+)
 def entropy_adaptive_hamiltonian(
-  target_log_prob_fn,
-  num_leapfrog_steps,
-  num_adaptation_steps,
-  preconditioner=None,
-  criterion=None,
-  optimizer=None,
-  target_accept_prob=0.67,
-  hessian_product='autodiff',
-  randomize_num_steps=False,
-  step_size=1.0,
-):
+  target_log_prob_fn: Callable[..., tf.Tensor],
+  num_adaptation_steps: int,
+  *,
+  num_leapfrog_steps: int | Sequence[int],
+  preconditioner: types.Structure = None,
+  criterion: interfaces.Criterion | None = None,
+  optimizer: interfaces.Optimizer | None = None,
+  target_accept_prob: float = 0.67,
+  hessian_product: str = 'autodiff',
+  randomize_num_steps: bool = False,
+  step_size: float = 1.0,
+) -> tfp.mcmc.TransitionKernel:
   """Builds HMC whose inverse mass matrix is learned by gradient.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable twice,
       called as TFP calls it; returns [chains...].
-    num_leapfrog_steps: L, gradients per step; with 1 it is MALA.
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
+    num_leapfrog_steps: L, gradients per step; with 1 it is MALA.
     preconditioner: Structure of the scale factor C, C C^T the inverse mass
       matrix, or a list with one for each part of the state; dense by default.
     criterion: What to maximise; the generalised speed measure by default.
@@ -67,7 +77,8 @@ def entropy_adaptive_hamiltonian(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part is of another kind, or if
+      `num_leapfrog_steps` is not given by keyword.
     ValueError: If a number is out of its range, or parts do not go together.
 
   References:
@@ -75,7 +86,9 @@ def entropy_adaptive_hamiltonian(
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
-    kernel = tfpa.entropy_adaptive_hamiltonian(target.log_prob, 3, 500)
+    kernel = tfpa.entropy_adaptive_hamiltonian(
+      target.log_prob, 500, num_leapfrog_steps=3
+    )
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   optimizer = optimizer or optimizers.relative_gradient(4.0)

@@ -1,5 +1,6 @@
 """load_posterior(): what `Posterior.save` wrote, with its model again."""
 
+from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Posterior
@@ -43,6 +44,7 @@ def load_posterior(
     tfpa.sample_posterior(target.log_prob, init=init).save('run.npz')
     posterior = tfpa.load_posterior('run.npz', target.log_prob, init=init)
   """
+  calling.check('tfpa.load_posterior')
   header, arrays = saved.read(path)
   num_chains = arrays['draws'].shape[1]
   problem = problem_of(model, init, bijectors, num_chains, pins)

@@ -63,9 +63,9 @@ class Exchange(NamedTuple):
     return replica_exchange(
       target_log_prob_fn,
       num_adaptation_steps,
-      self.num_replicas,
-      fisher_divergence_langevin,
-      tfp.distributions.MultivariateNormalTriL(
+      num_replicas=self.num_replicas,
+      kernel_fn=fisher_divergence_langevin,
+      reference=tfp.distributions.MultivariateNormalTriL(
         tf.constant(self.mean, dtype), tf.constant(self.factor, dtype)
       ),
     )

@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive import learned
 from tfp_adaptive.core import arguments
+from tfp_adaptive.driver import calling
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import constrained
@@ -20,6 +21,7 @@ from tfp_adaptive.posterior import verdict as verdict_lib
 __all__ = ['Posterior', 'Stage']
 
 _MOST_ROWS = 12  # Of the table that is printed.
+_COLUMN_WIDTH = 10  # The least, gap included.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
 
@@ -128,6 +130,7 @@ class Posterior:
     Raises:
       ValueError: If it is none, or if the model is not that of the draws.
     """
+    calling.check('Posterior.more')
     arguments.check_count(num_draws, 'num_draws', 1000)
     if self._chains.other_program:
       raise ValueError(
@@ -198,6 +201,7 @@ class Posterior:
       ValueError: If a log density was sampled and no model is given, if its
         unknowns are others, or if it has no data.
     """
+    calling.check('Posterior.posterior_predictive')
     model = self._joint() if model is None else model
     whole, pins = getattr(model, 'distribution', model), data.as_arrays(model)
     unknowns, computed = self._drawn(whole)
@@ -223,6 +227,7 @@ class Posterior:
       ValueError: If a log density was sampled, not a joint distribution, or
         one without data.
     """
+    calling.check('Posterior.log_likelihood')
     model, unknowns = self._joint(), self._flat()
     observed = self._problem.observed
     drawn, _ = self._drawn(model)
@@ -300,16 +305,14 @@ class Posterior:
     if len(rows) > max_rows:
       order = np.argsort(-np.nan_to_num(columns['R-hat'], nan=-np.inf))
       rows = np.sort(order[:max_rows])
-    names = [self.coordinate_names[row] for row in rows]
-    width = max(map(len, names))
-    lines = [' ' * width + ''.join(f'{name:>10}' for name in _COLUMNS)]
-    for row, name in zip(rows, names):
-      cells = [_cell(c, columns[c][row]) for c in _COLUMNS]
-      is_heavy = dict(zip(('mean', 'sd'), self.verdict.tails.is_heavy[:, row]))
-      marks = ['*' if is_heavy.get(c) else '' for c in _COLUMNS]
-      cells = [f'{cell + mark:>10}' for cell, mark in zip(cells, marks)]
-      lines.append(f'{name:{width}}' + ''.join(cells))
-    if any('*' in line[width:] for line in lines):
+    is_heavy = dict(zip(('mean', 'sd'), self.verdict.tails.is_heavy[:, rows]))
+    cells = [['', *(self.coordinate_names[row] for row in rows)]]
+    for name in _COLUMNS:
+      marks = np.where(is_heavy.get(name, np.zeros(len(rows), bool)), '*', '')
+      values = (_cell(name, value) for value in columns[name][rows])
+      cells.append([name, *map(''.join, zip(values, marks))])
+    lines = _aligned(cells)
+    if np.any(list(is_heavy.values())):
       lines.append('* of unknown error: tails are heavy')
     left = len(self.coordinate_names) - len(rows)
     if left:
@@ -382,3 +385,14 @@ def _cell(column, value):
   if column in ('bulk', 'tail'):
     return f'{value:.0f}'
   return f'{value:.3f}' if column == 'R-hat' else f'{value:.4g}'
+
+
+def _aligned(columns):
+  """Returns lines of columns of text, as wide as their widest cell needs."""
+  names, *others = columns
+  width = max(map(len, names))
+  widths = [max(_COLUMN_WIDTH, 2 + max(map(len, c))) for c in others]
+  return [
+    name.ljust(width) + ''.join(c.rjust(w) for c, w in zip(cells, widths))
+    for name, *cells in zip(names, *others)
+  ]

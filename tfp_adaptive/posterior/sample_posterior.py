@@ -17,6 +17,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
+from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
@@ -97,7 +98,8 @@ def sample_posterior(
     ValueError: If an argument is not allowed, a latent variable is discrete,
       the density is none of each chain, no start has a finite one, or
       `checkpoint_dir` is damaged or of another run.
-    RuntimeError: If another run writes to `checkpoint_dir`, or none can.
+    RuntimeError: If another run writes to `checkpoint_dir`, or none can, or in
+      a process that was forked after TensorFlow had run.
 
   Example:
     tfd = tfp.distributions
@@ -107,6 +109,7 @@ def sample_posterior(
     posterior = tfpa.sample_posterior(model, count=3.0)
     print(posterior, posterior.states)
   """
+  calling.check('tfpa.sample_posterior')
   _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds)
   arguments.check_seed(seed)
   settings = Settings(

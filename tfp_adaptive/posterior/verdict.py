@@ -52,6 +52,7 @@ class Verdict(NamedTuple):
     where_diverging: Name of the coordinate that differs most there, or ''.
     most_diverging: The largest share that passes.
     failed: Sentences, one for each gate that did not hold.
+    still_chains: Indices of the chains that never moved while others did.
   """
 
   names: list
@@ -61,6 +62,7 @@ class Verdict(NamedTuple):
   where_diverging: str
   most_diverging: float
   failed: list
+  still_chains: tuple = ()
 
   def worst(self, field):
     """Returns (value, name) of the worst coordinate, None if none moved."""
@@ -103,29 +105,39 @@ class Verdict(NamedTuple):
       return True
     return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
 
-  def advice(self, is_unusable):
+  def advice(self, is_unusable: bool) -> str:
     """Returns what to do about draws that are not to be relied on.
 
+    The causes are asked in an order in which each explains those after it:
+    draws that are no numbers, no chain that moves, some chains that do not,
+    chains that disagree, steps that diverge, too few draws. Chains in several
+    modes, for example, diverge wherever a step leads between the modes.
+
     Args:
-      is_unusable: Whether a sentence says of a coordinate what to do.
+      is_unusable: Whether a sentence about a coordinate says what to do.
     """
     rhat = self.worst('rhat')
+    if is_unusable:
+      return 'do what is said of it above: more draws change nothing'
     if rhat is None:
       return (
         'no step was accepted: check the density and its gradient, and that '
         'the scales of its unknowns are not too far from 1'
       )
-    if is_unusable:
-      return 'do what is said of it above: more draws change nothing'
-    if self.where_diverging and (self.share_diverging > self.most_diverging):
+    if self.still_chains:
       return (
-        f'look at {self.where_diverging}, near which steps diverge: '
-        'reparameterise there, or give it a prior that keeps away'
+        'start the chains nearer to each other by `init`, or write the model '
+        'in float64: chains that never moved say nothing of the posterior'
       )
     if rhat[0] > DISAGREEING_RHAT:
       return (
         'chains disagree; if they sit in different modes average nothing, '
         'otherwise give more `max_gradients`, or reparameterise'
+      )
+    if self.where_diverging and (self.share_diverging > self.most_diverging):
+      return (
+        f'look at {self.where_diverging}, near which steps diverge: '
+        'reparameterise there, or give it a prior that keeps away'
       )
     return 'draw on with `posterior.more(n)`, or give more `max_gradients`'
 
@@ -185,11 +197,14 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   where = _where(names[:-1], values[..., :-1], diverging)
   of_tails = tails_lib.of_draws(values[..., :-1], diagnosis.ess_tail[:-1])
   share = float(np.mean(diverging))
+  still = _still_chains(values)
   verdict = Verdict(
-    names, diagnosis, of_tails, share, where, most_diverging, []
+    names, diagnosis, of_tails, share, where, most_diverging, [], still
   )
   verdict.failed.extend(_not_numbers(names, values))
-  verdict.failed.extend(_failures(verdict, min_ess))
+  # Where no rank is known because draws are no numbers, chains may have moved.
+  if not verdict.failed or verdict.worst('rhat') is not None:
+    verdict.failed.extend(_failures(verdict, min_ess))
   return verdict
 
 
@@ -229,6 +244,12 @@ def stuck(names, draws):
     )
 
 
+def _still_chains(values):
+  """Returns the chains that never moved while others did, a tuple of ints."""
+  is_still = np.all(values == values[:1], axis=(0, 2))
+  return () if np.all(is_still) else tuple(np.flatnonzero(is_still).tolist())
+
+
 def _not_numbers(names, values):
   """Yields a sentence where draws are not finite, which no rank shows."""
   share = 1.0 - np.mean(np.isfinite(values), axis=(0, 1))
@@ -245,6 +266,13 @@ def _failures(verdict, min_ess):
   if verdict.worst('rhat') is None:
     yield 'no chain ever moved'
     return
+  still = verdict.still_chains
+  if still:
+    chains = ', '.join(map(str, still[:5])) + ', ...' * (len(still) > 5)
+    yield (
+      f'{len(still)} of the chains never moved from their start (number '
+      f'{chains}): no step from there is accepted'
+    )
   rhat, name = verdict.worst('rhat')
   if rhat > convergence.LARGEST_RHAT:
     yield (

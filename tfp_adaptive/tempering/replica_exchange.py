@@ -41,9 +41,13 @@ _LEAST = 0.01  # The last inverse temperature of powers of the target.
 _HIGHEST_RATE = 0.9  # Of rejections, before it is worth a warning.
 
 
+@arguments.by_keyword(
+  'replica_exchange(target_log_prob_fn, 500, num_replicas=5)'
+)
 def replica_exchange(
   target_log_prob_fn,
   num_adaptation_steps,
+  *,
   num_replicas=10,
   kernel_fn=None,
   reference=None,

@@ -1,0 +1,117 @@
+"""Keeps messages of TensorFlow that nobody can act on off the terminal.
+
+TensorFlow logs through two channels. Its Python messages pass a logger, which
+takes a filter. Its native messages go to the file descriptor of stderr, and no
+setting reaches all of them: some come before TensorFlow reads its settings, and
+none is read again later. They describe the machine, and each comes once: while
+TensorFlow is imported, with its first operation, or with the first program of
+XLA. So these three are done here, with stderr led through `grep`, which prints
+the last words of an import that is aborted, too.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+
+__all__ = ['start']
+
+_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
+_STDERR = 2
+_PACKAGE = __name__.split('.')[0]
+# I0000 00:00:1795882803.355912   12425 service.cc:153] XLA service ...
+_NATIVE = (
+  r'^[IWE][0-9]{4} [0-9:.]+ +[0-9]+ (port|cudart_stub|cpu_feature_guard'
+  r'|cuda_platform|service|dump_mlir_util|device_compiler)\.(cc|h):[0-9]+\] '
+  r'|^WARNING: All log messages before absl::InitializeLog\(\)'
+  r'|^To enable the following instructions: '
+)
+# NVIDIA, Windows' subsystem for Linux, AMD.
+_GPU_FILES = ('/dev/nvidiactl', '/dev/dxg', '/dev/kfd')
+_HAS_GPU = any(map(os.path.exists, _GPU_FILES))
+
+
+@contextlib.contextmanager
+def _filtered():
+  """Drops TensorFlow's lines about the machine from what goes to stderr.
+
+  All lines are shown where the environment sets the level 0, where there is a
+  GPU whose driver they are about, and where there is no stderr or no `grep`.
+  """
+  grep = shutil.which('grep')
+  try:
+    if os.environ.get(_LEVEL) == '0' or _HAS_GPU or not grep:
+      raise OSError
+    if sys.stderr is not None:
+      sys.stderr.flush()
+    terminal = os.dup(_STDERR)
+  except (OSError, ValueError):
+    yield
+    return
+  try:
+    reader = subprocess.Popen(
+      [grep, '-a', '-v', '-E', _NATIVE],
+      stdin=subprocess.PIPE,
+      stdout=terminal,
+      start_new_session=True,  # Ctrl-C is for this process.
+    )
+  except OSError:
+    os.close(terminal)
+    yield
+    return
+  os.dup2(reader.stdin.fileno(), _STDERR)
+  reader.stdin.close()
+  try:
+    yield
+  finally:
+    os.dup2(terminal, _STDERR)
+    os.close(terminal)
+    reader.wait()
+
+
+def _import():
+  """Imports TensorFlow and TFP, and returns TensorFlow."""
+  if 'tensorflow' not in sys.modules:
+    # Level 3 shows fatal errors only. Level 2 shows errors of a driver, too.
+    os.environ.setdefault(_LEVEL, '2' if _HAS_GPU else '3')
+  with _filtered():
+    import tensorflow as tf
+    import tensorflow_probability as tfp
+
+    with warnings.catch_warnings():
+      if not _HAS_GPU:
+        warnings.filterwarnings('ignore', 'TensorFloat-32')
+      # TFP loads this module with the first look into it, and warns then.
+      dir(tfp.mcmc)
+  return tf
+
+
+tf = _import()
+
+
+@functools.cache
+def start() -> None:
+  """Starts TensorFlow and XLA on a machine without GPU, without messages."""
+  if _HAS_GPU:
+    return
+  with _filtered():
+    program = tf.function(lambda x: x + x, jit_compile=True, autograph=False)
+    program(tf.zeros([]))
+
+
+def _is_for_users(record: logging.LogRecord) -> bool:
+  """Whether users can act on a message: not on retracing of our programs."""
+  if 'triggered tf.function retracing' not in record.getMessage():
+    return True
+  frame = sys._getframe()
+  while frame := frame.f_back:
+    if str(frame.f_globals.get('__name__')).split('.')[0] == _PACKAGE:
+      return False
+  return True
+
+
+tf.get_logger().addFilter(_is_for_users)
