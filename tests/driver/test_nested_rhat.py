@@ -116,6 +116,6 @@ def test_of_many_chains_few_coordinates_are_ranked(monkeypatch):
   draws[:, ::2, 4] += 3.0
   monkeypatch.setattr(convergence, '_MOST_RANKED_NUMBERS', 30_000)
   assert list(convergence._suspects(draws)).count(4) == 1
-  assert len(convergence._suspects(draws)) == convergence._FEWEST_RANKED
+  assert len(convergence._suspects(draws)) == convergence.FEWEST_RANKED
   assert len(convergence._suspects(draws[:, :250])) == 6
   assert convergence.worst(draws, 1)['rhat'][1] == 'coordinate 4'

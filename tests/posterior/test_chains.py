@@ -145,8 +145,8 @@ def test_a_block_is_added_whole_or_not_at_all(monkeypatch, is_interrupted):
 
 
 def test_what_adapted_is_spent_too(monkeypatch):
-  def sample(kernel, starts, num_results, **options):
-    del kernel, options
+  def sample(seconds_left, kernel, starts, num_results, **options):
+    del seconds_left, kernel, options
     rows = np.zeros([num_results, *starts.shape])
     return types.SimpleNamespace(
       states=rows,
@@ -155,7 +155,7 @@ def test_what_adapted_is_spent_too(monkeypatch):
       final_kernel_results=None,
     )
 
-  monkeypatch.setattr(chains_lib.driver, 'sample', sample)
+  monkeypatch.setattr(chains_lib.driver, 'sample_until', sample)
   monkeypatch.setattr(chains_lib, 'learned', _Learned(of_adapting=3.0))
   kernel = types.SimpleNamespace(num_adaptation_steps=50)
   chains = chains_lib.start(

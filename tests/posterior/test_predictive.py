@@ -51,6 +51,7 @@ def _posterior(problem, draws):
     choice=types.SimpleNamespace(name='none'),
     failures=[],
     is_noisy=False,
+    is_settled=True,
     most_diverging=0.005,
   )
   return Posterior(problem, chains, [], 10.0)

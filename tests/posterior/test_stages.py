@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.driver import sample as sample_lib
 from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import run_file
@@ -198,14 +199,11 @@ def test_a_call_ended_by_its_budget_goes_on_with_another(tmp_path):
   short = _sample(tmp_path, max_seconds=1e-6)
   assert 'ended by `max_seconds`' in repr(short)
   longer = _sample(tmp_path)
-  assert longer.num_gradients > short.num_gradients
-  # It was ended before a structure was looked for.
-  names = [[stage.name for stage in p.report] for p in (short, longer)]
-  assert names == [
-    ['starts', 'look'],
-    ['starts', 'look', 'structure', 'sample'],
-  ]
-  assert longer.report[:2] == short.report
+  assert longer.num_gradients > short.num_gradients and longer.converged
+  # It was ended in the first steps, whose states are what there is.
+  assert [stage.name for stage in short.report] == ['starts', 'look']
+  assert len(short.unconstrained) == 1 and not short.converged
+  assert 'ended the run in its warm-up' in short.failed[-1]
 
 
 class _Short(stages.Run):
@@ -363,3 +361,61 @@ def test_half_of_the_gradients_are_of_draws(monkeypatch):
     p._chains.gradients_of_draws / p.num_gradients for p in (short, longer)
   ]
   assert of_draws[0] < 0.5 <= of_draws[1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'after, failed',
+  [
+    (
+      0,
+      'the user ended the run in its warm-up: these are the states that it '
+      'had reached, no draws of the posterior',
+    ),
+    # Adapted, but without a block of draws.
+    (2, '1 draw of each chain is too few to judge'),
+  ],
+)
+def test_an_interrupt_leaves_what_there_is(monkeypatch, after, failed):
+  calls = []
+
+  def interrupted(self, num_rows, steps_per_row):
+    calls.append(num_rows)
+    if len(calls) > after:
+      raise KeyboardInterrupt
+    return num_rows
+
+  monkeypatch.setattr(sample_lib._Pace, 'rows', interrupted)
+  posterior = _sample()
+  assert posterior.ended_by == 'the user' and not posterior.converged
+  assert posterior.unconstrained.shape == (1, 8, 2)
+  assert posterior.failed == [failed]
+  advice = 'give it more time' if after == 0 else 'draw on with'
+  assert f'next: {advice}' in repr(posterior)
+
+
+def test_a_pace_ends_a_run_in_time(monkeypatch):
+  clock = [10.0]
+  pace = sample_lib._Pace(lambda: clock[0])
+  assert pace.rows(250, 1) == 4
+  pace.took(4, 2.0)
+  # A quarter of ten seconds, half a second for each step.
+  assert pace.rows(250, 1) == 5 and pace.rows(250, 3) == 1
+  clock[0] = 1e4
+  assert pace.rows(250, 1) == 250
+  clock[0] = -1.0
+  with pytest.raises(sample_lib.Cut) as cut, pace.interrupts(_cut):
+    pace.rows(250, 1)
+  assert not cut.value.by_user
+  with pytest.raises(sample_lib.Cut) as cut, pace.interrupts(_cut):
+    raise KeyboardInterrupt
+  assert cut.value.by_user
+  # Without a limit there is nothing to plan, and Ctrl-C is the caller's.
+  free = sample_lib._Pace()
+  assert free.rows(250, 1) == 250
+  with pytest.raises(KeyboardInterrupt), free.interrupts(_cut):
+    raise KeyboardInterrupt
+
+
+def _cut(by_user):
+  return sample_lib.Cut(([], {}), None, None, 0, by_user)

@@ -196,6 +196,7 @@ def _posterior(
     thinning=1,
     failures=[],
     is_noisy=False,
+    is_settled=True,
     most_diverging=most_diverging,
   )
   return posterior_lib.Posterior(problem, chains, [], min_ess)

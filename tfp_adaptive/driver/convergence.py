@@ -20,6 +20,7 @@ from tfp_adaptive.driver import nested_rhat
 __all__ = [
   'Diagnosis',
   'FEWEST_DRAWS',
+  'FEWEST_RANKED',
   'LARGEST_RHAT',
   'LEAST_ESS',
   'MOST_AT_ONCE',
@@ -42,7 +43,7 @@ _MOST_RANKED_AT_ALL = 2**24  # Ranks take some microseconds each.
 _FEWEST_ROWS = 16  # Of a million chains; nested R-hat takes a few draws.
 _MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
 _MOST_RANKED_NUMBERS = 2**23  # Of many chains: ranks are dear.
-_FEWEST_RANKED = 4
+FEWEST_RANKED = 4
 _BLOCK = 256  # Most coordinates taken at once, and of many chains fewer.
 _TAIL = 0.05
 
@@ -70,7 +71,14 @@ _SIGNS = dict(rhat=-1.0, ess_bulk=1.0, ess_tail=1.0, ess_moments=1.0)
 
 
 def diagnose(draws):
-  """Returns the `Diagnosis` of draws [n, chains, d], n at least 4."""
+  """Returns the `Diagnosis` of draws [n, chains, d].
+
+  Fewer than 4 draws of a chain say nothing: every number is NaN then.
+  """
+  if len(draws) < FEWEST_RANKED:
+    return Diagnosis(
+      *np.full([len(Diagnosis._fields), draws.shape[-1]], np.nan)
+    )
   blocks = [_of_block(halves) for halves in _blocks_of_halves(draws)]
   return Diagnosis(*(np.concatenate(column) for column in zip(*blocks)))
 
@@ -155,7 +163,7 @@ def _suspects(rows):
   numbers, size = rows.shape[0] * rows.shape[1], rows.shape[2]
   most = _MOST_RANKED
   if rows.shape[1] >= nested_rhat.FEWEST_CHAINS:
-    most = min(most, max(_FEWEST_RANKED, _MOST_RANKED_NUMBERS // numbers))
+    most = min(most, max(FEWEST_RANKED, _MOST_RANKED_NUMBERS // numbers))
   if size <= most:
     return np.arange(size)
   rhat = [_rhat(halves) for halves in _blocks_of_halves(rows)]

@@ -68,6 +68,15 @@ class InMemory:
     """Returns (worst coordinates, of every which draw) as `make` finds them."""
     return make()
 
+  def rows_so_far(self):
+    """Returns the results so far, flat, or `None` where there are none."""
+    if self._arrays is None or not self._num_filled[0]:
+      return None
+    return [
+      array[self._length(i) - self._num_results : filled]
+      for i, (array, filled) in enumerate(zip(self._arrays, self._num_filled))
+    ]
+
   def columns(self):
     """Returns what was recorded, flat: of discarded steps, and of results."""
     num_results, num_parts = self._num_results, self._num_parts

@@ -31,10 +31,33 @@ from tfp_adaptive.driver.result import describe_run
 from tfp_adaptive.driver.result import SampleResult
 from tfp_adaptive.interfaces import types
 
-__all__ = ['sample', 'sample_more']
+__all__ = ['Cut', 'sample', 'sample_more', 'sample_until']
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
+# A run with a time limit begins with so few steps, and then takes at most this
+# share of the time that is left at once.
+_FIRST_STEPS, _SHARE_OF_TIME = 4, 0.25
+
+
+class Cut(Exception):
+  """A run that `sample_until` stopped between two blocks of steps.
+
+  Attributes:
+    states: Draws so far, [n, chains..., event...]; if there are none, the state
+      that was reached, [1, chains..., event...].
+    trace: dict of what was recorded with them.
+    final_state: Where the chains are.
+    final_kernel_results: Their kernel results.
+    step: How many steps were taken.
+    by_user: Whether Ctrl-C stopped the run, not the time.
+  """
+
+  def __init__(self, recorded, state, results, step, by_user):
+    super().__init__('The run was stopped.')
+    self.states, self.trace = recorded
+    self.final_state, self.final_kernel_results = state, results
+    self.step, self.by_user = step, by_user
 
 
 def sample(
@@ -116,6 +139,49 @@ def sample(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500, seed=1)
     print(result, result.states.mean(axis=(0, 1)))
   """
+  return sample_until(
+    None,
+    kernel,
+    init_state,
+    num_results,
+    num_burnin_steps,
+    num_steps_between_results,
+    seed,
+    block_size,
+    trace_fn,
+    jit_compile,
+    progress,
+    checkpoint_dir,
+    draws_dir,
+    devices,
+  )
+
+
+def sample_until(
+  seconds_left,
+  kernel,
+  init_state,
+  num_results,
+  num_burnin_steps=0,
+  num_steps_between_results=0,
+  seed=(0, 1),
+  block_size=None,
+  trace_fn=None,
+  jit_compile=True,
+  progress=True,
+  checkpoint_dir=None,
+  draws_dir=None,
+  devices=None,
+):
+  """Does what `sample` does, as long as there is time.
+
+  Args:
+    seconds_left: Function that returns how many seconds are left; `None`: any.
+    kernel: As of `sample`, as are all others.
+
+  Raises:
+    Cut: If no time is left, or after Ctrl-C, with `seconds_left`.
+  """
   run_arguments.check(
     kernel,
     init_state,
@@ -159,6 +225,7 @@ def sample(
       _Folders(checkpoint_dir, draws_dir),
       progress_lib.Progress(plan.num_steps, progress),
       devices,
+      seconds_left,
     )
 
 
@@ -242,6 +309,7 @@ def _run_blocks(
   folders,
   progress,
   devices=(),
+  seconds_left=None,
 ):
   """Runs all blocks and joins what they recorded."""
   structure = (state, _trace_fn(kernel, trace_fn)(state, results))
@@ -260,14 +328,22 @@ def _run_blocks(
     )
   kept = _kept(kernel, plan, structure, block_size, folders, identity)
   state, results, step, seconds = _loaded(kept, state, results)
-  with progress:
+  pace = _Pace(seconds_left)
+
+  def cut(by_user):
+    recorded = _recorded(kernel, structure, kept, state, results)
+    return Cut(recorded, state, results, step, by_user)
+
+  with progress, pace.interrupts(cut):
     if step < plan.num_steps:
+      pace.check()
       with progress.compiling():
         program.run(state, results, seed, *_counts(step, 0, 1))
       seconds['compile'] += time.monotonic() - start
     progress.update(step, 'adapt', None)
     while step < plan.num_steps:
       phase, num_rows, thin = plan.next_block(step, block_size)
+      num_rows = pace.rows(num_rows, thin)
       start = time.monotonic()
       state, results, recorded = program.run(
         state, results, seed, *_counts(step, num_rows, thin)
@@ -275,12 +351,63 @@ def _run_blocks(
       block = kept.append(_rows(recorded, phase, num_rows))
       seconds[phase] += time.monotonic() - start
       step += num_rows * thin
+      pace.took(num_rows * thin, time.monotonic() - start)
       leaves = tf.nest.flatten((state, results), expand_composites=True)
       kept.save(leaves, step, block, seconds)
       progress.update(step, phase, diagnosis.accept_rate(structure, block))
       # The next block is made without it.
       del block, recorded
   return _join(kernel, plan, structure, kept, state, results, seconds)
+
+
+class _Pace:
+  """How many steps may be taken at once, so that a run ends in time."""
+
+  def __init__(self, seconds_left=None):
+    self._seconds_left = seconds_left
+    self._seconds_per_step = None
+
+  @property
+  def _is_limited(self):
+    return self._seconds_left is not None and np.isfinite(self._seconds_left())
+
+  def check(self):
+    """Raises `TimeoutError` if no time is left."""
+    if self._is_limited and self._seconds_left() <= 0.0:
+      raise TimeoutError
+
+  def rows(self, num_rows, steps_per_row):
+    """Returns how many of so many rows to take; raises as `check` does."""
+    if not self._is_limited:
+      return num_rows
+    self.check()
+    steps = _FIRST_STEPS
+    if self._seconds_per_step is not None:
+      steps = _SHARE_OF_TIME * self._seconds_left() / self._seconds_per_step
+    return int(np.clip(steps // steps_per_row, 1, num_rows))
+
+  def took(self, num_steps, seconds):
+    """Remembers what steps take."""
+    self._seconds_per_step = max(seconds, 1e-6) / num_steps
+
+  @contextlib.contextmanager
+  def interrupts(self, cut):
+    """Raises `cut(by_user)` at the end of the time and after Ctrl-C."""
+    try:
+      yield
+    except (KeyboardInterrupt, TimeoutError) as error:
+      if self._seconds_left is None:
+        raise
+      raise cut(isinstance(error, KeyboardInterrupt)) from error
+
+
+def _recorded(kernel, structure, kept, state, results):
+  """Returns draws and trace so far; if there are none, those of a state."""
+  rows = kept.rows_so_far()
+  if rows is not None:
+    return tf.nest.pack_sequence_as(structure, rows)
+  one = state, _trace_fn(kernel, None)(state, results)
+  return tf.nest.map_structure(lambda leaf: np.asarray(leaf)[np.newaxis], one)
 
 
 def _rows(recorded, phase, num_rows):

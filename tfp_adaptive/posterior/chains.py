@@ -60,8 +60,13 @@ def start(
   checkpoint_dir=None,
   max_gradients=float('inf'),
   density=None,
+  seconds_left=None,
 ):
-  """Returns `Chains` that have adapted and hold one block of draws."""
+  """Returns `Chains` that have adapted and hold one block of draws.
+
+  Where the time ends before that, or after Ctrl-C, they hold what there is, at
+  least the state that they reached, and `cut_by` says why.
+  """
   begin = time.monotonic()
   chains = Chains(
     kernel, choice, seed, num_draws, jit_compile, progress, density
@@ -69,20 +74,27 @@ def start(
   chains.block_size = block_size(num_draws, max_gradients)
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
-    result = driver.sample(
-      kernel,
-      starts,
-      chains.block_size,
-      seed=seed,
-      block_size=chains.block_size,
-      jit_compile=jit_compile,
-      progress=progress,
-      checkpoint_dir=checkpoint_dir,
-    )
+    try:
+      result = driver.sample_until(
+        seconds_left,
+        kernel,
+        starts,
+        chains.block_size,
+        seed=seed,
+        block_size=chains.block_size,
+        jit_compile=jit_compile,
+        progress=progress,
+        checkpoint_dir=checkpoint_dir,
+      )
+      num_steps = kernel.num_adaptation_steps
+    except driver.Cut as cut:
+      result, num_steps = cut, min(cut.step, kernel.num_adaptation_steps)
+      chains.cut_by = 'the user' if cut.by_user else '`max_seconds`'
+      chains.is_settled = cut.step >= kernel.num_adaptation_steps
   chains.add(result)
   cost = learned.cost_per_step(kernel, True, result.final_kernel_results)
   chains.gradients_per_adapting_step = cost.gradient
-  chains.num_gradients += kernel.num_adaptation_steps * cost.gradient
+  chains.num_gradients += num_steps * cost.gradient
   chains.seconds = time.monotonic() - begin
   return chains
 
@@ -163,7 +175,10 @@ class Chains:
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
+    self._seconds_per_step = 0.0  # Of the last block.
     self.noise = None  # `rounding.Noise` of its log density, once measured.
+    # What cut off the first block, and whether the adaptation had ended.
+    self.cut_by, self.is_settled = '', True
     # Digest of the density the draws are of, if it is not the kernel's.
     self.other_program = None
 
@@ -218,6 +233,11 @@ class Chains:
   def failures(self):
     """Sentences on what no draw can tell."""
     found = []
+    if not self.is_settled:
+      found.append(
+        f'{self.cut_by} ended the run in its warm-up: these are the states '
+        'that it had reached, no draws of the posterior'
+      )
     if modes.is_exchange(self.choice.part):
       found += modes.failures(self.results)
     if self.is_noisy:
@@ -307,25 +327,33 @@ class Chains:
       num_gradients=self.num_gradients + len(result.states) * thinning * cost,
     )
 
-  def run_block(self):
-    """Runs one block; of full chains every second draw goes then."""
+  def run_block(self, seconds_left=float('inf')):
+    """Runs one block, a smaller one if it would take longer than there is time.
+
+    Full chains lose every second draw first.
+    """
     begin = time.monotonic()
     is_full = self.is_full
+    thinning = self.thinning * (2 if is_full else 1)
+    fitting = seconds_left / max(self._seconds_per_step * thinning, 1e-9)
+    num_draws = int(np.clip(fitting, 1, self.block_size))
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
       result = driver.sample_more(
         self.kernel,
         self.state,
         self.results,
-        self.block_size,
-        self.thinning * (2 if is_full else 1) - 1,
+        num_draws,
+        thinning - 1,
         # Negative: other numbers than those of the steps before.
         random.fold_in(self._seed, -self.num_blocks),
         self.block_size,
         **self._options,
       )
     self.add(result, is_full)
-    self.seconds += time.monotonic() - begin
+    seconds = time.monotonic() - begin
+    self._seconds_per_step = seconds / (num_draws * thinning)
+    self.seconds += seconds
 
   def extend_to(self, num_draws):
     """Lets the chains hold more draws from now on."""

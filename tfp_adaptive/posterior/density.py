@@ -204,7 +204,7 @@ def _are_alike(found, wide):
     narrow, other = np.asarray(narrow, np.float64), np.asarray(other)
     is_known = np.isfinite(narrow) & np.isfinite(other)
     scale = 1.0 + np.abs(other[is_known]).max(initial=0.0)
-    gap = np.abs(narrow - other)[is_known].max(initial=0.0)
+    gap = np.abs(narrow[is_known] - other[is_known]).max(initial=0.0)
     if gap > _LARGEST_DIFFERENCE * scale:
       return False
   return True

@@ -80,6 +80,8 @@ class Posterior:
     self.verdict = verdict_lib.judge(
       *self._values, self.trace, min_ess, chains.most_diverging
     )
+    if not chains.is_settled:
+      self.verdict.failed.clear()  # Too few states to say anything else.
     self.verdict.failed.extend(chains.failures)
     stuck = list(verdict_lib.stuck(problem.coordinates, self.unconstrained))
     self.verdict.failed.extend(stuck)
@@ -355,6 +357,12 @@ class Posterior:
       lambda rows: rows.reshape(*shape, *rows.shape[1:]), found
     )
 
+  @property
+  def _advice(self):
+    if not self._chains.is_settled:
+      return 'give it more time; with `checkpoint_dir` the same call goes on'
+    return self.verdict.advice(self._is_unusable)
+
   def _headline(self):
     num_draws, num_chains = self.unconstrained.shape[:2]
     word = 'Converged' if self.converged else 'NOT CONVERGED'
@@ -370,7 +378,7 @@ class Posterior:
       lines.append(f'  ended by {self.ended_by}')
     lines += [f'  {stage}' for stage in self.report]
     if not self.converged:
-      lines.append(f'  next: {self.verdict.advice(self._is_unusable)}')
+      lines.append(f'  next: {self._advice}')
     return '\n'.join(lines)
 
 

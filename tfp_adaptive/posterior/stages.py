@@ -136,12 +136,13 @@ class Run:
       is_lost = chains.is_lost
       settings = self._planned_settings(number)
       affordable = budget.affordable(settings, self._spent, num_steps, cost)
-      if not np.any(is_lost) or affordable < num_steps:
+      if not np.any(is_lost) or affordable < num_steps or self._ended_by:
         break
       self._say(f'{self._words(is_lost)}: they start again where others are')
       state = arrival.replaced(chains.state, is_lost)
       chains = self._adapt('look', choice, state, num_steps, number)
-    self._save(chains)
+    if not self._ended_by:
+      self._save(chains)
     return chains
 
   def _words(self, is_lost):
@@ -165,8 +166,9 @@ class Run:
       message = str(getattr(error, 'message', error)) or type(error).__name__
       self._note('adapt', f'failed: {message[:300]}', 0, begin)
     if self._is_late and found is chains:
-      self._ended_by = '`max_seconds`'  # Another call chooses anew.
-      return chains
+      self._ended_by = '`max_seconds`'
+    if self._ended_by:
+      return chains  # Another call chooses again, or adapts to the end.
     if lacking:
       words = 'left out: `max_gradients` does not pay for it'
       self._note('adapt', words, 0, time.monotonic())
@@ -226,9 +228,12 @@ class Run:
     planned = self._file.budget(number)
     return self._settings._replace(max_gradients=planned)
 
+  def _seconds_left(self):
+    return self._settings.max_seconds - (time.monotonic() - self._begin)
+
   @property
   def _is_late(self):
-    return time.monotonic() - self._begin > self._settings.max_seconds
+    return self._seconds_left() < 0.0
 
   @property
   def _spent(self):
@@ -252,7 +257,9 @@ class Run:
       self._file.folder(f'adaptation_{number}'),
       settings.max_gradients,
       density,
+      self._seconds_left,
     )
+    self._ended_by = self._ended_by or chains.cut_by
     found = f'{choice.name}, {num_steps} steps'
     if modes.is_exchange(choice.part):
       found += f', {choice.part.num_replicas} temperatures: chains stay apart'
@@ -261,11 +268,14 @@ class Run:
     is_lost = chains.is_lost
     if np.any(is_lost):
       found += f'; {self._words(is_lost)}'
-    chains.noise = rounding.measured(
-      density, chains.draws, chains.trace['target_log_prob']
-    )
-    if chains.noise.nats > _NOTABLE_NOISE:
-      found += f'; rounding noise of {chains.noise.nats:.2g} nats'
+    if not chains.cut_by:
+      chains.noise = rounding.measured(
+        density, chains.draws, chains.trace['target_log_prob']
+      )
+      if chains.noise.nats > _NOTABLE_NOISE:
+        found += f'; rounding noise of {chains.noise.nats:.2g} nats'
+    else:
+      found += f'; cut off by {chains.cut_by}'
     self._note(stage, found, chains.num_gradients, begin)
     return chains
 
@@ -369,7 +379,7 @@ class Run:
         return
       if chains.gradients_to_go_on > left:
         chains.extend_by_a_block()  # The last of the budget.
-      chains.run_block()
+      chains.run_block(self._seconds_left())
       if self._file.is_due:
         self._save(chains, self._stage(chains))
 

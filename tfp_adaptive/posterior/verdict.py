@@ -52,6 +52,7 @@ class Verdict(NamedTuple):
     where_diverging: Name of the coordinate that differs most there, or ''.
     most_diverging: The largest share that passes.
     failed: Sentences, one for each gate that did not hold.
+    is_brief: Whether there are too few draws to judge.
     still_chains: Indices of the chains that never moved while others did.
   """
 
@@ -63,6 +64,7 @@ class Verdict(NamedTuple):
   most_diverging: float
   failed: list
   still_chains: tuple = ()
+  is_brief: bool = False
 
   def worst(self, field):
     """Returns (value, name) of the worst coordinate, None if none moved."""
@@ -119,6 +121,8 @@ class Verdict(NamedTuple):
     rhat = self.worst('rhat')
     if is_unusable:
       return 'do what is said of it above: more draws change nothing'
+    if self.is_brief:
+      return 'draw on with `posterior.more(n)`, or give more time'
     if rhat is None:
       return (
         'no step was accepted: check the density and its gradient, and that '
@@ -159,7 +163,7 @@ class Verdict(NamedTuple):
       lines.append(f'R-hat at most {rhat[0]:.3f} ({rhat[1]})')
     sizes = [(words, self.worst(field)) for field, words in SIZES]
     worst = [f'{w} {found[0]:.0f} ({found[1]})' for w, found in sizes if found]
-    lines.append(f'at least: {", ".join(worst)}')
+    lines += [f'at least: {", ".join(worst)}'] if worst else []
     lines += [f'heavy tails: {sentence}' for sentence in self.doubts]
     lines += [f'failed: {sentence}' for sentence in self.failed]
     return '\n'.join(lines)
@@ -199,9 +203,22 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   share = float(np.mean(diverging))
   still = _still_chains(values)
   verdict = Verdict(
-    names, diagnosis, of_tails, share, where, most_diverging, [], still
+    names,
+    diagnosis,
+    of_tails,
+    share,
+    where,
+    most_diverging,
+    [],
+    still,
+    len(values) < convergence.FEWEST_RANKED,
   )
   verdict.failed.extend(_not_numbers(names, values))
+  if verdict.is_brief:
+    number = '1 draw' if len(values) == 1 else f'{len(values)} draws'
+    verb = 'is' if len(values) == 1 else 'are'
+    verdict.failed.append(f'{number} of each chain {verb} too few to judge')
+    return verdict
   # Where no rank is known because draws are no numbers, chains may have moved.
   if not verdict.failed or verdict.worst('rhat') is not None:
     verdict.failed.extend(_failures(verdict, min_ess))
