@@ -483,10 +483,19 @@ def test_a_part_is_found_wherever_it_hides():
       ValueError,
       'float64.*float32.*dtype=tf.float64',
     ),
-    (
-      dict(bijector=tfb.Shift(tf.constant(0.0)), dtype=tf.float64),
-      ValueError,
-      'float32.*float64.*dtype=tf.float32',
+    *(
+      (
+        dict(event_shape=shape, bijector=bijector, dtype=tf.float64),
+        ValueError,
+        'float32.*float64.*dtype=tf.float32.*np.float64',
+      )
+      for shape, bijector in (
+        ((), tfb.Shift(tf.constant(0.0))),
+        ((), tfb.Sigmoid(0.0, 1.0)),
+        ((), tfb.Chain([tfb.Scale(2.0), tfb.Exp()])),
+        ((), tfb.Invert(tfb.Shift(1.0))),
+        ([2, 2], tfb.FillScaleTriL(diag_shift=1e-5)),
+      )
     ),
     (dict(bijector=tfb.SoftmaxCentered()), ValueError, '1 axes or more'),
     (
@@ -552,6 +561,12 @@ def test_draws_of_mean_and_scale_follow_student_and_inverse_chi(is_flat_in_log):
     for level in (0.1, 0.5, 0.9):
       share = np.mean(values <= law.ppf(level))
       assert abs(share - level) < 5.0 * np.sqrt(level * (1 - level) / size)
+  # Data drawn anew have a t distribution, too, that is wider.
+  drawn = posterior.posterior_predictive(seed=1)['y']
+  assert drawn.shape == (1000, 4, _N)
+  wide = stats.t(degrees, _MEAN, spread * np.sqrt(_N + 1))
+  share = np.mean(drawn[..., 0] <= wide.ppf(0.9))
+  assert abs(share - 0.9) < 5.0 * 0.3 / np.sqrt(size)
   # The other prior is told apart by the same numbers.
   wrong = stats.invgamma((2 * _N - 3 - degrees) / 2, scale=_SQUARES / 2)
   share = np.mean(scales**2 <= wrong.ppf(0.5))

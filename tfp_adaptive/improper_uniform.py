@@ -13,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import custom_gradient
+
 __all__ = ['ImproperUniform', 'has_flat_part']
 
 tfb = tfp.bijectors
@@ -179,6 +181,8 @@ def has_flat_part(model: Any) -> bool:
 
   def look():
     found.append(_has_flat_part(model))
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return tf.zeros([])
 
   with warnings.catch_warnings():
@@ -257,12 +261,6 @@ def _check_bijector(bijector, event_shape, dtype):
       '`bijector` of a flat prior must be a `tfb.Bijector`, for example '
       f'`tfb.Exp()` with its parentheses, or `None`, but got {bijector!r}.'
     )
-  for other in _dtypes(bijector) - {dtype}:
-    raise ValueError(
-      f'`bijector` has constants of {other.name}, but the flat prior is '
-      f'{dtype.name}. Write `dtype=tf.{other.name}`, or the constants of the '
-      f'bijector in {dtype.name}.'
-    )
   problem = _shape_problem(bijector, event_shape)
   if problem:
     raise ValueError(
@@ -271,16 +269,51 @@ def _check_bijector(bijector, event_shape, dtype):
       'value as the model uses it, for example `[4, 4]` with '
       '`tfb.CorrelationCholesky()`.'
     )
+  others = _dtypes(bijector, set()) - {dtype}
+  # TFP casts some constants where it uses them: only a trial tells.
+  if others and not _takes(bijector, event_shape, dtype):
+    other = others.pop().name
+    raise ValueError(
+      f'`bijector` has constants of {other}, but the flat prior is '
+      f'{dtype.name}. Write `dtype=tf.{other}`, or each constant of the '
+      f'bijector as `np.{dtype.name}(...)`; TFP makes plain Python numbers '
+      'float32.'
+    )
 
 
-def _dtypes(value):
-  """Returns the set of floating dtypes of all constants in a bijector."""
+def _takes(bijector, event_shape, dtype):
+  """Returns whether a bijector maps numbers of a dtype; computes nothing."""
+  found = []
+
+  def look():
+    z = tf.zeros(bijector.inverse_event_shape(event_shape), dtype)
+    found.append(bijector.forward(z).dtype)
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return tf.zeros([])
+
+  try:
+    tf.function(look, autograph=False).get_concrete_function()
+  except (TypeError, ValueError, tf.errors.InvalidArgumentError):
+    return False
+  return found == [dtype]
+
+
+def _dtypes(value, seen):
+  """Returns the set of floating dtypes of all constants in a bijector.
+
+  Args:
+    value: A bijector, or what is in one.
+    seen: Set of ids of what was looked into; it grows.
+  """
+  if id(value) in seen:
+    return set()
+  seen.add(id(value))
   if isinstance(value, tfb.Bijector):
-    return _dtypes(value.parameters)
-  if isinstance(value, dict):
-    return _dtypes(list(value.values()))
+    # Arguments, and what TFP made of them.
+    return _dtypes([*value.parameters.values(), *vars(value).values()], seen)
   if isinstance(value, (list, tuple)):
-    return set().union(*map(_dtypes, value))
+    return set().union(*(_dtypes(part, seen) for part in value))
   if tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
     dtype = tf.as_dtype(value.dtype)
     return {dtype} if dtype.is_floating else set()
