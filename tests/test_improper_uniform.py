@@ -278,6 +278,11 @@ def test_every_joint_distribution_has_the_density_by_hand(kind):
     assert problem.dtype == tf.float64
   expected = _log_posterior(*rows.T) + _log_evidence()
   np.testing.assert_allclose(found, expected, rtol=1e-10)
+  # The model has starting points of the right shapes, in the supports.
+  drawn = model.sample(3, seed=(0, 1))
+  shapes = [part.shape for part in tf.nest.flatten(drawn)]
+  assert all(shape[0] == 3 for shape in shapes)
+  assert np.all(np.isfinite(model.log_prob(drawn)))
   # The prior 1 / scale is another posterior: the comparison sees it.
   assert np.ptp(found - (expected - rows[:, 1])) > 0.1
 

@@ -41,6 +41,9 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
   space. They say nothing about the prior. The posterior may be improper, too,
   if the data do not bound every direction; then no sampler can converge.
 
+  It is a prior of unknowns, and no distribution of data: its density is one
+  whatever the size of the support. Use `tfd.Uniform` for data.
+
   The support is open. A value counts as inside if its inverse under the
   bijector is finite and `forward` leads back to the value, up to rounding.
 

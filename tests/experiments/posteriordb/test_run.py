@@ -246,6 +246,60 @@ def test_values_after_an_option_belong_to_it():
   ]
 
 
+_FAKE_STAN = """
+import numpy as np
+
+class Fit:
+  sample_and_sampler_param_names = ('lp__', 'n_leapfrog__', 'divergent__')
+  constrained_param_names = ('a', 'b.1')
+
+  def __init__(self, size):
+    noise = np.random.default_rng(0).normal(size=(2, *size))
+    drawn = np.array([1.0, -5.0])[:, None, None] + noise
+    self.values = np.concatenate([np.ones((3, *size)), drawn])
+
+class Model:
+  def sample(self, num_chains, num_samples, num_warmup, save_warmup):
+    return Fit((num_warmup + num_samples, num_chains))
+
+def build(program, data, random_seed):
+  assert program == 'model {}' and data == {'x': [1.5, 2.0]}, (program, data)
+  assert random_seed == 3
+  return Model()
+"""
+
+
+def test_a_run_of_another_interpreter_ends_as_a_record(tmp_path):
+  packages = tmp_path / 'packages'
+  for name in ('pystan', 'httpstan'):
+    (packages / f'{name}-3.dist-info').mkdir(parents=True)
+    text = f'Metadata-Version: 2.1\nName: {name}\nVersion: 3\n'
+    (packages / f'{name}-3.dist-info' / 'METADATA').write_text(text)
+  (packages / 'stan.py').write_text(_FAKE_STAN)
+  python = tmp_path / 'python'
+  python.write_text(
+    f'#!/bin/sh\nPYTHONPATH="{packages}" exec "{sys.executable}" "$@"\n'
+  )
+  python.chmod(0o755)
+  folder = tmp_path / 'posteriordb'
+  (folder / 'stan').mkdir(parents=True)
+  (folder / 'stan' / 'kidscore_momhs.stan').write_text('model {}')
+  with zipfile.ZipFile(folder / 'kidiq.json.zip', 'w') as file:
+    file.writestr('kidiq.json', '{"x": [1.5, 2.0]}')
+  exact = dict(mean_error=0.0, square=1.0, square_error=0.0)
+  entries = {'a': dict(exact, mean=1.0), 'b[1]': dict(exact, mean=-5.0)}
+  reference = json.dumps({_NAME: {'parameters': entries}})
+  (folder / 'reference.json').write_text(reference)
+  task = run_lib.Task(_NAME, 'Stan', 2, 'float64')
+  record = run_lib.run(task, folder, python=str(python))
+  assert record['status'] == 'finished', record.get('error')
+  assert record['converged'] and record['gradients'] == 8 * 2000.0
+  for field in ('worst_z_of_means', 'worst_z_of_squares'):
+    assert abs(record[field][1]) < 4.0
+  assert 0.0 <= record['compile_cpu_seconds'] <= record['cpu_seconds'] < 60.0
+  assert record['peak_bytes'] > 1e6
+
+
 class _Fit:
   """What PyStan returns for two parameters, warm-up included."""
 
