@@ -88,7 +88,6 @@ def run(
       f'--dtype is float32 or float64, but got {dtype!r}.'
     )
   with cli.refusing():
-    from experiments.framework import json_files
     from experiments.posteriordb import registry
     from experiments.posteriordb import run as run_lib
 
@@ -98,17 +97,7 @@ def run(
       seeds or [0],
       dtype,
     )
-    done = {
-      run_lib.key(record)
-      for record in json_files.read_lines(output)
-      if record['status'] == 'finished'
-    }
-    for task in tasks:
-      if task in done:
-        continue
-      record = run_lib.run(task, _folder(data), python, max_seconds)
-      json_files.append_lines(output, record)
-      cli.console.print(_line(record), soft_wrap=True, highlight=False)
+    _run_missing(tasks, output, _folder(data), python, max_seconds)
 
 
 @app.command('list')
@@ -119,6 +108,24 @@ def list_(data: Folder = None):
   for name in registry.NAMES:
     cli.console.print(name, highlight=False)
   cli.console.print(f'Data folder: {_folder(data)}', soft_wrap=True)
+
+
+def _run_missing(tasks, output, folder, python, max_seconds):
+  """Runs the tasks that a file has no finished record of."""
+  from experiments.framework import json_files
+  from experiments.posteriordb import run as run_lib
+
+  done = {
+    run_lib.key(record)
+    for record in json_files.read_lines(output)
+    if record['status'] == 'finished'
+  }
+  for task in tasks:
+    if task in done:
+      continue
+    record = run_lib.run(task, folder, python, max_seconds)
+    json_files.append_lines(output, record)
+    cli.console.print(_line(record), soft_wrap=True, highlight=False)
 
 
 def _folder(data):

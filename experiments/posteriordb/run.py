@@ -88,6 +88,7 @@ def run(
   with tempfile.TemporaryDirectory() as scratch:
     output = pathlib.Path(scratch) / 'draws.npz'
     command = _command(task, folder, python, pathlib.Path(scratch), output)
+    begin = _seconds_of_children()
     try:
       _execute(command, scratch, max_seconds)
     except subprocess.TimeoutExpired:
@@ -97,6 +98,7 @@ def run(
       return {**head, 'status': 'failed', 'error': text}
     with np.load(output) as file:
       found = json.loads(str(file['record']))
+      found['process_cpu_seconds'] = _seconds_of_children() - begin
       draws = dict(
         zip(file['names'].tolist(), np.moveaxis(file['draws'], -1, 0))
       )
@@ -144,6 +146,12 @@ def finished(
     'num_chains': first.shape[1],
     'commit': records.commit(),
   }
+
+
+def _seconds_of_children():
+  """Returns CPU seconds of all children that have ended, and of theirs."""
+  times = os.times()
+  return times.children_user + times.children_system
 
 
 def _command(task, folder, python, scratch, output):

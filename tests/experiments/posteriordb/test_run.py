@@ -296,7 +296,9 @@ def test_a_run_of_another_interpreter_ends_as_a_record(tmp_path):
   assert record['converged'] and record['gradients'] == 8 * 2000.0
   for field in ('worst_z_of_means', 'worst_z_of_squares'):
     assert abs(record[field][1]) < 4.0
-  assert 0.0 <= record['compile_cpu_seconds'] <= record['cpu_seconds'] < 60.0
+  assert 0.0 <= record['compile_cpu_seconds'] <= record['cpu_seconds']
+  # With the imports.
+  assert record['cpu_seconds'] < record['process_cpu_seconds'] < 60.0
   assert record['peak_bytes'] > 1e6
 
 
