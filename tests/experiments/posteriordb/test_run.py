@@ -316,6 +316,22 @@ class _Fit:
     self.values = np.concatenate([zeros, taken, zeros, drawn])
 
 
+def _run_theirs(sampler, folder, monkeypatch):
+  """Runs the other side in this process; returns record, names and draws."""
+  monkeypatch.setattr(theirs.importlib.metadata, 'version', lambda _: '3')
+  program, data = folder / 'model.stan', folder / 'data.json'
+  program.write_text('model {}')
+  data.write_text('{"N": 2}')
+  output = str(folder / 'draws.npz')
+  arguments = [program, data, sampler, 5, 4, 100, output]
+  monkeypatch.setattr(sys, 'argv', ['theirs.py', *map(str, arguments)])
+  monkeypatch.setattr(sys, 'path', list(sys.path))
+  theirs.main()
+  with np.load(output) as file:
+    record = json.loads(str(file['record']))
+    return record, file['names'].tolist(), file['draws']
+
+
 def test_the_side_of_stan_writes_draws_and_the_gradients_of_warm_up(
   tmp_path, monkeypatch
 ):
@@ -330,21 +346,40 @@ def test_the_side_of_stan_writes_draws_and_the_gradients_of_warm_up(
     return types.SimpleNamespace(sample=sample)
 
   monkeypatch.setitem(sys.modules, 'stan', types.SimpleNamespace(build=build))
-  monkeypatch.setattr(theirs.importlib.metadata, 'version', lambda _: '3')
-  program, data = tmp_path / 'model.stan', tmp_path / 'data.json'
-  program.write_text('model {}')
-  data.write_text('{"N": 2}')
-  output = str(tmp_path / 'draws.npz')
-  arguments = [program, data, 'Stan', 5, 4, 100, output]
-  monkeypatch.setattr(sys, 'argv', ['theirs.py', *map(str, arguments)])
-  monkeypatch.setattr(sys, 'path', list(sys.path))
-  theirs.main()
+  record, names, draws = _run_theirs('Stan', tmp_path, monkeypatch)
   assert asked['program'] == 'model {}' and asked['data'] == {'N': 2}
   assert asked['seed'] == 5 and asked['save_warmup']
-  with np.load(output) as file:
-    record = json.loads(str(file['record']))
-    assert file['names'].tolist() == ['sigma', 'beta[1]', 'beta[2]']
-    assert file['draws'].shape == (100, 4, 3)
+  assert names == ['sigma', 'beta[1]', 'beta[2]']
+  assert draws.shape == (100, 4, 3)
   assert record['gradients'] == 7.0 * 1100 * 4
   assert record['run_cpu_seconds'] >= 0.0
   assert record['versions'] == {'pystan': '3', 'httpstan': '3'}
+
+
+def test_the_side_of_nutpie_writes_draws_and_the_gradients_of_warm_up(
+  tmp_path, monkeypatch
+):
+  asked = {}
+
+  def sample(model, draws, chains, **options):
+    asked.update(options, model=model)
+    beta = np.arange(chains * draws * 2.0).reshape(chains, draws, 2)
+    steps = np.full([chains, draws], 7)
+    return types.SimpleNamespace(
+      posterior={'beta': beta, 'sigma': beta[..., 0]},
+      sample_stats={'n_steps': steps, 'diverging': steps > 7},
+      warmup_sample_stats={'n_steps': 2 * steps},
+    )
+
+  compiled = lambda code: types.SimpleNamespace(
+    with_data=lambda **data: (code, data)
+  )
+  module = types.SimpleNamespace(compile_stan_model=compiled, sample=sample)
+  monkeypatch.setitem(sys.modules, 'nutpie', module)
+  record, names, draws = _run_theirs('nutpie', tmp_path, monkeypatch)
+  assert asked['model'] == ('model {}', {'N': 2}) and asked['seed'] == 5
+  assert names == ['beta[1]', 'beta[2]', 'sigma']
+  # Chains come first there, and draws here.
+  np.testing.assert_array_equal(draws[1, 2], [402.0, 403.0, 402.0])
+  assert record['gradients'] == 3 * 7.0 * 100 * 4
+  assert record['num_diverging'] == 0
