@@ -18,6 +18,7 @@ from experiments.posteriordb import reference as reference_lib
 from experiments.posteriordb import registry
 from experiments.posteriordb import run as run_lib
 from experiments.posteriordb import theirs
+from tests.experiments.posteriordb import test_densities
 
 _NAME = 'kidiq-kidscore_momhs'
 _EXACT = {
@@ -244,6 +245,19 @@ def test_values_after_an_option_belong_to_it():
     *['--seeds', '0', '--seeds', '1', '--data', 'x', '--names', 'a'],
     *['--seeds', '2'],
   ]
+
+
+@pytest.mark.nightly
+@test_densities.needs_data
+def test_a_run_of_this_library_agrees_with_the_reference():
+  name = 'eight_schools-eight_schools_noncentered'
+  task = run_lib.Task(name, run_lib.HERE, 1, 'float64')
+  record = run_lib.run(task, test_densities.FOLDER)
+  assert record['status'] == 'finished', record.get('error')
+  assert record['converged'] and record['is_enough']
+  for field in ('worst_z_of_means', 'worst_z_of_squares'):
+    assert abs(record[field][1]) < 5.0
+  assert record['cpu_seconds'] < record['process_cpu_seconds']
 
 
 _FAKE_STAN = """
