@@ -1,8 +1,9 @@
 """A flat prior as a distribution: a part of a joint distribution.
 
-The density of `ImproperUniform` is one everywhere on its support. Such a prior
-has no finite integral, so it has no draws; a posterior under it can still be
-proper. Stan programs use it for every parameter without a `~` statement.
+The density of `ImproperUniform` is one everywhere on its support. On a support
+without bounds it has no finite integral, and so no draws. A posterior under it
+can still be proper. Stan programs use such a prior for every parameter without
+a `~` statement.
 """
 
 import warnings
@@ -38,8 +39,8 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
 
   A flat prior has no draws. Joint distributions call `sample` to find shapes,
   so `sample` returns starting points: uniform in (-2, 2) in unconstrained
-  space. They say nothing about the prior. The posterior may be improper, too,
-  if the data do not bound every direction; then no sampler can converge.
+  space. They say nothing about the prior. If the data do not bound every
+  direction, the posterior is improper, too, and no sampler can converge.
 
   It is a prior of unknowns, and no distribution of data: its density is one
   whatever the size of the support. Use `tfd.Uniform` for data.
