@@ -17,6 +17,7 @@ from experiments.framework import errors
 from experiments.framework.data_cli import data
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
+from experiments.posteriordb import cli as posteriordb_cli
 from experiments.quickstart.cli import quickstart
 from experiments.rivals import cli as rivals_cli
 from experiments.studies import cli as studies_cli
@@ -106,6 +107,7 @@ app = typer.Typer(
   pretty_exceptions_show_locals=False,
 )
 app.add_typer(panel_cli.app, name='panel')
+app.add_typer(posteriordb_cli.app, name='posteriordb')
 app.add_typer(rivals_cli.app, name='rivals')
 app.add_typer(studies_cli.surrogate, name='surrogate')
 for _name, _command in (

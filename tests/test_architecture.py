@@ -47,6 +47,7 @@ _MAY_IMPORT = {
   'preconditioners': ('interfaces', 'core', 'linalg'),
   'driver': ('_version', 'interfaces', 'core', 'learned'),
   'learned': ('interfaces', 'core'),
+  'improper_uniform': ('core',),
   **dict.fromkeys((*_FAMILIES, 'tempering'), _SHARED),
 }
 # These take from everywhere: collections of names, and what chooses for users.
@@ -92,6 +93,7 @@ _ROOM_MAY_IMPORT = {
   'studies': ('framework', *_CATALOGUES, 'panel', '__main__'),
   # One judge for the samplers of both.
   'rivals': ('framework', *_CATALOGUES, 'quickstart'),
+  'posteriordb': ('framework', 'panel'),
   # A page shows what a command prints.
   'documentation': (
     'framework',
@@ -101,7 +103,7 @@ _ROOM_MAY_IMPORT = {
     'rivals',
   ),
   # All commands.
-  '__main__': ('framework', *_LATE_ROOMS, 'rivals'),
+  '__main__': ('framework', *_LATE_ROOMS, 'rivals', 'posteriordb'),
 }
 
 

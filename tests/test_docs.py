@@ -355,10 +355,12 @@ def test_the_examples_of_a_model_of_ones_own_have_their_exact_means():
   for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL):
     exec(compile(example, 'your_model.md', 'exec'), names)
     found.append(names['posterior'])
-  joint, density = found
-  assert joint.converged and density.converged
+  joint, flat, density = found
+  assert joint.converged and flat.converged and density.converged
   # Gamma(2, 1) and four counts whose sum is ten: Gamma(12, 5).
   np.testing.assert_allclose(joint.states.rate.mean(), 2.4, rtol=0.03)
+  # The mean has a t distribution about that of the data.
+  np.testing.assert_allclose(flat.states.mean.mean(), 17.6 / 6, rtol=0.03)
   # The scale of effects that nothing was seen of keeps its prior, exp(1).
   np.testing.assert_allclose(density.states[0].mean(), 1.0, rtol=0.1)
 

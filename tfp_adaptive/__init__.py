@@ -17,6 +17,7 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.driver.compilation_cache import cache_compilations
 from tfp_adaptive.driver.result import SampleResult
 from tfp_adaptive.driver.sample import sample
+from tfp_adaptive.improper_uniform import ImproperUniform
 from tfp_adaptive.latent import priors as gaussian_priors
 from tfp_adaptive.latent.auxiliary_gradient import auxiliary_gradient
 from tfp_adaptive.latent.auxiliary_langevin import auxiliary_langevin
@@ -71,6 +72,8 @@ __all__ = [
   'kernel_hamiltonian',
   # Samplers of several modes.
   'replica_exchange',
+  # Flat priors of a joint distribution.
+  'ImproperUniform',
   # The driver.
   'Posterior',
   'SampleResult',

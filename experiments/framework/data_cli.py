@@ -11,6 +11,7 @@ from experiments.framework import data as local_data
 from experiments.framework import downloads
 from experiments.framework.data_sources import DOWNLOADS
 from experiments.framework.errors import DataError
+from experiments.framework.file_sets import FILE_SETS
 
 __all__ = ['data']
 
@@ -20,7 +21,9 @@ def data(
     Optional[list[str]],
     typer.Argument(metavar='[NAME]...', help='Data sets; none: list them.'),
   ] = None,
-  all_: Annotated[bool, typer.Option('--all', help='All data sets.')] = False,
+  all_: Annotated[
+    bool, typer.Option('--all', help='All data sets of the papers.')
+  ] = False,
   data_dir: cli.DataDir = None,
 ):
   """Fetch data sets of the papers into the data folder, and check them.
@@ -63,7 +66,12 @@ def _list(data_dir):
     path = downloads.local_copy(name, data_dir)
     shape = ' x '.join(map(str, source.shape))
     table.add_row(name, shape, path.name if path else 'no', source.terms)
+  for name, listed in FILE_SETS.items():
+    num_here = len(downloads.local_files(name, data_dir))
+    here = f'{num_here} files' if num_here else 'no'
+    table.add_row(name, f'{len(listed.files)} files', here, listed.terms)
   cli.console.print(table)
   cli.console.print(
-    'Fetch one by `python -m experiments data NAME`, all by --all.'
+    'Fetch one by `python -m experiments data NAME`. --all fetches all but '
+    f'{", ".join(FILE_SETS)}.'
   )

@@ -29,8 +29,9 @@ from experiments.framework.errors import did_you_mean
 from experiments.framework.errors import shortened
 from experiments.framework.errors import shown
 from experiments.framework.errors import StorageError
+from experiments.framework.file_sets import FILE_SETS
 
-__all__ = ['local_copy', 'obtain']
+__all__ = ['local_copy', 'local_files', 'obtain']
 
 _CHUNK_BYTES = 1 << 16
 _MAX_BYTES = 200_000_000
@@ -51,11 +52,23 @@ def local_copy(name, data_dir=None):
   return data.local_path(name, data_dir, suffixes.get(name, ('.npz', '.csv')))
 
 
+def local_files(name, data_dir=None):
+  """Returns the files of a set that are in the data folder.
+
+  Args:
+    name: a key of `file_sets.FILE_SETS`.
+    data_dir: as in `data.load`, but the folder may be missing.
+  """
+  folder = data.folder(data_dir) / name
+  return [f for f in FILE_SETS[name].files if (folder / f.name).is_file()]
+
+
 def obtain(name, console, data_dir=None, cache_dir=None):
   """Makes sure that a data set is in the data folder; says how it got there.
 
   Args:
-    name: a key of `data_sources.DOWNLOADS`, or of `BUNDLED`.
+    name: a key of `data_sources.DOWNLOADS`, of `BUNDLED`, or of
+      `file_sets.FILE_SETS`.
     console: of rich.
     data_dir: the folder, which is made if need be; None as in `data.folder`.
     cache_dir: where OpenML downloads are kept; None: ~/.cache/tfp_adaptive.
@@ -68,10 +81,14 @@ def obtain(name, console, data_dir=None, cache_dir=None):
   if name in BUNDLED:
     console.print(f'{name}: part of scikit-learn, nothing to download.')
     return
-  if name not in DOWNLOADS:
+  if name in FILE_SETS:
+    _obtain_files(name, console, data_dir)
+    return
+  allowed = [*DOWNLOADS, *FILE_SETS]
+  if name not in allowed:
     raise DataError(
-      f'unknown data set {shown(name)}{did_you_mean(name, DOWNLOADS)}; allowed '
-      f'are {", ".join(DOWNLOADS)}.'
+      f'unknown data set {shown(name)}{did_you_mean(name, allowed)}; allowed '
+      f'are {", ".join(allowed)}.'
     )
   source = DOWNLOADS[name]
   rows, columns = source.shape
@@ -94,6 +111,58 @@ def obtain(name, console, data_dir=None, cache_dir=None):
       '--data-dir.'
     ) from error
   _say(console, f'written: {path} ({_judged(source, found)})')
+
+
+def _obtain_files(name, console, data_dir):
+  """Downloads the files of a set that are missing, and checks the others."""
+  listed = FILE_SETS[name]
+  title = f'{name}: {len(listed.files)} files. Terms: {listed.terms}.'
+  console.print(title, soft_wrap=True, highlight=False)
+  folder = _make_folder(data_dir) / name
+  num_kept = 0
+  for file in listed.files:
+    path = folder / file.name
+    if path.is_file():
+      _check_sha256(file, path.read_bytes(), path)
+      num_kept += 1
+      continue
+    content = _downloaded(file, console)
+    try:
+      path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+      raise StorageError(
+        f'{shown(str(path.parent), 120)} cannot be made '
+        f'({shortened(error.strerror)}); pass another folder as --data-dir.'
+      ) from error
+    outputs.write_bytes(path, content)
+  _say(
+    console,
+    f'{num_kept} files kept, {len(listed.files) - num_kept} written: {folder}',
+  )
+
+
+def _downloaded(file, console):
+  """Returns the bytes of a published file, once they are the right ones."""
+  try:
+    content = _download(file.address, console)
+  except (OSError, ValueError) as error:
+    raise DataError(
+      f'{file.address} could not be read ({type(error).__name__}: '
+      f'{shortened(error, _MAX_REASON)}). Files that came before it are kept: '
+      'run the command again.'
+    ) from error
+  _check_sha256(file, content, file.address)
+  return content
+
+
+def _check_sha256(file, content, origin):
+  """Refuses bytes that are not those of a published file."""
+  found = hashlib.sha256(content).hexdigest()
+  if file.sha256 not in (None, found):
+    raise DataError(
+      f'{shown(str(origin), 120)} has the SHA-256 {found}, not {file.sha256}: '
+      'these are other numbers. Move the file away, then run the command again.'
+    )
 
 
 def _say(console, text):

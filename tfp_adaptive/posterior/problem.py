@@ -22,6 +22,7 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import target_call
+from tfp_adaptive.improper_uniform import has_flat_part
 from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import given_starts
 from tfp_adaptive.posterior import supports
@@ -97,6 +98,8 @@ def of_joint(model, pins, init=None, num_chains=None):
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return starts
 
+  if has_flat_part(model):
+    draw_prior = None  # A flat prior has no draws.
   draw = split.draw_starts(dtype)
   if init is not None:
     starts = given_starts.of_joint(
