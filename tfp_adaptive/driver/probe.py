@@ -42,7 +42,6 @@ _RANDOM = 2.0**14  # A larger difference of two evaluations is a random number.
 # largest number.
 _SMALLEST_VALUE, _SMALLEST_SHARE = 1.0, 0.1
 _LOG_DENSITIES = ('log_prob', 'log_likelihood', 'log density')
-_WHERE = ('at the start', 'near the start', 'near the start')
 
 
 def points(state: types.Structure, scale: Any = None) -> list:
@@ -132,25 +131,33 @@ def _unpacked(text):
   return np.frombuffer(base64.b64decode(text), '<f8')
 
 
-def differences(saved: dict, found: dict) -> str:
-  """Returns in words what differs between two readings, '' if nothing does."""
+def differences(saved: dict, found: dict, where: str = 'at the start') -> str:
+  """Returns in words what differs between two readings, '' if nothing does.
+
+  Args:
+    saved: An earlier reading.
+    found: A reading at the same points.
+    where: Words for the first point; the others are near it.
+  """
   is_same_machine = saved['machine'] == found['machine']
   allowed = _SAME_MACHINE if is_same_machine else _OTHER_MACHINE
   if len(saved['points']) != len(found['points']):
     return 'the number of points'
-  for where, one, two in zip(_WHERE, saved['points'], found['points']):
-    for name in sorted({*one, *two}):
+  for number, pair in enumerate(zip(saved['points'], found['points'])):
+    one, two = pair
+    place = f'{where}, moved by a fixed offset' if number else where
+    for name in dict.fromkeys([*one, *two]):
       noise = max(r['noise'].get(name, 0.0) for r in (saved, found))
       if noise > _RANDOM:
         continue
       if name not in one or name not in two:
-        return f'{name} {where}, which can be computed in one of both only'
+        return f'{name} {place}, which only one of both can compute'
       every = [one[name]] if is_same_machine else _of(saved, name)
       most = allowed[0 if _is_log_density(name) else 1]
       sizes = _sizes(name, every)
       distance = _distance(one[name], two[name], sizes)
       if not distance <= max(most, _TIMES_NOISE * noise):
-        return f'{name} {where}{_numbers(one[name], two[name], sizes)}'
+        return f'{name} {place}{_numbers(one[name], two[name], sizes)}'
   return ''
 
 

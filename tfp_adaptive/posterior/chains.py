@@ -150,8 +150,8 @@ class Chains:
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
-    # Digest of the density the draws are of, if it is not the kernel's.
-    self.other_program = None
+    # The density that the draws belong to, see `saved.record`.
+    self.density = None
 
   @property
   def draws(self):
