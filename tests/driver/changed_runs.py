@@ -92,7 +92,8 @@ def _mutable_table(folder, scale):
   del folder
   table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
   table.insert(tf.constant([0], tf.int64), [scale])
-  return lambda x: _normal(x, table.lookup(tf.constant([0], tf.int64))[0])
+  key = tf.constant([0], tf.int64)
+  return lambda x: _normal(x, tf.reshape(table.lookup(key), []))
 
 
 def _data_set(folder, scale):
