@@ -151,14 +151,19 @@ def differences(saved: dict, found: dict, where: str = 'at the start') -> str:
       if noise > _RANDOM:
         continue
       if name not in one or name not in two:
-        return f'{name} {place}, which only one of both can compute'
+        return f'{_last(name)} {place}, which only one of both can compute'
       every = [one[name]] if is_same_machine else _of(saved, name)
       most = allowed[0 if _is_log_density(name) else 1]
       sizes = _sizes(name, every)
       distance = _distance(one[name], two[name], sizes)
       if not distance <= max(most, _TIMES_NOISE * noise):
-        return f'{name} {place}{_numbers(one[name], two[name], sizes)}'
+        return f'{_last(name)} {place}{_numbers(one[name], two[name], sizes)}'
   return ''
+
+
+def _last(name):
+  """Returns the name of a field without the path to it."""
+  return [part for part in name.split('.') if not part.isdigit()][-1]
 
 
 def _of(reading, name):

@@ -22,7 +22,14 @@ from tfp_adaptive.driver import program_digest
 __all__ = ['describe', 'differences']
 
 # Entries that `differences` describes in words of its own.
-_IN_WORDS = ('settings', 'start', 'start_program', 'step_program', 'readings')
+_IN_WORDS = (
+  'settings',
+  'start',
+  'start_program',
+  'step_program',
+  'python_code',
+  'readings',
+)
 _SCALARS = (bool, int, float, str, np.generic, type(None))
 _MOST_NAMED = 4
 _LONGEST = 80
@@ -81,6 +88,11 @@ def differences(saved, wanted):
     if one.get('digest') != two.get('digest'):
       # A difference that has a name needs no details.
       programs.append(name + ('' if found else _details(one, two)))
+  if saved.get('python_code') != wanted.get('python_code'):
+    programs.append(
+      'the Python code that the graph calls, or the data of that code '
+      '(`python_code`)'
+    )
   if not found and not programs and 'readings' in saved:
     # The digests are equal: the change lies outside the programs.
     words = probe.differences(saved['readings'], wanted['readings'])
