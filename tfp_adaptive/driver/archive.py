@@ -11,11 +11,15 @@ import io
 import json
 import math
 import os
+import pathlib
 import stat
 import zipfile
+from collections.abc import Iterable
 from concurrent import futures
 
 import numpy as np
+
+from tfp_adaptive.interfaces import types
 
 __all__ = [
   'Damaged',
@@ -30,6 +34,8 @@ __all__ = [
   'write',
 ]
 
+Arrays = dict[str, np.ndarray]
+
 _NUM_SYNCS = 16
 _ERRNOS_OF_DAMAGE = errno.ENOENT, errno.EINVAL
 _LARGEST_TEXT = 2**20  # Bytes of a header in a file of its own.
@@ -43,14 +49,14 @@ class Damaged(ValueError):
   """A file that is not what was written, and why."""
 
 
-def pack(arrays):
+def pack(arrays: Arrays) -> bytes:
   """Returns the bytes of a dict of arrays."""
   buffer = io.BytesIO()
   np.savez(buffer, **arrays)
   return buffer.getvalue()
 
 
-def unpack(path):
+def unpack(path: types.Path) -> Arrays:
   """Returns the dict of arrays in a file.
 
   Raises:
@@ -72,14 +78,14 @@ def unpack(path):
     raise Damaged(f'it cannot be read ({error})') from error
 
 
-def read_bytes(path):
+def read_bytes(path: types.Path) -> bytes:
   """Returns the bytes of a file; a folder or a pipe raises `Damaged`."""
   _check_regular(path)
   with open(path, 'rb') as file:
     return file.read()
 
 
-def seal(header, arrays):
+def seal(header: dict, arrays: Arrays) -> bytes:
   """Returns the bytes of both, with their checksum.
 
   Args:
@@ -90,7 +96,7 @@ def seal(header, arrays):
   return pack(dict(arrays, header=json.dumps(header), digest=digest))
 
 
-def unseal(path):
+def unseal(path: types.Path) -> tuple[dict, Arrays]:
   """Returns the header and the arrays of a file of `seal`."""
   arrays = unpack(path)
   try:
@@ -103,12 +109,12 @@ def unseal(path):
   return header, arrays
 
 
-def seal_text(header):
+def seal_text(header: dict) -> bytes:
   """Returns the bytes of a dict of JSON values, as text with its checksum."""
   return json.dumps(dict(header, digest=_digest(header, {}))).encode()
 
 
-def unseal_text(path):
+def unseal_text(path: types.Path) -> dict:
   """Returns the dict of a file of `seal_text`."""
   _check_regular(path)
   if os.path.getsize(path) > _LARGEST_TEXT:
@@ -123,7 +129,7 @@ def unseal_text(path):
   return header
 
 
-def write(path, content):
+def write(path: pathlib.Path, content: bytes) -> None:
   """Writes bytes to a new file beside their place, and renames it into place.
 
   The new file is created exclusively: a symbolic link of its name is removed,
@@ -153,7 +159,7 @@ def write(path, content):
     raise
 
 
-def sync(paths):
+def sync(paths: Iterable[pathlib.Path]) -> None:
   """Makes files that others wrote outlast a loss of power.
 
   Args:

@@ -50,6 +50,17 @@ _CACHES = frozenset(
     '_single_sample_distributions',
   ]
 )
+# Classes of TensorFlow whose attributes are names, numbers and addresses of the
+# process.
+_GRAPHS = frozenset(
+  [
+    'AtomicFunction',
+    'ConcreteFunction',
+    'FuncGraph',
+    'Graph',
+    'WrappedFunction',
+  ]
+)
 # Their state belongs to the process, and changes as they are used.
 _BY_TYPE = (
   np.random.RandomState,
@@ -128,6 +139,8 @@ def _inner(value):
     return [value.__func__, value.__self__]
   if isinstance(value, types.FunctionType):
     return _function_parts(value)
+  if type(value).__name__ in _GRAPHS:  # A digest of programs covers them.
+    return [type(value).__name__]
   if hasattr(value, 'python_function'):  # A `tf.function`.
     return [value.python_function]
   if isinstance(value, dict):

@@ -41,6 +41,13 @@ _RANDOM = 2.0**14  # A larger difference of two evaluations is a random number.
 # is taken to be that of 1 in a log density, and else that of a tenth of the
 # largest number.
 _SMALLEST_VALUE, _SMALLEST_SHARE = 1.0, 0.1
+# Environment variables that change how TensorFlow and NumPy round.
+_VARIABLES = (
+  'OMP_NUM_THREADS',
+  'OPENBLAS_NUM_THREADS',
+  'TF_ENABLE_ONEDNN_OPTS',
+  'TF_NUM_INTRAOP_THREADS',
+)
 _LOG_DENSITIES = ('log_prob', 'log_likelihood', 'log density')
 
 
@@ -219,7 +226,10 @@ def _machine():
   num_cpus = len(affinity(0)) if affinity else os.cpu_count()
   devices = [d.name for d in tf.config.list_logical_devices('GPU')]
   threads = tf.config.threading.get_intra_op_parallelism_threads()
-  return [platform.node(), num_cpus, threads, devices, tf.__version__]
+  variables = [os.environ.get(name) for name in _VARIABLES]
+  return [
+    platform.node(), num_cpus, threads, devices, tf.__version__, *variables,
+  ]  # fmt: skip
 
 
 def fields_of_density(results: Any, path: str = '') -> Iterator[tuple]:
