@@ -138,6 +138,16 @@ def test_infinities_and_numbers_that_are_none_are_compared_by_their_count():
   assert 'finite numbers' in probe.differences(saved, _of(holed(9.0)))
 
 
+@pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32'])
+@pytest.mark.parametrize('shape', [(), (3,), (2, 3), (0,), (4, 0)])
+def test_states_of_any_shape_and_dtype_are_read(dtype, shape):
+  state = dict(a=tf.ones(shape, dtype))
+  points = probe.points(state)
+  found = probe.read(lambda point: dict(gradient=point['a']), points)
+  assert all(found['points']) and probe.differences(found, found) == ''
+  assert all(p['a'].shape == shape and p['a'].dtype == dtype for p in points)
+
+
 def test_points_are_fixed_and_of_ordinary_size():
   for dtype in ('float32', 'float64'):
     start = tf.constant(_STATE, dtype)

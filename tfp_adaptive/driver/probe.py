@@ -69,7 +69,7 @@ def points(state: types.Structure, scale: Any = None) -> list:
 
 def _moved(part, number, scale):
   """Returns a part that is moved by a fixed offset of ordinary size."""
-  x = np.asarray(part)
+  x = _array(part)
   turns = np.arange(1.0, 1.0 + x.size).reshape(x.shape) + number * x.size
   turns = np.modf(turns * _GOLDEN)[0]
   # From 0.5 to 1, of either sign: no coordinate stays where it was.
@@ -79,6 +79,11 @@ def _moved(part, number, scale):
   else:
     size = 0.7 if number == 0 else 0.05 + 0.3 * np.abs(x.astype(np.float64))
   return tf.constant((x + direction * size).astype(x.dtype))
+
+
+def _array(value):
+  # A bfloat16 scalar converts to no array by itself.
+  return np.asarray(value.numpy() if tf.is_tensor(value) else value)
 
 
 def read(evaluate: Callable[[Any], dict], at: list) -> dict:
@@ -111,7 +116,7 @@ def _evaluated(evaluate, point):
 
 def _kept(array):
   """Returns JSON values that stand for an array of any size."""
-  array = np.asarray(array)
+  array = _array(array)
   eps = np.finfo(array.dtype).eps if array.dtype.kind == 'f' else 2.0**-7
   flat = array.astype(np.float64).ravel()
   is_finite = np.isfinite(flat)
@@ -121,7 +126,7 @@ def _kept(array):
   # Sums of terms of both signs: a common shift does not cancel.
   turns = np.modf(np.arange(rows.size).reshape(rows.shape) * _GOLDEN)[0]
   signs = np.where((turns < 0.5) & (len(rows) > 1), -1.0, 1.0)
-  sizes = np.max(np.abs(rows), axis=0) * np.sqrt(len(rows))
+  sizes = np.max(np.abs(rows), axis=0, initial=0.0) * np.sqrt(len(rows))
   return dict(
     eps=float(eps),
     num_finite=int(np.sum(is_finite)),
