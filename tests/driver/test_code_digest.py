@@ -236,6 +236,49 @@ def test_what_tfp_remembers_does_not_count(make):
   assert code_digest.digest(one) != code_digest.digest(other)
 
 
+_num_calls = 0
+
+
+class _Counting:
+  def __init__(self, scale):
+    self.scale, self.num_calls = scale, 0
+
+  def __call__(self, x):
+    self.num_calls += 1
+    return self.scale * x
+
+
+def _counting_in_a_closure(scale):
+  num_calls = 0
+
+  def call(x):
+    nonlocal num_calls
+    num_calls += 1
+    return scale * x
+
+  return call
+
+
+def _counting_globally(scale):
+  def call(x):
+    global _num_calls
+    _num_calls += 1
+    return scale * x
+
+  return call
+
+
+@pytest.mark.parametrize(
+  'make', [_Counting, _counting_in_a_closure, _counting_globally]
+)
+def test_a_count_of_calls_does_not_count(make):
+  function = make(1.0)
+  before = code_digest.digest(function)
+  assert [function(1.0), function(2.0)] == [1.0, 2.0]
+  assert code_digest.digest(function) == before
+  assert code_digest.digest(make(2.0)) != before
+
+
 def _with_module(**attributes):
   module = types.ModuleType('tfpa_test_settings')
   module.__file__ = __file__

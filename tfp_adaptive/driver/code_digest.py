@@ -8,6 +8,7 @@ without stable content, count by name.
 """
 
 import ctypes
+import dis
 import functools
 import hashlib
 import itertools
@@ -26,6 +27,9 @@ _LIBRARIES = tuple(
   sysconfig.get_path(kind)
   for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
 )
+# Operations that store a name, and those between an addition and a store.
+_STORES = frozenset(['STORE_ATTR', 'STORE_DEREF', 'STORE_GLOBAL'])
+_MOVES = frozenset(['CACHE', 'ROT_TWO', 'SWAP'])
 _PACKAGE = __name__.partition('.')[0]
 # Class attributes that count. Other mutable ones may be caches.
 _DEFINED = (
@@ -210,10 +214,19 @@ def _own(value):
   parameters = held.get('_parameters')
   if isinstance(parameters, dict) and not _is_written(type(value).__module__):
     held = parameters
+  counted = _CACHES.union(
+    *(
+      _counted(part.__code__)
+      for base in type(value).__mro__
+      if _is_written(base.__module__)
+      for part in vars(base).values()
+      if isinstance(part, types.FunctionType)
+    )
+  )
   return {
     name: part
     for name, part in held.items()
-    if not name.startswith('_self_') and name not in _CACHES
+    if not name.startswith('_self_') and name not in counted
   }
 
 
@@ -228,9 +241,11 @@ def _mangled(kind, name):
 
 
 def _function_parts(function):
-  names = _names(function.__code__)
-  held = [_content(cell) for cell in function.__closure__ or ()]
-  read = {n: function.__globals__[n] for n in names & {*function.__globals__}}
+  names, counted = _names(function.__code__), _counted(function.__code__)
+  cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+  held = [_content(cell) for name, cell in cells if name not in counted]
+  read = names & {*function.__globals__} - counted
+  read = {name: function.__globals__[name] for name in read}
   return [
     function.__code__,
     function.__defaults__,
@@ -260,6 +275,23 @@ def _attributes_of_modules(names, values):
       if isinstance(value, types.ModuleType):
         modules.append(value)
   return dict(sorted(found.items()))
+
+
+def _counted(code):
+  """Returns the names that a function, or one inside of it, adds to in place.
+
+  These count calls, and change whenever the function runs.
+  """
+  found, is_added = set(), False
+  for step in dis.get_instructions(code):
+    if is_added and step.opname in _STORES:
+      found.add(step.argval)
+    is_added &= step.opname in _MOVES
+    is_added |= step.opname.startswith('INPLACE_') or (
+      step.opname == 'BINARY_OP' and step.argrepr.endswith('=')
+    )
+  inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+  return found.union(*map(_counted, inner))
 
 
 def _names(code):
