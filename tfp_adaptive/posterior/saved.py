@@ -21,7 +21,9 @@ from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import code_digest
 from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import program_digest
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior.problem import Problem
 
 __all__ = [
   'check_names',
@@ -86,7 +88,7 @@ def write(path, problem, chains, **others):
   archive.write(path, archive.seal(header, arrays))
 
 
-def read(path):
+def read(path: types.Path) -> tuple[dict, dict]:
   """Returns the header and the arrays of a file.
 
   Raises:
@@ -186,7 +188,7 @@ def _digests(problem):
   }
 
 
-def record(problem, chains):
+def record(problem: Problem, chains: chains_lib.Chains) -> _Recorded:
   """Returns the `_Recorded` density of chains; takes it if there is none yet.
 
   It is taken soon after the draws, before anybody can change the density.
@@ -208,7 +210,7 @@ def record(problem, chains):
   return chains.density
 
 
-def check_unchanged(problem, chains):
+def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
   """Refuses a density that has changed since the draws were made.
 
   The user's density is traced again, because a traced function keeps the
@@ -273,7 +275,7 @@ def _changed_numbers(saved, given):
   return probe.differences(saved.reading, found, 'where the chains were')
 
 
-def traced(problem, num_chains):
+def traced(problem: Problem, num_chains: int) -> _Density:
   """Returns the `_Density` of a problem; the last one is cached."""
   return _last_traced(*_arguments(problem, num_chains))
 
