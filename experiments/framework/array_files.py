@@ -16,7 +16,13 @@ import numpy as np
 from experiments.framework.errors import DataError
 from experiments.framework.errors import shortened
 
-__all__ = ['fits', 'read_npy', 'read_npz', 'unreadable_as_data_error']
+__all__ = [
+  'check_is_file',
+  'fits',
+  'read_npy',
+  'read_npz',
+  'unreadable_as_data_error',
+]
 
 _MAX_PATH = 120
 # Whole and real numbers, true and false.
@@ -63,6 +69,18 @@ def unreadable_as_data_error(origin, expected):
     ) from error
 
 
+def check_is_file(path, origin):
+  """Refuses a folder, a pipe or a device, which may never end.
+
+  Args:
+    path: the path that was given; one that does not exist is not refused.
+    origin: what the file is called in messages.
+  """
+  if os.path.exists(path) and not os.path.isfile(path):
+    kind = 'a folder' if os.path.isdir(path) else 'a pipe or a device'
+    raise DataError(f'{origin} is {kind}; write the path of a regular file.')
+
+
 def fits(shape, wanted):
   """Returns whether a shape is the wanted one; None fits any length."""
   return len(shape) == len(wanted) and all(
@@ -85,6 +103,7 @@ def read_npz(path, wanted, most, text=()):
   """
   expected = f'an .npz with arrays {" and ".join(wanted)}'
   origin = shortened(path, _MAX_PATH)
+  check_is_file(path, origin)
   with unreadable_as_data_error(origin, expected):
     with zipfile.ZipFile(path) as archive:
       for name, shapes in wanted.items():
@@ -96,6 +115,7 @@ def read_npz(path, wanted, most, text=()):
 
 def read_npy(path, shape, most, origin):
   """Returns the array of an .npy file; refuses others as `read_npz` does."""
+  check_is_file(path, origin)
   with unreadable_as_data_error(origin, 'an .npy file with one array'):
     with open(path, 'rb') as file:
       header = _header(file)

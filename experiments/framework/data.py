@@ -10,12 +10,14 @@ bundled files and OpenML are asked, for the data set that is named alone.
 import csv
 import os
 import pathlib
+import re
 import shlex
 
 import numpy as np
 
 from experiments.framework import array_files
 from experiments.framework import data_readers
+from experiments.framework.data_sources import checksum
 from experiments.framework.data_sources import COUNTS
 from experiments.framework.data_sources import selected
 from experiments.framework.data_sources import SOURCES
@@ -30,12 +32,14 @@ __all__ = [
   'SOURCES',
   'advice',
   'cache_folder',
+  'check_recorded',
   'counts_path',
   'folder',
   'load',
   'local_path',
   'looked',
   'read_local',
+  'recorded_path',
 ]
 
 DATA_DIR_VARIABLE = 'TFP_ADAPTIVE_DATA_DIR'
@@ -105,10 +109,56 @@ def read_local(name, path):
     path: of the .npz or .csv file.
 
   Raises:
-    DataError: if it cannot be read, or has the wrong shape.
+    DataError: if it cannot be read, has the wrong shape, or holds other numbers
+      than the first download.
   """
   path = pathlib.Path(path)
-  return _checked(name, *_read(path, *SOURCES[name].shape), path)
+  inputs, labels = _checked(name, *_read(path, *SOURCES[name].shape), path)
+  check_recorded(name, path, inputs, labels)
+  return inputs, labels
+
+
+def recorded_path(name, path):
+  """Returns the file that keeps the checksum of a set's first download.
+
+  It exists for the sets whose checksum nobody has published.
+
+  Args:
+    name: of the data set.
+    path: of its local copy, in whose folder the file is.
+  """
+  return pathlib.Path(path).with_name(f'{name}.checksum')
+
+
+def check_recorded(name, path, inputs, labels):
+  """Refuses other numbers than those of the first download.
+
+  Args:
+    name: of the data set.
+    path: of its local copy.
+    inputs: [rows, columns], as they were read.
+    labels: [rows].
+
+  Raises:
+    DataError: if the recorded checksum is another one, or cannot be read.
+  """
+  recorded = recorded_path(name, path)
+  if not os.path.lexists(recorded):
+    return
+  origin = shortened(recorded, 120)
+  array_files.check_is_file(recorded, origin)
+  with array_files.unreadable_as_data_error(origin, 'a checksum'):
+    with open(recorded, encoding='ascii') as file:
+      expected = file.read(100).strip()
+    if not re.fullmatch('[0-9a-f]{64}', expected):
+      raise ValueError('not 64 hexadecimal digits')
+  found = checksum(inputs, labels)
+  if found != expected:
+    raise DataError(
+      f'{shortened(path, 120)} holds other numbers than the first download of '
+      f'{name}: their checksum is {found}, and {origin} has {expected}. Move '
+      f'the changed file away, then {advice(name)}.'
+    )
 
 
 def counts_path(data_dir=None):
@@ -177,6 +227,7 @@ def _read(path, num_rows, num_columns):
     arrays = array_files.read_npz(path, shapes, num_rows * num_columns)
     return arrays['X'].astype(np.float64), arrays['y'].ravel()
   origin = shortened(path, 120)
+  array_files.check_is_file(path, origin)
   with array_files.unreadable_as_data_error(origin, _CSV_FORM):
     table = np.asarray(list(_csv_rows(path, num_rows, num_columns + 1)))
   return table[:, :-1], table[:, -1]

@@ -63,7 +63,10 @@ def _mnist(data_dir, cache_dir):
   else:
     images, digits = _download(data_dir, cache_dir)
   _check(images, digits)
-  return images / 255.0, digits.astype(np.int64)
+  digits = digits.astype(np.int64)
+  if file is not None:
+    data.check_recorded(MNIST, file, images, digits)
+  return images / 255.0, digits
 
 
 def _check(images, digits):

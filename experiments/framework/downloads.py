@@ -8,6 +8,7 @@ A file is written whole or not at all, and none is overwritten.
 import contextlib
 import hashlib
 import io
+import os
 import urllib.request
 import warnings
 
@@ -97,13 +98,16 @@ def obtain(name, console, data_dir=None, cache_dir=None):
   path = local_copy(name, data_dir)
   if path is not None:
     found = _check_stored(name, path, data_dir)
+    _record(source, data.recorded_path(name, path), found)
     _say(console, f'kept: {path} ({_judged(source, found)})')
     return
   folder = _make_folder(data_dir)
   inputs, labels, found = _first_right(name, data_dir, console, cache_dir)
   path = folder / f'{name}{".npy" if labels is None else ".npz"}'
+  data.check_recorded(name, path, inputs, labels)
   try:
     outputs.write_bytes(path, _as_file(inputs, labels))
+    _record(source, data.recorded_path(name, path), found)
   except StorageError as error:
     raise StorageError(
       f'{shown(str(path), 120)} cannot be written '
@@ -186,14 +190,23 @@ def _judged(source, found):
     return 'checksum as it should be'
   return (
     f'no checksum of this set is known yet; compare {found} with what others '
-    'find'
+    'find. It is recorded beside the file, and other numbers are refused from '
+    'now on'
   )
+
+
+def _record(source, path, found):
+  """Writes the checksum of a first download, where none is published."""
+  if source.checksum is None and not os.path.lexists(path):
+    outputs.write_bytes(path, f'{found}\n'.encode())
 
 
 def _check_stored(name, path, data_dir):
   """Returns the checksum of a file that is there; refuses one of others."""
   try:
-    return _check(DOWNLOADS[name], *_read_stored(name, path))
+    inputs, labels = _read_stored(name, path)
+    data.check_recorded(name, path, inputs, labels)
+    return _check(DOWNLOADS[name], inputs, labels)
   except (DataError, ValueError) as error:
     raise DataError(
       f'{shown(str(path), 120)} does not hold the numbers of {name} '

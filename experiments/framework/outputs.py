@@ -115,7 +115,9 @@ def write_bytes(path, content):
   aside = path.with_name(f'.{path.name}.{socket.gethostname()}.{os.getpid()}')
   with storing(path):
     try:
-      aside.write_bytes(content)
+      aside.unlink(missing_ok=True)
+      with open(aside, 'xb') as file:  # Never through a link of its name.
+        file.write(content)
       os.replace(aside, path)
     finally:
       aside.unlink(missing_ok=True)

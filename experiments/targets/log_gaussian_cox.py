@@ -90,6 +90,7 @@ def read_counts(path):
   """Returns counts of a .npy or comma-separated file, [n, n]."""
   path = pathlib.Path(path)
   origin = f'target.counts_file: {shortened(path, 120)}'
+  array_files.check_is_file(path, origin)
   if path.suffix == '.npy':
     counts = array_files.read_npy(path, (None, None), _MOST_SIDE**2, origin)
   else:

@@ -6,10 +6,12 @@ import math
 import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from scipy import interpolate
 
 from tfp_adaptive.driver import code_digest
@@ -185,6 +187,116 @@ def test_a_global_of_a_later_function_counts(monkeypatch):
       patch.setattr(f'{__name__}.{name}', 3.0)
       assert code_digest.digest(both) != before, name
   assert code_digest.digest(both) == before
+
+
+def _traced():
+  function = tf.function(lambda x: tf.py_function(_scaled, [x], x.dtype))
+  return function.get_concrete_function(tf.TensorSpec([2], tf.float32))
+
+
+@pytest.mark.parametrize('part', ['function', 'graph', 'a call'])
+def test_a_traced_function_counts_by_its_type(part):
+  def digest():
+    traced = _traced()
+    held = dict(function=traced, graph=traced.graph)
+    return code_digest.digest(held.get(part, lambda x: traced(x)))
+
+  assert digest() == digest()
+
+
+def _model(scale):
+  tfd = tfp.distributions
+
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    mean = yield tfd.Normal(0.0, scale, name='mean')
+    yield tfd.Sample(tfd.Normal(mean, 1.0), 3, name='y')
+
+  return model
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    _model,
+    lambda scale: tfp.distributions.Normal(0.0, scale),
+    lambda scale: tfp.distributions.MultivariateNormalDiag(
+      tf.zeros(2), scale * tf.ones(2)
+    ),
+    lambda scale: tfp.bijectors.Chain([tfp.bijectors.Scale(scale)]),
+  ],
+)
+def test_what_tfp_remembers_does_not_count(make):
+  one, used, other = make(1.0), make(1.0), make(2.0)
+  if hasattr(used, 'sample'):
+    used.log_prob(used.sample(seed=1))
+  else:
+    used.forward_log_det_jacobian(tf.constant(1.0), 0)
+  assert code_digest.digest(one) == code_digest.digest(used)
+  assert code_digest.digest(one) != code_digest.digest(other)
+
+
+_num_calls = 0
+
+
+class _Counting:
+  def __init__(self, scale):
+    self.scale, self.num_calls = scale, 0
+
+  def __call__(self, x):
+    self.num_calls += 1
+    return self.scale * x
+
+
+def _counting_in_a_closure(scale):
+  num_calls = 0
+
+  def call(x):
+    nonlocal num_calls
+    num_calls += 1
+    return scale * x
+
+  return call
+
+
+def _counting_globally(scale):
+  def call(x):
+    global _num_calls
+    _num_calls += 1
+    return scale * x
+
+  return call
+
+
+@pytest.mark.parametrize(
+  'make', [_Counting, _counting_in_a_closure, _counting_globally]
+)
+def test_a_count_of_calls_does_not_count(make):
+  function = make(1.0)
+  before = code_digest.digest(function)
+  assert [function(1.0), function(2.0)] == [1.0, 2.0]
+  assert code_digest.digest(function) == before
+  assert code_digest.digest(make(2.0)) != before
+
+
+def _with_module(**attributes):
+  module = types.ModuleType('tfpa_test_settings')
+  module.__file__ = __file__
+  vars(module).update(attributes)
+  sys.modules[module.__name__] = module
+  return lambda x: module.SCALE * module.shifted(x)
+
+
+def test_what_code_reads_of_a_module_of_the_user_counts():
+  shifted = _adding(1.0)
+  before = code_digest.digest(_with_module(SCALE=1.0, shifted=shifted, OTHER=1))
+  for changed in (dict(SCALE=2.0), dict(shifted=_adding(2.0))):
+    attributes = dict(SCALE=1.0, shifted=shifted) | changed
+    assert code_digest.digest(_with_module(**attributes)) != before
+  # Power: what it does not read is not read here.
+  again = _with_module(SCALE=1.0, shifted=shifted, OTHER=2)
+  assert code_digest.digest(again) == before
+  del sys.modules['tfpa_test_settings']
 
 
 def test_cycles_end():

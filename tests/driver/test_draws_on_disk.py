@@ -226,7 +226,7 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
       ),
       start=dict(chain=disk_runs.START),
     )
-  with pytest.raises(ValueError, match='string is to be recorded'):
+  with pytest.raises(ValueError, match='complex numbers, but got string'):
     disk_runs.sample(tmp_path / 'b', trace_fn=lambda *_: tf.constant('word'))
   with folder_lock.held(tmp_path / 'c'):
     with pytest.raises(folder_lock.FolderError, match='in use'):

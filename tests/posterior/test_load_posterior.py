@@ -119,7 +119,7 @@ def test_it_goes_on_with_the_same_bits(saved):
 @pytest.mark.full
 def test_another_model_is_refused(saved):
   path = saved[1]
-  with pytest.raises(ValueError, match='other data: .*log density was'):
+  with pytest.raises(ValueError, match='or other data: log density where'):
     _loaded(path, _density(shift=0.1))
   other = dict(_INIT, place=tf.TensorSpec([3], tf.float64))
   with pytest.raises(ValueError, match=r'3 coordinates \(place\[0\].* 4 '):
@@ -130,29 +130,29 @@ def test_another_model_is_refused(saved):
 
 
 @pytest.mark.full
-def test_a_model_that_differs_little_where_the_chains_are_is_told(saved):
+def test_a_model_that_differs_only_far_from_the_chains_is_told(saved):
   posterior, path = saved
   with warnings.catch_warnings():
     warnings.simplefilter('error')
     _loaded(path)
 
   def other(place, scale):
-    # A prior that is felt far from here alone.
-    return _density()(place, scale) - 1e-12 * tf.reduce_sum(place**2, axis=-1)
+    # A prior that is felt only far from the chains.
+    far = tf.nn.relu(tf.reduce_sum(place**2, axis=-1) - 1e6)
+    return _density()(place, scale) - far
 
   with pytest.warns(UserWarning, match='another program of the log density'):
     found = _loaded(path, other)
   np.testing.assert_array_equal(found.unconstrained, posterior.unconstrained)
-  # Draws of two models are those of none.
-  with pytest.raises(ValueError, match='of another model than the one'):
+  with pytest.raises(ValueError, match='has changed since the draws were made'):
     found.more(10)
-  # Nor do they become those of the other one when they are saved with it.
+  # The draws do not become those of the other model when they are saved.
   found.save(path.with_name('again.npz'))
   with pytest.warns(UserWarning, match='another program of the log density'):
     _loaded(path.with_name('again.npz'), other)
   problem = problem_lib.of_density(other, _INIT, _BIJECTORS, 4)
   with pytest.raises(ValueError, match='or another `checkpoint_dir`'):
-    saved_lib.restore(path, *saved_lib.read(path), problem, goes_on=True)
+    saved_lib.restore(path, *saved_lib.read(path), problem)
 
 
 @pytest.mark.full
@@ -167,6 +167,8 @@ def test_files_that_are_none_are_refused(saved, tmp_path):
   path.write_bytes(archive.seal(dict(kind='other'), {}))
   with pytest.raises(ValueError, match='holds no posterior'):
     _loaded(path)
+  with pytest.raises(ValueError, match='is a folder. Pass the file'):
+    _loaded(tmp_path)
   header, arrays = archive.unseal(saved[1])
   del arrays[max((n for n in arrays if n.isdigit()), key=int)]
   path.write_bytes(archive.seal(dict(header, version='0.0'), arrays))

@@ -45,6 +45,7 @@ def _posterior(problem, draws):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
   chains = types.SimpleNamespace(
     num_kept=len(draws),
+    num_blocks=0,
     draws=draws,
     trace=dict(target_log_prob=np.zeros(draws.shape[:2])),
     thinning=1,

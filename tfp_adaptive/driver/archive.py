@@ -1,48 +1,91 @@
-"""Files of arrays with a header, written whole or not at all."""
+"""Files of arrays with a header, written whole or not at all.
+
+A reader looks at what a file is, and at the sizes that it declares, before it
+reads or inflates anything: a damaged or foreign file costs no memory.
+"""
 
 import contextlib
 import errno
 import hashlib
 import io
 import json
+import math
 import os
+import pathlib
+import stat
+import zipfile
+from collections.abc import Iterable
 from concurrent import futures
 
 import numpy as np
 
-__all__ = ['Damaged', 'pack', 'seal', 'sync', 'unpack', 'unseal', 'write']
+from tfp_adaptive.interfaces import types
+
+__all__ = [
+  'Damaged',
+  'pack',
+  'read_bytes',
+  'seal',
+  'seal_text',
+  'sync',
+  'unpack',
+  'unseal',
+  'unseal_text',
+  'write',
+]
+
+Arrays = dict[str, np.ndarray]
 
 _NUM_SYNCS = 16
 _ERRNOS_OF_DAMAGE = errno.ENOENT, errno.EINVAL
+_LARGEST_TEXT = 2**20  # Bytes of a header in a file of its own.
+_HEADER_READERS = {
+  (1, 0): np.lib.format.read_array_header_1_0,
+  (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 class Damaged(ValueError):
   """A file that is not what was written, and why."""
 
 
-def pack(arrays):
+def pack(arrays: Arrays) -> bytes:
   """Returns the bytes of a dict of arrays."""
   buffer = io.BytesIO()
   np.savez(buffer, **arrays)
   return buffer.getvalue()
 
 
-def unpack(path):
-  """Returns the dict of arrays in a file."""
+def unpack(path: types.Path) -> Arrays:
+  """Returns the dict of arrays in a file.
+
+  Raises:
+    Damaged: If the file is not one that `pack` made.
+    OSError: If the file cannot be opened.
+  """
+  _check_regular(path)
   try:
+    _check_sizes(path)
     with np.load(path, allow_pickle=False) as stored:
       return {name: stored[name] for name in stored.files}
-  except MemoryError:
+  except (MemoryError, Damaged):
     raise
   except Exception as error:  # zipfile, zlib, numpy: whatever damage raises.
-    # A zip file whose end is wrong points out of itself.
+    # A zip file whose end is wrong points outside itself.
     is_damage = getattr(error, 'errno', None) in _ERRNOS_OF_DAMAGE
     if isinstance(error, OSError) and not is_damage:
-      raise  # As of rights, or of a network: the file may be as it was.
+      raise  # Access rights or a network: the file itself may be intact.
     raise Damaged(f'it cannot be read ({error})') from error
 
 
-def seal(header, arrays):
+def read_bytes(path: types.Path) -> bytes:
+  """Returns the bytes of a file; a folder or a pipe raises `Damaged`."""
+  _check_regular(path)
+  with open(path, 'rb') as file:
+    return file.read()
+
+
+def seal(header: dict, arrays: Arrays) -> bytes:
   """Returns the bytes of both, with their checksum.
 
   Args:
@@ -53,7 +96,7 @@ def seal(header, arrays):
   return pack(dict(arrays, header=json.dumps(header), digest=digest))
 
 
-def unseal(path):
+def unseal(path: types.Path) -> tuple[dict, Arrays]:
   """Returns the header and the arrays of a file of `seal`."""
   arrays = unpack(path)
   try:
@@ -66,8 +109,31 @@ def unseal(path):
   return header, arrays
 
 
-def write(path, content):
-  """Writes bytes beside their place, and renames the file into it.
+def seal_text(header: dict) -> bytes:
+  """Returns the bytes of a dict of JSON values, as text with its checksum."""
+  return json.dumps(dict(header, digest=_digest(header, {}))).encode()
+
+
+def unseal_text(path: types.Path) -> dict:
+  """Returns the dict of a file of `seal_text`."""
+  _check_regular(path)
+  if os.path.getsize(path) > _LARGEST_TEXT:
+    raise Damaged(f'it is larger than {_LARGEST_TEXT} bytes')
+  try:
+    header = json.loads(read_bytes(path))
+    digest = header.pop('digest')
+  except (KeyError, ValueError, AttributeError, TypeError) as error:
+    raise Damaged('its header cannot be read') from error
+  if digest != _digest(header, {}):
+    raise Damaged('its checksum does not match')
+  return header
+
+
+def write(path: pathlib.Path, content: bytes) -> None:
+  """Writes bytes to a new file beside their place, and renames it into place.
+
+  The new file is created exclusively: a symbolic link of its name is removed,
+  and the file that it points to is left alone.
 
   Args:
     path: `pathlib.Path`.
@@ -76,9 +142,12 @@ def write(path, content):
   Raises:
     OSError: If they cannot be written; what was there before stays.
   """
+  if path.is_dir() and not path.is_symlink():
+    raise IsADirectoryError(errno.EISDIR, 'a folder has its name', str(path))
   temporary = path.with_name(path.name + '.tmp')
+  temporary.unlink(missing_ok=True)  # A killed run may have left one.
   try:
-    with open(temporary, 'wb') as file:
+    with open(temporary, 'xb') as file:
       file.write(content)
       file.flush()
       os.fsync(file.fileno())
@@ -90,7 +159,7 @@ def write(path, content):
     raise
 
 
-def sync(paths):
+def sync(paths: Iterable[pathlib.Path]) -> None:
   """Makes files that others wrote outlast a loss of power.
 
   Args:
@@ -100,6 +169,47 @@ def sync(paths):
   with futures.ThreadPoolExecutor(_NUM_SYNCS) as pool:
     list(pool.map(_sync_file, paths))
     list(pool.map(_sync_folder, {path.parent for path in paths}))
+
+
+def _check_regular(path):
+  """Refuses folders, pipes and devices: reading them fails, or never ends."""
+  mode = os.stat(path).st_mode
+  if stat.S_ISDIR(mode):
+    raise Damaged('it is a folder')
+  if not stat.S_ISREG(mode):
+    raise Damaged('it is a pipe or a device, not a file')
+
+
+def _check_sizes(path):
+  """Refuses an archive that declares more than the file holds.
+
+  `pack` compresses nothing. A member that would inflate, or an array that is
+  larger than its member, was not written by it.
+  """
+  with zipfile.ZipFile(path) as archive:
+    members = archive.infolist()
+    if any(m.compress_type != zipfile.ZIP_STORED for m in members):
+      raise Damaged('its arrays are compressed, which this library never does')
+    declared, size = sum(m.file_size for m in members), os.path.getsize(path)
+    if declared > size:
+      raise Damaged(f'it has {size} bytes and declares arrays of {declared}')
+    for member in members:
+      with archive.open(member) as file:
+        num_bytes = _num_array_bytes(file)
+        if num_bytes != member.file_size - file.tell():
+          raise Damaged(
+            f'{member.filename} declares an array of {num_bytes} bytes in a '
+            f'member of {member.file_size}'
+          )
+
+
+def _num_array_bytes(file):
+  """Returns the bytes of the array whose header begins here."""
+  version = np.lib.format.read_magic(file)
+  if version not in _HEADER_READERS:
+    raise Damaged(f'version {version} of its arrays is unknown')
+  shape, _, dtype = _HEADER_READERS[version](file)
+  return math.prod(shape) * dtype.itemsize
 
 
 def _digest(header, arrays):
@@ -121,7 +231,7 @@ def _sync_folder(folder):
     try:
       os.fsync(descriptor)
     except OSError as error:
-      # Some file systems of others' machines do not know it for folders.
+      # Some network file systems cannot do this for folders.
       if error.errno not in (errno.EINVAL, errno.ENOTSUP):
         raise
     finally:

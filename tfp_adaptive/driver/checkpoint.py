@@ -4,8 +4,8 @@
   state.npz              state, kernel results, position, checksum of each block
 
 Files are written beside their place and renamed into it, blocks before the
-state that names them: a run killed at any moment, or a full disk, loses the
-block it was in.
+state that names them. A run that is killed, or that fills the disk, loses only
+the block that it was writing.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ from tfp_adaptive.driver import run_identity
 __all__ = ['Checkpoint', 'CheckpointError', 'State', 'writing']
 
 _STATE = 'state.npz'
-_LAYOUT = 2  # Blocks of discarded steps have no states.
+_LAYOUT = 3  # Version of the files. The identity of a run has readings.
 
 
 class CheckpointError(ValueError):
-  """A checkpoint that cannot be continued from, and why."""
+  """A checkpoint that cannot be resumed, and why."""
 
 
 class Checkpoint:
@@ -51,7 +51,7 @@ class Checkpoint:
       seconds: dict of the wall times so far.
 
     Raises:
-      CheckpointError: If the files cannot be written; those of before stay.
+      CheckpointError: If the files cannot be written. Earlier files stay.
     """
     content = archive.pack({str(i): a for i, a in enumerate(block)})
     _write(self._block_path(len(self._checksums)), content)
@@ -63,10 +63,10 @@ class Checkpoint:
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
 
-    Blocks are an iterator: all of them are checked, and read one by one.
+    All blocks are checked first. They are an iterator that reads one at a time.
 
     Raises:
-      CheckpointError: If a file is damaged or of another run.
+      CheckpointError: If a file is damaged or belongs to another run.
     """
     found = self._state.load()
     if found is None:
@@ -76,7 +76,9 @@ class Checkpoint:
       path = self._block_path(index)
       if not path.exists():
         raise damaged(path, 'it is missing')
-      if hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
+      with _reading(path):
+        content = archive.read_bytes(path)
+      if hashlib.sha256(content).hexdigest() != checksum:
         raise damaged(path, 'its checksum does not match')
     self._checksums = header['checksums']
     blocks = map(self._read_block, range(len(self._checksums)))
@@ -93,12 +95,12 @@ class Checkpoint:
 
 
 class State:
-  """Where a run is, in one sealed file, `state.npz`.
+  """The position of a run, in one sealed file, `state.npz`.
 
   Args:
-    folder: Where it lives.
+    folder: The folder of the file.
     run: dict of `run_identity.describe`.
-    argument: Of `tfpa.sample`, that named the folder.
+    argument: The argument of `tfpa.sample` that named the folder.
   """
 
   def __init__(self, folder, run, argument):
@@ -107,7 +109,7 @@ class State:
     self._argument = argument
 
   def save(self, leaves, **header):
-    """Writes state and kernel results, flat, and JSON values beside them."""
+    """Writes state and kernel results, flat, with JSON values."""
     header.update(run=self._run, argument=self._argument)
     arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
     _write(self._path, archive.seal(header, arrays))
@@ -116,7 +118,7 @@ class State:
     """Returns (leaves, header), or None before the first save.
 
     Raises:
-      CheckpointError: If the file is damaged or of another run.
+      CheckpointError: If the file is damaged or belongs to another run.
     """
     if not self._path.exists():
       return None
@@ -133,22 +135,21 @@ class State:
     if different:
       raise CheckpointError(
         f'{self._path} belongs to another run: it differs in '
-        f'{"; ".join(different)}. Pass the arguments of that run to continue '
-        f'it; remove its folder, or pass another `{self._argument}`, to start '
-        'a new one.'
+        f'{"; ".join(different)}. Pass the arguments of that run to resume it, '
+        f'or another `{self._argument}` to start a new run.'
       )
 
 
 @contextlib.contextmanager
 def writing(path):
-  """Says what a disk that is full or gone means for a run."""
+  """Turns an error of the disk into a sentence on what it means for a run."""
   try:
     yield
   except OSError as error:
     raise CheckpointError(
-      f'{path} cannot be written ({error.strerror or error}). The blocks '
-      'before it are kept: make room for the next ones, and call again with '
-      'the same arguments to continue.'
+      f'{path} cannot be written ({error.strerror or error}). Earlier blocks '
+      'are kept. Make room for this one, and call again with the same '
+      'arguments to continue.'
     ) from error
 
 
@@ -166,8 +167,8 @@ def _reading(path, argument='checkpoint_dir'):
 
 
 def damaged(path, reason, argument='checkpoint_dir'):
-  """Returns the error of a file that is not what was written."""
+  """Returns the error for a file that is not what was written."""
   return CheckpointError(
-    f'{path} is damaged: {reason}. Nothing was loaded; remove its folder or '
-    f'pass another `{argument}` to start again.'
+    f'{path} is damaged: {reason}. Nothing was loaded. Pass another '
+    f'`{argument}`, or remove this folder, to start again.'
   )

@@ -1,13 +1,14 @@
 """A digest of Python functions: their code and the data that it reads.
 
-For programs that call Python (`tf.py_function`): the graph holds a number in
-place of the function. Bytecode, defaults, what closures hold and the globals
-that the code names are followed, through containers and instances, with the
-methods of classes that are no library's; modules, and what has no stable
-content, count by name.
+It is for programs that call Python (`tf.py_function`), because their graph
+holds a number instead of the function. The digest follows bytecode, defaults,
+closures and the globals that the code names, through containers, instances,
+user-written classes and user-written modules. Library modules, and values
+without stable content, count by name.
 """
 
 import ctypes
+import dis
 import functools
 import hashlib
 import itertools
@@ -26,7 +27,11 @@ _LIBRARIES = tuple(
   sysconfig.get_path(kind)
   for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
 )
-# What a class defines and counts, but for mutable ones, which may be caches.
+# Operations that store a name, and those between an addition and a store.
+_STORES = frozenset(['STORE_ATTR', 'STORE_DEREF', 'STORE_GLOBAL'])
+_MOVES = frozenset(['CACHE', 'ROT_TWO', 'SWAP'])
+_PACKAGE = __name__.partition('.')[0]
+# Class attributes that count. Other mutable ones may be caches.
 _DEFINED = (
   types.FunctionType,
   property,
@@ -38,7 +43,29 @@ _DEFINED = (
   np.ndarray,
   *_PLAIN[:6],
 )
-# Their state is of the process, and changes as they are used.
+# Attributes of TensorFlow's and TFP's classes that change as they are used, or
+# that depend on what was made before.
+_CACHES = frozenset(
+  [
+    '__class__',
+    '_cache',
+    '_constructor_name_scope',
+    '_name_scope',
+    '_single_sample_distributions',
+  ]
+)
+# Classes of TensorFlow whose attributes are names, numbers and addresses of the
+# process.
+_GRAPHS = frozenset(
+  [
+    'AtomicFunction',
+    'ConcreteFunction',
+    'FuncGraph',
+    'Graph',
+    'WrappedFunction',
+  ]
+)
+# Their state belongs to the process, and changes as they are used.
 _BY_TYPE = (
   np.random.RandomState,
   np.random.Generator,
@@ -116,6 +143,8 @@ def _inner(value):
     return [value.__func__, value.__self__]
   if isinstance(value, types.FunctionType):
     return _function_parts(value)
+  if type(value).__name__ in _GRAPHS:  # A digest of programs covers them.
+    return [type(value).__name__]
   if hasattr(value, 'python_function'):  # A `tf.function`.
     return [value.python_function]
   if isinstance(value, dict):
@@ -138,16 +167,17 @@ def _methods(kind):
       and (callable(part) or not name.startswith('__'))
     }
     for base in kind.__mro__
-    if _is_written(base)
+    if _is_written(base.__module__)
   ]
 
 
-def _is_written(kind):
-  """Whether a class is of a file that is no library's, or of a session."""
-  module = sys.modules.get(kind.__module__)
-  file = getattr(module, '__file__', None)
+def _is_written(name):
+  """Whether a module is a user's: in no library's folder, or a session."""
+  if name.partition('.')[0] == _PACKAGE:  # Wherever it is installed.
+    return False
+  file = getattr(sys.modules.get(name), '__file__', None)
   if file is None:
-    return kind.__module__ == '__main__'
+    return name == '__main__'
   return not file.startswith(_LIBRARIES)
 
 
@@ -155,14 +185,14 @@ def _held(value):
   """Returns what an instance holds: dict, slots, or what it is copied by."""
   if isinstance(value, _BY_TYPE):
     return []
-  # In slots of a library there may be caches.
+  # Slots of a library's class may be caches.
   slots = [
     _mangled(base, name)
     for base in type(value).__mro__
-    if _is_written(base)
+    if _is_written(base.__module__)
     for name in _slots(base)
   ]
-  held = [getattr(value, '__dict__', {})]
+  held = [_own(value)]
   held += [getattr(value, name, None) for name in slots]
   if getattr(value, '__dict__', None) or slots:
     return held
@@ -172,6 +202,32 @@ def _held(value):
     return [*parts[:3], *map(list, filter(None, parts[3:5]))]
   except Exception:  # As a lock: by its type.
     return held
+
+
+def _own(value):
+  """Returns the dict of an instance, without the caches of TFP's classes.
+
+  TFP's distributions and bijectors keep their arguments in `_parameters`. Their
+  other attributes are computed, and some change as they are used.
+  """
+  held = getattr(value, '__dict__', {})
+  parameters = held.get('_parameters')
+  if isinstance(parameters, dict) and not _is_written(type(value).__module__):
+    held = parameters
+  counted = _CACHES.union(
+    *(
+      _counted(part.__code__)
+      for base in type(value).__mro__
+      if _is_written(base.__module__)
+      for part in vars(base).values()
+      if isinstance(part, types.FunctionType)
+    )
+  )
+  return {
+    name: part
+    for name, part in held.items()
+    if not name.startswith('_self_') and name not in counted
+  }
 
 
 def _slots(kind):
@@ -185,14 +241,57 @@ def _mangled(kind, name):
 
 
 def _function_parts(function):
-  read = sorted(_names(function.__code__) & set(function.__globals__))
+  names, counted = _names(function.__code__), _counted(function.__code__)
+  cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+  held = [_content(cell) for name, cell in cells if name not in counted]
+  read = names & {*function.__globals__} - counted
+  read = {name: function.__globals__[name] for name in read}
   return [
     function.__code__,
     function.__defaults__,
     function.__kwdefaults__,
-    *map(_content, function.__closure__ or ()),
-    {name: function.__globals__[name] for name in read},
+    *held,
+    dict(sorted(read.items())),
+    _attributes_of_modules(names, [*held, *read.values()]),
   ]
+
+
+def _attributes_of_modules(names, values):
+  """Returns {module.name: value} of what code may read of users' modules.
+
+  Args:
+    names: Set of the names that the code looks up.
+    values: What the code holds or reads, modules among it.
+  """
+  modules = [v for v in values if isinstance(v, types.ModuleType)]
+  found, seen = {}, set()
+  while modules:
+    module = modules.pop()
+    if module.__name__ in seen or not _is_written(module.__name__):
+      continue
+    seen.add(module.__name__)
+    for name in names & set(vars(module)):
+      found[f'{module.__name__}.{name}'] = value = vars(module)[name]
+      if isinstance(value, types.ModuleType):
+        modules.append(value)
+  return dict(sorted(found.items()))
+
+
+def _counted(code):
+  """Returns the names that a function, or one inside of it, adds to in place.
+
+  These count calls, and change whenever the function runs.
+  """
+  found, is_added = set(), False
+  for step in dis.get_instructions(code):
+    if is_added and step.opname in _STORES:
+      found.add(step.argval)
+    is_added &= step.opname in _MOVES
+    is_added |= step.opname.startswith('INPLACE_') or (
+      step.opname == 'BINARY_OP' and step.argrepr.endswith('=')
+    )
+  inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+  return found.union(*map(_counted, inner))
 
 
 def _names(code):

@@ -1,13 +1,13 @@
-"""Draws on disk, for runs of more of them than memory holds, and read lazily.
+"""Draws on disk, for runs with more draws than memory holds, read lazily.
 
   draws.zarr   posterior and sample_stats, [chain, draw, event...]: an ArviZ
                DataTree for `xarray.open_datatree(..., engine='zarr')`
-  trace.zarr   the trace of adaptation, and of sampling what the tree has not as
-               it was recorded, by number
-  state.npz    where the run is, see `checkpoint.State`
+  trace.zarr   the trace of adaptation, and the part of the trace of sampling
+               that the tree does not hold as it was recorded, by number
+  state.npz    the position of the run, see `checkpoint.State`
 
-Blocks are written before the state that counts them: a run killed at any
-moment loses the block it was in.
+Blocks are written before the state that counts them. A run that is killed loses
+only the block that it was writing.
 """
 
 import pathlib
@@ -29,9 +29,9 @@ _TREE, _TRACE = 'draws.zarr', 'trace.zarr'
 _STATS = 'sample_stats'
 _TREE_GROUPS = ('posterior', _STATS)
 _TRACE_GROUPS = ('adaptation', 'sampling')
-_LAYOUT = 2  # Files of the adaptation are as long as all others.
+_LAYOUT = 3  # Version of the files. The identity of a run has readings.
 _NUMBERS = 'biufc'  # Kinds of dtypes that Zarr and numpy write alike.
-# What a run leaves that was killed before it wrote anything.
+# Files that a run leaves if it is killed before it writes anything.
 _HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
 
 
@@ -39,23 +39,23 @@ class DrawsOnDisk:
   """Keeps what a run records in a folder, as `recording.InMemory` in memory.
 
   Args:
-    folder: Of one run, and of nothing else.
+    folder: The folder of this run, which holds nothing else.
     run: dict of `run_identity.describe`.
     plan: Counts of steps, `num_discarded` and `num_results` among them.
     structure: (state, trace) of Tensors: what a step records.
     block_size: Results that a block holds.
-    log_prob_name: As of `to_arviz.sample_stats`.
-    attributes: dict of what the tree tells of the run.
+    log_prob_name: See `to_arviz.sample_stats`.
+    attributes: dict of the attributes of the tree.
 
   Raises:
-    ValueError: If the kernel does not tell which axes are chains, or a part has
-      a name or a dtype that no file can have.
+    ValueError: If the results of the kernel do not show which axes are chains,
+      or a part has a name or a dtype that no file can have.
   """
 
   def __init__(
     self, folder, run, plan, structure, block_size, log_prob_name, attributes
   ):
-    self._folder = pathlib.Path(folder).absolute()  # Read from elsewhere, too.
+    self._folder = pathlib.Path(folder).absolute()  # For readers elsewhere.
     self._plan = plan
     self._structure = structure
     self._block_size = block_size
@@ -67,30 +67,30 @@ class DrawsOnDisk:
     template = _one_row(structure)
     _check_names([n for group, n in self._named(template) if group == _STATS])
     self._in_tree = self._leaves_in_tree(template)
-    # Of other blocks, rows would lie in other files.
+    # With another size of blocks, rows would lie in other files.
     self._state = checkpoint_lib.State(
       folder, dict(run, block_size=block_size, layout=_LAYOUT), 'draws_dir'
     )
     self._arrays = None
     self._num_rows, self._sizes = 0, []
-    # Rows of the trace of adaptation that do not fill a file yet: shards are
-    # merged after blocks of other lengths.
+    # Rows of the trace of adaptation that do not fill a file yet, because
+    # shards are merged after blocks of other lengths.
     self._pending = []
     self._saved = None
 
   def load(self):
     """Returns (leaves, step, seconds) of where the run was cut off, or None.
 
-    Reads no draws: that their files are there, and as long as they were, is
-    all that is asked.
+    Reads no draws. Only the existence and the lengths of their files are
+    checked.
 
     Raises:
-      CheckpointError: If files are damaged, or not of this run.
+      CheckpointError: If files are damaged, or belong to another run.
     """
     found = self._state.load()
     if found is None:
       self._refuse_files()
-      # From now on the folder is of this run, and of no other.
+      # From now on the folder belongs to this run.
       self._state.save([], step=0, num_rows=0, sizes=[], seconds={})
     if found is None or not found[1]['num_rows']:
       with checkpoint_lib.writing(self._folder):
@@ -103,7 +103,7 @@ class DrawsOnDisk:
     leaves, self._pending = leaves[:num_leaves], leaves[num_leaves:]
     self._saved = leaves, header
     self._check_files()
-    for left in self._folder.rglob('*.partial'):  # By a Zarr that was killed.
+    for left in self._folder.rglob('*.partial'):  # Zarr's, of a killed run.
       left.unlink(missing_ok=True)
     return leaves, header['step'], header['seconds']
 
@@ -121,7 +121,7 @@ class DrawsOnDisk:
     return block
 
   def _append_adaptation(self, trace):
-    """Writes what fills files, or is the last; what is left waits."""
+    """Writes full files, and the last one; the remaining rows wait."""
     pending = self._pending or [leaf[:0] for leaf in trace]
     pending = [np.concatenate(both) for both in zip(pending, trace)]
     is_last, size = self._num_rows == self._plan.num_discarded, self._block_size
@@ -129,11 +129,11 @@ class DrawsOnDisk:
       rows = {('adaptation', str(i)): x[:size] for i, x in enumerate(pending)}
       self._write(len(self._sizes), rows)
       pending = [x[size:] for x in pending]
-    # A view of none would keep the block.
+    # An empty view would keep the block in memory.
     self._pending = pending if len(pending[0]) else []
 
   def _write(self, number, rows):
-    """Writes the files of a block; of `rows` only what has an array."""
+    """Writes the files of a block: those of `rows` that have an array."""
     paths = []
     for key, array in self._arrays.items():
       if key in rows:
@@ -145,7 +145,7 @@ class DrawsOnDisk:
       self._sizes.append(sum(path.stat().st_size for path in paths))
 
   def save(self, leaves, step, block, seconds):
-    """Writes where the run is, and with it that the block before counts."""
+    """Writes the position of the run, which makes the last block count."""
     del block
     header = dict(
       step=int(step),
@@ -158,12 +158,13 @@ class DrawsOnDisk:
     self._saved = leaves, header
 
   def summary(self, make):
-    """Returns (worst coordinates, of every which draw), found once.
+    """Returns (worst coordinates, thinning of the draws they came from).
 
-    Kept with the state: who opens a finished run does not read it all again.
+    The result is kept with the state, so that opening a finished run does not
+    read all draws again.
 
     Args:
-      make: Function without arguments that finds them.
+      make: Function without arguments that computes the result.
     """
     leaves, header = self._saved
     if 'summary' not in header:
@@ -173,9 +174,9 @@ class DrawsOnDisk:
     return {field: tuple(found) for field, found in worst.items()}, every
 
   def columns(self):
-    """Returns what was recorded, flat: of discarded steps, and of results.
+    """Returns what was recorded, flat, in discarded steps and in results.
 
-    Of discarded steps the trace alone, as a result has it.
+    Discarded steps have a trace and no states.
     """
     names = to_arviz.checked_names(self._structure[0])
     draws = [self._lazy('posterior', name) for name in names]
@@ -201,7 +202,7 @@ class DrawsOnDisk:
     return block[len(tf.nest.flatten(self._structure[0])) :]
 
   def _named(self, block):
-    """Returns {(group, name): rows} of a block of results, as ArviZ has it."""
+    """Returns {(group, name): rows} of a block of results, in ArviZ's form."""
     states, trace = tf.nest.pack_sequence_as(self._structure, block)
     groups = dict(
       posterior=to_arviz.variables(states, len(self._chain_shape)),
@@ -214,9 +215,9 @@ class DrawsOnDisk:
     }
 
   def _leaves_in_tree(self, template):
-    """Returns {number of a leaf of the trace: its name}, where one is a view.
+    """Returns {number of a leaf of the trace: its name in the tree}.
 
-    Such a leaf is not written twice: the tree has it as it was recorded.
+    Such a leaf is not written twice, because the tree holds it as recorded.
     """
     stats = [
       (name, rows)
@@ -233,7 +234,7 @@ class DrawsOnDisk:
     }
 
   def _make_arrays(self):
-    """Makes all arrays anew, empty; returns {(group, name): array}."""
+    """Makes all arrays, empty; returns {(group, name): array}."""
     tree, recorded = self._folder / _TREE, self._folder / _TRACE
     zarr_arrays.make_group(tree, to_arviz.described(self._attributes))
     zarr_arrays.make_group(recorded)
@@ -266,7 +267,7 @@ class DrawsOnDisk:
     return arrays
 
   def _trace_keys(self):
-    """Returns (group, name) of all arrays of the trace that are no variable."""
+    """Returns (group, name) of all arrays of the trace outside the tree."""
     num_leaves = len(self._trace_leaves(_one_row(self._structure)))
     return [
       (group, str(i))
@@ -291,18 +292,18 @@ class DrawsOnDisk:
     return arrays
 
   def _refuse_files(self):
-    """Refuses a folder that holds what is not of this run."""
+    """Refuses a folder that holds files of something else."""
     found = sorted({p.name for p in self._folder.glob('*')} - {*_HARMLESS})
     if found:
       more = ', ...' if len(found) > 4 else ''
       raise checkpoint_lib.CheckpointError(
-        f'{str(self._folder)!r} is not empty, and of no run with `draws_dir`: '
-        f'it holds {", ".join(found[:4])}{more}. Name a folder that is empty, '
-        'or not there.'
+        f'{str(self._folder)!r} is not empty, and no run with `draws_dir` made '
+        f'it: it holds {", ".join(found[:4])}{more}. Name an empty folder, or '
+        'a new one.'
       )
 
   def _check_files(self):
-    """Refuses a folder whose files are not as long as they were."""
+    """Refuses a folder whose files have other lengths than were written."""
     num_adapting = -(-self._plan.num_discarded // self._block_size)
     for index, size in enumerate(self._sizes):
       is_result = index >= num_adapting
@@ -317,7 +318,7 @@ class DrawsOnDisk:
         raise _damaged(missing[0], 'it is missing')
       if sum(path.stat().st_size for path in paths) != size:
         raise _damaged(
-          paths[0], 'it, or a file of this block beside it, was changed'
+          paths[0], 'it, or another file of this block, was changed'
         )
 
 
@@ -325,9 +326,9 @@ def _chain_shape(structure):
   log_prob = structure[1].get('target_log_prob')
   if log_prob is None:
     raise ValueError(
-      'The kernel has no `target_log_prob` in its results, so which axes are '
-      'chains is not known, and `draws_dir` has them first. Leave it away, or '
-      'take `checkpoint_dir`.'
+      '`draws_dir` puts the axes of chains first, and the results of this '
+      'kernel do not show which axes these are: they have no '
+      '`target_log_prob`. Use `checkpoint_dir` instead.'
     )
   return tuple(log_prob.shape)
 
@@ -344,17 +345,17 @@ def _check_dtypes(structure):
   for leaf in tf.nest.flatten(structure):
     if np.dtype(leaf.dtype.as_numpy_dtype).kind not in _NUMBERS:
       raise ValueError(
-        '`draws_dir` takes logical, whole, real and complex numbers, but '
-        f'{leaf.dtype.name} is to be recorded. Cast it, for example to float32.'
+        '`draws_dir` records logical, whole, real and complex numbers, but got '
+        f'{leaf.dtype.name}. Cast it, for example to float32.'
       )
 
 
 def _check_names(names):
   if not to_arviz.are_names(names) or {'.', '..'} & set(names):
     raise ValueError(
-      f'`draws_dir` makes a folder of every name, but got {list(names)}: '
-      "they must differ, none be 'chain' or 'draw' or have a slash. Rename "
-      'them in the state, or in what `trace_fn` returns.'
+      f'`draws_dir` makes a folder of every name, but got {list(names)}. '
+      "Names must differ, must not be 'chain' or 'draw', and must not contain "
+      'a slash. Rename them in the state, or in what `trace_fn` returns.'
     )
 
 

@@ -2,10 +2,12 @@
 
 import contextlib
 import datetime
+import errno
 import json
 import os
 import pathlib
 import socket
+import stat
 import sys
 import warnings
 
@@ -20,24 +22,23 @@ NAME = '.lock'
 
 
 class FolderError(RuntimeError):
-  """A folder that somebody else writes to, or that nobody can."""
+  """A folder that another run writes to, or that is not writable."""
 
 
 @contextlib.contextmanager
 def held(folder, is_shared=False):
   """Holds the lock of a folder, which is made if it is not there.
 
-  The operating system ends the lock of a process that dies: none is stale.
+  The operating system releases the lock of a process that dies.
 
   Args:
     folder: Path.
-    is_shared: Whether others may hold it so, too, and nobody alone meanwhile.
-      The file of such a lock stays: one who ends cannot know of those who
-      begin.
+    is_shared: Whether other holders may share the lock. The file of a shared
+      lock stays, because other holders may still use it.
 
   Raises:
-    FolderError: If it is held, by whom the message tells, or if nothing can be
-      written to it.
+    FolderError: If another run holds the lock, which the message names, or if
+      nothing can be written to the folder.
   """
   path = pathlib.Path(folder) / NAME
   with _locked(path, is_shared) as file:
@@ -62,19 +63,34 @@ def _locked(path, is_shared):
     except FolderError:
       file.close()
       raise
-    file.close()  # Its holder was just done and removed it.
+    file.close()  # The holder has just ended and removed this file.
 
 
 def _opened(path):
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Unbuffered: what a full disk refuses is not written when it is closed.
-    return open(path, 'ab+', buffering=0)
+    return open(path, 'ab+', buffering=0, opener=_open_itself)
   except OSError as error:
     raise FolderError(
       f'{str(path.parent)!r} cannot be written to ({error.strerror}). Name a '
       'folder that can.'
     ) from error
+
+
+def _open_itself(path, flags):
+  """Returns a descriptor of a regular file; links and pipes are refused."""
+  flags |= getattr(os, 'O_NOFOLLOW', 0) | getattr(os, 'O_NONBLOCK', 0)
+  try:
+    descriptor = os.open(path, flags, 0o666)
+  except OSError as error:
+    if error.errno == errno.ELOOP:
+      error.strerror = f'its {NAME} is a symbolic link'
+    raise
+  if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, f'its {NAME} is no regular file', path)
+  return descriptor
 
 
 def _lock(file, folder, is_shared):
@@ -88,7 +104,7 @@ def _lock(file, folder, is_shared):
     ) from None
   except OSError as error:
     warnings.warn(
-      f'{str(folder)!r} cannot be locked ({error.strerror}): take care that no '
+      f'{str(folder)!r} cannot be locked ({error.strerror}): make sure that no '
       'other run writes to it.',
       stacklevel=5,
     )

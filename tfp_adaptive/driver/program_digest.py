@@ -2,9 +2,9 @@
 
   digest(node) = hash(op, attributes, digests of its inputs)
 
-from the outputs backwards, functions by their own digests, constants and
-captured Tensors by content. Names, devices and the order in which nodes were
-made do not count, nor do nodes that no output needs.
+The digest follows a graph from its outputs backwards. Functions count by their
+own digests, constants and captured Tensors by content. Names, devices, the
+order in which nodes were made, and nodes that no output needs do not count.
 """
 
 import collections
@@ -15,12 +15,12 @@ import tensorflow as tf
 
 __all__ = ['Program', 'describe']
 
-# What names or places a computation and does not change it.
+# Attributes that name or place a computation and do not change it.
 _NO_CONTENT = frozenset(
   ['config', 'config_proto', 'container', 'executor_type', 'shared_name']
 )
 _IN_PYTHON = frozenset(['EagerPyFunc', 'PyFunc', 'PyFuncStateless'])
-# The order in which a gradient sums its terms is the tape's own affair.
+# The order in which a tape sums the terms of a gradient may vary.
 _COMMUTATIVE = frozenset(['Add', 'AddN', 'AddV2', 'Mul'])
 _MAX_NAMED = 400
 
@@ -32,10 +32,10 @@ class Program(
 
   Attributes:
     digest: Hex digits, equal for equal programs.
-    contents: dict of JSON values that tells what two programs differ in: ops
-      by number, Tensors of each shape by digest, numbers by value.
-    calls_python: Whether it calls Python code, which no digest of the program
-      covers.
+    contents: dict of JSON values that show how two programs differ: numbers
+      of ops, digests of the Tensors of each shape, values of numbers.
+    calls_python: Whether the program calls Python code, which its digest does
+      not cover.
   """
 
   __slots__ = ()
@@ -46,8 +46,8 @@ def describe(concrete, ignored_ops=()):
 
   Args:
     concrete: `tf.types.experimental.ConcreteFunction`.
-    ignored_ops: Ops of the outermost function of which the first input alone
-      counts: their others are the size of what holds results.
+    ignored_ops: Ops of the outermost function of which only the first input
+      counts. Their other inputs are the size of arrays that hold results.
   """
   definition = concrete.graph.as_graph_def()
   reader = _Reader(definition.library.function)
@@ -72,7 +72,7 @@ def describe(concrete, ignored_ops=()):
 
 
 class _Reader:
-  """Hashes graphs of one library of functions and keeps what it met."""
+  """Hashes graphs that share a library of functions; counts what they hold."""
 
   def __init__(self, functions):
     self._functions = {f.signature.name: f for f in functions}
@@ -87,8 +87,9 @@ class _Reader:
     Args:
       nodes: `NodeDef`s.
       given: dict of digests of the arguments, by name.
-      wanted: References as nodes make them: name, name:0, ^name.
-      ignored_ops: Of which the first input alone counts.
+      wanted: References as nodes make them: name, name:0, ^name. The order of
+        the last kind, which are side effects, does not count.
+      ignored_ops: Ops of which only the first input counts.
     """
     by_name = {node.name: node for node in nodes}
     done = dict(given)
@@ -107,7 +108,9 @@ class _Reader:
       else:
         done[name] = self._node(node, inputs, done, is_ignored)
         stack.pop()
-    return _hash(*(_refer(reference, done) for reference in wanted))
+    data = [_refer(ref, done) for ref in wanted if not ref.startswith('^')]
+    control = sorted(_refer(ref, done) for ref in wanted if ref[0] == '^')
+    return _hash(*data, 'after', *control)
 
   def _node(self, node, inputs, done, is_ignored):
     self.num_ops[node.op] += 1
@@ -131,7 +134,7 @@ class _Reader:
     if kind == 'list' and value.list.func:
       return _hash(*map(self._function, value.list.func))
     if kind == 's' and op in _IN_PYTHON:
-      return b''  # A number that Python gave the function.
+      return b''  # A number that TensorFlow gave the function.
     return value.SerializeToString(deterministic=True)
 
   def _function(self, reference):
@@ -145,8 +148,7 @@ class _Reader:
       }
       wanted = [function.ret[out.name] for out in signature.output_arg]
       wanted += [
-        f'^{function.control_ret[name]}'
-        for name in sorted(signature.control_output)
+        f'^{function.control_ret[name]}' for name in signature.control_output
       ]
       self._digests[name] = self.graph(function.node_def, given, wanted)
     return self._digests[name]
@@ -156,7 +158,7 @@ class _Reader:
     try:
       return self.array(np.asarray(value))
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError):
-      # The handle of a table or the like: it has no content to compare.
+      # The handle of a table or a data set, see `probe`.
       return _hash('handle', value.dtype.name)
 
   def array(self, array):

@@ -1,4 +1,9 @@
-"""What tells a run from another: programs with their data, start, settings."""
+"""What tells one run from another: its programs, data, start and settings.
+
+The digests of programs cover graphs and their constants. A digest of Python
+code covers what a graph calls. Numbers of the target at fixed points, see
+`probe`, cover what both read from outside while they run.
+"""
 
 import hashlib
 
@@ -11,30 +16,41 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import code_digest
 from tfp_adaptive.driver import diagnosis
+from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import program_digest
 
 __all__ = ['describe', 'differences']
 
+# Entries that `differences` describes in words of its own.
+_IN_WORDS = (
+  'settings',
+  'start',
+  'start_program',
+  'step_program',
+  'python_code',
+  'readings',
+)
 _SCALARS = (bool, int, float, str, np.generic, type(None))
 _MOST_NAMED = 4
 _LONGEST = 80
 
 
 def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
-  """Returns dict of JSON values that must agree for a run to be continued.
+  """Returns dict of JSON values that must agree for a run to be resumed.
 
   Args:
     kernel: The kernel.
     plan: namedtuple of the counts of steps.
     seed: Two words.
-    jit_compile: Whether XLA compiles the steps: it rounds otherwise.
+    jit_compile: Whether XLA compiles the steps, which changes their rounding.
     state: The start, a structure of Tensors.
     recorded: What a step records, a structure of Tensors.
-    trace_fn: What the user records beside it, or `None`.
+    trace_fn: The user's function of what is recorded as `extra`, or `None`.
     step: The `Program` of the steps.
   """
-  start = _bootstrap_program(kernel, state)
+  bootstrap, start = _traced_bootstrap(kernel, state)
   code = None
+  # Before anything is evaluated: Python code may count its calls.
   if step.calls_python or start is None or start.calls_python:
     code = code_digest.digest([_parameters(kernel), trace_fn])
   return dict(
@@ -49,16 +65,16 @@ def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
     start_program=start and start._asdict(),
     step_program=step._asdict(),
     python_code=code,
+    readings=_readings(bootstrap, trace_fn, state),
   )
 
 
 def differences(saved, wanted):
-  """Returns what two runs differ in, a list of a few words each."""
+  """Returns what two runs differ in, a list of phrases."""
   found = [
     f'{key} (saved {_short(saved.get(key))}, asked for {_short(wanted[key])})'
     for key in wanted
-    if key not in ('settings', 'start', 'start_program', 'step_program')
-    and saved.get(key) != wanted[key]
+    if key not in _IN_WORDS and saved.get(key) != wanted[key]
   ]
   if saved.get('start') != wanted['start']:
     found.append('the start (`init_state`)')
@@ -66,17 +82,27 @@ def differences(saved, wanted):
   programs = []
   for key, name in (
     ('start_program', 'the target, its data, or how the kernel starts'),
-    ('step_program', 'a step of the kernel, or what is recorded of it'),
+    ('step_program', 'a step of the kernel, or what it records'),
   ):
     one, two = saved.get(key) or {}, wanted[key] or {}
     if one.get('digest') != two.get('digest'):
-      # What has a name says enough.
+      # A difference that has a name needs no details.
       programs.append(name + ('' if found else _details(one, two)))
+  if saved.get('python_code') != wanted.get('python_code'):
+    programs.append(
+      'the Python code that the graph calls, or the data of that code '
+      '(`python_code`)'
+    )
+  if not found and not programs and 'readings' in saved:
+    # The digests are equal: the change lies outside the programs.
+    words = probe.differences(saved['readings'], wanted['readings'])
+    if words:
+      return [f'the target, or what it reads while it runs: {words}']
   return found + programs
 
 
 def _details(saved, wanted):
-  """Returns what two programs consist of that the other does not."""
+  """Returns what each of two programs has and the other has not."""
   saved, wanted = saved.get('contents', {}), wanted.get('contents', {})
   gone = sorted(set(saved.get('numbers', ())) - set(wanted.get('numbers', ())))
   new = sorted(set(wanted.get('numbers', ())) - set(saved.get('numbers', ())))
@@ -110,16 +136,49 @@ def _list(names):
   return ', '.join(names[:_MOST_NAMED]) + more
 
 
-def _bootstrap_program(kernel, state):
-  """Returns the `Program` of the start; `None` if it cannot be traced."""
+def _traced_bootstrap(kernel, state):
+  """Returns the function of the start and its `Program`.
+
+  The program is `None` if the function cannot be traced, as of a kernel that
+  reads Tensors as numbers.
+  """
   try:
     traced = tf.function(kernel.bootstrap_results, autograph=False)
     concrete = traced.get_concrete_function(state)
   except (AttributeError, TypeError, ValueError, NotImplementedError):
-    # A kernel of others that reads numbers where only Tensors are.
-    return None
+    return kernel.bootstrap_results, None
   custom_gradient.let_go(concrete.graph)
-  return program_digest.describe(concrete)
+  return concrete, program_digest.describe(concrete)
+
+
+def _readings(bootstrap, trace_fn, state):
+  """Returns the reading of the target, and of what `trace_fn` returns."""
+
+  def evaluate(at):
+    results = bootstrap(at)
+    found = dict(probe.fields_of_density(results))
+    if not any('grad' in name for name in found):
+      found.update(_gradients(bootstrap, at))
+    if trace_fn is not None:
+      extra = tf.nest.flatten(trace_fn(at, results))
+      found.update((f'extra.{i}', leaf) for i, leaf in enumerate(extra))
+    return found
+
+  return probe.read(evaluate, probe.points(state))
+
+
+def _gradients(bootstrap, state):
+  """Returns gradients of a target that its kernel does not need, by name."""
+  parts = tf.nest.map_structure(tf.identity, state)
+  try:
+    with tf.GradientTape() as tape:
+      tape.watch(tf.nest.flatten(parts))
+      fields = dict(probe.fields_of_density(bootstrap(parts)))
+      total = tf.add_n([tf.reduce_sum(leaf) for leaf in fields.values()])
+    found = tape.gradient(total, tf.nest.flatten(parts))
+  except Exception:  # Python code and many operations have no gradient.
+    return {}
+  return {f'grad.{i}': g for i, g in enumerate(found) if g is not None}
 
 
 def _digest(part):
@@ -146,7 +205,7 @@ def _shapes(leaves):
 
 
 def _settings(kernel):
-  """Returns {'Class.parameter': repr} of all numbers and names of the stack."""
+  """Returns {'Class.parameter': repr} of numbers and texts of all kernels."""
   settings = {}
   for k in stack.kernels(kernel):
     for name, value in getattr(k, 'parameters', {}).items():

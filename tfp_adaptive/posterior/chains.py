@@ -179,8 +179,8 @@ class Chains:
     self.noise = None  # `rounding.Noise` of its log density, once measured.
     # What cut off the first block, and whether the adaptation had ended.
     self.cut_by, self.is_settled = '', True
-    # Digest of the density the draws are of, if it is not the kernel's.
-    self.other_program = None
+    # The density that the draws belong to, see `saved.record`.
+    self.recorded_density = None
 
   @property
   def draws(self):

@@ -1,4 +1,4 @@
-"""load_posterior(): what `Posterior.save` wrote, with its model again."""
+"""load_posterior(): reads what `Posterior.save` wrote, given its model."""
 
 from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
@@ -21,22 +21,27 @@ def load_posterior(
   """Returns a posterior that was saved; nothing is drawn.
 
   A file holds draws, verdict, and the sampler with what it learned, but no
-  code: the model is given again, as to `sample_posterior`.
+  code. Give the model again, as to `sample_posterior`.
 
   Args:
-    path: Of the file that `Posterior.save` wrote, or `posterior.npz` in the
-      `checkpoint_dir` of a call, its draws so far.
+    path: The file that `Posterior.save` wrote, or `posterior.npz` in the
+      `checkpoint_dir` of a call, which holds its draws so far.
     model: The same joint distribution or log density.
-    init: Of a density: the same structure; starts are not used.
-    bijectors: Of a density: the same.
+    init: For a density: the same structure. Starts are not used.
+    bijectors: For a density: the same bijectors.
     **pins: The same observed values of a joint distribution.
 
   Returns:
-    A `Posterior`, whose `more` goes on as that which was saved.
+    A `Posterior`, whose `more` continues like that of the saved one.
+
+  Warns:
+    UserWarning: If the model has another program or other Python code than the
+      saved one, and the same log density and gradient where the chains are.
 
   Raises:
     FileNotFoundError: If there is no such file.
-    ValueError: If the file is damaged, or of another model, data or version.
+    ValueError: If the file is damaged, or belongs to another model, other data
+      or another version.
 
   Example:
     target = tfp.distributions.Sample(tfp.distributions.Normal(0.0, 1.0), 3)
@@ -48,7 +53,7 @@ def load_posterior(
   header, arrays = saved.read(path)
   num_chains = arrays['draws'].shape[1]
   problem = problem_of(model, init, bijectors, num_chains, pins)
-  chains = saved.restore(path, header, arrays, problem)
+  chains = saved.restore(path, header, arrays, problem, may_differ=True)
   report = [Stage(*stage) for stage in header['report']]
   return Posterior(
     problem, chains, report, header['min_ess'], header['ended_by']

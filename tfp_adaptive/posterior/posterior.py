@@ -65,6 +65,8 @@ class Posterior:
       ended_by: See above.
     """
     self._problem, self._chains = problem, chains
+    if chains.num_blocks:
+      saved.record(problem, chains)  # Now, before anybody changes the density.
     self._min_ess, self.ended_by = min_ess, ended_by
     self.report = report
     count = chains.num_kept
@@ -122,24 +124,21 @@ class Posterior:
     return self._problem.constrain(unconstrained)
 
   def more(self, num_draws: int) -> 'Posterior':
-    """Returns the posterior with that many draws of each chain more.
+    """Returns the posterior with more draws of each chain.
 
-    Ctrl-C ends it, and what was drawn by then is returned.
+    Ctrl-C ends the call, and what was drawn by then is returned.
 
     Args:
-      num_draws: A positive int; as far apart as those there are.
+      num_draws: A positive int, the number of draws to add to each chain. They
+        are as far apart as the earlier ones.
 
     Raises:
-      ValueError: If it is none, or if the model is not that of the draws.
+      ValueError: If `num_draws` is not positive, or if the log density has
+        changed since the draws were made.
     """
     calling.check('Posterior.more')
     arguments.check_count(num_draws, 'num_draws', 1000)
-    if self._chains.other_program:
-      raise ValueError(
-        'The draws are of another model than the one they were loaded with, or '
-        'of another version of TensorFlow: draws of both are of none. Load '
-        'them with those of then.'
-      )
+    saved.check_unchanged(self._problem, self._chains)
     chains = copy.copy(self._chains)
     before, seconds = chains.num_gradients, chains.seconds
     chains.extend_to(chains.num_kept + num_draws)
@@ -166,11 +165,11 @@ class Posterior:
     is not in it.
 
     Args:
-      path: Of the file, ending in `.npz` by custom. Written whole or not at
-        all; its folder is made.
+      path: The file, whose name usually ends in `.npz`. It is written whole or
+        not at all; its folder is made.
 
     Raises:
-      OSError: If it cannot be written.
+      OSError: If the file cannot be written.
     """
     saved.write(
       path,

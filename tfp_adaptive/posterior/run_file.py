@@ -1,7 +1,7 @@
-"""The file that a cut off `sample_posterior` goes on from."""
+"""The file from which `sample_posterior` resumes a call that was cut off."""
 
+import contextlib
 import hashlib
-import json
 import pathlib
 import time
 import warnings
@@ -11,19 +11,20 @@ from typing import NamedTuple
 import numpy as np
 
 from tfp_adaptive.driver import archive
+from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Stage
 from tfp_adaptive.posterior.settings import Place
 
 __all__ = ['Kept', 'RunFile']
 
-# Between two files at least, and as multiples of what the last one took: large
-# draws are worth much, but not most of the time.
+# Shortest time between two files, in seconds and in multiples of the time that
+# the last file took. Large draws take long to write.
 _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0
 
 
 class Kept(NamedTuple):
-  """What an earlier call had, and whether it may spend more than that did."""
+  """What an earlier call had, and whether this call may spend more."""
 
   chains: Any
   report: list
@@ -32,10 +33,10 @@ class Kept(NamedTuple):
 
 
 class RunFile:
-  """`posterior.npz` in a `checkpoint_dir`, or nothing where there is none."""
+  """`posterior.npz` in a `checkpoint_dir`, or nothing without a folder."""
 
   def __init__(self, problem, settings):
-    """Reads and writes nothing yet.
+    """Traces the density; reads and writes no file yet.
 
     Args:
       problem: `problem.Problem`.
@@ -44,10 +45,15 @@ class RunFile:
     self._problem, self._settings = problem, settings
     self._path = self.folder('posterior.npz')
     self._next = time.monotonic() + _SECONDS
+    if self._path is not None:
+      # Now, because Python code behind a density may count its calls. The
+      # first stage says in words why a density cannot be traced.
+      with contextlib.suppress(Exception):
+        saved.traced(problem, settings.num_chains)
 
   @property
   def is_due(self):
-    """Whether the last file is of some time ago."""
+    """Whether the last file is old enough for another one."""
     return time.monotonic() > self._next
 
   def folder(self, name):
@@ -56,30 +62,37 @@ class RunFile:
     return pathlib.Path(folder) / name if folder else None
 
   def budget(self, number):
-    """Returns the gradients of which an adaptation has its share.
+    """Returns the gradients of which an adaptation takes its share.
 
-    One that was cut off goes on as it was planned, with another budget, too.
+    An adaptation that was cut off keeps its plan, whatever the budget is now.
+
+    Raises:
+      ValueError: If the file of the plan is damaged.
     """
     plan, state = map(self.folder, _plan_and_state(number))
     if plan is None or not (plan.exists() and state.exists()):
       return self._settings.max_gradients
-    return json.loads(plan.read_text())['max_gradients']
+    try:
+      return float(archive.unseal_text(plan)['max_gradients'])
+    except archive.Damaged as error:
+      raise checkpoint.damaged(plan, error) from error
 
   def begin(self, number):
-    """Writes of which gradients an adaptation has its share."""
+    """Writes the gradients of which an adaptation takes its share."""
     plan, _ = map(self.folder, _plan_and_state(number))
     if plan is None:
       return
     planned = dict(max_gradients=self.budget(number))
-    plan.parent.mkdir(parents=True, exist_ok=True)
-    archive.write(plan, json.dumps(planned).encode())
+    with checkpoint.writing(plan):
+      plan.parent.mkdir(parents=True, exist_ok=True)
+      archive.write(plan, archive.seal_text(planned))
 
   def write(self, chains, report, place, ended_by):
-    """Writes what a call with the same arguments goes on from.
+    """Writes the file from which a call with the same arguments resumes.
 
     Args:
       chains: `chains.Chains`.
-      report: List of `Stage`, that of sampling so far among them.
+      report: List of `Stage`, with the unfinished stage of sampling.
       place: `Place`.
       ended_by: What ended the run, or ''.
     """
@@ -100,10 +113,11 @@ class RunFile:
         run=self._identity(),
         max_gradients=self._settings.max_gradients,
       )
-    except OSError as error:  # The draws are worth more than their file.
+    except OSError as error:  # The draws matter more than their file.
       warnings.warn(
-        f'{self._path} cannot be written ({error.strerror or error}): what is '
-        'drawn from now on is lost if the call is cut off. Make room for it.',
+        f'{self._path} cannot be written ({error.strerror or error}). Draws '
+        'made from now on are lost if the call is cut off. Make room for the '
+        'file.',
         stacklevel=2,
       )
     end = time.monotonic()
@@ -113,7 +127,7 @@ class RunFile:
     """Returns what an earlier call `Kept`, or `None`.
 
     Raises:
-      ValueError: If the file is damaged, or of another run.
+      ValueError: If the file is damaged, or belongs to another run.
     """
     if self._path is None or not self._path.exists():
       return None
@@ -121,33 +135,25 @@ class RunFile:
     saved.check_names(self._path, header, self._problem)
     self._check(header)
     place = Place(*header['place'])
-    if isinstance(place.lacking, str):  # Words, in files of before.
-      place = place._replace(lacking=float(bool(place.lacking)))
     is_richer = self._settings.max_gradients > header['max_gradients']
-    is_done = place.phase == 'done' and not (is_richer and place.lacking)
     chains = saved.restore(
-      self._path,
-      header,
-      arrays,
-      self._problem,
-      self._settings.progress,
-      goes_on=not is_done,
+      self._path, header, arrays, self._problem, self._settings.progress
     )
     report = [Stage(*stage) for stage in header['report']]
     return Kept(chains, report, place, is_richer)
 
   def _identity(self):
-    """Returns dict of what a run must share to be gone on with."""
+    """Returns dict of what two calls must share to be the same run."""
     starts = self._problem.draw_starts(self._settings.num_chains, (0, 0))
     digest = hashlib.sha256(np.asarray(starts).tobytes()).hexdigest()
     return dict(self._settings.identity(), init=digest[:8])
 
   def _check(self, header):
-    """Refuses the file of another run, or of none."""
+    """Refuses the file of another run, and one that is no checkpoint."""
     if 'run' not in header:
       raise ValueError(
-        f'{self._path} was written by `Posterior.save` over the checkpoint. '
-        'Move it away to begin anew, or pass another `checkpoint_dir`.'
+        f'{self._path} was written by `Posterior.save`, over the checkpoint. '
+        'Move it away to start again, or pass another `checkpoint_dir`.'
       )
     other, own = header['run'], self._identity()
     changed = [
@@ -157,11 +163,12 @@ class RunFile:
     ]
     if changed:
       raise ValueError(
-        f'{self._path} is of another run: it differs in {", ".join(changed)}. '
-        'Pass what was given then, or another `checkpoint_dir`.'
+        f'{self._path} belongs to another run: it differs in '
+        f'{", ".join(changed)}. Pass the arguments of that run, or another '
+        '`checkpoint_dir`.'
       )
 
 
 def _plan_and_state(number):
-  """Returns names of what an adaptation is of, and of how far it came."""
+  """Returns the names of the plan and of the state of an adaptation."""
   return f'adaptation_{number}.json', f'adaptation_{number}/state.npz'

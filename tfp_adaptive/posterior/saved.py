@@ -1,9 +1,16 @@
-"""A posterior in a file: all but its model, which is code."""
+"""A posterior in a file: draws, verdict and sampler, without its model.
 
+The model is code and is given again. A file therefore records what its density
+is: a digest of the program, a digest of Python code that the program calls, and
+values and gradients at three points, which show what both read from outside.
+"""
+
+import functools
 import hashlib
 import pathlib
 import warnings
-import weakref
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,36 +18,68 @@ import tensorflow as tf
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.driver import archive
+from tfp_adaptive.driver import code_digest
+from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import program_digest
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior.problem import Problem
 
-__all__ = ['check_names', 'read', 'restore', 'write']
+__all__ = [
+  'check_names',
+  'check_unchanged',
+  'read',
+  'record',
+  'restore',
+  'traced',
+  'write',
+]
 
 _KIND = 'posterior'
-_TOLERANCE = {tf.float32: 1e-4, tf.float64: 1e-8}  # Of log densities.
-_PROGRAMS = weakref.WeakKeyDictionary()  # Density -> digest.
+
+
+class _Density(NamedTuple):
+  """A density as it is now: traced, and what its program and code are."""
+
+  # [chains, d] -> dict of values [chains] and gradients [chains, d].
+  evaluate: Callable
+  program: str
+  code: str | None  # Where the program calls Python.
+
+
+class _Recorded(NamedTuple):
+  """The density that draws belong to."""
+
+  program: str
+  code: str | None
+  points: np.ndarray  # [3, chains, d]
+  reading: dict  # `probe.read` at these points.
 
 
 def write(path, problem, chains, **others):
   """Writes chains and JSON values, whole or not at all.
 
   Args:
-    path: Of the file; its folder is made.
+    path: The file; its folder is made.
     problem: `problem.Problem`.
     chains: `chains.Chains`.
-    **others: What `read` returns in its header.
+    **others: JSON values that `read` returns in its header.
 
   Raises:
-    OSError: If it cannot be written.
+    OSError: If the file cannot be written.
   """
+  density = record(problem, chains)
   counts, arrays = chains.to_saved()
+  arrays['points'] = density.points
   header = dict(
     kind=_KIND,
     version=__version__,
     coordinates=list(problem.coordinates),
     dtype=problem.dtype.name,
     data=_digests(problem),
-    program=chains.other_program or _program(problem, chains.draws.shape[1]),
+    program=density.program,
+    code=density.code,
+    reading=density.reading,
     chains=counts,
     **others,
   )
@@ -49,12 +88,12 @@ def write(path, problem, chains, **others):
   archive.write(path, archive.seal(header, arrays))
 
 
-def read(path):
+def read(path: types.Path) -> tuple[dict, dict]:
   """Returns the header and the arrays of a file.
 
   Raises:
-    FileNotFoundError: If there is none.
-    ValueError: If it is damaged, or was not written here.
+    FileNotFoundError: If there is no such file.
+    ValueError: If the file is damaged, or `write` did not make it.
   """
   path = pathlib.Path(path)
   if not path.exists():
@@ -62,8 +101,13 @@ def read(path):
   try:
     header, arrays = archive.unseal(path)
   except archive.Damaged as error:
+    if path.is_dir():
+      raise ValueError(
+        f'{path} is a folder. Pass the file that `Posterior.save` wrote, or '
+        '`posterior.npz` in the `checkpoint_dir` of a call.'
+      ) from error
     raise ValueError(
-      f'{path} is damaged: {error}. Nothing was loaded; sample again, to '
+      f'{path} is damaged: {error}. Nothing was loaded. Sample again, to '
       'another file.'
     ) from error
   if header.get('kind') != _KIND:
@@ -73,58 +117,62 @@ def read(path):
   return header, arrays
 
 
-def restore(path, header, arrays, problem, progress=False, goes_on=False):
+def restore(path, header, arrays, problem, progress=False, may_differ=False):
   """Returns the `Chains` of a file that was read.
 
   Args:
-    path: To name.
-    header: Of `read`.
-    arrays: Of `read`.
+    path: The file, which messages name.
+    header: The header that `read` returned.
+    arrays: The arrays that `read` returned.
     problem: The `Problem` of the same model.
-    progress: Whether they tell how they go on.
-    goes_on: Whether draws are to be added: then another program of the density
-      is refused, else told.
+    progress: Whether the chains report their progress.
+    may_differ: Whether another program of the density with the same values is
+      reported by a warning. Otherwise it is refused.
 
   Raises:
-    ValueError: If the file is of another model, data or version.
+    ValueError: If the file belongs to another model, data or version.
   """
   check_names(path, header, problem)
   _check_data(path, header, problem)
-  _check_density(path, arrays, problem)
-  other_program = _other_program(path, header, arrays, problem, goes_on)
+  arrays = dict(arrays)
   try:
+    density = _Recorded(
+      header['program'], header['code'], arrays.pop('points'), header['reading']
+    )
     chains = chains_lib.restore(problem, header['chains'], arrays, progress)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
-      f'{path} was saved by version {header["version"]}, whose kernels are not '
-      f'those of {__version__}: load it with that version.'
+      f'{path} was saved by version {header["version"]}, whose files or '
+      f'kernels differ from those of {__version__}. Load it with that version.'
     ) from error
-  chains.other_program = other_program
+  given = traced(problem, chains.draws.shape[1])
+  _check_density(path, density, given, may_differ)
+  chains.recorded_density = density
   return chains
 
 
 def check_names(path, header, problem):
-  """Refuses a model of other unknowns."""
+  """Refuses a model with other unknowns."""
   saved = header['coordinates'], header['dtype']
   given = list(problem.coordinates), problem.dtype.name
   if saved != given:
     (names, dtype), (others, other) = saved, given
     raise ValueError(
-      f'{path} is of another model: it has {len(names)} coordinates '
-      f'({", ".join(names[:4])}, {dtype}), the model given '
-      f'{len(others)} ({", ".join(others[:4])}, {other}). Pass the model of '
-      'then.'
+      f'{path} belongs to another model: it has {len(names)} coordinates '
+      f'({", ".join(names[:4])}, {dtype}), and the given model has '
+      f'{len(others)} ({", ".join(others[:4])}, {other}). Pass the model that '
+      'was sampled.'
     )
 
 
 def _check_data(path, header, problem):
   """Refuses a joint distribution with other values."""
-  if header['data'] != _digests(problem):
-    saved, given = header['data'], _digests(problem)
+  saved, given = header['data'], _digests(problem)
+  if saved != given:
     names = sorted(k for k in {*saved, *given} if saved.get(k) != given.get(k))
     raise ValueError(
-      f'{path} is of other data: they differ in {", ".join(names)}. Pass the '
-      'data of then.'
+      f'{path} belongs to other data: they differ in {", ".join(names)}. Pass '
+      'the data that were given when it was sampled.'
     )
 
 
@@ -138,60 +186,126 @@ def _digests(problem):
   }
 
 
-def _program(problem, num_chains):
-  """Returns a digest of the density's program, its constants among it.
+def record(problem: Problem, chains: chains_lib.Chains) -> _Recorded:
+  """Returns the `_Recorded` density of chains; takes it if there is none yet.
 
-  `None` where it calls Python, which no digest is of.
+  It is taken soon after the draws, before anybody can change the density.
   """
-  target = problem.target_log_prob_fn
-  if target not in _PROGRAMS:
+  if chains.recorded_density is None:
+    density = traced(problem, chains.draws.shape[1])
+    deviations = np.std(chains.draws, axis=(0, 1), dtype=np.float64)
+    # The user's density has the dtype of the model.
+    state = np.asarray(chains.state, problem.dtype.as_numpy_dtype)
+    # A coordinate that never moved is moved by a part of its size.
+    size = np.max(np.abs(state), axis=0)
+    scale = np.where(deviations > 0.0, deviations, 0.1 * size + 0.01)
+    points = probe.points(tf.constant(state), scale)
+    chains.recorded_density = _Recorded(
+      density.program,
+      density.code,
+      np.stack([np.asarray(point) for point in points]),
+      probe.read(density.evaluate, points),
+    )
+  return chains.recorded_density
 
-    @tf.function(autograph=False)
-    def density(rows):
-      value = target(rows)
-      # What bijectors registered would keep the graph in memory.
-      custom_gradient.let_go(tf.compat.v1.get_default_graph())
-      return value
 
-    rows = tf.TensorSpec([num_chains, problem.event_size], problem.dtype)
-    found = program_digest.describe(density.get_concrete_function(rows))
-    _PROGRAMS[target] = None if found.calls_python else found.digest
-  return _PROGRAMS[target]
+def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
+  """Refuses a density that has changed since the draws were made.
 
+  The user's density is traced again, because a traced function keeps the
+  values that Python variables had.
 
-def _other_program(path, header, arrays, problem, goes_on):
-  """Returns the digest of another density of then; tells it, or refuses.
-
-  What a prior changes may be little where the chains are, or far from it.
+  Raises:
+    ValueError: If its program, values or gradients differ.
   """
-  saved = header.get('program')
-  given = _program(problem, arrays['draws'].shape[1])
-  if None in (saved, given) or saved == given:
-    return None
+  saved = record(problem, chains)
+  given = _traced(*_arguments(problem, chains.draws.shape[1]))
+  words = _changed_numbers(saved, given)
+  if not words and saved.program != given.program:
+    words = 'its program is another one'
+  if words:
+    raise ValueError(
+      f'The log density has changed since the draws were made: {words}. Draws '
+      'of two densities belong to neither. Restore what the density reads '
+      '(variables, arrays, tables, files), or call `sample_posterior` again.'
+    )
+
+
+def _check_density(path, saved, given, may_differ):
+  """Refuses a density with other values, and one with another program.
+
+  A change of a prior may be small where the chains are, and large elsewhere.
+  """
+  words = _changed_numbers(saved, given)
+  if words:
+    raise ValueError(
+      f'{path} belongs to another model or other data: {words}. Pass the model '
+      'and the data that were sampled.'
+    )
+  changed = [
+    name
+    for name in ('program', 'code')
+    if getattr(saved, name) != getattr(given, name)
+  ]
+  if not changed:
+    return
+  what = dict(
+    program='another program of the log density: another model, other numbers '
+    'in its code, or another version of TensorFlow',
+    code='other Python code behind the log density, or other data of that code',
+  )[changed[0]]
   message = (
-    f'{path} was written with another program of the log density: of another '
-    'model, of numbers in its code, or of another version of TensorFlow. Where '
-    'the chains are, its values are much the same. '
+    f'{path} was written with {what}. The values of both densities agree where '
+    'the chains are, but may differ elsewhere. '
   )
-  if goes_on:
+  if not may_differ:
     raise ValueError(
-      f'{message}Pass the model of then, or another `checkpoint_dir`; what was '
-      'drawn so far is read by `tfpa.load_posterior`.'
+      f'{message}Pass the model that was sampled, or another `checkpoint_dir`. '
+      '`tfpa.load_posterior` reads the draws that were made so far.'
     )
-  warnings.warn(f'{message}The draws are of the one of then.', stacklevel=4)
-  return saved
+  warnings.warn(
+    f'{message}The draws belong to the model that was saved.', stacklevel=4
+  )
 
 
-def _check_density(path, arrays, problem):
-  """Refuses a model that has another density where the chains are."""
-  saved = arrays['trace_target_log_prob'][-1]
-  given = problem.target_log_prob_fn(tf.constant(arrays['0'])).numpy()
-  excess = np.abs(given - saved)
-  excess -= _TOLERANCE[problem.dtype] * (1.0 + np.abs(saved))
-  if not np.all(excess <= 0.0):
-    worst = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
-    raise ValueError(
-      f'{path} is of another model or other data: where its chain {worst} is, '
-      f'the log density was {saved[worst]:.6g}, and that of the model given is '
-      f'{given[worst]:.6g}. Pass the model and data of then.'
+def _changed_numbers(saved, given):
+  """Returns in words where two densities differ at the recorded points."""
+  found = probe.read(given.evaluate, [tf.constant(x) for x in saved.points])
+  return probe.differences(saved.reading, found, 'where the chains were')
+
+
+def traced(problem: Problem, num_chains: int) -> _Density:
+  """Returns the `_Density` of a problem; the last one is cached."""
+  return _last_traced(*_arguments(problem, num_chains))
+
+
+def _arguments(problem, num_chains):
+  target = problem.target_log_prob_fn
+  return target, num_chains, problem.event_size, problem.dtype
+
+
+def _traced(target, num_chains, event_size, dtype):
+  """Returns the `_Density` of a function, traced now."""
+
+  @tf.function(autograph=False)
+  def evaluate(rows):
+    with tf.GradientTape() as tape:
+      tape.watch(rows)
+      value = tf.convert_to_tensor(target(rows))
+      total = tf.reduce_sum(value)
+    gradient = tape.gradient(
+      total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return {'log density': value, 'gradient': gradient}
+
+  rows = tf.TensorSpec([num_chains, event_size], dtype)
+  concrete = evaluate.get_concrete_function(rows)
+  program = program_digest.describe(concrete)
+  code = code_digest.digest(target) if program.calls_python else None
+  return _Density(concrete, program.digest, code)
+
+
+# One: it holds the graph of the density, and what that captured.
+_last_traced = functools.lru_cache(maxsize=1)(_traced)

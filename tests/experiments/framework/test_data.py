@@ -1,6 +1,8 @@
 """Data sets: a local copy first, one clear error without one."""
 
 import io
+import os
+import pathlib
 import socket
 import tracemalloc
 import zipfile
@@ -242,6 +244,26 @@ def test_an_empty_file_of_counts_is_refused(name, tmp_path):
   (tmp_path / name).write_bytes(b'')
   with pytest.raises(DataError, match='target.counts_file'):
     read_counts(tmp_path / name)
+
+
+def _pipe(path):
+  os.mkfifo(path)
+
+
+def _device(path):
+  path.symlink_to('/dev/zero')
+
+
+@pytest.mark.parametrize('make', [pathlib.Path.mkdir, _pipe, _device])
+@pytest.mark.parametrize('suffix', ['.npy', '.csv', '.npz'])
+def test_what_is_no_regular_file_is_refused_at_once(make, suffix, tmp_path):
+  path = tmp_path / f'ripley{suffix}'
+  make(path)
+  with pytest.raises(DataError, match='is a (folder|pipe or a device); write'):
+    read_counts(path)
+  if suffix != '.npy':
+    with pytest.raises(DataError, match='is a (folder|pipe or a device); writ'):
+      data.read_local('ripley', path)
 
 
 @pytest.mark.full

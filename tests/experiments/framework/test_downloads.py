@@ -237,6 +237,48 @@ def test_an_unknown_checksum_is_shown_to_be_compared(tmp_path, published):
   )
 
 
+def test_numbers_without_a_published_checksum_may_not_change_later(
+  tmp_path, published
+):
+  published(_zip(tmp_path / 'web'), total=None)
+  assert 'other numbers are refused from now on' in _obtain()
+  path, recorded = (
+    tmp_path / 'data' / f'heart.{kind}' for kind in ('npz', 'checksum')
+  )
+  assert recorded.read_text().strip() == CHECKSUM
+  assert 'kept' in _obtain() and len(data.load('heart')[0]) == 4
+  # Rows in another order are the same set.
+  np.savez(path, X=INPUTS[::-1], y=LABELS[::-1])
+  assert 'kept' in _obtain() and len(data.load('heart')[0]) == 4
+  np.savez(path, X=INPUTS + np.eye(4, 2) * 1e-6, y=LABELS)
+  for read in (_obtain, lambda: data.load('heart')):
+    with pytest.raises(DataError, match='other numbers than the first down'):
+      read()
+  # A source that changed is refused, too.
+  path.unlink()
+  published(_zip(tmp_path / 'web', TEXT.replace('0.1', '0.2')), total=None)
+  with pytest.raises(DataError, match='other numbers than the first download'):
+    _obtain()
+  assert not path.exists()
+  recorded.write_text('half')
+  published(_zip(tmp_path / 'web'), total=None)
+  with pytest.raises(DataError, match='not 64 hexadecimal digits'):
+    _obtain()
+
+
+def test_digits_may_not_change_after_the_first_download(tmp_path):
+  images = np.arange(3 * 784).reshape(3, 784) % 256
+  path, digits = tmp_path / 'mnist.npz', np.array([5, 0, 4])
+  np.savez(path, X=images, y=digits)
+  data.recorded_path('mnist', path).write_text(checksum(images, digits))
+  np.testing.assert_array_equal(
+    digit_data.load_digits('mnist', 3, str(tmp_path))[1], digits
+  )
+  np.savez(path, X=images, y=digits[::-1])
+  with pytest.raises(DataError, match='other numbers than the first download'):
+    digit_data.load_digits('mnist', 3, str(tmp_path))
+
+
 def test_a_file_of_another_sha256_than_its_publishers_is_refused(
   tmp_path, published
 ):

@@ -1,0 +1,461 @@
+"""Runs of both front doors in two versions, built from scratch each time.
+
+A case is a function of a folder and of whether something is changed, which
+returns a function of the folder of the checkpoint. Half of the cases change
+what lies outside of the graph.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import types
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.driver.checkpoint import Checkpoint
+from tfp_adaptive.posterior import run_file
+
+__all__ = [
+  'POSTERIORS',
+  'SAMPLES',
+  'UNCHANGED',
+  'begin',
+  'cut',
+  'digest',
+  'outside',
+  'shown',
+]
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+_START = np.random.default_rng(4).normal(size=(4, 2)).astype(np.float32)
+Root = tfd.JointDistributionCoroutine.Root
+_NAME = 'tfpa_changed_runs_settings'
+
+
+class Model:
+  """A model whose scale is an attribute of its class."""
+
+  scale = [1.0]
+
+
+def _normal(x, scale):
+  return -0.5 * tf.reduce_sum((x / scale) ** 2, axis=-1)
+
+
+def _in_python(value):
+  """Returns the density of a scale that Python code reads at every call."""
+
+  def target(x):
+    def read(v):
+      return _normal(v, value())
+
+    found = tf.py_function(read, [x], x.dtype)
+    return tf.ensure_shape(found, x.shape[:-1])
+
+  return target
+
+
+def _module(scale):
+  """Returns a module of the user with a constant."""
+  module = types.ModuleType(_NAME)
+  module.__file__ = os.path.abspath(__file__)
+  module.SCALE = scale
+  sys.modules[_NAME] = module
+  return module
+
+
+# Densities of a scale that the graph does not hold, by what holds it.
+
+
+def _read_file(folder, scale):
+  path = str(folder / 'scale.txt')
+  (folder / 'scale.txt').write_text(str(scale))
+  return lambda x: _normal(x, tf.strings.to_number(tf.io.read_file(path)))
+
+
+def _lookup_table(folder, scale):
+  del folder
+  keys = tf.lookup.KeyValueTensorInitializer([0, 1], [scale, 9.0])
+  table = tf.lookup.StaticHashTable(keys, -1.0)
+  return lambda x: _normal(x, table.lookup(tf.constant(0)))
+
+
+def _mutable_table(folder, scale):
+  del folder
+  table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
+  table.insert(tf.constant([0], tf.int64), [scale])
+  key = tf.constant([0], tf.int64)
+  return lambda x: _normal(x, tf.reshape(table.lookup(key), []))
+
+
+def _data_set(folder, scale):
+  (folder / 'rows.txt').write_text(f'0.25\n{scale - 0.25}\n')
+  rows = tf.data.TextLineDataset(str(folder / 'rows.txt'))
+  rows = rows.map(lambda line: tf.strings.to_number(line))
+  return lambda x: _normal(x, rows.reduce(0.0, lambda a, b: a + b))
+
+
+def _constant_of_a_module(folder, scale):
+  del folder
+  settings = _module(scale)
+  return _in_python(lambda: settings.SCALE)
+
+
+def _configuration(folder, scale):
+  del folder
+  configuration = types.SimpleNamespace(scale=scale)
+  return _in_python(lambda: configuration.scale)
+
+
+def _class_attribute(folder, scale):
+  del folder
+  Model.scale = [scale]  # A list, which might be a cache.
+  return _in_python(lambda: Model.scale[0])
+
+
+def _loaded_by_numpy(folder, scale):
+  np.save(folder / 'scale.npy', np.float32(scale))
+  return _in_python(lambda: float(np.load(folder / 'scale.npy')))
+
+
+def _environment(folder, scale):
+  del folder
+  os.environ[_NAME.upper()] = str(scale)
+  return _in_python(lambda: float(os.environ[_NAME.upper()]))
+
+
+def _changed_array(folder, scale):
+  del folder
+  array = np.ones(3, np.float32)
+  array[1] = scale
+  return _in_python(lambda: float(array[1]))
+
+
+def _large_constant(folder, scale):
+  """A custom gradient behind a constant that hides changes of values."""
+  (folder / 'scale.txt').write_text(str(scale))
+
+  def read():
+    return float((folder / 'scale.txt').read_text())
+
+  @tf.custom_gradient
+  def target(x):
+    def value(z):
+      z = z.numpy()
+      return (-0.5 * np.sum((z / read()) ** 2, -1) - 1.4e6).astype(z.dtype)
+
+    def slope(z):
+      return -z / np.asarray(read(), z.numpy().dtype) ** 2
+
+    found = tf.ensure_shape(tf.py_function(value, [x], x.dtype), x.shape[:-1])
+    at = tf.ensure_shape(tf.py_function(slope, [x], x.dtype), x.shape)
+    return found, lambda g: g[..., tf.newaxis] * at
+
+  return target
+
+
+outside = {
+  'a file': _read_file,
+  'a lookup table': _lookup_table,
+  'a mutable table': _mutable_table,
+  'a data set of a file': _data_set,
+  'a constant of a module': _constant_of_a_module,
+  'a configuration object': _configuration,
+  'an attribute of a class': _class_attribute,
+  'numpy.load': _loaded_by_numpy,
+  'the environment': _environment,
+  'an array in Python': _changed_array,
+}
+
+# Runs of `tfpa.sample`.
+
+
+def _langevin(target, **options):
+  return tfpa.gradient_adaptive_langevin(target, 4, **options)
+
+
+def _sample(kernel, start=_START, **options):
+  options = dict(num_results=8, block_size=4, seed=(1, 2)) | options
+
+  def run(folder):
+    return tfpa.sample(
+      kernel, tf.constant(start), progress=False, jit_compile=False,
+      checkpoint_dir=folder, **options,
+    ).states  # fmt: skip
+
+  return run
+
+
+def _of_density(make, kernel=_langevin):
+  return lambda folder, changed: _sample(
+    kernel(make(folder, 1.5 if changed else 1.0))
+  )
+
+
+def _of_options(before, after, make=None):
+  """Returns the case of two dicts of options of `_sample` and the kernel."""
+
+  def case(folder, changed):
+    del folder
+    options = dict(after if changed else before)
+    scale, kernel = options.pop('scale', 1.0), options.pop('kernel', {})
+    build = make or _langevin
+    return _sample(build(lambda x: _normal(x, scale), **kernel), **options)
+
+  return case
+
+
+def _traced_module(folder, changed):
+  """A function of what is recorded reads a constant of a module in Python."""
+  del folder
+  settings = _module(1.5 if changed else 1.0)
+
+  def trace_fn(state, results):
+    del results
+    found = tf.py_function(
+      lambda x: x * settings.SCALE if x[0, 0] > 1e9 else x, [state], state.dtype
+    )
+    return tf.ensure_shape(found, state.shape)
+
+  return _sample(_langevin(lambda x: _normal(x, 1.0)), trace_fn=trace_fn)
+
+
+def _traced_file(folder, changed):
+  """A function of what is recorded reads a file."""
+  (folder / 'shift.txt').write_text('1.5' if changed else '1.0')
+  path = str(folder / 'shift.txt')
+  return _sample(
+    _langevin(lambda x: _normal(x, 1.0)),
+    trace_fn=lambda x, _: x + tf.strings.to_number(tf.io.read_file(path)),
+  )
+
+
+def _scheduled_step(folder, changed):
+  """The step size comes from a constant of a module, when it is traced."""
+  del folder
+  settings = _module(0.4 if changed else 0.5)
+  return _sample(
+    tfp.mcmc.RandomWalkMetropolis(
+      lambda x: _normal(x, 1.0),
+      new_state_fn=lambda parts, seed: [
+        part + settings.SCALE * tf.random.stateless_normal(part.shape, seed)
+        for part in parts
+      ],
+    )
+  )
+
+
+def _leapfrog(target, num_leapfrog_steps=2):
+  return tfp.mcmc.HamiltonianMonteCarlo(target, 0.5, num_leapfrog_steps)
+
+
+SAMPLES = {
+  f'{name}, tfpa.sample': _of_density(f) for name, f in outside.items()
+}
+SAMPLES.update({
+  'a file, no gradient, tfpa.sample': _of_density(
+    _read_file, lambda target: tfpa.adaptive_metropolis(target, 4)
+  ),
+  'a large constant, tfpa.sample': _of_density(_large_constant),
+  'a traced module, tfpa.sample': _traced_module,
+  'a traced file, tfpa.sample': _traced_file,
+  'a module in a step, tfpa.sample': _scheduled_step,
+  'a number, tfpa.sample': _of_options({}, dict(scale=1.0 + 1e-6)),
+  'the seed, tfpa.sample': _of_options({}, dict(seed=(1, 3))),
+  'the start, tfpa.sample': _of_options({}, dict(start=_START + 1e-6)),
+  'results, tfpa.sample': _of_options({}, dict(num_results=9)),
+  'thinning, tfpa.sample': _of_options({}, dict(num_steps_between_results=1)),
+  'burn-in, tfpa.sample': _of_options({}, dict(num_burnin_steps=9)),
+  'acceptance, tfpa.sample': _of_options(
+    {}, dict(kernel=dict(target_accept_prob=0.6))
+  ),
+  'an optimizer, tfpa.sample': _of_options(
+    {}, dict(kernel=dict(optimizer=tfpa.optimizers.adam(0.02)))
+  ),
+  'leapfrog steps, tfpa.sample': _of_options(
+    {}, dict(kernel=dict(num_leapfrog_steps=3)), _leapfrog
+  ),
+  'what is traced, tfpa.sample': _of_options(
+    dict(trace_fn=lambda x, _: x[:, 0]), dict(trace_fn=lambda x, _: x[:, 1])
+  ),
+})  # fmt: skip
+
+
+def _estimated(folder, changed):
+  """A target that is random by design, from a seed."""
+  del folder, changed
+
+  def estimate(x, seed):
+    noise = tf.random.stateless_normal(x.shape[:-1], seed)
+    return _normal(x, 1.0) + 0.3 * noise - 0.045
+
+  return _sample(
+    tfpa.adaptive_metropolis(estimate, 4, target_is_stochastic=True)
+  )
+
+
+# Runs of `sample_posterior`.
+
+
+def _posterior(model, num_chains=4, seed=3, **options):
+  options = dict(num_draws=100, min_ess=20, max_gradients=2000) | options
+
+  def run(folder):
+    return tfpa.sample_posterior(
+      model, num_chains=num_chains, seed=seed, jit_compile=False,
+      progress=False, checkpoint_dir=folder, **options,
+    ).unconstrained  # fmt: skip
+
+  return run
+
+
+def _posterior_of(make):
+  return lambda folder, changed: _posterior(
+    make(folder, 1.5 if changed else 1.0), init=tf.TensorSpec([2])
+  )
+
+
+def _of_joint(before, after):
+  """Returns the case of two dicts of what a joint distribution holds."""
+
+  def case(folder, changed):
+    del folder
+    given = dict(before, **(after if changed else {}))
+    data = np.float32(given.pop('data', [0.5, 1.0, -0.5]))
+    width, options = given.pop('width', 2.0), given
+
+    @tfd.JointDistributionCoroutineAutoBatched
+    def model():
+      mean = yield tfd.Normal(0.0, width, name='mean')
+      yield tfd.Sample(tfd.Normal(mean, 1.0), 3, name='y')
+
+    return _posterior(model, y=data, **options)
+
+  return case
+
+
+def _python_in_a_model(folder, changed):
+  """A joint distribution with Python code in it."""
+  del folder, changed
+
+  @tfd.JointDistributionCoroutine
+  def model():
+    mean = yield Root(tfd.Sample(tfd.Normal(0.0, 1.0), 2, name='mean'))
+    at = tf.py_function(lambda v: 2.0 * v, [mean], mean.dtype)
+    at = tf.ensure_shape(at, mean.shape)
+    yield tfd.Independent(tfd.Normal(at, 1.0), 1, name='y')
+
+  return _posterior(model, y=np.float32([1.0, 2.0]))
+
+
+POSTERIORS = {
+  f'{name}, sample_posterior': _posterior_of(f) for name, f in outside.items()
+}
+POSTERIORS.update({
+  'a large constant, sample_posterior': _posterior_of(_large_constant),
+  'a prior, sample_posterior': _of_joint({}, dict(width=2.0001)),
+  'a datum, sample_posterior': _of_joint({}, dict(data=[0.5, 1.0, -0.49])),
+  'the seed, sample_posterior': _of_joint({}, dict(seed=4)),
+  'draws, sample_posterior': _of_joint({}, dict(num_draws=101)),
+  'chains, sample_posterior': _of_joint({}, dict(num_chains=5)),
+  'effective draws, sample_posterior': _of_joint({}, dict(min_ess=21)),
+  'starts, sample_posterior': _of_joint(
+    {}, dict(init=dict(mean=np.float32([0.0, 1.0, 2.0, 3.0])))
+  ),
+  'a number far away, sample_posterior': lambda folder, changed: _posterior(
+    # Where no chain comes: the values are the same.
+    lambda x: _normal(x, 1.0) - tf.nn.relu(x[:, 0] - (1e3 if changed else 2e3)),
+    init=tf.TensorSpec([2]),
+  ),
+  'a bijector, sample_posterior': lambda folder, changed: _posterior(
+    lambda x: _normal(x, 1.0),
+    init=tf.TensorSpec([2]),
+    bijectors=tfb.Softplus(hinge_softness=1.001 if changed else 1.0),
+  ),
+})  # fmt: skip
+
+
+# Runs that are resumed unchanged, in a fresh process: of either front door ten.
+UNCHANGED = dict([*SAMPLES.items()][:9] + [*POSTERIORS.items()][:9])
+UNCHANGED['an estimate, tfpa.sample'] = _estimated
+UNCHANGED['a model with Python code, sample_posterior'] = _python_in_a_model
+
+
+class Cut(Exception):
+  """The end of a run that was killed."""
+
+
+@contextlib.contextmanager
+def cut(owner, name, num_calls):
+  """Ends a run in place of a later call of a method that writes."""
+  method, calls = getattr(owner, name), []
+
+  def cutting(self, *args):
+    if len(calls) == num_calls:
+      raise Cut
+    calls.append(None)
+    return method(self, *args)
+
+  setattr(owner, name, cutting)
+  try:
+    yield
+  except Cut:
+    pass
+  finally:
+    setattr(owner, name, method)
+
+
+def begin(case, folder, number, changed=False):
+  """Runs a case up to where it is cut: in an adaptation, or after it."""
+  run = case(folder, changed)
+  is_late = number % 2 and 'sample_posterior' in run.__qualname__
+  where = (run_file.RunFile, 'write') if is_late else (Checkpoint, 'save')
+  with cut(*where, 1):
+    run(folder / 'run')
+
+
+def digest(draws):
+  """Returns a checksum of draws."""
+  return hashlib.sha256(np.ascontiguousarray(draws).tobytes()).hexdigest()[:16]
+
+
+def shown(rows):
+  """Returns a table of (case, result) as text."""
+  width = max(len(name) for name, _ in rows)
+  return '\n'.join(f'{name:{width}}  {result}' for name, result in rows)
+
+
+def _all(root, is_first):
+  """Prints, as JSON, the checksum of every unchanged case, or its refusal.
+
+  Args:
+    root: `pathlib.Path` of the folders of all cases.
+    is_first: Whether the runs begin and are cut. Otherwise they are resumed, in
+      the opposite order.
+  """
+  cases = list(enumerate(UNCHANGED.items()))
+  found = {}
+  for number, (name, case) in cases if is_first else cases[::-1]:
+    folder = root / str(number)
+    folder.mkdir(exist_ok=True)
+    try:
+      if is_first:
+        found[name] = digest(case(folder, False)(None))
+        begin(case, folder, number)
+      else:
+        found[name] = digest(case(folder, False)(folder / 'run'))
+    except ValueError as error:
+      found[name] = f'refused: {error}'
+  print(json.dumps(found))
+
+
+if __name__ == '__main__':
+  _all(pathlib.Path(sys.argv[1]), sys.argv[2] == 'first')

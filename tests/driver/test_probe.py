@@ -1,0 +1,205 @@
+"""Readings of a target are equal for the same target, and for no other."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.driver import probe
+
+_STATE = np.random.default_rng(0).normal(size=(4, 3))
+
+
+def _of(value_and_gradient, dtype='float32'):
+  """Returns the reading of a function of x, through JSON."""
+
+  def evaluate(point):
+    value, gradient = value_and_gradient(np.asarray(point))
+    return {
+      'log density': np.asarray(value, dtype),
+      'gradient': np.asarray(gradient, dtype),
+    }
+
+  reading = probe.read(evaluate, probe.points(tf.constant(_STATE)))
+  return json.loads(json.dumps(reading))
+
+
+def _normal(scale=1.0, constant=0.0, shift=0.0):
+  return lambda x: (
+    -0.5 * np.sum((x - shift) ** 2, -1) / scale**2 + constant,
+    (shift - x) / scale**2,
+  )
+
+
+def _elsewhere(reading):
+  return dict(reading, machine=['another'])
+
+
+@pytest.mark.parametrize('dtype, least', [('float32', 1e-4), ('float64', 1e-9)])
+@pytest.mark.parametrize('constant', [0.0, -1.4e6])
+def test_a_gradient_is_not_hidden_by_a_constant(dtype, least, constant):
+  saved = _of(_normal(constant=constant), dtype)
+  assert probe.differences(saved, saved) == ''
+  found = _of(_normal(1.0 + least, constant), dtype)
+  assert 'before' in probe.differences(saved, found)
+  words = probe.differences(saved, _of(_normal(1.0 + 100 * least, constant)))
+  assert words
+  if constant and dtype == 'float32':
+    assert probe.differences(saved, found).startswith('gradient at the start (')
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_rounding_of_another_machine_is_accepted_there_alone(dtype):
+  eps = np.finfo(dtype).eps
+  rng = np.random.default_rng(1)
+
+  def rounded(x):
+    value, gradient = _normal(constant=-300.0)(x)
+    value = value * (1.0 + 200.0 * eps * rng.uniform(-1, 1, value.shape))
+    worst = np.max(np.abs(gradient))
+    return value, gradient + 200.0 * eps * worst
+
+  saved = _of(_normal(constant=-300.0), dtype)
+  rng = np.random.default_rng(1)
+  found = _of(rounded, dtype)
+  found['noise'] = dict.fromkeys(found['noise'], 0.0)
+  assert probe.differences(saved, _elsewhere(found)) == ''
+  assert probe.differences(saved, found) != ''
+  # Power: a change is seen on another machine, too.
+  other = _elsewhere(_of(_normal(1.01, -300.0), dtype))
+  assert probe.differences(saved, other) != ''
+
+
+@pytest.mark.parametrize('size', [3, 128, 129, 5000])
+def test_one_number_of_many_is_seen(size):
+  state = np.random.default_rng(2).normal(size=[size]).astype('f')
+
+  def reading(change):
+    def evaluate(point):
+      gradient = np.array(point)
+      gradient[size // 2] += change
+      return dict(gradient=gradient)
+
+    return probe.read(evaluate, probe.points(tf.constant(state)))
+
+  assert probe.differences(reading(0.0), reading(0.0)) == ''
+  assert probe.differences(reading(0.0), reading(0.01)) != ''
+
+
+def test_what_is_random_by_design_is_not_compared():
+  rng = np.random.default_rng(3)
+
+  def noisy(x):
+    value, gradient = _normal()(x)
+    return value + rng.normal(size=value.shape), gradient
+
+  saved = _of(noisy)
+  assert saved['noise']['gradient'] == 0.0
+  assert probe.differences(saved, _of(noisy)) == ''
+  # Its gradient is not random, and is compared.
+
+  def other(x):
+    return noisy(x)[0], _normal(1.1)(x)[1]
+
+  assert probe.differences(saved, _of(other)).startswith('gradient')
+
+
+def test_points_where_nothing_can_be_computed_are_compared_as_such():
+  def bounded(edge):
+    def evaluate(x):
+      if np.max(x) > edge:
+        raise ArithmeticError
+      return _normal()(x)
+
+    return evaluate
+
+  edge = np.max(_STATE)
+  saved = _of(bounded(edge))
+  assert [bool(point) for point in saved['points']][0]
+  assert not all(saved['points'])
+  assert probe.differences(saved, _of(bounded(edge))) == ''
+  assert 'only one of both' in probe.differences(saved, _of(bounded(9.0)))
+
+
+def test_infinities_and_numbers_that_are_none_are_compared_by_their_count():
+  def holed(limit):
+    def evaluate(x):
+      value, gradient = _normal()(x)
+      return np.where(np.max(x, -1) > limit, -np.inf, value), gradient
+
+    return evaluate
+
+  limit = np.median(np.max(_STATE, -1))
+  saved = _of(holed(limit))
+  assert probe.differences(saved, _of(holed(limit))) == ''
+  assert 'finite numbers' in probe.differences(saved, _of(holed(9.0)))
+
+
+@pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32'])
+@pytest.mark.parametrize('shape', [(), (3,), (2, 3), (0,), (4, 0)])
+def test_states_of_any_shape_and_dtype_are_read(dtype, shape):
+  state = dict(a=tf.ones(shape, dtype))
+  points = probe.points(state)
+  found = probe.read(lambda point: dict(gradient=point['a']), points)
+  assert all(found['points']) and probe.differences(found, found) == ''
+  assert all(p['a'].shape == shape and p['a'].dtype == dtype for p in points)
+
+
+def test_points_are_fixed_and_of_ordinary_size():
+  for dtype in ('float32', 'float64'):
+    start = tf.constant(_STATE, dtype)
+    first, second, third = probe.points(dict(a=start, b=100.0 * start))
+    assert first['b'] is not None and second['a'].dtype == start.dtype
+    moved = np.abs(second['a'] - start), np.abs(third['b'] - 100.0 * start)
+    assert 0.3 < moved[0].min() and moved[0].max() < 0.71
+    assert np.all(moved[1] > 0.1 * np.abs(start))
+    again = probe.points(dict(a=start, b=100.0 * start))
+    np.testing.assert_array_equal(second['a'], again[1]['a'])
+  # In deviations of each coordinate.
+  scale = np.array([1e-3, 1.0, 1e3])
+  moved = (probe.points(tf.constant(_STATE), scale)[1] - _STATE) / scale
+  assert np.all((np.abs(moved) > 0.49) & (np.abs(moved) < 1.01))
+
+
+def _log_prob(x):
+  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+
+
+_KERNELS = {
+  'RandomWalkMetropolis': lambda: tfp.mcmc.RandomWalkMetropolis(_log_prob),
+  'HamiltonianMonteCarlo': lambda: tfp.mcmc.HamiltonianMonteCarlo(
+    _log_prob, 0.1, 2
+  ),
+  'NoUTurnSampler': lambda: tfp.mcmc.NoUTurnSampler(_log_prob, 0.1),
+  'SliceSampler': lambda: tfp.mcmc.SliceSampler(_log_prob, 0.1, 3),
+  'TransformedTransitionKernel': lambda: tfp.mcmc.TransformedTransitionKernel(
+    tfp.mcmc.HamiltonianMonteCarlo(_log_prob, 0.1, 2), tfp.bijectors.Identity()
+  ),
+  'ReplicaExchangeMC': lambda: tfp.mcmc.ReplicaExchangeMC(
+    _log_prob, [1.0, 0.5], lambda f: tfp.mcmc.HamiltonianMonteCarlo(f, 0.1, 2)
+  ),
+  'EllipticalSliceSampler': lambda: (
+    tfp.experimental.mcmc.EllipticalSliceSampler(
+      lambda seed: tf.random.stateless_normal([4, 3], seed, tf.float64),
+      _log_prob,
+    )
+  ),
+  'adaptive_metropolis': lambda: tfpa.adaptive_metropolis(_log_prob, 4),
+  'gradient_adaptive_langevin': lambda: tfpa.gradient_adaptive_langevin(
+    _log_prob, 4
+  ),
+}
+
+
+@pytest.mark.parametrize('name', _KERNELS)
+def test_kernels_show_the_density_in_their_results(name):
+  kernel = _KERNELS[name]()
+  results = kernel.bootstrap_results(tf.constant(_STATE))
+  found = dict(probe.fields_of_density(results))
+  expected = -0.5 * np.sum(_STATE**2, axis=-1)
+  values = [v for k, v in found.items() if 'grad' not in k]
+  # Of several replicas the first is that of the density itself.
+  assert any(np.allclose(np.reshape(v, [-1, 4])[0], expected) for v in values)
