@@ -23,6 +23,7 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import exact
 from tfp_adaptive.posterior import given_starts
 from tfp_adaptive.posterior import supports
 
@@ -62,7 +63,7 @@ class Problem(NamedTuple):
   model: Any = None
 
 
-def of_joint(model, pins, init=None, num_chains=None):
+def of_joint(model, pins, init=None, num_chains=None, options=()):
   """Returns the `Problem` of a joint distribution and values of its parts.
 
   Args:
@@ -71,8 +72,9 @@ def of_joint(model, pins, init=None, num_chains=None):
     init: Starts [chains, event...] of all unknowns, by name or in the model's
       structure; `None`: they are drawn.
     num_chains: Of starts.
+    options: Names of options, to be proposed where a name is misspelled.
   """
-  model, names = _pinned(model, pins)
+  model, names, log_prob = _pinned(model, pins, options)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
   bijector = supports.bijector_of(model)
   split = _Split(bijector.inverse_event_shape(model.event_shape))
@@ -80,9 +82,7 @@ def of_joint(model, pins, init=None, num_chains=None):
 
   def target_log_prob_fn(z):
     parts = split(z)
-    value = target_call.call(
-      model.unnormalized_log_prob, [bijector.forward(parts)]
-    )
+    value = target_call.call(log_prob, [bijector.forward(parts)])
     return value + bijector.forward_log_det_jacobian(parts, ranks)
 
   @functools.partial(tf.function, autograph=False)
@@ -118,11 +118,15 @@ def of_joint(model, pins, init=None, num_chains=None):
   )
 
 
-def _pinned(model, pins):
-  """Returns a joint distribution with values, and the names that are left."""
+def _pinned(model, pins, options):
+  """Returns a joint distribution with values, its unknowns and its density."""
   given = {**getattr(model, 'pins', {}), **pins}
-  parts = data.checked_parts(model, pins)
-  if pins:
+  parts, inexact = data.checked(model, pins, options)
+  cast = data.in_dtypes_of(model, given)
+  if cast:
+    model = getattr(model, 'distribution', model)
+    model = model.experimental_pin(**{**given, **cast})
+  elif pins:
     model = model.experimental_pin(**pins)
   names = state_parts.names(model.event_shape)
   left = tuple(part for part in parts if part not in given)
@@ -130,7 +134,9 @@ def _pinned(model, pins):
   names = left if is_sequence and len(left) == len(names) else names
   if not names:
     raise ValueError('All parts have values: nothing is left to be sampled.')
-  return model, names
+  if inexact:
+    return model, names, exact.density(model, inexact, parts)
+  return model, names, model.unnormalized_log_prob
 
 
 def of_density(log_prob_fn, init, bijectors, num_chains):
@@ -254,7 +260,10 @@ def _bijectors_like(init, names, bijectors):
         f'parentheses, for each of {", ".join(names)}, `None` for a real one, '
         f'but got {part!r}.'
       )
-  return [tfb.Identity() if part is None else part for part in found]
+  return [
+    tfb.Identity() if part is None else supports.with_infinite_bounds(part)
+    for part in found
+  ]
 
 
 def _matched(init, maps):
