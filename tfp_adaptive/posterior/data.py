@@ -47,6 +47,10 @@ class Checked(NamedTuple):
   names: list
   # Names of those whose density in TFP is not right everywhere.
   inexact: frozenset
+  # Names of data that are possible for some values of the unknowns only.
+  bounding: frozenset
+  # Names of the unknowns that have a say in that.
+  bounded: frozenset
 
 
 class _Leaf(NamedTuple):
@@ -86,14 +90,14 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
   for leaves in given.values():
     for leaf in leaves:
       _check_values(*leaf)
-  inexact = _check_laws(whole, parts, given)
+  found = _check_laws(whole, parts, given)
   if not values:
     warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
       f'are given by name, `sample_posterior(model, {parts[-1]}=...)`.',
       stacklevel=6,
     )
-  return Checked(parts, inexact)
+  return Checked(parts, *map(frozenset, found))
 
 
 def computed(model: Any) -> set:
@@ -117,7 +121,7 @@ def computed(model: Any) -> set:
 
 
 def _check_laws(model, names, given):
-  """Checks all distributions in one graph; returns the names of inexact ones.
+  """Checks all distributions in one graph; returns the sets of `Checked`.
 
   Args:
     model: `tfd.JointDistribution`.
@@ -133,11 +137,11 @@ def _check_laws(model, names, given):
     for name in names
     if name not in given
   }
-  inputs, found = [], {}
+  inputs, found = {}, {}
 
   def look(*leaves):
-    inputs.extend(leaves)
     values = tf.nest.pack_sequence_as(specs, leaves)
+    inputs.update(values)
     for name, data in given.items():
       values[name] = _as_tensors(data, shapes[name], dtypes[name])
     laws, _ = model.sample_distributions(seed=(0, 1), **values)
@@ -227,34 +231,43 @@ def _look_at(leaf):
 
 
 def _check_data(model, graph, inputs, looks, given):
-  """Refuses data that are impossible; returns the names of inexact parts.
+  """Refuses data that are impossible; returns the sets of `Checked`.
 
   Args:
     model: `tfd.JointDistribution`.
     graph: Wrapped function in which everything was looked at.
-    inputs: Its placeholders, of the unknowns.
+    inputs: dict of name -> its placeholders, of the unknowns.
     looks: dict of name -> [(leaf, support)] of all parts.
     given: As in `_check_laws`.
   """
-  placeholders = {tensor.op for tensor in inputs}
+  owners = {
+    leaf.op: name
+    for name, part in inputs.items()
+    for leaf in tf.nest.flatten(part)
+  }
 
   def is_open(mask):
-    return bool(support_of_data.ancestors(mask) & placeholders)
+    above = support_of_data.ancestors(mask)
+    return {owners[op] for op in owners if op in above}
 
   def values_of(masks):
     return [np.asarray(m) for m in graph.prune([], masks)()] if masks else []
 
-  inexact = set()
+  inexact, bounding, bounded = set(), set(), set()
   for name, leaves in looks.items():
     for leaf, found in leaves:
-      if exact.needs_finite_bounds(leaf.law):
+      if exact.is_beyond_tfp(leaf.law):
         inexact.add(name)
       known = []
       for rule in found.rules:
-        if not is_open(rule.mask):
+        movers = is_open(rule.mask)
+        if not movers:
           known.append(rule)
         elif rule.is_point:
           _refuse_point(leaf, rule)
+        else:
+          bounding.add(name)
+          bounded |= movers
       for rule, mask in zip(known, values_of([rule.mask for rule in known])):
         _check_mask(leaf, rule, mask)
       _check_ends(model, graph, inputs, leaf, known, is_open, given)
@@ -262,7 +275,7 @@ def _check_data(model, graph, inputs, looks, given):
       is_right = len(fixed) == len(found.inside)
       if not (is_right and all(map(np.all, values_of(fixed)))):
         inexact.add(name)
-  return frozenset(inexact)
+  return inexact, bounding, bounded
 
 
 def _check_mask(leaf, rule, mask):
@@ -305,7 +318,7 @@ def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
       continue
     never = is_end
     for feed in _prior_draws(model, given) if is_open(rule.is_dead) else [None]:
-      feeds = [] if feed is None else inputs
+      feeds = [] if feed is None else tf.nest.flatten(inputs)
       dead = graph.prune(feeds, [rule.is_dead])(*(feed or []))
       never = never & np.asarray(dead[0])
     if np.any(never):

@@ -17,13 +17,10 @@ import tensorflow_probability as tfp
 from tfp_adaptive.posterior import kinds
 from tfp_adaptive.posterior import support_of_data
 
-__all__ = ['density', 'exact', 'needs_finite_bounds']
+__all__ = ['density', 'exact', 'is_beyond_tfp', 'possible']
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
-
-# In units of the scale: a Cauchy distribution has 3e-11 of its mass beyond.
-_FAR = 1e10
 
 
 def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
@@ -38,10 +35,46 @@ def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
     A function of the unknowns, [chains..., event...], in the structure of
     `model.event_shape`. It returns [chains...].
   """
-  whole, pins = (
-    getattr(model, 'distribution', model),
-    getattr(model, 'pins', {}),
-  )
+
+  def of_one(laws, values):
+    terms = [
+      _log_prob(laws[name], values[name], name in inexact) for name in names
+    ]
+    return tf.add_n(terms)
+
+  return _for_each_chain(model, names, of_one)
+
+
+def possible(model: Any, parts: frozenset, names: tuple) -> Callable:
+  """Returns whether the data can be drawn, as a function of the unknowns.
+
+  Args:
+    model: As in `density`.
+    parts: Names of the data that are looked at.
+    names: As in `density`.
+
+  Returns:
+    A function as that of `density`, which returns booleans.
+  """
+
+  def of_one(laws, values):
+    masks = [_is_possible(laws[name], values[name]) for name in sorted(parts)]
+    return tf.reduce_all(tf.stack(masks))
+
+  return _for_each_chain(model, names, of_one)
+
+
+def _for_each_chain(model, names, function):
+  """Returns a function of unknowns that runs the model once for each chain.
+
+  Args:
+    model: As in `density`.
+    names: As in `density`.
+    function: Takes dicts of the distributions and of the values of one chain,
+      returns a scalar.
+  """
+  whole = getattr(model, 'distribution', model)
+  pins = getattr(model, 'pins', {})
   left = [name for name in names if name not in pins]
   events = tf.nest.flatten(model.event_shape)
 
@@ -50,13 +83,9 @@ def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
     named, parts = kinds.in_order(unknowns)
     values = {**pins, **dict(zip(named or left, parts))}
     laws, _ = whole.sample_distributions(seed=(0, 1), **values)
-    terms = [
-      _log_prob(law, values[name], name in inexact)
-      for name, law in zip(names, kinds.in_order(laws)[1])
-    ]
-    return tf.add_n(terms)
+    return function(dict(zip(names, kinds.in_order(laws)[1])), values)
 
-  def log_prob(unknowns):
+  def of_all(unknowns):
     leaves = tf.nest.flatten(unknowns)
     front = tf.shape(leaves[0])[: leaves[0].shape.rank - events[0].rank]
     rows = [
@@ -65,7 +94,17 @@ def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
     ]
     return tf.reshape(tf.vectorized_map(of_one, rows), front)
 
-  return log_prob
+  return of_all
+
+
+def _is_possible(law, value):
+  """Returns whether one value can be drawn: a boolean scalar."""
+  if isinstance(law, tfd.JointDistribution):
+    laws, _ = law.sample_distributions(seed=(0, 1), value=value)
+    parts = zip(kinds.in_order(laws)[1], kinds.in_order(value)[1])
+    return tf.reduce_all([_is_possible(*part) for part in parts])
+  rules = support_of_data.allowed(law, value).rules
+  return tf.reduce_all([tf.reduce_all(rule.mask) for rule in rules])
 
 
 def _log_prob(law, value, is_inexact):
@@ -91,16 +130,16 @@ def exact(law: Any) -> Any:
   if kinds.is_plainly_transformed(law):
     return _rebuilt_around_one(law)
   if isinstance(law, (tfd.TruncatedNormal, tfd.TruncatedCauchy)):
-    return _with_finite_bounds(law)
+    return _Truncated(law) if is_beyond_tfp(law) else law
   is_one_part = isinstance(law.dtype, tf.DType)
   is_right = not is_one_part or support_of_data.is_zero_outside(law)
   return law if is_right else _ZeroOutside(law)
 
 
-class _ZeroOutside(tfd.Distribution):
-  """A distribution with the density zero where it can draw nothing."""
+class _Delegate(tfd.Distribution):
+  """A distribution that is another one, but for its density."""
 
-  def __init__(self, distribution: Any, name: str = 'zero_outside'):
+  def __init__(self, distribution: Any, name: str = 'exact'):
     """Wraps a distribution.
 
     Args:
@@ -131,6 +170,10 @@ class _ZeroOutside(tfd.Distribution):
 
   def _sample_n(self, n, seed=None):
     return self._distribution.sample(n, seed=seed)
+
+
+class _ZeroOutside(_Delegate):
+  """A distribution with the density zero where it can draw nothing."""
 
   def _log_prob(self, x):
     law, rank = self._distribution, kinds.rank(self._distribution)
@@ -215,7 +258,7 @@ def _rebuilt_autoregressive(law):
   return law.copy(distribution_fn=lambda *args: exact(distribution_fn(*args)))
 
 
-def needs_finite_bounds(law: Any) -> bool:
+def is_beyond_tfp(law: Any) -> bool:
   """Returns whether TFP cannot compute a truncated distribution, or one inside.
 
   With an infinite bound TFP's density of `TruncatedCauchy` is NaN, and so are
@@ -231,22 +274,47 @@ def needs_finite_bounds(law: Any) -> bool:
     rest = [tf.get_static_value(given) for given in (law.loc, law.scale)]
     is_fixed = all(known is not None for known in bounds + rest)
     return not is_fixed or isinstance(law, tfd.TruncatedCauchy)
-  return any(map(needs_finite_bounds, kinds.inside(law)))
+  return any(map(is_beyond_tfp, kinds.inside(law)))
 
 
-def _with_finite_bounds(law):
-  """Returns a truncated distribution that TFP can compute.
+class _Truncated(_Delegate):
+  """A truncated normal or Cauchy distribution, whose bounds may be infinite.
 
-  A bound that is far out in units of the scale takes no mass away that a float
-  can tell. Its gradient is zero, as that of an infinite bound.
+    low finite          log p(x) - log P(X > low)
+    high finite         log p(x) - log P(X < high)
+    neither             log p(x)
+    both                TFP's own
+
+  for X of the whole distribution. Bounds may mix these cases.
   """
-  if not needs_finite_bounds(law):
-    return law
-  far = tf.constant(_FAR, law.dtype) * law.scale
-  least, most = (tf.stop_gradient(law.loc + side * far) for side in (-1, 1))
-  low, high = (tf.convert_to_tensor(b, law.dtype) for b in (law.low, law.high))
-  low = tf.where(tf.math.is_inf(low), least, low)
-  return law.copy(low=low, high=tf.where(tf.math.is_inf(high), most, high))
+
+  def _log_prob(self, x):
+    law = self._distribution
+    loc, scale = law.loc, law.scale
+    low, high = (tf.cast(bound, law.dtype) for bound in (law.low, law.high))
+    has_low, has_high = tf.math.is_finite(low), tf.math.is_finite(high)
+    is_half = has_low ^ has_high
+    end = tf.where(has_low, low, -high) - tf.where(has_low, loc, -loc)
+    end = tf.where(is_half, end, tf.zeros_like(end)) / scale
+    if isinstance(law, tfd.TruncatedNormal):
+      whole = tfd.Normal(loc, scale).log_prob(x)
+      beyond = tfd.Normal(tf.zeros_like(end), 1.0).log_survival_function(end)
+    else:
+      whole = tfd.Cauchy(loc, scale).log_prob(x)
+      beyond = tf.math.log(tf.atan2(tf.ones_like(end), end) / np.pi)
+    value = whole - tf.where(is_half, beyond, tf.zeros_like(beyond))
+    both = has_low & has_high
+    value = tf.where(both, self._between(x, both, low, high), value)
+    is_inside = (x >= low) & (x <= high)
+    return tf.where(is_inside, value, tf.constant(-np.inf, value.dtype))
+
+  def _between(self, x, both, low, high):
+    """Returns TFP's density where both bounds are finite."""
+    law = self._distribution
+    low = tf.where(both, low, tf.stop_gradient(law.loc - law.scale))
+    high = tf.where(both, high, tf.stop_gradient(law.loc + law.scale))
+    x = tf.where(both, x, tf.stop_gradient(law.loc))
+    return law.copy(low=low, high=high).log_prob(x)
 
 
 _REBUILDS = (

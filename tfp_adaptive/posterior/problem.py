@@ -22,6 +22,7 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior import bounds
 from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import exact
 from tfp_adaptive.posterior import given_starts
@@ -33,6 +34,7 @@ tfb = tfp.bijectors
 tfd = tfp.distributions
 
 _RADIUS = 2.0  # Of starts that nobody gave, in unconstrained space.
+_NUM_CANDIDATES = 512  # Among which a point is sought where data are possible.
 _EXAMPLE = (
   '`tfpa.sample_posterior(log_prob_fn, init={"scale": tf.TensorSpec([])}, '
   'bijectors={"scale": tfb.Exp()})`'
@@ -74,7 +76,8 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
     num_chains: Of starts.
     options: Names of options, to be proposed where a name is misspelled.
   """
-  model, names, log_prob = _pinned(model, pins, options)
+  checked = data.checked(model, pins, options)
+  model, names, log_prob = _pinned(model, pins, checked)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
   bijector = supports.bijector_of(model)
   split = _Split(bijector.inverse_event_shape(model.event_shape))
@@ -104,7 +107,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
     )
     given = split.joined(given_starts.unconstrained(bijector, names, starts))
     draw, draw_prior = lambda num_chains, seed: given, None
-  return Problem(
+  problem = Problem(
     target_log_prob_fn,
     constrain=lambda z: bijector.forward(split(z)),
     draw_starts=draw,
@@ -116,12 +119,69 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
     observed=data.as_arrays(model),
     model=getattr(model, 'distribution', model),
   )
+  if not checked.bounding:
+    return problem
+  possible = exact.possible(model, checked.bounding, checked.names)
+  return _bounded(problem, possible, split.indices(names, checked.bounded))
 
 
-def _pinned(model, pins, options):
+def _bounded(problem, possible, which):
+  """Returns the problem in coordinates that the data do not bound.
+
+  Args:
+    problem: `Problem` of a joint distribution.
+    possible: Function of its unknowns: whether the data can be drawn.
+    which: Indices of the coordinates that may be bounded by the data.
+  """
+
+  @functools.partial(tf.function, autograph=False, reduce_retracing=True)
+  def is_possible(z):
+    unknowns = problem.constrain(z)
+    found = possible(unknowns)
+    for part in tf.nest.flatten(unknowns):
+      axes = list(range(1, part.shape.rank))
+      found |= ~tf.reduce_all(tf.math.is_finite(part), axis=axes)
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return found
+
+  box = bounds.intervals(is_possible, _candidates(problem), which)
+  if box is None:
+    return problem
+
+  def target_log_prob_fn(w):
+    value = problem.target_log_prob_fn(box.forward(w))
+    return value + box.forward_log_det_jacobian(tf.identity(w), event_ndims=1)
+
+  def inside(draw):
+    return draw and (lambda *args: box.inverse(draw(*args)))
+
+  is_given = problem.draw_prior is None
+  return problem._replace(
+    target_log_prob_fn=target_log_prob_fn,
+    constrain=lambda w: problem.constrain(box.forward(w)),
+    draw_starts=inside(problem.draw_starts)
+    if is_given
+    else problem.draw_starts,
+    draw_prior=inside(problem.draw_prior),
+  )
+
+
+def _candidates(problem):
+  """Returns points [n, d], among which some may be possible."""
+  seed = tf.constant([0, 1])
+  points = [np.asarray(problem.draw_starts(_NUM_CANDIDATES, seed))]
+  if problem.draw_prior is not None:
+    try:
+      points.append(np.asarray(problem.draw_prior(_NUM_CANDIDATES, seed)))
+    except (LookupError, RuntimeError, TypeError, ValueError):
+      pass  # A prior need not have draws.
+  return np.concatenate(points)
+
+
+def _pinned(model, pins, checked):
   """Returns a joint distribution with values, its unknowns and its density."""
   given = {**getattr(model, 'pins', {}), **pins}
-  parts, inexact = data.checked(model, pins, options)
+  parts = checked.names
   cast = data.in_dtypes_of(model, given)
   if cast:
     model = getattr(model, 'distribution', model)
@@ -134,8 +194,8 @@ def _pinned(model, pins, options):
   names = left if is_sequence and len(left) == len(names) else names
   if not names:
     raise ValueError('All parts have values: nothing is left to be sampled.')
-  if inexact:
-    return model, names, exact.density(model, inexact, parts)
+  if checked.inexact:
+    return model, names, exact.density(model, checked.inexact, parts)
   return model, names, model.unnormalized_log_prob
 
 
@@ -233,6 +293,12 @@ class _Split:
   def coordinates(self, names):
     """Returns a name for each number, given those of the parts."""
     return coordinate_names(names, self._flat)
+
+  def indices(self, names, parts):
+    """Returns the indices of the numbers of some parts, and of those inside."""
+    owner = np.repeat(np.arange(len(names)), self._sizes)
+    is_in = [name.split('.')[0] in parts for name in names]
+    return np.flatnonzero(np.asarray(is_in)[owner])
 
   def draw_starts(self, dtype):
     def draw(num_chains, seed):

@@ -22,7 +22,13 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior import kinds
 
-__all__ = ['NoMapError', 'bijector_of', 'map_of', 'with_infinite_bounds']
+__all__ = [
+  'NoMapError',
+  'bijector_of',
+  'interval',
+  'map_of',
+  'with_infinite_bounds',
+]
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -260,6 +266,16 @@ def _clip(bijector, low, high):
   if any(b is None or not np.all(np.isinf(b)) for b in known):
     return bijector  # Of bounds that are not known: TFP's own.
   return tfb.SoftClip(*finite, hinge_softness=bijector.hinge_softness)
+
+
+def interval(low: Any, high: Any) -> tfb.Bijector:
+  """Returns the map of real numbers onto intervals that may be infinite.
+
+  Args:
+    low: Lower bounds, finite or -inf.
+    high: Upper bounds, finite or inf.
+  """
+  return _Interval(low, high)
 
 
 class _Interval(tfb.Bijector):
