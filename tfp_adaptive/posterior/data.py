@@ -227,7 +227,10 @@ def _look_at(leaf):
     leaf.law.dtype.is_floating
   )
   value = _tensor(leaf.value, leaf.law.dtype if is_floating else tf.float64)
-  return leaf, support_of_data.allowed(leaf.law, value)
+  try:
+    return leaf, support_of_data.allowed(leaf.law, value)
+  except (AttributeError, NotImplementedError):  # A user's own distribution.
+    return leaf, support_of_data.Support()
 
 
 def _check_data(model, graph, inputs, looks, given):

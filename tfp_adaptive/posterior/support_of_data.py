@@ -633,7 +633,7 @@ def _at_least(law, value, low):
     shown = _shown(low)
     words = f'at least{shown}' if shown else 'at least their threshold'
     words = 'not negative' if shown == ' 0' else words
-  return Rule(value >= low, words, False, value == low, _is_dead(law, value))
+  return Rule(value >= low, words, False, *_ends(law, value, low))
 
 
 def _between(law, value, low, high):
@@ -641,13 +641,28 @@ def _between(law, value, low, high):
   low = tf.cast(0.0 if low is None else low, value.dtype)
   high = tf.cast(1.0 if high is None else high, value.dtype)
   words = f'between{_shown(low) or " `low`"} and{_shown(high) or " `high`"}'
-  is_end = (value == low) | (value == high)
   mask = (value >= low) & (value <= high)
-  return [Rule(mask, words, False, is_end, _is_dead(law, value))]
+  return [Rule(mask, words, False, *_ends(law, value, low, high))]
+
+
+def _ends(law, value, *ends):
+  """Returns where data lie at an end, and where the density is not finite.
+
+  Two `None` where it is known that there are no such data, as computing the
+  density may take long.
+  """
+  known = [tf.get_static_value(tensor) for tensor in (value, *ends)]
+  is_known = all(number is not None for number in known)
+  if is_known and not any(np.any(known[0] == end) for end in known[1:]):
+    return None, None
+  is_end = functools.reduce(tf.logical_or, [value == end for end in ends])
+  return is_end, _is_dead(law, value)
 
 
 def _is_dead(law, value):
   """Returns where the density of a distribution is zero or infinite."""
+  if isinstance(law, tfd.TruncatedCauchy):  # Its density ends in no zero.
+    return tf.zeros_like(value, tf.bool)
   return ~tf.math.is_finite(law.log_prob(tf.identity(value)))
 
 
