@@ -102,10 +102,9 @@ _REFUSED = (
     'that depend on them',
   ),
   (
-    tfd.ExpRelaxedOneHotCategorical,
-    'whose density in TFP is one over a surface, with a map of another size. '
-    'Draw from `tfd.RelaxedOneHotCategorical`, and take the logarithm where '
-    'the model needs it',
+    tfd.BetaQuotient,
+    'whose density in TFP is NaN near 1. Draw two numbers from `tfd.Beta`, and '
+    'divide them where the model needs their quotient',
   ),
 )
 
@@ -326,7 +325,8 @@ class _Interval(tfb.Bijector):
   def _forward(self, x):
     inner, both, is_half, bound, sign = self._cases(x.dtype)
     half = bound + sign * tf.exp(tf.where(is_half, x, tf.zeros_like(x)))
-    return tf.where(both, inner.forward(x), tf.where(is_half, half, x))
+    inside = inner.forward(tf.where(both, x, tf.zeros_like(x)))
+    return tf.where(both, inside, tf.where(is_half, half, x))
 
   def _inverse(self, y):
     inner, both, is_half, bound, sign = self._cases(y.dtype)
@@ -337,5 +337,6 @@ class _Interval(tfb.Bijector):
 
   def _forward_log_det_jacobian(self, x):
     inner, both, is_half, _, _ = self._cases(x.dtype)
-    inside = inner.forward_log_det_jacobian(tf.identity(x), event_ndims=0)
+    safe = tf.where(both, x, tf.zeros_like(x))
+    inside = inner.forward_log_det_jacobian(safe, event_ndims=0)
     return tf.where(both, inside, tf.where(is_half, x, tf.zeros_like(x)))
