@@ -537,7 +537,11 @@ def _trace(law, bijector):
 
 def _check_is_of_one_chain(model):
   """Refuses a model whose own batches would be taken for chains."""
-  for shape in tf.nest.flatten(model.batch_shape):
+  try:
+    shapes = tf.nest.flatten(model.batch_shape)
+  except TypeError:  # TFP has none where only parts of it are vectorized.
+    return
+  for shape in shapes:
     if shape.rank:
       raise ValueError(
         f'A part of the model has the batch shape {shape.as_list()}, where '

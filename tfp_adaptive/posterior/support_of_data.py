@@ -286,12 +286,35 @@ def _of_transformed(law, value):
     return Support(rules, rules and (value >= 0,))
   value = tf.cast(value, law.dtype)
   source = bijector.inverse(value)
-  image = _image(bijector, value, source, 'in the range of its bijector')
+  image = ()
+  if not _is_onto(bijector):
+    image = _image(bijector, value, source, 'in the range of its bijector')
   found = allowed(inner, tf.identity(source))
-  if bijector.forward_min_event_ndims or source.shape != value.shape:
+  if bijector.forward_min_event_ndims:
     rank = source.shape.rank - value.shape.rank + events
     found = found.map(lambda mask: _spread(mask, rank, value, events))
   return found._replace(rules=(*image, *found.rules))
+
+
+def _is_onto(bijector):
+  """Returns whether it is known that a bijector reaches everything."""
+  if isinstance(bijector, tfb.Chain):
+    return all(map(_is_onto, bijector.bijectors))
+  return isinstance(bijector, _ONTO)
+
+
+_ONTO = (
+  tfb.Identity,
+  tfb.Permute,
+  tfb.Scale,
+  tfb.ScaleMatvecDiag,
+  tfb.ScaleMatvecLU,
+  tfb.ScaleMatvecLinearOperator,
+  tfb.ScaleMatvecTriL,
+  tfb.Shift,
+  tfb.Sinh,
+  tfb.SinhArcsinh,
+)
 
 
 def _spread(mask, rank, value, events):
