@@ -6,6 +6,7 @@ possible. What they have a say in is reported, and the density mended there.
 """
 
 import difflib
+import re
 import warnings
 from typing import Any
 from typing import NamedTuple
@@ -36,6 +37,8 @@ tfd = tfp.distributions
 
 in_order = kinds.in_order
 
+# What TFP says of joint distributions inside of others that it cannot take.
+_NESTED = r"unhashable type: 'slice'|could not be converted to a dimension"
 # Prior draws that are tried where data lie at an end of their support.
 _NUM_PRIOR_DRAWS = 8
 
@@ -351,6 +354,12 @@ def parts_and_events(model):
     events = model.event_shape
   except (TypeError, ValueError, tf.errors.OpError) as error:
     what = 'The model cannot be built'
+    if re.search(_NESTED, str(error)):
+      what += (
+        '. A joint distribution that is a part of another one must be of the '
+        'same kind: inside of `...AutoBatched` write `...AutoBatched`, and '
+        'instead of `tfd.Sample` around it give its parts the axes'
+      )
     raise target_call.explained(error, what) from error
   names, events = in_order(events)
   return names or [name for name, _ in model.resolve_graph()], events
@@ -506,10 +515,10 @@ def _check_unknown(name, law):
   except supports.NoMapError as error:
     raise ValueError(f'{name} is drawn from `{said}`, {error}.') from error
   except Exception as error:  # Whatever TFP's distributions raise.
+    what = f'{name} is drawn from `{said}`, whose map TFP cannot make'
     raise ValueError(
-      f'{name} is drawn from `{said}`, whose map onto its support TFP cannot '
-      f'make. {type(error).__name__} said: {str(error).strip()[:200]} Write '
-      'the model in one dtype, or a log density with `init` and `bijectors`.'
+      f'{target_call.explained(error, what)} Draw it from another '
+      'distribution, or write a log density with `init` and `bijectors`.'
     ) from error
   if bijector is None:
     raise ValueError(

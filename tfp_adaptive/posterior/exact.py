@@ -312,7 +312,8 @@ class _Truncated(_Delegate):
     """Returns TFP's density where both bounds are finite."""
     law = self._distribution
     low = tf.where(both, low, tf.stop_gradient(law.loc - law.scale))
-    high = tf.where(both, high, tf.stop_gradient(law.loc + law.scale))
+    # Not as far as the other one: TFP's Cauchy has no gradient there.
+    high = tf.where(both, high, tf.stop_gradient(law.loc + 2 * law.scale))
     x = tf.where(both, x, tf.stop_gradient(law.loc))
     return law.copy(low=low, high=high).log_prob(x)
 

@@ -79,7 +79,11 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
   checked = data.checked(model, pins, options)
   model, names, log_prob = _pinned(model, pins, checked)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
-  bijector = supports.bijector_of(model)
+  try:
+    bijector = supports.bijector_of(model)
+  except (TypeError, ValueError, tf.errors.OpError) as error:
+    what = 'The model cannot draw from its prior'
+    raise target_call.explained(error, what) from error
   split = _Split(bijector.inverse_event_shape(model.event_shape))
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 

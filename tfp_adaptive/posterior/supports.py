@@ -181,12 +181,18 @@ class _Volume(tfb.Bijector):
 
 
 def _check_bounds(law):
-  """Refuses a uniform density over an infinite interval: it is zero, or NaN."""
-  if kinds.is_a(law, tfd.TruncatedNormal, tfd.TruncatedCauchy):
-    return
+  """Refuses an interval with infinite bounds if TFP cannot draw from it."""
   bounds = [law.parameters.get(name) for name in ('low', 'high')]
-  known = [tf.get_static_value(b) for b in bounds if b is not None]
-  if any(b is not None and not np.all(np.isfinite(b)) for b in known):
+  known = [None if b is None else tf.get_static_value(b) for b in bounds]
+  if any(b is None for b in known):
+    return
+  low, high = map(np.isinf, known)
+  if isinstance(law, tfd.TruncatedNormal) and np.any(low & high):
+    raise NoMapError(
+      'with two infinite bounds, from which TFP cannot draw. Write `tfd.Normal`'
+    )
+  is_truncated = isinstance(law, (tfd.TruncatedNormal, tfd.TruncatedCauchy))
+  if np.any(low | high) and not is_truncated:
     raise NoMapError(
       'with an infinite bound, where its density is zero. Without a bound '
       'write `tfpa.ImproperUniform()`, with one `tfpa.ImproperUniform(bijector='
@@ -206,9 +212,9 @@ def _of_blocks(law):
     found = map_of(part)
     if found is None or part.dtype != law.dtype:
       raise NoMapError(
-        f'of `{kinds.described(part)}`, of {tf.as_dtype(part.dtype).name}, '
-        'which has no map of its own, or another dtype. Draw the blocks as '
-        'parts of the model, and concatenate them where it needs a vector'
+        f'with the block `{kinds.described(part)}`, which has another dtype '
+        'than the vector, or no map. Draw the blocks as parts of the model, '
+        'and concatenate them where it needs a vector'
       )
     before, after = (
       found.inverse_event_shape(part.event_shape),
