@@ -356,6 +356,20 @@ _REFUSED = {
     lambda a: tfb.AbsoluteValue()(tfd.Normal(a(0), a(1))),
     'not one to one.*HalfNormal',
   ),
+  'MarkovChain of factors': (
+    lambda a: tfd.MarkovChain(
+      _wishart_factor(a), lambda _, x: _wishart_factor(a), 3
+    ),
+    'map in TFP is wrong. Draw the steps',
+  ),
+  'MarkovChain of directions': (
+    lambda a: tfd.MarkovChain(
+      tfd.VonMisesFisher(a([1, 0]), a(2)),
+      lambda _, x: tfd.VonMisesFisher(x, a(2)),
+      3,
+    ),
+    'without a negative coordinate',
+  ),
   'Blockwise of a model': (
     lambda a: tfd.Blockwise(
       tfd.JointDistributionSequential([tfd.Normal(a(0), a(1))])
@@ -532,3 +546,21 @@ def test_a_soft_clip_leaves_out_an_infinite_bound():
   expected = tfb.SoftClip(0.0, None, hinge_softness=0.5).forward(z)
   np.testing.assert_allclose(found.forward(tf.identity(z)), expected)
   assert not np.all(np.isfinite(given.forward(tf.identity(z))))
+
+
+@pytest.mark.parametrize(
+  'kind', [tfd.JointDistributionNamed, tfd.JointDistributionNamedAutoBatched]
+)
+def test_a_factor_in_a_model_inside_of_the_model_has_its_volume(kind):
+  root = tfd.WishartTriL(4.0, [[1.0]], input_output_cholesky=True)
+  inner = tfd.JointDistributionNamedAutoBatched(dict(root=root))
+  bijector = supports.bijector_of(kind(dict(inner=inner)))
+  z = tf.constant([-0.5, 0.0, 1.0])[:, tf.newaxis]
+  start = dict(inner=dict(root=z))
+  found = bijector.forward(start)['inner']['root']
+  np.testing.assert_allclose(found[:, 0, 0], np.exp(z[:, 0]), rtol=1e-6)
+  # The matrix is exp(2 z), so that its volume is 2 exp(2 z).
+  volume = bijector.forward_log_det_jacobian(
+    dict(inner=dict(root=tf.identity(z))), dict(inner=dict(root=1))
+  )
+  np.testing.assert_allclose(volume, np.log(2) + 2 * z[:, 0], rtol=1e-6)

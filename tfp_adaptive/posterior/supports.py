@@ -62,6 +62,8 @@ def map_of(law: Any) -> tfb.Bijector | None:
   for refused, clause in _REFUSED:
     if kinds.is_a(law, refused):
       raise NoMapError(clause)
+  if kinds.is_a(law, *_IN_STEPS):
+    _check_steps(law)
   if kinds.is_a(law, tfd.Blockwise):
     return _of_blocks(law)
   if kinds.is_a(law, *_AROUND_ONE):
@@ -71,6 +73,8 @@ def map_of(law: Any) -> tfb.Bijector | None:
   return _of_leaf(law)
 
 
+# Sequences, whose map TFP makes from that of one step.
+_IN_STEPS = (tfd.Autoregressive, tfd.HiddenMarkovModel, tfd.MarkovChain)
 # Wrappers that only rearrange axes.
 _AROUND_ONE = (
   tfd.BatchBroadcast,
@@ -107,6 +111,22 @@ _REFUSED = (
     'divide them where the model needs their quotient',
   ),
 )
+
+
+def _check_steps(law):
+  """Refuses a sequence if the map of one of its steps is not TFP's own."""
+  steps = kinds.inside(law)
+  if kinds.is_a(law, tfd.Autoregressive) and law.sample0 is not None:
+    steps = [law.distribution_fn(law.sample0)]
+  while steps:
+    step = steps.pop()
+    map_of(step)
+    steps += kinds.inside(step)
+    if isinstance(step, tfd.WishartLinearOperator):
+      raise NoMapError(
+        f'with steps of `{kinds.described(step)}`, whose map in TFP is wrong. '
+        'Draw the steps as parts of the model, one after the other'
+      )
 
 
 def _around(law, inner):
