@@ -257,6 +257,17 @@ def test_intervals_are_found_where_a_box_is_possible():
   assert bounds.intervals(plane, rows, which) is None
 
 
+def test_starts_that_are_given_must_be_where_the_data_are_possible():
+  model, y, _ = _MODELS['start']
+  starts = np.float32([2.0, 1.0, -5.0, 3.0])
+  problem = problem_lib.of_joint(model, dict(y=y), dict(x=starts), 4)
+  found = problem.constrain(problem.draw_starts(4, None))
+  np.testing.assert_allclose(found.x, starts, rtol=1e-6)
+  starts[1] = 4.0
+  with pytest.raises(ValueError, match='`init` of chain 1 .*impossible'):
+    problem_lib.of_joint(model, dict(y=y), dict(x=starts), 4)
+
+
 @pytest.mark.full
 def test_the_start_of_a_window_has_the_right_mean():
   @tfd.JointDistributionCoroutineAutoBatched

@@ -152,6 +152,26 @@ _WRAPPED = dict(
     7.0,
     5.0,
   ),
+  quantized_of_positive=(
+    lambda x: tfd.QuantizedDistribution(tfd.LogNormal(x, 3.0)),
+    -2.0,
+    3.0,
+  ),
+  scale_that_rounds=(
+    lambda x: tfd.Sample(tfb.Scale(0.1)(_poisson(x)), 3),
+    [0.1, 0.3, 0.75],
+    [0.1, 0.3, 0.7],
+  ),
+  hidden_markov_of_two=(
+    lambda x: tfd.HiddenMarkovModel(
+      tfd.Categorical(probs=[[0.5, 0.5]] * 2),
+      tfd.Categorical(probs=[[[0.9, 0.1], [0.2, 0.8]]] * 2),
+      tfd.Poisson(log_rate=x * tf.ones([2, 2])),
+      3,
+    ),
+    np.stack([_COUNTS, _HALF]),
+    np.stack([_COUNTS, _COUNTS]),
+  ),
   blockwise=(
     lambda x: tfd.Blockwise(
       [tfd.Normal(x, 1.0), tfd.Sample(tfd.Exponential(1.0), 2)]

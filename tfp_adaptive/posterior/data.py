@@ -252,36 +252,37 @@ def _check_data(model, graph, inputs, looks, given):
     for leaf in tf.nest.flatten(part)
   }
 
-  def is_open(mask):
+  def movers_of(mask):
     above = support_of_data.ancestors(mask)
     return {owners[op] for op in owners if op in above}
-
-  def values_of(masks):
-    return [np.asarray(m) for m in graph.prune([], masks)()] if masks else []
 
   inexact, bounding, bounded = set(), set(), set()
   for name, leaves in looks.items():
     for leaf, found in leaves:
-      if exact.is_beyond_tfp(leaf.law):
-        inexact.add(name)
-      known = []
+      known, movers = [], set()
       for rule in found.rules:
-        movers = is_open(rule.mask)
-        if not movers:
+        said = movers_of(rule.mask)
+        movers |= said
+        if not said:
           known.append(rule)
         elif rule.is_point:
           _refuse_point(leaf, rule)
-        else:
-          bounding.add(name)
-          bounded |= movers
-      for rule, mask in zip(known, values_of([rule.mask for rule in known])):
+      for rule, mask in zip(known, _values(graph, [r.mask for r in known])):
         _check_mask(leaf, rule, mask)
-      _check_ends(model, graph, inputs, leaf, known, is_open, given)
-      fixed = [mask for mask in found.inside if not is_open(mask)]
+      _check_ends(model, graph, inputs, leaf, known, movers_of, given)
+      bounded |= movers
+      bounding |= {name} if movers else set()
+      fixed = [mask for mask in found.inside if not movers_of(mask)]
       is_right = len(fixed) == len(found.inside)
-      if not (is_right and all(map(np.all, values_of(fixed)))):
+      is_right &= all(map(np.all, _values(graph, fixed)))
+      if exact.is_beyond_tfp(leaf.law) or not is_right:
         inexact.add(name)
   return inexact, bounding, bounded
+
+
+def _values(graph, masks):
+  """Returns arrays of masks in which the unknowns have no say."""
+  return [np.asarray(m) for m in graph.prune([], masks)()] if masks else []
 
 
 def _check_mask(leaf, rule, mask):
@@ -426,7 +427,7 @@ def did_you_mean(given: list, names: list) -> str:
 
 
 def _leaves(name, event, value):
-  """Returns [(name, event shape, value)] of a part, of all inside of it."""
+  """Returns [(name, event shape, value)] of a part, or of the parts inside."""
   if isinstance(event, tf.TensorShape):
     return [(name, event, value)]
   names, events = in_order(event)

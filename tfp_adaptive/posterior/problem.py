@@ -79,11 +79,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
   checked = data.checked(model, pins, options)
   model, names, log_prob = _pinned(model, pins, checked)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
-  try:
-    bijector = supports.bijector_of(model)
-  except (TypeError, ValueError, tf.errors.OpError) as error:
-    what = 'The model cannot draw from its prior'
-    raise target_call.explained(error, what) from error
+  bijector = _map_of(model)
   split = _Split(bijector.inverse_event_shape(model.event_shape))
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 
@@ -129,6 +125,15 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
   return _bounded(problem, possible, split.indices(names, checked.bounded))
 
 
+def _map_of(model):
+  """Returns the map onto the supports; TFP draws from the prior to make it."""
+  try:
+    return supports.bijector_of(model)
+  except (TypeError, ValueError, tf.errors.OpError) as error:
+    what = 'The model cannot draw from its prior'
+    raise target_call.explained(error, what) from error
+
+
 def _bounded(problem, possible, which):
   """Returns the problem in coordinates that the data do not bound.
 
@@ -160,6 +165,14 @@ def _bounded(problem, possible, which):
     return draw and (lambda *args: box.inverse(draw(*args)))
 
   is_given = problem.draw_prior is None
+  if is_given:
+    starts = inside(problem.draw_starts)(None, None)
+    is_good = np.all(np.isfinite(starts), axis=-1)
+    if not np.all(is_good):
+      raise ValueError(
+        f'`init` of chain {np.argmin(is_good)} has values of the unknowns with '
+        'which the data are impossible, or at the end of those. Start inside.'
+      )
   return problem._replace(
     target_log_prob_fn=target_log_prob_fn,
     constrain=lambda w: problem.constrain(box.forward(w)),

@@ -31,6 +31,7 @@ __all__ = [
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
+tnp = tf.experimental.numpy
 
 # Data that were rounded before they came here are data still.
 _ROUNDED = 1e-2
@@ -216,14 +217,15 @@ def _of_components(law, value):
 def _of_hidden_markov(law, value):
   """Allows what any state can emit."""
   inner = law.observation_distribution
-  is_varying = law.parameters['time_varying_observation_distribution']
-  if kinds.rank(inner) is None or (
-    inner.batch_shape.rank != (2 if is_varying else 1)
-  ):
+  if kinds.rank(inner) is None:
     return Support()
-  axis = value.shape.rank - kinds.rank(inner)
-  found = allowed(inner, tf.expand_dims(value, axis))
-  return _any_along(found, axis)
+  end = value.shape.rank - kinds.rank(inner)
+  if law.parameters['time_varying_observation_distribution']:
+    return _any_along(allowed(inner, tf.expand_dims(value, end)), end)
+  # The states are the last axis of the batch, and know of no steps.
+  moved = tnp.moveaxis(value, end - 1, 0)
+  found = _any_along(allowed(inner, tf.expand_dims(moved, end)), end)
+  return found.map(lambda mask: tnp.moveaxis(mask, 0, end - 1))
 
 
 def _any_of(found, value):
@@ -259,13 +261,13 @@ def _of_markov_chain(law, value):
   if kinds.rank(first) is None:
     return Support()
   axis = value.shape.rank - kinds.rank(first) - 1
-  moved = tf.experimental.numpy.moveaxis(value, axis, 0)
+  moved = tnp.moveaxis(value, axis, 0)
   before = tf.cast(moved[:-1], law.dtype)
   later = law.transition_fn(tf.range(steps - 1), before)
 
   def join(masks):
     whole = tf.concat([masks[0][tf.newaxis], masks[1]], axis=0)
-    return tf.experimental.numpy.moveaxis(whole, 0, axis)
+    return tnp.moveaxis(whole, 0, axis)
 
   return _joined([first, later], [moved[0], moved[1:]], join)
 
@@ -402,7 +404,13 @@ def _broadcast(rule, value):
 
 
 def _is_whole(value):
-  return value == tf.floor(value)
+  """Returns where numbers are whole, up to the rounding of a bijector."""
+  return tf.abs(value - tf.round(value)) <= _rounding(value)
+
+
+def _rounding(value):
+  eps = np.finfo(value.dtype.as_numpy_dtype).eps
+  return tf.cast(8 * eps, value.dtype) * tf.abs(value)
 
 
 def _whole(value, low=None, words='whole numbers'):
@@ -434,7 +442,7 @@ def _counts_of_trials(law, value):
 def _shared_trials(law, value):
   words = 'whole numbers from 0 that sum to `total_count`'
   total = tf.cast(law.total_count, value.dtype)
-  is_sum = tf.reduce_sum(value, axis=-1) == total
+  is_sum = tf.abs(tf.reduce_sum(value, axis=-1) - total) <= _rounding(total)
   counts = _of_event(_is_whole(value) & (value >= 0), 1)
   return [
     Rule(counts, words, True),
@@ -516,7 +524,9 @@ def _quantized(law, value):
       bound = tf.cast(bound, value.dtype)
       mask = compare(value, bound)
       rules.append(Rule(mask, f'{words}{_shown(bound) or " its bound"}'))
-  return rules
+  # The base drew at most 1 less than the whole number above it.
+  base = [allowed(law.distribution, value - step) for step in (0.0, 0.5)]
+  return [*rules, *_any_of(base, value).rules]
 
 
 def _simplex(law, value):
