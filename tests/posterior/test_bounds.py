@@ -199,6 +199,18 @@ def test_a_component_that_fixed_data_are_out_of_has_no_density_either():
   np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_labels_that_a_component_does_not_have_have_no_density_in_it():
+  def law(x):
+    weights = tfd.Categorical(probs=[0.5, 0.5])
+    parts = [tfd.Bernoulli(x), tfd.Categorical(probs=[0.2, 0.3, 0.5])]
+    return tfd.Mixture(weights, parts)
+
+  problem = problem_lib.of_joint(_auto(_NORMAL, law), dict(y=2))
+  found = problem.target_log_prob_fn(tf.constant([[0.0], [1.0]]))
+  expected = np.log(0.5 * 0.5) + _WIDE.logpdf([0.0, 1.0])
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def _window():
   @tfd.JointDistributionCoroutineAutoBatched
   def model():

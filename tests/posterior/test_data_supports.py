@@ -212,6 +212,16 @@ def test_a_wrapper_hides_no_impossible_data(name):
     (_mixture, 1.5, 'from `tfd.Mixture.tfd.Poisson.*from 0, but 1.5 is among'),
     (_WRAPPED['scale'][0], 0.7, r'`tfb.Scale\(\)\(tfd.Poisson\).*but 0.7'),
     (_hidden, _HALF, 'HiddenMarkovModel.tfd.Poisson.* but 0.5 is among'),
+    (
+      lambda x: tfb.Permute([1, 0, 2])(tfd.Sample(_poisson(x), 3)),
+      _HALF,
+      'whole numbers from 0 before `tfb.Permute` moves them, but 0.5 is among',
+    ),
+    (
+      lambda x: tfd.Sample(tfd.Dirichlet(tf.exp(x * _ROW)), 2),
+      [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]],
+      r'sum to 1, but \[0.5 0.5 0.5\] is among them',
+    ),
   ],
 )
 def test_the_message_names_the_wrapper_and_the_number(law, value, message):
@@ -397,7 +407,7 @@ def test_data_at_an_end_without_a_density_are_refused(law, value):
     (lambda x: tfb.Shift(x)(tfd.Poisson(2.0)), 1.0, 'whole numbers from 0'),
     (lambda x: tfb.Scale(x)(tfd.Geometric(0.5)), 1.0, 'whole numbers from 0'),
     (lambda x: tfd.Multinomial(tf.exp(x) + 9.0, [0.0, 0.0]), [5, 5], 'sum to'),
-    (lambda x: tfd.Deterministic(x), 1.0, 'its value'),
+    (lambda x: tfd.Deterministic(x), 1.0, 'equal to its constant'),
     (lambda x: tfb.Shift(x)(tfd.Dirichlet([1.0, 1.0])), [0.5, 0.5], 'sum to 1'),
   ],
 )

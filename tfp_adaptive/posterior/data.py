@@ -287,27 +287,28 @@ def _values(graph, masks):
 
 def _check_mask(leaf, rule, mask):
   """Refuses data where a condition on them does not hold."""
-  value = np.asarray(leaf.value)
   if not np.all(mask):
-    with np.printoptions(threshold=6):
-      raise ValueError(
-        f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, '
-        f'and must be {rule.words}, but {_offending(value, mask)} is among '
-        'them. Code them so, or give them another distribution.'
-      )
+    wrong = _offending(np.asarray(leaf.value), mask, rule.rank)
+    raise ValueError(
+      f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, '
+      f'and must be {rule.words}, but {wrong} is among them. Code them so, or '
+      'give them another distribution.'
+    )
 
 
-def _offending(value, mask):
-  """Returns the first number that is wrong, or its event."""
+def _offending(value, mask, rank=0):
+  """Returns the first number that is wrong, or its event of `rank` axes."""
   mask = np.broadcast_to(mask, value.shape)
-  return value[~mask][0]
+  index = tuple(np.argwhere(~mask)[0])
+  with np.printoptions(threshold=6):
+    return ' '.join(str(value[index[: len(index) - rank]]).split())
 
 
 def _refuse_point(leaf, rule):
   """Refuses data that are possible for single values of the unknowns only."""
   raise ValueError(
     f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, and '
-    f'must be {rule.words}, before it is moved. Unknowns have a say in that, '
+    f'must be {rule.words}. Unknowns have a say in that, '
     'so that the data are impossible except at single points. Let unknowns '
     'change the parameters of the distribution, and not its values; or give '
     'numbers that are computed from unknowns noise, `tfd.Normal(value, scale)`.'

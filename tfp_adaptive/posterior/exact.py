@@ -103,8 +103,12 @@ def _is_possible(law, value):
     laws, _ = law.sample_distributions(seed=(0, 1), value=value)
     parts = zip(kinds.in_order(laws)[1], kinds.in_order(value)[1])
     return tf.reduce_all([_is_possible(*part) for part in parts])
-  rules = support_of_data.allowed(law, value).rules
+  rules = support_of_data.allowed(law, _as_floats(value)).rules
   return tf.reduce_all([tf.reduce_all(rule.mask) for rule in rules])
+
+
+def _as_floats(value):
+  return value if value.dtype.is_floating else tf.cast(value, tf.float64)
 
 
 def _log_prob(law, value, is_inexact):
@@ -177,7 +181,7 @@ class _ZeroOutside(_Delegate):
 
   def _log_prob(self, x):
     law, rank = self._distribution, kinds.rank(self._distribution)
-    rules = support_of_data.of_leaf(law, x).rules
+    rules = support_of_data.of_leaf(law, _as_floats(x)).rules
     if not rules:
       return law.log_prob(x)
     is_inside = functools.reduce(tf.logical_and, [rule.mask for rule in rules])

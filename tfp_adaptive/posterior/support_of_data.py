@@ -50,6 +50,8 @@ class Rule(NamedTuple):
   # then. None if it has no ends.
   is_end: Any = None
   is_dead: Any = None
+  # Axes of an event that is right or wrong as a whole; they are the last ones.
+  rank: int = 0
 
   def map(self, function: Callable) -> 'Rule':
     """Returns the rule after a function of its masks."""
@@ -186,7 +188,7 @@ def _joined(laws, values, join):
     found = allowed(law, value)
     for rule in found.rules:
       joined = rule.map(nowhere_else)
-      rules.append(joined._replace(mask=alone(rule.mask)))
+      rules.append(joined._replace(mask=alone(rule.mask), rank=0))
     inside += map(alone, found.inside)
   return Support(tuple(rules), tuple(inside))
 
@@ -290,12 +292,24 @@ def _of_transformed(law, value):
   source = bijector.inverse(value)
   image = ()
   if not _is_onto(bijector):
-    image = _image(bijector, value, source, 'in the range of its bijector')
+    image = _image(bijector, value, source, _RANGE)
   found = allowed(inner, tf.identity(source))
-  if bijector.forward_min_event_ndims:
+  if isinstance(bijector, (tfb.Permute, tfb.Reshape, tfb.Transpose)):
+    found = found.map(
+      lambda mask: bijector.forward(tf.cast(mask, tf.int32)) > 0
+    )
+  elif bijector.forward_min_event_ndims:
     rank = source.shape.rank - value.shape.rank + events
     found = found.map(lambda mask: _spread(mask, rank, value, events))
-  return found._replace(rules=(*image, *found.rules))
+  name = type(bijector).__name__.removeprefix('_')
+  rules = [
+    rule._replace(words=f'{rule.words} before `tfb.{name}` moves them', rank=0)
+    for rule in found.rules
+  ]
+  return found._replace(rules=(*image, *rules))
+
+
+_RANGE = 'in the range of its bijector'
 
 
 def _is_onto(bijector):
@@ -388,19 +402,19 @@ def of_leaf(law: Any, value: tf.Tensor) -> Support:
       rules = (_whole(value),)
     elif law.dtype.is_floating:
       rules = tuple(_by_map(law, value))
-  rules = tuple(_broadcast(rule, value) for rule in rules)
+  rules = tuple(_broadcast(rule, value, kinds.rank(law)) for rule in rules)
   inside = () if is_zero_outside(law) else tuple(r.mask for r in rules)
   return Support(rules, inside)
 
 
-def _broadcast(rule, value):
+def _broadcast(rule, value, rank):
   """Returns the rule with masks of at least the shape of the value."""
 
   def broadcast(mask):
     shape = tf.broadcast_static_shape(mask.shape, value.shape)
     return tf.broadcast_to(mask, shape)
 
-  return rule.map(broadcast)
+  return rule.map(broadcast)._replace(rank=rank)
 
 
 def _is_whole(value):
@@ -510,7 +524,8 @@ def _constant(law, value):
   loc = tf.cast(tf.convert_to_tensor(law.loc), value.dtype)
   slack = tf.cast(tf.convert_to_tensor(law.atol), value.dtype)
   slack += tf.cast(tf.convert_to_tensor(law.rtol), value.dtype) * tf.abs(loc)
-  return [Rule(tf.abs(value - loc) <= slack, _shown(loc) or 'its value', True)]
+  words = f'equal to{_shown(loc) or " its constant"}'
+  return [Rule(tf.abs(value - loc) <= slack, words, True)]
 
 
 def _quantized(law, value):
