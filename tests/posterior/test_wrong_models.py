@@ -117,15 +117,18 @@ def _masked(x):
 @pytest.mark.parametrize(
   'model, data, message',
   [
-    (_GOOD, dict(sen=_DATA), "'sen': no unknown part .* are mean, seen"),
+    (_GOOD, dict(sen=_DATA), "'sen': no .* mean, seen. Did you mean `seen`?"),
+    (_GOOD, dict(seen=_DATA, draws=500), "'draws': .* mean `num_draws`?"),
+    (_GOOD, dict(seen=_DATA, chains=4), "'chains': .* mean `num_chains`?"),
+    (_GOOD, dict(seen=_DATA, xyz=4), "'xyz': .* parts are mean, seen.$"),
     (_GOOD, dict(seen=_DATA[:3]), r'shape \(3,\), but the model draws \(4,\)'),
     (_GOOD, dict(seen=1.0), r'shape \(\), but the model draws \(4,\)'),
     (_GOOD, dict(seen=[_DATA, _DATA]), r'shape \(2, 4\), but the model draws'),
     (_GOOD, dict(seen=[1.0, np.nan, 2.0, 3.0]), "data 'seen' are not finite"),
     (_GOOD, dict(seen=[1.0, np.inf, 2.0, 3.0]), "data 'seen' are not finite"),
-    (_GOOD, dict(seen=['a', 'b', 'c', 'd']), "data 'seen' are not finite num"),
-    (_GOOD, dict(seen=[[1.0, 2.0], [3.0]]), "data 'seen' are not finite num"),
-    (_GOOD, dict(seen=None), "data 'seen' are not finite numbers"),
+    (_GOOD, dict(seen=['a', 'b', 'c', 'd']), "data 'seen' are strings, but"),
+    (_GOOD, dict(seen=[[1.0, 2.0], [3.0]]), "'seen' are rows of several"),
+    (_GOOD, dict(seen=None), "'seen' are Python objects .NoneType., but"),
     (
       _GOOD.experimental_pin(seen=[1.0, np.nan, 2.0, 3.0]),
       {},
@@ -144,10 +147,11 @@ def _masked(x):
     ),
     (_GOOD, dict(seen=_DATA, bijectors=[]), '`bijectors` belong to a density'),
     (_GOOD.log_prob, dict(seen=_DATA), 'joint distribution pass itself'),
+    (_GOOD.log_prob, dict(max_gradient=9), 'mean `max_gradients`?'),
     (
       _joint(_RATE, lambda x: tfd.Sample(tfd.Exponential(x), 2, name='y')),
       dict(y=[-1.0, 2.0]),
-      r'from `tfd.Exponential`, and must be not negative, but -1.0 is among',
+      r'from `tfd.Sample.tfd.Exponential.`, and must be not negative, but -1.0',
     ),
     (
       _joint(_MEAN, lambda x: tfd.Sample(tfd.Bernoulli(x), 2, name='y')),
@@ -159,7 +163,7 @@ def _masked(x):
         tfd.Poisson(3.0, name='k'), lambda k: tfd.Normal(k, 1.0, name='y')
       ),
       dict(y=2.0),
-      'k is drawn from `Poisson`.* gradients need continuous',
+      'k is drawn from `tfd.Poisson`.* gradients need continuous',
     ),
     (
       _joint(
@@ -167,7 +171,7 @@ def _masked(x):
         lambda k: tfd.Normal(tf.cast(k, tf.float32), 1.0, name='y'),
       ),
       dict(y=2.0),
-      'k is drawn from `Bernoulli`.* gradients need continuous',
+      'k is drawn from `tfd.Bernoulli`.* gradients need continuous',
     ),
     # Of maps that are wrong: draws would be too, and chains agree.
     (
@@ -183,7 +187,7 @@ def _masked(x):
         lambda u: tfd.Normal(u[0, 1], 1.0, name='y'),
       ),
       dict(y=1.0),
-      'u is drawn from `tfd.VonMisesFisher`, whose map .*Draw a vector',
+      'u is drawn from .*VonMisesFisher.*, whose map .*Draw a vector',
     ),
     # In a model inside of the model, too.
     (
@@ -194,7 +198,7 @@ def _masked(x):
     (
       _nested(r=tfd.Normal(0.0, 1.0), k=tfd.Poisson(3.0)),
       dict(y=1.0),
-      'inner.k is drawn from `Poisson`.* gradients need continuous',
+      'inner.k is drawn from `tfd.Poisson`.* gradients need continuous',
     ),
     (
       _joint(
@@ -307,7 +311,7 @@ def _four_and_nine_thrice(x):
     ),
     (lambda x: tfd.Bernoulli(x), np.float64(0.3), '0 or 1, shares'),
     (lambda x: tfd.Bernoulli(x, dtype=tf.float32), 2, '0 or 1, or between'),
-    (lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 0.5, 'whole numbers, but'),
+    (lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 0.5, f'{_LABELS} 0.5'),
   ],
 )
 def test_data_out_of_the_support_are_refused(law, value, message):
@@ -327,7 +331,6 @@ def test_data_out_of_the_support_are_refused(law, value, message):
     (_four_and_nine, [4, 9]),
     (_four_and_nine_thrice, [[4, 4, 4], [9, 9, 0]]),
     (lambda x: tfd.Sample(tfd.Multinomial(5.0, x * _ROW), 2), [[5, 0, 0]] * 2),
-    (lambda x: tfd.Multinomial(tf.exp(x) + 9.0, x * _ROW), [5, 5, 0]),
     (lambda x: tfd.Dirichlet(tf.exp(x * _ROW)), [0.333, 0.333, 0.333]),
     (lambda x: tfd.OneHotCategorical(x * _ROW), [0.0, 1.0, 0.0]),
     (lambda x: tfd.Categorical(x * _ROW), 2),

@@ -11,6 +11,10 @@ import tensorflow_probability as tfp
 from tensorflow.python.eager import context
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.framework import ops
+from tensorflow_probability.python.distributions import joint_distribution
+from tensorflow_probability.python.experimental.distributions import (
+  joint_distribution_pinned,
+)
 from tensorflow_probability.python.internal import distribute_lib
 from tensorflow_probability.python.internal import nest_util
 from tensorflow_probability.python.internal import prefer_static
@@ -31,6 +35,7 @@ __all__ = [
   'has_started',
   'inlined',
   'inner_graphs',
+  'joint_bijector',
   'number_names_from_multiple',
   'own_gradient',
   'prefer_static',
@@ -66,6 +71,21 @@ def _is_inside(inner, graph):
   while inner is not None and inner is not graph:
     inner = getattr(inner, 'outer_graph', None)
   return inner is graph
+
+
+def joint_bijector(model):
+  """Returns the class of the map onto the support of a joint distribution.
+
+  TFP makes all maps of its own before it tells the class.
+  """
+  is_pinned = isinstance(
+    model, joint_distribution_pinned.JointDistributionPinned
+  )
+  if not model.use_vectorized_map:
+    return joint_distribution._DefaultJointBijector
+  if is_pinned:
+    return joint_distribution_pinned._DefaultJointBijectorAutoBatchedWithPins
+  return joint_distribution._DefaultJointBijectorAutoBatched
 
 
 def has_started():

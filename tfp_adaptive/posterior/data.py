@@ -1,36 +1,78 @@
 """What a joint distribution and its data must be to be sampled.
 
-Distributions extend their densities beyond their supports where nobody looks:
-of data there, and of one number for many, TFP tells nothing.
+One graph holds the distributions of all parts, with the unknowns as arguments.
+What the unknowns have no say in is computed and checked: whether the data are
+possible. What they have a say in is reported, and the density mended there.
 """
 
+import difflib
+import re
 import warnings
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior import exact
+from tfp_adaptive.posterior import kinds
+from tfp_adaptive.posterior import support_of_data
 from tfp_adaptive.posterior import supports
 
 __all__ = [
+  'Checked',
   'as_arrays',
-  'checked_parts',
+  'checked',
   'computed',
+  'did_you_mean',
+  'in_dtypes_of',
   'in_order',
   'parts_and_events',
 ]
 
-tfb = tfp.bijectors
 tfd = tfp.distributions
 
+in_order = kinds.in_order
 
-def checked_parts(model, pins):
-  """Returns the names of all parts, once model and data fit each other.
+# What TFP says of joint distributions inside of others that it cannot take.
+_NESTED = r"unhashable type: 'slice'|could not be converted to a dimension"
+# Prior draws that are tried where data lie at an end of their support.
+_NUM_PRIOR_DRAWS = 8
+
+
+class Checked(NamedTuple):
+  """A joint distribution and its data that fit each other."""
+
+  # Names of all parts.
+  names: list
+  # Names of those whose density in TFP is not right everywhere.
+  inexact: frozenset
+  # Names of data that are possible for some values of the unknowns only.
+  bounding: frozenset
+  # Names of the unknowns that have a say in that.
+  bounded: frozenset
+
+
+class _Leaf(NamedTuple):
+  """A part of the model, or of a joint distribution inside of it."""
+
+  name: str
+  law: Any
+  # The data [event...], as they were given; None of an unknown.
+  value: Any
+
+
+def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
+  """Checks that a model and its data fit each other.
 
   Args:
     model: `tfd.JointDistribution`, or one with pins.
     pins: dict of more values, by name.
+    options: Names of the options of `sample_posterior`, to be proposed where a
+      name is misspelled.
 
   Raises:
     ValueError: If the model cannot be built or has a batch of its own, if an
@@ -40,58 +82,39 @@ def checked_parts(model, pins):
   whole = getattr(model, 'distribution', model)
   before = getattr(model, 'pins', {})
   parts, events = parts_and_events(whole)
-  _check_pins([part for part in parts if part not in before], pins)
+  _check_pins([part for part in parts if part not in before], pins, options)
   values = {**before, **pins}
   _check_is_of_one_chain(whole)
-  laws = dict(zip(parts, _laws(whole, parts)))
-  events = dict(zip(parts, events))
   given = {
-    part: _leaves(part, events[part], values[part])
-    for part in parts
+    part: _leaves(part, event, values[part])
+    for part, event in zip(parts, events)
     if part in values
   }
-  for part, leaves in given.items():
-    for (_, law, _), leaf in zip(laws[part], leaves):
-      _check_values(law, *leaf)
-  for part, inner in laws.items():
-    if part not in values:
-      for one in inner:
-        _check_unknown(*one)
-    else:
-      for one, (_, _, value) in zip(inner, given[part]):
-        _check_support(*one, value)
+  for leaves in given.values():
+    for leaf in leaves:
+      _check_values(*leaf)
+  found = _check_laws(whole, parts, given)
   if not values:
     warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
       f'are given by name, `sample_posterior(model, {parts[-1]}=...)`.',
       stacklevel=6,
     )
-  return parts
+  return Checked(parts, *map(frozenset, found))
 
 
-def computed(model):
+def computed(model: Any) -> set:
   """Returns the names of parts that are functions of others, and not drawn."""
   names, _ = parts_and_events(model)
-  kinds = tfd.Deterministic, tfd.VectorDeterministic
-  return {
-    name
-    for name, laws in zip(names, _laws(model, names))
-    if len(laws) == 1 and isinstance(laws[0][1], kinds)
-  }
-
-
-def _laws(model, names):
-  """Returns for all parts the (name, distribution, map onto the support).
-
-  A list of one, or of the parts of a joint distribution inside of the model.
-  Unbatched, without `tfd.Sample`; `None` where TFP has no map. They are of a
-  graph, and nothing is computed.
-  """
-  found = []
+  found = set()
 
   def look():
     laws, _ = model.sample_distributions(seed=(0, 1))
-    found.extend(map(_named_laws, names, in_order(laws)[1]))
+    for name, law in zip(names, in_order(laws)[1]):
+      while kinds.is_a(law, tfd.Sample, tfd.Independent):
+        law = law.distribution
+      if kinds.is_a(law, tfd.Deterministic, tfd.VectorDeterministic):
+        found.add(name)
     return tf.zeros([])
 
   with warnings.catch_warnings():
@@ -100,39 +123,231 @@ def _laws(model, names):
   return found
 
 
-def _named_laws(name, law):
-  law = _inside(law)
-  if not isinstance(law, tfd.JointDistribution):
-    return [(name, law, _bijector(law))]
-  names, _ = parts_and_events(law)
-  laws, _ = law.sample_distributions(seed=(0, 1))
-  return [
-    one
-    for inner, part in zip(names, in_order(laws)[1])
-    for one in _named_laws(f'{name}.{inner}', part)
-  ]
+def _check_laws(model, names, given):
+  """Checks all distributions in one graph; returns the sets of `Checked`.
+
+  Args:
+    model: `tfd.JointDistribution`.
+    names: Names of its parts.
+    given: dict of name -> leaves (name, event shape, value) of the data.
+  """
+  shapes, dtypes = (
+    dict(zip(names, in_order(structure)[1]))
+    for structure in (model.event_shape, model.dtype)
+  )
+  specs = {
+    name: tf.nest.map_structure(tf.TensorSpec, shapes[name], dtypes[name])
+    for name in names
+    if name not in given
+  }
+  inputs, found = {}, {}
+
+  def look(*leaves):
+    values = tf.nest.pack_sequence_as(specs, leaves)
+    inputs.update(values)
+    for name, data in given.items():
+      values[name] = _as_tensors(data, shapes[name], dtypes[name])
+    laws, _ = model.sample_distributions(seed=(0, 1), **values)
+    for name, law in zip(names, in_order(laws)[1]):
+      data = [leaf[2] for leaf in given[name]] if name in given else None
+      found[name] = [
+        _look_at(leaf) for leaf in _flat(name, law, values[name], data)
+      ]
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return tf.zeros([])
+
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+    graph = tf.compat.v1.wrap_function(look, tf.nest.flatten(specs))
+  looks = {name: found[name] for name in names}
+  return _check_data(model, graph, inputs, looks, given)
 
 
-def _bijector(law):
+def _as_tensors(leaves, shapes, dtypes):
+  """Returns data in the structure of a part, in its dtypes.
+
+  Args:
+    leaves: [(name, event shape, value)], in the order of the model.
+    shapes: Structure of event shapes of the part.
+    dtypes: The same of dtypes.
+  """
+  if isinstance(shapes, tf.TensorShape):
+    ((_, _, value),) = leaves
+    return _tensor(value, dtypes)
+  names, events = in_order(shapes)
+  sizes = [len(tf.nest.flatten(event)) for event in events]
+  parts, begin = [], 0
+  for size, event, dtype in zip(sizes, events, in_order(dtypes)[1]):
+    parts.append(_as_tensors(leaves[begin : begin + size], event, dtype))
+    begin += size
+  if hasattr(shapes, '_asdict'):
+    return type(shapes)(*parts)
+  return dict(zip(names, parts)) if names else type(shapes)(parts)
+
+
+def _tensor(value, dtype):
+  value = np.ma.filled(np.ma.asarray(value), 0)
+  if tf.as_dtype(dtype).is_integer:
+    value = np.nan_to_num(value)  # Masked ones may be anything.
+  return tf.constant(value.astype(tf.as_dtype(dtype).as_numpy_dtype))
+
+
+def _flat(name, law, value, data):
+  """Yields (name, law, value as given) of a part, or of all parts inside.
+
+  Args:
+    name: Name of the part.
+    law: Its distribution.
+    value: Its value, a structure of Tensors.
+    data: List of what the user gave for its leaves; `None` of an unknown.
+  """
+  inner = law
+  while kinds.is_a(inner, tfd.Sample, tfd.Independent):
+    inner = inner.distribution
+  if not isinstance(inner, tfd.JointDistribution):
+    yield _Leaf(name, law, None if data is None else data[0])
+    return
+  if data is None and inner is not law:
+    yield _Leaf(name, law, None)  # The map of the whole is what is needed.
+  names, _ = parts_and_events(inner)
+  laws, _ = inner.sample_distributions(seed=(0, 1), value=value)
+  begin = 0
+  for part, one, its in zip(names, in_order(laws)[1], in_order(value)[1]):
+    size = len(tf.nest.flatten(its))
+    given = None if data is None else data[begin : begin + size]
+    begin += size
+    yield from _flat(f'{name}.{part}', one, its, given)
+
+
+def _look_at(leaf):
+  """Returns (leaf, its support); checks what is known without computing."""
+  if leaf.value is None:
+    _check_unknown(leaf.name, leaf.law)
+    return leaf, support_of_data.Support()
+  _check_missing(leaf)
+  is_floating = isinstance(leaf.law.dtype, tf.DType) and (
+    leaf.law.dtype.is_floating
+  )
+  value = _tensor(leaf.value, leaf.law.dtype if is_floating else tf.float64)
   try:
-    return law.experimental_default_event_space_bijector()
-  except NotImplementedError:
-    return None
+    return leaf, support_of_data.allowed(leaf.law, value)
+  except (AttributeError, NotImplementedError):  # A user's own distribution.
+    return leaf, support_of_data.Support()
 
 
-def _inside(law):
-  while isinstance(law, (tfd.Sample, tfd.Independent)):
-    law = law.distribution
-  return law
+def _check_data(model, graph, inputs, looks, given):
+  """Refuses data that are impossible; returns the sets of `Checked`.
+
+  Args:
+    model: `tfd.JointDistribution`.
+    graph: Wrapped function in which everything was looked at.
+    inputs: dict of name -> its placeholders, of the unknowns.
+    looks: dict of name -> [(leaf, support)] of all parts.
+    given: As in `_check_laws`.
+  """
+  owners = {
+    leaf.op: name
+    for name, part in inputs.items()
+    for leaf in tf.nest.flatten(part)
+  }
+
+  def movers_of(mask):
+    above = support_of_data.ancestors(mask)
+    return {owners[op] for op in owners if op in above}
+
+  inexact, bounding, bounded = set(), set(), set()
+  for name, leaves in looks.items():
+    for leaf, found in leaves:
+      known, movers = [], set()
+      for rule in found.rules:
+        said = movers_of(rule.mask)
+        movers |= said
+        if not said:
+          known.append(rule)
+        elif rule.is_point:
+          _refuse_point(leaf, rule)
+      for rule, mask in zip(known, _values(graph, [r.mask for r in known])):
+        _check_mask(leaf, rule, mask)
+      _check_ends(model, graph, inputs, leaf, known, movers_of, given)
+      bounded |= movers
+      bounding |= {name} if movers else set()
+      fixed = [mask for mask in found.inside if not movers_of(mask)]
+      is_right = len(fixed) == len(found.inside)
+      is_right &= all(map(np.all, _values(graph, fixed)))
+      if exact.is_beyond_tfp(leaf.law) or not is_right:
+        inexact.add(name)
+  return inexact, bounding, bounded
 
 
-def in_order(structure):
-  """Returns names, `None` of a sequence, and parts of a joint structure."""
-  if hasattr(structure, '_asdict'):
-    structure = structure._asdict()
-  if isinstance(structure, dict):
-    return list(structure), list(structure.values())
-  return None, list(structure)
+def _values(graph, masks):
+  """Returns arrays of masks in which the unknowns have no say."""
+  return [np.asarray(m) for m in graph.prune([], masks)()] if masks else []
+
+
+def _check_mask(leaf, rule, mask):
+  """Refuses data where a condition on them does not hold."""
+  if not np.all(mask):
+    wrong = _offending(np.asarray(leaf.value), mask, rule.rank)
+    raise ValueError(
+      f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, '
+      f'and must be {rule.words}, but {wrong} is among them. Code them so, or '
+      'give them another distribution.'
+    )
+
+
+def _offending(value, mask, rank=0):
+  """Returns the first number that is wrong, or its event of `rank` axes."""
+  mask = np.broadcast_to(mask, value.shape)
+  index = tuple(np.argwhere(~mask)[0])
+  with np.printoptions(threshold=6):
+    return ' '.join(str(value[index[: len(index) - rank]]).split())
+
+
+def _refuse_point(leaf, rule):
+  """Refuses data that are possible for single values of the unknowns only."""
+  raise ValueError(
+    f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, and '
+    f'must be {rule.words}. Unknowns have a say in that, '
+    'so that the data are impossible except at single points. Let unknowns '
+    'change the parameters of the distribution, and not its values; or give '
+    'numbers that are computed from unknowns noise, `tfd.Normal(value, scale)`.'
+  )
+
+
+def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
+  """Refuses data at an end of their support that have no density there."""
+  rules = [r for r in rules if r.is_end is not None and not is_open(r.is_end)]
+  if not rules:
+    return
+  ends = graph.prune([], [rule.is_end for rule in rules])()
+  for rule, is_end in zip(rules, map(np.asarray, ends)):
+    if not np.any(is_end):
+      continue
+    never = is_end
+    for feed in _prior_draws(model, given) if is_open(rule.is_dead) else [None]:
+      feeds = [] if feed is None else tf.nest.flatten(inputs)
+      dead = graph.prune(feeds, [rule.is_dead])(*(feed or []))
+      never = never & np.asarray(dead[0])
+    if np.any(never):
+      raise ValueError(
+        f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, '
+        f'and {_offending(np.asarray(leaf.value), ~never)} is among them, at '
+        'the end of its support, where the density is zero or infinite '
+        'whatever the unknowns are. If it was rounded, move it inside; else '
+        'give the data another distribution.'
+      )
+
+
+def _prior_draws(model, given):
+  """Yields lists of prior draws of the unknowns; none if the prior has none."""
+  for index in range(_NUM_PRIOR_DRAWS):
+    try:
+      draws = model.sample(seed=(0, index))
+    except (LookupError, RuntimeError, TypeError, ValueError):
+      return
+    parts = zip(parts_and_events(model)[0], in_order(draws)[1])
+    yield tf.nest.flatten({n: part for n, part in parts if n not in given})
 
 
 def parts_and_events(model):
@@ -141,6 +356,12 @@ def parts_and_events(model):
     events = model.event_shape
   except (TypeError, ValueError, tf.errors.OpError) as error:
     what = 'The model cannot be built'
+    if re.search(_NESTED, str(error)):
+      what += (
+        '. A joint distribution that is a part of another one must be of the '
+        'same kind: inside of `...AutoBatched` write `...AutoBatched`, and '
+        'instead of `tfd.Sample` around it give its parts the axes'
+      )
     raise target_call.explained(error, what) from error
   names, events = in_order(events)
   return names or [name for name, _ in model.resolve_graph()], events
@@ -161,18 +382,53 @@ def as_arrays(model):
   }
 
 
-def _check_pins(parts, pins):
+def in_dtypes_of(model: Any, values: dict) -> dict:
+  """Returns dict of those values whose Tensors have to be cast.
+
+  TFP casts arrays and numbers to the dtype of a part, but no Tensors.
+
+  Args:
+    model: `tfd.JointDistribution`, or one with pins.
+    values: dict of name -> value of a part.
+  """
+  whole = getattr(model, 'distribution', model)
+  names, _ = parts_and_events(whole)
+  dtypes = dict(zip(names, in_order(whole.dtype)[1]))
+  found = {}
+  for name, value in values.items():
+    dtype = dtypes[name]
+    if tf.nest.is_nested(dtype) or not tf.as_dtype(dtype).is_floating:
+      continue
+    if getattr(value, 'dtype', dtype) != dtype and tf.is_tensor(value):
+      found[name] = tf.cast(value, dtype)
+  return found
+
+
+def _check_pins(parts, pins, options):
   """Refuses values of no part of a model that is unknown."""
   unknown = sorted(set(pins) - set(parts))
   if unknown:
     raise ValueError(
       f'{", ".join(map(repr, unknown))}: no unknown part of the model, and no '
       f'argument, has this name; the parts are {", ".join(parts)}.'
+      f'{did_you_mean(unknown, [*parts, *options])}'
     )
 
 
+def did_you_mean(given: list, names: list) -> str:
+  """Returns a question about misspelled names, or ''.
+
+  Args:
+    given: Names that nobody knows.
+    names: Names that exist.
+  """
+  near = [difflib.get_close_matches(name, names, n=1) for name in given]
+  found = [f'`{match[0]}`' for match in near if match]
+  return f' Did you mean {", ".join(found)}?' if found else ''
+
+
 def _leaves(name, event, value):
-  """Returns [(name, event shape, value)] of a part, of all inside of it."""
+  """Returns [(name, event shape, value)] of a part, or of the parts inside."""
   if isinstance(event, tf.TensorShape):
     return [(name, event, value)]
   names, events = in_order(event)
@@ -195,21 +451,19 @@ def _leaves(name, event, value):
   ]
 
 
-def _check_values(law, name, event, value):
-  """Refuses data that are not finite numbers, or of other shapes."""
-  missing = np.ma.getmaskarray(value) if np.ma.is_masked(value) else False
-  # Of these TFP leaves out what is masked, whatever it is.
-  may_be_nan = isinstance(law, tfd.Masked)
-  is_missing = np.any(missing & _is_valid(law, np.shape(missing)))
+def _check_values(name, event, value):
+  """Refuses data that are no numbers, or of other shapes."""
   try:
     value = np.asarray(value)
-  except ValueError:  # Rows of several lengths.
-    value = np.asarray(None)
-  is_number = value.dtype.kind in 'fiub' and not is_missing
-  if not is_number or not (may_be_nan or np.all(np.isfinite(value))):
+  except ValueError:
+    what = 'rows of several lengths'
+  else:
+    what = _no_numbers(value)
+  if what:
     raise ValueError(
-      f'The data {name!r} are not finite numbers throughout. Leave missing '
-      'ones out, or make them unknowns of the model.'
+      f'The data {name!r} are {what}, but must be an array of numbers. Write '
+      'for example `np.asarray(column, float)`, and categories as whole '
+      'numbers, `np.unique(column, return_inverse=True)[1]`.'
     )
   if not event.is_compatible_with(value.shape):
     raise ValueError(
@@ -218,130 +472,87 @@ def _check_values(law, name, event, value):
     )
 
 
+def _no_numbers(value):
+  """Returns what an array holds if these are no numbers, or ''."""
+  if value.dtype.kind in 'fiub':
+    return ''
+  if value.dtype.kind in 'US':
+    return 'strings'
+  if value.dtype.kind == 'O':
+    kinds_inside = sorted({type(item).__name__ for item in value.ravel()[:99]})
+    return f'Python objects ({", ".join(kinds_inside)})'
+  return f'of dtype {value.dtype}'
+
+
+def _check_missing(leaf):
+  """Refuses data that are missing where the model takes them into account."""
+  value = np.ma.asarray(leaf.value)
+  missing = np.ma.getmaskarray(value) | ~np.isfinite(np.ma.getdata(value))
+  law = leaf.law
+  while kinds.is_a(law, tfd.Sample, tfd.Independent):
+    law = law.distribution
+  if np.any(missing & _is_valid(law, missing.shape)):
+    raise ValueError(
+      f'The data {leaf.name!r} are not finite numbers throughout. Leave '
+      'missing ones out, or make them unknowns of the model.'
+    )
+
+
 def _is_valid(law, shape):
   """Returns where a law takes data into account, if that is known."""
-  if not isinstance(law, tfd.Masked):
+  if not kinds.is_a(law, tfd.Masked):
     return True
   valid = tf.get_static_value(law.validity_mask)
   is_known = valid is not None and np.shape(valid) in ((), shape)
   return np.asarray(valid, bool) if is_known else False
 
 
-def _whole(law, value):
-  return value == np.floor(value), 'whole numbers'
-
-
-def _shares(law, value):
-  if tf.as_dtype(law.dtype).is_integer:  # TFP rounds an array's down.
-    is_allowed = (value == 0) | (value == 1)
-    return is_allowed, '0 or 1, shares with `dtype=tf.float32` there'
-  return (value >= 0) & (value <= 1), '0 or 1, or between'
-
-
-def _not_negative(law, value):
-  return value >= 0, 'not negative'
-
-
-def _counts(law, value):
-  return _is_count(value), 'whole numbers from 0'
-
-
-def _counts_of_trials(law, value):
-  is_allowed = _is_count(value) & _is(np.less_equal, value, law.total_count)
-  return is_allowed, 'whole numbers from 0 to `total_count`'
-
-
-def _shared_trials(law, value):
-  is_allowed = _is(np.equal, np.sum(value, axis=-1), law.total_count)
-  is_allowed = np.all(_is_count(value), axis=-1) & is_allowed
-  return is_allowed, 'whole numbers from 0 that sum to `total_count`'
-
-
-def _one_hot(law, value):
-  is_allowed = np.all(_is_count(value), axis=-1) & (np.sum(value, axis=-1) == 1)
-  return is_allowed, 'one-hot, a single 1 and else 0'
-
-
-def _simplex(law, value):
-  # Shares that were rounded before they are data are data still.
-  is_allowed = np.abs(np.sum(value, axis=-1) - 1) <= 0.01
-  return np.all(value >= 0, axis=-1) & is_allowed, 'not negative and sum to 1'
-
-
-def _labels(law, value):
-  size = (law.probs if law.logits is None else law.logits).shape[-1]
-  if size is None:
-    return _counts(law, value)
-  return _is_count(value) & (value < size), f'labels from 0 to {size - 1}'
-
-
-def _is_count(value):
-  return (value >= 0) & (value == np.floor(value))
-
-
-def _is(compare, value, parameter):
-  """Compares with a parameter; true where it is not known, or not of each."""
-  known = tf.get_static_value(parameter)
-  if known is None or np.shape(known) not in ((), np.shape(value)):
-    return True
-  return compare(value, known)
-
-
-# Laws or maps onto supports, and which data are allowed, in words as well.
-_SUPPORTS = (
-  ((tfd.Bernoulli, tfd.ProbitBernoulli), _shares),
-  ((tfb.Exp, tfb.Softplus), _not_negative),
-  ((tfd.Geometric, tfd.NegativeBinomial, tfd.Poisson), _counts),
-  ((tfd.BetaBinomial, tfd.Binomial), _counts_of_trials),
-  ((tfd.DirichletMultinomial, tfd.Multinomial), _shared_trials),
-  (tfd.OneHotCategorical, _one_hot),
-  (tfb.SoftmaxCentered, _simplex),
-  (tfd.Categorical, _labels),
-)
-
-
-def _check_support(name, law, bijector, value):
-  """Refuses data where TFP goes on with a density, out of the support."""
-  rules = [
-    allowed_by
-    for kinds, allowed_by in _SUPPORTS
-    if isinstance(law, kinds) or isinstance(bijector, kinds)
-  ]
-  is_whole = isinstance(law.dtype, tf.DType) and law.dtype.is_integer
-  if is_whole and not isinstance(law, tfd.Masked):
-    rules.append(_whole)
-  for allowed_by in rules:
-    value = np.asarray(value)
-    is_allowed, allowed = allowed_by(law, value)
-    if not np.all(is_allowed):
-      with np.printoptions(threshold=6):
-        raise ValueError(
-          f'The data {name!r} are drawn from `tfd.{type(law).__name__}`, and '
-          f'must be {allowed}, but {value[~is_allowed][0]} is among them. Code '
-          'them so, or give them another distribution.'
-        )
-
-
-def _check_unknown(name, law, bijector):
+def _check_unknown(name, law):
   """Refuses an unknown without a map from all real numbers, or a wrong one."""
+  said = kinds.described(law)
+  try:
+    bijector = supports.map_of(law)
+    if bijector is not None:
+      _trace(law, bijector)
+  except supports.NoMapError as error:
+    raise ValueError(f'{name} is drawn from `{said}`, {error}.') from error
+  except Exception as error:  # Whatever TFP's distributions raise.
+    what = f'{name} is drawn from `{said}`, whose map TFP cannot make'
+    raise ValueError(
+      f'{target_call.explained(error, what)} Draw it from another '
+      'distribution, or write a log density with `init` and `bijectors`.'
+    ) from error
   if bijector is None:
     raise ValueError(
-      f'{name} is drawn from `{type(law).__name__}`, onto whose support TFP '
-      'has no map from all real numbers. If it is data, give it by name; if it '
-      'is discrete, sum it out, as `tfd.HiddenMarkovModel` does of data, for '
-      'gradients need continuous unknowns; else write a log density, with '
-      '`init` and `bijectors`.'
+      f'{name} is drawn from `{said}`, onto whose support TFP has no map from '
+      'all real numbers. If it is data, give it by name; if it is discrete, '
+      'sum it out, as `tfd.HiddenMarkovModel` does of data, for gradients need '
+      'continuous unknowns; else write a log density, with `init` and '
+      '`bijectors`.'
     )
-  if supports.instead_of(law):
-    raise ValueError(
-      f'{name} is drawn from `tfd.{type(law).__name__}`, '
-      f'{supports.instead_of(law)}.'
-    )
+
+
+def _trace(law, bijector):
+  """Calls a map in the graph, so that it fails here if it fails."""
+  before = bijector.inverse_event_shape(law.event_shape)
+  zeros = tf.nest.map_structure(
+    lambda shape, dtype: tf.zeros(law.batch_shape + shape, dtype),
+    before,
+    law.dtype,
+  )
+  ranks = tf.nest.map_structure(lambda shape: shape.rank, before)
+  back = bijector.forward(zeros)
+  bijector.forward_log_det_jacobian(zeros, event_ndims=ranks)
+  bijector.inverse(tf.nest.map_structure(tf.identity, back))
 
 
 def _check_is_of_one_chain(model):
   """Refuses a model whose own batches would be taken for chains."""
-  for shape in tf.nest.flatten(model.batch_shape):
+  try:
+    shapes = tf.nest.flatten(model.batch_shape)
+  except TypeError:  # TFP has none where only parts of it are vectorized.
+    return
+  for shape in shapes:
     if shape.rank:
       raise ValueError(
         f'A part of the model has the batch shape {shape.as_list()}, where '

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import support_of_data
 
 __all__ = ['depending', 'fixed', 'log_likelihood', 'simulated']
 
@@ -127,7 +128,7 @@ def _children(model, names):
   def look(values):
     laws, _ = model.sample_distributions(seed=(0, 1), **values)
     for name, law in zip(names, data.in_order(laws)[1]):
-      above = _ancestors(law.log_prob(values[name]))
+      above = support_of_data.ancestors(law.log_prob(values[name]))
       for other in set(names) - {name}:
         leaves = tf.nest.flatten(values[other])
         if any(leaf.op in above for leaf in leaves):
@@ -144,17 +145,6 @@ def _children(model, names):
     warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
     tf.function(look, autograph=False).get_concrete_function(specs)
   return children
-
-
-def _ancestors(tensor):
-  """Returns all operations of a graph that a Tensor is computed from."""
-  found, left = set(), [tensor.op]
-  while left:
-    operation = left.pop()
-    if operation not in found:
-      found.add(operation)
-      left.extend(source.op for source in operation.inputs)
-  return found
 
 
 def _check_shapes(model, names, given):

@@ -23,7 +23,9 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import target_call
 from tfp_adaptive.improper_uniform import has_flat_part
+from tfp_adaptive.posterior import bounds
 from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import exact
 from tfp_adaptive.posterior import given_starts
 from tfp_adaptive.posterior import supports
 
@@ -33,6 +35,7 @@ tfb = tfp.bijectors
 tfd = tfp.distributions
 
 _RADIUS = 2.0  # Of starts that nobody gave, in unconstrained space.
+_NUM_CANDIDATES = 512  # Among which a point is sought where data are possible.
 _EXAMPLE = (
   '`tfpa.sample_posterior(log_prob_fn, init={"scale": tf.TensorSpec([])}, '
   'bijectors={"scale": tfb.Exp()})`'
@@ -63,7 +66,7 @@ class Problem(NamedTuple):
   model: Any = None
 
 
-def of_joint(model, pins, init=None, num_chains=None):
+def of_joint(model, pins, init=None, num_chains=None, options=()):
   """Returns the `Problem` of a joint distribution and values of its parts.
 
   Args:
@@ -72,18 +75,18 @@ def of_joint(model, pins, init=None, num_chains=None):
     init: Starts [chains, event...] of all unknowns, by name or in the model's
       structure; `None`: they are drawn.
     num_chains: Of starts.
+    options: Names of options, to be proposed where a name is misspelled.
   """
-  model, names = _pinned(model, pins)
+  checked = data.checked(model, pins, options)
+  model, names, log_prob = _pinned(model, pins, checked)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
-  bijector = supports.bijector_of(model)
+  bijector = _map_of(model)
   split = _Split(bijector.inverse_event_shape(model.event_shape), dtype)
   ranks = tf.nest.map_structure(lambda shape: shape.rank, split.shapes)
 
   def target_log_prob_fn(z):
     parts = split(z)
-    value = target_call.call(
-      model.unnormalized_log_prob, [bijector.forward(parts)]
-    )
+    value = target_call.call(log_prob, [bijector.forward(parts)])
     return value + bijector.forward_log_det_jacobian(parts, ranks)
 
   @functools.partial(tf.function, autograph=False)
@@ -107,7 +110,7 @@ def of_joint(model, pins, init=None, num_chains=None):
     )
     given = split.joined(given_starts.unconstrained(bijector, names, starts))
     draw, draw_prior = lambda num_chains, seed: given, None
-  return Problem(
+  problem = Problem(
     target_log_prob_fn,
     constrain=lambda z: bijector.forward(split(z)),
     draw_starts=draw,
@@ -119,13 +122,96 @@ def of_joint(model, pins, init=None, num_chains=None):
     observed=data.as_arrays(model),
     model=getattr(model, 'distribution', model),
   )
+  if not checked.bounding:
+    return problem
+  possible = exact.possible(model, checked.bounding, checked.names)
+  which = split.indices(names, checked.bounded)
+  return _bounded(problem, possible, which, is_given=init is not None)
 
 
-def _pinned(model, pins):
-  """Returns a joint distribution with values, and the names that are left."""
+def _map_of(model):
+  """Returns the map onto the supports; TFP draws from the prior to make it."""
+  try:
+    return supports.bijector_of(model)
+  except (TypeError, ValueError, tf.errors.OpError) as error:
+    what = 'The model cannot draw from its prior'
+    raise target_call.explained(error, what) from error
+
+
+def _bounded(problem, possible, which, is_given):
+  """Returns the problem in coordinates that the data do not bound.
+
+  Args:
+    problem: `Problem` of a joint distribution.
+    possible: Function of its unknowns: whether the data can be drawn.
+    which: Indices of the coordinates that may be bounded by the data.
+    is_given: Whether the user gave the starts.
+  """
+
+  @functools.partial(tf.function, autograph=False, reduce_retracing=True)
+  def is_possible(z):
+    unknowns = problem.constrain(z)
+    found = possible(unknowns)
+    for part in tf.nest.flatten(unknowns):
+      axes = list(range(1, part.shape.rank))
+      found |= ~tf.reduce_all(tf.math.is_finite(part), axis=axes)
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return found
+
+  box = bounds.intervals(is_possible, _candidates(problem), which)
+  if box is None:
+    return problem
+
+  def target_log_prob_fn(w):
+    w = tf.cast(w, problem.dtype)
+    value = problem.target_log_prob_fn(box.forward(w))
+    return value + box.forward_log_det_jacobian(tf.identity(w), event_ndims=1)
+
+  def constrain(w):
+    return problem.constrain(box.forward(tf.cast(w, problem.dtype)))
+
+  def inside(draw):
+    return draw and (lambda *args: box.inverse(draw(*args)))
+
+  if is_given:
+    starts = inside(problem.draw_starts)(None, None)
+    is_good = np.all(np.isfinite(starts), axis=-1)
+    if not np.all(is_good):
+      raise ValueError(
+        f'`init` of chain {np.argmin(is_good)} has values of the unknowns with '
+        'which the data are impossible, or at the end of those. Start inside.'
+      )
+  return problem._replace(
+    target_log_prob_fn=target_log_prob_fn,
+    constrain=constrain,
+    draw_starts=inside(problem.draw_starts)
+    if is_given
+    else problem.draw_starts,
+    draw_prior=inside(problem.draw_prior),
+  )
+
+
+def _candidates(problem):
+  """Returns points [n, d], among which some may be possible."""
+  seed = tf.constant([0, 1])
+  points = [np.asarray(problem.draw_starts(_NUM_CANDIDATES, seed))]
+  if problem.draw_prior is not None:
+    try:
+      points.append(np.asarray(problem.draw_prior(_NUM_CANDIDATES, seed)))
+    except (LookupError, RuntimeError, TypeError, ValueError):
+      pass  # A prior need not have draws.
+  return np.concatenate(points)
+
+
+def _pinned(model, pins, checked):
+  """Returns a joint distribution with values, its unknowns and its density."""
   given = {**getattr(model, 'pins', {}), **pins}
-  parts = data.checked_parts(model, pins)
-  if pins:
+  parts = checked.names
+  cast = data.in_dtypes_of(model, given)
+  if cast:
+    model = getattr(model, 'distribution', model)
+    model = model.experimental_pin(**{**given, **cast})
+  elif pins:
     model = model.experimental_pin(**pins)
   names = state_parts.names(model.event_shape)
   left = tuple(part for part in parts if part not in given)
@@ -133,7 +219,9 @@ def _pinned(model, pins):
   names = left if is_sequence and len(left) == len(names) else names
   if not names:
     raise ValueError('All parts have values: nothing is left to be sampled.')
-  return model, names
+  if checked.inexact:
+    return model, names, exact.density(model, checked.inexact, parts)
+  return model, names, model.unnormalized_log_prob
 
 
 def of_density(log_prob_fn, init, bijectors, num_chains):
@@ -235,6 +323,12 @@ class _Split:
     """Returns a name for each number, given those of the parts."""
     return coordinate_names(names, self._flat)
 
+  def indices(self, names, parts):
+    """Returns the indices of the numbers of some parts, and of those inside."""
+    owner = np.repeat(np.arange(len(names)), self._sizes)
+    is_in = [name.split('.')[0] in parts for name in names]
+    return np.flatnonzero(np.asarray(is_in)[owner])
+
   def draw_starts(self, dtype):
     def draw(num_chains, seed):
       share = random.uniform([num_chains, self.event_size], dtype, seed)
@@ -261,7 +355,10 @@ def _bijectors_like(init, names, bijectors):
         f'parentheses, for each of {", ".join(names)}, `None` for a real one, '
         f'but got {part!r}.'
       )
-  return [tfb.Identity() if part is None else part for part in found]
+  return [
+    tfb.Identity() if part is None else supports.with_infinite_bounds(part)
+    for part in found
+  ]
 
 
 def _matched(init, maps):

@@ -19,6 +19,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
+from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.settings import Settings
@@ -171,7 +172,7 @@ def problem_of(model, init, bijectors, num_chains, pins):
         'supports of its unknowns. Leave them out; data of that name are given '
         'by `model.experimental_pin`.'
       )
-    return problem_lib.of_joint(model, pins, init, num_chains)
+    return problem_lib.of_joint(model, pins, init, num_chains, _options())
   if inspect.isgeneratorfunction(model):
     raise TypeError(
       f'`model` is the function {model.__name__} with a `yield`, but must be a '
@@ -192,5 +193,15 @@ def problem_of(model, init, bijectors, num_chains, pins):
       f'{", ".join(map(repr, pins))}: no argument of this name, and a density '
       'has no values to pin. Bind its data before, `lambda x: log_prob(x, '
       'data)`; of a joint distribution pass itself, not its `log_prob`.'
+      f'{data.did_you_mean(list(pins), _options())}'
     )
   return problem_lib.of_density(model, init, bijectors, num_chains)
+
+
+def _options():
+  """Returns the names of all options, without the model and its data."""
+  return [
+    name
+    for name, option in inspect.signature(sample_posterior).parameters.items()
+    if name != 'model' and option.kind is not option.VAR_KEYWORD
+  ]

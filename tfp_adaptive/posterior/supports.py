@@ -1,62 +1,250 @@
 """Maps of all real numbers onto the supports of a joint distribution.
 
-TFP's own, but for positive numbers: these are exponentials in place of
-softplus. Of a scale the logarithm is what others are normal given: their
-precision is exp(-2 u), which conditional Gaussians hold exactly, and softplus
-bends it. It is also what Stan, PyMC and NumPyro sample.
+TFP's own maps, with these exceptions. Positive numbers are exponentials and
+not softplus. The logarithm of a scale is what other unknowns are normal given:
+their precision is exp(-2 u), which conditional Gaussians hold exactly, and
+softplus bends it. Stan, PyMC and NumPyro sample the logarithm too.
 
-Some of TFP's maps are wrong: those of Wishart laws reach no small diagonal,
-those of directions one orthant alone, and that of `LKJ` has another Jacobian.
+Some of TFP's maps are wrong, and are mended or refused here:
+- the maps of Wishart distributions reach no small diagonal;
+- `input_output_cholesky=True` gives the density of the matrix L L^T at its
+  factor L, so the factor also needs the volume of L -> L L^T;
+- an interval with an infinite bound has the map `Sigmoid(0, inf)`, NaN;
+- the maps of directions reach one orthant, that of `LKJ` has a wrong Jacobian.
 """
 
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
 import tensorflow_probability as tfp
 
-__all__ = ['bijector_of', 'instead_of']
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.posterior import kinds
+
+__all__ = [
+  'NoMapError',
+  'bijector_of',
+  'interval',
+  'map_of',
+  'with_infinite_bounds',
+]
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
 
-# Laws onto whose support TFP's map is wrong -> what to write.
-_INSTEAD = (
-  (
-    (tfd.VonMisesFisher, tfd.SphericalUniform, tfd.PowerSpherical),
-    'whose map of TFP reaches directions without a negative coordinate alone. '
-    'Draw a vector of `tfd.Sample(tfd.Normal(0., 1.), d)`, divide it by its '
-    'length where the model needs a direction, and add the log density of '
-    'that direction to a log density of your own',
-  ),
-  (
-    (tfd.LKJ,),
-    'whose map of TFP has a wrong Jacobian. Draw its factor L of '
-    '`tfd.CholeskyLKJ`, with the same arguments, and write '
-    '`tf.matmul(L, L, transpose_b=True)` where the model needs the matrix',
-  ),
-)
+
+class NoMapError(ValueError):
+  """Why a distribution cannot be that of an unknown: a clause about it."""
 
 
-def bijector_of(model):
+def bijector_of(model: Any) -> tfb.Bijector:
   """Returns the map onto the support of a joint distribution's unknowns.
 
   Args:
     model: `tfd.JointDistribution`, or one with pins.
   """
-  # Of one class with pins, of another for models that are vectorized.
-  default = model.experimental_default_event_space_bijector()
-  return type(default)(model, bijector_fn=_of_part)
+  kind = tfp_private.joint_bijector(model)
+  return kind(model, bijector_fn=map_of)
 
 
-def _of_part(law):
+def map_of(law: Any) -> tfb.Bijector | None:
+  """Returns the map onto the support of one part; `None` if TFP has none.
+
+  Args:
+    law: `tfd.Distribution` of the part.
+
+  Raises:
+    NoMapError: If TFP's map is wrong, and it is known what to write instead.
+  """
   if isinstance(law, tfd.JointDistribution):  # A model inside of the model.
     return bijector_of(law)
-  return _by_exp(law.experimental_default_event_space_bijector())
+  for refused, clause in _REFUSED:
+    if kinds.is_a(law, refused):
+      raise NoMapError(clause)
+  if kinds.is_a(law, *_IN_STEPS):
+    _check_steps(law)
+  if kinds.is_a(law, tfd.Blockwise):
+    return _of_blocks(law)
+  if kinds.is_a(law, *_AROUND_ONE):
+    return _around(law, map_of(law.distribution))
+  if kinds.is_plainly_transformed(law):
+    return _transformed(law, map_of(law.distribution))
+  return _of_leaf(law)
 
 
-def instead_of(law):
-  """Returns what is wrong with TFP's map of a law, or `None`: a clause."""
-  for laws, clause in _INSTEAD:
-    if isinstance(law, laws):
-      return clause
-  return None
+# Sequences, whose map TFP makes from that of one step.
+_IN_STEPS = (tfd.Autoregressive, tfd.HiddenMarkovModel, tfd.MarkovChain)
+# Wrappers that only rearrange axes.
+_AROUND_ONE = (
+  tfd.BatchBroadcast,
+  tfd.BatchReshape,
+  tfd.Independent,
+  tfd.Sample,
+)
+_DIRECTION = (
+  'whose map in TFP reaches only directions without a negative coordinate. '
+  'Draw a vector of `tfd.Sample(tfd.Normal(0., 1.), d)`, divide it by its '
+  'length where the model needs a direction, and add the log density of that '
+  'direction to a log density of your own'
+)
+# Distributions that no unknown can have, and what to write instead.
+_REFUSED = (
+  (tfd.VonMisesFisher, _DIRECTION),
+  (tfd.SphericalUniform, _DIRECTION),
+  (tfd.PowerSpherical, _DIRECTION),
+  (
+    tfd.LKJ,
+    'whose map in TFP has a wrong Jacobian. Draw its factor L from '
+    '`tfd.CholeskyLKJ`, with the same arguments, and write '
+    '`tf.matmul(L, L, transpose_b=True)` where the model needs the matrix',
+  ),
+  (
+    tfd.Masked,
+    'which gives masked entries no density, so that they could be anything. '
+    'Draw all entries from the distribution inside of it, and mask the data '
+    'that depend on them',
+  ),
+  (
+    tfd.BetaQuotient,
+    'whose density in TFP is NaN near 1. Draw two numbers from `tfd.Beta`, and '
+    'divide them where the model needs their quotient',
+  ),
+)
+
+
+def _check_steps(law):
+  """Refuses a sequence if the map of one of its steps is not TFP's own."""
+  steps = kinds.inside(law)
+  if kinds.is_a(law, tfd.Autoregressive) and law.sample0 is not None:
+    steps = [law.distribution_fn(law.sample0)]
+  while steps:
+    step = steps.pop()
+    map_of(step)
+    steps += kinds.inside(step)
+    if isinstance(step, tfd.WishartLinearOperator):
+      raise NoMapError(
+        f'with steps of `{kinds.described(step)}`, whose map in TFP is wrong. '
+        'Draw the steps as parts of the model, one after the other'
+      )
+
+
+def _around(law, inner):
+  """Returns the map of a wrapper, given that of the distribution inside."""
+  if inner is None:
+    return None
+  # TFP asks the distribution inside for its map: for this moment it has ours.
+  law.distribution._default_event_space_bijector = lambda: inner
+  try:
+    return law.experimental_default_event_space_bijector()
+  finally:
+    del law.distribution._default_event_space_bijector
+
+
+def _transformed(law, inner):
+  """Returns the map of a transformed distribution, given its base's."""
+  if not law.bijector._is_injective:
+    raise NoMapError(
+      f'whose `tfb.{type(law.bijector).__name__}` is not one to one, so that '
+      'an unknown has several preimages. Write the distribution of the values, '
+      'for example `tfd.HalfNormal(scale)` instead of '
+      '`tfb.AbsoluteValue()(tfd.Normal(0., scale))`'
+    )
+  return None if inner is None else law.bijector(inner)
+
+
+def _of_leaf(law):
+  """Returns the map of a distribution without others inside."""
+  if isinstance(law, tfd.InverseGaussian):  # TFP's own is of float32 alone.
+    return tfb.Exp()
+  try:
+    found = law.experimental_default_event_space_bijector()
+  except NotImplementedError:
+    return None
+  if isinstance(law, tfd.WishartLinearOperator):
+    found = _of_wishart(law)
+  if isinstance(found, tfb.Sigmoid):
+    _check_bounds(law)
+  return with_infinite_bounds(_by_exp(found))
+
+
+def _of_wishart(law):
+  """Returns the map onto positive definite matrices, or onto their factors."""
+  factor = tfb.FillScaleTriL(diag_bijector=tfb.Exp(), diag_shift=None)
+  outer = _Volume() if law.input_output_cholesky else tfb.CholeskyOuterProduct()
+  return tfb.Chain([outer, factor])
+
+
+class _Volume(tfb.Bijector):
+  """The identity of factors L, with the volume of the map L -> L L^T.
+
+  A density over matrices at L L^T, times this volume, is one over factors.
+  """
+
+  def __init__(self, name: str = 'volume_of_factor'):
+    super().__init__(
+      forward_min_event_ndims=2,
+      inverse_min_event_ndims=2,
+      parameters={},
+      name=name,
+    )
+
+  def _forward(self, x):
+    return tf.identity(x)
+
+  def _inverse(self, y):
+    return tf.identity(y)
+
+  def _forward_log_det_jacobian(self, x):
+    product = tfb.CholeskyOuterProduct()
+    return product.forward_log_det_jacobian(tf.identity(x), event_ndims=2)
+
+
+def _check_bounds(law):
+  """Refuses an interval with infinite bounds if TFP cannot draw from it."""
+  bounds = [law.parameters.get(name) for name in ('low', 'high')]
+  known = [None if b is None else tf.get_static_value(b) for b in bounds]
+  if any(b is None for b in known):
+    return
+  low, high = map(np.isinf, known)
+  if isinstance(law, tfd.TruncatedNormal) and np.any(low & high):
+    raise NoMapError(
+      'with two infinite bounds, from which TFP cannot draw. Write `tfd.Normal`'
+    )
+  is_truncated = isinstance(law, (tfd.TruncatedNormal, tfd.TruncatedCauchy))
+  if np.any(low | high) and not is_truncated:
+    raise NoMapError(
+      'with an infinite bound, where its density is zero. Without a bound '
+      'write `tfpa.ImproperUniform()`, with one `tfpa.ImproperUniform(bijector='
+      'tfb.Exp())`, shifted where the bound is not 0, or give a proper prior'
+    )
+
+
+def _of_blocks(law):
+  """Returns the map onto the blocks of one vector, side by side."""
+  if isinstance(law.distributions, tfd.JointDistribution):
+    raise NoMapError(
+      'of a joint distribution. Draw the parts of that joint distribution as '
+      'parts of the model, and concatenate them where the model needs a vector'
+    )
+  blocks, sizes = [], []
+  for part in law.distributions:
+    found = map_of(part)
+    if found is None or part.dtype != law.dtype:
+      raise NoMapError(
+        f'with the block `{kinds.described(part)}`, which has another dtype '
+        'than the vector, or no map. Draw the blocks as parts of the model, '
+        'and concatenate them where it needs a vector'
+      )
+    before, after = (
+      found.inverse_event_shape(part.event_shape),
+      part.event_shape,
+    )
+    sizes.append(before.num_elements())
+    as_block = tfb.Reshape([after.num_elements()], event_shape_in=after)
+    as_event = tfb.Reshape(before, event_shape_in=[sizes[-1]])
+    blocks.append(tfb.Chain([as_block, found, as_event]))
+  return tfb.Blockwise(blocks, block_sizes=sizes)
 
 
 def _by_exp(bijector):
@@ -66,11 +254,115 @@ def _by_exp(bijector):
     return tfb.Exp() if is_plain else bijector
   if isinstance(bijector, tfb.Chain):
     *others, first = bijector.bijectors
-    kinds = list(map(type, bijector.bijectors))
-    if kinds == [tfb.TransformDiagonal, tfb.FillScaleTriL]:
-      # Both make the diagonal positive: together it is at least log 2.
-      return tfb.FillScaleTriL(diag_bijector=tfb.Exp(), diag_shift=None)
     return tfb.Chain([*others, _by_exp(first)])
-  if bijector is not None and 'sample_shape' in bijector.parameters:
-    return bijector.copy(bijector=_by_exp(bijector.bijector))
   return bijector
+
+
+def with_infinite_bounds(bijector: tfb.Bijector | None) -> tfb.Bijector | None:
+  """Returns a map that is right where a bound of its interval is infinite.
+
+  Args:
+    bijector: Any; without such a bound it is returned itself.
+  """
+  if isinstance(bijector, tfb.Chain):
+    found = [with_infinite_bounds(part) for part in bijector.bijectors]
+    is_same = all(a is b for a, b in zip(found, bijector.bijectors))
+    return bijector if is_same else tfb.Chain(found)
+  if isinstance(bijector, (tfb.Sigmoid, tfb.SoftClip)):
+    low, high = bijector.low, bijector.high
+    if _is_known_finite(low) and _is_known_finite(high):
+      return bijector
+    if isinstance(bijector, tfb.Sigmoid):
+      return _Interval(low, high)
+    return _clip(bijector, low, high)
+  return bijector
+
+
+def _is_known_finite(bound):
+  known = None if bound is None else tf.get_static_value(bound)
+  return bound is None or (known is not None and np.all(np.isfinite(known)))
+
+
+def _clip(bijector, low, high):
+  """Returns `tfb.SoftClip` without those bounds that are infinite."""
+  finite = [b if _is_known_finite(b) else None for b in (low, high)]
+  dropped = [b for b in (low, high) if not _is_known_finite(b)]
+  known = [tf.get_static_value(b) for b in dropped]
+  if any(b is None or not np.all(np.isinf(b)) for b in known):
+    return bijector  # Of bounds that are not known: TFP's own.
+  return tfb.SoftClip(*finite, hinge_softness=bijector.hinge_softness)
+
+
+def interval(low: Any, high: Any) -> tfb.Bijector:
+  """Returns the map of real numbers onto intervals that may be infinite.
+
+  Args:
+    low: Lower bounds, finite or -inf.
+    high: Upper bounds, finite or inf.
+  """
+  return _Interval(low, high)
+
+
+class _Interval(tfb.Bijector):
+  """Real numbers onto an interval, each bound of which may be infinite.
+
+    low, high finite   high sigmoid(z) + low sigmoid(-z), as TFP's Sigmoid
+    low finite         low + exp(z)
+    high finite        high - exp(z)
+    neither            z
+
+  Bounds may be Tensors that mix these cases. Each case computes with a harmless
+  number where it does not apply, so that no gradient is NaN.
+  """
+
+  def __init__(self, low: Any, high: Any, name: str = 'interval'):
+    """Initializes the map.
+
+    Args:
+      low: Lower bounds, finite or -inf.
+      high: Upper bounds, finite or inf.
+      name: As of all bijectors.
+    """
+    parameters = dict(low=low, high=high, name=name)
+    self._low, self._high = low, high
+    super().__init__(
+      forward_min_event_ndims=0, parameters=parameters, name=name
+    )
+
+  @classmethod
+  def _parameter_properties(cls, dtype):
+    properties = tfp.util.ParameterProperties()
+    return dict(low=properties, high=properties)
+
+  def _cases(self, dtype):
+    """Returns (both, low only, high only) and bounds without infinities."""
+    low, high = (tf.cast(bound, dtype) for bound in (self._low, self._high))
+    has_low, has_high = tf.math.is_finite(low), tf.math.is_finite(high)
+    both = has_low & has_high
+    inner = tfb.Sigmoid(
+      tf.where(both, low, tf.zeros_like(low)),
+      tf.where(both, high, tf.ones_like(high)),
+    )
+    # At the finite bound, and the direction in which exp(z) goes from there.
+    bound = tf.where(has_low, low, tf.where(has_high, high, 0.0))
+    sign = tf.where(has_low, tf.ones_like(bound), -tf.ones_like(bound))
+    return inner, both, has_low ^ has_high, bound, sign
+
+  def _forward(self, x):
+    inner, both, is_half, bound, sign = self._cases(x.dtype)
+    half = bound + sign * tf.exp(tf.where(is_half, x, tf.zeros_like(x)))
+    inside = inner.forward(tf.where(both, x, tf.zeros_like(x)))
+    return tf.where(both, inside, tf.where(is_half, half, x))
+
+  def _inverse(self, y):
+    inner, both, is_half, bound, sign = self._cases(y.dtype)
+    middle = inner.forward(tf.zeros_like(y))
+    inside = inner.inverse(tf.where(both, y, middle))
+    distance = tf.where(is_half, sign * (y - bound), tf.ones_like(y))
+    return tf.where(both, inside, tf.where(is_half, tf.math.log(distance), y))
+
+  def _forward_log_det_jacobian(self, x):
+    inner, both, is_half, _, _ = self._cases(x.dtype)
+    safe = tf.where(both, x, tf.zeros_like(x))
+    inside = inner.forward_log_det_jacobian(safe, event_ndims=0)
+    return tf.where(both, inside, tf.where(is_half, x, tf.zeros_like(x)))

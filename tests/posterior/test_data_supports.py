@@ -1,0 +1,453 @@
+"""Data that a distribution cannot draw are refused, however it is wrapped.
+
+Nothing is sampled: the check needs a graph and the data.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.posterior import data
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+_ROW = tf.constant([0.1, 0.2, 0.3])
+_HALF = np.float32([1, 0.5, 2])
+_COUNTS = np.float32([1, 0, 2])
+_EYE = np.eye(2, dtype=np.float32)
+
+
+def _model(law):
+  """A model with an unknown x of which the data are drawn."""
+
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    x = yield tfd.Normal(0.0, 1.0, name='x')
+    # With a name, and as an event in the other kinds of models as well.
+    yield law(x)
+
+  return model
+
+
+def _checked(law, value):
+  model = _model(law)
+  name = data.parts_and_events(model)[0][-1]
+  return name, data.checked(model, {name: value})
+
+
+def _poisson(x):
+  return tfd.Poisson(log_rate=x)
+
+
+def _three(x):
+  return tfd.Poisson(log_rate=x * tf.ones(3))
+
+
+def _mixture(x):
+  weights = tfd.Categorical(probs=[0.5, 0.5])
+  return tfd.Mixture(weights, [_poisson(x), tfd.Poisson(9.0)])
+
+
+def _family(x):
+  rates = tf.stack([x, 2.0])
+  weights = tfd.Categorical(probs=[0.5, 0.5])
+  return tfd.MixtureSameFamily(weights, tfd.Poisson(log_rate=rates))
+
+
+def _hidden(x):
+  return tfd.HiddenMarkovModel(
+    tfd.Categorical(probs=[0.5, 0.5]),
+    tfd.Categorical(probs=[[0.9, 0.1], [0.2, 0.8]]),
+    tfd.Poisson(log_rate=tf.stack([x, 2.0])),
+    3,
+  )
+
+
+def _markov(x):
+  first = tfd.Poisson(log_rate=x)
+  return tfd.MarkovChain(first, lambda _, k: tfd.Poisson(1.0 + k), 3)
+
+
+def _autoregressive(x):
+  return tfd.Autoregressive(
+    lambda y: tfd.Independent(tfd.Poisson(1.0 + 0 * y + x**2), 1), tf.ones(3)
+  )
+
+
+def _with_a_model_inside(x):
+  return tfd.JointDistributionNamedAutoBatched(
+    dict(a=tfd.Inflated(_poisson(x), inflated_loc_probs=0.3))
+  )
+
+
+_MASK = [True, False, True]
+# Each wrapper, data that it refuses, and data that are its own.
+_WRAPPED = dict(
+  sample=(lambda x: tfd.Sample(_poisson(x), 3), _HALF, _COUNTS),
+  independent=(lambda x: tfd.Independent(_three(x), 1), _HALF, _COUNTS),
+  inflated=(
+    lambda x: tfd.Sample(tfd.Inflated(_poisson(x), inflated_loc_probs=0.3), 3),
+    _HALF,
+    _COUNTS,
+  ),
+  inflated_elsewhere=(
+    lambda x: tfd.Inflated(
+      _poisson(x), inflated_loc_probs=0.3, inflated_loc=0.5
+    ),
+    1.5,
+    0.5,
+  ),
+  zero_inflated=(
+    lambda x: tfd.ZeroInflatedNegativeBinomial(
+      inflated_loc_probs=0.2, total_count=3.0, logits=x
+    ),
+    -1.0,
+    0.0,
+  ),
+  mixture=(_mixture, 1.5, 1.0),
+  mixture_of_events=(lambda x: tfd.Sample(_mixture(x), 3), _HALF, _COUNTS),
+  family=(lambda x: tfd.Sample(_family(x), 3), _HALF, _COUNTS),
+  masked=(lambda x: tfd.Masked(_three(x), _MASK), [1, 2, 0.5], _HALF),
+  batch_reshape=(
+    lambda x: tfd.BatchReshape(_three(x), [3, 1]),
+    _HALF[:, None],
+    _COUNTS[:, None],
+  ),
+  batch_broadcast=(
+    lambda x: tfd.BatchBroadcast(_poisson(x), [3]),
+    _HALF,
+    _COUNTS,
+  ),
+  batch_concat=(
+    lambda x: tfd.BatchConcat([_three(x), tfd.Poisson([1.0, 2.0])], 0),
+    [1, 2, 3, 4, 0.5],
+    [1, 2, 3, 4, 5],
+  ),
+  shift=(lambda x: tfb.Shift(0.5)(_poisson(x)), 1.0, 1.5),
+  scale=(lambda x: tfb.Scale(0.5)(_poisson(x)), 0.7, 1.5),
+  chain=(
+    lambda x: tfd.Sample(tfb.Shift(1.0)(tfb.Scale(2.0)(_poisson(x))), 3),
+    [1, 2, 5],
+    [1, 3, 5],
+  ),
+  exp_of_normal=(lambda x: tfb.Exp()(tfd.Normal(x, 1.0)), -1.0, 2.0),
+  shift_of_exponential=(
+    lambda x: tfb.Shift(2.0)(tfd.Exponential(tf.exp(x))),
+    1.5,
+    2.5,
+  ),
+  absolute=(lambda x: tfb.AbsoluteValue()(tfd.Normal(x, 1.0)), -1.0, 1.0),
+  hidden_markov=(_hidden, _HALF, _COUNTS),
+  markov_chain=(_markov, _HALF, _COUNTS),
+  autoregressive=(_autoregressive, _HALF, _COUNTS),
+  quantized=(
+    lambda x: tfd.QuantizedDistribution(tfd.Normal(x, 3.0), 0.0, 5.0),
+    2.5,
+    2.0,
+  ),
+  quantized_beyond=(
+    lambda x: tfd.QuantizedDistribution(tfd.Normal(x, 3.0), 0.0, 5.0),
+    7.0,
+    5.0,
+  ),
+  quantized_of_positive=(
+    lambda x: tfd.QuantizedDistribution(tfd.LogNormal(x, 3.0)),
+    -2.0,
+    3.0,
+  ),
+  scale_that_rounds=(
+    lambda x: tfd.Sample(tfb.Scale(0.1)(_poisson(x)), 3),
+    [0.1, 0.3, 0.75],
+    [0.1, 0.3, 0.7],
+  ),
+  hidden_markov_of_two=(
+    lambda x: tfd.HiddenMarkovModel(
+      tfd.Categorical(probs=[[0.5, 0.5]] * 2),
+      tfd.Categorical(probs=[[[0.9, 0.1], [0.2, 0.8]]] * 2),
+      tfd.Poisson(log_rate=x * tf.ones([2, 2])),
+      3,
+    ),
+    np.stack([_COUNTS, _HALF]),
+    np.stack([_COUNTS, _COUNTS]),
+  ),
+  blockwise=(
+    lambda x: tfd.Blockwise(
+      [tfd.Normal(x, 1.0), tfd.Sample(tfd.Exponential(1.0), 2)]
+    ),
+    [-1, 1, -1],
+    [-1, 1, 1],
+  ),
+  masked_family=(
+    lambda x: tfd.Independent(
+      tfd.Masked(tfd.BatchBroadcast(_family(x), [3]), _MASK), 1
+    ),
+    [1, 2, 0.5],
+    _HALF,
+  ),
+  inflated_shift=(
+    lambda x: tfd.Inflated(
+      tfb.Shift(1.0)(tfd.Exponential(tf.exp(x))), inflated_loc_probs=0.3
+    ),
+    0.5,
+    0.0,
+  ),
+  model_inside=(_with_a_model_inside, dict(a=1.5), dict(a=2.0)),
+)
+
+
+@pytest.mark.parametrize('name', _WRAPPED)
+def test_a_wrapper_hides_no_impossible_data(name):
+  law, bad, good = _WRAPPED[name]
+  _checked(law, good)
+  with pytest.raises(ValueError, match='must be .* is among them'):
+    _checked(law, bad)
+
+
+@pytest.mark.parametrize(
+  'law, value, message',
+  [
+    (_WRAPPED['inflated'][0], _HALF, 'tfd.Inflated.tfd.Poisson.* 0.5 is among'),
+    (_mixture, 1.5, 'from `tfd.Mixture.tfd.Poisson.*from 0, but 1.5 is among'),
+    (_WRAPPED['scale'][0], 0.7, r'`tfb.Scale\(\)\(tfd.Poisson\).*but 0.7'),
+    (_hidden, _HALF, 'HiddenMarkovModel.tfd.Poisson.* but 0.5 is among'),
+    (
+      lambda x: tfb.Permute([1, 0, 2])(tfd.Sample(_poisson(x), 3)),
+      _HALF,
+      'whole numbers from 0 before `tfb.Permute` moves them, but 0.5 is among',
+    ),
+    (
+      lambda x: tfd.Sample(tfd.Dirichlet(tf.exp(x * _ROW)), 2),
+      [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]],
+      r'sum to 1, but \[0.5 0.5 0.5\] is among them',
+    ),
+  ],
+)
+def test_the_message_names_the_wrapper_and_the_number(law, value, message):
+  with pytest.raises(ValueError, match=f"The data 'var1' are .*{message}"):
+    _checked(law, value)
+
+
+def _log_shares(x):
+  return tfd.ExpRelaxedOneHotCategorical(0.5, logits=x * _ROW)
+
+
+_CORRELATION = np.float32([[1, 0.5], [0.5, 1]])
+_ROOT = np.linalg.cholesky(_CORRELATION)
+
+
+def _by_root(law):
+  return lambda x: law(x, input_output_cholesky=True)
+
+
+def _wishart(x, **options):
+  return tfd.WishartTriL(4.0 + x**2, tf.eye(2), **options)
+
+
+def _lkj(x, **options):
+  return tfd.LKJ(2, 1.0 + x**2, **options)
+
+
+def _extreme(x):
+  return tfd.GeneralizedExtremeValue(0.0, 1.0, 0.5)
+
+
+# Laws, data that they refuse, and data that are their own; of these some at the
+# edge, and some rounded.
+_LAWS = dict(
+  bernoulli=(lambda x: tfd.Bernoulli(x), 2, 1),
+  beta=(lambda x: tfd.Beta(1.0, tf.exp(x)), 1.5, 0.0),
+  bates=(lambda x: tfd.Bates(3.0, 0.0, 2.0), 2.5, 1.0),
+  beta_binomial=(lambda x: tfd.BetaBinomial(5.0, tf.exp(x), 1.0), 2.5, 5.0),
+  beta_quotient=(
+    lambda x: tfd.BetaQuotient(tf.exp(x), 1.0, 1.0, 1.0),
+    -1.0,
+    1.0,
+  ),
+  binomial=(lambda x: tfd.Binomial(5.0, logits=x), 6.0, 5.0),
+  categorical=(lambda x: tfd.Categorical(x * _ROW), 3, 2),
+  chi=(lambda x: tfd.Chi(tf.exp(x)), -1.0, 1.0),
+  chi2=(lambda x: tfd.Chi2(2.0 + 0 * x), -1.0, 0.0),
+  cholesky_lkj=(
+    lambda x: tfd.CholeskyLKJ(2, 1.0 + x**2),
+    2 * _ROOT,
+    np.round(_ROOT, 3),
+  ),
+  cholesky_lkj_turned=(lambda x: tfd.CholeskyLKJ(2, 1.0), _ROOT.T, _ROOT),
+  continuous_bernoulli=(lambda x: tfd.ContinuousBernoulli(x), 1.5, 1.0),
+  deterministic=(lambda x: tfd.Deterministic(2.0), 3.0, 2.0),
+  dirichlet=(
+    lambda x: tfd.Dirichlet(tf.exp(x * _ROW)),
+    [0.5, 0.5, 0.5],
+    [0.333, 0.333, 0.333],
+  ),
+  dirichlet_multinomial=(
+    lambda x: tfd.DirichletMultinomial(5.0, tf.exp(x * _ROW)),
+    [2, 2, 2],
+    [5, 0, 0],
+  ),
+  empirical=(lambda x: tfd.Empirical([1.0, 2.0]), 1.5, 2.0),
+  exponential=(lambda x: tfd.Exponential(tf.exp(x)), -1.0, 0.0),
+  finite=(
+    lambda x: tfd.FiniteDiscrete([1.0, 2.5], logits=x * tf.ones(2)),
+    2.0,
+    2.5,
+  ),
+  gamma=(lambda x: tfd.Gamma(2.0, tf.exp(x)), -1.0, 1.0),
+  gamma_gamma=(lambda x: tfd.GammaGamma(1.0, tf.exp(x), 1.0), -0.5, 1.0),
+  generalized_pareto=(
+    lambda x: tfd.GeneralizedPareto(1.0, tf.exp(x), 0.5),
+    0.5,
+    1.0,
+  ),
+  extreme=(_extreme, -2.5, -1.5),
+  geometric=(lambda x: tfd.Geometric(logits=x), 0.5, 0.0),
+  half_cauchy=(lambda x: tfd.HalfCauchy(1.0, tf.exp(x)), 0.5, 1.0),
+  half_normal=(lambda x: tfd.HalfNormal(tf.exp(x)), -1.0, 0.0),
+  half_student=(lambda x: tfd.HalfStudentT(3.0, 0.0, tf.exp(x)), -1.0, 0.0),
+  inverse_gamma=(lambda x: tfd.InverseGamma(1.0, tf.exp(x)), -1.0, 1.0),
+  inverse_gaussian=(lambda x: tfd.InverseGaussian(1.0, tf.exp(x)), -1.0, 1.0),
+  kumaraswamy=(lambda x: tfd.Kumaraswamy(1.0, tf.exp(x)), 1.5, 0.5),
+  lkj=(_lkj, np.float32([[1, 0.5], [0.4, 1]]), _CORRELATION),
+  lkj_diagonal=(_lkj, 2 * _CORRELATION, _CORRELATION),
+  lkj_root=(_by_root(_lkj), _CORRELATION, _ROOT),
+  log_logistic=(lambda x: tfd.LogLogistic(x, 1.0), -1.0, 1.0),
+  log_normal=(lambda x: tfd.LogNormal(x, 1.0), -1.0, 1.0),
+  logit_normal=(lambda x: tfd.LogitNormal(x, 1.0), 1.5, 0.5),
+  multinomial=(lambda x: tfd.Multinomial(5.0, x * _ROW), [5, 5, 5], [5, 0, 0]),
+  negative_binomial=(lambda x: tfd.NegativeBinomial(2.5, x), 0.5, 0.0),
+  noncentral=(lambda x: tfd.NoncentralChi2(2.0, tf.exp(x)), -1.0, 1.0),
+  one_hot=(lambda x: tfd.OneHotCategorical(x * _ROW), [1, 1, 0], [0, 1, 0]),
+  ordered=(lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 3, 2),
+  pareto=(lambda x: tfd.Pareto(tf.exp(x), 2.0), 1.5, 2.0),
+  pert=(lambda x: tfd.PERT(0.0, 0.5 + 0 * x, 1.0), 1.5, 0.5),
+  plackett_luce=(
+    lambda x: tfd.PlackettLuce(tf.exp(x * _ROW)),
+    [0, 0, 2],
+    [2, 0, 1],
+  ),
+  points=(
+    lambda x: tfd.DeterminantalPointProcess(tf.exp(x) * tf.ones(2), tf.eye(2)),
+    [0, 2],
+    [0, 1],
+  ),
+  poisson=(_poisson, -1.0, 0.0),
+  poisson_lognormal=(
+    lambda x: tfd.PoissonLogNormalQuadratureCompound(x, 1.0),
+    0.5,
+    2.0,
+  ),
+  power_spherical=(
+    lambda x: tfd.PowerSpherical([1.0, 0.0], tf.exp(x)),
+    [1, 1],
+    [0.71, 0.71],
+  ),
+  probit=(lambda x: tfd.ProbitBernoulli(x), 2, 1),
+  relaxed_bernoulli=(lambda x: tfd.RelaxedBernoulli(0.5, x), 1.5, 0.5),
+  relaxed=(
+    lambda x: tfd.RelaxedOneHotCategorical(0.5, x * _ROW),
+    [0.5, 0.6, 0.7],
+    [0.2, 0.3, 0.5],
+  ),
+  log_relaxed=(_log_shares, [0.2, 0.3, 0.5], np.log([0.2, 0.3, 0.5])),
+  skellam=(lambda x: tfd.Skellam(tf.exp(x), 1.0), 0.5, -2.0),
+  spherical=(lambda x: tfd.SphericalUniform(2), [1, 1], [0, -1]),
+  stopping=(lambda x: tfd.StoppingRatioLogistic([-1.0, 1.0], x), 1.5, 2),
+  triangular=(lambda x: tfd.Triangular(0.0, 1.0, 0.5), 1.5, 0.5),
+  truncated_cauchy=(
+    lambda x: tfd.TruncatedCauchy(x, 1.0, 0.0, np.inf),
+    -1.0,
+    0.0,
+  ),
+  truncated_normal=(lambda x: tfd.TruncatedNormal(x, 1.0, -1.0, 1.0), 2.0, 1.0),
+  uniform=(lambda x: tfd.Uniform(0.0, 2.0), 3.0, 2.0),
+  von_mises=(lambda x: tfd.VonMises(x, 1.0), 90.0, 6.0),
+  von_mises_fisher=(
+    lambda x: tfd.VonMisesFisher([1.0, 0.0], tf.exp(x)),
+    [2, 0],
+    [-0.6, 0.8],
+  ),
+  weibull=(lambda x: tfd.Weibull(1.0, tf.exp(x)), -1.0, 1.0),
+  wishart=(_wishart, np.float32([[1, 2], [3, 9]]), 2 * _CORRELATION),
+  wishart_indefinite=(_wishart, np.float32([[1, 2], [2, 1]]), _CORRELATION),
+  wishart_root=(_by_root(_wishart), _CORRELATION, 2 * _ROOT),
+  zipf=(lambda x: tfd.Zipf(2.0 + x**2), 0.0, 1.0),
+  zipf_fraction=(lambda x: tfd.Zipf(2.0 + x**2), 1.5, 3.0),
+)
+
+
+@pytest.mark.parametrize('name', _LAWS)
+def test_a_law_refuses_what_it_cannot_draw(name):
+  law, bad, good = _LAWS[name]
+  _checked(law, good)
+  with pytest.raises(ValueError, match='must be .* is among them'):
+    _checked(law, bad)
+
+
+@pytest.mark.parametrize(
+  'law, value',
+  [
+    (lambda x: tfd.LogNormal(x, 1.0), 0.0),
+    (lambda x: tfd.Sample(tfd.Gamma(2.0, tf.exp(x)), 2), [1.0, 0.0]),
+    (lambda x: tfd.InverseGamma(2.0, tf.exp(x)), 0.0),
+    (lambda x: tfd.Beta(2.0, tf.exp(x)), 0.0),
+    (lambda x: tfb.Shift(2.0)(tfd.Gamma(2.0, tf.exp(x))), 2.0),
+    (lambda x: tfd.Dirichlet([2.0, 2.0, 2.0] + 0 * x), [0.5, 0.5, 0.0]),
+  ],
+)
+def test_data_at_an_end_without_a_density_are_refused(law, value):
+  with pytest.raises(ValueError, match='at the end of its support'):
+    _checked(law, value)
+
+
+@pytest.mark.parametrize(
+  'law, value, words',
+  [
+    (lambda x: tfb.Shift(x)(tfd.Poisson(2.0)), 1.0, 'whole numbers from 0'),
+    (lambda x: tfb.Scale(x)(tfd.Geometric(0.5)), 1.0, 'whole numbers from 0'),
+    (lambda x: tfd.Multinomial(tf.exp(x) + 9.0, [0.0, 0.0]), [5, 5], 'sum to'),
+    (lambda x: tfd.Deterministic(x), 1.0, 'equal to its constant'),
+    (lambda x: tfb.Shift(x)(tfd.Dirichlet([1.0, 1.0])), [0.5, 0.5], 'sum to 1'),
+  ],
+)
+def test_data_that_only_single_values_allow_are_refused(law, value, words):
+  with pytest.raises(ValueError, match=f'must be .*{words}.* single points'):
+    _checked(law, value)
+
+
+def test_numbers_of_unknowns_are_not_refused_with_the_others():
+  # All are real numbers: nothing is known against them.
+  for law in (
+    tfd.Cauchy,
+    tfd.Gumbel,
+    tfd.Laplace,
+    tfd.Logistic,
+    tfd.Moyal,
+    tfd.DoublesidedMaxwell,
+  ):
+    _, found = _checked(lambda x, law=law: law(x, 1.0), -1.0)
+    assert not found.inexact and not found.bounding
+
+
+@pytest.mark.parametrize(
+  'value, words',
+  [
+    (['a', 'b', 'c'], 'are strings, but must be'),
+    (np.array([1, None, 2]), r'are Python objects \(NoneType, int\), but'),
+    ([[1.0], [2.0, 3.0], [4.0]], 'are rows of several lengths, but must be'),
+    (np.array(['2020-01-01'] * 3, 'datetime64[D]'), 'are of dtype datetime64'),
+    ([1.0, np.nan, 2.0], 'are not finite numbers throughout'),
+    (np.array([1.0, np.inf, 2.0], object), r'are Python objects \(float\)'),
+  ],
+)
+def test_data_that_are_no_numbers_are_called_what_they_are(value, words):
+  with pytest.raises(ValueError, match=f"The data 'var1' {words}"):
+    _checked(lambda x: tfd.Sample(tfd.Normal(x, 1.0), 3), value)
+
+
+def test_a_mask_hides_missing_numbers_at_its_place_only():
+  law = lambda x: tfd.Masked(tfd.Normal(x * tf.ones(3), 1.0), _MASK)
+  _checked(law, [1.0, np.nan, 2.0])
+  with pytest.raises(ValueError, match='not finite numbers throughout'):
+    _checked(law, [np.nan, 1.0, 2.0])

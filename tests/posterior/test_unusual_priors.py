@@ -1,0 +1,283 @@
+"""Priors that TFP itself cannot sample: right densities, or a sentence."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import stats
+
+import tfp_adaptive as tfpa
+from tfp_adaptive.posterior import exact
+from tfp_adaptive.posterior.sample_posterior import problem_of
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+_INNER = tfd.JointDistributionNamed(
+  dict(s=tfd.HalfNormal(1.0), m=lambda s: tfd.Normal(0.0, s))
+)
+_INNER_AUTO = tfd.JointDistributionNamedAutoBatched(
+  dict(s=tfd.HalfNormal(1.0), m=lambda s: tfd.Normal(0.0, s))
+)
+
+
+def _problem(prior, dtype=tf.float32):
+  """A vectorized model of an unknown and one number that depends on it."""
+
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    x = yield prior
+    total = sum(map(tf.reduce_sum, tf.nest.flatten(x)))
+    yield tfd.Normal(total, tf.constant(1.0, dtype), name='y')
+
+  return problem_of(model, None, None, 4, dict(y=1.0))
+
+
+def _nested(kind, inner):
+  model = kind(dict(g=inner, y=lambda g: tfd.Normal(g['m'], 1.0)))
+  return problem_of(model, None, None, 4, dict(y=1.0))
+
+
+def _of_float64(kind):
+  return kind(np.float64(0.0), np.float64(1.0))
+
+
+@pytest.mark.parametrize(
+  'make, words',
+  [
+    (lambda: _problem(tfd.Masked(tfd.Normal(0.0, 1.0), True)), 'no density'),
+    (
+      lambda: _problem(
+        tfd.Sample(tfd.Masked(tfd.Normal(0.0, 1.0), [True, False]), 2)
+      ),
+      'var0 is drawn from `tfd.Sample.tfd.Masked.*no density',
+    ),
+    (
+      lambda: _problem(tfb.AbsoluteValue()(tfd.Normal(0.0, 1.0))),
+      'var0 .* not one to one.*tfd.HalfNormal',
+    ),
+    (
+      lambda: _problem(
+        tfd.Blockwise(
+          [tfd.Gamma(2.0, 1.0), tfd.Normal(np.float64(0.0), 1.0)],
+          dtype_override=tf.float32,
+        )
+      ),
+      'var0 .* another dtype .*parts of the model',
+    ),
+    (
+      lambda: _nested(tfd.JointDistributionNamedAutoBatched, _INNER),
+      'inside of `...AutoBatched` write `...AutoBatched`',
+    ),
+    (
+      lambda: _problem(tfd.Sample(_INNER, 2)),
+      'instead of `tfd.Sample` around it',
+    ),
+    (
+      lambda: _problem(_of_float64(tfd.DoublesidedMaxwell), tf.float64),
+      'cannot be built.* in the dtype',
+    ),
+    (
+      lambda: _problem(tfd.FlatDirichlet([3], dtype=tf.float64), tf.float64),
+      'cannot .* in the dtype',
+    ),
+    (
+      lambda: _problem(tfd.TruncatedNormal(0.0, 1.0, -np.inf, np.inf)),
+      'var0 .* two infinite bounds.*Write `tfd.Normal`',
+    ),
+    (
+      lambda: _problem(tfd.Sample(tfd.Uniform(0.0, np.inf), 2)),
+      'var0 .*an infinite bound.*tfpa.ImproperUniform.bijector=tfb.Exp',
+    ),
+    (
+      lambda: _problem(
+        tfd.BatchConcat([tfd.Normal([0.0], 1.0), tfd.Normal([1.0], 1.0)], 0)
+      ),
+      'var0 is drawn from `tfd.BatchConcat.*no map',
+    ),
+    (
+      lambda: _problem(
+        tfd.MarkovChain(tfd.Gamma(2.0, 1.0), lambda _, y: tfd.Normal(y, 1.0), 4)
+      ),
+      'var0 is drawn from `tfd.MarkovChain.*whose map TFP cannot make.*Draw it',
+    ),
+  ],
+)
+def test_what_tfp_cannot_sample_is_refused_with_what_to_write(make, words):
+  with pytest.raises(ValueError, match=words):
+    problem = make()
+    rows = tf.zeros([4, problem.event_size], problem.dtype)
+    problem.target_log_prob_fn(rows)
+
+
+def test_parts_of_a_vectorized_model_inside_are_unknowns():
+  for kind in (
+    tfd.JointDistributionNamed,
+    tfd.JointDistributionNamedAutoBatched,
+  ):
+    problem = _nested(kind, _INNER_AUTO)
+    z = np.float32([[0.3, -0.7], [-1.0, 0.5]])
+    state = problem.constrain(tf.constant(z))['g']
+    s, m = np.asarray(state['s']), np.asarray(state['m'])
+    expected = stats.halfnorm.logpdf(s) + stats.norm(0, s).logpdf(m)
+    expected += stats.norm(m, 1).logpdf(1.0) + np.log(s)
+    found = problem.target_log_prob_fn(tf.constant(z))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_an_inverse_gaussian_of_float64_is_the_exponential():
+  prior = tfd.InverseGaussian(np.float64(1.0), np.float64(2.0))
+  problem = _problem(prior, tf.float64)
+  z = np.float64([[-1.0], [0.0], [1.5]])
+  x = np.exp(z[:, 0])
+  # scipy's mean is in units of its scale.
+  expected = stats.invgauss(0.5, scale=2.0).logpdf(x) + z[:, 0]
+  expected += stats.norm(x, 1).logpdf(1.0)
+  found = problem.target_log_prob_fn(tf.constant(z))
+  np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_blocks_of_a_vector_have_their_own_maps():
+  problem = _problem(
+    tfd.Blockwise(
+      [tfd.Gamma(2.0, 1.0), tfd.MultivariateNormalDiag([0.0, 1.0], [1.0, 2.0])]
+    )
+  )
+  z = np.float32([[0.5, -1.0, 2.0], [-2.0, 0.0, 0.3]])
+  x = np.concatenate([np.exp(z[:, :1]), z[:, 1:]], axis=1)
+  expected = stats.gamma(2.0).logpdf(x[:, 0]) + z[:, 0]
+  expected += stats.norm([0, 1], [1, 2]).logpdf(x[:, 1:]).sum(-1)
+  expected += stats.norm(x.sum(-1), 1).logpdf(1.0)
+  found = problem.target_log_prob_fn(tf.constant(z))
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+_SIDES = [(0.0, np.inf), (-np.inf, 1.0), (-np.inf, np.inf), (-1.0, 2.0)]
+
+
+def _log_truncated(kind, x, loc, scale, low, high):
+  law = kind(loc, scale)
+  below = law.cdf(low) if np.isfinite(low) else 0.0
+  # Tails by the survival function: of a far one the other has no digits.
+  above = law.sf(high) if np.isfinite(high) else 0.0
+  mass = law.sf(low) if not np.isfinite(high) else 1 - below - above
+  return law.logpdf(x) - np.log(mass)
+
+
+@pytest.mark.parametrize(
+  'tfp_kind, kind',
+  [(tfd.TruncatedNormal, stats.norm), (tfd.TruncatedCauchy, stats.cauchy)],
+)
+def test_truncated_priors_are_right_with_gradients_on_every_side(
+  tfp_kind, kind
+):
+  low, high = np.transpose(_SIDES)
+  for loc in (-5.0, 0.3, 4.0):
+    law = exact.exact(tfp_kind(tf.Variable(np.float64(loc)), 1.5, low, high))
+    loc_, scale = law._distribution.loc, law._distribution.scale
+    with tf.GradientTape(persistent=True) as tape:
+      tape.watch([scale])
+      value = law.log_prob(np.float64(0.7))
+    expected = [_log_truncated(kind, 0.7, loc, 1.5, *side) for side in _SIDES]
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    assert np.isfinite(tape.gradient(value, loc_))
+    assert np.all(np.isfinite(tape.gradient(value, scale)))
+    outside = law.log_prob(np.float64([-0.5, 1.5, 0.0, 2.5]))
+    is_out = [True, True, False, True]
+    np.testing.assert_array_equal(np.isneginf(outside), is_out)
+
+
+def test_tfp_has_neither_these_gradients_nor_these_densities():
+  normal = lambda loc: tfd.TruncatedNormal(loc, 1.0, 0.0, np.inf).log_prob(0.7)
+  _, gradient = tfp.math.value_and_gradient(normal, tf.constant(0.0))
+  assert np.isnan(gradient)
+  assert np.isnan(tfd.TruncatedCauchy(0.0, 1.0, 0.0, np.inf).log_prob(0.7))
+
+
+def test_a_truncated_prior_moves_with_its_parameters():
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    m = yield tfd.Normal(0.0, 1.0, name='m')
+    yield tfd.TruncatedNormal(m, 1.0, 0.0, np.inf, name='b')
+    a = yield tfd.TruncatedCauchy(0.0, 5.0, tf.exp(m), np.inf, name='a')
+    yield tfd.Normal(a, 1.0, name='y')
+
+  problem = problem_of(model, None, None, 4, dict(y=3.0))
+  z = np.float32([[0.0, 0.0, 0.0], [1.0, -3.0, 2.0], [-4.0, 1.0, 1.0]])
+  state = problem.constrain(tf.constant(z))
+  m, b, a = (np.asarray(part, np.float64) for part in state)
+  np.testing.assert_allclose(b, np.exp(z[:, 1]), rtol=1e-5)
+  np.testing.assert_allclose(a, np.exp(m) + np.exp(z[:, 2]), rtol=1e-5)
+  expected = stats.norm.logpdf(m) + z[:, 1] + z[:, 2]
+  expected += stats.norm(m).logpdf(b) - stats.norm(m).logsf(0)
+  expected += stats.cauchy(0, 5).logpdf(a)
+  expected -= stats.cauchy(0, 5).logsf(np.exp(m))
+  expected += stats.norm(a).logpdf(3.0)
+  with tf.GradientTape() as tape:
+    rows = tf.constant(z)
+    tape.watch(rows)
+    found = problem.target_log_prob_fn(rows)
+  np.testing.assert_allclose(found, expected, rtol=1e-4)
+  assert np.all(np.isfinite(tape.gradient(found, rows)))
+
+
+def test_a_log_density_with_an_infinite_bound_gets_its_exponential():
+  problem = problem_of(
+    lambda x: -x, tf.TensorSpec([]), tfb.Sigmoid(0.0, np.inf), 4, {}
+  )
+  z = np.float32([[-1.0], [2.0]])
+  np.testing.assert_allclose(
+    problem.constrain(tf.constant(z)), np.exp(z[:, 0]), rtol=1e-6
+  )
+  found = problem.target_log_prob_fn(tf.constant(z))
+  np.testing.assert_allclose(found, z[:, 0] - np.exp(z[:, 0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize('number', [tf.constant(1.0, tf.float64), 1])
+def test_a_tensor_of_another_dtype_is_cast_as_an_array_is(number):
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    x = yield tfd.Normal(0.0, 1.0, name='x')
+    yield tfd.Normal(x, 1.0, name='y')
+
+  number = tf.convert_to_tensor(number)
+  row = tf.constant([[0.5]])
+  expected = stats.norm.logpdf(0.5) + stats.norm.logpdf(1.0, 0.5)
+  for problem in (
+    problem_of(model, None, None, 4, dict(y=number)),
+    problem_of(model.experimental_pin(y=number), None, None, 4, {}),
+  ):
+    found = problem.target_log_prob_fn(row)
+    np.testing.assert_allclose(found, [expected], rtol=1e-6)
+
+
+@pytest.mark.full
+def test_a_one_sided_prior_has_the_right_posterior():
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    x = yield tfd.TruncatedNormal(0.0, 5.0, 0.0, np.inf, name='x')
+    yield tfd.Normal(x, 1.0, name='y')
+
+  found = tfpa.sample_posterior(model, y=0.0, progress=False)
+  assert found.converged
+  # A half normal of precision 1 + 1/25.
+  expected = stats.halfnorm(scale=(1 + 1 / 25) ** -0.5)
+  draws = found.states.x
+  assert np.min(draws) > 0
+  assert np.mean(draws) == pytest.approx(expected.mean(), abs=0.05)
+  assert np.std(draws) == pytest.approx(expected.std(), abs=0.05)
+
+
+@pytest.mark.nightly
+def test_a_factor_of_a_wishart_has_the_right_mean():
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    yield tfd.WishartTriL(
+      np.float64(4), np.eye(2), input_output_cholesky=True, name='L'
+    )
+
+  found = tfpa.sample_posterior(model, progress=False)
+  factor = np.asarray(found.states.L)
+  mean = (factor @ np.swapaxes(factor, -1, -2)).mean((0, 1))
+  assert found.converged
+  np.testing.assert_allclose(mean, 4 * np.eye(2), atol=0.4)

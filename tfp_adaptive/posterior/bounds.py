@@ -1,0 +1,86 @@
+"""Unknowns that the data bound: no start of a window after the first event.
+
+Where the support of data depends on an unknown, its density ends at a wall. No
+gradient tells of it, and Hamiltonian chains are reflected from nothing: they
+reject. If every unconstrained coordinate has an interval of its own, whatever
+the others are, a map onto these intervals takes the wall to infinity.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.posterior import supports
+
+__all__ = ['intervals']
+
+tfb = tfp.bijectors
+
+_MOST_COORDINATES = 64
+_FARTHEST = 2.0**30  # Farther out an interval is called infinite.
+_NUM_CHECKS = 256  # Points at which the box of all intervals is checked.
+
+
+def intervals(
+  is_possible: Callable, candidates: np.ndarray, which: np.ndarray
+) -> tfb.Bijector | None:
+  """Returns the map of all real numbers onto the intervals of coordinates.
+
+  Args:
+    is_possible: Function of points [n, d] in unconstrained space that returns
+      [n] booleans. Points where the unknowns overflow are possible.
+    candidates: Points [n, d], some of which are possible.
+    which: Indices of the coordinates that may be bounded.
+
+  Returns:
+    A bijector of vectors [..., d]; `None` if no coordinate is bounded, if there
+    are too many, or if the interval of one depends on another.
+  """
+  found = np.asarray(is_possible(candidates))
+  if len(which) > _MOST_COORDINATES or not np.any(found):
+    return None
+  center = candidates[np.argmax(found)]
+  bounds = [
+    _bounds(is_possible, center, which, direction) for direction in (-1, 1)
+  ]
+  low, high = (np.full(center.shape, side) for side in (-np.inf, np.inf))
+  low[which], high[which] = bounds
+  if not np.any(np.isfinite([low, high])):
+    return None
+  low, high = (tf.constant(side, center.dtype) for side in (low, high))
+  found = supports.interval(low, high)
+  normal = np.random.default_rng(0).normal(size=[_NUM_CHECKS, len(center)])
+  points = found.forward(tf.constant(2 * normal, center.dtype))
+  return found if np.all(is_possible(np.asarray(points))) else None
+
+
+def _bounds(is_possible, center, which, direction):
+  """Returns the last possible number of each coordinate, or infinity.
+
+  All coordinates are bisected at once, each with the others at the center.
+  """
+  index = np.arange(len(which))
+
+  def are_possible(steps):
+    points = np.repeat(center[np.newaxis], len(which), axis=0)
+    points[index, which] += direction * steps
+    return np.asarray(is_possible(points))
+
+  inside, outside = np.zeros(len(which)), np.full(len(which), np.inf)
+  step = np.full(len(which), 2.0**-10)
+  while np.any(np.isinf(outside)) and step[0] <= _FARTHEST:
+    is_good = are_possible(step)
+    outside = np.where(np.isinf(outside) & ~is_good, step, outside)
+    inside = np.where(np.isinf(outside), step, inside)
+    step = 2 * step
+  is_bounded = np.isfinite(outside)
+  outside = np.where(is_bounded, outside, inside)
+  for _ in range(60):
+    middle = 0.5 * (inside + outside)
+    is_good = are_possible(middle)
+    inside = np.where(is_good, middle, inside)
+    outside = np.where(is_good, outside, middle)
+  end = center[which] + direction * inside
+  return np.where(is_bounded, end, direction * np.inf)

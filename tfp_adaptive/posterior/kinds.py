@@ -1,0 +1,105 @@
+"""Which of TFP's wrappers a distribution is, and what is inside of it.
+
+`tfd.Sample(d)` is an instance of `_Sample`, and not of `tfd.Sample`, if `d` is
+no composite tensor. All questions of this kind are asked here.
+"""
+
+from typing import Any
+
+import tensorflow_probability as tfp
+
+__all__ = [
+  'described',
+  'in_order',
+  'inside',
+  'is_a',
+  'is_plainly_transformed',
+  'rank',
+]
+
+tfd = tfp.distributions
+tfb = tfp.bijectors
+
+
+def is_a(law: Any, *kinds: type) -> bool:
+  """Returns whether a distribution is of one of these classes.
+
+  Args:
+    law: `tfd.Distribution`.
+    *kinds: Classes of `tfd`.
+  """
+  return isinstance(law, tuple(map(_widest, kinds)))
+
+
+def _widest(kind):
+  base = kind.__mro__[1]
+  return base if base.__name__ == f'_{kind.__name__}' else kind
+
+
+def is_plainly_transformed(law: Any) -> bool:
+  """Returns whether the support of a distribution is its bijector's image.
+
+  Subclasses as `tfd.LogNormal` have a map of their own.
+  """
+  plain = _widest(tfd.TransformedDistribution)
+  same = plain._default_event_space_bijector
+  return (
+    isinstance(law, plain) and type(law)._default_event_space_bijector is same
+  )
+
+
+def inside(law: Any) -> list:
+  """Returns the distributions that a wrapper was given; none of others."""
+  if is_a(law, tfd.Mixture) and not is_a(law, tfd.Inflated):
+    return list(law.components)
+  if is_a(law, tfd.MixtureSameFamily):
+    return [law.components_distribution]
+  if is_a(law, tfd.HiddenMarkovModel):
+    return [law.observation_distribution]
+  if is_a(law, tfd.MarkovChain):
+    return [law.initial_state_prior]
+  if is_a(law, tfd.BatchConcat, tfd.Blockwise):
+    parts = law.distributions
+    return [parts] if isinstance(parts, tfd.Distribution) else list(parts)
+  if is_plainly_transformed(law) or is_a(law, *_WITH_ONE_INSIDE):
+    return [law.distribution]
+  return []
+
+
+def described(law: Any) -> str:
+  """Returns a distribution as its user wrote it: `tfd.Sample(tfd.Poisson)`."""
+  name = type(law).__name__.removeprefix('_')
+  name = f'tfd.{name}' if hasattr(tfd, name) else name
+  if is_plainly_transformed(law):
+    name = f'tfb.{type(law.bijector).__name__.removeprefix("_")}()'
+  parts = ', '.join(dict.fromkeys(map(described, inside(law))))
+  return f'{name}({parts})' if parts else name
+
+
+def in_order(structure: Any) -> tuple:
+  """Returns (names, parts) of a joint structure; `None` for a sequence's names.
+
+  Args:
+    structure: namedtuple, dict or sequence, one level of which is taken apart.
+  """
+  if hasattr(structure, '_asdict'):
+    structure = structure._asdict()
+  if isinstance(structure, dict):
+    return list(structure), list(structure.values())
+  return None, list(structure)
+
+
+def rank(law: Any) -> int | None:
+  """Returns the number of axes of an event; `None` if it has several parts."""
+  return getattr(law.event_shape, 'rank', None)
+
+
+_WITH_ONE_INSIDE = (
+  tfd.BatchBroadcast,
+  tfd.BatchReshape,
+  tfd.Independent,
+  tfd.Inflated,
+  tfd.Masked,
+  tfd.QuantizedDistribution,
+  tfd.Sample,
+)
