@@ -5,10 +5,13 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior.density import Density
+
+tfd = tfp.distributions
 
 _NUM_CHAINS, _SIZE = 4, 3
 _SEED = tf.constant([1, 2])
@@ -100,7 +103,9 @@ def test_where_none_is_near_zero_the_prior_is_drawn_from():
   )
   starts, _ = _drawn(far, draw_prior=prior)
   np.testing.assert_array_equal(starts, 6.0)
-  with pytest.raises(ValueError, match='not finite at the starts of 4 of 4'):
+  with pytest.raises(
+    ValueError, match='log density is not finite at the starts of 4 of 4'
+  ):
     _drawn(far)
 
 
@@ -113,7 +118,9 @@ def _fails(num_chains, seed):
 )
 def test_a_prior_that_cannot_be_drawn_of_chains_hides_nothing(prior):
   far = lambda x: tf.where(x[..., 0] > 5.0, _normal(x), -np.inf)
-  with pytest.raises(ValueError, match='not finite at the starts of 4 of 4'):
+  with pytest.raises(
+    ValueError, match='log density is not finite at the starts of 4 of 4'
+  ):
     _drawn(far, draw_prior=prior)
 
 
@@ -161,3 +168,42 @@ def test_a_small_term_that_mixes_chains_is_told_beside_a_large_one(dtype):
     _check(large, given)
   with pytest.warns(UserWarning, match='changes by .* it mixes chains'):
     _check(mixed, given)
+
+
+def test_a_gradient_that_is_not_finite_is_told_from_a_density():
+  half = lambda x: (
+    _normal(x)
+    + tf.reduce_sum(
+      tf.where(x > 1e3, tf.math.log(tf.nn.relu(x - 1e3)), 0.0), axis=-1
+    )
+  )
+  with pytest.raises(ValueError, match='The gradient of the log density is no'):
+    _drawn(half)
+  # With a second `tf.where`, as the message says.
+  right = lambda x: (
+    _normal(x)
+    + tf.reduce_sum(
+      tf.where(x > 1e3, tf.math.log(tf.where(x > 1e3, x - 1e3, 1.0)), 0.0), -1
+    )
+  )
+  assert np.all(np.isfinite(_drawn(right)[0]))
+
+
+@pytest.mark.parametrize(
+  'law, is_named',
+  [
+    (lambda x: tfd.Bernoulli(probs=2.0 + tf.nn.relu(x)), True),
+    (lambda x: tfd.Sample(tfd.Bernoulli(probs=2.0 + tf.nn.relu(x)), 3), True),
+    (lambda x: tfd.Normal(x, -tf.exp(x)), False),
+    (lambda x: tfd.Bernoulli(logits=tf.math.log(-1.0 - tf.nn.relu(x))), False),
+  ],
+)
+def test_probabilities_are_named_where_a_model_has_them(law, is_named):
+  model = tfd.JointDistributionNamed(dict(x=tfd.Normal(0.0, 1.0), y=law))
+  event = model.event_shape['y']
+  value = np.zeros(event, np.float32)
+  problem = problem_lib.of_joint(model, dict(y=value), None, _NUM_CHAINS)
+  density = Density(problem, _NUM_CHAINS)
+  with pytest.raises(ValueError, match='log density is not finite') as error:
+    starts_lib.draw(problem, density, _NUM_CHAINS, _SEED)
+  assert ('logits=' in str(error.value)) == is_named

@@ -28,6 +28,7 @@ __all__ = [
   'checked',
   'computed',
   'did_you_mean',
+  'has_probs',
   'in_dtypes_of',
   'in_order',
   'parts_and_events',
@@ -105,16 +106,34 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
 
 def computed(model: Any) -> set:
   """Returns the names of parts that are functions of others, and not drawn."""
+
+  def is_computed(law):
+    while kinds.is_a(law, tfd.Sample, tfd.Independent):
+      law = law.distribution
+    return kinds.is_a(law, tfd.Deterministic, tfd.VectorDeterministic)
+
+  return _parts_whose(model, is_computed)
+
+
+def has_probs(model: Any) -> bool:
+  """Returns whether a part is a `tfd.Bernoulli` of probabilities."""
+
+  def is_of_probs(law):
+    is_bernoulli = kinds.is_a(law, tfd.Bernoulli) and law.logits is None
+    return is_bernoulli or any(map(is_of_probs, kinds.inside(law)))
+
+  return bool(_parts_whose(model, is_of_probs))
+
+
+def _parts_whose(model, is_one):
+  """Returns the names of the parts whose distribution is one of a kind."""
   names, _ = parts_and_events(model)
   found = set()
 
   def look():
     laws, _ = model.sample_distributions(seed=(0, 1))
-    for name, law in zip(names, in_order(laws)[1]):
-      while kinds.is_a(law, tfd.Sample, tfd.Independent):
-        law = law.distribution
-      if kinds.is_a(law, tfd.Deterministic, tfd.VectorDeterministic):
-        found.add(name)
+    pairs = zip(names, in_order(laws)[1])
+    found.update(name for name, law in pairs if is_one(law))
     return tf.zeros([])
 
   with warnings.catch_warnings():

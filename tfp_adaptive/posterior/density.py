@@ -65,7 +65,8 @@ class Density:
 
     @custom_gradient.custom_gradient
     def log_prob(rows):
-      value, gradient = program(rows)
+      # A tape would look into the program, whose second value is the gradient.
+      value, gradient = program(tf.stop_gradient(rows))
       return value, lambda upstream: upstream[:, tf.newaxis] * gradient
 
     rows = tf.reshape(states, [-1, self._event_size])

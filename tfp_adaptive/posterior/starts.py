@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfp_adaptive.core import random
 from tfp_adaptive.posterior import arrival
 from tfp_adaptive.posterior import ascent
+from tfp_adaptive.posterior import data
 
 __all__ = ['Starts', 'draw']
 
@@ -85,14 +86,46 @@ def draw(problem, density, num_chains, seed):
       is_good = np.isfinite(values)
       if np.all(is_good):
         return _uphill(density, starts, first)
+  raise ValueError(_without_a_start(problem, density, tried, values))
+
+
+def _without_a_start(problem, density, tried, values):
+  """Returns what is not finite where no start was found, and what to do.
+
+  Args:
+    problem: `problem.Problem`.
+    density: `density.Density`.
+    tried: The starts that were drawn last, [chains, d].
+    values: The best log densities of all chains so far, [chains].
+  """
   is_finite = np.isfinite(values)
-  raise ValueError(
-    f'The log density or its gradient is not finite at the starts of '
-    f'{np.sum(~is_finite)} of {num_chains} chains, the last of them '
-    f'{_shown(tried[np.argmin(is_finite)])} in unconstrained space. Check the '
-    'supports, the priors and the data, or give starts where the density is '
-    'positive, `init={"name": array of [num_chains, ...]}`.'
+  found, _ = density.evaluate(tried)
+  worst = int(np.argmin(is_finite))
+  begin = (
+    f'is not finite at the starts of {np.sum(~is_finite)} of {len(values)} '
+    f'chains, the last of them {_shown(tried[worst])} in unconstrained space'
   )
+  if np.isfinite(found[worst]):
+    what = (
+      f'The gradient of the log density {begin}, though the log density is. A '
+      '`tf.where` whose other branch is not finite has such a gradient: write '
+      'a second `tf.where` that makes the argument of that branch harmless, '
+      '`tf.where(ok, tf.math.log(tf.where(ok, x, 1.)), 0.)`.'
+    )
+  else:
+    what = (
+      f'The log density {begin} ({found[worst]}). Check the supports, the '
+      'priors and the data, or give starts where the density is positive, '
+      '`init={"name": array of [num_chains, ...]}`.'
+    )
+  if problem.model is not None and data.has_probs(problem.model):
+    what += (
+      ' Write `tfd.Bernoulli(logits=...)` in place of `probs=`: probabilities '
+      'round to 0 and 1.'
+    )
+  if density.dtype == tf.float32:
+    what += ' Large numbers overflow in float32: try `dtype=tf.float64`.'
+  return what
 
 
 def _uphill(density, starts, first):
