@@ -419,3 +419,37 @@ def test_a_pace_ends_a_run_in_time(monkeypatch):
 
 def _cut(by_user):
   return sample_lib.Cut(([], {}), None, None, 0, by_user)
+
+
+_CALLS = []
+
+
+def _raises_later(x):
+  """A normal density in Python that raises after so many calls."""
+
+  def value(rows):
+    _CALLS.append(None)
+    if len(_CALLS) > 3200:
+      raise ZeroDivisionError('the simulator gave up')
+    return -0.5 * np.sum(rows**2, axis=-1)
+
+  @tf.custom_gradient
+  def log_prob(x):
+    found = tf.ensure_shape(
+      tf.numpy_function(value, [x], x.dtype), x.shape[:-1]
+    )
+    return found, lambda upstream: -upstream[:, None] * x
+
+  return log_prob(x)
+
+
+@pytest.mark.full
+def test_a_block_that_fails_costs_no_draws():
+  _CALLS.clear()
+  posterior = tfpa.sample_posterior(
+    _raises_later, num_draws=1000, num_chains=4, progress=False,
+    init=tf.TensorSpec([2], tf.float64), max_gradients=20_000,
+  )  # fmt: skip
+  assert posterior.ended_by == 'an error' and not posterior.converged
+  assert 250 <= len(posterior.unconstrained)
+  assert any('the simulator gave up' in failed for failed in posterior.failed)

@@ -179,6 +179,7 @@ class Chains:
     self.noise = None  # `rounding.Noise` of its log density, once measured.
     # What cut off the first block, and whether the adaptation had ended.
     self.cut_by, self.is_settled = '', True
+    self.error = ''  # What a block of draws failed with.
     # The density that the draws belong to, see `saved.record`.
     self.recorded_density = None
 
@@ -237,6 +238,10 @@ class Chains:
       found.append(
         f'{self.cut_by} ended the run in its warm-up: these are the states '
         'that it had reached, no draws of the posterior'
+      )
+    if self.error:
+      found.append(
+        f'a block of draws failed, and those before it were kept: {self.error}'
       )
     if modes.is_exchange(self.choice.part):
       found += modes.failures(self.results)

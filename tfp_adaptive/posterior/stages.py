@@ -163,8 +163,7 @@ class Run:
       found, lacking = self._improved(chains, attempt)
     except Exception as error:  # The draws that there are count for more.
       found, lacking = chains, 0.0
-      message = str(getattr(error, 'message', error)) or type(error).__name__
-      self._note('adapt', f'failed: {message[:300]}', 0, begin)
+      self._note('adapt', f'failed: {_message(error)}', 0, begin)
     if self._is_late and found is chains:
       self._ended_by = '`max_seconds`'
     if self._ended_by:
@@ -322,7 +321,7 @@ class Run:
     while True:
       try:
         if not self._is_unjudged:
-          self._fill(chains, self._spent - self._sampling[0])
+          self._fill_or_keep(chains)
         self._is_unjudged = False
         stage = self._stage(chains)
         posterior = self._posterior(chains, stage)
@@ -363,6 +362,14 @@ class Run:
       self._settings.min_ess,
       self._ended_by,
     )
+
+  def _fill_or_keep(self, chains):
+    """Fills the chains; if a block fails, they keep what they have."""
+    try:
+      self._fill(chains, self._spent - self._sampling[0])
+    except Exception as error:
+      chains.error = _message(error)
+      self._ended_by = 'an error'
 
   def _fill(self, chains, spent_before):
     """Runs blocks until the chains are full anew, or the budget is spent."""
@@ -440,3 +447,9 @@ class Run:
   def _say(self, line):
     if self._settings.progress:
       print(line, file=sys.stderr, flush=True)
+
+
+def _message(error):
+  """Returns what an error says, in one line."""
+  text = str(getattr(error, 'message', error)) or type(error).__name__
+  return ' '.join(text.split())[:300]
