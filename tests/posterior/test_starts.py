@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.posterior import ascent
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior.density import Density
@@ -207,3 +208,19 @@ def test_probabilities_are_named_where_a_model_has_them(law, is_named):
   with pytest.raises(ValueError, match='log density is not finite') as error:
     starts_lib.draw(problem, density, _NUM_CHAINS, _SEED)
   assert ('logits=' in str(error.value)) == is_named
+
+
+def test_a_long_step_is_shortened_as_long_as_that_gains():
+  # Steep below 0, and ever flatter above: a long step would gain as well.
+  def evaluate(rows):
+    x = rows[:, 0]
+    values = np.where(x < 0.0, 1e4 * x, -np.log1p(np.maximum(x, 0.0)))
+    slopes = np.where(x < 0.0, 1e4, -1.0 / (1.0 + np.maximum(x, 0.0)))
+    return values, slopes[:, np.newaxis]
+
+  points = np.array([[-10.0]])
+  values, gradients = evaluate(points)
+  found, value, _ = ascent._searched(
+    evaluate, points, values, gradients, np.array([[1000.0]]), np.array([True])
+  )
+  assert 0.0 <= found[0, 0] < 10.0 and value[0] > -3.0
