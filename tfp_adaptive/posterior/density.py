@@ -49,7 +49,8 @@ class Density:
     self.dtype = problem.dtype
     self._widens = False
     if dtype is None:
-      is_on_cpu = not tf.config.list_logical_devices('GPU')
+      accelerators = map(tf.config.list_logical_devices, ('GPU', 'TPU'))
+      is_on_cpu = not any(accelerators)
       dtype = tf.float64 if is_on_cpu else problem.dtype
     if tf.as_dtype(dtype) != problem.dtype:
       self._change_dtype(problem, tf.as_dtype(dtype))

@@ -106,6 +106,15 @@ class Posterior:
     return list(self.verdict.failed)
 
   @property
+  def rounding_noise(self) -> float | None:
+    """Rounding noise of the log density in nats, measured after adapting.
+
+    `None` where nothing was measured, because the run ended before that.
+    """
+    noise = self._chains.noise
+    return None if noise is None else noise.nats
+
+  @property
   def coordinate_names(self) -> list[str]:
     """Names of all numbers, `theta[3]`, in the order of `summary`'s rows."""
     return list(self._values[0])

@@ -1,0 +1,268 @@
+"""Are the answers of sample_posterior right on unscaled and on large data?
+
+  python -m experiments.studies.right_answers units --cases 0 200
+  python -m experiments.studies.right_answers rounding --rows 1e3 1e5
+  python -m experiments.studies.right_answers seconds
+
+`units`: linear regressions whose covariates have scales from 1e-4 to 1e5. Under
+flat priors the posterior mean of the weights is the least-squares estimate.
+`rounding`: one unknown, the log or logit of a mean, and many rows. The density
+depends on the sum of the data alone, so that the posterior deviation follows by
+quadrature. `seconds`: what calls with `max_seconds` take.
+
+A process runs few cases, because XLA keeps its programs. Records that the file
+has are not run again.
+"""
+
+import argparse
+import itertools
+import multiprocessing
+import pathlib
+import time
+import warnings
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from experiments.framework.json_files import append_lines
+from experiments.framework.json_files import read_lines
+
+__all__ = ['exact_moments', 'regression', 'run']
+
+tfb, tfd = tfp.bijectors, tfp.distributions
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_OUTPUT = _ROOT / 'docs' / 'results' / 'right_answers.jsonl'
+_CASES_PER_PROCESS = 8
+_DTYPES = ('float32', 'float64')
+_SHAPE = 2.0  # Of the gamma distribution; counts of the negative binomial.
+
+
+def regression(number):
+  """Returns covariates [200, k], data [200] and least-squares weights [k]."""
+  rng = np.random.default_rng(number)
+  size = int(rng.integers(1, 6))
+  scales = 10.0 ** rng.uniform(-4.0, 5.0, size)
+  x = (rng.normal(size=(200, size)) + rng.uniform(0.0, 10.0, size)) * scales
+  y = 2.0 + x @ (3.0 * rng.normal(size=size) / scales)
+  y = y + 3.0 * rng.normal(size=200)
+  design = np.column_stack([np.ones(200), x])
+  return x, y, np.linalg.lstsq(design, y, rcond=None)[0][1:]
+
+
+def _units(number, computed_in):
+  """Returns the record of one regression."""
+  x, y, expected = regression(number)
+  x, y = np.float32(x), np.float32(y)
+  scalar = tf.TensorSpec([])
+
+  def log_prob(intercept, weights, noise):
+    mean = intercept[:, None] + tf.linalg.matvec(x, weights)
+    return tf.reduce_sum(tfd.Normal(mean, noise[:, None]).log_prob(y), axis=-1)
+
+  posterior = tfpa.sample_posterior(
+    log_prob,
+    init=dict(
+      intercept=scalar, weights=tf.TensorSpec([x.shape[1]]), noise=scalar
+    ),
+    bijectors=dict(noise=tfb.Exp()),
+    seed=number,
+    progress=False,
+    dtype=tf.as_dtype(computed_in),
+  )
+  weights = posterior.unconstrained[..., -x.shape[1] :]
+  error = np.abs(weights.mean((0, 1)) - expected) / weights.std((0, 1))
+  return posterior, dict(
+    largest_error=float(error.max()),
+    is_first_try=[s.name for s in posterior.report].count('adapt') == 0,
+  )
+
+
+def _law(family, eta):
+  """Returns the distribution of a row, given the log or logit of its mean."""
+  return dict(
+    normal=lambda: tfd.Normal(eta, 1.0),
+    logistic=lambda: tfd.Bernoulli(logits=eta),
+    poisson=lambda: tfd.Poisson(log_rate=eta),
+    gamma=lambda: tfd.Gamma(_SHAPE, log_rate=np.log(_SHAPE) - eta),
+    negative_binomial=lambda: tfd.NegativeBinomial(
+      _SHAPE, logits=eta - np.log(_SHAPE)
+    ),
+  )[family]()
+
+
+def _rows(family, count, mean):
+  """Returns data, and the log or logit of the mean they were drawn with."""
+  rng = np.random.default_rng(0)
+  return dict(
+    normal=lambda: rng.normal(mean, 1.0, count),
+    logistic=lambda: rng.random(count) < mean,
+    poisson=lambda: rng.poisson(mean, count),
+    gamma=lambda: rng.gamma(_SHAPE, mean / _SHAPE, count),
+    negative_binomial=lambda: rng.negative_binomial(
+      _SHAPE, _SHAPE / (_SHAPE + mean), count
+    ),
+  )[family]().astype(np.float32)
+
+
+def exact_moments(family, total, count):
+  """Returns mean and deviation of the unknown under a flat prior.
+
+  Args:
+    family: Name of the distribution of a row.
+    total: Sum of the data.
+    count: Number of rows.
+  """
+  mean = total / count
+
+  def log_density(eta):
+    return dict(
+      normal=lambda: total * eta - 0.5 * count * eta**2,
+      logistic=lambda: total * eta - count * np.logaddexp(0.0, eta),
+      poisson=lambda: total * eta - count * np.exp(eta),
+      gamma=lambda: -_SHAPE * (count * eta + total * np.exp(-eta)),
+      negative_binomial=lambda: (
+        total * eta - (total + count * _SHAPE) * np.log(_SHAPE + np.exp(eta))
+      ),
+    )[family]()
+
+  center, curvature = dict(
+    normal=lambda: (mean, count),
+    logistic=lambda: (scipy.special.logit(mean), count * mean * (1.0 - mean)),
+    poisson=lambda: (np.log(mean), total),
+    gamma=lambda: (np.log(mean), _SHAPE * count),
+    negative_binomial=lambda: (
+      np.log(mean),
+      total * _SHAPE / (_SHAPE + mean),
+    ),
+  )[family]()
+  eta = center + np.linspace(-10.0, 10.0, 4001) / np.sqrt(curvature)
+  weights = log_density(eta) - log_density(np.float64(center))
+  weights = np.exp(weights - weights.max())
+  weights /= weights.sum()
+  first = weights @ eta
+  return first, np.sqrt(weights @ (eta - first) ** 2)
+
+
+def _rounding(family, count, mean, computed_in):
+  """Returns the record of one family, number of rows, mean and dtype."""
+  y = _rows(family, count, mean)
+  total = float(np.sum(y, dtype=np.float64))
+  center, deviation = exact_moments(family, total, count)
+
+  def log_prob(eta):
+    return tf.reduce_sum(_law(family, eta[:, None]).log_prob(y), axis=-1)
+
+  posterior = tfpa.sample_posterior(
+    log_prob,
+    init=tf.TensorSpec([]),
+    progress=False,
+    dtype=tf.as_dtype(computed_in),
+  )
+  draws = posterior.unconstrained
+  return posterior, dict(
+    noise=posterior.rounding_noise,
+    size=float(np.median(np.abs(posterior.trace['target_log_prob']))),
+    deviation_over_exact=float(draws.std(ddof=1) / deviation),
+    error_of_mean=float((draws.mean() - center) / deviation),
+    ess=float(posterior.verdict.diagnosis.ess_moments[0]),
+  )
+
+
+def _seconds(model, asked):
+  """Returns the record of one call with a time limit."""
+  log_prob, size = _timed_models()[model]
+  begin = time.monotonic()
+  posterior = tfpa.sample_posterior(
+    log_prob, init=tf.TensorSpec([size]), progress=False, max_seconds=asked
+  )
+  return posterior, dict(taken=time.monotonic() - begin)
+
+
+def _timed_models():
+  """Returns dict of name -> (log density, size)."""
+  rng = np.random.default_rng(0)
+  x = np.float32(rng.normal(size=(200_000, 6)))
+  y = np.float32(rng.random(200_000) < scipy.special.expit(x @ np.ones(6)))
+
+  def logistic(weights):
+    logits = tf.linalg.matmul(weights, x, transpose_b=True)
+    return tf.reduce_sum(tfd.Bernoulli(logits=logits).log_prob(y), axis=-1)
+
+  def funnel(z):
+    first = tfd.Normal(0.0, 3.0).log_prob(z[:, 0])
+    others = tfd.Normal(0.0, tf.exp(0.5 * z[:, :1])).log_prob(z[:, 1:])
+    return first + tf.reduce_sum(others, axis=-1)
+
+  normal = lambda z: -0.5 * tf.reduce_sum(z**2, axis=-1)
+  return dict(normal=(normal, 3), funnel=(funnel, 10), logistic=(logistic, 6))
+
+
+_STUDIES = dict(units=_units, rounding=_rounding, seconds=_seconds)
+
+
+def run(study, case):
+  """Returns the record of a case, a tuple of JSON values."""
+  warnings.simplefilter('ignore')
+  begin = time.process_time()
+  posterior, found = _STUDIES[study](*case)
+  return dict(
+    study=study,
+    case=list(case),
+    converged=posterior.converged,
+    failed=posterior.failed,
+    structure=posterior.choice,
+    report=[str(stage) for stage in posterior.report],
+    num_gradients=posterior.num_gradients,
+    cpu_seconds=time.process_time() - begin,
+    **found,
+  )
+
+
+def _cases(options):
+  """Returns all cases of a study."""
+  if options.study == 'units':
+    return itertools.product(range(*options.cases), options.dtypes)
+  if options.study == 'seconds':
+    return itertools.product(_timed_models(), (1, 5, 20))
+  means = dict.fromkeys(
+    ('poisson', 'gamma', 'negative_binomial'), (0.1, 10.0, 1e4)
+  )
+  means.update(normal=(0.1, 1e4), logistic=(0.1, 0.5))
+  return [
+    (family, int(rows), mean, dtype)
+    for rows in options.rows
+    for family, of_family in means.items()
+    for mean in of_family
+    for dtype in options.dtypes
+  ]
+
+
+def main():
+  """Runs the cases that the file of records lacks."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('study', choices=list(_STUDIES))
+  parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
+  parser.add_argument('--cases', type=int, nargs=2, default=(0, 200))
+  parser.add_argument('--rows', type=float, nargs='+', default=[1e3, 1e5, 1e6])
+  parser.add_argument('--dtypes', nargs='+', default=_DTYPES, choices=_DTYPES)
+  options = parser.parse_args()
+  done = {(r['study'], *r['case']) for r in read_lines(options.output)}
+  tasks = [
+    (options.study, case)
+    for case in _cases(options)
+    if (options.study, *case) not in done
+  ]
+  spawn = multiprocessing.get_context('spawn')
+  with spawn.Pool(1, maxtasksperchild=_CASES_PER_PROCESS) as pool:
+    for task in tasks:
+      record = pool.apply(run, task)
+      append_lines(options.output, record)
+      print(record['study'], record['case'], record['converged'], flush=True)
+
+
+if __name__ == '__main__':
+  main()
