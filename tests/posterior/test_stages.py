@@ -158,7 +158,8 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
     choice=structure.Choice('conditional path', None, drivers=(0,)),
     diverge=True,
     gradients_per_adapting_step=4.0,
-    state=None,
+    state=np.zeros([8, 1]),
+    is_lost=np.zeros([8], bool),
   )
   # Enough for a map, too little for careful steps.
   found, lacking = _Planned(drivers, 33_334.0)._improved(chains, 1)
@@ -186,7 +187,8 @@ def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
     ),
     diverge=diverge,
     gradients_per_adapting_step=cost,
-    state=None,
+    state=np.zeros([8, 1]),
+    is_lost=np.zeros([8], bool),
   )
   (found, _), lacking = _Planned((), 66_667.0)._improved(chains, 1)
   assert found == num_steps and not lacking

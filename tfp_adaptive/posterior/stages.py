@@ -106,21 +106,7 @@ class Run:
 
   def _look(self):
     """Returns `Chains` of the first kernel, from starts that are drawn."""
-    settings, begin = self._settings, time.monotonic()
-    density = self._density = density_lib.Density(
-      self._problem, settings.num_chains, settings.dtype
-    )
-    starts = starts_lib.draw(
-      self._problem, density, settings.num_chains, self._seed(0)
-    )
-    found = f'{starts}, {density.dtype.name}{self._compilation()[1]}'
-    if density.note:
-      found += f'; not in float64: {density.note}'
-    wrong = rounding.wrong_gradient(density, starts.rows)
-    if wrong:
-      warnings.warn(wrong, stacklevel=5)
-      found += '; its gradient is not that of the density'
-    self._note('starts', found, density.num_calls, begin)
+    starts = self._starts()
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
     cost = _FIRST_COST / _LARGEST_SHARE
@@ -131,7 +117,7 @@ class Run:
         f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
         'and to draw with. Write `max_gradients=10_000` or more.'
       )
-    chains = self._adapt('look', choice, starts.rows, num_steps, 1)
+    chains = self._adapt('look', choice, starts, num_steps, 1)
     for number in _LOOKS_AGAIN:
       is_lost = chains.is_lost
       settings = self._planned_settings(number)
@@ -144,6 +130,25 @@ class Run:
     if not self._ended_by:
       self._save(chains)
     return chains
+
+  def _starts(self):
+    """Traces the density and returns starts, [chains, d]."""
+    settings, begin = self._settings, time.monotonic()
+    density = self._density = density_lib.Density(
+      self._problem, settings.num_chains, settings.dtype
+    )
+    starts = starts_lib.draw(
+      self._problem, density, settings.num_chains, self._seed(0)
+    )
+    found = f'{starts}, {density.dtype.name}{self._compilation()[1]}'
+    if density.note:
+      found += f'; not in float64: {density.note}'
+    wrong = rounding.wrong_gradient(density, starts.rows)
+    if wrong:
+      warnings.warn(wrong, stacklevel=6)
+      found += '; its gradient is not that of the density'
+    self._note('starts', found, density.num_calls, begin)
+    return starts.rows
 
   def _words(self, is_lost):
     return f'{np.sum(is_lost)} of {len(is_lost)} chains had not arrived'
@@ -176,10 +181,11 @@ class Run:
     return found
 
   def _improved(self, chains, attempt):
-    """Returns chains of the structure and the steps that their draws ask for.
+    """Returns (chains, missing).
 
-    The same ones if they have these, or no time is left, or too few gradients;
-    and how many of these are lacking, from now on, or 0.
+    The chains have the structure and the steps that their draws ask for. They
+    are the given ones if nothing better is affordable; `missing` is how many
+    gradients were missing for it, counted from now on, or 0.
     """
     if self._is_late:
       return chains, 0.0
@@ -193,8 +199,8 @@ class Run:
     if num_steps < least:
       again = _NUM_PAIRS / settings.num_chains  # To choose a structure anew.
       return chains, again + budget.needed(settings, least, cost)
-    found = self._adapt('adapt', choice, chains.state, num_steps, 2 + attempt)
-    return found, 0.0
+    state = arrival.replaced(chains.state, chains.is_lost)
+    return self._adapt('adapt', choice, state, num_steps, 2 + attempt), 0.0
 
   def _planned(self, chains, attempt):
     """Returns what to adapt, and what is to be left for each of its steps.
@@ -279,7 +285,10 @@ class Run:
     return chains
 
   def _choice(self, chains, attempt):
-    """Returns the structure, or an exchange where it leaves chains apart."""
+    """Returns the structure, or an exchange if it leaves chains apart.
+
+    Chains that have not arrived are no evidence for either.
+    """
     before = chains.choice
     if modes.is_exchange(before.part):
       return before._replace(part=before.part.after(chains.results.barrier))

@@ -207,7 +207,7 @@ def _check_others(evaluate, starts):
     warnings.warn(
       f'The log density of a chain changes by {np.nanmax(change):.2g} when '
       f'another chain moves, more than numbers of its size round: {_MIXED}',
-      stacklevel=8,  # Where `sample_posterior` was called.
+      stacklevel=9,  # Where `sample_posterior` was called.
     )
 
 
