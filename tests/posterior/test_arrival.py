@@ -8,34 +8,74 @@ import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import arrival
 
 
-def _log_prob(size, num_draws=250, num_chains=8):
+def _normal(size, num_draws=250, num_chains=8):
+  """Returns log densities and draws of chains of N(0, I)."""
   draws = np.random.default_rng(0).normal(size=(num_draws, num_chains, size))
-  return -0.5 * np.sum(draws**2, axis=-1)
+  return -0.5 * np.sum(draws**2, axis=-1), draws
 
 
 @pytest.mark.parametrize('size', [1, 10, 1000])
 def test_chains_of_one_posterior_have_arrived(size):
-  assert not np.any(arrival.lost(_log_prob(size), size))
+  assert not np.any(arrival.lost(*_normal(size)))
 
 
 @pytest.mark.parametrize('size', [1, 10])
 @pytest.mark.parametrize('depth', [1e3, 1e6, np.inf, np.nan])
 def test_a_chain_far_below_has_not(size, depth):
-  log_prob = _log_prob(size)
+  log_prob, draws = _normal(size)
   log_prob[:, 3] -= depth
-  assert np.flatnonzero(arrival.lost(log_prob, size)).tolist() == [3]
+  assert np.flatnonzero(arrival.lost(log_prob, draws)).tolist() == [3]
 
 
-def test_a_mode_of_some_nats_less_is_a_mode():
-  log_prob = _log_prob(2)
-  log_prob[:, 3] -= 20.0
-  assert not np.any(arrival.lost(log_prob, 2))
+@pytest.mark.parametrize(
+  'depth, scale, is_mode',
+  # Its mass is exp(-depth) scale^2 of the others'.
+  [
+    (10.0, 1.0, True),
+    (35.0, 1.0, False),
+    (35.0, 1e5, True),
+    (-30.0, 1e-6, True),
+    (0.0, 1e-8, False),
+    (0.0, 0.0, False),
+  ],
+)
+def test_a_mode_is_one_by_its_mass(depth, scale, is_mode):
+  log_prob, draws = _normal(2)
+  log_prob[:, 3] -= depth
+  draws[:, 3] = 50.0 + scale * draws[:, 3]
+  assert np.any(arrival.lost(log_prob, draws)) != is_mode
+
+
+def test_masses_are_those_of_normal_modes():
+  # Half of the chains in each of two normal modes of known mass.
+  scales = np.where(np.arange(8) < 4, 1.0, 1e-3)
+  log_prob, draws = _normal(3, num_draws=4000)
+  found = 0.5 * arrival._log_dets(draws * scales[:, None])
+  np.testing.assert_allclose(found, 3.0 * np.log(scales), atol=0.1)
+
+
+@pytest.mark.parametrize('autocorrelation', [0.0, 0.95])
+def test_a_chain_in_the_neck_of_a_funnel_holds_mass(autocorrelation):
+  # N(0, 3) for log_scale, then nine coordinates of this scale.
+  rng = np.random.default_rng(0)
+  log_scale = np.where(np.arange(8) < 6, 1.0, -5.0)
+  log_scale = log_scale + rng.normal(0.0, 0.3, (250, 8))
+  z = rng.normal(size=(250, 8, 9))
+  for t in range(1, 250):
+    z[t] *= np.sqrt(1.0 - autocorrelation**2)
+    z[t] += autocorrelation * z[t - 1]
+  draws = np.concatenate(
+    [log_scale[..., None], np.exp(log_scale)[..., None] * z], axis=-1
+  )
+  log_prob = -((log_scale / 3.0) ** 2) / 2.0 - 9.0 * log_scale
+  log_prob = log_prob - 0.5 * np.sum(z**2, axis=-1)
+  assert not np.any(arrival.lost(log_prob, draws))
 
 
 def test_a_chain_that_arrived_late_has_arrived():
-  log_prob = _log_prob(2)
+  log_prob, draws = _normal(2)
   log_prob[:100, 3] -= 1e6
-  assert not np.any(arrival.lost(log_prob, 2))
+  assert not np.any(arrival.lost(log_prob, draws))
 
 
 def test_lost_chains_have_the_states_of_others():

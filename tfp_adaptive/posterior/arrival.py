@@ -2,14 +2,19 @@
 
 Draws of a posterior have log densities that differ by some nats for every
 coordinate. A chain that lies far below the others holds a region without mass,
-and no step of the others' size leads it away. It is no mode of its own.
+and no step of the others' size leads it away. Such a region is no mode.
 """
 
 import numpy as np
 
-__all__ = ['gap', 'lost', 'replaced']
+__all__ = ['MOST_COORDINATES', 'below', 'gap', 'lost', 'replaced']
 
 _GAP, _GAP_PER_COORDINATE = 100.0, 10.0
+# In so many coordinates the mass that a chain holds can be told, and several
+# modes can be sampled.
+MOST_COORDINATES = 20
+_FEWEST_DRAWS = 50  # To know a covariance.
+_LEAST_MASS = 20.0  # Nats; one more for each coordinate.
 
 
 def gap(event_size):
@@ -20,16 +25,58 @@ def gap(event_size):
   return _GAP + _GAP_PER_COORDINATE * event_size
 
 
-def lost(log_prob, event_size):
+def lost(log_prob, draws):
   """Returns which chains have not arrived, [chains] bool.
 
+  Few coordinates allow for more than log densities. A chain that stays near a
+  point holds the mass
+
+    log Z = log density + log det(covariance) / 2 + constant,
+
+  by Laplace's method. A mode with e^-20 of another one's mass is none.
+
   Args:
-    log_prob: Log densities, the last draws at the end, [n, chains].
-    event_size: Number of coordinates.
+    log_prob: Log densities, the last ones at the end, [n, chains].
+    draws: [n, chains, d].
   """
+  size = draws.shape[-1]
   recent = np.asarray(log_prob, np.float64)[len(log_prob) // 2 :]
   typical = np.median(np.nan_to_num(recent, nan=-np.inf), axis=0)
-  return ~(typical >= np.max(typical) - gap(event_size))
+  is_lost = below(typical, gap(size))
+  if size > MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
+    return is_lost
+  mass = np.where(is_lost, -np.inf, typical + 0.5 * _log_dets(draws))
+  return is_lost | below(mass, _LEAST_MASS + size)
+
+
+def below(values, depth):
+  """Returns which values are farther than `depth` below the largest one.
+
+  Where none is finite no value is below another one.
+  """
+  if not np.any(np.isfinite(values)):
+    return np.zeros(values.shape, bool)
+  return ~(values >= np.max(values) - depth)
+
+
+def _log_dets(draws):
+  """Returns log determinants of chains' covariances, [chains].
+
+  The result is -inf for a chain that stands still in a direction.
+  """
+  chains = np.swapaxes(np.asarray(draws, np.float64), 0, 1)
+  found = []
+  for rows in chains:
+    covariance = np.atleast_2d(np.cov(rows, rowvar=False))
+    scales = np.sqrt(np.diag(covariance))
+    if not np.all(np.isfinite(scales)) or not np.all(scales > 0.0):
+      found.append(-np.inf)
+      continue
+    sign, value = np.linalg.slogdet(covariance / np.outer(scales, scales))
+    is_known = sign > 0 and np.isfinite(value)
+    log_det = value + 2.0 * np.sum(np.log(scales))
+    found.append(log_det if is_known else -np.inf)
+  return np.array(found)
 
 
 def replaced(rows, is_lost):

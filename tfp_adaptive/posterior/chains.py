@@ -252,7 +252,7 @@ class Chains:
   @property
   def is_lost(self):
     """Which chains have not arrived where the others are, [chains] bool."""
-    return arrival.lost(self.trace['target_log_prob'], self.draws.shape[-1])
+    return arrival.lost(self.trace['target_log_prob'], self.draws)
 
   @property
   def is_noisy(self):

@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_langevin
+from tfp_adaptive.posterior import arrival
 from tfp_adaptive.posterior import verdict
 from tfp_adaptive.tempering.replica_exchange import replica_exchange
 
@@ -28,7 +29,6 @@ __all__ = [
 ]
 
 NAME = 'replica exchange'
-_MOST_COORDINATES = 20
 # Deviations of the wide law in those of all draws: with 1.5 corners of a grid
 # of modes were seldom seen, with 1.1 the tails of a curved one.
 _WIDTH = 2.5
@@ -95,7 +95,7 @@ def are_apart(draws, diverge=False):
     draws: [n, chains, d].
     diverge: Whether more proposals diverge than a verdict allows.
   """
-  if draws.shape[-1] > _MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
+  if draws.shape[-1] > arrival.MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
     return False
   if not np.any(convergence.diagnose(draws).rhat > verdict.DISAGREEING_RHAT):
     return False

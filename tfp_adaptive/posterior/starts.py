@@ -134,7 +134,7 @@ def _uphill(density, starts, first):
   gap = arrival.gap(size)
   least_gain = _LEAST_GAIN + _LEAST_GAIN_PER_COORDINATE * size
   rows, values, gains = ascent.ascend(density.evaluate, starts, least_gain, gap)
-  is_lost = arrival.lost(values[np.newaxis], size)
+  is_lost = arrival.below(values, gap)
   rows = arrival.replaced(rows.astype(starts.dtype), is_lost)
   num_redrawn = int(np.sum(np.any(starts != first, axis=-1)))
   return Starts(rows, num_redrawn, int(np.sum(is_lost)), float(np.max(gains)))
