@@ -10,6 +10,8 @@ the mode it began below.
 Reference: Nocedal and Wright (2006), Numerical Optimization, algorithm 7.4.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 __all__ = ['ascend']
@@ -23,7 +25,13 @@ _SUFFICIENT = 1e-4  # Share of the gain that the slope promises.
 _PATIENCE, _PATIENCE_BELOW, _LEAST_GAIN_BELOW = 2, 8, 0.5
 
 
-def ascend(evaluate, starts, least_gain, gap):
+def ascend(
+  evaluate: Callable[[np.ndarray], tuple],
+  starts: np.ndarray,
+  least_gain: float,
+  gap: float,
+  is_late: Callable[[], bool] = lambda: False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns points uphill of starts, their values, and what each chain gained.
 
   Args:
@@ -32,6 +40,7 @@ def ascend(evaluate, starts, least_gain, gap):
     least_gain: Nats. A chain stops after two iterations with smaller gains.
     gap: Nats. A chain that is farther below the best one than this goes on as
       long as it gains at all.
+    is_late: Whether no time is left; then all chains stop.
 
   Returns:
     points: [n, d], float64. A start that gained little stays where it is.
@@ -39,36 +48,31 @@ def ascend(evaluate, starts, least_gain, gap):
     gains: Nats above the starts, [n].
   """
   with np.errstate(over='ignore', invalid='ignore'):
-    return _ascended(evaluate, starts, least_gain, gap)
-
-
-def _ascended(evaluate, starts, least_gain, gap):
-  starts = np.asarray(starts, np.float64)
-  values, gradients = _evaluated(evaluate, starts)
-  memory = _Memory(starts.shape)
-  points, first = starts, values
-  num_stalled = np.zeros(len(starts), int)
-  for _ in range(_MOST_ITERATIONS):
-    is_below = values < np.max(values) - gap
-    is_moving = num_stalled < np.where(is_below, _PATIENCE_BELOW, _PATIENCE)
-    if not np.any(is_moving):
-      break
-    directions = memory.directions(gradients)
-    found = _searched(
-      evaluate, points, values, gradients, directions, is_moving
-    )
-    memory.add(found[0] - points, gradients - found[2])
-    gains = found[1] - values
-    points, values, gradients = found
-    least = np.where(is_below, _LEAST_GAIN_BELOW, least_gain)
-    num_stalled = np.where(gains < least, num_stalled + 1, 0)
-    # The curvature of before may be that of another region.
-    memory.forget(num_stalled == _PATIENCE_BELOW // 2)
-  # What hardly gained was no bad start.
-  is_same = values - first < _PATIENCE * least_gain
-  points = np.where(is_same[:, np.newaxis], starts, points)
-  values = np.where(is_same, first, values)
-  return points, values, values - first
+    starts = np.asarray(starts, np.float64)
+    first, gradients = _evaluated(evaluate, starts)
+    points, values, memory = starts, first, _Memory(starts.shape)
+    num_stalled = np.zeros(len(starts), int)
+    for _ in range(_MOST_ITERATIONS):
+      is_below = values < np.max(values) - gap
+      is_moving = num_stalled < np.where(is_below, _PATIENCE_BELOW, _PATIENCE)
+      if is_late() or not np.any(is_moving):
+        break
+      directions = memory.directions(gradients)
+      found = _searched(
+        evaluate, points, values, gradients, directions, is_moving
+      )
+      memory.add(found[0] - points, gradients - found[2])
+      gains = found[1] - values
+      points, values, gradients = found
+      least = np.where(is_below, _LEAST_GAIN_BELOW, least_gain)
+      num_stalled = np.where(gains < least, num_stalled + 1, 0)
+      # The curvature of before may be that of another region.
+      memory.forget(num_stalled == _PATIENCE_BELOW // 2)
+    # What hardly gained was no bad start.
+    is_same = values - first < _PATIENCE * least_gain
+    points = np.where(is_same[:, np.newaxis], starts, points)
+    values = np.where(is_same, first, values)
+    return points, values, values - first
 
 
 def _evaluated(evaluate, rows):

@@ -138,7 +138,11 @@ class Run:
       self._problem, settings.num_chains, settings.dtype
     )
     starts = starts_lib.draw(
-      self._problem, density, settings.num_chains, self._seed(0)
+      self._problem,
+      density,
+      settings.num_chains,
+      self._seed(0),
+      lambda: self._is_late,
     )
     found = f'{starts}, {density.dtype.name}{self._compilation()[1]}'
     if density.note:

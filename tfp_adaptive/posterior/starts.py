@@ -50,7 +50,7 @@ class Starts(NamedTuple):
     return ', '.join(words) or 'as drawn'
 
 
-def draw(problem, density, num_chains, seed):
+def draw(problem, density, num_chains, seed, is_late=lambda: False):
   """Returns the `Starts` of a run.
 
   Starts that nobody gave are uniform in unconstrained space. Those without a
@@ -62,6 +62,7 @@ def draw(problem, density, num_chains, seed):
     density: `density.Density`.
     num_chains: How many.
     seed: [2] int32.
+    is_late: Whether no time is left to climb.
 
   Raises:
     ValueError: If the density is not one of each chain, or no start is finite.
@@ -85,7 +86,7 @@ def draw(problem, density, num_chains, seed):
       values = np.where(is_better, found, values)
       is_good = np.isfinite(values)
       if np.all(is_good):
-        return _uphill(density, starts, first)
+        return _uphill(density, starts, first, is_late)
   raise ValueError(_without_a_start(problem, density, tried, values))
 
 
@@ -128,12 +129,14 @@ def _without_a_start(problem, density, tried, values):
   return what
 
 
-def _uphill(density, starts, first):
+def _uphill(density, starts, first, is_late):
   """Returns the `Starts` above those that were drawn."""
   size = starts.shape[1]
   gap = arrival.gap(size)
   least_gain = _LEAST_GAIN + _LEAST_GAIN_PER_COORDINATE * size
-  rows, values, gains = ascent.ascend(density.evaluate, starts, least_gain, gap)
+  rows, values, gains = ascent.ascend(
+    density.evaluate, starts, least_gain, gap, is_late
+  )
   is_lost = arrival.below(values, gap)
   rows = arrival.replaced(rows.astype(starts.dtype), is_lost)
   num_redrawn = int(np.sum(np.any(starts != first, axis=-1)))
