@@ -572,3 +572,22 @@ def test_draws_of_mean_and_scale_follow_student_and_inverse_chi(is_flat_in_log):
   wrong = stats.invgamma((2 * _N - 3 - degrees) / 2, scale=_SQUARES / 2)
   share = np.mean(scales**2 <= wrong.ppf(0.5))
   assert abs(share - 0.5) > 5.0 * 0.5 / np.sqrt(size)
+
+
+@pytest.mark.parametrize(
+  'bijector, value',
+  [
+    (lambda: tfb.Shift(-100.0)(tfb.Exp()), [0.0, 1e-8, 1e-3]),
+    (lambda: tfb.Sigmoid(-1.0, 1.0), [1e-8, 3e-6, -1e-7]),
+    (lambda: tfb.Shift(-1e4)(tfb.Softplus()), [0.0, 1e-3, 5.0]),
+  ],
+)
+def test_values_near_zero_are_inside_whatever_the_offset(bijector, value):
+  found = Flat(bijector=bijector()).log_prob(np.float32(value))
+  np.testing.assert_array_equal(found, 0.0)
+
+
+def test_an_ordered_vector_with_an_offset_is_inside_near_zero():
+  flat = Flat([3], tfb.Shift(-100.0)(tfb.Ascending()))
+  assert float(flat.log_prob(np.float32([-1e-3, 0.0, 1e-3]))) == 0.0
+  assert float(flat.log_prob(np.float32([1.0, -1.0, 2.0]))) == -np.inf

@@ -162,12 +162,17 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
       return is_inside
     z = self.bijector.inverse(value)
     is_inside &= _all_finite(z, self._unconstrained_shape().rank)
+    if not self.bijector.inverse_min_event_ndims:
+      return is_inside  # For single numbers, the inverse is NaN outside.
     # The inverse of a value outside may be finite: a vector whose sum is not
     # one has logarithms, too. The way back leads elsewhere then.
     gap = _largest(self.bijector.forward(tf.identity(z)) - value, event.rank)
     # Generous, because a state that is refused here is lost to a sampler.
     rounding = np.finfo(self.dtype.as_numpy_dtype).eps ** (1.0 / 3.0)
-    return is_inside & (gap <= rounding * _largest(value, event.rank))
+    # A bijector with an offset rounds relative to the offset.
+    offset = _largest(self.bijector.forward(tf.zeros_like(z)), event.rank)
+    size = _largest(value, event.rank) + offset
+    return is_inside & (gap <= rounding * size)
 
 
 def has_flat_part(model: Any) -> bool:

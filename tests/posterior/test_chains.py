@@ -153,6 +153,7 @@ def test_what_adapted_is_spent_too(monkeypatch):
       trace=dict(target_log_prob=rows[..., 0]),
       final_state=starts,
       final_kernel_results=None,
+      seconds=dict(sampling=1.0),
     )
 
   monkeypatch.setattr(chains_lib.driver, 'sample_until', sample)

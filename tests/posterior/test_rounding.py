@@ -143,3 +143,18 @@ def test_a_large_constant_is_sampled_right_or_not_at_all(dtype):
     (failed,) = posterior.failed
     assert 'rounding noise' in failed and '`dtype=tf.float64`' in failed
     assert 'next: do what is said of it above' in repr(posterior)
+
+
+def test_values_that_are_no_numbers_are_noise_without_bound():
+  density = _density(lambda x: np.nan * x[:, 0])
+  draws = np.random.default_rng(1).normal(size=(100, _NUM_CHAINS, _SIZE))
+  recorded = -0.5 * np.sum(draws**2, axis=-1)
+  assert rounding.measured(density, draws, recorded).nats == np.inf
+
+
+@pytest.mark.parametrize('size', [5, 100])
+def test_a_wrong_gradient_is_not_called_noise(size):
+  density = _density(_gradient_times(0.5), size=size)
+  draws = np.random.default_rng(1).normal(size=(100, _NUM_CHAINS, size))
+  values = density.evaluate(draws.reshape(-1, size))[0].reshape(100, -1)
+  assert rounding.measured(density, draws, values).nats < 0.01

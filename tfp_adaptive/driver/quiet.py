@@ -70,7 +70,9 @@ def _filtered():
   finally:
     os.dup2(terminal, _STDERR)
     os.close(terminal)
-    reader.wait()
+    # A child of another thread may hold the pipe open for longer.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      reader.wait(timeout=1.0)
 
 
 def _import():

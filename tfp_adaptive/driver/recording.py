@@ -47,12 +47,12 @@ class InMemory:
         for i, rows in enumerate(block)
       ]
       self._num_filled = [0] * len(block)
-    placed = []
-    for i, (array, rows) in enumerate(zip(self._arrays, block, strict=True)):
-      start = self._num_filled[i]
-      self._num_filled[i] += len(rows)
-      placed.append(array[start : self._num_filled[i]])
-      placed[i][...] = rows
+    starts, placed = self._num_filled, []
+    for array, rows, start in zip(self._arrays, block, starts, strict=True):
+      placed.append(array[start : start + len(rows)])
+      placed[-1][...] = rows
+    # At once, so that an interrupt leaves no half of a block.
+    self._num_filled = [s + len(rows) for s, rows in zip(starts, block)]
     return placed
 
   def _length(self, leaf):

@@ -204,7 +204,7 @@ def sample_until(
     results = kernel.bootstrap_results(state)
     diagnosis.check_starts(results)
     for message in diagnosis.warnings_before(kernel, state, results):
-      warnings.warn(message, stacklevel=2)
+      warnings.warn(message, stacklevel=3)
     plan = _Plan(
       num_discarded=int(
         max(diagnosis.num_adaptation_steps(kernel), num_burnin_steps)
@@ -360,6 +360,10 @@ def _run_blocks(
   return _join(kernel, plan, structure, kept, state, results, seconds)
 
 
+class _OutOfTime(Exception):
+  """No time is left."""
+
+
 class _Pace:
   """How many steps may be taken at once, so that a run ends in time."""
 
@@ -372,9 +376,9 @@ class _Pace:
     return self._seconds_left is not None and np.isfinite(self._seconds_left())
 
   def check(self):
-    """Raises `TimeoutError` if no time is left."""
+    """Raises `_OutOfTime` if no time is left."""
     if self._is_limited and self._seconds_left() <= 0.0:
-      raise TimeoutError
+      raise _OutOfTime
 
   def rows(self, num_rows, steps_per_row):
     """Returns how many of so many rows to take; raises as `check` does."""
@@ -395,7 +399,7 @@ class _Pace:
     """Raises `cut(by_user)` at the end of the time and after Ctrl-C."""
     try:
       yield
-    except (KeyboardInterrupt, TimeoutError) as error:
+    except (KeyboardInterrupt, _OutOfTime) as error:
       if self._seconds_left is None:
         raise
       raise cut(isinstance(error, KeyboardInterrupt)) from error
@@ -473,7 +477,7 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
   for message in diagnosis.warnings_after(
     kernel, states, trace, results, worst
   ):
-    warnings.warn(message, stacklevel=4)
+    warnings.warn(message, stacklevel=5)
   return SampleResult(
     states=states,
     trace=trace,

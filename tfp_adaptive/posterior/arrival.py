@@ -1,4 +1,4 @@
-"""Which chains have not arrived at the posterior, told by their log density.
+"""Finds chains that have not arrived at the posterior, by log densities.
 
 Draws of a posterior have log densities that differ by some nats for every
 coordinate. A chain that lies far below the others holds a region without mass,
@@ -10,8 +10,8 @@ import numpy as np
 __all__ = ['MOST_COORDINATES', 'below', 'gap', 'lost', 'replaced']
 
 _GAP, _GAP_PER_COORDINATE = 100.0, 10.0
-# In so many coordinates the mass that a chain holds can be told, and several
-# modes can be sampled.
+# Up to this many coordinates, the mass that a chain holds can be estimated, and
+# several modes can be sampled.
 MOST_COORDINATES = 20
 _FEWEST_DRAWS = 50  # To know a covariance.
 _LEAST_MASS = 20.0  # Nats; one more for each coordinate.
@@ -20,7 +20,7 @@ _LEAST_MASS = 20.0  # Nats; one more for each coordinate.
 def gap(event_size):
   """Returns how many nats below the others no chain of a posterior stays.
 
-  A factor of e^10 in the scale of every coordinate makes up for so many.
+  A factor of e^10 in every coordinate's scale offsets this gap.
   """
   return _GAP + _GAP_PER_COORDINATE * event_size
 
@@ -33,7 +33,8 @@ def lost(log_prob, draws):
 
     log Z = log density + log det(covariance) / 2 + constant,
 
-  by Laplace's method. A mode with e^-20 of another one's mass is none.
+  by Laplace's method. A mode with less than e^-20 of another mode's mass is
+  ignored.
 
   Args:
     log_prob: Log densities, the last ones at the end, [n, chains].
@@ -41,7 +42,7 @@ def lost(log_prob, draws):
   """
   size = draws.shape[-1]
   recent = np.asarray(log_prob, np.float64)[len(log_prob) // 2 :]
-  typical = np.median(np.nan_to_num(recent, nan=-np.inf), axis=0)
+  typical = np.median(np.where(np.isnan(recent), -np.inf, recent), axis=0)
   is_lost = below(typical, gap(size))
   if size > MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
     return is_lost
@@ -69,7 +70,8 @@ def _log_dets(draws):
   for rows in chains:
     covariance = np.atleast_2d(np.cov(rows, rowvar=False))
     scales = np.sqrt(np.diag(covariance))
-    if not np.all(np.isfinite(scales)) or not np.all(scales > 0.0):
+    is_moving = np.all(np.ptp(rows, axis=0) > 0.0)
+    if not is_moving or not np.all(np.isfinite(scales)):
       found.append(-np.inf)
       continue
     sign, value = np.linalg.slogdet(covariance / np.outer(scales, scales))

@@ -68,7 +68,7 @@ def ascend(
       num_stalled = np.where(gains < least, num_stalled + 1, 0)
       # The curvature of before may be that of another region.
       memory.forget(num_stalled == _PATIENCE_BELOW // 2)
-    # What hardly gained was no bad start.
+    # A start that gained little was not bad, so it is kept.
     is_same = values - first < _PATIENCE * least_gain
     points = np.where(is_same[:, np.newaxis], starts, points)
     values = np.where(is_same, first, values)
@@ -116,7 +116,7 @@ class _Memory:
   """The last steps of each chain, and the inverse curvature they imply."""
 
   def __init__(self, shape):
-    self._pairs = []  # Of (steps, changes, 1 / products), the oldest first.
+    self._pairs = []  # (steps, changes, 1 / products), the oldest first.
     self._radius = np.ones(shape[0])
     self._scale = np.zeros(shape[0])  # 0: no curvature is known.
 

@@ -12,7 +12,6 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.posterior import arrival
-from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior import structure
@@ -24,7 +23,7 @@ __all__ = ['Chains', 'block_size', 'kernel_of', 'restore', 'start']
 # Draws of one compiled block, between two looks at the clock; and what they
 # are of few gradients at most, so that few are left over.
 _BLOCK, _SHARE_OF_BUDGET = 250, 0.02
-_COUNTS = (  # Of `Chains`, that say where they are.
+_COUNTS = (  # Fields of `Chains` that say where they are.
   'num_draws',
   'block_size',
   'num_blocks',
@@ -32,6 +31,9 @@ _COUNTS = (  # Of `Chains`, that say where they are.
   'num_gradients',
   'gradients_per_adapting_step',
   'seconds',
+  'cut_by',
+  'is_settled',
+  'error',
 )
 
 
@@ -87,6 +89,8 @@ def start(
         checkpoint_dir=checkpoint_dir,
       )
       num_steps = kernel.num_adaptation_steps
+      seconds = result.seconds['sampling']
+      chains._seconds_per_step = seconds / chains.block_size
     except driver.Cut as cut:
       result, num_steps = cut, min(cut.step, kernel.num_adaptation_steps)
       chains.cut_by = 'the user' if cut.by_user else '`max_seconds`'
@@ -99,11 +103,11 @@ def start(
   return chains
 
 
-def restore(problem, header, arrays, progress):
+def restore(density, header, arrays, progress):
   """Returns the `Chains` that gave a header and arrays.
 
   Args:
-    problem: `problem.Problem` of the same model.
+    density: `density.Density` of the same model.
     header: dict of `Chains.to_saved`, JSON values.
     arrays: dict of the same.
     progress: As of `start`.
@@ -113,7 +117,6 @@ def restore(problem, header, arrays, progress):
   for name in header['trace']:
     trace[name] = arrays.pop(f'trace_{name}')
   choice = structure.rebuilt(**header['choice'], event_size=draws.shape[-1])
-  density = density_lib.Density(problem, draws.shape[1], draws.dtype)
   kernel = kernel_of(
     density, choice, header['num_adaptation_steps'], draws.dtype
   )
@@ -321,7 +324,7 @@ class Chains:
       recorded, thinning = [(draws[1::2], before)], 2 * thinning
     results = result.final_kernel_results
     cost = learned.cost_per_step(self.kernel, False, results).gradient
-    # At once, after all that takes time: an interrupt leaves no half of it. A
+    # All fields change in one statement, so an interrupt leaves no half. A
     # new list: a copy of these chains has its own.
     self.__dict__.update(
       recorded=[*recorded, (result.states, trace)],
@@ -332,6 +335,12 @@ class Chains:
       num_gradients=self.num_gradients + len(result.states) * thinning * cost,
     )
 
+  def fitting(self, seconds_left):
+    """Returns how many draws of a block take no longer than there is time."""
+    thinning = self.thinning * (2 if self.is_full else 1)
+    fitting = seconds_left / max(self._seconds_per_step * thinning, 1e-9)
+    return int(np.clip(fitting, 1, self.block_size))
+
   def run_block(self, seconds_left=float('inf')):
     """Runs one block, a smaller one if it would take longer than there is time.
 
@@ -340,8 +349,7 @@ class Chains:
     begin = time.monotonic()
     is_full = self.is_full
     thinning = self.thinning * (2 if is_full else 1)
-    fitting = seconds_left / max(self._seconds_per_step * thinning, 1e-9)
-    num_draws = int(np.clip(fitting, 1, self.block_size))
+    num_draws = self.fitting(seconds_left)
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
       result = driver.sample_more(

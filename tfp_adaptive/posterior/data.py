@@ -363,7 +363,13 @@ def _prior_draws(model, given):
   for index in range(_NUM_PRIOR_DRAWS):
     try:
       draws = model.sample(seed=(0, index))
-    except (LookupError, RuntimeError, TypeError, ValueError):
+    except (
+      LookupError,
+      RuntimeError,
+      TypeError,
+      ValueError,
+      tf.errors.OpError,
+    ):
       return
     parts = zip(parts_and_events(model)[0], in_order(draws)[1])
     yield tf.nest.flatten({n: part for n, part in parts if n not in given})

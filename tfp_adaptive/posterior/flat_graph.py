@@ -51,7 +51,7 @@ def refuses_float64(concrete):
 
 
 def in_float64(concrete):
-  """Returns the concrete function with float64 in place of float32.
+  """Returns the concrete function with float64 instead of float32.
 
   Args:
     concrete: What `flat` returned; it has captured no Tensors.

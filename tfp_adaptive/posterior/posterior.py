@@ -147,6 +147,12 @@ class Posterior:
     """
     calling.check('Posterior.more')
     arguments.check_count(num_draws, 'num_draws', 1000)
+    if not self._chains.is_settled:
+      raise ValueError(
+        'The run was cut off in its warm-up, and its sampler still adapts. '
+        'Call `sample_posterior` again with more time; with `checkpoint_dir` '
+        'it resumes.'
+      )
     saved.check_unchanged(self._problem, self._chains)
     chains = copy.copy(self._chains)
     before, seconds = chains.num_gradients, chains.seconds

@@ -198,7 +198,13 @@ def _candidates(problem):
   if problem.draw_prior is not None:
     try:
       points.append(np.asarray(problem.draw_prior(_NUM_CANDIDATES, seed)))
-    except (LookupError, RuntimeError, TypeError, ValueError):
+    except (
+      LookupError,
+      RuntimeError,
+      TypeError,
+      ValueError,
+      tf.errors.OpError,
+    ):
       pass  # A prior need not have draws.
   return np.concatenate(points)
 

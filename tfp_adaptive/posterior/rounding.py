@@ -21,15 +21,16 @@ __all__ = ['MOST', 'Noise', 'measured', 'wrong_gradient']
 
 MOST = 0.1  # Nats that may be rounding noise.
 _NUM_PAIRS = 24
-# Of the way from one draw to another. Noise is the same for both shares, and
-# the smaller of what they say: what a gradient misses shrinks with the way.
+# Shares of the path between two draws. Noise is the same for both. The smaller
+# estimate is used, because gradient errors shrink with the path.
 _SHARES = (0.25, 0.025)
 _NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3 / 7), 0.0, np.sqrt(3 / 7), 1.0])
 _LOBATTO = np.array([9.0, 49.0, 64.0, 49.0, 9.0]) / 180.0
 _SIMPSON = np.array([1.0, 0.0, 4.0, 0.0, 1.0]) / 6.0
 _MOST_BENT = 1.0  # Nats between both rules.
+_FEWEST_PATHS = 5  # Smooth ones, to know a deviation.
 _OF_MEDIAN = 1.4826  # Deviation of a normal variable over its median size.
-_WRONG_SHARE = 0.02  # Of the change along a way, that a gradient may miss.
+_WRONG_SHARE = 0.02  # Largest share of a change that a gradient may miss.
 
 
 class Noise(NamedTuple):
@@ -64,7 +65,7 @@ def measured(density, draws, log_prob, seed=0):
     density: `density.Density`.
     draws: [n, chains, d].
     log_prob: What the kernel recorded there, [n, chains].
-    seed: Of the choice of draws, int.
+    seed: Seed for choosing draws, int.
   """
   rows = draws.reshape(-1, draws.shape[-1])
   recorded = np.asarray(log_prob, np.float64).reshape(-1)
@@ -79,13 +80,19 @@ def measured(density, draws, log_prob, seed=0):
     for share in _SHARES
   ]
   size = float(np.median(np.abs(recorded)))
-  of_path = min(_deviation(way.residuals[way.is_smooth]) for way in found)
-  of_path /= np.sqrt(2.0)
+  smooth = [way.residuals[way.is_smooth] for way in found]
+  known = [_deviation(part) for part in smooth if len(part) >= _FEWEST_PATHS]
+  # Noise does not shrink with the path. What a gradient misses does, and the
+  # rest of the shorter path is noise then.
+  of_path = min(known, default=0.0) / np.sqrt(2.0)
+  if len(known) == len(_SHARES) and known[1] < 0.3 * known[0]:
+    of_path = 0.0
   of_program = _deviation(_centered(found[0].values - recorded[first]))
   # What the path cannot see: values that do not change at all.
   eps = np.finfo(density.dtype.as_numpy_dtype).eps
   spacing = 0.5 * eps * size / np.sqrt(12.0)
-  return Noise(float(np.hypot(max(of_path, spacing), of_program)), size)
+  nats = float(np.hypot(max(of_path, spacing), of_program))
+  return Noise(nats if np.isfinite(nats) else np.inf, size)
 
 
 def wrong_gradient(density, starts, seed=0):
@@ -94,7 +101,7 @@ def wrong_gradient(density, starts, seed=0):
   Args:
     density: `density.Density`.
     starts: Where it is finite, [chains, d].
-    seed: Of directions, int.
+    seed: Seed for the directions, int.
   """
   generator = np.random.default_rng(seed)
   starts = np.asarray(starts, np.float64)

@@ -71,8 +71,8 @@ def sample_posterior(
     min_ess: Effective draws of every coordinate that are enough.
     max_gradients: What every chain may spend, warm-up included, about: an
       adaptation of another structure is planned before its cost is known.
-    max_seconds: The same in seconds, looked at between stages and blocks of
-      draws; `None`: any.
+    max_seconds: Seconds that the call may take, warm-up included; `None`: any.
+      A compilation is not interrupted.
     jit_compile: Whether XLA compiles the steps; `None`: unless the density has
       operations that XLA is slow at, factors of large matrices on a CPU, or
       cannot compile: determinants, Python code. The report says so.
@@ -85,14 +85,15 @@ def sample_posterior(
     dtype: tf.float32 or tf.float64: what the density is computed in. `None`:
       float64 on a CPU, also for a model that is written in float32, because
       the rounding of float32 decides acceptance where data are many; the
-      model's own dtype on an accelerator. Draws keep the dtype of the model.
+      model's own dtype on an accelerator. `states` have the dtype of the
+      model, `unconstrained` that of the computation.
     **pins: Observed values of a joint distribution.
 
   Returns:
     A `Posterior`. Print it for the verdict; it has `states`, `draws`,
     `converged`, `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends
-    sampling, not the call, and what was drawn so far is returned; during the
-    first look there is nothing yet, and it ends the call.
+    the run, not the call: what was drawn so far is returned, in the warm-up
+    the states that it had reached. Before the warm-up it ends the call.
 
   Raises:
     TypeError: If the model is none of these kinds.

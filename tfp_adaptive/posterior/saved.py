@@ -23,6 +23,7 @@ from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import program_digest
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior.problem import Problem
 
 __all__ = [
@@ -135,19 +136,21 @@ def restore(path, header, arrays, problem, progress=False, may_differ=False):
   check_names(path, header, problem)
   _check_data(path, header, problem)
   arrays = dict(arrays)
+  draws = arrays['draws']
+  density = density_lib.Density(problem, draws.shape[1], draws.dtype)
   try:
-    density = _Recorded(
+    recorded = _Recorded(
       header['program'], header['code'], arrays.pop('points'), header['reading']
     )
-    chains = chains_lib.restore(problem, header['chains'], arrays, progress)
+    chains = chains_lib.restore(density, header['chains'], arrays, progress)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f'{path} was saved by version {header["version"]}, whose files or '
       f'kernels differ from those of {__version__}. Load it with that version.'
     ) from error
   given = traced(problem, chains.draws.shape[1])
-  _check_density(path, density, given, may_differ)
-  chains.recorded_density = density
+  _check_density(path, recorded, given, may_differ)
+  chains.recorded_density = recorded
   return chains
 
 

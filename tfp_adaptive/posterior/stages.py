@@ -1,4 +1,4 @@
-"""The stages of `sample_posterior`, and how they are gone on with."""
+"""The stages of `sample_posterior`, and how a call resumes them."""
 
 import contextlib
 import sys
@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import random
+from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.posterior import arrival
 from tfp_adaptive.posterior import budget
@@ -29,8 +30,8 @@ __all__ = ['Run']
 _FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation.
 _FIRST_COST = 8.0  # Gradients of a step of a structure not yet tried.
 _GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
-# Of the budget left, for one adaptation; where proposals diverge, and draws are
-# worth nothing without it.
+# Largest share of the remaining budget for one adaptation. The second value
+# applies when proposals diverge.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
 _NUM_PAIRS = 2000  # Looked at to choose a structure.
 _LOOKS_AGAIN = (11, 21)  # Numbers of further looks, where chains were lost.
@@ -55,6 +56,7 @@ class Run:
     self._ended_by = ''
     self._place = Place()
     self._sampling = None  # Gradients and time before the stage of that name.
+    self._is_file_final = False  # Whether what is drawn is no longer written.
     self._is_unjudged = False  # Whether chains came full from a file.
     self._programs = {}  # Of the choice of a structure.
     self._with_xla = None  # And words on it, once chosen.
@@ -84,7 +86,9 @@ class Run:
         if self._place.phase == 'sample':
           posterior = self._sample(chains, self._place.may_adapt)
           self._place = self._next(posterior)
-        self._save(chains)
+        # What was cut off before its end is planned again by another call.
+        if not (self._ended_by and self._place.phase == 'improve'):
+          self._save(chains)
       except KeyboardInterrupt:
         self._ended_by = self._ended_by or 'the user'
     posterior = posterior or self._posterior(chains)
@@ -126,7 +130,8 @@ class Run:
         break
       self._say(f'{self._words(is_lost)}: they start again where others are')
       state = arrival.replaced(chains.state, is_lost)
-      chains = self._adapt('look', choice, state, num_steps, number)
+      again = self._adapt('look', choice, state, num_steps, number)
+      chains = again if again.is_settled else chains
     if not self._ended_by:
       self._save(chains)
     return chains
@@ -147,6 +152,12 @@ class Run:
     found = f'{starts}, {density.dtype.name}{self._compilation()[1]}'
     if density.note:
       found += f'; not in float64: {density.note}'
+    if settings.dtype and density.dtype != settings.dtype:
+      warnings.warn(
+        f'The density is computed in {density.dtype.name}, not in '
+        f'{settings.dtype.name}: {density.note}.',
+        stacklevel=6,
+      )
     wrong = rounding.wrong_gradient(density, starts.rows)
     if wrong:
       warnings.warn(wrong, stacklevel=6)
@@ -170,6 +181,8 @@ class Run:
     attempt, begin = self._place.attempt, time.monotonic()
     try:
       found, lacking = self._improved(chains, attempt)
+    except checkpoint.CheckpointError:
+      raise
     except Exception as error:  # The draws that there are count for more.
       found, lacking = chains, 0.0
       self._note('adapt', f'failed: {_message(error)}', 0, begin)
@@ -201,7 +214,7 @@ class Run:
     settings = self._planned_settings(2 + attempt)
     num_steps = budget.affordable(settings, self._spent, wanted, cost)
     if num_steps < least:
-      again = _NUM_PAIRS / settings.num_chains  # To choose a structure anew.
+      again = _NUM_PAIRS / settings.num_chains  # To choose a structure again.
       return chains, again + budget.needed(settings, least, cost)
     state = arrival.replaced(chains.state, chains.is_lost)
     return self._adapt('adapt', choice, state, num_steps, 2 + attempt), 0.0
@@ -277,13 +290,13 @@ class Run:
     is_lost = chains.is_lost
     if np.any(is_lost):
       found += f'; {self._words(is_lost)}'
-    if not chains.cut_by:
+    if chains.is_settled:
       chains.noise = rounding.measured(
         density, chains.draws, chains.trace['target_log_prob']
       )
       if chains.noise.nats > _NOTABLE_NOISE:
         found += f'; rounding noise of {chains.noise.nats:.2g} nats'
-    else:
+    if chains.cut_by:
       found += f'; cut off by {chains.cut_by}'
     self._note(stage, found, chains.num_gradients, begin)
     return chains
@@ -351,7 +364,7 @@ class Run:
         self._sampling = None
         return posterior
       self._say(
-        'all gates hold; draws took less than half of the gradients'
+        'all checks passed, but draws took less than half of the gradients'
         if is_brief
         else 'not enough: ' + '; '.join(posterior.failed)
       )
@@ -399,6 +412,10 @@ class Run:
         return
       if chains.gradients_to_go_on > left:
         chains.extend_by_a_block()  # The last of the budget.
+      if chains.fitting(self._seconds_left()) < chains.block_size:
+        # Another call draws this block whole, as if there were no limit.
+        self._save(chains, self._stage(chains))
+        self._is_file_final = True
       chains.run_block(self._seconds_left())
       if self._file.is_due:
         self._save(chains, self._stage(chains))
@@ -406,7 +423,8 @@ class Run:
   def _is_brief(self, chains, stage):
     """Whether draws took less than half of all gradients, and more may be had.
 
-    All gates pass before what is rare, as a far tail, has had its share.
+    All checks can pass before rare regions, such as a far tail, were visited
+    often enough.
 
     Args:
       chains: `Chains`.
@@ -424,7 +442,9 @@ class Run:
     return random.fold_in(self._settings.seed, number)
 
   def _save(self, chains, *stages):
-    """Writes what a call with the same arguments goes on from."""
+    """Writes what a call with the same arguments resumes from."""
+    if self._is_file_final:
+      return
     report = [*self._report, *stages]
     self._file.write(chains, report, self._place, self._ended_by)
 

@@ -28,7 +28,7 @@ class Starts(NamedTuple):
   """Starts of chains, and how they were found.
 
   Attributes:
-    rows: Unconstrained, [chains, d], in the dtype of the density.
+    rows: Unconstrained, [chains, d], in the dtype of the model.
     num_redrawn: Chains whose first start was replaced by another draw.
     num_moved: Chains that found no way up and start where another one does.
     gain: The largest gain of a chain that moved uphill, in nats.
