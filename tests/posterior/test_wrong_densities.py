@@ -226,8 +226,10 @@ def test_an_improper_density_does_not_converge():
   posterior = tfpa.sample_posterior(
     lambda x: _normal(x[..., :1]) + 0.0 * x[..., 1],
     init=tf.TensorSpec([2]),
-    max_seconds=1,
+    max_gradients=5000,
+    num_draws=200,
     num_chains=4,
+    min_ess=50,
     progress=False,
   )
   assert not posterior.converged
