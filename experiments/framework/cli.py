@@ -5,6 +5,7 @@ line answer at once.
 """
 
 import contextlib
+import fnmatch
 import json
 import os
 import pathlib
@@ -33,6 +34,7 @@ __all__ = [
   'Shard',
   'console',
   'list_',
+  'matching',
   'refusing',
   'report',
   'run_config',
@@ -218,3 +220,19 @@ def schema(
     typer.echo(text)
   else:
     output.write_text(text, encoding='utf-8')
+
+
+def matching(names, patterns):
+  """Returns the names that match a pattern; all names without a pattern."""
+  if not patterns:
+    return list(names)
+  for pattern in patterns:
+    if not fnmatch.filter(names, pattern):
+      raise ConfigError(
+        f'{pattern!r} is none of {", ".join(names)}; `*` stands for any text.'
+      )
+  return [
+    name
+    for name in names
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+  ]

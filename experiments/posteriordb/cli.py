@@ -1,6 +1,5 @@
 """The commands `posteriordb run` and `posteriordb list`."""
 
-import fnmatch
 import pathlib
 from typing import Annotated
 from typing import Optional
@@ -10,7 +9,6 @@ import typer.core
 
 from experiments.framework import cli
 from experiments.framework import data as data_lib
-from experiments.framework.errors import ConfigError
 
 __all__ = ['app']
 
@@ -92,8 +90,8 @@ def run(
     from experiments.posteriordb import run as run_lib
 
     tasks = _tasks(
-      _matching(registry.NAMES, names or ['*']),
-      _matching(run_lib.SAMPLERS, samplers or [run_lib.HERE]),
+      cli.matching(registry.NAMES, names),
+      cli.matching(run_lib.SAMPLERS, samplers or [run_lib.HERE]),
       seeds or [0],
       dtype,
     )
@@ -144,20 +142,6 @@ def _tasks(names, samplers, seeds, dtype):
     for seed in seeds
     for name in names
     for sampler in samplers
-  ]
-
-
-def _matching(names, patterns):
-  """Returns the names that match a pattern."""
-  for pattern in patterns:
-    if not fnmatch.filter(names, pattern):
-      raise ConfigError(
-        f'{pattern!r} is none of {", ".join(names)}; `*` stands for any text.'
-      )
-  return [
-    name
-    for name in names
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
   ]
 
 

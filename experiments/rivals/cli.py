@@ -1,6 +1,5 @@
 """The commands `rivals run` and `rivals check`."""
 
-import fnmatch
 import pathlib
 from typing import Annotated
 from typing import Optional
@@ -8,7 +7,6 @@ from typing import Optional
 import typer
 
 from experiments.framework import cli
-from experiments.framework.errors import ConfigError
 from experiments.rivals.models import MODELS
 
 __all__ = ['app']
@@ -43,8 +41,8 @@ def run(
     from experiments.framework import json_files
     from experiments.rivals import run as run_lib
 
-    models = _matching(MODELS, only_model)
-    samplers = _matching(run_lib.SAMPLERS, only_sampler)
+    models = cli.matching(MODELS, only_model)
+    samplers = cli.matching(run_lib.SAMPLERS, only_sampler)
     if only_sampler is None:
       samplers = [name for name in samplers if name not in run_lib.ON_REQUEST]
     file = output / 'runs.jsonl'
@@ -78,7 +76,7 @@ def check(
     from experiments.rivals import run as run_lib
 
     differing = []
-    for model in _matching(MODELS, only_model):
+    for model in cli.matching(MODELS, only_model):
       found = run_lib.log_densities(model, python)
       values = np.stack(list(found.values()))
       gap = np.ptp(values, axis=0) / (1.0 + np.abs(values).max(axis=0))
@@ -99,22 +97,6 @@ def check(
   if differing:
     cli.console.print(f'Not the same density: {", ".join(differing)}')
     raise typer.Exit(1)
-
-
-def _matching(names, patterns):
-  """Returns the names that match a pattern, all without one."""
-  if not patterns:
-    return list(names)
-  for pattern in patterns:
-    if not fnmatch.filter(names, pattern):
-      raise ConfigError(
-        f'{pattern!r} is none of {", ".join(names)}; `*` stands for any text.'
-      )
-  return [
-    name
-    for name in names
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-  ]
 
 
 def _line(record):

@@ -39,7 +39,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _OUTPUT = _ROOT / 'docs' / 'results' / 'right_answers.jsonl'
 _CASES_PER_PROCESS = 8
 _DTYPES = ('float32', 'float64')
-_SHAPE = 2.0  # Of the gamma distribution; counts of the negative binomial.
+_SHAPE = 2.0  # Gamma concentration, and negative binomial count.
 
 
 def regression(number):

@@ -201,5 +201,5 @@ def test_kernels_show_the_density_in_their_results(name):
   found = dict(probe.fields_of_density(results))
   expected = -0.5 * np.sum(_STATE**2, axis=-1)
   values = [v for k, v in found.items() if 'grad' not in k]
-  # Of several replicas the first is that of the density itself.
+  # The first of several replicas has the density itself.
   assert any(np.allclose(np.reshape(v, [-1, 4])[0], expected) for v in values)

@@ -27,7 +27,7 @@ def test_rows_so_far_are_results_alone():
   assert kept.rows_so_far() is None
   kept.append(
     [np.zeros([0, 2]), np.arange(4.0)]
-  )  # Of steps that are discarded.
+  )  # Discarded steps have no states.
   assert kept.rows_so_far() is None
   states, trace = np.ones([3, 2]), 10.0 + np.arange(3.0)
   kept.append([states, trace])

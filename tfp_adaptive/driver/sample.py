@@ -176,8 +176,9 @@ def sample_until(
   """Does what `sample` does, as long as there is time.
 
   Args:
-    seconds_left: Function that returns how many seconds are left; `None`: any.
-    kernel: As of `sample`, as are all others.
+    seconds_left: Function that returns how many seconds are left. `None` sets
+      no limit.
+    kernel: Same as for `sample`, like all other arguments.
 
   Raises:
     Cut: If no time is left, or after Ctrl-C, with `seconds_left`.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ['ascend']
+__all__ = ['ascend', 'evaluated']
 
 _MOST_ITERATIONS = 300
 _MEMORY = 10  # Pairs of steps and changes of the gradient.
@@ -49,7 +49,7 @@ def ascend(
   """
   with np.errstate(over='ignore', invalid='ignore'):
     starts = np.asarray(starts, np.float64)
-    first, gradients = _evaluated(evaluate, starts)
+    first, gradients = evaluated(evaluate, starts)
     points, values, memory = starts, first, _Memory(starts.shape)
     num_stalled = np.zeros(len(starts), int)
     for _ in range(_MOST_ITERATIONS):
@@ -75,7 +75,7 @@ def ascend(
     return points, values, values - first
 
 
-def _evaluated(evaluate, rows):
+def evaluated(evaluate, rows):
   """Returns values, -inf where they or gradients are not finite, gradients."""
   values, gradients = evaluate(rows)
   values = np.asarray(values, np.float64)
@@ -102,7 +102,7 @@ def _searched(evaluate, points, values, gradients, directions, is_moving):
     rows = np.where(
       is_left[:, np.newaxis], start + size[:, np.newaxis] * directions, points
     )
-    found, slope = _evaluated(evaluate, rows)
+    found, slope = evaluated(evaluate, rows)
     is_better = is_left & (found > values)
     is_better &= found > low + _SUFFICIENT * size * slopes
     points[is_better], values[is_better] = rows[is_better], found[is_better]

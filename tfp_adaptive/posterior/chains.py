@@ -178,7 +178,7 @@ class Chains:
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
-    self._seconds_per_step = 0.0  # Of the last block.
+    self._seconds_per_step = 0.0  # In the last block.
     self.noise = None  # `rounding.Noise` of its log density, once measured.
     # What cut off the first block, and whether the adaptation had ended.
     self.cut_by, self.is_settled = '', True

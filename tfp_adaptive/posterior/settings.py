@@ -19,7 +19,7 @@ class Settings(NamedTuple):
   jit_compile: bool | None
   progress: bool
   checkpoint_dir: str | None
-  dtype: tf.DType | None = None  # That the density is computed in.
+  dtype: tf.DType | None = None  # The density is computed in it.
 
   def identity(self):
     """Returns dict of JSON values that a run must share to be gone on with."""

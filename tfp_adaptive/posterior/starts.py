@@ -80,7 +80,7 @@ def draw(problem, density, num_chains, seed, is_late=lambda: False):
         first = starts = tried
         values = np.full([num_chains], -np.inf)
         _check(density, tried)
-      found = _finite_values(density.evaluate, tried)
+      found, _ = ascent.evaluated(density.evaluate, tried)
       is_better = ~is_good & (found > values)
       starts = np.where(is_better[:, np.newaxis], tried, starts)
       values = np.where(is_better, found, values)
@@ -151,13 +151,6 @@ def _drawn(law, num_chains, seed, is_sure):
     if is_sure:
       raise
     return None
-
-
-def _finite_values(evaluate, rows):
-  """Returns log densities [n]; -inf where they or gradients are not finite."""
-  value, gradient = evaluate(rows)
-  is_finite = np.isfinite(value) & np.all(np.isfinite(gradient), axis=-1)
-  return np.where(is_finite, value, -np.inf)
 
 
 def _check(density, starts):

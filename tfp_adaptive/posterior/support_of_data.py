@@ -640,7 +640,7 @@ def _by_map(law, value):
   """Returns the rules that the map onto the support tells."""
   try:
     bijector = law.experimental_default_event_space_bijector()
-  except Exception:  # Of whatever a user's own distribution raises.
+  except Exception:  # A user's own distribution may raise anything.
     return []
   if isinstance(law, tfd.InverseGaussian):
     bijector = tfb.Exp()
