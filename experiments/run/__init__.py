@@ -1,0 +1,1 @@
+"""The engine of all experiments: tasks, resume, executors, records, commands."""

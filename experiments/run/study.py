@@ -1,0 +1,91 @@
+"""What a study is: named cases, seeds, and a function from both to a record.
+
+A module in `experiments/studies/` that has a `STUDY` is a study. The first line
+of its docstring is its summary in `python -m experiments list`. The engine does
+the rest: it lists what is missing, runs it here, in a shard or on a cluster,
+keeps what was finished, and writes records with commit, versions and machine.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import Literal
+from typing import NamedTuple
+
+import numpy as np
+import pydantic
+
+__all__ = ['Result', 'Settings', 'Study', 'Work']
+
+
+class Settings(pydantic.BaseModel):
+  """Settings of a study, changed by `--set key=value`; part of a record's key."""
+
+  model_config = pydantic.ConfigDict(frozen=True, extra='forbid')
+
+
+class Work(NamedTuple):
+  """What the engine gives to one run.
+
+  Attributes:
+    settings: Settings of the study.
+    checkpoints: Folder for checkpoints. It exists, is kept until this case and
+      seed have finished, and is then removed by the engine.
+    data_dir: Folder of local data sets, or `None` for the default.
+    progress: Whether the run may print its progress.
+    python: Interpreter for samplers that need their own environment, or `None`.
+  """
+
+  settings: Settings
+  checkpoints: pathlib.Path
+  data_dir: pathlib.Path | None = None
+  progress: bool = False
+  python: str | None = None
+
+
+class Result(NamedTuple):
+  """What one run leaves behind.
+
+  Attributes:
+    record: JSON values by name.
+    arrays: Small arrays by name, written as one `.npz` file.
+    draws: `xarray.DataTree` of draws, written as a Zarr store, or `None`.
+  """
+
+  record: Mapping[str, Any]
+  arrays: Mapping[str, np.ndarray] = {}
+  draws: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+  """Cases, and how one of them is run with one seed.
+
+  Attributes:
+    cases: Function of the settings. It returns the cases by their names, in the
+      order of the work. Building a case should be cheap: every process does it.
+    run: Function (case, seed, work). It returns a `Result` or only its record.
+      An exception becomes a record with status 'failed'; `experiments.run.errors`
+      has `Refused` for cases that a method does not support.
+    settings: Class of the settings, with defaults for all of them.
+    seeds: Default seeds.
+    version: Part of every record's key. Increase it when results of `run`
+      change, so that old records count as missing.
+    process: What shares a process: 'run' (all cases), 'case' (all seeds of one
+      case, so that they share compilations) or 'cell' (nothing).
+    max_seconds: Wall seconds after which a process is ended, or `None`. What it
+      did not finish gets status 'out of time'.
+    render: Function of a list of records (of `store.Record`). It returns a
+      Markdown report, or is `None`: then the report is a plain table.
+  """
+
+  cases: Callable[[Any], Mapping[str, Any]]
+  run: Callable[[Any, int, Work], Result | Mapping[str, Any]]
+  settings: type[Settings] = Settings
+  seeds: tuple[int, ...] = (0,)
+  version: int = 1
+  process: Literal['run', 'case', 'cell'] = 'case'
+  max_seconds: float | None = None
+  render: Callable[[list], str] | None = None
