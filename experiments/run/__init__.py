@@ -1,1 +1,1 @@
-"""The engine of all experiments: tasks, resume, executors, records, commands."""
+"""The engine: tasks, resume, executors, records and the command line."""

@@ -21,7 +21,7 @@ __all__ = ['Result', 'Settings', 'Study', 'Work']
 
 
 class Settings(pydantic.BaseModel):
-  """Settings of a study, changed by `--set key=value`; part of a record's key."""
+  """Settings that `--set key=value` changes; part of a record's key."""
 
   model_config = pydantic.ConfigDict(frozen=True, extra='forbid')
 
@@ -65,10 +65,11 @@ class Study:
 
   Attributes:
     cases: Function of the settings. It returns the cases by their names, in the
-      order of the work. Building a case should be cheap: every process does it.
+      order of the work. Building a case should be cheap, because every process
+      builds all of them.
     run: Function (case, seed, work). It returns a `Result` or only its record.
-      An exception becomes a record with status 'failed'; `experiments.run.errors`
-      has `Refused` for cases that a method does not support.
+      An exception becomes a record with status 'failed', and
+      `experiments.run.errors.Refused` one with status 'refused'.
     settings: Class of the settings, with defaults for all of them.
     seeds: Default seeds.
     version: Part of every record's key. Increase it when results of `run`
