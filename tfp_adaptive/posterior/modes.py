@@ -83,29 +83,24 @@ def is_exchange(part):
   return isinstance(part, Exchange)
 
 
-def are_apart(draws, diverge=False):
+def are_apart(draws):
   """Whether chains stay apart, in few enough coordinates for an exchange.
 
-  Chains that are only slow disagree as well, but no more than their own
-  autocorrelation lets them; those in modes of their own seem to mix. Where
-  proposals diverge as well, they do not know what is narrow: of it an exchange
-  brings states from temperatures where it is wide.
+  Slow chains disagree as well, but no more than their own autocorrelation
+  explains. Chains in different modes seem to mix, each in its own mode.
 
   Args:
-    draws: [n, chains, d].
-    diverge: Whether more proposals diverge than a verdict allows.
+    draws: Draws of the chains that have arrived, [n, chains, d].
   """
   if draws.shape[-1] > arrival.MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
     return False
   if not np.any(convergence.diagnose(draws).rhat > verdict.DISAGREEING_RHAT):
     return False
-  if diverge:
-    return True
   draws = np.asarray(draws, np.float64)
   sizes = tfp.mcmc.effective_sample_size(
     draws, filter_beyond_positive_pairs=True
   )
-  # Of a chain that never moved it is no number.
+  # The size of a chain that never moved is not a number.
   sizes = np.maximum(np.nan_to_num(sizes, nan=1.0), 1.0)
   variances = np.var(draws, axis=0, ddof=1) / sizes
   between = np.var(np.mean(draws, axis=0), axis=0, ddof=1)

@@ -314,7 +314,7 @@ class Run:
     if is_map and not attempt:
       return choice  # A map may bring them together.
     draws = chains.draws[:, ~chains.is_lost]
-    if not modes.are_apart(draws, chains.diverge):
+    if not modes.are_apart(draws):
       return choice
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 
