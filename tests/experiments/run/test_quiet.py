@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments.framework import tensorflow_import
+from experiments.run import quiet
 
 _HEAD = '0000 00:00:1795413950.353040    3249 port.cc:153] '
 _SAID = 'WARNING: All log messages before absl::InitializeLog() is called are'
@@ -39,9 +39,7 @@ def _python(*arguments):
 
 def test_errors_are_passed_on_and_information_is_not():
   told = []
-  tensorflow_import._pass_on(
-    [f'{line}\n'.encode() for line in _LINES], told.append
-  )
+  quiet._pass_on([f'{line}\n'.encode() for line in _LINES], told.append)
   expected = [line for line, is_told in _LINES.items() if is_told]
   assert b''.join(told).decode() == ''.join(f'{line}\n' for line in expected)
 
@@ -50,8 +48,8 @@ def test_errors_are_passed_on_and_information_is_not():
 def test_the_last_words_of_a_process_are_told(end):
   script = (
     'import os\n'
-    'from experiments.framework import tensorflow_import\n'
-    'with tensorflow_import._filtered():\n'
+    'from experiments.run import quiet\n'
+    'with quiet.filtered():\n'
     f'  os.write(2, {list(_LINES)[0]!r}.encode() + b"\\nlast words\\n")\n'
     f'  {end}\n'
     'os.write(2, b"afterwards")\n'
@@ -64,6 +62,6 @@ def test_the_last_words_of_a_process_are_told(end):
 
 
 @pytest.mark.full
-def test_a_command_leaves_stderr_to_itself():
-  done = _python('-m', 'experiments', 'schema')
+def test_an_import_of_tensorflow_leaves_stderr_to_itself():
+  done = _python('-c', 'from experiments.run import quiet; quiet.quietly()')
   assert done.returncode == 0 and done.stderr == ''
