@@ -224,13 +224,18 @@ def test_values_that_json_cannot_hold_are_a_failure(tmp_path):
   assert record.status == 'failed' and 'not JSON' in record.error
 
 
+def _python_path():
+  paths = [str(ROOT), os.environ.get('PYTHONPATH')]
+  return os.pathsep.join(filter(None, paths))
+
+
 def _process(folder, *options):
   """Starts the command line on the tiny study."""
   return subprocess.Popen(
     [sys.executable, '-m', 'experiments', 'run', TINY]
     + ['--output', str(folder), *options],
     cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    env={**os.environ, 'PYTHONPATH': _python_path()},
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
