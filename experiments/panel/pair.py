@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from experiments.framework import cell as cells
 from experiments.framework.starts import make_starts
-from experiments.methods.base import BuildOptions
 from experiments.panel import budget
 from experiments.panel.records import failed_record
 from experiments.panel.records import finished_record
 from experiments.panel.records import head
 from experiments.panel.truth import load_truth
+from experiments.samplers.base import BuildOptions
 from experiments.targets.base import BuildContext
 
 __all__ = ['Refused', 'build_target', 'run_pair']

@@ -18,15 +18,15 @@ from experiments.framework import diagnostics
 from experiments.framework.errors import ConfigError
 from experiments.framework.outputs import write_json
 from experiments.framework.starts import make_starts
-from experiments.methods.base import BuildOptions
-from experiments.methods.baselines import Hmc
-from experiments.methods.windowed import WindowedNuts
 from experiments.panel import brownian
 from experiments.panel import volatility
 from experiments.panel.modes import find_modes
 from experiments.panel.modes import in_coordinates_of_the_heaviest
 from experiments.panel.pair import build_target
 from experiments.panel.truth import coordinates
+from experiments.samplers.base import BuildOptions
+from experiments.samplers.tfp_kernels import Hmc
+from experiments.samplers.windowed import WindowedNuts
 
 __all__ = ['by_quadrature', 'by_sampling', 'write_reference']
 

@@ -43,13 +43,13 @@ from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
 from experiments.framework.measurements import spread
 from experiments.framework.starts import make_starts
-from experiments.methods.base import find_field
 from experiments.panel import budget
 from experiments.panel.config import find_label
 from experiments.panel.config import load_panel
 from experiments.panel.pair import build_target
 from experiments.panel.records import finished_record
 from experiments.panel.truth import load_truth
+from experiments.samplers.base import find_field
 from experiments.studies.judgement import SIZES
 
 __all__ = ['TARGETS', 'VARIANTS', 'build', 'measure', 'pulled_back']

@@ -9,7 +9,6 @@ import tensorflow as tf
 from scipy import stats
 
 from experiments.framework.errors import ConfigError
-from experiments.methods.base import Cost
 from experiments.panel import accuracy
 from experiments.panel import brownian
 from experiments.panel import budget
@@ -18,6 +17,7 @@ from experiments.panel import reference
 from experiments.panel import run
 from experiments.panel import truth as truths
 from experiments.panel import volatility
+from experiments.samplers.base import Cost
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
 from experiments.targets.gym import TARGETS

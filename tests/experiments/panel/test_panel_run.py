@@ -12,10 +12,6 @@ import pytest
 import yaml
 
 from experiments.framework.errors import ConfigError
-from experiments.methods import baselines
-from experiments.methods.base import Cost
-from experiments.methods.base import Method
-from experiments.methods.windowed import Result
 from experiments.panel import budget
 from experiments.panel import config as configs
 from experiments.panel import page
@@ -23,6 +19,10 @@ from experiments.panel import pair
 from experiments.panel import run
 from experiments.panel import summary
 from experiments.panel.cells import CellFile
+from experiments.samplers import tfp_kernels
+from experiments.samplers.base import Cost
+from experiments.samplers.base import Method
+from experiments.samplers.windowed import Result
 
 GATES = (
   pathlib.Path(__file__).resolve().parents[3]
@@ -92,7 +92,7 @@ class _Exact:
 @pytest.fixture
 def exact(monkeypatch):
   sampler = _Exact()
-  for cls in (baselines.Mala, baselines.RandomWalk):
+  for cls in (tfp_kernels.Mala, tfp_kernels.RandomWalk):
     monkeypatch.setattr(
       cls, 'build', lambda self, *arguments: sampler.build(self, *arguments)
     )
