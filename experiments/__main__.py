@@ -13,13 +13,14 @@ import typer
 from experiments.calibration.cli import calibrate
 from experiments.framework import choices
 from experiments.framework import cli
-from experiments.framework import errors
 from experiments.framework.data_cli import data
 from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
 from experiments.posteriordb import cli as posteriordb_cli
 from experiments.quickstart.cli import quickstart
 from experiments.rivals import cli as rivals_cli
+from experiments.run import cli as run_cli
+from experiments.run import errors
 from experiments.studies import cli as studies_cli
 
 __all__ = ['app']
@@ -53,7 +54,9 @@ def _refuse(why, options):
 
 
 def run(
-  config: Annotated[pathlib.Path, typer.Argument(help='YAML file.')],
+  config: Annotated[
+    pathlib.Path, typer.Argument(help='Name of a study, or YAML file.')
+  ],
   set_: Annotated[
     Optional[list[str]],
     typer.Option('--set', metavar='KEY=VALUE', help='E.g. methods.0.name=am.'),
@@ -74,8 +77,28 @@ def run(
   shard: cli.Shard = None,
   executor: cli.Executor = 'local',
   address: cli.Address = None,
+  seeds: run_cli.Seeds = None,
+  only: run_cli.Only = None,
+  python: run_cli.Python = None,
 ):
-  """Run a config and write its own folder of results."""
+  """Run a study, or a config and write its own folder of results."""
+  if config.suffix != '.yaml':
+    run_cli.run(
+      str(config),
+      seeds,
+      only,
+      set_,
+      output,
+      redo,
+      shard,
+      executor,
+      address,
+      device,
+      data_dir,
+      python,
+      smoke,
+    )
+    return
   choice = choices.Choice(shard, executor, address, device)
   with cli.refusing():
     if panel_cli.is_panel(config):
@@ -116,7 +139,7 @@ for _name, _command in (
   ('quickstart', quickstart),
   ('run', run),
   ('data', data),
-  ('list', cli.list_),
+  ('list', run_cli.list_),
   ('report', cli.report),
   ('bench', studies_cli.bench),
   ('schema', cli.schema),
