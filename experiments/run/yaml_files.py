@@ -157,8 +157,8 @@ def load(path, overrides=()):
   values = _parsed(text, name)
   if not isinstance(values, dict):
     raise ConfigError(f'{name} must hold keys and values, such as name: small.')
-  for override in overrides:
-    override(values, override)
+  for text in overrides:
+    override(values, text)
   return values
 
 

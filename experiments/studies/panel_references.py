@@ -1,34 +1,44 @@
-"""Moments of a target by quadrature, or from a long run.
+"""Moments of the panel's targets, by quadrature or from a long run.
 
-The sampler is TFP's windowed NUTS, started as the panel starts. Where that ends
-in modes of no mass, it is HMC in coordinates of the heaviest mode, started in
-all modes that are not negligible (`modes`); on plasma spectroscopy NUTS took
-four times as long there for the same effective sample size.
-A reference counts as converged where the largest R-hat is below 1.01, the
-smallest effective sample size is ten times what the panel's gates ask for and
-modes without a chain have less than a thousandth of the mass; else the file
+A record is a reference. `jq .record` of its line, written to `LABEL.json` in
+the panel's folder of references, makes runs of that target judged by it.
+
+The sampler is TFP's windowed NUTS, started as the panel starts. Where NUTS ends
+in modes without mass, HMC runs in coordinates of the heaviest mode, started in
+all modes that are not negligible (`num_climbs`). For plasma spectroscopy that
+took a quarter of the time of NUTS for the same effective sample size.
+
+A reference counts as converged if its largest R-hat is below 1.01, its smallest
+effective sample size is ten times what the panel's gates ask for, and modes
+without a chain have less than a thousandth of the mass. Otherwise the record
 says so, and no run is judged by it.
 """
 
+from typing import Any
+
 import numpy as np
+import pydantic
 import tensorflow as tf
 
 from experiments.framework import cell as cells
 from experiments.framework import diagnostics
-from experiments.framework.errors import ConfigError
-from experiments.framework.outputs import write_json
 from experiments.framework.starts import make_starts
-from experiments.panel import brownian
-from experiments.panel import volatility
-from experiments.panel.modes import find_modes
-from experiments.panel.modes import in_coordinates_of_the_heaviest
-from experiments.panel.pair import build_target
-from experiments.panel.truth import coordinates
+from experiments.run.errors import ConfigError
+from experiments.run.study import Settings
+from experiments.run.study import Study
+from experiments.run.study import Work
 from experiments.samplers.base import BuildOptions
 from experiments.samplers.tfp_kernels import Hmc
 from experiments.samplers.windowed import WindowedNuts
+from experiments.studies.panel import brownian
+from experiments.studies.panel import volatility
+from experiments.studies.panel.config import DEFAULT
+from experiments.studies.panel.config import load_panel
+from experiments.studies.panel.modes import find_modes
+from experiments.studies.panel.modes import in_coordinates_of_the_heaviest
+from experiments.studies.panel.truth import coordinates
 
-__all__ = ['by_quadrature', 'by_sampling', 'write_reference']
+__all__ = ['STUDY', 'by_quadrature', 'by_sampling']
 
 # {label: function of nothing to exact moments}.
 _EXACT = {
@@ -40,50 +50,47 @@ _EXACT = {
 }
 _MAX_RHAT = 1.01
 _ESS_FACTOR = 10
-# Of all modes, what may be left without a chain.
+# Largest share of the mass in modes without a chain.
 _LEAST_SHARE = 1e-3
 _NUM_LEAPFROG_STEPS = 10
 _GRID_HALF_WIDTH = 8.0
 _GRID_SIZE = 2001
 
 
-def write_reference(
-  panel,
-  target_index,
-  data_dir,
-  num_adaptation_steps,
-  num_results,
-  seed,
-  num_climbs=0,
-):
-  """Writes the reference of one target and returns it, a dict.
+class References(Settings):
+  """How long the runs are; what is exact takes none."""
 
-  Args:
-    panel: the `Panel`.
-    target_index: in the panel.
-    data_dir: folder of local data sets.
-    num_adaptation_steps: of the sampler.
-    num_results: of each chain.
-    seed: of the run.
-    num_climbs: of a target that is sampled; where not 0, from how many starts
-      modes are looked for.
-  """
-  target = build_target(panel, target_index, data_dir)
-  label = panel.config.target_label(target_index)
+  panel: str = str(DEFAULT)
+  num_adaptation_steps: int = pydantic.Field(2000, ge=40)
+  num_results: int = pydantic.Field(10000, ge=4)
+  # Starts from which modes are looked for; 0: windowed NUTS.
+  num_climbs: int = pydantic.Field(0, ge=0)
+
+
+def _cases(settings: References) -> dict[str, str]:
+  return {label: label for label in load_panel(settings.panel).targets}
+
+
+def _run(label: str, seed: int, work: Work) -> dict[str, Any]:
+  """Returns the reference of one target."""
+  settings = work.settings
+  panel = load_panel(settings.panel)
+  target, _ = panel.problem(label, work.data_dir)
   if label in _EXACT:
     moments = _EXACT[label]()
   elif target.event_size == 2:
     moments = by_quadrature(target)
   else:
     config = panel.pair_config(
-      target_index, 0, (num_adaptation_steps, num_results, 1)
+      label,
+      next(iter(panel.methods)),
+      settings.num_adaptation_steps,
+      settings.num_results,
     )
-    moments = by_sampling(target, config, panel.gates, seed, num_climbs)
-  reference = {'target': label, **moments, **_against_gym(target, moments)}
-  path = panel.reference_path(target_index)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  write_json(path, reference)
-  return reference
+    moments = by_sampling(
+      target, config, panel.gates, seed, settings.num_climbs
+    )
+  return {'target': label, **moments, **_against_gym(target, moments)}
 
 
 def by_sampling(target, config, gates, seed, num_climbs=0):
@@ -94,15 +101,15 @@ def by_sampling(target, config, gates, seed, num_climbs=0):
     config: a `Config` with the numbers of chains, steps and results.
     gates: the panel's `Gates`.
     seed: int.
-    num_climbs: 0 for windowed NUTS; else HMC in coordinates of the heaviest
-      of the modes in which so many climbs end.
+    num_climbs: 0 for windowed NUTS. Otherwise so many climbs find modes, and
+      HMC runs in coordinates of the heaviest one.
   """
   if num_climbs:
     states, trace, found = _around_modes(target, config, seed, num_climbs)
   else:
     sampler = WindowedNuts(name='windowed_nuts')
     starts = make_starts(config, target, seed)
-    states, trace = _run(sampler, target, config, starts, seed)
+    states, trace = _sampled(sampler, target, config, starts, seed)
     found = {'sampler': 'TFP windowed NUTS'}
   moments = _moments(target, states)
   is_converged = (
@@ -124,14 +131,14 @@ def by_sampling(target, config, gates, seed, num_climbs=0):
 
 
 def _around_modes(target, config, seed, num_climbs):
-  """Returns states, trace and what is to be told of the modes."""
+  """Returns states, trace and what a reference tells about the modes."""
   modes = find_modes(target, num_climbs, seed)
   log_prob, to_x, to_z = in_coordinates_of_the_heaviest(target, modes)
   num_modes = min(modes.num_heavy(_LEAST_SHARE), config.num_chains)
   starts = to_z(modes.starts(config.num_chains, num_modes, seed))
   moved = target._replace(target_log_prob_fn=log_prob)
   sampler = Hmc(name='hmc', num_leapfrog_steps=_NUM_LEAPFROG_STEPS)
-  states, trace = _run(sampler, moved, config, starts, seed)
+  states, trace = _sampled(sampler, moved, config, starts, seed)
   found = {
     'sampler': 'TFP HMC in coordinates of the heaviest mode',
     'num_leapfrog_steps': _NUM_LEAPFROG_STEPS,
@@ -142,7 +149,7 @@ def _around_modes(target, config, seed, num_climbs):
   return to_x(states), trace, found
 
 
-def _run(sampler, target, config, starts, seed):
+def _sampled(sampler, target, config, starts, seed):
   """Returns states and trace."""
   method = sampler.build(
     target,
@@ -245,3 +252,6 @@ def _against_gym(target, moments):
     'worst_mean_z_against_gym': float(z[np.argmax(np.abs(z))]),
     'deviation_ratio_to_gym': [float(ratio.min()), float(ratio.max())],
   }
+
+
+STUDY = Study(_cases, _run, settings=References, seeds=(1000,), process='cell')

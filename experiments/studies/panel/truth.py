@@ -1,12 +1,12 @@
-"""What is known of a target: moments of its coordinates and of their squares.
+"""What is known about a target: moments of coordinates and of their squares.
 
   E[x^2] = m^2 + s^2
-  Var[x^2]  in closed form, from a reference run, or as of a Gaussian,
+  Var[x^2]  in closed form, from a reference run, or that of a Gaussian,
             2 s^4 + 4 m^2 s^2
 
 The coordinates are those of the model's own space, all quantities in a row.
-Exact moments come first, then inference_gym's, then those of a reference run.
-For Var[x^2], a scale only, the reference is taken first.
+Exact moments are preferred to inference_gym's, and these to a reference run's.
+For Var[x^2], which is only a scale, the reference comes first.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from typing import Optional
 
 import numpy as np
 
-from experiments.framework.json_files import read_json
+from experiments.targets.base import Target
 
 __all__ = [
   'Truth',
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _GYM = 'inference_gym'
-# The source of references that are no runs.
+# The source of a reference that is exact.
 _EXACT = 'quadrature'
 
 
@@ -33,21 +33,21 @@ class Truth(NamedTuple):
 
   mean: np.ndarray
   deviation: np.ndarray
-  # Of the mean; 0 where that is exact.
+  # Standard error of the mean; 0 where the mean is exact.
   standard_error: np.ndarray
   mean_of_square: np.ndarray
   variance_of_square: np.ndarray
-  # 'inference_gym', 'reference run'; and where Var[x^2] is from.
+  # Where the moments are from, and where Var[x^2] is from.
   source: str
   square_source: str
-  # Whether a run may be judged by it.
+  # Whether a run may be judged by these moments.
   is_converged: bool = True
   # The largest difference of the reference's means to inference_gym's, in
   # standard errors; None where there are not both.
   gym_z: Optional[float] = None
 
 
-def coordinates(target, states):
+def coordinates(target: Target, states) -> np.ndarray:
   """Returns states in the model's own space, [..., num_coordinates] float64."""
   states = np.asarray(states)
   if target.constrain is None:
@@ -61,18 +61,21 @@ def coordinates(target, states):
   return np.concatenate(parts, axis=-1)
 
 
-def load_truth(target, label, path):
+def load_truth(
+  target: Target, label: str, reference: dict | None
+) -> Optional[Truth]:
   """Returns the `Truth`, or None where nothing is known.
 
   Args:
-    target: the `Target`.
-    label: of the target in the panel.
-    path: of the reference's file, there or not.
+    target: The target.
+    label: Its label in the panel.
+    reference: Reference moments, or None without any.
   """
-  reference = None
-  if path.is_file():
-    reference = read_json(path)
-  moments = _reference_moments(reference)
+  moments = None
+  if reference is not None:
+    names = ('mean', 'deviation', 'standard_error')
+    moments = [np.asarray(reference[n], np.float64) for n in names]
+    moments.append(reference['source'])
   if moments is None or moments[-1] != _EXACT:
     moments = _gym_moments(target) or moments
   if moments is None:
@@ -107,14 +110,6 @@ def _gym_moments(target):
     for i in range(3)
   ]
   return (*parts, _GYM)
-
-
-def _reference_moments(reference):
-  if reference is None:
-    return None
-  names = ('mean', 'deviation', 'standard_error')
-  parts = [np.asarray(reference[name], np.float64) for name in names]
-  return (*parts, reference['source'])
 
 
 def _variance_of_square(label, mean, deviation, reference):
