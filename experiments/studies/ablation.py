@@ -43,14 +43,11 @@ from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
 from experiments.framework.measurements import spread
 from experiments.framework.starts import make_starts
-from experiments.methods.base import find_field
-from experiments.panel import budget
-from experiments.panel.config import find_label
-from experiments.panel.config import load_panel
-from experiments.panel.pair import build_target
-from experiments.panel.records import finished_record
-from experiments.panel.truth import load_truth
+from experiments.samplers.base import find_field
 from experiments.studies.judgement import SIZES
+from experiments.studies.panel import budget
+from experiments.studies.panel.cells import finished_record
+from experiments.studies.panel.config import load_panel
 
 __all__ = ['TARGETS', 'VARIANTS', 'build', 'measure', 'pulled_back']
 
@@ -158,9 +155,7 @@ def measure(names, variants, seeds, output, report=print, panel=None):
 
 def _run_seeds(panel, name, variant, seeds):
   """Yields the record of every seed; they share one compilation."""
-  index = find_label('target', name, panel.config.target_labels())
-  target = build_target(panel, index, None)
-  truth = load_truth(target, name, panel.reference_path(index))
+  target, truth = panel.problem(name)
   sampler = build(target.target_log_prob_fn, variant, panel.config)
   for seed in seeds:
     start = time.perf_counter()

@@ -20,7 +20,7 @@ from experiments.framework import config as configs
 from experiments.framework import runner
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
-from experiments.panel import brownian
+from experiments.studies.panel import brownian
 from experiments.targets.base import BuildContext
 
 __all__ = ['build_target', 'config_values', 'measure', 'table']

@@ -26,7 +26,7 @@ import tensorflow_probability as tfp
 from tensorflow.python.framework.func_graph import FuncGraph
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 
 __all__ = ['FAMILIES', 'ROWS', 'measure']
 

@@ -15,8 +15,8 @@ import pathlib
 
 import numpy as np
 
-from experiments.panel import accuracy
-from experiments.panel.truth import Truth
+from experiments.studies.panel import accuracy
+from experiments.studies.panel.truth import Truth
 from tfp_adaptive.posterior import tails
 
 __all__ = ['worst_scores']

@@ -26,11 +26,10 @@ import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
-from experiments.panel import accuracy
-from experiments.panel import pair
-from experiments.panel import records
-from experiments.panel import truth as truth_lib
-from experiments.panel.config import load_panel
+from experiments.run import machine
+from experiments.studies.panel import accuracy
+from experiments.studies.panel import truth as truth_lib
+from experiments.studies.panel.config import load_panel
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import tails
 
@@ -90,7 +89,7 @@ def run(panel, index, target, truth, seed):
     in os.environ.get('TF_XLA_FLAGS', ''),
     'report': [stage._asdict() for stage in posterior.report],
     'version': tfpa.__version__,
-    'commit': records.commit(),
+    'commit': machine.commit(),
   }
 
 
@@ -145,8 +144,7 @@ def main():
       is_wanted = not options.only_target or label in options.only_target
       if not is_wanted or (label, seed) in done:
         continue
-      target = pair.build_target(panel, index, options.data_dir)
-      truth = truth_lib.load_truth(target, label, panel.reference_path(index))
+      target, truth = panel.problem(label, options.data_dir)
       record = run(panel, index, target, truth, seed)
       append_lines(options.output, record)
       print(_line(record), flush=True)

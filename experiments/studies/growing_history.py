@@ -17,11 +17,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import baselines
-from experiments.baselines.kernel_adaptive_metropolis import (
+from experiments.framework.diagnostics import geyer_ess
+from experiments.samplers import baselines
+from experiments.samplers.baselines.kernel_adaptive_metropolis import (
   UncalibratedKernelAdaptive,
 )
-from experiments.framework.diagnostics import geyer_ess
 from experiments.studies.mixed_moments import mean_error_norm
 from experiments.targets.banana import banana_target
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from experiments.framework import diagnostics
-from experiments.panel import accuracy
+from experiments.studies.panel import accuracy
 
 __all__ = ['SIZES', 'judged']
 

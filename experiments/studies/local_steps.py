@@ -24,16 +24,13 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
-from experiments.panel import budget
-from experiments.panel.cli import DEFAULT_CONFIG
-from experiments.panel.config import find_label
-from experiments.panel.config import load_panel
-from experiments.panel.pair import build_target
-from experiments.panel.truth import coordinates
-from experiments.panel.truth import gaussian_variance_of_square
-from experiments.panel.truth import load_truth
-from experiments.panel.truth import Truth
 from experiments.studies import judgement
+from experiments.studies.panel import budget
+from experiments.studies.panel.config import DEFAULT as DEFAULT_CONFIG
+from experiments.studies.panel.config import load_panel
+from experiments.studies.panel.truth import coordinates
+from experiments.studies.panel.truth import gaussian_variance_of_square
+from experiments.studies.panel.truth import Truth
 from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
@@ -130,14 +127,13 @@ def _load(panel, name):
   """Returns the `_Problem` of a name."""
   if name == 'rotated_gaussian':
     return _rotated_gaussian()
-  index = find_label('target', name, panel.config.target_labels())
-  target = build_target(panel, index, None)
+  target, truth = panel.problem(name)
   return _Problem(
     name,
     target.target_log_prob_fn,
     target.event_size,
     lambda states: coordinates(target, states),
-    load_truth(target, name, panel.reference_path(index)),
+    truth,
   )
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
-from experiments.methods.base import find_field
+from experiments.samplers.base import find_field
 from experiments.studies import persistent_momentum
 from experiments.studies.trajectory_lengths import effective_sizes
 from experiments.studies.trajectory_lengths import Sampler

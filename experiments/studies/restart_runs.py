@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 
 __all__ = ['CHANGES', 'LATENT', 'WITH_DENSITY', 'run']
 

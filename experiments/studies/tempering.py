@@ -20,11 +20,11 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
-from experiments.panel import budget
-from experiments.panel.cli import DEFAULT_CONFIG
-from experiments.panel.config import load_panel
 from experiments.studies import judgement
 from experiments.studies import tempering_targets
+from experiments.studies.panel import budget
+from experiments.studies.panel.config import DEFAULT as DEFAULT_CONFIG
+from experiments.studies.panel.config import load_panel
 
 __all__ = ['METHODS', 'measure', 'run_seeds']
 

@@ -13,12 +13,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from inference_gym.internal import data as gym_data
 
-from experiments.panel.config import find_label
-from experiments.panel.config import load_panel
-from experiments.panel.pair import build_target
-from experiments.panel.truth import coordinates
-from experiments.panel.truth import load_truth
-from experiments.panel.truth import Truth
+from experiments.studies.panel.config import load_panel
+from experiments.studies.panel.truth import coordinates
+from experiments.studies.panel.truth import Truth
 
 __all__ = ['Problem', 'SIZES', 'load', 'lorenz_prior', 'mixture']
 
@@ -58,8 +55,7 @@ def load(config, name):
   if name == 'mixture_of_25_gaussians':
     return mixture()
   panel = load_panel(config)
-  index = find_label('target', name, panel.config.target_labels())
-  target = build_target(panel, index, None)
+  target, truth = panel.problem(name)
   if 'Lorenz' in name:
     prior = lorenz_prior(target.event_size)
   else:
@@ -72,7 +68,7 @@ def load(config, name):
     prior,
     target.event_size,
     lambda states: coordinates(target, states),
-    load_truth(target, name, panel.reference_path(index)),
+    truth,
   )
 
 

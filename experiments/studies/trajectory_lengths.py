@@ -25,7 +25,7 @@ import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import read_lines
-from experiments.methods.base import find_field
+from experiments.samplers.base import find_field
 from experiments.studies.length_targets import MAP_TARGETS
 from experiments.studies.length_targets import TARGETS
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results

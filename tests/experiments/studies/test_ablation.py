@@ -11,8 +11,8 @@ from experiments.documentation import geometry
 from experiments.framework import moments
 from experiments.framework.json_files import read_lines
 from experiments.panel.cells import CellFile
-from experiments.panel.config import load_panel
 from experiments.studies import ablation
+from experiments.studies.panel.config import load_panel
 from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import rotated_covariance
 from tests.transport.maps import hierarchies
@@ -114,10 +114,9 @@ def test_all_variants_spend_the_same_gradients(variant):
 def test_cells_that_the_page_takes_are_runs_of_the_same_settings():
   panel = load_panel(ablation._CONFIG)
   sampler = ablation.build(hierarchies.funnel, 'fisher', panel.config)
-  method = panel.config.method_labels().index(geometry._FISHER)
   records = CellFile(ablation._OUTPUT.parent).records()
   for name in ablation.TARGETS:
-    key = panel.key(panel.config.target_labels().index(name), method)
+    key = panel.key(name, geometry._FISHER)
     found = [r for r in records if r['target'] == name and r['key'] == key]
     assert len(found) == 10
     for record in found:
