@@ -19,11 +19,7 @@ from experiments.posteriordb import cli as posteriordb_cli
 from experiments.quickstart.cli import quickstart
 from experiments.rivals import cli as rivals_cli
 from experiments.run import cli as run_cli
-<<<<<<< HEAD
-from experiments.run import errors
-=======
 from experiments.run import yaml_files
->>>>>>> panel
 from experiments.studies import cli as studies_cli
 
 __all__ = ['app']
@@ -61,13 +57,9 @@ def run(
   python: run_cli.Python = None,
 ):
   """Run a study, or a config and write its own folder of results."""
-<<<<<<< HEAD
-  if config.suffix != '.yaml':
-=======
   with cli.refusing():
     is_panel = config.suffix == '.yaml' and 'targets' in yaml_files.load(config)
   if is_panel or config.suffix != '.yaml':
->>>>>>> panel
     run_cli.run(
       str(config),
       seeds,
