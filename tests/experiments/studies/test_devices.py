@@ -1,15 +1,14 @@
-"""Lowering for a GPU without one sees ops that have no kernel there."""
+"""The cases of all kernels, and what a device does with one of them."""
 
 import inspect
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.studies import bench_devices
+from experiments.run.study import Work
+from experiments.studies import devices
 from experiments.studies import kernel_cases
-from experiments.studies import placement
 from experiments.targets.gaussians import rotated_covariance
 from tests.contracts import registry
 
@@ -55,77 +54,20 @@ def test_draws_of_a_law_have_its_moments(name):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-  'name',
-  [
-    'gradient_adaptive_langevin',
-    'adaptive_metropolis, tridiagonal',
-    'kernel_hamiltonian, lite',
-    'marginal_gradient, stationary',
-  ],
-)
-def test_representative_steps_lower_for_a_gpu(name):
-  row = placement.measure(_CASES[name])
-  assert row['adapting']['lowers'] and row['frozen']['lowers']
-  assert row['adapting']['custom_calls'] == row['frozen']['custom_calls'] == []
-  # A path's factor is solved by a scan there, by a loop on a CPU.
-  solves_a_path = name == 'adaptive_metropolis, tridiagonal'
-  assert row['same_as_on_cpu'] != solves_a_path
-  # A step that adapts holds more.
-  assert row['adapting']['kilobytes'] > row['frozen']['kilobytes'] > 20
-
-
-def _determinant(x):
-  matrix = tf.eye(3) + 0.1 * x[..., tf.newaxis] * x[..., tf.newaxis, :]
-  factor, _ = tf.linalg.lu(tf.stop_gradient(matrix))
-  return tf.reduce_sum(tf.linalg.diag_part(factor) - 0.5 * x**2, axis=-1)
-
-
-def _in_python(x):
-  return tf.numpy_function(
-    lambda v: np.float32(-0.5 * np.sum(v**2, axis=-1)), [x], tf.float32
+def test_a_device_keeps_the_law_and_the_study_sees_another(tmp_path):
+  amount = devices.Amount(
+    num_adaptation_steps=100,
+    num_learning_chains=20,
+    num_judges=2000,
+    num_judged_steps=10,
+    num_chains=(10, 100),
+    seconds=0.01,
   )
-
-
-def _lowered(target_log_prob_fn):
-  kernel = tfpa.adaptive_metropolis(
-    lambda x: tf.ensure_shape(target_log_prob_fn(x), [2]), 10
-  )
-  state = tf.ones([2, 3])
-  ((text, op),) = placement.lower(
-    kernel, state, kernel.bootstrap_results(state)
-  )
-  return placement.summary(text, op)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'target, op', [(_determinant, 'Lu'), (_in_python, 'PyFunc')]
-)
-def test_an_op_without_a_kernel_is_reported(target, op):
-  assert _lowered(target) == dict(lowers=False, op=op)
-
-
-@pytest.mark.full
-def test_custom_calls_and_float64_are_reported():
-  def eigenvalues(x):
-    matrix = x[..., tf.newaxis] * x[..., tf.newaxis, :]
-    values = tf.linalg.eigvalsh(tf.cast(matrix, tf.float64))
-    return -0.5 * tf.cast(tf.reduce_sum(values, axis=-1), tf.float32)
-
-  found = _lowered(eigenvalues)
-  assert found['lowers'] and found['custom_calls'] == ['Eigh']
-  assert found['num_float64'] > 0
-
-
-@pytest.mark.nightly
-def test_the_bench_of_devices_measures_and_sees_another_law():
-  case = _CASES['gradient_adaptive_langevin']
-  row = bench_devices._measure(case, False, bench_devices._SMOKE)
-  # The largest of 12; 4.5 has a chance of 1e-4 under the law.
-  assert row.worst_z < 4.5 < row.other_law_z
-  assert all(rate > 0.0 for rate in row.chain_steps.values())
-  assert bench_devices.to_rich([row]).row_count == 1
+  case = devices.Case(_CASES['gradient_adaptive_langevin'], False)
+  row = devices.run(case, 0, Work(amount, tmp_path))
+  # The largest of 12. Above 4.5 has a chance of 1e-4 under the law.
+  assert row['worst_z'] < 4.5 < row['other_law_z']
+  assert all(rate > 0.0 for rate in row['chain_steps'].values())
 
 
 @pytest.mark.parametrize(
@@ -139,4 +81,4 @@ def test_the_bench_of_devices_measures_and_sees_another_law():
 def test_saturation_is_where_more_chains_do_not_double_the_rate(
   rates, saturation
 ):
-  assert bench_devices._saturation(rates) == saturation
+  assert devices._saturation(rates) == saturation
