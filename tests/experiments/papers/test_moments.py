@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.framework import moments
+from experiments.papers import moments
 from experiments.targets.base import Target
 
 NUM_SERIES = 400
