@@ -25,7 +25,6 @@ __all__ = [
   'Init',
   'NormalInit',
   'expand_methods',
-  'json_schema',
   'load_config',
   'parse_config',
   'smoke',
@@ -244,8 +243,3 @@ def smoke(config):
   values['num_steps_between_results'] = 0
   values['block_size'] = None
   return Config.model_validate(values)
-
-
-def json_schema():
-  """Returns the JSON schema of the config, for editors."""
-  return Config.model_json_schema()

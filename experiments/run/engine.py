@@ -98,6 +98,8 @@ def run(
   folder = pathlib.Path(job.folder)
   _write_description(folder, job, found)
   process, max_seconds = found.study.process, found.study.max_seconds
+  if execute is not None and process == 'run':
+    process = 'cell'  # So that there is work for every node.
   groups = tasks.units(chosen, process, shard)
   own = [cell for group in groups for cell in group]
   reader = store.Reader(folder)

@@ -380,6 +380,16 @@ def test_a_cluster_leaves_what_one_process_leaves(whole, tmp_path, monkeypatch):
   assert not ray.is_connected
 
 
+def test_a_cluster_divides_what_one_process_would_share(tmp_path):
+  seen = []
+  _run(
+    tmp_path,
+    process='run',
+    execute=lambda function, groups, folder: seen.extend(groups),
+  )
+  assert [len(group) for group in seen] == [1] * len(CELLS)
+
+
 def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(
   whole, tmp_path, monkeypatch
 ):
