@@ -329,6 +329,7 @@ def test_climbing_ends_nearer_to_the_mode(tiny):
   assert after < 0.5 * before
 
 
+@pytest.mark.full
 def test_refusals_on_the_command_line_exit_with_two(tiny, tmp_path):
   output = ['--output', tmp_path / 'run']
   wrong = _invoke('run', tiny, *output, '--set', 'num_chains=x')
