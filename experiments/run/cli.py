@@ -256,6 +256,9 @@ def _table(name: str, records: list[store.Record]) -> str:
   """Returns a plain Markdown table of all records."""
   import polars
 
+  frame = store.frame(records).with_columns(
+    polars.col('case').str.replace_all('|', r'\|', literal=True)
+  )
   with polars.Config(
     tbl_formatting='MARKDOWN',
     tbl_hide_column_data_types=True,
@@ -265,4 +268,4 @@ def _table(name: str, records: list[store.Record]) -> str:
     tbl_width_chars=2**16 - 1,
     fmt_str_lengths=200,
   ):
-    return f'## {name}\n\n{store.frame(records)}\n'
+    return f'## {name}\n\n{frame}\n'

@@ -117,7 +117,8 @@ def run(
   _remove_checkpoints(folder, own, reader.latest)
   if found.study.finish and not tasks.missing(chosen, reader.latest):
     with locks.held(folder, 'finish', wait=True):
-      found.study.finish(folder, current(folder, chosen))
+      work = _work(job, found, folder)
+      found.study.finish(folder, current(folder, chosen), work)
   return own
 
 
@@ -291,6 +292,8 @@ def run_cells(job: Job, found: find.Found, cells: Sequence[Cell]) -> None:
 
   Cells that another process is at are left to the end, and then waited for.
   """
+  if found.study.prepare is not None:
+    found.study.prepare(_work(job, found, pathlib.Path(job.folder)))
   cases = found.study.cases(found.settings)
   reader = store.Reader(job.folder)
   refused: dict[str, str] = {}
@@ -312,13 +315,7 @@ def _run_cell(job, found, case, cell, refused):
   """Runs one cell and writes all that it leaves."""
   checkpoints = _checkpoints(job.folder, cell)
   checkpoints.mkdir(parents=True, exist_ok=True)
-  work = Work(
-    found.settings,
-    checkpoints,
-    job.data_dir and pathlib.Path(job.data_dir),
-    job.progress,
-    job.python,
-  )
+  work = _work(job, found, checkpoints)
   wall, cpu = time.perf_counter(), sum(os.times()[:4])
   result, error, status = Result({}), None, 'finished'
   try:
@@ -346,6 +343,11 @@ def _run_cell(job, found, case, cell, refused):
   store.append(job.folder, record)
   if status == 'finished':
     shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def _work(job, found, checkpoints):
+  data_dir = job.data_dir and pathlib.Path(job.data_dir)
+  return Work(found.settings, checkpoints, data_dir, job.progress, job.python)
 
 
 def _record(cell, status, values, error) -> store.Record:

@@ -117,7 +117,7 @@ def digest(values: Any) -> str:
 def file_name(case: str) -> str:
   """Returns a file name for a case; two cases never share one."""
   name = re.sub(r'[^A-Za-z0-9,=+-]+', '_', case).strip('_')[:80]
-  return name if name == case else f'{name}.{digest(case)[:8]}'
+  return name if name and name == case else f'{name}.{digest(case)[:8]}'
 
 
 def plain(value: Any) -> Any:
@@ -290,7 +290,7 @@ def write_draws(folder, record: Record, draws: Any) -> None:
     return
   import warnings
 
-  draws = draws.assign_coords()  # A copy with attributes of its own.
+  draws = draws.copy()  # With attributes of its own.
   draws.attrs = {**draws.attrs, _KEY: record.key}
   with _aside(path) as aside, warnings.catch_warnings():
     warnings.simplefilter('ignore')  # Of types that Zarr has not settled yet.

@@ -1,6 +1,6 @@
 """Methods as a config asks for them, built without a run."""
 
-from experiments.framework import config as configs
+from experiments.papers import config as configs
 from experiments.samplers.base import BuildOptions
 from experiments.targets.base import BuildContext
 

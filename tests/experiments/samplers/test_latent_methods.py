@@ -5,13 +5,10 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import accept_sweep
-from experiments.framework import cell
-from experiments.framework import config as configs
-from experiments.framework import figures
-from experiments.framework import shrinkage
-from experiments.framework import tables
-from experiments.framework.errors import ConfigError
+from experiments.papers import cell
+from experiments.papers import config as configs
+from experiments.papers import shrinkage
+from experiments.run.errors import ConfigError
 from experiments.samplers import latent
 from experiments.targets import gp_regression
 from experiments.targets.base import LatentGaussian
@@ -148,16 +145,6 @@ def test_records_hold_delta_and_calls(ran):
 
 
 @pytest.mark.full
-def test_the_table_of_a_latent_run_has_columns_of_its_own(ran):
-  rows = tables.join([result.record for result in ran])
-  text = tables.to_markdown('x', rows)
-  assert '| Learned delta | Likelihood, gradient calls | Compile(s) |' in text
-  assert '| 0.05 | 8000, 8000 |' in text
-  assert len(rows[2].cells(is_latent=True)) == len(tables.header(rows)[0])
-  assert 'Learned delta' not in tables.to_markdown('x', [tables.Row('a', 0, 1)])
-
-
-@pytest.mark.full
 def test_the_spectrum_of_the_draws_is_that_of_the_posterior(ran):
   arrays = ran[0].arrays
   exact = shrinkage.posterior_variance(arrays['prior_eigenvalues'], 0.1)
@@ -208,31 +195,3 @@ def test_elliptical_slice_moves_a_field_with_a_mean():
   assert np.all(np.abs(draws.mean(0) - mean - expected) < error)
   assert np.all(np.abs(draws.mean(0) - expected) > error)
   assert result.trace['extra']['num_target_calls'] > 1
-
-
-def _record(label, wanted, rate, size):
-  return {
-    'label': label,
-    'status': 'finished',
-    'target_accept_prob': wanted,
-    'accept_rate': rate,
-    'ess': {'min': size, 'median': 2 * size},
-  }
-
-
-def test_sweep_over_acceptances_is_a_line_per_sampler():
-  records = [
-    _record('mGrad, 0.3', 0.3, 0.31, 10.0),
-    _record('mGrad, 0.3', 0.3, 0.29, 20.0),
-    _record('mGrad, 0.1', 0.1, 0.12, 5.0),
-    _record('mGrad, 0.5', 0.5, 0.5, 30.0),
-    _record('pCN, 0.2', 0.2, 0.2, 1.0),
-    _record('Ellipt', None, None, 1.0),
-    {'label': 'mGrad, 0.7', 'status': 'failed', 'target_accept_prob': 0.7},
-  ]
-  assert list(accept_sweep.families(records)) == ['mGrad']
-  figure = accept_sweep.draw(records, figures._grid)
-  (line,) = figure.axes[0].lines
-  np.testing.assert_allclose(line.get_xdata(), [0.12, 0.3, 0.5])
-  np.testing.assert_allclose(line.get_ydata(), [5, 15, 30])
-  assert accept_sweep.draw(records[:3], figures._grid) is None

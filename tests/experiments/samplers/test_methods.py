@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import cell
-from experiments.framework.errors import ConfigError
+from experiments.papers import cell
+from experiments.run.errors import ConfigError
 from experiments.samplers import tfp_kernels
 from experiments.samplers.base import find_field
 from tests.experiments.samplers.building import built
