@@ -38,11 +38,10 @@ def test_squared_bias_is_that_by_hand():
   # Two draws of two chains; E[x^2] = 1, Var[x^2] = 2.
   draws = np.array([[[1.0], [3.0]], [[1.0], [1.0]]])
   truth = _truth([0.0], [1.0])
-  # Mean of squares (1 + 9 + 1 + 1) / 4 = 3: (3 - 1)^2 / 2.
-  np.testing.assert_allclose(accuracy.squared_bias(draws, truth), [2.0])
   curve = accuracy.squared_bias_curve(draws, truth)
   assert curve.num_draws == [1, 2]
-  # After one draw (1 + 9) / 2 = 5: (5 - 1)^2 / 2.
+  # After one draw (1 + 9) / 2 = 5: (5 - 1)^2 / 2. After two, the mean of
+  # squares is (1 + 9 + 1 + 1) / 4 = 3: (3 - 1)^2 / 2.
   np.testing.assert_allclose(curve.worst, [8.0, 2.0])
 
 
@@ -51,7 +50,8 @@ def test_the_curve_takes_the_worst_and_the_mean_of_coordinates():
   truth = _truth(np.zeros(4), np.ones(4))
   curve = accuracy.squared_bias_curve(draws, truth)
   for size, worst, mean in zip(*curve, strict=True):
-    values = accuracy.squared_bias(draws[:size], truth)
+    squares = np.square(draws[:size]).mean(axis=(0, 1))
+    values = (squares - 1.0) ** 2 / 2.0
     np.testing.assert_allclose([worst, mean], [values.max(), values.mean()])
 
 
@@ -59,7 +59,7 @@ def test_one_over_squared_bias_counts_independent_draws():
   rng = np.random.default_rng(1)
   draws = 2.0 + 3.0 * rng.normal(size=(50, 4, 4000))
   truth = _truth(np.full(4000, 2.0), np.full(4000, 3.0))
-  bias = accuracy.squared_bias(draws, truth).mean()
+  bias = accuracy.squared_bias_curve(draws, truth).mean[-1]
   # n b^2 is chi-squared with one degree: its mean has error sqrt(2 / 4000).
   assert abs(200 * bias - 1) < 5 * np.sqrt(2 / 4000)
 
