@@ -13,47 +13,27 @@ import typer
 from experiments.calibration.cli import calibrate
 from experiments.framework import choices
 from experiments.framework import cli
-from experiments.framework import errors
 from experiments.framework.data_cli import data
 from experiments.fuzz.cli import fuzz
-from experiments.panel import cli as panel_cli
 from experiments.posteriordb import cli as posteriordb_cli
 from experiments.quickstart.cli import quickstart
 from experiments.rivals import cli as rivals_cli
+from experiments.run import cli as run_cli
+from experiments.run import yaml_files
 from experiments.studies import cli as studies_cli
 
 __all__ = ['app']
 
-OnlyTarget = Annotated[
-  Optional[list[str]],
-  typer.Option(help='Panels: run these targets only; * is allowed.'),
-]
-OnlyMethod = Annotated[
-  Optional[list[str]],
-  typer.Option(help='Panels: run these methods only; * is allowed.'),
-]
 Redo = Annotated[
   Optional[list[str]],
-  typer.Option(help="Panels: run cells of a status again: 'out of time' ..."),
+  typer.Option(help="Run cells of a status again: 'out of time' ..."),
 ]
-
-
-_OF_PANELS = 'is of panels alone; leave it out, of methods change the config'
-_NOT_OF_PANELS = (
-  'is not of panels: they go on by themselves, and a few steps are '
-  '--set gradients_per_chain=1000 with an --output of their own'
-)
-
-
-def _refuse(why, options):
-  """Refuses options that were given and would be passed over."""
-  for name, value in options.items():
-    if value:
-      raise errors.ConfigError(f'{name} {why}.')
 
 
 def run(
-  config: Annotated[pathlib.Path, typer.Argument(help='YAML file.')],
+  config: Annotated[
+    pathlib.Path, typer.Argument(help='Name of a study, or YAML file.')
+  ],
   set_: Annotated[
     Optional[list[str]],
     typer.Option('--set', metavar='KEY=VALUE', help='E.g. methods.0.name=am.'),
@@ -68,31 +48,36 @@ def run(
   output: Annotated[
     Optional[pathlib.Path], typer.Option(help='Folder of the results.')
   ] = None,
-  only_target: OnlyTarget = None,
-  only_method: OnlyMethod = None,
   redo: Redo = None,
   shard: cli.Shard = None,
   executor: cli.Executor = 'local',
   address: cli.Address = None,
+  seeds: run_cli.Seeds = None,
+  only: run_cli.Only = None,
+  python: run_cli.Python = None,
 ):
-  """Run a config and write its own folder of results."""
+  """Run a study, or a config and write its own folder of results."""
+  with cli.refusing():
+    is_panel = config.suffix == '.yaml' and 'targets' in yaml_files.load(config)
+  if is_panel or config.suffix != '.yaml':
+    run_cli.run(
+      str(config),
+      seeds,
+      only,
+      set_,
+      output,
+      redo,
+      shard,
+      executor,
+      address,
+      device,
+      data_dir,
+      python,
+      smoke,
+    )
+    return
   choice = choices.Choice(shard, executor, address, device)
   with cli.refusing():
-    if panel_cli.is_panel(config):
-      _refuse(_NOT_OF_PANELS, {'--smoke': smoke, '--resume': resume})
-      lost = panel_cli.run_config(
-        config,
-        set_ or (),
-        output,
-        data_dir,
-        only_target or (),
-        only_method or (),
-        redo or (),
-        choice,
-      )
-      raise typer.Exit(1 if lost else 0)
-    only = {'--only-target': only_target, '--only-method': only_method}
-    _refuse(_OF_PANELS, only | {'--redo': redo})
     records = cli.run_config(
       config, set_, smoke, resume, data_dir, output, choice
     )
@@ -106,7 +91,6 @@ app = typer.Typer(
   add_completion=False,
   pretty_exceptions_show_locals=False,
 )
-app.add_typer(panel_cli.app, name='panel')
 app.add_typer(posteriordb_cli.app, name='posteriordb')
 app.add_typer(rivals_cli.app, name='rivals')
 app.add_typer(studies_cli.surrogate, name='surrogate')
@@ -116,7 +100,7 @@ for _name, _command in (
   ('quickstart', quickstart),
   ('run', run),
   ('data', data),
-  ('list', cli.list_),
+  ('list', run_cli.list_),
   ('report', cli.report),
   ('bench', studies_cli.bench),
   ('schema', cli.schema),

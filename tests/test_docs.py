@@ -255,8 +255,8 @@ def test_fields_are_explained_by_the_comment_beside_or_above():
 
 
 def test_the_page_without_runs_says_what_is_missing():
-  from experiments.panel.cli import DEFAULT_CONFIG
-  from experiments.panel.config import load_panel
+  from experiments.studies.panel.config import DEFAULT as DEFAULT_CONFIG
+  from experiments.studies.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)
   text = evaluation_tables.evaluation_page(panel, [], num_stale=3)
@@ -270,8 +270,8 @@ def test_the_page_without_runs_says_what_is_missing():
 
 
 def test_the_page_counts_runs_and_names_what_is_missing():
-  from experiments.panel.cli import DEFAULT_CONFIG
-  from experiments.panel.config import load_panel
+  from experiments.studies.panel.config import DEFAULT as DEFAULT_CONFIG
+  from experiments.studies.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)
   target = panel.config.target_labels()[0]

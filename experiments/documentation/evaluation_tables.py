@@ -312,9 +312,9 @@ def _shown(value):
 def _write(folder):
   from experiments.panel import page
   from experiments.panel.cells import CellFile
-  from experiments.panel.cli import DEFAULT_CONFIG
-  from experiments.panel.cli import DEFAULT_OUTPUT
-  from experiments.panel.config import load_panel
+  from experiments.panel.cells import DEFAULT_OUTPUT
+  from experiments.studies.panel.config import DEFAULT as DEFAULT_CONFIG
+  from experiments.studies.panel.config import load_panel
 
   panel = load_panel(DEFAULT_CONFIG)
   records, num_stale = page.select(panel, CellFile(DEFAULT_OUTPUT))

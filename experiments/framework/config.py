@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-import experiments.methods
+import experiments.samplers.catalogue
 import experiments.targets  # noqa: F401
 from experiments.framework import explain
 from experiments.framework import yaml_files

@@ -3,7 +3,7 @@
 import numpy as np
 
 import tfp_adaptive as tfpa
-from experiments.methods.base import find_field
+from experiments.samplers.base import find_field
 
 __all__ = ['condition_number', 'images', 'is_singular', 'learned_factor']
 

@@ -5,7 +5,7 @@ import numpy as np
 from experiments.framework import diagnostics
 from experiments.framework import learned
 from experiments.framework import moments
-from experiments.methods.base import find_field
+from experiments.samplers.base import find_field
 
 __all__ = ['measure', 'spread', 'step_counts']
 

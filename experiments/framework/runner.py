@@ -31,7 +31,7 @@ from experiments.framework.outputs import storing
 from experiments.framework.outputs import write_json
 from experiments.framework.outputs import write_text
 from experiments.framework.starts import make_starts
-from experiments.methods.base import BuildOptions
+from experiments.samplers.base import BuildOptions
 from experiments.targets.base import BuildContext
 
 __all__ = [

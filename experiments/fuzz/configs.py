@@ -27,8 +27,7 @@ from experiments.fuzz.config_values import RUN
 from experiments.fuzz.config_values import STRUCTURE
 from experiments.fuzz.values import at
 from experiments.fuzz.values import leaves
-from experiments.panel import cli as cli_panel
-from experiments.panel.config import load_panel
+from experiments.studies.panel.config import load_panel
 
 __all__ = ['make']
 
@@ -110,9 +109,9 @@ def _shown(text):
 
 def _load(path, overrides, original, is_drawn=False):
   """Reads a config as `run` does; plans it where that is cheap."""
-  if cli_panel.is_panel(path):
+  if 'targets' in yaml_files.load(path):
     panel = load_panel(path, overrides)
-    panel.key(0, 0)
+    panel.key(next(iter(panel.targets)), next(iter(panel.methods)))
     found = panel.config
   else:
     found = configs.load_config(path, overrides)

@@ -20,13 +20,12 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.framework import diagnostics
-from experiments.panel import accuracy
-from experiments.panel import pair
-from experiments.panel import truth as truth_lib
-from experiments.panel.config import load_panel
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
+from experiments.studies.panel import accuracy
+from experiments.studies.panel import truth as truth_lib
+from experiments.studies.panel.config import load_panel
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import tails
 
@@ -42,23 +41,21 @@ class Choice(Settings):
 
 
 class Case(NamedTuple):
-  """A target of a panel, by its place."""
+  """A target of a panel, by its label."""
 
   panel: str
-  index: int
+  target: str
 
 
 def cases(settings: Choice) -> dict[str, Case]:
   """Returns the targets of the panel by label."""
-  labels = load_panel(_ROOT / settings.panel).config.target_labels()
-  return {
-    label: Case(settings.panel, index) for index, label in enumerate(labels)
-  }
+  labels = load_panel(_ROOT / settings.panel).targets
+  return {label: Case(settings.panel, label) for label in labels}
 
 
 def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
   """Returns what one call chose, what it said, and how wrong it is."""
-  panel, index = load_panel(_ROOT / case.panel), case.index
+  panel = load_panel(_ROOT / case.panel)
   target, truth = _target(case, work.data_dir)
   begin = time.monotonic()
   with warnings.catch_warnings():
@@ -68,8 +65,8 @@ def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
       seed=seed,
       num_chains=panel.config.num_chains,
       init=tf.TensorSpec([target.event_size], target.dtype),
-      max_gradients=panel.budget(index).gradients_per_chain,
-      jit_compile=panel.is_jit_compiled(index),
+      max_gradients=panel.budget(case.target).gradients_per_chain,
+      jit_compile=panel.is_jit_compiled(case.target),
       progress=False,
     )
   seconds = time.monotonic() - begin
@@ -92,7 +89,7 @@ def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
     'share_diverging': posterior.verdict.share_diverging,
     'choice': posterior.choice,
     'num_gradients': posterior.num_gradients,
-    'max_gradients': panel.budget(index).gradients_per_chain,
+    'max_gradients': panel.budget(case.target).gradients_per_chain,
     'seconds': seconds,
     'report': [stage._asdict() for stage in posterior.report],
   }
@@ -104,11 +101,7 @@ STUDY = Study(cases, run, Choice, seeds=tuple(range(10)))
 @functools.lru_cache(maxsize=1)  # All seeds of a target share its compilations.
 def _target(case, data_dir):
   """Returns the target and its truth, or `None` for the truth."""
-  panel, index = load_panel(_ROOT / case.panel), case.index
-  target = pair.build_target(panel, index, data_dir)
-  label = panel.config.target_label(index)
-  truth = truth_lib.load_truth(target, label, panel.reference_path(index))
-  return target, truth
+  return load_panel(_ROOT / case.panel).problem(case.target, data_dir)
 
 
 def _errors(target, truth, states):

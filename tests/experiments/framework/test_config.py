@@ -103,8 +103,8 @@ def test_all_mistakes_are_told_at_once():
     ),
     ({'init': {'kind': 'prior'}}, ['init.kind', 'prior', "'zeros'"]),
     (
-      {'methods': [{'name': 'gadrwm', 'optimizer': 'adam'}]},
-      ['methods.0', 'adam', 'learning_rate'],
+      {'methods': [{'name': 'gadrwm', 'learning_rate': 0.1}]},
+      ['methods.0', 'learning_rate', 'settings: paper'],
     ),
     (
       {'methods': [{'name': 'windowed_nuts'}]},

@@ -8,7 +8,7 @@ import yaml
 from experiments.framework import config as configs
 from experiments.framework import yaml_files
 from experiments.framework.errors import ConfigError
-from experiments.panel.config import load_panel
+from experiments.studies.panel.config import load_panel
 
 VALUES = {
   'name': 'small',
