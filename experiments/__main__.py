@@ -11,11 +11,10 @@ from typing import Optional
 import typer
 
 from experiments.calibration.cli import calibrate
+from experiments.data.cli import data
 from experiments.framework import choices
 from experiments.framework import cli
 from experiments.framework import errors
-from experiments.framework.data_cli import data
-from experiments.fuzz.cli import fuzz
 from experiments.panel import cli as panel_cli
 from experiments.posteriordb import cli as posteriordb_cli
 from experiments.quickstart.cli import quickstart
@@ -112,7 +111,6 @@ app.add_typer(rivals_cli.app, name='rivals')
 app.add_typer(studies_cli.surrogate, name='surrogate')
 for _name, _command in (
   ('calibrate', calibrate),
-  ('fuzz', fuzz),
   ('quickstart', quickstart),
   ('run', run),
   ('data', data),

@@ -12,7 +12,7 @@ from typing import Any
 from typing import NamedTuple
 from typing import Optional
 
-from experiments.framework import data
+from experiments.data import datasets
 from experiments.framework import devices
 from experiments.framework import executors
 from experiments.framework import figures
@@ -238,7 +238,7 @@ def _run_tasks(plan, folder, console, progress, executor, tasks):
 
 def _data_dir_elsewhere(data_dir):
   """Returns the data folder for processes that have another one as theirs."""
-  folder = data.folder(data_dir)
+  folder = datasets.folder(data_dir)
   return os.path.abspath(folder) if data_dir or folder.is_dir() else None
 
 

@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 import tfp_adaptive as tfpa
-from experiments.framework import data
+from experiments.data import datasets
 from experiments.framework import diagnostics
 from experiments.targets import gp_classification
 from experiments.targets import latent
@@ -39,7 +39,7 @@ def measure(python, data_dir=None, num_repeats=5, num_results=5000):
     num_repeats: pairs of runs.
     num_results: draws of every chain.
   """
-  inputs, labels = data.load('heart', data_dir)
+  inputs, labels = datasets.load('heart', data_dir)
   covariance = latent.squared_exponential(
     gp_classification.standardized(inputs), 5.83, 14.14
   )

@@ -8,7 +8,7 @@ funnels. Data are simulated where none are named.
 import numpy as np
 import tensorflow as tf
 
-from experiments.framework import data
+from experiments.data import datasets
 from experiments.targets.gaussians import rotated_covariance
 from experiments.targets.logistic_regression import design_matrix
 from experiments.targets.logistic_regression import logistic_regression_target
@@ -25,7 +25,7 @@ def _named_regression(name):
   """Returns a build of the logistic regression on a data set."""
 
   def build(data_dir):
-    inputs, labels = data.load(name, data_dir)
+    inputs, labels = datasets.load(name, data_dir)
     return _regression(design_matrix(inputs), labels)
 
   return build

@@ -22,7 +22,7 @@ from experiments.framework import runner
 from experiments.framework import storage
 from experiments.framework.cell import CellResult
 from experiments.framework.errors import StorageError
-from experiments.fuzz import cells as made_up
+from tests.experiments.framework import made_up_cells as made_up
 
 VALUES = {
   'name': 'small',

@@ -20,8 +20,8 @@ from experiments.framework import tables
 from experiments.framework.errors import ConfigError
 from experiments.framework.labels import in_figure
 from experiments.framework.labels import in_markdown
-from experiments.fuzz.cells import write_cells
 from experiments.studies import bench
+from tests.experiments.framework.made_up_cells import write_cells
 
 ODD = [r'$\foo$', '$x$', 'a|b', '[/b]', '[red]x', ':smile:', '<b>', 'a\\']
 ODD += ['*a*', '..', '/', '\\$$', '&amp;', '#1', '%s', '{x}']

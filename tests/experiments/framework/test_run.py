@@ -11,9 +11,9 @@ import yaml
 from typer.testing import CliRunner
 
 from experiments.__main__ import app
+from experiments.data.sources import SOURCES
 from experiments.framework import cell
 from experiments.framework import config as configs
-from experiments.framework import data
 from experiments.framework import figures
 from experiments.framework import runner
 from experiments.framework import sessions
@@ -278,7 +278,7 @@ def test_a_failed_method_is_a_row_and_a_non_zero_exit(
 
 def _write_data(folder, name):
   rng = np.random.default_rng(0)
-  rows, columns = data.SOURCES[name].shape
+  rows, columns = SOURCES[name].shape
   np.savez(
     folder / f'{name}.npz',
     X=rng.normal(size=(rows, columns)),

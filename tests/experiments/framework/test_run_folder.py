@@ -14,8 +14,8 @@ from experiments.framework import sessions
 from experiments.framework import storage
 from experiments.framework.errors import ConfigError
 from experiments.framework.storage import RunFolder
-from experiments.fuzz.cells import write_cells
 from experiments.panel.cells import CellFile
+from tests.experiments.framework.made_up_cells import write_cells
 
 VALUES = {
   'name': 'small',

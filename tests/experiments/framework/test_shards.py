@@ -15,7 +15,7 @@ from experiments.framework.cell import CellResult
 from experiments.framework.errors import ConfigError
 from experiments.framework.errors import StorageError
 from experiments.framework.shards import Shard
-from experiments.fuzz import cells as made_up
+from tests.experiments.framework import made_up_cells as made_up
 
 VALUES = {
   'name': 'small',
