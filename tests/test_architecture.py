@@ -103,7 +103,7 @@ _ROOM_MAY_IMPORT = {
     'rivals',
   ),
   # All commands.
-  '__main__': ('framework', *_LATE_ROOMS, 'rivals', 'posteriordb'),
+  '__main__': ('framework', 'data', *_LATE_ROOMS, 'rivals', 'posteriordb'),
 }
 
 
