@@ -7,8 +7,7 @@ line answer at once.
 import typer
 
 from experiments.calibration.cli import calibrate
-from experiments.framework.data_cli import data
-from experiments.fuzz.cli import fuzz
+from experiments.data.cli import data
 from experiments.posteriordb import cli as posteriordb_cli
 from experiments.quickstart.cli import quickstart
 from experiments.rivals import cli as rivals_cli
@@ -29,7 +28,6 @@ for _name, _command in (
   ('data', data),
   # Until these rooms are studies of the engine.
   ('calibrate', calibrate),
-  ('fuzz', fuzz),
   ('quickstart', quickstart),
 ):
   app.command(_name)(_command)

@@ -162,7 +162,8 @@ _MEASUREMENTS = (
   (
     'Broken inputs',
     'Configs, folders of runs and data files, by the seed of the fuzzer. '
-    '`python -m experiments fuzz --seed 0 --seed 20261122`.',
+    '`python -m experiments fuzz --seed 0 --seed 20261122`, a command that '
+    'commit d5e03fa has last.',
     'fuzz.json',
     {
       'Seed': ('seed',),

@@ -7,8 +7,8 @@ from typing import Optional
 import typer
 import typer.core
 
+from experiments.data import datasets
 from experiments.framework import cli
-from experiments.framework import data as data_lib
 
 __all__ = ['app']
 
@@ -128,7 +128,7 @@ def _run_missing(tasks, output, folder, python, max_seconds):
 
 def _folder(data):
   # Processes run elsewhere: a relative path would be another one there.
-  return (data or data_lib.folder() / 'posteriordb').resolve()
+  return (data or datasets.folder() / 'posteriordb').resolve()
 
 
 def _tasks(names, samplers, seeds, dtype):

@@ -16,8 +16,8 @@ SAME_AS = 'logistic_regression'
 def data():
   """Returns inputs [270, 14], the bias last, and labels [270]."""
   # Only the environment of this project reads data, and it has the package.
-  from experiments.framework import data as data_lib
+  from experiments.data import datasets
   from experiments.targets.logistic_regression import design_matrix
 
-  inputs, labels = data_lib.load('heart')
+  inputs, labels = datasets.load('heart')
   return dict(inputs=design_matrix(inputs), labels=labels)

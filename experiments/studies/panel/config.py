@@ -4,6 +4,7 @@ Everything that decides the numbers of a case is part of its key, so that no
 record is taken for one that was made with other settings.
 """
 
+import json
 import pathlib
 from typing import Annotated
 from typing import Any
@@ -12,7 +13,6 @@ from typing import NamedTuple
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework.json_files import read_json
 from experiments.papers import explain
 from experiments.papers.config import Config
 from experiments.papers.config import expand_methods
@@ -154,7 +154,7 @@ class Panel(NamedTuple):
   def reference(self, target: str) -> dict | None:
     """Returns the reference moments of a target, or None without any."""
     path = self.reference_dir / f'{target}.json'
-    return read_json(path) if path.is_file() else None
+    return json.loads(path.read_text()) if path.is_file() else None
 
   def dtype(self, target: str) -> str:
     return 'float64' if target in self.config.float64_targets else 'float32'
