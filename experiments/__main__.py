@@ -10,14 +10,10 @@ from typing import Optional
 
 import typer
 
-from experiments.calibration.cli import calibrate
 from experiments.framework import choices
 from experiments.framework import cli
 from experiments.framework.data_cli import data
 from experiments.fuzz.cli import fuzz
-from experiments.posteriordb import cli as posteriordb_cli
-from experiments.quickstart.cli import quickstart
-from experiments.rivals import cli as rivals_cli
 from experiments.run import cli as run_cli
 from experiments.run import yaml_files
 from experiments.studies import cli as studies_cli
@@ -91,13 +87,9 @@ app = typer.Typer(
   add_completion=False,
   pretty_exceptions_show_locals=False,
 )
-app.add_typer(posteriordb_cli.app, name='posteriordb')
-app.add_typer(rivals_cli.app, name='rivals')
 app.add_typer(studies_cli.surrogate, name='surrogate')
 for _name, _command in (
-  ('calibrate', calibrate),
   ('fuzz', fuzz),
-  ('quickstart', quickstart),
   ('run', run),
   ('data', data),
   ('list', run_cli.list_),
