@@ -20,6 +20,7 @@ from experiments.run import store
 from experiments.run.study import Result
 from experiments.run.study import Study
 from experiments.run.study import Work
+from experiments.samplers import on_models
 
 __all__ = ['STUDY', 'ranked', 'to_text']
 
@@ -54,7 +55,6 @@ _POSTERIORS = {
   ),
   'eight schools': _Posterior('eight_schools', 'spread', 'effect[0]', 'log'),
 }
-_SAMPLERS = ('sample_posterior', 'NUTS, windowed')
 
 
 def _cases(settings) -> dict[str, tuple[_Posterior, str]]:
@@ -63,14 +63,12 @@ def _cases(settings) -> dict[str, tuple[_Posterior, str]]:
   return {
     f'{name} | {sampler}': (posterior, sampler)
     for name, posterior in _POSTERIORS.items()
-    for sampler in _SAMPLERS
+    for sampler in on_models.SAMPLERS
   }
 
 
 def _run(case: tuple[_Posterior, str], seed: int, work: Work) -> Result:
   """Returns the record of one run, and the draws that are drawn."""
-  from experiments.samplers import on_models
-
   posterior, sampler = case
   module = models.load(posterior.model)
   outcome = on_models.run(
@@ -115,11 +113,11 @@ def _figure(drawn, name):
   """Returns a figure of all traces or pairs, a row for each posterior."""
   import matplotlib.figure
 
-  num_rows = -(-len(drawn) // len(_SAMPLERS))
+  num_rows = -(-len(drawn) // len(on_models.SAMPLERS))
   height = {'traces': 2.0, 'pairs': 3.0}[name] * num_rows
   figure = matplotlib.figure.Figure((9.0, height), layout='constrained')
   axes = figure.subplots(
-    num_rows, len(_SAMPLERS), sharex='row', sharey='row', squeeze=False
+    num_rows, len(on_models.SAMPLERS), sharex='row', sharey='row', squeeze=False
   )
   for axis, (record, arrays) in zip(axes.flat, drawn):
     posterior = _POSTERIORS[record.case.partition(' | ')[0]]

@@ -97,7 +97,12 @@ class _Refreshing(tfpa.MetropolisHastings):
 
 def _with_proposal(cls):
   def spoil(kernel):
-    return kernel.copy(inner_kernel=cls(**kernel.inner_kernel.parameters))
+    inner = kernel.inner_kernel
+    # What learned may be wrapped.
+    is_proposal = isinstance(kernel, tfpa.MetropolisHastings)
+    return kernel.copy(
+      inner_kernel=cls(**inner.parameters) if is_proposal else spoil(inner)
+    )
 
   return spoil
 

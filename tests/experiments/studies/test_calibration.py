@@ -1,7 +1,7 @@
 """Families of kernels pass both tests of calibration, broken kernels fail.
 
 Learned params are given, not learned, so that nothing that adapts is traced;
-`python -m experiments calibrate` runs all families with what they learn.
+`python -m experiments run calibration` runs all families with what they learn.
 """
 
 import functools
@@ -10,19 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
-from typer.testing import CliRunner
 
 import tfp_adaptive as tfpa
-from experiments.__main__ import app
-from experiments.calibration import broken
-from experiments.calibration import chains
-from experiments.calibration import estimated_model
-from experiments.calibration import figure
-from experiments.calibration import kernels
-from experiments.calibration import latent_models
-from experiments.calibration import models
-from experiments.calibration import study
-from experiments.calibration import verdicts
+from experiments.run import store
+from experiments.run.study import Work
+from experiments.studies import calibration
+from experiments.studies.calibration import broken
+from experiments.studies.calibration import chains
+from experiments.studies.calibration import kernels
+from experiments.studies.calibration import models
 
 _SIZES = chains.Sizes(
   num_chains=500, num_ranks=12, num_successive=60, num_marginal=50_000
@@ -71,7 +67,7 @@ def _given(name):
 
 def _examine(name, spoil=lambda kernel: kernel):
   model, make = _given(name)
-  return study.examine(
+  return calibration.examine(
     model,
     lambda data: spoil(make(data)),
     _SIZES,
@@ -103,7 +99,7 @@ def test_a_broken_kernel_is_caught(label):
   control = broken.CONTROLS[label]
   row = _examine(control.family, control.spoil)
   row = dict(row, is_control=True)
-  assert verdicts.verdict(row, _LOWEST) == ('caught', True), row
+  assert calibration.verdict(row, _LOWEST) == ('caught', True), row
 
 
 def test_counts_are_poisson():
@@ -125,7 +121,7 @@ def test_noise_of_heavy_tails_is_of_four_degrees():
 
 def test_estimates_are_unbiased_and_held_ones_follow_the_law_of_the_chain():
   # E[W / p(y | theta)] = 1 for fresh W, E[p(y | theta) / W] = 1 for held ones.
-  model = estimated_model.random_effects()
+  model = models.random_effects()
   state, data = chains.draw_joint(model, 20_000, seed=1)
   exact = model.quantities(state, data)['log_likelihood']
   exact -= 0.5 * tf.reduce_sum(state**2, axis=-1)
@@ -143,18 +139,18 @@ def test_estimates_are_unbiased_and_held_ones_follow_the_law_of_the_chain():
 
 
 def test_the_hierarchy_is_drawn_from_the_prior_that_the_kernel_takes():
-  x, logs = latent_models.hierarchy().draw(4000, tf.constant([1, 2]))
+  x, logs = models.hierarchy().draw(4000, tf.constant([1, 2]))
   theta = tf.nest.map_structure(tf.exp, logs)
-  prior = latent_models.prior_fn(**theta)
+  prior = models.prior_fn(**theta)
   white = prior.covariance(prior.params).log_prob(
     prior.to_coordinates(prior.params, x)
   )
   determinants = np.linalg.slogdet(
-    2.0 * np.pi * latent_models.kernel_matrix(**theta).numpy()
+    2.0 * np.pi * models.kernel_matrix(**theta).numpy()
   )[1]
   squares = -2.0 * white.numpy() - determinants
   assert stats.kstest(squares, stats.chi2(6).cdf).pvalue > 1e-3
-  for name, law in latent_models.hyperprior().model.items():
+  for name, law in models.hyperprior().model.items():
     assert stats.kstest(law.cdf(theta[name]), 'uniform').pvalue > 1e-3
 
 
@@ -174,9 +170,9 @@ def _row(is_control=False, rank_p=0.5, geweke_p=0.5, z=1.0):
 
 def test_limits_share_the_false_alarm_rate_and_verdicts_follow():
   rows = [_row(), _row(geweke_p=1e-4), _row(True, rank_p=1e-9), _row(True)]
-  lowest = verdicts.limit(rows)
+  lowest = calibration.limit(rows)
   assert lowest == 0.01 / 4  # Two kernels, two tests; controls are not counted.
-  assert [verdicts.verdict(row, lowest)[0] for row in rows] == [
+  assert [calibration.verdict(row, lowest)[0] for row in rows] == [
     'passes',
     'FAILS',
     'caught',
@@ -186,35 +182,73 @@ def test_limits_share_the_false_alarm_rate_and_verdicts_follow():
 
 def test_power_is_that_of_the_effects_seen():
   needed = stats.norm.isf(0.5e-6)
-  np.testing.assert_allclose(verdicts.power(_row(z=needed))[1], 0.5)
-  assert verdicts.power(_row(z=needed + 3.0))[1] > 0.99
+  np.testing.assert_allclose(calibration.power(_row(z=needed))[1], 0.5)
+  assert calibration.power(_row(z=needed + 3.0))[1] > 0.99
   row = _row()
-  assert verdicts.power(row)[0] == 0.0
+  assert calibration.power(row)[0] == 0.0
   row['rank_counts'] = dict(some_quantity=[100, 0, 0, 0])
-  assert verdicts.power(row)[0] == 1.0
+  assert calibration.power(row)[0] == 1.0
 
 
-def test_the_figure_has_a_panel_with_a_band_for_each_kernel():
-  drawn = figure.draw_ecdfs([_row(), _row(True)], 0.01)
-  with_lines = [axis for axis in drawn.axes if axis.lines]
-  assert len(with_lines) == 2
-  below = with_lines[0].lines[0].get_ydata()
-  np.testing.assert_allclose(below, [0.05, 0.0, 0.0])
-  assert all(len(axis.collections) == 1 for axis in with_lines)
+def test_the_table_has_a_line_for_each_kernel_and_the_power_of_controls():
+  rows = {'b | m': dict(_row(True, rank_p=1e-9), power=(1.0, 0.25))}
+  rows['a | m'] = _row()
+  *_, first, second = calibration.to_markdown(rows).splitlines()
+  assert first.startswith('| a | m | 0.50 | 0.5 | some quantity | 0.5 |')
+  assert first.endswith('| passes |  |')
+  assert second.startswith('| b (broken) | m |')
+  assert second.endswith('| caught | 1.00, 0.25 |')
 
 
-@pytest.mark.full
-def test_the_command_writes_table_and_figure(tmp_path):
-  arguments = ['calibrate', '--smoke', '--kernel', 'elliptical slice']
-  arguments += ['--output', str(tmp_path), '--figures', str(tmp_path)]
-  result = CliRunner().invoke(app, arguments)
-  assert result.exit_code == 0, result.output
-  table = (tmp_path / 'calibration.md').read_text()
-  assert '| elliptical slice | latent field | 1.00 |' in table
-  assert 'elliptical slice, without the mean (broken)' in table
-  assert (tmp_path / 'calibration.json').stat().st_size > 0
-  assert (tmp_path / 'calibration.png').stat().st_size > 0
-  result = CliRunner().invoke(app, ['calibrate', '--kernel', 'nothing'])
-  # Without the frame that breaks its lines.
-  message = ' '.join(result.output.replace('│', ' ').split())
-  assert result.exit_code == 2 and 'elliptical slice' in message
+def _record(case, row, num_chains=1000):
+  row = dict(row, sizes={'num_chains': num_chains})
+  return store.Record('calibration', case, 0, 'key', 'finished', row)
+
+
+def test_a_wrong_verdict_ends_the_run_with_an_error(tmp_path, capsys):
+  right = [_record('a | m', _row()), _record('b | m', _row(True, rank_p=1e-9))]
+  calibration.STUDY.finish(tmp_path, right)
+  assert '| passes |' in capsys.readouterr().out
+  for wrong in (_row(rank_p=1e-3), _row(True)):
+    with pytest.raises(SystemExit, match='c | m'):
+      calibration.STUDY.finish(tmp_path, [*right, _record('c | m', wrong)])
+    # A smoke run has no power.
+    few = _record('c | m', wrong, num_chains=50)
+    calibration.STUDY.finish(tmp_path, [*right, few])
+
+
+def test_cases_are_families_each_before_its_controls():
+  cases = list(calibration.STUDY.cases(_SIZES))
+  assert len(cases) == len(kernels.FAMILIES) + len(broken.CONTROLS)
+  place = cases.index('elliptical slice | latent field')
+  control = 'elliptical slice, without the mean | latent field'
+  assert cases[place + 1] == control
+
+
+# A pilot run is compiled for each.
+@pytest.mark.nightly
+@pytest.mark.parametrize('label', broken.CONTROLS)
+def test_a_control_breaks_what_a_pilot_run_has_learned(label, tmp_path):
+  sizes = calibration.STUDY.settings()
+  (case,) = [
+    case
+    for case in calibration.STUDY.cases(sizes).values()
+    if case.label == label
+  ]
+  record = calibration.STUDY.run(case, 0, Work(sizes, tmp_path))
+  record = store.plain(record)
+  assert calibration.verdict(record, 0.0) == ('caught', True)
+  assert max(record['power']) > 0.9
+
+
+def test_a_proposal_is_broken_inside_of_what_wraps_its_kernel():
+  target = lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1)
+  kernel = tfpa.gradient_adaptive_langevin(target, 10)
+  while not isinstance(kernel.inner_kernel, tfpa.MetropolisHastings):
+    kernel = kernel.inner_kernel
+  spoil = broken.CONTROLS['Langevin, without log q'].spoil
+  for found in (spoil(kernel), spoil(kernel.inner_kernel)):
+    while hasattr(found, 'inner_kernel'):
+      found = found.inner_kernel
+    assert isinstance(found, broken._SymmetricLangevin)
+  assert type(spoil(kernel)) is type(kernel)

@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 import pytest
 
-from experiments.calibration import geweke
-from experiments.calibration import rank_test
+from experiments.studies.calibration import geweke
+from experiments.studies.calibration import rank_test
 
 _SCALE = 0.5**0.5
 
@@ -124,20 +124,6 @@ def test_ties_are_broken_by_chance():
   np.testing.assert_allclose(
     counts[1:4], 4000 / 3, atol=5 * (4000 * 2 / 9) ** 0.5
   )
-
-
-def test_ranks_leave_the_band_where_the_p_value_is_below_its_level():
-  level = 0.2
-  lowest, highest = rank_test.ecdf_band(100, 8, level)
-  assert np.all(lowest < highest)
-  is_outside, is_rejected = [], []
-  for seed in range(200):
-    found = _independent_ranks(100, 8, seed)
-    below = rank_test.counts_below(found, 8)
-    is_outside.append(np.any((below < lowest) | (below > highest)))
-    is_rejected.append(rank_test.p_value(found, 8) <= level)
-  np.testing.assert_array_equal(is_outside, is_rejected)
-  assert 0 < np.sum(is_outside) < 80
 
 
 def _geweke(num, num_steps, seed, factor=1.0):

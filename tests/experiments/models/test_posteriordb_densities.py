@@ -16,10 +16,10 @@ import tensorflow_probability as tfp
 from scipy import integrate
 
 from experiments.framework import data as data_lib
-from experiments.posteriordb import posterior as posterior_lib
-from experiments.posteriordb import registry
-from experiments.posteriordb import time_series
-from tests.experiments.posteriordb import stan_targets
+from experiments.models import posteriordb
+from experiments.models.posteriordb import time_series
+from experiments.models.posteriordb.posterior import named
+from tests.experiments.models import stan_targets
 from tfp_adaptive.posterior import problem as problem_lib
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -61,7 +61,7 @@ def _points(name, posterior, dtype=np.float64):
       continue
     noise = random.normal(size=[_NUM_POINTS, *shape])
     like = {part.rstrip('_'): noise[np.newaxis]}
-    keys = list(posterior_lib.named(like))
+    keys = list(named(like))
     if keys[0] in reference:
       mean, deviation = (
         np.reshape([reference[key][word] for key in keys], shape)
@@ -91,7 +91,7 @@ def _log_prob(posterior, points):
 
 def _target(name, data, points):
   """Returns log densities of the Stan program, [points]."""
-  target = stan_targets.TARGETS[registry.split_name(name)[1]]
+  target = stan_targets.TARGETS[name.partition('-')[2]]
   renamed = {part.rstrip('_'): np.float64(x) for part, x in points.items()}
   return np.array(
     [
@@ -114,12 +114,12 @@ _OTHER_ERRORS = {
 
 
 @needs_data
-@pytest.mark.parametrize('name', registry.NAMES)
+@pytest.mark.parametrize('name', posteriordb.NAMES)
 def test_the_density_is_that_of_the_stan_program(name):
-  posterior = registry.build(name, FOLDER, tf.float64)
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
   points = _points(name, posterior)
   found = _log_prob(posterior, points)
-  data = registry.published_data(name, FOLDER)
+  data = posteriordb.published_data(name, FOLDER)
   expected = _target(name, data, points)
   error = _differences(found) - _differences(expected)
   tolerance = 1e-13 * len(np.ravel(list(posterior.pins.values())[-1]))
@@ -132,12 +132,12 @@ def test_the_density_is_that_of_the_stan_program(name):
 
 
 @needs_data
-@pytest.mark.parametrize('name', registry.NAMES)
+@pytest.mark.parametrize('name', posteriordb.NAMES)
 def test_the_density_in_float32_differs_by_rounding(name):
   if name == 'gp_pois_regr-gp_pois_regr':
     pytest.skip('In float32 the covariance of this program has no factor.')
-  single = registry.build(name, FOLDER, tf.float32)
-  double = registry.build(name, FOLDER, tf.float64)
+  single = posteriordb.build(name, FOLDER, tf.float32)
+  double = posteriordb.build(name, FOLDER, tf.float64)
   points = _points(name, single, np.float32)
   found = _log_prob(single, points)
   assert found.dtype == np.float32
@@ -194,9 +194,9 @@ def _value_and_rounding(posterior, points):
   ],
 )
 def test_a_small_change_of_an_unknown_is_seen(name, part, factor):
-  posterior = registry.build(name, FOLDER, tf.float64)
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
   points = _points(name, posterior)
-  data = registry.published_data(name, FOLDER)
+  data = posteriordb.published_data(name, FOLDER)
   expected = _target(name, data, points)
   points[part] = factor * points[part]
   found = _log_prob(posterior, points)
@@ -222,7 +222,7 @@ _KINDS = (
 @needs_data
 @pytest.mark.parametrize('name', _KINDS)
 def test_the_front_door_takes_the_model(name):
-  posterior = registry.build(name, FOLDER, tf.float64)
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
   problem = problem_lib.of_joint(posterior.model, posterior.pins)
   assert problem.dtype == tf.float64
   points = _points(name, posterior)
@@ -238,24 +238,26 @@ def test_the_front_door_takes_the_model(name):
 
 
 @needs_data
-@pytest.mark.parametrize('name', registry.NAMES)
+@pytest.mark.parametrize('name', posteriordb.NAMES)
 def test_draws_are_reported_by_the_names_of_the_reference(name):
-  posterior = registry.build(name, FOLDER, tf.float64)
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
   points = _points(name, posterior)
   draws = {part: x[:, np.newaxis] for part, x in points.items()}
-  found = posterior_lib.parameters(posterior, draws)
+  found = named(posterior.reported(draws))
   assert set(found) == set(_reference(name))
   assert all(part.shape == (_NUM_POINTS, 1) for part in found.values())
 
 
 def test_names_of_scalars_count_from_one():
   draws = {'a': np.zeros([5, 2]), 'b': np.zeros([5, 2, 2, 1])}
-  assert list(posterior_lib.named(draws)) == ['a', 'b[1,1]', 'b[2,1]']
+  assert list(named(draws)) == ['a', 'b[1,1]', 'b[2,1]']
 
 
 def test_schools_and_processes_are_what_the_programs_compute():
   data = {'y': np.zeros(2), 'sigma': np.ones(2)}
-  schools = registry.MODELS['eight_schools_noncentered'](data, tf.float64)
+  schools = posteriordb.MODELS['eight_schools-eight_schools_noncentered'](
+    data, tf.float64
+  )
   states = {
     'theta_trans': np.float64([[[1.0, -2.0]]]),
     'mu': np.float64([[10.0]]),
@@ -265,7 +267,7 @@ def test_schools_and_processes_are_what_the_programs_compute():
     schools.reported(states)['theta'], [[[13.0, 4.0]]]
   )
   data = {'x': np.float64([0.0, 1.0]), 'k': np.zeros(2)}
-  process = registry.MODELS['gp_pois_regr'](data, tf.float32)
+  process = posteriordb.MODELS['gp_pois_regr-gp_pois_regr'](data, tf.float32)
   states = {
     'rho': np.float32([[2.0]]),
     'alpha': np.float32([[3.0]]),
