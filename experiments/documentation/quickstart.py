@@ -12,7 +12,7 @@ from experiments.documentation.made_tables import fill
 from experiments.documentation.made_tables import page
 from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_lines
-from experiments.quickstart import tables
+from experiments.studies import quickstart
 
 __all__ = ['with_tables']
 
@@ -34,7 +34,7 @@ _HEAD = (
 def with_tables(text):
   """Returns the page's text with the tables between their comments."""
   records = read_lines(_RECORDS)
-  printed = f'```text\n{tables.to_text(records)}```\n'
+  printed = f'```text\n{quickstart.to_text(records)}```\n'
   return fill(
     text,
     'quickstart',

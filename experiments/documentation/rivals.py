@@ -7,22 +7,23 @@ writes each between its two comments; a test compares.
 
 import ast
 import collections
+import pathlib
 import statistics
 
+from experiments import models
+from experiments.documentation import rivals_truth as truth_lib
 from experiments.documentation.made_tables import fill
 from experiments.documentation.made_tables import page
 from experiments.documentation.made_tables import table
 from experiments.framework.json_files import read_lines
-from experiments.quickstart.run import NUM_CHAINS
-from experiments.rivals import truth as truth_lib
-from experiments.rivals.models import MODELS
-from experiments.rivals.theirs import LANGUAGES
 
 __all__ = ['medians', 'with_tables']
 
 _PAGE = page('rivals')
 _RECORDS = _PAGE.with_suffix('') / 'runs.jsonl'
 _OURS = 'sample_posterior'
+_NUM_CHAINS = 8
+_LANGUAGES = ('tfp_model', 'numpyro_model', 'pymc_model')
 
 
 def with_tables(text):
@@ -268,26 +269,27 @@ def _per_second(run):
 
 
 def _per_gradients(run):
-  return 1000.0 * _least(run) / run['num_gradients'] / NUM_CHAINS
+  return 1000.0 * _least(run) / run['num_gradients'] / _NUM_CHAINS
 
 
 def _per_sampling_gradients(run):
   spent = run['num_gradients'] - run['num_warmup_gradients']
-  return 1000.0 * _least(run) / spent / NUM_CHAINS
+  return 1000.0 * _least(run) / spent / _NUM_CHAINS
 
 
 def _lines():
   """Returns the lines of each model in each language, imports left out."""
   rows = []
-  for name, file in MODELS.items():
+  for name in models.MODELS:
+    file = pathlib.Path(models.load(name).__file__)
     functions = {
       node.name: node
       for node in ast.parse(file.read_text()).body
       if isinstance(node, ast.FunctionDef)
     }
-    if not functions.keys() >= set(LANGUAGES):
+    if not functions.keys() >= set(_LANGUAGES):
       continue  # Other data of another file's model.
-    counts = [_num_lines(functions[language]) for language in LANGUAGES]
+    counts = [_num_lines(functions[language]) for language in _LANGUAGES]
     rows.append([name.replace('_', ' '), *map(str, counts)])
   return table(['Model', 'TFP', 'NumPyro', 'PyMC'], rows)
 
