@@ -27,8 +27,11 @@ _SIZED_BY_BLOCK = ('TensorListReserve', 'TensorListStack')
 
 
 class Block(NamedTuple):
-  """A block of steps, as functions of (state, kernel_results, seed,
-  first_step, num_results, steps_per_result)."""
+  """A block of steps, as functions.
+
+  They take (state, kernel_results, seed, first_step, num_results,
+  steps_per_result).
+  """
 
   # -> (state, kernel_results, recorded), recorded with leading dimension
   # `block_size`, of which `num_results` rows are filled.

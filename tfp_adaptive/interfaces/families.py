@@ -33,7 +33,7 @@ class GaussianPrior(NamedTuple):
 
   name: str
   # Shape of the state without chain dimensions, ints; d is its product.
-  event_shape: tuple
+  event_shape: tuple[int, ...]
   # Mean and decomposition, a structure of Tensors of one floating dtype.
   params: Any
   # (params, x) -> coordinates s of x, rows [chains..., d].

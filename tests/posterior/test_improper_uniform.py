@@ -155,25 +155,25 @@ def test_the_gradient_of_the_density_is_zero_and_not_nan():
 # Joint distributions: a normal sample of unknown mean and deviation.
 
 
-def _coroutine(flat=_flat64):
-  mean = yield flat(name='mean')
-  scale = yield flat((), tfb.Exp(), name='scale')
+def _coroutine():
+  mean = yield _flat64(name='mean')
+  scale = yield _flat64((), tfb.Exp(), name='scale')
   yield tfd.Sample(tfd.Normal(mean, scale), _N, name='y')
 
 
-def _rooted(flat=_flat64):
+def _rooted():
   root = tfd.JointDistributionCoroutine.Root
-  mean = yield root(flat(name='mean'))
-  scale = yield root(flat((), tfb.Exp(), name='scale'))
+  mean = yield root(_flat64(name='mean'))
+  scale = yield root(_flat64((), tfb.Exp(), name='scale'))
   ones = tf.ones([_N], tf.float64)
   law = tfd.Normal(mean[..., tf.newaxis] * ones, scale[..., tf.newaxis])
   yield tfd.Independent(law, 1, name='y')
 
 
-def _parts(flat=_flat64):
+def _parts():
   return dict(
-    mean=flat(),
-    scale=flat((), tfb.Exp()),
+    mean=_flat64(),
+    scale=_flat64((), tfb.Exp()),
     y=lambda mean, scale: tfd.Sample(tfd.Normal(mean, scale), _N),
   )
 
@@ -574,20 +574,22 @@ def test_draws_of_mean_and_scale_follow_student_and_inverse_chi(is_flat_in_log):
   assert abs(share - 0.5) > 5.0 * 0.5 / np.sqrt(size)
 
 
-@pytest.mark.parametrize(
-  'bijector, value',
-  [
-    (lambda: tfb.Shift(-100.0)(tfb.Exp()), [0.0, 1e-8, 1e-3]),
-    (lambda: tfb.Sigmoid(-1.0, 1.0), [1e-8, 3e-6, -1e-7]),
-    (lambda: tfb.Shift(-1e4)(tfb.Softplus()), [0.0, 1e-3, 5.0]),
-  ],
-)
-def test_values_near_zero_are_inside_whatever_the_offset(bijector, value):
-  found = Flat(bijector=bijector()).log_prob(np.float32(value))
-  np.testing.assert_array_equal(found, 0.0)
+_OFFSET = {
+  'shifted exp': ((), lambda: tfb.Shift(-100.0)(tfb.Exp()), [0.0, 1e-8, 1e-3]),
+  'interval': ((), lambda: tfb.Sigmoid(-1.0, 1.0), [1e-8, 3e-6, -1e-7]),
+  'softplus': ((), lambda: tfb.Shift(-1e4)(tfb.Softplus()), [0.0, 1e-3, 5.0]),
+  'ordered': (
+    [3],
+    lambda: tfb.Shift(-100.0)(tfb.Ascending()),
+    [-1e-3, 0, 1e-3],
+  ),
+}
 
 
-def test_an_ordered_vector_with_an_offset_is_inside_near_zero():
-  flat = Flat([3], tfb.Shift(-100.0)(tfb.Ascending()))
-  assert float(flat.log_prob(np.float32([-1e-3, 0.0, 1e-3]))) == 0.0
-  assert float(flat.log_prob(np.float32([1.0, -1.0, 2.0]))) == -np.inf
+@pytest.mark.parametrize('name', _OFFSET)
+def test_values_near_zero_are_inside_whatever_the_offset(name):
+  shape, bijector, values = _OFFSET[name]
+  flat = Flat(shape, bijector())
+  np.testing.assert_array_equal(flat.log_prob(np.float32(values)), 0.0)
+  if name == 'ordered':
+    assert float(flat.log_prob(np.float32([1.0, -1.0, 2.0]))) == -np.inf
