@@ -158,3 +158,9 @@ class Cost(NamedTuple):
   # and the prior's coordinates. What moves the params is shared by all chains
   # and not counted. None: not stated.
   matrix_product: float | None = None
+
+  def plus(self, other: 'Cost') -> 'Cost':
+    """Returns the sum; what one of them does not state is not stated."""
+    return Cost(
+      *(None if None in pair else sum(pair) for pair in zip(self, other))
+    )
