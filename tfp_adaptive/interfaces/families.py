@@ -161,6 +161,12 @@ class Cost(NamedTuple):
 
   def plus(self, other: 'Cost') -> 'Cost':
     """Returns the sum; what one of them does not state is not stated."""
+    products: float | None = None
+    if self.matrix_product is not None and other.matrix_product is not None:
+      products = self.matrix_product + other.matrix_product
     return Cost(
-      *(None if None in pair else sum(pair) for pair in zip(self, other))
+      self.target + other.target,
+      self.gradient + other.gradient,
+      self.hessian_vector + other.hessian_vector,
+      products,
     )
