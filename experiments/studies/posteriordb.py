@@ -5,6 +5,7 @@ programs; both need an interpreter that has them (`--python`).
 """
 
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 from typing import Literal
@@ -51,10 +52,19 @@ def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
   }
 
 
+def _folder(work: Work) -> pathlib.Path:
+  return datasets.folder(work.data_dir) / 'posteriordb'
+
+
+def _prepare(work: Work) -> None:
+  """Ends the whole run if the data were not downloaded."""
+  posteriordb.published_data(posteriordb.NAMES[0], _folder(work))
+
+
 def _run(case: tuple[str, str], seed: int, work: Work):
   """Returns the record of one run."""
   name, sampler = case
-  folder = datasets.folder(work.data_dir) / 'posteriordb'
+  folder = _folder(work)
   reference = reference_lib.load(name, folder)
   if sampler == on_models.OURS:
     dtype, before = work.settings.dtype, 0.0  # This process is for this run.
@@ -129,4 +139,11 @@ def judged(
   }
 
 
-STUDY = Study(_cases, _run, _Settings, process='cell', max_seconds=3600.0)
+STUDY = Study(
+  _cases,
+  _run,
+  _Settings,
+  process='cell',
+  max_seconds=3600.0,
+  prepare=_prepare,
+)

@@ -88,8 +88,11 @@ def _run(case: tuple[_Posterior, str], seed: int, work: Work) -> Result:
   )
 
 
-def _finish(folder: pathlib.Path, records: list[store.Record]) -> None:
+def _finish(
+  folder: pathlib.Path, records: list[store.Record], work: Work
+) -> None:
   """Writes both figures, and prints the table."""
+  del work
   seed = min(record.seed for record in records)
   records = [record for record in records if record.seed == seed]
   drawn = [(r, a) for r in records if (a := store.read_arrays(folder, r))]

@@ -40,11 +40,15 @@ def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
   }
 
 
+def _prepare(work: Work) -> None:
+  """Lets models, whose `data` has no arguments, find their data sets."""
+  if work.data_dir:
+    os.environ[datasets.DATA_DIR_VARIABLE] = str(work.data_dir)
+
+
 def _run(case: tuple[str, str], seed: int, work: Work):
   """Returns the record of one run."""
   name, sampler = case
-  if work.data_dir:  # `data()` of a model has no arguments.
-    os.environ[datasets.DATA_DIR_VARIABLE] = str(work.data_dir)
   model = models.load(name)
   data = model.data()
   if sampler in on_models.SAMPLERS:
@@ -70,4 +74,11 @@ def _unknowns(model) -> list[str]:
   return list(draw(seed=0)._asdict())
 
 
-STUDY = Study(_cases, _run, _Settings, process='cell', max_seconds=900.0)
+STUDY = Study(
+  _cases,
+  _run,
+  _Settings,
+  process='cell',
+  max_seconds=900.0,
+  prepare=_prepare,
+)

@@ -232,17 +232,17 @@ def _finished(records: list[Record]) -> dict[str, dict[str, Any]]:
   return {r.case: r.record for r in records if r.status == 'finished'}
 
 
-def _finish(folder: pathlib.Path, records: list[Record]) -> None:
+def _finish(folder: pathlib.Path, records: list[Record], work: Work) -> None:
   """Prints the table, and ends with an error if a verdict is wrong."""
   del folder
+  sizes = work.settings
   rows = _finished(records)
   print(to_markdown(rows))
   lowest = limit(list(rows.values()))
   wrong = [
     case
     for case, row in rows.items()
-    if row['sizes']['num_chains'] >= _LEAST_CHAINS
-    and not verdict(row, lowest)[1]
+    if sizes.num_chains >= _LEAST_CHAINS and not verdict(row, lowest)[1]
   ]
   if wrong:
     sys.exit(

@@ -200,21 +200,23 @@ def test_the_table_has_a_line_for_each_kernel_and_the_power_of_controls():
   assert second.endswith('| caught | 1.00, 0.25 |')
 
 
-def _record(case, row, num_chains=1000):
-  row = dict(row, sizes={'num_chains': num_chains})
+def _record(case, row):
   return store.Record('calibration', case, 0, 'key', 'finished', row)
 
 
 def test_a_wrong_verdict_ends_the_run_with_an_error(tmp_path, capsys):
+  sizes = calibration.STUDY.settings()
+  work = Work(sizes, tmp_path)
   right = [_record('a | m', _row()), _record('b | m', _row(True, rank_p=1e-9))]
-  calibration.STUDY.finish(tmp_path, right)
+  calibration.STUDY.finish(tmp_path, right, work)
   assert '| passes |' in capsys.readouterr().out
   for wrong in (_row(rank_p=1e-3), _row(True)):
+    records = [*right, _record('c | m', wrong)]
     with pytest.raises(SystemExit, match='c | m'):
-      calibration.STUDY.finish(tmp_path, [*right, _record('c | m', wrong)])
+      calibration.STUDY.finish(tmp_path, records, work)
     # A smoke run has no power.
-    few = _record('c | m', wrong, num_chains=50)
-    calibration.STUDY.finish(tmp_path, [*right, few])
+    few = Work(sizes.smoke(), tmp_path)
+    calibration.STUDY.finish(tmp_path, records, few)
 
 
 def test_cases_are_families_each_before_its_controls():

@@ -123,6 +123,7 @@ def test_a_folder_without_data_names_the_command(tmp_path):
   for call in (
     lambda: reference_lib.load(_NAME, tmp_path),
     lambda: posteriordb.build(_NAME, tmp_path),
+    lambda: study.STUDY.prepare(_work(tmp_path)),
     lambda: study.STUDY.run((_NAME, on_models.OURS), 0, _work(tmp_path)),
   ):
     with pytest.raises(DataError, match='python -m experiments data posterior'):

@@ -106,7 +106,7 @@ def test_runs_end_as_a_table_and_two_figures(monkeypatch, tmp_path, capsys):
     record = store.Record('quickstart', case, 0, 'key', 'finished', values)
     store.write_arrays(tmp_path, record, result.arrays)
     records.append(record)
-  study.finish(tmp_path, records)
+  study.finish(tmp_path, records, Work(settings, tmp_path))
   printed = capsys.readouterr().out
   rows = [dict(r.record, posterior=r.case.split(' | ')[0]) for r in records]
   assert study.render(records)[len('```text\n') : -len('```\n')] in printed
