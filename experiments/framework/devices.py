@@ -1,3 +1,3 @@
-"""Old import path of `experiments.run.devices`."""
+"""Old path of `experiments.run.devices`, until all rooms have moved."""
 
 from experiments.run.devices import *  # noqa: F403

@@ -14,11 +14,11 @@ import math
 import pathlib
 import zlib
 
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import shortened
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import parsed
 from experiments.framework.outputs import storing
+from experiments.run.errors import ConfigError
+from experiments.run.errors import shortened
 
 __all__ = ['CellFile', 'DEFAULT_OUTPUT']
 

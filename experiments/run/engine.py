@@ -98,6 +98,8 @@ def run(
   folder = pathlib.Path(job.folder)
   _write_description(folder, job, found)
   process, max_seconds = found.study.process, found.study.max_seconds
+  if execute is not None and process == 'run':
+    process = 'cell'  # So that there is work for every node.
   groups = tasks.units(chosen, process, shard)
   own = [cell for group in groups for cell in group]
   reader = store.Reader(folder)
@@ -117,7 +119,8 @@ def run(
   _remove_checkpoints(folder, own, reader.latest)
   if found.study.finish and not tasks.missing(chosen, reader.latest):
     with locks.held(folder, 'finish', wait=True):
-      found.study.finish(folder, current(folder, chosen))
+      work = _work(job, found, folder)
+      found.study.finish(folder, current(folder, chosen), work)
   return own
 
 
@@ -291,6 +294,8 @@ def run_cells(job: Job, found: find.Found, cells: Sequence[Cell]) -> None:
 
   Cells that another process is at are left to the end, and then waited for.
   """
+  if found.study.prepare is not None:
+    found.study.prepare(_work(job, found, pathlib.Path(job.folder)))
   cases = found.study.cases(found.settings)
   reader = store.Reader(job.folder)
   refused: dict[str, str] = {}
@@ -312,13 +317,7 @@ def _run_cell(job, found, case, cell, refused):
   """Runs one cell and writes all that it leaves."""
   checkpoints = _checkpoints(job.folder, cell)
   checkpoints.mkdir(parents=True, exist_ok=True)
-  work = Work(
-    found.settings,
-    checkpoints,
-    job.data_dir and pathlib.Path(job.data_dir),
-    job.progress,
-    job.python,
-  )
+  work = _work(job, found, checkpoints)
   wall, cpu = time.perf_counter(), sum(os.times()[:4])
   result, error, status = Result({}), None, 'finished'
   try:
@@ -346,6 +345,11 @@ def _run_cell(job, found, case, cell, refused):
   store.append(job.folder, record)
   if status == 'finished':
     shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def _work(job, found, checkpoints):
+  data_dir = job.data_dir and pathlib.Path(job.data_dir)
+  return Work(found.settings, checkpoints, data_dir, job.progress, job.python)
 
 
 def _record(cell, status, values, error) -> store.Record:

@@ -31,7 +31,7 @@ _CONFIGS = ROOT / 'configs'
 # returns its study. Named, not imported: the engine depends on no other room.
 _LOADERS = {
   'targets': 'experiments.studies.panel',
-  'target': 'experiments.papers.config_study',
+  'target': 'experiments.papers',
 }
 
 
@@ -60,15 +60,11 @@ def entries() -> Iterator[tuple[str, str, str]]:
     if _LOADERS.keys() & values:
       text = ' '.join(str(values.get('description', '')).split())
       yield 'config', str(path.relative_to(ROOT)), text
-  for kind, folders in (('target', ['targets']), ('method', _SAMPLERS)):
+  for kind, folder in (('target', 'targets'), ('method', 'samplers')):
     found = []
-    for folder in folders:
-      for path in (_EXPERIMENTS / folder).glob('*.py'):
-        found += _registered(_parsed(path))
+    for path in (_EXPERIMENTS / folder).rglob('*.py'):
+      found += _registered(_parsed(path))
     yield from ((kind, *entry) for entry in sorted(found))
-
-
-_SAMPLERS = ('methods', 'samplers')
 
 
 def _parsed(path):
@@ -138,7 +134,7 @@ def load(
   check(reference)
   path = pathlib.Path(reference)
   if path.suffix in ('.yaml', '.yml'):
-    values = yaml_files.load(path)
+    values = yaml_files.load(path, overrides)
     loader = next(_LOADERS[key] for key in _LOADERS if key in values)
     study = importlib.import_module(loader).load(path, overrides, is_smoke)
     return Found(str(values.get('name', path.stem)), study, study.settings())

@@ -221,14 +221,28 @@ def _parsed(content: bytes, path: pathlib.Path) -> Iterator[Record]:
       continue
     try:
       record = Record(**values)
-      if record.status not in STATUSES or not isinstance(record.record, dict):
-        raise TypeError('its status or its record is not valid')
+      wrong = _wrong(record)
+      if wrong:
+        raise TypeError(f'its {wrong} is not valid')
     except TypeError as error:
       raise ConfigError(
         f'{shortened(path, 160)}, line {number}, is not a record '
         f'({shortened(error, 120)}); restore or delete that line.'
       ) from error
     yield record
+
+
+def _wrong(record: Record) -> str | None:
+  """Returns the name of a field that no record can have so, or `None`."""
+  checks = {
+    'study': isinstance(record.study, str),
+    'case': isinstance(record.case, str),
+    'seed': isinstance(record.seed, int | None),
+    'key': isinstance(record.key, str | None),
+    'status': isinstance(record.status, str) and record.status in STATUSES,
+    'record': isinstance(record.record, dict),
+  }
+  return next((name for name, is_valid in checks.items() if not is_valid), None)
 
 
 def frame(records: Iterable[Record]) -> Any:

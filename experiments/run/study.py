@@ -86,8 +86,11 @@ class Study:
       Markdown report, or is `None`: then the report is a plain table.
     case_key: Function of a case. It returns JSON values that are part of the
       key of this case alone, or is `None`.
-    finish: Function of the folder of a run and the list of its records. It
-      writes tables and figures there once no record is missing, or is `None`.
+    prepare: Function of the work, which every process calls before its first
+      run, or `None`. A `ConfigError` or `DataError` of it ends the whole run.
+    finish: Function of the folder of a run, the list of its records, and the
+      work. It writes tables and figures there once no record is missing, or is
+      `None`.
   """
 
   cases: Callable[[Any], Mapping[str, Any]]
@@ -99,4 +102,5 @@ class Study:
   max_seconds: float | None = None
   render: Callable[[list], str] | None = None
   case_key: Callable[[Any], Any] | None = None
-  finish: Callable[[pathlib.Path, list], None] | None = None
+  prepare: Callable[[Work], None] | None = None
+  finish: Callable[[pathlib.Path, list, Work], None] | None = None

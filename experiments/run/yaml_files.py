@@ -157,8 +157,8 @@ def load(path, overrides=()):
   values = _parsed(text, name)
   if not isinstance(values, dict):
     raise ConfigError(f'{name} must hold keys and values, such as name: small.')
-  for override in overrides:
-    override(values, override)
+  for text in overrides:
+    override(values, text)
   return values
 
 
@@ -193,18 +193,18 @@ def _unshared(value):
   return value
 
 
-def override(values, override):
+def override(values: dict, text: str) -> None:
   """Sets `dotted.key=value` inside nested dicts and lists."""
-  given = f'--set {shown(override)}'
-  key, separator, text = override.partition('=')
+  given = f'--set {shown(text)}'
+  key, separator, value = text.partition('=')
   steps = key.strip().split('.')
   if not separator or not all(steps):
     raise ConfigError(f'{given}: write key=value, with dots between keys.')
-  if len(steps) > _MAX_DEPTH or len(override) > _MAX_BYTES:
+  if len(steps) > _MAX_DEPTH or len(text) > _MAX_BYTES:
     raise ConfigError(
       f'{given}: at most {_MAX_DEPTH} keys and {_MAX_BYTES} bytes are allowed.'
     )
-  value = _parsed(text, given)
+  value = _parsed(value, given)
   node = values
   for i, step in enumerate(steps):
     is_last = i == len(steps) - 1

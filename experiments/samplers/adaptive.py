@@ -13,7 +13,6 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments import presets
-from experiments.framework.registry import METHODS
 from experiments.samplers import baselines
 from experiments.samplers.base import BuildOptions
 from experiments.samplers.base import check_dense
@@ -24,6 +23,7 @@ from experiments.samplers.base import MethodParameters
 from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import Structured
 from experiments.targets.base import Target
+from experiments.targets.registry import METHODS
 
 __all__ = ['Adaptive', 'GradientAdaptive', 'ShortSteps']
 

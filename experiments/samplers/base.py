@@ -13,8 +13,8 @@ from pydantic import Field
 from pydantic import WithJsonSchema
 
 import tfp_adaptive as tfpa
-from experiments.framework.registry import Parameters
 from experiments.targets.base import Target
+from experiments.targets.registry import Parameters
 
 __all__ = [
   'AcceptProb',

@@ -22,14 +22,14 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from pydantic import Field
 
-from experiments.framework.draws import standard_normals
-from experiments.framework.draws import uniforms
-from experiments.framework.registry import METHODS
 from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
+from experiments.targets.random_draws import standard_normals
+from experiments.targets.random_draws import uniforms
+from experiments.targets.registry import METHODS
 from experiments.targets.simulator import synthetic_log_likelihood
 from tfp_adaptive.core import random
 

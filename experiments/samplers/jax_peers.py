@@ -25,12 +25,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from experiments.framework.registry import METHODS
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.samplers.windowed import Result
 from experiments.targets import jax_density
 from experiments.targets.jax_density import import_peer
+from experiments.targets.registry import METHODS
 
 __all__ = [
   'Algorithm',

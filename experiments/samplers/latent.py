@@ -12,12 +12,12 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework.registry import METHODS
 from experiments.samplers import baselines
 from experiments.samplers.base import AcceptProb
 from experiments.samplers.base import costs
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
+from experiments.targets.registry import METHODS
 
 __all__ = ['Latent', 'LatentGaussianHyperparameters']
 

@@ -16,13 +16,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from experiments.framework.registry import METHODS
 from experiments.samplers.base import Method
 from experiments.samplers.jax_peers import check_unthinned
 from experiments.samplers.jax_peers import Peer
 from experiments.samplers.jax_peers import peer_result
 from experiments.targets import jax_density
 from experiments.targets.jax_density import import_peer
+from experiments.targets.registry import METHODS
 
 __all__ = ['Nutpie']
 

@@ -7,11 +7,11 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments import presets
-from experiments.framework.registry import METHODS
 from experiments.samplers import baselines
 from experiments.samplers.base import costs
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
+from experiments.targets.registry import METHODS
 
 __all__ = ['GradientFree']
 

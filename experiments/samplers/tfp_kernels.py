@@ -13,13 +13,13 @@ import tensorflow_probability as tfp
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework.registry import METHODS
 from experiments.samplers.base import Cost
 from experiments.samplers.base import costs
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
+from experiments.targets.registry import METHODS
 
 __all__ = ['Hmc', 'StepSize', 'fixed_preconditioner']
 

@@ -14,11 +14,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from pydantic import Field
 
-from experiments.framework.registry import METHODS
 from experiments.samplers.base import find_field
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.targets.base import Form
+from experiments.targets.registry import METHODS
 
 __all__ = ['joint_distribution', 'sampler']
 

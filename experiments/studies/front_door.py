@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import diagnostics
+from experiments.papers import diagnostics
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work

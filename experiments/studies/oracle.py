@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.framework.diagnostics import geyer_ess
+from experiments.papers.diagnostics import geyer_ess
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work

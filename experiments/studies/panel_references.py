@@ -20,9 +20,9 @@ import numpy as np
 import pydantic
 import tensorflow as tf
 
-from experiments.framework import cell as cells
-from experiments.framework import diagnostics
-from experiments.framework.starts import make_starts
+from experiments.papers import cell as cells
+from experiments.papers import diagnostics
+from experiments.papers.starts import make_starts
 from experiments.run.errors import ConfigError
 from experiments.run.study import Settings
 from experiments.run.study import Study

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import diagnostics
+from experiments.papers import diagnostics
 from experiments.targets.gaussians import rotated_covariance
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import history

@@ -12,7 +12,7 @@ from typing import Optional
 import pydantic
 
 from experiments.documentation.readme_table import value
-from experiments.framework import yaml_files
+from experiments.run import yaml_files
 
 __all__ = ['Claim', 'Entry', 'Finding', 'Paper', 'Row', 'found', 'load']
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.framework import moments
+from experiments.papers import moments
 
 __all__ = ['Curve', 'WorstZ', 'squared_bias', 'squared_bias_curve', 'worst_z']
 

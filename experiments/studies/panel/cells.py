@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.framework import cell as cells
-from experiments.framework.config import Config
-from experiments.framework.starts import make_starts
+from experiments.papers import cell as cells
+from experiments.papers.config import Config
+from experiments.papers.starts import make_starts
 from experiments.run.errors import Refused
 from experiments.run.study import Study
 from experiments.run.study import Work

@@ -12,18 +12,15 @@ from typing import NamedTuple
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework import explain
-from experiments.framework.config import Config
-from experiments.framework.config import expand_methods
-from experiments.framework.config import Init
-from experiments.framework.config import MAX_CHAINS
-from experiments.framework.config import MAX_NAME
-from experiments.framework.config import NAME_PATTERN
-from experiments.framework.config import NormalInit
 from experiments.framework.json_files import read_json
-from experiments.framework.registry import METHODS
-from experiments.framework.registry import Parameters
-from experiments.framework.registry import TARGETS
+from experiments.papers import explain
+from experiments.papers.config import Config
+from experiments.papers.config import expand_methods
+from experiments.papers.config import Init
+from experiments.papers.config import MAX_CHAINS
+from experiments.papers.config import MAX_NAME
+from experiments.papers.config import NAME_PATTERN
+from experiments.papers.config import NormalInit
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
@@ -33,6 +30,9 @@ from experiments.run.store import digest
 from experiments.studies.panel import truth as truths
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
+from experiments.targets.registry import METHODS
+from experiments.targets.registry import Parameters
+from experiments.targets.registry import TARGETS
 
 __all__ = ['DEFAULT', 'Gates', 'Panel', 'PanelConfig', 'load_panel']
 

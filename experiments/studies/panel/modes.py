@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from experiments.framework.starts import climb
+from experiments.papers.starts import climb
 from experiments.run.errors import ConfigError
 
 __all__ = ['Modes', 'find_modes', 'in_coordinates_of_the_heaviest']

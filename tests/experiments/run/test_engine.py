@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 
 from experiments.run import engine
+from experiments.run import find
 from experiments.run import machine
 from experiments.run import ray_executor
 from experiments.run import store
 from experiments.run import tasks
 from experiments.run.errors import ConfigError
+from experiments.run.errors import DataError
 from experiments.run.errors import StorageError
+from experiments.run.study import Study
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TINY = str(pathlib.Path(__file__).with_name('tiny.py'))
@@ -189,7 +192,7 @@ def test_other_settings_are_other_cells_of_the_same_folder(tmp_path):
 
 def test_shards_make_the_folder_of_one_run(whole, log, tmp_path):
   finished = []
-  finish = lambda folder, records: finished.append(len(records))
+  finish = lambda folder, records, work: finished.append(len(records))
   for index in (2, 0, 1):
     assert not finished
     _run(tmp_path, shard=tasks.Shard(index, 3), finish=finish)
@@ -210,18 +213,30 @@ def test_records_of_other_versions_are_told(tmp_path):
   assert any(f'numpy 0.9 then, {np.__version__} now' in text for text in said)
 
 
-def test_values_that_json_cannot_hold_are_a_failure(tmp_path):
-  found = types.SimpleNamespace(
-    name='s',
-    settings=None,
-    study=types.SimpleNamespace(
-      cases=lambda _: {'a': 1}, run=lambda *_: {'x': object()}
-    ),
+def _run_one(folder, **changes):
+  """Runs one cell of a made-up study in this process; returns its record."""
+  study = Study(
+    **{'cases': lambda _: {'a': 1}, 'run': lambda *_: {}, **changes}
   )
-  cell = tasks.Cell('s', 'a', 0, 'k')
-  engine.run_cells(engine.Job('s', str(tmp_path)), found, [cell])
-  (record,) = store.read(tmp_path)
+  found = find.Found('s', study, study.settings())
+  engine.run_cells(
+    engine.Job('s', str(folder)), found, [tasks.Cell('s', 'a', 0, 'k')]
+  )
+  return store.read(folder)[0]
+
+
+def test_values_that_json_cannot_hold_are_a_failure(tmp_path):
+  record = _run_one(tmp_path, run=lambda *_: {'x': object()})
   assert record.status == 'failed' and 'not JSON' in record.error
+
+
+def test_what_is_wrong_before_the_first_run_ends_all_of_it(tmp_path):
+  def prepare(work):
+    raise DataError(f'there are no data in {work.data_dir}.')
+
+  with pytest.raises(DataError, match='no data in None'):
+    _run_one(tmp_path, prepare=prepare)
+  assert not (tmp_path / 'records.jsonl').exists()
 
 
 def _python_path():
@@ -378,6 +393,16 @@ def test_a_cluster_leaves_what_one_process_leaves(whole, tmp_path, monkeypatch):
   assert _values(records) == _values(whole[1])
   assert _arrays(tmp_path) == _arrays(whole[0])
   assert not ray.is_connected
+
+
+def test_a_cluster_divides_what_one_process_would_share(tmp_path):
+  seen = []
+  _run(
+    tmp_path,
+    process='run',
+    execute=lambda function, groups, folder: seen.extend(groups),
+  )
+  assert [len(group) for group in seen] == [1] * len(CELLS)
 
 
 def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(

@@ -4,7 +4,11 @@ import gzip
 import json
 import multiprocessing
 import os
+import pathlib
+import tempfile
 
+import hypothesis
+import hypothesis.strategies
 import numpy as np
 import pytest
 
@@ -62,7 +66,15 @@ def test_half_a_line_is_ignored_and_costs_no_other(size, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'change', [{'status': 'lost'}, {'record': 3}, {'extra': 1}]
+  'change',
+  [
+    {'status': 'lost'},
+    {'status': ['finished']},
+    {'record': 3},
+    {'seed': [0]},
+    {'case': {}},
+    {'extra': 1},
+  ],
 )
 def test_a_line_that_is_no_record_is_refused_by_its_number(change, tmp_path):
   store.append(tmp_path, _record())
@@ -70,6 +82,33 @@ def test_a_line_that_is_no_record_is_refused_by_its_number(change, tmp_path):
     file.write(json.dumps(_record()._asdict() | change) + '\n')
   with pytest.raises(ConfigError, match='line 2, is not a record'):
     store.read(tmp_path)
+
+
+_LINES = b''.join(
+  json.dumps(_record('é', seed)._asdict(), ensure_ascii=False).encode() + b'\n'
+  for seed in range(3)
+)
+
+
+@hypothesis.given(
+  start=hypothesis.strategies.integers(0, len(_LINES)),
+  size=hypothesis.strategies.integers(0, 40),
+  new=hypothesis.strategies.binary(max_size=40),
+)
+@hypothesis.settings(deadline=None, max_examples=200)
+def test_damaged_bytes_are_refused_or_cost_their_own_lines(start, size, new):
+  damaged = _LINES[:start] + new + _LINES[start + size :]
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / 'records.jsonl'
+    path.write_bytes(damaged)
+    try:
+      found = store.read(path)
+    except ConfigError as error:
+      assert len(str(error)) < 600
+      return
+  whole = [r for r in found if r == _record('é', r.seed)]
+  touched = _LINES[start : start + size].count(b'\n') + 1
+  assert len(whole) >= 3 - touched - new.count(b'\n')
 
 
 def test_a_folder_without_records_is_refused(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import config as configs
+from experiments.papers import config as configs
 from experiments.samplers import hamiltonian_abc
 from experiments.targets import banana
 from experiments.targets import simulator as simulators

@@ -5,17 +5,15 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import accept_sweep
-from experiments.framework import config as configs
-from experiments.framework import figures
-from experiments.framework import runner
-from experiments.framework import shrinkage
-from experiments.framework import storage
-from experiments.framework import tables
-from experiments.framework.errors import ConfigError
+from experiments.papers import config as configs
+from experiments.papers import shrinkage
+from experiments.papers.config_study import make_plan
+from experiments.run import store
+from experiments.run.errors import ConfigError
 from experiments.samplers import latent
 from experiments.targets import gp_regression
 from experiments.targets.base import LatentGaussian
+from tests.experiments.papers.runs import run_here
 
 VALUES = {
   'name': 'latent',
@@ -59,7 +57,7 @@ def test_every_sampler_can_be_asked_for(method, label, proposal, gradients):
   assert plain.labels() == [label]
   config = _config(methods=[{**method, **constants}])
   assert config.labels() == [f'{label}, 0.4']
-  built = runner.make_plan(config).methods[0]
+  built = make_plan(config).methods[0]
   assert built.frozen_cost[:3] == (1, gradients, 0)
   kernel = built.kernel
   assert kernel.parameters['target_accept_prob'] == 0.4
@@ -124,7 +122,7 @@ def test_every_sampler_can_be_asked_for(method, label, proposal, gradients):
 )
 def test_mismatches_are_refused_while_planning(changes, words):
   with pytest.raises(ConfigError) as refusal:
-    runner.make_plan(_config(**changes))
+    make_plan(_config(**changes))
   for word in words:
     assert word in str(refusal.value)
 
@@ -169,20 +167,15 @@ def ran(tmp_path_factory):
     'num_chains': 4,
   }
   config = configs.parse_config(values)
-  plan = runner.make_plan(config)
-  path = tmp_path_factory.mktemp('latent') / 'run'
-  folder = storage.RunFolder.create(path, config)
-  import rich.console
-
-  console = rich.console.Console(quiet=True)
-  return folder, runner.run_plan(plan, folder, console, progress=False)
+  folder = tmp_path_factory.mktemp('latent')
+  return folder, run_here(config, folder)
 
 
 @pytest.mark.full
 def test_runs_agree_with_the_exact_posterior(ran):
   _, records = ran
-  assert [record.get('error') for record in records] == [None] * 3
-  for record in records:
+  assert [one.error for one in records] == [None] * 3
+  for record in (one.record for one in records):
     # Five standard errors of 12 coordinates.
     assert record['max_mean_z_score'] < 5
     assert abs(record['moments']['field']['worst_mean_z']) < 5
@@ -191,7 +184,7 @@ def test_runs_agree_with_the_exact_posterior(ran):
 
 @pytest.mark.full
 def test_records_hold_delta_and_calls(ran):
-  _, (marginal, slices, fixed) = ran
+  marginal, slices, fixed = (one.record for one in ran[1])
   # Near the noise variance, as section 3.4 has it.
   assert 0.05 < marginal['step_size'] < 0.5
   assert fixed['step_size'] == pytest.approx(0.05)
@@ -202,25 +195,15 @@ def test_records_hold_delta_and_calls(ran):
   assert calls['gradient'] == 0 and calls['target'] > 1.5 * 4 * 2000
 
 
-def test_the_table_of_a_latent_run_has_columns_of_its_own(ran):
-  folder, records = ran
-  text = (folder.path / 'report.md').read_text()
-  assert '| Learned delta | Likelihood, gradient calls | Compile(s) |' in text
-  row = tables.join(records)[2]
-  assert '| 0.05 | 8000, 8000 |' in text
-  assert len(row.cells(is_latent=True)) == len(tables.header([row])[0])
-  assert 'Learned delta' not in tables.to_markdown('x', [tables.Row('a', 0, 1)])
-
-
 def test_the_spectrum_of_the_draws_is_drawn_beside_the_posterior(ran):
-  folder, _ = ran
-  arrays = folder.read_arrays(0, 'mGrad', 0)
+  folder, records = ran
+  arrays = store.read_arrays(folder, records[0])
   gamma = arrays['prior_eigenvalues']
   exact = shrinkage.posterior_variance(gamma, 0.1)
   # 8000 draws, an ESS of at least 1000: five standard errors of a variance.
   error = np.abs(arrays['sampled_variances'] / exact - 1)
   assert np.all(error < 5 * np.sqrt(2 / 1000))
-  assert (folder.path / 'figures' / 'shrinkage.png').is_file()
+  assert (folder / 'figures' / 'shrinkage.png').is_file()
 
 
 def test_proposal_variances_are_those_of_the_priors_smoother():
@@ -266,31 +249,3 @@ def test_elliptical_slice_moves_a_field_with_a_mean():
   assert np.all(np.abs(draws.mean(0) - mean - expected) < error)
   assert np.all(np.abs(draws.mean(0) - expected) > error)
   assert result.trace['extra']['num_target_calls'] > 1
-
-
-def _record(label, wanted, rate, size):
-  return {
-    'label': label,
-    'status': 'finished',
-    'target_accept_prob': wanted,
-    'accept_rate': rate,
-    'ess': {'min': size, 'median': 2 * size},
-  }
-
-
-def test_sweep_over_acceptances_is_a_line_per_sampler():
-  records = [
-    _record('mGrad, 0.3', 0.3, 0.31, 10.0),
-    _record('mGrad, 0.3', 0.3, 0.29, 20.0),
-    _record('mGrad, 0.1', 0.1, 0.12, 5.0),
-    _record('mGrad, 0.5', 0.5, 0.5, 30.0),
-    _record('pCN, 0.2', 0.2, 0.2, 1.0),
-    _record('Ellipt', None, None, 1.0),
-    {'label': 'mGrad, 0.7', 'status': 'failed', 'target_accept_prob': 0.7},
-  ]
-  assert list(accept_sweep.families(records)) == ['mGrad']
-  figure = accept_sweep.draw(records, figures._grid)
-  (line,) = figure.axes[0].lines
-  np.testing.assert_allclose(line.get_xdata(), [0.12, 0.3, 0.5])
-  np.testing.assert_allclose(line.get_ydata(), [5, 15, 30])
-  assert accept_sweep.draw(records[:3], figures._grid) is None

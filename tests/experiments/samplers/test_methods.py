@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import config as configs
-from experiments.framework import runner
-from experiments.framework.errors import ConfigError
+from experiments.papers import config as configs
+from experiments.papers import config_study
+from experiments.run.errors import ConfigError
 from experiments.samplers import tfp_kernels
 
 VALUES = {
@@ -22,7 +22,7 @@ VALUES = {
 def _plan(**method):
   method = {'name': 'entropy_adaptive_hmc', 'num_leapfrog_steps': 3, **method}
   config = configs.parse_config({**VALUES, 'methods': [method]})
-  return config, runner.make_plan(config)
+  return config, config_study.make_plan(config)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_every_structure_can_be_asked_for(method, settings, name, constants):
   config = configs.parse_config(
     {**VALUES, 'methods': [{**values, **constants}]}
   )
-  target = runner.make_plan(config).target
-  kernel = runner.make_plan(config).methods[0].kernel
+  target = config_study.make_plan(config).target
+  kernel = config_study.make_plan(config).methods[0].kernel
   results = kernel.bootstrap_results(tf.zeros([2, target.event_size]))
   assert results is not None
   assert kernel.proposal.preconditioner.name == name
@@ -83,7 +83,7 @@ def test_every_criterion_can_be_asked_for(criterion, label):
 def test_closed_forms_start_as_the_papers_do(name, share):
   method = {'name': name, 'settings': 'paper', 'short_step_share': share}
   config = configs.parse_config({**VALUES, 'methods': [method]})
-  plan = runner.make_plan(config)
+  plan = config_study.make_plan(config)
   kernel, size = plan.methods[0].kernel, plan.target.event_size
   results = kernel.bootstrap_results(tf.zeros([2, size]))
   np.testing.assert_allclose(
@@ -101,7 +101,7 @@ def test_hamiltonians_of_least_divergence_take_every_structure():
   method = dict(name='fisher_divergence_hmc', preconditioner='low_rank', rank=1)
   config = configs.parse_config({**VALUES, 'methods': [method]})
   assert config.labels() == ['Fisher-divergence HMC-5, low rank']
-  built = runner.make_plan(config).methods[0]
+  built = config_study.make_plan(config).methods[0]
   assert built.kernel.preconditioner.name == 'low_rank'
   assert built.frozen_cost.gradient == 3.0  # The mean of 1, ..., 5.
 

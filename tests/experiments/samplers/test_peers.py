@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.framework import config as configs
-from experiments.framework import diagnostics
-from experiments.framework.registry import METHODS
+from experiments.papers import config as configs
+from experiments.papers import diagnostics
 from experiments.samplers import jax_peers
 from experiments.samplers import nutpie_peer
 from experiments.samplers.base import BuildOptions
 from experiments.targets import jax_density
 from experiments.targets.gaussians import gaussian_target
+from experiments.targets.registry import METHODS
 
 _NEEDS_JAX = pytest.mark.skipif(
   importlib.util.find_spec('jax') is None,

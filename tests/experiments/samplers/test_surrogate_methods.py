@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from experiments.framework import cell
-from experiments.framework import config as configs
-from experiments.framework import runner
-from experiments.framework.errors import ConfigError
+from experiments.papers import cell
+from experiments.papers import config as configs
+from experiments.papers import config_study
+from experiments.run.errors import ConfigError
 from experiments.samplers.base import find_field
 
 _BANANA = {'name': 'banana', 'event_size': 3, 'bend': 0.03}
@@ -27,7 +27,7 @@ def _plan(method, target=_BANANA, **values):
       **values,
     }
   )
-  return config, runner.make_plan(config)
+  return config, config_study.make_plan(config)
 
 
 @pytest.mark.parametrize(

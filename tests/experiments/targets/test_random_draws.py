@@ -4,7 +4,7 @@ import numpy as np
 import scipy.stats
 import tensorflow as tf
 
-from experiments.framework.draws import standard_normals
+from experiments.targets.random_draws import standard_normals
 
 
 def test_draws_are_standard_normal():

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-import rich.console
 
-from experiments.framework import config as configs
-from experiments.framework import learned
-from experiments.framework import runner
-from experiments.framework import storage
+from experiments.papers import config as configs
+from experiments.papers import learned
+from tests.experiments.papers.runs import run_here
 
 RNG = np.random.default_rng(0)
 
@@ -97,11 +95,8 @@ def test_a_singular_factor_is_told_and_the_cell_finishes(tmp_path, monkeypatch):
   )
   factors = iter([np.diag([1.0, 0.0, 2.0]), np.eye(3)])
   monkeypatch.setattr(learned, 'learned_factor', lambda *args: next(factors))
-  folder = storage.RunFolder.create(tmp_path / 'run', config)
-  quiet = rich.console.Console(quiet=True)
-  records = runner.run_plan(
-    runner.make_plan(config), folder, quiet, progress=False
-  )
-  assert [record['status'] for record in records] == ['finished'] * 2
-  assert [record['is_factor_singular'] for record in records] == [True, False]
-  assert '(1 singular) |' in (folder.path / 'report.md').read_text()
+  records = run_here(config, tmp_path)
+  assert [one.status for one in records] == ['finished'] * 2
+  found = [one.record['is_factor_singular'] for one in records]
+  assert found == [True, False]
+  assert '(1 singular) |' in (tmp_path / 'report.md').read_text()

@@ -6,10 +6,10 @@ import pathlib
 import pytest
 import yaml
 
-from experiments.framework import config as configs
-from experiments.framework import measurements
-from experiments.framework import runner
-from experiments.framework.errors import ConfigError
+from experiments.papers import config as configs
+from experiments.papers import measurements
+from experiments.papers.config_study import make_plan
+from experiments.run.errors import ConfigError
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
 # A panel's files are of another kind: test_panel_config.
@@ -156,7 +156,7 @@ def test_all_mistakes_are_told_at_once():
 def test_impossible_combinations_are_refused_while_planning(changes, words):
   config = configs.parse_config({**VALUES, **changes})
   with pytest.raises(ConfigError) as refusal:
-    runner.make_plan(config)
+    make_plan(config)
   for word in words:
     assert word in str(refusal.value)
 
@@ -269,11 +269,3 @@ def test_counts_in_gradients_are_shared_out_between_leapfrog_steps():
   config = configs.parse_config(values)
   counts = [measurements.step_counts(config, i) for i in range(3)]
   assert counts == [(10, 20), (8, 100), (40, 82)]
-
-
-def test_json_schema_lists_names_and_parameters():
-  schema = configs.json_schema()
-  text = str(schema)
-  assert schema['additionalProperties'] is False
-  for name in ('gadmala_fast', 'neals_gaussian', 'num_leapfrog_steps'):
-    assert name in text

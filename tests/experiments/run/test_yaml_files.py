@@ -5,9 +5,9 @@ import time
 import pytest
 import yaml
 
-from experiments.framework import config as configs
-from experiments.framework import yaml_files
-from experiments.framework.errors import ConfigError
+from experiments.papers import config as configs
+from experiments.run import yaml_files
+from experiments.run.errors import ConfigError
 from experiments.studies.panel.config import load_panel
 
 VALUES = {

@@ -6,13 +6,13 @@ One form for every kind of config: a model of pydantic whose fields `target` or
 
 import pydantic
 
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import did_you_mean
-from experiments.framework.errors import listed
-from experiments.framework.errors import shortened
-from experiments.framework.errors import shown
-from experiments.framework.registry import METHODS
-from experiments.framework.registry import TARGETS
+from experiments.run.errors import ConfigError
+from experiments.run.errors import did_you_mean
+from experiments.run.errors import listed
+from experiments.run.errors import shortened
+from experiments.run.errors import shown
+from experiments.targets.registry import METHODS
+from experiments.targets.registry import TARGETS
 
 __all__ = ['check_names', 'checked']
 

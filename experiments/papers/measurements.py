@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from experiments.framework import diagnostics
-from experiments.framework import learned
-from experiments.framework import moments
+from experiments.papers import diagnostics
+from experiments.papers import learned
+from experiments.papers import moments
 from experiments.samplers.base import find_field
 
 __all__ = ['measure', 'spread', 'step_counts']
@@ -58,7 +58,6 @@ def measure(config, index, method, target, result, factor):
     ),
   }
   record = {
-    'status': 'finished',
     'method': config.methods[index].name,
     'num_leapfrog_steps': getattr(
       config.methods[index], 'num_leapfrog_steps', None

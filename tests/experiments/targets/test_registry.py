@@ -3,10 +3,10 @@
 import pytest
 from pydantic import Field
 
-from experiments.framework import config as configs
-from experiments.framework.errors import ConfigError
-from experiments.framework.registry import Parameters
-from experiments.framework.registry import Registry
+from experiments.papers import config as configs
+from experiments.run.errors import ConfigError
+from experiments.targets.registry import Parameters
+from experiments.targets.registry import Registry
 
 
 def _registry():

@@ -12,25 +12,11 @@ Gaussian.
 from typing import NamedTuple
 
 import numpy as np
-import rich.box
-import rich.table
-import rich.text
 
-from experiments.framework import diagnostics
-from experiments.framework.labels import in_markdown
+from experiments.papers import diagnostics
 
-__all__ = ['HEADER', 'compare', 'rows', 'to_markdown', 'to_rich', 'z_scores']
+__all__ = ['compare', 'z_scores']
 
-HEADER = (
-  'Method',
-  'Quantity',
-  'Mean, known',
-  'Deviation, known',
-  'z of mean',
-  'z of deviation',
-)
-
-_TITLE = 'Against the known posterior, in Monte Carlo standard errors'
 # Elements of a vector that are looked at, evenly spaced.
 _MAX_ELEMENTS = 100
 
@@ -123,51 +109,3 @@ def _worst(scores):
   scores = scores[~np.isnan(scores)]
   worst = scores[np.argmax(np.abs(scores))] if len(scores) else np.nan
   return float(worst) if np.isfinite(worst) else None
-
-
-def rows(records):
-  """Returns the cells of the table, one row per record and quantity."""
-  table = []
-  for record in records:
-    for name, summary in (record.get('moments') or {}).items():
-      is_scalar = 'mean' in summary
-      pairs = [f'worst of {summary["size"]}', '-']
-      if is_scalar:
-        pairs = [
-          f'{summary[key]:.4f}, {summary[f"known_{key}"]:.4f}'
-          for key in ('mean', 'deviation')
-        ]
-      scores = [summary['worst_mean_z'], summary['worst_deviation_z']]
-      shown = ['-' if z is None else f'{z:.1f}' for z in scores]
-      table.append([record['label'], name, *pairs, *shown])
-  return table
-
-
-def to_rich(records):
-  """Returns a rich table of the z scores, or None where none are known."""
-  table = rich.table.Table(
-    title=_TITLE,
-    title_justify='left',
-    box=rich.box.SIMPLE_HEAD,
-    show_edge=False,
-  )
-  for name in HEADER[:2]:
-    table.add_column(name, overflow='fold')
-  for name in HEADER[-2:]:
-    table.add_column(name, justify='right', no_wrap=True)
-  for label, name, *_, mean_z, deviation_z in rows(records):
-    # Text, not markup: a label may hold [b] or :smile:.
-    cells = (label, name, mean_z, deviation_z)
-    table.add_row(*map(rich.text.Text, cells))
-  return table if table.row_count else None
-
-
-def to_markdown(records):
-  """Returns a Markdown table, or nothing where no moments are known."""
-  table = rows(records)
-  if not table:
-    return ''
-  table = [[in_markdown(label), *others] for label, *others in table]
-  lines = [HEADER, ['---'] * len(HEADER), *table]
-  text = '\n'.join(f'| {" | ".join(line)} |' for line in lines)
-  return f'\n{_TITLE}:\n\n{text}\n'

@@ -1,27 +1,29 @@
-"""Runs: every committed YAML in smoke size, resume, failures, reports."""
+"""Runs of configs: every committed YAML in smoke size, starts, command line."""
 
-import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
-import rich.console
 import xarray as xr
 import yaml
 from typer.testing import CliRunner
 
 from experiments.__main__ import app
-from experiments.framework import cell
-from experiments.framework import config as configs
 from experiments.framework import data
-from experiments.framework import figures
-from experiments.framework import runner
-from experiments.framework import sessions
-from experiments.framework import starts
-from experiments.framework import storage
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import DeviceError
-from experiments.framework.registry import METHODS
+from experiments.papers import cell
+from experiments.papers import config as configs
+from experiments.papers import config_study
+from experiments.papers import figures
+from experiments.papers import starts
+from experiments.run import devices
+from experiments.run import store
+from experiments.run import tasks
+from experiments.run.errors import ConfigError
+from experiments.run.errors import DeviceError
+from experiments.run.find import Found
+from experiments.targets.registry import METHODS
+from tests.experiments.papers.runs import run_here
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
 # Those of the panel are of another kind; test_panel.py has them.
@@ -73,17 +75,6 @@ SELF_CONTAINED = [
 ]
 
 
-def _quiet():
-  return rich.console.Console(quiet=True)
-
-
-def _run(config, path, data_dir=None):
-  """Runs a config without progress; returns folder and records."""
-  plan = runner.make_plan(config, data_dir)
-  folder = storage.RunFolder.create(path, config)
-  return folder, runner.run_plan(plan, folder, _quiet(), progress=False)
-
-
 def _with_methods(config, methods):
   values = config.model_dump(mode='json')
   values['methods'] = [method.model_dump(mode='json') for method in methods]
@@ -132,13 +123,13 @@ def test_self_contained_config_runs_in_smoke_size(
   path, config, methods, tmp_path
 ):
   del path
-  folder, records = _run(_with_methods(config, methods), tmp_path / 'run')
-  assert [record.get('error') for record in records] == [None] * len(methods)
-  for record in records:
+  records = run_here(_with_methods(config, methods), tmp_path)
+  assert [one.error for one in records] == [None] * len(methods)
+  for record in (one.record for one in records):
     assert np.isfinite(record['ess']['min'])
     assert record['seconds']['sampling'] > 0
     assert record['calls']['sampling']['target'] > 0
-  drawn = {file.stem for file in (folder.path / 'figures').glob('*.png')}
+  drawn = {file.stem for file in (tmp_path / 'figures').glob('*.png')}
   assert {'traces', 'log_density', 'efficiency'} <= drawn
   assert ('diagonal' in drawn) == config.trace_diagonal
 
@@ -159,14 +150,14 @@ def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
     'num_results': 20,
     'jit_compile': False,
   }
-  _, records = _run(configs.parse_config(values), tmp_path / 'run')
-  assert records[0].get('error') is None
-  assert records[0]['calls']['sampling']['gradient'] >= 8 * 20
+  (one,) = run_here(configs.parse_config(values), tmp_path)
+  assert one.error is None
+  assert one.record['calls']['sampling']['gradient'] >= 8 * 20
   # Five standard errors: two coordinates, known mean.
-  assert records[0]['max_mean_z_score'] < 5
+  assert one.record['max_mean_z_score'] < 5
 
 
-def test_windowed_nuts_without_that_form_is_refused(tmp_path):
+def test_windowed_nuts_without_that_form_is_refused():
   values = {
     'name': 'windowed',
     'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
@@ -175,7 +166,7 @@ def test_windowed_nuts_without_that_form_is_refused(tmp_path):
     'num_results': 20,
   }
   with pytest.raises(ConfigError, match='no other forms'):
-    runner.make_plan(configs.parse_config(values))
+    config_study.make_plan(configs.parse_config(values))
 
 
 @pytest.fixture
@@ -195,85 +186,84 @@ def tiny(tmp_path):
   return path
 
 
+def _invoke(*arguments):
+  return CliRunner().invoke(app, list(map(str, arguments)))
+
+
 @pytest.mark.full
-def test_run_resume_and_report_from_the_command_line(
-  tiny, tmp_path, monkeypatch
-):
-  command, output = CliRunner(), str(tmp_path / 'run')
-  first = command.invoke(app, ['run', str(tiny), '--output', output])
+def test_a_run_continues_and_reports_from_the_command_line(tiny, tmp_path):
+  folder = tmp_path / 'run'
+  first = _invoke('run', tiny, '--output', folder)
   assert first.exit_code == 0, first.output
-  folder = storage.RunFolder.open(output)
-  records = folder.records()
-  assert [r['label'] for r in records] == ['MALA', 'gadMALAf']
+  records = store.read(folder)
+  assert [one.case for one in records] == ['MALA', 'gadMALAf']
 
   # Only the cell that is missing runs again, with the same draws.
-  lost = folder.cell_path(1, 'gadMALAf', 0)
-  before = (
-    xr.open_datatree(lost / 'draws.zarr')['posterior'].to_dataset().load()
-  )
-  lost.rename(tmp_path / 'lost')
-  ran = []
-  monkeypatch.setattr(
-    runner,
-    'run_cell',
-    lambda config, index, *args: (
-      ran.append(index) or cell.run_cell(config, index, *args)
-    ),
-  )
-  arguments = ['run', str(tiny), '--output', output, '--resume']
-  second = command.invoke(app, arguments)
+  lost = records[1]
+  before = store.read_draws(folder, lost)['posterior'].to_dataset().load()
+  file = folder / 'records.jsonl'
+  file.write_text(file.read_text().splitlines()[0] + '\n')
+  shutil.rmtree(folder / 'draws' / 'gadMALAf')
+  second = _invoke('run', tiny, '--output', folder)
   assert second.exit_code == 0, second.output
-  assert ran == [1]
-  after = xr.open_datatree(lost / 'draws.zarr')['posterior'].to_dataset().load()
-  xr.testing.assert_equal(before, after)
-  assert len(sessions.read(folder.path)) == 2
-
-  report = command.invoke(app, ['report', output])
-  assert '| gadMALAf |' in report.output
-  page = command.invoke(app, ['report', output, '--html'])
-  assert '<td>MALA</td>' in page.output
-
-  again = command.invoke(app, ['run', str(tiny), '--output', output])
-  assert again.exit_code == 2
-  other = [*arguments, '--set', 'num_results=500']
-  assert command.invoke(app, other).exit_code == 2
-
-  record = folder.read_cell(1, 'gadMALAf', 0)
-  assert record['calls']['adaptation']['gradient'] == 300 * 3
-  assert record['calls']['sampling']['gradient'] == 400 * 3
-  # Five standard errors: two coordinates, known mean.
-  assert record['max_mean_z_score'] < 5
-  tree = xr.open_datatree(lost / 'draws.zarr')
+  assert '2 cells, 1 of them are there already' in second.output
+  kept, again = store.read(folder)
+  assert kept == records[0]
+  assert again.record['ess'] == lost.record['ess']
+  tree = store.read_draws(folder, again)
+  xr.testing.assert_equal(before, tree['posterior'].to_dataset().load())
   assert tree['posterior']['unconstrained'].shape == (3, 400, 2)
   assert tree['sample_stats']['lp'].shape == (3, 400)
+  assert '| gadMALAf |' in _invoke('report', folder).output
+
+  calls = again.record['calls']
+  assert calls['adaptation']['gradient'] == 300 * 3
+  assert calls['sampling']['gradient'] == 400 * 3
+  # Five standard errors: two coordinates, known mean.
+  assert again.record['max_mean_z_score'] < 5
 
 
-class _Failing:
-  """A `sample_fn` that fails."""
-
-  def __call__(self, **kwargs):
+def test_a_failed_method_is_a_row(tiny, tmp_path, monkeypatch):
+  def fail(*_, **__):
     raise FloatingPointError('nothing left')
 
+  monkeypatch.setattr(cell, 'sample', fail)
+  records = run_here(configs.load_config(tiny), tmp_path)
+  assert {one.status for one in records} == {'failed'}
+  assert records[0].error.startswith('FloatingPointError: nothing left')
+  report = (tmp_path / 'report.md').read_text()
+  assert 'MALA failed: FloatingPointError: nothing left' in report
+  assert not (tmp_path / 'figures').exists()
 
-def test_a_failed_method_is_a_row_and_a_non_zero_exit(
+
+@pytest.mark.full
+def test_a_disk_that_fills_up_costs_the_block_in_progress(
   tiny, tmp_path, monkeypatch
 ):
-  make_plan = runner.make_plan
+  from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
-  def failing_plan(config, data_dir=None):
-    plan = make_plan(config, data_dir)
-    methods = [m._replace(sample_fn=_Failing()) for m in plan.methods]
-    return plan._replace(methods=methods)
+  overrides = ['block_size=100', 'methods=[{name: mala}]']
+  config = configs.load_config(tiny, overrides)
+  (whole,) = run_here(config, tmp_path / 'whole')
+  write, calls = checkpoint_lib._write, []
 
-  monkeypatch.setattr(runner, 'make_plan', failing_plan)
-  output = tmp_path / 'run'
-  result = CliRunner().invoke(app, ['run', str(tiny), '--output', str(output)])
-  assert result.exit_code == 1
-  assert 'nothing left' in (output / 'report.md').read_text()
-  records = json.loads((output / 'results.json').read_text())
-  assert {record['status'] for record in records} == {'failed'}
-  assert 'FloatingPointError' in records[0]['error']
-  assert not list(output.rglob('*.tmp'))
+  def filling(path, content):
+    calls.append(path)
+    if len(calls) > 6:
+      raise OSError(28, 'No space left on device')
+    write(path, content)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint_lib, '_write', filling)
+    (broken,) = run_here(config, tmp_path / 'run')
+  assert broken.status == 'failed' and 'No space left' in broken.error
+  assert len(list(tmp_path.glob('run/checkpoints/**/block_*.npz'))) == 3
+  (tmp_path / 'run' / 'records.jsonl').unlink()  # As --redo failed does.
+  (again,) = run_here(config, tmp_path / 'run')
+  assert not list(tmp_path.glob('run/checkpoints/**/block_*.npz'))
+  assert again.record['is_continued'] and not whole.record['is_continued']
+  assert again.record['ess'] == whole.record['ess']
+  assert again.record['rhat_max'] == whole.record['rhat_max']
 
 
 def _write_data(folder, name):
@@ -295,8 +285,8 @@ def test_classification_config_runs_on_a_local_copy(name, tmp_path):
   _write_data(tmp_path, 'ripley')
   config = configs.smoke(configs.load_config(CONFIG_DIR / name))
   config = _with_methods(config, config.methods[:1])
-  _, records = _run(config, tmp_path / 'run', str(tmp_path))
-  assert records[0]['status'] == 'finished'
+  (one,) = run_here(config, tmp_path / 'run', tmp_path)
+  assert one.status == 'finished', one.error
 
 
 @pytest.mark.parametrize(
@@ -312,7 +302,7 @@ def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
     np.savez(tmp_path / 'mnist.npz', X=images, y=labels)
   elif _needs_data(config.target):
     _write_data(tmp_path, config.target.dataset)
-  plan = runner.make_plan(config, str(tmp_path))
+  plan = config_study.make_plan(config, str(tmp_path))
   assert len(plan.methods) == len(config.methods)
   is_latent = plan.target.latent is not None
   assert is_latent or plan.target.hierarchy is not None
@@ -320,7 +310,7 @@ def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
 
 def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):
   config = configs.load_config(tiny)
-  target = runner.make_plan(config).target
+  target = config_study.make_plan(config).target
   first = starts.make_starts(config, target, 0)
   assert first.shape == (3, 2)
   np.testing.assert_array_equal(first, starts.make_starts(config, target, 0))
@@ -332,51 +322,65 @@ def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):
 def test_climbing_ends_nearer_to_the_mode(tiny):
   overrides = ['init.kind=climb', 'init.scale=30', 'init.num_steps=400']
   config = configs.load_config(tiny, overrides)
-  target = runner.make_plan(config).target
+  target = config_study.make_plan(config).target
   low = configs.load_config(tiny, ['init.kind=normal', 'init.scale=30'])
   before = np.abs(starts.make_starts(low, target, 0)).max()
   after = np.abs(starts.make_starts(config, target, 0)).max()
   assert after < 0.5 * before
 
 
-def test_refusals_on_the_command_line_exit_with_two(tiny):
-  command = CliRunner()
-  wrong = command.invoke(app, ['run', str(tiny), '--set', 'num_chains=x'])
-  assert wrong.exit_code == 2
-  missing = command.invoke(app, ['report', '/nowhere'])
-  assert missing.exit_code == 2
-  device = command.invoke(app, ['run', str(tiny), '--device', 'abacus'])
-  assert device.exit_code == 2
+@pytest.mark.full
+def test_refusals_on_the_command_line_exit_with_two(tiny, tmp_path):
+  output = ['--output', tmp_path / 'run']
+  wrong = _invoke('run', tiny, *output, '--set', 'num_chains=x')
+  assert wrong.exit_code == 2 and 'num_chains' in wrong.output
+  assert not (tmp_path / 'run').exists()
+  # Workers refuse what only building tells, and devices.
+  for options in (['--set', 'init.kind=prior'], ['--device', 'abacus']):
+    refused = _invoke('run', tiny, *output, *options)
+    assert refused.exit_code == 2
+    assert 'could not begin' in refused.output
+    assert not (tmp_path / 'run' / 'records.jsonl').exists()
 
 
 def test_an_absent_device_says_what_there_is():
-  from experiments.framework import devices
-
   with pytest.raises(DeviceError, match='cpu, gpu, tpu'):
     devices.on_device('abacus')
 
 
-def test_list_and_schema_name_configs_targets_and_methods():
-  listed = CliRunner().invoke(app, ['list'])
-  assert listed.exit_code == 0, listed.output
-  for word in ('neals_gaussian.yaml', 'gadmala_fast(', 'EightSchools('):
-    assert word in listed.output
-  schema = CliRunner().invoke(app, ['schema'])
-  assert 'properties' in json.loads(schema.output)
+def _keys(config):
+  found = Found(
+    config.name, study := config_study.study(config), study.settings()
+  )
+  return {cell.case: cell.key for cell in tasks.cells(found)}
 
 
-def test_a_run_of_another_config_is_not_resumed(tiny, tmp_path):
+def test_a_key_holds_what_decides_the_draws_of_a_method(tiny):
   config = configs.load_config(tiny)
-  storage.RunFolder.create(tmp_path / 'run', config)
-  changed = configs.load_config(tiny, ['seed=5'])
-  with pytest.raises(ConfigError, match='seed'):
-    storage.RunFolder.open(tmp_path / 'run', changed)
-  with pytest.raises(ConfigError, match='not the folder of a run'):
-    storage.RunFolder.open(tmp_path)
+  keys = _keys(config)
+  assert len(set(keys.values())) == 2
+  for same in (
+    ['name=other'],
+    ['description=text'],
+    ['block_size=7'],
+    ['num_repeats=9'],
+    ['methods=[{name: gadmala_fast}, {name: rwm}]'],
+  ):
+    other = _keys(configs.load_config(tiny, same))
+    assert other['gadMALAf'] == keys['gadMALAf']
+  for changed in (
+    ['seed=5'],
+    ['num_results=500'],
+    ['init.kind=zeros'],
+    ['target.variances=[1.0, 5.0]'],
+    ['methods.1.target_accept_prob=0.7'],
+  ):
+    assert (
+      keys['gadMALAf'] not in _keys(configs.load_config(tiny, changed)).values()
+    )
 
 
 def test_figures_of_an_empty_run_are_none(tiny, tmp_path):
   config = configs.load_config(tiny)
-  folder = storage.RunFolder.create(tmp_path / 'run', config)
-  target = runner.make_plan(config).target
-  assert figures.draw_all(folder, config, target) == []
+  target = config_study.make_plan(config).target
+  assert figures.draw_all(tmp_path, [], config, target) == []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.framework import diagnostics
+from experiments.papers import diagnostics
 
 
 def _ar1(phi, num_draws, num_series, seed):

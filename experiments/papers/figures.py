@@ -9,12 +9,12 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
-from experiments.framework import accept_sweep  # noqa: E402
-from experiments.framework import learned  # noqa: E402
-from experiments.framework import shrinkage  # noqa: E402
-from experiments.framework import sweeps  # noqa: E402
-from experiments.framework import tables  # noqa: E402
-from experiments.framework.labels import in_figure  # noqa: E402
+from experiments.papers import learned  # noqa: E402
+from experiments.papers import shrinkage  # noqa: E402
+from experiments.papers import sweeps  # noqa: E402
+from experiments.papers import tables  # noqa: E402
+from experiments.papers.labels import in_figure  # noqa: E402
+from experiments.run import store  # noqa: E402
 
 __all__ = ['draw_all']
 
@@ -37,20 +37,21 @@ _IMAGES = {
 }
 
 
-def draw_all(folder, config, target):
-  """Draws every figure that the finished cells allow; returns their paths."""
-  path = folder.path / 'figures'
-  path.mkdir(exist_ok=True)
-  cells = _first_finished(folder, config)
-  records = [
-    {**record, 'label': in_figure(record['label'])}
-    for record in folder.records(config)
-  ]
-  rows = tables.join(records)
+def draw_all(folder, records, config, target):
+  """Draws every figure that the finished cells allow; returns their paths.
+
+  Args:
+    folder: Folder of the run.
+    records: Its records.
+    config: The `Config`.
+    target: The `Target`.
+  """
+  cells = _first_finished(folder, records)
+  records = [one._replace(case=in_figure(one.case)) for one in records]
   drawings = {
-    'efficiency': lambda: _efficiency(rows),
-    'leapfrog_steps': lambda: sweeps.draw(records, _grid),
-    'accept_rates': lambda: accept_sweep.draw(records, _grid),
+    'efficiency': lambda: _efficiency(tables.average(records)),
+    'leapfrog_steps': lambda: sweeps.draw_leapfrog_steps(records, _grid),
+    'accept_rates': lambda: sweeps.draw_accept_rates(records, _grid),
     'shrinkage': lambda: shrinkage.draw(cells, target, _grid),
     'traces': lambda: _traces(cells),
     'log_density': lambda: _log_density(cells),
@@ -64,23 +65,21 @@ def draw_all(folder, config, target):
   for name, draw in drawings.items():
     figure = draw()
     if figure is not None:
-      file = path / f'{name}.png'
+      file = folder / 'figures' / f'{name}.png'
+      file.parent.mkdir(exist_ok=True)
       figure.savefig(file, dpi=120)
       plt.close(figure)
       drawn.append(file)
   return drawn
 
 
-def _first_finished(folder, config):
+def _first_finished(folder, records):
   """Returns {label: (record, arrays)} of each method's first good repeat."""
   cells = {}
-  for index, label in enumerate(config.labels()):
-    for repeat in range(config.num_repeats):
-      record = folder.read_cell(index, label, repeat)
-      if record is not None and record['status'] == 'finished':
-        arrays = folder.read_arrays(index, label, repeat)
-        cells[in_figure(label)] = (record, arrays)
-        break
+  for one in records:
+    label = in_figure(one.case)
+    if one.status == 'finished' and label not in cells:
+      cells[label] = (one.record, store.read_arrays(folder, one))
   return cells
 
 
@@ -103,17 +102,22 @@ def _grid(num_panels, width=4.0, height=3.0, **kwargs):
 
 def _efficiency(rows):
   """Bars of ESS per second: the worst and the median coordinate."""
-  rows = [row for row in rows if row.median_ess_per_second is not None]
+  rows = {
+    label: row
+    for label, row in rows.items()
+    if row['median_ess_per_second'] is not None
+  }
   if not rows:
     return None
   figure, axes = _grid(2, width=5.0, height=0.35 * len(rows) + 1.2)
-  labels = [row.label for row in rows]
-  deviations = [row.min_ess_per_second_sd or 0.0 for row in rows]
+  labels, values = list(rows), list(rows.values())
   axes[0].barh(
-    labels, [row.min_ess_per_second for row in rows], xerr=deviations
+    labels,
+    [row['min_ess_per_second'] for row in values],
+    xerr=[row['min_ess_per_second_sd'] or 0.0 for row in values],
   )
   axes[0].set_xlabel('min ESS/s, bars: 1 st.d. over repeats')
-  axes[1].barh(labels, [row.median_ess_per_second for row in rows])
+  axes[1].barh(labels, [row['median_ess_per_second'] for row in values])
   axes[1].set_xlabel('median ESS/s')
   for axis in axes:
     axis.invert_yaxis()
