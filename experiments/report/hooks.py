@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: notebooks become pages, saved results enter the navigation.
+"""Hooks of MkDocs: tables are filled in, notebooks become pages.
 
 Nothing is written into docs/; pages made here live for one build.
 """
@@ -9,7 +9,8 @@ import re
 
 from mkdocs.structure.files import File
 
-from experiments.documentation.notebooks import to_markdown
+from experiments.report import templates
+from experiments.report.notebooks import to_markdown
 
 __all__ = ['on_config', 'on_files', 'on_page_markdown']
 
@@ -48,8 +49,10 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-  """Leads links to notebooks to their pages, and a page to its notebook."""
+  """Fills in tables from records; links notebooks and their pages."""
   del config
+  if templates.is_template(markdown):
+    markdown = templates.render(markdown)
   text = re.sub(r'\(([^)\s]+)\.ipynb\)', r'(\1.md)', markdown)
   path = pathlib.PurePosixPath(page.file.src_uri).with_suffix('.ipynb')
   if files.get_file_from_path(str(path)) is not None:

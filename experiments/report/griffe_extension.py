@@ -2,9 +2,9 @@
 
 import griffe
 
-from experiments.documentation.docstrings import as_literal
-from experiments.documentation.docstrings import comment_of
-from experiments.documentation.docstrings import with_fenced_formulas
+from experiments.report.docstrings import as_literal
+from experiments.report.docstrings import comment_of
+from experiments.report.docstrings import with_fenced_formulas
 
 __all__ = ['Docstrings']
 

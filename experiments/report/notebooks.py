@@ -1,6 +1,6 @@
 """Notebooks: executed once and kept with what they printed, shown as pages.
 
-  python -m experiments.documentation.notebooks docs/tutorials/*.ipynb
+  python -m experiments.report.notebooks docs/tutorials/*.ipynb
 
 executes them where they lie. A page shows what the notebook holds; building
 the site executes nothing.
