@@ -66,24 +66,40 @@ def _environment():
     undefined=jinja2.StrictUndefined,
     extensions=['jinja2.ext.do'],
   )
+  def each(found, expression):
+    """Returns the values of an expression, such as 'min(bulk, tail)'."""
+    value = environment.compile_expression(expression, undefined_to_none=False)
+    return [value(row) for row in found]
+
+  def having(found, expression):
+    """Returns the rows for which an expression holds."""
+    return [row for row, is_so in zip(found, each(found, expression)) if is_so]
+
   environment.filters.update(
-    digits=records.digits,
+    digits=digits,
+    each=each,
     groups=records.groups,
+    having=having,
     mean=np.mean,
-    median=records.median,
+    median=np.median,
     number=number,
-    values=lambda found, name: [records.get(row, name) for row in found],
-    where=records.where,
   )
   environment.globals.update(
+    max=max,
+    min=min,
     moments=_moments,
+    quantile=np.quantile,
     rows=records.rows,
     runs=_runs,
     table=table,
-    quantile=np.quantile,
     zip=zip,
   )
   return environment
+
+
+def digits(value, spec):
+  """Returns a number by a format; a dash for what is unknown."""
+  return '-' if value is None else format(value, spec)
 
 
 def number(value):
