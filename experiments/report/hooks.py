@@ -9,6 +9,7 @@ import re
 
 from mkdocs.structure.files import File
 
+from experiments.report import figures
 from experiments.report import templates
 from experiments.report.notebooks import to_markdown
 
@@ -35,7 +36,9 @@ def on_config(config):
 
 
 def on_files(files, config):
-  """Adds a page and its images for each notebook."""
+  """Adds a page and its images for each notebook, and figures of records."""
+  for uri, content in figures.images():
+    files.append(File.generated(config, uri, content=content))
   notebooks = [f for f in files if f.src_uri.endswith('.ipynb')]
   for notebook in notebooks:
     path = pathlib.PurePosixPath(notebook.src_uri)

@@ -5,10 +5,19 @@ code. HTML of great_tables brings styles of its own, which the theme, the search
 and the links of MkDocs do not know.
 """
 
+import collections
+import functools
+import re
+
 import jinja2
 import numpy as np
+import yaml
 
+from experiments.report import evaluation
+from experiments.report import figures
+from experiments.report import panel
 from experiments.report import records
+from experiments.report import rivals
 from experiments.report import runs
 
 __all__ = ['is_template', 'render']
@@ -58,6 +67,11 @@ def _moments(name):
   return table(['Method', *runs.MOMENTS], lines)
 
 
+def _yaml(path):
+  return yaml.safe_load((records.ROOT / path).read_text(encoding='utf-8'))
+
+
+@functools.cache
 def _environment():
   environment = jinja2.Environment(
     trim_blocks=True,
@@ -66,32 +80,47 @@ def _environment():
     undefined=jinja2.StrictUndefined,
     extensions=['jinja2.ext.do'],
   )
+
   def each(found, expression):
     """Returns the values of an expression, such as 'min(bulk, tail)'."""
     value = environment.compile_expression(expression, undefined_to_none=False)
-    return [value(row) for row in found]
+    rows = (r if isinstance(r, dict) else r._asdict() for r in found)
+    return [value(row) for row in rows]
 
   def having(found, expression):
     """Returns the rows for which an expression holds."""
+    found = list(found)
     return [row for row, is_so in zip(found, each(found, expression)) if is_so]
+
+  def columns_of(found, columns):
+    """Returns a table of rows; columns are expressions by heading."""
+    cells = [map(shown, each(found, text)) for text in columns.values()]
+    return table(columns, zip(*cells))
 
   environment.filters.update(
     digits=digits,
     each=each,
     groups=records.groups,
     having=having,
+    literal=literal,
     mean=np.mean,
     median=np.median,
+    most_common=lambda values: collections.Counter(values).most_common(),
     number=number,
   )
   environment.globals.update(
+    columns_of=columns_of,
+    evaluation=evaluation,
+    figures=figures,
     max=max,
     min=min,
     moments=_moments,
-    quantile=np.quantile,
+    panel=panel,
+    rivals=rivals,
     rows=records.rows,
     runs=_runs,
     table=table,
+    yaml=_yaml,
     zip=zip,
   )
   return environment
@@ -100,6 +129,19 @@ def _environment():
 def digits(value, spec):
   """Returns a number by a format; a dash for what is unknown."""
   return '-' if value is None else format(value, spec)
+
+
+def literal(text):
+  """Returns text of one line in which Markdown sees no marks."""
+  text = re.sub(r'([\\*_<\[`])', r'\\\1', text)
+  return text.replace('\n', ' ').replace('|', '/')
+
+
+def shown(value):
+  """Returns text as it is, and a number that is not whole in three digits."""
+  if isinstance(value, float):
+    return f'{value:g}' if value.is_integer() else number(value)
+  return '-' if value is None else str(value)
 
 
 def number(value):
