@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 OURS = 'sample_posterior'
-# All samplers of others that the panel runs, and of the library's own the one of
-# each kind that passes most often.
+# All samplers of others that the panel runs, and among the library's own the
+# one of each kind that passes most often.
 SHOWN = (
   OURS,
   'GSM HMC-5',

@@ -107,6 +107,10 @@ def _simple():
     if study == 'geometry':  # The latest line of a cell counts.
       keys = ('target', 'method', 'seed', 'key')
       rows = list({tuple(r[k] for k in keys): r for r in rows}.values())
+    if study == 'brownian_motion':  # In the order of its page.
+      lines = _tables((_RESULTS / 'brownian_motion.md').read_text())[0]
+      labels = [_cells(line)[0] for line in lines]
+      rows.sort(key=lambda row: labels.index(row['label']))
     tails = [''] * len(rows)
     if study == 'outlook':
       tails = [

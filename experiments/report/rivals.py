@@ -39,7 +39,7 @@ _EASIER = {
 }
 # Parts that have no variance, so that no draws give the error of a mean. Where
 # these scales are large the slab alone bounds the weights, the likelihood is
-# constant, and the tails are those of the prior: half-Cauchy, and the -3rd power
+# constant, and the tails are those of the prior: half-Cauchy, and the power -3
 # of InverseGamma(2, 8).
 _WITHOUT_VARIANCE = {'horseshoe': ('local', 'tau', 'slab')}
 _LANGUAGES = ('tfp_model', 'numpyro_model', 'pymc_model')
