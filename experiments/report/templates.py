@@ -8,6 +8,7 @@ and the links of MkDocs do not know.
 import collections
 import functools
 import re
+import textwrap
 
 import jinja2
 import numpy as np
@@ -105,6 +106,9 @@ def _environment():
     literal=literal,
     mean=np.mean,
     std=lambda values: np.std(values, ddof=1),
+    wrap=lambda text: textwrap.fill(
+      text, 80, initial_indent='  ', subsequent_indent='    '
+    ),
     median=np.median,
     most_common=lambda values: collections.Counter(values).most_common(),
     number=number,
