@@ -17,6 +17,7 @@ import yaml
 from experiments.report import evaluation
 from experiments.report import figures
 from experiments.report import panel
+from experiments.report import papers
 from experiments.report import records
 from experiments.report import rivals
 from experiments.report import runs
@@ -49,9 +50,9 @@ def table(head, lines):
   return '\n'.join(f'| {" | ".join(map(str, cells))} |' for cells in lines)
 
 
-def _runs(name):
-  """Returns the table of a config's runs."""
-  found = records.rows(f'papers/{name}', 'method')
+def _runs(name, first=0, last=None):
+  """Returns the table of a config's runs, or of those at these places."""
+  found = records.rows(f'papers/{name}', 'method')[first:last]
   columns = runs.columns(found)
   lines = [[row['method'], *runs.cells(row, columns)] for row in found]
   return table(['Method', *columns], lines)
@@ -121,6 +122,7 @@ def _environment():
     min=min,
     moments=_moments,
     panel=panel,
+    papers=papers,
     quantile=np.quantile,
     rivals=rivals,
     rows=records.rows,
