@@ -11,15 +11,14 @@ import pytest
 import yaml
 
 import tfp_adaptive as tfpa
-from experiments.documentation import docstrings
-from experiments.documentation import evaluation_tables
-from experiments.documentation import notebooks
+from experiments.report import docstrings
+from experiments.report import notebooks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / 'docs'
 NOTEBOOKS = sorted(DOCS.glob('tutorials/*.ipynb'))
 # Made by `make docs`.
-GENERATED = {'evaluation_tables.md', 'measurements.md', 'panel.html'}
+GENERATED = set()
 _MOST_BYTES = 300_000
 
 each_notebook = pytest.mark.parametrize(
@@ -252,48 +251,6 @@ def test_fields_are_explained_by_the_comment_beside_or_above():
   assert docstrings.comment_of(lines, 5) == 'Two lines.'
   assert docstrings.comment_of(lines, 6) == 'z'
   assert docstrings.comment_of(['w: int', 'x: int'], 2) == ''
-
-
-def test_the_page_without_runs_says_what_is_missing():
-  from experiments.panel.cli import DEFAULT_CONFIG
-  from experiments.panel.config import load_panel
-
-  panel = load_panel(DEFAULT_CONFIG)
-  text = evaluation_tables.evaluation_page(panel, [], num_stale=3)
-  assert 'No runs yet' in text and '3 records' in text
-  total = (
-    len(panel.config.targets) * len(panel.config.methods)
-  ) * panel.config.num_seeds
-  assert f'0 of {total} runs are in' in text
-  for target in panel.config.target_labels():
-    assert f'| {target} | 0 of' in text
-
-
-def test_the_page_counts_runs_and_names_what_is_missing():
-  from experiments.panel.cli import DEFAULT_CONFIG
-  from experiments.panel.config import load_panel
-
-  panel = load_panel(DEFAULT_CONFIG)
-  target = panel.config.target_labels()[0]
-  first, second, *rest = panel.config.method_labels()
-  seeds = range(panel.config.num_seeds)
-  records = [
-    {'target': target, 'method': first, 'status': 'finished'} for _ in seeds
-  ]
-  records.append({'target': target, 'method': second, 'status': 'refused'})
-  row = evaluation_tables.progress_table(panel, records).rows[0]
-  total = len(panel.config.methods) * panel.config.num_seeds
-  assert row[1] == f'{2 * panel.config.num_seeds} of {total}'
-  assert row[2] == ', '.join(rest)
-
-
-def test_saved_measurements_are_shown_and_missing_ones_named(tmp_path):
-  text = evaluation_tables.measurement_tables(DOCS / 'results')
-  assert 'is missing' not in text
-  assert '| 10 | 1e+06 | 10 | 2000 | float64 | langevin | 0 |' in text
-  empty = evaluation_tables.measurement_tables(tmp_path)
-  num_missing = empty.count('is missing')
-  assert num_missing == 9
 
 
 def test_home_begins_with_the_example_of_the_readme():

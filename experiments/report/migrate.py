@@ -49,7 +49,6 @@ _FILES = {
   'local_steps': ('local_steps.jsonl', 'name method'),
   'many_chains': ('many_chains.jsonl', 'kind name num_chains event_size'),
   'memory': ('memory.json', 'label'),
-  'mutants': ('mutants.json', 'family what'),
   'oracle': ('oracle.jsonl', 'case'),
   'outlook': ('outlook.jsonl', 'target way'),
   'pooled_chains': ('pooled_chains.jsonl', 'num_chains num_adaptation_steps'),
