@@ -64,11 +64,3 @@ def test_the_verdict_shown_is_what_the_first_example_prints(capsys):
     'conditional Gaussian driven by spread, mean',
   ):
     assert text in printed and text in shown
-
-
-def test_the_table_shows_losses_as_well_as_wins():
-  _, *lines = re.findall(r'^\| .* \|$', TEXT.partition('<!--')[2], re.M)
-  losses = [line for line in lines if line.endswith('** |')]
-  assert 0 < len(losses) < len(lines)
-  ratios = [float(line.split('|')[-2].strip(' *')) for line in lines]
-  assert [ratio < 1 for ratio in ratios] == [line in losses for line in lines]

@@ -23,6 +23,7 @@ __all__ = [
   'progress',
   'ratio',
   'summarize',
+  'total',
 ]
 
 # What becomes of a run, the best first, and how a cell of a table says it.
@@ -181,6 +182,11 @@ def summarize(runs):
   """Returns {(target, method): `Pair`}."""
   found = records.groups(runs, 'target', 'method')
   return {names: _pair(names, of_pair) for names, of_pair in found}
+
+
+def total(*kinds):
+  """Returns the number of all runs with one of these outcomes."""
+  return sum(pair.outcomes[kind] for pair in pairs().values() for kind in kinds)
 
 
 def progress():

@@ -1,16 +1,17 @@
-"""The table of results in the README, written from the records.
+"""The README's table and figure, written from the records.
 
   python -m experiments.report readme
 
 Everything else is made when the site is built. The README must be readable
 where nothing is built, so that this command writes its table between two
-comments.
+comments, and its figure beside the pages.
 """
 
 import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
+from experiments.report import figures
 from experiments.report import panel
 from experiments.report import papers
 from experiments.report import records
@@ -173,8 +174,10 @@ def _shown(side):
 
 
 def write():
-  """Writes the table into the README, between its two comments."""
+  """Writes the table into the README, between its comments, and its figure."""
   path = records.ROOT / 'README.md'
   head, _, rest = path.read_text(encoding='utf-8').partition(_BEGIN)
   _, _, tail = rest.partition(_END)
   path.write_text(f'{head}{_BEGIN}{table()}{_END}{tail}', encoding='utf-8')
+  figure = records.ROOT / 'docs' / 'results' / 'evaluation.png'
+  figure.write_bytes(figures.passes())

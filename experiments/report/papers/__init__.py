@@ -15,7 +15,7 @@ import yaml
 
 from experiments.report import records
 
-__all__ = ['Entry', 'Finding', 'Paper', 'found', 'load', 'ours']
+__all__ = ['Entry', 'Finding', 'Paper', 'found', 'load', 'ours', 'printed']
 
 _FOLDER = pathlib.Path(__file__).parent
 _PAPERS = (
@@ -209,6 +209,19 @@ def ours(study, case, field):
   values = [run[field] for run in runs]
   values = [v[0] if isinstance(v, list) else v for v in values]
   return sum(values) / len(values)
+
+
+def printed(record, line):
+  """Returns the ESS that a paper prints in a line of the table of a page."""
+  rows = [
+    row
+    for paper, _ in load()
+    for entry in paper.entries
+    if entry.record == record
+    for row in entry.rows
+    if row.paper == line and row.ess
+  ]
+  return rows[0].ess
 
 
 def found(entry, reasons):
