@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests import fingerprint_cases
 from tests import fingerprints
 

@@ -9,7 +9,7 @@ import inspect
 import pathlib
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import registry
 
 _FILES = sorted(pathlib.Path(tfpa.__file__).parent.rglob('*.py'))

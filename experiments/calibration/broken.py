@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.baselines.kernel_adaptive_metropolis import (
+from experiments.samplers.baselines.kernel_adaptive_metropolis import (
   UncalibratedKernelAdaptive,
 )
 

@@ -14,7 +14,7 @@ from typing import Optional
 import typer
 
 from experiments.framework import outputs
-from experiments.framework import tensorflow_import
+from experiments.run import quiet
 
 __all__ = ['calibrate']
 
@@ -41,7 +41,7 @@ def calibrate(
   smoke: Annotated[bool, typer.Option(help='A tiny one, no power.')] = False,
 ):
   """Test every kernel by ranks of simulated truths and by Geweke's test."""
-  tensorflow_import.quietly()
+  quiet.quietly()
   from experiments.calibration import chains
   from experiments.calibration import kernels
   from experiments.calibration import study

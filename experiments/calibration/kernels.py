@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tfp_adaptive as tfpa
-from experiments import baselines
 from experiments.calibration import chains
 from experiments.calibration import estimated_model
 from experiments.calibration import latent_models
 from experiments.calibration import models
+from experiments.samplers import baselines
 
 __all__ = ['FAMILIES', 'Family', 'learn', 'with_density']
 

@@ -13,8 +13,8 @@ import zlib
 
 import numpy as np
 
-from experiments.framework.errors import DataError
-from experiments.framework.errors import shortened
+from experiments.run.errors import DataError
+from experiments.run.errors import shortened
 
 __all__ = [
   'check_is_file',

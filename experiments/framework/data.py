@@ -21,11 +21,11 @@ from experiments.framework.data_sources import checksum
 from experiments.framework.data_sources import COUNTS
 from experiments.framework.data_sources import selected
 from experiments.framework.data_sources import SOURCES
-from experiments.framework.errors import DataError
-from experiments.framework.errors import did_you_mean
-from experiments.framework.errors import listed
-from experiments.framework.errors import shortened
-from experiments.framework.errors import shown
+from experiments.run.errors import DataError
+from experiments.run.errors import did_you_mean
+from experiments.run.errors import listed
+from experiments.run.errors import shortened
+from experiments.run.errors import shown
 
 __all__ = [
   'DATA_DIR_VARIABLE',

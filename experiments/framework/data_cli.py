@@ -10,8 +10,8 @@ from experiments.framework import cli
 from experiments.framework import data as local_data
 from experiments.framework import downloads
 from experiments.framework.data_sources import DOWNLOADS
-from experiments.framework.errors import DataError
 from experiments.framework.file_sets import FILE_SETS
+from experiments.run.errors import DataError
 
 __all__ = ['data']
 

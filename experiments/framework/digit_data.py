@@ -11,9 +11,9 @@ from experiments.framework import data
 from experiments.framework import data_readers
 from experiments.framework.data_sources import DOWNLOADS
 from experiments.framework.data_sources import MNIST
-from experiments.framework.errors import DataError
-from experiments.framework.errors import shortened
-from experiments.framework.errors import shown
+from experiments.run.errors import DataError
+from experiments.run.errors import shortened
+from experiments.run.errors import shown
 
 __all__ = ['NAMES', 'load_digits']
 

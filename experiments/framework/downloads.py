@@ -25,12 +25,12 @@ from experiments.framework.data_sources import COUNTS
 from experiments.framework.data_sources import DOWNLOADS
 from experiments.framework.data_sources import MNIST
 from experiments.framework.data_sources import selected
-from experiments.framework.errors import DataError
-from experiments.framework.errors import did_you_mean
-from experiments.framework.errors import shortened
-from experiments.framework.errors import shown
-from experiments.framework.errors import StorageError
 from experiments.framework.file_sets import FILE_SETS
+from experiments.run.errors import DataError
+from experiments.run.errors import did_you_mean
+from experiments.run.errors import shortened
+from experiments.run.errors import shown
+from experiments.run.errors import StorageError
 
 __all__ = ['local_copy', 'local_files', 'obtain']
 

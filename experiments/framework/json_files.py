@@ -9,8 +9,8 @@ import json
 import os
 import warnings
 
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import shortened
+from experiments.run.errors import ConfigError
+from experiments.run.errors import shortened
 
 __all__ = ['append_lines', 'parsed', 'read_json', 'read_lines']
 

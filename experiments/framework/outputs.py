@@ -6,17 +6,15 @@ import os
 import pathlib
 import socket
 import tempfile
-import time
 
 import typer
 
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import shortened
-from experiments.framework.errors import shown
-from experiments.framework.errors import StorageError
+from experiments.run.errors import ConfigError
+from experiments.run.errors import shortened
+from experiments.run.errors import shown
+from experiments.run.errors import StorageError
 
 __all__ = [
-  'alone',
   'check_file',
   'check_folder',
   'file_option',
@@ -25,11 +23,7 @@ __all__ = [
   'write_bytes',
   'write_json',
   'write_text',
-  'writing',
 ]
-
-# Seconds between two looks at a lock that another process holds.
-_PAUSE = 0.5
 
 
 def check_folder(path):
@@ -126,52 +120,3 @@ def write_bytes(path, content):
 def write_json(path, value):
   """Writes JSON, whole or not at all."""
   write_text(path, json.dumps(value, indent=2) + '\n')
-
-
-@contextlib.contextmanager
-def writing(path, is_shared=False):
-  """Keeps other processes from writing to a folder meanwhile.
-
-  Args:
-    path: of the folder.
-    is_shared: whether others may write there who say the same.
-
-  Raises:
-    StorageError: if another process keeps this one out.
-  """
-  # Here: commands answer mistakes before TensorFlow is imported.
-  from tfp_adaptive.driver import folder_lock
-
-  with contextlib.ExitStack() as held:
-    try:
-      held.enter_context(folder_lock.held(path, is_shared))
-    except folder_lock.FolderError as error:
-      raise StorageError(str(error)) from error
-    yield
-
-
-@contextlib.contextmanager
-def alone(path, seconds=600.0):
-  """As `writing`, but waits while another process holds the lock of a folder.
-
-  The folder is for the lock alone. A worker of a cluster that was given up as
-  lost may still be at work: what it finishes is found by the one that waited.
-
-  Args:
-    path: of the folder.
-    seconds: to wait at most.
-  """
-  end = time.monotonic() + seconds
-  with contextlib.ExitStack() as held:
-    while True:
-      try:
-        held.enter_context(writing(path))
-        break
-      except StorageError:
-        if time.monotonic() > end:
-          raise
-        time.sleep(_PAUSE)
-    yield
-  # One that waits makes it anew.
-  with contextlib.suppress(OSError):
-    os.rmdir(path)

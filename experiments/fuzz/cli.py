@@ -14,8 +14,8 @@ import rich.console
 import typer
 
 from experiments.framework import outputs
-from experiments.framework import tensorflow_import
-from experiments.framework.errors import shortened
+from experiments.run import quiet
+from experiments.run.errors import shortened
 
 __all__ = ['fuzz']
 
@@ -36,7 +36,7 @@ def fuzz(
   ] = None,
 ):
   """Feed broken configs, result folders and data files to their readers."""
-  tensorflow_import.quietly()
+  quiet.quietly()
   from experiments.fuzz import run
 
   console = rich.console.Console(markup=False, emoji=False, highlight=False)

@@ -1,34 +1,30 @@
 """Broken configs: of runs and of panels, and `--set` of the command line."""
 
 import functools
-import io
 import json
 import pathlib
 
-import numpy as np
-import rich.console
 import yaml
 
-from experiments.framework import config as configs
-from experiments.framework import runner
-from experiments.framework import tables
-from experiments.framework import yaml_files
-from experiments.framework.storage import RunFolder
 from experiments.fuzz import config_texts
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case
 from experiments.fuzz.case import EITHER
 from experiments.fuzz.case import pick
 from experiments.fuzz.case import REFUSE
-from experiments.fuzz.cells import write_cells
 from experiments.fuzz.config_values import OF_ANY
 from experiments.fuzz.config_values import PANEL
 from experiments.fuzz.config_values import RUN
 from experiments.fuzz.config_values import STRUCTURE
 from experiments.fuzz.values import at
 from experiments.fuzz.values import leaves
-from experiments.panel import cli as cli_panel
-from experiments.panel.config import load_panel
+from experiments.papers import config as configs
+from experiments.papers import tables
+from experiments.papers.config_study import make_plan
+from experiments.papers.labels import in_markdown
+from experiments.run import yaml_files
+from experiments.run.store import Record
+from experiments.studies.panel.config import load_panel
 
 __all__ = ['make']
 
@@ -66,7 +62,7 @@ def make(rng, folder):
     name,
     expected,
     f'{kind} {_shown(text)} --set {_shown(str(list(overrides)))}',
-    lambda: _load(path, overrides, values if is_same else None, is_drawn),
+    lambda: _load(path, overrides, values if is_same else None),
   )
 
 
@@ -108,21 +104,18 @@ def _shown(text):
   return repr(text if len(text) < 300 else text[:200] + text[-80:])
 
 
-def _load(path, overrides, original, is_drawn=False):
+def _load(path, overrides, original):
   """Reads a config as `run` does; plans it where that is cheap."""
-  if cli_panel.is_panel(path):
+  if 'targets' in yaml_files.load(path):
     panel = load_panel(path, overrides)
-    panel.key(0, 0)
+    panel.key(next(iter(panel.targets)), next(iter(panel.methods)))
     found = panel.config
   else:
     found = configs.load_config(path, overrides)
-    configs.smoke(found)
-    plan = None
+    smoke = configs.smoke(found)
     if found.target.name in _CHEAP:
-      plan = runner.make_plan(configs.smoke(found))
-    wrong = _stored_wrong(
-      path.parent / 'run', found, plan if is_drawn else None
-    )
+      make_plan(smoke)
+    wrong = _shown_wrong(found)
     if wrong:
       return wrong
   if original is None:
@@ -132,34 +125,15 @@ def _load(path, overrides, original, is_drawn=False):
   return None if found == model.model_validate(values) else 'another config'
 
 
-def _stored_wrong(path, config, plan):
-  """Returns what a run of the config would lose; None where it is nothing."""
-  folder = RunFolder.create(path, config)
-  if folder.config() != config:
-    return 'what was stored is another config'
-  if plan is not None:
-    write_cells(np.random.default_rng(0), folder, config)
-    runner.finish(folder, config, plan.target)
-    found = [record['label'] for record in folder.records()]
-    if list(dict.fromkeys(found)) != config.labels():
-      return 'the cells have other labels'
-  return _shown_wrong(config)
-
-
 def _shown_wrong(config):
   """Returns how a label fails to be shown as it is; None where it does not."""
   records = [
-    {'status': 'failed', 'label': label, 'error': 'E'}
+    Record(config.name, label, 0, None, 'failed', {}, 'E')
     for label in config.labels()
   ]
-  rows = tables.join(records)
-  tables.to_markdown(config.name, rows)
-  tables.to_html([(config.name, rows)])
-  file = io.StringIO()
-  console = rich.console.Console(width=1000, file=file)
-  console.print(tables.to_rich(config.name, rows))
+  text = tables.to_markdown(config.name, records)
   for label in config.labels():
-    if label not in file.getvalue():
+    if f'| {in_markdown(label)} |' not in text:
       return f'the table does not show the label {label[:50]!r}'
   return None
 

@@ -21,20 +21,19 @@ from typing import NamedTuple
 import numpy as np
 import rich.table
 
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import DataError
-from experiments.framework.errors import DeviceError
 from experiments.fuzz import configs
 from experiments.fuzz import data_files
-from experiments.fuzz import folders
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import REFUSE
+from experiments.run.errors import ConfigError
+from experiments.run.errors import DataError
+from experiments.run.errors import DeviceError
 
 __all__ = ['FAULTS', 'KINDS', 'Outcome', 'one', 'run', 'summary', 'to_rich']
 
 # What makes an input, and its share of them.
-KINDS = {'configs': configs, 'folders': folders, 'data': data_files}
-_SHARES = (0.5, 0.25, 0.25)
+KINDS = {'configs': configs, 'data': data_files}
+_SHARES = (0.65, 0.35)
 FAULTS = (
   'traceback',
   'hang',

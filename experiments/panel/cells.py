@@ -14,18 +14,20 @@ import math
 import pathlib
 import zlib
 
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import listed
-from experiments.framework.errors import shortened
-from experiments.framework.errors import shown
 from experiments.framework.json_files import append_lines
 from experiments.framework.json_files import parsed
 from experiments.framework.outputs import storing
+from experiments.run.errors import ConfigError
+from experiments.run.errors import shortened
 
-__all__ = ['CellFile', 'DONE']
+__all__ = ['CellFile', 'DEFAULT_OUTPUT']
 
-# A cell of these is not run again by itself; others are 'not installed'.
-DONE = ('finished', 'failed', 'out of time', 'refused')
+DEFAULT_OUTPUT = (
+  pathlib.Path(__file__).resolve().parents[2]
+  / 'docs'
+  / 'results'
+  / 'inference_gym'
+)
 _NUM_DIGITS = 6
 
 
@@ -52,47 +54,6 @@ class CellFile:
         name = [record[k] for k in ('target', 'method', 'seed', 'key')]
         latest[tuple(name)] = record
     return list(latest.values())
-
-  def check_gates(self, gates_digest):
-    """Refuses a folder with records under other gates."""
-    others = {r['gates'] for r in self.records()} - {gates_digest}
-    if others:
-      raise ConfigError(
-        f'{shown(str(self.path), 120)} has records under other gates '
-        f'({listed(sorted(others))}, now {gates_digest}): gates are fixed '
-        'before the runs. Restore the gates file, or name another folder with '
-        '--output.'
-      )
-
-  def missing_seeds(self, panel, target_index, method_index, redo=()):
-    """Returns the seeds of a pair that are still to be run."""
-    done = self.finished_seeds(
-      panel.config.target_label(target_index),
-      panel.config.method_label(method_index),
-      panel.key(target_index, method_index),
-      redo,
-    )
-    if any(record['status'] == 'refused' for record in done.values()):
-      return []
-    return [s for s in range(panel.config.num_seeds) if s not in done]
-
-  def finished_seeds(self, target, method, key, redo=()):
-    """Returns {seed: record} of a pair's cells that need not run again.
-
-    Args:
-      target: label.
-      method: label.
-      key: that a record must have.
-      redo: statuses that are run again nonetheless.
-    """
-    return {
-      record['seed']: record
-      for record in self.records()
-      if (record['target'], record['method'], record['key'])
-      == (target, method, key)
-      and record['status'] in DONE
-      and record['status'] not in redo
-    }
 
 
 def _read(path, opened):

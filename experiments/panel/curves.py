@@ -7,7 +7,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.framework.labels import in_figure
+from experiments.papers.labels import in_figure
 
 __all__ = ['bias_curves']
 

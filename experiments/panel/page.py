@@ -41,11 +41,10 @@ def select(panel, file):
   Returns:
     (records in the panel's order, number of records left out as stale).
   """
-  config = panel.config
   keys = {
-    (config.target_label(t), config.method_label(m)): panel.key(t, m)
-    for t in range(len(config.targets))
-    for m in range(len(config.methods))
+    (target, method): panel.key(target, method)
+    for target in panel.targets
+    for method in panel.methods
   }
   found = {name: [] for name in keys}
   num_stale = 0

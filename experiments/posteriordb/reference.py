@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.framework.errors import DataError
+from experiments.run.errors import DataError
 from tfp_adaptive.driver import convergence
 
 __all__ = ['Comparison', 'Moments', 'compare', 'load', 'moments']

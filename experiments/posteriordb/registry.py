@@ -7,11 +7,11 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
-from experiments.framework.errors import DataError
 from experiments.posteriordb import hierarchies
 from experiments.posteriordb import regressions
 from experiments.posteriordb import time_series
 from experiments.posteriordb.posterior import Posterior
+from experiments.run.errors import DataError
 
 __all__ = ['MODELS', 'NAMES', 'build', 'published_data', 'split_name']
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import DataError
-from experiments.panel import records
 from experiments.posteriordb import reference as reference_lib
 from experiments.posteriordb import registry
 from experiments.posteriordb import theirs
+from experiments.run import machine
+from experiments.run.errors import ConfigError
+from experiments.run.errors import DataError
 
 __all__ = [
   'HERE',
@@ -144,7 +144,7 @@ def finished(
     **comparison._asdict(),
     'num_draws': first.shape[0],
     'num_chains': first.shape[1],
-    'commit': records.commit(),
+    'commit': machine.commit(),
   }
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.panel import records
+from experiments.run import machine
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import verdict as verdict_lib
 
@@ -115,7 +115,7 @@ def record(posterior, sampler, seed, outcome, exact_means):
     'means': moments,
     'worst_error': worst_error(moments, exact_means),
     'version': tfpa.__version__,
-    'commit': records.commit(),
+    'commit': machine.commit(),
   }
 
 

@@ -10,12 +10,12 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
-from experiments.framework.errors import ConfigError
 from experiments.quickstart import run as quickstart
 from experiments.rivals import here
 from experiments.rivals import theirs
 from experiments.rivals import truth
 from experiments.rivals.models import MODELS
+from experiments.run.errors import ConfigError
 from tfp_adaptive.posterior import verdict as verdict_lib
 
 __all__ = ['ON_REQUEST', 'SAMPLERS', 'log_densities', 'run']

@@ -25,6 +25,10 @@ class Settings(pydantic.BaseModel):
 
   model_config = pydantic.ConfigDict(frozen=True, extra='forbid')
 
+  def smoke(self) -> 'Settings':
+    """Returns the settings of `--smoke`, a run that takes seconds."""
+    return self
+
 
 class Work(NamedTuple):
   """What the engine gives to one run.
@@ -80,6 +84,13 @@ class Study:
       did not finish gets status 'out of time'.
     render: Function of a list of records (of `store.Record`). It returns a
       Markdown report, or is `None`: then the report is a plain table.
+    case_key: Function of a case. It returns JSON values that are part of the
+      key of this case alone, or is `None`.
+    prepare: Function of the work, which every process calls before its first
+      run, or `None`. A `ConfigError` or `DataError` of it ends the whole run.
+    finish: Function of the folder of a run, the list of its records, and the
+      work. It writes tables and figures there once no record is missing, or is
+      `None`.
   """
 
   cases: Callable[[Any], Mapping[str, Any]]
@@ -90,3 +101,6 @@ class Study:
   process: Literal['run', 'case', 'cell'] = 'case'
   max_seconds: float | None = None
   render: Callable[[list], str] | None = None
+  case_key: Callable[[Any], Any] | None = None
+  prepare: Callable[[Work], None] | None = None
+  finish: Callable[[pathlib.Path, list, Work], None] | None = None

@@ -1,1 +1,1 @@
-"""Measurements, each run once: one module and one record for each."""
+"""Studies: what is measured again when the library changes."""

@@ -1,26 +1,21 @@
-"""Are the answers of sample_posterior right on unscaled and on large data?
+"""Are the answers of `sample_posterior` right on unscaled and on large data?
 
-  python -m experiments.studies.right_answers units --cases 0 200
-  python -m experiments.studies.right_answers rounding --rows 1e3 1e5
-  python -m experiments.studies.right_answers seconds
-
-`units`: linear regressions whose covariates have scales from 1e-4 to 1e5. Under
-flat priors the posterior mean of the weights is the least-squares estimate.
-`rounding`: one unknown, the log or logit of a mean, and many rows. The density
-depends on the sum of the data alone, so that the posterior deviation follows by
-quadrature. `seconds`: what calls with `max_seconds` take.
-
-A process runs few cases, because XLA keeps its programs. Records that the file
-has are not run again.
+units     Linear regressions whose covariates have scales from 1e-4 to 1e5.
+          Under flat priors the posterior mean of the weights is the
+          least-squares estimate.
+rounding  One unknown, the log or logit of a mean, and many rows. The density
+          depends on the sum of the data alone, so that quadrature gives the
+          posterior deviation.
+seconds   What calls with `max_seconds` take.
 """
 
-import argparse
 import itertools
-import multiprocessing
-import pathlib
 import time
 import warnings
 import zlib
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -28,21 +23,41 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.framework.json_files import append_lines
-from experiments.framework.json_files import read_lines
+from experiments.run.study import Settings
+from experiments.run.study import Study
+from experiments.run.study import Work
 
-__all__ = ['exact_moments', 'regression', 'run']
+__all__ = [
+  'STUDY',
+  'Case',
+  'Sizes',
+  'cases',
+  'exact_moments',
+  'regression',
+  'run',
+]
 
 tfb, tfd = tfp.bijectors, tfp.distributions
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-_OUTPUT = _ROOT / 'docs' / 'results' / 'right_answers.jsonl'
-_CASES_PER_PROCESS = 8
 _DTYPES = ('float32', 'float64')
 _SHAPE = 2.0  # Gamma concentration, and negative binomial count.
 
 
-def regression(number):
+class Sizes(Settings):
+  """How many regressions, and how many rows for rounding."""
+
+  num_regressions: int = 200
+  num_rows: tuple[int, ...] = (1000, 100_000, 1_000_000)
+
+
+class Case(NamedTuple):
+  """A function that returns a posterior and some numbers, and its arguments."""
+
+  function: Callable
+  arguments: tuple
+
+
+def regression(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns covariates [200, k], data [200] and least-squares weights [k]."""
   rng = np.random.default_rng(number)
   size = int(rng.integers(1, 6))
@@ -109,7 +124,7 @@ def _rows(family, count, mean):
   )[family]().astype(np.float32)
 
 
-def exact_moments(family, total, count):
+def exact_moments(family: str, total: float, count: int) -> tuple[float, float]:
   """Returns mean and deviation of the unknown under a flat prior.
 
   Args:
@@ -204,17 +219,41 @@ def _timed_models():
   return dict(normal=(normal, 3), funnel=(funnel, 10), logistic=(logistic, 6))
 
 
-_STUDIES = dict(units=_units, rounding=_rounding, seconds=_seconds)
+def cases(settings: Sizes) -> dict[str, Case]:
+  """Returns all cases by name: the study and the arguments."""
+  positive = ('poisson', 'gamma', 'negative_binomial')
+  means = {**dict.fromkeys(positive, (0.1, 10.0, 1e4))}
+  means.update(normal=(0.1, 1e4), logistic=(0.1, 0.5))
+  laws = [(family, mean) for family, of_it in means.items() for mean in of_it]
+  arguments = {
+    ('units', _units): itertools.product(
+      range(settings.num_regressions), _DTYPES
+    ),
+    ('rounding', _rounding): [
+      (family, num_rows, mean, dtype)
+      for num_rows in settings.num_rows
+      for family, mean in laws
+      for dtype in _DTYPES
+    ],
+    ('seconds', _seconds): itertools.product(
+      ('normal', 'funnel', 'logistic'), (1, 5, 20)
+    ),
+  }
+  return {
+    ' | '.join(map(str, (name, *values))): Case(function, values)
+    for (name, function), rows in arguments.items()
+    for values in rows
+  }
 
 
-def run(study, case):
-  """Returns the record of a case, a tuple of JSON values."""
-  warnings.simplefilter('ignore')
+def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
+  """Returns what a call said, what it took and how wrong it is."""
+  del seed, work  # Every case has a seed of its own.
   begin = time.process_time()
-  posterior, found = _STUDIES[study](*case)
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')
+    posterior, found = case.function(*case.arguments)
   return dict(
-    study=study,
-    case=list(case),
     converged=posterior.converged,
     failed=posterior.failed,
     structure=posterior.choice,
@@ -225,47 +264,4 @@ def run(study, case):
   )
 
 
-def _cases(options):
-  """Returns all cases of a study."""
-  if options.study == 'units':
-    return itertools.product(range(*options.cases), options.dtypes)
-  if options.study == 'seconds':
-    return itertools.product(_timed_models(), (1, 5, 20))
-  means = dict.fromkeys(
-    ('poisson', 'gamma', 'negative_binomial'), (0.1, 10.0, 1e4)
-  )
-  means.update(normal=(0.1, 1e4), logistic=(0.1, 0.5))
-  return [
-    (family, int(rows), mean, dtype)
-    for rows in options.rows
-    for family, of_family in means.items()
-    for mean in of_family
-    for dtype in options.dtypes
-  ]
-
-
-def main():
-  """Runs the cases that the file of records lacks."""
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('study', choices=list(_STUDIES))
-  parser.add_argument('--output', type=pathlib.Path, default=_OUTPUT)
-  parser.add_argument('--cases', type=int, nargs=2, default=(0, 200))
-  parser.add_argument('--rows', type=float, nargs='+', default=[1e3, 1e5, 1e6])
-  parser.add_argument('--dtypes', nargs='+', default=_DTYPES, choices=_DTYPES)
-  options = parser.parse_args()
-  done = {(r['study'], *r['case']) for r in read_lines(options.output)}
-  tasks = [
-    (options.study, case)
-    for case in _cases(options)
-    if (options.study, *case) not in done
-  ]
-  spawn = multiprocessing.get_context('spawn')
-  with spawn.Pool(1, maxtasksperchild=_CASES_PER_PROCESS) as pool:
-    for task in tasks:
-      record = pool.apply(run, task)
-      append_lines(options.output, record)
-      print(record['study'], record['case'], record['converged'], flush=True)
-
-
-if __name__ == '__main__':
-  main()
+STUDY = Study(cases, run, Sizes)

@@ -19,11 +19,11 @@ import tensorflow as tf
 from inference_gym.internal import data as gym_data
 from pydantic import Field
 
-from experiments.framework.registry import TARGETS
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.registry import TARGETS
 from experiments.targets.stochastic_volatility import log_likelihood
 from experiments.targets.stochastic_volatility import log_prior_of_level
 

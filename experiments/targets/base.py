@@ -7,7 +7,7 @@ from typing import Optional
 
 import numpy as np
 
-from experiments.framework.registry import Parameters
+from experiments.targets.registry import Parameters
 
 __all__ = [
   'BuildContext',

@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.framework.registry import TARGETS
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.registry import TARGETS
 
 __all__ = ['cox_process_target', 'metric_factors', 'prior_covariance']
 

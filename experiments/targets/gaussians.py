@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.framework.registry import TARGETS
 from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.registry import TARGETS
 
 __all__ = ['gaussian_target', 'rotated_covariance']
 

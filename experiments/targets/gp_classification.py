@@ -19,8 +19,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from experiments.framework import data
-from experiments.framework.registry import TARGETS
 from experiments.targets import latent
+from experiments.targets.registry import TARGETS
 
 __all__ = ['gp_classification_target', 'standardized']
 

@@ -18,12 +18,12 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.framework import data
-from experiments.framework.registry import TARGETS
 from experiments.targets import latent
 from experiments.targets.base import Hierarchy
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.gp_classification import standardized
+from experiments.targets.registry import TARGETS
 
 __all__ = ['gp_hierarchy_target']
 

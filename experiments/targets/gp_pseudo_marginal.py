@@ -27,12 +27,12 @@ import tensorflow as tf
 from pydantic import Field
 
 from experiments.framework import data
-from experiments.framework.draws import standard_normals
-from experiments.framework.registry import TARGETS
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.blocked_cholesky import cholesky_with_inverse
 from experiments.targets.gp_classification import standardized
+from experiments.targets.random_draws import standard_normals
+from experiments.targets.registry import TARGETS
 
 __all__ = [
   'covariance_matrices',

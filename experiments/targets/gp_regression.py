@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.framework.registry import TARGETS
 from experiments.targets import latent
+from experiments.targets.registry import TARGETS
 
 __all__ = ['gp_regression_target', 'posterior_moments', 'simulate']
 

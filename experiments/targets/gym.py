@@ -14,13 +14,13 @@ import tensorflow as tf
 from inference_gym.internal import data as gym_data
 from pydantic import Field
 
-from experiments.framework.registry import TARGETS
 from experiments.targets import gym_hierarchies
 from experiments.targets import ill_conditioned
 from experiments.targets import jax_density
 from experiments.targets import plasma
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.registry import TARGETS
 
 __all__ = ['gym_target']
 

@@ -17,8 +17,8 @@ from inference_gym.internal import data as gym_data
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework.registry import TARGETS
 from experiments.targets import latent
+from experiments.targets.registry import TARGETS
 from experiments.targets.stochastic_volatility import log_likelihood
 
 __all__ = [

@@ -25,10 +25,10 @@ from pydantic import Field
 import tfp_adaptive as tfpa
 from experiments.framework import array_files
 from experiments.framework import data
-from experiments.framework.errors import DataError
-from experiments.framework.errors import shortened
-from experiments.framework.registry import TARGETS
+from experiments.run.errors import DataError
+from experiments.run.errors import shortened
 from experiments.targets import latent
+from experiments.targets.registry import TARGETS
 
 __all__ = [
   'cell_covariance',

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.framework import data
-from experiments.framework.registry import TARGETS
 from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.registry import TARGETS
 
 __all__ = ['design_matrix', 'logistic_regression_target']
 

@@ -17,8 +17,8 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.framework import digit_data
-from experiments.framework.registry import TARGETS
 from experiments.targets import latent
+from experiments.targets.registry import TARGETS
 
 __all__ = ['multi_class_gp_target']
 

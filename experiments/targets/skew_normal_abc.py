@@ -24,11 +24,11 @@ import scipy.special
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.framework.draws import standard_normals
-from experiments.framework.registry import TARGETS
 from experiments.targets import simulator as simulators
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.random_draws import standard_normals
+from experiments.targets.registry import TARGETS
 
 __all__ = [
   'exact_draws',

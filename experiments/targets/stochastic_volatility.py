@@ -27,7 +27,6 @@ from inference_gym.internal import data as gym_data
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework.registry import TARGETS
 from experiments.targets import jax_volatility
 from experiments.targets import volatility_forms
 from experiments.targets.autoregression import over_days
@@ -36,6 +35,7 @@ from experiments.targets.base import Form
 from experiments.targets.base import Hierarchy
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
+from experiments.targets.registry import TARGETS
 
 __all__ = [
   'PRIOR_SCALES',

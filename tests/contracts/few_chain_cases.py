@@ -7,12 +7,16 @@ import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments import baselines
-from experiments.baselines.kernel_adaptive_metropolis import (
+from experiments.samplers import baselines
+from experiments.samplers.baselines.kernel_adaptive_metropolis import (
   UncalibratedKernelAdaptive,
 )
-from experiments.baselines.kernel_subsample import KernelSubsampleParams
-from experiments.baselines.prior_langevin import UncalibratedPriorLangevin
+from experiments.samplers.baselines.kernel_subsample import (
+  KernelSubsampleParams,
+)
+from experiments.samplers.baselines.prior_langevin import (
+  UncalibratedPriorLangevin,
+)
 from tests.contracts import latent_model
 from tests.contracts import registry
 from tests.contracts import targets

@@ -8,7 +8,7 @@ import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import registry
 from tests.contracts import targets
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import pairs
 from tfp_adaptive.core import tfp_private
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.baselines import square_root
+from experiments.samplers.baselines import square_root
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive import interfaces

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import latent_model as model
 from tests.contracts import pairs
 from tests.contracts import registry

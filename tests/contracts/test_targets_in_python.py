@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import targets
 
 _START = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import targets
 from tfp_adaptive.core import arguments
 

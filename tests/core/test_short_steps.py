@@ -9,7 +9,7 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tfp_adaptive.core import short_steps
 
 _SEED = (3, 8)

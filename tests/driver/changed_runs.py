@@ -18,10 +18,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.studies import kernel_cases
 from tfp_adaptive.driver.checkpoint import Checkpoint
 from tfp_adaptive.posterior import run_file
 
 __all__ = [
+  'BUILDERS',
+  'PARTS',
   'POSTERIORS',
   'SAMPLES',
   'UNCHANGED',
@@ -187,8 +190,8 @@ def _sample(kernel, start=_START, **options):
 
   def run(folder):
     return tfpa.sample(
-      kernel, tf.constant(start), progress=False, jit_compile=False,
-      checkpoint_dir=folder, **options,
+      kernel, tf.nest.map_structure(tf.convert_to_tensor, start),
+      progress=False, jit_compile=False, checkpoint_dir=folder, **options,
     ).states  # fmt: skip
 
   return run
@@ -302,6 +305,135 @@ def _estimated(folder, changed):
   )
 
 
+# Every builder, and its parts.
+
+
+def _of_kernels(kernel, other=None):
+  """Returns the case of a kernel, and of another kernel or another density."""
+
+  def case(folder, changed):
+    del folder
+    chosen = other if changed and other else kernel
+    built = chosen.build(4, 1.01 if changed and not other else 1.0)
+    start = chosen.pack(tf.constant(chosen.law.draw(4, 0), tf.float32))
+    return _sample(built, start)
+
+  return case
+
+
+def _of_numbers(build, before, after):
+  """Returns the case of a function of a number to a kernel."""
+  return lambda folder, changed: _sample(build(after if changed else before))
+
+
+def _regression(convert, build=_langevin):
+  """Returns a function of a label to a kernel on a thousand rows."""
+  rng = np.random.default_rng(2)
+  rows = rng.normal(size=(1000, 2)).astype(np.float32)
+  labels = (rng.uniform(size=1000) < 0.5).astype(np.float32)
+
+  def kernel(label):
+    changed = labels.copy()
+    changed[17] = label
+    inputs, outputs = convert(rows), convert(changed)
+
+    def target(x):
+      logits = tf.matmul(x, inputs, transpose_b=True)
+      fit = outputs * logits - tf.nn.softplus(logits)
+      return tf.reduce_sum(fit, axis=-1) + _normal(x, 1.0)
+
+    return build(target)
+
+  return kernel
+
+
+def _with_field(build):
+  """Returns a function of an amplitude to a kernel of a Gaussian field."""
+  covariance = np.float32([[1.0, 0.5], [0.5, 1.0]])
+  return lambda amplitude: build(
+    lambda x: _normal(x - 1.0, 1.0),
+    tfpa.gaussian_priors.spectral(amplitude * covariance),
+    4,
+  )
+
+
+def _first_of_builders():
+  found = {}
+  for case in kernel_cases.cases():
+    found.setdefault(case.name.partition(',')[0], case)
+  return found
+
+
+_FIRST = _first_of_builders()
+BUILDERS = {
+  f'another density, {builder}': _of_kernels(case)
+  for builder, case in _FIRST.items()
+}
+# Cases that are their builder's default, by another name.
+_DEFAULTS = ('gradient_adaptive_langevin, cholesky',)
+PARTS = {
+  f'{case.name}, not the default': _of_kernels(_FIRST[builder], case)
+  for case in kernel_cases.cases()
+  if (builder := case.name.partition(',')[0]) != case.name
+  # Structures are the same parts with any linear builder.
+  if case.name.partition(', ')[2] not in tfpa.preconditioners.__all__
+  or builder == 'gradient_adaptive_langevin'
+  if case is not _FIRST[builder] and case.name not in _DEFAULTS
+}
+_parts = tfpa.preconditioners
+PARTS.update({
+  'a rate of an optimizer': _of_numbers(
+    lambda rate: _langevin(
+      lambda x: _normal(x, 1.0),
+      optimizer=tfpa.optimizers.relative_gradient(rate),
+    ), 4.0, 3.9,
+  ),
+  'an entropy weight': _of_numbers(
+    lambda weight: _langevin(
+      lambda x: _normal(x, 1.0),
+      criterion=tfpa.criteria.generalized_speed_measure(
+        0.55, init_entropy_weight=weight
+      ),
+    ), 1.0, 0.9,
+  ),
+  'a scale of a structure': _of_numbers(
+    lambda scale: _langevin(
+      lambda x: _normal(x, 1.0), preconditioner=_parts.cholesky(scale)
+    ), 1.0, 0.5,
+  ),
+  'sizes of a network': _of_numbers(
+    lambda size: tfpa.transport_adaptive_hamiltonian(
+      lambda x: _normal(x, 1.0), 4, num_leapfrog_steps=3,
+      transport=tfpa.transports.real_nvp(hidden_sizes=(size,)),
+    ), 8, 7,
+  ),
+  'draws of a surrogate': _of_numbers(
+    lambda size: tfpa.kernel_hamiltonian(
+      lambda x: _normal(x, 1.0), 4,
+      surrogate=tfpa.surrogates.kernel_exponential_family_lite(size),
+    ), 20, 21,
+  ),
+  'a history': _of_numbers(
+    lambda scale: tfpa.kernel_hamiltonian(
+      lambda x: _normal(x, 1.0), 4,
+      history=np.float32(scale) * np.tile(_START, (10, 1)),
+    ), 1.0, 1.5,
+  ),
+  'a label in an array': _of_numbers(_regression(np.asarray), 0.0, 1.0),
+  'a label in a tensor': _of_numbers(_regression(tf.constant), 0.0, 1.0),
+  'a label in a variable': _of_numbers(_regression(tf.Variable), 0.0, 1.0),
+  'a label, no gradient': _of_numbers(
+    _regression(np.asarray, lambda f: tfpa.adaptive_metropolis(f, 4)), 0.0, 1.0,
+  ),
+})  # fmt: skip
+PARTS.update({
+  f'an amplitude, {builder}': _of_numbers(
+    _with_field(getattr(tfpa, builder)), 1.0, 1.01
+  )
+  for builder in ('marginal_gradient', 'auxiliary_gradient', 'crank_nicolson')
+})  # fmt: skip
+
+
 # Runs of `sample_posterior`.
 
 
@@ -383,8 +515,10 @@ POSTERIORS.update({
 })  # fmt: skip
 
 
-# Runs that are resumed unchanged, in a fresh process: of either front door ten.
+# Runs that are resumed unchanged in a fresh process: ten for each front door,
+# and one for each builder.
 UNCHANGED = dict([*SAMPLES.items()][:9] + [*POSTERIORS.items()][:9])
+UNCHANGED.update(BUILDERS)
 UNCHANGED['an estimate, tfpa.sample'] = _estimated
 UNCHANGED['a model with Python code, sample_posterior'] = _python_in_a_model
 
@@ -424,7 +558,10 @@ def begin(case, folder, number, changed=False):
 
 def digest(draws):
   """Returns a checksum of draws."""
-  return hashlib.sha256(np.ascontiguousarray(draws).tobytes()).hexdigest()[:16]
+  found = hashlib.sha256()
+  for part in tf.nest.flatten(draws):
+    found.update(np.ascontiguousarray(part).tobytes())
+  return found.hexdigest()[:16]
 
 
 def shown(rows):

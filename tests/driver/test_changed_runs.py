@@ -1,7 +1,8 @@
-"""Forty changed runs of both front doors are refused, twenty unchanged resume.
+"""Changed runs are refused, and unchanged runs resume in a fresh process.
 
-Half of the changes lie outside of the graph: in a file, a table, a data set, a
-module, an object, an array.
+Twenty changes for the two front doors lie outside of the graph: in a file, a
+table, a data set, a module, an object, an array. Every builder meets another
+density, other parts and other numbers in its parts.
 """
 
 import json
@@ -49,12 +50,16 @@ def test_a_run_whose_outside_has_changed_is_refused(
 def test_half_of_forty_changes_lie_outside_of_the_graph():
   assert len(changed_runs.SAMPLES) + len(changed_runs.POSTERIORS) >= 40
   assert 2 * len(changed_runs.outside) >= 20
-  assert len(changed_runs.UNCHANGED) == 20
+  assert len(changed_runs.UNCHANGED) == 20 + len(changed_runs.BUILDERS)
+  assert len(changed_runs.BUILDERS) >= 14 and len(changed_runs.PARTS) >= 40
 
 
 @pytest.mark.nightly
-def test_every_changed_run_is_refused(tmp_path):
-  cases, rows = changed_runs.SAMPLES | changed_runs.POSTERIORS, []
+@pytest.mark.parametrize(
+  'group', ['SAMPLES', 'POSTERIORS', 'BUILDERS', 'PARTS']
+)
+def test_every_changed_run_is_refused(group, tmp_path):
+  cases, rows = getattr(changed_runs, group), []
   for number, (name, case) in enumerate(cases.items()):
     folder = tmp_path / str(number)
     folder.mkdir()

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments.papers import diagnostics
+from experiments.targets.gaussians import rotated_covariance
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import history
 from tfp_adaptive.driver import shards
@@ -144,16 +146,22 @@ tf.config.set_logical_device_configuration(
 )
 import tfp_adaptive as tfpa
 
-kernel = tfpa.gradient_adaptive_langevin(
-  lambda x: -0.5 * tf.reduce_sum(x**2 / [0.25, 1.0, 9.0], -1),
-  300,
-  tfpa.preconditioners.diagonal(),
-)
+target = lambda x: -0.5 * tf.reduce_sum(x**2 / [0.25, 1.0, 9.0], -1)
 start = tf.constant(np.random.default_rng(3).normal(size=(8, 3)), tf.float32)
-runs = [
-  tfpa.sample(kernel, start, 1000, seed=1, devices=devices, progress=False)
-  for devices in (['CPU:0'] * 4, ['CPU:0', 'CPU:1'] * 2, 'all')
-]
+places = ['CPU:0'] * 4, ['CPU:0', 'CPU:1'] * 2, 'all'
+
+def run(kernel, devices):
+  return tfpa.sample(
+    kernel, start, 1000, seed=1, devices=devices, progress=False
+  )
+
+kernel = tfpa.fisher_divergence_hamiltonian(target, 300)
+runs = [run(kernel, devices) for devices in places[:2]]
+np.testing.assert_array_equal(runs[0].states, runs[1].states)
+kernel = tfpa.gradient_adaptive_langevin(
+  target, 300, tfpa.preconditioners.diagonal()
+)
+runs = [run(kernel, devices) for devices in places]
 np.testing.assert_array_equal(runs[0].states, runs[1].states)
 assert np.any(runs[0].states != runs[2].states)  # Two shards.
 for run in runs:
@@ -169,6 +177,48 @@ def test_draws_are_the_same_on_any_number_of_devices():
     [sys.executable, '-c', _ON_TWO_DEVICES], capture_output=True, text=True
   )
   assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _errors(num_shards, num_gaussians=20, size=10, scale=1.0):
+  """Returns errors of means and of log variances in standard errors."""
+  means, log_variances = [], []
+  for seed in range(num_gaussians):
+    covariance = rotated_covariance(np.geomspace(0.1, 10.0, size), seed)
+    inverse = tf.constant(np.linalg.inv(np.linalg.cholesky(covariance)))
+    kernel = tfpa.gradient_adaptive_langevin(
+      lambda x, inverse=inverse: (
+        -0.5 * tf.reduce_sum(tf.linalg.matvec(inverse, x) ** 2, axis=-1)
+      ),
+      500,
+    )
+    start = tf.constant(np.random.default_rng(seed).normal(size=[16, size]))
+    devices = ['CPU:0'] * num_shards
+    states = _sample(
+      kernel, start, 1000, seed=seed, devices=devices, jit_compile=True
+    ).states
+    summary = diagnostics.summarize(states)
+    variances = scale * np.diag(covariance)
+    found = states.reshape(-1, size)
+    means.append(found.mean(0) / np.sqrt(variances / summary.ess))
+    squares = np.mean(found**2, axis=0) / variances
+    log_variances.append(np.log(squares) / np.sqrt(2.0 / summary.ess_squared))
+  return np.array([means, log_variances]).reshape(2, -1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize('num_shards', [1, 2, 4])
+def test_shards_have_the_law_of_the_target(num_shards):
+  errors = _errors(num_shards)
+  # 200 each: a root mean square has a standard error of 0.05 or, where the
+  # coordinates of a Gaussian err together, a few times that.
+  assert np.all(np.sqrt(np.mean(errors**2, axis=1)) < 1.3)
+  assert np.max(np.abs(errors)) < 5.0
+
+
+@pytest.mark.nightly
+def test_variances_that_are_a_tenth_off_are_seen():
+  errors = _errors(2, num_gaussians=4, scale=1.1)
+  assert np.sqrt(np.mean(errors[1] ** 2)) > 1.5
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.baselines.prior_langevin import UncalibratedPriorLangevin
+from experiments.samplers.baselines.prior_langevin import (
+  UncalibratedPriorLangevin,
+)
 from tfp_adaptive.core import random
 from tfp_adaptive.latent import latent_proposal
 

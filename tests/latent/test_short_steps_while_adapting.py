@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import targets
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private

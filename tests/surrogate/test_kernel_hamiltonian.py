@@ -9,7 +9,7 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import targets
 from tests.surrogate import surrogates
 from tfp_adaptive.core import tfp_private

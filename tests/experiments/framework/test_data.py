@@ -12,7 +12,7 @@ import pytest
 
 from experiments.framework import data
 from experiments.framework import digit_data
-from experiments.framework.errors import DataError
+from experiments.run.errors import DataError
 from experiments.targets.log_gaussian_cox import read_counts
 
 

@@ -28,8 +28,8 @@ from experiments.framework.data_sources import COUNTS
 from experiments.framework.data_sources import DOWNLOADS
 from experiments.framework.data_sources import File
 from experiments.framework.data_sources import SOURCES
-from experiments.framework.errors import DataError
-from experiments.framework.errors import StorageError
+from experiments.run.errors import DataError
+from experiments.run.errors import StorageError
 
 INPUTS = np.array([[70.0, 1.5], [67.0, -0.25], [57.0, 0.1], [64.0, 0.1]])
 LABELS = np.array([1, 0, 1, 0])

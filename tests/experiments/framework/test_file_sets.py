@@ -11,10 +11,10 @@ import typer.testing
 from experiments.__main__ import app
 from experiments.framework import data
 from experiments.framework import downloads
-from experiments.framework.errors import DataError
 from experiments.framework.file_sets import FILE_SETS
 from experiments.framework.file_sets import FileSet
 from experiments.framework.file_sets import PublishedFile
+from experiments.run.errors import DataError
 
 
 @pytest.fixture

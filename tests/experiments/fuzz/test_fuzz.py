@@ -8,14 +8,13 @@ from typer.testing import CliRunner
 
 from experiments.__main__ import app
 from experiments.framework import data
-from experiments.framework import explain
-from experiments.framework import seals
-from experiments.framework.errors import ConfigError
 from experiments.fuzz import run
 from experiments.fuzz.case import ACCEPT
 from experiments.fuzz.case import Case
 from experiments.fuzz.case import EITHER
 from experiments.fuzz.case import REFUSE
+from experiments.papers import explain
+from experiments.run.errors import ConfigError
 
 
 @pytest.mark.full
@@ -104,16 +103,6 @@ def _faults(kind, num, monkeypatch):
   monkeypatch.setattr(run, 'KINDS', dict.fromkeys(run.KINDS, run.KINDS[kind]))
   outcomes = run.run(seed=1, num=num)
   return {fault for outcome in outcomes for fault in outcome.faults}
-
-
-def test_a_reader_of_cells_that_believes_them_is_reported(monkeypatch):
-  def believe(values, path, **place):
-    del path, place
-    seal = values.pop('seal')
-    return values, seal['record']
-
-  monkeypatch.setattr(seals, 'opened', believe)
-  assert 'wrong accept' in _faults('folders', 20, monkeypatch)
 
 
 def test_a_reader_of_configs_that_checks_no_names_is_reported(monkeypatch):

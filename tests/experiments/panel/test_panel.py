@@ -1,33 +1,24 @@
 """Parts of the panel, by hand and by chance: errors, truths, what is left."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
 
-from experiments.framework.errors import ConfigError
-from experiments.methods.base import Cost
-from experiments.panel import accuracy
-from experiments.panel import brownian
-from experiments.panel import budget
-from experiments.panel import config as configs
-from experiments.panel import reference
-from experiments.panel import run
-from experiments.panel import truth as truths
-from experiments.panel import volatility
+from experiments.run.errors import ConfigError
+from experiments.samplers.base import Cost
+from experiments.studies import panel_references as reference
+from experiments.studies.panel import accuracy
+from experiments.studies.panel import brownian
+from experiments.studies.panel import budget
+from experiments.studies.panel import config as configs
+from experiments.studies.panel import truth as truths
+from experiments.studies.panel import volatility
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
 from experiments.targets.gym import TARGETS
-
-PANEL = (
-  pathlib.Path(__file__).resolve().parents[3]
-  / 'configs'
-  / 'inference_gym'
-  / 'panel.yaml'
-)
 
 
 def _truth(mean, deviation, standard_error=0.0):
@@ -118,9 +109,9 @@ def test_what_is_no_number_is_as_far_off_as_can_be_written():
 @pytest.mark.parametrize(
   'name', ['Banana', 'NealsFunnel', 'IllConditionedGaussian']
 )
-def test_closed_forms_are_those_of_independent_draws(name, tmp_path):
+def test_closed_forms_are_those_of_independent_draws(name):
   target = TARGETS._entries[name](name=name).build(BuildContext('float32'))
-  truth = truths.load_truth(target, name, tmp_path / 'none')
+  truth = truths.load_truth(target, name, None)
   assert truth.square_source == 'closed form'
   rng = np.random.default_rng(3)
   size = 400_000
@@ -150,7 +141,7 @@ def test_the_funnel_is_as_its_closed_form_has_it():
   target = TARGETS._entries['NealsFunnel'](name='NealsFunnel').build(
     BuildContext('float32')
   )
-  truth = truths.load_truth(target, 'NealsFunnel', pathlib.Path('none'))
+  truth = truths.load_truth(target, 'NealsFunnel', None)
   np.testing.assert_allclose(truth.mean_of_square[1:], np.exp(4.5), rtol=1e-5)
   np.testing.assert_allclose(
     truth.variance_of_square[1:], 3 * np.exp(18.0) - np.exp(9.0)
@@ -179,45 +170,39 @@ def test_quadrature_finds_the_moments_of_a_gaussian_and_refuses_an_edge():
     reference.by_quadrature(target(10.0), size=401)
 
 
-def test_a_reference_that_did_not_converge_says_so(tmp_path):
-  values = dict(
-    source='reference run',
-    is_converged=False,
-    mean=[1.0],
-    deviation=[2.0],
-    standard_error=[0.1],
-    variance_of_square=[7.0],
-  )
-  (tmp_path / 'x.json').write_text(json.dumps(values))
-  target = Target('x', None, 1, 'float32')
-  truth = truths.load_truth(target, 'x', tmp_path / 'x.json')
-  assert not truth.is_converged
-  assert truth.mean_of_square == [5.0]
-  assert truth.variance_of_square == [7.0]
-  assert truths.load_truth(target, 'y', tmp_path / 'y.json') is None
-
-
-def test_exact_moments_come_before_those_of_the_gym_and_a_run_after(tmp_path):
-  known = {'x': tuple(np.array([v]) for v in (1.0, 2.0, 0.1))}
-  target = Target('x', None, 1, 'float32', ground_truth=known)
-  values = dict(
-    source='reference run',
-    is_converged=False,
+def _reference(source, is_converged):
+  return dict(
+    source=source,
+    is_converged=is_converged,
     mean=[3.0],
     deviation=[4.0],
     standard_error=[0.0],
     variance_of_square=[7.0],
     worst_mean_z_against_gym=20.0,
   )
-  for source, mean, square in (
-    ('reference run', 1.0, 5.0),
-    ('quadrature', 3.0, 25.0),
-  ):
-    text = json.dumps({**values, 'source': source, 'is_converged': True})
-    (tmp_path / 'x.json').write_text(text)
-    truth = truths.load_truth(target, 'x', tmp_path / 'x.json')
-    assert (truth.mean, truth.mean_of_square) == ([mean], [square])
-    assert (truth.variance_of_square, truth.gym_z) == ([7.0], 20.0)
+
+
+def test_a_reference_that_did_not_converge_says_so():
+  target = Target('x', None, 1, 'float32')
+  truth = truths.load_truth(target, 'x', _reference('reference run', False))
+  assert not truth.is_converged
+  assert truth.mean_of_square == [25.0]
+  assert truth.variance_of_square == [7.0]
+  assert truths.load_truth(target, 'y', None) is None
+
+
+@pytest.mark.parametrize(
+  'source, mean, square',
+  [('reference run', 1.0, 5.0), ('quadrature', 3.0, 25.0)],
+)
+def test_exact_moments_come_before_those_of_the_gym_and_a_run_after(
+  source, mean, square
+):
+  known = {'x': tuple(np.array([v]) for v in (1.0, 2.0, 0.1))}
+  target = Target('x', None, 1, 'float32', ground_truth=known)
+  truth = truths.load_truth(target, 'x', _reference(source, True))
+  assert (truth.mean, truth.mean_of_square) == ([mean], [square])
+  assert (truth.variance_of_square, truth.gym_z) == ([7.0], 20.0)
 
 
 def test_brownian_moments_are_those_of_dense_algebra():
@@ -290,7 +275,7 @@ def test_moments_of_volatility_are_those_of_sums_over_paths():
 
 
 def test_every_method_spends_the_same():
-  config = configs.load_panel(PANEL).config
+  config = configs.load_panel(configs.DEFAULT).config
   total = config.gradients_per_chain
   for adapting, frozen in (
     (Cost(1, 1, 0), Cost(1, 1, 0)),
@@ -301,15 +286,3 @@ def test_every_method_spends_the_same():
     costs = budget.units(adapting), budget.units(frozen)
     steps, results = budget.step_counts(config, *costs)
     assert total - sum(costs) < steps * costs[0] + results * costs[1] <= total
-
-
-def test_only_seeds_that_a_process_left_as_they_were_get_a_row():
-  finished, ended = {'status': 'finished'}, {'status': 'out of time'}
-  unreached = run._unreached
-  # Tried again: seed 0 was reached, seed 1 was not.
-  assert unreached([0, 1], {0: ended, 1: ended}, {0: finished, 1: ended}) == [1]
-  assert unreached([0, 1], {}, {0: finished}) == [1]
-  # `--redo finished` loses nothing.
-  assert unreached([0], {0: finished}, {0: finished}) == []
-  # A method that does not take the target has one row.
-  assert unreached([0, 1], {}, {0: {'status': 'refused'}}) == []

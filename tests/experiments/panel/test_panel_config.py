@@ -1,22 +1,13 @@
 """A panel's config is refused before any computing, by key and value."""
 
-import pathlib
-
 import pytest
-import typer.testing
 
-from experiments.__main__ import app
-from experiments.framework.errors import ConfigError
-from experiments.panel import config as configs
-from experiments.panel import run
+from experiments.run import find
+from experiments.run import tasks
+from experiments.run.errors import ConfigError
+from experiments.studies.panel import config as configs
 
-SMALL = pathlib.Path(__file__).parents[3] / 'configs/stochastic_volatility.yaml'
-PANEL = (
-  pathlib.Path(__file__).resolve().parents[3]
-  / 'configs'
-  / 'inference_gym'
-  / 'panel.yaml'
-)
+PANEL = configs.DEFAULT
 
 
 @pytest.fixture(scope='module')
@@ -63,17 +54,17 @@ def test_mistakes_are_named(override, words):
 
 
 def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
-  key = panel.key(0, 0)
+  names = 'Banana', 'gadMALAf'
+  key = panel.key(*names)
   same = configs.load_panel(
     PANEL, ['num_seeds=3', 'seconds_per_pair=1', 'methods.2.label=x']
   )
-  assert same.key(0, 0) == key
+  assert same.key(*names) == key
   others = [
     'edition=2',
     'num_chains=3',
     'gradients_per_chain=777',
     'max_draws=777',
-    'targets.0.ndims=3',
     'methods.0.init_scale=1.0',
     'seed=1',
     'init.scale=2.0',
@@ -83,84 +74,69 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
     'editions_of_method.gadMALAf=2',
     'editions_of_target.Banana=2',
   ]
-  keys = {configs.load_panel(PANEL, [o]).key(0, 0) for o in others}
-  keys |= {key, panel.key(1, 0)}
+  keys = {configs.load_panel(PANEL, [o]).key(*names) for o in others}
+  keys |= {key, panel.key('NealsFunnel', 'gadMALAf')}
+  # A label holds what is set of a target.
+  wide = configs.load_panel(PANEL, ['targets.0.ndims=3'])
+  keys.add(wide.key('Banana_3', 'gadMALAf'))
   (tmp_path / 'Banana.json').write_text('{}')
-  keys.add(panel._replace(reference_dir=tmp_path).key(0, 0))
+  keys.add(panel._replace(reference_dir=tmp_path).key(*names))
   gates = panel.gates.model_copy(update={'min_ess': 1.0})
-  keys.add(panel._replace(gates=gates).key(0, 0))
-  assert len(keys) == len(others) + 4
+  keys.add(panel._replace(gates=gates).key(*names))
+  assert len(keys) == len(others) + 5
 
 
 def test_a_target_may_have_gradients_of_its_own(panel):
   other = configs.load_panel(PANEL, ['gradients_of_target.EightSchools=777'])
-  index = panel.config.target_labels().index('EightSchools')
-  assert other.budget(index).gradients_per_chain == 777
-  assert other.key(0, 0) == panel.key(0, 0)
+  eight = 'EightSchools', 'gadMALAf'
+  assert other.budget('EightSchools').gradients_per_chain == 777
+  assert other.key('Banana', 'gadMALAf') == panel.key('Banana', 'gadMALAf')
   # For that target it is as if all had them.
   for_all = configs.load_panel(PANEL, ['gradients_per_chain=777'])
-  assert other.key(index, 0) == for_all.key(index, 0) != panel.key(index, 0)
+  assert other.key(*eight) == for_all.key(*eight) != panel.key(*eight)
 
 
 def test_a_target_may_do_without_xla(panel):
   other = configs.load_panel(PANEL, ['targets_without_xla=[EightSchools]'])
-  index = other.config.target_labels().index('EightSchools')
-  assert other.pair_config(0, 0).jit_compile
-  assert not other.pair_config(index, 0).jit_compile
-  assert other.key(0, 0) == panel.key(0, 0)
+  assert other.pair_config('Banana', 'AM').jit_compile
+  assert not other.pair_config('EightSchools', 'AM').jit_compile
+  assert other.key('Banana', 'AM') == panel.key('Banana', 'AM')
 
 
-def test_a_changed_sampler_alone_is_run_anew(panel):
+def test_a_changed_sampler_alone_is_run_again(panel):
   same = ['editions_of_method.gadMALAf=1', 'editions_of_target.Banana=1']
-  assert configs.load_panel(PANEL, same).key(0, 0) == panel.key(0, 0)
+  names = 'Banana', 'gadMALAf'
+  assert configs.load_panel(PANEL, same).key(*names) == panel.key(*names)
   other = configs.load_panel(PANEL, ['editions_of_method.AM=2'])
   changed = {
-    other.config.method_label(index)
-    for index in range(len(other.config.methods))
-    if other.key(0, index) != panel.key(0, index)
+    method
+    for method in panel.methods
+    if other.key('Banana', method) != panel.key('Banana', method)
   }
   assert changed == {'AM'}
 
 
-def test_filters_choose_by_label_and_pattern(panel):
-  chosen = run.pairs(panel, ['Banana', '*SP500*'], ['am', 'AM'][1:])
-  labels = {panel.config.target_label(t) for t, _ in chosen}
-  assert len(chosen) == len(labels) == 3
-  with pytest.raises(ConfigError, match='--only-method'):
-    run.pairs(panel, (), ['nutz'])
+def test_a_reference_that_cannot_be_read_is_refused(panel, tmp_path):
+  (tmp_path / 'Banana.json').write_text('{')
+  with pytest.raises(ConfigError, match='Banana.json cannot be read'):
+    panel._replace(reference_dir=tmp_path).problem('Banana')
 
 
-def test_a_refused_panel_ends_the_command_with_its_message(tmp_path):
-  result = typer.testing.CliRunner().invoke(
-    app,
-    ['run', str(PANEL), '--output', str(tmp_path), '--only-target', 'Bananna'],
-  )
-  assert result.exit_code == 2
-  assert "did you mean 'Banana'" in result.output + str(result.stderr)
-  assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-  'config, options, words',
-  [
-    (PANEL, ['--smoke'], '--smoke is not of panels'),
-    (PANEL, ['--resume'], '--resume is not of panels: they go on by'),
-    (SMALL, ['--only-method', 'AM'], '--only-method is of panels alone'),
-    (SMALL, ['--redo', 'failed'], '--redo is of panels alone'),
-  ],
-)
-def test_options_that_would_be_passed_over_are_refused(
-  config, options, words, tmp_path
-):
-  command = ['run', str(config), '--output', str(tmp_path / 'run'), *options]
-  result = typer.testing.CliRunner().invoke(app, command)
-  assert result.exit_code == 2
-  assert words in ' '.join((result.output + str(result.stderr)).split())
-  assert not list(tmp_path.iterdir())
-
-
-def test_configs_are_listed_with_the_panel_among_them():
-  result = typer.testing.CliRunner().invoke(app, ['list'])
-  assert result.exit_code == 0
-  assert 'panel.yaml' in result.output
-  assert 'gates.yaml' not in result.output
+def test_the_engine_finds_the_cases_and_seeds_of_a_panel(panel):
+  found = find.load(str(PANEL), ['num_seeds=3'])
+  assert found.name == 'inference_gym'
+  cells = tasks.cells(found, ['Banana | AM', '*SP500 | nutpie*'])
+  assert [(cell.case, cell.seed) for cell in cells[:4]] == [
+    *(('Banana | AM', seed) for seed in range(3)),
+    ('VectorizedStochasticVolatilitySP500 | nutpie (low rank)', 0),
+  ]
+  assert found.study.max_seconds == panel.config.seconds_per_pair
+  other = find.load(str(PANEL), ['editions_of_method.AM=2'])
+  changed = tasks.cells(other, ['Banana | AM', '*SP500 | nutpie*'])
+  assert [a.key == b.key for a, b in zip(cells[::3], changed[::10])] == [
+    False,
+    True,
+    True,
+  ]
+  smoke = find.load(str(PANEL), is_smoke=True)
+  assert smoke.study.seeds == (0,)

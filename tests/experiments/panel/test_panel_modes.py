@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from experiments.framework.config import Config
-from experiments.framework.errors import ConfigError
-from experiments.panel import modes as panel_modes
-from experiments.panel import reference
+from experiments.papers.config import Config
+from experiments.run.errors import ConfigError
+from experiments.studies import panel_references as reference
+from experiments.studies.panel import modes as panel_modes
 from experiments.targets.base import Target
 
 tfd = tfp.distributions

@@ -6,12 +6,12 @@ import pathlib
 import numpy as np
 import pytest
 
-from experiments.panel import config as configs
 from experiments.panel import goals
 from experiments.panel import grid
 from experiments.panel import page
 from experiments.panel import page_tables
 from experiments.panel import summary
+from experiments.studies.panel import config as configs
 
 PANEL = (
   pathlib.Path(__file__).resolve().parents[3]

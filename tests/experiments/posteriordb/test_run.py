@@ -11,13 +11,13 @@ import typer.testing
 
 from experiments.__main__ import app
 from experiments.framework import json_files
-from experiments.framework.errors import ConfigError
-from experiments.framework.errors import DataError
 from experiments.posteriordb import cli as cli_lib
 from experiments.posteriordb import reference as reference_lib
 from experiments.posteriordb import registry
 from experiments.posteriordb import run as run_lib
 from experiments.posteriordb import theirs
+from experiments.run.errors import ConfigError
+from experiments.run.errors import DataError
 from tests.experiments.posteriordb import test_densities
 
 _NAME = 'kidiq-kidscore_momhs'

@@ -11,7 +11,6 @@ import typer.testing
 
 from experiments.__main__ import app
 from experiments.documentation import rivals as page
-from experiments.framework.errors import ConfigError
 from experiments.framework.json_files import read_lines
 from experiments.quickstart import models
 from experiments.rivals import run as run_lib
@@ -20,6 +19,7 @@ from experiments.rivals import truth
 from experiments.rivals.models import eight_schools
 from experiments.rivals.models import logistic_regression
 from experiments.rivals.models import MODELS
+from experiments.run.errors import ConfigError
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _RESULTS = _ROOT / 'docs' / 'results' / 'rivals'

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.framework import config as configs
-from experiments.framework import starts
-from experiments.framework.errors import ConfigError
+from experiments.papers import config as configs
+from experiments.papers import starts
+from experiments.run.errors import ConfigError
 from experiments.targets import gp_pseudo_marginal
 from experiments.targets.base import BuildContext
 

@@ -5,10 +5,10 @@ import pydantic
 import pytest
 import tensorflow as tf
 
-from experiments.framework.registry import TARGETS
 from experiments.targets import gp_hierarchy
 from experiments.targets import stochastic_volatility
 from experiments.targets.base import BuildContext
+from experiments.targets.registry import TARGETS
 
 
 def _log_joint(hierarchy, states):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.framework import digit_data
-from experiments.framework.errors import DataError
+from experiments.run.errors import DataError
 from experiments.targets import gp_classification
 from experiments.targets import gp_regression
 from experiments.targets import latent

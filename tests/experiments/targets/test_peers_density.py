@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.framework import config as configs
-from experiments.framework.registry import TARGETS
+from experiments.papers import config as configs
 from experiments.targets import jax_density
 from experiments.targets import volatility_forms
 from experiments.targets.base import BuildContext
 from experiments.targets.logistic_regression import design_matrix
 from experiments.targets.logistic_regression import logistic_regression_target
+from experiments.targets.registry import TARGETS
 
 jax = pytest.importorskip(
   'jax', reason="JAX is not installed: write pip install '.[peers]'"

@@ -6,7 +6,7 @@ import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
-from experiments.framework import config as configs
+from experiments.papers import config as configs
 from experiments.targets import simulator as simulators
 from experiments.targets import skew_normal_abc
 from experiments.targets.base import BuildContext

@@ -8,8 +8,8 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from experiments.framework import config as configs
-from experiments.framework import starts
+from experiments.papers import config as configs
+from experiments.papers import starts
 from experiments.targets import ar2_stochastic_volatility
 from experiments.targets import banana
 from experiments.targets import cox_process

@@ -1,0 +1,198 @@
+"""One method on one target with one seed: run, measure, record."""
+
+import functools
+import time
+import warnings
+import zlib
+from typing import Any
+from typing import NamedTuple
+from typing import Optional
+
+import arviz_base
+import numpy as np
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from experiments.papers import learned
+from experiments.papers import shrinkage
+from experiments.papers.measurements import measure
+from experiments.papers.measurements import step_counts
+from experiments.papers.starts import make_starts
+
+__all__ = ['CellResult', 'cell_seed', 'run_cell', 'sample']
+
+# Points kept of every curve that is only drawn.
+_MAX_CURVE = 4000
+_MAX_SNAPSHOTS = 60
+# A factor of more coordinates is kept as images only.
+MAX_STORED_FACTOR = 1000
+_STATE = 'state'
+
+
+class CellResult(NamedTuple):
+  """What a finished cell leaves behind."""
+
+  record: dict
+  arrays: dict
+  # (posterior, sample_stats) or None. Arrays are [num_draws, num_chains, ...].
+  draws: Optional[Any]
+
+  def tree(self) -> Any:
+    """Returns the draws as an ArviZ DataTree, or `None`."""
+    if self.draws is None:
+      return None
+    groups = {
+      name: {key: np.swapaxes(value, 0, 1) for key, value in group.items()}
+      for name, group in zip(('posterior', 'sample_stats'), self.draws)
+      if group
+    }
+    return arviz_base.from_dict(groups)
+
+
+def cell_seed(config, label, repeat):
+  """Returns two seed words: another seed for every method and repeat."""
+  entropy = [config.seed, repeat, zlib.crc32(label.encode())]
+  words = np.random.SeedSequence(entropy).generate_state(2)
+  return tuple(int(word & 0x7FFFFFFF) for word in words)
+
+
+def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
+  """Runs one method once and returns its `CellResult`.
+
+  Args:
+    config: the `Config`.
+    index: of the method in the config.
+    method: the `Method` built from it.
+    target: the `Target`.
+    repeat: number of the repeat; decides seed and starts.
+    checkpoint_dir: where `tfpa.sample` may keep its state.
+    progress: whether `tfpa.sample` prints its own progress.
+  """
+  label = config.label(index)
+  num_adaptation_steps, num_results = step_counts(config, index)
+  arguments = dict(
+    init_state=make_starts(config, target, repeat),
+    num_results=num_results,
+    num_burnin_steps=num_adaptation_steps,
+    num_steps_between_results=config.num_steps_between_results,
+    seed=cell_seed(config, label, repeat),
+    block_size=config.block_size,
+    trace_fn=(
+      _with_state(method.trace_fn) if config.keep_states else method.trace_fn
+    ),
+    jit_compile=config.jit_compile,
+    progress=progress,
+    checkpoint_dir=str(checkpoint_dir) if checkpoint_dir else None,
+  )
+  is_continued = checkpoint_dir is not None and any(
+    checkpoint_dir.glob('*.npz')
+  )
+  start = time.perf_counter()
+  # Kept for the record: a warning on a terminal is gone by tomorrow.
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always', UserWarning)
+    result = sample(method, **arguments)
+  wall = time.perf_counter() - start
+  states = np.asarray(result.states)
+  result = result._replace(
+    states=states if target.view is None else target.view(states),
+    trace=_numpy(result.trace),
+    adaptation_trace=_numpy(result.adaptation_trace),
+  )
+  factor = learned.learned_factor(method, result, target.event_size)
+  record, summary = measure(config, index, method, target, result, factor)
+  record['seed_words'] = list(arguments['seed'])
+  # Of this session alone; the checkpoint adds up all other times.
+  record['seconds']['wall'] = wall
+  record['is_continued'] = is_continued
+  record['warnings'] = [
+    str(w.message) for w in caught if issubclass(w.category, UserWarning)
+  ]
+  arrays = _curves(result, int(np.argmin(summary.ess)), factor)
+  arrays.update(shrinkage.spectrum(target, result.states))
+  if config.keep_states:
+    arrays['states'] = _all_states(result)
+  draws = _draws(target, result) if config.save_draws else None
+  return CellResult(record, arrays, draws)
+
+
+def sample(method, **arguments):
+  """Runs a method by whatever draws its samples."""
+  if method.sample_fn is not None:
+    return method.sample_fn(**arguments)
+  return tfpa.sample(method.kernel, **arguments)
+
+
+@functools.lru_cache(maxsize=8)
+def _with_state(trace_fn):
+  """Returns a trace_fn with the state; the same one, or repeats compile."""
+  inner = trace_fn or (lambda state, kernel_results: {})
+  return lambda state, kernel_results: {
+    **inner(state, kernel_results),
+    _STATE: state,
+  }
+
+
+def _all_states(result):
+  """Returns [num_steps, num_chains, event_size], the adapting steps first."""
+  adapting = result.adaptation_trace['extra'][_STATE]
+  return np.concatenate([adapting, result.trace['extra'][_STATE]])
+
+
+def _curves(result, worst, factor):
+  """Returns the small arrays that the figures are drawn from."""
+  arrays = {'worst_trace': _thin(result.states[:, 0, worst])}
+  for phase, trace in (
+    ('adaptation', result.adaptation_trace),
+    ('sampling', result.trace),
+  ):
+    if len(trace.get('target_log_prob', ())):
+      values = trace['target_log_prob']
+      arrays[f'{phase}_log_prob'] = _thin(values.reshape(len(values), -1)[:, 0])
+      arrays[f'{phase}_num_steps'] = np.asarray(len(values))
+  for name, values in result.adaptation_trace.items():
+    if name != 'extra' and np.ndim(values) == 1:
+      arrays[f'adaptation_{name}'] = _thin(values)
+  extra = result.adaptation_trace.get('extra', {})
+  if 'factor_diagonal' in extra:
+    arrays['factor_diagonal'] = _thin(extra['factor_diagonal'], _MAX_SNAPSHOTS)
+  if factor is not None:
+    arrays.update(_factor_arrays(factor))
+  return arrays
+
+
+def _factor_arrays(factor):
+  """Returns the factor itself where it is small, and what is drawn of it."""
+  arrays = {}
+  if len(factor) <= MAX_STORED_FACTOR:
+    dense = np.diag(factor) if factor.ndim == 1 else factor
+    arrays['factor'] = dense.astype(np.float32)
+  try:
+    arrays.update(learned.images(factor))
+  except np.linalg.LinAlgError:  # A singular factor: its draws tell.
+    pass
+  return arrays
+
+
+def _draws(target, result):
+  """Returns the posterior and sample_stats groups of the DataTree."""
+  states = result.states
+  posterior = {'unconstrained': states}
+  if target.constrain is not None:
+    posterior.update(target.constrain(states))
+  stats = {
+    name: value
+    for name, value in result.trace.items()
+    if name != 'extra' and np.shape(value)[:2] == states.shape[:2]
+  }
+  names = {'target_log_prob': 'lp'}
+  return posterior, {names.get(key, key): v for key, v in stats.items()}
+
+
+def _numpy(trace):
+  return tf.nest.map_structure(np.asarray, dict(trace or {}))
+
+
+def _thin(values, limit=_MAX_CURVE):
+  stride = max(1, -(-len(values) // limit))
+  return np.asarray(values)[::stride]

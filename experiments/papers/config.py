@@ -1,0 +1,245 @@
+"""The config of an experiment: YAML in, a checked and frozen object out.
+
+Everything is refused before any computing, by a message that names the key,
+the value and what is allowed.
+"""
+
+import itertools
+from typing import Annotated
+from typing import Literal
+
+from pydantic import Field
+
+import experiments.samplers.catalogue
+import experiments.targets  # noqa: F401
+from experiments.papers import explain
+from experiments.run import yaml_files
+from experiments.run.errors import ConfigError
+from experiments.run.errors import shown
+from experiments.targets.registry import METHODS
+from experiments.targets.registry import Parameters
+from experiments.targets.registry import TARGETS
+
+__all__ = [
+  'Config',
+  'Init',
+  'NormalInit',
+  'expand_methods',
+  'load_config',
+  'parse_config',
+  'smoke',
+]
+
+SMOKE_ADAPTATION_STEPS = 40
+SMOKE_RESULTS = 20
+SMOKE_SURROGATE = 50
+# More rows than a table or a figure can show.
+_MAX_METHODS = 200
+# What no machine runs, told before it is tried.
+MAX_CHAINS = 10**6
+_MAX_STEPS = 10**9
+_MAX_REPEATS = 10**4
+# Names of configs become those of folders.
+NAME_PATTERN = r'^[A-Za-z0-9][A-Za-z0-9_.-]*$'
+MAX_NAME = 100
+# Parameters of which a method may list several values, and how a label that
+# is given says which one it is.
+_LISTED = {
+  'num_leapfrog_steps': 'L={}',
+  'target_accept_prob': '{:g}',
+}
+
+
+class NormalInit(Parameters):
+  """Starts drawn from N(0, scale^2 I)."""
+
+  kind: Literal['normal'] = 'normal'
+  scale: float = Field(1.0, gt=0)
+
+
+class ZerosInit(Parameters):
+  """All chains start at zero."""
+
+  kind: Literal['zeros']
+
+
+class PriorInit(Parameters):
+  """Starts drawn from the target's prior."""
+
+  kind: Literal['prior']
+
+
+class ClimbInit(Parameters):
+  """Starts drawn from N(0, scale^2 I), then moved uphill by Adam."""
+
+  kind: Literal['climb']
+  scale: float = Field(1.0, gt=0)
+  num_steps: int = Field(200, ge=1)
+
+
+class TargetNormalInit(Parameters):
+  """Starts drawn from the Gaussian target, widened `scale` times."""
+
+  kind: Literal['target_normal']
+  scale: float = Field(1.0, gt=0)
+
+
+class SuggestedInit(Parameters):
+  """Starts drawn from N(suggested start of the target, scale^2 I)."""
+
+  kind: Literal['suggested']
+  scale: float = Field(0.1, gt=0)
+
+
+Init = Annotated[
+  NormalInit
+  | ZerosInit
+  | PriorInit
+  | ClimbInit
+  | TargetNormalInit
+  | SuggestedInit,
+  Field(discriminator='kind'),
+]
+
+
+class Config(Parameters):
+  """One experiment: a target, methods, and how long they run."""
+
+  name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME)
+  description: str = ''
+  target: TARGETS.union()
+  methods: list[METHODS.union()] = Field(min_length=1)
+  num_chains: int = Field(1, ge=1, le=MAX_CHAINS)
+  num_adaptation_steps: int = Field(ge=0, le=_MAX_STEPS)
+  num_results: int = Field(ge=4, le=_MAX_STEPS)
+  num_steps_between_results: int = Field(0, ge=0, le=_MAX_STEPS)
+  counts: Literal['steps', 'gradients'] = Field(
+    'steps', description='gradients: a method takes counts / L steps'
+  )
+  num_repeats: int = Field(1, ge=1, le=_MAX_REPEATS)
+  seed: int = Field(0, ge=0)
+  init: Init = NormalInit()
+  dtype: Literal['float32', 'float64'] = 'float32'
+  block_size: int | None = Field(None, ge=1)
+  jit_compile: bool = True
+  save_draws: bool = True
+  trace_diagonal: bool = Field(
+    False, description="record the learned factor's diagonal at every step"
+  )
+  keep_states: bool = Field(
+    False, description='store the states of all steps, adapting ones too'
+  )
+  diagonal_image_shape: list[int] | None = Field(
+    None, min_length=2, max_length=2, description='diag C drawn as an image'
+  )
+
+  def label(self, index):
+    """Returns the table's row name of a method."""
+    return self.methods[index].label or self.methods[index].default_label()
+
+  def labels(self):
+    return [self.label(index) for index in range(len(self.methods))]
+
+  def cells(self):
+    """Returns (index, label, repeat) of every cell, in the order of work."""
+    return [
+      (index, label, repeat)
+      for index, label in enumerate(self.labels())
+      for repeat in range(self.num_repeats)
+    ]
+
+
+def load_config(path, overrides=()):
+  """Returns the checked config of a YAML file.
+
+  Args:
+    path: of the file.
+    overrides: 'dotted.key=value' strings; the value is read as YAML.
+
+  Raises:
+    ConfigError: whatever is wrong, all of it at once where possible.
+  """
+  return parse_config(yaml_files.load(path, overrides))
+
+
+def parse_config(values):
+  """Returns the checked config of nested dicts and lists."""
+  values = expand_methods(values)
+  explain.check_names(values)
+  config = explain.checked(Config, values)
+  labels = config.labels()
+  repeated = sorted({label for label in labels if labels.count(label) > 1})
+  if repeated:
+    raise ConfigError(
+      f'methods: the label {shown(repeated[0])} is used '
+      f'{labels.count(repeated[0])} '
+      'times; give each of them its own with label: ...'
+    )
+  return config
+
+
+def expand_methods(values):
+  """Returns values with one method for each value of a list.
+
+  Args:
+    values: nested dicts and lists. In a method `num_leapfrog_steps: [1, 5]`
+      stands for two of it, their labels, if any, followed by L=1 and L=5; so
+      does `target_accept_prob: [0.3, 0.6]`.
+  """
+  methods = values.get('methods')
+  if not isinstance(methods, list):
+    return values
+  expanded = []
+  for method in methods:
+    expanded += itertools.islice(_expand(method), _MAX_METHODS + 1)
+    if len(expanded) > _MAX_METHODS:
+      raise ConfigError(
+        f'methods: more than {_MAX_METHODS} of them, with one for each value '
+        'of a list; write shorter lists, or several configs.'
+      )
+  return {**values, 'methods': expanded}
+
+
+def _expand(method):
+  """Yields the methods that one stands for."""
+  if not isinstance(method, dict):
+    yield method
+    return
+  listed = {
+    key: method[key]
+    for key in _LISTED
+    if method.get(key) and isinstance(method[key], list)
+  }
+  for values in itertools.product(*listed.values()):
+    yield _with_values(method, dict(zip(listed, values)))
+
+
+def _with_values(method, values):
+  """Returns one method of a list; a label, if any, says which."""
+  method = {**method, **values}
+  if isinstance(method.get('label'), str):
+    for key, value in values.items():
+      if isinstance(value, int | float):
+        method['label'] += f', {_LISTED[key].format(value)}'
+  return method
+
+
+def smoke(config):
+  """Returns the same config shrunk to a few steps, to see that it runs."""
+  values = config.model_dump(mode='json')
+  limits = {
+    'num_adaptation_steps': SMOKE_ADAPTATION_STEPS,
+    'num_results': SMOKE_RESULTS,
+    'num_chains': 2,
+    'num_repeats': 1,
+    'history_draws': SMOKE_SURROGATE,
+    'num_points': SMOKE_SURROGATE,
+    'num_features': SMOKE_SURROGATE,
+  }
+  for part in [values, *values['methods']]:
+    for key, limit in limits.items():
+      if part.get(key) is not None:
+        part[key] = min(part[key], limit)
+  values['num_steps_between_results'] = 0
+  values['block_size'] = None
+  return Config.model_validate(values)

@@ -1,0 +1,103 @@
+"""Says what is wrong with a config: key, value, and what is allowed.
+
+One form for every kind of config: a model of pydantic whose fields `target` or
+`targets`, and `methods`, are entries of the registries.
+"""
+
+import pydantic
+
+from experiments.run.errors import ConfigError
+from experiments.run.errors import did_you_mean
+from experiments.run.errors import listed
+from experiments.run.errors import shortened
+from experiments.run.errors import shown
+from experiments.targets.registry import METHODS
+from experiments.targets.registry import TARGETS
+
+__all__ = ['check_names', 'checked']
+
+_REGISTRIES = {'target': TARGETS, 'targets': TARGETS, 'methods': METHODS}
+# Of the message of all that is wrong.
+_MAX_LENGTH = 560
+
+
+def checked(model, values):
+  """Returns the model of nested dicts and lists.
+
+  Args:
+    model: a class of `registry.Parameters`.
+    values: nested dicts and lists.
+
+  Raises:
+    ConfigError: all that is wrong, one line each; of very much the first.
+  """
+  try:
+    return model.model_validate(values)
+  except pydantic.ValidationError as error:
+    found = error.errors(include_url=False, include_context=False)
+    raise ConfigError(_all_lines(model, found)) from error
+
+
+def _all_lines(model, found):
+  lines = []
+  for details in found:
+    line = _explain(model, details)
+    if lines and len('\n'.join([*lines, line])) > _MAX_LENGTH:
+      lines.append(f'and {len(found) - len(lines)} more.')
+      break
+    lines.append(line)
+  return '\n'.join(lines)
+
+
+def check_names(values):
+  """Refuses unknown targets and methods, with the names that are close."""
+  for key, registry in _REGISTRIES.items():
+    entries = values.get(key)
+    if isinstance(entries, dict):
+      entries = {key: entries}
+    elif isinstance(entries, list):
+      entries = {f'{key}.{i}': entry for i, entry in enumerate(entries)}
+    else:
+      continue
+    for where, entry in entries.items():
+      if isinstance(entry, dict) and 'name' in entry:
+        registry.check_name(entry['name'], f'{where}.name')
+
+
+def _explain(model, details):
+  """Returns one line for one pydantic error."""
+  location, allowed = _locate(model, list(details['loc']))
+  where = shortened('.'.join(map(str, location)))
+  if details['type'] == 'extra_forbidden':
+    hint = did_you_mean(location[-1], allowed)
+    return (
+      f'{where}: unknown key (value {shown(details["input"])}){hint}; allowed '
+      f'are {listed(sorted(allowed))}.'
+    )
+  if details['type'] == 'missing':
+    return f'{where}: this key is required.'
+  message = details['msg'][0].lower() + details['msg'][1:]
+  return f'{where}: {shown(details["input"])}: {shortened(message, 160)}.'
+
+
+def _locate(model, location):
+  """Returns the path without pydantic's tags, and the keys allowed there."""
+  registry = _REGISTRIES.get(location[0])
+  # A list's entries stand one deeper: targets.0.<tag>.
+  depth = 1 if location[0] == 'target' else 2
+  if registry is not None and len(location) > depth:
+    name = location.pop(depth)
+    return location, {'name', *registry.parameters(name)}
+  if location[0] == 'init' and len(location) > 1:
+    kind = location.pop(1)
+    return location, set(_init_kinds(model)[kind].model_fields)
+  return location, set(model.model_fields)
+
+
+def _init_kinds(model):
+  """Returns {kind: class} of the starts that the model's `init` allows."""
+  kinds = model.model_fields['init'].annotation
+  return {
+    one.model_fields['kind'].annotation.__args__[0]: one
+    for one in kinds.__args__
+  }

@@ -1,0 +1,226 @@
+"""The numbers of a cell: costs, effective sample sizes, errors."""
+
+import numpy as np
+
+from experiments.papers import diagnostics
+from experiments.papers import learned
+from experiments.papers import moments
+from experiments.samplers.base import find_field
+
+__all__ = ['measure', 'spread', 'step_counts']
+
+
+def step_counts(config, index):
+  """Returns (num_adaptation_steps, num_results) of one method.
+
+  Counts given for the method itself are steps; those of the config may be
+  gradients, which are shared out between the leapfrog steps.
+  """
+  method = config.methods[index]
+  per_step = 1
+  if config.counts == 'gradients':
+    per_step = getattr(method, 'num_leapfrog_steps', 1)
+
+  def count(name, least):
+    own = getattr(method, name)
+    if own is not None:
+      return own
+    return max(least, getattr(config, name) // per_step)
+
+  return count('num_adaptation_steps', 0), count('num_results', 4)
+
+
+def measure(config, index, method, target, result, factor):
+  """Returns the numbers of a cell, and the summary behind them.
+
+  Args:
+    config: the `Config`.
+    index: of the method in the config.
+    method: the `Method` built from it.
+    target: the `Target`.
+    result: of `tfpa.sample`, on the host.
+    factor: from `learned.learned_factor`, or None.
+  """
+  num_adaptation_steps, num_results = step_counts(config, index)
+  states = result.states
+  summary = diagnostics.summarize(states)
+  seconds = {key: float(value) for key, value in result.seconds.items()}
+  num_sampling_steps = num_results * (config.num_steps_between_results + 1)
+  calls = {
+    'adaptation': _calls(
+      method.adapting_cost,
+      result.adaptation_trace,
+      num_adaptation_steps,
+      config.num_chains,
+    ),
+    'sampling': _calls(
+      method.frozen_cost, result.trace, num_sampling_steps, config.num_chains
+    ),
+  }
+  record = {
+    'method': config.methods[index].name,
+    'num_leapfrog_steps': getattr(
+      config.methods[index], 'num_leapfrog_steps', None
+    ),
+    'target_accept_prob': getattr(
+      config.methods[index], 'target_accept_prob', None
+    ),
+    'step_size': _step_size(method, result),
+    'num_chains': config.num_chains,
+    'num_adaptation_steps': num_adaptation_steps,
+    'num_results': num_results,
+    'seconds': seconds,
+    'calls': calls,
+    'num_simulations': _simulations(target, calls),
+    'accept_rate': _mean(result.trace, 'is_accepted'),
+    'ess': spread(summary.ess),
+    'ess_squared': spread(summary.ess_squared),
+    'ess_bulk': spread(summary.ess_bulk),
+    'ess_tail': spread(summary.ess_tail),
+    'ess_log_prob': _ess_log_prob(result.trace),
+    'rhat_max': _finite(np.nanmax(summary.rhat, initial=-np.inf)),
+    'rhat_median': _finite(np.nanmedian(summary.rhat)),
+    'worst_coordinate': int(np.argmin(summary.ess)),
+    'num_diverging': _sum(result.trace, 'diverging'),
+    **_adaptation_end(result.adaptation_trace),
+    **_efficiency(
+      summary.ess, seconds, calls['sampling'], num_adaptation_steps
+    ),
+    **_against_truth(target, states, summary),
+    **_learned(factor, target),
+    'moments': moments.compare(target, states),
+  }
+  return record, summary
+
+
+def _efficiency(ess, seconds, calls, num_adaptation_steps):
+  """Returns effective samples per second, gradient and target call."""
+  is_split = seconds['adaptation'] > 0.0 or not num_adaptation_steps
+  amounts = {
+    'second': seconds['adaptation'] + seconds['sampling'],
+    # As the papers have it: what adaptation took is left out.
+    'sampling_second': seconds['sampling'] if is_split else None,
+    'gradient': calls['gradient'] if calls else None,
+    # An evaluation of the density, or an estimate of it.
+    'target_call': calls['target'] if calls else None,
+  }
+  sizes = {'min': ess.min(), 'median': np.median(ess)}
+  return {
+    f'{size}_ess_per_{unit}': _finite(value / amount) if amount else None
+    for size, value in sizes.items()
+    for unit, amount in amounts.items()
+  }
+
+
+def _adaptation_end(trace):
+  """Returns what the criterion's own variables ended at."""
+  last_tenth = {
+    name: values[-max(1, len(values) // 10) :]
+    for name, values in trace.items()
+    if name != 'extra' and np.ndim(values) == 1
+  }
+  return {
+    'entropy_weight': _last(trace, 'entropy_weight'),
+    'penalty_weight': _last(trace, 'penalty_weight'),
+    # Noisy: mean over the last tenth of the adaptation.
+    'abs_eigenvalue': _mean(last_tenth, 'mean_abs_eigenvalue'),
+  }
+
+
+def _calls(cost, trace, num_steps, num_chains):
+  """Returns calls summed over steps and chains; None where not known."""
+  if num_steps == 0:
+    return {'target': 0, 'gradient': 0, 'hessian_vector': 0}
+  if cost is None:
+    cost = _counted_cost(trace.get('extra', {}))
+    if cost is None:
+      return None
+  names = ('target', 'gradient', 'hessian_vector')
+  return {
+    name: int(round(value * num_steps * num_chains))
+    for name, value in zip(names, cost)
+  }
+
+
+def _simulations(target, calls):
+  """Returns data sets simulated by all chains; None where none are."""
+  if target.simulator is None or None in calls.values():
+    return None
+  num_estimates = sum(phase['target'] for phase in calls.values())
+  return num_estimates * target.num_simulations
+
+
+def _counted_cost(extra):
+  """Returns calls per step and chain from what a trace_fn counted."""
+  if 'leapfrogs_taken' in extra:
+    per_step = float(np.mean(extra['leapfrogs_taken']))
+    return per_step, per_step, 0
+  if 'num_target_calls' in extra:
+    return float(np.mean(extra['num_target_calls'])), 0, 0
+  return None
+
+
+def _step_size(method, result):
+  """Returns the learned delta of a sampler that has nothing else to learn."""
+  if not method.has_step_size:
+    return None
+  return _finite(find_field(result.final_kernel_results, 'step_size'))
+
+
+def _against_truth(target, states, summary):
+  """Returns the worst error of the means, in its own standard errors."""
+  if target.covariance is None:
+    return {}
+  variance = target.variances()
+  error = np.abs(states.mean(axis=(0, 1), dtype=np.float64) - target.mean)
+  standard_error = np.sqrt(variance / np.maximum(summary.ess, 1.0))
+  return {'max_mean_z_score': _finite(np.max(error / standard_error))}
+
+
+def _learned(factor, target):
+  """Returns how far C C^T is from a multiple of the true covariance.
+
+  A singular factor is a failure of the adaptation, and a number of the cell
+  that it belongs to, not the end of it.
+  """
+  if factor is None:
+    return {}
+  if target.covariance is None:
+    return {'is_factor_singular': learned.is_singular(factor)}
+  condition = learned.condition_number(factor, target.covariance)
+  return {
+    'is_factor_singular': bool(np.isinf(condition)),
+    'learned_condition_number': _finite(condition),
+  }
+
+
+def _ess_log_prob(trace):
+  """Returns the effective sample size of log pi, summed over chains."""
+  if 'target_log_prob' not in trace:
+    return None
+  return _finite(diagnostics.geyer_ess(trace['target_log_prob']).sum())
+
+
+def spread(values):
+  """Returns the least, the median and the largest of some sizes, or None."""
+  functions = {'min': np.nanmin, 'median': np.nanmedian, 'max': np.nanmax}
+  return {
+    name: _finite(function(values)) for name, function in functions.items()
+  }
+
+
+def _finite(value):
+  return float(value) if np.isfinite(value) else None
+
+
+def _mean(trace, name):
+  return _finite(np.mean(trace[name])) if name in trace else None
+
+
+def _sum(trace, name):
+  return int(np.sum(trace[name])) if name in trace else None
+
+
+def _last(trace, name):
+  values = trace.get(name, ())
+  return _finite(np.ravel(values)[-1]) if len(values) else None

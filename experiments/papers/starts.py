@@ -1,0 +1,128 @@
+"""Where chains start: the same points for every method of a repeat."""
+
+import numpy as np
+import tensorflow as tf
+
+from experiments.run.errors import ConfigError
+
+__all__ = ['climb', 'make_starts']
+
+
+def make_starts(config, target, repeat):
+  """Returns starts [num_chains, event_size] in the target's dtype.
+
+  Args:
+    config: the `Config`; its `init` says how, its seed from which stream.
+    target: the `Target`.
+    repeat: number of the repeat; each has starts of its own.
+
+  Raises:
+    ConfigError: if the target lacks what `init.kind` asks for.
+  """
+  rng = np.random.default_rng([config.seed, repeat])
+  starts = _KINDS[config.init.kind](config, target, rng)
+  return np.asarray(starts, target.dtype)
+
+
+def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
+  """Returns starts moved up the log density by Adam, each chain by itself.
+
+  A sampler whose step is right for the bulk may never leave a far and steep
+  start. Few steps suffice, and many do harm: the mode of a hierarchical model
+  is not typical of it.
+
+  Args:
+    target_log_prob_fn: maps [chains, event_size] to [chains].
+    starts: [chains, event_size].
+    num_steps: of Adam.
+    learning_rate: of Adam, in units of the state.
+  """
+
+  @tf.function(jit_compile=True, autograph=False)
+  def run(x):
+    def body(step, x, mean, square):
+      with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = target_log_prob_fn(x)
+      grads = tape.gradient(value, x)
+      mean = 0.9 * mean + 0.1 * grads
+      square = 0.999 * square + 0.001 * grads**2
+      count = tf.cast(step + 1, x.dtype)
+      unbiased = mean / (1 - 0.9**count)
+      scale = tf.sqrt(square / (1 - 0.999**count)) + 1e-8
+      return step + 1, x + learning_rate * unbiased / scale, mean, square
+
+    zeros = tf.zeros_like(x)
+    return tf.while_loop(
+      lambda step, *_: step < num_steps, body, (0, x, zeros, zeros)
+    )[1]
+
+  return run(tf.constant(starts)).numpy()
+
+
+def _normal(config, target, rng):
+  shape = (config.num_chains, target.event_size)
+  return config.init.scale * rng.normal(size=shape)
+
+
+def _zeros(config, target, rng):
+  del rng
+  return np.zeros([config.num_chains, target.event_size])
+
+
+def _prior(config, target, rng):
+  if target.sample_prior is None:
+    raise ConfigError(
+      f"init.kind: 'prior' was given, but {target.name} has no prior to draw "
+      "from; allowed are 'normal', 'climb' and 'zeros'."
+    )
+  seed = int(rng.integers(2**31 - 1))
+  return target.sample_prior(config.num_chains, seed)
+
+
+def _target_normal(config, target, rng):
+  if target.covariance is None:
+    raise ConfigError(
+      f"init.kind: 'target_normal' was given, but the covariance of "
+      f"{target.name} is not known; allowed are 'normal', 'climb' and 'zeros'."
+    )
+  noise = _normal(config, target, rng)
+  if target.covariance.ndim == 1:
+    return target.mean + noise * np.sqrt(target.covariance)
+  return target.mean + noise @ np.linalg.cholesky(target.covariance).T
+
+
+def _suggested(config, target, rng):
+  if target.suggested_start is None:
+    raise ConfigError(
+      f"init.kind: 'suggested' was given, but {target.name} suggests no start; "
+      "allowed are 'normal', 'climb' and 'zeros'."
+    )
+  return target.suggested_start + _normal(config, target, rng)
+
+
+def _climb(config, target, rng):
+  if target.target_log_prob_fn is None:
+    raise ConfigError(
+      f"init.kind: 'climb' was given, but the field of {target.name} has no "
+      "density to climb, its prior covariance no inverse; allowed are 'prior', "
+      "'normal' and 'zeros'."
+    )
+  if target.is_stochastic:
+    raise ConfigError(
+      f"init.kind: 'climb' was given, but {target.name} only estimates its "
+      "density, without a gradient; allowed are 'suggested', 'prior', 'normal' "
+      "and 'zeros'."
+    )
+  starts = np.asarray(_normal(config, target, rng), target.dtype)
+  return climb(target.target_log_prob_fn, starts, config.init.num_steps)
+
+
+_KINDS = {
+  'climb': _climb,
+  'normal': _normal,
+  'prior': _prior,
+  'suggested': _suggested,
+  'target_normal': _target_normal,
+  'zeros': _zeros,
+}

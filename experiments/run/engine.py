@@ -1,0 +1,366 @@
+"""Runs what is missing of a study and keeps what has finished.
+
+The process of the command line lists the missing cells. Worker processes run
+them and append the records. A worker that is ended, by a crash or because its
+time is over, leaves records that say so.
+"""
+
+import contextlib
+import datetime
+import functools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from experiments.run import find
+from experiments.run import locks
+from experiments.run import machine
+from experiments.run import store
+from experiments.run import tasks
+from experiments.run.errors import ConfigError
+from experiments.run.errors import listed
+from experiments.run.errors import Refused
+from experiments.run.study import Result
+from experiments.run.study import Work
+from experiments.run.tasks import Cell
+
+__all__ = ['Job', 'current', 'run', 'run_cells', 'supervise']
+
+# Exit code of a worker that could not begin, with a message of its own.
+REFUSED = 2
+_PAUSE = 0.5
+
+
+class Job(NamedTuple):
+  """What a worker must know besides its cells; all of it JSON values.
+
+  Attributes:
+    reference: Name of a study, or the absolute path of a file.
+    folder: Absolute path of the results, on storage that all workers see.
+    overrides: Texts of `--set`.
+    is_smoke: Whether the run should take seconds only.
+    data_dir: Folder of local data sets, or `None`.
+    device: 'cpu', 'gpu', 'tpu' or `None`.
+    python: As in `Work`.
+    progress: As in `Work`.
+  """
+
+  reference: str
+  folder: str
+  overrides: tuple[str, ...] = ()
+  is_smoke: bool = False
+  data_dir: str | None = None
+  device: str | None = None
+  python: str | None = None
+  progress: bool = False
+
+  def load(self) -> find.Found:
+    """Returns the study."""
+    return find.load(self.reference, self.overrides, self.is_smoke)
+
+
+def run(
+  job: Job,
+  found: find.Found,
+  chosen: Sequence[Cell],
+  redo: Sequence[str] = (),
+  shard: tasks.Shard | None = None,
+  execute: Callable | None = None,
+  say: Callable[[str], None] = print,
+) -> list[Cell]:
+  """Runs the missing cells.
+
+  Args:
+    job: What the workers must know.
+    found: The study of the job.
+    chosen: Cells of the run, from `tasks.cells`.
+    redo: Statuses of records that are run again.
+    shard: Part of the work, or `None` for all of it.
+    execute: Function (function, groups of cells, folder). It calls the function
+      with every group, on any machine that sees the folder. The default calls
+      it here, with one group after the other.
+    say: Function that shows a line of text.
+
+  Returns:
+    The cells of this shard, whether they have run or not.
+  """
+  folder = pathlib.Path(job.folder)
+  _write_description(folder, job, found)
+  process, max_seconds = found.study.process, found.study.max_seconds
+  if execute is not None and process == 'run':
+    process = 'cell'  # So that there is work for every node.
+  groups = tasks.units(chosen, process, shard)
+  own = [cell for group in groups for cell in group]
+  reader = store.Reader(folder)
+  reader.update()
+  left = set(tasks.missing(own, reader.latest, redo))
+  say(f'{len(own)} cells, {len(own) - len(left)} of them are there already.')
+  if len(left) < len(own):
+    _warn_of_versions(own, reader.latest, say)
+  # As they are now: cells that are run again carry the time of their record.
+  todo = {cell[:4]: cell for cell in left}
+  groups = [[todo[c[:4]] for c in group if c[:4] in todo] for group in groups]
+
+  work = functools.partial(supervise, job, max_seconds=max_seconds)
+  with _shown(folder, list(todo.values()), say):
+    (execute or _here)(work, [g for g in groups if g], job.folder)
+  reader.update()
+  _remove_checkpoints(folder, own, reader.latest)
+  if found.study.finish and not tasks.missing(chosen, reader.latest):
+    with locks.held(folder, 'finish', wait=True):
+      work = _work(job, found, folder)
+      found.study.finish(folder, current(folder, chosen), work)
+  return own
+
+
+def _here(function, groups, folder):
+  del folder
+  for group in groups:
+    function(group)
+
+
+def current(folder: str | os.PathLike, chosen: Sequence[Cell]) -> list:
+  """Returns the records that cells have, in the order of the cells."""
+  reader = store.Reader(folder)
+  reader.update()
+  return [r for c in chosen if (r := c.record(reader.latest)) is not None]
+
+
+def _write_description(folder, job, found):
+  values = job._asdict() | {
+    'study': found.name,
+    'settings': found.settings.model_dump(mode='json'),
+  }
+  del values['folder'], values['progress']
+  text = json.dumps(values, indent=2) + '\n'
+  store.write_text(folder / store.DESCRIPTION, text)
+
+
+def _warn_of_versions(cells, latest, say):
+  """Warns where the kept records were made with other versions."""
+  now = machine.versions()
+  found = [r.versions or {} for c in cells if (r := c.record(latest))]
+  changed = {
+    f'{name} {old} then, {now[name]} now'
+    for versions in found
+    for name, old in versions.items()
+    if now.get(name, old) != old
+  }
+  if changed:
+    say(
+      f'Warning: kept records were made with other versions '
+      f'({listed(sorted(changed))}). Name another --output where that matters.'
+    )
+
+
+def _remove_checkpoints(folder, cells, latest):
+  """Removes the states of finished cells, and folders without any state."""
+  for cell in cells:
+    path = _checkpoints(folder, cell)
+    record = cell.record(latest)
+    if record is not None and record.status == 'finished':
+      shutil.rmtree(path, ignore_errors=True)
+    # Its parents, too, as far as they are empty.
+    with contextlib.suppress(OSError):
+      os.removedirs(path if path.exists() else path.parent)
+
+
+def _checkpoints(folder, cell) -> pathlib.Path:
+  place = pathlib.Path(folder) / store.CHECKPOINTS
+  return place / store.file_name(cell.case) / str(cell.seed) / cell.key
+
+
+@contextlib.contextmanager
+def _shown(folder, cells, say) -> Iterator[None]:
+  """Shows a line for each new record of some cells, while it is entered."""
+  wanted = {cell[:4] for cell in cells}
+  reader = store.Reader(folder)
+  reader.update()
+  is_over, number = threading.Event(), 0
+
+  def show():
+    nonlocal number
+    for record in reader.update():
+      if record.cell in wanted:
+        number += 1
+        say(f'[{number}/{len(cells)}] {_line(record)}')
+
+  def watch():
+    while not is_over.wait(_PAUSE):
+      show()
+
+  thread = threading.Thread(target=watch, daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    is_over.set()
+    thread.join()
+    show()
+
+
+def _line(record: store.Record) -> str:
+  text = f'{record.case}, seed {record.seed}: {record.status}'
+  if record.error:
+    return f'{text}: {record.error.strip().splitlines()[0][:300]}'
+  return f'{text}, {record.wall_seconds or 0.0:.1f} s'
+
+
+def supervise(
+  job: Job, cells: Sequence[Cell], max_seconds: float | None = None
+) -> None:
+  """Runs cells in worker processes until each of them has a record.
+
+  Raises:
+    ConfigError: If a worker could not begin; its message is on the terminal.
+  """
+  reader = store.Reader(job.folder)
+  end = None if max_seconds is None else time.monotonic() + max_seconds
+  left = list(cells)
+  while left:
+    code, pid = _worker_ended(job, left, end)
+    if code == REFUSED:
+      raise ConfigError('a worker process could not begin; see above.')
+    reader.update()
+    left = [cell for cell in left if not _is_done(cell, reader.latest)]
+    lost = [
+      cell
+      for cell in left
+      if locks.holder(job.folder, _lock(cell)) == locks.me(pid)
+    ]
+    if code is None:
+      status, error = 'out of time', f'it was ended after {max_seconds:g} s.'
+      lost = left
+    else:
+      status, error = 'failed', f'its process ended with code {code}.'
+      lost = lost or left
+    for cell in lost:
+      # Removes the lock of the worker, too. Another process may be at work.
+      with locks.held(job.folder, _lock(cell), wait=False) as is_free:
+        if is_free:
+          store.append(job.folder, _record(cell, status, {}, error))
+    left = [cell for cell in left if cell not in lost]
+
+
+def _is_done(cell, latest) -> bool:
+  """Returns whether there is a record that is newer than the one to replace."""
+  record = cell.record(latest)
+  return record is not None and record.written != cell.seen
+
+
+def _lock(cell) -> str:
+  return f'{store.file_name(cell.case)}.{cell.seed}'
+
+
+def _worker_ended(job, cells, end) -> tuple[int | None, int]:
+  """Returns (exit code, or `None` where time was over; pid) of a worker."""
+  path = os.pathsep.join(
+    filter(None, [str(find.ROOT), os.environ.get('PYTHONPATH')])
+  )
+  process = subprocess.Popen(
+    [sys.executable, '-m', 'experiments.run.worker'],
+    stdin=subprocess.PIPE,
+    env={'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ, 'PYTHONPATH': path},
+    start_new_session=True,  # So that its own children end with it.
+  )
+  try:
+    text = json.dumps({'parent': os.getpid(), 'job': job, 'cells': cells})
+    with contextlib.suppress(BrokenPipeError):
+      process.stdin.write(text.encode())
+      process.stdin.close()
+    left = None if end is None else max(0.0, end - time.monotonic())
+    return process.wait(left), process.pid
+  except subprocess.TimeoutExpired:
+    return None, process.pid
+  finally:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+      os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run_cells(job: Job, found: find.Found, cells: Sequence[Cell]) -> None:
+  """Runs cells in this process and appends a record of each.
+
+  Cells that another process is at are left to the end, and then waited for.
+  """
+  if found.study.prepare is not None:
+    found.study.prepare(_work(job, found, pathlib.Path(job.folder)))
+  cases = found.study.cases(found.settings)
+  reader = store.Reader(job.folder)
+  refused: dict[str, str] = {}
+
+  def run_alone(cell: Cell, wait: bool) -> bool:
+    with locks.held(job.folder, _lock(cell), wait) as is_mine:
+      if is_mine:
+        reader.update()
+        if not _is_done(cell, reader.latest):
+          _run_cell(job, found, cases[cell.case], cell, refused)
+      return is_mine
+
+  busy = [cell for cell in cells if not run_alone(cell, wait=False)]
+  for cell in busy:
+    run_alone(cell, wait=True)
+
+
+def _run_cell(job, found, case, cell, refused):
+  """Runs one cell and writes all that it leaves."""
+  checkpoints = _checkpoints(job.folder, cell)
+  checkpoints.mkdir(parents=True, exist_ok=True)
+  work = _work(job, found, checkpoints)
+  wall, cpu = time.perf_counter(), sum(os.times()[:4])
+  result, error, status = Result({}), None, 'finished'
+  try:
+    # What refuses a case does so for all seeds.
+    if cell.case in refused:
+      raise Refused(refused[cell.case])
+    result = found.study.run(case, cell.seed, work)
+    if not isinstance(result, Result):
+      result = Result(result)
+    values = store.plain(result.record)
+    json.dumps(values, allow_nan=False)
+  except Refused as why:
+    result, values, status, error = Result({}), {}, 'refused', str(why)
+    refused[cell.case] = error
+  except Exception as why:  # A failed case is a row, not the end.
+    result, values, status = Result({}), {}, 'failed'
+    error = f'{type(why).__name__}: {why}\n\n{traceback.format_exc()}'
+  record = _record(cell, status, values, error)._replace(
+    wall_seconds=time.perf_counter() - wall,
+    cpu_seconds=sum(os.times()[:4]) - cpu,
+  )
+  if status == 'finished':
+    store.write_arrays(job.folder, record, result.arrays)
+    store.write_draws(job.folder, record, result.draws)
+  store.append(job.folder, record)
+  if status == 'finished':
+    shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def _work(job, found, checkpoints):
+  data_dir = job.data_dir and pathlib.Path(job.data_dir)
+  return Work(found.settings, checkpoints, data_dir, job.progress, job.python)
+
+
+def _record(cell, status, values, error) -> store.Record:
+  now = datetime.datetime.now(datetime.timezone.utc)
+  return store.Record(
+    *cell[:4],
+    status,
+    values,
+    error,
+    commit=machine.commit(),
+    versions=machine.versions(),
+    machine=machine.machine(),
+    written=now.isoformat(),
+  )

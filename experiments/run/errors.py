@@ -1,0 +1,89 @@
+"""Errors that a user can correct, and how their messages look.
+
+The command line shows these errors as one message, without a traceback.
+"""
+
+import difflib
+import reprlib
+
+__all__ = [
+  'USER_ERRORS',
+  'ConfigError',
+  'DataError',
+  'DeviceError',
+  'Refused',
+  'StorageError',
+  'did_you_mean',
+  'listed',
+  'shortened',
+  'shown',
+]
+
+_MAX_SHOWN = 80
+_MAX_LISTED = 200
+# Longer words are no misspelled names, and slow to compare.
+_MAX_MISSPELLED = 100
+
+
+class ConfigError(ValueError):
+  """A config or an option that is refused; the message names both values."""
+
+
+class Refused(ValueError):
+  """A case that a method does not take. This is no failure of either."""
+
+
+class DataError(RuntimeError):
+  """A data set that cannot be found, fetched or read."""
+
+
+class DeviceError(RuntimeError):
+  """A device that was asked for and is not there."""
+
+
+class StorageError(RuntimeError):
+  """A folder of results that is in use or cannot be written."""
+
+
+# All that the command line shows as a message.
+USER_ERRORS = (ConfigError, DataError, DeviceError, StorageError)
+
+
+def did_you_mean(name, allowed):
+  """Returns ` (did you mean 'x'?)` for a near miss, else ''."""
+  lower = {str(candidate).lower(): candidate for candidate in allowed}
+  name = str(name).lower()[:_MAX_MISSPELLED]
+  close = difflib.get_close_matches(name, lower, n=2, cutoff=0.6)
+  if not close:
+    return ''
+  return f' (did you mean {" or ".join(shown(lower[c]) for c in close)}?)'
+
+
+def shortened(text, most=_MAX_SHOWN):
+  """Returns a text on one line, its middle left out where it is long."""
+  text = ' '.join(str(text).split())
+  if len(text) <= most:
+    return text
+  half = (most - 3) // 2
+  return f'{text[:half]}...{text[-half:]}'
+
+
+def shown(value, most=_MAX_SHOWN):
+  """Returns what was given as a message shows it: its `repr`, shortened."""
+  return shortened(_short.repr(value), most)
+
+
+def listed(names, most=_MAX_LISTED):
+  """Returns names with commas between, the first ones where there are many."""
+  names = list(map(str, names))
+  kept = []
+  for name in names:
+    if kept and len(', '.join([*kept, name])) > most:
+      return f'{", ".join(kept)} and {len(names) - len(kept)} more'
+    kept.append(shortened(name))
+  return ', '.join(kept)
+
+
+_short = reprlib.Repr()
+_short.maxlevel = 3
+_short.maxstring = _short.maxother = 2 * _MAX_SHOWN

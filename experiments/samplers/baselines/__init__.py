@@ -1,0 +1,23 @@
+"""Samplers that are here to compare with, each in a file of its own."""
+
+from experiments.samplers.baselines.fisher_langevin import (
+  fisher_adaptive_langevin,
+)
+from experiments.samplers.baselines.kernel_adaptive_metropolis import (
+  kernel_adaptive_metropolis,
+)
+from experiments.samplers.baselines.kernel_subsample import kernel_subsample
+from experiments.samplers.baselines.prior_langevin import (
+  prior_preconditioned_langevin,
+)
+from experiments.samplers.baselines.variance_ratio_langevin import (
+  variance_ratio_langevin,
+)
+
+__all__ = [
+  'fisher_adaptive_langevin',
+  'kernel_adaptive_metropolis',
+  'kernel_subsample',
+  'prior_preconditioned_langevin',
+  'variance_ratio_langevin',
+]

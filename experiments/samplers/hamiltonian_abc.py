@@ -1,0 +1,262 @@
+"""Hamiltonian ABC: HMC on gradients that are estimated by simulation.
+
+Each leapfrog step simulates on both sides of the state, in the same random
+directions and with the same random numbers, and never asks whether to accept:
+
+  g = mean_r D_r [l(x + c D_r) - l(x - c D_r)] / (2 c),  D_r uniform on {+-1}^d
+  p <- p + h (g - A p) + (2 h A)^(1/2) N(0, I);   x <- x + h p
+
+l is the log of the synthetic likelihood and the prior, c the perturbation, A
+the friction that takes up the heat of the noise in g. Random numbers are
+sticky: part of the state, refreshed once a step by a Metropolis move of their
+own at fixed x. What is sampled is off by the heat that is left and by the
+Gaussian shape of the synthetic likelihood: a baseline, not a method to use.
+References: Meeds, Leenders and Welling (2015), 4.3 and 4.4,
+https://arxiv.org/abs/1503.01916; Spall (1992); Chen, Fox and Guestrin (2014).
+"""
+
+import collections
+from typing import ClassVar
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+from pydantic import Field
+
+from experiments.samplers.base import Cost
+from experiments.samplers.base import Method
+from experiments.samplers.base import MethodParameters
+from experiments.samplers.base import NumLeapfrogSteps
+from experiments.samplers.base import traced
+from experiments.targets.random_draws import standard_normals
+from experiments.targets.random_draws import uniforms
+from experiments.targets.registry import METHODS
+from experiments.targets.simulator import synthetic_log_likelihood
+from tfp_adaptive.core import random
+
+__all__ = [
+  'HamiltonianAbc',
+  'HamiltonianAbcMethod',
+  'HamiltonianAbcResults',
+  'perturbation_gradient',
+]
+
+
+class HamiltonianAbcResults(
+  collections.namedtuple(
+    'HamiltonianAbcResults', ['noise', 'is_refreshed', 'num_simulations']
+  )
+):
+  """Results of `HamiltonianAbc`.
+
+  Attributes:
+    noise: The sticky random numbers, [S, chains..., noise_size].
+    is_refreshed: Whether new ones were accepted, [chains...].
+    num_simulations: Data sets that one chain has simulated so far, [] int64.
+  """
+
+  __slots__ = ()
+
+
+def perturbation_gradient(log_prob_fn, states, signs, perturbation):
+  """Returns the gradient by simultaneous perturbations, [chains..., d].
+
+  Args:
+    log_prob_fn: maps [..., chains..., d] to [..., chains...], with any leading
+      dimensions.
+    states: [chains..., d].
+    signs: of the directions, +-1, [num_directions, chains..., d].
+    perturbation: c, in units of the state.
+  """
+  shift = perturbation * signs
+  sides = log_prob_fn(tf.stack([states + shift, states - shift]))
+  slopes = (sides[0] - sides[1]) / (2.0 * perturbation)
+  return tf.reduce_mean(slopes[..., tf.newaxis] * signs, axis=0)
+
+
+class HamiltonianAbc(tfp.mcmc.TransitionKernel):
+  """Stochastic-gradient HMC on a synthetic likelihood, never corrected."""
+
+  def __init__(
+    self,
+    simulator,
+    step_size,
+    num_leapfrog_steps,
+    num_simulations,
+    num_directions=1,
+    perturbation=0.1,
+    friction=1.0,
+  ):
+    """Builds the kernel; no Tensor is created here.
+
+    Args:
+      simulator: a `Simulator`.
+      step_size: h, in units of the state.
+      num_leapfrog_steps: gradients of one step.
+      num_simulations: data sets behind one synthetic likelihood, at least 2.
+      num_directions: of one gradient.
+      perturbation: c, in units of the state.
+      friction: A, per unit of time; 0: none.
+    """
+    self._parameters = dict(
+      simulator=simulator,
+      step_size=step_size,
+      num_leapfrog_steps=num_leapfrog_steps,
+      num_simulations=num_simulations,
+      num_directions=num_directions,
+      perturbation=perturbation,
+      friction=friction,
+    )
+
+  @property
+  def parameters(self):
+    return self._parameters
+
+  @property
+  def is_calibrated(self):
+    return False
+
+  @property
+  def num_estimates(self):
+    """Synthetic likelihoods that one step of one chain estimates."""
+    p = self._parameters
+    # Two more for the move of the random numbers.
+    return 2 * p['num_directions'] * p['num_leapfrog_steps'] + 2
+
+  def bootstrap_results(self, init_state):
+    states = tf.convert_to_tensor(init_state)
+    return HamiltonianAbcResults(
+      noise=self._draw_noise(states, tf.constant([0, 0])),
+      is_refreshed=tf.zeros(tf.shape(states)[:-1], tf.bool),
+      num_simulations=tf.zeros([], tf.int64),
+    )
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    states = tf.convert_to_tensor(current_state)
+    refresh_seed, momentum_seed, step_seed = random.split(seed, 3)
+    # 1. The random numbers move, at the fixed state.
+    noise, is_refreshed = self._refreshed(
+      states, previous_kernel_results.noise, refresh_seed
+    )
+    # 2. The state moves, with these random numbers.
+    momentum = _normals_like(states, momentum_seed)
+    states = self._trajectory(states, momentum, noise, step_seed)
+    spent = self.num_estimates * self._parameters['num_simulations']
+    return states, HamiltonianAbcResults(
+      noise=noise,
+      is_refreshed=is_refreshed,
+      num_simulations=previous_kernel_results.num_simulations + spent,
+    )
+
+  def _draw_noise(self, states, seed):
+    simulator = self._parameters['simulator']
+    shape = tf.concat(
+      [
+        [self._parameters['num_simulations']],
+        tf.shape(states)[:-1],
+        [simulator.noise_size],
+      ],
+      axis=0,
+    )
+    return tf.cast(standard_normals(shape, seed), states.dtype)
+
+  def _log_prob(self, states, noise):
+    simulator = self._parameters['simulator']
+    log_likelihood = synthetic_log_likelihood(simulator, states, noise)
+    return log_likelihood + simulator.log_prior_fn(states)
+
+  def _refreshed(self, states, noise, seed):
+    noise_seed, accept_seed = random.split(seed, 2)
+    proposed = self._draw_noise(states, noise_seed)
+    log_ratio = self._log_prob(states, proposed) - self._log_prob(states, noise)
+    threshold = tf.math.log(uniforms(tf.shape(log_ratio), accept_seed))
+    is_accepted = tf.cast(threshold, states.dtype) < log_ratio
+    chosen = tf.where(is_accepted[..., tf.newaxis], proposed, noise)
+    return chosen, is_accepted
+
+  def _trajectory(self, states, momentum, noise, seed):
+    p = self._parameters
+    step_size = tf.cast(p['step_size'], states.dtype)
+    friction = tf.cast(p['friction'], states.dtype)
+    num_directions = p['num_directions']
+
+    def log_prob(points):
+      # One set of random numbers for both sides and all directions.
+      return self._log_prob(points, noise[:, tf.newaxis, tf.newaxis])
+
+    def body(step, states, momentum):
+      folded = tf.random.experimental.stateless_fold_in(
+        seed, step, alg='philox'
+      )
+      sign_seed, heat_seed = random.split(folded & 0x7FFFFFFF, 2)
+      shape = tf.concat([[num_directions], tf.shape(states)], axis=0)
+      is_up = uniforms(shape, sign_seed) < 0.5
+      signs = 2.0 * tf.cast(is_up, states.dtype) - 1.0
+      gradient = perturbation_gradient(
+        log_prob, states, signs, tf.cast(p['perturbation'], states.dtype)
+      )
+      heat = _normals_like(states, heat_seed)
+      momentum += step_size * (gradient - friction * momentum)
+      momentum += tf.sqrt(2.0 * step_size * friction) * heat
+      return step + 1, states + step_size * momentum, momentum
+
+    _, states, _ = tf.while_loop(
+      lambda step, *_: step < p['num_leapfrog_steps'],
+      body,
+      (0, states, momentum),
+      maximum_iterations=p['num_leapfrog_steps'],
+    )
+    return states
+
+
+def _normals_like(states, seed):
+  return tf.cast(standard_normals(tf.shape(states), seed), states.dtype)
+
+
+@METHODS.register('hamiltonian_abc')
+class HamiltonianAbcMethod(MethodParameters):
+  """Uncorrected HMC on simulated gradients, sticky random numbers."""
+
+  step_size: float = Field(0.1, gt=0)
+  num_leapfrog_steps: NumLeapfrogSteps = 50
+  num_simulations: int | None = Field(
+    None, ge=2, description="of one synthetic likelihood; None: the target's"
+  )
+  num_directions: int = Field(1, ge=1)
+  perturbation: float = Field(0.1, gt=0)
+  friction: float = Field(1.0, ge=0)
+
+  takes_stochastic: ClassVar[bool] = True
+
+  def default_label(self):
+    return 'HABC'
+
+  def check_target(self, target):
+    if target.simulator is None:
+      raise ValueError(
+        f'it simulates data, but {target.name} has no simulator; take '
+        'skew_normal_abc.'
+      )
+
+  def build(self, target, options):
+    del options
+    num_simulations = self.num_simulations or max(2, target.num_simulations)
+    kernel = HamiltonianAbc(
+      target.simulator,
+      self.step_size,
+      self.num_leapfrog_steps,
+      num_simulations,
+      self.num_directions,
+      self.perturbation,
+      self.friction,
+    )
+    # In units of the target's own estimates, so that costs compare.
+    per_estimate = num_simulations / max(1, target.num_simulations)
+    cost = Cost(target=kernel.num_estimates * per_estimate)
+    return Method(
+      kernel,
+      cost,
+      cost,
+      trace_fn=traced(
+        num_simulations='num_simulations', is_refreshed='is_refreshed'
+      ),
+    )

@@ -1,0 +1,239 @@
+"""Samplers of latent Gaussian models: likelihood and prior, one delta to tune.
+
+They take `target.latent`, or `target.hierarchy` where the hyperparameters of
+the prior are sampled too. delta is the `step_size`. A given one is the first,
+and with `num_adaptation_steps: 0` the only one.
+"""
+
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments.samplers import baselines
+from experiments.samplers.base import AcceptProb
+from experiments.samplers.base import costs
+from experiments.samplers.base import Method
+from experiments.samplers.base import MethodParameters
+from experiments.targets.registry import METHODS
+
+__all__ = ['Latent', 'LatentGaussianHyperparameters']
+
+# Steps whose likelihood calls are counted, one by one, after a run.
+_COUNTED_STEPS = 50
+
+
+class Latent(MethodParameters):
+  """What the samplers of latent Gaussian models share; None: their default."""
+
+  target_accept_prob: AcceptProb | None = Field(
+    None, description='wanted mean acceptance'
+  )
+  step_size: float | None = Field(
+    None, gt=0, description='the first delta, the only one without adaptation'
+  )
+
+  def default_label(self):
+    if self.target_accept_prob is None:
+      return self.sampler()
+    return f'{self.sampler()}, {self.target_accept_prob:g}'
+
+  def sampler(self):
+    """Returns the sampler's name in the paper."""
+    raise NotImplementedError
+
+  def check_target(self, target):
+    if target.latent is None:
+      raise ValueError(
+        f'it samples a likelihood times a Gaussian prior, but {target.name} is '
+        'given as one density; take a latent Gaussian target (gp_regression, '
+        'gp_classification, log_gaussian_cox ...) with coordinates: field, or '
+        'a sampler of densities such as nuts.'
+      )
+
+  def make(self, builder, target, options, **arguments):
+    """Returns the `Method` of one of the library's builders."""
+    kernel = builder(
+      target.latent.log_likelihood_fn,
+      target.latent.prior,
+      options.num_adaptation_steps,
+      **self.given('target_accept_prob', 'step_size'),
+      **arguments,
+    )
+    return Method(kernel, **costs(kernel), has_step_size=True)
+
+
+@METHODS.register('marginal_gradient')
+class MarginalGradient(Latent):
+  """mGrad: the auxiliary variable integrated out."""
+
+  def sampler(self):
+    return 'mGrad'
+
+  def build(self, target, options):
+    return self.make(tfpa.marginal_gradient, target, options)
+
+
+@METHODS.register('auxiliary_gradient')
+class AuxiliaryGradient(Latent):
+  """aGrad-z and aGrad-u: moves given an auxiliary variable."""
+
+  auxiliary: Literal['z', 'u'] = 'z'
+
+  def sampler(self):
+    return f'aGrad-{self.auxiliary}'
+
+  def build(self, target, options):
+    return self.make(
+      tfpa.auxiliary_gradient, target, options, auxiliary=self.auxiliary
+    )
+
+
+@METHODS.register('crank_nicolson')
+class CrankNicolson(Latent):
+  """pCN, pCNL, CN and CNL: Crank-Nicolson steps of the diffusion."""
+
+  langevin: bool = False
+  preconditioned: bool = True
+
+  def sampler(self):
+    prefix = 'p' if self.preconditioned else ''
+    return f'{prefix}CN{"L" if self.langevin else ""}'
+
+  def build(self, target, options):
+    return self.make(
+      tfpa.crank_nicolson,
+      target,
+      options,
+      langevin=self.langevin,
+      preconditioned=self.preconditioned,
+    )
+
+
+@METHODS.register('prior_preconditioned_langevin')
+class PriorPreconditionedLangevin(Latent):
+  """pMALA: an Euler step preconditioned by the prior covariance."""
+
+  def sampler(self):
+    return 'pMALA'
+
+  def build(self, target, options):
+    return self.make(baselines.prior_preconditioned_langevin, target, options)
+
+
+@METHODS.register('second_order_gradient')
+class SecondOrderGradient(Latent):
+  """mGrad with the likelihood's curvature, over Markov priors."""
+
+  def sampler(self):
+    return 'second order'
+
+  def build(self, target, options):
+    return self.make(tfpa.second_order_gradient, target, options)
+
+
+@METHODS.register('elliptical_slice')
+class EllipticalSlice(MethodParameters):
+  """TFP's elliptical slice sampler: nothing to tune, accepts every move."""
+
+  check_target = Latent.check_target
+
+  def default_label(self):
+    return 'Ellipt'
+
+  def build(self, target, options):
+    del options
+    return elliptical_slice_method(target.latent)
+
+
+def elliptical_slice_method(latent):
+  """Returns TFP's sampler with its calls of the likelihood counted.
+
+  Args:
+    latent: the `LatentGaussian`.
+  """
+  # Counted where they are made one by one: outside of compiled loops.
+  num_calls = []
+
+  def log_likelihood_fn(x):
+    num_calls.append(1)
+    return latent.log_likelihood_fn(x)
+
+  kernel = tfpa.elliptical_slice(log_likelihood_fn, latent.prior)
+
+  def sample_fn(**arguments):
+    result = tfpa.sample(kernel, **arguments)
+    state, results = result.final_state, result.final_kernel_results
+    num_calls.clear()
+    for step in range(_COUNTED_STEPS):
+      state, results = kernel.one_step(state, results, seed=[step, 0])
+    extra = {'num_target_calls': np.asarray(len(num_calls) / _COUNTED_STEPS)}
+    return result._replace(
+      trace={**result.trace, 'extra': extra},
+      adaptation_trace={**result.adaptation_trace, 'extra': extra},
+    )
+
+  return Method(kernel, None, None, sample_fn=sample_fn)
+
+
+# The names of the papers' updates of the field.
+_NAMES = dict(
+  auxiliary_gradient='aGrad-z',
+  marginal_gradient='mGrad',
+  crank_nicolson_langevin='pCNL',
+  elliptical_slice='Ellipt',
+)
+
+
+@METHODS.register('latent_gaussian_hyperparameters')
+class LatentGaussianHyperparameters(MethodParameters):
+  """Updates of the field, then a move of theta: joint, or at a fixed field."""
+
+  joint: bool = True
+  latent: Literal[tuple(_NAMES)] = 'auxiliary_gradient'  # type: ignore[valid-type]
+  num_latent_updates: int = Field(1, ge=1)
+  target_accept_prob: AcceptProb = 0.55
+  hyper_target_accept_prob: float = Field(0.25, gt=0, lt=1)
+
+  def default_label(self):
+    label = f'{_NAMES[self.latent]}-{"joint" if self.joint else "gibbs"}'
+    if self.num_latent_updates > 1:
+      label += f', {self.num_latent_updates} updates'
+    return label
+
+  def check_target(self, target):
+    if target.hierarchy is None:
+      raise ValueError(
+        'it samples the hyperparameters of a Gaussian prior, but '
+        f'{target.name} names none; take gp_hierarchy, '
+        'SyntheticLogGaussianCoxProcess, or stochastic_volatility with '
+        'parameterization: centered.'
+      )
+
+  def build(self, target, options):
+    hierarchy = target.hierarchy
+    kernel = tfpa.latent_gaussian_hyperparameters(
+      hierarchy.log_likelihood_fn,
+      hierarchy.prior_fn,
+      hierarchy.hyper_log_prob_fn,
+      options.num_adaptation_steps,
+      joint=self.joint,
+      latent=self.latent,
+      num_latent_updates=self.num_latent_updates,
+      target_accept_prob=self.target_accept_prob,
+      hyper_target_accept_prob=self.hyper_target_accept_prob,
+    )
+
+    def sample_fn(init_state, **arguments):
+      state = tf.convert_to_tensor(init_state)
+      result = tfpa.sample(kernel, hierarchy.split(state), **arguments)
+      return result._replace(states=hierarchy.join(*result.states))
+
+    return Method(
+      kernel,
+      **costs(kernel),
+      sample_fn=sample_fn,
+      has_step_size=self.latent != 'elliptical_slice',
+    )

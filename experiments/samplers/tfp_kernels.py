@@ -1,0 +1,280 @@
+"""TFP's samplers and isotropic ones, most with a learned step size.
+
+References: Sountsov and Hoffman (2021), SNAPER; Earl and Deem (2005), replica
+exchange; Girolami and Calderhead (2011), Section 9, Riemannian HMC,
+https://doi.org/10.1111/j.1467-9868.2010.00765.x.
+"""
+
+from typing import ClassVar
+from typing import Literal
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments.samplers.base import Cost
+from experiments.samplers.base import costs
+from experiments.samplers.base import Method
+from experiments.samplers.base import MethodParameters
+from experiments.samplers.base import NumLeapfrogSteps
+from experiments.samplers.base import traced
+from experiments.targets.registry import METHODS
+
+__all__ = ['Hmc', 'StepSize', 'fixed_preconditioner']
+
+_ADAPTATIONS = {
+  'dual_averaging': tfp.mcmc.DualAveragingStepSizeAdaptation,
+  'simple': tfp.mcmc.SimpleStepSizeAdaptation,
+}
+# `sample_snaper_hmc` takes the rest of the adaptation steps as burn-in.
+_SNAPER_ADAPTING = 0.9
+
+
+class StepSize(MethodParameters):
+  """How the step size is started and learned."""
+
+  step_size: float | None = Field(
+    None, gt=0, description='the first one; None: 0.1 / sqrt(event_size)'
+  )
+  step_size_adaptation: Literal['dual_averaging', 'simple'] = 'dual_averaging'
+
+  is_peer: ClassVar[bool] = True
+
+  def first_step_size(self, target):
+    return self.step_size or 0.1 / target.event_size**0.5
+
+  def adapted(self, kernel, options):
+    return _ADAPTATIONS[self.step_size_adaptation](
+      kernel,
+      num_adaptation_steps=options.num_adaptation_steps,
+      target_accept_prob=self.target_accept_prob,
+    )
+
+  def isotropic(self, proposal_class, target, options, **arguments):
+    """Returns the method of a proposal with C = step_size * I."""
+    kernel = tfpa.MetropolisHastings(
+      proposal_class(
+        target.target_log_prob_fn,
+        preconditioner=tfpa.preconditioners.diagonal(init_scale=1.0),
+        step_size=self.first_step_size(target),
+        **arguments,
+      )
+    )
+    return Method(self.adapted(kernel, options), **costs(kernel))
+
+
+@METHODS.register('rwm')
+class RandomWalk(StepSize):
+  """Random walk Metropolis, isotropic."""
+
+  target_accept_prob: float = Field(0.25, gt=0, lt=1)
+
+  takes_stochastic: ClassVar[bool] = True
+
+  def default_label(self):
+    return 'RWM'
+
+  def build(self, target, options):
+    return self.isotropic(
+      tfpa.proposals.UncalibratedPreconditionedRandomWalk,
+      target,
+      options,
+      target_is_stochastic=target.is_stochastic,
+    )
+
+
+@METHODS.register('mala')
+class Mala(StepSize):
+  """Metropolis-adjusted Langevin algorithm, isotropic."""
+
+  target_accept_prob: float = Field(0.55, gt=0, lt=1)
+
+  def default_label(self):
+    return 'MALA'
+
+  def build(self, target, options):
+    return self.isotropic(
+      tfpa.proposals.UncalibratedPreconditionedLangevin, target, options
+    )
+
+
+@METHODS.register('hmc')
+class Hmc(StepSize):
+  """Hamiltonian Monte Carlo with a fixed number of leapfrog steps."""
+
+  num_leapfrog_steps: NumLeapfrogSteps
+  target_accept_prob: float = Field(0.7, gt=0, lt=1)
+
+  def default_label(self):
+    return f'HMC-{self.num_leapfrog_steps}'
+
+  def build(self, target, options):
+    kernel = tfp.mcmc.HamiltonianMonteCarlo(
+      target.target_log_prob_fn,
+      step_size=self.first_step_size(target),
+      num_leapfrog_steps=self.num_leapfrog_steps,
+    )
+    cost = Cost(self.num_leapfrog_steps, self.num_leapfrog_steps)
+    return Method(self.adapted(kernel, options), cost, cost)
+
+
+@METHODS.register('nuts')
+class Nuts(StepSize):
+  """No-U-turn sampler, dual averaging, unit mass."""
+
+  target_accept_prob: float = Field(0.8, gt=0, lt=1)
+  max_tree_depth: int = Field(10, ge=1, le=15)
+
+  def default_label(self):
+    return 'NUTS'
+
+  def build(self, target, options):
+    kernel = tfp.mcmc.NoUTurnSampler(
+      target.target_log_prob_fn,
+      step_size=self.first_step_size(target),
+      max_tree_depth=self.max_tree_depth,
+    )
+    # The number of leapfrog steps is random, so the trace counts it.
+    return Method(
+      self.adapted(kernel, options),
+      adapting_cost=None,
+      frozen_cost=None,
+      trace_fn=traced(leapfrogs_taken='leapfrogs_taken'),
+    )
+
+
+@METHODS.register('snaper_hmc')
+class SnaperHmc(MethodParameters):
+  """TFP's SNAPER-HMC: diagonal mass, trajectory length by SNAPER.
+
+  The kernel that `tfp.experimental.mcmc.sample_snaper_hmc` builds, with its
+  constants. It needs at least two chains.
+  """
+
+  target_accept_prob: float = Field(0.8, gt=0, lt=1)
+
+  is_peer: ClassVar[bool] = True
+
+  def default_label(self):
+    return 'SNAPER-HMC'
+
+  def build(self, target, options):
+    if options.num_chains < 2:
+      raise ValueError(
+        f'num_chains: {options.num_chains} was given, but snaper_hmc learns '
+        'from the spread of its chains; write at least 2.'
+      )
+    num_adapting = int(_SNAPER_ADAPTING * options.num_adaptation_steps)
+    kernel = tfp.experimental.mcmc.SNAPERHamiltonianMonteCarlo(
+      target.target_log_prob_fn,
+      step_size=tf.constant(1e-2 * target.event_size**-0.25, target.dtype),
+      num_adaptation_steps=num_adapting,
+    )
+    kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
+      kernel,
+      num_adaptation_steps=num_adapting,
+      target_accept_prob=tf.constant(self.target_accept_prob, target.dtype),
+      reduce_fn=tfp.math.reduce_log_harmonic_mean_exp,
+    )
+    # One number of leapfrog steps for all chains, jittered at every step.
+    return Method(
+      kernel,
+      adapting_cost=None,
+      frozen_cost=None,
+      trace_fn=traced(leapfrogs_taken='num_leapfrog_steps'),
+    )
+
+
+@METHODS.register('replica_exchange')
+class ReplicaExchange(MethodParameters):
+  """TFP's parallel tempering of HMC, a dual-averaged step per temperature.
+
+  Inverse temperatures 1, 1/2, 1/4, ... of the whole density and L = 3, as in
+  TFP's documentation. The gradients of all replicas are counted, and the one
+  that each replica needs again after a swap.
+  """
+
+  num_leapfrog_steps: NumLeapfrogSteps = 3
+  num_replicas: int = Field(4, ge=2)
+  target_accept_prob: float = Field(0.75, gt=0, lt=1)
+
+  is_peer: ClassVar[bool] = True
+
+  def default_label(self):
+    return f'Replica exchange HMC-{self.num_leapfrog_steps}'
+
+  def build(self, target, options):
+    inverse_temperatures = 0.5 ** tf.range(
+      self.num_replicas, dtype=target.dtype
+    )
+    first = 0.1 / target.event_size**0.5
+    # [replicas, 1, 1]: one for all chains of a temperature.
+    step_size = first / tf.sqrt(inverse_temperatures)[:, None, None]
+
+    def make_kernel_fn(target_log_prob_fn):
+      return tfp.mcmc.DualAveragingStepSizeAdaptation(
+        tfp.mcmc.HamiltonianMonteCarlo(
+          target_log_prob_fn, step_size, self.num_leapfrog_steps
+        ),
+        num_adaptation_steps=options.num_adaptation_steps,
+        target_accept_prob=tf.constant(self.target_accept_prob, target.dtype),
+      )
+
+    kernel = tfp.mcmc.ReplicaExchangeMC(
+      target.target_log_prob_fn, inverse_temperatures, make_kernel_fn
+    )
+    calls = self.num_replicas * (self.num_leapfrog_steps + 1)
+    return Method(kernel, Cost(calls, calls), Cost(calls, calls))
+
+
+@METHODS.register('riemannian_hmc')
+class RiemannianHmc(StepSize):
+  """HMC with a constant metric of the target's own as mass matrix.
+
+  A metric M that does not depend on the state makes Riemannian HMC an HMC with
+  mass matrix M: this library's proposal with a given factor C of M^-1. One
+  leapfrog step is Riemannian MALA.
+  """
+
+  num_leapfrog_steps: NumLeapfrogSteps
+  metric: str = Field('expected_fisher', description='named by the target')
+  target_accept_prob: float = Field(0.7, gt=0, lt=1)
+
+  is_peer: ClassVar[bool] = False
+
+  def default_label(self):
+    steps = self.num_leapfrog_steps
+    name = 'RM-MALA' if steps == 1 else f'RM-HMC-{steps}'
+    is_default = self.metric == 'expected_fisher'
+    return name if is_default else f'{name} ({self.metric.replace("_", " ")})'
+
+  def build(self, target, options):
+    factors = target.metric_factors or {}
+    if self.metric not in factors:
+      raise ValueError(
+        f'metric: {target.name} has no constant metric {self.metric!r}; it has '
+        f'{", ".join(sorted(factors)) or "none"}.'
+      )
+    proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
+      target.target_log_prob_fn,
+      fixed_preconditioner(factors[self.metric]),
+      self.num_leapfrog_steps,
+      step_size=self.step_size or target.event_size**-0.25,
+    )
+    kernel = tfpa.MetropolisHastings(proposal)
+    return Method(self.adapted(kernel, options), **costs(kernel))
+
+
+def fixed_preconditioner(factor):
+  """Returns the dense preconditioner that starts, and stays, at C.
+
+  Args:
+    factor: C, [d, d] lower triangular.
+  """
+
+  def init(event_size, dtype, scale):
+    del event_size, scale
+    return tf.constant(factor, dtype)
+
+  return tfpa.preconditioners.cholesky(init_scale=1.0)._replace(init=init)

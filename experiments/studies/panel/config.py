@@ -1,0 +1,294 @@
+"""The config of a panel: targets, methods, one budget; and its gates.
+
+Everything that decides the numbers of a case is part of its key, so that no
+record is taken for one that was made with other settings.
+"""
+
+import pathlib
+from typing import Annotated
+from typing import Any
+from typing import NamedTuple
+
+from pydantic import Field
+
+import tfp_adaptive as tfpa
+from experiments.framework.json_files import read_json
+from experiments.papers import explain
+from experiments.papers.config import Config
+from experiments.papers.config import expand_methods
+from experiments.papers.config import Init
+from experiments.papers.config import MAX_CHAINS
+from experiments.papers.config import MAX_NAME
+from experiments.papers.config import NAME_PATTERN
+from experiments.papers.config import NormalInit
+from experiments.run import yaml_files
+from experiments.run.errors import ConfigError
+from experiments.run.errors import did_you_mean
+from experiments.run.errors import listed
+from experiments.run.errors import shown
+from experiments.run.store import digest
+from experiments.studies.panel import truth as truths
+from experiments.targets.base import BuildContext
+from experiments.targets.base import Target
+from experiments.targets.registry import METHODS
+from experiments.targets.registry import Parameters
+from experiments.targets.registry import TARGETS
+
+__all__ = ['DEFAULT', 'Gates', 'Panel', 'PanelConfig', 'load_panel']
+
+# The committed panel.
+DEFAULT = (
+  pathlib.Path(__file__).resolve().parents[3]
+  / 'configs'
+  / 'inference_gym'
+  / 'panel.yaml'
+)
+
+
+class Gates(Parameters):
+  """What a run must pass, fixed before any run."""
+
+  version: int = Field(ge=1)
+  max_rhat: float = Field(gt=1, description='largest rank-normalized R-hat')
+  min_ess: float = Field(gt=0, description='smallest ESS, all chains together')
+  max_abs_z: float = Field(gt=0, description='largest error, standard errors')
+
+
+class PanelConfig(Parameters):
+  """Targets and methods, each with each, under one budget."""
+
+  name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME)
+  description: str = ''
+  gates: str = Field(description='YAML file, relative to this one')
+  references: str = Field(
+    description='folder of reference moments, relative to this file'
+  )
+  edition: int = Field(1, ge=1, description='raise it to run all cells again')
+  editions_of_method: dict[str, Annotated[int, Field(ge=1)]] = Field(
+    default={},
+    description='label: edition, raised where only that sampler has changed',
+  )
+  editions_of_target: dict[str, Annotated[int, Field(ge=1)]] = Field(
+    default={},
+    description='label: edition, raised where only that density has changed',
+  )
+  targets: list[TARGETS.union()] = Field(min_length=1)
+  methods: list[METHODS.union()] = Field(min_length=1)
+  num_seeds: int = Field(10, ge=1, le=10**4)
+  num_chains: int = Field(ge=1, le=MAX_CHAINS)
+  gradients_per_chain: int = Field(
+    ge=100,
+    le=10**9,
+    description='of a whole run, Hessian-vector products among them',
+  )
+  gradients_of_target: dict[str, Annotated[int, Field(ge=100)]] = Field(
+    default={},
+    description='label: gradients_per_chain, where that would take too long',
+  )
+  adaptation_share: float = Field(0.5, gt=0, lt=1)
+  max_draws: int = Field(
+    ge=100, description='recorded of one chain; more steps are thinned'
+  )
+  seconds_per_pair: float = Field(
+    gt=0, description='for all seeds of one method on one target'
+  )
+  seed: int = Field(0, ge=0)
+  init: Init = NormalInit()
+  float64_targets: list[str] = Field(
+    default=[], description='labels; all others are sampled in float32'
+  )
+  targets_without_xla: list[str] = Field(
+    default=[], description='labels; compiled by tf.function alone'
+  )
+
+  def target_label(self, index: int) -> str:
+    """Returns the target's name, with the arguments that were given."""
+    target = self.targets[index]
+    given = sorted(target.model_fields_set - {'name'})
+    return '_'.join([target.name, *(str(getattr(target, k)) for k in given)])
+
+  def method_label(self, index: int) -> str:
+    method = self.methods[index]
+    return method.label or method.default_label()
+
+  def target_labels(self) -> list[str]:
+    return [self.target_label(i) for i in range(len(self.targets))]
+
+  def method_labels(self) -> list[str]:
+    return [self.method_label(i) for i in range(len(self.methods))]
+
+
+class Panel(NamedTuple):
+  """A checked config with its gates; targets and methods by their labels."""
+
+  config: PanelConfig
+  gates: Gates
+  # Folder of the references.
+  reference_dir: pathlib.Path
+  # {label: parameters}.
+  targets: dict[str, Any]
+  methods: dict[str, Any]
+
+  @property
+  def gates_digest(self) -> str:
+    return digest(self.gates.model_dump(mode='json'))
+
+  def key(self, target: str, method: str) -> str:
+    """Returns the digest of all that decides the numbers of a case."""
+    config = self.config
+    shared = ('num_chains', 'adaptation_share', 'max_draws', 'seed')
+    editions = {
+      'edition_of_target': config.editions_of_target.get(target, 1),
+      'edition_of_method': config.editions_of_method.get(method, 1),
+    }
+    reference = self.reference(target)
+    return digest(
+      {
+        **{name: getattr(config, name) for name in shared},
+        'gradients_per_chain': self.budget(target).gradients_per_chain,
+        'init': config.init.model_dump(mode='json'),
+        'edition': config.edition,
+        # Without what is not set, so that a new option changes no old key.
+        'target': self.targets[target].model_dump(
+          mode='json', exclude_none=True
+        ),
+        'dtype': self.dtype(target),
+        'method': self.methods[method].model_dump(
+          mode='json', exclude_none=True
+        ),
+        'gates': self.gates_digest,
+        **({} if self.is_jit_compiled(target) else {'xla': False}),
+        **{name: value for name, value in editions.items() if value != 1},
+        'library': tfpa.__version__,
+        'reference': None if reference is None else digest(reference),
+      }
+    )
+
+  def reference(self, target: str) -> dict | None:
+    """Returns the reference moments of a target, or None without any."""
+    path = self.reference_dir / f'{target}.json'
+    return read_json(path) if path.is_file() else None
+
+  def dtype(self, target: str) -> str:
+    return 'float64' if target in self.config.float64_targets else 'float32'
+
+  def is_jit_compiled(self, target: str) -> bool:
+    """Returns whether XLA compiles TensorFlow's samplers for that target."""
+    return target not in self.config.targets_without_xla
+
+  def budget(self, target: str) -> PanelConfig:
+    """Returns the config with the gradients of that target."""
+    found = self.config.gradients_of_target.get(target)
+    if found is None:
+      return self.config
+    return self.config.model_copy(update={'gradients_per_chain': found})
+
+  def pair_config(
+    self,
+    target: str,
+    method: str,
+    num_adaptation_steps: int = 100,
+    num_results: int = 100,
+    thinning: int = 1,
+  ) -> Config:
+    """Returns the `Config` of one target and one method.
+
+    Args:
+      target: Label.
+      method: Label.
+      num_adaptation_steps: Steps that adapt.
+      num_results: Results of each chain.
+      thinning: Steps of one result.
+    """
+    config = self.config
+    return Config(
+      name=config.name,
+      target=self.targets[target],
+      methods=[self.methods[method]],
+      num_chains=config.num_chains,
+      num_adaptation_steps=num_adaptation_steps,
+      num_results=num_results,
+      num_steps_between_results=thinning - 1,
+      num_repeats=config.num_seeds,
+      seed=config.seed,
+      init=config.init,
+      dtype=self.dtype(target),
+      jit_compile=self.is_jit_compiled(target),
+    )
+
+  def problem(
+    self, target: str, data_dir: Any = None
+  ) -> tuple[Target, truths.Truth | None]:
+    """Returns a target, and what is known about it.
+
+    Args:
+      target: Label.
+      data_dir: Folder of local data sets, or `None` for the default.
+    """
+    _check_label('target', target, self.targets)
+    context = BuildContext(self.dtype(target), data_dir and str(data_dir))
+    built = self.targets[target].build(context)
+    return built, truths.load_truth(built, target, self.reference(target))
+
+
+def load_panel(path, overrides=()) -> Panel:
+  """Returns the checked `Panel` of a YAML file.
+
+  Args:
+    path: Of the file; its gates are beside it.
+    overrides: Texts `dotted.key=value`.
+
+  Raises:
+    ConfigError: If anything is wrong with either file.
+  """
+  values = expand_methods(yaml_files.load(path, overrides))
+  explain.check_names(values)
+  config = explain.checked(PanelConfig, values)
+  targets = _by_label('targets', config.target_labels(), config.targets)
+  methods = _by_label('methods', config.method_labels(), config.methods)
+  _check(config, targets, methods)
+  folder = pathlib.Path(path).resolve().parent
+  gates = explain.checked(Gates, yaml_files.load(folder / config.gates))
+  references = (folder / config.references).resolve()
+  return Panel(config, gates, references, targets, methods)
+
+
+def _by_label(key, labels, entries):
+  """Returns {label: entry}; refuses a label that is there twice."""
+  repeated = sorted({label for label in labels if labels.count(label) > 1})
+  if repeated:
+    raise ConfigError(
+      f'{key}: {shown(repeated[0])} is there {labels.count(repeated[0])} '
+      'times; leave one out, or give each its own label.'
+    )
+  return dict(zip(labels, entries, strict=True))
+
+
+def _check(config, targets, methods):
+  """Refuses labels that do not exist, and a second budget."""
+  for key, allowed in (
+    ('float64_targets', targets),
+    ('targets_without_xla', targets),
+    ('gradients_of_target', targets),
+    ('editions_of_target', targets),
+    ('editions_of_method', methods),
+  ):
+    for label in getattr(config, key):
+      _check_label(key, label, allowed)
+  for index, method in enumerate(config.methods):
+    for name in ('num_adaptation_steps', 'num_results'):
+      if getattr(method, name) is not None:
+        raise ConfigError(
+          f'methods.{index}.{name}: {getattr(method, name)} was given, but a '
+          'panel has one budget for all methods, gradients_per_chain; leave '
+          'it out.'
+        )
+
+
+def _check_label(key, label, allowed):
+  """Refuses a label that does not exist."""
+  if label not in allowed:
+    raise ConfigError(
+      f'{key}: {shown(label)}{did_you_mean(label, allowed)}; allowed are '
+      f'{listed(allowed)}.'
+    )

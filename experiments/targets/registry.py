@@ -1,0 +1,102 @@
+"""Names in configs to the classes that check and build them.
+
+An entry is one pydantic class: its fields are the parameters that the config
+may give, its `build` makes the target or the method. Adding one is one class
+with a decorator; nothing else lists it.
+"""
+
+from typing import Annotated
+from typing import Any
+from typing import Literal
+from typing import Union
+
+import pydantic
+
+from experiments.run.errors import ConfigError
+from experiments.run.errors import did_you_mean
+from experiments.run.errors import listed
+from experiments.run.errors import shown
+
+__all__ = ['METHODS', 'TARGETS', 'Parameters', 'Registry']
+
+
+class Parameters(pydantic.BaseModel):
+  """Base of everything read from YAML: no unknown keys, no silent casts."""
+
+  model_config = pydantic.ConfigDict(
+    extra='forbid', strict=True, frozen=True, allow_inf_nan=False
+  )
+
+
+class Registry:
+  """One kind of thing that configs call by name."""
+
+  def __init__(self, kind):
+    self.kind = kind
+    self._entries: dict[str, type[Parameters]] = {}
+    self._refused: dict[str, str] = {}
+
+  def register(self, name):
+    """Returns a class decorator that enters the class under `name`."""
+
+    def decorate(cls):
+      if name in self._entries:
+        raise ValueError(f'{self.kind} {name!r} is registered twice.')
+      entry = pydantic.create_model(
+        cls.__name__,
+        __base__=cls,
+        __module__=cls.__module__,
+        __doc__=cls.__doc__,
+        name=(Literal[name], ...),
+      )
+      self._entries[name] = entry
+      return entry
+
+    return decorate
+
+  def refuse(self, name, reason):
+    """Enters a name that is known but cannot be used here."""
+    self._refused[name] = reason
+
+  def names(self):
+    return sorted(self._entries)
+
+  def summary(self, name):
+    """Returns the first line of the entry's docstring."""
+    return (self._entries[name].__doc__ or '').strip().splitlines()[0]
+
+  def parameters(self, name):
+    """Returns {parameter: field} of an entry, without its name."""
+    fields = dict(self._entries[name].model_fields)
+    fields.pop('name')
+    return fields
+
+  def check_name(self, name, key):
+    """Raises `ConfigError` unless `name` is registered."""
+    if not isinstance(name, str):
+      raise ConfigError(
+        f'{key}: {shown(name)} was given; write the name of one {self.kind}, '
+        f'such as {self.names()[0]}.'
+      )
+    if name in self._refused:
+      raise ConfigError(
+        f'{key}: {name!r} cannot be used: {self._refused[name]}'
+      )
+    if name not in self._entries:
+      raise ConfigError(
+        f'{key}: unknown {self.kind} {shown(name)}'
+        f'{did_you_mean(name, self._entries)}; '
+        f'allowed are {listed(self.names())} (python -m experiments list).'
+      )
+
+  def union(self) -> Any:
+    """Returns the type of any entry, told apart by its name."""
+    entries = tuple(self._entries[name] for name in self.names())
+    return Annotated[
+      Union[entries],  # noqa: UP007
+      pydantic.Field(discriminator='name'),
+    ]
+
+
+TARGETS = Registry('target')
+METHODS = Registry('method')

@@ -1,0 +1,131 @@
+"""Every kernel's step lowers for a GPU, on a machine that has none.
+
+XLA's bridge turns a step into HLO for a platform by its name, and refuses an op
+that has no kernel there. Nothing is compiled for a GPU and nothing runs on one.
+"""
+
+import re
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from experiments.studies import kernel_cases
+
+_CASES = {case.name: case for case in kernel_cases.cases()}
+_NUM_CHAINS = 10
+_UNSUPPORTED = re.compile(
+  r'unsupported operations .*?on XLA_\w+: (\w+)'
+  r"|No registered '(\w+)' OpKernel for XLA_\w+",
+  re.S,
+)
+
+
+def _lowered(kernel, state, results, platform='GPU'):
+  """Returns the HLO of a step, or the op that has no kernel there in braces."""
+  found = tf.config.list_logical_devices
+
+  def listed(device_type=None):
+    # The library takes the forms that it takes where there is such a device.
+    return found(device_type) or ([platform] if device_type == platform else [])
+
+  # The seed is an argument: XLA may fold the draws of a constant one.
+  def step(state, results, seed):
+    return kernel.one_step(state, results, seed=seed)
+
+  function = tf.function(step, jit_compile=True, autograph=False)
+  try:
+    with mock.patch.object(tf.config, 'list_logical_devices', listed):
+      ir = function.experimental_get_compiler_ir(
+        state, results, tf.constant([1, 2])
+      )
+      return ir(stage='hlo', platform_name=platform)
+  except (tf.errors.OpError, ValueError) as error:
+    op = _UNSUPPORTED.search(str(error))
+    if not op:
+      raise
+    return f'{{{op[1] or op[2]}}}'
+
+
+def _custom_calls(text):
+  return set(re.findall(r'custom_call_target="([^"]+)"', text))
+
+
+def _num_float64(text):
+  return len(re.findall(r'= f64\[', text))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize('name', _CASES)
+def test_adapting_and_frozen_steps_lower_for_a_gpu(name):
+  case = _CASES[name]
+  state = case.pack(tf.constant(case.law.draw(_NUM_CHAINS, 0), tf.float32))
+  kernel = case.build(1000)
+  results = kernel.bootstrap_results(state)
+  adapting = _lowered(kernel, state, results)
+  learned = tfpa.frozen(kernel, results)
+  frozen = _lowered(learned, state, learned.bootstrap_results(state))
+  # A step that adapts holds more.
+  assert len(adapting) > len(frozen) > 20_000, (adapting[:99], frozen[:99])
+  # A pass of XLA expands `Eigh`; others would be calls of a library.
+  allowed = {'Eigh'} if 'hyperparameters' in name else set()
+  assert _custom_calls(adapting) | _custom_calls(frozen) <= allowed
+  assert _num_float64(frozen) == 0
+
+
+def _of_target(target_log_prob_fn):
+  kernel = tfpa.adaptive_metropolis(
+    lambda x: tf.ensure_shape(target_log_prob_fn(x), [2]), 10
+  )
+  state = tf.ones([2, 3])
+  return _lowered(kernel, state, kernel.bootstrap_results(state))
+
+
+def _determinant(x):
+  matrix = tf.eye(3) + 0.1 * x[..., tf.newaxis] * x[..., tf.newaxis, :]
+  factor, _ = tf.linalg.lu(tf.stop_gradient(matrix))
+  return tf.reduce_sum(tf.linalg.diag_part(factor) - 0.5 * x**2, axis=-1)
+
+
+def _in_python(x):
+  return tf.numpy_function(
+    lambda v: np.float32(-0.5 * np.sum(v**2, axis=-1)), [x], tf.float32
+  )
+
+
+def _eigenvalues(x):
+  matrix = x[..., tf.newaxis] * x[..., tf.newaxis, :]
+  values = tf.linalg.eigvalsh(tf.cast(matrix, tf.float64))
+  return -0.5 * tf.cast(tf.reduce_sum(values, axis=-1), tf.float32)
+
+
+# The negative controls: what the test above must see.
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'target, op', [(_determinant, '{Lu}'), (_in_python, '{PyFunc}')]
+)
+def test_an_op_without_a_kernel_is_named(target, op):
+  assert _of_target(target) == op
+
+
+@pytest.mark.full
+def test_custom_calls_and_float64_are_seen():
+  found = _of_target(_eigenvalues)
+  assert _custom_calls(found) == {'Eigh'} and _num_float64(found) > 0
+
+
+@pytest.mark.full
+def test_a_path_is_solved_by_a_scan_there_and_by_a_loop_on_a_cpu():
+  case = _CASES['adaptive_metropolis, tridiagonal']
+  state = case.pack(tf.constant(case.law.draw(_NUM_CHAINS, 0), tf.float32))
+  kernel = case.build(1000)
+  results = kernel.bootstrap_results(state)
+  on_gpu, on_cpu = (
+    _lowered(kernel, state, results, platform) for platform in ('GPU', 'CPU')
+  )
+  loops = [len(re.findall(r' while\(', text)) for text in (on_gpu, on_cpu)]
+  assert loops[0] < loops[1]

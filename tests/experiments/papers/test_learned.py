@@ -1,0 +1,102 @@
+"""Condition numbers and images of factors, dense and diagonal alike."""
+
+import numpy as np
+import pytest
+
+from experiments.papers import config as configs
+from experiments.papers import learned
+from tests.experiments.papers.runs import run_here
+
+RNG = np.random.default_rng(0)
+
+
+def test_condition_number_is_one_for_the_shape_itself():
+  factor = np.tril(RNG.normal(size=(6, 6))) + 3 * np.eye(6)
+  covariance = factor @ factor.T
+  assert learned.condition_number(0.1 * factor, covariance) == pytest.approx(1)
+  wide = covariance + 4.0 * np.outer(factor[:, 0], factor[:, 0])
+  assert learned.condition_number(factor, wide) == pytest.approx(5)
+
+
+@pytest.mark.parametrize('is_factor_dense', [False, True])
+@pytest.mark.parametrize('is_covariance_dense', [False, True])
+def test_diagonals_mean_the_same_as_their_matrices(
+  is_factor_dense, is_covariance_dense
+):
+  factor, variances = np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.0, 9.0])
+  number = learned.condition_number(
+    np.diag(factor) if is_factor_dense else factor,
+    np.diag(variances) if is_covariance_dense else variances,
+  )
+  assert number == pytest.approx(4)
+
+
+def test_images_are_the_corners_of_covariance_and_precision():
+  factor = np.tril(0.05 * RNG.normal(size=(150, 150))) + np.eye(150)
+  covariance = factor @ factor.T
+  images = learned.images(factor)
+  expected = {'covariance': covariance, 'precision': np.linalg.inv(covariance)}
+  for name, matrix in expected.items():
+    for end, part in (('first', slice(100)), ('last', slice(50, 150))):
+      np.testing.assert_allclose(
+        images[f'{name}_{end}'], matrix[part, part], rtol=1e-4, atol=1e-4
+      )
+
+
+def test_images_of_a_long_diagonal_are_its_corners():
+  images = learned.images(np.linspace(1.0, 2.0, 10**6))
+  np.testing.assert_allclose(images['covariance_last'][-1, -1], 4.0)
+  np.testing.assert_allclose(images['precision_last'][-1, -1], 0.25)
+  assert images['covariance_first'].shape == (100, 100)
+  with pytest.raises(np.linalg.LinAlgError):
+    learned.images(np.array([1.0, 0.0]))
+
+
+def test_a_small_factor_has_one_image_of_each():
+  images = learned.images(np.array([1.0, 2.0]))
+  assert set(images) == {'covariance_first', 'precision_first'}
+  np.testing.assert_allclose(images['precision_first'], np.diag([1.0, 0.25]))
+
+
+@pytest.mark.parametrize(
+  'factor',
+  [
+    np.diag([1.0, 0.0, 2.0]),
+    np.array([1.0, 0.0, 2.0]),
+    np.array([1.0, np.inf, 2.0]),
+    np.full([3, 3], np.nan),
+  ],
+  ids=['dense', 'diagonal', 'infinite', 'not a number'],
+)
+@pytest.mark.parametrize('covariance', [np.ones(3), np.eye(3)])
+def test_the_condition_number_of_a_singular_factor_is_infinite(
+  factor, covariance
+):
+  assert learned.is_singular(factor)
+  assert learned.condition_number(factor, covariance) == np.inf
+  assert not learned.is_singular(np.diag([1.0, 1e-200, 2.0]))
+
+
+@pytest.mark.full
+def test_a_singular_factor_is_told_and_the_cell_finishes(tmp_path, monkeypatch):
+  config = configs.parse_config(
+    {
+      'name': 'singular',
+      'target': {
+        'name': 'anisotropic_gaussian',
+        'event_size': 3,
+        'exponent': 1.0,
+      },
+      'methods': [{'name': 'gadmala_fast'}],
+      'num_adaptation_steps': 20,
+      'num_results': 20,
+      'num_repeats': 2,
+    }
+  )
+  factors = iter([np.diag([1.0, 0.0, 2.0]), np.eye(3)])
+  monkeypatch.setattr(learned, 'learned_factor', lambda *args: next(factors))
+  records = run_here(config, tmp_path)
+  assert [one.status for one in records] == ['finished'] * 2
+  found = [one.record['is_factor_singular'] for one in records]
+  assert found == [True, False]
+  assert '(1 singular) |' in (tmp_path / 'report.md').read_text()

@@ -1,0 +1,386 @@
+"""Runs of configs: every committed YAML in smoke size, starts, command line."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+import yaml
+from typer.testing import CliRunner
+
+from experiments.__main__ import app
+from experiments.framework import data
+from experiments.papers import cell
+from experiments.papers import config as configs
+from experiments.papers import config_study
+from experiments.papers import figures
+from experiments.papers import starts
+from experiments.run import devices
+from experiments.run import store
+from experiments.run import tasks
+from experiments.run.errors import ConfigError
+from experiments.run.errors import DeviceError
+from experiments.run.find import Found
+from experiments.targets.registry import METHODS
+from tests.experiments.papers.runs import run_here
+
+CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
+# Those of the panel are of another kind; test_panel.py has them.
+ALL_CONFIGS = sorted(
+  path
+  for path in CONFIG_DIR.rglob('*.yaml')
+  if path.parent.name != 'inference_gym'
+)
+
+# Targets that a smoke run would spend its time on building.
+SMALLER = {
+  'gp_regression': ['target.num_points=41'],
+  'latent_volatility': ['target.num_days=30'],
+  'log_gaussian_cox': [
+    'target.num_cells_per_side=6',
+    'target.simulated_cells_per_side=12',
+    'target.counts=simulated',
+  ],
+  'multi_class_gp': ['target.num_rows=30'],
+}
+
+
+def _load(path):
+  name = configs.load_config(path).target.name
+  return configs.load_config(path, SMALLER.get(name, ()))
+
+
+def _needs_data(target):
+  named = getattr(target, 'dataset', None)
+  return named is not None and named != 'digits'
+
+
+# Windowed NUTS below, those of other libraries in test_peers.py.
+TESTED_ELSEWHERE = {
+  'blackjax_chees',
+  'blackjax_meads',
+  'blackjax_nuts',
+  'numpyro_nuts',
+  'nutpie',
+  'replica_exchange',
+  'snaper_hmc',
+  'windowed_nuts',
+}
+
+SELF_CONTAINED = [
+  path
+  for path in ALL_CONFIGS
+  if not _needs_data(configs.load_config(path).target)
+]
+
+
+def _with_methods(config, methods):
+  values = config.model_dump(mode='json')
+  values['methods'] = [method.model_dump(mode='json') for method in methods]
+  return configs.parse_config(values)
+
+
+def _smoke_plan():
+  """Yields (path, methods): the first of a target, and those not yet seen.
+
+  Compiling a method takes seconds: one of each kind is enough. Windowed NUTS
+  takes a minute and has a test of its own.
+  """
+  seen, pairs = {'windowed_nuts'}, set()
+  for path in SELF_CONTAINED:
+    config = configs.smoke(_load(path))
+    pair = (config.target.name, config.methods[0].name)
+    methods = [] if pair in pairs else [config.methods[0]]
+    pairs.add(pair)
+    methods += [m for m in config.methods[1:] if m.name not in seen]
+    methods = list({method.name: method for method in methods[::-1]}.values())
+    seen.update(method.name for method in methods)
+    if methods:
+      yield path, config, methods[::-1]
+
+
+SMOKE_PLAN = list(_smoke_plan())
+
+
+# One in the quick tier, others by night; in the full one some of two papers,
+# where those of the others are classifications on a local copy, below.
+_QUICK = ('figure4_acceptance',)
+_FULL = ('figure20_stochastic_volatility', 'figure4_skew_normal')
+
+
+def _smoke_case(path, config, methods):
+  marks = [] if path.stem in _QUICK else [pytest.mark.nightly]
+  if path.stem in _FULL:
+    marks = [pytest.mark.full]
+  return pytest.param(path, config, methods, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize(
+  'path, config, methods', [_smoke_case(*plan) for plan in SMOKE_PLAN]
+)
+def test_self_contained_config_runs_in_smoke_size(
+  path, config, methods, tmp_path
+):
+  del path
+  records = run_here(_with_methods(config, methods), tmp_path)
+  assert [one.error for one in records] == [None] * len(methods)
+  for record in (one.record for one in records):
+    assert np.isfinite(record['ess']['min'])
+    assert record['seconds']['sampling'] > 0
+    assert record['calls']['sampling']['target'] > 0
+  drawn = {file.stem for file in (tmp_path / 'figures').glob('*.png')}
+  assert {'traces', 'log_density', 'efficiency'} <= drawn
+  assert ('diagonal' in drawn) == config.trace_diagonal
+
+
+def test_every_method_is_run_by_some_self_contained_config():
+  run = {method.name for _, _, methods in SMOKE_PLAN for method in methods}
+  assert run == set(METHODS.names()) - TESTED_ELSEWHERE
+
+
+@pytest.mark.full
+def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
+  values = {
+    'name': 'windowed',
+    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
+    'methods': [{'name': 'windowed_nuts', 'max_tree_depth': 3}],
+    'num_chains': 8,
+    'num_adaptation_steps': 40,
+    'num_results': 20,
+    'jit_compile': False,
+  }
+  (one,) = run_here(configs.parse_config(values), tmp_path)
+  assert one.error is None
+  assert one.record['calls']['sampling']['gradient'] >= 8 * 20
+  # Five standard errors: two coordinates, known mean.
+  assert one.record['max_mean_z_score'] < 5
+
+
+def test_windowed_nuts_without_that_form_is_refused():
+  values = {
+    'name': 'windowed',
+    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
+    'methods': [{'name': 'windowed_nuts', 'parameterization': 'centered'}],
+    'num_adaptation_steps': 40,
+    'num_results': 20,
+  }
+  with pytest.raises(ConfigError, match='no other forms'):
+    config_study.make_plan(configs.parse_config(values))
+
+
+@pytest.fixture
+def tiny(tmp_path):
+  """A config whose kernel compiles fast."""
+  path = tmp_path / 'tiny.yaml'
+  values = {
+    'name': 'tiny',
+    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
+    'methods': [{'name': 'mala'}, {'name': 'gadmala_fast'}],
+    'num_chains': 3,
+    'num_adaptation_steps': 300,
+    'num_results': 400,
+    'num_repeats': 1,
+  }
+  path.write_text(yaml.safe_dump(values))
+  return path
+
+
+def _invoke(*arguments):
+  return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.mark.full
+def test_a_run_continues_and_reports_from_the_command_line(tiny, tmp_path):
+  folder = tmp_path / 'run'
+  first = _invoke('run', tiny, '--output', folder)
+  assert first.exit_code == 0, first.output
+  records = store.read(folder)
+  assert [one.case for one in records] == ['MALA', 'gadMALAf']
+
+  # Only the cell that is missing runs again, with the same draws.
+  lost = records[1]
+  before = store.read_draws(folder, lost)['posterior'].to_dataset().load()
+  file = folder / 'records.jsonl'
+  file.write_text(file.read_text().splitlines()[0] + '\n')
+  shutil.rmtree(folder / 'draws' / 'gadMALAf')
+  second = _invoke('run', tiny, '--output', folder)
+  assert second.exit_code == 0, second.output
+  assert '2 cells, 1 of them are there already' in second.output
+  kept, again = store.read(folder)
+  assert kept == records[0]
+  assert again.record['ess'] == lost.record['ess']
+  tree = store.read_draws(folder, again)
+  xr.testing.assert_equal(before, tree['posterior'].to_dataset().load())
+  assert tree['posterior']['unconstrained'].shape == (3, 400, 2)
+  assert tree['sample_stats']['lp'].shape == (3, 400)
+  assert '| gadMALAf |' in _invoke('report', folder).output
+
+  calls = again.record['calls']
+  assert calls['adaptation']['gradient'] == 300 * 3
+  assert calls['sampling']['gradient'] == 400 * 3
+  # Five standard errors: two coordinates, known mean.
+  assert again.record['max_mean_z_score'] < 5
+
+
+def test_a_failed_method_is_a_row(tiny, tmp_path, monkeypatch):
+  def fail(*_, **__):
+    raise FloatingPointError('nothing left')
+
+  monkeypatch.setattr(cell, 'sample', fail)
+  records = run_here(configs.load_config(tiny), tmp_path)
+  assert {one.status for one in records} == {'failed'}
+  assert records[0].error.startswith('FloatingPointError: nothing left')
+  report = (tmp_path / 'report.md').read_text()
+  assert 'MALA failed: FloatingPointError: nothing left' in report
+  assert not (tmp_path / 'figures').exists()
+
+
+@pytest.mark.full
+def test_a_disk_that_fills_up_costs_the_block_in_progress(
+  tiny, tmp_path, monkeypatch
+):
+  from tfp_adaptive.driver import checkpoint as checkpoint_lib
+
+  overrides = ['block_size=100', 'methods=[{name: mala}]']
+  config = configs.load_config(tiny, overrides)
+  (whole,) = run_here(config, tmp_path / 'whole')
+  write, calls = checkpoint_lib._write, []
+
+  def filling(path, content):
+    calls.append(path)
+    if len(calls) > 6:
+      raise OSError(28, 'No space left on device')
+    write(path, content)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint_lib, '_write', filling)
+    (broken,) = run_here(config, tmp_path / 'run')
+  assert broken.status == 'failed' and 'No space left' in broken.error
+  assert len(list(tmp_path.glob('run/checkpoints/**/block_*.npz'))) == 3
+  (tmp_path / 'run' / 'records.jsonl').unlink()  # As --redo failed does.
+  (again,) = run_here(config, tmp_path / 'run')
+  assert not list(tmp_path.glob('run/checkpoints/**/block_*.npz'))
+  assert again.record['is_continued'] and not whole.record['is_continued']
+  assert again.record['ess'] == whole.record['ess']
+  assert again.record['rhat_max'] == whole.record['rhat_max']
+
+
+def _write_data(folder, name):
+  rng = np.random.default_rng(0)
+  rows, columns = data.SOURCES[name].shape
+  np.savez(
+    folder / f'{name}.npz',
+    X=rng.normal(size=(rows, columns)),
+    y=rng.integers(0, 2, size=rows),
+  )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'name',
+  ['gradient_adaptive_mcmc/ripley.yaml', 'auxiliary_gradient/gp_ripley.yaml'],
+)
+def test_classification_config_runs_on_a_local_copy(name, tmp_path):
+  _write_data(tmp_path, 'ripley')
+  config = configs.smoke(configs.load_config(CONFIG_DIR / name))
+  config = _with_methods(config, config.methods[:1])
+  (one,) = run_here(config, tmp_path / 'run', tmp_path)
+  assert one.status == 'finished', one.error
+
+
+@pytest.mark.parametrize(
+  'path',
+  sorted((CONFIG_DIR / 'auxiliary_gradient').glob('*.yaml')),
+  ids=lambda path: path.stem,
+)
+def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
+  config = configs.smoke(_load(path))
+  if getattr(config.target, 'dataset', None) == 'mnist':
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, [30, 784]), np.arange(30) % 10
+    np.savez(tmp_path / 'mnist.npz', X=images, y=labels)
+  elif _needs_data(config.target):
+    _write_data(tmp_path, config.target.dataset)
+  plan = config_study.make_plan(config, str(tmp_path))
+  assert len(plan.methods) == len(config.methods)
+  is_latent = plan.target.latent is not None
+  assert is_latent or plan.target.hierarchy is not None
+
+
+def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):
+  config = configs.load_config(tiny)
+  target = config_study.make_plan(config).target
+  first = starts.make_starts(config, target, 0)
+  assert first.shape == (3, 2)
+  np.testing.assert_array_equal(first, starts.make_starts(config, target, 0))
+  assert np.all(first != starts.make_starts(config, target, 1))
+  seeds = {cell.cell_seed(config, label, r) for label in 'ab' for r in (0, 1)}
+  assert len(seeds) == 4
+
+
+def test_climbing_ends_nearer_to_the_mode(tiny):
+  overrides = ['init.kind=climb', 'init.scale=30', 'init.num_steps=400']
+  config = configs.load_config(tiny, overrides)
+  target = config_study.make_plan(config).target
+  low = configs.load_config(tiny, ['init.kind=normal', 'init.scale=30'])
+  before = np.abs(starts.make_starts(low, target, 0)).max()
+  after = np.abs(starts.make_starts(config, target, 0)).max()
+  assert after < 0.5 * before
+
+
+@pytest.mark.full
+def test_refusals_on_the_command_line_exit_with_two(tiny, tmp_path):
+  output = ['--output', tmp_path / 'run']
+  wrong = _invoke('run', tiny, *output, '--set', 'num_chains=x')
+  assert wrong.exit_code == 2 and 'num_chains' in wrong.output
+  assert not (tmp_path / 'run').exists()
+  # Workers refuse what only building tells, and devices.
+  for options in (['--set', 'init.kind=prior'], ['--device', 'abacus']):
+    refused = _invoke('run', tiny, *output, *options)
+    assert refused.exit_code == 2
+    assert 'could not begin' in refused.output
+    assert not (tmp_path / 'run' / 'records.jsonl').exists()
+
+
+def test_an_absent_device_says_what_there_is():
+  with pytest.raises(DeviceError, match='cpu, gpu, tpu'):
+    devices.on_device('abacus')
+
+
+def _keys(config):
+  found = Found(
+    config.name, study := config_study.study(config), study.settings()
+  )
+  return {cell.case: cell.key for cell in tasks.cells(found)}
+
+
+def test_a_key_holds_what_decides_the_draws_of_a_method(tiny):
+  config = configs.load_config(tiny)
+  keys = _keys(config)
+  assert len(set(keys.values())) == 2
+  for same in (
+    ['name=other'],
+    ['description=text'],
+    ['block_size=7'],
+    ['num_repeats=9'],
+    ['methods=[{name: gadmala_fast}, {name: rwm}]'],
+  ):
+    other = _keys(configs.load_config(tiny, same))
+    assert other['gadMALAf'] == keys['gadMALAf']
+  for changed in (
+    ['seed=5'],
+    ['num_results=500'],
+    ['init.kind=zeros'],
+    ['target.variances=[1.0, 5.0]'],
+    ['methods.1.target_accept_prob=0.7'],
+  ):
+    assert (
+      keys['gadMALAf'] not in _keys(configs.load_config(tiny, changed)).values()
+    )
+
+
+def test_figures_of_an_empty_run_are_none(tiny, tmp_path):
+  config = configs.load_config(tiny)
+  target = config_study.make_plan(config).target
+  assert figures.draw_all(tmp_path, [], config, target) == []

@@ -1,0 +1,108 @@
+"""Tables of a run: repeats joined, failures named, odd values readable."""
+
+import re
+
+import numpy as np
+import pytest
+
+from experiments.papers import tables
+from experiments.papers.labels import in_markdown
+from experiments.run.store import Record
+
+ODD = [r'$\foo$', '$x$', 'a|b', '[/b]', '[red]x', ':smile:', '<b>', 'a\\']
+ODD += ['*a*', '..', '/', '\\$$', '&amp;', '#1', '%s', '{x}']
+
+
+def _record(label, seed, min_ess, speed, **changes):
+  spread = {'min': min_ess, 'median': 2 * min_ess, 'max': 3 * min_ess}
+  record = {
+    'seconds': {'compile': 9.0, 'adaptation': 1.0, 'sampling': 2.0},
+    'accept_rate': 0.5,
+    'ess': spread,
+    'ess_bulk': spread,
+    'ess_tail': spread,
+    'rhat_max': 1.01,
+    'rhat_median': 1.002,
+    'entropy_weight': 7.4,
+    'min_ess_per_second': speed,
+    'min_ess_per_gradient': None,
+    **changes,
+  }
+  return Record('x', label, seed, 'k', 'finished', record)
+
+
+def _failed(label, error):
+  return Record('x', label, 0, 'k', 'failed', {}, error)
+
+
+def test_a_table_holds_means_and_deviations_over_repeats():
+  records = [_record('a', 0, 10, 4), _record('a', 1, 30, 8)]
+  records.append(_failed('b', 'E: | no\n\nTraceback'))
+  row = tables.average(records)['a']
+  assert [row[f'ess_{k}'] for k in ('min', 'median', 'max')] == [20, 40, 60]
+  assert row['seconds'] == 3
+  np.testing.assert_allclose(row['min_ess_per_second_sd'], np.sqrt(8))
+  text = tables.to_markdown('x', records)
+  assert (
+    '| a | 3.0 | 0.500 | (20.0, 40.0, 60.0) | -, - | 6.00 (2.83), - |' in text
+  )
+  assert '| 1.010, 1.002 | 7.40, - | 9.0 | 2 |' in text
+  assert '| b | failed |' in text
+  assert r'b failed: E: \| no Traceback' in text
+
+
+@pytest.mark.parametrize(
+  'records, shown',
+  [
+    # Chains that are stuck apart have a huge R-hat.
+    ([{'rhat_max': 1.3e16, 'rhat_median': 7.0}], '| > 1000, 7.000 |'),
+    ([{}, {'rhat_max': None}], '| > 1000, 1.002 |'),
+    ([{'is_factor_singular': True}] * 2, '| 7.40, 2 singular |'),
+    (
+      [
+        {'is_factor_singular': True},
+        {'is_factor_singular': False, 'learned_condition_number': 1.5},
+      ],
+      '| 7.40, 1.50 (1 singular) |',
+    ),
+  ],
+)
+def test_odd_numbers_are_told(records, shown):
+  found = [
+    _record('a', i, 1, 1, **changes) for i, changes in enumerate(records)
+  ]
+  assert shown in tables.to_markdown('x', found)
+
+
+def test_a_latent_run_has_columns_of_its_own():
+  calls = {'adaptation': {'target': 1, 'gradient': 0}}
+  calls['sampling'] = {'target': 4, 'gradient': 4}
+  plain = tables.to_markdown('x', [_record('a', 0, 1, 1)])
+  latent = _record('a', 0, 1, 1, step_size=0.05, calls=calls)
+  text = tables.to_markdown('x', [latent])
+  assert '| Learned delta | Likelihood, gradient calls | Compile(s) |' in text
+  assert '| 0.05 | 5, 4 | 9.0 | 1 |' in text
+  assert 'Learned delta' not in plain
+
+
+def test_moments_are_compared_below():
+  known = {'worst_mean_z': -1.25, 'worst_deviation_z': None}
+  scalar = {'mean': 1, 'known_mean': 2, 'deviation': 3, 'known_deviation': 4}
+  moments = {'a': {'size': 1, **scalar, **known}, 'b': {'size': 9, **known}}
+  text = tables.to_markdown('x', [_record('m', 0, 1, 1, moments=moments)])
+  assert '| m | a | 1.0000, 2.0000 | 3.0000, 4.0000 | -1.2 | - |' in text
+  assert '| m | b | worst of 9 | - | -1.2 | - |' in text
+
+
+@pytest.mark.parametrize('label', ODD)
+def test_tables_show_a_label_as_it_is(label):
+  line = tables.to_markdown('x', [_failed(label, '[/b]')]).splitlines()[4]
+  # Bars that part the cells are those without a backslash.
+  cells = re.split(r'(?<!\\)\|', line)
+  assert len(cells) == len(tables.COLUMNS) - len(tables.LATENT) + 3
+  assert re.sub(r'\\(.)', r'\1', cells[1].strip()) == label
+
+
+def test_markdown_of_plain_labels_is_plain():
+  for label in ('HMC-5, L=2', 'gadMALAf', 'pCN (0.3)', 'my_label'):
+    assert in_markdown(label) == label

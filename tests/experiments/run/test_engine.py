@@ -1,0 +1,449 @@
+"""What the engine promises: nothing that finished is lost or made twice."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+
+from experiments.run import engine
+from experiments.run import find
+from experiments.run import machine
+from experiments.run import ray_executor
+from experiments.run import store
+from experiments.run import tasks
+from experiments.run.errors import ConfigError
+from experiments.run.errors import DataError
+from experiments.run.errors import StorageError
+from experiments.run.study import Study
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TINY = str(pathlib.Path(__file__).with_name('tiny.py'))
+CELLS = [f'{case} {seed}' for case in range(3) for seed in range(2)]
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+  """Returns a function that lists what was computed so far."""
+  path = tmp_path / 'log'
+  monkeypatch.setenv('TINY_LOG', str(path))
+  return lambda: path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def break_(monkeypatch):
+  """Returns a function that makes cells fail from now on."""
+
+  def set_faults(**faults):
+    faults = {name[1:].replace('_', ' '): v for name, v in faults.items()}
+    monkeypatch.setenv('TINY_FAULTS', json.dumps(faults))
+
+  return set_faults
+
+
+def _run(folder, redo=(), shard=None, overrides=(), said=None, **changes):
+  """Runs the tiny study; returns {'case seed': record}."""
+  job = engine.Job(TINY, str(folder), tuple(overrides))
+  found = job.load()
+  study = found.study
+  if 'max_seconds' in changes or 'process' in changes or 'finish' in changes:
+    kept = {k: v for k, v in changes.items() if k != 'execute'}
+    study = dataclasses.replace(study, **kept)
+  cells = tasks.cells(found._replace(study=study))
+  said = [] if said is None else said
+  engine.run(
+    job,
+    found._replace(study=study),
+    cells,
+    redo,
+    shard,
+    changes.get('execute'),
+    said.append,
+  )
+  return {
+    f'{r.case.split()[1]} {r.seed}': r for r in engine.current(folder, cells)
+  }
+
+
+def _values(records):
+  """Returns what must agree between two runs of the same cells."""
+  return {name: (r.status, r.record, r.key) for name, r in records.items()}
+
+
+def _arrays(folder):
+  return {
+    path.relative_to(folder).as_posix(): path.read_bytes()
+    for path in pathlib.Path(folder).glob('arrays/*/*.npz')
+  }
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """Returns folder and records of a run that nothing disturbed."""
+  folder = tmp_path_factory.mktemp('whole')
+  return folder, _run(folder)
+
+
+def test_a_run_leaves_a_record_and_arrays_of_every_cell(whole):
+  folder, records = whole
+  assert list(records) == CELLS
+  for record in records.values():
+    assert record.status == 'finished' and record.error is None
+    assert record.study == 'tiny'
+    assert record.record['nested']['infinite'] is None
+    assert len(record.record['nested']['many']) == 3
+    assert record.wall_seconds > 0 and record.cpu_seconds >= 0
+    assert record.versions['numpy'] == np.__version__
+    assert record.commit == machine.commit()
+    assert record.machine['cores'] >= 1
+    assert store.read_arrays(folder, record)['draws'].shape == (5,)
+  left = {path.name for path in folder.iterdir()}
+  assert left - {'locks'} == {'records.jsonl', 'study.json', 'arrays'}
+  assert not list(folder.glob('locks/*'))
+  assert json.loads((folder / 'study.json').read_text())['study'] == 'tiny'
+
+
+def test_what_has_a_record_is_not_run_again(whole, log):
+  folder, records = whole
+  said = []
+  assert _run(folder, said=said) == records
+  assert log() == []
+  assert said == ['6 cells, 6 of them are there already.']
+
+
+@pytest.mark.parametrize('process', ['run', 'case', 'cell'])
+def test_results_do_not_depend_on_who_shares_a_process(
+  process, whole, tmp_path
+):
+  assert _values(_run(tmp_path, process=process)) == _values(whole[1])
+  assert _arrays(tmp_path) == _arrays(whole[0])
+
+
+def test_what_fails_is_a_row_and_the_others_run(break_, log, tmp_path):
+  break_(_0_1='fails', _1_0='refuses', _2_0='dies')
+  said = []
+  records = _run(tmp_path, said=said)
+  statuses = {name: record.status for name, record in records.items()}
+  assert statuses == {
+    '0 0': 'finished',
+    '0 1': 'failed',
+    '1 0': 'refused',
+    '1 1': 'refused',
+    '2 0': 'failed',
+    '2 1': 'finished',
+  }
+  assert records['0 1'].error.startswith('ValueError: it is broken.\n')
+  assert 'Traceback' in records['0 1'].error
+  assert records['1 1'].error == 'it takes no such case.'
+  assert 'ended with code 7' in records['2 0'].error
+  assert any('seed 1: failed: ValueError: it is broken.' in s for s in said)
+  # Another run leaves them; one that is asked to runs what failed.
+  before = log()
+  assert _run(tmp_path) == records
+  assert log() == before
+  break_()
+  again = _run(tmp_path, redo=['failed'])
+  assert {name for name in again if again[name] != records[name]} == {
+    '0 1',
+    '2 0',
+  }
+  # The half before the crash was in its checkpoint.
+  assert log()[len(before) :] == ['0 1 first', '0 1 second', '2 0 second']
+  assert again['2 0'].status == 'finished'
+  assert _run(tmp_path, redo=['refused'])['1 1'].status == 'finished'
+
+
+def test_what_takes_too_long_is_ended_and_told(break_, tmp_path):
+  break_(_1_0='sleeps')
+  records = _run(tmp_path, max_seconds=2.0)
+  statuses = [record.status for record in records.values()]
+  assert statuses == ['finished'] * 2 + ['out of time'] * 2 + ['finished'] * 2
+  assert records['1 0'].error == 'it was ended after 2 s.'
+  assert not list(tmp_path.glob('locks/*'))
+
+
+def test_a_worker_that_cannot_begin_fails_all_of_its_cells(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(engine.find, 'ROOT', tmp_path)  # No package there.
+  monkeypatch.delenv('PYTHONPATH', raising=False)
+  monkeypatch.chdir(tmp_path)
+  records = _run(tmp_path)
+  assert {record.status for record in records.values()} == {'failed'}
+  assert 'ended with code 1' in records['2 1'].error
+
+
+def test_other_settings_are_other_cells_of_the_same_folder(tmp_path):
+  first = _run(tmp_path, process='run')
+  other = _run(tmp_path, process='run', overrides=['scale=2.0'])
+  assert other['0 0'].record['value'] == 2 * first['0 0'].record['value']
+  assert len(store.read(tmp_path)) == 12
+  with pytest.raises(ConfigError, match='run with other settings'):
+    store.read_arrays(tmp_path, first['0 0'])
+
+
+def test_shards_make_the_folder_of_one_run(whole, log, tmp_path):
+  finished = []
+  finish = lambda folder, records, work: finished.append(len(records))
+  for index in (2, 0, 1):
+    assert not finished
+    _run(tmp_path, shard=tasks.Shard(index, 3), finish=finish)
+  assert finished == [6]
+  records = _run(tmp_path)
+  assert _values(records) == _values(whole[1])
+  assert _arrays(tmp_path) == _arrays(whole[0])
+  assert len(log()) == 12
+
+
+def test_records_of_other_versions_are_told(tmp_path):
+  (record, *_) = _run(tmp_path).values()
+  store.append(
+    tmp_path, record._replace(versions={**record.versions, 'numpy': '0.9'})
+  )
+  said = []
+  _run(tmp_path, said=said)
+  assert any(f'numpy 0.9 then, {np.__version__} now' in text for text in said)
+
+
+def _run_one(folder, **changes):
+  """Runs one cell of a made-up study in this process; returns its record."""
+  study = Study(
+    **{'cases': lambda _: {'a': 1}, 'run': lambda *_: {}, **changes}
+  )
+  found = find.Found('s', study, study.settings())
+  engine.run_cells(
+    engine.Job('s', str(folder)), found, [tasks.Cell('s', 'a', 0, 'k')]
+  )
+  return store.read(folder)[0]
+
+
+def test_values_that_json_cannot_hold_are_a_failure(tmp_path):
+  record = _run_one(tmp_path, run=lambda *_: {'x': object()})
+  assert record.status == 'failed' and 'not JSON' in record.error
+
+
+def test_what_is_wrong_before_the_first_run_ends_all_of_it(tmp_path):
+  def prepare(work):
+    raise DataError(f'there are no data in {work.data_dir}.')
+
+  with pytest.raises(DataError, match='no data in None'):
+    _run_one(tmp_path, prepare=prepare)
+  assert not (tmp_path / 'records.jsonl').exists()
+
+
+def _python_path():
+  paths = [str(ROOT), os.environ.get('PYTHONPATH')]
+  return os.pathsep.join(filter(None, paths))
+
+
+def _process(folder, *options):
+  """Starts the command line on the tiny study."""
+  return subprocess.Popen(
+    [sys.executable, '-m', 'experiments', 'run', TINY]
+    + ['--output', str(folder), *options],
+    cwd=ROOT,
+    env={**os.environ, 'PYTHONPATH': _python_path()},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def _wait_for_records(folder, count):
+  path = pathlib.Path(folder) / 'records.jsonl'
+  end = time.monotonic() + 60
+  while not path.exists() or path.read_bytes().count(b'\n') < count:
+    assert time.monotonic() < end, 'nothing was run'
+    time.sleep(0.02)
+
+
+def test_two_processes_share_the_work_and_run_no_cell_twice(
+  whole, log, tmp_path
+):
+  processes = [_process(tmp_path, '--set', 'seconds=0.2') for _ in range(2)]
+  for process in processes:
+    told, _ = process.communicate()
+    assert process.returncode == 0, told
+    assert '6 finished' in told
+  assert sorted(log()) == sorted(
+    f'{cell} {half}' for cell in CELLS for half in ('first', 'second')
+  )
+  assert _arrays(tmp_path).keys() == _arrays(whole[0]).keys()
+
+
+@pytest.mark.parametrize('sent', [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_keeps_what_finished(sent, log, tmp_path):
+  process = _process(tmp_path, '--set', 'seconds=0.5')
+  _wait_for_records(tmp_path, 2)
+  process.send_signal(sent)
+  told, _ = process.communicate()
+  if sent == signal.SIGINT:
+    assert process.returncode == 130
+    assert 'What finished is kept' in told
+  else:
+    assert process.returncode == 143
+  kept = store.read(tmp_path)
+  computed = log()
+  assert 2 <= len(kept) < 6
+  time.sleep(1.0)  # Nobody works on.
+  assert log() == computed
+  assert store.read(tmp_path) == kept
+
+
+@pytest.mark.parametrize(
+  'num_cases, num_kills',
+  [(2, 2), pytest.param(20, 10, marks=pytest.mark.nightly)],
+)
+def test_killed_at_any_moment_a_run_loses_nothing_and_ends_the_same(
+  num_cases, num_kills, log, tmp_path
+):
+  overrides = [f'num_cases={num_cases}', 'seconds=0.02']
+  options = [part for text in overrides for part in ('--set', text)]
+  whole = _run(tmp_path / 'whole', overrides=overrides)
+  folder, num_before = tmp_path / 'killed', len(log())
+  rng = np.random.default_rng(59)
+  kept = []
+  for _ in range(num_kills):
+    process = _process(folder, *options)
+    time.sleep(rng.uniform(0.0, 2.5))
+    process.kill()
+    process.wait()
+    records = store.read(folder) if (folder / 'records.jsonl').exists() else []
+    assert records[: len(kept)] == kept  # As they were, to the last digit.
+    kept = records
+  told, _ = _process(folder, *options).communicate()
+  assert f'{2 * num_cases} finished' in told
+  killed = _run(folder, overrides=overrides)
+  assert store.read(folder)[: len(kept)] == kept
+  assert _values(killed) == _values(whole)
+  assert _arrays(folder) == _arrays(tmp_path / 'whole')
+  assert not (folder / 'checkpoints').exists()
+  # A cell is begun again only by a kill between its end and its record.
+  again = log()[num_before:]
+  assert len(again) - len(set(again)) <= 2 * num_kills
+
+
+class _Ray:
+  """Stands for Ray: pickles what travels, and loses what it is told to."""
+
+  class exceptions:  # noqa: N801
+    class RayError(Exception):
+      pass
+
+    class RayTaskError(RayError):
+      def __init__(self, cause):
+        super().__init__(str(cause))
+        self.cause = cause
+
+  def __init__(self, lost=()):
+    self._lost = lost
+    self.is_connected = False
+
+  def init(self, **_):
+    self.is_connected = True
+
+  def shutdown(self):
+    self.is_connected = False
+
+  def remote(self, **options):
+    assert options['max_retries'] == ray_executor.MAX_RETRIES
+
+    def decorate(function):
+      def options_(name):
+        return types.SimpleNamespace(
+          remote=lambda *args: (name, pickle.dumps((function, args)))
+        )
+
+      return types.SimpleNamespace(options=options_)
+
+    return decorate
+
+  def wait(self, references, num_returns):
+    assert num_returns == 1
+    return references[-1:], references[:-1]  # In whatever order they end.
+
+  def get(self, reference):
+    name, sent = reference
+    if name in self._lost:
+      raise self.exceptions.RayError('its node died')
+    function, args = pickle.loads(sent)
+    try:
+      return function(*args)
+    except Exception as error:
+      raise self.exceptions.RayTaskError(error) from error
+
+
+def _cluster(monkeypatch, ray, said=None):
+  monkeypatch.setitem(sys.modules, 'ray', ray)
+  say = [].append if said is None else said.append
+  return ray_executor.Cluster('auto', None, say)
+
+
+def test_a_cluster_leaves_what_one_process_leaves(whole, tmp_path, monkeypatch):
+  ray = _Ray()
+  records = _run(tmp_path, execute=_cluster(monkeypatch, ray))
+  assert _values(records) == _values(whole[1])
+  assert _arrays(tmp_path) == _arrays(whole[0])
+  assert not ray.is_connected
+
+
+def test_a_cluster_divides_what_one_process_would_share(tmp_path):
+  seen = []
+  _run(
+    tmp_path,
+    process='run',
+    execute=lambda function, groups, folder: seen.extend(groups),
+  )
+  assert [len(group) for group in seen] == [1] * len(CELLS)
+
+
+def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(
+  whole, tmp_path, monkeypatch
+):
+  ray, said = _Ray(['case 1 | a/b, seed 0']), []
+  records = _run(tmp_path, execute=_cluster(monkeypatch, ray, said))
+  assert list(records) == ['0 0', '0 1', '2 0', '2 1']
+  (text,) = said
+  assert 'seed 0 (2 cells): lost by the cluster' in text
+  assert 'its node died' in text
+  assert _values(_run(tmp_path)) == _values(whole[1])
+
+
+def test_a_node_without_the_folder_says_so(tmp_path, monkeypatch):
+  cluster = _cluster(monkeypatch, _Ray())
+  with pytest.raises(StorageError, match='storage that all nodes share'):
+    cluster(print, [['group']], str(tmp_path / 'elsewhere'))
+
+
+def test_ray_that_is_missing_or_does_not_answer_is_told(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'ray', _Ray())
+  with pytest.raises(ConfigError, match='no cluster was reached'):
+    ray_executor.Cluster('127.0.0.1:1', None, print)
+  monkeypatch.setitem(sys.modules, 'ray', None)
+  with pytest.raises(ConfigError, match=r"pip install '.\[cluster\]'"):
+    ray_executor.Cluster(None, None, print)
+
+
+@pytest.mark.nightly
+def test_ray_itself_runs_the_cells(whole, tmp_path):
+  pytest.importorskip('ray', reason="needs the extra: pip install '.[cluster]'")
+  from ray.cluster_utils import Cluster
+
+  nodes = Cluster(initialize_head=True, head_node_args={'num_cpus': 1})
+  try:
+    process = _process(
+      tmp_path, '--executor', 'ray', '--address', nodes.address
+    )
+    told, _ = process.communicate()
+  finally:
+    nodes.shutdown()
+  assert process.returncode == 0, told
+  assert _arrays(tmp_path) == _arrays(whole[0])

@@ -1,0 +1,246 @@
+"""The store keeps every whole line and every whole file, and nothing else."""
+
+import gzip
+import json
+import multiprocessing
+import os
+import pathlib
+import tempfile
+
+import hypothesis
+import hypothesis.strategies
+import numpy as np
+import pytest
+
+from experiments.run import locks
+from experiments.run import store
+from experiments.run.errors import ConfigError
+from experiments.run.errors import StorageError
+
+FIELDS = (
+  'study case seed key status record error wall_seconds cpu_seconds commit '
+  'versions machine written'
+).split()
+
+
+def _record(case='a', seed=0, key='k', **changes):
+  record = store.Record('s', case, seed, key, 'finished', {'x': 1.5})
+  return record._replace(**changes)
+
+
+def test_a_line_holds_the_agreed_fields(tmp_path):
+  store.append(tmp_path, _record())
+  (line,) = (tmp_path / 'records.jsonl').read_text().splitlines()
+  assert list(json.loads(line)) == FIELDS
+
+
+def test_the_latest_line_of_a_cell_counts(tmp_path):
+  first = [_record(), _record(seed=1), _record('b'), _record(key='other')]
+  store.append(tmp_path, *first)
+  again = _record(seed=1, status='failed', record={}, error='why')
+  store.append(tmp_path, again)
+  expected = [first[0], again, first[2], first[3]]
+  assert store.read(tmp_path) == expected
+  assert store.read(tmp_path / 'records.jsonl') == expected
+  packed = tmp_path / 'packed.jsonl.gz'
+  packed.write_bytes(gzip.compress((tmp_path / 'records.jsonl').read_bytes()))
+  assert store.read(packed) == expected
+  packed.write_bytes(packed.read_bytes()[:-9])
+  with pytest.raises(ConfigError, match=r'packed\.jsonl\.gz cannot be read'):
+    store.read(packed)
+
+
+@pytest.mark.parametrize('size', [1, 30, -2])
+def test_half_a_line_is_ignored_and_costs_no_other(size, tmp_path):
+  path = tmp_path / 'records.jsonl'
+  store.append(tmp_path, _record())
+  reader = store.Reader(tmp_path)
+  assert reader.update() == [_record()]
+  line = path.read_bytes()
+  path.write_bytes(line + line[:size])
+  assert reader.update() == []
+  assert store.read(tmp_path) == [_record()]
+  store.append(tmp_path, _record('é', 1))
+  assert store.read(tmp_path) == [_record(), _record('é', 1)]
+  assert reader.update() == [_record('é', 1)]
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    {'status': 'lost'},
+    {'status': ['finished']},
+    {'record': 3},
+    {'seed': [0]},
+    {'case': {}},
+    {'extra': 1},
+  ],
+)
+def test_a_line_that_is_no_record_is_refused_by_its_number(change, tmp_path):
+  store.append(tmp_path, _record())
+  with (tmp_path / 'records.jsonl').open('a') as file:
+    file.write(json.dumps(_record()._asdict() | change) + '\n')
+  with pytest.raises(ConfigError, match='line 2, is not a record'):
+    store.read(tmp_path)
+
+
+_LINES = b''.join(
+  json.dumps(_record('é', seed)._asdict(), ensure_ascii=False).encode() + b'\n'
+  for seed in range(3)
+)
+
+
+@hypothesis.given(
+  start=hypothesis.strategies.integers(0, len(_LINES)),
+  size=hypothesis.strategies.integers(0, 40),
+  new=hypothesis.strategies.binary(max_size=40),
+)
+@hypothesis.settings(deadline=None, max_examples=200)
+def test_damaged_bytes_are_refused_or_cost_their_own_lines(start, size, new):
+  damaged = _LINES[:start] + new + _LINES[start + size :]
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / 'records.jsonl'
+    path.write_bytes(damaged)
+    try:
+      found = store.read(path)
+    except ConfigError as error:
+      assert len(str(error)) < 600
+      return
+  whole = [r for r in found if r == _record('é', r.seed)]
+  touched = _LINES[start : start + size].count(b'\n') + 1
+  assert len(whole) >= 3 - touched - new.count(b'\n')
+
+
+def test_a_folder_without_records_is_refused(tmp_path):
+  with pytest.raises(ConfigError, match='there are no records'):
+    store.read(tmp_path / 'nothing')
+
+
+def _append_many(folder, case):
+  for seed in range(50):
+    store.append(folder, _record(case, seed, record={'x': 'y' * 5000}))
+
+
+def test_processes_that_append_at_once_lose_nothing(tmp_path):
+  processes = [
+    multiprocessing.get_context('fork').Process(
+      target=_append_many, args=(tmp_path, name)
+    )
+    for name in 'abc'
+  ]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join()
+  found = {(r.case, r.seed) for r in store.read(tmp_path)}
+  assert found == {(name, seed) for name in 'abc' for seed in range(50)}
+
+
+def test_values_become_json_and_those_without_a_number_null():
+  values = {
+    'a': np.float32(0.5),
+    'b': np.array([1.0, np.nan]),
+    'c': (True, np.int64(3), float('inf')),
+    4: {'d': None},
+  }
+  expected = {
+    'a': 0.5,
+    'b': [1.0, None],
+    'c': [True, 3, None],
+    '4': {'d': None},
+  }
+  assert store.plain(values) == expected
+
+
+def test_a_frame_has_a_column_for_each_value():
+  records = [
+    _record(record={'x': 1, 'seconds': {'compile': 2.0}}),
+    _record(seed=1, record={'x': 2.5}),
+    _record(seed=2, status='failed', record={}),
+  ]
+  frame = store.frame(records)
+  assert frame.columns == ['case', 'seed', 'status', 'x', 'seconds.compile']
+  assert frame['x'].to_list() == [1.0, 2.5, None]
+  assert frame['seconds.compile'].to_list() == [2.0, None, None]
+
+
+def test_names_that_look_alike_have_files_of_their_own():
+  names = ['a b', 'a_b', 'a/b', 'a | b', '..', '', '$x$', 'L=5', 'x' * 300]
+  files = [store.file_name(name) for name in names]
+  assert len(set(files)) == len(names)
+  assert all('/' not in name and 0 < len(name) < 120 for name in files)
+  assert not {'.', '..'} & set(files)
+  assert store.file_name('NUTS, L=5') != 'NUTS, L=5'
+  assert store.file_name('mala-5') == 'mala-5'
+
+
+def test_arrays_and_draws_belong_to_their_record(tmp_path):
+  import xarray
+
+  record, draws = _record('a | b'), np.arange(6.0).reshape(1, 2, 3)
+  store.write_arrays(tmp_path, record, {'x': np.arange(3)})
+  dataset = xarray.Dataset({'x': (('chain', 'draw', 'i'), draws)})
+  tree = xarray.DataTree.from_dict({'posterior': dataset})
+  store.write_draws(tmp_path, record, tree)
+  assert store.read_arrays(tmp_path, record)['x'].tolist() == [0, 1, 2]
+  found = store.read_draws(tmp_path, record)
+  assert np.array_equal(found['posterior']['x'].values, draws)
+  assert not tree.attrs
+  other = record._replace(key='other')
+  for read in (store.read_arrays, store.read_draws):
+    with pytest.raises(ConfigError, match='run with other settings'):
+      read(tmp_path, other)
+  # A run that leaves none takes the old ones away.
+  store.write_arrays(tmp_path, other, {})
+  store.write_draws(tmp_path, other, None)
+  assert store.read_arrays(tmp_path, other) == {}
+  assert store.read_draws(tmp_path, other) is None
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+  path = tmp_path / 'a.txt'
+  store.write_text(path, 'before')
+
+  def full(*_, **__):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(os, 'replace', full)
+  with pytest.raises(StorageError, match='No space left.*make room'):
+    store.write_text(path, 'after')
+  with pytest.raises(StorageError, match='No space left'):
+    store.write_arrays(tmp_path, _record(), {'x': np.ones(3)})
+  assert path.read_text() == 'before'
+  assert [p.name for p in tmp_path.rglob('*') if p.is_file()] == ['a.txt']
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(StorageError, match='cannot be written.*--output'):
+    store.append(tmp_path / 'file' / 'folder', _record())
+
+
+def test_a_lock_keeps_others_out_and_ends_with_its_holder(tmp_path):
+  with locks.held(tmp_path, 'a', wait=False) as is_mine:
+    assert is_mine
+    assert locks.holder(tmp_path, 'a') == locks.me()
+    with locks.held(tmp_path, 'a', wait=False) as is_free:
+      assert not is_free
+    with locks.held(tmp_path, 'b', wait=True) as is_other_free:
+      assert is_other_free
+  assert locks.holder(tmp_path, 'a') is None
+
+
+def _die_with_lock(folder):
+  with locks.held(folder, 'a', wait=True):
+    os._exit(1)
+
+
+def test_the_lock_of_a_dead_process_is_free_and_names_it(tmp_path):
+  process = multiprocessing.get_context('fork').Process(
+    target=_die_with_lock, args=(tmp_path,)
+  )
+  process.start()
+  process.join()
+  assert locks.holder(tmp_path, 'a') == locks.me(process.pid)
+  with locks.held(tmp_path, 'a', wait=False) as is_free:
+    assert is_free

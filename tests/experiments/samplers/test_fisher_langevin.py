@@ -1,0 +1,200 @@
+"""Fisher adaptation against dense algebra, and what it learns."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfp_adaptive as tfpa
+from experiments.samplers import baselines
+from experiments.samplers.baselines import square_root
+from experiments.samplers.baselines.fisher_langevin import FisherAdaptation
+from tests.contracts import registry
+from tests.contracts import targets
+from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
+
+_EVENT_SIZE = 4
+_NUM_STEPS = 20
+_TARGET = targets.Banana(_EVENT_SIZE)
+_FACTOR = 0.5 * targets.correlated_factor(_EVENT_SIZE, 4.0, seed=8)
+
+
+def _fisher(target, num_steps, preconditioner=None, **options):
+  dense = preconditioner or tfpa.preconditioners.cholesky()
+  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
+    target, square_root.as_square(dense)
+  )
+  return FisherAdaptation(
+    tfpa.MetropolisHastings(proposal), num_steps, **options
+  )
+
+
+def _run(num_chains, **options):
+  """Returns the results before and after every step from a fixed factor."""
+  kernel = _fisher(
+    _TARGET.log_prob, _NUM_STEPS, registry.fixed(_FACTOR), **options
+  )
+  start = tf.constant(_TARGET.draw(num_chains))
+  before = kernel.bootstrap_results(start)
+  step = targets.stepper(kernel, 'graph')
+  _, results = targets.run_steps(step, start, before, _NUM_STEPS)
+  return [before, *results]
+
+
+def _increments(before, after):
+  """Returns s_k and a_k of a step from what the kernel cached."""
+  mh = mh_results(after)
+  accept = np.exp(np.minimum(mh.log_accept_ratio, 0.0))
+  change = (
+    mh.proposed_results.grads_target_log_prob
+    - mh_results(before).accepted_results.grads_target_log_prob
+  )
+  return np.sqrt(accept)[:, np.newaxis] * change.numpy(), accept
+
+
+def _params(results):
+  accepted = mh_results(results).accepted_results
+  return accepted.preconditioner_params.numpy()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('num_chains', [1, 10])
+def test_with_gain_one_the_precision_is_the_plain_sum(num_chains):
+  results = _run(num_chains, gain=1.0, regularization=10.0, max_shrinkage=None)
+  # lambda = 10 in the units of the gradient, along the first factor.
+  count = 10.0 * np.trace(_FACTOR @ _FACTOR.T) / _EVENT_SIZE
+  precision = count * np.linalg.inv(_FACTOR @ _FACTOR.T)
+  for before, after in zip(results, results[1:]):
+    increments, accept = _increments(before, after)
+    precision = precision + increments.T @ increments
+    count += accept.sum()
+    root = _params(after) / count**0.5
+    np.testing.assert_allclose(
+      root @ root.T, np.linalg.inv(precision), rtol=0.0, atol=1e-10
+    )
+  assert np.any(np.triu(root, 1) != 0.0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('gain', [1.0, 3.0])
+def test_the_mean_square_follows_its_recursion(gain):
+  results = _run(10, gain=gain, max_shrinkage=None)
+  mean_square = np.linalg.inv(_FACTOR @ _FACTOR.T)
+  count = gain * max(_EVENT_SIZE, 10 * 10)
+  for before, after in zip(results, results[1:]):
+    increments, accept = _increments(before, after)
+    count += accept.sum()
+    weight = gain / count
+    mean_square = (
+      1.0 - weight * accept.sum()
+    ) * mean_square + weight * increments.T @ increments
+    params = _params(after)
+    np.testing.assert_allclose(
+      params @ params.T, np.linalg.inv(mean_square), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+      after.statistics.log_scale,
+      np.linalg.slogdet(params)[1] / _EVENT_SIZE,
+      rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize('normalize_trace', [True, False])
+def test_the_step_size_follows_the_acceptance(normalize_trace):
+  results = _run(10, normalize_trace=normalize_trace, target_accept_prob=0.5)
+  for time, (before, after) in enumerate(zip(results, results[1:])):
+    scales = [
+      np.log(mh_results(r).accepted_results.step_size) for r in (before, after)
+    ]
+    if normalize_trace:
+      scales = [
+        scale + 0.5 * np.log(np.sum(_params(r) ** 2))
+        for scale, r in zip(scales, (before, after))
+      ]
+    accept = np.exp(np.minimum(mh_results(after).log_accept_ratio, 0.0))
+    rate = max(0.0075, 0.5 * (1.0 + time) ** -0.6)
+    np.testing.assert_allclose(
+      scales[1] - scales[0], rate * (accept.mean() - 0.5), rtol=1e-9, atol=1e-13
+    )
+
+
+def _condition(kernel, factor, start, dtype):
+  # Compiling would take longer; the modes agree by the contract tests.
+  run = tfpa.sample(
+    kernel, tf.constant(start, dtype), 20, progress=False, jit_compile=False
+  )
+  learned = tfpa.learned_factor(kernel, run.final_kernel_results)
+  whitened = np.linalg.solve(factor, learned.astype(np.float64))
+  return np.linalg.cond(whitened @ whitened.T)
+
+
+def _gaussian(factor, dtype):
+  inverse = tf.constant(np.linalg.inv(factor), dtype)
+  return lambda x: targets.standard_normal(tf.linalg.matvec(inverse, x))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'has_paper_constants, num_chains, num_steps, dtype, distance',
+  [
+    (False, 1, 2500, np.float64, 1.0),
+    (False, 10, 800, np.float32, 100.0),
+    (True, 10, 800, np.float32, 1.0),
+  ],
+  ids=['one chain', 'ten far chains', 'paper'],
+)
+def test_a_gaussian_is_learned(
+  has_paper_constants, num_chains, num_steps, dtype, distance
+):
+  factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
+  start = np.random.default_rng(0).normal(size=(num_chains, _EVENT_SIZE))
+  kernel = baselines.fisher_adaptive_langevin(
+    _gaussian(factor, dtype),
+    num_steps,
+    has_paper_constants=has_paper_constants,
+  )
+  condition = _condition(kernel, factor, distance * start @ factor.T, dtype)
+  # An isotropic factor leaves 100.
+  assert condition < 2.5
+
+
+@pytest.mark.full
+def test_hamiltonian_proposals_learn_too():
+  factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
+  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
+    _gaussian(factor, np.float64),
+    square_root.as_square(tfpa.preconditioners.cholesky()),
+    3,
+  )
+  kernel = FisherAdaptation(
+    tfpa.MetropolisHastings(proposal), 500, target_accept_prob=0.8
+  )
+  start = np.random.default_rng(0).normal(size=(10, _EVENT_SIZE)) @ factor.T
+  assert _condition(kernel, factor, start, np.float64) < 2.5
+
+
+def test_structures_that_are_not_dense_are_refused():
+  diagonal = tfpa.preconditioners.diagonal()
+  with pytest.raises(ValueError, match='dense factor, but got `diagonal`'):
+    baselines.fisher_adaptive_langevin(_TARGET.log_prob, 10, diagonal)
+
+
+def test_triangular_factors_are_refused():
+  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
+    _TARGET.log_prob, tfpa.preconditioners.cholesky()
+  )
+  with pytest.raises(ValueError, match='square factor, but got `cholesky`'):
+    FisherAdaptation(tfpa.MetropolisHastings(proposal), 10)
+
+
+def test_proposals_without_gradients_are_refused():
+  walk = tfpa.proposals.UncalibratedPreconditionedRandomWalk(
+    _TARGET.log_prob, tfpa.preconditioners.cholesky()
+  )
+  with pytest.raises(ValueError, match='RandomWalk has none'):
+    FisherAdaptation(tfpa.MetropolisHastings(walk), 10)
+
+
+@pytest.mark.parametrize('gain', [0.5, float('nan')])
+def test_gains_below_one_are_refused(gain):
+  with pytest.raises(ValueError, match='`gain` must be at least 1'):
+    _fisher(_TARGET.log_prob, 10, gain=gain)

@@ -1,0 +1,294 @@
+"""KAMH against dense normal densities, its limits, and the law it keeps."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+import tfp_adaptive as tfpa
+from experiments.samplers.baselines.kernel_adaptive_metropolis import (
+  _local_covariance,
+)
+from experiments.samplers.baselines.kernel_adaptive_metropolis import (
+  UncalibratedKernelAdaptive,
+)
+from experiments.samplers.baselines.kernel_subsample import kernel_subsample
+from experiments.samplers.baselines.kernel_subsample import (
+  KernelSubsampleParams,
+)
+from tests.contracts import pseudo_marginal
+from tests.contracts import targets
+
+_NUM_POINTS, _NUM_EMPTY = 12, 4
+_STEP_SIZE, _NOISE_SCALE = 0.7, 0.3
+_NUM_CHAINS = 50_000
+
+
+def _params(points, bandwidth, num_empty=0, weights=None):
+  """Returns params of numpy draws, the first rows empty."""
+  if weights is None:
+    weights = np.ones(len(points))
+  weights = np.where(np.arange(len(points)) < num_empty, 0.0, weights)
+  return KernelSubsampleParams(
+    tf.constant(points),
+    tf.constant(weights / weights.sum()),
+    tf.constant(bandwidth, tf.float64),
+  )
+
+
+def _knowing(params):
+  """Returns a surrogate that starts with `params`."""
+  surrogate = kernel_subsample(len(params.points))
+  return surrogate._replace(init=lambda event_size, dtype, seed: params)
+
+
+def _proposal(target, params, **options):
+  options = dict(step_size=_STEP_SIZE, noise_scale=_NOISE_SCALE) | options
+  return UncalibratedKernelAdaptive(target, _knowing(params), **options)
+
+
+def _dense_covariance(x, params):
+  """s^2 (gamma^2 I + M H M^T) at one x [d], over rows that hold a draw."""
+  points = params.points.numpy()[params.weights.numpy() > 0.0]
+  weights = params.weights.numpy()[params.weights.numpy() > 0.0]
+  x = tf.Variable(x)
+  columns = []
+  for point in points:
+    with tf.GradientTape() as tape:
+      kernel = tf.exp(-tf.reduce_sum((x - point) ** 2) / params.bandwidth)
+    columns.append(2.0 * tape.gradient(kernel, x).numpy())
+  m = np.stack(columns, axis=1)
+  if np.ptp(weights) < 1e-12:
+    h = np.eye(len(weights)) - 1.0 / len(weights)  # As in the paper.
+  else:
+    h = len(weights) * (np.diag(weights) - np.outer(weights, weights))
+  identity = np.eye(len(m))
+  return _STEP_SIZE**2 * (_NOISE_SCALE**2 * identity + m @ h @ m.T)
+
+
+def _draws(seed, num_draws=_NUM_POINTS):
+  return np.random.default_rng(seed).normal(size=(num_draws, 3))
+
+
+@pytest.mark.parametrize('weighted', [False, True])
+def test_the_correction_is_that_of_the_dense_normal_densities(weighted):
+  weights = np.linspace(0.5, 1.5, _NUM_POINTS) if weighted else None
+  params = _params(_draws(0), 1.5, _NUM_EMPTY, weights)
+  kernel = _proposal(targets.standard_normal, params)
+  x = tf.constant(_draws(1, 5))
+  y, results = kernel.one_step(x, kernel.bootstrap_results(x), seed=(1, 2))
+  for i in range(5):
+    start, end = x[i].numpy(), y[i].numpy()
+    at_x, at_y = (
+      _dense_covariance(start, params),
+      _dense_covariance(end, params),
+    )
+    # The move is the Cholesky factor at x on the noise.
+    np.testing.assert_allclose(
+      end - start,
+      np.linalg.cholesky(at_x) @ results.noise[i].numpy(),
+      rtol=1e-10,
+    )
+    normal = stats.multivariate_normal
+    expected = normal(end, at_y).logpdf(start) - normal(start, at_x).logpdf(end)
+    np.testing.assert_allclose(
+      results.log_acceptance_correction[i], expected, atol=1e-10, rtol=0.0
+    )
+    assert abs(expected) > 1e-3  # Else the proposal is symmetric.
+
+
+def test_without_draws_it_is_a_random_walk_and_needs_no_correction():
+  kernel = UncalibratedKernelAdaptive(
+    targets.standard_normal,
+    kernel_subsample(_NUM_POINTS),
+    _STEP_SIZE,
+    _NOISE_SCALE,
+  )
+  x = tf.constant(_draws(1, 5))
+  y, results = kernel.one_step(x, kernel.bootstrap_results(x), seed=(1, 2))
+  np.testing.assert_allclose(
+    y, x + _STEP_SIZE * _NOISE_SCALE * results.noise, rtol=1e-12
+  )
+  np.testing.assert_allclose(results.log_acceptance_correction, 0.0, atol=1e-12)
+
+
+def test_far_from_all_draws_it_is_a_random_walk():
+  params = _params(_draws(0), 1.5)
+  kernel = _proposal(targets.standard_normal, params)
+  x = 100.0 + tf.constant(_draws(1, 5))
+  y, results = kernel.one_step(x, kernel.bootstrap_results(x), seed=(1, 2))
+  np.testing.assert_allclose(
+    y, x + _STEP_SIZE * _NOISE_SCALE * results.noise, rtol=1e-12
+  )
+
+
+def test_with_a_wide_bandwidth_it_is_adaptive_metropolis():
+  # grad k(x, z) -> 2 (z - x) / sigma: M H M^T -> n (4 / sigma)^2 Cov(z).
+  points, bandwidth = _draws(0), 1e8
+  covariance = _local_covariance(
+    _params(points, bandwidth), tf.constant(_draws(1, 5))
+  )
+  limit = (4.0 / bandwidth) ** 2 * len(points) * np.cov(points.T, bias=True)
+  np.testing.assert_allclose(
+    covariance, np.broadcast_to(limit, [5, 3, 3]), rtol=1e-5
+  )
+
+
+@functools.cache
+def _law():
+  """Returns a banana, draws that curve with it, and their exact starts."""
+  target = targets.Banana(3, bend=0.5)
+  history = target.draw(20, seed=11)
+  squares = np.sum((history[:, np.newaxis] - history) ** 2, axis=-1)
+  params = _params(history, 0.5 * np.median(squares[squares > 0.0]))
+  return target, params, target.draw(_NUM_CHAINS, seed=12)
+
+
+class _WithoutCorrection(UncalibratedKernelAdaptive):
+  """The wrong proposal: it is taken as symmetric."""
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    state, results = super().one_step(
+      current_state, previous_kernel_results, seed
+    )
+    return state, results._replace(
+      log_acceptance_correction=tf.zeros_like(results.target_log_prob)
+    )
+
+
+def _p_values(proposal_class, temper):
+  """Returns p-values of |z|^2 and of the whitened coordinates in a step."""
+  target, params, starts = _law()
+  tempered = targets.Banana(3, bend=0.5, temper=temper)
+  kernel = tfpa.MetropolisHastings(
+    proposal_class(
+      tempered.log_prob, _knowing(params), step_size=2.0, noise_scale=0.2
+    )
+  )
+  start = tf.constant(starts)
+  step = targets.stepper(kernel, 'graph')
+  state, results = step(
+    start, kernel.bootstrap_results(start), tf.constant([3, 4])
+  )
+  before, after = target.whiten(starts), target.whiten(state.numpy())
+  p_values = {
+    f'z{i}': stats.kstest(column, 'norm').pvalue
+    for i, column in enumerate(after.T)
+  }
+  p_values['square'] = stats.kstest(
+    np.sum(after**2, axis=1), stats.chi2(3).cdf
+  ).pvalue
+  # Paired: one step changes a law in part, its mean change is exact.
+  changes = dict(square=np.sum(after**2 - before**2, axis=1))
+  changes.update(
+    {f'z{i}': column for i, column in enumerate((after - before).T)}
+  )
+  for name, change in changes.items():
+    score = change.mean() / (change.std() / len(change) ** 0.5)
+    p_values[f'change of {name}'] = 2.0 * stats.norm.sf(abs(score))
+  return p_values, float(np.mean(results.is_accepted))
+
+
+def test_one_step_leaves_a_banana_invariant():
+  p_values, accepted = _p_values(UncalibratedKernelAdaptive, 1.0)
+  assert 0.2 < accepted < 0.8  # Else there is no power.
+  # Fails by chance for one seed in 1000; the seed is fixed.
+  assert pseudo_marginal.smallest_p_value(p_values) > 1e-3, p_values
+
+
+def test_a_target_tempered_by_a_tenth_is_detected():
+  p_values, _ = _p_values(UncalibratedKernelAdaptive, 1.1)
+  assert pseudo_marginal.smallest_p_value(p_values) < 1e-6
+
+
+def test_a_correction_left_out_is_detected():
+  p_values, _ = _p_values(_WithoutCorrection, 1.0)
+  assert pseudo_marginal.smallest_p_value(p_values) < 1e-6
+
+
+def test_a_stochastic_target_keeps_states_and_held_estimates_invariant():
+  target = pseudo_marginal.NoisyGaussian()
+  history = target.draw(15, seed=1)[0]
+  kernel = tfpa.MetropolisHastings(
+    _proposal(
+      target.estimate,
+      _params(history, 4.0),
+      step_size=1.0,
+      noise_scale=0.5,
+      target_is_stochastic=True,
+    )
+  )
+  state, results = target.start(kernel, _NUM_CHAINS, seed=2)
+  state, results = targets.stepper(kernel, 'graph')(
+    state, results, tf.constant([5, 6])
+  )
+  assert 0.15 < np.mean(results.is_accepted) < 0.8
+  p_values = target.p_values(state, results)
+  assert pseudo_marginal.smallest_p_value(p_values) > 1e-3, p_values
+  assert target.num_calls == 2  # The start and the traced step.
+  with pytest.raises(ValueError, match='Write `target_is_stochastic=True`'):
+    _proposal(target.estimate, _params(history, 4.0))
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+@pytest.mark.parametrize('chains', [[], [2], [2, 3]])
+def test_chain_dimensions_and_dtypes(chains, dtype):
+  kernel, x, start = _small_chain(chains, dtype)
+  state, results = kernel.one_step(x, start, seed=(1, 2))
+  assert state.dtype == dtype and state.shape == x.shape
+  assert results.log_accept_ratio.shape == chains
+  for one, other in zip(tf.nest.flatten(start), tf.nest.flatten(results)):
+    assert one.dtype == other.dtype
+  held = results.accepted_results.surrogate_params
+  assert held.points.shape == [_NUM_POINTS, 3]
+
+
+@pytest.mark.full
+def test_a_step_is_the_same_eager_and_compiled():
+  kernel, x, start = _small_chain([2, 3], tf.float64)
+  seed = tf.constant([1, 2])
+  eager, results = kernel.one_step(x, start, seed=seed)
+  compiled, other = targets.stepper(kernel, 'xla')(x, start, seed)
+  np.testing.assert_allclose(eager, compiled, rtol=1e-10)
+  np.testing.assert_array_equal(results.is_accepted, other.is_accepted)
+  np.testing.assert_allclose(
+    results.log_accept_ratio, other.log_accept_ratio, rtol=1e-9
+  )
+
+
+def _small_chain(chains, dtype):
+  params = tf.nest.map_structure(
+    lambda leaf: tf.cast(leaf, dtype), _params(_draws(0), 1.5)
+  )
+  kernel = tfpa.MetropolisHastings(_proposal(targets.standard_normal, params))
+  x = tf.ones([*chains, 3], dtype)
+  return kernel, x, kernel.bootstrap_results(x)
+
+
+def test_states_of_several_parts_are_one_vector():
+  params = _params(_draws(0), 1.5)
+  parts = dict(a=tf.ones([2], tf.float64), b=tf.ones([2, 2], tf.float64))
+  kernel = _proposal(lambda a, b: -(a**2) - tf.reduce_sum(b**2, -1), params)
+  state, results = kernel.one_step(
+    parts, kernel.bootstrap_results(parts), seed=(1, 2)
+  )
+  flat = tf.ones([2, 3], tf.float64)
+  one = _proposal(lambda x: -tf.reduce_sum(x**2, -1), params)
+  expected, _ = one.one_step(flat, one.bootstrap_results(flat), seed=(1, 2))
+  np.testing.assert_array_equal(state['a'], expected[:, 0])
+  np.testing.assert_array_equal(state['b'], expected[:, 1:])
+  assert results.target_log_prob.shape == [2]
+
+
+def test_parameters_are_the_constructor_arguments():
+  import inspect
+
+  kernel = _proposal(targets.standard_normal, _params(_draws(0), 1.5))
+  arguments = inspect.signature(type(kernel).__init__).parameters
+  assert set(kernel.parameters) == set(arguments) - {'self'}
+  assert kernel.copy(step_size=2.0).parameters == dict(
+    kernel.parameters, step_size=2.0
+  )
+  assert kernel.cost(adapting=True)[:3] == (1, 0, 0)

@@ -1,0 +1,147 @@
+"""The kernel subsample: bandwidth, density and score against dense algebra."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from experiments.samplers.baselines.kernel_subsample import _FLOOR
+from experiments.samplers.baselines.kernel_subsample import kernel_subsample
+
+_SEED = (1, 2)
+
+
+def _draws(num_points=17, num_empty=0, event_size=3, seed=0):
+  """Returns draws [n, d] and weights [n] that differ, some 0."""
+  rng = np.random.default_rng(seed)
+  points = rng.normal(size=(num_points, event_size)) * [1.0, 2.0, 0.5]
+  weights = rng.uniform(0.5, 1.5, size=num_points)
+  weights[:num_empty] = 0.0
+  return tf.constant(points), tf.constant(weights / weights.sum())
+
+
+def _fitted(points, weights):
+  surrogate = kernel_subsample(len(points))
+  params = surrogate.init(points.shape[1], points.dtype, _SEED)
+  return surrogate, surrogate.fit(params, points, weights, _SEED)
+
+
+def _square_distances(points):
+  return np.sum((points[:, np.newaxis] - points) ** 2, axis=-1)
+
+
+def test_the_bandwidth_is_twice_the_median_of_all_square_distances():
+  # 15 draws have 7 * 15 pairs: all of them are used.
+  points, _ = _draws(15)
+  _, params = _fitted(points, tf.fill([15], tf.constant(1 / 15, tf.float64)))
+  distances = _square_distances(points.numpy())[np.triu_indices(15, 1)]
+  np.testing.assert_allclose(
+    params.bandwidth, 2.0 * np.median(distances), rtol=1e-12
+  )
+
+
+def test_the_median_is_that_of_the_weights():
+  # Two clusters, and nearly all weight on two draws of the wide one.
+  points = tf.constant([[0.0], [0.1], [0.2], [5.0], [9.0]], tf.float64)
+  weights = tf.constant([0.01, 0.01, 0.01, 0.485, 0.485], tf.float64)
+  _, params = _fitted(points, weights)
+  np.testing.assert_allclose(params.bandwidth, 2.0 * 16.0, rtol=1e-12)
+
+
+def test_rows_without_a_draw_and_repeated_draws_do_not_count():
+  points, _ = _draws(12)
+  ones = tf.fill([12], tf.constant(1.0 / 12.0, tf.float64))
+  _, alone = _fitted(points, ones)
+  # Repeats: every draw 3 times has the same medians of distances above 0; its
+  # random pairs are some of them.
+  _, repeated = _fitted(tf.repeat(points, 3, axis=0), tf.repeat(ones, 3) / 3.0)
+  distances = _square_distances(points.numpy())
+  assert 0.6 < repeated.bandwidth / alone.bandwidth < 1.6
+  assert float(repeated.bandwidth) / 2.0 in distances
+  far = tf.concat([points, 1e6 + tf.zeros([5, 3], tf.float64)], axis=0)
+  _, padded = _fitted(far, tf.concat([ones, tf.zeros([5], tf.float64)], 0))
+  assert np.min(np.abs(distances - padded.bandwidth / 2.0)) < 1e-12
+
+
+def test_one_repeated_draw_keeps_the_bandwidth():
+  points = tf.ones([4, 3], tf.float64)
+  _, params = _fitted(points, tf.fill([4], tf.constant(0.25, tf.float64)))
+  assert params.bandwidth == 1.0
+  assert all(np.all(np.isfinite(leaf)) for leaf in params)
+
+
+def test_log_prob_is_the_kernel_density_and_a_floor():
+  points, weights = _draws(num_empty=4)
+  surrogate, params = _fitted(points, weights)
+  x = np.random.default_rng(1).normal(size=(5, 3))
+  expected = [
+    np.log(
+      np.sum(
+        weights.numpy()
+        * np.exp(-np.sum((row - points.numpy()) ** 2, 1) / params.bandwidth)
+      )
+      + _FLOOR
+    )
+    for row in x
+  ]
+  np.testing.assert_allclose(
+    surrogate.log_prob(params, tf.constant(x)), expected, rtol=1e-12
+  )
+
+
+def test_score_is_the_gradient():
+  points, weights = _draws(num_empty=4)
+  surrogate, params = _fitted(points, weights)
+  x = tf.identity(points)  # The draws themselves are constants.
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    values = surrogate.log_prob(params, x)
+  score = tape.gradient(values, x)
+  np.testing.assert_allclose(
+    surrogate.score(params, x), score, rtol=1e-9, atol=1e-12
+  )
+
+
+def test_the_score_points_at_the_draws_and_fades_far_away():
+  points, weights = _draws()
+  surrogate, params = _fitted(points, weights)
+  width = float(params.bandwidth) ** 0.5
+  direction = tf.constant([[1.0, 0.0, 0.0]], tf.float64)
+  near, far = (
+    surrogate.score(params, r * width * direction) for r in (1.0, 10.0)
+  )
+  assert near[0, 0] < 0.0
+  assert np.max(np.abs(far)) < 1e-6 * np.max(np.abs(near))
+  assert not np.any(surrogate.is_inside(params, 10.0 * width * direction))
+  assert np.all(surrogate.is_inside(params, points))
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+def test_params_that_know_nothing_have_a_zero_score(dtype):
+  surrogate = kernel_subsample(6)
+  params = surrogate.init(3, dtype, _SEED)
+  x = tf.ones([2, 4, 3], dtype)
+  np.testing.assert_array_equal(surrogate.score(params, x), np.zeros((2, 4, 3)))
+  assert surrogate.log_prob(params, x).shape == [2, 4]
+  assert not np.any(surrogate.is_inside(params, x))
+  assert params.points.shape == [6, 3] and not np.any(params.weights)
+  assert {leaf.dtype for leaf in params} == {dtype}
+
+
+def test_a_fit_is_the_same_eager_and_compiled():
+  points, weights = _draws(num_points=30, num_empty=3)
+  surrogate, eager = _fitted(points, weights)
+
+  @tf.function(jit_compile=True, autograph=False)
+  def fit(points, weights, seed):
+    params = surrogate.init(3, tf.float64, seed)
+    return surrogate.fit(params, points, weights, seed)
+
+  params = fit(points, weights, tf.constant(_SEED))
+  for one, two in zip(params, eager):
+    np.testing.assert_allclose(one, two, rtol=1e-12)
+
+
+@pytest.mark.parametrize('num_points', [1, 2.5, True, None])
+def test_a_wrong_number_of_points_is_refused(num_points):
+  with pytest.raises(ValueError, match='num_points=1000'):
+    kernel_subsample(num_points)
