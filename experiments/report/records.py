@@ -1,9 +1,9 @@
 """Records as rows for templates: what a study returned, and of which case."""
 
 import functools
-import gzip
-import json
 import pathlib
+
+from experiments.run import store
 
 __all__ = ['ROOT', 'groups', 'rows']
 
@@ -20,10 +20,13 @@ def rows(study, *names):
   """
   return [
     {
-      **record['record'],
-      **dict(zip(names, _parts(record['case']), strict=False)),
-      **{key: record[key] for key in ('case', 'seed', 'status', 'commit')},
-      'error': record['error'],
+      **record.record,
+      **dict(zip(names, _parts(record.case), strict=False)),
+      'case': record.case,
+      'seed': record.seed,
+      'status': record.status,
+      'commit': record.commit,
+      'error': record.error,
     }
     for record in _read(study)
   ]
@@ -37,13 +40,7 @@ def _parts(case):
 @functools.cache
 def _read(study):
   path = ROOT / 'records' / f'{study}.jsonl'
-  content = (
-    path.read_bytes()
-    if path.exists()
-    else gzip.decompress(path.with_suffix('.jsonl.gz').read_bytes())
-  )
-  found = [json.loads(line) for line in content.split(b'\n') if line]
-  return list({(r['case'], r['seed'], r['key']): r for r in found}.values())
+  return store.read(path if path.exists() else path.with_suffix('.jsonl.gz'))
 
 
 def groups(found, *names):

@@ -73,20 +73,35 @@ def test_a_contest_is_of_the_best_that_count():
   assert contest.ratio.median == pytest.approx(500.0 / 405.0)
 
 
-def test_curves_are_joined_where_all_runs_have_them():
+def test_curves_are_joined_on_one_grid_where_all_runs_have_them():
+  # b^2 = 100 / gradients, at other numbers of gradients.
+  grids = ([100.0, 400.0, 900.0], [200.0, 500.0, 1000.0])
   curves = [
-    {'gradients': [1, 10, 100], 'worst': [v] * 3, 'mean': [v / 2] * 3}
-    for v in (1.0, 3.0)
+    {'gradients': grid, 'worst': [100.0 / g for g in grid], 'mean': grid}
+    for grid in grids
   ]
   runs = [_run(squared_bias=curve) for curve in curves]
   gradients, worst, mean = panel.summarize(runs)['Banana', 'NUTS'].curves
-  np.testing.assert_allclose(gradients[0], [1.0, 10.0, 100.0])
-  np.testing.assert_allclose(worst, [[1.0] * 3, [3.0] * 3])
-  np.testing.assert_allclose(mean, worst / 2)
+  np.testing.assert_allclose(gradients[0], [200.0, 424.2641, 900.0])
+  np.testing.assert_allclose(mean, gradients)
+  # At the ends of the grid, between points of the other run.
+  np.testing.assert_allclose(worst[:, 0], [0.25 + 0.75 * 2 / 3, 0.5])
+  np.testing.assert_allclose(worst[:, -1], [1 / 9, 0.1 + 0.1 * 0.2])
   # A run without a truth: no fair sample is left.
-  runs.append(_run())
-  pair = panel.summarize(runs)['Banana', 'NUTS']
+  pair = panel.summarize([*runs, _run()])['Banana', 'NUTS']
   assert pair.curves is None and 'worst_bias' not in pair.values
+  assert 'rhat_max' in pair.values
+
+
+def test_a_sampler_that_tells_no_divergence_is_not_steady():
+  pair = panel.summarize([_run(num_diverging=None)])['Banana', 'NUTS']
+  assert pair.steady is None
+
+
+def test_what_is_here_to_compare_with_is_a_peer():
+  for name, is_peer in (('fisher_mala', True), ('gadmala_fast', False)):
+    run = _run(is_peer=False, method_name=name)
+    assert panel.summarize([run])['Banana', 'NUTS'].is_peer == is_peer
 
 
 def test_a_run_is_right_wrong_or_neither(monkeypatch):

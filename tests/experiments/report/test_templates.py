@@ -11,6 +11,7 @@ from experiments.report import compare_sites
 from experiments.report import records
 from experiments.report import runs
 from experiments.report import templates
+from experiments.run import store
 
 _ROOT = pathlib.Path(templates.__file__).resolve().parents[2]
 
@@ -24,10 +25,7 @@ def kept(monkeypatch):
 
 
 def _record(case, seed=0, **values):
-  return dict(
-    case=case, seed=seed, key=None, status='finished', commit=None, error=None,
-    record=values,
-  )  # fmt: skip
+  return store.Record('any', case, seed, None, 'finished', values)
 
 
 def test_the_parts_of_a_case_are_names_and_whole_numbers_numbers(kept):
