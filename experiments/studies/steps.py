@@ -55,6 +55,9 @@ class Steps(Settings):
   seconds_per_repeat: float = 0.3
   num_repeats: int = 15
 
+  def smoke(self) -> 'Steps':
+    return Steps(seconds_per_repeat=0.001, num_repeats=3)
+
 
 class Case(NamedTuple):
   """Programs that are timed in turns.
