@@ -11,7 +11,7 @@
 # And the site of docs/, built into site/:
 #   make docs        from the pages, the docstrings and saved results
 #   make peers       .peers with PyMC, nutpie, NumPyro and BlackJAX, for
-#                    python -m experiments rivals run --python .peers/bin/python
+#                    python -m experiments run rivals --python .peers/bin/python
 #   make notebooks   executes the tutorials once more, in place
 PYTHON ?= python3
 VENV ?= .venv
@@ -23,7 +23,7 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
   wheel docs notebooks peers clean
 
 run: $(VENV)/installed
-	$(BIN)/python -m experiments quickstart
+	$(BIN)/python -m experiments run quickstart
 
 volatility: $(VENV)/installed
 	$(BIN)/python -m experiments run configs/stochastic_volatility.yaml
@@ -86,7 +86,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 peers: .peers/installed
 
-.peers/installed: experiments/rivals/requirements.txt
+.peers/installed: experiments/samplers/requirements.txt
 	$(PYTHON) -m venv .peers
 	.peers/bin/python -m pip install --quiet --requirement $<
 	touch $@

@@ -75,9 +75,7 @@ _CATALOGUES = ('targets', 'samplers', 'presets')
 _LATE_ROOMS = (
   'panel',
   'studies',
-  'calibration',
   'fuzz',
-  'quickstart',
   'documentation',
 )
 _ROOM_MAY_IMPORT = {
@@ -89,20 +87,21 @@ _ROOM_MAY_IMPORT = {
   'framework': _CATALOGUES,
   **dict.fromkeys(_LATE_ROOMS, ('framework', *_CATALOGUES, 'panel')),
   # The study of faults runs commands as they are.
-  'studies': ('framework', *_CATALOGUES, 'panel', '__main__'),
-  # One judge for the samplers of both.
-  'rivals': ('framework', *_CATALOGUES, 'quickstart'),
-  'posteriordb': ('framework', 'panel'),
+  'studies': (
+    *('framework', *_CATALOGUES, 'panel', '__main__'),
+    *('models', 'run'),
+  ),
+  'models': ('framework', 'run'),
   # A page shows what a command prints.
   'documentation': (
     'framework',
     *_CATALOGUES,
     'panel',
-    'quickstart',
-    'rivals',
+    'models',
+    'studies',
   ),
   # All commands.
-  '__main__': ('framework', *_LATE_ROOMS, 'rivals', 'posteriordb'),
+  '__main__': ('framework', *_LATE_ROOMS, 'models', 'run'),
 }
 
 
@@ -341,7 +340,7 @@ def test_a_room_of_the_experiments_imports_only_what_it_may(place):
     ('samplers/adaptive', 'panel/config'),
     ('panel/run', 'studies/bench'),
     ('studies/oracle', 'fuzz/run'),
-    ('quickstart/run', 'rivals/run'),
+    ('models/arma', 'studies/rivals'),
   ],
 )
 def test_an_import_against_the_rules_of_the_rooms_is_seen(module, target):

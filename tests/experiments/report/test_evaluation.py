@@ -8,7 +8,6 @@ import pytest
 from experiments.report import evaluation
 from experiments.report import panel
 from experiments.report import readme
-from experiments.report import rivals
 
 _README = (pathlib.Path(readme.__file__).parents[2] / 'README.md').read_text()
 
@@ -127,23 +126,6 @@ def test_the_interval_is_wilsons():
   # 7 in 109; and nothing in ten, 1.96^2 / (10 + 1.96^2).
   assert evaluation.interval(7, 109) == pytest.approx((3.1, 12.7), abs=0.1)
   assert evaluation.interval(0, 10) == pytest.approx((0.0, 27.8), abs=0.1)
-
-
-def test_truths_are_what_two_long_runs_agree_on():
-  means = {'x': [1.0, 0.3], 'y': [0.0, 0.1], 'local[0]': [1.0, 0.1]}
-  others = {'x': [2.0, 0.4], 'y': [1.0, 0.1], 'local[0]': [1.0, 0.1]}
-  runs = [
-    dict(posterior='horseshoe', sampler=s, converged=True, means=m)
-    for s, m in (('PyMC, long', means), ('NumPyro, long', others))
-  ]
-  # y differs by seven standard errors; local scales have no variance there.
-  known = rivals.truths(runs)['horseshoe']
-  assert known == {'x': pytest.approx((1.36, 0.24))}
-  run = dict(posterior='horseshoe', means={'x': [1.0, 0.18], 'z': [9.0, 1.0]})
-  assert rivals.worst_error(run, {'horseshoe': known}) == pytest.approx(1.2)
-  assert rivals.worst_error(run, {}) is None
-  # One run alone is no truth.
-  assert not rivals.truths(runs[:1])
 
 
 def test_the_table_of_the_readme_shows_losses_and_chains_that_disagree():
