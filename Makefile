@@ -67,11 +67,10 @@ wheel: $(VENV)/installed
 
 # Material announces its own end at every build unless told not to.
 docs: $(VENV)/docs-installed
-	$(BIN)/python -m experiments.documentation.evaluation_tables docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 notebooks: $(VENV)/docs-installed
-	$(BIN)/python -m experiments.documentation.notebooks docs/tutorials/*.ipynb
+	$(BIN)/python -m experiments.report notebooks docs/tutorials/*.ipynb
 
 $(VENV)/docs-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) \

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from experiments.panel import summary
+from experiments.report import panel as summary
 from experiments.run import store
 from experiments.run.errors import Refused
 from experiments.run.study import Work
@@ -134,9 +134,7 @@ def test_a_record_holds_what_the_page_needs(exact, start):
   assert len(record['gates']) == 16
   assert record['gradients_per_chain'] == _gradients(1e3, 1e3)
   # Independent draws: as many effective ones as gradients, within 10 %.
-  found = {
-    name: metric(record) for name, (metric, _) in summary.METRICS.items()
-  }
+  found = {name: metric(record) for name, metric in summary.METRICS.items()}
   assert 900 < found['min_ess_per_gradient'] < 1100
   np.testing.assert_allclose(
     found['min_ess_per_gradient_in_all'], found['min_ess_per_gradient'] / 2
