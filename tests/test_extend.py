@@ -12,7 +12,7 @@ import pytest
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PAGE = (_ROOT / 'docs/extend.md').read_text()
 _BLOCKS = re.findall(r'```python\n# (\S+)\n(.*?)```', _PAGE, re.S)
-_REGISTRY = 'tests/contracts/registry.py'
+_REGISTRY = 'experiments/samplers/cases.py'
 # New file -> the contract tests that must find what is in it.
 _CHECKS = {
   'tfp_adaptive/preconditioners/isotropic.py': [
@@ -38,9 +38,8 @@ _CHECKS = {
 def copy(tmp_path_factory):
   folder = tmp_path_factory.mktemp('copy')
   ignore = shutil.ignore_patterns('__pycache__')
-  for name in ('tfp_adaptive', 'tests'):
+  for name in ('tfp_adaptive', 'tests', 'experiments'):
     shutil.copytree(_ROOT / name, folder / name, ignore=ignore)
-  os.symlink(_ROOT / 'experiments', folder / 'experiments')
   shutil.copy(_ROOT / 'pyproject.toml', folder)
   return folder
 
@@ -65,7 +64,7 @@ def _add(copy, path, text):
     if other == _REGISTRY and f"'{name}'" in lines:
       registry = copy / _REGISTRY
       registry.write_text(
-        registry.read_text().replace('KERNELS = [\n', f'KERNELS = [\n{lines}')
+        registry.read_text().replace('_LINEAR = (\n', f'_LINEAR = (\n{lines}')
       )
       touched.add(other)
   return touched
