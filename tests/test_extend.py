@@ -25,9 +25,8 @@ _KERNELS = (
 def copy(tmp_path_factory):
   folder = tmp_path_factory.mktemp('copy')
   ignore = shutil.ignore_patterns('__pycache__')
-  for name in ('tfp_adaptive', 'tests'):
+  for name in ('tfp_adaptive', 'tests', 'experiments'):
     shutil.copytree(_ROOT / name, folder / name, ignore=ignore)
-  os.symlink(_ROOT / 'experiments', folder / 'experiments')
   shutil.copy(_ROOT / 'pyproject.toml', folder)
   return folder
 
@@ -48,7 +47,7 @@ def _add(copy, path, code):
   _edit(copy / exporting, 'from tfp_adaptive', f'{line}from tfp_adaptive')
   _edit(copy / exporting, '__all__ = [', f"__all__ = [\n  '{name}',")
   if f"'{name}'" in _LINE:
-    _edit(copy / _REGISTRY, 'KERNELS = [\n', f'KERNELS = [\n{_LINE}')
+    _edit(copy / _REGISTRY, '_LINEAR = (\n', f'_LINEAR = (\n{_LINE}')
 
 
 @pytest.mark.full

@@ -14,7 +14,7 @@ import typing
 import pytest
 
 import tfp_adaptive as tfpa
-from experiments import baselines
+from experiments.samplers import baselines
 from tests.contracts import registry
 
 _ROOT = pathlib.Path(tfpa.__file__).resolve().parents[1]
@@ -132,7 +132,7 @@ def test_every_builder_is_in_the_contract_tests():
       build = build.func
     return build.__name__
 
-  registered = {unwrap(spec.build) for spec in registry.KERNELS}
+  registered = {unwrap(case.builder) for case in registry.KERNELS}
   public = {
     name
     for name, value in _FUNCTIONS.items()

@@ -11,13 +11,12 @@ import pathlib
 
 import pytest
 import yaml
-from experiments.panel.config import load_panel
 from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from experiments.panel import cli as panel_cli
+from experiments.studies.panel.config import load_panel
 from experiments.papers import config as configs
 from experiments.papers import explain
 from experiments.run import yaml_files

@@ -5,8 +5,8 @@ import pathlib
 import re
 
 import pytest
-from experiments.documentation import docstrings
-from experiments.documentation import notebooks
+from experiments.report import docstrings
+from experiments.report import notebooks
 
 _DOCS = pathlib.Path(__file__).resolve().parents[3] / 'docs'
 _NOTEBOOKS = sorted(_DOCS.glob('tutorials/*.ipynb'))
