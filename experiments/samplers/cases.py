@@ -16,8 +16,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
 from experiments import presets
+from experiments.samplers import baselines
 
 __all__ = ['CASES', 'Calibration', 'Case', 'Problem', 'named']
 

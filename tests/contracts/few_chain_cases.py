@@ -11,11 +11,13 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.samplers import baselines
+from experiments.samplers import cases
 from experiments.samplers.baselines.kernel_adaptive_metropolis import (
   UncalibratedKernelAdaptive,
 )
-from experiments.samplers.baselines.kernel_subsample import KernelSubsampleParams
-from experiments.samplers import cases
+from experiments.samplers.baselines.kernel_subsample import (
+  KernelSubsampleParams,
+)
 from tests.contracts import latent_model
 from tests.contracts import registry
 from tests.contracts import targets

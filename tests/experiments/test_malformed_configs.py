@@ -1,7 +1,7 @@
 """A config is read as it is, or refused in one sentence that names the key.
 
 Examples that are written out are faults that were once found; more of them are
-in framework/test_yaml_files.py and framework/test_config.py.
+in run/test_yaml_files.py and papers/test_config.py.
 """
 
 import copy
@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from experiments.studies.panel.config import load_panel
 from experiments.papers import config as configs
 from experiments.papers import explain
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
+from experiments.studies.panel.config import load_panel
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 RUN = {
@@ -75,7 +75,7 @@ def load(folder, content, overrides=()):
   path = folder / 'config.yaml'
   path.write_bytes(content if isinstance(content, bytes) else content.encode())
   try:
-    if panel_cli.is_panel(path):
+    if 'targets' in yaml_files.load(path):
       return load_panel(path, overrides).config
     return configs.load_config(path, overrides)
   except ConfigError as error:
@@ -322,7 +322,7 @@ def test_a_broken_file_beside_a_panel_is_refused(name, text, tmp_path):
     path.write_text(text)
   with pytest.raises(ConfigError, match=f'{path.name}|max_rhat: '):
     load(tmp_path, dump(PANEL))
-    load_panel(tmp_path / 'config.yaml').key(0, 0)
+    load_panel(tmp_path / 'config.yaml').key('Banana', 'mala')
 
 
 def test_a_message_that_shows_all_that_was_given_would_be_noticed(

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import pytest
+
 from experiments.report import docstrings
 from experiments.report import notebooks
 

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-store = pytest.importorskip(
-  'experiments.run.store', reason='The engine is not merged yet.'
-)
-errors = pytest.importorskip('experiments.run.errors')
+from experiments.run import errors
+from experiments.run import store
 
 RECORDS = [
   store.Record('small', case, seed, 'k', 'finished', {'x': 1.5, 'y': None})
