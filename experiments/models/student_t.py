@@ -3,8 +3,7 @@
   x ~ StudentT(5, 0, L L^T),  L L^T = Q diag(1, ..., 10^4) Q^T
 
 with Q a rotation drawn at a fixed seed and variances even in their logarithm.
-Wide in some directions, narrow in others, and far draws in all at once. The
-distribution of experiments/studies/length_targets.py.
+Wide in some directions, narrow in others, and far draws in all at once.
 """
 
 import numpy as np
@@ -14,11 +13,13 @@ __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
 
 def data():
   """Returns the Cholesky factor of the scale matrix [50, 50]."""
-  # Only the environment of this project reads data, and it has the package.
-  from experiments.targets.gaussians import rotated_covariance
-
-  covariance = rotated_covariance(np.geomspace(1.0, 1e4, 50), seed=5)
-  return dict(factor=np.linalg.cholesky(covariance))
+  normal = np.random.default_rng(5).normal(size=(50, 50))
+  rotation, triangle = np.linalg.qr(normal)
+  # With these signs it is uniform over the orthogonal group.
+  rotation = rotation * np.sign(np.diag(triangle))
+  covariance = (rotation * np.geomspace(1.0, 1e4, 50)) @ rotation.T
+  symmetric = 0.5 * (covariance + covariance.T)
+  return dict(factor=np.linalg.cholesky(symmetric))
 
 
 def tfp_model(factor):
