@@ -25,6 +25,7 @@ from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
 from experiments.run.errors import listed
+from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.store import digest
 from experiments.studies.panel import truth as truths
@@ -154,7 +155,16 @@ class Panel(NamedTuple):
   def reference(self, target: str) -> dict | None:
     """Returns the reference moments of a target, or None without any."""
     path = self.reference_dir / f'{target}.json'
-    return json.loads(path.read_text()) if path.is_file() else None
+    if not path.is_file():
+      return None
+    try:
+      return json.loads(path.read_text(encoding='utf-8'))
+    # Bad text, numbers of 5000 digits, and values that nest too deeply.
+    except (OSError, ValueError, RecursionError) as error:
+      raise ConfigError(
+        f'{shortened(path, 160)} cannot be read as JSON '
+        f'({type(error).__name__}: {shortened(error)}); restore the file.'
+      ) from error
 
   def dtype(self, target: str) -> str:
     return 'float64' if target in self.config.float64_targets else 'float32'
