@@ -51,10 +51,12 @@ class Found(NamedTuple):
 
 def entries() -> Iterator[tuple[str, str, str]]:
   """Yields (kind, name, summary) of all that configs and `run` can name."""
-  for path in sorted((_EXPERIMENTS / 'studies').glob('*.py')):
-    tree = _parsed(path)
-    if _has_study(tree):
-      yield 'study', path.stem, _summary(tree)
+  for path in sorted((_EXPERIMENTS / 'studies').iterdir()):
+    file = path / '__init__.py' if path.is_dir() else path
+    if file.suffix == '.py' and file.is_file():
+      tree = _parsed(file)
+      if _has_study(tree):
+        yield 'study', path.stem, _summary(tree)
   for path in sorted(_CONFIGS.rglob('*.yaml')):
     values = yaml_files.load(path)
     if _LOADERS.keys() & values:

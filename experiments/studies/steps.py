@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import data
+from experiments.data import datasets
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -353,7 +353,7 @@ def _iid_float64(event_size):
 
 
 def _heart(data_dir):
-  inputs, labels = data.load('heart', data_dir)
+  inputs, labels = datasets.load('heart', data_dir)
   return logistic_regression_target(
     'heart', design_matrix(inputs), labels, 'float64'
   )

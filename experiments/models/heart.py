@@ -1,0 +1,21 @@
+"""Logistic regression: who has a disease of the heart.
+
+  weights_j ~ N(0, 1),  labels_i ~ Bernoulli(logits = sum_j x_ij weights_j)
+
+Data: Statlog's heart of the UCI repository, 270 rows of 13 standardized inputs
+and a constant 1, the last. They are read from the folder of data sets.
+"""
+
+from experiments.data import datasets
+from experiments.models.logistic_regression import numpyro_model
+from experiments.models.logistic_regression import pymc_model
+from experiments.models.logistic_regression import standardized
+from experiments.models.logistic_regression import tfp_model
+
+__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
+
+
+def data():
+  """Returns inputs [270, 14], the bias last, and labels [270]."""
+  inputs, labels = datasets.load('heart')
+  return dict(inputs=standardized(inputs), labels=labels)

@@ -1,1 +1,0 @@
-"""Two posteriors, `sample_posterior` and TFP's NUTS: the first thing to run."""

@@ -1,0 +1,118 @@
+"""Models in three languages: the same data, and the same densities."""
+
+import inspect
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from experiments import models
+from experiments.models import eight_schools
+from experiments.models import logistic_regression
+from experiments.studies import rivals_densities
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_DENSITIES = _ROOT / 'docs' / 'results' / 'rivals' / 'densities.jsonl'
+# Data that are not bundled.
+_WITH_DATA = {'heart', 'german'}
+_BUNDLED = sorted(set(models.MODELS) - _WITH_DATA)
+_LANGUAGES = ('tfp_model', 'numpyro_model', 'pymc_model')
+_MOST_ERRORS = 4.0  # Standard errors.
+
+
+@pytest.mark.parametrize('name', models.MODELS)
+def test_a_model_is_written_in_three_languages_with_the_same_data(name):
+  module = models.load(name)
+  first, *others = (
+    list(inspect.signature(getattr(module, language)).parameters)
+    for language in _LANGUAGES
+  )
+  assert first == others[0] == others[1]
+  if name not in _WITH_DATA:
+    assert first == list(module.data())
+  # The file that other interpreters read.
+  text = pathlib.Path(models.path(name)).read_text()
+  assert all(f'def {language}(' in text for language in _LANGUAGES)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', _BUNDLED)
+def test_the_density_is_that_of_the_other_languages(name):
+  # PyMC and NumPyro are not here: their densities at these points are recorded.
+  lines = map(json.loads, _DENSITIES.read_text().splitlines())
+  record = {line['posterior']: line for line in lines}[name]
+  module = models.load(name)
+  model = module.tfp_model(**module.data())
+  log_prob = tf.function(model.unnormalized_log_prob, autograph=False)
+  found = log_prob(rivals_densities.points(model)).numpy()
+  # Points differ, or agreement would say nothing.
+  assert np.ptp(found) > 1e-2
+  for language in ('numpyro', 'pymc'):
+    np.testing.assert_allclose(found, record[language], rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize('name', _BUNDLED)
+def test_a_model_has_a_density_and_a_gradient_of_each_chain(name):
+  module = models.load(name)
+  model = module.tfp_model(**module.data())
+  bijector = model.experimental_default_event_space_bijector()
+  shapes = bijector.inverse_event_shape(model.event_shape)
+  random = np.random.RandomState(1)
+  parts = tf.nest.map_structure(
+    lambda shape: tf.constant(
+      0.3 * random.normal(size=[3, *shape]), tf.float32
+    ),
+    shapes,
+  )
+
+  def density(*flat):
+    packed = tf.nest.pack_sequence_as(parts, flat)
+    return model.unnormalized_log_prob(bijector.forward(packed))
+
+  flat = tf.nest.flatten(parts)
+  with tf.GradientTape() as tape:
+    tape.watch(flat)
+    values = density(*flat)
+  gradients = tape.gradient(values, flat)
+  assert values.shape == [3] and np.all(np.isfinite(values))
+  assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+  # Each chain has its own: one chain more changes nothing for the others.
+  alone = density(*(part[:1] for part in flat))
+  np.testing.assert_allclose(alone, values[:1], rtol=1e-4)
+
+
+def test_exact_means_of_schools_are_those_of_weighted_prior_draws():
+  random = np.random.RandomState(0)
+  size = 1_000_000
+  spread = np.abs(5.0 * random.standard_cauchy(size))
+  mean = 5.0 * random.normal(size=size)
+  log_weights = np.zeros(size)
+  draws = {'mean': mean, 'spread': spread}
+  for j, (seen, error) in enumerate(zip(*eight_schools.data().values())):
+    effect = mean + spread * random.normal(size=size)
+    log_weights -= 0.5 * ((seen - effect) / error) ** 2
+    draws[f'effect[{j}]'] = effect
+  weights = np.exp(log_weights - log_weights.max())
+  weights /= weights.sum()
+  exact = models.exact_means('eight_schools')
+  assert set(exact) == set(draws)
+  for name, values in draws.items():
+    found = weights @ values
+    error = np.sqrt(np.sum((weights * (values - found)) ** 2))
+    assert abs(found - exact[name]) < _MOST_ERRORS * error, name
+    # The prior is so far away that it would be seen.
+    assert abs(np.median(values) - exact[name]) > 8.0 * error, name
+  assert models.exact_means('arma') == {}
+
+
+def test_data_of_the_regression_are_always_the_same():
+  inputs, labels = logistic_regression.data().values()
+  assert inputs.shape == (1000, 100)
+  neighbors = np.corrcoef(inputs[:, 40], inputs[:, 41])[0, 1]
+  # Its standard error is (1 - 0.9^2) / sqrt(1000) = 0.006.
+  assert abs(neighbors - 0.9) < 0.025
+  assert labels.sum() == 487
+  np.testing.assert_allclose(inputs[0, :2], [1.764052, 1.762073], rtol=1e-5)

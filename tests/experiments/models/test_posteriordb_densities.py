@@ -1,0 +1,308 @@
+"""Models of posteriordb have the densities of the Stan programs.
+
+Points are drawn about the published means. Log densities are compared with a
+transcription of the programs, as differences between points, in the space of
+the programs' parameters.
+"""
+
+import json
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import integrate
+
+from experiments.data import datasets
+from experiments.models import posteriordb
+from experiments.models.posteriordb import time_series
+from experiments.models.posteriordb.posterior import named
+from tests.experiments.models import stan_targets
+from tfp_adaptive.posterior import problem as problem_lib
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_NUM_POINTS = 4
+
+
+def _folder():
+  """Returns the folder of the data, or `None`."""
+  given = os.environ.get(datasets.DATA_DIR_VARIABLE)
+  parents = [given] if given else [_ROOT.parent / 'shared' / 'data']
+  for parent in parents:
+    path = pathlib.Path(parent) / 'posteriordb'
+    if (path / 'reference.json').is_file():
+      return path
+  return None
+
+
+FOLDER = _folder()
+needs_data = pytest.mark.skipif(
+  FOLDER is None, reason='The data of posteriordb are not there.'
+)
+
+
+def _reference(name):
+  text = (FOLDER / 'reference.json').read_text()
+  return json.loads(text)[name]['parameters']
+
+
+def _points(name, posterior, dtype=np.float64):
+  """Returns dict of part -> [points, ...]: about the published means.
+
+  Parts that are not among the published parameters are standard normal.
+  """
+  random = np.random.default_rng(0)
+  reference = _reference(name)
+  points = {}
+  for part, shape in posterior.model.event_shape._asdict().items():
+    if part in posterior.pins:
+      continue
+    noise = random.normal(size=[_NUM_POINTS, *shape])
+    like = {part.rstrip('_'): noise[np.newaxis]}
+    keys = list(named(like))
+    if keys[0] in reference:
+      mean, deviation = (
+        np.reshape([reference[key][word] for key in keys], shape)
+        for word in ('mean', 'sd')
+      )
+      noise = _inside(part, mean + 0.5 * deviation * noise, mean)
+    points[part] = noise.astype(dtype)
+  return points
+
+
+def _inside(part, values, mean):
+  """Moves values into the supports of the programs' parameters."""
+  if part in ('theta1', 'theta2'):
+    values = np.abs(values)
+    return values / values.sum(axis=-1, keepdims=True)
+  return np.abs(values) if part in ('sigma', 'tau', 'rho') else values
+
+
+def _log_prob(posterior, points):
+  """Returns log densities of the model, [points]."""
+  pinned = posterior.model.experimental_pin(**posterior.pins)
+  # In a graph, where loops are fast.
+  function = tf.function(pinned.unnormalized_log_prob, autograph=False)
+  points = {part: tf.constant(x) for part, x in points.items()}
+  return np.asarray(function(**points))
+
+
+def _target(name, data, points):
+  """Returns log densities of the Stan program, [points]."""
+  target = stan_targets.TARGETS[name.partition('-')[2]]
+  renamed = {part.rstrip('_'): np.float64(x) for part, x in points.items()}
+  return np.array(
+    [
+      target(data, **{part: x[i] for part, x in renamed.items()})
+      for i in range(_NUM_POINTS)
+    ]
+  )
+
+
+def _differences(values):
+  return values - values[0]
+
+
+# Largest errors of float64 that do not come from the sums: of the solution of
+# the differential equation, and of a nearly singular covariance.
+_OTHER_ERRORS = {
+  'hudson_lynx_hare-lotka_volterra': 1e-4,
+  'gp_pois_regr-gp_pois_regr': 1e-4,
+}
+
+
+@needs_data
+@pytest.mark.parametrize('name', posteriordb.NAMES)
+def test_the_density_is_that_of_the_stan_program(name):
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
+  points = _points(name, posterior)
+  found = _log_prob(posterior, points)
+  data = posteriordb.published_data(name, FOLDER)
+  expected = _target(name, data, points)
+  error = _differences(found) - _differences(expected)
+  tolerance = 1e-13 * len(np.ravel(list(posterior.pins.values())[-1]))
+  tolerance *= 1.0 + np.abs(expected).max()
+  tolerance += _OTHER_ERRORS.get(name, 0.0)
+  assert np.abs(error).max() < tolerance
+  # Points differ by much more than this, or agreement would say nothing.
+  assert np.ptp(expected) > 100.0 * tolerance
+  assert found.shape == (_NUM_POINTS,)
+
+
+@needs_data
+@pytest.mark.parametrize('name', posteriordb.NAMES)
+def test_the_density_in_float32_differs_by_rounding(name):
+  if name == 'gp_pois_regr-gp_pois_regr':
+    pytest.skip('In float32 the covariance of this program has no factor.')
+  single = posteriordb.build(name, FOLDER, tf.float32)
+  double = posteriordb.build(name, FOLDER, tf.float64)
+  points = _points(name, single, np.float32)
+  found = _log_prob(single, points)
+  assert found.dtype == np.float32
+  expected, tolerance = _value_and_rounding(double, points)
+  error = _differences(np.float64(found)) - _differences(expected)
+  assert np.abs(error).max() < tolerance
+
+
+def _value_and_rounding(posterior, points):
+  """Returns float64 log densities, and how far float32 may be from them.
+
+  Each datum and each unknown is rounded to half an eps of its size, and so is
+  the predictor that a datum is compared with. A sum of n terms is rounded at
+  every step, which adds up to about sqrt(n) eps of the sum. The factor allows
+  for a predictor that is a sum of larger terms.
+  """
+  points = {part: tf.constant(x, tf.float64) for part, x in points.items()}
+  pins = {
+    part: tf.broadcast_to(tf.constant(x), [_NUM_POINTS, *np.shape(x)])
+    for part, x in posterior.pins.items()
+  }
+
+  @tf.function(autograph=False)
+  def evaluate(points, pins):
+    with tf.GradientTape() as tape:
+      tape.watch([points, pins])
+      value = posterior.model.log_prob(**points, **pins)
+    parts = tf.nest.flatten([points, pins])
+    return value, [
+      part * gradient
+      for part, gradient in zip(parts, tape.gradient(value, parts))
+    ]
+
+  value, products = evaluate(points, pins)
+  num_data = max(np.size(part) for part in posterior.pins.values())
+  size = np.sqrt(num_data) * np.abs(value).max()
+  size += max(
+    np.sum(np.abs(product[i]))
+    for product in products
+    for i in range(_NUM_POINTS)
+  )
+  return np.asarray(value), 16.0 * np.finfo(np.float32).eps * size
+
+
+@needs_data
+@pytest.mark.parametrize(
+  'name, part, factor',
+  [
+    ('kidiq-kidscore_momiq', 'sigma', 1.01),
+    ('earnings-earn_height', 'beta', 1.0001),
+    ('arK-arK', 'alpha', 1.2),
+    ('bball_drive_event_0-hmm_drive_0', 'lambda_', 1.01),
+    ('hudson_lynx_hare-lotka_volterra', 'theta', 1.001),
+  ],
+)
+def test_a_small_change_of_an_unknown_is_seen(name, part, factor):
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
+  points = _points(name, posterior)
+  data = posteriordb.published_data(name, FOLDER)
+  expected = _target(name, data, points)
+  points[part] = factor * points[part]
+  found = _log_prob(posterior, points)
+  assert np.abs(_differences(found) - _differences(expected)).max() > 1e-3
+
+
+# One posterior of every model function.
+_KINDS = (
+  'arK-arK',
+  pytest.param('bball_drive_event_0-hmm_drive_0', marks=pytest.mark.full),
+  'diamonds-diamonds',
+  'eight_schools-eight_schools_noncentered',
+  'gp_pois_regr-gp_pois_regr',
+  'gp_pois_regr-gp_regr',
+  'hudson_lynx_hare-lotka_volterra',
+  'kidiq-kidscore_momiq',
+  'kilpisjarvi_mod-kilpisjarvi',
+  'nes2000-nes',
+  'sblri-blr',
+)
+
+
+@needs_data
+@pytest.mark.parametrize('name', _KINDS)
+def test_the_front_door_takes_the_model(name):
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
+  problem = problem_lib.of_joint(posterior.model, posterior.pins)
+  assert problem.dtype == tf.float64
+  points = _points(name, posterior)
+  assert set(problem.names) == set(points)
+  rows = problem.draw_starts(3, tf.constant([0, 1]))
+  value_and_gradient = tf.function(
+    lambda z: tfp.math.value_and_gradient(problem.target_log_prob_fn, z),
+    autograph=False,
+  )
+  values, gradients = value_and_gradient(rows)
+  assert values.shape == [3] and gradients.shape == rows.shape
+  assert np.all(np.isfinite(values)) and np.all(np.isfinite(gradients))
+
+
+@needs_data
+@pytest.mark.parametrize('name', posteriordb.NAMES)
+def test_draws_are_reported_by_the_names_of_the_reference(name):
+  posterior = posteriordb.build(name, FOLDER, tf.float64)
+  points = _points(name, posterior)
+  draws = {part: x[:, np.newaxis] for part, x in points.items()}
+  found = named(posterior.reported(draws))
+  assert set(found) == set(_reference(name))
+  assert all(part.shape == (_NUM_POINTS, 1) for part in found.values())
+
+
+def test_names_of_scalars_count_from_one():
+  draws = {'a': np.zeros([5, 2]), 'b': np.zeros([5, 2, 2, 1])}
+  assert list(named(draws)) == ['a', 'b[1,1]', 'b[2,1]']
+
+
+def test_schools_and_processes_are_what_the_programs_compute():
+  data = {'y': np.zeros(2), 'sigma': np.ones(2)}
+  schools = posteriordb.MODELS['eight_schools-eight_schools_noncentered'](
+    data, tf.float64
+  )
+  states = {
+    'theta_trans': np.float64([[[1.0, -2.0]]]),
+    'mu': np.float64([[10.0]]),
+    'tau': np.float64([[3.0]]),
+  }
+  np.testing.assert_array_equal(
+    schools.reported(states)['theta'], [[[13.0, 4.0]]]
+  )
+  data = {'x': np.float64([0.0, 1.0]), 'k': np.zeros(2)}
+  process = posteriordb.MODELS['gp_pois_regr-gp_pois_regr'](data, tf.float32)
+  states = {
+    'rho': np.float32([[2.0]]),
+    'alpha': np.float32([[3.0]]),
+    'f_tilde': np.float32([[[1.0, 2.0]]]),
+  }
+  correlation = np.exp(-1 / 8)
+  second = correlation + 2 * np.sqrt(1 - correlation**2)
+  np.testing.assert_allclose(
+    process.reported(states)['f'], [[[3.0, 3.0 * second]]], rtol=1e-6
+  )
+
+
+# Rates that are the means of the prior, and rates where populations move fast.
+@pytest.mark.parametrize(
+  'theta, init',
+  [
+    ([0.55, 0.028, 0.80, 0.024], [34.0, 6.0]),
+    ([1.0, 0.05, 1.0, 0.05], [10.0, 10.0]),
+    ([1.5, 0.1, 1.5, 0.03], [60.0, 3.0]),
+  ],
+)
+def test_populations_solve_the_differential_equation(theta, init):
+  def slope(_, z):
+    u, v = z
+    return [(theta[0] - theta[1] * v) * u, (-theta[2] + theta[3] * u) * v]
+
+  exact = integrate.solve_ivp(
+    slope, (0, 20), init, t_eval=np.arange(1, 21), rtol=1e-11, atol=1e-11
+  ).y.T
+  for dtype, tolerance in ((np.float64, 2e-4), (np.float32, 5e-4)):
+    found = time_series.populations(
+      tf.constant([theta, theta], dtype),
+      tf.constant(np.log([init] * 2), dtype),
+      20,
+    )
+    assert found.shape == [2, 20, 2]
+    error = found - np.log(exact)
+    assert np.abs(error).max() < tolerance

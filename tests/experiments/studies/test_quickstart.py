@@ -1,0 +1,165 @@
+"""The quickstart: its table, its figures, and the whole command."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.run import store
+from experiments.run.study import Work
+from experiments.samplers import on_models
+from experiments.studies import quickstart
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+# For the largest of 100 weights: 4 is exceeded once in 160 tries, 5 in 17,000.
+_MOST_ERRORS_OF_WEIGHTS = 5.0
+
+
+def _row(sampler, converged, size=500.0, seconds=10.0, posterior='schools'):
+  failed = '' if converged else '\nfailed: R-hat is 1.5 in spread, above 1.01'
+  return {
+    'posterior': posterior,
+    'sampler': sampler,
+    'converged': converged,
+    'verdict': f'R-hat at most 1.5 (spread){failed}',
+    'found': '',
+    'ess_bulk': size,
+    'ess_tail': 2.0 * size,
+    'num_gradients': 1e6,
+    'seconds': seconds,
+    'worst_error': [-0.5, 'spread'],
+  }
+
+
+def _first_cells(text):
+  lines = text.splitlines()[2:]
+  return [line.split() for line in lines[: lines.index('')]]
+
+
+def test_rows_that_have_not_converged_have_no_rate_and_come_last():
+  fast = _row('fast', False, size=399.0, seconds=0.1)
+  rows = [fast, _row('slow', True, seconds=100.0), _row('good', True)]
+  cells = _first_cells(quickstart.to_text(rows))
+  assert [line[1] for line in cells] == ['good', 'slow', 'fast']
+  assert [line[-1] for line in cells] == ['50.0', '5.0', '-']
+  assert cells[2][2:4] == ['NOT', 'CONVERGED']
+  # Were it converged, it would be first.
+  other = [{**fast, 'converged': True}, *rows[1:]]
+  cells = _first_cells(quickstart.to_text(other))
+  assert [line[1] for line in cells] == ['fast', 'good', 'slow']
+
+
+def test_posteriors_keep_their_order_and_are_not_ranked_with_each_other():
+  rows = [_row('a', True, 1.0, posterior='hard'), _row('b', True)]
+  shown = quickstart.ranked(rows)
+  assert [row['posterior'] for row in shown] == ['hard', 'schools']
+
+
+def test_the_smaller_of_bulk_and_tail_counts():
+  row = {**_row('a', True), 'ess_tail': 420.0}
+  assert _first_cells(quickstart.to_text([row]))[0][3] == '420'
+  # A chain that never moved has neither.
+  row = {**_row('a', False), 'ess_bulk': None, 'ess_tail': None}
+  assert _first_cells(quickstart.to_text([row]))[0][4] == '0'
+
+
+def test_the_text_is_at_most_80_columns_wide():
+  rows = [
+    _row(sampler, sampler == on_models.OURS, 12345.0, 1234.0, posterior)
+    for posterior in ('regression', 'eight schools')
+    for sampler in on_models.SAMPLERS
+  ]
+  rows[0]['verdict'] += ' and so on' * 20
+  assert max(map(len, quickstart.to_text(rows).splitlines())) <= 80
+  # A name can be too long: the limit has been looked at.
+  rows[0]['sampler'] *= 4
+  assert max(map(len, quickstart.to_text(rows).splitlines())) > 80
+
+
+def _outcome(states, with_divergences):
+  draws = np.exp(np.random.RandomState(0).normal(size=[200, 8, 8]))
+  trace = {'target_log_prob': draws[..., 0]}
+  if with_divergences:
+    trace['diverging'] = draws[..., 0] > 9.0
+  states = {name: draws[..., part] for name, part in states.items()}
+  return on_models.Outcome(
+    states, trace, 1234.0, cost={'seconds': 2.0, 'cpu_seconds': 2.0}
+  )
+
+
+def test_runs_end_as_a_table_and_two_figures(monkeypatch, tmp_path, capsys):
+  outcomes = iter([
+    # Replica exchange counts no divergence.
+    _outcome({'weights': slice(0, 2)}, with_divergences=False),
+    _outcome({'weights': slice(0, 2)}, with_divergences=True),
+    *2 * [_outcome({'mean': 0, 'spread': 1, 'effect': slice(0, 8)}, True)],
+  ])  # fmt: skip
+  monkeypatch.setattr(on_models, 'run', lambda *_: next(outcomes))
+  records, study = [], quickstart.STUDY
+  settings = study.settings()
+  for case, cell in study.cases(settings).items():
+    result = study.run(cell, 0, Work(settings, tmp_path))
+    values = store.plain(result.record)
+    record = store.Record('quickstart', case, 0, 'key', 'finished', values)
+    store.write_arrays(tmp_path, record, result.arrays)
+    records.append(record)
+  study.finish(tmp_path, records, Work(settings, tmp_path))
+  printed = capsys.readouterr().out
+  rows = [dict(r.record, posterior=r.case.split(' | ')[0]) for r in records]
+  assert study.render(records)[len('```text\n') : -len('```\n')] in printed
+  for name in ('traces.png', 'pairs.png'):
+    assert str(tmp_path / name) in printed
+    assert (tmp_path / name).stat().st_size > 10_000
+  # The means of the schools are known, those of the regression are not.
+  known = {row['posterior']: row['worst_error'] is not None for row in rows}
+  assert known == {'regression': False, 'eight schools': True}
+  # A run that failed leaves no line.
+  lost = records[0]._replace(status='failed', record={})
+  assert study.render([lost, *records[1:]]).count('regression') == 2
+
+
+# The whole command, five minutes: XLA compiles all that a user waits for.
+@pytest.mark.nightly
+def test_the_command_finds_the_means_and_says_nothing_else(tmp_path):
+  variables = {**os.environ, 'PYTHONPATH': str(_ROOT)}
+  variables.pop('TF_CPP_MIN_LOG_LEVEL', None)
+  command = [sys.executable, '-m', 'experiments', 'run', 'quickstart']
+  result = subprocess.run(
+    [*command, '--output', tmp_path],
+    env=variables,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  records = store.read(tmp_path)
+  assert result.stderr == ''
+  text = quickstart.STUDY.render(records)[len('```text\n') : -len('```\n')]
+  assert text in result.stdout
+  rows = {r.case: r.record for r in records}
+  own = rows['regression | sample_posterior']
+  nuts = rows['regression | NUTS, windowed']
+  assert own['converged'] and nuts['converged']
+  assert _gap(own, nuts) < _MOST_ERRORS_OF_WEIGHTS
+  schools = rows['eight schools | sample_posterior']
+  assert schools['converged'] and abs(schools['worst_error'][0]) < 4.0
+
+
+def _gap(row, other):
+  """Returns the largest difference of means in combined standard errors."""
+  gaps = [
+    (row['means'][name][0] - mean) / np.hypot(row['means'][name][1], error)
+    for name, (mean, error) in other['means'].items()
+  ]
+  return np.max(np.abs(gaps))
+
+
+def test_a_mean_that_is_off_is_seen_by_the_comparison_of_samplers():
+  means = {f'w[{j}]': [0.1 * j, 0.01] for j in range(100)}
+  other = {**means, 'w[7]': [0.7 + 0.1, 0.01]}
+  assert _gap({'means': means}, {'means': means}) == 0.0
+  gap = _gap({'means': means}, {'means': other})
+  assert gap == pytest.approx(0.1 / np.hypot(0.01, 0.01))
+  assert gap > _MOST_ERRORS_OF_WEIGHTS
