@@ -4,7 +4,7 @@
 
 with Q a rotation drawn at a fixed seed and variances even in their logarithm.
 Wide in some directions, narrow in others, and far draws in all at once. The
-distribution of experiments/studies/length_targets.py.
+distribution of the archived study length_targets (tag archive/2026-11-studies).
 """
 
 import numpy as np
