@@ -7,7 +7,7 @@
     logits = exp(exp(log_spread_slope) slope_j) (ability_i - place_j))
 
 Data: 100 persons and 20 items, simulated; density and data are those of
-experiments/studies/length_targets.py.
+the archived study length_targets (tag archive/2026-11-studies).
 """
 
 import numpy as np

@@ -33,7 +33,7 @@ for number in range(3):
 print(megabytes, graphs)
 # The first round loads what TensorFlow needs. Kernels are new in every round.
 assert graphs[-1] <= graphs[1] + 5, graphs
-assert megabytes[-1] - megabytes[1] < 6.0 * len(cases), megabytes
+assert megabytes[-1] - megabytes[1] < 3.0 * len(cases), megabytes
 """
 
 _LIMITED = """
