@@ -43,6 +43,7 @@ __all__ = [
   'SurrogateHamiltonianResults',
   'UncalibratedSurrogateHamiltonian',
   'kernel_hamiltonian',
+  'constant_surrogate',
 ]
 
 _SHORTEST = 1.0 / 3.0  # Of the longest trajectory.
@@ -291,7 +292,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
 
   def learned_at(self, results):
     learned = super().learned_at(results) | dict(
-      surrogate=_constant(self.surrogate, results.surrogate_params)
+      surrogate=constant_surrogate(self.surrogate, results.surrogate_params)
     )
     if not self.walk_share:
       return learned
@@ -416,7 +417,7 @@ def _has_walked(results):
   return results.proposed_results.trajectory.has_walked
 
 
-def _constant(surrogate, params):
+def constant_surrogate(surrogate, params):
   """Returns a surrogate that starts at given params."""
   params = tf.nest.map_structure(np.asarray, params)
 

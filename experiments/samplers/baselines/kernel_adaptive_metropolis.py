@@ -11,6 +11,7 @@ adaptive Metropolis-Hastings, section 4.1, https://arxiv.org/abs/1307.5302.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
@@ -24,6 +25,7 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.surrogate import kernel_hamiltonian
 
 __all__ = [
   'KernelAdaptiveResults',
@@ -160,6 +162,14 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
       noise_scale=noise_scale,
       target_is_stochastic=target_is_stochastic,
       name=name,
+    )
+
+  def learned_at(self, results):
+    return dict(
+      step_size=np.asarray(results.step_size),
+      surrogate=kernel_hamiltonian.constant_surrogate(
+        self.surrogate, results.surrogate_params
+      ),
     )
 
   @property
