@@ -6,7 +6,7 @@
 #   make data        install, then python -m experiments data --all
 # Before a change is handed in, what .ci/run calls, and now and then:
 #   make test-full     the quick tests and the long ones: 25 minutes
-#   make test-nightly  the longest, then the mutants: hours
+#   make test-nightly  the longest, then mutants and site: hours
 #   make mutants       applies each slip of tests/mutants.txt in a scratch copy
 # And the site of docs/, built into site/:
 #   make docs        from the pages, the docstrings and saved results
@@ -17,7 +17,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
-PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal --durations 10
 
 .PHONY: run volatility data test test-full test-nightly mutants lint format \
   wheel docs notebooks peers clean
@@ -32,7 +32,7 @@ data: $(VENV)/installed
 	$(BIN)/python -m experiments data --all
 
 test: $(VENV)/installed
-	$(PYTEST) -m "not full and not nightly"
+	$(PYTEST) -m "not full and not nightly" --timeout 120
 
 # In parts: what XLA has compiled stays in its process for good, some 5 GB each.
 TEST_PARTS = "tests/contracts tests/core tests/driver" "tests/experiments" \
@@ -42,20 +42,21 @@ TEST_PARTS = "tests/contracts tests/core tests/driver" "tests/experiments" \
 
 test-full: $(VENV)/installed
 	failed=0; for part in $(TEST_PARTS); do \
-	  $(PYTEST) -m "not nightly" --durations-file tests/durations.json $$part \
-	    || failed=1; \
+	  $(PYTEST) -m "not nightly" --timeout 600 $$part || failed=1; \
 	done; exit $$failed
 
 test-nightly: $(VENV)/installed
-	$(PYTEST) -m nightly
-	$(MAKE) mutants
+	$(PYTEST) -m nightly --timeout 7200
+	$(MAKE) mutants docs
 
 mutants: $(VENV)/installed
-	$(BIN)/python -m tests.mutants --output docs/results/mutants.json
+	$(BIN)/python -m tests.mutants
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/installed
 	$(BIN)/ruff format .
@@ -66,12 +67,10 @@ wheel: $(VENV)/installed
 
 # Material announces its own end at every build unless told not to.
 docs: $(VENV)/docs-installed
-	$(BIN)/python -m experiments.documentation.evaluation_tables docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	$(BIN)/python -m tests.site_links site
 
 notebooks: $(VENV)/docs-installed
-	$(BIN)/python -m experiments.documentation.notebooks docs/tutorials/*.ipynb
+	$(BIN)/python -m experiments.report notebooks docs/tutorials/*.ipynb
 
 $(VENV)/docs-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) \

@@ -6,8 +6,7 @@ line answer at once.
 
 import typer
 
-from experiments.framework.data_cli import data
-from experiments.fuzz.cli import fuzz
+from experiments.data.cli import data
 from experiments.run import cli
 
 __all__ = ['app']
@@ -23,8 +22,6 @@ for _name, _command in (
   ('list', cli.list_),
   ('report', cli.report),
   ('data', data),
-  # Until it is a study of the engine.
-  ('fuzz', fuzz),
 ):
   app.command(_name)(_command)
 

@@ -8,8 +8,6 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import pytest  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-pytest_plugins = ['tests.tiers']
-
 # Sharding is tested on two logical CPUs; they must exist before TF starts.
 tf.config.set_logical_device_configuration(
   tf.config.list_physical_devices('CPU')[0],

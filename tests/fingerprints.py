@@ -29,10 +29,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from tests import fingerprint_cases
+from experiments.samplers import cases
 
 __all__ = [
   'FILE',
+  'built',
   'check',
   'differences',
   'digest',
@@ -47,9 +48,16 @@ __all__ = [
 
 FILE = pathlib.Path(__file__).with_suffix('.json')
 _NUM_RESULTS = 200
+NUM_ADAPTATION_STEPS = 100
 _MIN_DISTINCT = 4  # Values of the first coordinate, after adapting.
-_DRIVEN = 'gradient_adaptive_langevin'
+_DRIVEN = 'langevin'  # The case that the driver samples.
 _PACKAGES = ('numpy', 'tensorflow', 'tensorflow-probability')
+
+
+def built(case):
+  """Returns the kernel of a case and its first state."""
+  kernel = case.build(num_adaptation_steps=NUM_ADAPTATION_STEPS)
+  return kernel, case.problem.start()
 
 
 def run(kernel, start, jit_compile, seed=(20, 26)):
@@ -70,7 +78,7 @@ def driven(kernel, start, jit_compile, seed=(20, 26)):
   result = tfpa.sample(
     kernel=kernel,
     init_state=start,
-    num_results=_NUM_RESULTS - fingerprint_cases.NUM_ADAPTATION_STEPS,
+    num_results=_NUM_RESULTS - NUM_ADAPTATION_STEPS,
     seed=seed,
     block_size=_NUM_RESULTS // 2,
     jit_compile=jit_compile,
@@ -98,13 +106,13 @@ def digest(states):
 
 
 def selected(only=''):
-  """Yields (name, builder, make, mode): all in graphs, one each compiled."""
-  for builder, cases in fingerprint_cases.CASES.items():
-    for case, make in cases.items():
-      for mode in ('graph', 'xla') if case == 'default' else ('graph',):
-        name = f'{builder}: {case}: {mode}'
-        if only in name:
-          yield name, builder, make, mode
+  """Yields (name, case, draw, mode): all in graphs, defaults compiled too."""
+  drawn = [(case.builder.__name__, case, run) for case in cases.CASES]
+  for builder, case, draw in [*drawn, ('sample', cases.named(_DRIVEN), driven)]:
+    for mode in ('graph', 'xla') if case.label == 'default' else ('graph',):
+      name = f'{builder}: {case.label}: {mode}'
+      if only in name:
+        yield name, case, draw, mode
 
 
 def digests(only='', log=print):
@@ -118,12 +126,10 @@ def digests(only='', log=print):
     A dict of strings.
   """
   found = {}
-  for name, builder, make, mode in selected(only):
+  for name, case, draw, mode in selected(only):
     began = time.monotonic()
-    draw = driven if builder == 'sample' else run
-    builder = _DRIVEN if builder == 'sample' else builder
     try:
-      found[name] = digest(draw(*make(builder), mode == 'xla'))
+      found[name] = digest(draw(*built(case), mode == 'xla'))
     except Exception as error:  # A case that is gone is a difference.
       found[name] = f'{type(error).__name__}: {str(error)[:200]}'
     seconds = time.monotonic() - began

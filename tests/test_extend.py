@@ -11,87 +11,61 @@ import pytest
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PAGE = (_ROOT / 'docs/extend.md').read_text()
+# (file, code) of each block; the last one adds a line to the registry.
 _BLOCKS = re.findall(r'```python\n# (\S+)\n(.*?)```', _PAGE, re.S)
-_REGISTRY = 'tests/contracts/registry.py'
-# New file -> the contract tests that must find what is in it.
-_CHECKS = {
-  'tfp_adaptive/preconditioners/isotropic.py': [
-    'tests/contracts/test_parts.py',
-    '-k',
-    'isotropic',
-  ],
-  'tfp_adaptive/linear/criteria/mean_acceptance.py': [
-    'tests/contracts/test_parts.py',
-    '-k',
-    'mean_acceptance',
-  ],
-  'tfp_adaptive/linear/uniform_walk.py': [
-    'tests/contracts/test_kernel_objects.py',
-    'tests/contracts/test_accept_reject.py',
-    '-k',
-    'uniform_walk',
-  ],
-}
+*_FILES, (_REGISTRY, _LINE) = _BLOCKS
+_PARTS = 'tests/contracts/test_parts.py'
+_KERNELS = (
+  'tests/contracts/test_kernel_objects.py',
+  'tests/contracts/test_accept_reject.py',
+)
 
 
 @pytest.fixture(scope='module')
 def copy(tmp_path_factory):
   folder = tmp_path_factory.mktemp('copy')
   ignore = shutil.ignore_patterns('__pycache__')
-  for name in ('tfp_adaptive', 'tests'):
+  for name in ('tfp_adaptive', 'tests', 'experiments'):
     shutil.copytree(_ROOT / name, folder / name, ignore=ignore)
-  os.symlink(_ROOT / 'experiments', folder / 'experiments')
   shutil.copy(_ROOT / 'pyproject.toml', folder)
   return folder
 
 
-def _export(init, module, name):
-  """Adds an import and a public name to an `__init__.py`."""
-  text = init.read_text()
-  start = text.index('from tfp_adaptive')
-  text = f'{text[:start]}from {module} import {name}\n{text[start:]}'
-  init.write_text(text.replace('__all__ = [', f"__all__ = [\n  '{name}',"))
+def _edit(path, old, new):
+  text = path.read_text()
+  assert old in text
+  path.write_text(text.replace(old, new, 1))
 
 
-def _add(copy, path, text):
-  """Adds one new file by the page; returns the files that were touched."""
+def _add(copy, path, code):
+  """Adds one new file as the page says."""
   name = pathlib.Path(path).stem
-  (copy / path).write_text(text)
+  (copy / path).write_text(code)
   exporting = re.search(rf'# {path}\n.*?Export it in `(\S+)`', _PAGE, re.S)[1]
   module = path.removesuffix('.py').replace('/', '.')
-  _export(copy / exporting, module, name)
-  touched = {path, exporting}
-  for other, lines in _BLOCKS:
-    if other == _REGISTRY and f"'{name}'" in lines:
-      registry = copy / _REGISTRY
-      registry.write_text(
-        registry.read_text().replace('KERNELS = [\n', f'KERNELS = [\n{lines}')
-      )
-      touched.add(other)
-  return touched
-
-
-def _is_sampler(path):
-  return path.endswith('walk.py')
-
-
-def test_the_page_has_a_file_for_each_check():
-  assert {path for path, _ in _BLOCKS} == {*_CHECKS, _REGISTRY}
+  line = f'from {module} import {name}\n'
+  _edit(copy / exporting, 'from tfp_adaptive', f'{line}from tfp_adaptive')
+  _edit(copy / exporting, '__all__ = [', f"__all__ = [\n  '{name}',")
+  if f"'{name}'" in _LINE:
+    _edit(copy / _REGISTRY, '_LINEAR = (\n', f'_LINEAR = (\n{_LINE}')
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-  'path',
+  'place, tests',
   [
-    path if _is_sampler(path) else pytest.param(path, marks=pytest.mark.nightly)
-    for path in _CHECKS
+    pytest.param(0, [_PARTS], marks=pytest.mark.nightly),
+    pytest.param(1, [_PARTS], marks=pytest.mark.nightly),
+    (2, _KERNELS),
   ],
 )
-def test_a_part_is_one_file_an_export_and_a_line_for_samplers(copy, path):
-  touched = _add(copy, path, dict(_BLOCKS)[path])
-  assert len(touched) == 2 + _is_sampler(path)
+def test_contract_tests_pass_with_the_new_file_of_the_page(copy, place, tests):
+  path, code = _FILES[place]
+  _add(copy, path, code)
+  name = pathlib.Path(path).stem
   done = subprocess.run(
-    [sys.executable, '-m', 'pytest', '-p', 'no:cacheprovider', *_CHECKS[path]],
+    [sys.executable, '-m', 'pytest', '-p', 'no:cacheprovider', *tests]
+    + ['-k', name],
     cwd=copy,
     env=dict(os.environ, PYTHONPATH=str(copy)),
     capture_output=True,

@@ -8,11 +8,10 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments.samplers import baselines
-from tests import fingerprint_cases
+from experiments.samplers import cases
 from tests import fingerprints
 
 _STORED = json.loads(fingerprints.FILE.read_text())
-_RANDOM_WALK = 'gradient_adaptive_random_walk'
 
 
 def _builders():
@@ -26,20 +25,25 @@ def _builders():
 
 
 def _digest(seed):
-  make = fingerprint_cases.CASES[_RANDOM_WALK]['default']
-  kernel, start = make(_RANDOM_WALK)
+  kernel, start = fingerprints.built(cases.named('random_walk'))
   return fingerprints.digest(
     fingerprints.run(kernel, start, jit_compile=False, seed=seed)
   )
 
 
-def test_every_builder_and_the_driver_have_a_case():
-  assert set(fingerprint_cases.CASES) == {*_builders(), 'sample'}
+def test_every_builder_has_a_case_that_meets_the_contracts():
+  met = {c.builder.__name__ for c in cases.CASES if c.group != 'digest'}
+  assert met == set(_builders())
+
+
+def test_names_of_cases_differ():
+  names = [case.name for case in cases.CASES]
+  assert len(set(names)) == len(names)
 
 
 def test_every_case_is_stored():
-  cases = {name for name, *_ in fingerprints.selected()}
-  assert cases == set(_STORED['digests'])
+  names = {name for name, *_ in fingerprints.selected()}
+  assert names == set(_STORED['digests'])
 
 
 @pytest.mark.full

@@ -5,9 +5,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
-from tfp_adaptive.core import tfp_private
-from tfp_adaptive.core.short_steps import ShortSteps
 from tfp_adaptive.interfaces import types
 
 __all__ = [
@@ -17,19 +16,6 @@ __all__ = [
   'learned_covariance',
   'learned_factor',
 ]
-
-# Part of a kernel -> where its results keep what it learned.
-_LEARNED = dict(
-  preconditioner='preconditioner_params',
-  transport='preconditioner_params',
-  surrogate='surrogate_params',
-)
-# Marks of proposals, and what TFP's kernel does not have.
-_NOT_TFP = dict(
-  has_local_steps='shorter steps where the target is steep',
-  keeps_momentum='momenta that are kept',
-  surrogate='the score of a surrogate',
-)
 
 
 def frozen(
@@ -55,29 +41,7 @@ def frozen(
     fixed = tfpa.frozen(kernel, result.final_kernel_results)
     more = tfpa.sample(fixed, result.final_state, num_results=500, seed=2)
   """
-  if hasattr(kernel, 'frozen_at'):
-    return kernel.frozen_at(results)
-  learned = [part for part in _LEARNED if part in kernel.parameters]
-  if learned:
-    step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
-    fixed = {part: _fixed(kernel, part, results) for part in learned}
-    fixed.update(_fixed_walk(kernel, results))
-    fixed.update(_fixed_num_steps(kernel, results))
-    return kernel.copy(**fixed, step_size=step_size)
-  if hasattr(kernel, 'cost') and 'step_size' in kernel.parameters:
-    return _with_step_sizes(kernel, results)
-  if 'inner_kernel' not in kernel.parameters:
-    raise ValueError(
-      f'{type(kernel).__name__} has learned nothing that can be frozen: no '
-      'kernel inside has a preconditioner. Pass a kernel built by a `tfpa` '
-      'builder, with the results of the same kernel.'
-    )
-  inner = frozen(kernel.inner_kernel, results)
-  if isinstance(kernel, ShortSteps):
-    return kernel.at(inner, results)
-  if 'num_adaptation_steps' in kernel.parameters:
-    return inner
-  return kernel.copy(inner_kernel=inner)
+  return stack.frozen(kernel, results)
 
 
 def as_tfp_kernel(
@@ -111,42 +75,40 @@ def as_tfp_kernel(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
     hmc = tfpa.as_tfp_kernel(kernel, result.final_kernel_results)
   """
-  proposal = _linear(kernel)
-  ours = [what for mark, what in _NOT_TFP.items() if hasattr(proposal, mark)]
-  if ours or not proposal.uses_gradient:
+  proposal, own = stack.levels(kernel, results)[-1]
+  factor = _operator(proposal, own)
+  if proposal.lacking_in_tfp:
     raise ValueError(
-      f"TFP's HMC does not have {(*ours, 'moves without a gradient')[0]}. Use "
+      f"TFP's HMC does not have {proposal.lacking_in_tfp}. Use "
       '`tfpa.frozen(kernel, results)`.'
     )
-  state = tfp_private.get_innermost(results, 'proposed_state')
-  log_prob = tfp_private.get_innermost(results, 'target_log_prob')
-  if not tf.is_tensor(state) or state.shape.rank != log_prob.shape.rank + 1:
+  state = stack.metropolis_hastings_results(results).proposed_state
+  num_chain_dims = own.target_log_prob.shape.rank
+  if not tf.is_tensor(state) or state.shape.rank != num_chain_dims + 1:
     raise ValueError(
       "TFP's kernel takes one mass matrix for each part, but this state is not "
       'one Tensor of shape [chains..., d]. Flatten the state to one vector, or '
       'use `tfpa.frozen(kernel, results)`.'
     )
-  factor = proposal.preconditioner.operator(
-    tfp_private.get_innermost(results, 'preconditioner_params')
-  )
   hmc = tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
     proposal.target_log_prob_fn,
-    step_size=np.asarray(tfp_private.get_innermost(results, 'step_size')),
-    num_leapfrog_steps=_num_steps(proposal, results),
+    step_size=np.asarray(own.step_size),
+    num_leapfrog_steps=proposal.num_steps_at(own),
     momentum_distribution=(
       tfp.experimental.distributions.MultivariateNormalPrecisionFactorLinearOperator(
-        loc=tf.zeros_like(state[(0,) * log_prob.shape.rank]),
+        loc=tf.zeros_like(state[(0,) * num_chain_dims]),
         precision_factor=factor,
       )
     ),
   )
-  transformed = stack.first_with(kernel, 'bijector')
-  if transformed is None:
-    return hmc
-  given = _linear(transformed.parameters['inner_kernel'])
-  return tfp.mcmc.TransformedTransitionKernel(
-    hmc.copy(target_log_prob_fn=given.target_log_prob_fn), transformed.bijector
-  )
+  wrappers = tfp.mcmc.TransformedTransitionKernel
+  for one in stack.kernels(kernel):
+    if isinstance(one, wrappers):
+      given = stack.kernels(one.parameters['inner_kernel'])[-1]
+      return wrappers(
+        hmc.copy(target_log_prob_fn=given.target_log_prob_fn), one.bijector
+      )
+  return hmc
 
 
 def learned_factor(
@@ -167,15 +129,15 @@ def learned_factor(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
     factor = tfpa.learned_factor(kernel, result.final_kernel_results)
   """
-  preconditioner = _linear(kernel).preconditioner
-  params = tfp_private.get_innermost(results, 'preconditioner_params')
-  step_size = np.asarray(tfp_private.get_innermost(results, 'step_size'))
+  proposal, own = stack.levels(kernel, results)[-1]
+  operator = _operator(proposal, own)
+  step_size = np.asarray(own.step_size)
   if step_size.size > 1:
     raise ValueError(
       f'There is no one matrix where step sizes are {step_size.shape}, one for '
       'each chain. Use `tfpa.frozen(kernel, results)`.'
     )
-  return step_size.item() * preconditioner.operator(params).to_dense().numpy()
+  return step_size.item() * operator.to_dense().numpy()
 
 
 def learned_covariance(
@@ -234,169 +196,21 @@ def cost_per_step(
     cost = tfpa.cost_per_step(kernel, adapting=False)
     print(cost.gradient)  # 1.0
   """
-  kernels = stack.kernels(kernel)
-  of_replicas = stack.first_with(kernel, 'exchange_cost')
-  if of_replicas is not None:
-    return _cost_of_replicas(of_replicas, adapting, results)
-  proposal = stack.first_with(kernel, 'cost')
-  if proposal is None:
+  cost = stack.cost(kernel, results, kernel_base.StepKind(adapting))
+  if cost is None:
     raise ValueError(
-      f'{type(kernels[-1]).__name__} does not state what a step costs. Pass a '
-      'kernel of `tfpa`, or one around it; count the calls of any other '
-      'target by hand.'
+      f'{type(stack.kernels(kernel)[-1]).__name__} does not state what a step '
+      'costs. Pass a kernel of `tfpa`, or one around it; count the calls of '
+      'any other target by hand.'
     )
-  adapts = [w for w in kernels if adapting and hasattr(w, 'adapting_cost')]
-  needs_replay = any(hasattr(wrapper, 'criterion') for wrapper in adapts)
-  learned = _learned_mean(proposal, adapting, results)
-  costs = [
-    proposal.cost(needs_replay, **learned),
-    *(w.adapting_cost for w in adapts),
-  ]
-  taught = [None if None in column else sum(column) for column in zip(*costs)]
-  # Steps that teach nothing cost what frozen ones do.
-  steps = next((k for k in kernels if isinstance(k, ShortSteps)), None)
-  share = steps.teaching_share(results) if steps else 1.0
-  return interfaces.Cost(
-    *(
-      cost if cost is None else frozen + share * (cost - frozen)
-      for cost, frozen in zip(taught, proposal.cost(False, **learned))
-    )
-  )
+  return cost
 
 
-def _cost_of_replicas(kernel, adapting, results):
-  """Returns the cost of a step of all replicas and of their exchange."""
-  costs = [
-    cost_per_step(of_replica, adapting, its_results)
-    for of_replica, its_results in (
-      kernel.replica(results, index) for index in range(kernel.num_stepped)
-    )
-  ]
-  return interfaces.Cost(
-    *(
-      None if None in column else sum(column)
-      for column in zip(kernel.exchange_cost, *costs)
-    )
-  )
-
-
-def _with_step_sizes(kernel, results):
-  """Returns a kernel without preconditioner at what it was tuned to."""
-  tuned = {
-    name: np.asarray(tfp_private.get_innermost(results, name))
-    for name in ('step_size', 'hyper_step_size', 'hyper_factor')
-    if name in kernel.parameters
-  }
-  return kernel.copy(**tuned)
-
-
-def _fixed(kernel, part, results):
-  """Returns a part of the kernel with what it learned as constants."""
-  params = tfp_private.get_innermost(results, _LEARNED[part])
-  learner = kernel.parameters[part]
-  if part != 'surrogate':
-    return _constant(learner, params)
-  params = tf.nest.map_structure(np.asarray, params)
-
-  def init(event_size, dtype, seed):
-    # A surrogate may hold Tensors that are not in the dtype of the state.
-    return tf.nest.map_structure(
-      lambda p, first: tf.cast(p, first.dtype),
-      params,
-      learner.init(event_size, dtype, seed),
-    )
-
-  return learner._replace(init=init)
-
-
-def _constant(learner, params):
-  """Returns a preconditioner or a transport that starts at its params."""
-  params = tf.nest.map_structure(np.asarray, params)
-
-  def init(event_size, dtype, scale):
-    del event_size, scale
-    return tf.nest.map_structure(
-      lambda p: tf.convert_to_tensor(
-        p, dtype=dtype if np.issubdtype(p.dtype, np.floating) else None
-      ),
-      params,
-    )
-
-  return learner._replace(init=init, init_scale=1.0)
-
-
-def _fixed_walk(kernel, results):
-  """Returns the law of a proposal's walks at what was learned, if it walks."""
-  if not kernel.parameters.get('walk_share'):
-    return {}
-  walk = tfp_private.get_innermost(results, 'walk_params')
-  return dict(
-    walk_share=float(walk.share),
-    walk_step_size=np.asarray(walk.step_size),
-    walk_preconditioner=_constant(
-      kernel.walk_preconditioner, walk.factor_params
-    ),
-  )
-
-
-def _fixed_num_steps(kernel, results):
-  """Returns the learned range of leapfrog steps, if there is one."""
-  if kernel.parameters.get('max_num_leapfrog_steps') is None:
-    return {}
-  return dict(
-    num_leapfrog_steps=_learned_range(kernel, results),
-    max_num_leapfrog_steps=None,
-  )
-
-
-def _learned_range(proposal, results):
-  drawn = tfp_private.get_innermost(results, 'num_leapfrog_steps')
-  return proposal.learned_range(np.asarray(drawn))
-
-
-def _num_steps(proposal, results):
-  """Returns one number of leapfrog steps for all steps."""
-  bounds = getattr(proposal, 'bounds', proposal.num_leapfrog_steps)
-  if getattr(proposal, 'max_num_leapfrog_steps', None) is not None:
-    bounds = _learned_range(proposal, results)
-  return int(np.ceil(np.mean(bounds)))
-
-
-def _learned_mean(proposal, adapting, results):
-  """Returns the mean number of leapfrog steps, if it is learned."""
-  if getattr(proposal, 'max_num_leapfrog_steps', None) is None:
-    return {}
-  if results is None:
+def _operator(proposal, results):
+  """Returns the learned C of an innermost kernel, without its step size."""
+  if not isinstance(proposal, kernel_base.Kernel):
     raise ValueError(
-      'The number of leapfrog steps is learned, and so is the cost of a step. '
-      'Pass the results as well: `tfpa.cost_per_step(kernel, adapting, '
-      'result.final_kernel_results)`.'
+      f'{type(proposal).__name__} is no kernel of `tfpa`. Pass one built by a '
+      '`tfpa` builder.'
     )
-  if adapting:
-    lengths = tfp_private.get_innermost(results, 'trajectory_length')
-    taken = np.asarray(lengths.num_taken) / max(
-      1, np.asarray(lengths.num_steps)
-    )
-    return {'mean_num_steps': float(taken)}
-  learned = proposal.copy(
-    num_leapfrog_steps=_learned_range(proposal, results),
-  )
-  return {'mean_num_steps': float(learned.mean_num_steps)}
-
-
-def _linear(kernel):
-  """Returns the proposal inside; refuses one that moves by no one matrix."""
-  proposal = stack.first_with(kernel, 'cost')
-  if proposal is None:
-    raise ValueError("No kernel inside has 'cost'; pass one built by `tfpa`.")
-  if hasattr(proposal, 'transport'):
-    raise ValueError(
-      'A transport is no matrix, so there is no covariance to return. Use '
-      '`tfpa.frozen(kernel, results)`, or the params in its results.'
-    )
-  if not hasattr(proposal, 'preconditioner'):
-    raise ValueError(
-      f'{type(proposal).__name__} moves by no one matrix C, so there is none '
-      'to return. Use `tfpa.frozen(kernel, results)`.'
-    )
-  return proposal
+  return proposal.operator_at(results)

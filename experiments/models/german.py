@@ -7,7 +7,7 @@ standardized inputs and a constant 1, the last. They are read from the folder
 of data sets.
 """
 
-from experiments.framework import data as data_lib
+from experiments.data import datasets
 from experiments.models.logistic_regression import numpyro_model
 from experiments.models.logistic_regression import pymc_model
 from experiments.models.logistic_regression import standardized
@@ -18,5 +18,5 @@ __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
 
 def data():
   """Returns inputs [1000, 25], the bias last, and labels [1000]."""
-  inputs, labels = data_lib.load('german')
+  inputs, labels = datasets.load('german')
   return dict(inputs=standardized(inputs), labels=labels)

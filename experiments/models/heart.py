@@ -6,7 +6,7 @@ Data: Statlog's heart of the UCI repository, 270 rows of 13 standardized inputs
 and a constant 1, the last. They are read from the folder of data sets.
 """
 
-from experiments.framework import data as data_lib
+from experiments.data import datasets
 from experiments.models.logistic_regression import numpyro_model
 from experiments.models.logistic_regression import pymc_model
 from experiments.models.logistic_regression import standardized
@@ -17,5 +17,5 @@ __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
 
 def data():
   """Returns inputs [270, 14], the bias last, and labels [270]."""
-  inputs, labels = data_lib.load('heart')
+  inputs, labels = datasets.load('heart')
   return dict(inputs=standardized(inputs), labels=labels)

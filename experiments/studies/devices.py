@@ -37,6 +37,16 @@ class Amount(Settings):
   num_chains: tuple[int, ...] = (10, 100, 1000, 10_000)
   seconds: float = 0.3
 
+  def smoke(self) -> 'Amount':
+    return Amount(
+      num_adaptation_steps=100,
+      num_learning_chains=20,
+      num_judges=2000,
+      num_judged_steps=10,
+      num_chains=(10, 100),
+      seconds=0.01,
+    )
+
 
 class Case(NamedTuple):
   """A kernel, and whether matrix products may use TensorFloat-32."""

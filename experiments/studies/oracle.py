@@ -42,6 +42,9 @@ class Length(Settings):
 
   num_results: int = 5000
 
+  def smoke(self) -> 'Length':
+    return Length(num_results=200)
+
 
 class Case(NamedTuple):
   """A Gaussian, and how it is sampled."""

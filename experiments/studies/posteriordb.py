@@ -14,7 +14,7 @@ import numpy as np
 import pydantic
 import tensorflow as tf
 
-from experiments.framework import data as data_lib
+from experiments.data import datasets
 from experiments.models import posteriordb
 from experiments.models.posteriordb import reference as reference_lib
 from experiments.models.posteriordb.posterior import named
@@ -53,7 +53,7 @@ def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
 
 
 def _folder(work: Work) -> pathlib.Path:
-  return data_lib.folder(work.data_dir) / 'posteriordb'
+  return datasets.folder(work.data_dir) / 'posteriordb'
 
 
 def _prepare(work: Work) -> None:

@@ -49,6 +49,9 @@ class Sizes(Settings):
   num_regressions: int = 200
   num_rows: tuple[int, ...] = (1000, 100_000, 1_000_000)
 
+  def smoke(self) -> 'Sizes':
+    return Sizes(num_regressions=1, num_rows=(1000,))
+
 
 class Case(NamedTuple):
   """A function that returns a posterior and some numbers, and its arguments."""

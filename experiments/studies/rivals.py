@@ -10,7 +10,7 @@ import os
 import pydantic
 
 from experiments import models
-from experiments.framework import data as data_lib
+from experiments.data import datasets
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -43,7 +43,7 @@ def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
 def prepare(work: Work) -> None:
   """Lets models, whose `data` has no arguments, find their data sets."""
   if work.data_dir:
-    os.environ[data_lib.DATA_DIR_VARIABLE] = str(work.data_dir)
+    os.environ[datasets.DATA_DIR_VARIABLE] = str(work.data_dir)
 
 
 def _run(case: tuple[str, str], seed: int, work: Work):

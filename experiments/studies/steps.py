@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import data
+from experiments.data import datasets
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -54,6 +54,9 @@ class Steps(Settings):
 
   seconds_per_repeat: float = 0.3
   num_repeats: int = 15
+
+  def smoke(self) -> 'Steps':
+    return Steps(seconds_per_repeat=0.001, num_repeats=3)
 
 
 class Case(NamedTuple):
@@ -350,7 +353,7 @@ def _iid_float64(event_size):
 
 
 def _heart(data_dir):
-  inputs, labels = data.load('heart', data_dir)
+  inputs, labels = datasets.load('heart', data_dir)
   return logistic_regression_target(
     'heart', design_matrix(inputs), labels, 'float64'
   )

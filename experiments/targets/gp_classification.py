@@ -18,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.framework import data
+from experiments.data import datasets
+from experiments.data.sources import BINARY
 from experiments.targets import latent
 from experiments.targets.registry import TARGETS
 
@@ -62,14 +63,14 @@ def gp_classification_target(
 class GpClassification(latent.LatentParameters):
   """Binary labels of a named data set behind a Gaussian process."""
 
-  dataset: Literal[tuple(data.SOURCES)]  # type: ignore[valid-type]
+  dataset: Literal[BINARY]  # type: ignore[valid-type]
   variance: float = Field(5.83, gt=0)
   squared_length_scale: float | None = Field(
     None, gt=0, description='None: the number of inputs'
   )
 
   def build(self, context):
-    inputs, labels = data.load(self.dataset, context.data_dir)
+    inputs, labels = datasets.load(self.dataset, context.data_dir)
     inputs = standardized(inputs)
     length = self.squared_length_scale or latent.half_mean_square(inputs)
     covariance = latent.squared_exponential(inputs, self.variance, length)

@@ -17,7 +17,8 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework import data
+from experiments.data import datasets
+from experiments.data.sources import BINARY
 from experiments.targets import latent
 from experiments.targets.base import Hierarchy
 from experiments.targets.base import Target
@@ -83,12 +84,12 @@ def gp_hierarchy_target(
 class GpHierarchy(TargetParameters):
   """Binary labels behind a Gaussian process with unknown scales."""
 
-  dataset: Literal[tuple(data.SOURCES)]  # type: ignore[valid-type]
+  dataset: Literal[BINARY]  # type: ignore[valid-type]
   jitter: float = Field(1e-6, ge=0)
   hyper_deviation: float = Field(10.0, gt=0)
 
   def build(self, context):
-    inputs, labels = data.load(self.dataset, context.data_dir)
+    inputs, labels = datasets.load(self.dataset, context.data_dir)
     return gp_hierarchy_target(
       f'gp_hierarchy_{self.dataset}',
       standardized(inputs),

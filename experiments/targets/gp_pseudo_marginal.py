@@ -26,7 +26,8 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from experiments.framework import data
+from experiments.data import datasets
+from experiments.data.sources import BINARY
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.blocked_cholesky import cholesky_with_inverse
@@ -177,14 +178,14 @@ def gp_pseudo_marginal_target(
 class GpPseudoMarginal(TargetParameters):
   """Length-scales of a GP classifier, the likelihood estimated unbiasedly."""
 
-  dataset: Literal[tuple(data.SOURCES)] = 'wine'  # type: ignore[valid-type]
+  dataset: Literal[BINARY] = 'wine'  # type: ignore[valid-type]
   num_draws: int = Field(
     100, ge=2, multiple_of=2, description='importance draws of an estimate'
   )
   jitter: float = Field(1e-6, gt=0)
 
   def build(self, context):
-    inputs, labels = data.load(self.dataset, context.data_dir)
+    inputs, labels = datasets.load(self.dataset, context.data_dir)
     return gp_pseudo_marginal_target(
       f'gp_pseudo_marginal_{self.dataset}',
       standardized(inputs),

@@ -14,8 +14,6 @@ References: Titsias and Papaspiliopoulos (2018), 5.2,
 https://arxiv.org/abs/1610.09641; Girolami and Calderhead (2011), Section 9.
 """
 
-import pathlib
-import warnings
 from typing import Literal
 
 import numpy as np
@@ -23,10 +21,8 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework import array_files
-from experiments.framework import data
-from experiments.run.errors import DataError
-from experiments.run.errors import shortened
+from experiments.data import datasets
+from experiments.data.sources import COUNTS
 from experiments.targets import latent
 from experiments.targets.registry import TARGETS
 
@@ -42,10 +38,6 @@ __all__ = [
 VARIANCE = 1.91
 BETA = 1.0 / 33.0
 MEAN = np.log(126.0) - 0.5 * VARIANCE
-# Of counts in a file: cells per side, events of a cell, bytes of a text.
-_MOST_SIDE = 4096
-_MOST_COUNT = 10**9
-_MAX_TEXT = 2 * 10**7
 
 
 def length_scale(num_cells, distance):
@@ -84,36 +76,6 @@ def merge(counts, num_cells):
     )
   blocks = counts.reshape(num_cells, factor, num_cells, factor)
   return blocks.sum(axis=(1, 3))
-
-
-def read_counts(path):
-  """Returns counts of a .npy or comma-separated file, [n, n]."""
-  path = pathlib.Path(path)
-  origin = f'target.counts_file: {shortened(path, 120)}'
-  array_files.check_is_file(path, origin)
-  if path.suffix == '.npy':
-    counts = array_files.read_npy(path, (None, None), _MOST_SIDE**2, origin)
-  else:
-    counts = _read_text(path, origin)
-  is_square = counts.ndim == 2 and counts.shape[0] == counts.shape[1] > 0
-  is_count = (counts >= 0) & (counts <= _MOST_COUNT)
-  if not is_square or not np.all(is_count & (counts == np.rint(counts))):
-    raise DataError(
-      f'{origin} has shape {counts.shape}; '
-      f'expected are n x n whole numbers from 0 to {_MOST_COUNT}.'
-    )
-  return counts.astype(np.int64)
-
-
-def _read_text(path, origin):
-  form = 'lines of counts with commas between'
-  with array_files.unreadable_as_data_error(origin, form):
-    if path.stat().st_size > _MAX_TEXT:
-      raise ValueError(f'it has more than {_MAX_TEXT} bytes')
-    with warnings.catch_warnings():
-      # Of an empty file, which has no shape that is allowed.
-      warnings.simplefilter('ignore')
-      return np.loadtxt(path, delimiter=',', encoding='utf-8')
 
 
 def stationary_prior(num_cells, distance, dtype):
@@ -193,9 +155,9 @@ class LogGaussianCox(latent.LatentParameters):
   def build(self, context):
     num_cells = self.num_cells_per_side
     if self.counts_file is not None:
-      counts = read_counts(self.counts_file)
+      counts = datasets.read_counts(self.counts_file, 'target.counts_file: ')
     elif self.counts == 'published':
-      counts = read_counts(data.counts_path(context.data_dir))
+      counts, _ = datasets.load(COUNTS, context.data_dir)
     else:
       finer = self.simulated_cells_per_side or num_cells
       counts = simulate_counts(finer, self.distance, self.data_seed)

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from experiments.framework import data
+from experiments.data import datasets
+from experiments.data.sources import BINARY
 from experiments.targets import jax_density
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
@@ -65,11 +66,11 @@ def logistic_regression_target(name, inputs, labels, dtype):
 class LogisticRegression(TargetParameters):
   """N(0, I) weights on a named data set, bias last."""
 
-  dataset: Literal[tuple(data.SOURCES)]  # type: ignore[valid-type]
+  dataset: Literal[BINARY]  # type: ignore[valid-type]
   standardize: bool = True
 
   def build(self, context):
-    inputs, labels = data.load(self.dataset, context.data_dir)
+    inputs, labels = datasets.load(self.dataset, context.data_dir)
     return logistic_regression_target(
       f'logistic_regression_{self.dataset}',
       design_matrix(inputs, self.standardize),

@@ -16,7 +16,7 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework import digit_data
+from experiments.data import datasets
 from experiments.targets import latent
 from experiments.targets.registry import TARGETS
 
@@ -57,7 +57,7 @@ def multi_class_gp_target(
 class MultiClassGp(latent.LatentParameters):
   """Ten digits behind ten Gaussian processes, softmax likelihood."""
 
-  dataset: Literal[digit_data.NAMES] = 'digits'  # type: ignore[valid-type]
+  dataset: Literal['digits', 'mnist'] = 'digits'
   num_rows: int = Field(1000, ge=10)
   variance: float = Field(5.83, gt=0)
   squared_length_scale: float | None = Field(
@@ -65,7 +65,7 @@ class MultiClassGp(latent.LatentParameters):
   )
 
   def build(self, context):
-    images, digits = digit_data.load_digits(
+    images, digits = datasets.load_digits(
       self.dataset, self.num_rows, context.data_dir
     )
     length = self.squared_length_scale or latent.half_mean_square(images)

@@ -17,12 +17,12 @@ from scipy import stats
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['NUM_STEPS', 'Case', 'Run', 'runner', 'smallest_p_value']
+__all__ = ['NUM_STEPS', 'FewChains', 'Run', 'runner', 'smallest_p_value']
 
 NUM_STEPS = 8
 
 
-class Case(NamedTuple):
+class FewChains(NamedTuple):
   """A sampler with a target of which there are exact draws."""
 
   name: str
@@ -46,14 +46,14 @@ class Run(NamedTuple):
   before: Any
   after: Any
   accepted: float  # Share of the last steps.
-  varied: Any  # Values of `Case.varying` in the last steps, [replicates].
+  varied: Any  # Values of `FewChains.varying` in the last steps, [replicates].
 
 
 def runner(case, num_chains):
   """Returns (temper, strength) -> `Run`, compiled once.
 
   Args:
-    case: `Case`.
+    case: `FewChains`.
     num_chains: Of a replicate. Every one has seeds of its own.
 
   Returns:

@@ -1,32 +1,25 @@
-"""A latent Gaussian model with exact draws, and the kernels that sample it."""
-
-import functools
+"""A Gaussian field seen through noise, and its amplitude: exact draws."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
-from tests.contracts import registry
 from tests.contracts import targets
 
 __all__ = [
+  'AMPLITUDE_SCALE',
   'C',
   'D',
   'DATA',
-  'KERNELS',
+  'FieldLaw',
+  'HierarchyLaw',
+  'LAW',
   'MEAN',
   'NOISE',
   'build',
-  'each_kernel',
-  'exact_draws',
   'gaussian_prior',
   'log_likelihood',
-  'one_step',
-  'posterior',
-  'smallest_p_value',
 ]
 
 D = 5
@@ -35,29 +28,7 @@ MEAN = np.linspace(-1.0, 1.0, D)
 DATA = np.linspace(2.0, -1.0, D)
 C = targets.correlated_factor(D, 20.0) @ targets.correlated_factor(D, 20.0).T
 C /= np.trace(C) / D
-
-_crank_nicolson = tfpa.crank_nicolson
-# name -> (builder, delta that moves well below).
-KERNELS = dict(
-  marginal=(tfpa.marginal_gradient, 0.8),
-  auxiliary_z=(tfpa.auxiliary_gradient, 0.3),
-  auxiliary_u=(functools.partial(tfpa.auxiliary_gradient, auxiliary='u'), 0.4),
-  pcn=(_crank_nicolson, 1.5),
-  pcnl=(functools.partial(_crank_nicolson, langevin=True), 0.3),
-  cnl=(
-    functools.partial(_crank_nicolson, langevin=True, preconditioned=False),
-    0.3,
-  ),
-  pmala=(baselines.prior_preconditioned_langevin, 0.3),
-)
-# The same moves in other coordinates: by night, but for the law.
-_VARIANTS = ('auxiliary_u', 'cnl')
-each_kernel = pytest.mark.parametrize(
-  'name', registry.tiered(KERNELS, registry.BASELINES + _VARIANTS)
-)
-each_kernel_and_variant = pytest.mark.parametrize(
-  'name', registry.tiered(KERNELS)
-)
+AMPLITUDE_SCALE = 0.6
 
 
 def log_likelihood(x, temper=1.0):
@@ -69,38 +40,66 @@ def gaussian_prior(dtype=np.float64):
   return tfpa.gaussian_priors.spectral(C.astype(dtype), mean=MEAN)
 
 
-def build(name, num_adaptation_steps=0, function=log_likelihood, prior=None):
-  make, delta = KERNELS[name]
-  if prior is None:
-    prior = gaussian_prior()
-  return make(function, prior, num_adaptation_steps, step_size=delta)
+def build(case, num_adaptation_steps=0, function=log_likelihood, **options):
+  """Returns the kernel of a case with a prior, at a step that moves well."""
+  arguments = dict(prior=gaussian_prior(), step_size=case.scale)
+  return case.build(function, num_adaptation_steps, **(arguments | options))
 
 
-def posterior():
-  """Returns mean and covariance of the exact posterior."""
-  gain = C @ np.linalg.inv(C + NOISE * np.eye(D))
-  return MEAN + gain @ (DATA - MEAN), C - gain @ C
+def _posterior(covariance):
+  """Returns means and factors given the data, for covariances [..., d, d]."""
+  gain = covariance @ np.linalg.inv(covariance + NOISE * np.eye(D))
+  mean = MEAN + gain @ (DATA - MEAN)
+  return mean, np.linalg.cholesky(covariance - gain @ covariance)
 
 
-def exact_draws(num_draws, seed=0):
-  mean, covariance = posterior()
-  noise = np.random.default_rng(seed).normal(size=(num_draws, D))
-  return mean + noise @ np.linalg.cholesky(covariance).T
+class FieldLaw:
+  """The posterior of the field x."""
+
+  def __init__(self, covariance):
+    self._mean, self._factor = _posterior(covariance)
+
+  def draw(self, num_draws, seed=0):
+    noise = np.random.default_rng(seed).normal(size=(num_draws, D))
+    return self._mean + noise @ self._factor.T
+
+  def whiten(self, x):
+    return np.linalg.solve(self._factor, (x - self._mean).T).T
 
 
-def smallest_p_value(before, after):
-  """Tests of whitened coordinates and of paired changes, times their number."""
-  mean, covariance = posterior()
-  white = np.linalg.inv(np.linalg.cholesky(covariance)).T
-  z0, z1 = (before - mean) @ white, (after - mean) @ white
-  p_values = [stats.kstest(column, 'norm').pvalue for column in z1.T]
-  squares = np.sum(z1**2, axis=1) - np.sum(z0**2, axis=1)
-  for change in (*(z1 - z0).T, *(z1**2 - z0**2).T, squares):
-    error = change.std() / len(change) ** 0.5
-    p_values.append(2.0 * stats.norm.sf(abs(change.mean()) / error))
-  return len(p_values) * min(p_values)
+class HierarchyLaw:
+  """The posterior of x and its log amplitude theta ~ N(0, 0.6^2)."""
+
+  def __init__(self):
+    self._grid = np.linspace(-3.5, 3.0, 4001)
+    log_prob = [self._log_prob(theta) for theta in self._grid]
+    density = np.exp(np.array(log_prob) - max(log_prob))
+    self._cumulative = np.cumsum(density) - 0.5 * density
+    self._cumulative /= density.sum()
+
+  @staticmethod
+  def _covariance(theta):
+    return np.exp(2.0 * theta)[..., np.newaxis, np.newaxis] * C
+
+  def _log_prob(self, theta):
+    noisy = self._covariance(theta) + NOISE * np.eye(D)
+    square = (DATA - MEAN) @ np.linalg.solve(noisy, DATA - MEAN)
+    prior = (theta / AMPLITUDE_SCALE) ** 2
+    return -0.5 * (square + np.linalg.slogdet(noisy)[1] + prior)
+
+  def draw(self, num_draws, seed):
+    rng = np.random.default_rng(seed)
+    theta = np.interp(rng.random(num_draws), self._cumulative, self._grid)
+    mean, factor = _posterior(self._covariance(theta))
+    noise = rng.normal(size=(num_draws, D, 1))
+    return mean + (factor @ noise)[..., 0], theta
+
+  def whiten(self, state):
+    x, theta = (np.asarray(part) for part in state)
+    mean, factor = _posterior(self._covariance(theta))
+    z = np.linalg.solve(factor, (x - mean)[..., np.newaxis])[..., 0]
+    share = np.interp(theta, self._grid, self._cumulative)
+    return np.concatenate([z, stats.norm.ppf(share)[:, np.newaxis]], axis=1)
 
 
-def one_step(kernel, before, mode='graph', seed=(3, 4)):
-  step = targets.stepper(kernel, mode)
-  return step(before, kernel.bootstrap_results(before), tf.constant(seed))
+LAW = FieldLaw(C)

@@ -1,18 +1,14 @@
-"""What the contract tests run over: every kernel builder and every part.
+"""The cases as parameters of tests, and every part by its name.
 
-A new kernel joins with one line in `KERNELS`. A new part joins by its name in
-`__all__` of its folder; one line in `ARGUMENTS` if its factory needs any.
+A new part joins by its name in `__all__` of its folder; one line in `ARGUMENTS`
+if its factory needs any.
 """
-
-import functools
-from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
+from experiments.samplers import cases
 from tests.contracts import pairs
 from tfp_adaptive.core import tfp_private
 
@@ -20,94 +16,39 @@ __all__ = [
   'BASELINES',
   'CRITERIA',
   'KERNELS',
-  'KernelSpec',
+  'LATENT',
   'OPTIMIZERS',
   'PRECONDITIONERS',
   'REPRESENTATIVES',
-  'VARIANTS',
+  'SAMPLERS',
   'criterion',
   'each_kernel',
-  'each_kernel_and_variant',
+  'each_sampler',
   'fixed',
   'frozen_kernel',
   'of_one_length',
   'optimizer',
+  'optimizer_of',
   'pairs_of_kernels',
   'preconditioner',
   'steps_of_one_size',
   'tiered',
 ]
 
-
-class KernelSpec(NamedTuple):
-  """A kernel builder as the contract tests see it."""
-
-  name: str
-  # (target_log_prob_fn, num_adaptation_steps, **options) -> kernel.
-  build: Callable
-  # C = scale * (scale factor of the target) moves well in 5 dimensions.
-  scale: float
-  # Traces of the target by one compiled chain: start, step, adapting branch.
-  num_target_traces: int
-  # Adapting steps that learn a Gaussian of 5 dimensions with 20 chains.
-  num_learning_steps: int
-  # Structure that adapts; where nothing adapts a dense one will do.
-  structure: str = 'cholesky'
-
-  @property
-  def proposal(self):
-    """The kind of proposal, which all that differ by what teaches share."""
-    kinds = ('langevin', 'hamiltonian')
-    return next((kind for kind in kinds if kind in self.name), 'random_walk')
-
-  @property
-  def has_short_steps(self):
-    """Whether some steps are short, and adaptations leave them alone."""
-    return self.proposal == 'langevin'
-
-
-_exact = functools.partial(tfpa.gradient_adaptive_langevin, exact_gradient=True)
-
-
-_local = functools.partial(tfpa.fisher_divergence_hamiltonian, local_steps=True)
-_kept = functools.partial(
-  tfpa.fisher_divergence_hamiltonian, keep_momentum=True
-)
-
-
-@functools.wraps(tfpa.entropy_adaptive_hamiltonian)
-def _hamiltonian(target_log_prob_fn, num_adaptation_steps, **options):
-  return tfpa.entropy_adaptive_hamiltonian(
-    target_log_prob_fn, num_adaptation_steps, num_leapfrog_steps=3, **options
-  )
-
-
-KERNELS = [
-  KernelSpec('langevin', tfpa.gradient_adaptive_langevin, 1.0, 2, 2000),
-  KernelSpec('langevin_exact', _exact, 1.0, 3, 2000),
-  KernelSpec('hamiltonian', _hamiltonian, 0.6, 4, 2000),
-  KernelSpec('random_walk', tfpa.gradient_adaptive_random_walk, 0.8, 3, 10000),
-  KernelSpec('adaptive_metropolis', tfpa.adaptive_metropolis, 0.8, 2, 40000),
-  KernelSpec(
-    'langevin_fisher', baselines.fisher_adaptive_langevin, 1.0, 2, 2000
-  ),
-  KernelSpec(
-    'langevin_divergence', tfpa.fisher_divergence_langevin, 1.0, 2, 2000
-  ),
-  # Learns its number of leapfrog steps.
-  KernelSpec(
-    'hamiltonian_divergence', tfpa.fisher_divergence_hamiltonian, 0.6, 2, 2000
-  ),
-  KernelSpec('local_hamiltonian_divergence', _local, 0.6, 2, 2000),
-  KernelSpec('kept_hamiltonian_divergence', _kept, 0.6, 2, 2000),
-  KernelSpec(
-    'langevin_ratio',
-    baselines.variance_ratio_langevin,
-    1.0,
-    2,
-    2000,
-    'diagonal',
-  ),
+_CASES = [case for case in cases.CASES if case.group != 'digest']
+# Samplers with a preconditioner, those with a Gaussian prior, and all that
+# learn and take a state of any structure.
+KERNELS = [case for case in _CASES if case.learns == 'matrix']
+LATENT = [
+  case
+  for case in _CASES
+  if case.problem.kind == 'field' and case.learns == 'step'
+]
+SAMPLERS = [
+  case
+  for case in _CASES
+  if case.problem.kind != 'hierarchy'
+  and case.learns not in ('nothing', 'replicas')
 ]
 
 # One or two of each family stand for it in the quick tier, in every contract
@@ -120,24 +61,10 @@ REPRESENTATIVES = (
   'kernel_hamiltonian',
   'transported',
 )
-
-# Samplers to compare with, which are none of the library's: by night.
-BASELINES = (
-  'kernel_adaptive',
-  'langevin_fisher',
-  'langevin_ratio',
-  'pmala',
-  'prior_langevin',
-)
-
-# One option, or only what teaches, away from a kernel that all contracts try in
-# the full tier, with tests of their own for that: by night, but for the law.
-VARIANTS = (
-  'adaptive_metropolis',
-  'kept_hamiltonian_divergence',
-  'langevin_divergence',
-  'langevin_exact',
-  'local_hamiltonian_divergence',
+# Baselines and variants are nightly; the law of variants is tested by day.
+BASELINES = tuple(case.name for case in _CASES if case.group == 'baseline')
+_NIGHTLY = BASELINES + tuple(
+  case.name for case in _CASES if case.group == 'variant'
 )
 
 CRITERIA = tuple(tfpa.criteria.__all__)
@@ -162,17 +89,19 @@ ARGUMENTS = {
 }
 
 
-def steps_of_one_size(spec):
+def steps_of_one_size(case):
   """Returns the options with which all steps of a kernel teach."""
-  return {'short_step_share': 0.0} if spec.has_short_steps else {}
+  has_short_steps = case.proposal == 'langevin'
+  return {'short_step_share': 0.0} if has_short_steps else {}
 
 
 def of_one_length(kernel, results):
   """Returns results with which a learned range holds one number, 3, alone."""
-  if getattr(kernel.proposal, 'max_num_leapfrog_steps', None) is None:
+  proposal = getattr(kernel, 'proposal', None)
+  if getattr(proposal, 'max_num_leapfrog_steps', None) is None:
     return results
   # Steps that keep momenta make half as many as those that are learned.
-  is_kept = hasattr(kernel.proposal, 'keeps_momentum')
+  is_kept = hasattr(proposal, 'keeps_momentum')
   numbers = tf.constant([3, 3, 12] if is_kept else [3, 3])
   return tfp_private.replace_innermost(results, num_leapfrog_steps=numbers)
 
@@ -208,53 +137,52 @@ def fixed(factor, init_scale=1.0, structure='cholesky'):
   )
 
 
-def frozen_kernel(spec, target_log_prob_fn, factor):
+def frozen_kernel(case, target_log_prob_fn, factor):
   """Returns a kernel that never adapts, at a dense scale factor."""
-  return spec.build(target_log_prob_fn, 0, preconditioner=fixed(factor))
+  return case.build(target_log_prob_fn, 0, preconditioner=fixed(factor))
 
 
-def tiered(samplers, by_night=BASELINES + VARIANTS):
+def tiered(samplers, nightly=_NIGHTLY):
   """Returns one param for each sampler; it is quick if it stands for others.
 
   Args:
     samplers: Names, or tuples that begin with a sampler: an object with a
-      `name`, or a name. All of a tuple stands in the id.
-    by_night: Names of the samplers that are nightly.
+      `name`, or a name. All values of a tuple stand in the id.
+    nightly: Names of the samplers that are nightly.
   """
-  return [_tiered(s if type(s) is tuple else (s,), by_night) for s in samplers]
+  return [_tiered(s if type(s) is tuple else (s,), nightly) for s in samplers]
 
 
 def pairs_of_kernels(*axes, met):
   """Returns `tiered` rows of `pairs.pairs` of kernels and other axes.
 
-  Kernels of the day meet all by themselves.
+  Kernels of the day meet all values of the axes among themselves.
 
   Args:
     *axes: Iterables of values, beside the kernels.
     met: As of `pairs.pairs`.
   """
-  nightly = BASELINES + VARIANTS
-  by_day = [spec for spec in KERNELS if spec.name not in nightly]
-  by_night = [spec for spec in KERNELS if spec.name in nightly]
+  by_day = [case for case in KERNELS if case.name not in _NIGHTLY]
+  by_night = [case for case in KERNELS if case.name in _NIGHTLY]
   return tiered(
     pairs.pairs(by_day, *axes, met=met) + pairs.pairs(by_night, *axes, met=met)
   )
 
 
 def each_kernel(test):
-  """Parametrizes `test` by `spec`, over every kernel."""
-  return pytest.mark.parametrize('spec', tiered(KERNELS))(test)
+  """Parametrizes `test` by `case`, over every kernel with a preconditioner."""
+  return pytest.mark.parametrize('case', tiered(KERNELS))(test)
 
 
-def each_kernel_and_variant(test):
-  """Parametrizes `test` like `each_kernel`, with variants in the full tier."""
-  return pytest.mark.parametrize('spec', tiered(KERNELS, BASELINES))(test)
+def each_sampler(test):
+  """Parametrizes `test` by `case`, over all that take one state of vectors."""
+  return pytest.mark.parametrize('case', tiered(SAMPLERS))(test)
 
 
-def _tiered(values, by_night):
+def _tiered(values, nightly):
   first, *others = (getattr(value, 'name', value) for value in values)
   marks = [] if first in REPRESENTATIVES else [pytest.mark.full]
-  if first in by_night:
+  if first in nightly:
     marks = [pytest.mark.nightly]
   return pytest.param(
     *values, id='-'.join(map(str, [first, *others])), marks=marks

@@ -143,7 +143,7 @@ class _ShortStepsSeeTheState(short_steps.ShortSteps):
   'num_chains', [1, pytest.param(4, marks=pytest.mark.nightly)]
 )
 def test_short_steps_that_see_the_state_are_detected(num_chains):
-  case = few_chains.Case(
+  case = few_chains.FewChains(
     'wrong',
     functools.partial(few_chain_cases.mala, steps=_ShortStepsSeeTheState),
     few_chain_cases.BANANA,
@@ -169,5 +169,5 @@ def test_chains_that_share_a_decision_are_detected():
     kernel = few_chain_cases.mala(temper)
     return _OneUniform(kernel.inner_kernel.inner_kernel)
 
-  case = few_chains.Case('wrong', build, few_chain_cases.BANANA)
+  case = few_chains.FewChains('wrong', build, few_chain_cases.BANANA)
   assert _p_value(case, 4) < 1e-6

@@ -7,49 +7,31 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
+from experiments.samplers import cases
 from tests.contracts import latent_model as model
 from tests.contracts import registry
 
 _NUM_ADAPTING = 10
+_PRIOR = model.gaussian_prior()
 
 
-def _adapting(build, prior_fn=model.gaussian_prior, **options):
-  return lambda function: build(function, prior_fn(), _NUM_ADAPTING, **options)
+_CASES = [*registry.LATENT, cases.named('elliptical_slice')]
+each_case = pytest.mark.parametrize('case', registry.tiered(_CASES))
 
 
-def _markov_prior():
-  return tfpa.gaussian_priors.autoregression(
-    tf.constant([0.5], tf.float64), 1.0, num_steps=5
-  )
+def _build(case, function):
+  # The second-order sampler has a prior of its own.
+  prior = {} if case.name == 'second_order' else dict(prior=_PRIOR)
+  return case.build(function, _NUM_ADAPTING, size=model.D, **prior)
 
 
-BUILDERS = {
-  'marginal': _adapting(tfpa.marginal_gradient),
-  'auxiliary_gradient': _adapting(tfpa.auxiliary_gradient),
-  'auxiliary_gradient_u': _adapting(tfpa.auxiliary_gradient, auxiliary='u'),
-  'crank_nicolson': _adapting(tfpa.crank_nicolson),
-  'crank_nicolson_langevin': _adapting(tfpa.crank_nicolson, langevin=True),
-  'prior_langevin': _adapting(baselines.prior_preconditioned_langevin),
-  'second_order_gradient': _adapting(tfpa.second_order_gradient, _markov_prior),
-  'elliptical_slice': lambda function: tfpa.elliptical_slice(
-    function, model.gaussian_prior()
-  ),
-}
-_each_builder = pytest.mark.parametrize(
-  'name',
-  registry.tiered(
-    BUILDERS,
-    registry.BASELINES + ('auxiliary_gradient_u', 'crank_nicolson_langevin'),
-  ),
-)
 # Values where the first coordinate is above 0.5.
 FAULTS = {'+inf': np.inf, 'NaN': np.nan, '-inf': -np.inf}
 _IS_A_DENSITY = {'-inf'}
 
 
 def _sample(kernel, **options):
-  start = np.minimum(model.exact_draws(8), 0.4)
+  start = np.minimum(model.LAW.draw(8), 0.4)
   arguments = dict(
     num_results=60, seed=3, progress=False, jit_compile=False, block_size=70
   )
@@ -67,17 +49,17 @@ def _broken(fault):
 
 @pytest.mark.full
 @pytest.mark.parametrize('fault', FAULTS)
-@_each_builder
-def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
+@each_case
+def test_a_chain_never_enters_what_has_no_density_and_says_so(case, fault):
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
-    result = _sample(BUILDERS[name](_broken(fault)))
+    result = _sample(_build(case, _broken(fault)))
   assert np.all(np.isfinite(result.states))
   assert np.all(np.isfinite(result.trace['target_log_prob']))
   assert np.all(result.states[..., 0] <= 0.5)
   assert np.any(result.states[1:] != result.states[:-1])
   diverging = np.mean(result.trace['diverging'])
-  if name == 'elliptical_slice' and fault in _IS_A_DENSITY:
+  if case.name == 'elliptical_slice' and fault in _IS_A_DENSITY:
     assert diverging == 0.0  # A slice ends where the support does.
   else:
     assert diverging > 0.0
@@ -86,15 +68,15 @@ def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
 
 
 @pytest.mark.full
-@_each_builder
-def test_a_density_without_faults_counts_none(name):
-  result = _sample(BUILDERS[name](model.log_likelihood))
+@each_case
+def test_a_density_without_faults_counts_none(case):
+  result = _sample(_build(case, model.log_likelihood))
   assert not np.any(result.trace['diverging'])
 
 
 @pytest.mark.full
-@_each_builder
-def test_a_likelihood_that_is_no_function_is_told_and_ends(name):
+@each_case
+def test_a_likelihood_that_is_no_function_is_told_and_ends(case):
   generator = np.random.default_rng(0)
 
   def log_likelihood(x):
@@ -105,7 +87,7 @@ def test_a_likelihood_that_is_no_function_is_told_and_ends(name):
     return model.log_likelihood(x) + 50.0 * tf.ensure_shape(lift, [])
 
   with pytest.warns(UserWarning, match='returned other values'):
-    result = _sample(BUILDERS[name](log_likelihood), num_results=5)
+    result = _sample(_build(case, log_likelihood), num_results=5)
   assert np.all(np.isfinite(result.states))
 
 
@@ -121,7 +103,7 @@ def test_a_slice_without_end_keeps_the_state_and_counts():
 
   calls, count = [], iter(range(10**6))
   kernel = tfpa.elliptical_slice(log_likelihood, model.gaussian_prior())
-  state = tf.constant(model.exact_draws(4))
+  state = tf.constant(model.LAW.draw(4))
   results = kernel.bootstrap_results(state)
   step = tf.function(kernel.one_step, autograph=False)
   moved, after = step(state, results, seed=tf.constant([1, 2]))

@@ -11,23 +11,18 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core import stack
 
 
-def _kernel(spec, target=targets.standard_normal):
-  return spec.build(target, 3)
+def _kernel(case, target=targets.standard_normal, **options):
+  return case.build(target, 3, size=2, **options)
 
 
-def _stack(kernel):
-  stack = [kernel]
-  while hasattr(stack[-1], 'inner_kernel'):
-    stack.append(stack[-1].inner_kernel)
-  return stack
-
-
-@registry.each_kernel
-def test_parameters_are_the_constructor_arguments_and_copy_round_trips(spec):
-
-  for kernel in _stack(_kernel(spec)):
+@registry.each_sampler
+def test_parameters_are_the_constructor_arguments_and_copy_round_trips(case):
+  for kernel in stack.kernels(_kernel(case)):
+    if type(kernel).__module__.startswith('tensorflow_probability'):
+      continue
     arguments = inspect.signature(type(kernel).__init__).parameters
     assert set(kernel.parameters) == set(arguments) - {'self'}
     copied = kernel.copy()
@@ -37,17 +32,18 @@ def test_parameters_are_the_constructor_arguments_and_copy_round_trips(spec):
     assert named.parameters == dict(kernel.parameters, name='other')
 
 
-@registry.each_kernel
-def test_calibrated_kernels_wrap_an_uncalibrated_proposal(spec):
-  stack = _stack(_kernel(spec))
-  assert [k.is_calibrated for k in stack] == [True] * (len(stack) - 1) + [False]
+@registry.each_sampler
+def test_calibrated_kernels_wrap_an_uncalibrated_proposal(case):
+  *wrappers, proposal = stack.kernels(_kernel(case))
+  assert wrappers and all(wrapper.is_calibrated for wrapper in wrappers)
+  assert not proposal.is_calibrated
 
 
 @pytest.mark.full
-@registry.each_kernel
-def test_one_kernel_works_in_two_functions_and_eagerly(spec):
+@registry.each_sampler
+def test_one_kernel_works_in_two_functions_and_eagerly(case):
   # A Tensor made by the constructor would belong to one graph only.
-  kernel = _kernel(spec)
+  kernel = _kernel(case)
   start = tf.ones([2, 2], tf.float64)
 
   def step(state):
@@ -62,8 +58,8 @@ def test_one_kernel_works_in_two_functions_and_eagerly(spec):
 
 
 @pytest.mark.full
-@registry.each_kernel
-def test_a_density_that_remembers_its_tensors_is_no_obstacle(spec):
+@registry.each_sampler
+def test_a_density_that_remembers_its_tensors_is_no_obstacle(case):
   # A multivariate normal of TFP is a bijector, which caches by Tensor: a second
   # call with the same one, on another tape or in another branch, gets the first
   # one's answer.
@@ -83,20 +79,23 @@ def test_a_density_that_remembers_its_tensors_is_no_obstacle(spec):
       kernel.bootstrap_results(start),
       5,
     )[0]
-    for kernel in (_kernel(spec, normal.log_prob), _kernel(spec, plain))
+    for kernel in (_kernel(case, normal.log_prob), _kernel(case, plain))
   ]
   np.testing.assert_allclose(*found, rtol=1e-8)
 
 
-@registry.each_kernel
-def test_the_constructor_builds_no_tensors(spec):
+@registry.each_sampler
+def test_the_constructor_builds_no_tensors(case):
+  given = case.problem.arguments(2, np.float64)
   with tf.Graph().as_default() as graph:
-    _kernel(spec)
-    assert not graph.get_operations()
+    _kernel(case, **given)
+    made = [operation.name for operation in graph.get_operations()]
+  # TFP's wrapper does build some.
+  assert all(name.startswith('dual_averaging') for name in made)
 
 
-@registry.each_kernel
-def test_the_target_is_traced_no_more_often_than_promised(spec):
+@registry.each_sampler
+def test_the_target_is_traced_no_more_often_than_promised(case):
   # Once at the start and once in the step. Kernels whose adapting branch
   # evaluates the target again (the random walk's gradient, the exact Langevin
   # gradient's Hessian product) trace it a third time.
@@ -107,7 +106,7 @@ def test_the_target_is_traced_no_more_often_than_promised(spec):
     num_traces += 1
     return targets.standard_normal(x)
 
-  kernel = _kernel(spec, target)
+  kernel = _kernel(case, target)
 
   @tf.function(autograph=False)
   def chain(start, seed):
@@ -117,16 +116,16 @@ def test_the_target_is_traced_no_more_often_than_promised(spec):
 
   start = tf.ones([2, 2], tf.float64)
   chain(start, tf.constant([1, 2]))
-  assert 2 <= num_traces <= spec.num_target_traces
+  assert 2 <= num_traces <= case.num_traces
   once = num_traces
   chain(start + 1.0, tf.constant([3, 4]))
   assert num_traces == once
   assert chain.experimental_get_tracing_count() == 1
 
 
-@registry.each_kernel
-def test_results_pickle(spec):
-  kernel = _kernel(spec)
+@registry.each_sampler
+def test_results_pickle(case):
+  kernel = _kernel(case)
   start = tf.ones([2, 2], tf.float64)
   _, results = kernel.one_step(
     start, kernel.bootstrap_results(start), seed=(1, 2)
@@ -137,9 +136,9 @@ def test_results_pickle(spec):
     np.testing.assert_array_equal(one, two)
 
 
-@registry.each_kernel
-def test_results_are_plain_tensors_found_by_name(spec):
-  kernel = _kernel(spec)
+@registry.each_sampler
+def test_results_are_plain_tensors_found_by_name(case):
+  kernel = _kernel(case)
   start = tf.ones([2, 2], tf.float64)
   results = kernel.bootstrap_results(start)
   assert all(tf.is_tensor(leaf) for leaf in tf.nest.flatten(results))
@@ -181,11 +180,11 @@ class _CountedTarget:
 
 
 @pytest.mark.parametrize('adapting', [True, False])
-@registry.each_kernel
-def test_cost_per_step_is_what_a_step_calls(spec, adapting):
+@registry.each_sampler
+def test_cost_per_step_is_what_a_step_calls(case, adapting):
   target = _CountedTarget()
-  kernel = spec.build(
-    target, 1 if adapting else 0, **registry.steps_of_one_size(spec)
+  kernel = case.build(
+    target, int(adapting), size=2, **registry.steps_of_one_size(case)
   )
   start = tf.ones([2, 2], tf.float64)
   results = registry.of_one_length(kernel, kernel.bootstrap_results(start))
@@ -200,10 +199,10 @@ def test_cost_per_step_is_what_a_step_calls(spec, adapting):
   )
 
 
-@registry.each_kernel
-def test_the_target_is_never_called_by_the_frozen_branch_of_adaptation(spec):
+@registry.each_sampler
+def test_the_target_is_never_called_by_the_frozen_branch_of_adaptation(case):
   target = _CountedTarget()
-  kernel = spec.build(target, 1)
+  kernel = case.build(target, 1, size=2)
   state = tf.ones([2, 2], tf.float64)
   results = kernel.bootstrap_results(state)
   state, results = kernel.one_step(state, results, seed=(1, 2))
@@ -219,8 +218,8 @@ def test_the_target_is_never_called_by_the_frozen_branch_of_adaptation(spec):
 
 
 @registry.each_kernel
-def test_learned_covariance_is_factor_times_its_transpose(spec):
-  kernel = spec.build(
+def test_learned_covariance_is_factor_times_its_transpose(case):
+  kernel = case.build(
     targets.standard_normal,
     0,
     preconditioner=registry.fixed([[2.0, 0.0], [1.0, 3.0]]),
@@ -236,15 +235,9 @@ def test_learned_covariance_is_factor_times_its_transpose(spec):
 
 
 @registry.each_kernel
-def test_a_target_that_is_not_callable_is_refused(spec):
-  with pytest.raises(TypeError, match='target_log_prob_fn'):
-    spec.build(3.0, 1)
-
-
-@registry.each_kernel
-def test_a_preconditioner_without_parentheses_is_refused(spec):
+def test_a_preconditioner_without_parentheses_is_refused(case):
   with pytest.raises(TypeError, match='with parentheses'):
-    spec.build(
+    case.build(
       targets.standard_normal,
       1,
       preconditioner=tfpa.preconditioners.cholesky,
@@ -259,42 +252,77 @@ def test_a_kernel_without_preconditioner_cannot_be_frozen_or_adapted():
     tfpa.adaptation.MomentBasedAdaptation(hmc, 10)
 
 
-@registry.each_kernel
-def test_a_density_of_another_dtype_than_the_state_is_refused(spec):
+def _has(case, argument):
+  return argument in inspect.signature(case.builder).parameters
+
+
+# One wrong value for each builder; all of them for a few.
+_WRONG = dict(
+  num_adaptation_steps=[-1, 2.5, True, None, '10'],
+  step_size=[0.0, -1.0, np.nan, np.inf, '1'],
+  target_accept_prob=[0.0, 1.0, -0.2, 1.5, np.nan, '0.5'],
+)
+_MESSAGES = dict(
+  num_adaptation_steps='num_adaptation_steps',
+  step_size='`step_size` must be positive',
+  target_accept_prob='strictly between 0 and 1, but got',
+)
+
+
+@pytest.mark.parametrize('argument', _WRONG)
+@registry.each_sampler
+def test_arguments_that_make_no_step_are_refused(case, argument):
+  values = _WRONG[argument]
+  if case.name not in ('langevin', 'hamiltonian', 'marginal'):
+    values = values[:1]
+  options = dict(case.options)
+  if case.name == 'kernel_hamiltonian':
+    options.update(num_leapfrog_steps=5)  # Only then is there an acceptance.
+  for value in values:
+    arguments = dict(options, **{argument: value})
+    steps = arguments.pop('num_adaptation_steps', 1)
+    if not _has(case, argument):
+      with pytest.raises(TypeError, match='unexpected keyword'):
+        case.build(num_adaptation_steps=steps, **arguments)
+      continue
+    with pytest.raises(ValueError, match=_MESSAGES[argument]):
+      case.build(num_adaptation_steps=steps, **arguments)
+
+
+@registry.each_sampler
+def test_functions_and_states_of_the_wrong_kind_are_refused(case):
+  with pytest.raises(TypeError, match=r'(target_log_prob|log_likelihood)_fn'):
+    case.build(3.0, 1)
+  kernel = _kernel(case)
+  with pytest.raises(TypeError, match='floating numbers.*int64.*tf.cast'):
+    kernel.bootstrap_results(np.zeros([4, 2], np.int64))
+
+  kernel = _kernel(case, lambda x: -0.5 * x**2 * tf.ones([7, 1, 1], x.dtype))
+  with pytest.raises(ValueError, match='one number per chain'):
+    kernel.bootstrap_results(tf.ones([4, 2], tf.float64))
+  kernel = _kernel(case, lambda x, y: -(x**2) - tf.cast(y, tf.float32) ** 2)
+  with pytest.raises(TypeError, match='must have one dtype'):
+    kernel.bootstrap_results([tf.ones([]), tf.ones([], tf.float64)])
+
+
+@pytest.mark.parametrize(
+  'case', registry.tiered([c for c in registry.SAMPLERS if c.learns != 'step'])
+)
+def test_a_density_of_another_dtype_than_the_state_is_refused(case):
   def target(x):
     return tf.cast(-0.5 * tf.reduce_sum(x**2, axis=-1), tf.float64)
 
+  kernel = _kernel(case, target, dtype=np.float32)
   with pytest.raises(TypeError, match=r'float64 for a state of float32.*cast'):
-    spec.build(target, 3).bootstrap_results(tf.zeros([4, 2]))
-
-
-@pytest.mark.parametrize('value', [0.0, -1.0, np.nan, np.inf, '1'])
-@registry.each_kernel
-def test_a_step_size_that_is_not_positive_is_refused(spec, value):
-  with pytest.raises(ValueError, match='`step_size` must be positive'):
-    spec.build(targets.standard_normal, 1, step_size=value)
+    kernel.bootstrap_results(tf.zeros([4, 2]))
 
 
 @registry.each_kernel
-def test_a_step_size_that_only_the_run_knows_is_taken(spec):
-  spec.build(targets.standard_normal, 1, step_size=tf.Variable(0.0))
+def test_a_step_size_that_only_the_run_knows_is_taken(case):
+  case.build(targets.standard_normal, 1, step_size=tf.Variable(0.0))
 
   @tf.function(autograph=False)
   def build(step_size):
-    assert spec.build(targets.standard_normal, 1, step_size=step_size)
+    assert case.build(targets.standard_normal, 1, step_size=step_size)
 
   build(tf.constant(0.0))
-
-
-@pytest.mark.parametrize('value', [0.0, 1.0, -0.2, 1.5, np.nan, '0.5'])
-@registry.each_kernel
-def test_an_acceptance_that_is_no_probability_is_refused(spec, value):
-  with pytest.raises(ValueError, match='strictly between 0 and 1, but got'):
-    spec.build(targets.standard_normal, 1, target_accept_prob=value)
-
-
-@registry.each_kernel
-def test_a_state_of_whole_numbers_is_refused(spec):
-  kernel = spec.build(targets.standard_normal, 1)
-  with pytest.raises(TypeError, match='floating numbers.*int64.*tf.cast'):
-    kernel.bootstrap_results(np.zeros([4, 2], np.int64))

@@ -1,8 +1,7 @@
-"""What every kernel for latent Gaussian models owes TFP and its users."""
+"""What kernels for latent Gaussian models owe beyond the common contracts."""
 
 import functools
-import inspect
-import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -10,72 +9,20 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
+from experiments.samplers import cases
 from tests.contracts import latent_model as model
-from tests.contracts import pairs
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core import tfp_private
 
-
-@pytest.fixture(scope='module')
-def draws():
-  return tf.constant(model.exact_draws(50_000))
-
-
-def _mh_results(results):
-  """Returns the results of the Metropolis-Hastings kernel inside."""
-  while not hasattr(results, 'proposed_results'):
-    results = results.inner_results
-  return results
+# The second-order sampler takes the priors of paths alone.
+_LATENT = [case for case in registry.LATENT if case.name != 'second_order']
+_MARGINAL = cases.named('marginal')
+each_latent = pytest.mark.parametrize('case', registry.tiered(_LATENT))
 
 
-def _proposal(kernel):
-  """Returns the innermost kernel."""
-  while hasattr(kernel, 'inner_kernel'):
-    kernel = kernel.inner_kernel
-  return kernel
-
-
-@pytest.mark.full
-@model.each_kernel_and_variant
-def test_one_step_leaves_the_posterior_invariant(name, draws):
-  after, results = model.one_step(model.build(name), draws)
-  accepted = np.mean(_mh_results(results).is_accepted)
-  assert 0.1 < accepted < 0.95
-  # Fails by chance for one seed in 1000; the seed is fixed.
-  assert model.smallest_p_value(draws.numpy(), after.numpy()) > 1e-3
-
-
-@model.each_kernel_and_variant
-def test_a_tempered_likelihood_is_detected(name, draws):
-  # pCN sees the likelihood through its ratio only: less in one step.
-  wrong = functools.partial(
-    model.log_likelihood, temper=1.5 if name == 'pcn' else 1.1
-  )
-  after, _ = model.one_step(model.build(name, function=wrong), draws)
-  assert model.smallest_p_value(draws.numpy(), after.numpy()) < 1e-6
-
-
-@pytest.mark.full
-@model.each_kernel
-def test_eager_graph_and_xla_take_the_same_steps(name):
-  start = tf.constant(model.exact_draws(6))
-  runs = []
-  for mode in targets.MODES:
-    kernel = model.build(name, num_adaptation_steps=3)
-    step = targets.stepper(kernel, mode)
-    runs.append(
-      targets.run_steps(step, start, kernel.bootstrap_results(start), 5)
-    )
-  eager, *compiled = [tf.nest.flatten(run) for run in runs]
-  for other in compiled:
-    for expected, got in zip(eager, other, strict=True):
-      np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-10)
-
-
-@model.each_kernel
-def test_a_step_makes_two_products_with_the_basis(name):
+@each_latent
+def test_a_step_makes_two_products_with_the_basis(case):
   counts = dict(to_coordinates=0, from_coordinates=0, pull=0)
   prior = model.gaussian_prior()
 
@@ -89,30 +36,20 @@ def test_a_step_makes_two_products_with_the_basis(name):
     return call
 
   prior = prior._replace(**{field: counted(field) for field in counts})
-  kernel = model.build(name, prior=prior)
-  state = tf.constant(model.exact_draws(2))
+  kernel = model.build(case, prior=prior)
+  state = tf.constant(model.LAW.draw(2))
   results = kernel.bootstrap_results(state)
   counts.update(to_coordinates=0, from_coordinates=0, pull=0)
   kernel.one_step(state, results, seed=(0, 1))
-  uses_gradient = name != 'pcn'
-  assert counts == dict(
-    to_coordinates=0, from_coordinates=1, pull=int(uses_gradient)
-  )
+  pulls = int(case.uses_gradient)
+  assert counts == dict(to_coordinates=0, from_coordinates=1, pull=pulls)
   cost = tfpa.cost_per_step(kernel, adapting=False)
-  assert (cost.target, cost.gradient) == (1, int(uses_gradient))
+  assert (cost.target, cost.gradient) == (1, pulls)
   assert cost.matrix_product == sum(counts.values())
 
 
-@model.each_kernel
-def test_coordinates_in_the_results_stay_those_of_the_state(name):
-  kernel = model.build(name)
+def _assert_coordinates_are_of(accepted, state):
   prior = model.gaussian_prior()
-  state = tf.constant(model.exact_draws(4))
-  results = kernel.bootstrap_results(state)
-  step = targets.stepper(kernel, 'graph')
-  for seed in targets.seeds(50):
-    state, results = step(state, results, seed)
-  accepted = _mh_results(results).accepted_results
   np.testing.assert_allclose(
     accepted.coordinates,
     prior.to_coordinates(prior.params, state),
@@ -123,74 +60,28 @@ def test_coordinates_in_the_results_stay_those_of_the_state(name):
   )
 
 
-@pytest.mark.full
-@model.each_kernel
 @pytest.mark.parametrize(
-  'bad', [np.nan, -np.inf, pytest.param(np.inf, marks=pytest.mark.nightly)]
+  'case', registry.tiered([*_LATENT, cases.named('elliptical_slice')])
 )
-def test_a_region_without_a_number_is_never_entered(name, bad):
-  def log_likelihood(x):
-    inside = tf.reduce_all(x < 0.8, axis=-1)
-    value = model.log_likelihood(x)
-    return tf.where(inside, value, bad * tf.ones_like(value))
-
-  prior = tfpa.gaussian_priors.spectral(model.C)
-  kernel = model.build(name, 2, log_likelihood, prior)
-  state = tf.constant(np.minimum(model.exact_draws(50), 0.7))
+def test_coordinates_in_the_results_stay_those_of_the_state(case):
+  if case.learns == 'nothing':
+    kernel = case.build(model.log_likelihood, prior=model.gaussian_prior())
+  else:
+    kernel = model.build(case)
+  state = tf.constant(model.LAW.draw(4))
   results = kernel.bootstrap_results(state)
   step = targets.stepper(kernel, 'graph')
-  num_refused = 0
-  for seed in targets.seeds(10):
-    before = state
+  for seed in targets.seeds(50):
     state, results = step(state, results, seed)
-    mh_results = _mh_results(results)
-    accepted = mh_results.is_accepted.numpy()
-    np.testing.assert_array_equal(state[~accepted], before[~accepted])
-    np.testing.assert_array_equal(
-      state[accepted], mh_results.proposed_state[accepted]
-    )
-    num_refused += np.sum(~np.isfinite(mh_results.log_accept_ratio))
-    for leaf in tf.nest.flatten(mh_results.accepted_results):
-      assert np.all(np.isfinite(leaf))
-  assert num_refused > 0
-  assert np.all(state < 0.8)
-
-
-@pytest.mark.parametrize(
-  'name, chains, dtype',
-  registry.tiered(
-    pairs.pairs(model.KERNELS, [(), (3,), (2, 3)], [tf.float32, tf.float64])
-  ),
-)
-def test_shapes_and_dtype_are_kept(name, chains, dtype):
-  kernel = model.build(
-    name, 1, prior=model.gaussian_prior(dtype.as_numpy_dtype)
+  _assert_coordinates_are_of(
+    tfp_private.get_innermost(results, 'accepted_results'), state
   )
-  start = tf.zeros([*chains, model.D], dtype)
-  results = kernel.bootstrap_results(start)
-  state, after = kernel.one_step(start, results, seed=(0, 1))
-  assert state.shape == start.shape and state.dtype == dtype
-  tf.nest.assert_same_structure(results, after)
-  for old, new in zip(tf.nest.flatten(results), tf.nest.flatten(after)):
-    assert old.shape == new.shape and old.dtype == new.dtype
 
 
-@model.each_kernel
-def test_parts_of_a_state_are_the_coordinates_in_their_order(name):
-  whole = tf.constant(model.exact_draws(3))
-  parts = tf.split(whole, [2, 3], axis=-1)
-  split = model.build(
-    name, function=lambda a, b: model.log_likelihood(tf.concat([a, b], axis=-1))
-  )
-  expected, _ = model.one_step(model.build(name), whole, 'eager')
-  got, _ = model.one_step(split, parts, 'eager')
-  np.testing.assert_allclose(tf.concat(got, axis=-1), expected, rtol=1e-12)
-
-
-@model.each_kernel
-def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(name):
-  kernel = model.build(name, num_adaptation_steps=4)
-  start = tf.constant(model.exact_draws(3))
+@each_latent
+def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(case):
+  kernel = model.build(case, num_adaptation_steps=4)
+  start = tf.constant(model.LAW.draw(3))
   step = targets.stepper(kernel, 'graph')
   _, results = targets.run_steps(
     step, start, kernel.bootstrap_results(start), 7
@@ -210,85 +101,182 @@ def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(name):
 @pytest.mark.parametrize('name', ['marginal', 'pcn'])
 @pytest.mark.parametrize('start', [1e-5, 1e4])
 def test_delta_is_found_from_far_away(name, start):
-  kernel = model.KERNELS[name][0](
-    model.log_likelihood,
-    model.gaussian_prior(),
-    num_adaptation_steps=400,
-    step_size=start,
-  )
+  case = cases.named(name)
   result = tfpa.sample(
-    kernel,
-    tf.constant(model.exact_draws(10)),
+    model.build(case, 400, step_size=start),
+    tf.constant(model.LAW.draw(10)),
     num_results=200,
     seed=1,
     progress=False,
     jit_compile=False,
   )
-  aim = 0.25 if name == 'pcn' else 0.55
   # 2000 decisions: 0.02 is two standard errors of independent ones.
-  assert abs(np.mean(result.trace['is_accepted']) - aim) < 0.12
-
-
-@model.each_kernel
-def test_kernels_copy_and_their_results_pickle(name):
-  kernel = model.build(name, 2)
-  proposal = _proposal(kernel)
-  arguments = inspect.signature(type(proposal).__init__).parameters
-  assert set(proposal.parameters) == set(arguments) - {'self'}
-  assert proposal.copy(step_size=0.7).step_size == 0.7
-  assert not proposal.is_calibrated and kernel.is_calibrated
-  results = kernel.bootstrap_results(tf.zeros([2, model.D], tf.float64))
-  restored = pickle.loads(
-    pickle.dumps(tf.nest.map_structure(np.array, results))
-  )
-  for old, new in zip(tf.nest.flatten(results), tf.nest.flatten(restored)):
-    np.testing.assert_array_equal(old, new)
+  accepted = np.mean(result.trace['is_accepted'])
+  assert abs(accepted - case.accept_prob) < 0.12
 
 
 @pytest.mark.full
-@model.each_kernel
-def test_constructor_builds_no_tensors_and_f_is_traced_twice(name):
-  prior = model.gaussian_prior()
-  num_traces = 0
+def test_delta_is_traced_and_a_poor_one_warned_about():
+  run = functools.partial(
+    tfpa.sample,
+    init_state=tf.constant(model.LAW.draw(20)),
+    num_results=50,
+    seed=7,
+    progress=False,
+    jit_compile=False,
+  )
+  with pytest.warns(UserWarning, match='adaptation aimed at 0.55'):
+    result = run(
+      tfpa.marginal_gradient(
+        model.log_likelihood, model.gaussian_prior(), 1, step_size=1e-4
+      )
+    )
+  assert result.trace['step_size'].shape == (50,)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    run(
+      tfpa.marginal_gradient(model.log_likelihood, model.gaussian_prior(), 200)
+    )
 
-  def counted(x):
-    nonlocal num_traces
-    num_traces += 1
-    return model.log_likelihood(x)
 
-  with tf.Graph().as_default() as graph:
-    # The wrapper around it is TFP's, whose constructor does build some.
-    proposal = _proposal(model.build(name, 2, counted, prior))
-    tfpa.MetropolisHastings(proposal.copy(name='other'))
-    made = [op.name for op in graph.get_operations()]
-    assert all(op.startswith('dual_averaging') for op in made)
-  kernel = model.build(name, 2, counted, prior)
-  run = tf.function(
-    lambda state: tfp.mcmc.sample_chain(
-      3, state, kernel=kernel, trace_fn=None, seed=(0, 1)
+@pytest.mark.full
+@pytest.mark.parametrize('is_flat', [False, True], ids=['quadratic', 'flat'])
+def test_a_delta_that_may_be_as_large_as_it_likes_stays_a_number(is_flat):
+  # All is accepted at any delta: the search raised it until float32 ended.
+  mean, precision = np.float32([1.0, -0.5]), np.float32([2.0, 4.0])
+  if is_flat:
+    precision = np.zeros(2, np.float32)
+
+  def log_likelihood(x):
+    return -0.5 * tf.reduce_sum(precision * (x - mean) ** 2, axis=-1)
+
+  prior = tfpa.gaussian_priors.autoregression([0.5], np.float32(0.75**0.5), 2)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error', UserWarning)
+    result = tfpa.sample(
+      tfpa.second_order_gradient(log_likelihood, prior, 500),
+      tf.zeros([20, 2]),
+      num_results=1000,
+      progress=False,
+      jit_compile=False,
+    )
+  assert result.trace['is_accepted'].mean() > 0.99
+  assert not result.trace['diverging'].any()
+  prior_precision = np.linalg.inv([[1.0, 0.5], [0.5, 1.0]])
+  covariance = np.linalg.inv(prior_precision + np.diag(precision))
+  draws = result.states.reshape(-1, 2)
+  # Independent draws: five standard errors.
+  np.testing.assert_allclose(
+    draws.mean(axis=0),
+    covariance @ (precision * mean),
+    atol=5 * np.sqrt(covariance.max() / len(draws)),
+  )
+  np.testing.assert_allclose(np.cov(draws.T), covariance, rtol=0.1, atol=0.01)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'wrap',
+  [
+    lambda k: tfp.mcmc.SimpleStepSizeAdaptation(k.inner_kernel, 3),
+    lambda k: tfp.experimental.mcmc.ThinningKernel(k, 1),
+    lambda k: tfp.experimental.mcmc.WithReductions(
+      k, tfp.experimental.mcmc.ExpectationsReducer()
     ),
-    autograph=False,
+  ],
+  ids=['simple_step_size', 'thinning', 'reductions'],
+)
+def test_wrappers_of_tfp_step(wrap):
+  kernel = wrap(model.build(_MARGINAL, 3))
+  state = tf.zeros([4, model.D], tf.float64)
+  results = kernel.bootstrap_results(state)
+  step = targets.stepper(kernel, 'graph')
+  moved, after = step(state, results, tf.constant([0, 1]))
+  assert np.any(moved != state)
+  tf.nest.assert_same_structure(results, after)
+
+
+def test_a_bijector_around_the_kernel_is_refused_with_the_reason():
+  with pytest.raises(ValueError, match='built on that prior'):
+    tfp.mcmc.TransformedTransitionKernel(
+      model.build(_MARGINAL), tfp.bijectors.Exp()
+    )
+
+
+def test_replica_exchange_is_refused_with_the_reason():
+  kernel = tfp.mcmc.ReplicaExchangeMC(
+    model.log_likelihood,
+    tf.constant([1.0, 0.5], tf.float64),
+    lambda function: tfpa.marginal_gradient(
+      function, model.gaussian_prior(), 0
+    ),
   )
-  states = run(tf.zeros([2, model.D], tf.float64))
-  assert states.shape == [3, 2, model.D]
-  assert num_traces <= 2
-  run(tf.ones([2, model.D], tf.float64))
-  assert run.experimental_get_tracing_count() == 1
+  state = tf.zeros([4, model.D], tf.float64)
+  with pytest.raises(ValueError, match='built on that prior'):
+    kernel.one_step(state, kernel.bootstrap_results(state), seed=(0, 1))
 
 
-_BUILDERS = [
-  tfpa.auxiliary_gradient,
-  tfpa.crank_nicolson,
-  tfpa.marginal_gradient,
-  baselines.prior_preconditioned_langevin,
-]
+def _refused(builder, *arguments, **options):
+  """Returns a call of a builder with the field's likelihood, and one step."""
+  return lambda: builder(model.log_likelihood, *arguments, 1, **options)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('builder', _BUILDERS)
-def test_arguments_that_make_no_step_are_refused(builder):
-  prior = model.gaussian_prior()
-  with pytest.raises(ValueError, match='`step_size` must be positive'):
-    builder(model.log_likelihood, prior, 1, step_size=0.0)
-  with pytest.raises(ValueError, match='`target_accept_prob` must lie'):
-    builder(model.log_likelihood, prior, 1, target_accept_prob=1.5)
+def _starts(state, function=model.log_likelihood, **options):
+  """Returns a call of the first results of a sampler."""
+  kernel = model.build(_MARGINAL, function=function, **options)
+  return lambda: kernel.bootstrap_results(state)
+
+
+_PRIOR = model.gaussian_prior()
+_ROUGH = tfpa.gaussian_priors.spectral(np.ones([model.D, model.D]))
+_HYPER = (model.gaussian_prior, tfp.distributions.Normal(0.0, 1.0))
+_hyper = tfpa.latent_gaussian_hyperparameters
+
+
+@pytest.mark.parametrize(
+  'call, error, message',
+  [
+    (
+      _refused(tfpa.marginal_gradient, model.C),
+      TypeError,
+      'gaussian_priors.spectral',
+    ),
+    (
+      _starts(
+        tf.zeros([2, 4], tf.float64),
+        lambda x: -tf.reduce_sum(x**2, axis=-1),
+      ),
+      ValueError,
+      'event shape',
+    ),
+    (_starts(tf.zeros([2, model.D])), TypeError, 'Cast one of them'),
+    (
+      _refused(tfpa.crank_nicolson, _ROUGH, preconditioned=False),
+      ValueError,
+      'jitter',
+    ),
+    (
+      _refused(tfpa.auxiliary_gradient, _PRIOR, auxiliary='w'),
+      ValueError,
+      "'z' or 'u'",
+    ),
+    (
+      _starts(tf.zeros([3, model.D], tf.float64), step_size=np.ones([3, 1])),
+      ValueError,
+      'one variance',
+    ),
+    (
+      _refused(_hyper, *_HYPER, hyper_target_accept_prob=1.0),
+      ValueError,
+      '`hyper_target_accept_prob` must lie strictly',
+    ),
+    (
+      _refused(_hyper, *_HYPER, hyper_step_size=0.0),
+      ValueError,
+      '`hyper_step_size` must be positive',
+    ),
+  ],
+)
+def test_bad_input_is_refused_with_the_way_out(call, error, message):
+  with pytest.raises(error, match=message):
+    call()

@@ -16,11 +16,11 @@ _NUM_ADAPTING = 7
 pytestmark = pytest.mark.full
 
 
-@pytest.fixture(scope='module', params=registry.tiered(registry.KERNELS))
-def runs(request):
-  """Returns dict mode -> (states, results): adapting steps, then frozen."""
+@pytest.fixture(scope='module', params=registry.tiered(registry.SAMPLERS))
+def case_and_runs(request):
+  """Returns a case and mode -> (states, results): adapting, then frozen."""
   target = targets.Banana(3)
-  kernel = request.param.build(target.log_prob, _NUM_ADAPTING)
+  kernel = request.param.build(target.log_prob, _NUM_ADAPTING, size=3)
   start = tf.constant(target.draw(5))
   runs = {}
   for mode in targets.MODES:
@@ -30,28 +30,25 @@ def runs(request):
     )
     if mode != 'eager':
       assert step.experimental_get_tracing_count() == 1
-  return runs
+  return request.param, runs
 
 
 @pytest.mark.parametrize('mode', ['graph', 'xla'])
-def test_accept_decisions_are_identical(runs, mode):
-  _, eager = runs['eager']
-  _, compiled = runs[mode]
-  for expected, got in zip(eager, compiled):
-    np.testing.assert_array_equal(
-      mh_results(got).is_accepted, mh_results(expected).is_accepted
-    )
-
-
-@pytest.mark.parametrize('mode', ['graph', 'xla'])
-def test_states_and_all_results_agree_to_rounding(runs, mode):
-  # float64: 1e-16 a product, amplified by the chain's few steps.
+def test_states_decisions_and_all_results_agree(case_and_runs, mode):
+  _, runs = case_and_runs
   eager, compiled = tf.nest.flatten(runs['eager']), tf.nest.flatten(runs[mode])
   for expected, got in zip(eager, compiled, strict=True):
-    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
+    if expected.dtype.is_floating:
+      # float64: 1e-16 a product, amplified by the chain's few steps.
+      np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
+    else:
+      np.testing.assert_array_equal(got, expected)
 
 
-def test_the_compared_steps_search_learn_and_are_then_frozen(runs):
+def test_the_compared_steps_search_learn_and_are_then_frozen(case_and_runs):
+  case, runs = case_and_runs
+  if case.learns != 'matrix':
+    pytest.skip('no matrix is learned')
   _, results = runs['eager']
   learning = results[_NUM_ADAPTING - 1]
   assert int(results[0].scale_search.num_trials) > 0
@@ -68,9 +65,9 @@ def test_the_compared_steps_search_learn_and_are_then_frozen(runs):
 
 
 @registry.each_kernel
-def test_one_coordinate_is_sampled_without_xla(spec):
+def test_one_coordinate_is_sampled_without_xla(case):
   # TensorFlow's graph optimizer takes a matrix of 1 x 1 for its transpose.
-  kernel = spec.build(lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 200)
+  kernel = case.build(lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 200)
   start = np.random.default_rng(3).normal(size=[50, 1])
 
   @tf.function(autograph=False)

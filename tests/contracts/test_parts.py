@@ -36,23 +36,25 @@ def _learns(**parts):
   ]
 
 
+def _assert_learns(**parts):
+  before, after = _learns(**parts)
+  assert any(np.any(b != a) for b, a in zip(before, after))
+  assert all(np.all(np.isfinite(a)) for a in after)
+
+
 @pytest.mark.parametrize('name', registry.PRECONDITIONERS)
 def test_a_kernel_learns_with_every_preconditioner(name):
   part = registry.preconditioner(name, init_scale=0.5)
-  before, after = _learns(preconditioner=part)
-  assert any(np.any(b != a) for b, a in zip(before, after))
-  assert all(np.all(np.isfinite(a)) for a in after)
+  _assert_learns(preconditioner=part)
 
 
 @pytest.mark.parametrize('name', registry.CRITERIA)
 def test_a_kernel_learns_with_every_criterion(name):
-  before, after = _learns(
+  _assert_learns(
     criterion=registry.criterion(name),
     optimizer=registry.optimizer_of(name),
     preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5),
   )
-  assert any(np.any(b != a) for b, a in zip(before, after))
-  assert all(np.all(np.isfinite(a)) for a in after)
 
 
 def _met(name, structure):
@@ -67,12 +69,10 @@ def _met(name, structure):
   pairs.pairs(registry.OPTIMIZERS, registry.PRECONDITIONERS, met=_met),
 )
 def test_a_kernel_learns_with_every_optimizer(name, structure):
-  before, after = _learns(
+  _assert_learns(
     optimizer=registry.optimizer(name),
     preconditioner=registry.preconditioner(structure, init_scale=0.5),
   )
-  assert any(np.any(b != a) for b, a in zip(before, after))
-  assert all(np.all(np.isfinite(a)) for a in after)
 
 
 @pytest.mark.parametrize('is_relative', [True, False])
@@ -107,6 +107,12 @@ def test_optimizers_see_gradients_inside_the_structure(structure, is_relative):
       np.testing.assert_array_equal(one, two)
 
 
+def _assert_same_shapes(one, two):
+  tf.nest.assert_same_structure(one, two)
+  for before, after in zip(tf.nest.flatten(one), tf.nest.flatten(two)):
+    assert before.shape == after.shape and before.dtype == after.dtype
+
+
 @pytest.mark.parametrize('name', registry.CRITERIA)
 def test_criterion_values_are_one_finite_number_per_chain(name):
   criterion = registry.criterion(name)
@@ -116,17 +122,9 @@ def test_criterion_values_are_one_finite_number_per_chain(name):
     values = criterion.value(state, transition)
     assert values.shape == (4,) and values.dtype == tf.float64
     assert np.all(np.isfinite(values))
-    state = parts_lib.update_criterion(criterion, state, transition)
-
-
-@pytest.mark.parametrize('name', registry.CRITERIA)
-def test_criterion_states_keep_structure_shape_and_dtype(name):
-  criterion = registry.criterion(name)
-  state = criterion.init(parts_lib.PROBLEM)
-  updated = parts_lib.update_criterion(criterion, state, parts_lib.transition())
-  tf.nest.assert_same_structure(state, updated)
-  for before, after in zip(tf.nest.flatten(state), tf.nest.flatten(updated)):
-    assert before.shape == after.shape and before.dtype == after.dtype
+    updated = parts_lib.update_criterion(criterion, state, transition)
+    _assert_same_shapes(state, updated)
+    state = updated
 
 
 @pytest.mark.parametrize('name', registry.CRITERIA)
@@ -185,42 +183,21 @@ def test_criterion_values_ignore_what_diverged_chains_hold(name):
 
 
 @pytest.mark.parametrize('name', registry.OPTIMIZERS)
-def test_optimizer_states_keep_structure_shape_and_dtype(name):
-  optimizer = registry.optimizer(name)
-  preconditioner = tfpa.preconditioners.cholesky()
-  params = preconditioner.init(3, tf.float64, tf.constant(1.0, tf.float64))
-  state = optimizer.init(params, parts_lib.PROBLEM)
-  moved, updated = parts_lib.update_optimizer(
-    optimizer, tf.eye(3, dtype=tf.float64), state, params, preconditioner
-  )
-  assert moved.shape == params.shape and moved.dtype == params.dtype
-  tf.nest.assert_same_structure(state, updated)
-  for before, after in zip(tf.nest.flatten(state), tf.nest.flatten(updated)):
-    assert before.shape == after.shape and before.dtype == after.dtype
-
-
-@pytest.mark.parametrize('name', registry.OPTIMIZERS)
-def test_optimizers_ascend(name):
-  optimizer = registry.optimizer(name)
-  preconditioner = tfpa.preconditioners.cholesky()
-  params = preconditioner.init(3, tf.float64, tf.constant(1.0, tf.float64))
-  grads = tf.linalg.band_part(
-    tf.constant(np.random.default_rng(0).normal(size=(3, 3))), -1, 0
-  )
-  state = optimizer.init(params, parts_lib.PROBLEM)
-  moved, _ = parts_lib.update_optimizer(
-    optimizer, grads, state, params, preconditioner
-  )
-  assert float(tf.reduce_sum(grads * (moved - params))) > 0.0
-
-
-@pytest.mark.parametrize('name', registry.OPTIMIZERS)
-def test_a_zero_gradient_moves_nothing(name):
+def test_optimizers_ascend_keep_their_state_and_rest_without_gradient(name):
   optimizer = registry.optimizer(name)
   preconditioner = tfpa.preconditioners.cholesky()
   params = preconditioner.init(3, tf.float64, tf.constant(0.7, tf.float64))
   state = optimizer.init(params, parts_lib.PROBLEM)
-  moved, _ = parts_lib.update_optimizer(
-    optimizer, tf.zeros_like(params), state, params, preconditioner
+
+  def moved_by(grads):
+    return parts_lib.update_optimizer(
+      optimizer, grads, state, params, preconditioner
+    )
+
+  grads = tf.linalg.band_part(
+    tf.constant(np.random.default_rng(0).normal(size=(3, 3))), -1, 0
   )
-  np.testing.assert_array_equal(moved, params)
+  moved, updated = moved_by(grads)
+  _assert_same_shapes([params, state], [moved, updated])
+  assert float(tf.reduce_sum(grads * (moved - params))) > 0.0
+  np.testing.assert_array_equal(moved_by(tf.zeros_like(grads))[0], params)

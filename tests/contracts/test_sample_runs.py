@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments.samplers import cases
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
@@ -23,17 +24,17 @@ _NUM_RESULTS = 12
 _COMPILED = ('langevin_exact', 'random_walk')
 
 
-def _run(spec, **options):
+def _run(case, **options):
   arguments = dict(
     num_results=_NUM_RESULTS,
     seed=(1, 2),
     progress=False,
     block_size=22,
-    jit_compile=spec.name in _COMPILED,
+    jit_compile=case.name in _COMPILED,
   )
   arguments.update(options)
   return tfpa.sample(
-    spec.build(targets.standard_normal, _NUM_ADAPTING),
+    case.build(targets.standard_normal, _NUM_ADAPTING, size=2),
     tf.constant(_START),
     **arguments,
   )
@@ -68,7 +69,7 @@ def _stop_after(monkeypatch, num_saves):
   monkeypatch.setattr(checkpoint_lib.Checkpoint, 'save', dying_save)
 
 
-@pytest.fixture(scope='module', params=registry.tiered(registry.KERNELS))
+@pytest.fixture(scope='module', params=registry.tiered(registry.SAMPLERS))
 def spec_and_run(request):
   """Returns a kernel and its run in one block."""
   return request.param, _run(request.param)
@@ -78,20 +79,20 @@ def spec_and_run(request):
 def test_any_blocks_and_a_continued_run_give_the_same_bits(
   spec_and_run, tmp_path, monkeypatch
 ):
-  spec, expected = spec_and_run
+  case, expected = spec_and_run
   with monkeypatch.context() as patch:
     _stop_after(patch, 3)
     with pytest.raises(_KilledError):
-      _run(spec, block_size=4, checkpoint_dir=tmp_path)
+      _run(case, block_size=4, checkpoint_dir=tmp_path)
   written = len(list(tmp_path.glob('block_*.npz')))
   assert written == 3
-  continued = _run(spec, block_size=5, checkpoint_dir=tmp_path)
+  continued = _run(case, block_size=5, checkpoint_dir=tmp_path)
   _assert_same_bits(continued, expected)
   assert len(list(tmp_path.glob('block_*.npz'))) > written
 
 
 def test_a_run_is_its_adaptation_then_its_results(spec_and_run):
-  spec, run = spec_and_run
+  case, run = spec_and_run
   assert run.states.shape == (_NUM_RESULTS, *_START.shape)
   assert run.trace['is_accepted'].shape == (_NUM_RESULTS, len(_START))
   assert run.adaptation_trace['is_accepted'].shape == (
@@ -108,8 +109,8 @@ def test_a_run_is_its_adaptation_then_its_results(spec_and_run):
 @pytest.mark.full
 def test_draws_are_those_of_single_steps_with_folded_seeds(spec_and_run):
   # The documented rule: step t draws from fold_in(seed, t).
-  spec, run = spec_and_run
-  kernel = spec.build(targets.standard_normal, _NUM_ADAPTING)
+  case, run = spec_and_run
+  kernel = case.build(targets.standard_normal, _NUM_ADAPTING, size=2)
   state = tf.constant(_START)
   results = kernel.bootstrap_results(state)
   for step in range(_NUM_ADAPTING + 2):
@@ -125,8 +126,8 @@ def test_draws_are_those_of_single_steps_with_folded_seeds(spec_and_run):
 
 @pytest.mark.full
 def test_thinning_equals_strided_draws(spec_and_run):
-  spec, run = spec_and_run
-  thinned = _run(spec, num_results=4, num_steps_between_results=2)
+  case, run = spec_and_run
+  thinned = _run(case, num_results=4, num_steps_between_results=2)
   np.testing.assert_array_equal(thinned.states, run.states[2::3])
   for name, values in thinned.trace.items():
     np.testing.assert_array_equal(values, run.trace[name][2::3])
@@ -134,8 +135,8 @@ def test_thinning_equals_strided_draws(spec_and_run):
 
 @pytest.mark.full
 def test_uncompiled_runs_agree_to_rounding():
-  spec = registry.KERNELS[0]
-  compiled, plain = (_run(spec, jit_compile=jit) for jit in (True, False))
+  case = cases.named('langevin')
+  compiled, plain = (_run(case, jit_compile=jit) for jit in (True, False))
   np.testing.assert_array_equal(
     compiled.trace['is_accepted'], plain.trace['is_accepted']
   )

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.samplers import cases
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
@@ -13,8 +14,8 @@ from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 _START = np.random.default_rng(2).normal(size=(3, 2))
 
 
-def _kernel(spec, num_adaptation_steps=6):
-  return spec.build(targets.standard_normal, num_adaptation_steps)
+def _kernel(case, num_adaptation_steps=6):
+  return case.build(targets.standard_normal, num_adaptation_steps, size=2)
 
 
 def _step(kernel, seed):
@@ -22,9 +23,9 @@ def _step(kernel, seed):
   return kernel.one_step(start, kernel.bootstrap_results(start), seed=seed)
 
 
-@registry.each_kernel
-def test_the_same_seed_gives_the_same_step_and_another_another(spec):
-  kernel = _kernel(spec)
+@registry.each_sampler
+def test_the_same_seed_gives_the_same_step_and_another_another(case):
+  kernel = _kernel(case)
   first, _ = _step(kernel, (1, 2))
   again, _ = _step(kernel, (1, 2))
   other, other_results = _step(kernel, (1, 3))
@@ -34,8 +35,8 @@ def test_the_same_seed_gives_the_same_step_and_another_another(spec):
 
 
 @registry.each_kernel
-def test_chains_draw_independent_noise(spec):
-  kernel = registry.frozen_kernel(spec, targets.standard_normal, np.eye(2))
+def test_chains_draw_independent_noise(case):
+  kernel = registry.frozen_kernel(case, targets.standard_normal, np.eye(2))
   start = tf.zeros([20_000, 2], tf.float64)
   _, results = kernel.one_step(
     start, kernel.bootstrap_results(start), seed=(1, 2)
@@ -48,9 +49,9 @@ def test_chains_draw_independent_noise(spec):
   assert len(np.unique(noise)) == noise.size
 
 
-@registry.each_kernel
-def test_a_step_runs_again_from_its_recorded_seed(spec):
-  kernel = _kernel(spec)
+@registry.each_sampler
+def test_a_step_runs_again_from_its_recorded_seed(case):
+  kernel = _kernel(case)
   state = tf.constant(_START)
   results = kernel.bootstrap_results(state)
   after, after_results = kernel.one_step(state, results)  # No seed given.
@@ -64,9 +65,9 @@ def test_a_step_runs_again_from_its_recorded_seed(spec):
     np.testing.assert_array_equal(one, two)
 
 
-@registry.each_kernel
-def test_int_pair_and_tensor_seeds_are_accepted(spec):
-  kernel = _kernel(spec)
+@registry.each_sampler
+def test_int_pair_and_tensor_seeds_are_accepted(case):
+  kernel = _kernel(case)
   pair, _ = _step(kernel, (4, 5))
   tensor, _ = _step(kernel, tf.constant([4, 5], tf.int32))
   np.testing.assert_array_equal(pair, tensor)
@@ -74,14 +75,14 @@ def test_int_pair_and_tensor_seeds_are_accepted(spec):
   np.testing.assert_array_equal(integer, _step(kernel, 4)[0])
 
 
-@registry.each_kernel
-def test_negative_seed_words_are_accepted(spec):
-  state, _ = _step(_kernel(spec), tf.constant([-4, -5], tf.int32))
+@registry.each_sampler
+def test_negative_seed_words_are_accepted(case):
+  state, _ = _step(_kernel(case), tf.constant([-4, -5], tf.int32))
   assert np.all(np.isfinite(state))
 
 
 def test_sample_chain_with_thinning_equals_strided_draws():
-  kernel = _kernel(registry.KERNELS[0])
+  kernel = _kernel(cases.named('langevin'))
   every, second = (
     tfp.mcmc.sample_chain(
       num_results,

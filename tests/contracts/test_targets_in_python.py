@@ -6,11 +6,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
+from experiments.samplers import cases
+from tests.contracts import registry
 from tests.contracts import targets
 
 _START = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
-_PRIOR = tfpa.gaussian_priors.spectral(np.eye(2))
 
 
 def _python(x):
@@ -21,22 +21,20 @@ def _python(x):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-  'build',
-  [
-    lambda target: tfpa.adaptive_metropolis(target, 10),
-    lambda target: tfpa.kernel_hamiltonian(target, 10),
-    pytest.param(
-      lambda target: baselines.kernel_adaptive_metropolis(target, 10),
-      marks=pytest.mark.nightly,
-    ),
-    lambda target: tfpa.elliptical_slice(target, _PRIOR),
-    lambda target: tfpa.crank_nicolson(target, _PRIOR, 10),
-  ],
+  'case',
+  registry.tiered(
+    [
+      case
+      for case in [*registry.SAMPLERS, cases.named('elliptical_slice')]
+      if not case.uses_gradient
+    ],
+    registry.BASELINES,
+  ),
 )
-def test_kernels_without_gradients_take_them_without_xla(build):
+def test_kernels_without_gradients_take_them_without_xla(case):
   python, tensorflow = (
     tfpa.sample(
-      build(target),
+      case.build(target, 10, size=2),
       _START,
       num_results=50,
       seed=3,

@@ -19,54 +19,46 @@ _NUM_DRAWS = 2
 _EVENT_SIZE = 2
 
 
-def _kernel(spec):
-  return spec.build(targets.standard_normal, 2)
+def _kernel(case):
+  return case.build(targets.standard_normal, 2)
+
+
+def _chain(kernel, start):
+  return tfp.mcmc.sample_chain(
+    _NUM_DRAWS, start, kernel=kernel, trace_fn=None, seed=_SEED
+  )
 
 
 def _above(wrap):
   """Runs sample_chain with `wrap(kernel)`; returns draws."""
-
-  def run(spec, start):
-    return tfp.mcmc.sample_chain(
-      _NUM_DRAWS, start, kernel=wrap(_kernel(spec)), trace_fn=None, seed=_SEED
-    )
-
-  return run
+  return lambda case, start: _chain(wrap(_kernel(case)), start)
 
 
-def _transformed_below(spec, start):
+def _transformed_below(case, start):
   """The adaptation around TransformedTransitionKernel around MH."""
-  kernel = _kernel(spec)
+  kernel = _kernel(case)
   below = tfp.mcmc.TransformedTransitionKernel(
     kernel.inner_kernel, tfp.bijectors.Softplus()
   )
-  return tfp.mcmc.sample_chain(
-    _NUM_DRAWS,
-    start,
-    kernel=kernel.copy(inner_kernel=below),
-    trace_fn=None,
-    seed=_SEED,
-  )
+  return _chain(kernel.copy(inner_kernel=below), start)
 
 
-def _replica_exchange(spec, start):
+def _replica_exchange(case, start):
   kernel = tfp.mcmc.ReplicaExchangeMC(
     targets.standard_normal,
     inverse_temperatures=tf.constant([1.0, 0.5], start.dtype),
-    make_kernel_fn=lambda target: spec.build(target, 2),
+    make_kernel_fn=lambda target: case.build(target, 2),
   )
-  return tfp.mcmc.sample_chain(
-    _NUM_DRAWS, start, kernel=kernel, trace_fn=None, seed=_SEED
-  )
+  return _chain(kernel, start)
 
 
 def _thinning(kernel):
   return tfp.experimental.mcmc.ThinningKernel(kernel, 1)
 
 
-def _with_reductions(spec, start):
+def _with_reductions(case, start):
   reducer = tfp.experimental.mcmc.VarianceReducer()
-  kernel = tfp.experimental.mcmc.WithReductions(_kernel(spec), reducer)
+  kernel = tfp.experimental.mcmc.WithReductions(_kernel(case), reducer)
   results = kernel.bootstrap_results(start)
   draws = []
   for seed in targets.seeds(_NUM_DRAWS):
@@ -79,23 +71,23 @@ def _with_reductions(spec, start):
   return tf.stack(draws)
 
 
-def _sample_fold(spec, start):
+def _sample_fold(case, start):
   # Its loop gives no draws: the mean it folds stands for them.
   mean, _, _ = tfp.experimental.mcmc.sample_fold(
     _NUM_DRAWS,
     start,
-    kernel=_kernel(spec),
+    kernel=_kernel(case),
     reducer=tfp.experimental.mcmc.ExpectationsReducer(),
     seed=tf.constant(_SEED, tf.int32),
   )
   return tf.broadcast_to(mean, [_NUM_DRAWS, *start.shape])
 
 
-def _chain_with_burnin(spec, start):
+def _chain_with_burnin(case, start):
   results = tfp.experimental.mcmc.sample_chain_with_burnin(
     _NUM_DRAWS,
     start,
-    kernel=_kernel(spec),
+    kernel=_kernel(case),
     num_burnin_steps=2,
     trace_fn=lambda state, results: state,
     seed=tf.constant(_SEED, tf.int32),
@@ -125,21 +117,21 @@ WRAPPERS = {
 }
 
 
-def _met(spec, wrapper, dtype):
+def _met(case, wrapper, dtype):
   # What a wrapper reads and sets is the proposal's.
-  return pairs.of(spec.proposal, wrapper, dtype) | pairs.of(spec.name, dtype)
+  return pairs.of(case.proposal, wrapper, dtype) | pairs.of(case.name, dtype)
 
 
 @pytest.mark.parametrize(
-  'spec, wrapper, dtype',
+  'case, wrapper, dtype',
   registry.pairs_of_kernels(WRAPPERS, [tf.float32, tf.float64], met=_met),
 )
-def test_wrapper_runs_and_keeps_the_dtype(spec, wrapper, dtype):
+def test_wrapper_runs_and_keeps_the_dtype(case, wrapper, dtype):
   rng = np.random.default_rng(0)
   # Positive, so that the constrained kernels can start there too.
   start = np.abs(rng.normal(size=(_NUM_CHAINS, _EVENT_SIZE)))
   start = tf.constant(start, dtype)
-  draws = WRAPPERS[wrapper](spec, start)
+  draws = WRAPPERS[wrapper](case, start)
   assert draws.dtype == dtype
   assert draws.shape == (_NUM_DRAWS, _NUM_CHAINS, _EVENT_SIZE)
   assert np.all(np.isfinite(draws))
@@ -147,9 +139,9 @@ def test_wrapper_runs_and_keeps_the_dtype(spec, wrapper, dtype):
 
 
 @registry.each_kernel
-def test_step_size_adaptation_moves_the_step_size_of_the_proposal(spec):
+def test_step_size_adaptation_moves_the_step_size_of_the_proposal(case):
   frozen = registry.frozen_kernel(
-    spec, targets.standard_normal, 0.01 * np.eye(_EVENT_SIZE)
+    case, targets.standard_normal, 0.01 * np.eye(_EVENT_SIZE)
   )
   kernel = tfp.mcmc.SimpleStepSizeAdaptation(frozen, 5)
   state = tf.zeros([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
@@ -163,14 +155,14 @@ def test_step_size_adaptation_moves_the_step_size_of_the_proposal(spec):
 
 
 @registry.each_kernel
-def test_step_size_multiplies_the_scale_factor(spec):
-  if 'local' in spec.name:
+def test_step_size_multiplies_the_scale_factor(case):
+  if 'local' in case.name:
     pytest.skip(
       'Its steps are shorter where C^T g is large, whatever they are.'
     )
 
   def first_proposal(step_size, factor):
-    kernel = spec.build(
+    kernel = case.build(
       targets.standard_normal,
       0,
       preconditioner=registry.fixed(factor * np.eye(_EVENT_SIZE)),
@@ -190,17 +182,15 @@ def test_step_size_multiplies_the_scale_factor(spec):
 
 
 @registry.each_kernel
-def test_a_transformed_kernel_samples_the_transformed_target(spec):
+def test_a_transformed_kernel_samples_the_transformed_target(case):
   # x = 2 z with z the kernel's own coordinate: draws are exactly doubled.
   start = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
   scale = tfp.bijectors.Scale(tf.constant(2.0, tf.float64))
-  plain = WRAPPERS['sample_chain'](spec, start)
+  plain = WRAPPERS['sample_chain'](case, start)
   wrapped = tfp.mcmc.TransformedTransitionKernel(
-    spec.build(lambda x: targets.standard_normal(0.5 * x), 2), scale
+    case.build(lambda x: targets.standard_normal(0.5 * x), 2), scale
   )
-  draws = tfp.mcmc.sample_chain(
-    _NUM_DRAWS, 2.0 * start, kernel=wrapped, trace_fn=None, seed=_SEED
-  )
+  draws = _chain(wrapped, 2.0 * start)
   np.testing.assert_allclose(draws, 2.0 * plain, rtol=1e-9)
 
 
@@ -237,9 +227,9 @@ def _standard_errors_from(expected, per_chain):
 
 @pytest.mark.full
 @registry.each_kernel
-def test_replica_exchange_keeps_the_exact_law(spec):
+def test_replica_exchange_keeps_the_exact_law(case):
   variances, means = _tempered_variances(
-    lambda target: registry.frozen_kernel(spec, target, np.eye(1))
+    lambda target: registry.frozen_kernel(case, target, np.eye(1))
   )
   assert abs(_standard_errors_from(1.0, variances)) < 4.0
   assert abs(_standard_errors_from(0.0, means)) < 4.0
@@ -272,8 +262,8 @@ def _run_on_two(function):
 
 @pytest.mark.full
 @registry.each_kernel
-def test_chains_on_two_devices_draw_differently(spec):
-  kernel = tfp.experimental.mcmc.Sharded(_kernel(spec), 'chains')
+def test_chains_on_two_devices_draw_differently(case):
+  kernel = tfp.experimental.mcmc.Sharded(_kernel(case), 'chains')
 
   def one_step():
     # From ones three leapfrog steps would lead to -x, whatever the noise.
@@ -294,10 +284,10 @@ def test_chains_on_two_devices_draw_differently(spec):
 # of a leapfrog: TFP's own Hamiltonian kernel raises the same error.
 @pytest.mark.full
 @pytest.mark.parametrize(
-  'spec',
+  'case',
   registry.tiered([s for s in registry.KERNELS if s.proposal != 'hamiltonian']),
 )
-def test_a_state_sharded_over_two_devices_moves_as_one(spec):
+def test_a_state_sharded_over_two_devices_moves_as_one(case):
   # Each device holds half of the coordinates of every chain. The target sums
   # over devices, and so must the correction: one decision per chain.
   @tf.custom_gradient
@@ -308,7 +298,7 @@ def test_a_state_sharded_over_two_devices_moves_as_one(spec):
   def sharded_normal(x):
     return sum_over_devices(targets.standard_normal(x))
 
-  kernel = registry.frozen_kernel(spec, sharded_normal, np.eye(_EVENT_SIZE))
+  kernel = registry.frozen_kernel(case, sharded_normal, np.eye(_EVENT_SIZE))
   kernel = kernel.experimental_with_shard_axes(['shards'])
 
   def one_step():
@@ -326,7 +316,7 @@ def test_a_state_sharded_over_two_devices_moves_as_one(spec):
   # Against the dense kernel on the joined state: same law, same formula.
   whole = np.concatenate([proposed[0], proposed[1]], axis=1)
   # Of a step from x: x + 1/2 times the gradient -x.
-  drift = 0.5 if 'langevin' in spec.name else 0.0
+  drift = 0.5 if 'langevin' in case.name else 0.0
   backward = 1.0 - (1.0 - drift) * whole
   forward = whole - (1.0 - drift)
   expected = -0.5 * np.sum(whole**2 - 1.0 + (backward**2 - forward**2), axis=1)

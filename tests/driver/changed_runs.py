@@ -378,7 +378,7 @@ PARTS = {
   # Structures are the same parts with any linear builder.
   if case.name.partition(', ')[2] not in tfpa.preconditioners.__all__
   or builder == 'gradient_adaptive_langevin'
-  if case is not _FIRST[builder] and case.name not in _DEFAULTS
+  if case.name not in (_FIRST[builder].name, *_DEFAULTS)
 }
 _parts = tfpa.preconditioners
 PARTS.update({
@@ -390,9 +390,9 @@ PARTS.update({
   ),
   'an entropy weight': _of_numbers(
     lambda weight: _langevin(
-      lambda x: _normal(x, 1.0),
+      lambda x: _normal(x, 1.0), optimizer=tfpa.optimizers.adam(0.01),
       criterion=tfpa.criteria.generalized_speed_measure(
-        0.55, init_entropy_weight=weight
+        0.55, entropy_weight_rule='acceptance', init_entropy_weight=weight
       ),
     ), 1.0, 0.9,
   ),

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.driver import diagnosis
 
@@ -75,10 +76,7 @@ def test_a_weight_may_be_high_where_more_is_accepted_than_has_to_be(
     may_exceed_target=may_exceed,
   )
   accepted = np.arange(1000) < 1000 * accept_rate
-  Kernel = collections.namedtuple('Kernel', ['criterion', 'problem'])
-  Results = collections.namedtuple('Results', ['criterion_state'])
-  kernel = Kernel(criterion, lambda results: None)
-  said = list(diagnosis._bound_warnings(kernel, Results(weight), accepted))
+  said = list(run_warnings.at_bounds(criterion, weight, None, accepted))
   assert ['`entropy_weight` at its bound' in text for text in said] == (
     [True] if is_warned else []
   )
@@ -93,7 +91,7 @@ def test_a_weight_at_the_bound_that_grows_with_the_size_is_said():
   for weight, is_warned in ((least, True), (2.0 * least, False)):
     state = results.criterion_state._replace(entropy_weight=tf.constant(weight))
     at_bound = results._replace(criterion_state=state)
-    said = list(diagnosis._bound_warnings(kernel, at_bound, np.zeros(100)))
+    said = list(kernel.warnings_after(at_bound, {'is_accepted': np.zeros(100)}))
     assert len(said) == is_warned
 
 
@@ -139,14 +137,14 @@ def test_fewer_than_400_effective_draws_are_said(num_draws, is_warned):
 )
 def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
   accepted = np.arange(1000) < 1000 * rate
-  said = list(diagnosis._acceptance_warnings(accepted, 0.55))
+  said = list(run_warnings.acceptance(accepted, 0.55))
   assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
 
 
 @pytest.mark.parametrize('rate, is_warned', [(0.35, True), (0.75, False)])
 def test_of_what_may_exceed_the_wanted_acceptance_less_is_said(rate, is_warned):
   accepted = np.arange(1000) < 1000 * rate
-  said = list(diagnosis._acceptance_warnings(accepted, 0.55, True))
+  said = list(run_warnings.acceptance(accepted, 0.55, True))
   assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
 
 

@@ -19,7 +19,7 @@ cases = {}
 for case in kernel_cases.cases():
   cases.setdefault(case.name.partition(',')[0], case)
 megabytes, graphs = [], []
-for number in range(4):
+for number in range(3):
   for case in cases.values():
     start = case.pack(tf.constant(case.law.draw(4, 0), tf.float32))
     # Without XLA, which keeps what it has compiled for good.
@@ -33,11 +33,10 @@ for number in range(4):
 print(megabytes, graphs)
 # The first round loads what TensorFlow needs. Kernels are new in every round.
 assert graphs[-1] <= graphs[1] + 5, graphs
-assert megabytes[-1] - megabytes[1] < 2 * 6.0 * len(cases), megabytes
+assert megabytes[-1] - megabytes[1] < 6.0 * len(cases), megabytes
 """
 
 _LIMITED = """
-import hashlib
 import pathlib
 import resource
 import sys
@@ -50,19 +49,19 @@ folder, = sys.argv[1:] or [None]
 tf.zeros([1]).numpy()
 text = pathlib.Path('/proc/self/status').read_text()
 (line,) = (x for x in text.splitlines() if x.startswith('VmData:'))
-# The kernel refuses more than 1 GiB beyond what importing TensorFlow took.
-limit = 1024 * int(line.split()[1]) + 2**30
+# The system refuses more than 700 MiB beyond what importing TensorFlow took.
+limit = 1024 * int(line.split()[1]) + 700 * 2**20
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 warnings.simplefilter('ignore')
-scales = np.geomspace(0.1, 10.0, 200).astype(np.float32)
+scales = np.geomspace(0.1, 10.0, 1000).astype(np.float32)
 kernel = tfpa.gradient_adaptive_langevin(
   lambda x: -0.5 * tf.reduce_sum((x / scales) ** 2, axis=-1),
   2000,
   preconditioner=tfpa.preconditioners.diagonal(),
 )
-start = scales * tf.random.stateless_normal([4, 200], seed=(0, 1))
+start = scales * tf.random.stateless_normal([4, 1000], seed=(0, 1))
 result = tfpa.sample(
-  kernel, start, 20_000, seed=1, progress=False, draws_dir=folder
+  kernel, start, 25_000, seed=1, progress=False, draws_dir=folder
 )
 print(result.states.shape, result.run['worst_of_every'])
 """
@@ -88,6 +87,6 @@ def test_draws_on_disk_need_no_memory_that_grows_with_them(tmp_path):
   done = _ended(_LIMITED, tmp_path)
   assert done.returncode == 0, done.stderr[-2000:]
   # The summary is of all draws, not of one in several.
-  assert done.stdout.split() == ['(20000,', '4,', '200)', '1']
-  # The negative control: the draws and their summary do not fit in memory.
+  assert done.stdout.split() == ['(25000,', '4,', '1000)', '1']
+  # The negative control: draws of 400 MB and their summary do not fit.
   assert _ended(_LIMITED).returncode != 0

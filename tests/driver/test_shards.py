@@ -13,6 +13,7 @@ from experiments.papers import diagnostics
 from experiments.targets.gaussians import rotated_covariance
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import history
+from tfp_adaptive.core import merging
 from tfp_adaptive.driver import shards
 from tfp_adaptive.linear import running_moments
 from tfp_adaptive.linear import scale_search
@@ -303,7 +304,7 @@ def test_moments_of_halves_are_those_of_the_whole(dense):
   start = running_moments.start(tf.constant(rows[0]), is_finite, dense)
   whole = learned(rows, start)
   halves = [learned(rows[:, :4], start), learned(rows[:, 4:], start)]
-  merged = shards.merged(halves, start)
+  merged = merging.merged(halves, start)
   np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-12)
   np.testing.assert_allclose(merged.spread, whole.spread, rtol=1e-10)
   # The negative control: a plain mean lacks the spread between halves.
@@ -320,7 +321,7 @@ def test_a_history_has_an_equal_share_of_all():
       rows = tf.fill([2, 2], tf.constant(shard, tf.float64))
       part = history.add(part, rows, tf.constant([step, shard]))
     parts.append(part)
-  merged = shards.merged(parts, start)
+  merged = merging.merged(parts, start)
   count = collections.Counter(merged.points[:, 0].numpy())
   assert count == {0.0: 4, 1.0: 4, 2.0: 4}
   assert np.all(merged.is_filled) and merged.num_seen == 40
@@ -346,7 +347,7 @@ def test_low_rank_fits_are_merged_whatever_the_turn_of_their_columns():
 
   fits = [fit(np.eye(rank)), fit(turn), fit(-np.eye(rank))]
   apart = max(left(fits[0], other) for other in fits[1:])
-  merged = shards.merged(fits, before)
+  merged = merging.merged(fits, before)
   # Nearer to each than they are to each other.
   assert max(left(merged, each) for each in fits) < apart < 2.0
   # The negative control: columns cancel in a plain mean.
@@ -359,48 +360,77 @@ def test_a_search_ends_where_one_has_ended():
     scale = tf.constant(scale, tf.float64)
     return scale_search.ScaleSearch(scale, tf.constant(1), tf.constant(trials))
 
-  merged = shards.merged([search(1.0, 90), search(4.0, 0)], search(1.0, 100))
+  merged = merging.merged([search(1.0, 90), search(4.0, 0)], search(1.0, 100))
   assert not merged.is_searching
   np.testing.assert_allclose(merged.scale, 2.0)
 
 
-def test_equal_numbers_stay_and_faults_add_up():
-  Results = collections.namedtuple(
-    'Results', ['num_dropped_gradients', 'rate', 'due']
+class _Results(
+  merging.Merging,
+  collections.namedtuple('_Results', ['count', 'step', 'fit', 'rate', 'due']),
+):
+  merge_rules = dict(
+    count=merging.counted, step=merging.largest, fit=merging.first
   )
 
-  def results(count, rate):
-    rate = tf.constant(rate, tf.float64)
-    return Results(tf.constant(count), rate, tf.constant(float('inf')))
 
-  before = results(10, 0.1)
-  parts = [results(12, 0.1), results(15, 0.1), results(10, 0.1)]
-  merged = shards.merged(parts, before)
-  assert merged.num_dropped_gradients == 17
+def _results(count, step, rate):
+  never = tf.constant(float('inf'))
+  rate = tf.constant(rate, tf.float64)
+  return _Results(tf.constant(count), step, {'a': rate}, rate, never)
+
+
+def test_equal_numbers_stay_and_faults_add_up():
+  step = tf.constant(0)
+  before = _results(10, step, 0.1)
+  parts = [_results(count, step, 0.1) for count in (12, 15, 10)]
+  merged = merging.merged(parts, before)
+  assert merged.count == 17
   # Three tenths over three are no tenth.
   assert merged.rate == before.rate and merged.due == float('inf')
-  assert (
-    shards.merged([results(1, 0.5), results(1, 1.5)], results(1, 1.0)).rate == 1
-  )
 
 
-@pytest.mark.parametrize('name', shards._COUNTED)
-def test_what_is_counted_since_the_last_merge_adds_up(name):
-  Results = collections.namedtuple('Results', [name])
-  before, *parts = (Results(tf.constant(n)) for n in (10, 12, 15, 10))
-  assert getattr(shards.merged(parts, before), name) == 17
+def test_a_fit_is_that_of_one_shard_and_a_rate_is_the_mean():
+  step = tf.constant(0)
+  parts = [_results(1, step, rate) for rate in (0.5, 1.5)]
+  merged = merging.merged(parts, parts[0])
+  assert merged.fit['a'] == 0.5 and merged.rate == 1.0
 
 
-@pytest.mark.parametrize('name', shards._SCHEDULED)
 @pytest.mark.parametrize('dtype', ['int32', 'float32', 'float64'])
-def test_steps_of_a_schedule_stay_whole(name, dtype):
-  Results = collections.namedtuple('Results', [name])
+def test_steps_of_a_schedule_stay_whole(dtype):
   # The search for a scale ended one step earlier in the second shard.
-  before, *parts = (Results(tf.constant(n, dtype)) for n in (0, 1, 2))
-  merged = getattr(shards.merged(parts, before), name)
+  before, *parts = (_results(1, tf.constant(n, dtype), 1.0) for n in (0, 1, 2))
+  merged = merging.merged(parts, before).step
   assert merged == 2 and merged.dtype == dtype
-  never = [Results(tf.constant(n, 'float64')) for n in (8.0, float('inf'))]
-  assert np.isinf(getattr(shards.merged(never, never[0]), name))
+  never = [
+    _results(1, tf.constant(n, 'float64'), 1.0) for n in (8.0, float('inf'))
+  ]
+  assert np.isinf(merging.merged(never, never[0]).step)
+
+
+_COUNTS = {'num_updates', 'num_failed_fits', 'next_fit'}
+
+
+def test_every_count_and_schedule_of_the_library_has_its_rule():
+  """A field whose name says that it counts is not left to the mean."""
+  lost, seen = [], set()
+  for cls in _subclasses(tuple):
+    # The namedtuple under a class with rules has none itself.
+    is_ours = cls.__module__.startswith('tfp_adaptive')
+    if not is_ours or cls.__subclasses__():
+      continue
+    rules = getattr(cls, 'merge_rules', {})
+    fields = set(getattr(cls, '_fields', ()))
+    seen |= fields & _COUNTS
+    lost += [(cls, name) for name in fields & _COUNTS if name not in rules]
+  assert seen == _COUNTS and not lost
+
+
+def _subclasses(cls):
+  for sub in cls.__subclasses__():
+    yield sub
+    yield from _subclasses(sub)
 
 
 @pytest.mark.parametrize('num_shards', [2, 3, 4, 5])
@@ -425,7 +455,7 @@ def test_an_optimizer_still_moves_after_a_merge(num_shards):
   start = optimizer.init(params, problem)
   counts = tf.cast(tf.range(num_shards) % 2, dtype)
   states = [start._replace(num_updates=count) for count in counts]
-  assert moves(shards.merged(states, start))
+  assert moves(merging.merged(states, start))
   # The negative control: no update makes a whole number of a mean.
   assert not moves(start._replace(num_updates=tf.reduce_mean(counts)))
 
@@ -448,11 +478,3 @@ def test_shards_reach_the_acceptance_of_one(num_shards):
   )
   # The target has no direction of its own.
   assert eigenvalues[-1] / eigenvalues[0] < 1.3
-
-
-@pytest.mark.parametrize('name', ['surrogate_params', 'walk_params'])
-def test_a_fit_is_that_of_one_shard_and_no_mean(name):
-  Results = collections.namedtuple('Results', [name, 'step_size'])
-  parts = [Results({'a': tf.constant(x)}, tf.constant(x)) for x in (1.0, 3.0)]
-  merged = shards.merged(parts, parts[0])
-  assert getattr(merged, name)['a'] == 1.0 and merged.step_size == 2.0

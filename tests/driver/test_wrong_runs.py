@@ -39,6 +39,7 @@ def _py_function(x):
   return tf.ensure_shape(value, x.shape[:-1])
 
 
+_NO_KERNEL = '`kernel` must be a `tfp.mcmc.Trans.*Write for example'
 _MODEL = tfd.JointDistributionSequential([tfd.Normal(0.0, 1.0)])
 
 
@@ -141,12 +142,46 @@ def _metropolis(density):
       ValueError,
       r'100000 coordinates .* `preconditioner=tfpa.preconditioners.diagonal',
     ),
-    (lambda: _normal, _START, TypeError, '`kernel` must be a `tfp.mcmc.Trans'),
+    (lambda: _normal, _START, TypeError, _NO_KERNEL),
+    (lambda: tfp.mcmc.HamiltonianMonteCarlo, _START, TypeError, _NO_KERNEL),
   ],
 )
 def test_a_wrong_run_of_a_kernel_is_refused(build, start, error, message):
   with pytest.raises(error, match=message):
     tfpa.sample(build(), start, num_results=5, progress=False)
+
+
+_COUNT = 'must be'
+_SEED = 'must be an int, a pair'
+
+
+@pytest.mark.parametrize(
+  'options, message',
+  [
+    (dict(num_results=0), _COUNT),
+    (dict(num_results=-1), _COUNT),
+    (dict(num_results=2.5), _COUNT),
+    (dict(num_results=True), _COUNT),
+    (dict(num_results=None), _COUNT),
+    (dict(num_burnin_steps=-1), _COUNT),
+    (dict(num_burnin_steps=1.0), _COUNT),
+    (dict(num_steps_between_results=-1), _COUNT),
+    (dict(block_size=0), _COUNT),
+    (dict(block_size='10'), _COUNT),
+    (dict(seed=None), _SEED),
+    (dict(seed=True), _SEED),
+    (dict(seed='a'), _SEED),
+    (dict(seed=(1, 2, 3)), _SEED),
+    (dict(seed=(0.5, 1.0)), _SEED),
+    (dict(trace_fn=lambda state, results: None), 'returned None'),
+  ],
+  ids=str,
+)
+def test_a_wrong_argument_is_refused_by_name(options, message):
+  (name,) = options
+  run = dict(num_results=5, jit_compile=False, progress=False)
+  with pytest.raises(ValueError, match=f'`{name}` {message}'):
+    tfpa.sample(_langevin(_normal), _START, **run | options)
 
 
 def _in_python(error):

@@ -54,7 +54,7 @@ def _posterior(model, **options):
   """Runs a program that goes no further than to the first starts."""
   budget = dict(num_draws=100, num_chains=4, min_ess=20, progress=False)
   return tfpa.sample_posterior(
-    model, **budget | {'max_gradients': 500}, **options
+    model, **budget | {'max_gradients': 500} | options
   )
 
 
@@ -173,28 +173,43 @@ def test_a_wrong_density_is_refused(density, options, message):
     _posterior(density, **{'init': _THREE, **options})
 
 
+_NUMBER = 'must be a positive number'
+_SEED = '`seed` must be an int, a pair of ints'
+
+
 @pytest.mark.parametrize(
   'settings, message',
   [
     (dict(num_draws=0), '`num_draws` must be an int of at least 100'),
     (dict(num_draws='100'), "`num_draws` must be an int .* got '100'"),
     (dict(num_draws=_DATA), r'`num_draws` .* `sample_posterior\(model, y=y\)`'),
-    (dict(num_draws=100, num_chains=4), 'write `num_draws=200`'),
+    (dict(min_ess=400), 'write `num_draws=200`'),
     (dict(num_chains=1), '`num_chains` must be an int of at least 2'),
-    (dict(min_ess=-1), '`min_ess` must be a positive number'),
-    (dict(min_ess='many'), '`min_ess` must be a positive number'),
-    (dict(min_ess=np.nan), '`min_ess` must be a positive number'),
-    (dict(max_gradients=0), '`max_gradients` must be a positive number'),
-    (dict(max_seconds='ten'), '`max_seconds` must be a positive number'),
-    (dict(seed='abc'), '`seed` must be an int, a pair of ints'),
-    (dict(seed=1.5), '`seed` must be an int, a pair of ints'),
-    (dict(seed=[1, 2, 3]), '`seed` must be an int, a pair of ints'),
+    (dict(min_ess=-1), f'`min_ess` {_NUMBER}'),
+    (dict(min_ess='many'), f'`min_ess` {_NUMBER}'),
+    (dict(min_ess=np.nan), f'`min_ess` {_NUMBER}'),
+    (dict(min_ess=np.inf), 'and finite, but got inf. .*`min_ess=400`'),
+    (dict(min_ess=None), 'and finite, but got None. .*`min_ess=400`'),
+    (dict(max_gradients=0), f'`max_gradients` {_NUMBER}'),
+    (dict(max_gradients=np.inf), 'and finite, but got inf. .* `1e9` for any'),
+    (dict(max_gradients=None), 'but got None. .*max_gradients=100_000`'),
+    (dict(max_seconds='ten'), f'`max_seconds` {_NUMBER}'),
+    (dict(max_seconds=0), 'number, but got 0. .*`None` for any'),
+    (dict(seed='abc'), _SEED),
+    (dict(seed=1.5), _SEED),
+    (dict(seed=[1, 2, 3]), _SEED),
+    # Right ones: numbers of all dtypes are taken.
+    (dict(max_seconds=None), _TOO_FEW),
+    (dict(max_seconds=np.inf), _TOO_FEW),
+    (dict(max_gradients=np.int64(500), min_ess=np.float32(20.0)), _TOO_FEW),
+    (dict(seed=tf.constant([1, 2], tf.int64)), _TOO_FEW),
+    (dict(seed=np.uint32([1, 2**32 - 1])), _TOO_FEW),
   ],
   ids=str,
 )
 def test_wrong_settings_are_refused(settings, message):
   with pytest.raises(ValueError, match=message):
-    tfpa.sample_posterior(_normal, init=_THREE, progress=False, **settings)
+    _posterior(_normal, init=_THREE, **settings)
 
 
 def _steps():

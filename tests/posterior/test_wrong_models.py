@@ -345,30 +345,6 @@ def test_data_at_the_edge_of_the_support_are_taken(law, value):
 
 
 @pytest.mark.parametrize(
-  'settings, message',
-  [
-    (dict(max_gradients=np.inf), 'and finite, but got inf. .* `1e9` for any'),
-    (dict(max_gradients=None), 'but got None. .*max_gradients=100_000`'),
-    (dict(min_ess=np.inf), 'and finite, but got inf. .*`min_ess=400`'),
-    (dict(min_ess=None), 'and finite, but got None. .*`min_ess=400`'),
-    (dict(max_seconds=0), 'number, but got 0. .*`None` for any'),
-    # Right ones.
-    (dict(max_seconds=None), _TOO_FEW),
-    (dict(max_seconds=np.inf), _TOO_FEW),
-    (dict(max_gradients=np.int64(500), min_ess=np.float32(20.0)), _TOO_FEW),
-    (dict(seed=tf.constant([1, 2], tf.int64)), _TOO_FEW),
-    (dict(seed=np.uint32([1, 2**32 - 1])), _TOO_FEW),
-  ],
-  ids=str,
-)
-def test_wrong_budgets_are_refused_and_numbers_of_all_dtypes_taken(
-  settings, message
-):
-  with pytest.raises(ValueError, match=message):
-    _posterior(_GOOD, **dict(seen=_DATA) | settings)
-
-
-@pytest.mark.parametrize(
   'data, is_warned', [({}, True), ({'seen': _DATA}, False)]
 )
 def test_a_model_without_data_is_told_that_its_prior_is_sampled(

@@ -47,7 +47,7 @@ def test_too_few_replicas_and_no_restarts_are_told():
   results = kernel.bootstrap_results(tf.constant(np.zeros((2, 2))))
   tried = tf.constant([4.0, 4.0], tf.float64)
   seldom = results._replace(rejections=0.95 * tried, num_exchanges=tried)
-  first, second = kernel.warnings_after(seldom)
+  first, second = kernel.warnings_after(seldom, {})
   assert 'up to 95%' in first and '`num_replicas=5` or more' in first
   assert second.startswith('No state came from the last replica')
   journeys = results.journeys._replace(num_restarts=tf.constant([0, 1]))
@@ -92,7 +92,7 @@ def test_too_few_replicas_and_no_restarts_are_told():
         )
       ),
       ValueError,
-      'its proposal is built on that prior',
+      'cannot be tempered',
     ),
   ],
 )

@@ -9,7 +9,6 @@ from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
@@ -31,6 +30,8 @@ class AdaptationWrapper(kernel_base.Wrapper):
   `_adapt(states, previous_inner, results) -> results`, or `one_step` as a
   whole. Its results have the fields `inner_results` and `step`.
   """
+
+  replays = False  # Whether adapting steps replay the proposal.
 
   def __init__(self, inner_kernel, num_adaptation_steps):
     arguments.check_num_adaptation_steps(num_adaptation_steps)
@@ -59,6 +60,18 @@ class AdaptationWrapper(kernel_base.Wrapper):
     """What an adapting step does beside the replay of its proposal."""
     return interfaces.Cost(matrix_product=0)
 
+  def frozen_at(self, results):
+    return stack.frozen(self.inner_kernel, results.inner_results)
+
+  def cost_at(self, results, kind):
+    if kind.is_adapting:
+      kind = kind._replace(
+        is_replayed=kind.is_replayed or self.replays,
+        beside=kind.beside.plus(self.adapting_cost),
+      )
+    inner = None if results is None else results.inner_results
+    return stack.cost(self.inner_kernel, inner, kind)
+
   def one_step(self, current_state, previous_kernel_results, seed=None):
     """Steps the inner kernel; adapts for the first `num_adaptation_steps`."""
     with tf.name_scope(self.name):
@@ -82,13 +95,13 @@ class AdaptationWrapper(kernel_base.Wrapper):
 
   def _is_adapting(self, previous, inner):
     """Whether this step adapts, [] bool: short ones say nothing."""
-    is_short = tfp_private.get_innermost(inner, 'is_short', default=False)
+    is_short = stack.is_short(inner)
     is_adapting = previous.step < self.num_adaptation_steps
     return is_adapting & ~tf.convert_to_tensor(is_short)
 
   def _flat_state(self, state, inner):
     """Returns the chains in the proposal's own space, [chains..., d]."""
-    state = tfp_private.get_innermost(inner, 'transformed_state', default=state)
+    state = stack.inner_state(state, inner)
     state = tf.nest.map_structure(tf.convert_to_tensor, state)
     accepted = self._mh_results(inner).accepted_results
     return state_parts.flatten(state, ps.rank(accepted.target_log_prob))
@@ -100,7 +113,7 @@ class AdaptationWrapper(kernel_base.Wrapper):
   def problem(self, inner):
     """Returns the size of the problem."""
     proposed = self._mh_results(inner).proposed_results
-    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    params = stack.proposal_results(inner).preconditioner_params
     return interfaces.ProblemSize(
       event_size=ps.shape(proposed.noise)[-1],
       num_chains=state_parts.num_chains(proposed.target_log_prob),

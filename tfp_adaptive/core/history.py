@@ -9,6 +9,7 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
@@ -28,9 +29,10 @@ _MOST_SEEN = 2**30  # The count stays there: int32 is not to overflow.
 
 
 class History(
+  merging.Merging,
   collections.namedtuple(
     'History', ['points', 'is_filled', 'num_seen', 'chain', 'time']
-  )
+  ),
 ):
   """Past states.
 
@@ -44,19 +46,20 @@ class History(
 
   __slots__ = ()
 
-  @staticmethod
-  def merged(parts):
+  @classmethod
+  def merged(cls, parts, before):
     """Returns a history that takes its places from all in turn.
 
     Each is a sample of what its chains saw, so that all have an equal share.
     """
+    del before
     place = tf.range(ps.shape(parts[0].points)[0]) % len(parts)
 
     def take(rows):
       index = tf.stack([place, tf.range(ps.shape(rows[0])[0])], axis=1)
       return tf.gather_nd(tf.stack(rows), index)
 
-    return History(
+    return cls(
       points=take([part.points for part in parts]),
       is_filled=take([part.is_filled for part in parts]),
       num_seen=parts[0].num_seen,

@@ -1,12 +1,46 @@
-"""What all kernels share, and what all wrappers do."""
+"""What all kernels share, and what the library asks of every kernel.
+
+Whoever looks at a run (`tfpa.frozen`, the ledger of costs, warnings, traces)
+walks down the kernels and asks each of them. A kernel answers for itself alone,
+from its own results. A new kernel that has something to say overrides a method
+here, and nothing else has to know it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
 
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.interfaces.families import Cost
 
-__all__ = ['Kernel', 'Wrapper']
+__all__ = ['Kernel', 'StepKind', 'Wrapper', 'nothing_learned']
+
+
+class StepKind(NamedTuple):
+  """Which step a cost is asked for.
+
+  Attributes:
+    is_adapting: Whether the step is one of the adapting ones.
+    is_replayed: Whether an adaptation outside replays the proposal.
+    beside: What adaptations outside do beside that.
+    mean_num_steps: Mean number of leapfrog steps of adapting steps, where an
+      adaptation outside has counted them.
+  """
+
+  is_adapting: bool
+  is_replayed: bool = False
+  beside: Cost = Cost(matrix_product=0)
+  mean_num_steps: float | None = None
 
 
 class Kernel(tfp_private.TransitionKernel):
   """Base of the kernels, which set `_parameters`: those of the constructor."""
+
+  # Whether `target_log_prob` of the results is the likelihood alone.
+  has_prior_apart = False
 
   @property
   def parameters(self):
@@ -15,6 +49,101 @@ class Kernel(tfp_private.TransitionKernel):
   @property
   def name(self):
     return self._parameters['name'] or type(self).__name__
+
+  def frozen_at(self, results: Any) -> tfp_private.TransitionKernel:
+    """Returns the fixed kernel of what was learned.
+
+    Args:
+      results: This kernel's own results.
+    """
+    return self.copy(**self.learned_at(results))
+
+  def learned_at(self, results: Any) -> dict[str, Any]:
+    """Returns what was learned, as arguments of the constructor.
+
+    Args:
+      results: This kernel's own results.
+
+    Raises:
+      ValueError: If the kernel learns nothing.
+    """
+    del results
+    raise nothing_learned(self)
+
+  def operator_at(self, results: Any) -> tf.linalg.LinearOperator:
+    """Returns the learned scale factor C, without the step size.
+
+    Args:
+      results: This kernel's own results.
+
+    Raises:
+      ValueError: If the kernel moves by no one matrix.
+    """
+    del results
+    raise ValueError(
+      f'{type(self).__name__} moves by no one matrix C, so there is none to '
+      'return. Use `tfpa.frozen(kernel, results)`.'
+    )
+
+  def scalars_at(self, results: Any) -> dict[str, tf.Tensor]:
+    """Returns [] Tensors by name that tell how the adaptation goes.
+
+    Args:
+      results: This kernel's own results.
+    """
+    del results
+    return {}
+
+  def warnings_before(self, state: Any, results: Any) -> Iterator[str]:
+    """Yields what the user should know before the first step.
+
+    Args:
+      state: State of the chains in this kernel's own space.
+      results: This kernel's own results.
+    """
+    del state, results
+    return iter(())
+
+  def warnings_after(
+    self, results: Any, trace: dict[str, np.ndarray]
+  ) -> Iterator[str]:
+    """Yields what the user should know before trusting the draws.
+
+    Args:
+      results: This kernel's own results after the last step.
+      trace: What was recorded of the draws, arrays by name.
+    """
+    del results, trace
+    return iter(())
+
+  def cost(self, is_replayed: bool) -> Cost | None:
+    """Returns what a step does for each chain, `None` if nobody counts.
+
+    Args:
+      is_replayed: Whether an adaptation replays the step.
+    """
+    del is_replayed
+    return None
+
+  def cost_at(self, results: Any, kind: StepKind) -> Cost | None:
+    """Returns `cost` of a step of a kind, and what is done beside it.
+
+    Args:
+      results: This kernel's own results, or `None`.
+      kind: The `StepKind`.
+    """
+    del results
+    own = self.cost(kind.is_replayed)
+    return None if own is None else own.plus(kind.beside)
+
+
+def nothing_learned(kernel: tfp_private.TransitionKernel) -> ValueError:
+  """Returns the error of a kernel that has learned nothing."""
+  return ValueError(
+    f'{type(kernel).__name__} has learned nothing that can be frozen: no '
+    'kernel inside has a preconditioner. Pass a kernel built by a `tfpa` '
+    'builder, with the results of the same kernel.'
+  )
 
 
 class Wrapper(Kernel):

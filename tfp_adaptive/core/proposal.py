@@ -3,6 +3,7 @@
 import collections
 import inspect
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
@@ -14,7 +15,12 @@ from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['ProposalResults', 'UncalibratedProposal', 'check_log_prob']
+__all__ = [
+  'ProposalResults',
+  'UncalibratedProposal',
+  'check_log_prob',
+  'constant',
+]
 
 _SHARD_SALT = 101  # Of a step's seed.
 
@@ -60,6 +66,8 @@ class UncalibratedProposal(kernel_base.Kernel):
   is_calibrated = False
   uses_gradient = False
   num_leapfrog_steps = 1
+  # What TFP's own Hamiltonian kernel lacks of this one, '' for nothing.
+  lacking_in_tfp = ''
 
   def __init__(
     self,
@@ -120,6 +128,27 @@ class UncalibratedProposal(kernel_base.Kernel):
 
   def experimental_with_shard_axes(self, shard_axis_names):
     return self.copy(experimental_shard_axis_names=shard_axis_names)
+
+  def learned_at(self, results):
+    return dict(
+      step_size=np.asarray(results.step_size),
+      preconditioner=constant(
+        self.preconditioner, results.preconditioner_params
+      ),
+    )
+
+  def operator_at(self, results):
+    return self.preconditioner.operator(results.preconditioner_params)
+
+  def scalars_at(self, results):
+    operator = self.operator_at(results)
+    size = tf.cast(operator.domain_dimension_tensor(), operator.dtype)
+    return dict(log_scale=operator.log_abs_determinant() / size)
+
+  def num_steps_at(self, results):
+    """Returns one number of leapfrog steps for all steps, an int."""
+    del results
+    return self.num_leapfrog_steps
 
   def bootstrap_results(self, init_state):
     """Evaluates the target at `init_state`; the scale factor at its start."""
@@ -215,6 +244,22 @@ class UncalibratedProposal(kernel_base.Kernel):
         'use one kernel per block of parts.'
       )
     return axes[0]
+
+
+def constant(part, params):
+  """Returns a preconditioner or a transport that starts at given params."""
+  params = tf.nest.map_structure(np.asarray, params)
+
+  def init(event_size, dtype, scale):
+    del event_size, scale
+    return tf.nest.map_structure(
+      lambda p: tf.convert_to_tensor(
+        p, dtype=dtype if np.issubdtype(p.dtype, np.floating) else None
+      ),
+      params,
+    )
+
+  return part._replace(init=init, init_scale=1.0)
 
 
 def _check_parts(target_log_prob_fn, preconditioner):

@@ -30,10 +30,13 @@ import math
 
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import kernel_base
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 
 __all__ = ['ShortSteps', 'ShortStepsResults', 'around', 'check_share', 'draw']
@@ -43,10 +46,12 @@ _SHARE = 0.2  # Where a neck shows: where more than ...
 _MOST_LOST = 1e-3  # ... of the proposals have a log ratio below
 _NEVER = -20.0
 _GAIN = 4.0  # How fast proposals of the first steps are forgotten.
+_NOTHING = interfaces.Cost(matrix_product=0)
 _SALT = 7  # Tells these draws from those of the noise, of the same seed.
 
 
 class ShortStepsResults(
+  merging.Merging,
   collections.namedtuple(
     'ShortStepsResults',
     [
@@ -57,7 +62,7 @@ class ShortStepsResults(
       'step',
       'num_full',
     ],
-  )
+  ),
 ):
   """Results of `ShortSteps`.
 
@@ -73,6 +78,7 @@ class ShortStepsResults(
   """
 
   __slots__ = ()
+  merge_rules = dict(num_full=merging.largest)
 
 
 class ShortSteps(kernel_base.Wrapper):
@@ -125,7 +131,7 @@ class ShortSteps(kernel_base.Wrapper):
   def bootstrap_results(self, init_state):
     """Starts as where there is a neck: nothing says that there is none."""
     inner = self.inner_kernel.bootstrap_results(init_state)
-    dtype = tfp_private.get_innermost(inner, 'step_size').dtype
+    dtype = stack.proposal_results(inner).step_size.dtype
     share = self._parameters['short_step_share']
     return ShortStepsResults(
       inner_results=inner,
@@ -141,7 +147,7 @@ class ShortSteps(kernel_base.Wrapper):
     with tf.name_scope(self.name):
       previous = previous_kernel_results
       seed = random.sanitize(seed)
-      step_size = tfp_private.get_innermost(previous, 'step_size')
+      step_size = stack.proposal_results(previous).step_size
       part = self._draw(previous, step_size.dtype, seed)
       state, inner = self.inner_kernel.one_step(
         current_state,
@@ -177,7 +183,7 @@ class ShortSteps(kernel_base.Wrapper):
     if not num_adaptation_steps or self._parameters['while_adapting']:
       return results
     is_full = (results.step <= num_adaptation_steps) & ~results.is_short
-    ratio = tfp_private.get_innermost(results, 'log_accept_ratio')
+    ratio = stack.metropolis_hastings_results(results).log_accept_ratio
     dtype = results.share_lost.dtype
     is_lost = (ratio <= _NEVER) | tf.math.is_nan(ratio)
     lost = tf.reduce_mean(tf.cast(is_lost, dtype))
@@ -202,19 +208,33 @@ class ShortSteps(kernel_base.Wrapper):
     share = self._parameters['short_step_share']
     if share is not None or results is None:
       return 1.0 - (share or 0.0)
-    num_full, step = (
-      int(tfp_private.get_innermost(results, name))
-      for name in ('num_full', 'step')
+    num_adapting = min(
+      int(results.step), self._parameters['num_adaptation_steps']
     )
-    num_adapting = min(step, self._parameters['num_adaptation_steps'])
-    return num_full / max(num_adapting, 1)
+    return int(results.num_full) / max(num_adapting, 1)
 
-  def at(self, inner_kernel, results):
-    """Returns the fixed kernel of what was learned, around another one."""
+  def frozen_at(self, results):
+    inner = stack.frozen(self.inner_kernel, results.inner_results)
     if self._parameters['while_adapting']:
-      return inner_kernel
-    share = float(tfp_private.get_innermost(results, 'short_step_share'))
-    return around(inner_kernel, 0, share, self._parameters['shortest'])
+      return inner
+    share = float(results.short_step_share)
+    return around(inner, 0, share, self._parameters['shortest'])
+
+  def cost_at(self, results, kind):
+    """Returns a mean: steps that teach nothing cost what frozen ones do."""
+    inner = None if results is None else results.inner_results
+    taught = stack.cost(self.inner_kernel, inner, kind)
+    if taught is None:
+      return None
+    plain = kind._replace(is_replayed=False, beside=_NOTHING)
+    frozen = stack.cost(self.inner_kernel, inner, plain)
+    share = self.teaching_share(results)
+    return interfaces.Cost(
+      *(
+        of_taught if of_taught is None else rest + share * (of_taught - rest)
+        for of_taught, rest in zip(taught, frozen)
+      )
+    )
 
 
 def around(kernel, num_adaptation_steps, share, shortest=_SHORTEST):

@@ -1,23 +1,158 @@
-"""The one walk down nested kernels, and down their results."""
+"""The one walk down nested kernels, and down their results.
 
-__all__ = ['first_with', 'kernels', 'metropolis_hastings_results']
+TFP's own wrappers name what is inside of them in a few ways, which only this
+module knows.
+"""
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import kernel_base
+from tfp_adaptive.core import tfp_private
+
+__all__ = [
+  'cost',
+  'first_with',
+  'frozen',
+  'kernels',
+  'gradients',
+  'inner_results',
+  'inner_state',
+  'is_short',
+  'levels',
+  'metropolis_hastings_results',
+  'ours',
+  'proposal_results',
+  'recorded',
+  'target_log_prob',
+]
 
 
 def kernels(kernel):
   """Returns the kernel and all kernels inside, a list, outermost first.
 
-  Of a `TransformedTransitionKernel` it is the inner kernel that steps, the one
-  rebuilt around the transformed target. A kernel of several, such as
+  The inner kernel of a `TransformedTransitionKernel` is the one that steps,
+  which is rebuilt around the transformed target. A kernel of several, such as
   `ReplicaExchangeMC`, ends the walk.
   """
   stack = [kernel]
   while True:
-    inner = getattr(stack[-1], '_inner_kernel', None)
+    inner = _inner(stack[-1])
     if inner is None:
-      inner = getattr(stack[-1], 'inner_kernel', None)
-    if inner is None or isinstance(inner, list):
       return stack
     stack.append(inner)
+
+
+def levels(kernel, results):
+  """Returns (kernel, its own results) of the kernel and all inside, a list.
+
+  Args:
+    kernel: A kernel.
+    results: Its results, or `None`: then all are `None`.
+  """
+  found = []
+  for one in kernels(kernel):
+    if found and results is not None:
+      results = inner_results(results)
+    found.append((one, results))
+  return found
+
+
+def inner_results(results):
+  """Returns the results of the kernel inside of a wrapper, `None` for none."""
+  # Results of a kernel that is not TFP's need not be a namedtuple.
+  fields = getattr(results, '_fields', ())
+  for name in ('accepted_results', 'inner_results'):
+    if name in fields:
+      return getattr(results, name)
+  return None
+
+
+def ours(kernel, state, results):
+  """Yields (kernel, state, results) of the kernels that are this library's.
+
+  Args:
+    kernel: A kernel.
+    state: Its state, or `None`. Each kernel gets the state in its own space.
+    results: Its results.
+  """
+  for one, own in levels(kernel, results):
+    if own is None:
+      return
+    if isinstance(one, kernel_base.Kernel):
+      yield one, state, own
+    if isinstance(one, tfp.mcmc.TransformedTransitionKernel):
+      state = own.transformed_state
+
+
+def proposal_results(results):
+  """Returns the results of the innermost kernel from those around it."""
+  while (inner := inner_results(results)) is not None:
+    results = inner
+  return results
+
+
+def inner_state(state, results):
+  """Returns the state in the space of the innermost kernel.
+
+  Args:
+    state: State of the kernel that `results` belong to.
+    results: Results of a kernel, with a transformation inside or without.
+  """
+  while results is not None:
+    if 'transformed_state' in getattr(results, '_fields', ()):
+      state = results.transformed_state
+    results = inner_results(results)
+  return state
+
+
+def is_short(results):
+  """Returns whether a step was a short one, [] bool or False.
+
+  Args:
+    results: Results of a kernel, with `ShortSteps` inside or without.
+  """
+  while results is not None:
+    if 'is_short' in getattr(results, '_fields', ()):
+      return results.is_short
+    results = inner_results(results)
+  return False
+
+
+def target_log_prob(results):
+  """Returns the innermost `target_log_prob`, or `None` where there is none."""
+  return tfp_private.get_innermost(results, 'target_log_prob', default=None)
+
+
+def gradients(results):
+  """Returns the gradients that a kernel keeps, `[]` if it keeps none.
+
+  Samplers with a prior apart have theirs in the coordinates of the prior.
+  """
+  for name in ('grads_coordinates', 'grads_target_log_prob'):
+    found = tfp_private.get_innermost(results, name, default=None)
+    if found is not None:
+      return found
+  return []
+
+
+def recorded(results):
+  """Returns what every kernel has to tell of a step, dict of [chains...].
+
+  Names are those of the fields of the innermost results; kernels lack some.
+  """
+  found = {}
+  for name in (
+    'target_log_prob',
+    'is_accepted',
+    'log_accept_ratio',
+    'hyper_is_accepted',
+    'has_divergence',
+  ):
+    value = tfp_private.get_innermost(results, name, default=None)
+    if tf.is_tensor(value):
+      found[name] = value
+  return found
 
 
 def first_with(kernel, attribute):
@@ -28,6 +163,47 @@ def first_with(kernel, attribute):
 
 def metropolis_hastings_results(results):
   """Returns the results, inside of others, that hold accepted and proposed."""
-  while not hasattr(results, 'proposed_results'):
+  while 'proposed_results' not in results._fields:
     results = results.inner_results
   return results
+
+
+def frozen(kernel, results):
+  """Returns the fixed kernel of what a kernel has learned.
+
+  TFP's adaptations are taken off, and its other wrappers stay.
+  """
+  if isinstance(kernel, kernel_base.Kernel):
+    return kernel.frozen_at(results)
+  if 'inner_kernel' not in kernel.parameters:
+    raise kernel_base.nothing_learned(kernel)
+  inner = frozen(kernel.inner_kernel, inner_results(results))
+  if 'num_adaptation_steps' in kernel.parameters:
+    return inner
+  return kernel.copy(inner_kernel=inner)
+
+
+def cost(kernel, results, kind):
+  """Returns the `interfaces.Cost` of a step, `None` if nobody counts.
+
+  TFP's wrappers add nothing.
+
+  Args:
+    kernel: A kernel.
+    results: Its own results, or `None`.
+    kind: `kernel_base.StepKind`.
+  """
+  if isinstance(kernel, kernel_base.Kernel):
+    return kernel.cost_at(results, kind)
+  inner = _inner(kernel)
+  if inner is None:
+    return None
+  return cost(inner, None if results is None else inner_results(results), kind)
+
+
+def _inner(kernel):
+  """Returns the kernel that steps inside of another one, or `None`."""
+  inner = getattr(kernel, '_inner_kernel', None)
+  if inner is None:
+    inner = getattr(kernel, 'inner_kernel', None)
+  return None if isinstance(inner, list) else inner

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 
 __all__ = ['bounded', 'change', 'largest', 'tuned']
@@ -78,7 +79,7 @@ def tuned(
   def log_accept_prob(results):
     ratio = tfp_private.get_innermost(results, log_accept_ratio)
     wanted = tf.math.log(tf.constant(target_accept_prob, ratio.dtype))
-    says_nothing = (says_nothing_fn or _is_short)(results)
+    says_nothing = (says_nothing_fn or stack.is_short)(results)
     return tf.where(says_nothing, wanted, tf.minimum(ratio, 0.0))
 
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
@@ -91,7 +92,3 @@ def tuned(
     ),
     log_accept_prob_getter_fn=log_accept_prob,
   )
-
-
-def _is_short(results):
-  return tfp_private.get_innermost(results, 'is_short', default=False)

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import target_call
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import compilation_cache
 from tfp_adaptive.driver import program_digest
 
@@ -27,8 +27,11 @@ _SIZED_BY_BLOCK = ('TensorListReserve', 'TensorListStack')
 
 
 class Block(NamedTuple):
-  """A block of steps, as functions of (state, kernel_results, seed,
-  first_step, num_results, steps_per_result)."""
+  """A block of steps, as functions.
+
+  They take (state, kernel_results, seed, first_step, num_results,
+  steps_per_result).
+  """
 
   # -> (state, kernel_results, recorded), recorded with leading dimension
   # `block_size`, of which `num_results` rows are filled.
@@ -128,22 +131,13 @@ def _program(kernel, trace_fn, block_size):
 def default_trace(state, results):
   """Returns what every kernel has to tell, lean: dict of [chains...]."""
   del state
-  trace = {}
-  for field in (
-    'target_log_prob',
-    'is_accepted',
-    'log_accept_ratio',
-    'hyper_is_accepted',
-  ):
-    value = tfp_private.get_innermost(results, field, default=None)
-    if tf.is_tensor(value):
-      trace[field] = value
-  diverging = tfp_private.get_innermost(results, 'has_divergence', default=None)
-  if not tf.is_tensor(diverging) and 'log_accept_ratio' in trace:
+  trace = stack.recorded(results)
+  diverging = trace.pop('has_divergence', None)
+  if diverging is None and 'log_accept_ratio' in trace:
     ratio = trace['log_accept_ratio']
     # Not as what is not above: TensorFlow's graphs make `<=` of that.
     diverging = (ratio <= _DIVERGENCE) | tf.math.is_nan(ratio)
-  if tf.is_tensor(diverging):
+  if diverging is not None:
     trace['diverging'] = diverging
   return trace
 

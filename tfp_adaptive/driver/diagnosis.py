@@ -3,10 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import kernel_base
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import target_call
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import convergence
 
 __all__ = [
@@ -20,11 +21,6 @@ __all__ = [
   'warnings_before',
   'worst_coordinates',
 ]
-
-
-_FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
-_FOR_FAR_STARTS = 'kernel_exponential_family_lite'
-_WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
 
 
 def kernel_names(kernel):
@@ -42,7 +38,8 @@ def num_adaptation_steps(kernel):
 
 def has_prior_apart(kernel):
   """Returns whether the kernel's `target_log_prob` is the likelihood alone."""
-  return _has(stack.kernels(kernel)[-1], 'log_likelihood_fn')
+  innermost = stack.kernels(kernel)[-1]
+  return isinstance(innermost, kernel_base.Kernel) and innermost.has_prior_apart
 
 
 def check_starts(results):
@@ -50,16 +47,11 @@ def check_starts(results):
 
   And, of kernels that move by it, those without a finite gradient.
   """
-  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
     return
   _check_finite(np.asarray(log_prob), '', 'positive density')
-  # Samplers of a prior apart have gradients in its coordinates.
-  grads = tfp_private.get_innermost(results, 'grads_coordinates', default=None)
-  if grads is None:
-    grads = tfp_private.get_innermost(
-      results, 'grads_target_log_prob', default=None
-    )
+  grads = stack.gradients(results)
   num_chain_dims = log_prob.shape.rank
   for part in filter(tf.is_tensor, tf.nest.flatten(grads)):
     part = np.asarray(tf.convert_to_tensor(part))
@@ -75,7 +67,8 @@ def _check_finite(values, of, wanted):
   if not len(bad):  # Of one chain without an axis an index is empty.
     return
   shown = ', '.join(
-    f'{_chain_name(index)} ({values[tuple(index)]})' for index in bad[:10]
+    f'{run_warnings.chain_name(index)} ({values[tuple(index)]})'
+    for index in bad[:10]
   )
   more = f' and {len(bad) - 10} more' if len(bad) > 10 else ''
   raise ValueError(
@@ -95,31 +88,13 @@ def warnings_before(kernel, state, results):
   yield from _shape_warnings(state, results)
   yield from _mixing_warnings(kernel, state, results)
   yield from _likelihood_warnings(kernel, state, results)
-  for k in stack.kernels(kernel):
-    if getattr(k, 'parameters', {}).get('history') is None:
-      continue
-    if int(tfp_private.get_innermost(results, 'num_fits')) == 0:
-      yield (
-        'The surrogate could not be fitted to `history`: no fit was finite, '
-        'and chains walk at random. Give draws that differ in every '
-        'coordinate, at least a few for each.'
-      )
-      continue
-    outside = np.argwhere(~np.asarray(k.is_inside(state, results)))
-    if len(outside) and k.surrogate.name != _FOR_FAR_STARTS:
-      names = ', '.join(_chain_name(index) for index in outside[:10])
-      more = f' and {len(outside) - 10} more' if len(outside) > 10 else ''
-      yield (
-        f'Outside of `history`: the start of {names}{more}. The surrogate '
-        'knows nothing there, and these chains walk at random until they come '
-        'among the draws. Start inside, or take '
-        '`tfpa.surrogates.kernel_exponential_family_lite()`.'
-      )
+  for one, own_state, own in stack.ours(kernel, state, results):
+    yield from one.warnings_before(own_state, own)
 
 
 def _shape_warnings(state, results):
   """Yields that coordinates are chains, or chains coordinates, it seems."""
-  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
     return
   shapes = [tuple(part.shape) for part in tf.nest.flatten(state)]
@@ -146,11 +121,11 @@ def _mixing_warnings(kernel, state, results):
   function = parameters.get('target_log_prob_fn')
   if function is None or parameters.get('target_is_stochastic'):
     return
-  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  log_prob = stack.target_log_prob(results)
   is_row = tf.is_tensor(log_prob) and log_prob.shape.rank == 1
   if not is_row or log_prob.shape[0] < 2:
     return
-  state = tfp_private.get_innermost(results, 'transformed_state', default=state)
+  state = stack.inner_state(state, results)
   # Of chains that are their own the densities of all but the first stay.
   moved = tf.nest.map_structure(
     lambda x: tf.concat([_elsewhere(x), x[1:]], axis=0), state
@@ -182,7 +157,7 @@ def _likelihood_warnings(kernel, state, results):
     return
   innermost = stack.kernels(kernel)[-1]
   first, second = (
-    np.asarray(tfp_private.get_innermost(r, 'target_log_prob'))
+    np.asarray(stack.target_log_prob(r))
     for r in (results, innermost.bootstrap_results(state))
   )
   if not np.allclose(first, second, rtol=1e-3, atol=1e-3, equal_nan=True):
@@ -198,28 +173,9 @@ def _likelihood_warnings(kernel, state, results):
 def adaptation_scalars(kernel, results):
   """Returns dict of [] Tensors that tell how the adaptation goes."""
   scalars = {}
-  for name in ('mean_accept_prob', 'num_dropped_gradients'):
-    value = tfp_private.get_innermost(results, name, default=None)
-    if tf.is_tensor(value):
-      scalars[name] = value
-  for k in stack.kernels(kernel):
-    if _has(k, 'log_likelihood_fn'):
-      for name in ('step_size', 'hyper_step_size'):
-        value = tfp_private.get_innermost(results, name, default=None)
-        if tf.is_tensor(value):
-          scalars[name] = value
-    if hasattr(k, 'criterion'):
-      state = tfp_private.get_innermost(results, 'criterion_state')
-      scalars.update(k.criterion.trace(state))
-    statistics = tfp_private.get_innermost(results, 'statistics', default=None)
-    if hasattr(statistics, 'log_scale'):
-      # Kept by the adaptation: the determinant of a square matrix is dear.
-      scalars['log_scale'] = statistics.log_scale
-    elif hasattr(k, 'preconditioner'):
-      params = tfp_private.get_innermost(results, 'preconditioner_params')
-      operator = k.preconditioner.operator(params)
-      size = tf.cast(operator.domain_dimension_tensor(), operator.dtype)
-      scalars['log_scale'] = operator.log_abs_determinant() / size
+  for one, _, own in stack.ours(kernel, None, results):
+    for name, value in one.scalars_at(own).items():
+      scalars.setdefault(name, value)
   return scalars
 
 
@@ -256,7 +212,7 @@ def warnings_after(kernel, states, trace, results, worst):
       is_stuck &= ~_has_moved(states, accepted.ndim)
     stuck = np.argwhere(is_stuck)
     if stuck.size or (accepted.ndim == 1 and is_stuck):
-      names = ', '.join(_chain_name(index) for index in stuck[:10])
+      names = ', '.join(run_warnings.chain_name(index) for index in stuck[:10])
       yield (
         f'No move was accepted in {len(accepted)} draws by '
         f'{names or "the chain"}. Its draws are one point: '
@@ -272,23 +228,14 @@ def warnings_after(kernel, states, trace, results, worst):
       'them; inside of it expect bias near the regions they could not enter, '
       'and reparameterise the target.'
     )
-  kernels = stack.kernels(kernel)
-  for k in kernels:
-    if hasattr(k, 'warnings_after'):
-      yield from k.warnings_after(results)
-    if _has(k, 'history'):
-      yield from _fit_warnings(k, results)
-    if hasattr(k, 'criterion'):
-      if k.num_adaptation_steps:
-        yield from _bound_warnings(k, results, accepted)
-      yield from _acceptance_warnings(
-        accepted, k.criterion.target_accept_prob, k.criterion.may_exceed_target
-      )
+  for one, _, own in stack.ours(kernel, None, results):
+    yield from one.warnings_after(own, trace)
   if has_prior_apart(kernel):
     # TFP's wrappers tune delta, and kappa inside of it.
-    tuners = [k for k in kernels if _has(k, 'target_accept_prob')]
+    kernels = stack.kernels(kernel)
+    tuners = [k for k in kernels if 'target_accept_prob' in k.parameters]
     for k, prefix in zip(tuners, ('', 'hyper_')):
-      yield from _acceptance_warnings(
+      yield from run_warnings.acceptance(
         trace.get(f'{prefix}is_accepted'),
         float(k.parameters['target_accept_prob']),
         may_exceed_target=_is_at_its_largest(trace.get(f'{prefix}step_size')),
@@ -306,57 +253,6 @@ def _has_moved(states, num_leading_dims):
     for rows in [part] if isinstance(part, np.ndarray) else part.blocks():
       moved = moved | np.any(rows != first, axis=(0, *event_dims))
   return moved
-
-
-def _fit_warnings(kernel, results):
-  if not getattr(kernel, 'num_adaptation_steps', 0):
-    return
-  if not int(tfp_private.get_innermost(results, 'num_fits')):
-    failed = int(tfp_private.get_innermost(results, 'num_failed_fits'))
-    yield (
-      f'The surrogate was never fitted ({failed} fits were not finite), and '
-      'all moves were a random walk. Adapt longer, with more chains, or give '
-      'draws known beforehand as `history`.'
-    )
-
-
-def _has(kernel, parameter):
-  return parameter in getattr(kernel, 'parameters', ())
-
-
-def _bound_warnings(kernel, results, accepted):
-  criterion = kernel.criterion
-  traced = criterion.trace(
-    tfp_private.get_innermost(results, 'criterion_state')
-  )
-  # Weights rise while more is accepted than has to be, which may be for good.
-  may_be_high = criterion.may_exceed_target and (
-    accepted is not None and np.mean(accepted) > criterion.target_accept_prob
-  )
-  for name, (low, high) in criterion.bounds(kernel.problem(results)).items():
-    value, low, high = float(traced[name]), float(low), float(high)
-    is_high = value >= high * 0.999 and not may_be_high
-    if value <= low * 1.001 or is_high:
-      yield (
-        f'The adaptation ended with `{name}` at its bound ({value:.3g} in '
-        f'[{low:.3g}, {high:.3g}]): the learned proposal is probably poor. If '
-        'the state is float32 and the target badly scaled, rounding of the '
-        'log density is the usual reason: use float64. Otherwise adapt longer.'
-      )
-
-
-def _acceptance_warnings(accepted, target, may_exceed_target=False):
-  if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
-    return
-  rate = float(np.mean(accepted))
-  is_above = rate > target and may_exceed_target
-  if abs(rate - target) > _WIDEST_MISS and not is_above:
-    yield (
-      f'The learned proposal is accepted at {rate:.2f}, but the adaptation '
-      f'aimed at {target:.2f}: it has not settled, and the draws may mix '
-      'badly. Adapt longer; if the state is float32 and the target badly '
-      'scaled, rounding of the log density is the usual reason: use float64.'
-    )
 
 
 def _convergence_warnings(worst):
@@ -391,10 +287,3 @@ def _is_at_its_largest(tuned):
   if tuned is None or not len(tuned):
     return False
   return tuned[-1] > 0.5 * step_sizes.largest(tuned.dtype)
-
-
-def _chain_name(index):
-  index = tuple(int(i) for i in index)
-  if not index:
-    return 'the chain'
-  return f'chain {index[0] if len(index) == 1 else index}'

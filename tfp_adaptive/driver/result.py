@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive import learned
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import to_arviz
@@ -215,13 +216,11 @@ def _name(kernel):
 
 def _num_gradients(kernel, results, num_adapting, num_frozen):
   """Returns the gradients that each chain took, `None` if nobody counts."""
-  if not any(stack.first_with(kernel, c) for c in ('cost', 'exchange_cost')):
-    return None
-  costs = [
-    (count, learned.cost_per_step(kernel, is_adapting, results).gradient)
-    for count, is_adapting in ((num_adapting, True), (num_frozen, False))
-    if count
-  ]
-  if any(cost is None for _, cost in costs):
-    return None
-  return float(sum(count * cost for count, cost in costs))
+  total = 0.0
+  for count, is_adapting in ((num_adapting, True), (num_frozen, False)):
+    kind = kernel_base.StepKind(is_adapting)
+    cost = stack.cost(kernel, results, kind) if count else interfaces.Cost()
+    if cost is None or cost.gradient is None:
+      return None
+    total += count * cost.gradient
+  return float(total)

@@ -157,7 +157,7 @@ def sample(
   )
 
 
-def sample_until(
+def sample_until(  # noqa: D417
   seconds_left,
   kernel,
   init_state,

@@ -15,34 +15,15 @@ import concurrent.futures
 
 import tensorflow as tf
 
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
-from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core import stack
 
-__all__ = ['Sharded', 'device_names', 'merged', 'next_merge']
+__all__ = ['Sharded', 'device_names', 'next_merge']
 
 _LONGEST_INTERVAL = 256  # Steps between two merges, ...
 _GROWTH = 4  # ... a quarter of those before, but at least one.
 _SALT = 1_000_003  # Tells seeds of shards from those of steps.
-# Faults that each shard counts; the run reports their sum.
-_COUNTED = ('num_dropped_gradients', 'num_failed_fits')
-# Steps that a schedule counts, and those at which it acts next. They may differ
-# between shards, because the searches for a first scale end at different steps.
-# The merged value is the largest: a mean is no whole number, and an optimizer
-# that waits for every n-th update would wait for ever.
-_SCHEDULED = (
-  'num_updates',
-  'num_full',
-  'num_fits',
-  'time',
-  'next_fit',
-  'next_review',
-  'last_fit',
-  'last',
-)
-# Fitted to the history of a shard, and no mean of two fits is one.
-_OF_ONE_SHARD = ('surrogate_params', 'walk_params')
-# Results of several samplers in one, stacked: each has learned for itself.
-_STACKED = ('replica_results',)
 
 
 def device_names(devices):
@@ -196,9 +177,9 @@ class Sharded:
         rows[0],
         self._row_shapes,
       )
-      shared = merged(results, before) if is_adapting else results[0]
+      shared = merging.merged(results, before) if is_adapting else results[0]
       of_rows = tf.nest.map_structure(
-        lambda axis, *leaves: mean(leaves) if axis < 0 else leaves[0],
+        lambda axis, *leaves: merging.mean(leaves) if axis < 0 else leaves[0],
         row_axes,
         *rows,
       )
@@ -235,7 +216,7 @@ def _axis(of_part, of_all, offset):
 
 
 def _check_divides(state, results, num_shards):
-  log_prob = tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  log_prob = stack.target_log_prob(results)
   if num_shards > 1 and tf.is_tensor(log_prob) and not log_prob.shape.rank:
     shown = ', '.join(str(part.shape) for part in tf.nest.flatten(state))
     raise ValueError(
@@ -252,68 +233,3 @@ def _check_divides(state, results, num_shards):
         f'{part.shape}: its first axis, chains, must divide evenly. Start '
         f'{num_shards}, {2 * num_shards}, ... chains.'
       )
-
-
-def merged(parts, before):
-  """Returns what shards have learned as one structure.
-
-  Floating numbers become their mean, counts of faults their sum, and the steps
-  of a schedule their maximum. Other integers are those of the first shard. A
-  type that has a method `merged(parts)` decides for itself.
-
-  Args:
-    parts: List of structures, one of each shard.
-    before: The structure that all had before.
-  """
-  first = parts[0]
-  if hasattr(type(first), 'merged'):
-    return type(first).merged(parts)
-  if hasattr(first, '_asdict'):
-    fields = {}
-    for name in first._fields:
-      values = [getattr(part, name) for part in parts]
-      fields[name] = _merged_field(name, values, getattr(before, name))
-    return type(first)(**fields)
-  if isinstance(first, (list, tuple)):
-    columns = zip(zip(*parts), before)
-    return type(first)(merged(list(column), b) for column, b in columns)
-  if isinstance(first, dict):
-    return {k: merged([part[k] for part in parts], before[k]) for k in first}
-  return mean(parts)
-
-
-def _merged_field(name, values, before):
-  if name in _OF_ONE_SHARD:
-    return values[0]
-  if name in _SCHEDULED:
-    return tf.reduce_max(tf.stack(values), axis=0)
-  if name in _COUNTED:
-    return before + tf.add_n([value - before for value in values])
-  if name in _STACKED:
-    count = tf.nest.flatten(before)[0].shape[0]
-    each = [
-      merged([_at(value, i) for value in values], _at(before, i))
-      for i in range(count)
-    ]
-    return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *each)
-  return merged(values, before)
-
-
-def _at(structure, index):
-  return tf.nest.map_structure(lambda leaf: leaf[index], structure)
-
-
-def mean(parts):
-  """Returns the mean of Tensors of one shape; of integers the first.
-
-  Those that are equal stay what they are, infinite ones too. Shards have as
-  many chains each.
-  """
-  first = parts[0]
-  if not (first.dtype.is_floating and len(parts) > 1):
-    return first
-  if any(part.shape != first.shape for part in parts):
-    return first
-  rows = tf.stack(parts)
-  is_equal = tf.reduce_all(rows == first, axis=0)
-  return tf.where(is_equal, first, tf.reduce_mean(rows, axis=0))

@@ -33,7 +33,7 @@ class GaussianPrior(NamedTuple):
 
   name: str
   # Shape of the state without chain dimensions, ints; d is its product.
-  event_shape: tuple
+  event_shape: tuple[int, ...]
   # Mean and decomposition, a structure of Tensors of one floating dtype.
   params: Any
   # (params, x) -> coordinates s of x, rows [chains..., d].
@@ -158,3 +158,15 @@ class Cost(NamedTuple):
   # and the prior's coordinates. What moves the params is shared by all chains
   # and not counted. None: not stated.
   matrix_product: float | None = None
+
+  def plus(self, other: 'Cost') -> 'Cost':
+    """Returns the sum; what one of them does not state is not stated."""
+    products: float | None = None
+    if self.matrix_product is not None and other.matrix_product is not None:
+      products = self.matrix_product + other.matrix_product
+    return Cost(
+      self.target + other.target,
+      self.gradient + other.gradient,
+      self.hessian_vector + other.hessian_vector,
+      products,
+    )

@@ -53,14 +53,21 @@ class Proposal(Protocol):
   # Whether a step evaluates the gradient at the proposal.
   uses_gradient: bool = False
 
-  def cost(self, adapting):
+  def cost(self, adapting: bool) -> Any:
     """Returns an `interfaces.Cost` of a step; `adapting`: with its replay."""
+    ...
 
-  def init_replay_cache(self, proposed_results):
+  def init_replay_cache(self, proposed_results: Any) -> Any:
     """Returns what the first replay is given; `[]` for nothing."""
+    ...
 
   def replay(
-    self, cache, previous, proposed, proposed_state, mh_results
+    self,
+    cache: Any,
+    previous: Any,
+    proposed: Any,
+    proposed_state: Any,
+    mh_results: Any,
   ) -> 'Replay':
     """Returns the step just taken as a function of C.
 
@@ -73,6 +80,7 @@ class Proposal(Protocol):
       proposed_state: In the structure of the state.
       mh_results: Those of Metropolis-Hastings: ratio and decision.
     """
+    ...
 
 
 class Preconditioner(NamedTuple):
@@ -225,10 +233,10 @@ class Criterion(NamedTuple):
   # (state, transition) -> Feedback.
   feedback: Callable[[Any, Transition], Feedback]
   # (state) -> dict of [] Tensors worth tracing, by name.
-  trace: Callable[[Any], dict]
+  trace: Callable[[Any], dict[str, Any]]
   # (problem) -> dict of name in `trace` -> (lower, upper): where a value at its
   # bound is worth a warning.
-  bounds: Callable[[ProblemSize], dict]
+  bounds: Callable[[ProblemSize], dict[str, tuple[float, float]]]
   # Acceptance that ends the scale search.
   target_accept_prob: float
   # Whether a settled acceptance above the target is as good as one at it.

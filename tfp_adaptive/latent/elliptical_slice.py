@@ -85,6 +85,12 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
   is_calibrated = True
   uses_gradient = False
 
+  def learned_at(self, results):
+    return super().learned_at(results.accepted_results)
+
+  def scalars_at(self, results):
+    return super().scalars_at(results.accepted_results)
+
   def cost(self, adapting):
     """Returns the least number of calls of f; slices that shrink make more."""
     del adapting

@@ -8,6 +8,7 @@ algorithms, section 4, https://arxiv.org/abs/1610.09641.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -66,6 +67,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
   """
 
   is_calibrated = True
+  has_prior_apart = True
 
   def __init__(
     self,
@@ -127,6 +129,20 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       bijector=bijector,
       latent_uses_gradient=latent_uses_gradient,
       name=name,
+    )
+
+  def learned_at(self, results):
+    accepted = results.inner_results.accepted_results
+    return dict(
+      step_size=np.asarray(accepted.step_size),
+      hyper_step_size=np.asarray(results.hyper_step_size),
+      hyper_factor=np.asarray(results.hyper_factor),
+    )
+
+  def scalars_at(self, results):
+    return dict(
+      step_size=results.inner_results.accepted_results.step_size,
+      hyper_step_size=results.hyper_step_size,
     )
 
   def cost(self, adapting):

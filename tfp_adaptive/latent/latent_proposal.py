@@ -8,6 +8,7 @@ its coordinates, and the coordinates of the gradient at y.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
@@ -96,6 +97,7 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
 
   is_calibrated = False
   uses_gradient = True
+  has_prior_apart = True
 
   def __init__(self, log_likelihood_fn, prior, step_size=0.1, name=None):
     """Builds the kernel; no Tensor is created here.
@@ -126,6 +128,12 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
   @property
   def step_size(self):
     return self._parameters['step_size']
+
+  def learned_at(self, results):
+    return dict(step_size=np.asarray(results.step_size))
+
+  def scalars_at(self, results):
+    return dict(step_size=results.step_size)
 
   def cost(self, adapting):
     """Returns the calls of the log-likelihood of one step per chain."""

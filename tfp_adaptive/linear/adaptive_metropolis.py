@@ -18,6 +18,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
@@ -160,6 +161,9 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     """One product, with C^-1."""
     return interfaces.Cost(matrix_product=1)
 
+  def scalars_at(self, results):
+    return dict(mean_accept_prob=results.mean_accept_prob)
+
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search, and mu at the chains' mean."""
     inner = self.inner_kernel.bootstrap_results(init_state)
@@ -184,7 +188,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
 
     state = self._flat_state(states[1], inner)
     centered = state - results.mean
-    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    params = stack.proposal_results(inner).preconditioner_params
     mean_rate, rate = self._rates(results)
     # Half of the rate: C (I + E) changes C C^T by twice E.
     moved = self.preconditioner.move(
@@ -194,7 +198,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
         self._shape_gradient(params, centered),
       ),
     )
-    step_size = tfp_private.get_innermost(inner, 'step_size')
+    step_size = stack.proposal_results(inner).step_size
     scale_step = _SCALE_RATE * (accept_prob - target) / target
     searched = dict(
       params=self.preconditioner.rescale(

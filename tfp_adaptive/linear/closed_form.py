@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
@@ -50,6 +51,7 @@ class Gradients(
 
 
 class ClosedFormAdaptationResults(
+  merging.Merging,
   collections.namedtuple(
     'ClosedFormAdaptationResults',
     [
@@ -62,7 +64,7 @@ class ClosedFormAdaptationResults(
       'mean_accept_prob',
       'num_dropped_gradients',
     ],
-  )
+  ),
 ):
   """Results of the adaptations by closed forms.
 
@@ -82,6 +84,9 @@ class ClosedFormAdaptationResults(
   """
 
   __slots__ = ()
+  merge_rules = dict(
+    num_updates=merging.largest, num_dropped_gradients=merging.counted
+  )
 
 
 class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
@@ -122,11 +127,17 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     """Refuses a proposal whose params cannot be learned in this way."""
     checks.check_has_tangent(proposal, type(self).__name__)
 
+  def scalars_at(self, results):
+    return dict(
+      mean_accept_prob=results.mean_accept_prob,
+      num_dropped_gradients=results.num_dropped_gradients,
+    )
+
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search and the statistics."""
     inner = self.inner_kernel.bootstrap_results(init_state)
     inner, search = scale_search.begin(self.proposal, inner)
-    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    params = stack.proposal_results(inner).preconditioner_params
     zero = tf.zeros([], tf.int32)
     return ClosedFormAdaptationResults(
       inner_results=inner,
@@ -168,8 +179,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     params, step_size, statistics = control_flow.apply_if(
       ~is_searching,
       learn,
-      tfp_private.get_innermost(inner, 'preconditioner_params'),
-      tfp_private.get_innermost(inner, 'step_size'),
+      stack.proposal_results(inner).preconditioner_params,
+      stack.proposal_results(inner).step_size,
       results.statistics,
     )
     params, statistics = control_flow.apply_if(
@@ -192,6 +203,13 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       ),
     )
 
+  def cost_at(self, results, kind):
+    if kind.is_adapting and results is not None and results.trajectory_length:
+      lengths = results.trajectory_length
+      taken = int(lengths.num_taken) / max(1, int(lengths.num_steps))
+      kind = kind._replace(mean_num_steps=taken)
+    return super().cost_at(results, kind)
+
   def _mean_accept_prob(self, mh_results):
     """Returns what the step size follows: proposals may know better, []."""
     own = getattr(self.proposal, 'mean_accept_prob', None)
@@ -204,7 +222,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       return []
     rows, _, is_finite = self._states_and_gradients(state, inner)
     first = tf.constant(self.proposal.bounds, tf.int32)
-    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    params = stack.proposal_results(inner).preconditioner_params
     places = self._turning(rows, params)
     return trajectory_length.start(first, most, places, is_finite)
 
@@ -226,7 +244,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     )
     places = self._turning(
       tf.concat([before, proposed, rows], axis=0),
-      tfp_private.get_innermost(inner, 'preconditioner_params'),
+      stack.proposal_results(inner).preconditioner_params,
     )
     lengths = trajectory_length.add(
       lengths,

@@ -39,9 +39,10 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history as history_lib
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
 from tfp_adaptive.core import short_steps
-from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core import stack
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
@@ -68,12 +69,31 @@ _FIRST_OF_PAIRS, _GROWTH_OF_PAIRS = 4.0, 1.5  # The same of fits to pairs.
 _LARGE_GAIN = 0.1  # Of log (1 + loss): what followed another shape is void.
 _SALT = 11  # Tells draws of the history from those of the step.
 
-Statistics = collections.namedtuple(
-  'Statistics',
-  ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'pairs'],
-)
-# Pairs [n, 2 d], and the time of the last fit that changed much.
-Pairs = collections.namedtuple('Pairs', ['history', 'last'])
+
+class Statistics(
+  merging.Merging,
+  collections.namedtuple(
+    'Statistics',
+    ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'pairs'],
+  ),
+):
+  """What has been learned of states and gradients, and when the next fit is."""
+
+  __slots__ = ()
+  merge_rules = dict(
+    time=merging.largest,
+    next_fit=merging.largest,
+    num_failed_fits=merging.counted,
+  )
+
+
+class Pairs(
+  merging.Merging, collections.namedtuple('Pairs', ['history', 'last'])
+):
+  """Pairs [n, 2 d], and the time of the last fit that changed much."""
+
+  __slots__ = ()
+  merge_rules = dict(last=merging.largest)
 
 
 @arguments.by_keyword(
@@ -359,7 +379,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         num_failed + tf.cast(~is_finite, tf.int32),
       )
 
-    step_size = tfp_private.get_innermost(inner, 'step_size')
+    step_size = stack.proposal_results(inner).step_size
     is_due = time >= statistics.next_fit
     params, moved, last, num_failed = control_flow.apply_if(
       is_due,

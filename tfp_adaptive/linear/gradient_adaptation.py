@@ -11,7 +11,10 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import merging
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
@@ -20,6 +23,7 @@ __all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
 
 
 class GradientBasedAdaptationResults(
+  merging.Merging,
   collections.namedtuple(
     'GradientBasedAdaptationResults',
     [
@@ -32,7 +36,7 @@ class GradientBasedAdaptationResults(
       'mean_accept_prob',
       'num_dropped_gradients',
     ],
-  )
+  ),
 ):
   """Results of `GradientBasedAdaptation`.
 
@@ -51,6 +55,7 @@ class GradientBasedAdaptationResults(
   """
 
   __slots__ = ()
+  merge_rules = dict(num_dropped_gradients=merging.counted)
 
 
 class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
@@ -61,6 +66,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
   gradient over all chains moves the shared params once. After that the params
   are constant and the kernel leaves the target invariant.
   """
+
+  replays = True
 
   def __init__(
     self,
@@ -105,11 +112,33 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
   def optimizer(self):
     return self._parameters['optimizer']
 
+  def scalars_at(self, results):
+    return dict(
+      mean_accept_prob=results.mean_accept_prob,
+      num_dropped_gradients=results.num_dropped_gradients,
+      **self.criterion.trace(results.criterion_state),
+    )
+
+  def warnings_after(self, results, trace):
+    accepted = trace.get('is_accepted')
+    if self.num_adaptation_steps:
+      yield from run_warnings.at_bounds(
+        self.criterion,
+        results.criterion_state,
+        self.problem(results.inner_results),
+        accepted,
+      )
+    yield from run_warnings.acceptance(
+      accepted,
+      self.criterion.target_accept_prob,
+      self.criterion.may_exceed_target,
+    )
+
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the criterion, the optimizer and the search."""
     inner = self.inner_kernel.bootstrap_results(init_state)
     problem = self.problem(inner)
-    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    params = stack.proposal_results(inner).preconditioner_params
     inner, search = scale_search.begin(self.proposal, inner)
     return GradientBasedAdaptationResults(
       inner_results=inner,
@@ -131,12 +160,12 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     mh_results = self._mh_results(inner)
     replay = self.proposal.replay(
       results.replay_cache,
-      tfp_private.get_innermost(previous_inner, 'accepted_results'),
+      stack.metropolis_hastings_results(previous_inner).accepted_results,
       mh_results.proposed_results,
       mh_results.proposed_state,
       mh_results,
     )
-    params = tfp_private.get_innermost(inner, 'preconditioner_params')
+    params = stack.proposal_results(inner).preconditioner_params
     value_grads, entropy_grads, transition = self._gradients(
       replay, params, results.criterion_state
     )

@@ -81,6 +81,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
   """
 
   keeps_momentum = True
+  lacking_in_tfp = 'momenta that are kept'
 
   @property
   def mean_num_steps(self):

@@ -74,7 +74,7 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
   around it, such as `FisherDivergenceAdaptation`.
   """
 
-  has_local_steps = True
+  lacking_in_tfp = 'shorter steps where the target is steep'
 
   def cost(self, adapting, mean_num_steps=None):
     """Returns what one step does on average, t at both ends with it."""

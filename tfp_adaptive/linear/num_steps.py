@@ -5,6 +5,7 @@ they stay in step. Where it is learned it is data, `num_leapfrog_steps` of the
 results, [2] int32, and only its first value is an argument.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
@@ -116,6 +117,38 @@ class DrawsNumSteps:
       drawn: As in the results, numpy integers.
     """
     return tuple(int(number) for number in drawn)
+
+  def learned_at(self, results):
+    learned = super().learned_at(results)
+    if self.max_num_leapfrog_steps is not None:
+      learned.update(
+        num_leapfrog_steps=self._range_at(results), max_num_leapfrog_steps=None
+      )
+    return learned
+
+  def num_steps_at(self, results):
+    if self.max_num_leapfrog_steps is None:
+      return int(np.ceil(np.mean(self.bounds)))
+    return int(np.ceil(np.mean(self._range_at(results))))
+
+  def cost_at(self, results, kind):
+    """Returns the cost at the mean of the steps taken, or of those learned."""
+    mean = None
+    if self.max_num_leapfrog_steps is not None:
+      if results is None:
+        raise ValueError(
+          'The number of leapfrog steps is learned, and so is the cost of a '
+          'step. Pass the results as well: `tfpa.cost_per_step(kernel, '
+          'adapting, result.final_kernel_results)`.'
+        )
+      mean = kind.mean_num_steps
+      if not kind.is_adapting:
+        learned = self.copy(num_leapfrog_steps=self._range_at(results))
+        mean = learned.mean_num_steps
+    return self.cost(kind.is_replayed, mean).plus(kind.beside)
+
+  def _range_at(self, results):
+    return self.learned_range(np.asarray(results.num_leapfrog_steps))
 
   def _init_num_steps(self):
     if self.max_num_leapfrog_steps is None:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.linear import schedule
 
@@ -19,15 +20,37 @@ __all__ = ['adam', 'relative_gradient', 'rmsprop']
 
 _SCALE_DECAY_POWER = 0.6  # Above 1/2, so that the noise of the scale ends.
 
-RelativeGradientState = collections.namedtuple(
-  'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
-)
-RMSPropState = collections.namedtuple(
-  'RMSPropState', ['mean_square', 'num_updates']
-)
-AdamState = collections.namedtuple(
-  'AdamState', ['mean', 'mean_square', 'num_updates']
-)
+
+class RelativeGradientState(
+  merging.Merging,
+  collections.namedtuple(
+    'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
+  ),
+):
+  """Gradients that wait for the next move, and the number of updates."""
+
+  __slots__ = ()
+  merge_rules = dict(num_updates=merging.largest)
+
+
+class RMSPropState(
+  merging.Merging,
+  collections.namedtuple('RMSPropState', ['mean_square', 'num_updates']),
+):
+  """Mean squared gradient, and the number of updates."""
+
+  __slots__ = ()
+  merge_rules = dict(num_updates=merging.largest)
+
+
+class AdamState(
+  merging.Merging,
+  collections.namedtuple('AdamState', ['mean', 'mean_square', 'num_updates']),
+):
+  """Means of the gradient and of its square, and the number of updates."""
+
+  __slots__ = ()
+  merge_rules = dict(num_updates=merging.largest)
 
 
 def relative_gradient(gain=4.0):

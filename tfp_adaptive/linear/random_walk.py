@@ -126,6 +126,8 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
       target_is_stochastic,
     )
 
+  lacking_in_tfp = 'moves without a gradient'
+
   def cost(self, adapting):
     """Returns the target calls of one step per chain."""
     return interfaces.Cost(

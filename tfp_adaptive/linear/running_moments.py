@@ -11,17 +11,22 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.core import merging
+
 __all__ = ['Moments', 'add', 'start']
 
 
-class Moments(collections.namedtuple('Moments', ['mean', 'spread'])):
+class Moments(
+  merging.Merging, collections.namedtuple('Moments', ['mean', 'spread'])
+):
   """m, [d], and V, [d] or [d, d]."""
 
   __slots__ = ()
 
-  @staticmethod
-  def merged(parts):
+  @classmethod
+  def merged(cls, parts, before):
     """Returns the moments of all, of as many chains each: no approximation."""
+    del before
     mean = tf.add_n([part.mean for part in parts]) / len(parts)
     spread = tf.zeros_like(parts[0].spread)
     for part in parts:
@@ -30,7 +35,7 @@ class Moments(collections.namedtuple('Moments', ['mean', 'spread'])):
         shift[:, tf.newaxis] * shift if spread.shape.rank == 2 else shift**2
       )
       spread += (part.spread + square) / len(parts)
-    return Moments(mean, spread)
+    return cls(mean, spread)
 
 
 def start(rows, is_finite, dense=False):

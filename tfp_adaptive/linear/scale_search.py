@@ -15,6 +15,7 @@ import collections
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -26,7 +27,8 @@ _MAX_TRIALS = 100  # 2^100 either way; then the adaptation goes on from there.
 
 
 class ScaleSearch(
-  collections.namedtuple('ScaleSearch', ['scale', 'direction', 'num_trials'])
+  merging.Merging,
+  collections.namedtuple('ScaleSearch', ['scale', 'direction', 'num_trials']),
 ):
   """State of the search.
 
@@ -43,11 +45,12 @@ class ScaleSearch(
     """Whether trials go on, [] bool."""
     return self.num_trials > 0
 
-  @staticmethod
-  def merged(parts):
+  @classmethod
+  def merged(cls, parts, before):
     """Returns one search, over where one is; geometric mean of scales."""
+    del before
     logs = [tf.math.log(part.scale) for part in parts]
-    return ScaleSearch(
+    return cls(
       scale=tf.exp(tf.add_n(logs) / len(parts)),
       direction=parts[0].direction,
       num_trials=tf.reduce_min([part.num_trials for part in parts]),

@@ -175,8 +175,10 @@ def curvature_weight(num_steps, dtype):
 
 
 def change(factor, step, event_sum):
-  """Returns x_L - x, log pi(x_L) and the log ratio, the last two up to a
-  constant, all gradients of the trajectory held constant.
+  """Returns x_L - x, log pi(x_L) and the log ratio.
+
+  The last two are up to a constant. All gradients of the trajectory are held
+  constant.
 
     x_L = x + C (L v + C^T (Xi + L/2 g_0)),   w_L = v + C^T ((g_0 + g_L)/2 + S)
   """

@@ -37,6 +37,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import merging
 from tfp_adaptive.linear import running_moments
 
 __all__ = [
@@ -58,6 +59,7 @@ _LAST_REVIEW = 0.8  # Share of the adaptation: the step size then follows.
 
 
 class Lengths(
+  merging.Merging,
   collections.namedtuple(
     'Lengths',
     [
@@ -72,7 +74,7 @@ class Lengths(
       'weights',
       'jumps',
     ],
-  )
+  ),
 ):
   """What is known of trajectories of each length up to the bound n.
 
@@ -90,6 +92,7 @@ class Lengths(
   """
 
   __slots__ = ()
+  merge_rules = dict(time=merging.largest, next_review=merging.largest)
 
 
 def start(num_leapfrog_steps, most, rows, is_finite):

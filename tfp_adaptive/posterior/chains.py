@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfp_adaptive import learned
 from tfp_adaptive.core import random
-from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core import stack
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.posterior import arrival
@@ -230,7 +230,7 @@ class Chains:
     """Name and params of what was learned, or `None` where it is a map."""
     if not hasattr(self.choice.part, 'operator'):
       return None
-    params = tfp_private.get_innermost(self.results, 'preconditioner_params')
+    params = stack.proposal_results(self.results).preconditioner_params
     return self.choice.name, params
 
   @property

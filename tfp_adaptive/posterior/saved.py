@@ -209,7 +209,7 @@ def record(problem: Problem, chains: chains_lib.Chains) -> _Recorded:
       np.stack([np.asarray(point) for point in points]),
       probe.read(density.evaluate, points),
     )
-  return chains.recorded_density
+  return chains.recorded_density  # pyright: ignore[reportReturnType]
 
 
 def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:

@@ -5,6 +5,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners import low_rank_fisher
@@ -20,23 +21,25 @@ _NUM_ITERATIONS = 4  # Of the power iteration.
 
 
 class LowRankParams(
-  collections.namedtuple('LowRankParams', ['scales', 'columns'])
+  merging.Merging,
+  collections.namedtuple('LowRankParams', ['scales', 'columns']),
 ):
   """Params, or a tangent: scales c [d] and columns U [d, rank]."""
 
   __slots__ = ()
 
-  @staticmethod
-  def merged(parts):
+  @classmethod
+  def merged(cls, parts, before):
     """Returns the mean of the params of several fits.
 
     U and U R, R orthogonal, are one factor: all are turned to the first U, by
     the R that takes them nearest, before their mean is taken.
     """
+    del before
     first = parts[0].columns
     turned = [_turned(part.columns, first) for part in parts]
     scales = [part.scales for part in parts]
-    return LowRankParams(*(tf.reduce_mean(t, axis=0) for t in (scales, turned)))
+    return cls(*(tf.reduce_mean(t, axis=0) for t in (scales, turned)))
 
 
 def low_rank(rank, init_scale=None, min_scale=0.0):

@@ -16,7 +16,9 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history as history_lib
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
@@ -41,10 +43,12 @@ _NUM_STARTS = 64  # Of the trajectories that the step size is fitted to.
 # Mean acceptance that the step size would have if the surrogate were the
 # target: the error of the leapfrog steps alone decides.
 _STEP_ACCEPT_PROB = 0.9
+_FOR_FAR_STARTS = 'kernel_exponential_family_lite'
 _SWEEPS = 3  # Fits to draws given beforehand: each searches around the last.
 
 
 class ScoreMatchingAdaptationResults(
+  merging.Merging,
   collections.namedtuple(
     'ScoreMatchingAdaptationResults',
     [
@@ -55,7 +59,7 @@ class ScoreMatchingAdaptationResults(
       'num_failed_fits',
       'mean_accept_prob',
     ],
-  )
+  ),
 ):
   """Results of `ScoreMatchingAdaptation`.
 
@@ -73,6 +77,7 @@ class ScoreMatchingAdaptationResults(
   """
 
   __slots__ = ()
+  merge_rules = dict(num_fits=merging.largest, num_failed_fits=merging.counted)
 
 
 class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
@@ -169,15 +174,47 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
     return results
 
+  def scalars_at(self, results):
+    return dict(mean_accept_prob=results.mean_accept_prob)
+
   def is_inside(self, state, results):
     """Returns whether chains are among the draws of the last fit, [chains...].
 
     Args:
-      state: States of the chains, as the outermost kernel moves them.
-      results: Results of this kernel, or of one around it.
+      state: States of the chains, in this kernel's own space.
+      results: Results of this kernel.
     """
-    params = tfp_private.get_innermost(results, 'surrogate_params')
+    params = stack.proposal_results(results).surrogate_params
     return self.surrogate.is_inside(params, self._flat_state(state, results))
+
+  def warnings_before(self, state, results):
+    if self._parameters['history'] is None:
+      return
+    if int(results.num_fits) == 0:
+      yield (
+        'The surrogate could not be fitted to `history`: no fit was finite, '
+        'and chains walk at random. Give draws that differ in every '
+        'coordinate, at least a few for each.'
+      )
+      return
+    outside = np.argwhere(~np.asarray(self.is_inside(state, results)))
+    if len(outside) and self.surrogate.name != _FOR_FAR_STARTS:
+      yield (
+        f'Outside of `history`: the start of '
+        f'{run_warnings.chain_names(outside)}. The surrogate '
+        'knows nothing there, and these chains walk at random until they come '
+        'among the draws. Start inside, or take '
+        '`tfpa.surrogates.kernel_exponential_family_lite()`.'
+      )
+
+  def warnings_after(self, results, trace):
+    del trace
+    if self.num_adaptation_steps and not int(results.num_fits):
+      yield (
+        f'The surrogate was never fitted ({int(results.num_failed_fits)} fits '
+        'were not finite), and all moves were a random walk. Adapt longer, '
+        'with more chains, or give draws known beforehand as `history`.'
+      )
 
   def _adapt(self, states, previous_inner, results):
     """Offers the states to the history; learns from it when it is due."""
@@ -227,7 +264,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     """Fits the surrogate, and the momentum scale to its scores."""
     inner = results.inner_results
     points, weights = history_lib.in_order(results.history)
-    params = tfp_private.get_innermost(inner, 'surrogate_params')
+    params = stack.proposal_results(inner).surrogate_params
     fitted = self.surrogate.fit(params, points, weights, seed)
     inner, is_good = self._replace_surrogate(inner, params, fitted)
     results = self._fit_scales(results._replace(inner_results=inner))
@@ -247,17 +284,17 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     weights = history_lib.weights(results.history)
     learned = {}
     if self._learns_momentum_scale:
-      params = tfp_private.get_innermost(inner, 'surrogate_params')
+      params = stack.proposal_results(inner).surrogate_params
       learned['preconditioner_params'] = momentum_scale.fit(
         self.proposal.preconditioner,
-        tfp_private.get_innermost(inner, 'preconditioner_params'),
+        stack.proposal_results(inner).preconditioner_params,
         points,
         weights,
         self.surrogate.score(params, points),
       )
     if self._walks:
       learned['walk_params'] = walk.fit(
-        tfp_private.get_innermost(inner, 'walk_params'),
+        stack.proposal_results(inner).walk_params,
         self.proposal.walk_preconditioner,
         points,
         weights,
@@ -273,17 +310,17 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     starts = history_lib.spread(points, weights, count)
     fitted = surrogate_leapfrog.fit_step_size(
       self.surrogate,
-      tfp_private.get_innermost(inner, 'surrogate_params'),
+      stack.proposal_results(inner).surrogate_params,
       scale_factor.at(
         self.proposal.preconditioner,
-        tfp_private.get_innermost(inner, 'preconditioner_params'),
+        stack.proposal_results(inner).preconditioner_params,
       ),
       starts,
       random.normal(ps.shape(starts), starts.dtype, seed),
       self.proposal.trajectory_length,
       _STEP_ACCEPT_PROB,
     )
-    step_size = tfp_private.get_innermost(inner, 'step_size')
+    step_size = stack.proposal_results(inner).step_size
     return results._replace(
       inner_results=tfp_private.replace_innermost(
         inner, step_size=tf.zeros_like(step_size) + fitted
@@ -302,7 +339,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   def _with_walk_share(self, results, share_fn):
     """Returns results of another share of walks, share_fn(share) of it."""
     inner = results.inner_results
-    params = tfp_private.get_innermost(inner, 'walk_params')
+    params = stack.proposal_results(inner).walk_params
     share = share_fn(params.share)
     return results._replace(
       inner_results=tfp_private.replace_innermost(
@@ -313,7 +350,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   def _adapt_walk(self, results):
     """Moves the scale of the walks after a step that walked, and the share."""
     inner = results.inner_results
-    params = tfp_private.get_innermost(inner, 'walk_params')
+    params = stack.proposal_results(inner).walk_params
     mh_results = self._mh_results(inner)
     move = mh_results.proposed_results.trajectory
     adapted = walk.adapt(params, results.mean_accept_prob, results.step)
@@ -332,7 +369,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   def _update(self, results, rows):
     """Adds the states of this step to the fit."""
     inner = results.inner_results
-    params = tfp_private.get_innermost(inner, 'surrogate_params')
+    params = stack.proposal_results(inner).surrogate_params
     updated = self.surrogate.update(params, rows)
     inner, is_good = self._replace_surrogate(inner, params, updated)
     return results._replace(

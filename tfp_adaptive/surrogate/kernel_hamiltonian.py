@@ -19,10 +19,12 @@ Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -154,10 +156,11 @@ Move = collections.namedtuple('Move', ['has_walked', 'displacement'])
 
 
 class SurrogateHamiltonianResults(
+  merging.Merging,
   collections.namedtuple(
     'SurrogateHamiltonianResults',
     (*proposal.ProposalResults._fields, 'surrogate_params', 'walk_params'),
-  )
+  ),
 ):
   """Results of `UncalibratedSurrogateHamiltonian`.
 
@@ -169,6 +172,7 @@ class SurrogateHamiltonianResults(
   """
 
   __slots__ = ()
+  merge_rules = dict(surrogate_params=merging.first, walk_params=merging.first)
 
 
 class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
@@ -283,6 +287,23 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       )
     return self
 
+  lacking_in_tfp = 'the score of a surrogate'
+
+  def learned_at(self, results):
+    learned = super().learned_at(results) | dict(
+      surrogate=_constant(self.surrogate, results.surrogate_params)
+    )
+    if not self.walk_share:
+      return learned
+    walk = results.walk_params
+    return learned | dict(
+      walk_share=float(walk.share),
+      walk_step_size=np.asarray(walk.step_size),
+      walk_preconditioner=proposal.constant(
+        self.walk_preconditioner, walk.factor_params
+      ),
+    )
+
   def cost(self, adapting):
     """Returns the target calls of one step per chain."""
     del adapting
@@ -393,3 +414,18 @@ def _has_walked(results):
   """Walks have a scale of their own and say nothing about the step size."""
   results = stack.metropolis_hastings_results(results)
   return results.proposed_results.trajectory.has_walked
+
+
+def _constant(surrogate, params):
+  """Returns a surrogate that starts at given params."""
+  params = tf.nest.map_structure(np.asarray, params)
+
+  def init(event_size, dtype, seed):
+    # A surrogate may hold Tensors that are not in the dtype of the state.
+    return tf.nest.map_structure(
+      lambda p, first: tf.cast(p, first.dtype),
+      params,
+      surrogate.init(event_size, dtype, seed),
+    )
+
+  return surrogate._replace(init=init)

@@ -24,9 +24,9 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
+from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.tempering import exchange
@@ -181,11 +181,13 @@ class ReplicaExchange(kernel_base.Kernel):
     is_drawn = replicas.is_law(self._parameters['reference'])
     return self.num_replicas - (is_drawn and self._reaches_reference)
 
-  @property
-  def exchange_cost(self):
-    """What a step does beside those of the replicas that take one."""
+  def cost_at(self, results, kind):
+    """Returns the cost of a step of all replicas and of their exchange."""
     count = int(self._reaches_reference)
-    return interfaces.Cost(target=count, gradient=count, matrix_product=0)
+    total = interfaces.Cost(target=count, gradient=count, matrix_product=0)
+    for index in range(self.num_stepped):
+      total = total.plus(stack.cost(*self.replica(results, index), kind))
+    return total
 
   def replica(self, results, index):
     """Returns the kernel of a replica at its temperature, and its results.
@@ -198,15 +200,12 @@ class ReplicaExchange(kernel_base.Kernel):
       return self._kernel_at(self._parameters['inverse_temperatures'][index]), (
         None
       )
-    results = _own(results)
     of_replica = tf.nest.map_structure(
       lambda leaf: leaf[index], results.replica_results
     )
     return self._kernel_at(results.inverse_temperatures[index]), of_replica
 
   def frozen_at(self, results):
-    """Returns the fixed kernel of what was learned."""
-    results = _own(results)
     return self.copy(
       inverse_temperatures=tuple(np.asarray(results.inverse_temperatures)),
       num_adaptation_steps=0,
@@ -325,7 +324,7 @@ class ReplicaExchange(kernel_base.Kernel):
       self._parameters['target_log_prob_fn'],
       self._reference_log_prob_fn,
       state,
-      replicas.gradients_of(results),
+      stack.gradients(results),
     )
 
   def _adapted(self, results):
@@ -354,18 +353,16 @@ class ReplicaExchange(kernel_base.Kernel):
       results.inverse_temperatures, results.densities
     )
     inner = replicas.refreshed(results.replica_results, log_prob, grads)
+    decided = stack.metropolis_hastings_results(inner)
     return results._replace(
       target_log_prob=log_prob[0],
       replica_results=inner,
-      **{
-        name: tfp_private.get_innermost(inner, name)[0]
-        for name in ('is_accepted', 'log_accept_ratio')
-      },
+      is_accepted=decided.is_accepted[0],
+      log_accept_ratio=decided.log_accept_ratio[0],
     )
 
-  def warnings_after(self, results):
-    """Yields what the user should know before trusting the draws."""
-    results = _own(results)
+  def warnings_after(self, results, trace):
+    del trace
     rates = np.asarray(results.rejection_rates)
     if rates.size and rates.max() > _HIGHEST_RATE:
       yield (
@@ -379,10 +376,3 @@ class ReplicaExchange(kernel_base.Kernel):
         'modes they began in. Adapt and sample longer, with more replicas, or '
         'with a higher `min_inverse_temperature`.'
       )
-
-
-def _own(results):
-  """Returns the results of the exchange inside of those of a wrapper."""
-  while not hasattr(results, 'inverse_temperatures'):
-    results = results.inner_results
-  return results

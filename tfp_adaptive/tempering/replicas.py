@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -21,7 +22,6 @@ __all__ = [
   'densities',
   'drawn',
   'evaluated',
-  'gradients_of',
   'is_law',
   'joined',
   'learned',
@@ -110,8 +110,8 @@ def densities(reference_log_prob_fn, inverse_temperature, state, results):
     state: Of the replica, [chains..., event...].
     results: Of its kernel there.
   """
-  log_prob = tfp_private.get_innermost(results, 'target_log_prob')
-  grads = gradients_of(results)
+  log_prob = stack.target_log_prob(results)
+  grads = stack.gradients(results)
   if reference_log_prob_fn is None:
     log_prob, grads = tf.nest.map_structure(
       lambda x: x / inverse_temperature, (log_prob, grads)
@@ -149,11 +149,6 @@ def _evaluate(function, state, grads):
   if tf.nest.flatten(grads):
     return state_parts.value_and_gradient(function, state)
   return state_parts.value(function, state), []
-
-
-def gradients_of(results):
-  """Returns the gradient that a kernel keeps, `[]` of one that needs none."""
-  return tfp_private.get_innermost(results, 'grads_target_log_prob', default=[])
 
 
 def drawn(law, like, num_chains, seed):
@@ -294,21 +289,23 @@ def check_reference(reference):
 
 def check_kernel(kernel):
   """Refuses samplers whose results hold what an exchange does not refresh."""
-  name = type(stack.kernels(kernel)[-1]).__name__
-  proposal = stack.first_with(kernel, 'cost')
-  if proposal is None or not kernel.is_calibrated:
+  kernels = stack.kernels(kernel)
+  proposal, name = kernels[-1], type(kernels[-1]).__name__
+  is_ours = isinstance(proposal, kernel_base.Kernel)
+  if not is_ours or not kernel.is_calibrated:
     raise ValueError(
       f'A replica must be sampled by a builder of `tfpa`, but got {name}. '
       'Write for example `kernel_fn=tfpa.fisher_divergence_hamiltonian`.'
     )
-  if 'target_log_prob_fn' not in proposal.parameters:
+  if proposal.has_prior_apart:
     raise ValueError(
       f'{name} takes a prior apart from the likelihood, and cannot be '
       'tempered. Write for example '
       '`kernel_fn=tfpa.fisher_divergence_hamiltonian`, with the log posterior '
       'density.'
     )
-  if stack.first_with(kernel, 'bijector') is not None:
+  transformed = tfp.mcmc.TransformedTransitionKernel
+  if any(isinstance(one, transformed) for one in kernels):
     raise ValueError(
       'A replica whose kernel transforms its state keeps a copy of it, which '
       'no exchange renews. Write `tfp.mcmc.TransformedTransitionKernel` around '

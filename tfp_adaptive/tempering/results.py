@@ -4,12 +4,14 @@ import collections
 
 import tensorflow as tf
 
+from tfp_adaptive.core import merging
 from tfp_adaptive.tempering import exchange
 
 __all__ = ['ReplicaExchangeResults', 'first']
 
 
 class ReplicaExchangeResults(
+  merging.Merging,
   collections.namedtuple(
     'ReplicaExchangeResults',
     [
@@ -26,7 +28,7 @@ class ReplicaExchangeResults(
       'step',
       'seed',
     ],
-  )
+  ),
 ):
   """Results of `ReplicaExchange`.
 
@@ -47,6 +49,7 @@ class ReplicaExchangeResults(
   """
 
   __slots__ = ()
+  merge_rules = dict(replica_results=merging.stacked)
 
   @property
   def rejection_rates(self):

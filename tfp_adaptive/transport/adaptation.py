@@ -17,8 +17,9 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import history as history_lib
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
-from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core import stack
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import trajectory_length
@@ -31,17 +32,30 @@ _LAST_FIT = 0.8  # ... up to this share of the adaptation, or to this one
 _LAST_FIT_BEFORE_LENGTHS = 0.6  # where lengths are learned behind the last map.
 _SALT = 11  # Tells draws of the history from those of the step.
 
-Statistics = collections.namedtuple(
-  'Statistics',
-  [
-    'step',
-    'next_fit',
-    'last_fit',
-    'num_fits',
-    'num_failed_fits',
-    'history',
-  ],
-)
+
+class Statistics(
+  merging.Merging,
+  collections.namedtuple(
+    'Statistics',
+    [
+      'step',
+      'next_fit',
+      'last_fit',
+      'num_fits',
+      'num_failed_fits',
+      'history',
+    ],
+  ),
+):
+  """History of pairs, and when the map was and will be fitted."""
+
+  __slots__ = ()
+  merge_rules = dict(
+    next_fit=merging.largest,
+    last_fit=merging.largest,
+    num_fits=merging.largest,
+    num_failed_fits=merging.counted,
+  )
 
 
 class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
@@ -158,7 +172,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
         ),
       )
 
-    step_size = tfp_private.get_innermost(inner, 'step_size')
+    step_size = stack.proposal_results(inner).step_size
     params, moved, statistics = control_flow.apply_if(
       is_due, fit, params, step_size, statistics
     )

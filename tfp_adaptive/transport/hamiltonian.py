@@ -226,6 +226,22 @@ class UncalibratedTransportedHamiltonian(
     """The params of f as the adaptation handles them, without tangents."""
     return map_params.as_learned(self.transport)
 
+  def learned_at(self, results):
+    learned = super().learned_at(results)
+    del learned['preconditioner']
+    params = results.preconditioner_params
+    return learned | dict(transport=proposal.constant(self.transport, params))
+
+  def operator_at(self, results):
+    raise ValueError(
+      'A transport is no matrix, so there is no covariance to return. Use '
+      '`tfpa.frozen(kernel, results)`, or the params in its results.'
+    )
+
+  def scalars_at(self, results):
+    scales = self.transport.scales(results.preconditioner_params)
+    return dict(log_scale=tf.reduce_mean(tf.math.log(scales)))
+
   def cost(self, adapting, mean_num_steps=None):
     """Returns mean calls of a step per chain; `mean_num_steps`: as learned."""
     steps = mean_num_steps or self.mean_num_steps

@@ -67,7 +67,6 @@ def estimate(
 
 def keep(is_finite, estimated):
   """Returns the estimate with zeros for the chains that diverged."""
-
   rows = {
     name: tf.where(is_finite[..., tf.newaxis], value, 0.0)
     for name, value in estimated._asdict().items()

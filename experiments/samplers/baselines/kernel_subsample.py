@@ -17,6 +17,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
@@ -46,8 +47,8 @@ def kernel_subsample(num_points=1000):
   """Returns the surrogate that keeps draws: for `UncalibratedKernelAdaptive`.
 
   Args:
-    num_points: Draws to keep, n, an int of at least 2. A step of the proposal
-      costs O(n d^2) per chain.
+    num_points: Draws to keep, n. A kernel needs a distance, so write at least
+      2. A step of the proposal costs O(n d^2) per chain.
 
   Returns:
     An `interfaces.Surrogate`; its params are a `KernelSubsampleParams`.
@@ -59,15 +60,7 @@ def kernel_subsample(num_points=1000):
     Sejdinovic, Strathmann, Lomeli, Andrieu and Gretton (2014),
     https://arxiv.org/abs/1307.5302.
   """
-  if (
-    isinstance(num_points, bool)
-    or not hasattr(num_points, '__index__')
-    or num_points < 2
-  ):
-    raise ValueError(
-      f'`num_points` must be an int of at least 2, but got {num_points!r}: '
-      'a kernel needs a distance. Write for example `num_points=1000`.'
-    )
+  arguments.check_count(num_points, 'num_points', 1000)
   return interfaces.Surrogate(
     name='kernel_subsample',
     num_points=num_points,

@@ -3,7 +3,7 @@
   b^2 = (E^[x^2] - E[x^2])^2 / Var[x^2]
 
 over draws of all chains, for each coordinate. Independent draws have b^2 = 1/n
-on average, so 1 / b^2 counts draws.
+on average, so that 1 / b^2 counts draws.
 References: Hoffman and Sountsov (2022), Tuning-free generalized Hamiltonian
 Monte Carlo, section 4.
 """
@@ -14,10 +14,10 @@ import numpy as np
 
 from experiments.papers import moments
 
-__all__ = ['Curve', 'WorstZ', 'squared_bias', 'squared_bias_curve', 'worst_z']
+__all__ = ['Curve', 'WorstZ', 'squared_bias_curve', 'worst_z']
 
 _NUM_POINTS = 12
-# Whatever is farther off, or not a number, is as far as that.
+# What is farther off, or not a number, counts as this far.
 _FARTHEST = 1e6
 
 
@@ -30,7 +30,7 @@ class Curve(NamedTuple):
 
 
 class WorstZ(NamedTuple):
-  """The largest error in standard errors, and of how many."""
+  """The largest error in standard errors, and among how many."""
 
   worst: float
   # 'mean' or 'deviation', and of which coordinate.
@@ -38,13 +38,6 @@ class WorstZ(NamedTuple):
   coordinate: int
   num_comparisons: int
   root_mean_square: float
-
-
-def squared_bias(draws, truth):
-  """Returns b^2 of draws [num_draws, num_chains, n] against a `Truth`, [n]."""
-  mean_of_square = np.square(draws).mean(axis=(0, 1))
-  error = mean_of_square - truth.mean_of_square
-  return error**2 / truth.variance_of_square
 
 
 def squared_bias_curve(draws, truth):
@@ -76,8 +69,8 @@ def worst_z(draws, truth, counts=None):
   Args:
     draws: [num_draws, num_chains, n].
     truth: The `Truth`.
-    counts: Which means and which deviations are looked at, [2, n] bool, one of
-      them at least; `None`: all.
+    counts: Which means and deviations are compared, [2, n] bool, at least one
+      of them; `None`: all.
   """
   scores = moments.z_scores(
     draws, truth.mean, truth.deviation, truth.standard_error

@@ -21,9 +21,9 @@ __all__ = [
   'units',
 ]
 
-# Steps: the windows of windowed samplers need that many, and R-hat.
+# Fewest steps of either phase, for windowed samplers and for R-hat.
 _FEWEST = (40, 20)
-# Of the way between two runs, at least and at most.
+# A new run lies between two others, so far along at least and at most.
 _SHARES = (0.2, 0.8)
 
 
@@ -38,23 +38,14 @@ class Tried(NamedTuple):
   """A run, and what it cost."""
 
   # (num_adaptation_steps, num_results).
-  counts: tuple
+  counts: tuple[int, int]
   spent: Spent
 
 
 def units(cost):
   """Returns the units of a `Cost`, or of a record's dict of calls."""
-  if isinstance(cost, dict):
-    target, gradient, hessian_vector = (
-      cost[name] for name in ('target', 'gradient', 'hessian_vector')
-    )
-  else:
-    target, gradient, hessian_vector = (
-      cost.target,
-      cost.gradient,
-      cost.hessian_vector,
-    )
-  return max(target, gradient) + hessian_vector
+  calls = cost if isinstance(cost, dict) else cost._asdict()
+  return max(calls['target'], calls['gradient']) + calls['hessian_vector']
 
 
 def step_counts(config, adapting_units, frozen_units):
@@ -86,15 +77,15 @@ def counted_units(extra):
 def corrected(config, tried, tolerance):
   """Returns counts of steps that fit the budget better, or None.
 
-  The cost of a step may depend on the number of steps, by leaps: trajectories
-  that grow while a sampler adapts. So the cost of the last run is trusted only
-  until runs lie on both sides of a phase's budget; from then on it is between
-  them.
+  The cost of a step may depend on the number of steps, because trajectories
+  grow while a sampler adapts. Therefore the cost of the last run is trusted
+  only until runs lie on both sides of a phase's budget. After that, the new
+  numbers lie between theirs.
 
   Args:
     config: the `PanelConfig`.
     tried: list of `Tried`, the last run at its end.
-    tolerance: ratio to the budget that is let pass in either phase, above 1.
+    tolerance: ratio to the budget that is accepted in either phase, above 1.
 
   Returns:
     (num_adaptation_steps, num_results); None where the last run fits, or where
@@ -142,9 +133,7 @@ def thinned(config, counts, can_thin):
 
 def spent(calls, num_chains):
   """Returns the `Spent` of a record's calls, None where they are unknown."""
-  if None in (calls['adaptation'], calls['sampling']):
-    return None
-  return Spent(
-    units(calls['adaptation']) / num_chains,
-    units(calls['sampling']) / num_chains,
+  phases = (calls['adaptation'], calls['sampling'])
+  return (
+    None if None in phases else Spent(*(units(c) / num_chains for c in phases))
   )

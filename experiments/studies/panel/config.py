@@ -4,6 +4,7 @@ Everything that decides the numbers of a case is part of its key, so that no
 record is taken for one that was made with other settings.
 """
 
+import json
 import pathlib
 from typing import Annotated
 from typing import Any
@@ -12,7 +13,6 @@ from typing import NamedTuple
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.framework.json_files import read_json
 from experiments.papers import explain
 from experiments.papers.config import Config
 from experiments.papers.config import expand_methods
@@ -64,14 +64,6 @@ class PanelConfig(Parameters):
     description='folder of reference moments, relative to this file'
   )
   edition: int = Field(1, ge=1, description='raise it to run all cells again')
-  editions_of_method: dict[str, Annotated[int, Field(ge=1)]] = Field(
-    default={},
-    description='label: edition, raised where only that sampler has changed',
-  )
-  editions_of_target: dict[str, Annotated[int, Field(ge=1)]] = Field(
-    default={},
-    description='label: edition, raised where only that density has changed',
-  )
   targets: list[TARGETS.union()] = Field(min_length=1)
   methods: list[METHODS.union()] = Field(min_length=1)
   num_seeds: int = Field(10, ge=1, le=10**4)
@@ -137,10 +129,6 @@ class Panel(NamedTuple):
     """Returns the digest of all that decides the numbers of a case."""
     config = self.config
     shared = ('num_chains', 'adaptation_share', 'max_draws', 'seed')
-    editions = {
-      'edition_of_target': config.editions_of_target.get(target, 1),
-      'edition_of_method': config.editions_of_method.get(method, 1),
-    }
     reference = self.reference(target)
     return digest(
       {
@@ -158,7 +146,6 @@ class Panel(NamedTuple):
         ),
         'gates': self.gates_digest,
         **({} if self.is_jit_compiled(target) else {'xla': False}),
-        **{name: value for name, value in editions.items() if value != 1},
         'library': tfpa.__version__,
         'reference': None if reference is None else digest(reference),
       }
@@ -167,7 +154,7 @@ class Panel(NamedTuple):
   def reference(self, target: str) -> dict | None:
     """Returns the reference moments of a target, or None without any."""
     path = self.reference_dir / f'{target}.json'
-    return read_json(path) if path.is_file() else None
+    return json.loads(path.read_text()) if path.is_file() else None
 
   def dtype(self, target: str) -> str:
     return 'float64' if target in self.config.float64_targets else 'float32'
@@ -246,7 +233,7 @@ def load_panel(path, overrides=()) -> Panel:
   config = explain.checked(PanelConfig, values)
   targets = _by_label('targets', config.target_labels(), config.targets)
   methods = _by_label('methods', config.method_labels(), config.methods)
-  _check(config, targets, methods)
+  _check(config, targets)
   folder = pathlib.Path(path).resolve().parent
   gates = explain.checked(Gates, yaml_files.load(folder / config.gates))
   references = (folder / config.references).resolve()
@@ -264,17 +251,11 @@ def _by_label(key, labels, entries):
   return dict(zip(labels, entries, strict=True))
 
 
-def _check(config, targets, methods):
+def _check(config, targets):
   """Refuses labels that do not exist, and a second budget."""
-  for key, allowed in (
-    ('float64_targets', targets),
-    ('targets_without_xla', targets),
-    ('gradients_of_target', targets),
-    ('editions_of_target', targets),
-    ('editions_of_method', methods),
-  ):
+  for key in ('float64_targets', 'targets_without_xla', 'gradients_of_target'):
     for label in getattr(config, key):
-      _check_label(key, label, allowed)
+      _check_label(key, label, targets)
   for index, method in enumerate(config.methods):
     for name in ('num_adaptation_steps', 'num_results'):
       if getattr(method, name) is not None:

@@ -15,7 +15,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import integrate
 
-from experiments.framework import data as data_lib
+from experiments.data import datasets
 from experiments.models import posteriordb
 from experiments.models.posteriordb import time_series
 from experiments.models.posteriordb.posterior import named
@@ -28,7 +28,7 @@ _NUM_POINTS = 4
 
 def _folder():
   """Returns the folder of the data, or `None`."""
-  given = os.environ.get(data_lib.DATA_DIR_VARIABLE)
+  given = os.environ.get(datasets.DATA_DIR_VARIABLE)
   parents = [given] if given else [_ROOT.parent / 'shared' / 'data']
   for parent in parents:
     path = pathlib.Path(parent) / 'posteriordb'

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from experiments.__main__ import app
-from experiments.framework import data
+from experiments.data.sources import SOURCES
 from experiments.papers import cell
 from experiments.papers import config as configs
 from experiments.papers import config_study
@@ -268,7 +268,7 @@ def test_a_disk_that_fills_up_costs_the_block_in_progress(
 
 def _write_data(folder, name):
   rng = np.random.default_rng(0)
-  rows, columns = data.SOURCES[name].shape
+  rows, columns = SOURCES[name].shape
   np.savez(
     folder / f'{name}.npz',
     X=rng.normal(size=(rows, columns)),

@@ -5,131 +5,87 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from experiments.papers import cell
 from experiments.papers import config as configs
 from experiments.papers import shrinkage
-from experiments.papers.config_study import make_plan
-from experiments.run import store
 from experiments.run.errors import ConfigError
 from experiments.samplers import latent
 from experiments.targets import gp_regression
 from experiments.targets.base import LatentGaussian
-from tests.experiments.papers.runs import run_here
+from tests.experiments.samplers.building import built
 
-VALUES = {
-  'name': 'latent',
-  'target': {'name': 'gp_regression', 'num_points': 12},
-  'methods': [{'name': 'marginal_gradient'}],
-  'num_chains': 2,
-  'num_adaptation_steps': 40,
-  'num_results': 20,
-  'dtype': 'float64',
-}
+_TARGET = {'name': 'gp_regression', 'num_points': 12}
 
 
-def _config(**changes):
-  return configs.parse_config({**VALUES, **changes})
+def _built(*methods, target=_TARGET, **values):
+  return built(list(methods), target, dtype='float64', **values)
 
 
 @pytest.mark.parametrize(
-  'method, label, proposal, gradients',
+  'name, options, label, proposal, gradients',
   [
-    (dict(name='marginal_gradient'), 'mGrad', 'MarginalGradient', 1),
-    (dict(name='auxiliary_gradient'), 'aGrad-z', 'AuxiliaryGradient', 1),
+    ('marginal_gradient', {}, 'mGrad', 'MarginalGradient', 1),
+    ('auxiliary_gradient', {}, 'aGrad-z', 'AuxiliaryGradient', 1),
     (
-      dict(name='auxiliary_gradient', auxiliary='u'),
+      'auxiliary_gradient',
+      {'auxiliary': 'u'},
       'aGrad-u',
       'AuxiliaryGradient',
       1,
     ),
-    (dict(name='crank_nicolson'), 'pCN', 'CrankNicolson', 0),
-    (dict(name='crank_nicolson', langevin=True), 'pCNL', 'CrankNicolson', 1),
-    (
-      dict(name='prior_preconditioned_langevin'),
-      'pMALA',
-      'PriorLangevin',
-      1,
-    ),
+    ('crank_nicolson', {}, 'pCN', 'CrankNicolson', 0),
+    ('crank_nicolson', {'langevin': True}, 'pCNL', 'CrankNicolson', 1),
+    ('prior_preconditioned_langevin', {}, 'pMALA', 'PriorLangevin', 1),
   ],
 )
-def test_every_sampler_can_be_asked_for(method, label, proposal, gradients):
+def test_every_sampler_can_be_asked_for(
+  name, options, label, proposal, gradients
+):
+  values = {'name': name, **options}
   constants = dict(target_accept_prob=0.4, step_size=0.02)
-  plain = _config(methods=[method])
-  assert plain.labels() == [label]
-  config = _config(methods=[{**method, **constants}])
-  assert config.labels() == [f'{label}, 0.4']
-  built = make_plan(config).methods[0]
-  assert built.frozen_cost[:3] == (1, gradients, 0)
-  kernel = built.kernel
+  config, _, (_, method) = _built(values, {**values, **constants})
+  assert config.labels() == [label, f'{label}, 0.4']
+  assert method.frozen_cost[:3] == (1, gradients, 0)
+  kernel = method.kernel
   assert kernel.parameters['target_accept_prob'] == 0.4
   assert kernel.num_adaptation_steps == 40
-  innermost = kernel
-  while hasattr(innermost, 'inner_kernel'):
-    innermost = innermost.inner_kernel
-  assert type(innermost).__name__ == f'Uncalibrated{proposal}'
-  assert innermost.step_size == 0.02
+  while hasattr(kernel, 'inner_kernel'):
+    kernel = kernel.inner_kernel
+  assert type(kernel).__name__ == f'Uncalibrated{proposal}'
+  assert kernel.step_size == 0.02
 
 
 @pytest.mark.parametrize(
-  'changes, words',
+  'method, target, words',
   [
     (
-      {'target': {'name': 'gaussian_2d'}},
-      ['methods.0 (marginal_gradient)', 'gaussian_2d', 'gp_regression', 'nuts'],
+      'marginal_gradient',
+      {'name': 'gaussian_2d'},
+      'gaussian_2d .*such as nuts',
     ),
+    ('elliptical_slice', {'name': 'gaussian_2d'}, 'gaussian_2d'),
+    ('mala', {**_TARGET, 'num_points': 40}, 'no inverse.*coordinates: white'),
     (
-      {
-        'target': {'name': 'gaussian_2d'},
-        'methods': [{'name': 'elliptical_slice'}],
-      },
-      ['methods.0 (elliptical_slice)', 'gaussian_2d'],
-    ),
-    (
-      {'target': {**VALUES['target'], 'coordinates': 'white'}},
-      ['methods.0', 'coordinates: field'],
-    ),
-    (
-      {
-        'target': {'name': 'gp_regression', 'num_points': 40},
-        'methods': [{'name': 'nuts'}],
-      },
-      ['methods.0 (nuts)', 'no inverse', 'coordinates: white'],
-    ),
-    (
-      {
-        'target': {'name': 'gp_regression', 'num_points': 40},
-        'methods': [{'name': 'crank_nicolson', 'preconditioned': False}],
-      },
-      ['methods.0 (crank_nicolson)', 'singular'],
-    ),
-    (
-      {
-        'target': {
-          'name': 'log_gaussian_cox',
-          'num_cells_per_side': 4,
-          'simulated_cells_per_side': 6,
-        }
-      },
-      ['num_cells_per_side', '4', 'divisor'],
-    ),
-    (
-      {
-        'target': {'name': 'gp_regression', 'num_points': 40},
-        'init': {'kind': 'climb'},
-      },
-      ['init.kind', "'climb'", "'prior'"],
+      'marginal_gradient',
+      {**_TARGET, 'coordinates': 'white'},
+      'coordinates: field',
     ),
   ],
 )
-def test_mismatches_are_refused_while_planning(changes, words):
-  with pytest.raises(ConfigError) as refusal:
-    make_plan(_config(**changes))
-  for word in words:
-    assert word in str(refusal.value)
+def test_a_target_of_another_kind_is_refused(method, target, words):
+  with pytest.raises(ValueError, match=words):
+    _built({'name': method}, target=target)
+
+
+def test_a_singular_prior_is_refused_where_its_inverse_is_needed():
+  method = {'name': 'crank_nicolson', 'preconditioned': False}
+  with pytest.raises(ValueError, match='singular'):
+    _built(method, target={**_TARGET, 'num_points': 40})
 
 
 def test_a_list_of_acceptances_is_one_method_each():
   method = {'name': 'marginal_gradient', 'target_accept_prob': [0.25, 0.5]}
-  config = _config(methods=[method, {**method, 'label': 'mine'}])
+  config, *_ = _built(method, {**method, 'label': 'mine'})
   assert config.labels() == [
     'mGrad, 0.25',
     'mGrad, 0.5',
@@ -139,43 +95,36 @@ def test_a_list_of_acceptances_is_one_method_each():
   again = configs.parse_config(config.model_dump(mode='json'))
   assert again == config
   with pytest.raises(ConfigError, match='methods.1.target_accept_prob'):
-    _config(methods=[{**method, 'target_accept_prob': [0.5, 1.5]}])
+    _built({**method, 'target_accept_prob': [0.5, 1.5]})
 
 
 @pytest.fixture(scope='module')
-def ran(tmp_path_factory):
-  """A run of a small regression whose posterior is known."""
-  values = {
-    **VALUES,
-    'target': {
-      'name': 'gp_regression',
-      'num_points': 12,
-      'noise_variance': 0.1,
+def ran():
+  """Results of a small regression whose posterior is known."""
+  config, target, methods = _built(
+    {'name': 'marginal_gradient'},
+    {'name': 'elliptical_slice'},
+    {
+      'name': 'marginal_gradient',
+      'label': 'fixed',
+      'step_size': 0.05,
+      'num_adaptation_steps': 0,
     },
-    'methods': [
-      {'name': 'marginal_gradient'},
-      {'name': 'elliptical_slice'},
-      {
-        'name': 'marginal_gradient',
-        'label': 'fixed',
-        'step_size': 0.05,
-        'num_adaptation_steps': 0,
-      },
-    ],
-    'num_adaptation_steps': 500,
-    'num_results': 2000,
-    'num_chains': 4,
-  }
-  config = configs.parse_config(values)
-  folder = tmp_path_factory.mktemp('latent')
-  return folder, run_here(config, folder)
+    target={**_TARGET, 'noise_variance': 0.1},
+    num_adaptation_steps=500,
+    num_results=2000,
+    num_chains=4,
+  )
+  return [
+    cell.run_cell(config, index, method, target, 0, None, False)
+    for index, method in enumerate(methods)
+  ]
 
 
 @pytest.mark.full
 def test_runs_agree_with_the_exact_posterior(ran):
-  _, records = ran
-  assert [one.error for one in records] == [None] * 3
-  for record in (one.record for one in records):
+  for result in ran:
+    record = result.record
     # Five standard errors of 12 coordinates.
     assert record['max_mean_z_score'] < 5
     assert abs(record['moments']['field']['worst_mean_z']) < 5
@@ -184,7 +133,7 @@ def test_runs_agree_with_the_exact_posterior(ran):
 
 @pytest.mark.full
 def test_records_hold_delta_and_calls(ran):
-  marginal, slices, fixed = (one.record for one in ran[1])
+  marginal, slices, fixed = (result.record for result in ran)
   # Near the noise variance, as section 3.4 has it.
   assert 0.05 < marginal['step_size'] < 0.5
   assert fixed['step_size'] == pytest.approx(0.05)
@@ -195,15 +144,13 @@ def test_records_hold_delta_and_calls(ran):
   assert calls['gradient'] == 0 and calls['target'] > 1.5 * 4 * 2000
 
 
-def test_the_spectrum_of_the_draws_is_drawn_beside_the_posterior(ran):
-  folder, records = ran
-  arrays = store.read_arrays(folder, records[0])
-  gamma = arrays['prior_eigenvalues']
-  exact = shrinkage.posterior_variance(gamma, 0.1)
+@pytest.mark.full
+def test_the_spectrum_of_the_draws_is_that_of_the_posterior(ran):
+  arrays = ran[0].arrays
+  exact = shrinkage.posterior_variance(arrays['prior_eigenvalues'], 0.1)
   # 8000 draws, an ESS of at least 1000: five standard errors of a variance.
   error = np.abs(arrays['sampled_variances'] / exact - 1)
   assert np.all(error < 5 * np.sqrt(2 / 1000))
-  assert (folder / 'figures' / 'shrinkage.png').is_file()
 
 
 def test_proposal_variances_are_those_of_the_priors_smoother():
@@ -231,8 +178,7 @@ def test_elliptical_slice_moves_a_field_with_a_mean():
   model = LatentGaussian(
     lambda x: -2.0 * tf.reduce_sum(tf.square(x - 1.0), axis=-1), prior
   )
-  method = latent.elliptical_slice_method(model)
-  result = method.sample_fn(
+  result = latent.elliptical_slice_method(model).sample_fn(
     init_state=np.zeros([20, 3]),
     trace_fn=None,
     num_results=500,

@@ -1,28 +1,45 @@
-"""Methods built from configs: parts, labels, costs."""
+"""Methods built from configs: parts, labels, costs, refusals."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.papers import config as configs
-from experiments.papers import config_study
+from experiments.papers import cell
 from experiments.run.errors import ConfigError
 from experiments.samplers import tfp_kernels
+from experiments.samplers.base import find_field
+from tests.experiments.samplers.building import built
 
-VALUES = {
-  'name': 'methods',
-  'target': {'name': 'stochastic_volatility', 'num_days': 10},
-  'num_chains': 2,
-  'num_adaptation_steps': 40,
-  'num_results': 20,
-}
+_VOLATILITY = {'name': 'stochastic_volatility', 'num_days': 10}
+_BANANA = {'name': 'banana', 'event_size': 3, 'bend': 0.03}
+_SIMULATED = {'name': 'skew_normal_abc', 'event_size': 2, 'num_simulations': 7}
 
 
-def _plan(**method):
+def _entropy(**method):
+  """Returns the config and the entropy-adapted HMC of some parameters."""
   method = {'name': 'entropy_adaptive_hmc', 'num_leapfrog_steps': 3, **method}
-  config = configs.parse_config({**VALUES, 'methods': [method]})
-  return config, config_study.make_plan(config)
+  config, _, (method,) = built([method], _VOLATILITY)
+  return config, method
+
+
+def _gradient_free(method, target=_BANANA, **values):
+  """Returns config, target and method of a sampler without gradients."""
+  values = {
+    'num_chains': 3,
+    'num_adaptation_steps': 0,
+    'num_results': 4,
+  } | values
+  config, target, (method,) = built(
+    [method], target, dtype='float64', init={'kind': 'target_normal'}, **values
+  )
+  return config, target, method
+
+
+def _innermost(kernel, name):
+  while not hasattr(kernel, name):
+    kernel = kernel.inner_kernel
+  return kernel
 
 
 @pytest.mark.parametrize(
@@ -37,21 +54,21 @@ def _plan(**method):
   ],
 )
 @pytest.mark.parametrize('settings', ['default', 'paper'])
-@pytest.mark.parametrize(
-  'method', ['entropy_adaptive_hmc', 'gadmala_fast', 'gadrwm']
-)
-def test_every_structure_can_be_asked_for(method, settings, name, constants):
-  values = {'name': method, 'settings': settings, 'preconditioner': name}
-  if method == 'entropy_adaptive_hmc':
-    values['num_leapfrog_steps'] = 3
-  config = configs.parse_config(
-    {**VALUES, 'methods': [{**values, **constants}]}
+def test_every_structure_can_be_asked_for(settings, name, constants):
+  values = {'settings': settings, 'preconditioner': name, **constants}
+  _, target, methods = built(
+    [
+      {'name': 'entropy_adaptive_hmc', 'num_leapfrog_steps': 3, **values},
+      {'name': 'gadmala_fast', **values},
+      {'name': 'gadrwm', **values},
+    ],
+    _VOLATILITY,
   )
-  target = config_study.make_plan(config).target
-  kernel = config_study.make_plan(config).methods[0].kernel
-  results = kernel.bootstrap_results(tf.zeros([2, target.event_size]))
-  assert results is not None
-  assert kernel.proposal.preconditioner.name == name
+  for method in methods:
+    kernel = method.kernel
+    results = kernel.bootstrap_results(tf.zeros([2, target.event_size]))
+    assert find_field(results, 'preconditioner_params') is not None
+    assert kernel.proposal.preconditioner.name == name
 
 
 @pytest.mark.parametrize(
@@ -63,17 +80,33 @@ def test_every_structure_can_be_asked_for(method, settings, name, constants):
   ],
 )
 def test_every_criterion_can_be_asked_for(criterion, label):
-  config, plan = _plan(
+  config, method = _entropy(
     criterion=criterion,
     settings='paper',
     target_accept_prob=0.6,
     learning_rate=0.05,
   )
   assert config.labels() == [label]
-  kernel = plan.methods[0].kernel
+  kernel = method.kernel
   assert kernel.criterion.name == (criterion or 'generalized_speed_measure')
   assert kernel.criterion.target_accept_prob == 0.6
   assert kernel.optimizer.name == 'adam'
+
+
+def test_constants_of_the_paper_are_for_its_settings_and_its_criterion():
+  _, method = _entropy(
+    settings='paper', entropy_weight_rate=0.5, penalty_threshold=0.95
+  )
+  assert method.kernel.proposal.parameters['num_fixed_terms'] == 3
+  for given in (
+    {'learning_rate': 0.1},
+    {'criterion': 'l2hmc'},
+    {'penalty_threshold': 0.95},
+  ):
+    with pytest.raises(ValueError, match='write settings: paper'):
+      _entropy(**given)
+  with pytest.raises(ValueError, match='penalty_threshold or the criterion'):
+    _entropy(settings='paper', criterion='l2hmc', penalty_threshold=0.95)
 
 
 @pytest.mark.parametrize('share', [None, 0.1])
@@ -82,9 +115,8 @@ def test_every_criterion_can_be_asked_for(criterion, label):
 )
 def test_closed_forms_start_as_the_papers_do(name, share):
   method = {'name': name, 'settings': 'paper', 'short_step_share': share}
-  config = configs.parse_config({**VALUES, 'methods': [method]})
-  plan = config_study.make_plan(config)
-  kernel, size = plan.methods[0].kernel, plan.target.event_size
+  _, target, (method,) = built([method], _VOLATILITY)
+  kernel, size = method.kernel, target.event_size
   results = kernel.bootstrap_results(tf.zeros([2, size]))
   np.testing.assert_allclose(
     tfpa.learned_factor(kernel, results),
@@ -99,42 +131,24 @@ def test_closed_forms_start_as_the_papers_do(name, share):
 
 def test_hamiltonians_of_least_divergence_take_every_structure():
   method = dict(name='fisher_divergence_hmc', preconditioner='low_rank', rank=1)
-  config = configs.parse_config({**VALUES, 'methods': [method]})
+  config, _, (method,) = built([method], _VOLATILITY)
   assert config.labels() == ['Fisher-divergence HMC-5, low rank']
-  built = config_study.make_plan(config).methods[0]
-  assert built.kernel.preconditioner.name == 'low_rank'
-  assert built.frozen_cost.gradient == 3.0  # The mean of 1, ..., 5.
-
-
-def test_constants_of_the_paper_are_for_its_settings_and_its_criterion():
-  _, plan = _plan(
-    settings='paper', entropy_weight_rate=0.5, penalty_threshold=0.95
-  )
-  parameters = plan.methods[0].kernel.proposal.parameters
-  assert parameters['num_fixed_terms'] == 3
-  for given in (
-    {'learning_rate': 0.1},
-    {'criterion': 'l2hmc'},
-    {'penalty_threshold': 0.95},
-  ):
-    with pytest.raises(ConfigError, match='write settings: paper'):
-      _plan(**given)
-  with pytest.raises(ConfigError, match='penalty_threshold or the criterion'):
-    _plan(settings='paper', criterion='l2hmc', penalty_threshold=0.95)
+  assert method.kernel.preconditioner.name == 'low_rank'
+  assert method.frozen_cost.gradient == 3.0  # The mean of 1, ..., 5.
 
 
 def test_labels_tell_structure_and_settings():
-  config, _ = _plan(preconditioner='diagonal', settings='paper')
+  config, _ = _entropy(preconditioner='diagonal', settings='paper')
   assert config.labels() == ['GSM HMC-3, diagonal, paper']
 
 
 def test_hessian_products_are_counted_apart_from_gradients():
-  _, plan = _plan()
-  adapting, frozen = plan.methods[0].adapting_cost, plan.methods[0].frozen_cost
-  assert frozen[:3] == (3, 3, 0)
+  _, method = _entropy()
+  adapting = method.adapting_cost
+  assert method.frozen_cost[:3] == (3, 3, 0)
   assert adapting.hessian_vector > 2 and adapting.gradient == 3
-  _, plan = _plan(hessian_product='finite_difference')
-  adapting = plan.methods[0].adapting_cost
+  _, method = _entropy(hessian_product='finite_difference')
+  adapting = method.adapting_cost
   assert adapting.hessian_vector == 0 and adapting.gradient > 5
 
 
@@ -147,13 +161,84 @@ def test_a_given_metric_is_the_inverse_mass_matrix():
 
 def test_an_order_of_globals_without_their_number_is_refused():
   for preconditioner in ('arrow', 'cholesky'):
-    with pytest.raises(ConfigError, match='globals_first: it belongs to num_g'):
-      _plan(preconditioner=preconditioner, globals_first=True)
-  _plan(preconditioner='arrow', num_globals=3, globals_first=True)
+    with pytest.raises(ValueError, match='globals_first: it belongs to num_g'):
+      _entropy(preconditioner=preconditioner, globals_first=True)
+  _entropy(preconditioner='arrow', num_globals=3, globals_first=True)
 
 
 def test_the_transport_of_the_paper_is_the_only_one():
   for name in ('transport_adaptive_hmc', 'conditional_gaussian_hmc'):
     method = {'name': name, 'num_leapfrog_steps': 3, 'settings': 'paper'}
     with pytest.raises(ConfigError, match="settings: .*'default'"):
-      configs.parse_config({**VALUES, 'methods': [method]})
+      built([method], _VOLATILITY)
+
+
+@pytest.mark.parametrize(
+  'parameters, name, label',
+  [
+    ({}, 'kernel_exponential_family_finite', 'KMC finite'),
+    (
+      {'surrogate': 'lite', 'settings': 'paper'},
+      'kernel_exponential_family_lite',
+      'KMC lite, paper',
+    ),
+  ],
+)
+def test_either_surrogate_can_be_asked_for(parameters, name, label):
+  config, _, method = _gradient_free(
+    {'name': 'kernel_hamiltonian', 'num_points': 33, **parameters}
+  )
+  assert config.labels() == [label]
+  proposal = _innermost(method.kernel, 'surrogate')
+  assert proposal.surrogate.name == name
+  assert proposal.surrogate.num_points == 33
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'method', ['kernel_hamiltonian', 'kernel_adaptive_metropolis']
+)
+def test_exact_draws_are_known_before_the_first_step(method):
+  counts = {'num_points': 40, 'history_draws': 40, 'history_seed': 3}
+  if method == 'kernel_hamiltonian':
+    counts['num_features'] = 20
+  _, target, built_method = _gradient_free({'name': method, **counts})
+  starts = target.exact_draws_fn(3, 0)
+  results = built_method.kernel.bootstrap_results(starts)
+  history = find_field(results, 'history')
+  np.testing.assert_array_equal(history.points, target.exact_draws_fn(40, 3))
+  assert np.all(history.is_filled)
+  assert find_field(results, 'num_fits') > 0
+
+
+@pytest.mark.parametrize(
+  'parameters, target, message',
+  [
+    ({'surrogate': 'lite', 'num_features': 5}, _BANANA, 'leave num_features'),
+    ({'fewest_leapfrog_steps': 11}, _BANANA, 'above most_leapfrog_steps: 10'),
+    ({'history_draws': 10}, _VOLATILITY, 'cannot be drawn from exactly'),
+  ],
+)
+def test_parameters_that_do_not_fit_are_refused(parameters, target, message):
+  with pytest.raises(ValueError, match=message):
+    _gradient_free({'name': 'kernel_hamiltonian', **parameters}, target)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('method', ['am', 'rwm', 'kernel_adaptive_metropolis'])
+def test_estimates_and_simulations_of_a_run_are_recorded(method):
+  config, target, method = _gradient_free(
+    {'name': method}, _SIMULATED, num_adaptation_steps=2, jit_compile=False
+  )
+  record = cell.run_cell(config, 0, method, target, 0, None, False).record
+  assert record['calls']['sampling']['target'] == 4 * 3
+  assert record['num_simulations'] == (4 + 2) * 3 * 7
+  expected = record['ess']['min'] / 12
+  assert record['min_ess_per_target_call'] == pytest.approx(expected)
+
+
+@pytest.mark.full
+def test_a_density_without_a_simulator_has_no_simulations():
+  config, target, method = _gradient_free({'name': 'rwm'}, jit_compile=False)
+  record = cell.run_cell(config, 0, method, target, 0, None, False).record
+  assert record['num_simulations'] is None

@@ -134,9 +134,3 @@ def test_hamiltonian_proposals_learn_too():
 def test_structures_that_are_not_diagonal_are_refused():
   with pytest.raises(ValueError, match='diagonal factor, but got `cholesky`'):
     _ratio(_TARGET.log_prob, 10, tfpa.preconditioners.cholesky())
-
-
-@pytest.mark.full
-def test_gains_below_one_are_refused():
-  with pytest.raises(ValueError, match='`gain` must be at least 1'):
-    _ratio(_TARGET.log_prob, 10, gain=0.5)

@@ -55,14 +55,7 @@ def test_draws_of_a_law_have_its_moments(name):
 
 @pytest.mark.nightly
 def test_a_device_keeps_the_law_and_the_study_sees_another(tmp_path):
-  amount = devices.Amount(
-    num_adaptation_steps=100,
-    num_learning_chains=20,
-    num_judges=2000,
-    num_judged_steps=10,
-    num_chains=(10, 100),
-    seconds=0.01,
-  )
+  amount = devices.Amount().smoke()
   case = devices.Case(_CASES['gradient_adaptive_langevin'], False)
   row = devices.run(case, 0, Work(amount, tmp_path))
   # The largest of 12. Above 4.5 has a chance of 1e-4 under the law.

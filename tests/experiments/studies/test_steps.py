@@ -50,7 +50,7 @@ def test_a_bare_step_leaves_its_target_invariant_and_no_other():
   ],
 )
 def test_programs_of_a_case_are_timed_in_turns(name, programs, tmp_path):
-  settings = steps.Steps(seconds_per_repeat=0.001, num_repeats=3)
+  settings = steps.Steps().smoke()
   case = steps.cases(settings)[name]
   record = steps.run(case, 0, Work(settings, tmp_path))
   for one, other in case.ratios:

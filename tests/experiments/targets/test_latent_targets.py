@@ -7,7 +7,7 @@ import scipy.stats
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.framework import digit_data
+from experiments.data import datasets
 from experiments.run.errors import DataError
 from experiments.targets import gp_classification
 from experiments.targets import gp_regression
@@ -180,33 +180,39 @@ def test_merged_cells_keep_every_point():
     log_gaussian_cox.merge(counts, 3)
 
 
-def test_cox_counts_can_be_given(tmp_path):
-  counts = np.arange(16).reshape(4, 4)
-  text, binary = tmp_path / 'counts.csv', tmp_path / 'counts.npy'
-  np.savetxt(text, counts, delimiter=',')
-  np.save(binary, counts)
-  for path in (text, binary):
-    np.testing.assert_array_equal(log_gaussian_cox.read_counts(path), counts)
-  np.save(binary, counts[:2] - 1)
-  for path in (binary, tmp_path / 'nothing.csv'):
-    with pytest.raises(DataError, match='counts_file'):
-      log_gaussian_cox.read_counts(path)
-
-
-def test_cox_target_of_published_counts_takes_those_of_the_data_folder(
-  tmp_path,
-):
-  counts = np.arange(16).reshape(4, 4)
-  np.save(tmp_path / 'cox_counts_64.npy', counts)
+def _cox(data_dir=None, **parameters):
   target = log_gaussian_cox.LogGaussianCox(
-    name='log_gaussian_cox', num_cells_per_side=2, counts='published'
-  ).build(BuildContext('float64', str(tmp_path)))
+    name='log_gaussian_cox', num_cells_per_side=2, **parameters
+  )
+  return target.build(BuildContext('float64', data_dir))
+
+
+@pytest.mark.parametrize('source', ['counts.csv', 'counts.npy', 'published'])
+def test_cox_counts_are_those_of_a_file_or_of_the_data_folder(source, tmp_path):
+  path = tmp_path / source
+  side = 64 if source == 'published' else 4
+  counts = RNG.poisson(3.0, size=(side, side))
+  if source == 'published':
+    np.save(tmp_path / 'cox_counts_64.npy', counts)
+    target = _cox(str(tmp_path), counts='published')
+  else:
+    save = np.save if path.suffix == '.npy' else np.savetxt
+    options = {} if path.suffix == '.npy' else {'delimiter': ','}
+    save(path, counts, **options)
+    target = _cox(counts_file=str(path))
+  halves = np.eye(2).repeat(side // 2, axis=1)
+  merged = (halves @ counts @ halves.T).ravel()
   rate = np.exp(RNG.normal(size=4))
-  x = tf.constant(np.log(rate))
-  expected = np.sum([10, 18, 42, 50] * np.log(rate)) - np.sum(
+  expected = np.sum(merged * np.log(rate)) - np.sum(
     rate * np.exp(log_gaussian_cox.MEAN) / 4
   )
-  np.testing.assert_allclose(target.latent.log_likelihood_fn(x), expected)
+  found = target.latent.log_likelihood_fn(tf.constant(np.log(rate)))
+  np.testing.assert_allclose(found, expected)
+
+
+def test_a_file_of_counts_that_is_refused_is_named_with_its_key(tmp_path):
+  with pytest.raises(DataError, match='target.counts_file: .*nothing.csv'):
+    _cox(counts_file=str(tmp_path / 'nothing.csv'))
 
 
 def test_cox_prior_by_fft_sees_the_same_grid():
@@ -247,23 +253,23 @@ def test_multi_class_likelihood_is_the_softmax():
 
 
 def test_bundled_digits_are_images_of_ten_digits():
-  images, digits = digit_data.load_digits('digits', 200)
+  images, digits = datasets.load_digits('digits', 200)
   assert images.shape == (200, 64)
   assert images.min() == 0.0 and images.max() == 1.0
   assert set(digits) == set(range(10))
   with pytest.raises(DataError, match='5000 was given'):
-    digit_data.load_digits('digits', 5000)
+    datasets.load_digits('digits', 5000)
 
 
 def test_mnist_is_read_from_a_local_copy(tmp_path):
   images = RNG.integers(0, 256, size=(5, 784))
   np.savez(tmp_path / 'mnist.npz', X=images, y=np.array(list('50419')))
-  loaded, digits = digit_data.load_digits('mnist', 3, str(tmp_path))
+  loaded, digits = datasets.load_digits('mnist', 3, str(tmp_path))
   np.testing.assert_allclose(loaded, images[:3] / 255)
   np.testing.assert_array_equal(digits, [5, 0, 4])
   np.savez(tmp_path / 'mnist.npz', X=images[:, :9], y=np.arange(5))
   with pytest.raises(DataError, match='784'):
-    digit_data.load_digits('mnist', 3, str(tmp_path))
+    datasets.load_digits('mnist', 3, str(tmp_path))
 
 
 def test_markov_prior_of_the_path_is_the_dense_one():

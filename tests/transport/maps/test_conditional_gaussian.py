@@ -131,8 +131,10 @@ def test_scores_are_gradients_of_the_density_behind_the_map(is_path):
 
 
 def _after_one_step(is_path):
-  """Returns a banana, and exact draws before and after a step behind a map
-  that was not learned from it."""
+  """Returns a banana, and exact draws before and after a step.
+
+  The step is behind a map that was not learned from the banana.
+  """
   target = targets.Banana(hierarchies.SIZE)
   params = _random_params([2, 0], is_path, seed=9)
   params = params._replace(mean=tf.zeros([hierarchies.SIZE], tf.float64))

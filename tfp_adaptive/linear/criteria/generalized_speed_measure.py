@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import merging
 from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.criteria import penalty as penalty_lib
@@ -33,6 +34,7 @@ _SMALLEST_SLOPE = 0.1  # Of the entropy, that beta divides by.
 
 
 class GeneralizedSpeedMeasureState(
+  merging.Merging,
   collections.namedtuple(
     'GeneralizedSpeedMeasureState',
     [
@@ -44,7 +46,7 @@ class GeneralizedSpeedMeasureState(
       'penalty',
       'num_updates',
     ],
-  )
+  ),
 ):
   """State of the criterion; [] Tensors of the dtype of the state.
 
@@ -59,6 +61,7 @@ class GeneralizedSpeedMeasureState(
   """
 
   __slots__ = ()
+  merge_rules = dict(num_updates=merging.largest)
 
 
 def generalized_speed_measure(

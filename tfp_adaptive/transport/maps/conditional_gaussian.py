@@ -32,6 +32,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
+from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import fisher_fit
@@ -48,17 +49,19 @@ _STRUCTURES = ('diagonal', 'tridiagonal')
 
 
 class ConditionalGaussianParams(
+  merging.Merging,
   collections.namedtuple(
     'ConditionalGaussianParams', [*natural.Natural._fields, 'factor']
-  )
+  ),
 ):
   """Params of a conditional Gaussian: those of `Natural`, and of C."""
 
   __slots__ = ()
 
-  @staticmethod
-  def merged(parts):
+  @classmethod
+  def merged(cls, parts, before):
     """Returns one of the fits: others may have other drivers."""
+    del before
     return parts[0]
 
 

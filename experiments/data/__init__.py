@@ -1,0 +1,1 @@
+"""Data sets of the papers: addresses, checksums, readers and one command."""

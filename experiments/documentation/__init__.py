@@ -1,1 +1,0 @@
-"""The site of docs/: what MkDocs needs beside the pages themselves."""

@@ -1,1 +1,0 @@
-"""What every run needs: configs, cells, storage, tables, figures."""

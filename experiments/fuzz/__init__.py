@@ -1,1 +1,0 @@
-"""Broken inputs for whatever reads a file: configs, result folders, data."""

@@ -1,1 +1,0 @@
-"""The panel: many targets, every applicable method, seeds, one page."""

@@ -1,0 +1,1 @@
+"""The pages of the site, made from records when it is built."""

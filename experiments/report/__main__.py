@@ -1,0 +1,20 @@
+"""Writes what is not made when the site is built.
+
+python -m experiments.report readme              the table of the README
+python -m experiments.report notebooks FILE...   runs tutorials, in place
+"""
+
+import sys
+
+from experiments.report import notebooks
+from experiments.report import readme
+
+match sys.argv[1:]:
+  case ['readme']:
+    readme.write()
+  case ['notebooks', *files] if files:
+    for file in files:
+      print(file, flush=True)
+      notebooks.execute(file)
+  case _:
+    sys.exit(__doc__)

@@ -1,0 +1,338 @@
+"""Numbers that the papers print, one YAML file for each, and ours beside them.
+
+A file lists every figure and table: what it shows, the config that reproduces
+it, the page and the records of the run, and the printed numbers. Ours come from
+the records, so that none is written by hand.
+"""
+
+import collections
+import functools
+import pathlib
+from typing import NamedTuple
+
+import pydantic
+import yaml
+
+from experiments.report import records
+
+__all__ = ['Entry', 'Finding', 'Paper', 'found', 'load', 'ours', 'printed']
+
+_FOLDER = pathlib.Path(__file__).parent
+_PAPERS = (
+  'gradient_adaptive_mcmc',
+  'entropy_adaptive_hmc',
+  'auxiliary_gradient',
+  'kernel_hmc',
+)
+# What lies between cannot be told apart from the noise of a few repeats.
+_LEAST, _MOST = 0.8, 1.25
+# What a row prints -> its name in a table, and fields of our records.
+_QUANTITIES = {
+  'ess': ('ESS', ('ess_min', 'ess_median', 'ess_max')),
+  'delta': ('delta', ('step_size',)),
+  'beta': ('beta', ('entropy_weight',)),
+  'per_second': ('min ESS/s', ('min_ess_per_sampling_second',)),
+}
+_NAMES = {
+  'min_ess_per_estimate': 'Min ESS per estimate',
+  'log_sigma': 'log sigma',
+}
+
+
+class _Model(pydantic.BaseModel):
+  model_config = pydantic.ConfigDict(extra='forbid', frozen=True)
+
+
+class Row(_Model):
+  """A line of a table of the paper, or of numbers that its text prints."""
+
+  paper: str
+  # Case of our records -> letter of the reason where the numbers differ.
+  ours: dict[str, str | None] = {}
+  ess: tuple[float, float, float] | None = None
+  delta: float | None = None
+  beta: float | None = None
+  per_second: float | None = None
+  # A number of another field of the records.
+  number: float | None = None
+  column: str | None = None
+  # Steps that it is divided by.
+  per: float = 1.0
+
+  def cases(self):
+    """Returns {case of our records: reason}."""
+    return self.ours or {self.paper: None}
+
+  def printed(self):
+    """Returns {quantity: the paper's numbers}."""
+    numbers = {name: getattr(self, name) for name in _QUANTITIES}
+    numbers = {
+      name: value if name == 'ess' else (value,)
+      for name, value in numbers.items()
+      if value is not None
+    }
+    if self.number is not None:
+      numbers[self.column] = (self.number / self.per,)
+    return numbers
+
+
+class Ratio(_Model):
+  """A row's numbers over another's: free of a machine's seconds."""
+
+  of: str
+  over: str
+  why: str | None = None
+
+
+class Claim(_Model):
+  """What a figure shows, as a number of ours that lies on one side."""
+
+  says: str
+  column: str
+  line: str
+  over: str | None = None
+  above: float | None = None
+  below: float | None = None
+  # Decimals that our numbers are rounded to first, as their page shows them.
+  digits: int | None = None
+  why: str | None = None
+
+
+class Entry(_Model):
+  """A figure or a table of a paper."""
+
+  number: str
+  shows: str
+  config: str | None = None
+  command: str | None = None
+  # Page, and records where these have another name.
+  record: str | None = None
+  records: str | None = None
+  # Why there is no record.
+  missing: str | None = None
+  # Why there is no number, in the paper or of ours.
+  picture: str | None = None
+  # The row, or the claim's text, for the short table.
+  headline: str | None = None
+  # Our sums over chains are divided.
+  factor: float = 1.0
+  note: str | None = None
+  rows: tuple[Row, ...] = ()
+  ratios: tuple[Ratio, ...] = ()
+  claims: tuple[Claim, ...] = ()
+
+  @pydantic.model_validator(mode='after')
+  def _is_whole(self):
+    given = (self.record, self.missing, self.picture)
+    if sum(text is not None for text in given) != 1:
+      raise ValueError(
+        f'{self.number} needs one of `record`, `missing` and `picture`.'
+      )
+    if not (self.config or self.command):
+      raise ValueError(f'{self.number} needs a `config` or a `command`.')
+    return self
+
+  @property
+  def command_line(self):
+    tail = self.command or f'run configs/{self.config}.yaml'
+    return f'python -m experiments {tail}'
+
+
+class Paper(_Model):
+  """A paper's figures and tables, and the reasons of differences by letter."""
+
+  title: str
+  link: str
+  reasons: dict[str, str] = {}
+  entries: tuple[Entry, ...]
+
+  @property
+  def num_figures(self):
+    """Returns the number of figures and tables, parts counted once."""
+    return len({entry.number.partition(',')[0] for entry in self.entries})
+
+  def without_numbers(self):
+    """Returns {(reason, command): numbers of figures} without a record."""
+    numbers = collections.defaultdict(list)
+    for entry in self.entries:
+      if not entry.record:
+        said = entry.missing or entry.picture
+        numbers[said, entry.command_line].append(entry.number)
+    return numbers
+
+
+class Finding(NamedTuple):
+  """Numbers of the paper beside ours; for a claim the paper has none."""
+
+  name: str
+  # For a claim, the side that it wants.
+  quantity: str
+  paper: tuple
+  ours: tuple
+  repeats: int | str
+  why: str | None
+  # For the numbers, or for the claim: whether they agree.
+  agrees: tuple
+
+  @property
+  def ratios(self):
+    """Returns ours over the paper's."""
+    return tuple(ours / paper for ours, paper in zip(self.ours, self.paper))
+
+
+@functools.cache
+def load():
+  """Returns the papers in the order of the page, with their findings.
+
+  Returns:
+    List of (paper, {number of an entry with a record: findings}).
+  """
+  papers = [
+    Paper.model_validate(yaml.safe_load((_FOLDER / f'{n}.yaml').read_text()))
+    for n in _PAPERS
+  ]
+  return [
+    (p, {e.number: found(e, p.reasons) for e in p.entries if e.record})
+    for p in papers
+  ]
+
+
+def ours(study, case, field):
+  """Returns a field of the records of a case, the mean over its seeds.
+
+  Raises:
+    ValueError: If there is no such case.
+  """
+  runs = [row for row in records.rows(study) if row['case'] == case]
+  if not runs:
+    raise ValueError(f'{study} has no records of {case!r}.')
+  values = [run[field] for run in runs]
+  values = [v[0] if isinstance(v, list) else v for v in values]
+  return sum(values) / len(values)
+
+
+def printed(record, line):
+  """Returns the ESS that a paper prints in a line of the table of a page."""
+  rows = [
+    row
+    for paper, _ in load()
+    for entry in paper.entries
+    if entry.record == record
+    for row in entry.rows
+    if row.paper == line and row.ess
+  ]
+  return rows[0].ess
+
+
+def found(entry, reasons):
+  """Returns the findings of a figure or table that has records.
+
+  Args:
+    entry: `Entry`.
+    reasons: Of the paper, by letter.
+
+  Raises:
+    ValueError: If numbers differ and no reason is given, if a reason is given
+      where none is needed or that the paper's file has not, or if the records
+      have no such case.
+  """
+  findings = []
+  for row in entry.rows:
+    for case, why in row.cases().items():
+      findings.extend(_of_row(entry, row, case, why))
+  for ratio in entry.ratios:
+    findings.extend(_of_ratio(entry, ratio))
+  findings.extend(_of_claim(entry, claim) for claim in entry.claims)
+  for line in {(f.name, f.why) for f in findings}:
+    _check(entry, [f for f in findings if (f.name, f.why) == line], reasons)
+  return findings
+
+
+def _of_row(entry, row, case, why):
+  """Yields a finding for each quantity that the paper prints in a line."""
+  name = row.paper
+  if case == name and len(row.ours) > 1:
+    name += ', default'
+  elif len(row.ours) > 1 and case != f'{name} (paper)':
+    name += f': {case}'
+  for quantity, printed in row.printed().items():
+    numbers = printed, _numbers(entry, quantity, case)
+    finding = _finding(entry, name, quantity, numbers, case, why)
+    # Seconds are a machine's: only ratios of lines can agree.
+    yield finding._replace(agrees=()) if quantity == 'per_second' else finding
+
+
+def _of_ratio(entry, ratio):
+  """Yields a finding for each quantity that both lines have."""
+  rows = {row.paper: row for row in entry.rows}
+  of, over = rows[ratio.of], rows[ratio.over]
+  cases = [next(iter(row.cases())) for row in (of, over)]
+  divisors = over.printed()
+  for quantity, printed in of.printed().items():
+    found = [_numbers(entry, quantity, case) for case in cases]
+    numbers = _divided(printed, divisors[quantity]), _divided(*found)
+    name = f'{ratio.of}, over {ratio.over}'
+    yield _finding(entry, name, quantity, numbers, cases[0], ratio.why)
+
+
+def _finding(entry, name, quantity, numbers, case, why):
+  shown, _ = _QUANTITIES.get(quantity, (_NAMES.get(quantity, quantity), ()))
+  finding = Finding(name, shown, *numbers, _repeats(entry, case), why, ())
+  inside = tuple(_LEAST <= ratio <= _MOST for ratio in finding.ratios)
+  return finding._replace(agrees=inside)
+
+
+def _of_claim(entry, claim):
+  numbers = _rounded(_numbers(entry, claim.column, claim.line), claim.digits)
+  if claim.over:
+    divisors = _numbers(entry, claim.column, claim.over)
+    numbers = _divided(numbers, _rounded(divisors, claim.digits))
+  bounds = {'above': claim.above, 'below': claim.below}
+  wanted = ', '.join(
+    f'{side} {bound:g}' for side, bound in bounds.items() if bound is not None
+  )
+  agrees = (claim.above is None or numbers[0] > claim.above) and (
+    claim.below is None or numbers[0] < claim.below
+  )
+  return Finding(claim.says, wanted, (), numbers, '', claim.why, (agrees,))
+
+
+def _rounded(numbers, digits):
+  if digits is None:
+    return numbers
+  return tuple(float(f'{number:.{digits}f}') for number in numbers)
+
+
+def _divided(numbers, divisors):
+  return tuple(a / b if b else float('inf') for a, b in zip(numbers, divisors))
+
+
+def _study(entry):
+  return entry.records or f'papers/{entry.record}'
+
+
+def _numbers(entry, quantity, case):
+  _, fields = _QUANTITIES.get(quantity, ('', (quantity,)))
+  factor = entry.factor if quantity == 'ess' else 1.0
+  return tuple(factor * ours(_study(entry), case, field) for field in fields)
+
+
+def _repeats(entry, case):
+  runs = [row for row in records.rows(_study(entry)) if row['case'] == case]
+  return runs[0].get('num_finished', '')
+
+
+def _check(entry, findings, reasons):
+  """Refuses a difference without a reason, and a reason without one."""
+  where = f'{entry.number}, {findings[0].name}'
+  why = findings[0].why
+  if all(all(finding.agrees) for finding in findings):
+    if why:
+      raise ValueError(f'{where}: the numbers agree, so take out {why!r}.')
+  elif why not in reasons:
+    numbers = [finding.ours for finding in findings]
+    paper = [finding.paper for finding in findings]
+    raise ValueError(
+      f'{where}: {numbers} is not {paper}; name one of {list(reasons)}, not '
+      f'{why!r}, or add what explains it.'
+    )

@@ -1,0 +1,57 @@
+"""Records as rows for templates: what a study returned, and of which case."""
+
+import functools
+import pathlib
+
+from experiments.run import store
+
+__all__ = ['ROOT', 'groups', 'rows']
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def rows(study, *names):
+  """Returns a dict for each record of a study, in the order of the runs.
+
+  Args:
+    study: Name of the file in `records`, without its ending.
+    *names: Names of the parts of a case, which ' | ' separates; whole numbers
+      are numbers.
+  """
+  return [
+    {
+      **record.record,
+      **dict(zip(names, _parts(record.case), strict=False)),
+      'case': record.case,
+      'seed': record.seed,
+      'status': record.status,
+      'commit': record.commit,
+      'error': record.error,
+    }
+    for record in _read(study)
+  ]
+
+
+def _parts(case):
+  parts = case.split(' | ')
+  return [int(part) if part.isdigit() else part for part in parts]
+
+
+@functools.cache
+def _read(study):
+  path = ROOT / 'records' / f'{study}.jsonl'
+  return store.read(path if path.exists() else path.with_suffix('.jsonl.gz'))
+
+
+def groups(found, *names):
+  """Returns (values, rows) of each combination of values, in order.
+
+  Args:
+    found: Rows.
+    *names: By what they are grouped; one name gives its values alone.
+  """
+  by_key = {}
+  for row in found:
+    key = tuple(row[name] for name in names)
+    by_key.setdefault(key if len(names) > 1 else key[0], []).append(row)
+  return list(by_key.items())

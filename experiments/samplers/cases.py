@@ -1,0 +1,674 @@
+"""Every builder once: how it is called, its small problem, what it can do.
+
+Contract tests, fingerprints, laws of few chains, restarts and calibration go
+over `CASES`. A new builder joins all of them with one entry.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import Literal
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import tfp_adaptive as tfpa
+from experiments import presets
+from experiments.samplers import baselines
+
+__all__ = ['CASES', 'Calibration', 'Case', 'Problem', 'named']
+
+_NUM_CHAINS = 3
+_SIZE = 4
+
+
+class Problem(NamedTuple):
+  """What a builder is given besides its options.
+
+  Attributes:
+    function: Log density, or log likelihood where there is a prior.
+    start: Function without arguments. It returns the first state of 3 chains.
+    kind: What the builder takes: a 'density', the likelihood of a 'field' with
+      a prior, or of one whose prior depends on parameters, a 'hierarchy'.
+    arguments: Function of the number of coordinates and the NumPy dtype. It
+      returns the arguments between the function and the number of steps.
+  """
+
+  function: Callable[..., tf.Tensor]
+  start: Callable[[], Any]
+  kind: Literal['density', 'field', 'hierarchy'] = 'density'
+  arguments: Callable[[int, Any], Mapping[str, Any]] = lambda size, dtype: {}
+
+
+class Calibration(NamedTuple):
+  """How a case takes part in the calibration.
+
+  Attributes:
+    name: Name in the records.
+    model: Name of the model: 'line', 'field', 'hierarchy' or 'effects'.
+    thinning: Steps between two states of a window.
+    num_adaptation_steps: Steps of the pilot run.
+    options: Options besides those of the case; they replace these.
+  """
+
+  name: str
+  model: str = 'line'
+  thinning: int = 3
+  num_adaptation_steps: int = 500
+  options: Mapping[str, Any] = {}
+
+
+def _banana(x):
+  first, second, rest = tf.split(x, [1, 1, x.shape[-1] - 2], axis=-1)
+  second += 0.4 * (first**2 - 1.0) - 0.3 * first
+  scales = tf.constant([1.0, 0.5, 2.0, 0.3], x.dtype)
+  z = tf.concat([first, second, rest], axis=-1) / scales
+  return -0.5 * tf.reduce_sum(z**2, axis=-1)
+
+
+def _estimate(x, seed):
+  noise = tf.random.stateless_normal(tf.shape(x)[:-1], seed, dtype=x.dtype)
+  return _banana(x) + 0.1 * noise
+
+
+def _counts(x):
+  y = tf.constant([0.0, 2.0, 1.0, 4.0], x.dtype)
+  return tf.reduce_sum(y * x - tf.exp(x), axis=-1)
+
+
+def _counts_on_grid(x):
+  return _counts(x[..., :_SIZE])  # A field on a torus is longer than its grid.
+
+
+def _start(dtype=np.float64, size=_SIZE):
+  normals = np.random.default_rng(0).normal(size=(_NUM_CHAINS, size))
+  return tf.constant(normals.astype(dtype))
+
+
+def _parts_of_start():
+  start = _start()
+  return [start[:, :1], start[:, 1:]]
+
+
+def _distances(size):
+  return np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+
+
+def _spectral(size, dtype):
+  matrix = np.exp(-0.5 * _distances(size)) + 0.1 * np.eye(size)
+  prior = tfpa.gaussian_priors.spectral(
+    covariance=matrix.astype(dtype), mean=0.3
+  )
+  return dict(prior=prior)
+
+
+def _markov(size, dtype):
+  bands = [np.full(size, 2.0, dtype), np.full(size - 1, -0.9, dtype)]
+  return dict(prior=tfpa.gaussian_priors.markov(bands, mean=0.3))
+
+
+def _torus(size, dtype):
+  kernel = tfp.math.psd_kernels.ExponentiatedQuadratic(dtype(1.0), dtype(1.5))
+  prior = tfpa.gaussian_priors.stationary(
+    grid_shape=[size], kernel=kernel, jitter=0.1
+  )
+  return dict(prior=prior)
+
+
+def _start_on_torus():
+  (size,) = _torus(_SIZE, np.float64)['prior'].event_shape
+  return _start(size=size)
+
+
+def _hierarchy(size, dtype):
+  log_normal = tfp.distributions.LogNormal
+
+  def prior_fn(scale, length):
+    shape = tf.exp(-_distances(size) / length[..., tf.newaxis, tf.newaxis])
+    matrix = scale[..., tf.newaxis, tf.newaxis] ** 2 * shape
+    return tfpa.gaussian_priors.spectral(matrix + 0.1 * np.eye(size), mean=0.3)
+
+  hyperprior = tfp.distributions.JointDistributionNamed(
+    {
+      'scale': log_normal(dtype(0.0), dtype(0.5)),
+      'length': log_normal(dtype(0.5), dtype(0.3)),
+    }
+  )
+  return dict(prior_fn=prior_fn, hyperprior=hyperprior)
+
+
+def _start_of_hierarchy():
+  ones = tf.ones([_NUM_CHAINS], tf.float64)
+  return _start(), {'scale': ones, 'length': 1.5 * ones}
+
+
+_DENSITY = Problem(_banana, _start)
+_SINGLE = Problem(_banana, lambda: _start(np.float32))
+_TWO_PARTS = Problem(
+  lambda x, y: _banana(tf.concat([x, y], axis=-1)), _parts_of_start
+)
+_ESTIMATES = Problem(_estimate, _start)
+_FIELD = Problem(_counts, _start, 'field', _spectral)
+_PATH = Problem(_counts, _start, 'field', _markov)
+_TORUS = Problem(_counts_on_grid, _start_on_torus, 'field', _torus)
+_HIERARCHY = Problem(_counts, _start_of_hierarchy, 'hierarchy', _hierarchy)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+  """A builder with options. Cases are compared by identity, to be cache keys.
+
+  Attributes:
+    name: Name in the ids of tests.
+    builder: Public function of `tfpa`, or one of the baselines.
+    label: Name in the fingerprints, beside that of the builder.
+    problem: Small problem: the fingerprint is a run on it.
+    options: Options of the builder besides its defaults.
+    group: 'library' and 'baseline' cases meet every contract. A 'variant'
+      differs from a case of the library by one option and does so at night. A
+      'digest' has a fingerprint only.
+    learns: What adapts: a 'matrix', a 'map', a 'surrogate', a 'step' size,
+      samplers of 'replicas' or 'nothing'.
+    uses_gradient: Whether a step needs the gradient of the function.
+    structure: Preconditioner that adapts; elsewhere a dense one does as well.
+    scale: Good step: the factor in units of the target's, or the step size.
+    num_traces: Traces of the function by one compiled chain at most.
+    num_learning_steps: Adapting steps with 20 chains that learn a Gaussian of 5
+      dimensions.
+    accept_prob: Mean acceptance that the builder aims at.
+    few_chains: Options for the laws of few chains; `None` where the tests have
+      a frozen form of their own, or none.
+    calibration: How the case is calibrated, or `None`.
+  """
+
+  name: str
+  builder: Callable[..., tfp.mcmc.TransitionKernel]
+  label: str = 'default'
+  problem: Problem = _DENSITY
+  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  group: Literal['library', 'baseline', 'variant', 'digest'] = 'library'
+  learns: str = 'matrix'
+  uses_gradient: bool = True
+  structure: str = 'cholesky'
+  scale: float = 1.0
+  num_traces: int = 2
+  num_learning_steps: int = 2000
+  accept_prob: float = 0.25
+  few_chains: Mapping[str, Any] | None = None
+  calibration: Calibration | None = None
+
+  def build(
+    self,
+    function: Callable[..., tf.Tensor] | None = None,
+    num_adaptation_steps: int = 100,
+    size: int = _SIZE,
+    dtype: Any = np.float64,
+    **options,
+  ) -> tfp.mcmc.TransitionKernel:
+    """Returns the kernel.
+
+    Args:
+      function: Log density or log likelihood; by default that of the problem.
+      num_adaptation_steps: Steps that adapt.
+      size: Number of coordinates of the prior, where there is one.
+      dtype: NumPy dtype of the prior.
+      **options: Arguments of the builder; they replace those of the case.
+    """
+    arguments = {**self.options, **options}
+    if not {'prior', 'prior_fn'} & arguments.keys():
+      arguments |= self.problem.arguments(size, dtype)
+    if self.learns != 'nothing':
+      arguments['num_adaptation_steps'] = num_adaptation_steps
+    return self.builder(
+      self.problem.function if function is None else function, **arguments
+    )
+
+  @property
+  def proposal(self) -> str:
+    """Kind of the proposal, which cases share that learn differently."""
+    kinds = ('langevin', 'hamiltonian')
+    return next((kind for kind in kinds if kind in self.name), 'random_walk')
+
+
+def named(name: str) -> Case:
+  """Returns the case of that name."""
+  return next(case for case in CASES if case.name == name)
+
+
+def _latent(name, builder, scale, step_size, label='default', **fields):
+  """Returns the case of a sampler that learns its step size alone."""
+  return Case(
+    name,
+    builder,
+    label,
+    **{
+      **dict(
+        problem=_FIELD,
+        learns='step',
+        scale=scale,
+        few_chains=dict(step_size=step_size),
+        accept_prob=0.55,
+      ),
+      **fields,
+    },
+  )
+
+
+def _digests(builder, labels, problem=_DENSITY, calibration=None):
+  """Yields cases with a fingerprint, and maybe a calibration, alone."""
+  for label, options in labels.items():
+    yield Case(
+      f'{builder.__name__}, {label}',
+      builder,
+      label,
+      problem,
+      options,
+      'digest',
+      calibration=calibration,
+    )
+
+
+_parts = tfpa.preconditioners
+_SHORT = dict(short_step_share=0.5)
+_LENGTH = dict(num_leapfrog_steps=3)
+_HUNDRED_POINTS = dict(
+  surrogate=tfpa.surrogates.kernel_exponential_family_finite(100)
+)
+
+
+_LINEAR = (
+  Case(
+    'langevin',
+    tfpa.gradient_adaptive_langevin,
+    accept_prob=0.55,
+    calibration=Calibration('Langevin'),
+  ),
+  Case(
+    'langevin_exact',
+    tfpa.gradient_adaptive_langevin,
+    'exact gradient',
+    options=dict(exact_gradient=True),
+    group='variant',
+    num_traces=3,
+    accept_prob=0.55,
+    few_chains=_SHORT,
+    calibration=Calibration('Langevin, exact gradient'),
+  ),
+  Case(
+    'hamiltonian',
+    tfpa.entropy_adaptive_hamiltonian,
+    options=_LENGTH,
+    scale=0.6,
+    num_traces=4,
+    accept_prob=0.67,
+    calibration=Calibration(
+      'Hamiltonian', thinning=2, options=dict(num_leapfrog_steps=4)
+    ),
+  ),
+  Case(
+    'random_walk',
+    tfpa.gradient_adaptive_random_walk,
+    scale=0.8,
+    num_traces=3,
+    num_learning_steps=10000,
+    few_chains={},
+    calibration=Calibration('random walk, by gradient', thinning=5),
+  ),
+  Case(
+    'adaptive_metropolis',
+    tfpa.adaptive_metropolis,
+    group='variant',
+    uses_gradient=False,
+    scale=0.8,
+    num_learning_steps=40000,
+    few_chains={},
+    calibration=Calibration('adaptive Metropolis', thinning=5),
+  ),
+  Case(
+    'langevin_fisher',
+    baselines.fisher_adaptive_langevin,
+    group='baseline',
+    accept_prob=0.574,
+    few_chains=_SHORT,
+    calibration=Calibration('Langevin, Fisher information'),
+  ),
+  Case(
+    'langevin_divergence',
+    tfpa.fisher_divergence_langevin,
+    group='variant',
+    accept_prob=0.574,
+    calibration=Calibration('Langevin, Fisher divergence'),
+  ),
+  # It learns its number of leapfrog steps.
+  Case(
+    'hamiltonian_divergence',
+    tfpa.fisher_divergence_hamiltonian,
+    scale=0.6,
+    accept_prob=0.8,
+    calibration=Calibration('Hamiltonian, Fisher divergence', thinning=2),
+  ),
+  Case(
+    'local_hamiltonian_divergence',
+    tfpa.fisher_divergence_hamiltonian,
+    'local steps',
+    options=dict(local_steps=True),
+    group='variant',
+    scale=0.6,
+    accept_prob=0.8,
+  ),
+  Case(
+    'kept_hamiltonian_divergence',
+    tfpa.fisher_divergence_hamiltonian,
+    'kept momenta',
+    options=dict(keep_momentum=True),
+    group='variant',
+    scale=0.6,
+    accept_prob=0.8,
+  ),
+  Case(
+    'langevin_ratio',
+    baselines.variance_ratio_langevin,
+    group='baseline',
+    structure='diagonal',
+    accept_prob=0.574,
+    calibration=Calibration('Langevin, variance ratio'),
+  ),
+)
+
+_LATENT = (
+  _latent(
+    'marginal',
+    tfpa.marginal_gradient,
+    0.8,
+    2.5,
+    calibration=Calibration('mGrad', 'field'),
+  ),
+  _latent(
+    'auxiliary_z',
+    tfpa.auxiliary_gradient,
+    0.3,
+    1.0,
+    calibration=Calibration('aGrad-z', 'field'),
+  ),
+  _latent(
+    'auxiliary_u',
+    tfpa.auxiliary_gradient,
+    0.4,
+    1.5,
+    'u',
+    options=dict(auxiliary='u'),
+    group='variant',
+    calibration=Calibration('aGrad-u', 'field'),
+  ),
+  _latent(
+    'pcn',
+    tfpa.crank_nicolson,
+    1.5,
+    2.0,
+    uses_gradient=False,
+    accept_prob=0.25,
+    calibration=Calibration('pCN', 'field'),
+  ),
+  _latent(
+    'pcnl',
+    tfpa.crank_nicolson,
+    0.3,
+    1.0,
+    'langevin',
+    options=dict(langevin=True),
+    calibration=Calibration('pCNL', 'field'),
+  ),
+  _latent(
+    'cnl',
+    tfpa.crank_nicolson,
+    0.3,
+    1.0,
+    'plain noise',
+    options=dict(langevin=True, preconditioned=False),
+    group='variant',
+  ),
+  _latent(
+    'pmala',
+    baselines.prior_preconditioned_langevin,
+    0.3,
+    0.8,
+    group='baseline',
+  ),
+  _latent(
+    'second_order',
+    tfpa.second_order_gradient,
+    2.0,
+    None,
+    problem=_PATH,
+    few_chains=None,
+  ),
+  Case(
+    'elliptical_slice',
+    tfpa.elliptical_slice,
+    problem=_FIELD,
+    learns='nothing',
+    uses_gradient=False,
+    calibration=Calibration('elliptical slice', 'field'),
+  ),
+  _latent(
+    'auxiliary_langevin',
+    tfpa.auxiliary_langevin,
+    0.3,
+    1.5,
+    problem=_DENSITY,
+  ),
+  _latent(
+    'joint',
+    tfpa.latent_gaussian_hyperparameters,
+    1.0,
+    1.0,
+    problem=_HIERARCHY,
+    few_chains=None,
+    # Two reversible moves in turn, whose reverse is the other order: states of
+    # a window are nearly independent, so that the order has no effect on it.
+    calibration=Calibration('hyperparameters, joint', 'hierarchy', 20),
+  ),
+  _latent(
+    'gibbs',
+    tfpa.latent_gaussian_hyperparameters,
+    1.0,
+    1.0,
+    'marginal',
+    problem=_HIERARCHY,
+    few_chains=None,
+    options=dict(joint=False, latent='marginal_gradient'),
+    calibration=Calibration(
+      'hyperparameters, Gibbs',
+      'hierarchy',
+      20,
+      options=dict(latent='auxiliary_gradient'),
+    ),
+  ),
+)
+
+_OTHERS = (
+  Case(
+    'transported',
+    tfpa.transport_adaptive_hamiltonian,
+    options=dict(
+      num_leapfrog_steps=3,
+      transport=tfpa.transports.real_nvp(hidden_sizes=(5,)),
+    ),
+    learns='map',
+    num_traces=4,
+    calibration=Calibration(
+      'transport Hamiltonian',
+      thinning=2,
+      num_adaptation_steps=100,
+      options=dict(transport=None),
+    ),
+  ),
+  Case(
+    'kernel_hamiltonian',
+    tfpa.kernel_hamiltonian,
+    learns='surrogate',
+    uses_gradient=False,
+    calibration=Calibration(
+      'kernel Hamiltonian', num_adaptation_steps=200, options=_HUNDRED_POINTS
+    ),
+  ),
+  Case(
+    'kernel_adaptive',
+    baselines.kernel_adaptive_metropolis,
+    options=dict(surrogate=baselines.kernel_subsample(num_points=20)),
+    group='baseline',
+    learns='surrogate',
+    uses_gradient=False,
+    calibration=Calibration(
+      'kernel adaptive Metropolis',
+      thinning=5,
+      options=dict(surrogate=baselines.kernel_subsample(100)),
+    ),
+  ),
+  Case(
+    'replica_exchange',
+    tfpa.replica_exchange,
+    options=dict(num_replicas=3),
+    learns='replicas',
+  ),
+)
+
+_DIGESTS = (
+  *_digests(
+    tfpa.gradient_adaptive_langevin,
+    {
+      'no short steps': dict(short_step_share=0.0),
+      'paper': presets.langevin(),
+      'diagonal': dict(preconditioner=_parts.diagonal()),
+      'tridiagonal': dict(preconditioner=_parts.tridiagonal()),
+      'banded': dict(preconditioner=_parts.banded(num_superdiagonals=2)),
+      'arrow': dict(preconditioner=_parts.arrow(num_globals=1)),
+      'low rank': dict(preconditioner=_parts.low_rank(rank=1)),
+      'jump distance': dict(
+        criterion=tfpa.criteria.expected_squared_jump_distance(),
+        optimizer=tfpa.optimizers.adam(0.01),
+      ),
+      'l2hmc': dict(
+        criterion=tfpa.criteria.l2hmc(), optimizer=tfpa.optimizers.adam(0.01)
+      ),
+      'cross entropy': dict(
+        criterion=tfpa.criteria.cross_entropy(target_accept_prob=0.5)
+      ),
+      'rmsprop': dict(optimizer=tfpa.optimizers.rmsprop(learning_rate=0.01)),
+    },
+  ),
+  *_digests(tfpa.gradient_adaptive_langevin, {'single precision': {}}, _SINGLE),
+  *_digests(
+    tfpa.gradient_adaptive_langevin,
+    {'parts': dict(preconditioner=[_parts.diagonal(), _parts.tridiagonal()])},
+    _TWO_PARTS,
+  ),
+  *_digests(tfpa.adaptive_metropolis, {'paper': presets.adaptive_metropolis()}),
+  *_digests(
+    tfpa.adaptive_metropolis,
+    {'estimates': dict(target_is_stochastic=True)},
+    _ESTIMATES,
+    Calibration('random walk on estimates', 'effects', 5),
+  ),
+  *_digests(tfpa.auxiliary_gradient, {'stationary': {}}, _TORUS),
+  *_digests(tfpa.auxiliary_langevin, {'z': dict(auxiliary='z')}),
+  *_digests(
+    tfpa.entropy_adaptive_hamiltonian,
+    {
+      'paper': dict(**_LENGTH, **presets.hamiltonian()),
+      'finite difference': dict(**_LENGTH, hessian_product='finite_difference'),
+    },
+  ),
+  *_digests(
+    tfpa.entropy_adaptive_hamiltonian,
+    {'random number of steps': dict(**_LENGTH, randomize_num_steps=True)},
+    calibration=Calibration(
+      'Hamiltonian, random length',
+      thinning=2,
+      options=dict(num_leapfrog_steps=4),
+    ),
+  ),
+  *_digests(
+    baselines.fisher_adaptive_langevin,
+    {
+      'paper': dict(
+        preconditioner=_parts.cholesky(init_scale=0.1 / _SIZE**0.5),
+        short_step_share=0.0,
+        has_paper_constants=True,
+      )
+    },
+  ),
+  *_digests(
+    tfpa.fisher_divergence_hamiltonian,
+    {'five leapfrog steps at most': dict(num_leapfrog_steps=5)},
+  ),
+  *_digests(
+    tfpa.fisher_divergence_hamiltonian,
+    {'diagonal': dict(preconditioner=_parts.diagonal())},
+    calibration=Calibration(
+      'Hamiltonian, Fisher divergence, diagonal', thinning=2
+    ),
+  ),
+  *_digests(
+    tfpa.gradient_adaptive_random_walk, {'paper': presets.random_walk()}
+  ),
+  *_digests(presets.kernel_hamiltonian, {'paper': {}}),
+  *_digests(
+    tfpa.kernel_hamiltonian,
+    {
+      'lite': dict(
+        surrogate=tfpa.surrogates.kernel_exponential_family_lite(num_points=30)
+      )
+    },
+  ),
+  *_digests(
+    tfpa.kernel_hamiltonian,
+    {'estimates': dict(target_is_stochastic=True, num_leapfrog_steps=(1, 4))},
+    _ESTIMATES,
+    # The builder's own number of leapfrog steps.
+    Calibration(
+      'kernel Hamiltonian on estimates',
+      'effects',
+      5,
+      200,
+      dict(num_leapfrog_steps=None, **_HUNDRED_POINTS),
+    ),
+  ),
+  *_digests(
+    tfpa.latent_gaussian_hyperparameters,
+    {'slice': dict(joint=False, latent='elliptical_slice')},
+    _HIERARCHY,
+  ),
+  *_digests(tfpa.marginal_gradient, {'markov': {}}, _PATH),
+  *_digests(
+    tfpa.transport_adaptive_hamiltonian,
+    {
+      'kept momenta': dict(
+        **_LENGTH,
+        transport=tfpa.transports.conditional_gaussian(),
+        keep_momentum=True,
+      )
+    },
+  ),
+  *_digests(
+    tfpa.transport_adaptive_hamiltonian,
+    {
+      'conditional Gaussian': dict(
+        **_LENGTH,
+        transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),
+      )
+    },
+    # One map for all data sets: right for none of them.
+    calibration=Calibration(
+      'transport Hamiltonian, conditional Gaussian',
+      thinning=2,
+      num_adaptation_steps=100,
+      options=dict(transport=tfpa.transports.conditional_gaussian()),
+    ),
+  ),
+)
+
+CASES = (*_LINEAR, *_LATENT, *_OTHERS, *_DIGESTS)

@@ -1,0 +1,370 @@
+"""A data file is read as it is, or refused in one sentence that names it.
+
+Examples that are written out are faults that were once found.
+"""
+
+import io
+import os
+import pathlib
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from experiments.data import datasets
+from experiments.data.sources import MNIST
+from experiments.data.sources import SOURCES
+from experiments.run.errors import DataError
+
+INPUTS = np.arange(8.0).reshape(4, 2)
+LABELS = np.array([0, 1, 1, 0])
+CSV = 'a,b,y\n0,1,0\n2,3,1\n4,5,1\n6,7,0\n'
+COUNTS = np.arange(9).reshape(3, 3)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """Yields a folder for files of ripley, which has four rows here."""
+  with pytest.MonkeyPatch.context() as patch:
+    small = SOURCES['ripley'].model_copy(update={'shape': (4, 2)})
+    patch.setitem(SOURCES, 'ripley', small)
+    yield tmp_path_factory.mktemp('data')
+
+
+def _npz(save=np.savez, **arrays):
+  file = io.BytesIO()
+  with np.errstate(invalid='ignore'):
+    save(file, **{'X': INPUTS, 'y': LABELS, **arrays})
+  return file.getvalue()
+
+
+def _npy(array):
+  file = io.BytesIO()
+  np.lib.format.write_array(file, np.asarray(array), allow_pickle=True)
+  return file.getvalue()
+
+
+def _archive(**members):
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as archive:
+    for name, content in members.items():
+      archive.writestr(f'{name}.npy', content)
+  return file.getvalue()
+
+
+def _header(text):
+  text = text.encode('latin1') + b'\n'
+  return b'\x93NUMPY\x01\x00' + len(text).to_bytes(2, 'little') + text
+
+
+def _read(folder, suffix, content):
+  path = folder / f'ripley{suffix}'
+  path.write_bytes(content)
+  if suffix == '.npy':
+    return datasets.read_counts(path)
+  return datasets.read('ripley', path)
+
+
+def _refused(folder, suffix, content):
+  """Returns the message."""
+  with pytest.raises(DataError) as refusal:
+    _read(folder, suffix, content)
+  message = str(refusal.value)
+  assert f'ripley{suffix}' in message and len(message) <= 700
+  assert '\n' not in message
+  return message
+
+
+@pytest.mark.parametrize(
+  'arrays',
+  [
+    dict(X=INPUTS.astype(np.float32), y=LABELS.astype(np.int8)),
+    dict(X=np.asfortranarray(INPUTS), y=LABELS[:, None]),
+    dict(X=INPUTS.astype('>f8'), y=LABELS.astype('>i4')),
+    dict(y=LABELS == 1, z=np.arange(3)),
+    dict(save=np.savez_compressed, y=LABELS.astype(float)),
+  ],
+)
+def test_the_same_numbers_are_read_from_every_type(arrays, folder):
+  inputs, labels = _read(folder, '.npz', _npz(**arrays))
+  np.testing.assert_array_equal(inputs, INPUTS)
+  np.testing.assert_array_equal(labels, LABELS)
+  assert (inputs.dtype, labels.dtype) == (np.float64, np.int64)
+
+
+@pytest.mark.parametrize(
+  'labels, word',
+  [
+    (LABELS * 0.7, 'labels must be 0 to 1'),
+    (np.array([0, 1, 1, 1e-9]), 'labels must be 0 to 1'),
+    (np.array([0, 1, 1, np.nan]), 'labels must be 0 to 1'),
+    (np.array([0, 1, 1, 2**64 - 1], np.uint64), 'labels must be 0 to 1'),
+    (LABELS - 1, 'labels must be 0 to 1'),
+    (LABELS * 0, 'all labels are the same'),
+    (np.array(['no', 'yes', 'yes', 'no']), 'could not convert'),
+    (LABELS + 0j, 'complex'),
+    (LABELS.astype(object), 'Object arrays'),
+    (LABELS.astype('S3'), 'S3'),
+    (LABELS.astype('M8[D]'), 'M8|datetime'),
+    (LABELS.astype([('a', 'i4'), ('b', 'f8')]), "'a'"),
+    (LABELS[:3], r'y has shape \(3,\)'),
+    (np.append(LABELS, 1), r'y has shape \(5,\)'),
+    (LABELS.reshape(2, 2), r'y has shape \(2, 2\)'),
+    (LABELS[None], r'y has shape \(1, 4\)'),
+    (np.asarray(1), r'y has shape \(\)'),
+  ],
+)
+def test_labels_that_are_not_one_of_two_for_each_row_are_refused(
+  labels, word, folder
+):
+  with pytest.raises(DataError, match=word):
+    _read(folder, '.npz', _npz(y=labels))
+
+
+@pytest.mark.parametrize(
+  'change, word',
+  [
+    (lambda x: x + 1j, 'complex'),
+    (lambda x: x.astype(object), 'Object arrays'),
+    (lambda x: x.astype(str), '<U'),
+    (lambda x: x.astype('V8'), 'V8'),
+    (lambda x: x.astype('m8[s]'), 'm8|timedelta'),
+    (lambda x: x * np.nan, 'finite'),
+    (lambda x: x * np.inf, 'finite'),
+    (lambda x: x[None], r'\(1, 4, 2\)'),
+    (lambda x: x.ravel(), r'\(8,\)'),
+    (lambda x: x[:0], r'\(0, 2\)'),
+    (lambda x: x.T, r'\(2, 4\)'),
+    (lambda x: np.asarray(3.0), r'\(\)'),
+  ],
+)
+def test_inputs_that_are_no_finite_table_are_refused(change, word, folder):
+  with np.errstate(invalid='ignore'):
+    content = _npz(X=change(INPUTS))
+  with pytest.raises(DataError, match=word):
+    _read(folder, '.npz', content)
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    b'',
+    b'not a zip',
+    b'\x80\x04K\x01.',
+    _npy(INPUTS),
+    _archive(),
+    _archive(X=_npy(INPUTS)),
+    _archive(y=_npy(LABELS)),
+    _archive(X=b'1,2\n', y=b'0\n'),
+    _archive(x=_npy(INPUTS), Y=_npy(LABELS)),
+  ]
+  + [
+    _archive(X=_header(text), y=_npy(LABELS))
+    for text in (
+      "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), }",
+      "{'descr': '<f8', 'fortran_order': False, 'shape': (4, -2), }",
+      "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 10**9), }",
+      "{'descr': '<f8', 'fortran_order': False, 'shape': (2**63 - 1,), }",
+      "{'descr': 'nonsense', 'fortran_order': False, 'shape': (4, 2), }",
+      "{'descr': '<f8'}",
+      '(' * 5000,
+      '',
+      "__import__('os').getcwd()",
+    )
+  ],
+)
+def test_what_is_no_archive_of_two_arrays_is_refused(content, folder):
+  _refused(folder, '.npz', content)
+
+
+def test_an_archive_that_unpacks_to_far_more_is_refused_unread(folder):
+  header = io.BytesIO()
+  form = {'descr': '<f8', 'fortran_order': False, 'shape': (4, 25_000_000)}
+  np.lib.format.write_array_header_1_0(header, form)
+  content = _archive(X=header.getvalue() + bytes(2 * 10**8), y=_npy(LABELS))
+  assert len(content) < 300_000
+  tracemalloc.start()
+  message = _refused(folder, '.npz', content)
+  assert tracemalloc.get_traced_memory()[1] < 10**7
+  tracemalloc.stop()
+  assert 'X unpacks to 2000001' in message
+
+
+ROWS = CSV.splitlines()
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    CSV.replace('\n', '\r\n'),
+    CSV.replace(',', ', '),
+    CSV.replace('2,3', '"2.0","3.0"'),
+    '\ufeff' + CSV,
+    CSV.replace('\n', '\n\n'),
+    CSV.replace('6,7', '6e0,7.000'),
+  ],
+)
+def test_a_csv_may_be_written_in_several_ways(text, folder):
+  inputs, labels = _read(folder, '.csv', text.encode())
+  np.testing.assert_array_equal(inputs, INPUTS)
+  np.testing.assert_array_equal(labels, LABELS)
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['', ROWS[0], '1,' * 10**6, CSV.replace('4', '"4'), CSV * 1000]
+  + [CSV.replace(',', ';')]
+  + ['\n'.join(lines) for lines in (ROWS[1:], ROWS[:4], [*ROWS, '8,9,1'])]
+  + [
+    '\n'.join([*ROWS[:4], row])
+    for row in (
+      '6,7', '6,7,0,0', '6,x,0', '6,nan,0', '6,inf,0', '6,1e999,0', '6,,0',
+      '6,7,0.7', '6,7,2', '6,7,yes', '6,1_0,0', '6,(1+0j),0', '6,0x10,0',
+      '6,1;2,0', '6,\0,0', '6,\u0661,0', '6,' + '7' * 10**6 + ',0',
+    )
+  ],
+)  # fmt: skip
+def test_a_csv_of_other_rows_or_no_numbers_is_refused(text, folder):
+  _refused(folder, '.csv', text.encode())
+  if text.isascii():
+    _refused(folder, '.csv', text.encode('utf-16'))
+
+
+@pytest.mark.parametrize(
+  'change, word',
+  [
+    (dict(X=np.zeros([5, 784]) + 0j), 'complex'),
+    (dict(X=np.full([5, 784], np.nan)), 'finite'),
+    (dict(X=np.full([5, 784], 256)), 'from 0 to 255'),
+    (dict(X=np.zeros([5, 783])), '784'),
+    (dict(X=np.zeros([0, 784]), y=np.zeros(0)), r'\(0, 784\)'),
+    (dict(y=np.arange(4)), r'y has shape \(4,\), not \(5,\)'),
+    (dict(y=np.arange(5) + 0.7), 'labels must be 0 to 9'),
+    (dict(y=np.arange(5) + 8), 'labels must be 0 to 9'),
+    (dict(y=np.array(list('abcde'))), 'could not convert'),
+  ],
+)
+def test_what_is_no_image_with_its_digit_is_refused(change, word, tmp_path):
+  arrays = {'X': np.zeros([5, 784]), 'y': np.arange(5), **change}
+  np.savez(tmp_path / 'mnist.npz', **arrays)
+  with pytest.raises(DataError, match=word):
+    datasets.load(MNIST, tmp_path)
+
+
+@pytest.mark.parametrize(
+  'counts',
+  [
+    np.eye(3) + 0.5,
+    -np.eye(3),
+    np.eye(3) * np.nan,
+    np.eye(3) * 1e300,
+    np.eye(3) + 0j,
+    np.eye(3).astype(object),
+    np.eye(3).astype(str),
+    np.eye(3)[:2],
+    np.eye(3)[None],
+    np.ones(3),
+    np.asarray(3),
+    np.zeros([0, 0]),
+  ],
+)
+def test_counts_that_are_no_square_of_whole_numbers_are_refused(counts, folder):
+  np.testing.assert_array_equal(_read(folder, '.npy', _npy(COUNTS)), COUNTS)
+  _refused(folder, '.npy', _npy(counts))
+
+
+@pytest.mark.parametrize('side', [7, 10**5, 2**40])
+def test_a_header_that_claims_more_than_the_file_holds_is_refused(side, folder):
+  content = _npy(COUNTS).replace(b'(3, 3)', f'({side}, {side})'.encode())
+  _refused(folder, '.npy', content)
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['', 'a,b\nc,d\n', '1,2\n3\n', '1 2\n3 4\n', '1,2\n3,4\0', '1,' * 10**6]
+  + ['1,2\n3,0.5', '1,2\n3,-1', '1,2\n3,nan', '1,2\n3,4\n5,6'],
+)  # fmt: skip
+def test_a_text_of_no_counts_is_refused_with_the_key(text, tmp_path):
+  path = tmp_path / 'counts.csv'
+  path.write_text('# why\n1,2\n3,4\n')
+  np.testing.assert_array_equal(datasets.read_counts(path), [[1, 2], [3, 4]])
+  path.write_text(text)
+  with pytest.raises(DataError, match='target.counts_file: .*counts.csv'):
+    datasets.read_counts(path, 'target.counts_file: ')
+
+
+def _pipe(path):
+  os.mkfifo(path)
+
+
+def _device(path):
+  path.symlink_to('/dev/zero')
+
+
+@pytest.mark.parametrize('make', [pathlib.Path.mkdir, _pipe, _device])
+@pytest.mark.parametrize('suffix', ['.npy', '.csv', '.npz'])
+def test_what_is_no_regular_file_is_refused_at_once(make, suffix, tmp_path):
+  path = tmp_path / f'ripley{suffix}'
+  make(path)
+  with pytest.raises(DataError, match='is not a regular file'):
+    datasets.read_counts(path)
+  with pytest.raises(DataError, match='is not a regular file'):
+    datasets.read('ripley', path)
+
+
+CONTENTS = {
+  '.npz': (_npz(), _npz(np.savez_compressed)),
+  '.csv': (CSV.encode(), CSV.encode()),
+  '.npy': (_npy(COUNTS), _npy(COUNTS.astype(np.float32))),
+}
+
+
+@st.composite
+def _damaged(draw):
+  """Returns (suffix, content) with bits turned, cut, or with bytes inserted."""
+  suffix = draw(st.sampled_from(list(CONTENTS)))
+  content = bytearray(draw(st.sampled_from(CONTENTS[suffix])))
+  places = st.integers(0, len(content) - 1)
+  for place, bit in draw(st.lists(st.tuples(places, st.integers(0, 7)))):
+    content[place] ^= 1 << bit
+  place = draw(places)
+  content[place:place] = draw(st.binary(max_size=9))
+  if draw(st.booleans()):
+    del content[draw(places) :]
+  return suffix, bytes(content)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_damaged())
+@example(('.npz', _npz()[:-1]))
+@example(('.npz', _npz()[: len(_npz()) // 2] + _npz()))
+@example(('.npy', _npy(COUNTS)[:-1]))
+def test_a_damaged_file_is_refused_or_has_numbers_that_are_allowed(
+  folder, damaged
+):
+  suffix, content = damaged
+  try:
+    found = _read(folder, suffix, content)
+  except DataError:
+    _refused(folder, suffix, content)
+    return
+  if suffix == '.npy':
+    assert found.shape[0] == found.shape[1] and found.min() >= 0
+  else:
+    assert found[0].shape == (4, 2) and np.all(np.isfinite(found[0]))
+    assert set(found[1]) == {0, 1}
+
+
+def test_a_reader_that_rounds_labels_would_be_noticed(folder, monkeypatch):
+  def rounding(name, inputs, labels):
+    del name
+    return inputs, np.rint(labels).astype(int)
+
+  monkeypatch.setattr(datasets, '_checked', rounding)
+  with pytest.raises(pytest.fail.Exception, match='DID NOT RAISE'):
+    _refused(folder, '.npz', _npz(y=LABELS * 0.7))

@@ -1,0 +1,353 @@
+"""Cells of a panel: budgets, gates, failures, and one result for one seed.
+
+Most samplers are stand-ins that draw exactly; what is run is the panel.
+"""
+
+import json
+import shutil
+import types
+
+import numpy as np
+import pytest
+import yaml
+
+from experiments.report import panel as summary
+from experiments.run import store
+from experiments.run.errors import Refused
+from experiments.run.study import Work
+from experiments.samplers import tfp_kernels
+from experiments.samplers.base import Cost
+from experiments.samplers.base import Method
+from experiments.samplers.windowed import Result
+from experiments.studies import panel
+from experiments.studies.panel import budget
+from experiments.studies.panel import cells
+from experiments.studies.panel import config as configs
+from tfp_adaptive.driver import checkpoint as checkpoint_lib
+
+GATES = configs.DEFAULT.with_name('gates.yaml')
+VALUES = {
+  'name': 'small',
+  'gates': 'gates.yaml',
+  'references': 'reference',
+  'targets': [{'name': 'Banana'}],
+  'methods': [
+    {'name': 'mala'},
+    {'name': 'marginal_gradient'},
+    {'name': 'gadmala_fast'},
+  ],
+  'num_seeds': 2,
+  'num_chains': 4,
+  'gradients_per_chain': 2000,
+  'max_draws': 5000,
+  'seconds_per_pair': 60,
+}
+
+
+class _Exact:
+  """A sampler of the banana: independent draws, `shift` added to one."""
+
+  def __init__(self):
+    self.num_builds = 0
+    self.num_runs = 0
+    self.shift = 0.0
+    self.error = None
+    # Units of a step: in each run, or a function of the number of results.
+    self.leapfrogs = None
+    self.num_good_runs = 1000
+
+  def build(self, parameters, target, options):
+    del parameters, target, options
+    self.num_builds += 1
+    cost = Cost(1, 1) if self.leapfrogs is None else None
+    return Method(None, cost, cost, sample_fn=self._sample)
+
+  def _sample(self, init_state, num_results, seed, **unused):
+    self.num_runs += 1
+    if self.error is not None:
+      raise self.error
+    rng = np.random.default_rng(seed)
+    draws = rng.normal(size=(num_results, *init_state.shape)) * [10, 1]
+    draws[..., 1] += 0.03 * (draws[..., 0] ** 2 - 100)
+    draws[..., 0] += (
+      self.shift if self.num_runs <= self.num_good_runs else np.nan
+    )
+    traces = [{}, {}]
+    if self.leapfrogs is not None:
+      if callable(self.leapfrogs):
+        counted = self.leapfrogs(num_results)
+      else:
+        counted = np.broadcast_to(self.leapfrogs, [10])[self.num_runs - 1]
+      traces = [
+        {'extra': {'leapfrogs_taken': np.full([9, 4], units)}}
+        for units in np.broadcast_to(counted, [2])
+      ]
+    return Result(
+      draws.astype(np.float32),
+      *traces,
+      None,
+      {'compile': 0.5, 'adaptation': 0.25, 'sampling': 0.25},
+    )
+
+
+@pytest.fixture
+def exact(monkeypatch):
+  sampler = _Exact()
+  monkeypatch.setattr(
+    tfp_kernels.Mala, 'build', lambda self, *args: sampler.build(self, *args)
+  )
+  return sampler
+
+
+@pytest.fixture
+def start(tmp_path):
+  """Returns a function that stands for a new process of one case."""
+  shutil.copy(GATES, tmp_path / 'gates.yaml')
+  path = tmp_path / 'panel.yaml'
+  path.write_text(yaml.safe_dump(VALUES))
+
+  def start(*overrides, method='MALA'):
+    study = panel.load(path, overrides)
+    settings = study.settings()
+    case = study.cases(settings)[f'Banana | {method}']
+
+    def run(seed, checkpoints=tmp_path / 'checkpoints'):
+      record = study.run(case, seed, Work(settings, checkpoints))
+      # As a record is kept.
+      text = json.dumps(store.plain(record), allow_nan=False)
+      return {**json.loads(text), 'status': 'finished', 'seed': seed}
+
+    return run
+
+  return start
+
+
+def _gradients(adaptation, sampling):
+  return {'adaptation': adaptation, 'sampling': sampling}
+
+
+def test_a_record_holds_what_the_page_needs(exact, start):
+  record = start()(0)
+  assert record['missed'] == []
+  assert record['is_biased'] is False
+  assert record['is_cold'] and record['is_peer']
+  assert len(record['gates']) == 16
+  assert record['gradients_per_chain'] == _gradients(1e3, 1e3)
+  # Independent draws: as many effective ones as gradients, within 10 %.
+  found = {name: metric(record) for name, metric in summary.METRICS.items()}
+  assert 900 < found['min_ess_per_gradient'] < 1100
+  np.testing.assert_allclose(
+    found['min_ess_per_gradient_in_all'], found['min_ess_per_gradient'] / 2
+  )
+  np.testing.assert_allclose(
+    found['min_ess_per_second'], 2 * summary.least_ess(record), rtol=1e-5
+  )
+  curve = record['squared_bias']
+  assert curve['gradients'][0] == 1001
+  assert curve['gradients'][-1] == 2000
+  assert exact.num_runs == 1
+
+
+def test_seeds_of_a_process_share_one_build(exact, start):
+  run = start()
+  assert [run(seed)['is_cold'] for seed in range(3)] == [True, False, False]
+  # Once for its cost, once with the steps that the budget allows.
+  assert (exact.num_builds, exact.num_runs) == (2, 3)
+
+
+def test_a_method_that_does_not_take_the_target_is_refused(start):
+  with pytest.raises(Refused, match='Gaussian prior'):
+    start(method='mGrad')(0)
+
+
+def test_a_peer_that_is_not_installed_is_refused_with_what_to_do(exact, start):
+  exact.error = ImportError('pip install it')
+  with pytest.raises(Refused, match='not installed: pip install it'):
+    start()(0)
+
+
+def test_what_goes_wrong_is_left_to_the_engine(exact, start):
+  exact.error = FloatingPointError('it blew up')
+  with pytest.raises(FloatingPointError, match='it blew up'):
+    start()(0)
+  exact.error, exact.shift = None, np.nan
+  with pytest.raises(FloatingPointError, match='of the draws are not finite'):
+    start()(0)
+
+
+def test_a_biased_sampler_that_looks_converged_is_told(exact, start):
+  exact.shift = 2.0
+  record = start()(0)
+  assert record['missed'] == []
+  # 4000 draws of deviation 10: two units are 12 standard errors.
+  assert 10 < record['z']['worst'] < 15
+  assert record['is_biased']
+
+
+def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
+  exact.leapfrogs = 5.0
+  run = start()
+  first, second = run(0), run(1)
+  assert first['pilot'] == [5.0, 5.0]
+  assert first['num_results'] == second['num_results'] == 200
+  assert first['gradients_per_chain'] == _gradients(1e3, 1e3)
+  assert exact.num_runs == 3
+
+
+@pytest.mark.full
+def test_a_run_spends_the_gradients_of_its_target(start):
+  record = start('gradients_of_target.Banana=800')(0)
+  assert record['gradients_per_chain'] == _gradients(400, 400)
+
+
+def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
+  # In the pilot 5 a step, then 10.
+  exact.leapfrogs = [5.0] + [10.0] * 9
+  run = start()
+  first, second = run(0), run(1)
+  assert first['counts'] == second['counts'] == [100, 100]
+  assert first['gradients_per_chain'] == _gradients(1e3, 1e3)
+  # The pilot, a run that spent twice the budget, and the two that count.
+  assert exact.num_runs == 4
+
+
+@pytest.mark.parametrize(
+  ('leapfrogs', 'least', 'most'),
+  [
+    # By the last cost alone a run would spend 1.8, then 0.4, then 6 of them.
+    (lambda count: 1 + (count / 40) ** 2, 0.8, 1.25),
+    # Nothing fits: fewer steps spend 0.15 at most, more of them 6 at least.
+    (lambda count: 1 if count <= 150 else 40, 0.1, 0.15),
+    # Draws, but not adapting steps, cost more the more of them there are.
+    (lambda count: (5, 1 + (count / 40) ** 2), 0.8, 1.25),
+  ],
+)
+def test_a_cost_that_depends_on_the_number_of_steps_is_searched(
+  exact, start, leapfrogs, least, most
+):
+  exact.leapfrogs = leapfrogs
+  record = start()(0)
+  spent = record['gradients_per_chain']['sampling'] / 1000
+  assert least <= spent <= most
+  # The pilot, and no more runs than a seed may have.
+  assert exact.num_runs == 1 + record['num_runs'] <= 1 + 6
+
+
+def test_a_later_seed_that_spends_far_less_is_run_again(exact, start):
+  # 25 in the pilot and the first seed, then 1: the second would spend a 25th.
+  exact.leapfrogs = [25.0, 25.0] + [1.0] * 8
+  run = start()
+  assert run(0)['counts'] == [40, 40]
+  second = run(1)
+  assert second['counts'] == [1000, 1000]
+  assert second['gradients_per_chain'] == _gradients(1e3, 1e3)
+
+
+def test_a_seed_of_a_new_process_is_as_it_was(exact, start):
+  # The pilot, two runs of seed 0; 50 a step in seed 1, which is run again.
+  costs = [5.0, 10.0, 10.0, 50.0, 10.0]
+  exact.leapfrogs = costs + [10.0] * 5
+  run = start()
+  whole = [run(seed) for seed in range(3)]
+  assert whole[0]['counts'] == whole[2]['counts'] == [100, 100]
+  assert whole[1]['counts'] != [100, 100]
+  exact.num_runs, exact.leapfrogs = 0, [5.0] + [10.0] * 9
+  again = start()(2)
+  for key in ('counts', 'pilot', 'z', 'ess', 'squared_bias'):
+    assert again[key] == whole[2][key]
+  # The pilot, two runs of seed 0 and its own; what compiled was seed 0.
+  assert exact.num_runs == 4 and not again['is_cold']
+
+
+def test_a_run_that_fails_on_the_way_to_the_budget_is_a_failure(exact, start):
+  exact.leapfrogs = [5.0] + [10.0] * 9
+  exact.num_good_runs = 2
+  run = start()
+  with pytest.raises(FloatingPointError):
+    run(0)
+  # Others do without it.
+  exact.num_good_runs = 1000
+  assert run(1)['counts'] == [100, 100]
+
+
+def test_draws_are_thinned_where_the_method_can(start, tmp_path):
+  found = configs.load_panel(tmp_path / 'panel.yaml', ['max_draws=300'])
+  assert budget.thinned(found.config, (40, 1000), True) == (40, 250, 4)
+  assert budget.thinned(found.config, (40, 1000), False) == (40, 1000, 1)
+  config = found.pair_config('Banana', 'MALA', 40, 250, 4)
+  assert config.num_results * (config.num_steps_between_results + 1) == 1000
+
+
+class _Killed(BaseException):
+  """Stands for a signal."""
+
+
+@pytest.mark.full
+def test_a_seed_that_was_cut_off_continues_from_its_checkpoint(
+  start, tmp_path, monkeypatch
+):
+  save, saved, at = checkpoint_lib.Checkpoint.save, [], [1000]
+
+  def cutting(self, *args):
+    save(self, *args)
+    saved.append(self)
+    if len(saved) == at[0]:
+      raise _Killed
+
+  monkeypatch.setattr(checkpoint_lib.Checkpoint, 'save', cutting)
+  options = ('gradients_per_chain=200', 'targets_without_xla=[Banana]')
+
+  def run(name):
+    return start(*options, method='gadMALAf')(1, tmp_path / name)
+
+  whole = run('whole')
+  num_blocks = len(saved)
+  assert num_blocks >= 2
+  saved.clear()
+  at[0] = 1
+  with pytest.raises(_Killed):
+    run('cut')
+  assert len(list((tmp_path / 'cut').iterdir())) == 1
+  cut = run('cut')
+  assert len(saved) == num_blocks
+  for key in ('accept_rate', 'ess', 'z', 'squared_bias'):
+    assert whole[key] == cut[key]
+
+
+_SIZES = ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
+
+
+def _missed(rhat=1.0, **sizes):
+  """Returns the gates that a run with these numbers did not pass."""
+  gates = types.SimpleNamespace(max_rhat=1.01, min_ess=400, max_abs_z=4)
+  config = types.SimpleNamespace(max_draws=10)
+  calls = dict(target=40, gradient=40, hessian_vector=0)
+  record = dict(
+    num_chains=4, num_adaptation_steps=10, num_results=10, seconds={},
+    calls=dict(adaptation=calls, sampling=calls), accept_rate=0.5,
+    rhat_max=rhat, num_diverging=0, warnings=[],
+    **{name: {'min': sizes.get(name, 400.0)} for name in _SIZES},
+  )  # fmt: skip
+  found = cells.finished_record(
+    types.SimpleNamespace(gates=gates, config=config),
+    types.SimpleNamespace(
+      draws=[dict(unconstrained=np.zeros([10, 4, 2]))], record=record
+    ),
+    types.SimpleNamespace(event_size=2),
+    None,
+  )
+  assert found['is_biased'] is None
+  return found['missed']
+
+
+@pytest.mark.parametrize('name', _SIZES)
+# A coordinate that never moves has no size.
+@pytest.mark.parametrize('size', [None, 399.0])
+def test_few_effective_draws_of_any_kind_miss_the_gate(name, size):
+  assert _missed() == []
+  assert _missed(**{name: size}) == ['ESS']
+
+
+@pytest.mark.parametrize('rhat', [None, 1.01])
+def test_chains_that_disagree_miss_the_gate(rhat):
+  assert _missed(rhat) == ['R-hat']

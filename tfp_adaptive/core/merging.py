@@ -1,0 +1,117 @@
+"""How results of several shards become one.
+
+Floating numbers become their mean, and integers those of the first shard.
+Results with other fields derive from `Merging` and name a rule for each of
+them, or override `merged`.
+"""
+
+import tensorflow as tf
+
+__all__ = [
+  'Merging',
+  'counted',
+  'first',
+  'largest',
+  'mean',
+  'merged',
+  'stacked',
+]
+
+
+class Merging:
+  """Base of the namedtuples whose fields have rules of their own.
+
+  Attributes:
+    merge_rules: Field -> function of its values, a list, and of the value that
+      all shards had before.
+  """
+
+  __slots__ = ()
+  merge_rules = {}
+
+  @classmethod
+  def merged(cls, parts, before):
+    """Returns the results of all shards as one.
+
+    Args:
+      parts: Results of each shard, a list.
+      before: Results that all shards had before.
+    """
+    columns = zip(cls._fields, zip(*parts), before)
+    return cls(
+      *(
+        cls.merge_rules.get(name, merged)(list(values), old)
+        for name, values, old in columns
+      )
+    )
+
+
+def merged(parts, before):
+  """Returns what shards have learned as one structure.
+
+  Args:
+    parts: List of structures, one of each shard.
+    before: The structure that all had before.
+  """
+  one = parts[0]
+  if isinstance(one, Merging):
+    return type(one).merged(parts, before)
+  if isinstance(one, dict):
+    return {k: merged([part[k] for part in parts], before[k]) for k in one}
+  if isinstance(one, (list, tuple)):
+    values = [merged(list(v), b) for v, b in zip(zip(*parts), before)]
+    is_namedtuple = isinstance(one, tuple) and type(one) is not tuple
+    return type(one)(*values) if is_namedtuple else type(one)(values)
+  return mean(parts)
+
+
+def mean(parts):
+  """Returns the mean of Tensors with one shape; for integers, the first.
+
+  Equal values stay what they are, infinite ones too. All shards have equally
+  many chains.
+  """
+  one = parts[0]
+  if not (one.dtype.is_floating and len(parts) > 1):
+    return one
+  if any(part.shape != one.shape for part in parts):
+    return one
+  rows = tf.stack(parts)
+  is_equal = tf.reduce_all(rows == one, axis=0)
+  return tf.where(is_equal, one, tf.reduce_mean(rows, axis=0))
+
+
+def counted(values, before):
+  """Returns the sum of what shards have counted since the last merge."""
+  return before + tf.add_n([value - before for value in values])
+
+
+def largest(values, before):
+  """Returns the largest value, for the steps of a schedule.
+
+  They may differ, because searches for a first scale end at different steps. A
+  mean is no whole number, and an optimizer that waits for every n-th update
+  would wait for ever.
+  """
+  del before
+  return tf.reduce_max(tf.stack(values), axis=0)
+
+
+def first(values, before):
+  """Returns the first value, for fits: the mean of two fits is no fit."""
+  del before
+  return values[0]
+
+
+def stacked(values, before):
+  """Returns the results of several samplers, each merged on its own."""
+  count = tf.nest.flatten(before)[0].shape[0]
+  each = [
+    merged([_at(value, i) for value in values], _at(before, i))
+    for i in range(count)
+  ]
+  return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *each)
+
+
+def _at(structure, index):
+  return tf.nest.map_structure(lambda leaf: leaf[index], structure)

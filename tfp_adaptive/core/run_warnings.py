@@ -1,0 +1,71 @@
+"""Sentences that several kernels and the driver say about a run."""
+
+import numpy as np
+
+__all__ = ['acceptance', 'at_bounds', 'chain_name', 'chain_names']
+
+_FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
+_WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
+_MOST_NAMES = 10
+
+
+def acceptance(accepted, target, may_exceed_target=False):
+  """Yields that the acceptance is far from what the adaptation aimed at.
+
+  Args:
+    accepted: Decisions, numpy bool, or `None`.
+    target: Acceptance that was wanted.
+    may_exceed_target: Whether an acceptance above it is as good.
+  """
+  if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
+    return
+  rate = float(np.mean(accepted))
+  is_above = rate > target and may_exceed_target
+  if abs(rate - target) > _WIDEST_MISS and not is_above:
+    yield (
+      f'The learned proposal is accepted at {rate:.2f}, but the adaptation '
+      f'aimed at {target:.2f}: it has not settled, and the draws may mix '
+      'badly. Adapt longer; if the state is float32 and the target badly '
+      'scaled, rounding of the log density is the usual reason: use float64.'
+    )
+
+
+def at_bounds(criterion, state, problem, accepted):
+  """Yields which values of a criterion ended at a bound.
+
+  Args:
+    criterion: `interfaces.Criterion`.
+    state: Its state.
+    problem: `interfaces.ProblemSize`.
+    accepted: Decisions of the draws, numpy bool, or `None`.
+  """
+  traced = criterion.trace(state)
+  # Weights rise while more is accepted than has to be, perhaps for good.
+  may_be_high = criterion.may_exceed_target and (
+    accepted is not None and np.mean(accepted) > criterion.target_accept_prob
+  )
+  for name, (low, high) in criterion.bounds(problem).items():
+    value, low, high = float(traced[name]), float(low), float(high)
+    is_high = value >= high * 0.999 and not may_be_high
+    if value <= low * 1.001 or is_high:
+      yield (
+        f'The adaptation ended with `{name}` at its bound ({value:.3g} in '
+        f'[{low:.3g}, {high:.3g}]): the learned proposal is probably poor. If '
+        'the state is float32 and the target badly scaled, rounding of the '
+        'log density is the usual reason: use float64. Otherwise adapt longer.'
+      )
+
+
+def chain_names(indices):
+  """Returns the names of at most ten chains and how many more there are."""
+  names = ', '.join(chain_name(index) for index in indices[:_MOST_NAMES])
+  more = len(indices) - _MOST_NAMES
+  return names + (f' and {more} more' if more > 0 else '')
+
+
+def chain_name(index):
+  """Returns the name of the chain at an index, a sequence of ints."""
+  index = tuple(int(i) for i in index)
+  if not index:
+    return 'the chain'
+  return f'chain {index[0] if len(index) == 1 else index}'
