@@ -1,7 +1,6 @@
 """Models in three languages: the same data, and the same densities."""
 
 import inspect
-import json
 import pathlib
 
 import numpy as np
@@ -11,10 +10,11 @@ import tensorflow as tf
 from experiments import models
 from experiments.models import eight_schools
 from experiments.models import logistic_regression
+from experiments.run import store
 from experiments.studies import rivals_densities
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
-_DENSITIES = _ROOT / 'docs' / 'results' / 'rivals' / 'densities.jsonl'
+_DENSITIES = _ROOT / 'records' / 'rivals_densities.jsonl'
 # Data that are not bundled.
 _WITH_DATA = {'heart', 'german'}
 _BUNDLED = sorted(set(models.MODELS) - _WITH_DATA)
@@ -41,8 +41,7 @@ def test_a_model_is_written_in_three_languages_with_the_same_data(name):
 @pytest.mark.parametrize('name', _BUNDLED)
 def test_the_density_is_that_of_the_other_languages(name):
   # PyMC and NumPyro are not here: their densities at these points are recorded.
-  lines = map(json.loads, _DENSITIES.read_text().splitlines())
-  record = {line['posterior']: line for line in lines}[name]
+  record = {r.case: r.record for r in store.read(_DENSITIES)}[name]
   module = models.load(name)
   model = module.tfp_model(**module.data())
   log_prob = tf.function(model.unnormalized_log_prob, autograph=False)
