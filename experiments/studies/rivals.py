@@ -17,7 +17,7 @@ from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.samplers import theirs
 
-__all__ = ['STUDY']
+__all__ = ['STUDY', 'prepare']
 
 
 class _Settings(Settings):
@@ -40,7 +40,7 @@ def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
   }
 
 
-def _prepare(work: Work) -> None:
+def prepare(work: Work) -> None:
   """Lets models, whose `data` has no arguments, find their data sets."""
   if work.data_dir:
     os.environ[datasets.DATA_DIR_VARIABLE] = str(work.data_dir)
@@ -80,5 +80,5 @@ STUDY = Study(
   _Settings,
   process='cell',
   max_seconds=900.0,
-  prepare=_prepare,
+  prepare=prepare,
 )

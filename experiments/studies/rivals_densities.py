@@ -10,6 +10,7 @@ from experiments import models
 from experiments.run.study import Study
 from experiments.run.study import Work
 from experiments.samplers import on_models
+from experiments.studies import rivals
 
 __all__ = ['STUDY', 'points']
 
@@ -62,4 +63,8 @@ def _run(name: str, seed: int, work: Work):
   return {'gap': float(gap.max()), **found}
 
 
-STUDY = Study(lambda settings: {name: name for name in models.MODELS}, _run)
+STUDY = Study(
+  lambda settings: {name: name for name in models.MODELS},
+  _run,
+  prepare=rivals.prepare,
+)

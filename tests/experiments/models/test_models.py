@@ -41,7 +41,7 @@ def test_a_model_is_written_in_three_languages_with_the_same_data(name):
 @pytest.mark.parametrize('name', _BUNDLED)
 def test_the_density_is_that_of_the_other_languages(name):
   # PyMC and NumPyro are not here: their densities at these points are recorded.
-  record = {row.case: row.record for row in store.read(_DENSITIES)}[name]
+  record = {r.case: r.record for r in store.read(_DENSITIES)}[name]
   module = models.load(name)
   model = module.tfp_model(**module.data())
   log_prob = tf.function(model.unnormalized_log_prob, autograph=False)
