@@ -214,3 +214,12 @@ def test_numbers_that_the_model_rounded_keep_their_values():
   wide = flat_graph.in_float64(flat_graph.flat(concrete))
   (value,) = wide(tf.constant([1.0], tf.float64))
   assert float(value) == float(np.float32(0.1)) != 0.1
+
+
+def test_a_table_that_cannot_be_frozen_is_looked_up_without_xla():
+  keys = tf.lookup.KeyValueTensorInitializer([0], [2.0])
+  table = tf.lookup.StaticHashTable(keys, -1.0)
+  density = _of(lambda x: _normal(x / table.lookup(tf.constant(0))))
+  values, gradients = density.evaluate(np.ones([_NUM_CHAINS, _SIZE]))
+  np.testing.assert_allclose(values, np.full(_NUM_CHAINS, -0.125 * _SIZE))
+  np.testing.assert_allclose(gradients, np.full(gradients.shape, -0.25))

@@ -166,8 +166,10 @@ class Density:
       self.xla_refusal = str(error) or type(error).__name__
     try:
       return flat_graph.flat(concrete)
-    except Exception:  # What cannot be frozen, as a table, keeps its calls.
-      return concrete
+    except Exception:
+      # What cannot be frozen, such as a table, keeps its calls. It is traced
+      # again, because the function above would be compiled by XLA on its own.
+      return concrete if self.xla_refusal else trace(None)
 
   def _change_dtype(self, problem, dtype):
     """Computes in another dtype from now on if the density allows it."""
