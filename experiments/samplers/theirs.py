@@ -221,8 +221,8 @@ def _stan(program, num_chains, num_draws, seed):
     save_warmup=True,
   )
   names = [*fit.sample_and_sampler_param_names, *fit.constrained_param_names]
-  # [names, warm-up and draws, chains].
-  columns = dict(zip(names, fit.values))
+  # [names, warm-up and draws, chains]. `fit[name]` does not tell them apart.
+  columns = dict(zip(names, fit._draws))
   taken = np.mean(columns['n_leapfrog__'], axis=1)
   return {
     'states': {

@@ -87,7 +87,7 @@ class Fit:
     taken = np.full((1, *size), 7.0)
     taken[:, :num_warmup] = 9.0
     # All of the warm-up diverges, and no draw does.
-    self.values = np.concatenate([taken, taken, taken > 8.0, drawn])
+    self._draws = np.concatenate([taken, taken, taken > 8.0, drawn])
 
 class Model:
   def sample(self, num_chains, num_samples, num_warmup, save_warmup):
