@@ -498,6 +498,7 @@ _OTHERS = (
       transport=tfpa.transports.real_nvp(hidden_sizes=(5,)),
     ),
     learns='map',
+    num_traces=4,
     calibration=Calibration(
       'transport Hamiltonian',
       thinning=2,
