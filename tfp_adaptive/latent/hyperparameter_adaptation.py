@@ -159,8 +159,9 @@ def _adapted(mean, covariance, rows, step):
 def _rows(state, inner):
   """Returns unconstrained theta of every chain, [num_chains, num_hyper]."""
   _, theta = tf.nest.map_structure(tf.convert_to_tensor, state)
+  hyper_log_prob = tfp_private.get_innermost(inner, 'hyper_log_prob')
   return state_parts.as_rows(
-    state_parts.flatten(theta, ps.rank(stack.target_log_prob(inner)))
+    state_parts.flatten(theta, ps.rank(hyper_log_prob))
   )
 
 
