@@ -175,7 +175,6 @@ _SEED = 'must be an int, a pair'
     (dict(seed=(0.5, 1.0)), _SEED),
     (dict(trace_fn=lambda state, results: None), 'returned None'),
   ],
-  ids=str,
 )
 def test_a_wrong_argument_is_refused_by_name(options, message):
   (name,) = options
