@@ -7,6 +7,7 @@ import contextlib
 import fnmatch
 import json
 import pathlib
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from experiments.run import quiet
 from experiments.run import store
 from experiments.run import tasks
 from experiments.run.errors import ConfigError
+from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.errors import USER_ERRORS
 
@@ -192,6 +194,13 @@ def _summarize(own, place) -> bool:
     more = len(missing) - _MOST_NAMED
     text = '; '.join(missing[:_MOST_NAMED])
     console.print(f'Missing: {text}{f"; and {more} more" if more > 0 else ""}.')
+  for status in ('failed', 'out of time'):
+    lost = [record for record in records if record.status == status]
+    for record in lost[:_MOST_NAMED]:
+      reason = ((record.error or '').strip().splitlines() or [''])[-1]
+      console.print(f'{record.case}, seed {record.seed}: {shortened(reason)}')
+    if lost:
+      console.print(f'To run these again, add --redo {shlex.quote(status)}.')
   return any(counts[s] for s in ('failed', 'out of time', 'missing'))
 
 

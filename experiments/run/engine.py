@@ -105,7 +105,7 @@ def run(
   reader = store.Reader(folder)
   reader.update()
   left = set(tasks.missing(own, reader.latest, redo))
-  say(f'{len(own)} cells, {len(own) - len(left)} of them are there already.')
+  say(f'Cells: {len(own)}, recorded before: {len(own) - len(left)}.')
   if len(left) < len(own):
     _warn_of_versions(own, reader.latest, say)
   # As they are now: cells that are run again carry the time of their record.

@@ -206,7 +206,7 @@ def test_a_run_continues_and_reports_from_the_command_line(tiny, tmp_path):
   shutil.rmtree(folder / 'draws' / 'gadMALAf')
   second = _invoke('run', tiny, '--output', folder)
   assert second.exit_code == 0, second.output
-  assert '2 cells, 1 of them are there already' in second.output
+  assert 'Cells: 2, recorded before: 1.' in second.output
   kept, again = store.read(folder)
   assert kept == records[0]
   assert again.record['ess'] == lost.record['ess']

@@ -86,6 +86,7 @@ def test_what_failed_or_is_missing_makes_the_exit_code_one(
   code, output = _run(tmp_path, '--only', 'case 0*')
   assert code == 1
   assert '1 finished, 1 failed' in output
+  assert 'To run these again, add --redo failed.' in output
   assert _run(tmp_path, '--only', 'case 0*')[0] == 1
   assert _run(tmp_path, '--only', 'case 0*', '--seeds', '0')[0] == 0
 

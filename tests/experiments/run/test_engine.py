@@ -116,7 +116,7 @@ def test_what_has_a_record_is_not_run_again(whole, log):
   said = []
   assert _run(folder, said=said) == records
   assert log() == []
-  assert said == ['6 cells, 6 of them are there already.']
+  assert said == ['Cells: 6, recorded before: 6.']
 
 
 @pytest.mark.parametrize('process', ['run', 'case', 'cell'])
