@@ -54,7 +54,7 @@ def test_too_few_replicas_and_no_restarts_are_told():
   often = results._replace(
     rejections=0.5 * tried, num_exchanges=tried, journeys=journeys
   )
-  assert not list(kernel.warnings_after(often))
+  assert not list(kernel.warnings_after(often, {}))
 
 
 @pytest.mark.parametrize(
