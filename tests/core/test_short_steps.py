@@ -103,7 +103,7 @@ def test_steps_are_short_where_a_neck_shows_and_nowhere_else():
   assert lost[300] == lost[-1] > 1e-3
   num_short = np.sum(is_short[:300])
   assert num_full[-1] == 300 - num_short and num_short > 20
-  teaching = kernel.inner_kernel.teaching_share(results)
+  teaching = kernel.inner_kernel.teaching_share(results.inner_results)
   assert teaching == pytest.approx(1.0 - num_short / 300)
   frozen = tfpa.frozen(kernel, results)
   assert frozen.parameters['short_step_share'] == pytest.approx(0.2)

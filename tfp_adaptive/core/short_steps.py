@@ -203,7 +203,7 @@ class ShortSteps(kernel_base.Wrapper):
     """Returns the share of the adapting steps that were not short, a float.
 
     Args:
-      results: Kernel results; without them what is learned counts as 0.
+      results: Results of this kernel; without them what is learned is 0.
     """
     share = self._parameters['short_step_share']
     if share is not None or results is None:
