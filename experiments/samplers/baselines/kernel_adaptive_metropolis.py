@@ -148,9 +148,16 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
       name: Prefix of op names.
 
     Raises:
+      TypeError: If the target is not a function.
       ValueError: If a scale is not positive, or the signature of the target
         does not fit.
     """
+    if not callable(target_log_prob_fn):
+      raise TypeError(
+        '`target_log_prob_fn` must be callable, but got '
+        f'{type(target_log_prob_fn).__name__}. Pass a function of the state '
+        'that returns one log density per chain.'
+      )
     arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
     # The noise alone moves the chain where no draws are near.
     arguments.check_positive(noise_scale, 'noise_scale', 0.2)
