@@ -101,11 +101,11 @@ def as_tfp_kernel(
       )
     ),
   )
-  wrappers = tfp.mcmc.TransformedTransitionKernel
+  transformed = tfp.mcmc.TransformedTransitionKernel
   for one in stack.kernels(kernel):
-    if isinstance(one, wrappers):
+    if isinstance(one, transformed):
       given = stack.kernels(one.parameters['inner_kernel'])[-1]
-      return wrappers(
+      return transformed(
         hmc.copy(target_log_prob_fn=given.target_log_prob_fn), one.bijector
       )
   return hmc

@@ -112,7 +112,7 @@ def worst_error(run, known):
 
   Args:
     run: One with means.
-    known: Of `truths`.
+    known: Result of `truths`.
 
   Returns:
     The error, or `None` where nothing is known.

@@ -14,13 +14,13 @@ import jinja2
 import numpy as np
 import yaml
 
+from experiments.papers import tables
 from experiments.report import evaluation
 from experiments.report import figures
 from experiments.report import panel
 from experiments.report import papers
 from experiments.report import records
 from experiments.report import rivals
-from experiments.report import runs
 
 __all__ = ['is_template', 'render']
 
@@ -53,8 +53,8 @@ def table(head, lines):
 def _runs(name, first=0, last=None):
   """Returns the table of a config's runs, or of those at these places."""
   found = records.rows(f'papers/{name}', 'method')[first:last]
-  columns = runs.columns(found)
-  lines = [[row['method'], *runs.cells(row, columns)] for row in found]
+  columns = tables.columns(found)
+  lines = [[row['method'], *tables.cells(row, columns)] for row in found]
   return table(['Method', *columns], lines)
 
 
@@ -62,11 +62,11 @@ def _moments(name):
   """Returns the table of a config's runs against the known posterior."""
   found = records.rows(f'papers/{name}', 'method')
   lines = [
-    [row['method'], *runs.moment_cells(moments)]
+    [row['method'], *tables.moment_cells(moments)]
     for row in found
     for moments in row.get('moments', ())
   ]
-  return table(['Method', *runs.MOMENTS], lines)
+  return table(['Method', *tables.MOMENTS], lines)
 
 
 def _yaml(path):

@@ -108,7 +108,7 @@ def run(
   say(f'Cells: {len(own)}, recorded before: {len(own) - len(left)}.')
   if len(left) < len(own):
     _warn_of_versions(own, reader.latest, say)
-  # As they are now: cells that are run again carry the time of their record.
+  # Cells that run again carry the time of the record that they replace.
   todo = {cell[:4]: cell for cell in left}
   groups = [[todo[c[:4]] for c in group if c[:4] in todo] for group in groups]
 
@@ -171,7 +171,7 @@ def _remove_checkpoints(folder, cells, latest):
     record = cell.record(latest)
     if record is not None and record.status == 'finished':
       shutil.rmtree(path, ignore_errors=True)
-    # Its parents, too, as far as they are empty.
+    # Removes empty parents, too.
     with contextlib.suppress(OSError):
       os.removedirs(path if path.exists() else path.parent)
 
@@ -292,7 +292,8 @@ def _worker_ended(job, cells, end) -> tuple[int | None, int]:
 def run_cells(job: Job, found: find.Found, cells: Sequence[Cell]) -> None:
   """Runs cells in this process and appends a record of each.
 
-  Cells that another process is at are left to the end, and then waited for.
+  Cells that another process is running come last, and this process waits for
+  them.
   """
   if found.study.prepare is not None:
     found.study.prepare(_work(job, found, pathlib.Path(job.folder)))
@@ -321,7 +322,7 @@ def _run_cell(job, found, case, cell, refused):
   wall, cpu = time.perf_counter(), sum(os.times()[:4])
   result, error, status = Result({}), None, 'finished'
   try:
-    # What refuses a case does so for all seeds.
+    # A case that is refused once is refused for all seeds.
     if cell.case in refused:
       raise Refused(refused[cell.case])
     result = found.study.run(case, cell.seed, work)

@@ -307,7 +307,9 @@ def write_draws(folder, record: Record, draws: Any) -> None:
   draws = draws.copy()  # With attributes of its own.
   draws.attrs = {**draws.attrs, _KEY: record.key}
   with _aside(path) as aside, warnings.catch_warnings():
-    warnings.simplefilter('ignore')  # Of types that Zarr has not settled yet.
+    warnings.simplefilter(
+      'ignore'
+    )  # Zarr warns about types without a specification.
     draws.to_zarr(str(aside))
 
 

@@ -97,7 +97,7 @@ def missing(
 ) -> list[Cell]:
   """Returns the cells that have no record, or one of a status in `redo`.
 
-  A case that was refused is missing for no seed.
+  If a case was refused for one seed, none of its seeds is missing.
   """
   chosen = list(chosen)
   refused = {
@@ -162,16 +162,9 @@ def parse_seeds(texts: Iterable[str]) -> tuple[int, ...]:
   seeds: dict[int, None] = {}
   for text in texts:
     found = re.fullmatch(r'([0-9]{1,9})(?::([0-9]{1,9}))?', text)
-    first, end = (
-      (int(n) if n else None for n in found.groups())
-      if found
-      else (
-        1,
-        0,
-      )
-    )
-    end = first + 1 if end is None else end
-    if not first < end <= first + _MOST_SEEDS:
+    first = int(found[1]) if found else 0
+    end = int(found[2]) if found and found[2] else first + 1
+    if not found or not first < end <= first + _MOST_SEEDS:
       raise ConfigError(
         f'--seeds: {shown(text)} was given; write one seed, such as 3, or a '
         'range, such as 0:10 for the ten seeds from 0 to 9.'

@@ -29,7 +29,7 @@ __all__ = ['Adaptive', 'GradientAdaptive', 'ShortSteps']
 
 
 class Adaptive(MethodParameters):
-  """What all of the library's adaptive samplers take; None: its default."""
+  """Options of all adaptive samplers of the library; None is its default."""
 
   settings: Literal['default', 'paper'] = 'default'
   target_accept_prob: float | None = Field(None, gt=0, lt=1)
@@ -45,7 +45,7 @@ class Adaptive(MethodParameters):
     Args:
       builder: Takes a density, a number of adaptation steps, and keywords.
       target: What is sampled.
-      options: Of the experiment.
+      options: Options of the experiment.
       **arguments: More keywords of the builder; `None` counts as not given.
     """
     arguments = {k: v for k, v in arguments.items() if v is not None}
@@ -61,7 +61,7 @@ class Adaptive(MethodParameters):
 
 
 class ShortSteps(Adaptive):
-  """What the adaptive Langevin samplers take as well."""
+  """Further options of the adaptive Langevin samplers."""
 
   short_step_share: float | None = Field(
     None,
@@ -74,7 +74,7 @@ class ShortSteps(Adaptive):
 
 
 class GradientAdaptive(Adaptive, Structured):
-  """What the gradient-adapted samplers take as well."""
+  """Further options of the gradient-adapted samplers."""
 
   criterion: Literal['expected_squared_jump_distance', 'l2hmc'] | None = Field(
     None, description='settings: paper only; None: the speed measure'

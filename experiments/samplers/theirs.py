@@ -377,7 +377,7 @@ def _densities(module, data, columns):
   """Returns log densities of all unknowns in their own supports, float64.
 
   Args:
-    module: Of the model.
+    module: Module of the model.
     data: Its data.
     columns: dict of points, [points, ...], for each unknown.
   """

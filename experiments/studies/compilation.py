@@ -51,7 +51,7 @@ _CASES = {
   'MALA': Case('langevin'),
   'MALA, without XLA': Case('langevin', jit_compile=False),
   'MALA, another seed in the same process': Case('langevin', before='seed'),
-  'MALA, built anew in the same process': Case('langevin', before='kernel'),
+  'MALA, built again in the same process': Case('langevin', before='kernel'),
   'MALA, from the cache of an earlier process': Case(
     'langevin', before='process'
   ),

@@ -35,7 +35,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Choice(Settings):
-  """Whose targets, budgets and gates."""
+  """Panel with the targets, budgets and gates."""
 
   panel: str = 'configs/inference_gym/panel.yaml'
 

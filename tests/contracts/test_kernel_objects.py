@@ -192,7 +192,7 @@ def test_cost_per_step_is_what_a_step_calls(case, adapting):
   _, results = kernel.one_step(start, results, seed=(1, 2))
   cost = tfpa.cost_per_step(kernel, adapting, results)
   # A Hessian-vector product evaluates the target and its gradient on the way.
-  # That of the second-order sampler is taken of the gradient it has anyway.
+  # The second-order sampler differentiates the gradient that it has anyway.
   again = 0 if case.name == 'second_order' else cost.hessian_vector
   assert target.calls == dict(
     target=cost.target + again,

@@ -1,9 +1,9 @@
 """What all kernels share, and what the library asks of every kernel.
 
-Whoever looks at a run (`tfpa.frozen`, the ledger of costs, warnings, traces)
-walks down the kernels and asks each of them. A kernel answers for itself alone,
-from its own results. A new kernel that has something to say overrides a method
-here, and nothing else has to know it.
+`tfpa.frozen`, costs, warnings and traces walk down the nested kernels and ask
+each of them. A kernel answers only for itself, from its own results. A new
+kernel overrides the methods for which it has an answer, and no other module has
+to know the kernel.
 """
 
 from collections.abc import Iterator
@@ -116,17 +116,17 @@ class Kernel(tfp_private.TransitionKernel):
     del results, trace
     return iter(())
 
-  def cost(self, is_replayed: bool) -> Cost | None:
+  def cost(self, adapting: bool) -> Cost | None:
     """Returns what a step does for each chain, `None` if nobody counts.
 
     Args:
-      is_replayed: Whether an adaptation replays the step.
+      adapting: Whether an adaptation replays the step.
     """
-    del is_replayed
+    del adapting
     return None
 
   def cost_at(self, results: Any, kind: StepKind) -> Cost | None:
-    """Returns `cost` of a step of a kind, and what is done beside it.
+    """Returns the cost of a step of a kind, with what is done beside it.
 
     Args:
       results: This kernel's own results, or `None`.

@@ -89,16 +89,16 @@ def counted(values, before):
 def largest(values, before):
   """Returns the largest value, for the steps of a schedule.
 
-  They may differ, because searches for a first scale end at different steps. A
-  mean is no whole number, and an optimizer that waits for every n-th update
-  would wait for ever.
+  Steps differ between shards, because searches for a first scale end at
+  different steps. Their mean need not be a whole number, and an optimizer that
+  acts at every n-th update would then never act.
   """
   del before
   return tf.reduce_max(tf.stack(values), axis=0)
 
 
 def first(values, before):
-  """Returns the first value, for fits: the mean of two fits is no fit."""
+  """Returns the first value, for fits, because a mean of fits is not a fit."""
   del before
   return values[0]
 

@@ -4,8 +4,8 @@ import numpy as np
 
 __all__ = ['acceptance', 'at_bounds', 'chain_name', 'chain_names']
 
-_FEWEST_DECISIONS = 500  # Below, an acceptance rate says little.
-_WIDEST_MISS = 0.15  # Of the acceptance, before it is worth a warning.
+_FEWEST_DECISIONS = 500  # With fewer, an acceptance rate says little.
+_WIDEST_MISS = 0.15  # A larger error of the acceptance rate gets a warning.
 _MOST_NAMES = 10
 
 

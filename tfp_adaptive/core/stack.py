@@ -1,7 +1,7 @@
 """The one walk down nested kernels, and down their results.
 
-TFP's own wrappers name what is inside of them in a few ways, which only this
-module knows.
+TFP's wrappers keep the inner kernel and its results under several names. Only
+this module knows these names.
 """
 
 import tensorflow as tf
@@ -107,7 +107,7 @@ def inner_state(state, results):
 
 
 def is_short(results):
-  """Returns whether a step was a short one, [] bool or False.
+  """Returns whether the last step was short, [] bool or False.
 
   Args:
     results: Results of a kernel, with `ShortSteps` inside or without.
@@ -137,9 +137,9 @@ def gradients(results):
 
 
 def recorded(results):
-  """Returns what every kernel has to tell of a step, dict of [chains...].
+  """Returns what is recorded of a step, a dict of [chains...] by field name.
 
-  Names are those of the fields of the innermost results; kernels lack some.
+  Fields that the innermost results lack are left out.
   """
   found = {}
   for name in (

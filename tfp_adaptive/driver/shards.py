@@ -2,11 +2,11 @@
 
 The chains of a run are divided evenly, by their first axis. A shard runs the
 same compiled block as all chains would, on its device and in its own thread;
-shards on one device run one after the other. What they share is merged after
-every step at first, where one shard alone would be led astray by the noise of
-its few chains, then after blocks that grow with the step: the mean over shards,
-of what is a number; what is more says itself how, by a method `merged`. After
-the adaptation nothing is sent between devices.
+shards on one device run one after the other. What they have learned is merged
+by the rules of `core/merging.py`. At first that happens after every step,
+because the noise of its few chains would lead a single shard astray. Later it
+happens after blocks that grow with the step. After the adaptation nothing is
+sent between devices.
 
 Draws depend on the number of shards, not on where they run.
 """

@@ -50,7 +50,7 @@ def _linear(response, *columns, is_cauchy=False):
 
 def _evaluate(text, data):
   functions = {'log': np.log, 'log10': np.log10, 'c': _centered, 'z': _scaled}
-  return eval(text, {**functions, **data})  # Of this file's own expressions.
+  return eval(text, {**functions, **data})  # Texts are from this file.
 
 
 def _centered(values):

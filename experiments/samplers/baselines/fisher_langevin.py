@@ -160,6 +160,11 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
         '`square_root.as_square(tfpa.preconditioners.cholesky())`.'
       )
 
+  def scalars_at(self, results):
+    # The determinant of a square matrix is expensive, and this one is kept.
+    log_scale = results.statistics.log_scale
+    return super().scalars_at(results) | dict(log_scale=log_scale)
+
   @property
   def adapting_cost(self):
     """Two products, F = S C and C F^T."""

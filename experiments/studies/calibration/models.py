@@ -31,10 +31,10 @@ __all__ = [
   'uniform',
 ]
 
-# Of `student_regression`.
+# For `student_regression`.
 _TIMES = np.linspace(-1.0, 1.0, 5)
 _DEGREES = 4.0
-# Of `field` and `hierarchy`.
+# For `field` and `hierarchy`.
 _POINTS = np.linspace(0.0, 2.0, 6)
 _DISTANCES = np.abs(_POINTS[:, np.newaxis] - _POINTS)
 _MEAN = 0.5
@@ -42,7 +42,7 @@ _COVARIANCE = 0.6 * np.exp(-_DISTANCES) + 0.05 * np.eye(len(_POINTS))
 # Mean and standard deviation of the logarithms.
 _HYPER = dict(amplitude=(-0.3, 0.4), length_scale=(0.0, 0.5))
 _NOISE = 0.4
-# Of `random_effects`.
+# For `random_effects`.
 _NUM_GROUPS = 6
 _NUM_PARTICLES = 2
 _MAX_RATE = 10.0

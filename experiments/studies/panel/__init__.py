@@ -13,7 +13,7 @@ def load(path, overrides=(), is_smoke: bool = False) -> Study:
   """Returns the study of a panel's YAML file.
 
   Args:
-    path: Of the file.
+    path: Path of the YAML file.
     overrides: Texts `dotted.key=value`.
     is_smoke: Whether the run should take seconds only.
 

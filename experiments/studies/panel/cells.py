@@ -142,7 +142,7 @@ class _Runner:
     if not self.is_random:
       return self._finish(self._first, seed, checkpoints)
     if seed and self._later is None:
-      # What is wrong with seed 0 is told by its own record.
+      # The record of seed 0 says what is wrong with seed 0.
       with contextlib.suppress(Exception):
         self._later = self._nearest(self._first, 0, None)[1]
     begin = self._first

@@ -232,7 +232,7 @@ def load_panel(path, overrides=()) -> Panel:
   """Returns the checked `Panel` of a YAML file.
 
   Args:
-    path: Of the file; its gates are beside it.
+    path: Path of the YAML file. Its gates are in the same folder.
     overrides: Texts `dotted.key=value`.
 
   Raises:

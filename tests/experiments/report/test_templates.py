@@ -7,9 +7,9 @@ import sys
 import jinja2
 import pytest
 
+from experiments.papers import tables
 from experiments.report import compare_sites
 from experiments.report import records
-from experiments.report import runs
 from experiments.report import templates
 from experiments.run import store
 
@@ -99,16 +99,16 @@ def test_cells_of_runs_show_what_is_unknown_singular_or_failed():
     num_finished=2, num_failed=1, num_singular=3, rhat_max=1e16, ess_min=1.25,
     min_ess_per_second=7.0,
   )  # fmt: skip
-  names = runs.columns([record])
-  assert not set(runs.LATENT) & set(names)
-  cells = dict(zip(names, runs.cells(record, names)))
+  names = tables.columns([record])
+  assert not set(tables.LATENT) & set(names)
+  cells = dict(zip(names, tables.cells(record, names)))
   assert cells['ESS (min, med, max)'] == '(1.2, -, -)'
   # One repeat has no deviation.
   assert cells['Min ESS/s (1 st.d.), median'] == '7.00, -'
   assert cells['R-hat (max, med)'] == '> 1000, -'
   assert cells['Learned beta, condition'] == '-, 3 singular'
   assert cells['Repeats'] == '2 (+ 1 failed)'
-  assert runs.columns([{**record, 'step_size': 0.1}]) == list(runs.COLUMNS)
+  assert tables.columns([{**record, 'step_size': 0.1}]) == list(tables.COLUMNS)
 
 
 def test_a_cell_that_differs_between_two_sites_is_listed(tmp_path):
