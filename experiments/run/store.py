@@ -285,14 +285,22 @@ def read_arrays(folder, record: Record) -> dict[str, np.ndarray]:
   """Returns the arrays that belong to a record, {} if it has none.
 
   Raises:
-    ConfigError: If the file is of a run with other settings.
+    ConfigError: If the file is damaged, or is of a run with other settings.
   """
   path = _place(folder, ARRAYS, record, '.npz')
   if not path.is_file():
     return {}
-  with np.load(path) as file:
-    arrays = dict(file)
-  _check_key(path, arrays.pop(_KEY).item(), record)
+  try:
+    with np.load(path) as file:
+      arrays = dict(file)
+    key = arrays.pop(_KEY).item()
+  # NumPy and its archives raise errors of many kinds for damaged bytes.
+  except Exception as error:
+    raise ConfigError(
+      f'{shortened(path, 160)} cannot be read ({type(error).__name__}: '
+      f'{shortened(error)}); restore the file, or run its cell again.'
+    ) from error
+  _check_key(path, key, record)
   return arrays
 
 

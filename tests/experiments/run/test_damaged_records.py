@@ -75,9 +75,6 @@ def test_a_turned_bit_costs_one_record_at_most_or_is_refused(whole, place, bit):
     path.write_bytes(content)
 
 
-@pytest.mark.xfail(
-  strict=True, reason='read_arrays passes on whatever NumPy raises.'
-)
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 5000), st.integers(0, 7), st.floats(0, 1))
 def test_damaged_arrays_are_refused_or_are_what_was_written(
