@@ -221,7 +221,7 @@ class ShortSteps(kernel_base.Wrapper):
     return around(inner, 0, share, self._parameters['shortest'])
 
   def cost_at(self, results, kind):
-    """Returns a mean: steps that teach nothing cost what frozen ones do."""
+    """Returns the mean cost; short steps teach nothing and cost as frozen."""
     inner = None if results is None else results.inner_results
     taught = stack.cost(self.inner_kernel, inner, kind)
     if taught is None:

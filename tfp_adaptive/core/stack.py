@@ -14,11 +14,11 @@ __all__ = [
   'cost',
   'first_with',
   'frozen',
-  'kernels',
   'gradients',
   'inner_results',
   'inner_state',
   'is_short',
+  'kernels',
   'levels',
   'metropolis_hastings_results',
   'ours',
@@ -44,7 +44,7 @@ def kernels(kernel):
 
 
 def levels(kernel, results):
-  """Returns (kernel, its own results) of the kernel and all inside, a list.
+  """Returns a list of (kernel, its own results), outermost first.
 
   Args:
     kernel: A kernel.
@@ -59,7 +59,7 @@ def levels(kernel, results):
 
 
 def inner_results(results):
-  """Returns the results of the kernel inside of a wrapper, `None` for none."""
+  """Returns the results of the kernel inside a wrapper, or `None`."""
   # Results of a kernel that is not TFP's need not be a namedtuple.
   fields = getattr(results, '_fields', ())
   for name in ('accepted_results', 'inner_results'):
