@@ -339,8 +339,8 @@ def _kernels():
     priors.stationary(20, lambda distance: tf.exp(-(distance**2))),
   ):
     start = tf.zeros([4, *prior.event_shape])
-    yield tfpa.marginal_gradient(likelihood, prior, 50), start
-    yield tfpa.elliptical_slice(likelihood, prior), start
+    yield tfpa.marginal_gradient(likelihood, 50, prior=prior), start
+    yield tfpa.elliptical_slice(likelihood, prior=prior), start
 
 
 @pytest.mark.nightly

@@ -57,8 +57,8 @@ class Latent(MethodParameters):
     """Returns the `Method` of one of the library's builders."""
     kernel = builder(
       target.latent.log_likelihood_fn,
-      target.latent.prior,
       options.num_adaptation_steps,
+      prior=target.latent.prior,
       **self.given('target_accept_prob', 'step_size'),
       **arguments,
     )
@@ -161,7 +161,7 @@ def elliptical_slice_method(latent):
     num_calls.append(1)
     return latent.log_likelihood_fn(x)
 
-  kernel = tfpa.elliptical_slice(log_likelihood_fn, latent.prior)
+  kernel = tfpa.elliptical_slice(log_likelihood_fn, prior=latent.prior)
 
   def sample_fn(**arguments):
     result = tfpa.sample(kernel, **arguments)
@@ -216,9 +216,9 @@ class LatentGaussianHyperparameters(MethodParameters):
     hierarchy = target.hierarchy
     kernel = tfpa.latent_gaussian_hyperparameters(
       hierarchy.log_likelihood_fn,
-      hierarchy.prior_fn,
-      hierarchy.hyper_log_prob_fn,
       options.num_adaptation_steps,
+      prior_fn=hierarchy.prior_fn,
+      hyperprior=hierarchy.hyper_log_prob_fn,
       joint=self.joint,
       latent=self.latent,
       num_latent_updates=self.num_latent_updates,

@@ -249,7 +249,7 @@ def _on_field(builder, name, prior, **options):
     if builder == 'elliptical_slice':
       steps = {}
     return getattr(tfpa, builder)(
-      lambda x: temper * _log_likelihood(x), prior, **steps, **options
+      lambda x: temper * _log_likelihood(x), prior=prior, **steps, **options
     )
 
   return Case(
@@ -289,9 +289,9 @@ def _hyperparameters():
     def build(num_adaptation_steps, temper=1.0, latent=latent, joint=joint):
       return tfpa.latent_gaussian_hyperparameters(
         lambda x: temper * _log_likelihood(x),
-        prior_fn,
-        tfp.distributions.Normal(0.0, _SPREAD),
         num_adaptation_steps,
+        prior_fn=prior_fn,
+        hyperprior=tfp.distributions.Normal(0.0, _SPREAD),
         joint=joint,
         latent=latent,
       )

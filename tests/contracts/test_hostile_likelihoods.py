@@ -102,7 +102,7 @@ def test_a_slice_without_end_keeps_the_state_and_counts():
     return model.log_likelihood(x) - tf.ensure_shape(fall, [])
 
   calls, count = [], iter(range(10**6))
-  kernel = tfpa.elliptical_slice(log_likelihood, model.gaussian_prior())
+  kernel = tfpa.elliptical_slice(log_likelihood, prior=model.gaussian_prior())
   state = tf.constant(model.LAW.draw(4))
   results = kernel.bootstrap_results(state)
   step = tf.function(kernel.one_step, autograph=False)

@@ -128,14 +128,16 @@ def test_delta_is_traced_and_a_poor_one_warned_about():
   with pytest.warns(UserWarning, match='adaptation aimed at 0.55'):
     result = run(
       tfpa.marginal_gradient(
-        model.log_likelihood, model.gaussian_prior(), 1, step_size=1e-4
+        model.log_likelihood, 1, prior=model.gaussian_prior(), step_size=1e-4
       )
     )
   assert result.trace['step_size'].shape == (50,)
   with warnings.catch_warnings():
     warnings.simplefilter('error')
     run(
-      tfpa.marginal_gradient(model.log_likelihood, model.gaussian_prior(), 200)
+      tfpa.marginal_gradient(
+        model.log_likelihood, 200, prior=model.gaussian_prior()
+      )
     )
 
 
@@ -154,7 +156,7 @@ def test_a_delta_that_may_be_as_large_as_it_likes_stays_a_number(is_flat):
   with warnings.catch_warnings():
     warnings.simplefilter('error', UserWarning)
     result = tfpa.sample(
-      tfpa.second_order_gradient(log_likelihood, prior, 500),
+      tfpa.second_order_gradient(log_likelihood, 500, prior=prior),
       tf.zeros([20, 2]),
       num_results=1000,
       progress=False,
@@ -208,7 +210,7 @@ def test_replica_exchange_is_refused_with_the_reason():
     model.log_likelihood,
     tf.constant([1.0, 0.5], tf.float64),
     lambda function: tfpa.marginal_gradient(
-      function, model.gaussian_prior(), 0
+      function, 0, prior=model.gaussian_prior()
     ),
   )
   state = tf.zeros([4, model.D], tf.float64)
@@ -216,9 +218,9 @@ def test_replica_exchange_is_refused_with_the_reason():
     kernel.one_step(state, kernel.bootstrap_results(state), seed=(0, 1))
 
 
-def _refused(builder, *arguments, **options):
+def _refused(builder, **options):
   """Returns a call of a builder with the field's likelihood, and one step."""
-  return lambda: builder(model.log_likelihood, *arguments, 1, **options)
+  return lambda: builder(model.log_likelihood, 1, **options)
 
 
 def _starts(state, function=model.log_likelihood, **options):
@@ -229,7 +231,9 @@ def _starts(state, function=model.log_likelihood, **options):
 
 _PRIOR = model.gaussian_prior()
 _ROUGH = tfpa.gaussian_priors.spectral(np.ones([model.D, model.D]))
-_HYPER = (model.gaussian_prior, tfp.distributions.Normal(0.0, 1.0))
+_HYPER = dict(
+  prior_fn=model.gaussian_prior, hyperprior=tfp.distributions.Normal(0.0, 1.0)
+)
 _hyper = tfpa.latent_gaussian_hyperparameters
 
 
@@ -237,7 +241,7 @@ _hyper = tfpa.latent_gaussian_hyperparameters
   'call, error, message',
   [
     (
-      _refused(tfpa.marginal_gradient, model.C),
+      _refused(tfpa.marginal_gradient, prior=model.C),
       TypeError,
       'gaussian_priors.spectral',
     ),
@@ -251,12 +255,12 @@ _hyper = tfpa.latent_gaussian_hyperparameters
     ),
     (_starts(tf.zeros([2, model.D])), TypeError, 'Cast one of them'),
     (
-      _refused(tfpa.crank_nicolson, _ROUGH, preconditioned=False),
+      _refused(tfpa.crank_nicolson, prior=_ROUGH, preconditioned=False),
       ValueError,
       'jitter',
     ),
     (
-      _refused(tfpa.auxiliary_gradient, _PRIOR, auxiliary='w'),
+      _refused(tfpa.auxiliary_gradient, prior=_PRIOR, auxiliary='w'),
       ValueError,
       "'z' or 'u'",
     ),
@@ -266,12 +270,12 @@ _hyper = tfpa.latent_gaussian_hyperparameters
       'one variance',
     ),
     (
-      _refused(_hyper, *_HYPER, hyper_target_accept_prob=1.0),
+      _refused(_hyper, **_HYPER, hyper_target_accept_prob=1.0),
       ValueError,
       '`hyper_target_accept_prob` must lie strictly',
     ),
     (
-      _refused(_hyper, *_HYPER, hyper_step_size=0.0),
+      _refused(_hyper, **_HYPER, hyper_step_size=0.0),
       ValueError,
       '`hyper_step_size` must be positive',
     ),

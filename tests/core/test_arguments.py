@@ -1,10 +1,11 @@
 """What is refused of arguments that many kernels take, and what is not."""
 
-import functools
+import inspect
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.samplers import baselines
@@ -86,54 +87,76 @@ def test_parts_without_parentheses_are_refused(build, name, part):
     build(**{name: part})
 
 
+_PRIOR = tfpa.gaussian_priors.spectral(np.eye(2, dtype=np.float32))
 _F = targets.standard_normal
-_FORM = 'Write for example `'
+# What the examples in the errors name.
+_NAMES = dict(
+  tfpa=tfpa,
+  target_log_prob_fn=_F,
+  log_likelihood_fn=_F,
+  prior=tfpa.gaussian_priors.random_walk(1.0, 2, 1.0),
+  prior_fn=lambda theta: _PRIOR,
+  hyperprior=tfp.distributions.Normal(0.0, 1.0),
+)
+_BUILDERS = [
+  value
+  for value in vars(tfpa).values()
+  if inspect.isfunction(value)
+  and next(iter(inspect.signature(value).parameters), '') in _NAMES
+]
+_each_builder = pytest.mark.parametrize(
+  'build', _BUILDERS, ids=lambda build: build.__name__
+)
+
+
+@_each_builder
+def test_builders_take_a_function_and_a_number_by_position(build):
+  leading = [
+    name
+    for name, p in inspect.signature(build).parameters.items()
+    if p.kind != p.KEYWORD_ONLY
+  ]
+  assert leading[1:] == ['num_adaptation_steps'] * (
+    build is not tfpa.elliptical_slice
+  )
+  given = [_F, 500, 0.5][: len(leading) + 1]
+  message = f'`{build.__name__}` takes.*{len(given)} arguments are given by pos'
+  with pytest.raises(TypeError, match=message):
+    build(*given)
+
+
+@_each_builder
+def test_the_error_of_a_wrong_call_shows_one_that_works(build):
+  with pytest.raises(TypeError, match='`colour` is none of them') as raised:
+    build(_F, colour='red')
+  shown = str(raised.value).split('`')[-2]
+  kernel = eval(f'tfpa.{shown}', _NAMES)
+  assert isinstance(kernel, tfp.mcmc.TransitionKernel)
 
 
 @pytest.mark.parametrize(
-  'build',
+  'build, message',
   [
-    lambda: tfpa.entropy_adaptive_hamiltonian(_F, 3, 500),
-    lambda: tfpa.entropy_adaptive_hamiltonian(_F, 3, num_adaptation_steps=500),
-    lambda: tfpa.entropy_adaptive_hamiltonian(_F, 500),
-    lambda: tfpa.entropy_adaptive_hamiltonian(
-      _F, 500, num_adaptation_steps=500, num_leapfrog_steps=3
+    (
+      lambda: tfpa.entropy_adaptive_hamiltonian(
+        _F, 3, num_adaptation_steps=500
+      ),
+      '`num_adaptation_steps` is given twice',
     ),
-    lambda: tfpa.fisher_divergence_hamiltonian(_F, 500, 3),
-    lambda: tfpa.replica_exchange(_F, 500, 3),
-    # Truth values that other builders would take for an acceptance.
-    lambda: tfpa.crank_nicolson(_F, _PRIOR, 500, 0.55),
-    lambda: tfpa.latent_gaussian_hyperparameters(
-      _F, lambda _: _PRIOR, None, 500, 0.55
+    (
+      lambda: tfpa.entropy_adaptive_hamiltonian(_F, 500),
+      '`num_leapfrog_steps` is not given',
+    ),
+    (lambda: tfpa.marginal_gradient(_F, _PRIOR, 500), 'by position'),
+    (
+      lambda: tfpa.marginal_gradient(_F, _PRIOR, num_adaptation_steps=500),
+      '`num_adaptation_steps` is given twice, `prior` is not given',
     ),
   ],
 )
-def test_a_number_that_has_another_meaning_in_other_builders_is_named(build):
-  with pytest.raises(TypeError, match=_FORM):
+def test_what_is_wrong_with_a_call_is_named(build, message):
+  with pytest.raises(TypeError, match=message):
     build()
-
-
-def test_the_second_argument_of_every_builder_counts_adapting_steps():
-  for build in (
-    tfpa.adaptive_metropolis,
-    tfpa.fisher_divergence_hamiltonian,
-    tfpa.fisher_divergence_langevin,
-    tfpa.gradient_adaptive_langevin,
-    tfpa.gradient_adaptive_random_walk,
-    tfpa.kernel_hamiltonian,
-    functools.partial(tfpa.entropy_adaptive_hamiltonian, num_leapfrog_steps=3),
-  ):
-    # The old order would have made this 500 leapfrog steps.
-    assert build(_F, 500).num_adaptation_steps == 500
-
-
-def test_the_error_shows_a_call_that_works():
-  with pytest.raises(TypeError) as raised:
-    tfpa.entropy_adaptive_hamiltonian(_F, 3, 500)
-  shown = str(raised.value).split('`')[-2]
-  kernel = eval(f'tfpa.{shown}', {'tfpa': tfpa, 'target_log_prob_fn': _F})
-  assert kernel.num_adaptation_steps == 500
-  assert kernel.proposal.num_leapfrog_steps == 3
 
 
 _PRECONDITIONER = tfpa.preconditioners.cholesky(init_scale=-1.0)
@@ -186,7 +209,7 @@ _PRECONDITIONER = tfpa.preconditioners.cholesky(init_scale=-1.0)
     (
       'init_scale',
       lambda: tfpa.adaptive_metropolis(
-        targets.standard_normal, 1, _PRECONDITIONER
+        targets.standard_normal, 1, preconditioner=_PRECONDITIONER
       ).bootstrap_results(tf.zeros([2, 3])),
     ),
   ],
@@ -217,9 +240,6 @@ def test_lists_with_what_only_the_run_knows_are_taken():
   build(tf.constant(-1.0))
 
 
-_PRIOR = tfpa.gaussian_priors.spectral(np.eye(2, dtype=np.float32))
-
-
 @pytest.mark.parametrize(
   'kernel',
   [
@@ -228,8 +248,8 @@ _PRIOR = tfpa.gaussian_priors.spectral(np.eye(2, dtype=np.float32))
     ),
     tfpa.kernel_hamiltonian(targets.standard_normal, 1),
     baselines.kernel_adaptive_metropolis(targets.standard_normal, 1),
-    tfpa.marginal_gradient(targets.standard_normal, _PRIOR, 1),
-    tfpa.elliptical_slice(targets.standard_normal, _PRIOR),
+    tfpa.marginal_gradient(targets.standard_normal, 1, prior=_PRIOR),
+    tfpa.elliptical_slice(targets.standard_normal, prior=_PRIOR),
     tfpa.auxiliary_langevin(targets.standard_normal, 1),
   ],
 )

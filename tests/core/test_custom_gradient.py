@@ -135,7 +135,7 @@ def test_the_custom_gradient_of_tensorflow_keeps_its_graph():
 
 def _latent(builder, *args):
   return lambda: builder(
-    latent_model.log_likelihood, latent_model.gaussian_prior(), *args
+    latent_model.log_likelihood, *args, prior=latent_model.gaussian_prior()
   )
 
 
@@ -163,10 +163,10 @@ _KERNELS = dict(
   marginal_gradient=_latent(tfpa.marginal_gradient, 5),
   second_order_gradient=lambda: tfpa.second_order_gradient(
     latent_model.log_likelihood,
-    tfpa.gaussian_priors.autoregression(
+    5,
+    prior=tfpa.gaussian_priors.autoregression(
       np.array([0.5]), np.float64(1.0), latent_model.D
     ),
-    5,
   ),
   elliptical_slice=_latent(tfpa.elliptical_slice),
 )

@@ -48,7 +48,7 @@ def test_starts_without_finite_density_are_refused_by_chain(value):
 def test_samplers_of_a_prior_apart_are_started_too(build):
   prior = tfpa.gaussian_priors.random_walk(1.0, 2, 1.0)
   options = () if build is tfpa.elliptical_slice else (4,)
-  kernel = build(lambda x: -tf.norm(x, axis=-1), prior, *options)
+  kernel = build(lambda x: -tf.norm(x, axis=-1), *options, prior=prior)
   start = np.float32(_START)
   assert np.all(np.isfinite(_sample(kernel, start).states))
   if build is tfpa.marginal_gradient:  # Its gradient at zero is none.

@@ -34,7 +34,7 @@ def _start(num_chains=4):
 @pytest.fixture(scope='module')
 def kernel():
   return tfpa.gradient_adaptive_langevin(
-    _log_prob, _NUM_ADAPTING, tfpa.preconditioners.diagonal()
+    _log_prob, _NUM_ADAPTING, preconditioner=tfpa.preconditioners.diagonal()
   )
 
 

@@ -69,7 +69,11 @@ def hyperprior():
 
 def kernel(num_adaptation_steps=0, **options):
   return tfpa.latent_gaussian_hyperparameters(
-    log_likelihood, prior_fn, hyperprior(), num_adaptation_steps, **options
+    log_likelihood,
+    num_adaptation_steps,
+    prior_fn=prior_fn,
+    hyperprior=hyperprior(),
+    **options,
   )
 
 

@@ -191,7 +191,11 @@ def test_the_prior_is_decomposed_once_in_a_step():
     return model.prior_fn(amplitude, length_scale)
 
   kernel = tfpa.latent_gaussian_hyperparameters(
-    model.log_likelihood, counted, model.hyperprior(), 0, num_latent_updates=3
+    model.log_likelihood,
+    0,
+    prior_fn=counted,
+    hyperprior=model.hyperprior(),
+    num_latent_updates=3,
   )
   state = model.start(2)
   results = kernel.bootstrap_results(state)
@@ -204,10 +208,11 @@ def test_a_function_may_stand_for_the_hyperprior():
   start = model.start(3)
   other = tfpa.latent_gaussian_hyperparameters(
     model.log_likelihood,
-    lambda amplitude, length_scale: model.prior_fn(
+    0,
+    prior_fn=lambda amplitude, length_scale: model.prior_fn(
       tf.exp(amplitude), tf.exp(length_scale)
     ),
-    lambda amplitude, length_scale: tf.add_n(
+    hyperprior=lambda amplitude, length_scale: tf.add_n(
       [
         tfd.Normal(np.float64(loc), np.float64(scale)).log_prob(value)
         for value, (loc, scale) in zip(
@@ -215,7 +220,6 @@ def test_a_function_may_stand_for_the_hyperprior():
         )
       ]
     ),
-    0,
   )
   expected, _ = model.kernel().one_step(
     start, model.kernel().bootstrap_results(start), seed=(1, 2)
@@ -263,9 +267,10 @@ def test_hyperparameters_that_overflow_are_rejected_by_the_prior_alone(latent):
 
   kernel = tfpa.latent_gaussian_hyperparameters(
     model.log_likelihood,
-    prior_fn,
-    lambda amplitude, length_scale: 0.0 * amplitude,  # It refuses nothing.
     0,
+    prior_fn=prior_fn,
+    # It refuses nothing.
+    hyperprior=lambda amplitude, length_scale: 0.0 * amplitude,
     joint=False,
     latent=latent,
     hyper_step_size=1e4,
@@ -286,12 +291,16 @@ def test_a_singular_prior_is_refused_where_its_density_would_be_asked_for():
     rows = model.kernel_matrix(amplitude, 1e20 * length_scale, tf)
     return tfpa.gaussian_priors.spectral(rows - model.JITTER * np.eye(model.D))
 
-  options = model.log_likelihood, prior_fn, model.hyperprior(), 0
+  options = dict(prior_fn=prior_fn, hyperprior=model.hyperprior())
   start = model.start(2)
-  kernel = tfpa.latent_gaussian_hyperparameters(*options, joint=False)
+  kernel = tfpa.latent_gaussian_hyperparameters(
+    model.log_likelihood, 0, joint=False, **options
+  )
   with pytest.raises(ValueError, match="'spectral' is singular.*`joint=True`"):
     kernel.bootstrap_results(start)
-  tfpa.latent_gaussian_hyperparameters(*options).bootstrap_results(start)
+  tfpa.latent_gaussian_hyperparameters(
+    model.log_likelihood, 0, **options
+  ).bootstrap_results(start)
 
 
 def test_a_prior_that_knows_no_hyperparameter_stands_beside_one_that_does():
@@ -305,9 +314,9 @@ def test_a_prior_that_knows_no_hyperparameter_stands_beside_one_that_does():
 
   kernel = tfpa.latent_gaussian_hyperparameters(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
-    prior_fn,
-    model.hyperprior(),
     0,
+    prior_fn=prior_fn,
+    hyperprior=model.hyperprior(),
     hyper_step_size=0.5,
   )
   state = tf.zeros([4, 6], tf.float64), model.start(4)[1]

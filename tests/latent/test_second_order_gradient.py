@@ -152,8 +152,8 @@ def test_a_single_chain_has_no_chain_dimension():
 def test_a_likelihood_that_is_nowhere_finite_is_a_rejection():
   kernel = tfpa.second_order_gradient(
     lambda x: tf.reduce_sum(tf.math.log(x), axis=-1),
-    _prior(),
-    num_adaptation_steps=0,
+    0,
+    prior=_prior(),
     step_size=50.0,
   )
   states = tf.constant(0.1 * np.abs(_states(8)) + 0.01)
@@ -166,7 +166,7 @@ def test_a_likelihood_that_is_nowhere_finite_is_a_rejection():
 def test_a_prior_without_banded_precision_is_refused():
   prior = tfpa.gaussian_priors.spectral(_EYE)
   with pytest.raises(TypeError, match='banded precision'):
-    tfpa.second_order_gradient(_gaussian, prior, num_adaptation_steps=5)
+    tfpa.second_order_gradient(_gaussian, 5, prior=prior)
 
 
 def _poisson(x):
@@ -181,7 +181,7 @@ def test_chains_find_the_posterior_of_the_first_order_sampler():
     (tfpa.marginal_gradient, 2),
   ):
     result = tfpa.sample(
-      build(_poisson, _prior(), num_adaptation_steps=100),
+      build(_poisson, 100, prior=_prior()),
       np.zeros([100, _D]),
       300,
       num_burnin_steps=150,

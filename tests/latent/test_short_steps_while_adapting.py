@@ -61,7 +61,7 @@ def _last_draws(kernel):
 @pytest.mark.full
 def test_a_chain_that_starts_where_the_target_is_steep_comes_home():
   draws = _last_draws(
-    tfpa.marginal_gradient(_log_likelihood, _prior(100.0), _NUM_ADAPTING)
+    tfpa.marginal_gradient(_log_likelihood, _NUM_ADAPTING, prior=_prior(100.0))
   )
   means = draws.mean(axis=(0, 2))
   assert np.all(np.abs(means - 8.0) < 2.0), means
@@ -73,7 +73,7 @@ def test_without_small_steps_it_would_stay_there():
   # The negative control of the test above.
   draws = _last_draws(
     tfpa.marginal_gradient(
-      _log_likelihood, _prior(100.0), _NUM_ADAPTING, short_step_share=0.0
+      _log_likelihood, _NUM_ADAPTING, prior=_prior(100.0), short_step_share=0.0
     )
   )
   assert np.all(draws[:, -1] == -3.0)
@@ -82,7 +82,9 @@ def test_without_small_steps_it_would_stay_there():
 
 @pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
 def test_a_share_is_short_while_adapting_and_none_after(dtype):
-  kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0, dtype), 60)
+  kernel = tfpa.marginal_gradient(
+    _log_likelihood, 60, prior=_prior(100.0, dtype)
+  )
   state = tf.fill([4, _SIZE], tf.constant(8.0, dtype))
   results = kernel.bootstrap_results(state)
   one_step = tf.function(kernel.one_step, autograph=False)
@@ -138,7 +140,7 @@ def test_no_step_is_short_from_the_first_frozen_one_on(step, can_be_short):
 
 @pytest.mark.full
 def test_a_run_goes_on_from_what_was_saved_while_adapting():
-  kernel = tfpa.marginal_gradient(_log_likelihood, _prior(100.0), 60)
+  kernel = tfpa.marginal_gradient(_log_likelihood, 60, prior=_prior(100.0))
   one_step = tf.function(kernel.one_step, autograph=False)
 
   def run(state, results, steps):
@@ -217,35 +219,36 @@ def test_a_short_step_counts_as_one_that_was_accepted_as_wanted():
   )
 
 
+_PRIOR = tfpa.gaussian_priors.random_walk(1.0, _SIZE, 1.0)
+
+
 @pytest.mark.parametrize(
   ('build', 'arguments'),
   [
-    (tfpa.marginal_gradient, (_log_likelihood, None)),
-    (tfpa.auxiliary_gradient, (_log_likelihood, None)),
-    (tfpa.crank_nicolson, (_log_likelihood, None)),
-    (baselines.prior_preconditioned_langevin, (_log_likelihood, None)),
-    (tfpa.second_order_gradient, (_log_likelihood, None)),
-    (tfpa.auxiliary_langevin, (_log_likelihood,)),
-    (tfpa.latent_gaussian_hyperparameters, (_log_likelihood, None, None)),
+    (tfpa.marginal_gradient, dict(prior=_PRIOR)),
+    (tfpa.auxiliary_gradient, dict(prior=_PRIOR)),
+    (tfpa.crank_nicolson, dict(prior=_PRIOR)),
+    (baselines.prior_preconditioned_langevin, dict(prior=_PRIOR)),
+    (tfpa.second_order_gradient, dict(prior=_PRIOR)),
+    (tfpa.auxiliary_langevin, {}),
+    (
+      tfpa.latent_gaussian_hyperparameters,
+      dict(
+        prior_fn=lambda theta: _PRIOR,
+        hyperprior=tfp.distributions.Normal(0.0, 1.0),
+      ),
+    ),
   ],
 )
 def test_every_builder_hands_the_share_on(build, arguments):
-  if arguments[1:]:
-    prior = tfpa.gaussian_priors.random_walk(1.0, _SIZE, 1.0)
-    normal = tfp.distributions.Normal(0.0, 1.0)
-    arguments = (
-      (_log_likelihood, prior)
-      if len(arguments) == 2
-      else (_log_likelihood, lambda theta: prior, normal)
-    )
   for share in (0.2, 0.0, 0.7):
     given = {} if share == 0.2 else {'short_step_share': share}
-    kernel = build(*arguments, num_adaptation_steps=5, **given)
+    kernel = build(_log_likelihood, 5, **arguments, **given)
     while not isinstance(kernel, tfpa.adaptation.ShortSteps):
       kernel = kernel.inner_kernel
     assert kernel.parameters['short_step_share'] == share
   with pytest.raises(ValueError, match='short_step_share'):
-    build(*arguments, num_adaptation_steps=5, short_step_share=7.0)
+    build(_log_likelihood, 5, **arguments, short_step_share=7.0)
 
 
 @pytest.mark.parametrize('share', [-0.1, 1.0])

@@ -47,7 +47,9 @@ def _surrogate(name):
 
 @functools.cache
 def _learned(name, **options):
-  kernel = tfpa.kernel_hamiltonian(_log_prob, 2000, _surrogate(name), **options)
+  kernel = tfpa.kernel_hamiltonian(
+    _log_prob, 2000, surrogate=_surrogate(name), **options
+  )
   return kernel, _sample(kernel, _far_start(), 2000)
 
 
@@ -137,7 +139,9 @@ class _KilledError(Exception):
 
 @pytest.mark.full
 def test_a_continued_run_gives_the_same_bits(tmp_path, monkeypatch):
-  kernel = tfpa.kernel_hamiltonian(_log_prob, 20, surrogates.gaussian())
+  kernel = tfpa.kernel_hamiltonian(
+    _log_prob, 20, surrogate=surrogates.gaussian()
+  )
   run = functools.partial(_sample, kernel, _far_start(), 10, block_size=8)
   expected = run()
   save, calls = checkpoint_lib.Checkpoint.save, []
@@ -168,7 +172,9 @@ def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   kernel = tfpa.kernel_hamiltonian(
     _log_prob,
     50,
-    tfpa.surrogates.kernel_exponential_family_finite(50, 20, online=True),
+    surrogate=tfpa.surrogates.kernel_exponential_family_finite(
+      50, 20, online=True
+    ),
   )
 
   @tf.function(jit_compile=True, autograph=False)
@@ -204,7 +210,7 @@ def test_sample_chain_compiles_with_a_surrogate_of_the_library():
   ids=['kernel_hamiltonian', 'kernel_adaptive_metropolis'],
 )
 def test_the_number_of_chains_may_be_unknown(build, surrogate):
-  kernel = build(_log_prob, 20, surrogate)
+  kernel = build(_log_prob, 20, surrogate=surrogate)
 
   @tf.function(
     input_signature=[tf.TensorSpec([None, _SIZE], tf.float64)], autograph=False
@@ -232,7 +238,7 @@ def test_over_a_transformed_target_the_law_is_that_of_the_target():
       tfpa.kernel_hamiltonian(
         log_prob,
         0,
-        surrogates.gaussian(),
+        surrogate=surrogates.gaussian(),
         num_leapfrog_steps=3,
         history=np.log(rng.gamma(3.0, size=(100, 2))),
       ),
@@ -276,8 +282,8 @@ def _banana_acceptance(history_seed, surrogate=None, num_chains=1000):
   kernel = tfpa.kernel_hamiltonian(
     _banana_log_prob,
     0,
-    surrogate,
-    tfpa.preconditioners.diagonal(init_scale=1.0),
+    surrogate=surrogate,
+    preconditioner=tfpa.preconditioners.diagonal(init_scale=1.0),
     num_leapfrog_steps=20,
     step_size=0.5,
     history=_banana(1000, history_seed),
@@ -304,7 +310,7 @@ def _with_history(shift, surrogate=None, **options):
   kernel = tfpa.kernel_hamiltonian(
     targets.standard_normal,
     0,
-    surrogate or surrogates.gaussian(),
+    surrogate=surrogate or surrogates.gaussian(),
     history=draws,
     **options,
   )
@@ -342,7 +348,7 @@ def test_a_surrogate_that_was_never_fitted_is_said():
   with pytest.warns(UserWarning, match='could not be fitted to `history`'):
     _sample(kernel, start, 2)
   short = tfpa.kernel_hamiltonian(
-    targets.standard_normal, 3, surrogates.gaussian()
+    targets.standard_normal, 3, surrogate=surrogates.gaussian()
   )
   with pytest.warns(UserWarning, match='never fitted'):
     _sample(short, start[0], 2)

@@ -27,7 +27,9 @@ def test_frozen_is_the_kernel_at_its_end():
 @pytest.mark.full
 def test_frozen_walks_as_often_as_was_learned():
   kernel = tfpa.kernel_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 60, surrogates.misleading()
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    60,
+    surrogate=surrogates.misleading(),
   )
   for num_steps, is_learned in ((0, False), (60, True)):
     _, results = learning.run(kernel, max(num_steps, 1))

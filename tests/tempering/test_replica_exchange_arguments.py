@@ -87,8 +87,8 @@ def test_too_few_replicas_and_no_restarts_are_told():
       dict(
         kernel_fn=lambda target, num_adaptation_steps: tfpa.crank_nicolson(
           target,
-          tfpa.gaussian_priors.spectral(covariance=np.eye(2)),
           num_adaptation_steps,
+          prior=tfpa.gaussian_priors.spectral(covariance=np.eye(2)),
         )
       ),
       ValueError,

@@ -30,43 +30,46 @@ _Result = TypeVar('_Result')
 
 
 def by_keyword(
-  example: str,
+  example: str, **renamed: str
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-  """Makes a decorator that explains which arguments go by keyword.
+  """Makes a decorator that explains how a builder is called.
 
   Python refuses a wrong call by itself, but does not say what to write.
 
   Args:
     example: A correct call, which the error shows.
+    **renamed: Earlier names of arguments, each with what to write now.
 
   Returns:
     A decorator of functions with keyword-only arguments. The decorated function
     raises `TypeError` for too many positional arguments, for one that is given
-    twice, and for a keyword that is missing.
+    twice, that is missing, or that has another name.
   """
 
   def decorate(function):
     parameters = inspect.signature(function).parameters.values()
     leading = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
-    needed = {
-      p.name
-      for p in parameters
-      if p.kind == p.KEYWORD_ONLY and p.default is p.empty
-    }
+    by_name = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+    needed = [p.name for p in parameters if p.default is p.empty]
 
     @functools.wraps(function)
     def build(*args, **options):
+      positional = leading[: len(args)]
       wrong = []
       if len(args) > len(leading):
         wrong.append(f'{len(args)} arguments are given by position')
-      twice = set(leading[: len(args)]) & set(options)
-      wrong += [f'`{name}` is given twice' for name in sorted(twice)]
-      missing = needed - set(options)
-      wrong += [f'`{name}` is not given' for name in sorted(missing)]
+      wrong += [f'`{n}` is given twice' for n in positional if n in options]
+      for name in options:
+        if name in renamed:
+          wrong.append(f'`{name}` is now {renamed[name]}')
+        elif name not in leading + by_name:
+          wrong.append(f'`{name}` is none of them')
+      given = {*positional, *options}
+      wrong += [f'`{n}` is not given' for n in needed if n not in given]
       if wrong:
         raise TypeError(
           f'`{function.__name__}` takes {", ".join(leading)} in this order and '
-          f'all other arguments by keyword, but {", ".join(wrong)}. Write for '
+          f'{", ".join(by_name)} by keyword, but {", ".join(wrong)}. Write for '
           f'example `{example}`.'
         )
       return function(*args, **options)

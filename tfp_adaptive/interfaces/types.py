@@ -11,7 +11,18 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-__all__ = ['DataTree', 'Model', 'Path', 'Seed', 'Structure']
+from tfp_adaptive.interfaces.shared import Preconditioner
+
+__all__ = [
+  'DataTree',
+  'LogProbFn',
+  'Model',
+  'NumSteps',
+  'Path',
+  'Preconditioners',
+  'Seed',
+  'Structure',
+]
 
 # A Tensor or an array, or a list, tuple, namedtuple or dict of them.
 Structure = Any
@@ -25,3 +36,9 @@ Model = (
   | tfp.experimental.distributions.JointDistributionPinned
   | Callable[..., tf.Tensor]
 )
+# Called as TFP calls targets: `fn(x)`, `fn(*parts)` or `fn(**parts)`.
+LogProbFn = Callable[..., tf.Tensor]
+# One for the whole state, or one for each part of it.
+Preconditioners = Preconditioner | Sequence[Preconditioner]
+# Every step makes this many, or draws from a pair (fewest, most).
+NumSteps = int | tuple[int, int]

@@ -9,9 +9,15 @@ u. Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based
 sampling algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
 """
 
-import tensorflow as tf
+from typing import Literal
 
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
 __all__ = [
@@ -20,21 +26,23 @@ __all__ = [
 ]
 
 
+@arguments.by_keyword('auxiliary_gradient(log_likelihood_fn, 500, prior=prior)')
 def auxiliary_gradient(
-  log_likelihood_fn,
-  prior,
-  num_adaptation_steps,
-  auxiliary='z',
-  target_accept_prob=0.55,
-  step_size=0.1,
-  short_step_share=0.2,
-):
+  log_likelihood_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  prior: interfaces.GaussianPrior,
+  auxiliary: Literal['z', 'u'] = 'z',
+  target_accept_prob: float = 0.55,
+  step_size: float = 0.1,
+  short_step_share: float = 0.2,
+) -> tfp.mcmc.TransitionKernel:
   """Builds an auxiliary gradient sampler (aGrad-z, aGrad-u).
 
   Args:
     log_likelihood_fn: As in `marginal_gradient`.
-    prior: As in `marginal_gradient`.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    prior: As in `marginal_gradient`.
     auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
@@ -56,7 +64,7 @@ def auxiliary_gradient(
     prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
     log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
     kernel = tfpa.auxiliary_gradient(
-      log_likelihood, prior, 500, auxiliary='u'
+      log_likelihood, 500, prior=prior, auxiliary='u'
     )
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """

@@ -7,9 +7,14 @@ auxiliary variable costs. Source: Titsias and Papaspiliopoulos (2018), section
 2.2, https://arxiv.org/abs/1610.09641.
 """
 
+from typing import Literal
+
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.auxiliary_gradient import UncalibratedAuxiliaryGradient
 
@@ -20,14 +25,16 @@ __all__ = [
 ]
 
 
+@arguments.by_keyword('auxiliary_langevin(target_log_prob_fn, 500)')
 def auxiliary_langevin(
-  target_log_prob_fn,
-  num_adaptation_steps,
-  auxiliary='u',
-  target_accept_prob=0.55,
-  step_size=0.1,
-  short_step_share=0.2,
-):
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  auxiliary: Literal['z', 'u'] = 'u',
+  target_accept_prob: float = 0.55,
+  step_size: float = 0.1,
+  short_step_share: float = 0.2,
+) -> tfp.mcmc.TransitionKernel:
   """Builds auxiliary MALA, which MALA beats: for comparison.
 
   Args:

@@ -14,8 +14,11 @@ pCNL (without y . g(y)) are misprints.
 """
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
 __all__ = [
@@ -24,26 +27,24 @@ __all__ = [
 ]
 
 
-@arguments.by_keyword(
-  'crank_nicolson(log_likelihood_fn, prior, 500, langevin=True)'
-)
+@arguments.by_keyword('crank_nicolson(log_likelihood_fn, 500, prior=prior)')
 def crank_nicolson(
-  log_likelihood_fn,
-  prior,
-  num_adaptation_steps,
+  log_likelihood_fn: types.LogProbFn,
+  num_adaptation_steps: int,
   *,
-  langevin=False,
-  preconditioned=True,
-  target_accept_prob=None,
-  step_size=0.1,
-  short_step_share=0.2,
-):
+  prior: interfaces.GaussianPrior,
+  langevin: bool = False,
+  preconditioned: bool = True,
+  target_accept_prob: float | None = None,
+  step_size: float = 0.1,
+  short_step_share: float = 0.2,
+) -> tfp.mcmc.TransitionKernel:
   """Builds a Crank-Nicolson sampler (pCN, pCNL, CNL).
 
   Args:
     log_likelihood_fn: As in `marginal_gradient`; needs no gradient for pCN.
-    prior: As in `marginal_gradient`.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    prior: As in `marginal_gradient`.
     langevin: Whether to use the gradient of the log-likelihood.
     preconditioned: Whether the noise has the prior's covariance. CNL and CN,
       without, need a prior with an inverse.
@@ -67,7 +68,7 @@ def crank_nicolson(
   Example:
     prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
     log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
-    kernel = tfpa.crank_nicolson(log_likelihood, prior, 500)
+    kernel = tfpa.crank_nicolson(log_likelihood, 500, prior=prior)
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   if target_accept_prob is None:

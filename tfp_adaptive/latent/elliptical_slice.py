@@ -12,11 +12,14 @@ import collections
 import math
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
 __all__ = [
@@ -49,7 +52,12 @@ class EllipticalSliceResults(
   __slots__ = ()
 
 
-def elliptical_slice(log_likelihood_fn, prior):
+@arguments.by_keyword('elliptical_slice(log_likelihood_fn, prior=prior)')
+def elliptical_slice(
+  log_likelihood_fn: types.LogProbFn,
+  *,
+  prior: interfaces.GaussianPrior,
+) -> tfp.mcmc.TransitionKernel:
   """Builds TFP's elliptical slice sampler, on a prior of this library.
 
   Args:
@@ -68,7 +76,7 @@ def elliptical_slice(log_likelihood_fn, prior):
   Example:
     prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
     log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
-    kernel = tfpa.elliptical_slice(log_likelihood, prior)
+    kernel = tfpa.elliptical_slice(log_likelihood, prior=prior)
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return EllipticalSlice(log_likelihood_fn, prior)

@@ -11,9 +11,12 @@ Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm.
 """
 
 import collections
+from collections.abc import Callable
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import short_steps
@@ -23,6 +26,7 @@ from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.auxiliary_gradient import UncalibratedAuxiliaryGradient
 from tfp_adaptive.latent.crank_nicolson import UncalibratedCrankNicolson
@@ -181,25 +185,25 @@ _LATENT_KERNELS = dict(
 
 
 @arguments.by_keyword(
-  'latent_gaussian_hyperparameters(log_likelihood_fn, prior_fn, hyperprior, '
-  '500, joint=False)'
+  'latent_gaussian_hyperparameters(log_likelihood_fn, 500, '
+  'prior_fn=prior_fn, hyperprior=hyperprior)'
 )
 def latent_gaussian_hyperparameters(
-  log_likelihood_fn,
-  prior_fn,
-  hyperprior,
-  num_adaptation_steps,
+  log_likelihood_fn: types.LogProbFn,
+  num_adaptation_steps: int,
   *,
-  joint=True,
-  latent='auxiliary_gradient',
-  num_latent_updates=1,
-  target_accept_prob=0.55,
-  hyper_target_accept_prob=0.25,
-  step_size=0.1,
-  hyper_step_size=0.1,
-  bijector=None,
-  short_step_share=0.2,
-):
+  prior_fn: Callable[..., interfaces.GaussianPrior],
+  hyperprior: tfp.distributions.Distribution | types.LogProbFn,
+  joint: bool = True,
+  latent: str = 'auxiliary_gradient',
+  num_latent_updates: int = 1,
+  target_accept_prob: float = 0.55,
+  hyper_target_accept_prob: float = 0.25,
+  step_size: float = 0.1,
+  hyper_step_size: float = 0.1,
+  bijector: tfp.bijectors.Bijector | None = None,
+  short_step_share: float = 0.2,
+) -> tfp.mcmc.TransitionKernel:
   """Builds a sampler of a latent field and its prior's hyperparameters.
 
   The state is `(x, theta)`, theta unconstrained; the hyperprior's default
@@ -207,12 +211,12 @@ def latent_gaussian_hyperparameters(
 
   Args:
     log_likelihood_fn: f, as in `marginal_gradient`.
+    num_adaptation_steps: Steps that tune delta and kappa and learn L, the
+      shape of the steps kappa L e of unconstrained theta; then all are fixed.
     prior_fn: theta -> `interfaces.GaussianPrior`; theta has chain dimensions,
       and so must the prior's params. Decomposed once in a step. A dense prior
       is decomposed fastest without XLA on a CPU: `jit_compile=False`.
     hyperprior: A `tfp.distributions.Distribution` of theta, joint or not.
-    num_adaptation_steps: Steps that tune delta and kappa and learn L, the
-      shape of the steps kappa L e of unconstrained theta; then all are fixed.
     joint: Whether theta moves together with x, given a noisy copy of it
       (aGrad-z-joint). Else theta moves at fixed x (Gibbs), slower by an order
       of magnitude or more, and C must have an inverse.
@@ -245,7 +249,7 @@ def latent_gaussian_hyperparameters(
     log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
     kernel = tfpa.latent_gaussian_hyperparameters(
       log_likelihood,
-      lambda scale: tfpa.gaussian_priors.random_walk(scale, 50, 1.0),
+      prior_fn=lambda scale: tfpa.gaussian_priors.random_walk(scale, 50, 1.0),
       hyperprior=tfp.distributions.LogNormal(-2.0, 0.5),
       num_adaptation_steps=500,
     )

@@ -9,7 +9,11 @@ algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
 """
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
 __all__ = [
@@ -18,22 +22,24 @@ __all__ = [
 ]
 
 
+@arguments.by_keyword('marginal_gradient(log_likelihood_fn, 500, prior=prior)')
 def marginal_gradient(
-  log_likelihood_fn,
-  prior,
-  num_adaptation_steps,
-  target_accept_prob=0.55,
-  step_size=0.1,
-  short_step_share=0.2,
-):
+  log_likelihood_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  prior: interfaces.GaussianPrior,
+  target_accept_prob: float = 0.55,
+  step_size: float = 0.1,
+  short_step_share: float = 0.2,
+) -> tfp.mcmc.TransitionKernel:
   """Builds the marginal gradient sampler (mGrad): the one to start with.
 
   Args:
     log_likelihood_fn: f, differentiable, called as TFP calls targets; returns
       [chains...], without the prior.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     prior: An `interfaces.GaussianPrior`; the state is
       [chains..., *prior.event_shape].
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state; the adaptation
       finds its order of magnitude.
@@ -55,7 +61,7 @@ def marginal_gradient(
   Example:
     prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
     log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
-    kernel = tfpa.marginal_gradient(log_likelihood, prior, 500)
+    kernel = tfpa.marginal_gradient(log_likelihood, 500, prior=prior)
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(

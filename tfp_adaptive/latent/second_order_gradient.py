@@ -19,11 +19,14 @@ import collections
 import math
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.priors import markov_prior
 from tfp_adaptive.linalg import banded_cholesky as cholesky
@@ -46,14 +49,18 @@ class Expansion(collections.namedtuple('Expansion', ['gradient', 'curvature'])):
   __slots__ = ()
 
 
+@arguments.by_keyword(
+  'second_order_gradient(log_likelihood_fn, 500, prior=prior)'
+)
 def second_order_gradient(
-  log_likelihood_fn,
-  prior,
-  num_adaptation_steps,
-  target_accept_prob=0.55,
-  step_size=0.1,
-  short_step_share=0.2,
-):
+  log_likelihood_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  prior: interfaces.GaussianPrior,
+  target_accept_prob: float = 0.55,
+  step_size: float = 0.1,
+  short_step_share: float = 0.2,
+) -> tfp.mcmc.TransitionKernel:
   """Builds the second-order marginal sampler, for likelihoods that factorise.
 
   It knows the curvature of the likelihood, so that delta need not follow the
@@ -63,9 +70,9 @@ def second_order_gradient(
   Args:
     log_likelihood_fn: As in `marginal_gradient`, of the form sum_i f_i(x_i),
       twice differentiable; where f_i is convex its curvature is taken as 0.
+    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
       `autoregression`, `random_walk` or `state_space`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First delta, a variance in units of the state.
     short_step_share: As in `marginal_gradient`.
@@ -85,7 +92,7 @@ def second_order_gradient(
   Example:
     prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
     log_likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
-    kernel = tfpa.second_order_gradient(log_likelihood, prior, 500)
+    kernel = tfpa.second_order_gradient(log_likelihood, 500, prior=prior)
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(

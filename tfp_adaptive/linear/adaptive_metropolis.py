@@ -13,6 +13,7 @@ w = C^-1 (x - mu), projected on the structure of C.
 import collections
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
@@ -22,6 +23,7 @@ from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear import schedule
@@ -38,15 +40,17 @@ _MEAN_RATE = 0.01  # a.
 _SCALE_RATE = 0.01  # c.
 
 
+@arguments.by_keyword('adaptive_metropolis(target_log_prob_fn, 500)')
 def adaptive_metropolis(
-  target_log_prob_fn,
-  num_adaptation_steps,
-  preconditioner=None,
-  target_accept_prob=0.25,
-  step_size=1.0,
-  target_is_stochastic=False,
-  shape_rate=None,
-):
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  preconditioner: types.Preconditioners | None = None,
+  target_accept_prob: float = 0.25,
+  step_size: float = 1.0,
+  target_is_stochastic: bool = False,
+  shape_rate: float | None = None,
+) -> tfp.mcmc.TransitionKernel:
   """Builds adaptive Metropolis (AM): the random walk's covariance by moments.
 
   It calls the target once per step and never its gradient.

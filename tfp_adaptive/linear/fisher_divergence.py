@@ -34,6 +34,7 @@ for the divergence and the dense factor.
 import collections
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
@@ -45,6 +46,7 @@ from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import stack
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.linear import kept_momentum
@@ -100,18 +102,18 @@ class Pairs(
   'fisher_divergence_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)'
 )
 def fisher_divergence_hamiltonian(
-  target_log_prob_fn,
-  num_adaptation_steps,
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
   *,
-  num_leapfrog_steps=None,
-  preconditioner=None,
-  target_accept_prob=0.8,
-  randomize_num_steps=True,
-  step_size=1.0,
-  max_num_leapfrog_steps=None,
-  local_steps=False,
-  keep_momentum=False,
-):
+  num_leapfrog_steps: types.NumSteps | None = None,
+  preconditioner: types.Preconditioners | None = None,
+  target_accept_prob: float = 0.8,
+  randomize_num_steps: bool = True,
+  step_size: float = 1.0,
+  max_num_leapfrog_steps: int | None = None,
+  local_steps: bool = False,
+  keep_momentum: bool = False,
+) -> tfp.mcmc.TransitionKernel:
   """Builds HMC whose inverse mass matrix has the least Fisher divergence.
 
   It learns from the states and the gradients that chains have anyway: a step
@@ -169,14 +171,16 @@ def fisher_divergence_hamiltonian(
   )
 
 
+@arguments.by_keyword('fisher_divergence_langevin(target_log_prob_fn, 500)')
 def fisher_divergence_langevin(
-  target_log_prob_fn,
-  num_adaptation_steps,
-  preconditioner=None,
-  target_accept_prob=0.574,
-  step_size=1.0,
-  short_step_share=None,
-):
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  preconditioner: types.Preconditioners | None = None,
+  target_accept_prob: float = 0.574,
+  step_size: float = 1.0,
+  short_step_share: float | None = None,
+) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA with the factor that minimizes the Fisher divergence.
 
   For a Gaussian that is its covariance, however little the chains have moved,

@@ -4,8 +4,7 @@ Source: Hirt, Titsias and Dellaportas (2021), Entropy-based adaptive Hamiltonian
 Monte Carlo, https://arxiv.org/abs/2110.14625.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
@@ -42,15 +41,15 @@ __all__ = [
   'entropy_adaptive_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)'
 )
 def entropy_adaptive_hamiltonian(
-  target_log_prob_fn: Callable[..., tf.Tensor],
+  target_log_prob_fn: types.LogProbFn,
   num_adaptation_steps: int,
   *,
-  num_leapfrog_steps: int | Sequence[int],
-  preconditioner: types.Structure = None,
+  num_leapfrog_steps: types.NumSteps,
+  preconditioner: types.Preconditioners | None = None,
   criterion: interfaces.Criterion | None = None,
   optimizer: interfaces.Optimizer | None = None,
   target_accept_prob: float = 0.67,
-  hessian_product: str = 'autodiff',
+  hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff',
   randomize_num_steps: bool = False,
   step_size: float = 1.0,
 ) -> tfp.mcmc.TransitionKernel:

@@ -7,8 +7,10 @@ Monte Carlo, section 2.3, https://arxiv.org/abs/1911.01373.
 import collections
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -16,6 +18,7 @@ from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear import hessian_product
@@ -33,17 +36,19 @@ __all__ = [
 ]
 
 
+@arguments.by_keyword('gradient_adaptive_langevin(target_log_prob_fn, 500)')
 def gradient_adaptive_langevin(
-  target_log_prob_fn,
-  num_adaptation_steps,
-  preconditioner=None,
-  exact_gradient=False,
-  criterion=None,
-  optimizer=None,
-  target_accept_prob=0.55,
-  step_size=1.0,
-  short_step_share=None,
-):
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  preconditioner: types.Preconditioners | None = None,
+  exact_gradient: bool = False,
+  criterion: interfaces.Criterion | None = None,
+  optimizer: interfaces.Optimizer | None = None,
+  target_accept_prob: float = 0.55,
+  step_size: float = 1.0,
+  short_step_share: float | None = None,
+) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA whose covariance is learned by gradient (gadMALA).
 
   Args:

@@ -5,8 +5,10 @@ Monte Carlo, section 2.2, https://arxiv.org/abs/1911.01373.
 """
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -14,6 +16,7 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import optimizers
 from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
@@ -29,15 +32,17 @@ __all__ = [
 ]
 
 
+@arguments.by_keyword('gradient_adaptive_random_walk(target_log_prob_fn, 500)')
 def gradient_adaptive_random_walk(
-  target_log_prob_fn,
-  num_adaptation_steps,
-  preconditioner=None,
-  criterion=None,
-  optimizer=None,
-  target_accept_prob=0.25,
-  step_size=1.0,
-):
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  preconditioner: types.Preconditioners | None = None,
+  criterion: interfaces.Criterion | None = None,
+  optimizer: interfaces.Optimizer | None = None,
+  target_accept_prob: float = 0.25,
+  step_size: float = 1.0,
+) -> tfp.mcmc.TransitionKernel:
   """Builds a random walk whose covariance is learned by gradient (gadRWM).
 
   Args:

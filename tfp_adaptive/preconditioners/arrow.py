@@ -51,7 +51,7 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(102))
     kernel = tfpa.gradient_adaptive_langevin(
-      target.log_prob, 1000, tfpa.preconditioners.arrow(2)
+      target.log_prob, 1000, preconditioner=tfpa.preconditioners.arrow(2)
     )
   """
   if not isinstance(num_globals, int) or num_globals < 1:

@@ -44,7 +44,7 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
     kernel = tfpa.gradient_adaptive_langevin(
-      target.log_prob, 1000, tfpa.preconditioners.banded(2)
+      target.log_prob, 1000, preconditioner=tfpa.preconditioners.banded(2)
     )
   """
   if not isinstance(num_superdiagonals, int) or num_superdiagonals < 1:

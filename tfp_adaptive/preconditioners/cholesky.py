@@ -44,7 +44,7 @@ def cholesky(init_scale=None, min_scale=0.0):
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
     kernel = tfpa.gradient_adaptive_langevin(
-      target.log_prob, 1000, tfpa.preconditioners.cholesky()
+      target.log_prob, 1000, preconditioner=tfpa.preconditioners.cholesky()
     )
   """
 

@@ -32,7 +32,7 @@ def diagonal(init_scale=None, min_scale=0.0):
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
     kernel = tfpa.gradient_adaptive_langevin(
-      target.log_prob, 1000, tfpa.preconditioners.diagonal()
+      target.log_prob, 1000, preconditioner=tfpa.preconditioners.diagonal()
     )
   """
   return interfaces.Preconditioner(

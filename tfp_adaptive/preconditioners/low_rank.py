@@ -76,7 +76,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
     kernel = tfpa.gradient_adaptive_langevin(
-      target.log_prob, 1000, tfpa.preconditioners.low_rank(5)
+      target.log_prob, 1000, preconditioner=tfpa.preconditioners.low_rank(5)
     )
   """
   if not isinstance(rank, int) or rank < 1:

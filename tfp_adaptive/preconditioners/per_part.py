@@ -40,7 +40,9 @@ def per_part(preconditioners, init_scale=None):
     factor = tfpa.preconditioners.per_part(
       [tfpa.preconditioners.diagonal(), tfpa.preconditioners.tridiagonal()]
     )
-    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 1000, factor)
+    kernel = tfpa.gradient_adaptive_langevin(
+      target.log_prob, 1000, preconditioner=factor
+    )
   """
   blocks = tuple(preconditioners)
   _check(blocks)

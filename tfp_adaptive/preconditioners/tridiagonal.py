@@ -40,7 +40,7 @@ def tridiagonal(init_scale=None, min_scale=0.0):
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
     kernel = tfpa.gradient_adaptive_langevin(
-      target.log_prob, 1000, tfpa.preconditioners.tridiagonal()
+      target.log_prob, 1000, preconditioner=tfpa.preconditioners.tridiagonal()
     )
   """
   return banded(1, init_scale, min_scale)._replace(

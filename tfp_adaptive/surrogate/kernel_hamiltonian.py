@@ -21,6 +21,7 @@ import collections
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
@@ -33,6 +34,7 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 from tfp_adaptive.surrogate import models as surrogates
 from tfp_adaptive.surrogate import surrogate_leapfrog
@@ -49,19 +51,21 @@ __all__ = [
 _SHORTEST = 1.0 / 3.0  # Of the longest trajectory.
 
 
+@arguments.by_keyword('kernel_hamiltonian(target_log_prob_fn, 500)')
 def kernel_hamiltonian(
-  target_log_prob_fn,
-  num_adaptation_steps,
-  surrogate=None,
-  preconditioner=None,
-  num_leapfrog_steps=None,
-  step_size=0.3,
-  history=None,
-  target_is_stochastic=False,
-  target_accept_prob=None,
-  walk_share=0.1,
-  trajectory_length=4.0,
-):
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
+  *,
+  surrogate: interfaces.Surrogate | None = None,
+  preconditioner: types.Preconditioners | None = None,
+  num_leapfrog_steps: types.NumSteps | None = None,
+  step_size: float = 0.3,
+  history: np.ndarray | None = None,
+  target_is_stochastic: bool = False,
+  target_accept_prob: float | None = None,
+  walk_share: float = 0.1,
+  trajectory_length: float = 4.0,
+) -> tfp.mcmc.TransitionKernel:
   """Builds HMC without gradients (KMC): forces learned from past states.
 
   One step calls the target once, however long its trajectory. For targets

@@ -16,9 +16,11 @@ parallel tempering, https://arxiv.org/abs/1905.02939.
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
@@ -28,6 +30,7 @@ from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.tempering import exchange
 from tfp_adaptive.tempering import replicas
@@ -45,14 +48,14 @@ _HIGHEST_RATE = 0.9  # Of rejections, before it is worth a warning.
   'replica_exchange(target_log_prob_fn, 500, num_replicas=5)'
 )
 def replica_exchange(
-  target_log_prob_fn,
-  num_adaptation_steps,
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
   *,
-  num_replicas=10,
-  kernel_fn=None,
-  reference=None,
-  min_inverse_temperature=None,
-):
+  num_replicas: int = 10,
+  kernel_fn: Callable[..., tfp.mcmc.TransitionKernel] | None = None,
+  reference: tfp.distributions.Distribution | types.LogProbFn | None = None,
+  min_inverse_temperature: float | None = None,
+) -> tfp.mcmc.TransitionKernel:
   """Builds replica exchange whose samplers and temperatures are learned.
 
   For targets of several modes: the last replicas go from one to another, and

@@ -4,15 +4,20 @@ Source: Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
 https://arxiv.org/abs/2110.14625.
 """
 
+from typing import Literal
+
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import proposal
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.interfaces import types
 from tfp_adaptive.linear import hessian_product as hessian
 from tfp_adaptive.linear import kept_momentum
 from tfp_adaptive.linear import log_det
@@ -35,20 +40,24 @@ __all__ = [
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 
 
+@arguments.by_keyword(
+  'transport_adaptive_hamiltonian(target_log_prob_fn, 500, '
+  'num_leapfrog_steps=3)'
+)
 def transport_adaptive_hamiltonian(
-  target_log_prob_fn,
-  num_adaptation_steps,
+  target_log_prob_fn: types.LogProbFn,
+  num_adaptation_steps: int,
   *,
-  num_leapfrog_steps=None,
-  transport=None,
-  criterion=None,
-  optimizer=None,
-  target_accept_prob=None,
-  hessian_product='autodiff',
-  step_size=1.0,
-  max_num_leapfrog_steps=None,
-  keep_momentum=False,
-):
+  num_leapfrog_steps: types.NumSteps | None = None,
+  transport: interfaces.Transport | None = None,
+  criterion: interfaces.Criterion | None = None,
+  optimizer: interfaces.Optimizer | None = None,
+  target_accept_prob: float | None = None,
+  hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff',
+  step_size: float = 1.0,
+  max_num_leapfrog_steps: int | None = None,
+  keep_momentum: bool = False,
+) -> tfp.mcmc.TransitionKernel:
   """Builds HMC behind a map f that is learned while it samples.
 
   A transport with a `fit`, such as `transports.conditional_gaussian()`, is

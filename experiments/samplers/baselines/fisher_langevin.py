@@ -48,6 +48,7 @@ Statistics = collections.namedtuple(
 def fisher_adaptive_langevin(
   target_log_prob_fn,
   num_adaptation_steps,
+  *,
   preconditioner=None,
   target_accept_prob=0.574,
   step_size=1.0,

@@ -37,6 +37,7 @@ __all__ = [
 def kernel_adaptive_metropolis(
   target_log_prob_fn,
   num_adaptation_steps,
+  *,
   surrogate=None,
   noise_scale=0.2,
   step_size=1.0,

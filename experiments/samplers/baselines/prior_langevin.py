@@ -15,8 +15,9 @@ __all__ = ['UncalibratedPriorLangevin', 'prior_preconditioned_langevin']
 
 def prior_preconditioned_langevin(
   log_likelihood_fn,
-  prior,
   num_adaptation_steps,
+  *,
+  prior,
   target_accept_prob=0.55,
   step_size=0.01,
   short_step_share=0.2,

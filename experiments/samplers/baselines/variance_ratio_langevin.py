@@ -37,6 +37,7 @@ Statistics = collections.namedtuple('Statistics', ['time', 'state', 'gradient'])
 def variance_ratio_langevin(
   target_log_prob_fn,
   num_adaptation_steps,
+  *,
   preconditioner=None,
   target_accept_prob=0.574,
   step_size=1.0,

@@ -47,7 +47,7 @@ def _transport(density, num_steps, **options):
 
 
 def _field(builder, density, num_steps, **options):
-  return builder(density, models.field_prior(), num_steps, **options)
+  return builder(density, num_steps, prior=models.field_prior(), **options)
 
 
 def _latent(builder, **options):
@@ -57,15 +57,15 @@ def _latent(builder, **options):
 
 def _elliptical(density, num_steps, **options):
   del num_steps
-  return tfpa.elliptical_slice(density, models.field_prior(), **options)
+  return tfpa.elliptical_slice(density, prior=models.field_prior(), **options)
 
 
 def _hyper(density, num_steps, **options):
   return tfpa.latent_gaussian_hyperparameters(
     density,
-    models.prior_fn,
-    models.hyperprior(),
     num_steps,
+    prior_fn=models.prior_fn,
+    hyperprior=models.hyperprior(),
     **options,
   )
 

@@ -175,7 +175,9 @@ def test_hamiltonian_proposals_learn_too():
 def test_structures_that_are_not_dense_are_refused():
   diagonal = tfpa.preconditioners.diagonal()
   with pytest.raises(ValueError, match='dense factor, but got `diagonal`'):
-    baselines.fisher_adaptive_langevin(_TARGET.log_prob, 10, diagonal)
+    baselines.fisher_adaptive_langevin(
+      _TARGET.log_prob, 10, preconditioner=diagonal
+    )
 
 
 def test_triangular_factors_are_refused():

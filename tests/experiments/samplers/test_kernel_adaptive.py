@@ -273,7 +273,7 @@ def _kernel(num_adaptation_steps, **options):
   return baselines.kernel_adaptive_metropolis(
     targets.standard_normal,
     num_adaptation_steps,
-    kernel_subsample(30),
+    surrogate=kernel_subsample(30),
     **options,
   )
 

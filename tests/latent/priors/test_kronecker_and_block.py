@@ -98,15 +98,15 @@ def test_the_state_of_a_list_may_be_a_list():
   parts = [tf.reshape(joined[:, :4], [3, 2, 2]), joined[:, 4:]]
   kernel = tfpa.marginal_gradient(
     lambda x, y: -tf.reduce_sum(x**4, axis=[-2, -1]) * tf.reduce_sum(y**2, -1),
-    prior,
     0,
+    prior=prior,
   )
   alone = tfpa.marginal_gradient(
     lambda x: (
       -tf.reduce_sum(x[:, :4] ** 4, -1) * tf.reduce_sum(x[:, 4:] ** 2, -1)
     ),
-    prior,
     0,
+    prior=prior,
   )
   moved, _ = kernel.one_step(parts, kernel.bootstrap_results(parts), (1, 2))
   expected, _ = alone.one_step(joined, alone.bootstrap_results(joined), (1, 2))

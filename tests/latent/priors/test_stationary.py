@@ -103,7 +103,7 @@ def test_an_iteration_makes_two_transforms():
     seen.append(x.shape)
     return -tf.reduce_sum(tf.exp(x), axis=[-2, -1])
 
-  kernel = tfpa.marginal_gradient(log_likelihood, prior, 0)
+  kernel = tfpa.marginal_gradient(log_likelihood, 0, prior=prior)
   state = gaussian_priors.sample(prior, [2], seed=1)
   results = kernel.bootstrap_results(state)
   step = tf.function(lambda x, r: kernel.one_step(x, r, seed=(1, 2)))

@@ -46,7 +46,7 @@ def in_turn(first, then, num_first_fits=2):
       tfpa.surrogates.kernel_exponential_family_lite(500),
       tfpa.surrogates.kernel_exponential_family_finite(500),
     )
-    kernel = tfpa.kernel_hamiltonian(target.log_prob, 1000, surrogate)
+    kernel = tfpa.kernel_hamiltonian(target.log_prob, 1000, surrogate=surrogate)
   """
   if first.num_points != then.num_points:
     raise ValueError(
