@@ -29,7 +29,7 @@ def test_tfp_takes_the_mean_of_a_range_that_is_given():
   for kernel, mean in (
     (
       tfpa.fisher_divergence_hamiltonian(
-        targets.standard_normal, 0, num_leapfrog_steps=5
+        targets.standard_normal, 0, num_leapfrog_steps=(1, 5)
       ),
       3,
     ),

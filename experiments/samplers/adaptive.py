@@ -250,9 +250,11 @@ class EntropyAdaptiveHmc(GradientAdaptive):
     )
 
   def build(self, target, options):
-    names = ('num_leapfrog_steps', 'hessian_product', 'randomize_num_steps')
+    most = self.num_leapfrog_steps
     kernel = tfpa.entropy_adaptive_hamiltonian(
-      **self.given(*names), **self.arguments(target, options)
+      num_leapfrog_steps=(1, most) if self.randomize_num_steps else most,
+      **self.given('hessian_product'),
+      **self.arguments(target, options),
     )
     if self.settings == 'paper':
       kernel = presets.with_three_terms(kernel)
@@ -313,7 +315,7 @@ class ConditionalGaussianHmc(Adaptive):
       tfpa.transport_adaptive_hamiltonian,
       target,
       options,
-      num_leapfrog_steps=self.num_leapfrog_steps,
+      num_leapfrog_steps=(1, self.num_leapfrog_steps),
       transport=tfpa.transports.conditional_gaussian(
         num_drivers=self.num_drivers, structure=self.structure
       ),
@@ -328,22 +330,18 @@ class FisherDivergenceHmc(Adaptive, Structured):
   num_leapfrog_steps: NumLeapfrogSteps = 5
   randomize_num_steps: bool = True
 
-  passed: ClassVar[tuple] = (
-    *Adaptive.passed,
-    'num_leapfrog_steps',
-    'randomize_num_steps',
-  )
-
   def default_label(self):
     return (
       f'Fisher-divergence HMC-{self.num_leapfrog_steps}{self.structure_label()}'
     )
 
   def build(self, target, options):
+    most = self.num_leapfrog_steps
     return self.build_with(
       tfpa.fisher_divergence_hamiltonian,
       target,
       options,
+      num_leapfrog_steps=(1, most) if self.randomize_num_steps else most,
       preconditioner=self.structure(target, is_paper=False),
     )
 

@@ -584,11 +584,11 @@ _DIGESTS = (
   ),
   *_digests(
     tfpa.entropy_adaptive_hamiltonian,
-    {'random number of steps': dict(**_LENGTH, randomize_num_steps=True)},
+    {'random number of steps': dict(num_leapfrog_steps=(1, 3))},
     calibration=Calibration(
       'Hamiltonian, random length',
       thinning=2,
-      options=dict(num_leapfrog_steps=4),
+      options=dict(num_leapfrog_steps=(1, 4)),
     ),
   ),
   *_digests(
@@ -603,7 +603,7 @@ _DIGESTS = (
   ),
   *_digests(
     tfpa.fisher_divergence_hamiltonian,
-    {'five leapfrog steps at most': dict(num_leapfrog_steps=5)},
+    {'five leapfrog steps at most': dict(num_leapfrog_steps=(1, 5))},
   ),
   *_digests(
     tfpa.fisher_divergence_hamiltonian,
@@ -647,7 +647,7 @@ _DIGESTS = (
     tfpa.transport_adaptive_hamiltonian,
     {
       'kept momenta': dict(
-        **_LENGTH,
+        num_leapfrog_steps=(1, 3),
         transport=tfpa.transports.conditional_gaussian(),
         keep_momentum=True,
       )
@@ -657,7 +657,7 @@ _DIGESTS = (
     tfpa.transport_adaptive_hamiltonian,
     {
       'conditional Gaussian': dict(
-        **_LENGTH,
+        num_leapfrog_steps=(1, 3),
         transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),
       )
     },

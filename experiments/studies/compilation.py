@@ -79,7 +79,7 @@ _KERNELS: dict[str, Callable] = {
   'kernel': tfpa.kernel_hamiltonian,
   'fisher': tfpa.fisher_divergence_hamiltonian,
   'fisher, given': lambda f, n: tfpa.fisher_divergence_hamiltonian(
-    f, n, num_leapfrog_steps=5
+    f, n, num_leapfrog_steps=(1, 5)
   ),
   'entropy': lambda f, n: tfpa.entropy_adaptive_hamiltonian(
     f, num_leapfrog_steps=3, num_adaptation_steps=n

@@ -124,14 +124,12 @@ def _linear():
     part = getattr(tfpa.optimizers, optimizer)(0.01)
     yield _on_target(f'{langevin}, {optimizer}', langevin, optimizer=part)
   hamiltonian = 'entropy_adaptive_hamiltonian'
-  for option in (
-    dict(hessian_product='finite_difference'),
-    dict(randomize_num_steps=True),
-  ):
-    (name,) = option
-    yield _on_target(
-      f'{hamiltonian}, {name}', hamiltonian, **_LENGTHS, **option
-    )
+  # Names as in the records.
+  for name, options in {
+    'hessian_product': dict(hessian_product='finite_difference', **_LENGTHS),
+    'randomize_num_steps': dict(num_leapfrog_steps=(1, 3)),
+  }.items():
+    yield _on_target(f'{hamiltonian}, {name}', hamiltonian, **options)
   yield _on_target('auxiliary_langevin', 'auxiliary_langevin')
 
 

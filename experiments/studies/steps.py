@@ -379,7 +379,7 @@ def _length_programs(build, lengths, data_dir):
     field: tfp_private.get_innermost(results, field)
     for field in ('preconditioner_params', 'step_size')
   }
-  given_kernel = kernel(num_leapfrog_steps=lengths, randomize_num_steps=False)
+  given_kernel = kernel(num_leapfrog_steps=lengths)
   given = _kernel_program(given_kernel, state, 1)
   given_results = tfp_private.replace_innermost(
     given_kernel.bootstrap_results(state), **shared

@@ -104,7 +104,7 @@ def _hamiltonian(temper):
     _tempered(temper),
     0,
     preconditioner=registry.fixed(0.6 * _FACTOR),
-    randomize_num_steps=True,
+    num_leapfrog_steps=(1, 3),
   )
 
 

@@ -147,6 +147,12 @@ def test_the_error_of_a_wrong_call_shows_one_that_works(build):
       lambda: tfpa.entropy_adaptive_hamiltonian(_F, 500),
       '`num_leapfrog_steps` is not given',
     ),
+    (
+      lambda: tfpa.fisher_divergence_hamiltonian(
+        _F, 500, randomize_num_steps=True
+      ),
+      '`randomize_num_steps` is now a pair: `num_leapfrog_steps=',
+    ),
     (lambda: tfpa.marginal_gradient(_F, _PRIOR, 500), 'by position'),
     (
       lambda: tfpa.marginal_gradient(_F, _PRIOR, num_adaptation_steps=500),

@@ -268,7 +268,7 @@ def test_a_path_of_a_hundred_is_learned_from_a_few_hundred_gradients():
   kernel = tfpa.fisher_divergence_hamiltonian(
     target,
     200,
-    num_leapfrog_steps=3,
+    num_leapfrog_steps=(1, 3),
     preconditioner=tfpa.preconditioners.tridiagonal(),
   )
   start = np.random.default_rng(0).normal(size=(8, size))
@@ -306,7 +306,7 @@ def test_long_directions_beside_scales_are_learned_from_pairs():
     kernel = tfpa.fisher_divergence_hamiltonian(
       lambda x: targets.standard_normal(tf.matmul(x, inverse.T)),
       600,
-      num_leapfrog_steps=5,
+      num_leapfrog_steps=(1, 5),
       preconditioner=preconditioner,
     )
     start = tf.constant(rng.normal(size=(8, size)))

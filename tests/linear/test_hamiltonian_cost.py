@@ -98,9 +98,7 @@ def test_a_single_leapfrog_step_needs_no_hessian_product():
 
 
 def test_a_drawn_number_of_steps_is_what_a_step_costs():
-  calls, all_results, cost = _counted_steps(
-    5, 0, num_steps=12, randomize_num_steps=True
-  )
+  calls, all_results, cost = _counted_steps((1, 5), 0, num_steps=12)
   drawn = [
     int(mh_results(r).proposed_results.trajectory.num_steps)
     for r in all_results

@@ -163,8 +163,7 @@ def _num_steps_drawn(length, num_draws):
     tfpa.proposals.UncalibratedPreconditionedHamiltonian(
       _TARGET.log_prob,
       registry.fixed(_FACTOR),
-      length,
-      randomize_num_steps=True,
+      (1, length),
     )
   )
   state = tf.ones([2, _EVENT_SIZE], tf.float64)

@@ -195,7 +195,7 @@ def test_a_replay_is_refused():
 
 def test_no_kernel_of_tfp_has_such_steps():
   kernel = tfpa.fisher_divergence_hamiltonian(
-    _funnel, 0, num_leapfrog_steps=3, local_steps=True
+    _funnel, 0, num_leapfrog_steps=(1, 3), local_steps=True
   )
   results = kernel.bootstrap_results(tf.zeros([2, _EVENT_SIZE]))
   with pytest.raises(ValueError, match='frozen'):
@@ -205,7 +205,7 @@ def test_no_kernel_of_tfp_has_such_steps():
 
 def test_chains_that_never_move_do_not_drive_the_step_size():
   kernel = tfpa.fisher_divergence_hamiltonian(
-    _funnel, 10, num_leapfrog_steps=3, local_steps=True
+    _funnel, 10, num_leapfrog_steps=(1, 3), local_steps=True
   )
   start = tf.constant(np.random.default_rng(0).normal(size=(4, _EVENT_SIZE)))
   _, results = kernel.one_step(

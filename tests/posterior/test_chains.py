@@ -18,7 +18,7 @@ _CHOICE = structure.Choice(*structure.default_matrix(2))
 
 def _started():
   kernel = tfpa.fisher_divergence_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 50, num_leapfrog_steps=2
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 50, num_leapfrog_steps=(1, 2)
   )
   starts = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
   return chains_lib.start(

@@ -14,15 +14,15 @@ def _kernel(num_adaptation_steps, **options):
   return tfpa.transport_adaptive_hamiltonian(
     targets.standard_normal,
     num_adaptation_steps,
-    num_leapfrog_steps=3,
+    num_leapfrog_steps=(1, 3),
     transport=tfpa.transports.conditional_gaussian(init_scale=0.5),
     **options,
   )
 
 
-def _proposal(**options):
+def _proposal(num_leapfrog_steps=3):
   return tfpa.proposals.UncalibratedTransportedHamiltonian(
-    targets.standard_normal, tfpa.transports.real_nvp(), 3, **options
+    targets.standard_normal, tfpa.transports.real_nvp(), num_leapfrog_steps
   )
 
 
@@ -47,7 +47,7 @@ def test_short_adaptations_are_fitted_and_can_be_frozen():
 def test_the_step_size_starts_anew_behind_the_first_map():
   transport = funnels.fixed()._replace(fit=lambda params, *_: params)
   kernel = tfpa.transport_adaptive_hamiltonian(
-    targets.standard_normal, 3, num_leapfrog_steps=2, transport=transport
+    targets.standard_normal, 3, num_leapfrog_steps=(1, 2), transport=transport
   )
   start = tf.constant(np.random.default_rng(0).normal(size=(20, funnels.SIZE)))
   _, results = targets.run_steps(
@@ -68,7 +68,7 @@ def test_the_step_size_starts_anew_behind_the_first_map():
 
 def test_random_lengths_are_for_maps_that_are_fitted():
   with pytest.raises(ValueError, match='`real_nvp` learns by gradient'):
-    _proposal(randomize_num_steps=True)
+    _proposal((1, 3))
 
 
 def test_a_map_that_is_fitted_is_not_learned_by_gradient():

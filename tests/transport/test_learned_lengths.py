@@ -202,8 +202,8 @@ def test_what_is_learned_is_frozen_and_counted():
   learned_lengths.check_frozen_and_counted(kernel, exact_draws(4))
 
 
-def test_a_given_number_is_the_longest_of_a_range_and_a_pair_is_one():
-  for given, mean in ((5, 3.0), ((3, 6), 4.5)):
+def test_a_number_is_that_of_every_step_and_a_pair_is_drawn_from():
+  for given, mean in ((5, 5.0), ((1, 5), 3.0), ((3, 6), 4.5)):
     kernel = tfpa.transport_adaptive_hamiltonian(
       funnel, 10, num_leapfrog_steps=given, transport=fixed()
     )

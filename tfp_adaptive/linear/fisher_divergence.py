@@ -99,7 +99,8 @@ class Pairs(
 
 
 @arguments.by_keyword(
-  'fisher_divergence_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)'
+  'fisher_divergence_hamiltonian(target_log_prob_fn, 500)',
+  randomize_num_steps=num_steps.RANDOMIZED,
 )
 def fisher_divergence_hamiltonian(
   target_log_prob_fn: types.LogProbFn,
@@ -108,7 +109,6 @@ def fisher_divergence_hamiltonian(
   num_leapfrog_steps: types.NumSteps | None = None,
   preconditioner: types.Preconditioners | None = None,
   target_accept_prob: float = 0.8,
-  randomize_num_steps: bool = True,
   step_size: float = 1.0,
   max_num_leapfrog_steps: int | None = None,
   local_steps: bool = False,
@@ -126,14 +126,13 @@ def fisher_divergence_hamiltonian(
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    num_leapfrog_steps: The most gradients of a step, L, or a pair (fewest,
-      most) to draw from. By default the range is learned: the one with most
-      effective draws per gradient.
+    num_leapfrog_steps: L, the number of gradients of every step, or a pair
+      (fewest, most) from which each step draws it. A pair is better: one number
+      stands still in directions whose period it hits. By default the pair with
+      the most effective draws per gradient is learned.
     preconditioner: Structure of the scale factor C, C C^T the inverse mass
       matrix, or a list with one for each part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    randomize_num_steps: Whether a given L stands for (1, L). A fixed one stands
-      still in directions whose period it hits.
     step_size: First step size, which the adaptation moves.
     max_num_leapfrog_steps: The most that may be learned; 32 by default.
     local_steps: Whether steps are shorter where the target is steeper, for
@@ -163,7 +162,6 @@ def fisher_divergence_hamiltonian(
     as_preconditioner(preconditioner),
     first,
     step_size,
-    randomize_num_steps and isinstance(first, int),
     max_num_leapfrog_steps=most,
   )
   return FisherDivergenceAdaptation(

@@ -38,7 +38,8 @@ __all__ = [
 
 
 @arguments.by_keyword(
-  'entropy_adaptive_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)'
+  'entropy_adaptive_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)',
+  randomize_num_steps=num_steps.RANDOMIZED,
 )
 def entropy_adaptive_hamiltonian(
   target_log_prob_fn: types.LogProbFn,
@@ -50,7 +51,6 @@ def entropy_adaptive_hamiltonian(
   optimizer: interfaces.Optimizer | None = None,
   target_accept_prob: float = 0.67,
   hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff',
-  randomize_num_steps: bool = False,
   step_size: float = 1.0,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds HMC whose inverse mass matrix is learned by gradient.
@@ -59,7 +59,8 @@ def entropy_adaptive_hamiltonian(
     target_log_prob_fn: Log density up to a constant, differentiable twice,
       called as TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    num_leapfrog_steps: L, gradients per step; with 1 it is MALA.
+    num_leapfrog_steps: L, the number of gradients of every step, or a pair
+      (fewest, most) from which each step draws it. With 1 it is MALA.
     preconditioner: Structure of the scale factor C, C C^T the inverse mass
       matrix, or a list with one for each part of the state; dense by default.
     criterion: What to maximise; the generalised speed measure by default.
@@ -68,8 +69,6 @@ def entropy_adaptive_hamiltonian(
       entropy is greatest at a smaller scale, more is accepted.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
-    randomize_num_steps: Whether every step draws its number of leapfrog steps
-      from 1, ..., L.
     step_size: Multiplies the scale factor; leave it to the adaptation.
 
   Returns:
@@ -107,7 +106,6 @@ def entropy_adaptive_hamiltonian(
     as_preconditioner(preconditioner),
     num_leapfrog_steps,
     step_size,
-    randomize_num_steps,
     hessian_product,
   )
   return GradientBasedAdaptation(
@@ -139,7 +137,6 @@ class UncalibratedPreconditionedHamiltonian(
     preconditioner,
     num_leapfrog_steps,
     step_size=1.0,
-    randomize_num_steps=False,
     hessian_product='autodiff',
     num_fixed_terms=2,
     max_num_leapfrog_steps=None,
@@ -154,7 +151,6 @@ class UncalibratedPreconditionedHamiltonian(
       num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
         step draws its number from there, one for all chains.
       step_size: Multiplies C.
-      randomize_num_steps: Whether L stands for (1, L).
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Terms of the series of log det that are always there.
@@ -173,13 +169,10 @@ class UncalibratedPreconditionedHamiltonian(
       experimental_shard_axis_names,
       name,
     )
-    num_steps.check(
-      num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
-    )
+    num_steps.check(num_leapfrog_steps, max_num_leapfrog_steps)
     trajectory.check_hessian_product(hessian_product)
     self._parameters.update(
       num_leapfrog_steps=num_leapfrog_steps,
-      randomize_num_steps=randomize_num_steps,
       hessian_product=hessian_product,
       num_fixed_terms=num_fixed_terms,
       max_num_leapfrog_steps=max_num_leapfrog_steps,

@@ -11,7 +11,10 @@ import tensorflow as tf
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
-__all__ = ['DrawsNumSteps', 'SALT', 'check', 'draw', 'resolve']
+__all__ = ['DrawsNumSteps', 'RANDOMIZED', 'SALT', 'check', 'draw', 'resolve']
+
+# What builders say who are given `randomize_num_steps`.
+RANDOMIZED = 'a pair: `num_leapfrog_steps=(1, 5)` draws up to 5'
 
 _START = (1, 5)  # Of what is learned.
 _MOST_LEARNED = 32
@@ -46,7 +49,7 @@ def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
   return num_leapfrog_steps, None
 
 
-def check(num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps):
+def check(num_leapfrog_steps, max_num_leapfrog_steps):
   """Refuses what is no number, no range, or does not go together."""
   pair = num_leapfrog_steps
   is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
@@ -57,11 +60,6 @@ def check(num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps):
       '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
       f'them, but got {pair!r}. Write for example `num_leapfrog_steps=5` or '
       '`num_leapfrog_steps=(1, 5)`.'
-    )
-  if is_pair and randomize_num_steps:
-    raise ValueError(
-      f'`num_leapfrog_steps={pair!r}` is drawn from already. Leave '
-      '`randomize_num_steps` out.'
     )
   if max_num_leapfrog_steps is None:
     return
@@ -95,7 +93,7 @@ class DrawsNumSteps:
     given = self.num_leapfrog_steps
     if isinstance(given, (tuple, list)):
       return tuple(given)
-    return (1 if self._parameters['randomize_num_steps'] else given), given
+    return given, given
 
   @property
   def mean_num_steps(self):

@@ -42,7 +42,8 @@ _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 
 @arguments.by_keyword(
   'transport_adaptive_hamiltonian(target_log_prob_fn, 500, '
-  'num_leapfrog_steps=3)'
+  'num_leapfrog_steps=3)',
+  randomize_num_steps=num_steps.RANDOMIZED,
 )
 def transport_adaptive_hamiltonian(
   target_log_prob_fn: types.LogProbFn,
@@ -69,10 +70,10 @@ def transport_adaptive_hamiltonian(
     target_log_prob_fn: Log density up to a constant, differentiable (twice for
       maps learned by gradient), called as TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    num_leapfrog_steps: The most gradients of a step, L, or a pair (fewest,
-      most) to draw from; L stands for (1, L). By default the range is learned:
-      the one with most effective draws per gradient. Behind a map learned by
-      gradient every step makes L, which must be given.
+    num_leapfrog_steps: L, the number of gradients of every step, or a pair
+      (fewest, most) from which each step draws it. By default the pair with the
+      most effective draws per gradient is learned. A map learned by gradient
+      needs one number.
     transport: Form of f; `transports.real_nvp()` by default.
     criterion: What to maximise by gradient; by default the generalised speed
       measure, rule `'acceptance'`: a transport has no tangent to balance.
@@ -111,7 +112,6 @@ def transport_adaptive_hamiltonian(
     first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
     proposal = _HAMILTONIANS[bool(keep_momentum)](
       *(target_log_prob_fn, transport, first, step_size),
-      randomize_num_steps=isinstance(first, int),
       hessian_product=hessian_product,
       max_num_leapfrog_steps=most,
     )
@@ -171,7 +171,6 @@ class UncalibratedTransportedHamiltonian(
     transport,
     num_leapfrog_steps,
     step_size=1.0,
-    randomize_num_steps=False,
     hessian_product='autodiff',
     num_fixed_terms=2,
     max_num_leapfrog_steps=None,
@@ -187,7 +186,6 @@ class UncalibratedTransportedHamiltonian(
         step draws its number from there, one for all chains. A replay needs
         one length: pairs are for transports that are fitted.
       step_size: Of the leapfrog in z; leave it to f.
-      randomize_num_steps: Whether L stands for (1, L).
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Terms of the series of log det that are always there.
@@ -201,7 +199,7 @@ class UncalibratedTransportedHamiltonian(
       ValueError: If an argument is not one of those allowed.
     """
     map_params.check(transport)
-    lengths = num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
+    lengths = num_leapfrog_steps, max_num_leapfrog_steps
     map_params.check_one_length(transport, *lengths)
     num_steps.check(*lengths)
     trajectory.check_hessian_product(hessian_product)
@@ -220,7 +218,6 @@ class UncalibratedTransportedHamiltonian(
     self._parameters.update(
       transport=transport,
       num_leapfrog_steps=num_leapfrog_steps,
-      randomize_num_steps=randomize_num_steps,
       hessian_product=hessian_product,
       num_fixed_terms=num_fixed_terms,
       max_num_leapfrog_steps=max_num_leapfrog_steps,

@@ -61,15 +61,11 @@ def check_momentum(transport, keep_momentum):
     )
 
 
-def check_one_length(
-  transport, num_leapfrog_steps, randomize_num_steps, max_num_leapfrog_steps
-):
+def check_one_length(transport, num_leapfrog_steps, max_num_leapfrog_steps):
   """Refuses lengths that differ where a map is learned by gradient."""
   if transport.fit is not None:
     return
   given = [f'`num_leapfrog_steps={num_leapfrog_steps!r}`']
-  if randomize_num_steps:
-    given.append('`randomize_num_steps`')
   if max_num_leapfrog_steps is not None:
     given.append(f'`max_num_leapfrog_steps={max_num_leapfrog_steps!r}`')
   if len(given) > 1 or not isinstance(num_leapfrog_steps, int):

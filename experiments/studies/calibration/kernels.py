@@ -34,9 +34,9 @@ class Family(NamedTuple):
   num_adaptation_steps: int = 500
 
 
-def _hamiltonian(density, num_steps, **options):
+def _hamiltonian(density, num_steps, num_leapfrog_steps=4):
   return tfpa.entropy_adaptive_hamiltonian(
-    density, num_steps, num_leapfrog_steps=4, **options
+    density, num_steps, num_leapfrog_steps=num_leapfrog_steps
   )
 
 
@@ -114,7 +114,7 @@ FAMILIES = {
   'Hamiltonian': Family(_line, _hamiltonian, thinning=2),
   'Hamiltonian, random length': Family(
     _line,
-    functools.partial(_hamiltonian, randomize_num_steps=True),
+    functools.partial(_hamiltonian, num_leapfrog_steps=(1, 4)),
     thinning=2,
   ),
   'transport Hamiltonian': Family(

@@ -143,7 +143,7 @@ def _after_one_step(is_path):
   before = tf.constant(target.draw(20_000, seed=1))
   kernel = tfpa.MetropolisHastings(
     tfpa.proposals.UncalibratedTransportedHamiltonian(
-      target.log_prob, wrong, 3, 0.4, randomize_num_steps=True
+      target.log_prob, wrong, (1, 3), 0.4
     )
   )
   after, results = targets.stepper(kernel, 'xla')(
@@ -219,7 +219,7 @@ def test_chains_find_the_drivers_in_single_precision(is_path):
   target = hierarchies.walk if is_path else hierarchies.hierarchy
   kernel = tfpa.transport_adaptive_hamiltonian(
     target,
-    num_leapfrog_steps=3,
+    num_leapfrog_steps=(1, 3),
     num_adaptation_steps=600,
     transport=_transport(is_path, num_drivers=2),
   )
@@ -240,7 +240,7 @@ def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
   kernel = tfpa.transport_adaptive_hamiltonian(
     hierarchies.funnel,
     700,
-    num_leapfrog_steps=3,
+    num_leapfrog_steps=(1, 3),
     transport=_transport(num_drivers=2),
   )
   start = tf.constant(np.random.default_rng(0).normal(size=(8, 10)))
