@@ -238,7 +238,7 @@ def named(name: str) -> Case:
   return next(case for case in CASES if case.name == name)
 
 
-def _latent(name, builder, scale, step_size, label='default', **fields):
+def _latent(name, builder, scale, delta, label='default', **fields):
   """Returns the case of a sampler that learns its step size alone."""
   return Case(
     name,
@@ -249,7 +249,7 @@ def _latent(name, builder, scale, step_size, label='default', **fields):
         problem=_FIELD,
         learns='step',
         scale=scale,
-        few_chains=dict(step_size=step_size),
+        few_chains=dict(delta=delta),
         accept_prob=0.55,
       ),
       **fields,

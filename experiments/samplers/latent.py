@@ -59,7 +59,8 @@ class Latent(MethodParameters):
       target.latent.log_likelihood_fn,
       options.num_adaptation_steps,
       prior=target.latent.prior,
-      **self.given('target_accept_prob', 'step_size'),
+      **self.given('target_accept_prob'),
+      **({} if self.step_size is None else {'delta': self.step_size}),
       **arguments,
     )
     return Method(kernel, **costs(kernel), has_step_size=True)

@@ -192,7 +192,7 @@ class _WrongCurvature(tfpa.proposals.UncalibratedSecondOrderGradient):
 
 def _second_order(temper):
   return tfpa.MetropolisHastings(
-    _WrongCurvature(_likelihood(temper), _path(), step_size=2.0)
+    _WrongCurvature(_likelihood(temper), _path(), delta=2.0)
   )
 
 
@@ -225,7 +225,7 @@ def _hyperparameters(temper, joint=True):
       lambda *args: tfpa.MetropolisHastings(latent(*args)),
       joint=joint,
       num_latent_updates=2,
-      step_size=1.0,
+      delta=1.0,
       hyper_step_size=1.2,
     ),
     10**6,

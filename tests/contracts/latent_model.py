@@ -42,7 +42,7 @@ def gaussian_prior(dtype=np.float64):
 
 def build(case, num_adaptation_steps=0, function=log_likelihood, **options):
   """Returns the kernel of a case with a prior, at a step that moves well."""
-  arguments = dict(prior=gaussian_prior(), step_size=case.scale)
+  arguments = dict(prior=gaussian_prior(), delta=case.scale)
   return case.build(function, num_adaptation_steps, **(arguments | options))
 
 

@@ -56,7 +56,7 @@ def _run(case, target, num_steps=10):
       _FACTOR, structure=case.structure
     )
   elif case.learns == 'step':
-    options['step_size'] = 2.0 * case.scale  # Some proposals are rejected.
+    options['delta'] = 2.0 * case.scale  # Some proposals are rejected.
   kernel = case.build(target, 100, size=_EVENT_SIZE, **options)
   starts = _starts()
   states, results = targets.run_steps(

@@ -262,11 +262,13 @@ def _has(case, argument):
 _WRONG = dict(
   num_adaptation_steps=[-1, 2.5, True, None, '10'],
   step_size=[0.0, -1.0, np.nan, np.inf, '1'],
+  delta=[0.0, -1.0, np.nan, np.inf, '1'],
   target_accept_prob=[0.0, 1.0, -0.2, 1.5, np.nan, '0.5'],
 )
 _MESSAGES = dict(
   num_adaptation_steps='num_adaptation_steps',
   step_size='`step_size` must be positive',
+  delta='`delta` must be positive',
   target_accept_prob='strictly between 0 and 1, but got',
 )
 
@@ -284,7 +286,7 @@ def test_arguments_that_make_no_step_are_refused(case, argument):
     arguments = dict(options, **{argument: value})
     steps = arguments.pop('num_adaptation_steps', 1)
     if not _has(case, argument):
-      with pytest.raises(TypeError, match='unexpected keyword'):
+      with pytest.raises(TypeError, match=argument):
         case.build(num_adaptation_steps=steps, **arguments)
       continue
     with pytest.raises(ValueError, match=_MESSAGES[argument]):

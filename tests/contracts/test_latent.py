@@ -103,7 +103,7 @@ def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(case):
 def test_delta_is_found_from_far_away(name, start):
   case = cases.named(name)
   result = tfpa.sample(
-    model.build(case, 400, step_size=start),
+    model.build(case, 400, delta=start),
     tf.constant(model.LAW.draw(10)),
     num_results=200,
     seed=1,
@@ -128,7 +128,7 @@ def test_delta_is_traced_and_a_poor_one_warned_about():
   with pytest.warns(UserWarning, match='adaptation aimed at 0.55'):
     result = run(
       tfpa.marginal_gradient(
-        model.log_likelihood, 1, prior=model.gaussian_prior(), step_size=1e-4
+        model.log_likelihood, 1, prior=model.gaussian_prior(), delta=1e-4
       )
     )
   assert result.trace['step_size'].shape == (50,)
@@ -265,7 +265,7 @@ _hyper = tfpa.latent_gaussian_hyperparameters
       "'z' or 'u'",
     ),
     (
-      _starts(tf.zeros([3, model.D], tf.float64), step_size=np.ones([3, 1])),
+      _starts(tf.zeros([3, model.D], tf.float64), delta=np.ones([3, 1])),
       ValueError,
       'one variance',
     ),

@@ -149,9 +149,19 @@ def test_the_error_of_a_wrong_call_shows_one_that_works(build):
     ),
     (
       lambda: tfpa.fisher_divergence_hamiltonian(
-        _F, 500, randomize_num_steps=True
+        _F, 500, **{'randomize_num_steps': True}
       ),
       '`randomize_num_steps` is now a pair: `num_leapfrog_steps=',
+    ),
+    (
+      lambda: tfpa.marginal_gradient(
+        _F, 500, prior=_PRIOR, **{'step_size': 1.0}
+      ),
+      '`step_size` is now `delta`',
+    ),
+    (
+      lambda: tfpa.replica_exchange(_F, 500, step_size=1.0),
+      '`step_size` is none of them',
     ),
     (lambda: tfpa.marginal_gradient(_F, _PRIOR, 500), 'by position'),
     (

@@ -47,7 +47,7 @@ def _kernel(num_adaptation_steps, **options):
       lambda *args: tfpa.MetropolisHastings(
         tfpa.proposals.UncalibratedAuxiliaryGradient(*args)
       ),
-      **{'step_size': 2.0, 'hyper_step_size': 0.4, **options},
+      **{'delta': 2.0, 'hyper_step_size': 0.4, **options},
     ),
     num_adaptation_steps,
   )

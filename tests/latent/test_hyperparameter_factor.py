@@ -105,7 +105,7 @@ def _largest_shift(joint, temper):
   kernel = _bare(
     log_likelihood=log_likelihood,
     joint=joint,
-    step_size=0.6,
+    delta=0.6,
     hyper_step_size=0.4,
   )
   start = tf.constant(x), tf.nest.map_structure(tf.constant, theta)

@@ -35,7 +35,7 @@ def test_the_noise_of_the_joint_move_knows_nothing_of_the_field_s_decision():
     lambda *args: tfpa.MetropolisHastings(
       tfpa.proposals.UncalibratedAuxiliaryGradient(*args)
     ),
-    step_size=1.0,
+    delta=1.0,
   )
   state = (
     tf.constant(np.random.default_rng(0).normal(size=(_NUM_CHAINS, 1))),

@@ -24,7 +24,7 @@ def test_ratio_is_that_of_dense_densities(joint):
   proposed = model.prior_fn(amplitudes * 1.2, lengths * 0.9)
   x, _ = model.start(2)
   proposal = tfpa.proposals.UncalibratedAuxiliaryGradient(
-    model.log_likelihood, prior, step_size=delta
+    model.log_likelihood, prior, delta=delta
   )
   latent = proposal.bootstrap_results(x)
   seen = {}

@@ -93,7 +93,7 @@ def _build(name, prior, log_likelihood=_log_likelihood):
     pmala=(UncalibratedPriorLangevin, {}),
   )
   build, options = builders[name]
-  return build(log_likelihood, prior, step_size=_DELTA, **options)
+  return build(log_likelihood, prior, delta=_DELTA, **options)
 
 
 MOMENTS = dict(

@@ -75,7 +75,7 @@ def _step(kernel, states, seed=(3, 4), jit_compile=True):
 
 def _proposal(function=_log_likelihood):
   return tfpa.proposals.UncalibratedSecondOrderGradient(
-    function, _prior(), step_size=_DELTA
+    function, _prior(), delta=_DELTA
   )
 
 
@@ -123,7 +123,7 @@ def test_a_gaussian_likelihood_accepts_every_proposal():
   np.testing.assert_allclose(ratio, 0.0, atol=1e-10)
   # The first-order proposal does not.
   first_order = tfpa.proposals.UncalibratedMarginalGradient(
-    _gaussian, _prior(), step_size=_DELTA
+    _gaussian, _prior(), delta=_DELTA
   )
   _, results = _step(first_order, states)
   ratio = results.target_log_prob - start.target_log_prob
@@ -154,7 +154,7 @@ def test_a_likelihood_that_is_nowhere_finite_is_a_rejection():
     lambda x: tf.reduce_sum(tf.math.log(x), axis=-1),
     0,
     prior=_prior(),
-    step_size=50.0,
+    delta=50.0,
   )
   states = tf.constant(0.1 * np.abs(_states(8)) + 0.01)
   results = kernel.bootstrap_results(states)

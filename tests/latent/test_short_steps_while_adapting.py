@@ -186,7 +186,7 @@ def _gaussian_proposal():
   return tfpa.proposals.UncalibratedMarginalGradient(
     lambda x: -0.5 * tf.reduce_sum((x - 1.0) ** 2, axis=-1),
     _prior(1.0),
-    step_size=2.0,
+    delta=2.0,
   )
 
 

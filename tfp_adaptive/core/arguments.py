@@ -25,12 +25,21 @@ __all__ = [
   'check_share',
 ]
 
+# Earlier name of an argument -> its name, and what to write.
+_RENAMED = {
+  'randomize_num_steps': (
+    'num_leapfrog_steps',
+    'a pair: `num_leapfrog_steps=(1, 5)` draws up to 5',
+  ),
+  'step_size': ('delta', '`delta`, a variance'),
+}
+
 _Arguments = ParamSpec('_Arguments')
 _Result = TypeVar('_Result')
 
 
 def by_keyword(
-  example: str, **renamed: str
+  example: str,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
   """Makes a decorator that explains how a builder is called.
 
@@ -38,7 +47,6 @@ def by_keyword(
 
   Args:
     example: A correct call, which the error shows.
-    **renamed: Earlier names of arguments, each with what to write now.
 
   Returns:
     A decorator of functions with keyword-only arguments. The decorated function
@@ -60,10 +68,10 @@ def by_keyword(
         wrong.append(f'{len(args)} arguments are given by position')
       wrong += [f'`{n}` is given twice' for n in positional if n in options]
       for name in options:
-        if name in renamed:
-          wrong.append(f'`{name}` is now {renamed[name]}')
-        elif name not in leading + by_name:
-          wrong.append(f'`{name}` is none of them')
+        new, form = _RENAMED.get(name, ('', ''))
+        if name not in leading + by_name:
+          form = f'is now {form}' if new in by_name else 'is none of them'
+          wrong.append(f'`{name}` {form}')
       given = {*positional, *options}
       wrong += [f'`{n}` is not given' for n in needed if n not in given]
       if wrong:

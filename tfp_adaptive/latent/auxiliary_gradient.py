@@ -34,7 +34,7 @@ def auxiliary_gradient(
   prior: interfaces.GaussianPrior,
   auxiliary: Literal['z', 'u'] = 'z',
   target_accept_prob: float = 0.55,
-  step_size: float = 0.1,
+  delta: float = 0.1,
   short_step_share: float = 0.2,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds an auxiliary gradient sampler (aGrad-z, aGrad-u).
@@ -45,7 +45,7 @@ def auxiliary_gradient(
     prior: As in `marginal_gradient`.
     auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First delta, a variance in units of the state.
+    delta: First value, a variance in squared units of the state.
     short_step_share: As in `marginal_gradient`.
 
   Returns:
@@ -69,9 +69,7 @@ def auxiliary_gradient(
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedAuxiliaryGradient(
-      log_likelihood_fn, prior, step_size, auxiliary
-    ),
+    UncalibratedAuxiliaryGradient(log_likelihood_fn, prior, delta, auxiliary),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,
@@ -87,18 +85,18 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
   """
 
   def __init__(
-    self, log_likelihood_fn, prior, step_size=0.1, auxiliary='z', name=None
+    self, log_likelihood_fn, prior, delta=0.1, auxiliary='z', name=None
   ):
     """Builds the kernel; see the base class for the shared arguments.
 
     Args:
       log_likelihood_fn: As in the base class.
       prior: As in the base class.
-      step_size: delta, [], a variance in units of the state.
+      delta: [], a variance in squared units of the state.
       auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
       name: Prefix of op names.
     """
-    super().__init__(log_likelihood_fn, prior, step_size, name)
+    super().__init__(log_likelihood_fn, prior, delta, name)
     if auxiliary not in ('z', 'u'):
       raise ValueError(
         f"`auxiliary` must be 'z' or 'u', but got {auxiliary!r}."

@@ -32,7 +32,7 @@ def auxiliary_langevin(
   *,
   auxiliary: Literal['z', 'u'] = 'u',
   target_accept_prob: float = 0.55,
-  step_size: float = 0.1,
+  delta: float = 0.1,
   short_step_share: float = 0.2,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds auxiliary MALA, which MALA beats: for comparison.
@@ -43,7 +43,7 @@ def auxiliary_langevin(
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
     auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First delta, a variance in units of the state.
+    delta: First value, a variance in squared units of the state.
     short_step_share: As in `marginal_gradient`.
 
   Returns:
@@ -63,7 +63,7 @@ def auxiliary_langevin(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedAuxiliaryLangevin(target_log_prob_fn, step_size, auxiliary),
+    UncalibratedAuxiliaryLangevin(target_log_prob_fn, delta, auxiliary),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,
@@ -77,22 +77,20 @@ class UncalibratedAuxiliaryLangevin(UncalibratedAuxiliaryGradient):
   It needs `MetropolisHastings` around it.
   """
 
-  def __init__(
-    self, target_log_prob_fn, step_size=0.1, auxiliary='u', name=None
-  ):
+  def __init__(self, target_log_prob_fn, delta=0.1, auxiliary='u', name=None):
     """Builds the kernel; no Tensor is created here.
 
     Args:
       target_log_prob_fn: Log density, differentiable, called as TFP calls
         targets; returns [chains...].
-      step_size: delta, [], a variance in units of the state.
+      delta: [], a variance in squared units of the state.
       auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
       name: Prefix of op names.
     """
-    super().__init__(target_log_prob_fn, FLAT, step_size, auxiliary, name)
+    super().__init__(target_log_prob_fn, FLAT, delta, auxiliary, name)
     self._parameters = dict(
       target_log_prob_fn=target_log_prob_fn,
-      step_size=step_size,
+      delta=delta,
       auxiliary=auxiliary,
       name=name,
     )

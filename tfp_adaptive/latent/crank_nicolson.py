@@ -36,7 +36,7 @@ def crank_nicolson(
   langevin: bool = False,
   preconditioned: bool = True,
   target_accept_prob: float | None = None,
-  step_size: float = 0.1,
+  delta: float = 0.1,
   short_step_share: float = 0.2,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a Crank-Nicolson sampler (pCN, pCNL, CNL).
@@ -50,7 +50,7 @@ def crank_nicolson(
       without, need a prior with an inverse.
     target_accept_prob: Wanted mean acceptance, in (0, 1); 0.55 with gradient,
       0.25 without, by default.
-    step_size: First delta; without unit if preconditioned, else a variance.
+    delta: First value; without unit if preconditioned, else a variance.
     short_step_share: As in `marginal_gradient`.
 
   Returns:
@@ -75,7 +75,7 @@ def crank_nicolson(
     target_accept_prob = 0.55 if langevin else 0.25
   return latent_proposal.adapted(
     UncalibratedCrankNicolson(
-      log_likelihood_fn, prior, step_size, langevin, preconditioned
+      log_likelihood_fn, prior, delta, langevin, preconditioned
     ),
     num_adaptation_steps,
     target_accept_prob,
@@ -94,7 +94,7 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     self,
     log_likelihood_fn,
     prior,
-    step_size=0.1,
+    delta=0.1,
     langevin=False,
     preconditioned=True,
     name=None,
@@ -104,13 +104,13 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     Args:
       log_likelihood_fn: As in the base class.
       prior: As in the base class.
-      step_size: delta, [].
+      delta: [].
       langevin: Whether to use the gradient of the log-likelihood.
       preconditioned: Whether the noise has the prior's covariance. Without, the
         prior must have an inverse.
       name: Prefix of op names.
     """
-    super().__init__(log_likelihood_fn, prior, step_size, name)
+    super().__init__(log_likelihood_fn, prior, delta, name)
     if not preconditioned and prior.is_singular:
       raise ValueError(
         f'CN and CNL need the inverse of C, but the prior {prior.name!r} is '

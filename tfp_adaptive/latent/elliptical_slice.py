@@ -86,7 +86,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
   """Rotates the field towards a draw of the prior until f is high enough.
 
   It has nothing to tune, uses no gradient and accepts every move, at the price
-  of several calls of f, a number that varies. `step_size` has no effect. Points
+  of several calls of f, a number that varies. `delta` has no effect. Points
   where f is NaN or +inf are not taken.
   """
 

@@ -173,7 +173,7 @@ def _under_metropolis_hastings(proposal, **options):
   return lambda *args: MetropolisHastings(proposal(*args, **options))
 
 
-# name -> (log_likelihood_fn, prior, step_size) -> kernel of a latent field.
+# name -> (log_likelihood_fn, prior, delta) -> kernel of a latent field.
 _LATENT_KERNELS = dict(
   auxiliary_gradient=_under_metropolis_hastings(UncalibratedAuxiliaryGradient),
   marginal_gradient=_under_metropolis_hastings(UncalibratedMarginalGradient),
@@ -199,7 +199,7 @@ def latent_gaussian_hyperparameters(
   num_latent_updates: int = 1,
   target_accept_prob: float = 0.55,
   hyper_target_accept_prob: float = 0.25,
-  step_size: float = 0.1,
+  delta: float = 0.1,
   hyper_step_size: float = 0.1,
   bijector: tfp.bijectors.Bijector | None = None,
   short_step_share: float = 0.2,
@@ -226,7 +226,7 @@ def latent_gaussian_hyperparameters(
     num_latent_updates: Updates of x in a step.
     target_accept_prob: Wanted mean acceptance of x, in (0, 1).
     hyper_target_accept_prob: Wanted mean acceptance of theta, in (0, 1).
-    step_size: First delta, a variance in units of the state.
+    delta: First value, a variance in squared units of the state.
     hyper_step_size: First kappa, the standard deviation of a step of
       unconstrained theta; L starts as the identity.
     bijector: Unconstrained theta -> theta; by default the hyperprior's own.
@@ -273,7 +273,7 @@ def latent_gaussian_hyperparameters(
     _LATENT_KERNELS[latent],
     joint=joint,
     num_latent_updates=num_latent_updates,
-    step_size=step_size,
+    delta=delta,
     hyper_step_size=hyper_step_size,
     bijector=bijector,
     latent_uses_gradient=latent != 'elliptical_slice',

@@ -77,7 +77,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     make_latent_kernel_fn,
     joint=True,
     num_latent_updates=1,
-    step_size=0.1,
+    delta=0.1,
     hyper_step_size=0.1,
     hyper_factor=None,
     bijector=None,
@@ -93,12 +93,12 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
         `fn(*parts)`, `fn(**parts)`.
       hyperprior: A `tfp.distributions.Distribution` of theta, or a function of
         unconstrained theta that returns its log density, [chains...].
-      make_latent_kernel_fn: (log_likelihood_fn, prior, step_size) -> kernel of
+      make_latent_kernel_fn: (log_likelihood_fn, prior, delta) -> kernel of
         the field, `tfpa.MetropolisHastings` around a proposal for latent
         models.
       joint: Whether theta and x move together; else theta alone.
       num_latent_updates: Updates of the field in a step, a positive int.
-      step_size: delta of the field's kernel, [].
+      delta: delta of the field's kernel, [].
       hyper_step_size: kappa, the scale of the step of unconstrained theta, [].
       hyper_factor: L, the shape of that step, lower triangular,
         [num_hyper, num_hyper], in the order of the flattened structure; None:
@@ -114,7 +114,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
         '`num_latent_updates` must be a positive int, but got '
         f'{num_latent_updates!r}.'
       )
-    arguments.check_positive(step_size, 'step_size', 0.1)
+    arguments.check_positive(delta, 'delta', 0.1)
     arguments.check_positive(hyper_step_size, 'hyper_step_size', 0.1)
     self._parameters = dict(
       log_likelihood_fn=log_likelihood_fn,
@@ -123,7 +123,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       make_latent_kernel_fn=make_latent_kernel_fn,
       joint=joint,
       num_latent_updates=num_latent_updates,
-      step_size=step_size,
+      delta=delta,
       hyper_step_size=hyper_step_size,
       hyper_factor=hyper_factor,
       bijector=bijector,
@@ -134,7 +134,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
   def learned_at(self, results):
     accepted = results.inner_results.accepted_results
     return dict(
-      step_size=np.asarray(accepted.step_size),
+      delta=np.asarray(accepted.step_size),
       hyper_step_size=np.asarray(results.hyper_step_size),
       hyper_factor=np.asarray(results.hyper_factor),
     )
@@ -292,7 +292,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     return self._parameters['make_latent_kernel_fn'](
       self._parameters['log_likelihood_fn'],
       prior,
-      self._parameters['step_size'],
+      self._parameters['delta'],
     )
 
   def _prior(self, theta):

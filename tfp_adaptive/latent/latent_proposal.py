@@ -68,7 +68,7 @@ class LatentResults(
       for proposals that use none.
     log_acceptance_correction: What the log acceptance ratio has beside the
       difference of f, [chains...].
-    step_size: delta, a variance in units of the state, [].
+    step_size: delta, a variance in squared units of the state, [].
     seed: [2] int32.
   """
 
@@ -99,21 +99,21 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
   uses_gradient = True
   has_prior_apart = True
 
-  def __init__(self, log_likelihood_fn, prior, step_size=0.1, name=None):
+  def __init__(self, log_likelihood_fn, prior, delta=0.1, name=None):
     """Builds the kernel; no Tensor is created here.
 
     Args:
       log_likelihood_fn: f, called as TFP calls targets; returns [chains...].
       prior: An `interfaces.GaussianPrior`, from `tfpa.gaussian_priors`.
-      step_size: delta, [], a variance in units of the state.
+      delta: [], a variance in squared units of the state.
       name: Prefix of op names.
     """
     _check_arguments(log_likelihood_fn, prior)
-    arguments.check_positive(step_size, 'step_size', 0.1, is_array=True)
+    arguments.check_positive(delta, 'delta', 0.1, is_array=True)
     self._parameters = _Parameters(
       log_likelihood_fn=log_likelihood_fn,
       prior=prior,
-      step_size=step_size,
+      delta=delta,
       name=name,
     )
 
@@ -126,11 +126,11 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
     return self._parameters['prior']
 
   @property
-  def step_size(self):
-    return self._parameters['step_size']
+  def delta(self):
+    return self._parameters['delta']
 
   def learned_at(self, results):
-    return dict(step_size=np.asarray(results.step_size))
+    return dict(delta=np.asarray(results.step_size))
 
   def scalars_at(self, results):
     return dict(step_size=results.step_size)
@@ -151,8 +151,8 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
       num_chain_dims = ps.rank(log_likelihood)
       flat = state_parts.flatten(init_state, num_chain_dims)
       _check_state(flat, self.prior)
-      delta = tf.convert_to_tensor(self.step_size, dtype=flat.dtype)
-      _check_step_size(delta)
+      delta = tf.convert_to_tensor(self.delta, dtype=flat.dtype)
+      _check_delta(delta)
       return LatentResults(
         target_log_prob=log_likelihood,
         coordinates=self.prior.to_coordinates(self.prior.params, flat),
@@ -328,9 +328,9 @@ def _check_state(flat, prior):
     )
 
 
-def _check_step_size(delta):
+def _check_delta(delta):
   if delta.shape.rank != 0:
     raise ValueError(
-      '`step_size` is delta, one variance for all chains, but has shape '
+      '`delta` must be one variance for all chains, but has shape '
       f'{delta.shape}.'
     )

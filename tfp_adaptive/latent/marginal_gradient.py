@@ -29,7 +29,7 @@ def marginal_gradient(
   *,
   prior: interfaces.GaussianPrior,
   target_accept_prob: float = 0.55,
-  step_size: float = 0.1,
+  delta: float = 0.1,
   short_step_share: float = 0.2,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds the marginal gradient sampler (mGrad): the one to start with.
@@ -41,7 +41,7 @@ def marginal_gradient(
     prior: An `interfaces.GaussianPrior`; the state is
       [chains..., *prior.event_shape].
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First delta, a variance in units of the state; the adaptation
+    delta: First value, a variance in squared units of the state; the adaptation
       finds its order of magnitude.
     short_step_share: Share of the adapting steps, in [0, 1), that are much
       smaller, so that no chain stays where the target is far steeper.
@@ -65,7 +65,7 @@ def marginal_gradient(
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedMarginalGradient(log_likelihood_fn, prior, step_size),
+    UncalibratedMarginalGradient(log_likelihood_fn, prior, delta),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,

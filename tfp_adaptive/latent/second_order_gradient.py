@@ -58,7 +58,7 @@ def second_order_gradient(
   *,
   prior: interfaces.GaussianPrior,
   target_accept_prob: float = 0.55,
-  step_size: float = 0.1,
+  delta: float = 0.1,
   short_step_share: float = 0.2,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds the second-order marginal sampler, for likelihoods that factorise.
@@ -74,7 +74,7 @@ def second_order_gradient(
     prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
       `autoregression`, `random_walk` or `state_space`.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First delta, a variance in units of the state.
+    delta: First value, a variance in squared units of the state.
     short_step_share: As in `marginal_gradient`.
 
   Returns:
@@ -96,7 +96,7 @@ def second_order_gradient(
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedSecondOrderGradient(log_likelihood_fn, prior, step_size),
+    UncalibratedSecondOrderGradient(log_likelihood_fn, prior, delta),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,
@@ -124,7 +124,7 @@ class UncalibratedSecondOrderGradient(
     self,
     log_likelihood_fn,
     prior,
-    step_size=0.1,
+    delta=0.1,
     name=None,
   ):
     """Builds the kernel; see the base class for the shared arguments.
@@ -133,13 +133,13 @@ class UncalibratedSecondOrderGradient(
       log_likelihood_fn: As in the base class; twice differentiable.
       prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
         `autoregression`, `random_walk` or `state_space`.
-      step_size: delta, [], a variance in units of the state.
+      delta: [], a variance in squared units of the state.
       name: Prefix of op names.
 
     Raises:
       TypeError: If the prior has no banded precision.
     """
-    super().__init__(log_likelihood_fn, prior, step_size, name)
+    super().__init__(log_likelihood_fn, prior, delta, name)
     is_markov = isinstance(prior.params, markov_prior.MarkovParams)
     # Copies of one have its bands.
     if not is_markov or (

@@ -100,7 +100,6 @@ class Pairs(
 
 @arguments.by_keyword(
   'fisher_divergence_hamiltonian(target_log_prob_fn, 500)',
-  randomize_num_steps=num_steps.RANDOMIZED,
 )
 def fisher_divergence_hamiltonian(
   target_log_prob_fn: types.LogProbFn,

@@ -39,7 +39,6 @@ __all__ = [
 
 @arguments.by_keyword(
   'entropy_adaptive_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)',
-  randomize_num_steps=num_steps.RANDOMIZED,
 )
 def entropy_adaptive_hamiltonian(
   target_log_prob_fn: types.LogProbFn,

@@ -11,10 +11,7 @@ import tensorflow as tf
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
-__all__ = ['DrawsNumSteps', 'RANDOMIZED', 'SALT', 'check', 'draw', 'resolve']
-
-# What builders say who are given `randomize_num_steps`.
-RANDOMIZED = 'a pair: `num_leapfrog_steps=(1, 5)` draws up to 5'
+__all__ = ['DrawsNumSteps', 'SALT', 'check', 'draw', 'resolve']
 
 _START = (1, 5)  # Of what is learned.
 _MOST_LEARNED = 32

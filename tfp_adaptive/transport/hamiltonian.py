@@ -43,7 +43,6 @@ _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 @arguments.by_keyword(
   'transport_adaptive_hamiltonian(target_log_prob_fn, 500, '
   'num_leapfrog_steps=3)',
-  randomize_num_steps=num_steps.RANDOMIZED,
 )
 def transport_adaptive_hamiltonian(
   target_log_prob_fn: types.LogProbFn,

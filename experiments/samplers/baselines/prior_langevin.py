@@ -19,7 +19,7 @@ def prior_preconditioned_langevin(
   *,
   prior,
   target_accept_prob=0.55,
-  step_size=0.01,
+  delta=0.01,
   short_step_share=0.2,
 ):
   """Builds MALA preconditioned by the prior covariance (pMALA).
@@ -29,7 +29,7 @@ def prior_preconditioned_langevin(
     prior: As in `tfpa.marginal_gradient`.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First delta, without unit.
+    delta: First value, without unit.
     short_step_share: As in `tfpa.marginal_gradient`.
 
   Returns:
@@ -43,7 +43,7 @@ def prior_preconditioned_langevin(
     https://arxiv.org/abs/1610.09641.
   """
   return latent_proposal.adapted(
-    UncalibratedPriorLangevin(log_likelihood_fn, prior, step_size),
+    UncalibratedPriorLangevin(log_likelihood_fn, prior, delta),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,

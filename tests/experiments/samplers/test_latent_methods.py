@@ -52,7 +52,7 @@ def test_every_sampler_can_be_asked_for(
   while hasattr(kernel, 'inner_kernel'):
     kernel = kernel.inner_kernel
   assert type(kernel).__name__ == f'Uncalibrated{proposal}'
-  assert kernel.step_size == 0.02
+  assert kernel.delta == 0.02
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def _fitted_surrogate():
 _GIVEN = {
   'Langevin': lambda: dict(preconditioner=_cholesky(init_scale=0.9)),
   'Hamiltonian': lambda: dict(preconditioner=_cholesky(init_scale=0.25)),
-  'mGrad': lambda: dict(step_size=1.5),
+  'mGrad': lambda: dict(delta=1.5),
   'kernel Hamiltonian': lambda: dict(
     surrogate=_fitted_surrogate(), trajectory_length=1.0
   ),

@@ -41,7 +41,7 @@ def _sample(prior, data, chains):
     miss = tf.reshape(seen, shape) - tf.constant(data)
     return -0.5 / _NOISE * tf.reduce_sum(miss**2, axis=-1)
 
-  kernel = tfpa.marginal_gradient(log_likelihood, 0, prior=prior, step_size=1.0)
+  kernel = tfpa.marginal_gradient(log_likelihood, 0, prior=prior, delta=1.0)
 
   @tf.function(autograph=False)
   def run(states):
