@@ -11,6 +11,7 @@ import tfp_adaptive as tfpa
 from experiments.samplers import baselines
 from tests.contracts import targets
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import stack
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,19 @@ def test_the_error_of_a_wrong_call_shows_one_that_works(build):
   shown = str(raised.value).split('`')[-2]
   kernel = eval(f'tfpa.{shown}', _NAMES)
   assert isinstance(kernel, tfp.mcmc.TransitionKernel)
+
+
+@_each_builder
+def test_names_and_shard_axes_go_to_the_proposal(build):
+  with pytest.raises(TypeError) as raised:
+    build()
+  shown = str(raised.value).split('`')[-2].removesuffix(')')
+  kernel = eval(f"tfpa.{shown}, name='mine')", _NAMES)
+  assert stack.kernels(kernel)[-1].name == 'mine'
+  if 'experimental_shard_axis_names' in inspect.signature(build).parameters:
+    shown += ", experimental_shard_axis_names=['axis'])"
+    kernel = eval(f'tfpa.{shown}', _NAMES)
+    assert kernel.experimental_shard_axis_names == ['axis']
 
 
 @pytest.mark.parametrize(

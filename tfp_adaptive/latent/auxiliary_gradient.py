@@ -36,6 +36,7 @@ def auxiliary_gradient(
   target_accept_prob: float = 0.55,
   delta: float = 0.1,
   short_step_share: float = 0.2,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds an auxiliary gradient sampler (aGrad-z, aGrad-u).
 
@@ -47,6 +48,7 @@ def auxiliary_gradient(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: As in `marginal_gradient`.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -69,7 +71,9 @@ def auxiliary_gradient(
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedAuxiliaryGradient(log_likelihood_fn, prior, delta, auxiliary),
+    UncalibratedAuxiliaryGradient(
+      log_likelihood_fn, prior, delta, auxiliary, name
+    ),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,

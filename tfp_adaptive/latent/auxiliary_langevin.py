@@ -34,6 +34,7 @@ def auxiliary_langevin(
   target_accept_prob: float = 0.55,
   delta: float = 0.1,
   short_step_share: float = 0.2,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds auxiliary MALA, which MALA beats: for comparison.
 
@@ -45,6 +46,7 @@ def auxiliary_langevin(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: As in `marginal_gradient`.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -63,7 +65,7 @@ def auxiliary_langevin(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedAuxiliaryLangevin(target_log_prob_fn, delta, auxiliary),
+    UncalibratedAuxiliaryLangevin(target_log_prob_fn, delta, auxiliary, name),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,

@@ -38,6 +38,7 @@ def crank_nicolson(
   target_accept_prob: float | None = None,
   delta: float = 0.1,
   short_step_share: float = 0.2,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a Crank-Nicolson sampler (pCN, pCNL, CNL).
 
@@ -52,6 +53,7 @@ def crank_nicolson(
       0.25 without, by default.
     delta: First value; without unit if preconditioned, else a variance.
     short_step_share: As in `marginal_gradient`.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -75,7 +77,7 @@ def crank_nicolson(
     target_accept_prob = 0.55 if langevin else 0.25
   return latent_proposal.adapted(
     UncalibratedCrankNicolson(
-      log_likelihood_fn, prior, delta, langevin, preconditioned
+      log_likelihood_fn, prior, delta, langevin, preconditioned, name
     ),
     num_adaptation_steps,
     target_accept_prob,

@@ -57,12 +57,14 @@ def elliptical_slice(
   log_likelihood_fn: types.LogProbFn,
   *,
   prior: interfaces.GaussianPrior,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds TFP's elliptical slice sampler, on a prior of this library.
 
   Args:
     log_likelihood_fn: As in `marginal_gradient`; needs no gradient.
     prior: As in `marginal_gradient`.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`; it has nothing to tune.
@@ -79,7 +81,7 @@ def elliptical_slice(
     kernel = tfpa.elliptical_slice(log_likelihood, prior=prior)
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
-  return EllipticalSlice(log_likelihood_fn, prior)
+  return EllipticalSlice(log_likelihood_fn, prior, name=name)
 
 
 class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):

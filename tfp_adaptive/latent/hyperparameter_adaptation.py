@@ -203,6 +203,7 @@ def latent_gaussian_hyperparameters(
   hyper_step_size: float = 0.1,
   bijector: tfp.bijectors.Bijector | None = None,
   short_step_share: float = 0.2,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a sampler of a latent field and its prior's hyperparameters.
 
@@ -232,6 +233,7 @@ def latent_gaussian_hyperparameters(
     bijector: Unconstrained theta -> theta; by default the hyperprior's own.
     short_step_share: As in `marginal_gradient`; `'elliptical_slice'` has no
       steps to shorten.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -277,6 +279,7 @@ def latent_gaussian_hyperparameters(
     hyper_step_size=hyper_step_size,
     bijector=bijector,
     latent_uses_gradient=latent != 'elliptical_slice',
+    name=name,
   )
   has_step_size = latent != 'elliptical_slice'
   if has_step_size:

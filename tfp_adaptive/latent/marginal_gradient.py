@@ -31,6 +31,7 @@ def marginal_gradient(
   target_accept_prob: float = 0.55,
   delta: float = 0.1,
   short_step_share: float = 0.2,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds the marginal gradient sampler (mGrad): the one to start with.
 
@@ -45,6 +46,7 @@ def marginal_gradient(
       finds its order of magnitude.
     short_step_share: Share of the adapting steps, in [0, 1), that are much
       smaller, so that no chain stays where the target is far steeper.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -65,7 +67,7 @@ def marginal_gradient(
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedMarginalGradient(log_likelihood_fn, prior, delta),
+    UncalibratedMarginalGradient(log_likelihood_fn, prior, delta, name),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,

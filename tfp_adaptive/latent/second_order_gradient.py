@@ -60,6 +60,7 @@ def second_order_gradient(
   target_accept_prob: float = 0.55,
   delta: float = 0.1,
   short_step_share: float = 0.2,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds the second-order marginal sampler, for likelihoods that factorise.
 
@@ -76,6 +77,7 @@ def second_order_gradient(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: As in `marginal_gradient`.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -96,7 +98,7 @@ def second_order_gradient(
     result = tfpa.sample(kernel, tf.zeros([4, 50]), num_results=500)
   """
   return latent_proposal.adapted(
-    UncalibratedSecondOrderGradient(log_likelihood_fn, prior, delta),
+    UncalibratedSecondOrderGradient(log_likelihood_fn, prior, delta, name),
     num_adaptation_steps,
     target_accept_prob,
     short_step_share,

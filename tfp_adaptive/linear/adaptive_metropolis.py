@@ -50,6 +50,8 @@ def adaptive_metropolis(
   step_size: float = 1.0,
   target_is_stochastic: bool = False,
   shape_rate: float | None = None,
+  experimental_shard_axis_names: types.Structure = None,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds adaptive Metropolis (AM): the random walk's covariance by moments.
 
@@ -69,6 +71,8 @@ def adaptive_metropolis(
     shape_rate: `None`: b falls as 1 / t, so that the covariance becomes that of
       all states so far, later ones weighing most; or a positive float,
       b = shape_rate / (1 + 4 t / num_adaptation_steps).
+    experimental_shard_axis_names: As in TFP; the same for all parts.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -91,6 +95,8 @@ def adaptive_metropolis(
     as_preconditioner(preconditioner),
     step_size,
     target_is_stochastic,
+    experimental_shard_axis_names=experimental_shard_axis_names,
+    name=name,
   )
   return MomentBasedAdaptation(
     MetropolisHastings(proposal),

@@ -112,6 +112,8 @@ def fisher_divergence_hamiltonian(
   max_num_leapfrog_steps: int | None = None,
   local_steps: bool = False,
   keep_momentum: bool = False,
+  experimental_shard_axis_names: types.Structure = None,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds HMC whose inverse mass matrix has the least Fisher divergence.
 
@@ -138,6 +140,8 @@ def fisher_divergence_hamiltonian(
       funnels and hierarchies; it costs no gradient.
     keep_momentum: Whether steps go on with part of the momentum of the one
       before, and make about half as many leapfrog steps, at least one.
+    experimental_shard_axis_names: As in TFP; the same for all parts.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -162,6 +166,8 @@ def fisher_divergence_hamiltonian(
     first,
     step_size,
     max_num_leapfrog_steps=most,
+    experimental_shard_axis_names=experimental_shard_axis_names,
+    name=name,
   )
   return FisherDivergenceAdaptation(
     kept_momentum.accepted(proposal), num_adaptation_steps, target_accept_prob
@@ -177,6 +183,8 @@ def fisher_divergence_langevin(
   target_accept_prob: float = 0.574,
   step_size: float = 1.0,
   short_step_share: float | None = None,
+  experimental_shard_axis_names: types.Structure = None,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA with the factor that minimizes the Fisher divergence.
 
@@ -193,6 +201,8 @@ def fisher_divergence_langevin(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First step size, which the adaptation moves.
     short_step_share: As of `gradient_adaptive_langevin`.
+    experimental_shard_axis_names: As in TFP; the same for all parts.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -210,7 +220,11 @@ def fisher_divergence_langevin(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   proposal = UncalibratedPreconditionedLangevin(
-    target_log_prob_fn, as_preconditioner(preconditioner), step_size
+    target_log_prob_fn,
+    as_preconditioner(preconditioner),
+    step_size,
+    experimental_shard_axis_names=experimental_shard_axis_names,
+    name=name,
   )
   kernel = short_steps.around(
     MetropolisHastings(proposal), num_adaptation_steps, short_step_share

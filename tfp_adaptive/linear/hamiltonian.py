@@ -51,6 +51,8 @@ def entropy_adaptive_hamiltonian(
   target_accept_prob: float = 0.67,
   hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff',
   step_size: float = 1.0,
+  experimental_shard_axis_names: types.Structure = None,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds HMC whose inverse mass matrix is learned by gradient.
 
@@ -69,6 +71,8 @@ def entropy_adaptive_hamiltonian(
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
     step_size: Multiplies the scale factor; leave it to the adaptation.
+    experimental_shard_axis_names: As in TFP; the same for all parts.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -106,6 +110,8 @@ def entropy_adaptive_hamiltonian(
     num_leapfrog_steps,
     step_size,
     hessian_product,
+    experimental_shard_axis_names=experimental_shard_axis_names,
+    name=name,
   )
   return GradientBasedAdaptation(
     MetropolisHastings(proposal), criterion, optimizer, num_adaptation_steps

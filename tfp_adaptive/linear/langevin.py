@@ -48,6 +48,8 @@ def gradient_adaptive_langevin(
   target_accept_prob: float = 0.55,
   step_size: float = 1.0,
   short_step_share: float | None = None,
+  experimental_shard_axis_names: types.Structure = None,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA whose covariance is learned by gradient (gadMALA).
 
@@ -68,6 +70,8 @@ def gradient_adaptive_langevin(
     short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
       long, at random: they bring chains out of narrow places. By default a
       fifth where the adaptation sees such places, none elsewhere.
+    experimental_shard_axis_names: As in TFP; the same for all parts.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -94,6 +98,8 @@ def gradient_adaptive_langevin(
     as_preconditioner(preconditioner),
     step_size,
     exact_gradient,
+    experimental_shard_axis_names=experimental_shard_axis_names,
+    name=name,
   )
   return GradientBasedAdaptation(
     short_steps.around(

@@ -42,6 +42,8 @@ def gradient_adaptive_random_walk(
   optimizer: interfaces.Optimizer | None = None,
   target_accept_prob: float = 0.25,
   step_size: float = 1.0,
+  experimental_shard_axis_names: types.Structure = None,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a random walk whose covariance is learned by gradient (gadRWM).
 
@@ -55,6 +57,8 @@ def gradient_adaptive_random_walk(
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: Multiplies the scale factor; leave it to the adaptation.
+    experimental_shard_axis_names: As in TFP; the same for all parts.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -78,6 +82,8 @@ def gradient_adaptive_random_walk(
     target_log_prob_fn,
     as_preconditioner(preconditioner),
     step_size,
+    experimental_shard_axis_names=experimental_shard_axis_names,
+    name=name,
   )
   return GradientBasedAdaptation(
     MetropolisHastings(proposal),

@@ -65,6 +65,7 @@ def kernel_hamiltonian(
   target_accept_prob: float | None = None,
   walk_share: float = 0.1,
   trajectory_length: float = 4.0,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds HMC without gradients (KMC): forces learned from past states.
 
@@ -104,6 +105,7 @@ def kernel_hamiltonian(
       no `num_leapfrog_steps` are given: a step draws between a third of it and
       all. Half a turn around a Gaussian is 3.1, and what the surrogate misses
       costs acceptance once, however far it is followed.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -137,6 +139,7 @@ def kernel_hamiltonian(
     walk_share=walk_share,
     target_is_stochastic=target_is_stochastic,
     trajectory_length=trajectory_length if has_length else None,
+    name=name,
   )
   kernel = ScoreMatchingAdaptation(
     MetropolisHastings(proposal),

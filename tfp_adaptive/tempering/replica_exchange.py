@@ -55,6 +55,7 @@ def replica_exchange(
   kernel_fn: Callable[..., tfp.mcmc.TransitionKernel] | None = None,
   reference: tfp.distributions.Distribution | types.LogProbFn | None = None,
   min_inverse_temperature: float | None = None,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds replica exchange whose samplers and temperatures are learned.
 
@@ -80,6 +81,7 @@ def replica_exchange(
       is. Where it is zero and the target is not, the first replica goes alone.
     min_inverse_temperature: The last one, in (0, 1), or 0 with a reference: by
       default 0.01, and 0 with a reference.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`. Its state is that of the first replica.
@@ -111,6 +113,7 @@ def replica_exchange(
     temperatures.first(num_replicas, min_inverse_temperature),
     num_adaptation_steps,
     reference,
+    name=name,
   )
 
 

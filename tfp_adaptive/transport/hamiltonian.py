@@ -57,6 +57,7 @@ def transport_adaptive_hamiltonian(
   step_size: float = 1.0,
   max_num_leapfrog_steps: int | None = None,
   keep_momentum: bool = False,
+  name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
   """Builds HMC behind a map f that is learned while it samples.
 
@@ -86,6 +87,7 @@ def transport_adaptive_hamiltonian(
     max_num_leapfrog_steps: The most that may be learned; 32 by default.
     keep_momentum: As of `fisher_divergence_hamiltonian`; not behind a map
       learned by gradient.
+    name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -113,6 +115,7 @@ def transport_adaptive_hamiltonian(
       *(target_log_prob_fn, transport, first, step_size),
       hessian_product=hessian_product,
       max_num_leapfrog_steps=most,
+      name=name,
     )
     return FisherTransportAdaptation(
       kept_momentum.accepted(proposal),
@@ -135,6 +138,7 @@ def transport_adaptive_hamiltonian(
     step_size,
     hessian_product=hessian_product,
     max_num_leapfrog_steps=max_num_leapfrog_steps,
+    name=name,
   )
   return GradientBasedAdaptation(
     MetropolisHastings(proposal),
