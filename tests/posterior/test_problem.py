@@ -8,6 +8,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
+import tfp_adaptive as tfpa
+from tfp_adaptive.posterior import data as data_lib
 from tfp_adaptive.posterior import problem as problem_lib
 
 tfb = tfp.bijectors
@@ -308,3 +310,40 @@ def test_a_simplex_has_one_coordinate_less_and_the_law_of_the_model():
   expected = stats.beta(2.0, 2.5).pdf(p) * stats.norm(p, 0.3).pdf(0.4)
   # TFP measures the simplex by its area, sqrt(3) times that of two shares.
   np.testing.assert_allclose(total, np.sqrt(3) * expected.mean(), rtol=1e-3)
+
+
+def _model_with_a_seed():
+  return tfd.JointDistributionNamed(
+    dict(rate=tfd.Gamma(2.0, 1.0), seed=lambda rate: tfd.Poisson(rate))
+  )
+
+
+def test_parts_that_are_named_as_options_are_given_in_data():
+  observed = data_lib.joined({'seed': 3.0}, {})
+  problem = problem_lib.of_joint(_model_with_a_seed(), observed)
+  assert problem.names == ('rate',)
+  assert problem.observed == {'seed': 3.0}
+  rates = np.float32([[0.5], [2.0]])
+  expected = stats.gamma.logpdf(rates, 2.0) + stats.poisson.logpmf(3, rates)
+  found = problem.target_log_prob_fn(tf.math.log(rates)) - np.log(rates)[:, 0]
+  np.testing.assert_allclose(found, expected[:, 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  'given, error, message',
+  [
+    (dict(data={'seed': 3.0, 'rate': 1.0}, rate=1.0), ValueError, 'both in'),
+    (dict(data=3.0), TypeError, r"`data` must be a mapping.*`data={'y': y}`"),
+    (dict(data={1: 3.0}), TypeError, '`data` must be a mapping'),
+  ],
+)
+def test_data_are_a_mapping_and_no_part_is_given_twice(given, error, message):
+  with pytest.raises(error, match=message):
+    tfpa.sample_posterior(_model_with_a_seed(), **given)
+
+
+def test_data_by_position_are_refused_with_the_way_to_give_them():
+  with pytest.raises(
+    TypeError, match=r'2 arguments.*sample_posterior\(model, y'
+  ):
+    tfpa.sample_posterior(_model_with_a_seed(), 3.0)

@@ -58,7 +58,12 @@ def by_keyword(
     parameters = inspect.signature(function).parameters.values()
     leading = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
     by_name = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
-    needed = [p.name for p in parameters if p.default is p.empty]
+    takes_all = any(p.kind == p.VAR_KEYWORD for p in parameters)
+    needed = [
+      p.name
+      for p in parameters
+      if p.default is p.empty and p.kind != p.VAR_KEYWORD
+    ]
 
     @functools.wraps(function)
     def build(*args, **options):
@@ -69,14 +74,14 @@ def by_keyword(
       wrong += [f'`{n}` is given twice' for n in positional if n in options]
       for name in options:
         new, form = _RENAMED.get(name, ('', ''))
-        if name not in leading + by_name:
+        if not takes_all and name not in leading + by_name:
           form = f'is now {form}' if new in by_name else 'is none of them'
           wrong.append(f'`{name}` {form}')
       given = {*positional, *options}
       wrong += [f'`{n}` is not given' for n in needed if n not in given]
       if wrong:
         raise TypeError(
-          f'`{function.__name__}` takes {", ".join(leading)} in this order and '
+          f'`{function.__name__}` takes {", ".join(leading)} by position and '
           f'{", ".join(by_name)} by keyword, but {", ".join(wrong)}. Write for '
           f'example `{example}`.'
         )

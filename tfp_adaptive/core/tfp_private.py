@@ -28,6 +28,7 @@ from tensorflow_probability.python.mcmc.metropolis_hastings import (
 __all__ = [
   'MetropolisHastingsKernelResults',
   'TransitionKernel',
+  'by_name',
   'call_fn',
   'choose',
   'forget_bijections',
@@ -102,6 +103,20 @@ def inlined(concrete):
   return convert_to_constants.convert_variables_to_constants_v2(
     concrete, lower_control_flow=False
   )
+
+
+def by_name(model, values):
+  """Returns values of some parts in the structure of a joint distribution.
+
+  It is the `value` of `sample` and `sample_distributions`. As keywords, parts
+  that are named `seed` or `name` would be taken for arguments.
+
+  Args:
+    model: `tfd.JointDistribution`.
+    values: dict of name -> value; parts without one are `None`.
+  """
+  names = model._flat_resolve_names()
+  return model._model_unflatten([values.get(name) for name in names])
 
 
 def number_names_from_multiple(number):

@@ -8,6 +8,7 @@ possible. What they have a say in is reported, and the density mended there.
 import difflib
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import target_call
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior import exact
 from tfp_adaptive.posterior import kinds
 from tfp_adaptive.posterior import support_of_data
@@ -31,6 +33,7 @@ __all__ = [
   'has_probs',
   'in_dtypes_of',
   'in_order',
+  'joined',
   'parts_and_events',
 ]
 
@@ -64,6 +67,34 @@ class _Leaf(NamedTuple):
   law: Any
   # The data [event...], as they were given; None of an unknown.
   value: Any
+
+
+def joined(data: Mapping[str, Any] | None, pins: dict) -> dict:
+  """Returns the data of a mapping and those given by keyword, in one dict.
+
+  Args:
+    data: Mapping of name -> values, or `None`.
+    pins: dict of more values, by name.
+
+  Raises:
+    TypeError: If `data` is no mapping of names.
+    ValueError: If a part is given twice.
+  """
+  if data is None:
+    return pins
+  if not isinstance(data, Mapping) or not all(isinstance(n, str) for n in data):
+    raise TypeError(
+      '`data` must be a mapping of the names of parts to their values, but got '
+      f"{type(data).__name__}. Write for example `data={{'y': y}}`, also for a "
+      "part whose own name is 'data'."
+    )
+  twice = sorted(set(data) & set(pins))
+  if twice:
+    raise ValueError(
+      f'Values of {", ".join(map(repr, twice))} are given both in `data` and '
+      'by keyword. Leave one of them out.'
+    )
+  return {**data, **pins}
 
 
 def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
@@ -166,7 +197,9 @@ def _check_laws(model, names, given):
     inputs.update(values)
     for name, data in given.items():
       values[name] = _as_tensors(data, shapes[name], dtypes[name])
-    laws, _ = model.sample_distributions(seed=(0, 1), **values)
+    laws, _ = model.sample_distributions(
+      seed=(0, 1), value=tfp_private.by_name(model, values)
+    )
     for name, law in zip(names, in_order(laws)[1]):
       data = [leaf[2] for leaf in given[name]] if name in given else None
       found[name] = [

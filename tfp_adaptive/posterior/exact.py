@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior import kinds
 from tfp_adaptive.posterior import support_of_data
 
@@ -82,7 +83,9 @@ def _for_each_chain(model, names, function):
     unknowns = tf.nest.pack_sequence_as(model.event_shape, leaves)
     named, parts = kinds.in_order(unknowns)
     values = {**pins, **dict(zip(named or left, parts))}
-    laws, _ = whole.sample_distributions(seed=(0, 1), **values)
+    laws, _ = whole.sample_distributions(
+      seed=(0, 1), value=tfp_private.by_name(whole, values)
+    )
     return function(dict(zip(names, kinds.in_order(laws)[1])), values)
 
   def of_all(unknowns):

@@ -1,7 +1,10 @@
 """load_posterior(): reads what `Posterior.save` wrote, given its model."""
 
+from collections.abc import Mapping
+
 from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
+from tfp_adaptive.posterior import data as data_lib
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
@@ -14,6 +17,7 @@ def load_posterior(
   path: types.Path,
   model: types.Model,
   *,
+  data: Mapping[str, types.Structure] | None = None,
   init: types.Structure = None,
   bijectors: types.Structure = None,
   **pins: types.Structure,
@@ -27,6 +31,7 @@ def load_posterior(
     path: The file that `Posterior.save` wrote, or `posterior.npz` in the
       `checkpoint_dir` of a call, which holds its draws so far.
     model: The same joint distribution or log density.
+    data: The same observed values, as in `sample_posterior`.
     init: For a density: the same structure. Starts are not used.
     bijectors: For a density: the same bijectors.
     **pins: The same observed values of a joint distribution.
@@ -52,7 +57,9 @@ def load_posterior(
   calling.check('tfpa.load_posterior')
   header, arrays = saved.read(path)
   num_chains = arrays['draws'].shape[1]
-  problem = problem_of(model, init, bijectors, num_chains, pins)
+  problem = problem_of(
+    model, init, bijectors, num_chains, data_lib.joined(data, pins)
+  )
   chains = saved.restore(path, header, arrays, problem, may_differ=True)
   report = [Stage(*stage) for stage in header['report']]
   return Posterior(

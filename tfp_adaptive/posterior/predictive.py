@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import support_of_data
 
@@ -48,7 +49,10 @@ def simulated(model, unknowns, seed, given=None, computed=()):
   seed = random.sanitize(seed)
 
   def draw(index, values):
-    parts = model.sample(seed=random.fold_in(seed, index), **values, **given)
+    parts = model.sample(
+      seed=random.fold_in(seed, index),
+      value=tfp_private.by_name(model, {**values, **given}),
+    )
     parts = zip(names, data.in_order(parts)[1])
     return {name: part for name, part in parts if name in drawn}
 
@@ -126,7 +130,9 @@ def _children(model, names):
   children = {name: set() for name in names}
 
   def look(values):
-    laws, _ = model.sample_distributions(seed=(0, 1), **values)
+    laws, _ = model.sample_distributions(
+      seed=(0, 1), value=tfp_private.by_name(model, values)
+    )
     for name, law in zip(names, data.in_order(laws)[1]):
       above = support_of_data.ancestors(law.log_prob(values[name]))
       for other in set(names) - {name}:
@@ -186,7 +192,9 @@ def log_likelihood(model, unknowns, observed, of=None):
 
   def evaluate(index, values):
     del index
-    laws, _ = model.sample_distributions(seed=(0, 1), **values, **observed)
+    laws, _ = model.sample_distributions(
+      seed=(0, 1), value=tfp_private.by_name(model, {**values, **observed})
+    )
     laws = dict(zip(names, data.in_order(laws)[1]))
     return {n: _pointwise(laws[n], observed[n]) for n in of or observed}
 

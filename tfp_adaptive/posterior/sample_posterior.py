@@ -10,6 +10,7 @@ sample     until it is enough, and for as long as all before if the budget pays
 
 import inspect
 import numbers
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +20,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
-from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import data as data_lib
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.settings import Settings
@@ -28,12 +29,14 @@ from tfp_adaptive.posterior.stages import Run
 __all__ = ['problem_of', 'sample_posterior']
 
 
+@arguments.by_keyword('sample_posterior(model, y=y, num_draws=1000)')
 def sample_posterior(
   model: types.Model,
+  *,
+  data: Mapping[str, types.Structure] | None = None,
   num_draws: int = 1000,
   num_chains: int = 8,
   seed: types.Seed = 0,
-  *,
   init: types.Structure = None,
   bijectors: types.Structure = None,
   min_ess: float = 400,
@@ -55,9 +58,12 @@ def sample_posterior(
   gradients, as long as `max_gradients` and `max_seconds` pay for more.
 
   Args:
-    model: `tfd.JointDistribution` with its data given by name, as keywords or
-      by `experimental_pin`; or a log density, differentiable, called as TFP
-      calls it with parts [chains, event...], which returns [chains].
+    model: `tfd.JointDistribution` with its data given by name, as keywords, in
+      `data` or by `experimental_pin`; or a log density, differentiable, called
+      as TFP calls it with parts [chains, event...], which returns [chains].
+    data: Observed values of a joint distribution, a mapping of the names of its
+      parts. It is for parts whose names are options too, such as `seed` and
+      `init`. Others may be given by keyword instead.
     num_draws: Draws of each chain to return. Where that is not enough steps,
       chains run on and every second, fourth, ... is kept; where the budget ends
       before as many are there anew, what it still pays for is returned as well.
@@ -87,7 +93,7 @@ def sample_posterior(
       the rounding of float32 decides acceptance where data are many; the
       model's own dtype on an accelerator. `states` have the dtype of the
       model, `unconstrained` that of the computation.
-    **pins: Observed values of a joint distribution.
+    **pins: Observed values of a joint distribution, by the names of its parts.
 
   Returns:
     A `Posterior`. Print it for the verdict; it has `states`, `draws`,
@@ -126,7 +132,8 @@ def sample_posterior(
     checkpoint_dir,
     dtype,
   )
-  problem = problem_of(model, init, bijectors, num_chains, pins)
+  observed = data_lib.joined(data, pins)
+  problem = problem_of(model, init, bijectors, num_chains, observed)
   return Run(problem, settings)()
 
 
@@ -170,8 +177,8 @@ def problem_of(model, init, bijectors, num_chains, pins):
     if bijectors is not None:
       raise ValueError(
         '`bijectors` belong to a density: a joint distribution knows the '
-        'supports of its unknowns. Leave them out; data of that name are given '
-        'by `model.experimental_pin`.'
+        'supports of its unknowns. Leave them out. Data of that name are given '
+        "by `data={'bijectors': values}`."
       )
     return problem_lib.of_joint(model, pins, init, num_chains, _options())
   if inspect.isgeneratorfunction(model):
@@ -194,7 +201,7 @@ def problem_of(model, init, bijectors, num_chains, pins):
       f'{", ".join(map(repr, pins))}: no argument of this name, and a density '
       'has no values to pin. Bind its data before, `lambda x: log_prob(x, '
       'data)`; of a joint distribution pass itself, not its `log_prob`.'
-      f'{data.did_you_mean(list(pins), _options())}'
+      f'{data_lib.did_you_mean(list(pins), _options())}'
     )
   return problem_lib.of_density(model, init, bijectors, num_chains)
 
