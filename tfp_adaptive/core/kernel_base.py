@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.interfaces.families import Cost
 
@@ -41,6 +42,9 @@ class Kernel(tfp_private.TransitionKernel):
 
   # Whether `target_log_prob` of the results is the likelihood alone.
   has_prior_apart = False
+
+  def __repr__(self):
+    return shown.kernel(self)
 
   @property
   def parameters(self):

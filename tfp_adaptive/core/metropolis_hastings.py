@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import shown
 from tfp_adaptive.core import tfp_private
 
 __all__ = ['MetropolisHastings']
@@ -35,6 +36,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
   """
 
   _keeps_momentum = False
+  __repr__ = shown.kernel
 
   def __init__(self, inner_kernel, name=None):
     """Builds the kernel.

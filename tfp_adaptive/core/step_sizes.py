@@ -16,10 +16,17 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import shown
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['bounded', 'change', 'largest', 'tuned']
+__all__ = [
+  'DualAveragingStepSizeAdaptation',
+  'bounded',
+  'change',
+  'largest',
+  'tuned',
+]
 
 
 def largest(dtype):
@@ -42,6 +49,12 @@ def change(accept_prob, target_accept_prob, rate):
     rate: Of log s, [].
   """
   return tf.exp(rate * (accept_prob - target_accept_prob))
+
+
+class DualAveragingStepSizeAdaptation(tfp.mcmc.DualAveragingStepSizeAdaptation):
+  """TFP's, which shows the kernels inside when it is printed."""
+
+  __repr__ = shown.kernel
 
 
 def tuned(
@@ -82,7 +95,7 @@ def tuned(
     says_nothing = (says_nothing_fn or stack.is_short)(results)
     return tf.where(says_nothing, wanted, tf.minimum(ratio, 0.0))
 
-  return tfp.mcmc.DualAveragingStepSizeAdaptation(
+  return DualAveragingStepSizeAdaptation(
     kernel,
     num_adaptation_steps=num_adaptation_steps,
     target_accept_prob=target_accept_prob,

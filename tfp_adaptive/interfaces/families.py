@@ -52,6 +52,11 @@ class GaussianPrior(NamedTuple):
   restrict: Callable[[Any], Any] | None = None
   # Whether C has no inverse, to working precision.
   is_singular: bool = False
+  # The call of the factory, which is what is printed.
+  shown: str = ''
+
+  def __repr__(self) -> str:
+    return self.shown or f'{type(self).__name__}({self.name!r})'
 
 
 class Covariance(NamedTuple):
@@ -115,6 +120,11 @@ class Surrogate(NamedTuple):
   # (params, rows [b, d]) -> params with draws added, at a price independent of
   # how many were seen; None: only `fit` learns.
   update: Callable[[Any, Any], Any] | None = None
+  # The call of the factory, which is what is printed.
+  shown: str = ''
+
+  def __repr__(self) -> str:
+    return self.shown or f'{type(self).__name__}({self.name!r})'
 
 
 class Transport(NamedTuple):
@@ -140,6 +150,11 @@ class Transport(NamedTuple):
   # (params, states [n, d], gradients [n, d], weights [n]) -> params of the
   # least Fisher divergence on these pairs; None: learned by gradient.
   fit: Callable[..., Any] | None = None
+  # The call of the factory, which is what is printed.
+  shown: str = ''
+
+  def __repr__(self) -> str:
+    return self.shown or f'{type(self).__name__}({self.name!r})'
 
 
 class Cost(NamedTuple):

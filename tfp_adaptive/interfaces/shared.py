@@ -129,6 +129,11 @@ class Preconditioner(NamedTuple):
   # `num_fisher_pairs` of them. None: no fit of pairs, moves find it.
   fisher_fit: Callable[[Any, Any, Any], Any] | None = None
   num_fisher_pairs: int = 0
+  # The call of the factory, which is what is printed.
+  shown: str = ''
+
+  def __repr__(self) -> str:
+    return self.shown or f'{type(self).__name__}({self.name!r})'
 
 
 class ScaleFactor(NamedTuple):
@@ -246,6 +251,11 @@ class Criterion(NamedTuple):
   # Whether value, entropy or `feedback` pulls the scale in from where every
   # move is rejected. Relative optimizers refuse a criterion that does not.
   holds_scale: bool = True
+  # The call of the factory, which is what is printed.
+  shown: str = ''
+
+  def __repr__(self) -> str:
+    return self.shown or f'{type(self).__name__}({self.name!r})'
 
 
 class Optimizer(NamedTuple):
@@ -259,3 +269,8 @@ class Optimizer(NamedTuple):
   # (grads, state, params, preconditioner, feedback, problem)
   # -> (params, state).
   update: Callable[..., Any]
+  # The call of the factory, which is what is printed.
+  shown: str = ''
+
+  def __repr__(self) -> str:
+    return self.shown or f'{type(self).__name__}({self.name!r})'

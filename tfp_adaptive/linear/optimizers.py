@@ -14,6 +14,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import shown
 from tfp_adaptive.linear import schedule
 
 __all__ = ['adam', 'relative_gradient', 'rmsprop']
@@ -53,6 +54,7 @@ class AdamState(
   merge_rules = dict(num_updates=merging.largest)
 
 
+@shown.remembers_call
 def relative_gradient(gain=4.0):
   """Builds the relative (natural) gradient step.
 
@@ -135,6 +137,7 @@ def relative_gradient(gain=4.0):
   )
 
 
+@shown.remembers_call
 def rmsprop(learning_rate, decay=0.9):
   """Builds the paper's RMSProp, an ascent step on the raw params.
 
@@ -188,6 +191,7 @@ def rmsprop(learning_rate, decay=0.9):
   )
 
 
+@shown.remembers_call
 def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
   """Builds Adam, an ascent step on the raw params.
 

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import banded
 from tfp_adaptive.preconditioners import arrow_step
@@ -16,6 +17,7 @@ __all__ = ['arrow']
 _MOST_FUSED = 8
 
 
+@shown.remembers_call
 def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path of T coordinates with k globals.
 

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import banded as banded_lib
 from tfp_adaptive.preconditioners import markov_path
@@ -12,6 +13,7 @@ from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 __all__ = ['banded']
 
 
+@shown.remembers_call
 def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path of order p, params p + 1 diagonals.
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import geometric_mean
@@ -15,6 +16,7 @@ _LARGEST_EVENT = 20_000  # One factor is 1.6 GB then, and a run holds several.
 _NUM_ITERATIONS = 3  # Of two products each; an estimate from below.
 
 
+@shown.remembers_call
 def cholesky(init_scale=None, min_scale=0.0):
   """Builds a dense scale factor, params L of shape [event_size, event_size].
 

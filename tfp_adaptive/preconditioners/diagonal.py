@@ -4,10 +4,12 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import shown
 
 __all__ = ['diagonal']
 
 
+@shown.remembers_call
 def diagonal(init_scale=None, min_scale=0.0):
   """Builds a diagonal scale factor, params c of shape [event_size].
 

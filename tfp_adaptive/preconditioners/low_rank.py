@@ -7,6 +7,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners import low_rank_fisher
 from tfp_adaptive.preconditioners import low_rank_pairs
@@ -42,6 +43,7 @@ class LowRankParams(
     return cls(*(tf.reduce_mean(t, axis=0) for t in (scales, turned)))
 
 
+@shown.remembers_call
 def low_rank(rank, init_scale=None, min_scale=0.0):
   """Builds a diagonal plus low-rank factor, params (c, U) [d] and [d, rank].
 

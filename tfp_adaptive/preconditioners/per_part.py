@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners.cholesky import cholesky
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
@@ -11,6 +12,7 @@ from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 __all__ = ['as_preconditioner', 'per_part']
 
 
+@shown.remembers_call
 def per_part(preconditioners, init_scale=None):
   """Builds a block-diagonal factor, one structure for every part of the state.
 

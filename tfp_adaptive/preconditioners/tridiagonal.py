@@ -5,6 +5,7 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import banded as banded_lib
 from tfp_adaptive.preconditioners import markov_path
@@ -14,6 +15,7 @@ from tfp_adaptive.preconditioners.banded import banded
 __all__ = ['tridiagonal']
 
 
+@shown.remembers_call
 def tridiagonal(init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path, params (b, u) of sizes d and d - 1.
 

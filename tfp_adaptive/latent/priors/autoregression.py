@@ -3,12 +3,14 @@
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import markov_prior
 
 __all__ = ['autoregression']
 
 
+@shown.remembers_call
 def autoregression(
   coefficients,
   scale,

@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 
 __all__ = ['CholeskyParams', 'cholesky']
@@ -35,6 +36,7 @@ class CholeskyParams(NamedTuple):
   gram: Any  # L^T L.
 
 
+@shown.remembers_call
 def cholesky(
   covariance=None, mean=0.0, kernel=None, index_points=None, jitter=0.0
 ):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import spectral_prior
@@ -13,6 +14,7 @@ from tfp_adaptive.latent.priors import spectral_prior
 __all__ = ['kronecker']
 
 
+@shown.remembers_call
 def kronecker(
   covariances=None, mean=0.0, kernels=None, index_points=None, jitter=0.0
 ):

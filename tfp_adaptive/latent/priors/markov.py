@@ -2,12 +2,14 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import markov_prior
 
 __all__ = ['markov']
 
 
+@shown.remembers_call
 def markov(precision_bands, mean=0.0):
   """Builds the prior N(mean, P^-1) of a Markov chain by its precision P.
 

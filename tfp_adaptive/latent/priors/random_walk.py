@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors.autoregression import autoregression
 
 __all__ = ['random_walk']
@@ -11,6 +12,7 @@ __all__ = ['random_walk']
 _COEFFICIENTS = {1: (1.0,), 2: (2.0, -1.0)}
 
 
+@shown.remembers_call
 def random_walk(scale, num_steps, initial_scale, order=1, mean=0.0):
   """Builds the prior of a random walk, a stochastic level or trend.
 

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import spectral_prior
 from tfp_adaptive.linalg.symmetric import symmetric_part
@@ -9,6 +10,7 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 __all__ = ['spectral']
 
 
+@shown.remembers_call
 def spectral(
   covariance=None,
   mean=0.0,

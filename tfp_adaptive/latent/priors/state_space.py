@@ -2,12 +2,14 @@
 
 import tensorflow as tf
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import markov_prior
 
 __all__ = ['state_space']
 
 
+@shown.remembers_call
 def state_space(
   transition,
   noise_covariance,

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent.priors import circulant_embedding
 from tfp_adaptive.latent.priors import fourier_basis
@@ -15,6 +16,7 @@ from tfp_adaptive.latent.priors import spectral_prior
 __all__ = ['stationary']
 
 
+@shown.remembers_call
 def stationary(
   grid_shape,
   kernel,

@@ -8,6 +8,7 @@ https://arxiv.org/abs/2110.14625; the divergence as objective: Dharamshi, Ngo
 and Rosenthal (2021), https://arxiv.org/abs/2105.00520.
 """
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.linear.criteria.generalized_speed_measure import (
   generalized_speed_measure,
 )
@@ -15,6 +16,7 @@ from tfp_adaptive.linear.criteria.generalized_speed_measure import (
 __all__ = ['cross_entropy']
 
 
+@shown.remembers_call
 def cross_entropy(target_accept_prob, weight=1.0, **options):
   """Builds the speed measure with a cross-entropy term.
 

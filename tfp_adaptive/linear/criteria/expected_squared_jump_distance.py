@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import shown
 
 __all__ = [
   'JumpDistanceState',
@@ -37,6 +38,7 @@ class JumpDistanceState(
   __slots__ = ()
 
 
+@shown.remembers_call
 def expected_squared_jump_distance(target_accept_prob=0.55):
   """Builds the expected squared jump distance, in units of its moving mean.
 

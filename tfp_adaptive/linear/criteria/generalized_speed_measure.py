@@ -17,6 +17,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import merging
+from tfp_adaptive.core import shown
 from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.criteria import penalty as penalty_lib
@@ -64,6 +65,7 @@ class GeneralizedSpeedMeasureState(
   merge_rules = dict(num_updates=merging.largest)
 
 
+@shown.remembers_call
 def generalized_speed_measure(
   target_accept_prob,
   entropy_weight_rule='balance',

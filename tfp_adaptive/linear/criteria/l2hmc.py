@@ -10,6 +10,7 @@ a moving average and no burn-in term, as in Hirt, Titsias and Dellaportas
 
 import tensorflow as tf
 
+from tfp_adaptive.core import shown
 from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
   expected_squared_jump_distance,
 )
@@ -25,6 +26,7 @@ __all__ = ['l2hmc']
 _FLOOR = 1e-2
 
 
+@shown.remembers_call
 def l2hmc(target_accept_prob=0.55):
   """Builds the L2HMC objective.
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
+from tfp_adaptive.core import shown
 
 __all__ = ['in_turn']
 
@@ -22,6 +23,7 @@ class _Params(collections.namedtuple('_Params', ['num_fits', 'first', 'then'])):
   __slots__ = ()
 
 
+@shown.remembers_call
 def in_turn(first, then, num_first_fits=2):
   """Returns a surrogate that is `first` for some fits, then `then`.
 

@@ -17,6 +17,7 @@ import math
 import tensorflow as tf
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import shown
 from tfp_adaptive.core import trigonometry
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate.models import kernel_surrogate
@@ -34,6 +35,7 @@ class _Features(collections.namedtuple('_Features', ['frequencies', 'phases'])):
   __slots__ = ()
 
 
+@shown.remembers_call
 def kernel_exponential_family_finite(
   num_points=1000,
   num_features=500,

@@ -18,6 +18,7 @@ import collections
 import tensorflow as tf
 
 from tfp_adaptive.core import history
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate.models import kernel_surrogate
 from tfp_adaptive.surrogate.models import score_matching
@@ -35,6 +36,7 @@ class _Centers(collections.namedtuple('_Centers', ['points', 'is_used'])):
   __slots__ = ()
 
 
+@shown.remembers_call
 def kernel_exponential_family_lite(num_points=500, num_centers=None):
   """Returns a surrogate whose score decays far from its draws.
 

@@ -34,6 +34,7 @@ from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
 from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.transport.maps import drivers as drivers_lib
@@ -65,6 +66,7 @@ class ConditionalGaussianParams(
     return parts[0]
 
 
+@shown.remembers_call
 def conditional_gaussian(
   drivers=None,
   num_drivers=3,

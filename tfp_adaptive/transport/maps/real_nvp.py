@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import shown
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.transport.maps import scaled as scaled_lib
@@ -25,6 +26,7 @@ tfb = tfp.bijectors
 _SCALE_BOUNDS = (0.5, 2.0)  # Of g.
 
 
+@shown.remembers_call
 def real_nvp(num_pairs=1, hidden_sizes=(50, 50), init_scale=None, seed=0):
   """Builds a RealNVP that starts as the identity times a scale.
 

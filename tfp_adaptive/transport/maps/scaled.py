@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import shown
 
 __all__ = ['ScaledParams', 'scaled']
 
@@ -35,6 +36,7 @@ class ScaledParams(
   __slots__ = ()
 
 
+@shown.remembers_call
 def scaled(init_network, network, name='scaled', init_scale=None):
   """Builds a transport from a network of bijectors.
 
