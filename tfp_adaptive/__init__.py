@@ -14,6 +14,7 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive import proposals
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
+from tfp_adaptive.driver.blocks import sample_stats
 from tfp_adaptive.driver.compilation_cache import cache_compilations
 from tfp_adaptive.driver.result import SampleResult
 from tfp_adaptive.driver.sample import sample
@@ -81,6 +82,7 @@ __all__ = [
   'load_posterior',
   'sample',
   'sample_posterior',
+  'sample_stats',
   # What was learned.
   'as_tfp_kernel',
   'cost_per_step',

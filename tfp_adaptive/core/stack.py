@@ -24,6 +24,7 @@ __all__ = [
   'ours',
   'proposal_results',
   'recorded',
+  'scalars',
   'target_log_prob',
 ]
 
@@ -152,6 +153,15 @@ def recorded(results):
     value = tfp_private.get_innermost(results, name, default=None)
     if tf.is_tensor(value):
       found[name] = value
+  return found
+
+
+def scalars(kernel, results):
+  """Returns dict of [] Tensors that tell how the adaptation goes."""
+  found = {}
+  for one, _, own in ours(kernel, None, results):
+    for name, value in one.scalars_at(own).items():
+      found.setdefault(name, value)
   return found
 
 

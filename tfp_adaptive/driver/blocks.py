@@ -11,15 +11,24 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import target_call
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import compilation_cache
 from tfp_adaptive.driver import program_digest
+from tfp_adaptive.interfaces import types
 
-__all__ = ['Block', 'build', 'default_trace', 'refused_operation']
+__all__ = [
+  'Block',
+  'build',
+  'default_trace',
+  'refused_operation',
+  'sample_stats',
+]
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
 # What holds the results: as long as a block, which changes no draw.
@@ -140,6 +149,44 @@ def default_trace(state, results):
   if diverging is not None:
     trace['diverging'] = diverging
   return trace
+
+
+def sample_stats(
+  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
+) -> dict[str, tf.Tensor]:
+  """Returns what is worth knowing of a step, by name.
+
+  `tfpa.sample` records it by itself. In `tfp.mcmc.sample_chain` it is for the
+  `trace_fn`. Names that a kernel does not have are left out.
+
+  Args:
+    kernel: A kernel of this library, also inside TFP's wrappers.
+    results: Its kernel results after the step.
+
+  Returns:
+    A dict of Tensors. `target_log_prob`, `is_accepted`, `log_accept_ratio` and
+    `diverging` are [chains...]. `step_size` is [] or [chains..., 1]. What
+    adaptations know is [] each: `mean_accept_prob`, `log_scale` (log |det C| /
+    d), `num_dropped_gradients` (those that were not finite, so far), and the
+    numbers of the criterion, such as `entropy_weight`.
+
+  Example:
+    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
+    kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
+    _, stats = tfp.mcmc.sample_chain(
+      num_results=500,
+      current_state=tf.zeros([4, 3]),
+      kernel=kernel,
+      trace_fn=lambda state, results: tfpa.sample_stats(kernel, results),
+      seed=(0, 1),
+    )
+    print(stats['step_size'][-1], stats['entropy_weight'][-1])
+  """
+  stats = default_trace(None, results)
+  step_size = tfp_private.get_innermost(results, 'step_size', default=None)
+  if step_size is not None:
+    stats['step_size'] = tf.convert_to_tensor(step_size)
+  return {**stats, **stack.scalars(kernel, results)}
 
 
 def refused_operation(text):

@@ -12,7 +12,6 @@ from tfp_adaptive.driver import convergence
 
 __all__ = [
   'accept_rate',
-  'adaptation_scalars',
   'check_starts',
   'has_prior_apart',
   'kernel_names',
@@ -168,15 +167,6 @@ def _likelihood_warnings(kernel, state, results):
       'of it; for an estimate of a density take `tfpa.adaptive_metropolis` '
       'with `target_is_stochastic=True`.'
     )
-
-
-def adaptation_scalars(kernel, results):
-  """Returns dict of [] Tensors that tell how the adaptation goes."""
-  scalars = {}
-  for one, _, own in stack.ours(kernel, None, results):
-    for name, value in one.scalars_at(own).items():
-      scalars.setdefault(name, value)
-  return scalars
 
 
 def accept_rate(structure, block):

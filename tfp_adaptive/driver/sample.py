@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import stack
 from tfp_adaptive.driver import blocks
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 from tfp_adaptive.driver import diagnosis
@@ -510,7 +511,7 @@ def _program(kernel, extra_fn, block_size, jit_compile):
 def _trace_fn(kernel, extra_fn):
   def trace(state, results):
     recorded = blocks.default_trace(state, results)
-    recorded.update(diagnosis.adaptation_scalars(kernel, results))
+    recorded.update(stack.scalars(kernel, results))
     if extra_fn is not None:
       extra = extra_fn(state, results)
       if extra is None:
