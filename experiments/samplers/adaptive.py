@@ -12,7 +12,6 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments import presets
 from experiments.samplers import baselines
 from experiments.samplers.base import BuildOptions
 from experiments.samplers.base import check_dense
@@ -83,11 +82,7 @@ class GradientAdaptive(Adaptive, Structured):
     None, gt=0, description="settings: paper only; of the paper's optimizer"
   )
 
-  # The paper's constants, the parameters on which they depend, the paper's
-  # optimizer, and the builder's wanted acceptance.
-  preset: ClassVar[Callable]
-  of_preset: ClassVar[tuple] = ('target_accept_prob',)
-  preset_optimizer: ClassVar[Callable] = staticmethod(tfpa.optimizers.rmsprop)
+  # Wanted acceptance of a criterion that is named.
   default_accept_prob: ClassVar[float] = 0.55
   # Parameters that have a meaning only with `settings: paper`.
   of_paper: ClassVar[tuple] = ('criterion', 'learning_rate')
@@ -97,9 +92,6 @@ class GradientAdaptive(Adaptive, Structured):
     is_paper = self.settings == 'paper'
     self.check_of_paper()
     arguments = self.given(*self.passed)
-    if is_paper:
-      preset = type(self).preset(**self.given(*self.of_preset))
-      arguments = {**preset, **arguments}
     structure = self.structure(target, is_paper)
     if structure is not None:
       arguments['preconditioner'] = structure
@@ -108,10 +100,10 @@ class GradientAdaptive(Adaptive, Structured):
       arguments['criterion'] = build(
         self.target_accept_prob or self.default_accept_prob
       )
-    if self.learning_rate is not None:
-      arguments['optimizer'] = type(self).preset_optimizer(self.learning_rate)
+    constants = [name for name in self.of_paper if name != 'criterion']
     return dict(
       arguments,
+      **self.given(*constants),
       target_log_prob_fn=target.target_log_prob_fn,
       num_adaptation_steps=options.num_adaptation_steps,
     )
@@ -142,14 +134,17 @@ def diagonal_trace(state, kernel_results):
 class Gadmala(ShortSteps, GradientAdaptive):
   """Gradient-adapted MALA, with either gradient."""
 
-  preset = staticmethod(presets.langevin)
   exact_gradient: ClassVar[bool]
 
   def default_label(self):
     return 'gadMALAe' if self.exact_gradient else 'gadMALAf'
 
   def build(self, target, options):
-    kernel = tfpa.gradient_adaptive_langevin(
+    is_paper = self.settings == 'paper'
+    builder = (
+      tfpa.papers.gadmala if is_paper else tfpa.gradient_adaptive_langevin
+    )
+    kernel = builder(
       exact_gradient=self.exact_gradient, **self.arguments(target, options)
     )
     return self.to_method(kernel, self.trace_fn(options))
@@ -173,16 +168,16 @@ class GadmalaExact(Gadmala):
 class Gadrwm(GradientAdaptive):
   """Gradient-adapted random walk Metropolis."""
 
-  preset = staticmethod(presets.random_walk)
   default_accept_prob: ClassVar[float] = 0.25
 
   def default_label(self):
     return 'gadRWM'
 
   def build(self, target, options):
-    kernel = tfpa.gradient_adaptive_random_walk(
-      **self.arguments(target, options)
-    )
+    builder = tfpa.gradient_adaptive_random_walk
+    if self.settings == 'paper':
+      builder = tfpa.papers.gadrwm
+    kernel = builder(**self.arguments(target, options))
     return self.to_method(kernel, self.trace_fn(options))
 
 
@@ -197,12 +192,13 @@ class AdaptiveMetropolis(Adaptive):
 
   def build(self, target, options):
     check_dense('cholesky', target)
-    kernel = tfpa.adaptive_metropolis(
+    is_paper = self.settings == 'paper'
+    builder = tfpa.papers if is_paper else tfpa
+    kernel = builder.adaptive_metropolis(
       target_log_prob_fn=target.target_log_prob_fn,
       num_adaptation_steps=options.num_adaptation_steps,
       target_is_stochastic=target.is_stochastic,
       **self.given('target_accept_prob'),
-      **(presets.adaptive_metropolis() if self.settings == 'paper' else {}),
     )
     trace_fn = diagonal_trace if options.trace_diagonal else None
     return self.to_method(kernel, trace_fn)
@@ -222,13 +218,6 @@ class EntropyAdaptiveHmc(GradientAdaptive):
     None, gt=0, lt=1, description='settings: paper only; delta'
   )
 
-  preset = staticmethod(presets.hamiltonian)
-  of_preset: ClassVar[tuple] = (
-    'target_accept_prob',
-    'entropy_weight_rate',
-    'penalty_threshold',
-  )
-  preset_optimizer: ClassVar[Callable] = staticmethod(tfpa.optimizers.adam)
   default_accept_prob: ClassVar[float] = 0.67
   of_paper: ClassVar[tuple] = (
     *GradientAdaptive.of_paper,
@@ -251,13 +240,14 @@ class EntropyAdaptiveHmc(GradientAdaptive):
 
   def build(self, target, options):
     most = self.num_leapfrog_steps
-    kernel = tfpa.entropy_adaptive_hamiltonian(
+    builder = tfpa.entropy_adaptive_hamiltonian
+    if self.settings == 'paper':
+      builder = tfpa.papers.entropy_hmc
+    kernel = builder(
       num_leapfrog_steps=(1, most) if self.randomize_num_steps else most,
       **self.given('hessian_product'),
       **self.arguments(target, options),
     )
-    if self.settings == 'paper':
-      kernel = presets.with_three_terms(kernel)
     return self.to_method(kernel, self.trace_fn(options))
 
   def check_of_paper(self):
@@ -361,7 +351,7 @@ class ClosedForm(ShortSteps):
     constants = {}
     if self.settings == 'paper':
       constants = dict(
-        preconditioner=cls.structure(init_scale=presets.first_scale),
+        preconditioner=cls.structure(init_scale=lambda size: 0.1 * size**-0.5),
         short_step_share=0.0,
         **cls.paper_constants,
       )

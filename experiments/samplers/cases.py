@@ -16,7 +16,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments import presets
 from experiments.samplers import baselines
 
 __all__ = ['CASES', 'Calibration', 'Case', 'Problem', 'named']
@@ -541,7 +540,6 @@ _DIGESTS = (
     tfpa.gradient_adaptive_langevin,
     {
       'no short steps': dict(short_step_share=0.0),
-      'paper': presets.langevin(),
       'diagonal': dict(preconditioner=_parts.diagonal()),
       'tridiagonal': dict(preconditioner=_parts.tridiagonal()),
       'banded': dict(preconditioner=_parts.banded(num_superdiagonals=2)),
@@ -566,7 +564,6 @@ _DIGESTS = (
     {'parts': dict(preconditioner=[_parts.diagonal(), _parts.tridiagonal()])},
     _TWO_PARTS,
   ),
-  *_digests(tfpa.adaptive_metropolis, {'paper': presets.adaptive_metropolis()}),
   *_digests(
     tfpa.adaptive_metropolis,
     {'estimates': dict(target_is_stochastic=True)},
@@ -578,7 +575,6 @@ _DIGESTS = (
   *_digests(
     tfpa.entropy_adaptive_hamiltonian,
     {
-      'paper': dict(**_LENGTH, **presets.hamiltonian()),
       'finite difference': dict(**_LENGTH, hessian_product='finite_difference'),
     },
   ),
@@ -612,10 +608,12 @@ _DIGESTS = (
       'Hamiltonian, Fisher divergence, diagonal', thinning=2
     ),
   ),
-  *_digests(
-    tfpa.gradient_adaptive_random_walk, {'paper': presets.random_walk()}
-  ),
-  *_digests(presets.kernel_hamiltonian, {'paper': {}}),
+  *_digests(tfpa.papers.gadrwm, {'paper': {}}),
+  *_digests(tfpa.papers.gadmala, {'paper': {}}),
+  *_digests(tfpa.papers.adaptive_metropolis, {'paper': {}}),
+  *_digests(tfpa.papers.entropy_hmc, {'paper': _LENGTH}),
+  *_digests(tfpa.papers.kmc, {'paper': {}}),
+  *_digests(tfpa.papers.mgrad, {'paper': {}}, _FIELD),
   *_digests(
     tfpa.kernel_hamiltonian,
     {

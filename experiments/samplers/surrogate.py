@@ -6,7 +6,6 @@ from typing import Literal
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments import presets
 from experiments.samplers import baselines
 from experiments.samplers.base import costs
 from experiments.samplers.base import Method
@@ -75,18 +74,19 @@ class KernelHamiltonian(GradientFree):
   def build(self, target, options):
     builder = tfpa.kernel_hamiltonian
     if self.settings == 'paper':
-      builder = presets.kernel_hamiltonian
+      builder = tfpa.papers.kmc
       if self.target_accept_prob is not None:
         raise ValueError(
           'target_accept_prob: the paper has none; leave it out, or settings: '
           'paper.'
         )
+    lengths = self._leapfrog_range()
     return self.build_with(
       builder,
       self._surrogate(),
       target,
       options,
-      num_leapfrog_steps=self._leapfrog_range(),
+      **({} if lengths is None else {'num_leapfrog_steps': lengths}),
     )
 
   def _surrogate(self):

@@ -1,23 +1,25 @@
-"""The papers' constants, as arguments and as kernels."""
+"""The samplers of the papers have the constants that are in print."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments import presets
 from tests.contracts import parts
 from tests.contracts import targets
 
 _LINEAR = {
-  'random_walk': (tfpa.gradient_adaptive_random_walk, {}, 'rmsprop'),
-  'langevin': (tfpa.gradient_adaptive_langevin, {}, 'rmsprop'),
-  'hamiltonian': (
-    tfpa.entropy_adaptive_hamiltonian,
-    {'num_leapfrog_steps': 3},
-    'adam',
-  ),
+  'gadrwm': ({}, 'rmsprop'),
+  'gadmala': ({}, 'rmsprop'),
+  'entropy_hmc': ({'num_leapfrog_steps': 3}, 'adam'),
 }
+_PRIOR = tfpa.gaussian_priors.random_walk(0.1, 4, initial_scale=1.0)
+
+
+def _built(name, **options):
+  return getattr(tfpa.papers, name)(
+    targets.standard_normal, 10, **_LINEAR[name][0], **options
+  )
 
 
 def _first_factor(kernel):
@@ -27,21 +29,16 @@ def _first_factor(kernel):
 
 @pytest.mark.parametrize('name', _LINEAR)
 def test_gradients_move_a_small_factor_by_the_papers_optimizer(name):
-  builder, options, optimizer = _LINEAR[name]
-  kernel = builder(
-    targets.standard_normal,
-    num_adaptation_steps=10,
-    **options,
-    **getattr(presets, name)(),
-  )
+  kernel = _built(name)
   np.testing.assert_allclose(_first_factor(kernel), 0.05 * np.eye(4))
-  assert kernel.optimizer.name == optimizer
+  assert kernel.optimizer.name == _LINEAR[name][1]
   assert not kernel.criterion.needs_slopes
+  assert kernel.num_adaptation_steps == 10
 
 
 @pytest.mark.parametrize('name', _LINEAR)
 def test_the_papers_gradients_have_no_control_variates(name):
-  criterion = getattr(presets, name)()['criterion']
+  criterion = _built(name).criterion
   library = tfpa.criteria.generalized_speed_measure(0.5, 'acceptance')
   moved = parts.transition()
   state = criterion.init(parts.PROBLEM)
@@ -54,9 +51,13 @@ def test_the_papers_gradients_have_no_control_variates(name):
   assert np.all(library.value(state, with_one) != plain)
 
 
-def test_the_hamiltonian_of_the_paper_follows_the_authors_jobs():
-  arguments = presets.hamiltonian(0.6, entropy_weight_rate=0.5)
-  criterion = arguments['criterion']
+def test_the_hamiltonian_of_the_paper_follows_the_authors_code():
+  kernel = _built(
+    'entropy_hmc', target_accept_prob=0.6, entropy_weight_rate=0.5
+  )
+  assert kernel.proposal.parameters['num_fixed_terms'] == 3
+  assert kernel.proposal.num_leapfrog_steps == 3
+  criterion = kernel.criterion
   assert criterion.target_accept_prob == 0.6
   state = criterion.init(parts.PROBLEM)
   assert float(state.penalty.weight) == 1e4
@@ -67,20 +68,10 @@ def test_the_hamiltonian_of_the_paper_follows_the_authors_jobs():
   np.testing.assert_allclose(weight, 1.0 + 0.5 * (accept - 0.6))
 
 
-def test_three_terms_of_the_series_are_fixed_and_the_rest_stays():
-  kernel = tfpa.entropy_adaptive_hamiltonian(
-    targets.standard_normal, 10, num_leapfrog_steps=4, **presets.hamiltonian()
-  )
-  changed = presets.with_three_terms(kernel)
-  assert changed.proposal.parameters['num_fixed_terms'] == 3
-  assert kernel.proposal.parameters['num_fixed_terms'] == 2
-  assert changed.proposal.num_leapfrog_steps == 4
-  assert changed.criterion is kernel.criterion
-  assert changed.num_adaptation_steps == 10
-
-
 def test_adaptive_metropolis_moves_as_printed():
-  part = presets.adaptive_metropolis()['preconditioner']
+  kernel = tfpa.papers.adaptive_metropolis(targets.standard_normal, 10)
+  np.testing.assert_allclose(_first_factor(kernel), 0.05 * np.eye(4))
+  part = kernel.preconditioner
   factor = tf.constant([[1.0, 0.0], [0.5, 2.0]], tf.float64)
   tangent = tf.constant([[0.1, 0.3], [0.3, -2.0]], tf.float64)
   lower = np.tril(tangent)
@@ -99,15 +90,8 @@ def test_adaptive_metropolis_moves_as_printed():
   np.testing.assert_allclose(own[1, 0], 2.0 * change[1, 0])
 
 
-def test_adaptive_metropolis_starts_small():
-  kernel = tfpa.adaptive_metropolis(
-    targets.standard_normal, 10, **presets.adaptive_metropolis()
-  )
-  np.testing.assert_allclose(_first_factor(kernel), 0.05 * np.eye(4))
-
-
 def test_the_kernel_hamiltonian_of_the_paper_draws_sizes_and_learns_none():
-  kernel = presets.kernel_hamiltonian(targets.standard_normal, 10)
+  kernel = tfpa.papers.kmc(targets.standard_normal, 10)
   assert isinstance(kernel, tfpa.adaptation.ScoreMatchingAdaptation)
   assert not kernel.parameters['learn_momentum_scale']
   parameters = kernel.proposal.parameters
@@ -119,3 +103,19 @@ def test_the_kernel_hamiltonian_of_the_paper_draws_sizes_and_learns_none():
   assert parameters['num_leapfrog_steps'] == (1, 10)
   assert parameters['walk_share'] == 0.0
   np.testing.assert_allclose(_first_factor(kernel), 0.1 * np.eye(4))
+
+
+@pytest.mark.parametrize(
+  'name, accept_prob, proposal',
+  [
+    ('mgrad', 0.55, 'UncalibratedMarginalGradient'),
+    ('agrad', 0.55, 'UncalibratedAuxiliaryGradient'),
+    ('pcnl', 0.5, 'langevin=True'),
+    ('pcn', 0.3, 'UncalibratedCrankNicolson'),
+  ],
+)
+def test_latent_samplers_make_no_short_steps(name, accept_prob, proposal):
+  kernel = getattr(tfpa.papers, name)(targets.standard_normal, 10, prior=_PRIOR)
+  shown = repr(kernel)
+  assert f'target_accept_prob={accept_prob}' in shown
+  assert 'short_step_share=0.0' in shown and proposal in shown
