@@ -300,6 +300,8 @@ def test_functions_and_states_of_the_wrong_kind_are_refused(case):
   kernel = _kernel(case)
   with pytest.raises(TypeError, match='floating numbers.*int64.*tf.cast'):
     kernel.bootstrap_results(np.zeros([4, 2], np.int64))
+  with pytest.raises(TypeError, match="float32 or float64.*'float16'.*tf.cast"):
+    kernel.bootstrap_results(np.zeros([4, 2], np.float16))
 
 
 # Known gaps: auxiliary MALA does not see that a density sums over chains, and

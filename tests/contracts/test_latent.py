@@ -284,3 +284,27 @@ _hyper = tfpa.latent_gaussian_hyperparameters
 def test_bad_input_is_refused_with_the_way_out(call, error, message):
   with pytest.raises(error, match=message):
     call()
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    lambda f, **o: tfpa.marginal_gradient(f, 4, **o),
+    lambda f, **o: tfpa.second_order_gradient(f, 4, **o),
+    lambda f, **o: tfpa.elliptical_slice(f, **o),
+  ],
+  ids=['marginal_gradient', 'second_order_gradient', 'elliptical_slice'],
+)
+@pytest.mark.parametrize('num_chains', [1, 3])
+def test_chains_of_a_path_may_be_of_an_unknown_number(build, num_chains):
+  prior = tfpa.gaussian_priors.random_walk(np.float64(0.3), model.D, 1.0)
+  kernel = build(model.log_likelihood, prior=prior)
+
+  def step(start):
+    results = kernel.bootstrap_results(start)
+    return kernel.one_step(start, results, seed=tf.constant([1, 2]))[0]
+
+  start = tf.zeros([num_chains, model.D], tf.float64)
+  spec = tf.TensorSpec([None, model.D], tf.float64)
+  unknown = tf.function(step, input_signature=[spec], autograph=False)
+  np.testing.assert_allclose(unknown(start), step(start), rtol=1e-10)

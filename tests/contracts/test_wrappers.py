@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.samplers import cases
 from tests.contracts import pairs
 from tests.contracts import registry
 from tests.contracts import targets
@@ -331,3 +332,33 @@ def test_sharding_parts_along_different_axes_is_refused():
   results = kernel.bootstrap_results(start)
   with pytest.raises(ValueError, match='sharded along the same axes'):
     kernel.one_step(start, results, seed=_SEED)
+
+
+_SLICE = cases.named('elliptical_slice')
+_EXCHANGE = cases.named('replica_exchange')
+
+
+@pytest.mark.parametrize('case', [_SLICE, _EXCHANGE], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+  'wrapper',
+  [
+    tfp.mcmc.SimpleStepSizeAdaptation,
+    tfp.mcmc.DualAveragingStepSizeAdaptation,
+  ],
+)
+def test_kernels_without_a_step_size_are_refused_one(case, wrapper):
+  kernel, start = wrapper(case.build(), 5), case.problem.start()
+  with pytest.raises(TypeError, match=f'{case.name}.*Use the kernel alone'):
+    kernel.one_step(start, kernel.bootstrap_results(start), seed=(0, 1))
+
+
+@pytest.mark.parametrize(
+  'case, message',
+  [(_SLICE, 'built on that prior'), (_EXCHANGE, 'Use it alone')],
+)
+def test_kernels_with_laws_of_their_own_are_not_exchanged_by_tfp(case, message):
+  kernel = tfp.mcmc.ReplicaExchangeMC(
+    case.problem.function, [1.0, 0.5], make_kernel_fn=case.build
+  )
+  with pytest.raises(TypeError, match=message):
+    kernel.bootstrap_results(case.problem.start())

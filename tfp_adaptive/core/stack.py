@@ -122,7 +122,7 @@ def is_short(results):
 
 def target_log_prob(results):
   """Returns the innermost `target_log_prob`, or `None` where there is none."""
-  return tfp_private.get_innermost(results, 'target_log_prob', default=None)
+  return tfp_private.find_innermost(results, 'target_log_prob')
 
 
 def gradients(results):
@@ -131,7 +131,7 @@ def gradients(results):
   Samplers with a prior apart have theirs in the coordinates of the prior.
   """
   for name in ('grads_coordinates', 'grads_target_log_prob'):
-    found = tfp_private.get_innermost(results, name, default=None)
+    found = tfp_private.find_innermost(results, name)
     if found is not None:
       return found
   return []
@@ -150,7 +150,7 @@ def recorded(results):
     'hyper_is_accepted',
     'has_divergence',
   ):
-    value = tfp_private.get_innermost(results, name, default=None)
+    value = tfp_private.find_innermost(results, name)
     if tf.is_tensor(value):
       found[name] = value
   return found

@@ -35,6 +35,13 @@ def as_tensors(init_state):
       f'The state must be of floating numbers, but has parts of {wrong}. Write '
       "for example `tf.cast(start, 'float32')`."
     )
+  half = sorted(d.name for d in dtypes if d.size < 4)
+  if half:
+    raise TypeError(
+      f'The state must be float32 or float64, but has parts of {half}, which '
+      'round log densities by more than a step changes them. Write for example '
+      "`tf.cast(start, 'float32')`, and compute the density in the same dtype."
+    )
   return state
 
 

@@ -31,6 +31,7 @@ __all__ = [
   'by_name',
   'call_fn',
   'choose',
+  'find_innermost',
   'forget_bijections',
   'get_innermost',
   'has_started',
@@ -53,6 +54,18 @@ get_innermost = unnest.get_innermost
 psum = distribute_lib.psum
 replace_innermost = unnest.replace_innermost
 safe_sum = mcmc_util.safe_sum
+
+
+def find_innermost(results, name):
+  """Returns the innermost field of that name, or `None` if there is none.
+
+  Results whose fields refuse to be read, with a sentence to users of TFP's
+  wrappers, have none.
+  """
+  try:
+    return get_innermost(results, name, default=None)
+  except (TypeError, ValueError):
+    return None
 
 
 def forget_bijections(graph):

@@ -183,7 +183,7 @@ def sample_stats(
     print(stats['step_size'][-1], stats['entropy_weight'][-1])
   """
   stats = default_trace(None, results)
-  step_size = tfp_private.get_innermost(results, 'step_size', default=None)
+  step_size = tfp_private.find_innermost(results, 'step_size')
   if step_size is not None:
     stats['step_size'] = tf.convert_to_tensor(step_size)
   return {**stats, **stack.scalars(kernel, results)}

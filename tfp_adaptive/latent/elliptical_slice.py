@@ -51,6 +51,20 @@ class EllipticalSliceResults(
 
   __slots__ = ()
 
+  @property
+  def log_accept_ratio(self):
+    # TFP's adaptations of a step size ask for it.
+    raise TypeError(
+      'A step-size adaptation was put around `tfpa.elliptical_slice`, which '
+      'has no step size and accepts every move. Use the kernel alone.'
+    )
+
+  def _replace(self, /, **fields):
+    # TFP's replica exchange writes it to swap states behind the kernel's back.
+    if 'proposed_results' in fields:
+      raise TypeError(latent_proposal.REFUSAL)
+    return super()._replace(**fields)
+
 
 @arguments.by_keyword('elliptical_slice(log_likelihood_fn, prior=prior)')
 def elliptical_slice(

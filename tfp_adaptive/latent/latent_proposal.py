@@ -23,6 +23,7 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
+  'REFUSAL',
   'LatentResults',
   'Point',
   'UncalibratedLatentProposal',
@@ -35,7 +36,7 @@ __all__ = [
 # delta is a variance: a thousandth of the length.
 _SHORTEST = 1e-6
 
-_REFUSAL = (
+REFUSAL = (
   'This kernel samples exp(log_likelihood) times a Gaussian prior, and its '
   'proposal is built on that prior: a bijector or a temperature around the '
   'whole density would leave the prior unchanged and sample another law. Put '
@@ -77,7 +78,7 @@ class LatentResults(
   @property
   def grads_target_log_prob(self):
     # Replica exchange asks for it to swap states behind the kernel's back.
-    raise ValueError(_REFUSAL)
+    raise ValueError(REFUSAL)
 
 
 class Point(collections.namedtuple('Point', ['state', 'grads'])):
@@ -288,7 +289,7 @@ class _Parameters(dict):
 
   def __contains__(self, key):
     if key == 'target_log_prob_fn':
-      raise ValueError(_REFUSAL)
+      raise ValueError(REFUSAL)
     return super().__contains__(key)
 
 

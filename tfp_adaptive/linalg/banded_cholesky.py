@@ -145,7 +145,8 @@ def _solve_unit(factor, rows, adjoint, parallel=None):
 
   def flat(x, number=num_rows):
     end = ps.shape(x)[-1:]
-    if number != 1:
+    # Where the number of chains is unknown it may be 1 as well.
+    if tf.is_tensor(number) or number != 1:
       x = tf.broadcast_to(x, ps.concat([chains, end], axis=0))
     return tf.reshape(x, ps.concat([[number], end], axis=0))
 

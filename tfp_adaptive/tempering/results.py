@@ -52,6 +52,25 @@ class ReplicaExchangeResults(
   merge_rules = dict(replica_results=merging.stacked)
 
   @property
+  def step_size(self):
+    # TFP's adaptations of a step size ask for it.
+    raise TypeError(
+      'A step-size adaptation was put around `tfpa.replica_exchange`, whose '
+      'replicas tune a step size each. Use the kernel alone.'
+    )
+
+  def _replace(self, /, **fields):
+    # TFP's replica exchange writes it to swap states.
+    if 'proposed_results' in fields:
+      raise TypeError(
+        '`tfpa.replica_exchange` was put inside of '
+        '`tfp.mcmc.ReplicaExchangeMC`, but exchanges states of several '
+        'temperatures itself. Use it alone, or give TFP one of the other '
+        'builders.'
+      )
+    return super()._replace(**fields)
+
+  @property
   def rejection_rates(self):
     """Of the exchanges of neighbors at these temperatures, [K - 1]."""
     return self.rejections / tf.maximum(self.num_exchanges, 1.0)
