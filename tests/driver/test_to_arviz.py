@@ -1,7 +1,6 @@
 """Draws as a DataTree: the same numbers, by name, chains first."""
 
 import collections
-import sys
 
 import numpy as np
 import pytest
@@ -181,12 +180,6 @@ def test_a_likelihood_is_not_called_the_log_density():
 def test_without_a_log_density_the_chains_are_not_guessed():
   with pytest.raises(ValueError, match='which axes are chains is not known'):
     _result(_draws(), trace={}).to_arviz()
-
-
-def test_without_arviz_it_says_what_to_install(monkeypatch):
-  monkeypatch.setitem(sys.modules, 'arviz_base', None)
-  with pytest.raises(ImportError, match='pip install arviz-base'):
-    to_arviz.tree({}, {})
 
 
 def test_names_of_parts_follow_the_order_in_which_they_are_flattened():

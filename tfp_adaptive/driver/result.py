@@ -77,7 +77,6 @@ class SampleResult(
         namedtuple, else `x`, or `x0`, `x1`, ...
 
     Raises:
-      ImportError: Without `arviz-base`; `states` needs nothing.
       ValueError: If `names` do not fit, or the kernel does not tell which axes
         are chains.
     """

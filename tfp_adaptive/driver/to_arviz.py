@@ -4,8 +4,10 @@ Names of sample_stats are those of ArviZ's schema,
 https://python.arviz.org/en/stable/schema/schema.html, where it has one.
 """
 
+import arviz_base
 import numpy as np
 import tensorflow as tf
+import xarray
 
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core import state_parts
@@ -123,17 +125,7 @@ def tree(groups, attributes):
   Args:
     groups: dict of group -> dict of name -> array.
     attributes: dict of numbers and words; what is `None` is left out.
-
-  Raises:
-    ImportError: Without `arviz-base`.
   """
-  try:
-    import arviz_base
-  except ImportError as error:
-    raise ImportError(
-      'A DataTree is one of ArviZ: `pip install arviz-base`. Without it read '
-      '`states`, the same draws as numpy arrays.'
-    ) from error
   made = arviz_base.from_dict(
     {k: group for k, group in groups.items() if group}
   )
@@ -150,16 +142,8 @@ def opened(states, attributes, names=None):
     names: As of `variables`.
 
   Raises:
-    ImportError: Without `xarray`.
     ValueError: If `names` do not fit.
   """
-  try:
-    import xarray
-  except ImportError as error:
-    raise ImportError(
-      'A DataTree is one of xarray: `pip install arviz-base`. Without it read '
-      '`states`, which take slices.'
-    ) from error
   folder = tf.nest.flatten(states)[0].folder
   # Not the dask of those that have it: as of `tree`, arrays are numpy's.
   made = xarray.open_datatree(folder, engine='zarr', chunks=None)

@@ -270,7 +270,6 @@ class Posterior:
         are among them, see the methods of these names.
 
     Raises:
-      ImportError: Without `arviz-base`; `states` needs nothing.
       ValueError: See `posterior_predictive`.
     """
     observed = self._problem.observed
