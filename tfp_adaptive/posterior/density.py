@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import flat_graph
+from tfp_adaptive.posterior.engines import program as program_lib
 
 __all__ = ['Density']
 
@@ -45,6 +46,7 @@ class Density:
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
     self._programs = {}  # Number of rows -> concrete function.
+    self._steps, self.is_compiled = None, True
     self.num_calls, self.note, self.xla_refusal = 0, '', ''
     self.dtype = problem.dtype
     self._widens = False
@@ -102,6 +104,26 @@ class Density:
       self.num_calls += 1
     count = len(rows)
     return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
+
+  def compile(self, with_xla):
+    """Chooses how steps are computed, once.
+
+    Args:
+      with_xla: Whether XLA compiles them.
+    """
+    self.is_compiled = with_xla
+
+  def steps(self):
+    """Returns the `program.Program` of steps, the same at every call."""
+    if self._steps is None:
+      self._steps = program_lib.Program(
+        self.program(self._num_chains),
+        self._num_chains,
+        self._event_size,
+        self.dtype,
+        self.is_compiled,
+      )
+    return self._steps
 
   @property
   def graph(self):

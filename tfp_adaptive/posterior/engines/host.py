@@ -1,8 +1,8 @@
-"""Hamiltonian Monte Carlo in NumPy: only the density is compiled.
+"""Hamiltonian Monte Carlo that learns on the host, around one program.
 
-A program of steps takes XLA longer to build than most posteriors take to
-sample. Here the density and its gradient are the one compiled function; steps,
-and all that is learned, are NumPy. The sampler is that of
+To compile a program that learns takes longer than most posteriors take to
+sample. Here steps are one small program to which all that is learned is data,
+see `program`, and learning is NumPy. The sampler is that of
 `fisher_divergence_hamiltonian` and `transport_adaptive_hamiltonian`: first a
 scale is searched, then steps follow the acceptance, trajectories get the
 lengths with most effective draws per gradient, and a matrix or a map is fitted
@@ -12,39 +12,48 @@ The noise of a step depends on the seed and the number of the step alone, so
 that steps in one go and in several calls are the same.
 """
 
+import time
+
 import numpy as np
 
 from tfp_adaptive.core import step_sizes
+from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.posterior.engines import kept
 from tfp_adaptive.posterior.engines import lengths as lengths_lib
+from tfp_adaptive.posterior.engines import program as program_lib
+from tfp_adaptive.posterior.engines import recorded
 
 __all__ = ['HostEngine']
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
 _MOST_TRIALS = 100  # Of the first scale: 2^100 either way.
 _RATE, _FIRST_RATE = 0.0075, 0.5  # Of log s.
+# Between two files of an adaptation: steps, or seconds.
+_STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
+_SECONDS_OF_CALL = 0.25  # Of the program, at most, about.
 
 
 class HostEngine(kept.Kept):
   """Chains that adapt, and then draw.
 
   Attributes:
-    states: Where the chains are, [chains, d].
-    num_steps: Steps so far, adapting ones among them.
-    num_adaptation_steps: How many of them adapt.
-    step_size: Of the leapfrog behind the part.
+    seed: Two words, int.
+    with_xla: Whether XLA compiles the steps.
     part: `parts.LearnedMatrix` or `parts.LearnedMap`.
     lengths: `lengths.Lengths`.
+    step_size: Of the leapfrog behind the part.
+    num_steps: Steps so far, adapting ones among them.
+    num_adaptation_steps: How many of them adapt.
   """
 
+  name = 'host'
   fields = (
-    'states',
-    'num_steps',
-    'step_size',
     'part',
     'lengths',
-    '_values',
-    '_gradients',
+    'step_size',
+    'num_steps',
+    *program_lib.Point._fields,
     '_scale',
     '_direction',
     '_num_trials',
@@ -57,27 +66,43 @@ class HostEngine(kept.Kept):
     """Evaluates the density at the starts; takes no step.
 
     Args:
-      density: Function of rows [chains, d] to values [chains] and gradients
-        [chains, d], numpy.
+      density: `density.Density`.
       part: `parts.LearnedMatrix` or `parts.LearnedMap`, as it starts.
-      starts: [chains, d], in the dtype of the density.
+      starts: [chains, d].
       seed: Two words, int.
       num_adaptation_steps: Steps that adapt, int.
       target_accept_prob: Wanted mean acceptance.
     """
-    self.part, self.num_adaptation_steps = part, num_adaptation_steps
-    self._density, self._dtype = density, np.asarray(starts).dtype
-    self._target = target_accept_prob
-    # Bounds as of compiled kernels, float64 here.
-    self._largest = step_sizes.largest('float64')
-    self._key = np.array(seed, np.uint64)
-    self.states = np.asarray(starts, np.float64)
-    self._values, self._gradients = self._evaluated(self.states)
+    self.seed, self.num_adaptation_steps = seed, num_adaptation_steps
+    self.with_xla = density.is_compiled
+    self._dtype, self._target = density.dtype, target_accept_prob
+    self._program = density.steps()
+    self.part = part
+    starts = np.asarray(starts, self._dtype.as_numpy_dtype)
+    values, gradients = density.evaluate(starts)
+    self._point = program_lib.Point(starts, starts, values, gradients, 0, 0)
     self.num_steps = self._num_updates = self._direction = 0
     self.step_size, self._num_trials = 1.0, _MOST_TRIALS
     self._scale = self._first_scale()
-    part.scale_by(self._scale, self.states, self._gradients)
-    self.lengths = lengths_lib.Lengths(part.turning(self.states))
+    part.scale_by(self._scale, starts, gradients)
+    self._turn()
+    self.lengths = lengths_lib.Lengths(part.turning(self._point))
+    nothing = np.zeros([1, len(starts)])
+    self._last = program_lib.Taken(
+      starts[np.newaxis], values[np.newaxis], nothing, nothing > 0.0, None, None
+    )
+    self._progress, self._saved_at = False, time.monotonic()
+    self._seconds_per_step = np.inf
+
+  @property
+  def states(self):
+    """Where the chains are, [chains, d]."""
+    return self._point.states
+
+  @property
+  def factor(self):
+    """The learned matrix C, [d, d], or `None` where it is a map."""
+    return self.part.factor if self.part.is_matrix else None
 
   @property
   def is_settled(self):
@@ -94,101 +119,200 @@ class HostEngine(kept.Kept):
     """Gradients of an adapting step, on average of those taken."""
     return self.lengths.num_taken / max(1, self.lengths.num_steps)
 
-  def adapt(self):
-    """Takes one adapting step; returns the mean acceptance."""
-    noise = self._noise()
-    before = self.states
-    step = self._step(noise)
-    accept_prob = float(np.mean(step.accept_prob))
-    is_searching = self._num_trials > 0
-    states, gradients = self._known()
+  def start(self, num_draws, run):
+    """Adapts, then draws; returns the `Recorded` draws.
+
+    Args:
+      num_draws: Of each chain.
+      run: `recorded.State`.
+    """
+    state = None
+    if run.folder is not None:
+      state = checkpoint.State(run.folder, run.identity(), 'checkpoint_dir')
+      self._resume(state)
+    self._progress = run.progress
+    total = self.num_adaptation_steps + num_draws
+    taken, cut_by = [], ''
+    try:
+      with progress_lib.Progress(total, run.progress) as progress:
+        while self.num_steps < total:
+          if run.seconds_left is not None and run.seconds_left() <= 0.0:
+            cut_by = '`max_seconds`'
+            break
+          if not self.is_settled:
+            phase, _ = 'adapt', self._adapt()
+            self._save(state)
+          else:
+            phase, one = 'sample', self._take(total - self.num_steps)
+            taken.append(one)
+          progress.update(self.num_steps, phase, self._accept_rate)
+    except KeyboardInterrupt:
+      cut_by = 'the user'
+    seconds = self._seconds_per_step if taken else 0.0
+    return self._recorded(taken or [self._last], 1, seconds, cut_by)
+
+  def draw(self, num_draws, steps_per_draw, number):
+    """Draws on; returns the `Recorded` draws.
+
+    Args:
+      num_draws: Of each chain.
+      steps_per_draw: Steps between two of them, and one.
+      number: Of this call; the noise is that of the steps in any case.
+    """
+    del number
+    total, done, taken = num_draws * steps_per_draw, 0, []
+    with progress_lib.Progress(
+      total, self._progress, is_kept=False
+    ) as progress:
+      while done < total:
+        taken.append(self._take(total - done))
+        done += len(taken[-1].states)
+        progress.update(done, 'sample', self._accept_rate)
+    return self._recorded(taken, steps_per_draw)
+
+  def to_saved(self):
+    """Returns JSON values and arrays, for `load`."""
+    return dict(name=self.name), self.to_arrays()
+
+  def load(self, header, arrays, progress=False):
+    """Takes what `to_saved` returned."""
+    del header
+    self.load_arrays(arrays)
+    self._progress = progress
+
+  def to_arrays(self, prefix=''):
+    self.__dict__.update(self._point._asdict())
+    return super().to_arrays(prefix)
+
+  def load_arrays(self, arrays, prefix=''):
+    super().load_arrays(arrays, prefix)
+    names = program_lib.Point._fields
+    self._point = program_lib.Point(*(arrays[prefix + n] for n in names))
+    self._data = self._program.as_data(self.part.params)
+
+  def _resume(self, state):
+    found = state.load()
+    if found is not None:
+      leaves, header = found
+      self.load_arrays(dict(zip(header['names'], leaves, strict=True)))
+
+  def _save(self, state):
+    """Writes an adaptation from time to time, and where it ends."""
+    if state is None:
+      return
+    is_due = self.num_steps % _STEPS_TO_SAVE == 0 or self.is_settled
+    is_due |= time.monotonic() - self._saved_at > _SECONDS_TO_SAVE
+    if is_due:
+      arrays = self.to_arrays()
+      state.save(list(arrays.values()), names=list(arrays))
+      self._saved_at = time.monotonic()
+
+  def _recorded(self, taken, steps_per_draw, seconds=0.0, cut_by=''):
+    """Returns the `Recorded` draws of steps that were taken."""
+    states, values, ratios, is_accepted = (
+      np.concatenate(rows)[steps_per_draw - 1 :: steps_per_draw]
+      for rows in list(zip(*taken))[:4]
+    )
+    trace = dict(
+      target_log_prob=values,
+      log_accept_ratio=ratios,
+      is_accepted=is_accepted,
+      diverging=ratios <= _DIVERGENCE,
+    )
+    return recorded.Recorded(states, trace, seconds, cut_by)
+
+  @property
+  def _accept_rate(self):
+    return float(np.mean(self._last.is_accepted))
+
+  def _adapt(self):
+    """Takes one step, and learns from it."""
+    noise = self._noise(self.num_steps)
+    before = self._point
+    taken = self._steps([self._drawn(noise)])
+    accept_prob = np.exp(np.minimum(taken.log_accept_ratio[0], 0.0))
+    mean_accept_prob = float(np.mean(accept_prob))
+    is_searching, has_new_map = self._num_trials > 0, False
+    end = before._replace(rows=taken.end_rows, states=taken.end)
+    places = [self.part.turning(p) for p in (before, end, self._point)]
     with np.errstate(all='ignore'):
       if is_searching:
-        self._search(accept_prob, states, gradients)
-        has_new_map = False
+        self._search(mean_accept_prob)
       else:
-        has_new_map = self._learn(accept_prob, states, gradients, noise)
-      self._learn_length(step, before, is_searching)
+        has_new_map = self._learn(mean_accept_prob, noise)
+      self.lengths.add(self._num_leaps, *places, accept_prob, is_searching)
+    self.lengths.choose(self.num_steps, self.num_adaptation_steps)
     if has_new_map:
-      self.lengths.restart(self.part.turning(self.states))
-    return accept_prob
+      self.lengths.restart(self.part.turning(self._point))
 
-  def step(self):
-    """Takes one step that adapts nothing; returns its trace, [chains] each."""
-    step = self._step(self._noise())
-    ratio = step.log_accept_ratio
-    return dict(
-      target_log_prob=self._values,
-      log_accept_ratio=ratio,
-      is_accepted=step.is_accepted,
-      diverging=ratio <= _DIVERGENCE,
+  def _take(self, num_steps):
+    """Takes steps that learn nothing, so many at most; returns `Taken`."""
+    fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
+    most = min(num_steps, self._program.most_steps, max(1.0, fitting))
+    begin = time.monotonic()
+    drawn = [
+      self._drawn(self._noise(self.num_steps + turn))
+      for turn in range(int(most))
+    ]
+    taken = self._steps(drawn)
+    self._seconds_per_step = (time.monotonic() - begin) / len(drawn)
+    return taken
+
+  def _noise(self, step):
+    """Returns the generator of a step."""
+    key = np.array(self.seed, np.uint64)
+    return np.random.Generator(
+      np.random.Philox(key=key, counter=[0, 0, 0, step])
     )
 
-  def _noise(self):
-    """Returns the generator of the next step."""
-    counter = [0, 0, 0, self.num_steps]
-    return np.random.Generator(np.random.Philox(key=self._key, counter=counter))
+  def _drawn(self, noise):
+    """Returns leapfrog steps, momenta and uniforms of a step."""
+    lengths = self.lengths
+    fewest, most = lengths.best if self.is_settled else lengths.drawn
+    count, shape = noise.integers(fewest, most + 1), self.states.shape
+    return count, noise.standard_normal(shape), noise.random(shape[0])
 
-  def _step(self, noise):
-    """Moves the chains by one Hamiltonian step; returns the `_Step`."""
-    fewest, most = (self.lengths.best if self.is_settled else self.lengths.drawn)
-    num_steps = int(noise.integers(fewest, most + 1))
-    momentum = noise.standard_normal(self.states.shape)
-    with np.errstate(all='ignore'):
-      end, values, gradients, change = self._trajectory(momentum, num_steps)
-      ratio = values - self._values + change
-    ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
-    accept_prob = np.exp(np.minimum(ratio, 0.0))
-    is_accepted = noise.random(len(ratio)) < accept_prob
+  def _steps(self, drawn):
+    """Moves the chains by steps of this noise; returns `Taken`."""
+    counts, momenta, uniforms = zip(*drawn)
+    self._num_leaps = int(counts[-1])
+    point, taken = self._program.run(
+      self._data, self._point, self.step_size, counts, momenta, uniforms
+    )
     # One statement, so that an interrupt leaves no half of a step.
-    where = is_accepted[:, np.newaxis]
     self.__dict__.update(
-      states=np.where(where, end, self.states),
-      _values=np.where(is_accepted, values, self._values),
-      _gradients=np.where(where, gradients, self._gradients),
-      num_steps=self.num_steps + 1,
+      _point=point, _last=taken, num_steps=self.num_steps + len(drawn)
     )
-    return _Step(num_steps, end, ratio, accept_prob, is_accepted)
+    return taken
 
-  def _trajectory(self, momentum, num_steps):
-    """Returns the end, its values and gradients, and what adds to the ratio."""
-    part, size = self.part, self.step_size
-    rows, log_det = part.begin(self.states)
-    *_, pull = part.forward(rows)
-    velocity = momentum + 0.5 * size * pull(self._gradients)
-    for turn in range(num_steps):
-      rows = rows + size * velocity
-      states, end_log_det, pull = part.forward(rows)
-      states = states.astype(self._dtype).astype(np.float64)
-      values, gradients = self._evaluated(states)
-      last = turn == num_steps - 1
-      velocity = velocity + (0.5 if last else 1.0) * size * pull(gradients)
-    kinetic = 0.5 * np.sum(momentum**2 - velocity**2, axis=1)
-    return states, values, gradients, end_log_det - log_det + kinetic
-
-  def _evaluated(self, states):
-    values, gradients = self._density(states.astype(self._dtype))
-    return values.astype(np.float64), gradients.astype(np.float64)
+  def _turn(self):
+    """Takes the part as it is now: the states have other coordinates."""
+    params, point = self.part.params, self._point
+    rows = params.inverse(point.states)
+    _, log_det, pull = params.forward(rows)
+    arrays = rows, *point[1:4], log_det, pull(point.gradients)
+    dtype = self._dtype.as_numpy_dtype
+    self._point = program_lib.Point(*(np.asarray(x, dtype) for x in arrays))
+    self._data = self._program.as_data(params)
 
   def _known(self):
     """Returns states and gradients, NaN where squares overflow."""
-    squares = np.sum(self.states**2 + self._gradients**2, axis=1)
+    states = self.states.astype(np.float64)
+    gradients = self._point.gradients.astype(np.float64)
+    squares = np.sum(states**2 + gradients**2, axis=1)
     is_known = np.isfinite(len(squares) * squares)[:, np.newaxis]
-    return (
-      np.where(is_known, self.states, np.nan),
-      np.where(is_known, self._gradients, np.nan),
-    )
+    return [np.where(is_known, rows, np.nan) for rows in (states, gradients)]
 
   def _first_scale(self):
     """Returns the scale that gradients suggest, see `linear.scale_search`."""
     with np.errstate(all='ignore'):
-      squares = np.mean(self._gradients**2, axis=1)
+      squares = np.mean(self._point.gradients.astype(np.float64) ** 2, axis=1)
       square = np.mean(squares[np.isfinite(squares)])
     is_usable = np.isfinite(square) and square > 0.0
     scale = square**-0.5 if is_usable else 1.0
     return float(scale) / lengths_lib.FIRST[1]
 
-  def _search(self, accept_prob, states, gradients):
+  def _search(self, accept_prob):
     """Doubles or halves the scale; ends the search at the first crossing."""
     direction = 1 if accept_prob > self._target else -1
     has_crossed = self._direction not in (0, direction)
@@ -196,39 +320,19 @@ class HostEngine(kept.Kept):
     by = 1.0 if has_crossed else 2.0**direction
     self._direction = direction
     self._scale *= by
-    is_known = np.isfinite(states[:, 0])
-    if np.any(is_known):
-      states, gradients = states[is_known], gradients[is_known]
-    self.part.scale_by(by, states, gradients)
+    self.part.scale_by(by, *self._known())
+    self._turn()
 
-  def _learn(self, accept_prob, states, gradients, noise):
+  def _learn(self, accept_prob, noise):
     """Moves part and step size; returns whether there is another map."""
-    size, has_new_map = self.part.learn(states, gradients, noise)
+    learned = self.part.learn(*self._known(), noise)
     followed = self.part.num_steps_followed(self._num_updates)
     rate = max(_RATE, _FIRST_RATE * (1.0 + followed) ** -0.6)
-    size = self.step_size if size is None else size
+    size = learned.step_size or self.step_size
     size = size * np.exp(rate * (accept_prob - self._target))
-    self.step_size = float(np.clip(size, 1.0 / self._largest, self._largest))
+    largest = step_sizes.largest(self._dtype)
+    self.step_size = float(np.clip(size, 1.0 / largest, largest))
     self._num_updates += 1
-    return has_new_map
-
-  def _learn_length(self, step, before, is_searching):
-    """Learns from the ends of trajectories which lengths are best."""
-    places = np.concatenate([before, step.end, self.states])
-    # What is not finite has no place in a map.
-    is_finite = np.all(np.isfinite(places), axis=1, keepdims=True)
-    turned = self.part.turning(np.where(is_finite, places, 0.0))
-    places = np.split(np.where(is_finite, turned, np.nan), 3)
-    self.lengths.add(
-      step.num_steps, *places, step.accept_prob, is_searching
-    )
-    self.lengths.choose(self.num_steps, self.num_adaptation_steps)
-
-
-class _Step:
-  """A step that was taken: its number of leapfrog steps, end, acceptance."""
-
-  def __init__(self, num_steps, end, log_accept_ratio, accept_prob, is_accepted):
-    self.num_steps, self.end = num_steps, end
-    self.log_accept_ratio, self.accept_prob = log_accept_ratio, accept_prob
-    self.is_accepted = is_accepted
+    if learned.is_new:
+      self._turn()
+    return learned.is_new and not self.part.is_matrix

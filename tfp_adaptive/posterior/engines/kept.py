@@ -26,7 +26,7 @@ class Kept:
         found[prefix + name] = np.array(value)
     return found
 
-  def load(self, arrays, prefix=''):
+  def load_arrays(self, arrays, prefix=''):
     """Takes the state that `to_arrays` returned.
 
     Raises:
@@ -35,7 +35,7 @@ class Kept:
     for name in self.fields:
       value = getattr(self, name)
       if isinstance(value, Kept):
-        value.load(arrays, f'{prefix}{name}.')
+        value.load_arrays(arrays, f'{prefix}{name}.')
       else:
         array = arrays[prefix + name]
         setattr(self, name, array.item() if array.ndim == 0 else array)

@@ -1,5 +1,7 @@
 """What is learned of a target: a matrix, or a map; from its own steps."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tfp_adaptive.posterior.engines import kept
@@ -11,17 +13,26 @@ from tfp_adaptive.posterior.fits import search as search_lib
 __all__ = ['LearnedMap', 'LearnedMatrix']
 
 
+class Learned(NamedTuple):
+  """Whether a part is another one, and the step size that it asks for, or 0."""
+
+  is_new: bool
+  step_size: float = 0.0
+
+
 class LearnedMatrix(kept.Kept):
   """A dense factor C of the least Fisher divergence.
 
-  Trajectories run in z of x = x0 + C z, x0 their start.
+  Trajectories run in z of x = m + C z, m a mean of what was seen.
   """
 
+  is_matrix = True
   _GAIN, _PRIOR_STEPS = 2.0, 1.0  # Of the means.
   _FIRST_FIT, _GROWTH, _FEW_DIMENSIONS, _LAST_FIT = 2.0, 0.1, 25.0, 0.6
 
   fields = (
     'factor',
+    'centre',
     'num_failed_fits',
     '_time',
     '_next_fit',
@@ -33,30 +44,29 @@ class LearnedMatrix(kept.Kept):
 
   def __init__(self, size, num_adaptation_steps):
     self._num_adaptation_steps = num_adaptation_steps
-    self.factor = np.eye(size)
+    self.factor, self.centre = np.eye(size), np.zeros([size])
     self.num_failed_fits = 0
     self._time, self._next_fit = 0.0, self._FIRST_FIT
     self._mean_state, self._mean_gradient = np.zeros([2, size])
     self._spread_state, self._spread_gradient = np.zeros([2, size, size])
 
-  def begin(self, states):
-    """Returns z of states where trajectories start, and log |det|, 0."""
-    self._base = states
-    return np.zeros_like(states), 0.0
+  @property
+  def params(self):
+    """`conditional.Params`."""
+    identity = natural_lib.of_scale(len(self.factor), [])
+    return conditional.Params(identity._replace(mean=self.centre), self.factor)
 
-  def forward(self, rows):
-    """Returns x of z, log |det|, 0, and a function of scores of x to those of z."""
-    return self._base + rows @ self.factor.T, 0.0, self._pull
-
-  def turning(self, states):
-    """Returns states in the coordinates that lengths are learned in."""
-    return states
+  def turning(self, point):
+    """Returns where chains are in the coordinates to learn lengths in."""
+    return point.states
 
   def scale_by(self, factor, states, gradients):
     """Takes another scale, and the moments of chains that have not moved."""
     self.factor = factor * self.factor
-    self._mean_state = np.mean(states, axis=0)
-    self._mean_gradient = np.mean(gradients, axis=0)
+    is_known = np.all(np.isfinite(states), axis=1)
+    if np.any(is_known):
+      self._mean_state = np.mean(states[is_known], axis=0)
+      self._mean_gradient = np.mean(gradients[is_known], axis=0)
 
   def learn(self, states, gradients, noise):
     """Learns from one state of every chain.
@@ -67,14 +77,13 @@ class LearnedMatrix(kept.Kept):
       noise: A generator, for which pairs are kept.
 
     Returns:
-      The step size that what is new asks for, or `None`; and whether there is
-      another map.
+      `Learned`.
     """
     del noise
     self._time += 1.0
     is_known = np.all(np.isfinite(states), axis=1)
     if not np.any(is_known):
-      return None, False
+      return Learned(False)
     states, gradients = states[is_known], gradients[is_known]
     weight = self._GAIN / (self._time + self._GAIN * self._PRIOR_STEPS)
     self._mean_state, self._spread_state = _moved(
@@ -89,17 +98,14 @@ class LearnedMatrix(kept.Kept):
         self._spread_state, self._spread_gradient, self._time * len(states)
       )
       if np.all(np.isfinite(factor)):
-        self.factor = factor
-      else:
-        self.num_failed_fits += 1
-    return None, False
+        self.factor, self.centre = factor, self._mean_state
+        return Learned(True)
+      self.num_failed_fits += 1
+    return Learned(False)
 
   def num_steps_followed(self, num_updates):
     """Returns for how many steps the step size has followed this matrix."""
     return num_updates
-
-  def _pull(self, scores):
-    return scores @ self.factor
 
   def _next_time(self, size):
     size, time = size / self._FEW_DIMENSIONS, self._time
@@ -115,6 +121,7 @@ class LearnedMap(kept.Kept):
   Trajectories run in z of x = f(z).
   """
 
+  is_matrix = False
   _FIRST_FIT, _GROWTH, _LAST_FIT = 32.0, 2.0, 0.6
   _NUM_PAIRS, _RECENCY = 4000, 2.0
 
@@ -161,18 +168,9 @@ class LearnedMap(kept.Kept):
     natural = natural_lib.Natural(*(getattr(self, name) for name in names))
     return conditional.Params(natural, self.factor)
 
-  def begin(self, states):
-    """Returns z of states, and log |det| there."""
-    rows = self.turning(states)
-    return rows, self.params.forward(rows)[1]
-
-  def forward(self, rows):
-    """Returns x of z, log |det|, and a function of scores of x to those of z."""
-    return self.params.forward(rows)
-
-  def turning(self, states):
-    """Returns z of states: there the trajectories run."""
-    return self.params.inverse(states)
+  def turning(self, point):
+    """Returns z: there the trajectories run."""
+    return point.rows
 
   def scale_by(self, factor, states, gradients):
     """Takes another scale; nothing was learned at the one before."""
@@ -186,7 +184,7 @@ class LearnedMap(kept.Kept):
     self._time += 1.0
     self._add(np.concatenate([states, gradients], axis=1), noise)
     if self._time < self._next_fit:
-      return None, False
+      return Learned(False)
     last = self._last_time
     following = min(self._GROWTH * self._time, last)
     self._next_fit = following if self._time < last else np.inf
@@ -198,13 +196,13 @@ class LearnedMap(kept.Kept):
       is_good = False
     if not is_good:
       self.num_failed_fits += 1
-      return None, False
+      return Learned(False)
     self._set(*params)
     self._last_fit = self._time
     self._num_fits += 1
     # Coordinates have the scale one from now on.
     is_first = self._num_fits == 1
-    return (states.shape[1] ** -0.25 if is_first else None), True
+    return Learned(True, states.shape[1] ** -0.25 if is_first else 0.0)
 
   def num_steps_followed(self, num_updates):
     """Returns for how many steps the step size has followed this map."""
@@ -223,9 +221,7 @@ class LearnedMap(kept.Kept):
       drivers, exponents = search_lib.find(
         states, gradients, self._num_drivers, self._is_bent
       )
-    return conditional.fit(
-      states, gradients, drivers, exponents, self._is_bent
-    )
+    return conditional.fit(states, gradients, drivers, exponents, self._is_bent)
 
   def _forget(self):
     size = 2 * len(self.log_scale)

@@ -9,8 +9,8 @@ without noise where the rest is Gaussian given the drivers. Pairs are weighted
 by 1 / r_j(u), in rounds, and less where the row does not hold.
 
 Where the drivers explain little of a row, as where it follows rows that are no
-drivers, noise is most of h. The states tell of the place too: with p_j = r_j x_j
-and h_j(u) all that does not multiply x_j,
+drivers, noise is most of h. The states tell of the place too: with
+p_j = r_j x_j and h_j(u) all that does not multiply x_j,
 
   e_j = (g_j - h_j(u) + p_j) / sqrt(r_j),   y_j = (p_j - h_j(u)) / sqrt(r_j),
 
@@ -56,12 +56,16 @@ class Params(NamedTuple):
   def inverse(self, states):
     """Returns z of x, rows [n, d]."""
     rows = natural_lib.inverse(self.natural, states)
-    return np.linalg.solve(self.factor, rows.T).T
+    return self._solved(rows)
 
   def whitened(self, states, scores):
     """Returns z and the gradient of its log density, [n, d] each."""
     rows, scores = natural_lib.whitened(self.natural, states, scores)
-    return np.linalg.solve(self.factor, rows.T).T, scores @ self.factor
+    return self._solved(rows), scores @ self.factor
+
+  def _solved(self, rows):
+    # Not a triangular solve, which waits for threads that it does not need.
+    return np.linalg.solve(self.factor, rows.T).T
 
   @property
   def is_finite(self):
@@ -237,7 +241,9 @@ class _Regression:
     terms, placed, states = self._terms, self._placed, self._pairs.states
     count, num_terms = placed.shape[-1], terms.shape[-1]
     weighted = -share * states
-    found = np.zeros([states.shape[-1], count + num_terms, count + num_terms + 1])
+    found = np.zeros(
+      [states.shape[-1], count + num_terms, count + num_terms + 1]
+    )
     first, second = np.triu_indices(count)
     sums = share.T @ (placed[:, first] * placed[:, second])
     found[:, first, second] = found[:, second, first] = sums

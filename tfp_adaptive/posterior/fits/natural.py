@@ -88,7 +88,7 @@ def whitened(natural, states, scores):
 
 
 def pulled_back(natural, rows):
-  """Returns x of y, log |det|, and a function from scores of x to those of y."""
+  """Returns x of y, log |det|, and a function of scores of x to those of y."""
   there = _Given(natural, rows)
   return (*there.forward(rows), lambda scores: there.pulled_back(rows, scores))
 
@@ -106,7 +106,7 @@ def inputs(distances, num_inputs):
     distances: u, [n, k].
     num_inputs: M - 1.
   """
-  parts = [np.ones_like(distances[..., :1]), distances]
+  parts = [np.ones([*distances.shape[:-1], 1]), distances]
   count = distances.shape[-1]
   if num_inputs > count:
     for k in range(count):
