@@ -7,6 +7,11 @@ and checks. On a CPU the program computes in float64, also where the model is
 written in float32, as far as its operations allow.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
@@ -15,7 +20,7 @@ from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import flat_graph
 from tfp_adaptive.posterior.engines import program as program_lib
 
-__all__ = ['Density']
+__all__ = ['Density', 'Source', 'source']
 
 _LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
 
@@ -78,7 +83,11 @@ class Density:
   def program(self, num_rows):
     """Returns the function of rows [num_rows, d] to values and gradients."""
     if num_rows not in self._programs:
-      found = self._traced(num_rows)
+      size, dtype = self._event_size, self._model_dtype
+      is_first = num_rows == self._num_chains
+      trace = source if is_first else source.__wrapped__
+      traced = trace(self._target, num_rows, size, dtype)
+      found, self.xla_refusal = traced.program, traced.xla_refusal
       if self._widens:
         found = flat_graph.in_float64(found)
       self._programs[num_rows] = found
@@ -153,46 +162,6 @@ class Density:
       what = 'The log density or its gradient cannot be computed'
       raise target_call.explained(error, what) from error
 
-  def _traced(self, num_rows):
-    """Returns value and gradient in the model's dtype, flat where possible."""
-
-    def value_and_gradient(rows):
-      with tf.GradientTape() as tape:
-        tape.watch(rows)
-        value = tf.convert_to_tensor(self._target(rows))
-        total = tf.reduce_sum(value)
-      gradient = tape.gradient(
-        total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
-      )
-      # What bijectors registered would keep the graph in memory.
-      custom_gradient.let_go(tf.compat.v1.get_default_graph())
-      return value, gradient
-
-    rows = tf.TensorSpec([num_rows, self._event_size], self._model_dtype)
-
-    def trace(for_xla):
-      return tf.function(
-        value_and_gradient, autograph=False, jit_compile=for_xla
-      ).get_concrete_function(rows)
-
-    # For XLA the gradient of a loop is another program, which runs without XLA
-    # as well.
-    try:
-      concrete = trace(True)
-    except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
-      try:
-        concrete = trace(None)
-      except LookupError as also:
-        what = 'The log density or its gradient cannot be computed'
-        raise target_call.explained(also, what) from also
-      self.xla_refusal = str(error) or type(error).__name__
-    try:
-      return flat_graph.flat(concrete)
-    except Exception:
-      # What cannot be frozen, such as a table, keeps its calls. It is traced
-      # again, because the function above would be compiled by XLA on its own.
-      return concrete if self.xla_refusal else trace(None)
-
   def _change_dtype(self, problem, dtype):
     """Computes in another dtype from now on if the density allows it."""
     concrete = self.program(self._num_chains)
@@ -222,6 +191,75 @@ class Density:
       return
     self.dtype, self._widens = dtype, True
     self._programs = {self._num_chains: wide}
+
+
+class Source(NamedTuple):
+  """A density as the user wrote it, traced.
+
+  Attributes:
+    program: Function of rows [n, d] to values [n] and gradients [n, d], flat
+      where possible, which runs without XLA.
+    target: The Python function.
+    traced: What it was made of: a `tf.types.experimental.ConcreteFunction`.
+    xla_refusal: What TensorFlow said when it traced the density for XLA, or ''.
+  """
+
+  program: Callable
+  target: Callable
+  traced: Any
+  xla_refusal: str
+
+
+@functools.lru_cache(maxsize=1)  # It holds the graph, and what that captured.
+def source(target, num_rows, event_size, dtype):
+  """Returns the `Source` of a density.
+
+  Args:
+    target: `target_log_prob_fn` of a `Problem`, another one for every call.
+    num_rows: n, int.
+    event_size: d, int.
+    dtype: tf.DType of the model.
+
+  Raises:
+    ValueError: If the density cannot be computed; the message says why.
+  """
+
+  def value_and_gradient(rows):
+    with tf.GradientTape() as tape:
+      tape.watch(rows)
+      value = tf.convert_to_tensor(target(rows))
+      total = tf.reduce_sum(value)
+    gradient = tape.gradient(
+      total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return value, gradient
+
+  def trace(for_xla):
+    return tf.function(
+      value_and_gradient, autograph=False, jit_compile=for_xla
+    ).get_concrete_function(tf.TensorSpec([num_rows, event_size], dtype))
+
+  # For XLA the gradient of a loop is another program, which runs without XLA
+  # as well.
+  refusal = ''
+  try:
+    traced = trace(True)
+  except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
+    refusal = str(error) or type(error).__name__
+    try:
+      traced = trace(None)
+    except LookupError as also:
+      what = 'The log density or its gradient cannot be computed'
+      raise target_call.explained(also, what) from also
+  try:
+    program = flat_graph.flat(traced)
+  except Exception:
+    # What cannot be frozen, such as a table, keeps its calls. It is traced
+    # again, because the function above would be compiled by XLA on its own.
+    program = traced if refusal else trace(None)
+  return Source(program, target, traced, refusal)
 
 
 def _are_alike(found, wide):

@@ -12,6 +12,7 @@ The noise of a step depends on the seed and the number of the step alone, so
 that steps in one go and in several calls are the same.
 """
 
+import pathlib
 import time
 
 import numpy as np
@@ -53,7 +54,6 @@ class HostEngine(kept.Kept):
     'lengths',
     'step_size',
     'num_steps',
-    *program_lib.Point._fields,
     '_scale',
     '_direction',
     '_num_trials',
@@ -128,6 +128,8 @@ class HostEngine(kept.Kept):
     """
     state = None
     if run.folder is not None:
+      with checkpoint.writing(run.folder):
+        pathlib.Path(run.folder).mkdir(parents=True, exist_ok=True)
       state = checkpoint.State(run.folder, run.identity(), 'checkpoint_dir')
       self._resume(state)
     self._progress = run.progress
@@ -181,13 +183,16 @@ class HostEngine(kept.Kept):
     self._progress = progress
 
   def to_arrays(self, prefix=''):
-    self.__dict__.update(self._point._asdict())
-    return super().to_arrays(prefix)
+    found = super().to_arrays(prefix)
+    for name, rows in self._point._asdict().items():
+      found[f'{prefix}point.{name}'] = rows
+    return found
 
   def load_arrays(self, arrays, prefix=''):
     super().load_arrays(arrays, prefix)
     names = program_lib.Point._fields
-    self._point = program_lib.Point(*(arrays[prefix + n] for n in names))
+    rows = [arrays[f'{prefix}point.{name}'] for name in names]
+    self._point = program_lib.Point(*rows)
     self._data = self._program.as_data(self.part.params)
 
   def _resume(self, state):

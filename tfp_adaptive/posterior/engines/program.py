@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior.fits import search
 
 __all__ = ['Point', 'Program', 'Taken']
@@ -155,9 +156,11 @@ class Program:
     floats = np.concatenate([np.ravel(x) for x in (*point, step_size, *noise)])
     counts = np.zeros([1 + self.most_steps], np.int32)
     counts[0], counts[1 : 1 + count] = count, lengths
-    found = self._run(
-      data, tf.constant(floats, self._dtype), tf.constant(counts)
-    )
+    floats = tf.constant(floats, self._dtype)
+    try:
+      found = self._run(data, floats, tf.constant(counts))
+    except tf.errors.OpError as error:
+      raise target_call.failed(error) from error
     found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
     recorded = [rows[:count] for rows in found[6:10]]
     recorded[-1] = recorded[-1] > 0.5
