@@ -33,6 +33,7 @@ _RATE, _FIRST_RATE = 0.0075, 0.5  # Of log s.
 # Between two files of an adaptation: steps, or seconds.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
 _SECONDS_OF_CALL = 0.25  # Of the program, at most, about.
+_STEPS_OF_ONE = 16  # Adapting steps, for each that is taken with others.
 
 
 class HostEngine(kept.Kept):
@@ -86,13 +87,15 @@ class HostEngine(kept.Kept):
     self._scale = self._first_scale()
     part.scale_by(self._scale, starts, gradients)
     self._turn()
-    self.lengths = lengths_lib.Lengths(part.turning(self._point))
+    self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
     nothing = np.zeros([1, len(starts)])
     self._last = program_lib.Taken(
-      starts[np.newaxis], values[np.newaxis], nothing, nothing > 0.0, None, None
+      *(x[np.newaxis] for x in (starts, starts, gradients, values)),
+      nothing,
+      nothing > 0.0,
     )
     self._progress, self._saved_at = False, time.monotonic()
-    self._seconds_per_step = np.inf
+    self._seconds_per_step, self._has_compiled = np.inf, False
 
   @property
   def states(self):
@@ -142,8 +145,9 @@ class HostEngine(kept.Kept):
             cut_by = '`max_seconds`'
             break
           if not self.is_settled:
-            phase, _ = 'adapt', self._adapt()
-            self._save(state)
+            phase, before = 'adapt', self.num_steps
+            self._adapt()
+            self._save(state, before)
           else:
             phase, one = 'sample', self._take(total - self.num_steps)
             taken.append(one)
@@ -151,7 +155,7 @@ class HostEngine(kept.Kept):
     except KeyboardInterrupt:
       cut_by = 'the user'
     seconds = self._seconds_per_step if taken else 0.0
-    return self._recorded(taken or [self._last], 1, seconds, cut_by)
+    return self._recorded(taken or [self._now()], 1, seconds, cut_by)
 
   def draw(self, num_draws, steps_per_draw, number):
     """Draws on; returns the `Recorded` draws.
@@ -201,11 +205,12 @@ class HostEngine(kept.Kept):
       leaves, header = found
       self.load_arrays(dict(zip(header['names'], leaves, strict=True)))
 
-  def _save(self, state):
+  def _save(self, state, before):
     """Writes an adaptation from time to time, and where it ends."""
     if state is None:
       return
-    is_due = self.num_steps % _STEPS_TO_SAVE == 0 or self.is_settled
+    is_due = before // _STEPS_TO_SAVE < self.num_steps // _STEPS_TO_SAVE
+    is_due |= self.is_settled
     is_due |= time.monotonic() - self._saved_at > _SECONDS_TO_SAVE
     if is_due:
       arrays = self.to_arrays()
@@ -214,9 +219,9 @@ class HostEngine(kept.Kept):
 
   def _recorded(self, taken, steps_per_draw, seconds=0.0, cut_by=''):
     """Returns the `Recorded` draws of steps that were taken."""
-    states, values, ratios, is_accepted = (
+    _, states, _, values, ratios, is_accepted = (
       np.concatenate(rows)[steps_per_draw - 1 :: steps_per_draw]
-      for rows in list(zip(*taken))[:4]
+      for rows in zip(*taken)
     )
     trace = dict(
       target_log_prob=values,
@@ -226,42 +231,79 @@ class HostEngine(kept.Kept):
     )
     return recorded.Recorded(states, trace, seconds, cut_by)
 
+  def _now(self):
+    """Returns where the chains are, as if a step had led there."""
+    rows, states, values, gradients = self._point[:4]
+    last = self._last
+    return program_lib.Taken(
+      *(x[np.newaxis] for x in (rows, states, gradients, values)),
+      last.log_accept_ratio[-1:],
+      last.is_accepted[-1:],
+    )
+
   @property
   def _accept_rate(self):
     return float(np.mean(self._last.is_accepted))
 
   def _adapt(self):
-    """Takes one step, and learns from it."""
-    noise = self._noise(self.num_steps)
-    before = self._point
-    taken = self._steps([self._drawn(noise)])
-    accept_prob = np.exp(np.minimum(taken.log_accept_ratio[0], 0.0))
-    mean_accept_prob = float(np.mean(accept_prob))
-    is_searching, has_new_map = self._num_trials > 0, False
-    end = before._replace(rows=taken.end_rows, states=taken.end)
-    places = [self.part.turning(p) for p in (before, end, self._point)]
+    """Takes some steps, and learns from them."""
+    before, first = self._point, self.num_steps
+    noise = [self._noise(first + turn) for turn in range(self._num_together())]
+    drawn = [self._drawn(one, first + turn) for turn, one in enumerate(noise)]
+    taken = self._steps(drawn)
+    is_searching, is_new = self._num_trials > 0, False
+    name = self.part.coordinates
+    now = taken.visited(name, before)
+    places = np.concatenate([getattr(before, name)[np.newaxis], now])
+    known = self._known(
+      taken.visited('states', before), taken.visited('gradients', before)
+    )
+    accept_prob = np.exp(np.minimum(taken.log_accept_ratio, 0.0))
     with np.errstate(all='ignore'):
-      if is_searching:
-        self._search(mean_accept_prob)
-      else:
-        has_new_map = self._learn(mean_accept_prob, noise)
-      self.lengths.add(self._num_leaps, *places, accept_prob, is_searching)
-    self.lengths.choose(self.num_steps, self.num_adaptation_steps)
-    if has_new_map:
-      self.lengths.restart(self.part.turning(self._point))
+      for turn, (count, *_) in enumerate(drawn):
+        mean, pairs = np.mean(accept_prob[turn]), [x[turn] for x in known]
+        if is_searching:
+          self._search(mean, *pairs)
+        else:
+          is_new |= self._learn(mean, *pairs, noise[turn])
+        self.lengths.add(
+          count,
+          places[turn],
+          getattr(taken, name)[turn],
+          places[turn + 1],
+          accept_prob[turn],
+          is_searching,
+        )
+        self.lengths.review(first + turn + 1, self.num_adaptation_steps)
+    if is_new or is_searching:
+      self._turn()
+    if is_new and not self.part.is_matrix:
+      self.lengths.restart(self._point.rows)
+
+  def _num_together(self):
+    """Returns how many steps are taken before something is learned from them.
+
+    Few while much is learned, and up to a fit at most. Not what fits a time:
+    the same seed gives the same draws.
+    """
+    if self._num_trials or not self.with_xla:
+      return 1  # Without XLA a density is slow, and hands over at once.
+    ends = self.num_adaptation_steps, self.num_steps + self.part.steps_to_fit
+    most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
+    return int(max(1, min(most, min(ends) - self.num_steps)))
 
   def _take(self, num_steps):
     """Takes steps that learn nothing, so many at most; returns `Taken`."""
     fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
     most = min(num_steps, self._program.most_steps, max(1.0, fitting))
-    begin = time.monotonic()
-    drawn = [
-      self._drawn(self._noise(self.num_steps + turn))
-      for turn in range(int(most))
-    ]
+    steps = range(self.num_steps, self.num_steps + int(most))
+    drawn = [self._drawn(self._noise(step), step) for step in steps]
+    begin = self._point
     taken = self._steps(drawn)
-    self._seconds_per_step = (time.monotonic() - begin) / len(drawn)
-    return taken
+    return taken._replace(
+      states=taken.visited('states', begin),
+      values=taken.visited('values', begin),
+    )
 
   def _noise(self, step):
     """Returns the generator of a step."""
@@ -270,17 +312,15 @@ class HostEngine(kept.Kept):
       np.random.Philox(key=key, counter=[0, 0, 0, step])
     )
 
-  def _drawn(self, noise):
+  def _drawn(self, noise, step):
     """Returns leapfrog steps, momenta and uniforms of a step."""
-    lengths = self.lengths
-    fewest, most = lengths.best if self.is_settled else lengths.drawn
-    count, shape = noise.integers(fewest, most + 1), self.states.shape
+    fewest, most = self.lengths.range_at(step, self.num_adaptation_steps)
+    count, shape = int(noise.integers(fewest, most + 1)), self.states.shape
     return count, noise.standard_normal(shape), noise.random(shape[0])
 
   def _steps(self, drawn):
     """Moves the chains by steps of this noise; returns `Taken`."""
-    counts, momenta, uniforms = zip(*drawn)
-    self._num_leaps = int(counts[-1])
+    begin, (counts, momenta, uniforms) = time.monotonic(), zip(*drawn)
     point, taken = self._program.run(
       self._data, self._point, self.step_size, counts, momenta, uniforms
     )
@@ -288,6 +328,9 @@ class HostEngine(kept.Kept):
     self.__dict__.update(
       _point=point, _last=taken, num_steps=self.num_steps + len(drawn)
     )
+    if self._has_compiled:
+      self._seconds_per_step = (time.monotonic() - begin) / len(drawn)
+    self._has_compiled = True
     return taken
 
   def _turn(self):
@@ -300,13 +343,13 @@ class HostEngine(kept.Kept):
     self._point = program_lib.Point(*(np.asarray(x, dtype) for x in arrays))
     self._data = self._program.as_data(params)
 
-  def _known(self):
-    """Returns states and gradients, NaN where squares overflow."""
-    states = self.states.astype(np.float64)
-    gradients = self._point.gradients.astype(np.float64)
-    squares = np.sum(states**2 + gradients**2, axis=1)
-    is_known = np.isfinite(len(squares) * squares)[:, np.newaxis]
-    return [np.where(is_known, rows, np.nan) for rows in (states, gradients)]
+  def _known(self, states, gradients):
+    """Returns [..., chains, d] each, NaN where squares overflow."""
+    pairs = [x.astype(np.float64) for x in (states, gradients)]
+    with np.errstate(all='ignore'):
+      squares = np.sum(pairs[0] ** 2 + pairs[1] ** 2, axis=-1, keepdims=True)
+      is_known = np.isfinite(squares.shape[-2] * squares)
+    return [np.where(is_known, rows, np.nan) for rows in pairs]
 
   def _first_scale(self):
     """Returns the scale that gradients suggest, see `linear.scale_search`."""
@@ -317,7 +360,7 @@ class HostEngine(kept.Kept):
     scale = square**-0.5 if is_usable else 1.0
     return float(scale) / lengths_lib.FIRST[1]
 
-  def _search(self, accept_prob):
+  def _search(self, accept_prob, states, gradients):
     """Doubles or halves the scale; ends the search at the first crossing."""
     direction = 1 if accept_prob > self._target else -1
     has_crossed = self._direction not in (0, direction)
@@ -325,12 +368,11 @@ class HostEngine(kept.Kept):
     by = 1.0 if has_crossed else 2.0**direction
     self._direction = direction
     self._scale *= by
-    self.part.scale_by(by, *self._known())
-    self._turn()
+    self.part.scale_by(by, states, gradients)
 
-  def _learn(self, accept_prob, noise):
-    """Moves part and step size; returns whether there is another map."""
-    learned = self.part.learn(*self._known(), noise)
+  def _learn(self, accept_prob, states, gradients, noise):
+    """Moves part and step size; returns whether there is another part."""
+    learned = self.part.learn(states, gradients, noise)
     followed = self.part.num_steps_followed(self._num_updates)
     rate = max(_RATE, _FIRST_RATE * (1.0 + followed) ** -0.6)
     size = learned.step_size or self.step_size
@@ -338,6 +380,4 @@ class HostEngine(kept.Kept):
     largest = step_sizes.largest(self._dtype)
     self.step_size = float(np.clip(size, 1.0 / largest, largest))
     self._num_updates += 1
-    if learned.is_new:
-      self._turn()
-    return learned.is_new and not self.part.is_matrix
+    return learned.is_new

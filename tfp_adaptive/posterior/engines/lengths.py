@@ -25,14 +25,12 @@ class Lengths(kept.Kept):
 
   Attributes:
     best: The best range, (fewest, most).
-    drawn: The range that the next step draws from.
     num_steps: Adapting steps.
     num_taken: Leapfrog steps that they made.
   """
 
   fields = (
     'best',
-    'drawn',
     'num_steps',
     'num_taken',
     '_time',
@@ -51,7 +49,7 @@ class Lengths(kept.Kept):
     Args:
       places: Where the chains are in the coordinates to learn in, [chains, d].
     """
-    self.best = self.drawn = np.array(FIRST)
+    self.best = np.array(FIRST)
     self.num_steps = self.num_taken = 0
     self.restart(places)
 
@@ -90,8 +88,8 @@ class Lengths(kept.Kept):
     self._weights[num_steps - 1] += age
     self._jumps[num_steps - 1] += 0.5 * age * np.mean(jumps, axis=1)
 
-  def choose(self, step, num_adaptation_steps):
-    """Chooses the range, and what the next step draws from.
+  def review(self, step, num_adaptation_steps):
+    """Moves the range to the best one, if that is due.
 
     Args:
       step: Adapting steps taken.
@@ -100,11 +98,20 @@ class Lengths(kept.Kept):
     is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
     if is_open and self._time >= self._next_review:
       self._next_review *= _GROWTH
-      self._review()
-    self.drawn = self.best
-    if is_open and step % 2 == 0:
-      longest = max(_EXPLORED * self.best[1], _LEAST_EXPLORED)
-      self.drawn = np.array([1, min(longest, MOST)])
+      self._choose()
+
+  def range_at(self, step, num_adaptation_steps):
+    """Returns the range (fewest, most) that a step draws from.
+
+    Args:
+      step: Steps before it.
+      num_adaptation_steps: How many adapt.
+    """
+    is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
+    if not is_open or step == 0 or step % 2 == 1:
+      return self.best
+    longest = max(_EXPLORED * self.best[1], _LEAST_EXPLORED)
+    return 1, min(longest, MOST)
 
   def _add_moments(self, rows, weight):
     delta = np.mean(rows, axis=0) - self._mean
@@ -120,7 +127,7 @@ class Lengths(kept.Kept):
     z = (rows - self._mean) / scale
     return np.stack([z, np.minimum(z**2, _LARGEST_SQUARE)])
 
-  def _review(self):
+  def _choose(self):
     """Moves the range to the best one, if any is known."""
     variance = self._squares - self._means**2
     is_alive = variance > 0.0  # What never moves says nothing.

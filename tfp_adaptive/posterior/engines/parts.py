@@ -27,6 +27,7 @@ class LearnedMatrix(kept.Kept):
   """
 
   is_matrix = True
+  coordinates = 'states'  # In which lengths are learned, of a `program.Point`.
   _GAIN, _PRIOR_STEPS = 2.0, 1.0  # Of the means.
   _FIRST_FIT, _GROWTH, _FEW_DIMENSIONS, _LAST_FIT = 2.0, 0.1, 25.0, 0.6
 
@@ -56,9 +57,10 @@ class LearnedMatrix(kept.Kept):
     identity = natural_lib.of_scale(len(self.factor), [])
     return conditional.Params(identity._replace(mean=self.centre), self.factor)
 
-  def turning(self, point):
-    """Returns where chains are in the coordinates to learn lengths in."""
-    return point.states
+  @property
+  def steps_to_fit(self):
+    """Steps up to the next fit, that one included."""
+    return np.ceil(self._next_fit - self._time)
 
   def scale_by(self, factor, states, gradients):
     """Takes another scale, and the moments of chains that have not moved."""
@@ -122,6 +124,7 @@ class LearnedMap(kept.Kept):
   """
 
   is_matrix = False
+  coordinates = 'rows'
   _FIRST_FIT, _GROWTH, _LAST_FIT = 32.0, 2.0, 0.6
   _NUM_PAIRS, _RECENCY = 4000, 2.0
 
@@ -168,9 +171,10 @@ class LearnedMap(kept.Kept):
     natural = natural_lib.Natural(*(getattr(self, name) for name in names))
     return conditional.Params(natural, self.factor)
 
-  def turning(self, point):
-    """Returns z: there the trajectories run."""
-    return point.rows
+  @property
+  def steps_to_fit(self):
+    """Steps up to the next fit, that one included."""
+    return self._next_fit - self._time
 
   def scale_by(self, factor, states, gradients):
     """Takes another scale; nothing was learned at the one before."""

@@ -18,7 +18,7 @@ __all__ = ['Point', 'Program', 'Taken']
 
 _MOST_LOG_TERM = 30.0
 # Numbers in what is recorded in one call, and steps.
-_LARGEST, _MOST_STEPS = 8192, 64
+_LARGEST, _MOST_STEPS = 8192, 16
 _NUM_DRIVERS = search.MOST_DRIVERS
 _NUM_TERMS = 1 + _NUM_DRIVERS
 _NUM_INPUTS = 1 + _NUM_DRIVERS + _NUM_DRIVERS * (_NUM_DRIVERS + 1) // 2
@@ -70,23 +70,37 @@ class Point(NamedTuple):
 
 
 class Taken(NamedTuple):
-  """What steps recorded, [n, ...], and the last proposal.
+  """Proposals of n steps, and what became of them.
 
   Attributes:
-    states: [n, chains, d].
-    values: [n, chains].
+    rows: z of the proposals, [n, chains, d].
+    states: Their x.
+    gradients: Gradient of the log density there.
+    values: Log density there, [n, chains].
     log_accept_ratio: [n, chains].
     is_accepted: [n, chains].
-    end: x of the last proposal, [chains, d].
-    end_rows: Its z.
   """
 
+  rows: np.ndarray
   states: np.ndarray
+  gradients: np.ndarray
   values: np.ndarray
   log_accept_ratio: np.ndarray
   is_accepted: np.ndarray
-  end: np.ndarray
-  end_rows: np.ndarray
+
+  def visited(self, name, start):
+    """Returns where the chains were after each step, [n, chains, ...].
+
+    Args:
+      name: Of a field that a `Point` has as well.
+      start: The `Point` before the first step.
+    """
+    found, now = [], getattr(start, name)
+    for rows, is_accepted in zip(getattr(self, name), self.is_accepted):
+      where = is_accepted[:, np.newaxis] if rows.ndim > 1 else is_accepted
+      now = np.where(where, rows, now)
+      found.append(now)
+    return np.stack(found)
 
 
 class Program:
@@ -113,14 +127,8 @@ class Program:
     self._data_shapes = _shapes_of_data(event_size)
     rows, values = [num_chains, event_size], [num_chains]
     self._point_shapes = rows, rows, values, rows, values, rows
-    self._taken_shapes = (
-      self._shape,
-      self._shape[:2],
-      self._shape[:2],
-      self._shape[:2],
-      rows,
-      rows,
-    )
+    few = self._shape[:2]
+    self._taken_shapes = *[self._shape] * 3, few, few, few
     floats = [*self._point_shapes, [], self._shape, self._shape[:2]]
     # Few arguments: every one takes time to hand over.
     self._run = tf.function(
@@ -162,9 +170,8 @@ class Program:
     except tf.errors.OpError as error:
       raise target_call.failed(error) from error
     found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
-    recorded = [rows[:count] for rows in found[6:10]]
-    recorded[-1] = recorded[-1] > 0.5
-    return Point(*found[:6]), Taken(*recorded, *found[10:])
+    taken = Taken(*(rows[:count] for rows in found[6:]))
+    return Point(*found[:6]), taken._replace(is_accepted=taken.is_accepted > 0)
 
   def _packed(self, data, floats, counts):
     """Returns what `_steps` does in one vector, of arguments in vectors."""
@@ -178,42 +185,33 @@ class Program:
       counts[1:],
       *floats[7:],
     )
-    return tf.concat(
-      [tf.reshape(tf.cast(x, self._dtype), [-1]) for x in found], axis=0
-    )
+    return tf.concat([tf.reshape(x, [-1]) for x in found], axis=0)
 
   def _steps(self, data, point, step_size, count, lengths, momenta, uniforms):
     """Returns what `run` does, flat: of `most_steps` places `count` filled."""
-    num_steps, num_chains, size = self._shape
+    num_steps = self.most_steps
     places = [
-      tf.TensorArray(dtype, num_steps, element_shape=shape)
-      for dtype, shape in (
-        (self._dtype, [num_chains, size]),
-        (self._dtype, [num_chains]),
-        (self._dtype, [num_chains]),
-        (tf.bool, [num_chains]),
-      )
+      tf.TensorArray(self._dtype, num_steps, element_shape=shape[1:])
+      for shape in self._taken_shapes
     ]
 
-    def turn(step, point, end, places):
-      del end
+    def turn(step, point, places):
       end, ratio = self._trajectory(
         data, point, step_size, lengths[step], momenta[step]
       )
       is_accepted = uniforms[step] < tf.exp(tf.minimum(ratio, 0.0))
-      chosen = _chosen(is_accepted, end, point)
-      recorded = chosen.states, chosen.values, ratio, is_accepted
+      proposal = end.rows, end.states, end.gradients, end.values
+      recorded = *proposal, ratio, tf.cast(is_accepted, self._dtype)
       places = [p.write(step, rows) for p, rows in zip(places, recorded)]
-      return step + 1, chosen, end, places
+      return step + 1, _chosen(is_accepted, end, point), places
 
-    _, point, end, places = tf.while_loop(
+    _, point, places = tf.while_loop(
       lambda step, *_: step < count,
       turn,
-      (tf.constant(0), point, point, places),
+      (tf.constant(0), point, places),
       maximum_iterations=num_steps,
     )
-    recorded = [place.stack() for place in places]
-    return (*point, *recorded, end.states, end.rows)
+    return (*point, *(place.stack() for place in places))
 
   def _trajectory(self, data, point, step_size, num_steps, momentum):
     """Returns the end of a trajectory, and its log acceptance ratio."""
