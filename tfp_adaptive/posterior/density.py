@@ -51,7 +51,7 @@ class Density:
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
     self._programs = {}  # Number of rows -> concrete function.
-    self._steps, self.is_compiled = None, True
+    self._steps, self._evaluate, self.is_compiled = None, None, True
     self.num_calls, self.note, self.xla_refusal = 0, '', ''
     self.dtype = problem.dtype
     self._widens = False
@@ -100,14 +100,13 @@ class Density:
     density need not hold more at once.
     """
     rows = np.asarray(rows, self.dtype.as_numpy_dtype)
-    program = self.program(self._num_chains)
     values, gradients = [], []
     for start in range(0, len(rows), self._num_chains):
       # The last batch is filled up with its first row.
       batch = rows[start : start + self._num_chains]
       missing = [batch[:1]] * (self._num_chains - len(batch))
       batch = np.concatenate([batch, *missing])
-      value, gradient = self._run(program, batch)
+      value, gradient = self._run(batch)
       values.append(np.asarray(value))
       gradients.append(np.asarray(gradient))
       self.num_calls += 1
@@ -155,9 +154,16 @@ class Density:
     )
     function.experimental_get_compiler_ir(rows)('hlo')
 
-  def _run(self, program, batch):
+  def _run(self, batch):
+    if self._evaluate is None:
+      program = self.program(self._num_chains)
+      # A call of the program itself would look for names of its arguments, and
+      # print these where there are none.
+      self._evaluate = tf.function(
+        lambda rows: program(rows), autograph=False
+      ).get_concrete_function(tf.TensorSpec(batch.shape, self.dtype))
     try:
-      return program(tf.constant(batch))
+      return self._evaluate(tf.constant(batch))
     except (tf.errors.InvalidArgumentError, LookupError) as error:
       what = 'The log density or its gradient cannot be computed'
       raise target_call.explained(error, what) from error
@@ -189,7 +195,7 @@ class Density:
     if not is_alike:
       self.note = 'in float64 the density has other values'
       return
-    self.dtype, self._widens = dtype, True
+    self.dtype, self._widens, self._evaluate = dtype, True, None
     self._programs = {self._num_chains: wide}
 
 
