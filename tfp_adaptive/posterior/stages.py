@@ -361,6 +361,10 @@ class Run:
           self._fill_or_keep(chains)
         self._is_unjudged = False
         stage = self._stage(chains)
+        # A judgement takes longer than the draws of a small model.
+        is_brief = self._place.is_brief and self._is_brief(chains, stage)
+        if is_brief and not self._ended_by:
+          continue
         posterior = self._posterior(chains, stage)
       except KeyboardInterrupt:  # In the middle of a judgement, too.
         self._ended_by = 'the user'
@@ -368,6 +372,7 @@ class Run:
         posterior = self._posterior(chains, stage)
       verdict, min_ess = posterior.verdict, self._settings.min_ess
       is_brief = posterior.converged and self._is_brief(chains, stage)
+      self._place = self._place._replace(is_brief=is_brief)
       is_done = not verdict.asks_for_draws(min_ess) and not is_brief
       is_done |= bool(self._ended_by)
       if is_done or (may_adapt and verdict.is_far_from_enough(min_ess)):
