@@ -22,6 +22,7 @@ from tfp_adaptive.posterior.engines import program as program_lib
 
 __all__ = ['Density', 'Source', 'source']
 
+_MOST_OF_STEPS = 1000  # Coordinates of a program of steps.
 _LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
 
 
@@ -51,7 +52,7 @@ class Density:
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
     self._programs = {}  # Number of rows -> concrete function.
-    self._steps, self._evaluate, self.is_compiled = None, None, True
+    self._steps, self._evaluate, self.is_compiled = None, None, False
     self.num_calls, self.note, self.xla_refusal = 0, '', ''
     self.dtype = problem.dtype
     self._widens = False
@@ -100,18 +101,36 @@ class Density:
     density need not hold more at once.
     """
     rows = np.asarray(rows, self.dtype.as_numpy_dtype)
+    count, size = len(rows), self._num_chains
+    num_batches = -(-count // size)
+    # The last batch is filled up with its first row.
+    filled = np.full([num_batches * size], (num_batches - 1) * size)
+    filled[:count] = np.arange(count)
+    batches = rows[filled].reshape(num_batches, size, -1)
     values, gradients = [], []
-    for start in range(0, len(rows), self._num_chains):
-      # The last batch is filled up with its first row.
-      batch = rows[start : start + self._num_chains]
-      missing = [batch[:1]] * (self._num_chains - len(batch))
-      batch = np.concatenate([batch, *missing])
-      value, gradient = self._run(batch)
-      values.append(np.asarray(value))
-      gradients.append(np.asarray(gradient))
-      self.num_calls += 1
-    count = len(rows)
+    while len(values) * size < count:
+      found = self._evaluated(batches[len(values) :])
+      for whole, part in zip((values, gradients), found):
+        whole.extend(part)
+    self.num_calls += num_batches
     return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
+
+  def _evaluated(self, batches):
+    """Returns values and gradients of one batch or more, numpy.
+
+    The first time it is the density alone that is called, whose errors say
+    what is wrong with it.
+    """
+    if not self.num_calls or not self._has_small_steps:
+      value, gradient = self._run(batches[0])
+      return [value.numpy()], [gradient.numpy()]
+    steps = self.steps()
+    return steps.evaluate(batches[: steps.most_steps])
+
+  @property
+  def _has_small_steps(self):
+    """Whether its steps are compiled, with a matrix as an argument."""
+    return self.is_compiled and self._event_size <= _MOST_OF_STEPS
 
   def compile(self, with_xla):
     """Chooses how steps are computed, once.
@@ -157,8 +176,8 @@ class Density:
   def _run(self, batch):
     if self._evaluate is None:
       program = self.program(self._num_chains)
-      # A call of the program itself would look for names of its arguments, and
-      # print these where there are none.
+      # A call of the program itself takes its arguments by name, and prints
+      # them where there is none.
       self._evaluate = tf.function(
         lambda rows: program(rows), autograph=False
       ).get_concrete_function(tf.TensorSpec(batch.shape, self.dtype))

@@ -142,6 +142,7 @@ class Run:
     density = self._density = density_lib.Density(
       self._problem, settings.num_chains, settings.dtype
     )
+    density.compile(self._compilation()[0])
     starts = starts_lib.draw(
       self._problem,
       density,

@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior.fits import conditional
+from tfp_adaptive.posterior.fits import natural as natural_lib
 from tfp_adaptive.posterior.fits import search
 
 __all__ = ['Point', 'Program', 'Taken']
@@ -120,7 +122,7 @@ class Program:
       dtype: tf.DType of the density.
       with_xla: Whether XLA compiles the steps.
     """
-    self._density, self._dtype = density, dtype
+    self._density, self._dtype, self._identity = density, dtype, None
     numbers = num_chains * event_size
     self.most_steps = int(np.clip(_LARGEST // numbers, 1, _MOST_STEPS))
     self._shape = self.most_steps, num_chains, event_size
@@ -172,6 +174,22 @@ class Program:
     found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
     taken = Taken(*(rows[:count] for rows in found[6:]))
     return Point(*found[:6]), taken._replace(is_accepted=taken.is_accepted > 0)
+
+  def evaluate(self, rows):
+    """Returns values [n, chains] and gradients of rows [n, chains, d].
+
+    They are proposals of steps from zero, all rejected: nothing else is
+    compiled. n is at most `most_steps`.
+    """
+    if self._identity is None:
+      size = self._shape[-1]
+      natural = natural_lib.of_scale(size, [])
+      self._identity = self.as_data(conditional.Params(natural, np.eye(size)))
+    zeros = [np.zeros(shape) for shape in self._point_shapes]
+    never = np.full(rows.shape[:2], 2.0)
+    ones = np.ones([len(rows)], int)
+    _, taken = self.run(self._identity, Point(*zeros), 1.0, ones, rows, never)
+    return taken.values, taken.gradients
 
   def _packed(self, data, floats, counts):
     """Returns what `_steps` does in one vector, of arguments in vectors."""
