@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.posterior.engines import host
 
 
 class _Killed(Exception):
@@ -30,21 +31,23 @@ def _steps(posterior):
 def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
   tmp_path, monkeypatch
 ):
-  save, calls = checkpoint.Checkpoint.save, []
+  save, calls = checkpoint.State.save, []
 
-  def dying(self, *args):
+  def dying(self, *args, **header):
     if calls:
       raise _Killed
     calls.append(None)
-    return save(self, *args)
+    return save(self, *args, **header)
 
   with monkeypatch.context() as patch, pytest.raises(_Killed):
-    patch.setattr(checkpoint.Checkpoint, 'save', dying)
+    patch.setattr(host, '_STEPS_TO_SAVE', 10)
+    patch.setattr(checkpoint.State, 'save', dying)
     _sample(tmp_path / 'cut', 4000)
   whole = _sample(tmp_path / 'whole', 4000)
   richer = _sample(tmp_path / 'richer', 8000)
   with monkeypatch.context() as patch, pytest.raises(_Killed):
-    patch.setattr(checkpoint.Checkpoint, 'save', dying)
+    patch.setattr(host, '_STEPS_TO_SAVE', 10)
+    patch.setattr(checkpoint.State, 'save', dying)
     _sample(tmp_path / 'cut', 3000)  # Of less it is the same, too.
   found = _sample(tmp_path / 'cut', 8000)
   assert _steps(found) == _steps(whole) != _steps(richer)

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
+from tests.posterior.given_engine import GivenEngine
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import modes
+from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.engines import recorded
+from tfp_adaptive.posterior.engines.host import HostEngine
 from tfp_adaptive.posterior.posterior import Posterior
 
 _NUM_DRAWS, _BLOCK = 200, 100
@@ -17,12 +21,17 @@ _CHOICE = structure.Choice(*structure.default_matrix(2))
 
 
 def _started():
-  kernel = tfpa.fisher_divergence_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 50, num_leapfrog_steps=(1, 2)
+  problem = problem_lib.of_density(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    tf.TensorSpec([2], tf.float64),
+    None,
+    4,
   )
-  starts = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
+  density = density_lib.Density(problem, 4)
+  starts = np.random.default_rng(0).normal(size=(4, 2))
+  engine = chains_lib.engine_of(density, _CHOICE, starts, [1, 2], 50, True)
   return chains_lib.start(
-    kernel, _CHOICE, starts, tf.constant([1, 2]), _NUM_DRAWS, True, False
+    engine, _CHOICE, density, _NUM_DRAWS, recorded.State()
   )
 
 
@@ -44,7 +53,7 @@ def test_blocks_are_small_where_gradients_are_few():
 @pytest.mark.parametrize('accept_prob, diverge', [(0.8, False), (0.95, True)])
 def test_of_smaller_steps_fewer_may_diverge(accept_prob, diverge):
   choice = _CHOICE._replace(target_accept_prob=accept_prob)
-  chains = chains_lib.Chains(None, choice, None, _NUM_DRAWS, True, False)
+  chains = chains_lib.Chains(GivenEngine(), choice, None, _NUM_DRAWS)
   ratio = np.full((500, 8), -0.1)
   ratio[::50, 3] = -21.0  # A share of 0.0025.
   trace = dict(target_log_prob=ratio, log_accept_ratio=ratio)
@@ -57,7 +66,6 @@ def test_of_smaller_steps_fewer_may_diverge(accept_prob, diverge):
   assert np.sum(few < -20.0) == 1 and not chains.diverge
 
 
-@pytest.mark.nightly
 def test_blocks_follow_each_other_with_noise_of_their_own(started):
   chains = _copied(started)
   before = chains.draws
@@ -75,7 +83,6 @@ def test_blocks_follow_each_other_with_noise_of_their_own(started):
   assert abs(np.std(chains.draws) - 1.0) < 0.15
 
 
-@pytest.mark.nightly
 def test_full_chains_keep_every_second_draw_and_go_on_at_that_pace(started):
   chains = _copied(started)
   chains.run_block()
@@ -88,11 +95,11 @@ def test_full_chains_keep_every_second_draw_and_go_on_at_that_pace(started):
   assert chains.thinning == 2
   np.testing.assert_array_equal(chains.draws[:_BLOCK], before[1::2])
   assert len(chains.draws) == len(chains.trace['is_accepted']) == _NUM_DRAWS
-  # 1 or 2 leapfrog steps, two steps for a draw.
-  assert chains.num_gradients - spent == cost == 1.5 * 2 * _BLOCK
+  # Two steps for a draw.
+  assert chains.num_gradients - spent == cost
+  assert cost == chains.engine.cost * 2 * _BLOCK
 
 
-@pytest.mark.nightly
 def test_a_block_that_is_interrupted_costs_no_draw(started, monkeypatch):
   chains = _copied(started)
   chains.run_block()
@@ -100,68 +107,40 @@ def test_a_block_that_is_interrupted_costs_no_draw(started, monkeypatch):
   def interrupted(*args, **kwargs):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(chains_lib.driver, 'sample_more', interrupted)
+  monkeypatch.setattr(HostEngine, '_take', interrupted)
   with pytest.raises(KeyboardInterrupt):
     chains.run_block()
   assert len(chains.draws) == _NUM_DRAWS and chains.thinning == 1
 
 
-class _Learned:
-  """Costs a gradient a step, and may be interrupted while it counts."""
-
-  def __init__(self, is_interrupted=False, of_adapting=1.0):
-    self._is_interrupted = is_interrupted
-    self._of_adapting = of_adapting
-
-  def cost_per_step(self, kernel, is_adapting, results):
-    del kernel, results
-    if self._is_interrupted:
-      raise KeyboardInterrupt
-    gradient = self._of_adapting if is_adapting else 1.0
-    return types.SimpleNamespace(gradient=gradient)
+class _Interrupted(GivenEngine):
+  @property
+  def cost(self):
+    raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize('is_interrupted', [True, False])
-def test_a_block_is_added_whole_or_not_at_all(monkeypatch, is_interrupted):
-  chains = chains_lib.Chains(None, _CHOICE, None, 4, True, False)
+@pytest.mark.parametrize('engine', [_Interrupted(), GivenEngine()])
+def test_a_block_is_added_whole_or_not_at_all(engine):
+  chains = chains_lib.Chains(GivenEngine(), _CHOICE, None, 4)
   draws = np.arange(4.0).reshape(4, 1, 1)
   chains.recorded = [(draws, dict(is_accepted=draws[..., 0]))]
   before = dict(chains.__dict__)
-  monkeypatch.setattr(chains_lib, 'learned', _Learned(is_interrupted))
-  result = types.SimpleNamespace(
-    states=10.0 + draws[:2],
-    trace=dict(is_accepted=draws[:2, :, 0]),
-    final_state=11.0,
-    final_kernel_results=None,
-  )
-  if is_interrupted:
+  found = recorded.Recorded(10.0 + draws[:2], dict(is_accepted=draws[:2, :, 0]))
+  if isinstance(engine, _Interrupted):
     with pytest.raises(KeyboardInterrupt):
-      chains.add(result, is_apart=True)
+      chains.add(found, engine, is_apart=True)
     assert chains.__dict__ == before
   else:
-    chains.add(result, is_apart=True)
+    chains.add(found, engine, is_apart=True)
     assert chains.draws.ravel().tolist() == [1.0, 3.0, 10.0, 11.0]
     assert (chains.thinning, chains.num_gradients) == (2, 4.0)
 
 
-def test_what_adapted_is_spent_too(monkeypatch):
-  def sample(seconds_left, kernel, starts, num_results, **options):
-    del seconds_left, kernel, options
-    rows = np.zeros([num_results, *starts.shape])
-    return types.SimpleNamespace(
-      states=rows,
-      trace=dict(target_log_prob=rows[..., 0]),
-      final_state=starts,
-      final_kernel_results=None,
-      seconds=dict(sampling=1.0),
-    )
-
-  monkeypatch.setattr(chains_lib.driver, 'sample_until', sample)
-  monkeypatch.setattr(chains_lib, 'learned', _Learned(of_adapting=3.0))
-  kernel = types.SimpleNamespace(num_adaptation_steps=50)
-  chains = chains_lib.start(
-    kernel, _CHOICE, np.zeros([4, 2]), None, 20, False, False
-  )
+def test_what_adapted_is_spent_too():
+  rows = np.zeros([10, 4, 2])
+  found = recorded.Recorded(rows, dict(target_log_prob=rows[..., 0]))
+  engine = GivenEngine(recorded=found)
+  chains = chains_lib.start(engine, _CHOICE, None, 20, recorded.State())
   # 50 steps of 3 gradients, then a block of 10 draws of one.
   assert chains.num_gradients == 160.0 and chains.gradients_of_draws == 10.0
 
@@ -172,9 +151,10 @@ def test_an_exchange_that_reached_not_all_chains_has_not_converged(
 ):
   draws = np.random.default_rng(0).normal(size=(1000, 4, 1))
   choice = structure.Choice(modes.NAME, modes.around(draws))
-  chains = chains_lib.Chains(None, choice, None, len(draws), False, False)
+  results = types.SimpleNamespace(num_restarts=np.array(num_restarts))
+  engine = GivenEngine(draws[-1], results=results)
+  chains = chains_lib.Chains(engine, choice, None, len(draws))
   chains.recorded = [(draws, dict(target_log_prob=-(draws[..., 0] ** 2)))]
-  chains.results = types.SimpleNamespace(num_restarts=np.array(num_restarts))
   problem = types.SimpleNamespace(
     names=['x'], constrain=lambda x: x, model=None, coordinates=['x[0]']
   )

@@ -14,6 +14,7 @@ import tfp_adaptive as tfpa
 from tests.driver import changed_runs
 from tfp_adaptive.driver import archive
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import saved
@@ -40,14 +41,11 @@ def _chains(problem):
   """Returns `Chains` of a problem that hold draws of a standard normal."""
   draws = _DRAWS.astype(problem.dtype.as_numpy_dtype)
   choice = structure.Choice(*structure.default_matrix(2))
-  kernel = chains_lib.kernel_of(
-    problem.target_log_prob_fn, choice, 10, problem.dtype
-  )
-  seed = tf.constant([1, 2])
-  chains = chains_lib.Chains(kernel, choice, seed, 50, False, False)
+  density = density_lib.Density(problem, _NUM_CHAINS, problem.dtype)
+  engine = chains_lib.engine_of(density, choice, draws[-1], [1, 2], 10, False)
+  chains = chains_lib.Chains(engine, choice, density, 50)
+  engine.num_steps, chains.num_blocks = 10, 1
   chains.recorded = [(draws, dict(target_log_prob=_normal(draws).numpy()))]
-  chains.state, chains.num_blocks = tf.constant(draws[-1]), 1
-  chains.results = kernel.bootstrap_results(chains.state)
   return chains
 
 

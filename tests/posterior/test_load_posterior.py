@@ -11,9 +11,11 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import archive
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import saved as saved_lib
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.engines import recorded
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
 
@@ -47,16 +49,12 @@ def _posterior(choice):
 
 def _started(problem, choice, num_adaptation_steps, num_draws):
   """Returns `Chains` of a problem, adapted and with a first block."""
-  target, dtype = problem.target_log_prob_fn, problem.dtype
-  return chains_lib.start(
-    chains_lib.kernel_of(target, choice, num_adaptation_steps, dtype),
-    choice,
-    problem.draw_starts(4, [1, 2]),
-    tf.constant([1, -2]),
-    num_draws,
-    jit_compile=False,
-    progress=False,
+  density = density_lib.Density(problem, 4)
+  starts = problem.draw_starts(4, [1, 2])
+  engine = chains_lib.engine_of(
+    density, choice, starts, [1, 2], num_adaptation_steps, False
   )
+  return chains_lib.start(engine, choice, density, num_draws, recorded.State())
 
 
 def _loaded(path, density=None, **changed):
@@ -107,9 +105,10 @@ def test_it_goes_on_with_the_same_bits(saved):
   more, again = posterior.more(100), _loaded(path).more(100)
   _assert_same_draws(again, more)
   assert more.num_gradients > posterior.num_gradients
-  # Power: noise of another block is other noise.
+  # Power: noise of other steps is other noise.
   chains = copy.copy(posterior._chains)
-  chains.num_blocks += 1
+  chains.engine = copy.copy(chains.engine)
+  chains.engine.num_steps += 1
   chains.extend_to(200)
   chains.run_block()
   count = len(chains.draws)
@@ -170,7 +169,7 @@ def test_files_that_are_none_are_refused(saved, tmp_path):
   with pytest.raises(ValueError, match='is a folder. Pass the file'):
     _loaded(tmp_path)
   header, arrays = archive.unseal(saved[1])
-  del arrays[max((n for n in arrays if n.isdigit()), key=int)]
+  del arrays['point.rows']
   path.write_bytes(archive.seal(dict(header, version='0.0'), arrays))
   with pytest.raises(ValueError, match='saved by version 0.0'):
     _loaded(path)

@@ -16,6 +16,7 @@ from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict
+from tfp_adaptive.posterior.engines.host import HostEngine
 from tfp_adaptive.posterior.settings import Place
 
 
@@ -39,11 +40,11 @@ def _dying(patch, owner, name, after):
   """Lets a method raise when it was called so many times."""
   method, calls = getattr(owner, name), []
 
-  def dying(self, *args):
+  def dying(self, *args, **kwargs):
     if len(calls) == after:
       raise _Killed
     calls.append(None)
-    return method(self, *args)
+    return method(self, *args, **kwargs)
 
   patch.setattr(owner, name, dying)
 
@@ -60,7 +61,7 @@ def test_a_call_killed_in_turn_is_the_call_that_was_not(
   monkeypatch.setattr(run_file, '_SECONDS', 0.0)
   monkeypatch.setattr(run_file, '_TIMES_ITS_OWN', 0.0)
   for owner, name, after in (
-    (checkpoint.Checkpoint, 'save', 1),  # While it adapts.
+    (checkpoint.State, 'save', 1),  # While it adapts.
     (chains_lib.Chains, 'run_block', 0),  # Adapted, before it draws on.
     (chains_lib.Chains, 'run_block', 1),
   ):
@@ -367,32 +368,31 @@ def test_half_of_the_gradients_are_of_draws(monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-  'after, failed',
+  'is_settled, failed',
   [
     (
-      0,
+      False,
       'the user ended the run in its warm-up: these are the states that it '
       'had reached, no draws of the posterior',
     ),
     # Adapted, but without a block of draws.
-    (2, '1 draw of each chain is too few to judge'),
+    (True, '1 draw of each chain is too few to judge'),
   ],
 )
-def test_an_interrupt_leaves_what_there_is(monkeypatch, after, failed):
-  calls = []
+def test_an_interrupt_leaves_what_there_is(monkeypatch, is_settled, failed):
+  method = HostEngine._steps
 
-  def interrupted(self, num_rows, steps_per_row):
-    calls.append(num_rows)
-    if len(calls) > after:
+  def interrupted(self, drawn):
+    if self.is_settled or not is_settled:
       raise KeyboardInterrupt
-    return num_rows
+    return method(self, drawn)
 
-  monkeypatch.setattr(sample_lib._Pace, 'rows', interrupted)
+  monkeypatch.setattr(HostEngine, '_steps', interrupted)
   posterior = _sample()
   assert posterior.ended_by == 'the user' and not posterior.converged
   assert posterior.unconstrained.shape == (1, 8, 2)
   assert posterior.failed == [failed]
-  advice = 'give it more time' if after == 0 else 'draw on with'
+  advice = 'draw on with' if is_settled else 'give it more time'
   assert f'next: {advice}' in repr(posterior)
 
 

@@ -74,11 +74,11 @@ def test_a_chain_that_is_stuck_in_a_neck_does_not_hide_the_map():
 def test_every_chain_is_in_both_halves_of_the_pairs(num_chains, monkeypatch):
   halves = []
 
-  def tried(part, key, pairs, programs):
-    halves.extend((pairs[0].numpy(), pairs[2].numpy()))
+  def tried(name, pairs, **known):
+    halves.extend((pairs[0], pairs[2]))
     return np.nan, {}
 
-  monkeypatch.setattr(structure, '_tried', tried)
+  monkeypatch.setattr(structure, '_tried_on_host', tried)
   # Of very many chains not each has a pair.
   chain = np.floor(np.arange(400) * num_chains / 400)
   rows = np.stack([chain, chain], axis=-1)
@@ -210,18 +210,18 @@ def test_what_bends_searches_anew_where_other_drivers_earned_nothing(
 ):
   given = []
 
-  def tried(part, key, pairs, programs):
-    del part, programs
-    name, shape = key[0], pairs[-1].shape
+  def tried(name, pairs, drivers=(), exponents=()):
+    del exponents
+    shape = pairs[-1].shape
     if name == 'dense matrix':
       return np.full(shape, 2.0), {}
     if name == 'conditional Gaussian':
       return np.full(shape, loss), dict(drivers=(1,), exponents=(0.0,))
-    given.append(dict(key[1:-4]).get('drivers', ()))
+    given.append(drivers)
     drivers = given[-1] or (0,)
     return np.full(shape, 0.01), dict(drivers=drivers, exponents=(0.0,))
 
-  monkeypatch.setattr(structure, '_tried', tried)
+  monkeypatch.setattr(structure, '_tried_on_host', tried)
   rows = np.random.default_rng(0).normal(size=(400, 2))
   choice = structure.choose(rows, -rows)
   assert given == [known]

@@ -19,7 +19,7 @@ from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import program_digest
 
-__all__ = ['describe', 'differences']
+__all__ = ['describe', 'differences', 'versions']
 
 # Entries that `differences` describes in words of its own.
 _IN_WORDS = (
@@ -60,7 +60,7 @@ def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
     jit_compile=bool(jit_compile),
     start=[_digest(part) for part in tf.nest.flatten(state)],
     recorded=_shapes(tf.nest.flatten(recorded)),
-    versions=_versions(),
+    versions=versions(),
     settings=_settings(kernel),
     start_program=start and start._asdict(),
     step_program=step._asdict(),
@@ -187,7 +187,8 @@ def _digest(part):
   return f'{array.dtype.name}{list(array.shape)} {content}'
 
 
-def _versions():
+def versions():
+  """Returns versions of what a run's bits depend on, dict of strings."""
   return dict(
     numpy=np.__version__,
     tensorflow=tf.__version__,

@@ -1,24 +1,31 @@
 """Chains of one learned kernel: run on and on, their draws kept in bounds."""
 
+import copy
 import time
-import warnings
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive import learned
-from tfp_adaptive.core import random
-from tfp_adaptive.core import stack
-from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
 from tfp_adaptive.posterior import arrival
 from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict
+from tfp_adaptive.posterior.engines import compiled
+from tfp_adaptive.posterior.engines import handed_over
+from tfp_adaptive.posterior.engines import host
+from tfp_adaptive.posterior.engines import parts
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
-__all__ = ['Chains', 'block_size', 'kernel_of', 'restore', 'start']
+__all__ = [
+  'Chains',
+  'block_size',
+  'engine_of',
+  'kernel_of',
+  'restore',
+  'start',
+]
 
 # Draws of one compiled block, between two looks at the clock; and what they
 # are of few gradients at most, so that few are left over.
@@ -32,7 +39,6 @@ _COUNTS = (  # Fields of `Chains` that say where they are.
   'gradients_per_adapting_step',
   'seconds',
   'cut_by',
-  'is_settled',
   'error',
 )
 
@@ -51,54 +57,73 @@ def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
   )
 
 
-def start(
-  kernel,
-  choice,
-  starts,
-  seed,
-  num_draws,
-  jit_compile,
-  progress,
-  checkpoint_dir=None,
-  max_gradients=float('inf'),
-  density=None,
-  seconds_left=None,
-):
+def engine_of(density, choice, starts, seed, num_steps, with_xla):
+  """Returns the engine of a choice, which has taken no step yet.
+
+  Args:
+    density: `density.Density`.
+    choice: `structure.Choice`.
+    starts: [chains, d].
+    seed: [2] int32.
+    num_steps: Steps that adapt.
+    with_xla: Whether XLA compiles the density, or the steps.
+  """
+  starts = np.asarray(starts, density.dtype.as_numpy_dtype)
+  part = _part_on_host(choice, starts.shape, num_steps)
+  if part is None:
+    kernel = kernel_of(density, choice, num_steps, density.dtype)
+    return compiled.CompiledEngine(kernel, starts, seed, with_xla)
+  density.compile(with_xla)
+  return host.HostEngine(
+    density,
+    part,
+    starts,
+    np.asarray(seed),
+    num_steps,
+    choice.target_accept_prob,
+  )
+
+
+def _part_on_host(choice, shape, num_steps):
+  """Returns what is learned in NumPy, or `None`: a kernel is compiled."""
+  size = shape[-1]
+  if choice.name == structure.DENSE:
+    return parts.LearnedMatrix(size, num_steps)
+  if choice.name in structure.ON_HOST:
+    return parts.LearnedMap(
+      size,
+      num_steps,
+      choice.drivers,
+      choice.exponents,
+      is_bent=choice.name == structure.BENT,
+    )
+  return None
+
+
+def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
   """Returns `Chains` that have adapted and hold one block of draws.
 
   Where the time ends before that, or after Ctrl-C, they hold what there is, at
   least the state that they reached, and `cut_by` says why.
+
+  Args:
+    engine: As of `engine_of`.
+    choice: Its `structure.Choice`.
+    density: `density.Density`.
+    num_draws: Draws of each chain to hold in the end.
+    run: `recorded.State`.
+    max_gradients: Of the whole run, for the size of blocks.
   """
   begin = time.monotonic()
-  chains = Chains(
-    kernel, choice, seed, num_draws, jit_compile, progress, density
-  )
+  chains = Chains(engine, choice, density, num_draws)
   chains.block_size = block_size(num_draws, max_gradients)
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
-    try:
-      result = driver.sample_until(
-        seconds_left,
-        kernel,
-        starts,
-        chains.block_size,
-        seed=seed,
-        block_size=chains.block_size,
-        jit_compile=jit_compile,
-        progress=progress,
-        checkpoint_dir=checkpoint_dir,
-      )
-      num_steps = kernel.num_adaptation_steps
-      seconds = result.seconds['sampling']
-      chains._seconds_per_step = seconds / chains.block_size
-    except driver.Cut as cut:
-      result, num_steps = cut, min(cut.step, kernel.num_adaptation_steps)
-      chains.cut_by = 'the user' if cut.by_user else '`max_seconds`'
-      chains.is_settled = cut.step >= kernel.num_adaptation_steps
-  chains.add(result)
-  cost = learned.cost_per_step(kernel, True, result.final_kernel_results)
-  chains.gradients_per_adapting_step = cost.gradient
-  chains.num_gradients += num_steps * cost.gradient
+  found = engine.start(chains.block_size, run)
+  chains.cut_by = found.cut_by
+  chains._seconds_per_step = found.seconds_per_step
+  chains.add(found, engine)
+  chains.gradients_per_adapting_step = engine.cost_of_adapting
+  num_steps = min(engine.num_steps, engine.num_adaptation_steps)
+  chains.num_gradients += num_steps * engine.cost_of_adapting
   chains.seconds = time.monotonic() - begin
   return chains
 
@@ -110,31 +135,25 @@ def restore(density, header, arrays, progress):
     density: `density.Density` of the same model.
     header: dict of `Chains.to_saved`, JSON values.
     arrays: dict of the same.
-    progress: As of `start`.
+    progress: Whether engines tell on stderr what is going on.
   """
   arrays, trace = dict(arrays), {}
   draws = arrays.pop('draws')
   for name in header['trace']:
     trace[name] = arrays.pop(f'trace_{name}')
   choice = structure.rebuilt(**header['choice'], event_size=draws.shape[-1])
-  kernel = kernel_of(
-    density, choice, header['num_adaptation_steps'], draws.dtype
-  )
-  leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
-  chains = Chains(
-    kernel,
-    choice,
-    tf.constant(header['seed'], tf.int32),
-    header['counts']['num_draws'],
-    header['jit_compile'],
-    progress,
+  engine = engine_of(
     density,
+    choice,
+    draws[-1],
+    tf.constant(header['seed'], tf.int32),
+    header['num_adaptation_steps'],
+    header['jit_compile'],
   )
-  # Its state is one Tensor, the first; the structure is that of any results.
-  chains.state = leaves[0]
-  chains.results = tf.nest.pack_sequence_as(
-    kernel.bootstrap_results(chains.state), leaves[1:], expand_composites=True
-  )
+  if engine.name != header['engine']['name']:
+    raise ValueError(f'The steps were of the engine {header["engine"]}.')
+  engine.load(header['engine'], arrays, progress)
+  chains = Chains(engine, choice, density, header['counts']['num_draws'])
   chains.recorded = [(draws, trace)]
   if header.get('noise'):
     chains.noise = rounding.Noise(*header['noise'])
@@ -153,8 +172,9 @@ class Chains:
   """Draws of a frozen kernel, every `thinning`-th step, and what they cost.
 
   Attributes:
-    choice: `structure.Choice` of the kernel.
-    density: `density.Density` of the kernel.
+    engine: What takes the steps.
+    choice: `structure.Choice` of the engine.
+    density: `density.Density` that it samples.
     num_draws: Draws of each chain to hold.
     block_size: Draws of a compiled block.
     num_blocks: Blocks so far: each has noise of its own.
@@ -163,12 +183,8 @@ class Chains:
     num_gradients: Spent so far by each chain, adaptation included.
   """
 
-  def __init__(
-    self, kernel, choice, seed, num_draws, jit_compile, progress, density=None
-  ):
-    self.kernel, self.choice, self.density = kernel, choice, density
-    self._seed = seed
-    self._options = dict(jit_compile=jit_compile, progress=progress)
+  def __init__(self, engine, choice, density, num_draws):
+    self.engine, self.choice, self.density = engine, choice, density
     self.num_draws = num_draws
     # For good: a program is compiled for its size.
     self.block_size = block_size(num_draws)
@@ -180,8 +196,8 @@ class Chains:
     self.seconds = 0.0
     self._seconds_per_step = 0.0  # In the last block.
     self.noise = None  # `rounding.Noise` of its log density, once measured.
-    # What cut off the first block, and whether the adaptation had ended.
-    self.cut_by, self.is_settled = '', True
+    # What cut off the first block.
+    self.cut_by = ''
     self.error = ''  # What a block of draws failed with.
     # The density that the draws belong to, see `saved.record`.
     self.recorded_density = None
@@ -227,11 +243,29 @@ class Chains:
 
   @property
   def matrix(self):
-    """Name and params of what was learned, or `None` where it is a map."""
-    if not hasattr(self.choice.part, 'operator'):
-      return None
-    params = stack.proposal_results(self.results).preconditioner_params
-    return self.choice.name, params
+    """Name and factor of what was learned, or `None` where it is no matrix."""
+    factor = self.engine.factor
+    return None if factor is None else (self.choice.name, factor)
+
+  @property
+  def state(self):
+    """Where the chains are, [chains, d], numpy."""
+    return np.asarray(self.engine.states, self.density.dtype.as_numpy_dtype)
+
+  @property
+  def is_settled(self):
+    """Whether the adaptation has ended."""
+    return self.engine.is_settled
+
+  @property
+  def kernel(self):
+    """The learned sampler, frozen, as a kernel."""
+    engine, choice = self.engine, self.choice
+    if engine.name == 'compiled':
+      return engine.frozen
+    count = engine.num_adaptation_steps
+    kernel = kernel_of(self.density, choice, count, self.density.dtype)
+    return handed_over.kernel_of_host(engine, kernel)
 
   @property
   def failures(self):
@@ -247,7 +281,7 @@ class Chains:
         f'a block of draws failed, and those before it were kept: {self.error}'
       )
     if modes.is_exchange(self.choice.part):
-      found += modes.failures(self.results)
+      found += modes.failures(self.engine.results)
     if self.is_noisy:
       found.append(self.noise.sentence(tf.as_dtype(self.draws.dtype)))
     return found
@@ -265,15 +299,13 @@ class Chains:
   @property
   def gradients_of_draws(self):
     """What each chain spent since it adapted."""
-    of_adaptation = (
-      self.kernel.num_adaptation_steps * self.gradients_per_adapting_step
-    )
-    return self.num_gradients - of_adaptation
+    num_steps = self.engine.num_adaptation_steps
+    return self.num_gradients - num_steps * self.gradients_per_adapting_step
 
   @property
   def gradients_of_a_block(self):
     """What each chain spends on a block of draws as far apart as these."""
-    return self.block_size * self.thinning * self._gradients_per_step()
+    return self.block_size * self.thinning * self.engine.cost
 
   @property
   def gradients_to_go_on(self):
@@ -283,12 +315,11 @@ class Chains:
     missing = self.num_draws - self.num_recorded // 2
     num_blocks = -(-missing // self.block_size)
     steps = num_blocks * self.block_size * 2 * self.thinning
-    return steps * self._gradients_per_step()
+    return steps * self.engine.cost
 
   def to_saved(self):
     """Returns JSON values and arrays to `restore` these chains from."""
-    leaves = tf.nest.flatten((self.state, self.results), expand_composites=True)
-    arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    of_engine, arrays = self.engine.to_saved()
     arrays['draws'] = self.draws
     arrays.update({f'trace_{k}': rows for k, rows in self.trace.items()})
     choice = self.choice._asdict()
@@ -297,42 +328,42 @@ class Chains:
       choice['exchange'] = part
     header = dict(
       choice=choice,
-      num_adaptation_steps=self.kernel.num_adaptation_steps,
-      seed=[int(word) for word in self._seed],
-      jit_compile=self._options['jit_compile'],
+      engine=of_engine,
+      num_adaptation_steps=self.engine.num_adaptation_steps,
+      seed=[int(word) for word in self.engine.seed],
+      jit_compile=self.engine.with_xla,
       trace=list(self.trace),
       noise=self.noise,
       counts={name: getattr(self, name) for name in _COUNTS},
     )
     return header, arrays
 
-  def add(self, result, is_apart=False):
+  def add(self, found, engine, is_apart=False):
     """Appends what a block recorded.
 
     Args:
-      result: `SampleResult` of the block.
+      found: `recorded.Recorded` of the block.
+      engine: The engine after the block.
       is_apart: Whether its draws are twice as far apart as those before, of
         which every second one goes then.
     """
-    trace = {name: rows for name, rows in result.trace.items() if rows.ndim > 1}
+    trace = found.trace
     if modes.is_exchange(self.choice.part):
       trace = modes.without_own_proposals(trace)
-    recorded, thinning = self.recorded, self.thinning
+    before, thinning = self.recorded, self.thinning
     if is_apart:
-      draws, before = self._joined()
-      before = {name: rows[1::2] for name, rows in before.items()}
-      recorded, thinning = [(draws[1::2], before)], 2 * thinning
-    results = result.final_kernel_results
-    cost = learned.cost_per_step(self.kernel, False, results).gradient
+      draws, kept = self._joined()
+      kept = {name: rows[1::2] for name, rows in kept.items()}
+      before, thinning = [(draws[1::2], kept)], 2 * thinning
+    num_steps = len(found.states) * thinning
     # All fields change in one statement, so an interrupt leaves no half. A
     # new list: a copy of these chains has its own.
     self.__dict__.update(
-      recorded=[*recorded, (result.states, trace)],
+      recorded=[*before, (found.states, trace)],
       thinning=thinning,
-      state=result.final_state,
-      results=results,
+      engine=engine,
       num_blocks=self.num_blocks + 1,
-      num_gradients=self.num_gradients + len(result.states) * thinning * cost,
+      num_gradients=self.num_gradients + num_steps * engine.cost,
     )
 
   def fitting(self, seconds_left):
@@ -350,20 +381,10 @@ class Chains:
     is_full = self.is_full
     thinning = self.thinning * (2 if is_full else 1)
     num_draws = self.fitting(seconds_left)
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore', UserWarning)
-      result = driver.sample_more(
-        self.kernel,
-        self.state,
-        self.results,
-        num_draws,
-        thinning - 1,
-        # Negative: other numbers than those of the steps before.
-        random.fold_in(self._seed, -self.num_blocks),
-        self.block_size,
-        **self._options,
-      )
-    self.add(result, is_full)
+    # A copy of these chains has the engine as it is now.
+    engine = copy.copy(self.engine)
+    found = engine.draw(num_draws, thinning, self.num_blocks)
+    self.add(found, engine, is_full)
     seconds = time.monotonic() - begin
     self._seconds_per_step = seconds / (num_draws * thinning)
     self.seconds += seconds
@@ -386,7 +407,3 @@ class Chains:
       }
       self.recorded = [(draws, trace)]
     return self.recorded[0]
-
-  def _gradients_per_step(self):
-    cost = learned.cost_per_step(self.kernel, False, self.results)
-    return cost.gradient

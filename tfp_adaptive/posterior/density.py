@@ -7,15 +7,22 @@ and checks. On a CPU the program computes in float64, also where the model is
 written in float32, as far as its operations allow.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import target_call
 from tfp_adaptive.posterior import flat_graph
+from tfp_adaptive.posterior.engines import program as program_lib
 
-__all__ = ['Density']
+__all__ = ['Density', 'Source', 'source']
 
+_MOST_OF_STEPS = 1000  # Coordinates of a program of steps.
 _LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
 
 
@@ -45,6 +52,7 @@ class Density:
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
     self._programs = {}  # Number of rows -> concrete function.
+    self._steps, self._evaluate, self.is_compiled = None, None, False
     self.num_calls, self.note, self.xla_refusal = 0, '', ''
     self.dtype = problem.dtype
     self._widens = False
@@ -76,7 +84,11 @@ class Density:
   def program(self, num_rows):
     """Returns the function of rows [num_rows, d] to values and gradients."""
     if num_rows not in self._programs:
-      found = self._traced(num_rows)
+      size, dtype = self._event_size, self._model_dtype
+      is_first = num_rows == self._num_chains
+      trace = source if is_first else source.__wrapped__
+      traced = trace(self._target, num_rows, size, dtype)
+      found, self.xla_refusal = traced.program, traced.xla_refusal
       if self._widens:
         found = flat_graph.in_float64(found)
       self._programs[num_rows] = found
@@ -89,19 +101,56 @@ class Density:
     density need not hold more at once.
     """
     rows = np.asarray(rows, self.dtype.as_numpy_dtype)
-    program = self.program(self._num_chains)
+    count, size = len(rows), self._num_chains
+    num_batches = -(-count // size)
+    # The last batch is filled up with its first row.
+    filled = np.full([num_batches * size], (num_batches - 1) * size)
+    filled[:count] = np.arange(count)
+    batches = rows[filled].reshape(num_batches, size, -1)
     values, gradients = [], []
-    for start in range(0, len(rows), self._num_chains):
-      # The last batch is filled up with its first row.
-      batch = rows[start : start + self._num_chains]
-      missing = [batch[:1]] * (self._num_chains - len(batch))
-      batch = np.concatenate([batch, *missing])
-      value, gradient = self._run(program, batch)
-      values.append(np.asarray(value))
-      gradients.append(np.asarray(gradient))
-      self.num_calls += 1
-    count = len(rows)
+    while len(values) * size < count:
+      found = self._evaluated(batches[len(values) :])
+      for whole, part in zip((values, gradients), found):
+        whole.extend(part)
+    self.num_calls += num_batches
     return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
+
+  def _evaluated(self, batches):
+    """Returns values and gradients of one batch or more, numpy.
+
+    The first time it is the density alone that is called, whose errors say
+    what is wrong with it.
+    """
+    if not self.num_calls or not self._has_small_steps:
+      value, gradient = self._run(batches[0])
+      return [value.numpy()], [gradient.numpy()]
+    steps = self.steps()
+    return steps.evaluate(batches[: steps.most_steps])
+
+  @property
+  def _has_small_steps(self):
+    """Whether its steps are compiled, with a matrix as an argument."""
+    return self.is_compiled and self._event_size <= _MOST_OF_STEPS
+
+  def compile(self, with_xla):
+    """Chooses how steps are computed, once.
+
+    Args:
+      with_xla: Whether XLA compiles them.
+    """
+    self.is_compiled = with_xla
+
+  def steps(self):
+    """Returns the `program.Program` of steps, the same at every call."""
+    if self._steps is None:
+      self._steps = program_lib.Program(
+        self.program(self._num_chains),
+        self._num_chains,
+        self._event_size,
+        self.dtype,
+        self.is_compiled,
+      )
+    return self._steps
 
   @property
   def graph(self):
@@ -124,52 +173,19 @@ class Density:
     )
     function.experimental_get_compiler_ir(rows)('hlo')
 
-  def _run(self, program, batch):
+  def _run(self, batch):
+    if self._evaluate is None:
+      program = self.program(self._num_chains)
+      # A call of the program itself takes its arguments by name, and prints
+      # them where there is none.
+      self._evaluate = tf.function(
+        lambda rows: program(rows), autograph=False
+      ).get_concrete_function(tf.TensorSpec(batch.shape, self.dtype))
     try:
-      return program(tf.constant(batch))
+      return self._evaluate(tf.constant(batch))
     except (tf.errors.InvalidArgumentError, LookupError) as error:
       what = 'The log density or its gradient cannot be computed'
       raise target_call.explained(error, what) from error
-
-  def _traced(self, num_rows):
-    """Returns value and gradient in the model's dtype, flat where possible."""
-
-    def value_and_gradient(rows):
-      with tf.GradientTape() as tape:
-        tape.watch(rows)
-        value = tf.convert_to_tensor(self._target(rows))
-        total = tf.reduce_sum(value)
-      gradient = tape.gradient(
-        total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
-      )
-      # What bijectors registered would keep the graph in memory.
-      custom_gradient.let_go(tf.compat.v1.get_default_graph())
-      return value, gradient
-
-    rows = tf.TensorSpec([num_rows, self._event_size], self._model_dtype)
-
-    def trace(for_xla):
-      return tf.function(
-        value_and_gradient, autograph=False, jit_compile=for_xla
-      ).get_concrete_function(rows)
-
-    # For XLA the gradient of a loop is another program, which runs without XLA
-    # as well.
-    try:
-      concrete = trace(True)
-    except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
-      try:
-        concrete = trace(None)
-      except LookupError as also:
-        what = 'The log density or its gradient cannot be computed'
-        raise target_call.explained(also, what) from also
-      self.xla_refusal = str(error) or type(error).__name__
-    try:
-      return flat_graph.flat(concrete)
-    except Exception:
-      # What cannot be frozen, such as a table, keeps its calls. It is traced
-      # again, because the function above would be compiled by XLA on its own.
-      return concrete if self.xla_refusal else trace(None)
 
   def _change_dtype(self, problem, dtype):
     """Computes in another dtype from now on if the density allows it."""
@@ -198,8 +214,77 @@ class Density:
     if not is_alike:
       self.note = 'in float64 the density has other values'
       return
-    self.dtype, self._widens = dtype, True
+    self.dtype, self._widens, self._evaluate = dtype, True, None
     self._programs = {self._num_chains: wide}
+
+
+class Source(NamedTuple):
+  """A density as the user wrote it, traced.
+
+  Attributes:
+    program: Function of rows [n, d] to values [n] and gradients [n, d], flat
+      where possible, which runs without XLA.
+    target: The Python function.
+    traced: What it was made of: a `tf.types.experimental.ConcreteFunction`.
+    xla_refusal: What TensorFlow said when it traced the density for XLA, or ''.
+  """
+
+  program: Callable
+  target: Callable
+  traced: Any
+  xla_refusal: str
+
+
+@functools.lru_cache(maxsize=1)  # It holds the graph, and what that captured.
+def source(target, num_rows, event_size, dtype):
+  """Returns the `Source` of a density.
+
+  Args:
+    target: `target_log_prob_fn` of a `Problem`, another one for every call.
+    num_rows: n, int.
+    event_size: d, int.
+    dtype: tf.DType of the model.
+
+  Raises:
+    ValueError: If the density cannot be computed; the message says why.
+  """
+
+  def value_and_gradient(rows):
+    with tf.GradientTape() as tape:
+      tape.watch(rows)
+      value = tf.convert_to_tensor(target(rows))
+      total = tf.reduce_sum(value)
+    gradient = tape.gradient(
+      total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    # What bijectors registered would keep the graph in memory.
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return value, gradient
+
+  def trace(for_xla):
+    return tf.function(
+      value_and_gradient, autograph=False, jit_compile=for_xla
+    ).get_concrete_function(tf.TensorSpec([num_rows, event_size], dtype))
+
+  # For XLA the gradient of a loop is another program, which runs without XLA
+  # as well.
+  refusal = ''
+  try:
+    traced = trace(True)
+  except (tf.errors.OpError, ValueError, TypeError, LookupError) as error:
+    refusal = str(error) or type(error).__name__
+    try:
+      traced = trace(None)
+    except LookupError as also:
+      what = 'The log density or its gradient cannot be computed'
+      raise target_call.explained(also, what) from also
+  try:
+    program = flat_graph.flat(traced)
+  except Exception:
+    # What cannot be frozen, such as a table, keeps its calls. It is traced
+    # again, because the function above would be compiled by XLA on its own.
+    program = traced if refusal else trace(None)
+  return Source(program, target, traced, refusal)
 
 
 def _are_alike(found, wide):

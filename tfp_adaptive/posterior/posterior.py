@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive import learned
 from tfp_adaptive.core import arguments
 from tfp_adaptive.driver import calling
 from tfp_adaptive.driver import to_arviz
@@ -126,7 +125,7 @@ class Posterior:
     A `tfp.mcmc.TransitionKernel`, to be started at `unconstrained[-1]`;
     `constrain` maps its states back.
     """
-    return learned.frozen(self._chains.kernel, self._chains.results)
+    return self._chains.kernel
 
   def constrain(self, unconstrained: types.Structure) -> types.Structure:
     """Returns vectors [..., d] in the model's structure and supports."""

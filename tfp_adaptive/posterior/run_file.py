@@ -9,9 +9,12 @@ from typing import Any
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.driver import probe
+from tfp_adaptive.driver import run_identity
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.posterior import Stage
 from tfp_adaptive.posterior.settings import Place
@@ -86,6 +89,33 @@ class RunFile:
     with checkpoint.writing(plan):
       plan.parent.mkdir(parents=True, exist_ok=True)
       archive.write(plan, archive.seal_text(planned))
+
+  def identity_of_stage(self, choice, num_steps, starts):
+    """Returns what two adaptations must share to be one, for `run_identity`.
+
+    Args:
+      choice: `structure.Choice`.
+      num_steps: Steps that adapt.
+      starts: [chains, d].
+    """
+    starts = np.asarray(starts, self._problem.dtype.as_numpy_dtype)
+    density = saved.traced(self._problem, len(starts))
+    points = probe.points(tf.constant(starts))
+    return dict(
+      self._settings.identity(),
+      structure=choice.name,
+      drivers=[int(driver) for driver in choice.drivers],
+      exponents=[float(exponent) for exponent in choice.exponents],
+      target_accept_prob=float(choice.target_accept_prob),
+      num_steps=int(num_steps),
+      versions=run_identity.versions(),
+      start=hashlib.sha256(starts.tobytes()).hexdigest(),
+      settings={},
+      start_program=None,
+      step_program=dict(digest=density.program),
+      python_code=density.code,
+      readings=probe.read(density.evaluate, points),
+    )
 
   def write(self, chains, report, place, ended_by):
     """Writes the file from which a call with the same arguments resumes.

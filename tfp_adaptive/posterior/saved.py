@@ -5,7 +5,6 @@ is: a digest of the program, a digest of Python code that the program calls, and
 values and gradients at three points, which show what both read from outside.
 """
 
-import functools
 import hashlib
 import pathlib
 import warnings
@@ -16,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive._version import __version__
-from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import code_digest
 from tfp_adaptive.driver import probe
@@ -222,7 +220,10 @@ def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
     ValueError: If its program, values or gradients differ.
   """
   saved = record(problem, chains)
-  given = _traced(*_arguments(problem, chains.draws.shape[1]))
+  now = density_lib.source.__wrapped__(
+    *_arguments(problem, chains.draws.shape[1])
+  )
+  given = _described(now)
   words = _changed_numbers(saved, given)
   if not words and saved.program != given.program:
     words = 'its program is another one'
@@ -278,8 +279,8 @@ def _changed_numbers(saved, given):
 
 
 def traced(problem: Problem, num_chains: int) -> _Density:
-  """Returns the `_Density` of a problem; the last one is cached."""
-  return _last_traced(*_arguments(problem, num_chains))
+  """Returns the `_Density` of a problem, as it was traced last."""
+  return _described(density_lib.source(*_arguments(problem, num_chains)))
 
 
 def _arguments(problem, num_chains):
@@ -287,28 +288,15 @@ def _arguments(problem, num_chains):
   return target, num_chains, problem.event_size, problem.dtype
 
 
-def _traced(target, num_chains, event_size, dtype):
-  """Returns the `_Density` of a function, traced now."""
+def _described(source):
+  """Returns the `_Density` of a `density.Source`."""
 
-  @tf.function(autograph=False)
   def evaluate(rows):
-    with tf.GradientTape() as tape:
-      tape.watch(rows)
-      value = tf.convert_to_tensor(target(rows))
-      total = tf.reduce_sum(value)
-    gradient = tape.gradient(
-      total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
-    )
-    # What bijectors registered would keep the graph in memory.
-    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    value, gradient = source.program(rows)
     return {'log density': value, 'gradient': gradient}
 
-  rows = tf.TensorSpec([num_chains, event_size], dtype)
-  concrete = evaluate.get_concrete_function(rows)
-  program = program_digest.describe(concrete)
-  code = code_digest.digest(target) if program.calls_python else None
-  return _Density(concrete, program.digest, code)
-
-
-# One: it holds the graph of the density, and what that captured.
-_last_traced = functools.lru_cache(maxsize=1)(_traced)
+  program = program_digest.describe(source.traced)
+  code = None
+  if program.calls_python:
+    code = code_digest.digest(source.target)
+  return _Density(evaluate, program.digest, code)

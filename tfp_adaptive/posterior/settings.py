@@ -42,3 +42,5 @@ class Place(NamedTuple):
   may_adapt: bool = True
   # Gradients for whose want the adaptation of this attempt was left out, or 0.
   lacking: float = 0.0
+  # Whether all checks passed before, and draws alone are still too few.
+  is_brief: bool = False

@@ -6,7 +6,6 @@ import time
 import warnings
 
 import numpy as np
-import tensorflow as tf
 
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import checkpoint
@@ -21,6 +20,7 @@ from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.engines import recorded
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
 from tfp_adaptive.posterior.settings import Place
@@ -142,6 +142,7 @@ class Run:
     density = self._density = density_lib.Density(
       self._problem, settings.num_chains, settings.dtype
     )
+    density.compile(self._compilation()[0])
     starts = starts_lib.draw(
       self._problem,
       density,
@@ -266,20 +267,29 @@ class Run:
     """Returns `Chains` of a new kernel that has adapted."""
     settings, begin = self._planned_settings(number), time.monotonic()
     self._file.begin(number)
-    self._say(f'{stage}: {choice.name}, compiling')
+    self._say(f'{stage}: {choice.name}')
     density = self._density
-    chains = chains_lib.start(
-      chains_lib.kernel_of(density, choice, num_steps, density.dtype),
-      choice,
-      tf.constant(starts, density.dtype),
-      self._seed(number),
-      settings.num_draws,
-      self._compilation()[0],
-      settings.progress,
-      self._file.folder(f'adaptation_{number}'),
-      settings.max_gradients,
+    engine = chains_lib.engine_of(
       density,
+      choice,
+      starts,
+      self._seed(number),
+      num_steps,
+      self._compilation()[0],
+    )
+    run = recorded.State(
+      self._file.folder(f'adaptation_{number}'),
+      lambda: self._file.identity_of_stage(choice, num_steps, starts),
       self._seconds_left,
+      settings.progress,
+    )
+    chains = chains_lib.start(
+      engine,
+      choice,
+      density,
+      settings.num_draws,
+      run,
+      settings.max_gradients,
     )
     self._ended_by = self._ended_by or chains.cut_by
     found = f'{choice.name}, {num_steps} steps'
@@ -308,7 +318,9 @@ class Run:
     """
     before = chains.choice
     if modes.is_exchange(before.part):
-      return before._replace(part=before.part.after(chains.results.barrier))
+      return before._replace(
+        part=before.part.after(chains.engine.results.barrier)
+      )
     choice = self._choose(chains)
     is_map = not hasattr(choice.part, 'operator')
     if is_map and not attempt:
@@ -350,6 +362,10 @@ class Run:
           self._fill_or_keep(chains)
         self._is_unjudged = False
         stage = self._stage(chains)
+        # A judgement takes longer than the draws of a small model.
+        is_brief = self._place.is_brief and self._is_brief(chains, stage)
+        if is_brief and not self._ended_by:
+          continue
         posterior = self._posterior(chains, stage)
       except KeyboardInterrupt:  # In the middle of a judgement, too.
         self._ended_by = 'the user'
@@ -357,6 +373,7 @@ class Run:
         posterior = self._posterior(chains, stage)
       verdict, min_ess = posterior.verdict, self._settings.min_ess
       is_brief = posterior.converged and self._is_brief(chains, stage)
+      self._place = self._place._replace(is_brief=is_brief)
       is_done = not verdict.asks_for_draws(min_ess) and not is_brief
       is_done |= bool(self._ended_by)
       if is_done or (may_adapt and verdict.is_far_from_enough(min_ess)):

@@ -16,15 +16,32 @@ from tfp_adaptive import preconditioners
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.posterior import modes
+from tfp_adaptive.posterior.fits import conditional
+from tfp_adaptive.posterior.fits import matrix as matrix_lib
+from tfp_adaptive.posterior.fits import pairs as pairs_lib
+from tfp_adaptive.posterior.fits import search
 from tfp_adaptive.transport import maps
-from tfp_adaptive.transport.maps import pairs as pairs_lib
+from tfp_adaptive.transport.maps import pairs as map_pairs
 
-__all__ = ['ACCEPT_PROB', 'Choice', 'choose', 'default_matrix', 'rebuilt']
+__all__ = [
+  'ACCEPT_PROB',
+  'BENT',
+  'Choice',
+  'DENSE',
+  'ON_HOST',
+  'choose',
+  'default_matrix',
+  'rebuilt',
+]
 
 _MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
 _RANK = 10
 _FEWEST_PAIRS = 32
-_BENT, _PATH = 'bent conditional Gaussian', 'conditional path'
+DENSE = 'dense matrix'
+_CONDITIONAL, BENT = 'conditional Gaussian', 'bent conditional Gaussian'
+_PATH = 'conditional path'
+# Structures that are fitted in NumPy.
+ON_HOST = (DENSE, _CONDITIONAL, BENT)
 # Rank correlation of most neighbours' gradients, for a path to be tried.
 _LEAST_OF_NEIGHBOURS = 0.2
 # Of pairs, in turn to fit and to hold out, two of each chain or more: of one
@@ -87,7 +104,7 @@ class Choice(
 def default_matrix(event_size):
   """Returns (name, preconditioner) of the first look."""
   if event_size <= _MOST_DENSE:
-    return 'dense matrix', preconditioners.cholesky()
+    return DENSE, preconditioners.cholesky()
   return 'diagonal matrix', preconditioners.diagonal()
 
 
@@ -102,7 +119,7 @@ def choose(
     states: [n, d], neighbours in a chain side by side.
     scores: Gradients of the log density there, [n, d].
     programs: dict that holds what was compiled, for another call.
-    learned: Name and params of the matrix that the chains have. They learned it
+    learned: Name and factor of the matrix that the chains have. They learned it
       from many more states, and it counts for its kind where it is better.
     diverge: Whether proposals of the chains do: no matrix is enough then.
     num_chains: That the pairs are of, an equal share each.
@@ -114,25 +131,28 @@ def choose(
   num_blocks = min(max(_NUM_BLOCKS, 2 * num_chains), count)
   is_held_out = np.arange(count) * num_blocks // count % 2 == 1
   pairs = [
-    tf.constant(rows[is_chosen])
+    np.asarray(rows[is_chosen], np.float64)
     for is_chosen in (~is_held_out, is_held_out)
     for rows in (states, scores)
   ]
   best, least, losses = None, None, {}
-  for name, build in _candidates(pairs[1].numpy()).items():
+  for name, build in _candidates(pairs[1]).items():
     known = {}
     # A search takes its time: what bends has the drivers of what does not,
     # where these earned a place.
-    if name == _BENT and best and best.drivers:
+    if name == BENT and best and best.drivers:
       known = dict(drivers=best.drivers, exponents=best.exponents)
     part = build(**known)
     is_map = not hasattr(part, 'operator')
     if best and is_map and _is_enough(best.part, least, diverge):
       break
-    key = name, *known.items(), *(rows.shape for rows in pairs)
-    tried = [_tried(part, key, pairs, programs)]
+    if name in ON_HOST:
+      tried = [_tried_on_host(name, pairs, **known)]
+    else:
+      key = name, *known.items(), *(rows.shape for rows in pairs)
+      tried = [_tried(part, key, [tf.constant(x) for x in pairs], programs)]
     if learned and name == learned[0]:
-      tried.append((_loss_of_learned(part, learned[1], *pairs), {}))
+      tried.append((_loss_of_matrix(learned[1], *pairs), {}))
     tried = [
       (loss, found) for loss, found in tried if np.all(np.isfinite(loss))
     ]
@@ -165,11 +185,59 @@ def _tried(part, key, pairs, programs):
     return np.nan, {}
 
 
-def _loss_of_learned(part, params, states, scores, *held_out):
-  """Returns the loss of pairs held out, [n, d], of a matrix that is given."""
-  whitened = _of_matrix(part.operator(params), states, scores)
-  centre = tf.reduce_mean(whitened(states, scores), axis=0)
-  return pairs_lib.robust(whitened(*held_out) - centre).numpy()
+def _tried_on_host(name, pairs, drivers=(), exponents=()):
+  """Returns the same as `_tried`, in NumPy.
+
+  Args:
+    name: One of `ON_HOST`.
+    pairs: States and scores that are fitted, and held out.
+    drivers: Of a map, if they are known.
+    exponents: The same.
+  """
+  states, scores, *held_out = pairs
+  try:
+    if name == DENSE:
+      return _loss_of_matrix(matrix_lib.fit(states, scores), *pairs), {}
+    is_bent, drivers = name == BENT, np.array(drivers, int)
+    if not len(drivers):
+      count = min(search.MOST_DRIVERS, states.shape[1] - 1)
+      drivers, exponents = search.find(states, scores, count, is_bent)
+    params = conditional.fit(states, scores, drivers, exponents, is_bent)
+    loss = _loss(lambda *rows: sum(params.whitened(*rows)), *pairs)
+  except np.linalg.LinAlgError:  # No factor of so few pairs.
+    return np.nan, {}
+  natural = params.natural
+  scales = pairs_lib.pick(np.exp(natural.log_scale), natural.drivers, 1.0)
+  # Of a unit of the driver; the first term has none.
+  exponents = np.diag(natural.exponents[1:]) / scales
+  return loss, _as_arguments(natural.drivers, exponents)
+
+
+def _loss_of_matrix(factor, states, scores, *held_out):
+  """Returns the loss of pairs held out, [n, d], of a matrix C that is given."""
+  mean, pull = np.mean(states, axis=0), np.mean(scores, axis=0)
+  if not np.all(np.isfinite(factor)):
+    return np.nan
+
+  def whitened(states, scores):
+    return (
+      np.linalg.solve(factor, (states - mean).T).T + (scores - pull) @ factor
+    )
+
+  return _loss(whitened, states, scores, *held_out)
+
+
+def _loss(whitened, states, scores, *held_out):
+  """Returns the loss of pairs held out, [n, d].
+
+  Args:
+    whitened: Function of states and scores to y + s.
+    states: That were fitted, [n, d].
+    scores: The same.
+    *held_out: States and scores.
+  """
+  centre = np.mean(whitened(states, scores), axis=0)
+  return pairs_lib.robust(whitened(*held_out) - centre)
 
 
 def _is_enough(part, loss, diverge):
@@ -215,13 +283,11 @@ def _builders(event_size):
     found['low-rank matrix'] = lambda: preconditioners.low_rank(_RANK)
     found['tridiagonal matrix'] = preconditioners.tridiagonal
   if event_size > 1:
-    conditional = functools.partial(
-      maps.conditional_gaussian, preconditioner=matrix
-    )
-    found['conditional Gaussian'] = conditional
-    found[_BENT] = functools.partial(conditional, bent=True)
+    plain = functools.partial(maps.conditional_gaussian, preconditioner=matrix)
+    found[_CONDITIONAL] = plain
+    found[BENT] = functools.partial(plain, bent=True)
     if event_size > 2:
-      found[_PATH] = functools.partial(conditional, structure='tridiagonal')
+      found[_PATH] = functools.partial(plain, structure='tridiagonal')
   return found
 
 
@@ -277,7 +343,7 @@ def _losses(part):
     centre = tf.reduce_mean(residuals[:count], axis=0)
     # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    return pairs_lib.robust(residuals[count:] - centre), found
+    return map_pairs.robust(residuals[count:] - centre), found
 
   return run
 

@@ -1,0 +1,291 @@
+"""The host engine: its law, its learning, its noise, and what it hands over."""
+
+import copy
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import stats
+
+from tfp_adaptive.linear import trajectory_length
+from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import density as density_lib
+from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.engines import lengths as lengths_lib
+from tfp_adaptive.posterior.engines import program as program_lib
+from tfp_adaptive.posterior.engines import recorded
+
+_CHAINS, _STEPS = 8, 400
+_DENSE = structure.Choice(*structure.default_matrix(3))
+
+
+def _funnel(x):
+  """A log scale, and two effects of that scale, exactly."""
+  scale, rest = x[..., 0], x[..., 1:]
+  value = -0.5 * (scale / 1.5) ** 2 - 2.0 * scale
+  return value - 0.5 * tf.reduce_sum(rest**2, axis=-1) * tf.exp(-2.0 * scale)
+
+
+def _funnel_draws(count, seed):
+  rng = np.random.default_rng(seed)
+  scale = 1.5 * rng.normal(size=(count, 1))
+  return np.concatenate([scale, np.exp(scale) * rng.normal(size=(count, 2))], 1)
+
+
+def _density(target=_funnel, num_chains=_CHAINS, size=3):
+  spec = tf.TensorSpec([size], tf.float64)
+  problem = problem_lib.of_density(target, spec, None, num_chains)
+  return density_lib.Density(problem, num_chains)
+
+
+@pytest.fixture(scope='module')
+def density():
+  return _density()
+
+
+def _choice(name):
+  losses = {name: 0.0}
+  if name == structure.DENSE:
+    return _DENSE
+  found = dict(drivers=(0,), exponents=(-2.0,))
+  return structure.rebuilt(name, 3, losses, **found)
+
+
+_NAMES = [structure.DENSE, 'conditional Gaussian', structure.BENT]
+
+
+def _engine(density, name=structure.DENSE, num_steps=_STEPS, seed=1):
+  starts = _funnel_draws(_CHAINS, 0)
+  return chains_lib.engine_of(
+    density, _choice(name), starts, tf.constant([seed, 2]), num_steps, True
+  )
+
+
+@pytest.fixture(scope='module')
+def learned(density):
+  """Returns dict of name -> an engine that has adapted."""
+  found = {}
+  for name in _NAMES:
+    found[name] = _engine(density, name)
+    found[name].start(1, recorded.State())
+  return found
+
+
+def _at(engine, rows):
+  """Yields the engine with its chains at rows [n, 3], some after others."""
+  for number, part in enumerate(np.split(rows, len(rows) // _CHAINS)):
+    one = copy.copy(engine)
+    values, gradients = _FUNNEL.evaluate(part)
+    one._point = program_lib.Point(part, part, values, gradients, 0, 0)
+    one.num_steps = engine.num_steps + 1000 * (1 + number)
+    one._turn()
+    yield one
+
+
+def _moved_from_draws(engine, seed, count, change=None):
+  """Returns exact draws after ten steps of a frozen engine, [n, 3]."""
+  found = []
+  for one in _at(engine, _funnel_draws(count, seed)):
+    if change is not None:
+      change(one)
+    one.draw(1, 10, 1)
+    found.append(one.states)
+  return np.concatenate(found)
+
+
+_FUNNEL = _density()
+
+
+def _p_values(rows):
+  """Returns p-values of the laws of log scale, and of what it scales."""
+  scale = rows[:, 0] / 1.5
+  rest = rows[:, 1:] / np.exp(rows[:, :1])
+  return [stats.kstest(x, 'norm').pvalue for x in (scale, *rest.T)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', _NAMES)
+def test_steps_leave_the_law_as_it_is(learned, name):
+  rows = _moved_from_draws(learned[name], 5, 4000)
+  assert min(_p_values(rows)) > 1e-3
+  # They are other draws.
+  assert np.mean(rows != _funnel_draws(4000, 5)) > 0.5
+
+
+@pytest.mark.full
+def test_a_law_without_the_volume_of_the_map_is_noticed(learned):
+  def forget(engine):
+    flat = dict(log_det=np.zeros_like(engine._point.log_det))
+    engine._point = engine._point._replace(**flat)
+
+  rows = _moved_from_draws(
+    learned['conditional Gaussian'], 5, 4000, change=forget
+  )
+  assert min(_p_values(rows)) < 1e-6
+
+
+@pytest.mark.parametrize('name', _NAMES)
+def test_the_program_has_the_map_and_its_gradient(learned, density, name):
+  engine = learned[name]
+  params, point = engine.part.params, engine._point
+  states, log_det, pull = params.forward(point.rows)
+  np.testing.assert_allclose(point.states, states, rtol=1e-9)
+  np.testing.assert_allclose(point.log_det, log_det, rtol=1e-9)
+  values, gradients = density.evaluate(point.states)
+  np.testing.assert_allclose(point.values, values, rtol=1e-9)
+  np.testing.assert_allclose(point.forces, pull(gradients), atol=1e-9)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', _NAMES)
+def test_the_kernel_that_is_handed_over_is_the_same_sampler(
+  learned, density, name
+):
+  engine = learned[name]
+  chains = chains_lib.Chains(engine, _choice(name), density, 100)
+  kernel = chains.kernel
+  proposal = kernel.parameters['inner_kernel']
+  given = proposal.parameters
+  assert tuple(given['num_leapfrog_steps']) == tuple(engine.lengths.best)
+  np.testing.assert_allclose(given['step_size'], engine.step_size)
+  rows = _funnel_draws(4000, 6)
+  results = kernel.bootstrap_results(tf.constant(rows))
+  _, results = tf.function(kernel.one_step, autograph=False)(
+    tf.constant(rows), results, seed=[1, 2]
+  )
+  accepted = [engine.draw(1, 1, 1) for engine in _at(engine, rows)]
+  rates = [
+    np.mean(results.is_accepted),
+    np.mean([found.trace['is_accepted'] for found in accepted]),
+  ]
+  assert abs(rates[0] - rates[1]) < 0.04
+
+
+def test_steps_in_one_go_and_in_several_calls_are_the_same(learned):
+  engine = learned[structure.DENSE]
+  whole = copy.copy(engine).draw(100, 2, 1)
+  parts, one = [], copy.copy(engine)
+  for count in (1, 29, 70):
+    parts.append(one.draw(count, 2, 1).states)
+  np.testing.assert_array_equal(np.concatenate(parts), whole.states)
+  # The engine that they are copies of stays where it was.
+  assert engine.num_steps == _STEPS + 1
+
+
+@pytest.mark.parametrize('name', _NAMES[:2])
+@pytest.mark.parametrize('cut_at', [3, 130, 380])
+def test_an_adaptation_that_was_cut_off_is_resumed_bit_by_bit(
+  density, learned, tmp_path, name, cut_at
+):
+  run = recorded.State(tmp_path, _identity)
+  engine = _engine(density, name)
+
+  def interrupted():
+    engine._saved_at = -1e9  # Every step is written.
+    if engine.num_steps >= cut_at:
+      raise KeyboardInterrupt
+    return 1.0
+
+  found = engine.start(1, run._replace(seconds_left=interrupted))
+  assert found.cut_by == 'the user' and not engine.is_settled
+  assert found.states.shape == (1, _CHAINS, 3)
+  again = _engine(density, name)
+  again.start(1, run)
+  np.testing.assert_array_equal(again.states, learned[name].states)
+  assert again.step_size == learned[name].step_size
+
+
+def test_where_no_time_is_left_it_returns_where_it_is(density):
+  engine = _engine(density)
+  found = engine.start(1, recorded.State(seconds_left=lambda: 0.0))
+  assert found.cut_by == '`max_seconds`' and not engine.is_settled
+  np.testing.assert_array_equal(found.states[0], engine.states)
+
+
+def test_proposals_without_a_density_are_rejected_and_counted():
+  def wall(x):
+    inside = x[..., 0] < 1.0
+    value = -0.5 * tf.reduce_sum(x**2, axis=-1)
+    return tf.where(inside, value, float('nan'))
+
+  density = _density(wall, size=2)
+  starts = np.random.default_rng(0).uniform(-1.0, 0.5, size=(_CHAINS, 2))
+  choice = structure.Choice(*structure.default_matrix(2))
+  engine = chains_lib.engine_of(
+    density, choice, starts, tf.constant([0, 1]), 200, True
+  )
+  found = engine.start(500, recorded.State())
+  assert np.all(found.states[..., 0] < 1.0)
+  assert np.all(np.isfinite(found.states))
+  diverging = found.trace['diverging']
+  assert 0.0 < np.mean(diverging) < 0.5
+  assert not np.any(found.trace['is_accepted'] & diverging)
+
+
+def test_a_normal_law_is_learned():
+  scales = np.array([0.01, 1.0, 1e4])
+  density = _density(lambda x: -0.5 * tf.reduce_sum((x / scales) ** 2, -1))
+  starts = 3.0 * scales * np.random.default_rng(0).normal(size=(_CHAINS, 3))
+  engine = chains_lib.engine_of(
+    density, _DENSE, starts, tf.constant([0, 1]), 600, True
+  )
+  found = engine.start(1500, recorded.State())
+  covariance = engine.factor @ engine.factor.T
+  np.testing.assert_allclose(np.sqrt(np.diag(covariance)), scales, rtol=0.05)
+  rows = found.states.reshape(-1, 3) / scales
+  np.testing.assert_allclose(np.std(rows, axis=0), 1.0, atol=0.05)
+  # Draws of a normal law behind its own factor are nearly independent.
+  sizes = tfp.mcmc.effective_sample_size(
+    found.states, filter_beyond_positive_pairs=True, cross_chain_dims=1
+  )
+  assert np.min(sizes) > 4000
+  accepted = np.mean(np.exp(np.minimum(found.trace['log_accept_ratio'], 0.0)))
+  assert abs(accepted - 0.8) < 0.07
+
+
+def test_lengths_are_those_of_the_compiled_rule():
+  rng = np.random.default_rng(4)
+  size, total = 3, 300
+  first = rng.normal(size=(_CHAINS, size))
+  ours = lengths_lib.Lengths(first)
+  is_finite = tf.ones([_CHAINS, 1], tf.bool)
+  theirs = trajectory_length.start(
+    tf.constant(lengths_lib.FIRST), lengths_lib.MOST, first, is_finite
+  )
+  before = first
+  for step in range(1, total + 1):
+    fewest, most = ours.range_at(step - 1, total)
+    count = int(rng.integers(fewest, most + 1))
+    # Turns of a rotation, one coordinate slower than the others.
+    turn = np.cos(0.4 * count / np.array([1.0, 2.0, 4.0]))
+    after = turn * before + np.sqrt(1.0 - turn**2) * rng.normal(
+      size=before.shape
+    )
+    accept_prob = rng.uniform(0.6, 1.0, size=_CHAINS)
+    ours.add(count, before, after, after, accept_prob, step < 5)
+    ours.review(step, total)
+    theirs = trajectory_length.add(
+      theirs,
+      tf.constant(count),
+      [tf.constant(x) for x in (before, after, after)],
+      tf.constant(accept_prob),
+      is_finite,
+      tf.constant(step < 5),
+    )
+    theirs, drawn = trajectory_length.choose(
+      theirs, _event_sum, tf.constant(step), total, lambda best: best
+    )
+    assert tuple(ours.range_at(step, total)) == tuple(drawn.numpy())
+    before = after
+  assert tuple(ours.best) == tuple(theirs.num_leapfrog_steps.numpy())
+  assert ours.best[1] > lengths_lib.FIRST[1]
+
+
+def _event_sum(rows):
+  return tf.reduce_sum(rows, axis=-1)
+
+
+def _identity():
+  return dict(start='x', settings={}, step_program=None, start_program=None)

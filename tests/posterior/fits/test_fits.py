@@ -1,0 +1,134 @@
+"""Fits in NumPy: against those of compiled kernels, and against derivatives."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfp_adaptive.linear import fisher_fit
+from tfp_adaptive.posterior.fits import conditional
+from tfp_adaptive.posterior.fits import matrix
+from tfp_adaptive.posterior.fits import natural as natural_lib
+from tfp_adaptive.posterior.fits import search
+from tfp_adaptive.preconditioners import cholesky
+from tfp_adaptive.transport import maps
+from tfp_adaptive.transport.maps import natural_search
+
+_SIZE = 6
+
+
+def _hierarchy(count=2000, seed=0):
+  """Returns pairs of a mean, a log scale, and effects with data on them."""
+  rng = np.random.default_rng(seed)
+  mean, log_scale = rng.normal(size=(2, count))
+  effects = rng.normal(size=(count, _SIZE - 2))
+  effects = mean[:, None] + np.exp(log_scale)[:, None] * effects
+  states = np.concatenate([mean[:, None], log_scale[:, None], effects], axis=1)
+  data = np.linspace(-1.0, 2.0, _SIZE - 2)
+
+  def target(x):
+    gaps = x[:, 2:] - x[:, :1]
+    value = -0.5 * tf.reduce_sum(x[:, :2] ** 2, axis=1)
+    value -= 0.5 * tf.exp(-2.0 * x[:, 1]) * tf.reduce_sum(gaps**2, axis=1)
+    value -= (_SIZE - 2) * x[:, 1]
+    return value - 0.5 * tf.reduce_sum((x[:, 2:] - data) ** 2, axis=1)
+
+  x = tf.constant(states)
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    value = target(x)
+  return states, tape.gradient(value, x).numpy()
+
+
+@pytest.fixture(scope='module')
+def pairs():
+  return _hierarchy()
+
+
+@pytest.fixture(scope='module', params=[False, True], ids=['straight', 'bent'])
+def fitted(request, pairs):
+  found = search.find(*pairs, 3, request.param)
+  return request.param, conditional.fit(*pairs, *found, request.param)
+
+
+@pytest.mark.full
+def test_a_map_is_that_of_the_compiled_fit(pairs, fitted):
+  is_bent, found = fitted
+  assert 1 in found.natural.drivers
+  states, scores = map(tf.constant, pairs)
+  equal = tf.fill([len(states)], tf.constant(1.0 / len(states), tf.float64))
+  none = tf.constant([-1, -1, -1])
+  # As many as a search looks at: all of them.
+  few = [states[:500], scores[:500], 4.0 * equal[:500]]
+  other = natural_search.find(*few, none, True, False, is_bent)
+  own = search.find(*(rows[:500] for rows in pairs), 3, is_bent)
+  assert other[0].numpy().tolist() == own[0].tolist()
+  np.testing.assert_array_equal(other[1], own[1])
+  exponents = own[1]
+  transport = maps.conditional_gaussian(
+    drivers=[1, 0], exponents=exponents[:2], bent=is_bent
+  )
+  start = transport.init(_SIZE, tf.float64, tf.ones([], tf.float64))
+  params = transport.fit(start, states, scores, equal)
+  ours = conditional.fit(*pairs, np.array([1, 0]), exponents[:2], is_bent)
+  for name in natural_lib.Natural._fields:
+    np.testing.assert_allclose(
+      getattr(ours.natural, name), getattr(params, name), atol=1e-9
+    )
+  np.testing.assert_allclose(ours.factor, params.factor, atol=1e-9)
+  rows = np.random.default_rng(1).normal(size=(5, _SIZE))
+  bijector = transport.bijector(params)
+  states, log_det, _ = ours.forward(rows)
+  np.testing.assert_allclose(states, bijector.forward(rows), rtol=1e-9)
+  expected = bijector.forward_log_det_jacobian(tf.constant(rows), 1)
+  np.testing.assert_allclose(log_det, expected, rtol=1e-9)
+
+
+def test_a_map_and_its_gradient_are_right_by_finite_differences(fitted):
+  _, params = fitted
+  rng = np.random.default_rng(2)
+  rows, scores = rng.normal(size=(2, 4, _SIZE))
+  states, log_det, pull = params.forward(rows)
+  np.testing.assert_allclose(params.inverse(states), rows, atol=1e-9)
+  gradient, size = pull(scores), 1e-6
+  jacobian = np.zeros([4, _SIZE, _SIZE])
+  for i in range(_SIZE):
+    moved = [params.forward(rows + s * np.eye(_SIZE)[i]) for s in (size, -size)]
+    jacobian[:, :, i] = (moved[0][0] - moved[1][0]) / (2.0 * size)
+    of_values = np.sum(scores * jacobian[:, :, i], axis=1)
+    of_log_det = (moved[0][1] - moved[1][1]) / (2.0 * size)
+    np.testing.assert_allclose(
+      gradient[:, i], of_values + of_log_det, atol=1e-5
+    )
+  expected = np.linalg.slogdet(jacobian)[1]
+  np.testing.assert_allclose(log_det, expected, atol=1e-6)
+
+
+def test_whitened_pairs_are_those_of_a_normal_where_the_model_is_one(pairs):
+  # Given both drivers the effects are normal: of them nothing is left.
+  params = conditional.fit(*pairs, np.array([1, 0]), np.array([-2.0, 0.0]))
+  rows, scores = params.whitened(*pairs)
+  assert np.std(rows[:, 2:] + scores[:, 2:]) < 0.1
+  without = conditional.fit(*pairs, np.array([0]), np.array([0.0]))
+  rest = np.concatenate(without.whitened(*pairs), axis=1)
+  assert np.std(rest[:, 2:_SIZE] + rest[:, _SIZE + 2 :]) > 0.5
+
+
+@pytest.mark.parametrize('count', [2, 10, 500])
+def test_a_matrix_is_that_of_the_compiled_fit(count):
+  rng = np.random.default_rng(3)
+  mix = rng.normal(size=(_SIZE, _SIZE))
+  states = rng.normal(size=(count, _SIZE)) @ mix.T
+  scores = -states @ np.linalg.inv(mix @ mix.T) + 0.1 * rng.normal(
+    size=(count, _SIZE)
+  )
+  part = cholesky()
+  start = part.init(_SIZE, tf.float64, tf.ones([], tf.float64))
+  equal = tf.fill([count], tf.constant(1.0 / count, tf.float64))
+  expected = fisher_fit.fit(part, start, states, scores, equal)
+  found = matrix.fit(states, scores)
+  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_matrix_of_rows_that_do_not_move_is_none():
+  still = np.zeros([100, _SIZE])
+  assert not np.all(np.isfinite(matrix.fit(still, still)))

@@ -1,0 +1,158 @@
+"""An engine whose steps are one compiled program, in blocks."""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive import learned
+from tfp_adaptive.core import random
+from tfp_adaptive.core import stack
+from tfp_adaptive.driver import sample as driver
+from tfp_adaptive.posterior.engines import recorded
+
+__all__ = ['CompiledEngine']
+
+
+class CompiledEngine:
+  """Runs a kernel of the library by `tfpa.sample`.
+
+  Attributes:
+    kernel: The kernel, with its adaptation.
+    states: Where the chains are, a Tensor [chains, d].
+    results: The kernel results.
+    num_adaptation_steps: How many steps adapt.
+    is_settled: Whether nothing adapts any more.
+  """
+
+  name = 'compiled'
+
+  def __init__(self, kernel, starts, seed, jit_compile):
+    """Runs nothing yet.
+
+    Args:
+      kernel: A kernel that adapts.
+      starts: [chains, d].
+      seed: [2] int32.
+      jit_compile: Whether XLA compiles the steps.
+    """
+    self.kernel, self.states, self.results = kernel, tf.constant(starts), None
+    self.seed, self.with_xla = seed, jit_compile
+    self._block_size, self._progress = None, False
+    self.num_adaptation_steps = kernel.num_adaptation_steps
+    self.num_steps, self.is_settled = 0, False
+
+  @property
+  def cost(self):
+    """Gradients of a step on average, once nothing adapts."""
+    return learned.cost_per_step(self.kernel, False, self.results).gradient
+
+  @property
+  def cost_of_adapting(self):
+    """The same of an adapting step."""
+    return learned.cost_per_step(self.kernel, True, self.results).gradient
+
+  @property
+  def factor(self):
+    """The learned matrix C, [d, d], or `None` where it is another part."""
+    results = self._proposal_results()
+    part = stack.first_with(self.kernel, 'preconditioner').preconditioner
+    if not hasattr(part, 'operator'):
+      return None
+    operator = part.operator(results.preconditioner_params)
+    return operator.to_dense().numpy()
+
+  @property
+  def frozen(self):
+    """The learned kernel, fixed."""
+    return learned.frozen(self.kernel, self.results)
+
+  def start(self, num_draws, run):
+    """Adapts, then draws; returns the `Recorded` draws.
+
+    Args:
+      num_draws: Of each chain; later blocks are as large at most.
+      run: `recorded.State`.
+    """
+    self._block_size, self._progress = num_draws, run.progress
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
+      try:
+        found = driver.sample_until(
+          run.seconds_left,
+          self.kernel,
+          self.states,
+          num_draws,
+          seed=self.seed,
+          block_size=num_draws,
+          jit_compile=self.with_xla,
+          progress=run.progress,
+          checkpoint_dir=run.folder,
+        )
+        seconds, cut_by = found.seconds['sampling'] / num_draws, ''
+        self.num_steps = self.num_adaptation_steps
+      except driver.Cut as cut:
+        found, seconds = cut, 0.0
+        cut_by = 'the user' if cut.by_user else '`max_seconds`'
+        self.num_steps = min(cut.step, self.num_adaptation_steps)
+    self.is_settled = self.num_steps >= self.num_adaptation_steps
+    return self._taken(found, seconds, cut_by)
+
+  def draw(self, num_draws, steps_per_draw, number):
+    """Draws on; returns the `Recorded` draws.
+
+    Args:
+      num_draws: Of each chain.
+      steps_per_draw: Steps between two of them, and one.
+      number: Of this call, from 1: each has noise of its own.
+    """
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', UserWarning)
+      found = driver.sample_more(
+        self.kernel,
+        self.states,
+        self.results,
+        num_draws,
+        steps_per_draw - 1,
+        # Negative: other numbers than those of the steps before.
+        random.fold_in(self.seed, -number),
+        self._block_size,
+        jit_compile=self.with_xla,
+        progress=self._progress,
+      )
+    return self._taken(found, 0.0, '')
+
+  def to_saved(self):
+    """Returns JSON values and arrays, for `load`."""
+    leaves = tf.nest.flatten(
+      (self.states, self.results), expand_composites=True
+    )
+    header = dict(
+      name=self.name,
+      block_size=self._block_size,
+      num_steps=self.num_steps,
+      is_settled=self.is_settled,
+    )
+    return header, {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
+
+  def load(self, header, arrays, progress=False):
+    """Takes what `to_saved` returned."""
+    leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
+    # Its state is one Tensor, the first; the structure is that of any results.
+    self.states = leaves[0]
+    self.results = tf.nest.pack_sequence_as(
+      self.kernel.bootstrap_results(self.states),
+      leaves[1:],
+      expand_composites=True,
+    )
+    self._block_size, self._progress = header['block_size'], progress
+    self.num_steps = header['num_steps']
+    self.is_settled = header['is_settled']
+
+  def _taken(self, found, seconds, cut_by):
+    self.states, self.results = found.final_state, found.final_kernel_results
+    trace = {name: rows for name, rows in found.trace.items() if rows.ndim > 1}
+    return recorded.Recorded(found.states, trace, seconds, cut_by)
+
+  def _proposal_results(self):
+    return stack.proposal_results(self.results)

@@ -1,0 +1,41 @@
+"""What the host engine has learned, as a kernel."""
+
+import tensorflow as tf
+
+from tfp_adaptive import learned
+from tfp_adaptive.core import tfp_private
+from tfp_adaptive.transport.maps.conditional_gaussian import (
+  ConditionalGaussianParams,
+)
+
+__all__ = ['kernel_of_host']
+
+
+def kernel_of_host(engine, kernel):
+  """Returns the fixed kernel of what a host engine has learned.
+
+  Args:
+    engine: `host.HostEngine`.
+    kernel: One that would have learned the same, and has not run.
+  """
+  states = tf.constant(engine.states)
+  dtype = states.dtype
+  results = kernel.bootstrap_results(states)
+  results = tfp_private.replace_innermost(
+    results,
+    preconditioner_params=_params(engine.part, dtype),
+    step_size=tf.constant(engine.step_size, dtype),
+    num_leapfrog_steps=tf.constant(engine.lengths.best, tf.int32),
+  )
+  return learned.frozen(kernel, results)
+
+
+def _params(part, dtype):
+  """Returns the params of a matrix or a map as its kernel has them."""
+  if part.is_matrix:
+    return tf.constant(part.factor, dtype)
+  natural, factor = part.params
+  values = natural._asdict() | dict(edge=natural.offset[:, :0], factor=factor)
+  drivers = tf.constant(values.pop('drivers'), tf.int32)
+  tensors = {name: tf.constant(value, dtype) for name, value in values.items()}
+  return ConditionalGaussianParams(drivers=drivers, **tensors)

@@ -1,0 +1,383 @@
+"""Hamiltonian Monte Carlo that learns on the host, around one program.
+
+To compile a program that learns takes longer than most posteriors take to
+sample. Here steps are one small program to which all that is learned is data,
+see `program`, and learning is NumPy. The sampler is that of
+`fisher_divergence_hamiltonian` and `transport_adaptive_hamiltonian`: first a
+scale is searched, then steps follow the acceptance, trajectories get the
+lengths with most effective draws per gradient, and a matrix or a map is fitted
+now and then.
+
+The noise of a step depends on the seed and the number of the step alone, so
+that steps in one go and in several calls are the same.
+"""
+
+import pathlib
+import time
+
+import numpy as np
+
+from tfp_adaptive.core import step_sizes
+from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.driver import progress as progress_lib
+from tfp_adaptive.posterior.engines import kept
+from tfp_adaptive.posterior.engines import lengths as lengths_lib
+from tfp_adaptive.posterior.engines import program as program_lib
+from tfp_adaptive.posterior.engines import recorded
+
+__all__ = ['HostEngine']
+
+_DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
+_MOST_TRIALS = 100  # Of the first scale: 2^100 either way.
+_RATE, _FIRST_RATE = 0.0075, 0.5  # Of log s.
+# Between two files of an adaptation: steps, or seconds.
+_STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
+_SECONDS_OF_CALL = 0.25  # Of the program, at most, about.
+_STEPS_OF_ONE = 16  # Adapting steps, for each that is taken with others.
+
+
+class HostEngine(kept.Kept):
+  """Chains that adapt, and then draw.
+
+  Attributes:
+    seed: Two words, int.
+    with_xla: Whether XLA compiles the steps.
+    part: `parts.LearnedMatrix` or `parts.LearnedMap`.
+    lengths: `lengths.Lengths`.
+    step_size: Of the leapfrog behind the part.
+    num_steps: Steps so far, adapting ones among them.
+    num_adaptation_steps: How many of them adapt.
+  """
+
+  name = 'host'
+  fields = (
+    'part',
+    'lengths',
+    'step_size',
+    'num_steps',
+    '_scale',
+    '_direction',
+    '_num_trials',
+    '_num_updates',
+  )
+
+  def __init__(
+    self, density, part, starts, seed, num_adaptation_steps, target_accept_prob
+  ):
+    """Evaluates the density at the starts; takes no step.
+
+    Args:
+      density: `density.Density`.
+      part: `parts.LearnedMatrix` or `parts.LearnedMap`, as it starts.
+      starts: [chains, d].
+      seed: Two words, int.
+      num_adaptation_steps: Steps that adapt, int.
+      target_accept_prob: Wanted mean acceptance.
+    """
+    self.seed, self.num_adaptation_steps = seed, num_adaptation_steps
+    self.with_xla = density.is_compiled
+    self._dtype, self._target = density.dtype, target_accept_prob
+    self._program = density.steps()
+    self.part = part
+    starts = np.asarray(starts, self._dtype.as_numpy_dtype)
+    values, gradients = density.evaluate(starts)
+    self._point = program_lib.Point(starts, starts, values, gradients, 0, 0)
+    self.num_steps = self._num_updates = self._direction = 0
+    self.step_size, self._num_trials = 1.0, _MOST_TRIALS
+    self._scale = self._first_scale()
+    part.scale_by(self._scale, starts, gradients)
+    self._turn()
+    self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
+    nothing = np.zeros([1, len(starts)])
+    self._last = program_lib.Taken(
+      *(x[np.newaxis] for x in (starts, starts, gradients, values)),
+      nothing,
+      nothing > 0.0,
+    )
+    self._progress, self._saved_at = False, time.monotonic()
+    self._seconds_per_step, self._has_compiled = np.inf, False
+
+  @property
+  def states(self):
+    """Where the chains are, [chains, d]."""
+    return self._point.states
+
+  @property
+  def factor(self):
+    """The learned matrix C, [d, d], or `None` where it is a map."""
+    return self.part.factor if self.part.is_matrix else None
+
+  @property
+  def is_settled(self):
+    """Whether nothing adapts any more."""
+    return self.num_steps >= self.num_adaptation_steps
+
+  @property
+  def cost(self):
+    """Gradients of a step on average, by the range that was learned."""
+    return float(np.mean(self.lengths.best))
+
+  @property
+  def cost_of_adapting(self):
+    """Gradients of an adapting step, on average of those taken."""
+    return self.lengths.num_taken / max(1, self.lengths.num_steps)
+
+  def start(self, num_draws, run):
+    """Adapts, then draws; returns the `Recorded` draws.
+
+    Args:
+      num_draws: Of each chain.
+      run: `recorded.State`.
+    """
+    state = None
+    if run.folder is not None:
+      with checkpoint.writing(run.folder):
+        pathlib.Path(run.folder).mkdir(parents=True, exist_ok=True)
+      state = checkpoint.State(run.folder, run.identity(), 'checkpoint_dir')
+      self._resume(state)
+    self._progress = run.progress
+    total = self.num_adaptation_steps + num_draws
+    taken, cut_by = [], ''
+    try:
+      with progress_lib.Progress(total, run.progress) as progress:
+        while self.num_steps < total:
+          if run.seconds_left is not None and run.seconds_left() <= 0.0:
+            cut_by = '`max_seconds`'
+            break
+          if not self.is_settled:
+            phase, before = 'adapt', self.num_steps
+            self._adapt()
+            self._save(state, before)
+          else:
+            phase, one = 'sample', self._take(total - self.num_steps)
+            taken.append(one)
+          progress.update(self.num_steps, phase, self._accept_rate)
+    except KeyboardInterrupt:
+      cut_by = 'the user'
+    seconds = self._seconds_per_step if taken else 0.0
+    return self._recorded(taken or [self._now()], 1, seconds, cut_by)
+
+  def draw(self, num_draws, steps_per_draw, number):
+    """Draws on; returns the `Recorded` draws.
+
+    Args:
+      num_draws: Of each chain.
+      steps_per_draw: Steps between two of them, and one.
+      number: Of this call; the noise is that of the steps in any case.
+    """
+    del number
+    total, done, taken = num_draws * steps_per_draw, 0, []
+    with progress_lib.Progress(
+      total, self._progress, is_kept=False
+    ) as progress:
+      while done < total:
+        taken.append(self._take(total - done))
+        done += len(taken[-1].states)
+        progress.update(done, 'sample', self._accept_rate)
+    return self._recorded(taken, steps_per_draw)
+
+  def to_saved(self):
+    """Returns JSON values and arrays, for `load`."""
+    return dict(name=self.name), self.to_arrays()
+
+  def load(self, header, arrays, progress=False):
+    """Takes what `to_saved` returned."""
+    del header
+    self.load_arrays(arrays)
+    self._progress = progress
+
+  def to_arrays(self, prefix=''):
+    found = super().to_arrays(prefix)
+    for name, rows in self._point._asdict().items():
+      found[f'{prefix}point.{name}'] = rows
+    return found
+
+  def load_arrays(self, arrays, prefix=''):
+    super().load_arrays(arrays, prefix)
+    names = program_lib.Point._fields
+    rows = [arrays[f'{prefix}point.{name}'] for name in names]
+    self._point = program_lib.Point(*rows)
+    self._data = self._program.as_data(self.part.params)
+
+  def _resume(self, state):
+    found = state.load()
+    if found is not None:
+      leaves, header = found
+      self.load_arrays(dict(zip(header['names'], leaves, strict=True)))
+
+  def _save(self, state, before):
+    """Writes an adaptation from time to time, and where it ends."""
+    if state is None:
+      return
+    is_due = before // _STEPS_TO_SAVE < self.num_steps // _STEPS_TO_SAVE
+    is_due |= self.is_settled
+    is_due |= time.monotonic() - self._saved_at > _SECONDS_TO_SAVE
+    if is_due:
+      arrays = self.to_arrays()
+      state.save(list(arrays.values()), names=list(arrays))
+      self._saved_at = time.monotonic()
+
+  def _recorded(self, taken, steps_per_draw, seconds=0.0, cut_by=''):
+    """Returns the `Recorded` draws of steps that were taken."""
+    _, states, _, values, ratios, is_accepted = (
+      np.concatenate(rows)[steps_per_draw - 1 :: steps_per_draw]
+      for rows in zip(*taken)
+    )
+    trace = dict(
+      target_log_prob=values,
+      log_accept_ratio=ratios,
+      is_accepted=is_accepted,
+      diverging=ratios <= _DIVERGENCE,
+    )
+    return recorded.Recorded(states, trace, seconds, cut_by)
+
+  def _now(self):
+    """Returns where the chains are, as if a step had led there."""
+    rows, states, values, gradients = self._point[:4]
+    last = self._last
+    return program_lib.Taken(
+      *(x[np.newaxis] for x in (rows, states, gradients, values)),
+      last.log_accept_ratio[-1:],
+      last.is_accepted[-1:],
+    )
+
+  @property
+  def _accept_rate(self):
+    return float(np.mean(self._last.is_accepted))
+
+  def _adapt(self):
+    """Takes some steps, and learns from them."""
+    before, first = self._point, self.num_steps
+    noise = [self._noise(first + turn) for turn in range(self._num_together())]
+    drawn = [self._drawn(one, first + turn) for turn, one in enumerate(noise)]
+    taken = self._steps(drawn)
+    is_searching, is_new = self._num_trials > 0, False
+    name = self.part.coordinates
+    now = taken.visited(name, before)
+    places = np.concatenate([getattr(before, name)[np.newaxis], now])
+    known = self._known(
+      taken.visited('states', before), taken.visited('gradients', before)
+    )
+    accept_prob = np.exp(np.minimum(taken.log_accept_ratio, 0.0))
+    with np.errstate(all='ignore'):
+      for turn, (count, *_) in enumerate(drawn):
+        mean, pairs = np.mean(accept_prob[turn]), [x[turn] for x in known]
+        if is_searching:
+          self._search(mean, *pairs)
+        else:
+          is_new |= self._learn(mean, *pairs, noise[turn])
+        self.lengths.add(
+          count,
+          places[turn],
+          getattr(taken, name)[turn],
+          places[turn + 1],
+          accept_prob[turn],
+          is_searching,
+        )
+        self.lengths.review(first + turn + 1, self.num_adaptation_steps)
+    if is_new or is_searching:
+      self._turn()
+    if is_new and not self.part.is_matrix:
+      self.lengths.restart(self._point.rows)
+
+  def _num_together(self):
+    """Returns how many steps are taken before something is learned from them.
+
+    Few while much is learned, and up to a fit at most. Not what fits a time:
+    the same seed gives the same draws.
+    """
+    if self._num_trials or not self.with_xla:
+      return 1  # Without XLA a density is slow, and hands over at once.
+    ends = self.num_adaptation_steps, self.num_steps + self.part.steps_to_fit
+    most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
+    return int(max(1, min(most, min(ends) - self.num_steps)))
+
+  def _take(self, num_steps):
+    """Takes steps that learn nothing, so many at most; returns `Taken`."""
+    fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
+    most = min(num_steps, self._program.most_steps, max(1.0, fitting))
+    steps = range(self.num_steps, self.num_steps + int(most))
+    drawn = [self._drawn(self._noise(step), step) for step in steps]
+    begin = self._point
+    taken = self._steps(drawn)
+    return taken._replace(
+      states=taken.visited('states', begin),
+      values=taken.visited('values', begin),
+    )
+
+  def _noise(self, step):
+    """Returns the generator of a step."""
+    key = np.array(self.seed, np.uint64)
+    return np.random.Generator(
+      np.random.Philox(key=key, counter=[0, 0, 0, step])
+    )
+
+  def _drawn(self, noise, step):
+    """Returns leapfrog steps, momenta and uniforms of a step."""
+    fewest, most = self.lengths.range_at(step, self.num_adaptation_steps)
+    count, shape = int(noise.integers(fewest, most + 1)), self.states.shape
+    return count, noise.standard_normal(shape), noise.random(shape[0])
+
+  def _steps(self, drawn):
+    """Moves the chains by steps of this noise; returns `Taken`."""
+    begin, (counts, momenta, uniforms) = time.monotonic(), zip(*drawn)
+    point, taken = self._program.run(
+      self._data, self._point, self.step_size, counts, momenta, uniforms
+    )
+    # One statement, so that an interrupt leaves no half of a step.
+    self.__dict__.update(
+      _point=point, _last=taken, num_steps=self.num_steps + len(drawn)
+    )
+    if self._has_compiled:
+      self._seconds_per_step = (time.monotonic() - begin) / len(drawn)
+    self._has_compiled = True
+    return taken
+
+  def _turn(self):
+    """Takes the part as it is now: the states have other coordinates."""
+    params, point = self.part.params, self._point
+    rows = params.inverse(point.states)
+    _, log_det, pull = params.forward(rows)
+    arrays = rows, *point[1:4], log_det, pull(point.gradients)
+    dtype = self._dtype.as_numpy_dtype
+    self._point = program_lib.Point(*(np.asarray(x, dtype) for x in arrays))
+    self._data = self._program.as_data(params)
+
+  def _known(self, states, gradients):
+    """Returns [..., chains, d] each, NaN where squares overflow."""
+    pairs = [x.astype(np.float64) for x in (states, gradients)]
+    with np.errstate(all='ignore'):
+      squares = np.sum(pairs[0] ** 2 + pairs[1] ** 2, axis=-1, keepdims=True)
+      is_known = np.isfinite(squares.shape[-2] * squares)
+    return [np.where(is_known, rows, np.nan) for rows in pairs]
+
+  def _first_scale(self):
+    """Returns the scale that gradients suggest, see `linear.scale_search`."""
+    with np.errstate(all='ignore'):
+      squares = np.mean(self._point.gradients.astype(np.float64) ** 2, axis=1)
+      square = np.mean(squares[np.isfinite(squares)])
+    is_usable = np.isfinite(square) and square > 0.0
+    scale = square**-0.5 if is_usable else 1.0
+    return float(scale) / lengths_lib.FIRST[1]
+
+  def _search(self, accept_prob, states, gradients):
+    """Doubles or halves the scale; ends the search at the first crossing."""
+    direction = 1 if accept_prob > self._target else -1
+    has_crossed = self._direction not in (0, direction)
+    self._num_trials = 0 if has_crossed else self._num_trials - 1
+    by = 1.0 if has_crossed else 2.0**direction
+    self._direction = direction
+    self._scale *= by
+    self.part.scale_by(by, states, gradients)
+
+  def _learn(self, accept_prob, states, gradients, noise):
+    """Moves part and step size; returns whether there is another part."""
+    learned = self.part.learn(states, gradients, noise)
+    followed = self.part.num_steps_followed(self._num_updates)
+    rate = max(_RATE, _FIRST_RATE * (1.0 + followed) ** -0.6)
+    size = learned.step_size or self.step_size
+    size = size * np.exp(rate * (accept_prob - self._target))
+    largest = step_sizes.largest(self._dtype)
+    self.step_size = float(np.clip(size, 1.0 / largest, largest))
+    self._num_updates += 1
+    return learned.is_new

@@ -1,0 +1,41 @@
+"""Objects whose state is arrays, for a checkpoint."""
+
+import numpy as np
+
+__all__ = ['Kept']
+
+
+class Kept:
+  """An object with a state.
+
+  Attributes:
+    fields: Names of the attributes that are its state: arrays, numbers, or
+      other `Kept` objects.
+  """
+
+  fields = ()
+
+  def to_arrays(self, prefix=''):
+    """Returns dict of name -> array."""
+    found = {}
+    for name in self.fields:
+      value = getattr(self, name)
+      if isinstance(value, Kept):
+        found.update(value.to_arrays(f'{prefix}{name}.'))
+      else:
+        found[prefix + name] = np.array(value)
+    return found
+
+  def load_arrays(self, arrays, prefix=''):
+    """Takes the state that `to_arrays` returned.
+
+    Raises:
+      KeyError: If a part of it is missing.
+    """
+    for name in self.fields:
+      value = getattr(self, name)
+      if isinstance(value, Kept):
+        value.load_arrays(arrays, f'{prefix}{name}.')
+      else:
+        array = arrays[prefix + name]
+        setattr(self, name, array.item() if array.ndim == 0 else array)

@@ -1,0 +1,183 @@
+"""Lengths of trajectories by effective draws per gradient, in NumPy.
+
+`linear.trajectory_length` has the same rule for compiled kernels, and explains
+it.
+"""
+
+import numpy as np
+
+from tfp_adaptive.posterior.engines import kept
+
+__all__ = ['FIRST', 'MOST', 'Lengths']
+
+FIRST, MOST = (1, 5), 32
+_GAIN = 2.0  # How fast the past is forgotten.
+_LARGEST_SQUARE = 9.0  # In variances.
+_ORDER, _COARSE_ORDER = 16, 4
+_PRIOR_PAIRS = 10.0  # That a mean jump counts as that of all, at its level.
+_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # In steps.
+_EXPLORED, _LEAST_EXPLORED = 2, 6  # Times the longest, and at least.
+_LAST_REVIEW = 0.8  # Share of the adaptation.
+
+
+class Lengths(kept.Kept):
+  """What is known of trajectories of each length.
+
+  Attributes:
+    best: The best range, (fewest, most).
+    num_steps: Adapting steps.
+    num_taken: Leapfrog steps that they made.
+  """
+
+  fields = (
+    'best',
+    'num_steps',
+    'num_taken',
+    '_time',
+    '_next_review',
+    '_mean',
+    '_variance',
+    '_means',
+    '_squares',
+    '_weights',
+    '_jumps',
+  )
+
+  def __init__(self, places):
+    """Knows nothing yet.
+
+    Args:
+      places: Where the chains are in the coordinates to learn in, [chains, d].
+    """
+    self.best = np.array(FIRST)
+    self.num_steps = self.num_taken = 0
+    self.restart(places)
+
+  def restart(self, places):
+    """Forgets what other coordinates had; the range stays."""
+    size = places.shape[1]
+    self._time, self._next_review = 0.0, _FIRST_REVIEW
+    self._mean, self._variance = np.mean(places, axis=0), np.zeros([size])
+    self._means, self._squares = np.zeros([2, 2, size])
+    self._weights, self._jumps = np.zeros([MOST]), np.zeros([MOST, 2, size])
+
+  def add(self, num_steps, before, after, now, accept_prob, is_searching):
+    """Learns from a step of all chains.
+
+    Args:
+      num_steps: Leapfrog steps that it made.
+      before: Starts of the trajectories, [chains, d].
+      after: Their ends.
+      now: Where the chains are now.
+      accept_prob: min(1, exp(ratio)), [chains].
+      is_searching: Whether the first scale is still searched: then only the
+        number of steps is kept.
+    """
+    self.num_steps += 1
+    self.num_taken += num_steps
+    self._time += not is_searching
+    weight = _GAIN / (self._time + _GAIN)
+    self._add_moments(now, weight)
+    before, after, now = map(self._functions, (before, after, now))
+    jumps = accept_prob[:, np.newaxis] * (after - before) ** 2
+    jumps = np.where(np.isfinite(jumps), jumps, 0.0)
+    self._means += weight * (np.mean(now, axis=1) - self._means)
+    self._squares += weight * (np.mean(now**2, axis=1) - self._squares)
+    # Steps count more the later they are: what came first is forgotten.
+    age = self._time * len(accept_prob)
+    self._weights[num_steps - 1] += age
+    self._jumps[num_steps - 1] += 0.5 * age * np.mean(jumps, axis=1)
+
+  def review(self, step, num_adaptation_steps):
+    """Moves the range to the best one, if that is due.
+
+    Args:
+      step: Adapting steps taken.
+      num_adaptation_steps: Of them all.
+    """
+    is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
+    if is_open and self._time >= self._next_review:
+      self._next_review *= _GROWTH
+      self._choose()
+
+  def range_at(self, step, num_adaptation_steps):
+    """Returns the range (fewest, most) that a step draws from.
+
+    Args:
+      step: Steps before it.
+      num_adaptation_steps: How many adapt.
+    """
+    is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
+    if not is_open or step == 0 or step % 2 == 1:
+      return self.best
+    longest = max(_EXPLORED * self.best[1], _LEAST_EXPLORED)
+    return 1, min(longest, MOST)
+
+  def _add_moments(self, rows, weight):
+    delta = np.mean(rows, axis=0) - self._mean
+    spread = np.var(rows, axis=0)
+    past = (1.0 - weight) * (self._variance + weight * delta**2)
+    self._mean = self._mean + weight * delta
+    self._variance = past + weight * spread
+
+  def _functions(self, rows):
+    """Returns what must be estimated well, of all chains: [2, chains, d]."""
+    is_alive = self._variance > 0.0
+    scale = np.sqrt(np.where(is_alive, self._variance, 1.0))
+    z = (rows - self._mean) / scale
+    return np.stack([z, np.minimum(z**2, _LARGEST_SQUARE)])
+
+  def _choose(self):
+    """Moves the range to the best one, if any is known."""
+    variance = self._squares - self._means**2
+    is_alive = variance > 0.0  # What never moves says nothing.
+    weights = self._weights[:, np.newaxis, np.newaxis]
+    with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
+      jumps = self._jumps / (weights * variance)
+    jumps = np.where(is_alive & (weights > 0.0), jumps, 0.0)
+    count = np.sum(is_alive, axis=-1, keepdims=True)
+    mean = np.sum(jumps, axis=-1, keepdims=True) / np.maximum(count, 1)
+    pairs = weights / self._time
+    total = np.sum(pairs * mean, axis=0)
+    level = np.sum(pairs * jumps, axis=0) / np.where(total > 0.0, total, 1.0)
+    jumps = pairs * jumps + _PRIOR_PAIRS * level * mean
+    jumps = jumps / (pairs + _PRIOR_PAIRS)
+    fewest, most, shares = _RANGES
+    scores = _scores(_rates(jumps, fewest, most, shares), is_alive)
+    # Every length of a range must have been tried.
+    is_known = shares @ (self._weights > 0.0) > 1.0 - 0.5 / MOST
+    scores = np.where(is_known & np.isfinite(scores), scores, np.inf)
+    best = np.flatnonzero(scores == np.min(scores))[-1]
+    if np.isfinite(scores[best]) and count[0, 0]:
+      self.best = np.array([fewest[best], most[best]])
+
+
+def _ranges():
+  """Returns a and b of all ranges to choose from, and the weights of means."""
+  ends = np.arange(1, MOST + 1)
+  fewest = np.concatenate([np.ones_like(ends), ends[1:] // 2 + 1])
+  most = np.concatenate([ends, ends[1:]])
+  first, last = fewest[:, np.newaxis], most[:, np.newaxis]
+  is_inside = (first <= ends) & (ends <= last)
+  return fewest, most, is_inside / (last - first + 1.0)
+
+
+_RANGES = _ranges()
+
+
+def _rates(correlations, fewest, most, shares):
+  """Returns effective draws per gradient of ranges, [num_ranges, 2, d]."""
+  change = np.tensordot(shares, correlations, axes=1)
+  cost = ((most + fewest) / 2.0)[:, np.newaxis, np.newaxis]
+  # Within noise: no correlation is 1 or -1.
+  change = np.clip(change, 1e-4, 1.99)
+  return change / (2.0 - change) / cost
+
+
+def _scores(rates, is_alive):
+  """Returns the inverse mean of order -16 up to a constant, [num_ranges]."""
+  inverse = np.where(is_alive, 1.0 / rates, 0.0)
+  unit = np.sum(inverse**_COARSE_ORDER, axis=(1, 2)) ** (1.0 / _COARSE_ORDER)
+  unit = np.maximum(unit, 1.0)
+  powers = (inverse / unit[:, np.newaxis, np.newaxis]) ** _ORDER
+  return unit * np.sum(powers, axis=(1, 2)) ** (1.0 / _ORDER)

@@ -1,0 +1,272 @@
+"""What is learned of a target: a matrix, or a map; from its own steps."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfp_adaptive.posterior.engines import kept
+from tfp_adaptive.posterior.fits import conditional
+from tfp_adaptive.posterior.fits import matrix as matrix_lib
+from tfp_adaptive.posterior.fits import natural as natural_lib
+from tfp_adaptive.posterior.fits import search as search_lib
+
+__all__ = ['LearnedMap', 'LearnedMatrix']
+
+
+class Learned(NamedTuple):
+  """Whether a part is another one, and the step size that it asks for, or 0."""
+
+  is_new: bool
+  step_size: float = 0.0
+
+
+class LearnedMatrix(kept.Kept):
+  """A dense factor C of the least Fisher divergence.
+
+  Trajectories run in z of x = m + C z, m a mean of what was seen.
+  """
+
+  is_matrix = True
+  coordinates = 'states'  # In which lengths are learned, of a `program.Point`.
+  _GAIN, _PRIOR_STEPS = 2.0, 1.0  # Of the means.
+  _FIRST_FIT, _GROWTH, _FEW_DIMENSIONS, _LAST_FIT = 2.0, 0.1, 25.0, 0.6
+
+  fields = (
+    'factor',
+    'centre',
+    'num_failed_fits',
+    '_time',
+    '_next_fit',
+    '_mean_state',
+    '_mean_gradient',
+    '_spread_state',
+    '_spread_gradient',
+  )
+
+  def __init__(self, size, num_adaptation_steps):
+    self._num_adaptation_steps = num_adaptation_steps
+    self.factor, self.centre = np.eye(size), np.zeros([size])
+    self.num_failed_fits = 0
+    self._time, self._next_fit = 0.0, self._FIRST_FIT
+    self._mean_state, self._mean_gradient = np.zeros([2, size])
+    self._spread_state, self._spread_gradient = np.zeros([2, size, size])
+
+  @property
+  def params(self):
+    """`conditional.Params`."""
+    identity = natural_lib.of_scale(len(self.factor), [])
+    return conditional.Params(identity._replace(mean=self.centre), self.factor)
+
+  @property
+  def steps_to_fit(self):
+    """Steps up to the next fit, that one included."""
+    return np.ceil(self._next_fit - self._time)
+
+  def scale_by(self, factor, states, gradients):
+    """Takes another scale, and the moments of chains that have not moved."""
+    self.factor = factor * self.factor
+    is_known = np.all(np.isfinite(states), axis=1)
+    if np.any(is_known):
+      self._mean_state = np.mean(states[is_known], axis=0)
+      self._mean_gradient = np.mean(gradients[is_known], axis=0)
+
+  def learn(self, states, gradients, noise):
+    """Learns from one state of every chain.
+
+    Args:
+      states: [chains, d]; NaN for chains that say nothing.
+      gradients: [chains, d].
+      noise: A generator, for which pairs are kept.
+
+    Returns:
+      `Learned`.
+    """
+    del noise
+    self._time += 1.0
+    is_known = np.all(np.isfinite(states), axis=1)
+    if not np.any(is_known):
+      return Learned(False)
+    states, gradients = states[is_known], gradients[is_known]
+    weight = self._GAIN / (self._time + self._GAIN * self._PRIOR_STEPS)
+    self._mean_state, self._spread_state = _moved(
+      self._mean_state, self._spread_state, states, weight
+    )
+    self._mean_gradient, self._spread_gradient = _moved(
+      self._mean_gradient, self._spread_gradient, gradients, weight
+    )
+    if self._time >= self._next_fit:
+      self._next_fit = self._next_time(len(self.factor))
+      factor = matrix_lib.factor(
+        self._spread_state, self._spread_gradient, self._time * len(states)
+      )
+      if np.all(np.isfinite(factor)):
+        self.factor, self.centre = factor, self._mean_state
+        return Learned(True)
+      self.num_failed_fits += 1
+    return Learned(False)
+
+  def num_steps_followed(self, num_updates):
+    """Returns for how many steps the step size has followed this matrix."""
+    return num_updates
+
+  def _next_time(self, size):
+    size, time = size / self._FEW_DIMENSIONS, self._time
+    growth = 1.0 + self._GROWTH * max(size, 1.0) ** 0.7
+    following = max(time + 1.0, growth * time)
+    last = float(int(self._LAST_FIT * self._num_adaptation_steps))
+    return last if size > 1.0 and time < last < following else following
+
+
+class LearnedMap(kept.Kept):
+  """A conditional Gaussian, fitted to a history of pairs now and then.
+
+  Trajectories run in z of x = f(z).
+  """
+
+  is_matrix = False
+  coordinates = 'rows'
+  _FIRST_FIT, _GROWTH, _LAST_FIT = 32.0, 2.0, 0.6
+  _NUM_PAIRS, _RECENCY = 4000, 2.0
+
+  fields = (
+    *natural_lib.Natural._fields,
+    'factor',
+    'num_failed_fits',
+    '_time',
+    '_next_fit',
+    '_last_fit',
+    '_num_fits',
+    '_num_seen',
+    '_pairs',
+    '_place',
+  )
+
+  def __init__(
+    self, size, num_adaptation_steps, drivers=(), exponents=(), is_bent=False
+  ):
+    """Starts as the identity.
+
+    Args:
+      size: d.
+      num_adaptation_steps: Of them all.
+      drivers: Coordinates, ints; none: they are searched at every fit.
+      exponents: Of their terms, in their units.
+      is_bent: Whether means follow products of drivers too.
+    """
+    self._given = np.array(drivers, int), np.array(exponents, float)
+    self._is_bent = is_bent
+    self._num_drivers = len(drivers) or min(search_lib.MOST_DRIVERS, size - 1)
+    first = drivers if len(drivers) else [-1] * self._num_drivers
+    self._set(natural_lib.of_scale(size, first, is_bent), np.eye(size))
+    self._last_time = float(int(self._LAST_FIT * num_adaptation_steps))
+    self.num_failed_fits = self._num_fits = 0
+    self._time = self._last_fit = 0.0
+    self._next_fit = min(self._FIRST_FIT, self._last_time)
+    self._forget()
+
+  @property
+  def params(self):
+    """`conditional.Params`."""
+    names = natural_lib.Natural._fields
+    natural = natural_lib.Natural(*(getattr(self, name) for name in names))
+    return conditional.Params(natural, self.factor)
+
+  @property
+  def steps_to_fit(self):
+    """Steps up to the next fit, that one included."""
+    return self._next_fit - self._time
+
+  def scale_by(self, factor, states, gradients):
+    """Takes another scale; nothing was learned at the one before."""
+    del states, gradients
+    self.log_scale = self.log_scale + np.log(factor)
+    self._time += 1.0
+    self._forget()
+
+  def learn(self, states, gradients, noise):
+    """Learns from one state of every chain; see `LearnedMatrix`."""
+    self._time += 1.0
+    self._add(np.concatenate([states, gradients], axis=1), noise)
+    if self._time < self._next_fit:
+      return Learned(False)
+    last = self._last_time
+    following = min(self._GROWTH * self._time, last)
+    self._next_fit = following if self._time < last else np.inf
+    rows = self._in_order()
+    try:
+      params = self._fitted(*np.split(rows, 2, axis=1))
+      is_good = params.is_finite
+    except np.linalg.LinAlgError:
+      is_good = False
+    if not is_good:
+      self.num_failed_fits += 1
+      return Learned(False)
+    self._set(*params)
+    self._last_fit = self._time
+    self._num_fits += 1
+    # Coordinates have the scale one from now on.
+    is_first = self._num_fits == 1
+    return Learned(True, states.shape[1] ** -0.25 if is_first else 0.0)
+
+  def num_steps_followed(self, num_updates):
+    """Returns for how many steps the step size has followed this map."""
+    del num_updates
+    # The step that fits was taken behind the map before.
+    return self._time - self._last_fit or np.inf
+
+  def _set(self, natural, factor):
+    for name, value in zip(natural._fields, natural):
+      setattr(self, name, value)
+    self.factor = factor
+
+  def _fitted(self, states, gradients):
+    drivers, exponents = self._given
+    if not len(drivers):
+      drivers, exponents = search_lib.find(
+        states, gradients, self._num_drivers, self._is_bent
+      )
+    return conditional.fit(states, gradients, drivers, exponents, self._is_bent)
+
+  def _forget(self):
+    size = 2 * len(self.log_scale)
+    self._num_seen = 0
+    self._pairs = np.full([self._NUM_PAIRS, size], np.nan)
+    self._place = np.zeros([self._NUM_PAIRS, 2], int)  # Chain, and step.
+
+  def _add(self, rows, noise):
+    """Offers a pair of every chain to the history.
+
+    A pair of step t is kept after T steps with a probability proportional to
+    t. Every chain has places of its own.
+    """
+    count = self._NUM_PAIRS
+    chains = np.arange(len(rows))
+    if len(rows) > count:
+      chains = np.sort((np.arange(count) + self._num_seen) % len(rows))
+    num_rows = len(chains)
+    first = np.arange(num_rows + 1) * count // num_rows
+    spot, chance = noise.random([2, num_rows])
+    slot = first[:-1] + (spot * np.diff(first)).astype(int)
+    if self._num_seen + num_rows <= count:
+      slot = self._num_seen + np.arange(num_rows)
+    seen = self._num_seen + num_rows
+    keep = (seen <= count) | (chance <= self._RECENCY * count / seen)
+    keep &= np.all(np.isfinite(rows[chains]), axis=1)
+    self._pairs[slot[keep]] = rows[chains[keep]]
+    self._place[slot[keep], 0] = chains[keep]
+    self._place[slot[keep], 1] = self._num_seen
+    self._num_seen = seen
+
+  def _in_order(self):
+    """Returns the pairs, [n, 2 d], by chain and then by time."""
+    order = np.lexsort((self._place[:, 1], self._place[:, 0]))
+    rows = self._pairs[order]
+    return rows[~np.isnan(rows[:, 0])]
+
+
+def _moved(mean, spread, rows, weight):
+  """Returns mean and covariance with rows [chains, d] at a weight in all."""
+  shift = np.mean(rows, axis=0) - mean
+  rest = rows - np.mean(rows, axis=0)
+  past = (1.0 - weight) * (spread + weight * np.outer(shift, shift))
+  return mean + weight * shift, past + weight / len(rows) * (rest.T @ rest)

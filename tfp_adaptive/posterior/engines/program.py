@@ -1,0 +1,362 @@
+"""Hamiltonian steps as one program, in which all that is learned is data.
+
+Steps run in z of x = f(z), f the conditional Gaussian of `fits.natural` behind
+a matrix C, of which a matrix alone is a special case. Its params, the step
+size, the numbers of leapfrog steps and the noise are arguments: nothing is
+compiled again when they change.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import target_call
+from tfp_adaptive.posterior.fits import conditional
+from tfp_adaptive.posterior.fits import natural as natural_lib
+from tfp_adaptive.posterior.fits import search
+
+__all__ = ['Point', 'Program', 'Taken']
+
+_MOST_LOG_TERM = 30.0
+# Numbers in what is recorded in one call, and steps.
+_LARGEST, _MOST_STEPS = 8192, 16
+_NUM_DRIVERS = search.MOST_DRIVERS
+_NUM_TERMS = 1 + _NUM_DRIVERS
+_NUM_INPUTS = 1 + _NUM_DRIVERS + _NUM_DRIVERS * (_NUM_DRIVERS + 1) // 2
+
+
+class Data(NamedTuple):
+  """A map as arguments of the program.
+
+  Attributes:
+    mean: [d].
+    log_scale: [d].
+    log_det: Of C, [].
+    drivers: Which coordinates they are, [d, 3], zeros and ones.
+    exponents: [4, 3].
+    places: Coefficients of 1, the drivers and their products in each term,
+      [4 * 10, d].
+    slack: [4, d].
+    factor: C, [d, d].
+  """
+
+  mean: np.ndarray
+  log_scale: np.ndarray
+  log_det: np.ndarray
+  drivers: np.ndarray
+  exponents: np.ndarray
+  places: np.ndarray
+  slack: np.ndarray
+  factor: np.ndarray
+
+
+class Point(NamedTuple):
+  """Where chains are.
+
+  Attributes:
+    rows: z, [chains, d].
+    states: x, [chains, d].
+    values: Log density of x, [chains].
+    gradients: Its gradient, [chains, d].
+    log_det: log |det| of the map there, [chains].
+    forces: Gradient of the log density of z, [chains, d].
+  """
+
+  rows: np.ndarray
+  states: np.ndarray
+  values: np.ndarray
+  gradients: np.ndarray
+  log_det: np.ndarray
+  forces: np.ndarray
+
+
+class Taken(NamedTuple):
+  """Proposals of n steps, and what became of them.
+
+  Attributes:
+    rows: z of the proposals, [n, chains, d].
+    states: Their x.
+    gradients: Gradient of the log density there.
+    values: Log density there, [n, chains].
+    log_accept_ratio: [n, chains].
+    is_accepted: [n, chains].
+  """
+
+  rows: np.ndarray
+  states: np.ndarray
+  gradients: np.ndarray
+  values: np.ndarray
+  log_accept_ratio: np.ndarray
+  is_accepted: np.ndarray
+
+  def visited(self, name, start):
+    """Returns where the chains were after each step, [n, chains, ...].
+
+    Args:
+      name: Of a field that a `Point` has as well.
+      start: The `Point` before the first step.
+    """
+    found, now = [], getattr(start, name)
+    for rows, is_accepted in zip(getattr(self, name), self.is_accepted):
+      where = is_accepted[:, np.newaxis] if rows.ndim > 1 else is_accepted
+      now = np.where(where, rows, now)
+      found.append(now)
+    return np.stack(found)
+
+
+class Program:
+  """Takes steps of a density.
+
+  Attributes:
+    most_steps: Steps that one call takes at most.
+  """
+
+  def __init__(self, density, num_chains, event_size, dtype, with_xla):
+    """Traces the program; it is compiled at its first call.
+
+    Args:
+      density: Function of rows [chains, d], a Tensor, to values and gradients.
+      num_chains: Number of chains.
+      event_size: d.
+      dtype: tf.DType of the density.
+      with_xla: Whether XLA compiles the steps.
+    """
+    self._density, self._dtype, self._identity = density, dtype, None
+    numbers = num_chains * event_size
+    self.most_steps = int(np.clip(_LARGEST // numbers, 1, _MOST_STEPS))
+    self._shape = self.most_steps, num_chains, event_size
+    self._data_shapes = _shapes_of_data(event_size)
+    rows, values = [num_chains, event_size], [num_chains]
+    self._point_shapes = rows, rows, values, rows, values, rows
+    few = self._shape[:2]
+    self._taken_shapes = *[self._shape] * 3, few, few, few
+    floats = [*self._point_shapes, [], self._shape, self._shape[:2]]
+    # Few arguments: every one takes time to hand over.
+    self._run = tf.function(
+      self._packed, autograph=False, jit_compile=with_xla or None
+    ).get_concrete_function(
+      tf.TensorSpec([_size(self._data_shapes)], dtype),
+      tf.TensorSpec([_size(floats)], dtype),
+      tf.TensorSpec([1 + self.most_steps], tf.int32),
+    )
+
+  def as_data(self, params):
+    """Returns a map, `conditional.Params`, as the argument of `run`."""
+    values = [np.ravel(value) for value in _data_of(params)]
+    return tf.constant(np.concatenate(values), self._dtype)
+
+  def run(self, data, point, step_size, lengths, momenta, uniforms):
+    """Takes steps.
+
+    Args:
+      data: As of `as_data`.
+      point: `Point`.
+      step_size: Float.
+      lengths: Leapfrog steps of each step, [n], n at most `most_steps`.
+      momenta: [n, chains, d].
+      uniforms: [n, chains].
+
+    Returns:
+      `Point` and `Taken`, numpy.
+    """
+    count = len(lengths)
+    noise = [np.zeros(self._shape), np.zeros(self._shape[:2])]
+    noise[0][:count], noise[1][:count] = momenta, uniforms
+    floats = np.concatenate([np.ravel(x) for x in (*point, step_size, *noise)])
+    counts = np.zeros([1 + self.most_steps], np.int32)
+    counts[0], counts[1 : 1 + count] = count, lengths
+    floats = tf.constant(floats, self._dtype)
+    try:
+      found = self._run(data, floats, tf.constant(counts))
+    except tf.errors.OpError as error:
+      raise target_call.failed(error) from error
+    found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
+    taken = Taken(*(rows[:count] for rows in found[6:]))
+    return Point(*found[:6]), taken._replace(is_accepted=taken.is_accepted > 0)
+
+  def evaluate(self, rows):
+    """Returns values [n, chains] and gradients of rows [n, chains, d].
+
+    They are proposals of steps from zero, all rejected: nothing else is
+    compiled. n is at most `most_steps`.
+    """
+    if self._identity is None:
+      size = self._shape[-1]
+      natural = natural_lib.of_scale(size, [])
+      self._identity = self.as_data(conditional.Params(natural, np.eye(size)))
+    zeros = [np.zeros(shape) for shape in self._point_shapes]
+    never = np.full(rows.shape[:2], 2.0)
+    ones = np.ones([len(rows)], int)
+    _, taken = self.run(self._identity, Point(*zeros), 1.0, ones, rows, never)
+    return taken.values, taken.gradients
+
+  def _packed(self, data, floats, counts):
+    """Returns what `_steps` does in one vector, of arguments in vectors."""
+    shapes = [*self._point_shapes, [], self._shape, self._shape[:2]]
+    floats = _split(floats, shapes, tf.reshape)
+    found = self._steps(
+      Data(*_split(data, self._data_shapes, tf.reshape)),
+      Point(*floats[:6]),
+      floats[6],
+      counts[0],
+      counts[1:],
+      *floats[7:],
+    )
+    return tf.concat([tf.reshape(x, [-1]) for x in found], axis=0)
+
+  def _steps(self, data, point, step_size, count, lengths, momenta, uniforms):
+    """Returns what `run` does, flat: of `most_steps` places `count` filled."""
+    num_steps = self.most_steps
+    places = [
+      tf.TensorArray(self._dtype, num_steps, element_shape=shape[1:])
+      for shape in self._taken_shapes
+    ]
+
+    def turn(step, point, places):
+      end, ratio = self._trajectory(
+        data, point, step_size, lengths[step], momenta[step]
+      )
+      is_accepted = uniforms[step] < tf.exp(tf.minimum(ratio, 0.0))
+      proposal = end.rows, end.states, end.gradients, end.values
+      recorded = *proposal, ratio, tf.cast(is_accepted, self._dtype)
+      places = [p.write(step, rows) for p, rows in zip(places, recorded)]
+      return step + 1, _chosen(is_accepted, end, point), places
+
+    _, point, places = tf.while_loop(
+      lambda step, *_: step < count,
+      turn,
+      (tf.constant(0), point, places),
+      maximum_iterations=num_steps,
+    )
+    return (*point, *(place.stack() for place in places))
+
+  def _trajectory(self, data, point, step_size, num_steps, momentum):
+    """Returns the end of a trajectory, and its log acceptance ratio."""
+    half = 0.5 * step_size
+
+    def leap(count, end, velocity):
+      end = self._at(data, end.rows + step_size * velocity)
+      return count + 1, end, velocity + step_size * end.forces
+
+    _, end, velocity = tf.while_loop(
+      lambda count, *_: count < num_steps,
+      leap,
+      (tf.constant(0), point, momentum + half * point.forces),
+    )
+    velocity -= half * end.forces
+    kinetic = 0.5 * tf.reduce_sum(momentum**2 - velocity**2, axis=-1)
+    ratio = end.values - point.values + end.log_det - point.log_det + kinetic
+    nothing = tf.constant(-np.inf, ratio.dtype)
+    return end, tf.where(tf.math.is_finite(ratio), ratio, nothing)
+
+  def _at(self, data, rows):
+    """Returns the `Point` of z."""
+    with tf.GradientTape() as tape:
+      tape.watch(rows)
+      states, log_det = _forward(data, rows)
+    values, gradients = self._density(states)
+    forces = tape.gradient(
+      [states, log_det],
+      rows,
+      output_gradients=[gradients, tf.ones_like(log_det)],
+    )
+    return Point(rows, states, values, gradients, log_det, forces)
+
+
+def _chosen(is_accepted, end, point):
+  """Returns the `Point` of chains that are accepted, and of others."""
+  where = is_accepted[:, tf.newaxis]
+  return Point(
+    *(
+      tf.where(where if x.shape.rank > 1 else is_accepted, x, y)
+      for x, y in zip(end, point)
+    )
+  )
+
+
+def _shapes_of_data(event_size):
+  return Data(
+    mean=[event_size],
+    log_scale=[event_size],
+    log_det=[],
+    drivers=[event_size, _NUM_DRIVERS],
+    exponents=[_NUM_TERMS, _NUM_DRIVERS],
+    places=[_NUM_TERMS * _NUM_INPUTS, event_size],
+    slack=[_NUM_TERMS, event_size],
+    factor=[event_size, event_size],
+  )
+
+
+def _size(shapes):
+  return sum(int(np.prod(shape)) for shape in shapes)
+
+
+def _split(vector, shapes, reshape=np.reshape):
+  """Returns arrays, or Tensors, of these shapes that lie in a vector."""
+  found, place = [], 0
+  for shape in shapes:
+    size = int(np.prod(shape))
+    found.append(reshape(vector[place : place + size], shape))
+    place += size
+  return found
+
+
+def _data_of(params):
+  """Returns the `Data` of a map.
+
+  Args:
+    params: `conditional.Params`.
+  """
+  natural, factor = params
+  size, count = len(natural.mean), len(natural.drivers)
+  drivers = np.zeros([size, _NUM_DRIVERS])
+  for place, driver in enumerate(natural.drivers):
+    if driver >= 0:
+      drivers[driver, place] = 1.0
+  exponents = np.zeros([_NUM_TERMS, _NUM_DRIVERS])
+  exponents[: 1 + count, :count] = natural.exponents
+  slack = np.zeros([_NUM_TERMS, size])
+  slack[: 1 + count] = natural.slack
+  places = np.zeros([_NUM_TERMS, _NUM_INPUTS, size])
+  places[: 1 + count, 0] = natural.offset
+  slope = np.swapaxes(natural.slope, 1, 2)
+  places[: 1 + count, 1 : 1 + count] = slope[:, :count]
+  # Products of drivers, in their places among those of three.
+  pairs = [(i, j) for i in range(_NUM_DRIVERS) for j in range(i, _NUM_DRIVERS)]
+  own = [pair for pair in pairs if pair[1] < count]
+  for place, pair in enumerate(own[: slope.shape[1] - count]):
+    to = 1 + _NUM_DRIVERS + pairs.index(pair)
+    places[: 1 + count, to] = slope[:, count + place]
+  return Data(
+    mean=natural.mean,
+    log_scale=natural.log_scale,
+    log_det=np.sum(np.log(np.diag(factor))),
+    drivers=drivers,
+    exponents=exponents,
+    places=places.reshape(-1, size),
+    slack=slack,
+    factor=factor,
+  )
+
+
+def _forward(data, rows):
+  """Returns x of z, [chains, d], and log |det|, [chains]."""
+  rows = tf.matmul(rows, data.factor, transpose_b=True)
+  drivers = tf.matmul(rows, data.drivers)
+  logs = tf.matmul(drivers, data.exponents, transpose_b=True)
+  terms = tf.exp(tf.clip_by_value(logs, -_MOST_LOG_TERM, _MOST_LOG_TERM))
+  inputs = [tf.ones_like(drivers[:, :1]), drivers]
+  inputs += [
+    drivers[:, i : i + 1] * drivers[:, i:] for i in range(_NUM_DRIVERS)
+  ]
+  products = terms[:, :, tf.newaxis] * tf.concat(inputs, 1)[:, tf.newaxis]
+  pull = tf.matmul(
+    tf.reshape(products, [-1, _NUM_TERMS * _NUM_INPUTS]), data.places
+  )
+  slack = tf.matmul(terms, data.slack)
+  deviations = rows * tf.math.rsqrt(slack) + pull / slack
+  log_det = data.log_det + tf.reduce_sum(
+    data.log_scale - 0.5 * tf.math.log(slack), axis=-1
+  )
+  return data.mean + tf.exp(data.log_scale) * deviations, log_det

@@ -1,0 +1,74 @@
+"""A dense scale factor of the least Fisher divergence, in NumPy.
+
+`linear.fisher_fit` has the same formulas for compiled kernels, and explains
+them.
+"""
+
+import numpy as np
+
+__all__ = ['factor', 'factor_of_mean', 'fit']
+
+# States for each dimension below which no correlation is kept; and what of them
+# goes where there are fewer states than dimensions.
+_FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
+
+
+def fit(states, gradients, weights=None):
+  """Returns the factor C, [d, d], of pairs; NaN where there is none.
+
+  Args:
+    states: [n, d].
+    gradients: Of the log density there, [n, d].
+    weights: Of the pairs, [n], summing to one; `None`: equal.
+  """
+  count = len(states)
+  if weights is None:
+    weights = np.full([count], 1.0 / count)
+  spreads = []
+  for rows in (states, gradients):
+    rows = rows - weights @ rows
+    spreads.append(rows.T @ (weights[:, np.newaxis] * rows))
+  return factor(*spreads, 1.0 / np.sum(weights**2))
+
+
+def factor(covariance, precision, num_states):
+  """Returns C of what few states tell, [d, d]; NaN where there is none.
+
+  Args:
+    covariance: Of the states, [d, d].
+    precision: Covariance of the gradients, [d, d].
+    num_states: States seen.
+  """
+  diagonals = np.diag(covariance), np.diag(precision)
+  ratio = num_states / len(covariance)
+  share = 1.0 - _SHRINKAGE / (1.0 + ratio**4)
+  if ratio < _FEWEST_STATES:
+    with np.errstate(divide='ignore', invalid='ignore'):
+      scales = (diagonals[0] / diagonals[1]) ** 0.25
+    # What never moved has no scale.
+    return np.diag(np.where(scales > 0.0, scales, np.nan))
+  shrunk = [share * spread for spread in (covariance, precision)]
+  for spread, diagonal in zip(shrunk, diagonals):
+    np.fill_diagonal(spread, diagonal)
+  return factor_of_mean(*shrunk)
+
+
+def factor_of_mean(covariance, precision):
+  """Returns the Cholesky factor of X # Y^-1, [d, d], NaN where there is none.
+
+  With X = L L^T it is L times the factor of (L^T Y L)^-1/2.
+
+  Args:
+    covariance: X, [d, d].
+    precision: Y, [d, d].
+  """
+  try:
+    lower = np.linalg.cholesky(covariance)
+    whitened = lower.T @ precision @ lower
+    values, vectors = np.linalg.eigh(0.5 * (whitened + whitened.T))
+    if not values[0] > 0.0:
+      raise np.linalg.LinAlgError
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    return lower @ np.linalg.cholesky(0.5 * (root + root.T))
+  except np.linalg.LinAlgError:
+    return np.full_like(covariance, np.nan)

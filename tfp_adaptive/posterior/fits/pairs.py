@@ -1,0 +1,77 @@
+"""Pairs of a state and a score, as the fits of conditional maps take them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+  'Pairs',
+  'normalized',
+  'pick',
+  'robust',
+  'standardize',
+  'thinned',
+  'without_odd',
+]
+
+_LARGEST_SCORE = 10.0  # In its typical size, that counts whole.
+_TINY = 1e-30
+
+
+class Pairs(NamedTuple):
+  """Standardized pairs, [n, d], and x's mean and scale, [d]."""
+
+  states: np.ndarray
+  scores: np.ndarray
+  mean: np.ndarray
+  scale: np.ndarray
+
+
+def standardize(states, scores, weights=None):
+  """Returns `Pairs` at mean 0, x and g of one spread.
+
+  Args:
+    states: [n, d].
+    scores: [n, d].
+    weights: [n], summing to one; `None`: equal.
+  """
+  if weights is None:
+    weights = np.full([len(states)], 1.0 / len(states))
+  mean, of_scores = weights @ states, weights @ scores
+  variance = weights @ (states - mean) ** 2
+  score_variance = weights @ (scores - of_scores) ** 2
+  scale = ((variance + _TINY) / (score_variance + _TINY)) ** 0.25
+  return Pairs((states - mean) / scale, scores * scale, mean, scale)
+
+
+def thinned(states, scores, count):
+  """Returns `count` of the pairs, evenly, as `Pairs`."""
+  index = (2 * np.arange(count) + 1) * len(states) // (2 * count)
+  return standardize(states[index], scores[index])
+
+
+def pick(rows, drivers, default):
+  """Returns the drivers' entries along the last axis, a default for none."""
+  return np.where(drivers >= 0, rows[..., np.maximum(drivers, 0)], default)
+
+
+def robust(residual):
+  """Returns a loss about r^2 / 2 that grows like a logarithm far out."""
+  return 2.0 * np.log1p(0.25 * residual**2)
+
+
+def without_odd(scores, is_driver):
+  """Returns weights [n], less of pairs whose scores of drivers are far off.
+
+  Far down a neck they are differences of what has been rounded.
+  """
+  size = np.where(is_driver, np.abs(scores), 0.0)
+  # That of the mean logarithm: few that are large do not make it so.
+  typical = np.exp(np.mean(np.log(size + _TINY), axis=0))
+  odd = np.max(size / (_LARGEST_SCORE * typical), axis=-1)
+  return normalized(np.maximum(odd, 1.0) ** -2.0)
+
+
+def normalized(weights):
+  """Returns weights that sum to one."""
+  return weights / max(np.sum(weights), _TINY)

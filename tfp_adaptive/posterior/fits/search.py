@@ -1,0 +1,252 @@
+"""Drivers and exponents of a conditional Gaussian, found on pairs."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfp_adaptive.posterior.fits import conditional
+from tfp_adaptive.posterior.fits import natural as natural_lib
+from tfp_adaptive.posterior.fits import pairs as pairs_lib
+
+__all__ = ['MOST_DRIVERS', 'find']
+
+MOST_DRIVERS = 3
+_MOST_PAIRS = 500  # That are looked at.
+_FEWEST_PAIRS = 100  # Below it no driver is looked for.
+_NUM_TRIED = 3  # Coordinates as drivers of scales, and of places.
+_NUM_CHANGES = 2  # Of exponents, beside the drivers.
+_NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
+# What a driver, or a term of one, must earn on pairs held out: noise, and what
+# is worth a slot; where the rest is exact, noise is next to nothing.
+_STANDARD_ERRORS = 4.0
+_LEAST_GAIN = 0.05
+_TINY = 1e-12
+
+
+def find(states, scores, num_drivers, is_bent=False):
+  """Returns drivers [k] ints, -1: none, and an exponent of each, [k].
+
+  One change after the other: a driver more, or another exponent of one; each
+  the one that lowers the loss of pairs held out the most, as long as it does so
+  beyond noise. Where none does, two drivers at once, of a scale and of a place:
+  of a hierarchy neither may help alone, whose scale moves the others about a
+  mean. A driver that would only move the others along a line is none: that is
+  what C is for.
+
+  Args:
+    states: [n, d], neighbours in a chain next to each other.
+    scores: Gradients of the log density there, [n, d].
+    num_drivers: k, the most that there may be.
+    is_bent: Whether means follow products of drivers too.
+  """
+  drivers, exponents = np.full([num_drivers], -1), np.zeros([num_drivers])
+  if len(states) < _FEWEST_PAIRS:
+    return drivers, exponents
+  pairs = pairs_lib.thinned(states, scores, min(len(states), _MOST_PAIRS))
+  search, is_two = _Search(pairs, is_bent), False
+  for _ in range(num_drivers + _NUM_CHANGES):
+    change, worth = search.best(drivers, exponents, is_two)
+    if worth > 0.0:
+      drivers, exponents = change.of(drivers, exponents)
+    elif is_two:
+      break
+    is_two = not worth > 0.0
+  return drivers, exponents
+
+
+class _Change(NamedTuple):
+  """A driver and its exponent for a place.
+
+  `other` is a driver for the place after it, whose term has no exponent; -1:
+  none.
+  """
+
+  place: int
+  driver: int
+  exponent: float
+  other: int = -1
+
+  def of(self, drivers, exponents):
+    """Returns drivers and exponents, [k] each, after the change."""
+    drivers, exponents = drivers.copy(), exponents.copy()
+    drivers[self.place], exponents[self.place] = self.driver, self.exponent
+    if self.other >= 0:
+      drivers[self.place + 1], exponents[self.place + 1] = self.other, 0.0
+    return drivers, exponents
+
+  def is_allowed(self, drivers):
+    """Whether there is a place, and no driver twice."""
+    if self.is_new(drivers) and self.driver in drivers:
+      return False
+    if self.other < 0:
+      return True
+    has_room = self.place + 1 < len(drivers)
+    return has_room and self.other not in (*drivers, self.driver)
+
+  def is_new(self, drivers):
+    """Whether the driver is another than the one in its place."""
+    return drivers[self.place] != self.driver
+
+  def num_terms_added(self, drivers, exponents):
+    """Returns how many drivers, or terms of one, are new."""
+    is_added = self.is_new(drivers) or exponents[self.place] == 0.0
+    return int(is_added) + (self.other >= 0)
+
+
+class _Search:
+  """Losses of drivers on pairs of which every other block is held out."""
+
+  def __init__(self, pairs, is_bent):
+    self._pairs, self._is_bent = pairs, is_bent
+    count = len(pairs.states)
+    is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
+    self._held_out = pairs_lib.normalized(is_held_out.astype(float))
+    self._fitted = pairs_lib.normalized((~is_held_out).astype(float))
+
+  def best(self, drivers, exponents, is_two):
+    """Returns the best `_Change` and what it is worth; -inf: there is none.
+
+    Args:
+      drivers: [k] ints; -1: none.
+      exponents: [k].
+      is_two: Whether two drivers are tried at once, instead of one.
+    """
+    matrix = conditional.in_units(self._pairs, drivers, exponents)
+    start = conditional.start(self._pairs, drivers, matrix, self._is_bent)
+    now = self._fit(drivers, exponents, start)
+    whitened = self._whitened(now)
+    found = None, -np.inf, -np.inf
+    for change in self._tried(now, drivers, exponents, is_two):
+      if not change.is_allowed(drivers):
+        continue
+      rank, worth = self._worth(change, drivers, exponents, now, whitened)
+      if np.isfinite(worth) and rank > found[1]:
+        found = change, rank, worth
+    return found[0], found[2]
+
+  def _worth(self, change, drivers, exponents, now, whitened):
+    """Returns by what a change is ranked, and what it is worth."""
+    then = self._fit(*change.of(drivers, exponents), now)
+    if change.is_new(drivers):
+      whitened = self._sheared(*whitened, change.driver)
+    if change.other >= 0:
+      whitened = self._sheared(*whitened, change.other)
+    gains = self._losses(sum(whitened))
+    gains = gains - self._losses(sum(self._whitened(then)))
+    mean = self._held_out @ gains
+    error = np.sqrt(np.sum((self._held_out * (gains - mean)) ** 2))
+    least = _LEAST_GAIN * change.num_terms_added(drivers, exponents)
+    # As good without a term is better.
+    rank = mean - _LEAST_GAIN * (change.exponent != 0.0)
+    return rank, mean - _STANDARD_ERRORS * error - least
+
+  def _tried(self, now, drivers, exponents, is_two):
+    """Yields each `_Change`."""
+    explained, sign = self._dependence(now)
+    free = np.flatnonzero(drivers < 0)
+    if not is_two:
+      for unit, by in ((1.0, 0.5), (2.0, 2.0)):
+        for place in np.flatnonzero(drivers >= 0):
+          driver, exponent = drivers[place], exponents[place]
+          exponent = by * exponent if exponent else unit * sign[driver]
+          yield _Change(place, driver, exponent)
+    if not len(free):
+      return
+    of_scale, of_place = (
+      np.argsort(-rank, kind='stable')[:_NUM_TRIED]
+      for rank in (explained, self._moved(now))
+    )
+    if is_two:
+      for one in of_scale:
+        for other in of_place:
+          yield _Change(free[0], one, 2.0 * sign[one], other)
+      return
+    for by, ranked in ((1.0, of_scale), (2.0, of_scale), (0.0, of_place)):
+      for driver in ranked:
+        yield _Change(free[0], driver, by * sign[driver])
+
+  def _dependence(self, now):
+    """Returns how others' precisions depend on a coordinate, and the sign.
+
+    Explained variances of log |h - g| - log |r x|, whose h - g is the true
+    r x, summed over the others, and +-1, [d] each.
+    """
+    weights = self._fitted[:, np.newaxis]
+    true, fitted = (
+      np.log(square + _TINY)
+      for square in ((now.push - now.residual) ** 2, now.push**2)
+    )
+    correlation = _others(
+      weights * _standard(self._pairs.states, weights),
+      _standard(true - fitted, weights),
+    )
+    explained = np.sum(correlation**2, axis=-1)
+    direction = np.sum(correlation * np.abs(correlation), axis=-1)
+    return explained, np.where(direction < 0.0, -1.0, 1.0)
+
+  def _moved(self, now):
+    """Returns what coordinates times the terms explain of others' residuals.
+
+    And their squares, where means may bend.
+    """
+    states, weights = self._pairs.states, self._fitted[:, np.newaxis]
+    share = weights / (1.0 + 0.25 * now.residual**2)
+    root = 1.0 / np.sqrt(now.precision)
+    distances = pairs_lib.pick(states, now.natural.drivers, 0.0)
+    terms = natural_lib.terms(now.natural.exponents, distances)
+    rows = [term[:, np.newaxis] * states for term in terms.T]
+    if self._is_bent:
+      rows.append(states**2 - np.sum(weights * states**2, axis=0))
+    own = _TINY + np.sum(share * root**2 * states**2, axis=0)
+    moved = np.zeros_like(states[0])
+    for along in rows:
+      # Of what a coordinate does not explain of itself.
+      square = (along**2).T @ (share * root**2)
+      shared = along.T @ (share * root**2 * states)
+      left = np.maximum(square - shared**2 / own, 1e-6 * square) + _TINY
+      of_residual = _others(along, share * root * now.residual)
+      moved += np.sum(of_residual**2 / left, axis=-1)
+    return moved
+
+  def _fit(self, drivers, exponents, before):
+    matrix = conditional.in_units(self._pairs, drivers, exponents)
+    return conditional.regress(
+      self._pairs, self._fitted, drivers, matrix, before
+    )
+
+  def _whitened(self, fitted):
+    """Returns y and its scores, of one spread."""
+    rows = natural_lib.whitened(
+      fitted.natural, self._pairs.states, self._pairs.scores
+    )
+    own = pairs_lib.standardize(*rows, self._fitted)
+    return own.states, own.scores
+
+  def _losses(self, residuals):
+    residuals = residuals - self._fitted @ residuals
+    return np.sum(pairs_lib.robust(residuals), axis=-1)
+
+  def _sheared(self, rows, scores, driver):
+    """Returns y and its scores where the others follow a driver on a line."""
+    along = rows[:, driver] - self._fitted @ rows[:, driver]
+    weights = self._fitted * along
+    slope = weights @ (rows + scores) / (weights @ along)
+    slope[driver] = 0.0
+    scores = scores.copy()
+    scores[:, driver] += scores @ slope
+    own = pairs_lib.standardize(
+      rows - along[:, np.newaxis] * slope, scores, self._fitted
+    )
+    return own.states, own.scores
+
+
+def _others(left, right):
+  """Returns sums over pairs with zeros on the diagonal, [d, d]."""
+  sums = left.T @ right
+  np.fill_diagonal(sums, 0.0)
+  return sums
+
+
+def _standard(rows, weights):
+  rows = rows - np.sum(weights * rows, axis=0)
+  return rows / np.sqrt(np.sum(weights * rows**2, axis=0) + _TINY)
