@@ -39,6 +39,19 @@ def test_evaluations_are_in_batches_of_chains_and_counted():
   np.testing.assert_allclose(density.evaluate(rows[:2])[1], -rows[:2])
 
 
+@pytest.mark.parametrize('with_xla', [False, True])
+@pytest.mark.parametrize('count', [1, 11, 16 * _NUM_CHAINS, 150])
+def test_compiled_steps_evaluate_points_as_the_density_does(with_xla, count):
+  density, rows = _of(lambda x: _normal(x - 1e3), tf.float64), _rows(count)
+  density.compile(with_xla)
+  density.evaluate(rows[:1])  # The first time it is the density itself.
+  values, gradients = density.evaluate(rows)
+  expected = -0.5 * np.sum((rows - 1e3) ** 2, axis=1)
+  np.testing.assert_allclose(values, expected, rtol=1e-14)
+  np.testing.assert_allclose(gradients, 1e3 - rows, rtol=1e-14)
+  assert (density._steps is not None) == with_xla
+
+
 @tfd.JointDistributionCoroutineAutoBatched
 def _hierarchy():
   mean = yield tfd.Normal(0.0, 10.0, name='mean')
