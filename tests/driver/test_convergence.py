@@ -76,22 +76,6 @@ def test_the_worst_coordinate_is_found_by_name():
   assert worst['ess_bulk'][1] == worst['ess_tail'][1] == 'coordinate 0'
 
 
-def test_independent_draws_are_near_one():
-  assert abs(convergence.worst(_DRAWS, 1)['rhat'][0] - 1.0) < 0.01
-
-
-def test_a_drift_of_one_chain_is_seen():
-  rhat, name = convergence.worst(np.linspace(0.0, 1.0, 200), 0)['rhat']
-  assert rhat > 1.5 and name == 'the state'
-
-
-def test_spreads_that_differ_are_seen():
-  draws = _DRAWS.copy()
-  draws[:, 0, 2] *= 3.0  # Means agree: only folded ranks tell.
-  rhat, name = convergence.worst(draws, 1)['rhat']
-  assert rhat > 1.05 and name == 'coordinate 2'
-
-
 @pytest.mark.parametrize(
   'states, num_chain_dims, name',
   [

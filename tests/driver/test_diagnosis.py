@@ -106,9 +106,7 @@ def _said(states, **trace):
 def test_more_than_a_hundredth_of_diverging_proposals_is_said(share, is_warned):
   diverging = (np.arange(1000) < 1000 * share).reshape(250, 4)
   said = _said(np.zeros([250, 4, 2]), diverging=diverging)
-  assert [f'{share:.1%} of the recorded' in s for s in said] == [
-    True
-  ] * is_warned
+  assert len(said) == is_warned
 
 
 @pytest.mark.parametrize('shift, is_warned', [(0.05, False), (0.4, True)])
@@ -139,26 +137,3 @@ def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
   accepted = np.arange(1000) < 1000 * rate
   said = list(run_warnings.acceptance(accepted, 0.55))
   assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
-
-
-@pytest.mark.parametrize('rate, is_warned', [(0.35, True), (0.75, False)])
-def test_of_what_may_exceed_the_wanted_acceptance_less_is_said(rate, is_warned):
-  accepted = np.arange(1000) < 1000 * rate
-  said = list(run_warnings.acceptance(accepted, 0.55, True))
-  assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
-
-
-@pytest.mark.parametrize('outer, inner', [(30, 80), (80, 30)])
-def test_a_stack_adapts_for_as_long_as_any_of_its_kernels(outer, inner):
-  kernel = tfp.mcmc.HamiltonianMonteCarlo(lambda x: -(x**2), 0.1, 2)
-  assert diagnosis.num_adaptation_steps(kernel) == 0
-  kernel = tfp.mcmc.SimpleStepSizeAdaptation(kernel, inner)
-  kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(kernel, outer)
-  assert diagnosis.num_adaptation_steps(kernel) == 80
-
-
-def test_a_learned_map_may_accept_more_than_its_least():
-  kernel = tfpa.transport_adaptive_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 1, num_leapfrog_steps=2
-  )
-  assert kernel.criterion.may_exceed_target
