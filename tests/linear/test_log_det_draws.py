@@ -35,14 +35,3 @@ def test_the_number_of_terms_has_the_stated_law(num_fixed, prob):
 
   assert p_value(prob) > 1e-3
   assert p_value(prob + 0.05) < 1e-6  # The negative control.
-
-
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
-def test_probes_are_signs_of_the_dtype_asked_for(dtype):
-  probe = log_det.rademacher([2000, 3], dtype, tf.constant([1, 2]))
-  assert probe.dtype == dtype
-  np.testing.assert_array_equal(np.abs(probe), 1.0)
-  # Means of signs have standard error 1 / sqrt(n).
-  assert np.all(np.abs(np.mean(probe, axis=0)) < 4 / 2000**0.5)
