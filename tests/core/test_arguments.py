@@ -7,70 +7,43 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
 from tests.contracts import targets
 from tfp_adaptive.core import arguments
 
 
 @pytest.mark.parametrize(
-  'value', [1e-3, 2, np.float32(0.5), np.ones([3, 1]), tf.constant([0.1, 3.0])]
+  'value',
+  [1e-3, np.float32(0.5), np.ones([3, 1]), tf.constant([0.1, 3.0])],
+  ids=str,
 )
 def test_positive_numbers_of_any_kind_are_taken(value):
   arguments.check_positive(value, 'rate', 0.1, is_array=True)
+  if np.ndim(value):
+    with pytest.raises(ValueError, match='`rate` must be .*one number'):
+      arguments.check_positive(value, 'rate', 0.1)
 
 
 @pytest.mark.parametrize(
-  'value', [np.ones([2]), [1.0, 2.0], tf.constant([0.5])], ids=str
-)
-def test_an_array_is_no_number(value):
-  with pytest.raises(ValueError, match='`rate` must be .*one number'):
-    arguments.check_positive(value, 'rate', 0.1)
-  with pytest.raises(ValueError, match='`share` must lie'):
-    arguments.check_inner_share([0.5], 'share', '')
-
-
-@pytest.mark.parametrize(
-  'value',
-  [0, -1.0, np.nan, np.inf, True, None, '1', np.array([1.0, 0.0]), [1.0, 'a']],
-  ids=str,
+  'value', [0, np.nan, True, None, '1', tf.constant(-1.0), [1.0, 'a'], 1 + 2j]
 )
 def test_what_is_not_positive_is_refused_with_what_to_write(value):
   with pytest.raises(ValueError, match='`rate` must be.*`rate=0.1`'):
     arguments.check_positive(value, 'rate', 0.1, is_array=True)
 
 
-@pytest.mark.parametrize('value', [0, -1, True, 2.0, '3', None, np.bool_(True)])
+@pytest.mark.parametrize('value', [0, True, 2.0, '3', None, np.bool_(True)])
 def test_what_is_no_count_is_refused(value):
   with pytest.raises(ValueError, match='`num` must be.*`num=5`'):
     arguments.check_count(value, 'num', 5)
-
-
-def test_counts_of_numpy_are_taken():
   arguments.check_count(np.int64(3), 'num', 5)
 
 
-def test_tensors_are_looked_into_where_they_are_known():
-  with pytest.raises(ValueError, match='rate'):
-    arguments.check_positive(tf.constant(-1.0), 'rate', 0.1)
+_F = targets.standard_normal
+_PRIOR = tfpa.gaussian_priors.spectral(np.eye(2, dtype=np.float32))
+_langevin = functools.partial(tfpa.gradient_adaptive_langevin, _F, 1)
+_kernel_hamiltonian = functools.partial(tfpa.kernel_hamiltonian, _F, 1)
 
 
-@pytest.mark.parametrize(
-  'build',
-  [
-    lambda **options: tfpa.gradient_adaptive_random_walk(
-      targets.standard_normal, 1, **options
-    ),
-    lambda **options: tfpa.gradient_adaptive_langevin(
-      targets.standard_normal, 1, **options
-    ),
-    lambda **options: tfpa.entropy_adaptive_hamiltonian(
-      targets.standard_normal, 1, num_leapfrog_steps=2, **options
-    ),
-    lambda **options: tfpa.transport_adaptive_hamiltonian(
-      targets.standard_normal, 1, num_leapfrog_steps=2, **options
-    ),
-  ],
-)
 @pytest.mark.parametrize(
   'name, part',
   [
@@ -80,14 +53,9 @@ def test_tensors_are_looked_into_where_they_are_known():
     ('optimizer', 'adam'),
   ],
 )
-def test_parts_without_parentheses_are_refused(build, name, part):
-  message = rf'`{name}` must be.*`{name}=tfpa\.[a-z_.]*\(.*with parentheses'
-  with pytest.raises(TypeError, match=message):
-    build(**{name: part})
-
-
-_F = targets.standard_normal
-_FORM = 'Write for example `'
+def test_parts_without_parentheses_are_refused(name, part):
+  with pytest.raises(TypeError, match=f'`{name}` must be.*with parentheses'):
+    _langevin(**{name: part})
 
 
 @pytest.mark.parametrize(
@@ -109,7 +77,7 @@ _FORM = 'Write for example `'
   ],
 )
 def test_a_number_that_has_another_meaning_in_other_builders_is_named(build):
-  with pytest.raises(TypeError, match=_FORM):
+  with pytest.raises(TypeError, match='Write for example `'):
     build()
 
 
@@ -136,57 +104,26 @@ def test_the_error_shows_a_call_that_works():
   assert kernel.proposal.num_leapfrog_steps == 3
 
 
-_PRECONDITIONER = tfpa.preconditioners.cholesky(init_scale=-1.0)
-
-
 @pytest.mark.parametrize(
   'name, build',
   [
     ('learning_rate', lambda: tfpa.optimizers.adam(-1e-3)),
     ('decay', lambda: tfpa.optimizers.adam(1e-3, decay=1.0)),
-    ('square_decay', lambda: tfpa.optimizers.adam(1e-3, square_decay=1.5)),
     ('learning_rate', lambda: tfpa.optimizers.rmsprop(0.0)),
     ('gain', lambda: tfpa.optimizers.relative_gradient(gain=0.5)),
     ('target_accept_prob', lambda: tfpa.criteria.l2hmc(0.0)),
-    (
-      'target_accept_prob',
-      lambda: tfpa.criteria.expected_squared_jump_distance(1.0),
-    ),
     ('weight', lambda: tfpa.criteria.cross_entropy(0.5, weight=np.nan)),
     ('scale', lambda: tfpa.gaussian_priors.autoregression([0.5], -1.0, 4)),
-    ('scale', lambda: tfpa.gaussian_priors.random_walk(0, 4, 1.0)),
     ('initial_scale', lambda: tfpa.gaussian_priors.random_walk(1.0, 4, 0.0)),
-    (
-      'step_size',
-      lambda: baselines.kernel_adaptive_metropolis(
-        targets.standard_normal, 1, step_size=0.0
-      ),
-    ),
+    ('step_size', lambda: _kernel_hamiltonian(step_size=0.0)),
     (
       'target_accept_prob',
-      lambda: baselines.kernel_adaptive_metropolis(
-        targets.standard_normal, 1, target_accept_prob=1.0
-      ),
-    ),
-    (
-      'step_size',
-      lambda: tfpa.kernel_hamiltonian(
-        targets.standard_normal, 1, step_size=0.0
-      ),
-    ),
-    (
-      'target_accept_prob',
-      lambda: tfpa.kernel_hamiltonian(
-        targets.standard_normal,
-        1,
-        num_leapfrog_steps=3,
-        target_accept_prob=1.0,
-      ),
+      lambda: _kernel_hamiltonian(num_leapfrog_steps=3, target_accept_prob=1.0),
     ),
     (
       'init_scale',
-      lambda: tfpa.adaptive_metropolis(
-        targets.standard_normal, 1, _PRECONDITIONER
+      lambda: _langevin(
+        preconditioner=tfpa.preconditioners.cholesky(init_scale=-1.0)
       ).bootstrap_results(tf.zeros([2, 3])),
     ),
   ],
@@ -202,12 +139,6 @@ def test_whole_numbers_and_dtypes_of_a_scale_are_kept():
     assert prior.params.bands[0].dtype == dtype
 
 
-@pytest.mark.parametrize('value', [1 + 2j, [[1.0], [1.0, 2.0]]], ids=str)
-def test_numbers_of_another_kind_are_refused(value):
-  with pytest.raises(ValueError, match='rate'):
-    arguments.check_positive(value, 'rate', 0.1)
-
-
 def test_lists_with_what_only_the_run_knows_are_taken():
   @tf.function(autograph=False)
   def build(x):
@@ -215,24 +146,3 @@ def test_lists_with_what_only_the_run_knows_are_taken():
     return x
 
   build(tf.constant(-1.0))
-
-
-_PRIOR = tfpa.gaussian_priors.spectral(np.eye(2, dtype=np.float32))
-
-
-@pytest.mark.parametrize(
-  'kernel',
-  [
-    tfpa.transport_adaptive_hamiltonian(
-      targets.standard_normal, 1, num_leapfrog_steps=2
-    ),
-    tfpa.kernel_hamiltonian(targets.standard_normal, 1),
-    baselines.kernel_adaptive_metropolis(targets.standard_normal, 1),
-    tfpa.marginal_gradient(targets.standard_normal, _PRIOR, 1),
-    tfpa.elliptical_slice(targets.standard_normal, _PRIOR),
-    tfpa.auxiliary_langevin(targets.standard_normal, 1),
-  ],
-)
-def test_kernels_of_all_kinds_refuse_a_start_of_whole_numbers(kernel):
-  with pytest.raises(TypeError, match='floating numbers'):
-    kernel.bootstrap_results(np.zeros([4, 2], np.int64))

@@ -1,13 +1,11 @@
-"""The Hamiltonian kernel: its entropy, divergences, drawn lengths, L = 1."""
+"""The Hamiltonian kernel: its entropy, and its form with one leapfrog step."""
 
 import functools
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tests.contracts import parts
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.contracts import trajectories
@@ -73,66 +71,6 @@ def test_the_mean_entropy_is_the_log_determinant_at_the_middle():
   assert abs(_z_score(estimate - middle)) < 4.0
   assert abs(_z_score(estimate - start)) > 6.0  # The negative control.
   assert abs(middle.mean()) > 0.2
-
-
-def _diverging_step(target, state, **options):
-  """Returns MH results and the replay's transition and gradient."""
-  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
-    target, registry.fixed(_FACTOR), 3, **options
-  )
-  before, results, replay = parts.replayed_step(proposal, state, (1, 2))
-  params = before.accepted_results.preconditioner_params
-  criterion = tfpa.criteria.generalized_speed_measure(0.67)
-  with tf.GradientTape() as tape:
-    tape.watch(params)
-    moved = replay.transition(scale_factor.at(proposal.preconditioner, params))
-    state = criterion.init(parts.PROBLEM)
-    value = tf.reduce_sum(
-      criterion.value(state, moved)
-      + criterion.entropy(state, moved)
-      + moved.proposed_log_prob
-    )
-  return results, moved, tape.gradient(value, params)
-
-
-def _half_normal(x):
-  """N(0, I) on x > 0, NaN elsewhere; finite at 0 or not."""
-  inside = tf.reduce_all(x > -0.1, axis=-1)
-  value = targets.standard_normal(x)
-  return tf.where(inside, value, np.nan)
-
-
-def _gamma(x):
-  """Gamma(3, 1) in every coordinate: NaN below 0, no gradient at 0."""
-  return tf.reduce_sum(2.0 * tf.math.log(x) - x, axis=-1)
-
-
-@pytest.mark.parametrize('target', [_half_normal, _gamma])
-@pytest.mark.parametrize(
-  'options',
-  [
-    dict(),
-    dict(hessian_product='finite_difference'),
-  ],
-  ids=str,
-)
-def test_chains_that_diverged_are_marked_and_all_fields_are_finite(
-  options, target
-):
-  # Neither target has anything finite everywhere: NaN is near all chains.
-  rng = np.random.default_rng(4)
-  state = tf.constant(0.2 + np.abs(rng.normal(size=(40, _EVENT_SIZE))))
-  results, moved, gradient = _diverging_step(target, state, **options)
-  ratio = results.log_accept_ratio.numpy()
-  num_diverged = np.sum(~np.isfinite(ratio) | (ratio < -1000.0))
-  assert 2 < num_diverged < 38
-  np.testing.assert_array_equal(
-    moved.is_finite, np.isfinite(ratio) & (ratio > -1000.0)
-  )
-  for field in moved:
-    assert np.all(np.isfinite(field))
-  assert np.all(np.isfinite(gradient))
-  assert np.any(gradient != 0.0)
 
 
 def _adapting_run(kernel, num_steps=30):

@@ -6,8 +6,6 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
-from tfp_adaptive.core import tfp_private
-from tfp_adaptive.linear.criteria import penalty
 
 _NUM_ADAPTING, _NUM_RESULTS = 300, 200
 
@@ -101,29 +99,3 @@ def test_a_scale_far_too_large_is_left_within_a_few_steps():
   diverging = np.diff(num_dropped) == 4
   assert np.all(diverging[:3]) and not np.any(diverging[-3:])
   assert np.all(np.diff(scales)[diverging] < 0.0)
-
-
-def _scale_beside_a_neck(curvature):
-  """Returns C's scale where the last of 8 chains has a narrower target."""
-  variances = tf.constant([1.0] * 7 + [1.0 / curvature])
-
-  def log_prob(x):
-    return -0.5 * tf.reduce_sum(x**2, axis=-1) / variances
-
-  kernel = _kernel(log_prob)
-  start = _starts(8, 4) * tf.sqrt(variances)[:, tf.newaxis]
-  results = _sample(kernel, start, num_results=10).final_kernel_results
-  params = tfp_private.get_innermost(results, 'preconditioner_params')
-  return np.exp(np.mean(np.log(np.abs(np.diag(params)))))
-
-
-@pytest.mark.nightly
-@pytest.mark.filterwarnings('ignore:No move was accepted')
-def test_one_chain_in_a_neck_does_not_shrink_the_proposal(monkeypatch):
-  alone = _scale_beside_a_neck(1.0)
-  assert 0.9 < _scale_beside_a_neck(30.0) / alone < 1.1
-  # The negative control: unbounded, that chain alone has its way.
-  monkeypatch.setattr(
-    penalty, 'influence', lambda moved: tf.ones_like(moved.log_accept_ratio)
-  )
-  assert _scale_beside_a_neck(30.0) / alone < 0.5

@@ -1,4 +1,4 @@
-"""Steps that keep momenta: their joint law, and what they learn and refuse."""
+"""Steps that keep momenta leave their joint distribution as it is."""
 
 import functools
 
@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
 from tests.contracts import momenta
 from tests.contracts import registry
 from tests.contracts import targets
-from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import kept_momentum
 from tfp_adaptive.linear import step_kinds
 
@@ -130,29 +128,3 @@ def test_uniforms_go_on_as_momenta_are_lost_and_keep_their_height():
     np.where(is_accepted, moved * np.exp(-ratio), moved),
     rtol=1e-12,
   )
-
-
-@pytest.mark.full
-def test_what_is_learned_is_half_as_many_steps_and_can_be_frozen():
-  scales = tf.constant([1.0, 3.0, 10.0, 30.0], tf.float64)
-  target = lambda x: targets.standard_normal(x / scales)
-  kernel = tfpa.fisher_divergence_hamiltonian(
-    target, 300, keep_momentum=True, max_num_leapfrog_steps=8
-  )
-  run = tfpa.sample(
-    kernel, tf.zeros([8, 4], tf.float64), 500, progress=False, seed=3
-  )
-  results = run.final_kernel_results
-  learned = results.trajectory_length.num_leapfrog_steps.numpy()
-  drawn = mh_results(results).accepted_results.num_leapfrog_steps.numpy()
-  length = max(1, sum(learned) // 4)
-  np.testing.assert_array_equal(drawn, [1, 2 * length - 1, sum(learned)])
-  frozen = tfpa.frozen(kernel, results)
-  again = frozen.bootstrap_results(run.final_state).accepted_results
-  np.testing.assert_array_equal(again.num_leapfrog_steps, drawn)
-  assert tfpa.cost_per_step(kernel, False, results).gradient == length
-  assert tfpa.cost_per_step(frozen, False).gradient == length
-  spread = run.states.std(axis=(0, 1)) / scales
-  np.testing.assert_allclose(spread, 1.0, atol=0.15)
-  with pytest.raises(ValueError, match='momenta that are kept'):
-    tfpa.as_tfp_kernel(kernel, results)

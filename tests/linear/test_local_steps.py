@@ -167,33 +167,3 @@ def test_the_step_size_follows_the_chains_that_took_all_of_it():
   np.testing.assert_allclose(
     proposal.mean_accept_prob(results), expected, rtol=1e-6
   )
-
-
-def test_chains_that_never_move_do_not_drive_the_step_size():
-  kernel = tfpa.fisher_divergence_hamiltonian(
-    _funnel, 10, num_leapfrog_steps=3, local_steps=True
-  )
-  start = tf.constant(np.random.default_rng(0).normal(size=(4, _EVENT_SIZE)))
-  _, results = kernel.one_step(
-    start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
-  )
-  moves = mh_results(results)
-  dead = tf.constant([0.0, 0.0, 0.0, -np.inf], tf.float64)
-  for octaves in (0.0, 1.0):  # In the second all are short.
-    proposed = moves.proposed_results
-    path = proposed.trajectory._replace(
-      octaves=tf.fill([4], tf.constant(octaves, tf.float64)),
-      log_choice_ratio=tf.zeros([4], tf.float64),
-    )
-    stuck = moves._replace(
-      accepted_results=moves.accepted_results._replace(
-        target_log_prob=moves.accepted_results.target_log_prob + dead
-      ),
-      proposed_results=proposed._replace(trajectory=path),
-      log_accept_ratio=tf.constant([-0.1, -0.2, -0.3, -np.inf], tf.float64),
-    )
-    np.testing.assert_allclose(
-      kernel.proposal.mean_accept_prob(stuck),
-      np.mean(np.exp([-0.1, -0.2, -0.3])),
-      rtol=1e-12,
-    )

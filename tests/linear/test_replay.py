@@ -13,6 +13,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import parts
 from tests.contracts import registry
 from tests.contracts import targets
+from tests.contracts import trajectories
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import scale_factor
 
@@ -92,16 +93,7 @@ def _log_ratio(name, step, factor):
   return log_prob_y - log_prob_x + correction
 
 
-def _finite_difference(function, factor, width=1e-6, is_full=False):
-  """Returns the gradient of function(L) in the lower triangle of L, or all."""
-  gradient = np.zeros_like(factor)
-  for i, j in np.ndindex(*factor.shape):
-    if is_full or i >= j:
-      bump = np.zeros_like(factor)
-      bump[i, j] = width
-      difference = function(factor + bump) - function(factor - bump)
-      gradient[i, j] = difference / (2 * width)
-  return gradient
+_LOWER = list(zip(*np.tril_indices(_EVENT_SIZE)))
 
 
 @each_proposal
@@ -143,8 +135,8 @@ def test_fast_langevin_gradient_is_its_closed_form():
 @pytest.mark.parametrize('name', ['random_walk', 'langevin_exact'])
 def test_exact_gradients_are_finite_differences_of_the_full_ratio(name):
   step = _Step(name)
-  expected = _finite_difference(
-    lambda factor: _log_ratio(name, step, factor).sum(), _FACTOR
+  expected = trajectories.finite_difference(
+    lambda factor: _log_ratio(name, step, factor).sum(), _FACTOR, _LOWER
   )
   np.testing.assert_allclose(
     step.gradient_in_factor('log_accept_ratio'), expected, rtol=1e-6, atol=1e-6
@@ -171,7 +163,7 @@ def test_displacement_gradient_is_that_of_the_proposal(name):
 
   np.testing.assert_allclose(
     step.gradient_in_factor('displacement'),
-    _finite_difference(displacement, _FACTOR),
+    trajectories.finite_difference(displacement, _FACTOR, _LOWER),
     rtol=1e-6,
   )
 
@@ -182,8 +174,8 @@ def test_tangent_gradients_are_the_factor_times_raw_gradients(name):
   # The tangent of a dense C is E itself: dF/dE = C^T G for G the gradient in
   # all entries of C, by finite differences.
   step = _Step(name)
-  full = _finite_difference(
-    lambda factor: _log_ratio(name, step, factor).sum(), _FACTOR, is_full=True
+  full = trajectories.finite_difference(
+    lambda factor: _log_ratio(name, step, factor).sum(), _FACTOR
   )
   np.testing.assert_allclose(
     step.gradient_in_tangent(
@@ -276,3 +268,26 @@ def test_the_control_variate_test_notices_a_wrong_law(name):
 def test_the_control_variate_takes_noise_off(name, kept):
   plain, variate = _gradients_per_chain(name)
   assert (plain + variate).var(axis=0).sum() < kept * plain.var(axis=0).sum()
+
+
+def test_the_random_walk_carries_the_gradient_at_the_state_of_the_chain():
+  proposal = tfpa.proposals.UncalibratedPreconditionedRandomWalk(
+    _TARGET.log_prob, registry.fixed(_TARGET.factor)
+  )
+  kernel = tfpa.MetropolisHastings(proposal)
+  state = tf.constant(_TARGET.draw(20))
+  results = kernel.bootstrap_results(state)
+  cache = proposal.init_replay_cache(results.proposed_results)
+  has_moved, num_held = np.zeros([20, 1], bool), 0
+  for seed in targets.seeds(5):
+    previous = results.accepted_results
+    state, results = kernel.one_step(state, results, seed=seed)
+    proposed = results.proposed_results, results.proposed_state
+    cache = proposal.replay(cache, previous, *proposed, results).cache
+    accepted = results.is_accepted.numpy()[:, np.newaxis]
+    num_held += np.sum(has_moved & ~accepted)
+    has_moved |= accepted
+    # Zero, which means unknown, until a chain has moved.
+    expected = np.where(has_moved, _log_prob_and_grad(state)[1], 0.0)
+    np.testing.assert_allclose(cache, expected, rtol=1e-12)
+  assert num_held > 5 and np.sum(~has_moved) < 20
