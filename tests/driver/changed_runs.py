@@ -1,8 +1,8 @@
 """Runs of both front doors in two versions, built from scratch each time.
 
 A case is a function of a folder and of whether something is changed, which
-returns a function of the folder of the checkpoint. Half of the cases change
-what lies outside of the graph.
+returns a function of the folder of the checkpoint. Most cases change what lies
+outside of the graph.
 """
 
 import contextlib
@@ -22,30 +22,12 @@ from experiments.studies import kernel_cases
 from tfp_adaptive.driver.checkpoint import Checkpoint
 from tfp_adaptive.posterior import run_file
 
-__all__ = [
-  'BUILDERS',
-  'POSTERIORS',
-  'SAMPLES',
-  'UNCHANGED',
-  'begin',
-  'cut',
-  'digest',
-  'outside',
-  'shown',
-]
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 
 _START = np.random.default_rng(4).normal(size=(4, 2)).astype(np.float32)
 Root = tfd.JointDistributionCoroutine.Root
 _NAME = 'tfpa_changed_runs_settings'
-
-
-class Model:
-  """A model whose scale is an attribute of its class."""
-
-  scale = [1.0]
 
 
 def _normal(x, scale):
@@ -90,31 +72,10 @@ def _lookup_table(folder, scale):
   return lambda x: _normal(x, table.lookup(tf.constant(0)))
 
 
-def _mutable_table(folder, scale):
-  del folder
-  table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
-  table.insert(tf.constant([0], tf.int64), [scale])
-  key = tf.constant([0], tf.int64)
-  return lambda x: _normal(x, tf.reshape(table.lookup(key), []))
-
-
-def _data_set(folder, scale):
-  (folder / 'rows.txt').write_text(f'0.25\n{scale - 0.25}\n')
-  rows = tf.data.TextLineDataset(str(folder / 'rows.txt'))
-  rows = rows.map(lambda line: tf.strings.to_number(line))
-  return lambda x: _normal(x, rows.reduce(0.0, lambda a, b: a + b))
-
-
 def _constant_of_a_module(folder, scale):
   del folder
   settings = _module(scale)
   return _in_python(lambda: settings.SCALE)
-
-
-def _class_attribute(folder, scale):
-  del folder
-  Model.scale = [scale]  # A list, which might be a cache.
-  return _in_python(lambda: Model.scale[0])
 
 
 def _loaded_by_numpy(folder, scale):
@@ -148,10 +109,7 @@ def _large_constant(folder, scale):
 outside = {
   'a file': _read_file,
   'a lookup table': _lookup_table,
-  'a mutable table': _mutable_table,
-  'a data set of a file': _data_set,
   'a constant of a module': _constant_of_a_module,
-  'an attribute of a class': _class_attribute,
   'numpy.load': _loaded_by_numpy,
 }
 

@@ -30,8 +30,6 @@ from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import diagnosis
 
-__all__ = ['COUNTS', 'Fault', 'check', 'drawn']
-
 _NUM_BLOCKS, _BLOCK_SIZE, _NUM_ADAPTING = 24, 10, 40
 # Kind -> number of faults.
 COUNTS = {

@@ -1,7 +1,7 @@
 """Changed runs are refused, and unchanged runs resume in a fresh process.
 
-The changes lie outside of the graph: in a file, a table, a data set, a module,
-a class or an array. Every builder meets another density.
+Changes lie outside of the graph: in a file, a table, a module or an array.
+Every builder meets another density.
 """
 
 import json

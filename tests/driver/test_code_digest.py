@@ -50,16 +50,6 @@ def _multiply(x, factor):
   return x * factor
 
 
-def _simulator(data):
-  class Simulator:
-    __slots__ = ('data',)
-
-    def __init__(self):
-      self.data = data
-
-  return Simulator()
-
-
 def _simulator_that_is_edited(sign):
   if sign > 0:
 
@@ -99,7 +89,6 @@ def _spline(last):
 # Name -> a function of a value to what is digested, and two values.
 CHANGES = {
   'data in private slots': (_Private, 1.0, 2.0),
-  'data in slots': (_simulator, 1.0, 2.0),
   'a tuple of a class': (_with_powers, (1, 2), (3, 2)),
   'another method of an instance': (_simulator_that_is_edited, 1, -1),
   'a method that is called': (
@@ -123,13 +112,9 @@ CHANGES = {
     lambda x: _Model(np.full(2, x)).log_prob, 0.0, 1.0,
   ),
   'a default': (lambda s: lambda x, shift=s: x + shift, 1.0, 2.0),
-  'a default by name alone': (
-    lambda s: lambda x, *, shift=s: x + shift, 1.0, 2.0,
-  ),
   'an argument of a partial': (
     lambda x: functools.partial(_multiply, factor=x), 1.0, 2.0,
   ),
-  'a function held by another': (lambda x: _adding(_adding(x)), 1.0, 2.0),
   'what a tf.function wraps': (lambda x: tf.function(_adding(x)), 1.0, 2.0),
 }  # fmt: skip
 

@@ -8,7 +8,6 @@ import tensorflow as tf
 from arviz_stats.base import array_stats
 
 import tfp_adaptive as tfpa
-from tests.contracts import targets
 from tfp_adaptive.driver import convergence
 
 _DRAWS = np.random.default_rng(0).normal(size=(400, 4, 6)).astype(np.float32)
@@ -97,16 +96,6 @@ def test_coordinates_that_never_move_are_passed_over():
   assert convergence.worst(np.ones([100, 4, 2]), 1) == {}
 
 
-def test_of_large_runs_the_suspects_are_ranked(monkeypatch):
-  monkeypatch.setattr(convergence, '_BLOCK', 4)
-  monkeypatch.setattr(convergence, '_MOST_RANKED', 2)
-  monkeypatch.setattr(convergence, '_MOST_OF_ONE', _DRAWS[..., 0].size // 2)
-  rhat, name = convergence.worst(_shifted(), 1)['rhat']
-  assert name == 'coordinate 3'
-  thinned = convergence.diagnose(_shifted()[::2])
-  np.testing.assert_allclose(rhat, thinned.rhat[3], rtol=1e-6)
-
-
 @pytest.mark.full
 def test_good_draws_of_very_many_coordinates_are_not_doubted(monkeypatch):
   # Thinned to few rows, the worst of so many coordinates would look bad.
@@ -140,11 +129,6 @@ def test_a_run_warns_of_chains_that_disagree_unless_it_is_short():
   with pytest.warns(UserWarning, match=r'R-hat is .* in coordinate 0, above'):
     _sample(_two_modes, start, 200)
   assert _said(_two_modes, start, 50) == []
-
-
-@pytest.mark.full
-def test_a_run_that_mixes_does_not_warn():
-  assert _said(targets.standard_normal, np.zeros([4, 2]), 1000) == []
 
 
 def _said(*arguments):

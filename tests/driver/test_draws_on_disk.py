@@ -125,18 +125,6 @@ def test_half_a_file_that_a_killed_run_left_is_written_anew(
   assert not list(tmp_path.rglob('*.partial'))
 
 
-def test_a_continued_run_reads_none_of_the_old_draws(tmp_path, monkeypatch):
-  _cut_run(monkeypatch, tmp_path, 2)
-  found = disk_runs.reads(monkeypatch)
-  result = disk_runs.sample(tmp_path)
-  # Of 11 draws there is no R-hat. Traces are read for what is warned of.
-  assert not [file for file, _ in found if 'posterior' in file]
-  repr(result), repr(result.states)
-  assert not [file for file, _ in found if 'posterior' in file]
-  result.states[0]
-  assert [file for file, _ in found if 'posterior' in file]
-
-
 @pytest.mark.parametrize(
   'damage', [pathlib.Path.unlink, lambda path: path.write_bytes(b'')]
 )

@@ -29,6 +29,7 @@ def test_an_equal_program_is_known_and_another_constant_is_not(known):
   again, other = _scaled(2.0), _scaled(3.0)
   assert known.same(again, True) is first
   assert known.same(other, True) is other
+  assert known.same(_scaled(2.0), False) is not first  # Without XLA.
   values = known.same(other, True)(_FIRST)
   np.testing.assert_allclose(values, 3.0 * np.exp(_FIRST), rtol=1e-6)
 

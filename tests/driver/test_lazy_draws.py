@@ -62,19 +62,6 @@ def test_slices_are_those_of_the_array(key, pair):
   np.testing.assert_array_equal(found, one[key])
 
 
-def test_what_is_no_slice_is_refused_and_not_read_whole(pair):
-  states = pair[1].states[0]
-  for key in ([1, 2], np.arange(3), None, True, (0, [1])):
-    with pytest.raises(IndexError, match='take ints, slices'):
-      states[key]
-  with pytest.raises(IndexError, match='5 axes'):
-    states[0, 0, 0, 0, 0, 0]
-  with pytest.raises(IndexError):
-    states[130]
-  with pytest.raises(ValueError, match='Take axis 0 too'):
-    np.mean(states, axis=1)
-
-
 def test_rows_means_and_any_go_by_blocks(pair):
   one, two = pair[0], pair[1]
   np.testing.assert_array_equal(list(two.states[1]), one.states[1])

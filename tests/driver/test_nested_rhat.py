@@ -1,4 +1,4 @@
-"""Nested R-hat: its law in closed form, what it sees, and where it is taken."""
+"""Nested R-hat: its distribution in closed form, and what it sees."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`tfpa.sample`: what it says, records, and continues from."""
+"""`tfpa.sample`: what it refuses, warns of and records."""
 
 import warnings
 
