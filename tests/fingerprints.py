@@ -31,21 +31,6 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
 
-__all__ = [
-  'FILE',
-  'built',
-  'check',
-  'differences',
-  'digest',
-  'digests',
-  'driven',
-  'environment',
-  'environment_differences',
-  'run',
-  'selected',
-  'write',
-]
-
 FILE = pathlib.Path(__file__).with_suffix('.json')
 _NUM_RESULTS = 200
 NUM_ADAPTATION_STEPS = 100

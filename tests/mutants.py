@@ -15,8 +15,6 @@ import tempfile
 import time
 from typing import NamedTuple
 
-__all__ = ['Mutant', 'apply', 'read', 'run']
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 _SECONDS = 900.0  # Time limit for one test.
 

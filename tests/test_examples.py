@@ -301,54 +301,13 @@ def test_the_latent_field_of_the_page_on_choices_passes_the_check():
   assert result.states.shape[1:] == (4, 200)
 
 
-def _kernels():
-  """Yields (kernel, start) for every family and structure."""
-  target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3)).log_prob
-  start = tf.zeros([4, 3])
-  structures = tfpa.preconditioners
-  for structure in (
-    structures.cholesky(),
-    structures.diagonal(),
-    structures.tridiagonal(),
-    structures.banded(2),
-    structures.arrow(1),
-    structures.low_rank(1),
-  ):
-    yield (
-      tfpa.fisher_divergence_hamiltonian(target, 50, preconditioner=structure),
-      start,
-    )
-  for build in (
-    tfpa.adaptive_metropolis,
-    tfpa.gradient_adaptive_random_walk,
-    tfpa.kernel_hamiltonian,
-    lambda f, n: tfpa.entropy_adaptive_hamiltonian(f, n, num_leapfrog_steps=3),
-    lambda f, n: tfpa.transport_adaptive_hamiltonian(
-      f, n, num_leapfrog_steps=3
-    ),
-    lambda f, n: tfpa.transport_adaptive_hamiltonian(
-      f, n, transport=tfpa.transports.conditional_gaussian()
-    ),
-  ):
-    yield build(target, 50), start
-  priors = tfpa.gaussian_priors
-  likelihood = lambda x: tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
-  for prior in (
-    priors.random_walk(0.1, 20, 1.0),
-    priors.spectral(np.eye(20, dtype=np.float32)),
-    priors.stationary(20, lambda distance: tf.exp(-(distance**2))),
-  ):
-    start = tf.zeros([4, *prior.event_shape])
-    yield tfpa.marginal_gradient(likelihood, 50, prior=prior), start
-    yield tfpa.elliptical_slice(likelihood, prior=prior), start
-
-
 @pytest.mark.nightly
 def test_every_op_of_a_step_has_a_gpu_kernel():
-  # The page's own function looks at all that the library builds.
+  # `test_gpu_lowering.py` lowers the steps of all builders.
   without_gpu_kernel = _run(_blocks('docs/gpu.md'))['without_gpu_kernel']
-  for kernel, start in _kernels():
-    assert without_gpu_kernel(kernel, start) == []
+  target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3)).log_prob
+  hamiltonian = tfpa.fisher_divergence_hamiltonian(target, 50)
+  assert without_gpu_kernel(hamiltonian, tf.zeros([4, 3])) == []
   in_python = tfpa.adaptive_metropolis(
     lambda x: tf.ensure_shape(
       tf.numpy_function(lambda x: -np.sum(x**2, -1), [x], tf.float32), [4]

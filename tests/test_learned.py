@@ -1,28 +1,17 @@
-"""What was learned as TFP's own HMC, and as a matrix: what is refused."""
+"""What was learned as TFP's own HMC."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
-from tfp_adaptive.core import tfp_private
 
 _START = tf.constant(np.random.default_rng(0).normal(size=(3, 2)))
 
 
 def _results(kernel, start=_START):
   return kernel.bootstrap_results(start)
-
-
-@pytest.mark.parametrize(
-  'build', [tfpa.adaptive_metropolis, tfpa.gradient_adaptive_random_walk]
-)
-def test_a_walk_without_gradients_is_no_kernel_of_tfp(build):
-  kernel = build(targets.standard_normal, 0)
-  with pytest.raises(ValueError, match='without a gradient'):
-    tfpa.as_tfp_kernel(kernel, _results(kernel))
 
 
 def test_tfp_takes_the_mean_of_a_range_that_is_given():
@@ -68,22 +57,3 @@ def test_the_kernel_of_tfp_stays_behind_a_bijector():
   )
   np.testing.assert_allclose(tf.math.log(state), expected, rtol=1e-10)
   assert np.any(state != start)
-
-
-def test_a_step_size_for_each_chain_has_no_one_matrix():
-  kernel = tfpa.gradient_adaptive_langevin(targets.standard_normal, 0)
-  results = tfp_private.replace_innermost(
-    _results(kernel), step_size=tf.constant([[0.1], [0.2], [0.3]], tf.float64)
-  )
-  with pytest.raises(ValueError, match='no one matrix'):
-    tfpa.learned_covariance(kernel, results)
-
-
-def test_frozen_steps_are_as_short_as_those_that_adapted():
-  steps = tfpa.gradient_adaptive_langevin(
-    targets.standard_normal, 4, short_step_share=0.5
-  )
-  shorter = steps.inner_kernel.copy(shortest=0.01)
-  kernel = steps.copy(inner_kernel=shorter)
-  fixed = tfpa.frozen(kernel, _results(kernel))
-  assert fixed.parameters['shortest'] == 0.01

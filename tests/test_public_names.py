@@ -4,7 +4,6 @@ Ruff and pyright hold what one file can show; here are the rules that compare
 the public names with something else.
 """
 
-import functools
 import importlib
 import inspect
 import pathlib
@@ -14,7 +13,6 @@ import typing
 import pytest
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
 from tests.contracts import registry
 
 _ROOT = pathlib.Path(tfpa.__file__).resolve().parents[1]
@@ -124,19 +122,3 @@ def test_every_public_part_is_in_the_contract_tests():
     factories = {n for n, text in modules.items() if f'\ndef {n}(' in text}
     assert factories == set(names)
   assert registry.OPTIMIZERS == tuple(tfpa.optimizers.__all__)
-
-
-def test_every_builder_is_in_the_contract_tests():
-  def unwrap(build):
-    while isinstance(build, functools.partial):
-      build = build.func
-    return build.__name__
-
-  registered = {unwrap(case.builder) for case in registry.KERNELS}
-  public = {
-    name
-    for name, value in _FUNCTIONS.items()
-    if value.__module__.startswith('tfp_adaptive.linear.') and '.' not in name
-  }
-  assert public <= registered
-  assert registered - public <= set(baselines.__all__)

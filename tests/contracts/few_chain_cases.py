@@ -29,8 +29,6 @@ from tfp_adaptive.core import short_steps
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = ['BANANA', 'CASES', 'mala', 'multiplier']
-
 _SHARE = 0.5  # Share of the steps that are short.
 BANANA = targets.Banana(2, bend=0.5)
 # A factor that is neither the target's nor isotropic.

@@ -17,8 +17,6 @@ from scipy import stats
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['NUM_STEPS', 'FewChains', 'Run', 'runner', 'smallest_p_value']
-
 NUM_STEPS = 8
 
 

@@ -7,21 +7,6 @@ from scipy import stats
 import tfp_adaptive as tfpa
 from tests.contracts import targets
 
-__all__ = [
-  'AMPLITUDE_SCALE',
-  'C',
-  'D',
-  'DATA',
-  'FieldLaw',
-  'HierarchyLaw',
-  'LAW',
-  'MEAN',
-  'NOISE',
-  'build',
-  'gaussian_prior',
-  'log_likelihood',
-]
-
 D = 5
 NOISE = 0.5
 MEAN = np.linspace(-1.0, 1.0, D)

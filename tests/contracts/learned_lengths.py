@@ -8,8 +8,6 @@ import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
-__all__ = ['check_failures', 'check_frozen_and_counted', 'learned']
-
 _NUM_ADAPTATION_STEPS = 60
 
 

@@ -3,8 +3,6 @@
 import numpy as np
 import tensorflow as tf
 
-__all__ = ['FACTOR', 'NUM_CHAINS', 'draws', 'log_prob', 'statistics', 'worst']
-
 FACTOR = np.array([[1.0, 0.0], [0.8, 0.6]])
 NUM_CHAINS = 100_000
 _DEGREES = 9.0

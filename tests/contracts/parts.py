@@ -3,15 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from tfp_adaptive import interfaces
-
-__all__ = [
-  'PROBLEM',
-  'update_criterion',
-  'update_optimizer',
-  'slopes',
-  'transition',
-]
 
 PROBLEM = interfaces.ProblemSize(
   event_size=3, num_chains=4, num_params=9, dtype=tf.float64
@@ -66,3 +59,26 @@ def update_optimizer(
   return optimizer.update(
     grads, state, params, preconditioner, feedback, problem
   )
+
+
+def replayed_step(proposal, state, seed, cache=None):
+  """Returns results before and after a Metropolis-Hastings step, and a replay.
+
+  Args:
+    proposal: An uncalibrated proposal.
+    state: Tensor, [chains, d].
+    seed: Seed of the step.
+    cache: Function of the first replay cache to the one that is used.
+  """
+  kernel = tfpa.MetropolisHastings(proposal)
+  before = kernel.bootstrap_results(state)
+  _, results = kernel.one_step(state, before, seed=seed)
+  first = proposal.init_replay_cache(before.proposed_results)
+  replay = proposal.replay(
+    first if cache is None else cache(first),
+    before.accepted_results,
+    results.proposed_results,
+    results.proposed_state,
+    results,
+  )
+  return before, results, replay

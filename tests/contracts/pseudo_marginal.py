@@ -14,13 +14,6 @@ from scipy import stats
 import tfp_adaptive as tfpa
 from tfp_adaptive.core import random
 
-__all__ = [
-  'NoisyGaussian',
-  'Recomputing',
-  'assert_noises_are_independent',
-  'smallest_p_value',
-]
-
 
 class NoisyGaussian:
   """Counts its calls; `factor` is A, `scale` is s."""

@@ -9,31 +9,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
-from tests.contracts import pairs
 from tfp_adaptive.core import tfp_private
-
-__all__ = [
-  'BASELINES',
-  'CRITERIA',
-  'KERNELS',
-  'LATENT',
-  'OPTIMIZERS',
-  'PRECONDITIONERS',
-  'REPRESENTATIVES',
-  'SAMPLERS',
-  'criterion',
-  'each_kernel',
-  'each_sampler',
-  'fixed',
-  'frozen_kernel',
-  'of_one_length',
-  'optimizer',
-  'optimizer_of',
-  'pairs_of_kernels',
-  'preconditioner',
-  'steps_of_one_size',
-  'tiered',
-]
 
 _CASES = [case for case in cases.CASES if case.group != 'digest']
 # Samplers with a preconditioner, those with a Gaussian prior, and all that
@@ -61,6 +37,9 @@ REPRESENTATIVES = (
   'kernel_hamiltonian',
   'transported',
 )
+# One kernel for each proposal, which its relatives share.
+PROPOSALS = [cases.named(n) for n in ('langevin', 'hamiltonian', 'random_walk')]
+
 # Baselines and variants are nightly; the law of variants is tested by day.
 BASELINES = tuple(case.name for case in _CASES if case.group == 'baseline')
 _NIGHTLY = BASELINES + tuple(
@@ -151,22 +130,6 @@ def tiered(samplers, nightly=_NIGHTLY):
     nightly: Names of the samplers that are nightly.
   """
   return [_tiered(s if type(s) is tuple else (s,), nightly) for s in samplers]
-
-
-def pairs_of_kernels(*axes, met):
-  """Returns `tiered` rows of `pairs.pairs` of kernels and other axes.
-
-  Kernels of the day meet all values of the axes among themselves.
-
-  Args:
-    *axes: Iterables of values, beside the kernels.
-    met: As of `pairs.pairs`.
-  """
-  by_day = [case for case in KERNELS if case.name not in _NIGHTLY]
-  by_night = [case for case in KERNELS if case.name in _NIGHTLY]
-  return tiered(
-    pairs.pairs(by_day, *axes, met=met) + pairs.pairs(by_night, *axes, met=met)
-  )
 
 
 def each_kernel(test):

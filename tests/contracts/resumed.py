@@ -1,5 +1,7 @@
 """Runs that die while they adapt, and are continued from their checkpoints."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,7 +9,21 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
 
-__all__ = ['check_same_bits']
+
+@contextlib.contextmanager
+def interrupted(monkeypatch, num_saves):
+  """Interrupts a run right after its `num_saves`-th checkpoint."""
+  save, saved = checkpoint.Checkpoint.save, []
+
+  def dying_save(self, *args):
+    save(self, *args)
+    saved.append(None)
+    if len(saved) == num_saves:
+      raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(checkpoint.Checkpoint, 'save', dying_save)
+    yield
 
 
 def check_same_bits(kernel, start, folder, monkeypatch):
@@ -26,23 +42,11 @@ def check_same_bits(kernel, start, folder, monkeypatch):
       block_size=block_size, checkpoint_dir=folder,
     )  # fmt: skip
 
-  save, num_saved = checkpoint.Checkpoint.save, []
-
-  def dying_save(self, *args):
-    save(self, *args)
-    num_saved.append(None)
-    if len(num_saved) == 5:
-      raise KeyboardInterrupt
-
-  with monkeypatch.context() as patch:
-    patch.setattr(checkpoint.Checkpoint, 'save', dying_save)
-    with pytest.raises(KeyboardInterrupt):
-      run(9, folder)  # After 45 steps of 60 that adapt.
+  with interrupted(monkeypatch, 5):
+    run(9, folder)  # After 45 steps of 60 that adapt.
   continued, whole = run(11, folder), run(80)
-  np.testing.assert_array_equal(continued.states, whole.states)
-  for one, two in zip(
-    tf.nest.flatten(continued.final_kernel_results),
-    tf.nest.flatten(whole.final_kernel_results),
-    strict=True,
-  ):
-    np.testing.assert_array_equal(one, two)
+  tf.nest.map_structure(
+    np.testing.assert_array_equal,
+    (continued.states, continued.final_kernel_results),
+    (whole.states, whole.final_kernel_results),
+  )

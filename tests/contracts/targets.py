@@ -4,17 +4,6 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-__all__ = [
-  'MODES',
-  'Banana',
-  'correlated_factor',
-  'run_steps',
-  'seeds',
-  'smallest_p_value',
-  'standard_normal',
-  'stepper',
-]
-
 MODES = ('eager', 'graph', 'xla')
 
 
@@ -68,6 +57,35 @@ class Banana:
     return self._temper * standard_normal(z)
 
 
+class CountedTarget:
+  """N(0, I) that counts eager calls: values, gradients, Hessian products."""
+
+  def __init__(self):
+    self.calls = dict(target=0, gradient=0, hessian_vector=0)
+
+  def __call__(self, x):
+    @tf.custom_gradient
+    def minus(x):
+      self.calls['gradient'] += 1
+
+      def product(upstream):
+        self.calls['hessian_vector'] += 1
+        return -upstream
+
+      return -x, product
+
+    @tf.custom_gradient
+    def log_prob(x):
+      self.calls['target'] += 1
+
+      def grad(upstream):
+        return upstream[..., tf.newaxis] * minus(x)
+
+      return standard_normal(x), grad
+
+    return log_prob(x)
+
+
 def stepper(kernel, mode):
   """Returns (state, results, seed) -> (state, results), compiled or not."""
 
@@ -92,6 +110,12 @@ def run_steps(step, state, results, num_steps, start=0):
     states.append(state)
     all_results.append(results)
   return states, all_results
+
+
+def run(kernel, state, num_steps, mode='eager', results=None, start=0):
+  """Returns the lists of states and results of a kernel after each step."""
+  results = kernel.bootstrap_results(state) if results is None else results
+  return run_steps(stepper(kernel, mode), state, results, num_steps, start)
 
 
 def smallest_p_value(target, before, after):

@@ -1,4 +1,4 @@
-"""The ledger's products with the factor, counted; wrappers; what it refuses.
+"""The ledger's products with the factor are those of a step.
 
 Calls of the target are counted in `test_kernel_objects`, those of a prior's
 coordinates in `test_latent`.
@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.samplers import cases
 from experiments.samplers.baselines import square_root
 from tests.contracts import registry
 from tests.contracts import targets
@@ -103,49 +104,9 @@ def test_products_with_the_factor_are_those_of_the_ledger(
     assert len(calls) == expected
 
 
-def test_structures_share_one_ledger():
-  for name in ('cholesky', 'diagonal', 'tridiagonal'):
-    kernel = tfpa.gradient_adaptive_langevin(
-      targets.standard_normal,
-      10,
-      preconditioner=registry.preconditioner(name),
-      short_step_share=0.0,
-    )
-    assert tfpa.cost_per_step(kernel, True).matrix_product == 8
-
-
-@pytest.mark.full
-def test_short_steps_cost_what_frozen_ones_do():
-  calls, costs = [], {}
-  kernel = tfpa.gradient_adaptive_langevin(
-    targets.standard_normal,
-    60,
-    preconditioner=_counted(calls),
-    short_step_share=0.25,
-  )
-  state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
-  results = kernel.bootstrap_results(state)
-  for seed in targets.seeds(40):
-    calls.clear()
-    state, results = kernel.one_step(state, results, seed=seed)
-    is_short = bool(results.inner_results.is_short)
-    costs.setdefault(is_short, set()).add(len(calls))
-  assert costs == {True: {3}, False: {8}}
-  assert tfpa.cost_per_step(kernel, True).matrix_product == 3 + 0.75 * 5
-  exact = kernel.copy(
-    inner_kernel=kernel.inner_kernel.copy(
-      inner_kernel=tfpa.MetropolisHastings(
-        kernel.proposal.copy(exact_gradient=True)
-      )
-    )
-  )
-  assert tfpa.cost_per_step(exact, True).hessian_vector == 0.75
-
-
 @pytest.mark.parametrize('adapting', [True, False])
-@registry.each_kernel
-def test_wrappers_of_tfp_add_nothing(case, adapting):
-  kernel = case.build(targets.standard_normal, 10)
+def test_wrappers_of_tfp_add_nothing(adapting):
+  kernel = cases.named('langevin').build(targets.standard_normal, 10)
   results = kernel.bootstrap_results(tf.ones([2, 2], tf.float64))
   expected = tfpa.cost_per_step(kernel, adapting, results)
   assert isinstance(expected, interfaces.Cost)
@@ -168,20 +129,3 @@ def test_kernels_that_state_no_cost_are_refused():
   for kernel in (hmc, tfp.mcmc.SimpleStepSizeAdaptation(hmc, 5)):
     with pytest.raises(ValueError, match='HamiltonianMonteCarlo does not'):
       tfpa.cost_per_step(kernel, adapting=False)
-
-
-def test_one_leapfrog_step_draws_no_series():
-  calls = []
-  kernel = tfpa.entropy_adaptive_hamiltonian(
-    targets.standard_normal,
-    10,
-    num_leapfrog_steps=1,
-    preconditioner=_counted(calls),
-  )
-  state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
-  results = kernel.bootstrap_results(state)
-  cost = tfpa.cost_per_step(kernel, adapting=True).matrix_product
-  for seed in targets.seeds(3):
-    calls.clear()
-    state, results = kernel.one_step(state, results, seed=seed)
-    assert len(calls) == cost

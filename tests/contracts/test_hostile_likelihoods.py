@@ -11,71 +11,47 @@ from experiments.samplers import cases
 from tests.contracts import latent_model as model
 from tests.contracts import registry
 
-_NUM_ADAPTING = 10
+_CASES = [*registry.LATENT, cases.named('elliptical_slice')]
+
+
+def _sample(case, function, num_results=60):
+  # The second-order sampler has a prior of its own.
+  prior = {} if case.name == 'second_order' else dict(prior=_PRIOR)
+  kernel = case.build(function, 10, size=model.D, **prior)
+  start = tf.constant(np.minimum(model.LAW.draw(8), 0.4))
+  run = dict(seed=3, progress=False, jit_compile=False, block_size=70)
+  return tfpa.sample(kernel, start, num_results, **run)
+
+
 _PRIOR = model.gaussian_prior()
 
 
-_CASES = [*registry.LATENT, cases.named('elliptical_slice')]
-each_case = pytest.mark.parametrize('case', registry.tiered(_CASES))
-
-
-def _build(case, function):
-  # The second-order sampler has a prior of its own.
-  prior = {} if case.name == 'second_order' else dict(prior=_PRIOR)
-  return case.build(function, _NUM_ADAPTING, size=model.D, **prior)
-
-
-# Values where the first coordinate is above 0.5.
-FAULTS = {'+inf': np.inf, 'NaN': np.nan, '-inf': -np.inf}
-_IS_A_DENSITY = {'-inf'}
-
-
-def _sample(kernel, **options):
-  start = np.minimum(model.LAW.draw(8), 0.4)
-  arguments = dict(
-    num_results=60, seed=3, progress=False, jit_compile=False, block_size=70
-  )
-  arguments.update(options)
-  return tfpa.sample(kernel, tf.constant(start), **arguments)
-
-
-def _broken(fault):
+@pytest.mark.full
+@pytest.mark.parametrize('fault', [np.inf, np.nan, -np.inf, None])
+@pytest.mark.parametrize('name', ['marginal', 'elliptical_slice'])
+def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
   def log_likelihood(x):
     value = model.log_likelihood(x)
-    return tf.where(x[..., 0] > 0.5, tf.constant(FAULTS[fault], x.dtype), value)
+    if fault is None:  # The negative control.
+      return value
+    return tf.where(x[..., 0] > 0.5, tf.constant(fault, x.dtype), value)
 
-  return log_likelihood
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('fault', FAULTS)
-@each_case
-def test_a_chain_never_enters_what_has_no_density_and_says_so(case, fault):
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
-    result = _sample(_build(case, _broken(fault)))
-  assert np.all(np.isfinite(result.states))
+    result = _sample(cases.named(name), log_likelihood)
   assert np.all(np.isfinite(result.trace['target_log_prob']))
-  assert np.all(result.states[..., 0] <= 0.5)
   assert np.any(result.states[1:] != result.states[:-1])
+  assert fault is None or np.all(result.states[..., 0] <= 0.5)
   diverging = np.mean(result.trace['diverging'])
-  if case.name == 'elliptical_slice' and fault in _IS_A_DENSITY:
-    assert diverging == 0.0  # A slice ends where the support does.
-  else:
-    assert diverging > 0.0
-    told = any('proposals diverged' in str(w.message) for w in caught)
-    assert told == (diverging > 0.01)
+  # A slice ends where the support does.
+  is_slice_of_a_density = name == 'elliptical_slice' and fault == -np.inf
+  assert (diverging == 0.0) == (fault is None or is_slice_of_a_density)
+  told = any('proposals diverged' in str(w.message) for w in caught)
+  assert told == (diverging > 0.01)
 
 
 @pytest.mark.full
-@each_case
-def test_a_density_without_faults_counts_none(case):
-  result = _sample(_build(case, model.log_likelihood))
-  assert not np.any(result.trace['diverging'])
-
-
-@pytest.mark.full
-@each_case
+@pytest.mark.parametrize('case', registry.tiered(_CASES))
 def test_a_likelihood_that_is_no_function_is_told_and_ends(case):
   generator = np.random.default_rng(0)
 
@@ -87,7 +63,7 @@ def test_a_likelihood_that_is_no_function_is_told_and_ends(case):
     return model.log_likelihood(x) + 50.0 * tf.ensure_shape(lift, [])
 
   with pytest.warns(UserWarning, match='returned other values'):
-    result = _sample(_build(case, log_likelihood), num_results=5)
+    result = _sample(case, log_likelihood, num_results=5)
   assert np.all(np.isfinite(result.states))
 
 

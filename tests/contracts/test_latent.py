@@ -1,7 +1,6 @@
 """What kernels for latent Gaussian models owe beyond the common contracts."""
 
 import functools
-import warnings
 
 import numpy as np
 import pytest
@@ -97,107 +96,6 @@ def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(case):
   )
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('name', ['marginal', 'pcn'])
-@pytest.mark.parametrize('start', [1e-5, 1e4])
-def test_delta_is_found_from_far_away(name, start):
-  case = cases.named(name)
-  result = tfpa.sample(
-    model.build(case, 400, delta=start),
-    tf.constant(model.LAW.draw(10)),
-    num_results=200,
-    seed=1,
-    progress=False,
-    jit_compile=False,
-  )
-  # 2000 decisions: 0.02 is two standard errors of independent ones.
-  accepted = np.mean(result.trace['is_accepted'])
-  assert abs(accepted - case.accept_prob) < 0.12
-
-
-@pytest.mark.full
-def test_delta_is_traced_and_a_poor_one_warned_about():
-  run = functools.partial(
-    tfpa.sample,
-    init_state=tf.constant(model.LAW.draw(20)),
-    num_results=50,
-    seed=7,
-    progress=False,
-    jit_compile=False,
-  )
-  with pytest.warns(UserWarning, match='adaptation aimed at 0.55'):
-    result = run(
-      tfpa.marginal_gradient(
-        model.log_likelihood, 1, prior=model.gaussian_prior(), delta=1e-4
-      )
-    )
-  assert result.trace['step_size'].shape == (50,)
-  with warnings.catch_warnings():
-    warnings.simplefilter('error')
-    run(
-      tfpa.marginal_gradient(
-        model.log_likelihood, 200, prior=model.gaussian_prior()
-      )
-    )
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('is_flat', [False, True], ids=['quadratic', 'flat'])
-def test_a_delta_that_may_be_as_large_as_it_likes_stays_a_number(is_flat):
-  # All is accepted at any delta: the search raised it until float32 ended.
-  mean, precision = np.float32([1.0, -0.5]), np.float32([2.0, 4.0])
-  if is_flat:
-    precision = np.zeros(2, np.float32)
-
-  def log_likelihood(x):
-    return -0.5 * tf.reduce_sum(precision * (x - mean) ** 2, axis=-1)
-
-  prior = tfpa.gaussian_priors.autoregression([0.5], np.float32(0.75**0.5), 2)
-  with warnings.catch_warnings():
-    warnings.simplefilter('error', UserWarning)
-    result = tfpa.sample(
-      tfpa.second_order_gradient(log_likelihood, 500, prior=prior),
-      tf.zeros([20, 2]),
-      num_results=1000,
-      progress=False,
-      jit_compile=False,
-    )
-  assert result.trace['is_accepted'].mean() > 0.99
-  assert not result.trace['diverging'].any()
-  prior_precision = np.linalg.inv([[1.0, 0.5], [0.5, 1.0]])
-  covariance = np.linalg.inv(prior_precision + np.diag(precision))
-  draws = result.states.reshape(-1, 2)
-  # Independent draws: five standard errors.
-  np.testing.assert_allclose(
-    draws.mean(axis=0),
-    covariance @ (precision * mean),
-    atol=5 * np.sqrt(covariance.max() / len(draws)),
-  )
-  np.testing.assert_allclose(np.cov(draws.T), covariance, rtol=0.1, atol=0.01)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'wrap',
-  [
-    lambda k: tfp.mcmc.SimpleStepSizeAdaptation(k.inner_kernel, 3),
-    lambda k: tfp.experimental.mcmc.ThinningKernel(k, 1),
-    lambda k: tfp.experimental.mcmc.WithReductions(
-      k, tfp.experimental.mcmc.ExpectationsReducer()
-    ),
-  ],
-  ids=['simple_step_size', 'thinning', 'reductions'],
-)
-def test_wrappers_of_tfp_step(wrap):
-  kernel = wrap(model.build(_MARGINAL, 3))
-  state = tf.zeros([4, model.D], tf.float64)
-  results = kernel.bootstrap_results(state)
-  step = targets.stepper(kernel, 'graph')
-  moved, after = step(state, results, tf.constant([0, 1]))
-  assert np.any(moved != state)
-  tf.nest.assert_same_structure(results, after)
-
-
 def test_a_bijector_around_the_kernel_is_refused_with_the_reason():
   with pytest.raises(ValueError, match='built on that prior'):
     tfp.mcmc.TransformedTransitionKernel(
@@ -205,85 +103,53 @@ def test_a_bijector_around_the_kernel_is_refused_with_the_reason():
     )
 
 
-def test_replica_exchange_is_refused_with_the_reason():
-  kernel = tfp.mcmc.ReplicaExchangeMC(
-    model.log_likelihood,
-    tf.constant([1.0, 0.5], tf.float64),
-    lambda function: tfpa.marginal_gradient(
-      function, 0, prior=model.gaussian_prior()
-    ),
-  )
-  state = tf.zeros([4, model.D], tf.float64)
-  with pytest.raises(ValueError, match='built on that prior'):
-    kernel.one_step(state, kernel.bootstrap_results(state), seed=(0, 1))
-
-
-def _refused(builder, **options):
-  """Returns a call of a builder with the field's likelihood, and one step."""
-  return lambda: builder(model.log_likelihood, 1, **options)
-
-
-def _starts(state, function=model.log_likelihood, **options):
-  """Returns a call of the first results of a sampler."""
-  kernel = model.build(_MARGINAL, function=function, **options)
-  return lambda: kernel.bootstrap_results(state)
-
-
-_PRIOR = model.gaussian_prior()
-_ROUGH = tfpa.gaussian_priors.spectral(np.ones([model.D, model.D]))
-_HYPER = dict(
-  prior_fn=model.gaussian_prior, hyperprior=tfp.distributions.Normal(0.0, 1.0)
+_build = functools.partial(model.build, _MARGINAL)
+_hyper = functools.partial(
+  tfpa.latent_gaussian_hyperparameters,
+  model.log_likelihood,
+  1,
+  prior_fn=model.gaussian_prior,
+  hyperprior=tfp.distributions.Normal(0.0, 1.0),
 )
-_hyper = tfpa.latent_gaussian_hyperparameters
 
 
 @pytest.mark.parametrize(
-  'call, error, message',
+  'build, options, message',
   [
+    (_build, dict(prior=model.C), 'gaussian_priors.spectral'),
+    (_hyper, dict(hyper_target_accept_prob=1.0), 'hyper_target_accept_prob'),
+    (_hyper, dict(hyper_step_size=0.0), 'hyper_step_size'),
+    (model.build, dict(case=cases.named('auxiliary_z'), auxiliary='w'), "'u'"),
     (
-      _refused(tfpa.marginal_gradient, prior=model.C),
-      TypeError,
-      'gaussian_priors.spectral',
-    ),
-    (
-      _starts(
-        tf.zeros([2, 4], tf.float64),
-        lambda x: -tf.reduce_sum(x**2, axis=-1),
+      model.build,
+      dict(
+        case=cases.named('cnl'),
+        prior=tfpa.gaussian_priors.spectral(np.ones([model.D, model.D])),
       ),
-      ValueError,
-      'event shape',
-    ),
-    (_starts(tf.zeros([2, model.D])), TypeError, 'Cast one of them'),
-    (
-      _refused(tfpa.crank_nicolson, prior=_ROUGH, preconditioned=False),
-      ValueError,
       'jitter',
-    ),
-    (
-      _refused(tfpa.auxiliary_gradient, prior=_PRIOR, auxiliary='w'),
-      ValueError,
-      "'z' or 'u'",
-    ),
-    (
-      _starts(tf.zeros([3, model.D], tf.float64), delta=np.ones([3, 1])),
-      ValueError,
-      'one variance',
-    ),
-    (
-      _refused(_hyper, **_HYPER, hyper_target_accept_prob=1.0),
-      ValueError,
-      '`hyper_target_accept_prob` must lie strictly',
-    ),
-    (
-      _refused(_hyper, **_HYPER, hyper_step_size=0.0),
-      ValueError,
-      '`hyper_step_size` must be positive',
     ),
   ],
 )
-def test_bad_input_is_refused_with_the_way_out(call, error, message):
-  with pytest.raises(error, match=message):
-    call()
+def test_bad_input_is_refused_with_the_way_out(build, options, message):
+  with pytest.raises((TypeError, ValueError), match=message):
+    build(**options)
+
+
+def _any_size(x):
+  return -tf.reduce_sum(x**2, axis=-1)
+
+
+@pytest.mark.parametrize(
+  'state, options, message',
+  [
+    (np.zeros([2, 4]), dict(function=_any_size), 'event shape'),
+    (np.zeros([2, model.D], np.float32), {}, 'Cast one of them'),
+    (np.zeros([3, model.D]), dict(delta=np.ones([3, 1])), 'one variance'),
+  ],
+)
+def test_bad_states_are_refused_with_the_way_out(state, options, message):
+  with pytest.raises((TypeError, ValueError), match=message):
+    _build(**options).bootstrap_results(tf.constant(state))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from tests.contracts import registry
 from tests.contracts import targets
@@ -62,29 +61,3 @@ def test_the_compared_steps_search_learn_and_are_then_frozen(case_and_runs):
   assert np.any(learned != learned.flat[0] * ones)
   for after in params[_NUM_ADAPTING:]:
     np.testing.assert_array_equal(after, learned)
-
-
-@registry.each_kernel
-def test_one_coordinate_is_sampled_without_xla(case):
-  # TensorFlow's graph optimizer takes a matrix of 1 x 1 for its transpose.
-  kernel = case.build(lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 200)
-  start = np.random.default_rng(3).normal(size=[50, 1])
-
-  @tf.function(autograph=False)
-  def run(start):
-    return tfp.mcmc.sample_chain(
-      200,
-      start,
-      kernel=kernel,
-      num_burnin_steps=200,
-      trace_fn=None,
-      seed=(0, 1),
-    )
-
-  draws = run(tf.constant(start)).numpy()
-  assert draws.shape == (200, 50, 1)
-  # Each chain's mean and spread, of 50 chains that know nothing of each other.
-  for values, expected in ((draws, 0.0), (draws**2, 1.0)):
-    means = values.mean(axis=(0, 2))
-    error = means.std(ddof=1) / np.sqrt(len(means))
-    assert abs(means.mean() - expected) < 4.5 * error

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tests.contracts import pairs
 from tests.contracts import parts as parts_lib
 from tests.contracts import registry
 from tests.contracts import targets
@@ -27,9 +26,7 @@ def _learns(**parts):
     target = lambda *split: targets.standard_normal(tf.concat(split, axis=-1))
   kernel = tfpa.gradient_adaptive_langevin(target, 100, **parts)
   results = kernel.bootstrap_results(state)
-  _, all_results = targets.run_steps(
-    targets.stepper(kernel, 'eager'), state, results, 4
-  )
+  _, all_results = targets.run(kernel, state, 4, results=results)
   return [
     tf.nest.flatten(mh_results(r).accepted_results.preconditioner_params)
     for r in (results, all_results[-1])
@@ -57,16 +54,16 @@ def test_a_kernel_learns_with_every_criterion(name):
   )
 
 
-def _met(name, structure):
-  # What an optimizer sees of a structure: its group, or its raw entries.
-  is_relative = registry.optimizer(name).is_relative
-  return {name} | pairs.of(is_relative, structure)
-
-
+# A relative optimizer sees the group of a structure, the others raw entries.
 @pytest.mark.full
 @pytest.mark.parametrize(
   'name, structure',
-  pairs.pairs(registry.OPTIMIZERS, registry.PRECONDITIONERS, met=_met),
+  [
+    (name, structure)
+    for name in registry.OPTIMIZERS
+    for structure in registry.PRECONDITIONERS
+    if name != 'rmsprop' or structure == 'cholesky'
+  ],
 )
 def test_a_kernel_learns_with_every_optimizer(name, structure):
   _assert_learns(
@@ -128,19 +125,6 @@ def test_criterion_values_are_one_finite_number_per_chain(name):
 
 
 @pytest.mark.parametrize('name', registry.CRITERIA)
-def test_criterion_traces_are_scalars_and_bounds_name_them(name):
-  criterion = registry.criterion(name)
-  assert criterion.name == name
-  assert 0.0 < criterion.target_accept_prob < 1.0
-  traced = criterion.trace(criterion.init(parts_lib.PROBLEM))
-  assert all(value.shape == () for value in traced.values())
-  bounds = criterion.bounds(parts_lib.PROBLEM)
-  assert set(bounds) <= set(traced)
-  for low, high in bounds.values():
-    assert low < high
-
-
-@pytest.mark.parametrize('name', registry.CRITERIA)
 def test_a_kernel_never_widens_while_everything_diverges(name):
   # Nowhere but at the start is the target finite: nothing may be rewarded.
   def spike(x):
@@ -155,31 +139,12 @@ def test_a_kernel_never_widens_while_everything_diverges(name):
   )
   state = tf.ones([4, 3], tf.float64)
   results = kernel.bootstrap_results(state)
-  _, all_results = targets.run_steps(
-    targets.stepper(kernel, 'eager'), state, results, 4
-  )
+  _, all_results = targets.run(kernel, state, 4, results=results)
   scales = [
     np.prod(np.diag(tfpa.learned_factor(kernel, r)))
     for r in (results, *all_results)
   ]
   assert np.all(np.isfinite(scales)) and np.all(np.diff(scales) <= 0.0)
-
-
-@pytest.mark.parametrize('name', registry.CRITERIA)
-def test_criterion_values_ignore_what_diverged_chains_hold(name):
-  criterion = registry.criterion(name)
-  state = criterion.init(parts_lib.PROBLEM)
-  one = parts_lib.transition(num_diverged=1)
-  first = tf.constant([True, False, False, False])[:, tf.newaxis]
-  other = one._replace(displacement=tf.where(first, 1e3, one.displacement))
-  np.testing.assert_array_equal(
-    criterion.value(state, one)[1:], criterion.value(state, other)[1:]
-  )
-  for before, after in zip(
-    tf.nest.flatten(parts_lib.update_criterion(criterion, state, one)),
-    tf.nest.flatten(parts_lib.update_criterion(criterion, state, other)),
-  ):
-    np.testing.assert_array_equal(before, after)
 
 
 @pytest.mark.parametrize('name', registry.OPTIMIZERS)

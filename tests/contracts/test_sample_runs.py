@@ -1,12 +1,5 @@
 """`tfpa.sample` gives the same bits in any blocks, thinned, or continued."""
 
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,8 +7,8 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
 from tests.contracts import registry
+from tests.contracts import resumed
 from tests.contracts import targets
-from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
 _START = np.random.default_rng(3).normal(size=(3, 2))
 _NUM_ADAPTING = 10
@@ -52,23 +45,6 @@ def _assert_same_bits(one, two):
       np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-class _KilledError(Exception):
-  """Stands for whatever stops a process."""
-
-
-def _stop_after(monkeypatch, num_saves):
-  """Makes the run die right after its `num_saves`-th checkpoint."""
-  save, calls = checkpoint_lib.Checkpoint.save, []
-
-  def dying_save(self, *args):
-    save(self, *args)
-    calls.append(None)
-    if len(calls) == num_saves:
-      raise _KilledError
-
-  monkeypatch.setattr(checkpoint_lib.Checkpoint, 'save', dying_save)
-
-
 @pytest.fixture(scope='module', params=registry.tiered(registry.SAMPLERS))
 def spec_and_run(request):
   """Returns a kernel and its run in one block."""
@@ -80,15 +56,11 @@ def test_any_blocks_and_a_continued_run_give_the_same_bits(
   spec_and_run, tmp_path, monkeypatch
 ):
   case, expected = spec_and_run
-  with monkeypatch.context() as patch:
-    _stop_after(patch, 3)
-    with pytest.raises(_KilledError):
-      _run(case, block_size=4, checkpoint_dir=tmp_path)
-  written = len(list(tmp_path.glob('block_*.npz')))
-  assert written == 3
+  with resumed.interrupted(monkeypatch, 3):
+    _run(case, block_size=4, checkpoint_dir=tmp_path)
+  assert len(list(tmp_path.glob('block_*.npz'))) == 3
   continued = _run(case, block_size=5, checkpoint_dir=tmp_path)
   _assert_same_bits(continued, expected)
-  assert len(list(tmp_path.glob('block_*.npz'))) > written
 
 
 def test_a_run_is_its_adaptation_then_its_results(spec_and_run):
@@ -106,10 +78,10 @@ def test_a_run_is_its_adaptation_then_its_results(spec_and_run):
   )
 
 
-@pytest.mark.full
-def test_draws_are_those_of_single_steps_with_folded_seeds(spec_and_run):
+def test_draws_are_those_of_single_steps_with_folded_seeds():
   # The documented rule: step t draws from fold_in(seed, t).
-  case, run = spec_and_run
+  case = cases.named('langevin')
+  run = _run(case)
   kernel = case.build(targets.standard_normal, _NUM_ADAPTING, size=2)
   state = tf.constant(_START)
   results = kernel.bootstrap_results(state)
@@ -124,72 +96,10 @@ def test_draws_are_those_of_single_steps_with_folded_seeds(spec_and_run):
       )
 
 
-@pytest.mark.full
-def test_thinning_equals_strided_draws(spec_and_run):
-  case, run = spec_and_run
+def test_thinning_equals_strided_draws():
+  case = cases.named('langevin')
+  run = _run(case)
   thinned = _run(case, num_results=4, num_steps_between_results=2)
   np.testing.assert_array_equal(thinned.states, run.states[2::3])
   for name, values in thinned.trace.items():
     np.testing.assert_array_equal(values, run.trace[name][2::3])
-
-
-@pytest.mark.full
-def test_uncompiled_runs_agree_to_rounding():
-  case = cases.named('langevin')
-  compiled, plain = (_run(case, jit_compile=jit) for jit in (True, False))
-  np.testing.assert_array_equal(
-    compiled.trace['is_accepted'], plain.trace['is_accepted']
-  )
-  np.testing.assert_allclose(compiled.states, plain.states, rtol=1e-9)
-
-
-_CHILD = """
-import sys, time
-import tensorflow as tf
-import tfp_adaptive as tfpa
-from tfp_adaptive.driver import checkpoint
-
-save = checkpoint.Checkpoint.save
-def slow_save(self, *args):
-  save(self, *args)
-  time.sleep(0.2)  # Time for the parent to kill in the middle of the run.
-checkpoint.Checkpoint.save = slow_save
-
-tfpa.sample(
-  tfpa.gradient_adaptive_langevin(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 10
-  ),
-  tf.constant([[0.5, -1.0], [2.0, 0.0]], tf.float64),
-  num_results=200, seed=5, block_size=2, progress=False,
-  checkpoint_dir=sys.argv[1],
-)
-"""
-
-
-@pytest.mark.full
-def test_a_process_that_is_killed_continues_to_the_same_bits(tmp_path):
-  root = pathlib.Path(__file__).parents[2]
-  child = subprocess.Popen(
-    [sys.executable, '-c', _CHILD, str(tmp_path)],
-    env=dict(os.environ, PYTHONPATH=str(root)),
-    stderr=subprocess.DEVNULL,
-  )
-  deadline = time.monotonic() + 120
-  while not (tmp_path / 'block_000004.npz').exists():
-    assert child.poll() is None, 'the run ended before it was killed'
-    assert time.monotonic() < deadline, 'no block was written in 120 s'
-    time.sleep(0.05)
-  child.send_signal(signal.SIGKILL)
-  assert child.wait() == -signal.SIGKILL
-
-  def run(checkpoint_dir):
-    return tfpa.sample(
-      tfpa.gradient_adaptive_langevin(targets.standard_normal, 10),
-      tf.constant([[0.5, -1.0], [2.0, 0.0]], tf.float64),
-      num_results=200,
-      seed=5,
-      progress=False,
-      checkpoint_dir=checkpoint_dir,
-    )
-
-  _assert_same_bits(run(tmp_path), run(None))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.contracts import pairs
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
@@ -45,24 +44,17 @@ def _normal_with(num_chain_dims):
 
 
 def _steps(kernel, state, num_steps=2):
-  return targets.run_steps(
-    targets.stepper(kernel, 'eager'),
-    state,
-    kernel.bootstrap_results(state),
-    num_steps,
-  )
+  return targets.run(kernel, state, num_steps)
 
 
-def _met(case, structure, chains):
-  # The proposal takes the structure apart, what learns sees rows of numbers.
-  return pairs.of(case.proposal, structure, chains) | pairs.of(
-    case.name, chains
-  )
-
-
+# The proposal takes the structure apart; what learns sees rows of numbers.
 @pytest.mark.parametrize(
   'case, structure, chains',
-  registry.pairs_of_kernels(STRUCTURES, [(), (4,), (2, 3)], met=_met),
+  registry.tiered(
+    (case, structure, [(), (4,), (2, 3)][(i + j) % 3])
+    for i, case in enumerate(registry.PROPOSALS)
+    for j, structure in enumerate(STRUCTURES)
+  ),
 )
 def test_structure_shape_and_dtype_are_kept(case, structure, chains):
   kernel = case.build(_normal_with(len(chains)), 1)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
@@ -45,20 +44,3 @@ def test_kernels_without_gradients_take_them_without_xla(case):
   )
   assert len(np.unique(tensorflow)) > 10
   np.testing.assert_allclose(python, tensorflow, rtol=1e-8)
-
-
-@pytest.mark.full
-def test_a_start_in_a_graph_needs_the_shape():
-  def chain(target):
-    return tfp.mcmc.sample_chain(
-      2,
-      _START,
-      kernel=tfpa.adaptive_metropolis(target, 2),
-      trace_fn=None,
-      seed=(1, 2),
-    )
-
-  with pytest.raises(ValueError, match='tf.ensure_shape'):
-    tf.function(chain, autograph=False)(_python)
-  shaped = lambda x: tf.ensure_shape(_python(x), x.shape[:-1])
-  assert tf.function(chain, autograph=False)(shaped).shape == [2, 4, 2]

@@ -1,15 +1,14 @@
 """Kernels work inside and around what TFP offers, and keep the right law."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-import tfp_adaptive as tfpa
 from experiments.samplers import cases
-from tests.contracts import pairs
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
@@ -72,30 +71,6 @@ def _with_reductions(case, start):
   return tf.stack(draws)
 
 
-def _sample_fold(case, start):
-  # Its loop gives no draws: the mean it folds stands for them.
-  mean, _, _ = tfp.experimental.mcmc.sample_fold(
-    _NUM_DRAWS,
-    start,
-    kernel=_kernel(case),
-    reducer=tfp.experimental.mcmc.ExpectationsReducer(),
-    seed=tf.constant(_SEED, tf.int32),
-  )
-  return tf.broadcast_to(mean, [_NUM_DRAWS, *start.shape])
-
-
-def _chain_with_burnin(case, start):
-  results = tfp.experimental.mcmc.sample_chain_with_burnin(
-    _NUM_DRAWS,
-    start,
-    kernel=_kernel(case),
-    num_burnin_steps=2,
-    trace_fn=lambda state, results: state,
-    seed=tf.constant(_SEED, tf.int32),
-  )
-  return results.trace
-
-
 WRAPPERS = {
   'sample_chain': _above(lambda kernel: kernel),
   'dual_averaging': _above(
@@ -112,29 +87,22 @@ WRAPPERS = {
   'transformed_below': _transformed_below,
   'replica_exchange': _replica_exchange,
   'with_reductions': _with_reductions,
-  'sample_fold': _sample_fold,
   'thinning_kernel': _above(_thinning),
-  'sample_chain_with_burnin': _chain_with_burnin,
 }
 
 
-def _met(case, wrapper, dtype):
-  # What a wrapper reads and sets is the proposal's.
-  return pairs.of(case.proposal, wrapper, dtype) | pairs.of(case.name, dtype)
-
-
+# What a wrapper reads and sets is the proposal's.
 @pytest.mark.parametrize(
-  'case, wrapper, dtype',
-  registry.pairs_of_kernels(WRAPPERS, [tf.float32, tf.float64], met=_met),
+  'case, wrapper',
+  registry.tiered(itertools.product(registry.PROPOSALS, WRAPPERS)),
 )
-def test_wrapper_runs_and_keeps_the_dtype(case, wrapper, dtype):
-  rng = np.random.default_rng(0)
+def test_wrapper_runs_and_keeps_the_dtype(case, wrapper):
   # Positive, so that the constrained kernels can start there too.
-  start = np.abs(rng.normal(size=(_NUM_CHAINS, _EVENT_SIZE)))
-  start = tf.constant(start, dtype)
+  start = np.abs(np.random.default_rng(0).normal(size=(4, _EVENT_SIZE)))
+  start = tf.constant(start, tf.float32)
   draws = WRAPPERS[wrapper](case, start)
-  assert draws.dtype == dtype
-  assert draws.shape == (_NUM_DRAWS, _NUM_CHAINS, _EVENT_SIZE)
+  assert draws.dtype == tf.float32
+  assert draws.shape == (_NUM_DRAWS, *start.shape)
   assert np.all(np.isfinite(draws))
   assert np.any(draws[-1] != start)
 
@@ -147,39 +115,10 @@ def test_step_size_adaptation_moves_the_step_size_of_the_proposal(case):
   kernel = tfp.mcmc.SimpleStepSizeAdaptation(frozen, 5)
   state = tf.zeros([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
   results = kernel.bootstrap_results(state)
-  _, all_results = targets.run_steps(
-    targets.stepper(kernel, 'eager'), state, results, 5
-  )
+  _, all_results = targets.run(kernel, state, 5, results=results)
   # Far too small a factor: every step is accepted and the step size grows.
   accepted = mh_results(all_results[-1]).accepted_results
   assert float(accepted.step_size) > 1.03
-
-
-@registry.each_kernel
-def test_step_size_multiplies_the_scale_factor(case):
-  if 'local' in case.name:
-    pytest.skip(
-      'Its steps are shorter where C^T g is large, whatever they are.'
-    )
-
-  def first_proposal(step_size, factor):
-    kernel = case.build(
-      targets.standard_normal,
-      0,
-      preconditioner=registry.fixed(factor * np.eye(_EVENT_SIZE)),
-      step_size=step_size,
-    )
-    state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
-    _, results = kernel.one_step(
-      state, kernel.bootstrap_results(state), seed=_SEED
-    )
-    return results.inner_results
-
-  one, two = first_proposal(0.5, 1.0), first_proposal(1.0, 0.5)
-  np.testing.assert_allclose(one.proposed_state, two.proposed_state, rtol=1e-14)
-  np.testing.assert_allclose(
-    one.log_accept_ratio, two.log_accept_ratio, rtol=1e-10, atol=1e-14
-  )
 
 
 @registry.each_kernel
@@ -322,16 +261,6 @@ def test_a_state_sharded_over_two_devices_moves_as_one(case):
   forward = whole - (1.0 - drift)
   expected = -0.5 * np.sum(whole**2 - 1.0 + (backward**2 - forward**2), axis=1)
   np.testing.assert_allclose(ratio[0], expected, rtol=1e-9)
-
-
-def test_sharding_parts_along_different_axes_is_refused():
-  kernel = tfpa.gradient_adaptive_langevin(
-    lambda x, y: targets.standard_normal(x) + targets.standard_normal(y), 0
-  ).experimental_with_shard_axes(['one', 'two'])
-  start = [tf.ones([2, 2]), tf.ones([2, 2])]
-  results = kernel.bootstrap_results(start)
-  with pytest.raises(ValueError, match='sharded along the same axes'):
-    kernel.one_step(start, results, seed=_SEED)
 
 
 _SLICE = cases.named('elliptical_slice')

@@ -8,8 +8,6 @@ the last kick halved; p = C^-T v, so that the kernels' velocity is C^T p.
 import numpy as np
 import tensorflow as tf
 
-__all__ = ['Quartic', 'Trajectory', 'finite_difference']
-
 
 class Quartic:
   """log pi(x) = -1/2 x^T P x - a |x|^4: not Gaussian, all derivatives known."""

@@ -10,13 +10,11 @@ import tensorflow_probability as tfp
 from tensorflow.python.framework import ops
 
 import tfp_adaptive as tfpa
-from tests.contracts import latent_model
+from experiments.samplers import cases
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.driver import blocks
-
-_structure = registry.preconditioner
 
 
 @custom_gradient
@@ -133,50 +131,26 @@ def test_the_custom_gradient_of_tensorflow_keeps_its_graph():
   assert _entries() == num_entries + 1
 
 
-def _latent(builder, *args):
-  return lambda: builder(
-    latent_model.log_likelihood, *args, prior=latent_model.gaussian_prior()
-  )
-
-
-def _hamiltonian(structure):
-  return lambda: tfpa.entropy_adaptive_hamiltonian(
-    targets.standard_normal,
-    5,
-    num_leapfrog_steps=2,
-    preconditioner=_structure(structure),
-  )
-
-
-_KERNELS = dict(
-  {
-    spec.name: lambda spec=spec: spec.build(targets.standard_normal, 5)
-    for spec in registry.KERNELS
-  },
-  **{
-    f'hamiltonian_{name}': _hamiltonian(name)
-    for name in ('diagonal', 'tridiagonal', 'banded', 'arrow', 'low_rank')
-  },
-  kernel_hamiltonian=lambda: tfpa.kernel_hamiltonian(
-    targets.standard_normal, 5
+# What a map's bijectors keep is freed with its block: see below.
+_KERNELS = [
+  *((case, None) for case in registry.SAMPLERS if case.learns != 'map'),
+  (cases.named('elliptical_slice'), None),
+  *(
+    (cases.named('hamiltonian'), structure)
+    for structure in registry.PRECONDITIONERS
+    if structure not in ('cholesky', 'per_part')
   ),
-  marginal_gradient=_latent(tfpa.marginal_gradient, 5),
-  second_order_gradient=lambda: tfpa.second_order_gradient(
-    latent_model.log_likelihood,
-    5,
-    prior=tfpa.gaussian_priors.autoregression(
-      np.array([0.5]), np.float64(1.0), latent_model.D
-    ),
-  ),
-  elliptical_slice=_latent(tfpa.elliptical_slice),
-)
+]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('name', registry.tiered(_KERNELS))
-def test_a_step_of_a_kernel_leaves_nothing_behind(name):
-  kernel = _KERNELS[name]()
-  state = tf.zeros([2, latent_model.D], tf.float64)
+@pytest.mark.parametrize('case, structure', registry.tiered(_KERNELS))
+def test_a_step_of_a_kernel_leaves_nothing_behind(case, structure):
+  options = {}
+  if structure is not None:
+    options['preconditioner'] = registry.preconditioner(structure)
+  kernel = case.build(targets.standard_normal, 5, size=5, **options)
+  state = tf.zeros([2, 5], tf.float64)
   results = kernel.bootstrap_results(state)
   num_entries = _entries()
   graph = _traced(

@@ -82,13 +82,6 @@ def test_in_order_is_by_chain_and_then_by_time(jit_compile):
   assert np.any(np.diff(kept.points[:10, 0]) < 0)
 
 
-def test_in_order_moves_weights_with_their_rows():
-  kept = _run(10, 1.0 + _steps_of_chains(3, 2))  # Rows not filled are zero.
-  points, weights = history.in_order(kept)
-  np.testing.assert_array_equal(weights.numpy() > 0, points[:, 0] > 0)
-  assert np.sum(weights.numpy() > 0) == 6
-
-
 @pytest.mark.parametrize('jit_compile', [False, True])
 def test_the_first_states_fill_the_rows_in_order(jit_compile):
   kept = _run(10, _steps_of_chains(3, 3), jit_compile=jit_compile)
@@ -108,13 +101,6 @@ def test_more_chains_than_rows_take_turns():
     for chain in _run(5, _steps_of_chains(40, 7), seed).points[:, 1]
   }
   assert seen == set(range(7))
-
-
-def test_every_chain_has_rows_of_its_own_if_their_number_divides_none():
-  kept = _run(11, _steps_of_chains(400, 4))
-  np.testing.assert_array_equal(kept.chain, kept.points[:, 1])
-  np.testing.assert_array_equal(kept.time, 4 * kept.points[:, 0])
-  np.testing.assert_array_equal(np.bincount(kept.chain), [2, 3, 3, 3])
 
 
 def test_no_non_finite_row_enters():
@@ -144,8 +130,3 @@ def test_draws_given_beforehand_are_thinned_evenly_whatever_their_number():
   kept = history.from_draws(history.start(1000, 1, tf.float32), draws)
   np.testing.assert_array_equal(kept.points[:, 0], np.arange(0.0, 3e6, 3000.0))
   assert int(kept.num_seen) == 3_000_000
-
-
-def test_an_empty_history_has_zero_weights():
-  empty = history.start(4, 2, tf.float32)
-  np.testing.assert_array_equal(history.weights(empty), np.zeros(4))

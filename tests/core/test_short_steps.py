@@ -9,7 +9,6 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
 from tfp_adaptive.core import short_steps
 
 _SEED = (3, 8)
@@ -33,12 +32,6 @@ def test_a_share_of_the_steps_is_short_and_log_uniform():
   assert stats.kstest(part, 'uniform').pvalue > 1e-4
   # The negative control: not uniform in itself.
   assert stats.kstest((short - 0.1) / 0.9, 'uniform').pvalue < 1e-6
-
-
-def test_steps_draw_their_own():
-  drawn = _draws(0.5, 2000)
-  both = np.mean((drawn[1:] < 1.0) & (drawn[:-1] < 1.0))
-  assert abs(both - 0.25) < 4.5 * 0.0097  # sqrt(3 / 16 / 2000)
 
 
 @pytest.mark.full
@@ -116,16 +109,6 @@ def test_steps_are_short_where_a_neck_shows_and_nowhere_else():
   assert isinstance(tfpa.frozen(kernel, results), tfpa.MetropolisHastings)
 
 
-@pytest.mark.full
-def test_a_share_that_is_given_stays():
-  for share in (0.0, 0.3):
-    kernel, results, *_ = _adapted(_neck, share)
-    if share:
-      assert results.inner_results.short_step_share == share
-    else:
-      assert isinstance(kernel.inner_kernel, tfpa.MetropolisHastings)
-
-
 def test_a_short_step_is_a_step_of_that_size():
   inner = _mala(1.0)
   kernel = short_steps.ShortSteps(inner, 0, 0.9)
@@ -151,14 +134,6 @@ def test_a_short_step_is_a_step_of_that_size():
   # The step size of the next step stays that of the adaptation.
   assert results.inner_results.accepted_results.step_size == 1.0
   assert results.inner_results.proposed_results.step_size == part
-
-
-@pytest.mark.parametrize('share', [-0.1, 1.0, float('nan')])
-def test_what_is_no_share_is_refused(share):
-  with pytest.raises(ValueError, match=r'in \[0, 1\).*but got.*Write'):
-    baselines.variance_ratio_langevin(
-      lambda x: -0.5 * tf.reduce_sum(x**2, -1), 10, short_step_share=share
-    )
 
 
 def _funnel(z):

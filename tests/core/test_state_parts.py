@@ -47,52 +47,6 @@ def test_parts_are_concatenated_in_the_order_of_nest():
   np.testing.assert_array_equal(flat[..., 2], state['b'])
 
 
-def test_unknown_shapes_are_flattened_in_a_graph():
-  @tf.function(
-    input_signature=[
-      [tf.TensorSpec([None, None, None]), tf.TensorSpec([None])]
-    ],
-    autograph=False,
-  )
-  def round_trip(state):
-    flat = state_parts.flatten(state, 1)
-    return flat, state_parts.unflatten_like(flat, state, 1)
-
-  state = [tf.ones([4, 2, 3]), tf.zeros([4])]
-  flat, back = round_trip(state)
-  assert flat.shape == (4, 7)
-  assert back[0].shape == (4, 2, 3) and back[1].shape == (4,)
-
-
-def test_the_number_of_chains_is_static_where_it_can_be():
-  assert state_parts.num_chains(tf.zeros([])) == 1
-  assert state_parts.num_chains(tf.zeros([2, 3])) == 6
-  assert isinstance(state_parts.num_chains(tf.zeros([2, 3])), int)
-
-
-@pytest.mark.parametrize('name', ['list', 'dict', 'namedtuple'])
-def test_targets_are_called_as_tfp_calls_them(name):
-  num_chain_dims, state = STATES[name]
-  calls = []
-
-  def target(*parts, **named_parts):
-    calls.append((len(parts), sorted(named_parts)))
-    flat = state_parts.flatten(list(parts) or named_parts, num_chain_dims)
-    return -tf.reduce_sum(flat**2, axis=-1)
-
-  value, grads = state_parts.value_and_gradient(target, state)
-  expected = {
-    'list': (3, []),
-    'dict': (0, ['a', 'b']),
-    'namedtuple': (1, []),
-  }[name]
-  assert calls == [expected]
-  assert value.shape.rank == num_chain_dims
-  for part, grad in zip(tf.nest.flatten(state), tf.nest.flatten(grads)):
-    np.testing.assert_allclose(grad, -2.0 * part)
-  tf.nest.assert_same_structure(state, grads)
-
-
 def test_a_part_without_gradient_is_named():
   with pytest.raises(ValueError, match=r'no gradient .* part\(s\) \[1\]'):
     state_parts.value_and_gradient(

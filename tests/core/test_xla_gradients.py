@@ -21,14 +21,6 @@ def _second_derivative_of_a_slice(x):
   return outer.gradient(square, x)
 
 
-def test_registering_twice_is_once():
-  xla_gradients.register()
-  first = tf.RegisterGradient  # The decorator refuses a second registration.
-  with pytest.raises(KeyError, match=_OP):
-    first(_OP)(lambda op, grad: grad)
-  xla_gradients.register()
-
-
 def test_a_slice_has_second_derivatives_under_xla():
   xla_gradients.register()
   x = tf.constant([1.0, 2.0, -3.0, 4.0], tf.float64)

@@ -1,8 +1,8 @@
 """Runs of both front doors in two versions, built from scratch each time.
 
 A case is a function of a folder and of whether something is changed, which
-returns a function of the folder of the checkpoint. Half of the cases change
-what lies outside of the graph.
+returns a function of the folder of the checkpoint. Most cases change what lies
+outside of the graph.
 """
 
 import contextlib
@@ -22,31 +22,12 @@ from experiments.studies import kernel_cases
 from tfp_adaptive.driver.checkpoint import Checkpoint
 from tfp_adaptive.posterior import run_file
 
-__all__ = [
-  'BUILDERS',
-  'PARTS',
-  'POSTERIORS',
-  'SAMPLES',
-  'UNCHANGED',
-  'begin',
-  'cut',
-  'digest',
-  'outside',
-  'shown',
-]
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 
 _START = np.random.default_rng(4).normal(size=(4, 2)).astype(np.float32)
 Root = tfd.JointDistributionCoroutine.Root
 _NAME = 'tfpa_changed_runs_settings'
-
-
-class Model:
-  """A model whose scale is an attribute of its class."""
-
-  scale = [1.0]
 
 
 def _normal(x, scale):
@@ -91,55 +72,15 @@ def _lookup_table(folder, scale):
   return lambda x: _normal(x, table.lookup(tf.constant(0)))
 
 
-def _mutable_table(folder, scale):
-  del folder
-  table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
-  table.insert(tf.constant([0], tf.int64), [scale])
-  key = tf.constant([0], tf.int64)
-  return lambda x: _normal(x, tf.reshape(table.lookup(key), []))
-
-
-def _data_set(folder, scale):
-  (folder / 'rows.txt').write_text(f'0.25\n{scale - 0.25}\n')
-  rows = tf.data.TextLineDataset(str(folder / 'rows.txt'))
-  rows = rows.map(lambda line: tf.strings.to_number(line))
-  return lambda x: _normal(x, rows.reduce(0.0, lambda a, b: a + b))
-
-
 def _constant_of_a_module(folder, scale):
   del folder
   settings = _module(scale)
   return _in_python(lambda: settings.SCALE)
 
 
-def _configuration(folder, scale):
-  del folder
-  configuration = types.SimpleNamespace(scale=scale)
-  return _in_python(lambda: configuration.scale)
-
-
-def _class_attribute(folder, scale):
-  del folder
-  Model.scale = [scale]  # A list, which might be a cache.
-  return _in_python(lambda: Model.scale[0])
-
-
 def _loaded_by_numpy(folder, scale):
   np.save(folder / 'scale.npy', np.float32(scale))
   return _in_python(lambda: float(np.load(folder / 'scale.npy')))
-
-
-def _environment(folder, scale):
-  del folder
-  os.environ[_NAME.upper()] = str(scale)
-  return _in_python(lambda: float(os.environ[_NAME.upper()]))
-
-
-def _changed_array(folder, scale):
-  del folder
-  array = np.ones(3, np.float32)
-  array[1] = scale
-  return _in_python(lambda: float(array[1]))
 
 
 def _large_constant(folder, scale):
@@ -168,14 +109,8 @@ def _large_constant(folder, scale):
 outside = {
   'a file': _read_file,
   'a lookup table': _lookup_table,
-  'a mutable table': _mutable_table,
-  'a data set of a file': _data_set,
   'a constant of a module': _constant_of_a_module,
-  'a configuration object': _configuration,
-  'an attribute of a class': _class_attribute,
   'numpy.load': _loaded_by_numpy,
-  'the environment': _environment,
-  'an array in Python': _changed_array,
 }
 
 # Runs of `tfpa.sample`.
@@ -201,19 +136,6 @@ def _of_density(make, kernel=_langevin):
   return lambda folder, changed: _sample(
     kernel(make(folder, 1.5 if changed else 1.0))
   )
-
-
-def _of_options(before, after, make=None):
-  """Returns the case of two dicts of options of `_sample` and the kernel."""
-
-  def case(folder, changed):
-    del folder
-    options = dict(after if changed else before)
-    scale, kernel = options.pop('scale', 1.0), options.pop('kernel', {})
-    build = make or _langevin
-    return _sample(build(lambda x: _normal(x, scale), **kernel), **options)
-
-  return case
 
 
 def _traced_module(folder, changed):
@@ -256,10 +178,6 @@ def _scheduled_step(folder, changed):
   )
 
 
-def _leapfrog(target, num_leapfrog_steps=2):
-  return tfp.mcmc.HamiltonianMonteCarlo(target, 0.5, num_leapfrog_steps)
-
-
 SAMPLES = {
   f'{name}, tfpa.sample': _of_density(f) for name, f in outside.items()
 }
@@ -271,24 +189,6 @@ SAMPLES.update({
   'a traced module, tfpa.sample': _traced_module,
   'a traced file, tfpa.sample': _traced_file,
   'a module in a step, tfpa.sample': _scheduled_step,
-  'a number, tfpa.sample': _of_options({}, dict(scale=1.0 + 1e-6)),
-  'the seed, tfpa.sample': _of_options({}, dict(seed=(1, 3))),
-  'the start, tfpa.sample': _of_options({}, dict(start=_START + 1e-6)),
-  'results, tfpa.sample': _of_options({}, dict(num_results=9)),
-  'thinning, tfpa.sample': _of_options({}, dict(num_steps_between_results=1)),
-  'burn-in, tfpa.sample': _of_options({}, dict(num_burnin_steps=9)),
-  'acceptance, tfpa.sample': _of_options(
-    {}, dict(kernel=dict(target_accept_prob=0.6))
-  ),
-  'an optimizer, tfpa.sample': _of_options(
-    {}, dict(kernel=dict(optimizer=tfpa.optimizers.adam(0.02)))
-  ),
-  'leapfrog steps, tfpa.sample': _of_options(
-    {}, dict(kernel=dict(num_leapfrog_steps=3)), _leapfrog
-  ),
-  'what is traced, tfpa.sample': _of_options(
-    dict(trace_fn=lambda x, _: x[:, 0]), dict(trace_fn=lambda x, _: x[:, 1])
-  ),
 })  # fmt: skip
 
 
@@ -305,56 +205,77 @@ def _estimated(folder, changed):
   )
 
 
-# Every builder, and its parts.
+# Every builder.
 
 
-def _of_kernels(kernel, other=None):
-  """Returns the case of a kernel, and of another kernel or another density."""
+def _of_kernel(kernel):
+  """Returns the case of a kernel, whose density is changed."""
 
   def case(folder, changed):
     del folder
-    chosen = other if changed and other else kernel
-    built = chosen.build(4, 1.01 if changed and not other else 1.0)
-    start = chosen.pack(tf.constant(chosen.law.draw(4, 0), tf.float32))
+    built = kernel.build(4, 1.01 if changed else 1.0)
+    start = kernel.pack(tf.constant(kernel.law.draw(4, 0), tf.float32))
     return _sample(built, start)
 
   return case
 
 
-def _of_numbers(build, before, after):
-  """Returns the case of a function of a number to a kernel."""
-  return lambda folder, changed: _sample(build(after if changed else before))
-
-
-def _regression(convert, build=_langevin):
-  """Returns a function of a label to a kernel on a thousand rows."""
+def _with_label(convert):
+  """Returns the case of one of a thousand labels, in an array or a Tensor."""
   rng = np.random.default_rng(2)
   rows = rng.normal(size=(1000, 2)).astype(np.float32)
   labels = (rng.uniform(size=1000) < 0.5).astype(np.float32)
 
-  def kernel(label):
-    changed = labels.copy()
-    changed[17] = label
-    inputs, outputs = convert(rows), convert(changed)
+  def case(folder, changed):
+    del folder
+    given = labels.copy()
+    given[17] = changed
+    inputs, outputs = convert(rows), convert(given)
 
     def target(x):
       logits = tf.matmul(x, inputs, transpose_b=True)
       fit = outputs * logits - tf.nn.softplus(logits)
       return tf.reduce_sum(fit, axis=-1) + _normal(x, 1.0)
 
-    return build(target)
+    return _sample(_langevin(target))
 
-  return kernel
+  return case
 
 
-def _with_field(build):
-  """Returns a function of an amplitude to a kernel of a Gaussian field."""
-  covariance = np.float32([[1.0, 0.5], [0.5, 1.0]])
-  return lambda amplitude: build(
-    lambda x: _normal(x - 1.0, 1.0),
-    tfpa.gaussian_priors.spectral(amplitude * covariance),
-    4,
+def _rate(folder, changed):
+  """A number that an optimizer holds."""
+  del folder
+  optimizer = tfpa.optimizers.relative_gradient(3.9 if changed else 4.0)
+  return _sample(_langevin(lambda x: _normal(x, 1.0), optimizer=optimizer))
+
+
+def _history(folder, changed):
+  """Draws that are given to a surrogate."""
+  del folder
+  draws = np.float32(1.5 if changed else 1.0) * np.tile(_START, (10, 1))
+  return _sample(
+    tfpa.kernel_hamiltonian(lambda x: _normal(x, 1.0), 4, history=draws)
   )
+
+
+def _amplitude(folder, changed):
+  """The covariance of a Gaussian prior."""
+  del folder
+  covariance = np.float32([[1.0, 0.5], [0.5, 1.0]])
+  prior = tfpa.gaussian_priors.spectral((1.01 if changed else 1.0) * covariance)
+  return _sample(
+    tfpa.marginal_gradient(lambda x: _normal(x - 1.0, 1.0), 4, prior=prior)
+  )
+
+
+SAMPLES.update({
+  'a label in an array, tfpa.sample': _with_label(np.asarray),
+  'a label in a tensor, tfpa.sample': _with_label(tf.constant),
+  'a label in a variable, tfpa.sample': _with_label(tf.Variable),
+  'a rate of an optimizer, tfpa.sample': _rate,
+  'a history, tfpa.sample': _history,
+  'an amplitude, tfpa.sample': _amplitude,
+})  # fmt: skip
 
 
 def _first_of_builders():
@@ -366,74 +287,9 @@ def _first_of_builders():
 
 _FIRST = _first_of_builders()
 BUILDERS = {
-  f'another density, {builder}': _of_kernels(case)
+  f'another density, {builder}': _of_kernel(case)
   for builder, case in _FIRST.items()
 }
-# Cases that are their builder's default, by another name.
-_DEFAULTS = ('gradient_adaptive_langevin, cholesky',)
-PARTS = {
-  f'{case.name}, not the default': _of_kernels(_FIRST[builder], case)
-  for case in kernel_cases.cases()
-  if (builder := case.name.partition(',')[0]) != case.name
-  # Structures are the same parts with any linear builder.
-  if case.name.partition(', ')[2] not in tfpa.preconditioners.__all__
-  or builder == 'gradient_adaptive_langevin'
-  if case.name not in (_FIRST[builder].name, *_DEFAULTS)
-}
-_parts = tfpa.preconditioners
-PARTS.update({
-  'a rate of an optimizer': _of_numbers(
-    lambda rate: _langevin(
-      lambda x: _normal(x, 1.0),
-      optimizer=tfpa.optimizers.relative_gradient(rate),
-    ), 4.0, 3.9,
-  ),
-  'an entropy weight': _of_numbers(
-    lambda weight: _langevin(
-      lambda x: _normal(x, 1.0), optimizer=tfpa.optimizers.adam(0.01),
-      criterion=tfpa.criteria.generalized_speed_measure(
-        0.55, entropy_weight_rule='acceptance', init_entropy_weight=weight
-      ),
-    ), 1.0, 0.9,
-  ),
-  'a scale of a structure': _of_numbers(
-    lambda scale: _langevin(
-      lambda x: _normal(x, 1.0), preconditioner=_parts.cholesky(scale)
-    ), 1.0, 0.5,
-  ),
-  'sizes of a network': _of_numbers(
-    lambda size: tfpa.transport_adaptive_hamiltonian(
-      lambda x: _normal(x, 1.0), 4, num_leapfrog_steps=3,
-      transport=tfpa.transports.real_nvp(hidden_sizes=(size,)),
-    ), 8, 7,
-  ),
-  'draws of a surrogate': _of_numbers(
-    lambda size: tfpa.kernel_hamiltonian(
-      lambda x: _normal(x, 1.0), 4,
-      surrogate=tfpa.surrogates.kernel_exponential_family_lite(size),
-    ), 20, 21,
-  ),
-  'a history': _of_numbers(
-    lambda scale: tfpa.kernel_hamiltonian(
-      lambda x: _normal(x, 1.0), 4,
-      history=np.float32(scale) * np.tile(_START, (10, 1)),
-    ), 1.0, 1.5,
-  ),
-  'a label in an array': _of_numbers(_regression(np.asarray), 0.0, 1.0),
-  'a label in a tensor': _of_numbers(_regression(tf.constant), 0.0, 1.0),
-  'a label in a variable': _of_numbers(_regression(tf.Variable), 0.0, 1.0),
-  'a label, no gradient': _of_numbers(
-    _regression(np.asarray, lambda f: tfpa.adaptive_metropolis(f, 4)), 0.0, 1.0,
-  ),
-})  # fmt: skip
-PARTS.update({
-  f'an amplitude, {builder}': _of_numbers(
-    _with_field(getattr(tfpa, builder)), 1.0, 1.01
-  )
-  for builder in ('marginal_gradient', 'auxiliary_gradient', 'crank_nicolson')
-})  # fmt: skip
-
-
 # Runs of `sample_posterior`.
 
 

@@ -1,11 +1,10 @@
 """Runs that meet a fault at a random moment and are then asked for again.
 
-  python -m tests.driver.faults KIND LEVEL
+  python -m tests.driver.faults KIND
 
-prints a line of JSON for each fault of a kind. A run has 24 blocks. It is made
-by `tfpa.sample`, level 'sample', or by the engine of the experiments, level
-'engine'. All runs are forked from one process, which has imported TensorFlow
-and not yet used it.
+prints a line of JSON for each fault of a kind. A run of `tfpa.sample` has 24
+blocks. All runs are forked from one process, which has imported TensorFlow and
+not yet used it.
 """
 
 import errno
@@ -31,11 +30,8 @@ from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import diagnosis
 
-__all__ = ['COUNTS', 'LEVELS', 'Fault', 'check', 'drawn']
-
 _NUM_BLOCKS, _BLOCK_SIZE, _NUM_ADAPTING = 24, 10, 40
-LEVELS = ('sample', 'engine')
-# Kind -> number of faults for each level.
+# Kind -> number of faults.
 COUNTS = {
   'killed': 10,
   'killed in a write': 10,
@@ -51,19 +47,17 @@ class Fault(NamedTuple):
 
   Attributes:
     kind: A key of `COUNTS`.
-    level: An entry of `LEVELS`.
     number: Number of the write or block, or share of the run in [0, 1].
     stage: Stage of a write. For exceptions, whether the user interrupts. For
       two writers, whether the second asks for another run.
   """
 
   kind: str
-  level: str
   number: float
   stage: Any
 
 
-def drawn(kind: str, level: str, seed: int = 0) -> list[Fault]:
+def drawn(kind: str, seed: int = 0) -> list[Fault]:
   """Returns the faults of a kind, the same for the same seed."""
   rng, faults = random.Random(f'{kind} {seed}'), []
   for i in range(COUNTS[kind]):
@@ -72,7 +66,7 @@ def drawn(kind: str, level: str, seed: int = 0) -> list[Fault]:
       number = rng.random()
     elif kind in ('exception', 'two writers'):
       number, stage = rng.randrange(_NUM_BLOCKS), bool(i % 2)
-    faults.append(Fault(kind, level, number, stage))
+    faults.append(Fault(kind, number, stage))
   return faults
 
 
@@ -88,26 +82,23 @@ def check(fault: Fault, folder: pathlib.Path) -> dict[str, Any]:
     many blocks were computed twice, and whether the draws are those of a run
     that met no fault.
   """
-  expected, seconds = _whole(fault.level)
+  expected, seconds = _whole()
   if fault.kind == 'two writers':
-    first = _start(fault.level, folder, 'first')
+    first = _start(folder, 'first')
     _wait_for_blocks(folder, max(1, fault.number))  # It holds the lock now.
     os.kill(first[0].pid, signal.SIGSTOP)  # Or it may end before the second.
-    second = _start(fault.level, folder, 'second', is_other=fault.stage)
-    if fault.level == 'engine':
-      time.sleep(1.0)  # The second waits for the first to finish the cell.
-    else:
-      second[0].join()
+    second = _start(folder, 'second', is_other=fault.stage)
+    second[0].join()
     os.kill(first[0].pid, signal.SIGCONT)
     last, met = _finish(first), _finish(second)
   else:
-    run = _start(fault.level, folder, 'met', fault)
+    run = _start(folder, 'met', fault)
     if fault.kind == 'killed':
       _wait_for_blocks(folder, 1)
       time.sleep(fault.number * seconds)
       run[0].kill()
     met = _finish(run)
-    last = _finish(_start(fault.level, folder, 'again'))
+    last = _finish(_start(folder, 'again'))
   return dict(
     fault._asdict(),
     told=met.get('told', ''),
@@ -118,20 +109,20 @@ def check(fault: Fault, folder: pathlib.Path) -> dict[str, Any]:
 
 
 @functools.cache
-def _whole(level):
+def _whole():
   """Returns the draws of a run without a fault, and its seconds."""
   with tempfile.TemporaryDirectory() as folder:
-    run = _start(level, pathlib.Path(folder), 'whole')
+    run = _start(pathlib.Path(folder), 'whole')
     _wait_for_blocks(pathlib.Path(folder), 1)
     start = time.monotonic()
     return _finish(run)['draws'], time.monotonic() - start
 
 
-def _start(level, folder, name, fault=None, is_other=False):
+def _start(folder, name, fault=None, is_other=False):
   """Starts a run; returns the process and the file that it writes last."""
   outcome = folder / f'{name}.json'
   process = multiprocessing.get_context('fork').Process(
-    target=_in_child, args=(level, folder, outcome, fault, is_other)
+    target=_in_child, args=(folder, outcome, fault, is_other)
   )
   process.start()
   return process, outcome
@@ -155,7 +146,7 @@ def _wait_for_blocks(folder, number):
     time.sleep(0.005)
 
 
-def _in_child(level, folder, outcome, fault, is_other):
+def _in_child(folder, outcome, fault, is_other):
   """Runs, with a fault or without, and writes what came of it."""
   null = os.open(os.devnull, os.O_WRONLY)
   os.dup2(null, 1)
@@ -164,17 +155,12 @@ def _in_child(level, folder, outcome, fault, is_other):
   if fault is not None:
     _plant(fault)
   try:
-    row = (_sample if level == 'sample' else _cell)(folder, is_other)
+    row = dict(draws=_digest(_draws(folder / 'run', is_other)))
   except BaseException as error:  # What the user would see.
     row = dict(told=f'{type(error).__name__}: {error}')
   aside = outcome.with_suffix('.aside')
   aside.write_text(json.dumps(row))
   os.rename(aside, outcome)
-
-
-def _sample(folder, is_other):
-  """Runs `tfpa.sample`; returns the digest of its draws."""
-  return dict(draws=_digest(_draws(folder / 'run', is_other)))
 
 
 def _draws(folder, is_other):
@@ -196,37 +182,6 @@ def _draws(folder, is_other):
 
 def _digest(states):
   return hashlib.sha256(states.tobytes()).hexdigest()
-
-
-def _cell(folder, is_other):
-  """Runs a study of one cell by the engine, as its workers do."""
-  del is_other
-  from experiments.run import engine
-  from experiments.run import find
-  from experiments.run import store
-  from experiments.run import study
-  from experiments.run import tasks
-
-  def run(case, seed, work):
-    del case, seed
-    states = _draws(work.checkpoints, False)
-    return study.Result({'draws': _digest(states)}, {'states': states})
-
-  one = study.Study(lambda settings: {'case': None}, run)
-  found = find.Found('faults', one, study.Settings())
-  output = folder / 'run'
-  output.mkdir(exist_ok=True)
-  reader = store.Reader(output)
-  reader.update()
-  cells = tasks.missing(tasks.cells(found), reader.latest, ('failed',))
-  engine.run_cells(engine.Job('faults', str(output)), found, cells)
-  reader.update()
-  (record,) = reader.latest.values()
-  if record.status != 'finished':
-    return dict(told=record.error)
-  states = store.read_arrays(output, record)['states']
-  assert _digest(states) == record.record['draws']
-  return dict(draws=record.record['draws'])
 
 
 def _count_blocks(folder):

@@ -76,11 +76,6 @@ def test_a_block_thins_and_may_be_partly_filled(counting):
   np.testing.assert_array_equal(states[:2], [3, 6])
 
 
-def test_a_block_of_nothing_takes_no_step(counting):
-  state, results, _ = _run(counting, 7, 0, 1, start=3.0)
-  assert float(state) == 3.0 and float(results.target_log_prob) == 3.0
-
-
 def test_seeds_depend_on_the_number_of_the_step_alone(counting):
   _, _, (_, whole) = _run(counting, 0, 5, 1)
   _, _, (_, second_half) = _run(counting, 3, 2, 1)
@@ -114,39 +109,6 @@ def test_an_op_that_xla_refuses_is_named(op, name):
   plain = blocks.build(kernel, lambda state, results: state, 2, False).run
   state, _, _ = _run(plain, 0, 2, 1)
   assert float(state) == 2.0
-
-
-def test_what_xla_refuses_without_a_name_says_what_to_do():
-  def halved_until_small(x):
-    # Its gradient keeps as many values as it has turns.
-    with tf.GradientTape() as tape:
-      tape.watch(x)
-      value = tf.while_loop(lambda v: v > 1e-3, lambda v: (0.5 * v,), [x])[0]
-    return x + tape.gradient(value, x)
-
-  run = blocks.build(
-    _Counter(halved_until_small), lambda state, results: state, 2, True
-  ).run
-  with pytest.raises(ValueError, match='by XLA. .*jit_compile=False.* said'):
-    _run(run, 0, 2, 1)
-
-
-def test_other_errors_of_the_target_come_through_unchanged():
-  def broken(state):
-    raise ZeroDivisionError('mine')
-
-  run = blocks.build(
-    _Counter(broken), lambda state, results: state, 2, True
-  ).run
-  with pytest.raises(ZeroDivisionError, match='mine'):
-    _run(run, 0, 1, 1)
-
-
-def test_the_default_trace_holds_what_the_kernel_has():
-  Results = collections.namedtuple('Results', ['target_log_prob'])
-  assert set(blocks.default_trace(None, Results(tf.zeros([2])))) == {
-    'target_log_prob'
-  }
 
 
 def test_divergence_is_a_ratio_below_a_thousand_or_not_a_number():

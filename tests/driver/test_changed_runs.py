@@ -1,8 +1,7 @@
 """Changed runs are refused, and unchanged runs resume in a fresh process.
 
-Twenty changes for the two front doors lie outside of the graph: in a file, a
-table, a data set, a module, an object, an array. Every builder meets another
-density, other parts and other numbers in its parts.
+Changes lie outside of the graph: in a file, a table, a module or an array.
+Every builder meets another density.
 """
 
 import json
@@ -47,17 +46,8 @@ def test_a_run_whose_outside_has_changed_is_refused(
   assert np.all(np.isfinite(case(tmp_path, True)(tmp_path / 'run')))
 
 
-def test_half_of_forty_changes_lie_outside_of_the_graph():
-  assert len(changed_runs.SAMPLES) + len(changed_runs.POSTERIORS) >= 40
-  assert 2 * len(changed_runs.outside) >= 20
-  assert len(changed_runs.UNCHANGED) == 20 + len(changed_runs.BUILDERS)
-  assert len(changed_runs.BUILDERS) >= 14 and len(changed_runs.PARTS) >= 40
-
-
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-  'group', ['SAMPLES', 'POSTERIORS', 'BUILDERS', 'PARTS']
-)
+@pytest.mark.parametrize('group', ['SAMPLES', 'POSTERIORS', 'BUILDERS'])
 def test_every_changed_run_is_refused(group, tmp_path):
   cases, rows = getattr(changed_runs, group), []
   for number, (name, case) in enumerate(cases.items()):

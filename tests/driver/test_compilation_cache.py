@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -47,30 +46,6 @@ def test_the_flag_names_a_folder_of_this_version(fresh, tmp_path):
   assert pathlib.Path(folder).parent == tmp_path / 'new'
   assert f'{_FLAG}{folder}' in os.environ['TF_XLA_FLAGS'].split()
   assert tf.__version__ in pathlib.Path(folder).name
-
-
-def test_without_a_folder_it_is_that_of_caches(fresh, monkeypatch, tmp_path):
-  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-  folder = tfpa.cache_compilations()
-  assert pathlib.Path(folder).parent == tmp_path / 'tfp_adaptive'
-
-
-def test_other_flags_stay(fresh, monkeypatch, tmp_path):
-  monkeypatch.setenv('TF_XLA_FLAGS', '--tf_xla_clustering_debug')
-  tfpa.cache_compilations(tmp_path)
-  assert os.environ['TF_XLA_FLAGS'].startswith('--tf_xla_clustering_debug ')
-
-
-def test_another_flag_of_tensorflow_has_another_folder(
-  fresh, monkeypatch, tmp_path
-):
-  one, two = '--tf_xla_clustering_debug', '--tf_xla_clustering_fuel=9'
-  folders = []
-  for flags in ('', one, two, f'{one} {two}', f'{two} {one}'):
-    monkeypatch.setenv('TF_XLA_FLAGS', flags)
-    folders.append(tfpa.cache_compilations(tmp_path))
-  assert len(set(folders)) == 4
-  assert folders[-2] == folders[-1]  # In any order they are the same.
 
 
 def test_a_second_call_changes_nothing(fresh, monkeypatch, tmp_path):
@@ -118,27 +93,6 @@ def test_a_folder_that_cannot_be_is_refused(name, message, fresh, tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(ValueError, match=message):
     tfpa.cache_compilations(tmp_path / name)
-
-
-def _number_of_a_traced_function():
-  @tf.function(autograph=False)
-  def double(x):
-    compilation_cache.number_names()
-    return 2.0 * x
-
-  name = double.get_concrete_function(tf.TensorSpec([2])).name
-  return int(re.search(rb'_(\d+)$', name).group(1))
-
-
-@pytest.mark.parametrize('is_set', [True, False])
-def test_names_are_numbered_anew_where_a_folder_is_set(is_set, monkeypatch):
-  tf.ones([2])  # TensorFlow has read its flags.
-  before = _number_of_a_traced_function()
-  monkeypatch.setenv('TF_XLA_FLAGS', f'{_FLAG}/a/folder' if is_set else '')
-  after = _number_of_a_traced_function()
-  rounds = compilation_cache._MOST_NAMES
-  assert (after // rounds > before // rounds) == is_set
-  assert (after % rounds if is_set else after - before) < 50
 
 
 @pytest.mark.nightly

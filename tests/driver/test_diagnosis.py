@@ -1,12 +1,10 @@
 """What a run says about itself when it is over."""
 
 import collections
-import warnings
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.core import run_warnings
@@ -24,62 +22,6 @@ def test_an_adaptation_that_did_not_settle_is_named():
   )
   with pytest.warns(UserWarning, match='aimed at 0.55'):
     tfpa.sample(kernel, tf.zeros([4, 2]), 200, seed=(0, 1), progress=False)
-
-
-def test_a_chain_that_moves_between_its_recorded_steps_is_not_called_stuck():
-  Results = collections.namedtuple('Results', ['is_accepted', 'step'])
-
-  class EverySecond(tfp.mcmc.TransitionKernel):
-    """Moves at odd steps and accepts nothing at those that are recorded."""
-
-    is_calibrated = True
-
-    def bootstrap_results(self, state):
-      return Results(tf.zeros([3], tf.bool), tf.constant(0))
-
-    def one_step(self, state, results, seed=None):
-      step = results.step + 1
-      is_odd = step % 2 == 1
-      moved = state + tf.cast(is_odd, state.dtype)
-      accepted = tf.fill([3], is_odd)
-      return moved, Results(accepted, step)
-
-  with warnings.catch_warnings():
-    warnings.simplefilter('error', UserWarning)
-    run = tfpa.sample(
-      EverySecond(),
-      tf.zeros([3, 2]),
-      num_results=4,
-      num_steps_between_results=1,
-      progress=False,
-      jit_compile=False,
-    )
-  assert not run.trace['is_accepted'].any()
-  assert len(np.unique(run.states[:, 0, 0])) == 4
-
-
-@pytest.mark.parametrize(
-  'may_exceed, accept_rate, weight, is_warned',
-  [
-    (True, 0.95, 100.0, False),  # No more can be asked for.
-    (True, 0.40, 100.0, True),
-    (True, 0.95, 0.01, True),
-    (False, 0.95, 100.0, True),
-  ],
-)
-def test_a_weight_may_be_high_where_more_is_accepted_than_has_to_be(
-  may_exceed, accept_rate, weight, is_warned
-):
-  criterion = tfpa.criteria.generalized_speed_measure(0.67)._replace(
-    trace=lambda state: {'entropy_weight': state},
-    bounds=lambda problem: {'entropy_weight': (0.01, 100.0)},
-    may_exceed_target=may_exceed,
-  )
-  accepted = np.arange(1000) < 1000 * accept_rate
-  said = list(run_warnings.at_bounds(criterion, weight, None, accepted))
-  assert ['`entropy_weight` at its bound' in text for text in said] == (
-    [True] if is_warned else []
-  )
 
 
 def test_a_weight_at_the_bound_that_grows_with_the_size_is_said():
@@ -106,9 +48,7 @@ def _said(states, **trace):
 def test_more_than_a_hundredth_of_diverging_proposals_is_said(share, is_warned):
   diverging = (np.arange(1000) < 1000 * share).reshape(250, 4)
   said = _said(np.zeros([250, 4, 2]), diverging=diverging)
-  assert [f'{share:.1%} of the recorded' in s for s in said] == [
-    True
-  ] * is_warned
+  assert len(said) == is_warned
 
 
 @pytest.mark.parametrize('shift, is_warned', [(0.05, False), (0.4, True)])
@@ -139,26 +79,3 @@ def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
   accepted = np.arange(1000) < 1000 * rate
   said = list(run_warnings.acceptance(accepted, 0.55))
   assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
-
-
-@pytest.mark.parametrize('rate, is_warned', [(0.35, True), (0.75, False)])
-def test_of_what_may_exceed_the_wanted_acceptance_less_is_said(rate, is_warned):
-  accepted = np.arange(1000) < 1000 * rate
-  said = list(run_warnings.acceptance(accepted, 0.55, True))
-  assert ['aimed at 0.55' in s for s in said] == [True] * is_warned
-
-
-@pytest.mark.parametrize('outer, inner', [(30, 80), (80, 30)])
-def test_a_stack_adapts_for_as_long_as_any_of_its_kernels(outer, inner):
-  kernel = tfp.mcmc.HamiltonianMonteCarlo(lambda x: -(x**2), 0.1, 2)
-  assert diagnosis.num_adaptation_steps(kernel) == 0
-  kernel = tfp.mcmc.SimpleStepSizeAdaptation(kernel, inner)
-  kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(kernel, outer)
-  assert diagnosis.num_adaptation_steps(kernel) == 80
-
-
-def test_a_learned_map_may_accept_more_than_its_least():
-  kernel = tfpa.transport_adaptive_hamiltonian(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1), 1, num_leapfrog_steps=2
-  )
-  assert kernel.criterion.may_exceed_target

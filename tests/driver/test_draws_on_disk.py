@@ -125,32 +125,15 @@ def test_half_a_file_that_a_killed_run_left_is_written_anew(
   assert not list(tmp_path.rglob('*.partial'))
 
 
-def test_a_continued_run_reads_none_of_the_old_draws(tmp_path, monkeypatch):
-  _cut_run(monkeypatch, tmp_path, 2)
-  found = disk_runs.reads(monkeypatch)
-  result = disk_runs.sample(tmp_path)
-  # Of 11 draws there is no R-hat. Traces are read for what is warned of.
-  assert not [file for file, _ in found if 'posterior' in file]
-  repr(result), repr(result.states)
-  assert not [file for file, _ in found if 'posterior' in file]
-  result.states[0]
-  assert [file for file, _ in found if 'posterior' in file]
-
-
 @pytest.mark.parametrize(
-  'damage, words',
-  [
-    (lambda path: path.unlink(), 'is missing'),
-    (lambda path: path.write_bytes(b''), 'was changed'),
-  ],
-  ids=['missing', 'empty'],
+  'damage', [pathlib.Path.unlink, lambda path: path.write_bytes(b'')]
 )
 def test_draws_that_the_state_counts_and_that_are_gone_are_told(
-  damage, words, tmp_path, monkeypatch
+  damage, tmp_path, monkeypatch
 ):
   _cut_run(monkeypatch, tmp_path, 2)
   damage(tmp_path / 'draws.zarr/posterior/x/c.0.0.0')
-  with pytest.raises(checkpoint_lib.CheckpointError, match=words):
+  with pytest.raises(checkpoint_lib.CheckpointError, match='missing|changed'):
     disk_runs.sample(tmp_path)
 
 
@@ -165,28 +148,19 @@ def test_a_byte_that_changed_on_disk_is_told_when_it_is_read(tmp_path):
     result.states[4:]
 
 
-def test_blocks_that_no_run_came_to_are_seen_to_be_none(tmp_path, monkeypatch):
-  _cut_run(monkeypatch, tmp_path, 2)
-  draws = zarr.open_array(tmp_path / 'draws.zarr/posterior/x', mode='r')[...]
-  # That was written and does not count yet may be seen.
-  assert np.isfinite(draws[:, :8]).all() and np.isnan(draws[:, 8:]).all()
-
-
 @pytest.mark.parametrize(
-  'changes, words',
+  'changes',
   [
-    (dict(seed=(1, 3)), 'seed'),
-    (dict(block_size=5), 'block_size'),
-    (dict(num_results=12), 'num_results'),
-    (dict(start=disk_runs.START + 1.0), 'init_state'),
+    dict(seed=(1, 3)),
+    dict(block_size=5),
+    dict(num_results=12),
+    dict(start=disk_runs.START + 1.0),
   ],
-  ids=['seed', 'block_size', 'num_results', 'start'],
+  ids=str,
 )
-def test_a_folder_of_another_run_is_refused(changes, words, tmp_path):
+def test_a_folder_of_another_run_is_refused(changes, tmp_path):
   disk_runs.sample(tmp_path)
-  with pytest.raises(
-    checkpoint_lib.CheckpointError, match=f'{words}.*another `draws_dir`'
-  ):
+  with pytest.raises(checkpoint_lib.CheckpointError, match='another'):
     disk_runs.sample(tmp_path, **changes)
 
 
@@ -205,29 +179,19 @@ def test_draws_and_checkpoints_do_not_go_on_from_each_other(tmp_path):
   disk_runs.sample(checkpoint_dir=tmp_path / 'b')
   with pytest.raises(checkpoint_lib.CheckpointError, match='as `draws_dir`'):
     disk_runs.sample(checkpoint_dir=tmp_path / 'a')
-  with pytest.raises(
-    checkpoint_lib.CheckpointError, match='as `checkpoint_dir`'
-  ):
+  with pytest.raises(checkpoint_lib.CheckpointError, match='`checkpoint_dir`'):
     disk_runs.sample(tmp_path / 'b')
 
 
 def test_what_cannot_be_is_refused_before_anything_is_computed(
   tmp_path, monkeypatch
 ):
-  with pytest.raises(ValueError, match='Leave `checkpoint_dir` away'):
-    disk_runs.sample(tmp_path, checkpoint_dir=tmp_path / 'other')
-  with pytest.raises(ValueError, match='path of a folder, but got True'):
-    disk_runs.sample(True)
-  with pytest.raises(ValueError, match='folder of every name.*chain'):
-    disk_runs.sample(
-      tmp_path / 'a',
-      kernel=tfpa.gradient_adaptive_langevin(
-        lambda chain: targets.standard_normal(chain), 4
-      ),
-      start=dict(chain=disk_runs.START),
-    )
-  with pytest.raises(ValueError, match='complex numbers, but got string'):
-    disk_runs.sample(tmp_path / 'b', trace_fn=lambda *_: tf.constant('word'))
+  for folder, options, words in (
+    ('a', dict(checkpoint_dir=tmp_path / 'other'), 'Leave `checkpoint_dir`'),
+    ('a', dict(trace_fn=lambda *_: tf.constant('word')), 'but got string'),
+  ):
+    with pytest.raises(ValueError, match=words):
+      disk_runs.sample(tmp_path / folder, **options)
   with folder_lock.held(tmp_path / 'c'):
     with pytest.raises(folder_lock.FolderError, match='in use'):
       disk_runs.sample(tmp_path / 'c')

@@ -17,15 +17,10 @@ _WORDS = {
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize('level', faults.LEVELS)
 @pytest.mark.parametrize('kind', faults.COUNTS)
-def test_a_run_that_met_a_fault_ends_with_the_bits_of_one_that_did_not(
-  kind, level
-):
-  if level == 'engine':
-    pytest.importorskip('experiments.run.engine', reason='it has not landed')
+def test_a_run_that_met_a_fault_ends_with_the_bits_of_one_that_did_not(kind):
   done = subprocess.run(
-    [sys.executable, '-m', faults.__name__, kind, level],
+    [sys.executable, '-m', faults.__name__, kind],
     capture_output=True,
     text=True,
   )
@@ -39,7 +34,7 @@ def test_a_run_that_met_a_fault_ends_with_the_bits_of_one_that_did_not(
     if kind.startswith('killed'):
       # A random moment may come after the end.
       assert row['is_killed'] or kind == 'killed', row
-    elif (kind, level) != ('two writers', 'engine'):
+    else:
       words = _WORDS[kind]
       words = words if isinstance(words, str) else words[not row['stage']]
       assert words in row['told'], row

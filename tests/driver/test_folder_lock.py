@@ -1,6 +1,5 @@
 """One writer per folder, and none that outlives its process."""
 
-import io
 import os
 import pathlib
 import subprocess
@@ -46,17 +45,6 @@ def test_a_second_process_is_told_who_holds_a_folder_until_that_dies(tmp_path):
     child.wait()
   with folder_lock.held(tmp_path):  # What is left of a dead process is free.
     time.sleep(0)
-
-
-def test_a_second_call_in_one_process_is_refused_until_the_first_ends(tmp_path):
-  with folder_lock.held(tmp_path / 'new'):
-    with pytest.raises(folder_lock.FolderError, match=f'{os.getpid()}'):
-      with folder_lock.held(tmp_path / 'new'):
-        pytest.fail('two writers')
-    with folder_lock.held(tmp_path / 'another'):
-      pass
-  with folder_lock.held(tmp_path / 'new'):
-    pass
 
 
 @pytest.mark.parametrize('is_shared', [False, True])
@@ -108,35 +96,3 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
   with pytest.warns(UserWarning, match='cannot be locked .*not supported'):
     with folder_lock.held(tmp_path):
       pass
-
-
-def test_a_full_disk_does_not_end_what_holds_a_lock(tmp_path):
-  class Full:
-    """A file of a disk without room, that is open."""
-
-    def __init__(self, file):
-      self.file = file
-
-    def __enter__(self):
-      return self
-
-    def __exit__(self, *exc):
-      self.file.close()  # Buffered, what was refused would be written again.
-
-    def fileno(self):
-      return self.file.fileno()
-
-    def seek(self, place):
-      return self.file.seek(place)
-
-    def truncate(self):
-      return self.file.truncate()
-
-    def write(self, text):
-      del text
-      raise OSError(28, 'No space left on device')
-
-  with folder_lock._opened(tmp_path / '.lock') as file:
-    assert not hasattr(file, 'peek') and isinstance(file, io.RawIOBase)
-    folder_lock._write_holder(Full(file))
-    assert folder_lock._holder(file) == 'another process'

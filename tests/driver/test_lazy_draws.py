@@ -7,43 +7,6 @@ import tfp_adaptive as tfpa
 from tests.driver import disk_runs
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import convergence
-from tfp_adaptive.driver.lazy_draws import LazyDraws
-
-
-class _Chunked(np.ndarray):
-  chunks = (4,)
-
-
-def _lazy(rows):
-  return LazyDraws(np.asarray(rows).view(_Chunked), 'folder')
-
-
-def test_a_mean_of_complex_numbers_is_complex():
-  rows = (np.arange(11.0) + 1j * np.arange(11.0) ** 2).astype(np.complex64)
-  np.testing.assert_allclose(np.mean(_lazy(rows)), rows.mean(), rtol=1e-5)
-  assert np.mean(_lazy(rows)).dtype == np.complex64
-
-
-def test_a_mean_of_nothing_is_no_number():
-  with pytest.warns(RuntimeWarning):
-    assert np.isnan(np.mean(_lazy(np.zeros(0))))
-
-
-@pytest.mark.parametrize('axis', [1, -2, (0, 3)])
-def test_an_axis_that_is_not_there_is_refused(axis):
-  for function in (np.mean, np.any):
-    with pytest.raises(np.exceptions.AxisError):
-      function(_lazy(np.zeros(3)), axis=axis)
-
-
-def test_draws_are_found_from_another_folder(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  result = disk_runs.sample('run')
-  expected = np.asarray(result.states)
-  (tmp_path / 'elsewhere').mkdir()
-  monkeypatch.chdir(tmp_path / 'elsewhere')
-  np.testing.assert_array_equal(result.states[...], expected)
-  assert np.isfinite(expected).all()
 
 
 def test_draws_that_are_gone_are_no_numbers_in_their_place(tmp_path):
@@ -83,14 +46,12 @@ def pair(tmp_path_factory):
 @pytest.mark.parametrize(
   'key',
   [
-    3,
     -1,
     slice(3, 50),
     slice(100, 20),
     (slice(None), 1),
     (Ellipsis, 2),
     (slice(90, 1, -7), slice(None, None, -1), 0, slice(1, None), 1),
-    (-1, -1, -1, -1, -1),
   ],
   ids=str,
 )
@@ -99,19 +60,6 @@ def test_slices_are_those_of_the_array(key, pair):
   found = two[key]
   assert np.shape(found) == one[key].shape
   np.testing.assert_array_equal(found, one[key])
-
-
-def test_what_is_no_slice_is_refused_and_not_read_whole(pair):
-  states = pair[1].states[0]
-  for key in ([1, 2], np.arange(3), None, True, (0, [1])):
-    with pytest.raises(IndexError, match='take ints, slices'):
-      states[key]
-  with pytest.raises(IndexError, match='5 axes'):
-    states[0, 0, 0, 0, 0, 0]
-  with pytest.raises(IndexError):
-    states[130]
-  with pytest.raises(ValueError, match='Take axis 0 too'):
-    np.mean(states, axis=1)
 
 
 def test_rows_means_and_any_go_by_blocks(pair):
@@ -129,22 +77,6 @@ def test_rows_means_and_any_go_by_blocks(pair):
   np.testing.assert_array_equal(
     np.any(accepted, axis=0), one.trace['is_accepted'].any(axis=0)
   )
-
-
-def test_means_are_those_of_numpy_or_refused(pair):
-  one, two = pair[0].states[0], pair[1].states[0]
-  np.testing.assert_allclose(
-    np.mean(two, axis=(0, 2), keepdims=True), one.mean((0, 2), keepdims=True)
-  )
-  accepted = pair[1].trace['is_accepted']
-  assert np.any(accepted, axis=0, keepdims=True).shape[0] == 1
-  for options in (dict(where=True), dict(dtype=np.float32)):
-    with pytest.raises(ValueError, match=f'without {[*options][0]!r}'):
-      np.mean(two, **options)
-  # What is returned is the reader's own.
-  mean = np.mean(two, axis=0)
-  mean += 1.0
-  np.testing.assert_allclose(np.mean(two, axis=0), one.mean(0))
 
 
 def test_the_summary_is_that_of_memory(pair):
@@ -168,26 +100,6 @@ def test_the_summary_reads_every_chunk_once(pair, monkeypatch):
   assert len(chunks) == len(set(chunks)) == 28
 
 
-def test_a_finished_run_is_opened_without_its_draws(pair, monkeypatch):
-  found = disk_runs.reads(monkeypatch)
-  with pytest.warns(UserWarning):
-    again = disk_runs.sample(**pair[2])
-  assert again.run == pair[1].run and again.seconds == pair[1].seconds
-  assert not [file for file, _ in found if '/x0/' in file or '/x1/' in file]
-
-
-def test_what_a_very_long_column_is_thinned_by_is_told(pair, monkeypatch):
-  one, two, _ = pair
-  monkeypatch.setattr(convergence, '_MOST_OF_ONE', 6 * 50)
-  thinned = [draws for _, draws in two.states[0].columns()]
-  expected = one.states[0][::3].reshape(44, 6, 12)
-  np.testing.assert_array_equal(np.concatenate(thinned, axis=2), expected)
-  assert convergence.thinning(len(two.states[0]), 6) == 3
-  told = two._replace(run=dict(two.run, worst_of_every=3))
-  assert repr(told).endswith(', of one draw in 3')
-  assert 'of one draw' not in repr(two)
-
-
 def test_the_tree_is_that_of_memory_and_opens_without_its_draws(
   pair, monkeypatch
 ):
@@ -208,12 +120,3 @@ def test_the_tree_is_that_of_memory_and_opens_without_its_draws(
   np.testing.assert_array_equal(named['scale'], expected.posterior['x1'])
   with pytest.raises(ValueError, match='need as many different names'):
     pair[1].to_arviz(['loc'])
-
-
-def test_the_folder_itself_is_a_tree(pair):
-  xarray = pytest.importorskip('xarray', reason='named draws are an extra')
-  folder = pair[1].states[0].folder
-  with xarray.open_datatree(folder, engine='zarr') as tree:
-    np.testing.assert_array_equal(
-      tree.posterior['x1'], pair[0].to_arviz().posterior['x1']
-    )

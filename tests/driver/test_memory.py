@@ -5,37 +5,6 @@ import sys
 
 import pytest
 
-_OF_KERNELS = """
-import gc
-import pathlib
-import warnings
-import tensorflow as tf
-import tfp_adaptive as tfpa
-from experiments.studies import kernel_cases
-from tensorflow.python.framework.func_graph import FuncGraph
-
-warnings.simplefilter('ignore')
-cases = {}
-for case in kernel_cases.cases():
-  cases.setdefault(case.name.partition(',')[0], case)
-megabytes, graphs = [], []
-for number in range(3):
-  for case in cases.values():
-    start = case.pack(tf.constant(case.law.draw(4, 0), tf.float32))
-    # Without XLA, which keeps what it has compiled for good.
-    tfpa.sample(
-      case.build(20), start, 20, seed=number, jit_compile=False, progress=False
-    )
-    gc.collect()
-  pages = int(pathlib.Path('/proc/self/statm').read_text().split()[1])
-  megabytes.append(pages * 4096 / 2**20)
-  graphs.append(sum(isinstance(o, FuncGraph) for o in gc.get_objects()))
-print(megabytes, graphs)
-# The first round loads what TensorFlow needs. Kernels are new in every round.
-assert graphs[-1] <= graphs[1] + 5, graphs
-assert megabytes[-1] - megabytes[1] < 3.0 * len(cases), megabytes
-"""
-
 _LIMITED = """
 import pathlib
 import resource
@@ -73,12 +42,6 @@ def _ended(code, *arguments):
     capture_output=True,
     text=True,
   )
-
-
-@pytest.mark.nightly
-def test_kernels_made_one_after_the_other_free_their_graphs():
-  done = _ended(_OF_KERNELS)
-  assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Nested R-hat: its law in closed form, what it sees, and where it is taken."""
+"""Nested R-hat: its distribution in closed form, and what it sees."""
 
 import numpy as np
 import pytest
@@ -90,32 +90,3 @@ def test_what_has_not_mixed_is_seen(kind):
     draws[t] = draws[t, rng.permutation(1000)]
   mixed = rng.permutation(draws)
   assert convergence.diagnose(mixed).rhat[0] < 1.005
-
-
-def test_groups_are_of_neighbors_and_of_one_size():
-  halves = np.random.default_rng(0).normal(size=(4, 2 * 1003, 2))
-  grouped = nested_rhat.by_beginning(halves)
-  assert grouped.shape == (4, 32, 62, 2)
-  first = grouped[0, :16]
-  assert np.all(first[:-1].max(axis=1) < first[1:].min(axis=1))
-  # The second half of a chain stands where its first does.
-  for group in (0, 15):
-    for chain in (0, 61):
-      place = np.argmax(halves[0, :1003, 0] == first[group, chain, 0])
-      np.testing.assert_array_equal(
-        grouped[:, 16 + group, chain, 0], halves[:, 1003 + place, 0]
-      )
-  # Those left out are from anywhere: both ends are in.
-  assert first[0, 0, 0] == halves[0, :1003, 0].min()
-  assert np.sum(halves[0, :1003, 0] > first[15, -1, 0]) <= 1
-
-
-def test_of_many_chains_few_coordinates_are_ranked(monkeypatch):
-  draws, _ = _autoregression(1.0, 100, 300)
-  draws = np.tile(draws, (1, 1, 6)) + 0.1 * np.arange(6)
-  draws[:, ::2, 4] += 3.0
-  monkeypatch.setattr(convergence, '_MOST_RANKED_NUMBERS', 30_000)
-  assert list(convergence._suspects(draws)).count(4) == 1
-  assert len(convergence._suspects(draws)) == convergence.FEWEST_RANKED
-  assert len(convergence._suspects(draws[:, :250])) == 6
-  assert convergence.worst(draws, 1)['rhat'][1] == 'coordinate 4'

@@ -49,32 +49,9 @@ def two(kernel):
 
 
 def _assert_same(one, other):
-  tf.nest.map_structure(
-    np.testing.assert_array_equal,
-    (one.states, one.trace, one.adaptation_trace, one.final_kernel_results),
-    (
-      other.states,
-      other.trace,
-      other.adaptation_trace,
-      other.final_kernel_results,
-    ),
-  )
-
-
-@pytest.mark.full
-def test_results_have_the_shapes_of_all_chains(kernel, two):
-  whole = _sample(kernel, _start())
-  tf.nest.map_structure(
-    lambda a, b: np.testing.assert_equal(a.shape, b.shape),
-    (whole.states, whole.trace, whole.final_kernel_results),
-    (two.states, two.trace, two.final_kernel_results),
-  )
-  frozen = tfpa.frozen(kernel, two.final_kernel_results)
-  results = frozen.bootstrap_results(_start())
-  np.testing.assert_array_equal(
-    tfpa.learned_factor(frozen, results),
-    tfpa.learned_factor(kernel, two.final_kernel_results),
-  )
+  for name in ('states', 'trace', 'adaptation_trace', 'final_kernel_results'):
+    left, right = getattr(one, name), getattr(other, name)
+    tf.nest.map_structure(np.testing.assert_array_equal, left, right)
 
 
 @pytest.mark.full
@@ -99,20 +76,20 @@ def test_shards_draw_noise_of_their_own(kernel):
   assert not np.any(np.all(states[:, 0] == states[:, 2], axis=-1))
 
 
-@pytest.mark.full
-def test_what_is_learned_is_one_for_all(kernel):
-  start = _start(8)
-  runs = [
-    _sample(kernel, start, devices=['CPU:0'] * count) for count in (1, 2, 4)
-  ]
-  factors = [
-    tfpa.learned_factor(kernel, run.final_kernel_results) for run in runs
-  ]
-  # Each of its own, of the same law: within a factor of two of each other.
-  assert len({factor.tobytes() for factor in factors}) == 3
-  diagonals = [np.diag(factor) for factor in factors]
-  ratio = np.max(diagonals, axis=0) / np.min(diagonals, axis=0)
-  assert np.all(ratio < 2.5), ratio
+def _interrupt(kernel, num_calls, **options):
+  """Runs on shards until one of their blocks is interrupted."""
+  run, calls = shards.Sharded.run, []
+
+  def cut(self, *args):
+    calls.append(args)
+    if len(calls) == num_calls:
+      raise KeyboardInterrupt
+    return run(self, *args)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(shards.Sharded, 'run', cut)
+    with pytest.raises(KeyboardInterrupt):
+      _sample(kernel, _start(), **options)
 
 
 @pytest.mark.full
@@ -120,21 +97,25 @@ def test_a_run_goes_on_and_other_numbers_of_shards_are_refused(
   kernel, two, tmp_path
 ):
   options = dict(devices=['CPU:0'] * 2, checkpoint_dir=tmp_path)
-  with pytest.MonkeyPatch.context() as patch:
-    run, calls = shards.Sharded.run, []
-
-    def cut(self, *args):
-      calls.append(args)
-      if len(calls) == 4:
-        raise KeyboardInterrupt
-      return run(self, *args)
-
-    patch.setattr(shards.Sharded, 'run', cut)
-    with pytest.raises(KeyboardInterrupt):
-      _sample(kernel, _start(), **options)
+  _interrupt(kernel, 4, **options)
   with pytest.raises(ValueError, match='num_shards'):
     _sample(kernel, _start(), **{**options, 'devices': ['CPU:0'] * 4})
   _assert_same(two, _sample(kernel, _start(), **options))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('block_size', [7, 60])
+def test_draws_on_disk_have_the_bits_of_memory_and_go_on(
+  kernel, two, tmp_path, block_size
+):
+  pytest.importorskip('zarr', reason='draws_dir is an extra')
+  options = dict(
+    devices=['CPU:0'] * 2, draws_dir=tmp_path, block_size=block_size
+  )
+  # Blocks have one step or two, so the run ends within a file.
+  _interrupt(kernel, 13, **options)
+  for _ in range(2):  # Continued, then opened.
+    _assert_same(two, _sample(kernel, _start(), **options))
 
 
 _ON_TWO_DEVICES = """
@@ -172,7 +153,7 @@ for run in runs:
 """
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_draws_are_the_same_on_any_number_of_devices():
   done = subprocess.run(
     [sys.executable, '-c', _ON_TWO_DEVICES], capture_output=True, text=True
@@ -222,28 +203,18 @@ def test_variances_that_are_a_tenth_off_are_seen():
   assert np.sqrt(np.mean(errors[1] ** 2)) > 1.5
 
 
-@pytest.mark.parametrize(
-  'devices, said',
-  [
-    (['/GPU:7'], "no device '/GPU:7'.*CPU:0"),
-    ('CPU:0', "None, 'all' or a list"),
-    ([], "None, 'all' or a list"),
-    (['CPU:0'] * 3, 'must divide evenly. Start 3, 6'),
-  ],
-)
-def test_what_cannot_be_divided_or_found_is_refused(kernel, devices, said):
-  with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize('devices', [['/GPU:7'], 'CPU:0', [], ['CPU:0'] * 3])
+def test_what_cannot_be_divided_or_found_is_refused(kernel, devices):
+  with pytest.raises(ValueError, match="no device|'all' or a list|evenly"):
     _sample(kernel, _start(), devices=devices)
 
 
 def test_coordinates_of_one_chain_are_not_divided():
-  # A density of any size would take half of them, of another law.
+  # A density of any size would take half of them, with another distribution.
   kernel = tfpa.gradient_adaptive_langevin(
     lambda x: -0.5 * tf.reduce_sum(x**2), 4
   )
-  with pytest.raises(
-    ValueError, match=r'\(4,\) is one number: it is one chain'
-  ):
+  with pytest.raises(ValueError, match='it is one chain'):
     _sample(kernel, tf.zeros([4]), devices=['CPU:0'] * 2)
 
 
@@ -251,42 +222,6 @@ def test_what_is_recorded_of_all_chains_is_the_mean_over_shards(kernel):
   trace_fn = lambda state, _: tf.reduce_mean(state, axis=0)
   run = _sample(kernel, _start(), 10, devices=['CPU:0'] * 2, trace_fn=trace_fn)
   np.testing.assert_allclose(run.trace['extra'], run.states.mean(axis=1))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('block_size', [7, 60])
-def test_draws_on_disk_have_the_bits_of_memory_and_go_on(
-  kernel, two, tmp_path, block_size
-):
-  pytest.importorskip('zarr', reason='draws_dir is an extra')
-  options = dict(
-    devices=['CPU:0'] * 2, draws_dir=tmp_path, block_size=block_size
-  )
-  with pytest.MonkeyPatch.context() as patch:
-    run, calls = shards.Sharded.run, []
-
-    def cut(self, *args):
-      calls.append(args)
-      if len(calls) == 13:  # Of blocks of one step and of two: within a file.
-        raise KeyboardInterrupt
-      return run(self, *args)
-
-    patch.setattr(shards.Sharded, 'run', cut)
-    with pytest.raises(KeyboardInterrupt):
-      _sample(kernel, _start(), **options)
-  for _ in range(2):  # Continued, then opened.
-    _assert_same(two, _sample(kernel, _start(), **options))
-
-
-def test_merges_come_at_the_same_steps_of_every_run():
-  steps = [0]
-  while steps[-1] < 3000:
-    steps.append(shards.next_merge(steps[-1]))
-  gaps = np.diff(steps)
-  assert np.all(gaps[:8] == 1) and np.all(np.diff(gaps) >= 0)
-  assert gaps.max() == 256
-  # From between two merges to the next of them.
-  assert shards.next_merge(steps[20] + 1) == steps[21]
 
 
 @pytest.mark.parametrize('dense', [False, True])
@@ -385,55 +320,12 @@ def test_equal_numbers_stay_and_faults_add_up():
   before = _results(10, step, 0.1)
   parts = [_results(count, step, 0.1) for count in (12, 15, 10)]
   merged = merging.merged(parts, before)
-  assert merged.count == 17
+  assert merged.count == 17 and merged.fit['a'] == 0.1
   # Three tenths over three are no tenth.
   assert merged.rate == before.rate and merged.due == float('inf')
 
 
-def test_a_fit_is_that_of_one_shard_and_a_rate_is_the_mean():
-  step = tf.constant(0)
-  parts = [_results(1, step, rate) for rate in (0.5, 1.5)]
-  merged = merging.merged(parts, parts[0])
-  assert merged.fit['a'] == 0.5 and merged.rate == 1.0
-
-
-@pytest.mark.parametrize('dtype', ['int32', 'float32', 'float64'])
-def test_steps_of_a_schedule_stay_whole(dtype):
-  # The search for a scale ended one step earlier in the second shard.
-  before, *parts = (_results(1, tf.constant(n, dtype), 1.0) for n in (0, 1, 2))
-  merged = merging.merged(parts, before).step
-  assert merged == 2 and merged.dtype == dtype
-  never = [
-    _results(1, tf.constant(n, 'float64'), 1.0) for n in (8.0, float('inf'))
-  ]
-  assert np.isinf(merging.merged(never, never[0]).step)
-
-
-_COUNTS = {'num_updates', 'num_failed_fits', 'next_fit'}
-
-
-def test_every_count_and_schedule_of_the_library_has_its_rule():
-  """A field whose name says that it counts is not left to the mean."""
-  lost, seen = [], set()
-  for cls in _subclasses(tuple):
-    # The namedtuple under a class with rules has none itself.
-    is_ours = cls.__module__.startswith('tfp_adaptive')
-    if not is_ours or cls.__subclasses__():
-      continue
-    rules = getattr(cls, 'merge_rules', {})
-    fields = set(getattr(cls, '_fields', ()))
-    seen |= fields & _COUNTS
-    lost += [(cls, name) for name in fields & _COUNTS if name not in rules]
-  assert seen == _COUNTS and not lost
-
-
-def _subclasses(cls):
-  for sub in cls.__subclasses__():
-    yield sub
-    yield from _subclasses(sub)
-
-
-@pytest.mark.parametrize('num_shards', [2, 3, 4, 5])
+@pytest.mark.parametrize('num_shards', [2, 5])
 def test_an_optimizer_still_moves_after_a_merge(num_shards):
   optimizer = tfpa.optimizers.relative_gradient()
   part = tfpa.preconditioners.cholesky()
@@ -461,7 +353,7 @@ def test_an_optimizer_still_moves_after_a_merge(num_shards):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('num_shards', [1, 2, 4])
+@pytest.mark.parametrize('num_shards', [1, 4])
 def test_shards_reach_the_acceptance_of_one(num_shards):
   # The example of docs/scale.md. With seed 0 the search for a scale ends at
   # different steps in the shards: then 0.92 and 0.22 were accepted.

@@ -1,7 +1,7 @@
-"""Runs of one kernel that a stranger writes, and what they are told.
+"""Wrong runs of one kernel are refused or warned of.
 
-Each is refused with a sentence that says what to write, or warned of where it
-may be meant; none gives numbers without a word, none an error of TensorFlow.
+A refusal says what to write. No run gives numbers without a word, and none
+raises an error of TensorFlow.
 """
 
 import numpy as np
@@ -39,7 +39,6 @@ def _py_function(x):
   return tf.ensure_shape(value, x.shape[:-1])
 
 
-_NO_KERNEL = '`kernel` must be a `tfp.mcmc.Trans.*Write for example'
 _MODEL = tfd.JointDistributionSequential([tfd.Normal(0.0, 1.0)])
 
 
@@ -54,133 +53,75 @@ def _metropolis(density):
 
 
 @pytest.mark.parametrize(
-  'build, start, error, message',
+  'density, options, message',
   [
-    (lambda: _langevin(_MODEL), _START, TypeError, 'must be callable'),
-    (lambda: _langevin(_normal(_START)), _START, TypeError, 'be callable'),
-    (lambda: _langevin(_normal, -1), _START, ValueError, 'a non-negative int'),
-    (lambda: _langevin(_normal, 1e3), _START, ValueError, 'a non-negative int'),
-    (
-      lambda: _langevin(_normal, preconditioner='diagonal'),
-      _START,
-      TypeError,
-      r'\(with parentheses\)',
-    ),
-    (lambda: _langevin(_normal), None, TypeError, '`init_state` must be where'),
-    (lambda: _langevin(_normal), _THREE, TypeError, '`init_state` must be whe'),
-    (
-      lambda: _langevin(_normal),
-      np.zeros([4, 3], int),
-      TypeError,
-      'must be of floating numbers',
-    ),
-    (
-      lambda: _langevin(_normal),
-      _START.tolist(),
-      ValueError,
-      r'the 4 parts of a list one by one \(rows of one array',
-    ),
-    (
-      lambda: _langevin(_two_in_one),
-      [_START, _START],
-      ValueError,
-      r'`def log_density\(x0, x1\):`',
-    ),
-    (
-      lambda: _langevin(lambda x, y: _two(x, y)),
-      {'a': _START, 'b': _START},
-      ValueError,
-      r'dict by name. Write `def log_density\(a, b\):`',
-    ),
-    (
-      lambda: _langevin(_two),
-      [_START, _START[:3]],
-      ValueError,
-      'Do the shapes of the data fit the model, and do chains come first',
-    ),
-    (
-      lambda: _langevin(tfd.MultivariateNormalDiag(tf.zeros([2])).log_prob),
-      _START,
-      ValueError,
-      'Do the shapes of the data fit the model',
-    ),
-    (
-      lambda: _langevin(tfd.MultivariateNormalDiag(tf.zeros([3])).log_prob),
-      _START.astype(np.float64),
-      ValueError,
-      'Write all data and constants in the dtype',
-    ),
-    (
-      lambda: _langevin(lambda x: tf.cast(_normal(x), tf.float64)),
-      _START,
-      TypeError,
-      'returned float64 for a state of float32',
-    ),
-    (lambda: _langevin(lambda x: None), _START, ValueError, 'returned None'),
-    (lambda: _langevin(_py_function), _START, ValueError, 'has no gradient'),
-    (
-      lambda: _metropolis(lambda x: -0.5 * np.sum(np.square(x), axis=-1)),
-      _START,
-      ValueError,
-      'without numpy, scipy',
-    ),
-    (
-      lambda: _langevin(lambda x: _normal(x) - np.inf),
-      _START,
-      ValueError,
-      r'not finite at the start of chain 0 \(-inf\)',
-    ),
-    (
-      lambda: _langevin(lambda x: _normal(x) - np.inf),
-      _START[0],
-      ValueError,
-      r'not finite at the start of the chain \(-inf\)',
-    ),
-    (
-      lambda: _langevin(_normal),
-      np.zeros([2, 100_000], np.float32),
-      ValueError,
-      r'100000 coordinates .* `preconditioner=tfpa.preconditioners.diagonal',
-    ),
-    (lambda: _normal, _START, TypeError, _NO_KERNEL),
-    (lambda: tfp.mcmc.HamiltonianMonteCarlo, _START, TypeError, _NO_KERNEL),
+    (_MODEL, {}, 'must be callable'),
+    (_normal, dict(num_adaptation_steps=-1), 'a non-negative int'),
+    (_normal, dict(preconditioner='diagonal'), r'\(with parentheses\)'),
   ],
 )
-def test_a_wrong_run_of_a_kernel_is_refused(build, start, error, message):
-  with pytest.raises(error, match=message):
-    tfpa.sample(build(), start, num_results=5, progress=False)
+def test_a_kernel_that_cannot_be_built_is_refused(density, options, message):
+  with pytest.raises((TypeError, ValueError), match=message):
+    _langevin(density, **options)
 
 
-_COUNT = 'must be'
-_SEED = 'must be an int, a pair'
+_GAUSSIAN = tfd.MultivariateNormalDiag(tf.zeros([3]))
 
 
 @pytest.mark.parametrize(
-  'options, message',
+  'density, start, message',
   [
-    (dict(num_results=0), _COUNT),
-    (dict(num_results=-1), _COUNT),
-    (dict(num_results=2.5), _COUNT),
-    (dict(num_results=True), _COUNT),
-    (dict(num_results=None), _COUNT),
-    (dict(num_burnin_steps=-1), _COUNT),
-    (dict(num_burnin_steps=1.0), _COUNT),
-    (dict(num_steps_between_results=-1), _COUNT),
-    (dict(block_size=0), _COUNT),
-    (dict(block_size='10'), _COUNT),
-    (dict(seed=None), _SEED),
-    (dict(seed=True), _SEED),
-    (dict(seed='a'), _SEED),
-    (dict(seed=(1, 2, 3)), _SEED),
-    (dict(seed=(0.5, 1.0)), _SEED),
-    (dict(trace_fn=lambda state, results: None), 'returned None'),
+    (_normal, _THREE, '`init_state` must be where'),
+    (_normal, np.zeros([4, 3], int), 'must be of floating numbers'),
+    (_normal, _START.tolist(), 'rows of one array'),
+    (_two_in_one, [_START, _START], r'`def log_density\(x0, x1\):`'),
+    (lambda x, y: _two(x, y), dict(a=_START, b=_START), r'\(a, b\):`'),
+    (_two, [_START, _START[:3]], 'Do the shapes of the data fit'),
+    (_GAUSSIAN.log_prob, _START[:, :2], 'Do the shapes of the data fit'),
+    (_GAUSSIAN.log_prob, _START.astype(np.float64), 'data and constants in'),
+    (lambda x: tf.cast(_normal(x), tf.float64), _START, 'returned float64'),
+    (lambda x: None, _START, 'returned None'),
+    (_py_function, _START, 'has no gradient'),
+    (lambda x: _normal(x) - np.inf, _START, 'the start of chain 0'),
+    (_normal, np.zeros([2, 100_000], np.float32), '100000 coordinates'),
   ],
 )
-def test_a_wrong_argument_is_refused_by_name(options, message):
-  (name,) = options
-  run = dict(num_results=5, jit_compile=False, progress=False)
-  with pytest.raises(ValueError, match=f'`{name}` {message}'):
-    tfpa.sample(_langevin(_normal), _START, **run | options)
+def test_a_density_and_a_start_that_do_not_fit_are_refused(
+  density, start, message
+):
+  with pytest.raises((TypeError, ValueError), match=message):
+    tfpa.sample(_langevin(density), start, num_results=5, progress=False)
+
+
+def test_a_density_in_numpy_is_refused():
+  kernel = _metropolis(lambda x: -0.5 * np.sum(np.square(x), axis=-1))
+  with pytest.raises(ValueError, match='without numpy, scipy'):
+    tfpa.sample(kernel, _START, num_results=5, progress=False)
+
+
+@pytest.mark.parametrize('kernel', [_normal, tfp.mcmc.HamiltonianMonteCarlo])
+def test_what_is_no_kernel_is_refused(kernel):
+  with pytest.raises(TypeError, match='`kernel` must be a `tfp.mcmc.Trans'):
+    tfpa.sample(kernel, _START, num_results=5)
+
+
+@pytest.mark.parametrize(
+  'name, values',
+  [
+    ('num_results', [0, 2.5, True, None]),
+    ('num_burnin_steps', [-1, 1.0]),
+    ('num_steps_between_results', [-1]),
+    ('block_size', [0, '10']),
+    ('seed', [None, True, 'a', (1, 2, 3), (0.5, 1.0)]),
+    ('trace_fn', [lambda state, results: None]),
+  ],
+)
+def test_a_wrong_argument_is_refused_by_name(name, values):
+  kernel = _langevin(_normal)
+  for value in values:
+    run = dict(num_results=5, jit_compile=False, progress=False) | {name: value}
+    with pytest.raises(ValueError, match=f'`{name}` '):
+      tfpa.sample(kernel, _START, **run)
 
 
 def _in_python(error):
@@ -214,9 +155,6 @@ def _with_a_check_of_numbers(x):
   'density, said',
   [
     (_in_python(ValueError('no root\nfound')), 'ValueError: no root found. L'),
-    (_in_python(KeyError('a')), "KeyError: 'a'. Let"),
-    (_in_python(OverflowError('off the table')), 'OverflowError: off the t'),
-    (_in_python(RuntimeError()), 'RuntimeError. Let'),
     (_with_an_assertion, 'assertion failed: [x is too far]'),
     (_with_a_check_of_numbers, 'my check : Tensor had NaN values'),
   ],
@@ -238,35 +176,9 @@ def test_a_density_that_raises_in_some_region_is_told_in_the_words_of_users(
   assert '{{' not in text and 'Traceback' not in text and '\n' not in text
 
 
-@pytest.mark.parametrize(
-  'error',
-  [
-    tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor'),
-    tf.errors.InternalError(None, None, 'CUDA failed'),
-  ],
-)
-def test_what_is_no_fault_of_the_density_is_raised_as_it_is(error):
+def test_what_is_no_fault_of_the_density_is_raised_as_it_is():
+  error = tf.errors.ResourceExhaustedError(None, None, 'OOM')
   assert target_call.failed(error) is error
-
-
-@pytest.mark.full
-def test_draws_before_a_density_raised_are_in_the_folder(tmp_path):
-  calls = []
-
-  def value(rows):
-    calls.append(0)
-    if len(calls) > 100:
-      raise ValueError('far')
-    return np.float32(-0.5 * np.sum(rows**2, axis=-1))
-
-  def density(x):
-    values = tf.numpy_function(value, [x], tf.float32)
-    return tf.ensure_shape(values, x.shape[:-1])
-
-  run = dict(num_results=500, jit_compile=False, progress=False, block_size=10)
-  with pytest.raises(ValueError, match='ValueError: far'):
-    tfpa.sample(_metropolis(density), _START, checkpoint_dir=tmp_path, **run)
-  assert any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -308,8 +220,8 @@ def _warned_of(kernel, start):
   return list(diagnosis.warnings_before(kernel, start, results))
 
 
-@pytest.mark.parametrize('start', [_START * 0.0, _START[[0, 0, 0, 3]]])
-def test_chains_that_start_alike_are_seen_to_be_mixed(start):
+def test_chains_that_start_alike_are_seen_to_be_mixed():
+  start = _START[[0, 0, 0, 3]]
   mixed = _metropolis(lambda x: _normal(x - tf.reduce_mean(x, axis=0)))
   (said,) = _warned_of(mixed, start)
   assert 'another chain moves: it mixes chains' in said

@@ -8,26 +8,6 @@ import tfp_adaptive as tfpa
 
 tfd = tfp.distributions
 
-__all__ = [
-  'D',
-  'DATA',
-  'DISTANCE',
-  'JITTER',
-  'LOG_NORMAL',
-  'MEAN',
-  'NOISE',
-  'POINTS',
-  'dense_log_joint',
-  'gradient',
-  'hyperprior',
-  'kernel',
-  'kernel_matrix',
-  'log_likelihood',
-  'log_normal',
-  'prior_fn',
-  'start',
-]
-
 D = 5
 POINTS = np.linspace(0.0, 2.0, D)
 NOISE = 0.3

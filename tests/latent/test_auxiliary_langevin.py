@@ -95,27 +95,3 @@ def test_both_draw_with_the_mean_and_variance_of_mala():
     assert np.all(
       np.abs((noise**2).mean(axis=0) - 1.0) < 4.5 * np.sqrt(2.0 / num_draws)
     )
-
-
-def test_auxiliary_langevin_is_accepted_less_often_than_mala():
-  # Peskun: the marginal sampler accepts more at the same delta.
-  states = tf.constant(_states(20000))
-
-  def accept_prob(proposal):
-    kernel = tfpa.MetropolisHastings(proposal)
-    _, results = kernel.one_step(
-      states, kernel.bootstrap_results(states), seed=(1, 2)
-    )
-    return np.exp(np.minimum(results.log_accept_ratio, 0.0))
-
-  marginal = accept_prob(
-    tfpa.proposals.UncalibratedMarginalGradient(
-      _target, auxiliary_langevin.FLAT, _DELTA
-    )
-  )
-  for auxiliary in ('z', 'u'):
-    other = accept_prob(
-      tfpa.proposals.UncalibratedAuxiliaryLangevin(_target, _DELTA, auxiliary)
-    )
-    error = np.sqrt((marginal.var() + other.var()) / other.size)
-    assert marginal.mean() - other.mean() > 5.0 * error

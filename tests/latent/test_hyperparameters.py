@@ -5,14 +5,11 @@ import collections
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.latent import hyperparameter_model as model
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.latent import hyperparameter_moves
-
-tfd = tfp.distributions
 
 
 @pytest.mark.parametrize('joint', [True, False])
@@ -183,83 +180,6 @@ def test_both_step_sizes_are_tuned_and_then_fixed():
     assert len(set(steps[name][:30])) > 25
 
 
-def test_the_prior_is_decomposed_once_in_a_step():
-  calls = []
-
-  def counted(amplitude, length_scale):
-    calls.append(1)
-    return model.prior_fn(amplitude, length_scale)
-
-  kernel = tfpa.latent_gaussian_hyperparameters(
-    model.log_likelihood,
-    0,
-    prior_fn=counted,
-    hyperprior=model.hyperprior(),
-    num_latent_updates=3,
-  )
-  state = model.start(2)
-  results = kernel.bootstrap_results(state)
-  calls.clear()
-  kernel.one_step(state, results, seed=(0, 1))
-  assert len(calls) == 1
-
-
-def test_a_function_may_stand_for_the_hyperprior():
-  start = model.start(3)
-  other = tfpa.latent_gaussian_hyperparameters(
-    model.log_likelihood,
-    0,
-    prior_fn=lambda amplitude, length_scale: model.prior_fn(
-      tf.exp(amplitude), tf.exp(length_scale)
-    ),
-    hyperprior=lambda amplitude, length_scale: tf.add_n(
-      [
-        tfd.Normal(np.float64(loc), np.float64(scale)).log_prob(value)
-        for value, (loc, scale) in zip(
-          (amplitude, length_scale), model.LOG_NORMAL.values()
-        )
-      ]
-    ),
-  )
-  expected, _ = model.kernel().one_step(
-    start, model.kernel().bootstrap_results(start), seed=(1, 2)
-  )
-  got, _ = other.one_step(start, other.bootstrap_results(start), seed=(1, 2))
-  for a, b in zip(tf.nest.flatten(expected), tf.nest.flatten(got)):
-    np.testing.assert_allclose(a, b, rtol=1e-10)
-
-
-def test_joint_move_needs_the_auxiliary_kernel():
-  with pytest.raises(ValueError, match="'auxiliary_gradient'"):
-    model.kernel(latent='marginal_gradient')
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'options',
-  [
-    dict(),
-    dict(joint=False),
-    dict(joint=False, latent='elliptical_slice'),
-  ],
-  ids=['joint', 'gibbs', 'slice'],
-)
-def test_a_step_out_of_the_numbers_is_rejected_and_not_an_error(options):
-  kernel = model.kernel(hyper_step_size=1e4, **options)
-  start = state = model.start(6)
-  results = kernel.bootstrap_results(start)
-  step = tf.function(kernel.one_step, autograph=False)
-  for i in range(5):
-    state, results = step(state, results, seed=tf.constant([i, 0]))
-    assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(state))
-    for name in ('prior_params', 'hyper_log_prob', 'hyper_factor'):
-      for leaf in tf.nest.flatten(tfp_private.get_innermost(results, name)):
-        assert np.all(np.isfinite(leaf))
-  assert np.any(
-    np.isneginf(tfp_private.get_innermost(results, 'hyper_log_accept_ratio'))
-  )
-
-
 @pytest.mark.parametrize('latent', ['auxiliary_gradient', 'elliptical_slice'])
 def test_hyperparameters_that_overflow_are_rejected_by_the_prior_alone(latent):
   def prior_fn(amplitude, length_scale):
@@ -284,49 +204,6 @@ def test_hyperparameters_that_overflow_are_rejected_by_the_prior_alone(latent):
       assert not leaf.dtype.is_floating or not np.any(np.isnan(leaf))
     params = tfp_private.get_innermost(results, 'prior_params')
     assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(params))
-
-
-def test_a_singular_prior_is_refused_where_its_density_would_be_asked_for():
-  def prior_fn(amplitude, length_scale):
-    rows = model.kernel_matrix(amplitude, 1e20 * length_scale, tf)
-    return tfpa.gaussian_priors.spectral(rows - model.JITTER * np.eye(model.D))
-
-  options = dict(prior_fn=prior_fn, hyperprior=model.hyperprior())
-  start = model.start(2)
-  kernel = tfpa.latent_gaussian_hyperparameters(
-    model.log_likelihood, 0, joint=False, **options
-  )
-  with pytest.raises(ValueError, match="'spectral' is singular.*`joint=True`"):
-    kernel.bootstrap_results(start)
-  tfpa.latent_gaussian_hyperparameters(
-    model.log_likelihood, 0, **options
-  ).bootstrap_results(start)
-
-
-def test_a_prior_that_knows_no_hyperparameter_stands_beside_one_that_does():
-  def prior_fn(amplitude, length_scale):
-    del length_scale
-    walks = [
-      tfpa.gaussian_priors.random_walk(scale, 3, 1.0)
-      for scale in (amplitude, tf.constant(0.1, tf.float64))
-    ]
-    return tfpa.gaussian_priors.block(walks)
-
-  kernel = tfpa.latent_gaussian_hyperparameters(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
-    0,
-    prior_fn=prior_fn,
-    hyperprior=model.hyperprior(),
-    hyper_step_size=0.5,
-  )
-  state = tf.zeros([4, 6], tf.float64), model.start(4)[1]
-  results = kernel.bootstrap_results(state)
-  for i in range(3):
-    state, after = kernel.one_step(state, results, seed=(i, 1))
-    tf.nest.map_structure(
-      lambda a, b: np.testing.assert_equal(a.shape, b.shape), results, after
-    )
-    results = after
 
 
 @pytest.mark.parametrize('latent', ['elliptical_slice', 'marginal_gradient'])

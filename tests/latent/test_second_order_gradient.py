@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.linalg import banded_scan
 
 _D = 6
@@ -138,62 +137,3 @@ def test_modes_and_forms_agree(monkeypatch):
   monkeypatch.setattr(banded_scan, 'is_preferred', lambda _: True)
   found, _ = _step(_proposal(), _states())
   np.testing.assert_allclose(found, expected, rtol=1e-8)
-
-
-@pytest.mark.full
-def test_a_single_chain_has_no_chain_dimension():
-  states = _states(1)
-  one, results = _step(_proposal(), states[0])
-  many, _ = _step(_proposal(), states)
-  assert results.log_acceptance_correction.shape == []
-  np.testing.assert_allclose(one, many[0], rtol=1e-12)
-
-
-def test_a_likelihood_that_is_nowhere_finite_is_a_rejection():
-  kernel = tfpa.second_order_gradient(
-    lambda x: tf.reduce_sum(tf.math.log(x), axis=-1),
-    0,
-    prior=_prior(),
-    delta=50.0,
-  )
-  states = tf.constant(0.1 * np.abs(_states(8)) + 0.01)
-  results = kernel.bootstrap_results(states)
-  state, results = kernel.one_step(states, results, seed=(1, 2))
-  assert np.all(np.isfinite(state))
-  assert not np.all(tfp_private.get_innermost(results, 'is_accepted'))
-
-
-def test_a_prior_without_banded_precision_is_refused():
-  prior = tfpa.gaussian_priors.spectral(_EYE)
-  with pytest.raises(TypeError, match='banded precision'):
-    tfpa.second_order_gradient(_gaussian, 5, prior=prior)
-
-
-def _poisson(x):
-  return tf.reduce_sum(2.0 * x - tf.exp(x), axis=-1)
-
-
-@pytest.mark.nightly
-def test_chains_find_the_posterior_of_the_first_order_sampler():
-  estimates = []
-  for build, seed in (
-    (tfpa.second_order_gradient, 1),
-    (tfpa.marginal_gradient, 2),
-  ):
-    result = tfpa.sample(
-      build(_poisson, 100, prior=_prior()),
-      np.zeros([100, _D]),
-      300,
-      num_burnin_steps=150,
-      seed=seed,
-      progress=False,
-    )
-    squares = np.square(result.states)
-    moments = [np.mean(x, axis=0) for x in (result.states, squares)]
-    estimates.append(np.concatenate(moments, axis=-1))  # [chains, 2 d]
-  first, second = (np.mean(e, axis=0) for e in estimates)
-  variances = [np.var(e, axis=0) / len(e) for e in estimates]
-  error = np.sqrt(sum(variances))
-  assert np.all(np.abs(first - second) < 4.5 * error)
-  # A mean moved by a tenth of the noise of the prior would be seen.
-  assert np.all(4.5 * error[:_D] < 0.1 * 0.8)

@@ -58,12 +58,6 @@ def test_the_scale_is_searched_for_those_that_move(build):
   )
 
 
-def test_a_start_without_a_gradient_is_refused_by_chain():
-  kernel = tfpa.gradient_adaptive_langevin(_norm, 100)
-  with pytest.raises(ValueError, match='gradient of .* start of chain 3 '):
-    tfpa.sample(kernel, _START, 10, progress=False)
-
-
 @pytest.mark.full
 def test_a_row_whose_square_overflows_is_in_no_moments():
   def target(x):  # Its gradient is finite, and some 1e30.

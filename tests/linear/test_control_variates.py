@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
 from tests.contracts import registry
-from tests.contracts import targets
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.linear import control_variates
 
@@ -121,49 +119,3 @@ def test_the_mean_slope_follows_its_closed_form_and_outlives_overflow():
   a[0, 0] = np.inf
   kept = control_variates.mean_slope(mean, tf.constant(ratio), a, b, e)
   np.testing.assert_allclose(kept, mean)
-
-
-def test_raw_params_are_left_without_control_variates():
-  target = targets.Banana(_EVENT_SIZE)
-  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
-    target.log_prob, registry.fixed(_IDENTITY)
-  )
-  kernel = tfpa.MetropolisHastings(proposal)
-  state = tf.constant(target.draw(6))
-  before = kernel.bootstrap_results(state)
-  _, results = kernel.one_step(state, before, seed=tf.constant([0, 1]))
-  replay = proposal.replay(
-    tf.constant(0.5, tf.float64),
-    before.accepted_results,
-    results.proposed_results,
-    results.proposed_state,
-    results,
-  )
-  params = tf.constant(_IDENTITY)
-  with tf.GradientTape() as tape:
-    tape.watch(params)
-    factor = scale_factor.at(proposal.preconditioner, params)
-    variate = replay.transition(factor).control_variate
-  assert tape.gradient(variate, params) is None
-
-
-def _learned_condition_number():
-  scales = np.logspace(0.0, 2.0, 10)
-
-  def target_log_prob(x):
-    return -0.5 * tf.reduce_sum((x / scales) ** 2, axis=-1)
-
-  kernel = tfpa.gradient_adaptive_langevin(target_log_prob, 1000)
-  start = scales * np.random.default_rng(0).normal(size=(10, 10))
-  result = tfpa.sample(kernel, tf.constant(start), 50, progress=False)
-  factor = tfpa.learned_factor(kernel, result.final_kernel_results)
-  return np.linalg.cond(np.asarray(factor) / scales[:, np.newaxis]) ** 2
-
-
-@pytest.mark.nightly
-def test_the_control_variates_take_most_of_the_error_off(monkeypatch):
-  with_both = _learned_condition_number()
-  for name in ('center', 'direction_balance'):
-    monkeypatch.setattr(control_variates, name, lambda *_: 0.0)
-  without = _learned_condition_number()
-  assert with_both - 1.0 < 0.5 * (without - 1.0)

@@ -48,8 +48,8 @@ def test_the_factor_solves_the_equation_of_the_weighted_covariances(gain):
   )
   start = tf.constant(_TARGET.draw(_NUM_CHAINS))
   before = kernel.bootstrap_results(start)
-  states, results = targets.run_steps(
-    targets.stepper(kernel, 'graph'), start, before, _NUM_STEPS
+  states, results = targets.run(
+    kernel, start, _NUM_STEPS, 'graph', results=before
   )
   # The last fit is at step 13; step t counts for w_t prod_{s > t} (1 - w_s).
   weights = gain / (np.arange(1, _NUM_STEPS + 1) + gain)
@@ -111,23 +111,6 @@ def test_a_gaussian_is_exact_however_little_the_chains_have_moved(
   left, of_states = _condition(kernel, start, dtype, factor)
   assert left < 1.2  # Correlations are kept at 1 - 1e-6 or better.
   assert of_states - 1.0 > 2.0 * (left - 1.0)  # The negative control.
-
-
-@pytest.mark.full
-def test_hamiltonian_proposals_learn_too():
-  factor = targets.correlated_factor(_EVENT_SIZE, 100.0, seed=3)
-  inverse = np.linalg.inv(factor)
-  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
-    lambda x: targets.standard_normal(tf.linalg.matvec(inverse, x)),
-    tfpa.preconditioners.cholesky(),
-    3,
-  )
-  kernel = tfpa.adaptation.FisherDivergenceAdaptation(
-    tfpa.MetropolisHastings(proposal), 200, target_accept_prob=0.8
-  )
-  start = np.random.default_rng(0).normal(size=(5, _EVENT_SIZE)) @ factor.T
-  left, _ = _condition(kernel, start, np.float64, factor)
-  assert left < 1.1
 
 
 def _whitened(preconditioner, params, states, scores):
@@ -257,28 +240,6 @@ def test_a_fit_to_pairs_sees_those_of_weight_alone(name):
 
 
 @pytest.mark.full
-def test_a_path_of_a_hundred_is_learned_from_a_few_hundred_gradients():
-  size, correlation = 100, 0.99
-  steps = np.eye(size) - correlation * np.eye(size, k=-1)
-  steps[1:] /= np.sqrt(1.0 - correlation**2)
-
-  def target(x):
-    return targets.standard_normal(tf.matmul(x, steps, transpose_b=True))
-
-  kernel = tfpa.fisher_divergence_hamiltonian(
-    target,
-    200,
-    num_leapfrog_steps=(1, 3),
-    preconditioner=tfpa.preconditioners.tridiagonal(),
-  )
-  start = np.random.default_rng(0).normal(size=(8, size))
-  run = tfpa.sample(kernel, tf.constant(start), 10, progress=False)
-  learned = tfpa.learned_factor(kernel, run.final_kernel_results)
-  left = np.linalg.cond(steps @ learned) ** 2
-  assert left < 1.5 < 1e3 < np.linalg.cond(steps) ** 2
-
-
-@pytest.mark.full
 def test_a_fit_that_fails_is_counted_and_leaves_the_factor():
   def target(x):  # No gradient along the last coordinate: no covariance of it.
     return targets.standard_normal(x[..., :-1])
@@ -286,57 +247,9 @@ def test_a_fit_that_fails_is_counted_and_leaves_the_factor():
   kernel = _divergence(target, 10, registry.fixed(_FACTOR))
   start = tf.constant(_TARGET.draw(_NUM_CHAINS))
   before = kernel.bootstrap_results(start)
-  _, results = targets.run_steps(
-    targets.stepper(kernel, 'graph'), start, before, 5
-  )
+  _, results = targets.run(kernel, start, 5, 'graph', results=before)
   assert int(results[-1].statistics.num_failed_fits) == 4
   np.testing.assert_array_equal(_covariance(results[-1]), _covariance(before))
-
-
-@pytest.mark.nightly
-def test_long_directions_beside_scales_are_learned_from_pairs():
-  size, rank = 40, 3
-  rng = np.random.default_rng(1)
-  axes, _ = np.linalg.qr(rng.normal(size=(size, rank)))
-  half = np.eye(size) + (axes * [9.0, 99.0, 999.0]) @ axes.T
-  factor = np.geomspace(1.0, 30.0, size)[:, np.newaxis] * half
-  inverse = np.linalg.inv(factor)
-
-  def left(preconditioner):
-    kernel = tfpa.fisher_divergence_hamiltonian(
-      lambda x: targets.standard_normal(tf.matmul(x, inverse.T)),
-      600,
-      num_leapfrog_steps=(1, 5),
-      preconditioner=preconditioner,
-    )
-    start = tf.constant(rng.normal(size=(8, size)))
-    run = tfpa.sample(kernel, start, 10, progress=False)
-    learned = tfpa.learned_factor(kernel, run.final_kernel_results)
-    return np.linalg.cond(inverse @ learned) ** 2
-
-  of_pairs = tfpa.preconditioners.low_rank(rank)
-  assert left(of_pairs) < 1.2
-  # Moves are far from there.
-  assert left(of_pairs._replace(fisher_fit=None)) > 200.0
-
-
-def test_fits_of_many_dimensions_are_few_and_the_last_is_late():
-  def times(size, num_steps, dtype=tf.float64):
-    time, found = tf.constant(2.0, dtype), []
-    while time < num_steps:
-      found.append(float(time))
-      # A fit is made at the first step that is not before.
-      following = fisher_fit.next_time(time, size, num_steps)
-      time = tf.math.ceil(following)
-    return found
-
-  few = times(10, 1000)
-  assert len(few) > 50
-  assert max(np.diff(few)[20:] / few[20:-1]) < 0.15
-  many = times(1000, 1000)
-  assert len(many) < 12
-  assert 600.0 in many
-  assert len(times(100, 5000)) < 45
 
 
 def test_of_few_states_only_scales_are_kept():

@@ -1,7 +1,6 @@
 """Learning by gradient: the step that the formulas of the paper give."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
@@ -95,28 +94,3 @@ def test_a_gradient_that_overflows_moves_nothing_and_is_counted():
   for leaf in tf.nest.flatten(after.optimizer_state):
     assert np.all(np.isfinite(leaf))
   assert after.num_dropped_gradients == _NUM_CHAINS
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('name', ['cholesky', 'diagonal', 'low_rank'])
-def test_an_optimizer_that_steps_past_zero_leaves_a_factor_that_is_invertible(
-  name,
-):
-  # One step of Adam is ten times the first scale, and down in the last one.
-  scales = tf.constant([1e-4, 1e-4, 1e-5], tf.float64)
-  kernel = tfpa.gradient_adaptive_langevin(
-    lambda x: -0.5 * tf.reduce_sum((x / scales) ** 2, axis=-1),
-    200,
-    preconditioner=registry.preconditioner(name, init_scale=1e-4),
-    criterion=tfpa.criteria.expected_squared_jump_distance(),
-    optimizer=tfpa.optimizers.adam(1e-3),
-  )
-  state = scales * tf.constant(_TARGET.draw(_NUM_CHAINS))
-  results = kernel.bootstrap_results(state)
-  step = targets.stepper(kernel, 'graph')
-  for seed in targets.seeds(100):
-    state, results = step(state, results, seed)
-  factor = tfpa.learned_factor(kernel, results)
-  # A factor that is singular, or NaN, would stay so: nothing moves there.
-  assert np.linalg.slogdet(factor)[1] > 3.0 * np.log(1e-8)
-  assert int(results.num_dropped_gradients) < 100

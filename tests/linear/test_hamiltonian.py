@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import parts
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.contracts import trajectories
@@ -18,7 +19,7 @@ _EVENT_SIZE = 3
 _TARGET = trajectories.Quartic(_EVENT_SIZE)
 _STRUCTURES = ('cholesky', 'diagonal')
 
-each_length = pytest.mark.parametrize('num_steps', [1, 2, 3, 4])
+each_length = pytest.mark.parametrize('num_steps', [1, 2, 4])
 each_structure = pytest.mark.parametrize('structure', _STRUCTURES)
 
 
@@ -53,17 +54,9 @@ class _Step:
       step_size=step_size,
       **options,
     )
-    kernel = tfpa.MetropolisHastings(proposal)
     self.x = np.random.default_rng(seed).normal(size=(8, _EVENT_SIZE))
-    state = tf.constant(self.x)
-    before = kernel.bootstrap_results(state)
-    _, self.results = kernel.one_step(state, before, seed=(seed, 5))
-    self.replay = proposal.replay(
-      proposal.init_replay_cache(before.proposed_results),
-      before.accepted_results,
-      self.results.proposed_results,
-      self.results.proposed_state,
-      self.results,
+    before, self.results, self.replay = parts.replayed_step(
+      proposal, tf.constant(self.x), (seed, 5)
     )
     self.params = before.accepted_results.preconditioner_params
     self.noise = self.results.proposed_results.noise.numpy()
@@ -112,27 +105,16 @@ class _Step:
     return np.diag(full) if self.params.shape.rank == 1 else full
 
 
-@pytest.mark.parametrize('step_size', [1.0, 0.6])
-@each_length
-def test_the_log_ratio_is_minus_the_energy_error(num_steps, step_size):
-  step = _Step(num_steps, step_size=step_size)
-  np.testing.assert_allclose(
-    step.results.log_accept_ratio, -step.path.energy_error, rtol=1e-9
-  )
-  np.testing.assert_allclose(
-    step.results.proposed_state, step.path.positions[-1], rtol=1e-10
-  )
-  assert np.max(np.abs(step.path.energy_error)) > 0.01
-
-
 @each_structure
 @each_length
 def test_values_are_those_of_the_step(num_steps, structure):
-  step = _Step(num_steps, structure)
+  step = _Step(num_steps, structure, step_size=0.9)
   moved = step.transition()
-  np.testing.assert_allclose(
-    moved.log_accept_ratio, -step.path.energy_error, rtol=1e-9
-  )
+  assert np.max(np.abs(step.path.energy_error)) > 0.01
+  for found in (step.results, moved):
+    np.testing.assert_allclose(
+      found.log_accept_ratio, -step.path.energy_error, rtol=1e-9
+    )
   np.testing.assert_allclose(
     moved.displacement, step.path.positions[-1] - step.x, rtol=1e-9, atol=1e-12
   )
@@ -162,20 +144,6 @@ def test_gradients_hold_the_gradients_of_the_path(num_steps, structure):
 
 
 @each_structure
-def test_only_chains_below_ratio_one_have_a_gradient_of_the_value(structure):
-  step = _Step(3, structure)
-  is_below = step.path.energy_error > 0.0
-  assert 0 < is_below.sum() < len(is_below)
-  criterion = tfpa.criteria.generalized_speed_measure(0.67)
-  np.testing.assert_allclose(
-    step.gradient(lambda moved: criterion.value([], moved)),
-    step.expected(lambda c: step.held_constant(c)[2][is_below].sum()),
-    rtol=1e-7,
-    atol=1e-7,
-  )
-
-
-@each_structure
 @each_length
 def test_gradients_are_not_those_of_the_energy_error(num_steps, structure):
   # The negative control of those held constant.
@@ -183,27 +151,6 @@ def test_gradients_are_not_those_of_the_energy_error(num_steps, structure):
   fast = step.gradient(lambda moved: moved.log_accept_ratio)
   exact = step.expected(lambda c: -step.trajectory(c).energy_error.sum())
   assert np.linalg.norm(fast - exact) > 0.05 * np.linalg.norm(exact)
-
-
-@each_structure
-def test_gradients_in_the_tangent_are_the_factor_times_raw_ones(structure):
-  # C (I + E): dF/dE = C^T dF/dC, for the entries that the structure has.
-  step = _Step(3, structure)
-  tangent = scale_factor.zero_tangent(step.params)
-  with tf.GradientTape() as tape:
-    tape.watch(tangent)
-    factor = scale_factor.around(step.preconditioner, step.params, tangent)
-    value = tf.reduce_sum(step.replay.transition(factor).log_accept_ratio)
-  got = tape.gradient(value, tangent).numpy()
-
-  def log_ratio(dense):
-    return step.held_constant(dense)[2].sum()
-
-  full = trajectories.finite_difference(log_ratio, step.dense)
-  expected = step.dense.T @ full
-  if structure == 'diagonal':
-    expected = np.diag(expected)
-  np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_finite_differences_estimate_the_same_entropy():

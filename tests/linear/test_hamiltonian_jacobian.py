@@ -36,20 +36,6 @@ def _approximation(hessian, factor, num_steps):
   return -kappa * factor.T @ hessian @ factor
 
 
-def _lemma(target, path, factor, num_steps):
-  """Returns DS_L by the recursion of Lemma 1, with Hessians of the path."""
-  eye = np.eye(len(factor))
-  jacobians = [None, np.zeros_like(eye)]
-  pulled = [factor.T @ target.hessian(q) @ factor for q in path.positions]
-  for n in range(2, num_steps + 1):
-    jacobians.append(
-      -sum(
-        i * (n - i) / n * pulled[i] @ (eye + jacobians[i]) for i in range(1, n)
-      )
-    )
-  return jacobians[num_steps]
-
-
 @pytest.mark.parametrize('num_steps', [2, 3, 5])
 def test_on_a_gaussian_the_error_falls_as_the_fourth_power_of_the_step(
   num_steps,
@@ -71,19 +57,3 @@ def test_on_a_gaussian_the_error_falls_as_the_fourth_power_of_the_step(
   np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 16.0, rtol=0.1)
   # The negative control: of D_L itself only the square falls so.
   np.testing.assert_allclose(np.divide(sizes[:-1], sizes[1:]), 4.0, rtol=0.1)
-
-
-@pytest.mark.parametrize('num_steps', [2, 3, 5])
-def test_the_recursion_of_lemma_1_is_the_jacobian(num_steps):
-  target = trajectories.Quartic(_EVENT_SIZE, coefficient=0.1)
-  factor = 0.4 * targets.correlated_factor(_EVENT_SIZE, 3.0)
-  x, velocity = np.random.default_rng(0).normal(size=(2, _EVENT_SIZE))
-  path = trajectories.Trajectory(target, x, velocity, factor, num_steps)
-  exact = _exact(target, x, velocity, factor, num_steps, 1e-5)
-  np.testing.assert_allclose(
-    _lemma(target, path, factor, num_steps), exact, rtol=1e-6, atol=1e-7
-  )
-  # The negative control: with the Hessian of one point for all.
-  path.positions = [x] * (num_steps + 1)
-  frozen = _lemma(target, path, factor, num_steps)
-  assert np.linalg.norm(frozen - exact) > 0.01 * np.linalg.norm(exact)

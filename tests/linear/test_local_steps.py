@@ -112,25 +112,6 @@ def test_sizes_are_drawn_from_their_law(steepness):
     assert abs(np.mean(drawn <= octaves) - share) < 4.5 * error + 1e-3
 
 
-def test_few_steps_on_a_gaussian_are_short():
-  size = 30
-  kernel = _kernel(
-    lambda x: -0.5 * tf.reduce_sum(x**2, -1), 2, step_size=0.5, size=size
-  )
-  state = tf.constant(np.random.default_rng(3).normal(size=[2000, size]))
-  state, results = kernel.one_step(
-    state, kernel.bootstrap_results(state), tf.constant([1, 2])
-  )
-  octaves = results.proposed_results.trajectory.octaves
-  assert np.mean(octaves > 0.0) < 0.3
-  assert np.mean(octaves) < 0.2
-  # In a neck of a hundredth, nearly all: log2 100 octaves.
-  octaves = kernel.one_step(
-    100.0 * state, kernel.bootstrap_results(100.0 * state), tf.constant([1, 2])
-  )[1].proposed_results.trajectory.octaves
-  assert np.mean(octaves > 4.0) > 0.95
-
-
 def _log_law(octaves, gradient, factor):
   """Returns log q(l | x) of chains with these gradients, in numpy."""
   size = np.sqrt(np.mean((gradient @ factor) ** 2, axis=1))
@@ -186,48 +167,3 @@ def test_the_step_size_follows_the_chains_that_took_all_of_it():
   np.testing.assert_allclose(
     proposal.mean_accept_prob(results), expected, rtol=1e-6
   )
-
-
-def test_a_replay_is_refused():
-  with pytest.raises(NotImplementedError, match='FisherDivergenceAdaptation'):
-    _kernel().inner_kernel.replay({}, None, None, None, None)
-
-
-def test_no_kernel_of_tfp_has_such_steps():
-  kernel = tfpa.fisher_divergence_hamiltonian(
-    _funnel, 0, num_leapfrog_steps=(1, 3), local_steps=True
-  )
-  results = kernel.bootstrap_results(tf.zeros([2, _EVENT_SIZE]))
-  with pytest.raises(ValueError, match='frozen'):
-    tfpa.as_tfp_kernel(kernel, results)
-  assert tfpa.cost_per_step(kernel, adapting=False, results=results).gradient
-
-
-def test_chains_that_never_move_do_not_drive_the_step_size():
-  kernel = tfpa.fisher_divergence_hamiltonian(
-    _funnel, 10, num_leapfrog_steps=(1, 3), local_steps=True
-  )
-  start = tf.constant(np.random.default_rng(0).normal(size=(4, _EVENT_SIZE)))
-  _, results = kernel.one_step(
-    start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
-  )
-  moves = mh_results(results)
-  dead = tf.constant([0.0, 0.0, 0.0, -np.inf], tf.float64)
-  for octaves in (0.0, 1.0):  # In the second all are short.
-    proposed = moves.proposed_results
-    path = proposed.trajectory._replace(
-      octaves=tf.fill([4], tf.constant(octaves, tf.float64)),
-      log_choice_ratio=tf.zeros([4], tf.float64),
-    )
-    stuck = moves._replace(
-      accepted_results=moves.accepted_results._replace(
-        target_log_prob=moves.accepted_results.target_log_prob + dead
-      ),
-      proposed_results=proposed._replace(trajectory=path),
-      log_accept_ratio=tf.constant([-0.1, -0.2, -0.3, -np.inf], tf.float64),
-    )
-    np.testing.assert_allclose(
-      kernel.proposal.mean_accept_prob(stuck),
-      np.mean(np.exp([-0.1, -0.2, -0.3])),
-      rtol=1e-12,
-    )

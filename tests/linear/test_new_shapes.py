@@ -26,9 +26,7 @@ def _results():
   )
   start = tf.constant(_SCALES * np.random.default_rng(0).normal(size=(20, 4)))
   before = kernel.bootstrap_results(start)
-  _, results = targets.run_steps(
-    targets.stepper(kernel, 'eager'), start, before, 6
-  )
+  _, results = targets.run(kernel, start, 6, results=before)
   # The fit at the sixth step gains little over that.
   last = [float(result.statistics.pairs.last) for result in results]
   assert last == [0.0, 0.0, 0.0, 4.0, 4.0, 4.0]

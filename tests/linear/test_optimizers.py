@@ -156,14 +156,6 @@ def test_relative_steps_never_make_a_dense_factor_singular(size):
     before = params
 
 
-def test_relative_steps_do_not_depend_on_the_scale_of_the_params():
-  optimizer = tfpa.optimizers.relative_gradient()
-  plain = _run(optimizer, scale_force=0.1)
-  scaled = _run(optimizer, params=1e3 * np.eye(3), scale_force=0.1)
-  for one, two in zip(plain, scaled):
-    np.testing.assert_allclose(two, 1e3 * one, rtol=1e-12)
-
-
 @pytest.mark.parametrize('excess', [0.3, -0.3])
 def test_the_scale_follows_the_acceptance(excess):
   path = _run(
@@ -175,17 +167,3 @@ def test_the_scale_follows_the_acceptance(excess):
   assert np.all(np.sign(np.diff(scales)) == np.sign(excess))
   steps = np.abs(np.diff(np.log(scales)))
   assert np.all(np.diff(steps) < 0.0)  # The rate falls.
-
-
-def test_paper_optimizers_leave_the_scale_to_the_gradient():
-  for optimizer in (tfpa.optimizers.rmsprop(0.1), tfpa.optimizers.adam(0.1)):
-    (params,) = _run(optimizer, [np.zeros([3, 3])], scale_force=0.5)
-    np.testing.assert_array_equal(params, np.eye(3))
-
-
-def test_relative_rates_fall_with_time():
-  optimizer = tfpa.optimizers.relative_gradient()
-  path = [np.eye(3), *_run(optimizer, [1e-3 * np.eye(3)] * 60)]
-  steps = np.diff([np.log(params[0, 0]) for params in path])
-  assert np.all(steps > 0.0) and np.all(np.diff(steps) <= 1e-12)
-  assert steps[-1] < 0.5 * steps[0]

@@ -16,19 +16,6 @@ def _moments(dense):
 
 
 @pytest.mark.parametrize('dense', [False, True])
-def test_a_step_without_a_finite_chain_says_nothing(dense):
-  before = _moments(dense)
-  after = running_moments.add(
-    before,
-    tf.zeros([3, 2], tf.float64),
-    tf.zeros([3, 1], tf.bool),
-    tf.constant(0.4, tf.float64),
-  )
-  np.testing.assert_array_equal(after.mean, before.mean)
-  np.testing.assert_array_equal(after.spread, before.spread)
-
-
-@pytest.mark.parametrize('dense', [False, True])
 def test_a_step_says_what_its_finite_chains_say(dense):
   rows, weight = np.random.default_rng(0).normal(size=(4, 2)), 0.4
   is_finite = np.array([True, False, True, True])

@@ -27,20 +27,6 @@ def test_the_search_ends_within_a_factor_of_two(best_scale):
   assert 0.5 <= float(search.scale) / best_scale <= 2.0
 
 
-def test_nothing_moves_once_the_search_is_over():
-  search = _run(0.3, scale_search.start(tf.float64))
-  again = scale_search.update(search, tf.constant(1.0, tf.float64), 0.5)
-  assert float(again.scale) == float(search.scale)
-  assert not bool(again.is_searching)
-
-
-def test_a_given_scale_is_not_searched():
-  search = scale_search.fixed(tf.float64)
-  assert not bool(search.is_searching)
-  after = scale_search.update(search, tf.constant(1.0, tf.float64), 0.5)
-  assert float(after.scale) == 1.0 and not bool(after.is_searching)
-
-
 def test_the_first_trial_is_exact_for_an_isotropic_gaussian():
   # g(x) = -x / scale^2 with x ~ N(0, scale^2): rms(g) = 1 / scale.
   scale, num_draws = 1e-3, 10_000
@@ -90,13 +76,6 @@ def test_a_search_without_a_crossing_gives_up():
   assert np.isfinite(search.scale)
 
 
-def test_dtypes_are_kept():
-  search = scale_search.start(tf.float32, tf.ones([2, 3]))
-  after = scale_search.update(search, tf.constant(1.0), 0.5)
-  for before, moved in zip(search, after):
-    assert before.dtype == moved.dtype
-
-
 @pytest.mark.parametrize(
   'build',
   [
@@ -110,9 +89,7 @@ def test_the_factor_doubles_at_each_step_of_the_search(build):
   # Where the density is flat all is accepted, and no scale is known at first.
   kernel = build(lambda x: 0.0 * tf.reduce_sum(x, axis=-1), 10)
   start = tf.zeros([2, 3], tf.float64)
-  _, results = targets.run_steps(
-    targets.stepper(kernel, 'eager'), start, kernel.bootstrap_results(start), 4
-  )
+  _, results = targets.run(kernel, start, 4)
   for result, scale in zip(results, [2.0, 4.0, 8.0, 16.0]):
     accepted = mh_results(result).accepted_results
     np.testing.assert_array_equal(

@@ -25,25 +25,6 @@ def test_the_rate_is_the_documented_one(num_chains):
   np.testing.assert_allclose(rates, np.minimum(expected, 0.5), rtol=1e-12)
 
 
-def test_more_chains_never_slow_the_adaptation_down():
-  few, many = _rates(30, num_chains=1), _rates(30, num_chains=100)
-  assert np.all(many >= few) and many[0] > few[0]
-
-
-@pytest.mark.parametrize('t', [0.0, 1.0, 1e2, 1e6])
-def test_smoothing_weights_are_weights(t):
-  def weight(is_searching):
-    return float(
-      schedule.smoothing_weight(
-        tf.constant(t, tf.float64), parts.PROBLEM, tf.constant(is_searching)
-      )
-    )
-
-  assert 0.0 < weight(False) <= 1.0
-  assert weight(False) >= 1.0 / (t + 1.0)
-  assert 0.0 < weight(True) <= 1.0
-
-
 def test_means_follow_five_times_faster_than_the_covariance():
   t = np.array([0.0, 12.0, 32.0, 92.0, 1e6])
   weights = schedule.smoothing_weight(

@@ -8,7 +8,6 @@ from tests.contracts import registry
 from tests.contracts import targets
 from tests.contracts import trajectories
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.linear import local_steps
 
 _TARGET = trajectories.Quartic(3)
 _FACTOR = 0.35 * targets.correlated_factor(3, 5.0, seed=3)
@@ -47,23 +46,4 @@ def test_kinetic_energies_are_summed_over_devices(monkeypatch):
   assert np.std(kinetic) > 0.1
   np.testing.assert_allclose(
     results.log_acceptance_correction, 2.0 * kinetic, rtol=1e-9
-  )
-
-
-def test_those_of_steps_of_local_sizes_are_too(monkeypatch):
-  start, results = _step(local_steps.UncalibratedLocalHamiltonian, monkeypatch)
-  octaves = results.trajectory.octaves.numpy()
-  noise = results.noise.numpy()
-  assert np.any(octaves > 0.0)
-  kinetic = [
-    _kinetic(*rows, _FACTOR * 0.5**octave)[0]
-    for *rows, octave in zip(
-      start[:, np.newaxis], noise[:, np.newaxis], octaves
-    )
-  ]
-  choice = results.trajectory.log_choice_ratio.numpy()
-  np.testing.assert_allclose(
-    results.log_acceptance_correction - choice,
-    2.0 * np.array(kinetic),
-    rtol=1e-9,
   )

@@ -9,7 +9,6 @@ from tests.contracts import learned_lengths
 from tests.contracts import registry
 from tests.contracts import resumed
 from tests.contracts import targets
-from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import trajectory_length
 
@@ -98,28 +97,6 @@ def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
   np.testing.assert_array_equal(found, kept)
 
 
-def test_chains_that_fail_teach_no_moments():
-  rows = np.array([[[1.0], [3.0]], [[0.5], [2.0]], [[4.0], [2.5]]])
-  failed = np.array([np.inf, np.nan, 7.0])[:, np.newaxis, np.newaxis]
-
-  def moments(steps, is_finite):
-    known = trajectory_length.start(
-      tf.constant([1, 2]), 2, tf.constant(steps[0]), is_finite
-    )
-    for now in steps:
-      known = trajectory_length.add(
-        known, tf.constant(1), [tf.constant(now)] * 3,
-        tf.ones([len(now)], tf.float64), is_finite, tf.constant(False),
-      )  # fmt: skip
-    return known.moments.mean, known.moments.spread, known.means, known.squares
-
-  both = moments(rows, tf.ones([2, 1], tf.bool))
-  three = np.concatenate([rows, failed], axis=1)
-  found = moments(three, tf.constant([[True], [True], [False]]))
-  for one, other in zip(found, both, strict=True):
-    np.testing.assert_allclose(one, other, rtol=1e-12)
-
-
 def test_functions_are_of_what_is_standardized_and_the_square_is_bounded():
   now = np.array([[1.0], [-1.0], [1.0], [-1.0]])
   everywhere = tf.ones([4, 1], tf.bool)
@@ -199,83 +176,10 @@ def test_jumps_are_in_units_of_the_variance_around_the_mean():
   assert _chosen(_known(jumps, 1e6, 1.0, [1.0, 10.0]))[1] > 1
 
 
-def test_only_one_and_two_steps_may_be_chosen_without_a_jitter():
-  ranges = set(zip(*map(tuple, trajectory_length._ranges(16))))
-  assert {b for a, b in ranges if a == b} == {1, 2}
-  assert {b for a, b in ranges if a == 1} == set(range(1, 17))
-  # The others are the upper halves.
-  assert {(a, b) for a, b in ranges if a > 1} == {
-    (b // 2 + 1, b) for b in range(2, 17)
-  }
-
-
-@pytest.mark.full
-def test_slow_directions_lengthen_trajectories():
-  # A diagonal of equal scales: what the metric cannot hold must be traveled.
-  scales = tf.constant([1.0, 1.0, 20.0], tf.float64)
-  lengths = []
-  for scale in (scales, tf.ones_like(scales)):
-    kernel = _kernel(lambda x, scale=scale: targets.standard_normal(x / scale))
-    start = (
-      tf.random.stateless_normal([16, 3], [4, 5], dtype=tf.float64) * scale
-    )
-    run = tfpa.sample(
-      kernel, start, 5, progress=False, seed=(0, 3), jit_compile=False
-    )
-    found = run.final_kernel_results
-    lengths.append(found.trajectory_length.num_leapfrog_steps.numpy())
-  assert lengths[0][1] > 8 > lengths[1][1]
-
-
-def _kernel(target, num_steps=200):
-  fixed = tfpa.preconditioners.cholesky(init_scale=1.0)
-  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
-    target,
-    fixed._replace(
-      fisher_factor=lambda states, gradients: tf.eye(3, dtype=tf.float64)
-    ),
-    (1, 5),
-    max_num_leapfrog_steps=16,
-  )
-  return tfpa.adaptation.FisherDivergenceAdaptation(
-    tfpa.MetropolisHastings(proposal), num_steps, 0.8
-  )
-
-
 def _learning(target, most=8):
   return tfpa.fisher_divergence_hamiltonian(
     target, 60, max_num_leapfrog_steps=most
   )
-
-
-def _two_parts(x, y):
-  flat = tf.concat([x, tf.reshape(y, [*y.shape[:-2], 2])], axis=-1)
-  return targets.standard_normal(flat)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'batch, dtype',
-  [
-    ([], tf.float32),
-    ([2, 3], tf.float64),
-    pytest.param([4], tf.float32, marks=pytest.mark.nightly),
-  ],
-)
-def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
-  start = [
-    tf.random.stateless_normal([*batch, 3], [4, 5], dtype=dtype),
-    tf.random.stateless_normal([*batch, 2, 1], [4, 6], dtype=dtype),
-  ]
-  kernel = _learning(_two_parts)
-  run = tfpa.sample(kernel, start, 3, progress=False, seed=(0, 3))
-  results = run.final_kernel_results
-  fewest, most = learned_lengths.learned(results)
-  assert 1 <= fewest <= most <= 8
-  # Reviews follow the first, after 20 steps.
-  assert results.trajectory_length.next_review > 25.0
-  assert results.trajectory_length.jumps.dtype == dtype
-  assert [part.dtype for part in run.final_state] == [dtype] * 2
 
 
 @pytest.mark.full
@@ -317,52 +221,10 @@ def test_where_the_density_fails_is_rejected_and_not_learned_from():
   learned_lengths.check_failures(_learning)
 
 
-def test_tfp_takes_the_mean_of_what_is_learned():
-  kernel = _learning(targets.standard_normal)
-  start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
-  results = tfp_private.replace_innermost(
-    kernel.bootstrap_results(start), num_leapfrog_steps=tf.constant([3, 6])
-  )
-  ours, theirs = (
-    tfpa.frozen(kernel, results),
-    tfpa.as_tfp_kernel(kernel, results),
-  )
-  assert ours.parameters['inner_kernel'].num_leapfrog_steps == (3, 6)
-  assert theirs.parameters['num_leapfrog_steps'] == 5
-
-
 def test_what_is_learned_is_frozen_and_counted():
   start = tf.random.stateless_normal([4, 3], [4, 5], dtype=tf.float64)
   kernel = _learning(targets.standard_normal)
   learned_lengths.check_frozen_and_counted(kernel, start)
-
-
-@pytest.mark.parametrize('most', [1, 4, 8])
-def test_no_longer_trajectory_is_explored_than_is_allowed(most):
-  rows = tf.ones([4, 3], tf.float64)
-  lengths = trajectory_length.start(
-    tf.constant([1, most]), most, rows, tf.ones([4, 1], tf.bool)
-  )
-  drawn = [
-    trajectory_length.choose(
-      lengths, lambda x: tf.reduce_sum(x, -1), tf.constant(i), 100, lambda x: x
-    )[1]
-    for i in range(4)
-  ]
-  assert np.max(drawn) <= most
-
-
-@pytest.mark.parametrize(
-  'arguments, message',
-  [
-    (dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9), 'Leave one of them'),
-    (dict(num_leapfrog_steps=(4, 2)), 'fewest, most'),
-    (dict(max_num_leapfrog_steps=0), 'positive int'),
-  ],
-)
-def test_numbers_that_do_not_go_together_are_refused(arguments, message):
-  with pytest.raises(ValueError, match=message):
-    tfpa.fisher_divergence_hamiltonian(targets.standard_normal, 10, **arguments)
 
 
 @pytest.mark.parametrize('dtype', [tf.float32, tf.float64])

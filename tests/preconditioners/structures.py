@@ -5,17 +5,6 @@ import tensorflow as tf
 
 from tests.contracts import registry
 
-__all__ = [
-  'EVENT_SIZE',
-  'arrange',
-  'dense',
-  'gradient',
-  'initial',
-  'perturbed',
-  'random_like',
-  'scaled',
-]
-
 EVENT_SIZE = 6
 _SIZES = [2, EVENT_SIZE - 2]  # Of the parts, for `per_part`.
 

@@ -31,13 +31,6 @@ def test_the_start_is_a_multiple_of_the_identity(name, dtype):
   )
 
 
-@each_structure
-def test_names_and_init_scales_are_those_of_the_factory(name):
-  assert registry.preconditioner(name).name == name
-  assert registry.preconditioner(name).init_scale is None
-  assert registry.preconditioner(name, init_scale=0.3).init_scale == 0.3
-
-
 @pytest.mark.parametrize('mode', _MODES)
 @each_structure
 def test_products_with_rows_are_those_of_the_dense_matrix(name, mode):
@@ -216,20 +209,3 @@ def test_without_a_smallest_scale_projections_are_invertible_too(name):
     np.testing.assert_allclose(factor @ factor.T, raw @ raw.T, rtol=1e-10)
   nothing = part.project(tf.nest.map_structure(tf.zeros_like, params))
   assert np.all(np.isfinite(np.linalg.inv(dense(part, nothing))))
-
-
-@each_structure
-def test_valid_params_are_their_own_projection(name):
-  part, params = structures.arrange(name)
-  projected = part.project(params)
-  for one, two in zip(tf.nest.flatten(params), tf.nest.flatten(projected)):
-    np.testing.assert_allclose(one, two, rtol=1e-15)
-
-
-@pytest.mark.parametrize('name', ['tridiagonal', 'banded', 'arrow'])
-def test_projection_bounds_the_scale_on_both_sides(name):
-  part = registry.preconditioner(name, min_scale=1e-2)
-  params = structures.initial(part)
-  for size, expected in ((1e6, 1e-2), (-1e6, 1e6)):
-    far = part.project(tf.nest.map_structure(lambda p, s=size: p + s, params))
-    np.testing.assert_allclose(np.diag(dense(part, far)), expected, rtol=1e-12)

@@ -8,17 +8,6 @@ from tests.contracts import targets
 from tests.surrogate import surrogates
 from tfp_adaptive.core import tfp_private
 
-__all__ = [
-  'NUM_CHAINS',
-  'SIZE',
-  'changes',
-  'factor_of',
-  'kernel',
-  'params_of',
-  'run',
-  'start',
-]
-
 SIZE, NUM_CHAINS = 2, 3
 
 

@@ -7,15 +7,6 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 
-__all__ = [
-  'bent_score',
-  'failing',
-  'gaussian',
-  'known',
-  'misleading',
-  'starting_with',
-]
-
 _FARTHEST = 20.0  # Squared distance of what counts as inside.
 
 

@@ -36,14 +36,6 @@ def test_a_given_history_is_fitted_before_the_first_step():
     np.testing.assert_array_equal(one, other)
 
 
-def test_more_draws_than_points_are_thinned_evenly_and_count_as_seen():
-  draws = np.arange(200.0).reshape(100, 2)
-  kernel = learning.kernel(0, surrogates.gaussian(num_points=10), history=draws)
-  held = kernel.bootstrap_results(learning.start()).history
-  np.testing.assert_array_equal(held.points[:, 0], np.arange(0.0, 200.0, 20.0))
-  assert int(held.num_seen) == 100 and np.all(held.is_filled)
-
-
 def test_fewer_draws_than_points_leave_rows_empty():
   draws = np.arange(12.0).reshape(6, 2) ** 2
   kernel = learning.kernel(
@@ -56,16 +48,6 @@ def test_fewer_draws_than_points_leave_rows_empty():
   held = results[-1].history
   assert int(held.num_seen) == 6 + _NUM_CHAINS
   np.testing.assert_array_equal(held.is_filled, [True] * 9 + [False])
-
-
-@pytest.mark.parametrize(
-  'history',
-  [np.zeros(4), np.zeros([3, 2, 2]), [[1.0, np.nan]] * 2, np.ones([1, 2])],
-  ids=['vector', 'chains', 'nan', 'one_draw'],
-)
-def test_a_history_that_is_none_is_refused_with_what_to_write(history):
-  with pytest.raises(ValueError, match=r'result.states.reshape\(\[-1'):
-    learning.kernel(0, history=history)
 
 
 def test_a_history_of_another_size_is_refused():

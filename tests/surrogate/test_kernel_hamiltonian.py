@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
 from tests.contracts import targets
 from tests.surrogate import surrogates
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
 _SIZE = 5
 _FACTOR = targets.correlated_factor(_SIZE, condition=100.0)
@@ -105,19 +102,6 @@ def test_steps_are_long_and_most_of_them_follow(name):
 
 
 @pytest.mark.full
-@each_surrogate
-def test_the_learned_momentum_scale_is_that_of_the_target(name):
-  _, result = _learned(name)
-  factor = tfp_private.get_innermost(
-    result.final_kernel_results, 'preconditioner_params'
-  ).numpy()
-  whitened = np.linalg.solve(_FACTOR, factor)
-  values = np.linalg.svd(whitened, compute_uv=False)
-  # 200 draws of 5 dimensions; without learning the ratio is 10.
-  assert values[0] / values[-1] < 2.0, values
-
-
-@pytest.mark.full
 def test_frozen_is_the_learned_kernel():
   kernel, result = _learned('gaussian')
   fixed = tfpa.frozen(kernel, result.final_kernel_results)
@@ -131,133 +115,6 @@ def test_frozen_is_the_learned_kernel():
     walked.add(bool(results.proposed_results.trajectory.has_walked))
   assert walked == {True, False}
   assert tfpa.cost_per_step(kernel, adapting=False)[:3] == (1, 0, 0)
-
-
-class _KilledError(Exception):
-  pass
-
-
-@pytest.mark.full
-def test_a_continued_run_gives_the_same_bits(tmp_path, monkeypatch):
-  kernel = tfpa.kernel_hamiltonian(
-    _log_prob, 20, surrogate=surrogates.gaussian()
-  )
-  run = functools.partial(_sample, kernel, _far_start(), 10, block_size=8)
-  expected = run()
-  save, calls = checkpoint_lib.Checkpoint.save, []
-
-  def dying_save(self, *args):
-    save(self, *args)
-    calls.append(None)
-    if len(calls) == 2:  # After 16 steps: the last fit is in it.
-      raise _KilledError
-
-  with monkeypatch.context() as patch:
-    patch.setattr(checkpoint_lib.Checkpoint, 'save', dying_save)
-    with pytest.raises(_KilledError):
-      run(checkpoint_dir=tmp_path)
-  continued = run(checkpoint_dir=tmp_path)
-  assert int(
-    tfp_private.get_innermost(expected.final_kernel_results, 'num_fits')
-  )
-  for one, other in zip(
-    tf.nest.flatten((expected.states, expected.final_kernel_results)),
-    tf.nest.flatten((continued.states, continued.final_kernel_results)),
-  ):
-    np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.full
-def test_sample_chain_compiles_with_a_surrogate_of_the_library():
-  kernel = tfpa.kernel_hamiltonian(
-    _log_prob,
-    50,
-    surrogate=tfpa.surrogates.kernel_exponential_family_finite(
-      50, 20, online=True
-    ),
-  )
-
-  @tf.function(jit_compile=True, autograph=False)
-  def run(start):
-    return tfp.mcmc.sample_chain(
-      110,
-      start,
-      kernel=kernel,
-      seed=tf.constant([1, 2]),
-      trace_fn=lambda _, results: tfp_private.get_innermost(
-        results, 'num_fits'
-      ),
-    )
-
-  draws, num_fits = run(_far_start(8))
-  assert draws.shape == (110, 8, _SIZE) and np.all(np.isfinite(draws))
-  assert num_fits[-1] >= 2
-  # Still far out, what was learned in 50 steps goes on moving the chains.
-  has_moved = np.any(draws[51:] != draws[50:-1], axis=(1, 2))
-  assert np.mean(has_moved) > 0.1
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'build, surrogate',
-  [
-    (
-      tfpa.kernel_hamiltonian,
-      tfpa.surrogates.kernel_exponential_family_finite(30, 20),
-    ),
-    (baselines.kernel_adaptive_metropolis, baselines.kernel_subsample(30)),
-  ],
-  ids=['kernel_hamiltonian', 'kernel_adaptive_metropolis'],
-)
-def test_the_number_of_chains_may_be_unknown(build, surrogate):
-  kernel = build(_log_prob, 20, surrogate=surrogate)
-
-  @tf.function(
-    input_signature=[tf.TensorSpec([None, _SIZE], tf.float64)], autograph=False
-  )
-  def step(start):
-    return kernel.one_step(
-      start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
-    )[0]
-
-  start = _far_start(3)
-  moved, _ = kernel.one_step(
-    start, kernel.bootstrap_results(start), seed=tf.constant([1, 2])
-  )
-  np.testing.assert_allclose(step(start), moved, rtol=1e-10)
-
-
-@pytest.mark.full
-def test_over_a_transformed_target_the_law_is_that_of_the_target():
-  # Gamma(3) of positive states, known by draws of its logarithm.
-  rng = np.random.default_rng(0)
-  gamma = tfp.distributions.Gamma(tf.constant([3.0, 3.0], tf.float64), 1.0)
-
-  def one_step(log_prob):
-    kernel = tfp.mcmc.TransformedTransitionKernel(
-      tfpa.kernel_hamiltonian(
-        log_prob,
-        0,
-        surrogate=surrogates.gaussian(),
-        num_leapfrog_steps=3,
-        history=np.log(rng.gamma(3.0, size=(100, 2))),
-      ),
-      tfp.bijectors.Exp(),
-    )
-    start = tf.constant(np.random.default_rng(1).gamma(3.0, size=(20_000, 2)))
-    return targets.stepper(kernel, 'graph')(
-      start, kernel.bootstrap_results(start), tf.constant([1, 2])
-    )
-
-  def p_value(state):
-    return stats.kstest(np.ravel(state), stats.gamma(3.0).cdf).pvalue
-
-  state, results = one_step(lambda x: tf.reduce_sum(gamma.log_prob(x), axis=-1))
-  accepted = tfp_private.get_innermost(results, 'is_accepted')
-  assert 0.3 < np.mean(accepted) < 0.99
-  assert p_value(state) > 1e-3
-  wrong, _ = one_step(lambda x: 1.2 * tf.reduce_sum(gamma.log_prob(x), axis=-1))
-  assert p_value(wrong) < 1e-6
 
 
 _BEND, _VARIANCE = 0.03, 100.0
@@ -305,14 +162,13 @@ def test_draws_known_beforehand_make_a_good_sampler_without_adaptation():
   assert _banana_acceptance(0, surrogates.gaussian(1000)) < 0.5
 
 
-def _with_history(shift, surrogate=None, **options):
+def _with_history(shift, surrogate=None):
   draws = np.random.default_rng(2).normal(size=(100, _SIZE))
   kernel = tfpa.kernel_hamiltonian(
     targets.standard_normal,
     0,
     surrogate=surrogate or surrogates.gaussian(),
     history=draws,
-    **options,
   )
   start = np.zeros([3, _SIZE])
   start[1] += shift
@@ -320,26 +176,16 @@ def _with_history(shift, surrogate=None, **options):
 
 
 @pytest.mark.full
-def test_chains_that_start_outside_of_the_history_are_named():
+def test_chains_that_start_outside_of_the_history_are_named(recwarn):
+  lite = surrogates.gaussian()._replace(name='kernel_exponential_family_lite')
+  for quiet in (_with_history(0.0), _with_history(100.0, lite)):
+    _sample(*quiet, 2)
+  assert not [w for w in recwarn if 'history' in str(w.message)]
   kernel, start = _with_history(100.0)
-  with pytest.warns(
-    UserWarning, match='the start of chain 1. The sur.*family_lite'
-  ):
+  with pytest.warns(UserWarning, match='the start of chain 1. The sur.*_lite'):
     _sample(kernel, start, 2)
   with pytest.warns(UserWarning, match='the start of the chain. The'):
     _sample(kernel, start[1], 2)
-
-
-@pytest.mark.full
-def test_chains_that_start_inside_and_far_starts_of_the_lite_one_are_quiet(
-  recwarn,
-):
-  kernel, start = _with_history(0.0)
-  _sample(kernel, start, 2)
-  lite = surrogates.gaussian()._replace(name='kernel_exponential_family_lite')
-  _sample(*_with_history(100.0, lite), 2)
-  said = [str(w.message) for w in recwarn if w.category is UserWarning]
-  assert not [message for message in said if 'history' in message], said
 
 
 @pytest.mark.full
@@ -352,30 +198,3 @@ def test_a_surrogate_that_was_never_fitted_is_said():
   )
   with pytest.warns(UserWarning, match='never fitted'):
     _sample(short, start[0], 2)
-
-
-@pytest.mark.full
-def test_options_are_handed_on():
-  kernel = tfpa.kernel_hamiltonian(
-    targets.standard_normal,
-    10,
-    preconditioner=tfpa.preconditioners.diagonal(init_scale=2.0),
-    num_leapfrog_steps=5,
-    step_size=np.array(0.25),
-    target_accept_prob=0.7,
-    walk_share=0.0,
-  )
-  assert kernel.parameters['target_accept_prob'] == 0.7
-  parameters = kernel.inner_kernel.proposal.parameters
-  assert parameters['num_leapfrog_steps'] == 5
-  assert parameters['walk_share'] == 0.0
-  results = kernel.bootstrap_results(tf.ones([2, 4], tf.float64))
-  np.testing.assert_allclose(
-    tfpa.learned_factor(kernel, results), 0.5 * np.eye(4)
-  )
-  with pytest.raises(
-    ValueError, match=r'num_leapfrog_steps=\(1, 10\)` as well'
-  ):
-    tfpa.kernel_hamiltonian(_log_prob, 10, target_accept_prob=0.7)
-  with pytest.raises(ValueError, match='target_is_stochastic=True'):
-    tfpa.kernel_hamiltonian(lambda x, seed: x[..., 0], 10)

@@ -1,7 +1,5 @@
 """Surrogate trajectories against plain leapfrog steps, and what is drawn."""
 
-import inspect
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -121,15 +119,6 @@ def test_where_the_score_is_zero_it_is_a_random_walk_of_the_whole_length():
   np.testing.assert_array_equal(results.log_acceptance_correction, np.zeros(5))
 
 
-def test_a_surrogate_that_knows_nothing_yet_walks():
-  surrogate = tfpa.surrogates.kernel_exponential_family_finite(20, 10)
-  x = _starts(2, _SIZE)
-  y, results = _step(_proposal(surrogate=surrogate), x)
-  np.testing.assert_allclose(
-    y, x + 7 * 0.2 * results.noise.numpy() @ _FACTOR.T, rtol=1e-12
-  )
-
-
 @pytest.mark.parametrize('num_steps', [1, 30, (1, 10)], ids=str)
 def test_the_target_is_called_once_a_step_whatever_its_length(num_steps):
   num_calls = 0
@@ -192,12 +181,6 @@ def test_the_length_is_uniform_from_a_third_of_the_longest_on():
   assert stats.kstest(drawn, stats.uniform(0.0, 0.6).cdf).pvalue < 1e-6
 
 
-@pytest.mark.parametrize('given', [0.0, -1.0, np.inf, True, '4'])
-def test_a_length_that_is_none_is_refused(given):
-  with pytest.raises(ValueError, match='trajectory_length=4.0'):
-    _proposal(trajectory_length=given)
-
-
 def test_the_step_size_is_uniform_in_its_range_and_one_for_all_chains():
   options = dict(num_leapfrog_steps=1, step_size_jitter=(0.1, 1.5))
   jitter = _one_per_step(_lengths(800, **options)) / 0.2
@@ -235,87 +218,6 @@ def test_a_share_of_the_steps_walks_with_a_scale_and_covariance_of_its_own():
   assert abs(num_walks / num_seeds - 0.3) < 4.0 * standard_error
 
 
-STRUCTURES = {
-  'list': lambda flat: [flat[..., 0], flat[..., 1:]],
-  'dict': lambda flat: dict(a=flat[..., :2], b=flat[..., 2]),
-  'matrix': lambda flat: tf.reshape(flat, [*flat.shape[:-1], 1, _SIZE]),
-}
-
-
-@pytest.mark.parametrize('chains', [(), (4,), (2, 3)], ids=str)
-@pytest.mark.parametrize('structure', STRUCTURES)
-def test_states_of_any_structure_are_one_vector(structure, chains):
-  flat = _starts(*chains, _SIZE)
-  state = STRUCTURES[structure](flat)
-
-  def target(*parts, **named_parts):
-    return -0.5 * sum(
-      tf.reduce_sum(part**2, axis=range(len(chains), part.shape.rank))
-      for part in tf.nest.flatten((parts, named_parts))
-    )
-
-  options = dict(num_leapfrog_steps=(1, 3), step_size_jitter=(0.5, 1.0))
-  expected, expected_results = _step(_proposal(**options), flat)
-  moved, results = _step(_proposal(target_log_prob_fn=target, **options), state)
-  tf.nest.assert_same_structure(state, moved)
-  for one, other in zip(
-    tf.nest.flatten(moved), tf.nest.flatten(STRUCTURES[structure](expected))
-  ):
-    np.testing.assert_allclose(one, other, rtol=1e-12)
-  np.testing.assert_allclose(
-    results.target_log_prob, expected_results.target_log_prob, rtol=1e-12
-  )
-  assert results.log_acceptance_correction.shape == chains
-
-
-@pytest.mark.parametrize('chains', [(), (4,)], ids=str)
-def test_a_scalar_state_moves_in_one_dimension(chains):
-  x = _starts(*chains)
-  kernel = _proposal(
-    target_log_prob_fn=lambda x: -0.5 * x**2,
-    preconditioner=registry.fixed([[2.0]]),
-    num_leapfrog_steps=1,
-    score=lambda x: -x,
-  )
-  y, results = _step(kernel, x)
-  velocity = results.noise[..., 0] - 0.5 * 0.2 * 2.0 * x
-  np.testing.assert_allclose(y, x + 0.2 * 2.0 * velocity, rtol=1e-12)
-
-
-@pytest.mark.full
-def test_a_step_is_the_same_eager_in_a_graph_and_compiled():
-  kernel = tfpa.MetropolisHastings(
-    _proposal(
-      num_leapfrog_steps=(1, 10), step_size_jitter=(0.1, 1.0), walk_share=0.2
-    )
-  )
-  x = _starts(20, _SIZE)
-  start = kernel.bootstrap_results(x)
-  steps = {mode: targets.stepper(kernel, mode) for mode in targets.MODES}
-  for seed in targets.seeds(3):
-    eager, results = steps['eager'](x, start, seed)
-    for mode in ('graph', 'xla'):
-      state, other = steps[mode](x, start, seed)
-      np.testing.assert_array_equal(other.is_accepted, results.is_accepted)
-      np.testing.assert_allclose(state, eager, rtol=1e-10, atol=1e-12)
-      np.testing.assert_allclose(
-        other.log_accept_ratio, results.log_accept_ratio, rtol=1e-8, atol=1e-11
-      )
-
-
-def test_float32_stays_float32_and_follows_the_same_trajectory():
-  x = _starts(5, _SIZE, dtype=np.float32)
-  kernel = _proposal()
-  start = kernel.bootstrap_results(x)
-  y, results = kernel.one_step(x, start, seed=(1, 2))
-  for one, other in zip(
-    tf.nest.flatten((x, start)), tf.nest.flatten((y, results))
-  ):
-    assert one.dtype == other.dtype and one.shape == other.shape
-  expected, _ = _leapfrog(x.numpy(), results.noise.numpy(), 0.2, 7)
-  np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
-
-
 def test_step_sizes_may_differ_by_chain():
   x = _starts(4, _SIZE)
   sizes = np.array([[0.1], [0.2], [0.3], [0.4]])
@@ -333,66 +235,3 @@ def test_a_trajectory_that_overflows_is_rejected():
   assert not np.any(np.isfinite(results.proposed_state))
   np.testing.assert_array_equal(results.is_accepted, np.zeros(3, bool))
   np.testing.assert_array_equal(state, x)
-
-
-def test_parameters_are_the_constructor_arguments():
-  kernel = _proposal()
-  arguments = inspect.signature(type(kernel).__init__).parameters
-  assert set(kernel.parameters) == set(arguments) - {'self'}
-  copied = kernel.copy(step_size=2.0, walk_share=0.5)
-  assert copied.parameters == dict(
-    kernel.parameters, step_size=2.0, walk_share=0.5
-  )
-  assert not kernel.is_calibrated and kernel.name == type(kernel).__name__
-  assert kernel.experimental_with_shard_axes(None) is kernel
-  with pytest.raises(ValueError, match='Shard chains'):
-    kernel.experimental_with_shard_axes(['axis'])
-
-
-def test_the_constructor_builds_no_tensors():
-  with tf.Graph().as_default() as graph:
-    _proposal(num_leapfrog_steps=(1, 10), step_size_jitter=(0.1, 1.0))
-    assert not graph.get_operations()
-
-
-@pytest.mark.parametrize('given', [0, -1, 2.0, True, (3, 2), (1,), (0, 2), '3'])
-def test_a_number_of_steps_that_is_none_is_refused(given):
-  with pytest.raises(ValueError, match=r'num_leapfrog_steps=\(1, 10\)'):
-    _proposal(num_leapfrog_steps=given)
-
-
-@pytest.mark.parametrize('given', [1.0, (0.0, 1.0), (1.0, 0.5), (0.5,)])
-def test_a_range_of_step_sizes_that_is_none_is_refused(given):
-  with pytest.raises(ValueError, match=r'step_size_jitter=\(0.5, 1.0\)'):
-    _proposal(step_size_jitter=given)
-
-
-@pytest.mark.parametrize('given', [-0.1, 1.1, np.nan])
-def test_a_share_of_walks_that_is_none_is_refused(given):
-  with pytest.raises(ValueError, match='walk_share=0.2'):
-    _proposal(walk_share=given)
-
-
-def test_parts_that_are_none_are_refused():
-  with pytest.raises(TypeError, match='with parentheses'):
-    _proposal(surrogate=tfpa.surrogates.kernel_exponential_family_finite)
-  with pytest.raises(TypeError, match='with parentheses'):
-    _proposal(preconditioner=tfpa.preconditioners.cholesky)
-  with pytest.raises(TypeError, match='target_log_prob_fn'):
-    _proposal(target_log_prob_fn=3.0)
-  with pytest.raises(ValueError, match='Write `target_is_stochastic=True`'):
-    _proposal(target_log_prob_fn=lambda x, seed: x[..., 0])
-
-
-def test_a_list_is_one_structure_for_each_part():
-  kernel = tfpa.kernel_hamiltonian(
-    lambda a, b: -0.5 * tf.reduce_sum(tf.concat([a, b], -1) ** 2, axis=-1),
-    1,
-    preconditioner=[
-      tfpa.preconditioners.diagonal(),
-      tfpa.preconditioners.cholesky(),
-    ],
-  )
-  results = kernel.bootstrap_results([tf.zeros([4, 3]), tf.zeros([4, 2])])
-  params = results.inner_results.accepted_results.preconditioner_params
-  assert [tf.nest.flatten(p)[0].shape for p in params] == [[3], [2, 2]]

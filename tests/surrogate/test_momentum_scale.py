@@ -98,29 +98,6 @@ def _moved(params):
   return tf.nest.map_structure(lambda p: 1.01 * p, params)
 
 
-@pytest.mark.parametrize('name', ['cholesky', 'diagonal', 'tridiagonal'])
-def test_a_fit_is_a_fixed_point(name):
-  part, fitted = _fit(name)
-  draws = [tf.constant(array) for array in _draws()]
-  again = momentum_scale.fit(part, fitted, *draws)
-  for one, other in zip(tf.nest.flatten(again), tf.nest.flatten(fitted)):
-    np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
-
-
-def test_zero_scores_leave_twice_the_covariance():
-  points, weights, scores = _draws()
-  part = tfpa.preconditioners.cholesky(init_scale=1.0)
-  fitted = momentum_scale.fit(
-    part,
-    tf.eye(_SIZE, dtype=tf.float64),
-    *[tf.constant(array) for array in (points, weights, 0.0 * scores)],
-  )
-  precision = _precision(points, weights, 0.0 * scores)
-  np.testing.assert_allclose(
-    fitted.numpy() @ fitted.numpy().T, np.linalg.inv(precision), rtol=1e-8
-  )
-
-
 def test_a_fit_that_is_not_finite_keeps_all_entries():
   points, weights, scores = _draws()
   scores = scores.copy()
@@ -134,23 +111,3 @@ def test_a_fit_that_is_not_finite_keeps_all_entries():
     )
     for one, other in zip(tf.nest.flatten(kept), tf.nest.flatten(params)):
       np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.full
-def test_a_fit_in_float32_compiles():
-  part = tfpa.preconditioners.cholesky(init_scale=1.0)
-  fit = tf.function(
-    lambda params, *draws: momentum_scale.fit(part, params, *draws),
-    jit_compile=True,
-    autograph=False,
-  )
-  fitted = fit(
-    tf.eye(_SIZE), *[tf.constant(array, tf.float32) for array in _draws()]
-  )
-  assert fitted.dtype == tf.float32
-  np.testing.assert_allclose(
-    fitted.numpy() @ fitted.numpy().T,
-    np.linalg.inv(_precision(*_draws())),
-    rtol=1e-3,
-    atol=1e-3,
-  )

@@ -9,7 +9,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from tests.contracts import targets
 from tfp_adaptive.tempering import exchange
 from tfp_adaptive.tempering import replicas
 
@@ -122,78 +121,3 @@ def test_who_turns_back_at_the_last_replica_without_a_step_does_not_restart():
   results = exchange.exchange_all(results, tf.constant([0, 1]))
   # 021, 012, 102, 120: states 0 and 1 came to the first place, 1 from a step.
   np.testing.assert_array_equal(results.journeys.num_restarts, [2])
-
-
-@pytest.mark.full
-def test_a_frozen_exchange_of_surrogates_keeps_them_and_their_step_size():
-  kernel = tfpa.replica_exchange(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
-    60,
-    num_replicas=2,
-    kernel_fn=functools.partial(tfpa.kernel_hamiltonian, num_leapfrog_steps=2),
-  )
-  state = tf.constant(np.random.default_rng(0).normal(size=(8, 2)))
-  results = kernel.bootstrap_results(state)
-  step = targets.stepper(kernel, 'graph')
-  for seed in targets.seeds(60):
-    state, results = step(state, results, seed)
-  expected = replicas.learned(results.replica_results)
-  assert {'surrogate_params', 'walk_params', 'step_size'} <= expected.keys()
-  fixed = tfpa.frozen(kernel, results)
-  started = fixed.bootstrap_results(state)
-  _, after = fixed.one_step(state, started, seed=(1, 2))
-  for found in (started, after):
-    tf.nest.map_structure(
-      np.testing.assert_array_equal,
-      replicas.learned(found.replica_results),
-      expected,
-    )
-
-
-def _log_normal(x):
-  return tf.reduce_sum(-0.5 * tf.math.log(x) ** 2 - tf.math.log(x), axis=-1)
-
-
-def test_a_replica_that_transforms_its_state_is_refused():
-  def kernel_fn(log_prob, num_adaptation_steps):
-    return tfp.mcmc.TransformedTransitionKernel(
-      tfpa.fisher_divergence_langevin(log_prob, num_adaptation_steps),
-      tfp.bijectors.Exp(),
-    )
-
-  with pytest.raises(ValueError, match='around `replica_exchange`'):
-    kernel = tfpa.replica_exchange(
-      _log_normal, 10, num_replicas=2, kernel_fn=kernel_fn
-    )
-    kernel.bootstrap_results(tf.ones([4, 1], tf.float64))
-
-
-@pytest.mark.full
-def test_an_exchange_behind_a_bijector_is_sampled_frozen_and_counted():
-  kernel = tfp.mcmc.TransformedTransitionKernel(
-    tfpa.replica_exchange(
-      _log_normal,
-      100,
-      num_replicas=2,
-      kernel_fn=tfpa.fisher_divergence_langevin,
-    ),
-    tfp.bijectors.Exp(),
-  )
-  result = tfpa.sample(
-    kernel,
-    tf.ones([100, 1], tf.float64),
-    100,
-    progress=False,
-    jit_compile=False,
-  )
-  draws = np.log(result.states[50:])
-  # The logarithms are standard normal.
-  assert abs(draws.mean()) < 0.1 and abs(draws.std() - 1.0) < 0.1
-  results = result.final_kernel_results
-  cost = tfpa.cost_per_step(kernel, False, results)
-  assert cost.gradient == 2 and result.run['num_gradients'] > 0
-  fixed = tfpa.frozen(kernel, results)
-  temperatures = fixed.inner_kernel.parameters['inverse_temperatures']
-  np.testing.assert_array_equal(
-    temperatures, results.inner_results.inverse_temperatures
-  )

@@ -18,13 +18,6 @@ def _langevin():
   )
 
 
-def test_the_kernel_is_rebuilt_from_its_parameters():
-  kernel = _langevin()
-  copied = kernel.copy(name='another')
-  assert copied.name == 'another'
-  assert copied.num_replicas == 3 and copied.num_adaptation_steps == 60
-
-
 @pytest.mark.full
 @pytest.mark.parametrize('start', [0.5, {'x': np.ones([2, 3])}])
 def test_one_chain_and_dicts_of_two_chain_axes_are_taken(start):
@@ -57,61 +50,43 @@ def test_too_few_replicas_and_no_restarts_are_told():
   assert not list(kernel.warnings_after(often, {}))
 
 
+def _mala(target, num_adaptation_steps):
+  del num_adaptation_steps
+  return tfp.mcmc.MetropolisAdjustedLangevinAlgorithm(target, 0.1)
+
+
+def _with_a_prior(target, num_adaptation_steps):
+  prior = tfpa.gaussian_priors.spectral(covariance=np.eye(2))
+  return tfpa.crank_nicolson(target, num_adaptation_steps, prior=prior)
+
+
 @pytest.mark.parametrize(
-  'options, error, message',
+  'name, value, message',
   [
-    (dict(num_replicas=1), ValueError, 'at least 2'),
-    (dict(num_replicas=2.0), ValueError, 'num_replicas=10'),
-    (dict(min_inverse_temperature=0.0), ValueError, 'reference'),
-    (dict(min_inverse_temperature=1.0), ValueError, 'min_inverse_temp'),
-    (dict(min_inverse_temperature='x'), ValueError, 'min_inverse_temp'),
-    (dict(target=3), TypeError, 'target_log_prob_fn'),
-    (dict(kernel_fn=3), TypeError, 'kernel_fn'),
-    (dict(num_adaptation_steps=-1), ValueError, 'num_adaptation_steps'),
-    (dict(reference=3), TypeError, 'reference'),
+    ('num_replicas', 1, 'at least 2'),
+    ('num_replicas', 2.0, 'num_replicas=10'),
+    ('min_inverse_temperature', 0.0, 'reference'),
+    ('min_inverse_temperature', 'x', 'min_inverse_temp'),
+    ('target_log_prob_fn', 3, 'target_log_prob_fn'),
+    ('target_log_prob_fn', lambda x, seed: x[..., 0], 'requires a `seed`'),
+    ('num_adaptation_steps', -1, 'num_adaptation_steps'),
+    ('reference', 3, 'reference'),
     (
-      dict(reference=tfp.distributions.Normal([0.0, 0.0], 1.0)),
-      ValueError,
+      'reference',
+      tfp.distributions.Normal([0.0, 0.0], 1.0),
       'tfd.Independent',
     ),
-    (
-      dict(
-        kernel_fn=lambda target, num_adaptation_steps: (
-          tfp.mcmc.MetropolisAdjustedLangevinAlgorithm(target, 0.1)
-        )
-      ),
-      ValueError,
-      'builder of `tfpa`',
-    ),
-    (
-      dict(
-        kernel_fn=lambda target, num_adaptation_steps: tfpa.crank_nicolson(
-          target,
-          num_adaptation_steps,
-          prior=tfpa.gaussian_priors.spectral(covariance=np.eye(2)),
-        )
-      ),
-      ValueError,
-      'cannot be tempered',
-    ),
+    ('kernel_fn', 3, 'kernel_fn'),
+    ('kernel_fn', _mala, 'builder of `tfpa`'),
+    ('kernel_fn', _with_a_prior, 'cannot be tempered'),
   ],
 )
-def test_wrong_arguments_are_refused_with_what_to_write(
-  options, error, message
-):
-  arguments = dict(target=targets.standard_normal, num_adaptation_steps=10)
-  arguments.update(options)
-  with pytest.raises(error, match=message):
-    tfpa.replica_exchange(
-      arguments.pop('target'),
-      arguments.pop('num_adaptation_steps'),
-      **arguments,
-    )
-
-
-def test_a_target_that_is_an_estimate_is_refused():
-  with pytest.raises(ValueError, match='requires a `seed`'):
-    tfpa.replica_exchange(lambda x, seed: targets.standard_normal(x), 10)
+def test_wrong_arguments_are_refused_with_what_to_write(name, value, message):
+  arguments = dict(
+    target_log_prob_fn=targets.standard_normal, num_adaptation_steps=10
+  )
+  with pytest.raises((TypeError, ValueError), match=message):
+    tfpa.replica_exchange(**(arguments | {name: value}))
 
 
 def test_a_start_outside_of_the_reference_is_refused():

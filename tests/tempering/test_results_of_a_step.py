@@ -67,28 +67,6 @@ def test_within_a_round_temperatures_stay_and_counts_go_on(number):
   assert np.all(results.num_restarts >= 7)
 
 
-@pytest.mark.full
-def test_the_results_tell_of_the_step_of_the_first_replica():
-  def start_alone(x):
-    return tf.where(tf.reduce_all(x == 0.0, axis=-1), 0.0 * x[..., 0], -np.inf)
-
-  # All that the first replica proposes is accepted, the last one never moves.
-  kernel = tfpa.replica_exchange(
-    lambda x: 0.0 * x[..., 0],
-    10,
-    num_replicas=2,
-    kernel_fn=tfpa.adaptive_metropolis,
-    reference=start_alone,
-  )
-  state = tf.zeros([4, 2], tf.float64)
-  after, results = targets.stepper(kernel, 'graph')(
-    state, kernel.bootstrap_results(state), tf.constant([1, 2])
-  )
-  assert np.all(after != 0.0) and not np.any(results.replica_states[1])
-  np.testing.assert_array_equal(results.is_accepted, [True] * 4)
-  np.testing.assert_array_equal(results.log_accept_ratio, [0.0] * 4)
-
-
 _Parts = collections.namedtuple('_Parts', ['second', 'first'])
 
 
@@ -117,17 +95,3 @@ def test_parts_of_a_dict_are_drawn_by_name(law):
   assert set(drawn) == set(like)
   np.testing.assert_allclose(drawn['second'], 100.0, atol=10.0)
   np.testing.assert_allclose(drawn['first'], 0.0, atol=10.0)
-
-
-def test_parts_of_a_list_are_drawn_by_place():
-  # In the model's order, in which its density takes them: no alphabet.
-  law = tfd.JointDistributionNamed(
-    collections.OrderedDict(
-      second=tfd.Normal(np.float64(100.0), 1.0),
-      first=tfd.Normal(np.float64(0.0), 1.0),
-    )
-  )
-  like = [tf.zeros([5], tf.float64), tf.zeros([5], tf.float64)]
-  drawn = replicas.drawn(law, like, [5], tf.constant([1, 2]))
-  np.testing.assert_allclose(drawn[0], 100.0, atol=10.0)
-  assert np.all(np.isfinite(law.log_prob(*drawn)))

@@ -15,8 +15,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive import gaussian_priors
 from tfp_adaptive import interfaces
 
-__all__ = ['STRUCTURES', 'Structure', 'without_structure']
-
 
 class Structure(NamedTuple):
   """A prior and what it must agree with."""
@@ -253,13 +251,6 @@ STRUCTURES = dict(
     np.kron(np.eye(2), np.kron(_ROWS, _DEPTH)),
     np.zeros(12),
   ),
-  copies_by_chain=Structure(
-    lambda dtype: gaussian_priors.block(
-      _spectral(dtype, _BY_CHAIN, _MEAN_BY_CHAIN), num_blocks=2
-    ),
-    np.kron(np.eye(2), _BY_CHAIN),
-    np.tile(_MEAN_BY_CHAIN, 2),
-  ),
   markov=Structure(
     lambda dtype: _markov(dtype, 0.6), _walk(0.6), np.full(5, 0.5)
   ),
@@ -267,18 +258,6 @@ STRUCTURES = dict(
     _autoregression,
     _AUTOREGRESSION,
     np.array([[1.0], [-1.0]]) + np.zeros(5),
-  ),
-  copies_of_markov_by_chain=Structure(
-    lambda dtype: gaussian_priors.block(_markov(dtype, [0.6, 0.9]), 2),
-    np.kron(np.eye(2), _walk([0.6, 0.9])),
-    np.full(10, 0.5),
-  ),
-  copies_without_structure=Structure(
-    lambda dtype: gaussian_priors.block(
-      without_structure(_DENSE, _MEAN, dtype), num_blocks=3
-    ),
-    np.kron(np.eye(3), _DENSE),
-    np.tile(_MEAN, 3),
   ),
   side_by_side=Structure(
     lambda dtype: gaussian_priors.block(

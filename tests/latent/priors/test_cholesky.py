@@ -50,17 +50,3 @@ def test_a_covariance_that_overflows_has_no_density_and_raises_nothing(entry):
 
   for value in densities(tf.constant(entry, tf.float64)):
     np.testing.assert_array_equal(np.isfinite(value), [False, True])
-
-
-@pytest.mark.parametrize(
-  'matrix, message',
-  [
-    (np.diag([1.0, -0.1]), 'Add `jitter`'),
-    (np.diag([1.0, np.inf]), 'not finite'),
-    (np.array([[1.0, 0.5], [0.4, 1.0]]), 'symmetric'),
-    (np.ones([2, 3]), 'square'),
-  ],
-)
-def test_what_is_no_covariance_is_refused(matrix, message):
-  with pytest.raises(ValueError, match=message):
-    gaussian_priors.cholesky(matrix)

@@ -154,27 +154,6 @@ def test_log_densities_are_those_of_dense_algebra(name):
   _assert_equal(d.smoother.log_marginal(z), marginal - log_volume)
 
 
-@each_structure
-def test_draws_have_mean_and_covariance_of_the_prior(name):
-  d = dense(name)
-  num_draws = 20000
-  states = gaussian_priors.sample(d.prior, [num_draws, *d.chains], seed=1)
-  assert states.shape == [num_draws, *d.chains, *d.prior.event_shape]
-  rows = states.numpy().reshape([num_draws, *d.chains, d.size])
-  centered = np.moveaxis(rows - d.structure.mean, 0, -1)
-  actual = centered @ _transpose(centered) / num_draws
-  c = d.structure.covariance
-  variances = np.diagonal(c, axis1=-2, axis2=-1)
-  error = np.sqrt(
-    (variances[..., :, None] * variances[..., None, :] + c**2) / num_draws
-  )
-  assert np.all(np.abs(actual - c) < 5.0 * error)
-  means = np.mean(centered, axis=-1)
-  assert np.all(np.abs(means) < 5.0 * np.sqrt(variances / num_draws))
-  # A covariance that is 10 % off would be seen.
-  assert np.any(np.abs(actual - 1.1 * c) > 5.0 * error)
-
-
 def _all_functions(prior, rows, noise):
   """Returns what every function of a prior makes of rows."""
   params = prior.params
@@ -222,16 +201,3 @@ def test_single_precision_agrees_with_dense_algebra_in_double(name):
   _, log_volume = np.linalg.slogdet(basis)
   marginal = _log_normal(z.numpy(), d.c + _VARIANCE * d.identity)
   _assert_equal(d.smoother.log_marginal(z), marginal - log_volume, 1e-4)
-
-
-@each_structure
-def test_rows_without_and_with_more_chain_dimensions(name):
-  d = dense(name)
-  rows = d.rows(6)
-  expected = d.prior.to_coordinates(d.prior.params, rows)
-  deeper = tf.reshape(rows, [2, 3, *rows.shape[1:]])
-  actual = d.prior.to_coordinates(d.prior.params, deeper)
-  _assert_equal(tf.reshape(actual, rows.shape), expected)
-  single = d.prior.to_coordinates(d.prior.params, rows[0])
-  _assert_equal(single, expected[0])
-  _assert_equal(d.covariance.multiply(rows)[0], d.covariance.multiply(rows[0]))

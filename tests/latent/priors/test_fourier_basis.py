@@ -42,20 +42,3 @@ def test_basis_diagonalizes_every_stationary_covariance(shape):
   np.testing.assert_allclose(
     basis.T @ circulant @ basis, np.diag(gamma), atol=1e-13
   )
-
-
-def test_shapes_and_numbers_are_kept_compiled_and_in_single_precision():
-  shape = (3, 4)
-  x = np.random.default_rng(1).normal(size=(2, 5, 12))
-  exact = fourier_basis.forward(tf.constant(x), shape)
-  for dtype, tolerance in ((tf.float64, 1e-14), (tf.float32, 1e-6)):
-
-    @tf.function(jit_compile=True)
-    def there_and_back(x):
-      s = fourier_basis.forward(x, shape)
-      return s, fourier_basis.backward(s, shape)
-
-    s, back = there_and_back(tf.constant(x, dtype))
-    assert s.shape == back.shape == x.shape
-    np.testing.assert_allclose(s, exact, atol=tolerance)
-    np.testing.assert_allclose(back, x, atol=tolerance)

@@ -51,14 +51,6 @@ def _log_normal(rows, covariance):
   )
 
 
-def _matrix_of(function):
-  """Returns the matrix of a linear map of rows, [chains..., d, d]."""
-  columns = [
-    function(tf.constant(np.tile(unit, (2, 1)))) for unit in np.eye(_D)
-  ]
-  return np.stack(columns, axis=-1)
-
-
 @functools.cache
 def _prior(order, batch):
   bands = _bands(_precision(order, batch), order)
@@ -68,12 +60,6 @@ def _prior(order, batch):
 def _choose_form(monkeypatch, parallel):
   """Takes the forms of depth O(log d), or the loops, on any device."""
   monkeypatch.setattr(banded_scan, 'is_preferred', lambda _: parallel)
-
-
-def _in_mode(function, mode):
-  if mode == 'eager':
-    return function
-  return tf.function(function, jit_compile=mode == 'xla', autograph=False)
 
 
 def _everything(prior):
@@ -133,33 +119,6 @@ def test_every_function_is_that_of_dense_algebra(order, batch):
     )
 
 
-@each_batch
-@each_order
-def test_draws_have_the_covariance_they_claim(order, batch):
-  prior = _prior(order, batch)
-  precision = _precision(order, batch)
-  covariance = np.linalg.inv(precision)
-  gain = np.linalg.inv(np.eye(_D) + _T * precision)
-  functions = prior.covariance(prior.params)
-  smoother = prior.smoother(prior.params, tf.constant(_T, tf.float64))
-  zero = tf.zeros([2, _D], tf.float64)
-  for draw, expected in (
-    (functions.draw, covariance),
-    (lambda e: smoother.draw(zero, e), _T * gain),
-    (
-      lambda e: smoother.draw_marginal(zero, e),
-      _T * gain @ (np.eye(_D) + gain),
-    ),
-  ):
-    factor = _matrix_of(draw)
-    np.testing.assert_allclose(
-      factor @ np.swapaxes(factor, -1, -2),
-      np.broadcast_to(expected, factor.shape),
-      rtol=1e-10,
-      atol=1e-10,
-    )
-
-
 @pytest.mark.parametrize('order, batch', [(1, ()), (2, (2,)), (3, ())])
 def test_parallel_form_gives_the_numbers_of_the_loop(order, batch, monkeypatch):
   x, e = tf.constant(_rows(1)), tf.constant(_rows(2))
@@ -173,49 +132,6 @@ def test_parallel_form_gives_the_numbers_of_the_loop(order, batch, monkeypatch):
     np.testing.assert_allclose(
       value, expected[name], rtol=1e-8, atol=1e-8, err_msg=name
     )
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('mode', ['graph', 'xla'])
-@pytest.mark.parametrize('parallel', [False, True])
-def test_compiled_numbers_are_the_eager_ones(parallel, mode, monkeypatch):
-  if parallel and mode == 'graph':
-    pytest.skip('Ordinary ops, the same in a graph.')
-  _choose_form(monkeypatch, parallel)
-  prior = _prior.__wrapped__(2, (2,))
-  x, e = tf.constant(_rows(1)), tf.constant(_rows(2))
-
-  def compute(params):
-    smoother = prior.smoother(params, tf.constant(_T, tf.float64))
-    return smoother.draw_marginal(x, e), smoother.log_marginal(x)
-
-  for found, expected in zip(
-    _in_mode(compute, mode)(prior.params), compute(prior.params)
-  ):
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
-
-
-def test_rows_may_have_more_chains_than_the_params_or_none():
-  prior, x = _prior(2, (2,)), _rows(1, (3, 2, _D))
-  found = prior.covariance(prior.params).multiply(tf.constant(x))
-  covariance = np.linalg.inv(_precision(2, (2,)))
-  np.testing.assert_allclose(found, _times(covariance, x), rtol=1e-10)
-  prior = _prior(2, ())
-  found = prior.covariance(prior.params).multiply(tf.constant(x[0, 0]))
-  covariance = np.linalg.inv(_precision(2))
-  np.testing.assert_allclose(found, covariance @ x[0, 0], rtol=1e-10)
-
-
-def test_float32_is_kept():
-  bands = [b.astype(np.float32) for b in _bands(_precision(2), 2)]
-  prior = priors.markov(tuple(bands))
-  x = tf.constant(_rows(1), tf.float32)
-  found = _everything(prior)(prior.params, x, x)
-  expected = _dense(_precision(2), _rows(1))
-  for name, value in found.items():
-    assert value.dtype == tf.float32
-    if name in expected and name != 'coordinates':
-      np.testing.assert_allclose(value, expected[name], rtol=2e-3, atol=2e-3)
 
 
 def _stationary_covariance(coefficients, scale, size):
@@ -277,14 +193,6 @@ def test_started_processes_follow_their_recursion():
     )
 
 
-def test_a_number_is_the_persistence_of_a_process_of_order_one():
-  number = priors.autoregression(np.float64(0.8), 0.5, 5)
-  vector = priors.autoregression(np.array([0.8]), 0.5, 5)
-  np.testing.assert_array_equal(
-    _dense_covariance(number), _dense_covariance(vector)
-  )
-
-
 def test_processes_of_chains_have_their_own_hyperparameters():
   persistence, scale = np.array([0.3, 0.95]), np.array([0.5, 2.0])
   mean = np.array([[1.0], [-1.0]])
@@ -313,23 +221,6 @@ def test_state_space_paths_have_the_covariance_of_their_recursion():
   np.testing.assert_allclose(
     _dense_covariance(prior), inner @ blocks @ inner.T, rtol=1e-9
   )
-
-
-def test_indefinite_precision_is_refused_where_it_is_known():
-  with pytest.raises(ValueError, match='unit circle'):
-    priors.autoregression(np.array([1.01]), 1.0, 8)
-  with pytest.raises(ValueError, match='not positive definite'):
-    priors.markov((np.ones(4), np.ones(3)))
-  with pytest.raises(ValueError, match='one fewer each'):
-    priors.markov((np.ones(4), np.ones(4)))
-  with pytest.raises(ValueError, match='tuple of diagonals'):
-    priors.markov(np.eye(3))
-  with pytest.raises(ValueError, match='1 or 2'):
-    priors.random_walk(1.0, 8, initial_scale=1.0, order=3)
-  with pytest.raises(ValueError, match='more than 2 steps'):
-    priors.autoregression(np.array([0.1, 0.1]), 1.0, 2)
-  with pytest.raises(ValueError, match='of one size'):
-    priors.state_space(np.eye(2), np.eye(3), np.eye(2), 4)
 
 
 def test_indefinite_precision_inside_a_chain_has_no_density_and_no_nan():

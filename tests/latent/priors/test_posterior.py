@@ -72,10 +72,12 @@ def _is_consistent(states, mean, covariance):
   )
 
 
+# Those that stand for the others by day.
+_BY_DAY = ('spectral', 'stationary_plane', 'side_by_side', 'cholesky_by_chain')
+
+
 def _by_tier(name):
-  """One prior that differs from chain to chain; the others by night."""
-  is_by_night = name.endswith('_by_chain') and name != 'cholesky_by_chain'
-  return pytest.param(name, marks=[pytest.mark.nightly] * is_by_night)
+  return pytest.param(name, marks=[pytest.mark.nightly] * (name not in _BY_DAY))
 
 
 @pytest.mark.full

@@ -1,7 +1,6 @@
-"""Two surrogates in turn: whose score is followed, and what is refused."""
+"""Two surrogates in turn: whose score is followed."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
@@ -51,28 +50,3 @@ def test_draws_are_added_to_the_fit_that_is_followed():
     counts.append((int(params.first.num_updates), int(params.then.num_updates)))
   assert counts == [(0, 0), (0, 1), (0, 2)]
   assert _pair(1).update is None
-
-
-@pytest.mark.nightly
-def test_a_kernel_ends_with_the_second():
-  def target(x):
-    return -0.5 * tf.reduce_sum(x**2, axis=-1)
-
-  kernel = tfpa.kernel_hamiltonian(target, 300, surrogate=_pair(1))
-  result = tfpa.sample(
-    kernel, _POINTS[:4], num_results=400, seed=1, progress=False
-  )
-  learned = tfpa.frozen(kernel, result.final_kernel_results)
-  params = learned.inner_kernel.surrogate.init(3, tf.float64, None)
-  assert params.num_fits > 1
-  # A poor first surrogate does no harm that lasts.
-  assert result.trace['is_accepted'].mean() > 0.5
-  np.testing.assert_allclose(result.states.std(axis=(0, 1)), 1.0, atol=0.2)
-
-
-def test_what_cannot_be_joined_is_refused():
-  first = surrogates.known(lambda x: x, num_points=8)
-  with pytest.raises(ValueError, match='as many draws'):
-    tfpa.surrogates.in_turn(first, surrogates.gaussian())
-  with pytest.raises(ValueError, match='positive int'):
-    _pair(0)

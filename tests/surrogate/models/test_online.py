@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from tfp_adaptive.surrogate.models import kernel_exponential_family_finite
-from tfp_adaptive.surrogate.models import kernel_exponential_family_lite
 from tfp_adaptive.surrogate.models import surrogate_frame
 from tfp_adaptive.surrogate.models.kernel_exponential_family_finite import (
   _basis as finite_basis,
@@ -107,22 +106,3 @@ def test_updates_before_the_first_fit_change_nothing():
   start = surrogate.init(_SIZE, tf.float32, _SEED)
   after = surrogate.update(start, tf.constant(_rows(4, 2), tf.float32))
   tf.nest.map_structure(np.testing.assert_array_equal, after, start)
-
-
-@pytest.mark.full
-def test_float32_params_keep_their_sums_in_float64():
-  surrogate, params, _ = _fitted(tf.float32)
-  updated = surrogate.update(params, tf.constant(_rows(4, 2), tf.float32))
-  tf.nest.map_structure(
-    lambda one, other: np.testing.assert_equal(one.dtype, other.dtype),
-    updated,
-    params,
-  )
-  assert updated.sums.factor.dtype == tf.float64
-  assert updated.coefficients.dtype == tf.float32
-  assert np.all(np.isfinite(updated.coefficients))
-
-
-def test_only_online_surrogates_have_updates():
-  assert kernel_exponential_family_finite().update is None
-  assert kernel_exponential_family_lite().update is None
