@@ -15,16 +15,6 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 
-__all__ = [
-  'adaptive_metropolis',
-  'first_scale',
-  'hamiltonian',
-  'kernel_hamiltonian',
-  'langevin',
-  'random_walk',
-  'with_three_terms',
-]
-
 _MIN_SCALE = 1e-3
 
 

@@ -11,8 +11,6 @@ a long tail. Data: simulated at a fixed seed, 60 points.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(109)
@@ -65,9 +63,7 @@ def numpyro_model(seen, inputs):
     covariance = amplitude**2 * jnp.exp(-0.5 * distance)
     covariance += noise**2 * jnp.eye(60)
     numpyro.sample(
-      'seen',
-      dist.MultivariateNormal(covariance_matrix=covariance),
-      obs=seen,
+      'seen', dist.MultivariateNormal(covariance_matrix=covariance), obs=seen
     )
 
   return model

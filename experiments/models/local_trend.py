@@ -11,8 +11,6 @@ simulated at a fixed seed from this model.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(115)
@@ -83,10 +81,7 @@ def pymc_model(seen):
     level_noise = pm.HalfNormal('level_noise', 0.5)
     noise = pm.HalfNormal('noise', 1.0)
     slope = pm.GaussianRandomWalk(
-      'slope',
-      sigma=slope_noise,
-      init_dist=pm.Normal.dist(0.0, 0.5),
-      steps=99,
+      'slope', sigma=slope_noise, init_dist=pm.Normal.dist(0.0, 0.5), steps=99
     )
     # The walk of PyMC has one drift, this one has one of each day.
     level = pm.Flat('level', shape=100, initval=seen)

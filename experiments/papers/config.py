@@ -20,16 +20,6 @@ from experiments.targets.registry import METHODS
 from experiments.targets.registry import Parameters
 from experiments.targets.registry import TARGETS
 
-__all__ = [
-  'Config',
-  'Init',
-  'NormalInit',
-  'expand_methods',
-  'load_config',
-  'parse_config',
-  'smoke',
-]
-
 SMOKE_ADAPTATION_STEPS = 40
 SMOKE_RESULTS = 20
 SMOKE_SURROGATE = 50
@@ -44,10 +34,7 @@ NAME_PATTERN = r'^[A-Za-z0-9][A-Za-z0-9_.-]*$'
 MAX_NAME = 100
 # Parameters of which a method may list several values, and how a label that
 # is given says which one it is.
-_LISTED = {
-  'num_leapfrog_steps': 'L={}',
-  'target_accept_prob': '{:g}',
-}
+_LISTED = {'num_leapfrog_steps': 'L={}', 'target_accept_prob': '{:g}'}
 
 
 class NormalInit(Parameters):
@@ -153,7 +140,6 @@ def load_config(path, overrides=()):
   """Returns the checked config of a YAML file.
 
   Args:
-    path: of the file.
     overrides: 'dotted.key=value' strings; the value is read as YAML.
 
   Raises:

@@ -14,8 +14,6 @@ from experiments.run.errors import shown
 from experiments.targets.registry import METHODS
 from experiments.targets.registry import TARGETS
 
-__all__ = ['check_names', 'checked']
-
 _REGISTRIES = {'target': TARGETS, 'targets': TARGETS, 'methods': METHODS}
 # Of the message of all that is wrong.
 _MAX_LENGTH = 560
@@ -23,10 +21,6 @@ _MAX_LENGTH = 560
 
 def checked(model, values):
   """Returns the model of nested dicts and lists.
-
-  Args:
-    model: a class of `registry.Parameters`.
-    values: nested dicts and lists.
 
   Raises:
     ConfigError: all that is wrong, one line each; of very much the first.

@@ -5,15 +5,12 @@ import tensorflow as tf
 
 from experiments.run.errors import ConfigError
 
-__all__ = ['climb', 'make_starts']
-
 
 def make_starts(config, target, repeat):
   """Returns starts [num_chains, event_size] in the target's dtype.
 
   Args:
     config: the `Config`; its `init` says how, its seed from which stream.
-    target: the `Target`.
     repeat: number of the repeat; each has starts of its own.
 
   Raises:
@@ -34,7 +31,6 @@ def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
   Args:
     target_log_prob_fn: maps [chains, event_size] to [chains].
     starts: [chains, event_size].
-    num_steps: of Adam.
     learning_rate: of Adam, in units of the state.
   """
 

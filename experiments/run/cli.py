@@ -27,8 +27,6 @@ from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.errors import USER_ERRORS
 
-__all__ = ['list_', 'refusing', 'report', 'run']
-
 # Paths and names are printed as they are: [b] and :smile: mean nothing.
 console = rich.console.Console(
   soft_wrap=True, markup=False, emoji=False, highlight=False

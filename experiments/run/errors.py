@@ -6,19 +6,6 @@ The command line shows these errors as one message, without a traceback.
 import difflib
 import reprlib
 
-__all__ = [
-  'USER_ERRORS',
-  'ConfigError',
-  'DataError',
-  'DeviceError',
-  'Refused',
-  'StorageError',
-  'did_you_mean',
-  'listed',
-  'shortened',
-  'shown',
-]
-
 _MAX_SHOWN = 80
 _MAX_LISTED = 200
 # Longer words are no misspelled names, and slow to compare.

@@ -22,8 +22,6 @@ from experiments.run.errors import shown
 from experiments.run.study import Settings
 from experiments.run.study import Study
 
-__all__ = ['Found', 'check', 'entries', 'load']
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _EXPERIMENTS = ROOT / 'experiments'
 _CONFIGS = ROOT / 'configs'
@@ -127,7 +125,6 @@ def load(
 
   Args:
     reference: Name of a module in `experiments/studies/`, or a path.
-    overrides: Texts `key=value` of `--set`.
     is_smoke: Whether the run should take seconds only.
 
   Raises:

@@ -12,8 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-__all__ = ['filtered', 'quietly']
-
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 _STDERR = 2
 # I0000 00:00:1795413950.353040    3249 port.cc:153] oneDNN ...

@@ -38,28 +38,6 @@ from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.errors import StorageError
 
-__all__ = [
-  'ARRAYS',
-  'CHECKPOINTS',
-  'DESCRIPTION',
-  'DRAWS',
-  'LOCKS',
-  'STATUSES',
-  'Reader',
-  'Record',
-  'append',
-  'digest',
-  'file_name',
-  'frame',
-  'plain',
-  'read',
-  'read_arrays',
-  'read_draws',
-  'write_arrays',
-  'write_draws',
-  'write_text',
-]
-
 STATUSES = ('finished', 'failed', 'out of time', 'refused')
 ARRAYS, DRAWS, CHECKPOINTS, LOCKS = 'arrays', 'draws', 'checkpoints', 'locks'
 _RECORDS = 'records.jsonl'

@@ -15,8 +15,6 @@ from experiments.run.errors import ConfigError
 from experiments.run.errors import shortened
 from experiments.run.errors import shown
 
-__all__ = ['dump', 'load', 'override']
-
 _MAX_BYTES = 300_000
 _MAX_DEPTH = 30
 # Of lists, dicts and values, those behind an alias counted each time.
@@ -128,7 +126,6 @@ def load(path, overrides=()):
   """Returns the dict that a YAML file holds.
 
   Args:
-    path: of the file.
     overrides: 'dotted.key=value' strings; the value is read as YAML.
 
   Raises:

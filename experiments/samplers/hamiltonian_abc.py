@@ -20,25 +20,16 @@ from typing import ClassVar
 
 import tensorflow as tf
 import tensorflow_probability as tfp
-from pydantic import Field
 
 from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
-from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
 from experiments.targets.random_draws import standard_normals
 from experiments.targets.random_draws import uniforms
 from experiments.targets.registry import METHODS
 from experiments.targets.simulator import synthetic_log_likelihood
 from tfp_adaptive.core import random
-
-__all__ = [
-  'HamiltonianAbc',
-  'HamiltonianAbcMethod',
-  'HamiltonianAbcResults',
-  'perturbation_gradient',
-]
 
 
 class HamiltonianAbcResults(
@@ -89,11 +80,8 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
     """Builds the kernel; no Tensor is created here.
 
     Args:
-      simulator: a `Simulator`.
       step_size: h, in units of the state.
-      num_leapfrog_steps: gradients of one step.
       num_simulations: data sets behind one synthetic likelihood, at least 2.
-      num_directions: of one gradient.
       perturbation: c, in units of the state.
       friction: A, per unit of time; 0: none.
     """
@@ -216,15 +204,6 @@ def _normals_like(states, seed):
 class HamiltonianAbcMethod(MethodParameters):
   """Uncorrected HMC on simulated gradients, sticky random numbers."""
 
-  step_size: float = Field(0.1, gt=0)
-  num_leapfrog_steps: NumLeapfrogSteps = 50
-  num_simulations: int | None = Field(
-    None, ge=2, description="of one synthetic likelihood; None: the target's"
-  )
-  num_directions: int = Field(1, ge=1)
-  perturbation: float = Field(0.1, gt=0)
-  friction: float = Field(1.0, ge=0)
-
   takes_stochastic: ClassVar[bool] = True
 
   def default_label(self):
@@ -239,24 +218,17 @@ class HamiltonianAbcMethod(MethodParameters):
 
   def build(self, target, options):
     del options
-    num_simulations = self.num_simulations or max(2, target.num_simulations)
+    num_simulations = max(2, target.num_simulations)
     kernel = HamiltonianAbc(
       target.simulator,
-      self.step_size,
-      self.num_leapfrog_steps,
-      num_simulations,
-      self.num_directions,
-      self.perturbation,
-      self.friction,
+      step_size=0.1,
+      num_leapfrog_steps=50,
+      num_simulations=num_simulations,
     )
     # In units of the target's own estimates, so that costs compare.
     per_estimate = num_simulations / max(1, target.num_simulations)
     cost = Cost(target=kernel.num_estimates * per_estimate)
-    return Method(
-      kernel,
-      cost,
-      cost,
-      trace_fn=traced(
-        num_simulations='num_simulations', is_refreshed='is_refreshed'
-      ),
+    trace_fn = traced(
+      num_simulations='num_simulations', is_refreshed='is_refreshed'
     )
+    return Method(kernel, cost, cost, trace_fn=trace_fn)

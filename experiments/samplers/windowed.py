@@ -20,8 +20,6 @@ from experiments.samplers.base import MethodParameters
 from experiments.targets.base import Form
 from experiments.targets.registry import METHODS
 
-__all__ = ['joint_distribution', 'sampler']
-
 tfd = tfp.distributions
 
 _FEWEST_RESULTS = 4
@@ -173,13 +171,7 @@ def _trace(state, bijector, is_adapting, kernel_results):
 
 
 def sampler(compiled, form, time_adaptation):
-  """Returns a function with the keyword arguments of `tfpa.sample`.
-
-  Args:
-    compiled: tf.function of start, seed and number of results.
-    form: the `Form` that `compiled` samples.
-    time_adaptation: whether to run it again with few results.
-  """
+  """Returns a function with the keyword arguments of `tfpa.sample`."""
 
   def sample_fn(init_state, num_results, seed, **unused):
     if unused.get('num_steps_between_results'):
@@ -222,11 +214,7 @@ def _timed(compiled, arguments):
   return (
     states,
     trace,
-    {
-      'compile': compile_seconds,
-      'adaptation': 0.0,
-      'sampling': seconds,
-    },
+    {'compile': compile_seconds, 'adaptation': 0.0, 'sampling': seconds},
   )
 
 

@@ -23,8 +23,6 @@ from experiments.run.study import Work
 from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import rotated_covariance
 
-__all__ = ['STUDY', 'Case', 'Length', 'cases', 'run']
-
 _NUM_TUNING_STEPS = 500
 _START_SCALE = 10.0
 _BUILDERS = {

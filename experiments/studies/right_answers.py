@@ -27,16 +27,6 @@ from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
 
-__all__ = [
-  'STUDY',
-  'Case',
-  'Sizes',
-  'cases',
-  'exact_moments',
-  'regression',
-  'run',
-]
-
 tfb, tfd = tfp.bijectors, tfp.distributions
 
 _DTYPES = ('float32', 'float64')
@@ -128,13 +118,7 @@ def _rows(family, count, mean):
 
 
 def exact_moments(family: str, total: float, count: int) -> tuple[float, float]:
-  """Returns mean and deviation of the unknown under a flat prior.
-
-  Args:
-    family: Name of the distribution of a row.
-    total: Sum of the data.
-    count: Number of rows.
-  """
+  """Returns mean and deviation of the unknown under a flat prior."""
   mean = total / count
 
   def log_density(eta):
@@ -153,10 +137,7 @@ def exact_moments(family: str, total: float, count: int) -> tuple[float, float]:
     logistic=lambda: (scipy.special.logit(mean), count * mean * (1.0 - mean)),
     poisson=lambda: (np.log(mean), total),
     gamma=lambda: (np.log(mean), _SHAPE * count),
-    negative_binomial=lambda: (
-      np.log(mean),
-      total * _SHAPE / (_SHAPE + mean),
-    ),
+    negative_binomial=lambda: (np.log(mean), total * _SHAPE / (_SHAPE + mean)),
   )[family]()
   eta = center + np.linspace(-10.0, 10.0, 4001) / np.sqrt(curvature)
   weights = log_density(eta) - log_density(np.float64(center))

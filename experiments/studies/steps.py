@@ -35,8 +35,6 @@ from experiments.targets.logistic_regression import logistic_regression_target
 from experiments.targets.stochastic_volatility import StochasticVolatility
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['STUDY', 'Case', 'Steps', 'bare_langevin_step', 'cases', 'run']
-
 _NEVER_FROZEN = 2**30
 _NUM_LEAPFROG_STEPS = 5
 # (num_chains, event_size)
@@ -300,9 +298,6 @@ def _hamiltonian_programs(build, num_chains, part, data_dir):
 
   Args:
     build: Function that returns the target, and center and scale of the starts.
-    num_chains: Number of chains.
-    part: Function that returns the preconditioner.
-    data_dir: Not used.
   """
   del data_dir
   target, center, scale = build()

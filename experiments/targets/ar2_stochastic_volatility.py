@@ -27,8 +27,6 @@ from experiments.targets.registry import TARGETS
 from experiments.targets.stochastic_volatility import log_likelihood
 from experiments.targets.stochastic_volatility import log_prior_of_level
 
-__all__ = ['ar2_stochastic_volatility_target']
-
 _NUM_GLOBALS = 4
 
 
@@ -37,7 +35,6 @@ def ar2_stochastic_volatility_target(returns, dtype='float32'):
 
   Args:
     returns: [num_days] mean-adjusted returns, at least 3.
-    dtype: 'float32' or 'float64', of the states.
   """
   squares = np.square(np.asarray(returns, np.float64))
   num_days = len(squares)

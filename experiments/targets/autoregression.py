@@ -8,8 +8,6 @@ under `jit_compile`.
 
 import tensorflow as tf
 
-__all__ = ['autoregress', 'over_days', 'sum_days']
-
 
 def sum_days(x):
   """Returns the sums over the last dimension."""

@@ -22,8 +22,6 @@ import tensorflow_probability as tfp
 
 from experiments.targets.jax_density import import_peer
 
-__all__ = ['jax_log_prob_fn', 'target_log_prob_fn']
-
 
 class _Operations(NamedTuple):
   """What TensorFlow and JAX name differently, or keep in other places."""
@@ -53,9 +51,6 @@ class _Constants(NamedTuple):
 
 def target_log_prob_fn(model):
   """Returns the density over u = (amplitude, temperature, velocity, shift).
-
-  Args:
-    model: a `PlasmaSpectroscopy` of inference_gym.
 
   Returns:
     A function of [..., 3 num_shells + 1] float32 to [...], the model's

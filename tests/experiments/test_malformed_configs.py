@@ -28,7 +28,7 @@ RUN = {
   'description': 'Two methods, few steps.',
   'target': {'name': 'gaussian_2d', 'rho': 0.5},
   'methods': [
-    {'name': 'mala', 'label': 'first', 'step_size': 0.25},
+    {'name': 'rwm', 'label': 'first', 'target_accept_prob': 0.25},
     {'name': 'hmc', 'num_leapfrog_steps': 3, 'target_accept_prob': 0.65},
   ],
   'num_chains': 2,

@@ -20,8 +20,6 @@ from experiments.studies.calibration import geweke
 from experiments.studies.calibration import models
 from experiments.studies.calibration import rank_test
 
-__all__ = ['Averages', 'Sizes', 'draw_joint', 'draw_ranks', 'run_successive']
-
 # What `fold_in` adds to the seed of a run.
 _STATE, _DATA, _HELD, _STEPS, _MARGINAL, _NUM_STREAMS = range(6)
 
@@ -78,11 +76,7 @@ def draw_ranks(
   """Returns ranks of the truths among the states of their windows.
 
   Args:
-    model: The model.
     make: Function from data to a reversible kernel that adapts nothing.
-    sizes: How much is run.
-    thinning: Steps between two states of a window.
-    seed: Seed.
 
   Returns:
     dict of ints, [num_chains], by the names of the quantities.
@@ -120,10 +114,7 @@ def run_successive(
   """Returns averages along successive-conditional chains, and marginal draws.
 
   Args:
-    model: The model.
     make: Function from data to a kernel that adapts nothing.
-    sizes: How much is run.
-    seed: Seed.
   """
   marginal = model.quantities(
     *draw_joint(model, sizes.num_marginal, seed + _MARGINAL)

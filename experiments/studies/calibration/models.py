@@ -14,23 +14,6 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 
-__all__ = [
-  'Model',
-  'field',
-  'field_prior',
-  'fold_in',
-  'hierarchy',
-  'hyperprior',
-  'kernel_matrix',
-  'normal',
-  'poisson',
-  'prior_fn',
-  'random_effects',
-  'student_4',
-  'student_regression',
-  'uniform',
-]
-
 # For `student_regression`.
 _TIMES = np.linspace(-1.0, 1.0, 5)
 _DEGREES = 4.0

@@ -35,8 +35,6 @@ from experiments.targets.registry import METHODS
 from experiments.targets.registry import Parameters
 from experiments.targets.registry import TARGETS
 
-__all__ = ['DEFAULT', 'Gates', 'Panel', 'PanelConfig', 'load_panel']
-
 # The committed panel.
 DEFAULT = (
   pathlib.Path(__file__).resolve().parents[3]
@@ -188,15 +186,7 @@ class Panel(NamedTuple):
     num_results: int = 100,
     thinning: int = 1,
   ) -> Config:
-    """Returns the `Config` of one target and one method.
-
-    Args:
-      target: Label.
-      method: Label.
-      num_adaptation_steps: Steps that adapt.
-      num_results: Results of each chain.
-      thinning: Steps of one result.
-    """
+    """Returns the `Config` of one target and one method."""
     config = self.config
     return Config(
       name=config.name,
@@ -219,7 +209,6 @@ class Panel(NamedTuple):
     """Returns a target, and what is known about it.
 
     Args:
-      target: Label.
       data_dir: Folder of local data sets, or `None` for the default.
     """
     _check_label('target', target, self.targets)
@@ -233,7 +222,6 @@ def load_panel(path, overrides=()) -> Panel:
 
   Args:
     path: Path of the YAML file. Its gates are in the same folder.
-    overrides: Texts `dotted.key=value`.
 
   Raises:
     ConfigError: If anything is wrong with either file.

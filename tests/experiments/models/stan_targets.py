@@ -10,8 +10,6 @@ from scipy import integrate
 from scipy import special
 from scipy import stats
 
-__all__ = ['TARGETS']
-
 
 def _normal(x, loc, scale):
   return np.sum(stats.norm(loc, scale).logpdf(x))

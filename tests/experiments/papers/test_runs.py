@@ -373,7 +373,7 @@ def test_a_key_holds_what_decides_the_draws_of_a_method(tiny):
     ['num_results=500'],
     ['init.kind=zeros'],
     ['target.variances=[1.0, 5.0]'],
-    ['methods.1.target_accept_prob=0.7'],
+    ['methods.1.settings=paper'],
   ):
     assert (
       keys['gadMALAf'] not in _keys(configs.load_config(tiny, changed)).values()

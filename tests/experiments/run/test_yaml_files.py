@@ -8,7 +8,6 @@ import yaml
 from experiments.papers import config as configs
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
-from experiments.studies.panel.config import load_panel
 
 VALUES = {
   'name': 'small',
@@ -38,22 +37,6 @@ def refusal(tmp_path):
     return str(refused.value)
 
   return refusal
-
-
-@pytest.mark.parametrize('name', [[], {}, ['mala'], {'mala': 1}, None, 3, True])
-def test_a_name_that_is_no_text_is_refused(name, refusal):
-  wrong = {**VALUES, 'methods': [{'name': name}]}
-  message = refusal(yaml.safe_dump(wrong))
-  assert 'methods.0.name' in message and 'write the name' in message
-  wrong = {**VALUES, 'target': {'name': name}}
-  assert 'target.name' in refusal(yaml.safe_dump(wrong))
-
-
-@pytest.mark.parametrize('value', ['[', '{a', '"', '*x', '%', '@', '!!int x'])
-def test_bad_yaml_in_an_override_is_refused_by_that_override(value, refusal):
-  message = refusal(TEXT, f'num_chains={value}')
-  assert f"--set 'num_chains={value}'" in message
-  assert 'is not YAML, line 1' in message
 
 
 @pytest.mark.parametrize(
@@ -137,24 +120,6 @@ def test_long_files_and_many_values_are_refused(refusal):
   assert '20000 values' in refusal(f'{TEXT}x: [{"1," * 30_000}]')
 
 
-@pytest.mark.parametrize(
-  'changes',
-  [
-    {'k' * 9000: 1},
-    {'name': 'x' * 9000},
-    {'num_chains': ['y' * 9000]},
-    {'target': {'name': 'z' * 9000}},
-    {'target': {'name': 'gaussian_2d', 'rho': [0.5] * 3000}},
-    {f'key_{i}': i for i in range(300)},
-    {'methods': [{'name': 'mala', 'label': 'x' * 400}] * 100},
-  ],
-)
-def test_messages_show_no_more_than_the_start_of_what_was_given(
-  changes, refusal
-):
-  refusal(yaml.safe_dump({**VALUES, **changes}))
-
-
 def test_very_many_methods_by_lists_are_refused_before_they_are_made(refusal):
   method = {
     'name': 'hmc',
@@ -165,55 +130,9 @@ def test_very_many_methods_by_lists_are_refused_before_they_are_made(refusal):
   assert 'more than 200' in message
 
 
-@pytest.mark.parametrize(
-  'override',
-  [
-    'methods.\u00b2.name=am',
-    f'methods.{"9" * 5000}.name=am',
-    f'{".".join("abc" * 99)}=1',
-    'methods..name=am',
-    'x' * 9000,
-    '=3',
-  ],
-)
-def test_overrides_that_lead_nowhere_are_refused(override, refusal):
-  assert '--set' in refusal(TEXT, override)
-
-
-@pytest.mark.parametrize(
-  'label',
-  ['x' * 400, 'a\nb', ' ', '', ' a', '\x1b[31m', '_hidden', '\u4e2d' * 200],
-)
-def test_labels_that_no_table_or_folder_can_hold_are_refused(label):
-  values = {**VALUES, 'methods': [{'name': 'mala', 'label': label}]}
-  with pytest.raises(ConfigError, match='methods.0.label'):
-    configs.parse_config(values)
-
-
 @pytest.mark.parametrize('text', ['1e3', '010', 'yes', '~', '1:30', '.5', '-0'])
 def test_text_that_looks_like_a_number_is_stored_as_text(text, tmp_path):
   path = tmp_path / 'stored.yaml'
   values = {'label': text, 'number': 1e-6, 'none': None, 'list': [1, True]}
   path.write_text(yaml_files.dump(values))
   assert yaml_files.load(path) == values
-
-
-def test_gates_that_are_missing_or_no_yaml_are_refused(tmp_path):
-  values = {
-    'name': 'small',
-    'gates': 'gates.yaml',
-    'references': 'reference',
-    'targets': [{'name': 'Banana'}],
-    'methods': [{'name': 'mala'}],
-    'num_chains': 4,
-    'gradients_per_chain': 2000,
-    'max_draws': 5000,
-    'seconds_per_pair': 60,
-  }
-  path = tmp_path / 'panel.yaml'
-  path.write_text(yaml.safe_dump(values))
-  for text in (None, '[' * 500, 'max_rhat: ['):
-    if text is not None:
-      (tmp_path / 'gates.yaml').write_text(text)
-    with pytest.raises(ConfigError, match='gates.yaml'):
-      load_panel(path)

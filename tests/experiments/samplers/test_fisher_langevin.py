@@ -148,9 +148,7 @@ def test_a_gaussian_is_learned(
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
   start = np.random.default_rng(0).normal(size=(num_chains, _EVENT_SIZE))
   kernel = baselines.fisher_adaptive_langevin(
-    _gaussian(factor, dtype),
-    num_steps,
-    has_paper_constants=has_paper_constants,
+    _gaussian(factor, dtype), num_steps, has_paper_constants=has_paper_constants
   )
   condition = _condition(kernel, factor, distance * start @ factor.T, dtype)
   # An isotropic factor leaves 100.

@@ -127,14 +127,8 @@ def test_method_takes_simulated_targets_only_and_counts_in_their_units():
   config = configs.parse_config(
     {
       'name': 'x',
-      'target': {'name': 'skew_normal_abc', 'num_simulations': 20},
-      'methods': [
-        {
-          'name': 'hamiltonian_abc',
-          'num_leapfrog_steps': 5,
-          'num_simulations': 10,
-        }
-      ],
+      'target': {'name': 'skew_normal_abc', 'num_simulations': 10},
+      'methods': [{'name': 'hamiltonian_abc'}],
       'num_adaptation_steps': 0,
       'num_results': 4,
     }
@@ -143,7 +137,7 @@ def test_method_takes_simulated_targets_only_and_counts_in_their_units():
   target = config.target.build(BuildContext('float32'))
   entry.check_target(target)
   method = entry.build(target, None)
-  assert method.frozen_cost.target == (2 * 5 + 2) * 10 / 20
+  assert method.frozen_cost.target == 2 * 50 + 2
   init = target.exact_draws_fn(2, 0).astype(np.float32)
   result = tfpa.sample(
     method.kernel,
@@ -156,7 +150,7 @@ def test_method_takes_simulated_targets_only_and_counts_in_their_units():
   )
   assert np.all(np.isfinite(result.states))
   np.testing.assert_array_equal(
-    result.trace['extra']['num_simulations'], 120 * np.arange(1, 5)
+    result.trace['extra']['num_simulations'], 1020 * np.arange(1, 5)
   )
   with pytest.raises(ValueError, match='banana has no simulator'):
     entry.check_target(banana.banana_target(2, 0.1))

@@ -65,24 +65,6 @@ def test_joint_density_is_likelihood_times_prior():
   np.testing.assert_allclose(actual - actual[0], expected - expected[0])
 
 
-def test_white_noise_is_seen_as_the_field_of_the_same_density():
-  covariance = _covariance(4)
-  arguments = (covariance, np.ones(4), 0.5, 'float64')
-  field = gp_regression.gp_regression_target(*arguments)
-  white = gp_regression.gp_regression_target(*arguments, coordinates='white')
-  assert white.latent is None
-  noise = RNG.normal(size=(3, 2, 4))
-  x = white.view(noise)
-  assert x.shape == noise.shape
-  # C^{1/2} e has covariance C: whitening x gives back the length of e.
-  lengths = np.einsum('...i,ij,...j', x, np.linalg.inv(covariance), x)
-  np.testing.assert_allclose(lengths, np.square(noise).sum(-1))
-  np.testing.assert_allclose(
-    np.diff(white.target_log_prob_fn(tf.constant(noise)), axis=0),
-    np.diff(field.target_log_prob_fn(tf.constant(x)), axis=0),
-  )
-
-
 def test_a_singular_prior_has_no_density_of_the_field():
   covariance = np.ones([3, 3])
   target = gp_regression.gp_regression_target(covariance, np.ones(3), 0.5)
@@ -125,9 +107,7 @@ def test_classification_likelihood_is_that_of_bernoulli_labels():
 
 def test_classification_of_a_named_data_set_uses_its_local_copy(tmp_path):
   np.savez(
-    tmp_path / 'ripley.npz',
-    X=RNG.normal(size=(250, 2)),
-    y=np.arange(250) % 2,
+    tmp_path / 'ripley.npz', X=RNG.normal(size=(250, 2)), y=np.arange(250) % 2
   )
   parameters = gp_classification.GpClassification(
     name='gp_classification', dataset='ripley', variance=2.0
@@ -187,20 +167,14 @@ def _cox(data_dir=None, **parameters):
   return target.build(BuildContext('float64', data_dir))
 
 
-@pytest.mark.parametrize('source', ['counts.csv', 'counts.npy', 'published'])
-def test_cox_counts_are_those_of_a_file_or_of_the_data_folder(source, tmp_path):
-  path = tmp_path / source
-  side = 64 if source == 'published' else 4
-  counts = RNG.poisson(3.0, size=(side, side))
-  if source == 'published':
-    np.save(tmp_path / 'cox_counts_64.npy', counts)
-    target = _cox(str(tmp_path), counts='published')
-  else:
-    save = np.save if path.suffix == '.npy' else np.savetxt
-    options = {} if path.suffix == '.npy' else {'delimiter': ','}
-    save(path, counts, **options)
-    target = _cox(counts_file=str(path))
-  halves = np.eye(2).repeat(side // 2, axis=1)
+def test_cox_counts_are_those_of_the_data_folder(tmp_path):
+  counts = RNG.poisson(3.0, size=(64, 64))
+  np.save(tmp_path / 'cox_counts_64.npy', counts)
+  parameters = log_gaussian_cox.LogGaussianCox(
+    name='log_gaussian_cox', num_cells_per_side=2, counts='published'
+  )
+  target = parameters.build(BuildContext('float64', str(tmp_path)))
+  halves = np.eye(2).repeat(32, axis=1)
   merged = (halves @ counts @ halves.T).ravel()
   rate = np.exp(RNG.normal(size=4))
   expected = np.sum(merged * np.log(rate)) - np.sum(
@@ -208,11 +182,6 @@ def test_cox_counts_are_those_of_a_file_or_of_the_data_folder(source, tmp_path):
   )
   found = target.latent.log_likelihood_fn(tf.constant(np.log(rate)))
   np.testing.assert_allclose(found, expected)
-
-
-def test_a_file_of_counts_that_is_refused_is_named_with_its_key(tmp_path):
-  with pytest.raises(DataError, match='target.counts_file: .*nothing.csv'):
-    _cox(counts_file=str(tmp_path / 'nothing.csv'))
 
 
 def test_cox_prior_by_fft_sees_the_same_grid():
@@ -274,7 +243,8 @@ def test_mnist_is_read_from_a_local_copy(tmp_path):
 
 def test_markov_prior_of_the_path_is_the_dense_one():
   markov = latent_volatility.markov_prior(5, 0.9, 0.3, 'float64')
-  covariance = latent_volatility.autoregressive_covariance(5, 0.9, 0.3)
+  gaps = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
+  covariance = 0.3**2 / (1 - 0.9**2) * 0.9**gaps
   x = RNG.normal(size=(3, 5))
   np.testing.assert_allclose(
     tfpa.gaussian_priors.log_prob(markov, tf.constant(x)),
@@ -285,10 +255,7 @@ def test_markov_prior_of_the_path_is_the_dense_one():
 def test_volatility_path_is_the_centered_target_at_fixed_globals():
   returns = np.array([1.0, -2.0, 0.5, 3.0])
   level, persistence, scale = 0.4, 0.9, 0.3
-  prior = latent.spectral_prior(
-    latent_volatility.autoregressive_covariance(4, persistence, scale),
-    'float64',
-  )
+  prior = latent_volatility.markov_prior(4, persistence, scale, 'float64')
   target = latent_volatility.latent_volatility_target(
     returns, prior, level, 'float64'
   )

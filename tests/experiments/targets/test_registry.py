@@ -73,5 +73,3 @@ def test_self_contained_gym_models_are_targets_by_their_class_name():
 def test_arguments_that_a_gym_model_ignores_are_not_offered():
   name = 'VectorizedStochasticVolatilitySP500Small'
   assert 'centered' not in configs.TARGETS.parameters(name)
-  general = 'VectorizedStochasticVolatility'
-  assert 'centered' in configs.TARGETS.parameters(general)

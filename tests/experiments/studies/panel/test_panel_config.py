@@ -64,7 +64,7 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
     'num_chains=3',
     'gradients_per_chain=777',
     'max_draws=777',
-    'methods.0.init_scale=1.0',
+    'methods.0.settings=paper',
     'seed=1',
     'init.scale=2.0',
     'float64_targets=[Banana]',
