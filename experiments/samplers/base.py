@@ -10,7 +10,6 @@ from typing import Optional
 
 from pydantic import AfterValidator
 from pydantic import Field
-from pydantic import WithJsonSchema
 
 import tfp_adaptive as tfpa
 from experiments.targets.base import Target
@@ -19,25 +18,10 @@ from experiments.targets.registry import Parameters
 # A dense factor of this size costs 36 MB in float32 and d^2 work a step.
 MAX_DENSE_EVENT_SIZE = 3000
 
-_POSITIVE = {'type': 'integer', 'minimum': 1}
-
 # A list of these in a config stands for one method each, see
 # `config.expand_methods`.
-NumLeapfrogSteps = Annotated[
-  int,
-  Field(ge=1),
-  WithJsonSchema({'anyOf': [_POSITIVE, {'type': 'array', 'items': _POSITIVE}]}),
-]
-
-_PROBABILITY = {'type': 'number', 'exclusiveMinimum': 0, 'exclusiveMaximum': 1}
-
-AcceptProb = Annotated[
-  float,
-  Field(gt=0, lt=1),
-  WithJsonSchema(
-    {'anyOf': [_PROBABILITY, {'type': 'array', 'items': _PROBABILITY}]}
-  ),
-]
+NumLeapfrogSteps = Annotated[int, Field(ge=1)]
+AcceptProb = Annotated[float, Field(gt=0, lt=1)]
 
 
 def _checked_label(label):
@@ -162,21 +146,14 @@ def traced(**fields):
   return trace_fn
 
 
-# The one constant that a structure takes in addition to its scales.
-_CONSTANTS = {'arrow': 'num_globals', 'banded': 'num_superdiagonals'}
-
-
 class Structured(MethodParameters):
   """The structure, by its name in `tfpa.preconditioners`."""
 
-  preconditioner: Literal[
-    'arrow', 'banded', 'cholesky', 'diagonal', 'tridiagonal'
-  ] = 'cholesky'
+  preconditioner: Literal['arrow', 'cholesky', 'diagonal', 'tridiagonal'] = (
+    'cholesky'
+  )
   num_globals: int | None = Field(
     None, ge=1, description='arrow: last coordinates, coupled to all'
-  )
-  num_superdiagonals: int | None = Field(
-    None, ge=1, description='banded: of the inverse factor'
   )
 
   def structure(self, target, is_paper):
@@ -200,20 +177,20 @@ class Structured(MethodParameters):
     return '' if is_dense else f', {self.preconditioner}'
 
   def _constants(self, target):
-    """Returns the constants of the structure, given or named by the target."""
-    given = self.given(*_CONSTANTS.values())
-    for owner, name in _CONSTANTS.items():
-      if owner != self.preconditioner and name in given:
+    """Returns the constants of an arrow, given or named by the target."""
+    given = self.given('num_globals')
+    if self.preconditioner != 'arrow':
+      if given:
         raise ValueError(
-          f'{name}: it belongs to preconditioner: {owner}, but that is '
+          'num_globals: it belongs to preconditioner: arrow, but that is '
           f'{self.preconditioner!r}; leave it out.'
         )
-    named = (target.structures or {}).get(self.preconditioner, {})
-    name = _CONSTANTS.get(self.preconditioner)
-    if name and not given and not named:
+      return {}
+    named = (target.structures or {}).get('arrow')
+    if not given and not named:
       raise ValueError(
-        f'preconditioner: {self.preconditioner!r} needs its {name}, and '
-        f'{target.name} names none; write its number, as in {name}: 3, or '
+        f"preconditioner: 'arrow' needs its num_globals, and {target.name} "
+        'names none; write its number, as in num_globals: 3, or '
         'preconditioner: diagonal.'
       )
     return given or named

@@ -72,14 +72,12 @@ def _run(case: _Case, seed: int, work: Work) -> dict[str, Any]:
   """Returns p-values by quantity and counts of ranks; for controls, power."""
   sizes, family = work.settings, kernels.FAMILIES[case.family]
   start = time.perf_counter()
-  model, make = kernels.learn(
-    family, _seed(case.family, seed), sizes.jit_compile
-  )
+  model, make = kernels.learn(family, _seed(case.family, seed))
   seconds = time.perf_counter() - start
   spoil = case.spoil or (lambda kernel: kernel)
   record = {
     'is_control': case.spoil is not None,
-    'sizes': sizes.model_dump(exclude={'jit_compile'}),
+    'sizes': sizes.model_dump(),
     'pilot_seconds': seconds,
     **examine(
       model,

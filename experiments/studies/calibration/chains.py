@@ -33,14 +33,12 @@ class Sizes(Settings):
     num_successive: Steps of the successive-conditional chains. Their second
       half is averaged.
     num_marginal: Independent draws that they are compared with.
-    jit_compile: Whether XLA compiles the runs.
   """
 
   num_chains: int = 1000
   num_ranks: int = 16
   num_successive: int = 100
   num_marginal: int = 200_000
-  jit_compile: bool = False
 
   def smoke(self) -> 'Sizes':
     """Returns sizes that have no power."""
@@ -86,7 +84,6 @@ def draw_ranks(
   place = rng.integers(sizes.num_ranks, size=sizes.num_chains, dtype=np.int32)
   sweep = tf.function(
     _sweep(model, make, sizes.num_ranks - 1, thinning),
-    jit_compile=sizes.jit_compile,
     autograph=False,
   )
   steps = models.fold_in([seed, seed], _STEPS)
@@ -125,7 +122,6 @@ def run_successive(
   state, data = draw_joint(model, sizes.num_chains, seed)
   run = tf.function(
     _successive(model, make, sizes.num_successive, center, width),
-    jit_compile=sizes.jit_compile,
     autograph=False,
   )
   sums, moved = run(state, data, models.fold_in([seed, seed], _STEPS))

@@ -62,9 +62,7 @@ FAMILIES = {
 }
 
 
-def learn(
-  family: Family, seed: int, jit_compile: bool = True
-) -> tuple[models.Model, Callable]:
+def learn(family: Family, seed: int) -> tuple[models.Model, Callable]:
   """Returns the model, and data -> kernel with what a pilot run has learned."""
   model = family.model()
   state, data = chains.draw_joint(model, _NUM_PILOT_CHAINS, seed + _PILOT)
@@ -75,7 +73,7 @@ def learn(
     # The pilot run returns one draw, and chains that rejected it are no news.
     warnings.filterwarnings('ignore', 'No move was accepted in 1 draws')
     run = tfpa.sample(
-      kernel, state, 1, seed=seed, progress=False, jit_compile=jit_compile
+      kernel, state, 1, seed=seed, progress=False, jit_compile=False
     )
   fixed = tfpa.frozen(kernel, run.final_kernel_results)
   return model, lambda data: with_density(fixed, model.density(data))

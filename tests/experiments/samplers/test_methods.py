@@ -45,7 +45,6 @@ def _innermost(kernel, name):
   'name, constants',
   [
     ('arrow', {'num_globals': 3}),
-    ('banded', {'num_superdiagonals': 2}),
     ('cholesky', {}),
     ('diagonal', {}),
     ('tridiagonal', {}),

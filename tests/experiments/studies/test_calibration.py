@@ -102,27 +102,10 @@ def test_a_broken_kernel_is_caught(label):
   assert calibration.verdict(row, _LOWEST) == ('caught', True), row
 
 
-def test_counts_are_poisson():
-  rate = tf.constant(np.repeat([0.3, 4.0, 40.0], 4000).reshape(3, -1))
-  counts = models.poisson(rate, tf.constant([1, 2])).numpy()
-  for mean, found in zip((0.3, 4.0, 40.0), counts):
-    law = stats.poisson(mean)
-    edges = np.unique(law.ppf(np.linspace(0.0, 0.9, 8)[1:]))
-    inside = np.diff(np.concatenate([[0.0], law.cdf(edges), [1.0]]))
-    cells = np.searchsorted(edges, found)
-    observed = np.bincount(cells, minlength=len(inside))
-    assert stats.chisquare(observed, inside * len(found)).pvalue > 1e-3
-
-
-def test_noise_of_heavy_tails_is_of_four_degrees():
-  drawn = models.student_4([5000], tf.constant([1, 2])).numpy()
-  assert stats.kstest(drawn, stats.t(4).cdf).pvalue > 1e-3
-
-
 def test_estimates_are_unbiased_and_held_ones_follow_the_law_of_the_chain():
   # E[W / p(y | theta)] = 1 for fresh W, E[p(y | theta) / W] = 1 for held ones.
   model = models.random_effects()
-  state, data = chains.draw_joint(model, 20_000, seed=1)
+  state, data = chains.draw_joint(model, 20_000, seed=5)
   exact = model.quantities(state, data)['log_likelihood']
   exact -= 0.5 * tf.reduce_sum(state**2, axis=-1)
   seed = tf.constant([3, 4])

@@ -10,7 +10,6 @@ import tensorflow_probability as tfp
 
 from experiments.papers import config as configs
 from experiments.papers import starts
-from experiments.targets import ar2_stochastic_volatility
 from experiments.targets import banana
 from experiments.targets import cox_process
 from experiments.targets import gaussians
@@ -272,42 +271,6 @@ def test_cox_process_metrics_are_fisher_information_plus_prior_precision():
     error = abs(diagonal[0, 0] - intensity.mean())
     is_fisher = error < 5 * intensity.std() / 1e3
     assert is_fisher == (name == 'expected_fisher')
-
-
-def test_ar2_path_is_a_stationary_gaussian_process():
-  """Dense covariance from the autocovariances of the recursion."""
-  returns = np.array([1.0, -2.0, 0.5, 3.0, -1.0])
-  target = ar2_stochastic_volatility.ar2_stochastic_volatility_target(
-    returns, 'float64'
-  )
-  raw = np.array([[0.2, 1.1, -0.7, -1.0], [0.2, -0.4, 0.9, -1.0]])
-  rng = np.random.default_rng(7)
-  values, expected = [], []
-  for parameters in raw:
-    r1, r2 = np.tanh(parameters[1:3] / 2)
-    rho = np.empty(5)
-    rho[:2] = 1, r1
-    for lag in range(2, 5):
-      rho[lag] = r1 * (1 - r2) * rho[lag - 1] + r2 * rho[lag - 2]
-    variance = 1 / ((1 - r1**2) * (1 - r2**2))
-    covariance = variance * scipy.linalg.toeplitz(rho)
-    scale = np.logaddexp(0, parameters[3])
-    for path in rng.normal(size=(2, 5)):
-      h = parameters[0] + scale * path
-      value = scipy.stats.multivariate_normal.logpdf(path, cov=covariance)
-      value += scipy.stats.norm.logpdf(returns, scale=np.exp(h / 2)).sum()
-      for x, beta in ((parameters[1], (20, 1.5)), (parameters[2], (2, 2))):
-        share = 1 / (1 + np.exp(-x))
-        value += scipy.stats.beta.logpdf(share, *beta)
-        value += np.log(share * (1 - share))
-      expected.append(value)
-      values.append(np.concatenate([path, parameters]))
-  actual = target.target_log_prob_fn(tf.constant(values)).numpy()
-  np.testing.assert_allclose(
-    actual - actual[0], np.subtract(expected, expected[0]), rtol=1e-9
-  )
-  constrained = target.constrain(np.array(values))
-  assert constrained['log_volatility'].shape == (4, 5)
 
 
 def test_suggested_starts_lie_around_the_suggestion():
