@@ -83,15 +83,5 @@ def _locate(model, location):
     name = location.pop(depth)
     return location, {'name', *registry.parameters(name)}
   if location[0] == 'init' and len(location) > 1:
-    kind = location.pop(1)
-    return location, set(_init_kinds(model)[kind].model_fields)
+    model = model.model_fields['init'].annotation
   return location, set(model.model_fields)
-
-
-def _init_kinds(model):
-  """Returns {kind: class} of the starts that the model's `init` allows."""
-  kinds = model.model_fields['init'].annotation
-  return {
-    one.model_fields['kind'].annotation.__args__[0]: one
-    for one in kinds.__args__
-  }

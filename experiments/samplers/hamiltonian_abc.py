@@ -3,11 +3,11 @@
 Each leapfrog step simulates on both sides of the state, in the same random
 directions and with the same random numbers, and never asks whether to accept:
 
-  g = mean_r D_r [l(x + c D_r) - l(x - c D_r)] / (2 c),  D_r uniform on {+-1}^d
+  g = D [l(x + c D) - l(x - c D)] / (2 c),  D uniform on {+-1}^d
   p <- p + h (g - A p) + (2 h A)^(1/2) N(0, I);   x <- x + h p
 
-l is the log of the synthetic likelihood and the prior, c the perturbation, A
-the friction that takes up the heat of the noise in g. Random numbers are
+l is the log of the synthetic likelihood under a flat prior, c the perturbation,
+A the friction that takes up the heat of the noise in g. Random numbers are
 sticky: part of the state, refreshed once a step by a Metropolis move of their
 own at fixed x. What is sampled is off by the heat that is left and by the
 Gaussian shape of the synthetic likelihood: a baseline, not a method to use.
@@ -73,7 +73,6 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
     step_size,
     num_leapfrog_steps,
     num_simulations,
-    num_directions=1,
     perturbation=0.1,
     friction=1.0,
   ):
@@ -90,7 +89,6 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
       step_size=step_size,
       num_leapfrog_steps=num_leapfrog_steps,
       num_simulations=num_simulations,
-      num_directions=num_directions,
       perturbation=perturbation,
       friction=friction,
     )
@@ -106,9 +104,8 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
   @property
   def num_estimates(self):
     """Synthetic likelihoods that one step of one chain estimates."""
-    p = self._parameters
     # Two more for the move of the random numbers.
-    return 2 * p['num_directions'] * p['num_leapfrog_steps'] + 2
+    return 2 * self._parameters['num_leapfrog_steps'] + 2
 
   def bootstrap_results(self, init_state):
     states = tf.convert_to_tensor(init_state)
@@ -149,8 +146,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
 
   def _log_prob(self, states, noise):
     simulator = self._parameters['simulator']
-    log_likelihood = synthetic_log_likelihood(simulator, states, noise)
-    return log_likelihood + simulator.log_prior_fn(states)
+    return synthetic_log_likelihood(simulator, states, noise)
 
   def _refreshed(self, states, noise, seed):
     noise_seed, accept_seed = random.split(seed, 2)
@@ -165,7 +161,6 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
     p = self._parameters
     step_size = tf.cast(p['step_size'], states.dtype)
     friction = tf.cast(p['friction'], states.dtype)
-    num_directions = p['num_directions']
 
     def log_prob(points):
       # One set of random numbers for both sides and all directions.
@@ -176,8 +171,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
         seed, step, alg='philox'
       )
       sign_seed, heat_seed = random.split(folded & 0x7FFFFFFF, 2)
-      shape = tf.concat([[num_directions], tf.shape(states)], axis=0)
-      is_up = uniforms(shape, sign_seed) < 0.5
+      is_up = uniforms(tf.concat([[1], tf.shape(states)], 0), sign_seed) < 0.5
       signs = 2.0 * tf.cast(is_up, states.dtype) - 1.0
       gradient = perturbation_gradient(
         log_prob, states, signs, tf.cast(p['perturbation'], states.dtype)

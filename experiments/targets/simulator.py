@@ -32,8 +32,6 @@ class Simulator(NamedTuple):
   observed: np.ndarray
   # eps, the standard deviation of the noise that comparing data allows.
   tolerance: float
-  # (states) -> log density of the prior up to a constant, [chains...].
-  log_prior_fn: Callable[[Any], Any]
 
 
 def kernel_log_likelihood(simulator, states, noise):

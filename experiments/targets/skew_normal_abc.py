@@ -89,7 +89,6 @@ def skew_normal_abc_target(
     noise_size=event_size + 1,
     observed=observed.astype(dtype),
     tolerance=tolerance,
-    log_prior_fn=lambda states: tf.zeros_like(states[..., 0]),
   )
 
   def target_log_prob_fn(states, seed):

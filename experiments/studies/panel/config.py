@@ -20,7 +20,6 @@ from experiments.papers.config import Init
 from experiments.papers.config import MAX_CHAINS
 from experiments.papers.config import MAX_NAME
 from experiments.papers.config import NAME_PATTERN
-from experiments.papers.config import NormalInit
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
@@ -84,7 +83,7 @@ class PanelConfig(Parameters):
     gt=0, description='for all seeds of one method on one target'
   )
   seed: int = Field(0, ge=0)
-  init: Init = NormalInit()
+  init: Init = Init()
   float64_targets: list[str] = Field(
     default=[], description='labels; all others are sampled in float32'
   )

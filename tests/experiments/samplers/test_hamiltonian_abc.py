@@ -33,7 +33,6 @@ def _gaussian_simulator(size):
     noise_size=1,
     observed=np.arange(1.0, size + 1),
     tolerance=_TOLERANCE,
-    log_prior_fn=lambda states: tf.zeros_like(states[..., 0]),
   )
 
 

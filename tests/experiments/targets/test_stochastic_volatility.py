@@ -131,7 +131,7 @@ def test_constrain_names_and_maps_as_inference_gym_does(form):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('form', ['scaled', 'centered'])
 def test_second_derivatives_compile(form):
   target = sv.stochastic_volatility_target(_returns(), form, dtype='float64')
   x = tf.constant(_points(target, 2))
