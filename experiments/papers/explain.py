@@ -6,17 +6,11 @@ One form for every kind of config: a model of pydantic whose fields `target` or
 
 import pydantic
 
-from experiments.run.errors import ConfigError
-from experiments.run.errors import did_you_mean
-from experiments.run.errors import listed
-from experiments.run.errors import shortened
-from experiments.run.errors import shown
+from experiments.run.errors import invalid
 from experiments.targets.registry import METHODS
 from experiments.targets.registry import TARGETS
 
 _REGISTRIES = {'target': TARGETS, 'targets': TARGETS, 'methods': METHODS}
-# Of the message of all that is wrong.
-_MAX_LENGTH = 560
 
 
 def checked(model, values):
@@ -28,19 +22,7 @@ def checked(model, values):
   try:
     return model.model_validate(values)
   except pydantic.ValidationError as error:
-    found = error.errors(include_url=False, include_context=False)
-    raise ConfigError(_all_lines(model, found)) from error
-
-
-def _all_lines(model, found):
-  lines = []
-  for details in found:
-    line = _explain(model, details)
-    if lines and len('\n'.join([*lines, line])) > _MAX_LENGTH:
-      lines.append(f'and {len(found) - len(lines)} more.')
-      break
-    lines.append(line)
-  return '\n'.join(lines)
+    raise invalid(error, lambda path: _locate(model, path)) from error
 
 
 def check_names(values):
@@ -56,22 +38,6 @@ def check_names(values):
     for where, entry in entries.items():
       if isinstance(entry, dict) and 'name' in entry:
         registry.check_name(entry['name'], f'{where}.name')
-
-
-def _explain(model, details):
-  """Returns one line for one pydantic error."""
-  location, allowed = _locate(model, list(details['loc']))
-  where = shortened('.'.join(map(str, location)))
-  if details['type'] == 'extra_forbidden':
-    hint = did_you_mean(location[-1], allowed)
-    return (
-      f'{where}: unknown key (value {shown(details["input"])}){hint}; allowed '
-      f'are {listed(sorted(allowed))}.'
-    )
-  if details['type'] == 'missing':
-    return f'{where}: this key is required.'
-  message = details['msg'][0].lower() + details['msg'][1:]
-  return f'{where}: {shown(details["input"])}: {shortened(message, 160)}.'
 
 
 def _locate(model, location):

@@ -263,9 +263,17 @@ def _table(name: str, records: list[store.Record]) -> str:
   """Returns a plain Markdown table of all records."""
   import polars
 
-  frame = store.frame(records).with_columns(
-    polars.col('case').str.replace_all('|', r'\|', literal=True)
-  )
+  rows = [
+    {
+      'case': one.case.replace('|', r'\|'),
+      'seed': one.seed,
+      'status': one.status,
+      **one.record,
+    }
+    for one in records
+  ]
+  # Nested values get dotted names, such as `seconds.compile`.
+  frame = polars.json_normalize(rows, infer_schema_length=None, strict=False)
   with polars.Config(
     tbl_formatting='MARKDOWN',
     tbl_hide_column_data_types=True,

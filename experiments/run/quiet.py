@@ -21,12 +21,6 @@ _LOGGED = re.compile(
 )
 
 
-def quietly() -> None:
-  """Imports TensorFlow; only errors that it logs reach the terminal."""
-  with filtered():
-    import tensorflow  # noqa: F401
-
-
 @contextlib.contextmanager
 def filtered() -> Iterator[None]:
   """Drops what TensorFlow logs while it is imported within this context.

@@ -267,6 +267,10 @@ def record(
   deviations = np.std(values, axis=(0, 1), dtype=np.float64)
   errors = deviations / np.sqrt(verdict.diagnosis.ess_moments[:-1])
   moments = dict(zip(names, np.stack([means, errors], -1).tolist()))
+  known = [
+    ((moments[name][0] - exact) / moments[name][1], name)
+    for name, exact in (exact_means or {}).items()
+  ]
   sizes = {name: verdict.worst(name) for name in ('ess_bulk', 'ess_tail')}
   return {
     'converged': not verdict.failed,
@@ -279,7 +283,7 @@ def record(
     **outcome.cost,
     # Means and their standard errors.
     'means': moments,
-    'worst_error': worst_error(moments, exact_means or {}),
+    'worst_error': max(known, key=lambda pair: abs(pair[0]), default=None),
     **outcome.more,
   }
 
@@ -289,18 +293,3 @@ def coordinates(
 ) -> tuple[list[str], np.ndarray]:
   """Returns names [d] and values [draws, chains, d] of all unknowns."""
   return verdict_lib.coordinates(list(states), list(states.values()))
-
-
-def worst_error(
-  means: Mapping[str, tuple[float, float]], exact_means: Mapping[str, float]
-) -> tuple[float, str] | None:
-  """Returns the largest error in standard errors, and where it is.
-
-  Args:
-    exact_means: Posterior means by coordinate; without any there is no error.
-  """
-  errors = [
-    ((means[name][0] - exact) / means[name][1], name)
-    for name, exact in exact_means.items()
-  ]
-  return max(errors, key=lambda error: abs(error[0]), default=None)

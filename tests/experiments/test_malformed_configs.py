@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from experiments.papers import config as configs
-from experiments.papers import explain
+from experiments.run import errors
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.studies.panel.config import load_panel
@@ -329,6 +329,6 @@ def test_a_message_that_shows_all_that_was_given_would_be_noticed(
 ):
   values = {**RUN, 'num_chains': 'x' * 9000}
   refused(folder, values, 'num_chains')
-  monkeypatch.setattr(explain, 'shown', repr)
+  monkeypatch.setattr(errors, 'shown', repr)
   with pytest.raises(AssertionError):
     refused(folder, values, 'num_chains')

@@ -79,6 +79,19 @@ def test_a_run_a_second_run_and_the_report(tmp_path):
   ]
 
 
+def test_a_report_has_a_column_for_each_value():
+  record = store.Record('s', 'a', 0, 'k', 'finished', {'x': {'y': 2.5}})
+  lost = record._replace(seed=1, status='failed', record={})
+  *_, head, _, first, second, _ = cli._table('s', [record, lost]).split('\n')
+  assert [cell.strip() for cell in head.split('|')[1:-1]] == [
+    'case',
+    'seed',
+    'status',
+    'x.y',
+  ]
+  assert '2.5' in first and 'null' in second
+
+
 def test_what_failed_or_is_missing_makes_the_exit_code_one(
   tmp_path, monkeypatch
 ):

@@ -152,18 +152,6 @@ def test_values_become_json_and_those_without_a_number_null():
   assert store.plain(values) == expected
 
 
-def test_a_frame_has_a_column_for_each_value():
-  records = [
-    _record(record={'x': 1, 'seconds': {'compile': 2.0}}),
-    _record(seed=1, record={'x': 2.5}),
-    _record(seed=2, status='failed', record={}),
-  ]
-  frame = store.frame(records)
-  assert frame.columns == ['case', 'seed', 'status', 'x', 'seconds.compile']
-  assert frame['x'].to_list() == [1.0, 2.5, None]
-  assert frame['seconds.compile'].to_list() == [2.0, None, None]
-
-
 def test_names_that_look_alike_have_files_of_their_own():
   names = ['a b', 'a_b', 'a/b', 'a | b', '..', '', '$x$', 'L=5', 'x' * 300]
   files = [store.file_name(name) for name in names]
