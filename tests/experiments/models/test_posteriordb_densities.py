@@ -132,57 +132,6 @@ def test_the_density_is_that_of_the_stan_program(name):
 
 
 @needs_data
-@pytest.mark.parametrize('name', posteriordb.NAMES)
-def test_the_density_in_float32_differs_by_rounding(name):
-  if name == 'gp_pois_regr-gp_pois_regr':
-    pytest.skip('In float32 the covariance of this program has no factor.')
-  single = posteriordb.build(name, FOLDER, tf.float32)
-  double = posteriordb.build(name, FOLDER, tf.float64)
-  points = _points(name, single, np.float32)
-  found = _log_prob(single, points)
-  assert found.dtype == np.float32
-  expected, tolerance = _value_and_rounding(double, points)
-  error = _differences(np.float64(found)) - _differences(expected)
-  assert np.abs(error).max() < tolerance
-
-
-def _value_and_rounding(posterior, points):
-  """Returns float64 log densities, and how far float32 may be from them.
-
-  Each datum and each unknown is rounded to half an eps of its size, and so is
-  the predictor that a datum is compared with. A sum of n terms is rounded at
-  every step, which adds up to about sqrt(n) eps of the sum. The factor allows
-  for a predictor that is a sum of larger terms.
-  """
-  points = {part: tf.constant(x, tf.float64) for part, x in points.items()}
-  pins = {
-    part: tf.broadcast_to(tf.constant(x), [_NUM_POINTS, *np.shape(x)])
-    for part, x in posterior.pins.items()
-  }
-
-  @tf.function(autograph=False)
-  def evaluate(points, pins):
-    with tf.GradientTape() as tape:
-      tape.watch([points, pins])
-      value = posterior.model.log_prob(**points, **pins)
-    parts = tf.nest.flatten([points, pins])
-    return value, [
-      part * gradient
-      for part, gradient in zip(parts, tape.gradient(value, parts))
-    ]
-
-  value, products = evaluate(points, pins)
-  num_data = max(np.size(part) for part in posterior.pins.values())
-  size = np.sqrt(num_data) * np.abs(value).max()
-  size += max(
-    np.sum(np.abs(product[i]))
-    for product in products
-    for i in range(_NUM_POINTS)
-  )
-  return np.asarray(value), 16.0 * np.finfo(np.float32).eps * size
-
-
-@needs_data
 @pytest.mark.parametrize(
   'name, part, factor',
   [
@@ -246,11 +195,6 @@ def test_draws_are_reported_by_the_names_of_the_reference(name):
   found = named(posterior.reported(draws))
   assert set(found) == set(_reference(name))
   assert all(part.shape == (_NUM_POINTS, 1) for part in found.values())
-
-
-def test_names_of_scalars_count_from_one():
-  draws = {'a': np.zeros([5, 2]), 'b': np.zeros([5, 2, 2, 1])}
-  assert list(named(draws)) == ['a', 'b[1,1]', 'b[2,1]']
 
 
 def test_schools_and_processes_are_what_the_programs_compute():

@@ -77,12 +77,6 @@ def test_summary_sums_over_chains_and_sees_chains_that_disagree():
   assert apart.ess_bulk[1] < 0.1 * together.ess_bulk[1]
 
 
-def test_blocks_of_coordinates_change_nothing():
-  draws = _ar1(0.6, 500, 150, seed=7)
-  one_by_one = [diagnostics.geyer_ess(draws[:, [i]])[0] for i in range(150)]
-  np.testing.assert_allclose(diagnostics.geyer_ess(draws), one_by_one)
-
-
 def test_split_rhat_sees_a_drift_inside_a_chain():
   states = _ar1(0.0, 400, 8, seed=8).reshape(400, 4, 2)
   assert np.all(np.abs(diagnostics.split_rhat(states) - 1) < 0.02)

@@ -80,10 +80,6 @@ def test_lines_are_means_over_repeats_and_nuts_is_horizontal():
   assert list(lines['NUTS'].get_ydata()) == [5.0, 5.0]
 
 
-def test_a_single_length_is_no_sweep():
-  assert sweeps.draw_leapfrog_steps(LENGTHS[:2], figures._grid) is None
-
-
 def test_sizes_are_drawn_at_the_acceptance_that_was_reached():
   figure = sweeps.draw_accept_rates(RATES, figures._grid)
   (line,) = figure.axes[0].lines
@@ -105,11 +101,3 @@ def test_figures_draw_a_label_as_it_is(label):
   drawn = re.findall(r'<text[^>]*>([^<]*)</text>', text.getvalue())
   escaped = label.replace('&', '&amp;').replace('<', '&lt;')
   assert escaped.replace('>', '&gt;') in drawn
-
-
-def test_without_escaping_a_label_is_taken_for_mathematics():
-  figure, axes = figures._grid(1)
-  axes[0].set_title(r'$\foo$')
-  with pytest.raises(ValueError, match='foo'):
-    figure.savefig(io.BytesIO())
-  plt.close(figure)

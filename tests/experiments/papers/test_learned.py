@@ -43,21 +43,6 @@ def test_images_are_the_corners_of_covariance_and_precision():
       )
 
 
-def test_images_of_a_long_diagonal_are_its_corners():
-  images = learned.images(np.linspace(1.0, 2.0, 10**6))
-  np.testing.assert_allclose(images['covariance_last'][-1, -1], 4.0)
-  np.testing.assert_allclose(images['precision_last'][-1, -1], 0.25)
-  assert images['covariance_first'].shape == (100, 100)
-  with pytest.raises(np.linalg.LinAlgError):
-    learned.images(np.array([1.0, 0.0]))
-
-
-def test_a_small_factor_has_one_image_of_each():
-  images = learned.images(np.array([1.0, 2.0]))
-  assert set(images) == {'covariance_first', 'precision_first'}
-  np.testing.assert_allclose(images['precision_first'], np.diag([1.0, 0.25]))
-
-
 @pytest.mark.parametrize(
   'factor',
   [

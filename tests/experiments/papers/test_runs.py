@@ -14,15 +14,12 @@ from experiments.data.sources import SOURCES
 from experiments.papers import cell
 from experiments.papers import config as configs
 from experiments.papers import config_study
-from experiments.papers import figures
 from experiments.papers import starts
 from experiments.run import devices
 from experiments.run import store
 from experiments.run import tasks
-from experiments.run.errors import ConfigError
 from experiments.run.errors import DeviceError
 from experiments.run.find import Found
-from experiments.targets.registry import METHODS
 from tests.experiments.papers.runs import run_here
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
@@ -55,18 +52,6 @@ def _needs_data(target):
   named = getattr(target, 'dataset', None)
   return named is not None and named != 'digits'
 
-
-# Windowed NUTS below, those of other libraries in test_peers.py.
-TESTED_ELSEWHERE = {
-  'blackjax_chees',
-  'blackjax_meads',
-  'blackjax_nuts',
-  'numpyro_nuts',
-  'nutpie',
-  'replica_exchange',
-  'snaper_hmc',
-  'windowed_nuts',
-}
 
 SELF_CONTAINED = [
   path
@@ -134,11 +119,6 @@ def test_self_contained_config_runs_in_smoke_size(
   assert ('diagonal' in drawn) == config.trace_diagonal
 
 
-def test_every_method_is_run_by_some_self_contained_config():
-  run = {method.name for _, _, methods in SMOKE_PLAN for method in methods}
-  assert run == set(METHODS.names()) - TESTED_ELSEWHERE
-
-
 @pytest.mark.full
 def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
   values = {
@@ -155,18 +135,6 @@ def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
   assert one.record['calls']['sampling']['gradient'] >= 8 * 20
   # Five standard errors: two coordinates, known mean.
   assert one.record['max_mean_z_score'] < 5
-
-
-def test_windowed_nuts_without_that_form_is_refused():
-  values = {
-    'name': 'windowed',
-    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
-    'methods': [{'name': 'windowed_nuts', 'parameterization': 'centered'}],
-    'num_adaptation_steps': 40,
-    'num_results': 20,
-  }
-  with pytest.raises(ConfigError, match='no other forms'):
-    config_study.make_plan(configs.parse_config(values))
 
 
 @pytest.fixture
@@ -308,17 +276,6 @@ def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
   assert is_latent or plan.target.hierarchy is not None
 
 
-def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):
-  config = configs.load_config(tiny)
-  target = config_study.make_plan(config).target
-  first = starts.make_starts(config, target, 0)
-  assert first.shape == (3, 2)
-  np.testing.assert_array_equal(first, starts.make_starts(config, target, 0))
-  assert np.all(first != starts.make_starts(config, target, 1))
-  seeds = {cell.cell_seed(config, label, r) for label in 'ab' for r in (0, 1)}
-  assert len(seeds) == 4
-
-
 def test_climbing_ends_nearer_to_the_mode(tiny):
   overrides = ['init.kind=climb', 'init.scale=30', 'init.num_steps=400']
   config = configs.load_config(tiny, overrides)
@@ -378,9 +335,3 @@ def test_a_key_holds_what_decides_the_draws_of_a_method(tiny):
     assert (
       keys['gadMALAf'] not in _keys(configs.load_config(tiny, changed)).values()
     )
-
-
-def test_figures_of_an_empty_run_are_none(tiny, tmp_path):
-  config = configs.load_config(tiny)
-  target = config_study.make_plan(config).target
-  assert figures.draw_all(tmp_path, [], config, target) == []

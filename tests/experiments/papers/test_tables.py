@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from experiments.papers import tables
-from experiments.papers.labels import in_markdown
 from experiments.run.store import Record
 
 ODD = [r'$\foo$', '$x$', 'a|b', '[/b]', '[red]x', ':smile:', '<b>', 'a\\']
@@ -101,8 +100,3 @@ def test_tables_show_a_label_as_it_is(label):
   cells = re.split(r'(?<!\\)\|', line)
   assert len(cells) == len(tables.COLUMNS) - len(tables.LATENT) + 3
   assert re.sub(r'\\(.)', r'\1', cells[1].strip()) == label
-
-
-def test_markdown_of_plain_labels_is_plain():
-  for label in ('HMC-5, L=2', 'gadMALAf', 'pCN (0.3)', 'my_label'):
-    assert in_markdown(label) == label

@@ -92,17 +92,6 @@ def test_curves_are_joined_on_one_grid_where_all_runs_have_them():
   assert 'rhat_max' in pair.values
 
 
-def test_a_sampler_that_tells_no_divergence_is_not_steady():
-  pair = panel.summarize([_run(num_diverging=None)])['Banana', 'NUTS']
-  assert pair.steady is None
-
-
-def test_what_is_here_to_compare_with_is_a_peer():
-  for name, is_peer in (('fisher_mala', True), ('gadmala_fast', False)):
-    run = _run(is_peer=False, method_name=name)
-    assert panel.summarize([run])['Banana', 'NUTS'].is_peer == is_peer
-
-
 def test_a_run_is_right_wrong_or_neither(monkeypatch):
   runs = [
     dict(target='a', passes_gates=gates, converged=converged, z=z)
@@ -120,12 +109,6 @@ def test_a_run_is_right_wrong_or_neither(monkeypatch):
   of_five = [evaluation.Outcome(5, 5, n, n, 0, n, 0) for n in (4, 3)]
   by_target = dict(zip('ab', of_five), c=evaluation.Outcome(*[0] * 7))
   assert evaluation.num_solved(by_target) == 1
-
-
-def test_the_interval_is_wilsons():
-  # 7 in 109; and nothing in ten, 1.96^2 / (10 + 1.96^2).
-  assert evaluation.interval(7, 109) == pytest.approx((3.1, 12.7), abs=0.1)
-  assert evaluation.interval(0, 10) == pytest.approx((0.0, 27.8), abs=0.1)
 
 
 def test_the_table_of_the_readme_shows_losses_and_chains_that_disagree():

@@ -95,13 +95,6 @@ def test_a_claim_holds_on_its_side_alone(bound, agrees):
   assert finding.agrees == (agrees,)
 
 
-def test_sums_over_chains_are_divided():
-  row = {'paper': 'mGrad', 'ess': [47.2, 146.825, 265.3]}
-  entry = _entry(rows=[row], factor=0.25)
-  (finding,) = numbers.found(entry, {})
-  assert finding.ratios == pytest.approx((1.0, 1.0, 1.0))
-
-
 def test_an_entry_says_where_its_numbers_are_or_why_there_are_none():
   with pytest.raises(ValueError, match='one of `record`, `missing`'):
     _entry(missing='no data')

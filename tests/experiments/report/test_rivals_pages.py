@@ -81,12 +81,6 @@ def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
   assert page._median([lost], rate) is None
 
 
-def test_gradients_are_of_all_chains_with_and_without_the_warm_up():
-  run = _record('a')
-  assert page._per_gradients(run) == pytest.approx(400.0 / (8 * 3.0))
-  assert page._per_sampling_gradients(run) == pytest.approx(400.0 / (8 * 2.0))
-
-
 def test_ours_is_ahead_only_where_both_converge(kept):
   # Slower, with fewer gradients.
   slow = _record('nutpie', cpu_seconds=21.0, num_gradients=10.0)
@@ -119,13 +113,6 @@ def test_seconds_compare_among_the_same_seed_and_one_commit_alone(kept):
     kept(*ours, run)
     _, (line,) = page.relative_rates()
     assert line[-1] == shown
-
-
-def test_a_verdict_of_its_own_that_is_stricter_counts():
-  strict = _record('sample_posterior', own_converged=False)
-  assert not page._is_good(strict)
-  assert page._is_good({**strict, 'own_converged': True})
-  assert page._is_good({**strict, 'own_converged': None})
 
 
 def test_more_draws_have_a_table_of_their_own(kept):

@@ -203,16 +203,6 @@ def test_shards_make_the_folder_of_one_run(whole, log, tmp_path):
   assert len(log()) == 12
 
 
-def test_records_of_other_versions_are_told(tmp_path):
-  (record, *_) = _run(tmp_path).values()
-  store.append(
-    tmp_path, record._replace(versions={**record.versions, 'numpy': '0.9'})
-  )
-  said = []
-  _run(tmp_path, said=said)
-  assert any(f'numpy 0.9 then, {np.__version__} now' in text for text in said)
-
-
 def _run_one(folder, **changes):
   """Runs one cell of a made-up study in this process; returns its record."""
   study = Study(
@@ -223,11 +213,6 @@ def _run_one(folder, **changes):
     engine.Job('s', str(folder)), found, [tasks.Cell('s', 'a', 0, 'k')]
   )
   return store.read(folder)[0]
-
-
-def test_values_that_json_cannot_hold_are_a_failure(tmp_path):
-  record = _run_one(tmp_path, run=lambda *_: {'x': object()})
-  assert record.status == 'failed' and 'not JSON' in record.error
 
 
 def test_what_is_wrong_before_the_first_run_ends_all_of_it(tmp_path):
@@ -393,16 +378,6 @@ def test_a_cluster_leaves_what_one_process_leaves(whole, tmp_path, monkeypatch):
   assert _values(records) == _values(whole[1])
   assert _arrays(tmp_path) == _arrays(whole[0])
   assert not ray.is_connected
-
-
-def test_a_cluster_divides_what_one_process_would_share(tmp_path):
-  seen = []
-  _run(
-    tmp_path,
-    process='run',
-    execute=lambda function, groups, folder: seen.extend(groups),
-  )
-  assert [len(group) for group in seen] == [1] * len(CELLS)
 
 
 def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(

@@ -4,11 +4,7 @@ import gzip
 import json
 import multiprocessing
 import os
-import pathlib
-import tempfile
 
-import hypothesis
-import hypothesis.strategies
 import numpy as np
 import pytest
 
@@ -17,21 +13,10 @@ from experiments.run import store
 from experiments.run.errors import ConfigError
 from experiments.run.errors import StorageError
 
-FIELDS = (
-  'study case seed key status record error wall_seconds cpu_seconds commit '
-  'versions machine written'
-).split()
-
 
 def _record(case='a', seed=0, key='k', **changes):
   record = store.Record('s', case, seed, key, 'finished', {'x': 1.5})
   return record._replace(**changes)
-
-
-def test_a_line_holds_the_agreed_fields(tmp_path):
-  store.append(tmp_path, _record())
-  (line,) = (tmp_path / 'records.jsonl').read_text().splitlines()
-  assert list(json.loads(line)) == FIELDS
 
 
 def test_the_latest_line_of_a_cell_counts(tmp_path):
@@ -82,38 +67,6 @@ def test_a_line_that_is_no_record_is_refused_by_its_number(change, tmp_path):
     file.write(json.dumps(_record()._asdict() | change) + '\n')
   with pytest.raises(ConfigError, match='line 2, is not a record'):
     store.read(tmp_path)
-
-
-_LINES = b''.join(
-  json.dumps(_record('é', seed)._asdict(), ensure_ascii=False).encode() + b'\n'
-  for seed in range(3)
-)
-
-
-@hypothesis.given(
-  start=hypothesis.strategies.integers(0, len(_LINES)),
-  size=hypothesis.strategies.integers(0, 40),
-  new=hypothesis.strategies.binary(max_size=40),
-)
-@hypothesis.settings(deadline=None, max_examples=200)
-def test_damaged_bytes_are_refused_or_cost_their_own_lines(start, size, new):
-  damaged = _LINES[:start] + new + _LINES[start + size :]
-  with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / 'records.jsonl'
-    path.write_bytes(damaged)
-    try:
-      found = store.read(path)
-    except ConfigError as error:
-      assert len(str(error)) < 600
-      return
-  whole = [r for r in found if r == _record('é', r.seed)]
-  touched = _LINES[start : start + size].count(b'\n') + 1
-  assert len(whole) >= 3 - touched - new.count(b'\n')
-
-
-def test_a_folder_without_records_is_refused(tmp_path):
-  with pytest.raises(ConfigError, match='there are no records'):
-    store.read(tmp_path / 'nothing')
 
 
 def _append_many(folder, case):

@@ -40,13 +40,6 @@ def test_every_cell_is_in_one_shard(count, process):
   assert sorted(taken) == sorted(cells)
 
 
-def test_what_shares_a_process_is_in_one_group():
-  cells = _cells()
-  assert tasks.units(cells, 'run') == [cells]
-  assert tasks.units(cells, 'case') == [cells[:3], cells[3:]]
-  assert tasks.units(cells, 'cell') == [[cell] for cell in cells]
-
-
 def test_a_cell_is_missing_until_it_has_a_record_of_its_key():
   cells = _cells()
   done = _latest(cells[:4])

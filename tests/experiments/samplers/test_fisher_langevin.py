@@ -155,44 +155,7 @@ def test_a_gaussian_is_learned(
   assert condition < 2.5
 
 
-@pytest.mark.full
-def test_hamiltonian_proposals_learn_too():
-  factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
-  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
-    _gaussian(factor, np.float64),
-    square_root.as_square(tfpa.preconditioners.cholesky()),
-    3,
-  )
-  kernel = FisherAdaptation(
-    tfpa.MetropolisHastings(proposal), 500, target_accept_prob=0.8
-  )
-  start = np.random.default_rng(0).normal(size=(10, _EVENT_SIZE)) @ factor.T
-  assert _condition(kernel, factor, start, np.float64) < 2.5
-
-
 def test_structures_that_are_not_dense_are_refused():
   diagonal = tfpa.preconditioners.diagonal()
   with pytest.raises(ValueError, match='dense factor, but got `diagonal`'):
     baselines.fisher_adaptive_langevin(_TARGET.log_prob, 10, diagonal)
-
-
-def test_triangular_factors_are_refused():
-  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
-    _TARGET.log_prob, tfpa.preconditioners.cholesky()
-  )
-  with pytest.raises(ValueError, match='square factor, but got `cholesky`'):
-    FisherAdaptation(tfpa.MetropolisHastings(proposal), 10)
-
-
-def test_proposals_without_gradients_are_refused():
-  walk = tfpa.proposals.UncalibratedPreconditionedRandomWalk(
-    _TARGET.log_prob, tfpa.preconditioners.cholesky()
-  )
-  with pytest.raises(ValueError, match='RandomWalk has none'):
-    FisherAdaptation(tfpa.MetropolisHastings(walk), 10)
-
-
-@pytest.mark.parametrize('gain', [0.5, float('nan')])
-def test_gains_below_one_are_refused(gain):
-  with pytest.raises(ValueError, match='`gain` must be at least 1'):
-    _fisher(_TARGET.log_prob, 10, gain=gain)

@@ -153,18 +153,3 @@ def test_method_takes_simulated_targets_only_and_counts_in_their_units():
   )
   with pytest.raises(ValueError, match='banana has no simulator'):
     entry.check_target(banana.banana_target(2, 0.1))
-
-
-@pytest.mark.full
-def test_compiled_step_is_the_eager_one():
-  target = skew_normal_abc.skew_normal_abc_target(event_size=2)
-  kernel = hamiltonian_abc.HamiltonianAbc(
-    target.simulator, 0.1, num_leapfrog_steps=3, num_simulations=4
-  )
-  states = tf.constant(target.exact_draws_fn(5, 0))
-  results = kernel.bootstrap_results(states)
-  compiled = tf.function(kernel.one_step, jit_compile=True, autograph=False)
-  seed = tf.constant([3, 4])
-  expected, _ = kernel.one_step(states, results, seed=seed)
-  actual, _ = compiled(states, results, seed=seed)
-  np.testing.assert_allclose(actual, expected, rtol=1e-8)

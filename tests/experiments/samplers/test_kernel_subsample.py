@@ -1,7 +1,6 @@
 """The kernel subsample: bandwidth, density and score against dense algebra."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from experiments.samplers.baselines.kernel_subsample import _FLOOR
@@ -62,13 +61,6 @@ def test_rows_without_a_draw_and_repeated_draws_do_not_count():
   assert np.min(np.abs(distances - padded.bandwidth / 2.0)) < 1e-12
 
 
-def test_one_repeated_draw_keeps_the_bandwidth():
-  points = tf.ones([4, 3], tf.float64)
-  _, params = _fitted(points, tf.fill([4], tf.constant(0.25, tf.float64)))
-  assert params.bandwidth == 1.0
-  assert all(np.all(np.isfinite(leaf)) for leaf in params)
-
-
 def test_log_prob_is_the_kernel_density_and_a_floor():
   points, weights = _draws(num_empty=4)
   surrogate, params = _fitted(points, weights)
@@ -113,35 +105,3 @@ def test_the_score_points_at_the_draws_and_fades_far_away():
   assert np.max(np.abs(far)) < 1e-6 * np.max(np.abs(near))
   assert not np.any(surrogate.is_inside(params, 10.0 * width * direction))
   assert np.all(surrogate.is_inside(params, points))
-
-
-@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
-def test_params_that_know_nothing_have_a_zero_score(dtype):
-  surrogate = kernel_subsample(6)
-  params = surrogate.init(3, dtype, _SEED)
-  x = tf.ones([2, 4, 3], dtype)
-  np.testing.assert_array_equal(surrogate.score(params, x), np.zeros((2, 4, 3)))
-  assert surrogate.log_prob(params, x).shape == [2, 4]
-  assert not np.any(surrogate.is_inside(params, x))
-  assert params.points.shape == [6, 3] and not np.any(params.weights)
-  assert {leaf.dtype for leaf in params} == {dtype}
-
-
-def test_a_fit_is_the_same_eager_and_compiled():
-  points, weights = _draws(num_points=30, num_empty=3)
-  surrogate, eager = _fitted(points, weights)
-
-  @tf.function(jit_compile=True, autograph=False)
-  def fit(points, weights, seed):
-    params = surrogate.init(3, tf.float64, seed)
-    return surrogate.fit(params, points, weights, seed)
-
-  params = fit(points, weights, tf.constant(_SEED))
-  for one, two in zip(params, eager):
-    np.testing.assert_allclose(one, two, rtol=1e-12)
-
-
-@pytest.mark.parametrize('num_points', [0, 2.5, True, None])
-def test_a_wrong_number_of_points_is_refused(num_points):
-  with pytest.raises(ValueError, match='num_points=1000'):
-    kernel_subsample(num_points)

@@ -6,9 +6,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.papers import cell
-from experiments.papers import config as configs
 from experiments.papers import shrinkage
-from experiments.run.errors import ConfigError
 from experiments.samplers import latent
 from experiments.targets import gp_regression
 from experiments.targets.base import LatentGaussian
@@ -70,21 +68,6 @@ def test_every_sampler_can_be_asked_for(
 def test_a_target_of_another_kind_is_refused(method, target, words):
   with pytest.raises(ValueError, match=words):
     _built({'name': method}, target=target)
-
-
-def test_a_list_of_acceptances_is_one_method_each():
-  method = {'name': 'marginal_gradient', 'target_accept_prob': [0.25, 0.5]}
-  config, *_ = _built(method, {**method, 'label': 'mine'})
-  assert config.labels() == [
-    'mGrad, 0.25',
-    'mGrad, 0.5',
-    'mine, 0.25',
-    'mine, 0.5',
-  ]
-  again = configs.parse_config(config.model_dump(mode='json'))
-  assert again == config
-  with pytest.raises(ConfigError, match='methods.1.target_accept_prob'):
-    _built({**method, 'target_accept_prob': [0.5, 1.5]})
 
 
 @pytest.fixture(scope='module')

@@ -9,7 +9,6 @@ import types
 import numpy as np
 import pytest
 
-from experiments.run.errors import Refused
 from experiments.samplers import on_models
 from experiments.samplers import theirs
 
@@ -47,30 +46,10 @@ def test_what_is_recorded_is_judged_by_the_gates():
   json.dumps([row, apart])
 
 
-def test_other_samplers_need_an_environment_and_the_error_says_which():
-  with pytest.raises(Refused, match='make peers'):
-    on_models.run_theirs('PyMC', 'model.py', {}, 0, None)
-
-
 def test_a_process_that_fails_is_an_error_with_its_last_words():
   # This interpreter has no PyMC: the script fails at its imports.
   with pytest.raises(RuntimeError, match="No module named 'pymc'"):
     on_models.run_theirs('PyMC', 'model.py', {}, 0, sys.executable)
-
-
-def test_long_runs_draw_five_times_as_much(monkeypatch):
-  tasks = []
-
-  def execute(task, python, **inputs):
-    tasks.append(task)
-    raise Refused('enough')
-
-  monkeypatch.setattr(on_models, 'execute', execute)
-  for sampler in ('nutpie', 'nutpie, 5000 draws', 'NumPyro, long'):
-    with pytest.raises(Refused):
-      on_models.run_theirs(sampler, 'model.py', {}, 0, 'python')
-  assert [task['num_draws'] for task in tasks] == [1000, 5000, 5000]
-  assert {task['num_chains'] for task in tasks} == {8}
 
 
 _FAKE_STAN = """

@@ -173,16 +173,6 @@ def test_power_is_that_of_the_effects_seen():
   assert calibration.power(row)[0] == 1.0
 
 
-def test_the_table_has_a_line_for_each_kernel_and_the_power_of_controls():
-  rows = {'b | m': dict(_row(True, rank_p=1e-9), power=(1.0, 0.25))}
-  rows['a | m'] = _row()
-  *_, first, second = calibration.to_markdown(rows).splitlines()
-  assert first.startswith('| a | m | 0.50 | 0.5 | some quantity | 0.5 |')
-  assert first.endswith('| passes |  |')
-  assert second.startswith('| b (broken) | m |')
-  assert second.endswith('| caught | 1.00, 0.25 |')
-
-
 def _record(case, row):
   return store.Record('calibration', case, 0, 'key', 'finished', row)
 
@@ -200,14 +190,6 @@ def test_a_wrong_verdict_ends_the_run_with_an_error(tmp_path, capsys):
     # A smoke run has no power.
     few = Work(sizes.smoke(), tmp_path)
     calibration.STUDY.finish(tmp_path, records, few)
-
-
-def test_cases_are_families_each_before_its_controls():
-  cases = list(calibration.STUDY.cases(_SIZES))
-  assert len(cases) == len(kernels.FAMILIES) + len(broken.CONTROLS)
-  place = cases.index('elliptical slice | latent field')
-  control = 'elliptical slice, without the mean | latent field'
-  assert cases[place + 1] == control
 
 
 # A pilot run is compiled for each.

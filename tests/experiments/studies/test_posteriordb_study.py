@@ -76,11 +76,6 @@ def test_correlated_draws_have_larger_errors():
   assert abs(found.mean_error / expected - 1.0) < 0.2
 
 
-def test_draws_of_other_scalars_are_refused():
-  with pytest.raises(ValueError, match="'a'.*'b'"):
-    reference_lib.compare({'a': np.zeros([10, 2])}, _EXACT)
-
-
 def _published(folder, draws):
   """Writes reference draws as posteriordb publishes them."""
   chains = [
@@ -103,14 +98,6 @@ def test_a_reference_is_computed_from_published_draws(tmp_path):
     assert found[name].mean_error == pytest.approx(error, rel=0.2)
     error = np.sqrt(2.0 / part.size) * part.var()
     assert found[name].square_error == pytest.approx(error, rel=0.3)
-
-
-def test_a_reference_that_is_there_is_read(tmp_path):
-  entry = dict(mean=1.0, mean_error=2.0, square=3.0, square_error=4.0, sd=5.0)
-  text = json.dumps({_NAME: {'parameters': {'a': entry}}})
-  (tmp_path / 'reference.json').write_text(text)
-  found = reference_lib.load(_NAME, tmp_path)
-  assert found == {'a': reference_lib.Moments(1.0, 2.0, 3.0, 4.0)}
 
 
 def _work(tmp_path, python=None, **settings):
@@ -159,16 +146,6 @@ def test_scalars_beyond_the_reference_are_left_out_and_none_may_lack():
   assert study.judged(_NAME, _outcome(), more, _EXACT)['is_enough']
   with pytest.raises(DataError, match='no draws of b of kidiq'):
     study.judged(_NAME, _outcome(), {'a': _draws()['a']}, _EXACT)
-
-
-def test_cases_of_stan_are_there_where_asked_for():
-  cases = study.STUDY.cases(study.STUDY.settings())
-  assert list(cases) == [f'{n} | sample_posterior' for n in posteriordb.NAMES]
-  assert len(cases) == 34
-  more = study.STUDY.settings(others=True)
-  assert 'arK-arK | nutpie on Stan' in study.STUDY.cases(more)
-  with pytest.raises(ValueError, match='float32'):
-    study.STUDY.settings(dtype='float16')
 
 
 def test_a_run_of_stan_ends_as_a_record(tmp_path):

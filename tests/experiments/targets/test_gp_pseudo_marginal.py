@@ -108,17 +108,6 @@ def test_gradient_of_the_posterior_vanishes_at_the_fitted_mode():
   np.testing.assert_allclose(curvature, probability * (1 - probability))
 
 
-def test_one_seed_gives_one_value_and_chains_their_own(small, target):
-  theta = tf.constant(np.tile(small[2], [4, 1]))
-  first = target.target_log_prob_fn(theta, seed=tf.constant([3, 4]))
-  again = target.target_log_prob_fn(theta, seed=tf.constant([3, 4]))
-  other = target.target_log_prob_fn(theta, seed=tf.constant([3, 5]))
-  np.testing.assert_array_equal(first, again)
-  assert len(np.unique([first, other])) == 8
-  single = target.target_log_prob_fn(theta[0], seed=tf.constant([3, 4]))
-  assert single.shape == ()
-
-
 @pytest.mark.full
 def test_compiled_estimate_is_the_eager_one(small, target):
   theta = tf.constant(np.tile(small[2], [4, 1]))

@@ -105,19 +105,6 @@ def test_classification_likelihood_is_that_of_bernoulli_labels():
   _check_likelihood(target, x, expected)
 
 
-def test_classification_of_a_named_data_set_uses_its_local_copy(tmp_path):
-  np.savez(
-    tmp_path / 'ripley.npz', X=RNG.normal(size=(250, 2)), y=np.arange(250) % 2
-  )
-  parameters = gp_classification.GpClassification(
-    name='gp_classification', dataset='ripley', variance=2.0
-  )
-  target = parameters.build(BuildContext('float64', str(tmp_path)))
-  assert target.event_size == 250
-  gamma = target.latent.prior.params.eigenvalues.numpy()
-  np.testing.assert_allclose(gamma.sum(), 2.0 * 250)
-
-
 @pytest.mark.parametrize('distance', ['cells', 'unit_square'])
 def test_cox_covariance_has_the_papers_lengths(distance):
   covariance = log_gaussian_cox.cell_covariance(4, distance)
@@ -219,15 +206,6 @@ def test_multi_class_likelihood_is_the_softmax():
   # Fields of two classes are independent: five standard errors.
   assert abs(np.mean(draws[:, 0, 0] * draws[:, 1, 0])) < 5 * 1.5 / 2000**0.5
   assert np.mean(draws[:, 0, 0] * draws[:, 0, 1]) > 0.5
-
-
-def test_bundled_digits_are_images_of_ten_digits():
-  images, digits = datasets.load_digits('digits', 200)
-  assert images.shape == (200, 64)
-  assert images.min() == 0.0 and images.max() == 1.0
-  assert set(digits) == set(range(10))
-  with pytest.raises(DataError, match='5000 was given'):
-    datasets.load_digits('digits', 5000)
 
 
 def test_mnist_is_read_from_a_local_copy(tmp_path):

@@ -217,13 +217,3 @@ def test_autoregression_has_the_gradient_of_the_dense_inverse(mode):
     expected = adjoint @ shift @ inverse @ noise[chain]
     np.testing.assert_allclose(by_noise[chain], adjoint, rtol=1e-10)
     np.testing.assert_allclose(by_persistence[chain, 0], expected, rtol=1e-10)
-
-
-def test_ground_truth_is_known_for_two_lengths():
-  assert sv.ground_truth(99) is None
-  truth = sv.ground_truth(2516)
-  mean, deviation, standard_error = truth['persistence_of_volatility']
-  assert 0.95 < mean < 0.98 and deviation < 0.01
-  # 20000 draws that are nearly independent.
-  assert standard_error < 0.1 * deviation
-  assert truth['log_volatility'][0].shape == (2516,)

@@ -9,7 +9,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from experiments.papers import config as configs
-from experiments.papers import starts
 from experiments.targets import banana
 from experiments.targets import cox_process
 from experiments.targets import gaussians
@@ -67,11 +66,6 @@ def test_kernel_gaussian_has_the_spectrum_of_the_paper():
   np.testing.assert_allclose(eigenvalues[-1], 12.07, atol=5e-3)
 
 
-def test_neals_gaussian_has_scales_from_a_hundredth_to_one():
-  scales = np.sqrt(_build(name='neals_gaussian').variances())
-  np.testing.assert_allclose(scales, np.arange(1, 101) / 100)
-
-
 def test_rotation_keeps_the_spectrum_and_mixes_coordinates():
   variances = np.array([1.0, 0.1, 1e-4])
   covariance = gaussians.rotated_covariance(variances, seed=1)
@@ -95,14 +89,6 @@ def test_logistic_regression_log_density_is_the_formula():
   np.testing.assert_allclose(
     target.target_log_prob_fn(tf.constant(weights)), expected, rtol=1e-10
   )
-
-
-def test_design_matrix_standardizes_and_appends_the_bias():
-  raw = np.random.default_rng(2).normal(5, 2, size=(50, 3))
-  raw[:, 1] = 7.0
-  design = logistic_regression.design_matrix(raw)
-  np.testing.assert_allclose(design.mean(0), [0, 0, 0, 1], atol=1e-12)
-  np.testing.assert_allclose(design.std(0), [1, 0, 1, 0], atol=1e-12)
 
 
 @pytest.mark.full
@@ -271,21 +257,3 @@ def test_cox_process_metrics_are_fisher_information_plus_prior_precision():
     error = abs(diagonal[0, 0] - intensity.mean())
     is_fisher = error < 5 * intensity.std() / 1e3
     assert is_fisher == (name == 'expected_fisher')
-
-
-def test_suggested_starts_lie_around_the_suggestion():
-  config = configs.parse_config(
-    {
-      'name': 'x',
-      'target': {'name': 'stochastic_volatility', 'num_days': 20},
-      'methods': [{'name': 'mala'}],
-      'num_chains': 4,
-      'num_adaptation_steps': 0,
-      'num_results': 4,
-      'init': {'kind': 'suggested', 'scale': 0.01},
-    }
-  )
-  target = config.target.build(BuildContext('float32'))
-  points = starts.make_starts(config, target, 0)
-  assert points.shape == (4, 23)
-  assert 0 < np.abs(points - target.suggested_start).max() < 0.06

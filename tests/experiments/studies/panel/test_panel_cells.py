@@ -20,7 +20,6 @@ from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.windowed import Result
 from experiments.studies import panel
-from experiments.studies.panel import budget
 from experiments.studies.panel import cells
 from experiments.studies.panel import config as configs
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
@@ -160,12 +159,6 @@ def test_a_method_that_does_not_take_the_target_is_refused(start):
     start(method='mGrad')(0)
 
 
-def test_a_peer_that_is_not_installed_is_refused_with_what_to_do(exact, start):
-  exact.error = ImportError('pip install it')
-  with pytest.raises(Refused, match='not installed: pip install it'):
-    start()(0)
-
-
 def test_what_goes_wrong_is_left_to_the_engine(exact, start):
   exact.error = FloatingPointError('it blew up')
   with pytest.raises(FloatingPointError, match='it blew up'):
@@ -192,12 +185,6 @@ def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   assert first['num_results'] == second['num_results'] == 200
   assert first['gradients_per_chain'] == _gradients(1e3, 1e3)
   assert exact.num_runs == 3
-
-
-@pytest.mark.full
-def test_a_run_spends_the_gradients_of_its_target(start):
-  record = start('gradients_of_target.Banana=800')(0)
-  assert record['gradients_per_chain'] == _gradients(400, 400)
 
 
 def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
@@ -270,14 +257,6 @@ def test_a_run_that_fails_on_the_way_to_the_budget_is_a_failure(exact, start):
   assert run(1)['counts'] == [100, 100]
 
 
-def test_draws_are_thinned_where_the_method_can(start, tmp_path):
-  found = configs.load_panel(tmp_path / 'panel.yaml', ['max_draws=300'])
-  assert budget.thinned(found.config, (40, 1000), True) == (40, 250, 4)
-  assert budget.thinned(found.config, (40, 1000), False) == (40, 1000, 1)
-  config = found.pair_config('Banana', 'MALA', 40, 250, 4)
-  assert config.num_results * (config.num_steps_between_results + 1) == 1000
-
-
 class _Killed(BaseException):
   """Stands for a signal."""
 
@@ -338,14 +317,6 @@ def _missed(rhat=1.0, **sizes):
   )
   assert found['is_biased'] is None
   return found['missed']
-
-
-@pytest.mark.parametrize('name', _SIZES)
-# A coordinate that never moves has no size.
-@pytest.mark.parametrize('size', [None, 399.0])
-def test_few_effective_draws_of_any_kind_miss_the_gate(name, size):
-  assert _missed() == []
-  assert _missed(**{name: size}) == ['ESS']
 
 
 @pytest.mark.parametrize('rhat', [None, 1.01])

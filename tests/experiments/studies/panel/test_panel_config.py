@@ -93,19 +93,6 @@ def test_a_target_may_have_gradients_of_its_own(panel):
   assert other.key(*eight) == for_all.key(*eight) != panel.key(*eight)
 
 
-def test_a_target_may_do_without_xla(panel):
-  other = configs.load_panel(PANEL, ['targets_without_xla=[EightSchools]'])
-  assert other.pair_config('Banana', 'AM').jit_compile
-  assert not other.pair_config('EightSchools', 'AM').jit_compile
-  assert other.key('Banana', 'AM') == panel.key('Banana', 'AM')
-
-
-def test_a_reference_that_cannot_be_read_is_refused(panel, tmp_path):
-  (tmp_path / 'Banana.json').write_text('{')
-  with pytest.raises(ConfigError, match='Banana.json cannot be read'):
-    panel._replace(reference_dir=tmp_path).problem('Banana')
-
-
 def test_the_engine_finds_the_cases_and_seeds_of_a_panel(panel):
   found = find.load(str(PANEL), ['num_seeds=3'])
   assert found.name == 'inference_gym'
