@@ -115,17 +115,6 @@ class PriorPreconditionedLangevin(Latent):
     return self.make(baselines.prior_preconditioned_langevin, target, options)
 
 
-@METHODS.register('second_order_gradient')
-class SecondOrderGradient(Latent):
-  """mGrad with the likelihood's curvature, over Markov priors."""
-
-  def sampler(self):
-    return 'second order'
-
-  def build(self, target, options):
-    return self.make(tfpa.second_order_gradient, target, options)
-
-
 @METHODS.register('elliptical_slice')
 class EllipticalSlice(MethodParameters):
   """TFP's elliptical slice sampler: nothing to tune, accepts every move."""

@@ -318,15 +318,6 @@ def test_a_set_that_cannot_be_had_keeps_no_other_away(publish, monkeypatch):
   assert os.path.isfile('data/heart.npz')
 
 
-@pytest.mark.parametrize(
-  'arguments, word',
-  [(['haert'], "did you mean 'heart'"), (['heart', '--all'], 'write either')],
-)
-def test_wrong_commands_are_refused(arguments, word):
-  result = _command(*arguments)
-  assert result.exit_code == 2 and word in result.stderr
-
-
 @pytest.fixture
 def pair(publish, web, monkeypatch):
   """Publishes two files as posteriordb, one of them with a checksum."""

@@ -49,19 +49,13 @@ def test_every_committed_config_is_valid(path):
   'path, value, words',
   [
     (['target', 'name'], 'gausian_2d', ['target.name', "mean 'gaussian_2d'"]),
-    (['target', 'name'], 'RadonContextualEffectsIndiana', ['tensorflow_data']),
     (['target', 'rho'], 1.5, ['target.rho', '1.5', 'less than 1']),
     (['target', 'rh0'], 0.1, ['target.rh0', "mean 'rho'", 'allowed are']),
     (['methods', 0, 'name'], 'malla', ['methods.0.name', "mean 'mala'"]),
-    (['methods', 0, 'num_leapfrog_steps'], 3, ['methods.0.num_leapfrog_steps']),
     (['methods', 1], {'name': 'hmc'}, ['methods.1.num_leapfrog_steps', 'requ']),
-    (['methods', 1, 'target_accept_prob'], 1.5, ['1.5', 'less than 1']),
     (['methods', 1], {'name': 'mala'}, ["label 'MALA'", '2 times', 'label: ']),
     (['num_chains'], 0, ['num_chains', '0', 'greater than or equal to 1']),
-    (['num_chains'], 4.0, ['num_chains', '4.0', 'integer']),
-    (['dtype'], 'float16', ['dtype', 'float16', "'float32' or 'float64'"]),
     (['numchains'], 3, ['numchains', "mean 'num_chains'", 'allowed are']),
-    (['init'], {'kind': 'normal', 'scal': 1.0}, ['init.scal', "mean 'scale'"]),
     (['name'], 'a b/c', ['name', 'a b/c']),
   ],
 )
@@ -86,15 +80,7 @@ def test_refusal_names_key_value_and_what_is_allowed(path, value, words):
       },
       ['methods.0', '4000^2', 'preconditioner: diagonal'],
     ),
-    (
-      {'target': {'name': 'Banana'}, 'init': {'kind': 'target_normal'}},
-      ['init.kind', 'Banana', "'normal'"],
-    ),
     ({'init': {'kind': 'prior'}}, ['init.kind', 'prior', "'zeros'"]),
-    (
-      {'methods': [{'name': 'gadrwm', 'learning_rate': 0.1}]},
-      ['methods.0', 'learning_rate', 'settings: paper'],
-    ),
     (
       {'methods': [{'name': 'windowed_nuts'}]},
       ['methods.0', 'num_adaptation_steps', 'at least 40'],
@@ -104,23 +90,6 @@ def test_refusal_names_key_value_and_what_is_allowed(path, value, words):
       ['methods.0', "'arrow'", 'num_globals: '],
     ),
     (
-      {'methods': [{'name': 'gadrwm', 'num_globals': 3}]},
-      ['methods.0', 'num_globals', 'arrow', "'cholesky'"],
-    ),
-    (
-      {'methods': [{'name': 'riemannian_hmc', 'num_leapfrog_steps': 2}]},
-      ['methods.0', 'metric', 'expected_fisher', 'none'],
-    ),
-    ({'init': {'kind': 'suggested'}}, ['init.kind', 'suggested', "'normal'"]),
-    (
-      {
-        'methods': [{'name': 'windowed_nuts'}],
-        'num_adaptation_steps': 50,
-        'num_steps_between_results': 1,
-      },
-      ['methods.0', 'num_steps_between_results', 'write 0'],
-    ),
-    (
       {
         'methods': [{'name': 'windowed_nuts'}],
         'num_adaptation_steps': 50,
@@ -128,11 +97,6 @@ def test_refusal_names_key_value_and_what_is_allowed(path, value, words):
       },
       ['methods.0', 'keep_states', 'write false'],
     ),
-    (
-      {'diagonal_image_shape': [28, 28]},
-      ['diagonal_image_shape', 'at most the'],
-    ),
-    ({'diagonal_image_shape': [0, 1]}, ['diagonal_image_shape', 'positive']),
     (
       {'target': {'name': 'spectrum_gaussian', 'variances': [1.0, -1.0]}},
       ['target.variances', 'above 0'],
@@ -156,19 +120,11 @@ def _written(tmp_path, values=None):
 def test_overrides_reach_into_lists_and_keep_types(tmp_path):
   config = configs.load_config(
     _written(tmp_path),
-    [
-      'methods.1.target_accept_prob=65e-2',
-      'num_chains=7',
-      'init.kind=zeros',
-      'target.rho=-0.5',
-      'jit_compile=false',
-    ],
+    ['methods.1.target_accept_prob=65e-2', 'num_chains=7', 'init.kind=zeros'],
   )
   assert config.methods[1].target_accept_prob == 0.65
   assert config.num_chains == 7
   assert config.init.kind == 'zeros'
-  assert config.target.rho == -0.5
-  assert config.jit_compile is False
   assert config.methods[1].num_leapfrog_steps == 3
 
 
@@ -199,13 +155,6 @@ def test_a_list_of_leapfrog_steps_is_one_method_each():
   # What a run stores is read back as it is.
   again = configs.parse_config(config.model_dump(mode='json'))
   assert again == config
-
-
-@pytest.mark.parametrize('steps', [[], [0], [1.5], ['all'], True])
-def test_lists_of_leapfrog_steps_are_checked(steps):
-  method = {'name': 'hmc', 'num_leapfrog_steps': steps}
-  with pytest.raises(ConfigError, match='methods.0.num_leapfrog_steps'):
-    configs.parse_config(_changed(['methods'], [method]))
 
 
 def test_counts_in_gradients_are_shared_out_between_leapfrog_steps():

@@ -61,15 +61,6 @@ def test_long_runs_that_differ_or_did_not_converge_are_no_truth():
   assert page.worst_error(_record('PyMC'), page.truths(apart)) is None
 
 
-def test_means_without_an_error_to_rely_on_are_no_truth():
-  means = {'z[0]': [1.0, 0.1], 'local[0]': [30.0, 8.0], 'tau': [1.0, 0.2]}
-  long = [
-    _record(sampler, posterior='horseshoe', means=means)
-    for sampler in ('nutpie, long', 'NumPyro, long')
-  ]
-  assert list(page.truths(long)['horseshoe']) == ['z[0]']
-
-
 def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
   rate = page._per_second
   rows = [_record('a'), _record('a', cpu_seconds=40.0)]
@@ -113,15 +104,3 @@ def test_seconds_compare_among_the_same_seed_and_one_commit_alone(kept):
     kept(*ours, run)
     _, (line,) = page.relative_rates()
     assert line[-1] == shown
-
-
-def test_more_draws_have_a_table_of_their_own(kept):
-  more = _record('nutpie, 5000 draws', cpu_seconds=50.0)
-  kept(_record('sample_posterior'), _record('nutpie'), more)
-  assert [sampler for _, sampler in page.runs()] == [
-    'sample_posterior',
-    'nutpie',
-  ]
-  samplers, (line,) = page.more_draws()
-  assert samplers == ['nutpie, 5000 draws', 'sample_posterior']
-  assert line == ['ordinal', '1 of 1, 50 s', '1 of 1, 20 s']

@@ -36,18 +36,14 @@ def _run(folder, *options):
   'options, words',
   [
     (['nothing'], "there is no study 'nothing'"),
-    (['nothing.py'], 'has no STUDY'),
     (['nothing.yaml'], 'there is no config file'),
     ([TINY, '--seeds', '3:1'], 'such as 0:10'),
     ([TINY, '--shard', '2/2'], 'i from 0 to n - 1'),
-    ([TINY, '--redo', 'faild'], "did you mean 'failed'"),
     (
       [TINY, '--executor', 'slurm'],
       "'slurm' was given; allowed are local, ray",
     ),
-    ([TINY, '--address', 'a:1'], 'write --executor ray, too'),
     ([TINY, '--shard', '0/2', '--executor', 'ray'], 'leave one out'),
-    ([TINY, '--only', 'x*'], 'fits no case'),
     ([TINY, '--set', 'sale=1'], "did you mean 'scale'"),
     ([TINY, '--output', '/proc/x'], 'cannot be written'),
   ],
@@ -79,19 +75,6 @@ def test_a_run_a_second_run_and_the_report(tmp_path):
   ]
 
 
-def test_a_report_has_a_column_for_each_value():
-  record = store.Record('s', 'a', 0, 'k', 'finished', {'x': {'y': 2.5}})
-  lost = record._replace(seed=1, status='failed', record={})
-  *_, head, _, first, second, _ = cli._table('s', [record, lost]).split('\n')
-  assert [cell.strip() for cell in head.split('|')[1:-1]] == [
-    'case',
-    'seed',
-    'status',
-    'x.y',
-  ]
-  assert '2.5' in first and 'null' in second
-
-
 def test_what_failed_or_is_missing_makes_the_exit_code_one(
   tmp_path, monkeypatch
 ):
@@ -109,12 +92,6 @@ def test_smoke_takes_few_cases_and_one_seed(tmp_path, monkeypatch):
   code, output = _invoke('run', TINY, '--smoke')
   assert code == 0
   assert len(store.read('results/tiny-smoke')) == 1
-
-
-def test_a_report_of_nothing_is_refused(tmp_path):
-  code, output = _invoke('report', tmp_path)
-  assert code == 2
-  assert 'has no study.json' in output
 
 
 def test_list_has_a_line_for_each_entry_and_a_filter():

@@ -22,7 +22,6 @@ from experiments.run import store
 from experiments.run import tasks
 from experiments.run.errors import ConfigError
 from experiments.run.errors import DataError
-from experiments.run.errors import StorageError
 from experiments.run.study import Study
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -179,6 +178,15 @@ def test_a_worker_that_cannot_begin_fails_all_of_its_cells(
   records = _run(tmp_path)
   assert {record.status for record in records.values()} == {'failed'}
   assert 'ended with code 1' in records['2 1'].error
+
+
+def test_what_a_worker_refuses_ends_the_run_without_a_record(tmp_path, capfd):
+  job = engine.Job(TINY, str(tmp_path), device='abacus')
+  found = job.load()
+  with pytest.raises(ConfigError, match='could not begin'):
+    engine.run(job, found, tasks.cells(found))
+  assert 'cpu, gpu, tpu' in capfd.readouterr().err
+  assert not (tmp_path / 'records.jsonl').exists()
 
 
 def test_other_settings_are_other_cells_of_the_same_folder(tmp_path):
@@ -390,12 +398,6 @@ def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(
   assert 'seed 0 (2 cells): lost by the cluster' in text
   assert 'its node died' in text
   assert _values(_run(tmp_path)) == _values(whole[1])
-
-
-def test_a_node_without_the_folder_says_so(tmp_path, monkeypatch):
-  cluster = _cluster(monkeypatch, _Ray())
-  with pytest.raises(StorageError, match='storage that all nodes share'):
-    cluster(print, [['group']], str(tmp_path / 'elsewhere'))
 
 
 def test_ray_that_is_missing_or_does_not_answer_is_told(monkeypatch):

@@ -89,22 +89,6 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path):
   assert found == {(name, seed) for name in 'abc' for seed in range(50)}
 
 
-def test_values_become_json_and_those_without_a_number_null():
-  values = {
-    'a': np.float32(0.5),
-    'b': np.array([1.0, np.nan]),
-    'c': (True, np.int64(3), float('inf')),
-    4: {'d': None},
-  }
-  expected = {
-    'a': 0.5,
-    'b': [1.0, None],
-    'c': [True, 3, None],
-    '4': {'d': None},
-  }
-  assert store.plain(values) == expected
-
-
 def test_names_that_look_alike_have_files_of_their_own():
   names = ['a b', 'a_b', 'a/b', 'a | b', '..', '', '$x$', 'L=5', 'x' * 300]
   files = [store.file_name(name) for name in names]
@@ -152,12 +136,6 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     store.write_arrays(tmp_path, _record(), {'x': np.ones(3)})
   assert path.read_text() == 'before'
   assert [p.name for p in tmp_path.rglob('*') if p.is_file()] == ['a.txt']
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(StorageError, match='cannot be written.*--output'):
-    store.append(tmp_path / 'file' / 'folder', _record())
 
 
 def test_a_lock_keeps_others_out_and_ends_with_its_holder(tmp_path):

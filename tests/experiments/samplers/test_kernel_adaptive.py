@@ -192,13 +192,12 @@ def test_one_step_leaves_a_banana_invariant():
   assert pseudo_marginal.smallest_p_value(p_values) > 1e-3, p_values
 
 
-def test_a_target_tempered_by_a_tenth_is_detected():
-  p_values, _ = _p_values(UncalibratedKernelAdaptive, 1.1)
-  assert pseudo_marginal.smallest_p_value(p_values) < 1e-6
-
-
-def test_a_correction_left_out_is_detected():
-  p_values, _ = _p_values(_WithoutCorrection, 1.0)
+@pytest.mark.parametrize(
+  'proposal, temper',
+  [(UncalibratedKernelAdaptive, 1.1), (_WithoutCorrection, 1.0)],
+)
+def test_another_target_and_a_missing_correction_are_detected(proposal, temper):
+  p_values, _ = _p_values(proposal, temper)
   assert pseudo_marginal.smallest_p_value(p_values) < 1e-6
 
 
@@ -250,9 +249,3 @@ def test_kamh_keeps_the_history_as_its_draws_and_tunes_its_step():
   assert learning.changes([[s] for s in sizes])[-1] <= 102
   assert float(sizes[-1]) != 1.0
   assert np.any(states[-1] != start)
-
-
-def test_a_given_history_is_there_from_the_start():
-  draws = np.random.default_rng(1).normal(size=(30, learning.SIZE))
-  results = _kernel(0, history=draws).bootstrap_results(learning.start())
-  np.testing.assert_array_equal(learning.params_of(results).points, draws)

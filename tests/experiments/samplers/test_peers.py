@@ -77,7 +77,10 @@ def _counting(target):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('name', ['snaper_hmc', 'replica_exchange'])
+@pytest.mark.parametrize(
+  'name',
+  [pytest.param('snaper_hmc', marks=pytest.mark.nightly), 'replica_exchange'],
+)
 def test_counted_gradients_are_those_that_are_taken(name):
   target, counted = _counting(_target())
   parameters = _method(name)
@@ -105,23 +108,6 @@ def test_counted_gradients_are_those_that_are_taken(name):
     expected.append(per_chain)
   np.testing.assert_array_equal(taken, expected)
   assert max(taken) > 1
-
-
-def test_missing_extra_says_what_to_install(monkeypatch):
-  def missing(name):
-    raise ImportError(f'No module named {name!r}')
-
-  monkeypatch.setattr(jax_density.importlib, 'import_module', missing)
-  for name in _JAX_PEERS:
-    with pytest.raises(ImportError, match=r"pip install '\.\[peers\]'"):
-      _method(name).build(_target(), BuildOptions(100, 4))
-
-
-def test_target_without_density_in_jax_is_refused():
-  target = _target()._replace(jax_log_prob_fn=None)
-  for name in _JAX_PEERS:
-    with pytest.raises(ValueError, match='give the target a jax_log_prob_fn'):
-      _method(name).check_target(target)
 
 
 def test_sampling_is_timed_from_the_last_adapting_draw(monkeypatch):

@@ -40,11 +40,6 @@ def test_a_bare_step_leaves_its_target_invariant_and_no_other():
       marks=pytest.mark.nightly,
     ),
     pytest.param(
-      'lengths, Gaussian, d = 10, 2 to 3',
-      ['learned', 'given'],
-      marks=pytest.mark.nightly,
-    ),
-    pytest.param(
       'mGrad, path of 1000', ['ar1', 'ar2'], marks=pytest.mark.nightly
     ),
   ],

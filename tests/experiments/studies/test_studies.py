@@ -10,7 +10,7 @@ from experiments.studies import oracle
 from experiments.studies import right_answers
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.filterwarnings(
   'ignore::UserWarning'
 )  # The control has not learned.

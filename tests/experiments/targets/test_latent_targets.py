@@ -6,17 +6,11 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
-from experiments.data import datasets
-from experiments.run.errors import DataError
 from experiments.targets import gp_classification
 from experiments.targets import gp_regression
 from experiments.targets import latent
-from experiments.targets import latent_volatility
 from experiments.targets import log_gaussian_cox
 from experiments.targets import multi_class_gp
-from experiments.targets import stochastic_volatility
-from experiments.targets.base import BuildContext
 
 RNG = np.random.default_rng(0)
 
@@ -51,18 +45,6 @@ def test_regression_likelihood_and_posterior_are_the_dense_formulas():
   np.testing.assert_allclose(target.mean, posterior @ observed / 0.3)
   known = target.ground_truth['field']
   np.testing.assert_allclose(known[1] ** 2, np.diag(posterior))
-
-
-def test_joint_density_is_likelihood_times_prior():
-  covariance = _covariance(4)
-  target = gp_regression.gp_regression_target(
-    covariance, np.ones(4), 0.5, 'float64'
-  )
-  x = RNG.normal(size=(3, 4))
-  expected = scipy.stats.multivariate_normal.logpdf(x, cov=covariance)
-  expected += scipy.stats.norm.logpdf(1.0, x, np.sqrt(0.5)).sum(-1)
-  actual = target.target_log_prob_fn(tf.constant(x)).numpy()
-  np.testing.assert_allclose(actual - actual[0], expected - expected[0])
 
 
 def test_a_singular_prior_has_no_density_of_the_field():
@@ -147,30 +129,6 @@ def test_merged_cells_keep_every_point():
     log_gaussian_cox.merge(counts, 3)
 
 
-def _cox(data_dir=None, **parameters):
-  target = log_gaussian_cox.LogGaussianCox(
-    name='log_gaussian_cox', num_cells_per_side=2, **parameters
-  )
-  return target.build(BuildContext('float64', data_dir))
-
-
-def test_cox_counts_are_those_of_the_data_folder(tmp_path):
-  counts = RNG.poisson(3.0, size=(64, 64))
-  np.save(tmp_path / 'cox_counts_64.npy', counts)
-  parameters = log_gaussian_cox.LogGaussianCox(
-    name='log_gaussian_cox', num_cells_per_side=2, counts='published'
-  )
-  target = parameters.build(BuildContext('float64', str(tmp_path)))
-  halves = np.eye(2).repeat(32, axis=1)
-  merged = (halves @ counts @ halves.T).ravel()
-  rate = np.exp(RNG.normal(size=4))
-  expected = np.sum(merged * np.log(rate)) - np.sum(
-    rate * np.exp(log_gaussian_cox.MEAN) / 4
-  )
-  found = target.latent.log_likelihood_fn(tf.constant(np.log(rate)))
-  np.testing.assert_allclose(found, expected)
-
-
 def test_cox_prior_by_fft_sees_the_same_grid():
   counts = log_gaussian_cox.simulate_counts(4, 'cells', 0)
   by_fft = log_gaussian_cox.stationary_prior(4, 'cells', 'float64')
@@ -206,45 +164,3 @@ def test_multi_class_likelihood_is_the_softmax():
   # Fields of two classes are independent: five standard errors.
   assert abs(np.mean(draws[:, 0, 0] * draws[:, 1, 0])) < 5 * 1.5 / 2000**0.5
   assert np.mean(draws[:, 0, 0] * draws[:, 0, 1]) > 0.5
-
-
-def test_mnist_is_read_from_a_local_copy(tmp_path):
-  images = RNG.integers(0, 256, size=(5, 784))
-  np.savez(tmp_path / 'mnist.npz', X=images, y=np.array(list('50419')))
-  loaded, digits = datasets.load_digits('mnist', 3, str(tmp_path))
-  np.testing.assert_allclose(loaded, images[:3] / 255)
-  np.testing.assert_array_equal(digits, [5, 0, 4])
-  np.savez(tmp_path / 'mnist.npz', X=images[:, :9], y=np.arange(5))
-  with pytest.raises(DataError, match='784'):
-    datasets.load_digits('mnist', 3, str(tmp_path))
-
-
-def test_markov_prior_of_the_path_is_the_dense_one():
-  markov = latent_volatility.markov_prior(5, 0.9, 0.3, 'float64')
-  gaps = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
-  covariance = 0.3**2 / (1 - 0.9**2) * 0.9**gaps
-  x = RNG.normal(size=(3, 5))
-  np.testing.assert_allclose(
-    tfpa.gaussian_priors.log_prob(markov, tf.constant(x)),
-    scipy.stats.multivariate_normal.logpdf(x, cov=covariance),
-  )
-
-
-def test_volatility_path_is_the_centered_target_at_fixed_globals():
-  returns = np.array([1.0, -2.0, 0.5, 3.0])
-  level, persistence, scale = 0.4, 0.9, 0.3
-  prior = latent_volatility.markov_prior(4, persistence, scale, 'float64')
-  target = latent_volatility.latent_volatility_target(
-    returns, prior, level, 'float64'
-  )
-  whole = stochastic_volatility.stochastic_volatility_target(
-    returns, 'zero_mean', dtype='float64'
-  )
-  x = RNG.normal(size=(3, 4))
-  raw = [level, np.log((1 + persistence) / (1 - persistence))]
-  raw.append(np.log(np.expm1(scale)))
-  states = np.concatenate([x, np.tile(raw, (3, 1))], axis=1)
-  np.testing.assert_allclose(
-    np.diff(target.target_log_prob_fn(tf.constant(x))),
-    np.diff(whole.target_log_prob_fn(tf.constant(states))),
-  )

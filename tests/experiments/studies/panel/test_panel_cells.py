@@ -5,7 +5,6 @@ Most samplers are stand-ins that draw exactly; what is run is the panel.
 
 import json
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.windowed import Result
 from experiments.studies import panel
-from experiments.studies.panel import cells
 from experiments.studies.panel import config as configs
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
@@ -177,6 +175,11 @@ def test_a_biased_sampler_that_looks_converged_is_told(exact, start):
   assert record['is_biased']
 
 
+def test_chains_that_disagree_miss_the_gate(exact, start):
+  exact.shift = np.array([0.0, 0.0, 0.0, 30.0])
+  assert 'R-hat' in start()(0)['missed']
+
+
 def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   exact.leapfrogs = 5.0
   run = start()
@@ -185,17 +188,6 @@ def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   assert first['num_results'] == second['num_results'] == 200
   assert first['gradients_per_chain'] == _gradients(1e3, 1e3)
   assert exact.num_runs == 3
-
-
-def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
-  # In the pilot 5 a step, then 10.
-  exact.leapfrogs = [5.0] + [10.0] * 9
-  run = start()
-  first, second = run(0), run(1)
-  assert first['counts'] == second['counts'] == [100, 100]
-  assert first['gradients_per_chain'] == _gradients(1e3, 1e3)
-  # The pilot, a run that spent twice the budget, and the two that count.
-  assert exact.num_runs == 4
 
 
 @pytest.mark.parametrize(
@@ -218,16 +210,6 @@ def test_a_cost_that_depends_on_the_number_of_steps_is_searched(
   assert least <= spent <= most
   # The pilot, and no more runs than a seed may have.
   assert exact.num_runs == 1 + record['num_runs'] <= 1 + 6
-
-
-def test_a_later_seed_that_spends_far_less_is_run_again(exact, start):
-  # 25 in the pilot and the first seed, then 1: the second would spend a 25th.
-  exact.leapfrogs = [25.0, 25.0] + [1.0] * 8
-  run = start()
-  assert run(0)['counts'] == [40, 40]
-  second = run(1)
-  assert second['counts'] == [1000, 1000]
-  assert second['gradients_per_chain'] == _gradients(1e3, 1e3)
 
 
 def test_a_seed_of_a_new_process_is_as_it_was(exact, start):
@@ -291,34 +273,3 @@ def test_a_seed_that_was_cut_off_continues_from_its_checkpoint(
   assert len(saved) == num_blocks
   for key in ('accept_rate', 'ess', 'z', 'squared_bias'):
     assert whole[key] == cut[key]
-
-
-_SIZES = ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
-
-
-def _missed(rhat=1.0, **sizes):
-  """Returns the gates that a run with these numbers did not pass."""
-  gates = types.SimpleNamespace(max_rhat=1.01, min_ess=400, max_abs_z=4)
-  config = types.SimpleNamespace(max_draws=10)
-  calls = dict(target=40, gradient=40, hessian_vector=0)
-  record = dict(
-    num_chains=4, num_adaptation_steps=10, num_results=10, seconds={},
-    calls=dict(adaptation=calls, sampling=calls), accept_rate=0.5,
-    rhat_max=rhat, num_diverging=0, warnings=[],
-    **{name: {'min': sizes.get(name, 400.0)} for name in _SIZES},
-  )  # fmt: skip
-  found = cells.finished_record(
-    types.SimpleNamespace(gates=gates, config=config),
-    types.SimpleNamespace(
-      draws=[dict(unconstrained=np.zeros([10, 4, 2]))], record=record
-    ),
-    types.SimpleNamespace(event_size=2),
-    None,
-  )
-  assert found['is_biased'] is None
-  return found['missed']
-
-
-@pytest.mark.parametrize('rhat', [None, 1.01])
-def test_chains_that_disagree_miss_the_gate(rhat):
-  assert _missed(rhat) == ['R-hat']
