@@ -63,7 +63,9 @@ def numpyro_model(seen, inputs):
     covariance = amplitude**2 * jnp.exp(-0.5 * distance)
     covariance += noise**2 * jnp.eye(60)
     numpyro.sample(
-      'seen', dist.MultivariateNormal(covariance_matrix=covariance), obs=seen
+      'seen',
+      dist.MultivariateNormal(covariance_matrix=covariance),
+      obs=seen,
     )
 
   return model

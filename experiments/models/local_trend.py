@@ -81,7 +81,10 @@ def pymc_model(seen):
     level_noise = pm.HalfNormal('level_noise', 0.5)
     noise = pm.HalfNormal('noise', 1.0)
     slope = pm.GaussianRandomWalk(
-      'slope', sigma=slope_noise, init_dist=pm.Normal.dist(0.0, 0.5), steps=99
+      'slope',
+      sigma=slope_noise,
+      init_dist=pm.Normal.dist(0.0, 0.5),
+      steps=99,
     )
     # The walk of PyMC has one drift, this one has one of each day.
     level = pm.Flat('level', shape=100, initval=seen)
