@@ -47,6 +47,18 @@ def test_regression_likelihood_and_posterior_are_the_dense_formulas():
   np.testing.assert_allclose(known[1] ** 2, np.diag(posterior))
 
 
+def test_joint_density_is_likelihood_times_prior():
+  covariance = _covariance(4)
+  target = gp_regression.gp_regression_target(
+    covariance, np.ones(4), 0.5, 'float64'
+  )
+  x = RNG.normal(size=(3, 4))
+  expected = scipy.stats.multivariate_normal.logpdf(x, cov=covariance)
+  expected += scipy.stats.norm.logpdf(1.0, x, np.sqrt(0.5)).sum(-1)
+  actual = target.target_log_prob_fn(tf.constant(x)).numpy()
+  np.testing.assert_allclose(actual - actual[0], expected - expected[0])
+
+
 def test_a_singular_prior_has_no_density_of_the_field():
   covariance = np.ones([3, 3])
   target = gp_regression.gp_regression_target(covariance, np.ones(3), 0.5)
