@@ -9,7 +9,6 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
 from tfp_adaptive.core import short_steps
 
 _SEED = (3, 8)
@@ -156,7 +155,7 @@ def test_a_short_step_is_a_step_of_that_size():
 @pytest.mark.parametrize('share', [-0.1, 1.0, float('nan')])
 def test_what_is_no_share_is_refused(share):
   with pytest.raises(ValueError, match=r'in \[0, 1\).*but got.*Write'):
-    baselines.variance_ratio_langevin(
+    tfpa.fisher_divergence_langevin(
       lambda x: -0.5 * tf.reduce_sum(x**2, -1), 10, short_step_share=share
     )
 

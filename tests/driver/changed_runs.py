@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.studies import kernel_cases
+from experiments.samplers import laws
 from tfp_adaptive.driver.checkpoint import Checkpoint
 from tfp_adaptive.posterior import run_file
 
@@ -359,7 +359,7 @@ def _with_field(build):
 
 def _first_of_builders():
   found = {}
-  for case in kernel_cases.cases():
+  for case in laws.cases():
     found.setdefault(case.name.partition(',')[0], case)
   return found
 
@@ -373,7 +373,7 @@ BUILDERS = {
 _DEFAULTS = ('gradient_adaptive_langevin, cholesky',)
 PARTS = {
   f'{case.name}, not the default': _of_kernels(_FIRST[builder], case)
-  for case in kernel_cases.cases()
+  for case in laws.cases()
   if (builder := case.name.partition(',')[0]) != case.name
   # Structures are the same parts with any linear builder.
   if case.name.partition(', ')[2] not in tfpa.preconditioners.__all__

@@ -11,12 +11,12 @@ import pathlib
 import warnings
 import tensorflow as tf
 import tfp_adaptive as tfpa
-from experiments.studies import kernel_cases
+from experiments.samplers import laws
 from tensorflow.python.framework.func_graph import FuncGraph
 
 warnings.simplefilter('ignore')
 cases = {}
-for case in kernel_cases.cases():
+for case in laws.cases():
   cases.setdefault(case.name.partition(',')[0], case)
 megabytes, graphs = [], []
 for number in range(3):
