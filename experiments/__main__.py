@@ -9,8 +9,6 @@ import typer
 from experiments.data.cli import data
 from experiments.run import cli
 
-__all__ = ['app']
-
 app = typer.Typer(
   help='Run and report the experiments of tfp_adaptive.',
   no_args_is_help=True,

@@ -97,8 +97,7 @@ def test_the_kernel_hamiltonian_of_the_paper_draws_sizes_and_learns_none():
   parameters = kernel.proposal.parameters
   low, high = parameters['step_size_jitter']
   np.testing.assert_allclose(
-    [parameters['step_size'] * low, parameters['step_size'] * high],
-    [0.01, 0.1],
+    [parameters['step_size'] * low, parameters['step_size'] * high], [0.01, 0.1]
   )
   assert parameters['num_leapfrog_steps'] == (1, 10)
   assert parameters['walk_share'] == 0.0

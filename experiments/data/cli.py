@@ -13,8 +13,6 @@ from experiments.data.sources import SOURCES
 from experiments.run.errors import DataError
 from experiments.run.errors import StorageError
 
-__all__ = ['data']
-
 _DOWNLOADS = [name for name in SOURCES if name not in BUNDLED]
 
 

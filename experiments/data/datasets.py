@@ -29,17 +29,6 @@ from experiments.run.errors import did_you_mean
 from experiments.run.errors import shortened
 from experiments.run.errors import StorageError
 
-__all__ = [
-  'DATA_DIR_VARIABLE',
-  'find',
-  'folder',
-  'load',
-  'load_digits',
-  'obtain',
-  'read',
-  'read_counts',
-]
-
 DATA_DIR_VARIABLE = 'TFP_ADAPTIVE_DATA_DIR'
 _CACHE = '~/.cache/tfp_adaptive'
 _MAX_REASON = 200
@@ -111,8 +100,6 @@ def load_digits(
 
   Args:
     name: 'digits' for 1797 images of 8 x 8 pixels, or 'mnist' for 28 x 28.
-    num_rows: Number of images.
-    data_dir: As in `load`.
   """
   if name == MNIST:
     images, digits = load(MNIST, data_dir)
@@ -146,16 +133,11 @@ def read(name: str, path: PathLike) -> Arrays:
   return arrays
 
 
-def read_counts(path: PathLike, key: str = '') -> np.ndarray:
-  """Returns counts [n, n] int64 of a .npy or comma-separated file.
-
-  Args:
-    path: Path of the file.
-    key: How messages begin: the key of a config that named the file.
-  """
+def read_counts(path: PathLike) -> np.ndarray:
+  """Returns counts [n, n] int64 of a .npy or comma-separated file."""
   path = pathlib.Path(path)
   form = f'n x n whole numbers from 0 to {_MOST_COUNT}, .npy or with commas'
-  with _reading(path, form, key):
+  with _reading(path, form):
     is_array = path.suffix == '.npy'
     counts = readers.npy(path) if is_array else readers.csv(path, _MOST_SIDE)
     if counts.shape != 2 * (min(len(counts), _MOST_SIDE),) or not len(counts):
@@ -168,9 +150,9 @@ def read_counts(path: PathLike, key: str = '') -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _reading(path, form, key=''):
+def _reading(path, form):
   """Says in one sentence that a file cannot be read, and what it should be."""
-  origin = f'{key}{shortened(path, 120)}'
+  origin = shortened(path, 120)
   # A pipe or a device may never end.
   if path.exists() and not path.is_file():
     raise DataError(f'{origin} is not a regular file; name a file with {form}.')
@@ -261,7 +243,6 @@ def obtain(
   """Makes sure that a data set is in the data folder, and that it is right.
 
   Args:
-    name: Key of `SOURCES`.
     say: Takes the lines that tell how the set got there.
     data_dir: The folder, which is made if need be; `None` as in `folder`.
 

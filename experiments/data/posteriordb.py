@@ -9,8 +9,6 @@ import pooch
 from experiments.run.errors import DataError
 from experiments.run.errors import shortened
 
-__all__ = ['NAME', 'TERMS', 'files', 'num_here', 'obtain']
-
 NAME = 'posteriordb'
 TERMS = 'those of each data set, in https://github.com/stan-dev/posteriordb'
 
@@ -43,10 +41,6 @@ def num_here(place: pathlib.Path) -> int:
 
 def obtain(place: pathlib.Path, say: Callable[[str], None]) -> None:
   """Downloads the files that are missing in a data folder; checks the others.
-
-  Args:
-    place: The data folder.
-    say: Takes the lines that tell what was done.
 
   Raises:
     DataError: If a file cannot be downloaded, or a local one is another.

@@ -12,8 +12,6 @@ import numpy as np
 
 from experiments.data.sources import File
 
-__all__ = ['csv', 'npy', 'npz', 'published', 'real']
-
 # Bytes of one number at most, and of an array's header.
 _MAX_ITEM = 16
 _MAX_HEADER = 10_000
@@ -23,7 +21,6 @@ def published(path: str, file: File) -> tuple[np.ndarray, np.ndarray | None]:
   """Returns inputs [rows, columns] and labels [rows] as the papers use them.
 
   Args:
-    path: Path of the downloaded file.
     file: Where it was published. The suffix tells the format: .npz for MNIST
       by Keras, .mat for files of the papers' authors, others for text.
   """
@@ -75,7 +72,6 @@ def npz(path: pathlib.Path, most: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns arrays X and y of an archive.
 
   Args:
-    path: Path of the .npz file.
     most: Numbers in an array at most. A small archive may unpack to far more,
       which is refused before it is unpacked.
   """
@@ -97,13 +93,7 @@ def npy(path: pathlib.Path) -> np.ndarray:
 
 
 def csv(path: pathlib.Path, most_rows: int, skiprows: int = 0) -> np.ndarray:
-  """Returns the numbers between commas, at most one row more than allowed.
-
-  Args:
-    path: Path of the file.
-    most_rows: Rows that are allowed.
-    skiprows: Lines before the numbers.
-  """
+  """Returns the numbers between commas, at most one row more than allowed."""
   with warnings.catch_warnings():
     # An empty file is a warning here; its shape is refused later.
     warnings.simplefilter('ignore')
@@ -119,13 +109,7 @@ def csv(path: pathlib.Path, most_rows: int, skiprows: int = 0) -> np.ndarray:
 
 
 def real(name: str, array: np.ndarray, kinds: str = 'biuf') -> np.ndarray:
-  """Returns an array as float64; refuses complex numbers, objects and text.
-
-  Args:
-    name: Name of the array in messages.
-    array: The array.
-    kinds: Kinds of NumPy's types that are allowed.
-  """
+  """Returns an array as float64; refuses complex numbers, objects and text."""
   if array.dtype.kind not in kinds:
     raise ValueError(f'{name} is of type {array.dtype}')
   return array.astype(np.float64)

@@ -19,17 +19,6 @@ import numpy as np
 import pydantic
 import yaml
 
-__all__ = [
-  'BINARY',
-  'BUNDLED',
-  'COUNTS',
-  'MNIST',
-  'SOURCES',
-  'File',
-  'Source',
-  'checksum',
-]
-
 
 class File(pydantic.BaseModel, frozen=True, extra='forbid'):
   """A published file.

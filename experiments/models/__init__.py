@@ -14,8 +14,6 @@ import inspect
 import pathlib
 import types
 
-__all__ = ['MODELS', 'exact_means', 'load', 'path']
-
 # Names of all models, which are those of their files.
 MODELS = tuple(
   sorted(
@@ -27,28 +25,16 @@ MODELS = tuple(
 
 
 def load(name: str) -> types.ModuleType:
-  """Returns the module of a model.
-
-  Args:
-    name: One of `MODELS`.
-  """
+  """Returns the module of a model."""
   return importlib.import_module(f'experiments.models.{name}')
 
 
 def path(name: str) -> str:
-  """Returns the path of the file with the three languages of a model.
-
-  Args:
-    name: One of `MODELS`.
-  """
+  """Returns the path of the file with the three languages of a model."""
   return inspect.getsourcefile(load(name).tfp_model)
 
 
 def exact_means(name: str) -> dict[str, float]:
-  """Returns the posterior means that are known, by coordinate.
-
-  Args:
-    name: One of `MODELS`.
-  """
+  """Returns the posterior means that are known, by coordinate."""
   module = load(name)
   return module.exact_means() if hasattr(module, 'exact_means') else {}

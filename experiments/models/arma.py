@@ -12,8 +12,6 @@ phi = 0.8 and theta = -0.5, 200 values.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(107)

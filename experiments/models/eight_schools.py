@@ -9,8 +9,6 @@ prior: Gelman (2006).
 
 import numpy as np
 
-__all__ = ['data', 'exact_means', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   return dict(

@@ -9,8 +9,6 @@ Gelman (2006).
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   # Only the environment of this project reads data, and it has the package.

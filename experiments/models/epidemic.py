@@ -17,8 +17,6 @@ import math
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def _week(susceptible, infected, contact, recovery):
   """Returns S and I a week later and the cases between."""

@@ -12,8 +12,6 @@ simulated at a fixed seed from this model, 400 returns in percent.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(106)

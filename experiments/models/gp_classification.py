@@ -11,8 +11,6 @@ logits 3 sin(1.5 x_1) cos(1.5 x_2).
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 _JITTER = 1e-4
 
 

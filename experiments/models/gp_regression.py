@@ -11,8 +11,6 @@ a long tail. Data: simulated at a fixed seed, 60 points.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(109)

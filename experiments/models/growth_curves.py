@@ -12,8 +12,6 @@ times each; half of the subjects are only seen before they are grown.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 _LOC = np.log([10.0, 5.0, 1.0])
 
 

@@ -12,8 +12,6 @@ The forward algorithm sums over states. Data: simulated at a fixed seed.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(105)

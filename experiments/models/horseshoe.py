@@ -13,8 +13,6 @@ information and regularization in the horseshoe and other shrinkage priors.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   """Returns inputs [100, 50], y [100] and tau_0, of noise with unit scale."""

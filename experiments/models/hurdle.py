@@ -13,8 +13,6 @@ fixed seed from this model, 16 rows of each site.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(103)

@@ -12,8 +12,6 @@ the archived study length_targets (tag archive/2026-11-studies).
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   """Returns answers [100, 20]."""

@@ -11,8 +11,6 @@ simulated at a fixed seed from this model.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(115)

@@ -9,8 +9,6 @@ features, simulated from the model at a fixed seed.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'standardized', 'tfp_model']
-
 _NUM_ROWS, _NUM_FEATURES, _CORRELATION = 1000, 100, 0.9
 
 

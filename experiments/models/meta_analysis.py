@@ -9,8 +9,6 @@ differences are their errors', three studies are far out.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(111)

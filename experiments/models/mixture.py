@@ -12,8 +12,6 @@ fixed seed from this model, 300 values; the first two components overlap.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(104)

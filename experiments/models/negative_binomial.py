@@ -12,8 +12,6 @@ have 3 to 25 rows.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(101)

@@ -12,8 +12,6 @@ seed from this model, 500 answers; the middle level is rare, and columns of
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(102)

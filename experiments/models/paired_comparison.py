@@ -10,8 +10,6 @@ simulated at a fixed seed from this model, 400 games; some players have few.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(114)

@@ -10,8 +10,6 @@ are correlated at 0.8.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(113)

@@ -8,8 +8,6 @@ Wide in some directions, narrow in others, and far draws in all at once.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   """Returns the Cholesky factor of the scale matrix [50, 50]."""

@@ -12,8 +12,6 @@ Data: simulated at a fixed seed from this model, 300 patients.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   rng = np.random.RandomState(110)

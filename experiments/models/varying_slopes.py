@@ -11,8 +11,6 @@ at the estimates for Minnesota of Gelman and Hill (2007), chapter 13.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 _NUM_COUNTIES = 85
 
 

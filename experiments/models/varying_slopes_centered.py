@@ -10,8 +10,6 @@ posterior and the data of varying_slopes.py, which is non-centered.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 _NUM_COUNTIES = 85
 
 

@@ -12,8 +12,6 @@ Gelman (2014), section 4.4, with the priors of the tutorials.
 
 import numpy as np
 
-__all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
-
 
 def data():
   from inference_gym.internal.datasets import sp500_closing_prices

@@ -4,15 +4,11 @@ from collections.abc import Sequence
 
 from experiments.run.study import Study
 
-__all__ = ['load']
-
 
 def load(path, overrides: Sequence[str] = (), is_smoke: bool = False) -> Study:
   """Returns the study of a config; its methods are cases, its repeats seeds.
 
   Args:
-    path: Path of the YAML file.
-    overrides: Texts `dotted.key=value`.
     is_smoke: Whether the run should take seconds only.
 
   Raises:

@@ -19,8 +19,6 @@ from experiments.papers.measurements import measure
 from experiments.papers.measurements import step_counts
 from experiments.papers.starts import make_starts
 
-__all__ = ['CellResult', 'cell_seed', 'run_cell', 'sample']
-
 # Points kept of every curve that is only drawn.
 _MAX_CURVE = 4000
 _MAX_SNAPSHOTS = 60
@@ -60,13 +58,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   """Runs one method once and returns its `CellResult`.
 
   Args:
-    config: the `Config`.
-    index: of the method in the config.
-    method: the `Method` built from it.
-    target: the `Target`.
     repeat: number of the repeat; decides seed and starts.
-    checkpoint_dir: where `tfpa.sample` may keep its state.
-    progress: whether `tfpa.sample` prints its own progress.
   """
   label = config.label(index)
   num_adaptation_steps, num_results = step_counts(config, index)

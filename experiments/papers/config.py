@@ -5,7 +5,6 @@ the value and what is allowed.
 """
 
 import itertools
-from typing import Annotated
 from typing import Literal
 
 from pydantic import Field
@@ -19,16 +18,6 @@ from experiments.run.errors import shown
 from experiments.targets.registry import METHODS
 from experiments.targets.registry import Parameters
 from experiments.targets.registry import TARGETS
-
-__all__ = [
-  'Config',
-  'Init',
-  'NormalInit',
-  'expand_methods',
-  'load_config',
-  'parse_config',
-  'smoke',
-]
 
 SMOKE_ADAPTATION_STEPS = 40
 SMOKE_RESULTS = 20
@@ -44,62 +33,23 @@ NAME_PATTERN = r'^[A-Za-z0-9][A-Za-z0-9_.-]*$'
 MAX_NAME = 100
 # Parameters of which a method may list several values, and how a label that
 # is given says which one it is.
-_LISTED = {
-  'num_leapfrog_steps': 'L={}',
-  'target_accept_prob': '{:g}',
-}
+_LISTED = {'num_leapfrog_steps': 'L={}', 'target_accept_prob': '{:g}'}
 
 
-class NormalInit(Parameters):
-  """Starts drawn from N(0, scale^2 I)."""
+class Init(Parameters):
+  """Where chains start."""
 
-  kind: Literal['normal'] = 'normal'
-  scale: float = Field(1.0, gt=0)
-
-
-class ZerosInit(Parameters):
-  """All chains start at zero."""
-
-  kind: Literal['zeros']
-
-
-class PriorInit(Parameters):
-  """Starts drawn from the target's prior."""
-
-  kind: Literal['prior']
-
-
-class ClimbInit(Parameters):
-  """Starts drawn from N(0, scale^2 I), then moved uphill by Adam."""
-
-  kind: Literal['climb']
-  scale: float = Field(1.0, gt=0)
-  num_steps: int = Field(200, ge=1)
-
-
-class TargetNormalInit(Parameters):
-  """Starts drawn from the Gaussian target, widened `scale` times."""
-
-  kind: Literal['target_normal']
-  scale: float = Field(1.0, gt=0)
-
-
-class SuggestedInit(Parameters):
-  """Starts drawn from N(suggested start of the target, scale^2 I)."""
-
-  kind: Literal['suggested']
-  scale: float = Field(0.1, gt=0)
-
-
-Init = Annotated[
-  NormalInit
-  | ZerosInit
-  | PriorInit
-  | ClimbInit
-  | TargetNormalInit
-  | SuggestedInit,
-  Field(discriminator='kind'),
-]
+  kind: Literal[
+    'climb', 'normal', 'prior', 'suggested', 'target_normal', 'zeros'
+  ] = Field(
+    'normal',
+    description='N(0, scale^2 I); moved uphill by Adam; from the prior; around '
+    "the target's suggestion; the Gaussian target, widened; zero",
+  )
+  scale: float | None = Field(
+    None, gt=0, description='None: 0.1 for suggested, 1 for others'
+  )
+  num_steps: int = Field(200, ge=1, description='climb: steps of Adam')
 
 
 class Config(Parameters):
@@ -118,7 +68,7 @@ class Config(Parameters):
   )
   num_repeats: int = Field(1, ge=1, le=_MAX_REPEATS)
   seed: int = Field(0, ge=0)
-  init: Init = NormalInit()
+  init: Init = Init()
   dtype: Literal['float32', 'float64'] = 'float32'
   block_size: int | None = Field(None, ge=1)
   jit_compile: bool = True
@@ -153,7 +103,6 @@ def load_config(path, overrides=()):
   """Returns the checked config of a YAML file.
 
   Args:
-    path: of the file.
     overrides: 'dotted.key=value' strings; the value is read as YAML.
 
   Raises:

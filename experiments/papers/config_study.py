@@ -26,8 +26,6 @@ from experiments.samplers.base import Method
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
 
-__all__ = ['Plan', 'load', 'make_plan', 'study']
-
 # Numbers in the states of all chains, more than memory holds with the results.
 _MAX_STATES = 10**9
 _MAX_REASON = 500

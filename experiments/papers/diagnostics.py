@@ -13,14 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from arviz_stats.base import array_stats
 
-__all__ = [
-  'Summary',
-  'autocorrelation',
-  'geyer_ess',
-  'split_rhat',
-  'summarize',
-]
-
 # Coordinates transformed at once: bounds the memory of the FFT.
 _BLOCK = 64
 # Coordinates of each kind that ArviZ sees where there are many.

@@ -6,27 +6,15 @@ One form for every kind of config: a model of pydantic whose fields `target` or
 
 import pydantic
 
-from experiments.run.errors import ConfigError
-from experiments.run.errors import did_you_mean
-from experiments.run.errors import listed
-from experiments.run.errors import shortened
-from experiments.run.errors import shown
+from experiments.run.errors import invalid
 from experiments.targets.registry import METHODS
 from experiments.targets.registry import TARGETS
 
-__all__ = ['check_names', 'checked']
-
 _REGISTRIES = {'target': TARGETS, 'targets': TARGETS, 'methods': METHODS}
-# Of the message of all that is wrong.
-_MAX_LENGTH = 560
 
 
 def checked(model, values):
   """Returns the model of nested dicts and lists.
-
-  Args:
-    model: a class of `registry.Parameters`.
-    values: nested dicts and lists.
 
   Raises:
     ConfigError: all that is wrong, one line each; of very much the first.
@@ -34,19 +22,7 @@ def checked(model, values):
   try:
     return model.model_validate(values)
   except pydantic.ValidationError as error:
-    found = error.errors(include_url=False, include_context=False)
-    raise ConfigError(_all_lines(model, found)) from error
-
-
-def _all_lines(model, found):
-  lines = []
-  for details in found:
-    line = _explain(model, details)
-    if lines and len('\n'.join([*lines, line])) > _MAX_LENGTH:
-      lines.append(f'and {len(found) - len(lines)} more.')
-      break
-    lines.append(line)
-  return '\n'.join(lines)
+    raise invalid(error, lambda path: _locate(model, path)) from error
 
 
 def check_names(values):
@@ -64,22 +40,6 @@ def check_names(values):
         registry.check_name(entry['name'], f'{where}.name')
 
 
-def _explain(model, details):
-  """Returns one line for one pydantic error."""
-  location, allowed = _locate(model, list(details['loc']))
-  where = shortened('.'.join(map(str, location)))
-  if details['type'] == 'extra_forbidden':
-    hint = did_you_mean(location[-1], allowed)
-    return (
-      f'{where}: unknown key (value {shown(details["input"])}){hint}; allowed '
-      f'are {listed(sorted(allowed))}.'
-    )
-  if details['type'] == 'missing':
-    return f'{where}: this key is required.'
-  message = details['msg'][0].lower() + details['msg'][1:]
-  return f'{where}: {shown(details["input"])}: {shortened(message, 160)}.'
-
-
 def _locate(model, location):
   """Returns the path without pydantic's tags, and the keys allowed there."""
   registry = _REGISTRIES.get(location[0])
@@ -89,15 +49,5 @@ def _locate(model, location):
     name = location.pop(depth)
     return location, {'name', *registry.parameters(name)}
   if location[0] == 'init' and len(location) > 1:
-    kind = location.pop(1)
-    return location, set(_init_kinds(model)[kind].model_fields)
+    model = model.model_fields['init'].annotation
   return location, set(model.model_fields)
-
-
-def _init_kinds(model):
-  """Returns {kind: class} of the starts that the model's `init` allows."""
-  kinds = model.model_fields['init'].annotation
-  return {
-    one.model_fields['kind'].annotation.__args__[0]: one
-    for one in kinds.__args__
-  }

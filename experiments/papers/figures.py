@@ -16,8 +16,6 @@ from experiments.papers import tables  # noqa: E402
 from experiments.papers.labels import in_figure  # noqa: E402
 from experiments.run import store  # noqa: E402
 
-__all__ = ['draw_all']
-
 # Name of the trace: (title, whether it is smoothed, scale of the axis).
 _ADAPTATION = {
   'mean_accept_prob': ('acceptance (smoothed)', True, 'linear'),
@@ -38,14 +36,7 @@ _IMAGES = {
 
 
 def draw_all(folder, records, config, target):
-  """Draws every figure that the finished cells allow; returns their paths.
-
-  Args:
-    folder: Folder of the run.
-    records: Its records.
-    config: The `Config`.
-    target: The `Target`.
-  """
+  """Draws every figure that the finished cells allow; returns their paths."""
   cells = _first_finished(folder, records)
   records = [one._replace(case=in_figure(one.case)) for one in records]
   drawings = {

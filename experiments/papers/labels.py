@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ['in_figure', 'in_markdown']
-
 _MARKUP = re.compile(r'([\\`*<>\[\]|$#&~]|(?<!\w)_|_(?!\w))')
 
 

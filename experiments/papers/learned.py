@@ -5,8 +5,6 @@ import numpy as np
 import tfp_adaptive as tfpa
 from experiments.samplers.base import find_field
 
-__all__ = ['condition_number', 'images', 'is_singular', 'learned_factor']
-
 # Beyond this many coordinates a dense factor is neither formed nor inverted.
 _MAX_DENSE = 3000
 # Coordinates at either end that an image shows.
@@ -15,11 +13,6 @@ _CORNER = 100
 
 def learned_factor(method, result, event_size):
   """Returns the learned scale factor C, step size included.
-
-  Args:
-    method: the `Method`.
-    result: of `tfpa.sample`.
-    event_size: d.
 
   Returns:
     float64 [d, d]; [d] where it is diagonal; None where there is none, or too

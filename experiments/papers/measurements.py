@@ -7,8 +7,6 @@ from experiments.papers import learned
 from experiments.papers import moments
 from experiments.samplers.base import find_field
 
-__all__ = ['measure', 'spread', 'step_counts']
-
 
 def step_counts(config, index):
   """Returns (num_adaptation_steps, num_results) of one method.
@@ -34,11 +32,6 @@ def measure(config, index, method, target, result, factor):
   """Returns the numbers of a cell, and the summary behind them.
 
   Args:
-    config: the `Config`.
-    index: of the method in the config.
-    method: the `Method` built from it.
-    target: the `Target`.
-    result: of `tfpa.sample`, on the host.
     factor: from `learned.learned_factor`, or None.
   """
   num_adaptation_steps, num_results = step_counts(config, index)

@@ -15,8 +15,6 @@ import numpy as np
 
 from experiments.papers import diagnostics
 
-__all__ = ['compare', 'z_scores']
-
 # Elements of a vector that are looked at, evenly spaced.
 _MAX_ELEMENTS = 100
 
@@ -64,7 +62,6 @@ def compare(target, states):
   """Returns {quantity: summary} for the record of a cell; {} if none is known.
 
   Args:
-    target: the `Target`.
     states: [num_draws, num_chains, event_size].
   """
   if target.ground_truth is None:

@@ -15,14 +15,6 @@ https://arxiv.org/abs/1610.09641.
 import numpy as np
 import tensorflow as tf
 
-__all__ = [
-  'crank_nicolson_variance',
-  'draw',
-  'marginal_variance',
-  'posterior_variance',
-  'spectrum',
-]
-
 # Beyond this many coordinates draws are not turned into the prior's basis.
 _MAX_SIZE = 2000
 # Smaller eigenvalues, relative to the largest, are rounding.
@@ -55,7 +47,6 @@ def spectrum(target, states):
   """Returns what the figure needs of a cell, {} where it is not drawn.
 
   Args:
-    target: the `Target`.
     states: [num_draws, num_chains, event_size].
 
   Returns:
@@ -81,13 +72,7 @@ def spectrum(target, states):
 
 
 def draw(cells, target, grid):
-  """Returns the figure, or None where the noise or the spectrum is unknown.
-
-  Args:
-    cells: {label: (record, arrays)} of finished cells.
-    target: the `Target`.
-    grid: (number of panels) -> (figure, axes).
-  """
+  """Returns the figure, or None where the noise or the spectrum is unknown."""
   shown = {k: v for k, v in cells.items() if 'prior_eigenvalues' in v[1]}
   if not shown:
     return None

@@ -5,15 +5,12 @@ import tensorflow as tf
 
 from experiments.run.errors import ConfigError
 
-__all__ = ['climb', 'make_starts']
-
 
 def make_starts(config, target, repeat):
   """Returns starts [num_chains, event_size] in the target's dtype.
 
   Args:
     config: the `Config`; its `init` says how, its seed from which stream.
-    target: the `Target`.
     repeat: number of the repeat; each has starts of its own.
 
   Raises:
@@ -34,7 +31,6 @@ def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
   Args:
     target_log_prob_fn: maps [chains, event_size] to [chains].
     starts: [chains, event_size].
-    num_steps: of Adam.
     learning_rate: of Adam, in units of the state.
   """
 
@@ -60,9 +56,17 @@ def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
   return run(tf.constant(starts)).numpy()
 
 
+def _refuse(config, why, *allowed):
+  raise ConfigError(
+    f"init.kind: '{config.init.kind}' was given, but {why}; allowed are "
+    f"{', '.join(map(repr, allowed))} and 'zeros'."
+  )
+
+
 def _normal(config, target, rng):
+  default = 0.1 if config.init.kind == 'suggested' else 1.0
   shape = (config.num_chains, target.event_size)
-  return config.init.scale * rng.normal(size=shape)
+  return (config.init.scale or default) * rng.normal(size=shape)
 
 
 def _zeros(config, target, rng):
@@ -72,20 +76,16 @@ def _zeros(config, target, rng):
 
 def _prior(config, target, rng):
   if target.sample_prior is None:
-    raise ConfigError(
-      f"init.kind: 'prior' was given, but {target.name} has no prior to draw "
-      "from; allowed are 'normal', 'climb' and 'zeros'."
-    )
+    why = f'{target.name} has no prior to draw from'
+    _refuse(config, why, 'normal', 'climb')
   seed = int(rng.integers(2**31 - 1))
   return target.sample_prior(config.num_chains, seed)
 
 
 def _target_normal(config, target, rng):
   if target.covariance is None:
-    raise ConfigError(
-      f"init.kind: 'target_normal' was given, but the covariance of "
-      f"{target.name} is not known; allowed are 'normal', 'climb' and 'zeros'."
-    )
+    why = f'the covariance of {target.name} is not known'
+    _refuse(config, why, 'normal', 'climb')
   noise = _normal(config, target, rng)
   if target.covariance.ndim == 1:
     return target.mean + noise * np.sqrt(target.covariance)
@@ -94,26 +94,17 @@ def _target_normal(config, target, rng):
 
 def _suggested(config, target, rng):
   if target.suggested_start is None:
-    raise ConfigError(
-      f"init.kind: 'suggested' was given, but {target.name} suggests no start; "
-      "allowed are 'normal', 'climb' and 'zeros'."
-    )
+    _refuse(config, f'{target.name} suggests no start', 'normal', 'climb')
   return target.suggested_start + _normal(config, target, rng)
 
 
 def _climb(config, target, rng):
   if target.target_log_prob_fn is None:
-    raise ConfigError(
-      f"init.kind: 'climb' was given, but the field of {target.name} has no "
-      "density to climb, its prior covariance no inverse; allowed are 'prior', "
-      "'normal' and 'zeros'."
-    )
+    why = f'the field of {target.name} has no density to climb'
+    _refuse(config, why, 'prior', 'normal')
   if target.is_stochastic:
-    raise ConfigError(
-      f"init.kind: 'climb' was given, but {target.name} only estimates its "
-      "density, without a gradient; allowed are 'suggested', 'prior', 'normal' "
-      "and 'zeros'."
-    )
+    why = f'{target.name} only estimates its density, without a gradient'
+    _refuse(config, why, 'suggested', 'prior', 'normal')
   starts = np.asarray(_normal(config, target, rng), target.dtype)
   return climb(target.target_log_prob_fn, starts, config.init.num_steps)
 

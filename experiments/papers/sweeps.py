@@ -13,8 +13,6 @@ import numpy as np
 
 from experiments.run.store import Record
 
-__all__ = ['draw_accept_rates', 'draw_leapfrog_steps', 'families']
-
 # Key of the record: (title, scale of the axis).
 _PANELS = {
   'min_ess_per_sampling_second': ('min ESS/s after adaptation', 'log'),
@@ -58,7 +56,6 @@ def draw_leapfrog_steps(records: Sequence[Record], grid: Callable) -> Any:
   """Returns the figure, or `None` where no family has several lengths.
 
   Args:
-    records: Records of all cells.
     grid: Function of the number of panels. It returns (figure, axes).
   """
   grouped = families(records, 'num_leapfrog_steps')

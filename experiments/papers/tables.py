@@ -14,17 +14,6 @@ import numpy as np
 from experiments.papers.labels import in_markdown
 from experiments.run.store import Record
 
-__all__ = [
-  'COLUMNS',
-  'LATENT',
-  'MOMENTS',
-  'average',
-  'cells',
-  'columns',
-  'moment_cells',
-  'to_markdown',
-]
-
 # Heading -> how the numbers of `average` are shown in its cells.
 COLUMNS = {
   'Time(s)': '{seconds:.1f}',
@@ -213,10 +202,7 @@ def to_markdown(title: str, records: Sequence[Record]) -> str:
     if row['error']:
       text += in_markdown(f'\n{label} failed: {row["error"]}\n')
   moments = [
-    [
-      in_markdown(one.case),
-      *moment_cells({**found, 'quantity': quantity}),
-    ]
+    [in_markdown(one.case), *moment_cells({**found, 'quantity': quantity})]
     for one in records
     for quantity, found in (one.record.get('moments') or {}).items()
   ]

@@ -11,8 +11,6 @@ import html.parser
 import pathlib
 import sys
 
-__all__ = ['differences', 'tables']
-
 
 class _Tables(html.parser.HTMLParser):
   """Collects tables as lists of rows; also fenced text, a line for a row."""
@@ -53,12 +51,7 @@ def tables(path):
 
 
 def differences(before, after):
-  """Yields a line of text for each difference.
-
-  Args:
-    before: folder of a built site.
-    after: folder of another.
-  """
+  """Yields a line of text for each difference."""
   folders = [pathlib.Path(before), pathlib.Path(after)]
   pages = [{p.relative_to(f) for p in f.rglob('*.html')} for f in folders]
   for page in sorted(pages[0] ^ pages[1]):

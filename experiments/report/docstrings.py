@@ -7,8 +7,6 @@ NamedTuple is explained by the comment at it.
 
 import re
 
-__all__ = ['as_literal', 'comment_of', 'with_fenced_formulas']
-
 # Their content is indented too, and read by griffe.
 _SECTION = re.compile(r'[A-Z][A-Za-z ]*:$')
 _EXAMPLE = 'Example:'
@@ -56,7 +54,6 @@ def comment_of(lines, number):
   """Returns the comment of a field as one text: beside it, or above it.
 
   Args:
-    lines: of the file.
     number: of the field's line, from 1.
   """
   _, _, beside = lines[number - 1].partition('  # ')

@@ -8,20 +8,6 @@ import scipy.stats
 from experiments.report import panel
 from experiments.report import records
 
-__all__ = [
-  'OURS',
-  'SHOWN',
-  'Outcome',
-  'in_order',
-  'interval',
-  'is_far',
-  'name',
-  'num_solved',
-  'outcomes',
-  'target_name',
-  'total',
-]
-
 OURS = 'sample_posterior'
 # All samplers of others that the panel runs, and among the library's own the
 # one of each kind that passes most often.

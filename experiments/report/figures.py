@@ -12,8 +12,6 @@ from experiments.report import panel
 from experiments.report import records
 from experiments.report import rivals
 
-__all__ = ['bias_names', 'images', 'passes']
-
 _COLORS = ('tab:green', 'tab:blue', 'tab:orange', 'tab:purple')
 # The panel has more methods than this has colors; peers are dashed.
 _PALETTE = colormaps['tab20'].colors

@@ -6,8 +6,6 @@ from experiments.report.docstrings import as_literal
 from experiments.report.docstrings import comment_of
 from experiments.report.docstrings import with_fenced_formulas
 
-__all__ = ['Docstrings']
-
 
 class Docstrings(griffe.Extension):
   """Fences formulas; takes the comments of fields for their explanation."""

@@ -13,8 +13,6 @@ from experiments.report import figures
 from experiments.report import templates
 from experiments.report.notebooks import to_markdown
 
-__all__ = ['on_config', 'on_files', 'on_page_markdown']
-
 _RESULTS = 'Results'
 
 

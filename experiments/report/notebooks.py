@@ -13,8 +13,6 @@ import pathlib
 import re
 import sys
 
-__all__ = ['execute', 'to_markdown']
-
 _SECONDS_PER_CELL = 300
 # Native code logs so, past Python; nothing to tell a reader.
 _NATIVE_LOG = re.compile(
@@ -29,7 +27,6 @@ def to_markdown(notebook, stem):
   """Returns a notebook as a Markdown page and its images.
 
   Args:
-    notebook: dict, as the file holds it.
     stem: of the file's name; begins the names of images.
 
   Returns:

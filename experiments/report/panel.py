@@ -10,22 +10,6 @@ import numpy as np
 from experiments.report import records
 from tfp_adaptive.posterior import verdict
 
-__all__ = [
-  'BRIEF',
-  'METRICS',
-  'Interval',
-  'Pair',
-  'best',
-  'contests',
-  'least_ess',
-  'outcome',
-  'pairs',
-  'progress',
-  'ratio',
-  'summarize',
-  'total',
-]
-
 # What becomes of a run, the best first, and how a cell of a table says it.
 BRIEF = {
   'passed': 'passed',
@@ -309,12 +293,7 @@ class Contest(NamedTuple):
 
 
 def contests(found, metric):
-  """Yields a `Contest` for each target.
-
-  Args:
-    found: `pairs()`.
-    metric: Name of one of which more is better.
-  """
+  """Yields a `Contest` for each target."""
   for target in dict.fromkeys(target for target, _ in found):
     sides, num_runs, num_passed = [], [], []
     for is_peer in (False, True):

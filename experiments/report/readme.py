@@ -17,8 +17,6 @@ from experiments.report import papers
 from experiments.report import records
 from experiments.report import templates
 
-__all__ = ['table', 'write']
-
 _BEGIN = '<!-- Made by python -m experiments.report readme -->\n'
 _END = '<!-- End of the table -->\n'
 _MAX_RHAT = 1.01

@@ -5,8 +5,6 @@ import pathlib
 
 from experiments.run import store
 
-__all__ = ['ROOT', 'groups', 'rows']
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -47,7 +45,6 @@ def groups(found, *names):
   """Returns (values, rows) of each combination of values, in order.
 
   Args:
-    found: Rows.
     *names: By what they are grouped; one name gives its values alone.
   """
   by_key = {}

@@ -12,20 +12,6 @@ import statistics
 
 from experiments.report import records
 
-__all__ = [
-  'FAR',
-  'OURS',
-  'lines_of_models',
-  'medians',
-  'more_draws',
-  'rates',
-  'relative_rates',
-  'runs',
-  'summary',
-  'truths',
-  'worst_error',
-]
-
 OURS = 'sample_posterior'
 # Standard errors beyond which a mean is wrong.
 FAR = 4.0
@@ -71,9 +57,6 @@ def truths(found):
   A truth needs long runs of two libraries, both with a verdict of converged, of
   which the last counts. Coordinates on which they differ by more than four
   standard errors are left out, and those without a variance.
-
-  Args:
-    found: Runs.
   """
   by_model = collections.defaultdict(dict)
   for run in found:
@@ -109,10 +92,6 @@ def _agreed(first, second):
 
 def worst_error(run, known):
   """Returns the largest error of a mean in standard errors of both.
-
-  Args:
-    run: One with means.
-    known: Result of `truths`.
 
   Returns:
     The error, or `None` where nothing is known.

@@ -22,8 +22,6 @@ from experiments.report import papers
 from experiments.report import records
 from experiments.report import rivals
 
-__all__ = ['is_template', 'render']
-
 
 def is_template(text):
   """Returns whether a page has anything to fill in."""
@@ -40,12 +38,7 @@ def render(text):
 
 
 def table(head, lines):
-  """Returns a table in Markdown.
-
-  Args:
-    head: Texts of the columns.
-    lines: Cells of each row, as many.
-  """
+  """Returns a table in Markdown."""
   lines = [head, ['---'] * len(head), *lines]
   return '\n'.join(f'| {" | ".join(map(str, cells))} |' for cells in lines)
 

@@ -27,8 +27,6 @@ from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.errors import USER_ERRORS
 
-__all__ = ['list_', 'refusing', 'report', 'run']
-
 # Paths and names are printed as they are: [b] and :smile: mean nothing.
 console = rich.console.Console(
   soft_wrap=True, markup=False, emoji=False, highlight=False
@@ -265,9 +263,17 @@ def _table(name: str, records: list[store.Record]) -> str:
   """Returns a plain Markdown table of all records."""
   import polars
 
-  frame = store.frame(records).with_columns(
-    polars.col('case').str.replace_all('|', r'\|', literal=True)
-  )
+  rows = [
+    {
+      'case': one.case.replace('|', r'\|'),
+      'seed': one.seed,
+      'status': one.status,
+      **one.record,
+    }
+    for one in records
+  ]
+  # Nested values get dotted names, such as `seconds.compile`.
+  frame = polars.json_normalize(rows, infer_schema_length=None, strict=False)
   with polars.Config(
     tbl_formatting='MARKDOWN',
     tbl_hide_column_data_types=True,

@@ -5,8 +5,6 @@ import sys
 
 from experiments.run.errors import DeviceError
 
-__all__ = ['on_device']
-
 
 def on_device(kind: str | None = None) -> contextlib.AbstractContextManager:
   """Returns a context that places all work of TensorFlow on a device.

@@ -35,8 +35,6 @@ from experiments.run.study import Result
 from experiments.run.study import Work
 from experiments.run.tasks import Cell
 
-__all__ = ['Job', 'current', 'run', 'run_cells', 'supervise']
-
 # Exit code of a worker that could not begin, with a message of its own.
 REFUSED = 2
 _PAUSE = 0.5
@@ -82,10 +80,6 @@ def run(
   """Runs the missing cells.
 
   Args:
-    job: What the workers must know.
-    found: The study of the job.
-    chosen: Cells of the run, from `tasks.cells`.
-    redo: Statuses of records that are run again.
     shard: Part of the work, or `None` for all of it.
     execute: Function (function, groups of cells, folder). It calls the function
       with every group, on any machine that sees the folder. The default calls

@@ -6,23 +6,12 @@ The command line shows these errors as one message, without a traceback.
 import difflib
 import reprlib
 
-__all__ = [
-  'USER_ERRORS',
-  'ConfigError',
-  'DataError',
-  'DeviceError',
-  'Refused',
-  'StorageError',
-  'did_you_mean',
-  'listed',
-  'shortened',
-  'shown',
-]
-
 _MAX_SHOWN = 80
 _MAX_LISTED = 200
 # Longer words are no misspelled names, and slow to compare.
 _MAX_MISSPELLED = 100
+# Of the message of all that is wrong.
+_MAX_LENGTH = 560
 
 
 class ConfigError(ValueError):
@@ -82,6 +71,39 @@ def listed(names, most=_MAX_LISTED):
       return f'{", ".join(kept)} and {len(names) - len(kept)} more'
     kept.append(shortened(name))
   return ', '.join(kept)
+
+
+def invalid(error, locate):
+  """Returns the `ConfigError` of pydantic's error, a line for each mistake.
+
+  Args:
+    error: `pydantic.ValidationError`.
+    locate: Function of pydantic's location. It returns the path that a user
+      would write, and the keys that are allowed there.
+  """
+  found = error.errors(include_url=False, include_context=False)
+  lines = []
+  for details in found:
+    line = _explained(details, *locate(list(details['loc'])))
+    if lines and len('\n'.join([*lines, line])) > _MAX_LENGTH:
+      lines.append(f'and {len(found) - len(lines)} more.')
+      break
+    lines.append(line)
+  return ConfigError('\n'.join(lines))
+
+
+def _explained(details, location, allowed):
+  where = shortened('.'.join(map(str, location)))
+  if details['type'] == 'extra_forbidden':
+    hint = did_you_mean(location[-1], allowed)
+    return (
+      f'{where}: unknown key (value {shown(details["input"])}){hint}; allowed '
+      f'are {listed(sorted(allowed)) or "none"}.'
+    )
+  if details['type'] == 'missing':
+    return f'{where}: this key is required.'
+  message = details['msg'][0].lower() + details['msg'][1:]
+  return f'{where}: {shown(details["input"])}: {shortened(message, 160)}.'
 
 
 _short = reprlib.Repr()

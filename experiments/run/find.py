@@ -16,13 +16,11 @@ import pydantic
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
+from experiments.run.errors import invalid
 from experiments.run.errors import listed
-from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.study import Settings
 from experiments.run.study import Study
-
-__all__ = ['Found', 'check', 'entries', 'load']
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _EXPERIMENTS = ROOT / 'experiments'
@@ -127,7 +125,6 @@ def load(
 
   Args:
     reference: Name of a module in `experiments/studies/`, or a path.
-    overrides: Texts `key=value` of `--set`.
     is_smoke: Whether the run should take seconds only.
 
   Raises:
@@ -162,19 +159,4 @@ def _settings(model: type[Settings], overrides: Sequence[str]) -> Settings:
   try:
     return model.model_validate(values)
   except pydantic.ValidationError as error:
-    raise ConfigError(_explained(model, error)) from error
-
-
-def _explained(model, error) -> str:
-  """Returns one line for each wrong setting: key, value, what is allowed."""
-  lines = []
-  for found in error.errors(include_url=False, include_context=False):
-    key = '.'.join(map(str, found['loc']))
-    allowed = list(model.model_fields)
-    if found['type'] == 'extra_forbidden':
-      hint = f'no such setting{did_you_mean(key, allowed)}'
-      hint += f'; allowed are {listed(allowed) or "none"}'
-    else:
-      hint = shortened(found['msg'], 160)
-    lines.append(f'--set {key}: {shown(found["input"])}: {hint}.')
-  return '\n'.join(lines)
+    raise invalid(error, lambda path: (path, model.model_fields)) from error

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 
 from experiments.run import store
 
-__all__ = ['held', 'holder', 'me']
-
 
 def me(pid: int | None = None) -> str:
   """Returns what a lock calls a process of this machine."""
@@ -24,11 +22,6 @@ def me(pid: int | None = None) -> str:
 @contextlib.contextmanager
 def held(folder: str | os.PathLike, name: str, wait: bool) -> Iterator[bool]:
   """Holds the lock of a cell.
-
-  Args:
-    folder: Folder of the run.
-    name: Name of the lock.
-    wait: Whether to wait while another process holds it.
 
   Yields:
     Whether this process holds the lock.

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from typing import Any
 
-__all__ = ['commit', 'machine', 'versions']
-
 # Name of the module: name of the distribution.
 _PACKAGES = {
   'arviz_base': 'arviz-base',

@@ -12,8 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-__all__ = ['filtered', 'quietly']
-
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 _STDERR = 2
 # I0000 00:00:1795413950.353040    3249 port.cc:153] oneDNN ...
@@ -21,12 +19,6 @@ _LOGGED = re.compile(
   rb'[IW]\d{4} \d\d:\d\d:[\d.]+ +\d+ [^ ]+\] '
   rb'|WARNING: All log messages before absl::InitializeLog\(\)'
 )
-
-
-def quietly() -> None:
-  """Imports TensorFlow; only errors that it logs reach the terminal."""
-  with filtered():
-    import tensorflow  # noqa: F401
 
 
 @contextlib.contextmanager

@@ -24,8 +24,6 @@ from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.errors import StorageError
 
-__all__ = ['MAX_RETRIES', 'Cluster']
-
 # So many nodes may die under one task.
 MAX_RETRIES = 5
 # Seconds within which the head of a cluster answers.

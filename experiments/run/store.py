@@ -38,28 +38,6 @@ from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.errors import StorageError
 
-__all__ = [
-  'ARRAYS',
-  'CHECKPOINTS',
-  'DESCRIPTION',
-  'DRAWS',
-  'LOCKS',
-  'STATUSES',
-  'Reader',
-  'Record',
-  'append',
-  'digest',
-  'file_name',
-  'frame',
-  'plain',
-  'read',
-  'read_arrays',
-  'read_draws',
-  'write_arrays',
-  'write_draws',
-  'write_text',
-]
-
 STATUSES = ('finished', 'failed', 'out of time', 'refused')
 ARRAYS, DRAWS, CHECKPOINTS, LOCKS = 'arrays', 'draws', 'checkpoints', 'locks'
 _RECORDS = 'records.jsonl'
@@ -243,32 +221,6 @@ def _wrong(record: Record) -> str | None:
     'record': isinstance(record.record, dict),
   }
   return next((name for name, is_valid in checks.items() if not is_valid), None)
-
-
-def frame(records: Iterable[Record]) -> Any:
-  """Returns a polars frame: case, seed, status, and the record's values.
-
-  Nested values get dotted names, such as `seconds.compile`. Missing values are
-  null.
-  """
-  import polars
-
-  rows = [
-    {'case': one.case, 'seed': one.seed, 'status': one.status}
-    | dict(_flat(one.record))
-    for one in records
-  ]
-  names = list(dict.fromkeys(name for row in rows for name in row))
-  rows = [{name: row.get(name) for name in names} for row in rows]
-  return polars.DataFrame(rows, infer_schema_length=None, strict=False)
-
-
-def _flat(values: Mapping[str, Any], prefix='') -> Iterator[tuple[str, Any]]:
-  for key, value in values.items():
-    if isinstance(value, Mapping):
-      yield from _flat(value, f'{prefix}{key}.')
-    else:
-      yield f'{prefix}{key}', value
 
 
 def write_arrays(folder, record: Record, arrays: Mapping[str, Any]) -> None:

@@ -17,8 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import pydantic
 
-__all__ = ['Result', 'Settings', 'Study', 'Work']
-
 
 class Settings(pydantic.BaseModel):
   """Settings that `--set key=value` changes; part of a record's key."""

@@ -14,18 +14,6 @@ from experiments.run.errors import did_you_mean
 from experiments.run.errors import listed
 from experiments.run.errors import shown
 
-__all__ = [
-  'Cell',
-  'Shard',
-  'cells',
-  'check_statuses',
-  'matching',
-  'missing',
-  'parse_seeds',
-  'parse_shard',
-  'units',
-]
-
 _MOST_SHARDS = 10**5
 _MOST_SEEDS = 10**6
 
@@ -69,9 +57,7 @@ def cells(
   """Returns the cells of a study in the order of the work, case by case.
 
   Args:
-    found: The study.
     only: Patterns of case names; none stands for all cases.
-    seeds: Seeds instead of the study's own ones.
 
   Raises:
     ConfigError: If a pattern fits no case.
@@ -122,8 +108,6 @@ def units(
   """Returns the cells in groups, one for each process.
 
   Args:
-    chosen: Cells in the order of the work.
-    process: As in `Study`.
     shard: Part of the work, or `None` for all of it. Shard i takes the groups
       i, i + n, i + 2 n, ..., or such cells where all share one process.
   """

@@ -13,8 +13,6 @@ from experiments.run import errors
 from experiments.run import quiet
 from experiments.run.tasks import Cell
 
-__all__ = ['main']
-
 
 def main() -> int:
   """Runs the cells that standard input names; returns the exit code."""

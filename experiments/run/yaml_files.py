@@ -1,9 +1,9 @@
 """YAML files as nested dicts and lists, with overrides of single keys.
 
 A config is small, so what is large is refused before it is read through: long
-files, deep nesting, and aliases that stand for more than they seem to. Only
-what JSON can hold is taken: text, numbers, true, false, null, lists and dicts
-with text as keys, each key once.
+files and deep nesting. Only what JSON can hold is taken: text, numbers, true,
+false, null, lists and dicts with text as keys, each key once. There are no
+aliases, because a short one can stand for very much.
 """
 
 import os
@@ -15,14 +15,11 @@ from experiments.run.errors import ConfigError
 from experiments.run.errors import shortened
 from experiments.run.errors import shown
 
-__all__ = ['dump', 'load', 'override']
-
 _MAX_BYTES = 300_000
 _MAX_DEPTH = 30
-# Of lists, dicts and values, those behind an alias counted each time.
 _MAX_NODES = 20_000
 _MAX_INTEGER = 2**63
-_KEPT_RESOLVERS = ('bool', 'null', 'merge')
+_KEPT_RESOLVERS = ('bool', 'null')
 _CONTROL = re.compile(r'[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]')
 
 
@@ -40,27 +37,22 @@ class _Loader(yaml.SafeLoader):
     super().__init__(text)
     self._depth = 0
     self._num_nodes = 0
-    # id of a finished node to the number of nodes in it.
-    self._sizes = {}
 
   def compose_node(self, parent, index):
     """Composes as PyYAML does, and counts."""
     event = self.peek_event()
-    before = self._num_nodes
     self._depth += 1
     self._num_nodes += 1
     if self._depth > _MAX_DEPTH:
       raise _Refused(f'it nests deeper than {_MAX_DEPTH} levels', event)
-    if getattr(event, 'tag', None) not in (None, '!'):
-      raise _Refused(f'the tag {shown(event.tag)} is not allowed', event)
-    node = super().compose_node(parent, index)
-    if isinstance(event, yaml.AliasEvent):
-      if id(node) not in self._sizes:
-        raise _Refused(f'*{shortened(event.anchor)} contains itself', event)
-      self._num_nodes += self._sizes[id(node)]
     if self._num_nodes > _MAX_NODES:
       raise _Refused(f'it holds more than {_MAX_NODES} values', event)
-    self._sizes.setdefault(id(node), self._num_nodes - before)
+    if isinstance(event, yaml.AliasEvent):
+      alias = shortened(event.anchor)
+      raise _Refused(f'*{alias} is an alias; write its value', event)
+    if event.tag not in (None, '!'):
+      raise _Refused(f'the tag {shown(event.tag)} is not allowed', event)
+    node = super().compose_node(parent, index)
     self._depth -= 1
     return node
 
@@ -106,20 +98,15 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-class _Dumper(yaml.SafeDumper):
-  """Quotes text that a loader, this one or another, takes for a number."""
-
-
 _NUMBERS = {
   'int': r'^[-+]?(0|[1-9][0-9_]*)$',
   'float': r'^([-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?'
   r'|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$',
 }
 for _name, _form in _NUMBERS.items():
-  for _class in (_Loader, _Dumper):
-    _class.add_implicit_resolver(
-      f'tag:yaml.org,2002:{_name}', re.compile(_form), list('-+0123456789.')
-    )
+  _Loader.add_implicit_resolver(
+    f'tag:yaml.org,2002:{_name}', re.compile(_form), list('-+0123456789.')
+  )
 _Loader.add_constructor('tag:yaml.org,2002:int', _construct_integer)
 _Loader.add_constructor('tag:yaml.org,2002:str', _construct_text)
 
@@ -128,7 +115,6 @@ def load(path, overrides=()):
   """Returns the dict that a YAML file holds.
 
   Args:
-    path: of the file.
     overrides: 'dotted.key=value' strings; the value is read as YAML.
 
   Raises:
@@ -162,15 +148,10 @@ def load(path, overrides=()):
   return values
 
 
-def dump(values):
-  """Returns YAML of nested values; `load` gives them back."""
-  return yaml.dump(values, Dumper=_Dumper, sort_keys=False)
-
-
 def _parsed(text, origin):
-  """Returns the values of a YAML text, no two of them the same object."""
+  """Returns the values of a YAML text."""
   try:
-    return _unshared(yaml.load(text, Loader=_Loader))
+    return yaml.load(text, Loader=_Loader)
   except yaml.reader.ReaderError as error:
     raise ConfigError(
       f'{origin} is not YAML: the character U+{error.character:04X} at '
@@ -182,15 +163,6 @@ def _parsed(text, origin):
     raise ConfigError(
       f'{origin} is not YAML, line {mark.line + 1}: {problem}.'
     ) from error
-
-
-def _unshared(value):
-  """Returns a copy in which an alias is a copy: each may be overridden."""
-  if isinstance(value, dict):
-    return {key: _unshared(entry) for key, entry in value.items()}
-  if isinstance(value, list):
-    return [_unshared(entry) for entry in value]
-  return value
 
 
 def override(values: dict, text: str) -> None:

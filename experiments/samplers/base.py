@@ -10,49 +10,18 @@ from typing import Optional
 
 from pydantic import AfterValidator
 from pydantic import Field
-from pydantic import WithJsonSchema
 
 import tfp_adaptive as tfpa
 from experiments.targets.base import Target
 from experiments.targets.registry import Parameters
 
-__all__ = [
-  'AcceptProb',
-  'BuildOptions',
-  'Cost',
-  'MAX_DENSE_EVENT_SIZE',
-  'Method',
-  'MethodParameters',
-  'NumLeapfrogSteps',
-  'Structured',
-  'check_dense',
-  'costs',
-  'find_field',
-  'traced',
-]
-
 # A dense factor of this size costs 36 MB in float32 and d^2 work a step.
 MAX_DENSE_EVENT_SIZE = 3000
 
-_POSITIVE = {'type': 'integer', 'minimum': 1}
-
 # A list of these in a config stands for one method each, see
 # `config.expand_methods`.
-NumLeapfrogSteps = Annotated[
-  int,
-  Field(ge=1),
-  WithJsonSchema({'anyOf': [_POSITIVE, {'type': 'array', 'items': _POSITIVE}]}),
-]
-
-_PROBABILITY = {'type': 'number', 'exclusiveMinimum': 0, 'exclusiveMaximum': 1}
-
-AcceptProb = Annotated[
-  float,
-  Field(gt=0, lt=1),
-  WithJsonSchema(
-    {'anyOf': [_PROBABILITY, {'type': 'array', 'items': _PROBABILITY}]}
-  ),
-]
+NumLeapfrogSteps = Annotated[int, Field(ge=1)]
+AcceptProb = Annotated[float, Field(gt=0, lt=1)]
 
 
 def _checked_label(label):
@@ -128,9 +97,8 @@ class MethodParameters(Parameters):
     if target.target_log_prob_fn is None:
       raise ValueError(
         f'it samples one density, but the prior covariance of {target.name} '
-        'has no inverse, and the field no density; write target: coordinates: '
-        'white, or take a sampler of latent Gaussian models such as '
-        'marginal_gradient.'
+        'has no inverse, and the field no density; take a sampler of latent '
+        'Gaussian models such as marginal_gradient.'
       )
     if target.is_stochastic and not self.takes_stochastic:
       raise ValueError(
@@ -178,91 +146,54 @@ def traced(**fields):
   return trace_fn
 
 
-# The one constant that a structure takes in addition to its scales.
-_CONSTANTS = {
-  'arrow': 'num_globals',
-  'banded': 'num_superdiagonals',
-  'low_rank': 'rank',
-}
-
-
 class Structured(MethodParameters):
   """The structure, by its name in `tfpa.preconditioners`."""
 
-  preconditioner: Literal[
-    'arrow', 'banded', 'cholesky', 'diagonal', 'low_rank', 'tridiagonal'
-  ] = 'cholesky'
+  preconditioner: Literal['arrow', 'cholesky', 'diagonal', 'tridiagonal'] = (
+    'cholesky'
+  )
   num_globals: int | None = Field(
     None, ge=1, description='arrow: last coordinates, coupled to all'
   )
-  num_superdiagonals: int | None = Field(
-    None, ge=1, description='banded: of the inverse factor'
-  )
-  globals_first: bool = Field(
-    False, description='arrow: the globals are the first coordinates'
-  )
-  rank: int | None = Field(
-    None, ge=1, description='low_rank: beside a diagonal'
-  )
-  init_scale: float | None = Field(None, gt=0)
 
   def structure(self, target, is_paper):
     """Returns the preconditioner, or None for the library's own.
 
     Args:
-      target: the `Target`.
       is_paper: whether the first scale is 0.1 / sqrt(event_size).
     """
-    named = self._named_constants(target)
-    self._check_structure(target, named)
-    if self.preconditioner == 'cholesky' and self.init_scale is None:
+    check_dense(self.preconditioner, target)
+    constants = self._constants(target)
+    if self.preconditioner == 'cholesky':
       return None
-    constants = dict(named)
     if is_paper:
-      constants['init_scale'] = 0.1 * target.event_size**-0.5
-      constants['min_scale'] = 1e-3
-    if self.init_scale is not None:
-      constants['init_scale'] = self.init_scale
-    name = _CONSTANTS.get(self.preconditioner)
-    if name is not None and getattr(self, name) is not None:
-      constants[name] = getattr(self, name)
-      if self.preconditioner == 'arrow':
-        constants['globals_first'] = self.globals_first
+      first = 0.1 * target.event_size**-0.5
+      constants = {**constants, 'init_scale': first, 'min_scale': 1e-3}
     return getattr(tfpa.preconditioners, self.preconditioner)(**constants)
 
   def structure_label(self):
     """Returns ', arrow' and the like; nothing for the dense factor."""
-    if self.preconditioner == 'cholesky':
-      return ''
-    return f', {self.preconditioner.replace("_", " ")}'
+    is_dense = self.preconditioner == 'cholesky'
+    return '' if is_dense else f', {self.preconditioner}'
 
-  def _named_constants(self, target):
-    """Returns the constants of the structure that the target names, or {}."""
-    own = _CONSTANTS.get(self.preconditioner)
-    if own is None or getattr(self, own) is not None:
-      return {}
-    return (target.structures or {}).get(self.preconditioner, {})
-
-  def _check_structure(self, target, named):
-    check_dense(self.preconditioner, target)
-    for owner, name in _CONSTANTS.items():
-      is_given = getattr(self, name) is not None
-      if owner == self.preconditioner and not is_given and not named:
+  def _constants(self, target):
+    """Returns the constants of an arrow, given or named by the target."""
+    given = self.given('num_globals')
+    if self.preconditioner != 'arrow':
+      if given:
         raise ValueError(
-          f'preconditioner: {owner!r} needs its {name}, and {target.name} '
-          f'names none; write its number, as in {name}: 3, or preconditioner: '
-          'diagonal.'
-        )
-      if owner != self.preconditioner and is_given:
-        raise ValueError(
-          f'{name}: it belongs to preconditioner: {owner}, but that is '
+          'num_globals: it belongs to preconditioner: arrow, but that is '
           f'{self.preconditioner!r}; leave it out.'
         )
-    if self.globals_first and self.num_globals is None:
+      return {}
+    named = (target.structures or {}).get('arrow')
+    if not given and not named:
       raise ValueError(
-        'globals_first: it belongs to num_globals, which is not given; write '
-        'preconditioner: arrow and num_globals: 3, or leave it out.'
+        f"preconditioner: 'arrow' needs its num_globals, and {target.name} "
+        'names none; write its number, as in num_globals: 3, or '
+        'preconditioner: diagonal.'
       )
+    return given or named
 
 
 def check_dense(preconditioner: str, target: Target) -> None:

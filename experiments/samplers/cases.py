@@ -5,6 +5,7 @@ over `CASES`. A new builder joins all of them with one entry.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +18,6 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.samplers import baselines
-
-__all__ = ['CASES', 'Calibration', 'Case', 'Problem', 'named']
 
 _NUM_CHAINS = 3
 _SIZE = 4
@@ -211,9 +210,7 @@ class Case:
 
     Args:
       function: Log density or log likelihood; by default that of the problem.
-      num_adaptation_steps: Steps that adapt.
       size: Number of coordinates of the prior, where there is one.
-      dtype: NumPy dtype of the prior.
       **options: Arguments of the builder; they replace those of the case.
     """
     arguments = {**self.options, **options}
@@ -237,44 +234,42 @@ def named(name: str) -> Case:
   return next(case for case in CASES if case.name == name)
 
 
-def _latent(name, builder, scale, delta, label='default', **fields):
-  """Returns the case of a sampler that learns its step size alone."""
+def _latent(
+  name, builder, scale, delta, calibrated=None, label='default', **fields
+):
+  """Returns the case of a sampler that learns its step size alone.
+
+  Args:
+    delta: Of the laws of few chains; `None`: there are none.
+    calibrated: Name in the calibration, or `None`.
+  """
+  calibration = calibrated and Calibration(calibrated, 'field')
+  shared = dict(
+    problem=_FIELD,
+    learns='step',
+    scale=scale,
+    few_chains=delta and dict(delta=delta),
+    accept_prob=0.55,
+    calibration=calibration,
+  )
+  return Case(name, builder, label, **{**shared, **fields})
+
+
+def _digest(builder, label, problem=_DENSITY, calibration=None, **options):
+  """Returns a case with a fingerprint, and maybe a calibration, alone."""
+  name = f'{builder.__name__}, {label}'
   return Case(
-    name,
-    builder,
-    label,
-    **{
-      **dict(
-        problem=_FIELD,
-        learns='step',
-        scale=scale,
-        few_chains=dict(delta=delta),
-        accept_prob=0.55,
-      ),
-      **fields,
-    },
+    name, builder, label, problem, options, 'digest', calibration=calibration
   )
 
 
-def _digests(builder, labels, problem=_DENSITY, calibration=None):
-  """Yields cases with a fingerprint, and maybe a calibration, alone."""
-  for label, options in labels.items():
-    yield Case(
-      f'{builder.__name__}, {label}',
-      builder,
-      label,
-      problem,
-      options,
-      'digest',
-      calibration=calibration,
-    )
-
-
-_parts = tfpa.preconditioners
+_parts, _maps = tfpa.preconditioners, tfpa.transports
+_criteria, _optimizers = tfpa.criteria, tfpa.optimizers
+_surrogates, _priors = tfpa.surrogates, tfpa.gaussian_priors
 _SHORT = dict(short_step_share=0.5)
 _LENGTH = dict(num_leapfrog_steps=3)
 _HUNDRED_POINTS = dict(
-  surrogate=tfpa.surrogates.kernel_exponential_family_finite(100)
+  surrogate=_surrogates.kernel_exponential_family_finite(100)
 )
 
 
@@ -367,83 +362,35 @@ _LINEAR = (
     scale=0.6,
     accept_prob=0.8,
   ),
-  Case(
-    'langevin_ratio',
-    baselines.variance_ratio_langevin,
-    group='baseline',
-    structure='diagonal',
-    accept_prob=0.574,
-    calibration=Calibration('Langevin, variance ratio'),
-  ),
 )
 
 _LATENT = (
+  _latent('marginal', tfpa.marginal_gradient, 0.8, 2.5, 'mGrad'),
+  _latent('auxiliary_z', tfpa.auxiliary_gradient, 0.3, 1.0, 'aGrad-z'),
   _latent(
-    'marginal',
-    tfpa.marginal_gradient,
-    0.8,
-    2.5,
-    calibration=Calibration('mGrad', 'field'),
-  ),
-  _latent(
-    'auxiliary_z',
-    tfpa.auxiliary_gradient,
-    0.3,
-    1.0,
-    calibration=Calibration('aGrad-z', 'field'),
-  ),
-  _latent(
-    'auxiliary_u',
-    tfpa.auxiliary_gradient,
-    0.4,
-    1.5,
-    'u',
+    *('auxiliary_u', tfpa.auxiliary_gradient, 0.4, 1.5, 'aGrad-u', 'u'),
     options=dict(auxiliary='u'),
     group='variant',
-    calibration=Calibration('aGrad-u', 'field'),
   ),
   _latent(
-    'pcn',
-    tfpa.crank_nicolson,
-    1.5,
-    2.0,
+    *('pcn', tfpa.crank_nicolson, 1.5, 2.0, 'pCN'),
     uses_gradient=False,
     accept_prob=0.25,
-    calibration=Calibration('pCN', 'field'),
   ),
   _latent(
-    'pcnl',
-    tfpa.crank_nicolson,
-    0.3,
-    1.0,
-    'langevin',
+    *('pcnl', tfpa.crank_nicolson, 0.3, 1.0, 'pCNL', 'langevin'),
     options=dict(langevin=True),
-    calibration=Calibration('pCNL', 'field'),
   ),
   _latent(
-    'cnl',
-    tfpa.crank_nicolson,
-    0.3,
-    1.0,
-    'plain noise',
+    *('cnl', tfpa.crank_nicolson, 0.3, 1.0, None, 'plain noise'),
     options=dict(langevin=True, preconditioned=False),
     group='variant',
   ),
   _latent(
-    'pmala',
-    baselines.prior_preconditioned_langevin,
-    0.3,
-    0.8,
+    *('pmala', baselines.prior_preconditioned_langevin, 0.3, 0.8),
     group='baseline',
   ),
-  _latent(
-    'second_order',
-    tfpa.second_order_gradient,
-    2.0,
-    None,
-    problem=_PATH,
-    few_chains=None,
-  ),
+  _latent('second_order', tfpa.second_order_gradient, 2.0, None, problem=_PATH),
   Case(
     'elliptical_slice',
     tfpa.elliptical_slice,
@@ -453,36 +400,22 @@ _LATENT = (
     calibration=Calibration('elliptical slice', 'field'),
   ),
   _latent(
-    'auxiliary_langevin',
-    tfpa.auxiliary_langevin,
-    0.3,
-    1.5,
-    problem=_DENSITY,
+    'auxiliary_langevin', tfpa.auxiliary_langevin, 0.3, 1.5, problem=_DENSITY
   ),
+  # Two reversible moves in turn, whose reverse is the other order: states of a
+  # window are nearly independent, so that the order has no effect on it.
   _latent(
-    'joint',
-    tfpa.latent_gaussian_hyperparameters,
-    1.0,
-    1.0,
+    *('joint', tfpa.latent_gaussian_hyperparameters, 1.0, None),
     problem=_HIERARCHY,
-    few_chains=None,
-    # Two reversible moves in turn, whose reverse is the other order: states of
-    # a window are nearly independent, so that the order has no effect on it.
     calibration=Calibration('hyperparameters, joint', 'hierarchy', 20),
   ),
   _latent(
-    'gibbs',
-    tfpa.latent_gaussian_hyperparameters,
-    1.0,
-    1.0,
-    'marginal',
+    *('gibbs', tfpa.latent_gaussian_hyperparameters, 1.0, None),
+    label='marginal',
     problem=_HIERARCHY,
-    few_chains=None,
     options=dict(joint=False, latent='marginal_gradient'),
     calibration=Calibration(
-      'hyperparameters, Gibbs',
-      'hierarchy',
-      20,
+      *('hyperparameters, Gibbs', 'hierarchy', 20),
       options=dict(latent='auxiliary_gradient'),
     ),
   ),
@@ -535,138 +468,183 @@ _OTHERS = (
   ),
 )
 
+_langevin = functools.partial(_digest, tfpa.gradient_adaptive_langevin)
+_entropy = functools.partial(
+  _digest, tfpa.entropy_adaptive_hamiltonian, **_LENGTH
+)
+_divergence = functools.partial(_digest, tfpa.fisher_divergence_hamiltonian)
+_transported = functools.partial(
+  _digest, tfpa.transport_adaptive_hamiltonian, num_leapfrog_steps=(1, 3)
+)
+_surrogate = functools.partial(_digest, tfpa.kernel_hamiltonian)
+_adam = _optimizers.adam(0.01)
 _DIGESTS = (
-  *_digests(
-    tfpa.gradient_adaptive_langevin,
-    {
-      'no short steps': dict(short_step_share=0.0),
-      'diagonal': dict(preconditioner=_parts.diagonal()),
-      'tridiagonal': dict(preconditioner=_parts.tridiagonal()),
-      'banded': dict(preconditioner=_parts.banded(num_superdiagonals=2)),
-      'arrow': dict(preconditioner=_parts.arrow(num_globals=1)),
-      'low rank': dict(preconditioner=_parts.low_rank(rank=1)),
-      'jump distance': dict(
-        criterion=tfpa.criteria.expected_squared_jump_distance(),
-        optimizer=tfpa.optimizers.adam(0.01),
-      ),
-      'l2hmc': dict(
-        criterion=tfpa.criteria.l2hmc(), optimizer=tfpa.optimizers.adam(0.01)
-      ),
-      'cross entropy': dict(
-        criterion=tfpa.criteria.cross_entropy(target_accept_prob=0.5)
-      ),
-      'rmsprop': dict(optimizer=tfpa.optimizers.rmsprop(learning_rate=0.01)),
-    },
+  _langevin('no short steps', short_step_share=0.0),
+  _langevin('diagonal', preconditioner=_parts.diagonal()),
+  _langevin('tridiagonal', preconditioner=_parts.tridiagonal()),
+  _langevin('banded', preconditioner=_parts.banded(num_superdiagonals=2)),
+  _langevin('arrow', preconditioner=_parts.arrow(num_globals=1)),
+  _langevin('low rank', preconditioner=_parts.low_rank(rank=1)),
+  _langevin(
+    'jump distance',
+    criterion=_criteria.expected_squared_jump_distance(),
+    optimizer=_adam,
   ),
-  *_digests(tfpa.gradient_adaptive_langevin, {'single precision': {}}, _SINGLE),
-  *_digests(
-    tfpa.gradient_adaptive_langevin,
-    {'parts': dict(preconditioner=[_parts.diagonal(), _parts.tridiagonal()])},
+  _langevin('l2hmc', criterion=_criteria.l2hmc(), optimizer=_adam),
+  _langevin('cross entropy', criterion=_criteria.cross_entropy(0.5)),
+  _langevin('rmsprop', optimizer=_optimizers.rmsprop(0.01)),
+  _langevin('single precision', _SINGLE),
+  _langevin(
+    'parts',
     _TWO_PARTS,
+    preconditioner=[_parts.diagonal(), _parts.tridiagonal()],
   ),
-  *_digests(
-    tfpa.adaptive_metropolis,
-    {'estimates': dict(target_is_stochastic=True)},
-    _ESTIMATES,
+  _digest(
+    *(tfpa.adaptive_metropolis, 'estimates', _ESTIMATES),
     Calibration('random walk on estimates', 'effects', 5),
+    target_is_stochastic=True,
   ),
-  *_digests(tfpa.auxiliary_gradient, {'stationary': {}}, _TORUS),
-  *_digests(tfpa.auxiliary_langevin, {'z': dict(auxiliary='z')}),
-  *_digests(
-    tfpa.entropy_adaptive_hamiltonian,
-    {
-      'finite difference': dict(**_LENGTH, hessian_product='finite_difference'),
-    },
-  ),
-  *_digests(
-    tfpa.entropy_adaptive_hamiltonian,
-    {'random number of steps': dict(num_leapfrog_steps=(1, 3))},
+  _digest(tfpa.auxiliary_gradient, 'stationary', _TORUS),
+  _digest(tfpa.auxiliary_langevin, 'z', auxiliary='z'),
+  _entropy('finite difference', hessian_product='finite_difference'),
+  _entropy(
+    'random number of steps',
     calibration=Calibration(
       'Hamiltonian, random length',
       thinning=2,
       options=dict(num_leapfrog_steps=(1, 4)),
     ),
+    num_leapfrog_steps=(1, 3),
   ),
-  *_digests(
-    baselines.fisher_adaptive_langevin,
-    {
-      'paper': dict(
-        preconditioner=_parts.cholesky(init_scale=0.1 / _SIZE**0.5),
-        short_step_share=0.0,
-        has_paper_constants=True,
-      )
-    },
+  _digest(
+    *(baselines.fisher_adaptive_langevin, 'paper'),
+    preconditioner=_parts.cholesky(init_scale=0.1 / _SIZE**0.5),
+    short_step_share=0.0,
+    has_paper_constants=True,
   ),
-  *_digests(
-    tfpa.fisher_divergence_hamiltonian,
-    {'five leapfrog steps at most': dict(num_leapfrog_steps=(1, 5))},
-  ),
-  *_digests(
-    tfpa.fisher_divergence_hamiltonian,
-    {'diagonal': dict(preconditioner=_parts.diagonal())},
+  _divergence('five leapfrog steps at most', num_leapfrog_steps=(1, 5)),
+  _divergence(
+    'diagonal',
     calibration=Calibration(
       'Hamiltonian, Fisher divergence, diagonal', thinning=2
     ),
+    preconditioner=_parts.diagonal(),
   ),
-  *_digests(tfpa.papers.gadrwm, {'paper': {}}),
-  *_digests(tfpa.papers.gadmala, {'paper': {}}),
-  *_digests(tfpa.papers.adaptive_metropolis, {'paper': {}}),
-  *_digests(tfpa.papers.entropy_hmc, {'paper': _LENGTH}),
-  *_digests(tfpa.papers.kmc, {'paper': {}}),
-  *_digests(tfpa.papers.mgrad, {'paper': {}}, _FIELD),
-  *_digests(
-    tfpa.kernel_hamiltonian,
-    {
-      'lite': dict(
-        surrogate=tfpa.surrogates.kernel_exponential_family_lite(num_points=30)
-      )
-    },
-  ),
-  *_digests(
-    tfpa.kernel_hamiltonian,
-    {'estimates': dict(target_is_stochastic=True, num_leapfrog_steps=(1, 4))},
-    _ESTIMATES,
+  _digest(tfpa.papers.gadrwm, 'paper'),
+  _digest(tfpa.papers.gadmala, 'paper'),
+  _digest(tfpa.papers.adaptive_metropolis, 'paper'),
+  _digest(tfpa.papers.entropy_hmc, 'paper', **_LENGTH),
+  _digest(tfpa.papers.kmc, 'paper'),
+  _digest(tfpa.papers.mgrad, 'paper', _FIELD),
+  _surrogate('lite', surrogate=_surrogates.kernel_exponential_family_lite(30)),
+  _surrogate(
+    *('estimates', _ESTIMATES),
     # The builder's own number of leapfrog steps.
     Calibration(
-      'kernel Hamiltonian on estimates',
-      'effects',
-      5,
-      200,
+      *('kernel Hamiltonian on estimates', 'effects', 5, 200),
       dict(num_leapfrog_steps=None, **_HUNDRED_POINTS),
     ),
+    target_is_stochastic=True,
+    num_leapfrog_steps=(1, 4),
   ),
-  *_digests(
-    tfpa.latent_gaussian_hyperparameters,
-    {'slice': dict(joint=False, latent='elliptical_slice')},
-    _HIERARCHY,
+  _digest(
+    *(tfpa.latent_gaussian_hyperparameters, 'slice', _HIERARCHY),
+    joint=False,
+    latent='elliptical_slice',
   ),
-  *_digests(tfpa.marginal_gradient, {'markov': {}}, _PATH),
-  *_digests(
-    tfpa.transport_adaptive_hamiltonian,
-    {
-      'kept momenta': dict(
-        num_leapfrog_steps=(1, 3),
-        transport=tfpa.transports.conditional_gaussian(),
-        keep_momentum=True,
-      )
-    },
+  _digest(tfpa.marginal_gradient, 'markov', _PATH),
+  _transported(
+    'kept momenta', transport=_maps.conditional_gaussian(), keep_momentum=True
   ),
-  *_digests(
-    tfpa.transport_adaptive_hamiltonian,
-    {
-      'conditional Gaussian': dict(
-        num_leapfrog_steps=(1, 3),
-        transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),
-      )
-    },
+  _transported(
+    'conditional Gaussian',
     # One map for all data sets: right for none of them.
     calibration=Calibration(
       'transport Hamiltonian, conditional Gaussian',
       thinning=2,
       num_adaptation_steps=100,
-      options=dict(transport=tfpa.transports.conditional_gaussian()),
+      options=dict(transport=_maps.conditional_gaussian()),
     ),
+    transport=_maps.conditional_gaussian(structure='tridiagonal'),
   ),
 )
 
 CASES = (*_LINEAR, *_LATENT, *_OTHERS, *_DIGESTS)
+
+# Below is what no other case has of the parts of the library: laws go over it.
+
+
+def _structured(make, *left_out):
+  """Yields a case for each structure, made by a `functools.partial`."""
+  structures = {
+    'arrow': _parts.arrow(num_globals=2),
+    'banded': _parts.banded(num_superdiagonals=2),
+    'diagonal': _parts.diagonal(),
+    'low_rank': _parts.low_rank(rank=2),
+    'tridiagonal': _parts.tridiagonal(),
+  }
+  for name, part in structures.items():
+    if name not in left_out:
+      yield make(name, preconditioner=part)
+
+
+def _dense(size, dtype):
+  return np.exp(-0.5 * _distances(size)).astype(dtype)
+
+
+def _state_space(size, dtype):
+  half = (0.5 * np.eye(2)).astype(dtype)
+  return _priors.state_space(half, np.eye(2, dtype=dtype), half, size // 2)
+
+
+# Name -> function of the number of coordinates and the NumPy dtype.
+_OTHER_PRIORS = {
+  'autoregression': lambda size, dtype: _priors.autoregression(
+    np.array([0.6, 0.2], dtype), dtype(0.8), size
+  ),
+  'block': lambda size, dtype: _priors.block(
+    _priors.spectral(_dense(size // 2, dtype)), 2
+  ),
+  'kronecker': lambda size, dtype: _priors.kronecker(
+    [_dense(2, dtype), _dense(size // 2, dtype)]
+  ),
+  'random walk': lambda size, dtype: _priors.random_walk(
+    dtype(0.5), size, dtype(1.0)
+  ),
+  'state space': _state_space,
+}
+
+
+def _with_prior(name, build_prior):
+  def arguments(size, dtype):
+    return dict(prior=build_prior(size, dtype))
+
+  problem = Problem(_counts, _start, 'field', arguments)
+  return _digest(tfpa.marginal_gradient, name, problem)
+
+
+def _sinh_arcsinh(params):
+  return tfp.bijectors.SinhArcsinh(tailweight=tf.exp(params))
+
+
+def _zeros(size, dtype):
+  return tf.zeros([size], dtype)
+
+
+_lite = _surrogates.kernel_exponential_family_lite
+_finite = _surrogates.kernel_exponential_family_finite
+PARTS = (
+  *_structured(functools.partial(_digest, tfpa.adaptive_metropolis)),
+  *_structured(functools.partial(_digest, tfpa.fisher_divergence_langevin)),
+  *_structured(functools.partial(_digest, tfpa.gradient_adaptive_random_walk)),
+  *_structured(_divergence, 'diagonal'),
+  *_structured(_entropy),
+  _langevin('adam', optimizer=_adam),
+  _transported('bent', transport=_maps.conditional_gaussian(bent=True)),
+  _transported('scaled', transport=_maps.scaled(_zeros, _sinh_arcsinh)),
+  _surrogate('finite, online', surrogate=_finite(40, 20, online=True)),
+  _surrogate(
+    'in turn', surrogate=_surrogates.in_turn(_lite(40), _finite(40, 20))
+  ),
+  *map(_with_prior, _OTHER_PRIORS, _OTHER_PRIORS.values()),
+)

@@ -1,15 +1,8 @@
 """All samplers that configs can name; importing this module registers them."""
 
-from experiments.samplers import adaptive
-from experiments.samplers import hamiltonian_abc
-from experiments.samplers import jax_peers
-from experiments.samplers import latent
-from experiments.samplers import nutpie_peer
-from experiments.samplers import surrogate
-from experiments.samplers import tfp_kernels
-from experiments.samplers import windowed
+import importlib
 
-__all__ = [
+for _module in (
   'adaptive',
   'hamiltonian_abc',
   'jax_peers',
@@ -18,4 +11,5 @@ __all__ = [
   'surrogate',
   'tfp_kernels',
   'windowed',
-]
+):
+  importlib.import_module(f'experiments.samplers.{_module}')

@@ -3,11 +3,11 @@
 Each leapfrog step simulates on both sides of the state, in the same random
 directions and with the same random numbers, and never asks whether to accept:
 
-  g = mean_r D_r [l(x + c D_r) - l(x - c D_r)] / (2 c),  D_r uniform on {+-1}^d
+  g = D [l(x + c D) - l(x - c D)] / (2 c),  D uniform on {+-1}^d
   p <- p + h (g - A p) + (2 h A)^(1/2) N(0, I);   x <- x + h p
 
-l is the log of the synthetic likelihood and the prior, c the perturbation, A
-the friction that takes up the heat of the noise in g. Random numbers are
+l is the log of the synthetic likelihood under a flat prior, c the perturbation,
+A the friction that takes up the heat of the noise in g. Random numbers are
 sticky: part of the state, refreshed once a step by a Metropolis move of their
 own at fixed x. What is sampled is off by the heat that is left and by the
 Gaussian shape of the synthetic likelihood: a baseline, not a method to use.
@@ -20,25 +20,16 @@ from typing import ClassVar
 
 import tensorflow as tf
 import tensorflow_probability as tfp
-from pydantic import Field
 
 from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
-from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
 from experiments.targets.random_draws import standard_normals
 from experiments.targets.random_draws import uniforms
 from experiments.targets.registry import METHODS
 from experiments.targets.simulator import synthetic_log_likelihood
 from tfp_adaptive.core import random
-
-__all__ = [
-  'HamiltonianAbc',
-  'HamiltonianAbcMethod',
-  'HamiltonianAbcResults',
-  'perturbation_gradient',
-]
 
 
 class HamiltonianAbcResults(
@@ -82,18 +73,14 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
     step_size,
     num_leapfrog_steps,
     num_simulations,
-    num_directions=1,
     perturbation=0.1,
     friction=1.0,
   ):
     """Builds the kernel; no Tensor is created here.
 
     Args:
-      simulator: a `Simulator`.
       step_size: h, in units of the state.
-      num_leapfrog_steps: gradients of one step.
       num_simulations: data sets behind one synthetic likelihood, at least 2.
-      num_directions: of one gradient.
       perturbation: c, in units of the state.
       friction: A, per unit of time; 0: none.
     """
@@ -102,7 +89,6 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
       step_size=step_size,
       num_leapfrog_steps=num_leapfrog_steps,
       num_simulations=num_simulations,
-      num_directions=num_directions,
       perturbation=perturbation,
       friction=friction,
     )
@@ -118,9 +104,8 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
   @property
   def num_estimates(self):
     """Synthetic likelihoods that one step of one chain estimates."""
-    p = self._parameters
     # Two more for the move of the random numbers.
-    return 2 * p['num_directions'] * p['num_leapfrog_steps'] + 2
+    return 2 * self._parameters['num_leapfrog_steps'] + 2
 
   def bootstrap_results(self, init_state):
     states = tf.convert_to_tensor(init_state)
@@ -161,8 +146,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
 
   def _log_prob(self, states, noise):
     simulator = self._parameters['simulator']
-    log_likelihood = synthetic_log_likelihood(simulator, states, noise)
-    return log_likelihood + simulator.log_prior_fn(states)
+    return synthetic_log_likelihood(simulator, states, noise)
 
   def _refreshed(self, states, noise, seed):
     noise_seed, accept_seed = random.split(seed, 2)
@@ -177,7 +161,6 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
     p = self._parameters
     step_size = tf.cast(p['step_size'], states.dtype)
     friction = tf.cast(p['friction'], states.dtype)
-    num_directions = p['num_directions']
 
     def log_prob(points):
       # One set of random numbers for both sides and all directions.
@@ -188,8 +171,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
         seed, step, alg='philox'
       )
       sign_seed, heat_seed = random.split(folded & 0x7FFFFFFF, 2)
-      shape = tf.concat([[num_directions], tf.shape(states)], axis=0)
-      is_up = uniforms(shape, sign_seed) < 0.5
+      is_up = uniforms(tf.concat([[1], tf.shape(states)], 0), sign_seed) < 0.5
       signs = 2.0 * tf.cast(is_up, states.dtype) - 1.0
       gradient = perturbation_gradient(
         log_prob, states, signs, tf.cast(p['perturbation'], states.dtype)
@@ -216,15 +198,6 @@ def _normals_like(states, seed):
 class HamiltonianAbcMethod(MethodParameters):
   """Uncorrected HMC on simulated gradients, sticky random numbers."""
 
-  step_size: float = Field(0.1, gt=0)
-  num_leapfrog_steps: NumLeapfrogSteps = 50
-  num_simulations: int | None = Field(
-    None, ge=2, description="of one synthetic likelihood; None: the target's"
-  )
-  num_directions: int = Field(1, ge=1)
-  perturbation: float = Field(0.1, gt=0)
-  friction: float = Field(1.0, ge=0)
-
   takes_stochastic: ClassVar[bool] = True
 
   def default_label(self):
@@ -239,24 +212,17 @@ class HamiltonianAbcMethod(MethodParameters):
 
   def build(self, target, options):
     del options
-    num_simulations = self.num_simulations or max(2, target.num_simulations)
+    num_simulations = max(2, target.num_simulations)
     kernel = HamiltonianAbc(
       target.simulator,
-      self.step_size,
-      self.num_leapfrog_steps,
-      num_simulations,
-      self.num_directions,
-      self.perturbation,
-      self.friction,
+      step_size=0.1,
+      num_leapfrog_steps=50,
+      num_simulations=num_simulations,
     )
     # In units of the target's own estimates, so that costs compare.
     per_estimate = num_simulations / max(1, target.num_simulations)
     cost = Cost(target=kernel.num_estimates * per_estimate)
-    return Method(
-      kernel,
-      cost,
-      cost,
-      trace_fn=traced(
-        num_simulations='num_simulations', is_refreshed='is_refreshed'
-      ),
+    trace_fn = traced(
+      num_simulations='num_simulations', is_refreshed='is_refreshed'
     )
+    return Method(kernel, cost, cost, trace_fn=trace_fn)

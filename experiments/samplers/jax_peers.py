@@ -23,7 +23,6 @@ from typing import Literal
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
@@ -31,15 +30,6 @@ from experiments.samplers.windowed import Result
 from experiments.targets import jax_density
 from experiments.targets.jax_density import import_peer
 from experiments.targets.registry import METHODS
-
-__all__ = [
-  'Algorithm',
-  'JaxPeer',
-  'Peer',
-  'check_unthinned',
-  'compiled_sampler',
-  'peer_result',
-]
 
 # ChEES has no defaults for these two; they are those of BlackJAX's own test.
 _CHEES_STEP_SIZE = 0.1
@@ -109,7 +99,6 @@ def compiled_sampler(make_algorithm, dtype):
   Args:
     make_algorithm: number of results to `Algorithm`, called in the precision
       of the target.
-    dtype: 'float32' or 'float64', of the states.
   """
   programs = {}
 
@@ -153,9 +142,7 @@ def peer_result(drawn, adapting, seconds):
   """Returns the `Result` that a cell reads.
 
   Args:
-    drawn: dict as of `Algorithm.draw`, numpy.
     adapting: gradients taken, [num_adaptation_steps, num_chains].
-    seconds: dict of compile, adaptation and sampling.
   """
   states = drawn['states']
   # As TFP's NUTS has it: whether a step went anywhere. The state before the
@@ -196,7 +183,6 @@ class BlackjaxNuts(JaxPeer):
   """BlackJAX's NUTS, step size and mass matrix in growing windows."""
 
   mass_matrix: Literal['dense', 'diagonal'] = 'dense'
-  target_accept_prob: float = Field(0.8, gt=0, lt=1)
 
   package: ClassVar[str] = 'blackjax'
   least_adaptation: ClassVar[int] = 20
@@ -210,7 +196,6 @@ class BlackjaxNuts(JaxPeer):
       blackjax.nuts,
       log_prob,
       is_mass_matrix_diagonal=self.mass_matrix == 'diagonal',
-      target_acceptance_rate=self.target_accept_prob,
       adaptation_info_fn=_num_steps_taken,
     )
 
@@ -359,23 +344,16 @@ def _scan(step, key, states, num_results):
 class NumpyroNuts(JaxPeer):
   """NumPyro's NUTS, step size and mass matrix in growing windows."""
 
-  mass_matrix: Literal['dense', 'diagonal'] = 'dense'
-  target_accept_prob: float = Field(0.8, gt=0, lt=1)
-
   package: ClassVar[str] = 'numpyro'
   least_adaptation: ClassVar[int] = 20
 
   def default_label(self):
-    return f'NumPyro NUTS ({self.mass_matrix})'
+    return 'NumPyro NUTS (dense)'
 
   def algorithm(self, log_prob, options, num_results):
     infer, jax = import_peer('numpyro.infer'), import_peer('jax')
     num_adaptation_steps = options.num_adaptation_steps
-    kernel = infer.NUTS(
-      potential_fn=lambda x: -log_prob(x),
-      dense_mass=self.mass_matrix == 'dense',
-      target_accept_prob=self.target_accept_prob,
-    )
+    kernel = infer.NUTS(potential_fn=lambda x: -log_prob(x), dense_mass=True)
 
     def adapt_one(given):
       key, start = given

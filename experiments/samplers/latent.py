@@ -19,8 +19,6 @@ from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.targets.registry import METHODS
 
-__all__ = ['Latent', 'LatentGaussianHyperparameters']
-
 # Steps whose likelihood calls are counted, one by one, after a run.
 _COUNTED_STEPS = 50
 
@@ -49,8 +47,8 @@ class Latent(MethodParameters):
       raise ValueError(
         f'it samples a likelihood times a Gaussian prior, but {target.name} is '
         'given as one density; take a latent Gaussian target (gp_regression, '
-        'gp_classification, log_gaussian_cox ...) with coordinates: field, or '
-        'a sampler of densities such as nuts.'
+        'gp_classification, log_gaussian_cox ...), or a sampler of densities '
+        'such as nuts.'
       )
 
   def make(self, builder, target, options, **arguments):
@@ -94,22 +92,16 @@ class AuxiliaryGradient(Latent):
 
 @METHODS.register('crank_nicolson')
 class CrankNicolson(Latent):
-  """pCN, pCNL, CN and CNL: Crank-Nicolson steps of the diffusion."""
+  """pCN and pCNL: preconditioned Crank-Nicolson steps of the diffusion."""
 
   langevin: bool = False
-  preconditioned: bool = True
 
   def sampler(self):
-    prefix = 'p' if self.preconditioned else ''
-    return f'{prefix}CN{"L" if self.langevin else ""}'
+    return 'pCNL' if self.langevin else 'pCN'
 
   def build(self, target, options):
     return self.make(
-      tfpa.crank_nicolson,
-      target,
-      options,
-      langevin=self.langevin,
-      preconditioned=self.preconditioned,
+      tfpa.crank_nicolson, target, options, langevin=self.langevin
     )
 
 
@@ -122,17 +114,6 @@ class PriorPreconditionedLangevin(Latent):
 
   def build(self, target, options):
     return self.make(baselines.prior_preconditioned_langevin, target, options)
-
-
-@METHODS.register('second_order_gradient')
-class SecondOrderGradient(Latent):
-  """mGrad with the likelihood's curvature, over Markov priors."""
-
-  def sampler(self):
-    return 'second order'
-
-  def build(self, target, options):
-    return self.make(tfpa.second_order_gradient, target, options)
 
 
 @METHODS.register('elliptical_slice')
@@ -150,11 +131,7 @@ class EllipticalSlice(MethodParameters):
 
 
 def elliptical_slice_method(latent):
-  """Returns TFP's sampler with its calls of the likelihood counted.
-
-  Args:
-    latent: the `LatentGaussian`.
-  """
+  """Returns TFP's sampler with its calls of the likelihood counted."""
   # Counted where they are made one by one: outside of compiled loops.
   num_calls = []
 
@@ -194,15 +171,9 @@ class LatentGaussianHyperparameters(MethodParameters):
 
   joint: bool = True
   latent: Literal[tuple(_NAMES)] = 'auxiliary_gradient'  # type: ignore[valid-type]
-  num_latent_updates: int = Field(1, ge=1)
-  target_accept_prob: AcceptProb = 0.55
-  hyper_target_accept_prob: float = Field(0.25, gt=0, lt=1)
 
   def default_label(self):
-    label = f'{_NAMES[self.latent]}-{"joint" if self.joint else "gibbs"}'
-    if self.num_latent_updates > 1:
-      label += f', {self.num_latent_updates} updates'
-    return label
+    return f'{_NAMES[self.latent]}-{"joint" if self.joint else "gibbs"}'
 
   def check_target(self, target):
     if target.hierarchy is None:
@@ -222,9 +193,6 @@ class LatentGaussianHyperparameters(MethodParameters):
       hyperprior=hierarchy.hyper_log_prob_fn,
       joint=self.joint,
       latent=self.latent,
-      num_latent_updates=self.num_latent_updates,
-      target_accept_prob=self.target_accept_prob,
-      hyper_target_accept_prob=self.hyper_target_accept_prob,
     )
 
     def sample_fn(init_state, **arguments):

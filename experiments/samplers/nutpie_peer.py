@@ -14,7 +14,6 @@ from typing import ClassVar
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from experiments.samplers.base import Method
 from experiments.samplers.jax_peers import check_unthinned
@@ -24,15 +23,12 @@ from experiments.targets import jax_density
 from experiments.targets.jax_density import import_peer
 from experiments.targets.registry import METHODS
 
-__all__ = ['Nutpie']
-
 
 @METHODS.register('nutpie')
 class Nutpie(Peer):
   """nutpie's NUTS, low-rank modified or diagonal mass matrix."""
 
   mass_matrix: Literal['low_rank', 'diagonal'] = 'low_rank'
-  target_accept_prob: float = Field(0.8, gt=0, lt=1)
 
   package: ClassVar[str] = 'nutpie'
   least_adaptation: ClassVar[int] = 20
@@ -62,7 +58,6 @@ class Nutpie(Peer):
         seed=int(np.random.SeedSequence(np.asarray(seed)).generate_state(1)[0]),
         progress_bar=False,
         low_rank_modified_mass_matrix=self.mass_matrix == 'low_rank',
-        target_accept=self.target_accept_prob,
       )
       elapsed = time.perf_counter() - begin
       # Chains run in turns, so their seconds add up.

@@ -28,22 +28,6 @@ from experiments.samplers import theirs
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import verdict as verdict_lib
 
-__all__ = [
-  'NUM_CHAINS',
-  'NUM_DRAWS',
-  'NUTS',
-  'OURS',
-  'SAMPLERS',
-  'Outcome',
-  'coordinates',
-  'execute',
-  'is_long',
-  'record',
-  'run',
-  'run_theirs',
-  'worst_error',
-]
-
 OURS, NUTS = 'sample_posterior', 'NUTS, windowed'
 # Defaults of `sample_posterior`; the other samplers get the same.
 NUM_DRAWS, NUM_CHAINS = 1000, 8
@@ -88,9 +72,6 @@ def run(
   """Returns the outcome of `OURS` or `NUTS`; what it compiles is timed.
 
   Args:
-    sampler: `OURS` or `NUTS`.
-    build: Function that returns the joint distribution.
-    seed: Seed.
     progress: Whether a sampler that can do so shows its progress.
     **pins: Data by name, for a joint distribution that has none. TFP's NUTS
       takes none.
@@ -190,10 +171,6 @@ def run_theirs(
   """Returns the outcome of a sampler of another interpreter.
 
   Args:
-    sampler: Key of `theirs.SAMPLERS`.
-    model: Path of the model's file.
-    data: Its data by name.
-    seed: Seed.
     python: Path of the interpreter, or `None`.
 
   Raises:
@@ -228,11 +205,7 @@ def run_theirs(
 
 
 def is_long(sampler: str) -> bool:
-  """Returns whether a sampler draws five times as much, to judge or to test.
-
-  Args:
-    sampler: Key of `theirs.SAMPLERS`.
-  """
+  """Returns whether a sampler draws five times as much, to judge or to test."""
   return sampler.endswith(('long', '5000 draws'))
 
 
@@ -242,7 +215,6 @@ def execute(
   """Returns the arrays that `theirs.py` writes for a task.
 
   Args:
-    task: Its JSON values.
     python: Path of the interpreter, or `None`.
     **inputs: Arrays by name: `data`, and `points` for densities.
 
@@ -286,12 +258,7 @@ def execute(
 def record(
   outcome: Outcome, exact_means: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-  """Returns the JSON values that are kept of an outcome.
-
-  Args:
-    outcome: What a sampler returned.
-    exact_means: Posterior means by coordinate, those that are known.
-  """
+  """Returns the JSON values that are kept of an outcome."""
   names, values = coordinates(outcome.states)
   verdict = verdict_lib.judge(
     names, values, outcome.trace, convergence.LEAST_ESS
@@ -300,6 +267,10 @@ def record(
   deviations = np.std(values, axis=(0, 1), dtype=np.float64)
   errors = deviations / np.sqrt(verdict.diagnosis.ess_moments[:-1])
   moments = dict(zip(names, np.stack([means, errors], -1).tolist()))
+  known = [
+    ((moments[name][0] - exact) / moments[name][1], name)
+    for name, exact in (exact_means or {}).items()
+  ]
   sizes = {name: verdict.worst(name) for name in ('ess_bulk', 'ess_tail')}
   return {
     'converged': not verdict.failed,
@@ -312,7 +283,7 @@ def record(
     **outcome.cost,
     # Means and their standard errors.
     'means': moments,
-    'worst_error': worst_error(moments, exact_means or {}),
+    'worst_error': max(known, key=lambda pair: abs(pair[0]), default=None),
     **outcome.more,
   }
 
@@ -322,19 +293,3 @@ def coordinates(
 ) -> tuple[list[str], np.ndarray]:
   """Returns names [d] and values [draws, chains, d] of all unknowns."""
   return verdict_lib.coordinates(list(states), list(states.values()))
-
-
-def worst_error(
-  means: Mapping[str, tuple[float, float]], exact_means: Mapping[str, float]
-) -> tuple[float, str] | None:
-  """Returns the largest error in standard errors, and where it is.
-
-  Args:
-    means: Mean and its standard error by coordinate.
-    exact_means: Posterior means by coordinate; without any there is no error.
-  """
-  errors = [
-    ((means[name][0] - exact) / means[name][1], name)
-    for name, exact in exact_means.items()
-  ]
-  return max(errors, key=lambda error: abs(error[0]), default=None)

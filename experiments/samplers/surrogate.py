@@ -12,19 +12,15 @@ from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.targets.registry import METHODS
 
-__all__ = ['GradientFree']
-
 
 class GradientFree(MethodParameters):
   """What both kernel samplers take; None: the library's default."""
 
   num_points: int | None = Field(None, ge=2, description='draws of a fit')
-  step_size: float | None = Field(None, gt=0, description='the first one')
   target_accept_prob: float | None = Field(None, gt=0, lt=1)
   history_draws: int | None = Field(
     None, ge=2, description='exact draws of the target, known beforehand'
   )
-  history_seed: int = Field(0, ge=0)
 
   takes_stochastic: ClassVar[bool] = True
 
@@ -40,15 +36,13 @@ class GradientFree(MethodParameters):
   def build_with(self, builder, surrogate, target, options, **arguments):
     """Returns the method of a builder that takes what both of them take."""
     if self.history_draws is not None:
-      arguments['history'] = target.exact_draws_fn(
-        self.history_draws, self.history_seed
-      )
+      arguments['history'] = target.exact_draws_fn(self.history_draws, 0)
     kernel = builder(
       target.target_log_prob_fn,
       options.num_adaptation_steps,
       surrogate=surrogate,
       target_is_stochastic=target.is_stochastic,
-      **self.given('step_size', 'target_accept_prob'),
+      **self.given('target_accept_prob'),
       **arguments,
     )
     return Method(kernel, **costs(kernel), has_step_size=True)
@@ -61,7 +55,6 @@ class KernelHamiltonian(GradientFree):
   settings: Literal['default', 'paper'] = 'default'
   surrogate: Literal['finite', 'lite'] = 'finite'
   num_features: int | None = Field(None, ge=1)
-  kernel: Literal['gaussian', 'rational_quadratic'] = 'gaussian'
   # Their name is not `num_leapfrog_steps`, because a list of those stands for
   # one method each. `None`: as many as the trajectory's length needs.
   fewest_leapfrog_steps: int | None = Field(None, ge=1)
@@ -93,12 +86,12 @@ class KernelHamiltonian(GradientFree):
     """Returns the `tfpa.interfaces.Surrogate` of that short name."""
     if self.surrogate == 'finite':
       return tfpa.surrogates.kernel_exponential_family_finite(
-        kernel=self.kernel, **self.given('num_points', 'num_features')
+        **self.given('num_points', 'num_features')
       )
-    if self.num_features is not None or self.kernel != 'gaussian':
+    if self.num_features is not None:
       raise ValueError(
         "surrogate: 'lite' has a Gaussian kernel at each of its draws; leave "
-        "num_features and kernel out, or write surrogate: 'finite'."
+        "num_features out, or write surrogate: 'finite'."
       )
     return tfpa.surrogates.kernel_exponential_family_lite(
       **self.given('num_points')

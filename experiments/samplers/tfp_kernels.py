@@ -6,7 +6,6 @@ https://doi.org/10.1111/j.1467-9868.2010.00765.x.
 """
 
 from typing import ClassVar
-from typing import Literal
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -21,31 +20,18 @@ from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
 from experiments.targets.registry import METHODS
 
-__all__ = ['Hmc', 'StepSize', 'fixed_preconditioner']
-
-_ADAPTATIONS = {
-  'dual_averaging': tfp.mcmc.DualAveragingStepSizeAdaptation,
-  'simple': tfp.mcmc.SimpleStepSizeAdaptation,
-}
 # `sample_snaper_hmc` takes the rest of the adaptation steps as burn-in.
 _SNAPER_ADAPTING = 0.9
+_NUM_REPLICAS, _REPLICA_LEAPFROG_STEPS = 4, 3
 
 
 class StepSize(MethodParameters):
-  """How the step size is started and learned."""
-
-  step_size: float | None = Field(
-    None, gt=0, description='the first one; None: 0.1 / sqrt(event_size)'
-  )
-  step_size_adaptation: Literal['dual_averaging', 'simple'] = 'dual_averaging'
+  """A step size that starts at 0.1 / sqrt(event_size) and is learned."""
 
   is_peer: ClassVar[bool] = True
 
-  def first_step_size(self, target):
-    return self.step_size or 0.1 / target.event_size**0.5
-
   def adapted(self, kernel, options):
-    return _ADAPTATIONS[self.step_size_adaptation](
+    return tfp.mcmc.DualAveragingStepSizeAdaptation(
       kernel,
       num_adaptation_steps=options.num_adaptation_steps,
       target_accept_prob=self.target_accept_prob,
@@ -57,11 +43,15 @@ class StepSize(MethodParameters):
       proposal_class(
         target.target_log_prob_fn,
         preconditioner=tfpa.preconditioners.diagonal(init_scale=1.0),
-        step_size=self.first_step_size(target),
+        step_size=_first_step_size(target),
         **arguments,
       )
     )
     return Method(self.adapted(kernel, options), **costs(kernel))
+
+
+def _first_step_size(target):
+  return 0.1 / target.event_size**0.5
 
 
 @METHODS.register('rwm')
@@ -88,7 +78,7 @@ class RandomWalk(StepSize):
 class Mala(StepSize):
   """Metropolis-adjusted Langevin algorithm, isotropic."""
 
-  target_accept_prob: float = Field(0.55, gt=0, lt=1)
+  target_accept_prob: ClassVar[float] = 0.55
 
   def default_label(self):
     return 'MALA'
@@ -112,7 +102,7 @@ class Hmc(StepSize):
   def build(self, target, options):
     kernel = tfp.mcmc.HamiltonianMonteCarlo(
       target.target_log_prob_fn,
-      step_size=self.first_step_size(target),
+      step_size=_first_step_size(target),
       num_leapfrog_steps=self.num_leapfrog_steps,
     )
     cost = Cost(self.num_leapfrog_steps, self.num_leapfrog_steps)
@@ -123,8 +113,7 @@ class Hmc(StepSize):
 class Nuts(StepSize):
   """No-U-turn sampler, dual averaging, unit mass."""
 
-  target_accept_prob: float = Field(0.8, gt=0, lt=1)
-  max_tree_depth: int = Field(10, ge=1, le=15)
+  target_accept_prob: ClassVar[float] = 0.8
 
   def default_label(self):
     return 'NUTS'
@@ -132,8 +121,7 @@ class Nuts(StepSize):
   def build(self, target, options):
     kernel = tfp.mcmc.NoUTurnSampler(
       target.target_log_prob_fn,
-      step_size=self.first_step_size(target),
-      max_tree_depth=self.max_tree_depth,
+      step_size=_first_step_size(target),
     )
     # The number of leapfrog steps is random, so the trace counts it.
     return Method(
@@ -151,8 +139,6 @@ class SnaperHmc(MethodParameters):
   The kernel that `tfp.experimental.mcmc.sample_snaper_hmc` builds, with its
   constants. It needs at least two chains.
   """
-
-  target_accept_prob: float = Field(0.8, gt=0, lt=1)
 
   is_peer: ClassVar[bool] = True
 
@@ -174,7 +160,7 @@ class SnaperHmc(MethodParameters):
     kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
       kernel,
       num_adaptation_steps=num_adapting,
-      target_accept_prob=tf.constant(self.target_accept_prob, target.dtype),
+      target_accept_prob=tf.constant(0.8, target.dtype),
       reduce_fn=tfp.math.reduce_log_harmonic_mean_exp,
     )
     # One number of leapfrog steps for all chains, jittered at every step.
@@ -195,36 +181,30 @@ class ReplicaExchange(MethodParameters):
   that each replica needs again after a swap.
   """
 
-  num_leapfrog_steps: NumLeapfrogSteps = 3
-  num_replicas: int = Field(4, ge=2)
-  target_accept_prob: float = Field(0.75, gt=0, lt=1)
-
   is_peer: ClassVar[bool] = True
 
   def default_label(self):
-    return f'Replica exchange HMC-{self.num_leapfrog_steps}'
+    return f'Replica exchange HMC-{_REPLICA_LEAPFROG_STEPS}'
 
   def build(self, target, options):
-    inverse_temperatures = 0.5 ** tf.range(
-      self.num_replicas, dtype=target.dtype
-    )
-    first = 0.1 / target.event_size**0.5
+    inverse_temperatures = 0.5 ** tf.range(_NUM_REPLICAS, dtype=target.dtype)
     # [replicas, 1, 1]: one for all chains of a temperature.
-    step_size = first / tf.sqrt(inverse_temperatures)[:, None, None]
+    scales = tf.sqrt(inverse_temperatures)[:, None, None]
+    step_size = _first_step_size(target) / scales
 
     def make_kernel_fn(target_log_prob_fn):
       return tfp.mcmc.DualAveragingStepSizeAdaptation(
         tfp.mcmc.HamiltonianMonteCarlo(
-          target_log_prob_fn, step_size, self.num_leapfrog_steps
+          target_log_prob_fn, step_size, _REPLICA_LEAPFROG_STEPS
         ),
         num_adaptation_steps=options.num_adaptation_steps,
-        target_accept_prob=tf.constant(self.target_accept_prob, target.dtype),
+        target_accept_prob=tf.constant(0.75, target.dtype),
       )
 
     kernel = tfp.mcmc.ReplicaExchangeMC(
       target.target_log_prob_fn, inverse_temperatures, make_kernel_fn
     )
-    calls = self.num_replicas * (self.num_leapfrog_steps + 1)
+    calls = _NUM_REPLICAS * (_REPLICA_LEAPFROG_STEPS + 1)
     return Method(kernel, Cost(calls, calls), Cost(calls, calls))
 
 
@@ -239,9 +219,9 @@ class RiemannianHmc(StepSize):
 
   num_leapfrog_steps: NumLeapfrogSteps
   metric: str = Field('expected_fisher', description='named by the target')
-  target_accept_prob: float = Field(0.7, gt=0, lt=1)
 
   is_peer: ClassVar[bool] = False
+  target_accept_prob: ClassVar[float] = 0.7
 
   def default_label(self):
     steps = self.num_leapfrog_steps
@@ -260,7 +240,7 @@ class RiemannianHmc(StepSize):
       target.target_log_prob_fn,
       fixed_preconditioner(factors[self.metric]),
       self.num_leapfrog_steps,
-      step_size=self.step_size or target.event_size**-0.25,
+      step_size=target.event_size**-0.25,
     )
     kernel = tfpa.MetropolisHastings(proposal)
     return Method(self.adapted(kernel, options), **costs(kernel))

@@ -26,8 +26,6 @@ import time
 
 import numpy as np
 
-__all__ = ['SAMPLERS', 'STAN', 'Clock', 'main']
-
 _WARMUP = 1000
 _KIB = 1024
 
@@ -288,11 +286,7 @@ SAMPLERS = {
     _numpyro,
     {'dense_mass': True, 'target_accept_prob': 0.95},
   ),
-  'NumPyro, diagonal, long': (
-    _NUMPYRO,
-    _numpyro,
-    {'target_accept_prob': 0.95},
-  ),
+  'NumPyro, diagonal, long': (_NUMPYRO, _numpyro, {'target_accept_prob': 0.95}),
   'NumPyro, careful, long': (_NUMPYRO, _numpyro, {'target_accept_prob': 0.99}),
   'Stan': (STAN, _stan, {}),
   'nutpie on Stan': (STAN, _nutpie_of_stan, {}),
@@ -377,8 +371,6 @@ def _densities(module, data, columns):
   """Returns log densities of all unknowns in their own supports, float64.
 
   Args:
-    module: Module of the model.
-    data: Its data.
     columns: dict of points, [points, ...], for each unknown.
   """
   import jax

@@ -14,13 +14,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from pydantic import Field
 
+import tfp_adaptive as tfpa
 from experiments.samplers.base import find_field
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.targets.base import Form
 from experiments.targets.registry import METHODS
-
-__all__ = ['joint_distribution', 'sampler']
 
 tfd = tfp.distributions
 
@@ -37,48 +36,14 @@ class Result(NamedTuple):
   seconds: dict
 
 
-class _Flat(tfd.Distribution):
-  """A density of 1 on R^d: it rounds nothing off what is added to it.
-
-  A proper one does: beside the log density of N(0, I) at 1000, float32 keeps no
-  tenth of what is observed.
-  """
-
-  def __init__(self, event_size, dtype, name):
-    self._event_size = event_size
-    super().__init__(
-      dtype,
-      reparameterization_type=tfd.NOT_REPARAMETERIZED,
-      validate_args=False,
-      allow_nan_stats=True,
-      parameters={'event_size': event_size, 'dtype': dtype, 'name': name},
-      name=name,
-    )
-
-  @classmethod
-  def _parameter_properties(cls, dtype, num_classes=None):
-    return {}
-
-  def _event_shape(self):
-    return tf.TensorShape([self._event_size])
-
-  def _event_shape_tensor(self):
-    return tf.constant([self._event_size])
-
-  def _log_prob(self, x):
-    return tf.zeros(tf.shape(x)[:-1], x.dtype)
-
-  def _sample_n(self, n, seed=None):
-    # For the shapes alone: the start is given.
-    return tf.zeros([n, self._event_size], self.dtype)
-
-  def _default_event_space_bijector(self):
-    return tfp.bijectors.Identity()
-
-
 def joint_distribution(target):
-  """Returns a joint distribution of x whose density, given y, is the target."""
-  flat = _Flat(target.event_size, target.dtype, name='x')
+  """Returns a joint distribution of x whose density, given y, is the target.
+
+  A proper prior would round: beside the log density of N(0, I) at 1000, float32
+  keeps no tenth of what is observed.
+  """
+  dtype = tf.as_dtype(target.dtype)
+  flat = tfpa.ImproperUniform(target.event_size, dtype=dtype, name='x')
 
   def model():
     x = yield tfd.JointDistributionCoroutine.Root(flat)
@@ -173,13 +138,7 @@ def _trace(state, bijector, is_adapting, kernel_results):
 
 
 def sampler(compiled, form, time_adaptation):
-  """Returns a function with the keyword arguments of `tfpa.sample`.
-
-  Args:
-    compiled: tf.function of start, seed and number of results.
-    form: the `Form` that `compiled` samples.
-    time_adaptation: whether to run it again with few results.
-  """
+  """Returns a function with the keyword arguments of `tfpa.sample`."""
 
   def sample_fn(init_state, num_results, seed, **unused):
     if unused.get('num_steps_between_results'):
@@ -222,11 +181,7 @@ def _timed(compiled, arguments):
   return (
     states,
     trace,
-    {
-      'compile': compile_seconds,
-      'adaptation': 0.0,
-      'sampling': seconds,
-    },
+    {'compile': compile_seconds, 'adaptation': 0.0, 'sampling': seconds},
   )
 
 

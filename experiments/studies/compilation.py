@@ -25,8 +25,6 @@ from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
 
-__all__ = ['STUDY', 'Case', 'cases', 'run']
-
 _SIZE, _NUM_ROWS, _NUM_CHAINS, _NUM_STEPS = 10, 300, 4, 500
 
 

@@ -19,10 +19,8 @@ import tfp_adaptive as tfpa
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
-from experiments.studies import kernel_cases
+from experiments.samplers import laws
 from tfp_adaptive.core import random
-
-__all__ = ['STUDY', 'Amount', 'Case', 'cases', 'learned', 'run', 'worst_z']
 
 _OTHER_TEMPER = 1.3
 
@@ -51,7 +49,7 @@ class Amount(Settings):
 class Case(NamedTuple):
   """A kernel, and whether matrix products may use TensorFloat-32."""
 
-  kernel: kernel_cases.Case
+  kernel: laws.Case
   tensor_float_32: bool
 
 
@@ -62,7 +60,7 @@ def cases(settings: Amount) -> dict[str, Case]:
     f'{case.name} | TF32 {"on" if tensor_float_32 else "off"}': Case(
       case, tensor_float_32
     )
-    for case in kernel_cases.cases()
+    for case in laws.cases()
     for tensor_float_32 in (False, True)
   }
 
@@ -98,7 +96,7 @@ STUDY = Study(cases, run, Amount)
 
 
 def learned(
-  case: kernel_cases.Case, amount: Amount, temper: float = 1.0
+  case: laws.Case, amount: Amount, temper: float = 1.0
 ) -> tuple[Any, Any, float]:
   """Returns the frozen kernel, a state, and seconds until the first step."""
   kernel = case.build(amount.num_adaptation_steps, temper)
@@ -112,15 +110,13 @@ def learned(
   return tfpa.frozen(kernel, results), state, seconds
 
 
-def worst_z(kernel: Any, case: kernel_cases.Case, amount: Amount) -> float:
+def worst_z(kernel: Any, case: laws.Case, amount: Amount) -> float:
   """Returns the largest |z| of means and variances after some steps.
 
   The chains start as exact draws, so they stay independent.
 
   Args:
     kernel: A kernel that does not adapt.
-    case: The case whose law is judged.
-    amount: How many chains and steps.
   """
   start = _draws(case, amount.num_judges, 2)
   state, _ = _program(kernel)(

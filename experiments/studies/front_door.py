@@ -29,8 +29,6 @@ from experiments.studies.panel.config import load_panel
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior import tails
 
-__all__ = ['STUDY', 'Case', 'Choice', 'cases', 'run']
-
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

@@ -20,10 +20,9 @@ from experiments.papers.diagnostics import geyer_ess
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
+from experiments.samplers.tfp_kernels import fixed_preconditioner
 from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import rotated_covariance
-
-__all__ = ['STUDY', 'Case', 'Length', 'cases', 'run']
 
 _NUM_TUNING_STEPS = 500
 _START_SCALE = 10.0
@@ -136,11 +135,10 @@ STUDY = Study(cases, run, Length, seeds=(0, 1, 2, 3, 4))
 
 def _oracle(case, target, root, accept_prob):
   """Returns the kernel with C = c chol(Sigma), whose c is tuned."""
-  exact = tfpa.preconditioners.cholesky(init_scale=1.0)._replace(
-    init=lambda event_size, dtype, scale: tf.constant(root, dtype)
-  )
   proposal = _PROPOSALS[case.method](
-    target.target_log_prob_fn, exact, 1.5 * case.event_size ** (-1 / 6)
+    target.target_log_prob_fn,
+    fixed_preconditioner(root),
+    1.5 * case.event_size ** (-1 / 6),
   )
   return tfp.mcmc.DualAveragingStepSizeAdaptation(
     tfpa.MetropolisHastings(proposal),

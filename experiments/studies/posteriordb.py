@@ -25,8 +25,6 @@ from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.samplers import theirs
 
-__all__ = ['STUDY', 'judged']
-
 _LARGEST_RHAT, _LEAST_ESS = 1.01, 400.0
 _STAN = [
   name
@@ -99,11 +97,8 @@ def judged(
   `is_enough`: R-hat and effective draws of the reference's scalars.
 
   Args:
-    name: Name of the posterior.
-    outcome: What the sampler returned.
     reported: Draws [draws, chains, ...] by name; names that the reference lacks
       are left out.
-    reference: Moments by name.
 
   Raises:
     DataError: If there are no draws of a scalar of the reference.
@@ -140,10 +135,5 @@ def judged(
 
 
 STUDY = Study(
-  _cases,
-  _run,
-  _Settings,
-  process='cell',
-  max_seconds=3600.0,
-  prepare=_prepare,
+  _cases, _run, _Settings, process='cell', max_seconds=3600.0, prepare=_prepare
 )

@@ -22,8 +22,6 @@ from experiments.run.study import Study
 from experiments.run.study import Work
 from experiments.samplers import on_models
 
-__all__ = ['STUDY', 'ranked', 'to_text']
-
 _WIDTH = 80
 _COLUMNS = ('Posterior', 'Sampler', 'Verdict', 'Min ESS', 'Seconds', 'ESS/s')
 _NUM_WORDS = 3  # Columns of text are aligned left, those of numbers right.
@@ -154,11 +152,7 @@ def ranked(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def to_text(rows: Iterable[Mapping[str, Any]]) -> str:
-  """Returns the table and the verdicts as plain text, 80 columns wide.
-
-  Args:
-    rows: Records with their `posterior` and `sampler`.
-  """
+  """Returns the table and the verdicts as plain text, 80 columns wide."""
   rows = ranked(rows)
   table = [_COLUMNS, *map(_cells, rows)]
   widths = [max(map(len, column)) for column in zip(*table)]

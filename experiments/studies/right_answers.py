@@ -27,16 +27,6 @@ from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
 
-__all__ = [
-  'STUDY',
-  'Case',
-  'Sizes',
-  'cases',
-  'exact_moments',
-  'regression',
-  'run',
-]
-
 tfb, tfd = tfp.bijectors, tfp.distributions
 
 _DTYPES = ('float32', 'float64')
@@ -100,66 +90,74 @@ def _units(number, computed_in):
   )
 
 
-def _law(family, eta):
-  """Returns the distribution of a row, given the log or logit of its mean."""
-  return dict(
-    normal=lambda: tfd.Normal(eta, 1.0),
-    logistic=lambda: tfd.Bernoulli(logits=eta),
-    poisson=lambda: tfd.Poisson(log_rate=eta),
-    gamma=lambda: tfd.Gamma(_SHAPE, log_rate=np.log(_SHAPE) - eta),
-    negative_binomial=lambda: tfd.NegativeBinomial(
-      _SHAPE, logits=eta - np.log(_SHAPE)
+class _Family(NamedTuple):
+  """A distribution of rows, given eta, the log or logit of their mean."""
+
+  # (eta) -> distribution of a row.
+  law: Callable
+  # (rng, mean, count) -> rows.
+  rows: Callable
+  # (eta, total, count) -> log density of eta given the sum of the rows.
+  log_density: Callable
+  # (mean, count) -> eta and the curvature there, at the top of that density.
+  peak: Callable
+
+
+_FAMILIES = {
+  'normal': _Family(
+    lambda eta: tfd.Normal(eta, 1.0),
+    lambda rng, mean, count: rng.normal(mean, 1.0, count),
+    lambda eta, total, count: total * eta - 0.5 * count * eta**2,
+    lambda mean, count: (mean, count),
+  ),
+  'logistic': _Family(
+    lambda eta: tfd.Bernoulli(logits=eta),
+    lambda rng, mean, count: rng.random(count) < mean,
+    lambda eta, total, count: total * eta - count * np.logaddexp(0.0, eta),
+    lambda mean, count: (
+      scipy.special.logit(mean),
+      count * mean * (1.0 - mean),
     ),
-  )[family]()
-
-
-def _rows(family, count, mean):
-  """Returns data, and the log or logit of the mean they were drawn with."""
-  rng = np.random.default_rng(0)
-  return dict(
-    normal=lambda: rng.normal(mean, 1.0, count),
-    logistic=lambda: rng.random(count) < mean,
-    poisson=lambda: rng.poisson(mean, count),
-    gamma=lambda: rng.gamma(_SHAPE, mean / _SHAPE, count),
-    negative_binomial=lambda: rng.negative_binomial(
+  ),
+  'poisson': _Family(
+    lambda eta: tfd.Poisson(log_rate=eta),
+    lambda rng, mean, count: rng.poisson(mean, count),
+    lambda eta, total, count: total * eta - count * np.exp(eta),
+    lambda mean, count: (np.log(mean), count * mean),
+  ),
+  'gamma': _Family(
+    lambda eta: tfd.Gamma(_SHAPE, log_rate=np.log(_SHAPE) - eta),
+    lambda rng, mean, count: rng.gamma(_SHAPE, mean / _SHAPE, count),
+    lambda eta, total, count: -_SHAPE * (count * eta + total * np.exp(-eta)),
+    lambda mean, count: (np.log(mean), _SHAPE * count),
+  ),
+  'negative_binomial': _Family(
+    lambda eta: tfd.NegativeBinomial(_SHAPE, logits=eta - np.log(_SHAPE)),
+    lambda rng, mean, count: rng.negative_binomial(
       _SHAPE, _SHAPE / (_SHAPE + mean), count
     ),
-  )[family]().astype(np.float32)
+    lambda eta, total, count: (
+      total * eta - (total + count * _SHAPE) * np.log(_SHAPE + np.exp(eta))
+    ),
+    lambda mean, count: (
+      np.log(mean),
+      count * mean * _SHAPE / (_SHAPE + mean),
+    ),
+  ),
+}
 
 
 def exact_moments(family: str, total: float, count: int) -> tuple[float, float]:
-  """Returns mean and deviation of the unknown under a flat prior.
+  """Returns mean and deviation of eta under a flat prior.
 
   Args:
-    family: Name of the distribution of a row.
-    total: Sum of the data.
-    count: Number of rows.
+    total: Sum of the rows.
   """
-  mean = total / count
-
-  def log_density(eta):
-    return dict(
-      normal=lambda: total * eta - 0.5 * count * eta**2,
-      logistic=lambda: total * eta - count * np.logaddexp(0.0, eta),
-      poisson=lambda: total * eta - count * np.exp(eta),
-      gamma=lambda: -_SHAPE * (count * eta + total * np.exp(-eta)),
-      negative_binomial=lambda: (
-        total * eta - (total + count * _SHAPE) * np.log(_SHAPE + np.exp(eta))
-      ),
-    )[family]()
-
-  center, curvature = dict(
-    normal=lambda: (mean, count),
-    logistic=lambda: (scipy.special.logit(mean), count * mean * (1.0 - mean)),
-    poisson=lambda: (np.log(mean), total),
-    gamma=lambda: (np.log(mean), _SHAPE * count),
-    negative_binomial=lambda: (
-      np.log(mean),
-      total * _SHAPE / (_SHAPE + mean),
-    ),
-  )[family]()
+  log_density = _FAMILIES[family].log_density
+  center, curvature = _FAMILIES[family].peak(total / count, count)
   eta = center + np.linspace(-10.0, 10.0, 4001) / np.sqrt(curvature)
-  weights = log_density(eta) - log_density(np.float64(center))
+  weights = log_density(eta, total, count)
+  weights -= log_density(np.float64(center), total, count)
   weights = np.exp(weights - weights.max())
   weights /= weights.sum()
   first = weights @ eta
@@ -168,12 +166,15 @@ def exact_moments(family: str, total: float, count: int) -> tuple[float, float]:
 
 def _rounding(family, count, mean, computed_in):
   """Returns the record of one family, number of rows, mean and dtype."""
-  y = _rows(family, count, mean)
+  rng = np.random.default_rng(0)
+  y = _FAMILIES[family].rows(rng, mean, count).astype(np.float32)
   total = float(np.sum(y, dtype=np.float64))
   center, deviation = exact_moments(family, total, count)
 
   def log_prob(eta):
-    return tf.reduce_sum(_law(family, eta[:, None]).log_prob(y), axis=-1)
+    return tf.reduce_sum(
+      _FAMILIES[family].law(eta[:, None]).log_prob(y), axis=-1
+    )
 
   posterior = tfpa.sample_posterior(
     log_prob,

@@ -17,8 +17,6 @@ from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.samplers import theirs
 
-__all__ = ['STUDY', 'prepare']
-
 
 class _Settings(Settings):
   # Only adds cases, so the keys of the others stay as they are.
@@ -75,10 +73,5 @@ def _unknowns(model) -> list[str]:
 
 
 STUDY = Study(
-  _cases,
-  _run,
-  _Settings,
-  process='cell',
-  max_seconds=900.0,
-  prepare=prepare,
+  _cases, _run, _Settings, process='cell', max_seconds=900.0, prepare=prepare
 )

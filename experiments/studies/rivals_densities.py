@@ -12,8 +12,6 @@ from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.studies import rivals
 
-__all__ = ['STUDY', 'points']
-
 _NUM_POINTS = 3
 # Largest relative difference of log densities; TFP's are in float32.
 _LARGEST_GAP = 1e-4
@@ -23,9 +21,6 @@ def points(model):
   """Returns points in the supports of a model's unknowns, a structure.
 
   They are normal with deviation 1/2 where TFP's bijectors see no bounds.
-
-  Args:
-    model: Joint distribution with its data.
   """
   unbounded = model.experimental_default_event_space_bijector()
   shapes = unbounded.inverse_event_shape(model.event_shape)

@@ -4,12 +4,11 @@ A case is a few programs that step the same chains, each compiled by XLA. They
 are timed in turns, so that a machine that slows down slows all of them. A time
 is a median over repeats. A ratio is the median of ratios within each repeat.
 
-  MALA     adapting, frozen, and a loop written by hand: the same draws, three
-           products with C, one gradient and nothing else
-  HMC      five leapfrog steps, frozen and adapting, with Hessian products by
-           second-order autodiff and by finite differences of gradients
-  lengths  a learned range of leapfrog steps, and the same range as an argument
-  mGrad    one iteration with priors of different structures
+  MALA   adapting, frozen, and a loop written by hand: the same draws, three
+         products with C, one gradient and nothing else
+  HMC    five leapfrog steps, frozen and adapting, with Hessian products by
+         second-order autodiff and by finite differences of gradients
+  mGrad  one iteration with priors of different structures
 """
 
 import functools
@@ -22,7 +21,6 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.data import datasets
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -30,18 +28,12 @@ from experiments.targets import log_gaussian_cox as cox
 from experiments.targets.base import BuildContext
 from experiments.targets.gaussians import gaussian_target
 from experiments.targets.gaussians import KernelGaussian
-from experiments.targets.logistic_regression import design_matrix
-from experiments.targets.logistic_regression import logistic_regression_target
 from experiments.targets.stochastic_volatility import StochasticVolatility
-from tfp_adaptive.core import tfp_private
-
-__all__ = ['STUDY', 'Case', 'Steps', 'bare_langevin_step', 'cases', 'run']
 
 _NEVER_FROZEN = 2**30
 _NUM_LEAPFROG_STEPS = 5
 # (num_chains, event_size)
 _MALA_SIZES = ((1, 10), (10, 10), (1, 100), (10, 100), (100, 100), (10, 300))
-_RANGES = ((2, 3), (5, 5), (4, 8))
 _NUM_CELLS = 64
 _PATH_LENGTHS = (1000, 2516, 10_000, 100_000, 1_000_000)
 
@@ -76,7 +68,7 @@ class Case(NamedTuple):
 def cases(settings: Steps) -> dict[str, Case]:
   """Returns all cases by name."""
   del settings
-  return {**_mala(), **_hamiltonian(), **_lengths(), **_latent()}
+  return {**_mala(), **_hamiltonian(), **_latent()}
 
 
 def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
@@ -300,9 +292,6 @@ def _hamiltonian_programs(build, num_chains, part, data_dir):
 
   Args:
     build: Function that returns the target, and center and scale of the starts.
-    num_chains: Number of chains.
-    part: Function that returns the preconditioner.
-    data_dir: Not used.
   """
   del data_dir
   target, center, scale = build()
@@ -326,74 +315,6 @@ def _hamiltonian_programs(build, num_chains, part, data_dir):
       _NEVER_FROZEN, hessian_product='finite_difference'
     ),
   )
-
-
-# Learned numbers of leapfrog steps.
-
-
-def _lengths():
-  targets = {
-    'Gaussian, d = 10': lambda _: _iid_float64(10),
-    'Gaussian, d = 100': lambda _: _iid_float64(100),
-    'heart': _heart,
-  }
-  return {
-    f'lengths, {name}, {low} to {high}': Case(
-      functools.partial(_length_programs, build, (low, high)),
-      (('learned', 'given'),),
-      dict(name=name, range=[low, high], num_chains=8),
-    )
-    for name, build in targets.items()
-    for low, high in _RANGES
-  }
-
-
-def _iid_float64(event_size):
-  return gaussian_target('iid', np.ones(event_size), 'float64')
-
-
-def _heart(data_dir):
-  inputs, labels = datasets.load('heart', data_dir)
-  return logistic_regression_target(
-    'heart', design_matrix(inputs), labels, 'float64'
-  )
-
-
-def _length_programs(build, lengths, data_dir):
-  """Returns two programs of the same frozen steps.
-
-  The range of leapfrog steps is data for one and an argument for the other.
-  Factor, step size and seeds are the same.
-  """
-  target = build(data_dir)
-  start = np.random.default_rng(0).normal(size=(8, target.event_size))
-
-  def kernel(**options):
-    return tfpa.fisher_divergence_hamiltonian(
-      target.target_log_prob_fn, 500, **options
-    )
-
-  learned = _kernel_program(kernel(), tf.constant(start), 500)
-  state, results = learned.args
-  shared = {
-    field: tfp_private.get_innermost(results, field)
-    for field in ('preconditioner_params', 'step_size')
-  }
-  given_kernel = kernel(num_leapfrog_steps=lengths)
-  given = _kernel_program(given_kernel, state, 1)
-  given_results = tfp_private.replace_innermost(
-    given_kernel.bootstrap_results(state), **shared
-  )._replace(step=results.step)
-  results = tfp_private.replace_innermost(
-    results, num_leapfrog_steps=tf.constant(lengths)
-  )
-  programs = dict(
-    learned=functools.partial(learned.func, state, results),
-    given=functools.partial(given.func, state, given_results),
-  )
-  ends = [program(tf.constant(50))[1].numpy() for program in programs.values()]
-  np.testing.assert_allclose(*ends, rtol=1e-6)  # The same steps.
-  return programs
 
 
 # mGrad.

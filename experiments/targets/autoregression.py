@@ -2,13 +2,10 @@
 
 XLA's products are vectorized on CPU; its sums are not, nor are those in the
 gradient of a broadcast. Sums over days, and copies of one number for all days,
-are therefore products with ones here. Everything can be differentiated twice
-under `jit_compile`.
+are therefore products with ones here.
 """
 
 import tensorflow as tf
-
-__all__ = ['autoregress', 'over_days', 'sum_days']
 
 
 def sum_days(x):
@@ -25,70 +22,36 @@ def autoregress(innovations, persistence):
   """Returns a with a_0 = e_0, a_t = persistence a_{t-1} + e_t.
 
   One loop over the days, and one backwards for the gradient: a fifth of the
-  time of products with blocks of powers of the persistence, at 2516 days.
+  time of products with blocks of powers of the persistence, at 2516 days. It
+  has no second derivatives.
 
   Args:
     innovations: e, [chains..., num_days].
     persistence: [chains..., 1].
   """
-  path = _autoregress(innovations, persistence, is_backward=False)
-  return tf.ensure_shape(path, innovations.shape)
 
-
-def _autoregress(innovations, persistence, is_backward):
   @tf.custom_gradient
   def solve(innovations, persistence):
-    recursion = _recursion
-    if not tf.executing_eagerly():
-      # Compiled on its own where the caller is not: a loop in a plain graph
-      # takes a thousand times as long.
-      recursion = tf.function(_recursion, jit_compile=True, autograph=False)
-    path = recursion(innovations, persistence, is_backward)
+    path = _solved(innovations, persistence, is_backward=False)
 
     def backward(cotangent):
       # The adjoint is the same recursion, the other way in time.
-      adjoint = _autoregress(cotangent, persistence, not is_backward)
-      return adjoint, _lagged_product(
-        innovations, persistence, path, adjoint, is_backward
-      )
+      adjoint = _solved(cotangent, persistence, is_backward=True)
+      before = tf.concat([tf.zeros_like(path[..., :1]), path[..., :-1]], -1)
+      return adjoint, sum_days(before * adjoint)[..., tf.newaxis]
 
     return path, backward
 
-  return solve(innovations, persistence)
+  return tf.ensure_shape(solve(innovations, persistence), innovations.shape)
 
 
-def _lagged_product(innovations, persistence, path, adjoint, is_backward):
-  """Returns sum_t a_{t-1} b_t, [chains..., 1], by the path a already there.
-
-  For second derivatives a is again the recursion's solution: else a tape
-  would go through the loop, which takes a hundred times as long.
-  """
-  step = -1 if is_backward else 1
-
-  @tf.custom_gradient
-  def product(innovations, persistence, adjoint):
-    value = sum_days(_shifted(path, step) * adjoint)[..., tf.newaxis]
-
-    def backward(cotangent):
-      pulled = _autoregress(
-        cotangent * _shifted(adjoint, -step), persistence, not is_backward
-      )
-      by_persistence = _lagged_product(
-        innovations, persistence, path, pulled, is_backward
-      )
-      return pulled, by_persistence, cotangent * _shifted(path, step)
-
-    return value, backward
-
-  return product(innovations, persistence, adjoint)
-
-
-def _shifted(x, step):
-  """Returns x a day later (step 1) or earlier (-1), zero at the border."""
-  no_padding = [[0, 0]] * (x.shape.rank - 1)
-  if step == 1:
-    return tf.pad(x[..., :-1], [*no_padding, [1, 0]])
-  return tf.pad(x[..., 1:], [*no_padding, [0, 1]])
+def _solved(innovations, persistence, is_backward):
+  recursion = _recursion
+  if not tf.executing_eagerly():
+    # Compiled on its own where the caller is not: a loop in a plain graph takes
+    # a thousand times as long.
+    recursion = tf.function(_recursion, jit_compile=True, autograph=False)
+  return recursion(innovations, persistence, is_backward)
 
 
 def _recursion(innovations, persistence, is_backward):

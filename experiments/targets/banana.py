@@ -17,8 +17,6 @@ from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
-__all__ = ['banana_target']
-
 _VARIANCE = 100.0
 
 
@@ -27,8 +25,6 @@ def banana_target(event_size, bend, dtype='float32'):
 
   Args:
     event_size: at least 2.
-    bend: b.
-    dtype: 'float32' or 'float64', of the states.
   """
   variances = np.ones([event_size])
   variances[:2] = _VARIANCE, 1.0 + 2.0 * (_VARIANCE * bend) ** 2

@@ -9,15 +9,6 @@ import numpy as np
 
 from experiments.targets.registry import Parameters
 
-__all__ = [
-  'BuildContext',
-  'Form',
-  'Hierarchy',
-  'LatentGaussian',
-  'Target',
-  'TargetParameters',
-]
-
 
 class LatentGaussian(NamedTuple):
   """A density exp f(x) N(x | mean, C) as the samplers of such models take it.

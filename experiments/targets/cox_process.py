@@ -19,23 +19,12 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
+from experiments.targets import log_gaussian_cox
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
-__all__ = ['cox_process_target', 'metric_factors', 'prior_covariance']
-
-_VARIANCE = 1.91
-_LENGTH = 1.0 / 33.0
-_MEAN = np.log(126.0) - 0.5 * _VARIANCE
-
-
-def prior_covariance(num_cells_per_side):
-  """Returns Sigma, [n^2, n^2], of cells counted row by row."""
-  axis = np.arange(num_cells_per_side)
-  cells = np.stack(np.meshgrid(axis, axis, indexing='ij'), -1).reshape(-1, 2)
-  distance = np.linalg.norm(cells[:, None] - cells, axis=-1)
-  return _VARIANCE * np.exp(-distance / (num_cells_per_side * _LENGTH))
+_MEAN = log_gaussian_cox.MEAN
 
 
 def metric_factors(covariance):
@@ -56,21 +45,12 @@ def metric_factors(covariance):
   return factors
 
 
-def simulate_counts(covariance, data_seed):
-  """Returns Poisson counts of a field drawn from the prior, [d]."""
-  rng = np.random.default_rng(data_seed)
-  noise = rng.normal(size=len(covariance))
-  field = _MEAN + np.linalg.cholesky(covariance) @ noise
-  return rng.poisson(np.exp(field) / len(covariance))
-
-
 def cox_process_target(counts, covariance, dtype='float32'):
   """Returns the posterior of the latent field given counts.
 
   Args:
     counts: [d] array.
     covariance: Sigma, [d, d].
-    dtype: 'float32' or 'float64', of the states.
   """
   num_cells = len(covariance)
   whitener = np.linalg.inv(np.linalg.cholesky(covariance)).T.astype(dtype)
@@ -104,6 +84,7 @@ class CoxProcess(TargetParameters):
   data_seed: int = Field(0, ge=0)
 
   def build(self, context):
-    covariance = prior_covariance(self.num_cells_per_side)
-    counts = simulate_counts(covariance, self.data_seed)
-    return cox_process_target(counts, covariance, context.dtype)
+    size = self.num_cells_per_side
+    counts = log_gaussian_cox.simulate_counts(size, 'cells', self.data_seed)
+    covariance = log_gaussian_cox.cell_covariance(size, 'cells')
+    return cox_process_target(counts.ravel(), covariance, context.dtype)

@@ -12,16 +12,12 @@ from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
-__all__ = ['gaussian_target', 'rotated_covariance']
-
 
 def gaussian_target(name, covariance, dtype):
   """Returns the zero-mean Gaussian with this covariance.
 
   Args:
-    name: of the target.
     covariance: [event_size, event_size] array, or [event_size] variances.
-    dtype: 'float32' or 'float64', of the states.
 
   Returns:
     A `Target` with its moments. Variances cost O(event_size).
@@ -120,39 +116,6 @@ class AnisotropicGaussian(TargetParameters):
   def build(self, context):
     variances = np.logspace(0, self.exponent, self.event_size)
     return gaussian_target('anisotropic_gaussian', variances, context.dtype)
-
-
-@TARGETS.register('rotated_gaussian')
-class RotatedGaussian(TargetParameters):
-  """Randomly rotated, eigenvalues spaced evenly in log from 1 down."""
-
-  event_size: int = Field(100, ge=2, le=10**4)
-  condition_number: float = Field(1e4, ge=1)
-  rotation_seed: int = Field(0, ge=0)
-
-  def build(self, context):
-    variances = np.logspace(
-      0, -np.log10(self.condition_number), self.event_size
-    )
-    covariance = rotated_covariance(variances, self.rotation_seed)
-    return gaussian_target('rotated_gaussian', covariance, context.dtype)
-
-
-@TARGETS.register('gamma_spectrum_gaussian')
-class GammaSpectrumGaussian(TargetParameters):
-  """Randomly rotated, eigenvalues drawn from Gamma(1, 1).
-
-  Strathmann et al. (2015), Figure 2: length-scales of all sizes.
-  """
-
-  event_size: int = Field(8, ge=1, le=10**4)
-  data_seed: int = Field(0, ge=0, description='of spectrum and rotation')
-
-  def build(self, context):
-    words = np.random.SeedSequence(self.data_seed).spawn(2)
-    variances = np.random.default_rng(words[0]).gamma(1.0, size=self.event_size)
-    covariance = rotated_covariance(variances, words[1])
-    return gaussian_target('gamma_spectrum_gaussian', covariance, context.dtype)
 
 
 @TARGETS.register('spectrum_gaussian')

@@ -21,9 +21,8 @@ from pydantic import Field
 from experiments.data import datasets
 from experiments.data.sources import BINARY
 from experiments.targets import latent
+from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
-
-__all__ = ['gp_classification_target', 'standardized']
 
 
 def standardized(inputs):
@@ -33,17 +32,12 @@ def standardized(inputs):
   return (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
 
 
-def gp_classification_target(
-  name, covariance, labels, dtype='float32', coordinates='field'
-):
+def gp_classification_target(name, covariance, labels, dtype='float32'):
   """Returns the posterior of a latent field given binary labels.
 
   Args:
-    name: of the target.
     covariance: C, [num_rows, num_rows].
     labels: [num_rows] of zeros and ones.
-    dtype: 'float32' or 'float64', of the states.
-    coordinates: as in `latent.latent_target`.
   """
   labels = np.asarray(labels, dtype)
 
@@ -55,12 +49,11 @@ def gp_classification_target(
     log_likelihood_fn,
     latent.spectral_prior(covariance, dtype),
     dtype,
-    coordinates,
   )
 
 
 @TARGETS.register('gp_classification')
-class GpClassification(latent.LatentParameters):
+class GpClassification(TargetParameters):
   """Binary labels of a named data set behind a Gaussian process."""
 
   dataset: Literal[BINARY]  # type: ignore[valid-type]
@@ -79,5 +72,4 @@ class GpClassification(latent.LatentParameters):
       covariance,
       labels,
       context.dtype,
-      self.coordinates,
     )

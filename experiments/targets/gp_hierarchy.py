@@ -26,8 +26,6 @@ from experiments.targets.base import TargetParameters
 from experiments.targets.gp_classification import standardized
 from experiments.targets.registry import TARGETS
 
-__all__ = ['gp_hierarchy_target']
-
 _START_AMPLITUDE = 2.0
 
 
@@ -37,10 +35,8 @@ def gp_hierarchy_target(
   """Returns the posterior of field and theta given binary labels.
 
   Args:
-    name: of the target.
     inputs: [n, num_features], standardized.
     labels: [n] of zeros and ones.
-    dtype: 'float32' or 'float64', of the states.
     jitter: over sigma^2, added to the diagonal of C, which has no inverse
       without it.
     hyper_deviation: of the Gaussian prior of theta, flat where large.

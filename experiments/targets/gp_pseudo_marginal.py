@@ -30,17 +30,9 @@ from experiments.data import datasets
 from experiments.data.sources import BINARY
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
-from experiments.targets.blocked_cholesky import cholesky_with_inverse
 from experiments.targets.gp_classification import standardized
 from experiments.targets.random_draws import standard_normals
 from experiments.targets.registry import TARGETS
-
-__all__ = [
-  'covariance_matrices',
-  'gp_pseudo_marginal_target',
-  'laplace_fit',
-  'log_marginal_likelihood',
-]
 
 _PRIOR_VARIANCE = 5.0
 
@@ -77,13 +69,12 @@ def laplace_fit(covariance, labels, num_steps):
     balanced = (
       eye + root[..., tf.newaxis] * covariance * root[..., tf.newaxis, :]
     )
-    _, inverse = cholesky_with_inverse(balanced)
     pulled = curvature * field + labels - probability
-    solved = tf.linalg.matvec(
-      inverse, root * tf.linalg.matvec(covariance, pulled)
+    solved = tf.linalg.cholesky_solve(
+      tf.linalg.cholesky(balanced),
+      (root * tf.linalg.matvec(covariance, pulled))[..., tf.newaxis],
     )
-    solved = tf.linalg.matvec(inverse, solved, transpose_a=True)
-    return step + 1, pulled - root * solved
+    return step + 1, pulled - root * solved[..., 0]
 
   _, weights = tf.while_loop(
     lambda step, _: step < num_steps,
@@ -106,14 +97,14 @@ def log_marginal_likelihood(covariance, labels, noise, num_newton_steps=5):
     num_newton_steps: of the fit. The estimate is unbiased whatever it is.
   """
   weights, curvature = laplace_fit(covariance, labels, num_newton_steps)
-  factor, _ = cholesky_with_inverse(covariance)
+  factor = tf.linalg.cholesky(covariance)
   mode = tf.linalg.matvec(factor, weights, transpose_a=True)
   # Of v given the fit: precision A = I + L^T W L = R R^T, v = mode + R^-T e.
   precision = tf.matmul(
     factor, curvature[..., tf.newaxis] * factor, transpose_a=True
   ) + tf.eye(covariance.shape[-1], dtype=covariance.dtype)
-  root, root_inverse = cholesky_with_inverse(precision)
-  offset = tf.matmul(root_inverse, noise, transpose_a=True)
+  root = tf.linalg.cholesky(precision)
+  offset = tf.linalg.triangular_solve(root, noise, adjoint=True)
   draws = mode[..., tf.newaxis] + tf.concat([offset, -offset], axis=-1)
   field = tf.matmul(factor, draws)
   log_likelihood = tf.reduce_sum(
@@ -138,7 +129,6 @@ def gp_pseudo_marginal_target(
   """Returns the stochastic posterior of log squared length-scales.
 
   Args:
-    name: of the target.
     inputs: [num_rows, d].
     labels: [num_rows] of zeros and ones.
     num_draws: importance draws of one estimate, even.

@@ -16,9 +16,8 @@ import tensorflow as tf
 from pydantic import Field
 
 from experiments.targets import latent
+from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
-
-__all__ = ['gp_regression_target', 'posterior_moments', 'simulate']
 
 _END = 4.0
 
@@ -37,7 +36,6 @@ def posterior_moments(covariance, observations, noise_variance):
   Args:
     covariance: C, [d, d].
     observations: y, [d].
-    noise_variance: of y given the field.
   """
   noisy = covariance + noise_variance * np.eye(len(covariance))
   gain = np.linalg.solve(noisy, covariance).T
@@ -46,16 +44,13 @@ def posterior_moments(covariance, observations, noise_variance):
 
 
 def gp_regression_target(
-  covariance, observations, noise_variance, dtype='float32', coordinates='field'
+  covariance, observations, noise_variance, dtype='float32'
 ):
   """Returns the posterior of a field seen with Gaussian noise.
 
   Args:
     covariance: C, [d, d].
     observations: y, [d].
-    noise_variance: of y given the field.
-    dtype: 'float32' or 'float64', of the states.
-    coordinates: as in `latent.latent_target`.
   """
   mean, posterior = posterior_moments(covariance, observations, noise_variance)
   observed = np.asarray(observations, dtype)
@@ -70,7 +65,6 @@ def gp_regression_target(
     log_likelihood_fn,
     latent.spectral_prior(covariance, dtype),
     dtype,
-    coordinates,
     mean=mean,
     covariance=posterior,
     constrain=lambda states: {'field': np.asarray(states)},
@@ -80,7 +74,7 @@ def gp_regression_target(
 
 
 @TARGETS.register('gp_regression')
-class GpRegression(latent.LatentParameters):
+class GpRegression(TargetParameters):
   """Regression of two waves on a line, Gaussian noise: posterior known."""
 
   num_points: int = Field(1001, ge=2, le=4000)
@@ -101,5 +95,4 @@ class GpRegression(latent.LatentParameters):
       observations,
       self.noise_variance,
       context.dtype,
-      self.coordinates,
     )

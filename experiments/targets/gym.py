@@ -11,8 +11,6 @@ import inference_gym.using_tensorflow as gym
 import numpy as np
 import pydantic
 import tensorflow as tf
-from inference_gym.internal import data as gym_data
-from pydantic import Field
 
 from experiments.targets import gym_hierarchies
 from experiments.targets import ill_conditioned
@@ -21,8 +19,6 @@ from experiments.targets import plasma
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
-
-__all__ = ['gym_target']
 
 _DOWNLOADS = ('GermanCredit', 'RadonContextualEffects')
 # Their constructors take `centered` and `use_fft` and ignore both.
@@ -49,8 +45,6 @@ def gym_target(name, model, dtype):
   """Returns an inference_gym model as a target over a vector.
 
   Args:
-    name: of the target.
-    model: an inference_gym model whose parts share one dtype.
     dtype: 'float32' or 'float64'; refused unless it is the model's own.
   """
   vector_model = gym.targets.VectorModel(model)
@@ -116,7 +110,6 @@ def _named(values, like=None):
   """Returns a flat {name: array} of a gym transformation's value.
 
   Args:
-    values: Structure of arrays.
     like: The gym's mean of them, in its own structure, or None.
   """
   if isinstance(values, tuple) and isinstance(like, np.ndarray):
@@ -186,21 +179,3 @@ def _register_all():
 
 
 _register_all()
-
-
-@TARGETS.register('VectorizedStochasticVolatility')
-class StochasticVolatility(TargetParameters):
-  """Volatility of S&P 500 returns, with a choice of parameterization (gym)."""
-
-  num_days: int = Field(100, ge=2, le=2516)
-  centered: bool = False
-
-  def build(self, context):
-    arguments = dict(
-      gym_data.sp500_returns(num_points=self.num_days), centered=self.centered
-    )
-    model = gym.targets.VectorizedStochasticVolatility(**arguments)
-    target = gym_target(self.name, model, context.dtype)
-    return target._replace(
-      jax_log_prob_fn=jax_density.gym_model(self.name, arguments)
-    )

@@ -18,8 +18,6 @@ from inference_gym.internal import data
 import tfp_adaptive as tfpa
 from experiments.targets.base import Hierarchy
 
-__all__ = ['HIERARCHIES', 'cox_process']
-
 _JITTER = 1e-6
 _OFFSET = 0.001
 _MEANS = np.array([-1.0, -1.0])

@@ -12,15 +12,9 @@ import tensorflow as tf
 
 from experiments.targets.jax_density import gaussian
 
-__all__ = ['jax_log_prob_fn', 'target_log_prob_fn']
-
 
 def target_log_prob_fn(model):
-  """Returns the density over [..., ndims] float32.
-
-  Args:
-    model: an `IllConditionedGaussian` of inference_gym.
-  """
+  """Returns the density over [..., ndims] float32."""
   whitener, log_volume = _constants(model)
 
   def log_prob(x):

@@ -9,23 +9,11 @@ import importlib
 
 import numpy as np
 
-__all__ = [
-  'PEERS_HINT',
-  'gaussian',
-  'gym_model',
-  'import_peer',
-  'logistic_regression',
-  'precision',
-]
-
 PEERS_HINT = "write pip install '.[peers]'"
 
 
 def import_peer(name):
   """Returns a module of the optional extra.
-
-  Args:
-    name: of the module, 'jax.numpy' say.
 
   Raises:
     ImportError: if it, or what it needs, is not installed.
@@ -49,10 +37,6 @@ def gym_model(name, arguments):
   """Returns the factory of an inference_gym model's density.
 
   inference_gym writes a model once and TFP carries it to JAX.
-
-  Args:
-    name: of the class in `inference_gym.using_jax.targets`.
-    arguments: dict of the constructor's arguments.
   """
 
   def factory():

@@ -8,7 +8,7 @@ Two distances, for the paper's text and its code differ:
   unit_square  C_ab = sigma^2 exp(-|a - b| / (64 beta)), the outer cells on the
                edge of a square of side 1, 1 / (n - 1) apart: a field that
                hardly varies; the published sizes are its.
-Counts are the published ones, simulated from a fixed seed, or read from a file.
+Counts are the published ones, or simulated from a fixed seed.
 A coarser grid is the finer one with its cells merged, as in the supplement.
 References: Titsias and Papaspiliopoulos (2018), 5.2,
 https://arxiv.org/abs/1610.09641; Girolami and Calderhead (2011), Section 9.
@@ -24,16 +24,8 @@ import tfp_adaptive as tfpa
 from experiments.data import datasets
 from experiments.data.sources import COUNTS
 from experiments.targets import latent
+from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
-
-__all__ = [
-  'cell_covariance',
-  'length_scale',
-  'log_gaussian_cox_target',
-  'merge',
-  'simulate_counts',
-  'stationary_prior',
-]
 
 VARIANCE = 1.91
 BETA = 1.0 / 33.0
@@ -89,16 +81,12 @@ def stationary_prior(num_cells, distance, dtype):
   return latent.as_dtype(prior, dtype)
 
 
-def log_gaussian_cox_target(
-  counts, prior, dtype='float32', coordinates='field'
-):
+def log_gaussian_cox_target(counts, prior, dtype='float32'):
   """Returns the posterior of the centred latent field given counts.
 
   Args:
     counts: [n, n] array.
     prior: of the field, or of a torus around it.
-    dtype: 'float32' or 'float64', of the states.
-    coordinates: as in `latent.latent_target`.
   """
   num_cells = counts.size
   observed = np.asarray(counts, dtype).ravel()
@@ -118,7 +106,6 @@ def log_gaussian_cox_target(
     # The likelihood restricts by itself: a kernel must not do it again.
     prior._replace(restrict=None),
     dtype,
-    coordinates,
     view=None if prior.restrict is None else view,
   )
 
@@ -133,7 +120,7 @@ def _on_grid(prior, num_cells, x):
 
 
 @TARGETS.register('log_gaussian_cox')
-class LogGaussianCox(latent.LatentParameters):
+class LogGaussianCox(TargetParameters):
   """Cox process on a grid: a likelihood, and a prior that may be structured."""
 
   num_cells_per_side: int = Field(64, ge=2, le=256)
@@ -148,15 +135,10 @@ class LogGaussianCox(latent.LatentParameters):
   simulated_cells_per_side: int | None = Field(
     None, ge=2, le=64, description='finer grid of the counts; None: the same'
   )
-  counts_file: str | None = Field(
-    None, description='.npy or comma-separated counts in place of simulated'
-  )
 
   def build(self, context):
     num_cells = self.num_cells_per_side
-    if self.counts_file is not None:
-      counts = datasets.read_counts(self.counts_file, 'target.counts_file: ')
-    elif self.counts == 'published':
+    if self.counts == 'published':
       counts, _ = datasets.load(COUNTS, context.data_dir)
     else:
       finer = self.simulated_cells_per_side or num_cells
@@ -167,6 +149,4 @@ class LogGaussianCox(latent.LatentParameters):
     else:
       covariance = cell_covariance(num_cells, self.distance)
       prior = latent.spectral_prior(covariance, context.dtype)
-    return log_gaussian_cox_target(
-      counts, prior, context.dtype, self.coordinates
-    )
+    return log_gaussian_cox_target(counts, prior, context.dtype)

@@ -16,8 +16,6 @@ from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
-__all__ = ['design_matrix', 'logistic_regression_target']
-
 
 def design_matrix(inputs, standardize=True):
   """Returns inputs with unit variance, and a column of ones as the last."""
@@ -33,10 +31,8 @@ def logistic_regression_target(name, inputs, labels, dtype):
   """Returns the posterior of the weights under a N(0, I) prior.
 
   Args:
-    name: of the target.
     inputs: [num_rows, event_size] array with its bias column.
     labels: [num_rows] array of zeros and ones.
-    dtype: 'float32' or 'float64', of the states.
   """
   transposed = np.ascontiguousarray(np.asarray(inputs).T, dtype=dtype)
   labels = np.asarray(labels, dtype)

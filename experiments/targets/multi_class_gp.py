@@ -18,23 +18,18 @@ from pydantic import Field
 import tfp_adaptive as tfpa
 from experiments.data import datasets
 from experiments.targets import latent
+from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
-
-__all__ = ['multi_class_gp_target']
 
 _NUM_CLASSES = 10
 
 
-def multi_class_gp_target(
-  covariance, labels, dtype='float32', coordinates='field'
-):
+def multi_class_gp_target(covariance, labels, dtype='float32'):
   """Returns the posterior of one field per class given labels.
 
   Args:
     covariance: C, [n, n], of every field.
     labels: [n] of 0, ..., 9.
-    dtype: 'float32' or 'float64', of the states.
-    coordinates: as in `latent.latent_target`.
   """
   labels = np.asarray(labels)
   is_label = (labels == np.arange(_NUM_CLASSES)[:, None]).astype(dtype)
@@ -48,13 +43,11 @@ def multi_class_gp_target(
   prior = tfpa.gaussian_priors.block(
     latent.spectral_prior(covariance, dtype), _NUM_CLASSES
   )
-  return latent.latent_target(
-    'multi_class_gp', log_likelihood_fn, prior, dtype, coordinates
-  )
+  return latent.latent_target('multi_class_gp', log_likelihood_fn, prior, dtype)
 
 
 @TARGETS.register('multi_class_gp')
-class MultiClassGp(latent.LatentParameters):
+class MultiClassGp(TargetParameters):
   """Ten digits behind ten Gaussian processes, softmax likelihood."""
 
   dataset: Literal['digits', 'mnist'] = 'digits'
@@ -70,6 +63,4 @@ class MultiClassGp(latent.LatentParameters):
     )
     length = self.squared_length_scale or latent.half_mean_square(images)
     covariance = latent.squared_exponential(images, self.variance, length)
-    return multi_class_gp_target(
-      covariance, digits, context.dtype, self.coordinates
-    )
+    return multi_class_gp_target(covariance, digits, context.dtype)

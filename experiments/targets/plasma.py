@@ -22,20 +22,8 @@ import tensorflow_probability as tfp
 
 from experiments.targets.jax_density import import_peer
 
-__all__ = ['jax_log_prob_fn', 'target_log_prob_fn']
-
-
-class _Operations(NamedTuple):
-  """What TensorFlow and JAX name differently, or keep in other places."""
-
-  einsum: Any
-  exp: Any
-  log: Any
-  maximum: Any
-  reduce_sum: Any
-  softplus: Any
-  sqrt: Any
-  where: Any
+# Python's 0.0 would make float64 of all, in TensorFlow's NumPy.
+_ZERO = np.float32(0.0)
 
 
 class _Constants(NamedTuple):
@@ -54,94 +42,69 @@ class _Constants(NamedTuple):
 def target_log_prob_fn(model):
   """Returns the density over u = (amplitude, temperature, velocity, shift).
 
-  Args:
-    model: a `PlasmaSpectroscopy` of inference_gym.
-
   Returns:
     A function of [..., 3 num_shells + 1] float32 to [...], the model's
     unnormalized log probability.
   """
-  operations = _Operations(
-    tf.einsum,
-    tf.exp,
-    tf.math.log,
-    tf.maximum,
-    tf.reduce_sum,
-    tf.math.softplus,
-    tf.sqrt,
-    tf.where,
-  )
   constants = _constants(model)
-  return lambda u: _log_prob(u, model, constants, operations)
+  return lambda u: _log_prob(u, model, constants, tf.experimental.numpy)
 
 
 def jax_log_prob_fn(model):
   """Returns the factory of the same density in JAX."""
 
   def factory():
-    jnp, nn = import_peer('jax.numpy'), import_peer('jax.nn')
-    operations = _Operations(
-      jnp.einsum,
-      jnp.exp,
-      jnp.log,
-      jnp.maximum,
-      jnp.sum,
-      nn.softplus,
-      jnp.sqrt,
-      jnp.where,
-    )
+    jnp = import_peer('jax.numpy')
     constants = _constants(model)
-    return lambda u: _log_prob(u, model, constants, operations)
+    return lambda u: _log_prob(u, model, constants, jnp)
 
   return factory
 
 
-def _log_prob(u, model, constants, operations):
-  mean = _mean_measurement(u, model, constants, operations)
+def _log_prob(u, model, constants, xp):
+  """Returns the log density; `xp` is NumPy as TensorFlow or JAX has it."""
+  mean = _mean_measurement(u, model, constants, xp)
   variance = (
     model.absolute_noise_scale**2 + model.relative_noise_scale**2 * mean**2
   )
   error = (constants.measurements - mean) ** 2 / variance
-  log_likelihood = operations.reduce_sum(
-    error + operations.log(variance), (-2, -1)
-  )
-  log_prior = operations.reduce_sum(u**2, -1)
+  log_likelihood = xp.sum(error + xp.log(variance), (-2, -1))
+  log_prior = xp.sum(u**2, -1)
   size = constants.measurements.size + u.shape[-1]
   return -0.5 * (log_likelihood + log_prior + size * np.log(2 * np.pi))
 
 
-def _mean_measurement(u, model, constants, operations):
+def _mean_measurement(u, model, constants, xp):
   """Returns the means of [..., num_wavelengths, num_sensors]."""
   parts = [
     u[..., i * model.num_shells : (i + 1) * model.num_shells] for i in range(3)
   ]
   amplitude, temperature, velocity = (
-    operations.einsum('ij,...j->...i', constants.prior_scale, part)
-    for part in parts
+    xp.einsum('ij,...j->...i', constants.prior_scale, part) for part in parts
   )
-  amplitude = model.amplitude_scale * operations.softplus(amplitude)
-  temperature = model.temperature_scale * operations.softplus(temperature)
+  amplitude = model.amplitude_scale * xp.logaddexp(amplitude, _ZERO)
+  temperature = model.temperature_scale * xp.logaddexp(temperature, _ZERO)
   center = constants.center_wavelength * (1 - model.velocity_scale * velocity)
-  bandwidth = constants.center_wavelength * operations.sqrt(temperature)
+  bandwidth = constants.center_wavelength * xp.sqrt(temperature)
   density = amplitude * constants.envelope / (np.sqrt(2 * np.pi) * bandwidth)
   distance = constants.wavelengths - center[..., None, :]
-  emissivity = density[..., None, :] * operations.exp(
+  emissivity = density[..., None, :] * xp.exp(
     -0.5 * (distance / bandwidth[..., None, :]) ** 2
   )
-  lengths = _lengths(u[..., -1], model, constants, operations)
-  return operations.einsum('...wk,...sk->...ws', emissivity, lengths)
+  lengths = _lengths(u[..., -1], model, constants, xp)
+  return xp.einsum('...wk,...sk->...ws', emissivity, lengths)
 
 
-def _lengths(shift, model, constants, operations):
+def _lengths(shift, model, constants, xp):
   """Returns A, [..., num_sensors, num_shells], of shifts [...]."""
   heights = constants.lines - shift[..., None, None]
-  radii = operations.sqrt(constants.points**2 + heights**2)
+  radii = xp.sqrt(constants.points**2 + heights**2)
   inside = radii <= model.outer_shell_radius
   spacing = model.outer_shell_radius / (model.num_shells - 1)
   shells = np.arange(model.num_shells, dtype=np.float32)
-  hats = operations.maximum(0.0, 1.0 - abs(radii[..., None] / spacing - shells))
-  weights = operations.where(inside, constants.weights, 0.0)
-  return operations.einsum('...sp,...spk->...sk', weights, hats)
+  hats = xp.maximum(_ZERO, 1.0 - abs(radii[..., None] / spacing - shells))
+  weights = xp.where(inside, constants.weights, _ZERO)
+  return xp.einsum('...sp,...spk->...sk', weights, hats)
 
 
 def _constants(model):

@@ -8,8 +8,6 @@ seed.
 
 import tensorflow as tf
 
-__all__ = ['standard_normals', 'uniforms']
-
 
 def uniforms(shape, seed):
   """Returns uniforms on (0, 1), neither end among them, float64.

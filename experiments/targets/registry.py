@@ -17,8 +17,6 @@ from experiments.run.errors import did_you_mean
 from experiments.run.errors import listed
 from experiments.run.errors import shown
 
-__all__ = ['METHODS', 'TARGETS', 'Parameters', 'Registry']
-
 
 class Parameters(pydantic.BaseModel):
   """Base of everything read from YAML: no unknown keys, no silent casts."""

@@ -20,8 +20,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-__all__ = ['Simulator', 'kernel_log_likelihood', 'synthetic_log_likelihood']
-
 
 class Simulator(NamedTuple):
   """Data as a function of the parameters and of standard normals."""
@@ -34,15 +32,12 @@ class Simulator(NamedTuple):
   observed: np.ndarray
   # eps, the standard deviation of the noise that comparing data allows.
   tolerance: float
-  # (states) -> log density of the prior up to a constant, [chains...].
-  log_prior_fn: Callable[[Any], Any]
 
 
 def kernel_log_likelihood(simulator, states, noise):
   """Returns log of the kernel estimate of p(y | states), [chains...].
 
   Args:
-    simulator: a `Simulator`.
     states: [chains..., d].
     noise: standard normals, [S, chains..., noise_size].
   """
@@ -63,7 +58,6 @@ def synthetic_log_likelihood(simulator, states, noise):
   """Returns log of the synthetic likelihood, [chains...].
 
   Args:
-    simulator: a `Simulator`.
     states: [chains..., d].
     noise: standard normals, [S, chains..., noise_size], S at least 2.
   """

@@ -30,13 +30,6 @@ from experiments.targets.base import TargetParameters
 from experiments.targets.random_draws import standard_normals
 from experiments.targets.registry import TARGETS
 
-__all__ = [
-  'exact_draws',
-  'exact_log_prob',
-  'skew_normal_abc_target',
-  'skew_normal_draws',
-]
-
 
 def skew_normal_draws(alpha, num_draws, rng):
   """Returns draws at theta = 0, [num_draws, d]."""
@@ -80,17 +73,7 @@ def skew_normal_abc_target(
   data_seed=0,
   dtype='float64',
 ):
-  """Returns the stochastic posterior of the location.
-
-  Args:
-    event_size: d.
-    location: every entry of the theta behind the data.
-    skewness: every entry of alpha.
-    tolerance: eps.
-    num_simulations: data sets simulated for one estimate, S.
-    data_seed: of the observed data.
-    dtype: 'float32' or 'float64', of the states.
-  """
+  """Returns the stochastic posterior of the location."""
   alpha = np.full(event_size, skewness)
   rng = np.random.default_rng(data_seed)
   observed = location + skew_normal_draws(alpha, 1, rng)[0]
@@ -106,7 +89,6 @@ def skew_normal_abc_target(
     noise_size=event_size + 1,
     observed=observed.astype(dtype),
     tolerance=tolerance,
-    log_prior_fn=lambda states: tf.zeros_like(states[..., 0]),
   )
 
   def target_log_prob_fn(states, seed):

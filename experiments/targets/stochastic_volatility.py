@@ -37,14 +37,6 @@ from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
-__all__ = [
-  'PRIOR_SCALES',
-  'ground_truth',
-  'log_likelihood',
-  'log_prior_of_level',
-  'stochastic_volatility_target',
-]
-
 # Scales of the Cauchy priors of the mean and of the shock scale.
 PRIOR_SCALES = {'gym': (5.0, 2.0), 'paper': (2.0, 1.0)}
 _NUM_GLOBALS = 3
@@ -57,9 +49,7 @@ def stochastic_volatility_target(
 
   Args:
     returns: [num_days] mean-adjusted returns.
-    parameterization: 'scaled', 'centered', 'zero_mean' or 'non_centered'.
     prior: 'gym' or 'paper', the scales of the two Cauchy priors.
-    dtype: 'float32' or 'float64', of the states.
 
   Returns:
     A `Target` of event size num_days + 3, with the other parameterizations as
@@ -95,12 +85,7 @@ def stochastic_volatility_target(
     structures=None
     if parameterization == 'non_centered'
     else {'arrow': {'num_globals': _NUM_GLOBALS}},
-    hierarchy=_hierarchy(squares, prior)
-    if parameterization == 'centered'
-    else None,
-    jax_log_prob_fn=jax_volatility.stochastic_volatility(
-      squares, parameterization, PRIOR_SCALES[prior]
-    ),
+    **(_of_centered(squares, prior) if parameterization == 'centered' else {}),
   )
 
 
@@ -174,6 +159,13 @@ def _log_prob_fn(squares, parameterization, prior):
     )
 
   return target_log_prob_fn
+
+
+def _of_centered(squares, prior):
+  """Returns what is known of the centered form alone, fields of a `Target`."""
+  density = jax_volatility.centered_volatility(squares, PRIOR_SCALES[prior])
+  hierarchy = _hierarchy(squares, prior)
+  return {'hierarchy': hierarchy, 'jax_log_prob_fn': density}
 
 
 def _hierarchy(squares, prior):

@@ -16,8 +16,6 @@ from experiments.targets.autoregression import autoregress
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
 
-__all__ = ['FORMS', 'PathValues', 'convert', 'read', 'split']
-
 _NUM_GLOBALS = 3
 
 
@@ -44,7 +42,6 @@ def read(x, form):
 
   Args:
     x: [chains..., num_days + 3].
-    form: of x.
   """
   return _READERS[form](*split(x))
 
@@ -54,8 +51,6 @@ def convert(x, form, new_form):
 
   Args:
     x: [chains..., num_days + 3].
-    form: of x.
-    new_form: of what is returned.
   """
   values = read(x, form)
   path = _WRITERS[new_form](values)

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.studies import kernel_cases
+from experiments.samplers import laws
 
-_CASES = {case.name: case for case in kernel_cases.cases()}
+_CASES = {case.name: case for case in laws.cases()}
 _NUM_CHAINS = 10
 # Float64 is slow on most GPUs; these still have it when they are frozen.
 _WITH_FLOAT64 = ('replica_exchange', 'kernel_hamiltonian, finite, online')

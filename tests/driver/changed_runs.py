@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.studies import kernel_cases
+from experiments.samplers import laws
 from tfp_adaptive.driver.checkpoint import Checkpoint
 from tfp_adaptive.posterior import run_file
 
@@ -280,7 +280,7 @@ SAMPLES.update({
 
 def _first_of_builders():
   found = {}
-  for case in kernel_cases.cases():
+  for case in laws.cases():
     found.setdefault(case.name.partition(',')[0], case)
   return found
 

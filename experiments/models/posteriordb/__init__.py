@@ -18,8 +18,6 @@ from experiments.models.posteriordb import time_series
 from experiments.models.posteriordb.posterior import Posterior
 from experiments.run.errors import DataError
 
-__all__ = ['MODELS', 'NAMES', 'build', 'program', 'published_data']
-
 # Name -> function of data and dtype.
 MODELS = {**regressions.MODELS, **time_series.MODELS, **hierarchies.MODELS}
 NAMES = tuple(sorted(MODELS))
@@ -31,8 +29,6 @@ def build(
   """Returns the model of a posterior with its data.
 
   Args:
-    name: One of `NAMES`.
-    folder: Folder with the data files of posteriordb.
     dtype: tf.float32 or tf.float64; data and constants are cast to it.
   """
   return MODELS[name](published_data(name, folder), dtype)
@@ -40,10 +36,6 @@ def build(
 
 def published_data(name: str, folder: pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the data of a posterior as they are published.
-
-  Args:
-    name: One of `NAMES`.
-    folder: Folder with the data files of posteriordb.
 
   Raises:
     DataError: If the file is not there or cannot be read.
@@ -64,10 +56,6 @@ def published_data(name: str, folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 def program(name: str, folder: pathlib.Path) -> pathlib.Path:
   """Returns the path of a posterior's Stan program.
-
-  Args:
-    name: One of `NAMES`.
-    folder: Folder with the data files of posteriordb.
 
   Raises:
     DataError: If it is not there.

@@ -11,8 +11,6 @@ from experiments.models.posteriordb.posterior import constants
 from experiments.models.posteriordb.posterior import Data
 from experiments.models.posteriordb.posterior import Posterior
 
-__all__ = ['MODELS']
-
 tfd = tfp.distributions
 
 _JITTER = 1e-10

@@ -10,8 +10,6 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 
-__all__ = ['Posterior', 'cast', 'constants', 'flat_positive', 'named']
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 

@@ -20,8 +20,6 @@ import numpy as np
 from experiments.run.errors import DataError
 from tfp_adaptive.driver import convergence
 
-__all__ = ['Comparison', 'Moments', 'compare', 'load', 'moments']
-
 Draws = Mapping[str, np.ndarray]
 
 
@@ -82,10 +80,6 @@ def load(name: str, folder: str | pathlib.Path) -> dict[str, Moments]:
 
   It is read from `reference.json` of the folder if that is there. Otherwise it
   is computed from the published draws, `draws/NAME.json.zip`.
-
-  Args:
-    name: Name of the posterior.
-    folder: Folder with the files of posteriordb.
 
   Raises:
     DataError: If neither can be read.

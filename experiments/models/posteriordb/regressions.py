@@ -13,8 +13,6 @@ from experiments.models.posteriordb.posterior import Data
 from experiments.models.posteriordb.posterior import flat_positive
 from experiments.models.posteriordb.posterior import Posterior
 
-__all__ = ['MODELS']
-
 tfd = tfp.distributions
 
 
@@ -22,7 +20,6 @@ def _linear(response, *columns, is_cauchy=False):
   """Returns a model function: flat coefficients, an intercept first.
 
   Args:
-    response: Expression of names in the data.
     *columns: Expressions of what beta[2], beta[3], ... multiply.
     is_cauchy: Whether the prior of sigma is half Cauchy, and not flat.
   """

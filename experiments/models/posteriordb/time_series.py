@@ -12,8 +12,6 @@ from experiments.models.posteriordb.posterior import constants
 from experiments.models.posteriordb.posterior import Data
 from experiments.models.posteriordb.posterior import Posterior
 
-__all__ = ['MODELS', 'populations']
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 
@@ -115,11 +113,7 @@ def _lotka_volterra(data, dtype):
     errors = tfd.Normal(log_z, sigma[..., tf.newaxis, :])
     yield tfd.Independent(errors, 2, name='log_y')
 
-  pins = {
-    'theta_mean': mean.numpy(),
-    'log_y_init': log_y_init,
-    'log_y': log_y,
-  }
+  pins = {'theta_mean': mean.numpy(), 'log_y_init': log_y_init, 'log_y': log_y}
   return Posterior(model, pins)
 
 

@@ -15,8 +15,6 @@ import yaml
 
 from experiments.report import records
 
-__all__ = ['Entry', 'Finding', 'Paper', 'found', 'load', 'ours', 'printed']
-
 _FOLDER = pathlib.Path(__file__).parent
 _PAPERS = (
   'gradient_adaptive_mcmc',
@@ -226,10 +224,6 @@ def printed(record, line):
 
 def found(entry, reasons):
   """Returns the findings of a figure or table that has records.
-
-  Args:
-    entry: `Entry`.
-    reasons: Of the paper, by letter.
 
   Raises:
     ValueError: If numbers differ and no reason is given, if a reason is given

@@ -10,14 +10,10 @@ from experiments.samplers.baselines.kernel_subsample import kernel_subsample
 from experiments.samplers.baselines.prior_langevin import (
   prior_preconditioned_langevin,
 )
-from experiments.samplers.baselines.variance_ratio_langevin import (
-  variance_ratio_langevin,
-)
 
 __all__ = [
   'fisher_adaptive_langevin',
   'kernel_adaptive_metropolis',
   'kernel_subsample',
   'prior_preconditioned_langevin',
-  'variance_ratio_langevin',
 ]

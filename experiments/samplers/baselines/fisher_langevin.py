@@ -28,8 +28,6 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 
-__all__ = ['FisherAdaptation', 'fisher_adaptive_langevin']
-
 # Increments that the first factor counts for: per dimension, and steps at
 # least, for those of a chain that has just started depend on each other.
 _PRIOR_INCREMENTS = 1.0
@@ -85,9 +83,7 @@ def fisher_adaptive_langevin(
   if preconditioner is None:
     preconditioner = tfpa.preconditioners.cholesky()
   proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
-    target_log_prob_fn,
-    preconditioner,
-    step_size,
+    target_log_prob_fn, preconditioner, step_size
   )
   square = proposal.copy(preconditioner=square_root.as_square(preconditioner))
   return FisherAdaptation(

@@ -27,12 +27,6 @@ from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate import kernel_hamiltonian
 
-__all__ = [
-  'KernelAdaptiveResults',
-  'UncalibratedKernelAdaptive',
-  'kernel_adaptive_metropolis',
-]
-
 
 def kernel_adaptive_metropolis(
   target_log_prob_fn,

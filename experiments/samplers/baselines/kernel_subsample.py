@@ -21,8 +21,6 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['KernelSubsampleParams', 'kernel_subsample']
-
 _FLOOR = 1e-3  # c: the density at 1.9 times the median distance.
 _PAIRS_PER_DRAW = 8  # In the median of the distances.
 

@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = ['UncalibratedPriorLangevin', 'prior_preconditioned_langevin']
-
 
 def prior_preconditioned_langevin(
   log_likelihood_fn,

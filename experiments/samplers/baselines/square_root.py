@@ -24,8 +24,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['NAME', 'as_square', 'contract']
-
 # Rows at a time: the small factor is decomposed by a loop over its columns.
 _BLOCK = 16
 

@@ -31,17 +31,6 @@ from experiments.studies.calibration import kernels
 from experiments.studies.calibration import models
 from experiments.studies.calibration import rank_test
 
-__all__ = [
-  'CAUGHT_BELOW',
-  'FALSE_ALARM_RATE',
-  'STUDY',
-  'examine',
-  'limit',
-  'power',
-  'to_markdown',
-  'verdict',
-]
-
 # Probability that any kernel of the library fails any test if all are right.
 FALSE_ALARM_RATE = 0.01
 # A control counts as caught where a right kernel would be this rarely.
@@ -83,14 +72,12 @@ def _run(case: _Case, seed: int, work: Work) -> dict[str, Any]:
   """Returns p-values by quantity and counts of ranks; for controls, power."""
   sizes, family = work.settings, kernels.FAMILIES[case.family]
   start = time.perf_counter()
-  model, make = kernels.learn(
-    family, _seed(case.family, seed), sizes.jit_compile
-  )
+  model, make = kernels.learn(family, _seed(case.family, seed))
   seconds = time.perf_counter() - start
   spoil = case.spoil or (lambda kernel: kernel)
   record = {
     'is_control': case.spoil is not None,
-    'sizes': sizes.model_dump(exclude={'jit_compile'}),
+    'sizes': sizes.model_dump(),
     'pilot_seconds': seconds,
     **examine(
       model,
@@ -118,11 +105,7 @@ def examine(
   """Returns the results of both tests for one kernel.
 
   Args:
-    model: The model.
     make: Function from data to a kernel that adapts nothing.
-    sizes: How much is run.
-    thinning: Steps between two states of a window.
-    seed: Seed.
   """
   start = time.perf_counter()
   ranks = chains.draw_ranks(model, make, sizes, thinning, seed)
@@ -160,12 +143,7 @@ def limit(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def verdict(row: Mapping[str, Any], lowest: float) -> tuple[str, bool]:
-  """Returns what a row shows, and whether that is what it should.
-
-  Args:
-    row: Record of a kernel.
-    lowest: What `limit` returns.
-  """
+  """Returns what a row shows, and whether that is what it should."""
   smallest = min(row['rank_p'], row['geweke_p'])
   if row['is_control']:
     return ('caught', True) if smallest < CAUGHT_BELOW else ('missed', False)
@@ -177,10 +155,6 @@ def power(row: Mapping[str, Any], num_draws: int = 100) -> tuple[float, float]:
 
   The effects seen are taken for the true ones: z-scores are drawn around those
   seen, ranks from their frequencies. Caught is p < `CAUGHT_BELOW`.
-
-  Args:
-    row: Record of a kernel.
-    num_draws: Studies drawn again, for the ranks.
 
   Returns:
     Power of the ranks and of Geweke's test, each by its best single quantity.
@@ -202,11 +176,7 @@ def power(row: Mapping[str, Any], num_draws: int = 100) -> tuple[float, float]:
 
 
 def to_markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
-  """Returns the table: kernel by test, p-values, and where they are least.
-
-  Args:
-    rows: Records by case, 'kernel | model'.
-  """
+  """Returns the table: kernel by test, p-values, and where they are least."""
   lowest = limit(list(rows.values()))
   lines = []
   for case, row in sorted(rows.items(), key=lambda pair: pair[1]['is_control']):

@@ -13,8 +13,6 @@ from experiments.samplers.baselines.kernel_adaptive_metropolis import (
   UncalibratedKernelAdaptive,
 )
 
-__all__ = ['CONTROLS', 'Control']
-
 
 class Control(NamedTuple):
   """A way to break a family of `kernels.FAMILIES`."""

@@ -20,8 +20,6 @@ from experiments.studies.calibration import geweke
 from experiments.studies.calibration import models
 from experiments.studies.calibration import rank_test
 
-__all__ = ['Averages', 'Sizes', 'draw_joint', 'draw_ranks', 'run_successive']
-
 # What `fold_in` adds to the seed of a run.
 _STATE, _DATA, _HELD, _STEPS, _MARGINAL, _NUM_STREAMS = range(6)
 
@@ -35,14 +33,12 @@ class Sizes(Settings):
     num_successive: Steps of the successive-conditional chains. Their second
       half is averaged.
     num_marginal: Independent draws that they are compared with.
-    jit_compile: Whether XLA compiles the runs.
   """
 
   num_chains: int = 1000
   num_ranks: int = 16
   num_successive: int = 100
   num_marginal: int = 200_000
-  jit_compile: bool = False
 
   def smoke(self) -> 'Sizes':
     """Returns sizes that have no power."""
@@ -78,11 +74,7 @@ def draw_ranks(
   """Returns ranks of the truths among the states of their windows.
 
   Args:
-    model: The model.
     make: Function from data to a reversible kernel that adapts nothing.
-    sizes: How much is run.
-    thinning: Steps between two states of a window.
-    seed: Seed.
 
   Returns:
     dict of ints, [num_chains], by the names of the quantities.
@@ -92,7 +84,6 @@ def draw_ranks(
   place = rng.integers(sizes.num_ranks, size=sizes.num_chains, dtype=np.int32)
   sweep = tf.function(
     _sweep(model, make, sizes.num_ranks - 1, thinning),
-    jit_compile=sizes.jit_compile,
     autograph=False,
   )
   steps = models.fold_in([seed, seed], _STEPS)
@@ -120,10 +111,7 @@ def run_successive(
   """Returns averages along successive-conditional chains, and marginal draws.
 
   Args:
-    model: The model.
     make: Function from data to a kernel that adapts nothing.
-    sizes: How much is run.
-    seed: Seed.
   """
   marginal = model.quantities(
     *draw_joint(model, sizes.num_marginal, seed + _MARGINAL)
@@ -134,7 +122,6 @@ def run_successive(
   state, data = draw_joint(model, sizes.num_chains, seed)
   run = tf.function(
     _successive(model, make, sizes.num_successive, center, width),
-    jit_compile=sizes.jit_compile,
     autograph=False,
   )
   sums, moved = run(state, data, models.fold_in([seed, seed], _STEPS))

@@ -20,8 +20,6 @@ simulators, JASA 99.
 import numpy as np
 from scipy import stats
 
-__all__ = ['SHAPES', 'bounded', 'p_values', 'z_scores']
-
 SHAPES = ('location', 'scale')
 
 
@@ -30,9 +28,6 @@ def bounded(values, center, width, lib):
 
   Args:
     values: [...].
-    center: Subtracted, broadcasts with `values`.
-    width: Divides, broadcasts with `values`.
-    lib: `tf` or numpy: what `values` is made of.
   """
   u = (values - center) / width
   return lib.stack([lib.tanh(u), 1.0 / (1.0 + u**2)])

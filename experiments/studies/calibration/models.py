@@ -14,26 +14,12 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 
-__all__ = [
-  'Model',
-  'field',
-  'field_prior',
-  'fold_in',
-  'hierarchy',
-  'hyperprior',
-  'kernel_matrix',
-  'normal',
-  'poisson',
-  'prior_fn',
-  'random_effects',
-  'student_4',
-  'student_regression',
-  'uniform',
-]
+tfd = tfp.distributions
 
 # For `student_regression`.
 _TIMES = np.linspace(-1.0, 1.0, 5)
 _DEGREES = 4.0
+_STUDENT = tfd.StudentT(np.float64(_DEGREES), 0.0, 1.0)
 # For `field` and `hierarchy`.
 _POINTS = np.linspace(0.0, 2.0, 6)
 _DISTANCES = np.abs(_POINTS[:, np.newaxis] - _POINTS)
@@ -79,7 +65,7 @@ def student_regression():
 
   def simulate(state, seed):
     line, scale = _line(state)
-    return line + scale * student_4([*line.shape], seed)
+    return line + scale * _STUDENT.sample(line.shape, seed=seed)
 
   def log_likelihood(state, data):
     line, scale = _line(state)
@@ -126,7 +112,7 @@ def field():
     return _MEAN + noise @ tf.constant(factor.T)
 
   def simulate(state, seed):
-    return poisson(tf.exp(state), seed)
+    return tfd.Poisson(tf.exp(state)).sample(seed=seed)
 
   def log_likelihood(state, data):
     terms = data * state - tf.exp(state) - tf.math.lgamma(data + 1.0)
@@ -159,9 +145,9 @@ def prior_fn(amplitude, length_scale):
 
 def hyperprior():
   """Returns the law of the hyperparameters, log-normal each."""
-  return tfp.distributions.JointDistributionNamed(
+  return tfd.JointDistributionNamed(
     {
-      name: tfp.distributions.LogNormal(np.float64(loc), np.float64(scale))
+      name: tfd.LogNormal(np.float64(loc), np.float64(scale))
       for name, (loc, scale) in _HYPER.items()
     }
   )
@@ -184,8 +170,7 @@ def hierarchy():
     return x, logs
 
   def simulate(state, seed):
-    shape = [*state[0].shape]
-    return state[0] + _NOISE * student_4(shape, seed)
+    return state[0] + _NOISE * _STUDENT.sample(state[0].shape, seed=seed)
 
   def log_likelihood(x, data):
     tail = tf.math.log1p(((data - x) / _NOISE) ** 2 / _DEGREES)
@@ -235,7 +220,7 @@ def random_effects():
     noise = normal([state.shape[0], _NUM_GROUPS], seed)
     effects = _effects(state, noise)
     rate = _MAX_RATE * tf.sigmoid(effects)
-    counts = poisson(rate, fold_in(seed, 1), num_terms=60)
+    counts = tfd.Poisson(rate).sample(seed=fold_in(seed, 1))
     return dict(counts=counts, effects=effects)
 
   def density(data):
@@ -311,47 +296,3 @@ def fold_in(seed, data):
 def normal(shape, seed):
   """Draws standard normals, float64."""
   return tf.random.stateless_normal(shape, seed, dtype=tf.float64, alg='philox')
-
-
-def uniform(shape, seed):
-  """Draws uniforms in (0, 1], float64."""
-  return 1.0 - tf.random.stateless_uniform(
-    shape, seed, dtype=tf.float64, alg='philox'
-  )
-
-
-def student_4(shape, seed):
-  """Draws from Student's t of four degrees of freedom, float64."""
-  # chi^2 of four degrees is a sum of two exponentials of mean 2.
-  exponentials = -tf.math.log(uniform([2, *shape], fold_in(seed, 1)))
-  chi_squared = 2.0 * tf.reduce_sum(exponentials, axis=0)
-  return normal(shape, fold_in(seed, 2)) * tf.math.rsqrt(chi_squared / 4.0)
-
-
-def poisson(rate, seed, num_terms=160):
-  """Draws Poisson counts by inversion, which XLA compiles.
-
-  Args:
-    rate: Means, well below `num_terms`.
-    seed: [2] int32.
-    num_terms: Counts above it have no weight in float64.
-
-  Returns:
-    Counts in float64, in the shape of `rate`.
-  """
-  level = uniform(rate.shape, seed)
-
-  def add(count, drawn, term, total):
-    # `total` is P(at most count): the draw is above if the level is.
-    total = total + term
-    drawn = drawn + tf.cast(level > total, rate.dtype)
-    count = count + 1
-    return count, drawn, term * rate / tf.cast(count, rate.dtype), total
-
-  zero = tf.zeros_like(rate)
-  _, drawn, _, _ = tf.while_loop(
-    lambda count, *_: count < num_terms,
-    add,
-    (tf.constant(0), zero, tf.exp(-rate), zero),
-  )
-  return drawn

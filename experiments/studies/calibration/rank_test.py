@@ -24,8 +24,6 @@ import functools
 import numpy as np
 from scipy import stats
 
-__all__ = ['p_value', 'ranks']
-
 # Functions of equal states can differ by rounding.
 _TOLERANCE = 1e-9
 
@@ -38,7 +36,6 @@ def ranks(
   Args:
     truth: Values at theta*, [n].
     window: Values at the other states, [L - 1, n].
-    rng: A numpy generator.
 
   Returns:
     Ints in 0, ..., L - 1, [n].
@@ -53,7 +50,6 @@ def p_value(found: np.ndarray, num_ranks: int) -> float:
 
   Args:
     found: Independent ranks, ints in 0, ..., `num_ranks` - 1, [n].
-    num_ranks: L.
   """
   tails = _tails(len(found), num_ranks)
   # How many ranks are <= i, for i = 0, ..., L - 2.

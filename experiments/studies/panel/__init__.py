@@ -6,15 +6,11 @@ and truths and references say how far off a run is.
 
 from experiments.run.study import Study
 
-__all__ = ['load']
-
 
 def load(path, overrides=(), is_smoke: bool = False) -> Study:
   """Returns the study of a panel's YAML file.
 
   Args:
-    path: Path of the YAML file.
-    overrides: Texts `dotted.key=value`.
     is_smoke: Whether the run should take seconds only.
 
   Raises:

@@ -14,8 +14,6 @@ import numpy as np
 
 from experiments.papers import moments
 
-__all__ = ['Curve', 'WorstZ', 'squared_bias_curve', 'worst_z']
-
 _NUM_POINTS = 12
 # What is farther off, or not a number, counts as this far.
 _FARTHEST = 1e6
@@ -68,7 +66,6 @@ def worst_z(draws, truth, counts=None):
 
   Args:
     draws: [num_draws, num_chains, n].
-    truth: The `Truth`.
     counts: Which means and deviations are compared, [2, n] bool, at least one
       of them; `None`: all.
   """

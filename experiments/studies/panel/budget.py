@@ -9,18 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-  'Spent',
-  'Tried',
-  'corrected',
-  'counted_units',
-  'excess',
-  'spent',
-  'step_counts',
-  'thinned',
-  'units',
-]
-
 # Fewest steps of either phase, for windowed samplers and for R-hat.
 _FEWEST = (40, 20)
 # A new run lies between two others, so far along at least and at most.
@@ -49,13 +37,7 @@ def units(cost):
 
 
 def step_counts(config, adapting_units, frozen_units):
-  """Returns (num_adaptation_steps, num_results) of a method.
-
-  Args:
-    config: the `PanelConfig`.
-    adapting_units: of one adapting step.
-    frozen_units: of one recorded step.
-  """
+  """Returns (num_adaptation_steps, num_results) of a method."""
   adaptation, sampling = _wanted(config)
   return (
     max(_FEWEST[0], int(adaptation / adapting_units)),
@@ -83,7 +65,6 @@ def corrected(config, tried, tolerance):
   numbers lie between theirs.
 
   Args:
-    config: the `PanelConfig`.
     tried: list of `Tried`, the last run at its end.
     tolerance: ratio to the budget that is accepted in either phase, above 1.
 

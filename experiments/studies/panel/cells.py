@@ -25,8 +25,6 @@ from experiments.studies.panel.config import load_panel
 from experiments.studies.panel.config import Panel
 from experiments.studies.panel.truth import coordinates
 
-__all__ = ['Case', 'finished_record', 'head', 'run', 'study']
-
 # What `--smoke` sets.
 _SMOKE = ('num_seeds=1', 'gradients_per_chain=1000', 'gradients_of_target={}')
 # Runs of a seed of random cost, at most; the nearest to the budget counts.
@@ -242,9 +240,6 @@ def finished_record(panel: Panel, result, target, truth) -> dict[str, Any]:
   """Returns the record of a run that came to its end.
 
   Args:
-    panel: The `Panel`.
-    result: The `CellResult`.
-    target: The `Target`.
     truth: The `Truth`, or None.
 
   Raises:

@@ -20,7 +20,6 @@ from experiments.papers.config import Init
 from experiments.papers.config import MAX_CHAINS
 from experiments.papers.config import MAX_NAME
 from experiments.papers.config import NAME_PATTERN
-from experiments.papers.config import NormalInit
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
@@ -34,8 +33,6 @@ from experiments.targets.base import Target
 from experiments.targets.registry import METHODS
 from experiments.targets.registry import Parameters
 from experiments.targets.registry import TARGETS
-
-__all__ = ['DEFAULT', 'Gates', 'Panel', 'PanelConfig', 'load_panel']
 
 # The committed panel.
 DEFAULT = (
@@ -86,7 +83,7 @@ class PanelConfig(Parameters):
     gt=0, description='for all seeds of one method on one target'
   )
   seed: int = Field(0, ge=0)
-  init: Init = NormalInit()
+  init: Init = Init()
   float64_targets: list[str] = Field(
     default=[], description='labels; all others are sampled in float32'
   )
@@ -188,15 +185,7 @@ class Panel(NamedTuple):
     num_results: int = 100,
     thinning: int = 1,
   ) -> Config:
-    """Returns the `Config` of one target and one method.
-
-    Args:
-      target: Label.
-      method: Label.
-      num_adaptation_steps: Steps that adapt.
-      num_results: Results of each chain.
-      thinning: Steps of one result.
-    """
+    """Returns the `Config` of one target and one method."""
     config = self.config
     return Config(
       name=config.name,
@@ -219,7 +208,6 @@ class Panel(NamedTuple):
     """Returns a target, and what is known about it.
 
     Args:
-      target: Label.
       data_dir: Folder of local data sets, or `None` for the default.
     """
     _check_label('target', target, self.targets)
@@ -233,7 +221,6 @@ def load_panel(path, overrides=()) -> Panel:
 
   Args:
     path: Path of the YAML file. Its gates are in the same folder.
-    overrides: Texts `dotted.key=value`.
 
   Raises:
     ConfigError: If anything is wrong with either file.

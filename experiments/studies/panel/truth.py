@@ -16,13 +16,6 @@ import numpy as np
 
 from experiments.targets.base import Target
 
-__all__ = [
-  'Truth',
-  'coordinates',
-  'gaussian_variance_of_square',
-  'load_truth',
-]
-
 _GYM = 'inference_gym'
 # The source of a reference that is exact.
 _EXACT = 'quadrature'
@@ -67,8 +60,6 @@ def load_truth(
   """Returns the `Truth`, or None where nothing is known.
 
   Args:
-    target: The target.
-    label: Its label in the panel.
     reference: Reference moments, or None without any.
   """
   moments = None

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from experiments import models
 from experiments.models import eight_schools
-from experiments.models import logistic_regression
 from experiments.run import store
 from experiments.studies import rivals_densities
 
@@ -105,13 +104,3 @@ def test_exact_means_of_schools_are_those_of_weighted_prior_draws():
     # The prior is so far away that it would be seen.
     assert abs(np.median(values) - exact[name]) > 8.0 * error, name
   assert models.exact_means('arma') == {}
-
-
-def test_data_of_the_regression_are_always_the_same():
-  inputs, labels = logistic_regression.data().values()
-  assert inputs.shape == (1000, 100)
-  neighbors = np.corrcoef(inputs[:, 40], inputs[:, 41])[0, 1]
-  # Its standard error is (1 - 0.9^2) / sqrt(1000) = 0.006.
-  assert abs(neighbors - 0.9) < 0.025
-  assert labels.sum() == 487
-  np.testing.assert_allclose(inputs[0, :2], [1.764052, 1.762073], rtol=1e-5)

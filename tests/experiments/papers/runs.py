@@ -9,8 +9,6 @@ from experiments.run import store
 from experiments.run import tasks
 from experiments.run.study import Work
 
-__all__ = ['run_here']
-
 
 def run_here(config, folder, data_dir=None) -> list[store.Record]:
   """Runs all cells of a config, writes tables and figures, returns records."""

@@ -49,22 +49,13 @@ def test_every_committed_config_is_valid(path):
   'path, value, words',
   [
     (['target', 'name'], 'gausian_2d', ['target.name', "mean 'gaussian_2d'"]),
-    (['target', 'name'], 'RadonContextualEffectsIndiana', ['tensorflow_data']),
     (['target', 'rho'], 1.5, ['target.rho', '1.5', 'less than 1']),
     (['target', 'rh0'], 0.1, ['target.rh0', "mean 'rho'", 'allowed are']),
     (['methods', 0, 'name'], 'malla', ['methods.0.name', "mean 'mala'"]),
-    (['methods', 0, 'num_leapfrog_steps'], 3, ['methods.0.num_leapfrog_steps']),
     (['methods', 1], {'name': 'hmc'}, ['methods.1.num_leapfrog_steps', 'requ']),
-    (['methods', 0, 'target_accept_prob'], 1.5, ['1.5', 'less than 1']),
     (['methods', 1], {'name': 'mala'}, ["label 'MALA'", '2 times', 'label: ']),
-    (['methods'], [], ['methods', 'at least 1']),
     (['num_chains'], 0, ['num_chains', '0', 'greater than or equal to 1']),
-    (['num_chains'], '4', ['num_chains', "'4'", 'integer']),
-    (['num_chains'], 4.0, ['num_chains', '4.0', 'integer']),
-    (['dtype'], 'float16', ['dtype', 'float16', "'float32' or 'float64'"]),
     (['numchains'], 3, ['numchains', "mean 'num_chains'", 'allowed are']),
-    (['init'], {'kind': 'normal', 'scal': 1.0}, ['init.scal', "mean 'scale'"]),
-    (['init'], {'kind': 'nowhere'}, ['init', 'zeros']),
     (['name'], 'a b/c', ['name', 'a b/c']),
   ],
 )
@@ -73,14 +64,6 @@ def test_refusal_names_key_value_and_what_is_allowed(path, value, words):
     configs.parse_config(_changed(path, value))
   for word in words:
     assert word in str(refusal.value)
-
-
-def test_all_mistakes_are_told_at_once():
-  values = _changed(['num_chains'], 0)
-  values['dtype'] = 'half'
-  with pytest.raises(ConfigError) as refusal:
-    configs.parse_config(values)
-  assert len(str(refusal.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -97,15 +80,7 @@ def test_all_mistakes_are_told_at_once():
       },
       ['methods.0', '4000^2', 'preconditioner: diagonal'],
     ),
-    (
-      {'target': {'name': 'Banana'}, 'init': {'kind': 'target_normal'}},
-      ['init.kind', 'Banana', "'normal'"],
-    ),
     ({'init': {'kind': 'prior'}}, ['init.kind', 'prior', "'zeros'"]),
-    (
-      {'methods': [{'name': 'gadrwm', 'learning_rate': 0.1}]},
-      ['methods.0', 'learning_rate', 'settings: paper'],
-    ),
     (
       {'methods': [{'name': 'windowed_nuts'}]},
       ['methods.0', 'num_adaptation_steps', 'at least 40'],
@@ -115,26 +90,6 @@ def test_all_mistakes_are_told_at_once():
       ['methods.0', "'arrow'", 'num_globals: '],
     ),
     (
-      {'methods': [{'name': 'gadrwm', 'rank': 3}]},
-      ['methods.0', 'rank', 'low_rank', "'cholesky'"],
-    ),
-    (
-      {'methods': [{'name': 'riemannian_hmc', 'num_leapfrog_steps': 2}]},
-      ['methods.0', 'metric', 'expected_fisher', 'none'],
-    ),
-    (
-      {'init': {'kind': 'suggested'}},
-      ['init.kind', 'suggested', "'normal'"],
-    ),
-    (
-      {
-        'methods': [{'name': 'windowed_nuts'}],
-        'num_adaptation_steps': 50,
-        'num_steps_between_results': 1,
-      },
-      ['methods.0', 'num_steps_between_results', 'write 0'],
-    ),
-    (
       {
         'methods': [{'name': 'windowed_nuts'}],
         'num_adaptation_steps': 50,
@@ -142,11 +97,6 @@ def test_all_mistakes_are_told_at_once():
       },
       ['methods.0', 'keep_states', 'write false'],
     ),
-    (
-      {'diagonal_image_shape': [28, 28]},
-      ['diagonal_image_shape', 'at most the'],
-    ),
-    ({'diagonal_image_shape': [0, 1]}, ['diagonal_image_shape', 'positive']),
     (
       {'target': {'name': 'spectrum_gaussian', 'variances': [1.0, -1.0]}},
       ['target.variances', 'above 0'],
@@ -170,54 +120,12 @@ def _written(tmp_path, values=None):
 def test_overrides_reach_into_lists_and_keep_types(tmp_path):
   config = configs.load_config(
     _written(tmp_path),
-    [
-      'methods.0.step_size=1e-3',
-      'num_chains=7',
-      'init.kind=zeros',
-      'target.rho=-0.5',
-      'jit_compile=false',
-    ],
+    ['methods.1.target_accept_prob=65e-2', 'num_chains=7', 'init.kind=zeros'],
   )
-  assert config.methods[0].step_size == 1e-3
+  assert config.methods[1].target_accept_prob == 0.65
   assert config.num_chains == 7
   assert config.init.kind == 'zeros'
-  assert config.target.rho == -0.5
-  assert config.jit_compile is False
   assert config.methods[1].num_leapfrog_steps == 3
-
-
-@pytest.mark.parametrize(
-  'override, word',
-  [
-    ('num_chains', 'key=value'),
-    ('methods.5.name=am', 'from 0 to 1'),
-    ('methods.first.name=am', 'must be a number'),
-    ('name.first=am', 'not in the config'),
-    ('methods.0.nothing=1', 'methods.0.nothing'),
-  ],
-)
-def test_wrong_overrides_are_refused(tmp_path, override, word):
-  with pytest.raises(ConfigError, match=word):
-    configs.load_config(_written(tmp_path), [override])
-
-
-def test_numbers_without_a_dot_are_numbers(tmp_path):
-  path = tmp_path / 'small.yaml'
-  text = yaml.safe_dump(VALUES).replace('rho: 0.5', 'rho: 5e-1')
-  path.write_text(text)
-  assert configs.load_config(path).target.rho == 0.5
-
-
-def test_missing_and_broken_files_are_refused(tmp_path):
-  with pytest.raises(ConfigError, match='no config file'):
-    configs.load_config(tmp_path / 'nothing.yaml')
-  broken = tmp_path / 'broken.yaml'
-  broken.write_text('a: [1')
-  with pytest.raises(ConfigError, match='not YAML'):
-    configs.load_config(broken)
-  broken.write_text('- 1')
-  with pytest.raises(ConfigError, match='keys and values'):
-    configs.load_config(broken)
 
 
 def test_smoke_shrinks_counts_and_keeps_the_rest():
@@ -247,13 +155,6 @@ def test_a_list_of_leapfrog_steps_is_one_method_each():
   # What a run stores is read back as it is.
   again = configs.parse_config(config.model_dump(mode='json'))
   assert again == config
-
-
-@pytest.mark.parametrize('steps', [[], [0], [1.5], ['all'], True])
-def test_lists_of_leapfrog_steps_are_checked(steps):
-  method = {'name': 'hmc', 'num_leapfrog_steps': steps}
-  with pytest.raises(ConfigError, match='methods.0.num_leapfrog_steps'):
-    configs.parse_config(_changed(['methods'], [method]))
 
 
 def test_counts_in_gradients_are_shared_out_between_leapfrog_steps():

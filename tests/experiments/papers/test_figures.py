@@ -1,17 +1,11 @@
 """Figures: labels as they are, and sweeps grouped by what they share."""
 
-import io
-import re
-
 import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 
 from experiments.papers import figures
 from experiments.papers import sweeps
-from experiments.papers.labels import in_figure
 from experiments.run.store import Record
-from tests.experiments.papers.test_tables import ODD
 
 
 def _record(label, status='finished', **record):
@@ -80,10 +74,6 @@ def test_lines_are_means_over_repeats_and_nuts_is_horizontal():
   assert list(lines['NUTS'].get_ydata()) == [5.0, 5.0]
 
 
-def test_a_single_length_is_no_sweep():
-  assert sweeps.draw_leapfrog_steps(LENGTHS[:2], figures._grid) is None
-
-
 def test_sizes_are_drawn_at_the_acceptance_that_was_reached():
   figure = sweeps.draw_accept_rates(RATES, figures._grid)
   (line,) = figure.axes[0].lines
@@ -92,24 +82,3 @@ def test_sizes_are_drawn_at_the_acceptance_that_was_reached():
   np.testing.assert_allclose(line.get_xdata(), [0.12, 0.3, 0.5])
   np.testing.assert_allclose(line.get_ydata(), [5, 15, 30])
   assert sweeps.draw_accept_rates(RATES[:3], figures._grid) is None
-
-
-@pytest.mark.parametrize('label', ODD)
-def test_figures_draw_a_label_as_it_is(label):
-  with plt.rc_context({'svg.fonttype': 'none'}):
-    figure, axes = figures._grid(1)
-    axes[0].set_title(in_figure(label))
-    text = io.StringIO()
-    figure.savefig(text, format='svg')
-  plt.close(figure)
-  drawn = re.findall(r'<text[^>]*>([^<]*)</text>', text.getvalue())
-  escaped = label.replace('&', '&amp;').replace('<', '&lt;')
-  assert escaped.replace('>', '&gt;') in drawn
-
-
-def test_without_escaping_a_label_is_taken_for_mathematics():
-  figure, axes = figures._grid(1)
-  axes[0].set_title(r'$\foo$')
-  with pytest.raises(ValueError, match='foo'):
-    figure.savefig(io.BytesIO())
-  plt.close(figure)

@@ -76,7 +76,3 @@ def test_a_draw_that_overflowed_leaves_no_score_and_no_error():
     summary = moments.compare(_target(truth), draws)
   assert summary['first']['worst_mean_z'] is None
   assert summary['first']['worst_deviation_z'] is None
-
-
-def test_nothing_is_said_where_nothing_is_known():
-  assert moments.compare(_target(None), _draws()) == {}

@@ -7,22 +7,15 @@ import numpy as np
 import pytest
 import xarray as xr
 import yaml
-from typer.testing import CliRunner
 
-from experiments.__main__ import app
 from experiments.data.sources import SOURCES
 from experiments.papers import cell
 from experiments.papers import config as configs
 from experiments.papers import config_study
-from experiments.papers import figures
 from experiments.papers import starts
-from experiments.run import devices
 from experiments.run import store
 from experiments.run import tasks
-from experiments.run.errors import ConfigError
-from experiments.run.errors import DeviceError
 from experiments.run.find import Found
-from experiments.targets.registry import METHODS
 from tests.experiments.papers.runs import run_here
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
@@ -36,7 +29,6 @@ ALL_CONFIGS = sorted(
 # Targets that a smoke run would spend its time on building.
 SMALLER = {
   'gp_regression': ['target.num_points=41'],
-  'latent_volatility': ['target.num_days=30'],
   'log_gaussian_cox': [
     'target.num_cells_per_side=6',
     'target.simulated_cells_per_side=12',
@@ -55,18 +47,6 @@ def _needs_data(target):
   named = getattr(target, 'dataset', None)
   return named is not None and named != 'digits'
 
-
-# Windowed NUTS below, those of other libraries in test_peers.py.
-TESTED_ELSEWHERE = {
-  'blackjax_chees',
-  'blackjax_meads',
-  'blackjax_nuts',
-  'numpyro_nuts',
-  'nutpie',
-  'replica_exchange',
-  'snaper_hmc',
-  'windowed_nuts',
-}
 
 SELF_CONTAINED = [
   path
@@ -103,16 +83,9 @@ def _smoke_plan():
 SMOKE_PLAN = list(_smoke_plan())
 
 
-# One in the quick tier, others by night; in the full one some of two papers,
-# where those of the others are classifications on a local copy, below.
-_QUICK = ('figure4_acceptance',)
-_FULL = ('figure20_stochastic_volatility', 'figure4_skew_normal')
-
-
 def _smoke_case(path, config, methods):
-  marks = [] if path.stem in _QUICK else [pytest.mark.nightly]
-  if path.stem in _FULL:
-    marks = [pytest.mark.full]
+  """Returns a parameter; all but one config run by night."""
+  marks = [] if path.stem == 'figure4_acceptance' else [pytest.mark.nightly]
   return pytest.param(path, config, methods, id=path.stem, marks=marks)
 
 
@@ -134,12 +107,7 @@ def test_self_contained_config_runs_in_smoke_size(
   assert ('diagonal' in drawn) == config.trace_diagonal
 
 
-def test_every_method_is_run_by_some_self_contained_config():
-  run = {method.name for _, _, methods in SMOKE_PLAN for method in methods}
-  assert run == set(METHODS.names()) - TESTED_ELSEWHERE
-
-
-@pytest.mark.full
+@pytest.mark.nightly
 def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
   values = {
     'name': 'windowed',
@@ -155,18 +123,6 @@ def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
   assert one.record['calls']['sampling']['gradient'] >= 8 * 20
   # Five standard errors: two coordinates, known mean.
   assert one.record['max_mean_z_score'] < 5
-
-
-def test_windowed_nuts_without_that_form_is_refused():
-  values = {
-    'name': 'windowed',
-    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
-    'methods': [{'name': 'windowed_nuts', 'parameterization': 'centered'}],
-    'num_adaptation_steps': 40,
-    'num_results': 20,
-  }
-  with pytest.raises(ConfigError, match='no other forms'):
-    config_study.make_plan(configs.parse_config(values))
 
 
 @pytest.fixture
@@ -186,36 +142,25 @@ def tiny(tmp_path):
   return path
 
 
-def _invoke(*arguments):
-  return CliRunner().invoke(app, list(map(str, arguments)))
-
-
 @pytest.mark.full
-def test_a_run_continues_and_reports_from_the_command_line(tiny, tmp_path):
-  folder = tmp_path / 'run'
-  first = _invoke('run', tiny, '--output', folder)
-  assert first.exit_code == 0, first.output
-  records = store.read(folder)
-  assert [one.case for one in records] == ['MALA', 'gadMALAf']
-
-  # Only the cell that is missing runs again, with the same draws.
+def test_a_cell_that_was_lost_runs_again_to_the_same_draws(tiny, tmp_path):
+  methods = 'methods=[{name: mala}, {name: mala, label: other}]'
+  config = configs.load_config(tiny, [methods])
+  records = run_here(config, tmp_path)
+  assert [one.case for one in records] == ['MALA', 'other']
   lost = records[1]
-  before = store.read_draws(folder, lost)['posterior'].to_dataset().load()
-  file = folder / 'records.jsonl'
+  before = store.read_draws(tmp_path, lost)['posterior'].to_dataset().load()
+  file = tmp_path / 'records.jsonl'
   file.write_text(file.read_text().splitlines()[0] + '\n')
-  shutil.rmtree(folder / 'draws' / 'gadMALAf')
-  second = _invoke('run', tiny, '--output', folder)
-  assert second.exit_code == 0, second.output
-  assert 'Cells: 2, recorded before: 1.' in second.output
-  kept, again = store.read(folder)
+  shutil.rmtree(tmp_path / 'draws' / 'other')
+  kept, again = run_here(config, tmp_path)
   assert kept == records[0]
   assert again.record['ess'] == lost.record['ess']
-  tree = store.read_draws(folder, again)
+  tree = store.read_draws(tmp_path, again)
   xr.testing.assert_equal(before, tree['posterior'].to_dataset().load())
   assert tree['posterior']['unconstrained'].shape == (3, 400, 2)
   assert tree['sample_stats']['lp'].shape == (3, 400)
-  assert '| gadMALAf |' in _invoke('report', folder).output
-
+  assert '| other |' in (tmp_path / 'report.md').read_text()
   calls = again.record['calls']
   assert calls['adaptation']['gradient'] == 300 * 3
   assert calls['sampling']['gradient'] == 400 * 3
@@ -277,13 +222,10 @@ def _write_data(folder, name):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-  'name',
-  ['gradient_adaptive_mcmc/ripley.yaml', 'auxiliary_gradient/gp_ripley.yaml'],
-)
-def test_classification_config_runs_on_a_local_copy(name, tmp_path):
+def test_classification_config_runs_on_a_local_copy(tmp_path):
   _write_data(tmp_path, 'ripley')
-  config = configs.smoke(configs.load_config(CONFIG_DIR / name))
+  path = CONFIG_DIR / 'auxiliary_gradient' / 'gp_ripley.yaml'
+  config = configs.smoke(configs.load_config(path))
   config = _with_methods(config, config.methods[:1])
   (one,) = run_here(config, tmp_path / 'run', tmp_path)
   assert one.status == 'finished', one.error
@@ -308,17 +250,6 @@ def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
   assert is_latent or plan.target.hierarchy is not None
 
 
-def test_starts_are_shared_by_methods_and_differ_between_repeats(tiny):
-  config = configs.load_config(tiny)
-  target = config_study.make_plan(config).target
-  first = starts.make_starts(config, target, 0)
-  assert first.shape == (3, 2)
-  np.testing.assert_array_equal(first, starts.make_starts(config, target, 0))
-  assert np.all(first != starts.make_starts(config, target, 1))
-  seeds = {cell.cell_seed(config, label, r) for label in 'ab' for r in (0, 1)}
-  assert len(seeds) == 4
-
-
 def test_climbing_ends_nearer_to_the_mode(tiny):
   overrides = ['init.kind=climb', 'init.scale=30', 'init.num_steps=400']
   config = configs.load_config(tiny, overrides)
@@ -327,25 +258,6 @@ def test_climbing_ends_nearer_to_the_mode(tiny):
   before = np.abs(starts.make_starts(low, target, 0)).max()
   after = np.abs(starts.make_starts(config, target, 0)).max()
   assert after < 0.5 * before
-
-
-@pytest.mark.full
-def test_refusals_on_the_command_line_exit_with_two(tiny, tmp_path):
-  output = ['--output', tmp_path / 'run']
-  wrong = _invoke('run', tiny, *output, '--set', 'num_chains=x')
-  assert wrong.exit_code == 2 and 'num_chains' in wrong.output
-  assert not (tmp_path / 'run').exists()
-  # Workers refuse what only building tells, and devices.
-  for options in (['--set', 'init.kind=prior'], ['--device', 'abacus']):
-    refused = _invoke('run', tiny, *output, *options)
-    assert refused.exit_code == 2
-    assert 'could not begin' in refused.output
-    assert not (tmp_path / 'run' / 'records.jsonl').exists()
-
-
-def test_an_absent_device_says_what_there_is():
-  with pytest.raises(DeviceError, match='cpu, gpu, tpu'):
-    devices.on_device('abacus')
 
 
 def _keys(config):
@@ -373,14 +285,8 @@ def test_a_key_holds_what_decides_the_draws_of_a_method(tiny):
     ['num_results=500'],
     ['init.kind=zeros'],
     ['target.variances=[1.0, 5.0]'],
-    ['methods.1.target_accept_prob=0.7'],
+    ['methods.1.settings=paper'],
   ):
     assert (
       keys['gadMALAf'] not in _keys(configs.load_config(tiny, changed)).values()
     )
-
-
-def test_figures_of_an_empty_run_are_none(tiny, tmp_path):
-  config = configs.load_config(tiny)
-  target = config_study.make_plan(config).target
-  assert figures.draw_all(tmp_path, [], config, target) == []

@@ -1,12 +1,9 @@
 """Tables of a run: repeats joined, failures named, odd values readable."""
 
-import re
-
 import numpy as np
 import pytest
 
 from experiments.papers import tables
-from experiments.papers.labels import in_markdown
 from experiments.run.store import Record
 
 ODD = [r'$\foo$', '$x$', 'a|b', '[/b]', '[red]x', ':smile:', '<b>', 'a\\']
@@ -92,17 +89,3 @@ def test_moments_are_compared_below():
   text = tables.to_markdown('x', [_record('m', 0, 1, 1, moments=moments)])
   assert '| m | a | 1.0000, 2.0000 | 3.0000, 4.0000 | -1.2 | - |' in text
   assert '| m | b | worst of 9 | - | -1.2 | - |' in text
-
-
-@pytest.mark.parametrize('label', ODD)
-def test_tables_show_a_label_as_it_is(label):
-  line = tables.to_markdown('x', [_failed(label, '[/b]')]).splitlines()[4]
-  # Bars that part the cells are those without a backslash.
-  cells = re.split(r'(?<!\\)\|', line)
-  assert len(cells) == len(tables.COLUMNS) - len(tables.LATENT) + 3
-  assert re.sub(r'\\(.)', r'\1', cells[1].strip()) == label
-
-
-def test_markdown_of_plain_labels_is_plain():
-  for label in ('HMC-5, L=2', 'gadMALAf', 'pCN (0.3)', 'my_label'):
-    assert in_markdown(label) == label

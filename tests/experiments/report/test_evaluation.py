@@ -2,7 +2,6 @@
 
 import pathlib
 
-import numpy as np
 import pytest
 
 from experiments.report import evaluation
@@ -49,14 +48,6 @@ def test_a_pair_counts_what_became_of_its_runs():
   assert values['min_ess_per_second'] == pytest.approx([100.0])
 
 
-def test_seconds_that_are_not_the_samplers_make_no_rate():
-  for name, seconds in (('nutpie', 5.0), ('windowed_nuts', 0.0)):
-    run = _run(method_name=name)
-    run['seconds'] = {**run['seconds'], 'compile': seconds}
-    pair = panel.summarize([run])['Banana', 'NUTS']
-    assert 'min_ess_per_second' not in pair.values
-
-
 def test_a_contest_is_of_the_best_that_count():
   runs = [
     *(_run(min_ess_bulk=b) for b in (400.0, 410.0)),
@@ -70,37 +61,6 @@ def test_a_contest_is_of_the_best_that_count():
   assert contest.num_runs == (2, 5) and contest.num_passed == (1, 1)
   # Tails have 500 draws.
   assert contest.ratio.median == pytest.approx(500.0 / 405.0)
-
-
-def test_curves_are_joined_on_one_grid_where_all_runs_have_them():
-  # b^2 = 100 / gradients, at other numbers of gradients.
-  grids = ([100.0, 400.0, 900.0], [200.0, 500.0, 1000.0])
-  curves = [
-    {'gradients': grid, 'worst': [100.0 / g for g in grid], 'mean': grid}
-    for grid in grids
-  ]
-  runs = [_run(squared_bias=curve) for curve in curves]
-  gradients, worst, mean = panel.summarize(runs)['Banana', 'NUTS'].curves
-  np.testing.assert_allclose(gradients[0], [200.0, 424.2641, 900.0])
-  np.testing.assert_allclose(mean, gradients)
-  # At the ends of the grid, between points of the other run.
-  np.testing.assert_allclose(worst[:, 0], [0.25 + 0.75 * 2 / 3, 0.5])
-  np.testing.assert_allclose(worst[:, -1], [1 / 9, 0.1 + 0.1 * 0.2])
-  # A run without a truth: no fair sample is left.
-  pair = panel.summarize([*runs, _run()])['Banana', 'NUTS']
-  assert pair.curves is None and 'worst_bias' not in pair.values
-  assert 'rhat_max' in pair.values
-
-
-def test_a_sampler_that_tells_no_divergence_is_not_steady():
-  pair = panel.summarize([_run(num_diverging=None)])['Banana', 'NUTS']
-  assert pair.steady is None
-
-
-def test_what_is_here_to_compare_with_is_a_peer():
-  for name, is_peer in (('fisher_mala', True), ('gadmala_fast', False)):
-    run = _run(is_peer=False, method_name=name)
-    assert panel.summarize([run])['Banana', 'NUTS'].is_peer == is_peer
 
 
 def test_a_run_is_right_wrong_or_neither(monkeypatch):
@@ -120,24 +80,6 @@ def test_a_run_is_right_wrong_or_neither(monkeypatch):
   of_five = [evaluation.Outcome(5, 5, n, n, 0, n, 0) for n in (4, 3)]
   by_target = dict(zip('ab', of_five), c=evaluation.Outcome(*[0] * 7))
   assert evaluation.num_solved(by_target) == 1
-
-
-def test_the_interval_is_wilsons():
-  # 7 in 109; and nothing in ten, 1.96^2 / (10 + 1.96^2).
-  assert evaluation.interval(7, 109) == pytest.approx((3.1, 12.7), abs=0.1)
-  assert evaluation.interval(0, 10) == pytest.approx((0.0, 27.8), abs=0.1)
-
-
-def test_the_table_of_the_readme_shows_losses_and_chains_that_disagree():
-  lines = readme.table().splitlines()[2:]
-  ratios = [float(line.split('|')[-2].strip(' *')) for line in lines]
-  losses = [line.endswith('** |') for line in lines]
-  assert losses == [ratio < 1 for ratio in ratios]
-  assert 0 < sum(losses) < len(lines) and losses == sorted(losses)
-  text = '\n'.join(lines)
-  assert 'nutpie, low rank: 75\\* |' in text
-  # The negative control: one within the bound.
-  assert 'mGrad: 932 |' in text
 
 
 def test_the_counts_in_words_of_the_readme_are_those_of_the_records():

@@ -61,15 +61,6 @@ def test_long_runs_that_differ_or_did_not_converge_are_no_truth():
   assert page.worst_error(_record('PyMC'), page.truths(apart)) is None
 
 
-def test_means_without_an_error_to_rely_on_are_no_truth():
-  means = {'z[0]': [1.0, 0.1], 'local[0]': [30.0, 8.0], 'tau': [1.0, 0.2]}
-  long = [
-    _record(sampler, posterior='horseshoe', means=means)
-    for sampler in ('nutpie, long', 'NumPyro, long')
-  ]
-  assert list(page.truths(long)['horseshoe']) == ['z[0]']
-
-
 def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
   rate = page._per_second
   rows = [_record('a'), _record('a', cpu_seconds=40.0)]
@@ -79,12 +70,6 @@ def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
   assert page._median([rows[0], bad, bad], rate) is None
   lost = {**rows[0], 'status': 'out of time'}
   assert page._median([lost], rate) is None
-
-
-def test_gradients_are_of_all_chains_with_and_without_the_warm_up():
-  run = _record('a')
-  assert page._per_gradients(run) == pytest.approx(400.0 / (8 * 3.0))
-  assert page._per_sampling_gradients(run) == pytest.approx(400.0 / (8 * 2.0))
 
 
 def test_ours_is_ahead_only_where_both_converge(kept):
@@ -119,22 +104,3 @@ def test_seconds_compare_among_the_same_seed_and_one_commit_alone(kept):
     kept(*ours, run)
     _, (line,) = page.relative_rates()
     assert line[-1] == shown
-
-
-def test_a_verdict_of_its_own_that_is_stricter_counts():
-  strict = _record('sample_posterior', own_converged=False)
-  assert not page._is_good(strict)
-  assert page._is_good({**strict, 'own_converged': True})
-  assert page._is_good({**strict, 'own_converged': None})
-
-
-def test_more_draws_have_a_table_of_their_own(kept):
-  more = _record('nutpie, 5000 draws', cpu_seconds=50.0)
-  kept(_record('sample_posterior'), _record('nutpie'), more)
-  assert [sampler for _, sampler in page.runs()] == [
-    'sample_posterior',
-    'nutpie',
-  ]
-  samplers, (line,) = page.more_draws()
-  assert samplers == ['nutpie, 5000 draws', 'sample_posterior']
-  assert line == ['ordinal', '1 of 1, 50 s', '1 of 1, 20 s']

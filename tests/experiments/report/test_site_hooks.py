@@ -78,14 +78,6 @@ def test_formulas_are_fenced_and_sections_left_alone():
   )
 
 
-def test_the_example_of_a_docstring_becomes_python():
-  text = 'Builds.\n\nArgs:\n  a: b.\n\nExample:\n  if a:\n    b()\n\n  c()'
-  assert docstrings.with_fenced_formulas(text) == (
-    'Builds.\n\nArgs:\n  a: b.\n\n**Example:**\n\n'
-    '```python\nif a:\n  b()\n\nc()\n```'
-  )
-
-
 def test_fields_are_explained_by_the_comment_beside_or_above():
   lines = [
     '# Not this.',

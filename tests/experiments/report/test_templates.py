@@ -26,12 +26,6 @@ def _record(case, seed=0, **values):
   return store.Record('any', case, seed, None, 'finished', values)
 
 
-def test_the_parts_of_a_case_are_names_and_whole_numbers_numbers(kept):
-  kept += [_record('banana | 2', x=1.5)]
-  (row,) = records.rows('any', 'target', 'size')
-  assert row['target'] == 'banana' and row['size'] == 2 and row['x'] == 1.5
-
-
 def test_rows_are_grouped_filtered_and_joined_in_their_order(kept):
   kept += [
     _record('b', 0, x=1.0, y=3),
@@ -73,12 +67,6 @@ def test_what_a_record_does_not_have_is_an_error_and_no_gap(kept):
 )
 def test_numbers_have_three_digits_and_no_exponent_if_possible(value, text):
   assert templates.number(value) == text
-
-
-def test_marks_of_markdown_in_text_stay_text():
-  assert templates.literal('a_b *c* [d]\n| `e`') == (
-    r'a\_b \*c\* \[d] / \`e\`'.replace('[d] /', '[d] /')
-  )
 
 
 def test_cells_of_runs_show_what_is_unknown_singular_or_failed():

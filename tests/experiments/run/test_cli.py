@@ -36,18 +36,14 @@ def _run(folder, *options):
   'options, words',
   [
     (['nothing'], "there is no study 'nothing'"),
-    (['nothing.py'], 'has no STUDY'),
     (['nothing.yaml'], 'there is no config file'),
     ([TINY, '--seeds', '3:1'], 'such as 0:10'),
     ([TINY, '--shard', '2/2'], 'i from 0 to n - 1'),
-    ([TINY, '--redo', 'faild'], "did you mean 'failed'"),
     (
       [TINY, '--executor', 'slurm'],
       "'slurm' was given; allowed are local, ray",
     ),
-    ([TINY, '--address', 'a:1'], 'write --executor ray, too'),
     ([TINY, '--shard', '0/2', '--executor', 'ray'], 'leave one out'),
-    ([TINY, '--only', 'x*'], 'fits no case'),
     ([TINY, '--set', 'sale=1'], "did you mean 'scale'"),
     ([TINY, '--output', '/proc/x'], 'cannot be written'),
   ],
@@ -96,12 +92,6 @@ def test_smoke_takes_few_cases_and_one_seed(tmp_path, monkeypatch):
   code, output = _invoke('run', TINY, '--smoke')
   assert code == 0
   assert len(store.read('results/tiny-smoke')) == 1
-
-
-def test_a_report_of_nothing_is_refused(tmp_path):
-  code, output = _invoke('report', tmp_path)
-  assert code == 2
-  assert 'has no study.json' in output
 
 
 def test_list_has_a_line_for_each_entry_and_a_filter():

@@ -22,7 +22,6 @@ from experiments.run import store
 from experiments.run import tasks
 from experiments.run.errors import ConfigError
 from experiments.run.errors import DataError
-from experiments.run.errors import StorageError
 from experiments.run.study import Study
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -181,6 +180,15 @@ def test_a_worker_that_cannot_begin_fails_all_of_its_cells(
   assert 'ended with code 1' in records['2 1'].error
 
 
+def test_what_a_worker_refuses_ends_the_run_without_a_record(tmp_path, capfd):
+  job = engine.Job(TINY, str(tmp_path), device='abacus')
+  found = job.load()
+  with pytest.raises(ConfigError, match='could not begin'):
+    engine.run(job, found, tasks.cells(found))
+  assert 'cpu, gpu, tpu' in capfd.readouterr().err
+  assert not (tmp_path / 'records.jsonl').exists()
+
+
 def test_other_settings_are_other_cells_of_the_same_folder(tmp_path):
   first = _run(tmp_path, process='run')
   other = _run(tmp_path, process='run', overrides=['scale=2.0'])
@@ -203,16 +211,6 @@ def test_shards_make_the_folder_of_one_run(whole, log, tmp_path):
   assert len(log()) == 12
 
 
-def test_records_of_other_versions_are_told(tmp_path):
-  (record, *_) = _run(tmp_path).values()
-  store.append(
-    tmp_path, record._replace(versions={**record.versions, 'numpy': '0.9'})
-  )
-  said = []
-  _run(tmp_path, said=said)
-  assert any(f'numpy 0.9 then, {np.__version__} now' in text for text in said)
-
-
 def _run_one(folder, **changes):
   """Runs one cell of a made-up study in this process; returns its record."""
   study = Study(
@@ -223,11 +221,6 @@ def _run_one(folder, **changes):
     engine.Job('s', str(folder)), found, [tasks.Cell('s', 'a', 0, 'k')]
   )
   return store.read(folder)[0]
-
-
-def test_values_that_json_cannot_hold_are_a_failure(tmp_path):
-  record = _run_one(tmp_path, run=lambda *_: {'x': object()})
-  assert record.status == 'failed' and 'not JSON' in record.error
 
 
 def test_what_is_wrong_before_the_first_run_ends_all_of_it(tmp_path):
@@ -395,16 +388,6 @@ def test_a_cluster_leaves_what_one_process_leaves(whole, tmp_path, monkeypatch):
   assert not ray.is_connected
 
 
-def test_a_cluster_divides_what_one_process_would_share(tmp_path):
-  seen = []
-  _run(
-    tmp_path,
-    process='run',
-    execute=lambda function, groups, folder: seen.extend(groups),
-  )
-  assert [len(group) for group in seen] == [1] * len(CELLS)
-
-
 def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(
   whole, tmp_path, monkeypatch
 ):
@@ -415,12 +398,6 @@ def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(
   assert 'seed 0 (2 cells): lost by the cluster' in text
   assert 'its node died' in text
   assert _values(_run(tmp_path)) == _values(whole[1])
-
-
-def test_a_node_without_the_folder_says_so(tmp_path, monkeypatch):
-  cluster = _cluster(monkeypatch, _Ray())
-  with pytest.raises(StorageError, match='storage that all nodes share'):
-    cluster(print, [['group']], str(tmp_path / 'elsewhere'))
 
 
 def test_ray_that_is_missing_or_does_not_answer_is_told(monkeypatch):

@@ -59,9 +59,3 @@ def test_the_last_words_of_a_process_are_told(end):
   assert 'oneDNN' not in done.stderr
   assert ('ZeroDivisionError' in done.stderr) == (end == '1 / 0')
   assert done.stderr.endswith('afterwards') == (end == 'pass')
-
-
-@pytest.mark.full
-def test_an_import_of_tensorflow_leaves_stderr_to_itself():
-  done = _python('-c', 'from experiments.run import quiet; quiet.quietly()')
-  assert done.returncode == 0 and done.stderr == ''

@@ -4,11 +4,7 @@ import gzip
 import json
 import multiprocessing
 import os
-import pathlib
-import tempfile
 
-import hypothesis
-import hypothesis.strategies
 import numpy as np
 import pytest
 
@@ -17,21 +13,10 @@ from experiments.run import store
 from experiments.run.errors import ConfigError
 from experiments.run.errors import StorageError
 
-FIELDS = (
-  'study case seed key status record error wall_seconds cpu_seconds commit '
-  'versions machine written'
-).split()
-
 
 def _record(case='a', seed=0, key='k', **changes):
   record = store.Record('s', case, seed, key, 'finished', {'x': 1.5})
   return record._replace(**changes)
-
-
-def test_a_line_holds_the_agreed_fields(tmp_path):
-  store.append(tmp_path, _record())
-  (line,) = (tmp_path / 'records.jsonl').read_text().splitlines()
-  assert list(json.loads(line)) == FIELDS
 
 
 def test_the_latest_line_of_a_cell_counts(tmp_path):
@@ -84,38 +69,6 @@ def test_a_line_that_is_no_record_is_refused_by_its_number(change, tmp_path):
     store.read(tmp_path)
 
 
-_LINES = b''.join(
-  json.dumps(_record('é', seed)._asdict(), ensure_ascii=False).encode() + b'\n'
-  for seed in range(3)
-)
-
-
-@hypothesis.given(
-  start=hypothesis.strategies.integers(0, len(_LINES)),
-  size=hypothesis.strategies.integers(0, 40),
-  new=hypothesis.strategies.binary(max_size=40),
-)
-@hypothesis.settings(deadline=None, max_examples=200)
-def test_damaged_bytes_are_refused_or_cost_their_own_lines(start, size, new):
-  damaged = _LINES[:start] + new + _LINES[start + size :]
-  with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / 'records.jsonl'
-    path.write_bytes(damaged)
-    try:
-      found = store.read(path)
-    except ConfigError as error:
-      assert len(str(error)) < 600
-      return
-  whole = [r for r in found if r == _record('é', r.seed)]
-  touched = _LINES[start : start + size].count(b'\n') + 1
-  assert len(whole) >= 3 - touched - new.count(b'\n')
-
-
-def test_a_folder_without_records_is_refused(tmp_path):
-  with pytest.raises(ConfigError, match='there are no records'):
-    store.read(tmp_path / 'nothing')
-
-
 def _append_many(folder, case):
   for seed in range(50):
     store.append(folder, _record(case, seed, record={'x': 'y' * 5000}))
@@ -134,34 +87,6 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path):
     process.join()
   found = {(r.case, r.seed) for r in store.read(tmp_path)}
   assert found == {(name, seed) for name in 'abc' for seed in range(50)}
-
-
-def test_values_become_json_and_those_without_a_number_null():
-  values = {
-    'a': np.float32(0.5),
-    'b': np.array([1.0, np.nan]),
-    'c': (True, np.int64(3), float('inf')),
-    4: {'d': None},
-  }
-  expected = {
-    'a': 0.5,
-    'b': [1.0, None],
-    'c': [True, 3, None],
-    '4': {'d': None},
-  }
-  assert store.plain(values) == expected
-
-
-def test_a_frame_has_a_column_for_each_value():
-  records = [
-    _record(record={'x': 1, 'seconds': {'compile': 2.0}}),
-    _record(seed=1, record={'x': 2.5}),
-    _record(seed=2, status='failed', record={}),
-  ]
-  frame = store.frame(records)
-  assert frame.columns == ['case', 'seed', 'status', 'x', 'seconds.compile']
-  assert frame['x'].to_list() == [1.0, 2.5, None]
-  assert frame['seconds.compile'].to_list() == [2.0, None, None]
 
 
 def test_names_that_look_alike_have_files_of_their_own():
@@ -211,12 +136,6 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     store.write_arrays(tmp_path, _record(), {'x': np.ones(3)})
   assert path.read_text() == 'before'
   assert [p.name for p in tmp_path.rglob('*') if p.is_file()] == ['a.txt']
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(StorageError, match='cannot be written.*--output'):
-    store.append(tmp_path / 'file' / 'folder', _record())
 
 
 def test_a_lock_keeps_others_out_and_ends_with_its_holder(tmp_path):

@@ -57,9 +57,8 @@ def _params(results):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('num_chains', [1, 10])
-def test_with_gain_one_the_precision_is_the_plain_sum(num_chains):
-  results = _run(num_chains, gain=1.0, regularization=10.0, max_shrinkage=None)
+def test_with_gain_one_the_precision_is_the_plain_sum():
+  results = _run(10, gain=1.0, regularization=10.0, max_shrinkage=None)
   # lambda = 10 in the units of the gradient, along the first factor.
   count = 10.0 * np.trace(_FACTOR @ _FACTOR.T) / _EVENT_SIZE
   precision = count * np.linalg.inv(_FACTOR @ _FACTOR.T)
@@ -75,8 +74,8 @@ def test_with_gain_one_the_precision_is_the_plain_sum(num_chains):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('gain', [1.0, 3.0])
-def test_the_mean_square_follows_its_recursion(gain):
+def test_the_mean_square_follows_its_recursion():
+  gain = 3.0
   results = _run(10, gain=gain, max_shrinkage=None)
   mean_square = np.linalg.inv(_FACTOR @ _FACTOR.T)
   count = gain * max(_EVENT_SIZE, 10 * 10)
@@ -136,11 +135,10 @@ def _gaussian(factor, dtype):
 @pytest.mark.parametrize(
   'has_paper_constants, num_chains, num_steps, dtype, distance',
   [
-    (False, 1, 2500, np.float64, 1.0),
     (False, 10, 800, np.float32, 100.0),
     (True, 10, 800, np.float32, 1.0),
   ],
-  ids=['one chain', 'ten far chains', 'paper'],
+  ids=['ten far chains', 'paper'],
 )
 def test_a_gaussian_is_learned(
   has_paper_constants, num_chains, num_steps, dtype, distance
@@ -148,55 +146,8 @@ def test_a_gaussian_is_learned(
   factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
   start = np.random.default_rng(0).normal(size=(num_chains, _EVENT_SIZE))
   kernel = baselines.fisher_adaptive_langevin(
-    _gaussian(factor, dtype),
-    num_steps,
-    has_paper_constants=has_paper_constants,
+    _gaussian(factor, dtype), num_steps, has_paper_constants=has_paper_constants
   )
   condition = _condition(kernel, factor, distance * start @ factor.T, dtype)
   # An isotropic factor leaves 100.
   assert condition < 2.5
-
-
-@pytest.mark.full
-def test_hamiltonian_proposals_learn_too():
-  factor = targets.correlated_factor(_EVENT_SIZE, 100.0)
-  proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
-    _gaussian(factor, np.float64),
-    square_root.as_square(tfpa.preconditioners.cholesky()),
-    3,
-  )
-  kernel = FisherAdaptation(
-    tfpa.MetropolisHastings(proposal), 500, target_accept_prob=0.8
-  )
-  start = np.random.default_rng(0).normal(size=(10, _EVENT_SIZE)) @ factor.T
-  assert _condition(kernel, factor, start, np.float64) < 2.5
-
-
-def test_structures_that_are_not_dense_are_refused():
-  diagonal = tfpa.preconditioners.diagonal()
-  with pytest.raises(ValueError, match='dense factor, but got `diagonal`'):
-    baselines.fisher_adaptive_langevin(
-      _TARGET.log_prob, 10, preconditioner=diagonal
-    )
-
-
-def test_triangular_factors_are_refused():
-  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
-    _TARGET.log_prob, tfpa.preconditioners.cholesky()
-  )
-  with pytest.raises(ValueError, match='square factor, but got `cholesky`'):
-    FisherAdaptation(tfpa.MetropolisHastings(proposal), 10)
-
-
-def test_proposals_without_gradients_are_refused():
-  walk = tfpa.proposals.UncalibratedPreconditionedRandomWalk(
-    _TARGET.log_prob, tfpa.preconditioners.cholesky()
-  )
-  with pytest.raises(ValueError, match='RandomWalk has none'):
-    FisherAdaptation(tfpa.MetropolisHastings(walk), 10)
-
-
-@pytest.mark.parametrize('gain', [0.5, float('nan')])
-def test_gains_below_one_are_refused(gain):
-  with pytest.raises(ValueError, match='`gain` must be at least 1'):
-    _fisher(_TARGET.log_prob, 10, gain=gain)

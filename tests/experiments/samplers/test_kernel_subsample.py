@@ -1,7 +1,6 @@
 """The kernel subsample: bandwidth, density and score against dense algebra."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from experiments.samplers.baselines.kernel_subsample import _FLOOR
@@ -39,14 +38,6 @@ def test_the_bandwidth_is_twice_the_median_of_all_square_distances():
   )
 
 
-def test_the_median_is_that_of_the_weights():
-  # Two clusters, and nearly all weight on two draws of the wide one.
-  points = tf.constant([[0.0], [0.1], [0.2], [5.0], [9.0]], tf.float64)
-  weights = tf.constant([0.01, 0.01, 0.01, 0.485, 0.485], tf.float64)
-  _, params = _fitted(points, weights)
-  np.testing.assert_allclose(params.bandwidth, 2.0 * 16.0, rtol=1e-12)
-
-
 def test_rows_without_a_draw_and_repeated_draws_do_not_count():
   points, _ = _draws(12)
   ones = tf.fill([12], tf.constant(1.0 / 12.0, tf.float64))
@@ -60,13 +51,6 @@ def test_rows_without_a_draw_and_repeated_draws_do_not_count():
   far = tf.concat([points, 1e6 + tf.zeros([5, 3], tf.float64)], axis=0)
   _, padded = _fitted(far, tf.concat([ones, tf.zeros([5], tf.float64)], 0))
   assert np.min(np.abs(distances - padded.bandwidth / 2.0)) < 1e-12
-
-
-def test_one_repeated_draw_keeps_the_bandwidth():
-  points = tf.ones([4, 3], tf.float64)
-  _, params = _fitted(points, tf.fill([4], tf.constant(0.25, tf.float64)))
-  assert params.bandwidth == 1.0
-  assert all(np.all(np.isfinite(leaf)) for leaf in params)
 
 
 def test_log_prob_is_the_kernel_density_and_a_floor():
@@ -99,49 +83,3 @@ def test_score_is_the_gradient():
   np.testing.assert_allclose(
     surrogate.score(params, x), score, rtol=1e-9, atol=1e-12
   )
-
-
-def test_the_score_points_at_the_draws_and_fades_far_away():
-  points, weights = _draws()
-  surrogate, params = _fitted(points, weights)
-  width = float(params.bandwidth) ** 0.5
-  direction = tf.constant([[1.0, 0.0, 0.0]], tf.float64)
-  near, far = (
-    surrogate.score(params, r * width * direction) for r in (1.0, 10.0)
-  )
-  assert near[0, 0] < 0.0
-  assert np.max(np.abs(far)) < 1e-6 * np.max(np.abs(near))
-  assert not np.any(surrogate.is_inside(params, 10.0 * width * direction))
-  assert np.all(surrogate.is_inside(params, points))
-
-
-@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
-def test_params_that_know_nothing_have_a_zero_score(dtype):
-  surrogate = kernel_subsample(6)
-  params = surrogate.init(3, dtype, _SEED)
-  x = tf.ones([2, 4, 3], dtype)
-  np.testing.assert_array_equal(surrogate.score(params, x), np.zeros((2, 4, 3)))
-  assert surrogate.log_prob(params, x).shape == [2, 4]
-  assert not np.any(surrogate.is_inside(params, x))
-  assert params.points.shape == [6, 3] and not np.any(params.weights)
-  assert {leaf.dtype for leaf in params} == {dtype}
-
-
-def test_a_fit_is_the_same_eager_and_compiled():
-  points, weights = _draws(num_points=30, num_empty=3)
-  surrogate, eager = _fitted(points, weights)
-
-  @tf.function(jit_compile=True, autograph=False)
-  def fit(points, weights, seed):
-    params = surrogate.init(3, tf.float64, seed)
-    return surrogate.fit(params, points, weights, seed)
-
-  params = fit(points, weights, tf.constant(_SEED))
-  for one, two in zip(params, eager):
-    np.testing.assert_allclose(one, two, rtol=1e-12)
-
-
-@pytest.mark.parametrize('num_points', [0, 2.5, True, None])
-def test_a_wrong_number_of_points_is_refused(num_points):
-  with pytest.raises(ValueError, match='num_points=1000'):
-    kernel_subsample(num_points)

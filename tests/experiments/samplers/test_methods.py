@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
 from experiments.papers import cell
-from experiments.run.errors import ConfigError
 from experiments.samplers import tfp_kernels
 from experiments.samplers.base import find_field
 from tests.experiments.samplers.building import built
@@ -44,18 +42,10 @@ def _innermost(kernel, name):
 
 @pytest.mark.parametrize(
   'name, constants',
-  [
-    ('arrow', {'num_globals': 3}),
-    ('banded', {'num_superdiagonals': 2}),
-    ('cholesky', {}),
-    ('diagonal', {}),
-    ('low_rank', {'rank': 2}),
-    ('tridiagonal', {}),
-  ],
+  [('arrow', {'num_globals': 3}), ('cholesky', {}), ('tridiagonal', {})],
 )
-@pytest.mark.parametrize('settings', ['default', 'paper'])
-def test_every_structure_can_be_asked_for(settings, name, constants):
-  values = {'settings': settings, 'preconditioner': name, **constants}
+def test_every_structure_can_be_asked_for(name, constants):
+  values = {'settings': 'paper', 'preconditioner': name, **constants}
   _, target, methods = built(
     [
       {'name': 'entropy_adaptive_hmc', 'num_leapfrog_steps': 3, **values},
@@ -83,13 +73,12 @@ def test_every_criterion_can_be_asked_for(criterion, label):
   config, method = _entropy(
     criterion=criterion,
     settings='paper',
-    target_accept_prob=0.6,
     learning_rate=0.05,
   )
   assert config.labels() == [label]
   kernel = method.kernel
   assert kernel.criterion.name == (criterion or 'generalized_speed_measure')
-  assert kernel.criterion.target_accept_prob == 0.6
+  assert kernel.criterion.target_accept_prob == 0.67
   assert kernel.optimizer.name == 'adam'
 
 
@@ -109,47 +98,11 @@ def test_constants_of_the_paper_are_for_its_settings_and_its_criterion():
     _entropy(settings='paper', criterion='l2hmc', penalty_threshold=0.95)
 
 
-@pytest.mark.parametrize('share', [None, 0.1])
-@pytest.mark.parametrize(
-  'name', ['fisher_mala', 'fisher_divergence_mala', 'variance_ratio_mala']
-)
-def test_closed_forms_start_as_the_papers_do(name, share):
-  method = {'name': name, 'settings': 'paper', 'short_step_share': share}
-  _, target, (method,) = built([method], _VOLATILITY)
-  kernel, size = method.kernel, target.event_size
-  results = kernel.bootstrap_results(tf.zeros([2, size]))
-  np.testing.assert_allclose(
-    tfpa.learned_factor(kernel, results),
-    0.1 / size**0.5 * np.eye(size),
-    rtol=1e-6,
-  )
-  has_short = 'short_step_share' in kernel.inner_kernel.parameters
-  assert has_short == (share is not None)
-  if name == 'fisher_mala':
-    assert kernel.parameters['gain'] == 1.0
-
-
-def test_hamiltonians_of_least_divergence_take_every_structure():
-  method = dict(name='fisher_divergence_hmc', preconditioner='low_rank', rank=1)
-  config, _, (method,) = built([method], _VOLATILITY)
-  assert config.labels() == ['Fisher-divergence HMC-5, low rank']
-  assert method.kernel.preconditioner.name == 'low_rank'
-  assert method.frozen_cost.gradient == 3.0  # The mean of 1, ..., 5.
-
-
-def test_labels_tell_structure_and_settings():
-  config, _ = _entropy(preconditioner='diagonal', settings='paper')
-  assert config.labels() == ['GSM HMC-3, diagonal, paper']
-
-
 def test_hessian_products_are_counted_apart_from_gradients():
   _, method = _entropy()
   adapting = method.adapting_cost
   assert method.frozen_cost[:3] == (3, 3, 0)
   assert adapting.hessian_vector > 2 and adapting.gradient == 3
-  _, method = _entropy(hessian_product='finite_difference')
-  adapting = method.adapting_cost
-  assert adapting.hessian_vector == 0 and adapting.gradient > 5
 
 
 def test_a_given_metric_is_the_inverse_mass_matrix():
@@ -157,20 +110,6 @@ def test_a_given_metric_is_the_inverse_mass_matrix():
   part = tfp_kernels.fixed_preconditioner(factor)
   params = part.init(2, tf.float64, 7.0)
   np.testing.assert_array_equal(part.operator(params).to_dense(), factor)
-
-
-def test_an_order_of_globals_without_their_number_is_refused():
-  for preconditioner in ('arrow', 'cholesky'):
-    with pytest.raises(ValueError, match='globals_first: it belongs to num_g'):
-      _entropy(preconditioner=preconditioner, globals_first=True)
-  _entropy(preconditioner='arrow', num_globals=3, globals_first=True)
-
-
-def test_the_transport_of_the_paper_is_the_only_one():
-  for name in ('transport_adaptive_hmc', 'conditional_gaussian_hmc'):
-    method = {'name': name, 'num_leapfrog_steps': 3, 'settings': 'paper'}
-    with pytest.raises(ConfigError, match="settings: .*'default'"):
-      built([method], _VOLATILITY)
 
 
 @pytest.mark.parametrize(
@@ -194,51 +133,26 @@ def test_either_surrogate_can_be_asked_for(parameters, name, label):
   assert proposal.surrogate.num_points == 33
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'method', ['kernel_hamiltonian', 'kernel_adaptive_metropolis']
-)
-def test_exact_draws_are_known_before_the_first_step(method):
-  counts = {'num_points': 40, 'history_draws': 40, 'history_seed': 3}
-  if method == 'kernel_hamiltonian':
-    counts['num_features'] = 20
-  _, target, built_method = _gradient_free({'name': method, **counts})
-  starts = target.exact_draws_fn(3, 0)
-  results = built_method.kernel.bootstrap_results(starts)
+def test_exact_draws_are_known_before_the_first_step():
+  counts = {'num_points': 40, 'history_draws': 40}
+  _, target, method = _gradient_free(
+    {'name': 'kernel_adaptive_metropolis', **counts}
+  )
+  starts = target.exact_draws_fn(3, 1)
+  results = method.kernel.bootstrap_results(starts)
   history = find_field(results, 'history')
-  np.testing.assert_array_equal(history.points, target.exact_draws_fn(40, 3))
+  np.testing.assert_array_equal(history.points, target.exact_draws_fn(40, 0))
   assert np.all(history.is_filled)
   assert find_field(results, 'num_fits') > 0
 
 
-@pytest.mark.parametrize(
-  'parameters, target, message',
-  [
-    ({'surrogate': 'lite', 'num_features': 5}, _BANANA, 'leave num_features'),
-    ({'fewest_leapfrog_steps': 11}, _BANANA, 'above most_leapfrog_steps: 10'),
-    ({'history_draws': 10}, _VOLATILITY, 'cannot be drawn from exactly'),
-  ],
-)
-def test_parameters_that_do_not_fit_are_refused(parameters, target, message):
-  with pytest.raises(ValueError, match=message):
-    _gradient_free({'name': 'kernel_hamiltonian', **parameters}, target)
-
-
 @pytest.mark.full
-@pytest.mark.parametrize('method', ['am', 'rwm', 'kernel_adaptive_metropolis'])
-def test_estimates_and_simulations_of_a_run_are_recorded(method):
+def test_estimates_and_simulations_of_a_run_are_recorded():
   config, target, method = _gradient_free(
-    {'name': method}, _SIMULATED, num_adaptation_steps=2, jit_compile=False
+    {'name': 'rwm'}, _SIMULATED, num_adaptation_steps=2, jit_compile=False
   )
   record = cell.run_cell(config, 0, method, target, 0, None, False).record
   assert record['calls']['sampling']['target'] == 4 * 3
   assert record['num_simulations'] == (4 + 2) * 3 * 7
   expected = record['ess']['min'] / 12
   assert record['min_ess_per_target_call'] == pytest.approx(expected)
-
-
-@pytest.mark.full
-def test_a_density_without_a_simulator_has_no_simulations():
-  config, target, method = _gradient_free({'name': 'rwm'}, jit_compile=False)
-  record = cell.run_cell(config, 0, method, target, 0, None, False).record
-  assert record['num_simulations'] is None

@@ -4,12 +4,10 @@ import json
 import pathlib
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
 
-from experiments.run.errors import Refused
 from experiments.samplers import on_models
 from experiments.samplers import theirs
 
@@ -47,30 +45,10 @@ def test_what_is_recorded_is_judged_by_the_gates():
   json.dumps([row, apart])
 
 
-def test_other_samplers_need_an_environment_and_the_error_says_which():
-  with pytest.raises(Refused, match='make peers'):
-    on_models.run_theirs('PyMC', 'model.py', {}, 0, None)
-
-
 def test_a_process_that_fails_is_an_error_with_its_last_words():
   # This interpreter has no PyMC: the script fails at its imports.
   with pytest.raises(RuntimeError, match="No module named 'pymc'"):
     on_models.run_theirs('PyMC', 'model.py', {}, 0, sys.executable)
-
-
-def test_long_runs_draw_five_times_as_much(monkeypatch):
-  tasks = []
-
-  def execute(task, python, **inputs):
-    tasks.append(task)
-    raise Refused('enough')
-
-  monkeypatch.setattr(on_models, 'execute', execute)
-  for sampler in ('nutpie', 'nutpie, 5000 draws', 'NumPyro, long'):
-    with pytest.raises(Refused):
-      on_models.run_theirs(sampler, 'model.py', {}, 0, 'python')
-  assert [task['num_draws'] for task in tasks] == [1000, 5000, 5000]
-  assert {task['num_chains'] for task in tasks} == {8}
 
 
 _FAKE_STAN = """
@@ -136,34 +114,6 @@ def test_a_run_of_another_interpreter_counts_draws_gradients_and_seconds(
   cost = outcome.cost
   assert 0.0 <= outcome.more['compile_cpu_seconds'] <= cost['cpu_seconds']
   assert 0.0 < cost['seconds'] < 60.0 and cost['peak_bytes'] > 1e6
-
-
-def test_nutpie_on_a_stan_program_has_draws_first_and_gradients_of_warm_up(
-  monkeypatch,
-):
-  def sample(model, draws, chains, **options):
-    assert model == ('model {}', {'N': 2}) and options['seed'] == 5
-    beta = np.arange(chains * draws * 2.0).reshape(chains, draws, 2)
-    steps = np.full([chains, draws], 7)
-    stats = {'n_steps': steps, 'diverging': steps > 7, 'logp': 1.0 * steps}
-    return types.SimpleNamespace(
-      posterior={'beta': beta, 'sigma': beta[..., 0]},
-      sample_stats=stats,
-      warmup_sample_stats={'n_steps': 2 * steps},
-    )
-
-  compiled = lambda code: types.SimpleNamespace(
-    with_data=lambda **data: (code, data)
-  )
-  module = types.SimpleNamespace(compile_stan_model=compiled, sample=sample)
-  monkeypatch.setitem(sys.modules, 'nutpie', module)
-  _, run, _ = theirs.SAMPLERS['nutpie on Stan']
-  found = run(('model {}', {'N': 2}), 4, 100, 4)
-  # Chains come first there, and draws here.
-  np.testing.assert_array_equal(found['states']['beta'][1, 2], [402.0, 403.0])
-  assert found['gradients'] == 7.0 * 100
-  assert found['warmup_gradients'] == 2 * 7.0 * 100
-  assert found['diverging'].shape == (100, 4)
 
 
 def test_the_clock_counts_children_that_have_ended():

@@ -21,28 +21,16 @@ def _expected(root, rows):
   return np.linalg.inv(inverse.T @ inverse + rows.T @ rows)
 
 
-def _contract(mode, **options):
-  def contract(root, rows):
-    return square_root.contract(root, rows, **options)
-
-  if mode == 'eager':
-    return contract
-  signature = None
-  if mode == 'unknown shapes':
-    signature = [tf.TensorSpec([None, None], tf.float64)] * 2
-  return tf.function(
-    contract,
-    input_signature=signature,
-    jit_compile=mode == 'xla',
-    autograph=False,
-  )
-
-
-@pytest.mark.parametrize('mode', ['eager', 'xla', 'unknown shapes'])
-@pytest.mark.parametrize('num_rows', [1, 4, 16, 37])
-def test_rows_are_added_to_the_inverse_and_to_its_determinant(num_rows, mode):
+@pytest.mark.parametrize('is_compiled', [False, True])
+@pytest.mark.parametrize('num_rows', [1, 4, 37])
+def test_rows_are_added_to_the_inverse_and_to_its_determinant(
+  num_rows, is_compiled
+):
   root, rows = _root_and_rows(num_rows)
-  moved, change = _contract(mode)(tf.constant(root), tf.constant(rows))
+  contract = square_root.contract
+  if is_compiled:
+    contract = tf.function(contract, jit_compile=True, autograph=False)
+  moved, change = contract(tf.constant(root), tf.constant(rows))
   expected = _expected(root, rows)
   np.testing.assert_allclose(
     moved.numpy() @ moved.numpy().T, expected, rtol=0.0, atol=1e-10
@@ -55,16 +43,6 @@ def test_rows_are_added_to_the_inverse_and_to_its_determinant(num_rows, mode):
   assert np.max(np.abs(_expected(root, rows[1:]) - expected)) > 1e-4
 
 
-def test_one_row_is_the_rank_one_formula_of_the_paper():
-  root, rows = _root_and_rows(1)
-  phi = root.T @ rows[0]
-  square = phi @ phi
-  ratio = 1.0 / (1.0 + np.sqrt(1.0 / (1.0 + square)))
-  expected = root - ratio * np.outer(root @ phi, phi) / (1.0 + square)
-  moved, _ = square_root.contract(tf.constant(root), tf.constant(rows))
-  np.testing.assert_allclose(moved, expected, rtol=1e-11, atol=1e-13)
-
-
 def test_huge_rows_shrink_a_direction_by_the_bound_and_no_further():
   root, rows = _root_and_rows(1, size=1e12)
   moved, _ = square_root.contract(tf.constant(root), tf.constant(rows), 2.0)
@@ -73,31 +51,17 @@ def test_huge_rows_shrink_a_direction_by_the_bound_and_no_further():
   np.testing.assert_allclose(stretch[:-1], 1.0, rtol=1e-9)
 
 
-def test_rows_within_the_bound_are_left_alone():
-  root, rows = _root_and_rows(4, size=0.1)
-  plain, _ = square_root.contract(tf.constant(root), tf.constant(rows))
-  bounded, _ = square_root.contract(tf.constant(root), tf.constant(rows), 2.0)
-  np.testing.assert_array_equal(plain, bounded)
-
-
-@pytest.mark.parametrize('mode', ['eager', 'xla'])
-def test_a_square_structure_multiplies_and_has_a_determinant(mode):
+def test_a_square_structure_multiplies_and_has_a_determinant():
   part = square_root.as_square(tfpa.preconditioners.cholesky(init_scale=0.3))
   assert part.init_scale == 0.3
   assert square_root.as_square(part) is part
   root, rows = _root_and_rows(3)
 
-  def use(root, rows):
-    operator = part.operator(root)
-    return (
-      operator.matmul(rows, adjoint_arg=True),
-      operator.log_abs_determinant(),
-      part.operator(part.project(root)).to_dense(),
-    )
-
-  if mode == 'xla':
-    use = tf.function(use, jit_compile=True, autograph=False)
-  pushed, log_det, projected = use(tf.constant(root), tf.constant(rows))
+  operator = part.operator(tf.constant(root))
+  pushed = operator.matmul(tf.constant(rows), adjoint_arg=True)
   np.testing.assert_allclose(pushed, root @ rows.T, rtol=1e-10)
-  np.testing.assert_allclose(log_det, np.linalg.slogdet(root)[1], rtol=1e-10)
-  np.testing.assert_array_equal(projected, root)
+  np.testing.assert_allclose(
+    operator.log_abs_determinant(), np.linalg.slogdet(root)[1], rtol=1e-10
+  )
+  projected = part.operator(part.project(tf.constant(root)))
+  np.testing.assert_array_equal(projected.to_dense(), root)

@@ -76,8 +76,14 @@ def _examine(name, spoil=lambda kernel: kernel):
   )
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('name', _GIVEN)
+def _marked(family, label):
+  """Returns a parameter; two kernels are compiled by night only."""
+  is_quick = family in ('Langevin', 'mGrad', 'random walk on estimates')
+  mark = pytest.mark.full if is_quick else pytest.mark.nightly
+  return pytest.param(label, marks=mark)
+
+
+@pytest.mark.parametrize('name', [_marked(name, name) for name in _GIVEN])
 def test_a_kernel_of_the_library_passes(name):
   row = _examine(name)
   assert 0.15 < row['move_share'] < 0.95  # Otherwise the tests see nothing.
@@ -86,11 +92,10 @@ def test_a_kernel_of_the_library_passes(name):
   assert {sum(c) for c in row['rank_counts'].values()} == {_SIZES.num_chains}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
   'label',
   [
-    label
+    _marked(control.family, label)
     for label, control in broken.CONTROLS.items()
     if control.family in _GIVEN
   ],
@@ -102,27 +107,10 @@ def test_a_broken_kernel_is_caught(label):
   assert calibration.verdict(row, _LOWEST) == ('caught', True), row
 
 
-def test_counts_are_poisson():
-  rate = tf.constant(np.repeat([0.3, 4.0, 40.0], 4000).reshape(3, -1))
-  counts = models.poisson(rate, tf.constant([1, 2])).numpy()
-  for mean, found in zip((0.3, 4.0, 40.0), counts):
-    law = stats.poisson(mean)
-    edges = np.unique(law.ppf(np.linspace(0.0, 0.9, 8)[1:]))
-    inside = np.diff(np.concatenate([[0.0], law.cdf(edges), [1.0]]))
-    cells = np.searchsorted(edges, found)
-    observed = np.bincount(cells, minlength=len(inside))
-    assert stats.chisquare(observed, inside * len(found)).pvalue > 1e-3
-
-
-def test_noise_of_heavy_tails_is_of_four_degrees():
-  drawn = models.student_4([5000], tf.constant([1, 2])).numpy()
-  assert stats.kstest(drawn, stats.t(4).cdf).pvalue > 1e-3
-
-
 def test_estimates_are_unbiased_and_held_ones_follow_the_law_of_the_chain():
   # E[W / p(y | theta)] = 1 for fresh W, E[p(y | theta) / W] = 1 for held ones.
   model = models.random_effects()
-  state, data = chains.draw_joint(model, 20_000, seed=1)
+  state, data = chains.draw_joint(model, 20_000, seed=5)
   exact = model.quantities(state, data)['log_likelihood']
   exact -= 0.5 * tf.reduce_sum(state**2, axis=-1)
   seed = tf.constant([3, 4])
@@ -190,16 +178,6 @@ def test_power_is_that_of_the_effects_seen():
   assert calibration.power(row)[0] == 1.0
 
 
-def test_the_table_has_a_line_for_each_kernel_and_the_power_of_controls():
-  rows = {'b | m': dict(_row(True, rank_p=1e-9), power=(1.0, 0.25))}
-  rows['a | m'] = _row()
-  *_, first, second = calibration.to_markdown(rows).splitlines()
-  assert first.startswith('| a | m | 0.50 | 0.5 | some quantity | 0.5 |')
-  assert first.endswith('| passes |  |')
-  assert second.startswith('| b (broken) | m |')
-  assert second.endswith('| caught | 1.00, 0.25 |')
-
-
 def _record(case, row):
   return store.Record('calibration', case, 0, 'key', 'finished', row)
 
@@ -219,14 +197,6 @@ def test_a_wrong_verdict_ends_the_run_with_an_error(tmp_path, capsys):
     calibration.STUDY.finish(tmp_path, records, few)
 
 
-def test_cases_are_families_each_before_its_controls():
-  cases = list(calibration.STUDY.cases(_SIZES))
-  assert len(cases) == len(kernels.FAMILIES) + len(broken.CONTROLS)
-  place = cases.index('elliptical slice | latent field')
-  control = 'elliptical slice, without the mean | latent field'
-  assert cases[place + 1] == control
-
-
 # A pilot run is compiled for each.
 @pytest.mark.nightly
 @pytest.mark.parametrize('label', broken.CONTROLS)
@@ -241,16 +211,3 @@ def test_a_control_breaks_what_a_pilot_run_has_learned(label, tmp_path):
   record = store.plain(record)
   assert calibration.verdict(record, 0.0) == ('caught', True)
   assert max(record['power']) > 0.9
-
-
-def test_a_proposal_is_broken_inside_of_what_wraps_its_kernel():
-  target = lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1)
-  kernel = tfpa.gradient_adaptive_langevin(target, 10)
-  while not isinstance(kernel.inner_kernel, tfpa.MetropolisHastings):
-    kernel = kernel.inner_kernel
-  spoil = broken.CONTROLS['Langevin, without log q'].spoil
-  for found in (spoil(kernel), spoil(kernel.inner_kernel)):
-    while hasattr(found, 'inner_kernel'):
-      found = found.inner_kernel
-    assert isinstance(found, broken._SymmetricLangevin)
-  assert type(spoil(kernel)) is type(kernel)

@@ -13,7 +13,6 @@ from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.studies import posteriordb as study
 from tests.experiments.models import test_posteriordb_densities
-from tests.experiments.samplers import test_on_models
 
 _NAME = 'kidiq-kidscore_momhs'
 _EXACT = {
@@ -76,11 +75,6 @@ def test_correlated_draws_have_larger_errors():
   assert abs(found.mean_error / expected - 1.0) < 0.2
 
 
-def test_draws_of_other_scalars_are_refused():
-  with pytest.raises(ValueError, match="'a'.*'b'"):
-    reference_lib.compare({'a': np.zeros([10, 2])}, _EXACT)
-
-
 def _published(folder, draws):
   """Writes reference draws as posteriordb publishes them."""
   chains = [
@@ -103,14 +97,6 @@ def test_a_reference_is_computed_from_published_draws(tmp_path):
     assert found[name].mean_error == pytest.approx(error, rel=0.2)
     error = np.sqrt(2.0 / part.size) * part.var()
     assert found[name].square_error == pytest.approx(error, rel=0.3)
-
-
-def test_a_reference_that_is_there_is_read(tmp_path):
-  entry = dict(mean=1.0, mean_error=2.0, square=3.0, square_error=4.0, sd=5.0)
-  text = json.dumps({_NAME: {'parameters': {'a': entry}}})
-  (tmp_path / 'reference.json').write_text(text)
-  found = reference_lib.load(_NAME, tmp_path)
-  assert found == {'a': reference_lib.Moments(1.0, 2.0, 3.0, 4.0)}
 
 
 def _work(tmp_path, python=None, **settings):
@@ -152,43 +138,6 @@ def test_a_record_has_the_verdict_of_the_sampler_and_that_of_all():
   assert study.judged(_NAME, _outcome(), _draws(), _EXACT)['converged']
   few = {name: part[:40] for name, part in _draws().items()}
   assert not study.judged(_NAME, _outcome(), few, _EXACT)['converged']
-
-
-def test_scalars_beyond_the_reference_are_left_out_and_none_may_lack():
-  more = _draws() | {'y_rep': np.zeros([1000, 8, 2])}
-  assert study.judged(_NAME, _outcome(), more, _EXACT)['is_enough']
-  with pytest.raises(DataError, match='no draws of b of kidiq'):
-    study.judged(_NAME, _outcome(), {'a': _draws()['a']}, _EXACT)
-
-
-def test_cases_of_stan_are_there_where_asked_for():
-  cases = study.STUDY.cases(study.STUDY.settings())
-  assert list(cases) == [f'{n} | sample_posterior' for n in posteriordb.NAMES]
-  assert len(cases) == 34
-  more = study.STUDY.settings(others=True)
-  assert 'arK-arK | nutpie on Stan' in study.STUDY.cases(more)
-  with pytest.raises(ValueError, match='float32'):
-    study.STUDY.settings(dtype='float16')
-
-
-def test_a_run_of_stan_ends_as_a_record(tmp_path):
-  folder = tmp_path / 'posteriordb'
-  (folder / 'stan').mkdir(parents=True)
-  (folder / 'stan' / 'kidscore_momhs.stan').write_text('model {}')
-  with zipfile.ZipFile(folder / 'kidiq.json.zip', 'w') as file:
-    file.writestr('kidiq.json', '{"x": [1.5, 2.0]}')
-  exact = dict(mean_error=0.0, square=1.0, square_error=0.0)
-  entries = {'a': dict(exact, mean=1.0), 'b[1]': dict(exact, mean=-5.0)}
-  reference = json.dumps({_NAME: {'parameters': entries}})
-  (folder / 'reference.json').write_text(reference)
-  python = test_on_models.fake_stan(tmp_path)
-  record = study.STUDY.run((_NAME, 'Stan'), 2, _work(tmp_path, python))
-  assert record['converged'] and record['gradients'] == 8 * 16.0 * 1000
-  for field in ('worst_z_of_means', 'worst_z_of_squares'):
-    assert abs(record[field][1]) < 4.0
-  assert record['dtype'] == 'float64'
-  # With the imports.
-  assert record['cpu_seconds'] < record['process_cpu_seconds'] < 60.0
 
 
 @pytest.mark.nightly

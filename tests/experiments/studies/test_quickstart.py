@@ -52,33 +52,6 @@ def test_rows_that_have_not_converged_have_no_rate_and_come_last():
   assert [line[1] for line in cells] == ['fast', 'good', 'slow']
 
 
-def test_posteriors_keep_their_order_and_are_not_ranked_with_each_other():
-  rows = [_row('a', True, 1.0, posterior='hard'), _row('b', True)]
-  shown = quickstart.ranked(rows)
-  assert [row['posterior'] for row in shown] == ['hard', 'schools']
-
-
-def test_the_smaller_of_bulk_and_tail_counts():
-  row = {**_row('a', True), 'ess_tail': 420.0}
-  assert _first_cells(quickstart.to_text([row]))[0][3] == '420'
-  # A chain that never moved has neither.
-  row = {**_row('a', False), 'ess_bulk': None, 'ess_tail': None}
-  assert _first_cells(quickstart.to_text([row]))[0][4] == '0'
-
-
-def test_the_text_is_at_most_80_columns_wide():
-  rows = [
-    _row(sampler, sampler == on_models.OURS, 12345.0, 1234.0, posterior)
-    for posterior in ('regression', 'eight schools')
-    for sampler in on_models.SAMPLERS
-  ]
-  rows[0]['verdict'] += ' and so on' * 20
-  assert max(map(len, quickstart.to_text(rows).splitlines())) <= 80
-  # A name can be too long: the limit has been looked at.
-  rows[0]['sampler'] *= 4
-  assert max(map(len, quickstart.to_text(rows).splitlines())) > 80
-
-
 def _outcome(states, with_divergences):
   draws = np.exp(np.random.RandomState(0).normal(size=[200, 8, 8]))
   trace = {'target_log_prob': draws[..., 0]}
@@ -154,12 +127,3 @@ def _gap(row, other):
     for name, (mean, error) in other['means'].items()
   ]
   return np.max(np.abs(gaps))
-
-
-def test_a_mean_that_is_off_is_seen_by_the_comparison_of_samplers():
-  means = {f'w[{j}]': [0.1 * j, 0.01] for j in range(100)}
-  other = {**means, 'w[7]': [0.7 + 0.1, 0.01]}
-  assert _gap({'means': means}, {'means': means}) == 0.0
-  gap = _gap({'means': means}, {'means': other})
-  assert gap == pytest.approx(0.1 / np.hypot(0.01, 0.01))
-  assert gap > _MOST_ERRORS_OF_WEIGHTS

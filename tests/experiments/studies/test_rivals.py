@@ -3,24 +3,11 @@
 import numpy as np
 import pytest
 
-from experiments import models
 from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.studies import rivals
 
 _SETTINGS = rivals.STUDY.settings()
-
-
-def test_cases_are_all_models_by_samplers_and_long_runs_where_asked_for():
-  cases = rivals.STUDY.cases(_SETTINGS)
-  samplers = [s for m, s in cases.values() if m == 'arma']
-  assert len(cases) == len(models.MODELS) * len(samplers)
-  assert samplers[:3] == ['sample_posterior', 'NUTS, windowed', 'PyMC']
-  assert 'arma | nutpie, long' not in cases and 'arma | Stan' not in cases
-  more = rivals.STUDY.settings(others=True)
-  assert 'arma | nutpie, 5000 draws' in rivals.STUDY.cases(more)
-  # Records of the other cases stay valid.
-  assert more.model_dump() == _SETTINGS.model_dump()
 
 
 def test_draws_of_others_are_judged_by_unknowns_in_the_order_of_the_model(
@@ -58,7 +45,7 @@ def test_draws_of_others_are_judged_by_unknowns_in_the_order_of_the_model(
   assert abs(record['worst_error'][0]) > 10.0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_of_ours_is_judged(tmp_path):
   work = Work(_SETTINGS, tmp_path)
   record = rivals.STUDY.run(('student_t', 'sample_posterior'), 0, work)

@@ -29,24 +29,16 @@ def test_a_bare_step_leaves_its_target_invariant_and_no_other():
   assert abs(_variance_after_one_step(0.8) - 1.0) > 4 * error
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(
   'name, programs',
   [
     ('MALA, 1 chains, d = 10', ['bare', 'frozen', 'adapting']),
-    pytest.param(
+    (
       'HMC, kernel Gaussian, dense, d = 51',
       ['frozen', 'autodiff', 'finite_difference'],
-      marks=pytest.mark.nightly,
     ),
-    pytest.param(
-      'lengths, Gaussian, d = 10, 2 to 3',
-      ['learned', 'given'],
-      marks=pytest.mark.nightly,
-    ),
-    pytest.param(
-      'mGrad, path of 1000', ['ar1', 'ar2'], marks=pytest.mark.nightly
-    ),
+    ('mGrad, path of 1000', ['ar1', 'ar2']),
   ],
 )
 def test_programs_of_a_case_are_timed_in_turns(name, programs, tmp_path):

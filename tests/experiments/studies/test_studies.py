@@ -3,31 +3,14 @@
 import numpy as np
 import pytest
 
-from experiments.run.study import Study
 from experiments.run.study import Work
 from experiments.studies import compilation
 from experiments.studies import front_door
 from experiments.studies import oracle
 from experiments.studies import right_answers
-from experiments.studies import steps
 
 
-@pytest.mark.parametrize(
-  'module, num_cases',
-  [
-    (compilation, 17),
-    (front_door, 15),
-    (oracle, 21),
-    (right_answers, 200 * 2 + 3 * 13 * 2 + 3 * 3),
-    (steps, 6 + 10 + 9 + 9),
-  ],
-)
-def test_a_study_has_all_its_cases_under_names_of_their_own(module, num_cases):
-  assert isinstance(module.STUDY, Study)
-  assert len(module.STUDY.cases(module.STUDY.settings())) == num_cases
-
-
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.filterwarnings(
   'ignore::UserWarning'
 )  # The control has not learned.

@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.papers import config as configs
-from experiments.papers import starts
-from experiments.run.errors import ConfigError
 from experiments.targets import gp_pseudo_marginal
 from experiments.targets.base import BuildContext
 
@@ -108,30 +105,6 @@ def test_gradient_of_the_posterior_vanishes_at_the_fitted_mode():
   np.testing.assert_allclose(curvature, probability * (1 - probability))
 
 
-def test_one_seed_gives_one_value_and_chains_their_own(small, target):
-  theta = tf.constant(np.tile(small[2], [4, 1]))
-  first = target.target_log_prob_fn(theta, seed=tf.constant([3, 4]))
-  again = target.target_log_prob_fn(theta, seed=tf.constant([3, 4]))
-  other = target.target_log_prob_fn(theta, seed=tf.constant([3, 5]))
-  np.testing.assert_array_equal(first, again)
-  assert len(np.unique([first, other])) == 8
-  single = target.target_log_prob_fn(theta[0], seed=tf.constant([3, 4]))
-  assert single.shape == ()
-
-
-@pytest.mark.full
-def test_compiled_estimate_is_the_eager_one(small, target):
-  theta = tf.constant(np.tile(small[2], [4, 1]))
-  compiled = tf.function(
-    target.target_log_prob_fn, jit_compile=True, autograph=False
-  )
-  np.testing.assert_allclose(
-    compiled(theta, seed=tf.constant([3, 4])),
-    target.target_log_prob_fn(theta, seed=tf.constant([3, 4])),
-    rtol=1e-10,
-  )
-
-
 def test_wine_is_a_nine_dimensional_target_of_float32_states():
   entry = gp_pseudo_marginal.GpPseudoMarginal(
     name='gp_pseudo_marginal', num_draws=4
@@ -146,20 +119,3 @@ def test_wine_is_a_nine_dimensional_target_of_float32_states():
   # Variance 5, within five standard errors of a Gaussian's.
   error = 5 * 5 * np.sqrt(2 / draws.size)
   assert abs(draws.var() - 5) < error
-
-
-def test_methods_and_starts_that_need_a_density_refuse_an_estimate(target):
-  config = configs.parse_config(
-    {
-      'name': 'x',
-      'target': {'name': 'gp_pseudo_marginal'},
-      'methods': [{'name': 'hmc', 'num_leapfrog_steps': 3}],
-      'num_adaptation_steps': 0,
-      'num_results': 4,
-      'init': {'kind': 'climb', 'scale': 0.1},
-    }
-  )
-  with pytest.raises(ValueError, match='only estimates it from a seed'):
-    config.methods[0].check_target(target)
-  with pytest.raises(ConfigError, match='without a gradient'):
-    starts.make_starts(config, target, 0)

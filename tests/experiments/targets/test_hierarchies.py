@@ -57,14 +57,6 @@ def test_pieces_of_the_gyms_cox_process_add_up_to_its_density():
   np.testing.assert_array_equal(target.hierarchy.join(*split), states)
 
 
-@pytest.mark.parametrize('form', ['scaled', 'zero_mean', 'non_centered'])
-def test_other_forms_of_the_path_name_no_pieces(form):
-  target = stochastic_volatility.stochastic_volatility_target(
-    np.ones(5), form, dtype='float64'
-  )
-  assert target.hierarchy is None
-
-
 def test_gp_hierarchy_has_the_dense_density():
   rng = np.random.default_rng(1)
   inputs, labels = rng.normal(size=(6, 2)), np.array([0, 1, 1, 0, 1, 0])

@@ -6,17 +6,11 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 
-import tfp_adaptive as tfpa
-from experiments.data import datasets
-from experiments.run.errors import DataError
 from experiments.targets import gp_classification
 from experiments.targets import gp_regression
 from experiments.targets import latent
-from experiments.targets import latent_volatility
 from experiments.targets import log_gaussian_cox
 from experiments.targets import multi_class_gp
-from experiments.targets import stochastic_volatility
-from experiments.targets.base import BuildContext
 
 RNG = np.random.default_rng(0)
 
@@ -65,24 +59,6 @@ def test_joint_density_is_likelihood_times_prior():
   np.testing.assert_allclose(actual - actual[0], expected - expected[0])
 
 
-def test_white_noise_is_seen_as_the_field_of_the_same_density():
-  covariance = _covariance(4)
-  arguments = (covariance, np.ones(4), 0.5, 'float64')
-  field = gp_regression.gp_regression_target(*arguments)
-  white = gp_regression.gp_regression_target(*arguments, coordinates='white')
-  assert white.latent is None
-  noise = RNG.normal(size=(3, 2, 4))
-  x = white.view(noise)
-  assert x.shape == noise.shape
-  # C^{1/2} e has covariance C: whitening x gives back the length of e.
-  lengths = np.einsum('...i,ij,...j', x, np.linalg.inv(covariance), x)
-  np.testing.assert_allclose(lengths, np.square(noise).sum(-1))
-  np.testing.assert_allclose(
-    np.diff(white.target_log_prob_fn(tf.constant(noise)), axis=0),
-    np.diff(field.target_log_prob_fn(tf.constant(x)), axis=0),
-  )
-
-
 def test_a_singular_prior_has_no_density_of_the_field():
   covariance = np.ones([3, 3])
   target = gp_regression.gp_regression_target(covariance, np.ones(3), 0.5)
@@ -121,21 +97,6 @@ def test_classification_likelihood_is_that_of_bernoulli_labels():
   probability = scipy.special.expit(x)
   expected = scipy.stats.bernoulli.logpmf(labels, probability).sum(-1)
   _check_likelihood(target, x, expected)
-
-
-def test_classification_of_a_named_data_set_uses_its_local_copy(tmp_path):
-  np.savez(
-    tmp_path / 'ripley.npz',
-    X=RNG.normal(size=(250, 2)),
-    y=np.arange(250) % 2,
-  )
-  parameters = gp_classification.GpClassification(
-    name='gp_classification', dataset='ripley', variance=2.0
-  )
-  target = parameters.build(BuildContext('float64', str(tmp_path)))
-  assert target.event_size == 250
-  gamma = target.latent.prior.params.eigenvalues.numpy()
-  np.testing.assert_allclose(gamma.sum(), 2.0 * 250)
 
 
 @pytest.mark.parametrize('distance', ['cells', 'unit_square'])
@@ -180,41 +141,6 @@ def test_merged_cells_keep_every_point():
     log_gaussian_cox.merge(counts, 3)
 
 
-def _cox(data_dir=None, **parameters):
-  target = log_gaussian_cox.LogGaussianCox(
-    name='log_gaussian_cox', num_cells_per_side=2, **parameters
-  )
-  return target.build(BuildContext('float64', data_dir))
-
-
-@pytest.mark.parametrize('source', ['counts.csv', 'counts.npy', 'published'])
-def test_cox_counts_are_those_of_a_file_or_of_the_data_folder(source, tmp_path):
-  path = tmp_path / source
-  side = 64 if source == 'published' else 4
-  counts = RNG.poisson(3.0, size=(side, side))
-  if source == 'published':
-    np.save(tmp_path / 'cox_counts_64.npy', counts)
-    target = _cox(str(tmp_path), counts='published')
-  else:
-    save = np.save if path.suffix == '.npy' else np.savetxt
-    options = {} if path.suffix == '.npy' else {'delimiter': ','}
-    save(path, counts, **options)
-    target = _cox(counts_file=str(path))
-  halves = np.eye(2).repeat(side // 2, axis=1)
-  merged = (halves @ counts @ halves.T).ravel()
-  rate = np.exp(RNG.normal(size=4))
-  expected = np.sum(merged * np.log(rate)) - np.sum(
-    rate * np.exp(log_gaussian_cox.MEAN) / 4
-  )
-  found = target.latent.log_likelihood_fn(tf.constant(np.log(rate)))
-  np.testing.assert_allclose(found, expected)
-
-
-def test_a_file_of_counts_that_is_refused_is_named_with_its_key(tmp_path):
-  with pytest.raises(DataError, match='target.counts_file: .*nothing.csv'):
-    _cox(counts_file=str(tmp_path / 'nothing.csv'))
-
-
 def test_cox_prior_by_fft_sees_the_same_grid():
   counts = log_gaussian_cox.simulate_counts(4, 'cells', 0)
   by_fft = log_gaussian_cox.stationary_prior(4, 'cells', 'float64')
@@ -250,56 +176,3 @@ def test_multi_class_likelihood_is_the_softmax():
   # Fields of two classes are independent: five standard errors.
   assert abs(np.mean(draws[:, 0, 0] * draws[:, 1, 0])) < 5 * 1.5 / 2000**0.5
   assert np.mean(draws[:, 0, 0] * draws[:, 0, 1]) > 0.5
-
-
-def test_bundled_digits_are_images_of_ten_digits():
-  images, digits = datasets.load_digits('digits', 200)
-  assert images.shape == (200, 64)
-  assert images.min() == 0.0 and images.max() == 1.0
-  assert set(digits) == set(range(10))
-  with pytest.raises(DataError, match='5000 was given'):
-    datasets.load_digits('digits', 5000)
-
-
-def test_mnist_is_read_from_a_local_copy(tmp_path):
-  images = RNG.integers(0, 256, size=(5, 784))
-  np.savez(tmp_path / 'mnist.npz', X=images, y=np.array(list('50419')))
-  loaded, digits = datasets.load_digits('mnist', 3, str(tmp_path))
-  np.testing.assert_allclose(loaded, images[:3] / 255)
-  np.testing.assert_array_equal(digits, [5, 0, 4])
-  np.savez(tmp_path / 'mnist.npz', X=images[:, :9], y=np.arange(5))
-  with pytest.raises(DataError, match='784'):
-    datasets.load_digits('mnist', 3, str(tmp_path))
-
-
-def test_markov_prior_of_the_path_is_the_dense_one():
-  markov = latent_volatility.markov_prior(5, 0.9, 0.3, 'float64')
-  covariance = latent_volatility.autoregressive_covariance(5, 0.9, 0.3)
-  x = RNG.normal(size=(3, 5))
-  np.testing.assert_allclose(
-    tfpa.gaussian_priors.log_prob(markov, tf.constant(x)),
-    scipy.stats.multivariate_normal.logpdf(x, cov=covariance),
-  )
-
-
-def test_volatility_path_is_the_centered_target_at_fixed_globals():
-  returns = np.array([1.0, -2.0, 0.5, 3.0])
-  level, persistence, scale = 0.4, 0.9, 0.3
-  prior = latent.spectral_prior(
-    latent_volatility.autoregressive_covariance(4, persistence, scale),
-    'float64',
-  )
-  target = latent_volatility.latent_volatility_target(
-    returns, prior, level, 'float64'
-  )
-  whole = stochastic_volatility.stochastic_volatility_target(
-    returns, 'zero_mean', dtype='float64'
-  )
-  x = RNG.normal(size=(3, 4))
-  raw = [level, np.log((1 + persistence) / (1 - persistence))]
-  raw.append(np.log(np.expm1(scale)))
-  states = np.concatenate([x, np.tile(raw, (3, 1))], axis=1)
-  np.testing.assert_allclose(
-    np.diff(target.target_log_prob_fn(tf.constant(x))),
-    np.diff(whole.target_log_prob_fn(tf.constant(states))),
-  )

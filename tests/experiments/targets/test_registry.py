@@ -29,12 +29,6 @@ def test_one_decorator_enters_a_name_with_its_parameters():
   assert registry.summary('circle') == 'A round thing.'
 
 
-def test_a_name_cannot_be_taken_twice():
-  registry = _registry()
-  with pytest.raises(ValueError, match="'circle' is registered twice"):
-    registry.register('circle')(Parameters)
-
-
 def test_unknown_and_refused_names_say_why():
   registry = _registry()
   registry.refuse('ellipse', 'it needs a download.')
@@ -44,23 +38,6 @@ def test_unknown_and_refused_names_say_why():
     registry.check_name('ellipse', 'target.name')
 
 
-def test_the_methods_of_the_papers_are_there():
-  expected = {
-    'am',
-    'entropy_adaptive_hmc',
-    'gadmala_exact',
-    'gadmala_fast',
-    'gadrwm',
-    'hmc',
-    'mala',
-    'nuts',
-    'riemannian_hmc',
-    'rwm',
-    'windowed_nuts',
-  }
-  assert expected <= set(configs.METHODS.names())
-
-
 def test_self_contained_gym_models_are_targets_by_their_class_name():
   names = set(configs.TARGETS.names())
   assert {'Banana', 'EightSchools', 'SyntheticItemResponseTheory'} <= names
@@ -68,10 +45,3 @@ def test_self_contained_gym_models_are_targets_by_their_class_name():
   assert 'GermanCreditNumericLogisticRegression' not in names
   # Models that need data given by hand cannot be named in YAML.
   assert 'ProbitRegression' not in names
-
-
-def test_arguments_that_a_gym_model_ignores_are_not_offered():
-  name = 'VectorizedStochasticVolatilitySP500Small'
-  assert 'centered' not in configs.TARGETS.parameters(name)
-  general = 'VectorizedStochasticVolatility'
-  assert 'centered' in configs.TARGETS.parameters(general)

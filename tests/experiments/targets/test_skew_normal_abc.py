@@ -6,10 +6,8 @@ import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
-from experiments.papers import config as configs
 from experiments.targets import simulator as simulators
 from experiments.targets import skew_normal_abc
-from experiments.targets.base import BuildContext
 
 _ALPHA = np.array([10.0, 10.0])
 _TOLERANCE = 0.5
@@ -102,28 +100,3 @@ def test_synthetic_likelihood_is_the_gaussian_of_the_simulated_data(target):
       target.simulator.observed, sample.mean(0), covariance
     )
     np.testing.assert_allclose(actual[index], expected, rtol=1e-9)
-
-
-def test_the_target_of_the_paper_is_built_by_name():
-  config = configs.parse_config(
-    {
-      'name': 'x',
-      'target': {'name': 'skew_normal_abc'},
-      'methods': [{'name': 'mala'}],
-      'num_adaptation_steps': 0,
-      'num_results': 4,
-    }
-  )
-  built = config.target.build(BuildContext('float32'))
-  assert (built.event_size, built.num_simulations) == (10, 100)
-  # One observation lies within five deviations of its location.
-  assert np.abs(built.simulator.observed - 10).max() < 5
-  states = tf.constant(built.exact_draws_fn(50, 0), tf.float32)
-  values = np.array(
-    [
-      built.target_log_prob_fn(states, seed=tf.constant([0, k]))
-      for k in range(40)
-    ]
-  )
-  assert values.dtype == np.float32
-  assert 0.3 < np.median(values.std(axis=0)) < 1.5

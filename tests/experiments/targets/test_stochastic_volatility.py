@@ -1,6 +1,5 @@
 """The posterior in four parameterizations against inference_gym and SciPy."""
 
-import inference_gym.using_tensorflow as gym
 import numpy as np
 import pytest
 import scipy.stats
@@ -79,38 +78,6 @@ def test_log_density_is_the_model_up_to_one_constant(form, prior):
   )
 
 
-@pytest.mark.full
-@pytest.mark.parametrize('form', FORMS)
-def test_log_density_is_that_of_inference_gym(form):
-  """Its float32 sums of 100 terms near 5 are good to about 1e-3."""
-  target = sv.stochastic_volatility_target(_returns(), form, dtype='float64')
-  model = gym.targets.VectorizedStochasticVolatilitySP500Small()
-  differences = []
-  for x in _points(target):
-    mean, persistence, scale, h, log_det = _variables(form, x)
-    innovations = (h - mean) / scale
-    innovations[1:] -= persistence * innovations[:-1]
-    innovations[0] *= np.sqrt(1 - persistence**2)
-    own = {
-      'persistence_of_volatility': persistence,
-      'mean_log_volatility': mean,
-      'white_noise_shock_scale': scale,
-      'std_log_volatility': innovations,
-    }
-    fields = model.dtype._fields
-    point = model.dtype._replace(
-      **{name: tf.constant(own[name], tf.float32) for name in fields}
-    )
-    # From the gym's innovations to h, then from h to the path of this form.
-    jacobian = 0.5 * np.log(1 - persistence**2) - len(h) * np.log(scale)
-    jacobian += log_det - _softplus(-x[-1])
-    jacobian += np.log((1 - persistence**2) / 2)
-    expected = float(model.unnormalized_log_prob(point)) + jacobian
-    actual = float(target.target_log_prob_fn(tf.constant(x)))
-    differences.append(actual - expected)
-  assert np.ptp(differences) < 5e-3
-
-
 @pytest.mark.parametrize('form', FORMS)
 def test_constrain_names_and_maps_as_inference_gym_does(form):
   target = sv.stochastic_volatility_target(_returns(), form, dtype='float64')
@@ -131,7 +98,7 @@ def test_constrain_names_and_maps_as_inference_gym_does(form):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('form', ['scaled', 'centered'])
 def test_second_derivatives_compile(form):
   target = sv.stochastic_volatility_target(_returns(), form, dtype='float64')
   x = tf.constant(_points(target, 2))
@@ -157,18 +124,6 @@ def test_second_derivatives_compile(form):
   np.testing.assert_allclose(
     hessian_vector(x, v), difference, rtol=1e-5, atol=1e-4
   )
-
-
-def test_autoregression_is_the_recursion():
-  noise = np.random.default_rng(2).normal(size=(2, 37))
-  persistence = np.array([[0.9], [-0.5]])
-  expected = noise.copy()
-  for t in range(1, 37):
-    expected[:, t] += persistence[:, 0] * expected[:, t - 1]
-  actual = autoregression.autoregress(
-    tf.constant(noise), tf.constant(persistence)
-  )
-  np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 @pytest.mark.full
@@ -217,13 +172,3 @@ def test_autoregression_has_the_gradient_of_the_dense_inverse(mode):
     expected = adjoint @ shift @ inverse @ noise[chain]
     np.testing.assert_allclose(by_noise[chain], adjoint, rtol=1e-10)
     np.testing.assert_allclose(by_persistence[chain, 0], expected, rtol=1e-10)
-
-
-def test_ground_truth_is_known_for_two_lengths():
-  assert sv.ground_truth(99) is None
-  truth = sv.ground_truth(2516)
-  mean, deviation, standard_error = truth['persistence_of_volatility']
-  assert 0.95 < mean < 0.98 and deviation < 0.01
-  # 20000 draws that are nearly independent.
-  assert standard_error < 0.1 * deviation
-  assert truth['log_volatility'][0].shape == (2516,)

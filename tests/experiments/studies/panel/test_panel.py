@@ -4,18 +4,12 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from scipy import stats
 
-from experiments.run.errors import ConfigError
 from experiments.samplers.base import Cost
-from experiments.studies import panel_references as reference
 from experiments.studies.panel import accuracy
-from experiments.studies.panel import brownian
 from experiments.studies.panel import budget
 from experiments.studies.panel import config as configs
 from experiments.studies.panel import truth as truths
-from experiments.studies.panel import volatility
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
 from experiments.targets.gym import TARGETS
@@ -136,40 +130,6 @@ def test_closed_forms_are_those_of_independent_draws(name):
   )
 
 
-def test_the_funnel_is_as_its_closed_form_has_it():
-  # E[x^2] = E[e^z] = e^(9/2) by the gym, E[x^4] = 3 E[e^(2z)] = 3 e^18.
-  target = TARGETS._entries['NealsFunnel'](name='NealsFunnel').build(
-    BuildContext('float32')
-  )
-  truth = truths.load_truth(target, 'NealsFunnel', None)
-  np.testing.assert_allclose(truth.mean_of_square[1:], np.exp(4.5), rtol=1e-5)
-  np.testing.assert_allclose(
-    truth.variance_of_square[1:], 3 * np.exp(18.0) - np.exp(9.0)
-  )
-
-
-def test_quadrature_finds_the_moments_of_a_gaussian_and_refuses_an_edge():
-  mean, deviation = np.array([0.5, -1.0]), np.array([0.7, 1.1])
-
-  def target(scale):
-    def target_log_prob_fn(x):
-      z = (x - mean) / (scale * deviation)
-      return -0.5 * tf.reduce_sum(z**2, axis=-1)
-
-    return Target('gaussian', target_log_prob_fn, 2, 'float64')
-
-  found = reference.by_quadrature(target(1.0), size=401)
-  np.testing.assert_allclose(found['mean'], mean, atol=1e-9)
-  np.testing.assert_allclose(found['deviation'], deviation, atol=1e-9)
-  np.testing.assert_allclose(
-    found['variance_of_square'],
-    truths.gaussian_variance_of_square(mean, deviation),
-    atol=1e-8,
-  )
-  with pytest.raises(ConfigError, match='edge'):
-    reference.by_quadrature(target(10.0), size=401)
-
-
 def _reference(source, is_converged):
   return dict(
     source=source,
@@ -203,75 +163,6 @@ def test_exact_moments_come_before_those_of_the_gym_and_a_run_after(
   truth = truths.load_truth(target, 'x', _reference(source, True))
   assert (truth.mean, truth.mean_of_square) == ([mean], [square])
   assert (truth.variance_of_square, truth.gym_z) == ([7.0], 20.0)
-
-
-def test_brownian_moments_are_those_of_dense_algebra():
-  observed = np.array([0.3, np.nan, -0.5, 0.1])
-  seen = ~np.isnan(observed)
-  line = np.linspace(brownian._LOWEST, brownian._HIGHEST, 23)
-  days = np.arange(1, 5)
-  unit = np.minimum.outer(days, days)
-  nodes, node_weights = np.polynomial.hermite_e.hermegauss(5)
-  node_weights /= node_weights.sum()
-  total, sums = 0.0, np.zeros([3, 6])
-  for log_a in line:
-    for log_s in line:
-      a, s = np.exp([log_a, log_s])
-      prior = a**2 * unit
-      gain = np.linalg.solve(
-        prior[np.ix_(seen, seen)] + s**2 * np.eye(3), prior[seen]
-      ).T
-      normal = stats.multivariate_normal(
-        np.zeros(3), prior[np.ix_(seen, seen)] + s**2 * np.eye(3)
-      )
-      weight = normal.pdf(observed[seen])
-      weight *= stats.norm.pdf(log_a, scale=2) * stats.norm.pdf(log_s, scale=2)
-      mean = gain @ observed[seen]
-      spread = np.sqrt(np.diag(prior - gain @ prior[seen]))
-      fourth = (mean[:, None] + spread[:, None] * nodes) ** 4 @ node_weights
-      total += weight
-      sums += weight * np.stack(
-        [
-          [a, *mean, s],
-          [a**2, *(mean**2 + spread**2), s**2],
-          [a**4, *fourth, s**4],
-        ]
-      )
-  np.testing.assert_allclose(
-    brownian.moments_of(observed, 23), sums / total, rtol=1e-7
-  )
-
-
-def test_moments_of_volatility_are_those_of_sums_over_paths():
-  points = volatility.Points(
-    persistence=np.array([0.5, 0.8, 0.9, 0.8]),
-    scale=np.array([0.4, 0.7, 0.5, 0.7]),
-    mean=np.array([8.0, 8.5, 9.5, 9.0]),
-    log_prior=np.array([0.0, -1.0, -0.5, 0.3]),
-    is_coarse=np.array([True, False, True, True]),
-  )
-  squares = np.array([2e3, 3e4])
-  line = np.linspace(0.0, 20.0, 401)
-  first, second = np.meshgrid(line, line, indexing='ij')
-  values, weights = [], []
-  for phi, sigma, mu, log_prior, _ in zip(*points, strict=True):
-    density = np.exp(log_prior)
-    density *= stats.norm.pdf(first, mu, sigma / np.sqrt(1 - phi**2))
-    density *= stats.norm.pdf(second, mu + phi * (first - mu), sigma)
-    for path, square in ((first, squares[0]), (second, squares[1])):
-      density *= stats.norm.pdf(np.sqrt(square), scale=np.exp(path / 2))
-    weights.append(density.sum())
-    paths = [
-      [(density * path**power).sum() for path in (first, second)]
-      for power in (1, 2, 4)
-    ]
-    rest = [np.array([mu, phi, sigma]) ** power for power in (1, 2, 4)]
-    values.append(np.hstack([paths, density.sum() * np.stack(rest)]))
-  found, _ = volatility.moments_of(squares, points, 4, 5000)
-  for half, chosen in enumerate((slice(None), points.is_coarse)):
-    total = np.sum(np.array(weights)[chosen])
-    exact = np.sum(np.array(values)[chosen], axis=0) / total
-    np.testing.assert_allclose(found[:, half].mean(axis=0), exact, rtol=5e-3)
 
 
 def test_every_method_spends_the_same():

@@ -5,7 +5,6 @@ Most samplers are stand-ins that draw exactly; what is run is the panel.
 
 import json
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -20,8 +19,6 @@ from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.windowed import Result
 from experiments.studies import panel
-from experiments.studies.panel import budget
-from experiments.studies.panel import cells
 from experiments.studies.panel import config as configs
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
@@ -160,12 +157,6 @@ def test_a_method_that_does_not_take_the_target_is_refused(start):
     start(method='mGrad')(0)
 
 
-def test_a_peer_that_is_not_installed_is_refused_with_what_to_do(exact, start):
-  exact.error = ImportError('pip install it')
-  with pytest.raises(Refused, match='not installed: pip install it'):
-    start()(0)
-
-
 def test_what_goes_wrong_is_left_to_the_engine(exact, start):
   exact.error = FloatingPointError('it blew up')
   with pytest.raises(FloatingPointError, match='it blew up'):
@@ -184,6 +175,11 @@ def test_a_biased_sampler_that_looks_converged_is_told(exact, start):
   assert record['is_biased']
 
 
+def test_chains_that_disagree_miss_the_gate(exact, start):
+  exact.shift = np.array([0.0, 0.0, 0.0, 30.0])
+  assert 'R-hat' in start()(0)['missed']
+
+
 def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   exact.leapfrogs = 5.0
   run = start()
@@ -192,23 +188,6 @@ def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
   assert first['num_results'] == second['num_results'] == 200
   assert first['gradients_per_chain'] == _gradients(1e3, 1e3)
   assert exact.num_runs == 3
-
-
-@pytest.mark.full
-def test_a_run_spends_the_gradients_of_its_target(start):
-  record = start('gradients_of_target.Banana=800')(0)
-  assert record['gradients_per_chain'] == _gradients(400, 400)
-
-
-def test_a_cost_that_changes_after_the_pilot_is_corrected_once(exact, start):
-  # In the pilot 5 a step, then 10.
-  exact.leapfrogs = [5.0] + [10.0] * 9
-  run = start()
-  first, second = run(0), run(1)
-  assert first['counts'] == second['counts'] == [100, 100]
-  assert first['gradients_per_chain'] == _gradients(1e3, 1e3)
-  # The pilot, a run that spent twice the budget, and the two that count.
-  assert exact.num_runs == 4
 
 
 @pytest.mark.parametrize(
@@ -231,16 +210,6 @@ def test_a_cost_that_depends_on_the_number_of_steps_is_searched(
   assert least <= spent <= most
   # The pilot, and no more runs than a seed may have.
   assert exact.num_runs == 1 + record['num_runs'] <= 1 + 6
-
-
-def test_a_later_seed_that_spends_far_less_is_run_again(exact, start):
-  # 25 in the pilot and the first seed, then 1: the second would spend a 25th.
-  exact.leapfrogs = [25.0, 25.0] + [1.0] * 8
-  run = start()
-  assert run(0)['counts'] == [40, 40]
-  second = run(1)
-  assert second['counts'] == [1000, 1000]
-  assert second['gradients_per_chain'] == _gradients(1e3, 1e3)
 
 
 def test_a_seed_of_a_new_process_is_as_it_was(exact, start):
@@ -268,14 +237,6 @@ def test_a_run_that_fails_on_the_way_to_the_budget_is_a_failure(exact, start):
   # Others do without it.
   exact.num_good_runs = 1000
   assert run(1)['counts'] == [100, 100]
-
-
-def test_draws_are_thinned_where_the_method_can(start, tmp_path):
-  found = configs.load_panel(tmp_path / 'panel.yaml', ['max_draws=300'])
-  assert budget.thinned(found.config, (40, 1000), True) == (40, 250, 4)
-  assert budget.thinned(found.config, (40, 1000), False) == (40, 1000, 1)
-  config = found.pair_config('Banana', 'MALA', 40, 250, 4)
-  assert config.num_results * (config.num_steps_between_results + 1) == 1000
 
 
 class _Killed(BaseException):
@@ -312,42 +273,3 @@ def test_a_seed_that_was_cut_off_continues_from_its_checkpoint(
   assert len(saved) == num_blocks
   for key in ('accept_rate', 'ess', 'z', 'squared_bias'):
     assert whole[key] == cut[key]
-
-
-_SIZES = ('ess', 'ess_squared', 'ess_bulk', 'ess_tail')
-
-
-def _missed(rhat=1.0, **sizes):
-  """Returns the gates that a run with these numbers did not pass."""
-  gates = types.SimpleNamespace(max_rhat=1.01, min_ess=400, max_abs_z=4)
-  config = types.SimpleNamespace(max_draws=10)
-  calls = dict(target=40, gradient=40, hessian_vector=0)
-  record = dict(
-    num_chains=4, num_adaptation_steps=10, num_results=10, seconds={},
-    calls=dict(adaptation=calls, sampling=calls), accept_rate=0.5,
-    rhat_max=rhat, num_diverging=0, warnings=[],
-    **{name: {'min': sizes.get(name, 400.0)} for name in _SIZES},
-  )  # fmt: skip
-  found = cells.finished_record(
-    types.SimpleNamespace(gates=gates, config=config),
-    types.SimpleNamespace(
-      draws=[dict(unconstrained=np.zeros([10, 4, 2]))], record=record
-    ),
-    types.SimpleNamespace(event_size=2),
-    None,
-  )
-  assert found['is_biased'] is None
-  return found['missed']
-
-
-@pytest.mark.parametrize('name', _SIZES)
-# A coordinate that never moves has no size.
-@pytest.mark.parametrize('size', [None, 399.0])
-def test_few_effective_draws_of_any_kind_miss_the_gate(name, size):
-  assert _missed() == []
-  assert _missed(**{name: size}) == ['ESS']
-
-
-@pytest.mark.parametrize('rhat', [None, 1.01])
-def test_chains_that_disagree_miss_the_gate(rhat):
-  assert _missed(rhat) == ['R-hat']
