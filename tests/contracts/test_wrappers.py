@@ -12,6 +12,7 @@ from experiments.samplers import cases
 from tests.contracts import pairs
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _SEED = (1, 2)
@@ -167,12 +168,13 @@ def test_step_size_multiplies_the_scale_factor(case):
       targets.standard_normal,
       0,
       preconditioner=registry.fixed(factor * np.eye(_EVENT_SIZE)),
-      step_size=step_size,
     )
     state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
-    _, results = kernel.one_step(
-      state, kernel.bootstrap_results(state), seed=_SEED
+    results = tfp_private.replace_innermost(
+      kernel.bootstrap_results(state),
+      step_size=tf.constant(step_size, tf.float64),
     )
+    _, results = kernel.one_step(state, results, seed=_SEED)
     return results.inner_results
 
   one, two = first_proposal(0.5, 1.0), first_proposal(1.0, 0.5)

@@ -18,7 +18,7 @@ def test_a_kernel_shows_its_stack_and_arguments():
     targets.standard_normal,
     500,
     preconditioner=tfpa.preconditioners.low_rank(3),
-    step_size=0.5,
+    short_step_share=0.5,
   )
   assert repr(kernel) == (
     'GradientBasedAdaptation(\n'
@@ -28,12 +28,11 @@ def test_a_kernel_shows_its_stack_and_arguments():
     '        bound_log_ratio=True),\n'
     '    optimizer=relative_gradient(gain=4.0),\n'
     '    num_adaptation_steps=500)\n'
-    '  ShortSteps(num_adaptation_steps=500)\n'
+    '  ShortSteps(num_adaptation_steps=500, short_step_share=0.5)\n'
     '    MetropolisHastings()\n'
     '      UncalibratedPreconditionedLangevin(\n'
     '          target_log_prob_fn=standard_normal,\n'
-    '          preconditioner=low_rank(rank=3),\n'
-    '          step_size=0.5)'
+    '          preconditioner=low_rank(rank=3))'
   )
 
 

@@ -7,8 +7,8 @@ same region agree.
 
 ArviZ has the same numbers, to rounding, in twice the time: 0.66 s against
 0.35 s of a CPU for 1000 draws of 8 chains and 100 coordinates. It does not
-group chains by their starts for the nested R-hat, and does not bound the memory
-that draws on disk take.
+group chains by their starts for the nested R-hat, or bound the memory that
+draws on disk take.
 
 Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-
 normalization, folding, and localization, https://arxiv.org/abs/1903.08008.

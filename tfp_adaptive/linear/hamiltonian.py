@@ -50,7 +50,6 @@ def entropy_adaptive_hamiltonian(
   optimizer: interfaces.Optimizer | None = None,
   target_accept_prob: float = 0.67,
   hessian_product: Literal['autodiff', 'finite_difference'] = 'autodiff',
-  step_size: float = 1.0,
   experimental_shard_axis_names: types.Structure = None,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
@@ -70,7 +69,6 @@ def entropy_adaptive_hamiltonian(
       entropy is greatest at a smaller scale, more is accepted.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
-    step_size: Multiplies the scale factor; leave it to the adaptation.
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of op names.
 
@@ -108,8 +106,7 @@ def entropy_adaptive_hamiltonian(
     target_log_prob_fn,
     as_preconditioner(preconditioner),
     num_leapfrog_steps,
-    step_size,
-    hessian_product,
+    hessian_product=hessian_product,
     experimental_shard_axis_names=experimental_shard_axis_names,
     name=name,
   )

@@ -46,7 +46,6 @@ def gradient_adaptive_langevin(
   criterion: interfaces.Criterion | None = None,
   optimizer: interfaces.Optimizer | None = None,
   target_accept_prob: float = 0.55,
-  step_size: float = 1.0,
   short_step_share: float | None = None,
   experimental_shard_axis_names: types.Structure = None,
   name: str | None = None,
@@ -66,7 +65,6 @@ def gradient_adaptive_langevin(
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1), of the steps that are
       not short.
-    step_size: Multiplies the scale factor; leave it to the adaptation.
     short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
       long, at random: they bring chains out of narrow places. By default a
       fifth where the adaptation sees such places, none elsewhere.
@@ -96,8 +94,7 @@ def gradient_adaptive_langevin(
   proposal = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,
     as_preconditioner(preconditioner),
-    step_size,
-    exact_gradient,
+    exact_gradient=exact_gradient,
     experimental_shard_axis_names=experimental_shard_axis_names,
     name=name,
   )

@@ -41,7 +41,6 @@ def gradient_adaptive_random_walk(
   criterion: interfaces.Criterion | None = None,
   optimizer: interfaces.Optimizer | None = None,
   target_accept_prob: float = 0.25,
-  step_size: float = 1.0,
   experimental_shard_axis_names: types.Structure = None,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
@@ -56,7 +55,6 @@ def gradient_adaptive_random_walk(
     criterion: What to maximise; the generalised speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: Multiplies the scale factor; leave it to the adaptation.
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of op names.
 
@@ -81,7 +79,6 @@ def gradient_adaptive_random_walk(
   proposal = UncalibratedPreconditionedRandomWalk(
     target_log_prob_fn,
     as_preconditioner(preconditioner),
-    step_size,
     experimental_shard_axis_names=experimental_shard_axis_names,
     name=name,
   )
