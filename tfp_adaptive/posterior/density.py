@@ -118,12 +118,13 @@ class Density:
   def _evaluated(self, batches):
     """Returns values and gradients of one batch or more, numpy.
 
-    The first time it is the density alone that is called, whose errors say
-    what is wrong with it.
+    The first time the density alone is called, too: its errors say what is
+    wrong with it.
     """
     if not self.num_calls or not self._has_small_steps:
       value, gradient = self._run(batches[0])
-      return [value.numpy()], [gradient.numpy()]
+      if not self._has_small_steps:
+        return [value.numpy()], [gradient.numpy()]
     steps = self.steps()
     return steps.evaluate(batches[: steps.most_steps])
 
