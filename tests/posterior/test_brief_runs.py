@@ -6,6 +6,7 @@ import types
 import pytest
 
 from tfp_adaptive.posterior import stages
+from tfp_adaptive.posterior.settings import Place
 
 
 class _Doubling(stages.Run):
@@ -22,7 +23,7 @@ class _Doubling(stages.Run):
     self.chains = types.SimpleNamespace(
       gradients_of_draws=250.0, num_gradients=3000.0, thinning=1
     )
-    self._sampling = 3000.0, self._begin
+    self._sampling, self._place = (3000.0, self._begin), Place()
 
   def _fill(self, chains, spent_before):
     drawn = max(500.0, 2.0 * chains.gradients_of_draws)
