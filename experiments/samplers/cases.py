@@ -641,7 +641,9 @@ PARTS = (
   *_structured(_entropy),
   _langevin('adam', optimizer=_adam),
   _transported('bent', transport=_maps.conditional_gaussian(bent=True)),
-  _transported('scaled', transport=_maps.scaled(_zeros, _sinh_arcsinh)),
+  _transported(
+    'scaled', transport=_maps.scaled(_zeros, _sinh_arcsinh), **_LENGTH
+  ),
   _surrogate('finite, online', surrogate=_finite(40, 20, online=True)),
   _surrogate(
     'in turn', surrogate=_surrogates.in_turn(_lite(40), _finite(40, 20))

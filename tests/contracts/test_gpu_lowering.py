@@ -16,8 +16,13 @@ from experiments.samplers import laws
 
 _CASES = {case.name: case for case in laws.cases()}
 _NUM_CHAINS = 10
-# Float64 is slow on most GPUs; these still have it when they are frozen.
-_WITH_FLOAT64 = ('replica_exchange', 'kernel_hamiltonian, finite, online')
+# Float64 is slow on most GPUs; these still have it when they are frozen: the
+# last draws its number of leapfrog steps in it, one scalar.
+_WITH_FLOAT64 = (
+  'replica_exchange',
+  'kernel_hamiltonian, finite, online',
+  'kmc, paper',
+)
 _UNSUPPORTED = re.compile(
   r'unsupported operations .*?on XLA_\w+: (\w+)'
   r"|No registered '(\w+)' OpKernel for XLA_\w+",
