@@ -164,7 +164,7 @@ def test_hyperparameters_follow_the_exact_posterior(joint, latent):
 
 @pytest.mark.full
 def test_both_step_sizes_are_tuned_and_then_fixed():
-  kernel = model.kernel(30, step_size=1e-3, hyper_step_size=50.0)
+  kernel = model.kernel(30, delta=1e-3, hyper_step_size=50.0)
   steps = collections.defaultdict(list)
   state = model.start(20)
   results = kernel.bootstrap_results(state)
