@@ -84,7 +84,12 @@ def run(
 
 def _sample_posterior(model, seed, progress, **pins):
   posterior = tfpa.sample_posterior(
-    model, NUM_DRAWS, NUM_CHAINS, seed, progress=progress, **pins
+    model,
+    num_draws=NUM_DRAWS,
+    num_chains=NUM_CHAINS,
+    seed=seed,
+    progress=progress,
+    **pins,
   )
   stages = [
     [stage.name, stage.found, float(stage.num_gradients), float(stage.seconds)]
