@@ -31,7 +31,7 @@ def _started():
   starts = np.random.default_rng(0).normal(size=(4, 2))
   engine = chains_lib.engine_of(density, _CHOICE, starts, [1, 2], 50, True)
   return chains_lib.start(
-    engine, _CHOICE, density, _NUM_DRAWS, recorded.State()
+    engine, _CHOICE, density, _NUM_DRAWS, recorded.Options()
   )
 
 
@@ -140,7 +140,7 @@ def test_what_adapted_is_spent_too():
   rows = np.zeros([10, 4, 2])
   found = recorded.Recorded(rows, dict(target_log_prob=rows[..., 0]))
   engine = GivenEngine(recorded=found)
-  chains = chains_lib.start(engine, _CHOICE, None, 20, recorded.State())
+  chains = chains_lib.start(engine, _CHOICE, None, 20, recorded.Options())
   # 50 steps of 3 gradients, then a block of 10 draws of one.
   assert chains.num_gradients == 160.0 and chains.gradients_of_draws == 10.0
 

@@ -43,7 +43,7 @@ def test_evaluations_are_in_batches_of_chains_and_counted():
 @pytest.mark.parametrize('count', [1, 11, 16 * _NUM_CHAINS, 150])
 def test_compiled_steps_evaluate_points_as_the_density_does(with_xla, count):
   density, rows = _of(lambda x: _normal(x - 1e3), tf.float64), _rows(count)
-  density.compile(with_xla)
+  density.use_xla(with_xla)
   values, gradients = density.evaluate(rows)
   expected = -0.5 * np.sum((rows - 1e3) ** 2, axis=1)
   np.testing.assert_allclose(values, expected, rtol=1e-14)

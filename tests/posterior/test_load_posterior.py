@@ -54,7 +54,9 @@ def _started(problem, choice, num_adaptation_steps, num_draws):
   engine = chains_lib.engine_of(
     density, choice, starts, [1, 2], num_adaptation_steps, False
   )
-  return chains_lib.start(engine, choice, density, num_draws, recorded.State())
+  return chains_lib.start(
+    engine, choice, density, num_draws, recorded.Options()
+  )
 
 
 def _loaded(path, density=None, **changed):

@@ -69,11 +69,11 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
     with_xla: Whether XLA compiles the density, or the steps.
   """
   starts = np.asarray(starts, density.dtype.as_numpy_dtype)
-  part = _part_on_host(choice, starts.shape, num_steps)
+  part = _part_on_host(choice, starts.shape[-1], num_steps)
   if part is None:
     kernel = kernel_of(density, choice, num_steps, density.dtype)
     return compiled.CompiledEngine(kernel, starts, seed, with_xla)
-  density.compile(with_xla)
+  density.use_xla(with_xla)
   return host.HostEngine(
     density,
     part,
@@ -84,9 +84,8 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
   )
 
 
-def _part_on_host(choice, shape, num_steps):
-  """Returns what is learned in NumPy, or `None`: a kernel is compiled."""
-  size = shape[-1]
+def _part_on_host(choice, size, num_steps):
+  """Returns what is learned in NumPy, or `None` for a compiled kernel."""
   if choice.name == structure.DENSE:
     return parts.LearnedMatrix(size, num_steps)
   if choice.name in structure.ON_HOST:
@@ -103,16 +102,16 @@ def _part_on_host(choice, shape, num_steps):
 def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
   """Returns `Chains` that have adapted and hold one block of draws.
 
-  Where the time ends before that, or after Ctrl-C, they hold what there is, at
-  least the state that they reached, and `cut_by` says why.
+  If the time ends before that, or after Ctrl-C, the chains hold their draws so
+  far, or the last states, and `cut_by` gives the reason.
 
   Args:
-    engine: As of `engine_of`.
-    choice: Its `structure.Choice`.
+    engine: An engine that `engine_of` returned.
+    choice: `structure.Choice` of the engine.
     density: `density.Density`.
     num_draws: Draws of each chain to hold in the end.
-    run: `recorded.State`.
-    max_gradients: Of the whole run, for the size of blocks.
+    run: `recorded.Options`.
+    max_gradients: Budget of the whole run, which bounds the size of blocks.
   """
   begin = time.monotonic()
   chains = Chains(engine, choice, density, num_draws)
@@ -135,7 +134,7 @@ def restore(density, header, arrays, progress):
     density: `density.Density` of the same model.
     header: dict of `Chains.to_saved`, JSON values.
     arrays: dict of the same.
-    progress: Whether engines tell on stderr what is going on.
+    progress: Whether engines print their progress on stderr.
   """
   arrays, trace = dict(arrays), {}
   draws = arrays.pop('draws')

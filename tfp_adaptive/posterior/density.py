@@ -133,8 +133,8 @@ class Density:
     """Whether its steps are compiled, with a matrix as an argument."""
     return self.is_compiled and self._event_size <= _MOST_OF_STEPS
 
-  def compile(self, with_xla):
-    """Chooses how steps are computed, once.
+  def use_xla(self, with_xla):
+    """Sets whether XLA compiles the steps, before the first of them.
 
     Args:
       with_xla: Whether XLA compiles them.

@@ -142,7 +142,7 @@ class Run:
     density = self._density = density_lib.Density(
       self._problem, settings.num_chains, settings.dtype
     )
-    density.compile(self._compilation()[0])
+    density.use_xla(self._compilation()[0])
     starts = starts_lib.draw(
       self._problem,
       density,
@@ -277,7 +277,7 @@ class Run:
       num_steps,
       self._compilation()[0],
     )
-    run = recorded.State(
+    run = recorded.Options(
       self._file.folder(f'adaptation_{number}'),
       lambda: self._file.identity_of_stage(choice, num_steps, starts),
       self._seconds_left,

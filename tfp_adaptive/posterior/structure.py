@@ -208,7 +208,7 @@ def _tried_on_host(name, pairs, drivers=(), exponents=()):
     return np.nan, {}
   natural = params.natural
   scales = pairs_lib.pick(np.exp(natural.log_scale), natural.drivers, 1.0)
-  # Of a unit of the driver; the first term has none.
+  # Exponents are per unit of the driver. The first term has none.
   exponents = np.diag(natural.exponents[1:]) / scales
   return loss, _as_arguments(natural.drivers, exponents)
 
@@ -385,7 +385,7 @@ def _fit(part, states, scores, weights):
     return y + tape.gradient(value, y)
 
   scales = tf.gather(part.scales(params), tf.maximum(params.drivers, 0))
-  # Of a unit of the driver; the first term has none.
+  # Exponents are per unit of the driver. The first term has none.
   exponents = tf.linalg.diag_part(params.exponents[1:]) / scales
   return of_map, (params.drivers, exponents)
 

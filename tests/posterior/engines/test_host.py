@@ -69,7 +69,7 @@ def learned(density):
   found = {}
   for name in _NAMES:
     found[name] = _engine(density, name)
-    found[name].start(1, recorded.State())
+    found[name].start(1, recorded.Options())
   return found
 
 
@@ -179,7 +179,7 @@ def test_steps_in_one_go_and_in_several_calls_are_the_same(learned):
 def test_an_adaptation_that_was_cut_off_is_resumed_bit_by_bit(
   density, learned, tmp_path, name, cut_at
 ):
-  run = recorded.State(tmp_path, _identity)
+  run = recorded.Options(tmp_path, _identity)
   engine = _engine(density, name)
 
   def interrupted():
@@ -199,7 +199,7 @@ def test_an_adaptation_that_was_cut_off_is_resumed_bit_by_bit(
 
 def test_where_no_time_is_left_it_returns_where_it_is(density):
   engine = _engine(density)
-  found = engine.start(1, recorded.State(seconds_left=lambda: 0.0))
+  found = engine.start(1, recorded.Options(seconds_left=lambda: 0.0))
   assert found.cut_by == '`max_seconds`' and not engine.is_settled
   np.testing.assert_array_equal(found.states[0], engine.states)
 
@@ -216,7 +216,7 @@ def test_proposals_without_a_density_are_rejected_and_counted():
   engine = chains_lib.engine_of(
     density, choice, starts, tf.constant([0, 1]), 200, True
   )
-  found = engine.start(500, recorded.State())
+  found = engine.start(500, recorded.Options())
   assert np.all(found.states[..., 0] < 1.0)
   assert np.all(np.isfinite(found.states))
   diverging = found.trace['diverging']
@@ -231,7 +231,7 @@ def test_a_normal_law_is_learned():
   engine = chains_lib.engine_of(
     density, _DENSE, starts, tf.constant([0, 1]), 600, True
   )
-  found = engine.start(1500, recorded.State())
+  found = engine.start(1500, recorded.Options())
   covariance = engine.factor @ engine.factor.T
   np.testing.assert_allclose(np.sqrt(np.diag(covariance)), scales, rtol=0.05)
   rows = found.states.reshape(-1, 3) / scales

@@ -72,7 +72,7 @@ class CompiledEngine:
 
     Args:
       num_draws: Of each chain; later blocks are as large at most.
-      run: `recorded.State`.
+      run: `recorded.Options`.
     """
     self._block_size, self._progress = num_draws, run.progress
     with warnings.catch_warnings():

@@ -28,12 +28,12 @@ from tfp_adaptive.posterior.engines import recorded
 __all__ = ['HostEngine']
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
-_MOST_TRIALS = 100  # Of the first scale: 2^100 either way.
-_RATE, _FIRST_RATE = 0.0075, 0.5  # Of log s.
-# Between two files of an adaptation: steps, or seconds.
+_MOST_TRIALS = 100  # The first scale is searched up to 2^100 either way.
+_RATE, _FIRST_RATE = 0.0075, 0.5  # The log of the step size moves by them.
+# An adaptation is saved after so many steps, or so many seconds.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
-_SECONDS_OF_CALL = 0.25  # Of the program, at most, about.
-_STEPS_OF_ONE = 16  # Adapting steps, for each that is taken with others.
+_SECONDS_OF_CALL = 0.25  # A call of the program takes no longer, about.
+_STEPS_OF_ONE = 16  # A call after n adapting steps takes n / 16 of them.
 
 
 class HostEngine(kept.Kept):
@@ -127,7 +127,7 @@ class HostEngine(kept.Kept):
 
     Args:
       num_draws: Of each chain.
-      run: `recorded.State`.
+      run: `recorded.Options`.
     """
     state = None
     if run.folder is not None:

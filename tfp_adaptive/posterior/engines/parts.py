@@ -1,4 +1,4 @@
-"""What is learned of a target: a matrix, or a map; from its own steps."""
+"""A matrix or a map that is learned from the steps of the chains."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ __all__ = ['LearnedMap', 'LearnedMatrix']
 
 
 class Learned(NamedTuple):
-  """Whether a part is another one, and the step size that it asks for, or 0."""
+  """Whether the part has changed, and a new step size, or 0 to keep it."""
 
   is_new: bool
   step_size: float = 0.0
@@ -27,8 +27,8 @@ class LearnedMatrix(kept.Kept):
   """
 
   is_matrix = True
-  coordinates = 'states'  # In which lengths are learned, of a `program.Point`.
-  _GAIN, _PRIOR_STEPS = 2.0, 1.0  # Of the means.
+  coordinates = 'states'  # Field of `program.Point` that lengths learn from.
+  _GAIN, _PRIOR_STEPS = 2.0, 1.0  # They weigh a new step in the means.
   _FIRST_FIT, _GROWTH, _FEW_DIMENSIONS, _LAST_FIT = 2.0, 0.1, 25.0, 0.6
 
   fields = (
@@ -74,9 +74,9 @@ class LearnedMatrix(kept.Kept):
     """Learns from one state of every chain.
 
     Args:
-      states: [chains, d]; NaN for chains that say nothing.
+      states: [chains, d], NaN for chains whose squares overflow.
       gradients: [chains, d].
-      noise: A generator, for which pairs are kept.
+      noise: Generator that decides which pairs are kept.
 
     Returns:
       `Learned`.
@@ -148,9 +148,9 @@ class LearnedMap(kept.Kept):
 
     Args:
       size: d.
-      num_adaptation_steps: Of them all.
-      drivers: Coordinates, ints; none: they are searched at every fit.
-      exponents: Of their terms, in their units.
+      num_adaptation_steps: Number of adapting steps.
+      drivers: Indices of the drivers. If empty, every fit searches them.
+      exponents: One for each driver, per unit of the driver.
       is_bent: Whether means follow products of drivers too.
     """
     self._given = np.array(drivers, int), np.array(exponents, float)
@@ -194,8 +194,8 @@ class LearnedMap(kept.Kept):
     self._next_fit = following if self._time < last else np.inf
     rows = self._in_order()
     try:
-      params = self._fitted(*np.split(rows, 2, axis=1))
-      is_good = params.is_finite
+      params = len(rows) and self._fitted(*np.split(rows, 2, axis=1))
+      is_good = len(rows) > 0 and params.is_finite
     except np.linalg.LinAlgError:
       is_good = False
     if not is_good:
@@ -204,14 +204,14 @@ class LearnedMap(kept.Kept):
     self._set(*params)
     self._last_fit = self._time
     self._num_fits += 1
-    # Coordinates have the scale one from now on.
+    # After the first fit all coordinates have scale one.
     is_first = self._num_fits == 1
     return Learned(True, states.shape[1] ** -0.25 if is_first else 0.0)
 
   def num_steps_followed(self, num_updates):
     """Returns for how many steps the step size has followed this map."""
     del num_updates
-    # The step that fits was taken behind the map before.
+    # The step before a fit used the previous map.
     return self._time - self._last_fit or np.inf
 
   def _set(self, natural, factor):

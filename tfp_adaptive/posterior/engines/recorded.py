@@ -1,21 +1,21 @@
-"""What engines share: what they return, and which one is taken."""
+"""What engines take and what they return."""
 
 from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ['Recorded', 'State']
+__all__ = ['Options', 'Recorded']
 
 
 class Recorded(NamedTuple):
   """What an engine recorded.
 
   Attributes:
-    states: [n, chains, d]. Where nothing was drawn, the states reached, n = 1.
+    states: Draws, [n, chains, d]. If there are none, the last states, n = 1.
     trace: dict of [n, chains].
-    seconds_per_step: Of the steps that drew, or 0.
-    cut_by: What ended an adaptation, or its first draws; or ''.
+    seconds_per_step: Time of a step that drew, or 0.
+    cut_by: What interrupted the adaptation or its first draws, or ''.
   """
 
   states: np.ndarray
@@ -24,15 +24,16 @@ class Recorded(NamedTuple):
   cut_by: str = ''
 
 
-class State(NamedTuple):
-  """What a run hands to an engine that it starts.
+class Options(NamedTuple):
+  """How an engine is to run.
 
   Attributes:
-    folder: Of the files from which an adaptation is resumed, or `None`.
-    identity: Function that returns what must be equal to resume: dict of JSON
-      values; called where there is a folder.
-    seconds_left: Function that returns them, or `None`: any.
-    progress: Whether to tell on stderr what is going on.
+    folder: Folder from which an adaptation is resumed, or `None`.
+    identity: Function that returns a dict of JSON values. An adaptation is
+      resumed only if they are equal. It is called if there is a folder.
+    seconds_left: Function that returns how many seconds are left. `None` sets
+      no limit.
+    progress: Whether progress is printed on stderr.
   """
 
   folder: Any = None

@@ -31,12 +31,12 @@ from tfp_adaptive.posterior.fits import pairs as pairs_lib
 
 __all__ = ['Fitted', 'Params', 'fit', 'in_units', 'regress', 'start']
 
-_NUM_ROUNDS = 3  # Of reweighting.
-_RIDGE = 1e-6  # Of normal equations with a unit diagonal.
-# Of one pair, (r x)^2 / r: in a neck it is a million, and rounding would leave
-# nothing of what the others tell.
+_NUM_ROUNDS = 3  # Regressions, each reweighted by the one before.
+_RIDGE = 1e-6  # Added to the unit diagonal of normal equations.
+# A pair in a narrow region has a leverage (r x)^2 / r of a million. Without a
+# bound, rounding would hide all other pairs.
 _LARGEST_LEVERAGE = 100.0
-_FLOOR = 1e-6  # Of a precision, in units of its typical size.
+_FLOOR = 1e-6  # Smallest precision, in units of its typical size.
 
 
 class Params(NamedTuple):

@@ -153,7 +153,7 @@ class _Given:
     by_pull = by_deviation / self.slack
     by_slack = -0.5 * by_deviation * rows / (self._root * self.slack)
     by_slack -= (by_pull * self.pull + 0.5) / self.slack
-    # Of coefficients, [n, T, M]: what h is a sum of.
+    # Gradient by the coefficients that h is a sum of, [n, T, M].
     of_places = np.tensordot(by_pull, self._places, [[1], [2]])
     by_term = by_slack @ natural.slack.T
     by_term += np.sum(of_places * self._inputs[:, np.newaxis], axis=-1)

@@ -14,7 +14,7 @@ __all__ = [
   'without_odd',
 ]
 
-_LARGEST_SCORE = 10.0  # In its typical size, that counts whole.
+_LARGEST_SCORE = 10.0  # In typical sizes. Larger scores count less.
 _TINY = 1e-30
 
 
@@ -63,10 +63,10 @@ def robust(residual):
 def without_odd(scores, is_driver):
   """Returns weights [n], less of pairs whose scores of drivers are far off.
 
-  Far down a neck they are differences of what has been rounded.
+  In a narrow region such scores are differences of rounded numbers.
   """
   size = np.where(is_driver, np.abs(scores), 0.0)
-  # That of the mean logarithm: few that are large do not make it so.
+  # The mean logarithm is robust against a few large scores.
   typical = np.exp(np.mean(np.log(size + _TINY), axis=0))
   odd = np.max(size / (_LARGEST_SCORE * typical), axis=-1)
   return normalized(np.maximum(odd, 1.0) ** -2.0)

@@ -11,11 +11,11 @@ from tfp_adaptive.posterior.fits import pairs as pairs_lib
 __all__ = ['MOST_DRIVERS', 'find']
 
 MOST_DRIVERS = 3
-_MOST_PAIRS = 500  # That are looked at.
+_MOST_PAIRS = 500  # A search uses no more pairs.
 _FEWEST_PAIRS = 100  # Below it no driver is looked for.
 _NUM_TRIED = 3  # Coordinates as drivers of scales, and of places.
-_NUM_CHANGES = 2  # Of exponents, beside the drivers.
-_NUM_BLOCKS = 8  # Of pairs, in turn to fit and to hold out.
+_NUM_CHANGES = 2  # Changes of exponents, in addition to the drivers.
+_NUM_BLOCKS = 8  # Blocks of pairs alternate: fitted, held out.
 # What a driver, or a term of one, must earn on pairs held out: noise, and what
 # is worth a slot; where the rest is exact, noise is next to nothing.
 _STANDARD_ERRORS = 4.0
@@ -200,7 +200,7 @@ class _Search:
     own = _TINY + np.sum(share * root**2 * states**2, axis=0)
     moved = np.zeros_like(states[0])
     for along in rows:
-      # Of what a coordinate does not explain of itself.
+      # Only the part that a coordinate does not explain by itself.
       square = (along**2).T @ (share * root**2)
       shared = along.T @ (share * root**2 * states)
       left = np.maximum(square - shared**2 / own, 1e-6 * square) + _TINY
