@@ -45,7 +45,7 @@ def test_draws_of_others_are_judged_by_unknowns_in_the_order_of_the_model(
   assert abs(record['worst_error'][0]) > 10.0
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_a_run_of_ours_is_judged(tmp_path):
   work = Work(_SETTINGS, tmp_path)
   record = rivals.STUDY.run(('student_t', 'sample_posterior'), 0, work)
