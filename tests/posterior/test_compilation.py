@@ -52,6 +52,20 @@ def _with_states_summed_out(x):
   return law.log_prob(tf.zeros([5])) - 0.5 * tf.reduce_sum(x**2, axis=-1)
 
 
+@tfp.distributions.JointDistributionCoroutineAutoBatched
+def _elimination():
+  """An ordinary differential equation, written for one chain."""
+  rate = yield tfp.distributions.LogNormal(0.0, 1.0, name='rate')
+
+  def turn(amount, _):
+    return amount - 0.1 * rate * amount / (1.0 + amount)
+
+  curve = tf.scan(turn, tf.zeros([5]), initializer=rate)
+  yield tfp.distributions.Independent(
+    tfp.distributions.Normal(curve, 0.1), 1, name='y'
+  )
+
+
 def _density(log_prob, num_chains=4):
   problem = problem_lib.of_density(
     log_prob, tf.TensorSpec([2]), None, num_chains
@@ -77,6 +91,13 @@ def test_a_large_factor_is_an_obstacle_and_a_small_one_is_none(monkeypatch):
   assert _obstacle(_in_a_loop) == ''
   assert _obstacle(_with_states_summed_out) == ''
   assert _obstacle(lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1)) == ''
+
+
+def test_a_loop_in_a_model_for_one_chain_is_compiled_in_float64():
+  problem = problem_lib.of_joint(_elimination, dict(y=tf.ones([5])))
+  density = Density(problem, num_chains=4)
+  assert compilation.choose(None, density) == (True, '')
+  assert density.dtype == tf.float64 or tf.config.list_logical_devices('GPU')
 
 
 def _log_determinant(x):

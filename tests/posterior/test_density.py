@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import flat_graph
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.density import Density
@@ -196,6 +197,17 @@ def _by_table(x):
 
 
 _TABLES = []  # A table lives as long as a user holds it.
+
+
+@pytest.mark.parametrize('num_far, is_alike', [(1, True), (3, False)])
+def test_most_rows_tell_whether_float64_has_the_same_values(num_far, is_alike):
+  values, gradients = np.zeros(_NUM_CHAINS), _rows()
+  wrong = values + 0.1 * (np.arange(_NUM_CHAINS) < num_far)
+  found = density_lib._are_alike((wrong, gradients), (values, gradients))
+  assert found == is_alike
+  # Rows without a value in float32 say nothing.
+  unknown = np.where(np.arange(_NUM_CHAINS) == 3, values, np.nan)
+  assert density_lib._are_alike((unknown, gradients), (values, gradients))
 
 
 @pytest.mark.parametrize(

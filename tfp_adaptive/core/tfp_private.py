@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 from tensorflow.python.eager import context
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.framework import ops
+from tensorflow.python.ops.parallel_for import pfor
 from tensorflow_probability.python.distributions import joint_distribution
 from tensorflow_probability.python.experimental.distributions import (
   joint_distribution_pinned,
@@ -40,6 +41,7 @@ __all__ = [
   'joint_bijector',
   'number_names_from_multiple',
   'own_gradient',
+  'pfor',
   'prefer_static',
   'psum',
   'get_axis_index',

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import target_call
+from tfp_adaptive.core import vectorized_loops
 from tfp_adaptive.posterior import flat_graph
 from tfp_adaptive.posterior.engines import program as program_lib
 
@@ -253,7 +254,8 @@ def source(target, num_rows, event_size, dtype):
   def value_and_gradient(rows):
     with tf.GradientTape() as tape:
       tape.watch(rows)
-      value = tf.convert_to_tensor(target(rows))
+      with vectorized_loops.in_step():
+        value = tf.convert_to_tensor(target(rows))
       total = tf.reduce_sum(value)
     gradient = tape.gradient(
       total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
@@ -289,12 +291,23 @@ def source(target, num_rows, event_size, dtype):
 
 
 def _are_alike(found, wide):
-  """Whether float64 has the values of float32 but for rounding."""
+  """Whether float64 has the values of float32 but for rounding.
+
+  Most rows decide: at a start far out float32 alone may overflow, or round all
+  that counts away.
+
+  Args:
+    found: Values [n] and gradients [n, d] in float32.
+    wide: The same in float64.
+  """
+  is_alike = np.ones(len(found[0]), bool)
+  is_known = is_alike.copy()
   for narrow, other in zip(found, wide):
     narrow, other = np.asarray(narrow, np.float64), np.asarray(other)
-    is_known = np.isfinite(narrow) & np.isfinite(other)
-    scale = 1.0 + np.abs(other[is_known]).max(initial=0.0)
-    gap = np.abs(narrow[is_known] - other[is_known]).max(initial=0.0)
-    if gap > _LARGEST_DIFFERENCE * scale:
-      return False
-  return True
+    axes = tuple(range(1, narrow.ndim))
+    is_known &= np.all(np.isfinite(narrow) & np.isfinite(other), axis=axes)
+    with np.errstate(invalid='ignore'):  # Of infinities.
+      gap = np.max(np.abs(narrow - other), axis=axes, initial=0.0)
+    scale = 1.0 + np.max(np.abs(other), axis=axes, initial=0.0)
+    is_alike &= gap <= _LARGEST_DIFFERENCE * scale
+  return not np.any(is_known) or np.mean(is_alike[is_known]) > 0.5
