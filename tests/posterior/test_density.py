@@ -42,14 +42,42 @@ def test_evaluations_are_in_batches_of_chains_and_counted():
 
 @pytest.mark.parametrize('with_xla', [False, True])
 @pytest.mark.parametrize('count', [1, 11, 16 * _NUM_CHAINS, 150])
-def test_compiled_steps_evaluate_points_as_the_density_does(with_xla, count):
+def test_compiled_steps_evaluate_points_as_the_density_does(
+  with_xla, count, monkeypatch
+):
+  steps, calls = Density.steps, []
+  monkeypatch.setattr(
+    Density, 'steps', lambda self: calls.append(1) or steps(self)
+  )
   density, rows = _of(lambda x: _normal(x - 1e3), tf.float64), _rows(count)
   density.use_xla(with_xla)
   values, gradients = density.evaluate(rows)
   expected = -0.5 * np.sum((rows - 1e3) ** 2, axis=1)
   np.testing.assert_allclose(values, expected, rtol=1e-14)
   np.testing.assert_allclose(gradients, 1e3 - rows, rtol=1e-14)
-  assert (density._steps is not None) == with_xla
+  assert bool(calls) == with_xla
+
+
+def test_what_was_compiled_is_not_compiled_again_for_the_same_density():
+  def density(centre, num_chains=_NUM_CHAINS):
+    problem = problem_lib.of_density(
+      lambda x: _normal(x - tf.constant(centre)),
+      tf.TensorSpec([_SIZE]),
+      None,
+      num_chains,
+    )
+    found = Density(problem, num_chains)
+    found.use_xla(True)
+    return found
+
+  first = density(0.5).steps()
+  assert density(0.5).steps() is first
+  other = density(0.25)
+  assert other.steps() is not first
+  rows = _rows()
+  expected = -0.5 * np.sum((rows - 0.25) ** 2, axis=1)
+  np.testing.assert_allclose(other.evaluate(rows)[0], expected, rtol=1e-14)
+  assert density(0.5, _NUM_CHAINS + 1).steps() is not first
 
 
 @tfd.JointDistributionCoroutineAutoBatched

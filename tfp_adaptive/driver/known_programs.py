@@ -12,18 +12,40 @@ import tensorflow as tf
 
 from tfp_adaptive.driver import program_digest
 
-__all__ = ['Known']
+__all__ = ['Entry', 'Known']
 
 _MOST = 4  # Programs, each some megabytes ...
 _LARGEST = 2**26  # ... and the data that it holds, at most so many bytes.
 _HANDLES = (tf.resource, tf.variant)
 
 
+class Entry:
+  """A program, and what was made of it since.
+
+  Attributes:
+    function: `tf.types.experimental.ConcreteFunction`.
+  """
+
+  def __init__(self, function):
+    self.function, self._made = function, {}
+
+  def once(self, name, make):
+    """Returns what `make()` returned the first time.
+
+    Args:
+      name: Hashable, of what is made.
+      make: Function without arguments.
+    """
+    if name not in self._made:
+      self._made[name] = make()
+    return self._made[name]
+
+
 class Known:
   """The last programs that were run."""
 
   def __init__(self):
-    self._functions = collections.OrderedDict()
+    self._entries = collections.OrderedDict()
 
   def same(self, concrete, jit_compile):
     """Returns the function of an equal program, or the given one.
@@ -35,19 +57,29 @@ class Known:
       concrete: `tf.types.experimental.ConcreteFunction`.
       jit_compile: Whether XLA compiles it.
     """
+    return self.entry(concrete, jit_compile).function
+
+  def entry(self, concrete, jit_compile=None):
+    """Returns the `Entry` of an equal program, or a new one.
+
+    Args:
+      concrete: As of `same`.
+      jit_compile: The same.
+    """
+    new = Entry(concrete)
     if _num_bytes(concrete) > _LARGEST or _reads_state(concrete):
-      return concrete
+      return new
     program = program_digest.describe(concrete)
     if program.calls_python:
-      return concrete
+      return new
     # Names of fields and shapes of the arguments are no part of a program.
     key = program.digest, jit_compile, str(concrete.structured_input_signature)
-    found = self._functions.pop(key, concrete)
-    if not _returns_the_same(found, concrete):
-      found = concrete
-    self._functions[key] = found
-    while len(self._functions) > _MOST:
-      self._functions.popitem(last=False)
+    found = self._entries.pop(key, new)
+    if not _returns_the_same(found.function, concrete):
+      found = new
+    self._entries[key] = found
+    while len(self._entries) > _MOST:
+      self._entries.popitem(last=False)
     return found
 
 

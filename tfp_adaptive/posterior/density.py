@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import target_call
 from tfp_adaptive.core import vectorized_loops
+from tfp_adaptive.driver import known_programs
 from tfp_adaptive.posterior import flat_graph
 from tfp_adaptive.posterior.engines import program as program_lib
 
@@ -25,6 +26,8 @@ __all__ = ['Density', 'Source', 'source']
 
 _MOST_OF_STEPS = 1000  # Coordinates of a program of steps.
 _LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
+# Another call with the same model and data neither compiles nor widens again.
+_KNOWN = known_programs.Known()
 
 
 class Density:
@@ -52,8 +55,8 @@ class Density:
     self._target = problem.target_log_prob_fn
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
-    self._programs = {}  # Number of rows -> concrete function.
-    self._steps, self._evaluate, self.is_compiled = None, None, False
+    self._entries = {}  # Number of rows -> `known_programs.Entry`.
+    self.is_compiled = False
     self.num_calls, self.note, self.xla_refusal = 0, '', ''
     self.dtype = problem.dtype
     self._widens = False
@@ -84,16 +87,25 @@ class Density:
 
   def program(self, num_rows):
     """Returns the function of rows [num_rows, d] to values and gradients."""
-    if num_rows not in self._programs:
+    entry = self._entry(num_rows)
+    if self._widens:
+      return _widened(entry)
+    return entry.function
+
+  def _entry(self, num_rows):
+    if num_rows not in self._entries:
       size, dtype = self._event_size, self._model_dtype
       is_first = num_rows == self._num_chains
       trace = source if is_first else source.__wrapped__
       traced = trace(self._target, num_rows, size, dtype)
-      found, self.xla_refusal = traced.program, traced.xla_refusal
-      if self._widens:
-        found = flat_graph.in_float64(found)
-      self._programs[num_rows] = found
-    return self._programs[num_rows]
+      self.xla_refusal = traced.xla_refusal
+      self._entries[num_rows] = traced.entry
+    return self._entries[num_rows]
+
+  def _once(self, name, make):
+    """Returns what `make()` returned for this density, in this dtype."""
+    entry = self._entry(self._num_chains)
+    return entry.once((name, self.dtype), make)
 
   def evaluate(self, rows):
     """Returns values [n] and gradients [n, d] of rows [n, d], numpy.
@@ -144,15 +156,16 @@ class Density:
 
   def steps(self):
     """Returns the `program.Program` of steps, the same at every call."""
-    if self._steps is None:
-      self._steps = program_lib.Program(
+    return self._once(
+      f'steps{" with XLA" * self.is_compiled}',
+      lambda: program_lib.Program(
         self.program(self._num_chains),
         self._num_chains,
         self._event_size,
         self.dtype,
         self.is_compiled,
-      )
-    return self._steps
+      ),
+    )
 
   @property
   def graph(self):
@@ -168,23 +181,32 @@ class Density:
     """Raises what XLA refuses, if it does; nothing is compiled or computed."""
     if self.xla_refusal:
       raise ValueError(self.xla_refusal)
+
+    def lowered():
+      rows = tf.zeros([self._num_chains, self._event_size], self.dtype)
+      function = self._function(jit_compile=True)
+      return function.experimental_get_compiler_ir(rows)('hlo') is not None
+
+    self._once('lowered', lowered)
+
+  def _function(self, jit_compile=None):
+    """Returns the program as a `tf.function`.
+
+    A call of the program itself takes its arguments by name, and prints them
+    where there is none.
+    """
     program = self.program(self._num_chains)
-    rows = tf.zeros([self._num_chains, self._event_size], self.dtype)
-    function = tf.function(
-      lambda rows: program(rows), autograph=False, jit_compile=True
+    return tf.function(
+      lambda rows: program(rows), autograph=False, jit_compile=jit_compile
     )
-    function.experimental_get_compiler_ir(rows)('hlo')
 
   def _run(self, batch):
-    if self._evaluate is None:
-      program = self.program(self._num_chains)
-      # A call of the program itself takes its arguments by name, and prints
-      # them where there is none.
-      self._evaluate = tf.function(
-        lambda rows: program(rows), autograph=False
-      ).get_concrete_function(tf.TensorSpec(batch.shape, self.dtype))
+    rows = tf.TensorSpec(batch.shape, self.dtype)
+    evaluate = self._once(
+      'function', lambda: self._function().get_concrete_function(rows)
+    )
     try:
-      return self._evaluate(tf.constant(batch))
+      return evaluate(tf.constant(batch))
     except (tf.errors.InvalidArgumentError, LookupError) as error:
       what = 'The log density or its gradient cannot be computed'
       raise target_call.explained(error, what) from error
@@ -207,7 +229,7 @@ class Density:
       return
     rows = tf.convert_to_tensor(problem.draw_starts(self._num_chains, (0, 0)))
     try:
-      wide = flat_graph.in_float64(concrete)
+      wide = _widened(self._entry(self._num_chains))
       is_alike = _are_alike(concrete(rows), wide(tf.cast(rows, dtype)))
     except Exception as error:  # What it is, is for TensorFlow to say.
       reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -216,22 +238,26 @@ class Density:
     if not is_alike:
       self.note = 'in float64 the density has other values'
       return
-    self.dtype, self._widens, self._evaluate = dtype, True, None
-    self._programs = {self._num_chains: wide}
+    self.dtype, self._widens = dtype, True
+
+
+def _widened(entry):
+  """Returns the program of an `Entry` in float64."""
+  return entry.once('wide', lambda: flat_graph.in_float64(entry.function))
 
 
 class Source(NamedTuple):
   """A density as the user wrote it, traced.
 
   Attributes:
-    program: Function of rows [n, d] to values [n] and gradients [n, d], flat
-      where possible, which runs without XLA.
+    entry: `known_programs.Entry` of the function of rows [n, d] to values [n]
+      and gradients [n, d], flat where possible, which runs without XLA.
     target: The Python function.
     traced: What it was made of: a `tf.types.experimental.ConcreteFunction`.
     xla_refusal: What TensorFlow said when it traced the density for XLA, or ''.
   """
 
-  program: Callable
+  entry: known_programs.Entry
   target: Callable
   traced: Any
   xla_refusal: str
@@ -282,12 +308,12 @@ def source(target, num_rows, event_size, dtype):
       what = 'The log density or its gradient cannot be computed'
       raise target_call.explained(also, what) from also
   try:
-    program = flat_graph.flat(traced)
+    entry = _KNOWN.entry(flat_graph.flat(traced))
   except Exception:
     # What cannot be frozen, such as a table, keeps its calls. It is traced
     # again, because the function above would be compiled by XLA on its own.
-    program = traced if refusal else trace(None)
-  return Source(program, target, traced, refusal)
+    entry = known_programs.Entry(traced if refusal else trace(None))
+  return Source(entry, target, traced, refusal)
 
 
 def _are_alike(found, wide):

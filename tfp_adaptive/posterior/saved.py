@@ -292,7 +292,7 @@ def _described(source):
   """Returns the `_Density` of a `density.Source`."""
 
   def evaluate(rows):
-    value, gradient = source.program(rows)
+    value, gradient = source.entry.function(rows)
     return {'log density': value, 'gradient': gradient}
 
   program = program_digest.describe(source.traced)
