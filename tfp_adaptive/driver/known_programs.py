@@ -50,7 +50,7 @@ class Known:
   def same(self, concrete, jit_compile):
     """Returns the function of an equal program, or the given one.
 
-    What reads a variable or a table, or calls Python, may change without its
+    What reads a variable, a table or a file, or calls Python, may change without its
     program: it is never shared. Nor is what holds much data.
 
     Args:
@@ -67,7 +67,9 @@ class Known:
       jit_compile: The same.
     """
     new = Entry(concrete)
-    if _num_bytes(concrete) > _LARGEST or _reads_state(concrete):
+    definition = concrete.graph.as_graph_def()
+    is_large = _num_bytes(concrete, definition) > _LARGEST
+    if is_large or _reads_state(concrete, definition):
       return new
     program = program_digest.describe(concrete)
     if program.calls_python:
@@ -83,18 +85,24 @@ class Known:
     return found
 
 
-def _reads_state(concrete):
-  return any(tensor.dtype in _HANDLES for tensor in concrete.captured_inputs)
+def _reads_state(concrete, definition):
+  """Returns whether the program reads a variable, a table or a file."""
+  inner = (function.node_def for function in definition.library.function)
+  return any(
+    tensor.dtype in _HANDLES for tensor in concrete.captured_inputs
+  ) or any(
+    'File' in node.op for nodes in (definition.node, *inner) for node in nodes
+  )
 
 
-def _num_bytes(concrete):
+def _num_bytes(concrete, definition):
   """Returns the size of the graph and of what it has captured."""
   captured = sum(
     int(np.prod(tensor.shape)) * tensor.dtype.size
     for tensor in concrete.captured_inputs
     if tensor.shape.is_fully_defined()
   )
-  return captured + concrete.graph.as_graph_def().ByteSize()
+  return captured + definition.ByteSize()
 
 
 def _returns_the_same(one, other):
