@@ -80,8 +80,19 @@ _SAMPLERS = [
 ]
 
 
+# What an example imports, and need not be there.
+_OPTIONAL = {
+  'models.from_jax': 'jax',
+  'models.from_numpyro': 'numpyro',
+  'models.from_pymc': 'pymc',
+}
+
+
 def _run_example(name):
   """Runs the example of a docstring without XLA, which costs seconds."""
+  if name in _OPTIONAL:
+    package = _OPTIONAL[name]
+    pytest.importorskip(package, reason=f'{package} is not installed')
   assert f'tfpa.{name}(' in _EXAMPLES[name]
   library = types.SimpleNamespace(**{n: getattr(tfpa, n) for n in tfpa.__all__})
   for run in ('sample', 'sample_posterior'):

@@ -10,6 +10,7 @@ from tfp_adaptive.driver import quiet  # noqa: F401  # Imports TensorFlow.
 # isort: split
 from tfp_adaptive import adaptation
 from tfp_adaptive import interfaces
+from tfp_adaptive import models
 from tfp_adaptive import papers
 from tfp_adaptive import preconditioners
 from tfp_adaptive import proposals
@@ -96,6 +97,7 @@ __all__ = [
   'criteria',
   'gaussian_priors',
   'interfaces',
+  'models',
   'optimizers',
   'papers',
   'preconditioners',

@@ -53,6 +53,7 @@ def test_draws_have_the_exact_moments(posterior):
   mean, deviation = _exact_moments()
   summary = posterior.summary()
   names = posterior.coordinate_names
+  assert list(summary.index) == names
   assert names == ['mu', 'theta[0]', 'theta[1]', 'theta[2]', 'scale']
   size = np.minimum(summary['bulk'], summary['tail'])[:4]
   error = np.abs(summary['mean'][:4] - mean) / deviation * np.sqrt(size)
@@ -60,7 +61,7 @@ def test_draws_have_the_exact_moments(posterior):
   np.testing.assert_allclose(summary['sd'][:4], deviation, rtol=0.1)
   # A quantile of the scale, in its own support.
   share = np.mean(np.log(posterior.states.scale) < 0.5 * 1.2816)
-  assert abs(share - 0.9) < 5.0 * 0.3 / np.sqrt(summary['bulk'][4])
+  assert abs(share - 0.9) < 5.0 * 0.3 / np.sqrt(summary['bulk'].iloc[4])
 
 
 @pytest.mark.nightly
@@ -69,6 +70,8 @@ def test_draws_are_a_data_tree_by_name(posterior):
   assert tree.posterior['theta'].shape == (8, 500, 3)
   assert set(tree.posterior.data_vars) == {'mu', 'theta', 'scale'}
   assert tree.sample_stats['lp'].shape == (8, 500)
+  assert np.all(tree.sample_stats['step_size'] > 0.0)
+  assert tree.sample_stats['n_steps'].values.min() >= 1
   np.testing.assert_array_equal(
     tree.posterior['mu'].values, posterior.states.mu.T
   )

@@ -1,5 +1,6 @@
 """What a verdict says of draws, coordinate by coordinate."""
 
+import pickle
 import types
 
 import numpy as np
@@ -356,6 +357,35 @@ def test_a_summary_has_the_quantiles_of_all_draws():
   np.testing.assert_allclose(summary['mean'], [1.0, -5.0], atol=5e-3)
   deviation = np.array([2.0, 10.0]) / np.sqrt(12.0)
   np.testing.assert_allclose(summary['sd'], deviation, rtol=1e-3)
+
+
+def _agreeing(num=4):
+  return _posterior(np.random.default_rng(0).normal(size=(2000, 4, num)))
+
+
+def test_a_notebook_shows_verdict_estimates_and_stages():
+  posterior = _agreeing(20)
+  shown = posterior._repr_html_()
+  headline = str(posterior).splitlines()[0]
+  assert f'<b>{headline}</b>' in shown and 'and 8 more' in shown
+  assert shown.count('<tr') == 1 + 12 and '<details>' in shown
+
+
+def test_a_posterior_that_is_pickled_says_how_it_is_saved():
+  with pytest.raises(TypeError, match=r'posterior\.save\(path\)'):
+    pickle.dumps(_agreeing())
+
+
+def test_a_plot_has_a_row_for_each_of_the_worst_numbers(tmp_path):
+  pytest.importorskip('arviz_plots', reason='the extra plots is not installed')
+  values = np.random.default_rng(0).normal(size=(200, 4, 4))
+  values[:, 0] += [0.0, 1.0, 0.0, 2.0]
+  figure = _posterior(values).plot(max_rows=2)
+  axes = figure.viz['plot']
+  assert set(axes.data_vars) == {'x[1]', 'x[3]'}
+  assert list(axes.column.values) == ['estimate', 'ranks', 'trace']
+  figure.savefig(tmp_path / 'draws.png')
+  assert (tmp_path / 'draws.png').stat().st_size > 10_000
 
 
 def test_a_table_has_the_coordinates_whose_chains_disagree_most():

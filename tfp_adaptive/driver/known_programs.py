@@ -50,8 +50,8 @@ class Known:
   def same(self, concrete, jit_compile):
     """Returns the function of an equal program, or the given one.
 
-    What reads a variable, a table or a file, or calls Python, may change without its
-    program: it is never shared. Nor is what holds much data.
+    What reads a variable, a table or a file, or calls Python, may change
+    without its program: it is never shared. Nor is what holds much data.
 
     Args:
       concrete: `tf.types.experimental.ConcreteFunction`.

@@ -119,15 +119,21 @@ def sample_stats(trace, log_prob_name='lp'):
   return stats
 
 
-def tree(groups, attributes):
+def tree(groups, attributes, coords=None, dims=None):
   """Returns the `DataTree` of groups of arrays.
 
   Args:
     groups: dict of group -> dict of name -> array.
     attributes: dict of numbers and words; what is `None` is left out.
+    coords: dict of dimension -> its labels.
+    dims: dict of name -> names of its dimensions, without chain and draw.
   """
   made = arviz_base.from_dict(
-    {k: group for k, group in groups.items() if group}
+    {k: group for k, group in groups.items() if group},
+    coords={
+      name: np.asarray(labels) for name, labels in (coords or {}).items()
+    },
+    dims={name: list(names) for name, names in (dims or {}).items()},
   )
   made.attrs.update(described(attributes))
   return made

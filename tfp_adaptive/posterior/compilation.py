@@ -24,6 +24,8 @@ def choose(jit_compile, density):
     jit_compile: What the user asked for; `None`: what the operations allow.
     density: `density.Density`.
   """
+  if density.in_python:
+    return False, '; steps in NumPy'
   if jit_compile is not None:
     return jit_compile, ''
   reason = obstacle(density.graph) or refusal(density.lower)

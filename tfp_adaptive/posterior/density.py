@@ -21,6 +21,7 @@ from tfp_adaptive.core import vectorized_loops
 from tfp_adaptive.driver import known_programs
 from tfp_adaptive.posterior import flat_graph
 from tfp_adaptive.posterior.engines import program as program_lib
+from tfp_adaptive.posterior.engines import python_program
 
 __all__ = ['Density', 'Source', 'source']
 
@@ -55,6 +56,8 @@ class Density:
     self._target = problem.target_log_prob_fn
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
+    # A density outside of TensorFlow is called from Python where possible.
+    self.in_python = problem.in_python
     self._entries = {}  # Number of rows -> `known_programs.Entry`.
     self.is_compiled = False
     self.num_calls, self.note, self.xla_refusal = 0, '', ''
@@ -134,6 +137,8 @@ class Density:
     The first time the density alone is called, too: its errors say what is
     wrong with it.
     """
+    if self.in_python:
+      return self.steps().evaluate(batches)
     if not self.num_calls or not self._has_small_steps:
       value, gradient = self._run(batches[0])
       if not self._has_small_steps:
@@ -156,6 +161,8 @@ class Density:
 
   def steps(self):
     """Returns the `program.Program` of steps, the same at every call."""
+    if self.in_python:
+      return python_program.PythonProgram(self.in_python)
     return self._once(
       f'steps{" with XLA" * self.is_compiled}',
       lambda: program_lib.Program(

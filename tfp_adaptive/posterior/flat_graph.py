@@ -19,7 +19,7 @@ __all__ = ['flat', 'in_float64', 'refuses_float64']
 
 # Operations whose result depends on the bits of a float32, or that leave the
 # graph: rewriting the dtype would change what they compute.
-_OF_FLOAT32 = ('Bitcast', 'PyFunc', 'Random', 'Quantize')
+_OF_FLOAT32 = ('Bitcast', 'PyFunc', 'Random', 'Quantize', 'XlaCallModule')
 _NUMBERS = itertools.count()
 _FLOAT, _DOUBLE = tf.float32.as_datatype_enum, tf.float64.as_datatype_enum
 

@@ -1,9 +1,15 @@
 """What `tfpa.sample_posterior` returns: draws by name, and a verdict."""
 
 import copy
+import functools
+import html
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
+import pandas
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -13,6 +19,7 @@ from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import constrained
 from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import plotted
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior import verdict as verdict_lib
@@ -257,7 +264,12 @@ class Posterior:
     """The draws as an ArviZ `DataTree`, see `to_arviz`."""
     return self.to_arviz()
 
-  def to_arviz(self, predictive: bool = False) -> types.DataTree:
+  def to_arviz(
+    self,
+    predictive: bool = False,
+    coords: Mapping[str, Sequence] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+  ) -> types.DataTree:
     """Returns the draws as an ArviZ `DataTree`.
 
     Groups: posterior; sample_stats, `lp` in unconstrained space; observed_data,
@@ -267,6 +279,10 @@ class Posterior:
     Args:
       predictive: Whether the groups posterior_predictive and log_likelihood
         are among them, see the methods of these names.
+      coords: dict of dimension -> its labels; besides those of the call that
+        sampled.
+      dims: dict of name -> names of its dimensions, without chain and draw;
+        the same.
 
     Raises:
       ValueError: See `posterior_predictive`.
@@ -291,12 +307,15 @@ class Posterior:
         num_gradients=self.num_gradients,
         thinning=self.thinning,
       ),
+      {**self._problem.coords, **(coords or {})},
+      {**self._problem.dims, **(dims or {})},
     )
 
-  def summary(self) -> dict[str, np.ndarray]:
-    """Returns dict of column -> [d]: moments, quantiles and diagnostics.
+  def summary(self) -> pandas.DataFrame:
+    """Returns moments, quantiles and diagnostics, a row for each number.
 
-    Rows are named by `coordinate_names`; sizes are effective draws.
+    Rows are named as in `coordinate_names`. The columns bulk and tail are
+    effective sample sizes, in draws.
     """
     values = np.asarray(self._values[1], np.float64)
     low, high = np.quantile(values, (0.05, 0.95), axis=(0, 1))
@@ -310,20 +329,19 @@ class Posterior:
       diagnosis.ess_tail[:-1],
       diagnosis.rhat[:-1],
     )
-    return dict(zip(_COLUMNS, columns))
+    return pandas.DataFrame(
+      dict(zip(_COLUMNS, columns)), index=self.coordinate_names
+    )
 
   def table(self, max_rows: int = _MOST_ROWS) -> str:
     """Returns `summary` as text, the worst coordinates by R-hat if many."""
     columns = self.summary()
-    rows = np.arange(len(self.coordinate_names))
-    if len(rows) > max_rows:
-      order = np.argsort(-np.nan_to_num(columns['R-hat'], nan=-np.inf))
-      rows = np.sort(order[:max_rows])
+    rows = self._rows_to_show(columns, max_rows)
     is_heavy = dict(zip(('mean', 'sd'), self.verdict.tails.is_heavy[:, rows]))
     cells = [['', *(self.coordinate_names[row] for row in rows)]]
     for name in _COLUMNS:
       marks = np.where(is_heavy.get(name, np.zeros(len(rows), bool)), '*', '')
-      values = (_cell(name, value) for value in columns[name][rows])
+      values = (_cell(name, value) for value in columns[name].iloc[rows])
       cells.append([name, *map(''.join, zip(values, marks))])
     lines = _aligned(cells)
     if np.any(list(is_heavy.values())):
@@ -332,6 +350,34 @@ class Posterior:
     if left:
       lines.append(f'and {left} more with a smaller R-hat')
     return '\n'.join(lines)
+
+  def plot(self, max_rows: int = _MOST_ROWS) -> Any:
+    """Plots estimates, ranks and traces in one figure.
+
+    Ranks of chains that agree stay inside of the grey band, 99 times in 100.
+
+    Args:
+      max_rows: Rows of the figure, a number each; if there are more, those of
+        the largest R-hat.
+
+    Returns:
+      The `arviz_plots.PlotCollection`; `.savefig(path)` writes it to a file.
+
+    Raises:
+      ImportError: If the extra `plots` is not installed.
+    """
+    arguments.check_count(max_rows, 'max_rows', 12)
+    rows = self._rows_to_show(self.summary(), max_rows)
+    names = [self.coordinate_names[row] for row in rows]
+    return plotted.plotted(names, np.asarray(self._values[1])[..., rows])
+
+  def _rows_to_show(self, columns, max_rows):
+    """Returns the rows of a table, the worst by R-hat if there are many."""
+    rows = np.arange(len(columns))
+    if len(rows) <= max_rows:
+      return rows
+    order = np.argsort(-np.nan_to_num(columns['R-hat'], nan=-np.inf))
+    return np.sort(order[:max_rows])
 
   def _joint(self):
     """Returns the joint distribution that was sampled."""
@@ -381,6 +427,30 @@ class Posterior:
     return (
       f'{word}: {num_draws} draws of {num_chains} chains, '
       f'{len(self.coordinate_names)} coordinates'
+    )
+
+  def __reduce__(self):
+    raise TypeError(
+      'A posterior holds compiled programs and cannot be pickled. Write '
+      '`posterior.save(path)`, and `tfpa.load_posterior(path, model, ...)` to '
+      'read it; `posterior.draws` is a `DataTree`, which can be pickled.'
+    )
+
+  def _repr_html_(self):
+    """Returns what a notebook shows: the verdict, a table, the stages."""
+    first, *lines = (html.escape(line) for line in repr(self).splitlines())
+    columns = self.summary()
+    rows = self._rows_to_show(columns, _MOST_ROWS)
+    shown = columns.iloc[rows]
+    formatters = {name: functools.partial(_cell, name) for name in _COLUMNS}
+    left = len(columns) - len(rows)
+    more = f'<p>and {left} more with a smaller R-hat</p>' if left else ''
+    table = shown.to_html(formatters=formatters, border=0)
+    details = '\n'.join(lines)
+    return (
+      f'<p><b>{first}</b></p>{table}{more}'
+      f'<details><summary>How it was sampled</summary><pre>{details}</pre>'
+      '</details>'
     )
 
   def __repr__(self):

@@ -11,6 +11,7 @@ and T(z) is what a user sees.
 import functools
 import warnings
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 from typing import NamedTuple
 
@@ -29,7 +30,14 @@ from tfp_adaptive.posterior import exact
 from tfp_adaptive.posterior import given_starts
 from tfp_adaptive.posterior import supports
 
-__all__ = ['Problem', 'coordinate_names', 'of_density', 'of_joint']
+__all__ = [
+  'Problem',
+  'coordinate_names',
+  'labelled',
+  'of_density',
+  'of_joint',
+  'of_model',
+]
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -64,6 +72,12 @@ class Problem(NamedTuple):
   observed: dict
   # That joint distribution, nothing pinned; None of a density.
   model: Any = None
+  # For ArviZ: dimension -> labels, name -> dimensions.
+  coords: Any = MappingProxyType({})
+  dims: Any = MappingProxyType({})
+  # The density where it is computed outside of TensorFlow: function of arrays z
+  # [chains, d] to values and gradients.
+  in_python: Callable | None = None
 
 
 def of_joint(model, pins, init=None, num_chains=None, options=()):
@@ -286,6 +300,139 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
   )
 
 
+def labelled(problem, coords, dims):
+  """Returns the problem with labels for ArviZ.
+
+  Args:
+    problem: `Problem`.
+    coords: dict of dimension -> labels, or `None`.
+    dims: dict of name -> names of dimensions, or `None`.
+
+  Raises:
+    ValueError: If a name is none of the model, or labels are not as many.
+  """
+  coords = {**problem.coords, **(coords or {})}
+  dims = {name: list(x) for name, x in {**problem.dims, **(dims or {})}.items()}
+  if not dims and not coords:
+    return problem
+  start = problem.constrain(problem.draw_starts(1, tf.constant([0, 0])))
+  shapes = dict(
+    zip(problem.names, (x.shape[1:] for x in tf.nest.flatten(start)))
+  )
+  shapes |= {name: np.shape(x) for name, x in problem.observed.items()}
+  for name, names in dims.items():
+    if name not in shapes:
+      raise ValueError(
+        f'`dims` has {name!r}, which is no part of the model. Its parts are '
+        f'{", ".join(shapes)}.'
+      )
+    if len(names) != len(shapes[name]):
+      raise ValueError(
+        f'`dims` of {name!r} is {names!r}, but its shape is '
+        f'{tuple(shapes[name])}: give one name for each axis.'
+      )
+    for dim, size in zip(names, shapes[name]):
+      if dim in coords and len(coords[dim]) != size:
+        raise ValueError(
+          f'`coords` has {len(coords[dim])} labels of {dim!r}, but {name!r} '
+          f'has {size} numbers there.'
+        )
+  return problem._replace(coords=coords, dims=dims)
+
+
+def of_model(model, num_chains):
+  """Returns the `Problem` of a `models.Model`."""
+  problem = of_density(
+    model.log_prob_fn, model.init, model.bijectors, num_chains
+  )
+  problem = problem._replace(coords=model.coords, dims=model.dims)
+  if model.in_python is not None:
+    problem = problem._replace(in_python=_in_python(model, problem))
+  if model.shown is None:
+    return problem
+
+  def shown(*parts):
+    rank = max(0, parts[0].ndim - tf.nest.flatten(model.init)[0].shape.rank)
+    batch = parts[0].shape[:rank]
+    rows = [np.reshape(part, [-1, *part.shape[rank:]]) for part in parts]
+    found = model.shown(tf.nest.pack_sequence_as(model.init, rows))
+    return {
+      name: np.reshape(found[name], [*batch, *np.shape(found[name])[1:]])
+      for name in sorted(found)
+    }
+
+  start = problem.constrain(problem.draw_starts(1, tf.constant([0, 0])))
+  example = shown(*(part.numpy() for part in tf.nest.flatten(start)))
+
+  def constrain(z):
+    parts = tf.nest.flatten(problem.constrain(z))
+    found = tf.numpy_function(
+      lambda *parts: list(shown(*parts).values()),
+      parts,
+      [tf.as_dtype(x.dtype) for x in example.values()],
+    )
+    if len(example) == 1 and isinstance(found, tf.Tensor):
+      found = [found]  # Of one output TensorFlow makes no list.
+    for part, x in zip(found, example.values(), strict=True):
+      part.set_shape([*z.shape[:-1], *x.shape[1:]])
+    return dict(zip(example, found))
+
+  return problem._replace(constrain=constrain, names=tuple(example))
+
+
+def _in_python(model, problem):
+  """Returns values and gradients by z of a model that Python computes."""
+  specs = tf.nest.flatten(model.init)
+  maps = _bijectors_like(model.init, problem.names, model.bijectors)
+  shapes = [
+    _unconstrained(n, *pair) for n, *pair in zip(problem.names, specs, maps)
+  ]
+  split = _Split(shapes, problem.dtype)
+
+  @functools.partial(tf.function, autograph=False)
+  def forward(z):
+    parts = [m.forward(part) for m, part in zip(maps, split(z))]
+    return [tf.identity(part) for part in parts]
+
+  @functools.partial(tf.function, autograph=False)
+  def pulled_back(z, gradients):
+    with tf.GradientTape() as tape:
+      tape.watch(z)
+      pieces = [(m, part, m.forward(part)) for m, part in zip(maps, split(z))]
+      log_det = sum(
+        m.forward_log_det_jacobian(part, event_ndims=part.shape.rank - 1)
+        for m, part, _ in pieces
+      )
+      along = [
+        tf.reduce_sum(tf.reshape(x * g, [tf.shape(z)[0], -1]), axis=-1)
+        for (_, _, x), g in zip(pieces, gradients)
+      ]
+      total = tf.add_n(along) + log_det
+    return log_det, tape.gradient(total, z)
+
+  is_identity = all(isinstance(m, tfb.Identity) for m in maps)
+
+  def value_and_gradient(rows):
+    if is_identity:
+      parts = np.split(rows, np.cumsum(split.sizes)[:-1], axis=1)
+      parts = [
+        np.reshape(part, [len(rows), *spec.shape])
+        for part, spec in zip(parts, specs)
+      ]
+    else:
+      parts = [part.numpy() for part in forward(tf.constant(rows))]
+    values, gradients = model.in_python(*parts)
+    gradients = [np.asarray(x, rows.dtype) for x in gradients]
+    values = np.asarray(values, rows.dtype)
+    if is_identity:
+      flat = [np.reshape(x, [len(rows), -1]) for x in gradients]
+      return values, np.concatenate(flat, axis=1)
+    log_det, gradient = pulled_back(tf.constant(rows), gradients)
+    return values + log_det.numpy(), gradient.numpy()
+
+  return value_and_gradient
+
+
 def coordinate_names(names, shapes):
   """Returns a name for each number of parts: `tau`, `theta[3]`."""
   return tuple(
@@ -304,13 +451,13 @@ class _Split:
   def __init__(self, shapes, dtype):
     self.shapes, self._dtype = shapes, dtype
     self._flat = [s.as_list() for s in tf.nest.flatten(shapes)]
-    self._sizes = [int(np.prod(shape)) for shape in self._flat]
-    self.event_size = sum(self._sizes)
+    self.sizes = [int(np.prod(shape)) for shape in self._flat]
+    self.event_size = sum(self.sizes)
 
   def __call__(self, z):
     # A new Tensor each time: bijectors cache by it, across `tf.cond` too.
     z = tf.identity(tf.cast(z, self._dtype))
-    parts = tf.split(z, self._sizes, axis=-1)
+    parts = tf.split(z, self.sizes, axis=-1)
     return tf.nest.pack_sequence_as(
       self.shapes,
       [
@@ -331,7 +478,7 @@ class _Split:
 
   def indices(self, names, parts):
     """Returns the indices of the numbers of some parts, and of those inside."""
-    owner = np.repeat(np.arange(len(names)), self._sizes)
+    owner = np.repeat(np.arange(len(names)), self.sizes)
     is_in = [name.split('.')[0] in parts for name in names]
     return np.flatnonzero(np.asarray(is_in)[owner])
 

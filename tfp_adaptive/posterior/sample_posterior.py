@@ -11,6 +11,7 @@ sample     until it is enough, and for as long as all before if the budget pays
 import inspect
 import numbers
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
+from tfp_adaptive.models import Model
 from tfp_adaptive.posterior import data as data_lib
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
@@ -30,7 +32,7 @@ __all__ = ['problem_of', 'sample_posterior']
 
 
 @arguments.by_keyword('sample_posterior(model, y=y, num_draws=1000)')
-def sample_posterior(
+def sample_posterior(  # noqa: PLR0913  # All have defaults.
   model: types.Model,
   *,
   data: Mapping[str, types.Structure] | None = None,
@@ -46,6 +48,8 @@ def sample_posterior(
   progress: bool = True,
   checkpoint_dir: types.Path | None = None,
   dtype: tf.DType | None = None,
+  coords: Mapping[str, Sequence] | None = None,
+  dims: Mapping[str, Sequence[str]] | None = None,
   **pins: types.Structure,
 ) -> Posterior:
   """Samples a posterior; nothing has to be chosen.
@@ -59,8 +63,10 @@ def sample_posterior(
 
   Args:
     model: `tfd.JointDistribution` with its data given by name, as keywords, in
-      `data` or by `experimental_pin`; or a log density, differentiable, called
-      as TFP calls it with parts [chains, event...], which returns [chains].
+      `data` or by `experimental_pin`; what a function of `tfpa.models` makes of
+      a model in JAX, NumPyro, PyMC or NumPy; or a log density, differentiable,
+      called as TFP calls it with parts [chains, event...], which returns
+      [chains].
     data: Observed values of a joint distribution, a mapping of the names of its
       parts. It is for parts whose names are options too, such as `seed` and
       `init`. Others may be given by keyword instead.
@@ -93,6 +99,9 @@ def sample_posterior(
       the rounding of float32 decides acceptance where data are many; the
       model's own dtype on an accelerator. `states` have the dtype of the
       model, `unconstrained` that of the computation.
+    coords: Labels of dimensions for ArviZ, `{'school': ['A', 'B']}`.
+    dims: Names of dimensions of parts, without those of chains and draws,
+      `{'theta': ['school']}`.
     **pins: Observed values of a joint distribution, by the names of its parts.
 
   Returns:
@@ -134,6 +143,7 @@ def sample_posterior(
   )
   observed = data_lib.joined(data, pins)
   problem = problem_of(model, init, bijectors, num_chains, observed)
+  problem = problem_lib.labelled(problem, coords, dims)
   return Run(problem, settings)()
 
 
@@ -181,6 +191,15 @@ def problem_of(model, init, bijectors, num_chains, pins):
         "by `data={'bijectors': values}`."
       )
     return problem_lib.of_joint(model, pins, init, num_chains, _options())
+  if isinstance(model, Model):
+    given = dict(init=init, bijectors=bijectors, **(pins or {}))
+    known = [name for name, value in given.items() if value is not None]
+    if known:
+      raise ValueError(
+        f'{", ".join(known)}: a model of `tfpa.models` has its unknowns and '
+        'data already. Give them to the function that made it.'
+      )
+    return problem_lib.of_model(model, num_chains)
   if inspect.isgeneratorfunction(model):
     raise TypeError(
       f'`model` is the function {model.__name__} with a `yield`, but must be a '

@@ -93,6 +93,7 @@ class HostEngine(kept.Kept):
       *(x[np.newaxis] for x in (starts, starts, gradients, values)),
       nothing,
       nothing > 0.0,
+      np.zeros([1], int),
     )
     self._progress, self._saved_at = False, time.monotonic()
     self._seconds_per_step, self._has_compiled = np.inf, False
@@ -219,7 +220,7 @@ class HostEngine(kept.Kept):
 
   def _recorded(self, taken, steps_per_draw, seconds=0.0, cut_by=''):
     """Returns the `Recorded` draws of steps that were taken."""
-    _, states, _, values, ratios, is_accepted = (
+    _, states, _, values, ratios, is_accepted, lengths = (
       np.concatenate(rows)[steps_per_draw - 1 :: steps_per_draw]
       for rows in zip(*taken)
     )
@@ -228,6 +229,9 @@ class HostEngine(kept.Kept):
       log_accept_ratio=ratios,
       is_accepted=is_accepted,
       diverging=ratios <= _DIVERGENCE,
+      # As many for all chains.
+      n_steps=np.broadcast_to(lengths[:, np.newaxis], ratios.shape),
+      step_size=np.full(ratios.shape, self.step_size),
     )
     return recorded.Recorded(states, trace, seconds, cut_by)
 
@@ -239,6 +243,7 @@ class HostEngine(kept.Kept):
       *(x[np.newaxis] for x in (rows, states, gradients, values)),
       last.log_accept_ratio[-1:],
       last.is_accepted[-1:],
+      last.lengths[-1:],
     )
 
   @property

@@ -81,6 +81,7 @@ class Taken(NamedTuple):
     values: Log density there, [n, chains].
     log_accept_ratio: [n, chains].
     is_accepted: [n, chains].
+    lengths: Leapfrog steps of each, [n].
   """
 
   rows: np.ndarray
@@ -89,6 +90,7 @@ class Taken(NamedTuple):
   values: np.ndarray
   log_accept_ratio: np.ndarray
   is_accepted: np.ndarray
+  lengths: np.ndarray
 
   def visited(self, name, start):
     """Returns where the chains were after each step, [n, chains, ...].
@@ -172,7 +174,7 @@ class Program:
     except tf.errors.OpError as error:
       raise target_call.failed(error) from error
     found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
-    taken = Taken(*(rows[:count] for rows in found[6:]))
+    taken = Taken(*(rows[:count] for rows in found[6:]), np.array(lengths))
     return Point(*found[:6]), taken._replace(is_accepted=taken.is_accepted > 0)
 
   def evaluate(self, rows):

@@ -1,0 +1,188 @@
+"""Log densities in JAX."""
+
+import re
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.core import optional
+from tfp_adaptive.models import model
+
+__all__ = ['from_jax']
+
+_NAME = 'models.from_jax'
+
+# TensorFlow's XLA knows these calls; JAX's own, as of LAPACK, it does not.
+_KNOWN_CALLS = frozenset(['Sharding', 'SPMDFullToShardShape', 'topk'])
+
+
+def from_jax(
+  log_prob: Callable[[Any], Any],
+  init: Any,
+  bijectors: Any = None,
+  *,
+  vectorized: bool = False,
+  dtype: Any = None,
+  shown: Callable[[Any], Mapping[str, Any]] | None = None,
+  coords: Mapping[str, Sequence] | None = None,
+  dims: Mapping[str, Sequence[str]] | None = None,
+) -> model.Model:
+  """Makes a model of a log density in JAX.
+
+  It is compiled with the steps where TensorFlow's XLA can; a density with
+  factors of matrices, which JAX computes by LAPACK, is called, compiled by
+  JAX, from steps that run without XLA.
+
+  Args:
+    log_prob: Function of the unknowns of one chain, in the structure of
+      `init`, one argument, to their log density, a number.
+    init: What the unknowns are: a structure of dicts, lists and tuples of
+      arrays, or of `jax.ShapeDtypeStruct`, of which shapes count alone.
+    bijectors: `tfb.Bijector` onto the supports, in the structure of `init`, or
+      a dict with some of its names; the others are real.
+    vectorized: Whether the function is of unknowns [chains, event...] and
+      returns [chains].
+    dtype: What is computed in, `'float32'` or `'float64'`; `None`: float64 on a
+      CPU, whatever `jax_enable_x64` says, else float32.
+    shown: Function, in JAX, of unknowns of one draw to a dict of name -> array,
+      what draws are shown as; `None`: the unknowns.
+    coords: dict of dimension -> its labels, for ArviZ.
+    dims: dict of name -> names of its dimensions.
+
+  Returns:
+    A `Model` for `tfpa.sample_posterior`.
+
+  Raises:
+    ImportError: If JAX is not installed.
+    ValueError: If an unknown is not of floating numbers, or the density is no
+      number.
+
+  Example:
+    import jax.numpy as jnp
+
+    model = tfpa.models.from_jax(
+      lambda x: -0.5 * jnp.sum(x['theta'] ** 2), init={'theta': jnp.zeros(3)}
+    )
+    posterior = tfpa.sample_posterior(model)
+  """
+  jax = optional.load('jax', _NAME, 'jax')
+  gpus = tf.config.list_logical_devices('GPU')
+  dtype = tf.as_dtype(dtype or (tf.float32 if gpus else tf.float64))
+  leaves, structure = jax.tree.flatten(init)
+  specs = [tf.TensorSpec(np.shape(x), dtype) for x in leaves]
+  _check(leaves, structure)
+
+  def of_leaves(*leaves):
+    return log_prob(jax.tree.unflatten(structure, leaves))
+
+  places = tuple(range(len(leaves)))
+  if vectorized:
+
+    def total(*leaves):
+      values = of_leaves(*leaves)
+      return values.sum(), values
+
+    with_gradient = jax.value_and_grad(total, places, has_aux=True)
+
+    def both(*leaves):
+      (_, values), gradients = with_gradient(*leaves)
+      return values, gradients
+
+  else:
+    both = jax.vmap(jax.value_and_grad(of_leaves, places))
+  log_prob_fn, in_python = _computed(jax, both, specs, dtype, bool(gpus))
+  return model.Model(
+    log_prob_fn,
+    jax.tree.unflatten(structure, specs),
+    bijectors,
+    _shown(jax, shown, dtype),
+    in_python,
+    dict(coords or {}),
+    dict(dims or {}),
+  )
+
+
+def _computed(jax, both, specs, dtype, is_on_gpu):
+  """Returns `log_prob_fn` and `in_python` of a `Model`.
+
+  Args:
+    jax: The package.
+    both: Function of leaves [n, event...] to values and gradients.
+    specs: Of the leaves, without n.
+    dtype: tf.DType.
+    is_on_gpu: Whether TensorFlow computes on a GPU.
+  """
+  jax2tf = optional.load('jax.experimental.jax2tf', _NAME, 'jax')
+  jitted = jax.jit(both)
+
+  def on_the_host(*parts):
+    with _precision(jax, dtype):
+      return jitted(*parts)
+
+  converted = jax2tf.convert(
+    both,
+    with_gradient=False,
+    native_serialization_platforms=('cuda',) if is_on_gpu else ('cpu',),
+  )
+  with _precision(jax, dtype):
+    rows = [
+      jax.ShapeDtypeStruct((2, *spec.shape), dtype.as_numpy_dtype)
+      for spec in specs
+    ]
+    lowered = jitted.lower(*rows).as_text()
+  calls = set(re.findall(r'custom_call @(\w+)', lowered)) - _KNOWN_CALLS
+
+  @custom_gradient.custom_gradient
+  def compiled(*parts):
+    with _precision(jax, dtype):
+      value, gradients = converted(*parts)
+    value = tf.cast(value, dtype)
+    gradients = [tf.cast(x, dtype) for x in gradients]
+    return value, lambda upstream: model.scaled(upstream, gradients)
+
+  function = model.on_the_host(on_the_host) if calls else compiled
+
+  def log_prob(*args, **kwargs):
+    return function(*tf.nest.flatten((args, kwargs)))
+
+  return log_prob, on_the_host if calls else None
+
+
+def _shown(jax, shown, dtype):
+  """Returns what draws are shown as, of arrays [n, event...]."""
+  if shown is None:
+    return None
+  jitted = jax.jit(jax.vmap(shown))
+
+  def of_draws(unknowns):
+    with _precision(jax, dtype):
+      return {name: np.asarray(x) for name, x in jitted(unknowns).items()}
+
+  return of_draws
+
+
+def _precision(jax, dtype):
+  """Returns a context in which JAX computes in float64, or in float32."""
+  if hasattr(jax, 'enable_x64'):
+    return jax.enable_x64(dtype == tf.float64)
+  return jax.experimental.enable_x64(dtype == tf.float64)
+
+
+def _check(leaves, structure):
+  if not leaves:
+    raise ValueError(
+      "`init` has no unknowns. Write for example `{'theta': jnp.zeros(3)}`."
+    )
+  for leaf in leaves:
+    kind = np.dtype(getattr(leaf, 'dtype', type(leaf)))
+    if kind.kind != 'f' and kind.name != 'bfloat16':
+      raise ValueError(
+        f'`init` has an unknown of {kind.name}, but gradients need continuous '
+        f'unknowns: write floats. Its structure is {structure}. Sum a discrete '
+        'unknown out of the density.'
+      )
