@@ -40,6 +40,9 @@ _FEWEST_PAIRS = 32
 DENSE = 'dense matrix'
 _CONDITIONAL, BENT = 'conditional Gaussian', 'bent conditional Gaussian'
 _PATH = 'conditional path'
+# A path of fewer coordinates gains nothing over a matrix of all pairs, and its
+# fit is compiled for 5 to 10 s.
+_SHORTEST_PATH = 16
 # Structures that are fitted in NumPy.
 ON_HOST = (DENSE, _CONDITIONAL, BENT)
 # Rank correlation of most neighbours' gradients, for a path to be tried.
@@ -286,7 +289,7 @@ def _builders(event_size):
     plain = functools.partial(maps.conditional_gaussian, preconditioner=matrix)
     found[_CONDITIONAL] = plain
     found[BENT] = functools.partial(plain, bent=True)
-    if event_size > 2:
+    if event_size >= _SHORTEST_PATH:
       found[_PATH] = functools.partial(plain, structure='tridiagonal')
   return found
 
