@@ -48,6 +48,33 @@ def test_noise_of_a_known_size_is_found(deviation):
   assert 0.5 * deviation < found.nats < 2.0 * deviation
 
 
+_ROWS = 1e7  # Equal data: the rounding of one term is that of all.
+
+
+def _of_equal_data(eta):
+  return _ROWS * tf.reduce_sum(10.0 * eta - tf.exp(eta), axis=-1)
+
+
+def test_rounding_that_follows_the_unknowns_is_found_by_float64():
+  deviation = 1.0 / np.sqrt(10.0 * _ROWS)
+  draws = np.random.default_rng(0).normal(size=(100, _NUM_CHAINS, 1))
+  draws = (np.log(10.0) + deviation * draws).astype(np.float32)
+  rows = draws.reshape(-1, 1)
+  expected = np.std(
+    _of_equal_data(tf.constant(rows)).numpy()
+    - _of_equal_data(tf.constant(rows, tf.float64)).numpy()
+  )
+  assert expected > 1.0
+  for computed_in, low, high in (
+    (tf.float32, 0.8 * expected, 1.25 * expected),
+    (tf.float64, 0.0, 1e-4),
+  ):
+    density = _density(_of_equal_data, tf.float32, computed_in, size=1)
+    values = density.evaluate(rows)[0].reshape(draws.shape[:2])
+    at = draws.astype(density.dtype.as_numpy_dtype)
+    assert low <= rounding.measured(density, at, values).nats <= high
+
+
 @pytest.mark.parametrize('scale', [1e-6, 1.0, 1e6])
 def test_an_exact_density_has_none_whatever_its_units(scale):
   found = _measured(lambda x: _normal(x / scale), scale)

@@ -122,6 +122,19 @@ def test_a_coordinate_that_never_moved_fails_by_name_beside_others():
   assert not list(verdict_lib.stuck('abc', np.ones_like(draws)))
 
 
+@pytest.mark.parametrize(
+  'dtype, scale, is_coarse',
+  [('float32', 3e-3, True), ('float32', 3e-2, False), ('float64', 3e-3, False)],
+)
+def test_a_coordinate_on_a_coarse_grid_is_named(dtype, scale, is_coarse):
+  draws = (1e4 + scale * _normal()).astype(dtype)
+  found = list(verdict_lib.stuck('abc', draws))
+  assert len(found) == is_coarse
+  if is_coarse:  # Numbers at 1e4 are 2^-10 apart.
+    assert 'at' in found[0] and '1e+04' in found[0]
+    assert f'{2**-10 / scale:.1g}' in found[0] and 'float64' in found[0]
+
+
 @pytest.mark.parametrize('value', [np.nan, np.inf])
 def test_one_draw_that_is_no_number_fails_by_name(value):
   values = _normal()

@@ -131,6 +131,29 @@ class Density:
     self.num_calls += num_batches
     return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
 
+  def values_in_float64(self, rows):
+    """Returns values [n] of rows [n, d] as float64 has them, numpy.
+
+    `None` where the density is computed in float64 anyway, or cannot be.
+    """
+    entry = self._entry(self._num_chains)
+    if (
+      self.dtype == tf.float64
+      or self.in_python
+      or flat_graph.refuses_float64(entry.function)
+      or entry.function.captured_inputs
+    ):
+      return None
+    narrow = np.asarray(rows, self.dtype.as_numpy_dtype)
+    count, size = len(narrow), self._num_chains
+    batches = np.resize(narrow, [-(-count // size), size, narrow.shape[-1]])
+    try:
+      wide = _widened(entry)
+      found = [wide(tf.constant(x, tf.float64))[0].numpy() for x in batches]
+    except Exception:  # No kernel of an operation, for TensorFlow to say.
+      return None
+    return np.concatenate(found)[:count]
+
   def _evaluated(self, batches):
     """Returns values and gradients of one batch or more, numpy.
 

@@ -32,6 +32,8 @@ MOST_DIVERGING_OF_CAREFUL = 0.001
 DISAGREEING_RHAT = 1.1  # Beyond it chains are apart, and not only few.
 # Where more than that many times the draws are needed, adapting pays.
 _FAR_FROM_ENOUGH = 16.0
+# Gap between neighbouring numbers, in deviations of a coordinate.
+_MOST_COARSE = 0.1
 # Effective sizes, and their names.
 SIZES = (
   ('ess_bulk', 'bulk ESS'),
@@ -239,9 +241,11 @@ def is_diverging(trace):
 
 
 def stuck(names, draws):
-  """Yields a sentence where coordinates never moved in any chain.
+  """Yields a sentence where coordinates never moved in any chain, or coarsely.
 
   Of such R-hat and sizes tell nothing. Where none moved a gate says so.
+  Neighbouring numbers of a dtype may lie so far apart that a coordinate takes a
+  few values only.
 
   Args:
     names: Of unconstrained coordinates, [d].
@@ -258,6 +262,19 @@ def stuck(names, draws):
       f'{names[first]} never moved from {draws[0, 0, first]:.6g}{more}: where '
       f'a spread is smaller than the rounding of {dtype}, subtract a constant'
       f'{other}'
+    )
+    return
+  with np.errstate(all='ignore'):
+    gap = np.spacing(np.max(np.abs(draws), axis=(0, 1)))
+    share = gap / np.std(draws, axis=(0, 1), dtype=np.float64)
+  share = np.where(np.isfinite(share), share, 0.0)
+  worst = int(np.argmax(share))
+  if share[worst] > _MOST_COARSE:
+    yield (
+      f'neighbouring numbers of {draws.dtype.name} at {names[worst]}, about '
+      f'{draws[0, 0, worst]:.3g}, are {share[worst]:.2g} of its deviation '
+      f'apart (at most {_MOST_COARSE} may be): pass `dtype=tf.float64`, write '
+      'the model in float64, or subtract a constant'
     )
 
 
