@@ -18,7 +18,7 @@ __all__ = ['from_jax']
 _NAME = 'models.from_jax'
 
 # TensorFlow's XLA knows these calls; JAX's own, as of LAPACK, it does not.
-_KNOWN_CALLS = frozenset(['Sharding', 'SPMDFullToShardShape', 'topk'])
+_KNOWN_CALLS = frozenset(['Sharding', 'SPMDFullToShardShape'])
 
 
 def from_jax(
@@ -59,8 +59,8 @@ def from_jax(
 
   Raises:
     ImportError: If JAX is not installed.
-    ValueError: If an unknown is not of floating numbers, or the density is no
-      number.
+    ValueError: If an unknown is not of floating numbers.
+    TypeError: If the density is no number; JAX says so.
 
   Example:
     import jax.numpy as jnp
