@@ -1,5 +1,6 @@
 """One judge and one clock for samplers here and in other interpreters."""
 
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -45,8 +46,11 @@ def test_what_is_recorded_is_judged_by_the_gates():
   json.dumps([row, apart])
 
 
+@pytest.mark.skipif(
+  importlib.util.find_spec('pymc') is not None,
+  reason='PyMC is installed: the script would not fail at its imports',
+)
 def test_a_process_that_fails_is_an_error_with_its_last_words():
-  # This interpreter has no PyMC: the script fails at its imports.
   with pytest.raises(RuntimeError, match="No module named 'pymc'"):
     on_models.run_theirs('PyMC', 'model.py', {}, 0, sys.executable)
 
@@ -110,7 +114,7 @@ def test_a_run_of_another_interpreter_counts_draws_gradients_and_seconds(
   assert outcome.num_warmup_gradients == 9.0 * 1000
   assert outcome.num_gradients == 16.0 * 1000
   assert outcome.trace['diverging'].sum() == 0
-  assert outcome.more['versions'] == {'pystan': '3'}
+  assert outcome.more['versions']['pystan'] == '3'
   cost = outcome.cost
   assert 0.0 <= outcome.more['compile_cpu_seconds'] <= cost['cpu_seconds']
   assert 0.0 < cost['seconds'] < 60.0 and cost['peak_bytes'] > 1e6

@@ -149,6 +149,9 @@ def test_peer_samples_a_gaussian_and_counts_its_gradients(name):
   BlackJAX is counted for one chain.
   """
   jax = pytest.importorskip('jax')
+  pytest.importorskip(
+    name.partition('_')[0], reason="write pip install '.[peers]'"
+  )
   num_chains = 1 if name == 'blackjax_nuts' else 8
   num_adapting, num_results = 300, 1000
   target, counted = _count_in_jax(_target())
@@ -201,6 +204,7 @@ def _check_moments(states):
 
 @_NEEDS_JAX
 def test_nutpie_starts_where_it_is_told(monkeypatch):
+  pytest.importorskip('nutpie', reason="write pip install '.[peers]'")
   asked = []
   compiled = nutpie_peer._compiled_density
 
