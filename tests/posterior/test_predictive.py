@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
+from tfp_adaptive import improper_uniform
 from tfp_adaptive.posterior import constrained
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import problem as problem_lib
@@ -91,6 +92,44 @@ def test_each_draw_of_the_unknowns_draws_data(posterior):
   _assert_law_of_lines(drawn, slope, scale, _AT)
   with pytest.raises(AssertionError):  # Power: of other draws they are not.
     _assert_law_of_lines(drawn, np.roll(slope, 1), np.roll(scale, 1), _AT)
+
+
+def test_the_prior_draws_unknowns_and_data(posterior):
+  drawn = posterior.prior_predictive(2000, seed=3)
+  assert {n: x.shape for n, x in drawn.items()} == dict(
+    slope=(2000,), scale=(2000,), y=(2000, 2, 3)
+  )
+  for rows in (drawn['slope'], np.log(drawn['scale'])):
+    assert stats.kstest(rows, 'norm').pvalue > 1e-4
+  _assert_law_of_lines(drawn['y'], drawn['slope'], drawn['scale'], _AT)
+
+
+def test_the_prior_keeps_covariates_and_draws_what_is_computed_anew():
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    at = yield tfd.Sample(tfd.Normal(0.0, 1.0), 3, name='at')
+    slope = yield tfd.Normal(0.0, 1.0, name='slope')
+    mean = yield tfd.Deterministic(slope * at, name='mean')
+    yield tfd.Independent(tfd.Normal(mean, 1e-3), 1, name='y')
+
+  problem = problem_lib.of_joint(model, dict(at=_AT, y=_DATA[0]))
+  draws = np.zeros([20, 1, problem.event_size], np.float32)
+  drawn = _posterior(problem, draws).prior_predictive(50)
+  assert set(drawn) == {'slope', 'mean', 'y'}
+  expected = drawn['slope'][:, None] * _AT
+  np.testing.assert_allclose(drawn['mean'], expected, rtol=1e-6)
+  np.testing.assert_allclose(drawn['y'], expected, atol=1e-2)
+
+
+def test_a_flat_prior_draws_nothing():
+  model = tfd.JointDistributionNamed(
+    dict(z=improper_uniform.ImproperUniform(), y=lambda z: tfd.Normal(z, 1.0))
+  )
+  problem = problem_lib.of_joint(model, dict(y=np.float32(1.0)))
+  posterior = _posterior(problem, np.zeros([20, 2, 1], np.float32))
+  with pytest.raises(ValueError, match='A flat prior has no draws. Give'):
+    posterior.prior_predictive()
+  assert 'prior' not in posterior.to_arviz(predictive=True).children
 
 
 def test_the_same_seed_draws_the_same_data(posterior):
@@ -198,6 +237,8 @@ def test_draws_are_a_data_tree_that_cross_validation_reads(posterior):
   np.testing.assert_array_equal(
     drawn.swapaxes(0, 1), posterior.posterior_predictive()['y']
   )
+  assert tree.prior['slope'].shape == (1, 500)
+  assert tree.prior_predictive['y'].shape == (1, 500, 2, 3)
   scores = stats.loo(tree, pointwise=True)
   # Draws given, it is the harmonic mean but for smoothing.
   terms = posterior.log_likelihood()['y'].reshape(-1, 6).astype(np.float64)
@@ -215,7 +256,11 @@ def test_a_density_draws_no_data_but_a_model_of_its_unknowns_does():
   posterior = _posterior(
     problem, np.random.default_rng(0).normal(size=[20, 2, 2])
   )
-  for function in (posterior.posterior_predictive, posterior.log_likelihood):
+  for function in (
+    posterior.posterior_predictive,
+    posterior.prior_predictive,
+    posterior.log_likelihood,
+  ):
     with pytest.raises(ValueError, match='A log density was sampled, which'):
       function()
   found = posterior.posterior_predictive(model=_line())

@@ -13,6 +13,7 @@ import pandas
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive import improper_uniform
 from tfp_adaptive.core import arguments
 from tfp_adaptive.driver import calling
 from tfp_adaptive.driver import to_arviz
@@ -235,6 +236,35 @@ class Posterior:
     found = predictive.simulated(whole, unknowns, seed, given, computed)
     return self._unflat(found)
 
+  def prior_predictive(
+    self, num_draws: int = 500, seed: types.Seed = 0
+  ) -> dict[str, types.Structure]:
+    """Draws the unknowns from their prior, and data given these.
+
+    Values keep what `posterior_predictive` keeps, covariates for example.
+
+    Args:
+      num_draws: How many.
+      seed: int or [2] int32.
+
+    Returns:
+      dict of name -> [num_draws, ...], numpy: the unknowns and the data.
+
+    Raises:
+      ValueError: If a log density was sampled, or if a prior is flat.
+    """
+    calling.check('Posterior.prior_predictive')
+    arguments.check_count(num_draws, 'num_draws', 500)
+    model = self._joint()
+    if improper_uniform.has_flat_part(model):
+      raise ValueError(
+        'A flat prior has no draws. Give the `ImproperUniform` parts of the '
+        'model a proper prior, for example `tfd.Normal(0.0, 10.0)`.'
+      )
+    unknowns, computed = self._drawn(model)
+    given = predictive.fixed(model, unknowns, self._problem.observed, computed)
+    return predictive.prior_draws(model, given, num_draws, seed)
+
   def log_likelihood(self) -> dict[str, np.ndarray]:
     """Returns how likely the data were, draw by draw.
 
@@ -278,7 +308,8 @@ class Posterior:
 
     Args:
       predictive: Whether the groups posterior_predictive and log_likelihood
-        are among them, see the methods of these names.
+        are among them, see the methods of these names, and, where no prior is
+        flat, prior and prior_predictive.
       coords: dict of dimension -> its labels; besides those of the call that
         sampled.
       dims: dict of name -> names of its dimensions, without chain and draw;
@@ -297,6 +328,8 @@ class Posterior:
     if predictive:
       groups['posterior_predictive'] = _variables(self.posterior_predictive())
       groups['log_likelihood'] = _variables(self.log_likelihood())
+      if not improper_uniform.has_flat_part(self._joint()):
+        groups |= self._prior_groups()
     return to_arviz.tree(
       groups,
       dict(
@@ -370,6 +403,16 @@ class Posterior:
     rows = self._rows_to_show(self.summary(), max_rows)
     names = [self.coordinate_names[row] for row in rows]
     return plotted.plotted(names, np.asarray(self._values[1])[..., rows])
+
+  def _prior_groups(self):
+    """Returns the groups prior and prior_predictive."""
+    drawn = self.prior_predictive()
+    one_chain = tf.nest.map_structure(lambda x: x[:, np.newaxis], drawn)
+    unknowns = {n: x for n, x in one_chain.items() if n in self._flat()}
+    simulated = {n: x for n, x in one_chain.items() if n not in unknowns}
+    return dict(
+      prior=_variables(unknowns), prior_predictive=_variables(simulated)
+    )
 
   def _rows_to_show(self, columns, max_rows):
     """Returns the rows of a table, the worst by R-hat if there are many."""

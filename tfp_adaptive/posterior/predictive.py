@@ -16,7 +16,13 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import support_of_data
 
-__all__ = ['depending', 'fixed', 'log_likelihood', 'simulated']
+__all__ = [
+  'depending',
+  'fixed',
+  'log_likelihood',
+  'prior_draws',
+  'simulated',
+]
 
 tfd = tfp.distributions
 
@@ -57,6 +63,31 @@ def simulated(model, unknowns, seed, given=None, computed=()):
     return {name: part for name, part in parts if name in drawn}
 
   return _for_each(draw, unknowns)
+
+
+def prior_draws(model, given, num_draws, seed):
+  """Returns dict of name -> [n, ...]: draws of all parts that have no value.
+
+  Args:
+    model: `tfd.JointDistribution`, nothing pinned, no part of it flat.
+    given: dict of name -> value of parts that keep it.
+    num_draws: n.
+    seed: int or [2] int32.
+  """
+  names, _ = data.parts_and_events(model)
+  given = _cast(model, names, given)
+  seed = random.sanitize(seed)
+
+  def draw(index, nothing):
+    del nothing
+    parts = model.sample(
+      seed=random.fold_in(seed, index),
+      value=tfp_private.by_name(model, given) if given else None,
+    )
+    parts = zip(names, data.in_order(parts)[1])
+    return {name: part for name, part in parts if name not in given}
+
+  return _for_each(draw, dict(nothing=np.zeros([num_draws])))
 
 
 def fixed(model, unknowns, values, computed=()):

@@ -163,6 +163,25 @@ def test_the_kernel_that_is_handed_over_is_the_same_sampler(
   assert abs(rates[0] - rates[1]) < 0.04
 
 
+@pytest.mark.parametrize('name', _NAMES)
+def test_energies_are_those_of_draws_and_their_momenta(learned, name):
+  engine = copy.copy(learned[name])
+  found = engine.draw(1000, 1, 1)
+  params, trace = engine.part.params, found.trace
+  rows = found.states.reshape(-1, 3)
+  _, log_det, _ = params.forward(params.inverse(rows))
+  potential = trace['target_log_prob'] + log_det.reshape(-1, _CHAINS)
+  kinetic = trace['energy'] + potential
+  # Momenta of draws are standard normal.
+  assert kinetic.min() > 0.0
+  assert stats.kstest(2.0 * kinetic[::10].ravel(), 'chi2', [3]).pvalue > 1e-4
+  # Power: not without the volume of the map, nor with energies of proposals.
+  ratios = np.where(trace['is_accepted'], 0.0, trace['log_accept_ratio'])
+  assert stats.kstest(2.0 * (kinetic - ratios).ravel(), 'chi2', [3])[1] < 1e-9
+  if name != structure.DENSE:
+    assert np.min(trace['energy'] + trace['target_log_prob']) < 0.0
+
+
 def test_steps_in_one_go_and_in_several_calls_are_the_same(learned):
   engine = learned[structure.DENSE]
   whole = copy.copy(engine).draw(100, 2, 1)

@@ -14,6 +14,7 @@ that steps in one go and in several calls are the same.
 
 import pathlib
 import time
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,17 @@ _RATE, _FIRST_RATE = 0.0075, 0.5  # The log of the step size moves by them.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
 _SECONDS_OF_CALL = 0.25  # A call of the program takes no longer, about.
 _STEPS_OF_ONE = 16  # A call after n adapting steps takes n / 16 of them.
+
+
+class _Drawn(NamedTuple):
+  """What n steps of settled chains left behind, [n, chains, ...]."""
+
+  states: np.ndarray
+  values: np.ndarray
+  log_accept_ratio: np.ndarray
+  is_accepted: np.ndarray
+  lengths: np.ndarray  # [n]
+  energies: np.ndarray
 
 
 class HostEngine(kept.Kept):
@@ -88,13 +100,7 @@ class HostEngine(kept.Kept):
     part.scale_by(self._scale, starts, gradients)
     self._turn()
     self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
-    nothing = np.zeros([1, len(starts)])
-    self._last = program_lib.Taken(
-      *(x[np.newaxis] for x in (starts, starts, gradients, values)),
-      nothing,
-      nothing > 0.0,
-      np.zeros([1], int),
-    )
+    self._last = None  # `program.Taken` of the last call.
     self._progress, self._saved_at = False, time.monotonic()
     self._seconds_per_step, self._has_compiled = np.inf, False
 
@@ -220,35 +226,41 @@ class HostEngine(kept.Kept):
 
   def _recorded(self, taken, steps_per_draw, seconds=0.0, cut_by=''):
     """Returns the `Recorded` draws of steps that were taken."""
-    _, states, _, values, ratios, is_accepted, lengths = (
-      np.concatenate(rows)[steps_per_draw - 1 :: steps_per_draw]
-      for rows in zip(*taken)
+    drawn = _Drawn(
+      *(
+        np.concatenate(rows)[steps_per_draw - 1 :: steps_per_draw]
+        for rows in zip(*taken)
+      )
     )
+    ratios = drawn.log_accept_ratio
     trace = dict(
-      target_log_prob=values,
+      target_log_prob=drawn.values,
       log_accept_ratio=ratios,
-      is_accepted=is_accepted,
+      is_accepted=drawn.is_accepted,
       diverging=ratios <= _DIVERGENCE,
       # As many for all chains.
-      n_steps=np.broadcast_to(lengths[:, np.newaxis], ratios.shape),
+      n_steps=np.broadcast_to(drawn.lengths[:, np.newaxis], ratios.shape),
       step_size=np.full(ratios.shape, self.step_size),
+      energy=drawn.energies,
     )
-    return recorded.Recorded(states, trace, seconds, cut_by)
+    return recorded.Recorded(drawn.states, trace, seconds, cut_by)
 
   def _now(self):
     """Returns where the chains are, as if a step had led there."""
-    rows, states, values, gradients = self._point[:4]
-    last = self._last
-    return program_lib.Taken(
-      *(x[np.newaxis] for x in (rows, states, gradients, values)),
-      last.log_accept_ratio[-1:],
-      last.is_accepted[-1:],
-      last.lengths[-1:],
+    point = self._point
+    unknown = np.full([1, len(point.values)], np.nan)
+    return _Drawn(
+      point.states[np.newaxis],
+      point.values[np.newaxis],
+      log_accept_ratio=unknown,
+      is_accepted=np.zeros(unknown.shape, bool),
+      lengths=np.zeros([1], int),
+      energies=unknown,
     )
 
   @property
   def _accept_rate(self):
-    return float(np.mean(self._last.is_accepted))
+    return float(np.mean(self._last.is_accepted)) if self._last else 0.0
 
   def _adapt(self):
     """Takes some steps, and learns from them."""
@@ -298,16 +310,29 @@ class HostEngine(kept.Kept):
     return int(max(1, min(most, min(ends) - self.num_steps)))
 
   def _take(self, num_steps):
-    """Takes steps that learn nothing, so many at most; returns `Taken`."""
+    """Takes steps that learn nothing, so many at most; returns `_Drawn`."""
     fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
     most = min(num_steps, self._program.most_steps, max(1.0, fitting))
     steps = range(self.num_steps, self.num_steps + int(most))
-    drawn = [self._drawn(self._noise(step), step) for step in steps]
+    noise = [self._drawn(self._noise(step), step) for step in steps]
     begin = self._point
-    taken = self._steps(drawn)
-    return taken._replace(
-      states=taken.visited('states', begin),
-      values=taken.visited('values', begin),
+    taken = self._steps(noise)
+    values, log_det = (taken.visited(n, begin) for n in ('values', 'log_det'))
+    before = [
+      np.concatenate([start[np.newaxis], rows[:-1]])
+      for start, rows in ((begin.values, values), (begin.log_det, log_det))
+    ]
+    momenta = np.stack([momentum for _, momentum, _ in noise])
+    # Of the draw and its momentum, in coordinates in which steps are taken.
+    energies = 0.5 * np.sum(momenta**2, axis=-1) - sum(before)
+    energies -= np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
+    return _Drawn(
+      taken.visited('states', begin),
+      values,
+      taken.log_accept_ratio,
+      taken.is_accepted,
+      taken.lengths,
+      energies,
     )
 
   def _noise(self, step):

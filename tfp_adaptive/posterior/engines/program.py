@@ -79,6 +79,7 @@ class Taken(NamedTuple):
     states: Their x.
     gradients: Gradient of the log density there.
     values: Log density there, [n, chains].
+    log_det: log |det| of the map there, [n, chains].
     log_accept_ratio: [n, chains].
     is_accepted: [n, chains].
     lengths: Leapfrog steps of each, [n].
@@ -88,6 +89,7 @@ class Taken(NamedTuple):
   states: np.ndarray
   gradients: np.ndarray
   values: np.ndarray
+  log_det: np.ndarray
   log_accept_ratio: np.ndarray
   is_accepted: np.ndarray
   lengths: np.ndarray
@@ -132,7 +134,7 @@ class Program:
     rows, values = [num_chains, event_size], [num_chains]
     self._point_shapes = rows, rows, values, rows, values, rows
     few = self._shape[:2]
-    self._taken_shapes = *[self._shape] * 3, few, few, few
+    self._taken_shapes = *[self._shape] * 3, *[few] * 4
     floats = [*self._point_shapes, [], self._shape, self._shape[:2]]
     # Few arguments: every one takes time to hand over.
     self._run = tf.function(
@@ -220,9 +222,9 @@ class Program:
         data, point, step_size, lengths[step], momenta[step]
       )
       is_accepted = uniforms[step] < tf.exp(tf.minimum(ratio, 0.0))
-      proposal = end.rows, end.states, end.gradients, end.values
-      recorded = *proposal, ratio, tf.cast(is_accepted, self._dtype)
-      places = [p.write(step, rows) for p, rows in zip(places, recorded)]
+      proposal = end.rows, end.states, end.gradients, end.values, end.log_det
+      found = *proposal, ratio, tf.cast(is_accepted, self._dtype)
+      places = [p.write(step, rows) for p, rows in zip(places, found)]
       return step + 1, _chosen(is_accepted, end, point), places
 
     _, point, places = tf.while_loop(

@@ -46,7 +46,7 @@ class PythonProgram:
       for count, momentum, uniform in zip(lengths, momenta, uniforms):
         end, ratio = self._trajectory(data, point, step_size, count, momentum)
         is_accepted = uniform < np.exp(np.minimum(ratio, 0.0))
-        found = end.rows, end.states, end.gradients, end.values
+        found = end.rows, end.states, end.gradients, end.values, end.log_det
         places.append((*found, ratio, is_accepted))
         point = Point(
           *(
