@@ -1,6 +1,8 @@
 """What a run writes while it goes: a bar on a terminal, else lines."""
 
 import io
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -72,11 +74,42 @@ def test_elsewhere_there_are_lines_now_and_then():
 @pytest.mark.parametrize('kind', [io.StringIO, _Terminal, _Notebook])
 def test_nothing_is_written_where_nothing_is_wanted(kind):
   stream = kind()
-  with progress_lib.Progress(2, is_shown=False, stream=stream) as progress:
+  with progress_lib.Progress(2, reports=False, stream=stream) as progress:
     with progress.compiling():
       progress.update(1, 'adapt', 0.5)
     progress.update(2, 'sample', 0.5)
   assert stream.getvalue() == ''
+
+
+def test_a_callback_is_told_and_can_end_the_run():
+  told = []
+
+  def callback(update):
+    told.append(update)
+    return update.step == 2
+
+  reports = progress_lib.Reports(False, callback)
+  with pytest.raises(progress_lib.Stopped):
+    with progress_lib.Progress(9, reports, stream=io.StringIO()) as progress:
+      for step in range(9):
+        progress.update(step, 'adapt', 0.5)
+  assert told == [('adapt', step, 9, 0.5) for step in range(3)]
+
+
+def test_lines_go_to_stderr_unless_logging_is_set_up(monkeypatch):
+  stream, records = io.StringIO(), []
+  handler = logging.Handler()
+  handler.emit = lambda record: records.append(record.getMessage())
+  monkeypatch.setattr(sys, 'stderr', stream)
+  root = logging.getLogger()
+  monkeypatch.setattr(root, 'handlers', [])
+  progress_lib.say('100 %s')
+  monkeypatch.setattr(root, 'handlers', [handler])
+  progress_lib.say('logged')
+  monkeypatch.setattr(sys, 'stderr', None)
+  progress_lib.say('and no stream')
+  assert stream.getvalue() == '100 %s\n'
+  assert records == ['logged', 'and no stream']
 
 
 def test_a_bar_that_is_interrupted_ends_its_line():

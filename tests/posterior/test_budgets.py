@@ -52,3 +52,22 @@ def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
   found = _sample(tmp_path / 'cut', 8000)
   assert _steps(found) == _steps(whole) != _steps(richer)
   assert found.converged
+
+
+@pytest.mark.parametrize('phase', ['adapt', 'sample'])
+def test_a_callback_ends_a_run_and_nothing_is_lost(phase, capfd):
+  def callback(update):
+    told.append(update)
+    return update.phase == phase
+
+  told = []
+  found = _sample(None, 4000, callback=callback)
+  assert found.ended_by == 'the user' and capfd.readouterr().err == ''
+  assert told[-1].phase == phase and 0 < told[-1].step <= told[-1].num_steps
+  # In the warm-up there are only the states that it had reached.
+  assert (len(found.unconstrained) > 1) == (phase == 'sample')
+
+
+def test_a_callback_that_cannot_be_called_is_refused():
+  with pytest.raises(TypeError, match='`callback` must be a function of one'):
+    _sample(None, 4000, callback=True)

@@ -1,18 +1,76 @@
-"""Progress of a run: one line, written anew, where that can be; else lines."""
+"""Progress of a run: one line, written anew, where that can be; else lines.
+
+What a run does next is logged by the logger `tfp_adaptive`, at the level INFO.
+If the program has set up no logging, this goes to stderr.
+"""
 
 import contextlib
+import logging
 import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
-__all__ = ['Progress']
+__all__ = ['Progress', 'Reports', 'Stopped', 'Update', 'say']
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_BARS = 0.1
 _SECONDS_BETWEEN_TICKS = 1.0
 _BAR_WIDTH = 24
 _MOST_COLUMNS = 100
+
+
+class Update(NamedTuple):
+  """What a callback is told after some steps.
+
+  Attributes:
+    phase: 'adapt' or 'sample'.
+    step: Steps of each chain that are done, in this stage.
+    num_steps: Steps of the stage.
+    accept_rate: Share of accepted proposals in the last steps, or `None`.
+  """
+
+  phase: str
+  step: int
+  num_steps: int
+  accept_rate: float | None
+
+
+class Reports(NamedTuple):
+  """Whom a run tells what it does.
+
+  Attributes:
+    is_shown: Whether progress is written on stderr.
+    callback: Function of an `Update`; if it returns true, the run ends as by
+      Ctrl-C.
+  """
+
+  is_shown: bool = True
+  callback: Callable[[Update], bool | None] | None = None
+
+
+class Stopped(KeyboardInterrupt):
+  """A callback ended the run."""
+
+
+def say(line: str) -> None:
+  """Logs a line."""
+  _LOGGER.info('%s', line)
+
+
+class _OnStderr(logging.Handler):
+  """Writes where nobody has set up logging."""
+
+  def emit(self, record):
+    if not logging.getLogger().handlers and sys.stderr is not None:
+      print(self.format(record), file=sys.stderr, flush=True)
+
+
+_LOGGER = logging.getLogger('tfp_adaptive')
+_LOGGER.setLevel(logging.INFO)
+_LOGGER.addHandler(_OnStderr())
 
 
 class Progress:
@@ -22,12 +80,12 @@ class Progress:
   notebook it is a bar.
   """
 
-  def __init__(self, num_steps, is_shown=True, is_kept=True, stream=None):
+  def __init__(self, num_steps, reports=True, is_kept=True, stream=None):
     """Makes a report that has not begun.
 
     Args:
       num_steps: In all.
-      is_shown: Whether anything is written.
+      reports: `Reports`, or whether anything is written.
       is_kept: Whether the bar stays when it ends. If not, the run is a part of
         one that tells by itself: lines are written if it is long.
       stream: To write to; `None`: stderr.
@@ -35,6 +93,9 @@ class Progress:
     self._num_steps = num_steps
     self._stream = stream or sys.stderr
     # A service, or a program without a console, has no stderr.
+    is_shown, self._callback = (
+      reports if isinstance(reports, Reports) else (reports, None)
+    )
     self._is_shown = is_shown and self._stream is not None
     self._is_kept = is_kept
     self._is_bar = self._is_shown and _can_rewrite(self._stream)
@@ -76,7 +137,15 @@ class Progress:
       thread.join()
 
   def update(self, step, phase, accept_rate):
-    """Shows that `step` steps are done; `accept_rate` is None if unknown."""
+    """Shows that `step` steps are done; `accept_rate` is None if unknown.
+
+    Raises:
+      Stopped: If the callback says so.
+    """
+    if self._callback is not None:
+      update = Update(phase, step, self._num_steps, accept_rate)
+      if self._callback(update):
+        raise Stopped
     if not self._is_shown:
       return
     now = time.monotonic()

@@ -127,14 +127,14 @@ def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
   return chains
 
 
-def restore(density, header, arrays, progress):
+def restore(density, header, arrays, reports):
   """Returns the `Chains` that gave a header and arrays.
 
   Args:
     density: `density.Density` of the same model.
     header: dict of `Chains.to_saved`, JSON values.
     arrays: dict of the same.
-    progress: Whether engines print their progress on stderr.
+    reports: `progress.Reports`.
   """
   arrays, trace = dict(arrays), {}
   draws = arrays.pop('draws')
@@ -151,7 +151,7 @@ def restore(density, header, arrays, progress):
   )
   if engine.name != header['engine']['name']:
     raise ValueError(f'The steps were of the engine {header["engine"]}.')
-  engine.load(header['engine'], arrays, progress)
+  engine.load(header['engine'], arrays, reports)
   chains = Chains(engine, choice, density, header['counts']['num_draws'])
   chains.recorded = [(draws, trace)]
   if header.get('noise'):

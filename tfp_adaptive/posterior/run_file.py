@@ -167,7 +167,7 @@ class RunFile:
     place = Place(*header['place'])
     is_richer = self._settings.max_gradients > header['max_gradients']
     chains = saved.restore(
-      self._path, header, arrays, self._problem, self._settings.progress
+      self._path, header, arrays, self._problem, self._settings.reports
     )
     report = [Stage(*stage) for stage in header['report']]
     return Kept(chains, report, place, is_richer)

@@ -10,6 +10,7 @@ sample     until it is enough, and for as long as all before if the budget pays
 
 import inspect
 import numbers
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import calling
+from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.models import Model
 from tfp_adaptive.posterior import data as data_lib
@@ -46,6 +48,7 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
   max_seconds: float | None = None,
   jit_compile: bool | None = None,
   progress: bool = True,
+  callback: Callable[[progress_lib.Update], bool | None] | None = None,
   checkpoint_dir: types.Path | None = None,
   dtype: tf.DType | None = None,
   coords: Mapping[str, Sequence] | None = None,
@@ -88,7 +91,12 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
     jit_compile: Whether XLA compiles the steps; `None`: unless the density has
       operations that XLA is slow at, factors of large matrices on a CPU, or
       cannot compile: determinants, Python code. The report says so.
-    progress: Whether to tell on stderr what is going on.
+    progress: Whether to tell on stderr what is going on. If the program has
+      set up `logging`, the stages go to its logger `tfp_adaptive` instead.
+    callback: Function that is called after some steps, several times a second,
+      with `phase`, `step`, `num_steps` and `accept_rate` of the stage. If it
+      returns true, the run ends as by Ctrl-C: `lambda _: event.is_set()` lets
+      another thread end it.
     checkpoint_dir: Folder that the call goes on from if it was cut off: every
       block of adapting steps, and draws every 20 seconds (large ones, which
       take long to write, less often), are written to it.
@@ -129,6 +137,11 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
   calling.check('tfpa.sample_posterior')
   _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds)
   arguments.check_seed(seed)
+  if callback is not None and not callable(callback):
+    raise TypeError(
+      '`callback` must be a function of one argument, what was done so far, '
+      f'but got {callback!r}. Write for example `callback=print`.'
+    )
   settings = Settings(
     int(num_draws),
     int(num_chains),
@@ -137,7 +150,7 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
     float(max_gradients),
     float('inf') if max_seconds is None else float(max_seconds),
     jit_compile,
-    progress,
+    progress_lib.Reports(progress, callback),
     checkpoint_dir,
     dtype,
   )

@@ -116,7 +116,7 @@ def read(path: types.Path) -> tuple[dict, dict]:
   return header, arrays
 
 
-def restore(path, header, arrays, problem, progress=False, may_differ=False):
+def restore(path, header, arrays, problem, reports=False, may_differ=False):
   """Returns the `Chains` of a file that was read.
 
   Args:
@@ -124,7 +124,7 @@ def restore(path, header, arrays, problem, progress=False, may_differ=False):
     header: The header that `read` returned.
     arrays: The arrays that `read` returned.
     problem: The `Problem` of the same model.
-    progress: Whether the chains report their progress.
+    reports: `progress.Reports`, or whether progress is written.
     may_differ: Whether another program of the density with the same values is
       reported by a warning. Otherwise it is refused.
 
@@ -140,7 +140,7 @@ def restore(path, header, arrays, problem, progress=False, may_differ=False):
     recorded = _Recorded(
       header['program'], header['code'], arrays.pop('points'), header['reading']
     )
-    chains = chains_lib.restore(density, header['chains'], arrays, progress)
+    chains = chains_lib.restore(density, header['chains'], arrays, reports)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f'{path} was saved by version {header["version"]}, whose files or '

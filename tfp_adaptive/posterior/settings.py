@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.driver import progress
+
 __all__ = ['Place', 'Settings']
 
 
@@ -17,7 +19,7 @@ class Settings(NamedTuple):
   max_gradients: float
   max_seconds: float
   jit_compile: bool | None
-  progress: bool
+  reports: progress.Reports
   checkpoint_dir: str | None
   dtype: tf.DType | None = None  # The density is computed in it.
 

@@ -1,7 +1,6 @@
 """The stages of `sample_posterior`, and how a call resumes them."""
 
 import contextlib
-import sys
 import time
 import warnings
 
@@ -10,6 +9,7 @@ import numpy as np
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import folder_lock
+from tfp_adaptive.driver import progress
 from tfp_adaptive.posterior import arrival
 from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
@@ -281,7 +281,7 @@ class Run:
       self._file.folder(f'adaptation_{number}'),
       lambda: self._file.identity_of_stage(choice, num_steps, starts),
       self._seconds_left,
-      settings.progress,
+      settings.reports,
     )
     chains = chains_lib.start(
       engine,
@@ -495,8 +495,8 @@ class Run:
     self._say(str(stage))
 
   def _say(self, line):
-    if self._settings.progress:
-      print(line, file=sys.stderr, flush=True)
+    if self._settings.reports.is_shown:
+      progress.say(line)
 
 
 def _message(error):

@@ -38,7 +38,7 @@ class CompiledEngine:
     """
     self.kernel, self.states, self.results = kernel, tf.constant(starts), None
     self.seed, self.with_xla = seed, jit_compile
-    self._block_size, self._progress = None, False
+    self._block_size, self._reports = None, False
     self.num_adaptation_steps = kernel.num_adaptation_steps
     self.num_steps, self.is_settled = 0, False
 
@@ -74,7 +74,7 @@ class CompiledEngine:
       num_draws: Of each chain; later blocks are as large at most.
       run: `recorded.Options`.
     """
-    self._block_size, self._progress = num_draws, run.progress
+    self._block_size, self._reports = num_draws, run.reports
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
       try:
@@ -86,7 +86,7 @@ class CompiledEngine:
           seed=self.seed,
           block_size=num_draws,
           jit_compile=self.with_xla,
-          progress=run.progress,
+          progress=run.reports,
           checkpoint_dir=run.folder,
         )
         seconds, cut_by = found.seconds['sampling'] / num_draws, ''
@@ -118,7 +118,7 @@ class CompiledEngine:
         random.fold_in(self.seed, -number),
         self._block_size,
         jit_compile=self.with_xla,
-        progress=self._progress,
+        progress=self._reports,
       )
     return self._taken(found, 0.0, '')
 
@@ -135,7 +135,7 @@ class CompiledEngine:
     )
     return header, {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
 
-  def load(self, header, arrays, progress=False):
+  def load(self, header, arrays, reports=False):
     """Takes what `to_saved` returned."""
     leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
     # Its state is one Tensor, the first; the structure is that of any results.
@@ -145,7 +145,7 @@ class CompiledEngine:
       leaves[1:],
       expand_composites=True,
     )
-    self._block_size, self._progress = header['block_size'], progress
+    self._block_size, self._reports = header['block_size'], reports
     self.num_steps = header['num_steps']
     self.is_settled = header['is_settled']
 

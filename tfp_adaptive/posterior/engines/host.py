@@ -101,7 +101,7 @@ class HostEngine(kept.Kept):
     self._turn()
     self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
     self._last = None  # `program.Taken` of the last call.
-    self._progress, self._saved_at = False, time.monotonic()
+    self._reports, self._saved_at = False, time.monotonic()
     self._seconds_per_step, self._has_compiled = np.inf, False
 
   @property
@@ -142,11 +142,11 @@ class HostEngine(kept.Kept):
         pathlib.Path(run.folder).mkdir(parents=True, exist_ok=True)
       state = checkpoint.State(run.folder, run.identity(), 'checkpoint_dir')
       self._resume(state)
-    self._progress = run.progress
+    self._reports = run.reports
     total = self.num_adaptation_steps + num_draws
     taken, cut_by = [], ''
     try:
-      with progress_lib.Progress(total, run.progress) as progress:
+      with progress_lib.Progress(total, run.reports) as progress:
         while self.num_steps < total:
           if run.seconds_left is not None and run.seconds_left() <= 0.0:
             cut_by = '`max_seconds`'
@@ -174,9 +174,7 @@ class HostEngine(kept.Kept):
     """
     del number
     total, done, taken = num_draws * steps_per_draw, 0, []
-    with progress_lib.Progress(
-      total, self._progress, is_kept=False
-    ) as progress:
+    with progress_lib.Progress(total, self._reports, is_kept=False) as progress:
       while done < total:
         taken.append(self._take(total - done))
         done += len(taken[-1].states)
@@ -187,11 +185,11 @@ class HostEngine(kept.Kept):
     """Returns JSON values and arrays, for `load`."""
     return dict(name=self.name), self.to_arrays()
 
-  def load(self, header, arrays, progress=False):
+  def load(self, header, arrays, reports=False):
     """Takes what `to_saved` returned."""
     del header
     self.load_arrays(arrays)
-    self._progress = progress
+    self._reports = reports
 
   def to_arrays(self, prefix=''):
     found = super().to_arrays(prefix)

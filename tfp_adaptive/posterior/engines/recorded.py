@@ -33,10 +33,10 @@ class Options(NamedTuple):
       resumed only if they are equal. It is called if there is a folder.
     seconds_left: Function that returns how many seconds are left. `None` sets
       no limit.
-    progress: Whether progress is printed on stderr.
+    reports: `progress.Reports`, or whether progress is written on stderr.
   """
 
   folder: Any = None
   identity: Any = dict
   seconds_left: Any = None
-  progress: bool = False
+  reports: Any = False
