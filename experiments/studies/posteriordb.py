@@ -1,7 +1,8 @@
 """Posteriors of posteriordb: means and mean squares against reference draws.
 
 With `--set others=true` there are cases for Stan, and for nutpie on the Stan
-programs; both need an interpreter that has them (`--python`).
+programs, which need an interpreter that has them (`--python`), and for this
+library where it computes in float32, which is not its default on a CPU.
 """
 
 import os
@@ -26,6 +27,7 @@ from experiments.samplers import on_models
 from experiments.samplers import theirs
 
 _LARGEST_RHAT, _LEAST_ESS = 1.01, 400.0
+_IN_FLOAT32 = f'{on_models.OURS} in float32'
 _STAN = [
   name
   for name, (language, *_) in theirs.SAMPLERS.items()
@@ -42,7 +44,8 @@ class _Settings(Settings):
 
 def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
   """Returns {'posterior | sampler': (posterior, sampler)}."""
-  samplers = [on_models.OURS, *(_STAN if settings.others else ())]
+  others = (_IN_FLOAT32, *_STAN) if settings.others else ()
+  samplers = [on_models.OURS, *others]
   return {
     f'{name} | {sampler}': (name, sampler)
     for name in posteriordb.NAMES
@@ -64,11 +67,14 @@ def _run(case: tuple[str, str], seed: int, work: Work):
   name, sampler = case
   folder = _folder(work)
   reference = reference_lib.load(name, folder)
-  if sampler == on_models.OURS:
+  if sampler in (on_models.OURS, _IN_FLOAT32):
     dtype, before = work.settings.dtype, 0.0  # This process is for this run.
     posterior = posteriordb.build(name, folder, tf.as_dtype(dtype))
+    options = dict(posterior.pins)
+    if sampler == _IN_FLOAT32:
+      options['dtype'] = tf.float32
     outcome = on_models.run(
-      sampler, lambda: posterior.model, seed, work.progress, **posterior.pins
+      on_models.OURS, lambda: posterior.model, seed, work.progress, **options
     )
     reported = posterior.reported(outcome.states)
   else:
