@@ -146,7 +146,8 @@ SAMPLERS = {OURS: _sample_posterior, NUTS: _windowed_nuts}
 
 
 def _numpy(states):
-  return {name: np.asarray(x) for name, x in states._asdict().items()}
+  parts = states if isinstance(states, Mapping) else states._asdict()
+  return {name: np.asarray(x) for name, x in parts.items()}
 
 
 @contextlib.contextmanager

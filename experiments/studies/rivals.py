@@ -58,14 +58,13 @@ def _run(case: tuple[str, str], seed: int, work: Work):
       sampler, models.path(name), data, seed, work.python
     )
     # Traces hold deterministic values, too.
-    unknowns = _unknowns(model.tfp_model(**data))
-    outcome = outcome._replace(
-      states={name: outcome.states[name] for name in unknowns}
-    )
+    names = unknowns(model.tfp_model(**data))
+    states = {name: outcome.states[name] for name in names}
+    outcome = outcome._replace(states=states)
   return on_models.record(outcome, models.exact_means(name))
 
 
-def _unknowns(model) -> list[str]:
+def unknowns(model) -> list[str]:
   """Returns the names of a model's unknowns, in the order of the model."""
   # A model without data has no pins.
   draw = getattr(model, 'sample_unpinned', None) or model.sample

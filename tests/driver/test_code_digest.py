@@ -1,6 +1,7 @@
 """Digests of Python code: functions with the data that they read."""
 
 import collections
+import contextlib
 import functools
 import math
 import os
@@ -242,6 +243,34 @@ def test_cycles_end():
   nested = {}
   nested['self'] = nested
   assert code_digest.digest(nested) == code_digest.digest(nested)
+
+
+def _ring(value):
+  """Returns many objects that all know each other, as a library's graph."""
+  nodes = [types.SimpleNamespace(value=value) for _ in range(300)]
+  for node in nodes:
+    node.others = frozenset(map(_Holder, nodes))
+  return lambda: nodes
+
+
+class _Holder:
+  def __init__(self, node):
+    self.node = node
+
+
+def test_what_holds_very_many_values_counts_by_its_code():
+  first = code_digest.digest(_ring(1.0))
+  assert first == code_digest.digest(_ring(2.0))
+  assert first != code_digest.digest(lambda nodes: nodes)
+
+
+def test_functions_of_libraries_count_by_what_they_hold():
+  # A function of the standard library around one of the user.
+  one, same, other = (
+    code_digest.digest(contextlib.contextmanager(_adding(x)))
+    for x in (1.0, 1.0, 2.0)
+  )
+  assert one == same != other
 
 
 _STABLE = """

@@ -225,7 +225,7 @@ _ONLY_FAR = ('far away', 'far away in Python')
 
 def _file_of(folder, density):
   settings = types.SimpleNamespace(
-    checkpoint_dir=folder, num_chains=_NUM_CHAINS, progress=False, min_ess=10.0,
+    checkpoint_dir=folder, num_chains=_NUM_CHAINS, reports=False, min_ess=10.0,
     max_gradients=1e4, identity=lambda: dict(seed=[0, 3]),
   )  # fmt: skip
   return run_file.RunFile(_problem(density), settings)

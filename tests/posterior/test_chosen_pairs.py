@@ -5,6 +5,7 @@ import types
 import numpy as np
 import pytest
 
+from tfp_adaptive.driver import progress
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior import structure
 
@@ -24,7 +25,7 @@ class _Run(stages.Run):
 
   def __init__(self):
     self._density, self._programs, self._report = _Density(), {}, []
-    self._settings = types.SimpleNamespace(progress=False)
+    self._settings = types.SimpleNamespace(reports=progress.SILENT)
     self._problem = types.SimpleNamespace(coordinates=['x'])
 
 

@@ -28,7 +28,7 @@ def test_what_a_budget_left_out_is_tried_again_with_a_larger_one_only(
     coordinates=['x'], dtype=tf.float64, draw_starts=lambda *_: [0.0]
   )
   settings = types.SimpleNamespace(
-    checkpoint_dir=tmp_path, num_chains=1, progress=False,
+    checkpoint_dir=tmp_path, num_chains=1, reports=False,
     max_gradients=budget, identity=lambda: _RUN,
   )  # fmt: skip
   monkeypatch.setattr(run_file.saved, 'restore', lambda *_: None)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
+from tfp_adaptive.driver import progress
 from tfp_adaptive.driver import sample as sample_lib
 from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
@@ -216,8 +217,8 @@ class _Short(stages.Run):
 
   def __init__(self, kept=None, max_seconds=float('inf')):
     settings = types.SimpleNamespace(
-      num_chains=8, min_ess=400.0, max_seconds=max_seconds, progress=False,
-      max_gradients=1e5, checkpoint_dir=None,
+      num_chains=8, min_ess=400.0, max_seconds=max_seconds,
+      max_gradients=1e5, checkpoint_dir=None, reports=progress.SILENT,
     )  # fmt: skip
     problem = types.SimpleNamespace(
       event_size=2, dtype=tf.float32, names=('x',), target_log_prob_fn=None

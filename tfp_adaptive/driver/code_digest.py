@@ -4,7 +4,9 @@ It is for programs that call Python (`tf.py_function`), because their graph
 holds a number instead of the function. The digest follows bytecode, defaults,
 closures and the globals that the code names, through containers, instances,
 user-written classes and user-written modules. Library modules, and values
-without stable content, count by name.
+without stable content, count by name; a library's functions by name and by
+what they hold. Of a value that holds very many others, such as a compiled
+function of PyTensor, the code counts alone.
 """
 
 import ctypes
@@ -23,6 +25,7 @@ __all__ = ['digest']
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _DEEPEST = 50
+_MOST_PARTS = 20_000
 _LIBRARIES = tuple(
   sysconfig.get_path(kind)
   for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
@@ -74,16 +77,41 @@ _BY_TYPE = (
 )
 
 
+class _TooLarge(Exception):
+  """A value holds too many others."""
+
+
 def digest(value):
   """Returns hex digits of a function, its code and data, or of any value."""
+  try:
+    return _digest(_parts(value, {}, 0, itertools.count()))
+  except _TooLarge:
+    names = [type(value).__qualname__, getattr(value, '__qualname__', None)]
+    code = [*names, getattr(value, '__code__', None)]
+    return _digest(_parts(code, {}, 0, itertools.count()))
+
+
+def _digest(parts):
   reader = hashlib.sha256()
-  for part in _parts(value, seen={}, depth=0):
+  for part in parts:
     reader.update(len(part).to_bytes(8, 'little') + part)
   return reader.hexdigest()
 
 
-def _parts(value, seen, depth):
-  """Yields bytes that tell `value` from others; cycles by their number."""
+def _parts(value, seen, depth, count):
+  """Yields bytes that tell `value` from others; cycles by their number.
+
+  Args:
+    value: Anything.
+    seen: dict of id -> (number, value) of what was met before; it grows.
+    depth: How many values hold it.
+    count: Iterator that counts all values.
+
+  Raises:
+    _TooLarge: If these are too many.
+  """
+  if next(count) > _MOST_PARTS:
+    raise _TooLarge
   if isinstance(value, _PLAIN):
     yield repr(value).encode()
     return
@@ -97,11 +125,17 @@ def _parts(value, seen, depth):
     yield kind.encode()
     yield from _array_parts(value)
     return
+  if isinstance(value, set | frozenset):
+    # In the order of digests: its own depends on the process.
+    held = sorted(
+      _digest(_parts(item, dict(seen), depth + 1, count)) for item in value
+    )
+  else:
+    held = list(_inner(value))
   # Counted, so that what follows a container is not of it.
-  held = list(_inner(value))
   yield f'{kind} of {len(held)}'.encode()
   for inner in held:
-    yield from _parts(inner, seen, depth + 1)
+    yield from _parts(inner, seen, depth + 1, count)
 
 
 def _array_parts(value):
@@ -142,6 +176,8 @@ def _inner(value):
   if isinstance(value, types.MethodType):
     return [value.__func__, value.__self__]
   if isinstance(value, types.FunctionType):
+    if value.__code__.co_filename.startswith(_LIBRARIES):
+      return [value.__module__, value.__qualname__, *_kept_by(value)]
     return _function_parts(value)
   if type(value).__name__ in _GRAPHS:  # A digest of programs covers them.
     return [type(value).__name__]
@@ -149,8 +185,6 @@ def _inner(value):
     return [value.python_function]
   if isinstance(value, dict):
     return [part for item in value.items() for part in item]
-  if isinstance(value, set | frozenset):
-    return sorted(digest(item) for item in value)
   if isinstance(value, list | tuple):
     return list(value)
   return [type(value), *_held(value)]
@@ -238,6 +272,13 @@ def _slots(kind):
 def _mangled(kind, name):
   is_private = name.startswith('__') and not name.endswith('__')
   return f'_{kind.__name__.lstrip("_")}{name}' if is_private else name
+
+
+def _kept_by(function):
+  """Returns defaults of a function, and what it closes over."""
+  cells = function.__closure__ or ()
+  held = [_content(cell) for cell in cells]
+  return [function.__defaults__, function.__kwdefaults__, *held]
 
 
 def _function_parts(function):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ['Progress', 'Reports', 'Stopped', 'Update', 'say']
+__all__ = ['SILENT', 'Progress', 'Reports', 'Stopped', 'Update', 'say']
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_BARS = 0.1
@@ -49,6 +49,9 @@ class Reports(NamedTuple):
 
   is_shown: bool = True
   callback: Callable[[Update], bool | None] | None = None
+
+
+SILENT = Reports(is_shown=False)
 
 
 class Stopped(KeyboardInterrupt):
