@@ -5,8 +5,9 @@ import types
 
 import pytest
 
+from tfp_adaptive.driver import progress
 from tfp_adaptive.posterior import stages
-from tfp_adaptive.posterior.settings import Place
+from tfp_adaptive.posterior.plan import Place
 
 
 class _Doubling(stages.Run):
@@ -15,7 +16,7 @@ class _Doubling(stages.Run):
   def __init__(self, max_gradients, max_seconds=float('inf'), failed=()):
     self._settings = types.SimpleNamespace(
       max_gradients=max_gradients, max_seconds=max_seconds, min_ess=400.0,
-      progress=False,
+      reports=progress.SILENT,
     )  # fmt: skip
     self._report, self._failed = [stages.Stage('look', '', 3000.0, 1.0)], failed
     self._begin, self._ended_by, self._is_unjudged = time.monotonic(), '', False

@@ -19,8 +19,8 @@ from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.plan import Place
 from tfp_adaptive.posterior.posterior import Posterior
-from tfp_adaptive.posterior.settings import Place
 
 tfd = tfp.distributions
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfp_adaptive.driver import archive
 from tfp_adaptive.posterior import run_file
-from tfp_adaptive.posterior.settings import Place
+from tfp_adaptive.posterior.plan import Place
 
 _RUN = dict(seed=[0, 3])
 

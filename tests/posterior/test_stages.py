@@ -1,6 +1,5 @@
 """Calls that die are gone on with: the same draws as of one that did not."""
 
-import time
 import types
 
 import numpy as np
@@ -11,14 +10,14 @@ import tfp_adaptive as tfpa
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import progress
 from tfp_adaptive.driver import sample as sample_lib
-from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import plan
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior import verdict
 from tfp_adaptive.posterior.engines.host import HostEngine
-from tfp_adaptive.posterior.settings import Place
+from tfp_adaptive.posterior.plan import Place
 
 
 class _Killed(Exception):
@@ -104,8 +103,8 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
   # Behind its map none diverges.
   monkeypatch.setattr(structure, 'choose', dense)
   accepted, diverging = [], []
-  for accept_prob in (stages._CAREFUL_ACCEPT_PROB, structure.ACCEPT_PROB):
-    monkeypatch.setattr(stages, '_CAREFUL_ACCEPT_PROB', accept_prob)
+  for accept_prob in (plan._CAREFUL_ACCEPT_PROB, structure.ACCEPT_PROB):
+    monkeypatch.setattr(plan, '_CAREFUL_ACCEPT_PROB', accept_prob)
     posterior = tfpa.sample_posterior(
       _narrow_ridge, num_draws=400, num_chains=8, seed=3, progress=False,
       init=tf.TensorSpec([2], tf.float64), max_gradients=40_000,
@@ -120,82 +119,6 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     diverging.append(posterior.verdict.share_diverging)
   assert accepted[0] > 0.88 > accepted[1]
   assert diverging[0] < diverging[1]
-
-
-class _Planned(stages.Run):
-  """Tells the steps and the acceptance of an adaptation, and runs none."""
-
-  def __init__(self, drivers, left, max_seconds=np.inf):
-    self._drivers = drivers
-    self._begin, self._ended_by = time.monotonic(), ''
-    self._report = [stages.Stage('look', '', 3000.0, 1.0)]
-    # A block of 250 draws at 4 gradients comes with an adaptation.
-    self._settings = types.SimpleNamespace(
-      max_seconds=max_seconds,
-      num_draws=1000,
-      num_chains=8,
-      max_gradients=4000.0 + left,
-    )
-
-  def _planned_settings(self, number):
-    del number
-    return self._settings
-
-  def _choice(self, chains, attempt):
-    del attempt
-    return chains.choice._replace(drivers=self._drivers)
-
-  def _adapt(self, stage, choice, starts, num_steps, number):
-    del stage, starts, number
-    return num_steps, choice.target_accept_prob
-
-
-@pytest.mark.parametrize(
-  'drivers, is_new', [((1, 0), True), ((0,), False), ((), False)]
-)
-def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
-  drivers, is_new
-):
-  chains = types.SimpleNamespace(
-    choice=structure.Choice('conditional path', None, drivers=(0,)),
-    diverge=True,
-    gradients_per_adapting_step=4.0,
-    state=np.zeros([8, 1]),
-    is_lost=np.zeros([8], bool),
-  )
-  # Enough for a map, too little for careful steps.
-  found, lacking = _Planned(drivers, 33_334.0)._improved(chains, 1)
-  assert found == ((1250, structure.ACCEPT_PROB) if is_new else chains)
-  # 1000 steps of 24 gradients are to be half of what is left, draws of 4, and
-  # pairs to choose anew.
-  assert lacking == (0.0 if is_new else 48_000.0 + 1000.0 + 250.0)
-  told = '`max_gradients`: to adapt again takes 53_000 or more'
-  assert is_new or budget.words(3000.0 + lacking) == told
-  (_, accept_prob), _ = _Planned(drivers, 1e6)._improved(chains, 1)
-  assert accept_prob == (0.8 if is_new else 0.99)
-
-
-@pytest.mark.parametrize(
-  'cost, diverge, num_steps',
-  # Where draws are worth nothing half of what is left is for an adaptation.
-  [(1.5, False, 2500), (16.0, False, 1250), (16.0, True, 2083)],
-)
-def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
-  cost, diverge, num_steps
-):
-  chains = types.SimpleNamespace(
-    choice=structure.Choice(
-      'dense matrix', None, target_accept_prob=0.99 if diverge else 0.8
-    ),
-    diverge=diverge,
-    gradients_per_adapting_step=cost,
-    state=np.zeros([8, 1]),
-    is_lost=np.zeros([8], bool),
-  )
-  (found, _), lacking = _Planned((), 66_667.0)._improved(chains, 1)
-  assert found == num_steps and not lacking
-  late = _Planned((), 66_667.0, max_seconds=-1.0)
-  assert late._improved(chains, 1) == (chains, 0.0)
 
 
 @pytest.mark.nightly

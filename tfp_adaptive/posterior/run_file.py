@@ -16,8 +16,8 @@ from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import run_identity
 from tfp_adaptive.posterior import saved
+from tfp_adaptive.posterior.plan import Place
 from tfp_adaptive.posterior.posterior import Stage
-from tfp_adaptive.posterior.settings import Place
 
 __all__ = ['Kept', 'RunFile']
 

@@ -1,4 +1,4 @@
-"""What a run of `sample_posterior` was asked for, and where it is."""
+"""What a run of `sample_posterior` was asked for."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfp_adaptive.driver import progress
 
-__all__ = ['Place', 'Settings']
+__all__ = ['Settings']
 
 
 class Settings(NamedTuple):
@@ -33,16 +33,3 @@ class Settings(NamedTuple):
       jit_compile=self.jit_compile,
       dtype=self.dtype and tf.as_dtype(self.dtype).name,
     )
-
-
-class Place(NamedTuple):
-  """Where a run is: what comes next for its chains."""
-
-  attempt: int = 0
-  # 'improve': another structure, or more steps to adapt; 'sample'; 'done'.
-  phase: str = 'improve'
-  may_adapt: bool = True
-  # Gradients for whose want the adaptation of this attempt was left out, or 0.
-  lacking: float = 0.0
-  # Whether all checks passed before, and draws alone are still too few.
-  is_brief: bool = False

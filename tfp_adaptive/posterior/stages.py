@@ -11,11 +11,11 @@ from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress
 from tfp_adaptive.posterior import arrival
-from tfp_adaptive.posterior import budget
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import compilation
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import modes
+from tfp_adaptive.posterior import plan
 from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import starts as starts_lib
@@ -23,21 +23,11 @@ from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior.engines import recorded
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
-from tfp_adaptive.posterior.settings import Place
 
 __all__ = ['Run']
 
-_FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation.
-_FIRST_COST = 8.0  # Gradients of a step of a structure not yet tried.
-_GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
-# Largest share of the remaining budget for one adaptation. The second value
-# applies when proposals diverge.
-_LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
-_NUM_PAIRS = 2000  # Looked at to choose a structure.
 _LOOKS_AGAIN = (11, 21)  # Numbers of further looks, where chains were lost.
 _NOTABLE_NOISE = 0.01  # Nats of rounding that the report names.
-# Of steps so small that few diverge, and what such a step costs at most, about.
-_CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
 
 
 class Run:
@@ -54,7 +44,7 @@ class Run:
     self._begin = time.monotonic()
     self._report = []
     self._ended_by = ''
-    self._place = Place()
+    self._place = plan.Place()
     self._sampling = None  # Gradients and time before the stage of that name.
     self._is_file_final = False  # Whether what is drawn is no longer written.
     self._is_unjudged = False  # Whether chains came full from a file.
@@ -85,7 +75,13 @@ class Run:
           chains = self._placed(chains)
         if self._place.phase == 'sample':
           posterior = self._sample(chains, self._place.may_adapt)
-          self._place = self._next(posterior)
+          self._place, self._ended_by = plan.after_sampling(
+            self._place,
+            posterior.converged,
+            posterior.verdict.is_far_from_enough(self._settings.min_ess),
+            self._spent,
+            self._ended_by,
+          )
         # What was cut off before its end is planned again by another call.
         if not (self._ended_by and self._place.phase == 'improve'):
           self._save(chains)
@@ -95,38 +91,17 @@ class Run:
     posterior.ended_by = self._ended_by
     return posterior
 
-  def _next(self, posterior):
-    """Returns the `Place` behind a stage of sampling."""
-    place = self._place
-    is_far = posterior.verdict.is_far_from_enough(self._settings.min_ess)
-    if is_far and place.lacking and not self._ended_by:
-      self._ended_by = budget.words(self._spent + place.lacking)
-    if self._ended_by:
-      return place  # It goes on where it is, with another budget.
-    if is_far and place.may_adapt:
-      return Place(place.attempt + 1)
-    lacking = 0.0 if posterior.converged else place.lacking
-    return place._replace(phase='done', lacking=lacking)
-
   def _look(self):
     """Returns `Chains` of the first kernel, from starts that are drawn."""
     starts = self._starts()
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
-    cost = _FIRST_COST / _LARGEST_SHARE
-    settings = self._planned_settings(1)
-    num_steps = budget.affordable(settings, self._spent, _FIRST_STEPS, cost)
-    if num_steps < _FEWEST_STEPS:
-      raise ValueError(
-        f'`max_gradients={settings.max_gradients:.0f}` is too few to adapt '
-        'and to draw with. Write `max_gradients=10_000` or more.'
-      )
+    num_steps = plan.look(self._budget(1))
     chains = self._adapt('look', choice, starts, num_steps, 1)
     for number in _LOOKS_AGAIN:
       is_lost = chains.is_lost
-      settings = self._planned_settings(number)
-      affordable = budget.affordable(settings, self._spent, num_steps, cost)
-      if not np.any(is_lost) or affordable < num_steps or self._ended_by:
+      is_paid = plan.may_look_again(self._budget(number), num_steps)
+      if not np.any(is_lost) or not is_paid or self._ended_by:
         break
       self._say(f'{self._words(is_lost)}: they start again where others are')
       state = arrival.replaced(chains.state, is_lost)
@@ -194,8 +169,7 @@ class Run:
     if lacking:
       words = 'left out: `max_gradients` does not pay for it'
       self._note('adapt', words, 0, time.monotonic())
-    may_adapt = not lacking and attempt + 1 < _NUM_ATTEMPTS
-    self._place = Place(attempt, 'sample', may_adapt, lacking)
+    self._place = self._place.sampling(lacking)
     return found
 
   def _improved(self, chains, attempt):
@@ -207,49 +181,31 @@ class Run:
     """
     if self._is_late:
       return chains, 0.0
-    choice, cost = self._planned(chains, attempt)
-    if choice is chains.choice or self._is_late:
+    asked = self._choice(chains, attempt)
+    evidence = plan.Evidence(
+      chains.choice,
+      asked,
+      chains.diverge,
+      chains.gradients_per_adapting_step,
+      attempt,
+    )
+    planned = plan.adaptation(evidence, self._budget(2 + attempt))
+    if planned is None or self._is_late:
       return chains, 0.0
-    wanted = _GROWTH**attempt * _FIRST_STEPS
-    least = _FIRST_STEPS if attempt else _FEWEST_STEPS
-    settings = self._planned_settings(2 + attempt)
-    num_steps = budget.affordable(settings, self._spent, wanted, cost)
-    if num_steps < least:
-      again = _NUM_PAIRS / settings.num_chains  # To choose a structure again.
-      return chains, again + budget.needed(settings, least, cost)
+    if not planned.num_steps:
+      return chains, planned.lacking
     state = arrival.replaced(chains.state, chains.is_lost)
-    return self._adapt('adapt', choice, state, num_steps, 2 + attempt), 0.0
+    return self._adapt(
+      'adapt', planned.choice, state, planned.num_steps, 2 + attempt
+    ), 0.0
 
-  def _planned(self, chains, attempt):
-    """Returns what to adapt, and what is to be left for each of its steps.
-
-    The choice of the chains themselves where they need nothing.
-    """
-    choice, before = self._choice(chains, attempt), chains.choice
-    share = _LARGEST_SHARE
-    # Chains that hardly moved cost less than those that move will.
-    cost = max(chains.gradients_per_adapting_step, _FIRST_COST)
-    is_new = choice.name != before.name
-    is_new |= set(choice.drivers) > set(before.drivers)
-    if modes.is_exchange(choice.part):
-      cost = choice.part.num_replicas
-    elif is_new:
-      pass  # With the steps of any first adaptation.
-    elif chains.diverge:
-      choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
-      share = _LARGEST_SHARE_WHERE_DIVERGING
-      if choice.target_accept_prob != before.target_accept_prob:
-        cost = max(cost, _CAREFUL_COST)
-    elif attempt:
-      choice = choice._replace(target_accept_prob=before.target_accept_prob)
-    else:
-      choice = before
-    return choice, cost / share
-
-  def _planned_settings(self, number):
-    """Returns the settings by which an adaptation has its number of steps."""
-    planned = self._file.budget(number)
-    return self._settings._replace(max_gradients=planned)
+  def _budget(self, number):
+    """Returns the `plan.Budget` by which an adaptation has its steps."""
+    settings = self._settings
+    most = self._file.budget(number)
+    return plan.Budget(
+      most, self._spent, settings.num_draws, settings.num_chains
+    )
 
   def _seconds_left(self):
     return self._settings.max_seconds - (time.monotonic() - self._begin)
@@ -265,7 +221,8 @@ class Run:
 
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
-    settings, begin = self._planned_settings(number), time.monotonic()
+    settings, begin = self._settings, time.monotonic()
+    most = self._file.budget(number)
     self._file.begin(number)
     self._say(f'{stage}: {choice.name}')
     density = self._density
@@ -289,7 +246,7 @@ class Run:
       density,
       settings.num_draws,
       run,
-      settings.max_gradients,
+      most,
     )
     self._ended_by = self._ended_by or chains.cut_by
     found = f'{choice.name}, {num_steps} steps'
@@ -335,7 +292,7 @@ class Run:
     begin, before = time.monotonic(), self._density.num_calls
     by_chain = np.swapaxes(chains.draws, 0, 1)[~chains.is_lost]
     rows = by_chain.reshape(-1, by_chain.shape[-1])
-    rows = rows[:: -(-len(rows) // _NUM_PAIRS)]
+    rows = rows[:: -(-len(rows) // plan.NUM_PAIRS)]
     _, gradients = self._density.evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(
@@ -438,10 +395,7 @@ class Run:
         self._save(chains, self._stage(chains))
 
   def _is_brief(self, chains, stage):
-    """Whether draws took less than half of all gradients, and more may be had.
-
-    All checks can pass before rare regions, such as a far tail, were visited
-    often enough.
+    """Whether draws took less than half of all gradients, see `plan.is_brief`.
 
     Args:
       chains: `Chains`.
@@ -451,9 +405,10 @@ class Run:
     spent = self._spent + stage.num_gradients
     seconds = more * stage.seconds / max(stage.num_gradients, 1.0)
     seconds += time.monotonic() - self._begin
-    is_paid = spent + more <= settings.max_gradients
-    is_paid &= seconds < settings.max_seconds
-    return is_paid and 2.0 * chains.gradients_of_draws < spent
+    is_in_time = seconds < settings.max_seconds
+    return plan.is_brief(
+      chains.gradients_of_draws, spent, more, is_in_time, settings.max_gradients
+    )
 
   def _seed(self, number):
     return random.fold_in(self._settings.seed, number)
@@ -472,11 +427,8 @@ class Run:
       return None
     chains, self._report, self._place, is_richer = kept
     self._density = chains.density
-    if is_richer and self._place.lacking:
-      self._place = Place(self._place.attempt)
-    elif is_richer:
-      may_adapt = self._place.attempt + 1 < _NUM_ATTEMPTS
-      self._place = self._place._replace(may_adapt=may_adapt)
+    if is_richer:
+      self._place = self._place.with_a_larger_budget()
     if self._place.phase == 'sample':
       self._is_unjudged = chains.is_full
       stage = self._report.pop()

@@ -1,0 +1,230 @@
+"""What a run of `sample_posterior` does next, by what it knows and may spend.
+
+Pure functions: nothing here samples, reads a clock or writes a file.
+"""
+
+from typing import NamedTuple
+
+from tfp_adaptive.posterior import chains as chains_lib
+from tfp_adaptive.posterior import modes
+from tfp_adaptive.posterior.structure import Choice
+
+__all__ = [
+  'NUM_PAIRS',
+  'Adaptation',
+  'Budget',
+  'Evidence',
+  'Place',
+  'adaptation',
+  'after_sampling',
+  'is_brief',
+  'look',
+  'may_look_again',
+]
+
+NUM_PAIRS = 2000  # Pairs of state and gradient by which a structure is chosen.
+_FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation.
+_FIRST_COST = 8.0  # Gradients of a step of a structure not yet tried.
+_GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
+# Largest share of the remaining budget for one adaptation. The second value
+# applies when proposals diverge.
+_LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
+# Of steps so small that few diverge, and what such a step costs at most, about.
+_CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
+_COST_OF_A_DRAW = 4.0  # Gradients, of a block that comes with an adaptation.
+
+
+class Place(NamedTuple):
+  """Where a run is: what comes next for its chains.
+
+  Attributes:
+    attempt: Adaptations after the first look.
+    phase: 'improve': another structure, or more steps to adapt; 'sample';
+      'done'.
+    may_adapt: Whether chains that are far from enough adapt again.
+    lacking: Gradients for whose want the adaptation of this attempt was left
+      out, or 0.
+    is_brief: Whether all checks passed before, and draws alone are still too
+      few.
+  """
+
+  attempt: int = 0
+  phase: str = 'improve'
+  may_adapt: bool = True
+  lacking: float = 0.0
+  is_brief: bool = False
+
+  def sampling(self, lacking: float = 0.0) -> 'Place':
+    """Returns the place behind an adaptation, or behind one left out."""
+    may_adapt = not lacking and self.attempt + 1 < _NUM_ATTEMPTS
+    return Place(self.attempt, 'sample', may_adapt, lacking)
+
+  def with_a_larger_budget(self) -> 'Place':
+    """Returns where a run goes on that its budget had ended."""
+    if self.lacking:
+      return Place(self.attempt)
+    return self._replace(may_adapt=self.attempt + 1 < _NUM_ATTEMPTS)
+
+
+class Budget(NamedTuple):
+  """Gradients of each chain, and what is to be drawn with them."""
+
+  max_gradients: float
+  spent: float
+  num_draws: int
+  num_chains: int
+
+  def steps(self, num_steps: int, cost: float) -> int:
+    """Returns how many steps may adapt, at most so many.
+
+    Args:
+      num_steps: Of the adaptation.
+      cost: Gradients that are to be left for each of them.
+    """
+    size = chains_lib.block_size(self.num_draws, self.max_gradients)
+    left = self.max_gradients - self.spent - _COST_OF_A_DRAW * size
+    return min(num_steps, int(left / cost))
+
+  def needed(self, num_steps: int, cost: float) -> float:
+    """Returns the gradients that so many steps ask to be left."""
+    size = chains_lib.block_size(self.num_draws)
+    return _COST_OF_A_DRAW * size + num_steps * cost
+
+
+class Evidence(NamedTuple):
+  """What is known of chains when they have drawn.
+
+  Attributes:
+    before: The structure of their sampler.
+    asked: The structure that their draws ask for.
+    diverge: Whether more proposals diverge than a verdict allows.
+    cost: Gradients of one of their adapting steps.
+    attempt: Adaptations after the first look.
+  """
+
+  before: Choice
+  asked: Choice
+  diverge: bool
+  cost: float
+  attempt: int
+
+
+class Adaptation(NamedTuple):
+  """What is to be adapted.
+
+  Attributes:
+    choice: The structure.
+    num_steps: Steps that adapt; 0: the budget does not pay for them.
+    lacking: Gradients that would have to be left, if it does not.
+  """
+
+  choice: Choice
+  num_steps: int
+  lacking: float = 0.0
+
+
+def look(budget: Budget) -> int:
+  """Returns the steps of the first adaptation.
+
+  Raises:
+    ValueError: If the budget is too small for any.
+  """
+  num_steps = budget.steps(_FIRST_STEPS, _FIRST_COST / _LARGEST_SHARE)
+  if num_steps < _FEWEST_STEPS:
+    raise ValueError(
+      f'`max_gradients={budget.max_gradients:.0f}` is too few to adapt and to '
+      'draw with. Write `max_gradients=10_000` or more.'
+    )
+  return num_steps
+
+
+def may_look_again(budget: Budget, num_steps: int) -> bool:
+  """Returns whether the first adaptation may be made once more."""
+  cost = _FIRST_COST / _LARGEST_SHARE
+  return budget.steps(num_steps, cost) >= num_steps
+
+
+def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
+  """Returns what adapts next; `None` if the chains are to draw on as they are.
+
+  Another structure adapts. Chains of the right one adapt again if proposals
+  diverge, to smaller steps, or if their draws were not enough.
+  """
+  choice, cost = _aim(evidence)
+  if choice is evidence.before:
+    return None
+  wanted = _GROWTH**evidence.attempt * _FIRST_STEPS
+  least = _FIRST_STEPS if evidence.attempt else _FEWEST_STEPS
+  num_steps = budget.steps(wanted, cost)
+  if num_steps >= least:
+    return Adaptation(choice, num_steps)
+  again = NUM_PAIRS / budget.num_chains  # To choose a structure again.
+  return Adaptation(choice, 0, again + budget.needed(least, cost))
+
+
+def _aim(evidence):
+  """Returns a structure, and what is to be left for each step that adapts it.
+
+  `evidence.before` itself if the chains need nothing.
+  """
+  before, choice, share = evidence.before, evidence.asked, _LARGEST_SHARE
+  # Chains that hardly moved cost less than those that move will.
+  cost = max(evidence.cost, _FIRST_COST)
+  is_new = choice.name != before.name
+  is_new |= set(choice.drivers) > set(before.drivers)
+  if modes.is_exchange(choice.part):
+    cost = choice.part.num_replicas
+  elif is_new:
+    pass  # With the steps of any first adaptation.
+  elif evidence.diverge:
+    choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
+    share = _LARGEST_SHARE_WHERE_DIVERGING
+    if choice.target_accept_prob != before.target_accept_prob:
+      cost = max(cost, _CAREFUL_COST)
+  elif evidence.attempt:
+    choice = choice._replace(target_accept_prob=before.target_accept_prob)
+  else:
+    choice = before
+  return choice, cost / share
+
+
+def after_sampling(
+  place: Place, converged: bool, is_far: bool, spent: float, ended_by: str
+) -> tuple[Place, str]:
+  """Returns where a run is when it has drawn, and what ended it, or ''.
+
+  Args:
+    place: Where it was.
+    converged: Whether the draws passed all checks.
+    is_far: Whether they are far from enough.
+    spent: Gradients so far.
+    ended_by: What has ended it already, or ''.
+  """
+  if is_far and place.lacking and not ended_by:
+    thousands = -(-(spent + place.lacking) // 1000)
+    ended_by = f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or '
+    ended_by += 'more'
+  if ended_by:
+    return place, ended_by  # It goes on where it is, with another budget.
+  if is_far and place.may_adapt:
+    return Place(place.attempt + 1), ''
+  lacking = 0.0 if converged else place.lacking
+  return place._replace(phase='done', lacking=lacking), ''
+
+
+def is_brief(
+  of_draws: float, spent: float, more: float, is_in_time: bool, most: float
+) -> bool:
+  """Returns whether draws took less than half, and more of them may be had.
+
+  All checks can pass before rare regions, such as a far tail, were visited
+  often enough.
+
+  Args:
+    of_draws: Gradients since the chains adapted.
+    spent: All gradients.
+    more: Gradients of the draws that would come next.
+    is_in_time: Whether there is time for these.
+    most: The budget.
+  """
+  return is_in_time and spent + more <= most and 2.0 * of_draws < spent
