@@ -209,12 +209,17 @@ def _posterior(
     draws=values,
     trace=dict(target_log_prob=_heavy()[..., 0]) | trace,
     thinning=1,
+    choice=types.SimpleNamespace(name='dense matrix'),
     failures=[],
     is_noisy=False,
     is_settled=True,
     most_diverging=most_diverging,
   )
-  return posterior_lib.Posterior(problem, chains, [], min_ess)
+  report = [
+    posterior_lib.Stage('look', '', 3000.0, 1.0),
+    posterior_lib.Stage('sample', '', 6000.0, 2.0),
+  ]
+  return posterior_lib.Posterior(problem, chains, report, min_ess)
 
 
 @pytest.mark.parametrize('most, converged', [(0.005, True), (0.001, False)])
@@ -376,12 +381,24 @@ def _agreeing(num=4):
   return _posterior(np.random.default_rng(0).normal(size=(2000, 4, num)))
 
 
-def test_a_notebook_shows_verdict_estimates_and_stages():
+def test_verdict_estimates_and_cost_are_printed_and_shown_in_notebooks():
   posterior = _agreeing(20)
-  shown = posterior._repr_html_()
-  headline = str(posterior).splitlines()[0]
-  assert f'<b>{headline}</b>' in shown and 'and 8 more' in shown
-  assert shown.count('<tr') == 1 + 12 and '<details>' in shown
+  shown, printed = posterior._repr_html_(), str(posterior).splitlines()
+  assert f'<b>{printed[0]}</b>' in shown and 'and 10 more' in shown
+  assert shown.count('<tr') == 1 + 10 and '<details>' in shown
+  assert printed[0].startswith('Converged: 2000 draws of 4 chains, 20 ')
+  assert '\n'.join(printed[2:-2]) == posterior.table()
+  cost = '9,000 gradients per chain, 3.0 s, dense matrix; stages: '
+  assert printed[-1] == f'{cost}`posterior.report`' and cost in shown
+
+
+def test_what_failed_and_what_to_do_come_before_the_estimates():
+  values = np.random.default_rng(0).normal(size=(2000, 4, 2))
+  values[:, 0, 1] += 9.0
+  lines = str(_posterior(values)).splitlines()
+  begins = [line.split(':')[0] for line in lines]
+  assert begins[:2] == ['NOT CONVERGED', 'failed'] and begins[-1] != 'failed'
+  assert begins.index('next') < lines.index('')
 
 
 def test_a_posterior_that_is_pickled_says_how_it_is_saved():
@@ -389,24 +406,24 @@ def test_a_posterior_that_is_pickled_says_how_it_is_saved():
     pickle.dumps(_agreeing())
 
 
-def test_a_plot_has_a_row_for_each_of_the_worst_numbers(tmp_path):
+def test_a_plot_has_a_row_for_the_first_and_the_worst_numbers(tmp_path):
   pytest.importorskip('arviz_plots', reason='the extra plots is not installed')
   values = np.random.default_rng(0).normal(size=(200, 4, 4))
   values[:, 0] += [0.0, 1.0, 0.0, 2.0]
-  figure = _posterior(values).plot(max_rows=2)
+  figure = _posterior(values).plot(max_rows=3)
   axes = figure.viz['plot']
-  assert set(axes.data_vars) == {'x[1]', 'x[3]'}
+  assert set(axes.data_vars) == {'x[0]', 'x[1]', 'x[3]'}
   assert list(axes.column.values) == ['estimate', 'ranks', 'trace']
   figure.savefig(tmp_path / 'draws.png')
   assert (tmp_path / 'draws.png').stat().st_size > 10_000
 
 
-def test_a_table_has_the_coordinates_whose_chains_disagree_most():
+def test_a_table_has_the_first_rows_and_those_whose_chains_disagree_most():
   values = np.random.default_rng(0).normal(size=(2000, 4, 4))
   values[:, 0] += [0.0, 1.0, 0.0, 2.0]
   table = _posterior(values).table(max_rows=2).splitlines()
-  assert [row.split()[0] for row in table[1:-1]] == ['x[1]', 'x[3]']
-  assert table[-1] == 'and 2 more with a smaller R-hat'
+  assert [row.split()[0] for row in table[1:-1]] == ['x[0]', 'x[3]']
+  assert table[-1] == 'and 2 more, see `summary()`'
 
 
 @pytest.mark.parametrize(

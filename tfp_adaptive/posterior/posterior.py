@@ -25,9 +25,9 @@ from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior import verdict as verdict_lib
 
-__all__ = ['Posterior', 'Stage']
+__all__ = ['Posterior', 'Report', 'Stage']
 
-_MOST_ROWS = 12  # Of the table that is printed.
+_MOST_ROWS = 10  # Of a table that is printed.
 _COLUMN_WIDTH = 10  # The least, gap included.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
@@ -45,6 +45,13 @@ class Stage(NamedTuple):
     return f'{self.name:9} {spent:>28}  {self.found}'
 
 
+class Report(list):
+  """List of `Stage`; printed it has one line for each."""
+
+  def __repr__(self):
+    return '\n'.join(map(str, self))
+
+
 class Posterior:
   """Draws of a posterior, what they are worth, and the sampler that made them.
 
@@ -55,7 +62,8 @@ class Posterior:
     trace: dict of [draws, chains]: `target_log_prob` in unconstrained space,
       `is_accepted`, `diverging`, ...
     verdict: `posterior.verdict.Verdict`: the gates, coordinate by coordinate.
-    report: List of `Stage`: what was done and why, and what it cost.
+    report: `Report`, a list of `Stage`: what was done and why, and what it
+      cost each chain.
     thinning: Steps of a chain between two draws.
     num_gradients: Spent by each chain, everything included.
     ended_by: What ended the run before it was enough, or ''.
@@ -75,7 +83,7 @@ class Posterior:
     if chains.num_blocks:
       saved.record(problem, chains)  # Now, before anybody changes the density.
     self._min_ess, self.ended_by = min_ess, ended_by
-    self.report = report
+    self.report = Report(report)
     count = chains.num_kept
     self.unconstrained = chains.draws[:count]
     self.trace = {name: rows[:count] for name, rows in chains.trace.items()}
@@ -367,7 +375,11 @@ class Posterior:
     )
 
   def table(self, max_rows: int = _MOST_ROWS) -> str:
-    """Returns `summary` as text, the worst coordinates by R-hat if many."""
+    """Returns `summary` as text: of many rows the first and the worst by R-hat.
+
+    Args:
+      max_rows: Rows of the table.
+    """
     columns = self.summary()
     rows = self._rows_to_show(columns, max_rows)
     is_heavy = dict(zip(('mean', 'sd'), self.verdict.tails.is_heavy[:, rows]))
@@ -381,7 +393,7 @@ class Posterior:
       lines.append('* of unknown error: tails are heavy')
     left = len(self.coordinate_names) - len(rows)
     if left:
-      lines.append(f'and {left} more with a smaller R-hat')
+      lines.append(f'and {left} more, see `summary()`')
     return '\n'.join(lines)
 
   def plot(self, max_rows: int = _MOST_ROWS) -> Any:
@@ -390,8 +402,8 @@ class Posterior:
     Ranks of chains that agree stay inside of the grey band, 99 times in 100.
 
     Args:
-      max_rows: Rows of the figure, a number each; if there are more, those of
-        the largest R-hat.
+      max_rows: Rows of the figure, a number each; if there are more, the first
+        and those of the largest R-hat.
 
     Returns:
       The `arviz_plots.PlotCollection`; `.savefig(path)` writes it to a file.
@@ -415,12 +427,14 @@ class Posterior:
     )
 
   def _rows_to_show(self, columns, max_rows):
-    """Returns the rows of a table, the worst by R-hat if there are many."""
+    """Returns rows of a table: of many the first, and the worst by R-hat."""
     rows = np.arange(len(columns))
     if len(rows) <= max_rows:
       return rows
     order = np.argsort(-np.nan_to_num(columns['R-hat'], nan=-np.inf))
-    return np.sort(order[:max_rows])
+    worst = order[: -(-max_rows // 2)]
+    others = [row for row in rows if row not in worst]
+    return np.sort([*worst, *others[: max_rows - len(worst)]])
 
   def _joint(self):
     """Returns the joint distribution that was sampled."""
@@ -481,30 +495,45 @@ class Posterior:
 
   def _repr_html_(self):
     """Returns what a notebook shows: the verdict, a table, the stages."""
-    first, *lines = (html.escape(line) for line in repr(self).splitlines())
     columns = self.summary()
     rows = self._rows_to_show(columns, _MOST_ROWS)
-    shown = columns.iloc[rows]
     formatters = {name: functools.partial(_cell, name) for name in _COLUMNS}
     left = len(columns) - len(rows)
-    more = f'<p>and {left} more with a smaller R-hat</p>' if left else ''
-    table = shown.to_html(formatters=formatters, border=0)
-    details = '\n'.join(lines)
+    paragraphs = [f'<b>{html.escape(self._headline())}</b>']
+    paragraphs += map(html.escape, self._what_failed())
+    table = columns.iloc[rows].to_html(formatters=formatters, border=0)
+    more = f'<p>and {left} more, see <code>summary()</code></p>' if left else ''
+    stages = html.escape(repr(self.report))
     return (
-      f'<p><b>{first}</b></p>{table}{more}'
-      f'<details><summary>How it was sampled</summary><pre>{details}</pre>'
+      f'{"".join(f"<p>{line}</p>" for line in paragraphs)}{table}{more}'
+      f'<p>{html.escape(self._cost())}</p>'
+      f'<details><summary>How it was sampled</summary><pre>{stages}</pre>'
       '</details>'
     )
 
   def __repr__(self):
-    lines = [self._headline()]
-    lines += [f'  {line}' for line in repr(self.verdict).splitlines()]
+    lines = [self._headline(), *self._what_failed()]
+    if self._chains.is_settled:
+      lines += ['', self.table(), '']
+    return '\n'.join([*lines, self._cost()])
+
+  def _what_failed(self):
+    """Returns sentences on what failed or is in doubt, and on what to do."""
+    lines = [f'failed: {sentence}' for sentence in self.verdict.failed]
+    lines += [f'heavy tails: {sentence}' for sentence in self.verdict.doubts]
     if self.ended_by:
-      lines.append(f'  ended by {self.ended_by}')
-    lines += [f'  {stage}' for stage in self.report]
+      lines.append(f'ended by {self.ended_by}')
     if not self.converged:
-      lines.append(f'  next: {self._advice}')
-    return '\n'.join(lines)
+      lines.append(f'next: {self._advice}')
+    return lines
+
+  def _cost(self):
+    """Returns a line on what the draws have cost, and where to read more."""
+    seconds = sum(stage.seconds for stage in self.report)
+    return (
+      f'{self.num_gradients:,.0f} gradients per chain, {seconds:.1f} s, '
+      f'{self.choice}; stages: `posterior.report`'
+    )
 
 
 def _variables(states, names=None):
