@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.transport.maps import hierarchies
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.posterior.fits import conditional
+from tfp_adaptive.posterior.fits import factors
 from tfp_adaptive.posterior.fits import matrix
 from tfp_adaptive.posterior.fits import natural as natural_lib
 from tfp_adaptive.posterior.fits import search
@@ -39,52 +41,77 @@ def _hierarchy(count=2000, seed=0):
   return states, tape.gradient(value, x).numpy()
 
 
+def _walk(count=2000, seed=0):
+  """Returns pairs of two log scales and a walk whose steps differ."""
+  rng = np.random.default_rng(seed)
+  states = hierarchies.draw_walk(rng, count, _SIZE)
+  return tuple(
+    rows.numpy() for rows in hierarchies.pairs(hierarchies.walk, states)[:2]
+  )
+
+
 @pytest.fixture(scope='module')
 def pairs():
   return _hierarchy()
 
 
-@pytest.fixture(scope='module', params=[False, True], ids=['straight', 'bent'])
+_FORMS = {
+  'straight': {},
+  'bent': dict(is_bent=True),
+  'path': dict(is_path=True),
+  'bent path': dict(is_bent=True, is_path=True),
+}
+
+
+@pytest.fixture(scope='module', params=_FORMS)
 def fitted(request, pairs):
-  found = search.find(*pairs, 3, request.param)
-  return request.param, conditional.fit(*pairs, *found, request.param)
+  form = _FORMS[request.param]
+  pairs = _walk() if 'is_path' in form else pairs
+  found = search.find(*pairs, [-1] * 3, **form)
+  return form, pairs, conditional.fit(*pairs, *found, **form)
 
 
 @pytest.mark.full
-def test_a_map_is_that_of_the_compiled_fit(pairs, fitted):
-  is_bent, found = fitted
-  assert 1 in found.natural.drivers
+def test_a_map_is_that_of_the_compiled_fit(fitted):
+  form, pairs, found = fitted
+  is_path, is_bent = (form.get(key, False) for key in ('is_path', 'is_bent'))
+  assert set(found.natural.drivers) > ({0, 1} if is_path else {1})
   states, scores = map(tf.constant, pairs)
   equal = tf.fill([len(states)], tf.constant(1.0 / len(states), tf.float64))
-  none = tf.constant([-1, -1, -1])
   # As many as a search looks at: all of them.
   few = [states[:500], scores[:500], 4.0 * equal[:500]]
-  other = natural_search.find(*few, none, True, False, is_bent)
-  own = search.find(*(rows[:500] for rows in pairs), 3, is_bent)
-  assert other[0].numpy().tolist() == own[0].tolist()
-  np.testing.assert_array_equal(other[1], own[1])
+  for first in ([-1, -1, -1], [1, 0]):
+    other = natural_search.find(
+      *few, tf.constant(first), first[0] < 0, is_path, is_bent
+    )
+    own = search.find(*(rows[:500] for rows in pairs), first, **form)
+    assert other[0].numpy().tolist() == own[0].tolist()
+    np.testing.assert_array_equal(other[1], own[1])
   exponents = own[1]
   transport = maps.conditional_gaussian(
-    drivers=[1, 0], exponents=exponents[:2], bent=is_bent
+    drivers=[1, 0],
+    exponents=exponents,
+    bent=is_bent,
+    structure='tridiagonal' if is_path else 'diagonal',
   )
   start = transport.init(_SIZE, tf.float64, tf.ones([], tf.float64))
   params = transport.fit(start, states, scores, equal)
-  ours = conditional.fit(*pairs, np.array([1, 0]), exponents[:2], is_bent)
+  ours = conditional.fit(*pairs, np.array([1, 0]), exponents, **form)
   for name in natural_lib.Natural._fields:
     np.testing.assert_allclose(
-      getattr(ours.natural, name), getattr(params, name), atol=1e-9
+      getattr(ours.natural, name), getattr(params, name), atol=1e-8
     )
-  np.testing.assert_allclose(ours.factor, params.factor, atol=1e-9)
+  np.testing.assert_allclose(ours.factor, params.factor, atol=1e-8)
   rows = np.random.default_rng(1).normal(size=(5, _SIZE))
   bijector = transport.bijector(params)
   states, log_det, _ = ours.forward(rows)
-  np.testing.assert_allclose(states, bijector.forward(rows), rtol=1e-9)
+  np.testing.assert_allclose(states, bijector.forward(rows), rtol=1e-8)
   expected = bijector.forward_log_det_jacobian(tf.constant(rows), 1)
-  np.testing.assert_allclose(log_det, expected, rtol=1e-9)
+  np.testing.assert_allclose(log_det, expected, rtol=1e-8)
 
 
 def test_a_map_and_its_gradient_are_right_by_finite_differences(fitted):
-  _, params = fitted
+  *_, params = fitted
   rng = np.random.default_rng(2)
   rows, scores = rng.normal(size=(2, 4, _SIZE))
   states, log_det, pull = params.forward(rows)
@@ -101,6 +128,41 @@ def test_a_map_and_its_gradient_are_right_by_finite_differences(fitted):
     )
   expected = np.linalg.slogdet(jacobian)[1]
   np.testing.assert_allclose(log_det, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('signs', [1.0, -1.0, [1.0, -1.0]])
+def test_the_factor_of_a_path_is_that_of_the_dense_precision(signs):
+  rng = np.random.default_rng(5)
+  slack, edge = rng.uniform(size=(2, 2, _SIZE))
+  edge = np.transpose(np.transpose(edge) * signs)
+  edge[:, -1] = 0.0
+  terms = rng.uniform(size=(3, 2))
+  natural = natural_lib.of_scale(_SIZE, [], is_path=True)
+  lower = factors.of_terms(natural._replace(slack=slack, edge=edge), terms)
+  rows = rng.normal(size=(3, _SIZE))
+  for row in range(3):
+    precision = np.zeros([_SIZE, _SIZE])
+    for term, r, w in zip(terms[row], slack, edge):
+      precision += term * np.diag(r)
+      for t in range(_SIZE - 1):
+        end = np.eye(_SIZE)[t] - np.sign(w[t]) * np.eye(_SIZE)[t + 1]
+        precision += term * abs(w[t]) * np.outer(end, end)
+    dense = np.linalg.cholesky(precision)
+    np.testing.assert_allclose(lower.diagonal[row], np.diag(dense), rtol=1e-10)
+    for found, matrix_of in (
+      (lower.multiply_adjoint(rows), dense.T),
+      (lower.solve(rows), np.linalg.inv(dense)),
+      (lower.solve_adjoint(rows), np.linalg.inv(dense).T),
+    ):
+      np.testing.assert_allclose(found[row], matrix_of @ rows[row], rtol=1e-9)
+
+
+def test_the_scores_of_a_walk_are_exact_behind_its_path():
+  params = conditional.fit(
+    *_walk(), np.array([0, 1]), np.array([-2.0, -2.0]), is_path=True
+  )
+  rows, scores = params.whitened(*_walk(seed=1))
+  assert hierarchies.spread((rows + scores)[:, 2:]) < 1e-2
 
 
 def test_whitened_pairs_are_those_of_a_normal_where_the_model_is_one(pairs):
@@ -132,3 +194,13 @@ def test_a_matrix_is_that_of_the_compiled_fit(count):
 def test_a_matrix_of_rows_that_do_not_move_is_none():
   still = np.zeros([100, _SIZE])
   assert not np.all(np.isfinite(matrix.fit(still, still)))
+
+
+def test_a_diagonal_is_that_of_spreads():
+  rng = np.random.default_rng(4)
+  scales = 10.0 ** np.arange(_SIZE)
+  states = 5.0 + scales * rng.normal(size=(4000, _SIZE))
+  scores = -(states - 5.0) / scales**2
+  np.testing.assert_allclose(
+    matrix.fit_diagonal(states, scores), scales, rtol=1e-9
+  )

@@ -222,8 +222,9 @@ class LearnedMap(kept.Kept):
   def _fitted(self, states, gradients):
     drivers, exponents = self._given
     if not len(drivers):
+      none = np.full([self._num_drivers], -1)
       drivers, exponents = search_lib.find(
-        states, gradients, self._num_drivers, self._is_bent
+        states, gradients, none, self._is_bent
       )
     return conditional.fit(states, gradients, drivers, exponents, self._is_bent)
 
