@@ -207,7 +207,8 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
     if not len(drivers):
       none = np.full([min(search.MOST_DRIVERS, size - 1)], -1)
       drivers, exponents = search.find(states, scores, none, **form)
-    is_dense = size <= _MOST_DENSE
+    # Of many coordinates the kernel of a path has a diagonal inside.
+    is_dense = name in ON_HOST or size <= _MOST_DENSE
     fit = matrix_lib.fit if is_dense else matrix_lib.fit_diagonal
     params = conditional.fit(
       states, scores, drivers, exponents, **form, fit_factor=fit

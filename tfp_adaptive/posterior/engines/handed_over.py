@@ -35,7 +35,7 @@ def _params(part, dtype):
   if part.is_matrix:
     return tf.constant(part.factor, dtype)
   natural, factor = part.params
-  values = natural._asdict() | dict(edge=natural.offset[:, :0], factor=factor)
+  values = natural._asdict() | dict(factor=factor)
   drivers = tf.constant(values.pop('drivers'), tf.int32)
   tensors = {name: tf.constant(value, dtype) for name, value in values.items()}
   return ConditionalGaussianParams(drivers=drivers, **tensors)

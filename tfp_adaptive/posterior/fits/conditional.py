@@ -280,8 +280,7 @@ class _Regression:
     of_both, of_own = _products(placed, terms), _products(terms, terms)
     # Own features of one kind are side by side.
     places = [
-      slice(begin, begin + num_terms)
-      for begin in range(count, size, num_terms)
+      slice(begin, begin + num_terms) for begin in range(count, size, num_terms)
     ]
     for kind, (here, own) in enumerate(zip(places, self._own)):
       weighted = (share * own).T
