@@ -13,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import preconditioners
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import matrix as matrix_lib
+from tfp_adaptive.fits import pairs as pairs_lib
+from tfp_adaptive.fits import search
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.posterior import modes
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import matrix as matrix_lib
-from tfp_adaptive.posterior.fits import pairs as pairs_lib
-from tfp_adaptive.posterior.fits import search
 from tfp_adaptive.transport import maps
 
 __all__ = [

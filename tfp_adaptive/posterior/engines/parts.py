@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import matrix as matrix_lib
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import search as search_lib
 from tfp_adaptive.posterior.engines import kept
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import matrix as matrix_lib
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import search as search_lib
 
 __all__ = ['LearnedMap', 'LearnedMatrix']
 

@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfp_adaptive.posterior.fits import factors
-from tfp_adaptive.posterior.fits import matrix
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import pairs as pairs_lib
+from tfp_adaptive.fits import factors
+from tfp_adaptive.fits import matrix
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import pairs as pairs_lib
 
 __all__ = ['Fitted', 'Params', 'fit', 'in_units', 'regress', 'start']
 

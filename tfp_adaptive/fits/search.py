@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import pairs as pairs_lib
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import pairs as pairs_lib
 
 __all__ = ['MOST_DRIVERS', 'find']
 

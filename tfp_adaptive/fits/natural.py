@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfp_adaptive.posterior.fits import factors
-from tfp_adaptive.posterior.fits import pairs
+from tfp_adaptive.fits import factors
+from tfp_adaptive.fits import pairs
 
 __all__ = [
   'Natural',

@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from tests.transport.maps import hierarchies
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import factors
+from tfp_adaptive.fits import matrix
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import search
 from tfp_adaptive.linear import fisher_fit
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import factors
-from tfp_adaptive.posterior.fits import matrix
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import search
 from tfp_adaptive.preconditioners import cholesky
 from tfp_adaptive.transport import maps
 from tfp_adaptive.transport.maps import natural_search
