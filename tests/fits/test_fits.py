@@ -1,4 +1,4 @@
-"""Fits in NumPy: against those of compiled kernels, and against derivatives."""
+"""Fits in NumPy: against compiled maps, dense algebra, and derivatives."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from tfp_adaptive.fits import search
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.preconditioners import cholesky
 from tfp_adaptive.transport import maps
-from tfp_adaptive.transport.maps import natural_search
 
 _SIZE = 6
 
@@ -71,40 +70,20 @@ def fitted(request, pairs):
   return form, pairs, conditional.fit(*pairs, *found, **form)
 
 
-@pytest.mark.full
-def test_a_map_is_that_of_the_compiled_fit(fitted):
+def test_a_map_is_that_of_compiled_kernels(fitted):
   form, pairs, found = fitted
-  is_path, is_bent = (form.get(key, False) for key in ('is_path', 'is_bent'))
-  assert set(found.natural.drivers) > ({0, 1} if is_path else {1})
-  states, scores = map(tf.constant, pairs)
-  equal = tf.fill([len(states)], tf.constant(1.0 / len(states), tf.float64))
-  # As many as a search looks at: all of them.
-  few = [states[:500], scores[:500], 4.0 * equal[:500]]
-  for first in ([-1, -1, -1], [1, 0]):
-    other = natural_search.find(
-      *few, tf.constant(first), first[0] < 0, is_path, is_bent
-    )
-    own = search.find(*(rows[:500] for rows in pairs), first, **form)
-    assert other[0].numpy().tolist() == own[0].tolist()
-    np.testing.assert_array_equal(other[1], own[1])
-  exponents = own[1]
   transport = maps.conditional_gaussian(
-    drivers=[1, 0],
-    exponents=exponents,
-    bent=is_bent,
-    structure='tridiagonal' if is_path else 'diagonal',
+    num_drivers=3,
+    bent=form.get('is_bent', False),
+    structure='tridiagonal' if 'is_path' in form else 'diagonal',
   )
-  start = transport.init(_SIZE, tf.float64, tf.ones([], tf.float64))
-  params = transport.fit(start, states, scores, equal)
-  ours = conditional.fit(*pairs, np.array([1, 0]), exponents, **form)
-  for name in natural_lib.Natural._fields:
-    np.testing.assert_allclose(
-      getattr(ours.natural, name), getattr(params, name), atol=1e-8
-    )
-  np.testing.assert_allclose(ours.factor, params.factor, atol=1e-8)
+  assert set(found.natural.drivers) > ({0, 1} if 'is_path' in form else {1})
+  params = transport.fit(None, *pairs)
+  for ours, theirs in zip((*found.natural, found.factor), params, strict=True):
+    np.testing.assert_array_equal(ours, theirs)
+  bijector = transport.bijector(tf.nest.map_structure(tf.constant, params))
   rows = np.random.default_rng(1).normal(size=(5, _SIZE))
-  bijector = transport.bijector(params)
-  states, log_det, _ = ours.forward(rows)
+  states, log_det, _ = found.forward(rows)
   np.testing.assert_allclose(states, bijector.forward(rows), rtol=1e-8)
   expected = bijector.forward_log_det_jacobian(tf.constant(rows), 1)
   np.testing.assert_allclose(log_det, expected, rtol=1e-8)

@@ -17,8 +17,6 @@ drivers, noise is most of h. The states tell of the place too: with
 both of mean 0, without correlation, y of variance one and e of variance v, the
 best h and H have the least mean of e^2 / v + y^2. That is a regression again,
 of P x + g / (1 + v): on scores alone where they are exact, v = 0.
-
-`transport.maps.natural_fit` is the same for compiled kernels.
 """
 
 from typing import NamedTuple
