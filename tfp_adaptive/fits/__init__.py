@@ -9,7 +9,7 @@ __all__ = ['digest']
 
 @functools.cache
 def digest() -> str:
-  """Returns hex digits of the code of all fits: runs that differ in it differ."""
+  """Returns hex digits of the code of all fits."""
   reader = hashlib.sha256()
   for file in sorted(pathlib.Path(__file__).parent.glob('*.py')):
     reader.update(file.read_bytes())

@@ -85,7 +85,7 @@ def conditional_gaussian(
       for ridges like a parabola: Q. It takes more pairs to fit.
     exponents: Of the terms of `drivers`, a float for a unit of each: -2 for the
       log scale of a normal prior, 0 for a mean; `None`: found with the
-      drivers. With both given nothing is searched, and kernels compile sooner.
+      drivers. With both given nothing is searched.
     preconditioner: Structure of C, inside; dense by default.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float, a function of the event size, or `None`: found by the
