@@ -30,6 +30,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
+from tfp_adaptive.core import block_fits
 
 FILE = pathlib.Path(__file__).with_suffix('.json')
 _NUM_RESULTS = 200
@@ -46,7 +47,12 @@ def built(case):
 
 
 def run(kernel, start, jit_compile, seed=(20, 26)):
-  """Returns the states after every step, parts of [steps, chains, ...]."""
+  """Returns the states after every step, parts of [steps, chains, ...].
+
+  Kernels that are fitted between blocks of steps are driven.
+  """
+  if block_fits.steps(kernel):
+    return driven(kernel, start, jit_compile, seed)
 
   @tf.function(autograph=False, jit_compile=jit_compile)
   def chain(start, seed):

@@ -23,6 +23,7 @@ from sybil.document import Document
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.core import block_fits
 
 _ROOT = pathlib.Path(tfpa.__file__).resolve().parents[1]
 # The blocks of these pages stand alone, and each is an item.
@@ -112,7 +113,8 @@ def test_examples_of_parts_make_a_kernel_or_draw(name):
   names = _run_example(name)
   if 'kernel' in names and 'target' in names:
     start = names['target'].sample(4, seed=1)
-    results = names['kernel'].bootstrap_results(start)
+    with block_fits.promised(names['kernel']):
+      results = names['kernel'].bootstrap_results(start)
     assert results is not None
   if 'draws' in names:
     density = tfpa.gaussian_priors.log_prob(names['prior'], names['draws'])

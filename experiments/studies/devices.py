@@ -9,6 +9,7 @@ more chains do not double the rate.
 """
 
 import time
+import warnings
 from typing import Any
 from typing import NamedTuple
 
@@ -101,13 +102,11 @@ def learned(
   """Returns the frozen kernel, a state, and seconds until the first step."""
   kernel = case.build(amount.num_adaptation_steps, temper)
   start = _draws(case, amount.num_learning_chains, 0)
-  results = kernel.bootstrap_results(start)
-  program = _program(kernel)
-  begin = time.monotonic()
-  program(start, results, 1)
-  seconds = time.monotonic() - begin
-  state, results = program(start, results, amount.num_adaptation_steps)
-  return tfpa.frozen(kernel, results), state, seconds
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # One draw is worth a warning.
+    run = tfpa.sample(kernel, start, 1, seed=(7, 8), progress=False)
+  fixed = tfpa.frozen(kernel, run.final_kernel_results)
+  return fixed, run.final_state, run.seconds['compile']
 
 
 def worst_z(kernel: Any, case: laws.Case, amount: Amount) -> float:

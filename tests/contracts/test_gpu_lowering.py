@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.samplers import laws
+from tfp_adaptive.core import block_fits
 
 _CASES = {case.name: case for case in laws.cases()}
 _NUM_CHAINS = 10
@@ -70,7 +71,8 @@ def test_adapting_and_frozen_steps_lower_for_a_gpu(name):
   case = _CASES[name]
   state = case.pack(tf.constant(case.law.draw(_NUM_CHAINS, 0), tf.float32))
   kernel = case.build(1000)
-  results = kernel.bootstrap_results(state)
+  with block_fits.promised(kernel):
+    results = kernel.bootstrap_results(state)
   adapting = _lowered(kernel, state, results)
   learned = tfpa.frozen(kernel, results)
   frozen = _lowered(learned, state, learned.bootstrap_results(state))

@@ -11,12 +11,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import natural
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.engines import program
 from tfp_adaptive.posterior.engines import python_program
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import natural
 
 _HAS_JAX = importlib.util.find_spec('jax') is not None
 if _HAS_JAX:

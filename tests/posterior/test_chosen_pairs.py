@@ -24,7 +24,7 @@ class _Run(stages.Run):
   """What chooses a structure, and samples nothing."""
 
   def __init__(self):
-    self._density, self._programs, self._report = _Density(), {}, []
+    self._density, self._report = _Density(), []
     self._settings = types.SimpleNamespace(reports=progress.SILENT)
     self._problem = types.SimpleNamespace(coordinates=['x'])
 
@@ -33,8 +33,8 @@ class _Run(stages.Run):
 def test_pairs_are_of_one_chain_after_the_other(monkeypatch, diverge):
   given = []
 
-  def choose(states, scores, programs, learned, diverge, num_chains):
-    del programs, learned
+  def choose(states, scores, learned, diverge, num_chains):
+    del learned
     given.append((states, scores, diverge, num_chains))
     return structure.Choice(*structure.default_matrix(1))
 

@@ -78,7 +78,7 @@ def test_every_chain_is_in_both_halves_of_the_pairs(num_chains, monkeypatch):
     halves.extend((pairs[0], pairs[2]))
     return np.nan, {}
 
-  monkeypatch.setattr(structure, '_tried_on_host', tried)
+  monkeypatch.setattr(structure, '_tried_map', tried)
   # Of very many chains not each has a pair.
   chain = np.floor(np.arange(400) * num_chains / 400)
   rows = np.stack([chain, chain], axis=-1)
@@ -160,10 +160,9 @@ def test_the_matrix_that_chains_have_counts_where_it_is_better():
   rng = np.random.default_rng(0)
   states = rng.normal(size=(40, 30)) @ factor.T
   scores = -states @ np.linalg.inv(factor @ factor.T)
-  programs = {}
 
   def loss(learned):
-    choice = structure.choose(states, scores, programs, learned)
+    choice = structure.choose(states, scores, learned)
     return choice.losses['dense matrix']
 
   of_pairs = loss(None)
@@ -210,18 +209,21 @@ def test_what_bends_searches_anew_where_other_drivers_earned_nothing(
 ):
   given = []
 
+  def of_matrix(matrix, name, pairs):
+    del matrix, name
+    return np.full(pairs[-1].shape, 2.0)
+
   def tried(name, pairs, drivers=(), exponents=()):
     del exponents
     shape = pairs[-1].shape
-    if name == 'dense matrix':
-      return np.full(shape, 2.0), {}
     if name == 'conditional Gaussian':
       return np.full(shape, loss), dict(drivers=(1,), exponents=(0.0,))
     given.append(drivers)
     drivers = given[-1] or (0,)
     return np.full(shape, 0.01), dict(drivers=drivers, exponents=(0.0,))
 
-  monkeypatch.setattr(structure, '_tried_on_host', tried)
+  monkeypatch.setattr(structure, '_loss_of_fit', of_matrix)
+  monkeypatch.setattr(structure, '_tried_map', tried)
   rows = np.random.default_rng(0).normal(size=(400, 2))
   choice = structure.choose(rows, -rows)
   assert given == [known]

@@ -8,6 +8,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tests.transport import transported
 from tests.transport.maps import networks
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.transport import transported_leapfrog as leapfrog
 
 
@@ -200,7 +201,8 @@ def test_the_number_of_chains_may_be_unknown(transport):
     input_signature=[tf.TensorSpec([None, 3], tf.float64)], autograph=False
   )
   def one_step(start):
-    results = kernel.bootstrap_results(start)
+    with block_fits.promised(kernel):
+      results = kernel.bootstrap_results(start)
     return kernel.one_step(start, results, seed=(1, 2))[0]
 
   assert one_step(tf.ones([4, 3], tf.float64)).shape == [4, 3]

@@ -12,7 +12,9 @@ from tests.transport.funnels import exact_draws
 from tests.transport.funnels import fixed
 from tests.transport.funnels import funnel
 from tests.transport.funnels import SIZE
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.linear import trajectory_length
 from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
 
 _STEP_SIZE = 0.4
@@ -32,7 +34,8 @@ def _correlations(num_steps=300, num_chains=50):
   """Returns 1 - r by length and coordinate, at one step size, and weights."""
   kernel = _learning(funnel, fixed(slope=1.0), 10**6)
   state = exact_draws(num_chains)
-  results = kernel.bootstrap_results(state)
+  with block_fits.promised(kernel):
+    results = kernel.bootstrap_results(state)
 
   @tf.function(autograph=False)
   def step(state, results, seed):
@@ -131,9 +134,7 @@ def test_what_was_seen_behind_another_map_is_forgotten(monkeypatch):
   assert longest > 2
   np.testing.assert_allclose(spread, 1.0, atol=0.2)
   # The negative control: what is new looks as if it did not move.
-  monkeypatch.setattr(
-    FisherTransportAdaptation, '_forget_lengths', lambda self, known, *_: known
-  )
+  monkeypatch.setattr(trajectory_length, 'restart', lambda known, *_: known)
   _, spread = _spread_behind_fits()
   assert spread.max() > 100.0
 

@@ -89,6 +89,26 @@ class Kernel(tfp_private.TransitionKernel):
       'return. Use `tfpa.frozen(kernel, results)`.'
     )
 
+  @property
+  def fit_steps(self) -> tuple[int, ...]:
+    """Steps after which `fitted_at` is due, between two blocks of steps."""
+    return ()
+
+  @property
+  def fit_code(self) -> Any:
+    """What `fitted_at` calls: two runs with other fits are not the same run."""
+    return None
+
+  def fitted_at(self, state: Any, results: Any) -> Any:
+    """Returns the results after a fit on the host.
+
+    Args:
+      state: State of the chains in this kernel's own space.
+      results: This kernel's own results.
+    """
+    del state
+    return results
+
   def scalars_at(self, results: Any) -> dict[str, tf.Tensor]:
     """Returns [] Tensors by name that tell how the adaptation goes.
 

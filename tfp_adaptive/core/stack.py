@@ -22,11 +22,16 @@ __all__ = [
   'levels',
   'metropolis_hastings_results',
   'ours',
+  'ours_of',
   'proposal_results',
   'recorded',
+  'replaced',
   'scalars',
   'target_log_prob',
 ]
+
+# Fields that hold the results of the kernel inside.
+_INNER = ('accepted_results', 'inner_results')
 
 
 def kernels(kernel):
@@ -63,7 +68,7 @@ def inner_results(results):
   """Returns the results of the kernel inside a wrapper, or `None`."""
   # Results of a kernel that is not TFP's need not be a namedtuple.
   fields = getattr(results, '_fields', ())
-  for name in ('accepted_results', 'inner_results'):
+  for name in _INNER:
     if name in fields:
       return getattr(results, name)
   return None
@@ -84,6 +89,28 @@ def ours(kernel, state, results):
       yield one, state, own
     if isinstance(one, tfp.mcmc.TransformedTransitionKernel):
       state = own.transformed_state
+
+
+def ours_of(kernel):
+  """Returns the kernels, outermost first, that are this library's."""
+  return [k for k in kernels(kernel) if isinstance(k, kernel_base.Kernel)]
+
+
+def replaced(results, old, new):
+  """Returns results with those of one kernel inside replaced.
+
+  Args:
+    results: Results of a kernel.
+    old: The same, or those of a kernel inside of it.
+    new: Takes the place of `old`.
+  """
+  if results is old:
+    return new
+  for name in _INNER:
+    if name in results._fields:
+      inner = replaced(getattr(results, name), old, new)
+      return results._replace(**{name: inner})
+  return results
 
 
 def proposal_results(results):

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import _version
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import code_digest
@@ -28,6 +29,7 @@ _IN_WORDS = (
   'start_program',
   'step_program',
   'python_code',
+  'fits',
   'readings',
 )
 _SCALARS = (bool, int, float, str, np.generic, type(None))
@@ -53,6 +55,7 @@ def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
   # Before anything is evaluated: Python code may count its calls.
   if step.calls_python or start is None or start.calls_python:
     code = code_digest.digest([_parameters(kernel), trace_fn])
+  fits = block_fits.code(kernel)
   return dict(
     kernel=diagnosis.kernel_names(kernel),
     **plan._asdict(),
@@ -65,6 +68,7 @@ def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
     start_program=start and start._asdict(),
     step_program=step._asdict(),
     python_code=code,
+    fits=code_digest.digest(fits) if fits else None,
     readings=_readings(bootstrap, trace_fn, state),
   )
 
@@ -93,6 +97,8 @@ def differences(saved, wanted):
       'the Python code that the graph calls, or the data of that code '
       '(`python_code`)'
     )
+  if saved.get('fits') != wanted.get('fits'):
+    programs.append('the code that fits the map of the kernel (`fits`)')
   if not found and not programs and 'readings' in saved:
     # The digests are equal: the change lies outside the programs.
     words = probe.differences(saved['readings'], wanted['readings'])

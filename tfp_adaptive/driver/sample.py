@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import blocks
@@ -198,7 +199,10 @@ def sample_until(  # noqa: D417
   if draws_dir is not None:
     zarr_arrays.check_installed()
   folder = checkpoint_dir if draws_dir is None else draws_dir
-  with contextlib.nullcontext() if folder is None else folder_lock.held(folder):
+  with contextlib.ExitStack() as opened:
+    opened.enter_context(block_fits.promised(kernel))
+    if folder is not None:
+      opened.enter_context(folder_lock.held(folder))
     seed = random.sanitize(seed)
     state = tf.nest.map_structure(
       lambda part: tf.identity(tf.convert_to_tensor(part)), init_state
@@ -286,12 +290,19 @@ class _Plan(
   def num_steps(self):
     return self.num_discarded + self.num_results * self.steps_per_result
 
-  def next_block(self, step, block_size):
-    """Returns (phase, num_results, steps_per_result) of the block at `step`."""
+  def next_block(self, step, block_size, fit_steps=()):
+    """Returns (phase, num_results, steps_per_result) of the block at `step`.
+
+    Args:
+      step: Steps taken so far.
+      block_size: Results of a block, at most.
+      fit_steps: Steps at which a block has to end.
+    """
     if step < self.num_discarded:
       if self.num_shards > 1:
         block_size = shards.next_merge(step) - step
-      return 'adapt', min(block_size, self.num_discarded - step), 1
+      ends = [self.num_discarded, *(end for end in fit_steps if end > step)]
+      return 'adapt', min(block_size, min(ends) - step), 1
     left = (self.num_steps - step) // self.steps_per_result
     return 'sample', min(block_size, left), self.steps_per_result
 
@@ -329,6 +340,7 @@ def _run_blocks(
       kernel, plan, seed, jit_compile, *structure, trace_fn, described
     )
   kept = _kept(kernel, plan, structure, block_size, folders, identity)
+  fit_steps = block_fits.steps(kernel)
   state, results, step, seconds = _loaded(kept, state, results)
   pace = _Pace(seconds_left)
 
@@ -344,15 +356,16 @@ def _run_blocks(
       seconds['compile'] += time.monotonic() - start
     progress.update(step, 'adapt', None)
     while step < plan.num_steps:
-      phase, num_rows, thin = plan.next_block(step, block_size)
+      phase, num_rows, thin = plan.next_block(step, block_size, fit_steps)
       num_rows = pace.rows(num_rows, thin)
       start = time.monotonic()
       state, results, recorded = program.run(
         state, results, seed, *_counts(step, num_rows, thin)
       )
       block = kept.append(_rows(recorded, phase, num_rows))
-      seconds[phase] += time.monotonic() - start
       step += num_rows * thin
+      results = block_fits.fitted(kernel, state, results, step)
+      seconds[phase] += time.monotonic() - start
       pace.took(num_rows * thin, time.monotonic() - start)
       leaves = tf.nest.flatten((state, results), expand_composites=True)
       kept.save(leaves, step, block, seconds)

@@ -147,8 +147,9 @@ class Transport(NamedTuple):
   rescale: Callable[[Any, Any], Any]
   # First scale, as in `Preconditioner`.
   init_scale: float | Callable[[int], float] | None = None
-  # (params, states [n, d], gradients [n, d], weights [n]) -> params of the
-  # least Fisher divergence on these pairs; None: learned by gradient.
+  # (params, states [n, d], gradients [n, d]) -> params of the least Fisher
+  # divergence on these pairs, NumPy arrays in float64, called between blocks of
+  # steps; None: learned by gradient.
   fit: Callable[..., Any] | None = None
   # The call of the factory, which is what is printed.
   shown: str = ''

@@ -48,7 +48,6 @@ class Run:
     self._sampling = None  # Gradients and time before the stage of that name.
     self._is_file_final = False  # Whether what is drawn is no longer written.
     self._is_unjudged = False  # Whether chains came full from a file.
-    self._programs = {}  # Of the choice of a structure.
     self._with_xla = None  # And words on it, once chosen.
     self._file = run_file.RunFile(problem, settings)
     self._density = None  # `Density`, once it is traced.
@@ -298,7 +297,6 @@ class Run:
     choice = structure.choose(
       rows[is_finite],
       gradients[is_finite],
-      self._programs,
       chains.matrix,
       chains.diverge,
       by_chain.shape[0],

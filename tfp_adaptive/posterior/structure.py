@@ -13,15 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import preconditioners
-from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import matrix as matrix_lib
+from tfp_adaptive.fits import pairs as pairs_lib
+from tfp_adaptive.fits import search
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.posterior import modes
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import matrix as matrix_lib
-from tfp_adaptive.posterior.fits import pairs as pairs_lib
-from tfp_adaptive.posterior.fits import search
 from tfp_adaptive.transport import maps
-from tfp_adaptive.transport.maps import pairs as map_pairs
 
 __all__ = [
   'ACCEPT_PROB',
@@ -41,9 +39,9 @@ DENSE = 'dense matrix'
 _CONDITIONAL, BENT = 'conditional Gaussian', 'bent conditional Gaussian'
 _PATH = 'conditional path'
 # A path of fewer coordinates gains nothing over a matrix of all pairs, and its
-# fit is compiled for 5 to 10 s.
+# kernel is compiled for 5 to 10 s.
 _SHORTEST_PATH = 16
-# Structures that are fitted in NumPy.
+# Structures that the host engine learns.
 ON_HOST = (DENSE, _CONDITIONAL, BENT)
 # Rank correlation of most neighbours' gradients, for a path to be tried.
 _LEAST_OF_NEIGHBOURS = 0.2
@@ -111,9 +109,7 @@ def default_matrix(event_size):
   return 'diagonal matrix', preconditioners.diagonal()
 
 
-def choose(
-  states, scores, programs=None, learned=None, diverge=False, num_chains=1
-):
+def choose(states, scores, learned=None, diverge=False, num_chains=1):
   """Returns the `Choice` for pairs.
 
   Candidates are tried from simple to rich; a richer one must earn its place.
@@ -121,13 +117,11 @@ def choose(
   Args:
     states: [n, d], neighbours in a chain side by side.
     scores: Gradients of the log density there, [n, d].
-    programs: dict that holds what was compiled, for another call.
     learned: Name and factor of the matrix that the chains have. They learned it
       from many more states, and it counts for its kind where it is better.
     diverge: Whether proposals of the chains do: no matrix is enough then.
     num_chains: That the pairs are of, an equal share each.
   """
-  programs = {} if programs is None else programs
   count = len(states)
   if count < _FEWEST_PAIRS:
     return Choice(*default_matrix(states.shape[1]))
@@ -149,11 +143,10 @@ def choose(
     is_map = not hasattr(part, 'operator')
     if best and is_map and _is_enough(best.part, least, diverge):
       break
-    if name in ON_HOST:
-      tried = [_tried_on_host(name, pairs, **known)]
+    if is_map:
+      tried = [_tried_map(name, pairs, **known)]
     else:
-      key = name, *known.items(), *(rows.shape for rows in pairs)
-      tried = [_tried(part, key, [tf.constant(x) for x in pairs], programs)]
+      tried = [(_loss_of_fit(part, name, pairs), {})]
     if learned and name == learned[0]:
       tried.append((_loss_of_matrix(learned[1], *pairs), {}))
     tried = [
@@ -170,42 +163,56 @@ def choose(
   return best or Choice(*default_matrix(states.shape[1]))
 
 
-def _tried(part, key, pairs, programs):
+def _loss_of_fit(matrix, name, pairs):
+  """Returns the loss of pairs held out, NaN without a fit, of a matrix.
+
+  Args:
+    matrix: The candidate.
+    name: Its name.
+    pairs: States and scores that are fitted, and held out.
+  """
+  states, scores, *_ = pairs
+  try:
+    if name == DENSE:
+      return _loss_of_matrix(matrix_lib.fit(states, scores), *pairs)
+    ones = tf.ones([], tf.float64)
+    equal = np.full([len(states)], 1.0 / len(states))
+    params = matrix.init(states.shape[1], ones.dtype, ones)
+    params = fisher_fit.fit(matrix, params, states, scores, equal)
+  except (np.linalg.LinAlgError, tf.errors.InvalidArgumentError):
+    return np.nan  # No factor of so few pairs.
+  operator = matrix.operator(params)
+
+  def whitened(states, scores):
+    y = operator.solve(states, adjoint_arg=True)
+    s = operator.matmul(scores, adjoint=True, adjoint_arg=True)
+    return tf.linalg.matrix_transpose(y + s).numpy()
+
+  return _loss(whitened, *pairs)
+
+
+def _tried_map(name, pairs, drivers=(), exponents=()):
   """Returns the loss of pairs held out, NaN without a fit, and what it found.
 
   Args:
-    part: The candidate.
-    key: Of its program.
-    pairs: States and scores that are fitted, and held out.
-    programs: dict of what was compiled.
-  """
-  try:
-    if key not in programs:
-      programs[key] = _losses(part).get_concrete_function(*pairs)
-    loss, found = programs[key](*pairs)
-    return loss.numpy(), _as_arguments(*map(np.asarray, found))
-  except tf.errors.InvalidArgumentError:  # No factor of so few pairs.
-    return np.nan, {}
-
-
-def _tried_on_host(name, pairs, drivers=(), exponents=()):
-  """Returns the same as `_tried`, in NumPy.
-
-  Args:
-    name: One of `ON_HOST`.
+    name: Of the map.
     pairs: States and scores that are fitted, and held out.
     drivers: Of a map, if they are known.
     exponents: The same.
   """
   states, scores, *held_out = pairs
   try:
-    if name == DENSE:
-      return _loss_of_matrix(matrix_lib.fit(states, scores), *pairs), {}
-    is_bent, drivers = name == BENT, np.array(drivers, int)
+    size, drivers = states.shape[1], np.array(drivers, int)
+    form = dict(is_bent=name == BENT, is_path=name == _PATH)
     if not len(drivers):
-      count = min(search.MOST_DRIVERS, states.shape[1] - 1)
-      drivers, exponents = search.find(states, scores, count, is_bent)
-    params = conditional.fit(states, scores, drivers, exponents, is_bent)
+      none = np.full([min(search.MOST_DRIVERS, size - 1)], -1)
+      drivers, exponents = search.find(states, scores, none, **form)
+    # Of many coordinates the kernel of a path has a diagonal inside.
+    is_dense = name in ON_HOST or size <= _MOST_DENSE
+    fit = matrix_lib.fit if is_dense else matrix_lib.fit_diagonal
+    params = conditional.fit(
+      states, scores, drivers, exponents, **form, fit_factor=fit
+    )
     loss = _loss(lambda *rows: sum(params.whitened(*rows)), *pairs)
   except np.linalg.LinAlgError:  # No factor of so few pairs.
     return np.nan, {}
@@ -327,30 +334,6 @@ def _is_better(loss, than):
   return np.mean(ratio) + _STANDARD_ERRORS * error < np.log(1.0 - _LEAST_SHARE)
 
 
-def _losses(part):
-  """Returns a function of pairs, fitted and held out.
-
-  That is to losses of those held out, [n, d], and to what a map has found.
-  """
-
-  @tf.function(autograph=False)
-  def run(states, scores, held_states, held_scores):
-    weights = tf.ones_like(states[:, 0]) / states.shape[0]
-    whitened, found = _fit(part, states, scores, weights)
-    # At once: each call would be a graph of its own.
-    residuals = whitened(
-      tf.concat([states, held_states], axis=0),
-      tf.concat([scores, held_scores], axis=0),
-    )
-    count = states.shape[0]
-    centre = tf.reduce_mean(residuals[:count], axis=0)
-    # What bijectors registered would keep the graph in memory.
-    custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    return map_pairs.robust(residuals[count:] - centre), found
-
-  return run
-
-
 def _as_arguments(drivers, exponents):
   """Returns what a builder takes of drivers, -1: none, and their exponents."""
   is_driver = drivers >= 0
@@ -360,46 +343,3 @@ def _as_arguments(drivers, exponents):
     drivers=tuple(map(int, drivers[is_driver])),
     exponents=tuple(map(float, exponents[is_driver])),
   )
-
-
-def _fit(part, states, scores, weights):
-  """Returns a function (x, g) -> y + s of what was fitted, and what it found.
-
-  That is drivers [k], -1: none, and their exponents, [k]; none of a matrix.
-  """
-  size, dtype = states.shape[-1], states.dtype
-  params = part.init(size, dtype, tf.ones([], dtype))
-  if hasattr(part, 'operator'):
-    params = fisher_fit.fit(part, params, states, scores, weights)
-    whitened = _of_matrix(part.operator(params), states, scores)
-    return whitened, (tf.zeros([0], tf.int32), tf.zeros([0], dtype))
-  params = part.fit(params, states, scores, weights)
-  bijector = part.bijector(params)
-
-  def of_map(x, g):
-    # A new Tensor: from its own output a bijector returns what it remembers.
-    y = tf.identity(bijector.inverse(x))
-    with tf.GradientTape() as tape:
-      tape.watch(y)
-      value = tf.reduce_sum(bijector.forward(y) * g)
-      value += tf.reduce_sum(
-        bijector.forward_log_det_jacobian(y, event_ndims=1)
-      )
-    return y + tape.gradient(value, y)
-
-  scales = tf.gather(part.scales(params), tf.maximum(params.drivers, 0))
-  # Exponents are per unit of the driver. The first term has none.
-  exponents = tf.linalg.diag_part(params.exponents[1:]) / scales
-  return of_map, (params.drivers, exponents)
-
-
-def _of_matrix(operator, states, scores):
-  """Returns a function (x, g) -> y + s of a matrix, around means of pairs."""
-  mean, pull = (tf.reduce_mean(rows, axis=0) for rows in (states, scores))
-
-  def whitened(x, g):
-    y = operator.solve(x - mean, adjoint_arg=True)
-    s = operator.matmul(g - pull, adjoint=True, adjoint_arg=True)
-    return tf.linalg.matrix_transpose(y + s)
-
-  return whitened

@@ -15,6 +15,7 @@ Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
 
@@ -24,6 +25,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
@@ -211,6 +213,31 @@ class ReplicaExchange(kernel_base.Kernel):
     )
     return self._kernel_at(results.inverse_temperatures[index]), of_replica
 
+  @property
+  def fit_steps(self):
+    adapts = self.num_adaptation_steps > 0
+    return tuple(block_fits.steps(self._kernel_at(1.0))) if adapts else ()
+
+  @property
+  def fit_code(self):
+    return block_fits.code(self._kernel_at(1.0))
+
+  def fitted_at(self, state, results):
+    """Fits the map of every replica that takes steps."""
+    del state
+    fitted = []
+    for index in range(self.num_replicas):
+      kernel, own = self.replica(results, index)
+      place = tf.nest.map_structure(
+        lambda x, at=index: x[at], results.replica_states
+      )
+      if index < self.num_stepped:
+        own = block_fits.fitted(kernel, place, own, int(results.step))
+      fitted.append(own)
+    return results._replace(
+      replica_results=tf.nest.map_structure(lambda *x: tf.stack(x), *fitted)
+    )
+
   def frozen_at(self, results):
     return self.copy(
       inverse_temperatures=tuple(np.asarray(results.inverse_temperatures)),
@@ -241,7 +268,11 @@ class ReplicaExchange(kernel_base.Kernel):
       )
       started = []
       for b in self._parameters['inverse_temperatures']:
-        results = self._kernel_at(b).bootstrap_results(state)
+        kernel, starting = self._kernel_at(b), contextlib.nullcontext()
+        if self._parameters['learned'] is not None:  # It is fitted.
+          starting = block_fits.promised(kernel)
+        with starting:
+          results = kernel.bootstrap_results(state)
         started.append((state, results, self._densities(b, state, results)))
       states, results, densities = tf.nest.map_structure(
         lambda *leaves: tf.stack(leaves), *started

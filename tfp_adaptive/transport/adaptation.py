@@ -1,9 +1,10 @@
 """Fits a map to pairs of states and gradients that the chains have seen.
 
 Every step adds its states x and the gradients g there, of as many chains as
-there are places, to a history of a fixed size, later ones preferred; at times
-that grow by a factor the map is fitted to it anew, by the least Fisher
-divergence. No target call is made for it.
+there are places, to a history of a fixed size, later ones preferred. At times
+that grow by a factor the map is fitted to the history again, by the least
+Fisher divergence: on the host, between two blocks of steps, see
+`core.block_fits`. No target call is made for it.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -11,23 +12,25 @@ https://arxiv.org/abs/2603.18845.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.core import adaptation_base
+from tfp_adaptive import fits
 from tfp_adaptive.core import arguments
-from tfp_adaptive.core import control_flow
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import history as history_lib
 from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import trajectory_length
 
 __all__ = ['FisherTransportAdaptation']
 
-_FIRST_FIT = 32.0  # In steps; fits then follow ...
-_GROWTH = 2.0  # ... at times that grow by this ...
+_FIRST_FIT = 32  # In steps; fits then follow ...
+_GROWTH = 2  # ... at times that grow by this ...
 _LAST_FIT = 0.8  # ... up to this share of the adaptation, or to this one
 _LAST_FIT_BEFORE_LENGTHS = 0.6  # where lengths are learned behind the last map.
 _SALT = 11  # Tells draws of the history from those of the step.
@@ -39,7 +42,6 @@ class Statistics(
     'Statistics',
     [
       'step',
-      'next_fit',
       'last_fit',
       'num_fits',
       'num_failed_fits',
@@ -47,21 +49,16 @@ class Statistics(
     ],
   ),
 ):
-  """History of pairs, and when the map was and will be fitted."""
+  """History of pairs, and when the map was fitted; all shards agree on that."""
 
   __slots__ = ()
-  merge_rules = dict(
-    next_fit=merging.largest,
-    last_fit=merging.largest,
-    num_fits=merging.largest,
-    num_failed_fits=merging.counted,
-  )
 
 
 class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
   """Learns the params of a transport by fits to a history of pairs.
 
-  Results are `linear.closed_form.ClosedFormAdaptationResults`; fits that gave
+  Run it by `tfpa.sample`, which makes the fits between blocks of steps. Results
+  are `linear.closed_form.ClosedFormAdaptationResults`; fits that gave
   no finite params are left out, and counted in `statistics.num_failed_fits`.
   """
 
@@ -105,6 +102,28 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
         '`tfpa.adaptation.GradientBasedAdaptation`.'
       )
 
+  @property
+  def fit_steps(self):
+    if not self.num_adaptation_steps:
+      return ()
+    learns = self.proposal.max_num_leapfrog_steps is not None
+    share = _LAST_FIT_BEFORE_LENGTHS if learns else _LAST_FIT
+    last = max(1, int(share * self.num_adaptation_steps))
+    found, step = [], _FIRST_FIT
+    while step < last:
+      found.append(step)
+      step *= _GROWTH
+    return (*found, last)
+
+  @property
+  def fit_code(self):
+    return [fits.digest(), self.proposal.transport.fit]
+
+  def bootstrap_results(self, init_state):
+    """Starts as its base class does, where the fits are promised."""
+    block_fits.check_promised(self)
+    return super().bootstrap_results(init_state)
+
   def _start(self, params, state, inner):
     """Returns an empty history."""
     del params
@@ -112,7 +131,6 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     zero = tf.zeros([], rows.dtype)
     return Statistics(
       step=zero,
-      next_fit=tf.constant(min(_FIRST_FIT, self._last_time), rows.dtype),
       last_fit=zero,
       num_fits=tf.zeros([], tf.int32),
       num_failed_fits=tf.zeros([], tf.int32),
@@ -120,13 +138,6 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
         self._parameters['num_pairs'], ps.shape(rows)[-1], rows.dtype
       ),
     )
-
-  @property
-  def _last_time(self):
-    """Step of the last fit: the step size needs some to follow it."""
-    learns = self.proposal.max_num_leapfrog_steps is not None
-    share = _LAST_FIT_BEFORE_LENGTHS if learns else _LAST_FIT
-    return float(int(share * self.num_adaptation_steps))
 
   def _rescale(self, start, statistics, by):
     """Counts the steps of the search."""
@@ -140,60 +151,63 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return tf.where(is_finite, rows, float('nan'))  # Not kept.
 
   def _learn(self, params, statistics, gradients, next_state, inner):
-    """Adds the pairs of this step; fits when it is due."""
+    """Adds the pairs of this step."""
     del gradients
     seed = self._mh_results(inner).proposed_results.seed
+    history = history_lib.add(
+      statistics.history,
+      self._pairs(next_state, inner),
+      random.fold_in(seed, _SALT),
+    )
     step = statistics.step + 1.0
-    statistics = statistics._replace(
-      step=step,
-      history=history_lib.add(
-        statistics.history,
-        self._pairs(next_state, inner),
-        random.fold_in(seed, _SALT),
-      ),
-    )
-    is_due = step >= statistics.next_fit
+    return params, statistics._replace(step=step, history=history), 1.0
 
-    def fit(params, step_size, statistics):
-      fitted = self._fitted(params, statistics.history)
-      is_good = adaptation_base.is_finite(fitted)
-      size = tf.cast(self.problem(inner).event_size, step.dtype)
-      is_first = is_good & tf.equal(statistics.num_fits, 0)
-      return (
-        adaptation_base.choose(is_good, fitted, params),
-        # Coordinates have the scale one from now on.
-        tf.where(is_first, size**-0.25, step_size),
-        statistics._replace(
-          next_fit=_next_time(step, self._last_time),
-          last_fit=tf.where(is_good, step, statistics.last_fit),
-          num_fits=statistics.num_fits + tf.cast(is_good, tf.int32),
-          num_failed_fits=statistics.num_failed_fits
-          + tf.cast(~is_good, tf.int32),
-        ),
+  def fitted_at(self, state, results):
+    """Fits the map; the step size and the lengths then start again."""
+    inner, statistics = results.inner_results, results.statistics
+    own = stack.proposal_results(inner)
+    params = self._fitted(own.preconditioner_params, statistics.history)
+    if params is None:
+      count = statistics.num_failed_fits + 1
+      return results._replace(
+        statistics=statistics._replace(num_failed_fits=count)
       )
-
-    step_size = stack.proposal_results(inner).step_size
-    params, moved, statistics = control_flow.apply_if(
-      is_due, fit, params, step_size, statistics
+    rows, _, is_finite = self._states_and_gradients(state, inner)
+    step_size = own.step_size
+    if statistics.num_fits == 0:
+      # Coordinates have the scale one from now on.
+      step_size = tf.constant(int(rows.shape[-1]) ** -0.25, step_size.dtype)
+    lengths = results.trajectory_length
+    if lengths:
+      places = self._turning(rows, params)
+      lengths = trajectory_length.restart(lengths, places, is_finite)
+    return results._replace(
+      inner_results=tfp_private.replace_innermost(
+        inner, preconditioner_params=params, step_size=step_size
+      ),
+      statistics=statistics._replace(
+        last_fit=statistics.step, num_fits=statistics.num_fits + 1
+      ),
+      trajectory_length=lengths,
     )
-    return params, statistics, moved / step_size
 
   def _fitted(self, params, history):
-    """Returns the params of the least divergence on the history."""
-    rows, weights = history_lib.in_order(history)
-    states, gradients = tf.split(rows, 2, axis=-1)
-    return self.proposal.transport.fit(params, states, gradients, weights)
-
-  def _forget_lengths(
-    self, lengths, rows, is_finite, before, statistics, params
-  ):
-    is_fitted = statistics.num_fits > before.num_fits
-
-    def restart(lengths):
-      places = self._turning(rows, params)
-      return [trajectory_length.restart(lengths, places, is_finite)]
-
-    return control_flow.apply_if(is_fitted, restart, lengths)[0]
+    """Returns the params of the least divergence, `None` without a fit."""
+    rows, weights = map(np.asarray, history_lib.in_order(history))
+    rows = rows[weights > 0.0].astype(np.float64)
+    if not len(rows):
+      return None
+    try:
+      with np.errstate(all='ignore'):
+        found = self.proposal.transport.fit(params, *np.split(rows, 2, axis=1))
+    except (np.linalg.LinAlgError, tf.errors.InvalidArgumentError):
+      return None
+    found = tf.nest.map_structure(
+      lambda new, old: np.asarray(new, old.dtype.as_numpy_dtype), found, params
+    )
+    if not all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(found)):
+      return None
+    return tf.nest.map_structure(tf.constant, found)
 
   def _turning(self, rows, params):
     """Returns z = f^-1(q): there the trajectories run."""
@@ -201,15 +215,4 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
 
   def _num_updates_of_map(self, results, statistics):
     del results
-    steps = statistics.step - statistics.last_fit
-    # The step that fits was taken behind the map before.
-    return tf.where(steps > 0.0, steps, float('inf'))
-
-
-def _next_time(step, last_time):
-  """Returns the step of the next fit: the last one is never left out."""
-  following = tf.where(
-    _GROWTH * step < last_time, _GROWTH * step, tf.cast(last_time, step.dtype)
-  )
-  never = tf.constant(float('inf'), step.dtype)
-  return tf.where(step < last_time, following, never)
+    return statistics.step - statistics.last_fit

@@ -63,8 +63,10 @@ def transport_adaptive_hamiltonian(
 
   A transport with a `fit`, such as `transports.conditional_gaussian()`, is
   fitted to pairs of states and gradients by the least Fisher divergence, and
-  steps draw their number of leapfrog steps. Others are learned by gradient,
-  from trajectories of one length.
+  steps draw their number of leapfrog steps. `tfpa.sample` makes the fits
+  between blocks of steps. `tfp.mcmc.sample_chain` makes none, so the kernel
+  refuses to start there; `tfpa.frozen(kernel, results)` runs there. Other
+  transports are learned by gradient, from trajectories of one length.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable (twice for

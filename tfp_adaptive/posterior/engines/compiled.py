@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import learned
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import sample as driver
@@ -140,10 +141,10 @@ class CompiledEngine:
     leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
     # Its state is one Tensor, the first; the structure is that of any results.
     self.states = leaves[0]
+    with block_fits.promised(self.kernel):
+      like = self.kernel.bootstrap_results(self.states)
     self.results = tf.nest.pack_sequence_as(
-      self.kernel.bootstrap_results(self.states),
-      leaves[1:],
-      expand_composites=True,
+      like, leaves[1:], expand_composites=True
     )
     self._block_size, self._reports = header['block_size'], reports
     self.num_steps = header['num_steps']

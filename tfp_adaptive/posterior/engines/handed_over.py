@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfp_adaptive import learned
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.transport.maps.conditional_gaussian import (
   ConditionalGaussianParams,
@@ -20,7 +21,8 @@ def kernel_of_host(engine, kernel):
   """
   states = tf.constant(engine.states)
   dtype = states.dtype
-  results = kernel.bootstrap_results(states)
+  with block_fits.promised(kernel):  # It takes no step.
+    results = kernel.bootstrap_results(states)
   results = tfp_private.replace_innermost(
     results,
     preconditioner_params=_params(engine.part, dtype),
@@ -35,7 +37,7 @@ def _params(part, dtype):
   if part.is_matrix:
     return tf.constant(part.factor, dtype)
   natural, factor = part.params
-  values = natural._asdict() | dict(edge=natural.offset[:, :0], factor=factor)
+  values = natural._asdict() | dict(factor=factor)
   drivers = tf.constant(values.pop('drivers'), tf.int32)
   tensors = {name: tf.constant(value, dtype) for name, value in values.items()}
   return ConditionalGaussianParams(drivers=drivers, **tensors)

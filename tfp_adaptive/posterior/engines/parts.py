@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import matrix as matrix_lib
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import search as search_lib
 from tfp_adaptive.posterior.engines import kept
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import matrix as matrix_lib
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import search as search_lib
 
 __all__ = ['LearnedMap', 'LearnedMatrix']
 
@@ -222,8 +222,9 @@ class LearnedMap(kept.Kept):
   def _fitted(self, states, gradients):
     drivers, exponents = self._given
     if not len(drivers):
+      none = np.full([self._num_drivers], -1)
       drivers, exponents = search_lib.find(
-        states, gradients, self._num_drivers, self._is_bent
+        states, gradients, none, self._is_bent
       )
     return conditional.fit(states, gradients, drivers, exponents, self._is_bent)
 

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import target_call
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import search
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import search
 
 __all__ = ['Point', 'Program', 'Taken']
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tfp_adaptive.fits import conditional
 from tfp_adaptive.posterior.engines.program import Point
 from tfp_adaptive.posterior.engines.program import Taken
-from tfp_adaptive.posterior.fits import conditional
 
 __all__ = ['PythonProgram']
 

@@ -20,6 +20,7 @@ pair by pair, so that linear regressions find the terms without noise, from
 chains that have not seen the whole of the posterior; the density of the drivers
 that is left is their marginal one. Drivers and exponents are those with the
 least loss on pairs held out. Then C has the least Fisher divergence in y.
+`fits.conditional` and `fits.search` do that in NumPy, between blocks of steps.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -27,20 +28,21 @@ https://arxiv.org/abs/2603.18845.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
-from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import matrix
+from tfp_adaptive.fits import search
 from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.transport.maps import drivers as drivers_lib
 from tfp_adaptive.transport.maps import natural
-from tfp_adaptive.transport.maps import natural_fit
-from tfp_adaptive.transport.maps import natural_search
 
 __all__ = ['ConditionalGaussianParams', 'conditional_gaussian']
 
@@ -50,7 +52,6 @@ _STRUCTURES = ('diagonal', 'tridiagonal')
 
 
 class ConditionalGaussianParams(
-  merging.Merging,
   collections.namedtuple(
     'ConditionalGaussianParams', [*natural.Natural._fields, 'factor']
   ),
@@ -58,12 +59,6 @@ class ConditionalGaussianParams(
   """Params of a conditional Gaussian: those of `Natural`, and of C."""
 
   __slots__ = ()
-
-  @classmethod
-  def merged(cls, parts, before):
-    """Returns one of the fits: others may have other drivers."""
-    del before
-    return parts[0]
 
 
 @shown.remembers_call
@@ -90,7 +85,7 @@ def conditional_gaussian(
       for ridges like a parabola: Q. It takes more pairs to fit.
     exponents: Of the terms of `drivers`, a float for a unit of each: -2 for the
       log scale of a normal prior, 0 for a mean; `None`: found with the
-      drivers. With both given nothing is searched, and kernels compile sooner.
+      drivers. With both given nothing is searched.
     preconditioner: Structure of C, inside; dense by default.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float, a function of the event size, or `None`: found by the
@@ -131,21 +126,27 @@ def conditional_gaussian(
       factor=inside.init(event_size, dtype, tf.ones([], dtype)),
     )
 
-  def fit(params, states, scores, weights):
-    if exponents is None:
-      found = natural_search.find(
-        states, scores, weights, params.drivers, given is None, is_path, bent
+  form = dict(is_bent=bool(bent), is_path=is_path)
+
+  def fit(params, states, scores):
+    dtype, size = tf.float64, states.shape[-1]
+
+    def fit_inside(*pairs):
+      start = inside.init(size, dtype, tf.ones([], dtype))
+      return fisher_fit.fit(
+        inside, start, *(tf.constant(rows, dtype) for rows in pairs)
       )
-    else:
-      found = params.drivers, tf.constant(exponents, states.dtype)
-    found, *pairs = natural_fit.fit(
-      states, scores, weights, *found, is_path, bent
+
+    # What has a closed form of both spreads is dense, C itself its params.
+    is_dense = inside.fisher_factor is not None
+    found = np.array(drivers_lib.first(size, given, num_drivers)), exponents
+    if exponents is None:
+      found = search.find(states, scores, found[0], **form)
+    fit_factor = matrix.fit if is_dense else fit_inside
+    found = conditional.fit(
+      states, scores, *found, **form, fit_factor=fit_factor
     )
-    start = inside.init(
-      ps.shape(states)[-1], states.dtype, tf.ones([], states.dtype)
-    )
-    factor = fisher_fit.fit(inside, start, *pairs)
-    return ConditionalGaussianParams(*found, factor)
+    return ConditionalGaussianParams(*found.natural, found.factor)
 
   return interfaces.Transport(
     name='conditional_gaussian',

@@ -6,17 +6,8 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import markov_factor
-from tfp_adaptive.transport.maps import pairs
 
-__all__ = [
-  'Natural',
-  'forward',
-  'inputs',
-  'inverse',
-  'of_scale',
-  'terms',
-  'whitened',
-]
+__all__ = ['Natural', 'forward', 'inverse', 'of_scale']
 
 _MOST_LOG_TERM = 30.0
 
@@ -80,30 +71,15 @@ def of_scale(size, drivers, scale, is_path, is_bent=False):
 
 def forward(natural, rows):
   """Returns x of y, rows [n, d], and log |det| of its derivative, [n]."""
-  given = _factor(natural, pairs.pick(rows, natural.drivers, 0.0))
+  given = _factor(natural, _drivers(rows, natural))
   return _from_normal(natural, given, rows)
 
 
 def inverse(natural, states):
   """Returns y of x, rows [n, d]."""
   deviations = _deviations(natural, states)
-  given = _factor(natural, pairs.pick(deviations, natural.drivers, 0.0))
+  given = _factor(natural, _drivers(deviations, natural))
   return _to_normal(natural, given, deviations)
-
-
-def whitened(natural, states, scores):
-  """Returns y and the gradient of its log density, [n, d] each."""
-  deviations = tf.stop_gradient(_deviations(natural, states))
-  scores = tf.stop_gradient(scores)
-  step = tf.zeros_like(deviations)  # Of y.
-  with tf.GradientTape() as tape:
-    tape.watch(step)
-    distances = pairs.pick(deviations + step, natural.drivers, 0.0)
-    given = _factor(natural, distances)
-    rows = tf.stop_gradient(_to_normal(natural, given, deviations))
-    mapped, log_det = _from_normal(natural, given, rows + step)
-    value = tf.reduce_sum(scores * mapped, axis=-1) + log_det
-  return rows, tape.gradient(value, step)
 
 
 def _deviations(natural, states):
@@ -132,13 +108,19 @@ def _to_normal(natural, given, deviations):
   return diagonal * deviations + below * after - pull
 
 
-def terms(exponents, distances):
+def _drivers(rows, natural):
+  """Returns the drivers' entries, [n, k], zero for none."""
+  picked = tf.gather(rows, tf.maximum(natural.drivers, 0), axis=-1)
+  return tf.where(natural.drivers >= 0, picked, tf.zeros([], rows.dtype))
+
+
+def _terms(exponents, distances):
   """Returns exp(b.u), [n, T]."""
   logs = tf.matmul(distances, exponents, transpose_b=True)
   return tf.exp(tf.clip_by_value(logs, -_MOST_LOG_TERM, _MOST_LOG_TERM))
 
 
-def inputs(distances, slope):
+def _inputs(distances, slope):
   """Returns 1 and what the slope is of, u and perhaps its products, [n, M]."""
   parts = [tf.ones_like(distances[..., :1]), distances]
   count = distances.shape[-1]
@@ -150,10 +132,10 @@ def inputs(distances, slope):
 
 def _factor(natural, distances):
   """Returns L of the precision P(u), and L^-1 h(u), [n, d]."""
-  weights = terms(natural.exponents, distances)
+  weights = _terms(natural.exponents, distances)
   places = tf.concat([natural.offset[..., tf.newaxis], natural.slope], axis=-1)
   products = (
-    weights[:, :, tf.newaxis] * inputs(distances, natural.slope)[:, tf.newaxis]
+    weights[:, :, tf.newaxis] * _inputs(distances, natural.slope)[:, tf.newaxis]
   )
   size = ps.shape(products)[1] * ps.shape(products)[2]
   pull = tf.matmul(

@@ -27,13 +27,14 @@ class Pairs(NamedTuple):
   scale: np.ndarray
 
 
-def standardize(states, scores, weights=None):
-  """Returns `Pairs` at mean 0, x and g of one spread.
+def standardize(states, scores, weights=None, is_path=False):
+  """Returns `Pairs` at mean 0, x and g of one spread; a path has one scale.
 
   Args:
     states: [n, d].
     scores: [n, d].
     weights: [n], summing to one; `None`: equal.
+    is_path: Whether neighbours are coupled.
   """
   if weights is None:
     weights = np.full([len(states)], 1.0 / len(states))
@@ -41,13 +42,15 @@ def standardize(states, scores, weights=None):
   variance = weights @ (states - mean) ** 2
   score_variance = weights @ (scores - of_scores) ** 2
   scale = ((variance + _TINY) / (score_variance + _TINY)) ** 0.25
+  if is_path:
+    scale = np.full_like(scale, np.exp(np.mean(np.log(scale))))
   return Pairs((states - mean) / scale, scores * scale, mean, scale)
 
 
-def thinned(states, scores, count):
+def thinned(states, scores, count, is_path=False):
   """Returns `count` of the pairs, evenly, as `Pairs`."""
   index = (2 * np.arange(count) + 1) * len(states) // (2 * count)
-  return standardize(states[index], scores[index])
+  return standardize(states[index], scores[index], is_path=is_path)
 
 
 def pick(rows, drivers, default):

@@ -2,56 +2,60 @@
 
 Works on standardized pairs, x at mean 0 and x and g of one spread. Row j of
 
-  g_j = sum_t exp(b_t.u) (h_tj + H_tj u - r_tj x_j) + u^T Q_j u
+  g_j = sum_t exp(b_t.u) (h_tj + H_tj u - (P_t x)_j) + u^T Q_j u
 
 is a least-squares problem of its own, linear once the exponents are given, and
 without noise where the rest is Gaussian given the drivers. Pairs are weighted
-by 1 / r_j(u), in rounds, and less where the row does not hold.
+by 1 / P_jj(u), in rounds, and less where the row does not hold.
 
 Where the drivers explain little of a row, as where it follows rows that are no
 drivers, noise is most of h. The states tell of the place too: with
-p_j = r_j x_j and h_j(u) all that does not multiply x_j,
 
-  e_j = (g_j - h_j(u) + p_j) / sqrt(r_j),   y_j = (p_j - h_j(u)) / sqrt(r_j),
+  e_j = (g - h(u) - H(u) u + P x)_j / sqrt(P_jj),
+  y_j = (P x - h(u) - H(u) u)_j / sqrt(P_jj),
 
 both of mean 0, without correlation, y of variance one and e of variance v, the
-best h has the least mean of e^2 / v + y^2. That is a regression again, of
-p + g / (1 + v): on scores alone where they are exact, v = 0.
-
-`transport.maps.natural_fit` is the same for compiled kernels.
+best h and H have the least mean of e^2 / v + y^2. That is a regression again,
+of P x + g / (1 + v): on scores alone where they are exact, v = 0.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from tfp_adaptive.posterior.fits import matrix
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import pairs as pairs_lib
+from tfp_adaptive.fits import factors
+from tfp_adaptive.fits import matrix
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import pairs as pairs_lib
 
 __all__ = ['Fitted', 'Params', 'fit', 'in_units', 'regress', 'start']
 
 _NUM_ROUNDS = 3  # Regressions, each reweighted by the one before.
 _RIDGE = 1e-6  # Added to the unit diagonal of normal equations.
-# A pair in a narrow region has a leverage (r x)^2 / r of a million. Without a
+# A pair in a narrow region has a leverage (P x)^2 / P of a million. Without a
 # bound, rounding would hide all other pairs.
 _LARGEST_LEVERAGE = 100.0
 _FLOOR = 1e-6  # Smallest precision, in units of its typical size.
 
 
 class Params(NamedTuple):
-  """A conditional Gaussian: a `Natural` of y = C z, and C, [d, d]."""
+  """A conditional Gaussian: a `Natural` of y = C z, and C.
+
+  C is [d, d], lower triangular, or [d]: it is diagonal then.
+  """
 
   natural: natural_lib.Natural
   factor: np.ndarray
 
   def forward(self, rows):
     """Returns x of z [n, d], log |det|, and scores of x -> scores of z."""
+    is_diagonal, factor = self.factor.ndim == 1, self.factor
     mapped, log_det, pull = natural_lib.pulled_back(
-      self.natural, rows @ self.factor.T
+      self.natural, rows * factor if is_diagonal else rows @ factor.T
     )
-    log_det = log_det + np.sum(np.log(np.diag(self.factor)))
-    return mapped, log_det, lambda scores: pull(scores) @ self.factor
+    diagonal = factor if is_diagonal else np.diag(factor)
+    log_det = log_det + np.sum(np.log(diagonal))
+    return mapped, log_det, lambda scores: self._multiplied(pull(scores))
 
   def inverse(self, states):
     """Returns z of x, rows [n, d]."""
@@ -61,9 +65,15 @@ class Params(NamedTuple):
   def whitened(self, states, scores):
     """Returns z and the gradient of its log density, [n, d] each."""
     rows, scores = natural_lib.whitened(self.natural, states, scores)
-    return self._solved(rows), scores @ self.factor
+    return self._solved(rows), self._multiplied(scores)
+
+  def _multiplied(self, scores):
+    is_diagonal = self.factor.ndim == 1
+    return scores * self.factor if is_diagonal else scores @ self.factor
 
   def _solved(self, rows):
+    if self.factor.ndim == 1:
+      return rows / self.factor
     # Not a triangular solve, which waits for threads that it does not need.
     return np.linalg.solve(self.factor, rows.T).T
 
@@ -73,7 +83,7 @@ class Params(NamedTuple):
 
 
 class Fitted(NamedTuple):
-  """A `Natural`, and of pairs, [n, d], r_j(u) and over its root r x and e."""
+  """A `Natural`, and of pairs, [n, d], P_jj(u) and over its root P x and e."""
 
   natural: natural_lib.Natural
   precision: np.ndarray
@@ -81,7 +91,15 @@ class Fitted(NamedTuple):
   residual: np.ndarray
 
 
-def fit(states, scores, drivers, exponents, is_bent=False):
+def fit(
+  states,
+  scores,
+  drivers,
+  exponents,
+  is_bent=False,
+  is_path=False,
+  fit_factor=matrix.fit,
+):
   """Returns the `Params` of pairs.
 
   Args:
@@ -90,10 +108,12 @@ def fit(states, scores, drivers, exponents, is_bent=False):
     drivers: [k] ints; -1: none.
     exponents: Of the drivers' terms, each in its driver's units, [k].
     is_bent: Whether means follow products of drivers too.
+    is_path: Whether neighbours are coupled.
+    fit_factor: Function of pairs and their weights that returns C.
   """
-  pairs = pairs_lib.standardize(states, scores)
+  pairs = pairs_lib.standardize(states, scores, is_path=is_path)
   exponents = in_units(pairs, drivers, exponents)
-  fitted = start(pairs, drivers, exponents, is_bent)
+  fitted = start(pairs, drivers, exponents, is_bent, is_path)
   equal = np.full([len(states)], 1.0 / len(states))
   for _ in range(_NUM_ROUNDS):
     fitted = regress(pairs, equal, drivers, exponents, fitted, is_search=False)
@@ -112,7 +132,7 @@ def fit(states, scores, drivers, exponents, is_bent=False):
     exponents=found.exponents * of_drivers,
     slope=found.slope * by,
   )
-  return Params(found, matrix.fit(rows / own, scores * own, weights))
+  return Params(found, fit_factor(rows / own, scores * own, weights))
 
 
 def in_units(pairs, drivers, exponents):
@@ -124,12 +144,13 @@ def in_units(pairs, drivers, exponents):
   return np.concatenate([np.zeros([1, len(scaled)]), np.diag(scaled)])
 
 
-def start(pairs, drivers, exponents, is_bent=False):
+def start(pairs, drivers, exponents, is_bent=False, is_path=False):
   """Returns the standard normal as `Fitted`: what a first round is weighted by.
 
   Its precision is the mean of all terms, its residuals are the scores alone.
   """
-  first = natural_lib.of_scale(pairs.states.shape[-1], drivers, is_bent)
+  size = pairs.states.shape[-1]
+  first = natural_lib.of_scale(size, drivers, is_bent, is_path)
   distances = pairs_lib.pick(pairs.states, drivers, 0.0)
   share = np.mean(natural_lib.terms(exponents, distances), -1, keepdims=True)
   return Fitted(
@@ -154,8 +175,8 @@ def regress(pairs, weights, drivers, exponents, before, is_search=True):
       unexplained is what others may explain then, and not noise.
   """
   problem = _Regression(pairs, weights, drivers, exponents, before)
-  slack, places = problem.solve(is_search)
-  precision, push = problem.precision(slack)
+  slack, edge, places = problem.solve(is_search)
+  precision, push = problem.precision(slack, edge)
   root = 1.0 / np.sqrt(precision)
   offset, slope = problem.by_term(places)
   return Fitted(
@@ -165,6 +186,7 @@ def regress(pairs, weights, drivers, exponents, before, is_search=True):
       offset=offset,
       slope=slope,
       slack=slack,
+      edge=edge,
     ),
     precision,
     push * root,
@@ -173,13 +195,13 @@ def regress(pairs, weights, drivers, exponents, before, is_search=True):
 
 
 class _Regression:
-  """The regressions of all coordinates on the drivers.
+  """The regressions of all coordinates on drivers and neighbours.
 
   A row has for each term coefficients of 1 and u, in the first term of products
-  of two as well where means bend, p of them in all; then for each term that of
-  -x_j. The first p features are the same for all rows, so that all normal
-  matrices are products of a few matrices. Drivers' rows are solved too, and
-  dropped.
+  of two as well where means bend, p of them in all; then for each term those of
+  -x_j and, in a path, of x_{j-1} and x_{j+1}. The first p features are the same
+  for all rows, so that all normal matrices are products of a few matrices.
+  Drivers' rows are solved too, and dropped.
   """
 
   def __init__(self, pairs, weights, drivers, exponents, before):
@@ -194,6 +216,10 @@ class _Regression:
     )
     inputs = natural_lib.inputs(distances, before.natural.slope.shape[-1])
     self._num_inputs, self._num_lines = inputs.shape[-1], 1 + len(drivers)
+    self._rest = self._keep * pairs.states
+    self._own, self._is_path = [-pairs.states], before.natural.edge.size > 0
+    if self._is_path:
+      self._own += [factors.before(self._rest), factors.after(self._rest)]
     rest = self._terms[:, 1:, np.newaxis]
     rest = rest * inputs[:, np.newaxis, : self._num_lines]
     self._placed = np.concatenate(
@@ -201,10 +227,11 @@ class _Regression:
     )
 
   def solve(self, is_search):
-    """Returns r [T, d], and the coefficients of places, [p, d].
+    """Returns r [T, d], s w [T, d], and the coefficients of places, [p, d].
 
     Precisions that come out negative are left out, and the rest is solved
-    again; at last scores count for what they tell.
+    again; what a path's edges ask of the diagonal is given to it, and places
+    are those of P x + g. At last scores count for what they tell.
     """
     before, scores = self._before, self._pairs.scores
     square = before.residual**2
@@ -222,51 +249,62 @@ class _Regression:
     # Places as functions of the precisions, whose own equations remain.
     solved = np.linalg.solve(placed, both)
     coupling = np.swapaxes(both[..., :-1], 1, 2)
-    diagonal = _positive(own - coupling @ solved)
-    slack = self._split(diagonal.T)
+    slack, edge = self._split(
+      _positive(own - coupling @ solved, self._terms.shape[-1])
+    )
     keep = self._keep[:, np.newaxis]
     of_scores = keep * solved[..., -1]
-    of_push = keep * (solved[..., :-1] @ slack.T[..., np.newaxis])[..., 0]
+    entries = np.concatenate(_entries(slack, edge)).T[..., np.newaxis]
+    of_push = keep * (solved[..., :-1] @ entries)[..., 0]
     places = (of_scores - of_push).T
     if is_search:
-      return slack, places
-    precision, push = self.precision(slack)
+      return slack, edge, places
+    precision, push = self.precision(slack, edge)
     residual = scores - self.pull(places) + push
     variance = np.sum(share * residual**2 / precision, axis=0)
     variance /= np.sum(share, axis=0)
-    return slack, of_scores.T / (1.0 + variance) - of_push.T
+    return slack, edge, of_scores.T / (1.0 + variance) - of_push.T
 
   def _system(self, share):
     """Returns normal equations and their right sides, [d, F, F + 1]."""
-    terms, placed, states = self._terms, self._placed, self._pairs.states
+    terms, placed, scores = self._terms, self._placed, self._pairs.scores
     count, num_terms = placed.shape[-1], terms.shape[-1]
-    weighted = -share * states
-    found = np.zeros(
-      [states.shape[-1], count + num_terms, count + num_terms + 1]
-    )
+    size = count + len(self._own) * num_terms
+    found = np.zeros([scores.shape[-1], size, size + 1])
     first, second = np.triu_indices(count)
     sums = share.T @ (placed[:, first] * placed[:, second])
     found[:, first, second] = found[:, second, first] = sums
-    of_both = _products(placed, terms)
-    of_both = (weighted.T @ of_both).reshape(-1, count, num_terms)
-    found[:, :count, count:-1] = of_both
-    found[:, count:, :count] = np.swapaxes(of_both, 1, 2)
-    of_own = (share * states**2).T @ _products(terms, terms)
-    found[:, count:, count:-1] = of_own.reshape(-1, num_terms, num_terms)
-    scores = self._pairs.scores
     found[:, :count, -1] = (share * scores).T @ placed
-    found[:, count:, -1] = (weighted * scores).T @ terms
-    pivot = np.arange(count + num_terms)
+    of_both, of_own = _products(placed, terms), _products(terms, terms)
+    # Own features of one kind are side by side.
+    places = [
+      slice(begin, begin + num_terms) for begin in range(count, size, num_terms)
+    ]
+    for kind, (here, own) in enumerate(zip(places, self._own)):
+      weighted = (share * own).T
+      both = (weighted @ of_both).reshape(-1, count, num_terms)
+      found[:, :count, here] = both
+      found[:, here, :count] = np.swapaxes(both, 1, 2)
+      found[:, here, -1] = (weighted * scores.T) @ terms
+      for there, other in zip(places[kind:], self._own[kind:]):
+        both = ((weighted * other.T) @ of_own).reshape(-1, num_terms, num_terms)
+        found[:, here, there] = found[:, there, here] = both
+    pivot = np.arange(size)
     diagonal = found[:, pivot, pivot]
     # What no pair has is zero.
     more = np.where(diagonal > 0.0, _RIDGE * diagonal, 1.0)
     found[:, pivot, pivot] = diagonal + more
     return found
 
-  def precision(self, slack):
-    """Returns r_j(u) and r_j(u) x_j without the drivers, [n, d]."""
-    diagonal = self._terms @ slack
-    return diagonal, diagonal * self._keep * self._pairs.states
+  def precision(self, slack, edge):
+    """Returns P_jj(u) and (P(u) x)_j without the drivers, [n, d]."""
+    diagonal = self._terms @ _entries(slack, edge)[0]
+    push = diagonal * self._rest
+    if self._is_path:
+      along = self._terms @ edge
+      push -= along * factors.after(self._rest)
+      push -= factors.before(along * self._rest)
+    return diagonal, push
 
   def pull(self, places):
     """Returns h(u) + H(u) u, [n, d]."""
@@ -284,27 +322,54 @@ class _Regression:
     return both[:, 0], np.swapaxes(both[:, 1:], 1, 2)
 
   def _split(self, own):
-    """Returns r, [T, d]; drivers have the precision one."""
-    slack = np.maximum(own * self._keep, 0.0)
+    """Returns r and s w, [T, d], of a precision with a dominant diagonal.
+
+    Drivers have the precision one.
+
+    Args:
+      own: Coefficients [A, T, d] of `_own`.
+    """
+    own = own * self._keep
+    slack = np.maximum(own[0], 0.0)
+    edge = slack[:, :0]
+    if self._is_path:
+      is_coupled = (slack > 0.0) & (factors.after(slack) > 0.0)
+      edge = 0.5 * is_coupled * (own[2] + factors.after(own[1]))
+      size = np.abs(edge)
+      slack = np.maximum(slack - size - factors.before(size), 0.0)
     slack[0] += np.where(self._keep > 0.0, _FLOOR, 1.0)
-    return slack
+    return slack, edge
 
 
-def _positive(system):
-  """Returns solutions that are not negative, [d, T], of [d, T, T + 1]."""
-  num_terms = system.shape[1]
-  free = np.ones(system.shape[:2])
-  identity = np.eye(num_terms)
+def _positive(system, num_terms):
+  """Returns solutions with precisions that are not negative, [A, T, d].
+
+  Args:
+    system: [d, A T, A T + 1].
+    num_terms: T; precisions are the first of them.
+  """
+  size = system.shape[1]
+  free = np.ones([len(system), num_terms])
+  identity = np.eye(size)
   for _ in range(num_terms):
-    masked = system[..., :-1] * free[:, :, np.newaxis] * free[:, np.newaxis]
-    masked = masked + identity * (1.0 - free)[:, np.newaxis]
-    right = (system[..., -1] * free)[..., np.newaxis]
+    mask = np.tile(free, size // num_terms)
+    masked = system[..., :-1] * mask[:, :, np.newaxis] * mask[:, np.newaxis]
+    masked = masked + identity * (1.0 - mask)[:, np.newaxis]
+    right = (system[..., -1] * mask)[..., np.newaxis]
     solved = np.linalg.solve(masked, right)[..., 0]
-    left = free * (solved > 0.0)
+    left = free * (solved[:, :num_terms] > 0.0)
     if np.all(left == free):
       break
     free = left
-  return solved
+  return solved.T.reshape(-1, num_terms, len(system))
+
+
+def _entries(slack, edge):
+  """Returns what `_own` has as coefficients, [T, d] each: P_jj, and beside."""
+  if not edge.size:
+    return [slack]
+  size = np.abs(edge)
+  return [slack + size + factors.before(size), factors.before(edge), edge]
 
 
 def _products(left, right):

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfp_adaptive.posterior.fits import conditional
-from tfp_adaptive.posterior.fits import natural as natural_lib
-from tfp_adaptive.posterior.fits import pairs as pairs_lib
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import natural as natural_lib
+from tfp_adaptive.fits import pairs as pairs_lib
 
 __all__ = ['MOST_DRIVERS', 'find']
 
@@ -23,7 +23,7 @@ _LEAST_GAIN = 0.05
 _TINY = 1e-12
 
 
-def find(states, scores, num_drivers, is_bent=False):
+def find(states, scores, first, is_bent=False, is_path=False):
   """Returns drivers [k] ints, -1: none, and an exponent of each, [k].
 
   One change after the other: a driver more, or another exponent of one; each
@@ -36,19 +36,23 @@ def find(states, scores, num_drivers, is_bent=False):
   Args:
     states: [n, d], neighbours in a chain next to each other.
     scores: Gradients of the log density there, [n, d].
-    num_drivers: k, the most that there may be.
+    first: Drivers that are given, [k] ints: only exponents are found then. If
+      all of them are -1, k drivers at most are found as well.
     is_bent: Whether means follow products of drivers too.
+    is_path: Whether neighbours are coupled.
   """
-  drivers, exponents = np.full([num_drivers], -1), np.zeros([num_drivers])
+  drivers, exponents = np.array(first, int), np.zeros([len(first)])
+  may_add, is_two = bool(np.all(drivers < 0)), False
   if len(states) < _FEWEST_PAIRS:
     return drivers, exponents
-  pairs = pairs_lib.thinned(states, scores, min(len(states), _MOST_PAIRS))
-  search, is_two = _Search(pairs, is_bent), False
-  for _ in range(num_drivers + _NUM_CHANGES):
+  count = min(len(states), _MOST_PAIRS)
+  pairs = pairs_lib.thinned(states, scores, count, is_path)
+  search = _Search(pairs, may_add, is_bent, is_path)
+  for _ in range(len(drivers) + _NUM_CHANGES):
     change, worth = search.best(drivers, exponents, is_two)
     if worth > 0.0:
       drivers, exponents = change.of(drivers, exponents)
-    elif is_two:
+    elif is_two or not may_add:
       break
     is_two = not worth > 0.0
   return drivers, exponents
@@ -96,8 +100,9 @@ class _Change(NamedTuple):
 class _Search:
   """Losses of drivers on pairs of which every other block is held out."""
 
-  def __init__(self, pairs, is_bent):
-    self._pairs, self._is_bent = pairs, is_bent
+  def __init__(self, pairs, may_add, is_bent, is_path):
+    self._pairs, self._may_add = pairs, may_add
+    self._is_bent, self._is_path = is_bent, is_path
     count = len(pairs.states)
     is_held_out = np.arange(count) * _NUM_BLOCKS // count % 2 == 1
     self._held_out = pairs_lib.normalized(is_held_out.astype(float))
@@ -112,7 +117,9 @@ class _Search:
       is_two: Whether two drivers are tried at once, instead of one.
     """
     matrix = conditional.in_units(self._pairs, drivers, exponents)
-    start = conditional.start(self._pairs, drivers, matrix, self._is_bent)
+    start = conditional.start(
+      self._pairs, drivers, matrix, self._is_bent, self._is_path
+    )
     now = self._fit(drivers, exponents, start)
     whitened = self._whitened(now)
     found = None, -np.inf, -np.inf
@@ -150,7 +157,7 @@ class _Search:
           driver, exponent = drivers[place], exponents[place]
           exponent = by * exponent if exponent else unit * sign[driver]
           yield _Change(place, driver, exponent)
-    if not len(free):
+    if not self._may_add or not len(free):
       return
     of_scale, of_place = (
       np.argsort(-rank, kind='stable')[:_NUM_TRIED]

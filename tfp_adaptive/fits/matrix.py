@@ -1,4 +1,4 @@
-"""A dense scale factor of the least Fisher divergence, in NumPy.
+"""Scale factors of the least Fisher divergence, dense and diagonal, in NumPy.
 
 `linear.fisher_fit` has the same formulas for compiled kernels, and explains
 them.
@@ -6,7 +6,7 @@ them.
 
 import numpy as np
 
-__all__ = ['factor', 'factor_of_mean', 'fit']
+__all__ = ['factor', 'factor_of_mean', 'fit', 'fit_diagonal']
 
 # States for each dimension below which no correlation is kept; and what of them
 # goes where there are fewer states than dimensions.
@@ -31,6 +31,16 @@ def fit(states, gradients, weights=None):
   return factor(*spreads, 1.0 / np.sum(weights**2))
 
 
+def fit_diagonal(states, gradients, weights=None):
+  """Returns the diagonal of C, [d], NaN where there is none; see `fit`."""
+  count = len(states)
+  if weights is None:
+    weights = np.full([count], 1.0 / count)
+  return _scales(
+    *(weights @ (rows - weights @ rows) ** 2 for rows in (states, gradients))
+  )
+
+
 def factor(covariance, precision, num_states):
   """Returns C of what few states tell, [d, d]; NaN where there is none.
 
@@ -43,10 +53,7 @@ def factor(covariance, precision, num_states):
   ratio = num_states / len(covariance)
   share = 1.0 - _SHRINKAGE / (1.0 + ratio**4)
   if ratio < _FEWEST_STATES:
-    with np.errstate(divide='ignore', invalid='ignore'):
-      scales = (diagonals[0] / diagonals[1]) ** 0.25
-    # What never moved has no scale.
-    return np.diag(np.where(scales > 0.0, scales, np.nan))
+    return np.diag(_scales(*diagonals))
   shrunk = [share * spread for spread in (covariance, precision)]
   for spread, diagonal in zip(shrunk, diagonals):
     np.fill_diagonal(spread, diagonal)
@@ -72,3 +79,10 @@ def factor_of_mean(covariance, precision):
     return lower @ np.linalg.cholesky(0.5 * (root + root.T))
   except np.linalg.LinAlgError:
     return np.full_like(covariance, np.nan)
+
+
+def _scales(variances, of_gradients):
+  """Returns the scales of coordinates, NaN where one never moved, [d]."""
+  with np.errstate(divide='ignore', invalid='ignore'):
+    scales = (variances / of_gradients) ** 0.25
+  return np.where(scales > 0.0, scales, np.nan)

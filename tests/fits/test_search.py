@@ -2,45 +2,32 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.contracts import targets
 from tests.transport.maps import hierarchies
-from tfp_adaptive.transport.maps import natural
-from tfp_adaptive.transport.maps import natural_fit
-from tfp_adaptive.transport.maps import natural_search
-from tfp_adaptive.transport.maps import pairs as pairs_lib
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import natural
+from tfp_adaptive.fits import pairs as pairs_lib
+from tfp_adaptive.fits import search as search_lib
 
 _NUM_DRIVERS = 2
 
 
-def _fit_all(pairs, first, may_add, *form):
-  drivers, exponents = natural_search.find(*pairs, first, may_add, *form)
-  found, rows, scores, _ = natural_fit.fit(*pairs, drivers, exponents, *form)
-  return drivers, exponents, found, rows + scores
+def _pairs(target, states):
+  """Returns states and gradients, NumPy."""
+  return tuple(x.numpy() for x in hierarchies.pairs(target, states)[:2])
 
 
-_compiled_fit = tf.function(_fit_all, autograph=False)
+def _fit(target, states, drivers=None, **form):
+  """Returns drivers, exponents, the `Natural` and y + s."""
+  return _fit_pairs(_pairs(target, states), drivers, **form)
 
 
-def _fit(target, states, drivers=None, is_path=False, is_bent=False):
-  """Returns drivers, exponents, the `Natural` and z + s."""
-  return _fit_pairs(
-    hierarchies.pairs(target, states), drivers, is_path, is_bent
-  )
-
-
-def _fit_pairs(pairs, drivers=None, is_path=False, is_bent=False):
-  first = tf.constant([-1] * _NUM_DRIVERS if drivers is None else drivers)
-  return _compiled_fit(pairs, first, drivers is None, is_path, is_bent)
-
-
-def _with_empty_rows(pairs, num_pairs):
-  """Returns the first pairs behind rows that hold none, as in a history."""
-  *rows, weights = (part[:num_pairs] for part in pairs)
-  empty = [[hierarchies.NUM_PAIRS - num_pairs, 0], [0, 0]]
-  weights /= tf.reduce_sum(weights)
-  return (*(tf.pad(r, empty) for r in rows), tf.pad(weights, empty[:1]))
+def _fit_pairs(pairs, drivers=None, **form):
+  first = [-1] * _NUM_DRIVERS if drivers is None else drivers
+  drivers, exponents = search_lib.find(*pairs, first, **form)
+  found = conditional.fit(*pairs, drivers, exponents, **form).natural
+  return drivers, exponents, found, sum(natural.whitened(found, *pairs))
 
 
 @pytest.mark.full
@@ -49,7 +36,7 @@ def test_a_hierarchy_is_exact_and_its_drivers_are_found():
     np.random.default_rng(2), hierarchies.NUM_PAIRS
   )
   drivers, exponents, _, residuals = _fit(hierarchies.hierarchy, states)
-  found = dict(zip(drivers.numpy(), exponents.numpy()))
+  found = dict(zip(drivers, exponents))
   assert found == {1: -2.0, 0: 0.0}
   assert hierarchies.spread(residuals[:, 2:]) < 1e-2
   # Power: with the log scale alone the common mean is missed.
@@ -72,13 +59,10 @@ def test_two_drivers_that_help_only_together_are_found():
   np.testing.assert_array_equal(exponents, [-2.0, 0.0])
   assert hierarchies.spread(residuals[:, 2:]) < 1e-2
   # Power: neither alone is worth its place.
-  pairs = pairs_lib.standardize(*hierarchies.pairs(hierarchies.schools, states))
-  noise = tf.constant(4.0, tf.float64)
-  search = natural_search._Search(pairs, noise, True, False, False)
-  none = tf.constant([-1, -1]), tf.zeros(2, tf.float64)
-  alone, together = (
-    search.best(*none, tf.constant(is_two))[1] for is_two in (False, True)
-  )
+  pairs = pairs_lib.standardize(*_pairs(hierarchies.schools, states))
+  search = search_lib._Search(pairs, True, False, False)
+  none = np.array([-1, -1]), np.zeros(2)
+  alone, together = (search.best(*none, is_two)[1] for is_two in (False, True))
   assert alone < 0.0 < together
 
 
@@ -88,13 +72,11 @@ def test_a_scale_is_seen_with_its_sign_beside_one_that_is_known(seed):
   states = hierarchies.draw_walk(
     np.random.default_rng(seed), hierarchies.NUM_PAIRS
   )
-  pairs = pairs_lib.standardize(
-    *hierarchies.pairs(hierarchies.walk, states), True
-  )
-  noise = tf.constant(4.0, tf.float64)
-  search = natural_search._Search(pairs, noise, True, True, False)
-  known = tf.constant([1, -1]), tf.constant([-2.0, 0.0], tf.float64)
-  first = natural_fit.start(pairs, known[0], search._matrix(*known), True)
+  pairs = pairs_lib.standardize(*_pairs(hierarchies.walk, states), is_path=True)
+  search = search_lib._Search(pairs, True, False, True)
+  known = np.array([1, -1]), np.array([-2.0, 0.0])
+  matrix = conditional.in_units(pairs, *known)
+  first = conditional.start(pairs, known[0], matrix, is_path=True)
   explained, sign = search._dependence(search._fit(*known, first))
   assert explained[0] > 5.0 * np.max(explained[1:])
   assert sign[0] == -1.0
@@ -111,27 +93,27 @@ def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
   assert exponents[0] == -1.0
   assert hierarchies.spread(residuals) < 1e-2
   # The map is in units of the state: exact in the neck, where no state was.
-  neck = hierarchies.pairs(
+  neck = _pairs(
     hierarchies.funnel,
     hierarchies.draw_funnel(rng, -3.0 - rng.exponential(size=50)),
   )
-  assert hierarchies.spread(tf.add(*natural.whitened(found, *neck[:2]))) < 1e-2
-  # Power: without a driver much is left.
-  *_, residuals = _fit(hierarchies.funnel, states, drivers=[-1, -1])
+  assert hierarchies.spread(sum(natural.whitened(found, *neck))) < 1e-2
+  # Power: with another driver much is left.
+  *_, residuals = _fit(hierarchies.funnel, states, drivers=[1, -1])
   assert hierarchies.spread(residuals) > 0.3
 
 
-def test_a_history_that_is_half_empty_tells_what_it_holds():
+def test_few_pairs_tell_what_they_hold():
   rng = np.random.default_rng(3)
   states = hierarchies.draw_funnel(
     rng, 3.0 * rng.normal(size=hierarchies.NUM_PAIRS)
   )
-  pairs = hierarchies.pairs(hierarchies.funnel, states)
-  drivers, exponents, _, _ = _fit_pairs(_with_empty_rows(pairs, 150))
+  pairs = _pairs(hierarchies.funnel, states)
+  drivers, exponents, _, _ = _fit_pairs([rows[:150] for rows in pairs])
   np.testing.assert_array_equal(drivers, [0, -1])
   assert exponents[0] == -1.0
   # Too few to tell: none is looked for.
-  drivers, *_ = _fit_pairs(_with_empty_rows(pairs, 50))
+  drivers, *_ = _fit_pairs([rows[:50] for rows in pairs])
   np.testing.assert_array_equal(drivers, [-1, -1])
 
 
@@ -142,7 +124,7 @@ def test_a_parabola_is_exact_where_means_may_bend():
   rest[:, :1] += 0.3 * first**2
   states = np.concatenate([first, rest], axis=1)
   drivers, *_, residuals = _fit(hierarchies.parabola, states, is_bent=True)
-  assert 0 in drivers.numpy() and hierarchies.spread(residuals) < 1e-2
+  assert 0 in drivers and hierarchies.spread(residuals) < 1e-2
   # Power: along a line it stays bent.
   *_, residuals = _fit(hierarchies.parabola, states, drivers=[0, -1])
   assert hierarchies.spread(residuals) > 0.1
@@ -168,7 +150,7 @@ def test_a_random_walk_of_unknown_scales_is_exact_as_a_path():
   drivers, exponents, found, residuals = _fit(
     hierarchies.walk, states, is_path=True
   )
-  assert sorted(drivers.numpy()) == [0, 1]
+  assert sorted(drivers) == [0, 1]
   np.testing.assert_array_equal(exponents, [-2.0, -2.0])
   assert hierarchies.spread(residuals[:, 2:]) < 1e-2
   # Without edges between neighbours it is not.
@@ -186,18 +168,14 @@ def test_a_normal_target_has_no_driver(condition):
     @ factor.T
   )
   inverse = np.linalg.inv(factor)
-  drivers, *_ = _fit(
-    lambda x: targets.standard_normal(tf.matmul(x, inverse, transpose_b=True)),
-    states,
-  )
+  drivers, *_ = _fit_pairs((states, -states @ inverse.T @ inverse))
   np.testing.assert_array_equal(drivers, [-1, -1])
 
 
 @pytest.mark.full
-def test_a_normal_target_has_no_driver_in_any_of_ten_histories():
+def test_a_normal_target_has_no_driver_in_any_of_ten_samples():
   rng = np.random.default_rng(11)
   for num_pairs in (110, 150, 200, 300, 400) * 2:
-    states = rng.normal(size=(hierarchies.NUM_PAIRS, hierarchies.SIZE))
-    pairs = hierarchies.pairs(targets.standard_normal, states)
-    drivers, *_ = _fit_pairs(_with_empty_rows(pairs, num_pairs))
+    states = rng.normal(size=(num_pairs, hierarchies.SIZE))
+    drivers, *_ = _fit(targets.standard_normal, states)
     np.testing.assert_array_equal(drivers, [-1, -1])

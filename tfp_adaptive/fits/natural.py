@@ -1,17 +1,18 @@
 """A conditional Gaussian as functions of rows, in NumPy.
 
-`transport.maps.conditional_gaussian` has the formulas; params are the same, of
-the structure 'diagonal'. With r = sum_t exp(b_t.u) r_t and h(u) the offsets of
-the drivers u, row by row,
+`transport.maps.conditional_gaussian` has the formulas, and the same params.
+With the precision P(u) = L L^T and the offsets h(u) of the drivers u, row by
+row,
 
-  w = y r^-1/2 + h r^-1,   log |det| = sum l - 1/2 sum log r.
+  w = L^-T (y + L^-1 h),   log |det| = sum l - sum log diag L.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from tfp_adaptive.posterior.fits import pairs
+from tfp_adaptive.fits import factors
+from tfp_adaptive.fits import pairs
 
 __all__ = [
   'Natural',
@@ -38,6 +39,7 @@ class Natural(NamedTuple):
     offset: [T, d].
     slope: [T, d, k], or with products of drivers [T, d, k + k (k + 1) / 2].
     slack: r_t, [T, d], not negative.
+    edge: s w of coordinates t and t + 1 in a path, [T, d]; [T, 0]: no path.
   """
 
   mean: np.ndarray
@@ -47,9 +49,10 @@ class Natural(NamedTuple):
   offset: np.ndarray
   slope: np.ndarray
   slack: np.ndarray
+  edge: np.ndarray
 
 
-def of_scale(size, drivers, is_bent=False):
+def of_scale(size, drivers, is_bent=False, is_path=False):
   """Returns the `Natural` of the identity, with a term for every driver."""
   count = len(drivers)
   num_inputs = count + is_bent * count * (count + 1) // 2
@@ -64,6 +67,7 @@ def of_scale(size, drivers, is_bent=False):
     offset=zeros,
     slope=np.zeros([1 + count, size, num_inputs]),
     slack=slack,
+    edge=zeros if is_path else zeros[:, :0],
   )
 
 
@@ -115,7 +119,7 @@ def inputs(distances, num_inputs):
 
 
 class _Given:
-  """What the drivers of rows [n, d] decide: r and h.
+  """What the drivers of rows [n, d] decide: L, and L^-1 h.
 
   Drivers have the same entries in w and in y.
   """
@@ -133,35 +137,34 @@ class _Given:
     products = self._terms[:, :, np.newaxis] * self._inputs[:, np.newaxis]
     shape = len(rows), -1
     size = self._places.shape[-1]
-    self.pull = products.reshape(shape) @ self._places.reshape(-1, size)
-    self.slack = self._terms @ natural.slack
-    self._root = np.sqrt(self.slack)
+    pull = products.reshape(shape) @ self._places.reshape(-1, size)
+    self._lower = factors.of_terms(natural, self._terms)
+    self._pull = self._lower.solve(pull)
 
   def forward(self, rows):
     natural = self._natural
-    deviations = (rows + self.pull / self._root) / self._root
-    log_det = np.sum(natural.log_scale - np.log(self._root), axis=-1)
-    return natural.mean + np.exp(natural.log_scale) * deviations, log_det
+    deviations = self._lower.solve_adjoint(rows + self._pull)
+    logs = natural.log_scale - np.log(self._lower.diagonal)
+    states = natural.mean + np.exp(natural.log_scale) * deviations
+    return states, np.sum(logs, axis=-1)
 
   def inverse(self, deviations):
-    return self._root * deviations - self.pull / self._root
+    return self._lower.multiply_adjoint(deviations) - self._pull
 
   def pulled_back(self, rows, scores):
     """Returns the gradient by y of log pi(x(y)) + log |det|, [n, d]."""
-    natural = self._natural
-    by_deviation = scores * np.exp(natural.log_scale)
-    by_pull = by_deviation / self.slack
-    by_slack = -0.5 * by_deviation * rows / (self._root * self.slack)
-    by_slack -= (by_pull * self.pull + 0.5) / self.slack
+    natural, lower = self._natural, self._lower
+    found = lower.solve(scores * np.exp(natural.log_scale))
+    by_pull = lower.solve_adjoint(found)
+    deviations = lower.solve_adjoint(rows + self._pull)
+    by_term = lower.by_terms([(-deviations, found), (-by_pull, self._pull)])
     # Gradient by the coefficients that h is a sum of, [n, T, M].
     of_places = np.tensordot(by_pull, self._places, [[1], [2]])
-    by_term = by_slack @ natural.slack.T
     by_term += np.sum(of_places * self._inputs[:, np.newaxis], axis=-1)
     logs = self._distances @ natural.exponents.T
     by_term *= self._terms * (np.abs(logs) < _MOST_LOG_TERM)
     by_input = np.sum(self._terms[:, :, np.newaxis] * of_places, axis=1)
     by_driver = by_term @ natural.exponents + self._of_inputs(by_input)
-    found = by_deviation / self._root
     for place, driver in enumerate(natural.drivers):
       if driver >= 0:
         found[:, driver] += by_driver[:, place]

@@ -1,1 +1,0 @@
-"""Fits of matrices and maps to pairs of states and gradients, in NumPy."""
