@@ -193,8 +193,8 @@ def test_a_loss_that_is_less_within_noise_is_no_better():
 
 
 def test_no_matrix_is_enough_where_proposals_diverge():
-  _, matrix = structure.default_matrix(3)
-  transport = maps.conditional_gaussian()
+  matrix = structure.Choice(*structure.default_matrix(3))
+  transport = structure.Choice('a map', maps.conditional_gaussian())
   loss = np.full([_NUM_PAIRS, 3], 0.3)
   assert structure._is_enough(matrix, loss, diverge=False)
   assert not structure._is_enough(matrix, loss, diverge=True)

@@ -48,7 +48,7 @@ def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
   if modes.is_exchange(choice.part):
     return choice.part.kernel(target_log_prob_fn, num_steps, dtype)
   accept = dict(target_accept_prob=choice.target_accept_prob)
-  if hasattr(choice.part, 'operator'):
+  if choice.is_matrix:
     return fisher_divergence_hamiltonian(
       target_log_prob_fn, num_steps, preconditioner=choice.part, **accept
     )

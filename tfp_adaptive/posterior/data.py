@@ -111,8 +111,7 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
       unknown is discrete, or if data have no part, another shape, or values
       that are not finite or out of the support.
   """
-  whole = getattr(model, 'distribution', model)
-  before = getattr(model, 'pins', {})
+  whole, before = kinds.unpinned(model)
   parts, events = parts_and_events(whole)
   _check_pins([part for part in parts if part not in before], pins, options)
   values = {**before, **pins}
@@ -427,16 +426,17 @@ def parts_and_events(model):
 
 def as_arrays(model):
   """Returns dict of name -> values of the pins of a model, numpy."""
-  if not hasattr(model, 'pins'):
+  whole, pins = kinds.unpinned(model)
+  if not pins:
     return {}
-  names, events = parts_and_events(model.distribution)
+  names, events = parts_and_events(whole)
   nested = [n for n, e in zip(names, events) if tf.nest.is_nested(e)]
   # A list of numbers is an array, and no structure of the model.
   return {
     name: tf.nest.map_structure(np.asarray, value)
     if name in nested
     else np.asarray(value)
-    for name, value in model.pins.items()
+    for name, value in pins.items()
   }
 
 
@@ -449,7 +449,7 @@ def in_dtypes_of(model: Any, values: dict) -> dict:
     model: `tfd.JointDistribution`, or one with pins.
     values: dict of name -> value of a part.
   """
-  whole = getattr(model, 'distribution', model)
+  whole, _ = kinds.unpinned(model)
   names, _ = parts_and_events(whole)
   dtypes = dict(zip(names, in_order(whole.dtype)[1]))
   found = {}
@@ -457,7 +457,7 @@ def in_dtypes_of(model: Any, values: dict) -> dict:
     dtype = dtypes[name]
     if tf.nest.is_nested(dtype) or not tf.as_dtype(dtype).is_floating:
       continue
-    if getattr(value, 'dtype', dtype) != dtype and tf.is_tensor(value):
+    if tf.is_tensor(value) and value.dtype != dtype:
       found[name] = tf.cast(value, dtype)
   return found
 

@@ -74,8 +74,7 @@ def _for_each_chain(model, names, function):
     function: Takes dicts of the distributions and of the values of one chain,
       returns a scalar.
   """
-  whole = getattr(model, 'distribution', model)
-  pins = getattr(model, 'pins', {})
+  whole, pins = kinds.unpinned(model)
   left = [name for name in names if name not in pins]
   events = tf.nest.flatten(model.event_shape)
 

@@ -15,6 +15,7 @@ __all__ = [
   'is_a',
   'is_plainly_transformed',
   'rank',
+  'unpinned',
 ]
 
 tfd = tfp.distributions
@@ -87,6 +88,13 @@ def in_order(structure: Any) -> tuple:
   if isinstance(structure, dict):
     return list(structure), list(structure.values())
   return None, list(structure)
+
+
+def unpinned(model: Any) -> tuple[Any, dict]:
+  """Returns a joint distribution without its pins, and the pins by name."""
+  if isinstance(model, tfp.experimental.distributions.JointDistributionPinned):
+    return model.distribution, dict(model.pins)
+  return model, {}
 
 
 def rank(law: Any) -> int | None:

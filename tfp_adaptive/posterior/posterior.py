@@ -20,6 +20,7 @@ from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import constrained
 from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior import kinds
 from tfp_adaptive.posterior import plotted
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
@@ -234,7 +235,7 @@ class Posterior:
     """
     calling.check('Posterior.posterior_predictive')
     model = self._joint() if model is None else model
-    whole, pins = getattr(model, 'distribution', model), data.as_arrays(model)
+    whole, pins = kinds.unpinned(model)[0], data.as_arrays(model)
     unknowns, computed = self._drawn(whole)
     problem = self._problem
     given = predictive.fixed(

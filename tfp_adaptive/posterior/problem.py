@@ -28,6 +28,7 @@ from tfp_adaptive.posterior import bounds
 from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import exact
 from tfp_adaptive.posterior import given_starts
+from tfp_adaptive.posterior import kinds
 from tfp_adaptive.posterior import supports
 
 __all__ = [
@@ -93,6 +94,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
   """
   checked = data.checked(model, pins, options)
   model, names, log_prob = _pinned(model, pins, checked)
+  whole, _ = kinds.unpinned(model)
   dtype = _one_dtype(names, tf.nest.flatten(model.dtype))
   bijector = _map_of(model)
   split = _Split(bijector.inverse_event_shape(model.event_shape), dtype)
@@ -105,8 +107,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
 
   @functools.partial(tf.function, autograph=False)
   def draw_prior(num_chains, seed):
-    is_pinned = hasattr(model, 'sample_unpinned')
-    draw = model.sample_unpinned if is_pinned else model.sample
+    draw = model.sample if model is whole else model.sample_unpinned
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
       draws = draw(num_chains, seed=seed)
@@ -134,7 +135,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
     dtype=dtype,
     event_size=split.event_size,
     observed=data.as_arrays(model),
-    model=getattr(model, 'distribution', model),
+    model=whole,
   )
   if not checked.bounding:
     return problem
@@ -225,12 +226,12 @@ def _candidates(problem):
 
 def _pinned(model, pins, checked):
   """Returns a joint distribution with values, its unknowns and its density."""
-  given = {**getattr(model, 'pins', {}), **pins}
+  whole, before = kinds.unpinned(model)
+  given = {**before, **pins}
   parts = checked.names
   cast = data.in_dtypes_of(model, given)
   if cast:
-    model = getattr(model, 'distribution', model)
-    model = model.experimental_pin(**{**given, **cast})
+    model = whole.experimental_pin(**{**given, **cast})
   elif pins:
     model = model.experimental_pin(**pins)
   names = state_parts.names(model.event_shape)

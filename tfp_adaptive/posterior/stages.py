@@ -278,8 +278,7 @@ class Run:
         part=before.part.after(chains.engine.results.barrier)
       )
     choice = self._choose(chains)
-    is_map = not hasattr(choice.part, 'operator')
-    if is_map and not attempt:
+    if not choice.is_matrix and not attempt:
       return choice  # A map may bring them together.
     draws = chains.draws[:, ~chains.is_lost]
     if not modes.are_apart(draws):

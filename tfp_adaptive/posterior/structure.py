@@ -12,6 +12,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive import preconditioners
 from tfp_adaptive.fits import conditional
 from tfp_adaptive.fits import matrix as matrix_lib
@@ -84,6 +85,10 @@ class Choice(
 
   __slots__ = ()
 
+  @property
+  def is_matrix(self):
+    return isinstance(self.part, interfaces.Preconditioner)
+
   def words(self, coordinates):
     """Returns what was chosen, as a user reads it.
 
@@ -140,8 +145,8 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
     if name == BENT and best and best.drivers:
       known = dict(drivers=best.drivers, exponents=best.exponents)
     part = build(**known)
-    is_map = not hasattr(part, 'operator')
-    if best and is_map and _is_enough(best.part, least, diverge):
+    is_map = not isinstance(part, interfaces.Preconditioner)
+    if best and is_map and _is_enough(best, least, diverge):
       break
     if is_map:
       tried = [_tried_map(name, pairs, **known)]
@@ -250,9 +255,9 @@ def _loss(whitened, states, scores, *held_out):
   return pairs_lib.robust(whitened(*held_out) - centre)
 
 
-def _is_enough(part, loss, diverge):
+def _is_enough(choice, loss, diverge):
   """Whether what is best so far leaves nothing to a map."""
-  is_trusted = hasattr(part, 'operator') and not diverge
+  is_trusted = choice.is_matrix and not diverge
   enough = _ENOUGH if is_trusted else _ENOUGH_OF_MAP
   return np.max(np.mean(loss, axis=0)) < enough
 

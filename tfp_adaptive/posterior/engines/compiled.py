@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive import learned
 from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import random
@@ -58,7 +59,7 @@ class CompiledEngine:
     """The learned matrix C, [d, d], or `None` where it is another part."""
     results = self._proposal_results()
     part = stack.first_with(self.kernel, 'preconditioner').preconditioner
-    if not hasattr(part, 'operator'):
+    if not isinstance(part, interfaces.Preconditioner):
       return None
     operator = part.operator(results.preconditioner_params)
     return operator.to_dense().numpy()
