@@ -10,6 +10,7 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.tempering import replicas
 
 _NUM_DRAWS = 50_000
@@ -195,6 +196,25 @@ def test_what_is_not_refreshed_after_an_exchange_is_detected(
   monkeypatch.setattr(replicas, 'refreshed', with_stale)
   states = _after_steps(kernel, 6, 'none')
   assert _smallest_p_value(kernel, states, 'none') < 1e-6
+
+
+def test_the_map_of_every_replica_is_fitted_between_blocks():
+  kernel = _kernel(kernel_fn=_BUILDERS['transport'], num_adaptation_steps=3)
+  assert kernel.fit_steps == (1,)
+  start = tf.constant(np.random.default_rng(1).normal(size=(4, 2)))
+  with pytest.raises(ValueError, match='only `tfpa.sample` does'):
+    kernel.bootstrap_results(start)
+  with block_fits.promised(kernel):
+    results = kernel.bootstrap_results(start)
+  results = results._replace(step=tf.constant(1))
+  fitted = block_fits.fitted(kernel, start, results, 1)
+  # None has seen a pair yet.
+  count = fitted.replica_results.statistics.num_failed_fits
+  np.testing.assert_array_equal(count, [1, 1, 1])
+  # What is frozen starts anywhere.
+  fixed = tfpa.frozen(kernel, fitted)
+  assert fixed.fit_steps == ()
+  fixed.bootstrap_results(start)
 
 
 def _two_modes(x):
