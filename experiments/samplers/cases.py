@@ -1,7 +1,7 @@
 """Every builder once: how it is called, its small problem, what it can do.
 
-Contract tests, fingerprints, laws of few chains, restarts and calibration go
-over `CASES`. A new builder joins all of them with one entry.
+Contract tests, laws of few chains, restarts, calibration and the lowering for a
+GPU go over `CASES`. A new builder joins all of them with one entry.
 """
 
 import dataclasses
@@ -162,12 +162,12 @@ class Case:
   Attributes:
     name: Name in the ids of tests.
     builder: Public function of `tfpa`, or one of the baselines.
-    label: Name in the fingerprints, beside that of the builder.
-    problem: Small problem: the fingerprint is a run on it.
+    label: What differs from the builder's defaults.
+    problem: Small problem that the builder is called with.
     options: Options of the builder besides its defaults.
     group: 'library' and 'baseline' cases meet every contract. A 'variant'
       differs from a case of the library by one option and does so at night. A
-      'digest' has a fingerprint only.
+      'digest' meets none: it is lowered for a GPU, and some are calibrated.
     learns: What adapts: a 'matrix', a 'map', a 'surrogate', a 'step' size,
       samplers of 'replicas' or 'nothing'.
     uses_gradient: Whether a step needs the gradient of the function.
@@ -256,7 +256,7 @@ def _latent(
 
 
 def _digest(builder, label, problem=_DENSITY, calibration=None, **options):
-  """Returns a case with a fingerprint, and maybe a calibration, alone."""
+  """Returns a case that meets no contract, with a calibration or without."""
   name = f'{builder.__name__}, {label}'
   return Case(
     name, builder, label, problem, options, 'digest', calibration=calibration
@@ -571,7 +571,7 @@ _DIGESTS = (
 
 CASES = (*_LINEAR, *_LATENT, *_OTHERS, *_DIGESTS)
 
-# Below is what no other case has of the parts of the library: laws go over it.
+# Parts of the library that no other case has: the lowering goes over them.
 
 
 def _structured(make, *left_out):
