@@ -11,7 +11,7 @@ import tfp_adaptive as tfpa
 from experiments.samplers import cases
 from tfp_adaptive.core import tfp_private
 
-_CASES = [case for case in cases.CASES if case.group != 'digest']
+_CASES = [case for case in cases.CASES if case.group != 'calibration']
 # Samplers with a preconditioner, those with a Gaussian prior, and all that
 # learn and take a state of any structure.
 KERNELS = [case for case in _CASES if case.learns == 'matrix']
@@ -130,6 +130,12 @@ def tiered(samplers, nightly=_NIGHTLY):
     nightly: Names of the samplers that are nightly.
   """
   return [_tiered(s if type(s) is tuple else (s,), nightly) for s in samplers]
+
+
+def by_representatives(test):
+  """Parametrizes `test` by `case`; samplers that stand for none are nightly."""
+  others = tuple(c.name for c in SAMPLERS if c.name not in REPRESENTATIVES)
+  return pytest.mark.parametrize('case', tiered(SAMPLERS, others))(test)
 
 
 def each_kernel(test):
