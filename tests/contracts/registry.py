@@ -37,6 +37,7 @@ REPRESENTATIVES = (
   'kernel_hamiltonian',
   'transported',
 )
+OTHERS = tuple(c.name for c in _CASES if c.name not in REPRESENTATIVES)
 # One kernel for each proposal, which its relatives share.
 PROPOSALS = [cases.named(n) for n in ('langevin', 'hamiltonian', 'random_walk')]
 
@@ -134,8 +135,7 @@ def tiered(samplers, nightly=_NIGHTLY):
 
 def by_representatives(test):
   """Parametrizes `test` by `case`; samplers that stand for none are nightly."""
-  others = tuple(c.name for c in SAMPLERS if c.name not in REPRESENTATIVES)
-  return pytest.mark.parametrize('case', tiered(SAMPLERS, others))(test)
+  return pytest.mark.parametrize('case', tiered(SAMPLERS, OTHERS))(test)
 
 
 def each_kernel(test):
