@@ -36,7 +36,7 @@ test: $(VENV)/installed
 
 # In parts: what XLA has compiled stays in its process for good, some 5 GB each.
 TEST_PARTS = "tests/contracts tests/core tests/driver" "tests/experiments" \
-  "tests/fits tests/latent tests/linalg tests/linear tests/test_*.py" \
+  "tests/fits tests/latent tests/linalg tests/linear tests/models tests/test_*.py" \
   "tests/posterior tests/preconditioners tests/surrogate tests/tempering \
   tests/transport"
 

@@ -56,12 +56,14 @@ def _add(copy, path, code):
   [
     pytest.param(0, [_PARTS], marks=pytest.mark.nightly),
     pytest.param(1, [_PARTS], marks=pytest.mark.nightly),
-    (2, _KERNELS),
+    (2, _KERNELS[:1]),
+    pytest.param(2, _KERNELS, marks=pytest.mark.nightly),
   ],
 )
 def test_contract_tests_pass_with_the_new_file_of_the_page(copy, place, tests):
   path, code = _FILES[place]
-  _add(copy, path, code)
+  if not (copy / path).exists():
+    _add(copy, path, code)
   name = pathlib.Path(path).stem
   done = subprocess.run(
     [sys.executable, '-m', 'pytest', '-p', 'no:cacheprovider', *tests]

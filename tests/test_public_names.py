@@ -13,6 +13,8 @@ import typing
 import pytest
 
 import tfp_adaptive as tfpa
+from experiments.samplers import baselines
+from experiments.samplers import cases
 from tests.contracts import registry
 
 _ROOT = pathlib.Path(tfpa.__file__).resolve().parents[1]
@@ -108,6 +110,24 @@ def test_links_of_pages_outside_the_site_lead_to_files(page):
   links = re.findall(r'\]\((?!\w+:)([^)#\s]+)', (_ROOT / page).read_text())
   assert links
   assert not [link for link in links if not (_ROOT / link).is_file()]
+
+
+def _builders():
+  """Yields the names of all functions that make a kernel of a density."""
+  for module in (tfpa, baselines):
+    for name in module.__all__:
+      value = getattr(module, name)
+      if inspect.isfunction(value):
+        first = next(iter(inspect.signature(value).parameters))
+        if first in ('target_log_prob_fn', 'log_likelihood_fn'):
+          yield name
+
+
+def test_every_builder_has_a_case_that_meets_the_contracts():
+  met = {c.builder.__name__ for c in cases.CASES if c.group != 'calibration'}
+  assert met == set(_builders())
+  names = [case.name for case in cases.CASES]
+  assert len(set(names)) == len(names)
 
 
 def test_every_public_part_is_in_the_contract_tests():

@@ -1,6 +1,6 @@
 """Notebooks: executed once and kept with what they printed, shown as pages.
 
-  python -m experiments.report.notebooks docs/tutorials/*.ipynb
+  python -m experiments.report notebooks docs/tutorials/*.ipynb
 
 executes them where they lie. A page shows what the notebook holds; building
 the site executes nothing.
@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import re
-import sys
 
 _SECONDS_PER_CELL = 300
 # Native code logs so, past Python; nothing to tell a reader.
@@ -118,9 +117,3 @@ def _write(path, notebook):
   }
   text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True)
   pathlib.Path(path).write_text(text + '\n', encoding='utf-8')
-
-
-if __name__ == '__main__':
-  for file in sys.argv[1:]:
-    print(file, flush=True)
-    execute(file)

@@ -71,7 +71,7 @@ Address = Annotated[
   Optional[str], typer.Option(help='HOST:PORT of the Ray cluster.')
 ]
 Device = Annotated[
-  Optional[str], typer.Option(help='cpu, gpu or tpu; default: what is found.')
+  Optional[str], typer.Option(help='cpu or gpu; default: what is found.')
 ]
 DataDir = Annotated[
   Optional[pathlib.Path],

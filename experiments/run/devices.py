@@ -1,4 +1,4 @@
-"""Which device a run uses: CPU, GPU or TPU."""
+"""Which device a run uses: CPU or GPU."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ def on_device(kind: str | None = None) -> contextlib.AbstractContextManager:
   """Returns a context that places all work of TensorFlow on a device.
 
   Args:
-    kind: 'cpu', 'gpu', 'tpu', or None for what TensorFlow finds first.
+    kind: 'cpu', 'gpu', or None for what TensorFlow finds first.
 
   Raises:
     DeviceError: if there is no such device, with what there is.
@@ -46,22 +46,9 @@ def _gpu(tf):
   return tf.device('/GPU:0')
 
 
-def _tpu(tf):
-  try:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu='local')
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-  except Exception as error:  # Whatever the missing runtime raises.
-    raise DeviceError(
-      f'--device tpu: no TPU could be started ({type(error).__name__}: '
-      f'{str(error).splitlines()[0] if str(error) else ""}); on a TPU machine '
-      'install tensorflow-tpu.'
-    ) from error
-  return tf.device('/TPU:0')
-
-
 def _full_precision(tf):
   """Turns TF32 off, because its 10 bits of mantissa ruin covariances."""
   tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
-_CHOICES = {None: _default, 'cpu': _cpu, 'gpu': _gpu, 'tpu': _tpu}
+_CHOICES = {None: _default, 'cpu': _cpu, 'gpu': _gpu}

@@ -49,7 +49,7 @@ class Job(NamedTuple):
     overrides: Texts of `--set`.
     is_smoke: Whether the run should take seconds only.
     data_dir: Folder of local data sets, or `None`.
-    device: 'cpu', 'gpu', 'tpu' or `None`.
+    device: 'cpu', 'gpu' or `None`.
     python: As in `Work`.
     progress: As in `Work`.
   """

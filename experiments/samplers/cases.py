@@ -1,11 +1,10 @@
 """Every builder once: how it is called, its small problem, what it can do.
 
-Contract tests, fingerprints, laws of few chains, restarts and calibration go
-over `CASES`. A new builder joins all of them with one entry.
+Contract tests, laws of few chains, restarts, calibration and the lowering for a
+GPU go over `CASES`. A new builder joins all of them with one entry.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -77,18 +76,9 @@ def _counts(x):
   return tf.reduce_sum(y * x - tf.exp(x), axis=-1)
 
 
-def _counts_on_grid(x):
-  return _counts(x[..., :_SIZE])  # A field on a torus is longer than its grid.
-
-
 def _start(dtype=np.float64, size=_SIZE):
   normals = np.random.default_rng(0).normal(size=(_NUM_CHAINS, size))
   return tf.constant(normals.astype(dtype))
-
-
-def _parts_of_start():
-  start = _start()
-  return [start[:, :1], start[:, 1:]]
 
 
 def _distances(size):
@@ -106,19 +96,6 @@ def _spectral(size, dtype):
 def _markov(size, dtype):
   bands = [np.full(size, 2.0, dtype), np.full(size - 1, -0.9, dtype)]
   return dict(prior=tfpa.gaussian_priors.markov(bands, mean=0.3))
-
-
-def _torus(size, dtype):
-  kernel = tfp.math.psd_kernels.ExponentiatedQuadratic(dtype(1.0), dtype(1.5))
-  prior = tfpa.gaussian_priors.stationary(
-    grid_shape=[size], kernel=kernel, jitter=0.1
-  )
-  return dict(prior=prior)
-
-
-def _start_on_torus():
-  (size,) = _torus(_SIZE, np.float64)['prior'].event_shape
-  return _start(size=size)
 
 
 def _hierarchy(size, dtype):
@@ -144,14 +121,9 @@ def _start_of_hierarchy():
 
 
 _DENSITY = Problem(_banana, _start)
-_SINGLE = Problem(_banana, lambda: _start(np.float32))
-_TWO_PARTS = Problem(
-  lambda x, y: _banana(tf.concat([x, y], axis=-1)), _parts_of_start
-)
 _ESTIMATES = Problem(_estimate, _start)
 _FIELD = Problem(_counts, _start, 'field', _spectral)
 _PATH = Problem(_counts, _start, 'field', _markov)
-_TORUS = Problem(_counts_on_grid, _start_on_torus, 'field', _torus)
 _HIERARCHY = Problem(_counts, _start_of_hierarchy, 'hierarchy', _hierarchy)
 
 
@@ -162,12 +134,12 @@ class Case:
   Attributes:
     name: Name in the ids of tests.
     builder: Public function of `tfpa`, or one of the baselines.
-    label: Name in the fingerprints, beside that of the builder.
-    problem: Small problem: the fingerprint is a run on it.
+    label: What differs from the builder's defaults.
+    problem: Small problem that the builder is called with.
     options: Options of the builder besides its defaults.
     group: 'library' and 'baseline' cases meet every contract. A 'variant'
-      differs from a case of the library by one option and does so at night. A
-      'digest' has a fingerprint only.
+      differs from a case of the library by one option and does so at night.
+      Those of the 'calibration' meet none.
     learns: What adapts: a 'matrix', a 'map', a 'surrogate', a 'step' size,
       samplers of 'replicas' or 'nothing'.
     uses_gradient: Whether a step needs the gradient of the function.
@@ -187,7 +159,7 @@ class Case:
   label: str = 'default'
   problem: Problem = _DENSITY
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  group: Literal['library', 'baseline', 'variant', 'digest'] = 'library'
+  group: Literal['library', 'baseline', 'variant', 'calibration'] = 'library'
   learns: str = 'matrix'
   uses_gradient: bool = True
   structure: str = 'cholesky'
@@ -255,21 +227,19 @@ def _latent(
   return Case(name, builder, label, **{**shared, **fields})
 
 
-def _digest(builder, label, problem=_DENSITY, calibration=None, **options):
-  """Returns a case with a fingerprint, and maybe a calibration, alone."""
+def _calibrated(builder, label, calibration, problem=_DENSITY, **options):
+  """Returns a case that meets no contract."""
   name = f'{builder.__name__}, {label}'
   return Case(
-    name, builder, label, problem, options, 'digest', calibration=calibration
+    *(name, builder, label, problem, options, 'calibration'),
+    calibration=calibration,
   )
 
 
-_parts, _maps = tfpa.preconditioners, tfpa.transports
-_criteria, _optimizers = tfpa.criteria, tfpa.optimizers
-_surrogates, _priors = tfpa.surrogates, tfpa.gaussian_priors
 _SHORT = dict(short_step_share=0.5)
 _LENGTH = dict(num_leapfrog_steps=3)
 _HUNDRED_POINTS = dict(
-  surrogate=_surrogates.kernel_exponential_family_finite(100)
+  surrogate=tfpa.surrogates.kernel_exponential_family_finite(100)
 )
 
 
@@ -468,185 +438,51 @@ _OTHERS = (
   ),
 )
 
-_langevin = functools.partial(_digest, tfpa.gradient_adaptive_langevin)
-_entropy = functools.partial(
-  _digest, tfpa.entropy_adaptive_hamiltonian, **_LENGTH
-)
-_divergence = functools.partial(_digest, tfpa.fisher_divergence_hamiltonian)
-_transported = functools.partial(
-  _digest, tfpa.transport_adaptive_hamiltonian, num_leapfrog_steps=(1, 3)
-)
-_surrogate = functools.partial(_digest, tfpa.kernel_hamiltonian)
-_adam = _optimizers.adam(0.01)
-_DIGESTS = (
-  _langevin('no short steps', short_step_share=0.0),
-  _langevin('diagonal', preconditioner=_parts.diagonal()),
-  _langevin('tridiagonal', preconditioner=_parts.tridiagonal()),
-  _langevin('banded', preconditioner=_parts.banded(num_superdiagonals=2)),
-  _langevin('arrow', preconditioner=_parts.arrow(num_globals=1)),
-  _langevin('low rank', preconditioner=_parts.low_rank(rank=1)),
-  _langevin(
-    'jump distance',
-    criterion=_criteria.expected_squared_jump_distance(),
-    optimizer=_adam,
-  ),
-  _langevin('l2hmc', criterion=_criteria.l2hmc(), optimizer=_adam),
-  _langevin('cross entropy', criterion=_criteria.cross_entropy(0.5)),
-  _langevin('rmsprop', optimizer=_optimizers.rmsprop(0.01)),
-  _langevin('single precision', _SINGLE),
-  _langevin(
-    'parts',
-    _TWO_PARTS,
-    preconditioner=[_parts.diagonal(), _parts.tridiagonal()],
-  ),
-  _digest(
-    *(tfpa.adaptive_metropolis, 'estimates', _ESTIMATES),
+# Cases that the calibration has besides.
+_CALIBRATED = (
+  _calibrated(
+    *(tfpa.adaptive_metropolis, 'estimates'),
     Calibration('random walk on estimates', 'effects', 5),
+    _ESTIMATES,
     target_is_stochastic=True,
   ),
-  _digest(tfpa.auxiliary_gradient, 'stationary', _TORUS),
-  _digest(tfpa.auxiliary_langevin, 'z', auxiliary='z'),
-  _entropy('finite difference', hessian_product='finite_difference'),
-  _entropy(
-    'random number of steps',
-    calibration=Calibration(
+  _calibrated(
+    *(tfpa.entropy_adaptive_hamiltonian, 'random number of steps'),
+    Calibration(
       'Hamiltonian, random length',
       thinning=2,
       options=dict(num_leapfrog_steps=(1, 4)),
     ),
     num_leapfrog_steps=(1, 3),
   ),
-  _digest(
-    *(baselines.fisher_adaptive_langevin, 'paper'),
-    preconditioner=_parts.cholesky(init_scale=0.1 / _SIZE**0.5),
-    short_step_share=0.0,
-    has_paper_constants=True,
+  _calibrated(
+    *(tfpa.fisher_divergence_hamiltonian, 'diagonal'),
+    Calibration('Hamiltonian, Fisher divergence, diagonal', thinning=2),
+    preconditioner=tfpa.preconditioners.diagonal(),
   ),
-  _divergence('five leapfrog steps at most', num_leapfrog_steps=(1, 5)),
-  _divergence(
-    'diagonal',
-    calibration=Calibration(
-      'Hamiltonian, Fisher divergence, diagonal', thinning=2
-    ),
-    preconditioner=_parts.diagonal(),
-  ),
-  _digest(tfpa.papers.gadrwm, 'paper'),
-  _digest(tfpa.papers.gadmala, 'paper'),
-  _digest(tfpa.papers.adaptive_metropolis, 'paper'),
-  _digest(tfpa.papers.entropy_hmc, 'paper', **_LENGTH),
-  _digest(tfpa.papers.kmc, 'paper'),
-  _digest(tfpa.papers.mgrad, 'paper', _FIELD),
-  _surrogate('lite', surrogate=_surrogates.kernel_exponential_family_lite(30)),
-  _surrogate(
-    *('estimates', _ESTIMATES),
+  _calibrated(
+    *(tfpa.kernel_hamiltonian, 'estimates'),
     # The builder's own number of leapfrog steps.
     Calibration(
       *('kernel Hamiltonian on estimates', 'effects', 5, 200),
       dict(num_leapfrog_steps=None, **_HUNDRED_POINTS),
     ),
+    _ESTIMATES,
     target_is_stochastic=True,
     num_leapfrog_steps=(1, 4),
   ),
-  _digest(
-    *(tfpa.latent_gaussian_hyperparameters, 'slice', _HIERARCHY),
-    joint=False,
-    latent='elliptical_slice',
-  ),
-  _digest(tfpa.marginal_gradient, 'markov', _PATH),
-  _transported(
-    'kept momenta', transport=_maps.conditional_gaussian(), keep_momentum=True
-  ),
-  _transported(
-    'conditional Gaussian',
+  _calibrated(
+    *(tfpa.transport_adaptive_hamiltonian, 'conditional Gaussian'),
     # One map for all data sets: right for none of them.
-    calibration=Calibration(
+    Calibration(
       'transport Hamiltonian, conditional Gaussian',
       thinning=2,
       num_adaptation_steps=100,
-      options=dict(transport=_maps.conditional_gaussian()),
+      options=dict(transport=tfpa.transports.conditional_gaussian()),
     ),
-    transport=_maps.conditional_gaussian(structure='tridiagonal'),
+    num_leapfrog_steps=(1, 3),
+    transport=tfpa.transports.conditional_gaussian(structure='tridiagonal'),
   ),
 )
 
-CASES = (*_LINEAR, *_LATENT, *_OTHERS, *_DIGESTS)
-
-# Below is what no other case has of the parts of the library: laws go over it.
-
-
-def _structured(make, *left_out):
-  """Yields a case for each structure, made by a `functools.partial`."""
-  structures = {
-    'arrow': _parts.arrow(num_globals=2),
-    'banded': _parts.banded(num_superdiagonals=2),
-    'diagonal': _parts.diagonal(),
-    'low_rank': _parts.low_rank(rank=2),
-    'tridiagonal': _parts.tridiagonal(),
-  }
-  for name, part in structures.items():
-    if name not in left_out:
-      yield make(name, preconditioner=part)
-
-
-def _dense(size, dtype):
-  return np.exp(-0.5 * _distances(size)).astype(dtype)
-
-
-def _state_space(size, dtype):
-  half = (0.5 * np.eye(2)).astype(dtype)
-  return _priors.state_space(half, np.eye(2, dtype=dtype), half, size // 2)
-
-
-# Name -> function of the number of coordinates and the NumPy dtype.
-_OTHER_PRIORS = {
-  'autoregression': lambda size, dtype: _priors.autoregression(
-    np.array([0.6, 0.2], dtype), dtype(0.8), size
-  ),
-  'block': lambda size, dtype: _priors.block(
-    _priors.spectral(_dense(size // 2, dtype)), 2
-  ),
-  'kronecker': lambda size, dtype: _priors.kronecker(
-    [_dense(2, dtype), _dense(size // 2, dtype)]
-  ),
-  'random walk': lambda size, dtype: _priors.random_walk(
-    dtype(0.5), size, dtype(1.0)
-  ),
-  'state space': _state_space,
-}
-
-
-def _with_prior(name, build_prior):
-  def arguments(size, dtype):
-    return dict(prior=build_prior(size, dtype))
-
-  problem = Problem(_counts, _start, 'field', arguments)
-  return _digest(tfpa.marginal_gradient, name, problem)
-
-
-def _sinh_arcsinh(params):
-  return tfp.bijectors.SinhArcsinh(tailweight=tf.exp(params))
-
-
-def _zeros(size, dtype):
-  return tf.zeros([size], dtype)
-
-
-_lite = _surrogates.kernel_exponential_family_lite
-_finite = _surrogates.kernel_exponential_family_finite
-PARTS = (
-  *_structured(functools.partial(_digest, tfpa.adaptive_metropolis)),
-  *_structured(functools.partial(_digest, tfpa.fisher_divergence_langevin)),
-  *_structured(functools.partial(_digest, tfpa.gradient_adaptive_random_walk)),
-  *_structured(_divergence, 'diagonal'),
-  *_structured(_entropy),
-  _langevin('adam', optimizer=_adam),
-  _transported('bent', transport=_maps.conditional_gaussian(bent=True)),
-  _transported(
-    'scaled', transport=_maps.scaled(_zeros, _sinh_arcsinh), **_LENGTH
-  ),
-  _surrogate('finite, online', surrogate=_finite(40, 20, online=True)),
-  _surrogate(
-    'in turn', surrogate=_surrogates.in_turn(_lite(40), _finite(40, 20))
-  ),
-  *map(_with_prior, _OTHER_PRIORS, _OTHER_PRIORS.values()),
-)
+CASES = (*_LINEAR, *_LATENT, *_OTHERS, *_CALIBRATED)

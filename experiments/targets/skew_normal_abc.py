@@ -20,7 +20,6 @@ Azzalini and Dalla Valle (1996).
 """
 
 import numpy as np
-import scipy.special
 import tensorflow as tf
 from pydantic import Field
 
@@ -36,26 +35,6 @@ def skew_normal_draws(alpha, num_draws, rng):
   normals = rng.normal(size=(num_draws, len(alpha)))
   is_kept = rng.normal(size=num_draws) < normals @ alpha
   return np.where(is_kept[:, np.newaxis], normals, -normals)
-
-
-def exact_log_prob(states, observed, alpha, tolerance):
-  """Returns log p(observed | states) with the tolerance's noise, [...].
-
-  Args:
-    states: [..., d].
-    observed: [d].
-    alpha: [d].
-    tolerance: eps; 0: the model itself.
-  """
-  residual = observed - np.asarray(states, np.float64)
-  variance = 1.0 + tolerance**2
-  tail = np.sqrt(1.0 + np.sum(alpha**2) * tolerance**2 / variance)
-  return (
-    np.log(2.0)
-    - 0.5 * np.sum(residual**2, axis=-1) / variance
-    - 0.5 * len(alpha) * np.log(2 * np.pi * variance)
-    + scipy.special.log_ndtr(residual @ alpha / variance / tail)
-  )
 
 
 def exact_draws(observed, alpha, tolerance, num_draws, rng):

@@ -11,7 +11,7 @@ import tfp_adaptive as tfpa
 from experiments.samplers import cases
 from tfp_adaptive.core import tfp_private
 
-_CASES = [case for case in cases.CASES if case.group != 'digest']
+_CASES = [case for case in cases.CASES if case.group != 'calibration']
 # Samplers with a preconditioner, those with a Gaussian prior, and all that
 # learn and take a state of any structure.
 KERNELS = [case for case in _CASES if case.learns == 'matrix']
@@ -37,6 +37,7 @@ REPRESENTATIVES = (
   'kernel_hamiltonian',
   'transported',
 )
+OTHERS = tuple(c.name for c in _CASES if c.name not in REPRESENTATIVES)
 # One kernel for each proposal, which its relatives share.
 PROPOSALS = [cases.named(n) for n in ('langevin', 'hamiltonian', 'random_walk')]
 
@@ -130,6 +131,11 @@ def tiered(samplers, nightly=_NIGHTLY):
     nightly: Names of the samplers that are nightly.
   """
   return [_tiered(s if type(s) is tuple else (s,), nightly) for s in samplers]
+
+
+def by_representatives(test):
+  """Parametrizes `test` by `case`; samplers that stand for none are nightly."""
+  return pytest.mark.parametrize('case', tiered(SAMPLERS, OTHERS))(test)
 
 
 def each_kernel(test):

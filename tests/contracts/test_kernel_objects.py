@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.samplers import cases
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.core import stack
@@ -34,7 +35,7 @@ def test_parameters_are_the_constructor_arguments_and_copy_round_trips(case):
 
 
 @pytest.mark.full
-@registry.each_sampler
+@registry.by_representatives
 def test_a_density_that_remembers_its_tensors_is_no_obstacle(case):
   # A multivariate normal of TFP is a bijector, which caches by Tensor: a second
   # call with the same one, on another tape or in another branch, gets the first
@@ -156,52 +157,15 @@ def test_a_kernel_without_preconditioner_cannot_be_frozen_or_adapted():
     tfpa.adaptation.MomentBasedAdaptation(hmc, 10)
 
 
-def _has(case, argument):
-  return argument in inspect.signature(case.builder).parameters
-
-
-_WRONG = dict(
-  num_adaptation_steps=[-1, 2.5, True, None],
-  step_size=[0.0, np.nan, '1'],
-  delta=[0.0, np.nan, '1'],
-  target_accept_prob=[0.0, 1.5, np.nan],
-)
-
-
-@pytest.mark.parametrize('argument', _WRONG)
-@registry.each_sampler
-def test_arguments_that_make_no_step_are_refused(case, argument):
-  if not _has(case, argument):
-    pytest.skip('it has no such argument')
-  options = dict(case.options)
-  if case.name == 'kernel_hamiltonian':
-    options.update(num_leapfrog_steps=5)  # Only then is there an acceptance.
-  for value in _WRONG[argument]:
-    arguments = {'num_adaptation_steps': 1, **options, argument: value}
-    wrong = ValueError if _has(case, argument) else TypeError
-    with pytest.raises(wrong, match=argument):
-      case.build(**arguments)
-
-
-@registry.each_sampler
-def test_functions_and_states_of_the_wrong_kind_are_refused(case):
-  with pytest.raises(TypeError, match=r'(target_log_prob|log_likelihood)_fn'):
-    case.build(3.0, 1)
-  kernel = _kernel(case)
-  with pytest.raises(TypeError, match='floating numbers.*int64.*tf.cast'):
-    kernel.bootstrap_results(np.zeros([4, 2], np.int64))
-  with pytest.raises(TypeError, match="float32 or float64.*'float16'.*tf.cast"):
-    kernel.bootstrap_results(np.zeros([4, 2], np.float16))
-
-
 # Known gaps: auxiliary MALA does not see that a density sums over chains, and
 # TF's own error meets parts of two dtypes in the second-order sampler.
-_UNCHECKED = ('auxiliary_langevin', 'second_order')
+_OF_OTHER_STATES = [
+  cases.named(name) for name in ('marginal', 'kernel_hamiltonian')
+]
 
 
 @pytest.mark.parametrize(
-  'case',
-  registry.tiered([c for c in registry.SAMPLERS if c.name not in _UNCHECKED]),
+  'case', registry.tiered([*registry.PROPOSALS, *_OF_OTHER_STATES])
 )
 def test_densities_and_parts_that_do_not_fit_are_refused(case):
   kernel = _kernel(case, lambda x: -0.5 * x**2 * tf.ones([7, 1, 1], x.dtype))
@@ -213,7 +177,7 @@ def test_densities_and_parts_that_do_not_fit_are_refused(case):
 
 
 @pytest.mark.parametrize(
-  'case', registry.tiered([c for c in registry.SAMPLERS if c.learns != 'step'])
+  'case', registry.tiered([*registry.PROPOSALS, _OF_OTHER_STATES[1]])
 )
 def test_a_density_of_another_dtype_than_the_state_is_refused(case):
   def target(x):
@@ -224,9 +188,7 @@ def test_a_density_of_another_dtype_than_the_state_is_refused(case):
     kernel.bootstrap_results(tf.zeros([4, 2]))
 
 
-@pytest.mark.parametrize(
-  'case', registry.tiered([c for c in registry.KERNELS if _has(c, 'step_size')])
-)
+@pytest.mark.parametrize('case', registry.tiered(registry.PROPOSALS))
 def test_a_step_size_that_only_the_run_knows_is_taken(case):
   case.build(targets.standard_normal, 1, step_size=tf.Variable(0.0))
 

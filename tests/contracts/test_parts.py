@@ -54,15 +54,16 @@ def test_a_kernel_learns_with_every_criterion(name):
   )
 
 
-# A relative optimizer sees the group of a structure, the others raw entries.
+# A relative optimizer sees the group of a structure, the others raw entries: by
+# day in `test_optimizers_see_gradients_inside_the_structure`.
 @pytest.mark.full
 @pytest.mark.parametrize(
   'name, structure',
   [
-    (name, structure)
-    for name in registry.OPTIMIZERS
-    for structure in registry.PRECONDITIONERS
-    if name != 'rmsprop' or structure == 'cholesky'
+    pytest.param(n, s, marks=[pytest.mark.nightly] * (s != 'cholesky'))
+    for n in registry.OPTIMIZERS
+    for s in registry.PRECONDITIONERS
+    if n != 'rmsprop' or s == 'cholesky'
   ],
 )
 def test_a_kernel_learns_with_every_optimizer(name, structure):

@@ -115,7 +115,7 @@ def test_two_chain_dimensions_equal_one_of_their_product(case):
 
 
 @pytest.mark.full
-@registry.each_kernel
+@pytest.mark.parametrize('case', registry.tiered(registry.PROPOSALS))
 def test_unknown_static_shapes_give_the_same_step(case):
   kernel = case.build(targets.standard_normal, 5)
   state = tf.constant(np.random.default_rng(1).normal(size=(4, 3)))

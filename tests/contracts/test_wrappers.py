@@ -91,10 +91,13 @@ WRAPPERS = {
 }
 
 
-# What a wrapper reads and sets is the proposal's.
+# What a wrapper reads and sets is the proposal's, in the same way for all.
 @pytest.mark.parametrize(
   'case, wrapper',
-  registry.tiered(itertools.product(registry.PROPOSALS, WRAPPERS)),
+  registry.tiered(
+    itertools.product(registry.PROPOSALS, WRAPPERS),
+    ('hamiltonian', 'random_walk'),
+  ),
 )
 def test_wrapper_runs_and_keeps_the_dtype(case, wrapper):
   # Positive, so that the constrained kernels can start there too.
@@ -201,7 +204,7 @@ def _run_on_two(function):
 
 
 @pytest.mark.full
-@registry.each_kernel
+@pytest.mark.parametrize('case', registry.tiered(registry.PROPOSALS))
 def test_chains_on_two_devices_draw_differently(case):
   kernel = tfp.experimental.mcmc.Sharded(_kernel(case), 'chains')
 

@@ -143,8 +143,11 @@ _KERNELS = [
 ]
 
 
+# What is no representative by night: the decorator is the same.
 @pytest.mark.full
-@pytest.mark.parametrize('case, structure', registry.tiered(_KERNELS))
+@pytest.mark.parametrize(
+  'case, structure', registry.tiered(_KERNELS, registry.OTHERS)
+)
 def test_a_step_of_a_kernel_leaves_nothing_behind(case, structure):
   options = {}
   if structure is not None:

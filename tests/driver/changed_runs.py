@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
-from experiments.samplers import laws
+from experiments.samplers import cases as cases_lib
 from tfp_adaptive.driver.checkpoint import Checkpoint
 from tfp_adaptive.posterior import run_file
 
@@ -208,14 +208,14 @@ def _estimated(folder, changed):
 # Every builder.
 
 
-def _of_kernel(kernel):
-  """Returns the case of a kernel, whose density is changed."""
+def _of_builder(builder):
+  """Returns the case of a builder, whose density is changed."""
 
   def case(folder, changed):
     del folder
-    built = kernel.build(4, 1.01 if changed else 1.0)
-    start = kernel.pack(tf.constant(kernel.law.draw(4, 0), tf.float32))
-    return _sample(built, start)
+    factor, function = 1.01 if changed else 1.0, builder.problem.function
+    built = builder.build(lambda *state: factor * function(*state), 4)
+    return _sample(built, builder.problem.start())
 
   return case
 
@@ -278,17 +278,11 @@ SAMPLES.update({
 })  # fmt: skip
 
 
-def _first_of_builders():
-  found = {}
-  for case in laws.cases():
-    found.setdefault(case.name.partition(',')[0], case)
-  return found
-
-
-_FIRST = _first_of_builders()
+# The first case of a builder counts, and those of the baselines do not.
 BUILDERS = {
-  f'another density, {builder}': _of_kernel(case)
-  for builder, case in _FIRST.items()
+  f'another density, {case.builder.__name__}': _of_builder(case)
+  for case in reversed(cases_lib.CASES)
+  if 'baselines' not in case.builder.__module__
 }
 # Runs of `sample_posterior`.
 

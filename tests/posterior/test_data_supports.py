@@ -245,6 +245,13 @@ def _wishart(x, **options):
   return tfd.WishartTriL(4.0 + x**2, tf.eye(2), **options)
 
 
+_FIVE = tf.Variable(5.0)
+
+
+def _four_and_nine(x):
+  return tfd.Binomial([4.0, 9.0], logits=x * tf.ones(2))
+
+
 def _lkj(x, **options):
   return tfd.LKJ(2, 1.0 + x**2, **options)
 
@@ -257,6 +264,7 @@ def _extreme(x):
 # edge, and some rounded.
 _LAWS = dict(
   bernoulli=(lambda x: tfd.Bernoulli(x), 2, 1),
+  bernoulli_of_floats=(lambda x: tfd.Bernoulli(x, dtype=tf.float32), 2, 0.3),
   beta=(lambda x: tfd.Beta(1.0, tf.exp(x)), 1.5, 0.0),
   bates=(lambda x: tfd.Bates(3.0, 0.0, 2.0), 2.5, 1.0),
   beta_binomial=(lambda x: tfd.BetaBinomial(5.0, tf.exp(x), 1.0), 2.5, 5.0),
@@ -266,6 +274,22 @@ _LAWS = dict(
     1.0,
   ),
   binomial=(lambda x: tfd.Binomial(5.0, logits=x), 6.0, 5.0),
+  binomial_of_a_variable=(lambda x: tfd.Binomial(_FIVE, logits=x), -1, 5),
+  binomial_of_unknowns=(
+    lambda x: tfd.Binomial(tf.exp(x) + 9.0, logits=x),
+    -1,
+    6,
+  ),
+  binomials=(
+    lambda x: tfd.Independent(_four_and_nine(x), 1),
+    [9, 4],
+    [4, 9],
+  ),
+  binomials_thrice=(
+    lambda x: tfd.Independent(tfd.Sample(_four_and_nine(x), 3), 1),
+    [[4, 4, 4], [9, 9, 0.5]],
+    [[4, 4, 4], [9, 9, 0]],
+  ),
   categorical=(lambda x: tfd.Categorical(x * _ROW), 3, 2),
   chi=(lambda x: tfd.Chi(tf.exp(x)), -1.0, 1.0),
   chi2=(lambda x: tfd.Chi2(2.0 + 0 * x), -1.0, 0.0),
@@ -281,6 +305,11 @@ _LAWS = dict(
     lambda x: tfd.Dirichlet(tf.exp(x * _ROW)),
     [0.5, 0.5, 0.5],
     [0.333, 0.333, 0.333],
+  ),
+  dirichlet_negative=(
+    lambda x: tfd.Dirichlet(tf.exp(x * _ROW)),
+    [0.5, 0.9, -0.4],
+    [0.2, 0.3, 0.5],
   ),
   dirichlet_multinomial=(
     lambda x: tfd.DirichletMultinomial(5.0, tf.exp(x * _ROW)),
@@ -316,6 +345,11 @@ _LAWS = dict(
   log_normal=(lambda x: tfd.LogNormal(x, 1.0), -1.0, 1.0),
   logit_normal=(lambda x: tfd.LogitNormal(x, 1.0), 1.5, 0.5),
   multinomial=(lambda x: tfd.Multinomial(5.0, x * _ROW), [5, 5, 5], [5, 0, 0]),
+  multinomial_fraction=(
+    lambda x: tfd.Multinomial(5.0, x * _ROW),
+    [2.5, 2.5, 0],
+    [2, 3, 0],
+  ),
   negative_binomial=(lambda x: tfd.NegativeBinomial(2.5, x), 0.5, 0.0),
   noncentral=(lambda x: tfd.NoncentralChi2(2.0, tf.exp(x)), -1.0, 1.0),
   one_hot=(lambda x: tfd.OneHotCategorical(x * _ROW), [1, 1, 0], [0, 1, 0]),

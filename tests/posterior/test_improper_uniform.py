@@ -474,15 +474,8 @@ def test_a_part_is_found_wherever_it_hides():
   [
     (dict(event_shape=[None]), ValueError, 'event_shape.*number on every axis'),
     (dict(event_shape=[2, 0]), ValueError, 'event_shape.*positive number'),
-    (dict(event_shape='ab'), ValueError, 'event_shape'),
-    (dict(event_shape=-1), ValueError, 'event_shape'),
     (dict(dtype=tf.int32), ValueError, 'dtype.*int32.*Write `tf.float32`'),
     (dict(bijector=tfb.Exp), TypeError, '`tfb.Exp\\(\\)` with its parentheses'),
-    (
-      dict(bijector=tfb.Sigmoid(np.float64(0.0), np.float64(1.0))),
-      ValueError,
-      'float64.*float32.*dtype=tf.float64',
-    ),
     (
       dict(bijector=tfb.Chain([tfb.Exp(), tfb.Shift(np.zeros([3]))])),
       ValueError,
@@ -495,19 +488,12 @@ def test_a_part_is_found_wherever_it_hides():
         'float32.*float64.*dtype=tf.float32.*np.float64',
       )
       for shape, bijector in (
-        ((), tfb.Shift(tf.constant(0.0))),
-        ((), tfb.Sigmoid(0.0, 1.0)),
         ((), tfb.Chain([tfb.Scale(2.0), tfb.Exp()])),
         ((), tfb.Invert(tfb.Shift(1.0))),
         ([2, 2], tfb.FillScaleTriL(diag_shift=1e-5)),
       )
     ),
     (dict(bijector=tfb.SoftmaxCentered()), ValueError, '1 axes or more'),
-    (
-      dict(event_shape=3, bijector=tfb.CorrelationCholesky()),
-      ValueError,
-      '2 axes or more',
-    ),
     (
       dict(event_shape=[3, 2], bijector=tfb.CorrelationCholesky()),
       ValueError,

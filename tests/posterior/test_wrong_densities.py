@@ -61,19 +61,7 @@ def _posterior(model, **options):
 @pytest.mark.parametrize(
   'density, options, message',
   [
-    (lambda x: -tf.reduce_sum(x**2), {}, r'shape \(\) for 4 chains'),
-    (lambda x: -(x**2), {}, r'shape \(4, 3\) for 4 chains'),
     (lambda x: -tf.reduce_sum(x**2, axis=0), {}, r'shape \(3,\) for 4 chains'),
-    (
-      lambda x: -tf.reduce_sum(x**2, axis=0),
-      dict(init=tf.TensorSpec([4])),
-      'another chain moves: it mixes chains',
-    ),
-    (
-      lambda x: _normal(x - tf.reduce_mean(x, axis=0)),
-      {},
-      'another chain moves: it mixes chains',
-    ),
     (
       lambda x: tfd.Normal(x, 1.0).log_prob(np.float32([1, 2, 30, 400])),
       dict(init=tf.TensorSpec([])),
@@ -104,9 +92,7 @@ def _posterior(model, **options):
       {},
       'Do the shapes of the data fit the model',
     ),
-    (lambda x: _normal(x) * np.nan, {}, 'not finite at the starts of 4 of 4'),
     (lambda x: -0.5 * np.sum(np.square(x), -1), {}, 'without numpy, scipy'),
-    (lambda x: _normal(x.numpy()), {}, 'without numpy, scipy'),
     (_py_function, {}, 'without numpy, scipy, .* and `tf.py_function`'),
     (_if, {}, 'Write `tf.where` where it says `if`'),
     (lambda x: None, {}, 'returned None.* Is its `return` missing'),
@@ -133,7 +119,6 @@ def _posterior(model, **options):
     (_normal, dict(init=_START[0]), r'mean, write `tf.TensorSpec\(\[3\]\)`'),
     (_two, dict(init=[_PAIR[0], _START]), 'starts for all, or shapes for all'),
     (_normal, dict(init=0.0 * _START), 'All chains start at one point'),
-    (_normal, dict(init=_START * np.nan), 'not finite at the starts of 4 of 4'),
     (
       _positive,
       dict(init=-np.abs(_START), bijectors=tfb.Exp()),
@@ -181,22 +166,15 @@ _SEED = '`seed` must be an int, a pair of ints'
   'settings, message',
   [
     (dict(num_draws=0), '`num_draws` must be an int of at least 100'),
-    (dict(num_draws='100'), "`num_draws` must be an int .* got '100'"),
     (dict(num_draws=_DATA), r'`num_draws` .* `sample_posterior\(model, y=y\)`'),
     (dict(min_ess=400), 'write `num_draws=200`'),
     (dict(num_chains=1), '`num_chains` must be an int of at least 2'),
     (dict(min_ess=-1), f'`min_ess` {_NUMBER}'),
-    (dict(min_ess='many'), f'`min_ess` {_NUMBER}'),
-    (dict(min_ess=np.nan), f'`min_ess` {_NUMBER}'),
     (dict(min_ess=np.inf), 'and finite, but got inf. .*`min_ess=400`'),
-    (dict(min_ess=None), 'and finite, but got None. .*`min_ess=400`'),
     (dict(max_gradients=0), f'`max_gradients` {_NUMBER}'),
     (dict(max_gradients=np.inf), 'and finite, but got inf. .* `1e9` for any'),
     (dict(max_gradients=None), 'but got None. .*max_gradients=100_000`'),
-    (dict(max_seconds='ten'), f'`max_seconds` {_NUMBER}'),
     (dict(max_seconds=0), 'number, but got 0. .*`None` for any'),
-    (dict(seed='abc'), _SEED),
-    (dict(seed=1.5), _SEED),
     (dict(seed=[1, 2, 3]), _SEED),
     # Right ones: numbers of all dtypes are taken.
     (dict(max_seconds=None), _TOO_FEW),
@@ -221,7 +199,6 @@ def _steps():
   [
     (tfd.Normal(0.0, 1.0), 'pass `log_prob`, without calling it'),
     (tfd.Normal(0.0, 1.0).log_prob(_START), 'without calling it'),
-    ('eight schools', 'a log density, a function, but got str'),
     (None, 'a log density, a function, but got NoneType'),
     (tfd.JointDistributionCoroutine, 'must be a `tfd.JointDistribution`'),
     (_steps, 'Write `@tfd.JointDistributionCoroutineAutoBatched` above'),

@@ -109,19 +109,15 @@ def test_the_checksum_ignores_the_order_of_rows_and_the_last_bit():
   assert checksum(INPUTS + [[0.0, -0.0]], LABELS.astype(np.uint8)) == CHECKSUM
 
 
-@pytest.mark.parametrize(
-  'inputs, labels',
-  [
+def test_the_checksum_tells_other_numbers():
+  for inputs, labels in (
     (INPUTS[:, ::-1], LABELS),
     (INPUTS, 1 - LABELS),
     (INPUTS[[1, 0, 2, 3]], LABELS),
     (INPUTS + 1e-7, LABELS),
     (INPUTS[:3], LABELS[:3]),
-    (INPUTS * 1e300, LABELS),
-  ],
-)
-def test_the_checksum_tells_other_numbers(inputs, labels):
-  assert checksum(inputs, labels) != CHECKSUM
+  ):
+    assert checksum(inputs, labels) != CHECKSUM
 
 
 def test_text_is_read_with_commas_or_blanks_and_its_labels_chosen(tmp_path):
@@ -203,10 +199,7 @@ def test_a_copy_by_hand_is_kept_if_right_and_refused_if_not(publish, tmp_path):
   'path, text, reason',
   [
     ('x.zip', TEXT.replace('0.1', '0.2'), 'checksum is'),
-    ('x.zip', TEXT.replace(' 1\n', ' 2\n'), 'all labels are the same'),
     ('x.zip', TEXT.replace('0.25 1', '0.25 2'), r'\(1, 3\) rows'),
-    ('x.zip', TEXT[: len(TEXT) // 2], r'\(2, 2\)'),
-    ('x.zip', TEXT.replace('0.1', 'nan'), 'finite'),
     ('x.zip', '<html>no such page</html>', 'html'),
     ('none.zip', None, '404'),
     ('cut/x.zip', TEXT, 'IncompleteRead'),
@@ -232,19 +225,13 @@ def test_a_run_without_a_copy_downloads_it_into_the_cache(publish):
 
 def test_without_any_source_one_message_says_what_to_do(publish, tmp_path):
   urls = publish({'a.zip': None, 'b.zip': None})
-  for call in (_obtain, lambda folder: datasets.load('heart', folder)):
-    with pytest.raises(DataError) as error:
-      call(tmp_path)
-    for word in (
-      *urls,
-      f'`python -m experiments data heart --data-dir {tmp_path}`',
-      'X [4, 2] and y [4]',
-      datasets.DATA_DIR_VARIABLE,
-    ):
-      assert word in str(error.value)
+  with pytest.raises(DataError) as error:
+    datasets.load('heart', tmp_path)
+  command = f'`python -m experiments data heart --data-dir {tmp_path}`'
+  for word in (*urls, command, datasets.DATA_DIR_VARIABLE):
+    assert word in str(error.value)
   for name, word in ((MNIST, 'dataset: digits'), (COUNTS, 'simulated')):
     with pytest.MonkeyPatch.context() as patch:
-      patch.setitem(SOURCES, name, SOURCES[name].model_copy())
       patch.setattr(datasets.pooch, 'retrieve', _no_network)
       with pytest.raises(DataError, match=word):
         datasets.load(name)
@@ -299,14 +286,7 @@ def test_the_command_takes_the_folder_given_or_the_variables_or_data(
   assert 'Data folder: data' in _command('heart').stdout
   assert re.search(r'heart .*here: heart\.npz .*CC BY', _command().stdout)
   monkeypatch.setenv(datasets.DATA_DIR_VARIABLE, str(tmp_path / 'variable'))
-  assert f'{tmp_path / "variable"}' in _command('heart').stdout
-  assert _command('heart', '--data-dir', 'given/deep').exit_code == 0
-  for folder in ('data', 'variable', 'given/deep'):
-    assert os.path.isfile(f'{folder}/heart.npz')
-
-
-def test_a_set_that_cannot_be_had_keeps_no_other_away(publish, monkeypatch):
-  publish({'heart.zip': TEXT})
+  # A set that cannot be had keeps no other away.
   for name in set(SOURCES) - {'heart', *BUNDLED}:
     monkeypatch.setitem(
       SOURCES, name, SOURCES[name].model_copy(update={'files': ()})
@@ -315,7 +295,9 @@ def test_a_set_that_cannot_be_had_keeps_no_other_away(publish, monkeypatch):
   assert result.exit_code == 2
   assert re.search('missing: .*german', result.stderr)
   assert not re.search('missing: .*heart', result.stderr)
-  assert os.path.isfile('data/heart.npz')
+  assert _command('heart', '--data-dir', 'given/deep').exit_code == 0
+  for folder in ('data', 'variable', 'given/deep'):
+    assert os.path.isfile(f'{folder}/heart.npz')
 
 
 @pytest.fixture

@@ -51,37 +51,6 @@ def test_the_density_is_that_of_the_other_languages(name):
     np.testing.assert_allclose(found, record[language], rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize('name', _BUNDLED)
-def test_a_model_has_a_density_and_a_gradient_of_each_chain(name):
-  module = models.load(name)
-  model = module.tfp_model(**module.data())
-  bijector = model.experimental_default_event_space_bijector()
-  shapes = bijector.inverse_event_shape(model.event_shape)
-  random = np.random.RandomState(1)
-  parts = tf.nest.map_structure(
-    lambda shape: tf.constant(
-      0.3 * random.normal(size=[3, *shape]), tf.float32
-    ),
-    shapes,
-  )
-
-  def density(*flat):
-    packed = tf.nest.pack_sequence_as(parts, flat)
-    return model.unnormalized_log_prob(bijector.forward(packed))
-
-  flat = tf.nest.flatten(parts)
-  with tf.GradientTape() as tape:
-    tape.watch(flat)
-    values = density(*flat)
-  gradients = tape.gradient(values, flat)
-  assert values.shape == [3] and np.all(np.isfinite(values))
-  assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
-  # Each chain has its own: one chain more changes nothing for the others.
-  alone = density(*(part[:1] for part in flat))
-  np.testing.assert_allclose(alone, values[:1], rtol=1e-4)
-
-
 def test_exact_means_of_schools_are_those_of_weighted_prior_draws():
   random = np.random.RandomState(0)
   size = 1_000_000

@@ -12,13 +12,11 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from experiments.data import datasets
 from experiments.models import posteriordb
 from experiments.models.posteriordb.posterior import named
 from tests.experiments.models import stan_targets
-from tfp_adaptive.posterior import problem as problem_lib
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _NUM_POINTS = 4
@@ -166,34 +164,6 @@ def test_a_small_change_of_an_unknown_is_seen(name, part, factor):
   points[part] = factor * points[part]
   found = _log_prob(posterior, points)
   assert np.abs(_differences(found) - _differences(expected)).max() > 1e-3
-
-
-@needs_data
-@pytest.mark.parametrize(
-  'name',
-  [
-    'arK-arK',
-    'bball_drive_event_0-hmm_drive_0',
-    'eight_schools-eight_schools_noncentered',
-    'gp_pois_regr-gp_pois_regr',
-    'hudson_lynx_hare-lotka_volterra',
-    'kilpisjarvi_mod-kilpisjarvi',
-  ],
-)
-def test_the_front_door_takes_the_model(name):
-  posterior = posteriordb.build(name, FOLDER, tf.float64)
-  problem = problem_lib.of_joint(posterior.model, posterior.pins)
-  assert problem.dtype == tf.float64
-  points = _points(name, posterior)
-  assert set(problem.names) == set(points)
-  rows = problem.draw_starts(3, tf.constant([0, 1]))
-  value_and_gradient = tf.function(
-    lambda z: tfp.math.value_and_gradient(problem.target_log_prob_fn, z),
-    autograph=False,
-  )
-  values, gradients = value_and_gradient(rows)
-  assert values.shape == [3] and gradients.shape == rows.shape
-  assert np.all(np.isfinite(values)) and np.all(np.isfinite(gradients))
 
 
 @needs_data

@@ -1,14 +1,20 @@
 """Configs are refused before any computing, with key, value and way out."""
 
 import copy
+import json
 import pathlib
 
 import pytest
 import yaml
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from experiments.papers import config as configs
 from experiments.papers import measurements
 from experiments.papers.config_study import make_plan
+from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
@@ -128,6 +134,67 @@ def test_overrides_reach_into_lists_and_keep_types(tmp_path):
   assert config.methods[1].num_leapfrog_steps == 3
 
 
+@pytest.mark.parametrize(
+  'line, word',
+  [
+    ('name: other', "the key 'name' is there twice"),
+    ('x: !!python/object/apply:os.getcwd []', 'line 11: could not determine'),
+    ('x: [1', 'is not YAML, line 1'),
+    ('num_chains: 1:30', "num_chains: '1:30'"),
+    ('num_chains: 010', "num_chains: '010'"),
+  ],
+)
+def test_a_file_that_is_no_config_is_refused_by_its_line(line, word, tmp_path):
+  path = tmp_path / 'small.yaml'
+  text = yaml.safe_dump(VALUES)
+  path.write_bytes(text.replace('\n', '\r\n').encode('utf-8-sig'))
+  assert yaml_files.load(path) == VALUES
+  path.write_text(f'{text}{line}\n')
+  with pytest.raises(ConfigError) as refusal:
+    configs.load_config(path)
+  assert word in str(refusal.value)
+
+
+def _places(values, path=()):
+  """Returns the paths of all entries that hold neither dict nor list."""
+  if not isinstance(values, dict | list):
+    return [path]
+  entries = values.items() if isinstance(values, dict) else enumerate(values)
+  return [p for key, value in entries for p in _places(value, (*path, key))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+  st.sampled_from(_places(VALUES)),
+  st.sampled_from([[], {}, [[]], {'a': 1}, {'': {}}]),
+)
+@example(('methods', 1, 'num_leapfrog_steps'), [2**40, -1])
+@example(('target', 'rho'), float('nan'))
+@example(('num_results',), True)
+@example(('num_results',), 10**12)
+@example(('name',), '../up')
+def test_a_value_of_another_kind_is_refused_with_its_key(path, value):
+  with pytest.raises(ConfigError) as refusal:
+    configs.parse_config(_changed(path, value))
+  *_, key = (key for key in path if isinstance(key, str))
+  assert key in str(refusal.value) and len(str(refusal.value)) <= 600
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text())
+@example('\\$$')
+@example('a\x85b')
+def test_a_label_is_kept_as_it_is_or_refused(label):
+  try:
+    config = configs.parse_config(_changed(['methods', 0, 'label'], label))
+  except ConfigError as error:
+    assert 'label' in str(error)
+    return
+  assert config.labels()[0] == label
+  again = json.loads(json.dumps(config.model_dump(mode='json')))
+  assert configs.parse_config(again) == config
+
+
 def test_smoke_shrinks_counts_and_keeps_the_rest():
   values = _changed(['methods', 0, 'num_results'], 10**6)
   values.update(num_repeats=10, num_chains=50, num_steps_between_results=9)
@@ -155,6 +222,9 @@ def test_a_list_of_leapfrog_steps_is_one_method_each():
   # What a run stores is read back as it is.
   again = configs.parse_config(config.model_dump(mode='json'))
   assert again == config
+  many = {**values['methods'][0], 'num_leapfrog_steps': list(range(1, 5000))}
+  with pytest.raises(ConfigError, match='more than 200'):
+    configs.parse_config(_changed(['methods'], [many]))
 
 
 def test_counts_in_gradients_are_shared_out_between_leapfrog_steps():

@@ -6,9 +6,6 @@ import pytest
 from experiments.papers import tables
 from experiments.run.store import Record
 
-ODD = [r'$\foo$', '$x$', 'a|b', '[/b]', '[red]x', ':smile:', '<b>', 'a\\']
-ODD += ['*a*', '..', '/', '\\$$', '&amp;', '#1', '%s', '{x}']
-
 
 def _record(label, seed, min_ess, speed, **changes):
   spread = {'min': min_ess, 'median': 2 * min_ess, 'max': 3 * min_ess}

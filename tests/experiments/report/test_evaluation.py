@@ -1,14 +1,9 @@
-"""Outcomes, samplers side by side, and the README's table and counts."""
-
-import pathlib
+"""Outcomes of runs, and samplers side by side."""
 
 import pytest
 
 from experiments.report import evaluation
 from experiments.report import panel
-from experiments.report import readme
-
-_README = (pathlib.Path(readme.__file__).parents[2] / 'README.md').read_text()
 
 
 def _run(**values):
@@ -80,15 +75,3 @@ def test_a_run_is_right_wrong_or_neither(monkeypatch):
   of_five = [evaluation.Outcome(5, 5, n, n, 0, n, 0) for n in (4, 3)]
   by_target = dict(zip('ab', of_five), c=evaluation.Outcome(*[0] * 7))
   assert evaluation.num_solved(by_target) == 1
-
-
-def test_the_counts_in_words_of_the_readme_are_those_of_the_records():
-  wrong, right = panel.total('biased'), panel.total('passed')
-  assert f'{wrong} of {wrong + right} such runs' in _README
-  targets, methods = map(set, zip(*panel.pairs()))
-  assert f'{len(methods)} samplers on {len(targets)} targets' in _README
-  found = evaluation.outcomes()
-  solved = {name: evaluation.num_solved(found[name]) for name in found}
-  best = solved.pop(evaluation.OURS)
-  assert f'on more than {max(solved.values())} of these' in _README
-  assert f'`sample_posterior` does on {best}' in _README

@@ -1,19 +1,9 @@
-"""The papers' numbers beside ours: all there, no silent difference."""
-
-import pathlib
+"""The papers' numbers beside ours: no silent difference."""
 
 import pytest
 
 from experiments.report import papers as numbers
 
-_ROOT = pathlib.Path(numbers.__file__).resolve().parents[3]
-# Figures and tables of each paper, with its supplement.
-_NUMBERS = {
-  'gradient-based adaptive MCMC': (7, 7),
-  'entropy-based adaptive HMC': (21, 2),
-  'auxiliary gradient samplers': (8, 11),
-  'gradient-free HMC': (4, 0),
-}
 _ENTRY = {
   'number': 'Table 3',
   'shows': 'GP classification, heart',
@@ -24,31 +14,6 @@ _ENTRY = {
 
 def _entry(**values):
   return numbers.Entry.model_validate({**_ENTRY, **values})
-
-
-def test_every_figure_and_table_is_there():
-  papers = [paper for paper, _ in numbers.load()]
-  assert len(papers) == len(_NUMBERS)
-  for paper, (title, counts) in zip(papers, _NUMBERS.items()):
-    assert title in paper.title
-    wanted = {
-      f'{kind} {i + 1}'
-      for kind, count in zip(('Figure', 'Table'), counts)
-      for i in range(count)
-    }
-    assert {e.number.partition(',')[0] for e in paper.entries} == wanted
-
-
-def test_configs_exist_and_records_are_of_them():
-  for paper, _ in numbers.load():
-    for entry in paper.entries:
-      if entry.config:
-        config = f'configs/{entry.config}.yaml'
-        assert (_ROOT / config).is_file(), entry.number
-      if entry.record:
-        page = _ROOT / 'docs' / 'results' / f'{entry.record}.md'
-        command = config if entry.config else entry.command
-        assert command in page.read_text(), entry.number
 
 
 def test_numbers_are_read_and_their_ratio_is_ours_over_the_papers():

@@ -72,15 +72,6 @@ def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
   assert page._median([lost], rate) is None
 
 
-def test_ours_is_ahead_only_where_both_converge(kept):
-  # Slower, with fewer gradients.
-  slow = _record('nutpie', cpu_seconds=21.0, num_gradients=10.0)
-  kept(_record('sample_posterior'), _record('PyMC', converged=False), slow)
-  cells = {sampler: list(ahead[-2:]) for sampler, *ahead in page.summary()}
-  assert cells['PyMC'] == ['0 of 0', '0 of 0']
-  assert cells['nutpie'] == ['1 of 1', '0 of 1']
-
-
 def test_seconds_compare_among_the_same_seed_and_one_commit_alone(kept):
   ours = [_record('sample_posterior', seed=s) for s in (0, 1)]
   # Twice as fast, on a machine that was twice as fast.

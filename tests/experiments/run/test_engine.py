@@ -1,5 +1,6 @@
 """What the engine promises: nothing that finished is lost or made twice."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -185,7 +186,7 @@ def test_what_a_worker_refuses_ends_the_run_without_a_record(tmp_path, capfd):
   found = job.load()
   with pytest.raises(ConfigError, match='could not begin'):
     engine.run(job, found, tasks.cells(found))
-  assert 'cpu, gpu, tpu' in capfd.readouterr().err
+  assert 'cpu, gpu' in capfd.readouterr().err
   assert not (tmp_path / 'records.jsonl').exists()
 
 
@@ -380,15 +381,7 @@ def _cluster(monkeypatch, ray, said=None):
   return ray_executor.Cluster('auto', None, say)
 
 
-def test_a_cluster_leaves_what_one_process_leaves(whole, tmp_path, monkeypatch):
-  ray = _Ray()
-  records = _run(tmp_path, execute=_cluster(monkeypatch, ray))
-  assert _values(records) == _values(whole[1])
-  assert _arrays(tmp_path) == _arrays(whole[0])
-  assert not ray.is_connected
-
-
-def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(
+def test_a_cluster_leaves_what_one_process_leaves_but_for_what_it_loses(
   whole, tmp_path, monkeypatch
 ):
   ray, said = _Ray(['case 1 | a/b, seed 0']), []
@@ -397,7 +390,10 @@ def test_what_a_cluster_loses_is_told_and_left_for_the_next_run(
   (text,) = said
   assert 'seed 0 (2 cells): lost by the cluster' in text
   assert 'its node died' in text
-  assert _values(_run(tmp_path)) == _values(whole[1])
+  records = _run(tmp_path, execute=_cluster(monkeypatch, ray := _Ray()))
+  assert _values(records) == _values(whole[1])
+  assert _arrays(tmp_path) == _arrays(whole[0])
+  assert not ray.is_connected
 
 
 def test_ray_that_is_missing_or_does_not_answer_is_told(monkeypatch):
@@ -409,18 +405,71 @@ def test_ray_that_is_missing_or_does_not_answer_is_told(monkeypatch):
     ray_executor.Cluster(None, None, print)
 
 
-@pytest.mark.nightly
-def test_ray_itself_runs_the_cells(whole, tmp_path):
-  pytest.importorskip('ray', reason="needs the extra: pip install '.[cluster]'")
-  from ray.cluster_utils import Cluster
+def _descendants(process):
+  """Returns the numbers of all processes below one."""
+  parents = {}
+  for path in pathlib.Path('/proc').glob('[0-9]*'):
+    with contextlib.suppress(OSError):
+      # pid (name) state parent: the name may hold spaces.
+      rest = (path / 'stat').read_text().rpartition(')')[2].split()
+      parents[int(path.name)] = int(rest[1])
+  below, new = set(), {process}
+  while new:
+    new = {p for p, parent in parents.items() if parent in new} - below
+    below |= new
+  return below
 
-  nodes = Cluster(initialize_head=True, head_node_args={'num_cpus': 1})
+
+def _kill_inside_of_a_cell(folder, raylet, num_cells):
+  """Kills a node; returns the name of the cell that one of its workers was at.
+
+  A third of the cells must have finished, and the cell must have a checkpoint.
+  """
+  end = time.monotonic() + 300
+  while time.monotonic() < end:
+    time.sleep(0.02)
+    if len(_arrays(folder)) < num_cells / 3:
+      continue
+    workers = _descendants(raylet)
+    for lock in folder.glob('locks/*'):
+      with contextlib.suppress(OSError, ValueError):
+        holder = int(lock.read_text().rpartition('.')[2])
+        case, _, seed = lock.name.rpartition('.')
+        states = [*folder.glob(f'checkpoints/{case}/{seed}/*/half')]
+        if holder in workers and states:
+          for process in [raylet, *workers]:
+            with contextlib.suppress(ProcessLookupError):
+              os.kill(process, signal.SIGKILL)
+          # 'case_3_a_b.1234abcd' -> '3'
+          return f'{case.split("_")[1]} {seed}'
+  raise AssertionError('no worker of the node was inside of a cell')
+
+
+@pytest.mark.nightly
+def test_a_node_that_is_killed_loses_no_cell_and_no_checkpoint(log, tmp_path):
+  cluster_utils = pytest.importorskip(
+    'ray.cluster_utils', reason="needs the extra: pip install '.[cluster]'"
+  )
+  options = ['--set', 'num_cases=10', '--set', 'seconds=1.0']
+  whole, folder = tmp_path / 'whole', tmp_path / 'cluster'
+  _process(whole, *options).communicate()
+  assert len(_arrays(whole)) == 20
+  num_before = len(log())
+  nodes = cluster_utils.Cluster(
+    initialize_head=True, head_node_args={'num_cpus': 1}
+  )
   try:
-    process = _process(
-      tmp_path, '--executor', 'ray', '--address', nodes.address
-    )
+    second = nodes.add_node(num_cpus=1)
+    nodes.wait_for_nodes()
+    (raylet,) = second.all_processes['raylet']
+    options += ['--executor', 'ray', '--address', nodes.address]
+    process = _process(folder, *options)
+    cell = _kill_inside_of_a_cell(folder, raylet.process.pid, 20)
     told, _ = process.communicate()
   finally:
     nodes.shutdown()
   assert process.returncode == 0, told
-  assert _arrays(tmp_path) == _arrays(whole[0])
+  assert _arrays(folder) == _arrays(whole)
+  # The other node went on from the checkpoint: the first half is not repeated.
+  again = log()[num_before:]
+  assert again.count(f'{cell} first') == again.count(f'{cell} second') == 1

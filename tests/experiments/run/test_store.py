@@ -7,6 +7,10 @@ import os
 
 import numpy as np
 import pytest
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from experiments.run import locks
 from experiments.run import store
@@ -50,23 +54,85 @@ def test_half_a_line_is_ignored_and_costs_no_other(size, tmp_path):
   assert reader.update() == [_record('é', 1)]
 
 
-@pytest.mark.parametrize(
-  'change',
-  [
+def test_a_line_that_is_no_record_is_refused_by_its_number(tmp_path):
+  path = tmp_path / 'records.jsonl'
+  for change in (
     {'status': 'lost'},
-    {'status': ['finished']},
     {'record': 3},
     {'seed': [0]},
-    {'case': {}},
     {'extra': 1},
-  ],
-)
-def test_a_line_that_is_no_record_is_refused_by_its_number(change, tmp_path):
-  store.append(tmp_path, _record())
-  with (tmp_path / 'records.jsonl').open('a') as file:
-    file.write(json.dumps(_record()._asdict() | change) + '\n')
-  with pytest.raises(ConfigError, match='line 2, is not a record'):
-    store.read(tmp_path)
+  ):
+    path.unlink(missing_ok=True)
+    store.append(tmp_path, _record())
+    with path.open('a') as file:
+      file.write(json.dumps(_record()._asdict() | change) + '\n')
+    with pytest.raises(ConfigError, match='line 2, is not a record'):
+      store.read(tmp_path)
+
+
+_RECORDS = [
+  _record(case, seed, record={'x': 1.5, 'y': None})
+  for case in ('a', 'é | b')
+  for seed in (0, 1)
+]
+_ARRAYS = {'factor': np.eye(3), 'steps': np.arange(5)}
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """Returns a folder of records, and the bytes of its two kinds of files."""
+  folder = tmp_path_factory.mktemp('run')
+  store.append(folder, *_RECORDS)
+  store.write_arrays(folder, _RECORDS[0], _ARRAYS)
+  return [(p, p.read_bytes()) for p in sorted(folder.rglob('*.*'))]
+
+
+def _turned(content, place, bit):
+  content = bytearray(content)
+  content[place % len(content)] ^= 1 << bit
+  return bytes(content)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0, 1))
+@example(0.0)
+@example(0.99999)
+@example(1.0)
+def test_a_file_that_was_cut_gives_its_whole_lines_and_no_others(whole, share):
+  path, content = whole[-1]
+  path.write_bytes(content[: int(share * len(content))])
+  found = store.read(path)
+  assert found == _RECORDS[: len(found)]
+  # A line may be whole and lack only its end.
+  assert len(found) - path.read_bytes().count(b'\n') in (0, 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 5000), st.integers(0, 7), st.floats(0, 1))
+def test_a_turned_bit_costs_one_record_at_most_or_is_refused(
+  whole, place, bit, share
+):
+  (archive, packed), (path, content) = whole
+  try:
+    path.write_bytes(_turned(content, place, bit))
+    found = store.read(path)
+  except (ConfigError, StorageError) as error:
+    assert path.name in str(error) and len(str(error)) <= 600
+  else:
+    assert all(record.status in store.STATUSES for record in found)
+    assert sum(record in _RECORDS for record in found) >= len(_RECORDS) - 2
+  # Arrays are refused, or are what was written.
+  cut = packed[: int(share * len(packed))]
+  for damaged in (_turned(packed, place, bit), cut):
+    archive.write_bytes(damaged)
+    try:
+      found = store.read_arrays(path.parent, _RECORDS[0])
+    except (ConfigError, StorageError) as error:
+      assert len(str(error)) <= 600
+    else:
+      assert set(found) == set(_ARRAYS)
+      for name, array in _ARRAYS.items():
+        np.testing.assert_array_equal(found[name], array)
 
 
 def _append_many(folder, case):

@@ -57,27 +57,14 @@ def test_a_refused_case_is_missing_for_no_seed():
   assert len(tasks.missing(cells, done, ['refused'])) == 6
 
 
-@pytest.mark.parametrize(
-  'texts, seeds',
-  [
-    ([], ()),
-    (['0', '2'], (0, 2)),
-    (['0:3', '2'], (0, 1, 2)),
-    (['5:7'], (5, 6)),
-  ],
-)
-def test_seeds_are_numbers_and_ranges(texts, seeds):
-  assert tasks.parse_seeds(texts) == seeds
-
-
-@pytest.mark.parametrize(
-  'parse, text',
-  [(tasks.parse_seeds, [t]) for t in ('', '-1', '3:3', '1.5', '0:9999999')]
-  + [(tasks.parse_shard, t) for t in ('', '1', '2/2', '0/0', 'a/b')],
-)
-def test_what_is_no_seed_and_no_shard_is_refused(parse, text):
-  with pytest.raises(ConfigError, match='--seeds.*0:10|--shard.*i from 0 to'):
-    parse(text)
+def test_seeds_are_numbers_and_ranges():
+  assert tasks.parse_seeds(['0:3', '2', '5']) == (0, 1, 2, 5)
+  for text in ('', '-1', '3:3', '1.5', '0:9999999'):
+    with pytest.raises(ConfigError, match='--seeds.*0:10'):
+      tasks.parse_seeds([text])
+  for text in ('', '1', '2/2', '0/0', 'a/b'):
+    with pytest.raises(ConfigError, match='--shard.*i from 0 to'):
+      tasks.parse_shard(text)
 
 
 def test_patterns_keep_the_order_and_exact_names_are_no_patterns():
@@ -117,12 +104,8 @@ def test_a_key_changes_with_all_that_decides_the_numbers():
 def test_settings_are_read_as_yaml_and_checked():
   found = find.load(TINY, ['num_cases=2', 'scale=1e-3'])
   assert (found.settings.num_cases, found.settings.scale) == (2, 1e-3)
-  assert [cell.case for cell in tasks.cells(found)] == [
-    'case 0 | a/b',
-    'case 0 | a/b',
-    'case 1 | a/b',
-    'case 1 | a/b',
-  ]
+  names = [cell.case for cell in tasks.cells(found)]
+  assert names == 2 * ['case 0 | a/b'] + 2 * ['case 1 | a/b']
   assert find.load(TINY, is_smoke=True).settings.num_cases == 1
   for override, word in (
     ('numcases=2', 'did you mean'),

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from experiments.run.study import Work
-from experiments.studies import compilation
 from experiments.studies import front_door
 from experiments.studies import oracle
 from experiments.studies import right_answers
@@ -22,29 +21,6 @@ def test_defaults_come_near_the_oracle_and_few_steps_do_not(tmp_path):
   # The negative control: a factor that has hardly learned.
   few = oracle.run(oracle.Case(3, 1e2, 4, 10), 0, work)
   assert few['condition_left'] > 2.0 * record['condition_left']
-
-
-@pytest.mark.full
-def test_compilation_comes_before_the_steps(tmp_path):
-  case = compilation.Case('langevin', before='seed')
-  again = compilation.run(case, 0, Work(compilation.STUDY.settings(), tmp_path))
-  first = compilation.run(
-    compilation.Case('langevin'),
-    0,
-    Work(compilation.STUDY.settings(), tmp_path),
-  )
-  assert first['before'] > 5.0 * (again['before'] + 0.05)
-  assert first['wall'] >= first['wall_compiling'] > 0.0
-
-
-@pytest.mark.nightly
-def test_a_program_of_an_earlier_process_is_not_compiled_again(tmp_path):
-  case = compilation.Case('langevin', before='process')
-  record = compilation.run(
-    case, 0, Work(compilation.STUDY.settings(), tmp_path)
-  )
-  assert record['steps'] > 0.0
-  assert any(tmp_path.iterdir())
 
 
 @pytest.mark.nightly

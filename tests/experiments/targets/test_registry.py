@@ -3,7 +3,6 @@
 import pytest
 from pydantic import Field
 
-from experiments.papers import config as configs
 from experiments.run.errors import ConfigError
 from experiments.targets.registry import Parameters
 from experiments.targets.registry import Registry
@@ -36,12 +35,3 @@ def test_unknown_and_refused_names_say_why():
     registry.check_name('circel', 'target.name')
   with pytest.raises(ConfigError, match='needs a download'):
     registry.check_name('ellipse', 'target.name')
-
-
-def test_self_contained_gym_models_are_targets_by_their_class_name():
-  names = set(configs.TARGETS.names())
-  assert {'Banana', 'EightSchools', 'SyntheticItemResponseTheory'} <= names
-  assert 'VectorizedStochasticVolatilitySP500Small' in names
-  assert 'GermanCreditNumericLogisticRegression' not in names
-  # Models that need data given by hand cannot be named in YAML.
-  assert 'ProbitRegression' not in names

@@ -15,14 +15,6 @@ def panel():
   return configs.load_panel(PANEL)
 
 
-def test_the_committed_panel_holds_no_setting_by_target(panel):
-  assert len(panel.config.targets) == 15
-  assert panel.config.num_seeds >= 10
-  for method in panel.config.methods:
-    given = method.model_fields_set - {'name', 'label', 'settings'}
-    assert given <= {'num_leapfrog_steps', 'preconditioner', 'mass_matrix'}
-
-
 @pytest.mark.parametrize(
   ('override', 'words'),
   [
