@@ -8,6 +8,10 @@
 #   make test-full     the quick tests and the long ones: 25 minutes
 #   make test-nightly  the longest, then mutants and site: hours
 #   make mutants       applies each slip of tests/mutants.txt in a scratch copy
+# What a release needs, see CONTRIBUTING.md:
+#   make dist        builds the source archive and the wheel, and checks them
+#   make smoke       tests the wheel in dist/ in an environment of its own:
+#                    make smoke PYTHON=python3.13 CONSTRAINTS=.ci/oldest.txt
 # And the site of docs/, built into site/:
 #   make docs        from the pages, the docstrings and saved results
 #   make peers       .peers with PyMC, nutpie, NumPyro and BlackJAX, for
@@ -20,7 +24,7 @@ CONSTRAINTS ?= constraints.txt
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal --durations 10
 
 .PHONY: run volatility data test test-full test-nightly mutants lint format \
-  wheel docs notebooks peers clean
+  wheel dist smoke docs notebooks peers clean
 
 run: $(VENV)/installed
 	$(BIN)/python -m experiments run quickstart
@@ -65,6 +69,21 @@ format: $(VENV)/installed
 wheel: $(VENV)/installed
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
+dist:
+	rm -rf .release dist
+	$(PYTHON) -m venv .release
+	.release/bin/python -m pip install --quiet build twine
+	.release/bin/python -m build
+	.release/bin/python -m twine check --strict dist/*
+
+# `-I` hides the checkout, which pip would take for an installed package.
+smoke:
+	rm -rf .smoke
+	$(PYTHON) -m venv .smoke
+	.smoke/bin/python -I -m pip install --quiet --constraint $(CONSTRAINTS) \
+	  dist/*.whl
+	.smoke/bin/python -I .ci/smoke.py
+
 # Material announces its own end at every build unless told not to.
 docs: $(VENV)/docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -92,4 +111,4 @@ peers: .peers/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) .peers build dist site *.egg-info
+	rm -rf $(VENV) .peers .release .smoke build dist site *.egg-info

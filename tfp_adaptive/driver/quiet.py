@@ -6,7 +6,8 @@ setting reaches all of them: some come before TensorFlow reads its settings, and
 none is read again later. They describe the machine, and each comes once: while
 TensorFlow is imported, with its first operation, or with the first program of
 XLA. So these three are done here, with stderr led through `grep`, which prints
-the last words of an import that is aborted, too.
+the last words of an import that is aborted, too. TensorFlow before 2.21 writes
+two more lines whenever a graph is frozen, so that freezing is filtered as well.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import warnings
 
-__all__ = ['start']
+__all__ = ['filtered', 'start']
 
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 _STDERR = 2
@@ -26,7 +27,9 @@ _PACKAGE = __name__.split('.')[0]
 # I0000 00:00:1795882803.355912   12425 service.cc:153] XLA service ...
 _NATIVE = (
   r'^[IWE][0-9]{4} [0-9:.]+ +[0-9]+ (port|cudart_stub|cpu_feature_guard'
-  r'|cuda_platform|service|dump_mlir_util|device_compiler)\.(cc|h):[0-9]+\] '
+  r'|cuda_platform|service|dump_mlir_util|device_compiler'
+  # TensorFlow 2.18 to 2.20.
+  r'|cuda_blas|cuda_dnn|cuda_fft|devices|single_machine)\.(cc|h):[0-9]+\] '
   r'|^WARNING: All log messages before absl::InitializeLog\(\)'
   r'|^To enable the following instructions: '
 )
@@ -36,7 +39,7 @@ _HAS_GPU = any(map(os.path.exists, _GPU_FILES))
 
 
 @contextlib.contextmanager
-def _filtered():
+def filtered():
   """Drops TensorFlow's lines about the machine from what goes to stderr.
 
   All lines are shown where the environment sets the level 0, where there is a
@@ -80,7 +83,7 @@ def _import():
   if 'tensorflow' not in sys.modules:
     # Level 3 shows fatal errors only. Level 2 shows errors of a driver, too.
     os.environ.setdefault(_LEVEL, '2' if _HAS_GPU else '3')
-  with _filtered():
+  with filtered():
     import tensorflow as tf
     import tensorflow_probability as tfp
 
@@ -100,7 +103,7 @@ def start() -> None:
   """Starts TensorFlow and XLA on a machine without GPU, without messages."""
   if _HAS_GPU:
     return
-  with _filtered():
+  with filtered():
     program = tf.function(lambda x: x + x, jit_compile=True, autograph=False)
     program(tf.zeros([]))
 

@@ -14,6 +14,7 @@ import itertools
 import tensorflow as tf
 
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.driver import quiet
 
 __all__ = ['flat', 'in_float64', 'refuses_float64']
 
@@ -34,7 +35,8 @@ def flat(concrete):
     Exception: If the graph holds what cannot be frozen, for example a lookup
       table: a `ValueError`, or TensorFlow's own.
   """
-  found = tfp_private.inlined(concrete)
+  with quiet.filtered():
+    found = tfp_private.inlined(concrete)
   num_arguments = len(concrete.inputs) - len(concrete.captured_inputs)
   if len(found.inputs) != num_arguments:
     raise ValueError('The graph reads a resource that cannot be frozen.')
