@@ -4,6 +4,7 @@ Sybil takes the blocks from a page and runs them in one namespace, in turn. A
 page without a test of its own is run as it is.
 """
 
+import ast
 import functools
 import inspect
 import os
@@ -30,6 +31,7 @@ _ROOT = pathlib.Path(tfpa.__file__).resolve().parents[1]
 _SEPARATE = ('README.md', 'docs/choose.md')
 # Each has a test below, or, for `extend`, in test_extend.py.
 _WITH_OWN_TEST = (
+  'docs/coming_from.md',
   'docs/compile_time.md',
   'docs/extend.md',
   'docs/gpu.md',
@@ -328,3 +330,136 @@ def test_every_op_of_a_step_has_a_gpu_kernel():
     50,
   )
   assert without_gpu_kernel(in_python, tf.zeros([4, 3])) == ['PyFunc']
+
+
+_COMING_FROM = 'docs/coming_from.md'
+_LANGUAGES = ('numpyro', 'pymc', 'jax')
+
+
+def _language(block):
+  """Returns the package of another language that a block needs, or `None`."""
+  return next((n for n in _LANGUAGES if f'import {n}' in block.parsed), None)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize('language', _LANGUAGES)
+def test_models_in_other_languages_run_as_they_are(language):
+  pytest.importorskip(language, reason=f'{language} is not installed')
+  blocks = [b for b in _blocks(_COMING_FROM) if _language(b) == language]
+  posterior = _run(blocks)['posterior']
+  assert posterior.converged
+  # A normal distribution with wide priors: about the mean of the data.
+  mean = np.mean(posterior.states['mean'])
+  np.testing.assert_allclose(mean, 1.35, atol=0.15)
+
+
+@pytest.fixture(scope='module')
+def coming_from():
+  """Returns the names that the page defines, without other languages."""
+  return _run([b for b in _blocks(_COMING_FROM) if not _language(b)])
+
+
+@pytest.mark.nightly
+def test_translated_models_find_what_is_known(coming_from):
+  names = coming_from
+  for name in ('posterior', 'filled', 'censored', 'by_density'):
+    assert names[name].converged, name
+  effect = names['posterior'].states.effect.mean((0, 1))
+  assert np.corrcoef(effect[:, 0], names['site_effect'][:, 0])[0, 1] > 0.9
+  # Rows 1 and 4 have outcomes below and above that of the average covariate.
+  low, high = names['filled'].states.lacking.mean((0, 1))
+  assert low < 0.0 < high
+  # Three of nine lifetimes are above 10.
+  above = tfp.distributions.LogNormal(
+    names['censored'].states.location, names['censored'].states.scale
+  ).survival_function(10.0)
+  np.testing.assert_allclose(np.mean(above), 3.0 / 9.0, atol=0.1)
+  mean = names['by_density'].states['mean'].mean()
+  np.testing.assert_allclose(mean, 1.35, atol=0.15)
+
+
+def _rows(page):
+  """Yields (cell, ..., cell) for all rows of tables of a page."""
+  for line in (_ROOT / page).read_text().splitlines():
+    if line.startswith('| '):
+      yield tuple(cell.strip() for cell in line.strip('|').split('|'))
+
+
+def _tables(page):
+  """Returns dict of the second column's heading -> its snippets of code."""
+  found, heading = {}, None
+  for _, cell in _rows(page):
+    if not cell.startswith('`') and '`' not in cell and ' ' not in cell:
+      heading = cell
+    found.setdefault(heading, []).extend(re.findall('`([^`]+)`', cell))
+  return found
+
+
+def _values_of_the_tables():
+  """Returns what the tables' code uses besides the names of the page."""
+  factor = np.float32([[1, 0, 0], [0.5, 0.8, 0], [0.1, 0.2, 0.9]])
+  vector = np.float32([0.2, 0.3, 0.5])
+  return dict(
+    np=np,
+    tf=tf,
+    tfp=tfp,
+    tfpa=tfpa,
+    tfb=tfp.bijectors,
+    tfd=tfp.distributions,
+    L=factor,
+    X=factor,
+    beta=vector,
+    c=vector,
+    days=np.float32([1, 7, 30]),
+    eta=vector,
+    mu=vector,
+    n=np.float32(10),
+    phi=np.float32(4),
+    share=vector,
+    sigma=np.float32(2),
+    w=vector,
+  )
+
+
+def test_priors_and_data_of_the_tables_are_distributions():
+  names = _values_of_the_tables()
+  snippets = _tables(_COMING_FROM)['Write']
+  of_models = [s for s in snippets if 'posterior' not in s]
+  laws = {s: eval(s, names) for s in of_models}
+  distributions = [x for x in laws.values() if hasattr(x, 'log_prob')]
+  assert len(distributions) > 25
+  for law in distributions:
+    value = law.sample(seed=1)
+    assert np.isfinite(law.log_prob(value)).all(), law
+  counts = laws[next(s for s in laws if 'NegativeBinomial' in s)]
+  # Stan: the variance of neg_binomial_2 is mu + mu^2 / phi.
+  mean, shape = names['mu'], names['phi']
+  np.testing.assert_allclose(counts.mean(), mean, rtol=1e-5)
+  np.testing.assert_allclose(counts.variance(), mean + mean**2 / shape, 1e-5)
+  half = laws['tfd.TruncatedNormal(1.0, 2.0, 0.0, np.inf)']
+  assert np.isneginf(half.log_prob(-0.1))
+
+
+def test_parts_and_options_of_the_tables_are_code():
+  snippets = _tables(_COMING_FROM)['Here']
+  options = inspect.signature(tfpa.sample_posterior).parameters
+  for snippet in snippets:
+    if re.match(r'\w+=', snippet):  # An option, with or without its value.
+      assert snippet.partition('=')[0] in options, snippet
+    elif 'yield' in snippet:
+      ast.parse(snippet)
+
+
+@pytest.mark.nightly
+def test_what_is_written_after_a_run_works(coming_from, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  arviz_stats = pytest.importorskip('arviz_stats')
+  names = {**coming_from, 'arviz_stats': arviz_stats}
+  snippets = _tables(_COMING_FROM)['Write']
+  after = [s for s in snippets if 'posterior' in s]
+  assert len(after) > 10
+  for snippet in after:
+    if 'plot()' in snippet:
+      continue  # It needs an extra, and has a test of its own.
+    eval(snippet, names)
+  assert (tmp_path / 'posterior.npz').exists()
