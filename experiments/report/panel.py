@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.report import records
-from tfp_adaptive.posterior import verdict
+from tfp_adaptive.posterior.judge import verdict
 
 # What becomes of a run, the best first, and how a cell of a table says it.
 BRIEF = {

@@ -26,7 +26,7 @@ import tfp_adaptive as tfpa
 from experiments.run.errors import Refused
 from experiments.samplers import theirs
 from tfp_adaptive.driver import convergence
-from tfp_adaptive.posterior import verdict as verdict_lib
+from tfp_adaptive.posterior.judge import verdict as verdict_lib
 
 OURS, NUTS = 'sample_posterior', 'NUTS, windowed'
 # Defaults of `sample_posterior`; the other samplers get the same.

@@ -19,7 +19,7 @@ from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.studies import rivals
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 MODELS = models.MODELS[:10]
 _PEERS = ('NumPyro', 'PyMC', 'nutpie')

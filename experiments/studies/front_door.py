@@ -27,7 +27,7 @@ from experiments.studies.panel import accuracy
 from experiments.studies.panel import truth as truth_lib
 from experiments.studies.panel.config import load_panel
 from tfp_adaptive.driver import convergence
-from tfp_adaptive.posterior import tails
+from tfp_adaptive.posterior.judge import tails
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -113,7 +113,7 @@ _RETRACING = '5 out of the last 5 calls to %s triggered tf.function retracing'
   'module, message, is_shown',
   [
     ('tfp_adaptive.driver.blocks', _RETRACING, False),
-    ('tfp_adaptive.posterior.data', 'Gradients of %s do not exist', True),
+    ('tfp_adaptive.posterior.model.data', 'Gradients of %s do not exist', True),
     ('of_a_user', _RETRACING, True),
     ('tfp_adaptive_models', _RETRACING, True),
   ],

@@ -14,9 +14,9 @@ import tfp_adaptive as tfpa
 from tfp_adaptive.fits import conditional
 from tfp_adaptive.fits import natural
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.engines import program
 from tfp_adaptive.posterior.engines import python_program
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 _HAS_JAX = importlib.util.find_spec('jax') is not None
 if _HAS_JAX:

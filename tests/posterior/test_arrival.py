@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.posterior import arrival
+from tfp_adaptive.posterior.starts import arrival
 
 
 def _normal(size, num_draws=250, num_chains=8):

@@ -10,10 +10,10 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.posterior import bounds
-from tfp_adaptive.posterior import data
-from tfp_adaptive.posterior import exact
-from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.model import bounds
+from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.model import exact
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 tfb = tfp.bijectors
 tfd = tfp.distributions

@@ -9,12 +9,12 @@ import tensorflow as tf
 from tests.posterior.given_engine import GivenEngine
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior import modes
-from tfp_adaptive.posterior import problem as problem_lib
-from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior.engines import recorded
 from tfp_adaptive.posterior.engines.host import HostEngine
+from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
+from tfp_adaptive.posterior.structures import modes
+from tfp_adaptive.posterior.structures import structure
 
 _NUM_DRAWS, _BLOCK = 200, 100
 _CHOICE = structure.Choice(*structure.default_matrix(2))

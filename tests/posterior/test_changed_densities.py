@@ -15,12 +15,12 @@ from tests.driver import changed_runs
 from tfp_adaptive.driver import archive
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import saved
-from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.plan import Place
 from tfp_adaptive.posterior.posterior import Posterior
+from tfp_adaptive.posterior.structures import structure
 
 tfd = tfp.distributions
 

@@ -7,7 +7,7 @@ import pytest
 
 from tfp_adaptive.driver import progress
 from tfp_adaptive.posterior import stages
-from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.structures import structure
 
 
 class _Density:

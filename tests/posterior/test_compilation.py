@@ -7,8 +7,8 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import compilation
-from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.density import Density
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 
 def _process(size):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior.model import data
 
 tfb = tfp.bijectors
 tfd = tfp.distributions

@@ -7,8 +7,8 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import flat_graph
-from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior.density import Density
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 tfd = tfp.distributions
 

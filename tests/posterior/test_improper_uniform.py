@@ -13,7 +13,7 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from tfp_adaptive import improper_uniform
-from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 tfb = tfp.bijectors
 tfd = tfp.distributions

@@ -12,12 +12,12 @@ import tfp_adaptive as tfpa
 from tfp_adaptive.driver import archive
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import saved as saved_lib
-from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior.engines import recorded
+from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
+from tfp_adaptive.posterior.structures import structure
 
 tfb = tfp.bijectors
 tfd = tfp.distributions

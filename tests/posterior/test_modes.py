@@ -6,9 +6,9 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.driver import convergence
-from tfp_adaptive.posterior import modes
-from tfp_adaptive.posterior import structure
-from tfp_adaptive.posterior import verdict
+from tfp_adaptive.posterior.judge import verdict
+from tfp_adaptive.posterior.structures import modes
+from tfp_adaptive.posterior.structures import structure
 
 
 def _draws(shift, size=2, num_chains=4):

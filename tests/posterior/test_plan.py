@@ -4,9 +4,9 @@ import types
 
 import pytest
 
-from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import plan
-from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.structures import modes
+from tfp_adaptive.posterior.structures import structure
 
 _MATRIX = structure.Choice('dense matrix', None)
 _MAP = structure.Choice('conditional path', None, drivers=(0,))

@@ -9,10 +9,10 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 from tfp_adaptive import improper_uniform
-from tfp_adaptive.posterior import constrained
 from tfp_adaptive.posterior import predictive
-from tfp_adaptive.posterior import problem as problem_lib
 from tfp_adaptive.posterior import saved
+from tfp_adaptive.posterior.model import constrained
+from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 
 tfd = tfp.distributions

@@ -7,9 +7,9 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 from tests.posterior.test_predictive import _posterior
-from tfp_adaptive.posterior import data
 from tfp_adaptive.posterior import predictive
-from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 tfd = tfp.distributions
 

@@ -9,8 +9,8 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.posterior import data as data_lib
-from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.model import data as data_lib
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 tfb = tfp.bijectors
 tfd = tfp.distributions

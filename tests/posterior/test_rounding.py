@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.posterior import problem as problem_lib
-from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior.density import Density
+from tfp_adaptive.posterior.judge import rounding
+from tfp_adaptive.posterior.model import problem as problem_lib
 
 _NUM_CHAINS, _SIZE = 8, 3
 

@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import chains as chains_lib
-from tfp_adaptive.posterior import verdict as verdict_lib
+from tfp_adaptive.posterior.judge import verdict as verdict_lib
 
 tfb = tfp.bijectors
 tfd = tfp.distributions

@@ -14,10 +14,10 @@ from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import plan
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
-from tfp_adaptive.posterior import structure
-from tfp_adaptive.posterior import verdict
 from tfp_adaptive.posterior.engines.host import HostEngine
+from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.plan import Place
+from tfp_adaptive.posterior.structures import structure
 
 
 class _Killed(Exception):

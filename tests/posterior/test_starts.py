@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.posterior import ascent
-from tfp_adaptive.posterior import problem as problem_lib
-from tfp_adaptive.posterior import starts as starts_lib
 from tfp_adaptive.posterior.density import Density
+from tfp_adaptive.posterior.model import problem as problem_lib
+from tfp_adaptive.posterior.starts import ascent
+from tfp_adaptive.posterior.starts import starts as starts_lib
 
 tfd = tfp.distributions
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.contracts import targets
 from tests.transport.maps import hierarchies
-from tfp_adaptive.posterior import structure
+from tfp_adaptive.posterior.structures import structure
 from tfp_adaptive.transport import maps
 
 _NUM_PAIRS = 400

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.posterior import supports
+from tfp_adaptive.posterior.model import supports
 
 tfb = tfp.bijectors
 tfd = tfp.distributions

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tfp_adaptive.posterior import tails
+from tfp_adaptive.posterior.judge import tails
 
 _SHAPE = (1000, 4, 100)
 _NUM_DRAWS = 4000.0

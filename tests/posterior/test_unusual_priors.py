@@ -7,7 +7,7 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from tfp_adaptive.posterior import exact
+from tfp_adaptive.posterior.model import exact
 from tfp_adaptive.posterior.sample_posterior import problem_of
 
 tfb = tfp.bijectors

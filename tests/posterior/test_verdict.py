@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tfp_adaptive.posterior import posterior as posterior_lib
-from tfp_adaptive.posterior import verdict as verdict_lib
+from tfp_adaptive.posterior.judge import verdict as verdict_lib
 
 _SHAPE = (400, 4)
 

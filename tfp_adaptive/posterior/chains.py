@@ -7,15 +7,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_hamiltonian
-from tfp_adaptive.posterior import arrival
-from tfp_adaptive.posterior import modes
-from tfp_adaptive.posterior import rounding
-from tfp_adaptive.posterior import structure
-from tfp_adaptive.posterior import verdict
 from tfp_adaptive.posterior.engines import compiled
 from tfp_adaptive.posterior.engines import handed_over
 from tfp_adaptive.posterior.engines import host
 from tfp_adaptive.posterior.engines import parts
+from tfp_adaptive.posterior.judge import rounding
+from tfp_adaptive.posterior.judge import verdict
+from tfp_adaptive.posterior.starts import arrival
+from tfp_adaptive.posterior.structures import modes
+from tfp_adaptive.posterior.structures import structure
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
 __all__ = [

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from tfp_adaptive.driver import calling
 from tfp_adaptive.interfaces import types
-from tfp_adaptive.posterior import data as data_lib
 from tfp_adaptive.posterior import saved
+from tfp_adaptive.posterior.model import data as data_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
 from tfp_adaptive.posterior.sample_posterior import problem_of

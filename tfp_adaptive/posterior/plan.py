@@ -6,8 +6,8 @@ Pure functions: nothing here samples, reads a clock or writes a file.
 from typing import NamedTuple
 
 from tfp_adaptive.posterior import chains as chains_lib
-from tfp_adaptive.posterior import modes
-from tfp_adaptive.posterior.structure import Choice
+from tfp_adaptive.posterior.structures import modes
+from tfp_adaptive.posterior.structures.structure import Choice
 
 __all__ = [
   'NUM_PAIRS',

@@ -18,13 +18,13 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.driver import calling
 from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.interfaces import types
-from tfp_adaptive.posterior import constrained
-from tfp_adaptive.posterior import data
-from tfp_adaptive.posterior import kinds
 from tfp_adaptive.posterior import plotted
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
-from tfp_adaptive.posterior import verdict as verdict_lib
+from tfp_adaptive.posterior.judge import verdict as verdict_lib
+from tfp_adaptive.posterior.model import constrained
+from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.model import kinds
 
 __all__ = ['Posterior', 'Report', 'Stage']
 

@@ -13,8 +13,8 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.posterior import data
-from tfp_adaptive.posterior import support_of_data
+from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.model import support_of_data
 
 __all__ = [
   'depending',

@@ -24,8 +24,8 @@ from tfp_adaptive.driver import calling
 from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.models import Model
-from tfp_adaptive.posterior import data as data_lib
-from tfp_adaptive.posterior import problem as problem_lib
+from tfp_adaptive.posterior.model import data as data_lib
+from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.settings import Settings
 from tfp_adaptive.posterior.stages import Run

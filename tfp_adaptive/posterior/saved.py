@@ -22,7 +22,7 @@ from tfp_adaptive.driver import program_digest
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior.problem import Problem
+from tfp_adaptive.posterior.model.problem import Problem
 
 __all__ = [
   'check_names',

@@ -10,19 +10,19 @@ from tfp_adaptive.core import random
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress
-from tfp_adaptive.posterior import arrival
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import compilation
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior import modes
 from tfp_adaptive.posterior import plan
-from tfp_adaptive.posterior import rounding
 from tfp_adaptive.posterior import run_file
-from tfp_adaptive.posterior import starts as starts_lib
-from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior.engines import recorded
+from tfp_adaptive.posterior.judge import rounding
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
+from tfp_adaptive.posterior.starts import arrival
+from tfp_adaptive.posterior.starts import starts as starts_lib
+from tfp_adaptive.posterior.structures import modes
+from tfp_adaptive.posterior.structures import structure
 
 __all__ = ['Run']
 

@@ -11,11 +11,11 @@ from scipy import stats
 from tfp_adaptive.linear import trajectory_length
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
-from tfp_adaptive.posterior import problem as problem_lib
-from tfp_adaptive.posterior import structure
 from tfp_adaptive.posterior.engines import lengths as lengths_lib
 from tfp_adaptive.posterior.engines import program as program_lib
 from tfp_adaptive.posterior.engines import recorded
+from tfp_adaptive.posterior.model import problem as problem_lib
+from tfp_adaptive.posterior.structures import structure
 
 _CHAINS, _STEPS = 8, 400
 _DENSE = structure.Choice(*structure.default_matrix(3))

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import random
-from tfp_adaptive.posterior import arrival
-from tfp_adaptive.posterior import ascent
-from tfp_adaptive.posterior import data
+from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.starts import arrival
+from tfp_adaptive.posterior.starts import ascent
 
 __all__ = ['Starts', 'draw']
 

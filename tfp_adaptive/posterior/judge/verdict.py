@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tfp_adaptive.driver import convergence
-from tfp_adaptive.posterior import problem
-from tfp_adaptive.posterior import tails as tails_lib
+from tfp_adaptive.posterior.judge import tails as tails_lib
+from tfp_adaptive.posterior.model import problem
 
 __all__ = [
   'DISAGREEING_RHAT',

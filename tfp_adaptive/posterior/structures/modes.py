@@ -14,8 +14,8 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.linear.fisher_divergence import fisher_divergence_langevin
-from tfp_adaptive.posterior import arrival
-from tfp_adaptive.posterior import verdict
+from tfp_adaptive.posterior.judge import verdict
+from tfp_adaptive.posterior.starts import arrival
 from tfp_adaptive.tempering.replica_exchange import replica_exchange
 
 __all__ = [

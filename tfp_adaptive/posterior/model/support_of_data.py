@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.posterior import kinds
+from tfp_adaptive.posterior.model import kinds
 
 __all__ = [
   'Rule',

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tfp_adaptive.posterior import supports
+from tfp_adaptive.posterior.model import supports
 
 __all__ = ['intervals']
 

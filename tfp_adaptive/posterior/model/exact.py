@@ -15,8 +15,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.posterior import kinds
-from tfp_adaptive.posterior import support_of_data
+from tfp_adaptive.posterior.model import kinds
+from tfp_adaptive.posterior.model import support_of_data
 
 __all__ = ['density', 'exact', 'is_beyond_tfp', 'possible']
 

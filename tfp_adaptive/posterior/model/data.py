@@ -19,10 +19,10 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import target_call
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.posterior import exact
-from tfp_adaptive.posterior import kinds
-from tfp_adaptive.posterior import support_of_data
-from tfp_adaptive.posterior import supports
+from tfp_adaptive.posterior.model import exact
+from tfp_adaptive.posterior.model import kinds
+from tfp_adaptive.posterior.model import support_of_data
+from tfp_adaptive.posterior.model import supports
 
 __all__ = [
   'Checked',

@@ -19,7 +19,7 @@ from tfp_adaptive.fits import matrix as matrix_lib
 from tfp_adaptive.fits import pairs as pairs_lib
 from tfp_adaptive.fits import search
 from tfp_adaptive.linear import fisher_fit
-from tfp_adaptive.posterior import modes
+from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.transport import maps
 
 __all__ = [

@@ -24,12 +24,12 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import target_call
 from tfp_adaptive.improper_uniform import has_flat_part
-from tfp_adaptive.posterior import bounds
-from tfp_adaptive.posterior import data
-from tfp_adaptive.posterior import exact
-from tfp_adaptive.posterior import given_starts
-from tfp_adaptive.posterior import kinds
-from tfp_adaptive.posterior import supports
+from tfp_adaptive.posterior.model import bounds
+from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.model import exact
+from tfp_adaptive.posterior.model import given_starts
+from tfp_adaptive.posterior.model import kinds
+from tfp_adaptive.posterior.model import supports
 
 __all__ = [
   'Problem',

@@ -20,7 +20,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import tfp_private
-from tfp_adaptive.posterior import kinds
+from tfp_adaptive.posterior.model import kinds
 
 __all__ = [
   'NoMapError',

@@ -1,0 +1,1 @@
+"""Whether draws are to be relied on."""

@@ -1,0 +1,1 @@
+"""The model as one density on R^d with named parts."""

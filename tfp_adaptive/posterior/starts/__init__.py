@@ -1,0 +1,1 @@
+"""Where chains start, and whether they have arrived."""

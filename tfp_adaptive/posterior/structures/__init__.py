@@ -1,0 +1,1 @@
+"""Which structure the sampler has: a matrix, a map, an exchange."""
