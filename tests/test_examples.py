@@ -421,6 +421,7 @@ def _values_of_the_tables():
   )
 
 
+@pytest.mark.full
 def test_priors_and_data_of_the_tables_are_distributions():
   names = _values_of_the_tables()
   snippets = _tables(_COMING_FROM)['Write']
