@@ -2,12 +2,17 @@
 
 import pickle
 import types
+import warnings
 
 import numpy as np
 import pytest
+import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import posterior as posterior_lib
 from tfp_adaptive.posterior.judge import verdict as verdict_lib
+
+tfd = tfp.distributions
 
 _SHAPE = (400, 4)
 
@@ -247,6 +252,23 @@ def test_a_posterior_tells_its_heavy_tails_and_has_converged():
   assert len({len(line) for line in table[:-1]}) == 1
   light = _posterior(_heavy()[..., :1])
   assert '*' not in light.table() and 'heavy' not in repr(light)
+
+
+def test_chains_that_disagree_under_a_flat_prior_are_told_of_it():
+  values = np.random.default_rng(0).normal(size=(500, 4, 1))
+  values[:, 0] += 9.0
+  posterior = _posterior(values, target_log_prob=values[..., 0])
+  assert 'next: chains disagree' in repr(posterior)
+  flat = tfpa.ImproperUniform()
+  posterior._problem.model = tfd.JointDistributionNamed(dict(x=flat))
+  assert 'next: a prior is flat: check that the data bound' in repr(posterior)
+
+
+def test_draws_that_overflow_are_told_in_words_alone():
+  values = np.random.default_rng(0).normal(size=(500, 4, 1)) * 1e200
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    assert not _posterior(values, target_log_prob=values[..., 0]).converged
 
 
 def test_advice_is_of_what_failed():

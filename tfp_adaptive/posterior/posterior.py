@@ -477,7 +477,14 @@ class Posterior:
   def _advice(self):
     if not self._chains.is_settled:
       return 'give it more time; with `checkpoint_dir` the same call goes on'
-    return self.verdict.advice(self._is_unusable)
+    advice = self.verdict.advice(self._is_unusable)
+    model = self._problem.model
+    if self.verdict.disagrees and improper_uniform.has_flat_part(model):
+      return (
+        'a prior is flat: check that the data bound every direction, as a sum '
+        f'of two flat parts is not; else {advice}'
+      )
+    return advice
 
   def _headline(self):
     num_draws, num_chains = self.unconstrained.shape[:2]

@@ -148,6 +148,12 @@ class Verdict(NamedTuple):
     return 'draw on with `posterior.more(n)`, or give more `max_gradients`'
 
   @property
+  def disagrees(self) -> bool:
+    """Whether chains disagree so much that they are in different places."""
+    rhat = self.worst('rhat')
+    return rhat is not None and rhat[0] > DISAGREEING_RHAT
+
+  @property
   def _smallest_size(self):
     """The least effective size of all coordinates and kinds."""
     sizes = [self.worst(field) for field, _ in SIZES]
@@ -184,6 +190,7 @@ def coordinates(names, parts):
   return labels, np.concatenate(columns, axis=-1)
 
 
+@np.errstate(all='ignore')  # Draws may overflow: that is said in words.
 def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   """Returns the `Verdict` of draws.
 
@@ -314,7 +321,11 @@ def _failures(verdict, min_ess):
       f'{convergence.LARGEST_RHAT}'
     )
   for field, words in SIZES:
-    size, name = verdict.worst(field)
+    found = verdict.worst(field)
+    if found is None:
+      yield f'{words} is not known: the draws are too large to be squared'
+      continue
+    size, name = found
     if size < min_ess:
       yield f'{words} is {size:.0f} in {name}, below {min_ess:.0f}'
   if verdict.share_diverging > verdict.most_diverging:
