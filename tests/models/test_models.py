@@ -174,7 +174,7 @@ def test_a_posterior_has_the_moments_of_the_same_model_in_tensorflow(make):
   one, other = (posterior.summary() for posterior in found)
   error = np.hypot(one['sd'], other['sd']) / np.sqrt(one['bulk'])
   assert np.all(np.abs(one['mean'] - other['mean']) < 5.0 * error)
-  words = str(found[0])
+  words = str(found[0].report)
   assert ('steps in NumPy' in words) == (make is _from_numpy)
 
 
