@@ -188,7 +188,13 @@ def test_a_density_of_another_dtype_than_the_state_is_refused(case):
     kernel.bootstrap_results(tf.zeros([4, 2]))
 
 
-@pytest.mark.parametrize('case', registry.tiered(registry.PROPOSALS))
+def _has(case, argument):
+  return argument in inspect.signature(case.builder).parameters
+
+
+@pytest.mark.parametrize(
+  'case', registry.tiered([c for c in registry.KERNELS if _has(c, 'step_size')])
+)
 def test_a_step_size_that_only_the_run_knows_is_taken(case):
   case.build(targets.standard_normal, 1, step_size=tf.Variable(0.0))
 
