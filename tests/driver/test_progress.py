@@ -74,7 +74,9 @@ def test_elsewhere_there_are_lines_now_and_then():
 @pytest.mark.parametrize('kind', [io.StringIO, _Terminal, _Notebook])
 def test_nothing_is_written_where_nothing_is_wanted(kind):
   stream = kind()
-  with progress_lib.Progress(2, reports=False, stream=stream) as progress:
+  with progress_lib.Progress(
+    2, reports=progress_lib.SILENT, stream=stream
+  ) as progress:
     with progress.compiling():
       progress.update(1, 'adapt', 0.5)
     progress.update(2, 'sample', 0.5)
@@ -88,7 +90,7 @@ def test_a_callback_is_told_and_can_end_the_run():
     told.append(update)
     return update.step == 2
 
-  reports = progress_lib.Reports(False, callback)
+  reports = progress_lib.Reports(is_shown=False, callback=callback)
   with pytest.raises(progress_lib.Stopped):
     with progress_lib.Progress(9, reports, stream=io.StringIO()) as progress:
       for step in range(9):

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 import tfp_adaptive as tfpa
 from tests.driver import changed_runs
 from tfp_adaptive.driver import archive
+from tfp_adaptive.driver import progress
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior import run_file
@@ -225,7 +226,8 @@ _ONLY_FAR = ('far away', 'far away in Python')
 
 def _file_of(folder, density):
   settings = types.SimpleNamespace(
-    checkpoint_dir=folder, num_chains=_NUM_CHAINS, reports=False, min_ess=10.0,
+    checkpoint_dir=folder, num_chains=_NUM_CHAINS, min_ess=10.0,
+    reports=progress.SILENT,
     max_gradients=1e4, identity=lambda: dict(seed=[0, 3]),
   )  # fmt: skip
   return run_file.RunFile(_problem(density), settings)

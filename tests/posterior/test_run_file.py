@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfp_adaptive.driver import archive
+from tfp_adaptive.driver import progress
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior.plan import Place
 
@@ -28,7 +29,7 @@ def test_what_a_budget_left_out_is_tried_again_with_a_larger_one_only(
     coordinates=['x'], dtype=tf.float64, draw_starts=lambda *_: [0.0]
   )
   settings = types.SimpleNamespace(
-    checkpoint_dir=tmp_path, num_chains=1, reports=False,
+    checkpoint_dir=tmp_path, num_chains=1, reports=progress.SILENT,
     max_gradients=budget, identity=lambda: _RUN,
   )  # fmt: skip
   monkeypatch.setattr(run_file.saved, 'restore', lambda *_: None)

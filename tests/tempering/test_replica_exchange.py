@@ -202,7 +202,7 @@ def test_the_map_of_every_replica_is_fitted_between_blocks():
   kernel = _kernel(kernel_fn=_BUILDERS['transport'], num_adaptation_steps=3)
   assert kernel.fit_steps == (1,)
   start = tf.constant(np.random.default_rng(1).normal(size=(4, 2)))
-  with pytest.raises(ValueError, match='only `tfpa.sample` does'):
+  with pytest.raises(ValueError, match='only `tfpa.sample` makes these fits'):
     kernel.bootstrap_results(start)
   with block_fits.promised(kernel):
     results = kernel.bootstrap_results(start)

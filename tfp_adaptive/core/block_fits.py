@@ -1,15 +1,20 @@
 """Fits that are made on the host, between two blocks of steps.
 
-A kernel whose fit is no part of its step names the steps after which the fit is
-due (`Kernel.fit_steps`) and makes it (`Kernel.fitted_at`). Whoever runs the
-kernel in blocks promises to end blocks there and to ask for the fits. A kernel
-that starts without this promise refuses: its steps would run behind a map that
-nobody ever fits.
+A kernel that is fitted between its steps names the steps after which a fit is
+due (`Kernel.fit_steps`), and makes the fit (`Kernel.fitted_at`). A driver that
+runs such a kernel in blocks promises to end blocks there and to ask for the
+fits. A kernel that starts without this promise raises an error, because its map
+would never be fitted.
 """
 
 import contextlib
 import contextvars
+from collections.abc import Iterator
+from typing import Any
 
+import tensorflow_probability as tfp
+
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
 
 __all__ = ['check_promised', 'code', 'fitted', 'promised', 'steps']
@@ -17,25 +22,27 @@ __all__ = ['check_promised', 'code', 'fitted', 'promised', 'steps']
 _PROMISED = contextvars.ContextVar('promised', default=())
 
 
-def steps(kernel):
-  """Returns the steps after which a kernel, or one inside, is fitted, ints."""
+def steps(kernel: tfp.mcmc.TransitionKernel) -> list[int]:
+  """Returns the steps after which a kernel, or one inside, is fitted."""
   found = {step for one in stack.ours_of(kernel) for step in one.fit_steps}
   return sorted(found)
 
 
-def code(kernel):
-  """Returns what the fits of a kernel run beside its own results, a list."""
+def code(kernel: tfp.mcmc.TransitionKernel) -> list:
+  """Returns the code of all fits of a kernel, for the identity of a run."""
   return [one.fit_code for one in stack.ours_of(kernel) if one.fit_steps]
 
 
-def fitted(kernel, state, results, step):
+def fitted(
+  kernel: tfp.mcmc.TransitionKernel, state: Any, results: Any, step: int
+) -> Any:
   """Returns the kernel results after the fits that are due.
 
   Args:
     kernel: The kernel.
     state: Its state.
     results: Its results.
-    step: How many steps were taken, int.
+    step: Number of steps taken so far.
   """
   for one, place, own in stack.ours(kernel, state, results):
     if step in one.fit_steps:
@@ -44,7 +51,7 @@ def fitted(kernel, state, results, step):
 
 
 @contextlib.contextmanager
-def promised(kernel):
+def promised(kernel: tfp.mcmc.TransitionKernel) -> Iterator[None]:
   """Promises the fits of a kernel, for as long as the context is open."""
   token = _PROMISED.set(tuple(steps(kernel)))
   try:
@@ -53,13 +60,14 @@ def promised(kernel):
     _PROMISED.reset(token)
 
 
-def check_promised(kernel):
-  """Refuses to start a kernel whose fits are not promised."""
+def check_promised(kernel: kernel_base.Kernel) -> None:
+  """Raises a ValueError if the fits of a kernel are not promised."""
   if not set(kernel.fit_steps) <= set(_PROMISED.get()):
     raise ValueError(
-      'The map of this kernel is fitted between blocks of steps, which only '
-      '`tfpa.sample` does: here it would never be fitted. Write '
-      '`run = tfpa.sample(kernel, state, num_results)`; for steps of '
-      '`tfp.mcmc.sample_chain` take its map as it was fitted, '
-      '`tfpa.frozen(kernel, run.final_kernel_results)`.'
+      'The map of this kernel is fitted between blocks of steps, and only '
+      '`tfpa.sample` makes these fits. Write '
+      '`run = tfpa.sample(kernel, state, num_results)`. For '
+      '`tfp.mcmc.sample_chain` pass '
+      '`tfpa.frozen(kernel, run.final_kernel_results)`, which has the fitted '
+      'map.'
     )

@@ -4,9 +4,9 @@ It is for programs that call Python (`tf.py_function`), because their graph
 holds a number instead of the function. The digest follows bytecode, defaults,
 closures and the globals that the code names, through containers, instances,
 user-written classes and user-written modules. Library modules, and values
-without stable content, count by name; a library's functions by name and by
-what they hold. Of a value that holds very many others, such as a compiled
-function of PyTensor, the code counts alone.
+without stable content, count by name. Functions of libraries count by name and
+by the values that they close over. If a value holds more than 20,000 others, as
+a compiled function of PyTensor does, only its code counts.
 """
 
 import ctypes
@@ -104,11 +104,11 @@ def _parts(value, seen, depth, count):
   Args:
     value: Anything.
     seen: dict of id -> (number, value) of what was met before; it grows.
-    depth: How many values hold it.
-    count: Iterator that counts all values.
+    depth: Number of values around this one.
+    count: Iterator that counts all values of the digest.
 
   Raises:
-    _TooLarge: If these are too many.
+    _TooLarge: If there are more than `_MOST_PARTS` values.
   """
   if next(count) > _MOST_PARTS:
     raise _TooLarge
@@ -126,7 +126,7 @@ def _parts(value, seen, depth, count):
     yield from _array_parts(value)
     return
   if isinstance(value, set | frozenset):
-    # In the order of digests: its own depends on the process.
+    # Sorted by digest, because the order of a set depends on the process.
     held = sorted(
       _digest(_parts(item, dict(seen), depth + 1, count)) for item in value
     )
@@ -177,7 +177,9 @@ def _inner(value):
     return [value.__func__, value.__self__]
   if isinstance(value, types.FunctionType):
     if value.__code__.co_filename.startswith(_LIBRARIES):
-      return [value.__module__, value.__qualname__, *_kept_by(value)]
+      name = [value.__module__, value.__qualname__]
+      defaults = [value.__defaults__, value.__kwdefaults__]
+      return [*name, *defaults, *_held_by_function(value)]
     return _function_parts(value)
   if type(value).__name__ in _GRAPHS:  # A digest of programs covers them.
     return [type(value).__name__]
@@ -274,17 +276,15 @@ def _mangled(kind, name):
   return f'_{kind.__name__.lstrip("_")}{name}' if is_private else name
 
 
-def _kept_by(function):
-  """Returns defaults of a function, and what it closes over."""
-  cells = function.__closure__ or ()
-  held = [_content(cell) for cell in cells]
-  return [function.__defaults__, function.__kwdefaults__, *held]
+def _held_by_function(function, counted=()):
+  """Returns the values that a function closes over, except some by name."""
+  cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+  return [_content(cell) for name, cell in cells if name not in counted]
 
 
 def _function_parts(function):
   names, counted = _names(function.__code__), _counted(function.__code__)
-  cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-  held = [_content(cell) for name, cell in cells if name not in counted]
+  held = _held_by_function(function, counted)
   read = names & {*function.__globals__} - counted
   read = {name: function.__globals__[name] for name in read}
   return [

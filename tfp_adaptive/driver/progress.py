@@ -1,7 +1,9 @@
-"""Progress of a run: one line, written anew, where that can be; else lines.
+"""Shows the progress of a run, and tells a callback.
 
-What a run does next is logged by the logger `tfp_adaptive`, at the level INFO.
-If the program has set up no logging, this goes to stderr.
+On a terminal and in a notebook progress is one line that is rewritten.
+Elsewhere it is a line every ten seconds. The stages of a run are logged by the
+logger `tfp_adaptive` at the level INFO. They go to stderr if the program has
+not set up logging.
 """
 
 import contextlib
@@ -13,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ['SILENT', 'Progress', 'Reports', 'Stopped', 'Update', 'say']
+__all__ = ['SHOWN', 'SILENT', 'Progress', 'Reports', 'Stopped', 'Update', 'say']
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_BARS = 0.1
@@ -23,12 +25,12 @@ _MOST_COLUMNS = 100
 
 
 class Update(NamedTuple):
-  """What a callback is told after some steps.
+  """The argument of a callback: how far a run is.
 
   Attributes:
     phase: 'adapt' or 'sample'.
-    step: Steps of each chain that are done, in this stage.
-    num_steps: Steps of the stage.
+    step: Number of steps that each chain has taken in this stage.
+    num_steps: Number of steps of the stage.
     accept_rate: Share of accepted proposals in the last steps, or `None`.
   """
 
@@ -39,11 +41,11 @@ class Update(NamedTuple):
 
 
 class Reports(NamedTuple):
-  """Whom a run tells what it does.
+  """Where progress is reported.
 
   Attributes:
-    is_shown: Whether progress is written on stderr.
-    callback: Function of an `Update`; if it returns true, the run ends as by
+    is_shown: Whether progress is written to stderr.
+    callback: Function of an `Update`. If it returns true, the run ends as after
       Ctrl-C.
   """
 
@@ -51,7 +53,7 @@ class Reports(NamedTuple):
   callback: Callable[[Update], bool | None] | None = None
 
 
-SILENT = Reports(is_shown=False)
+SHOWN, SILENT = Reports(), Reports(is_shown=False)
 
 
 class Stopped(KeyboardInterrupt):
@@ -83,12 +85,12 @@ class Progress:
   notebook it is a bar.
   """
 
-  def __init__(self, num_steps, reports=True, is_kept=True, stream=None):
+  def __init__(self, num_steps, reports=SHOWN, is_kept=True, stream=None):
     """Makes a report that has not begun.
 
     Args:
       num_steps: In all.
-      reports: `Reports`, or whether anything is written.
+      reports: `Reports`.
       is_kept: Whether the bar stays when it ends. If not, the run is a part of
         one that tells by itself: lines are written if it is long.
       stream: To write to; `None`: stderr.
@@ -96,10 +98,8 @@ class Progress:
     self._num_steps = num_steps
     self._stream = stream or sys.stderr
     # A service, or a program without a console, has no stderr.
-    is_shown, self._callback = (
-      reports if isinstance(reports, Reports) else (reports, None)
-    )
-    self._is_shown = is_shown and self._stream is not None
+    self._callback = reports.callback
+    self._is_shown = reports.is_shown and self._stream is not None
     self._is_kept = is_kept
     self._is_bar = self._is_shown and _can_rewrite(self._stream)
     self._num_written = 0  # Characters of the line that is rewritten.
@@ -143,7 +143,7 @@ class Progress:
     """Shows that `step` steps are done; `accept_rate` is None if unknown.
 
     Raises:
-      Stopped: If the callback says so.
+      Stopped: If the callback returns true.
     """
     if self._callback is not None:
       update = Update(phase, step, self._num_steps, accept_rate)

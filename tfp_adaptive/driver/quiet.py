@@ -7,7 +7,7 @@ none is read again later. They describe the machine, and each comes once: while
 TensorFlow is imported, with its first operation, or with the first program of
 XLA. So these three are done here, with stderr led through `grep`, which prints
 the last words of an import that is aborted, too. TensorFlow before 2.21 writes
-two more lines whenever a graph is frozen, so that freezing is filtered as well.
+two more lines whenever a graph is frozen, see `while_freezing`.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import warnings
 
-__all__ = ['filtered', 'start']
+__all__ = ['filtered', 'start', 'while_freezing']
 
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 _STDERR = 2
@@ -106,6 +106,12 @@ def start() -> None:
   with filtered():
     program = tf.function(lambda x: x + x, jit_compile=True, autograph=False)
     program(tf.zeros([]))
+
+
+def while_freezing() -> contextlib.AbstractContextManager:
+  """Returns a context in which a graph is frozen without messages."""
+  version = tuple(map(int, tf.__version__.split('.')[:2]))
+  return filtered() if version < (2, 21) else contextlib.nullcontext()
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:

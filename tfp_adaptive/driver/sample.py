@@ -152,7 +152,7 @@ def sample(
     block_size,
     trace_fn,
     jit_compile,
-    progress,
+    progress_lib.Reports(progress),
     checkpoint_dir,
     draws_dir,
     devices,
@@ -170,7 +170,7 @@ def sample_until(  # noqa: D417
   block_size=None,
   trace_fn=None,
   jit_compile=True,
-  progress=True,
+  reports=progress_lib.SHOWN,
   checkpoint_dir=None,
   draws_dir=None,
   devices=None,
@@ -229,7 +229,7 @@ def sample_until(  # noqa: D417
       block_size,
       jit_compile,
       _Folders(checkpoint_dir, draws_dir),
-      progress_lib.Progress(plan.num_steps, progress),
+      progress_lib.Progress(plan.num_steps, reports),
       devices,
       seconds_left,
     )
@@ -244,7 +244,7 @@ def sample_more(
   seed,
   block_size,
   jit_compile=True,
-  progress=False,
+  reports=progress_lib.SILENT,
 ):
   """Lets chains of `sample` go on from where they are, without discards.
 
@@ -257,7 +257,7 @@ def sample_more(
     seed: Another than before, or draws repeat their noise.
     block_size: The same as before, or the kernel is compiled again.
     jit_compile: As there.
-    progress: As there.
+    reports: `progress.Reports`.
 
   Returns:
     A `SampleResult`.
@@ -273,7 +273,7 @@ def sample_more(
     block_size,
     jit_compile,
     _Folders(None, None),
-    progress_lib.Progress(plan.num_steps, progress, is_kept=False),
+    progress_lib.Progress(plan.num_steps, reports, is_kept=False),
   )
 
 

@@ -35,7 +35,7 @@ def flat(concrete):
     Exception: If the graph holds what cannot be frozen, for example a lookup
       table: a `ValueError`, or TensorFlow's own.
   """
-  with quiet.filtered():
+  with quiet.while_freezing():
     found = tfp_private.inlined(concrete)
   num_arguments = len(concrete.inputs) - len(concrete.captured_inputs)
   if len(found.inputs) != num_arguments:

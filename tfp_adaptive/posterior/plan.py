@@ -1,6 +1,6 @@
 """What a run of `sample_posterior` does next, by what it knows and may spend.
 
-Pure functions: nothing here samples, reads a clock or writes a file.
+The functions are pure. Nothing here samples, reads a clock or writes a file.
 """
 
 from typing import NamedTuple
@@ -23,29 +23,32 @@ __all__ = [
 ]
 
 NUM_PAIRS = 2000  # Pairs of state and gradient by which a structure is chosen.
-_FEWEST_STEPS, _FIRST_STEPS = 50, 1000  # Of the first adaptation.
+# Fewest and usual steps of the first adaptation.
+_FEWEST_STEPS, _FIRST_STEPS = 50, 1000
 _FIRST_COST = 8.0  # Gradients of a step of a structure not yet tried.
-_GROWTH, _NUM_ATTEMPTS = 4, 3  # Later ones: times those before; how many.
+# Each later adaptation is longer by this factor, and there are at most three.
+_GROWTH, _NUM_ATTEMPTS = 4, 3
 # Largest share of the remaining budget for one adaptation. The second value
 # applies when proposals diverge.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
-# Of steps so small that few diverge, and what such a step costs at most, about.
+# Target acceptance where proposals diverge, and a bound on gradients per step.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
-_COST_OF_A_DRAW = 4.0  # Gradients, of a block that comes with an adaptation.
+# Gradients per draw of the block that follows an adaptation.
+_COST_OF_A_DRAW = 4.0
 
 
 class Place(NamedTuple):
   """Where a run is: what comes next for its chains.
 
   Attributes:
-    attempt: Adaptations after the first look.
+    attempt: Number of adaptations after the first.
     phase: 'improve': another structure, or more steps to adapt; 'sample';
       'done'.
     may_adapt: Whether chains that are far from enough adapt again.
-    lacking: Gradients for whose want the adaptation of this attempt was left
-      out, or 0.
-    is_brief: Whether all checks passed before, and draws alone are still too
-      few.
+    lacking: Gradients that were missing for the adaptation of this attempt, so
+      that it was left out. Otherwise 0.
+    is_brief: Whether all checks have passed, but the draws took less than half
+      of the gradients.
   """
 
   attempt: int = 0
@@ -99,7 +102,7 @@ class Evidence(NamedTuple):
     asked: The structure that their draws ask for.
     diverge: Whether more proposals diverge than a verdict allows.
     cost: Gradients of one of their adapting steps.
-    attempt: Adaptations after the first look.
+    attempt: Number of adaptations after the first.
   """
 
   before: Choice
@@ -115,7 +118,7 @@ class Adaptation(NamedTuple):
   Attributes:
     choice: The structure.
     num_steps: Steps that adapt; 0: the budget does not pay for them.
-    lacking: Gradients that would have to be left, if it does not.
+    lacking: Gradients that it would take. 0 if the budget pays for it.
   """
 
   choice: Choice
@@ -205,7 +208,7 @@ def after_sampling(
     ended_by = f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or '
     ended_by += 'more'
   if ended_by:
-    return place, ended_by  # It goes on where it is, with another budget.
+    return place, ended_by  # Another call resumes it here.
   if is_far and place.may_adapt:
     return Place(place.attempt + 1), ''
   lacking = 0.0 if converged else place.lacking
@@ -215,7 +218,7 @@ def after_sampling(
 def is_brief(
   of_draws: float, spent: float, more: float, is_in_time: bool, most: float
 ) -> bool:
-  """Returns whether draws took less than half, and more of them may be had.
+  """Returns whether draws took less than half of the gradients, and may go on.
 
   All checks can pass before rare regions, such as a far tail, were visited
   often enough.

@@ -28,7 +28,7 @@ from tfp_adaptive.posterior.model import kinds
 
 __all__ = ['Posterior', 'Report', 'Stage']
 
-_MOST_ROWS = 10  # Of a table that is printed.
+_MOST_ROWS = 10  # Rows of a printed table.
 _COLUMN_WIDTH = 10  # The least, gap included.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
@@ -248,12 +248,12 @@ class Posterior:
   def prior_predictive(
     self, num_draws: int = 500, seed: types.Seed = 0
   ) -> dict[str, types.Structure]:
-    """Draws the unknowns from their prior, and data given these.
+    """Draws the unknowns from their prior, and data given these unknowns.
 
-    Values keep what `posterior_predictive` keeps, covariates for example.
+    Covariates and other values that `posterior_predictive` keeps are kept.
 
     Args:
-      num_draws: How many.
+      num_draws: Number of draws.
       seed: int or [2] int32.
 
     Returns:
@@ -265,7 +265,7 @@ class Posterior:
     calling.check('Posterior.prior_predictive')
     arguments.check_count(num_draws, 'num_draws', 500)
     model = self._joint()
-    if improper_uniform.has_flat_part(model):
+    if self._has_flat_prior:
       raise ValueError(
         'A flat prior has no draws. Give the `ImproperUniform` parts of the '
         'model a proper prior, for example `tfd.Normal(0.0, 10.0)`.'
@@ -337,7 +337,7 @@ class Posterior:
     if predictive:
       groups['posterior_predictive'] = _variables(self.posterior_predictive())
       groups['log_likelihood'] = _variables(self.log_likelihood())
-      if not improper_uniform.has_flat_part(self._joint()):
+      if not self._has_flat_prior:
         groups |= self._prior_groups()
     return to_arviz.tree(
       groups,
@@ -421,11 +421,12 @@ class Posterior:
     """Returns the groups prior and prior_predictive."""
     drawn = self.prior_predictive()
     one_chain = tf.nest.map_structure(lambda x: x[:, np.newaxis], drawn)
-    unknowns = {n: x for n, x in one_chain.items() if n in self._flat()}
-    simulated = {n: x for n, x in one_chain.items() if n not in unknowns}
-    return dict(
-      prior=_variables(unknowns), prior_predictive=_variables(simulated)
-    )
+    groups = dict(prior={}, prior_predictive={})
+    unknowns = set(self._flat())
+    for name, rows in one_chain.items():
+      group = 'prior' if name in unknowns else 'prior_predictive'
+      groups[group][name] = rows
+    return {group: _variables(parts) for group, parts in groups.items()}
 
   def _rows_to_show(self, columns, max_rows):
     """Returns rows of a table: of many the first, and the worst by R-hat."""
@@ -436,6 +437,10 @@ class Posterior:
     worst = order[: -(-max_rows // 2)]
     others = [row for row in rows if row not in worst]
     return np.sort([*worst, *others[: max_rows - len(worst)]])
+
+  @functools.cached_property
+  def _has_flat_prior(self):
+    return improper_uniform.has_flat_part(self._problem.model)
 
   def _joint(self):
     """Returns the joint distribution that was sampled."""
@@ -478,11 +483,10 @@ class Posterior:
     if not self._chains.is_settled:
       return 'give it more time; with `checkpoint_dir` the same call goes on'
     advice = self.verdict.advice(self._is_unusable)
-    model = self._problem.model
-    if self.verdict.disagrees and improper_uniform.has_flat_part(model):
+    if self.verdict.disagrees and self._has_flat_prior:
       return (
-        'a prior is flat: check that the data bound every direction, as a sum '
-        f'of two flat parts is not; else {advice}'
+        'check that the data determine every unknown with a flat prior; if '
+        f'they do, {advice}'
       )
     return advice
 

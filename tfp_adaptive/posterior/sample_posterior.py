@@ -91,12 +91,12 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
     jit_compile: Whether XLA compiles the steps; `None`: unless the density has
       operations that XLA is slow at, factors of large matrices on a CPU, or
       cannot compile: determinants, Python code. The report says so.
-    progress: Whether to tell on stderr what is going on. If the program has
-      set up `logging`, the stages go to its logger `tfp_adaptive` instead.
-    callback: Function that is called after some steps, several times a second,
-      with `phase`, `step`, `num_steps` and `accept_rate` of the stage. If it
-      returns true, the run ends as by Ctrl-C: `lambda _: event.is_set()` lets
-      another thread end it.
+    progress: Whether to write progress to stderr. If the program has set up
+      `logging`, the stages go to the logger `tfp_adaptive` instead.
+    callback: Function that is called several times a second while chains run.
+      Its argument has `phase`, `step`, `num_steps` and `accept_rate` of the
+      stage. If it returns true, the run ends as after Ctrl-C. With
+      `callback=lambda _: event.is_set()` another thread can end the run.
     checkpoint_dir: Folder that the call goes on from if it was cut off: every
       block of adapting steps, and draws every 20 seconds (large ones, which
       take long to write, less often), are written to it.
@@ -139,8 +139,8 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
   arguments.check_seed(seed)
   if callback is not None and not callable(callback):
     raise TypeError(
-      '`callback` must be a function of one argument, what was done so far, '
-      f'but got {callback!r}. Write for example `callback=print`.'
+      '`callback` must be a function of one argument, the progress, but got '
+      f'{callback!r}. Write for example `callback=print`.'
     )
   settings = Settings(
     int(num_draws),

@@ -19,6 +19,7 @@ from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import code_digest
 from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import program_digest
+from tfp_adaptive.driver import progress
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
@@ -116,7 +117,9 @@ def read(path: types.Path) -> tuple[dict, dict]:
   return header, arrays
 
 
-def restore(path, header, arrays, problem, reports=False, may_differ=False):
+def restore(
+  path, header, arrays, problem, reports=progress.SILENT, may_differ=False
+):
   """Returns the `Chains` of a file that was read.
 
   Args:
@@ -124,7 +127,7 @@ def restore(path, header, arrays, problem, reports=False, may_differ=False):
     header: The header that `read` returned.
     arrays: The arrays that `read` returned.
     problem: The `Problem` of the same model.
-    reports: `progress.Reports`, or whether progress is written.
+    reports: `progress.Reports`.
     may_differ: Whether another program of the density with the same values is
       reported by a warning. Otherwise it is refused.
 

@@ -221,7 +221,7 @@ class Run:
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
     settings, begin = self._settings, time.monotonic()
-    most = self._file.budget(number)
+    most = self._budget(number).max_gradients
     self._file.begin(number)
     self._say(f'{stage}: {choice.name}')
     density = self._density

@@ -10,6 +10,7 @@ from tfp_adaptive import learned
 from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
+from tfp_adaptive.driver import progress
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.posterior.engines import recorded
 
@@ -40,7 +41,7 @@ class CompiledEngine:
     """
     self.kernel, self.states, self.results = kernel, tf.constant(starts), None
     self.seed, self.with_xla = seed, jit_compile
-    self._block_size, self._reports = None, False
+    self._block_size, self._reports = None, progress.SILENT
     self.num_adaptation_steps = kernel.num_adaptation_steps
     self.num_steps, self.is_settled = 0, False
 
@@ -88,7 +89,7 @@ class CompiledEngine:
           seed=self.seed,
           block_size=num_draws,
           jit_compile=self.with_xla,
-          progress=run.reports,
+          reports=run.reports,
           checkpoint_dir=run.folder,
         )
         seconds, cut_by = found.seconds['sampling'] / num_draws, ''
@@ -120,7 +121,7 @@ class CompiledEngine:
         random.fold_in(self.seed, -number),
         self._block_size,
         jit_compile=self.with_xla,
-        progress=self._reports,
+        reports=self._reports,
       )
     return self._taken(found, 0.0, '')
 
@@ -137,7 +138,7 @@ class CompiledEngine:
     )
     return header, {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
 
-  def load(self, header, arrays, reports=False):
+  def load(self, header, arrays, reports=progress.SILENT):
     """Takes what `to_saved` returned."""
     leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
     # Its state is one Tensor, the first; the structure is that of any results.

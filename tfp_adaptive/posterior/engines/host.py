@@ -38,7 +38,7 @@ _STEPS_OF_ONE = 16  # A call after n adapting steps takes n / 16 of them.
 
 
 class _Drawn(NamedTuple):
-  """What n steps of settled chains left behind, [n, chains, ...]."""
+  """Draws of n steps that no longer adapt, [n, chains, ...]."""
 
   states: np.ndarray
   values: np.ndarray
@@ -101,7 +101,7 @@ class HostEngine(kept.Kept):
     self._turn()
     self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
     self._last = None  # `program.Taken` of the last call.
-    self._reports, self._saved_at = False, time.monotonic()
+    self._reports, self._saved_at = progress_lib.SILENT, time.monotonic()
     self._seconds_per_step, self._has_compiled = np.inf, False
 
   @property
@@ -185,7 +185,7 @@ class HostEngine(kept.Kept):
     """Returns JSON values and arrays, for `load`."""
     return dict(name=self.name), self.to_arrays()
 
-  def load(self, header, arrays, reports=False):
+  def load(self, header, arrays, reports=progress_lib.SILENT):
     """Takes what `to_saved` returned."""
     del header
     self.load_arrays(arrays)
@@ -244,7 +244,7 @@ class HostEngine(kept.Kept):
     return recorded.Recorded(drawn.states, trace, seconds, cut_by)
 
   def _now(self):
-    """Returns where the chains are, as if a step had led there."""
+    """Returns where the chains are, for a run that has no draws yet."""
     point = self._point
     unknown = np.full([1, len(point.values)], np.nan)
     return _Drawn(
@@ -321,7 +321,7 @@ class HostEngine(kept.Kept):
       for start, rows in ((begin.values, values), (begin.log_det, log_det))
     ]
     momenta = np.stack([momentum for _, momentum, _ in noise])
-    # Of the draw and its momentum, in coordinates in which steps are taken.
+    # The energy of a draw and its momentum, in the coordinates of the steps.
     energies = 0.5 * np.sum(momenta**2, axis=-1) - sum(before)
     energies -= np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
     return _Drawn(

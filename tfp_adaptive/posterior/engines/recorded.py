@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfp_adaptive.driver import progress
+
 __all__ = ['Options', 'Recorded']
 
 
@@ -33,10 +35,10 @@ class Options(NamedTuple):
       resumed only if they are equal. It is called if there is a folder.
     seconds_left: Function that returns how many seconds are left. `None` sets
       no limit.
-    reports: `progress.Reports`, or whether progress is written on stderr.
+    reports: `progress.Reports`.
   """
 
   folder: Any = None
   identity: Any = dict
   seconds_left: Any = None
-  reports: Any = False
+  reports: progress.Reports = progress.SILENT

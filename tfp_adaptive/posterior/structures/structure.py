@@ -212,7 +212,7 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
     if not len(drivers):
       none = np.full([min(search.MOST_DRIVERS, size - 1)], -1)
       drivers, exponents = search.find(states, scores, none, **form)
-    # Of many coordinates the kernel of a path has a diagonal inside.
+    # With many coordinates the kernel of a path has a diagonal matrix inside.
     is_dense = name in ON_HOST or size <= _MOST_DENSE
     fit = matrix_lib.fit if is_dense else matrix_lib.fit_diagonal
     params = conditional.fit(
