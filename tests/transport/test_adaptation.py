@@ -117,7 +117,9 @@ def test_a_map_that_would_have_to_be_fitted_is_refused_by_sample_chain(wrapped):
   kernel = tfpa.transport_adaptive_hamiltonian(
     target, 100, transport=tfpa.transports.conditional_gaussian()
   )
-  with pytest.raises(ValueError, match='only `tfpa.sample` makes these fits.*tfpa.frozen'):
+  with pytest.raises(
+    ValueError, match='only `tfpa.sample` makes these fits.*tfpa.frozen'
+  ):
     _chain(wrapped(kernel), _start())
   assert not calls
 
