@@ -1,1 +1,1 @@
-"""A model in, a verdict and named draws out: `tfpa.sample_posterior`."""
+"""`tfpa.sample_posterior`: from a model to named draws with a verdict."""

@@ -1,4 +1,8 @@
-"""Chains of one learned kernel: run on and on, their draws kept in bounds."""
+"""Chains of one learned kernel, which draw block by block.
+
+An engine takes the steps. `Chains` keeps about `num_draws` draws of each chain.
+If it is full, it removes every second draw and doubles the thinning.
+"""
 
 import copy
 import time
@@ -27,10 +31,10 @@ __all__ = [
   'start',
 ]
 
-# Draws of one compiled block, between two looks at the clock; and what they
-# are of few gradients at most, so that few are left over.
+# Most draws in a block; the clock is read after each. With a small budget a
+# block has fewer draws, a share of the gradients, so that few are left over.
 _BLOCK, _SHARE_OF_BUDGET = 250, 0.02
-_COUNTS = (  # Fields of `Chains` that say where they are.
+_COUNTS = (  # Fields of `Chains` that are saved as JSON values.
   'num_draws',
   'block_size',
   'num_blocks',
@@ -85,7 +89,7 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
 
 
 def _part_on_host(choice, size, num_steps):
-  """Returns what is learned in NumPy, or `None` for a compiled kernel."""
+  """Returns the part that NumPy learns, or `None` for a compiled kernel."""
   if choice.name == structure.DENSE:
     return parts.LearnedMatrix(size, num_steps)
   if choice.name in structure.ON_HOST:
@@ -109,7 +113,7 @@ def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
     engine: An engine that `engine_of` returned.
     choice: `structure.Choice` of the engine.
     density: `density.Density`.
-    num_draws: Draws of each chain to hold in the end.
+    num_draws: Draws of each chain to hold at the end.
     run: `recorded.Options`.
     max_gradients: Budget of the whole run, which bounds the size of blocks.
   """
@@ -128,12 +132,12 @@ def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
 
 
 def restore(density, header, arrays, reports):
-  """Returns the `Chains` that gave a header and arrays.
+  """Returns the `Chains` whose `to_saved` returned a header and arrays.
 
   Args:
     density: `density.Density` of the same model.
-    header: dict of `Chains.to_saved`, JSON values.
-    arrays: dict of the same.
+    header: dict of JSON values from `Chains.to_saved`.
+    arrays: dict of arrays from `Chains.to_saved`.
     reports: `progress.Reports`.
   """
   arrays, trace = dict(arrays), {}
@@ -162,30 +166,30 @@ def restore(density, header, arrays, reports):
 
 
 def block_size(num_draws, max_gradients=float('inf')):
-  """Returns the draws of a block, half of what is wanted at most."""
+  """Returns the number of draws in a block, at most half of `num_draws`."""
   size = min(_BLOCK, -(-num_draws // 2), _SHARE_OF_BUDGET * max_gradients)
   return max(int(size), 1)
 
 
 class Chains:
-  """Draws of a frozen kernel, every `thinning`-th step, and what they cost.
+  """Draws of a frozen kernel at every `thinning`-th step, and their cost.
 
   Attributes:
-    engine: What takes the steps.
+    engine: The engine that takes the steps.
     choice: `structure.Choice` of the engine.
-    density: `density.Density` that it samples.
+    density: `density.Density` that the engine samples.
     num_draws: Draws of each chain to hold.
     block_size: Draws of a compiled block.
-    num_blocks: Blocks so far: each has noise of its own.
-    recorded: List of (draws, trace): one for each block, until they are joined.
+    num_blocks: Blocks so far, which is the seed of the next one.
+    recorded: List of (draws, trace), one for each block until they are joined.
     thinning: Steps between two draws.
-    num_gradients: Spent so far by each chain, adaptation included.
+    num_gradients: Gradients of each chain so far, adaptation included.
   """
 
   def __init__(self, engine, choice, density, num_draws):
     self.engine, self.choice, self.density = engine, choice, density
     self.num_draws = num_draws
-    # For good: a program is compiled for its size.
+    # It never changes, because a program is compiled for one size.
     self.block_size = block_size(num_draws)
     self.num_blocks = 0
     self.recorded = []
@@ -193,11 +197,10 @@ class Chains:
     self.num_gradients = 0.0
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
-    self._seconds_per_step = 0.0  # In the last block.
-    self.noise = None  # `rounding.Noise` of its log density, once measured.
-    # What cut off the first block.
-    self.cut_by = ''
-    self.error = ''  # What a block of draws failed with.
+    self._seconds_per_step = 0.0  # Measured in the last block.
+    self.noise = None  # `rounding.Noise` of the log density, once measured.
+    self.cut_by = ''  # What cut off the adaptation or the first block.
+    self.error = ''  # The error of a block that failed.
     # The density that the draws belong to, see `saved.record`.
     self.recorded_density = None
 
@@ -221,7 +224,7 @@ class Chains:
 
   @property
   def num_kept(self):
-    """Draws to show: a last block may hold more than were asked for."""
+    """Draws to show; the last block may have made more than `num_draws`."""
     return min(self.num_recorded, self.num_draws)
 
   @property
@@ -231,9 +234,9 @@ class Chains:
 
   @property
   def most_diverging(self):
-    """The share of proposals that may diverge, of smaller steps a lower one.
+    """The share of proposals that may diverge; it is lower for smaller steps.
 
-    One proposal alone is no share.
+    One diverging proposal alone is always allowed.
     """
     most = verdict.MOST_DIVERGING
     if self.choice.target_accept_prob > structure.ACCEPT_PROB:
@@ -242,7 +245,7 @@ class Chains:
 
   @property
   def matrix(self):
-    """Name and factor of what was learned, or `None` where it is no matrix."""
+    """(name, factor) of the learned matrix, or `None` for other structures."""
     factor = self.engine.factor
     return None if factor is None else (self.choice.name, factor)
 
@@ -268,7 +271,7 @@ class Chains:
 
   @property
   def failures(self):
-    """Sentences on what no draw can tell."""
+    """Sentences on failures that the draws themselves do not show."""
     found = []
     if not self.is_settled:
       found.append(
@@ -297,18 +300,18 @@ class Chains:
 
   @property
   def gradients_of_draws(self):
-    """What each chain spent since it adapted."""
+    """Gradients of each chain since it adapted."""
     num_steps = self.engine.num_adaptation_steps
     return self.num_gradients - num_steps * self.gradients_per_adapting_step
 
   @property
   def gradients_of_a_block(self):
-    """What each chain spends on a block of draws as far apart as these."""
+    """Gradients of each chain for a block of draws with the same thinning."""
     return self.block_size * self.thinning * self.engine.cost
 
   @property
   def gradients_to_go_on(self):
-    """What each chain spends at least to gain: a block; full, half anew."""
+    """Gradients of each chain for a block, or to fill full chains again."""
     if not self.is_full:
       return self.gradients_of_a_block
     missing = self.num_draws - self.num_recorded // 2
@@ -343,8 +346,8 @@ class Chains:
     Args:
       found: `recorded.Recorded` of the block.
       engine: The engine after the block.
-      is_apart: Whether its draws are twice as far apart as those before, of
-        which every second one goes then.
+      is_apart: Whether the new draws are twice as far apart as earlier ones. If
+        so, every second one of the earlier draws is removed.
     """
     trace = found.trace
     if modes.is_exchange(self.choice.part):
@@ -355,8 +358,8 @@ class Chains:
       kept = {name: rows[1::2] for name, rows in kept.items()}
       before, thinning = [(draws[1::2], kept)], 2 * thinning
     num_steps = len(found.states) * thinning
-    # All fields change in one statement, so an interrupt leaves no half. A
-    # new list: a copy of these chains has its own.
+    # All fields change in one statement, so an interrupt never finds half of
+    # them changed. The list is new, because a copy of these chains has its own.
     self.__dict__.update(
       recorded=[*before, (found.states, trace)],
       thinning=thinning,
@@ -366,21 +369,21 @@ class Chains:
     )
 
   def fitting(self, seconds_left):
-    """Returns how many draws of a block take no longer than there is time."""
+    """Returns how many draws of a block fit into the time, at least one."""
     thinning = self.thinning * (2 if self.is_full else 1)
     fitting = seconds_left / max(self._seconds_per_step * thinning, 1e-9)
     return int(np.clip(fitting, 1, self.block_size))
 
   def run_block(self, seconds_left=float('inf')):
-    """Runs one block, a smaller one if it would take longer than there is time.
+    """Runs one block, or a smaller one if time is short.
 
-    Full chains lose every second draw first.
+    Full chains lose every second draw and are thinned by twice as much.
     """
     begin = time.monotonic()
     is_full = self.is_full
     thinning = self.thinning * (2 if is_full else 1)
     num_draws = self.fitting(seconds_left)
-    # A copy of these chains has the engine as it is now.
+    # The engine is copied, because a copy of these chains keeps the old one.
     engine = copy.copy(self.engine)
     found = engine.draw(num_draws, thinning, self.num_blocks)
     self.add(found, engine, is_full)
@@ -393,7 +396,7 @@ class Chains:
     self.num_draws = num_draws
 
   def extend_by_a_block(self):
-    """Lets full chains hold a block more, as far apart as these."""
+    """Lets full chains hold a block more with the same thinning."""
     self.extend_to(self.num_recorded + self.block_size)
 
   def _joined(self):

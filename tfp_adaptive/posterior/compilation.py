@@ -1,9 +1,14 @@
-"""Whether XLA is to compile the steps of a density, told from its operations.
+"""Decides from the operations of a density whether XLA compiles its steps.
 
-On a CPU, XLA factors a matrix in loops of its own where TensorFlow calls an
-optimized library: for value and gradient of a 100 x 100 Cholesky factor, of 8
-chains, 29 ms in place of 3, for eigenvalues 110 in place of 7; at 10 x 10 there
-is no difference. Others, as a log determinant, it cannot compile at all.
+On a CPU, XLA factors a matrix in its own loops, and TensorFlow calls an
+optimized library. Milliseconds for value and gradient, 100 x 100, 8 chains:
+
+                    XLA   TensorFlow
+  Cholesky factor    29            3
+  eigenvalues       110            7
+
+At 10 x 10 there is no difference. XLA cannot compile some operations at all,
+for example a log determinant.
 """
 
 import tensorflow as tf
@@ -12,7 +17,7 @@ from tfp_adaptive.driver import blocks
 
 __all__ = ['choose', 'obstacle', 'refusal']
 
-# Above that size on a CPU.
+# Operations at which XLA is slow on a CPU, above the size that follows.
 _SLOW = frozenset({'Cholesky', 'SelfAdjointEigV2', 'Svd', 'Qr', 'MatrixSolve'})
 _LARGEST_SIZE = 20
 
@@ -39,7 +44,7 @@ def obstacle(graph):
     graph: `tf.Graph` of its value and gradient.
   """
   is_on_cpu = not tf.config.list_logical_devices('GPU')
-  # Not those in loops: they are mostly small, and sizes are not kept.
+  # Loops are left out: their operations are mostly small, of unknown size.
   for operation in graph.get_operations():
     kind, size = operation.type, _last(operation.inputs)
     if is_on_cpu and kind in _SLOW and (size or 0) > _LARGEST_SIZE:
@@ -51,7 +56,7 @@ def refusal(lower):
   """Returns why XLA cannot compile a density at all, or ''.
 
   Args:
-    lower: Function that raises what XLA says of value and gradient.
+    lower: Function that raises XLA's errors for value and gradient, if any.
   """
   try:
     lower()

@@ -1,7 +1,7 @@
 """A traced function as one flat graph, and the same graph in float64.
 
-A graph that holds function calls makes XLA take some arguments for constants,
-so that it compiles again for every value of them. `flat` inlines the calls.
+If a graph holds function calls, XLA treats some arguments as constants and
+compiles again for every new value. `flat` inlines the calls.
 
 A model that is written with TFP's default dtype computes in float32. Its log
 density of many data has rounding errors that decide acceptance. `in_float64`
@@ -32,8 +32,8 @@ def flat(concrete):
     concrete: `tf.types.experimental.ConcreteFunction` of Tensors.
 
   Raises:
-    Exception: If the graph holds what cannot be frozen, for example a lookup
-      table: a `ValueError`, or TensorFlow's own.
+    Exception: If the graph holds an object that cannot be frozen, for example
+      a lookup table. It is a `ValueError` or an error of TensorFlow.
   """
   with quiet.while_freezing():
     found = tfp_private.inlined(concrete)
@@ -59,7 +59,7 @@ def in_float64(concrete):
     concrete: What `flat` returned; it has captured no Tensors.
 
   Raises:
-    Exception: TensorFlow's own, where an operation has no float64 kernel.
+    Exception: An error of TensorFlow if an operation has no float64 kernel.
   """
   definition = concrete.graph.as_graph_def()
   # TensorFlow knows the bodies of loops by their names, in float32 too.
@@ -83,7 +83,7 @@ def in_float64(concrete):
 
 
 def _widen_function(function, renamed):
-  """Makes a function of a graph's library one of float64."""
+  """Changes a function in a graph's library from float32 to float64."""
   signature = function.signature
   signature.name = renamed[signature.name]
   for argument in (*signature.input_arg, *signature.output_arg):
@@ -94,7 +94,7 @@ def _widen_function(function, renamed):
 
 
 def _widen(node, renamed):
-  """Makes a node one of float64 that calls functions by their new names."""
+  """Changes a node to float64 and renames the functions that the node calls."""
   for value in node.attr.values():
     kind = value.WhichOneof('value')
     if kind == 'type' and value.type == _FLOAT:

@@ -1,4 +1,4 @@
-"""load_posterior(): reads what `Posterior.save` wrote, given its model."""
+"""`load_posterior`: reads the file of `Posterior.save`, given the model."""
 
 from collections.abc import Mapping
 
@@ -40,8 +40,8 @@ def load_posterior(
     A `Posterior`, whose `more` continues like that of the saved one.
 
   Warns:
-    UserWarning: If the model has another program or other Python code than the
-      saved one, and the same log density and gradient where the chains are.
+    UserWarning: If program or Python code of the model have changed since it
+      was saved, but log density and gradient agree where the chains are.
 
   Raises:
     FileNotFoundError: If there is no such file.

@@ -1,6 +1,7 @@
-"""What a run of `sample_posterior` does next, by what it knows and may spend.
+"""Decides what a run of `sample_posterior` does next within its budget.
 
 The functions are pure. Nothing here samples, reads a clock or writes a file.
+All gradients are counted for each chain.
 """
 
 from typing import NamedTuple
@@ -22,10 +23,10 @@ __all__ = [
   'may_look_again',
 ]
 
-NUM_PAIRS = 2000  # Pairs of state and gradient by which a structure is chosen.
+NUM_PAIRS = 2000  # Pairs of state and gradient that choose a structure.
 # Fewest and usual steps of the first adaptation.
 _FEWEST_STEPS, _FIRST_STEPS = 50, 1000
-_FIRST_COST = 8.0  # Gradients of a step of a structure not yet tried.
+_FIRST_COST = 8.0  # Assumed gradients per step of a structure not yet tried.
 # Each later adaptation is longer by this factor, and there are at most three.
 _GROWTH, _NUM_ATTEMPTS = 4, 3
 # Largest share of the remaining budget for one adaptation. The second value
@@ -58,19 +59,19 @@ class Place(NamedTuple):
   is_brief: bool = False
 
   def sampling(self, lacking: float = 0.0) -> 'Place':
-    """Returns the place behind an adaptation, or behind one left out."""
+    """Returns the place after an adaptation that was made or left out."""
     may_adapt = not lacking and self.attempt + 1 < _NUM_ATTEMPTS
     return Place(self.attempt, 'sample', may_adapt, lacking)
 
   def with_a_larger_budget(self) -> 'Place':
-    """Returns where a run goes on that its budget had ended."""
+    """Returns the place from which a run resumes that its budget had ended."""
     if self.lacking:
       return Place(self.attempt)
     return self._replace(may_adapt=self.attempt + 1 < _NUM_ATTEMPTS)
 
 
 class Budget(NamedTuple):
-  """Gradients of each chain, and what is to be drawn with them."""
+  """Gradients of each chain, and the draws to be made with them."""
 
   max_gradients: float
   spent: float
@@ -78,30 +79,30 @@ class Budget(NamedTuple):
   num_chains: int
 
   def steps(self, num_steps: int, cost: float) -> int:
-    """Returns how many steps may adapt, at most so many.
+    """Returns how many of the wanted steps may adapt.
 
     Args:
-      num_steps: Of the adaptation.
-      cost: Gradients that are to be left for each of them.
+      num_steps: Steps that the adaptation wants.
+      cost: Gradients that must be left for each of these steps.
     """
     size = chains_lib.block_size(self.num_draws, self.max_gradients)
     left = self.max_gradients - self.spent - _COST_OF_A_DRAW * size
     return min(num_steps, int(left / cost))
 
   def needed(self, num_steps: int, cost: float) -> float:
-    """Returns the gradients that so many steps ask to be left."""
+    """Returns the gradients that must be left for `num_steps` steps."""
     size = chains_lib.block_size(self.num_draws)
     return _COST_OF_A_DRAW * size + num_steps * cost
 
 
 class Evidence(NamedTuple):
-  """What is known of chains when they have drawn.
+  """What the draws of chains say about their sampler.
 
   Attributes:
-    before: The structure of their sampler.
-    asked: The structure that their draws ask for.
+    before: The structure of the sampler.
+    asked: The structure that the draws ask for.
     diverge: Whether more proposals diverge than a verdict allows.
-    cost: Gradients of one of their adapting steps.
+    cost: Gradients of one adapting step of these chains.
     attempt: Number of adaptations after the first.
   """
 
@@ -113,12 +114,12 @@ class Evidence(NamedTuple):
 
 
 class Adaptation(NamedTuple):
-  """What is to be adapted.
+  """The next adaptation.
 
   Attributes:
     choice: The structure.
     num_steps: Steps that adapt; 0: the budget does not pay for them.
-    lacking: Gradients that it would take. 0 if the budget pays for it.
+    lacking: Gradients that the adaptation needs. 0 if the budget pays for them.
   """
 
   choice: Choice
@@ -130,7 +131,7 @@ def look(budget: Budget) -> int:
   """Returns the steps of the first adaptation.
 
   Raises:
-    ValueError: If the budget is too small for any.
+    ValueError: If the budget is too small for any adaptation.
   """
   num_steps = budget.steps(_FIRST_STEPS, _FIRST_COST / _LARGEST_SHARE)
   if num_steps < _FEWEST_STEPS:
@@ -142,16 +143,16 @@ def look(budget: Budget) -> int:
 
 
 def may_look_again(budget: Budget, num_steps: int) -> bool:
-  """Returns whether the first adaptation may be made once more."""
+  """Returns whether the budget pays for the first adaptation once more."""
   cost = _FIRST_COST / _LARGEST_SHARE
   return budget.steps(num_steps, cost) >= num_steps
 
 
 def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
-  """Returns what adapts next; `None` if the chains are to draw on as they are.
+  """Returns the next adaptation, or `None` if the chains continue to draw.
 
-  Another structure adapts. Chains of the right one adapt again if proposals
-  diverge, to smaller steps, or if their draws were not enough.
+  A better structure adapts. Chains that have the best structure adapt again to
+  smaller steps if proposals diverge, or for longer if draws were not enough.
   """
   choice, cost = _aim(evidence)
   if choice is evidence.before:
@@ -166,19 +167,19 @@ def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
 
 
 def _aim(evidence):
-  """Returns a structure, and what is to be left for each step that adapts it.
+  """Returns (structure, gradients that must be left for each adapting step).
 
-  `evidence.before` itself if the chains need nothing.
+  The structure is `evidence.before` itself if the chains need nothing.
   """
   before, choice, share = evidence.before, evidence.asked, _LARGEST_SHARE
-  # Chains that hardly moved cost less than those that move will.
+  # Chains that hardly moved had cheaper steps than chains that move.
   cost = max(evidence.cost, _FIRST_COST)
   is_new = choice.name != before.name
   is_new |= set(choice.drivers) > set(before.drivers)
   if modes.is_exchange(choice.part):
     cost = choice.part.num_replicas
   elif is_new:
-    pass  # With the steps of any first adaptation.
+    pass  # The steps are those of any first adaptation.
   elif evidence.diverge:
     choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
     share = _LARGEST_SHARE_WHERE_DIVERGING
@@ -194,21 +195,21 @@ def _aim(evidence):
 def after_sampling(
   place: Place, converged: bool, is_far: bool, spent: float, ended_by: str
 ) -> tuple[Place, str]:
-  """Returns where a run is when it has drawn, and what ended it, or ''.
+  """Returns (place after sampling, what ended the run or '').
 
   Args:
-    place: Where it was.
+    place: The place before.
     converged: Whether the draws passed all checks.
-    is_far: Whether they are far from enough.
+    is_far: Whether the draws are far from enough.
     spent: Gradients so far.
-    ended_by: What has ended it already, or ''.
+    ended_by: What has ended the run already, or ''.
   """
   if is_far and place.lacking and not ended_by:
     thousands = -(-(spent + place.lacking) // 1000)
     ended_by = f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or '
     ended_by += 'more'
   if ended_by:
-    return place, ended_by  # Another call resumes it here.
+    return place, ended_by  # Another call resumes the run here.
   if is_far and place.may_adapt:
     return Place(place.attempt + 1), ''
   lacking = 0.0 if converged else place.lacking
@@ -218,7 +219,7 @@ def after_sampling(
 def is_brief(
   of_draws: float, spent: float, more: float, is_in_time: bool, most: float
 ) -> bool:
-  """Returns whether draws took less than half of the gradients, and may go on.
+  """Returns whether draws took less than half of the gradients, and may resume.
 
   All checks can pass before rare regions, such as a far tail, were visited
   often enough.
@@ -227,7 +228,7 @@ def is_brief(
     of_draws: Gradients since the chains adapted.
     spent: All gradients.
     more: Gradients of the draws that would come next.
-    is_in_time: Whether there is time for these.
-    most: The budget.
+    is_in_time: Whether there is time for the next draws.
+    most: The budget in gradients.
   """
   return is_in_time and spent + more <= most and 2.0 * of_draws < spent

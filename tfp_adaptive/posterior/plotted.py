@@ -1,4 +1,4 @@
-"""One figure of draws: estimates, ranks and traces, by ArviZ."""
+"""Plots draws in one figure of ArviZ: estimates, ranks and traces."""
 
 import arviz_base
 import numpy as np
@@ -7,7 +7,7 @@ from tfp_adaptive.core import optional
 
 __all__ = ['plotted']
 
-_WIDTH, _HEIGHT = 14.0, 2.2  # Of the figure, and of a row of it, in inches.
+_WIDTH, _HEIGHT = 14.0, 2.2  # Width of the figure, height of a row, in inches.
 _COLUMNS = {
   'estimate': 'plot_dist',
   'ranks': 'plot_rank',
@@ -19,11 +19,11 @@ def plotted(names, values):
   """Returns ArviZ's `PlotCollection`, a row for each number.
 
   Args:
-    names: Of the numbers, d.
+    names: Names of the numbers, d strings.
     values: [draws, chains, d].
   """
   plots = optional.load('arviz_plots', 'Posterior.plot', 'plots')
-  # A slash would be a group of the tree.
+  # A slash in a name would make a group in the tree.
   draws = {
     name.replace('/', '_'): rows
     for name, rows in zip(names, np.moveaxis(values, (0, 1, 2), (2, 1, 0)))

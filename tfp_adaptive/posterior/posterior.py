@@ -1,4 +1,4 @@
-"""What `tfpa.sample_posterior` returns: draws by name, and a verdict."""
+"""`Posterior`, the result of `tfpa.sample_posterior`: draws and a verdict."""
 
 import copy
 import functools
@@ -29,7 +29,7 @@ from tfp_adaptive.posterior.model import kinds
 __all__ = ['Posterior', 'Report', 'Stage']
 
 _MOST_ROWS = 10  # Rows of a printed table.
-_COLUMN_WIDTH = 10  # The least, gap included.
+_COLUMN_WIDTH = 10  # Least width of a column, with its gap.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
 
@@ -47,7 +47,7 @@ class Stage(NamedTuple):
 
 
 class Report(list):
-  """List of `Stage`; printed it has one line for each."""
+  """List of `Stage`, which prints one line for each."""
 
   def __repr__(self):
     return '\n'.join(map(str, self))
@@ -62,27 +62,28 @@ class Posterior:
     unconstrained: The same as vectors, [draws, chains, d].
     trace: dict of [draws, chains]: `target_log_prob` in unconstrained space,
       `is_accepted`, `diverging`, ...
-    verdict: `posterior.verdict.Verdict`: the gates, coordinate by coordinate.
-    report: `Report`, a list of `Stage`: what was done and why, and what it
-      cost each chain.
+    verdict: `judge.verdict.Verdict`: the checks, coordinate by coordinate.
+    report: `Report`, a list of `Stage`: what was done and why, and what each
+      stage cost each chain.
     thinning: Steps of a chain between two draws.
-    num_gradients: Spent by each chain, everything included.
-    ended_by: What ended the run before it was enough, or ''.
+    num_gradients: Gradients that each chain computed in all stages.
+    ended_by: What ended the run before all checks passed, or ''.
   """
 
   def __init__(self, problem, chains, report, min_ess, ended_by=''):
-    """Judges draws; `sample_posterior` makes it, users do not.
+    """Judges draws; `sample_posterior` calls it, users do not.
 
     Args:
       problem: `problem.Problem`.
       chains: `chains.Chains` that hold the draws.
       report: List of `Stage`.
-      min_ess: Effective draws that every coordinate is to have.
+      min_ess: Effective draws that every coordinate must have.
       ended_by: See above.
     """
     self._problem, self._chains = problem, chains
     if chains.num_blocks:
-      saved.record(problem, chains)  # Now, before anybody changes the density.
+      # Recorded now, before anybody changes the density.
+      saved.record(problem, chains)
     self._min_ess, self.ended_by = min_ess, ended_by
     self.report = Report(report)
     count = chains.num_kept
@@ -108,7 +109,7 @@ class Posterior:
 
   @property
   def converged(self) -> bool:
-    """Whether every gate held: R-hat, bulk and tail ESS, divergences."""
+    """Whether every check passed: R-hat, bulk and tail ESS, divergences."""
     return not self.verdict.failed
 
   @property
@@ -118,7 +119,7 @@ class Posterior:
 
   @property
   def failed(self) -> list[str]:
-    """Sentences, one for each gate that did not hold."""
+    """Sentences, one for each check that failed."""
     return list(self.verdict.failed)
 
   @property
@@ -139,8 +140,7 @@ class Posterior:
   def kernel(self) -> tfp.mcmc.TransitionKernel:
     """The learned sampler, frozen, for vectors in unconstrained space.
 
-    A `tfp.mcmc.TransitionKernel`, to be started at `unconstrained[-1]`;
-    `constrain` maps its states back.
+    Start it at `unconstrained[-1]`; `constrain` maps its states back.
     """
     return self._chains.kernel
 
@@ -151,7 +151,7 @@ class Posterior:
   def more(self, num_draws: int) -> 'Posterior':
     """Returns the posterior with more draws of each chain.
 
-    Ctrl-C ends the call, and what was drawn by then is returned.
+    Ctrl-C ends the call, which then returns the draws so far.
 
     Args:
       num_draws: A positive int, the number of draws to add to each chain. They
@@ -192,8 +192,8 @@ class Posterior:
   def save(self, path: types.Path) -> None:
     """Writes draws, verdict and the learned sampler to one file.
 
-    `tfpa.load_posterior(path, model, ...)` reads it: the model, which is code,
-    is not in it.
+    `tfpa.load_posterior(path, model, ...)` reads the file. The model is code,
+    so the file does not hold it.
 
     Args:
       path: The file, whose name usually ends in `.npz`. It is written whole or
@@ -214,24 +214,25 @@ class Posterior:
   def posterior_predictive(
     self, seed: types.Seed = 0, model: types.Model | None = None
   ) -> dict[str, types.Structure]:
-    """Draws data anew, once for each draw of the unknowns.
+    """Draws new data, once for each draw of the unknowns.
 
-    Data are the parts that have values and depend on the unknowns. Others, as
-    covariates or a known scale, keep their values, as do those that an unknown
-    depends on; what is `tfd.Deterministic` is computed anew.
+    Data are the parts that have values and depend on the unknowns. Other parts,
+    such as covariates or a known scale, keep their values. A part on which an
+    unknown depends keeps its value too. `tfd.Deterministic` parts are computed
+    again.
 
     Args:
       seed: int or [2] int32.
-      model: Another `tfd.JointDistribution` that has the same unknowns, for
-        example of other covariates, or other values of parts that are no data,
-        pinned. `None`: the one that was sampled.
+      model: Another `tfd.JointDistribution` with the same unknowns, for example
+        with other covariates. It may pin other values of parts that are no
+        data. `None`: the model that was sampled.
 
     Returns:
       dict of name -> [draws, chains, ...], numpy: the data.
 
     Raises:
-      ValueError: If a log density was sampled and no model is given, if its
-        unknowns are others, or if it has no data.
+      ValueError: If a log density was sampled and no model is given, or if the
+        model has other unknowns or no data.
     """
     calling.check('Posterior.posterior_predictive')
     model = self._joint() if model is None else model
@@ -250,7 +251,7 @@ class Posterior:
   ) -> dict[str, types.Structure]:
     """Draws the unknowns from their prior, and data given these unknowns.
 
-    Covariates and other values that `posterior_predictive` keeps are kept.
+    Covariates and other parts keep their values as in `posterior_predictive`.
 
     Args:
       num_draws: Number of draws.
@@ -275,18 +276,18 @@ class Posterior:
     return predictive.prior_draws(model, given, num_draws, seed)
 
   def log_likelihood(self) -> dict[str, np.ndarray]:
-    """Returns how likely the data were, draw by draw.
+    """Returns the log density of the data for each draw of the unknowns.
 
-    For cross-validation, as ArviZ's `loo` does it.
+    ArviZ's `loo` uses it for cross-validation.
 
     Returns:
       dict of name -> [draws, chains, ...], numpy: a log density for each number
-      that the model draws independently, given the unknowns; none of covariates
-      and other values that depend on no unknown.
+      that the model draws independently, given the unknowns. Covariates and
+      other values that depend on no unknown are left out.
 
     Raises:
-      ValueError: If a log density was sampled, not a joint distribution, or
-        one without data.
+      ValueError: If a log density was sampled, or the joint distribution has no
+        data.
     """
     calling.check('Posterior.log_likelihood')
     model, unknowns = self._joint(), self._flat()
@@ -311,18 +312,19 @@ class Posterior:
   ) -> types.DataTree:
     """Returns the draws as an ArviZ `DataTree`.
 
-    Groups: posterior; sample_stats, `lp` in unconstrained space; observed_data,
-    what was pinned. Parts called `chain` or `draw`, as its dimensions, are
-    `chain_` and `draw_` there, and a slash in a name is `_`.
+    The groups are `posterior`, `sample_stats` (with `lp` in unconstrained
+    space) and `observed_data`, the pinned values. Parts with the names of
+    dimensions, `chain` and `draw`, become `chain_` and `draw_`. A slash in a
+    name becomes `_`.
 
     Args:
-      predictive: Whether the groups posterior_predictive and log_likelihood
-        are among them, see the methods of these names, and, where no prior is
-        flat, prior and prior_predictive.
-      coords: dict of dimension -> its labels; besides those of the call that
-        sampled.
-      dims: dict of name -> names of its dimensions, without chain and draw;
-        the same.
+      predictive: Whether to add the groups posterior_predictive and
+        log_likelihood, see the methods of these names. If no prior is flat, the
+        groups prior and prior_predictive are added too.
+      coords: dict of dimension -> its labels, added to the labels that were
+        passed to `sample_posterior`.
+      dims: dict of name -> names of its dimensions, without chain and draw,
+        added in the same way.
 
     Raises:
       ValueError: See `posterior_predictive`.
@@ -376,10 +378,11 @@ class Posterior:
     )
 
   def table(self, max_rows: int = _MOST_ROWS) -> str:
-    """Returns `summary` as text: of many rows the first and the worst by R-hat.
+    """Returns `summary` as text.
 
     Args:
-      max_rows: Rows of the table.
+      max_rows: Rows of the table. If there are more, it shows the first ones
+        and those of the largest R-hat.
     """
     columns = self.summary()
     rows = self._rows_to_show(columns, max_rows)
@@ -400,7 +403,7 @@ class Posterior:
   def plot(self, max_rows: int = _MOST_ROWS) -> Any:
     """Plots estimates, ranks and traces in one figure.
 
-    Ranks of chains that agree stay inside of the grey band, 99 times in 100.
+    If chains agree, their ranks stay inside the gray band 99 times in 100.
 
     Args:
       max_rows: Rows of the figure, a number each; if there are more, the first
@@ -429,7 +432,7 @@ class Posterior:
     return {group: _variables(parts) for group, parts in groups.items()}
 
   def _rows_to_show(self, columns, max_rows):
-    """Returns rows of a table: of many the first, and the worst by R-hat."""
+    """Returns rows to show: the first ones and those of the largest R-hat."""
     rows = np.arange(len(columns))
     if len(rows) <= max_rows:
       return rows
@@ -467,7 +470,7 @@ class Posterior:
     }
 
   def _drawn(self, model):
-    """Returns `_flat` without what a model computes, and the names of that."""
+    """Returns `_flat` without computed parts, and the names of those parts."""
     flat = self._flat()
     computed = data.computed(model) & set(flat)
     return {n: rows for n, rows in flat.items() if n not in computed}, computed
@@ -506,7 +509,7 @@ class Posterior:
     )
 
   def _repr_html_(self):
-    """Returns what a notebook shows: the verdict, a table, the stages."""
+    """Returns the HTML for a notebook: the verdict, a table, the stages."""
     columns = self.summary()
     rows = self._rows_to_show(columns, _MOST_ROWS)
     formatters = {name: functools.partial(_cell, name) for name in _COLUMNS}
@@ -540,7 +543,7 @@ class Posterior:
     return lines
 
   def _cost(self):
-    """Returns a line on what the draws have cost, and where to read more."""
+    """Returns a line on the cost of the draws, and on where to read more."""
     seconds = sum(stage.seconds for stage in self.report)
     return (
       f'{self.num_gradients:,.0f} gradients per chain, {seconds:.1f} s, '

@@ -27,7 +27,7 @@ _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0
 
 
 class Kept(NamedTuple):
-  """What an earlier call had, and whether this call may spend more."""
+  """State of an earlier call, and whether this call has a larger budget."""
 
   chains: Any
   report: list
@@ -49,8 +49,8 @@ class RunFile:
     self._path = self.folder('posterior.npz')
     self._next = time.monotonic() + _SECONDS
     if self._path is not None:
-      # Now, because Python code behind a density may count its calls. The
-      # first stage says in words why a density cannot be traced.
+      # It is traced now, because Python code in a density may count its calls.
+      # Errors are left to the first stage, which explains them.
       with contextlib.suppress(Exception):
         saved.traced(problem, settings.num_chains)
 
@@ -65,7 +65,7 @@ class RunFile:
     return pathlib.Path(folder) / name if folder else None
 
   def budget(self, number):
-    """Returns the gradients of which an adaptation takes its share.
+    """Returns the budget in gradients from which an adaptation takes its share.
 
     An adaptation that was cut off keeps its plan, whatever the budget is now.
 
@@ -81,7 +81,7 @@ class RunFile:
       raise checkpoint.damaged(plan, error) from error
 
   def begin(self, number):
-    """Writes the gradients of which an adaptation takes its share."""
+    """Writes the budget from which an adaptation takes its share."""
     plan, _ = map(self.folder, _plan_and_state(number))
     if plan is None:
       return
@@ -91,7 +91,9 @@ class RunFile:
       archive.write(plan, archive.seal_text(planned))
 
   def identity_of_stage(self, choice, num_steps, starts):
-    """Returns what two adaptations must share to be one, for `run_identity`.
+    """Returns the values in which two calls must agree to share an adaptation.
+
+    `run_identity` compares them.
 
     Args:
       choice: `structure.Choice`.
@@ -154,7 +156,7 @@ class RunFile:
     self._next = end + max(_SECONDS, _TIMES_ITS_OWN * (end - begin))
 
   def read(self):
-    """Returns what an earlier call `Kept`, or `None`.
+    """Returns the state `Kept` of an earlier call, or `None`.
 
     Raises:
       ValueError: If the file is damaged, or belongs to another run.
@@ -173,13 +175,13 @@ class RunFile:
     return Kept(chains, report, place, is_richer)
 
   def _identity(self):
-    """Returns dict of what two calls must share to be the same run."""
+    """Returns dict of values in which two calls must agree to be one run."""
     starts = self._problem.draw_starts(self._settings.num_chains, (0, 0))
     digest = hashlib.sha256(np.asarray(starts).tobytes()).hexdigest()
     return dict(self._settings.identity(), init=digest[:8])
 
   def _check(self, header):
-    """Refuses the file of another run, and one that is no checkpoint."""
+    """Refuses the file of another run, and a file that is no checkpoint."""
     if 'run' not in header:
       raise ValueError(
         f'{self._path} was written by `Posterior.save`, over the checkpoint. '

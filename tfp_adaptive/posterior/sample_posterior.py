@@ -1,11 +1,14 @@
-"""sample_posterior(): a model in, a verdict and named draws out.
+"""`sample_posterior`: from a model to named draws with a verdict.
 
-starts     drawn, until all have a finite density
-look       HMC by Fisher divergence, one matrix, its lengths learned
-structure  matrices and conditional maps, on pairs of states and gradients
-adapt      the winner, where it is another
-sample     until it is enough, and for as long as all before if the budget pays
-           for it; chains that disagree adapt again, longer
+This file checks the arguments; `stages.py` runs the stages of the report:
+
+starts     Starts are drawn until all have a finite density.
+look       The first warm-up: HMC learns a matrix by the Fisher divergence.
+structure  Pairs of states and gradients compare matrices and maps.
+adapt      The best structure adapts if the chains do not have it yet.
+sample     Chains draw until all checks pass and half of the gradients went
+           to draws, as far as the budget pays. Chains that are far from
+           passing adapt again, for longer.
 """
 
 import inspect
@@ -57,74 +60,79 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
 ) -> Posterior:
   """Samples a posterior; nothing has to be chosen.
 
-  Starts, scales, the structure of the sampler (a matrix, or a map where scales
-  change from place to place), trajectory lengths and the number of steps are
-  found, on pairs of states and gradients that the chains have anyway. It stops
-  when every coordinate has R-hat below 1.01 and `min_ess` effective draws in
-  bulk and tails, or says why not; and not before draws took half of all
-  gradients, as long as `max_gradients` and `max_seconds` pay for more.
+  The call finds starts, scales, trajectory lengths, the number of steps and
+  the structure of the sampler. The structure is a matrix, or a map if scales
+  change from place to place. All are learned from states and gradients that
+  the chains compute anyway.
+
+  The run stops when every coordinate has R-hat below 1.01 and `min_ess`
+  effective draws in bulk and tails. At least half of all gradients go to draws
+  if `max_gradients` and `max_seconds` pay for them. Otherwise the verdict says
+  what failed.
 
   Args:
-    model: `tfd.JointDistribution` with its data given by name, as keywords, in
-      `data` or by `experimental_pin`; what a function of `tfpa.models` makes of
-      a model in JAX, NumPyro, PyMC or NumPy; or a log density, differentiable,
-      called as TFP calls it with parts [chains, event...], which returns
-      [chains].
-    data: Observed values of a joint distribution, a mapping of the names of its
-      parts. It is for parts whose names are options too, such as `seed` and
-      `init`. Others may be given by keyword instead.
-    num_draws: Draws of each chain to return. Where that is not enough steps,
-      chains run on and every second, fourth, ... is kept; where the budget ends
-      before as many are there anew, what it still pays for is returned as well.
-    num_chains: At least 4 for R-hat to tell.
-    seed: Int, pair of ints or [2] int Tensor: same seed, same draws.
-    init: Of a density: what its unknowns are, a structure of `tf.TensorSpec`
-      of an event, or of starts [chains, event...]. Of a joint distribution:
+    model: One of three kinds. A `tfd.JointDistribution`, whose data are given
+      by name, in `data` or by `experimental_pin`. A model in JAX, NumPyro, PyMC
+      or NumPy that a function of `tfpa.models` returned. A differentiable log
+      density, called as TFP calls it: parts [chains, event...] -> [chains].
+    data: Observed values of a joint distribution, a mapping from names of its
+      parts. Use it for parts whose names are also options, such as `seed` and
+      `init`. Other data may be keywords instead.
+    num_draws: Draws of each chain to return, an int of at least 100. If these
+      draws are not enough, the chains run on and are thinned by 2, 4, ... If
+      the budget ends in between, the extra draws are returned too.
+    num_chains: Number of chains, at least 2. Take 4 or more, because R-hat
+      says little about fewer.
+    seed: Int, pair of ints or [2] int Tensor. The same seed gives the same
+      draws.
+    init: For a density: its unknowns, as a structure of a `tf.TensorSpec` of
+      each event, or of starts [chains, event...]. For a joint distribution:
       starts of its unknowns, by name; `None`: they are drawn.
-    bijectors: Of a density: onto the supports, in the structure of `init`, or a
-      dict with some of its names; the others are real.
-    min_ess: Effective draws of every coordinate that are enough.
-    max_gradients: What every chain may spend, warm-up included, about: an
-      adaptation of another structure is planned before its cost is known.
-    max_seconds: Seconds that the call may take, warm-up included; `None`: any.
-      A compilation is not interrupted.
-    jit_compile: Whether XLA compiles the steps; `None`: unless the density has
-      operations that XLA is slow at, factors of large matrices on a CPU, or
-      cannot compile: determinants, Python code. The report says so.
+    bijectors: For a density: bijectors onto the supports, in the structure of
+      `init` or as a dict by name. Unknowns without a bijector are real.
+    min_ess: Effective draws that every coordinate must have.
+    max_gradients: Gradients that every chain may compute, warm-up included. A
+      run may exceed the budget, because an adaptation is planned before its
+      cost is known.
+    max_seconds: Seconds that the call may take, warm-up included; `None`: no
+      limit. A compilation is not interrupted.
+    jit_compile: Whether XLA compiles the steps. `None`: yes, except for a
+      density that XLA cannot compile (determinants, Python code) or is slow at
+      (factors of large matrices on a CPU). The report gives the reason.
     progress: Whether to write progress to stderr. If the program has set up
       `logging`, the stages go to the logger `tfp_adaptive` instead.
     callback: Function that is called several times a second while chains run.
       Its argument has `phase`, `step`, `num_steps` and `accept_rate` of the
       stage. If it returns true, the run ends as after Ctrl-C. With
       `callback=lambda _: event.is_set()` another thread can end the run.
-    checkpoint_dir: Folder that the call goes on from if it was cut off: every
-      block of adapting steps, and draws every 20 seconds (large ones, which
-      take long to write, less often), are written to it.
-      With another `max_gradients` or `max_seconds` a run that was ended by them
-      goes on. `None`: nothing is kept.
-    dtype: tf.float32 or tf.float64: what the density is computed in. `None`:
-      float64 on a CPU, also for a model that is written in float32, because
-      the rounding of float32 decides acceptance where data are many; the
-      model's own dtype on an accelerator. `states` have the dtype of the
-      model, `unconstrained` that of the computation.
+    checkpoint_dir: Folder from which the same call resumes if it was cut off.
+      Every block of adapting steps is written to it, and the draws every 20
+      seconds, or less often if they take long to write. A run that
+      `max_gradients` or `max_seconds` ended resumes with a larger value.
+      `None`: nothing is written.
+    dtype: tf.float32 or tf.float64, the dtype in which the density is computed.
+      `None`: the model's own dtype on an accelerator, and float64 on a CPU. A
+      float32 model is computed in float64 too, because rounding in float32
+      decides acceptance if data are many. `states` have the model's dtype,
+      `unconstrained` the dtype of the computation.
     coords: Labels of dimensions for ArviZ, `{'school': ['A', 'B']}`.
-    dims: Names of dimensions of parts, without those of chains and draws,
+    dims: Names of the dimensions of parts, without chain and draw,
       `{'theta': ['school']}`.
     **pins: Observed values of a joint distribution, by the names of its parts.
 
   Returns:
     A `Posterior`. Print it for the verdict; it has `states`, `draws`,
     `converged`, `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends
-    the run, not the call: what was drawn so far is returned, in the warm-up
-    the states that it had reached. Before the warm-up it ends the call.
+    the run, not the call: the draws so far are returned, or the states that
+    the warm-up had reached. An interrupt before the warm-up ends the call.
 
   Raises:
     TypeError: If the model is none of these kinds.
     ValueError: If an argument is not allowed, a latent variable is discrete,
-      the density is none of each chain, no start has a finite one, or
-      `checkpoint_dir` is damaged or of another run.
-    RuntimeError: If another run writes to `checkpoint_dir`, or none can, or in
-      a process that was forked after TensorFlow had run.
+      the density is not one number for each chain, no start has a finite
+      density, or `checkpoint_dir` is damaged or belongs to another run.
+    RuntimeError: If another run writes to `checkpoint_dir`, if no run can, or
+      if the process was forked after TensorFlow had run.
 
   Example:
     tfd = tfp.distributions
@@ -161,7 +169,7 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
 
 
 def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
-  """Refuses numbers with which nothing could be drawn, or judged."""
+  """Refuses numbers with which no run could draw or be judged."""
   counts = dict(num_draws=(num_draws, 100), num_chains=(num_chains, 2))
   for name, (given, least) in counts.items():
     if not isinstance(given, (int, np.integer)) or given < least:
@@ -182,7 +190,7 @@ def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
 
 
 def _check_amount(name, given, instead, may_be_infinite=False):
-  """Refuses what is no positive number, or one that nothing can reach."""
+  """Refuses an amount that is not a positive number, or is infinite."""
   is_number = isinstance(given, numbers.Real) and given > 0
   if not is_number or not (may_be_infinite or np.isfinite(given)):
     finite = '' if may_be_infinite else ', and finite'
@@ -193,7 +201,7 @@ def _check_amount(name, given, instead, may_be_infinite=False):
 
 
 def problem_of(model, init, bijectors, num_chains, pins):
-  """Returns the `Problem` of what the user gave."""
+  """Returns the `Problem` for the model and data of the user."""
   if isinstance(model, tfp.distributions.JointDistribution) or isinstance(
     model, tfp.experimental.distributions.JointDistributionPinned
   ):

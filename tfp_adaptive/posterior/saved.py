@@ -1,8 +1,9 @@
-"""A posterior in a file: draws, verdict and sampler, without its model.
+"""Writes and reads the file of a posterior: draws, verdict and sampler.
 
-The model is code and is given again. A file therefore records what its density
-is: a digest of the program, a digest of Python code that the program calls, and
-values and gradients at three points, which show what both read from outside.
+The file does not hold the model, which is code and is given again. It records
+three facts about the density instead: a digest of the program, a digest of
+Python code that the program calls, and values and gradients at three points.
+The values show a change of anything that program and code read from outside.
 """
 
 import hashlib
@@ -39,12 +40,12 @@ _KIND = 'posterior'
 
 
 class _Density(NamedTuple):
-  """A density as it is now: traced, and what its program and code are."""
+  """A traced density, with digests of its program and code as they are now."""
 
   # [chains, d] -> dict of values [chains] and gradients [chains, d].
   evaluate: Callable
   program: str
-  code: str | None  # Where the program calls Python.
+  code: str | None  # `None` if the program calls no Python.
 
 
 class _Recorded(NamedTuple):
@@ -170,7 +171,7 @@ def check_names(path, header, problem):
 
 
 def _check_data(path, header, problem):
-  """Refuses a joint distribution with other values."""
+  """Refuses a joint distribution with other data."""
   saved, given = header['data'], _digests(problem)
   if saved != given:
     names = sorted(k for k in {*saved, *given} if saved.get(k) != given.get(k))
@@ -181,7 +182,7 @@ def _check_data(path, header, problem):
 
 
 def _digests(problem):
-  """Returns dict of name -> checksum of the values that were given."""
+  """Returns dict of name -> checksum of the observed values."""
   return {
     name: hashlib.sha256(
       b''.join(np.ascontiguousarray(x).tobytes() for x in tf.nest.flatten(part))
@@ -191,16 +192,16 @@ def _digests(problem):
 
 
 def record(problem: Problem, chains: chains_lib.Chains) -> _Recorded:
-  """Returns the `_Recorded` density of chains; takes it if there is none yet.
+  """Returns the `_Recorded` density of chains; records it if there is none yet.
 
-  It is taken soon after the draws, before anybody can change the density.
+  It is recorded soon after the draws, before anybody can change the density.
   """
   if chains.recorded_density is None:
     density = traced(problem, chains.draws.shape[1])
     deviations = np.std(chains.draws, axis=(0, 1), dtype=np.float64)
     # The user's density has the dtype of the model.
     state = np.asarray(chains.state, problem.dtype.as_numpy_dtype)
-    # A coordinate that never moved is moved by a part of its size.
+    # If a coordinate never moved, its points differ by a part of its size.
     size = np.max(np.abs(state), axis=0)
     scale = np.where(deviations > 0.0, deviations, 0.1 * size + 0.01)
     points = probe.points(tf.constant(state), scale)
@@ -239,9 +240,10 @@ def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
 
 
 def _check_density(path, saved, given, may_differ):
-  """Refuses a density with other values, and one with another program.
+  """Refuses a density with other values or another program.
 
-  A change of a prior may be small where the chains are, and large elsewhere.
+  The program counts, because a changed prior may have about the same values
+  where the chains are and other values elsewhere.
   """
   words = _changed_numbers(saved, given)
   if words:
@@ -276,13 +278,13 @@ def _check_density(path, saved, given, may_differ):
 
 
 def _changed_numbers(saved, given):
-  """Returns in words where two densities differ at the recorded points."""
+  """Returns words on how two densities differ at the recorded points, or ''."""
   found = probe.read(given.evaluate, [tf.constant(x) for x in saved.points])
   return probe.differences(saved.reading, found, 'where the chains were')
 
 
 def traced(problem: Problem, num_chains: int) -> _Density:
-  """Returns the `_Density` of a problem, as it was traced last."""
+  """Returns the `_Density` of a problem from its last trace."""
   return _described(density_lib.source(*_arguments(problem, num_chains)))
 
 

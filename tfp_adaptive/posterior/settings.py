@@ -1,4 +1,4 @@
-"""What a run of `sample_posterior` was asked for."""
+"""The arguments of a run of `sample_posterior`."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ __all__ = ['Settings']
 
 
 class Settings(NamedTuple):
-  """What `sample_posterior` was asked for."""
+  """Arguments of `sample_posterior`, checked and converted."""
 
   num_draws: int
   num_chains: int
@@ -24,7 +24,7 @@ class Settings(NamedTuple):
   dtype: tf.DType | None = None  # The density is computed in it.
 
   def identity(self):
-    """Returns dict of JSON values that a run must share to be gone on with."""
+    """Returns dict of JSON values that a call must share to resume a run."""
     return dict(
       num_draws=self.num_draws,
       num_chains=self.num_chains,

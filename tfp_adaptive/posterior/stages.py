@@ -1,4 +1,8 @@
-"""The stages of `sample_posterior`, and how a call resumes them."""
+"""The stages of `sample_posterior`, and how a call resumes them.
+
+`Run` keeps the report and the budget. `plan.py` decides which stage comes next,
+`chains.py` runs the steps, and `run_file.py` writes what a call resumes from.
+"""
 
 import contextlib
 import time
@@ -26,12 +30,12 @@ from tfp_adaptive.posterior.structures import structure
 
 __all__ = ['Run']
 
-_LOOKS_AGAIN = (11, 21)  # Numbers of further looks, where chains were lost.
+_LOOKS_AGAIN = (11, 21)  # Numbers of repeated warm-ups if chains were lost.
 _NOTABLE_NOISE = 0.01  # Nats of rounding that the report names.
 
 
 class Run:
-  """The stages, and what is left of the budget."""
+  """One run of `sample_posterior`: its report, its place and its budget."""
 
   def __init__(self, problem, settings):
     """Runs nothing yet.
@@ -45,10 +49,10 @@ class Run:
     self._report = []
     self._ended_by = ''
     self._place = plan.Place()
-    self._sampling = None  # Gradients and time before the stage of that name.
-    self._is_file_final = False  # Whether what is drawn is no longer written.
+    self._sampling = None  # Gradients and time before the stage 'sample'.
+    self._is_file_final = False  # Whether later draws are no longer written.
     self._is_unjudged = False  # Whether chains came full from a file.
-    self._with_xla = None  # And words on it, once chosen.
+    self._with_xla = None  # (Whether XLA compiles, words), once chosen.
     self._file = run_file.RunFile(problem, settings)
     self._density = None  # `Density`, once it is traced.
 
@@ -81,7 +85,7 @@ class Run:
             self._spent,
             self._ended_by,
           )
-        # What was cut off before its end is planned again by another call.
+        # An adaptation that was cut off is planned again by another call.
         if not (self._ended_by and self._place.phase == 'improve'):
           self._save(chains)
       except KeyboardInterrupt:
@@ -91,7 +95,7 @@ class Run:
     return posterior
 
   def _look(self):
-    """Returns `Chains` of the first kernel, from starts that are drawn."""
+    """Returns `Chains` that made the first warm-up, from drawn starts."""
     starts = self._starts()
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
@@ -144,7 +148,7 @@ class Run:
     return f'{np.sum(is_lost)} of {len(is_lost)} chains had not arrived'
 
   def _compilation(self):
-    """Returns whether XLA compiles steps, and words on it."""
+    """Returns whether XLA compiles steps, and words for the report."""
     if self._with_xla is None:
       self._with_xla = compilation.choose(
         self._settings.jit_compile, self._density
@@ -158,7 +162,7 @@ class Run:
       found, lacking = self._improved(chains, attempt)
     except checkpoint.CheckpointError:
       raise
-    except Exception as error:  # The draws that there are count for more.
+    except Exception as error:  # The draws so far are worth more than an error.
       found, lacking = chains, 0.0
       self._note('adapt', f'failed: {_message(error)}', 0, begin)
     if self._is_late and found is chains:
@@ -174,9 +178,9 @@ class Run:
   def _improved(self, chains, attempt):
     """Returns (chains, missing).
 
-    The chains have the structure and the steps that their draws ask for. They
-    are the given ones if nothing better is affordable; `missing` is how many
-    gradients were missing for it, counted from now on, or 0.
+    The chains have the structure and the steps that their draws ask for, or are
+    the given chains if nothing better is affordable. `missing` is the number of
+    gradients that a better adaptation needs from now on, or 0.
     """
     if self._is_late:
       return chains, 0.0
@@ -199,7 +203,7 @@ class Run:
     ), 0.0
 
   def _budget(self, number):
-    """Returns the `plan.Budget` by which an adaptation has its steps."""
+    """Returns the `plan.Budget` that bounds the steps of an adaptation."""
     settings = self._settings
     most = self._file.budget(number)
     return plan.Budget(
@@ -215,7 +219,7 @@ class Run:
 
   @property
   def _spent(self):
-    """Gradients of the stages that have ended."""
+    """Gradients that each chain spent in the stages that have ended."""
     return sum(stage.num_gradients for stage in self._report)
 
   def _adapt(self, stage, choice, starts, num_steps, number):
@@ -268,9 +272,9 @@ class Run:
     return chains
 
   def _choice(self, chains, attempt):
-    """Returns the structure, or an exchange if it leaves chains apart.
+    """Returns the best structure, or an exchange if chains stay apart.
 
-    Chains that have not arrived are no evidence for either.
+    Chains that have not arrived are left out of both tests.
     """
     before = chains.choice
     if modes.is_exchange(before.part):
@@ -279,14 +283,14 @@ class Run:
       )
     choice = self._choose(chains)
     if not choice.is_matrix and not attempt:
-      return choice  # A map may bring them together.
+      return choice  # A map may bring the chains together.
     draws = chains.draws[:, ~chains.is_lost]
     if not modes.are_apart(draws):
       return choice
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 
   def _choose(self, chains):
-    """Returns the `Choice` by pairs of the chains' draws."""
+    """Returns the `Choice` by states and gradients at the chains' draws."""
     begin, before = time.monotonic(), self._density.num_calls
     by_chain = np.swapaxes(chains.draws, 0, 1)[~chains.is_lost]
     rows = by_chain.reshape(-1, by_chain.shape[-1])
@@ -307,7 +311,7 @@ class Run:
     return choice
 
   def _sample(self, chains, may_adapt):
-    """Returns the `Posterior` when it is enough, or no more can be had."""
+    """Returns the `Posterior` when checks pass or the budget is spent."""
     if self._sampling is None:
       self._sampling = chains.num_gradients, time.monotonic()
     while True:
@@ -316,12 +320,12 @@ class Run:
           self._fill_or_keep(chains)
         self._is_unjudged = False
         stage = self._stage(chains)
-        # A judgement takes longer than the draws of a small model.
+        # To judge takes longer than to draw if the model is small.
         is_brief = self._place.is_brief and self._is_brief(chains, stage)
         if is_brief and not self._ended_by:
           continue
         posterior = self._posterior(chains, stage)
-      except KeyboardInterrupt:  # In the middle of a judgement, too.
+      except KeyboardInterrupt:  # It may come while draws are judged.
         self._ended_by = 'the user'
         stage = self._stage(chains)
         posterior = self._posterior(chains, stage)
@@ -341,7 +345,7 @@ class Run:
       )
 
   def _stage(self, chains):
-    """Returns the stage of sampling, so far."""
+    """Returns the stage 'sample' so far."""
     before, begin = self._sampling
     every = f'{chains.thinning}. ' if chains.thinning > 1 else ''
     return Stage(
@@ -361,7 +365,7 @@ class Run:
     )
 
   def _fill_or_keep(self, chains):
-    """Fills the chains; if a block fails, they keep what they have."""
+    """Fills the chains; if a block fails, they keep their draws so far."""
     try:
       self._fill(chains, self._spent - self._sampling[0])
     except Exception as error:
@@ -369,7 +373,7 @@ class Run:
       self._ended_by = 'an error'
 
   def _fill(self, chains, spent_before):
-    """Runs blocks until the chains are full anew, or the budget is spent."""
+    """Runs blocks until the chains are full again, or the budget is spent."""
     is_more = chains.is_full
     while is_more or not chains.is_full:
       is_more = False
@@ -382,9 +386,10 @@ class Run:
       if self._ended_by:
         return
       if chains.gradients_to_go_on > left:
-        chains.extend_by_a_block()  # The last of the budget.
+        chains.extend_by_a_block()  # Draws for the rest of the budget.
       if chains.fitting(self._seconds_left()) < chains.block_size:
-        # Another call draws this block whole, as if there were no limit.
+        # The file keeps the draws before this shorter block, so that a call
+        # that resumes draws the block whole, as if there were no limit.
         self._save(chains, self._stage(chains))
         self._is_file_final = True
       chains.run_block(self._seconds_left())
@@ -396,7 +401,7 @@ class Run:
 
     Args:
       chains: `Chains`.
-      stage: That of sampling, so far: it tells the seconds of a gradient.
+      stage: The stage 'sample' so far, which has the seconds of a gradient.
     """
     settings, more = self._settings, chains.gradients_to_go_on
     spent = self._spent + stage.num_gradients
@@ -411,7 +416,7 @@ class Run:
     return random.fold_in(self._settings.seed, number)
 
   def _save(self, chains, *stages):
-    """Writes what a call with the same arguments resumes from."""
+    """Writes the file from which a call with the same arguments resumes."""
     if self._is_file_final:
       return
     report = [*self._report, *stages]
@@ -449,6 +454,6 @@ class Run:
 
 
 def _message(error):
-  """Returns what an error says, in one line."""
+  """Returns the message of an error in one line."""
   text = str(getattr(error, 'message', error)) or type(error).__name__
   return ' '.join(text.split())[:300]
