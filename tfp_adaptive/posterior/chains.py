@@ -180,7 +180,7 @@ class Chains:
     density: `density.Density` that the engine samples.
     num_draws: Draws of each chain to hold.
     block_size: Draws of a compiled block.
-    num_blocks: Blocks so far, which is the seed of the next one.
+    num_blocks: Blocks so far; a compiled block takes its noise by this number.
     recorded: List of (draws, trace), one for each block until they are joined.
     thinning: Steps between two draws.
     num_gradients: Gradients of each chain so far, adaptation included.

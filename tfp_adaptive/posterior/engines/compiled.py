@@ -1,4 +1,4 @@
-"""An engine whose steps are one compiled program, in blocks."""
+"""An engine that compiles a kernel of the library and runs it in blocks."""
 
 import warnings
 
@@ -52,12 +52,12 @@ class CompiledEngine:
 
   @property
   def cost_of_adapting(self):
-    """The same of an adapting step."""
+    """Gradients of an adapting step on average."""
     return learned.cost_per_step(self.kernel, True, self.results).gradient
 
   @property
   def factor(self):
-    """The learned matrix C, [d, d], or `None` where it is another part."""
+    """The learned matrix C, [d, d], or `None` for a map or an exchange."""
     results = self._proposal_results()
     part = stack.first_with(self.kernel, 'preconditioner').preconditioner
     if not isinstance(part, interfaces.Preconditioner):
@@ -74,12 +74,13 @@ class CompiledEngine:
     """Adapts, then draws; returns the `Recorded` draws.
 
     Args:
-      num_draws: Of each chain; later blocks are as large at most.
+      num_draws: Draws of each chain. Later blocks have at most as many.
       run: `recorded.Options`.
     """
     self._block_size, self._reports = num_draws, run.reports
     with warnings.catch_warnings():
-      warnings.simplefilter('ignore', UserWarning)  # The verdict tells.
+      # The verdict reports what these warnings would say.
+      warnings.simplefilter('ignore', UserWarning)
       try:
         found = driver.sample_until(
           run.seconds_left,
@@ -102,12 +103,12 @@ class CompiledEngine:
     return self._taken(found, seconds, cut_by)
 
   def draw(self, num_draws, steps_per_draw, number):
-    """Draws on; returns the `Recorded` draws.
+    """Continues the chains; returns the `Recorded` draws.
 
     Args:
-      num_draws: Of each chain.
-      steps_per_draw: Steps between two of them, and one.
-      number: Of this call, from 1: each has noise of its own.
+      num_draws: Draws of each chain.
+      steps_per_draw: Steps from one draw to the next.
+      number: Number of this call, from 1, which selects its noise.
     """
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
@@ -117,7 +118,7 @@ class CompiledEngine:
         self.results,
         num_draws,
         steps_per_draw - 1,
-        # Negative: other numbers than those of the steps before.
+        # Negative numbers give other noise than that of the first block.
         random.fold_in(self.seed, -number),
         self._block_size,
         jit_compile=self.with_xla,
@@ -139,9 +140,10 @@ class CompiledEngine:
     return header, {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
 
   def load(self, header, arrays, reports=progress.SILENT):
-    """Takes what `to_saved` returned."""
+    """Restores the state that `to_saved` returned."""
     leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
-    # Its state is one Tensor, the first; the structure is that of any results.
+    # The first leaf is the state. The others are the kernel results, whose
+    # structure is that of any results.
     self.states = leaves[0]
     with block_fits.promised(self.kernel):
       like = self.kernel.bootstrap_results(self.states)

@@ -1,4 +1,4 @@
-"""What the host engine has learned, as a kernel."""
+"""Turns what the host engine has learned into a kernel of the library."""
 
 import tensorflow as tf
 
@@ -13,15 +13,15 @@ __all__ = ['kernel_of_host']
 
 
 def kernel_of_host(engine, kernel):
-  """Returns the fixed kernel of what a host engine has learned.
+  """Returns the fixed kernel with all that a host engine has learned.
 
   Args:
     engine: `host.HostEngine`.
-    kernel: One that would have learned the same, and has not run.
+    kernel: The adaptive kernel of the same structure, which has not run.
   """
   states = tf.constant(engine.states)
   dtype = states.dtype
-  with block_fits.promised(kernel):  # It takes no step.
+  with block_fits.promised(kernel):  # The kernel takes no step.
     results = kernel.bootstrap_results(states)
   results = tfp_private.replace_innermost(
     results,
@@ -33,7 +33,7 @@ def kernel_of_host(engine, kernel):
 
 
 def _params(part, dtype):
-  """Returns the params of a matrix or a map as its kernel has them."""
+  """Returns the params of a matrix or a map in the form of its kernel."""
   if part.is_matrix:
     return tf.constant(part.factor, dtype)
   natural, factor = part.params

@@ -1,15 +1,16 @@
 """Hamiltonian Monte Carlo that learns on the host, around one program.
 
-To compile a program that learns takes longer than most posteriors take to
-sample. Here steps are one small program to which all that is learned is data,
-see `program`, and learning is NumPy. The sampler is that of
-`fisher_divergence_hamiltonian` and `transport_adaptive_hamiltonian`: first a
-scale is searched, then steps follow the acceptance, trajectories get the
-lengths with most effective draws per gradient, and a matrix or a map is fitted
-now and then.
+A program that learns takes longer to compile than most posteriors take to
+sample. Here one small program takes the steps, and all that is learned is data
+for it, see `program`. NumPy does the learning.
 
-The noise of a step depends on the seed and the number of the step alone, so
-that steps in one go and in several calls are the same.
+The sampler is that of `fisher_divergence_hamiltonian` and
+`transport_adaptive_hamiltonian`. It first searches a scale. Then the step size
+follows the acceptance, and a matrix or a map is fitted now and then.
+Trajectories get the lengths with the most effective draws per gradient.
+
+The noise of a step depends only on the seed and the number of the step, so
+several calls take the same steps as one.
 """
 
 import pathlib
@@ -29,11 +30,12 @@ from tfp_adaptive.posterior.engines import recorded
 __all__ = ['HostEngine']
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
-_MOST_TRIALS = 100  # The first scale is searched up to 2^100 either way.
-_RATE, _FIRST_RATE = 0.0075, 0.5  # The log of the step size moves by them.
+_MOST_TRIALS = 100  # The first scale is searched from 2^-100 to 2^100.
+# Rates at which the log of the step size moves, in the end and at first.
+_RATE, _FIRST_RATE = 0.0075, 0.5
 # An adaptation is saved after so many steps, or so many seconds.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
-_SECONDS_OF_CALL = 0.25  # A call of the program takes no longer, about.
+_SECONDS_OF_CALL = 0.25  # A call of the program takes about this at most.
 _STEPS_OF_ONE = 16  # A call after n adapting steps takes n / 16 of them.
 
 
@@ -56,9 +58,9 @@ class HostEngine(kept.Kept):
     with_xla: Whether XLA compiles the steps.
     part: `parts.LearnedMatrix` or `parts.LearnedMap`.
     lengths: `lengths.Lengths`.
-    step_size: Of the leapfrog behind the part.
-    num_steps: Steps so far, adapting ones among them.
-    num_adaptation_steps: How many of them adapt.
+    step_size: Step size of the leapfrog in z.
+    num_steps: Steps so far, adapting ones included.
+    num_adaptation_steps: Steps that adapt.
   """
 
   name = 'host'
@@ -111,7 +113,7 @@ class HostEngine(kept.Kept):
 
   @property
   def factor(self):
-    """The learned matrix C, [d, d], or `None` where it is a map."""
+    """The learned matrix C, [d, d], or `None` for a map."""
     return self.part.factor if self.part.is_matrix else None
 
   @property
@@ -121,19 +123,19 @@ class HostEngine(kept.Kept):
 
   @property
   def cost(self):
-    """Gradients of a step on average, by the range that was learned."""
+    """Gradients of a step on average, from the learned range of lengths."""
     return float(np.mean(self.lengths.best))
 
   @property
   def cost_of_adapting(self):
-    """Gradients of an adapting step, on average of those taken."""
+    """Mean number of gradients of the adapting steps so far."""
     return self.lengths.num_taken / max(1, self.lengths.num_steps)
 
   def start(self, num_draws, run):
     """Adapts, then draws; returns the `Recorded` draws.
 
     Args:
-      num_draws: Of each chain.
+      num_draws: Draws of each chain.
       run: `recorded.Options`.
     """
     state = None
@@ -165,12 +167,13 @@ class HostEngine(kept.Kept):
     return self._recorded(taken or [self._now()], 1, seconds, cut_by)
 
   def draw(self, num_draws, steps_per_draw, number):
-    """Draws on; returns the `Recorded` draws.
+    """Continues the chains; returns the `Recorded` draws.
 
     Args:
-      num_draws: Of each chain.
-      steps_per_draw: Steps between two of them, and one.
-      number: Of this call; the noise is that of the steps in any case.
+      num_draws: Draws of each chain.
+      steps_per_draw: Steps from one draw to the next.
+      number: Number of this call. It has no effect here, because the noise
+        depends on the numbers of the steps.
     """
     del number
     total, done, taken = num_draws * steps_per_draw, 0, []
@@ -186,7 +189,7 @@ class HostEngine(kept.Kept):
     return dict(name=self.name), self.to_arrays()
 
   def load(self, header, arrays, reports=progress_lib.SILENT):
-    """Takes what `to_saved` returned."""
+    """Restores the state that `to_saved` returned."""
     del header
     self.load_arrays(arrays)
     self._reports = reports
@@ -211,7 +214,7 @@ class HostEngine(kept.Kept):
       self.load_arrays(dict(zip(header['names'], leaves, strict=True)))
 
   def _save(self, state, before):
-    """Writes an adaptation from time to time, and where it ends."""
+    """Writes the adaptation from time to time, and at its end."""
     if state is None:
       return
     is_due = before // _STEPS_TO_SAVE < self.num_steps // _STEPS_TO_SAVE
@@ -236,7 +239,7 @@ class HostEngine(kept.Kept):
       log_accept_ratio=ratios,
       is_accepted=drawn.is_accepted,
       diverging=ratios <= _DIVERGENCE,
-      # As many for all chains.
+      # All chains take the same number.
       n_steps=np.broadcast_to(drawn.lengths[:, np.newaxis], ratios.shape),
       step_size=np.full(ratios.shape, self.step_size),
       energy=drawn.energies,
@@ -244,7 +247,7 @@ class HostEngine(kept.Kept):
     return recorded.Recorded(drawn.states, trace, seconds, cut_by)
 
   def _now(self):
-    """Returns where the chains are, for a run that has no draws yet."""
+    """Returns the last states as `_Drawn`, for a run without draws."""
     point = self._point
     unknown = np.full([1, len(point.values)], np.nan)
     return _Drawn(
@@ -261,7 +264,7 @@ class HostEngine(kept.Kept):
     return float(np.mean(self._last.is_accepted)) if self._last else 0.0
 
   def _adapt(self):
-    """Takes some steps, and learns from them."""
+    """Takes some steps and learns from them."""
     before, first = self._point, self.num_steps
     noise = [self._noise(first + turn) for turn in range(self._num_together())]
     drawn = [self._drawn(one, first + turn) for turn, one in enumerate(noise)]
@@ -296,19 +299,19 @@ class HostEngine(kept.Kept):
       self.lengths.restart(self._point.rows)
 
   def _num_together(self):
-    """Returns how many steps are taken before something is learned from them.
+    """Returns how many steps one call takes before the engine learns from them.
 
-    Few while much is learned, and up to a fit at most. Not what fits a time:
-    the same seed gives the same draws.
+    The number is small at first, and a call ends at the next fit. It does not
+    depend on the time of a step, so that the same seed gives the same draws.
     """
     if self._num_trials or not self.with_xla:
-      return 1  # Without XLA a density is slow, and hands over at once.
+      return 1  # Without XLA a density is slow, and a call costs little.
     ends = self.num_adaptation_steps, self.num_steps + self.part.steps_to_fit
     most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
     return int(max(1, min(most, min(ends) - self.num_steps)))
 
   def _take(self, num_steps):
-    """Takes steps that learn nothing, so many at most; returns `_Drawn`."""
+    """Takes up to `num_steps` steps without learning; returns `_Drawn`."""
     fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
     most = min(num_steps, self._program.most_steps, max(1.0, fitting))
     steps = range(self.num_steps, self.num_steps + int(most))
@@ -321,7 +324,8 @@ class HostEngine(kept.Kept):
       for start, rows in ((begin.values, values), (begin.log_det, log_det))
     ]
     momenta = np.stack([momentum for _, momentum, _ in noise])
-    # The energy of a draw and its momentum, in the coordinates of the steps.
+    # The energy of a draw with its momentum, -log p(x) - log |det| + p^2 / 2,
+    # in z. An accepted proposal has changed the energy by -log ratio.
     energies = 0.5 * np.sum(momenta**2, axis=-1) - sum(before)
     energies -= np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
     return _Drawn(
@@ -347,12 +351,12 @@ class HostEngine(kept.Kept):
     return count, noise.standard_normal(shape), noise.random(shape[0])
 
   def _steps(self, drawn):
-    """Moves the chains by steps of this noise; returns `Taken`."""
+    """Moves the chains by steps with the given noise; returns `Taken`."""
     begin, (counts, momenta, uniforms) = time.monotonic(), zip(*drawn)
     point, taken = self._program.run(
       self._data, self._point, self.step_size, counts, momenta, uniforms
     )
-    # One statement, so that an interrupt leaves no half of a step.
+    # One statement changes all, so an interrupt leaves no half of a step.
     self.__dict__.update(
       _point=point, _last=taken, num_steps=self.num_steps + len(drawn)
     )
@@ -362,7 +366,7 @@ class HostEngine(kept.Kept):
     return taken
 
   def _turn(self):
-    """Takes the part as it is now: the states have other coordinates."""
+    """Gives the states their coordinates z for the part as it is now."""
     params, point = self.part.params, self._point
     rows = params.inverse(point.states)
     _, log_det, pull = params.forward(rows)
@@ -372,7 +376,7 @@ class HostEngine(kept.Kept):
     self._data = self._program.as_data(params)
 
   def _known(self, states, gradients):
-    """Returns [..., chains, d] each, NaN where squares overflow."""
+    """Returns both, [..., chains, d], with NaN where squares overflow."""
     pairs = [x.astype(np.float64) for x in (states, gradients)]
     with np.errstate(all='ignore'):
       squares = np.sum(pairs[0] ** 2 + pairs[1] ** 2, axis=-1, keepdims=True)
@@ -399,7 +403,7 @@ class HostEngine(kept.Kept):
     self.part.scale_by(by, states, gradients)
 
   def _learn(self, accept_prob, states, gradients, noise):
-    """Moves part and step size; returns whether there is another part."""
+    """Updates part and step size; returns whether the part has changed."""
     learned = self.part.learn(states, gradients, noise)
     followed = self.part.num_steps_followed(self._num_updates)
     rate = max(_RATE, _FIRST_RATE * (1.0 + followed) ** -0.6)

@@ -1,4 +1,4 @@
-"""Objects whose state is arrays, for a checkpoint."""
+"""A base class for objects whose state is written to a checkpoint."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ __all__ = ['Kept']
 
 
 class Kept:
-  """An object with a state.
+  """An object whose state can be turned into arrays and back.
 
   Attributes:
-    fields: Names of the attributes that are its state: arrays, numbers, or
+    fields: Names of the attributes that are the state: arrays, numbers, or
       other `Kept` objects.
   """
 
@@ -27,10 +27,10 @@ class Kept:
     return found
 
   def load_arrays(self, arrays, prefix=''):
-    """Takes the state that `to_arrays` returned.
+    """Restores the state that `to_arrays` returned.
 
     Raises:
-      KeyError: If a part of it is missing.
+      KeyError: If a part of the state is missing.
     """
     for name in self.fields:
       value = getattr(self, name)

@@ -1,7 +1,12 @@
-"""Lengths of trajectories by effective draws per gradient, in NumPy.
+"""Learns trajectory lengths by effective draws per gradient, in NumPy.
 
-`linear.trajectory_length` has the same rule for compiled kernels, and explains
-it.
+`linear.trajectory_length` explains the rule and has it for compiled kernels.
+With the correlation r_i of a function f_i before and after a step, averaged
+over the numbers of leapfrog steps a, ..., b, the rates are
+
+  e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),
+
+and the range (a, b) with the largest mean of order -16 over all i wins.
 """
 
 import numpy as np
@@ -11,22 +16,24 @@ from tfp_adaptive.posterior.engines import kept
 __all__ = ['FIRST', 'MOST', 'Lengths']
 
 FIRST, MOST = (1, 5), 32
-_GAIN = 2.0  # How fast the past is forgotten.
-_LARGEST_SQUARE = 9.0  # In variances.
+_GAIN = 2.0  # A step t has the weight gain / (t + gain) in the moments.
+_LARGEST_SQUARE = 9.0  # Squares are bounded at this many variances.
 _ORDER, _COARSE_ORDER = 16, 4
 _PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in each jump.
 _FIRST_REVIEW, _GROWTH = 20.0, 1.1  # In steps.
-_EXPLORED, _LEAST_EXPLORED = 2, 6  # Times the longest, and at least.
+# Every other step draws from 1 up to this multiple of the longest length, and
+# at least up to the second number.
+_EXPLORED, _LEAST_EXPLORED = 2, 6
 _LAST_REVIEW = 0.8  # Share of the adaptation.
 
 
 class Lengths(kept.Kept):
-  """What is known of trajectories of each length.
+  """Mean jumps of trajectories of each length, and the best range.
 
   Attributes:
     best: The best range, (fewest, most).
     num_steps: Adapting steps.
-    num_taken: Leapfrog steps that they made.
+    num_taken: Leapfrog steps of all adapting steps.
   """
 
   fields = (
@@ -44,17 +51,18 @@ class Lengths(kept.Kept):
   )
 
   def __init__(self, places):
-    """Knows nothing yet.
+    """Starts with the range `FIRST`.
 
     Args:
-      places: Where the chains are in the coordinates to learn in, [chains, d].
+      places: Chains in the coordinates in which lengths are learned,
+        [chains, d].
     """
     self.best = np.array(FIRST)
     self.num_steps = self.num_taken = 0
     self.restart(places)
 
   def restart(self, places):
-    """Forgets what other coordinates had; the range stays."""
+    """Starts again in other coordinates; the range stays."""
     size = places.shape[1]
     self._time, self._next_review = 0.0, _FIRST_REVIEW
     self._mean, self._variance = np.mean(places, axis=0), np.zeros([size])
@@ -65,13 +73,13 @@ class Lengths(kept.Kept):
     """Learns from a step of all chains.
 
     Args:
-      num_steps: Leapfrog steps that it made.
+      num_steps: Leapfrog steps of the trajectories.
       before: Starts of the trajectories, [chains, d].
-      after: Their ends.
-      now: Where the chains are now.
+      after: Ends of the trajectories, [chains, d].
+      now: States after acceptance, [chains, d].
       accept_prob: min(1, exp(ratio)), [chains].
-      is_searching: Whether the first scale is still searched: then only the
-        number of steps is kept.
+      is_searching: Whether the first scale is still searched. Time stands still
+        then, so that the step has no weight in the jumps.
     """
     self.num_steps += 1
     self.num_taken += num_steps
@@ -83,17 +91,17 @@ class Lengths(kept.Kept):
     jumps = np.where(np.isfinite(jumps), jumps, 0.0)
     self._means += weight * (np.mean(now, axis=1) - self._means)
     self._squares += weight * (np.mean(now**2, axis=1) - self._squares)
-    # Steps count more the later they are: what came first is forgotten.
+    # Later steps have more weight, so that the first ones are forgotten.
     age = self._time * len(accept_prob)
     self._weights[num_steps - 1] += age
     self._jumps[num_steps - 1] += 0.5 * age * np.mean(jumps, axis=1)
 
   def review(self, step, num_adaptation_steps):
-    """Moves the range to the best one, if that is due.
+    """Moves the range to the best one if a review is due.
 
     Args:
-      step: Adapting steps taken.
-      num_adaptation_steps: Of them all.
+      step: Adapting steps so far.
+      num_adaptation_steps: All adapting steps.
     """
     is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
     if is_open and self._time >= self._next_review:
@@ -104,8 +112,8 @@ class Lengths(kept.Kept):
     """Returns the range (fewest, most) that a step draws from.
 
     Args:
-      step: Steps before it.
-      num_adaptation_steps: How many adapt.
+      step: Steps before this one.
+      num_adaptation_steps: All adapting steps.
     """
     is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
     if not is_open or step == 0 or step % 2 == 1:
@@ -121,7 +129,7 @@ class Lengths(kept.Kept):
     self._variance = past + weight * spread
 
   def _functions(self, rows):
-    """Returns what must be estimated well, of all chains: [2, chains, d]."""
+    """Returns the functions f_i: z and its bounded square, [2, chains, d]."""
     is_alive = self._variance > 0.0
     scale = np.sqrt(np.where(is_alive, self._variance, 1.0))
     z = (rows - self._mean) / scale
@@ -130,11 +138,13 @@ class Lengths(kept.Kept):
   def _choose(self):
     """Moves the range to the best one, if any is known."""
     variance = self._squares - self._means**2
-    is_alive = variance > 0.0  # What never moves says nothing.
+    is_alive = variance > 0.0  # A function that never moves is left out.
     weights = self._weights[:, np.newaxis, np.newaxis]
     with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
       jumps = self._jumps / (weights * variance)
     jumps = np.where(is_alive & (weights > 0.0), jumps, 0.0)
+    # Lengths with few pairs are shrunk: to the mean over coordinates, times a
+    # level that each coordinate has over all lengths.
     count = np.sum(is_alive, axis=-1, keepdims=True)
     mean = np.sum(jumps, axis=-1, keepdims=True) / np.maximum(count, 1)
     pairs = weights / self._time
@@ -153,7 +163,7 @@ class Lengths(kept.Kept):
 
 
 def _ranges():
-  """Returns a and b of all ranges to choose from, and the weights of means."""
+  """Returns a and b of all ranges, and weights of the means over a, ..., b."""
   ends = np.arange(1, MOST + 1)
   fewest = np.concatenate([np.ones_like(ends), ends[1:] // 2 + 1])
   most = np.concatenate([ends, ends[1:]])
@@ -166,10 +176,13 @@ _RANGES = _ranges()
 
 
 def _rates(correlations, fewest, most, shares):
-  """Returns effective draws per gradient of ranges, [num_ranges, 2, d]."""
+  """Returns effective draws per gradient of ranges, [num_ranges, 2, d].
+
+  `correlations` are 1 - r_i for each length, [lengths, 2, d].
+  """
   change = np.tensordot(shares, correlations, axes=1)
   cost = ((most + fewest) / 2.0)[:, np.newaxis, np.newaxis]
-  # Within noise: no correlation is 1 or -1.
+  # The bounds keep noise from giving a correlation of 1 or -1.
   change = np.clip(change, 1e-4, 1.99)
   return change / (2.0 - change) / cost
 

@@ -1,4 +1,4 @@
-"""A matrix or a map that is learned from the steps of the chains."""
+"""The matrix or the map that `HostEngine` learns from steps of the chains."""
 
 from typing import NamedTuple
 
@@ -21,14 +21,15 @@ class Learned(NamedTuple):
 
 
 class LearnedMatrix(kept.Kept):
-  """A dense factor C of the least Fisher divergence.
+  """A dense factor C with the least Fisher divergence.
 
-  Trajectories run in z of x = m + C z, m a mean of what was seen.
+  Trajectories run in z, with x = m + C z and m the mean of the states so far.
   """
 
   is_matrix = True
   coordinates = 'states'  # Field of `program.Point` that lengths learn from.
-  _GAIN, _PRIOR_STEPS = 2.0, 1.0  # They weigh a new step in the means.
+  # Step t has the weight gain / (t + gain * prior steps) in the moments.
+  _GAIN, _PRIOR_STEPS = 2.0, 1.0
   _FIRST_FIT, _GROWTH, _FEW_DIMENSIONS, _LAST_FIT = 2.0, 0.1, 25.0, 0.6
 
   fields = (
@@ -59,11 +60,11 @@ class LearnedMatrix(kept.Kept):
 
   @property
   def steps_to_fit(self):
-    """Steps up to the next fit, that one included."""
+    """Steps up to the next fit, its own step included."""
     return np.ceil(self._next_fit - self._time)
 
   def scale_by(self, factor, states, gradients):
-    """Takes another scale, and the moments of chains that have not moved."""
+    """Multiplies the scale, and takes the moments of the given states."""
     self.factor = factor * self.factor
     is_known = np.all(np.isfinite(states), axis=1)
     if np.any(is_known):
@@ -118,9 +119,9 @@ class LearnedMatrix(kept.Kept):
 
 
 class LearnedMap(kept.Kept):
-  """A conditional Gaussian, fitted to a history of pairs now and then.
+  """A conditional Gaussian and C, fitted now and then to a history of pairs.
 
-  Trajectories run in z of x = f(z).
+  A pair is a state and the gradient there. Trajectories run in z.
   """
 
   is_matrix = False
@@ -173,11 +174,11 @@ class LearnedMap(kept.Kept):
 
   @property
   def steps_to_fit(self):
-    """Steps up to the next fit, that one included."""
+    """Steps up to the next fit, its own step included."""
     return self._next_fit - self._time
 
   def scale_by(self, factor, states, gradients):
-    """Takes another scale; nothing was learned at the one before."""
+    """Multiplies the scale and forgets all pairs."""
     del states, gradients
     self.log_scale = self.log_scale + np.log(factor)
     self._time += 1.0
@@ -237,8 +238,8 @@ class LearnedMap(kept.Kept):
   def _add(self, rows, noise):
     """Offers a pair of every chain to the history.
 
-    A pair of step t is kept after T steps with a probability proportional to
-    t. Every chain has places of its own.
+    After T steps the history holds the pair of step t with a probability
+    proportional to t. Every chain has its own places in the history.
     """
     count = self._NUM_PAIRS
     chains = np.arange(len(rows))
@@ -266,7 +267,12 @@ class LearnedMap(kept.Kept):
 
 
 def _moved(mean, spread, rows, weight):
-  """Returns mean and covariance with rows [chains, d] at a weight in all."""
+  """Returns mean and covariance after rows [chains, d] with a total weight.
+
+  The rows have mean m + s and covariance S. Then m, V become
+
+    m + w s,   (1 - w) (V + w s s^T) + w S.
+  """
   shift = np.mean(rows, axis=0) - mean
   rest = rows - np.mean(rows, axis=0)
   past = (1.0 - weight) * (spread + weight * np.outer(shift, shift))

@@ -1,8 +1,7 @@
 """Hamiltonian steps as one program, in which all that is learned is data.
 
-Steps run in z of x = f(z), f the conditional Gaussian of `fits.natural` behind
-a matrix C, of which a matrix alone is a special case. Its params, the step
-size, the numbers of leapfrog steps and the noise are arguments: nothing is
+Steps run in z, with x = f(C z). The params of f, C, the step size, the numbers
+of leapfrog steps and the noise are arguments of the program, so nothing is
 compiled again when they change.
 """
 
@@ -19,7 +18,7 @@ from tfp_adaptive.fits import search
 __all__ = ['Point', 'Program', 'Taken']
 
 _MOST_LOG_TERM = 30.0
-# Numbers in what is recorded in one call, and steps.
+# Most recorded numbers of a field in one call, and most steps.
 _LARGEST, _MOST_STEPS = 8192, 16
 _NUM_DRIVERS = search.MOST_DRIVERS
 _NUM_TERMS = 1 + _NUM_DRIVERS
@@ -27,13 +26,13 @@ _NUM_INPUTS = 1 + _NUM_DRIVERS + _NUM_DRIVERS * (_NUM_DRIVERS + 1) // 2
 
 
 class Data(NamedTuple):
-  """A map as arguments of the program.
+  """A map as arguments of the program, see `fits.natural`.
 
   Attributes:
     mean: [d].
     log_scale: [d].
-    log_det: Of C, [].
-    drivers: Which coordinates they are, [d, 3], zeros and ones.
+    log_det: log |det C|, [].
+    drivers: Ones where a coordinate is a driver, zeros elsewhere, [d, 3].
     exponents: [4, 3].
     places: Coefficients of 1, the drivers and their products in each term,
       [4 * 10, d].
@@ -52,14 +51,14 @@ class Data(NamedTuple):
 
 
 class Point(NamedTuple):
-  """Where chains are.
+  """The chains between two steps.
 
   Attributes:
     rows: z, [chains, d].
     states: x, [chains, d].
     values: Log density of x, [chains].
-    gradients: Its gradient, [chains, d].
-    log_det: log |det| of the map there, [chains].
+    gradients: Gradient of the log density by x, [chains, d].
+    log_det: log |dx / dz|, [chains].
     forces: Gradient of the log density of z, [chains, d].
   """
 
@@ -72,17 +71,17 @@ class Point(NamedTuple):
 
 
 class Taken(NamedTuple):
-  """Proposals of n steps, and what became of them.
+  """Proposals of n steps, and whether they were accepted.
 
   Attributes:
     rows: z of the proposals, [n, chains, d].
-    states: Their x.
-    gradients: Gradient of the log density there.
-    values: Log density there, [n, chains].
-    log_det: log |det| of the map there, [n, chains].
+    states: x of the proposals, [n, chains, d].
+    gradients: Gradient of the log density by x, [n, chains, d].
+    values: Log density of x, [n, chains].
+    log_det: log |dx / dz|, [n, chains].
     log_accept_ratio: [n, chains].
     is_accepted: [n, chains].
-    lengths: Leapfrog steps of each, [n].
+    lengths: Leapfrog steps of each proposal, [n].
   """
 
   rows: np.ndarray
@@ -98,7 +97,7 @@ class Taken(NamedTuple):
     """Returns where the chains were after each step, [n, chains, ...].
 
     Args:
-      name: Of a field that a `Point` has as well.
+      name: Name of a field that a `Point` has too.
       start: The `Point` before the first step.
     """
     found, now = [], getattr(start, name)
@@ -136,7 +135,7 @@ class Program:
     few = self._shape[:2]
     self._taken_shapes = *[self._shape] * 3, *[few] * 4
     floats = [*self._point_shapes, [], self._shape, self._shape[:2]]
-    # Few arguments: every one takes time to hand over.
+    # The arguments are packed, because every one takes time to hand over.
     self._run = tf.function(
       self._packed, autograph=False, jit_compile=with_xla or None
     ).get_concrete_function(
@@ -154,7 +153,7 @@ class Program:
     """Takes steps.
 
     Args:
-      data: As of `as_data`.
+      data: The result of `as_data`.
       point: `Point`.
       step_size: Float.
       lengths: Leapfrog steps of each step, [n], n at most `most_steps`.
@@ -182,8 +181,8 @@ class Program:
   def evaluate(self, rows):
     """Returns values [n, chains] and gradients of rows [n, chains, d].
 
-    They are proposals of steps from zero, all rejected: nothing else is
-    compiled. n is at most `most_steps`.
+    The rows are proposals of steps from zero that are all rejected, so the same
+    program serves and nothing else is compiled. n is at most `most_steps`.
     """
     if self._identity is None:
       size = self._shape[-1]
@@ -196,7 +195,7 @@ class Program:
     return taken.values, taken.gradients
 
   def _packed(self, data, floats, counts):
-    """Returns what `_steps` does in one vector, of arguments in vectors."""
+    """Calls `_steps` with arguments and results packed in vectors."""
     shapes = [*self._point_shapes, [], self._shape, self._shape[:2]]
     floats = _split(floats, shapes, tf.reshape)
     found = self._steps(
@@ -210,7 +209,7 @@ class Program:
     return tf.concat([tf.reshape(x, [-1]) for x in found], axis=0)
 
   def _steps(self, data, point, step_size, count, lengths, momenta, uniforms):
-    """Returns what `run` does, flat: of `most_steps` places `count` filled."""
+    """Takes `count` steps; recorded arrays have room for `most_steps`."""
     num_steps = self.most_steps
     places = [
       tf.TensorArray(self._dtype, num_steps, element_shape=shape[1:])
@@ -236,7 +235,7 @@ class Program:
     return (*point, *(place.stack() for place in places))
 
   def _trajectory(self, data, point, step_size, num_steps, momentum):
-    """Returns the end of a trajectory, and its log acceptance ratio."""
+    """Returns the end of a leapfrog trajectory and its log acceptance ratio."""
     half = 0.5 * step_size
 
     def leap(count, end, velocity):
@@ -269,7 +268,7 @@ class Program:
 
 
 def _chosen(is_accepted, end, point):
-  """Returns the `Point` of chains that are accepted, and of others."""
+  """Returns the `Point` after acceptance: `end` or `point`, chain by chain."""
   where = is_accepted[:, tf.newaxis]
   return Point(
     *(
@@ -297,7 +296,7 @@ def _size(shapes):
 
 
 def _split(vector, shapes, reshape=np.reshape):
-  """Returns arrays, or Tensors, of these shapes that lie in a vector."""
+  """Returns arrays or Tensors of the given shapes, cut from a vector."""
   found, place = [], 0
   for shape in shapes:
     size = int(np.prod(shape))
@@ -326,7 +325,7 @@ def _data_of(params):
   places[: 1 + count, 0] = natural.offset
   slope = np.swapaxes(natural.slope, 1, 2)
   places[: 1 + count, 1 : 1 + count] = slope[:, :count]
-  # Products of drivers, in their places among those of three.
+  # Products of fewer drivers go to their places among the products of three.
   pairs = [(i, j) for i in range(_NUM_DRIVERS) for j in range(i, _NUM_DRIVERS)]
   own = [pair for pair in pairs if pair[1] < count]
   for place, pair in enumerate(own[: slope.shape[1] - count]):
@@ -345,7 +344,13 @@ def _data_of(params):
 
 
 def _forward(data, rows):
-  """Returns x of z, [chains, d], and log |det|, [chains]."""
+  """Returns x of z, [chains, d], and log |det|, [chains].
+
+  The precision P(u) and the offsets h(u) are sums of terms exp(b.u) of the
+  drivers u of y:
+
+    y = C z,   x = m + exp(l) (y / sqrt(P(u)) + h(u) / P(u)).
+  """
   rows = tf.matmul(rows, data.factor, transpose_b=True)
   drivers = tf.matmul(rows, data.drivers)
   logs = tf.matmul(drivers, data.exponents, transpose_b=True)

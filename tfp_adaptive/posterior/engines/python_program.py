@@ -1,8 +1,8 @@
-"""Hamiltonian steps around a density that is called from Python.
+"""Hamiltonian steps for a density that is called from Python.
 
-It has the methods of `program.Program`. A density that computes outside of
-TensorFlow, in C++ or by JAX, is called once for all chains at every gradient;
-maps and leapfrog steps around it are NumPy.
+`PythonProgram` has the methods of `program.Program`. It serves a density that
+computes outside of TensorFlow, for example in C++ or JAX. The density is called
+once per gradient for all chains; maps and leapfrog steps are NumPy.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class PythonProgram:
     most_steps: Steps that one call takes at most.
   """
 
-  most_steps = 1  # More save nothing, and would delay an interrupt.
+  most_steps = 1  # More steps save no time and would delay an interrupt.
 
   def __init__(self, value_and_gradient: Callable):
     """Takes the density: function of rows [n, d] to [n] and [n, d]."""
@@ -42,7 +42,7 @@ class PythonProgram:
   def run(self, data, point, step_size, lengths, momenta, uniforms):
     """Takes steps, see `program.Program.run`."""
     places = []
-    with np.errstate(all='ignore'):  # What overflows is rejected.
+    with np.errstate(all='ignore'):  # A proposal that overflows is rejected.
       for count, momentum, uniform in zip(lengths, momenta, uniforms):
         end, ratio = self._trajectory(data, point, step_size, count, momentum)
         is_accepted = uniform < np.exp(np.minimum(ratio, 0.0))
@@ -60,7 +60,7 @@ class PythonProgram:
     return point, Taken(*taken, np.array(lengths))
 
   def _trajectory(self, params, point, step_size, num_steps, momentum):
-    """Returns the end of a trajectory, and its log acceptance ratio."""
+    """Returns the end of a leapfrog trajectory and its log acceptance ratio."""
     end, velocity = point, momentum + 0.5 * step_size * point.forces
     for step in range(num_steps):
       rows = end.rows + step_size * velocity

@@ -1,4 +1,4 @@
-"""What engines take and what they return."""
+"""Arguments and results that both engines share."""
 
 from typing import Any
 from typing import NamedTuple
@@ -11,7 +11,7 @@ __all__ = ['Options', 'Recorded']
 
 
 class Recorded(NamedTuple):
-  """What an engine recorded.
+  """Draws and trace of an engine.
 
   Attributes:
     states: Draws, [n, chains, d]. If there are none, the last states, n = 1.
@@ -27,12 +27,12 @@ class Recorded(NamedTuple):
 
 
 class Options(NamedTuple):
-  """How an engine is to run.
+  """Options of an adaptation.
 
   Attributes:
     folder: Folder from which an adaptation is resumed, or `None`.
-    identity: Function that returns a dict of JSON values. An adaptation is
-      resumed only if they are equal. It is called if there is a folder.
+    identity: Function that returns a dict of JSON values, called if there is a
+      folder. An adaptation is resumed only if these values are equal.
     seconds_left: Function that returns how many seconds are left. `None` sets
       no limit.
     reports: `progress.Reports`.
