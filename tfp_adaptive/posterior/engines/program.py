@@ -1,8 +1,8 @@
 """Hamiltonian steps as one program, in which all that is learned is data.
 
-Steps run in z, with x = f(C z). The params of f, C, the step size, the numbers
-of leapfrog steps and the noise are arguments of the program, so nothing is
-compiled again when they change.
+Steps run in z, with x = f(C z). The program has the params of f, C, the step
+size, the numbers of leapfrog steps and the noise as arguments. Nothing is
+compiled again when an argument changes.
 """
 
 from typing import NamedTuple

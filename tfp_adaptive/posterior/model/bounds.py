@@ -1,9 +1,12 @@
-"""Unknowns that the data bound: no start of a window after the first event.
+"""Finds intervals for unknowns that the data bound.
 
-Where the support of data depends on an unknown, its density ends at a wall. No
-gradient tells of it, and Hamiltonian chains are reflected from nothing: they
-reject. If every unconstrained coordinate has an interval of its own, whatever
-the others are, a map onto these intervals takes the wall to infinity.
+An example is the start of a window, which cannot lie after the first event. If
+the support of data depends on an unknown, the posterior ends at a wall. The
+gradient does not show the wall, so proposals beyond it are rejected.
+
+A search finds the interval of every coordinate. If no interval depends on other
+coordinates, a map of all real numbers onto the intervals moves the walls to
+infinity.
 """
 
 from collections.abc import Callable
@@ -19,14 +22,14 @@ __all__ = ['intervals']
 tfb = tfp.bijectors
 
 _MOST_COORDINATES = 64
-_FARTHEST = 2.0**30  # Farther out an interval is called infinite.
+_FARTHEST = 2.0**30  # An interval that reaches farther counts as infinite.
 _NUM_CHECKS = 256  # Points at which the box of all intervals is checked.
 
 
 def intervals(
   is_possible: Callable, candidates: np.ndarray, which: np.ndarray
 ) -> tfb.Bijector | None:
-  """Returns the map of all real numbers onto the intervals of coordinates.
+  """Returns the map of all real numbers onto the coordinates' intervals.
 
   Args:
     is_possible: Function of points [n, d] in unconstrained space that returns
@@ -36,7 +39,7 @@ def intervals(
 
   Returns:
     A bijector of vectors [..., d]; `None` if no coordinate is bounded, if there
-    are too many, or if the interval of one depends on another.
+    are too many, or if the interval of a coordinate depends on another one.
   """
   found = np.asarray(is_possible(candidates))
   if len(which) > _MOST_COORDINATES or not np.any(found):

@@ -1,8 +1,8 @@
-"""Draws in the model's own structure, a part of them at a time.
+"""Returns draws in the model's own structure, some of them at a time.
 
-A map onto the supports may hold far more than it returns: of a joint
-distribution with values it is the model that is run, where it is vectorized
-with a copy of the data for each draw.
+A map onto the supports may need far more memory than its result. For a joint
+distribution with data the map runs the model, which may be vectorized with a
+copy of the data for each draw.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from tfp_adaptive.core import custom_gradient
 
 __all__ = ['constrained']
 
-# In memory at a time: of the data, and of a matrix of all coordinates.
+# Most numbers in memory at a time, in data or matrices of all coordinates.
 _MOST_NUMBERS = 2**26
 
 
@@ -24,7 +24,7 @@ def constrained(problem, draws):
     draws: [draws, chains, d], unconstrained.
   """
   num_draws, num_chains, size = draws.shape
-  held = size  # Of a log density, maps are of each number or nearly so.
+  held = size  # For a log density, maps hold about as many numbers as a draw.
   if problem.model is not None:
     held = size**2
     held += sum(np.size(part) for part in tf.nest.flatten(problem.observed))
@@ -43,7 +43,8 @@ def constrained(problem, draws):
   parts = []
   for begin in range(0, num_draws, at_once):
     rows = draws[begin : begin + at_once]
-    missing = [rows[:1]] * (at_once - len(rows))  # One shape, one program.
+    # The last block is filled up, so that one program serves all blocks.
+    missing = [rows[:1]] * (at_once - len(rows))
     parts.append(constrain(tf.constant(np.concatenate([rows, *missing]))))
   return tf.nest.map_structure(
     lambda *blocks: np.concatenate(blocks)[:num_draws], *parts

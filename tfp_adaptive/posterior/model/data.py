@@ -1,8 +1,9 @@
-"""What a joint distribution and its data must be to be sampled.
+"""Checks that a joint distribution and its data can be sampled.
 
 One graph holds the distributions of all parts, with the unknowns as arguments.
-What the unknowns have no say in is computed and checked: whether the data are
-possible. What they have a say in is reported, and the density mended there.
+Conditions on data that do not depend on the unknowns are computed and checked.
+Conditions that depend on unknowns are reported, so that the density of these
+parts can be corrected.
 """
 
 import difflib
@@ -41,9 +42,9 @@ tfd = tfp.distributions
 
 in_order = kinds.in_order
 
-# What TFP says of joint distributions inside of others that it cannot take.
+# TFP's errors for joint distributions inside of others that it cannot take.
 _NESTED = r"unhashable type: 'slice'|could not be converted to a dimension"
-# Prior draws that are tried where data lie at an end of their support.
+# Prior draws that are tried if data lie at an end of their support.
 _NUM_PRIOR_DRAWS = 8
 
 
@@ -52,11 +53,11 @@ class Checked(NamedTuple):
 
   # Names of all parts.
   names: list
-  # Names of those whose density in TFP is not right everywhere.
+  # Names of parts whose density in TFP is not right everywhere.
   inexact: frozenset
   # Names of data that are possible for some values of the unknowns only.
   bounding: frozenset
-  # Names of the unknowns that have a say in that.
+  # Names of the unknowns on which it depends whether data are possible.
   bounded: frozenset
 
 
@@ -65,12 +66,12 @@ class _Leaf(NamedTuple):
 
   name: str
   law: Any
-  # The data [event...], as they were given; None of an unknown.
+  # The data [event...] as they were given; None for an unknown.
   value: Any
 
 
 def joined(data: Mapping[str, Any] | None, pins: dict) -> dict:
-  """Returns the data of a mapping and those given by keyword, in one dict.
+  """Returns the data of a mapping and the keywords, in one dict.
 
   Args:
     data: Mapping of name -> values, or `None`.
@@ -103,7 +104,7 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
   Args:
     model: `tfd.JointDistribution`, or one with pins.
     pins: dict of more values, by name.
-    options: Names of the options of `sample_posterior`, to be proposed where a
+    options: Names of the options of `sample_posterior`, to propose one if a
       name is misspelled.
 
   Raises:
@@ -135,7 +136,7 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
 
 
 def computed(model: Any) -> set:
-  """Returns the names of parts that are functions of others, and not drawn."""
+  """Returns the names of parts that are computed from others, not drawn."""
 
   def is_computed(law):
     while kinds.is_a(law, tfd.Sample, tfd.Independent):
@@ -146,7 +147,7 @@ def computed(model: Any) -> set:
 
 
 def has_probs(model: Any) -> bool:
-  """Returns whether a part is a `tfd.Bernoulli` of probabilities."""
+  """Returns whether a part is a `tfd.Bernoulli` with `probs`."""
 
   def is_of_probs(law):
     is_bernoulli = kinds.is_a(law, tfd.Bernoulli) and law.logits is None
@@ -156,7 +157,7 @@ def has_probs(model: Any) -> bool:
 
 
 def _parts_whose(model, is_one):
-  """Returns the names of the parts whose distribution is one of a kind."""
+  """Returns the names of the parts for whose distribution `is_one` is true."""
   names, _ = parts_and_events(model)
   found = set()
 
@@ -221,7 +222,7 @@ def _as_tensors(leaves, shapes, dtypes):
   Args:
     leaves: [(name, event shape, value)], in the order of the model.
     shapes: Structure of event shapes of the part.
-    dtypes: The same of dtypes.
+    dtypes: Structure of dtypes of the part.
   """
   if isinstance(shapes, tf.TensorShape):
     ((_, _, value),) = leaves
@@ -240,18 +241,18 @@ def _as_tensors(leaves, shapes, dtypes):
 def _tensor(value, dtype):
   value = np.ma.filled(np.ma.asarray(value), 0)
   if tf.as_dtype(dtype).is_integer:
-    value = np.nan_to_num(value)  # Masked ones may be anything.
+    value = np.nan_to_num(value)  # Masked numbers may be anything.
   return tf.constant(value.astype(tf.as_dtype(dtype).as_numpy_dtype))
 
 
 def _flat(name, law, value, data):
-  """Yields (name, law, value as given) of a part, or of all parts inside.
+  """Yields a `_Leaf` for a part, or for each part of a model inside of it.
 
   Args:
     name: Name of the part.
-    law: Its distribution.
-    value: Its value, a structure of Tensors.
-    data: List of what the user gave for its leaves; `None` of an unknown.
+    law: Distribution of the part.
+    value: Value of the part, a structure of Tensors.
+    data: List of the user's values for the leaves; `None` for an unknown.
   """
   inner = law
   while kinds.is_a(inner, tfd.Sample, tfd.Independent):
@@ -260,7 +261,7 @@ def _flat(name, law, value, data):
     yield _Leaf(name, law, None if data is None else data[0])
     return
   if data is None and inner is not law:
-    yield _Leaf(name, law, None)  # The map of the whole is what is needed.
+    yield _Leaf(name, law, None)  # The wrapper's own map is checked too.
   names, _ = parts_and_events(inner)
   laws, _ = inner.sample_distributions(seed=(0, 1), value=value)
   begin = 0
@@ -272,7 +273,7 @@ def _flat(name, law, value, data):
 
 
 def _look_at(leaf):
-  """Returns (leaf, its support); checks what is known without computing."""
+  """Returns (leaf, its support); makes the checks that need no computation."""
   if leaf.value is None:
     _check_unknown(leaf.name, leaf.law)
     return leaf, support_of_data.Support()
@@ -283,7 +284,8 @@ def _look_at(leaf):
   value = _tensor(leaf.value, leaf.law.dtype if is_floating else tf.float64)
   try:
     return leaf, support_of_data.allowed(leaf.law, value)
-  except (AttributeError, NotImplementedError):  # A user's own distribution.
+  except (AttributeError, NotImplementedError):
+    # A user's own distribution need not have all methods.
     return leaf, support_of_data.Support()
 
 
@@ -292,8 +294,8 @@ def _check_data(model, graph, inputs, looks, given):
 
   Args:
     model: `tfd.JointDistribution`.
-    graph: Wrapped function in which everything was looked at.
-    inputs: dict of name -> its placeholders, of the unknowns.
+    graph: Wrapped function whose graph holds all distributions and masks.
+    inputs: dict of name -> placeholders of an unknown.
     looks: dict of name -> [(leaf, support)] of all parts.
     given: As in `_check_laws`.
   """
@@ -332,12 +334,12 @@ def _check_data(model, graph, inputs, looks, given):
 
 
 def _values(graph, masks):
-  """Returns arrays of masks in which the unknowns have no say."""
+  """Returns arrays of masks that depend on no unknown."""
   return [np.asarray(m) for m in graph.prune([], masks)()] if masks else []
 
 
 def _check_mask(leaf, rule, mask):
-  """Refuses data where a condition on them does not hold."""
+  """Refuses data that violate a condition."""
   if not np.all(mask):
     wrong = _offending(np.asarray(leaf.value), mask, rule.rank)
     raise ValueError(
@@ -348,7 +350,7 @@ def _check_mask(leaf, rule, mask):
 
 
 def _offending(value, mask, rank=0):
-  """Returns the first number that is wrong, or its event of `rank` axes."""
+  """Returns the first wrong number, or its whole event of `rank` axes."""
   mask = np.broadcast_to(mask, value.shape)
   index = tuple(np.argwhere(~mask)[0])
   with np.printoptions(threshold=6):
@@ -367,7 +369,7 @@ def _refuse_point(leaf, rule):
 
 
 def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
-  """Refuses data at an end of their support that have no density there."""
+  """Refuses data at an end of their support where the density is not finite."""
   rules = [r for r in rules if r.is_end is not None and not is_open(r.is_end)]
   if not rules:
     return
@@ -391,7 +393,7 @@ def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
 
 
 def _prior_draws(model, given):
-  """Yields lists of prior draws of the unknowns; none if the prior has none."""
+  """Yields prior draws of the unknowns; nothing if the prior has no draws."""
   for index in range(_NUM_PRIOR_DRAWS):
     try:
       draws = model.sample(seed=(0, index))
@@ -431,7 +433,7 @@ def as_arrays(model):
     return {}
   names, events = parts_and_events(whole)
   nested = [n for n, e in zip(names, events) if tf.nest.is_nested(e)]
-  # A list of numbers is an array, and no structure of the model.
+  # A list of numbers is an array unless the part is a structure.
   return {
     name: tf.nest.map_structure(np.asarray, value)
     if name in nested
@@ -441,9 +443,9 @@ def as_arrays(model):
 
 
 def in_dtypes_of(model: Any, values: dict) -> dict:
-  """Returns dict of those values whose Tensors have to be cast.
+  """Returns dict of the Tensors among the values that need a cast, cast.
 
-  TFP casts arrays and numbers to the dtype of a part, but no Tensors.
+  TFP casts arrays and numbers to the dtype of a part, but not Tensors.
 
   Args:
     model: `tfd.JointDistribution`, or one with pins.
@@ -463,7 +465,7 @@ def in_dtypes_of(model: Any, values: dict) -> dict:
 
 
 def _check_pins(parts, pins, options):
-  """Refuses values of no part of a model that is unknown."""
+  """Refuses values under names that are no unknown part of the model."""
   unknown = sorted(set(pins) - set(parts))
   if unknown:
     raise ValueError(
@@ -477,7 +479,7 @@ def did_you_mean(given: list, names: list) -> str:
   """Returns a question about misspelled names, or ''.
 
   Args:
-    given: Names that nobody knows.
+    given: Names that do not exist.
     names: Names that exist.
   """
   near = [difflib.get_close_matches(name, names, n=1) for name in given]
@@ -510,7 +512,7 @@ def _leaves(name, event, value):
 
 
 def _check_values(name, event, value):
-  """Refuses data that are no numbers, or of other shapes."""
+  """Refuses data that are no numbers or have another shape."""
   try:
     value = np.asarray(value)
   except ValueError:
@@ -531,7 +533,7 @@ def _check_values(name, event, value):
 
 
 def _no_numbers(value):
-  """Returns what an array holds if these are no numbers, or ''."""
+  """Returns words on what an array holds instead of numbers, or ''."""
   if value.dtype.kind in 'fiub':
     return ''
   if value.dtype.kind in 'US':
@@ -543,7 +545,7 @@ def _no_numbers(value):
 
 
 def _check_missing(leaf):
-  """Refuses data that are missing where the model takes them into account."""
+  """Refuses missing data, unless the model masks them."""
   value = np.ma.asarray(leaf.value)
   missing = np.ma.getmaskarray(value) | ~np.isfinite(np.ma.getdata(value))
   law = leaf.law
@@ -557,7 +559,7 @@ def _check_missing(leaf):
 
 
 def _is_valid(law, shape):
-  """Returns where a law takes data into account, if that is known."""
+  """Returns where a distribution takes data into account, if known."""
   if not kinds.is_a(law, tfd.Masked):
     return True
   valid = tf.get_static_value(law.validity_mask)
@@ -566,7 +568,7 @@ def _is_valid(law, shape):
 
 
 def _check_unknown(name, law):
-  """Refuses an unknown without a map from all real numbers, or a wrong one."""
+  """Refuses an unknown without a map from all real numbers, or a wrong map."""
   said = kinds.described(law)
   try:
     bijector = supports.map_of(law)
@@ -591,7 +593,7 @@ def _check_unknown(name, law):
 
 
 def _trace(law, bijector):
-  """Calls a map in the graph, so that it fails here if it fails."""
+  """Calls a map in the graph, so that any error of the map occurs here."""
   before = bijector.inverse_event_shape(law.event_shape)
   zeros = tf.nest.map_structure(
     lambda shape, dtype: tf.zeros(law.batch_shape + shape, dtype),
@@ -605,10 +607,10 @@ def _trace(law, bijector):
 
 
 def _check_is_of_one_chain(model):
-  """Refuses a model whose own batches would be taken for chains."""
+  """Refuses a model whose batch axes would be taken for chains."""
   try:
     shapes = tf.nest.flatten(model.batch_shape)
-  except TypeError:  # TFP has none where only parts of it are vectorized.
+  except TypeError:  # TFP has no batch shape if only some parts are vectorized.
     return
   for shape in shapes:
     if shape.rank:

@@ -1,9 +1,10 @@
-"""Densities that are zero where a distribution can draw nothing.
+"""Densities that are zero outside of the support of a distribution.
 
 TFP's density of many distributions is finite outside of their support:
-`tfd.Exponential(1.)` has the density e at -1. That does no harm to data that
-were checked. If the support depends on an unknown, chains would walk to where
-the data are impossible. The density of such parts is computed here.
+`tfd.Exponential(1.)` has the density e at -1. Data with a fixed support are
+checked, so this does no harm. If the support depends on an unknown, chains
+would walk to where the data are impossible. This file corrects the density of
+such parts.
 """
 
 import functools
@@ -25,7 +26,7 @@ tfd = tfp.distributions
 
 
 def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
-  """Returns the log density of a joint distribution, with parts made exact.
+  """Returns the log density of a joint distribution with corrected parts.
 
   Args:
     model: `tfd.JointDistribution`, or one with pins.
@@ -51,11 +52,11 @@ def possible(model: Any, parts: frozenset, names: tuple) -> Callable:
 
   Args:
     model: As in `density`.
-    parts: Names of the data that are looked at.
+    parts: Names of the data to check.
     names: As in `density`.
 
   Returns:
-    A function as that of `density`, which returns booleans.
+    A function of the unknowns as in `density`, which returns booleans.
   """
 
   def of_one(laws, values):
@@ -71,8 +72,8 @@ def _for_each_chain(model, names, function):
   Args:
     model: As in `density`.
     names: As in `density`.
-    function: Takes dicts of the distributions and of the values of one chain,
-      returns a scalar.
+    function: Function of a dict of distributions and a dict of values for one
+      chain, which returns a scalar.
   """
   whole, pins = kinds.unpinned(model)
   left = [name for name in names if name not in pins]
@@ -124,11 +125,11 @@ def _log_prob(law, value, is_inexact):
 
 
 def exact(law: Any) -> Any:
-  """Returns a distribution with the density zero outside of its support.
+  """Returns a distribution whose density is zero outside of its support.
 
   Args:
-    law: `tfd.Distribution`, no joint one. It is returned itself where TFP's
-      density is zero, or not a number, outside.
+    law: `tfd.Distribution`, no joint one. It is returned itself if TFP's
+      density is right already.
   """
   for wrappers, rebuild in _REBUILDS:
     if kinds.is_a(law, *wrappers):
@@ -143,14 +144,14 @@ def exact(law: Any) -> Any:
 
 
 class _Delegate(tfd.Distribution):
-  """A distribution that is another one, but for its density."""
+  """A distribution that draws like another one, but has its own density."""
 
   def __init__(self, distribution: Any, name: str = 'exact'):
     """Wraps a distribution.
 
     Args:
       distribution: `tfd.Distribution` without others inside.
-      name: As of all distributions.
+      name: Name of the distribution.
     """
     self._distribution = distribution
     super().__init__(
@@ -179,7 +180,7 @@ class _Delegate(tfd.Distribution):
 
 
 class _ZeroOutside(_Delegate):
-  """A distribution with the density zero where it can draw nothing."""
+  """A distribution whose density is zero outside of its support."""
 
   def _log_prob(self, x):
     law, rank = self._distribution, kinds.rank(self._distribution)
@@ -194,12 +195,12 @@ class _ZeroOutside(_Delegate):
 
 
 def _harmless(law, value, is_inside):
-  """Returns values that are inside: gradients elsewhere could be NaN."""
+  """Returns values inside, because gradients outside could be NaN."""
   if kinds.rank(law) or not law.dtype.is_floating:
     return value
   try:
     bijector = law.experimental_default_event_space_bijector()
-  except Exception:  # As in `_by_map`.
+  except Exception:  # A user's own distribution may raise anything.
     return value
   if bijector is None:
     return tf.where(is_inside, value, tf.ones_like(value))
@@ -289,9 +290,10 @@ class _Truncated(_Delegate):
     low finite          log p(x) - log P(X > low)
     high finite         log p(x) - log P(X < high)
     neither             log p(x)
-    both                TFP's own
+    both                TFP's own density
 
-  for X of the whole distribution. Bounds may mix these cases.
+  p and X belong to the distribution that is not truncated. Bounds may mix these
+  cases.
   """
 
   def _log_prob(self, x):
@@ -318,7 +320,8 @@ class _Truncated(_Delegate):
     """Returns TFP's density where both bounds are finite."""
     law = self._distribution
     low = tf.where(both, low, tf.stop_gradient(law.loc - law.scale))
-    # Not as far as the other one: TFP's Cauchy has no gradient there.
+    # The bounds lie at different distances from `loc`, because TFP's Cauchy has
+    # no gradient at equal distances.
     high = tf.where(both, high, tf.stop_gradient(law.loc + 2 * law.scale))
     x = tf.where(both, x, tf.stop_gradient(law.loc))
     return law.copy(low=low, high=high).log_prob(x)

@@ -1,4 +1,4 @@
-"""Starts that a user gave of the unknowns of a joint distribution."""
+"""Checks starts that a user gave for the unknowns of a joint distribution."""
 
 import numpy as np
 import tensorflow as tf
@@ -12,14 +12,14 @@ def of_joint(events, names, init, dtype, num_chains):
   """Returns starts in the structure of the unknowns.
 
   Args:
-    events: Their shapes, a structure.
-    names: Of all of them, in the order of `tf.nest.flatten`.
-    init: Starts by name, or in the order of the model where it has one.
-    dtype: Of the unknowns.
+    events: Structure of the unknowns' event shapes.
+    names: Names of the unknowns, in the order of `tf.nest.flatten`.
+    init: Starts by name, or in the order of the model if it has an order.
+    dtype: Dtype of the unknowns.
     num_chains: First dimension of all starts.
 
   Raises:
-    ValueError: If these are no starts of the unknowns.
+    ValueError: If `init` has other parts, shapes or no numbers.
   """
   leaves = tf.nest.flatten(init)
   given = dict(zip(state_parts.names(init), leaves))
@@ -27,7 +27,7 @@ def of_joint(events, names, init, dtype, num_chains):
   if isinstance(init, dict) and set(init) == set(names):
     given = init  # Rows of numbers may be lists.
   elif is_bare and not isinstance(events, dict) and len(leaves) == len(names):
-    given = dict(zip(names, leaves))  # In the order of the model.
+    given = dict(zip(names, leaves))
   if set(given) != set(names):
     raise ValueError(
       f'`init` has the parts {", ".join(given)}, but the unknowns of the model '
@@ -47,7 +47,7 @@ def _starts_of(name, event, given, dtype, num_chains):
   shape = (num_chains, *event.as_list())
   try:
     rows = None if isinstance(given, tf.TensorSpec) else np.asarray(given)
-  except ValueError:  # Rows of several lengths.
+  except ValueError:  # The rows have several lengths.
     rows = None
   if rows is None or rows.dtype.kind not in 'fiu' or rows.shape != shape:
     found = f'the shape {rows.shape}' if rows is not None else repr(given)
@@ -60,7 +60,7 @@ def _starts_of(name, event, given, dtype, num_chains):
 
 
 def unconstrained(bijector, names, starts):
-  """Returns starts behind the bijector; refuses those out of their support."""
+  """Returns unconstrained starts; refuses starts outside of their support."""
   found = bijector.inverse(starts)
   for name, part, given in zip(
     names, tf.nest.flatten(found), tf.nest.flatten(starts)

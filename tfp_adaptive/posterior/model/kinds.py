@@ -1,7 +1,7 @@
-"""Which of TFP's wrappers a distribution is, and what is inside of it.
+"""Answers which of TFP's wrappers a distribution is, and what it wraps.
 
 `tfd.Sample(d)` is an instance of `_Sample`, and not of `tfd.Sample`, if `d` is
-no composite tensor. All questions of this kind are asked here.
+no composite tensor. The functions here know such cases.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def _widest(kind):
 def is_plainly_transformed(law: Any) -> bool:
   """Returns whether the support of a distribution is its bijector's image.
 
-  Subclasses as `tfd.LogNormal` have a map of their own.
+  Subclasses such as `tfd.LogNormal` have their own bijector.
   """
   plain = _widest(tfd.TransformedDistribution)
   same = plain._default_event_space_bijector
@@ -50,7 +50,7 @@ def is_plainly_transformed(law: Any) -> bool:
 
 
 def inside(law: Any) -> list:
-  """Returns the distributions that a wrapper was given; none of others."""
+  """Returns the distributions inside of a wrapper; [] for other ones."""
   if is_a(law, tfd.Mixture) and not is_a(law, tfd.Inflated):
     return list(law.components)
   if is_a(law, tfd.MixtureSameFamily):
@@ -78,10 +78,10 @@ def described(law: Any) -> str:
 
 
 def in_order(structure: Any) -> tuple:
-  """Returns (names, parts) of a joint structure; `None` for a sequence's names.
+  """Returns (names, parts) of a joint structure; a sequence has names `None`.
 
   Args:
-    structure: namedtuple, dict or sequence, one level of which is taken apart.
+    structure: namedtuple, dict or sequence, of which one level is taken apart.
   """
   if hasattr(structure, '_asdict'):
     structure = structure._asdict()

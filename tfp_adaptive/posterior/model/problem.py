@@ -1,11 +1,11 @@
-"""A model as one density over a vector, with the way back and with names.
+"""A model as one density over vectors, with the map back and with names.
 
-A joint distribution with its data pinned, or a density with starts and
-bijectors: its unknowns x are sampled as z, T^-1(x) in one vector,
+The model is a joint distribution with its data pinned, or a log density p with
+starts and bijectors. Its unknowns x are sampled as one vector z = T^-1(x),
 
   log pi(z) = log p(T(z)) + log |det dT/dz|,
 
-and T(z) is what a user sees.
+and a user sees T(z).
 """
 
 import functools
@@ -43,8 +43,8 @@ __all__ = [
 tfb = tfp.bijectors
 tfd = tfp.distributions
 
-_RADIUS = 2.0  # Of starts that nobody gave, in unconstrained space.
-_NUM_CANDIDATES = 512  # Among which a point is sought where data are possible.
+_RADIUS = 2.0  # Drawn starts are uniform in [-2, 2] in unconstrained space.
+_NUM_CANDIDATES = 512  # Points that are tried to find one with possible data.
 _EXAMPLE = (
   '`tfpa.sample_posterior(log_prob_fn, init={"scale": tf.TensorSpec([])}, '
   'bijectors={"scale": tfb.Exp()})`'
@@ -52,7 +52,7 @@ _EXAMPLE = (
 
 
 class Problem(NamedTuple):
-  """What is sampled, [chains, d] unconstrained, and what it means."""
+  """A density over unconstrained z, [chains, d], and the meaning of z."""
 
   # z -> [chains].
   target_log_prob_fn: Callable
@@ -60,23 +60,23 @@ class Problem(NamedTuple):
   constrain: Callable
   # (number of chains, [2] seed) -> z.
   draw_starts: Callable
-  # The same from the prior; None where no prior is known.
+  # The same from the prior; None if no prior is known.
   draw_prior: Callable | None
   # Names of the leaves of the structure, in the order of `tf.nest.flatten`.
   names: tuple
-  # The same for every unconstrained coordinate: `theta[3]`.
+  # Names of the unconstrained coordinates, for example `theta[3]`.
   coordinates: tuple
   dtype: Any
   event_size: int
-  # dict of the values that parts of a joint distribution were given, numpy;
-  # structures of parts that are joint distributions.
+  # dict of the observed values of a joint distribution, numpy. A part that is a
+  # joint distribution itself has a structure of values.
   observed: dict
-  # That joint distribution, nothing pinned; None of a density.
+  # The joint distribution with nothing pinned; None for a density.
   model: Any = None
   # For ArviZ: dimension -> labels, name -> dimensions.
   coords: Any = MappingProxyType({})
   dims: Any = MappingProxyType({})
-  # The density where it is computed outside of TensorFlow: function of arrays z
+  # A density that is computed outside of TensorFlow: function of arrays z
   # [chains, d] to values and gradients.
   in_python: Callable | None = None
 
@@ -89,8 +89,8 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
     pins: dict of observed values, by name.
     init: Starts [chains, event...] of all unknowns, by name or in the model's
       structure; `None`: they are drawn.
-    num_chains: Of starts.
-    options: Names of options, to be proposed where a name is misspelled.
+    num_chains: Number of starts.
+    options: Names of options, to propose one if a name is misspelled.
   """
   checked = data.checked(model, pins, options)
   model, names, log_prob = _pinned(model, pins, checked)
@@ -145,7 +145,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
 
 
 def _map_of(model):
-  """Returns the map onto the supports; TFP draws from the prior to make it."""
+  """Returns the map onto the supports, for which TFP draws from the prior."""
   try:
     return supports.bijector_of(model)
   except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -207,7 +207,7 @@ def _bounded(problem, possible, which, is_given):
 
 
 def _candidates(problem):
-  """Returns points [n, d], among which some may be possible."""
+  """Returns points [n, d], some of which may have possible data."""
   seed = tf.constant([0, 1])
   points = [np.asarray(problem.draw_starts(_NUM_CANDIDATES, seed))]
   if problem.draw_prior is not None:
@@ -220,12 +220,12 @@ def _candidates(problem):
       ValueError,
       tf.errors.OpError,
     ):
-      pass  # A prior need not have draws.
+      pass  # A prior may have no draws.
   return np.concatenate(points)
 
 
 def _pinned(model, pins, checked):
-  """Returns a joint distribution with values, its unknowns and its density."""
+  """Returns (pinned joint distribution, names of unknowns, log density)."""
   whole, before = kinds.unpinned(model)
   given = {**before, **pins}
   parts = checked.names
@@ -250,11 +250,11 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
 
   Args:
     log_prob_fn: Log density over a structure, called as TFP calls it.
-    init: The structure: of starts [chains, event...], or of `tf.TensorSpec` of
-      an event.
-    bijectors: The same structure, or dict with some of its keys, of bijectors
-      onto the supports; `None`: all real.
-    num_chains: Of starts.
+    init: Structure of starts [chains, event...], or of a `tf.TensorSpec` for
+      each event.
+    bijectors: Bijectors onto the supports, in the same structure or a dict with
+      some of its keys; `None`: all unknowns are real.
+    num_chains: Number of starts.
   """
   if init is None:
     raise ValueError(
@@ -310,7 +310,8 @@ def labelled(problem, coords, dims):
     dims: dict of name -> names of dimensions, or `None`.
 
   Raises:
-    ValueError: If a name is none of the model, or labels are not as many.
+    ValueError: If the model has no such name, or if the number of labels or of
+      dimensions does not fit.
   """
   coords = {**problem.coords, **(coords or {})}
   dims = {name: list(x) for name, x in {**problem.dims, **(dims or {})}.items()}
@@ -373,7 +374,7 @@ def of_model(model, num_chains):
       [tf.as_dtype(x.dtype) for x in example.values()],
     )
     if len(example) == 1 and isinstance(found, tf.Tensor):
-      found = [found]  # Of one output TensorFlow makes no list.
+      found = [found]  # TensorFlow returns a single output without a list.
     for part, x in zip(found, example.values(), strict=True):
       part.set_shape([*z.shape[:-1], *x.shape[1:]])
     return dict(zip(example, found))
@@ -382,7 +383,11 @@ def of_model(model, num_chains):
 
 
 def _in_python(model, problem):
-  """Returns values and gradients by z of a model that Python computes."""
+  """Returns the function of z to values and gradients by z, in Python.
+
+  With g the gradient of log p at T(z), held fixed, the gradient by z is that of
+  <T(z), g> + log |det dT/dz|.
+  """
   specs = tf.nest.flatten(model.init)
   maps = _bijectors_like(model.init, problem.names, model.bijectors)
   shapes = [
@@ -456,7 +461,8 @@ class _Split:
     self.event_size = sum(self.sizes)
 
   def __call__(self, z):
-    # A new Tensor each time: bijectors cache by it, across `tf.cond` too.
+    # A new Tensor each time, because bijectors cache results by their argument,
+    # across the branches of `tf.cond` too.
     z = tf.identity(tf.cast(z, self._dtype))
     parts = tf.split(z, self.sizes, axis=-1)
     return tf.nest.pack_sequence_as(
@@ -474,11 +480,11 @@ class _Split:
     return tf.concat(rows, axis=-1)
 
   def coordinates(self, names):
-    """Returns a name for each number, given those of the parts."""
+    """Returns a name for each number, given the names of the parts."""
     return coordinate_names(names, self._flat)
 
   def indices(self, names, parts):
-    """Returns the indices of the numbers of some parts, and of those inside."""
+    """Returns the indices of all numbers that belong to the given parts."""
     owner = np.repeat(np.arange(len(names)), self.sizes)
     is_in = [name.split('.')[0] in parts for name in names]
     return np.flatnonzero(np.asarray(is_in)[owner])
@@ -516,7 +522,7 @@ def _bijectors_like(init, names, bijectors):
 
 
 def _matched(init, maps):
-  """Returns the maps of all leaves: by name where `init` has names."""
+  """Returns the maps of all leaves, by name if `init` has names."""
   parts, maps = (
     s._asdict() if hasattr(s, '_asdict') else s for s in (init, maps)
   )
@@ -542,7 +548,7 @@ def _matched(init, maps):
 
 
 def _events_and_starts(names, leaves, num_chains):
-  """Returns `tf.TensorSpec`s of events, and starts, none where specs came."""
+  """Returns (`tf.TensorSpec`s of events, starts); no starts if specs came."""
   if not leaves:
     raise ValueError(f'`init` has no parts. Write for example {_EXAMPLE}.')
   if all(isinstance(leaf, tf.TensorSpec) for leaf in leaves):
@@ -594,7 +600,7 @@ def _unconstrained(name, event, bijector):
 
 
 def _one_dtype(names, dtypes):
-  """Returns the dtype of all parts; refuses two, and discrete ones."""
+  """Returns the dtype of all parts; refuses mixed and discrete dtypes."""
   dtypes = [tf.as_dtype(dtype) for dtype in dtypes]
   for name, dtype in zip(names, dtypes):
     if not dtype.is_floating:

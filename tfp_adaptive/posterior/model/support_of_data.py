@@ -1,12 +1,12 @@
-"""Which data a distribution can draw, and which density it has for others.
+"""Finds which data a distribution can draw.
 
-Most distributions of TFP have a finite density where they have no mass: a
-Poisson at 1.5, an `Exponential` at -1. `allowed` walks through wrappers and
-says where data are possible, as a Tensor. Where the unknowns have a say in it,
-`posterior.exact` mends the density.
+Most distributions of TFP have a finite density outside of their support, for
+example a Poisson at 1.5 or an `Exponential` at -1. `allowed` walks through
+wrappers and returns Tensors that say where data are possible. If they depend on
+unknowns, `posterior.model.exact` corrects the density.
 
-In this module a mask is a boolean Tensor of the shape of the data themselves:
-it repeats what is known of an event for all of its numbers.
+In this module a mask is a boolean Tensor with the shape of the data. A fact
+about an event is repeated for all numbers of the event.
 """
 
 import functools
@@ -33,24 +33,24 @@ tfb = tfp.bijectors
 tfd = tfp.distributions
 tnp = tf.experimental.numpy
 
-# Data that were rounded before they came here are data still.
+# Data may have been rounded by so much, for example shares that sum to 1.
 _ROUNDED = 1e-2
 
 
 class Rule(NamedTuple):
   """One condition on data."""
 
-  # Where it holds.
+  # Mask of the data that meet the condition.
   mask: tf.Tensor
-  # What data must be, after "must be".
+  # Words that follow "must be" in a message.
   words: str
-  # Whether it holds at single points only, as "is a whole number" does.
+  # Whether the condition holds at single points only, as "is a whole number".
   is_point: bool = False
-  # Where data lie at an end of the support, and where the density is not finite
-  # then. None if it has no ends.
+  # Masks of the data at an end of the support, and of the data whose density is
+  # not finite. None if the support has no ends.
   is_end: Any = None
   is_dead: Any = None
-  # Axes of an event that is right or wrong as a whole; they are the last ones.
+  # Number of last axes over which an event is right or wrong as a whole.
   rank: int = 0
 
   def map(self, function: Callable) -> 'Rule':
@@ -61,15 +61,15 @@ class Rule(NamedTuple):
 
 
 class Support(NamedTuple):
-  """What is known of data under one distribution."""
+  """Conditions on data under one distribution."""
 
   # Conditions that all must hold.
   rules: tuple = ()
-  # Masks that must hold, or the density of TFP is wrong.
+  # Masks outside of which TFP's density is wrong.
   inside: tuple = ()
 
   def map(self, function: Callable) -> 'Support':
-    """Returns the support after a function of all masks, as axes move."""
+    """Returns the support after a function of all masks, as for moved axes."""
     rules = tuple(rule.map(function) for rule in self.rules)
     return Support(rules, tuple(map(function, self.inside)))
 
@@ -90,8 +90,8 @@ def allowed(law: Any, value: tf.Tensor) -> Support:
 
   Args:
     law: `tfd.Distribution`, no joint one.
-    value: [batch..., event...], one draw. Of its dtype if that is a floating
-      one, else of float64, so that fractions are seen.
+    value: [batch..., event...], one draw, in the dtype of `law` or, if that is
+      not floating, in float64, so that fractions are seen.
   """
   for wrappers, walk in _WALKS:
     if kinds.is_a(law, *wrappers):
@@ -172,8 +172,8 @@ def _joined(laws, values, join):
 
   Args:
     laws: Distributions of the parts.
-    values: What each of them drew.
-    join: Function of one mask for each part, returns that of all.
+    values: A value of each part.
+    join: Function of a list of masks, one for each part, to the joined mask.
   """
   rules, inside = [], []
   everywhere = [tf.ones_like(value, tf.bool) for value in values]
@@ -194,7 +194,7 @@ def _joined(laws, values, join):
 
 
 def _of_masked(law, value):
-  """Allows anything where the mask says that data are not valid."""
+  """Allows anything at entries that the distribution masks."""
   valid = tf.convert_to_tensor(law.validity_mask)
   for _ in range(kinds.rank(law)):
     valid = valid[..., tf.newaxis]
@@ -206,7 +206,7 @@ def _of_masked(law, value):
 
 
 def _of_mixture(law, value):
-  """Allows what any component can draw; all must have the right density."""
+  """Allows data that any component can draw."""
   return _any_of([allowed(part, value) for part in law.components], value)
 
 
@@ -217,14 +217,14 @@ def _of_components(law, value):
 
 
 def _of_hidden_markov(law, value):
-  """Allows what any state can emit."""
+  """Allows data that any state can emit."""
   inner = law.observation_distribution
   if kinds.rank(inner) is None:
     return Support()
   end = value.shape.rank - kinds.rank(inner)
   if law.parameters['time_varying_observation_distribution']:
     return _any_along(allowed(inner, tf.expand_dims(value, end)), end)
-  # The states are the last axis of the batch, and know of no steps.
+  # The last batch axis has the states. There is no axis for the steps.
   moved = tnp.moveaxis(value, end - 1, 0)
   found = _any_along(allowed(inner, tf.expand_dims(moved, end)), end)
   return found.map(lambda mask: tnp.moveaxis(mask, 0, end - 1))
@@ -234,7 +234,7 @@ def _any_of(found, value):
   """Returns the support of a mixture from those of its components."""
   inside = sum((one.inside for one in found), ())
   if not all(one.rules for one in found):
-    return Support((), inside)  # One of them can draw anything.
+    return Support((), inside)  # A component without rules can draw anything.
   masks = [tf.broadcast_to(_all(one.rules), tf.shape(value)) for one in found]
   words = dict.fromkeys(rule.words for one in found for rule in one.rules)
   is_point = all(any(rule.is_point for rule in one.rules) for one in found)
@@ -258,7 +258,7 @@ def _all(rules):
 
 
 def _of_markov_chain(law, value):
-  """Looks at the first state, and at each one given the state before."""
+  """Checks the first state, and each later state given the one before it."""
   first, steps = law.initial_state_prior, law.parameters['num_steps']
   if kinds.rank(first) is None:
     return Support()
@@ -279,7 +279,7 @@ def _of_autoregressive(law, value):
 
 
 def _of_transformed(law, value):
-  """Looks where the data come from; the bijector itself must reach them."""
+  """Checks the sources of the data, and that the bijector reaches the data."""
   bijector, inner = law.bijector, law.distribution
   events, inner_rank = kinds.rank(law), kinds.rank(inner)
   if events is None or inner_rank is None:
@@ -313,7 +313,7 @@ _RANGE = 'in the range of its bijector'
 
 
 def _is_onto(bijector):
-  """Returns whether it is known that a bijector reaches everything."""
+  """Returns whether a bijector is known to reach all real numbers."""
   if isinstance(bijector, tfb.Chain):
     return all(map(_is_onto, bijector.bijectors))
   return isinstance(bijector, _ONTO)
@@ -334,7 +334,7 @@ _ONTO = (
 
 
 def _spread(mask, rank, value, events):
-  """Returns for all numbers of an event whether its source is all allowed."""
+  """Returns a mask of the events whose whole source is allowed."""
   mask = tf.reduce_all(mask, axis=list(range(-rank, 0))) if rank else mask
   for _ in range(events):
     mask = mask[..., tf.newaxis]
@@ -342,10 +342,11 @@ def _spread(mask, rank, value, events):
 
 
 def _image(bijector, value, source, words):
-  """Returns rules for what a bijector can reach, given value and source.
+  """Returns rules for the image of a bijector, given value and source.
 
-  An inverse that is NaN has no source. Bijectors of vectors and matrices ignore
-  what does not fit, as numbers above a diagonal, so these must come back too.
+  A value without a source has an inverse that is NaN. Bijectors of vectors and
+  matrices ignore numbers that do not fit, such as those above a diagonal, so
+  `forward(source)` must also be the value.
   """
   if not bijector.inverse_min_event_ndims:
     return (Rule(~tf.math.is_nan(source), words),)
@@ -356,7 +357,7 @@ def _image(bijector, value, source, words):
 
 
 def _of_event(mask, rank):
-  """Returns a mask that holds for an event where it holds for all of it."""
+  """Returns the mask of events that are right in all of their numbers."""
   axes = list(range(-rank, 0))
   if not axes:
     return mask
@@ -418,7 +419,7 @@ def _broadcast(rule, value, rank):
 
 
 def _is_whole(value):
-  """Returns where numbers are whole, up to the rounding of a bijector."""
+  """Returns the mask of numbers that are whole up to a bijector's rounding."""
   return tf.abs(value - tf.round(value)) <= _rounding(value)
 
 
@@ -441,7 +442,7 @@ def _from_one(law, value):
 
 
 def _shares(law, value):
-  if law.dtype.is_integer:  # TFP rounds an array's down.
+  if law.dtype.is_integer:  # TFP rounds the numbers of an array down.
     words = '0 or 1, shares with `dtype=tf.float32` there'
     return [Rule((value == 0) | (value == 1), words, True)]
   return [Rule((value >= 0) & (value <= 1), '0 or 1, or between')]
@@ -520,7 +521,7 @@ def _seen(law, value):
 
 
 def _constant(law, value):
-  """Returns the rule of a value that is no random one."""
+  """Returns the rule of a value that is not random."""
   loc = tf.cast(tf.convert_to_tensor(law.loc), value.dtype)
   slack = tf.cast(tf.convert_to_tensor(law.atol), value.dtype)
   slack += tf.cast(tf.convert_to_tensor(law.rtol), value.dtype) * tf.abs(loc)
@@ -529,7 +530,7 @@ def _constant(law, value):
 
 
 def _quantized(law, value):
-  """Returns the rules of rounded numbers between two of them."""
+  """Returns the rules of rounded numbers between two bounds."""
   rules = [_whole(value)]
   for bound, compare, words in (
     (law.low, tf.greater_equal, 'at least'),
@@ -539,7 +540,7 @@ def _quantized(law, value):
       bound = tf.cast(bound, value.dtype)
       mask = compare(value, bound)
       rules.append(Rule(mask, f'{words}{_shown(bound) or " its bound"}'))
-  # The base drew at most 1 less than the whole number above it.
+  # A whole number n comes from a base draw in (n - 1, n].
   base = [allowed(law.distribution, value - step) for step in (0.0, 0.5)]
   return [*rules, *_any_of(base, value).rules]
 
@@ -566,20 +567,20 @@ def _direction(law, value):
 
 
 def _angle(law, value):
-  # The density has a period, so angles from 0 to 2 pi are right as well.
+  # The density is periodic, so angles from 0 to 2 pi are right too.
   mask = tf.abs(value) <= 2 * np.pi + 1e-5
   return [Rule(mask, 'angles in radians, from -pi to pi or from 0 to 2 pi')]
 
 
 def _matrix(law, value):
-  """Returns the rule of covariances, or of their factors."""
+  """Returns the rule for covariances or their factors."""
   if law.input_output_cholesky:
     return [Rule(_is_factor(value), _FACTOR, True)]
   return [Rule(_is_covariance(value), 'symmetric and positive definite', True)]
 
 
 def _correlations(law, value):
-  """Returns the rules of correlations, or of their factors."""
+  """Returns the rules for correlations or their factors."""
   if law.input_output_cholesky:
     return _correlation_factor(law, value)
   is_one = tf.abs(tf.linalg.diag_part(value) - 1) <= _ROUNDED
@@ -618,7 +619,7 @@ def _is_covariance(value):
 
 
 def _generalized_pareto(law, value):
-  """Returns the rules of a tail from `loc` on, up to a bound if it has one."""
+  """Returns the rules for a tail that begins at `loc` and may have an end."""
   distance = (value - law.loc) / law.scale
   known = tf.get_static_value(law.concentration)
   rules = [_at_least(law, value, law.loc)]
@@ -637,7 +638,7 @@ def _extreme(law, value):
 
 
 def _by_map(law, value):
-  """Returns the rules that the map onto the support tells."""
+  """Returns the rules that follow from the map onto the support."""
   try:
     bijector = law.experimental_default_event_space_bijector()
   except Exception:  # A user's own distribution may raise anything.
@@ -672,7 +673,7 @@ def _of_map(law, bijector, value):
 
 
 def _at_least(law, value, low):
-  """Returns the rule of numbers from a bound on, 0 if it is `None`."""
+  """Returns the rule of numbers from a bound on; `None` is the bound 0."""
   words = 'not negative'
   if low is None:
     low = tf.zeros([], value.dtype)
@@ -694,10 +695,10 @@ def _between(law, value, low, high):
 
 
 def _ends(law, value, *ends):
-  """Returns where data lie at an end, and where the density is not finite.
+  """Returns masks of data at an end, and of data without a finite density.
 
-  Two `None` where it is known that there are no such data, as computing the
-  density may take long.
+  Both are `None` if no data can lie at an end, because the density may take
+  long to compute.
   """
   known = [tf.get_static_value(tensor) for tensor in (value, *ends)]
   is_known = all(number is not None for number in known)
@@ -708,8 +709,8 @@ def _ends(law, value, *ends):
 
 
 def _is_dead(law, value):
-  """Returns where the density of a distribution is zero or infinite."""
-  if isinstance(law, tfd.TruncatedCauchy):  # Its density ends in no zero.
+  """Returns the mask of values whose density is zero or infinite."""
+  if isinstance(law, tfd.TruncatedCauchy):  # The density is finite at its ends.
     return tf.zeros_like(value, tf.bool)
   return ~tf.math.is_finite(law.log_prob(tf.identity(value)))
 
@@ -719,7 +720,7 @@ def _is_near(value, other):
 
 
 def _shown(tensor):
-  """Returns ` 3` for a Tensor that is known and one number, else ``."""
+  """Returns ' 3' for a Tensor that is one known number, else ''."""
   known = tf.get_static_value(tensor)
   return f' {known:g}' if known is not None and np.ndim(known) == 0 else ''
 
@@ -759,7 +760,7 @@ _LEAVES = (
   ((tfd.GeneralizedExtremeValue,), _extreme),
 )
 
-# TFP's density of these is zero wherever they have no mass.
+# Distributions whose density in TFP is zero outside of their support.
 _ZERO_OUTSIDE = (
   tfd.Bates,
   tfd.ContinuousBernoulli,
@@ -779,7 +780,7 @@ _ZERO_OUTSIDE = (
 
 
 def is_zero_outside(law: Any) -> bool:
-  """Returns whether TFP's density is zero wherever there is no mass.
+  """Returns whether TFP's density is zero outside of the support.
 
   Args:
     law: `tfd.Distribution` without others inside.

@@ -1,11 +1,11 @@
 """Maps of all real numbers onto the supports of a joint distribution.
 
-TFP's own maps, with these exceptions. Positive numbers are exponentials and
-not softplus. The logarithm of a scale is what other unknowns are normal given:
-their precision is exp(-2 u), which conditional Gaussians hold exactly, and
-softplus bends it. Stan, PyMC and NumPyro sample the logarithm too.
+They are TFP's own maps, with two exceptions. First, positive numbers are exp(u)
+and not softplus(u). If u is the logarithm of a scale, other unknowns have the
+precision exp(-2 u), which a conditional Gaussian holds exactly. Stan, PyMC and
+NumPyro sample the logarithm too.
 
-Some of TFP's maps are wrong, and are mended or refused here:
+Second, some of TFP's maps are wrong, and are corrected or refused here:
 - the maps of Wishart distributions reach no small diagonal;
 - `input_output_cholesky=True` gives the density of the matrix L L^T at its
   factor L, so the factor also needs the volume of L -> L L^T;
@@ -35,7 +35,7 @@ tfd = tfp.distributions
 
 
 class NoMapError(ValueError):
-  """Why a distribution cannot be that of an unknown: a clause about it."""
+  """Says in a clause why an unknown cannot have a distribution."""
 
 
 def bijector_of(model: Any) -> tfb.Bijector:
@@ -55,9 +55,9 @@ def map_of(law: Any) -> tfb.Bijector | None:
     law: `tfd.Distribution` of the part.
 
   Raises:
-    NoMapError: If TFP's map is wrong, and it is known what to write instead.
+    NoMapError: If TFP's map is wrong; the error says what to write instead.
   """
-  if isinstance(law, tfd.JointDistribution):  # A model inside of the model.
+  if isinstance(law, tfd.JointDistribution):  # The part is a model itself.
     return bijector_of(law)
   for refused, clause in _REFUSED:
     if kinds.is_a(law, refused):
@@ -73,7 +73,7 @@ def map_of(law: Any) -> tfb.Bijector | None:
   return _of_leaf(law)
 
 
-# Sequences, whose map TFP makes from that of one step.
+# Sequences, whose map TFP makes from the map of one step.
 _IN_STEPS = (tfd.Autoregressive, tfd.HiddenMarkovModel, tfd.MarkovChain)
 # Wrappers that only rearrange axes.
 _AROUND_ONE = (
@@ -130,10 +130,10 @@ def _check_steps(law):
 
 
 def _around(law, inner):
-  """Returns the map of a wrapper, given that of the distribution inside."""
+  """Returns the map of a wrapper, given the map of what it wraps."""
   if inner is None:
     return None
-  # TFP asks the distribution inside for its map: for this moment it has ours.
+  # TFP asks the wrapped distribution for its map, so it gets ours for a moment.
   law.distribution._default_event_space_bijector = lambda: inner
   try:
     return law.experimental_default_event_space_bijector()
@@ -142,7 +142,7 @@ def _around(law, inner):
 
 
 def _transformed(law, inner):
-  """Returns the map of a transformed distribution, given its base's."""
+  """Returns the map of a transformed distribution, given its base's map."""
   if not law.bijector._is_injective:
     raise NoMapError(
       f'whose `tfb.{type(law.bijector).__name__}` is not one to one, so that '
@@ -155,7 +155,7 @@ def _transformed(law, inner):
 
 def _of_leaf(law):
   """Returns the map of a distribution without others inside."""
-  if isinstance(law, tfd.InverseGaussian):  # TFP's own is of float32 alone.
+  if isinstance(law, tfd.InverseGaussian):  # TFP's map has only float32.
     return tfb.Exp()
   try:
     found = law.experimental_default_event_space_bijector()
@@ -176,9 +176,9 @@ def _of_wishart(law):
 
 
 class _Volume(tfb.Bijector):
-  """The identity of factors L, with the volume of the map L -> L L^T.
+  """The identity for factors L, with the volume of the map L -> L L^T.
 
-  A density over matrices at L L^T, times this volume, is one over factors.
+  A density over matrices at L L^T times this volume is a density over factors.
   """
 
   def __init__(self, name: str = 'volume_of_factor'):
@@ -262,7 +262,7 @@ def with_infinite_bounds(bijector: tfb.Bijector | None) -> tfb.Bijector | None:
   """Returns a map that is right where a bound of its interval is infinite.
 
   Args:
-    bijector: Any; without such a bound it is returned itself.
+    bijector: Any bijector. It is returned itself if it has no such bound.
   """
   if isinstance(bijector, tfb.Chain):
     found = [with_infinite_bounds(part) for part in bijector.bijectors]
@@ -321,7 +321,7 @@ class _Interval(tfb.Bijector):
     Args:
       low: Lower bounds, finite or -inf.
       high: Upper bounds, finite or inf.
-      name: As of all bijectors.
+      name: Name of the bijector.
     """
     parameters = dict(low=low, high=high, name=name)
     self._low, self._high = low, high
@@ -343,7 +343,7 @@ class _Interval(tfb.Bijector):
       tf.where(both, low, tf.zeros_like(low)),
       tf.where(both, high, tf.ones_like(high)),
     )
-    # At the finite bound, and the direction in which exp(z) goes from there.
+    # The finite bound, and the sign with which exp(z) is added to it.
     bound = tf.where(has_low, low, tf.where(has_high, high, 0.0))
     sign = tf.where(has_low, tf.ones_like(bound), -tf.ones_like(bound))
     return inner, both, has_low ^ has_high, bound, sign
