@@ -1,10 +1,10 @@
 """The log density of a model as one flat program, traced once for all stages.
 
-`Problem.target_log_prob_fn` is what the user wrote. A run traces its value and
-gradient once for each number of rows, without function calls in the graph, and
-uses that program everywhere: for starts, kernels, the choice of a structure,
-and checks. On a CPU the program computes in float64, also where the model is
-written in float32, as far as its operations allow.
+`Problem.target_log_prob_fn` is the user's density. A run traces its value and
+gradient once for each number of rows, without function calls in the graph. All
+stages use this program: starts, kernels, the choice of a structure and checks.
+On a CPU the program computes in float64 if its operations allow it, even if the
+model is written in float32.
 """
 
 import functools
@@ -25,14 +25,14 @@ from tfp_adaptive.posterior.engines import python_program
 
 __all__ = ['Density', 'Source', 'source']
 
-_MOST_OF_STEPS = 1000  # Coordinates of a program of steps.
+_MOST_OF_STEPS = 1000  # Most coordinates of a density that a `Program` steps.
 _LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
 # Another call with the same model and data neither compiles nor widens again.
 _KNOWN = known_programs.Known()
 
 
 class Density:
-  """Log density over vectors, `target_log_prob_fn` of all kernels of a run.
+  """Log density over vectors, the `target_log_prob_fn` of all kernels of a run.
 
   Attributes:
     dtype: Dtype in which values are computed, and dtype of states.
@@ -56,7 +56,7 @@ class Density:
     self._target = problem.target_log_prob_fn
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
-    # A density outside of TensorFlow is called from Python where possible.
+    # Function of a density that is computed outside of TensorFlow, or None.
     self.in_python = problem.in_python
     self._entries = {}  # Number of rows -> `known_programs.Entry`.
     self.is_compiled = False
@@ -81,7 +81,8 @@ class Density:
 
     @custom_gradient.custom_gradient
     def log_prob(rows):
-      # A tape would look into the program, whose second value is the gradient.
+      # Without `stop_gradient` a tape would differentiate the program, although
+      # its second value is the gradient.
       value, gradient = program(tf.stop_gradient(rows))
       return value, lambda upstream: upstream[:, tf.newaxis] * gradient
 
@@ -113,8 +114,8 @@ class Density:
   def evaluate(self, rows):
     """Returns values [n] and gradients [n, d] of rows [n, d], numpy.
 
-    Rows are computed in batches of as many as there are chains, because a
-    density need not hold more at once.
+    A batch has one row for each chain, so that the density needs no more memory
+    than in a step.
     """
     rows = np.asarray(rows, self.dtype.as_numpy_dtype)
     count, size = len(rows), self._num_chains
@@ -132,9 +133,9 @@ class Density:
     return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
 
   def values_in_float64(self, rows):
-    """Returns values [n] of rows [n, d] as float64 has them, numpy.
+    """Returns values [n] of rows [n, d] computed in float64, numpy.
 
-    `None` where the density is computed in float64 anyway, or cannot be.
+    `None` if the run computes in float64 anyway, or if float64 is impossible.
     """
     entry = self._entry(self._num_chains)
     if (
@@ -150,15 +151,15 @@ class Density:
     try:
       wide = _widened(entry)
       found = [wide(tf.constant(x, tf.float64))[0].numpy() for x in batches]
-    except Exception:  # No kernel of an operation, for TensorFlow to say.
+    except Exception:  # An operation may have no kernel for float64.
       return None
     return np.concatenate(found)[:count]
 
   def _evaluated(self, batches):
     """Returns values and gradients of one batch or more, numpy.
 
-    The first time the density alone is called, too: its errors say what is
-    wrong with it.
+    The first call evaluates the density alone as well, because its errors say
+    what is wrong with it.
     """
     if self.in_python:
       return self.steps().evaluate(batches)
@@ -171,14 +172,14 @@ class Density:
 
   @property
   def _has_small_steps(self):
-    """Whether its steps are compiled, with a matrix as an argument."""
+    """Whether a compiled `Program` takes steps, with a matrix as argument."""
     return self.is_compiled and self._event_size <= _MOST_OF_STEPS
 
   def use_xla(self, with_xla):
-    """Sets whether XLA compiles the steps, before the first of them.
+    """Sets whether XLA compiles the steps; call it before the first step.
 
     Args:
-      with_xla: Whether XLA compiles them.
+      with_xla: Whether XLA compiles the steps.
     """
     self.is_compiled = with_xla
 
@@ -199,7 +200,7 @@ class Density:
 
   @property
   def graph(self):
-    """The graph that values and gradients are computed by."""
+    """The graph that computes values and gradients."""
     return self.program(self._num_chains).graph
 
   @property
@@ -208,7 +209,7 @@ class Density:
     return tuple(self.program(self._num_chains).outputs[0].shape)
 
   def lower(self):
-    """Raises what XLA refuses, if it does; nothing is compiled or computed."""
+    """Raises XLA's error if it refuses the density; compiles nothing."""
     if self.xla_refusal:
       raise ValueError(self.xla_refusal)
 
@@ -222,8 +223,8 @@ class Density:
   def _function(self, jit_compile=None):
     """Returns the program as a `tf.function`.
 
-    A call of the program itself takes its arguments by name, and prints them
-    where there is none.
+    It wraps the program, because a call of the program itself takes arguments
+    by name.
     """
     program = self.program(self._num_chains)
     return tf.function(
@@ -261,7 +262,7 @@ class Density:
     try:
       wide = _widened(self._entry(self._num_chains))
       is_alike = _are_alike(concrete(rows), wide(tf.cast(rows, dtype)))
-    except Exception as error:  # What it is, is for TensorFlow to say.
+    except Exception as error:  # The note quotes any error of TensorFlow.
       reason = (str(error).splitlines() or [type(error).__name__])[0]
       self.note = f'float64 failed: {reason[:99]}'
       return
@@ -281,9 +282,9 @@ class Source(NamedTuple):
 
   Attributes:
     entry: `known_programs.Entry` of the function of rows [n, d] to values [n]
-      and gradients [n, d], flat where possible, which runs without XLA.
+      and gradients [n, d]. It is flat if possible and runs without XLA.
     target: The Python function.
-    traced: What it was made of: a `tf.types.experimental.ConcreteFunction`.
+    traced: The `tf.types.experimental.ConcreteFunction` before it was flat.
     xla_refusal: What TensorFlow said when it traced the density for XLA, or ''.
   """
 
@@ -293,12 +294,12 @@ class Source(NamedTuple):
   xla_refusal: str
 
 
-@functools.lru_cache(maxsize=1)  # It holds the graph, and what that captured.
+@functools.lru_cache(maxsize=1)  # An entry holds a graph and its captures.
 def source(target, num_rows, event_size, dtype):
   """Returns the `Source` of a density.
 
   Args:
-    target: `target_log_prob_fn` of a `Problem`, another one for every call.
+    target: `target_log_prob_fn` of a `Problem`, a new function for every call.
     num_rows: n, int.
     event_size: d, int.
     dtype: tf.DType of the model.
@@ -325,8 +326,8 @@ def source(target, num_rows, event_size, dtype):
       value_and_gradient, autograph=False, jit_compile=for_xla
     ).get_concrete_function(tf.TensorSpec([num_rows, event_size], dtype))
 
-  # For XLA the gradient of a loop is another program, which runs without XLA
-  # as well.
+  # The gradient of a loop is another program if it is traced for XLA. That
+  # program runs without XLA too.
   refusal = ''
   try:
     traced = trace(True)
@@ -340,17 +341,17 @@ def source(target, num_rows, event_size, dtype):
   try:
     entry = _KNOWN.entry(flat_graph.flat(traced))
   except Exception:
-    # What cannot be frozen, such as a table, keeps its calls. It is traced
-    # again, because the function above would be compiled by XLA on its own.
+    # A graph that cannot be frozen, for example with a table, keeps its calls.
+    # It is traced again, because XLA would compile the first trace by itself.
     entry = known_programs.Entry(traced if refusal else trace(None))
   return Source(entry, target, traced, refusal)
 
 
 def _are_alike(found, wide):
-  """Whether float64 has the values of float32 but for rounding.
+  """Whether float64 and float32 agree up to rounding in most rows.
 
-  Most rows decide: at a start far out float32 alone may overflow, or round all
-  that counts away.
+  Not all rows need to agree, because at a start far out float32 may overflow or
+  lose all digits that matter.
 
   Args:
     found: Values [n] and gradients [n, d] in float32.
@@ -362,7 +363,7 @@ def _are_alike(found, wide):
     narrow, other = np.asarray(narrow, np.float64), np.asarray(other)
     axes = tuple(range(1, narrow.ndim))
     is_known &= np.all(np.isfinite(narrow) & np.isfinite(other), axis=axes)
-    with np.errstate(invalid='ignore'):  # Of infinities.
+    with np.errstate(invalid='ignore'):  # Infinities may cancel.
       gap = np.max(np.abs(narrow - other), axis=axes, initial=0.0)
     scale = 1.0 + np.max(np.abs(other), axis=axes, initial=0.0)
     is_alike &= gap <= _LARGEST_DIFFERENCE * scale

@@ -1,7 +1,7 @@
-"""Data as a joint distribution draws them, and how likely those that came are.
+"""Predictive draws of a joint distribution, and log densities of its data.
 
-Draw by draw: the unknowns of one draw are put into the model, which then has a
-distribution for each part.
+The functions work draw by draw. They put the unknowns of one draw into the
+model, which then has a distribution for each part.
 """
 
 import warnings
@@ -32,14 +32,14 @@ def simulated(model, unknowns, seed, given=None, computed=()):
 
   Args:
     model: `tfd.JointDistribution`, nothing pinned.
-    unknowns: dict of name -> array [n, event...] or a structure of them.
+    unknowns: dict of name -> array [n, event...] or a structure of arrays.
     seed: int or [2] int32.
-    given: dict of name -> value of parts that keep it; those that the model
-      has not are ignored.
+    given: dict of name -> value, for parts that keep their values. Names that
+      the model does not have are ignored.
     computed: Names of parts that are functions of others, and no data.
 
   Raises:
-    ValueError: If the model has no such parts, or of other shapes.
+    ValueError: If the model has no such parts, or parts of other shapes.
   """
   names = _checked_names(model, unknowns)
   given = {name: v for name, v in (given or {}).items() if name in names}
@@ -69,8 +69,8 @@ def prior_draws(model, given, num_draws, seed):
   """Returns dict of name -> [n, ...]: draws of all parts that have no value.
 
   Args:
-    model: `tfd.JointDistribution`, nothing pinned, no part of it flat.
-    given: dict of name -> value of parts that keep it.
+    model: `tfd.JointDistribution`, nothing pinned, without a flat part.
+    given: dict of name -> value, for parts that keep their values.
     num_draws: n.
     seed: int or [2] int32.
   """
@@ -91,18 +91,19 @@ def prior_draws(model, given, num_draws, seed):
 
 
 def fixed(model, unknowns, values, computed=()):
-  """Returns dict of those values that are no data to be drawn anew.
+  """Returns dict of the values that stay fixed when data are simulated.
 
-  No unknown has a say in their law, or they have one in that of an unknown.
+  A value is fixed if its distribution depends on no unknown, or if an unknown
+  depends on the value.
 
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
-    values: dict of name -> the value, of other parts.
+    values: dict of name -> value, for parts that are no unknowns.
     computed: As in `simulated`.
 
   Raises:
-    ValueError: If the model has no such unknowns, or they have values.
+    ValueError: If the model has no such unknowns, or pins an unknown.
   """
   if not values:
     return {}
@@ -128,12 +129,12 @@ def fixed(model, unknowns, values, computed=()):
 
 
 def depending(model, unknowns, values):
-  """Returns dict of those values in whose law an unknown has a say.
+  """Returns dict of the values whose distribution depends on an unknown.
 
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
-    values: dict of name -> the value, of other parts.
+    values: dict of name -> value, for parts that are no unknowns.
   """
   names = _checked_names(model, unknowns)
   below = _below(_children(model, names), unknowns)
@@ -141,7 +142,7 @@ def depending(model, unknowns, values):
 
 
 def _below(children, names):
-  """Returns the names of parts, and of all that they have a say in."""
+  """Returns the given names and the names of all parts that depend on them."""
   below, reached = set(), set(names)
   while reached - below:
     below |= reached
@@ -150,9 +151,9 @@ def _below(children, names):
 
 
 def _children(model, names):
-  """Returns dict of name -> the other parts in whose law it has a say.
+  """Returns dict of name -> the other parts whose distribution depends on it.
 
-  Seen in the graph of their densities: nothing is computed.
+  The graph of the parts' densities shows it; nothing is computed.
   """
   shapes, dtypes = (
     dict(zip(names, data.in_order(structure)[1]))
@@ -185,7 +186,7 @@ def _children(model, names):
 
 
 def _check_shapes(model, names, given):
-  """Refuses values that a model has in another shape."""
+  """Refuses values whose shape is another one in the model."""
   events = dict(zip(names, data.in_order(model.event_shape)[1]))
   for name, value in given.items():
     pairs = zip(tf.nest.flatten(events[name]), tf.nest.flatten(value))
@@ -209,14 +210,15 @@ def _cast(model, names, values):
 def log_likelihood(model, unknowns, observed, of=None):
   """Returns dict of name -> [n, ...]: log densities of data, given unknowns.
 
-  One for each number that is independent of the others, given the unknowns:
-  `tfd.Sample` and `tfd.Independent` are taken apart.
+  There is one log density for each number that is independent of the others,
+  given the unknowns. To find them, `tfd.Sample` and `tfd.Independent` are taken
+  apart.
 
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
     observed: dict of name -> all values of the model.
-    of: Names of those that are data; `None`: all.
+    of: Names of the data; `None`: all names of `observed`.
   """
   names = _checked_names(model, unknowns)
   observed = _cast(model, names, observed)
@@ -233,7 +235,7 @@ def log_likelihood(model, unknowns, observed, of=None):
 
 
 def _checked_names(model, unknowns):
-  """Returns the names of all parts, once the unknowns are among them."""
+  """Returns the names of all parts; refuses unknowns that the model lacks."""
   names, events = data.parts_and_events(model)
   for name, values in unknowns.items():
     if name not in names:
@@ -280,14 +282,14 @@ def _for_each(function, unknowns):
 
 
 def _pointwise(law, value, num_front=0):
-  """Returns log densities of all numbers that a law draws independently.
+  """Returns log densities of all numbers that are drawn independently.
 
-  A dict by part of a joint distribution inside of the model.
+  A joint distribution inside of the model has a dict of its parts.
 
   Args:
     law: A distribution.
     value: [..., batch..., event...].
-    num_front: Axes of the value before those of the law.
+    num_front: Axes of the value before the batch of the distribution.
   """
   if isinstance(law, tfd.JointDistribution):
     names, _ = data.parts_and_events(law)
@@ -298,8 +300,8 @@ def _pointwise(law, value, num_front=0):
     return _pointwise(law.distribution, value, num_front)
   if not isinstance(law, tfd.Sample):
     return law.log_prob(value)
-  # [..., batch..., sample..., event...]: samples go in front of the batch, and
-  # back behind it.
+  # The value is [..., batch..., sample..., event...]. Sample axes move in front
+  # of the batch for the inner distribution, and back after it.
   inner = law.distribution
   begin, to = num_front, num_front + inner.batch_shape.rank
   end = len(value.shape) - inner.event_shape.rank

@@ -1,1 +1,1 @@
-"""Whether draws are to be relied on."""
+"""Judges whether draws can be relied on."""

@@ -1,20 +1,20 @@
-"""How many nats of a log density are rounding noise, and whether gradients fit.
+"""Measures the rounding noise of a log density, and checks its gradient.
 
-A chain accepts by differences of log densities. Where a float32 sum over many
-data has noise of more than a tenth of a nat, rounding decides, and draws have
-wrong deviations although every other check passes. So the noise is measured
-where the draws are:
+A chain accepts by differences of log densities. A float32 sum over many data
+may have noise of more than a tenth of a nat. Then rounding decides acceptance,
+and draws have wrong deviations although every other check passes. So the noise
+is measured where the draws are. Without rounding,
 
   r = log p(x + v) - log p(x) - integral of the gradient along v
 
-is zero but for rounding. The integral is Lobatto's rule with five nodes. The
-difference from Simpson's rule, which uses three of them, tells where the
-density bends too much to say anything. A kernel's own compiled program sums in
-another order, so that its recorded values are compared as well.
+is zero. Lobatto's rule with five nodes gives the integral. Simpson's rule uses
+three of these nodes; where both rules differ, the density bends too much for a
+measurement. A kernel's own compiled program sums in another order, so its
+recorded values are compared as well.
 
-Rounding may also tilt the density by and by: of many equal data all terms round
-alike, and their error follows the unknowns. No path sees it. Where the same
-program can be computed in float64, recorded values are compared with its own.
+Rounding may also tilt the density: the terms of many equal data round alike, so
+their error follows the unknowns. A short path does not show this error.
+Recorded values are therefore compared with float64 if the program allows it.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ __all__ = ['MOST', 'Noise', 'measured', 'wrong_gradient']
 
 MOST = 0.1  # Nats that may be rounding noise.
 _NUM_PAIRS = 24
-_NUM_COMPARED = 500  # Draws that are compared with float64, about.
+_NUM_COMPARED = 500  # About as many draws are compared with float64.
 _LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
 # Shares of the path between two draws. Noise is the same for both. The smaller
 # estimate is used, because gradient errors shrink with the path.
@@ -33,14 +33,14 @@ _SHARES = (0.25, 0.025)
 _NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3 / 7), 0.0, np.sqrt(3 / 7), 1.0])
 _LOBATTO = np.array([9.0, 49.0, 64.0, 49.0, 9.0]) / 180.0
 _SIMPSON = np.array([1.0, 0.0, 4.0, 0.0, 1.0]) / 6.0
-_MOST_BENT = 1.0  # Nats between both rules.
-_FEWEST_PATHS = 5  # Smooth ones, to know a deviation.
+_MOST_BENT = 1.0  # Largest difference of both rules, in nats.
+_FEWEST_PATHS = 5  # Fewest smooth paths to estimate a deviation.
 _OF_MEDIAN = 1.4826  # Deviation of a normal variable over its median size.
 _WRONG_SHARE = 0.02  # Largest share of a change that a gradient may miss.
 
 
 class Noise(NamedTuple):
-  """What was measured.
+  """Rounding noise of a log density.
 
   Attributes:
     nats: Standard deviation of the noise of a log density.
@@ -51,7 +51,7 @@ class Noise(NamedTuple):
   size: float
 
   def sentence(self, dtype):
-    """Returns what fails, and what to do."""
+    """Returns a sentence on what fails and what to do."""
     advice = (
       'Pass `dtype=tf.float64`, or write the model in float64'
       if dtype.name == 'float32'
@@ -88,13 +88,15 @@ def measured(density, draws, log_prob, seed=0):
   size = float(np.median(np.abs(recorded)))
   smooth = [way.residuals[way.is_smooth] for way in found]
   known = [_deviation(part) for part in smooth if len(part) >= _FEWEST_PATHS]
-  # Noise does not shrink with the path. What a gradient misses does, and the
-  # rest of the shorter path is noise then.
+  # Noise does not shrink with the path, but a gradient's error does. If
+  # residuals shrink with the path, they are no noise. A residual is a
+  # difference of two values, so it has twice the variance of the noise.
   of_path = min(known, default=0.0) / np.sqrt(2.0)
   if len(known) == len(_SHARES) and known[1] < 0.3 * known[0]:
     of_path = 0.0
   of_program = _deviation(_centered(found[0].values - recorded[first]))
-  # What the path cannot see: values that do not change at all.
+  # No residual shows rounding by which values do not change at all. Rounding to
+  # a spacing of eps |log p| / 2 has the deviation of a uniform variable.
   eps = np.finfo(density.dtype.as_numpy_dtype).eps
   spacing = 0.5 * eps * size / np.sqrt(12.0)
   nats = float(np.hypot(max(of_path, spacing), of_program))
@@ -107,7 +109,7 @@ def wrong_gradient(density, starts, seed=0):
 
   Args:
     density: `density.Density`.
-    starts: Where it is finite, [chains, d].
+    starts: Points where the density is finite, [chains, d].
     seed: Seed for the directions, int.
   """
   generator = np.random.default_rng(seed)
@@ -135,10 +137,10 @@ def wrong_gradient(density, starts, seed=0):
 
 
 def _against_float64(density, rows, recorded):
-  """Returns the deviation of recorded values from those of float64, in nats.
+  """Returns the deviation of recorded values from float64, in nats.
 
-  0 where there are none to compare with, or only others: a density that asks
-  for its precision has other values in float64.
+  The result is 0 if float64 is impossible. It is also 0 if most values differ
+  much, because a density that depends on its dtype has other values in float64.
   """
   rows, recorded = (x[:: -(-len(x) // _NUM_COMPARED)] for x in (rows, recorded))
   known = density.values_in_float64(rows)
@@ -153,7 +155,7 @@ def _against_float64(density, rows, recorded):
 
 
 class _Along(NamedTuple):
-  """Values at the beginning of ways, and what changes along them, [n] each."""
+  """Values at the beginning of n paths, and changes along the paths, [n]."""
 
   values: np.ndarray
   change: np.ndarray
@@ -171,10 +173,10 @@ class _Along(NamedTuple):
 
 
 def _along(evaluate, begin, steps):
-  """Returns what is found from points [n, d] along steps [n, d]."""
+  """Returns `_Along` for paths from points [n, d] along steps [n, d]."""
   dtype = begin.dtype
   rows = (begin + _NODES[:, None, None] * steps).astype(dtype)
-  # As they are after rounding.
+  # The steps as they are after rounding.
   steps = (rows[-1].astype(np.float64)) - rows[0]
   values, gradients = evaluate(rows.reshape(-1, rows.shape[-1]))
   values = np.asarray(values, np.float64).reshape(rows.shape[:2])
@@ -191,7 +193,7 @@ def _centered(values):
 
 
 def _deviation(values):
-  """Returns a robust standard deviation around 0; 0 of no values."""
+  """Returns a robust standard deviation around 0; 0 without values."""
   if not len(values):
     return 0.0
   return _OF_MEDIAN * float(np.median(np.abs(values)))

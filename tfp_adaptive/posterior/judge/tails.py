@@ -1,10 +1,10 @@
-"""How heavy the tails of draws are, and so what tells the error of a mean.
+"""Measures how heavy tails are, and so whether a mean has a known error.
 
-Beyond a high threshold almost any law is a generalized Pareto law, whose shape
-k counts moments: those below 1/k exist. The error of a mean rests on the second
-moment of what is averaged, and few draws tell it only if k is well below one.
-Where it is not, R-hat, effective sizes and quantiles are right all the same:
-they rest on ranks.
+Beyond a high threshold almost any distribution is close to a generalized Pareto
+distribution. Its shape k says which moments exist: those of an order below 1/k.
+The error of a mean depends on the second moment, so draws give this error only
+if k is well below one. R-hat, effective sizes and quantiles are right for any
+k, because they depend on ranks.
 
 Sources: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed
 importance sampling, JMLR 25(72), equation 13, appendices C and H; Zhang and
@@ -19,10 +19,11 @@ import numpy as np
 __all__ = ['Tails', 'highest_k', 'of_draws', 'shape']
 
 _HIGHEST = 0.7
-_LARGEST_SHARE = 0.2  # Of the draws, in a tail; `_FEWEST` of them at least.
-_FEWEST = 5
-_GUESS, _WEIGHT = 0.5, 10.0  # Of k beforehand, and as many draws it counts as.
-_NUMBERS = 2**17  # In memory together, of a fit.
+_LARGEST_SHARE = 0.2  # Largest share of the draws in a tail.
+_FEWEST = 5  # Fewest draws in a tail.
+# The fit is shrunk to this k, as if so many more draws had it.
+_GUESS, _WEIGHT = 0.5, 10.0
+_NUMBERS = 2**17  # Numbers that a fit holds in memory at a time.
 
 
 class Tails(NamedTuple):
@@ -30,8 +31,8 @@ class Tails(NamedTuple):
 
   Attributes:
     value: Pareto k of draws, the larger one of both tails.
-    square: Of squares around the mean.
-    highest: Beyond which the error of their means is not to be relied on.
+    square: Pareto k of squares around the mean.
+    highest: Largest k with which the error of a mean can be relied on.
   """
 
   value: np.ndarray
@@ -40,8 +41,8 @@ class Tails(NamedTuple):
 
   @property
   def is_heavy(self):
-    """Whether means, and whether deviations, have no error, [2, d] bool."""
-    # NaN is not heavy: chains that stand still fail elsewhere.
+    """Whether means and deviations have no reliable error, [2, d] bool."""
+    # NaN is not heavy, because chains that stand still fail another check.
     return np.stack([self.value > self.highest, self.square > self.highest])
 
 
@@ -50,7 +51,7 @@ def of_draws(draws, sizes):
 
   Args:
     draws: [n, chains, d].
-    sizes: Effective draws in the tails, [d]: correlated ones need longer tails.
+    sizes: Effective draws in the tails, [d]. Fewer ones need longer tails.
   """
   flat = np.asarray(draws, np.float64).reshape(-1, draws.shape[-1]).T
   sizes = np.clip(np.nan_to_num(sizes, nan=1.0), 1.0, flat.shape[1])
@@ -66,20 +67,23 @@ def of_draws(draws, sizes):
 
 
 def highest_k(sizes):
-  """Returns min(0.7, 1 - 1 / log10 S) of effective sizes S, [...]."""
+  """Returns min(0.7, 1 - 1 / log10 S) for effective sizes S, [...]."""
   digits = np.log10(np.maximum(sizes, 10.0))
   return np.minimum(_HIGHEST, 1.0 - 1.0 / digits)
 
 
 def shape(excesses):
-  """Returns k of generalized Pareto draws, [d].
+  """Returns k of generalized Pareto draws, [d], by Zhang and Stephens.
 
-  Of theta = -k / sigma, the mean under its profile likelihood and a prior that
-  is wide on the scale of the draws; then k = mean log(1 - theta x). At last k
-  is drawn to 1/2 by as much as ten draws would.
+  With theta = -k / sigma, the profile log likelihood of m draws x_i is
+
+    l(theta) = m (log(-theta / k) - k - 1),   k = mean_i log(1 - theta x_i).
+
+  theta is the mean over a grid with weights exp(l); the grid stands for a prior
+  that is wide on the scale of the draws. Then k is shrunk to 1/2.
 
   Args:
-    excesses: Positive, [d, m], ascending, their first quartile not 0.
+    excesses: Positive, [d, m], ascending. The first quartile is not 0.
   """
   m = excesses.shape[1]
   num_points = 30 + int(np.sqrt(m))
@@ -95,7 +99,7 @@ def shape(excesses):
 
 
 def _mean_log(theta, x):
-  """Returns mean_i log(1 - theta_j x_i), [d, j], of [d, j] and [d, m]."""
+  """Returns mean_i log(1 - theta_j x_i), [d, j], for theta [d, j], x [d, m]."""
   means = np.empty_like(theta)
   width = max(1, _NUMBERS // (theta.shape[1] * x.shape[1]))
   for start in range(0, len(x), width):
@@ -106,10 +110,10 @@ def _mean_log(theta, x):
 
 
 def _lengths(n, sizes):
-  """Returns draws in a tail, [d]: 3 sqrt(n) of independent ones.
+  """Returns the number of draws in a tail, 3 n / sqrt(S), [d].
 
-  Of correlated ones more, 3 n / sqrt(S), in steps of a fifth, so that fits of
-  many coordinates have the same.
+  That is 3 sqrt(n) for independent draws and more for correlated ones. Lengths
+  are rounded to powers of 1.2, so that many coordinates share one fit.
   """
   lengths = 3.0 * n / np.sqrt(sizes)
   steps = np.round(np.log(lengths) / np.log(1.2))
@@ -117,16 +121,16 @@ def _lengths(n, sizes):
 
 
 def _of_some(rows, length):
-  """Returns k of values, and of squares, [d] each, of [d, n]."""
+  """Returns k of values and k of squares, [d] each, for rows [d, n]."""
   rows = rows - rows.mean(axis=1, keepdims=True)
   scale = np.abs(rows).max(axis=1, keepdims=True)
-  rows = rows / np.where(scale > 0.0, scale, 1.0)  # Squares are of size one.
+  rows = rows / np.where(scale > 0.0, scale, 1.0)  # No square overflows then.
   value = np.fmax(_of_tail(rows, length), _of_tail(-rows, length))
   return value, _of_tail(rows**2, length)
 
 
 def _of_tail(rows, length):
-  """Returns k of the largest values, [d], of [d, n]."""
+  """Returns k of the largest values, [d], for rows [d, n]."""
   found = np.full(len(rows), np.nan)
   if length < _FEWEST:
     return found

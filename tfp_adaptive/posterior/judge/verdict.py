@@ -1,4 +1,4 @@
-"""Whether draws are to be relied on, and the coordinate that says no."""
+"""Checks draws, and names the worst coordinate of each check that fails."""
 
 from typing import NamedTuple
 
@@ -20,19 +20,19 @@ __all__ = [
   'stuck',
 ]
 
-# A log ratio below which a proposal is never accepted. Where steps fit they are
-# few: of 8000 proposals of matrices with a right verdict at most 2, of maps at
-# most 24, of chains that missed a neck (100 days of volatility, non-centered)
-# 210 to 350.
+# A proposal with a smaller log acceptance ratio counts as diverging. In 8000
+# proposals, runs with a right verdict had at most 2 with a matrix and 24 with a
+# map. Chains that missed a narrow region (100 days of volatility, non-centered)
+# had 210 to 350.
 _NEVER = -20.0
-MOST_DIVERGING = 0.005  # Share of recorded proposals.
-# Of steps made smaller because too many did: of those that go on diverging (the
-# same 100 days) a share of 0.0014 missed as much of the tail as one of 0.02.
+MOST_DIVERGING = 0.005  # Largest share of recorded proposals that may diverge.
+# The same after steps were made smaller because proposals diverged. On the same
+# 100 days, a share of 0.0014 then missed as much of the tail as 0.02.
 MOST_DIVERGING_OF_CAREFUL = 0.001
-DISAGREEING_RHAT = 1.1  # Beyond it chains are apart, and not only few.
-# Where more than that many times the draws are needed, adapting pays.
+DISAGREEING_RHAT = 1.1  # Above it chains are apart, not only short of draws.
+# If so many times the draws are needed, another adaptation pays.
 _FAR_FROM_ENOUGH = 16.0
-# Gap between neighbouring numbers, in deviations of a coordinate.
+# Largest gap between adjacent floats, in deviations of a coordinate.
 _MOST_COARSE = 0.1
 # Effective sizes, and their names.
 SIZES = (
@@ -43,17 +43,18 @@ SIZES = (
 
 
 class Verdict(NamedTuple):
-  """What the gates found.
+  """Results of all checks.
 
   Attributes:
-    names: Of the coordinates, [d].
-    diagnosis: `convergence.Diagnosis`, of coordinates and the log density.
-    tails: `tails.Tails`, of coordinates.
-    share_diverging: Of the recorded proposals, those that are never accepted,
-      or whose density is no number.
-    where_diverging: Name of the coordinate that differs most there, or ''.
+    names: Names of the coordinates and 'log density', [d + 1].
+    diagnosis: `convergence.Diagnosis` of coordinates and log density, [d + 1].
+    tails: `tails.Tails` of coordinates.
+    share_diverging: Share of recorded proposals that could never be accepted,
+      or whose log ratio is not a number.
+    where_diverging: Name of the coordinate that differs most where proposals
+      diverge, or ''.
     most_diverging: The largest share that passes.
-    failed: Sentences, one for each gate that did not hold.
+    failed: Sentences, one for each check that failed.
     is_brief: Whether there are too few draws to judge.
     still_chains: Indices of the chains that never moved while others did.
   """
@@ -75,50 +76,51 @@ class Verdict(NamedTuple):
 
   @property
   def heavy_tails(self):
-    """Pareto k of squares, by name, where no draws tell a variance's error.
+    """Pareto k of squares, by name, where a variance has no reliable error.
 
-    The heaviest first. Gates do not judge it: ranks and quantiles are right.
+    The heaviest comes first. No check fails by it, because ranks and quantiles
+    are right.
     """
     return self._heavy(self.tails.is_heavy[1], self.tails.square)
 
   @property
   def heavy_means(self):
-    """Pareto k of draws, by name, where no draws tell a mean's error."""
+    """Pareto k of draws, by name, where a mean has no reliable error."""
     return self._heavy(self.tails.is_heavy[0], self.tails.value)
 
   @property
   def doubts(self):
-    """Sentences on what draws do not tell though all gates hold."""
+    """Sentences on moments without a reliable error; all checks may pass."""
     found = (self.heavy_means, 'mean'), (self.heavy_tails, 'variance')
     return [_doubt(heavy, moment) for heavy, moment in found if heavy]
 
   def asks_for_draws(self, min_ess):
-    """Whether a gate fails that more draws may open."""
+    """Whether a check fails that may pass with more draws."""
     rhat = self.worst('rhat')
     return rhat is not None and (
       rhat[0] > convergence.LARGEST_RHAT or self._smallest_size < min_ess
     )
 
   def is_far_from_enough(self, min_ess):
-    """Whether draws are so far from enough that to adapt longer pays."""
+    """Whether draws are so far from enough that a longer adaptation pays."""
     rhat = self.worst('rhat')
     if rhat is None or rhat[0] > DISAGREEING_RHAT:
       return True
-    # Of careful steps the bound is lower, but no adaptation makes them rarer.
+    # The bound for careful steps is lower, but does not count here, because
+    # another adaptation does not make these divergences rarer.
     if self.share_diverging > max(self.most_diverging, MOST_DIVERGING):
       return True
     return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
 
   def advice(self, is_unusable: bool) -> str:
-    """Returns what to do about draws that are not to be relied on.
+    """Returns what to do about draws that cannot be relied on.
 
-    The causes are asked in an order in which each explains those after it:
-    draws that are no numbers, no chain that moves, some chains that do not,
-    chains that disagree, steps that diverge, too few draws. Chains in several
-    modes, for example, diverge wherever a step leads between the modes.
+    Causes are checked in an order in which each explains the later ones. For
+    example, chains in several modes diverge wherever a step leads between the
+    modes.
 
     Args:
-      is_unusable: Whether a sentence about a coordinate says what to do.
+      is_unusable: Whether a failed check about a coordinate says what to do.
     """
     rhat = self.worst('rhat')
     if is_unusable:
@@ -181,7 +183,7 @@ def coordinates(names, parts):
   """Returns names [d] and values [n, chains, d] of all numbers of the parts.
 
   Args:
-    names: Of the parts.
+    names: Names of the parts.
     parts: Arrays [n, chains, event...].
   """
   shapes = [part.shape[2:] for part in parts]
@@ -190,16 +192,16 @@ def coordinates(names, parts):
   return labels, np.concatenate(columns, axis=-1)
 
 
-@np.errstate(all='ignore')  # Draws may overflow: that is said in words.
+@np.errstate(all='ignore')  # A failed check reports draws that overflow.
 def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   """Returns the `Verdict` of draws.
 
   Args:
-    names: Of coordinates, [d].
+    names: Names of coordinates, [d].
     values: [n, chains, d].
     trace: dict of [n, chains]: `target_log_prob`, and if the kernel has them
-      `diverging`, `log_accept_ratio`.
-    min_ess: Effective draws that every coordinate is to have.
+      `diverging` and `log_accept_ratio`.
+    min_ess: Effective draws that every coordinate must have.
     most_diverging: Share of proposals that may diverge.
   """
   log_prob = trace['target_log_prob']
@@ -228,7 +230,7 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
     verb = 'is' if len(values) == 1 else 'are'
     verdict.failed.append(f'{number} of each chain {verb} too few to judge')
     return verdict
-  # Where no rank is known because draws are no numbers, chains may have moved.
+  # If draws are no numbers and have no ranks, 'no chain ever moved' is unsure.
   if not verdict.failed or verdict.worst('rhat') is not None:
     verdict.failed.extend(_failures(verdict, min_ess))
   return verdict
@@ -238,7 +240,7 @@ def is_diverging(trace):
   """Returns which proposals could never be accepted, [n, chains] bool.
 
   Args:
-    trace: As of `judge`.
+    trace: As in `judge`.
   """
   shape = trace['target_log_prob'].shape
   diverging = trace.get('diverging', np.zeros(shape, bool))
@@ -248,15 +250,15 @@ def is_diverging(trace):
 
 
 def stuck(names, draws):
-  """Yields a sentence where coordinates never moved in any chain, or coarsely.
+  """Yields a sentence if a coordinate never moved, or takes few values only.
 
-  Of such R-hat and sizes tell nothing. Where none moved a gate says so.
-  Neighbouring numbers of a dtype may lie so far apart that a coordinate takes a
-  few values only.
+  R-hat and effective sizes say nothing about such a coordinate. It takes few
+  values if adjacent floats of the dtype lie too far apart. If no coordinate
+  moved at all, another check fails.
 
   Args:
-    names: Of unconstrained coordinates, [d].
-    draws: [n, chains, d] of them.
+    names: Names of unconstrained coordinates, [d].
+    draws: Unconstrained draws, [n, chains, d].
   """
   is_stuck = np.ptp(draws, axis=(0, 1)) == 0.0
   if np.any(is_stuck) and not np.all(is_stuck):
@@ -292,7 +294,7 @@ def _still_chains(values):
 
 
 def _not_numbers(names, values):
-  """Yields a sentence where draws are not finite, which no rank shows."""
+  """Yields a sentence if draws are not finite, which ranks do not show."""
   share = 1.0 - np.mean(np.isfinite(values), axis=(0, 1))
   if np.any(share > 0.0):
     worst = int(np.argmax(share))
@@ -303,7 +305,7 @@ def _not_numbers(names, values):
 
 
 def _failures(verdict, min_ess):
-  """Yields a sentence for each gate that does not hold."""
+  """Yields a sentence for each check that fails."""
   if verdict.worst('rhat') is None:
     yield 'no chain ever moved'
     return
@@ -340,7 +342,7 @@ def _failures(verdict, min_ess):
 
 
 def _doubt(heavy, moment):
-  """Returns the sentence on moments without an error to rely on.
+  """Returns the sentence on moments without a reliable error.
 
   Args:
     heavy: dict of name -> Pareto k, not empty, the heaviest first.
@@ -355,7 +357,10 @@ def _doubt(heavy, moment):
 
 
 def _where(names, values, diverging):
-  """Returns the coordinate that differs most where steps diverge."""
+  """Returns the name of the coordinate that differs most where steps diverge.
+
+  The difference is that of means, in standard deviations of all draws.
+  """
   if not np.any(diverging):
     return ''
   inside = np.mean(values[diverging], axis=0)

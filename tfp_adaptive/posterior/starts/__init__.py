@@ -1,1 +1,1 @@
-"""Where chains start, and whether they have arrived."""
+"""Finds starts of chains, and decides whether chains have arrived."""

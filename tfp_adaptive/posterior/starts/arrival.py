@@ -18,9 +18,10 @@ _LEAST_MASS = 20.0  # Nats; one more for each coordinate.
 
 
 def gap(event_size):
-  """Returns how many nats below the others no chain of a posterior stays.
+  """Returns the gap in nats; a chain farther below the others is lost.
 
-  A factor of e^10 in every coordinate's scale offsets this gap.
+  A region at this gap has less mass than the posterior, even if it is e^10
+  times as wide in every coordinate.
   """
   return _GAP + _GAP_PER_COORDINATE * event_size
 
@@ -28,16 +29,15 @@ def gap(event_size):
 def lost(log_prob, draws):
   """Returns which chains have not arrived, [chains] bool.
 
-  Few coordinates allow for more than log densities. A chain that stays near a
-  point holds the mass
+  If coordinates are few, the mass around a chain is compared as well. By
+  Laplace's method it is
 
-    log Z = log density + log det(covariance) / 2 + constant,
+    log Z = log density + log det(covariance) / 2 + constant.
 
-  by Laplace's method. A mode with less than e^-20 of another mode's mass is
-  ignored.
+  A mode with less than e^-(20 + d) of another mode's mass is ignored.
 
   Args:
-    log_prob: Log densities, the last ones at the end, [n, chains].
+    log_prob: Log densities in the order of time, [n, chains].
     draws: [n, chains, d].
   """
   size = draws.shape[-1]
@@ -53,7 +53,7 @@ def lost(log_prob, draws):
 def below(values, depth):
   """Returns which values are farther than `depth` below the largest one.
 
-  Where none is finite no value is below another one.
+  If no value is finite, none is below another one.
   """
   if not np.any(np.isfinite(values)):
     return np.zeros(values.shape, bool)
@@ -82,11 +82,11 @@ def _log_dets(draws):
 
 
 def replaced(rows, is_lost):
-  """Returns rows [chains, d] in which chains that are lost have others' rows.
+  """Returns rows [chains, d] in which lost chains have rows of other chains.
 
   Args:
-    rows: States.
-    is_lost: [chains] bool, not all of them.
+    rows: States, [chains, d].
+    is_lost: [chains] bool, at least one of them false.
   """
   others = np.flatnonzero(~is_lost)
   rows = np.array(rows)

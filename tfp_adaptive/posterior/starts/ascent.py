@@ -1,11 +1,10 @@
 """Starts are moved uphill before sampling, so that units do not matter.
 
 Covariates may be years or incomes. A start that is drawn near zero can then
-lie a billion nats below the posterior, where Hamiltonian steps that fit the
+lie a billion nats below the posterior. There, Hamiltonian steps that fit the
 posterior are rejected for ever. Every start climbs the log density by itself,
-by limited-memory BFGS. It stops as soon as an iteration gains little, long
-before it reaches a maximum, so that starts stay apart and each one stays in
-the mode it began below.
+by limited-memory BFGS. It stops when iterations gain little, long before it
+reaches a maximum. So starts stay apart, each in the mode where it began.
 
 Reference: Nocedal and Wright (2006), Numerical Optimization, algorithm 7.4.
 """
@@ -38,9 +37,9 @@ def ascend(
     evaluate: Function of rows [n, d] to values [n] and gradients [n, d], NumPy.
     starts: Where values and gradients are finite, [n, d].
     least_gain: Nats. A chain stops after two iterations with smaller gains.
-    gap: Nats. A chain that is farther below the best one than this goes on as
-      long as it gains at all.
-    is_late: Whether no time is left; then all chains stop.
+    gap: Nats. A chain farther below the best one than this stops only after
+      eight iterations in turn with gains below half a nat.
+    is_late: Returns whether no time is left; then all chains stop.
 
   Returns:
     points: [n, d], float64. A start that gained little stays where it is.
@@ -66,7 +65,7 @@ def ascend(
       points, values, gradients = found
       least = np.where(is_below, _LEAST_GAIN_BELOW, least_gain)
       num_stalled = np.where(gains < least, num_stalled + 1, 0)
-      # The curvature of before may be that of another region.
+      # The remembered curvature may belong to another region.
       memory.forget(num_stalled == _PATIENCE_BELOW // 2)
     # A start that gained little was not bad, so it is kept.
     is_same = values - first < _PATIENCE * least_gain
@@ -76,7 +75,7 @@ def ascend(
 
 
 def evaluated(evaluate, rows):
-  """Returns values, -inf where they or gradients are not finite, gradients."""
+  """Returns (values, gradients); where one is not finite, -inf and zeros."""
   values, gradients = evaluate(rows)
   values = np.asarray(values, np.float64)
   gradients = np.asarray(gradients, np.float64)
@@ -89,8 +88,8 @@ def _searched(evaluate, points, values, gradients, directions, is_moving):
   """Returns points, values and gradients one line search further.
 
   Steps are halved until the density gains enough, and then as long as it gains
-  more: a long step may gain only by leaving for where all is flat. A chain for
-  which no step gains stays where it is.
+  more. A long step alone may gain only by leaving for a flat region. A chain
+  for which no step gains stays where it is.
   """
   slopes = np.sum(gradients * directions, axis=-1)
   points, values, gradients = points.copy(), values.copy(), gradients.copy()
@@ -143,7 +142,10 @@ class _Memory:
     self._radius = np.where(is_forgotten, 1.0, self._radius)
 
   def directions(self, gradients):
-    """Returns the inverse curvature times gradients, [n, d]."""
+    """Returns the inverse curvature times gradients, [n, d].
+
+    This is the two-loop recursion of Nocedal and Wright, algorithm 7.4.
+    """
     found, shares = gradients.copy(), []
     for steps, changes, inverse in reversed(self._pairs):
       share = inverse * np.sum(steps * found, axis=-1)

@@ -1,4 +1,4 @@
-"""Where chains start, and what a density must do before they do."""
+"""Draws starts of chains, and checks the density before chains run."""
 
 import warnings
 from typing import NamedTuple
@@ -60,12 +60,13 @@ def draw(problem, density, num_chains, seed, is_late=lambda: False):
   Args:
     problem: `problem.Problem`.
     density: `density.Density`.
-    num_chains: How many.
+    num_chains: Number of starts.
     seed: [2] int32.
-    is_late: Whether no time is left to climb.
+    is_late: Returns whether no time is left to climb.
 
   Raises:
-    ValueError: If the density is not one of each chain, or no start is finite.
+    ValueError: If the density is not one number for each chain, or if no start
+      has a finite density.
   """
   laws = [problem.draw_starts, problem.draw_prior]
   first, is_good = None, np.zeros([num_chains], bool)
@@ -91,7 +92,7 @@ def draw(problem, density, num_chains, seed, is_late=lambda: False):
 
 
 def _without_a_start(problem, density, tried, values):
-  """Returns what is not finite where no start was found, and what to do.
+  """Returns the message for a run without starts: what to do about it.
 
   Args:
     problem: `problem.Problem`.
@@ -130,7 +131,7 @@ def _without_a_start(problem, density, tried, values):
 
 
 def _uphill(density, starts, first, is_late):
-  """Returns the `Starts` above those that were drawn."""
+  """Returns the `Starts` uphill of the drawn ones."""
   size = starts.shape[1]
   gap = arrival.gap(size)
   least_gain = _LEAST_GAIN + _LEAST_GAIN_PER_COORDINATE * size
@@ -144,7 +145,7 @@ def _uphill(density, starts, first, is_late):
 
 
 def _drawn(law, num_chains, seed, is_sure):
-  """Returns rows of a law, `None` if it fails: a prior may have no draws."""
+  """Returns drawn rows, or `None` on failure, as a prior may have no draws."""
   try:
     return np.asarray(law(num_chains, seed))
   except (LookupError, RuntimeError, TypeError, ValueError, tf.errors.OpError):
@@ -154,7 +155,7 @@ def _drawn(law, num_chains, seed, is_sure):
 
 
 def _check(density, starts):
-  """Refuses a density that is not one number for each chain, of that chain."""
+  """Refuses a density that is not one number for each chain by itself."""
   num_chains, size = starts.shape
   shape = density.shape_of_values
   if shape != (num_chains,):
@@ -181,12 +182,13 @@ def _check(density, starts):
 
 
 def _check_others(evaluate, starts):
-  """Refuses a density of a chain that another chain changes; warns if little.
+  """Refuses a density of a chain that depends on another chain.
 
-  Little of a density that is large may be all of one of its terms.
+  A small change is only warned of. It may still be all of one term of a large
+  density.
   """
-  # The farthest row in the place of the first: its density is what it was,
-  # and that of all others too.
+  # The farthest row replaces the first. It must keep its density, and so must
+  # all other rows.
   far = int(np.argmax(np.sum((starts - starts[0]) ** 2, axis=-1)))
   expected, _ = evaluate(starts)
   expected[0] = expected[far]
@@ -195,9 +197,9 @@ def _check_others(evaluate, starts):
     raise ValueError(
       f'The log density of a chain changes when another chain moves: {_MIXED}'
     )
-  # The same program of the same numbers; the place in a batch rounds too.
+  # Rounding may depend on the place of a row in the batch.
   rounding = _ROUNDING * np.finfo(found.dtype).eps * np.abs(expected[1:])
-  with np.errstate(invalid='ignore'):  # Of infinities.
+  with np.errstate(invalid='ignore'):  # Infinities may cancel.
     change = np.abs(found[1:] - expected[1:])
   if np.any(change > np.maximum(rounding, _NEGLIGIBLE)):
     warnings.warn(

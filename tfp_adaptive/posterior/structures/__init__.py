@@ -1,1 +1,1 @@
-"""Which structure the sampler has: a matrix, a map, an exchange."""
+"""Chooses the structure of the sampler: a matrix, a map or an exchange."""

@@ -1,9 +1,11 @@
-"""Several modes: chains that stay apart, and an exchange that carries between.
+"""Samples several modes by replica exchange if chains stay apart.
 
-A matrix or a map knows the modes that its chains began in, each chain its own.
-Replicas of a target tempered towards a normal law about all the chains, and
-much wider than they are, go from one mode to another. Few coordinates only: the
-wider law is as far from the target as it has coordinates.
+With a matrix or a map each chain stays in the mode where it began. Replicas can
+go from mode to mode. They sample the target tempered towards a normal
+distribution around all chains, which is much wider than the chains.
+
+This works for few coordinates only, because the distance between the wide
+distribution and the target grows with the number of coordinates.
 """
 
 from typing import NamedTuple
@@ -29,25 +31,26 @@ __all__ = [
 ]
 
 NAME = 'replica exchange'
-# Deviations of the wide law in those of all draws: with 1.5 corners of a grid
-# of modes were seldom seen, with 1.1 the tails of a curved one.
+# Deviation of the wide distribution in deviations of all draws. With 1.5 chains
+# seldom visited the corners of a grid of modes, with 1.1 the tails of a curved
+# target.
 _WIDTH = 2.5
 _FIRST_REPLICAS, _MOST_REPLICAS = 5, 20
-_LEAST_SHARE = 1e-6  # Of every variance, for a factor to exist.
-_FEWEST_DRAWS = 50  # Of a chain, to tell.
-# Variance of chains' means, in that which their effective draws explain: of ten
-# quartics and ten mixtures at least 69, of slow chains at most 16 (250 draws,
-# autocorrelation up to 0.98).
+_LEAST_SHARE = 1e-6  # Added to the diagonal of correlations before factoring.
+_FEWEST_DRAWS = 50  # Draws of a chain from which modes can be seen.
+# Chains are apart if the variance of their means is so many times the variance
+# that their effective draws explain. Ten quartics and ten mixtures had 69 or
+# more; slow chains (250 draws, autocorrelation up to 0.98) had 16 or less.
 _FARTHEST = 40.0
 
 
 class Exchange(NamedTuple):
-  """Replicas between the target and a wide normal law.
+  """Replicas between the target and a wide normal distribution.
 
   Attributes:
-    mean: Of the law, d floats.
-    factor: Its Cholesky factor, d rows of d floats.
-    num_replicas: At how many temperatures.
+    mean: Mean of the wide distribution, d floats.
+    factor: Cholesky factor of its covariance, d rows of d floats.
+    num_replicas: Number of temperatures.
   """
 
   mean: tuple
@@ -57,8 +60,9 @@ class Exchange(NamedTuple):
   def kernel(self, target_log_prob_fn, num_adaptation_steps, dtype):
     """Returns the kernel, MALA at every temperature.
 
-    Moves between modes are made by exchanges, of which the cheapest steps make
-    the most: on a quartic and on 25 modes twice those of HMC for a gradient.
+    Exchanges move chains between modes, and the cheapest steps allow the most
+    exchanges. On a quartic and on 25 modes, MALA made twice as many for each
+    gradient as HMC.
     """
     return replica_exchange(
       target_log_prob_fn,
@@ -71,7 +75,7 @@ class Exchange(NamedTuple):
     )
 
   def after(self, barrier):
-    """Returns as many replicas as a barrier asks for, about 2 Lambda + 1."""
+    """Returns the `Exchange` with about 2 `barrier` + 1 replicas."""
     wanted = 2 * int(np.ceil(float(barrier))) + 1
     return self._replace(
       num_replicas=int(np.clip(wanted, self.num_replicas, _MOST_REPLICAS))
@@ -84,10 +88,10 @@ def is_exchange(part):
 
 
 def are_apart(draws):
-  """Whether chains stay apart, in few enough coordinates for an exchange.
+  """Whether chains stay apart, and an exchange can help.
 
-  Slow chains disagree as well, but no more than their own autocorrelation
-  explains. Chains in different modes seem to mix, each in its own mode.
+  Slow chains disagree too, but no more than their autocorrelation explains.
+  Chains in different modes seem to mix, each in its own mode.
 
   Args:
     draws: Draws of the chains that have arrived, [n, chains, d].
@@ -108,11 +112,11 @@ def are_apart(draws):
 
 
 def around(draws):
-  """Returns the `Exchange` with a wide law about all draws [n, chains, d]."""
+  """Returns the `Exchange` around all draws [n, chains, d]."""
   rows = np.asarray(draws, np.float64).reshape(-1, draws.shape[-1])
   rows = rows[np.all(np.isfinite(rows), axis=-1)]
   deviations = np.std(rows, axis=0, ddof=1)
-  # Of a coordinate that never moved nothing is known.
+  # The scale of a coordinate that never moved is unknown.
   deviations = np.where(deviations > 0.0, deviations, 1.0)
   correlation = np.atleast_2d(np.cov(rows / deviations, rowvar=False))
   correlation += _LEAST_SHARE * np.eye(len(deviations))
@@ -123,10 +127,10 @@ def around(draws):
 
 
 def without_own_proposals(trace):
-  """Returns a trace without what is of the first replica's steps alone.
+  """Returns a trace without fields about the first replica's own proposals.
 
-  Its proposals may be hopeless where a state has come by an exchange, and will
-  leave by one: no sign that something is missed.
+  A state that came by an exchange may have hopeless proposals and leave by
+  another exchange. This is no sign of a missed region.
   """
   return {
     name: rows
@@ -136,7 +140,7 @@ def without_own_proposals(trace):
 
 
 def failures(results):
-  """Yields a sentence where an exchange carried too little to be relied on.
+  """Yields a sentence if some chains never came from the widest temperature.
 
   Args:
     results: `ReplicaExchangeResults`.

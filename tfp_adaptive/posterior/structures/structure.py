@@ -1,9 +1,9 @@
-"""Which structure a target needs, told by the Fisher divergence held out.
+"""Chooses the structure that a target needs by the Fisher divergence held out.
 
-A candidate f is fitted to one half of the pairs of a state and the gradient
-there; on the other half y = f^-1(x) and its score s differ but for the sign
-where the target is no normal behind f. The loss is that of y + s, summed over
-coordinates, robust far out.
+A pair is a state x and its score, the gradient of the log density at x. A
+candidate f is fitted to half of the pairs. On the other half, y = f^-1(x) has
+the score s. If y is standard normal, y + s = 0 for every pair. The loss is a
+robust square of y + s, summed over coordinates.
 """
 
 import collections
@@ -33,35 +33,35 @@ __all__ = [
   'rebuilt',
 ]
 
-_MOST_DENSE = 1000  # Coordinates, beyond which a matrix is not dense.
+_MOST_DENSE = 1000  # A dense matrix has at most so many coordinates.
 _RANK = 10
 _FEWEST_PAIRS = 32
 DENSE = 'dense matrix'
 _CONDITIONAL, BENT = 'conditional Gaussian', 'bent conditional Gaussian'
 _PATH = 'conditional path'
-# A path of fewer coordinates gains nothing over a matrix of all pairs, and its
-# kernel is compiled for 5 to 10 s.
+# A path of fewer coordinates gains nothing over a dense matrix, and its kernel
+# takes 5 to 10 s to compile.
 _SHORTEST_PATH = 16
 # Structures that the host engine learns.
 ON_HOST = (DENSE, _CONDITIONAL, BENT)
-# Rank correlation of most neighbours' gradients, for a path to be tried.
+# A path is tried if the median rank correlation of adjacent scores is larger.
 _LEAST_OF_NEIGHBOURS = 0.2
-# Of pairs, in turn to fit and to hold out, two of each chain or more: of one
-# that is stuck in a neck the others know nothing.
+# Blocks of pairs alternate between fitting and holding out. Each chain has at
+# least two, because a chain stuck in a narrow region differs from all others.
 _NUM_BLOCKS = 16
-# What a candidate must earn over a simpler one: noise, a share of the loss, and
-# more than nothing.
+# A candidate must beat a simpler one by so many standard errors, by this share
+# of the loss, and by this absolute gain.
 _STANDARD_ERRORS = 4.0
 _LEAST_SHARE = 0.1
 _LEAST_GAIN = 0.1
-# Loss of every coordinate, below which no richer one is tried: of a matrix, of
-# a map. Where matrices fail, on centered hierarchies and unknown noise of a
-# path, a coordinate has 0.75 and more; at 0.4 a map halves what a draw costs,
-# for an adaptation, and a compilation, that pay off in long runs alone.
+# No richer candidate is tried if the loss of every coordinate is smaller: for a
+# matrix, for a map. Where matrices fail (centered hierarchies, a path with
+# unknown noise), some coordinate has 0.75 or more. At 0.4 a map halves the cost
+# of a draw, but its adaptation and compilation pay off in long runs only.
 _ENOUGH, _ENOUGH_OF_MAP = 0.5, 0.05
 
 
-ACCEPT_PROB = 0.8  # Of a kernel, where nothing asks for more.
+ACCEPT_PROB = 0.8  # Target acceptance unless proposals diverge.
 
 
 class Choice(
@@ -71,16 +71,17 @@ class Choice(
     defaults=({}, (), (), ACCEPT_PROB),
   )
 ):
-  """What was chosen.
+  """The structure that was chosen.
 
   Attributes:
-    name: Of the winner.
+    name: Name of the structure.
     part: An `interfaces.Preconditioner` or `interfaces.Transport`, or a
       `modes.Exchange`.
     losses: dict of name -> mean loss on pairs held out.
-    drivers: Coordinates that drive the others of a conditional map; ().
-    exponents: Of their terms in its precision, a float for a unit of each.
-    target_accept_prob: That steps are adapted to.
+    drivers: Indices of the driving coordinates of a conditional map, else ().
+    exponents: Exponent of each driver's term in the precision, per unit of the
+      driver.
+    target_accept_prob: Target acceptance of the steps.
   """
 
   __slots__ = ()
@@ -90,10 +91,10 @@ class Choice(
     return isinstance(self.part, interfaces.Preconditioner)
 
   def words(self, coordinates):
-    """Returns what was chosen, as a user reads it.
+    """Returns words on the choice for the report.
 
     Args:
-      coordinates: Names of all.
+      coordinates: Names of all coordinates.
     """
     drivers = ', '.join(coordinates[i] for i in self.drivers)
     found = self.name + (f' driven by {drivers}' if drivers else '')
@@ -108,7 +109,7 @@ class Choice(
 
 
 def default_matrix(event_size):
-  """Returns (name, preconditioner) of the first look."""
+  """Returns (name, preconditioner) of the first warm-up."""
   if event_size <= _MOST_DENSE:
     return DENSE, preconditioners.cholesky()
   return 'diagonal matrix', preconditioners.diagonal()
@@ -117,15 +118,16 @@ def default_matrix(event_size):
 def choose(states, scores, learned=None, diverge=False, num_chains=1):
   """Returns the `Choice` for pairs.
 
-  Candidates are tried from simple to rich; a richer one must earn its place.
+  Candidates are tried from simple to rich. A richer one must beat all simpler
+  ones, see `_is_better`.
 
   Args:
-    states: [n, d], neighbours in a chain side by side.
-    scores: Gradients of the log density there, [n, d].
-    learned: Name and factor of the matrix that the chains have. They learned it
-      from many more states, and it counts for its kind where it is better.
-    diverge: Whether proposals of the chains do: no matrix is enough then.
-    num_chains: That the pairs are of, an equal share each.
+    states: [n, d], chain after chain, each in the order of time.
+    scores: Gradients of the log density at the states, [n, d].
+    learned: Name and factor of the chains' own matrix. Chains learned it from
+      many more states, so it stands for its kind if its loss is smaller.
+    diverge: Whether proposals of the chains diverge. No matrix is enough then.
+    num_chains: Number of chains, which have equal shares of the pairs.
   """
   count = len(states)
   if count < _FEWEST_PAIRS:
@@ -140,8 +142,8 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
   best, least, losses = None, None, {}
   for name, build in _candidates(pairs[1]).items():
     known = {}
-    # A search takes its time: what bends has the drivers of what does not,
-    # where these earned a place.
+    # A search for drivers takes long, so the bent map reuses the drivers that
+    # were found for the straight one.
     if name == BENT and best and best.drivers:
       known = dict(drivers=best.drivers, exponents=best.exponents)
     part = build(**known)
@@ -162,19 +164,19 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
     loss, found = min(tried, key=lambda pair: np.mean(pair[0]))
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
     if best is None or _is_better(loss, least):
-      # What was found is not searched again by the sampler.
+      # The sampler gets the drivers that were found and does not search again.
       part = build(**found) if found else part
       best, least = Choice(name, part, losses, **found), loss
   return best or Choice(*default_matrix(states.shape[1]))
 
 
 def _loss_of_fit(matrix, name, pairs):
-  """Returns the loss of pairs held out, NaN without a fit, of a matrix.
+  """Returns the loss of a matrix on pairs held out, [n, d]; NaN without a fit.
 
   Args:
-    matrix: The candidate.
-    name: Its name.
-    pairs: States and scores that are fitted, and held out.
+    matrix: The candidate, an `interfaces.Preconditioner`.
+    name: Name of the candidate.
+    pairs: States and scores to fit, then states and scores held out.
   """
   states, scores, *_ = pairs
   try:
@@ -185,7 +187,7 @@ def _loss_of_fit(matrix, name, pairs):
     params = matrix.init(states.shape[1], ones.dtype, ones)
     params = fisher_fit.fit(matrix, params, states, scores, equal)
   except (np.linalg.LinAlgError, tf.errors.InvalidArgumentError):
-    return np.nan  # No factor of so few pairs.
+    return np.nan  # There are too few pairs for a factor.
   operator = matrix.operator(params)
 
   def whitened(states, scores):
@@ -197,13 +199,16 @@ def _loss_of_fit(matrix, name, pairs):
 
 
 def _tried_map(name, pairs, drivers=(), exponents=()):
-  """Returns the loss of pairs held out, NaN without a fit, and what it found.
+  """Returns (loss of a map on pairs held out, its drivers and exponents).
+
+  The loss is [n, d], or NaN without a fit. Drivers and exponents are a dict of
+  arguments for the builder of the map.
 
   Args:
-    name: Of the map.
-    pairs: States and scores that are fitted, and held out.
-    drivers: Of a map, if they are known.
-    exponents: The same.
+    name: Name of the map.
+    pairs: States and scores to fit, then states and scores held out.
+    drivers: Drivers, if they are known.
+    exponents: Exponents of the known drivers.
   """
   states, scores, *held_out = pairs
   try:
@@ -219,7 +224,7 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
       states, scores, drivers, exponents, **form, fit_factor=fit
     )
     loss = _loss(lambda *rows: sum(params.whitened(*rows)), *pairs)
-  except np.linalg.LinAlgError:  # No factor of so few pairs.
+  except np.linalg.LinAlgError:  # There are too few pairs for a factor.
     return np.nan, {}
   natural = params.natural
   scales = pairs_lib.pick(np.exp(natural.log_scale), natural.drivers, 1.0)
@@ -229,7 +234,7 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
 
 
 def _loss_of_matrix(factor, states, scores, *held_out):
-  """Returns the loss of pairs held out, [n, d], of a matrix C that is given."""
+  """Returns the loss of a given matrix C on pairs held out, [n, d]."""
   mean, pull = np.mean(states, axis=0), np.mean(scores, axis=0)
   if not np.all(np.isfinite(factor)):
     return np.nan
@@ -247,16 +252,16 @@ def _loss(whitened, states, scores, *held_out):
 
   Args:
     whitened: Function of states and scores to y + s.
-    states: That were fitted, [n, d].
-    scores: The same.
-    *held_out: States and scores.
+    states: States of the fitted pairs, [n, d]. They center y + s.
+    scores: Scores of the fitted pairs, [n, d].
+    *held_out: States and scores held out.
   """
   centre = np.mean(whitened(states, scores), axis=0)
   return pairs_lib.robust(whitened(*held_out) - centre)
 
 
 def _is_enough(choice, loss, diverge):
-  """Whether what is best so far leaves nothing to a map."""
+  """Whether the best candidate so far is so good that no map is tried."""
   is_trusted = choice.is_matrix and not diverge
   enough = _ENOUGH if is_trusted else _ENOUGH_OF_MAP
   return np.max(np.mean(loss, axis=0)) < enough
@@ -283,7 +288,7 @@ def rebuilt(
 
 
 def _candidates(scores):
-  """Returns dict of name -> what builds it, from simple to rich."""
+  """Returns dict of name -> builder of the candidates, from simple to rich."""
   found = _builders(scores.shape[1])
   if _PATH in found and not _may_be_path(scores):
     del found[_PATH]
@@ -291,7 +296,7 @@ def _candidates(scores):
 
 
 def _builders(event_size):
-  """Returns dict of name -> what builds it, of all that there are."""
+  """Returns dict of name -> builder of every structure."""
   name, matrix = default_matrix(event_size)
   found = {name: lambda: matrix}
   if event_size > _MOST_DENSE:
@@ -307,14 +312,14 @@ def _builders(event_size):
 
 
 def _may_be_path(scores):
-  """Whether most neighbours depend on each other, given all others.
+  """Whether most adjacent coordinates depend on each other, given all others.
 
-  Gradients [n, d] have the precision as their covariance; ranks see it however
-  their scale changes.
+  The covariance of the scores [n, d] is the precision of the target, if it is
+  Gaussian. Ranks are used because the scale of scores may change.
   """
   ranks = np.argsort(np.argsort(scores, axis=0), axis=0)
   ranks = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
-  # What is constant has no ranks.
+  # A constant coordinate has no ranks.
   ranks = np.where(np.ptp(scores, axis=0) > 0.0, ranks, 0.0)
   of_neighbours = np.mean(ranks[:, 1:] * ranks[:, :-1], axis=0)
   noise = _STANDARD_ERRORS / np.sqrt(len(scores))
@@ -322,10 +327,10 @@ def _may_be_path(scores):
 
 
 def _is_better(loss, than):
-  """Whether the loss of pairs held out is less, beyond noise.
+  """Whether a loss on pairs held out is smaller, beyond noise.
 
-  Neighbours are alike, and chains in a neck have losses of their own: told by
-  the logarithms of both, block by block.
+  Draws are autocorrelated, so losses are compared by the logarithm of each
+  block's mean.
   """
   loss, than = np.sum(loss, axis=-1), np.sum(than, axis=-1)
   if np.mean(than) - np.mean(loss) < _LEAST_GAIN:
@@ -340,7 +345,7 @@ def _is_better(loss, than):
 
 
 def _as_arguments(drivers, exponents):
-  """Returns what a builder takes of drivers, -1: none, and their exponents."""
+  """Returns a dict of a builder's arguments; the driver -1 means none."""
   is_driver = drivers >= 0
   if not np.any(is_driver):
     return {}
