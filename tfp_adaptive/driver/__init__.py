@@ -1,1 +1,1 @@
-"""`sample`: any kernel in blocks, with progress and checkpoints."""
+"""`tfpa.sample` and its parts: blocks of steps, progress, files, diagnoses."""

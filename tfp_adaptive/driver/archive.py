@@ -1,7 +1,7 @@
-"""Files of arrays with a header, written whole or not at all.
+"""Reads and writes files of arrays with a header, whole or not at all.
 
-A reader looks at what a file is, and at the sizes that it declares, before it
-reads or inflates anything: a damaged or foreign file costs no memory.
+A reader checks the kind of a file and the sizes that it declares before it
+reads or inflates anything. So a damaged or foreign file costs no memory.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _HEADER_READERS = {
 
 
 class Damaged(ValueError):
-  """A file that is not what was written, and why."""
+  """Says why a file is not what was written."""
 
 
 def pack(arrays: Arrays) -> bytes:
@@ -70,7 +70,7 @@ def unpack(path: types.Path) -> Arrays:
       return {name: stored[name] for name in stored.files}
   except (MemoryError, Damaged):
     raise
-  except Exception as error:  # zipfile, zlib, numpy: whatever damage raises.
+  except Exception as error:  # Damage raises errors of zipfile, zlib and numpy.
     # A zip file whose end is wrong points outside itself.
     is_damage = getattr(error, 'errno', None) in _ERRNOS_OF_DAMAGE
     if isinstance(error, OSError) and not is_damage:
@@ -86,7 +86,7 @@ def read_bytes(path: types.Path) -> bytes:
 
 
 def seal(header: dict, arrays: Arrays) -> bytes:
-  """Returns the bytes of both, with their checksum.
+  """Returns the bytes of header and arrays, with their checksum.
 
   Args:
     header: dict of JSON values.
@@ -140,7 +140,7 @@ def write(path: pathlib.Path, content: bytes) -> None:
     content: Bytes.
 
   Raises:
-    OSError: If they cannot be written; what was there before stays.
+    OSError: If the bytes cannot be written. An earlier file stays.
   """
   if path.is_dir() and not path.is_symlink():
     raise IsADirectoryError(errno.EISDIR, 'a folder has its name', str(path))
@@ -165,14 +165,14 @@ def sync(paths: Iterable[pathlib.Path]) -> None:
   Args:
     paths: `pathlib.Path`s.
   """
-  # At once: one wait for the disk instead of one for each file.
+  # Threads wait for the disk together instead of once for each file.
   with futures.ThreadPoolExecutor(_NUM_SYNCS) as pool:
     list(pool.map(_sync_file, paths))
     list(pool.map(_sync_folder, {path.parent for path in paths}))
 
 
 def _check_regular(path):
-  """Refuses folders, pipes and devices: reading them fails, or never ends."""
+  """Refuses folders, pipes and devices, whose reading fails or never ends."""
   mode = os.stat(path).st_mode
   if stat.S_ISDIR(mode):
     raise Damaged('it is a folder')

@@ -1,9 +1,9 @@
-"""One block of steps as one compiled program, run again and again.
+"""A block of steps as one compiled program that is run again and again.
 
-The number of results and of steps between them are arguments of the program,
-so that adaptation, sampling and a shorter last block share one compilation.
-The seed of a step is a function of its number alone: blocks of any size draw
-the same.
+The number of results and the number of steps between results are arguments of
+the program. So adaptation, sampling and a shorter last block share one
+compilation. The seed of a step depends only on the step's number, so blocks of
+any size give the same draws.
 """
 
 import re
@@ -31,21 +31,22 @@ __all__ = [
 ]
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
-# What holds the results: as long as a block, which changes no draw.
+# Operations that hold the results. Their length is that of a block, which
+# changes no draw.
 _SIZED_BY_BLOCK = ('TensorListReserve', 'TensorListStack')
 
 
 class Block(NamedTuple):
   """A block of steps, as functions.
 
-  They take (state, kernel_results, seed, first_step, num_results,
+  Both functions take (state, kernel_results, seed, first_step, num_results,
   steps_per_result).
   """
 
-  # -> (state, kernel_results, recorded), recorded with leading dimension
-  # `block_size`, of which `num_results` rows are filled.
+  # Returns (state, kernel_results, recorded). `recorded` has the leading
+  # dimension `block_size`, of which `num_results` rows are filled.
   run: Callable
-  # -> `Program`, the same for all sizes of blocks.
+  # Returns the `Program`, which is the same for all sizes of blocks.
   describe: Callable
 
 
@@ -56,8 +57,8 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
     kernel: A `TransitionKernel`.
     trace_fn: Function of (state, kernel_results) to record.
     block_size: Results that one block can hold, int.
-    jit_compile: Whether XLA compiles it.
-    known: `known_programs.Known`: what was compiled before is not again.
+    jit_compile: Whether XLA compiles the block.
+    known: `known_programs.Known`, whose programs are not compiled again.
   """
   block = _program(kernel, trace_fn, block_size)
   compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
@@ -126,7 +127,8 @@ def _program(kernel, trace_fn, block_size):
       one_result,
       (0, first_step, state, results, recorded),
     )
-    # What the target and its bijectors registered would keep it in memory.
+    # What the target and its bijectors registered would keep the graph in
+    # memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return (
       state,
@@ -138,13 +140,13 @@ def _program(kernel, trace_fn, block_size):
 
 
 def default_trace(state, results):
-  """Returns what every kernel has to tell, lean: dict of [chains...]."""
+  """Returns the trace that every kernel has, a dict of [chains...]."""
   del state
   trace = stack.recorded(results)
   diverging = trace.pop('has_divergence', None)
   if diverging is None and 'log_accept_ratio' in trace:
     ratio = trace['log_accept_ratio']
-    # Not as what is not above: TensorFlow's graphs make `<=` of that.
+    # Not `~(ratio > _DIVERGENCE)`, which TensorFlow's graphs turn into `<=`.
     diverging = (ratio <= _DIVERGENCE) | tf.math.is_nan(ratio)
   if diverging is not None:
     trace['diverging'] = diverging
@@ -154,10 +156,10 @@ def default_trace(state, results):
 def sample_stats(
   kernel: tfp.mcmc.TransitionKernel, results: types.Structure
 ) -> dict[str, tf.Tensor]:
-  """Returns what is worth knowing of a step, by name.
+  """Returns statistics of a step, by name.
 
-  `tfpa.sample` records it by itself. In `tfp.mcmc.sample_chain` it is for the
-  `trace_fn`. Names that a kernel does not have are left out.
+  `tfpa.sample` records them by itself. With `tfp.mcmc.sample_chain`, call this
+  function in the `trace_fn`. Names that a kernel does not have are left out.
 
   Args:
     kernel: A kernel of this library, also inside TFP's wrappers.
@@ -165,10 +167,10 @@ def sample_stats(
 
   Returns:
     A dict of Tensors. `target_log_prob`, `is_accepted`, `log_accept_ratio` and
-    `diverging` are [chains...]. `step_size` is [] or [chains..., 1]. What
-    adaptations know is [] each: `mean_accept_prob`, `log_scale` (log |det C| /
-    d), `num_dropped_gradients` (those that were not finite, so far), and the
-    numbers of the criterion, such as `entropy_weight`.
+    `diverging` are [chains...]. `step_size` is [] or [chains..., 1]. Scalars of
+    the adaptation are []: `mean_accept_prob`, `log_scale` (log |det C| / d),
+    `num_dropped_gradients` (not finite, so far), and the numbers of the
+    criterion, such as `entropy_weight`.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -190,7 +192,7 @@ def sample_stats(
 
 
 def refused_operation(text):
-  """Returns the operation that XLA or TensorFlow say they lack, or ''."""
+  """Returns the operation that XLA or TensorFlow lack by their error, or ''."""
   found = re.search(
     r"(?:on XLA_\w+_JIT: |No registered '|no registered converter for "
     r"operation: |No gradient defined for operation '[^']*' \(op type: |"

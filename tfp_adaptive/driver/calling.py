@@ -1,4 +1,4 @@
-"""Where an entry point may be called from: not a forked child, not a graph.
+"""Refuses calls of an entry point from a forked child or inside of a graph.
 
 TensorFlow's threads do not survive a fork. If a process has used TensorFlow,
 its forked children wait for these threads for ever.
@@ -19,7 +19,7 @@ _HANGING = set()  # Process ids of children forked after TensorFlow had run.
 def check(name: str) -> None:
   """Refuses a call that would hang in a forked child, or fail in a graph.
 
-  A call that may go on starts TensorFlow without its messages, see `quiet`.
+  A call that is allowed starts TensorFlow without its messages, see `quiet`.
 
   Args:
     name: The entry point as users write it, such as `tfpa.sample`.

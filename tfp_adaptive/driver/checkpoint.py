@@ -3,9 +3,9 @@
   block_000000.npz ...   draws and traces of finished blocks
   state.npz              state, kernel results, position, checksum of each block
 
-Files are written beside their place and renamed into it, blocks before the
-state that names them. A run that is killed, or that fills the disk, loses only
-the block that it was writing.
+A file is written under a temporary name and then renamed. Blocks are written
+before the state that names them. A run that is killed, or that fills the disk,
+loses only the block that it was writing.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ _LAYOUT = 3  # Version of the files. The identity of a run has readings.
 
 
 class CheckpointError(ValueError):
-  """A checkpoint that cannot be resumed, and why."""
+  """Says why a checkpoint cannot be resumed or written."""
 
 
 class Checkpoint:
   """Reads and writes one checkpoint folder.
 
   Args:
-    folder: Where the files live.
+    folder: Folder of the files.
     run: dict of `run_identity.describe`.
   """
 
@@ -142,7 +142,7 @@ class State:
 
 @contextlib.contextmanager
 def writing(path):
-  """Turns an error of the disk into a sentence on what it means for a run."""
+  """Turns an error of the disk into a `CheckpointError`."""
   try:
     yield
   except OSError as error:

@@ -1,12 +1,14 @@
-"""A digest of Python functions: their code and the data that it reads.
+"""A digest of Python functions: their code and the data that the code reads.
 
-It is for programs that call Python (`tf.py_function`), because their graph
+It serves programs that call Python (`tf.py_function`), because their graph
 holds a number instead of the function. The digest follows bytecode, defaults,
-closures and the globals that the code names, through containers, instances,
-user-written classes and user-written modules. Library modules, and values
-without stable content, count by name. Functions of libraries count by name and
-by the values that they close over. If a value holds more than 20,000 others, as
-a compiled function of PyTensor does, only its code counts.
+closures and the globals that the code names. It looks into containers,
+instances, and classes and modules that users wrote.
+
+Library modules, and values without stable content, count by name. Functions of
+libraries count by name and by the values that they close over. If a value holds
+more than 20,000 others, as a compiled function of PyTensor does, only its code
+counts.
 """
 
 import ctypes
@@ -30,11 +32,11 @@ _LIBRARIES = tuple(
   sysconfig.get_path(kind)
   for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
 )
-# Operations that store a name, and those between an addition and a store.
+# Operations that store a name, and operations between an addition and a store.
 _STORES = frozenset(['STORE_ATTR', 'STORE_DEREF', 'STORE_GLOBAL'])
 _MOVES = frozenset(['CACHE', 'ROT_TWO', 'SWAP'])
 _PACKAGE = __name__.partition('.')[0]
-# Class attributes that count. Other mutable ones may be caches.
+# Types of class attributes that count. Others may be caches.
 _DEFINED = (
   types.FunctionType,
   property,
@@ -46,8 +48,8 @@ _DEFINED = (
   np.ndarray,
   *_PLAIN[:6],
 )
-# Attributes of TensorFlow's and TFP's classes that change as they are used, or
-# that depend on what was made before.
+# Attributes of TensorFlow's and TFP's classes that change with use, or that
+# depend on earlier objects.
 _CACHES = frozenset(
   [
     '__class__',
@@ -68,7 +70,7 @@ _GRAPHS = frozenset(
     'WrappedFunction',
   ]
 )
-# Their state belongs to the process, and changes as they are used.
+# Types whose state belongs to the process and changes with use.
 _BY_TYPE = (
   np.random.RandomState,
   np.random.Generator,
@@ -103,7 +105,7 @@ def _parts(value, seen, depth, count):
 
   Args:
     value: Anything.
-    seen: dict of id -> (number, value) of what was met before; it grows.
+    seen: dict of id -> (number, value) of all earlier values; it grows.
     depth: Number of values around this one.
     count: Iterator that counts all values of the digest.
 
@@ -118,7 +120,7 @@ def _parts(value, seen, depth, count):
   if id(value) in seen or depth > _DEEPEST:
     yield f'seen {seen[id(value)][0] if id(value) in seen else None}'.encode()
     return
-  # The value too: of one that is gone, the next might have the id.
+  # `seen` keeps the value, because a later one might get the id of a dead one.
   seen[id(value)] = len(seen), value
   kind = type(value).__qualname__
   if hasattr(value, '__array__') and not isinstance(value, type):
@@ -132,7 +134,7 @@ def _parts(value, seen, depth, count):
     )
   else:
     held = list(_inner(value))
-  # Counted, so that what follows a container is not of it.
+  # The number separates the values inside from those that follow.
   yield f'{kind} of {len(held)}'.encode()
   for inner in held:
     yield from _parts(inner, seen, depth + 1, count)
@@ -141,7 +143,7 @@ def _parts(value, seen, depth, count):
 def _array_parts(value):
   try:
     array = np.asarray(value)
-  except NotImplementedError:  # A Tensor of a graph: the graph's digest has it.
+  except NotImplementedError:  # The digest of a graph covers its Tensors.
     return
   yield f'{array.dtype}{array.shape}'.encode()
   yield (
@@ -152,7 +154,7 @@ def _array_parts(value):
 
 
 def _inner(value):
-  """Returns what a value consists of."""
+  """Returns the parts of a value, a list."""
   if isinstance(value, types.ModuleType):
     return [value.__name__]
   if isinstance(value, types.BuiltinFunctionType):
@@ -193,12 +195,12 @@ def _inner(value):
 
 
 def _methods(kind):
-  """Returns dicts of what a class and its bases define, but a library's."""
+  """Returns dicts of what a user's class and its users' bases define."""
   return [
     {
       name: part
       for name, part in sorted(vars(base).items())
-      # Those of Python itself tell of the file and of the line.
+      # Python's own attributes contain the file and the line.
       if isinstance(part, _DEFINED)
       and (callable(part) or not name.startswith('__'))
     }
@@ -209,7 +211,7 @@ def _methods(kind):
 
 def _is_written(name):
   """Whether a module is a user's: in no library's folder, or a session."""
-  if name.partition('.')[0] == _PACKAGE:  # Wherever it is installed.
+  if name.partition('.')[0] == _PACKAGE:  # This library, wherever it lies.
     return False
   file = getattr(sys.modules.get(name), '__file__', None)
   if file is None:
@@ -218,7 +220,7 @@ def _is_written(name):
 
 
 def _held(value):
-  """Returns what an instance holds: dict, slots, or what it is copied by."""
+  """Returns the content of an instance: dict, slots, or parts for a copy."""
   if isinstance(value, _BY_TYPE):
     return []
   # Slots of a library's class may be caches.
@@ -234,9 +236,9 @@ def _held(value):
     return held
   try:
     parts = value.__reduce_ex__(2)
-    # Items come as iterators, of lists and of dicts.
+    # The items of lists and dicts come as iterators.
     return [*parts[:3], *map(list, filter(None, parts[3:5]))]
-  except Exception:  # As a lock: by its type.
+  except Exception:  # A lock, for example, counts by its type.
     return held
 
 
@@ -244,7 +246,7 @@ def _own(value):
   """Returns the dict of an instance, without the caches of TFP's classes.
 
   TFP's distributions and bijectors keep their arguments in `_parameters`. Their
-  other attributes are computed, and some change as they are used.
+  other attributes are computed, and some change with use.
   """
   held = getattr(value, '__dict__', {})
   parameters = held.get('_parameters')
@@ -277,7 +279,7 @@ def _mangled(kind, name):
 
 
 def _held_by_function(function, counted=()):
-  """Returns the values that a function closes over, except some by name."""
+  """Returns the values that a function closes over, without `counted` names."""
   cells = zip(function.__code__.co_freevars, function.__closure__ or ())
   return [_content(cell) for name, cell in cells if name not in counted]
 
@@ -298,11 +300,11 @@ def _function_parts(function):
 
 
 def _attributes_of_modules(names, values):
-  """Returns {module.name: value} of what code may read of users' modules.
+  """Returns {module.name: value} that code may read in users' modules.
 
   Args:
     names: Set of the names that the code looks up.
-    values: What the code holds or reads, modules among it.
+    values: Values that the code holds or reads, modules among them.
   """
   modules = [v for v in values if isinstance(v, types.ModuleType)]
   found, seen = {}, set()
@@ -319,9 +321,9 @@ def _attributes_of_modules(names, values):
 
 
 def _counted(code):
-  """Returns the names that a function, or one inside of it, adds to in place.
+  """Returns the names to which a function, or one inside of it, adds in place.
 
-  These count calls, and change whenever the function runs.
+  Such names count calls, and change whenever the function runs.
   """
   found, is_added = set(), False
   for step in dis.get_instructions(code):
@@ -344,5 +346,5 @@ def _names(code):
 def _content(cell):
   try:
     return cell.cell_contents
-  except ValueError:  # Not assigned yet.
+  except ValueError:  # The cell has no value yet.
     return None

@@ -1,10 +1,11 @@
-"""Compiled programs on disk: a later process loads what an earlier compiled.
+"""Keeps compiled programs on disk, so that a later process loads them.
 
-XLA's own cache, on a CPU. It knows a program again by a digest of all of it,
-and by nothing else: code of another processor is loaded and may crash, and
-functions have numbers in their names that grow with all that TensorFlow did
-before. So the folder is named by version, flags and processor, and a block
-that is traced starts to count at a round number.
+This is XLA's own cache, which works on CPUs. It finds a program by a digest of
+the program and nothing else. Code of another processor would be loaded and may
+crash, so the folder is named by version, flags and processor. Names of
+functions are part of the digest. They contain numbers that grow with all that
+TensorFlow did before, so a block that is traced starts to count at a round
+number.
 """
 
 import hashlib
@@ -24,31 +25,33 @@ _VARIABLE = 'TF_XLA_FLAGS'
 _FLAG = '--tf_xla_persistent_cache_directory='
 _OF_DEVICES = '--tf_xla_persistent_cache_device_types=CPU'
 _CPU_INFO = pathlib.Path('/proc/cpuinfo')
-_MOST_NAMES = 100_000  # Of functions, in all that comes before a run.
+_MOST_NAMES = 100_000  # Counting of names starts at a multiple of this.
 
 
 def cache_compilations(directory: types.Path | None = None) -> str:
-  """Keeps compiled programs for later processes, on a CPU.
+  """Keeps compiled programs on disk for later processes; works on CPUs only.
 
   Call it after the imports, before any op of TensorFlow. A later process that
-  samples the same model with the same data and counts does not compile again;
-  the draws are the same. It still traces, which is a third of the time or more;
-  and a density that calls a `tf.function` which ran before may not be known.
-  A program is some megabytes and holds the data; none is ever removed: delete
-  the folder when it is large, or when a run fails to read or to write it. What
-  is in it is run: let nobody else write there.
+  samples the same model with the same data and counts does not compile again,
+  and its draws are the same. It still traces, which takes a third of the time
+  or more. A density that calls a `tf.function` which ran before may be compiled
+  again.
+
+  Delete the folder when it is large, or when a run fails to read or to write
+  it: a program takes some megabytes, holds the data, and is never removed. Let
+  nobody else write to the folder, because the programs in it are run.
 
   Args:
     directory: Folder, made if missing; `None`: `tfp_adaptive` in
       `$XDG_CACHE_HOME`, or in `~/.cache`.
 
   Returns:
-    The folder in it of this processor, version and flags, a str.
+    The subfolder for this processor, version and flags, a str.
 
   Raises:
     RuntimeError: If TensorFlow has run an op already, and read its flags.
     ValueError: If the folder cannot be written to, has spaces in its name, or
-      another one is set.
+      another folder is set already.
 
   Example:
     import tfp_adaptive as tfpa
@@ -85,16 +88,16 @@ def cache_compilations(directory: types.Path | None = None) -> str:
 
 
 def number_names():
-  """Lets names of functions not depend on what was traced before.
+  """Makes names of functions independent of earlier traces.
 
-  Nothing is done where no folder is set.
+  Without a cache folder it does nothing.
   """
   if _FLAG in os.environ.get(_VARIABLE, ''):
     tfp_private.number_names_from_multiple(_MOST_NAMES)
 
 
 def _identity(flags):
-  """Returns a name for all that code depends on beside the program."""
+  """Returns a name for version, flags and processor, on which code depends."""
   processor = [platform.machine(), platform.processor()]
   if _CPU_INFO.exists():
     lines = _CPU_INFO.read_text().splitlines()

@@ -1,14 +1,14 @@
 """R-hat and effective sample sizes of the draws of a run, by rank.
 
-Of half chains, so that one chain that drifts is seen too, and of normal scores
-of ranks, so that heavy tails do not blind them. Of hundreds of chains R-hat is
-the nested one, for they may be short. Half an answer: chains that all miss the
-same region agree.
+Chains are split in halves, which shows a chain that drifts. Normal scores of
+ranks replace the draws, so that heavy tails do no harm. R-hat is nested for
+hundreds of chains, which may be short. Chains that all miss the same region
+still agree.
 
-ArviZ has the same numbers, to rounding, in twice the time: 0.66 s against
-0.35 s of a CPU for 1000 draws of 8 chains and 100 coordinates. It does not
-group chains by their starts for the nested R-hat, and does not bound the memory
-that draws on disk take.
+ArviZ has the same numbers up to rounding in twice the time: 0.66 s and 0.35 s
+for 1000 draws of 8 chains and 100 coordinates on one CPU. It does not group
+chains by their starts for the nested R-hat, and does not bound the memory for
+draws on disk.
 
 Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-
 normalization, folding, and localization, https://arxiv.org/abs/1903.08008.
@@ -38,33 +38,33 @@ __all__ = [
   'worst_of',
 ]
 
-# With fewer, R-hat of a good run is above what is warned of.
+# With fewer draws, a good run may have an R-hat above 1.01.
 FEWEST_DRAWS = 100
 LARGEST_RHAT = 1.01
 LEAST_ESS = 400.0
-# Numbers of some coordinates that are in memory together, of draws on disk, and
-# of one, if it alone has more; beyond, it is thinned. Each takes some 90 bytes.
+# Numbers that are in memory at a time for a group of coordinates, and for one
+# coordinate, which is thinned if it has more. Each takes about 90 bytes.
 MOST_AT_ONCE = 2**20
 _MOST_OF_ONE = 2**22
-_MOST_RANKED_AT_ALL = 2**24  # Ranks take some microseconds each.
-_FEWEST_ROWS = 16  # Of a million chains; nested R-hat takes a few draws.
-_MOST_RANKED = 256  # Coordinates; of more, those that look worst by variance.
-_MOST_RANKED_NUMBERS = 2**23  # Of many chains: ranks are dear.
+_MOST_RANKED_AT_ALL = 2**24  # A rank takes some microseconds.
+_FEWEST_ROWS = 16  # A million chains keep so many draws for the nested R-hat.
+_MOST_RANKED = 256  # Most coordinates ranked: the worst by unranked R-hat.
+_MOST_RANKED_NUMBERS = 2**23  # Most numbers ranked if there are many chains.
 FEWEST_RANKED = 4
-_BLOCK = 256  # Most coordinates taken at once, and of many chains fewer.
+_BLOCK = 256  # Most coordinates at a time; fewer if there are many chains.
 _TAIL = 0.05
 
 
 class Diagnosis(NamedTuple):
-  """Of coordinates, [d] each; NaN where a coordinate never moved.
+  """Diagnostics of coordinates, [d] each; NaN where one never moved.
 
   Attributes:
-    rhat: The larger of R-hat of ranks and of folded ranks; of 256 chains or
-      more the nested one of both, see `nested_rhat`.
-    ess_bulk: Effective draws of all chains, of normal scores of ranks.
-    ess_tail: The smaller of those of both tails' indicators.
-    ess_moments: The smaller of those of draws and of squares, not ranked: what
-      the standard error of a mean and of a deviation rest on.
+    rhat: The larger R-hat of ranks and of folded ranks. With 256 chains or more
+      both are nested, see `nested_rhat`.
+    ess_bulk: Effective draws of all chains for normal scores of ranks.
+    ess_tail: The smaller number of effective draws for both tails' indicators.
+    ess_moments: The smaller number for unranked draws and for their squares. It
+      gives the standard errors of a mean and of a deviation.
   """
 
   rhat: np.ndarray
@@ -73,14 +73,14 @@ class Diagnosis(NamedTuple):
   ess_moments: np.ndarray
 
 
-# That make the worst value of a field the smallest.
+# Signs by which the worst value of a field becomes the smallest.
 _SIGNS = dict(rhat=-1.0, ess_bulk=1.0, ess_tail=1.0, ess_moments=1.0)
 
 
 def diagnose(draws):
   """Returns the `Diagnosis` of draws [n, chains, d].
 
-  Fewer than 4 draws of a chain say nothing: every number is NaN then.
+  With fewer than 4 draws of a chain, every number is NaN.
   """
   if len(draws) < FEWEST_RANKED:
     return Diagnosis(
@@ -95,11 +95,11 @@ def worst(states, num_chain_dims):
 
   Args:
     states: Arrays [num_draws, chains..., event...], a structure of them.
-    num_chain_dims: How many dimensions are chains.
+    num_chain_dims: Number of dimensions that are chains.
 
   Returns:
-    The largest R-hat and the smallest sizes, with the words that name their
-    coordinate; empty where no coordinate ever moved.
+    The largest R-hat and the smallest sizes, with words that name their
+    coordinates; empty if no coordinate ever moved.
   """
   parts = tf.nest.flatten(states)
   found = {}
@@ -122,11 +122,11 @@ def worst(states, num_chain_dims):
 
 
 def thinning(num_draws, num_chains, num_ranked=1):
-  """Returns every which draw is looked at: 1, or more of very many.
+  """Returns the thinning before draws are judged: 1 unless there are very many.
 
   Args:
-    num_draws: Of each chain.
-    num_chains: Of them.
+    num_draws: Draws of each chain.
+    num_chains: Number of chains.
     num_ranked: Coordinates that are ranked one after the other.
   """
   numbers = num_draws * num_chains
@@ -135,7 +135,7 @@ def thinning(num_draws, num_chains, num_ranked=1):
 
 
 def thinning_of(part, num_chain_dims):
-  """Returns every which draw `worst` looks at of a part of the state."""
+  """Returns the thinning of the draws that `worst` judges, for one part."""
   if not isinstance(part, np.ndarray):
     return part.thinning
   num_chains = math.prod(part.shape[1 : 1 + num_chain_dims])
@@ -144,7 +144,7 @@ def thinning_of(part, num_chain_dims):
 
 
 def worst_of(diagnosis, field):
-  """Returns (value, index) of the worst coordinate, None if none moved."""
+  """Returns (value, index) of the worst coordinate; None if none moved."""
   values = getattr(diagnosis, field)
   if np.all(np.isnan(values)):
     return None
@@ -153,9 +153,9 @@ def worst_of(diagnosis, field):
 
 
 def _columns(part, num_chain_dims):
-  """Yields (coordinates [g], draws [n, chains, g]) of what is ranked."""
+  """Yields (coordinates [g], draws [n, chains, g]) that are ranked."""
   if not isinstance(part, np.ndarray):
-    # On disk no second look is had: all coordinates are ranked.
+    # Draws on disk are read once, so all coordinates are ranked.
     yield from part.columns()
     return
   num_chains = math.prod(part.shape[1 : 1 + num_chain_dims])
@@ -179,7 +179,7 @@ def _suspects(rows):
 
 
 def _blocks_of_halves(draws):
-  """Yields `_halves` of as many coordinates as memory is spared for."""
+  """Yields `_halves` of some coordinates at a time, to bound the memory."""
   numbers = draws.shape[0] * draws.shape[1]
   width = max(1, min(_BLOCK, 4 * MOST_AT_ONCE // numbers))
   for start in range(0, draws.shape[2], width):
@@ -226,10 +226,14 @@ def _rhat(halves):
 
 
 def _ess(halves):
-  """Returns the size over all half chains, at most n log10 n of n draws.
+  """Returns the effective size of all half chains, [d].
 
-  n / (1 + 2 sum_t rho_t), cut where a sum of two neighbours would be negative,
-  none larger than the one before.
+  With N draws in all and autocorrelations rho_t, it is
+
+    N / (1 + 2 sum_{t > 0} rho_t), at most N log10 N.
+
+  By Geyer's rule the sum runs over pairs rho_2t + rho_2t+1. It ends at the
+  first negative pair, and no pair is larger than the one before.
   """
   n, m = halves.shape[:2]
   centred = halves - halves.mean(axis=0)

@@ -1,4 +1,4 @@
-"""What a run says about itself: refused starts, warnings, scalars to trace."""
+"""Refuses bad starts, and warns before and after a run of `tfpa.sample`."""
 
 import numpy as np
 import tensorflow as tf
@@ -28,7 +28,7 @@ def kernel_names(kernel):
 
 
 def num_adaptation_steps(kernel):
-  """Returns the most steps that any kernel of the stack adapts."""
+  """Returns the largest number of adapting steps of any kernel in the stack."""
   steps = [
     getattr(k, 'num_adaptation_steps', None) for k in stack.kernels(kernel)
   ]
@@ -42,9 +42,9 @@ def has_prior_apart(kernel):
 
 
 def check_starts(results):
-  """Refuses starts without a finite log density, by chain number.
+  """Refuses starts without a finite log density, or a finite gradient if used.
 
-  And, of kernels that move by it, those without a finite gradient.
+  The error names the chains.
   """
   log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
@@ -63,7 +63,7 @@ def check_starts(results):
 
 def _check_finite(values, of, wanted):
   bad = np.argwhere(~np.isfinite(values))
-  if not len(bad):  # Of one chain without an axis an index is empty.
+  if not len(bad):  # A single chain without an axis has one empty index.
     return
   shown = ', '.join(
     f'{run_warnings.chain_name(index)} ({values[tuple(index)]})'
@@ -78,7 +78,7 @@ def _check_finite(values, of, wanted):
 
 
 def warnings_before(kernel, state, results):
-  """Yields what is wrong with a kernel, a density or a history beforehand."""
+  """Yields warnings about a kernel, a density or a start, before the run."""
   if not getattr(kernel, 'is_calibrated', True):
     yield (
       f'{type(kernel).__name__} is not calibrated: its draws are not of the '
@@ -92,7 +92,7 @@ def warnings_before(kernel, state, results):
 
 
 def _shape_warnings(state, results):
-  """Yields that coordinates are chains, or chains coordinates, it seems."""
+  """Yields a warning if coordinates look like chains, or chains like those."""
   log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
     return
@@ -115,7 +115,7 @@ def _shape_warnings(state, results):
 
 
 def _mixing_warnings(kernel, state, results):
-  """Yields that the density of a chain is not its own."""
+  """Yields a warning if the density of a chain depends on other chains."""
   parameters = getattr(stack.kernels(kernel)[-1], 'parameters', {})
   function = parameters.get('target_log_prob_fn')
   if function is None or parameters.get('target_is_stochastic'):
@@ -125,13 +125,13 @@ def _mixing_warnings(kernel, state, results):
   if not is_row or log_prob.shape[0] < 2:
     return
   state = stack.inner_state(state, results)
-  # Of chains that are their own the densities of all but the first stay.
+  # Only the first chain moves. All other densities must stay the same.
   moved = tf.nest.map_structure(
     lambda x: tf.concat([_elsewhere(x), x[1:]], axis=0), state
   )
   try:
     found = target_call.call(function, moved)
-  except target_call.TargetError:  # At the start it did not fail.
+  except target_call.TargetError:  # The target fails only at the moved state.
     return
   if found.shape == log_prob.shape and not np.allclose(
     found[1:], log_prob[1:], rtol=1e-3, atol=1e-3, equal_nan=True
@@ -145,7 +145,7 @@ def _mixing_warnings(kernel, state, results):
 
 
 def _elsewhere(x):
-  """Returns the row farthest from the first; where all are alike, another."""
+  """Returns the row farthest from the first, or a new one if all are equal."""
   apart = np.sum(np.reshape(x - x[:1], [len(x), -1]) ** 2, axis=-1)
   far = int(np.argmax(apart))
   return x[far : far + 1] if apart[far] > 0.0 else x[:1] + 1
@@ -177,9 +177,9 @@ def accept_rate(structure, block):
 
 
 def worst_coordinates(states, trace):
-  """Returns `convergence.worst` of the draws, and of every which draw it is.
+  """Returns (`convergence.worst` of the draws, thinning of these draws).
 
-  {} of too few draws, or where none moved.
+  The first is {} if there are too few draws, or if no coordinate moved.
   """
   log_prob = trace.get('target_log_prob')
   if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
@@ -193,12 +193,12 @@ def worst_coordinates(states, trace):
 
 
 def warnings_after(kernel, states, trace, results, worst):
-  """Yields what the user should know before trusting the draws."""
+  """Yields warnings that a user should read before using the draws."""
   accepted = trace.get('is_accepted')
   if accepted is not None and len(accepted):
     is_stuck = ~np.any(accepted, axis=0)
     if np.any(is_stuck):
-      # Between two recorded steps others may have moved it.
+      # A step between two recorded ones may have moved the chain.
       is_stuck &= ~_has_moved(states, accepted.ndim)
     stuck = np.argwhere(is_stuck)
     if stuck.size or (accepted.ndim == 1 and is_stuck):
@@ -221,7 +221,7 @@ def warnings_after(kernel, states, trace, results, worst):
   for one, _, own in stack.ours(kernel, None, results):
     yield from one.warnings_after(own, trace)
   if has_prior_apart(kernel):
-    # TFP's wrappers tune delta, and kappa inside of it.
+    # TFP's wrappers tune delta and, inside of it, kappa.
     kernels = stack.kernels(kernel)
     tuners = [k for k in kernels if 'target_accept_prob' in k.parameters]
     for k, prefix in zip(tuners, ('', 'hyper_')):
@@ -235,7 +235,7 @@ def warnings_after(kernel, states, trace, results, worst):
 
 
 def _has_moved(states, num_leading_dims):
-  """Returns [chains...], whether not all draws of a chain are one point."""
+  """Returns whether a chain has more than one point, [chains...] bool."""
   moved = False
   for part in tf.nest.flatten(states):
     event_dims = tuple(range(num_leading_dims, part.ndim))
@@ -273,7 +273,7 @@ def _convergence_warnings(worst):
 
 
 def _is_at_its_largest(tuned):
-  """Whether a step size is so large that a larger one would change nothing."""
+  """Whether a step size is at its bound, so that it cannot grow further."""
   if tuned is None or not len(tuned):
     return False
   return tuned[-1] > 0.5 * step_sizes.largest(tuned.dtype)

@@ -1,4 +1,4 @@
-"""Draws on disk, for runs with more draws than memory holds, read lazily.
+"""Keeps draws on disk, for runs with more draws than memory holds.
 
   draws.zarr   posterior and sample_stats, [chain, draw, event...]: an ArviZ
                DataTree for `xarray.open_datatree(..., engine='zarr')`
@@ -36,7 +36,7 @@ _HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
 
 
 class DrawsOnDisk:
-  """Keeps what a run records in a folder, as `recording.InMemory` in memory.
+  """Keeps the records of a run in a folder, see also `recording.InMemory`.
 
   Args:
     folder: The folder of this run, which holds nothing else.
@@ -79,7 +79,7 @@ class DrawsOnDisk:
     self._saved = None
 
   def load(self):
-    """Returns (leaves, step, seconds) of where the run was cut off, or None.
+    """Returns (leaves, step, seconds) at which a run was cut off, or None.
 
     Reads no draws. Only the existence and the lengths of their files are
     checked.
@@ -103,7 +103,8 @@ class DrawsOnDisk:
     leaves, self._pending = leaves[:num_leaves], leaves[num_leaves:]
     self._saved = leaves, header
     self._check_files()
-    for left in self._folder.rglob('*.partial'):  # Zarr's, of a killed run.
+    # Zarr leaves such files if a run is killed.
+    for left in self._folder.rglob('*.partial'):
       left.unlink(missing_ok=True)
     return leaves, header['step'], header['seconds']
 
@@ -174,7 +175,7 @@ class DrawsOnDisk:
     return {field: tuple(found) for field, found in worst.items()}, every
 
   def columns(self):
-    """Returns what was recorded, flat, in discarded steps and in results.
+    """Returns (records of discarded steps, records of results), both flat.
 
     Discarded steps have a trace and no states.
     """
@@ -277,7 +278,7 @@ class DrawsOnDisk:
     ]
 
   def _open_arrays(self):
-    """Returns {(group, name): array} of a folder that a run began."""
+    """Returns {(group, name): array} in the folder of an earlier run."""
     keys = [(_TREE, *key) for key in self._named(_one_row(self._structure))]
     keys += [(_TRACE, *key) for key in self._trace_keys()]
     arrays = {}

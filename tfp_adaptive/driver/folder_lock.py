@@ -1,4 +1,4 @@
-"""One writer per folder: a lock that ends with the process that holds it."""
+"""Locks a folder for one writer; the lock ends with the writer's process."""
 
 import contextlib
 import datetime
@@ -13,7 +13,7 @@ import warnings
 
 try:
   import fcntl
-except ImportError:  # Windows: two writers are not told apart there.
+except ImportError:  # Windows has no such lock, so two writers are not seen.
   fcntl = None
 
 __all__ = ['NAME', 'FolderError', 'held']
@@ -22,7 +22,7 @@ NAME = '.lock'
 
 
 class FolderError(RuntimeError):
-  """A folder that another run writes to, or that is not writable."""
+  """Says that another run writes to a folder, or that no run can."""
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def _locked(path, is_shared):
 def _opened(path):
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Unbuffered: what a full disk refuses is not written when it is closed.
+    # Without a buffer, closing the file cannot fail on a full disk.
     return open(path, 'ab+', buffering=0, opener=_open_itself)
   except OSError as error:
     raise FolderError(
@@ -124,7 +124,7 @@ def _write_holder(file):
     command=' '.join(sys.argv)[:200],
     since=datetime.datetime.now().astimezone().isoformat(timespec='seconds'),
   )
-  # One short line on a disk that may be full: the lock holds without it.
+  # The lock holds without this line, so a full disk does no harm.
   with contextlib.suppress(OSError):
     file.seek(0)
     file.truncate()

@@ -1,8 +1,8 @@
-"""Compiled programs of this process, known again by all of their content.
+"""Finds compiled programs of this process again, by their whole content.
 
-A kernel that is built anew, as by a cell of a notebook that runs again or by
-another call of `sample_posterior`, is traced, which reads whatever changed; if
-the program is one that was compiled before, that one runs.
+A kernel may be built again, for example if a cell of a notebook runs again or
+`sample_posterior` is called again. It is then traced, which reads all that may
+have changed. If an equal program was compiled before, that one runs.
 """
 
 import collections
@@ -14,13 +14,13 @@ from tfp_adaptive.driver import program_digest
 
 __all__ = ['Entry', 'Known']
 
-_MOST = 4  # Programs, each some megabytes ...
-_LARGEST = 2**26  # ... and the data that it holds, at most so many bytes.
+_MOST = 4  # Most programs that are kept; each takes some megabytes.
+_LARGEST = 2**26  # Most bytes of a program that is kept, with its data.
 _HANDLES = (tf.resource, tf.variant)
 
 
 class Entry:
-  """A program, and what was made of it since.
+  """A program, and all that was made from it.
 
   Attributes:
     function: `tf.types.experimental.ConcreteFunction`.
@@ -30,10 +30,10 @@ class Entry:
     self.function, self._made = function, {}
 
   def once(self, name, make):
-    """Returns what `make()` returned the first time.
+    """Returns the result of the first call of `make()` for a name.
 
     Args:
-      name: Hashable, of what is made.
+      name: Hashable name of the result.
       make: Function without arguments.
     """
     if name not in self._made:
@@ -50,12 +50,13 @@ class Known:
   def same(self, concrete, jit_compile):
     """Returns the function of an equal program, or the given one.
 
-    What reads a variable, a table or a file, or calls Python, may change
-    without its program: it is never shared. Nor is what holds much data.
+    A program that reads a variable, a table or a file, or calls Python, is
+    never shared, because it may change while its digest stays. A program with
+    much data is not shared either.
 
     Args:
       concrete: `tf.types.experimental.ConcreteFunction`.
-      jit_compile: Whether XLA compiles it.
+      jit_compile: Whether XLA compiles the program.
     """
     return self.entry(concrete, jit_compile).function
 
@@ -63,8 +64,8 @@ class Known:
     """Returns the `Entry` of an equal program, or a new one.
 
     Args:
-      concrete: As of `same`.
-      jit_compile: The same.
+      concrete: As for `same`.
+      jit_compile: As for `same`.
     """
     new = Entry(concrete)
     definition = concrete.graph.as_graph_def()
@@ -74,7 +75,7 @@ class Known:
     program = program_digest.describe(concrete)
     if program.calls_python:
       return new
-    # Names of fields and shapes of the arguments are no part of a program.
+    # The digest does not cover names of fields and shapes of the arguments.
     key = program.digest, jit_compile, str(concrete.structured_input_signature)
     found = self._entries.pop(key, new)
     if not _returns_the_same(found.function, concrete):

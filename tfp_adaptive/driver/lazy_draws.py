@@ -1,8 +1,8 @@
-"""Draws that lie on disk, as arrays that read what is asked for.
+"""Arrays of draws on disk, which read only what is asked for.
 
 A `LazyDraws` has the shape, dtype and axes of the array in memory,
 [num_results, chains..., event...], and takes ints and slices. On disk the
-chains are first, and one axis, as ArviZ has them.
+chains are one axis, the first, as in ArviZ.
 """
 
 import math
@@ -21,14 +21,14 @@ _ALL = slice(None)
 class LazyDraws:
   """One recorded array, read by `[...]`, by blocks or by columns.
 
-  `np.asarray` reads all of it; so does any function of numpy but `np.mean` and
-  `np.any`, which go block by block.
+  `np.asarray` reads the whole array, and so do functions of numpy. Only
+  `np.mean` and `np.any` go block by block.
 
   Args:
-    array: What is read, with `shape`, `dtype`, `chunks` and slices:
+    array: Array on disk with `shape`, `dtype`, `chunks` and slices:
       [chains, draws, event...], or [draws, ...] without `chain_shape`.
-    folder: Where it lies.
-    chain_shape: Of the axes that are one on disk, or `None`.
+    folder: Folder of the array.
+    chain_shape: Shape of the chain axes, which are one axis on disk, or `None`.
   """
 
   def __init__(self, array, folder, chain_shape=None):
@@ -66,7 +66,7 @@ class LazyDraws:
       yield from rows
 
   def __getitem__(self, key):
-    """Returns the numpy array of ints and slices of all axes."""
+    """Returns the numpy array for ints and slices of all axes."""
     wanted, after = [], []
     for size, one in zip(self.shape, self._of_each_axis(key)):
       of_axis, then = _forwards(size, one)
@@ -78,29 +78,28 @@ class LazyDraws:
     draws, *events = wanted[:1] + wanted[1 + num_chain_dims :]
     rows = np.swapaxes(self._read((_ALL, draws, *events)), 0, 1)
     rows = rows.reshape(len(rows), *self._chain_shape, *rows.shape[2:])
-    # Chains are read whole: a chunk holds them all.
+    # All chains are read, because a chunk holds them all.
     chains = zip(wanted[1 : 1 + num_chain_dims], after[1:])
     for axis, (of_axis, _) in enumerate(chains, start=1):
       rows = rows[(_ALL,) * axis + (of_axis,)]
     return np.array(rows[tuple(after)], order='C')[()]
 
   def blocks(self):
-    """Yields [some draws, chains..., event...], as they were written."""
+    """Yields blocks [some draws, chains..., event...] as they were written."""
     step = self._array.chunks[0 if self._chain_shape is None else 1]
     for start in range(0, len(self), step):
       yield self[start : start + step]
 
   @property
   def thinning(self):
-    """Every which draw `columns` reads: 1 unless a column is very long."""
+    """Thinning of the draws that `columns` reads: 1 unless there are many."""
     num_chains, num_draws = self._array.shape[:2]
     return convergence.thinning(num_draws, num_chains)
 
   def columns(self):
     """Yields (coordinates [g], their draws [n, chains, g]).
 
-    Groups of coordinates are those of the chunks, so that each chunk is read
-    once.
+    A group has the coordinates of one chunk, so that each chunk is read once.
     """
     events, chunk = self._array.shape[2:], self._array.chunks[2:]
     coordinates = np.arange(math.prod(events)).reshape(events)
@@ -125,12 +124,12 @@ class LazyDraws:
         total = total + np.sum(rows, axis=axes, dtype=wide)
       count = math.prod(self.shape[i] for i in axes)
       kind = self.dtype if self.dtype.kind in 'fc' else np.dtype(np.float64)
-      # Of no draws it is NaN, as numpy's.
+      # The mean of no draws is NaN, as in numpy.
       self._means[axes] = np.asarray(np.divide(total, count)).astype(kind)
     return self._over(axes, self._means[axes], keepdims)
 
   def any(self, axis=None, out=None, keepdims=False, **kwargs):
-    """Returns whether any is true over axes, the first among them."""
+    """Returns whether any number is true over axes, the first among them."""
     _check_options(out=out, **kwargs)
     axes = self._axes(axis)
     found = False
@@ -139,7 +138,7 @@ class LazyDraws:
     return self._over(axes, found, keepdims)
 
   def _over(self, axes, found, keepdims):
-    """Returns a copy of what was found over axes, which may be kept."""
+    """Returns a copy of a result over axes, with these axes if asked for."""
     if keepdims:
       found = np.expand_dims(found, axes)
     return np.array(found)[()]
@@ -163,7 +162,7 @@ class LazyDraws:
     is_basic = [
       one is Ellipsis
       or isinstance(one, slice)
-      # An array of one number is none.
+      # An array of one number is no int.
       or (np.ndim(one) == 0 and np.asarray(one).dtype.kind in 'iu')
       for one in key
     ]
@@ -198,7 +197,7 @@ class LazyDraws:
 
 
 def _check_options(**options):
-  """Refuses what numpy takes and these do not: `where`, `out`, `dtype`."""
+  """Refuses options that numpy has and draws on disk do not: `where`, `out`."""
   given = [name for name, value in options.items() if value is not None]
   if given:
     raise ValueError(
@@ -208,7 +207,7 @@ def _check_options(**options):
 
 
 def _forwards(size, key):
-  """Returns a slice with a positive step, and what makes `key` of it."""
+  """Returns (slice with a positive step, key that then gives rows of `key`)."""
   if isinstance(key, slice):
     rows = range(size)[key]
     if not rows:

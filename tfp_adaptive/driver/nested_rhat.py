@@ -1,19 +1,21 @@
-"""R-hat of many chains that are short: nested, over groups of chains.
+"""Nested R-hat, over groups of chains, for many chains that may be short.
 
-The usual R-hat of n draws of a chain is about 1 + (tau - 1) / n for chains that
-have converged, tau their integrated autocorrelation time: below 1.01 only where
-every chain is a hundred times as long as tau, however many chains there are.
-Means of groups of chains, superchains, are spread less:
+For n draws of converged chains with an integrated autocorrelation time tau, the
+usual R-hat is about 1 + (tau - 1) / n. It is below 1.01 only if every chain is
+a hundred times as long as tau, however many chains there are. Means of groups
+of chains, called superchains, vary less:
 
   R = sqrt(1 + B / W),  B the variance of the means of superchains,
   W the mean over superchains of (variance of the means of their chains
     + mean of the variances within chains)
 
-Groups that have nothing in common agree by averaging alone, so a superchain has
-to be of chains that began alike. Here they are those whose first draws are
-neighbors by rank, in the coordinate that is judged, and halves are apart. R is
-1 + O((tau / n)^2), and large where the beginning of a chain tells where it is
-later: stuck in modes, say. What all chains do together shows in the halves.
+Groups of arbitrary chains agree by averaging alone, so a superchain needs
+chains that began alike. Here their first draws are neighbors by rank, in the
+coordinate that is judged. The halves of chains are in different superchains.
+
+R is 1 + O((tau / n)^2) for converged chains. It is large if the beginning of a
+chain predicts where the chain is later, for example in one of several modes. A
+drift of all chains together shows as a difference between the halves.
 
 Source: Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari and Gelman (2024),
 Nested R-hat, https://arxiv.org/abs/2110.13017, section 3.
@@ -23,7 +25,7 @@ import numpy as np
 
 __all__ = ['FEWEST_CHAINS', 'by_beginning', 'nested_rhat']
 
-# With fewer, groups are so small that their noise is seen at 1.01.
+# With fewer chains, the noise of small groups alone reaches 1.01.
 FEWEST_CHAINS = 256
 _NUM_GROUPS = 16
 
@@ -48,8 +50,8 @@ def by_beginning(halves):
 
   Args:
     halves: [n, 2 chains, d], the first halves of all chains, then the second.
-      Of numbers of chains that the groups do not divide some are left out,
-      from anywhere.
+      If the groups do not divide the number of chains, some chains are left
+      out, evenly by rank.
   """
   n, num_halves, size = halves.shape
   num_chains = num_halves // 2

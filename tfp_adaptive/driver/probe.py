@@ -1,14 +1,14 @@
-"""Numbers of a target at fixed points, which tell one target from another.
+"""Reads a target at fixed points, to tell one target from another.
 
 The digest of a program does not cover what the program reads while it runs: a
 file, a lookup table, a data set, Python code. Values and gradients at fixed
 points change with all of these. Gradients are compared too, because a large
 constant hides a change of a float32 value and does not hide a gradient.
 
-A reading is made by the same uncompiled function each time. On one machine it
-has the same bits, apart from the order of a few sums; on another machine
-rounding differs more. Numbers that differ when the same point is evaluated
-again are random by design, and are not compared.
+A reading is made by the same uncompiled function each time. On one machine
+readings are bit-identical, apart from the order of a few sums. On another
+machine rounding differs more. Numbers that differ when the same point is
+evaluated again are random by design, and are not compared.
 """
 
 import base64
@@ -26,20 +26,19 @@ from tfp_adaptive.interfaces import types
 
 __all__ = ['differences', 'fields_of_density', 'points', 'read']
 
-# Numbers kept of one array. Longer arrays are added up to so many sums.
+# Most numbers kept for an array. Longer arrays are added up to so many sums.
 _NUM_KEPT = 128
 _GOLDEN = 0.6180339887498949
-# Largest accepted difference, in units of the rounding of a number: on the same
-# machine and on another one, for log densities and for all other numbers.
-# Gradients are sums of large terms that cancel, so that their rounding is
-# larger.
+# Largest accepted differences on the same machine and on another one, in units
+# of the rounding of a number. The first value is for log densities, the second
+# for all other numbers. Gradients round more, because large terms cancel.
 _SAME_MACHINE = 8.0, 32.0
 _OTHER_MACHINE = 512.0, 8192.0
 _TIMES_NOISE = 8.0  # Accepted multiple of the difference of two evaluations.
 _RANDOM = 2.0**14  # A larger difference of two evaluations is a random number.
-# A small number may be what is left of terms that cancel. The rounding of these
-# is taken to be that of 1 in a log density, and else that of a tenth of the
-# largest number.
+# A small number may be the rest of large terms that cancel. So its rounding is
+# taken to be that of 1 in a log density, else that of a tenth of the largest
+# number.
 _SMALLEST_VALUE, _SMALLEST_SHARE = 1.0, 0.1
 # Environment variables that change how TensorFlow and NumPy round.
 _VARIABLES = (
@@ -57,8 +56,8 @@ def points(state: types.Structure, scale: Any = None) -> list:
   Args:
     state: Tensor or structure of Tensors, [chains..., event...].
     scale: Deviations of a state that is one array, broadcast to its shape. The
-      points are then 1 and 2.5 of them away. `None`: the second point is moved
-      by at most 0.7, and the third by about a third of its size.
+      points are then up to 1 and 2.5 deviations away. `None`: the second point
+      is moved by at most 0.7, the third by up to 0.05 + 0.3 of its size.
   """
   moved = [
     tf.nest.map_structure(lambda part, n=n: _moved(part, n, scale), state)
@@ -72,7 +71,7 @@ def _moved(part, number, scale):
   x = _array(part)
   turns = np.arange(1.0, 1.0 + x.size).reshape(x.shape) + number * x.size
   turns = np.modf(turns * _GOLDEN)[0]
-  # From 0.5 to 1, of either sign: no coordinate stays where it was.
+  # Sizes from 0.5 to 1 with either sign, so that every coordinate moves.
   direction = np.where(turns < 0.5, 0.5 + turns, turns - 1.5)
   if scale is not None:
     size = (1.0, 2.5)[number] * scale
@@ -82,7 +81,7 @@ def _moved(part, number, scale):
 
 
 def _array(value):
-  # A bfloat16 scalar converts to no array by itself.
+  # A bfloat16 scalar does not convert to an array by itself.
   return np.asarray(value.numpy() if tf.is_tensor(value) else value)
 
 
@@ -106,7 +105,7 @@ def read(evaluate: Callable[[Any], dict], at: list) -> dict:
 
 
 def _evaluated(evaluate, point):
-  """Returns dict of what is kept by name; an empty one where it fails."""
+  """Returns dict of name -> kept values; {} if the evaluation fails."""
   found = {}
   # A density may be undefined at a point that the chains never visit.
   with contextlib.suppress(Exception):
@@ -123,7 +122,7 @@ def _kept(array):
   flat = np.where(is_finite, flat, 0.0)
   num_kept = min(max(flat.size, 1), _NUM_KEPT)
   rows = np.pad(flat, (0, -flat.size % num_kept)).reshape(-1, num_kept)
-  # Sums of terms of both signs: a common shift does not cancel.
+  # Terms of longer arrays are added with both signs.
   turns = np.modf(np.arange(rows.size).reshape(rows.shape) * _GOLDEN)[0]
   signs = np.where((turns < 0.5) & (len(rows) > 1), -1.0, 1.0)
   sizes = np.max(np.abs(rows), axis=0, initial=0.0) * np.sqrt(len(rows))
@@ -187,7 +186,7 @@ def _sizes(name, kept):
 
   Args:
     name: The name of an array.
-    kept: List of what was kept of that array, at one or several points.
+    kept: List of the values kept for that array, at one or several points.
   """
   sizes = np.max([_unpacked(one['sizes']) for one in kept], axis=0)
   if _is_log_density(name):
@@ -206,7 +205,7 @@ def _distance(one, two, sizes):
   if not is_alike or first.shape != second.shape:
     return float('inf')
   gaps = np.abs(first - second)
-  # Where all numbers were zero, any other number is a difference.
+  # If all numbers were zero, any other number is a difference.
   with np.errstate(divide='ignore', over='ignore'):
     units = np.divide(gaps, sizes * one['eps'], where=gaps > 0, out=0.0 * gaps)
   return float(np.max(units, initial=0.0))
@@ -226,7 +225,7 @@ def _numbers(one, two, sizes):
 
 
 def _machine():
-  """Returns what rounding depends on, beside the program."""
+  """Returns the facts on which rounding depends, beside the program."""
   affinity = getattr(os, 'sched_getaffinity', None)
   num_cpus = len(affinity(0)) if affinity else os.cpu_count()
   devices = [d.name for d in tf.config.list_logical_devices('GPU')]
@@ -249,7 +248,8 @@ def fields_of_density(results: Any, path: str = '') -> Iterator[tuple]:
     return
   for name, value in items:
     here = f'{path}.{name}' if path else str(name)
-    if name == 'proposed_results':  # At the start it equals the accepted one.
+    # At the start the proposed results equal the accepted ones.
+    if name == 'proposed_results':
       continue
     if str(name).startswith('grads') or _is_log_density(str(name)):
       for i, leaf in enumerate(tf.nest.flatten(value)):

@@ -1,4 +1,4 @@
-"""A digest of a traced program: equal for equal programs, in any process.
+"""Computes a digest of a traced program, equal for equal ones in any process.
 
   digest(node) = hash(op, attributes, digests of its inputs)
 
@@ -28,7 +28,7 @@ _MAX_NAMED = 400
 class Program(
   collections.namedtuple('Program', ['digest', 'contents', 'calls_python'])
 ):
-  """What a traced program is.
+  """The digest and the contents of a traced program.
 
   Attributes:
     digest: Hex digits, equal for equal programs.
@@ -72,7 +72,7 @@ def describe(concrete, ignored_ops=()):
 
 
 class _Reader:
-  """Hashes graphs that share a library of functions; counts what they hold."""
+  """Hashes graphs that share a library of functions; counts their contents."""
 
   def __init__(self, functions):
     self._functions = {f.signature.name: f for f in functions}
@@ -134,7 +134,7 @@ class _Reader:
     if kind == 'list' and value.list.func:
       return _hash(*map(self._function, value.list.func))
     if kind == 's' and op in _IN_PYTHON:
-      return b''  # A number that TensorFlow gave the function.
+      return b''  # TensorFlow numbers Python functions; the number is left out.
     return value.SerializeToString(deterministic=True)
 
   def _function(self, reference):
@@ -158,7 +158,7 @@ class _Reader:
     try:
       return self.array(np.asarray(value))
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError):
-      # The handle of a table or a data set, see `probe`.
+      # This is the handle of a table or a data set, see `probe`.
       return _hash('handle', value.dtype.name)
 
   def array(self, array):

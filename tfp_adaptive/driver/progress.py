@@ -1,4 +1,4 @@
-"""Shows the progress of a run, and tells a callback.
+"""Shows the progress of a run, and calls a callback.
 
 On a terminal and in a notebook progress is one line that is rewritten.
 Elsewhere it is a line every ten seconds. The stages of a run are logged by the
@@ -66,7 +66,7 @@ def say(line: str) -> None:
 
 
 class _OnStderr(logging.Handler):
-  """Writes where nobody has set up logging."""
+  """Writes to stderr if the program has not set up logging."""
 
   def emit(self, record):
     if not logging.getLogger().handlers and sys.stderr is not None:
@@ -89,11 +89,11 @@ class Progress:
     """Makes a report that has not begun.
 
     Args:
-      num_steps: In all.
+      num_steps: Number of all steps.
       reports: `Reports`.
-      is_kept: Whether the bar stays when it ends. If not, the run is a part of
-        one that tells by itself: lines are written if it is long.
-      stream: To write to; `None`: stderr.
+      is_kept: Whether the bar stays when it ends. If not, lines are written
+        only if the run is long, because a larger run reports it.
+      stream: Stream to write to; `None`: stderr.
     """
     self._num_steps = num_steps
     self._stream = stream or sys.stderr
@@ -120,7 +120,7 @@ class Progress:
 
   @contextlib.contextmanager
   def compiling(self):
-    """Lets a bar tell how long what is inside takes, from a second on."""
+    """Shows on a bar how long a compilation takes, after one second."""
     if not self._is_bar:
       yield
       return
@@ -182,7 +182,7 @@ class Progress:
     self._num_written = max(1, len(line))
 
   def _put(self, text):
-    """Writes, or no more: a pipe that is closed is not to end a run."""
+    """Writes text; stops writing if the stream fails, which ends no run."""
     if not self._is_shown:
       return
     try:
@@ -193,7 +193,7 @@ class Progress:
 
 
 def _can_rewrite(stream):
-  """Returns whether a line can be written anew: a terminal, or a notebook."""
+  """Returns whether a line can be rewritten, as on a terminal or a notebook."""
   is_notebook = type(stream).__module__.startswith('ipykernel.')
   is_closed = getattr(stream, 'closed', False)
   return is_notebook or (not is_closed and stream.isatty())

@@ -1,13 +1,14 @@
 """Keeps messages of TensorFlow that nobody can act on off the terminal.
 
-TensorFlow logs through two channels. Its Python messages pass a logger, which
-takes a filter. Its native messages go to the file descriptor of stderr, and no
-setting reaches all of them: some come before TensorFlow reads its settings, and
-none is read again later. They describe the machine, and each comes once: while
-TensorFlow is imported, with its first operation, or with the first program of
-XLA. So these three are done here, with stderr led through `grep`, which prints
-the last words of an import that is aborted, too. TensorFlow before 2.21 writes
-two more lines whenever a graph is frozen, see `while_freezing`.
+TensorFlow logs through two channels. Python messages pass a logger, which takes
+a filter. Native messages go to the file descriptor of stderr. No setting stops
+all of them, because some come before TensorFlow reads its settings.
+
+Native messages describe the machine, and each comes once: while TensorFlow is
+imported, with its first operation, or with the first program of XLA. So this
+file does these three things with stderr led through `grep`, which also prints
+the last words of an import that is aborted. TensorFlow before 2.21 writes two
+more lines whenever a graph is frozen, see `while_freezing`.
 """
 
 import contextlib
@@ -42,8 +43,9 @@ _HAS_GPU = any(map(os.path.exists, _GPU_FILES))
 def filtered():
   """Drops TensorFlow's lines about the machine from what goes to stderr.
 
-  All lines are shown where the environment sets the level 0, where there is a
-  GPU whose driver they are about, and where there is no stderr or no `grep`.
+  All lines are shown if the environment sets the level 0, and if there is no
+  stderr or no `grep`. With a GPU they are shown too, as some are about its
+  driver.
   """
   grep = shutil.which('grep')
   try:
@@ -90,7 +92,7 @@ def _import():
     with warnings.catch_warnings():
       if not _HAS_GPU:
         warnings.filterwarnings('ignore', 'TensorFloat-32')
-      # TFP loads this module with the first look into it, and warns then.
+      # TFP loads this module at its first use, and warns then.
       dir(tfp.mcmc)
   return tf
 
@@ -115,7 +117,7 @@ def while_freezing() -> contextlib.AbstractContextManager:
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-  """Whether users can act on a message: not on retracing of our programs."""
+  """Whether users can act on a message; retracing of our programs is none."""
   if 'triggered tf.function retracing' not in record.getMessage():
     return True
   frame = sys._getframe()

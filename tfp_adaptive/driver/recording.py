@@ -1,4 +1,4 @@
-"""Where a run keeps what it records: in memory, with a checkpoint or without.
+"""Keeps what a run records in memory, with or without a checkpoint.
 
 `draws_on_disk.DrawsOnDisk` has the same methods.
 """
@@ -9,17 +9,17 @@ __all__ = ['InMemory']
 
 
 class InMemory:
-  """What a run records, one array per leaf, written as blocks arrive.
+  """The records of a run, one array per leaf, filled as blocks arrive.
 
-  The arrays are made once at their full length: joined from blocks at the end,
-  a run would need twice the memory, and as long as some of its steps.
+  The arrays are made once at their full length. To join blocks at the end would
+  need twice the memory, and the time of some steps.
 
   Args:
-    num_discarded: Rows of the steps that are discarded: of these blocks have
-      the trace, and no rows of the state.
-    num_results: Rows that follow them.
-    num_parts: Of the state, the first leaves of a block.
-    checkpoint: `Checkpoint` that every block is saved to, or `None`.
+    num_discarded: Rows of discarded steps. These have a trace, but no rows of
+      the state.
+    num_results: Rows that follow the discarded ones.
+    num_parts: Parts of the state, which are the first leaves of a block.
+    checkpoint: `Checkpoint` to which every block is saved, or `None`.
   """
 
   def __init__(self, num_discarded, num_results, num_parts, checkpoint=None):
@@ -30,7 +30,7 @@ class InMemory:
     self._arrays, self._num_filled = None, None
 
   def load(self):
-    """Returns (leaves, step, seconds) of where the run was cut off, or None."""
+    """Returns (leaves, step, seconds) at which a run was cut off, or None."""
     loaded = self._checkpoint and self._checkpoint.load()
     if not loaded:
       return None
@@ -40,7 +40,7 @@ class InMemory:
     return leaves, step, seconds
 
   def append(self, block):
-    """Copies a block of rows; returns it where it lies now."""
+    """Copies a block of rows; returns views of the copy."""
     if self._arrays is None:
       self._arrays = [
         np.empty([self._length(i), *rows.shape[1:]], rows.dtype)
@@ -51,7 +51,7 @@ class InMemory:
     for array, rows, start in zip(self._arrays, block, starts, strict=True):
       placed.append(array[start : start + len(rows)])
       placed[-1][...] = rows
-    # At once, so that an interrupt leaves no half of a block.
+    # One statement, so that an interrupt leaves no half of a block.
     self._num_filled = [s + len(rows) for s, rows in zip(starts, block)]
     return placed
 
@@ -60,16 +60,16 @@ class InMemory:
     return self._num_results + (0 if is_state else self._num_discarded)
 
   def save(self, leaves, step, block, seconds):
-    """Writes where the run is after a block; see `Checkpoint.save`."""
+    """Writes the position of the run after a block; see `Checkpoint.save`."""
     if self._checkpoint:
       self._checkpoint.save(leaves, step, block, seconds)
 
   def summary(self, make):
-    """Returns (worst coordinates, of every which draw) as `make` finds them."""
+    """Returns (worst coordinates, thinning of their draws) from `make()`."""
     return make()
 
   def rows_so_far(self):
-    """Returns the results so far, flat, or `None` where there are none."""
+    """Returns the results so far, flat, or `None` if there are none."""
     if self._arrays is None or not self._num_filled[0]:
       return None
     return [
@@ -78,7 +78,7 @@ class InMemory:
     ]
 
   def columns(self):
-    """Returns what was recorded, flat: of discarded steps, and of results."""
+    """Returns (records of discarded steps, records of results), both flat."""
     num_results, num_parts = self._num_results, self._num_parts
     return (
       [None] * num_parts

@@ -1,4 +1,4 @@
-"""What `tfpa.sample` returns: draws, what was learned, and what it cost."""
+"""`SampleResult`, the result of `tfpa.sample`: draws, learned values, cost."""
 
 import collections
 from collections.abc import Sequence
@@ -33,30 +33,30 @@ class SampleResult(
   """What `sample` returns; arrays are numpy, on the host.
 
   With `draws_dir` the arrays of `states`, `trace` and `adaptation_trace` lie on
-  disk, and are read by slices: `result.states[100:200]`; `np.asarray` reads
-  all, `np.mean` and `np.any` block by block.
+  disk. Read slices of them: `result.states[100:200]`. `np.asarray` reads all,
+  `np.mean` and `np.any` go block by block.
 
-  Echoed, it is three lines: what ran, what it cost, and the coordinate that is
-  known worst.
+  It prints three lines: what ran, what it cost, and the worst coordinate.
 
   Attributes:
     states: Draws, [num_results, chains..., event...] in the structure of the
       start.
-    trace: dict of [num_results, chains...]: `target_log_prob`, `is_accepted`,
-      `log_accept_ratio`, `diverging`, those that the kernel has; [num_results]
-      scalars of the adaptation; and `extra`, what `trace_fn` returned.
-    adaptation_trace: The same over the discarded steps.
+    trace: dict of arrays. `target_log_prob`, `is_accepted`, `log_accept_ratio`
+      and `diverging`, if the kernel has them, are [num_results, chains...].
+      Scalars of the adaptation are [num_results]. `extra` is the result of
+      `trace_fn`.
+    adaptation_trace: The same for the discarded steps.
     final_state: Last state, Tensors.
     final_kernel_results: Last kernel results, Tensors: what was learned.
-    seconds: dict of wall times `compile`, `adaptation`, `sampling`; those of
-      a run that was continued from a checkpoint add up.
-    run: dict of what was run: `kernel`, its name; `num_discarded`, steps;
-      `num_adaptation_steps`, of these; `steps_per_result`; `num_gradients` of
-      each chain, `None` if the kernel does not tell; `log_prob`, what
-      `target_log_prob` is, `lp` or `log_likelihood` where a prior is apart;
+    seconds: dict of wall times `compile`, `adaptation`, `sampling`. The times
+      of a resumed run include those before it was cut off.
+    run: dict of facts about the run: `kernel`, its name; the numbers of steps
+      `num_discarded`, `num_adaptation_steps` and `steps_per_result`;
+      `num_gradients` of each chain, `None` if unknown; `log_prob`, the meaning
+      of `target_log_prob`: `lp`, or `log_likelihood` if the prior is separate;
       `worst`, dict of `rhat`, `ess_bulk`, `ess_tail`, `ess_moments` -> (value,
-      coordinate), empty of fewer than 100 draws; `worst_of_every`, which draw
-      these are of: 1, or more where there are very many.
+      coordinate), empty for fewer than 100 draws; `worst_of_every`, the
+      thinning of the draws that gave `worst`, 1 unless there are very many.
   """
 
   __slots__ = ()
@@ -64,21 +64,21 @@ class SampleResult(
   def to_arviz(
     self, names: str | Sequence[str] | None = None
   ) -> types.DataTree:
-    """Returns the draws as an ArviZ `DataTree`; several chain axes as one.
+    """Returns the draws as an ArviZ `DataTree`; several chain axes become one.
 
-    Groups: `posterior`; `sample_stats`, the trace by ArviZ's names (`lp`,
-    `acceptance_rate`, `accepted`, `diverging`), of `extra` what has a number
-    for each chain. Attributes tell of kernel, steps and seconds. Draws that
-    lie on disk stay there until they are used.
+    The group `posterior` has the draws. `sample_stats` has the trace by ArviZ's
+    names (`lp`, `acceptance_rate`, `accepted`, `diverging`), and those parts of
+    `extra` that have a number for each chain. Attributes give kernel, steps and
+    seconds. Draws on disk stay there until they are used.
 
     Args:
-      names: Of the parts of the state, in the order of `tf.nest.flatten`, or a
-        str of a state of one part. Default: keys of a dict, fields of a
+      names: Names of the parts of the state, in the order of `tf.nest.flatten`,
+        or a str if there is one part. Default: keys of a dict, fields of a
         namedtuple, else `x`, or `x0`, `x1`, ...
 
     Raises:
-      ValueError: If `names` do not fit, or the kernel does not tell which axes
-        are chains.
+      ValueError: If `names` do not fit, or the kernel's results do not show
+        which axes are chains.
     """
     if self._num_chain_dims is None:
       raise ValueError(
@@ -149,7 +149,7 @@ class SampleResult(
 
 
 def describe_plan(kernel, plan):
-  """Returns what `describe_run` does that is known before the run.
+  """Returns the part of `describe_run` that is known before the run.
 
   Args:
     kernel: The kernel.
@@ -169,10 +169,10 @@ def describe_run(kernel, plan, results, worst, worst_of_every):
 
   Args:
     kernel: The kernel.
-    plan: As of `describe_plan`.
-    results: Its last results.
-    worst: As of `diagnosis.worst_coordinates`.
-    worst_of_every: Which draw it is of, an int.
+    plan: As in `describe_plan`.
+    results: Last kernel results.
+    worst: Worst values, from `diagnosis.worst_coordinates`.
+    worst_of_every: Thinning of the draws that gave `worst`, an int.
   """
   num_adapting = _num_adapting(kernel, plan)
   counts = (num_adapting, plan.num_steps - num_adapting)
@@ -185,10 +185,10 @@ def describe_run(kernel, plan, results, worst, worst_of_every):
 
 
 def attributes(run):
-  """Returns what a `DataTree` tells of a run, a dict.
+  """Returns the attributes of a `DataTree` of a run, a dict.
 
   Args:
-    run: As of `describe_plan` or `describe_run`.
+    run: Result of `describe_plan` or `describe_run`.
   """
   return dict(
     kernel=run['kernel'],
@@ -204,7 +204,7 @@ def _num_adapting(kernel, plan):
 
 
 def _name(kernel):
-  """Returns the proposal and what tunes it, innermost first."""
+  """Returns the names of the proposal and its wrappers, innermost first."""
   names = [
     name.removeprefix('Uncalibrated')
     for name in reversed(diagnosis.kernel_names(kernel))
@@ -214,7 +214,7 @@ def _name(kernel):
 
 
 def _num_gradients(kernel, results, num_adapting, num_frozen):
-  """Returns the gradients that each chain took, `None` if nobody counts."""
+  """Returns the gradients of each chain, `None` if the kernel has no count."""
   total = 0.0
   for count, is_adapting in ((num_adapting, True), (num_frozen, False)):
     kind = kernel_base.StepKind(is_adapting)

@@ -1,4 +1,4 @@
-"""What `tfpa.sample` refuses before it computes anything."""
+"""Checks the arguments of `tfpa.sample` before anything is computed."""
 
 import os
 
@@ -19,11 +19,11 @@ def check(
   seed,
   block_size,
 ):
-  """Refuses arguments of `tfpa.sample` that are not allowed, and places.
+  """Refuses arguments that `tfpa.sample` does not allow, see also `calling`.
 
   Args:
-    kernel: As of `tfpa.sample`, like all others.
-    init_state: Tensors, or what they are made of.
+    kernel: As for `tfpa.sample`, like all others.
+    init_state: Tensors, or values that convert to Tensors.
     num_results: At least 1.
     num_burnin_steps: At least 0.
     num_steps_between_results: At least 0.
@@ -52,10 +52,10 @@ def check(
 
 
 def check_folders(checkpoint_dir, draws_dir):
-  """Refuses what is no folder, and two of them.
+  """Refuses a `draws_dir` that is no path, and two folders at once.
 
   Args:
-    checkpoint_dir: As of `tfpa.sample`, like the other.
+    checkpoint_dir: A path, or `None`.
     draws_dir: A path, or `None`.
   """
   if draws_dir is not None and checkpoint_dir is not None:

@@ -1,8 +1,8 @@
-"""What tells one run from another: its programs, data, start and settings.
+"""Describes a run so that it can be told from another: the identity of a run.
 
-The digests of programs cover graphs and their constants. A digest of Python
-code covers what a graph calls. Numbers of the target at fixed points, see
-`probe`, cover what both read from outside while they run.
+Digests of programs cover graphs and their constants. A digest of Python code
+covers code that a graph calls. Numbers of the target at fixed points, see
+`probe`, cover all that programs and code read from outside while they run.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from tfp_adaptive.driver import program_digest
 
 __all__ = ['describe', 'differences', 'versions']
 
-# Entries that `differences` describes in words of its own.
+# Entries that `differences` describes in its own words.
 _IN_WORDS = (
   'settings',
   'start',
@@ -47,12 +47,12 @@ def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
     jit_compile: Whether XLA compiles the steps, which changes their rounding.
     state: The start, a structure of Tensors.
     recorded: What a step records, a structure of Tensors.
-    trace_fn: The user's function of what is recorded as `extra`, or `None`.
+    trace_fn: The user's function whose result is recorded, or `None`.
     step: The `Program` of the steps.
   """
   bootstrap, start = _traced_bootstrap(kernel, state)
   code = None
-  # Before anything is evaluated: Python code may count its calls.
+  # The digest is taken before any evaluation, as Python code may count calls.
   if step.calls_python or start is None or start.calls_python:
     code = code_digest.digest([_parameters(kernel), trace_fn])
   fits = block_fits.code(kernel)
@@ -74,7 +74,7 @@ def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
 
 
 def differences(saved, wanted):
-  """Returns what two runs differ in, a list of phrases."""
+  """Returns the differences between two runs, a list of phrases."""
   found = [
     f'{key} (saved {_short(saved.get(key))}, asked for {_short(wanted[key])})'
     for key in wanted
@@ -108,7 +108,7 @@ def differences(saved, wanted):
 
 
 def _details(saved, wanted):
-  """Returns what each of two programs has and the other has not."""
+  """Returns words on the contents in which two programs differ, or ''."""
   saved, wanted = saved.get('contents', {}), wanted.get('contents', {})
   gone = sorted(set(saved.get('numbers', ())) - set(wanted.get('numbers', ())))
   new = sorted(set(wanted.get('numbers', ())) - set(saved.get('numbers', ())))
@@ -145,8 +145,8 @@ def _list(names):
 def _traced_bootstrap(kernel, state):
   """Returns the function of the start and its `Program`.
 
-  The program is `None` if the function cannot be traced, as of a kernel that
-  reads Tensors as numbers.
+  The program is `None` if the function cannot be traced, for example because
+  the kernel reads Tensors as numbers.
   """
   try:
     traced = tf.function(kernel.bootstrap_results, autograph=False)
@@ -158,7 +158,7 @@ def _traced_bootstrap(kernel, state):
 
 
 def _readings(bootstrap, trace_fn, state):
-  """Returns the reading of the target, and of what `trace_fn` returns."""
+  """Returns the reading of the target and of the results of `trace_fn`."""
 
   def evaluate(at):
     results = bootstrap(at)
@@ -194,7 +194,7 @@ def _digest(part):
 
 
 def versions():
-  """Returns versions of what a run's bits depend on, dict of strings."""
+  """Returns the versions on which a run's draws depend, dict of strings."""
   return dict(
     numpy=np.__version__,
     tensorflow=tf.__version__,
@@ -217,7 +217,7 @@ def _settings(kernel):
   for k in stack.kernels(kernel):
     for name, value in getattr(k, 'parameters', {}).items():
       for path, scalar in _scalars(value, f'{type(k).__name__}.{name}'):
-        # Two kernels of one class.
+        # Another kernel of the same class has this path.
         while path in settings:
           path += "'"
         settings[path] = repr(scalar)

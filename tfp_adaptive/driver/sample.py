@@ -1,4 +1,8 @@
-"""sample(): adaptation, then recorded sampling, in compiled blocks."""
+"""`tfpa.sample`: adapts a kernel, then records draws, in compiled blocks.
+
+`blocks.py` compiles a block, `recording.py` or `draws_on_disk.py` keeps what it
+recorded, and `diagnosis.py` warns.
+"""
 
 import collections
 import contextlib
@@ -37,8 +41,8 @@ __all__ = ['Cut', 'sample', 'sample_more', 'sample_until']
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
-# A run with a time limit begins with so few steps, and then takes at most this
-# share of the time that is left at once.
+# A run with a time limit begins with a block of few steps. Later blocks take at
+# most this share of the time that is left.
 _FIRST_STEPS, _SHARE_OF_TIME = 4, 0.25
 
 
@@ -48,11 +52,11 @@ class Cut(Exception):
   Attributes:
     states: Draws so far, [n, chains..., event...]; if there are none, the state
       that was reached, [1, chains..., event...].
-    trace: dict of what was recorded with them.
-    final_state: Where the chains are.
-    final_kernel_results: Their kernel results.
-    step: How many steps were taken.
-    by_user: Whether Ctrl-C stopped the run, not the time.
+    trace: dict of what was recorded with the states.
+    final_state: Last state of the chains.
+    final_kernel_results: Last kernel results.
+    step: Number of steps that were taken.
+    by_user: Whether Ctrl-C stopped the run, not the time limit.
   """
 
   def __init__(self, recorded, state, results, step, by_user):
@@ -80,60 +84,60 @@ def sample(
   """Adapts, then samples, with progress, checkpoints and a lean trace.
 
   The first max(num_adaptation_steps of the kernel, num_burnin_steps) steps are
-  discarded. Steps run in compiled blocks of one program; step t draws from
-  `fold_in(seed, t)`, so any block size, and a run stopped and continued, give
-  the same bits.
+  discarded. Steps run in compiled blocks of one program. Step t draws from
+  `fold_in(seed, t)`, so all block sizes give bit-identical draws, and so does a
+  run that was stopped and resumed.
 
   Args:
-    kernel: Any `tfp.mcmc.TransitionKernel`. It is compiled once: a target that
-      reads Python values which change needs a new kernel.
+    kernel: Any `tfp.mcmc.TransitionKernel`. It is compiled once, so make a new
+      kernel if the target reads Python values that change.
     init_state: Tensor or structure of Tensors, [chains..., event...].
     num_results: Draws to return per chain, a positive int.
-    num_burnin_steps: Steps to discard; those that adapt count.
+    num_burnin_steps: Steps to discard, adapting steps included.
     num_steps_between_results: Steps thinned out between two draws.
-    seed: Int, pair of ints or [2] int Tensor. `None` is refused: a run must be
-      repeatable.
+    seed: Int, pair of ints or [2] int Tensor. `None` is refused, because a run
+      must be repeatable.
     block_size: Results per block; chosen from the size of a draw by default.
-    trace_fn: Function of (state, kernel_results), recorded as `extra` beside
-      the default trace.
+    trace_fn: Function of (state, kernel_results). Its result is recorded as
+      `extra` beside the default trace.
     jit_compile: Whether XLA compiles the steps. On a CPU a density that factors
-      matrices can be many times as fast without.
+      matrices can be many times as fast without XLA.
     progress: Whether to show progress: a bar on a terminal or in a notebook,
       else lines.
-    checkpoint_dir: Folder to write every finished block to and to continue
-      from, or `None`. What is continued is the same run: another target, data,
-      start, setting or version is refused. One run at a time writes to it.
+    checkpoint_dir: Folder to which every finished block is written, or `None`.
+      The same call resumes from it. Another target, data, start, setting or
+      version is refused. One run at a time writes to it.
     draws_dir: Folder, empty or of this same run, to which draws and trace go
-      block by block, instead of staying in memory; or `None`. The result reads
-      them by slices, and `draws.zarr` in it is an ArviZ tree. The run goes on
-      from there too, with blocks of the same size. Needs `zarr`.
-    devices: Where to run: a list of names, one for each shard of the chains,
-      such as `['/GPU:0', '/GPU:1']`; `'all'` there are; or `None`, one shard
-      where TensorFlow puts it. Shards adapt side by side and share what they
-      learn, at first after every step, later after up to 256. Draws depend on
-      their number, not on where they run: a name may stand there twice. What
-      `trace_fn` has of all chains, without an axis of them, is computed by each
-      shard of its own, and their mean recorded, of whole numbers the first.
+      block by block instead of staying in memory; or `None`. The result reads
+      slices of them, and `draws.zarr` in the folder is an ArviZ tree. The same
+      call resumes from it with the same block size. Needs `zarr`.
+    devices: Names of devices, one for each shard of the chains, such as
+      `['/GPU:0', '/GPU:1']`; `'all'` devices there are; or `None`, one shard
+      where TensorFlow puts it. Shards share what they learn, at first after
+      every step, later after up to 256 steps. Draws depend on the number of
+      shards, not on their devices, so a name may occur twice. A traced value
+      without a chain axis is computed by every shard. The mean is recorded; for
+      integers, the value of the first shard.
 
   Returns:
     A `SampleResult`.
 
   Warns:
-    UserWarning: If a chain never moved, proposals diverged, the adaptation has
-      not settled, or, of at least 100 draws, R-hat is above 1.01 or the bulk or
-      tail ESS below 400. Of 256 chains or more R-hat is the nested one, over
-      groups of chains that began alike, so that chains may be short. Silence
-      is no proof of convergence.
+    UserWarning: If a chain never moved, proposals diverged, or the adaptation
+      has not settled. With at least 100 draws, also if R-hat is above 1.01 or
+      the bulk or tail ESS is below 400. For 256 chains or more R-hat is nested,
+      over groups of chains that began alike, so chains may be short. No
+      warning does not mean that the chains have converged.
 
   Raises:
-    TypeError: If `kernel` is none of TFP's kind, or the state is not of
-      floating numbers.
+    TypeError: If `kernel` is no transition kernel, or the state has no
+      floating dtype.
     ValueError: If a start has no finite log density, if a count is not
       allowed, if the target cannot be compiled, or if `checkpoint_dir` or
-      `draws_dir` is damaged, of another run, or on a full disk.
-    RuntimeError: If another run writes to a folder, or none can, or in a
-      process that was forked after TensorFlow had run.
-    ImportError: With `draws_dir`, without `zarr`.
+      `draws_dir` is damaged, belongs to another run, or is on a full disk.
+    RuntimeError: If another run writes to a folder, if no run can, or if the
+      process was forked after TensorFlow had run.
+    ImportError: If `draws_dir` is given and `zarr` is missing.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -175,7 +179,7 @@ def sample_until(  # noqa: D417
   draws_dir=None,
   devices=None,
 ):
-  """Does what `sample` does, as long as there is time.
+  """Does what `sample` does, but stops when no time is left.
 
   Args:
     seconds_left: Function that returns how many seconds are left. `None` sets
@@ -246,17 +250,18 @@ def sample_more(
   jit_compile=True,
   reports=progress_lib.SILENT,
 ):
-  """Lets chains of `sample` go on from where they are, without discards.
+  """Continues chains of `sample` from their last state, without discards.
 
   Args:
-    kernel: As of `sample`; what adapts has ended.
-    state: Its last state.
-    results: Its last kernel results.
-    num_results: As of `sample`, as are all others.
-    num_steps_between_results: As there.
-    seed: Another than before, or draws repeat their noise.
-    block_size: The same as before, or the kernel is compiled again.
-    jit_compile: As there.
+    kernel: The kernel, whose adaptation has ended.
+    state: Last state of the chains.
+    results: Last kernel results.
+    num_results: As for `sample`.
+    num_steps_between_results: As for `sample`.
+    seed: Another seed than before, because otherwise the noise repeats.
+    block_size: The same size as before, because otherwise the kernel is
+      compiled again.
+    jit_compile: As for `sample`.
     reports: `progress.Reports`.
 
   Returns:
@@ -295,7 +300,7 @@ class _Plan(
 
     Args:
       step: Steps taken so far.
-      block_size: Results of a block, at most.
+      block_size: Most results of a block.
       fit_steps: Steps at which a block has to end.
     """
     if step < self.num_discarded:
@@ -324,7 +329,7 @@ def _run_blocks(
   devices=(),
   seconds_left=None,
 ):
-  """Runs all blocks and joins what they recorded."""
+  """Runs all blocks and joins their records."""
   structure = (state, _trace_fn(kernel, trace_fn)(state, results))
   block_size = int(block_size or _default_block_size(structure, plan))
   program = _program(kernel, trace_fn, block_size, jit_compile)
@@ -370,7 +375,7 @@ def _run_blocks(
       leaves = tf.nest.flatten((state, results), expand_composites=True)
       kept.save(leaves, step, block, seconds)
       progress.update(step, phase, diagnosis.accept_rate(structure, block))
-      # The next block is made without it.
+      # The next block needs the memory of this one.
       del block, recorded
   return _join(kernel, plan, structure, kept, state, results, seconds)
 
@@ -380,7 +385,7 @@ class _OutOfTime(Exception):
 
 
 class _Pace:
-  """How many steps may be taken at once, so that a run ends in time."""
+  """Chooses the number of steps in a block, so that a run ends in time."""
 
   def __init__(self, seconds_left=None):
     self._seconds_left = seconds_left
@@ -396,7 +401,7 @@ class _Pace:
       raise _OutOfTime
 
   def rows(self, num_rows, steps_per_row):
-    """Returns how many of so many rows to take; raises as `check` does."""
+    """Returns how many of `num_rows` rows to take; raises as `check` does."""
     if not self._is_limited:
       return num_rows
     self.check()
@@ -406,7 +411,7 @@ class _Pace:
     return int(np.clip(steps // steps_per_row, 1, num_rows))
 
   def took(self, num_steps, seconds):
-    """Remembers what steps take."""
+    """Remembers the seconds that a step takes."""
     self._seconds_per_step = max(seconds, 1e-6) / num_steps
 
   @contextlib.contextmanager
@@ -421,7 +426,7 @@ class _Pace:
 
 
 def _recorded(kernel, structure, kept, state, results):
-  """Returns draws and trace so far; if there are none, those of a state."""
+  """Returns draws and trace so far; without draws, the state and its trace."""
   rows = kept.rows_so_far()
   if rows is not None:
     return tf.nest.pack_sequence_as(structure, rows)
@@ -430,9 +435,10 @@ def _recorded(kernel, structure, kept, state, results):
 
 
 def _rows(recorded, phase, num_rows):
-  """Returns what is kept of a block, flat; of discarded steps no states.
+  """Returns the rows of a block, flat; discarded steps keep no states.
 
-  Views of the program's output, copied once: into where they are kept.
+  The rows are views of the program's output. They are copied once, into the
+  place where they are kept.
   """
   states, trace = (
     [np.asarray(leaf)[:num_rows] for leaf in tf.nest.flatten(part)]
@@ -442,7 +448,7 @@ def _rows(recorded, phase, num_rows):
 
 
 def _loaded(kept, state, results):
-  """Returns state, results, step and seconds that a run goes on from."""
+  """Returns state, results, step and seconds from which a run continues."""
   loaded = kept.load()
   if not loaded:
     return state, results, 0, dict(compile=0.0, adapt=0.0, sample=0.0)
@@ -456,7 +462,7 @@ def _loaded(kept, state, results):
 
 
 def _kept(kernel, plan, structure, block_size, folders, identity):
-  """Returns where the run keeps what it records."""
+  """Returns the object that keeps what the run records."""
   if folders.draws_dir is not None:
     run = describe_plan(kernel, plan)
     return draws_on_disk.DrawsOnDisk(
@@ -478,7 +484,7 @@ def _kept(kernel, plan, structure, block_size, folders, identity):
 
 
 def _counts(*values):
-  # Tensors: a Python int would compile one program per value.
+  # They are Tensors, because a Python int would compile a program per value.
   return [tf.constant(value, tf.int32) for value in values]
 
 
@@ -511,7 +517,7 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
 _KNOWN = known_programs.Known()
 
 
-# Few: a program is some megabytes, and holds what its target holds.
+# Few are kept: a program takes some megabytes and holds its target's data.
 @functools.lru_cache(maxsize=2)
 def _program(kernel, extra_fn, block_size, jit_compile):
   """Returns the compiled block; repeats of a run compile once."""

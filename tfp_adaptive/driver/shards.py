@@ -1,12 +1,13 @@
-"""Chains in shards, one on each device, and what they learn merged.
+"""Divides chains into shards on devices, and merges what the shards learn.
 
 The chains of a run are divided evenly, by their first axis. A shard runs the
-same compiled block as all chains would, on its device and in its own thread;
-shards on one device run one after the other. What they have learned is merged
-by the rules of `core/merging.py`. At first that happens after every step,
-because the noise of its few chains would lead a single shard astray. Later it
-happens after blocks that grow with the step. After the adaptation nothing is
-sent between devices.
+same compiled block as all chains would, on its device. Each device has its own
+thread; shards on one device run one after the other.
+
+What shards have learned is merged by the rules of `core/merging.py`. At first
+they merge after every step, because the noise of its few chains would lead a
+single shard astray. Later they merge after blocks that grow with the step.
+After the adaptation nothing is sent between devices.
 
 Draws depend on the number of shards, not on where they run.
 """
@@ -21,16 +22,16 @@ from tfp_adaptive.core import stack
 
 __all__ = ['Sharded', 'device_names', 'next_merge']
 
-_LONGEST_INTERVAL = 256  # Steps between two merges, ...
-_GROWTH = 4  # ... a quarter of those before, but at least one.
-_SALT = 1_000_003  # Tells seeds of shards from those of steps.
+_LONGEST_INTERVAL = 256  # Most steps between two merges.
+_GROWTH = 4  # After n steps the next merge comes after n / 4 more, at least 1.
+_SALT = 1_000_003  # Separates the seeds of shards from the seeds of steps.
 
 
 def device_names(devices):
-  """Returns the names of the devices of all shards, a list; `None` for none.
+  """Returns the names of the devices of all shards, a list, or `None`.
 
   Args:
-    devices: As of `tfpa.sample`.
+    devices: As for `tfpa.sample`.
 
   Raises:
     ValueError: If there is no such device.
@@ -73,17 +74,17 @@ def next_merge(step):
 class Sharded:
   """A `blocks.Block` whose chains are divided among devices.
 
-  It takes and returns what the block of all chains does.
+  Its methods take and return the same as those of the block of all chains.
   """
 
   def __init__(
     self, kernel, program, devices, num_adapting, block_size, structure
   ):
-    """Finds which axis of which results counts chains.
+    """Finds which axis of each result counts chains.
 
     Args:
       kernel: The kernel.
-      program: `blocks.Block` of it, of any number of chains.
+      program: `blocks.Block` of the kernel, for any number of chains.
       devices: Names, one for each shard.
       num_adapting: Steps whose blocks are merged.
       block_size: Results that the program can hold.
@@ -121,7 +122,7 @@ class Sharded:
             outcomes[shard] = self._run_one(*part, seeds[shard], *counts)
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
-      # A list: raises what a thread raised.
+      # Making a list raises the error of a thread.
       list(pool.map(run_on, dict.fromkeys(self._devices)))
     return self._joined(outcomes, results, counts[0] < self._num_adapting)
 
@@ -157,7 +158,7 @@ class Sharded:
     )
 
   def _split(self, structure, axes):
-    """Returns the structure of every shard; -1: no axis counts chains."""
+    """Returns the structure of every shard; the axis -1 means no chain axis."""
     count = len(self._devices)
     leaves = [
       [leaf] * count if axis < 0 or count == 1 else tf.split(leaf, count, axis)
@@ -191,7 +192,7 @@ class Sharded:
 
 
 def _concatenated(parts, axes, shared):
-  """Returns the structure of all chains; without an axis, what is shared."""
+  """Returns all chains' structure; `shared` has leaves without a chain axis."""
   return tf.nest.map_structure(
     lambda axis, of_all, *leaves: (
       of_all if axis < 0 else tf.concat(leaves, axis)
@@ -207,7 +208,7 @@ def _chain_axis(leaf, of_part):
 
 
 def _axis(of_part, of_all, offset):
-  """Returns the axis that a shard has less of, from an offset on; -1: none."""
+  """Returns the axis that is shorter in a shard, plus an offset; -1: none."""
   pairs = zip(of_part.as_list(), of_all.as_list(), strict=True)
   differing = [
     axis for axis, (part, whole) in enumerate(pairs) if part != whole

@@ -1,7 +1,7 @@
-"""Draws as ArviZ has them: a `DataTree`, by name, chains first.
+"""Turns draws into ArviZ's form: a `DataTree`, by name, chains first.
 
-Names of sample_stats are those of ArviZ's schema,
-https://python.arviz.org/en/stable/schema/schema.html, where it has one.
+Names in sample_stats follow ArviZ's schema,
+https://python.arviz.org/en/stable/schema/schema.html, if it has a name.
 """
 
 import arviz_base
@@ -26,7 +26,7 @@ __all__ = [
 _NAMES = dict(is_accepted='accepted', hyper_is_accepted='hyper_accepted')
 _GROUPS = ('posterior', 'sample_stats')
 _LOG_PROB_NAMES = ('lp', 'log_likelihood')
-_TAKEN = ('chain', 'draw')  # By dimensions.
+_TAKEN = ('chain', 'draw')  # Names of dimensions.
 
 
 def variables(states, num_chain_dims, names=None):
@@ -34,13 +34,13 @@ def variables(states, num_chain_dims, names=None):
 
   Args:
     states: Arrays [draws, chains..., event...], a structure of them.
-    num_chain_dims: How many dimensions are chains; they become one.
-    names: Of the parts, in the order of `tf.nest.flatten`; a str of one part;
-      `None`: those of the structure, see `state_parts.names`.
+    num_chain_dims: Number of dimensions that are chains; they become one.
+    names: Names of the parts, in the order of `tf.nest.flatten`, or a str for
+      one part. `None`: names of the structure, see `state_parts.names`.
 
   Raises:
-    ValueError: If these are not as many names as parts, or cannot be names of
-      variables beside each other.
+    ValueError: If the number of names is not that of the parts, or if names are
+      equal or not allowed.
   """
   return {
     name: _chains_first(part, num_chain_dims)
@@ -49,7 +49,7 @@ def variables(states, num_chain_dims, names=None):
 
 
 def checked_names(states, names=None):
-  """Returns the names of all parts, as of `variables`, or refuses them."""
+  """Returns the names of all parts as in `variables`, or refuses them."""
   num_parts = len(tf.nest.flatten(states))
   found = state_parts.names(states) if names is None else names
   found = [found] if isinstance(found, str) else list(found)
@@ -64,14 +64,14 @@ def checked_names(states, names=None):
 
 
 def allowed_names(structure, names=None):
-  """Returns names of all parts that `are_names`, nearly as they are called.
+  """Returns the names of all parts, changed if ArviZ does not allow them.
 
-  `chain`, which is a dimension's name, becomes `chain_`, and a/b a_b, with more
-  of `_` where another part has that name.
+  `chain`, a dimension's name, becomes `chain_`, and a/b becomes a_b. More `_`
+  are added if another part has that name.
 
   Args:
-    structure: Of the parts.
-    names: As of `variables`.
+    structure: Structure of the parts.
+    names: As in `variables`.
   """
   found = state_parts.names(structure) if names is None else names
   taken = {*_TAKEN, *(name for name in found if are_names([name]))}
@@ -87,7 +87,7 @@ def allowed_names(structure, names=None):
 
 
 def are_names(found):
-  """Returns whether these can be names of variables beside each other."""
+  """Returns whether all names differ and are allowed as variables' names."""
   return len(set(found)) == len(found) and all(
     isinstance(n, str) and n not in _TAKEN and n and '/' not in n for n in found
   )
@@ -96,13 +96,14 @@ def are_names(found):
 def sample_stats(trace, log_prob_name='lp'):
   """Returns dict of name -> [chains, draws] of a trace.
 
-  `lp`, `acceptance_rate` (min(1, e^ratio), of each proposal), `accepted`,
-  `diverging`; scalars of a draw stand for all chains; of `extra` what has a
-  number for each chain, as `extra_...` where the name is taken.
+  The names are `lp`, `acceptance_rate` (min(1, e^ratio) of each proposal),
+  `accepted`, `diverging`. A scalar of a draw is repeated for all chains. Parts
+  of `extra` with a number for each chain are included, as `extra_...` if their
+  name is taken.
 
   Args:
-    trace: As in `SampleResult`; `target_log_prob` among it.
-    log_prob_name: Of `target_log_prob`.
+    trace: As in `SampleResult`, with `target_log_prob`.
+    log_prob_name: Name for `target_log_prob`.
   """
   shape = trace['target_log_prob'].shape
   stats = {}
@@ -124,7 +125,7 @@ def tree(groups, attributes, coords=None, dims=None):
 
   Args:
     groups: dict of group -> dict of name -> array.
-    attributes: dict of numbers and words; what is `None` is left out.
+    attributes: dict of numbers and words; values `None` are left out.
     coords: dict of dimension -> its labels.
     dims: dict of name -> names of its dimensions, without chain and draw.
   """
@@ -140,18 +141,18 @@ def tree(groups, attributes, coords=None, dims=None):
 
 
 def opened(states, attributes, names=None):
-  """Returns the `DataTree` of draws on disk, which reads what is used of it.
+  """Returns the `DataTree` of draws on disk, which are read when used.
 
   Args:
-    states: `LazyDraws`, a structure of them.
-    attributes: As of `tree`.
-    names: As of `variables`.
+    states: Structure of `LazyDraws`.
+    attributes: As in `tree`.
+    names: As in `variables`.
 
   Raises:
     ValueError: If `names` do not fit.
   """
   folder = tf.nest.flatten(states)[0].folder
-  # Not the dask of those that have it: as of `tree`, arrays are numpy's.
+  # `chunks=None` keeps dask out, so that arrays are numpy's as in `tree`.
   made = xarray.open_datatree(folder, engine='zarr', chunks=None)
   groups = {name: made[name].to_dataset() for name in _GROUPS}
   renamed = {}
@@ -182,7 +183,7 @@ def described(attributes):
 
 
 def _columns(trace):
-  """Returns dict of name -> array, what a user recorded among it."""
+  """Returns dict of name -> array, with the user's `extra` by name."""
   columns = {name: rows for name, rows in trace.items() if name != 'extra'}
   if 'extra' in trace:
     extra = trace['extra']
@@ -194,7 +195,7 @@ def _columns(trace):
 
 
 def _chains_first(rows, num_chain_dims):
-  """Returns [chains, draws, event...] of [draws, chains..., event...]."""
+  """Returns [chains, draws, event...] for rows [draws, chains..., event...]."""
   event = rows.shape[1 + num_chain_dims :]
   num_chains = int(np.prod(rows.shape[1 : 1 + num_chain_dims]))
   return np.swapaxes(rows.reshape(len(rows), num_chains, *event), 0, 1)

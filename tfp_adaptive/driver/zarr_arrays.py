@@ -1,7 +1,7 @@
-"""Arrays of draws in Zarr: made, opened, written by blocks of rows.
+"""Makes, opens and writes arrays of draws in Zarr, by blocks of rows.
 
-A block is one file of each array. It is cut into groups of coordinates, each
-of which can be read without the others: Zarr's shards and chunks.
+A block is one file of each array, a shard of Zarr. It is cut into chunks, which
+are groups of coordinates. Each group can be read without the others.
 """
 
 import math
@@ -21,42 +21,43 @@ __all__ = [
 ]
 
 _COORDINATE_ROWS = 2**20
-# A file that is not written where all is zero could not be told from a lost
-# one.
+# Chunks of zeros are written too, because a file that was never written looks
+# like a lost one.
 _CONFIG = {'array.write_empty_chunks': True}
 
 
 class Damaged(ValueError):
-  """An array that cannot be opened, and why."""
+  """Says why an array cannot be opened."""
 
 
 def check_installed():
-  """Refuses to go on without Zarr.
+  """Checks that Zarr is installed.
 
   Raises:
-    ImportError: If it is not there, or too old.
+    ImportError: If Zarr is missing or too old.
   """
   _zarr()
 
 
 def make_group(folder, attributes=None):
-  """Makes a group without arrays anew.
+  """Makes a new group without arrays.
 
   Args:
-    folder: Path of the group; what was there before is removed.
+    folder: Path of the group; an earlier group there is removed.
     attributes: dict of JSON values, or `None`.
   """
   _zarr().open_group(folder, mode='w', zarr_format=3, attributes=attributes)
 
 
 def consolidate(folder):
-  """Writes what a group and its arrays are into one file, which opens faster.
+  """Writes the metadata of a group and its arrays to one file, to open faster.
 
   Args:
     folder: Path of the group.
   """
   with warnings.catch_warnings():
-    # Zarr 3 says that others need not know it: they read each array's own.
+    # Zarr 3 warns that other readers may not use this file. They then read
+    # the metadata of each array.
     warnings.simplefilter('ignore', UserWarning)
     _zarr().consolidate_metadata(_zarr().storage.LocalStore(folder))
 
@@ -65,10 +66,10 @@ class BlockArray:
   """One array on disk, [draws, ...] or [chains, draws, event...].
 
   Args:
-    array: Of Zarr.
-    folder: Where it lies, a path.
+    array: Array of Zarr.
+    folder: Path of the array.
     block_size: Draws of a block.
-    axis: Which one is draws.
+    axis: Axis of the draws.
   """
 
   def __init__(self, array, folder, block_size, axis):
@@ -79,19 +80,19 @@ class BlockArray:
 
   @classmethod
   def make(cls, folder, shape, dtype, block_size, dims=None):
-    """Makes it, empty, with the coordinates of its dimensions beside it.
+    """Makes an empty array, with the coordinates of its dimensions beside it.
 
     Args:
       folder: Path; its last part is the name of the array.
       shape: [chains, draws, event...], or without `dims` [draws, ...].
-      dtype: Of numpy.
+      dtype: Dtype of numpy.
       block_size: Draws of a block.
-      dims: Names of the dimensions of the event, or `None`: then what is
-        recorded of a draw is not cut.
+      dims: Names of the dimensions of the event. `None`: the event is one
+        chunk.
     """
     axis = 0 if dims is None else 1
     rows = max(1, min(block_size, shape[axis]))
-    # Of no rows, and of events without numbers, chunks have 1 all the same.
+    # Chunks have at least one number on each axis, even if the array is empty.
     events = [max(1, size) for size in shape[axis + 1 :]]
     widths = events if dims is None else _widths(shape)
     whole = [-(-size // w) * w for size, w in zip(events, widths)]
@@ -104,7 +105,7 @@ class BlockArray:
       dtype=dtype,
       chunks=chunk,
       shards=None if file == chunk else file,
-      # Rows of blocks that a run has not come to are seen to be none.
+      # NaN shows rows of blocks that the run has not reached.
       fill_value=dtype.type(np.nan if dtype.kind in 'fc' else 0),
       dimension_names=names,
     )
@@ -114,7 +115,7 @@ class BlockArray:
 
   @classmethod
   def open(cls, folder, block_size, has_chains):
-    """Opens what was made; raises `Damaged` if that cannot be."""
+    """Opens an array that `make` made; raises `Damaged` if that fails."""
     try:
       with _zarr().config.set(_CONFIG):
         array = _zarr().open_array(folder, mode='r+')
@@ -135,10 +136,11 @@ class BlockArray:
     return self.array.chunks
 
   def __getitem__(self, where):
-    """Returns the numpy array of slices, one for each of the first axes.
+    """Returns the numpy array for slices, one for each of the first axes.
 
     Raises:
-      OSError: If a file of theirs is gone: Zarr would fill its place in.
+      OSError: If a file of these rows is missing. Zarr would return fill values
+        instead.
     """
     rows = range(self.shape[self._axis])[where[self._axis]]
     if rows:
@@ -158,14 +160,14 @@ class BlockArray:
     """Writes a block.
 
     Args:
-      number: Of the block.
-      rows: Its draws, as many as a block has, or as are left.
+      number: Number of the block.
+      rows: Draws of the block; the last block may have fewer.
 
     Raises:
-      OSError: If it cannot be written.
+      OSError: If the block cannot be written.
     """
     path, start = self.file(number), number * self._block_size
-    # What a run that was killed left there may be half a file.
+    # A run that was killed may have left half a file.
     path.unlink(missing_ok=True)
     where = (slice(start, start + rows.shape[self._axis]),)
     self.array[(slice(None),) * self._axis + where] = rows
@@ -193,7 +195,7 @@ def _make(folder, **options):
     return _zarr().create_array(
       folder,
       zarr_format=3,
-      # Its own checksum tells, when draws are read, that they are damaged.
+      # The checksum shows damaged draws when they are read.
       compressors=codecs.ZstdCodec(level=1, checksum=True),
       # One folder for an array, not one for every block.
       chunk_key_encoding=dict(name='default', separator='.'),
@@ -203,10 +205,11 @@ def _make(folder, **options):
 
 
 def _widths(shape):
-  """Returns how many coordinates along each axis are a chunk together.
+  """Returns the number of coordinates of a chunk along each axis.
 
-  As many as `convergence.MOST_AT_ONCE` allows of all chains and draws, the last
-  axes first: what a chunk holds stands together in the flat order too.
+  A chunk has as many coordinates as `convergence.MOST_AT_ONCE` allows for all
+  chains and draws. The last axes are filled first, so that coordinates of a
+  chunk are adjacent in the flat order.
 
   Args:
     shape: [chains, draws, event...].
@@ -215,7 +218,7 @@ def _widths(shape):
   widths = []
   for size in reversed(shape[2:]):
     size = max(1, size)
-    # Of one length, or the last would be padded.
+    # Chunks have about equal widths, because Zarr pads the last one.
     width = -(-size // -(-size // min(size, most)))
     widths.insert(0, width)
     most = most // width if width == size else 1
