@@ -1,4 +1,4 @@
-"""The version, readable without importing TensorFlow."""
+"""The version, which can be read without importing TensorFlow."""
 
 __all__ = ['__version__']
 

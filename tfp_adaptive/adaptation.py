@@ -1,4 +1,4 @@
-"""Wrappers that decide when and by which rule params change."""
+"""Adaptation wrappers, which decide when and by which rule params change."""
 
 from tfp_adaptive.core.short_steps import ShortSteps
 from tfp_adaptive.latent.hyperparameter_adaptation import (

@@ -1,4 +1,4 @@
-"""A flat prior as a distribution: a part of a joint distribution.
+"""`ImproperUniform`, a flat prior as a part of a joint distribution.
 
 The density of `ImproperUniform` is one everywhere on its support. On a support
 without bounds it has no finite integral, and so no draws. A posterior under it
@@ -42,8 +42,8 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
   space. They say nothing about the prior. If the data do not bound every
   direction, the posterior is improper, too, and no sampler can converge.
 
-  It is a prior of unknowns, and no distribution of data: its density is one
-  whatever the size of the support. Use `tfd.Uniform` for data.
+  Use `tfd.Uniform` for data, because the density of a flat prior is one for
+  supports of any size.
 
   The support is open. A value counts as inside if its inverse under the
   bijector is finite and `forward` leads back to the value, up to rounding.
@@ -154,8 +154,8 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
           f'A value of {self.name} has the shape {value.shape}, but its last '
           f'axes must be {event.as_list()}, the event shape of the prior.'
         )
-    # A new Tensor: bijectors cache by it, and would return what they were given
-    # where a rounded value lies on the boundary.
+    # A new Tensor, because bijectors cache by their argument. From the cache
+    # they would return the source of a rounded value on the boundary.
     value = tf.stop_gradient(tf.identity(value))
     is_inside = _all_finite(value, event.rank)
     if self.bijector is None:
@@ -164,8 +164,8 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
     is_inside &= _all_finite(z, self._unconstrained_shape().rank)
     if not self.bijector.inverse_min_event_ndims:
       return is_inside  # For single numbers, the inverse is NaN outside.
-    # The inverse of a value outside may be finite: a vector whose sum is not
-    # one has logarithms, too. The way back leads elsewhere then.
+    # A value outside may have a finite inverse, as a vector whose sum is not
+    # one has logarithms. But `forward` does not lead back to such a value.
     gap = _largest(self.bijector.forward(tf.identity(z)) - value, event.rank)
     # Generous, because a state that is refused here is lost to a sampler.
     rounding = np.finfo(self.dtype.as_numpy_dtype).eps ** (1.0 / 3.0)
@@ -201,7 +201,7 @@ def has_flat_part(model: Any) -> bool:
 
 
 def _has_flat_part(law):
-  """Returns what `has_flat_part` does, inside a graph."""
+  """Does the work of `has_flat_part` inside a graph."""
   if isinstance(law, tfp.experimental.distributions.JointDistributionPinned):
     law = law.distribution
   if isinstance(law, ImproperUniform):
@@ -262,7 +262,7 @@ def _checked_shape(event_shape):
 
 
 def _check_bijector(bijector, event_shape, dtype):
-  """Refuses what is no map onto events of this shape and dtype."""
+  """Refuses a bijector that does not lead to events of a shape and dtype."""
   if bijector is None:
     return
   if not isinstance(bijector, tfb.Bijector):
@@ -279,7 +279,7 @@ def _check_bijector(bijector, event_shape, dtype):
       '`tfb.CorrelationCholesky()`.'
     )
   others = _dtypes(bijector, set()) - {dtype}
-  # TFP casts some constants where it uses them: only a trial tells.
+  # TFP casts some constants when it uses them, so only a trial shows a problem.
   if others and not _takes(bijector, event_shape, dtype):
     other = others.pop().name
     raise ValueError(
@@ -312,14 +312,14 @@ def _dtypes(value, seen):
   """Returns the set of floating dtypes of all constants in a bijector.
 
   Args:
-    value: A bijector, or what is in one.
-    seen: Set of ids of what was looked into; it grows.
+    value: A bijector, or an object inside of one.
+    seen: Set of ids of all earlier objects; it grows.
   """
   if id(value) in seen:
     return set()
   seen.add(id(value))
   if isinstance(value, tfb.Bijector):
-    # Arguments, and what TFP made of them.
+    # TFP keeps the arguments, and attributes that it made from them.
     return _dtypes([*value.parameters.values(), *vars(value).values()], seen)
   if isinstance(value, (list, tuple)):
     return set().union(*(_dtypes(part, seen) for part in value))

@@ -1,4 +1,4 @@
-"""What a kernel has learned: as a fixed kernel, as a matrix, as a cost."""
+"""Returns what a kernel has learned as a fixed kernel, a matrix or a cost."""
 
 import numpy as np
 import tensorflow as tf
@@ -23,9 +23,9 @@ def frozen(
 ) -> tfp.mcmc.TransitionKernel:
   """Returns the learned sampler as a fixed kernel.
 
-  Adaptation wrappers are taken off, step-size wrappers too; what they learned
-  becomes the constants of the kernel inside. It needs no adaptation steps and
-  leaves the target invariant from its first step.
+  Wrappers that adapt, also the step size, are taken off. What they learned
+  becomes the constants of the kernel inside. The fixed kernel needs no
+  adaptation steps and leaves the target invariant from its first step.
 
   Args:
     kernel: The kernel that adapted.
@@ -49,19 +49,21 @@ def as_tfp_kernel(
 ) -> tfp.mcmc.TransitionKernel:
   """Returns the learned Hamiltonian sampler as TFP's own kernel.
 
-  Momenta are drawn from N(0, (C C^T)^-1): the same law as `frozen`, at the
-  price of a solve with C for each draw. Its number of leapfrog steps is one for
-  all steps: the mean of a range, which may resonate.
+  Momenta are drawn from N(0, (C C^T)^-1). Steps have the same distribution as
+  those of `frozen`, but each draw of momenta solves with C. TFP's kernel has
+  one number of leapfrog steps, the mean of a learned range. Trajectories of one
+  length may resonate with a period of the target.
 
   Args:
-    kernel: The kernel that adapted, built by `entropy_adaptive_hamiltonian`
-      (or `gradient_adaptive_langevin`: one leapfrog step, and none shorter),
-      for a state that is one Tensor of vectors.
+    kernel: The kernel that adapted, for a state that is one Tensor of vectors.
+      Build it by `entropy_adaptive_hamiltonian`, or by
+      `gradient_adaptive_langevin` without shorter steps, which has one leapfrog
+      step.
     results: Its kernel results.
 
   Returns:
-    A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`, where the
-    kernel has a `tfp.mcmc.TransformedTransitionKernel` within one.
+    A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`. If the kernel
+    has a `tfp.mcmc.TransformedTransitionKernel`, the result is inside of one.
 
   Raises:
     ValueError: If the state is not one Tensor [chains..., d], or the kernel
@@ -169,26 +171,26 @@ def cost_per_step(
   adapting: bool,
   results: types.Structure = None,
 ) -> interfaces.Cost:
-  """Returns what one step does for each chain: the kernel's ledger.
+  """Returns the cost of one step for each chain.
 
-  Wrappers around the kernel, those of TFP too, add nothing. Numbers that are
-  drawn step by step (leapfrog steps, terms of a series, short steps that are
-  not adapted to) count by their mean; those taken are in the kernel results. A
-  learned range of leapfrog steps is data: frozen steps cost the mean of what
-  was learned, adapting ones the mean of those already made.
+  Wrappers around the kernel, also TFP's, cost nothing. Numbers that are drawn
+  step by step count by their mean: leapfrog steps, terms of a series, short
+  steps. The kernel results have the numbers that were taken. If a range of
+  leapfrog steps is learned, frozen steps cost its mean, and adapting steps the
+  mean of the steps so far.
 
   Args:
-    kernel: A kernel built by a `tfpa` builder, or around one.
-    adapting: Whether the step is one of the adapting ones.
-    results: Its kernel results, read where the number of leapfrog steps is
-      learned, and for how many steps were short: none, if left out.
+    kernel: A kernel built by a `tfpa` builder, or a wrapper around one.
+    adapting: Whether the step is an adapting one.
+    results: Its kernel results. They have the learned number of leapfrog steps
+      and the number of short steps, which counts as none if left out.
 
   Returns:
     An `interfaces.Cost`.
 
   Raises:
-    ValueError: If no kernel inside states its cost, as TFP's own do not, or
-      what is learned is missing.
+    ValueError: If no kernel inside states its cost (TFP's own kernels do not),
+      or if `results` are needed and missing.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))

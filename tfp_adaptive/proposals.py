@@ -1,4 +1,4 @@
-"""Uncalibrated proposals, of all families."""
+"""Proposals of all families, without a Metropolis-Hastings step."""
 
 from tfp_adaptive.latent.auxiliary_gradient import UncalibratedAuxiliaryGradient
 from tfp_adaptive.latent.auxiliary_langevin import UncalibratedAuxiliaryLangevin

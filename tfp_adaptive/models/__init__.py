@@ -1,4 +1,7 @@
-"""Models that are written without TFP, each as `sample_posterior` takes it."""
+"""Turns models in JAX, NumPyro, PyMC and NumPy into `Model`s.
+
+`tfpa.sample_posterior` samples a `Model`.
+"""
 
 from tfp_adaptive.models.from_jax import from_jax
 from tfp_adaptive.models.from_numpy import from_numpy

@@ -1,4 +1,4 @@
-"""Log densities in JAX."""
+"""`from_jax`: makes a model of a log density in JAX."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ __all__ = ['from_jax']
 
 _NAME = 'models.from_jax'
 
-# TensorFlow's XLA knows these calls; JAX's own, as of LAPACK, it does not.
+# Calls that TensorFlow's XLA has. It lacks JAX's own calls, such as LAPACK's.
 _KNOWN_CALLS = frozenset(['Sharding', 'SPMDFullToShardShape'])
 
 
@@ -34,23 +34,23 @@ def from_jax(
 ) -> model.Model:
   """Makes a model of a log density in JAX.
 
-  It is compiled with the steps where TensorFlow's XLA can; a density with
-  factors of matrices, which JAX computes by LAPACK, is called, compiled by
-  JAX, from steps that run without XLA.
+  TensorFlow's XLA compiles the density with the steps if it can. If it cannot,
+  for example because JAX factors matrices by LAPACK, steps without XLA call the
+  density, which JAX compiles.
 
   Args:
-    log_prob: Function of the unknowns of one chain, in the structure of
-      `init`, one argument, to their log density, a number.
-    init: What the unknowns are: a structure of dicts, lists and tuples of
-      arrays, or of `jax.ShapeDtypeStruct`, of which shapes count alone.
-    bijectors: `tfb.Bijector` onto the supports, in the structure of `init`, or
-      a dict with some of its names; the others are real.
-    vectorized: Whether the function is of unknowns [chains, event...] and
+    log_prob: Function of one argument, the unknowns of one chain in the
+      structure of `init`, to their log density, a number.
+    init: The unknowns, a structure of dicts, lists and tuples of arrays or of
+      `jax.ShapeDtypeStruct`. Only the shapes count.
+    bijectors: `tfb.Bijector`s onto the supports, in the structure of `init` or
+      a dict with some of its names. Other unknowns are real.
+    vectorized: Whether the function takes unknowns [chains, event...] and
       returns [chains].
-    dtype: What is computed in, `'float32'` or `'float64'`; `None`: float64 on a
-      CPU, whatever `jax_enable_x64` says, else float32.
-    shown: Function, in JAX, of unknowns of one draw to a dict of name -> array,
-      what draws are shown as; `None`: the unknowns.
+    dtype: Dtype of the computation, `'float32'` or `'float64'`. `None`: float64
+      on a CPU, even without `jax_enable_x64`, and float32 on a GPU.
+    shown: Function in JAX of the unknowns of one draw to a dict of name ->
+      array in which draws are shown; `None`: the unknowns.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
 
@@ -59,8 +59,8 @@ def from_jax(
 
   Raises:
     ImportError: If JAX is not installed.
-    ValueError: If an unknown is not of floating numbers.
-    TypeError: If the density is no number; JAX says so.
+    ValueError: If an unknown has no floating dtype.
+    TypeError: If the density is no number; this is an error of JAX.
 
   Example:
     import jax.numpy as jnp
@@ -113,7 +113,7 @@ def _computed(jax, both, specs, dtype, is_on_gpu):
   Args:
     jax: The package.
     both: Function of leaves [n, event...] to values and gradients.
-    specs: Of the leaves, without n.
+    specs: `tf.TensorSpec`s of the leaves, without n.
     dtype: tf.DType.
     is_on_gpu: Whether TensorFlow computes on a GPU.
   """
@@ -154,7 +154,7 @@ def _computed(jax, both, specs, dtype, is_on_gpu):
 
 
 def _shown(jax, shown, dtype):
-  """Returns what draws are shown as, of arrays [n, event...]."""
+  """Returns the function `shown` for arrays [n, event...], or `None`."""
   if shown is None:
     return None
   jitted = jax.jit(jax.vmap(shown))

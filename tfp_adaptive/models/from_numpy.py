@@ -1,4 +1,4 @@
-"""Any function that returns a log density and its gradient."""
+"""`from_numpy`: makes a model of a function in Python, C++ or Rust."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -26,23 +26,25 @@ def from_numpy(
 ) -> model.Model:
   """Makes a model of a function that computes outside of TensorFlow.
 
-  It may call a compiled Stan model by BridgeStan, C++ or Rust. Steps run
-  without XLA: a gradient costs some 0.3 ms beside the function's own time.
+  The function may call C++, Rust or a compiled Stan model by BridgeStan. Steps
+  run without XLA, and a gradient costs about 0.3 ms beside the function's own
+  time.
 
   Args:
-    value_and_gradient: Function of a vector [d], float64, all unknowns in the
-      order of `init`, to the log density, a float, and its gradient [d].
-    init: dict of the unknowns: name -> shape, () or 0-d for one number. Its
-      order is that of the vector.
-    bijectors: dict of name -> `tfb.Bijector` onto the support of an unknown;
-      the others are real. The vector lies in the supports, and the density is
+    value_and_gradient: Function of a vector [d], float64, to the log density, a
+      float, and its gradient [d]. The vector has all unknowns in the order of
+      `init`.
+    init: dict of the unknowns: name -> shape, () for one number. Its order is
       that of the vector.
+    bijectors: dict of name -> `tfb.Bijector` onto the support of an unknown.
+      Other unknowns are real. The vector lies in the supports, and the density
+      is that of the vector.
     vectorized: Whether the function takes rows [n, d] and returns [n] and
       [n, d].
-    failures: Errors of the function that mean that there is no density at a
-      point: the proposal is rejected. Others end the run.
-    shown: Function of a vector to a dict of name -> array, what draws are
-      shown as, for example in the model's own scale; `None`: the unknowns.
+    failures: Errors of the function which mean that a point has no density, so
+      that the proposal is rejected. Other errors end the run.
+    shown: Function of a vector to a dict of name -> array in which draws are
+      shown, for example in the model's own scale; `None`: the unknowns.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
 
@@ -50,8 +52,8 @@ def from_numpy(
     A `Model` for `tfpa.sample_posterior`.
 
   Raises:
-    ValueError: If a name or a shape is not allowed; in `sample_posterior`, if
-      the function returns other shapes.
+    ValueError: If a name or a shape is not allowed. `sample_posterior` raises
+      it if the function returns other shapes.
 
   Example:
     model = tfpa.models.from_numpy(
@@ -87,7 +89,7 @@ def from_numpy(
       gradients[i] = _checked(gradient, size)
     return values, gradients
 
-  # TFP's order of a dict is that of its sorted names.
+  # TFP orders a dict by its sorted names.
   order = sorted(shapes)
 
   def on_parts(*parts):

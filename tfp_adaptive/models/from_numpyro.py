@@ -1,4 +1,4 @@
-"""Models of NumPyro."""
+"""`from_numpyro`: makes a model of a NumPyro model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,14 @@ def from_numpyro(
   *args: Any,
   **kwargs: Any,
 ) -> model.Model:
-  """Makes a model of one of NumPyro, by its own density and transforms.
+  """Makes a model of a NumPyro model, with its own density and transforms.
 
-  Draws are named as its sites; deterministic sites are among them.
+  Draws have the names of its sites and include deterministic sites.
 
   Args:
     numpyro_model: Function with `numpyro.sample` statements.
-    *args: Its arguments: the data.
-    **kwargs: Its named arguments.
+    *args: Arguments of the function: the data.
+    **kwargs: Named arguments of the function.
 
   Returns:
     A `Model` for `tfpa.sample_posterior`.
@@ -71,7 +71,7 @@ def from_numpyro(
 
 
 def _dims(sites):
-  """Returns dict of name -> dimensions, those of plates by their names."""
+  """Returns dict of name -> dimensions; a plate gives its dimension a name."""
   dims = {}
   for name, site in sites.items():
     plates = site.get('cond_indep_stack', ())

@@ -1,4 +1,4 @@
-"""Models of PyMC."""
+"""`from_pymc`: makes a model of a PyMC model."""
 
 from typing import Any
 
@@ -14,12 +14,13 @@ _NAME = 'models.from_pymc'
 
 
 def from_pymc(pymc_model: Any = None) -> model.Model:
-  """Makes a model of one of PyMC, by its own density and transforms.
+  """Makes a model of a PyMC model, with its own density and transforms.
 
-  Names, coordinates and dimensions stay; deterministics are among the draws.
+  Names, coordinates and dimensions stay. Draws include deterministics.
 
   Args:
-    pymc_model: `pymc.Model`; `None`: that of the `with` block around the call.
+    pymc_model: `pymc.Model`; `None`: the model of the `with` block around the
+      call.
 
   Returns:
     A `Model` for `tfpa.sample_posterior`.
@@ -51,7 +52,7 @@ def from_pymc(pymc_model: Any = None) -> model.Model:
   names = [x.name for x in values]
   log_prob = in_jax.get_jaxified_logp(pymc_model)
   shown = pymc_model.unobserved_value_vars
-  # Without those that stand for them in the real numbers.
+  # Unconstrained values that stand for a transformed variable are left out.
   kept = [
     x for x in shown if x not in values or _is_untransformed(pymc_model, x)
   ]

@@ -1,4 +1,4 @@
-"""What the functions of this folder return, and what they share."""
+"""`Model`, the result of all functions of this folder, and shared parts."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,19 +16,20 @@ __all__ = ['Model', 'on_the_host', 'scaled']
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A log density, what its unknowns are, and how its draws are shown.
+  """A log density, its unknowns, and the form in which draws are shown.
 
   Attributes:
     log_prob_fn: Log density in TensorFlow, called as TFP calls it with parts
       [n, event...], which returns [n].
-    init: What the unknowns are, a structure of `tf.TensorSpec` of an event.
-    bijectors: Onto the supports, as `sample_posterior` takes them.
-    shown: What draws are shown as; `None`: as the unknowns. A function of
-      unknowns in the structure of `init`, numpy, [n, event...], to a dict of
-      name -> [n, ...].
-    in_python: Where the density is computed outside of TensorFlow: function of
-      arrays [n, event...], the unknowns in the order of `tf.nest.flatten`, to
-      values [n] and a list of gradients. `log_prob_fn` calls it.
+    init: The unknowns, a structure of a `tf.TensorSpec` for each event.
+    bijectors: Bijectors onto the supports, as in `sample_posterior`.
+    shown: Function of unknowns in the structure of `init`, numpy,
+      [n, event...], to a dict of name -> [n, ...] in which draws are shown.
+      `None`: draws are shown as the unknowns.
+    in_python: Function of a density that is computed outside of TensorFlow,
+      else `None`. It maps arrays [n, event...], the unknowns in the order of
+      `tf.nest.flatten`, to values [n] and a list of gradients. `log_prob_fn`
+      calls it.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
   """
@@ -59,7 +60,7 @@ def on_the_host(value_and_gradient):
   def log_prob(*parts):
     dtypes = [parts[0].dtype] * (1 + len(parts))
     value, *gradients = tf.numpy_function(call, parts, dtypes)
-    # As operations: a graph that is copied forgets shapes that were set.
+    # Operations set the shapes, because a copied graph forgets other settings.
     value = tf.ensure_shape(value, parts[0].shape[:1])
     gradients = [
       tf.ensure_shape(gradient, part.shape)
