@@ -1,4 +1,15 @@
-"""Fits of matrices and maps to pairs of states and gradients, in NumPy."""
+"""Fits matrices and maps to pairs of states and scores, in NumPy.
+
+Symbols of this folder, row by row for n pairs:
+
+    x          state, [d]; its score g is the gradient of the log density
+    m, exp(l)  mean and scale, w = (x - m) / exp(l)
+    u          drivers, k coordinates of w on which scales and means depend
+    exp(b.u)   a term, one of T; the first one has b = 0
+    P(u)       precision of the other coordinates of w given u, P = L L^T
+    h(u)       offsets; the other coordinates have the mean P(u)^-1 h(u)
+    y = C z    standardized coordinates; C is a matrix, and steps run in z
+"""
 
 import functools
 import hashlib
@@ -9,7 +20,7 @@ __all__ = ['digest']
 
 @functools.cache
 def digest() -> str:
-  """Returns hex digits of the code of all fits."""
+  """Returns hex digits that change with the code of this folder."""
   reader = hashlib.sha256()
   for file in sorted(pathlib.Path(__file__).parent.glob('*.py')):
     reader.update(file.read_bytes())

@@ -1,22 +1,23 @@
-"""Conditional Gaussians from pairs of a state and a score, by regression.
+"""Fits conditional Gaussians to pairs of a state and a score, by regression.
 
-Works on standardized pairs, x at mean 0 and x and g of one spread. Row j of
+Pairs are standardized: x has mean 0, and x and g have equal variances. If the
+other coordinates are Gaussian given the drivers, row j of the score is
 
   g_j = sum_t exp(b_t.u) (h_tj + H_tj u - (P_t x)_j) + u^T Q_j u
 
-is a least-squares problem of its own, linear once the exponents are given, and
-without noise where the rest is Gaussian given the drivers. Pairs are weighted
-by 1 / P_jj(u), in rounds, and less where the row does not hold.
+without noise. For given exponents this is a linear least-squares problem for
+each j. Pairs are weighted by 1 / P_jj(u) in rounds, and by less where the row
+does not hold.
 
-Where the drivers explain little of a row, as where it follows rows that are no
-drivers, noise is most of h. The states tell of the place too: with
+If the drivers explain little of a row, noise is most of h. An example is a row
+that follows coordinates which are no drivers. States then help to find h. With
 
   e_j = (g - h(u) - H(u) u + P x)_j / sqrt(P_jj),
   y_j = (P x - h(u) - H(u) u)_j / sqrt(P_jj),
 
-both of mean 0, without correlation, y of variance one and e of variance v, the
-best h and H have the least mean of e^2 / v + y^2. That is a regression again,
-of P x + g / (1 + v): on scores alone where they are exact, v = 0.
+both have mean 0 and no correlation, y has variance 1, and e has variance v. The
+best h and H minimize the mean of e^2 / v + y^2. This is the regression of
+P x + g / (1 + v). For exact scores v = 0, and it is the regression above.
 """
 
 from typing import NamedTuple
@@ -30,7 +31,7 @@ from tfp_adaptive.fits import pairs as pairs_lib
 
 __all__ = ['Fitted', 'Params', 'fit', 'in_units', 'regress', 'start']
 
-_NUM_ROUNDS = 3  # Regressions, each reweighted by the one before.
+_NUM_ROUNDS = 3  # Regressions; each gives the weights of the next one.
 _RIDGE = 1e-6  # Added to the unit diagonal of normal equations.
 # A pair in a narrow region has a leverage (P x)^2 / P of a million. Without a
 # bound, rounding would hide all other pairs.
@@ -41,7 +42,7 @@ _FLOOR = 1e-6  # Smallest precision, in units of its typical size.
 class Params(NamedTuple):
   """A conditional Gaussian: a `Natural` of y = C z, and C.
 
-  C is [d, d], lower triangular, or [d]: it is diagonal then.
+  C is [d, d], lower triangular, or [d], the diagonal of a diagonal matrix.
   """
 
   natural: natural_lib.Natural
@@ -74,7 +75,7 @@ class Params(NamedTuple):
   def _solved(self, rows):
     if self.factor.ndim == 1:
       return rows / self.factor
-    # Not a triangular solve, which waits for threads that it does not need.
+    # A triangular solve would wait for threads that it does not need.
     return np.linalg.solve(self.factor, rows.T).T
 
   @property
@@ -83,7 +84,14 @@ class Params(NamedTuple):
 
 
 class Fitted(NamedTuple):
-  """A `Natural`, and of pairs, [n, d], P_jj(u) and over its root P x and e."""
+  """A fitted `Natural`, and its values for each pair and row, [n, d].
+
+  Attributes:
+    natural: `natural.Natural`.
+    precision: P_jj(u).
+    push: (P x)_j / sqrt(P_jj), without the drivers.
+    residual: e_j, see the head of this file.
+  """
 
   natural: natural_lib.Natural
   precision: np.ndarray
@@ -100,16 +108,16 @@ def fit(
   is_path=False,
   fit_factor=matrix.fit,
 ):
-  """Returns the `Params` of pairs.
+  """Returns the `Params` that fit pairs.
 
   Args:
     states: [n, d].
-    scores: Gradients of the log density there, [n, d].
+    scores: Gradients of the log density at the states, [n, d].
     drivers: [k] ints; -1: none.
-    exponents: Of the drivers' terms, each in its driver's units, [k].
+    exponents: Exponents of the drivers' terms, per unit of the driver, [k].
     is_bent: Whether means follow products of drivers too.
-    is_path: Whether neighbours are coupled.
-    fit_factor: Function of pairs and their weights that returns C.
+    is_path: Whether adjacent coordinates are coupled.
+    fit_factor: Function of states, scores and weights that returns C.
   """
   pairs = pairs_lib.standardize(states, scores, is_path=is_path)
   exponents = in_units(pairs, drivers, exponents)
@@ -138,16 +146,16 @@ def fit(
 def in_units(pairs, drivers, exponents):
   """Returns exponents of terms in units of the pairs, [1 + k, k].
 
-  The first has none; each of the others has that of its driver.
+  The first term has none. Each other term has the exponent of its driver.
   """
   scaled = exponents * pairs_lib.pick(pairs.scale, drivers, 1.0)
   return np.concatenate([np.zeros([1, len(scaled)]), np.diag(scaled)])
 
 
 def start(pairs, drivers, exponents, is_bent=False, is_path=False):
-  """Returns the standard normal as `Fitted`: what a first round is weighted by.
+  """Returns the standard normal as `Fitted`, which gives the first weights.
 
-  Its precision is the mean of all terms, its residuals are the scores alone.
+  The precision is the mean of all terms, and the residuals are the scores.
   """
   size = pairs.states.shape[-1]
   first = natural_lib.of_scale(size, drivers, is_bent, is_path)
@@ -168,11 +176,11 @@ def regress(pairs, weights, drivers, exponents, before, is_search=True):
     pairs: `pairs.Pairs`.
     weights: [n], summing to one.
     drivers: [k] ints; -1: none.
-    exponents: [T, k] in units of the pairs; terms but the first without any
-      are left out.
+    exponents: [T, k] in units of the pairs. Terms without an exponent are left
+      out, except the first.
     before: `Fitted`.
-    is_search: Whether drivers are looked for: what `before` and this leave
-      unexplained is what others may explain then, and not noise.
+    is_search: Whether drivers are searched. Residuals are then no noise,
+      because other drivers may explain them.
   """
   problem = _Regression(pairs, weights, drivers, exponents, before)
   slack, edge, places = problem.solve(is_search)
@@ -195,13 +203,16 @@ def regress(pairs, weights, drivers, exponents, before, is_search=True):
 
 
 class _Regression:
-  """The regressions of all coordinates on drivers and neighbours.
+  """The regressions of all coordinates on drivers and adjacent coordinates.
 
-  A row has for each term coefficients of 1 and u, in the first term of products
-  of two as well where means bend, p of them in all; then for each term those of
-  -x_j and, in a path, of x_{j-1} and x_{j+1}. The first p features are the same
-  for all rows, so that all normal matrices are products of a few matrices.
-  Drivers' rows are solved too, and dropped.
+  Row j is regressed on two groups of features:
+
+    places  for each term 1 and u; in the first term also products of two
+            drivers if means bend; p features, the same for all rows
+    own     for each term -x_j and, in a path, x_{j-1} and x_{j+1}
+
+  Because rows share the places, all normal matrices are products of a few
+  matrices. Rows of drivers are solved too, and dropped.
   """
 
   def __init__(self, pairs, weights, drivers, exponents, before):
@@ -229,9 +240,9 @@ class _Regression:
   def solve(self, is_search):
     """Returns r [T, d], s w [T, d], and the coefficients of places, [p, d].
 
-    Precisions that come out negative are left out, and the rest is solved
-    again; what a path's edges ask of the diagonal is given to it, and places
-    are those of P x + g. At last scores count for what they tell.
+    Negative precisions are set to 0, and the rest is solved again. The diagonal
+    gets what a path's edges need. Then places are the regression of P x + g or,
+    outside of a search, of P x + g / (1 + v).
     """
     before, scores = self._before, self._pairs.scores
     square = before.residual**2
@@ -246,7 +257,8 @@ class _Regression:
       system[:, :count, count:],
       system[:, count:, count:],
     )
-    # Places as functions of the precisions, whose own equations remain.
+    # Places are eliminated as functions of the own coefficients, so that only
+    # the equations of these remain.
     solved = np.linalg.solve(placed, both)
     coupling = np.swapaxes(both[..., :-1], 1, 2)
     slack, edge = self._split(
@@ -276,7 +288,7 @@ class _Regression:
     found[:, first, second] = found[:, second, first] = sums
     found[:, :count, -1] = (share * scores).T @ placed
     of_both, of_own = _products(placed, terms), _products(terms, terms)
-    # Own features of one kind are side by side.
+    # Own features of one kind, one for each term, are adjacent.
     places = [
       slice(begin, begin + num_terms) for begin in range(count, size, num_terms)
     ]
@@ -291,7 +303,7 @@ class _Regression:
         found[:, here, there] = found[:, there, here] = both
     pivot = np.arange(size)
     diagonal = found[:, pivot, pivot]
-    # What no pair has is zero.
+    # A feature that is zero for all pairs gets the coefficient 0.
     more = np.where(diagonal > 0.0, _RIDGE * diagonal, 1.0)
     found[:, pivot, pivot] = diagonal + more
     return found
@@ -324,10 +336,11 @@ class _Regression:
   def _split(self, own):
     """Returns r and s w, [T, d], of a precision with a dominant diagonal.
 
-    Drivers have the precision one.
+    Both rows of an edge estimate it, and their mean is taken. Drivers have the
+    precision 1.
 
     Args:
-      own: Coefficients [A, T, d] of `_own`.
+      own: Coefficients [A, T, d] of the A kinds of own features.
     """
     own = own * self._keep
     slack = np.maximum(own[0], 0.0)
@@ -344,9 +357,12 @@ class _Regression:
 def _positive(system, num_terms):
   """Returns solutions with precisions that are not negative, [A, T, d].
 
+  A term with a negative precision is taken out of the system with all of its
+  own features, and the rest is solved again.
+
   Args:
-    system: [d, A T, A T + 1].
-    num_terms: T; precisions are the first of them.
+    system: [d, A T, A T + 1], equations and right sides.
+    num_terms: T; the first T unknowns are the precisions.
   """
   size = system.shape[1]
   free = np.ones([len(system), num_terms])
@@ -365,7 +381,7 @@ def _positive(system, num_terms):
 
 
 def _entries(slack, edge):
-  """Returns what `_own` has as coefficients, [T, d] each: P_jj, and beside."""
+  """Returns the own coefficients, [T, d] each: P_jj and both edges of j."""
   if not edge.size:
     return [slack]
   size = np.abs(edge)
@@ -373,14 +389,14 @@ def _entries(slack, edge):
 
 
 def _products(left, right):
-  """Returns products of all columns of two [n, ...], [n, product]."""
+  """Returns products of all columns of two arrays, [n, product]."""
   return (left[:, :, np.newaxis] * right[:, np.newaxis]).reshape(len(left), -1)
 
 
 def _typical_square(residual, weights):
-  """Returns the square of rows' mean sizes, at least one, [d].
+  """Returns the squared mean size of each row's residuals, at least 1, [d].
 
-  Pairs are odd relative to it: of a row of which drivers explain little, only
-  the few next to zero would count otherwise.
+  A pair gets less weight if its residual is large relative to this size. With a
+  fixed size, only residuals near 0 would count where drivers explain little.
   """
   return np.maximum((weights @ np.abs(residual)) ** 2, 1.0)

@@ -1,6 +1,7 @@
-"""Factors L of a precision P = L L^T, diagonal or of a path, for many rows.
+"""Factors L of precisions P = L L^T for many rows, diagonal or of a path.
 
-A path's precision is a sum of positive parts,
+A path couples each coordinate t with t + 1. Its precision is a sum of positive
+parts, with the unit vectors e_t:
 
   P = diag(r) + sum_t w_t (e_t - s_t e_{t+1}) (e_t - s_t e_{t+1})^T,
   r, w >= 0,   s = +-1.
@@ -10,7 +11,7 @@ A path's precision is a sum of positive parts,
   L[t, t] = sqrt(rho_t + w_t),   L[t + 1, t] = -s_t w_t / L[t, t],
   rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t).
 
-Each factor has the gradient by exp(b.u), the terms that r and w are sums of.
+r and w are sums of terms exp(b.u). Each factor returns gradients by the terms.
 """
 
 import numpy as np
@@ -48,7 +49,7 @@ class Diagonal:
   """L = diag(r)^1/2.
 
   Attributes:
-    diagonal: Of L, [n, d].
+    diagonal: Diagonal of L, [n, d].
   """
 
   def __init__(self, natural, terms):
@@ -78,9 +79,10 @@ class Diagonal:
 
 
 class Path:
-  """The factor of a path's precision; the attributes are those of `Diagonal`.
+  """The factor of a path's precision, with the methods of `Diagonal`.
 
-  Where terms have edges of both signs, the diagonal has what they lose.
+  If terms have edges of both signs, these cancel in w. The weight that is lost,
+  called spare, stays on the diagonal.
   """
 
   def __init__(self, natural, terms):
@@ -91,7 +93,8 @@ class Path:
     self._has_spare = spare > 0.0
     spare = np.maximum(spare, 0.0)
     slack = terms @ self._slack + spare + before(spare)
-    # Coordinates in front: each step of a recursion takes them in one piece.
+    # Coordinates are the first axis, so each step of the recursion for rho
+    # reads a contiguous row.
     slack, weight = np.ascontiguousarray(slack.T), self._weight.T.copy()
     rest = slack.copy()
     for t in range(1, len(rest)):
@@ -115,7 +118,11 @@ class Path:
     return self.diagonal * rows + self._below * after(rows)
 
   def by_terms(self, pairs):
-    """Returns the gradient by the terms, [n, T], see `Diagonal`."""
+    """Returns the gradient by the terms, [n, T], see `Diagonal`.
+
+    Reverse mode through the recursion: by the entries of L, then by rho from
+    the last coordinate to the first, then by r, w and the spare weight.
+    """
     by_diagonal = sum(a * b for a, b in pairs) - 1.0 / self.diagonal
     by_below = sum(after(a) * b for a, b in pairs)
     square = self._rest + self._weight
@@ -131,7 +138,7 @@ class Path:
 
 
 def _affine(slope, offset):
-  """Returns x, [n, d], with x_t = a_t x_{t-1} + r_t."""
+  """Returns x, [n, d], with x_t = slope_t x_{t-1} + offset_t."""
   slope = np.ascontiguousarray(slope.T)
   found = np.array(offset.T, order='C')
   for t in range(1, len(found)):

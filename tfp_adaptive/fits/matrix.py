@@ -1,25 +1,26 @@
-"""Scale factors of the least Fisher divergence, dense and diagonal, in NumPy.
+"""Matrices C with the least Fisher divergence, dense and diagonal, in NumPy.
 
-`linear.fisher_fit` has the same formulas for compiled kernels, and explains
-them.
+`linear.fisher_fit` explains the formulas and has them for compiled kernels.
+With covariances X of the states and Y of the scores, C C^T is the geometric
+mean X # Y^-1.
 """
 
 import numpy as np
 
 __all__ = ['factor', 'factor_of_mean', 'fit', 'fit_diagonal']
 
-# States for each dimension below which no correlation is kept; and what of them
-# goes where there are fewer states than dimensions.
+# Correlations are dropped with fewer states per dimension than this, and shrunk
+# by up to this share if states are few.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
 
 
 def fit(states, gradients, weights=None):
-  """Returns the factor C, [d, d], of pairs; NaN where there is none.
+  """Returns the factor C, [d, d], for pairs; NaN if there is none.
 
   Args:
     states: [n, d].
-    gradients: Of the log density there, [n, d].
-    weights: Of the pairs, [n], summing to one; `None`: equal.
+    gradients: Gradients of the log density at the states, [n, d].
+    weights: Weights of the pairs, [n], summing to one; `None`: equal.
   """
   count = len(states)
   if weights is None:
@@ -32,7 +33,7 @@ def fit(states, gradients, weights=None):
 
 
 def fit_diagonal(states, gradients, weights=None):
-  """Returns the diagonal of C, [d], NaN where there is none; see `fit`."""
+  """Returns the scales on the diagonal of C, [d], like `fit`."""
   count = len(states)
   if weights is None:
     weights = np.full([count], 1.0 / count)
@@ -42,12 +43,14 @@ def fit_diagonal(states, gradients, weights=None):
 
 
 def factor(covariance, precision, num_states):
-  """Returns C of what few states tell, [d, d]; NaN where there is none.
+  """Returns C, with correlations shrunk if states are few, [d, d].
+
+  NaN if there is no factor.
 
   Args:
-    covariance: Of the states, [d, d].
+    covariance: Covariance of the states, [d, d].
     precision: Covariance of the gradients, [d, d].
-    num_states: States seen.
+    num_states: Number of states in the covariances.
   """
   diagonals = np.diag(covariance), np.diag(precision)
   ratio = num_states / len(covariance)
@@ -61,9 +64,9 @@ def factor(covariance, precision, num_states):
 
 
 def factor_of_mean(covariance, precision):
-  """Returns the Cholesky factor of X # Y^-1, [d, d], NaN where there is none.
+  """Returns the Cholesky factor of X # Y^-1, [d, d]; NaN if there is none.
 
-  With X = L L^T it is L times the factor of (L^T Y L)^-1/2.
+  With X = L L^T it is L times the Cholesky factor of (L^T Y L)^-1/2.
 
   Args:
     covariance: X, [d, d].
@@ -82,7 +85,7 @@ def factor_of_mean(covariance, precision):
 
 
 def _scales(variances, of_gradients):
-  """Returns the scales of coordinates, NaN where one never moved, [d]."""
+  """Returns (variance / variance of gradients)^1/4, [d]; NaN where it is 0."""
   with np.errstate(divide='ignore', invalid='ignore'):
     scales = (variances / of_gradients) ** 0.25
   return np.where(scales > 0.0, scales, np.nan)

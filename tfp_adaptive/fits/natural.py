@@ -1,10 +1,11 @@
 """A conditional Gaussian as functions of rows, in NumPy.
 
-`transport.maps.conditional_gaussian` has the formulas, and the same params.
-With the precision P(u) = L L^T and the offsets h(u) of the drivers u, row by
-row,
+`transport.maps.conditional_gaussian` explains the formulas and has the same
+params. The map and its log determinant are
 
-  w = L^-T (y + L^-1 h),   log |det| = sum l - sum log diag L.
+  w = L^-T (y + L^-1 h),   log |det dx/dy| = sum l - sum log diag L,
+
+where drivers have the same entries in w and in y.
 """
 
 from typing import NamedTuple
@@ -29,17 +30,21 @@ _MOST_LOG_TERM = 30.0
 
 
 class Natural(NamedTuple):
-  """Params in units x = m + exp(l) w, T terms, k drivers; see the maps' own.
+  """Params of a conditional Gaussian with T terms and k drivers.
+
+  h(u) is the sum over terms of exp(b.u) (offset + slope u). P(u) is the sum of
+  exp(b.u) times a matrix that slack and edge define, see `factors`.
 
   Attributes:
     mean: m, [d].
     log_scale: l, [d].
-    drivers: D, [k] ints; -1: none in this place.
+    drivers: Indices of the drivers, [k] ints; -1: no driver in this place.
     exponents: b, [T, k].
     offset: [T, d].
     slope: [T, d, k], or with products of drivers [T, d, k + k (k + 1) / 2].
     slack: r_t, [T, d], not negative.
-    edge: s w of coordinates t and t + 1 in a path, [T, d]; [T, 0]: no path.
+    edge: s_t w_t of `factors`, which couples coordinates t and t + 1 of a path,
+      [T, d]; [T, 0]: no path.
   """
 
   mean: np.ndarray
@@ -92,7 +97,7 @@ def whitened(natural, states, scores):
 
 
 def pulled_back(natural, rows):
-  """Returns x of y, log |det|, and a function of scores of x to those of y."""
+  """Returns x of y, log |det|, and a function that turns scores of x to y's."""
   there = _Given(natural, rows)
   return (*there.forward(rows), lambda scores: there.pulled_back(rows, scores))
 
@@ -104,7 +109,7 @@ def terms(exponents, distances):
 
 
 def inputs(distances, num_inputs):
-  """Returns 1 and what the slope is of, u and perhaps its products, [n, M].
+  """Returns 1, u, and the products of u if means bend, [n, M].
 
   Args:
     distances: u, [n, k].
@@ -119,10 +124,7 @@ def inputs(distances, num_inputs):
 
 
 class _Given:
-  """What the drivers of rows [n, d] decide: L, and L^-1 h.
-
-  Drivers have the same entries in w and in y.
-  """
+  """L and L^-1 h for rows [n, d], which depend on the drivers alone."""
 
   def __init__(self, natural, rows):
     self._natural = natural
@@ -152,13 +154,17 @@ class _Given:
     return self._lower.multiply_adjoint(deviations) - self._pull
 
   def pulled_back(self, rows, scores):
-    """Returns the gradient by y of log pi(x(y)) + log |det|, [n, d]."""
+    """Returns the gradient by y of log pi(x(y)) + log |det|, [n, d].
+
+    It is the gradient by y at fixed drivers, plus the gradient by the drivers.
+    L and h depend on drivers through the terms exp(b.u) and the inputs of h.
+    """
     natural, lower = self._natural, self._lower
     found = lower.solve(scores * np.exp(natural.log_scale))
     by_pull = lower.solve_adjoint(found)
     deviations = lower.solve_adjoint(rows + self._pull)
     by_term = lower.by_terms([(-deviations, found), (-by_pull, self._pull)])
-    # Gradient by the coefficients that h is a sum of, [n, T, M].
+    # Gradient by each product of a term and an input of h, [n, T, M].
     of_places = np.tensordot(by_pull, self._places, [[1], [2]])
     by_term += np.sum(of_places * self._inputs[:, np.newaxis], axis=-1)
     logs = self._distances @ natural.exponents.T
@@ -171,7 +177,7 @@ class _Given:
     return found
 
   def _of_inputs(self, by_input):
-    """Returns the gradient by u of what the inputs are of, [n, k]."""
+    """Returns the gradient by u, given the gradient by the inputs, [n, k]."""
     distances = self._distances
     count = distances.shape[-1]
     found = by_input[:, 1 : 1 + count].copy()

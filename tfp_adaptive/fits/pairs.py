@@ -1,4 +1,4 @@
-"""Pairs of a state and a score, as the fits of conditional maps take them."""
+"""Standardizes and weighs pairs of a state and a score for the fits of maps."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ _TINY = 1e-30
 
 
 class Pairs(NamedTuple):
-  """Standardized pairs, [n, d], and x's mean and scale, [d]."""
+  """Standardized pairs, [n, d], and the mean and scale of x, [d]."""
 
   states: np.ndarray
   scores: np.ndarray
@@ -28,13 +28,16 @@ class Pairs(NamedTuple):
 
 
 def standardize(states, scores, weights=None, is_path=False):
-  """Returns `Pairs` at mean 0, x and g of one spread; a path has one scale.
+  """Returns `Pairs` in which x has mean 0 and x and g have equal variances.
+
+  The scale is (Var x / Var g)^1/4 for each coordinate. A path has one scale for
+  all coordinates, the geometric mean.
 
   Args:
     states: [n, d].
     scores: [n, d].
     weights: [n], summing to one; `None`: equal.
-    is_path: Whether neighbours are coupled.
+    is_path: Whether adjacent coordinates are coupled.
   """
   if weights is None:
     weights = np.full([len(states)], 1.0 / len(states))
@@ -48,23 +51,23 @@ def standardize(states, scores, weights=None, is_path=False):
 
 
 def thinned(states, scores, count, is_path=False):
-  """Returns `count` of the pairs, evenly, as `Pairs`."""
+  """Returns `count` evenly chosen pairs as `Pairs`."""
   index = (2 * np.arange(count) + 1) * len(states) // (2 * count)
   return standardize(states[index], scores[index], is_path=is_path)
 
 
 def pick(rows, drivers, default):
-  """Returns the drivers' entries along the last axis, a default for none."""
+  """Returns the drivers' entries along the last axis; -1 gets the default."""
   return np.where(drivers >= 0, rows[..., np.maximum(drivers, 0)], default)
 
 
 def robust(residual):
-  """Returns a loss about r^2 / 2 that grows like a logarithm far out."""
+  """Returns a loss of about r^2 / 2 that grows like a logarithm for large r."""
   return 2.0 * np.log1p(0.25 * residual**2)
 
 
 def without_odd(scores, is_driver):
-  """Returns weights [n], less of pairs whose scores of drivers are far off.
+  """Returns weights [n], smaller for pairs with large scores of drivers.
 
   In a narrow region such scores are differences of rounded numbers.
   """

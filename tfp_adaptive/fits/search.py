@@ -1,4 +1,4 @@
-"""Drivers and exponents of a conditional Gaussian, found on pairs."""
+"""Searches drivers and exponents of a conditional Gaussian on pairs."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ __all__ = ['MOST_DRIVERS', 'find']
 
 MOST_DRIVERS = 3
 _MOST_PAIRS = 500  # A search uses no more pairs.
-_FEWEST_PAIRS = 100  # Below it no driver is looked for.
-_NUM_TRIED = 3  # Coordinates as drivers of scales, and of places.
+_FEWEST_PAIRS = 100  # With fewer pairs no driver is searched.
+_NUM_TRIED = 3  # Coordinates tried as drivers of scales, and of means.
 _NUM_CHANGES = 2  # Changes of exponents, in addition to the drivers.
 _NUM_BLOCKS = 8  # Blocks of pairs alternate: fitted, held out.
-# What a driver, or a term of one, must earn on pairs held out: noise, and what
-# is worth a slot; where the rest is exact, noise is next to nothing.
+# A new driver or term must gain so many standard errors on pairs held out, and
+# at least the second number. If the fit is exact, standard errors are near 0.
 _STANDARD_ERRORS = 4.0
 _LEAST_GAIN = 0.05
 _TINY = 1e-12
@@ -26,20 +26,22 @@ _TINY = 1e-12
 def find(states, scores, first, is_bent=False, is_path=False):
   """Returns drivers [k] ints, -1: none, and an exponent of each, [k].
 
-  One change after the other: a driver more, or another exponent of one; each
-  the one that lowers the loss of pairs held out the most, as long as it does so
-  beyond noise. Where none does, two drivers at once, of a scale and of a place:
-  of a hierarchy neither may help alone, whose scale moves the others about a
-  mean. A driver that would only move the others along a line is none: that is
-  what C is for.
+  The search makes one change after the other: another driver, or another
+  exponent of a driver. It makes the change that lowers the loss of pairs held
+  out the most, as long as the gain exceeds noise.
+
+  If no change gains, it tries two drivers at once, one of scales and one of
+  means. In a hierarchy whose scale moves the others about a mean, neither may
+  help alone. A driver that only moves the others along a line does not count,
+  because C can do that.
 
   Args:
-    states: [n, d], neighbours in a chain next to each other.
-    scores: Gradients of the log density there, [n, d].
-    first: Drivers that are given, [k] ints: only exponents are found then. If
-      all of them are -1, k drivers at most are found as well.
+    states: [n, d], chain after chain, each in the order of time.
+    scores: Gradients of the log density at the states, [n, d].
+    first: Given drivers, [k] ints, for which only exponents are searched. If
+      all are -1, up to k drivers are searched too.
     is_bent: Whether means follow products of drivers too.
-    is_path: Whether neighbours are coupled.
+    is_path: Whether adjacent coordinates are coupled.
   """
   drivers, exponents = np.array(first, int), np.zeros([len(first)])
   may_add, is_two = bool(np.all(drivers < 0)), False
@@ -59,10 +61,9 @@ def find(states, scores, first, is_bent=False, is_path=False):
 
 
 class _Change(NamedTuple):
-  """A driver and its exponent for a place.
+  """A driver and its exponent for one of the k places.
 
-  `other` is a driver for the place after it, whose term has no exponent; -1:
-  none.
+  `other` is a driver without exponent for the next place; -1: none.
   """
 
   place: int
@@ -79,7 +80,7 @@ class _Change(NamedTuple):
     return drivers, exponents
 
   def is_allowed(self, drivers):
-    """Whether there is a place, and no driver twice."""
+    """Whether there is room for the change, and no driver occurs twice."""
     if self.is_new(drivers) and self.driver in drivers:
       return False
     if self.other < 0:
@@ -88,17 +89,17 @@ class _Change(NamedTuple):
     return has_room and self.other not in (*drivers, self.driver)
 
   def is_new(self, drivers):
-    """Whether the driver is another than the one in its place."""
+    """Whether the place has another driver now."""
     return drivers[self.place] != self.driver
 
   def num_terms_added(self, drivers, exponents):
-    """Returns how many drivers, or terms of one, are new."""
+    """Returns how many drivers and terms are new."""
     is_added = self.is_new(drivers) or exponents[self.place] == 0.0
     return int(is_added) + (self.other >= 0)
 
 
 class _Search:
-  """Losses of drivers on pairs of which every other block is held out."""
+  """Losses of drivers on pairs, with every other block of pairs held out."""
 
   def __init__(self, pairs, may_add, is_bent, is_path):
     self._pairs, self._may_add = pairs, may_add
@@ -109,7 +110,7 @@ class _Search:
     self._fitted = pairs_lib.normalized((~is_held_out).astype(float))
 
   def best(self, drivers, exponents, is_two):
-    """Returns the best `_Change` and what it is worth; -inf: there is none.
+    """Returns the best `_Change` and its worth; -inf if there is none.
 
     Args:
       drivers: [k] ints; -1: none.
@@ -132,7 +133,11 @@ class _Search:
     return found[0], found[2]
 
   def _worth(self, change, drivers, exponents, now, whitened):
-    """Returns by what a change is ranked, and what it is worth."""
+    """Returns (rank, worth) of a change, from its gain on pairs held out.
+
+    The change must beat a map in which the others follow the new driver on a
+    line.
+    """
     then = self._fit(*change.of(drivers, exponents), now)
     if change.is_new(drivers):
       whitened = self._sheared(*whitened, change.driver)
@@ -143,7 +148,7 @@ class _Search:
     mean = self._held_out @ gains
     error = np.sqrt(np.sum((self._held_out * (gains - mean)) ** 2))
     least = _LEAST_GAIN * change.num_terms_added(drivers, exponents)
-    # As good without a term is better.
+    # If two changes gain the same, the one without a term is better.
     rank = mean - _LEAST_GAIN * (change.exponent != 0.0)
     return rank, mean - _STANDARD_ERRORS * error - least
 
@@ -173,10 +178,11 @@ class _Search:
         yield _Change(free[0], driver, by * sign[driver])
 
   def _dependence(self, now):
-    """Returns how others' precisions depend on a coordinate, and the sign.
+    """Returns how others' precisions depend on each coordinate, and the sign.
 
-    Explained variances of log |h - g| - log |r x|, whose h - g is the true
-    r x, summed over the others, and +-1, [d] each.
+    h - g is the true P x. The share of the variance of log |h - g| - log |P x|
+    that a coordinate explains is summed over the others. The sign is +-1, [d]
+    each.
     """
     weights = self._fitted[:, np.newaxis]
     true, fitted = (
@@ -192,9 +198,9 @@ class _Search:
     return explained, np.where(direction < 0.0, -1.0, 1.0)
 
   def _moved(self, now):
-    """Returns what coordinates times the terms explain of others' residuals.
+    """Returns how much each coordinate explains of others' residuals, [d].
 
-    And their squares, where means may bend.
+    It may enter times each term, and by its square if means may bend.
     """
     states, weights = self._pairs.states, self._fitted[:, np.newaxis]
     share = weights / (1.0 + 0.25 * now.residual**2)
@@ -207,7 +213,7 @@ class _Search:
     own = _TINY + np.sum(share * root**2 * states**2, axis=0)
     moved = np.zeros_like(states[0])
     for along in rows:
-      # Only the part that a coordinate does not explain by itself.
+      # Row j has x_j already, so only the part counts that x_j does not explain.
       square = (along**2).T @ (share * root**2)
       shared = along.T @ (share * root**2 * states)
       left = np.maximum(square - shared**2 / own, 1e-6 * square) + _TINY
@@ -222,7 +228,7 @@ class _Search:
     )
 
   def _whitened(self, fitted):
-    """Returns y and its scores, of one spread."""
+    """Returns y and its scores, standardized."""
     rows = natural_lib.whitened(
       fitted.natural, self._pairs.states, self._pairs.scores
     )
@@ -234,7 +240,7 @@ class _Search:
     return np.sum(pairs_lib.robust(residuals), axis=-1)
 
   def _sheared(self, rows, scores, driver):
-    """Returns y and its scores where the others follow a driver on a line."""
+    """Returns y and its scores after a regression of the others on a driver."""
     along = rows[:, driver] - self._fitted @ rows[:, driver]
     weights = self._fitted * along
     slope = weights @ (rows + scores) / (weights @ along)
