@@ -190,7 +190,6 @@ def has_flat_part(model: Any) -> bool:
 
   def look():
     found.append(_has_flat_part(model))
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return tf.zeros([])
 
@@ -297,7 +296,6 @@ def _takes(bijector, event_shape, dtype):
   def look():
     z = tf.zeros(bijector.inverse_event_shape(event_shape), dtype)
     found.append(bijector.forward(z).dtype)
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return tf.zeros([])
 

@@ -38,7 +38,7 @@ Arrays = dict[str, np.ndarray]
 
 _NUM_SYNCS = 16
 _ERRNOS_OF_DAMAGE = errno.ENOENT, errno.EINVAL
-_LARGEST_TEXT = 2**20  # Bytes of a header in a file of its own.
+_LARGEST_TEXT = 2**20  # Most bytes of a header in its own file.
 _HEADER_READERS = {
   (1, 0): np.lib.format.read_array_header_1_0,
   (2, 0): np.lib.format.read_array_header_2_0,
@@ -97,7 +97,7 @@ def seal(header: dict, arrays: Arrays) -> bytes:
 
 
 def unseal(path: types.Path) -> tuple[dict, Arrays]:
-  """Returns the header and the arrays of a file of `seal`."""
+  """Returns the header and the arrays of a file that `seal` made."""
   arrays = unpack(path)
   try:
     header = json.loads(str(arrays.pop('header')))
@@ -115,7 +115,7 @@ def seal_text(header: dict) -> bytes:
 
 
 def unseal_text(path: types.Path) -> dict:
-  """Returns the dict of a file of `seal_text`."""
+  """Returns the dict of a file that `seal_text` made."""
   _check_regular(path)
   if os.path.getsize(path) > _LARGEST_TEXT:
     raise Damaged(f'it is larger than {_LARGEST_TEXT} bytes')
@@ -134,10 +134,6 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
   The new file is created exclusively: a symbolic link of its name is removed,
   and the file that it points to is left alone.
-
-  Args:
-    path: `pathlib.Path`.
-    content: Bytes.
 
   Raises:
     OSError: If the bytes cannot be written. An earlier file stays.
@@ -160,11 +156,7 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
 
 def sync(paths: Iterable[pathlib.Path]) -> None:
-  """Makes files that others wrote outlast a loss of power.
-
-  Args:
-    paths: `pathlib.Path`s.
-  """
+  """Makes files that others wrote outlast a loss of power."""
   # Threads wait for the disk together instead of once for each file.
   with futures.ThreadPoolExecutor(_NUM_SYNCS) as pool:
     list(pool.map(_sync_file, paths))
@@ -183,8 +175,8 @@ def _check_regular(path):
 def _check_sizes(path):
   """Refuses an archive that declares more than the file holds.
 
-  `pack` compresses nothing. A member that would inflate, or an array that is
-  larger than its member, was not written by it.
+  `pack` compresses nothing. So it wrote no member that would inflate, and no
+  array that is larger than its member.
   """
   with zipfile.ZipFile(path) as archive:
     members = archive.infolist()

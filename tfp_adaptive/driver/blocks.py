@@ -62,7 +62,7 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
   """
   block = _program(kernel, trace_fn, block_size)
   compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
-  chosen = {}  # By traced function.
+  chosen = {}  # Traced function -> function to call.
 
   def run(*args):
     traced = compiled.get_concrete_function(*args)
@@ -127,8 +127,6 @@ def _program(kernel, trace_fn, block_size):
       one_result,
       (0, first_step, state, results, recorded),
     )
-    # What the target and its bijectors registered would keep the graph in
-    # memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return (
       state,

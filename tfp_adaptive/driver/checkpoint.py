@@ -21,7 +21,7 @@ from tfp_adaptive.driver import run_identity
 __all__ = ['Checkpoint', 'CheckpointError', 'State', 'writing']
 
 _STATE = 'state.npz'
-_LAYOUT = 3  # Version of the files. The identity of a run has readings.
+_LAYOUT = 3  # Version of the files, part of the identity of a run.
 
 
 class CheckpointError(ValueError):
@@ -63,7 +63,7 @@ class Checkpoint:
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
 
-    All blocks are checked first. They are an iterator that reads one at a time.
+    `blocks` is an iterator that reads one at a time. All are checked first.
 
     Raises:
       CheckpointError: If a file is damaged or belongs to another run.

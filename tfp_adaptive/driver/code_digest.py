@@ -185,7 +185,7 @@ def _inner(value):
     return _function_parts(value)
   if type(value).__name__ in _GRAPHS:  # A digest of programs covers them.
     return [type(value).__name__]
-  if hasattr(value, 'python_function'):  # A `tf.function`.
+  if hasattr(value, 'python_function'):  # The value is a `tf.function`.
     return [value.python_function]
   if isinstance(value, dict):
     return [part for item in value.items() for part in item]

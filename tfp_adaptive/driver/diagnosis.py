@@ -92,7 +92,7 @@ def warnings_before(kernel, state, results):
 
 
 def _shape_warnings(state, results):
-  """Yields a warning if coordinates look like chains, or chains like those."""
+  """Yields a warning if axes of chains and coordinates seem to be confused."""
   log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
     return

@@ -29,7 +29,7 @@ _TREE, _TRACE = 'draws.zarr', 'trace.zarr'
 _STATS = 'sample_stats'
 _TREE_GROUPS = ('posterior', _STATS)
 _TRACE_GROUPS = ('adaptation', 'sampling')
-_LAYOUT = 3  # Version of the files. The identity of a run has readings.
+_LAYOUT = 3  # Version of the files, part of the identity of a run.
 _NUMBERS = 'biufc'  # Kinds of dtypes that Zarr and numpy write alike.
 # Files that a run leaves if it is killed before it writes anything.
 _HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
@@ -55,7 +55,8 @@ class DrawsOnDisk:
   def __init__(
     self, folder, run, plan, structure, block_size, log_prob_name, attributes
   ):
-    self._folder = pathlib.Path(folder).absolute()  # For readers elsewhere.
+    # A reader may have another working folder.
+    self._folder = pathlib.Path(folder).absolute()
     self._plan = plan
     self._structure = structure
     self._block_size = block_size

@@ -117,7 +117,7 @@ def while_freezing() -> contextlib.AbstractContextManager:
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-  """Whether users can act on a message; retracing of our programs is none."""
+  """Whether users can act on a message, which is not on our own retracing."""
   if 'triggered tf.function retracing' not in record.getMessage():
     return True
   frame = sys._getframe()

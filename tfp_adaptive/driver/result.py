@@ -30,7 +30,7 @@ class SampleResult(
     ],
   )
 ):
-  """What `sample` returns; arrays are numpy, on the host.
+  """The result of `sample`; arrays are numpy, on the host.
 
   With `draws_dir` the arrays of `states`, `trace` and `adaptation_trace` lie on
   disk. Read slices of them: `result.states[100:200]`. `np.asarray` reads all,

@@ -112,7 +112,7 @@ def sample(
       slices of them, and `draws.zarr` in the folder is an ArviZ tree. The same
       call resumes from it with the same block size. Needs `zarr`.
     devices: Names of devices, one for each shard of the chains, such as
-      `['/GPU:0', '/GPU:1']`; `'all'` devices there are; or `None`, one shard
+      `['/GPU:0', '/GPU:1']`; `'all'` for all devices; or `None`, one shard
       where TensorFlow puts it. Shards share what they learn, at first after
       every step, later after up to 256 steps. Draws depend on the number of
       shards, not on their devices, so a name may occur twice. A traced value

@@ -50,11 +50,7 @@ def make_group(folder, attributes=None):
 
 
 def consolidate(folder):
-  """Writes the metadata of a group and its arrays to one file, to open faster.
-
-  Args:
-    folder: Path of the group.
-  """
+  """Writes all metadata of a group to one file, so that it opens faster."""
   with warnings.catch_warnings():
     # Zarr 3 warns that other readers may not use this file. They then read
     # the metadata of each array.

@@ -213,7 +213,7 @@ class _Search:
     own = _TINY + np.sum(share * root**2 * states**2, axis=0)
     moved = np.zeros_like(states[0])
     for along in rows:
-      # Row j has x_j already, so only the part counts that x_j does not explain.
+      # Row j has x_j already. Only the part counts that x_j does not explain.
       square = (along**2).T @ (share * root**2)
       shared = along.T @ (share * root**2 * states)
       left = np.maximum(square - shared**2 / own, 1e-6 * square) + _TINY

@@ -60,7 +60,7 @@ def on_the_host(value_and_gradient):
   def log_prob(*parts):
     dtypes = [parts[0].dtype] * (1 + len(parts))
     value, *gradients = tf.numpy_function(call, parts, dtypes)
-    # Operations set the shapes, because a copied graph forgets other settings.
+    # Operations keep the shapes, because a copied graph forgets `set_shape`.
     value = tf.ensure_shape(value, parts[0].shape[:1])
     gradients = [
       tf.ensure_shape(gradient, part.shape)

@@ -31,8 +31,8 @@ __all__ = [
   'start',
 ]
 
-# Most draws in a block; the clock is read after each. With a small budget a
-# block has fewer draws, a share of the gradients, so that few are left over.
+# Most draws in a block, and most draws per gradient of the budget. The clock is
+# read after each block.
 _BLOCK, _SHARE_OF_BUDGET = 250, 0.02
 _COUNTS = (  # Fields of `Chains` that are saved as JSON values.
   'num_draws',
@@ -229,7 +229,7 @@ class Chains:
 
   @property
   def diverge(self):
-    """Whether more proposals could never be accepted than a verdict allows."""
+    """Whether more proposals diverge than a verdict allows."""
     return np.mean(verdict.is_diverging(self.trace)) > self.most_diverging
 
   @property
@@ -251,7 +251,7 @@ class Chains:
 
   @property
   def state(self):
-    """Where the chains are, [chains, d], numpy."""
+    """Last states of the chains, [chains, d], numpy."""
     return np.asarray(self.engine.states, self.density.dtype.as_numpy_dtype)
 
   @property

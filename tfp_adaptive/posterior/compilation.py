@@ -1,14 +1,9 @@
 """Decides from the operations of a density whether XLA compiles its steps.
 
 On a CPU, XLA factors a matrix in its own loops, and TensorFlow calls an
-optimized library. Milliseconds for value and gradient, 100 x 100, 8 chains:
-
-                    XLA   TensorFlow
-  Cholesky factor    29            3
-  eigenvalues       110            7
-
-At 10 x 10 there is no difference. XLA cannot compile some operations at all,
-for example a log determinant.
+optimized library. For 8 chains and 100 x 100, value and gradient of a Cholesky
+factor take 29 ms by XLA and 3 ms by TensorFlow; at 10 x 10 both take the same.
+XLA cannot compile some operations at all, for example a log determinant.
 """
 
 import tensorflow as tf
@@ -38,11 +33,7 @@ def choose(jit_compile, density):
 
 
 def obstacle(graph):
-  """Returns why XLA should leave a density alone, or ''.
-
-  Args:
-    graph: `tf.Graph` of its value and gradient.
-  """
+  """Returns why XLA should not compile the graph of a density, or ''."""
   is_on_cpu = not tf.config.list_logical_devices('GPU')
   # Loops are left out: their operations are mostly small, of unknown size.
   for operation in graph.get_operations():

@@ -26,7 +26,7 @@ from tfp_adaptive.posterior.engines import python_program
 __all__ = ['Density', 'Source', 'source']
 
 _MOST_OF_STEPS = 1000  # Most coordinates of a density that a `Program` steps.
-_LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
+_LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
 # Another call with the same model and data neither compiles nor widens again.
 _KNOWN = known_programs.Known()
 
@@ -107,7 +107,7 @@ class Density:
     return self._entries[num_rows]
 
   def _once(self, name, make):
-    """Returns what `make()` returned for this density, in this dtype."""
+    """Returns the first result of `make()` for this density and dtype."""
     entry = self._entry(self._num_chains)
     return entry.once((name, self.dtype), make)
 
@@ -176,11 +176,7 @@ class Density:
     return self.is_compiled and self._event_size <= _MOST_OF_STEPS
 
   def use_xla(self, with_xla):
-    """Sets whether XLA compiles the steps; call it before the first step.
-
-    Args:
-      with_xla: Whether XLA compiles the steps.
-    """
+    """Sets whether XLA compiles the steps; call it before the first step."""
     self.is_compiled = with_xla
 
   def steps(self):
@@ -317,7 +313,6 @@ def source(target, num_rows, event_size, dtype):
     gradient = tape.gradient(
       total, rows, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return value, gradient
 

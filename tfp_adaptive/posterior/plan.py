@@ -32,14 +32,14 @@ _GROWTH, _NUM_ATTEMPTS = 4, 3
 # Largest share of the remaining budget for one adaptation. The second value
 # applies when proposals diverge.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
-# Target acceptance where proposals diverge, and a bound on gradients per step.
+# Target acceptance if proposals diverge, and the least cost of a step assumed.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
 # Gradients per draw of the block that follows an adaptation.
 _COST_OF_A_DRAW = 4.0
 
 
 class Place(NamedTuple):
-  """Where a run is: what comes next for its chains.
+  """The position of a run: what its chains do next.
 
   Attributes:
     attempt: Number of adaptations after the first.
@@ -64,7 +64,7 @@ class Place(NamedTuple):
     return Place(self.attempt, 'sample', may_adapt, lacking)
 
   def with_a_larger_budget(self) -> 'Place':
-    """Returns the place from which a run resumes that its budget had ended."""
+    """Returns the place from which a run resumes with a larger budget."""
     if self.lacking:
       return Place(self.attempt)
     return self._replace(may_adapt=self.attempt + 1 < _NUM_ATTEMPTS)
@@ -162,7 +162,7 @@ def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
   num_steps = budget.steps(wanted, cost)
   if num_steps >= least:
     return Adaptation(choice, num_steps)
-  again = NUM_PAIRS / budget.num_chains  # To choose a structure again.
+  again = NUM_PAIRS / budget.num_chains  # Gradients to choose a structure.
   return Adaptation(choice, 0, again + budget.needed(least, cost))
 
 

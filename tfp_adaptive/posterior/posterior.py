@@ -82,7 +82,7 @@ class Posterior:
     """
     self._problem, self._chains = problem, chains
     if chains.num_blocks:
-      # Recorded now, before anybody changes the density.
+      # The density is recorded now, before anybody changes it.
       saved.record(problem, chains)
     self._min_ess, self.ended_by = min_ess, ended_by
     self.report = Report(report)
@@ -100,7 +100,7 @@ class Posterior:
       *self._values, self.trace, min_ess, chains.most_diverging
     )
     if not chains.is_settled:
-      self.verdict.failed.clear()  # Too few states to say anything else.
+      self.verdict.failed.clear()  # There are too few states for other checks.
     self.verdict.failed.extend(chains.failures)
     stuck = list(verdict_lib.stuck(problem.coordinates, self.unconstrained))
     self.verdict.failed.extend(stuck)
@@ -126,7 +126,7 @@ class Posterior:
   def rounding_noise(self) -> float | None:
     """Rounding noise of the log density in nats, measured after adapting.
 
-    `None` where nothing was measured, because the run ended before that.
+    `None` if the run ended before the measurement.
     """
     noise = self._chains.noise
     return None if noise is None else noise.nats
@@ -406,8 +406,8 @@ class Posterior:
     If chains agree, their ranks stay inside the gray band 99 times in 100.
 
     Args:
-      max_rows: Rows of the figure, a number each; if there are more, the first
-        and those of the largest R-hat.
+      max_rows: Rows of the figure, one for each number. If there are more, it
+        shows the first ones and those of the largest R-hat.
 
     Returns:
       The `arviz_plots.PlotCollection`; `.savefig(path)` writes it to a file.

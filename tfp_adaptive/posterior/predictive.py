@@ -171,7 +171,6 @@ def _children(model, names):
         leaves = tf.nest.flatten(values[other])
         if any(leaf.op in above for leaf in leaves):
           children[other].add(name)
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return tf.zeros([])
 
@@ -254,7 +253,7 @@ def _checked_names(model, unknowns):
 
 
 def _for_each(function, unknowns):
-  """Returns dict of arrays [n, ...] of what a function returns for each draw.
+  """Returns dict of the results of a function for all draws, [n, ...].
 
   Args:
     function: (index, dict of one draw) -> dict of Tensors.
@@ -270,7 +269,6 @@ def _for_each(function, unknowns):
       found = tf.map_fn(
         lambda row: function(*row), rows, fn_output_signature=like
       )
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return found
 

@@ -39,12 +39,7 @@ class RunFile:
   """`posterior.npz` in a `checkpoint_dir`, or nothing without a folder."""
 
   def __init__(self, problem, settings):
-    """Traces the density; reads and writes no file yet.
-
-    Args:
-      problem: `problem.Problem`.
-      settings: `Settings`.
-    """
+    """Traces the density of a `Problem`; reads and writes no file yet."""
     self._problem, self._settings = problem, settings
     self._path = self.folder('posterior.npz')
     self._next = time.monotonic() + _SECONDS

@@ -38,12 +38,7 @@ class Run:
   """One run of `sample_posterior`: its report, its place and its budget."""
 
   def __init__(self, problem, settings):
-    """Runs nothing yet.
-
-    Args:
-      problem: `problem.Problem`.
-      settings: `Settings`.
-    """
+    """Takes a `problem.Problem` and `Settings`; runs nothing yet."""
     self._problem, self._settings = problem, settings
     self._begin = time.monotonic()
     self._report = []
@@ -320,12 +315,12 @@ class Run:
           self._fill_or_keep(chains)
         self._is_unjudged = False
         stage = self._stage(chains)
-        # To judge takes longer than to draw if the model is small.
+        # Judging takes longer than drawing if the model is small.
         is_brief = self._place.is_brief and self._is_brief(chains, stage)
         if is_brief and not self._ended_by:
           continue
         posterior = self._posterior(chains, stage)
-      except KeyboardInterrupt:  # It may come while draws are judged.
+      except KeyboardInterrupt:  # Ctrl-C may come while draws are judged.
         self._ended_by = 'the user'
         stage = self._stage(chains)
         posterior = self._posterior(chains, stage)

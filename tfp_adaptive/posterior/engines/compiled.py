@@ -22,10 +22,10 @@ class CompiledEngine:
 
   Attributes:
     kernel: The kernel, with its adaptation.
-    states: Where the chains are, a Tensor [chains, d].
-    results: The kernel results.
-    num_adaptation_steps: How many steps adapt.
-    is_settled: Whether nothing adapts any more.
+    states: Last states of the chains, a Tensor [chains, d].
+    results: Last kernel results.
+    num_adaptation_steps: Steps that adapt.
+    is_settled: Whether the adaptation has ended.
   """
 
   name = 'compiled'

@@ -108,7 +108,7 @@ class HostEngine(kept.Kept):
 
   @property
   def states(self):
-    """Where the chains are, [chains, d]."""
+    """Last states of the chains, [chains, d]."""
     return self._point.states
 
   @property
@@ -118,7 +118,7 @@ class HostEngine(kept.Kept):
 
   @property
   def is_settled(self):
-    """Whether nothing adapts any more."""
+    """Whether the adaptation has ended."""
     return self.num_steps >= self.num_adaptation_steps
 
   @property

@@ -1,12 +1,7 @@
 """Learns trajectory lengths by effective draws per gradient, in NumPy.
 
-`linear.trajectory_length` explains the rule and has it for compiled kernels.
-With the correlation r_i of a function f_i before and after a step, averaged
-over the numbers of leapfrog steps a, ..., b, the rates are
-
-  e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),
-
-and the range (a, b) with the largest mean of order -16 over all i wins.
+`linear.trajectory_length` explains the rule and its symbols, and has it for
+compiled kernels.
 """
 
 import numpy as np
@@ -20,11 +15,11 @@ _GAIN = 2.0  # A step t has the weight gain / (t + gain) in the moments.
 _LARGEST_SQUARE = 9.0  # Squares are bounded at this many variances.
 _ORDER, _COARSE_ORDER = 16, 4
 _PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in each jump.
-_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # In steps.
+_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, then a factor.
 # Every other step draws from 1 up to this multiple of the longest length, and
 # at least up to the second number.
 _EXPLORED, _LEAST_EXPLORED = 2, 6
-_LAST_REVIEW = 0.8  # Share of the adaptation.
+_LAST_REVIEW = 0.8  # Share of the adaptation after which the range is fixed.
 
 
 class Lengths(kept.Kept):
@@ -176,7 +171,7 @@ _RANGES = _ranges()
 
 
 def _rates(correlations, fewest, most, shares):
-  """Returns effective draws per gradient of ranges, [num_ranges, 2, d].
+  """Returns effective draws per gradient of ranges, e_i, [num_ranges, 2, d].
 
   `correlations` are 1 - r_i for each length, [lengths, 2, d].
   """

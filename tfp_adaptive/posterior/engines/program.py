@@ -94,7 +94,7 @@ class Taken(NamedTuple):
   lengths: np.ndarray
 
   def visited(self, name, start):
-    """Returns where the chains were after each step, [n, chains, ...].
+    """Returns a field of the chains after each step, [n, chains, ...].
 
     Args:
       name: Name of a field that a `Point` has too.
@@ -306,11 +306,7 @@ def _split(vector, shapes, reshape=np.reshape):
 
 
 def _data_of(params):
-  """Returns the `Data` of a map.
-
-  Args:
-    params: `conditional.Params`.
-  """
+  """Returns the `Data` of `conditional.Params`."""
   natural, factor = params
   size, count = len(natural.mean), len(natural.drivers)
   drivers = np.zeros([size, _NUM_DRIVERS])

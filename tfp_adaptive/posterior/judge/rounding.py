@@ -26,7 +26,7 @@ __all__ = ['MOST', 'Noise', 'measured', 'wrong_gradient']
 MOST = 0.1  # Nats that may be rounding noise.
 _NUM_PAIRS = 24
 _NUM_COMPARED = 500  # About as many draws are compared with float64.
-_LARGEST_DIFFERENCE = 1e-2  # Between float64 and float32, relative.
+_LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
 # Shares of the path between two draws. Noise is the same for both. The smaller
 # estimate is used, because gradient errors shrink with the path.
 _SHARES = (0.25, 0.025)
@@ -65,12 +65,12 @@ class Noise(NamedTuple):
 
 
 def measured(density, draws, log_prob, seed=0):
-  """Returns the `Noise` of a density where draws are.
+  """Returns the `Noise` of a density at draws.
 
   Args:
     density: `density.Density`.
     draws: [n, chains, d].
-    log_prob: What the kernel recorded there, [n, chains].
+    log_prob: Log densities that the kernel recorded, [n, chains].
     seed: Seed for choosing draws, int.
   """
   rows = draws.reshape(-1, draws.shape[-1])

@@ -237,11 +237,7 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
 
 
 def is_diverging(trace):
-  """Returns which proposals could never be accepted, [n, chains] bool.
-
-  Args:
-    trace: As in `judge`.
-  """
+  """Returns which proposals could never be accepted, [n, chains] bool."""
   shape = trace['target_log_prob'].shape
   diverging = trace.get('diverging', np.zeros(shape, bool))
   if 'log_accept_ratio' in trace:

@@ -36,7 +36,6 @@ def constrained(problem, draws):
   @tf.function(autograph=False)
   def constrain(rows):
     found = problem.constrain(rows)
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return found
 

@@ -205,7 +205,6 @@ def _check_laws(model, names, given):
       found[name] = [
         _look_at(leaf) for leaf in _flat(name, law, values[name], data)
       ]
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return tf.zeros([])
 

@@ -270,9 +270,6 @@ def is_beyond_tfp(law: Any) -> bool:
 
   With an infinite bound TFP's density of `TruncatedCauchy` is NaN, and so are
   the gradients of `TruncatedNormal` with respect to its parameters.
-
-  Args:
-    law: `tfd.Distribution`.
   """
   if isinstance(law, (tfd.TruncatedNormal, tfd.TruncatedCauchy)):
     bounds = [tf.get_static_value(bound) for bound in (law.low, law.high)]

@@ -23,12 +23,7 @@ tfb = tfp.bijectors
 
 
 def is_a(law: Any, *kinds: type) -> bool:
-  """Returns whether a distribution is of one of these classes.
-
-  Args:
-    law: `tfd.Distribution`.
-    *kinds: Classes of `tfd`.
-  """
+  """Returns whether a distribution is of one of these classes of `tfd`."""
   return isinstance(law, tuple(map(_widest, kinds)))
 
 

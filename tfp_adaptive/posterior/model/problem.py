@@ -112,7 +112,6 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
       warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
       draws = draw(num_chains, seed=seed)
     starts = split.joined(bijector.inverse(draws))
-    # What bijectors registered would keep the graph in memory.
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return starts
 
@@ -385,8 +384,8 @@ def of_model(model, num_chains):
 def _in_python(model, problem):
   """Returns the function of z to values and gradients by z, in Python.
 
-  With g the gradient of log p at T(z), held fixed, the gradient by z is that of
-  <T(z), g> + log |det dT/dz|.
+  The gradient by z is that of <T(z), g> + log |det dT/dz|, where g is the
+  gradient of log p at T(z), held fixed.
   """
   specs = tf.nest.flatten(model.init)
   maps = _bijectors_like(model.init, problem.names, model.bijectors)

@@ -780,9 +780,5 @@ _ZERO_OUTSIDE = (
 
 
 def is_zero_outside(law: Any) -> bool:
-  """Returns whether TFP's density is zero outside of the support.
-
-  Args:
-    law: `tfd.Distribution` without others inside.
-  """
+  """Returns whether TFP's density is zero outside of a leaf's support."""
   return kinds.is_a(law, *_ZERO_OUTSIDE)

@@ -10,7 +10,8 @@ Second, some of TFP's maps are wrong, and are corrected or refused here:
 - `input_output_cholesky=True` gives the density of the matrix L L^T at its
   factor L, so the factor also needs the volume of L -> L L^T;
 - an interval with an infinite bound has the map `Sigmoid(0, inf)`, NaN;
-- the maps of directions reach one orthant, that of `LKJ` has a wrong Jacobian.
+- the maps of directions reach one orthant;
+- the map of `LKJ` has a wrong Jacobian.
 """
 
 from typing import Any
@@ -248,7 +249,7 @@ def _of_blocks(law):
 
 
 def _by_exp(bijector):
-  """Returns the bijector with exp where it begins with softplus."""
+  """Returns the bijector with exp instead of a softplus at its beginning."""
   if isinstance(bijector, tfb.Softplus):
     is_plain = bijector.hinge_softness is None and bijector.low is None
     return tfb.Exp() if is_plain else bijector

@@ -13,8 +13,8 @@ _GAP, _GAP_PER_COORDINATE = 100.0, 10.0
 # Up to this many coordinates, the mass that a chain holds can be estimated, and
 # several modes can be sampled.
 MOST_COORDINATES = 20
-_FEWEST_DRAWS = 50  # To know a covariance.
-_LEAST_MASS = 20.0  # Nats; one more for each coordinate.
+_FEWEST_DRAWS = 50  # Fewest draws to estimate a covariance.
+_LEAST_MASS = 20.0  # In nats; each coordinate adds one.
 
 
 def gap(event_size):

@@ -16,11 +16,11 @@ import numpy as np
 __all__ = ['ascend', 'evaluated']
 
 _MOST_ITERATIONS = 300
-_MEMORY = 10  # Pairs of steps and changes of the gradient.
+_MEMORY = 10  # Remembered pairs of a step and a change of the gradient.
 _MOST_HALVINGS = 30
 _SUFFICIENT = 1e-4  # Share of the gain that the slope promises.
 # A chain stops after so many iterations in turn that gain little. A chain far
-# below the best one has more patience, and calls less a gain.
+# below the best one has more patience and a smaller least gain.
 _PATIENCE, _PATIENCE_BELOW, _LEAST_GAIN_BELOW = 2, 8, 0.5
 
 
@@ -35,7 +35,7 @@ def ascend(
 
   Args:
     evaluate: Function of rows [n, d] to values [n] and gradients [n, d], NumPy.
-    starts: Where values and gradients are finite, [n, d].
+    starts: Points with finite values and gradients, [n, d].
     least_gain: Nats. A chain stops after two iterations with smaller gains.
     gap: Nats. A chain farther below the best one than this stops only after
       eight iterations in turn with gains below half a nat.

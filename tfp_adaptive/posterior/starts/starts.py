@@ -13,10 +13,11 @@ from tfp_adaptive.posterior.starts import ascent
 
 __all__ = ['Starts', 'draw']
 
-_NUM_TRIES = 20  # To draw starts with a finite density and gradient.
+_NUM_TRIES = 20  # Draws of starts until density and gradient are finite.
 # Nats that an iteration of the ascent must gain, at all and per coordinate.
 _LEAST_GAIN, _LEAST_GAIN_PER_COORDINATE = 10.0, 2.0
-_ROUNDING, _NEGLIGIBLE = 16, 1e-2  # In units of the last place, and in nats.
+# Largest change that counts as rounding: in units of the last place, in nats.
+_ROUNDING, _NEGLIGIBLE = 16, 1e-2
 _MIXED = (
   'it mixes chains, or is random. Sum and multiply over the axes of an event '
   'only, the last ones; the first axis is chains. A joint distribution for one '
@@ -205,7 +206,7 @@ def _check_others(evaluate, starts):
     warnings.warn(
       f'The log density of a chain changes by {np.nanmax(change):.2g} when '
       f'another chain moves, more than numbers of its size round: {_MIXED}',
-      stacklevel=9,  # Where `sample_posterior` was called.
+      stacklevel=9,  # The line that called `sample_posterior`.
     )
 
 

@@ -140,11 +140,7 @@ def without_own_proposals(trace):
 
 
 def failures(results):
-  """Yields a sentence if some chains never came from the widest temperature.
-
-  Args:
-    results: `ReplicaExchangeResults`.
-  """
+  """Yields a sentence if some chains never came from the widest temperature."""
   restarts = np.asarray(results.num_restarts)
   stuck = np.sum(restarts == 0)
   if stuck:
