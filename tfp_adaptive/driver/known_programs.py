@@ -61,12 +61,7 @@ class Known:
     return self.entry(concrete, jit_compile).function
 
   def entry(self, concrete, jit_compile=None):
-    """Returns the `Entry` of an equal program, or a new one.
-
-    Args:
-      concrete: As for `same`.
-      jit_compile: As for `same`.
-    """
+    """Returns the `Entry` of an equal program, or a new one, see `same`."""
     new = Entry(concrete)
     definition = concrete.graph.as_graph_def()
     is_large = _num_bytes(concrete, definition) > _LARGEST

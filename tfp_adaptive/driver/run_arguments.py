@@ -52,12 +52,7 @@ def check(
 
 
 def check_folders(checkpoint_dir, draws_dir):
-  """Refuses a `draws_dir` that is no path, and two folders at once.
-
-  Args:
-    checkpoint_dir: A path, or `None`.
-    draws_dir: A path, or `None`.
-  """
+  """Refuses a `draws_dir` that is no path, and two folders at once."""
   if draws_dir is not None and checkpoint_dir is not None:
     raise ValueError(
       'A run with `draws_dir` goes on from there by itself. Leave '

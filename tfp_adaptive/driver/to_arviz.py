@@ -68,10 +68,6 @@ def allowed_names(structure, names=None):
 
   `chain`, a dimension's name, becomes `chain_`, and a/b becomes a_b. More `_`
   are added if another part has that name.
-
-  Args:
-    structure: Structure of the parts.
-    names: As in `variables`.
   """
   found = state_parts.names(structure) if names is None else names
   taken = {*_TAKEN, *(name for name in found if are_names([name]))}

@@ -132,12 +132,7 @@ class HostEngine(kept.Kept):
     return self.lengths.num_taken / max(1, self.lengths.num_steps)
 
   def start(self, num_draws, run):
-    """Adapts, then draws; returns the `Recorded` draws.
-
-    Args:
-      num_draws: Draws of each chain.
-      run: `recorded.Options`.
-    """
+    """Adapts, then draws; returns the `Recorded` draws of each chain."""
     state = None
     if run.folder is not None:
       with checkpoint.writing(run.folder):

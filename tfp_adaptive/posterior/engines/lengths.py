@@ -92,24 +92,14 @@ class Lengths(kept.Kept):
     self._jumps[num_steps - 1] += 0.5 * age * np.mean(jumps, axis=1)
 
   def review(self, step, num_adaptation_steps):
-    """Moves the range to the best one if a review is due.
-
-    Args:
-      step: Adapting steps so far.
-      num_adaptation_steps: All adapting steps.
-    """
+    """Moves the range to the best one if a review is due after a step."""
     is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
     if is_open and self._time >= self._next_review:
       self._next_review *= _GROWTH
       self._choose()
 
   def range_at(self, step, num_adaptation_steps):
-    """Returns the range (fewest, most) that a step draws from.
-
-    Args:
-      step: Steps before this one.
-      num_adaptation_steps: All adapting steps.
-    """
+    """Returns the range (fewest, most) that a step draws from."""
     is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
     if not is_open or step == 0 or step % 2 == 1:
       return self.best

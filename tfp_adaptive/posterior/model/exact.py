@@ -147,12 +147,7 @@ class _Delegate(tfd.Distribution):
   """A distribution that draws like another one, but has its own density."""
 
   def __init__(self, distribution: Any, name: str = 'exact'):
-    """Wraps a distribution.
-
-    Args:
-      distribution: `tfd.Distribution` without others inside.
-      name: Name of the distribution.
-    """
+    """Wraps a `tfd.Distribution` without others inside."""
     self._distribution = distribution
     super().__init__(
       dtype=distribution.dtype,

@@ -385,12 +385,7 @@ _WALKS = (
 
 
 def of_leaf(law: Any, value: tf.Tensor) -> Support:
-  """Returns the support of a distribution without others inside.
-
-  Args:
-    law: `tfd.Distribution`.
-    value: As in `allowed`.
-  """
+  """Returns the support of a distribution without others inside."""
   if not isinstance(law.dtype, tf.DType):
     return Support()
   rules = ()

@@ -91,11 +91,7 @@ class Choice(
     return isinstance(self.part, interfaces.Preconditioner)
 
   def words(self, coordinates):
-    """Returns words on the choice for the report.
-
-    Args:
-      coordinates: Names of all coordinates.
-    """
+    """Returns words on the choice for the report, given coordinates' names."""
     drivers = ', '.join(coordinates[i] for i in self.drivers)
     found = self.name + (f' driven by {drivers}' if drivers else '')
     if self.losses:
