@@ -110,8 +110,8 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
       seconds, or less often if they take long to write. A run that
       `max_gradients` or `max_seconds` ended resumes with a larger value.
       `None`: nothing is written.
-    dtype: tf.float32 or tf.float64, the dtype in which the density is computed.
-      `None`: the model's own dtype on an accelerator, and float64 on a CPU. A
+    dtype: Dtype of the computation: tf.float64, or tf.float32 for a float32
+      model. `None`: the model's own dtype on an accelerator, float64 on a CPU. A
       float32 model is computed in float64 too, because rounding in float32
       decides acceptance if data are many. `states` have the model's dtype,
       `unconstrained` the dtype of the computation.
