@@ -111,8 +111,8 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
       `max_gradients` or `max_seconds` ended resumes with a larger value.
       `None`: nothing is written.
     dtype: Dtype of the computation: tf.float64, or tf.float32 for a float32
-      model. `None`: the model's own dtype on an accelerator, float64 on a CPU. A
-      float32 model is computed in float64 too, because rounding in float32
+      model. `None`: float64 on a CPU, the model's own dtype on an accelerator.
+      A CPU computes float32 models in float64 too, because rounding in float32
       decides acceptance if data are many. `states` have the model's dtype,
       `unconstrained` the dtype of the computation.
     coords: Labels of dimensions for ArviZ, `{'school': ['A', 'B']}`.

@@ -31,8 +31,7 @@ __all__ = ['HostEngine']
 
 _DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
 _MOST_TRIALS = 100  # The first scale is searched from 2^-100 to 2^100.
-# Rates at which the log of the step size moves, in the end and at first.
-_RATE, _FIRST_RATE = 0.0075, 0.5
+_RATE, _FIRST_RATE = 0.0075, 0.5  # Rates of the step size, see `_learn`.
 # An adaptation is saved after so many steps, or so many seconds.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
 _SECONDS_OF_CALL = 0.25  # A call of the program takes about this at most.
@@ -398,7 +397,11 @@ class HostEngine(kept.Kept):
     self.part.scale_by(by, states, gradients)
 
   def _learn(self, accept_prob, states, gradients, noise):
-    """Updates part and step size; returns whether the part has changed."""
+    """Updates part and step size; returns whether the part has changed.
+
+    The log of the step size moves by rate_t (acceptance - target), with
+    rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6), see `linear.closed_form`.
+    """
     learned = self.part.learn(states, gradients, noise)
     followed = self.part.num_steps_followed(self._num_updates)
     rate = max(_RATE, _FIRST_RATE * (1.0 + followed) ** -0.6)

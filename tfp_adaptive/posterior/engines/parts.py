@@ -111,6 +111,7 @@ class LearnedMatrix(kept.Kept):
     return num_updates
 
   def _next_time(self, size):
+    """Returns the step of the next fit, see `linear.fisher_fit.next_time`."""
     size, time = size / self._FEW_DIMENSIONS, self._time
     growth = 1.0 + self._GROWTH * max(size, 1.0) ** 0.7
     following = max(time + 1.0, growth * time)
