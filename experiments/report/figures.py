@@ -19,16 +19,16 @@ _PALETTE = colormaps['tab20'].colors
 
 def images():
   """Yields (path below docs, content) of each figure made at build."""
-  yield 'results/rivals.png', _content(_rates())
+  yield 'results/evaluation.png', _content(_passes())
   yield 'results/many_chains.png', _content(_chains(), dpi=90)
   found = panel.pairs()
   for target, name in bias_names(found).items():
     yield name, _content(_bias(found, target), format='svg')
 
 
-def passes():
-  """Returns the figure that the README shows, of runs that pass, as PNG."""
-  return _content(_passes())
+def rates():
+  """Returns the figure that the README shows, of rates on models, as PNG."""
+  return _content(_rates())
 
 
 def bias_names(found):
@@ -69,7 +69,7 @@ def _passes():
   names = map(evaluation.name, evaluation.SHOWN)
   axis.set_xticks(range(shares.shape[1]), names, rotation=45, ha='right')
   axis.set_yticks(range(len(targets)), map(evaluation.target_name, targets))
-  axis.set_title('Runs of ten within the gates and right (a dot: none ended)')
+  axis.set_title('Runs of ten that pass and are right (a dot: none ended)')
   return figure
 
 
