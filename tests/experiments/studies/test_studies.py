@@ -5,22 +5,7 @@ import pytest
 
 from experiments.run.study import Work
 from experiments.studies import front_door
-from experiments.studies import oracle
 from experiments.studies import right_answers
-
-
-@pytest.mark.nightly
-@pytest.mark.filterwarnings(
-  'ignore::UserWarning'
-)  # The control has not learned.
-def test_defaults_come_near_the_oracle_and_few_steps_do_not(tmp_path):
-  work = Work(oracle.Length(num_results=1000), tmp_path)
-  record = oracle.run(oracle.Case(3, 1e2, 4, 1000), 0, work)
-  assert 0.6 < record['min_ratio'] < 1.7
-  assert record['condition_left'] < 2.0
-  # The negative control: a factor that has hardly learned.
-  few = oracle.run(oracle.Case(3, 1e2, 4, 10), 0, work)
-  assert few['condition_left'] > 2.0 * record['condition_left']
 
 
 @pytest.mark.nightly
