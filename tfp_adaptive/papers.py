@@ -1,8 +1,8 @@
 """The samplers of four papers, with the constants that they print.
 
-The builders of the library differ from these in what was found to be better
-since; `docs/results` has the comparisons. These have the constants in print.
-The docstring of each says what differs from the print or the authors' code.
+The builders of the library have been improved since; `docs/results` has the
+comparisons. The docstring of each sampler here says what differs from the paper
+or from the authors' code.
 
   gadrwm, gadmala, adaptive_metropolis
       Titsias and Dellaportas (2019), Gradient-based adaptive Markov chain
@@ -57,7 +57,7 @@ __all__ = [
   'pcnl',
 ]
 
-_MIN_SCALE = 1e-3  # Of the diagonal of L, in the authors' code.
+_MIN_SCALE = 1e-3  # Least diagonal entry of L in the authors' code.
 
 
 def _first_scale(event_size):
@@ -76,17 +76,17 @@ def gadrwm(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds gadRWM of Titsias and Dellaportas (2019), Tables 1 to 6.
 
-  It is Algorithm 1 with the proposal of section 2.2. The weight beta of the
-  entropy moves before the factor, and in print after it; at these rates that
-  makes no visible difference.
+  It is Algorithm 1 with the proposal of section 2.2. Here the weight beta of
+  the entropy moves before the factor, and in the paper after it. At these rates
+  this makes no visible difference.
 
   Args:
-    target_log_prob_fn: As in `gradient_adaptive_random_walk`.
+    target_log_prob_fn: See `gradient_adaptive_random_walk`.
     num_adaptation_steps: Steps that adapt, 20,000 in the paper.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     learning_rate: eta of RMSProp, section 4.
-    preconditioner: L; by default dense, first (0.1 / sqrt(d)) I, its diagonal
-      at least 1e-3 as in the authors' code.
+    preconditioner: L; by default dense. It starts at (0.1 / sqrt(d)) I, and its
+      diagonal is at least 1e-3 as in the authors' code.
     criterion: The generalized speed measure by default.
 
   Returns:
@@ -125,12 +125,12 @@ def gadmala(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds gadMALAf, gadMALAe of Titsias and Dellaportas (2019), Tables 1 to 7.
 
-  It is Algorithm 1 with the proposal of section 2.3. The weight beta of the
-  entropy moves before the factor, and in print after it; at these rates that
-  makes no visible difference.
+  It is Algorithm 1 with the proposal of section 2.3. Here the weight beta of
+  the entropy moves before the factor, and in the paper after it. At these rates
+  this makes no visible difference.
 
   Args:
-    target_log_prob_fn: As in `gradient_adaptive_langevin`.
+    target_log_prob_fn: See `gradient_adaptive_langevin`.
     num_adaptation_steps: Steps that adapt: 20,000 in the paper, 50,000 in
       Table 7.
     exact_gradient: Whether to build gadMALAe, which differentiates through the
@@ -138,8 +138,8 @@ def gadmala(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     learning_rate: eta of RMSProp, section 4; 1e-5 for the 785 weights of
       Table 7.
-    preconditioner: L; by default dense, first (0.1 / sqrt(d)) I, its diagonal
-      at least 1e-3 as in the authors' code.
+    preconditioner: L; by default dense. It starts at (0.1 / sqrt(d)) I, and its
+      diagonal is at least 1e-3 as in the authors' code.
     criterion: The generalized speed measure by default.
     short_step_share: Share of shorter steps, of which the paper has none.
 
@@ -180,14 +180,14 @@ def adaptive_metropolis(
   The factor moves as supplement B prints it, L <- L + rho L [w w^T - I]_lower
   with w = L^-1 (x - mu). The rate rho = 5e-4 / (1 + 4 t /
   num_adaptation_steps) and the scale s of the noise are those of the authors'
-  code: the paper prints twice that rate and no s. Here mu moves after the
+  code. The paper prints twice that rate and no s. Here mu moves after the
   factor, and in their code before it.
 
   Args:
-    target_log_prob_fn: As in `tfpa.adaptive_metropolis`.
+    target_log_prob_fn: See `tfpa.adaptive_metropolis`.
     num_adaptation_steps: Steps that adapt, 20,000 in the paper.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    target_is_stochastic: As in `tfpa.adaptive_metropolis`.
+    target_is_stochastic: See `tfpa.adaptive_metropolis`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -203,7 +203,7 @@ def adaptive_metropolis(
   """
   own = _dense_factor()
 
-  # The library's own moves entries below the diagonal twice as far.
+  # The library's own move takes entries below the diagonal twice as far.
   def move(factor, tangent):
     lower = tf.linalg.band_part(tangent, -1, 0)
     return own.project(factor + tf.matmul(factor, lower))
@@ -244,20 +244,20 @@ def entropy_hmc(
   where the paper and their code have 1.
 
   Args:
-    target_log_prob_fn: As in `entropy_adaptive_hamiltonian`.
+    target_log_prob_fn: See `entropy_adaptive_hamiltonian`.
     num_adaptation_steps: Steps that adapt.
     num_leapfrog_steps: L, or a pair (fewest, most).
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    learning_rate: Of Adam, which the paper leaves open. The authors' code has
-      0.05 for the ill-conditioned Gaussian and stochastic volatility, 1e-3 for
-      the other Gaussians, and 1e-4 for the regressions, the Cox process and the
-      banana.
-    entropy_weight_rate: Of beta, and of gamma; 0.5 for stochastic volatility in
-      the authors' code.
+    learning_rate: Rate of Adam, which the paper leaves open. The authors' code
+      has 0.05 for the ill-conditioned Gaussian and stochastic volatility, 1e-3
+      for the other Gaussians, and 1e-4 for the regressions, the Cox process and
+      the banana.
+    entropy_weight_rate: Rate of beta and of gamma; 0.5 for stochastic
+      volatility in the authors' code.
     penalty_threshold: delta; 0.95 for stochastic volatility.
-    preconditioner: C; by default dense, first (0.1 / sqrt(d)) I.
+    preconditioner: C; by default dense. It starts at (0.1 / sqrt(d)) I.
     criterion: The generalized speed measure by default.
-    hessian_product: As in `entropy_adaptive_hamiltonian`.
+    hessian_product: See `entropy_adaptive_hamiltonian`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -311,19 +311,19 @@ def kmc(
   """Builds kernel HMC of Strathmann et al. (2015), Algorithm 1, section 5.
 
   Momenta have unit scale, step sizes are drawn from [0.01, 0.1], leapfrog steps
-  from 1 to 10, and no step walks at random. Fits follow a geometric schedule
-  and end with the adaptation, where the paper refits with a probability a_t
-  that falls for ever.
+  from 1 to 10, and no step walks at random. Here fits follow a geometric
+  schedule and end with the adaptation. The paper refits forever, with a falling
+  probability a_t.
 
   Args:
-    target_log_prob_fn: As in `kernel_hamiltonian`.
+    target_log_prob_fn: See `kernel_hamiltonian`.
     num_adaptation_steps: Steps that learn.
     surrogate: KMC finite by default; KMC lite is
       `tfpa.surrogates.kernel_exponential_family_lite()`.
     num_leapfrog_steps: L, or a pair (fewest, most).
     step_size: The largest step size; the smallest is a tenth of it.
-    history: As in `kernel_hamiltonian`.
-    target_is_stochastic: As in `kernel_hamiltonian`.
+    history: See `kernel_hamiltonian`.
+    target_is_stochastic: See `kernel_hamiltonian`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -366,13 +366,13 @@ def mgrad(
   """Builds mGrad of Titsias and Papaspiliopoulos (2018), equations (12), (13).
 
   It is Algorithm 3 of the supplement, with two products with the prior's basis
-  where the paper counts three. The paper tunes delta to an acceptance of 50 to
-  60 % and does not say how; here dual averaging does it.
+  instead of the paper's three. The paper tunes delta to an acceptance of 50 to
+  60 % and does not say how. Here dual averaging tunes it.
 
   Args:
-    log_likelihood_fn: As in `marginal_gradient`.
+    log_likelihood_fn: See `marginal_gradient`.
     num_adaptation_steps: Steps that tune delta.
-    prior: As in `marginal_gradient`.
+    prior: See `marginal_gradient`.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
 
   Returns:
@@ -408,13 +408,13 @@ def agrad(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds aGrad-z or aGrad-u of Titsias and Papaspiliopoulos (2018).
 
-  They are Algorithms 1 and 2 of the supplement; equations (6) and (7) are the
-  ratio of aGrad-u. How delta is tuned differs as in `mgrad`.
+  They are Algorithms 1 and 2 of the supplement, and equations (6) and (7) are
+  the ratio of aGrad-u. Here dual averaging tunes delta.
 
   Args:
-    log_likelihood_fn: As in `marginal_gradient`.
+    log_likelihood_fn: See `marginal_gradient`.
     num_adaptation_steps: Steps that tune delta.
-    prior: As in `marginal_gradient`.
+    prior: See `marginal_gradient`.
     auxiliary: `'z'` for aGrad-z, `'u'` for aGrad-u.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
 
@@ -451,14 +451,14 @@ def pcnl(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds pCNL of Titsias and Papaspiliopoulos (2018), equations (2) and (3).
 
-  In print k of equation (3) lacks the term in y . grad f(y), without which the
-  sampler would not leave the posterior alone; it is here. How delta is tuned
-  differs as in `mgrad`.
+  In the paper, k of equation (3) lacks the term in y . grad f(y). It is added
+  here, because without it the sampler would not leave the posterior invariant.
+  Here dual averaging tunes delta.
 
   Args:
-    log_likelihood_fn: As in `crank_nicolson`.
+    log_likelihood_fn: See `crank_nicolson`.
     num_adaptation_steps: Steps that tune delta.
-    prior: As in `marginal_gradient`.
+    prior: See `marginal_gradient`.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
 
   Returns:
@@ -494,13 +494,13 @@ def pcn(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds pCN of Titsias and Papaspiliopoulos (2018), equation (4).
 
-  How delta is tuned differs as in `mgrad`; the paper wants an acceptance of
-  about 30 % (supplement).
+  Here dual averaging tunes delta. The paper wants an acceptance of about 30 %
+  (supplement).
 
   Args:
-    log_likelihood_fn: As in `crank_nicolson`; it needs no gradient.
+    log_likelihood_fn: See `crank_nicolson`; it needs no gradient.
     num_adaptation_steps: Steps that tune delta.
-    prior: As in `marginal_gradient`.
+    prior: See `marginal_gradient`.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
 
   Returns:
@@ -526,7 +526,7 @@ def pcn(
 
 
 def _speed_measure(target_accept_prob):
-  """Returns the criterion of Algorithm 1 (2019): beta follows the flag."""
+  """Returns the criterion of Algorithm 1 (2019), with the 0/1 accept flag."""
   return _without_control_variates(
     criteria.generalized_speed_measure(
       target_accept_prob, 'acceptance', use_accept_flag=True

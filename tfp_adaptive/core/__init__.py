@@ -1,1 +1,12 @@
-"""What several families of samplers share."""
+"""What several families of samplers share.
+
+Symbols in this folder:
+
+    x, y       current and proposed state, [chains..., d]
+    g(x)       gradient of the log target at x
+    s          step size
+    C          scale factor of the proposal; C C^T is its covariance
+    E          tangent at C: the factor moves as C (I + E)
+    e          standard normal noise
+    r          log acceptance ratio, [chains...]
+"""

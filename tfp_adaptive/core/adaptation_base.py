@@ -1,4 +1,4 @@
-"""What adaptation wrappers share: when to adapt, and where params live."""
+"""The base class of the adaptation wrappers, which step inside, then adapt."""
 
 import tensorflow as tf
 
@@ -57,7 +57,7 @@ class AdaptationWrapper(kernel_base.Wrapper):
 
   @property
   def adapting_cost(self):
-    """What an adapting step does beside the replay of its proposal."""
+    """Cost of an adapting step without the replay of its proposal."""
     return interfaces.Cost(matrix_product=0)
 
   def frozen_at(self, results):
@@ -94,7 +94,7 @@ class AdaptationWrapper(kernel_base.Wrapper):
       return next_state, results
 
   def _is_adapting(self, previous, inner):
-    """Whether this step adapts, [] bool: short ones say nothing."""
+    """Returns whether this step adapts, [] bool; short steps never do."""
     is_short = stack.is_short(inner)
     is_adapting = previous.step < self.num_adaptation_steps
     return is_adapting & ~tf.convert_to_tensor(is_short)
@@ -145,8 +145,8 @@ def is_finite(structure):
 def mean_accept_prob(mh_results):
   """Returns the mean over chains of min(1, exp(r)); a rejected NaN counts 0.
 
-  Chains that stand where the density or its gradient is no number, and never
-  move, are left out: no step size is one for them.
+  A chain whose density or gradient is not finite never moves. It is left out,
+  because no step size helps it.
   """
   ratio = mh_results.log_accept_ratio
   alive = is_alive(mh_results)
@@ -156,7 +156,7 @@ def mean_accept_prob(mh_results):
 
 
 def is_alive(mh_results):
-  """Whether chains stand where density and gradient are finite, [chains...]."""
+  """Returns whether density and gradient of chains are finite, [chains...]."""
   accepted = mh_results.accepted_results
   alive = tf.math.is_finite(accepted.target_log_prob)
   grads = getattr(accepted, 'grads_target_log_prob', ())
@@ -167,5 +167,5 @@ def is_alive(mh_results):
 
 
 def counted(count, new):
-  """Returns a count and what is new, int32, which stays at 2**30 or above."""
+  """Returns `min(count, 2**30) + new`, int32, which does not overflow."""
   return tf.minimum(count, _MOST_COUNTED) + new

@@ -1,7 +1,7 @@
-"""Refusals of arguments that many kernels take, before anything is computed.
+"""Checks arguments that many kernels take, before anything is computed.
 
-Each says what was given, what is allowed and what to write. What only the run
-knows, a symbolic Tensor or a variable, is taken as it is.
+Each error says what was given, what is allowed and what to write. A value that
+only the run knows, such as a symbolic Tensor, is not checked.
 """
 
 import functools
@@ -50,8 +50,8 @@ def by_keyword(
 
   Returns:
     A decorator of functions with keyword-only arguments. The decorated function
-    raises `TypeError` for too many positional arguments, for one that is given
-    twice, that is missing, or that has another name.
+    raises `TypeError` for too many positional arguments, and for an argument
+    that is given twice, missing or unknown.
   """
 
   def decorate(function):
@@ -93,7 +93,7 @@ def by_keyword(
 
 
 def check_num_adaptation_steps(num_adaptation_steps):
-  """Refuses what is not a non-negative int."""
+  """Refuses a value that is not a non-negative int."""
   if (
     isinstance(num_adaptation_steps, bool)
     or not (
@@ -110,7 +110,7 @@ def check_num_adaptation_steps(num_adaptation_steps):
 
 
 def check_accept_prob(value, name='target_accept_prob'):
-  """Refuses what is no probability to aim at."""
+  """Refuses a value that is not a probability in (0, 1)."""
   check_inner_share(
     value,
     name,
@@ -119,12 +119,12 @@ def check_accept_prob(value, name='target_accept_prob'):
 
 
 def check_inner_share(value, name, advice):
-  """Refuses what is not one number strictly between 0 and 1.
+  """Refuses a value that is not one number strictly between 0 and 1.
 
   Args:
-    value: What was given.
-    name: Of the argument.
-    advice: A sentence: what to write instead.
+    value: The given value.
+    name: Name of the argument.
+    advice: A sentence that says what to write instead.
   """
   if not _holds(value, lambda x: (x > 0.0) & (x < 1.0)):
     raise ValueError(
@@ -133,19 +133,19 @@ def check_inner_share(value, name, advice):
 
 
 def check_share(value, name, advice):
-  """Refuses what is not in [0, 1); arguments as of `check_inner_share`."""
+  """Refuses a value outside [0, 1); see `check_inner_share` for arguments."""
   if not _holds(value, lambda x: (x >= 0.0) & (x < 1.0)):
     raise ValueError(f'`{name}` must be in [0, 1), but got {value!r}. {advice}')
 
 
 def check_positive(value, name, usual, is_array=False):
-  """Refuses what is not positive and finite.
+  """Refuses a value that is not positive and finite.
 
   Args:
-    value: What was given.
-    name: Of the argument.
-    usual: What to write instead, a number.
-    is_array: Whether it may be an array of such numbers, else one number.
+    value: The given value.
+    name: Name of the argument.
+    usual: A usual value, which the error suggests.
+    is_array: Whether the value may be an array; else it must be one number.
   """
   if not _holds(value, lambda x: (x > 0.0) & np.isfinite(x), is_array):
     number = '' if is_array else ', one number'
@@ -156,7 +156,7 @@ def check_positive(value, name, usual, is_array=False):
 
 
 def check_count(value, name, example):
-  """Refuses what is no positive int."""
+  """Refuses a value that is not a positive int."""
   is_int = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
   if not is_int or value < 1:
     raise ValueError(
@@ -175,7 +175,7 @@ def check_gain(gain):
 
 
 def check_seed(seed):
-  """Refuses what is no seed, and `None`, with which no run can be repeated."""
+  """Refuses a value that is no seed, and `None`, which cannot be repeated."""
   if not _is_seed(seed):
     raise ValueError(
       '`seed` must be an int, a pair of ints or a [2] int Tensor, so that the '
@@ -184,7 +184,7 @@ def check_seed(seed):
 
 
 def _holds(value, is_allowed, is_array=False):
-  """Returns whether all numbers of `value` are allowed, or are not known."""
+  """Returns whether all numbers of `value` are allowed or unknown."""
   leaves = tf.nest.flatten(value)
   known = [tf.get_static_value(x) if tf.is_tensor(x) else x for x in leaves]
   if any(x is None for x, leaf in zip(known, leaves) if tf.is_tensor(leaf)):

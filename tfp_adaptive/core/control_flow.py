@@ -1,4 +1,4 @@
-"""Control flow that XLA leaves alone."""
+"""A conditional that XLA does not copy, and a stage that it does not repeat."""
 
 import tensorflow as tf
 
@@ -8,8 +8,8 @@ __all__ = ['apply_if', 'in_stage']
 def apply_if(predicate, function, *values):
   """Returns `function(*values)` where the predicate holds, else `values`.
 
-  A loop of at most one turn, not `tf.cond`: XLA passes values through a loop
-  in place, but copies them in both branches of a conditional.
+  The conditional is a loop of at most one turn instead of `tf.cond`. XLA passes
+  values through a loop in place, but copies them in both branches of `tf.cond`.
 
   Args:
     predicate: [] bool.
@@ -30,9 +30,9 @@ def apply_if(predicate, function, *values):
 def in_stage(function, *args):
   """Returns `function(*args)`, computed once under XLA.
 
-  XLA on CPU fuses what it computes into what uses it, reductions and small
-  products too, and computes it again for every entry there: a chain of small
-  decompositions took a thousand times as long. A loop of one turn ends that.
+  XLA on CPU fuses a value into the code that uses the value, and computes it
+  again for every entry of the result. This made a chain of small decompositions
+  a thousand times slower. A loop of one turn prevents the fusion.
 
   Args:
     function: Takes `args` and no other Tensor; returns a structure of Tensors.
@@ -47,8 +47,8 @@ def in_stage(function, *args):
   start = tf.nest.map_structure(
     lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
   )
-  # True of all numbers and of NaN, but neither XLA nor a graph can know: what
-  # is negated here would be rewritten to be False of NaN.
+  # Always true, also for NaN, but neither XLA nor a graph optimizer sees this.
+  # A negated comparison would be rewritten to one that is False for NaN.
   goes = tf.math.is_nan(first) | (first <= 0.0) | (first > 0.0)
   (results,) = apply_if(goes, lambda _: [traced(*args)], start)
   return results

@@ -1,10 +1,10 @@
 """Custom gradients that are freed with the graph they belong to.
 
-In a graph `tf.custom_gradient` enters the gradient of every call, under a name
-of its own, in a registry of the process. An entry refers to its graph and is
-never removed: every program traced stays in memory, 7 to 20 MB a kernel. Here
-the entry goes over to the operation that it differentiates, where TF looks for
-a gradient first, and which dies with its graph.
+In a graph, `tf.custom_gradient` adds the gradient of every call to a registry
+of the process. An entry refers to its graph and is never removed, so that every
+traced program stays in memory, 7 to 20 MB for each kernel. Here the entry moves
+to the operation that it differentiates. TF looks for a gradient there first,
+and the operation is freed with its graph.
 """
 
 import functools
@@ -17,7 +17,7 @@ __all__ = ['custom_gradient', 'let_go']
 
 
 def custom_gradient(function):
-  """Decorates as `tf.custom_gradient` does; arguments are Tensors alone."""
+  """Decorates as `tf.custom_gradient` does; all arguments must be Tensors."""
   differentiable = tf.custom_gradient(function)
 
   @functools.wraps(function)
@@ -33,9 +33,9 @@ def custom_gradient(function):
 def let_go(graph):
   """Makes sure that a graph is freed once no program needs it.
 
-  A target may call `tf.custom_gradient`, and many distributions do. Loops and
-  branches belong to the graph; a `tf.function` called there has its own life.
-  The cache of TFP's bijectors keeps graphs as well.
+  Targets and many distributions call `tf.custom_gradient`, and the cache of
+  TFP's bijectors keeps graphs as well. The graphs of loops and branches are
+  included; the graph of a `tf.function` that is called inside is not.
 
   Args:
     graph: A `tf.Graph`, traced to its end.

@@ -1,8 +1,8 @@
 """A fixed number of past states, pooled over chains.
 
-The state of step t stays in the history after T steps with probability
-proportional to (t / T)^(recency - 1): recency 1 is a plain reservoir sample,
-2 forgets the first steps, which a far start spoils.
+After T steps, the state of step t is in the history with probability
+proportional to (t / T)^(recency - 1). Recency 1 is a plain reservoir sample.
+Recency 2, used here, forgets the first steps, which a far start spoils.
 """
 
 import collections
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _RECENCY = 2.0
-_MOST_SEEN = 2**30  # The count stays there: int32 is not to overflow.
+_MOST_SEEN = 2**30  # Keeps the count from an overflow of int32.
 
 
 class History(
@@ -37,7 +37,7 @@ class History(
   """Past states.
 
   Attributes:
-    points: [n, d].
+    points: States, one in each row, [n, d].
     is_filled: Whether a row holds a state, [n] bool.
     num_seen: States offered so far, [] int32.
     chain: Number of the chain that a row is from, [n] int32.
@@ -48,9 +48,10 @@ class History(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns a history that takes its places from all in turn.
+    """Returns a history whose rows come from all shards in turn.
 
-    Each is a sample of what its chains saw, so that all have an equal share.
+    Every shard has a sample of the states of its own chains, so that all shards
+    get an equal share.
     """
     del before
     place = tf.range(ps.shape(parts[0].points)[0]) % len(parts)
@@ -82,8 +83,8 @@ def start(num_points, event_size, dtype):
 def in_order(history):
   """Returns points [n, d] and weights [n], by chain and then by time.
 
-  What is held out in one block is then as far from the rest as it can be:
-  neighbours in a chain are alike, and would vouch for each other.
+  A block of rows that is held out is then as far from the other rows as
+  possible. Neighbors in a chain are alike, and would make a fit look better.
   """
   order = tf.argsort(history.time, stable=True)
   chain = tf.gather(history.chain, order)
@@ -100,12 +101,12 @@ def weights(history):
 def add(history, rows, seed):
   """Offers one state of every chain.
 
-  Every row is drawn into a stratum of the history of its own, so that no two
-  write to one place and all chains keep an equal share.
+  Every chain writes to a stratum of its own. No two chains write to one place,
+  and all chains keep an equal share.
 
   Args:
     history: `History`.
-    rows: [b, d].
+    rows: States, one for each chain, [b, d].
     seed: [2] int32.
 
   Returns:
@@ -117,15 +118,16 @@ def add(history, rows, seed):
   dtype = rows.dtype
   place_seed, keep_seed = random.split(seed, 2)
   index = tf.range(num_rows)
-  # Strata of whole rows, or two chains would write to one.
+  # Strata consist of whole rows, because two chains must not share a row.
   first = index * num_points // num_rows
   width = (index + 1) * num_points // num_rows - first
-  # Uniforms are in (0, 1]: a 1 would lie in the next stratum.
+  # Uniforms are in (0, 1], and a 1 would fall into the next stratum.
   spot = random.uniform([num_rows], tf.float64, place_seed)
   offset = tf.cast(spot * tf.cast(width, tf.float64), tf.int32)
   slot = first + tf.minimum(offset, width - 1)
   is_filling = history.num_seen + num_rows <= num_points
   slot = tf.where(is_filling, history.num_seen + index, slot)
+  # A full history keeps a new state with probability recency n / (states seen).
   seen = tf.cast(history.num_seen + num_rows, dtype)
   chance = _RECENCY * tf.cast(num_points, dtype) / seen
   is_kept = is_filling | (
@@ -149,15 +151,15 @@ def add(history, rows, seed):
 
 
 def effective_size(point_weights):
-  """Returns how many equal weights are worth these, []."""
+  """Returns the effective number of points, 1 / sum w^2, []."""
   square = tf.reduce_sum(point_weights**2)
   return 1.0 / tf.maximum(square, tf.constant(1e-12, square.dtype))
 
 
 def spread(points, point_weights, count):
-  """Returns `count` of the points, evenly by cumulative weight.
+  """Returns `count` of the points, evenly spaced by cumulative weight.
 
-  Where rows are filled from the first one on, equal steps would miss them.
+  Evenly spaced rows could be empty, because rows are filled from the first on.
   """
   share = tf.cumsum(point_weights) / tf.reduce_sum(point_weights)
   spots = tf.linspace(tf.constant(0.0, share.dtype), 1.0, 2 * count + 1)[1::2]
@@ -166,9 +168,9 @@ def spread(points, point_weights, count):
 
 
 def _at_most(rows, num_points, num_seen):
-  """Returns at most `num_points` of the rows, others at other steps.
+  """Returns at most `num_points` of the rows, and the numbers of their chains.
 
-  And the numbers of their chains.
+  If there are more chains than points, the chains take turns.
   """
   num_rows = ps.shape(rows)[0]
   static = tf.get_static_value(num_rows)
@@ -182,12 +184,13 @@ def _at_most(rows, num_points, num_seen):
 def from_draws(history, draws):
   """Returns the history filled with draws [k, d] given beforehand.
 
-  Of more than n draws every (k / n)-th is kept; fewer leave rows empty. They
-  count as k states seen: states of the run replace them as they would others.
+  If k exceeds the number of points n, every (k / n)-th draw is kept; fewer
+  draws leave rows empty. The draws count as k states seen, and states of the
+  run replace them like others.
   """
   num_points, num_draws = ps.shape(history.points)[0], ps.shape(draws)[0]
   count = ps.minimum(num_points, num_draws)
-  # A product of both counts may not be an int32.
+  # The product of both counts may exceed int32.
   index = tf.range(count, dtype=tf.int64) * int(num_draws) // int(count)
   kept = tf.gather(draws, index)
   return history._replace(

@@ -21,14 +21,14 @@ __all__ = ['Kernel', 'StepKind', 'Wrapper', 'nothing_learned']
 
 
 class StepKind(NamedTuple):
-  """Which step a cost is asked for.
+  """The kind of step whose cost is asked for.
 
   Attributes:
-    is_adapting: Whether the step is one of the adapting ones.
-    is_replayed: Whether an adaptation outside replays the proposal.
-    beside: What adaptations outside do beside that.
-    mean_num_steps: Mean number of leapfrog steps of adapting steps, where an
-      adaptation outside has counted them.
+    is_adapting: Whether the step adapts.
+    is_replayed: Whether an outer adaptation replays the proposal.
+    beside: Cost that outer adaptations add to the replay.
+    mean_num_steps: Mean number of leapfrog steps of adapting steps, if an outer
+      adaptation has counted them.
   """
 
   is_adapting: bool
@@ -38,7 +38,7 @@ class StepKind(NamedTuple):
 
 
 class Kernel(tfp_private.TransitionKernel):
-  """Base of the kernels, which set `_parameters`: those of the constructor."""
+  """Base of the kernels; `_parameters` are the constructor's arguments."""
 
   # Whether `target_log_prob` of the results is the likelihood alone.
   has_prior_apart = False
@@ -55,7 +55,7 @@ class Kernel(tfp_private.TransitionKernel):
     return self._parameters['name'] or type(self).__name__
 
   def frozen_at(self, results: Any) -> tfp_private.TransitionKernel:
-    """Returns the fixed kernel of what was learned.
+    """Returns a kernel that is fixed at what was learned.
 
     Args:
       results: This kernel's own results.
@@ -81,7 +81,7 @@ class Kernel(tfp_private.TransitionKernel):
       results: This kernel's own results.
 
     Raises:
-      ValueError: If the kernel moves by no one matrix.
+      ValueError: If the kernel does not move by a single matrix.
     """
     del results
     raise ValueError(
@@ -96,7 +96,7 @@ class Kernel(tfp_private.TransitionKernel):
 
   @property
   def fit_code(self) -> Any:
-    """What `fitted_at` calls: two runs with other fits are not the same run."""
+    """The functions that `fitted_at` calls, a part of the identity of a run."""
     return None
 
   def fitted_at(self, state: Any, results: Any) -> Any:
@@ -110,7 +110,7 @@ class Kernel(tfp_private.TransitionKernel):
     return results
 
   def scalars_at(self, results: Any) -> dict[str, tf.Tensor]:
-    """Returns [] Tensors by name that tell how the adaptation goes.
+    """Returns [] Tensors by name that describe the adaptation.
 
     Args:
       results: This kernel's own results.
@@ -135,13 +135,13 @@ class Kernel(tfp_private.TransitionKernel):
 
     Args:
       results: This kernel's own results after the last step.
-      trace: What was recorded of the draws, arrays by name.
+      trace: Values that were recorded with the draws, arrays by name.
     """
     del results, trace
     return iter(())
 
   def cost(self, adapting: bool) -> Cost | None:
-    """Returns what a step does for each chain, `None` if nobody counts.
+    """Returns the cost of a step for each chain, `None` if it is unknown.
 
     Args:
       adapting: Whether an adaptation replays the step.
@@ -150,7 +150,7 @@ class Kernel(tfp_private.TransitionKernel):
     return None
 
   def cost_at(self, results: Any, kind: StepKind) -> Cost | None:
-    """Returns the cost of a step of a kind, with what is done beside it.
+    """Returns the cost of a step, with what outer adaptations add.
 
     Args:
       results: This kernel's own results, or `None`.
@@ -171,7 +171,7 @@ def nothing_learned(kernel: tfp_private.TransitionKernel) -> ValueError:
 
 
 class Wrapper(Kernel):
-  """Base of the kernels around an `inner_kernel`, one of their parameters."""
+  """Base of the kernels that wrap an `inner_kernel`."""
 
   @property
   def inner_kernel(self):

@@ -68,8 +68,8 @@ def merged(parts, before):
 def mean(parts):
   """Returns the mean of Tensors with one shape; for integers, the first.
 
-  Equal values stay what they are, infinite ones too. All shards have equally
-  many chains.
+  Equal values are returned as they are, also infinite ones. The mean has no
+  weights, because all shards have the same number of chains.
   """
   one = parts[0]
   if not (one.dtype.is_floating and len(parts) > 1):

@@ -1,11 +1,12 @@
 """TFP's Metropolis-Hastings with reproducible draws and lean results.
 
-It differs from `tfp.mcmc.MetropolisHastings` in two ways. The uniform comes
-from `core/random`, so that the decision is the same eager, in a graph and
-under XLA. And what belongs to one step only (`seed`, `noise`, `trajectory`) is
-kept out of `accepted_results`, what belongs to the chain's law only
-(the params and lengths) out of `proposed_results`: neither is merged by chain
-nor carried twice.
+It differs from `tfp.mcmc.MetropolisHastings` in two ways:
+
+* The uniform comes from `core/random`, so that the decision is the same in
+  eager mode, in a graph and under XLA.
+* `accepted_results` have no fields of one step (`seed`, `noise`,
+  `trajectory`), and `proposed_results` no fields that all chains share (params
+  and lengths). Such fields are not merged by chain or carried twice.
 """
 
 import tensorflow as tf
@@ -32,7 +33,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
   Results are TFP's `MetropolisHastingsKernelResults`: `accepted_results`,
   `is_accepted`, `log_accept_ratio` ([chains...]), `proposed_state`,
   `proposed_results`, `extra` and `seed` ([2] int32, enough to run the step
-  again). A ratio that is not finite is -inf: the move is rejected.
+  again). A ratio that is not finite becomes -inf, which rejects the move.
   """
 
   _keeps_momentum = False
@@ -42,11 +43,11 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
     """Builds the kernel.
 
     Args:
-      inner_kernel: A proposal, which is not calibrated.
+      inner_kernel: An uncalibrated proposal.
       name: Prefix of op names.
 
     Raises:
-      ValueError: If its momenta are accepted by another rule.
+      ValueError: If the momenta of the proposal need another acceptance rule.
     """
     if getattr(inner_kernel, 'keeps_momentum', False) != self._keeps_momentum:
       raise ValueError(
@@ -103,10 +104,10 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
 
     Args:
       is_accepted: [chains...] bool.
-      current: State and results of the proposal, before the step.
-      proposed: The same after it.
+      current: State and results of the proposal before the step.
+      proposed: State and results of the proposal after the step.
       log_accept_ratio: [chains...].
-      seed: Of the step, [2] int32.
+      seed: Seed of the step, [2] int32.
     """
     state = _choose(is_accepted, proposed[0], current[0])
     return state, tfp_private.MetropolisHastingsKernelResults(
@@ -123,7 +124,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
 
 
 def _choose(is_accepted, proposed, current):
-  """Selects states by chain in any structure (TFP's choose knows no dict)."""
+  """Selects states by chain in any structure; TFP's `choose` takes no dict."""
   chosen = tfp_private.choose(
     is_accepted, tf.nest.flatten(proposed), tf.nest.flatten(current)
   )
@@ -131,7 +132,7 @@ def _choose(is_accepted, proposed, current):
 
 
 def _choose_results(is_accepted, proposed, current):
-  """Selects results by chain; the law's, of any structure, pass through."""
+  """Selects results by chain; fields that all chains share pass through."""
   chosen = tfp_private.choose(
     is_accepted, _without(proposed, _LAW_FIELDS), _without(current, _LAW_FIELDS)
   )

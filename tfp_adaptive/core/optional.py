@@ -1,4 +1,4 @@
-"""Packages that are not installed with the library."""
+"""Loads packages that are not installed with the library."""
 
 import importlib
 
@@ -9,9 +9,9 @@ def load(module, user, extra):
   """Returns a module, or refuses with the command that installs it.
 
   Args:
-    module: Its name.
-    user: Name of the public function that needs it.
-    extra: Of the library, that installs it.
+    module: Name of the module.
+    user: Name of the public function that needs the module.
+    extra: Extra of the library that installs the module.
 
   Raises:
     ImportError: If the module cannot be imported.

@@ -22,7 +22,7 @@ __all__ = [
   'constant',
 ]
 
-_SHARD_SALT = 101  # Of a step's seed.
+_SHARD_SALT = 101  # Folded into a step's seed.
 
 
 class ProposalResults(
@@ -45,15 +45,16 @@ class ProposalResults(
 
   Attributes:
     target_log_prob: Target at the proposed state, [chains...].
-    grads_target_log_prob: Its gradient, in the structure of the state; `[]`
-      for proposals that use none.
+    grads_target_log_prob: Gradient of the target, in the structure of the
+      state; `[]` for proposals that use no gradient.
     log_acceptance_correction: log q(x | y) - log q(y | x), [chains...].
     preconditioner_params: Raw entries of the scale factor, shared by chains.
     step_size: Multiplies the scale factor; [] or [chains..., 1].
-    num_leapfrog_steps: Range (fewest, most) that the number of leapfrog steps
-      is drawn from, [2] int32, where it is learned; `[]` elsewhere.
+    num_leapfrog_steps: Range (fewest, most) from which the number of leapfrog
+      steps is drawn, [2] int32, if it is learned; else `[]`.
     noise: The standard normals of the step, [chains..., event_size].
-    trajectory: What a replay needs from the steps between; `[]` for most.
+    trajectory: What a replay needs from the intermediate steps; `[]` for most
+      proposals.
     seed: [2] int32.
   """
 
@@ -66,7 +67,7 @@ class UncalibratedProposal(kernel_base.Kernel):
   is_calibrated = False
   uses_gradient = False
   num_leapfrog_steps = 1
-  # What TFP's own Hamiltonian kernel lacks of this one, '' for nothing.
+  # What this proposal does that TFP's Hamiltonian kernel cannot, or ''.
   lacking_in_tfp = ''
 
   def __init__(
@@ -102,7 +103,7 @@ class UncalibratedProposal(kernel_base.Kernel):
       name=name,
       target_is_stochastic=target_is_stochastic,
     )
-    # TFP rebuilds kernels from their parameters: those of the constructor.
+    # TFP rebuilds a kernel from its parameters, the constructor's arguments.
     taken = inspect.signature(type(self).__init__).parameters
     self._parameters = {k: v for k, v in given.items() if k in taken}
 
@@ -151,7 +152,7 @@ class UncalibratedProposal(kernel_base.Kernel):
     return self.num_leapfrog_steps
 
   def bootstrap_results(self, init_state):
-    """Evaluates the target at `init_state`; the scale factor at its start."""
+    """Evaluates the target at `init_state` and initializes the params."""
     with tf.name_scope(f'{self.name}_bootstrap'):
       init_state = state_parts.as_tensors(init_state)
       grads = []
@@ -213,13 +214,13 @@ class UncalibratedProposal(kernel_base.Kernel):
     )
 
   def _draw_noise(self, flat, seed):
-    """Returns standard normals, [chains..., d], of every proposal that asks."""
+    """Returns standard normals, [chains..., d]."""
     return random.normal(ps.shape(flat), flat.dtype, self._shard_seed(seed))
 
   def _shard_seed(self, seed):
     """Returns the seed of draws that differ from shard to shard."""
     for axis in self._shard_axes():
-      # No shard has the seed of what is drawn for all of them.
+      # The salt keeps the seed of a shard apart from the seed of all shards.
       seed = random.fold_in(seed, _SHARD_SALT)
       seed = random.fold_in(seed, tfp_private.get_axis_index(axis))
     return seed
@@ -282,7 +283,7 @@ def check_log_prob(log_prob, init_state):
   """Refuses a target of another dtype or without leading chain dimensions."""
   parts = tf.nest.flatten(init_state)
   dtypes = {part.dtype.base_dtype for part in parts}
-  # Parts of several dtypes are refused for what they are.
+  # `state_parts.flatten` refuses parts of several dtypes.
   if len(dtypes) == 1 and dtypes != {log_prob.dtype.base_dtype}:
     raise TypeError(
       f'`target_log_prob_fn` returned {log_prob.dtype.name} for a state of '

@@ -1,10 +1,11 @@
-"""Counter-based draws that are the same eager, in a graph and under XLA.
+"""Counter-based draws, the same in eager mode, in a graph and under XLA.
 
-`alg='auto_select'` picks another generator under XLA and with it other draws;
-even with Philox the library's floats differ by device. So: seed words masked to
-non-negative, 64-bit integers from Philox, and the conversion to floats done
-here. Bits agree exactly; normals to the rounding of log and sqrt. (TF's other
-laws, `tf.random.stateless_gamma` or a shuffle, have no XLA kernel.)
+`alg='auto_select'` picks another generator under XLA, with other draws. Even
+with Philox, TF's floats differ by device. Therefore seed words are masked to
+non-negative numbers, Philox draws 64-bit integers, and this file converts them
+to floats. The integers agree exactly, and normals up to the rounding of log and
+sqrt. TF's gamma draws and shuffle are not used, because they have no XLA
+kernel.
 """
 
 import numpy as np
@@ -25,7 +26,7 @@ def sanitize(seed):
       a [2] integer Tensor.
   """
   if isinstance(seed, (int, np.integer)):
-    # TFP would draw from the global generator: not the same seed twice.
+    # TFP would mix an int with its global generator, a new seed in every call.
     seed = divmod(int(seed) & 0x3FFFFFFFFFFFFFFF, 2**31)
   elif getattr(seed, 'dtype', tf.int32) != tf.int32:
     seed = tf.cast(seed, tf.int32)
@@ -64,14 +65,16 @@ def log_uniform(shape, dtype, seed):
 def normal(shape, dtype, seed):
   """Draws standard normals by the Box-Muller transform."""
   size = ps.reduce_prod(shape)
+  # sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) are two independent normals, also
+  # if they are turned by an eighth, as `rotated_cos_and_sin` does.
   first, second = _uniform_pairs((size + 1) // 2, dtype, seed)
   radius = tf.sqrt(-2.0 * tf.math.log(first))
   cos, sin = trigonometry.rotated_cos_and_sin(second)
   halves = [radius * cos, radius * sin]
   static = tf.get_static_value(shape)
   if static is not None and len(static) and static[0] % 2 == 0:
-    # Of whole rows: were all reshaped after they are joined, XLA would compute
-    # them again for some of their uses.
+    # Whole rows are joined. If the halves were joined first and then reshaped,
+    # XLA would compute them again for some of their uses.
     halves = [
       tf.reshape(half, [static[0] // 2, *static[1:]]) for half in halves
     ]
@@ -85,8 +88,9 @@ def _uniform_pairs(size, dtype, seed):
     bits = _philox_bits([2, size], seed)
     draws = (tf.cast(bits, tf.float64) + 0.5) * 2.0**-64
     return draws[0], draws[1]
-  # The two halves of a 64-bit draw: half the work of 32-bit draws. Joined, not
-  # interleaved: XLA would compute the normals again for each of their uses.
+  # The halves of a 64-bit draw take half the work of two 32-bit draws. They are
+  # joined, not interleaved, because XLA would compute the normals again for
+  # each of their uses.
   bits = _philox_bits([2, (size + 1) // 2], seed)
   halves = [
     tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)),

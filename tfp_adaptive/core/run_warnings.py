@@ -1,4 +1,4 @@
-"""Sentences that several kernels and the driver say about a run."""
+"""Warnings about a run that several kernels and the driver share."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ _MOST_NAMES = 10
 
 
 def acceptance(accepted, target, may_exceed_target=False):
-  """Yields that the acceptance is far from what the adaptation aimed at.
+  """Yields a warning if the acceptance is far from the adaptation's target.
 
   Args:
     accepted: Decisions, numpy bool, or `None`.
-    target: Acceptance that was wanted.
-    may_exceed_target: Whether an acceptance above it is as good.
+    target: Wanted acceptance.
+    may_exceed_target: Whether a higher acceptance is as good.
   """
   if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
     return
@@ -31,7 +31,7 @@ def acceptance(accepted, target, may_exceed_target=False):
 
 
 def at_bounds(criterion, state, problem, accepted):
-  """Yields which values of a criterion ended at a bound.
+  """Yields a warning for each value of a criterion that ended at a bound.
 
   Args:
     criterion: `interfaces.Criterion`.
@@ -40,7 +40,7 @@ def at_bounds(criterion, state, problem, accepted):
     accepted: Decisions of the draws, numpy bool, or `None`.
   """
   traced = criterion.trace(state)
-  # Weights rise while more is accepted than has to be, perhaps for good.
+  # A weight rises for as long as the acceptance is above its target.
   may_be_high = criterion.may_exceed_target and (
     accepted is not None and np.mean(accepted) > criterion.target_accept_prob
   )

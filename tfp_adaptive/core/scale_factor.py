@@ -16,7 +16,7 @@ __all__ = [
   'unapply',
   'zero_tangent',
 ]
-_LEAST = 1e-15  # The square of its inverse is a number in float32.
+_LEAST = 1e-15  # The square of its inverse is finite in float32.
 
 
 def apply(operator, rows, adjoint=False):
@@ -46,18 +46,19 @@ def _apply_dense(matrix, rows, adjoint):
 
 
 def unapply(operator, rows, adjoint=False):
-  """Solves for every row of `rows` ([n, d]) instead."""
+  """Multiplies every row of `rows`, [n, d], by the inverse of the operator."""
   return tf.linalg.matrix_transpose(
     operator.solve(rows, adjoint=adjoint, adjoint_arg=True)
   )
 
 
 def positive(scales, min_scale):
-  """Returns the scales after a step on raw params, none of them 0.
+  """Returns positive scales after a step on raw params.
 
   Args:
     scales: [d], of any sign.
-    min_scale: The least one; 0: their sizes, as -c is the scale that c is.
+    min_scale: Least scale. With 0 the absolute values are returned, because -c
+      and c are the same scale.
   """
   if min_scale > 0.0:
     return tf.maximum(scales, tf.cast(min_scale, scales.dtype))
@@ -79,8 +80,12 @@ def at(preconditioner, params):
 def around(preconditioner, params, tangent):
   """Returns C(params) (I + E), differentiable in the tangent at zero.
 
-  The tangent is taken to be zero: no product with E is ever formed, forward or
-  backward. Its gradient is an outer product of rows that are there already.
+  The tangent E must be zero: no product with E is formed, forward or backward.
+  The gradient in E is an outer product of rows that are computed anyway:
+
+    c^T C (I + E) v:        (C^T c) v^T
+    c^T (I + E)^T C^T g:    (C^T g) c^T
+    e^T E v:                e v^T
   """
   operator = preconditioner.operator(params)
   flat_tangent = tf.nest.flatten(tangent)
@@ -139,7 +144,7 @@ def around(preconditioner, params, tangent):
 
 
 def scaled(factor, step_size):
-  """Returns step_size * C; its entropy still counts C alone."""
+  """Returns step_size * C, with the log determinant of C alone."""
   return factor._replace(
     apply=lambda v: step_size * factor.apply(v),
     apply_adjoint=lambda g: step_size * factor.apply_adjoint(g),

@@ -1,25 +1,25 @@
-"""Steps some of which are short, so that no chain stays stuck in a neck.
+"""Makes some steps short, so that no chain stays stuck in a narrow region.
 
-A step size that is right for the bulk of a target is rejected almost always
-where that is narrow: chains seldom enter such places, stay for thousands of
-steps where they do, and no diagnosis sees what was not entered. With a
-probability that does not depend on the state, a step is shorter:
+A step size that suits the bulk of a target is almost always rejected in a
+narrow region. Chains seldom enter such a region, but stay for thousands of
+steps once inside. No diagnostic sees a region that no chain entered. A step is
+therefore shorter with a probability that does not depend on the state:
 
   s_t = s m,   log m ~ U(log 0.1, 0) with probability `share`, m = 1 else
 
-Each m has its own reversible step, and their mixture is reversible too. All
-chains draw the same m, so that a step is short as a whole, and adaptations
-leave it alone: it says nothing of the step size that is learned.
+The step with each m is reversible, and so is their mixture. All chains draw the
+same m. Adaptations skip short steps, which say nothing about the step size that
+is learned.
 
-Where the target has no neck that share of the steps is lost, so that it is
-taken only where one shows: a proposal with a log ratio below -20, which is
-never accepted. On Gaussians, regressions and item responses there is none of
-32,000; funnels and hierarchies have one in 2 to 1000.
+If the target has no narrow region, the short steps are wasted. They are taken
+only if the warm-up finds one: a proposal with a log ratio below -20, which is
+never accepted. Among 32,000 proposals on Gaussians, regressions and item
+responses there was none. Funnels and hierarchies have one in 2 to 1000.
 
-Or steps are short `while_adapting` alone, and much shorter. One step size
-serves all chains: one that starts where the target is far steeper than
-elsewhere, such as a log volatility of 0 for data that want 8, would reject
-every step of that size, now and for ever.
+With `while_adapting`, only adapting steps are short. All chains share one step
+size, and a chain may start where the target is far steeper than elsewhere. An
+example is a log volatility of 0 for data that need 8. Such a chain would reject
+every step of the shared size.
 
 Source: random step sizes as in Neal (2011), MCMC using Hamiltonian dynamics,
 section 5.4.2.2, https://arxiv.org/abs/1206.1901.
@@ -42,12 +42,12 @@ from tfp_adaptive.core import tfp_private
 __all__ = ['ShortSteps', 'ShortStepsResults', 'around', 'check_share', 'draw']
 
 _SHORTEST = 0.1
-_SHARE = 0.2  # Where a neck shows: where more than ...
-_MOST_LOST = 1e-3  # ... of the proposals have a log ratio below
-_NEVER = -20.0
+_SHARE = 0.2  # Share of short steps if a narrow region was found.
+_MOST_LOST = 1e-3  # One was found if a larger share of the log ratios ...
+_NEVER = -20.0  # ... is below this.
 _GAIN = 4.0  # How fast proposals of the first steps are forgotten.
 _NOTHING = interfaces.Cost(matrix_product=0)
-_SALT = 7  # Tells these draws from those of the noise, of the same seed.
+_SALT = 7  # Separates these draws from the noise, which has the same seed.
 
 
 class ShortStepsResults(
@@ -67,14 +67,14 @@ class ShortStepsResults(
   """Results of `ShortSteps`.
 
   Attributes:
-    inner_results: Those of the inner kernel, the next `step_size` as it was
-      given; that of `proposed_results` is of the step just taken.
-    is_short: Whether the last step was shorter than that, [] bool.
-    short_step_share: Share of the next steps that are, [].
-    share_lost: Of the proposals of adapting steps that were not short, those
-      that are never accepted; later ones count more, [].
+    inner_results: Results of the inner kernel, with the full `step_size`;
+      `proposed_results` have the step size of the step just taken.
+    is_short: Whether the last step was short, [] bool.
+    short_step_share: Share of the next steps that are short, [].
+    share_lost: Share of never accepted proposals among the adapting steps that
+      were not short; later steps count more, [].
     step: Steps taken, [] int32.
-    num_full: Of the adapting ones, those that were not short, [] int32.
+    num_full: Adapting steps that were not short, [] int32.
   """
 
   __slots__ = ()
@@ -82,7 +82,7 @@ class ShortStepsResults(
 
 
 class ShortSteps(kernel_base.Wrapper):
-  """Takes some steps of a part of the step size, all chains the same."""
+  """Shortens some steps by a random factor that all chains share."""
 
   def __init__(
     self,
@@ -98,18 +98,18 @@ class ShortSteps(kernel_base.Wrapper):
     Args:
       inner_kernel: A calibrated kernel whose innermost results have a
         `step_size`, such as `tfpa.MetropolisHastings` around a proposal.
-      num_adaptation_steps: Steps that adapt, a non-negative int: they look for
-        necks.
-      short_step_share: Share of the steps that are short, in [0, 1); `None`:
-        a fifth where a neck shows while adapting, none elsewhere.
-      shortest: Of a step, in units of the others, in (0, 1).
-      while_adapting: Whether no step is short after the adapting ones; then a
-        share must be given.
+      num_adaptation_steps: Steps that adapt and look for narrow regions, a
+        non-negative int.
+      short_step_share: Share of the steps that are short, in [0, 1). By default
+        a fifth if the adaptation finds a narrow region, else none.
+      shortest: Least factor of the step size, in (0, 1).
+      while_adapting: Whether only adapting steps may be short; then a share
+        must be given.
       name: Prefix of op names.
 
     Raises:
-      ValueError: If `short_step_share` is no share, `num_adaptation_steps` no
-        count, or `shortest` no part.
+      ValueError: If `short_step_share`, `num_adaptation_steps` or `shortest` is
+        out of its range.
     """
     arguments.check_num_adaptation_steps(num_adaptation_steps)
     if short_step_share is not None or while_adapting:
@@ -129,7 +129,7 @@ class ShortSteps(kernel_base.Wrapper):
     )
 
   def bootstrap_results(self, init_state):
-    """Starts as where there is a neck: nothing says that there is none."""
+    """Starts with short steps, because nothing is known of the target yet."""
     inner = self.inner_kernel.bootstrap_results(init_state)
     dtype = stack.proposal_results(inner).step_size.dtype
     share = self._parameters['short_step_share']
@@ -143,7 +143,7 @@ class ShortSteps(kernel_base.Wrapper):
     )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Steps the inner kernel at s m and gives s back."""
+    """Steps the inner kernel with step size s m, then restores s."""
     with tf.name_scope(self.name):
       previous = previous_kernel_results
       seed = random.sanitize(seed)
@@ -178,7 +178,7 @@ class ShortSteps(kernel_base.Wrapper):
     return control_flow.apply_if(is_adapting, drawn, one)[0]
 
   def _counted(self, results):
-    """Returns results with what was lost, and the share that follows."""
+    """Returns results with the shares of lost proposals and of short steps."""
     num_adaptation_steps = self._parameters['num_adaptation_steps']
     if not num_adaptation_steps or self._parameters['while_adapting']:
       return results
@@ -203,7 +203,7 @@ class ShortSteps(kernel_base.Wrapper):
     """Returns the share of the adapting steps that were not short, a float.
 
     Args:
-      results: Results of this kernel; without them what is learned is 0.
+      results: Results of this kernel, or `None`: a learned share is then 0.
     """
     share = self._parameters['short_step_share']
     if share is not None or results is None:
@@ -221,7 +221,7 @@ class ShortSteps(kernel_base.Wrapper):
     return around(inner, 0, share, self._parameters['shortest'])
 
   def cost_at(self, results, kind):
-    """Returns the mean cost; short steps teach nothing and cost as frozen."""
+    """Returns the mean cost; a short step costs as one of a frozen kernel."""
     inner = None if results is None else results.inner_results
     taught = stack.cost(self.inner_kernel, inner, kind)
     if taught is None:
@@ -238,13 +238,13 @@ class ShortSteps(kernel_base.Wrapper):
 
 
 def around(kernel, num_adaptation_steps, share, shortest=_SHORTEST):
-  """Returns the kernel with short steps, or itself where there are none.
+  """Returns the kernel with short steps, or itself if no step is short.
 
   Args:
-    kernel: As of `ShortSteps`.
-    num_adaptation_steps: Steps that look for necks; 0: none is seen.
-    share: As of `ShortSteps`.
-    shortest: As of `ShortSteps`.
+    kernel: See `ShortSteps`.
+    num_adaptation_steps: Steps that look for narrow regions, may be 0.
+    share: See `ShortSteps`.
+    shortest: See `ShortSteps`.
   """
   if share is None:
     share = None if num_adaptation_steps else 0.0
@@ -259,9 +259,9 @@ def draw(share, dtype, seed, shortest=_SHORTEST):
   """Returns m, [].
 
   Args:
-    share: Float or [].
-    dtype: Of the state.
-    seed: [2] int32, of the step.
+    share: Probability of a short step, a float or [].
+    dtype: Dtype of the state.
+    seed: Seed of the step, [2] int32.
     shortest: The least m.
   """
   choice_seed, length_seed = random.split(random.fold_in(seed, _SALT), 2)
@@ -271,7 +271,7 @@ def draw(share, dtype, seed, shortest=_SHORTEST):
 
 
 def check_share(share):
-  """Refuses what is no share of steps."""
+  """Refuses a value that is not a share of steps."""
   arguments.check_share(
     share,
     'short_step_share',

@@ -1,4 +1,4 @@
-"""How kernels and parts are printed: as the calls that build them."""
+"""Prints kernels and parts as the calls that build them."""
 
 import functools
 import inspect
@@ -19,7 +19,7 @@ _Arguments = ParamSpec('_Arguments')
 _Part = TypeVar('_Part')
 
 _WIDTH = 80
-# Names, and how TFP's step-size adaptation finds the step size, are not shown.
+# Not shown: names, and the functions by which TFP finds the step size.
 _NOT_SHOWN = {
   'inner_kernel',
   'name',
@@ -33,7 +33,7 @@ _NOT_SHOWN = {
 def remembers_call(
   factory: Callable[_Arguments, _Part],
 ) -> Callable[_Arguments, _Part]:
-  """Decorates a factory of parts: a part shows the arguments it was made from.
+  """Decorates a factory, so that a part shows the arguments it was made from.
 
   Arrays are shown by shape and dtype, so that a part does not keep them alive.
 

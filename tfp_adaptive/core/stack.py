@@ -38,8 +38,8 @@ def kernels(kernel):
   """Returns the kernel and all kernels inside, a list, outermost first.
 
   The inner kernel of a `TransformedTransitionKernel` is the one that steps,
-  which is rebuilt around the transformed target. A kernel of several, such as
-  `ReplicaExchangeMC`, ends the walk.
+  which is rebuilt around the transformed target. A kernel with several inner
+  kernels, such as `ReplicaExchangeMC`, ends the walk.
   """
   stack = [kernel]
   while True:
@@ -54,7 +54,7 @@ def levels(kernel, results):
 
   Args:
     kernel: A kernel.
-    results: Its results, or `None`: then all are `None`.
+    results: Its results, or `None`; then all results are `None`.
   """
   found = []
   for one in kernels(kernel):
@@ -75,7 +75,7 @@ def inner_results(results):
 
 
 def ours(kernel, state, results):
-  """Yields (kernel, state, results) of the kernels that are this library's.
+  """Yields (kernel, state, results) of this library's kernels.
 
   Args:
     kernel: A kernel.
@@ -92,17 +92,17 @@ def ours(kernel, state, results):
 
 
 def ours_of(kernel):
-  """Returns the kernels, outermost first, that are this library's."""
+  """Returns this library's kernels, a list, outermost first."""
   return [k for k in kernels(kernel) if isinstance(k, kernel_base.Kernel)]
 
 
 def replaced(results, old, new):
-  """Returns results with those of one kernel inside replaced.
+  """Returns results in which the results of one kernel are replaced.
 
   Args:
     results: Results of a kernel.
-    old: The same, or those of a kernel inside of it.
-    new: Takes the place of `old`.
+    old: Results to replace: `results`, or results inside.
+    new: Results that replace `old`.
   """
   if results is old:
     return new
@@ -148,14 +148,14 @@ def is_short(results):
 
 
 def target_log_prob(results):
-  """Returns the innermost `target_log_prob`, or `None` where there is none."""
+  """Returns the innermost `target_log_prob`, or `None` if there is none."""
   return tfp_private.find_innermost(results, 'target_log_prob')
 
 
 def gradients(results):
   """Returns the gradients that a kernel keeps, `[]` if it keeps none.
 
-  Samplers with a prior apart have theirs in the coordinates of the prior.
+  Samplers that are given the prior keep gradients in the prior's coordinates.
   """
   for name in ('grads_coordinates', 'grads_target_log_prob'):
     found = tfp_private.find_innermost(results, name)
@@ -165,7 +165,7 @@ def gradients(results):
 
 
 def recorded(results):
-  """Returns what is recorded of a step, a dict of [chains...] by field name.
+  """Returns the recorded fields of a step, a dict of name -> [chains...].
 
   Fields that the innermost results lack are left out.
   """
@@ -184,7 +184,7 @@ def recorded(results):
 
 
 def scalars(kernel, results):
-  """Returns dict of [] Tensors that tell how the adaptation goes."""
+  """Returns a dict of [] Tensors that describe the adaptation."""
   found = {}
   for one, _, own in ours(kernel, None, results):
     for name, value in one.scalars_at(own).items():
@@ -199,16 +199,16 @@ def first_with(kernel, attribute):
 
 
 def metropolis_hastings_results(results):
-  """Returns the results, inside of others, that hold accepted and proposed."""
+  """Returns the inner results that hold accepted and proposed results."""
   while 'proposed_results' not in results._fields:
     results = results.inner_results
   return results
 
 
 def frozen(kernel, results):
-  """Returns the fixed kernel of what a kernel has learned.
+  """Returns a kernel that is fixed at what `kernel` has learned.
 
-  TFP's adaptations are taken off, and its other wrappers stay.
+  TFP's adaptation wrappers are removed, and its other wrappers stay.
   """
   if isinstance(kernel, kernel_base.Kernel):
     return kernel.frozen_at(results)
@@ -221,9 +221,9 @@ def frozen(kernel, results):
 
 
 def cost(kernel, results, kind):
-  """Returns the `interfaces.Cost` of a step, `None` if nobody counts.
+  """Returns the `interfaces.Cost` of a step, `None` if it is unknown.
 
-  TFP's wrappers add nothing.
+  TFP's wrappers add no cost.
 
   Args:
     kernel: A kernel.

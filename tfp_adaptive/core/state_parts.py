@@ -1,4 +1,4 @@
-"""States of any structure as one matrix [chains..., event_size], and back.
+"""Converts states of any structure to [chains..., event_size], and back.
 
 A state is a Tensor or a structure of Tensors: list, tuple, namedtuple, dict.
 Its leading dimensions, as many as `target_log_prob` has, index chains.
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def as_tensors(init_state):
-  """Returns a start in Tensors; refuses one that is not floating."""
+  """Returns a start as Tensors; refuses parts that are not floating."""
   state = tf.nest.map_structure(tf.convert_to_tensor, init_state)
   dtypes = {part.dtype for part in tf.nest.flatten(state)}
   wrong = sorted(d.name for d in dtypes if not d.is_floating)
@@ -48,8 +48,8 @@ def as_tensors(init_state):
 def names(structure, prefix=''):
   """Returns the names of all parts, in the order of `tf.nest.flatten`.
 
-  Keys of dicts and fields of namedtuples, `a.b` where they are nested; x0, x1,
-  ... of a sequence, and x of a part that is the whole.
+  Names are the keys of dicts and the fields of namedtuples, nested ones `a.b`.
+  Parts of a sequence are x0, x1, ..., and a single Tensor is x.
   """
   if hasattr(structure, '_asdict'):
     items = list(structure._asdict().items())
@@ -90,9 +90,9 @@ def as_rows(flat):
 
 
 def event_size(flat):
-  """Returns the size of rows [chains..., event_size], an int where static.
+  """Returns the size of rows [chains..., event_size], an int if it is static.
 
-  Also where the number of chains is not.
+  It may be static even if the number of chains is not.
   """
   size = flat.shape[-1]
   return ps.shape(flat)[-1] if size is None else size
@@ -144,7 +144,7 @@ def part_sizes(state, num_chain_dims):
 
 
 def num_chains(target_log_prob):
-  """Returns the number of chains, a Python int where it is static."""
+  """Returns the number of chains, a Python int if it is static."""
   static = target_log_prob.shape.num_elements()
   return static if static is not None else tf.size(target_log_prob)
 
@@ -155,8 +155,8 @@ def value(target_log_prob_fn, state, shape=None):
   Args:
     target_log_prob_fn: Called as TFP calls targets.
     state: Tensor or structure of Tensors, [chains..., event...].
-    shape: That of an earlier value: what Python code returns has none in a
-      graph.
+    shape: Shape of an earlier value, because the value of Python code has no
+      static shape in a graph.
   """
   return _call(target_log_prob_fn, fresh(state), shape)
 
@@ -164,9 +164,9 @@ def value(target_log_prob_fn, state, shape=None):
 def fresh(state):
   """Returns the state in new Tensors.
 
-  TFP's bijectors, and so the log_prob of a multivariate normal, remember what
-  they computed from a Tensor. Given the same one again, they answer with that:
-  outside of the gradient tape of now, or from another branch of a `tf.cond`.
+  TFP's bijectors, and so the log_prob of a multivariate normal, cache what they
+  computed from a Tensor. For the same Tensor they return the cached value. It
+  may lie outside the current gradient tape or in another branch of a `tf.cond`.
   """
   return tf.nest.map_structure(tf.identity, state)
 

@@ -1,15 +1,16 @@
-"""How step sizes follow the acceptance, and how far they may go.
+"""How step sizes follow the acceptance, and their bounds.
 
-Two laws: TFP's dual averaging, put around a kernel, and Robbins and Monro's,
+TFP's dual averaging goes around a kernel (`tuned`). Wrappers that learn more
+than a step size use the rule of Robbins and Monro (`change`):
 
-  log s <- log s + rate_t (accept - target),
+  log s <- log s + rate_t (accept - target).
 
-for wrappers that learn more than a step size. (The paper's own law of adaptive
-Metropolis is in that file; a first scale is searched by doubling.)
+Adaptive Metropolis has a rule of its own, and a first scale is searched by
+doubling (`linear/scale_search.py`).
 
-Where every proposal is accepted, as with a flat likelihood, a search for an
-acceptance below 1 raises the step size for ever. Within these bounds its square
-and its inverse's are numbers of the dtype.
+If every proposal is accepted, as with a flat likelihood, the step size grows
+without end. `bounded` limits it, so that the squares of the step size and of
+its inverse are finite in its dtype.
 """
 
 import tensorflow as tf
@@ -41,18 +42,18 @@ def bounded(step_size):
 
 
 def change(accept_prob, target_accept_prob, rate):
-  """Returns what a step size is multiplied by, by Robbins and Monro's law.
+  """Returns the factor of a step size by the rule of Robbins and Monro.
 
   Args:
-    accept_prob: Of the step just taken, mean over chains, [].
-    target_accept_prob: Wanted, in (0, 1).
-    rate: Of log s, [].
+    accept_prob: Acceptance of the step just taken, mean over chains, [].
+    target_accept_prob: Wanted acceptance, in (0, 1).
+    rate: Rate of log s, [].
   """
   return tf.exp(rate * (accept_prob - target_accept_prob))
 
 
 class DualAveragingStepSizeAdaptation(tfp.mcmc.DualAveragingStepSizeAdaptation):
-  """TFP's, which shows the kernels inside when it is printed."""
+  """TFP's kernel, which shows the kernels inside when it is printed."""
 
   __repr__ = shown.kernel
 
@@ -67,16 +68,16 @@ def tuned(
 ):
   """Puts TFP's dual averaging of a step size around a kernel.
 
-  A step that says nothing of the size counts as one accepted as wanted.
+  A step that says nothing about the size counts as accepted at the target.
 
   Args:
-    kernel: One whose results hold the two names below.
+    kernel: Kernel whose results hold the two names below.
     num_adaptation_steps: Steps that tune.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: Name of the innermost result that is tuned, within the bounds.
-    log_accept_ratio: Name of the innermost result that says how it does.
-    says_nothing_fn: (results) -> [] bool; by default whether the step was a
-      short one.
+    log_accept_ratio: Name of the innermost result that has the log ratio.
+    says_nothing_fn: (results) -> [] bool, whether to ignore a step; by default
+      whether the step was short.
 
   Returns:
     A `tfp.mcmc.DualAveragingStepSizeAdaptation`.

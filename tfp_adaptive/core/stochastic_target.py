@@ -4,14 +4,13 @@ Such a target takes a seed and returns the logarithm of a positive estimate:
 
   target_log_prob_fn(*parts, seed=seed) = log pi(x) + log W,   E[W | x] = 1
 
-A chain that carries the estimate drawn when its state was proposed, and never
-draws another for that state, leaves pi(x) w p(w | x) invariant, whose marginal
-in x is pi (pseudo-marginal Metropolis-Hastings). An estimate that is drawn
-again at the current state breaks this. Kernels keep it in `target_log_prob` of
-their accepted results.
+Pseudo-marginal Metropolis-Hastings keeps the estimate that was drawn when a
+state was proposed. It leaves pi(x) w p(w | x) invariant, whose marginal in x is
+pi. A second estimate at the current state would break this. Kernels keep the
+estimate in `target_log_prob` of their accepted results.
 
-The seed fixes the run in one mode of execution; `tf.random.stateless_normal`
-draws other numbers under XLA than without, and so does a target that uses it.
+The seed fixes the run in one mode of execution. A target that draws with
+`tf.random.stateless_normal` gets other numbers under XLA than without.
 
 Source: Andrieu and Roberts (2009), The pseudo-marginal approach for efficient
 Monte Carlo computations, https://arxiv.org/abs/0903.5480.
@@ -29,7 +28,7 @@ __all__ = [
   'split_seed',
 ]
 
-# Seed of the estimate at the start: TFP's `bootstrap_results` is given none.
+# Seed of the estimate at the start; TFP's `bootstrap_results` takes no seed.
 _BOOTSTRAP_SEED = (20090401, 697725)
 
 
@@ -40,12 +39,12 @@ def evaluate(target_log_prob_fn, state, seed, is_stochastic, shape=None):
     target_log_prob_fn: Called as TFP calls targets, and with `seed=seed` if
       `is_stochastic`.
     state: Tensor or structure of Tensors, [chains..., event...].
-    seed: [2] int32; not read where the target is exact.
+    seed: [2] int32; not used if the target is exact.
     is_stochastic: Python bool.
-    shape: That of an earlier value, if there is one.
+    shape: Shape of an earlier value, if there is one.
 
   Returns:
-    [chains...]: every chain has an estimate of its own.
+    [chains...]; every chain has an estimate of its own.
   """
   if not is_stochastic:
     return state_parts.value(target_log_prob_fn, state, shape)
@@ -59,8 +58,8 @@ def evaluate(target_log_prob_fn, state, seed, is_stochastic, shape=None):
 def split_seed(seed, is_stochastic):
   """Returns the seeds of the proposal and of the target.
 
-  Both are independent. Where the target is exact the first is `seed` itself,
-  so that the draws are those of a kernel that knows no stochastic targets.
+  For an exact target both are `seed` itself, so that the draws equal those of a
+  kernel without stochastic targets.
   """
   return random.split(seed, 2) if is_stochastic else (seed, seed)
 
@@ -68,8 +67,8 @@ def split_seed(seed, is_stochastic):
 def bootstrap_seed():
   """Returns the seed of the estimate at the start, the same in every run.
 
-  TFP gives `bootstrap_results` no seed. The chain forgets this estimate with
-  its first accepted move; runs that differ in seed share it until then.
+  The chain forgets this estimate with its first accepted move. Runs with
+  different seeds share the estimate until then.
   """
   return random.sanitize(_BOOTSTRAP_SEED)
 
@@ -78,13 +77,13 @@ def check(target_log_prob_fn, is_stochastic):
   """Refuses a target whose signature does not fit `target_is_stochastic`.
 
   Args:
-    target_log_prob_fn: What the user gave; callable.
-    is_stochastic: What the user gave; `None` for kernels that take exact
-      targets only.
+    target_log_prob_fn: The user's function.
+    is_stochastic: The user's value; `None` for kernels that take exact targets
+      only.
 
   Raises:
-    ValueError: If a stochastic target takes no seed, or an exact one cannot be
-      called without.
+    ValueError: If a stochastic target takes no seed, or if an exact target
+      requires one.
   """
   if not isinstance(is_stochastic, (bool, type(None))):
     raise ValueError(
@@ -124,7 +123,7 @@ def _seed_of(function):
   """Returns whether `function` takes a `seed`, and whether it must have one."""
   try:
     parameters = inspect.signature(function).parameters
-  except (TypeError, ValueError):  # Some callables do not tell.
+  except (TypeError, ValueError):  # Some callables have no signature.
     return True, False
   by_name = parameters.get('seed')
   if by_name is not None and by_name.kind in (

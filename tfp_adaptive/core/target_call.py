@@ -1,7 +1,8 @@
-"""Calls of what the user wrote, a density, and what to say when they fail.
+"""Calls the user's log density, and explains the error if the call fails.
 
-TFP passes a list as arguments, a dict as named ones, all else as one. The error
-that comes of it, or of numpy inside, names operations that nobody wrote.
+TFP passes a list as positional arguments, a dict as keyword arguments, and
+anything else as one argument. If a density does not fit, or uses numpy, the
+error names operations that the user did not write.
 """
 
 import inspect
@@ -13,7 +14,7 @@ from tfp_adaptive.core import tfp_private
 
 __all__ = ['TargetError', 'call', 'explained', 'failed']
 
-# Of these classes only: what a user raises on purpose is one's own.
+# Only errors of these classes are explained. Users raise others on purpose.
 _FAILURES = (
   tf.errors.InvalidArgumentError,
   tf.errors.UnimplementedError,
@@ -27,7 +28,7 @@ _FAILURES = (
   AttributeError,
   NotImplementedError,
 )
-# What the text of an error has, and what to write then.
+# Pattern in the text of an error, and advice.
 _HINTS = (
   (
     r"numpy array|NumPy call|'numpy'|gradient_tape",
@@ -50,21 +51,22 @@ _HINTS = (
 
 
 class TargetError(ValueError):
-  """What a density did wrong, and what to write."""
+  """Raised if a log density fails; says what to write instead."""
 
 
 def call(target_log_prob_fn, state):
   """Calls a density as TFP does.
 
   Args:
-    target_log_prob_fn: What the user gave.
+    target_log_prob_fn: The user's function.
     state: Tensor or structure of Tensors, [chains..., event...].
 
   Returns:
-    What it returned.
+    The value of the function.
 
   Raises:
-    ValueError: If it cannot be called so, fails, or returns nothing.
+    ValueError: If the function does not take such a state, fails, or returns
+      `None`.
   """
   try:
     value = tfp_private.call_fn(target_log_prob_fn, state)
@@ -87,30 +89,30 @@ def explained(error, what):
   """Returns a `ValueError` that says what to write.
 
   Args:
-    error: What was raised.
-    what: The first words of the sentence.
+    error: The exception that was raised.
+    what: First words of the message.
   """
   if isinstance(error, TargetError):
     return error
   text = str(error).strip()
   found = (f' {h}' for words, h in _HINTS if re.search(words, text))
-  # Without the names of TensorFlow's nodes.
+  # Remove the names of TensorFlow's nodes.
   plain = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', text).strip()
   lines = plain.splitlines() or ['']
-  # Where TensorFlow tells where it is, the reason comes last.
+  # If TensorFlow says first where the operation is, the reason comes last.
   line = lines[-1] if lines[0].endswith((':', 'error')) else lines[0]
   said = f'{type(error).__name__} said: {line.strip()[:300]}'
   return TargetError(f'{what}.{next(found, "")} {said}')
 
 
 def failed(error: tf.errors.OpError) -> Exception:
-  """Returns what to raise where a step of a run fails inside a graph.
+  """Returns the exception to raise if a step of a run fails inside a graph.
 
-  Python code in the density, by `tf.py_function`, and assertions can fail in
-  some region only, after many steps went well.
+  Assertions and `tf.py_function` in the density may fail in some region only,
+  after many good steps.
 
   Args:
-    error: What TensorFlow raised.
+    error: The exception that TensorFlow raised.
 
   Returns:
     A `TargetError` if the density failed, else the error as it is.
@@ -120,7 +122,7 @@ def failed(error: tf.errors.OpError) -> Exception:
     r'([\w.]+(?:: .*?)?)\s+Traceback \(most recent call last\)', text, re.DOTALL
   )
   if not raised and not isinstance(error, tf.errors.InvalidArgumentError):
-    return error  # Such as no memory.
+    return error  # For example, no memory is left.
   reason = raised.group(1) if raised else text
   lines = [line.strip() for line in reason.splitlines() if line.strip()]
   # TensorFlow says first where in the graph an operation is.
@@ -136,7 +138,7 @@ def failed(error: tf.errors.OpError) -> Exception:
 
 
 def _is_failure(error):
-  # TensorFlow's own are of classes beside those it documents.
+  # TensorFlow raises undocumented subclasses of its documented errors.
   is_tensorflows = type(error).__module__.startswith('tensorflow')
   return type(error) in _FAILURES or (
     is_tensorflows and isinstance(error, _FAILURES)
@@ -144,10 +146,10 @@ def _is_failure(error):
 
 
 def _check_arguments(function, state, error):
-  """Refuses parts that do not go into the arguments of a density."""
+  """Refuses a state whose parts do not fit the arguments of the density."""
   try:
     signature = inspect.signature(function)
-  except (TypeError, ValueError):  # Some callables do not tell.
+  except (TypeError, ValueError):  # Some callables have no signature.
     return
   try:
     tfp_private.call_fn(signature.bind, state)

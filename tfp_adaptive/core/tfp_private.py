@@ -1,9 +1,8 @@
 """The only place that touches private modules of TFP and TF.
 
-TFP keeps the rules that every kernel must share (how a target is called with a
-structure, how chains are selected, how shards are reduced) in modules without a
-public name. They are imported here once, so that a release that moves them
-breaks one file.
+TFP keeps rules that every kernel must share in private modules: how a target is
+called with a structure, how chains are selected, how shards are reduced. They
+are imported here once, so that a release that moves them breaks one file.
 """
 
 import tensorflow as tf
@@ -61,8 +60,7 @@ safe_sum = mcmc_util.safe_sum
 def find_innermost(results, name):
   """Returns the innermost field of that name, or `None` if there is none.
 
-  Results whose fields refuse to be read, with a sentence to users of TFP's
-  wrappers, have none.
+  Some of TFP's results raise an error when a field is read; they have none.
   """
   try:
     return get_innermost(results, name, default=None)
@@ -73,7 +71,7 @@ def find_innermost(results, name):
 def forget_bijections(graph):
   """Empties TFP's cache of what bijectors computed inside of a graph.
 
-  An entry with a log-determinant refers to its graph, and is never removed.
+  An entry with a log determinant refers to its graph and is never removed.
   """
   storage = tfp.bijectors.Bijector._cache.storage
   for key in list(storage):
@@ -92,7 +90,7 @@ def _is_inside(inner, graph):
 def joint_bijector(model):
   """Returns the class of the map onto the support of a joint distribution.
 
-  TFP makes all maps of its own before it tells the class.
+  TFP would build all bijectors of the map before it reveals the class.
   """
   is_pinned = isinstance(
     model, joint_distribution_pinned.JointDistributionPinned
@@ -123,8 +121,8 @@ def inlined(concrete):
 def by_name(model, values):
   """Returns values of some parts in the structure of a joint distribution.
 
-  It is the `value` of `sample` and `sample_distributions`. As keywords, parts
-  that are named `seed` or `name` would be taken for arguments.
+  The result is the `value` of `sample` and `sample_distributions`. If parts
+  were passed by keyword, the names `seed` and `name` would clash.
 
   Args:
     model: `tfd.JointDistribution`.
@@ -135,7 +133,7 @@ def by_name(model, values):
 
 
 def number_names_from_multiple(number):
-  """Lets TF number what it names next from a multiple of `number` on."""
+  """Moves TF's counter for names to the next multiple of `number`."""
   while ops.uid() % number:
     pass
 
@@ -155,9 +153,9 @@ def own_gradient(op):
   """Moves a custom gradient from TF's registry to the operation itself."""
   try:
     name = tf.compat.as_str(op.get_attr('_gradient_op_type'))
-  except ValueError:  # TF knows the gradient by the type of the operation.
+  except ValueError:  # TF finds the gradient by the type of the operation.
     return
-  if name.startswith('CustomGradient-'):  # Else several may share the entry.
+  if name.startswith('CustomGradient-'):  # Others may share their entry.
     entry = ops.gradient_registry._registry.pop(name, None)
     if entry is not None:
       op._gradient_function = entry['type']

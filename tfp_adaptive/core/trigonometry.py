@@ -1,6 +1,6 @@
 """Cosine and sine as products and sums.
 
-XLA on CPU calls tf.cos and tf.sin one number at a time, at ten times the price.
+XLA on CPU computes tf.cos and tf.sin one number at a time, ten times slower.
 """
 
 import math

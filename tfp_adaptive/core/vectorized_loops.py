@@ -1,10 +1,10 @@
-"""Loops inside of `tf.vectorized_map` that every element leaves together.
+"""Lets `tf.vectorized_map` keep loops that all elements leave together.
 
-An automatically batched joint distribution vectorizes its density. TF turns a
-loop into one in which elements may end at different turns: its body is a
-branch, and results are gathered in lists of lists. XLA does not compile them,
-and without XLA they are slow. Where the condition is the same for all elements,
-as in `tf.scan`, a plain loop with the vectorized body does the same.
+An automatically batched joint distribution vectorizes its density. TF converts
+a loop to one in which elements may end at different turns. Its body is a
+branch, and results are gathered in lists of lists. XLA cannot compile such a
+loop, and without XLA it is slow. If the condition is the same for all elements,
+as in `tf.scan`, a plain loop with the vectorized body gives the same results.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _LOCK = threading.RLock()
 
 @contextlib.contextmanager
 def in_step():
-  """While it is open, `tf.vectorized_map` converts such loops to plain ones."""
+  """Lets `tf.vectorized_map` convert such loops to plain ones, in a `with`."""
   registry = pfor._pfor_converter_registry
   with _LOCK:
     before = {kind: registry[kind] for kind in _KINDS}
@@ -51,7 +51,7 @@ def _converted(pfor_input):
 
 
 class _OtherStackingError(Exception):
-  """A turn stacks what does not depend on the elements, a random number."""
+  """Raised if a turn stacks what is the same for all, as a random number."""
 
 
 class _Loop:
@@ -60,7 +60,7 @@ class _Loop:
   def __init__(self, pfor_input):
     """Takes TF's `_PforInput` of the loop."""
     self._input, self._pfor = pfor_input, pfor_input.pfor
-    # It reads the attributes of the operation.
+    # WhileV2 reads the attributes of the operation.
     self._known = pfor.WhileV2(pfor_input)
     length = tf.get_static_value(self._pfor.loop_len_vector)
     length = self._pfor.loop_len_vector if length is None else length
@@ -92,7 +92,7 @@ class _Loop:
       outputs = call(self._known._body_func, tensors)
       if any(x.is_stacked > is_it for x, is_it in zip(outputs, kinds)):
         raise _OtherStackingError
-      # A result of the turn may be the same for all, where an input is not.
+      # An output may be the same for all elements although the input is not.
       return [
         (out if out.is_stacked or not is_stacked else self._stacked(out)).t
         for out, is_stacked in zip(outputs, kinds, strict=True)
@@ -109,7 +109,7 @@ class _Loop:
     return list(map(pfor.wrap, outputs, kinds))
 
   def _most_turns(self):
-    """Returns the number of turns at most, or `None`; XLA wants to know it."""
+    """Returns the largest number of turns, which XLA needs, or `None`."""
     most = tf.get_static_value(self._input.op.inputs[1])
     is_count = most is not None and most.shape == () and most.dtype == 'int32'
     return int(most) if is_count and most >= 0 else None
@@ -137,7 +137,7 @@ class _Loop:
 def _depends(graph, is_stacked):
   """Returns which outputs of a graph depend on those of its inputs."""
   reached = {x.name for x, is_it in zip(graph.inputs, is_stacked) if is_it}
-  for operation in graph.get_operations():  # In the order they were made in.
+  for operation in graph.get_operations():  # In the order of their creation.
     if any(x.name in reached for x in operation.inputs):
       reached.update(x.name for x in operation.outputs)
   return [x.name in reached for x in graph.outputs]

@@ -1,8 +1,8 @@
-"""The contracts, by name: read `shared.py` first.
+"""The contracts of all parts; read `shared.py` first.
 
-That page is what all families share, and imports nothing; `families.py` has
-what one family alone asks, and the ledger of costs. Both lie here, and not with
-the families, so that whoever imports the contracts imports nothing else.
+`shared.py` has the contracts that all families share. `families.py` has the
+contracts of single families, and the cost of a step. Both are here, so that
+code which imports the contracts imports nothing else.
 """
 
 from tfp_adaptive.interfaces.families import Cost

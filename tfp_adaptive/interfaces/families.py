@@ -1,10 +1,10 @@
-"""The contracts of one family each, and the ledger of what a step costs.
+"""The contracts of single families, and the cost of a step.
 
   latent      GaussianPrior, with its Covariance and its Smoother
   surrogate   Surrogate
   transport   Transport
 
-Parts are NamedTuples of pure functions, as those of `shared.py`.
+Parts are NamedTuples of pure functions, as in `shared.py`.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ __all__ = [
 
 
 class GaussianPrior(NamedTuple):
-  """A prior N(mean, C) of a latent field, at the price of C's structure.
+  """A prior N(mean, C) of a latent field, which uses the structure of C.
 
-  Samplers work in the prior's own coordinates s, rows [chains..., d], in which
-  functions of C are cheap: s = U^T (x - mean) with orthogonal U where C is
-  U diag(gamma) U^T, x - mean itself where the precision is banded. `params` are
-  Tensors; they may carry the leading chain dimensions of a prior that depends
-  on hyperparameters, and every function below broadcasts over them.
+  Samplers work in the prior's coordinates s, rows [chains..., d], in which
+  functions of C are cheap. If C = U diag(gamma) U^T, s = U^T (x - mean) with
+  orthogonal U. If the precision is banded, s = x - mean. If the prior depends
+  on hyperparameters, `params` may have leading chain dimensions, and every
+  function below broadcasts over them.
   """
 
   name: str
@@ -47,12 +47,12 @@ class GaussianPrior(NamedTuple):
   covariance: Callable[[Any], 'Covariance']
   # (params, variance) -> Smoother in these coordinates, variance [] positive.
   smoother: Callable[[Any, Any], 'Smoother']
-  # (state [chains..., event_shape...]) -> the part of it that the likelihood
-  # sees; None: all of it.
+  # (state [chains..., event_shape...]) -> the part that the likelihood sees;
+  # None for the whole state.
   restrict: Callable[[Any], Any] | None = None
   # Whether C has no inverse, to working precision.
   is_singular: bool = False
-  # The call of the factory, which is what is printed.
+  # The call of the factory, which is printed.
   shown: str = ''
 
   def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class Covariance(NamedTuple):
   multiply: Callable[[Any], Any]
   # (e) -> rows of N(0, C) from rows e ~ N(0, I).
   draw: Callable[[Any], Any]
-  # (v) -> C^-1 v, the pseudo-inverse where C is singular.
+  # (v) -> C^-1 v, by the pseudo-inverse if C is singular.
   solve: Callable[[Any], Any]
   # (s) -> log N(s | 0, C), [chains...].
   log_prob: Callable[[Any], Any]
@@ -75,15 +75,15 @@ class Covariance(NamedTuple):
 class Smoother(NamedTuple):
   """Functions of R = C (C + t I)^-1, on rows in the prior's coordinates.
 
-  R z and t R are mean and covariance of a field s ~ N(0, C) that was seen as
-  z ~ N(s, t I), t the variance.
+  R z and t R are mean and covariance of a field s ~ N(0, C) that was observed
+  as z ~ N(s, t I).
   """
 
   # (v) -> R v.
   gain: Callable[[Any], Any]
   # (v, e) -> R v + noise of covariance t R, from rows e ~ N(0, I).
   draw: Callable[[Any, Any], Any]
-  # (v, e) -> R v + noise of covariance t R (I + R): the law of `draw` at
+  # (v, e) -> R v + noise of covariance t R (I + R), distributed as `draw` at
   # v + N(0, t I).
   draw_marginal: Callable[[Any, Any], Any]
   # (v) -> (I + R)^-1 v.
@@ -95,19 +95,19 @@ class Smoother(NamedTuple):
 class Surrogate(NamedTuple):
   """A log density that is learned from draws alone, by score matching.
 
-  `params` are a structure of Tensors without chain dimensions; whatever is
-  learned, bandwidth, regularisation and metric included, is in them. Rows are
-  [chains..., d], draws [n, d] with weights [n] that are not negative, sum to
-  one, and are zero for rows that hold no draw.
+  `params` are a structure of Tensors without chain dimensions, and hold all
+  that is learned, also bandwidth, regularization and metric. Rows are
+  [chains..., d], and draws [n, d]. Weights of draws, [n], are not negative,
+  have sum one, and are zero for rows without a draw.
   """
 
   name: str
-  # Draws that a fit uses, n: the size of the history to keep.
+  # n, the number of draws that a fit uses and a history keeps.
   num_points: int
-  # (event_size, dtype, seed) -> params that know nothing: the score is zero.
+  # (event_size, dtype, seed) -> params before a fit, whose score is zero.
   init: Callable[..., Any]
   # (params, points, weights, seed) -> params, fitted to the draws from scratch.
-  # Bandwidth and regularisation are chosen by cross-validation, around those
+  # Bandwidth and regularization are chosen by cross-validation, around those
   # in `params`. Params with a non-finite entry mean that the fit failed.
   fit: Callable[..., Any]
   # (params, x) -> log density up to a constant, [chains...].
@@ -117,10 +117,10 @@ class Surrogate(NamedTuple):
   score: Callable[[Any, Any], Any]
   # (params, x) -> bool [chains...]: whether x lies among the draws.
   is_inside: Callable[[Any, Any], Any]
-  # (params, rows [b, d]) -> params with draws added, at a price independent of
-  # how many were seen; None: only `fit` learns.
+  # (params, rows [b, d]) -> params with draws added, at a cost that does not
+  # depend on the number of earlier draws; None if only `fit` learns.
   update: Callable[[Any, Any], Any] | None = None
-  # The call of the factory, which is what is printed.
+  # The call of the factory, which is printed.
   shown: str = ''
 
   def __repr__(self) -> str:
@@ -128,10 +128,10 @@ class Surrogate(NamedTuple):
 
 
 class Transport(NamedTuple):
-  """An invertible map f with params, in place of the linear map C.
+  """An invertible map f with params, instead of the linear map C.
 
   The sampler moves z = f^-1(q) with identity mass, and returns q. `params` are
-  a structure of Tensors shared by all chains. There is no tangent: they are
+  a structure of Tensors shared by all chains. They have no tangent. They are
   fitted to pairs, or optimizers work on the raw params.
   """
 
@@ -139,7 +139,7 @@ class Transport(NamedTuple):
   # (event_size, dtype, scale) -> params of f(z) = scale z. `scale`: [] Tensor.
   init: Callable[..., Any]
   # (params) -> a new `tfp.bijectors.Bijector` f of rows [..., event_size], with
-  # two derivatives in z and in the params; where they are fitted, one in z.
+  # two derivatives in z and in the params; one in z if the params are fitted.
   bijector: Callable[[Any], Any]
   # (params) -> positive scales of the coordinates of q in f, [event_size].
   scales: Callable[[Any], Any]
@@ -149,9 +149,9 @@ class Transport(NamedTuple):
   init_scale: float | Callable[[int], float] | None = None
   # (params, states [n, d], gradients [n, d]) -> params of the least Fisher
   # divergence on these pairs, NumPy arrays in float64, called between blocks of
-  # steps; None: learned by gradient.
+  # steps; None for params that are learned by gradient.
   fit: Callable[..., Any] | None = None
-  # The call of the factory, which is what is printed.
+  # The call of the factory, which is printed.
   shown: str = ''
 
   def __repr__(self) -> str:
@@ -159,24 +159,24 @@ class Transport(NamedTuple):
 
 
 class Cost(NamedTuple):
-  """What one step does for each chain; the mean where that is random.
+  """What one step does for each chain, on average.
 
-  The first state is not counted: a start evaluates it once.
+  The evaluation of the first state is not counted.
   """
 
   target: float = 0  # Values, including those that come with a gradient.
   gradient: float = 0
-  # Products of the target's Hessian with a vector, each by differentiating a
-  # gradient: that value and gradient are not counted once more.
+  # Products of the target's Hessian with a vector. The value and gradient that
+  # such a product differentiates are not counted again.
   hessian_vector: float = 0
-  # Products of a vector with C, its transpose or its inverse, of whatever
-  # structure, backpropagation's included; for priors, changes between the state
-  # and the prior's coordinates. What moves the params is shared by all chains
-  # and not counted. None: not stated.
+  # Products of a vector with C, its transpose or its inverse, for any structure
+  # and with those of backpropagation. For priors, changes between the state and
+  # the prior's coordinates. Moves of the params are shared by all chains and
+  # not counted. None if unknown.
   matrix_product: float | None = None
 
   def plus(self, other: 'Cost') -> 'Cost':
-    """Returns the sum; what one of them does not state is not stated."""
+    """Returns the sum; a field that one of them does not know is unknown."""
     products: float | None = None
     if self.matrix_product is not None and other.matrix_product is not None:
       products = self.matrix_product + other.matrix_product

@@ -6,12 +6,12 @@ a Tensor in the kernel results; a part holds constants only.
 
 One adapting step, as data (B chains, d = event size):
 
-  proposal     y = x + noise shaped by C(params)               [B, d]
-  MH           log_accept_ratio r, is_accepted                 [B]
-  replay       tangent E -> Transition at C(I + E)             no target call
-  criterion    Transition -> one number per chain              [B]
-  tape         A = mean over chains of d value / d E at E = 0
-  optimizer    params <- move(params, rate * A)
+    proposal     y = x + noise shaped by C(params)               [B, d]
+    MH           log_accept_ratio r, is_accepted                 [B]
+    replay       tangent E -> Transition at C(I + E)             no target call
+    criterion    Transition -> one number per chain              [B]
+    tape         A = mean over chains of d value / d E at E = 0
+    optimizer    params <- move(params, rate * A)
 
 Everything below works on states flattened to [chains..., event_size].
 """
@@ -38,27 +38,27 @@ __all__ = [
 class Proposal(Protocol):
   """An uncalibrated kernel: what adaptations ask beyond TFP's contract.
 
-  Its results are a namedtuple of plain Tensors with, at least, the fields
+  Its results are a namedtuple of plain Tensors with at least these fields:
   `target_log_prob` and `log_acceptance_correction` = log q(x|y) - log q(y|x),
-  both [chains...], `step_size`, `seed` [2] int32, and `noise`, what the
-  step drew, [chains..., d]. Where a factor is learned they have
+  both [chains...], `step_size`, `seed` [2] int32, and `noise`, the draws of the
+  step, [chains..., d]. If a factor is learned, they also have
   `preconditioner_params`, and `grads_target_log_prob`, `[]` without gradients.
   Fields that do not change are passed on, never rebuilt. `core/proposal.py` has
   a base class.
   """
 
-  # The structure of C. Proposals along a surrogate have a `surrogate` as well,
-  # those behind a map a `transport`, and here what needs no tangent.
+  # The structure of C. Proposals along a surrogate also have a `surrogate`.
+  # Proposals with a map have a `transport`, and here params without a tangent.
   preconditioner: 'Preconditioner'
   # Whether a step evaluates the gradient at the proposal.
   uses_gradient: bool = False
 
   def cost(self, adapting: bool) -> Any:
-    """Returns an `interfaces.Cost` of a step; `adapting`: with its replay."""
+    """Returns the `interfaces.Cost` of a step, with a replay if `adapting`."""
     ...
 
   def init_replay_cache(self, proposed_results: Any) -> Any:
-    """Returns what the first replay is given; `[]` for nothing."""
+    """Returns the cache for the first replay; `[]` for none."""
     ...
 
   def replay(
@@ -71,14 +71,14 @@ class Proposal(Protocol):
   ) -> 'Replay':
     """Returns the step just taken as a function of C.
 
-    Its randomness and the gradients it has are constants.
+    The draws and the gradients of the step are constants.
 
     Args:
-      cache: What the last replay left.
+      cache: Cache from the last replay.
       previous: This kernel's results before the step.
-      proposed: Its results at the proposed state.
-      proposed_state: In the structure of the state.
-      mh_results: Those of Metropolis-Hastings: ratio and decision.
+      proposed: This kernel's results at the proposed state.
+      proposed_state: Proposed state, in the structure of the state.
+      mh_results: Results of Metropolis-Hastings, with ratio and decision.
     """
     ...
 
@@ -88,9 +88,10 @@ class Preconditioner(NamedTuple):
 
   `params` are the raw entries of C or of its inverse factor, shared by all
   chains: a Tensor or a tuple of Tensors, without chain dimensions. A `tangent`
-  has the structure of `params` and moves C to C (I + E), E linear in it. Each
-  structure takes the coordinates in which its own move is simple: the entries
-  of E itself (diagonal, dense), or a change of the entries of C^-1 (banded).
+  has the structure of `params` and moves C to C (I + E), where E is linear in
+  the tangent. Each structure takes the coordinates in which its move is simple:
+  the entries of E (diagonal, dense), or a change of the entries of C^-1
+  (banded).
   """
 
   name: str
@@ -107,29 +108,31 @@ class Preconditioner(NamedTuple):
   # (params, grads) -> derivative in the log scale of C, [], from the gradient
   # with respect to the tangent; for E itself, its trace.
   slope: Callable[[Any, Any], Any]
-  # (params, tangent) -> params after the step of natural gradient whose
-  # tangent is half the gradient: C C^T moves by twice E. Invariant to the
-  # scale of the coordinates, and safe for a tangent of any size: no direction
-  # shrinks or grows by more than about a factor of two.
+  # (params, tangent) -> params after a natural gradient step. The tangent is
+  # half the gradient, because C C^T moves by twice E. The step is invariant to
+  # the scale of the coordinates, and safe for a tangent of any size: no
+  # direction shrinks or grows by more than about a factor of two.
   move: Callable[[Any, Any], Any]
   # (params, factor) -> params of factor * C, factor [] and positive.
   rescale: Callable[[Any, Any], Any]
   # (params) -> params, made invertible again after a Euclidean step.
   project: Callable[[Any], Any]
-  # First scale: a float, a function of the event size, or None: found by the
-  # adaptation in its first steps.
+  # First scale: a float, a function of the event size, or None if the
+  # adaptation finds it in its first steps.
   init_scale: float | Callable[[int], float] | None = None
-  # Whether `init` takes the list of the sizes of the state's parts instead.
+  # Whether `init` takes the list of the sizes of the state's parts instead of
+  # the event size.
   takes_part_sizes: bool = False
   # (covariance of states, of gradients) -> params of the least Fisher
-  # divergence; None: no closed form, moves find it.
+  # divergence; None without a closed form.
   fisher_factor: Callable[[Any, Any], Any] | None = None
   # (states, gradients, weights) -> params of the least Fisher divergence on
-  # pairs, rows [n, d] around their means; an adaptation keeps n =
-  # `num_fisher_pairs` of them. None: no fit of pairs, moves find it.
+  # pairs, rows [n, d] around their means. An adaptation keeps n =
+  # `num_fisher_pairs` pairs. None without such a fit. Without both functions,
+  # moves find the params.
   fisher_fit: Callable[[Any, Any, Any], Any] | None = None
   num_fisher_pairs: int = 0
-  # The call of the factory, which is what is printed.
+  # The call of the factory, which is printed.
   shown: str = ''
 
   def __repr__(self) -> str:
@@ -137,7 +140,7 @@ class Preconditioner(NamedTuple):
 
 
 class ScaleFactor(NamedTuple):
-  """C (I + E) as the three things that a proposal does with it."""
+  """C (I + E) as the functions that a proposal uses."""
 
   # (v) -> C (I + E) v for rows v, [chains..., event_size].
   apply: Callable[[Any], Any]
@@ -145,11 +148,11 @@ class ScaleFactor(NamedTuple):
   apply_adjoint: Callable[[Any], Any]
   # log |det C (I + E)| up to a constant, []; its gradient is exact.
   log_abs_det: Any
-  # (e, v) -> for rows whose e v^T has mean I, 0 with the gradient of
-  # e^T E v - log |det (I + E)|, whose mean is zero: a control variate.
-  # [chains...]; without a gradient where C is a function of raw params.
+  # (e, v) -> 0, [chains...], with the gradient of e^T E v - log |det (I + E)|.
+  # The gradient has mean zero if e v^T has mean I, so that this is a control
+  # variate. There is no gradient if C is a function of raw params.
   centered_stretch: Callable[[Any], Any]
-  # The raw params, where C is a function of them and not of a tangent.
+  # The raw params, if C is a function of raw params instead of a tangent.
   params: Any = None
 
 
@@ -163,15 +166,15 @@ class Transition(NamedTuple):
   log_accept_ratio: Any
   # Entropy of the proposal up to a constant, [] or [chains...].
   proposal_entropy: Any
-  # The part of it that depends on the target: log det(I + D), I + D the
-  # Jacobian of noise -> y per C; 0 where that map is linear.
+  # log det(I + D), the part of the entropy that depends on the target, where
+  # C (I + D) is the Jacobian of noise -> y. It is 0 if that map is linear.
   log_jacobian: Any
   # y - x, [chains..., event_size].
   displacement: Any
-  # log pi(y), [chains...]; where y diverged, any finite number.
+  # log pi(y), [chains...]; any finite number if y diverged.
   proposed_log_prob: Any
-  # Zero for every tangent in value; its gradient has mean zero and cancels
-  # noise of the gradient of min(0, log_accept_ratio). [chains...].
+  # Zero for every tangent, [chains...]. Its gradient has mean zero and cancels
+  # noise of the gradient of min(0, log_accept_ratio).
   control_variate: Any
   # Whether the ratio and all gradients are finite, [chains...] bool. Fields of
   # other chains hold finite stand-ins, and criteria must not reward them.
@@ -180,7 +183,7 @@ class Transition(NamedTuple):
   is_accepted: Any
   # Largest eigenvalue of D in absolute value, [chains...]; 0 without D.
   jacobian_eigenvalue: Any = 0.0
-  # Terms of the estimate of log det(I + D), [] int32; 0 where there is none.
+  # Terms of the estimate of log det(I + D), [] int32; 0 without an estimate.
   num_log_det_terms: Any = 0
 
 
@@ -189,17 +192,17 @@ class Replay(NamedTuple):
 
   # (ScaleFactor) -> Transition: the step as a function of C.
   transition: Callable[[ScaleFactor], Transition]
-  # Carried to the next adapting step; [] where nothing is.
+  # Cache for the next adapting step; [] for none.
   cache: Any
 
 
 class ProblemSize(NamedTuple):
   """The size of the problem, from which parts choose their rates."""
 
-  event_size: Any  # d, Python int where it is static, else [] int32.
-  num_chains: Any  # B, the same.
-  num_params: Any  # Entries of the params, the same.
-  dtype: Any  # Of the state.
+  event_size: Any  # d, a Python int if it is static, else [] int32.
+  num_chains: Any  # B, likewise.
+  num_params: Any  # Entries of the params, likewise.
+  dtype: Any  # Dtype of the state.
 
 
 class Slopes(NamedTuple):
@@ -221,15 +224,15 @@ class Feedback(NamedTuple):
 
 
 class Criterion(NamedTuple):
-  """What is maximised: mean value + entropy_weight * mean entropy."""
+  """An objective to maximize: mean value + entropy_weight * mean entropy."""
 
   name: str
   # (problem: ProblemSize) -> state, the criterion's own slow variables.
   init: Callable[[ProblemSize], Any]
   # (state, transition) -> value per chain, [chains...], without the entropy.
   value: Callable[[Any, Transition], Any]
-  # (state, transition) -> entropy, penalties included, [] or [chains...]; that
-  # of a chain that diverged counts with its sign turned.
+  # (state, transition) -> entropy with penalties, [] or [chains...]. The
+  # entropy of a chain that diverged counts with the opposite sign.
   entropy: Callable[[Any, Transition], Any]
   # (state) -> weight of the entropy, []; 0.0 if it has none.
   entropy_weight: Callable[[Any], Any]
@@ -239,8 +242,8 @@ class Criterion(NamedTuple):
   feedback: Callable[[Any, Transition], Feedback]
   # (state) -> dict of [] Tensors worth tracing, by name.
   trace: Callable[[Any], dict[str, Any]]
-  # (problem) -> dict of name in `trace` -> (lower, upper): where a value at its
-  # bound is worth a warning.
+  # (problem) -> dict of name in `trace` -> (lower, upper). A value at its bound
+  # gets a warning.
   bounds: Callable[[ProblemSize], dict[str, tuple[float, float]]]
   # Acceptance that ends the scale search.
   target_accept_prob: float
@@ -248,10 +251,10 @@ class Criterion(NamedTuple):
   may_exceed_target: bool = False
   # Whether `update` needs slopes: only relative optimizers have them.
   needs_slopes: bool = False
-  # Whether value, entropy or `feedback` pulls the scale in from where every
-  # move is rejected. Relative optimizers refuse a criterion that does not.
+  # Whether value, entropy or `feedback` pulls the scale in if every move is
+  # rejected. Relative optimizers refuse other criteria.
   holds_scale: bool = True
-  # The call of the factory, which is what is printed.
+  # The call of the factory, which is printed.
   shown: str = ''
 
   def __repr__(self) -> str:
@@ -262,14 +265,14 @@ class Optimizer(NamedTuple):
   """A rule that turns gradients into the next params."""
 
   name: str
-  # True: `grads` are with respect to the tangent; False: to raw params.
+  # Whether `grads` are with respect to the tangent; else to raw params.
   is_relative: bool
   # (params, problem) -> state.
   init: Callable[..., Any]
   # (grads, state, params, preconditioner, feedback, problem)
   # -> (params, state).
   update: Callable[..., Any]
-  # The call of the factory, which is what is printed.
+  # The call of the factory, which is printed.
   shown: str = ''
 
   def __repr__(self) -> str:

@@ -1,6 +1,6 @@
-"""Names of what signatures take: for readers, editors and type checkers.
+"""Types of arguments, for readers, editors and type checkers.
 
-Shapes and dtypes are in docstrings: no type says them.
+Shapes and dtypes are in docstrings, because no type gives them.
 """
 
 import os
@@ -26,11 +26,11 @@ __all__ = [
 
 # A Tensor or an array, or a list, tuple, namedtuple or dict of them.
 Structure = Any
-# ArviZ's, of a package that is optional.
+# ArviZ's class; the package is optional.
 DataTree = Any
 Path = str | os.PathLike[str]
 Seed = int | Sequence[int] | tf.Tensor
-# What a posterior is made of; pins are a wrapper around a joint distribution.
+# A model that defines a posterior; pins are a wrapper of a joint distribution.
 Model = (
   tfp.distributions.JointDistribution
   | tfp.experimental.distributions.JointDistributionPinned

@@ -1,1 +1,12 @@
-"""Samplers of fields with a Gaussian prior, which is given."""
+"""Samplers of latent fields with a given Gaussian prior.
+
+Symbols in this folder:
+
+    x, y       current and proposed field, [chains..., d]
+    f, g       log likelihood and its gradient
+    m, C       mean and covariance of the prior
+    delta      size of a step, a variance; t = delta / 2
+    R          C (C + t I)^-1, the gain
+    u, z       auxiliary fields
+    theta      hyperparameters of the prior
+"""

@@ -1,12 +1,14 @@
 """Auxiliary gradient proposals (aGrad-z, aGrad-u) for latent Gaussian models.
 
-With t = delta / 2 and R = C (C + t I)^-1, in coordinates centred at the mean,
+With t = delta / 2 and R = C (C + t I)^-1, in coordinates centered at the mean,
 
-  u ~ N(x, t I),  z = u + t g(x),  y ~ N(R z, t R)
+  u ~ N(x, t I),  z = u + t g(x),  y ~ N(R z, t R).
 
-Both draw the same y and differ in what is held fixed when it is accepted: z, or
-u. Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based
-sampling algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
+Both draw the same y. They differ in the variable that is held fixed when y is
+accepted, z or u.
+
+Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based sampling
+algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
 """
 
 from typing import Literal
@@ -41,13 +43,13 @@ def auxiliary_gradient(
   """Builds an auxiliary gradient sampler (aGrad-z, aGrad-u).
 
   Args:
-    log_likelihood_fn: As in `marginal_gradient`.
+    log_likelihood_fn: See `marginal_gradient`.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
-    prior: As in `marginal_gradient`.
-    auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
+    prior: See `marginal_gradient`.
+    auxiliary: `'z'` or `'u'`, the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
-    short_step_share: As in `marginal_gradient`.
+    short_step_share: See `marginal_gradient`.
     name: Prefix of op names.
 
   Returns:
@@ -55,7 +57,7 @@ def auxiliary_gradient(
 
   Raises:
     TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior has not what the
+    ValueError: If a number is out of its range, or the prior lacks what the
       sampler needs.
 
   References:
@@ -83,9 +85,9 @@ def auxiliary_gradient(
 class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
   """Proposes from the posterior given a noisy copy of the state.
 
-  Of the two, `'u'` mixes better, and `'z'` leaves y independent of x given z,
-  on which joint moves with hyperparameters rest. It needs `MetropolisHastings`
-  around it.
+  With `'u'` it mixes better. With `'z'`, y is independent of x given z, as
+  joint moves with hyperparameters need it. It needs `MetropolisHastings` around
+  it.
   """
 
   def __init__(
@@ -94,8 +96,8 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
     """Builds the kernel; see the base class for the shared arguments.
 
     Args:
-      log_likelihood_fn: As in the base class.
-      prior: As in the base class.
+      log_likelihood_fn: See the base class.
+      prior: See the base class.
       delta: [], a variance in squared units of the state.
       auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
       name: Prefix of op names.
@@ -116,7 +118,7 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
     return y, (u, z)
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """g(z, y) - g(z, x), or j(x, y, u) - j(y, x, u), of the paper; one sum."""
+    """Returns the paper's g(z, y) - g(z, x), or j(x, y, u) - j(y, x, u)."""
     u, z = drawn
     if self._parameters['auxiliary'] == 'z':
 

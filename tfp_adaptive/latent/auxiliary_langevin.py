@@ -1,10 +1,12 @@
 """Auxiliary MALA: the auxiliary construction without a Gaussian prior.
 
-  u ~ N(x, t I),  z = u + t g(x),  y ~ N(z, t I),  t = delta / 2,
+  u ~ N(x, t I),  z = u + t g(x),  y ~ N(z, t I),  t = delta / 2
 
-accepted given u or z, where MALA integrates them out: it shows what the
-auxiliary variable costs. Source: Titsias and Papaspiliopoulos (2018), section
-2.2, https://arxiv.org/abs/1610.09641.
+The move is accepted given u or z, and MALA integrates them out. A comparison
+shows what the auxiliary variable costs.
+
+Source: Titsias and Papaspiliopoulos (2018), section 2.2,
+https://arxiv.org/abs/1610.09641.
 """
 
 from typing import Literal
@@ -36,16 +38,16 @@ def auxiliary_langevin(
   short_step_share: float = 0.2,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds auxiliary MALA, which MALA beats: for comparison.
+  """Builds auxiliary MALA, for comparison with MALA, which mixes better.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
-    auxiliary: `'z'` or `'u'`: the variable that a move is conditioned on.
+    auxiliary: `'z'` or `'u'`, the variable that a move is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
-    short_step_share: As in `marginal_gradient`.
+    short_step_share: See `marginal_gradient`.
     name: Prefix of op names.
 
   Returns:
@@ -121,8 +123,8 @@ def _improper(*_):
   raise ValueError('A flat prior has no density.')
 
 
-# No prior at all, as the limit of a wide one: R = I. With it the marginal
-# gradient proposal is MALA, the auxiliary one auxiliary MALA.
+# No prior, as the limit of a wide one: R = I. With it the marginal gradient
+# proposal is MALA, and the auxiliary gradient proposal is auxiliary MALA.
 FLAT = interfaces.GaussianPrior(
   name='flat',
   event_shape=None,

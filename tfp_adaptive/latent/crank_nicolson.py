@@ -1,16 +1,18 @@
 """Crank-Nicolson proposals, with and without gradients, for latent fields.
 
-With t = delta / 2 and R = C (C + t I)^-1, in coordinates centred at the mean,
+With t = delta / 2 and R = C (C + t I)^-1, in coordinates centered at the mean,
 
   pCNL  y ~ N(2 / (2 + delta) x + delta / (2 + delta) C g(x),
               delta (delta + 4) / (2 + delta)^2 C)
   CNL   y = R (2 x + delta g(x) + sqrt(2 delta) e) - x,  e ~ N(0, I)
 
-pCN and CN are the same without the gradient g. All four leave N(0, C) alone
-where g = 0. Sources: Cotter, Roberts, Stuart and White (2013), MCMC methods for
-functions; Titsias and Papaspiliopoulos (2018), section 3.2,
-https://arxiv.org/abs/1610.09641, whose covariance of CNL (C for C^2) and k of
-pCNL (without y . g(y)) are misprints.
+pCN and CN are the same without the gradient g. If g = 0, all four leave N(0, C)
+invariant.
+
+Sources: Cotter, Roberts, Stuart and White (2013), MCMC methods for functions;
+Titsias and Papaspiliopoulos (2018), section 3.2,
+https://arxiv.org/abs/1610.09641. The second paper misprints the covariance of
+CNL (C for C^2) and k of pCNL (without y . g(y)).
 """
 
 import tensorflow as tf
@@ -43,16 +45,16 @@ def crank_nicolson(
   """Builds a Crank-Nicolson sampler (pCN, pCNL, CNL).
 
   Args:
-    log_likelihood_fn: As in `marginal_gradient`; needs no gradient for pCN.
+    log_likelihood_fn: See `marginal_gradient`; pCN needs no gradient.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
-    prior: As in `marginal_gradient`.
+    prior: See `marginal_gradient`.
     langevin: Whether to use the gradient of the log-likelihood.
-    preconditioned: Whether the noise has the prior's covariance. CNL and CN,
-      without, need a prior with an inverse.
+    preconditioned: Whether the noise has the prior's covariance. If not (CN and
+      CNL), the prior must have an inverse.
     target_accept_prob: Wanted mean acceptance, in (0, 1); 0.55 with gradient,
       0.25 without, by default.
     delta: First value; without unit if preconditioned, else a variance.
-    short_step_share: As in `marginal_gradient`.
+    short_step_share: See `marginal_gradient`.
     name: Prefix of op names.
 
   Returns:
@@ -60,7 +62,7 @@ def crank_nicolson(
 
   Raises:
     TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior has not what the
+    ValueError: If a number is out of its range, or the prior lacks what the
       sampler needs.
 
   References:
@@ -104,11 +106,11 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     """Builds the kernel; see the base class for the shared arguments.
 
     Args:
-      log_likelihood_fn: As in the base class.
-      prior: As in the base class.
+      log_likelihood_fn: See the base class.
+      prior: See the base class.
       delta: [].
       langevin: Whether to use the gradient of the log-likelihood.
-      preconditioned: Whether the noise has the prior's covariance. Without, the
+      preconditioned: Whether the noise has the prior's covariance. If not, the
         prior must have an inverse.
       name: Prefix of op names.
     """
@@ -147,7 +149,7 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     return y, ()
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """k(x, y) - k(y, x) of the paper, as one sum; 0 without gradient."""
+    """Returns the paper's k(x, y) - k(y, x), which is 0 without gradient."""
     del drawn
     if not self.uses_gradient:
       return tf.zeros_like(current.state[..., 0])

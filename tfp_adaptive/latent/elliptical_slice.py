@@ -1,7 +1,7 @@
-"""Elliptical slice sampling behind the interface of the latent kernels.
+"""Elliptical slice sampling with the interface of the latent kernels.
 
-A draw w of the prior spans an ellipse with the centered field x, and a uniform
-u sets a height; angles are drawn from a bracket that shrinks towards 0 until
+A draw w of the prior and the centered field x span an ellipse, and a uniform u
+sets a height. Angles are drawn from a bracket that shrinks towards 0, until
 
   f(x cos(a) + w sin(a)) >= f(x) + log(u).
 
@@ -28,8 +28,8 @@ __all__ = [
   'elliptical_slice',
 ]
 
-# After 40 shrinks, give or take 6, the bracket holds no other float64 than the
-# state itself, whose f is high enough if f is a function.
+# After about 40 shrinks the bracket holds no float64 but the state itself,
+# whose f is high enough if f is deterministic.
 _MAX_SHRINKS = 100
 
 
@@ -43,9 +43,9 @@ class EllipticalSliceResults(
 
   Attributes:
     accepted_results: `LatentResults` of the state, without gradient.
-    angle: By which the state was rotated, [chains...].
-    has_divergence: bool [chains...], whether f was NaN or +inf at an angle that
-      was tried, or at none high enough: the state stays where it was.
+    angle: Angle by which the state was rotated, [chains...].
+    has_divergence: Whether f was NaN or +inf at a tried angle, or was high
+      enough at none, so that the state stayed, [chains...] bool.
     seed: [2] int32.
   """
 
@@ -53,14 +53,14 @@ class EllipticalSliceResults(
 
   @property
   def log_accept_ratio(self):
-    # TFP's adaptations of a step size ask for it.
+    # TFP's step-size adaptations read this property.
     raise TypeError(
       'A step-size adaptation was put around `tfpa.elliptical_slice`, which '
       'has no step size and accepts every move. Use the kernel alone.'
     )
 
   def _replace(self, /, **fields):
-    # TFP's replica exchange writes it to swap states behind the kernel's back.
+    # TFP's replica exchange writes `proposed_results` to swap states.
     if 'proposed_results' in fields:
       raise TypeError(latent_proposal.REFUSAL)
     return super()._replace(**fields)
@@ -73,11 +73,11 @@ def elliptical_slice(
   prior: interfaces.GaussianPrior,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds TFP's elliptical slice sampler, on a prior of this library.
+  """Builds an elliptical slice sampler.
 
   Args:
-    log_likelihood_fn: As in `marginal_gradient`; needs no gradient.
-    prior: As in `marginal_gradient`.
+    log_likelihood_fn: See `marginal_gradient`; needs no gradient.
+    prior: See `marginal_gradient`.
     name: Prefix of op names.
 
   Returns:
@@ -101,8 +101,8 @@ def elliptical_slice(
 class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
   """Rotates the field towards a draw of the prior until f is high enough.
 
-  It has nothing to tune, uses no gradient and accepts every move, at the price
-  of several calls of f, a number that varies. `delta` has no effect. Points
+  It has nothing to tune, uses no gradient and accepts every move. A step makes
+  several calls of f, and their number varies. `delta` has no effect. Points
   where f is NaN or +inf are not taken.
   """
 
@@ -163,7 +163,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
     angle, value, has_divergence = _slice(
       log_likelihood, value, threshold, angle_seed
     )
-    # Where no angle was found the direction itself may be no number.
+    # If no angle was found, the direction itself may be NaN.
     is_moved = (angle != 0.0)[..., tf.newaxis]
     centered = tf.where(is_moved, rotated(angle), flat - origin)
     state = state_parts.unflatten_like(
@@ -182,12 +182,12 @@ def _slice(log_likelihood, start_value, threshold, seed):
   Args:
     log_likelihood: Function of angles, [chains...].
     start_value: f at angle 0.
-    threshold: How high f has to be.
+    threshold: Least f that is high enough, [chains...].
     seed: [2] int32.
 
   Returns:
-    Angles, f there, and whether something went wrong; angle 0 where no other
-    was found.
+    Angles, f there, and whether something went wrong. The angle is 0 if no
+    other was found.
   """
   first_seed, loop_seed = random.split(seed, 2)
 
@@ -199,7 +199,7 @@ def _slice(log_likelihood, start_value, threshold, seed):
     new = log_likelihood(angle)
     is_fault = tf.math.is_nan(new) | (new == float('inf'))
     new = tf.where(is_fault, tf.constant(-float('inf'), new.dtype), new)
-    # What is done stays so, whatever f says when it is called again.
+    # A finished chain keeps its value, whatever f returns in later calls.
     return tf.where(is_done, value, new), is_faulty | (is_fault & ~is_done)
 
   def shrink(i, angle, low, high, value, is_faulty):
@@ -211,7 +211,7 @@ def _slice(log_likelihood, start_value, threshold, seed):
     value, is_faulty = tried(angle, is_done, value, is_faulty)
     return i + 1, angle, low, high, value, is_faulty
 
-  # The first angle is also where the bracket of one turn begins and ends.
+  # The bracket is one full turn that begins and ends at the first angle.
   high = (
     2.0
     * math.pi

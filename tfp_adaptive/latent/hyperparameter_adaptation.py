@@ -1,11 +1,11 @@
-"""Fits the steps of hyperparameters to the covariance of those visited.
+"""Fits the steps of hyperparameters to the covariance of visited values.
 
-  mu_t = (1 - w_t) mu_{t-1} + w_t theta_t,   w_t = 2 / (t + 2)
-  S_t  = (1 - w_t) S_{t-1} + w_t (theta_t - mu_{t-1}) (theta_t - mu_{t-1})^T
-  L L^T = S_t + (tr S_t / d) (n_0 / (t B)) I,   scaled to det L = 1
+    mu_t = (1 - w_t) mu_{t-1} + w_t theta_t,   w_t = 2 / (t + 2)
+    S_t  = (1 - w_t) S_{t-1} + w_t (theta_t - mu_{t-1}) (theta_t - mu_{t-1})^T
+    L L^T = S_t + (tr S_t / d) (n_0 / (t B)) I,   scaled to det L = 1
 
-for d hyperparameters and B chains, whose terms are averaged. The scale of the
-steps is left to kappa, and L to their shape.
+for d hyperparameters and B chains, over which terms are averaged. A step is
+kappa L e: kappa is its scale, which is tuned elsewhere, and L its shape.
 
 Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm.
 """
@@ -40,11 +40,11 @@ __all__ = [
   'latent_gaussian_hyperparameters',
 ]
 
-# The weight of a state grows with its time: w_t = 2 / (t + 2) is the mean with
-# weights proportional to t, which forgets where the chain came from.
+# w_t = 2 / (t + 2) gives the mean with weights proportional to t, which forgets
+# the start of the chain.
 _GAIN = 2.0
-# States per hyperparameter that the identity counts for: states of a chain
-# that has just started depend on each other strongly.
+# n_0 / d, the states per hyperparameter for which the identity counts. It is
+# large, because the first states of a chain are strongly dependent.
 _PRIOR_STATES = 5.0
 
 
@@ -57,7 +57,7 @@ class HyperparameterAdaptationResults(
   """Results of `HyperparameterAdaptation`.
 
   Attributes:
-    inner_results: Those of the inner kernel; what is learned is its innermost
+    inner_results: Results of the inner kernel; the learned L is its innermost
       `hyper_factor`.
     hyper_mean: Running mean mu of unconstrained theta, [num_hyper].
     hyper_covariance: Running covariance S, [num_hyper, num_hyper].
@@ -68,12 +68,12 @@ class HyperparameterAdaptationResults(
 
 
 class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
-  """Learns which way and how far hyperparameters move relative to each other.
+  """Learns the shape L of the steps of hyperparameters.
 
   Amplitude and length scale of a field lie on a narrow ridge, where steps of
-  one size in all directions are either rejected or short. The determinant of
-  L stays 1, so that kappa remains the (geometric) mean standard deviation of a
-  step and can be tuned at the same time by a wrapper around this one.
+  one size in all directions are either rejected or short. The determinant of L
+  stays 1, so that kappa remains the geometric mean standard deviation of a
+  step. A wrapper around this one can tune kappa at the same time.
   """
 
   def __init__(self, inner_kernel, num_adaptation_steps, name=None):
@@ -110,7 +110,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _is_adapting(self, previous, inner):
-    """Short steps say as much as others: what is learned from are states."""
+    """Returns whether this step adapts; it learns from states of any step."""
     del inner
     return previous.step < self.num_adaptation_steps
 
@@ -144,7 +144,7 @@ def _adapted(mean, covariance, rows, step):
   covariance += weight * (moment - covariance)
 
   variance = tf.linalg.trace(covariance) / num_hyper
-  # Nothing was accepted yet.
+  # No move was accepted yet.
   is_fixed = tf.equal(variance, 0.0)
   shrinkage = _PRIOR_STATES * num_hyper / (step * num_chains)
   factor = tf.linalg.cholesky(
@@ -207,16 +207,17 @@ def latent_gaussian_hyperparameters(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a sampler of a latent field and its prior's hyperparameters.
 
-  The state is `(x, theta)`, theta unconstrained; the hyperprior's default
-  bijector, or `bijector`, maps it to what `prior_fn` takes.
+  The state is `(x, theta)` with unconstrained theta. The hyperprior's default
+  bijector, or `bijector`, maps theta to the argument of `prior_fn`.
 
   Args:
-    log_likelihood_fn: f, as in `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta and kappa and learn L, the
-      shape of the steps kappa L e of unconstrained theta; then all are fixed.
+    log_likelihood_fn: f, see `marginal_gradient`.
+    num_adaptation_steps: Steps that tune delta and kappa and learn L, which are
+      then fixed. A step of unconstrained theta is kappa L e.
     prior_fn: theta -> `interfaces.GaussianPrior`; theta has chain dimensions,
-      and so must the prior's params. Decomposed once in a step. A dense prior
-      is decomposed fastest without XLA on a CPU: `jit_compile=False`.
+      and so must the prior's params. The prior is decomposed once in a step. On
+      a CPU use `jit_compile=False` for dense priors, because XLA decomposes
+      them slowly.
     hyperprior: A `tfp.distributions.Distribution` of theta, joint or not.
     joint: Whether theta moves together with x, given a noisy copy of it
       (aGrad-z-joint). Else theta moves at fixed x (Gibbs), slower by an order
@@ -231,8 +232,8 @@ def latent_gaussian_hyperparameters(
     hyper_step_size: First kappa, the standard deviation of a step of
       unconstrained theta; L starts as the identity.
     bijector: Unconstrained theta -> theta; by default the hyperprior's own.
-    short_step_share: As in `marginal_gradient`; `'elliptical_slice'` has no
-      steps to shorten.
+    short_step_share: See `marginal_gradient`; `'elliptical_slice'` has no steps
+      to shorten.
     name: Prefix of op names.
 
   Returns:
@@ -240,7 +241,7 @@ def latent_gaussian_hyperparameters(
 
   Raises:
     TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior has not what the
+    ValueError: If a number is out of its range, or the prior lacks what the
       sampler needs.
 
   References:

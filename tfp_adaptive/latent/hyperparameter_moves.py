@@ -1,7 +1,7 @@
 """Two ways to move hyperparameters of a latent Gaussian model.
 
-Both take a proposed theta' and its prior, and return the log acceptance ratio
-beside the change of log p(theta), and where the move would land.
+Both take a proposed theta' and its prior. They return the log acceptance ratio
+without the change of log p(theta), and the field after the move.
 """
 
 import collections
@@ -30,11 +30,12 @@ def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
 
     log ratio = log N(x | theta') - log N(x | theta)
 
-  The field pins theta down where it has many coordinates: small steps.
+  A field with many coordinates almost determines theta, so that steps must be
+  small.
 
   Args:
     prior: The `interfaces.GaussianPrior` at theta, params per chain.
-    proposed_prior: That at theta'.
+    proposed_prior: The prior at theta'.
     evaluate: Not used.
     state: The field x.
     latent: `LatentResults` of x at theta.
@@ -65,12 +66,12 @@ def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
     log ratio = f(y) - f(x) + g(z, y) - g(z, x)
                 + log N(z | 0, C' + t I) - log N(z | 0, C + t I)
 
-  with t = delta / 2 and g(z, y) = (z - y - t / 2 g(y)) . g(y). theta sees z
-  only, whose noise leaves it room, and x follows at once.
+  with t = delta / 2 and g(z, y) = (z - y - t / 2 g(y)) . g(y). theta depends on
+  z only, whose noise leaves theta room to move. x follows in the same move.
 
   Args:
     prior: The `interfaces.GaussianPrior` at theta, params per chain.
-    proposed_prior: That at theta'.
+    proposed_prior: The prior at theta'.
     evaluate: (prior, coordinates) -> (state, f, gradient's coordinates).
     state: Not used.
     latent: `LatentResults` of x at theta.

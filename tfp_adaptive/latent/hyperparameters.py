@@ -42,16 +42,16 @@ class LatentHyperparameterResults(
   """Results of `LatentGaussianHyperparameters`.
 
   Attributes:
-    inner_results: Those of the last update of the field; the innermost
+    inner_results: Results of the last update of the field; the innermost
       `target_log_prob` is the log-likelihood f.
     prior_params: Mean and decomposition of the prior at theta, per chain.
     hyper_log_prob: log p of unconstrained theta, [chains...].
     hyper_step_size: kappa, [].
-    hyper_factor: L, lower triangular, shared by the chains: the step of
-      unconstrained theta is kappa L e with e standard normal,
-      [num_hyper, num_hyper].
-    hyper_log_accept_ratio: Of the last move of theta, [chains...].
-    hyper_is_accepted: Whether it was accepted, [chains...] bool.
+    hyper_factor: L, lower triangular, shared by the chains, [num_hyper,
+      num_hyper]. The step of unconstrained theta is kappa L e with e standard
+      normal.
+    hyper_log_accept_ratio: Log ratio of the last move of theta, [chains...].
+    hyper_is_accepted: Whether this move was accepted, [chains...] bool.
     seed: [2] int32.
   """
 
@@ -100,11 +100,11 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       num_latent_updates: Updates of the field in a step, a positive int.
       delta: delta of the field's kernel, [].
       hyper_step_size: kappa, the scale of the step of unconstrained theta, [].
-      hyper_factor: L, the shape of that step, lower triangular,
-        [num_hyper, num_hyper], in the order of the flattened structure; None:
-        the identity.
-      bijector: Unconstrained theta -> theta; by default that of `hyperprior`,
-        the identity if that is a function.
+      hyper_factor: L, the shape of the step, lower triangular,
+        [num_hyper, num_hyper], in the order of the flattened structure; by
+        default the identity.
+      bijector: Unconstrained theta -> theta; by default the bijector of
+        `hyperprior`, or the identity if `hyperprior` is a function.
       latent_uses_gradient: Whether an update of the field costs a gradient.
       name: Prefix of op names.
     """
@@ -203,7 +203,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     # 2. Update the field at theta.
     x, inner = self._update_field(prior, x, previous.inner_results, latent_seed)
 
-    # 3. Where would theta' lead, and is it accepted?
+    # 3. Move to theta', and accept or reject.
     latent = inner.accepted_results
     proposed_log_prob = self._hyper_log_prob(proposed_theta)
     move = (
@@ -318,7 +318,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     return hyperprior.experimental_default_event_space_bijector()
 
   def _hyper_log_prob(self, theta):
-    """log p of unconstrained theta, the Jacobian included, [chains...]."""
+    """Returns log p of unconstrained theta, with the Jacobian, [chains...]."""
     hyperprior = self._parameters['hyperprior']
     if not hasattr(hyperprior, 'log_prob'):
       return tfp_private.call_fn(hyperprior, theta)

@@ -1,9 +1,9 @@
-"""What the proposals for latent Gaussian models share.
+"""The base class of the proposals for latent Gaussian models.
 
-The target is exp f(x) N(x | mean, C), f the log-likelihood. A proposal works in
-the coordinates s of its prior and keeps s and the gradient's coordinates in the
-results, so that an iteration makes two products with the prior's basis: y from
-its coordinates, and the coordinates of the gradient at y.
+The target is exp f(x) N(x | mean, C), where f is the log-likelihood. A proposal
+works in the coordinates s of its prior, and keeps s and the gradient's
+coordinates in the results. An iteration then makes only two products with the
+prior's basis: y from its coordinates, and the coordinates of the gradient at y.
 """
 
 import collections
@@ -33,7 +33,7 @@ __all__ = [
   'with_short_steps',
 ]
 
-# delta is a variance: a thousandth of the length.
+# Factor of delta, a variance; the shortest step has 1/1000 of the length.
 _SHORTEST = 1e-6
 
 REFUSAL = (
@@ -66,9 +66,9 @@ class LatentResults(
       the prior is not part of it.
     coordinates: The proposed state in the prior's coordinates, [chains..., d].
     grads_coordinates: The gradient of f there, in the same coordinates; `[]`
-      for proposals that use none.
-    log_acceptance_correction: What the log acceptance ratio has beside the
-      difference of f, [chains...].
+      for proposals that use no gradient.
+    log_acceptance_correction: The log acceptance ratio without the difference
+      of f, [chains...].
     step_size: delta, a variance in squared units of the state, [].
     seed: [2] int32.
   """
@@ -77,7 +77,7 @@ class LatentResults(
 
   @property
   def grads_target_log_prob(self):
-    # Replica exchange asks for it to swap states behind the kernel's back.
+    # Replica exchange reads this property to swap states.
     raise ValueError(REFUSAL)
 
 
@@ -91,9 +91,9 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
   """Base: draws y in the prior's coordinates, evaluates f there, corrects.
 
   A proposal implements `_propose(functions, delta, point, seed)`, which returns
-  the coordinates of y and whatever it drew on the way, and `_correction(
-  functions, delta, drawn, current, proposed)`, where `functions` is what its
-  `_functions(prior, variance)` returned.
+  the coordinates of y and its other draws, and `_correction(functions, delta,
+  drawn, current, proposed)`. Here `functions` is the result of
+  `_functions(prior, variance)`.
   """
 
   is_calibrated = False
@@ -213,7 +213,7 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
   def _evaluate(self, state, shape=None):
     """Returns f, [chains...], and its gradient in the prior's coordinates.
 
-    `shape` is that of f where it is known beforehand, for f in Python code.
+    `shape` is the shape of f if it is known beforehand, for f in Python code.
     """
     function = self.log_likelihood_fn
     restrict = self.prior.restrict
@@ -227,7 +227,7 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
     return log_likelihood, self.prior.pull(self.prior.params, flat)
 
   def _functions(self, prior, variance):
-    """Returns what `_propose` and `_correction` are given: the smoother."""
+    """Returns the smoother, for `_propose` and `_correction`."""
     return prior.smoother(prior.params, variance)
 
   def _propose(self, functions, delta, current, seed):
@@ -243,7 +243,7 @@ def adapted(
   """Puts Metropolis-Hastings and the adaptation of delta around a proposal.
 
   DualAveragingStepSizeAdaptation   TFP's; learns delta, then freezes it
-   └ ShortSteps                     brings far starts home meanwhile
+   └ ShortSteps                     brings in far starts meanwhile
       └ MetropolisHastings          accepts or rejects
          └ Uncalibrated...          proposes, in the prior's coordinates
   """
@@ -268,9 +268,9 @@ def dot(left, right):
 def noise_like(rows, seed):
   """Draws standard normals in the shape of rows.
 
-  In a loop of one turn, so that XLA writes them down: fused with a product by
-  the prior's vector of scales, they are computed one number at a time on CPU,
-  at three times the price. A single row has nothing to broadcast.
+  A loop of one turn makes XLA store them. Fused with a product by the prior's
+  vector of scales, they would be computed one number at a time on CPU, three
+  times slower. A single row needs no loop, because nothing is broadcast.
   """
   if rows.shape.num_elements() == rows.shape[-1]:
     return random.normal(ps.shape(rows), rows.dtype, seed)

@@ -1,6 +1,6 @@
 """Marginal gradient proposal (mGrad) for latent Gaussian models.
 
-With t = delta / 2 and R = C (C + t I)^-1, in coordinates centred at the mean,
+With t = delta / 2 and R = C (C + t I)^-1, in coordinates centered at the mean,
 
   y ~ N(R (x + t g(x)), t R (I + R))
 
@@ -33,7 +33,7 @@ def marginal_gradient(
   short_step_share: float = 0.2,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds the marginal gradient sampler (mGrad): the one to start with.
+  """Builds the marginal gradient sampler (mGrad), the first one to try.
 
   Args:
     log_likelihood_fn: f, differentiable, called as TFP calls targets; returns
@@ -53,7 +53,7 @@ def marginal_gradient(
 
   Raises:
     TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior has not what the
+    ValueError: If a number is out of its range, or the prior lacks what the
       sampler needs.
 
   References:
@@ -88,14 +88,14 @@ class UncalibratedMarginalGradient(latent_proposal.UncalibratedLatentProposal):
     return functions.draw_marginal(pulled, noise), ()
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """h(x, y) - h(y, x) of the paper, with one product.
+    """Returns the paper's h(x, y) - h(y, x), with one product.
 
     With w(g) = (I + R)^-1 g and R w(g) = g - w(g),
 
       h(x, y) = x . w(g(y)) - (y + t / 2 g(y)) . (g(y) - w(g(y)))
 
-    and w is linear and symmetric, so that only w(g(y) - g(x)) is needed. One
-    sum of all terms: XLA on CPU would take three passes for three sums.
+    and w is linear and symmetric, so that only w(g(y) - g(x)) is needed. All
+    terms are in one sum, because XLA on CPU takes a pass for every sum.
     """
     del drawn
     change = proposed.grads - current.grads

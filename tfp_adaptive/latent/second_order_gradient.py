@@ -1,17 +1,17 @@
 """Second-order marginal proposal: factorizing likelihoods, Markov priors.
 
-With t = delta / 2, g and H the gradient and the diagonal Hessian of f at x,
-clipped to H <= 0, and in coordinates centered at the mean,
+With t = delta / 2, in coordinates centered at the mean, g and H are the
+gradient and the diagonal Hessian of f at x, clipped to H <= 0:
 
   y ~ N(A / t b, A + A^2 / t)
   A = (C^-1 + I / t - H)^-1,   b = x + t (g - H x)
 
-the posterior under a likelihood quadratic around x, its auxiliary variable
-integrated out. With M = t A^-1 = t (P - H) + I, banded as the precision P is,
-mean and covariance are M^-1 b and t M^-1 (M + I) M^-1.
+This is the posterior under a likelihood that is quadratic around x, with the
+auxiliary variable integrated out. M = t A^-1 = t (P - H) + I is banded, as the
+precision P is. The mean is M^-1 b, the covariance t M^-1 (M + I) M^-1.
 
 Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based sampling
-algorithms, discussion, https://arxiv.org/abs/1610.09641; the sign of H x in
+algorithms, discussion, https://arxiv.org/abs/1610.09641. The sign of H x in
 print contradicts their expansion.
 """
 
@@ -43,7 +43,7 @@ class Expansion(collections.namedtuple('Expansion', ['gradient', 'curvature'])):
 
   Attributes:
     gradient: First derivatives, [chains..., d].
-    curvature: Second derivatives by coordinate, as they are, [chains..., d].
+    curvature: Second derivatives by coordinate, not clipped, [chains..., d].
   """
 
   __slots__ = ()
@@ -62,21 +62,21 @@ def second_order_gradient(
   short_step_share: float = 0.2,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds the second-order marginal sampler, for likelihoods that factorise.
+  """Builds the second-order marginal sampler, for likelihoods that factorize.
 
-  It knows the curvature of the likelihood, so that delta need not follow the
-  information in the data: with a quadratic log-likelihood any delta is accepted
-  always.
+  It uses the curvature of the likelihood, so that delta need not follow the
+  information in the data. With a quadratic concave log-likelihood every
+  proposal is accepted, at any delta.
 
   Args:
-    log_likelihood_fn: As in `marginal_gradient`, of the form sum_i f_i(x_i),
-      twice differentiable; where f_i is convex its curvature is taken as 0.
+    log_likelihood_fn: See `marginal_gradient`; of the form sum_i f_i(x_i),
+      twice differentiable. Where f_i is convex its curvature is taken as 0.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
     prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
       `autoregression`, `random_walk` or `state_space`.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
-    short_step_share: As in `marginal_gradient`.
+    short_step_share: See `marginal_gradient`.
     name: Prefix of op names.
 
   Returns:
@@ -84,7 +84,7 @@ def second_order_gradient(
 
   Raises:
     TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior has not what the
+    ValueError: If a number is out of its range, or the prior lacks what the
       sampler needs.
 
   References:
@@ -110,16 +110,15 @@ class UncalibratedSecondOrderGradient(
 ):
   """Proposes from the posterior under a likelihood quadratic around x.
 
-  The likelihood must factorize, f(x) = sum_i f_i(x_i): its Hessian is diagonal
-  then and costs one product with a vector of ones. Where it does not, the rows
-  of the Hessian are summed: the sampler stays exact, its proposals are worse.
-  Where f_i is convex its curvature is taken as 0, the step of
-  `UncalibratedMarginalGradient`, so that A stays positive definite. For f
-  quadratic and concave every proposal is accepted, at any delta.
+  The likelihood should factorize, f(x) = sum_i f_i(x_i). Its Hessian is then
+  diagonal, and costs one product with a vector of ones. Otherwise the rows of
+  the Hessian are summed; the sampler stays exact, but its proposals are worse.
+  Where f_i is convex its curvature is taken as 0, as in
+  `UncalibratedMarginalGradient`, so that A stays positive definite.
 
-  Every chain has its own A: two factors per state, O(d) in all. The kernel's
-  `grads_coordinates` are an `Expansion`. It needs `MetropolisHastings` around
-  it.
+  Every chain has its own A, with two factors per state, O(d) in all. The
+  kernel's `grads_coordinates` are an `Expansion`. It needs `MetropolisHastings`
+  around it.
   """
 
   def __init__(
@@ -132,7 +131,7 @@ class UncalibratedSecondOrderGradient(
     """Builds the kernel; see the base class for the shared arguments.
 
     Args:
-      log_likelihood_fn: As in the base class; twice differentiable.
+      log_likelihood_fn: See the base class; twice differentiable.
       prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
         `autoregression`, `random_walk` or `state_space`.
       delta: [], a variance in squared units of the state.
@@ -143,7 +142,7 @@ class UncalibratedSecondOrderGradient(
     """
     super().__init__(log_likelihood_fn, prior, delta, name)
     is_markov = isinstance(prior.params, markov_prior.MarkovParams)
-    # Copies of one have its bands.
+    # A block of copies has the bands of one copy.
     if not is_markov or (
       prior.params.bands[0].shape[-1] != math.prod(prior.event_shape)
     ):
@@ -179,7 +178,7 @@ class UncalibratedSecondOrderGradient(
     )
 
   def _functions(self, prior, variance):
-    """Returns the function of a point to its Gaussian."""
+    """Returns the function from a point to the Gaussian of its proposal."""
 
     def gaussian(point):
       curvature = tf.minimum(point.grads.curvature, 0.0)
@@ -205,10 +204,10 @@ class UncalibratedSecondOrderGradient(
     return y, (gaussian, noise)
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """log N(y | 0, C) - log N(x | 0, C) + log q(x | y) - log q(y | x).
+    """Returns log N(y | 0, C) - log N(x | 0, C) + log q(x | y) - log q(y | x).
 
-    The exponent of q(y | x) is that of its own noise; that of q(x | y) is the
-    whitened residual M x - b at y.
+    The exponent of q(y | x) follows from the drawn noise. The exponent of
+    q(x | y) follows from the whitened residual M x - b at y.
     """
     here, noise = drawn
     there = noisy, wider, matrix, pulled = functions(proposed)

@@ -1,17 +1,17 @@
 """Upper banded matrices B, by their diagonals: solves, products, gradients.
 
-A matrix of p superdiagonals is the tuple of its diagonals, of sizes
-(d, d - 1, ..., d - p). Vectors are rows, [n, d]. All share the matrix, or each
-has its own: diagonals of shapes [n, d], [n, d - 1], ....
+A matrix with p superdiagonals is the tuple of its diagonals, of sizes
+(d, d - 1, ..., d - p). Vectors are rows, [n, d]. The rows share one matrix, or
+each has its own, with diagonals of shapes [n, d], [n, d - 1], ....
 
 A solve is the linear recursion x_i = r_i + sum_k a_ki x_{i+k}, one turn of a
-loop per coordinate for all rows at once: O(p d) in time and memory, and as
-stable as back substitution. XLA compiles a body this small into one tight loop
-(about 20 ns a turn for 10 rows on a CPU core), but only while it touches few
-bytes: so the x_{i+k} are read back from where they were written, and not
-carried. `bidiagonal` is the faster form for p = 1. Forms with several segments
-in lockstep, doubling and dense blocks lose more by their loops or transposes
-than they gain; on an accelerator `banded_scan` is taken.
+loop per coordinate for all rows at once. It costs O(p d) in time and memory,
+and is as stable as back substitution. XLA compiles a body that touches few
+bytes into one tight loop, about 20 ns a turn for 10 rows on a CPU core. The
+x_{i+k} are therefore read back from where they were written, instead of
+carried. `bidiagonal` is faster for p = 1. Segments in lockstep,
+doubling and dense blocks lose more by loops or transposes than they gain. On an
+accelerator `banded_scan` is used.
 """
 
 import tensorflow as tf
@@ -27,15 +27,15 @@ __all__ = ['multiply', 'outer', 'solve']
 def solve(bands, rows, adjoint=False, parallel=None):
   """Returns B^-1 r for every row r, or B^-T r.
 
-  Its gradient, in rows and in `bands`, is another solve: no tape goes through
-  the loop.
+  The gradient in rows and in `bands` is another solve, so that no tape goes
+  through the loop.
 
   Args:
-    bands: Tuple of diagonals, the main one first; nowhere zero there.
+    bands: Tuple of diagonals, the main one first, which has no zeros.
     rows: [n, d].
     adjoint: Whether to solve with B^T.
-    parallel: Whether to take the form of depth O(log d); by default where
-      `banded_scan.is_preferred`.
+    parallel: Whether to use the form of depth O(log d); by default as
+      `banded_scan.is_preferred` says.
 
   Returns:
     [n, d].
@@ -72,9 +72,9 @@ def outer(left, right, num_bands, summed=True):
 
 
 def _with_gradient(solution, bands, rows, adjoint, parallel):
-  """Returns a solution as the function of rows and bands that it is.
+  """Returns a solution with its gradient in rows and bands.
 
-  Derivatives of any order are solves, and none of them repeats this one.
+  Derivatives of any order are solves, and none of them repeats the given one.
   """
 
   @custom_gradient
@@ -92,7 +92,7 @@ def _with_gradient(solution, bands, rows, adjoint, parallel):
 
 
 def _substitute(bands, rows, adjoint):
-  """Solves by the recursion of its own multipliers."""
+  """Solves by the recursion, with a_ki = -b_ki / b_i and r_i / b_i for r_i."""
   diag = bands[0]
   scaled = rows / diag
   if len(bands) == 1:
@@ -107,7 +107,7 @@ def _substitute(bands, rows, adjoint):
   if len(bands) == 2:
     solution = bidiagonal.recursion(multipliers[0], scaled, not adjoint)
   else:
-    # [d] or [d, n]: a turn of the loop reads a number, or a number per row.
+    # Each is [d] or [d, n], so that a turn reads one number, or one per row.
     multipliers = tf.stack([tf.transpose(m) for m in multipliers])
     solution = _compiled_recursion(multipliers, scaled, not adjoint)
   return tf.ensure_shape(solution, rows.shape)
@@ -116,7 +116,7 @@ def _substitute(bands, rows, adjoint):
 def _recursion(multipliers, rows, is_backward):
   """Returns x_i = r_i + sum_k a_ki x_{i+k}, or x_{i-k} if not backward."""
   num_terms, size = multipliers.shape[0], ps.shape(rows)[1]
-  # Zeros beyond the end that the recursion starts from.
+  # Zeros beyond the end where the recursion starts.
   offset = 0 if is_backward else num_terms
   padding = [[offset, num_terms - offset], [0, 0]]
   solution = tf.TensorArray(
@@ -144,7 +144,7 @@ def _recursion(multipliers, rows, is_backward):
 
 
 def _by_native_kernel(bands, rows, adjoint):
-  """Solves by TF's kernel, which knows no XLA and needs no compilation."""
+  """Solves by TF's kernel, which has no XLA form and needs no compilation."""
   padding = [[0, 0]] * (bands[0].shape.rank - 1)
   stacked = tf.stack(
     [
@@ -163,6 +163,6 @@ def _by_native_kernel(bands, rows, adjoint):
   return tf.transpose(columns) if is_shared else columns[..., 0]
 
 
-# Compiled on its own where the caller is not: a loop in a plain graph takes a
-# thousand times as long.
+# Compiled on its own if the caller is not, because a loop in a plain graph
+# takes a thousand times as long.
 _compiled_recursion = tf.function(_recursion, jit_compile=True, autograph=False)

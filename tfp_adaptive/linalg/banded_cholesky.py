@@ -2,13 +2,14 @@
 
   M = W^T D W = U^T U,   U = D^(1/2) W,   W upper banded with unit diagonal
 
-Diagonals are tuples, of sizes (d, d - 1, ..., d - p), with any leading batch
-dimensions: one matrix for all rows, or one for every chain. Rows v and results
-are [batch..., d], and broadcast with the batch of the matrix.
+A matrix is the tuple of its diagonals, of sizes (d, d - 1, ..., d - p), with
+any leading batch dimensions: one matrix for all rows, or one for every chain.
+Rows v and results are [batch..., d], and broadcast with the batch of the
+matrix.
 
 A matrix that is not positive definite gets the identity as its factor and -inf
-as its log-determinant: every number stays finite, a log density becomes -inf
-with the sign of a rejection, and no NaN enters a chain.
+as its log determinant. The log density of a proposal is then -inf, which
+rejects it. All other numbers stay finite, and no NaN enters a chain.
 """
 
 from typing import Any
@@ -36,18 +37,18 @@ class Factor(NamedTuple):
   """M = W^T D W by its diagonals."""
 
   pivots: Any  # D, [batch..., d], positive.
-  bands: Any  # Of W right of its unit diagonal, a tuple of [batch..., d - k].
-  log_det: Any  # log det M, [batch...]; -inf where M is not positive definite.
+  bands: Any  # Superdiagonals of W, a tuple of [batch..., d - k].
+  log_det: Any  # log det M, [batch...]; -inf if M is not positive definite.
 
 
 def factorize(bands, parallel=None):
   """Returns the `Factor` of M.
 
-  Its gradient is right in every mode: that of the parallel form.
+  The gradient is that of the parallel form in every mode.
 
   Args:
     bands: Tuple of the diagonals of M, each [batch..., d - k].
-    parallel: As of `banded_scan.is_preferred`.
+    parallel: See `banded_scan.is_preferred`.
   """
   batch = ps.shape(bands[0])[:-1]
   flat = tuple(
@@ -96,7 +97,7 @@ def solve(factor, rows, parallel=None):
 
 
 def draw(factor, rows, noise, parallel=None):
-  """Returns M^-1 v + U^-1 e: for e ~ N(0, I) a row of N(M^-1 v, M^-1)."""
+  """Returns M^-1 v + U^-1 e, a draw of N(M^-1 v, M^-1) if e ~ N(0, I)."""
   half = _solve_unit(factor, rows, True, parallel)
   whole = half / factor.pivots + noise * tf.math.rsqrt(factor.pivots)
   return _solve_unit(factor, whole, False, parallel)
@@ -145,7 +146,7 @@ def _solve_unit(factor, rows, adjoint, parallel=None):
 
   def flat(x, number=num_rows):
     end = ps.shape(x)[-1:]
-    # Where the number of chains is unknown it may be 1 as well.
+    # An unknown number of chains may be 1 as well.
     if tf.is_tensor(number) or number != 1:
       x = tf.broadcast_to(x, ps.concat([chains, end], axis=0))
     return tf.reshape(x, ps.concat([[number], end], axis=0))
@@ -161,16 +162,15 @@ def _solve_unit(factor, rows, adjoint, parallel=None):
 
 
 def _by_loop(bands):
-  """Factorizes by the recursion; as `banded_scan.factorize`."""
+  """Factorizes by the recursion; see `banded_scan.factorize`."""
   if len(bands) == 1:
     return bands[0], ()
 
   @custom_gradient
   def factorized(*bands):
     batch, size = ps.shape(bands[0])[0], ps.shape(bands[0])[1]
-    # End to end, with zeros where one goes over into the next, the matrices of
-    # a batch are one matrix: the loop stays one of scalars, which XLA keeps
-    # in a single kernel.
+    # The matrices of a batch are joined end to end, with zeros between them.
+    # The loop then has scalars only, and XLA keeps it in a single kernel.
     joined = tuple(
       tf.reshape(tf.pad(tf.stop_gradient(band), [[0, 0], [0, k]]), [-1])
       for k, band in enumerate(bands)
@@ -198,8 +198,8 @@ def _recursion(*bands):
   """Returns the pivots and the diagonals of W, all [size].
 
   A row of the Schur complement is w_k = M[i, i + k] - sum_l e_l w_{l+k} over
-  the rows i - l, with pivot w_0 and multipliers e_k = w_k / w_0. Behind a pivot
-  that is not positive the rows start anew, so that nothing overflows.
+  the rows i - l. The pivot is w_0, and e_k = w_k / w_0. After a pivot that is
+  not positive the rows start again, so that nothing overflows.
   """
   order, size = len(bands) - 1, ps.shape(bands[0])[0]
   zero = tf.zeros([], bands[0].dtype)

@@ -1,18 +1,21 @@
 """Banded solves and factors of depth O(log d), by associative scans.
 
-A matrix of p bands is block bidiagonal or tridiagonal in blocks [p, p], and
-both of its recursions are folds of an associative rule over the blocks:
+A matrix of p bands is block bidiagonal or tridiagonal in blocks [p, p]. Its
+recursions are folds of an associative rule over the blocks:
 
   substitution    x_j = F_j x_{j-1} + g_j, composed as affine maps
   elimination     segments of the chain as quadratic forms in their two ends,
                   joined by eliminating the end that they share
 
 Every step of the elimination is a Schur complement of a positive definite
-matrix, so it is as stable as the sequential factor, and the prefixes are that
-factor's own pivots: both forms give the same numbers. O(p^2 d log d) or less in
-work, for accelerators; a CPU core is faster by the loop. The rule for segments
-is that of Sarkka and Garcia-Fernandez (2021), Temporal parallelization of
-Bayesian smoothers, https://arxiv.org/abs/1905.13002, in information form.
+matrix, and as stable as the sequential factor. The prefixes are the pivots of
+that factor, so that both forms give the same numbers. The work is at most
+O(p^2 d log d). The scans are for accelerators; on a CPU core the loop is
+faster.
+
+Source: the rule for segments is that of Sarkka and Garcia-Fernandez (2021),
+Temporal parallelization of Bayesian smoothers,
+https://arxiv.org/abs/1905.13002, in information form.
 """
 
 import tensorflow as tf
@@ -25,11 +28,11 @@ __all__ = ['factorize', 'is_preferred', 'substitute']
 
 
 def is_preferred(parallel=None):
-  """Returns whether to take these forms and not the loops: the one choice.
+  """Returns whether to use these forms instead of the loops.
 
   Args:
-    parallel: Bool, or None: whether there is an accelerator, where a turn of a
-      loop costs a launch.
+    parallel: The choice, a bool. By default these forms are used if there is an
+      accelerator, where a turn of a loop costs a launch.
   """
   if parallel is not None:
     return bool(parallel)
@@ -37,7 +40,7 @@ def is_preferred(parallel=None):
 
 
 def substitute(bands, rows, adjoint):
-  """Returns B^-1 r or B^-T r; as `banded.solve`.
+  """Returns B^-1 r or B^-T r; see `banded.solve`.
 
   Args:
     bands: Tuple of the diagonals of upper banded B, [d - k] or [n, d - k].
@@ -137,7 +140,7 @@ def _compose(first, second):
 
 
 def _product(left, right):
-  """Returns the product of small matrices, which TF32 does not round."""
+  """Returns the product of small matrices, without the rounding of TF32."""
   return tf.add_n(
     [
       left[..., k : k + 1] * right[..., k : k + 1, :]
@@ -174,7 +177,7 @@ def _cholesky(blocks):
 def _upper_blocks(bands):
   """Returns the blocks on and right of the diagonal, [..., blocks, p, p].
 
-  Beyond its end the matrix goes on as the identity, to a whole block.
+  The identity extends the matrix to whole blocks.
   """
   order, size = len(bands) - 1, ps.shape(bands[0])[-1]
   missing = -size % order

@@ -1,9 +1,9 @@
 """The recursion x_i = r_i + a_i x_{i+1}, or x_{i-1}, in place and compiled.
 
-On a CPU core XLA makes one tight loop of a while loop whose turn touches few
-bytes, and pays about a microsecond a turn for any other. So a turn takes some
-coordinates of few rows and one of many. Rows stay as they are, [n, d]: copies
-by coordinate, there and back, would take as long as the loop.
+On a CPU core, XLA compiles a while loop whose turn touches few bytes into one
+tight loop. Any other loop takes about a microsecond a turn. A turn therefore
+solves several coordinates if there are few rows, and one if there are many.
+Rows are not transposed, because two copies would take as long as the loop.
 """
 
 import tensorflow as tf
@@ -13,7 +13,7 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = ['recursion']
 
-_MOST_BYTES, _MOST_COORDINATES = 160, 8  # Of a turn.
+_MOST_BYTES, _MOST_COORDINATES = 160, 8  # Bounds for one turn.
 
 
 def recursion(multipliers, rows, is_backward):
@@ -46,9 +46,10 @@ def _recursion(multipliers, rows, is_backward):
 
 
 def _run(multipliers, rows, is_backward, done, step):
-  """Returns rows solved on, `step` coordinates a turn, while so many are left.
+  """Returns rows with more coordinates solved, `step` in each turn.
 
-  The first `done` are solved, the last ones if backward.
+  The first `done` coordinates, or the last ones if backward, are solved
+  already. The loop ends when fewer than `step` coordinates are left.
   """
   num_rows, size = tf.unstack(tf.shape(rows))
   num_multipliers = tf.shape(multipliers)[0]
@@ -78,6 +79,6 @@ def _run(multipliers, rows, is_backward, done, step):
   return rows
 
 
-# Compiled on its own where the caller is not: a loop in a plain graph takes a
-# thousand times as long.
+# Compiled on its own if the caller is not, because a loop in a plain graph
+# takes a thousand times as long.
 _compiled = tf.function(_recursion, jit_compile=True, autograph=False)

@@ -1,7 +1,8 @@
 """Cholesky factors in blocks of columns, for XLA on CPU.
 
-XLA factors column by column there, at 25 ms for a 128 x 128 matrix. Here a loop
-over blocks of 8 columns does products, and one inside it the columns of each.
+On CPU, XLA factors column by column, 25 ms for a 128 x 128 matrix. Here a loop
+over blocks of 8 columns makes matrix products, and an inner loop goes through
+the columns of a block.
 """
 
 import tensorflow as tf
@@ -11,17 +12,17 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 __all__ = ['cholesky', 'update']
 
 _BLOCK = 8
-_LARGEST = 700  # Beyond, XLA's own is as fast: it has larger blocks.
+_LARGEST = 700  # Above this size XLA is as fast, because its blocks are larger.
 
 
 def cholesky(matrix):
   """Returns the lower-triangular factor of a positive definite matrix.
 
   Args:
-    matrix: [..., m, m]; in blocks where m is static.
+    matrix: [..., m, m]; blocks are used if m is static.
 
   Returns:
-    [..., m, m]; with NaN entries where the matrix is not positive definite.
+    [..., m, m], with NaN entries if the matrix is not positive definite.
   """
   size = matrix.shape[-1]
   if size is None or size > _LARGEST:
@@ -66,10 +67,10 @@ def cholesky(matrix):
 
 
 def update(factor, columns):
-  """Returns the factor of L L^T + V V^T, for m^2 r of work.
+  """Returns the factor of L L^T + V V^T, in O(m^2 r).
 
-  A block of columns P of [L, V] turns by the reflection that takes its corner
-  rows [L_k, V_k] to [-C, 0], C C^T = L_k L_k^T + V_k V_k^T:
+  P is a block of columns of L, and [L_k, V_k] are the rows at its diagonal. A
+  reflection takes them to [-C, 0], where C C^T = L_k L_k^T + V_k V_k^T:
 
     P' = (P L_k^T + V V_k^T) C^-T
     V' = V - (P + P') (I + C^-1 L_k)^-1 C^-1 V_k
@@ -102,7 +103,7 @@ def update(factor, columns):
     turned = tf.matmul(panel, turn, transpose_b=True) + tf.matmul(
       columns, reach, transpose_b=True
     )
-    # Columns above the block have been used: whatever becomes of them.
+    # Above the block, the factor is zero and rows of V are not used again.
     turned = tf.where((tf.range(padded) >= first)[:, tf.newaxis], turned, 0.0)
     columns -= tf.matmul(
       panel + turned, tf.linalg.triangular_solve(identity + turn, reach)
@@ -142,7 +143,7 @@ def _pad(matrix, extra):
 def _inverse_factor(corner):
   """Returns L^-1 of a small block L L^T, column by column.
 
-  A loop: its turns written out take a second to trace and compile.
+  A loop is used, because unrolled turns take a second to trace and compile.
   """
   size = corner.shape[-1]
   places = tf.range(size)

@@ -2,16 +2,16 @@
 
   X # Y^-1,   the positive definite solution A of A Y A = X.
 
-With X = L L^T and M = L^T Y L it is L M^-1/2 L^T, and its Cholesky factor L
-times that of M^-1/2. That root is the limit of products alone, from A = I / r
-and B = M / r,
+With X = L L^T and M = L^T Y L, the mean is L M^-1/2 L^T. Its Cholesky factor is
+L times the Cholesky factor of M^-1/2. This root is the limit of A in an
+iteration of products alone, from A = I / r and B = M / r:
 
   W = (3 I - B A) / 2,   A <- A W,   B <- W B.
 
-An eigenvalue e of B A becomes e (3 - e)^2 / 4, which goes to 1 from all between
-0 and 3, by the square once it is near; r^2 is the largest of M. Of a normal
-target M is I, but for the noise of draws, whatever the condition of X: few
-steps do.
+An eigenvalue e of B A becomes e (3 - e)^2 / 4. It goes to 1 from all values
+between 0 and 3, quadratically once it is near. r^2 is the largest eigenvalue of
+M. For a normal target M is I up to the noise of draws, whatever the condition
+of X, so that a few steps are enough.
 
 Sources: Bhatia (2007), Positive Definite Matrices, chapter 4; Higham (2008),
 Functions of Matrices, section 6.7, for the coupled Newton-Schulz iteration and
@@ -28,16 +28,17 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 __all__ = ['factor_of_mean']
 
 _MOST_STEPS = 80  # Enough for eigenvalues of 1e-24.
-_TOLERANCE = 1e-4  # Of |I - B A| before the last step, which squares it.
-_NEAR = 0.5  # From where it does so, unless rounding is all that is left.
-_NUM_POWERS = 12  # The largest eigenvalue within a third, of any dimension.
-_MARGIN = 1.5  # That it may be larger.
+_TOLERANCE = 1e-4  # Bound of |I - B A| before the last step, which squares it.
+_NEAR = 0.5  # Below it every step squares |I - B A|, up to rounding.
+_NUM_POWERS = 12  # Gives the largest eigenvalue within a third.
+_MARGIN = 1.5  # Factor by which the eigenvalue may be larger.
 
 
 def factor_of_mean(covariance, precision):
   """Returns the Cholesky factor of X # Y^-1, [d, d], in the dtype of X.
 
-  NaN entries where X or Y has no Cholesky factor. Computed in double precision.
+  It is computed in double precision. Entries are NaN if X or Y has no Cholesky
+  factor.
 
   Args:
     covariance: X, [d, d]; under XLA best with d static.
@@ -75,25 +76,25 @@ def _inverse_root(matrix):
   start = identity / largest, matrix / largest
   far = tf.constant(float('inf'), matrix.dtype)
   _, _, rest, root, _ = tf.while_loop(_goes_on, turn, (0, far, far, *start))
-  # An eigenvalue of zero never gets near one.
+  # With an eigenvalue of zero the iteration never gets near I.
   return tf.where(rest < _NEAR, root, tf.constant(float('nan'), root.dtype))
 
 
 def _goes_on(step, before, rest, *_):
-  # A NaN ends it.
+  # A NaN ends the loop.
   is_falling = (before > _NEAR) | (rest < 0.5 * before)
   return (step < _MOST_STEPS) & (rest > _TOLERANCE) & is_falling
 
 
 def _largest_eigenvalue(matrix):
-  """Returns it from below: the Rayleigh quotient of powers."""
+  """Returns the Rayleigh quotient of a power iteration, a lower bound."""
 
   def turn(step, _, row):
     following = tf.linalg.matvec(matrix, row)
     quotient = tf.tensordot(row, following, 1)
     return step + 1, quotient, following / tf.norm(following)
 
-  # No two entries are equal: no difference of two is orthogonal to it.
+  # No two entries are equal, so that no e_i - e_j is orthogonal to the start.
   row = 1.5 + tf.cos(tf.cast(tf.range(ps.shape(matrix)[0]), matrix.dtype))
   return tf.while_loop(
     lambda step, *_: step < _NUM_POWERS,

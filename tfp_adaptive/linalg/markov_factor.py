@@ -5,13 +5,13 @@
 
 is L L^T with L[t, t] = sqrt(rho_t + w_t), L[t + 1, t] = -s_t w_t / L[t, t] and
 
-  rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t):
+  rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t).
 
-nothing is subtracted, so that a path whose steps are far smaller than its
-extent loses no digits, and P is positive definite wherever r_1 and w, or r,
-are positive. The recursions are folds of an associative rule, in depth
-O(log d): of maps rho -> (A rho + B) / (C rho + D), matrices of positive
-entries, and of affine maps. So are their gradients, one affine fold each.
+Nothing is subtracted, so that a path whose steps are far smaller than its
+extent loses no digits. P is positive definite if r_1 and w are positive, or if
+r is. The recursions are folds of associative rules, in depth O(log d). The
+rules compose affine maps, or maps rho -> (A rho + B) / (C rho + D) as matrices
+with positive entries. Each gradient is one affine fold.
 """
 
 import functools
@@ -25,15 +25,15 @@ __all__ = ['factor', 'solve', 'solve_adjoint']
 
 
 def factor(slack, weight, sign):
-  """Returns the diagonal of L, [n, d], and what is below it, [n, d].
+  """Returns the diagonal and the subdiagonal of L.
 
   Args:
     slack: r, [n, d].
-    weight: w, [n, d]; the last one zero.
-    sign: s, [n, d]; a constant: no gradient.
+    weight: w, [n, d], whose last entry is zero.
+    sign: s, [n, d], a constant without gradient.
 
   Returns:
-    L[t, t] and L[t + 1, t], the last one zero.
+    L[t, t] and L[t + 1, t], both [n, d]; the last L[t + 1, t] is zero.
   """
   return _factor(slack, weight, sign)
 
@@ -58,7 +58,7 @@ def _factor(slack, weight, sign):
 def _rest(slack, weight):
   """Returns rho, [n, d]."""
   before = _moved(weight)
-  # rho' = ((r + w) rho + r w) / (rho + w); the first one is r whatever rho.
+  # rho' = ((r + w) rho + r w) / (rho + w); the first is r for every rho.
   is_first = tf.range(tf.shape(slack)[-1]) == 0
   zero, one = tf.zeros_like(slack), tf.ones_like(slack)
   entries = (
@@ -72,7 +72,7 @@ def _rest(slack, weight):
 
 
 def solve(lower, rows):
-  """Returns L^-1 of rows, [n, d]; `lower` as `factor` returns it."""
+  """Returns L^-1 of rows, [n, d]; `factor` returns `lower`."""
   return _solve(*lower, rows)
 
 
@@ -127,10 +127,10 @@ def _product(first, second):
 
 
 def _moved(x):
-  """Returns x_{t-1} in place t, zero in the first."""
+  """Returns x_{t-1} at place t, zero at the first."""
   return tf.concat([tf.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)
 
 
 def _next(x):
-  """Returns x_{t+1} in place t, zero in the last."""
+  """Returns x_{t+1} at place t, zero at the last."""
   return tf.concat([x[..., 1:], tf.zeros_like(x[..., :1])], axis=-1)

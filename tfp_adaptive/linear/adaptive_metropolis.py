@@ -1,13 +1,15 @@
 """Adaptive Metropolis: fits the proposal to the moments of the chain.
 
-  mu <- mu + a (x - mu)
-  C C^T <- C C^T + b ( (x - mu) (x - mu)^T - C C^T )
-  s  <- s (1 + c (accept - target) / target),   y = x + sqrt(s) C e
+    mu <- mu + a (x - mu)
+    C C^T <- C C^T + b ( (x - mu) (x - mu)^T - C C^T )
+    s  <- s (1 + c (accept - target) / target),   y = x + sqrt(s) C e
 
-Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
-the factor is moved without a decomposition, after Andrieu and Thoms (2008), A
-tutorial on adaptive MCMC, section 5.1.1: C <- C (I + b / 2 (w w^T - I)) with
+The factor moves without a decomposition: C <- C (I + b / 2 (w w^T - I)) with
 w = C^-1 (x - mu), projected on the structure of C.
+
+Sources: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
+for the move, Andrieu and Thoms (2008), A tutorial on adaptive MCMC, section
+5.1.1.
 """
 
 import collections
@@ -68,9 +70,9 @@ def adaptive_metropolis(
     target_is_stochastic: Whether the target is a random estimate, drawn from
       its `seed` ([2] int32). Accepted estimates are kept, never drawn again:
       the chain is exact for the density that is estimated.
-    shape_rate: `None`: b falls as 1 / t, so that the covariance becomes that of
-      all states so far, later ones weighing most; or a positive float,
-      b = shape_rate / (1 + 4 t / num_adaptation_steps).
+    shape_rate: By default b falls as 1 / t, so that the covariance becomes that
+      of all states so far, with more weight on later states. A positive float
+      gives b = shape_rate / (1 + 4 t / num_adaptation_steps).
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of op names.
 
@@ -132,8 +134,8 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
   """Learns the scale factor of a random walk from the states it visits.
 
   It learns nothing from rejected moves, so it starts slowly where the first
-  proposal is poor. Several chains pool: their updates are averaged. The
-  wrapper owns `step_size`; a step-size adaptation around it would fight it.
+  proposal is poor. The updates of several chains are averaged. The wrapper sets
+  `step_size`, so put no step-size adaptation around it.
   """
 
   def __init__(
@@ -150,7 +152,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       inner_kernel: `tfpa.MetropolisHastings` around a proposal.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
-      shape_rate: As of `adaptive_metropolis`.
+      shape_rate: See `adaptive_metropolis`.
       name: Prefix of op names.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
@@ -168,7 +170,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
 
   @property
   def adapting_cost(self):
-    """One product, with C^-1."""
+    """Cost of one product with C^-1."""
     return interfaces.Cost(matrix_product=1)
 
   def scalars_at(self, results):
@@ -200,7 +202,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     centered = state - results.mean
     params = stack.proposal_results(inner).preconditioner_params
     mean_rate, rate = self._rates(results)
-    # Half of the rate: C (I + E) changes C C^T by twice E.
+    # Half of the rate, because C (I + E) changes C C^T by twice E.
     moved = self.preconditioner.move(
       params,
       tf.nest.map_structure(

@@ -1,4 +1,4 @@
-"""Refusals of what learns a matrix: parts that do not go together."""
+"""Checks that the parts of a sampler that learns a matrix go together."""
 
 from tfp_adaptive import interfaces
 
@@ -14,10 +14,10 @@ def check_gradient_adaptation(criterion, optimizer, proposal, learner):
   """Refuses criterion, optimizer and proposal that do not go together.
 
   Args:
-    criterion: What was given.
-    optimizer: What was given.
+    criterion: The given criterion.
+    optimizer: The given optimizer.
     proposal: The innermost kernel.
-    learner: str: name of the wrapper.
+    learner: Name of the wrapper, for the message.
 
   Raises:
     TypeError: If `criterion` or `optimizer` is of another kind.
@@ -42,18 +42,18 @@ def check_gradient_adaptation(criterion, optimizer, proposal, learner):
 
 
 def check_optimizer(optimizer):
-  """Refuses what is not an `interfaces.Optimizer`."""
+  """Refuses a value that is not an `interfaces.Optimizer`."""
   _check_part(
     'optimizer', optimizer, interfaces.Optimizer, 'optimizers.adam(1e-3)'
   )
 
 
 def check_has_tangent(proposal, learner):
-  """Refuses a proposal whose params move by their raw entries alone.
+  """Refuses a proposal whose params have no tangents.
 
   Args:
     proposal: The innermost kernel.
-    learner: str: what moves them by tangents.
+    learner: Name of what works on tangents, for the message.
   """
   if not hasattr(proposal.preconditioner, 'move'):
     raise ValueError(
@@ -68,7 +68,7 @@ def check_is_exact(proposal, purpose):
 
   Args:
     proposal: The innermost kernel.
-    purpose: str: what evaluates the gradient of the target.
+    purpose: Name of what evaluates the gradient, for the message.
   """
   if getattr(proposal, 'target_is_stochastic', False):
     raise ValueError(

@@ -1,7 +1,7 @@
 """Adaptations whose factor is a formula of the gradients seen so far.
 
-The first scale is searched as everywhere; then a subclass moves the params at
-every step and the step size follows the acceptance,
+The first scale is searched (`scale_search`). Then a subclass moves the params
+at every step, and the step size s follows the acceptance:
 
   log s <- log s + rate_t (accept - target),
   rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6).
@@ -30,7 +30,7 @@ __all__ = [
   'Gradients',
 ]
 
-_RATE = 0.0075  # Of log s; 0.015 of log s^2, as Titsias (2023).
+_RATE = 0.0075  # Least rate of log s; 0.015 for log s^2, as in Titsias (2023).
 _FIRST_RATE = 0.5
 
 
@@ -39,7 +39,7 @@ class Gradients(
     'Gradients', ['current', 'proposed', 'log_accept_ratio']
   )
 ):
-  """What a step knows already, one row for each chain.
+  """Gradients that a step has computed, one row for each chain.
 
   Attributes:
     current: Gradient before the step, [num_chains, d].
@@ -71,10 +71,10 @@ class ClosedFormAdaptationResults(
   Attributes:
     inner_results: Results of the inner kernel; the learned shape is its
       innermost `preconditioner_params`, the learned scale its `step_size`.
-    statistics: What the formula needs beside them.
+    statistics: Statistics that the formula needs.
     scale_search: State of the search for a first scale.
-    trajectory_length: `trajectory_length.Lengths` where the number of leapfrog
-      steps is learned; `[]` elsewhere.
+    trajectory_length: `trajectory_length.Lengths` if the number of leapfrog
+      steps is learned; else `[]`.
     step: Steps taken, [] int32.
     num_updates: Steps from which the shape was learned, [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
@@ -211,12 +211,15 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return super().cost_at(results, kind)
 
   def _mean_accept_prob(self, mh_results):
-    """Returns what the step size follows: proposals may know better, []."""
+    """Returns the acceptance that the step size follows, [].
+
+    A proposal may define its own.
+    """
     own = getattr(self.proposal, 'mean_accept_prob', None)
     return (own or adaptation_base.mean_accept_prob)(mh_results)
 
   def _start_length(self, state, inner):
-    """Returns `Lengths` that know nothing, or `[]`."""
+    """Returns empty `Lengths`, or `[]` if no length is learned."""
     most = getattr(self.proposal, 'max_num_leapfrog_steps', None)
     if most is None:
       return []
@@ -227,9 +230,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return trajectory_length.start(first, most, places, is_finite)
 
   def _learn_length(self, states, previous_inner, results, statistics, params):
-    """Returns the next `Lengths`, and what they change of the results.
+    """Returns the next `Lengths`, and a dict of results that they replace.
 
-    Statistics and params are those after the step, results those before.
+    `statistics` and `params` have been adapted, `results` have not.
     """
     lengths = results.trajectory_length
     if not lengths:
@@ -269,12 +272,12 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   def _forget_lengths(
     self, lengths, rows, is_finite, before, statistics, params
   ):
-    """Returns `Lengths` without what another shape has made wrong."""
+    """Returns `Lengths` without what a new shape has made wrong."""
     del rows, is_finite, before, statistics, params
     return lengths
 
   def _turning(self, rows, params):
-    """Returns states [n, d] in the coordinates that lengths are learned in."""
+    """Returns states [n, d] in the coordinates in which lengths are learned."""
     del params
     return rows
 
@@ -284,7 +287,10 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return results.num_updates
 
   def _num_updates_of_steps(self, results, statistics):
-    """Returns the same of the shape and the kind of steps that are taken."""
+    """Returns for how many steps it has followed this shape and kind of steps.
+
+    A proposal that keeps its momentum changes its steps once lengths settle.
+    """
     of_map = self._num_updates_of_map(results, statistics)
     if not (
       results.trajectory_length
@@ -299,7 +305,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return tf.where(of_steps > 0.0, tf.minimum(of_map, of_steps), of_map)
 
   def _rescale(self, start, statistics, by):
-    """Returns the statistics of params just rescaled, from a new start."""
+    """Returns the statistics after a rescaling, given those of a new start."""
     del statistics, by
     return start
 
@@ -329,8 +335,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   def _states_and_gradients(self, state, inner):
     """Returns states, gradients [num_chains, d] and whether both are finite.
 
-    Rows that are not are zero, and those whose squares overflow: one of them
-    would be in all moments for good.
+    Rows that are not finite, or whose squares overflow, are set to zero.
+    Otherwise one such row would stay in all moments.
     """
     states = state_parts.as_rows(self._flat_state(state, inner))
     accepted = self._mh_results(inner).accepted_results

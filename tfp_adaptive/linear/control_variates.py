@@ -1,36 +1,37 @@
-"""Control variates of MALA's gradient, which take its noise off.
+"""Control variates that reduce the noise of MALA's gradient.
 
-In whitened units, a = C^T g(x), b = C^T g(y), e the noise, the gradient of
-min(0, r) with respect to the tangent E of C (I + E), g(y) held constant, is
+In whitened units a = C^T g(x), b = C^T g(y), and e is the noise. With g(y) held
+constant, the gradient of min(0, r) in the tangent E of C (I + E) is
 
   1{r < 0} F,   F = -1/2 d (e + d / 2)^T,   d = a - b.
 
 Near the best C, d = k (e + a / 2), and F is mostly a multiple of e e^T: noise
-around a multiple of I. Two identities take it off. For any target, with c from
-earlier steps,
+around a multiple of I. Two identities remove this noise.
 
-  E[e (e + a / 2)^T - I] = 0,
+1. For any target, e is independent of x. With c from earlier steps,
 
-since e is independent of x. And in the stationary chain, where a swap of x and
-y turns r into -r and multiplies the density by e^r,
+     E[c (e (e + a / 2)^T - I)] = 0.
 
-  E[sign(r) sigma(r) (F + F')] = 0,   sigma the logistic function,
+2. In the stationary chain, a swap of x and y turns r into -r and multiplies the
+   density by e^r. With the logistic function sigma,
 
-F' = -1/2 d (e + a)^T the F of the way back. As F' is near F, the weight of F,
-that was 1 or 0 by the sign of r, is then about sigma(|r|).
+     E[sign(r) sigma(r) (F + F')] = 0,
 
-They return 0 with a gradient, [chains...].
+   where F' = -1/2 d (e + a)^T is the F of the way back. F' is near F, so that
+   the weight of F becomes about sigma(|r|). It was 1 or 0 by the sign of r.
 
-No single chain may dominate. min(0, r) is not bounded below: a chain in a place
-too narrow for the step, where r is -1000, would teach a shared factor more than
-a hundred chains with r near -1. The speed measure therefore takes, of
-min(0, r),
+The control variates are 0 with a gradient, [chains...].
+
+No single chain may dominate, but min(0, r) is not bounded below. In a region
+too narrow for the step, one chain with r = -1000 would move a shared factor
+more than a hundred chains with r near -1. The speed measure therefore replaces
+r in min(0, r) by
 
   R atan(r / R),   derivative 1 / (1 + (r / R)^2),   R = 3,
 
-which is r itself where moves are accepted at all. On a Gaussian target the best
-shape stays the same: with a whitening factor the law of r is invariant to
-rotations, so that the gradient of the mean of any function of r is a multiple
+which is close to r where moves are accepted. On a Gaussian target the best
+shape stays the same. With a whitening factor the distribution of r is invariant
+to rotations. The gradient of the mean of any function of r is then a multiple
 of I.
 """
 
@@ -47,7 +48,7 @@ __all__ = [
 
 _SLOPE_SMOOTHING = 0.1
 _MAX_SLOPE = 2.0
-_MAX_LOG_RATIO = 5.0  # Beyond it the chain is hardly stationary.
+_MAX_LOG_RATIO = 5.0  # A chain with a larger |r| is hardly stationary.
 _BOUND = 3.0  # R.
 
 
@@ -122,17 +123,17 @@ def mean_slope(mean, ratio, pull_x, pull_y, noise):
 
 
 def state_balance(ratio, pull_x, pull_y, event_sum):
-  """Returns what takes the slow noise off the exact gradient.
+  """Returns the control variate for the slow noise of the exact gradient.
 
-  For a Gaussian target that gradient is near (a a^T - b b^T) / 2 where r < 0:
-  it follows the state, for as long as the chain remembers. In the stationary
-  chain accepted moves carry a a^T into b b^T, so that
-  E[min(1, e^r) (a a^T - b b^T)] = 0 for any target.
+  For a Gaussian target the exact gradient is near (a a^T - b b^T) / 2 where
+  r < 0. Its noise follows the state, and lasts as long as the autocorrelation
+  of the chain. In the stationary chain, accepted moves carry a a^T into b b^T.
+  For any target, E[min(1, e^r) (a a^T - b b^T)] is therefore 0.
 
   Args:
     ratio: r, [chains...].
     pull_x: a, [chains..., d], under the tape.
-    pull_y: b, the same.
+    pull_y: b, [chains..., d], under the tape.
     event_sum: Sums over the event.
   """
   accept_prob = tf.exp(tf.minimum(ratio, 0.0)) * _influence(ratio)
@@ -146,5 +147,5 @@ def bounded(log_ratio):
 
 
 def _influence(log_ratio):
-  """Returns its derivative, in (0, 1]."""
+  """Returns the derivative of `bounded`, in (0, 1]."""
   return 1.0 / (1.0 + (log_ratio / _BOUND) ** 2)

@@ -1,30 +1,35 @@
-"""Fisher divergence: a factor from states and the gradients there.
+"""Learns the factor of least Fisher divergence from states and gradients.
 
   F(C) = E |z + s|^2,   z = C^-1 (x - mean x),   s = C^T (g - mean g)
 
-over the states x of all chains and the gradients g of the log target there: the
-Fisher divergence between the target and a normal of covariance C C^T, at its
-best centre. It is least where z and s spread alike. For a target N(m, S),
-s = -z at C C^T = S, draw by draw: S is found however little the chains have
-moved, and without noise. Elsewhere C C^T lies between the covariance of the
-states, which knows the extent of a curved ridge, and the inverse of that of the
-gradients, which knows its width.
+Here x are the states of all chains, and g the gradients of the log target
+there. F is the Fisher divergence between the target and a normal of covariance
+C C^T at its best center. It is least where z and s have the same spread.
 
-A dense factor has a closed form, the geometric mean C C^T = Cov x # (Cov g)^-1,
-fitted now and then; a low-rank one is fitted to half of the pairs of a history,
-and the fit kept where the other half says that it is better. Every other
-structure moves a little at every step, by
+For a target N(m, S), s = -z for every draw at C C^T = S. S is found without
+noise, even if the chains have moved little. For other targets, C C^T lies
+between two matrices. The covariance of the states measures the extent of a
+curved ridge, and the inverse covariance of the gradients measures its width.
 
-  E = 1/4 mean_k w_k (z_k z_k^T - s_k s_k^T),   C <- C (I + rho_t E),
+The structure decides how C is found:
 
-the Newton step of F near its least, in the structure's own group; pairs far out
-(in necks, where gradients are large) count less, w = 2 / (1 + (|z|^2 + |s|^2) /
-2 d). Moves find long directions slowly.
+* A dense factor has a closed form, which is fitted now and then: the geometric
+  mean C C^T = Cov x # (Cov g)^-1.
+* A low-rank factor is fitted to half of the pairs of a history. The fit is kept
+  if it is better on the other half.
+* Every other structure moves a little at every step. This is the Newton step of
+  F near its minimum, in the structure's own group:
 
-Few states are shrunk in the closed form: n of them keep their correlations at
-1 - 0.1 d^4 / (n^4 + d^4), and none where n < d / 2. States and gradients err
-together, so that what moves all of 500 coordinates is known from 500 states; a
-condition number of 1e6 takes some twenty states for each dimension.
+    E = 1/4 mean_k w_k (z_k z_k^T - s_k s_k^T),   C <- C (I + rho_t E)
+
+  Pairs far out, as in narrow regions with large gradients, count less:
+  w = 2 / (1 + (|z|^2 + |s|^2) / 2 d). Moves find long directions slowly.
+
+The closed form shrinks correlations if there are few states. With n states they
+are multiplied by 1 - 0.1 d^4 / (n^4 + d^4), and by 0 if n < d / 2. The errors
+of states and gradients are correlated, so that 500 states determine a direction
+of 500 coordinates. A condition number of 1e6 takes about 20 states for each
+dimension.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
 Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845,
@@ -65,11 +70,11 @@ __all__ = [
 ]
 
 _PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
-_FIRST_FIT = 2.0  # In steps; fits then follow at times that grow.
-_MOVE_GAIN = 2.0  # Of the moves, in units of the gain of the means.
-_FIRST_OF_PAIRS, _GROWTH_OF_PAIRS = 4.0, 1.5  # The same of fits to pairs.
-_LARGE_GAIN = 0.1  # Of log (1 + loss): what followed another shape is void.
-_SALT = 11  # Tells draws of the history from those of the step.
+_FIRST_FIT = 2.0  # Step of the first fit; the intervals then grow.
+_MOVE_GAIN = 2.0  # Gain of the moves, in units of the gain of the means.
+_FIRST_OF_PAIRS, _GROWTH_OF_PAIRS = 4.0, 1.5  # First fit to pairs, and growth.
+_LARGE_GAIN = 0.1  # A fit that gains more restarts the step size and lengths.
+_SALT = 11  # Separates draws of the history from those of the step.
 
 
 class Statistics(
@@ -79,7 +84,7 @@ class Statistics(
     ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'pairs'],
   ),
 ):
-  """What has been learned of states and gradients, and when the next fit is."""
+  """Moments or pairs of states and gradients, and the step of the next fit."""
 
   __slots__ = ()
   merge_rules = dict(
@@ -117,29 +122,28 @@ def fisher_divergence_hamiltonian(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds HMC whose inverse mass matrix has the least Fisher divergence.
 
-  It learns from the states and the gradients that chains have anyway: a step
-  makes no other target call, and no Hessian product. It keeps the extent of
-  directions whose curvature changes from place to place, random effects and
-  heavy tails among them, where `entropy_adaptive_hamiltonian` learns their
-  curvature.
+  It learns from the states and gradients that chains compute anyway, without
+  other target calls and without Hessian products. Random effects and heavy
+  tails have directions whose curvature changes from place to place. It learns
+  their extent, and `entropy_adaptive_hamiltonian` learns their curvature.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     num_leapfrog_steps: L, the number of gradients of every step, or a pair
-      (fewest, most) from which each step draws it. A pair is better: one number
-      stands still in directions whose period it hits. By default the pair with
-      the most effective draws per gradient is learned.
-    preconditioner: Structure of the scale factor C, C C^T the inverse mass
-      matrix, or a list with one for each part of the state; dense by default.
+      (fewest, most) from which each step draws it. A pair is better, because
+      one number stands still in directions whose period it hits. By default the
+      pair with the most effective draws per gradient is learned.
+    preconditioner: Structure of the scale factor C, or a list with one for each
+      part of the state; dense by default. C C^T is the inverse mass matrix.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First step size, which the adaptation moves.
-    max_num_leapfrog_steps: The most that may be learned; 32 by default.
+    max_num_leapfrog_steps: Largest number that may be learned; 32 by default.
     local_steps: Whether steps are shorter where the target is steeper, for
       funnels and hierarchies; it costs no gradient.
-    keep_momentum: Whether steps go on with part of the momentum of the one
-      before, and make about half as many leapfrog steps, at least one.
+    keep_momentum: Whether a step keeps part of the momentum of the step before,
+      with about half as many leapfrog steps, at least one.
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of op names.
 
@@ -149,7 +153,7 @@ def fisher_divergence_hamiltonian(
   Raises:
     TypeError: If the target or the preconditioner is of another kind.
     ValueError: If a number is out of its range, or both numbers of leapfrog
-      steps are given, or both kinds of steps asked for.
+      steps are given, or both kinds of steps are requested.
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
@@ -188,9 +192,9 @@ def fisher_divergence_langevin(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA with the factor that minimizes the Fisher divergence.
 
-  For a Gaussian that is its covariance, however little the chains have moved,
-  after some tens of states for each dimension. For other proposals,
-  `FisherDivergenceAdaptation` goes around any that uses gradients.
+  For a Gaussian the factor gives the covariance, after some tens of states for
+  each dimension, even if the chains have moved little.
+  `FisherDivergenceAdaptation` also wraps other proposals that use gradients.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
@@ -200,7 +204,7 @@ def fisher_divergence_langevin(
       part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First step size, which the adaptation moves.
-    short_step_share: As of `gradient_adaptive_langevin`.
+    short_step_share: See `gradient_adaptive_langevin`.
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of op names.
 
@@ -237,13 +241,13 @@ def fisher_divergence_langevin(
 class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
   """Learns a scale factor from states and their gradients.
 
-  A dense factor costs a product of [d, chains] and [chains, d] more at each
-  step, and some tens of fits in a run, ten to twenty decompositions of [d, d]
-  each; fewer in many dimensions. A low-rank one costs as few fits, some
-  products of [n, d] and [d, rank] each. Others cost a move at each step.
+  A dense factor adds a product of [d, chains] and [chains, d] to each step. It
+  takes some tens of fits in a run, fewer in many dimensions, with 10 to 20
+  decompositions of [d, d] each. A low-rank factor takes as few fits, with some
+  products of [n, d] and [d, rank] each. Other structures move at each step.
 
-  Results are `linear.closed_form.ClosedFormAdaptationResults`; fits and moves
-  without a finite factor are left out, and counted in
+  Results are `linear.closed_form.ClosedFormAdaptationResults`. Fits and moves
+  whose factor is not finite are left out, and counted in
   `statistics.num_failed_fits`.
   """
 
@@ -262,7 +266,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         gradients and has a preconditioner.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
-      gain: How fast the past is forgotten, at least 1; 1: never.
+      gain: How fast the past is forgotten, at least 1; with 1 it never is.
       name: Prefix of op names.
 
     Raises:
@@ -278,16 +282,16 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
 
   @property
   def _is_fitted(self):
-    """Whether the structure has a closed form, of two covariances."""
+    """Whether the structure has a closed form of two covariances."""
     return self.preconditioner.fisher_factor is not None
 
   @property
   def _keeps_pairs(self):
-    """Whether the structure is fitted to pairs, in place of moments."""
+    """Whether the structure is fitted to pairs instead of moments."""
     return self.preconditioner.fisher_fit is not None
 
   def _start(self, params, state, inner):
-    """Returns moments without spread, around the states, or no pairs yet."""
+    """Returns moments around the states without spread, or no pairs yet."""
     states, gradients, is_finite = self._states_and_gradients(state, inner)
     zero = tf.zeros([], states.dtype)
     first = _FIRST_OF_PAIRS if self._keeps_pairs else _FIRST_FIT
@@ -310,7 +314,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     time = statistics.time + 1.0
     if self._keeps_pairs:
       pairs = tf.concat([states, gradients], axis=-1)
-      pairs = tf.where(is_finite, pairs, float('nan'))  # Not kept.
+      pairs = tf.where(is_finite, pairs, float('nan'))  # Histories skip NaN.
       return self._fit_pairs(params, statistics, time, inner, pairs)
     weight = gain / (time + gain * _PRIOR_STEPS)
     state = running_moments.add(statistics.state, states, is_finite, weight)
@@ -337,7 +341,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     return params, statistics, tf.ones_like(time)
 
   def _fit(self, params, statistics, num_chains):
-    """Fits the factor where that is due."""
+    """Fits the factor if a fit is due."""
     time = statistics.time
     is_due = time >= statistics.next_fit
 
@@ -366,9 +370,10 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     )
 
   def _fit_pairs(self, params, statistics, time, inner, pairs):
-    """Keeps a state of every chain; fits where that is due, and better.
+    """Keeps a state of every chain, and fits if a fit is due.
 
-    Returns params, statistics and the factor of the step size.
+    A fit replaces the params only if it is better. Returns params, statistics
+    and the factor of the step size.
     """
     seed = self._mh_results(inner).proposed_results.seed
     history = history_lib.add(
@@ -385,7 +390,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       is_finite = adaptation_base.is_finite(fitted)
       is_better = is_finite & (gain > 0.0)
       is_new = is_better & (gain > _LARGE_GAIN)
-      # Coordinates have the scale one then.
+      # The fitted coordinates have scale 1, with steps of about d^(-1/4).
       size = tf.cast(self.problem(inner).event_size, time.dtype)
       return (
         adaptation_base.choose(is_better, fitted, params),
@@ -425,7 +430,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
   def _num_updates_of_map(self, results, statistics):
     if not self._keeps_pairs:
       return results.num_updates
-    # The step that follows a new shape was taken before.
+    # The step after which a shape was fitted still used the shape before.
     steps = statistics.time - statistics.pairs.last
     return tf.where(steps > 0.0, steps, float('inf'))
 

@@ -1,8 +1,8 @@
-"""A factor of the least Fisher divergence from given pairs.
+"""Fits the factor of least Fisher divergence to given pairs.
 
-Pairs of a state x and the gradient g of the log target there; with
-z = C^-1 (x - mean x) and s = C^T (g - mean g) the divergence is E |z + s|^2, up
-to a constant E (|z|^2 + |s|^2). See `linear.fisher_divergence`.
+A pair is a state x and the gradient g of the log target there. With
+z = C^-1 (x - mean x) and s = C^T (g - mean g), the divergence is E |z + s|^2.
+This equals E (|z|^2 + |s|^2) up to a constant. See `linear.fisher_divergence`.
 """
 
 import tensorflow as tf
@@ -23,13 +23,14 @@ __all__ = [
   'shrunk',
 ]
 
-_NUM_MOVES = 30  # Of a fit to given pairs, of structures without another.
-# States for each dimension below which no correlation is kept; and what of them
-# goes where there are fewer states than dimensions.
+_NUM_MOVES = 30  # Moves of a fit, for structures without another fit.
+# With fewer states for each dimension no correlation is kept. The second number
+# is the share that is lost if there are fewer states than dimensions.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
-# Of the times of fits: a tenth up to that, a quarter for 100, 1.3 for 1000.
+# The times of fits grow by a tenth up to this many dimensions, by a quarter for
+# 100 and by 1.3 for 1000.
 _GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
-_LAST_FIT = 0.6  # Share of the adaptation: lengths are learned up to 0.8.
+_LAST_FIT = 0.6  # Share of the adaptation; lengths are learned until 0.8.
 
 
 def fit(preconditioner, params, states, gradients, weights):
@@ -37,11 +38,11 @@ def fit(preconditioner, params, states, gradients, weights):
 
   Args:
     preconditioner: An `interfaces.Preconditioner`.
-    params: Where moves start, of a structure that has no other fit; of others
-      those that tell which pairs are far out.
-    states: Around any mean, [n, d].
-    gradients: Of the log density there, [n, d].
-    weights: Of the pairs, [n], summing to one.
+    params: Start of the moves, if the structure has no other fit. A fit to
+      pairs finds the pairs far out with them.
+    states: Positions around any mean, [n, d].
+    gradients: Gradients of the log density there, [n, d].
+    weights: Weights of the pairs, [n], with sum one.
   """
   states, gradients = _centred(states, gradients, weights)
   if preconditioner.fisher_fit is not None:
@@ -68,17 +69,18 @@ def fit(preconditioner, params, states, gradients, weights):
 
 
 def factor(preconditioner, covariance, precision, num_states):
-  """Returns the params of a closed form, [d, d], of what few states tell.
+  """Returns the params of a closed form, [d, d], shrunk if states are few.
 
   Args:
     preconditioner: An `interfaces.Preconditioner` with a `fisher_factor`.
-    covariance: Of the states, [d, d].
+    covariance: Covariance of the states, [d, d].
     precision: Covariance of the gradients, [d, d].
     num_states: States seen, [].
   """
+  # The diagonal fit is C_ii = (var x_i / var g_i)^(1/4).
   diagonals = (tf.linalg.diag_part(t) for t in (covariance, precision))
   scales = tf.math.divide(*diagonals) ** 0.25
-  # What never moved has no scale.
+  # A coordinate that never moved has no scale.
   scales = tf.where(scales > 0.0, scales, float('nan'))
   share = correlation_share(num_states, ps.shape(covariance)[-1])
   return control_flow.apply_if(
@@ -93,10 +95,10 @@ def factor(preconditioner, covariance, precision, num_states):
 
 
 def next_time(time, event_size, num_adaptation_steps):
-  """Returns the step of the next fit of a closed form, after one at a step, [].
+  """Returns the step of the closed-form fit that follows a fit at `time`, [].
 
-  Times grow by a factor. A fit costs some d^3 and a step some d^2 for each
-  chain, so that in many dimensions fits are few, the last of them late.
+  Times grow by a factor. A fit costs about d^3 and a step about d^2 for each
+  chain. In many dimensions fits are therefore few, and the last one is late.
   """
   size = tf.cast(event_size, time.dtype) / _FEW_DIMENSIONS
   growth = 1.0 + _GROWTH * tf.maximum(size, 1.0) ** 0.7
@@ -107,10 +109,10 @@ def next_time(time, event_size, num_adaptation_steps):
 
 
 def fit_and_gain(preconditioner, params, states, gradients, weights):
-  """Returns the fit to half of the pairs, and what it gains on the others.
+  """Returns the fit to half of the pairs, and its gain on the other half.
 
-  That is over given params, in units of `loss`: pairs that were fitted would
-  vouch for any fit. Arguments as of `fit`.
+  The gain is the decrease of `loss` from the given params. The fitted pairs
+  cannot measure it, because any fit is better on them. See `fit` for arguments.
   """
   halves = [(states[k::2], gradients[k::2], weights[k::2]) for k in range(2)]
   fitted_half, other_half = (
@@ -126,8 +128,8 @@ def fit_and_gain(preconditioner, params, states, gradients, weights):
 def loss(preconditioner, params, states, gradients, weights):
   """Returns the mean of log (1 + (|z|^2 + |s|^2) / 2 d), [].
 
-  It is log 2 for a Gaussian at its best C; a logarithm, as few pairs in necks
-  would outweigh all others. Arguments as of `fit`.
+  For a Gaussian at its best C it is about log 2. The logarithm keeps a few
+  pairs in narrow regions from outweighing all others. See `fit` for arguments.
   """
   rows = _centred(states, gradients, weights)
   *_, size = _behind(preconditioner.operator(params), *rows)
@@ -143,10 +145,10 @@ def _behind(operator, states, gradients):
 
 
 def _without_far(preconditioner, params, states, gradients, weights):
-  """Returns weights [n] of which pairs far out have lost most.
+  """Returns weights [n] in which pairs far out count less.
 
-  Their size is that beside one, a normal's at its fit, or beside what is usual
-  under the params: they may be far from a fit.
+  Sizes are relative to 1, the size for a normal at its fit, or to the usual
+  size under the params if it is larger. The params may be far from a fit.
   """
   *_, size = _behind(preconditioner.operator(params), states, gradients)
   usual = tf.math.expm1(tf.reduce_sum(weights * tf.math.log1p(size)))
@@ -175,8 +177,8 @@ def moved(preconditioner, params, states, gradients, shares, rate):
   operator = preconditioner.operator(params)
   whitened, scores, size = _behind(operator, states, gradients)
   weights = 2.0 / (1.0 + size[:, tf.newaxis]) * (0.25 * rate * shares)
-  # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent, from
-  # a^T C (I + E) b with a = C^-T z, b = z and with a = -g, b = s.
+  # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent E. It comes
+  # from a^T C (I + E) b, with a = C^-T z, b = z and with a = -g, b = s.
   tangent = preconditioner.outer(
     params,
     tf.concat([weights * whitened, -weights * scores], axis=0),
@@ -187,7 +189,7 @@ def moved(preconditioner, params, states, gradients, shares, rate):
 
 
 def correlation_share(num_states, event_size):
-  """Returns how much of their correlations few states keep, in [0, 1]."""
+  """Returns the factor that shrinks correlations of few states, in [0, 1]."""
   ratio = num_states / tf.cast(event_size, num_states.dtype)
   share = 1.0 - _SHRINKAGE / (1.0 + ratio**4)
   return tf.where(ratio < _FEWEST_STATES, tf.zeros_like(share), share)

@@ -45,7 +45,7 @@ class GradientBasedAdaptationResults(
       innermost `preconditioner_params`.
     criterion_state: Slow variables of the criterion.
     optimizer_state: State of the optimizer.
-    replay_cache: What the proposal's replay carries; `[]` for most.
+    replay_cache: What the proposal's replay keeps between steps; `[]` for most.
     scale_search: State of the search for a first scale.
     step: Steps taken, [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
@@ -61,10 +61,10 @@ class GradientBasedAdaptationResults(
 class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
   """Learns the scale factor of the innermost proposal while it samples.
 
-  For the first `num_adaptation_steps` steps every step is replayed as a
-  function of the scale factor, the criterion is differentiated, and the mean
-  gradient over all chains moves the shared params once. After that the params
-  are constant and the kernel leaves the target invariant.
+  Each of the first `num_adaptation_steps` steps is replayed as a function of
+  the scale factor. The mean gradient of the criterion over all chains moves the
+  shared params once. After these steps the params are constant, and the kernel
+  leaves the target invariant.
   """
 
   replays = True
@@ -257,7 +257,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       entropy = tf.reduce_mean(
         sign * self.criterion.entropy(criterion_state, transition)
       )
-    # The entropy of a triangular factor leaves most entries alone.
+    # The entropy of a triangular factor does not depend on most entries.
     value_grads, entropy_grads = (
       tape.gradient(
         objective,
@@ -269,10 +269,10 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     return value_grads, entropy_grads, transition
 
   def _is_usable(self, params, grads):
-    """Whether a mean gradient is finite; diverged chains are masked before.
+    """Returns whether a mean gradient is finite, with diverged chains masked.
 
-    In a relative gradient, a sum of products a_i b_j, anything that is not
-    finite shows in the slope.
+    A relative gradient is a sum of products a_i b_j. If a term is not finite,
+    neither is the slope.
     """
     if self.optimizer.is_relative:
       total = self.preconditioner.slope(params, grads)

@@ -61,12 +61,12 @@ def entropy_adaptive_hamiltonian(
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     num_leapfrog_steps: L, the number of gradients of every step, or a pair
       (fewest, most) from which each step draws it. With 1 it is MALA.
-    preconditioner: Structure of the scale factor C, C C^T the inverse mass
-      matrix, or a list with one for each part of the state; dense by default.
-    criterion: What to maximise; the generalised speed measure by default.
+    preconditioner: Structure of the scale factor C, or a list with one for each
+      part of the state; dense by default. C C^T is the inverse mass matrix.
+    criterion: What to maximize; the generalized speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
-    target_accept_prob: Smallest wanted mean acceptance, in (0, 1). Where the
-      entropy is greatest at a smaller scale, more is accepted.
+    target_accept_prob: Smallest wanted mean acceptance, in (0, 1). More is
+      accepted if the entropy is greatest at a smaller scale.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
     experimental_shard_axis_names: As in TFP; the same for all parts.
@@ -93,7 +93,7 @@ def entropy_adaptive_hamiltonian(
   optimizer = optimizer or optimizers.relative_gradient(4.0)
   checks.check_optimizer(optimizer)
   if criterion is None and np.all(np.equal(num_leapfrog_steps, 1)):
-    # One step has no Jacobian.
+    # One leapfrog step has D = 0, so that no log det is needed.
     criterion = generalized_speed_measure(
       target_accept_prob, default_rule(optimizer), bound_log_ratio=True
     )
@@ -127,8 +127,8 @@ class UncalibratedPreconditionedHamiltonian(
     L times:  x <- x + s C w;   w <- w + s C^T g(x)   (half of it the last time)
     log ratio = log pi(x_L) - log pi(x) - 1/2 (|w_L|^2 - |v|^2)
 
-  One step makes L gradient calls and 2 L + 1 products with C; with L = 1 it is
-  Langevin's. It needs `MetropolisHastings` around it.
+  One step makes L gradient calls and 2 L + 1 products with C. With L = 1 it is
+  the Langevin proposal. It needs `MetropolisHastings` around it.
   """
 
   uses_gradient = True
@@ -150,14 +150,14 @@ class UncalibratedPreconditionedHamiltonian(
     Args:
       target_log_prob_fn: As in TFP.
       preconditioner: An `interfaces.Preconditioner`.
-      num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
-        step draws its number from there, one for all chains.
+      num_leapfrog_steps: L, a positive int, or a pair (fewest, most), from
+        which every step draws one number for all chains.
       step_size: Multiplies C.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
-      num_fixed_terms: Terms of the series of log det that are always there.
-      max_num_leapfrog_steps: Bound of a pair that an adaptation learns;
-        `None`: it is fixed.
+      num_fixed_terms: Fewest terms of the series of log det.
+      max_num_leapfrog_steps: Bound of a pair that an adaptation learns; `None`
+        if L is not learned.
       experimental_shard_axis_names: As in TFP; the same for all parts.
       name: Prefix of op names.
 
@@ -181,9 +181,10 @@ class UncalibratedPreconditionedHamiltonian(
     )
 
   def cost(self, adapting, mean_num_steps=None):
-    """Returns what one step does on average; adapting, with the speed measure.
+    """Returns the mean cost of a step; if adapting, with the speed measure.
 
-    A finite difference counts as a gradient. `mean_num_steps`: as learned.
+    A finite difference counts as a gradient. `mean_num_steps` is the learned
+    mean, if there is one.
     """
     steps = mean_num_steps or self.mean_num_steps
     products = gradients = 0.0
@@ -192,7 +193,8 @@ class UncalibratedPreconditionedHamiltonian(
       products, gradients = self._series.mean_cost(
         self._parameters['hessian_product']
       )
-      # Two for each power of D in the series, whose terms are one fewer.
+      # 7 for the replay, and 2 for each of the N powers of D, where the series
+      # makes N + 1 Hessian products.
       pushes += 5 + 2 * (products + gradients)
     elif adapting:
       pushes += 7
@@ -204,7 +206,7 @@ class UncalibratedPreconditionedHamiltonian(
     )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Runs the trajectory; the results carry what a replay needs of it."""
+    """Runs the trajectory; the results carry what a replay needs."""
     previous = previous_kernel_results
     num_chain_dims = ps.rank(previous.target_log_prob)
     seed = random.sanitize(seed)
@@ -234,15 +236,15 @@ class UncalibratedPreconditionedHamiltonian(
     )
 
   def init_replay_cache(self, proposed_results):
-    """Returns the running mean of the slope of what is learned from."""
+    """Returns the running mean slope for the control variates, at its start."""
     return tf.zeros([], proposed_results.noise.dtype)
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the scale factor.
 
-    With all gradients held constant the end of the trajectory is a quadratic
-    in C (Appendix E of the paper), and no target call is made for the energy
-    error. The entropy adds N + 1 Hessian products at the trajectory's middle.
+    With all gradients held constant, the end of the trajectory is quadratic in
+    C (Appendix E of the paper). The energy error then needs no target call. The
+    entropy adds N + 1 Hessian products at the trajectory's middle.
     """
     is_finite, step = self._kept_step(previous, proposed, mh_results)
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
@@ -289,7 +291,7 @@ class UncalibratedPreconditionedHamiltonian(
     return interfaces.Replay(transition=transition, cache=next_cache)
 
   def _kept_step(self, previous, proposed, mh_results):
-    """Returns which chains converged, and the step: zeros for the others."""
+    """Returns which chains did not diverge, and the step, 0 for the others."""
     num_chain_dims = ps.rank(previous.target_log_prob)
     step = trajectory.Step(
       grad_start=state_parts.flatten(

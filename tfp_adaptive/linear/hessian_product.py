@@ -1,4 +1,4 @@
-"""Products of the Hessian of -log pi with rows, two ways."""
+"""Products of the Hessian of -log pi with rows, exact or by differences."""
 
 import tensorflow as tf
 
@@ -19,17 +19,17 @@ def hessian_product(
   Args:
     target_log_prob_fn: As in TFP.
     state: Any state of the chains; gives structure and shapes.
-    flat_point: Where, [chains..., d].
+    flat_point: Point of the Hessian, [chains..., d].
     flat_gradient: Gradient of log pi there, [chains..., d]; used by
       `'finite_difference'` only.
     num_chain_dims: Chain dimensions of the state.
-    method: `'autodiff'`, reverse over reverse: exact, about three gradients.
-      `'finite_difference'` of gradients: one gradient, right to about half of
-      the digits of the dtype.
+    method: `'autodiff'` is exact and costs about three gradients (reverse over
+      reverse). `'finite_difference'` costs one gradient, and is right to about
+      half of the digits of the dtype.
 
   Returns:
-    Function (rows w, sizes) -> [chains..., d]; sizes, [chains..., 1], say how
-    many typical distances of the target w spans, for the width of a finite
+    Function (rows w, sizes) -> [chains..., d]. `sizes`, [chains..., 1], are the
+    lengths of w in units of the target's scale, and set the width of a finite
     difference. Chains whose product is not finite get zeros.
   """
 
@@ -49,7 +49,7 @@ def hessian_product(
     )
 
   def by_finite_difference(rows, sizes):
-    # The cube root of the rounding error balances it against the curvature.
+    # The cube root of the rounding error balances it against truncation.
     epsilon = 2.0**-52 if rows.dtype == tf.float64 else 2.0**-23
     width = epsilon ** (1.0 / 3.0) / tf.where(sizes > 0.0, sizes, 1.0)
     return (flat_gradient - gradient(flat_point + width * rows)) / width
@@ -59,17 +59,17 @@ def hessian_product(
 
 
 def live_gradient(target_log_prob_fn, state, gradient, displacement):
-  """Returns the gradient at a state as a function of the way there.
+  """Returns the gradient at a state as a function of the displacement there.
 
   Args:
     target_log_prob_fn: As in TFP.
-    state: Where, the structure of the chains' state.
-    gradient: Of log pi there, [chains..., d]; a constant.
-    displacement: How it was reached, [chains..., d].
+    state: The point, in the structure of the chains' state.
+    gradient: Gradient of log pi at the point, a constant, [chains..., d].
+    displacement: Displacement to the point, [chains..., d].
 
   Returns:
-    [chains..., d]: `gradient`, whose derivative is H d displacement, by one
-    Hessian product.
+    `gradient`, [chains..., d], whose derivative in the displacement is the
+    Hessian of log pi, by one Hessian product.
   """
   num_chain_dims = displacement.shape.rank - 1
   flat = state_parts.flatten(state, num_chain_dims)

@@ -1,28 +1,28 @@
-"""Hamiltonian steps that go on with part of the momentum of the step before.
+"""Hamiltonian steps that keep part of the momentum of the step before.
 
-Momenta drawn anew must turn within one trajectory, whose end is accepted or
-not; kept ones turn over several short trajectories, each with its own decision:
+A momentum that is drawn for one step must turn within one trajectory, whose end
+is accepted or not. A kept momentum turns over several short trajectories, each
+with its own decision:
 
-  v <- a v + sqrt(1 - a^2) noise,       a = exp(-1.25 L / m)
-  u <- u + (1 - a^2) / 2, wrapped to (-1, 1)
-  (x', v') <- L leapfrog steps,         r = log pi(x', v') - log pi(x, v)
-  log |u| < r:  x, v, u <- x', v', u exp(-r);    else  v <- -v
+    v <- a v + sqrt(1 - a^2) noise,       a = exp(-1.25 L / m)
+    u <- u + (1 - a^2) / 2, wrapped to (-1, 1)
+    (x', v') <- L leapfrog steps,         r = log pi(x', v') - log pi(x, v)
+    log |u| < r:  x, v, u <- x', v', u exp(-r);    else  v <- -v
 
-Each line leaves pi(x) N(v; 0, I) U(u) invariant. A rejected step turns around;
-as u moves little, rejections come one after the other, and what they turn
-around they turn back.
+Each line leaves pi(x) N(v; 0, I) U(u) invariant. A rejected step turns the
+momentum around. u moves little, so that rejections come one after the other,
+and the second one turns the momentum back.
 
-m is the mean number of leapfrog steps that is best for momenta drawn anew. L is
-drawn from 1, ..., 2 l - 1 with l the integer part of m / 2, at least 1: one
-number alone would be half a period of some direction. While m is learned
-momenta are drawn anew: a chain that starts far out comes in by long
-trajectories sooner than the step size of all outgrows it.
+m is the best mean number of leapfrog steps if momenta are not kept. L is drawn
+from 1, ..., 2 l - 1, where l is the integer part of m / 2, at least 1. A fixed
+number would be half a period of some direction. While m is learned, no momentum
+is kept. By long trajectories, a chain that starts far out comes in before the
+shared step size is too large for it.
 
 Sources: Horowitz (1991), A generalized guided Monte Carlo algorithm,
 https://doi.org/10.1016/0370-2693(91)90812-5, for v; Neal (2020),
 Non-reversibly updating a uniform [0, 1] value for Metropolis accept/reject
-decisions, https://arxiv.org/abs/2001.11950, for u; a as a function of m is
-ours.
+decisions, https://arxiv.org/abs/2001.11950, for u. The choice of a is ours.
 """
 
 import collections
@@ -50,7 +50,7 @@ class KeptTrajectory(
     'KeptTrajectory', ['num_steps', 'velocity', 'share_kept']
   )
 ):
-  """What is known of a step.
+  """The trajectory of a step with kept momenta.
 
   Attributes:
     num_steps: L, [] int32.
@@ -62,7 +62,7 @@ class KeptTrajectory(
 
 
 class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
-  """What a chain carries beside its state; zeros: to be drawn anew.
+  """What a chain keeps beside its state; zeros are drawn at the next step.
 
   Attributes:
     velocity: v, standard normal, [chains..., d].
@@ -73,11 +73,11 @@ class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
 
 
 class KeepsMomentum(num_steps.DrawsNumSteps):
-  """The part of a Hamiltonian proposal that starts with a momentum it is given.
+  """The part of a Hamiltonian proposal that starts with a given momentum.
 
-  `num_leapfrog_steps` of its results is [3] int32: the range that the next step
-  draws from, and 2 m, or 0 where no momentum is kept. That of the constructor
-  is the range of momenta drawn anew, of mean m.
+  `num_leapfrog_steps` of its results is [3] int32: the range for the next step,
+  and 2 m, or 0 if no momentum is kept. `num_leapfrog_steps` of the constructor
+  is the range with mean m.
   """
 
   keeps_momentum = True
@@ -85,24 +85,24 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
 
   @property
   def mean_num_steps(self):
-    """l of the constructor's range."""
+    """The mean l of the range 1, ..., 2 l - 1."""
     return max(1, sum(self.bounds) // 4)
 
   def settled(self, learned):
     """Returns 1, 2 l - 1, 2 m.
 
     Args:
-      learned: Range (fewest, most) of momenta drawn anew, [2] int32.
+      learned: Best range (fewest, most) without kept momenta, [2] int32.
     """
     twice_mean = tf.reduce_sum(learned)
     mean = tf.maximum(1, twice_mean // 4)
     return tf.stack([1, 2 * mean - 1, twice_mean])
 
   def learned_range(self, drawn):
-    """Returns a range of the same m, two ints; while it is learned, the drawn.
+    """Returns a range of mean m, two ints; while m is learned, the range drawn.
 
     Args:
-      drawn: As in the results, numpy [3].
+      drawn: `num_leapfrog_steps` of the results, numpy [3].
     """
     fewest, most, twice_mean = (int(number) for number in drawn)
     if not twice_mean:
@@ -117,7 +117,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return num_steps.draw(fewest, most, random.fold_in(seed, num_steps.SALT))
 
   def _draw_velocity(self, flat, results, seed):
-    """Returns v, [chains..., d], from that of `results.noise`."""
+    """Returns v, [chains..., d], from the kept v, which is `results.noise`."""
     share = self._share_kept(results, self._draw_num_steps(results, seed))
     is_new = self.event_sum(results.noise**2)[..., tf.newaxis] <= 0.0
     share = tf.where(is_new, tf.zeros([], flat.dtype), share)
@@ -125,7 +125,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return share * results.noise + tf.sqrt(1.0 - share**2) * noise
 
   def _share_kept(self, results, num_leapfrog_steps):
-    """Returns a, []; exp(-inf) where no momentum is kept."""
+    """Returns a, []; exp(-inf) = 0 if no momentum is kept."""
     twice_mean = tf.cast(results.num_leapfrog_steps[2], results.noise.dtype)
     taken = tf.cast(num_leapfrog_steps, twice_mean.dtype)
     return tf.exp(-2.0 * _DAMPING * taken / twice_mean)
@@ -139,7 +139,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return KeptTrajectory(tf.zeros([], tf.int32), tf.zeros_like(flat), zero)
 
   def init_replay_cache(self, proposed_results):
-    """Refuses: what is kept is not of the law of one step."""
+    """Raises an error, because kept momenta depend on the steps before."""
     raise NotImplementedError(
       'Steps with kept momenta cannot be replayed. Wrap them in an adaptation '
       'that learns from states and gradients, '
@@ -150,14 +150,14 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
 class MomentumMetropolisHastings(MetropolisHastings):
   """Accepts by a uniform that moves, and keeps the momentum of each chain.
 
-  Results are those of `MetropolisHastings`, `extra` a `Kept`. A step from
-  results just bootstrapped is one of momenta drawn anew.
+  Results are those of `MetropolisHastings`, with a `Kept` as `extra`. The first
+  step after `bootstrap_results` draws all momenta.
   """
 
   _keeps_momentum = True
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Proposes from the kept momentum; turns it where that is rejected."""
+    """Proposes from the kept momentum; a rejection turns the momentum."""
     seed = random.sanitize(seed)
     proposal_seed, uniform_seed = random.split(seed, 2)
     kept = previous_kernel_results.extra
@@ -184,13 +184,13 @@ class MomentumMetropolisHastings(MetropolisHastings):
           proposed.trajectory.velocity,
           -proposed.noise,
         ),
-        # The height |u| pi(x, v) stays; in units of the new density.
+        # |u| pi(x, v) stays the same, and pi grew by the factor exp(r).
         uniform=tf.where(is_accepted, uniform * tf.exp(-ratio), uniform),
       ),
     )
 
   def bootstrap_results(self, init_state):
-    """Returns results for `init_state`, nothing kept."""
+    """Returns results for `init_state`, with nothing kept."""
     results = super().bootstrap_results(init_state)
     return results._replace(
       extra=Kept(
@@ -201,14 +201,14 @@ class MomentumMetropolisHastings(MetropolisHastings):
 
 
 def accepted(proposal):
-  """Returns the kernel that accepts a proposal, of either kind of momenta."""
+  """Returns the Metropolis-Hastings kernel for the momenta of a proposal."""
   if getattr(proposal, 'keeps_momentum', False):
     return MomentumMetropolisHastings(proposal)
   return MetropolisHastings(proposal)
 
 
 def _moved(uniform, share_kept, seed):
-  """Returns the next u, [chains...]; a zero is drawn anew."""
+  """Returns the next u, [chains...]; a zero becomes a new draw."""
   fresh = random.uniform(ps.shape(uniform), uniform.dtype, seed)
   moved = uniform + 0.5 * (1.0 - share_kept**2)
   moved = tf.where(moved >= 1.0, moved - 2.0, moved)

@@ -61,13 +61,13 @@ def gradient_adaptive_langevin(
     exact_gradient: Whether to differentiate through the gradient at the
       proposal, with one Hessian-vector product per adapting step (gadMALAe).
       The fast form (gadMALAf) leaves it out.
-    criterion: What to maximise; the generalised speed measure by default.
+    criterion: What to maximize; the generalized speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1), of the steps that are
       not short.
     short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
       long, at random: they bring chains out of narrow places. By default a
-      fifth where the adaptation sees such places, none elsewhere.
+      fifth if the adaptation finds such places, else none.
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of op names.
 
@@ -87,7 +87,7 @@ def gradient_adaptive_langevin(
     kernel = tfpa.gradient_adaptive_langevin(target.log_prob, 500)
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
-  # The exact gradient is noisier: less gain averages more.
+  # The exact gradient is noisier, and a smaller gain averages more.
   gain = 2.0 if exact_gradient else 4.0
   optimizer = optimizer or optimizers.relative_gradient(gain)
   checks.check_optimizer(optimizer)
@@ -124,8 +124,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     log q(x|y) - log q(y|x) = -1/2 (|1/2 s C^T (g(x) + g(y)) + e|^2 - |e|^2)
 
   One step makes one gradient call and three products with C, none with its
-  inverse. It needs `MetropolisHastings` around it. HMC of one leapfrog step is
-  this proposal, and has to stay it.
+  inverse. It needs `MetropolisHastings` around it. HMC with one leapfrog step
+  must stay equal to this proposal.
   """
 
   uses_gradient = True
@@ -161,7 +161,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     self._parameters['exact_gradient'] = exact_gradient
 
   def cost(self, adapting):
-    """Returns what one step does; adapting, with the speed measure."""
+    """Returns the cost of a step; if adapting, with the speed measure."""
     exact = adapting and self._parameters['exact_gradient']
     products = 3
     if adapting:
@@ -277,9 +277,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
     """Returns the log ratio up to a constant, and its control variates.
 
-    That is `fit + self._correction(...)` with both gradients held constant,
-    multiplied out: all that is left is the product of C^T and their difference.
-    As the control variates, it holds for normal noise alone.
+    The ratio is `fit + self._correction(...)` with both gradients held
+    constant. Multiplied out, it needs only the product of C^T and their
+    difference. It holds for normal noise only, as the control variates do.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)

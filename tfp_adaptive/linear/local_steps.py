@@ -1,26 +1,28 @@
 """Hamiltonian steps that are shorter where the target is steep.
 
-One step size serves the bulk of a target and is rejected in narrow necks. Here
-every step draws its own, by the gradient where it starts,
+A step size that suits the bulk of a target is rejected in narrow regions. Here
+every step draws its own size, given the gradient where it starts:
 
   s_l = s 2^-l,  l = max(0, t(x) + b w),  t(x) = log2(|C^T g(x)| / (c sqrt d)),
 
-w Laplace, l at most J; and as l is drawn given x, its law at the end x' belongs
-to the ratio:
+where w is a Laplace draw, and l is at most J. Because l is drawn given x, the
+ratio has the density of l at the end x':
 
-  log ratio = H(x, v) - H(x', v') + log q(l | x') - log q(l | x).
+  log ratio = H(x, v) - H(x', v') + log q(l | x') - log q(l | x),
 
-It is Gibbs' draw of l, then HMC for the joint law pi(x, v) q(l | x): exact, and
-no gradient is spent on it. For a Gaussian whose covariance is C C^T, |C^T g|^2
-is chi-squared of d degrees, and t < 0 nearly always: few of its steps are
-short, and those little. The tails of w are those of a geometric law, so that
-log q changes no faster than t: a chain may leave a neck.
+where H is the energy. This is a Gibbs draw of l, then HMC for the joint density
+pi(x, v) q(l | x). It is exact and costs no gradient. For a Gaussian with
+covariance C C^T, |C^T g|^2 is chi-squared with d degrees of freedom, and t < 0
+nearly always. Few of its steps are short, and only a little. The tails of w are
+exponential, so that log q changes no faster than t, and a chain can leave a
+narrow region.
 
-The step size follows the chains that took the whole of it.
+The step size s follows the acceptance of chains with l = 0.
 
 Source: the draw of a tuning parameter given the state is that of Bou-Rabee,
 Carpenter and Marsden (2024), GIST: Gibbs self-tuning for locally adaptive
-Hamiltonian Monte Carlo, https://arxiv.org/abs/2404.15253; t is ours.
+Hamiltonian Monte Carlo, https://arxiv.org/abs/2404.15253. The choice of t is
+ours.
 """
 
 import collections
@@ -46,9 +48,9 @@ __all__ = [
 ]
 
 _WIDTH = 0.7  # b, in octaves.
-_STEEP = 1.75  # c: a Gaussian of some dimensions is seldom that steep.
-_SMALLEST = 6.0  # J, in octaves: a 64th of a step.
-_SALT = 13  # Tells these draws from those of the noise, of the same seed.
+_STEEP = 1.75  # c; a Gaussian in several dimensions is seldom that steep.
+_SMALLEST = 6.0  # J, in octaves; the smallest step is s / 64.
+_SALT = 13  # Separates these draws from the noise, which has the same seed.
 
 
 class LocalTrajectory(
@@ -56,11 +58,11 @@ class LocalTrajectory(
     'LocalTrajectory', ['num_steps', 'octaves', 'log_choice_ratio']
   )
 ):
-  """What is known of a step.
+  """The trajectory of a step with its own step size.
 
   Attributes:
     num_steps: L, [] int32.
-    octaves: l: the step size was s 2^-l, [chains...].
+    octaves: l, where s 2^-l was the step size, [chains...].
     log_choice_ratio: log q(l | x') - log q(l | x), [chains...].
   """
 
@@ -70,19 +72,19 @@ class LocalTrajectory(
 class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
   """Proposes the end of a trajectory whose step size is drawn at its start.
 
-  It cannot be replayed: adaptations that learn from states and gradients go
-  around it, such as `FisherDivergenceAdaptation`.
+  The step cannot be replayed. Use an adaptation that learns from states and
+  gradients, such as `FisherDivergenceAdaptation`.
   """
 
   lacking_in_tfp = 'shorter steps where the target is steep'
 
   def cost(self, adapting, mean_num_steps=None):
-    """Returns what one step does on average, t at both ends with it."""
+    """Returns the mean cost of a step, with t at both ends."""
     cost = super().cost(adapting, mean_num_steps)
     return cost._replace(matrix_product=cost.matrix_product + 2)
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Draws l, runs the trajectory, and asks for the law of l at its end."""
+    """Draws l, runs the trajectory, and computes log q(l) at its end."""
     previous = previous_kernel_results
     num_chain_dims = ps.rank(previous.target_log_prob)
     seed = random.sanitize(seed)
@@ -118,9 +120,9 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     )
 
   def mean_accept_prob(self, mh_results):
-    """Returns that of the chains which took the whole step size, by energy.
+    """Returns the mean acceptance by energy of the chains with l = 0, [].
 
-    Where none did, of all chains; neither of those that never move.
+    If there are none, all chains count. Chains that never move do not count.
     """
     taken = mh_results.proposed_results.trajectory
     ratio = mh_results.log_accept_ratio
@@ -135,7 +137,7 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     )
 
   def replay(self, *args):
-    """Refuses: l depends on the factor."""
+    """Raises an error, because l depends on the factor."""
     raise NotImplementedError(
       'Steps of local sizes cannot be replayed. Wrap them in '
       '`tfpa.adaptation.FisherDivergenceAdaptation`, or take '
@@ -152,7 +154,7 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     size = self.event_sum(tf.ones_like(gradient))
     square = self.event_sum(factor.apply_adjoint(gradient) ** 2) / size
     t = 0.5 / math.log(2.0) * tf.math.log(square / _STEEP**2)
-    # No flat place differs from another.
+    # The lower bound makes all flat places alike.
     return tf.maximum(
       tf.where(t <= 2.0 * _SMALLEST, t, 2.0 * _SMALLEST), -_SMALLEST
     )
@@ -192,6 +194,6 @@ def log_prob(octaves, steepness):
 
 
 def _log_cdf(z):
-  """Returns that of Laplace's law."""
+  """Returns the log CDF of the standard Laplace distribution."""
   above = tf.math.log1p(-0.5 * tf.exp(-tf.abs(z)))
   return tf.where(z <= 0.0, z - math.log(2.0), above)

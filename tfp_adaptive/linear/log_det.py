@@ -1,14 +1,15 @@
 """Estimates log det(I + D) and its gradient from Hessian-vector products.
 
-  D = -kappa C^T H C,   H the Hessian of -log pi at one point per chain
+    D = -kappa C^T H C,   H the Hessian of -log pi at one point per chain
 
-  log det(I + D) = E sum_{k=1}^N (-1)^{k+1} / (k p_k) e^T D^k e
-  gradient       = E y^T dD e,   y = sum_{k=0}^N (-1)^k / p_k D^k e
+    log det(I + D) = E sum_{k=1}^N (-1)^{k+1} / (k p_k) e^T D^k e
+    gradient       = E y^T dD e,   y = sum_{k=0}^N (-1)^k / p_k D^k e
 
-with Rademacher e and a random number of terms N, p_k = P(N >= k). Powers are
-kept from growing (`_normalized`), so that a D that is no contraction still has
-a finite estimate. With u_k = H C D^k e kept, values, gradients and the largest
-eigenvalue cost N + 1 Hessian products in all: no tape runs through a product.
+with Rademacher e, a random number of terms N and p_k = P(N >= k). `_normalized`
+keeps powers from growing, so that the estimate is finite even if D is no
+contraction. The products H C D^k e are kept. Value, gradient and largest
+eigenvalue then cost N + 1 Hessian products in all, and no tape runs through a
+product.
 
 Source: Hirt, Titsias and Dellaportas (2021), section 3.1 and Appendix A.1,
 https://arxiv.org/abs/2110.14625.
@@ -29,9 +30,9 @@ __all__ = [
   'rademacher',
 ]
 
-_LARGEST_GROWTH = 0.99  # delta' of the paper: of |D^k e| from k to k + 1.
+_LARGEST_GROWTH = 0.99  # delta' of the paper, bounds |D^(k+1) e| / |D^k e|.
 _MAX_TERMS = 100.0
-# What `fold_in` adds to the seed of a step.
+# Numbers that are folded into the seed of a step.
 _NUM_TERMS, _PROBE = 2, 3
 
 
@@ -56,11 +57,11 @@ class LogDetEstimate(
     value: Estimate of log det(I + D), [chains...].
     probe: e, [chains..., d].
     weighted: y, [chains..., d].
-    eigenvector: D^N e, of length 1: a step of power iteration for each term.
+    eigenvector: b, D^N e with length 1, after N steps of power iteration.
     hessian_probe: H C e.
     hessian_weighted: H C y.
-    hessian_eigenvector: H C b, b the eigenvector.
-    num_terms: N, [] int32: N + 1 Hessian products were made.
+    hessian_eigenvector: H C b.
+    num_terms: N, [] int32; N + 1 Hessian products were made.
   """
 
   __slots__ = ()
@@ -73,7 +74,7 @@ def rademacher(shape, dtype, seed):
 
 
 class Series(NamedTuple):
-  """How many terms there are: P(N >= n_0 + j) = continue_prob^j."""
+  """The distribution of N: P(N >= n_0 + j) = continue_prob^j."""
 
   num_fixed_terms: int
   continue_prob: float = 0.5
@@ -94,12 +95,12 @@ class Series(NamedTuple):
     return self.num_fixed_terms + extra
 
   def draw(self, rows, seed, shard_seed):
-    """Returns what `estimate` takes last: e, N and this.
+    """Returns the last arguments of `estimate`: e, N and this series.
 
     Args:
-      rows: Of the shape and dtype of e.
-      seed: [2] int32, of the step.
-      shard_seed: Function of a seed to that of draws that differ by shard.
+      rows: Tensor with the shape and dtype of e.
+      seed: Seed of the step, [2] int32.
+      shard_seed: Function from a seed to the seed of one shard.
     """
     probe_seed = shard_seed(random.fold_in(seed, _PROBE))
     num_terms_seed = random.fold_in(seed, _NUM_TERMS)
@@ -115,11 +116,11 @@ def estimate(factor, hessian_product, kappa, probe, num_terms, series):
 
   Args:
     factor: An `interfaces.ScaleFactor`, C.
-    hessian_product: As `linear/hessian_product` returns it.
+    hessian_product: Function that `linear/hessian_product` returns.
     kappa: Factor of D, a float or [] Tensor.
     probe: e, [chains..., d].
     num_terms: N, [] int32.
-    series: The `Series` it was drawn from.
+    series: The `Series` from which N was drawn.
 
   Returns:
     A `LogDetEstimate`.
@@ -139,7 +140,7 @@ def estimate(factor, hessian_product, kappa, probe, num_terms, series):
       -kappa * factor.apply_adjoint(hessian_power), power
     )
     next_hessian = product(next_power)
-    sign = 1.0 - 2.0 * tf.cast(k % 2, dtype)
+    sign = 1.0 - 2.0 * tf.cast(k % 2, dtype)  # (-1)^k.
     value, weighted, hessian_weighted = totals
     trace = tf.reduce_sum(probe * next_power, axis=-1)
     value -= sign * inverse_prob / tf.cast(k, dtype) * trace
@@ -161,7 +162,7 @@ def estimate(factor, hessian_product, kappa, probe, num_terms, series):
       (zero, probe, hessian_probe),
     ),
   )
-  # Squares that underflow make a length of 0: then nothing is known.
+  # If the squares underflow, the length is 0 and no eigenvector is known.
   length = _length(power)
   return LogDetEstimate(
     value=totals[0],

@@ -1,8 +1,8 @@
-"""How many leapfrog steps a step makes: one number, a range, or learned.
+"""The number of leapfrog steps: fixed, drawn from a range, or learned.
 
-A range (fewest, most) is drawn from uniformly, once for all chains, so that
-they stay in step. Where it is learned it is data, `num_leapfrog_steps` of the
-results, [2] int32, and only its first value is an argument.
+A step draws one number for all chains, uniformly from a range (fewest, most),
+so that chains stay in step. A learned range is `num_leapfrog_steps` of the
+results, [2] int32, and the argument is only its start.
 """
 
 import numpy as np
@@ -13,20 +13,20 @@ from tfp_adaptive.core import random
 
 __all__ = ['DrawsNumSteps', 'SALT', 'check', 'draw', 'resolve']
 
-_START = (1, 5)  # Of what is learned.
+_START = (1, 5)  # Start of a learned range.
 _MOST_LEARNED = 32
-SALT = 1  # Tells these draws from those of the noise, of the same seed.
+SALT = 1  # Separates these draws from the noise, which has the same seed.
 
 
 def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
-  """Returns the first or given number, and the bound of what is learned.
+  """Returns the number or range to start with, and the bound of learning.
 
   Args:
-    num_leapfrog_steps: As given to a builder; `None`: learned.
+    num_leapfrog_steps: As given to a builder; `None` means learned.
     max_num_leapfrog_steps: As given to a builder, or `None`.
 
   Returns:
-    An int or a pair; an int, or `None` where nothing is learned.
+    An int or a pair, and the bound, `None` if nothing is learned.
 
   Raises:
     ValueError: If a bound is given for a number that is not learned.
@@ -47,7 +47,7 @@ def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
 
 
 def check(num_leapfrog_steps, max_num_leapfrog_steps):
-  """Refuses what is no number, no range, or does not go together."""
+  """Refuses a wrong number or range, and a range beyond its bound."""
   pair = num_leapfrog_steps
   is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
   if not all(_is_positive(n) for n in (pair if is_pair else [pair])) or (
@@ -81,7 +81,7 @@ class DrawsNumSteps:
 
   @property
   def max_num_leapfrog_steps(self):
-    """Bound of a range that is learned; `None`: it is fixed."""
+    """Bound of a learned range, `None` if nothing is learned."""
     return self._parameters['max_num_leapfrog_steps']
 
   @property
@@ -94,11 +94,11 @@ class DrawsNumSteps:
 
   @property
   def mean_num_steps(self):
-    """Of the constructor's range."""
+    """Mean of the constructor's range."""
     return 0.5 * sum(self.bounds)
 
   def settled(self, learned):
-    """Returns what steps draw from that try nothing else, [2] int32 here.
+    """Returns the range for steps that try no other range, [2] int32.
 
     Args:
       learned: The best range (fewest, most), [2] int32.
@@ -109,7 +109,7 @@ class DrawsNumSteps:
     """Returns the range that was learned, two ints.
 
     Args:
-      drawn: As in the results, numpy integers.
+      drawn: `num_leapfrog_steps` of the results, numpy integers.
     """
     return tuple(int(number) for number in drawn)
 
@@ -127,7 +127,7 @@ class DrawsNumSteps:
     return int(np.ceil(np.mean(self._range_at(results))))
 
   def cost_at(self, results, kind):
-    """Returns the cost at the mean of the steps taken, or of those learned."""
+    """Returns the cost at the mean number of steps, taken or learned."""
     mean = None
     if self.max_num_leapfrog_steps is not None:
       if results is None:
@@ -151,7 +151,7 @@ class DrawsNumSteps:
     return tf.constant(self.bounds, tf.int32)
 
   def _draw_num_steps(self, results, seed):
-    """Returns the number of leapfrog steps of a step of this seed."""
+    """Returns the number of leapfrog steps of a step with this seed."""
     bounds = self.bounds
     if self.max_num_leapfrog_steps is not None:
       bounds = tf.unstack(results.num_leapfrog_steps)
@@ -163,7 +163,7 @@ class DrawsNumSteps:
     return self._draw_noise(flat, seed)
 
   def _taken(self, results, path, velocity):
-    """Returns what results tell of a trajectory and the momentum at its end."""
+    """Returns the field `trajectory` of the results."""
     del results, velocity
     return path
 
@@ -173,8 +173,8 @@ def draw(fewest, most, seed):
 
   Args:
     fewest: Int or [] int32.
-    most: The same.
-    seed: [2] int32, not used where both are one int.
+    most: Int or [] int32.
+    seed: [2] int32, not used if both are the same int.
   """
   if isinstance(most, int) and fewest == most:
     return tf.constant(most)

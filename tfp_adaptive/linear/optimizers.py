@@ -2,7 +2,7 @@
 
 `relative_gradient` works on the tangent at the current factor and does not
 depend on the scale of the coordinates. `rmsprop` (the paper's) and `adam` work
-on the raw entries and do.
+on the raw entries and depend on that scale.
 """
 
 import collections
@@ -19,7 +19,7 @@ from tfp_adaptive.linear import schedule
 
 __all__ = ['adam', 'relative_gradient', 'rmsprop']
 
-_SCALE_DECAY_POWER = 0.6  # Above 1/2, so that the noise of the scale ends.
+_SCALE_DECAY_POWER = 0.6  # Above 1/2, so that the noise of the scale vanishes.
 
 
 class RelativeGradientState(
@@ -58,20 +58,19 @@ class AdamState(
 def relative_gradient(gain=4.0):
   """Builds the relative (natural) gradient step.
 
-  With A the gradient with respect to the tangent at C, in units of the
-  objective (for the generalised speed measure: divided by beta, which makes
-  A + I dimensionless), a step moves shape and scale:
+  A is the gradient in the tangent at C, in units of the objective. For the
+  generalized speed measure it is divided by beta, which makes A + I
+  dimensionless. With B chains, a step moves shape and scale:
 
     C C^T <- C (I + rho_t A) C^T
     C     <- C exp((1 + t / sqrt(B))^-0.6 scale_force)
 
-  The force is the criterion's: for the generalised speed measure mean
-  acceptance minus the wanted one, unless the entropy asks for less.
-  Where the product with C costs more than the chains' own (large d, few
-  chains), up to sixteen small steps are summed and taken at once.
-  The structure's own `move` bounds the first so that C stays invertible. The
-  path of C on a rescaled or sheared target is the rescaled or sheared path:
-  nothing here has the units of the state.
+  The criterion gives the force. For the generalized speed measure it is the
+  mean acceptance less its target, or less if the entropy asks for it. If moves
+  of C cost more than steps of the chains (large d, few chains), up to 16 small
+  moves are summed and made at once. The structure's `move`
+  bounds the first step so that C stays invertible. Nothing here has the units
+  of the state, so that a rescaled target gives the rescaled path of C.
 
   Args:
     gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay
@@ -108,7 +107,7 @@ def relative_gradient(gain=4.0):
     count = state.num_updates
     chains = tf.cast(problem.num_chains, problem.dtype)
     rate = schedule.covariance_rate(count, problem, gain)
-    # Half of the rate: C (I + E) changes C C^T by twice E.
+    # Half of the rate, because C (I + E) changes C C^T by twice E.
     step = 0.5 * rate / feedback.objective_scale
     pending = tf.nest.map_structure(
       lambda p, g: p + step * g, state.pending, grads

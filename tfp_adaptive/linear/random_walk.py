@@ -52,7 +52,7 @@ def gradient_adaptive_random_walk(
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     preconditioner: Structure of the scale factor, or a list with one for each
       part of the state; dense by default.
-    criterion: What to maximise; the generalised speed measure by default.
+    criterion: What to maximize; the generalized speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     experimental_shard_axis_names: As in TFP; the same for all parts.
@@ -116,9 +116,9 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
       step_size: Multiplies C.
       target_is_stochastic: Whether the target returns the log of an unbiased
         random estimate of the density. The estimate of an accepted state is
-        kept in `target_log_prob` and never drawn again, which keeps the law of
-        the states exact. The estimate at the start has the same seed in every
-        run. Gradient-based adaptation refuses such a target.
+        kept in `target_log_prob` and never drawn again, so that the states have
+        the exact distribution. The estimate at the start has the same seed in
+        every run. Gradient-based adaptation refuses such a target.
       experimental_shard_axis_names: As in TFP; the same for all parts.
       name: Prefix of op names.
 
@@ -176,7 +176,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the scale factor.
 
-    It evaluates the gradient at the proposal, which the step did not need; the
+    It evaluates the gradient at the proposal, which the step did not need. The
     gradient at the current state is that of the last accepted proposal.
     """
     num_chain_dims = ps.rank(previous.target_log_prob)
@@ -192,7 +192,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     balance = _balance(ratio, grad_x, grad_y)
 
     def change_along(factor, grads):
-      # g.C e as (C^T g).e, less its value.
+      # g . C e is computed as (C^T g) . e, less its value.
       pull = proposed.step_size * factor.apply_adjoint(grads)
       return self.event_sum((pull - tf.stop_gradient(pull)) * proposed.noise)
 
@@ -218,15 +218,17 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
 def _balance(ratio, grad_x, grad_y):
   """Returns v with E[v e^T] = 0 that cancels most noise of 1{r < 0} g(y) e^T.
 
-  The noise is the part g(x) e^T: l / sqrt(d) per entry in whitened units,
-  against a signal of l^2 / d. With sigma the logistic function,
+  The noise is the part g(x) e^T. In whitened units, with steps of size
+  l / sqrt(d), its entries have size l / sqrt(d), and the signal has l^2 / d.
+  With the logistic function sigma,
 
     v = sigma(r) (g(y) - g(x)) / 2 - sigma(-r) g(x)
+      = sigma(r) (g(x) + g(y)) / 2 - g(x).
 
-  has mean zero along e in the stationary chain: swapping x and y turns e into
-  -e, r into -r and multiplies the density by e^r, so that
-  E[sigma(r) (g(x) + g(y)) e^T] = 0; and E[g(x) e^T] = 0. Where r = 0 the sum
-  holds differences g(y) - g(x) only, and those are of the signal's size.
+  E[v e^T] is 0 in the stationary chain. A swap of x and y turns e into -e and r
+  into -r, and multiplies the density by e^r. This gives
+  E[sigma(r) (g(x) + g(y)) e^T] = 0, and E[g(x) e^T] = 0 as well. Near r = 0,
+  where 1{r < 0} is 1/2 on average, the sum has only differences g(y) - g(x).
   """
   accept = tf.sigmoid(ratio)[..., tf.newaxis]
   is_known = tf.reduce_any(grad_x != 0.0, axis=-1, keepdims=True)

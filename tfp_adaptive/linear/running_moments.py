@@ -1,10 +1,11 @@
-"""Mean and spread of what all chains visit, the start forgotten.
+"""Running mean and spread of the states of all chains.
 
   m <- m + w mean_k delta_k,   delta_k = x_k - m,
   V <- (1 - w) (V + w (mean_k delta_k)^2) + w Var_k delta_k
 
-for the rows x_k of K chains at one step of weight w: the mean and covariance of
-all steps so far, each at what is left of its weight.
+Here x_k are the rows of K chains at one step, and w is the weight of the step.
+m and V are the mean and covariance over all steps so far, where later steps
+reduce the weights of earlier ones.
 """
 
 import collections
@@ -25,7 +26,7 @@ class Moments(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns the moments of all, of as many chains each: no approximation."""
+    """Returns the exact moments of all shards, which have as many chains."""
     del before
     mean = tf.add_n([part.mean for part in parts]) / len(parts)
     spread = tf.zeros_like(parts[0].spread)
@@ -53,7 +54,7 @@ def start(rows, is_finite, dense=False):
 
 
 def add(moments, rows, is_finite, weight):
-  """Returns the moments with the rows at this weight in all."""
+  """Returns the moments after a step of this weight."""
   # Without a finite chain nothing is learned.
   weight = tf.where(tf.reduce_any(is_finite), weight, 0.0)
   delta = tf.where(is_finite, rows - moments.mean, 0.0)

@@ -5,9 +5,9 @@ halves after one below, until the first crossing. It starts at
 
   c = sqrt(d) / rms over chains of |g(x)|,
 
-which has the units of the state (the exact scale for an isotropic Gaussian),
-and 1 where no gradient is known. No target call is spent on it: each trial is
-an ordinary step of the chain.
+which has the units of the state, and is exact for an isotropic Gaussian. It
+starts at 1 if no gradient is known. The search makes no target call of its own,
+because each trial is an ordinary step of the chain.
 """
 
 import collections
@@ -23,7 +23,7 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = ['ScaleSearch', 'begin', 'fixed', 'start', 'update']
 
-_MAX_TRIALS = 100  # 2^100 either way; then the adaptation goes on from there.
+_MAX_TRIALS = 100  # After 2^100 either way the search ends.
 
 
 class ScaleSearch(
@@ -42,12 +42,12 @@ class ScaleSearch(
 
   @property
   def is_searching(self):
-    """Whether trials go on, [] bool."""
+    """Whether the search continues, [] bool."""
     return self.num_trials > 0
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns one search, over where one is; geometric mean of scales."""
+    """Returns one search at the mean log scale, which ends with the first."""
     del before
     logs = [tf.math.log(part.scale) for part in parts]
     return cls(
@@ -58,11 +58,11 @@ class ScaleSearch(
 
 
 def begin(proposal, inner_results):
-  """Starts the search for a proposal; one whose first scale is given has none.
+  """Starts the search, which is over at once if the first scale was given.
 
   Args:
     proposal: The innermost kernel.
-    inner_results: Results of the kernel inside of an adaptation, at the start.
+    inner_results: First results of the kernel inside of an adaptation.
 
   Returns:
     Results whose params have the first scale, and the search.
@@ -88,12 +88,12 @@ def begin(proposal, inner_results):
 def start(dtype, flat_grads=None, num_steps=1):
   """Returns a search from the scale that gradients [chains..., d] suggest.
 
-  A trajectory of `num_steps` steps is as long as one step of that scale.
+  It is divided by `num_steps`, so that a trajectory is as long as one step.
   """
   scale = tf.ones([], dtype)
   if flat_grads is not None:
     squares = tf.reduce_mean(flat_grads**2, axis=-1)
-    # A chain without a gradient says nothing of the others.
+    # Chains without a finite gradient are left out.
     is_finite = tf.math.is_finite(squares)
     count = tf.reduce_sum(tf.cast(is_finite, dtype))
     mean_square = tf.math.divide_no_nan(
@@ -108,7 +108,7 @@ def start(dtype, flat_grads=None, num_steps=1):
 
 
 def fixed(dtype):
-  """Returns a search that is over: the scale was given."""
+  """Returns a search that is over, for a given scale."""
   zero = tf.zeros([], tf.int32)
   return ScaleSearch(tf.ones([], dtype), zero, zero)
 

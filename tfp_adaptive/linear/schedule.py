@@ -3,7 +3,7 @@
   rho_t = min(1/2, 4 / (t + 8 (1 + p / d) / B))
 
 with p params, d coordinates and B chains. It falls as 1 / t, as the average of
-Newton steps should; the delay is the number of gradients that p params need.
+Newton steps should. The delay is the number of gradients that p params need.
 """
 
 import tensorflow as tf
@@ -26,8 +26,8 @@ def covariance_rate(num_updates, problem, gain=_GAIN):
 def smoothing_weight(num_updates, problem, is_searching):
   """Returns the weight of a new value in a running mean, [].
 
-  The mean follows five times faster than the covariance, at once while the
-  first scale is searched, and is a plain mean of what came first.
+  The mean moves five times faster than the covariance, and at least as fast as
+  a plain mean. While the first scale is searched, a new value has weight 1/2.
   """
   rate = 5.0 * covariance_rate(num_updates, problem)
   weight = tf.clip_by_value(rate, 1.0 / (num_updates + 1.0), 1.0)
@@ -37,9 +37,9 @@ def smoothing_weight(num_updates, problem, is_searching):
 def update_period(problem):
   """Returns how many gradients are summed before the factor moves, [] float.
 
-  A move of a dense factor costs d^3, a step of B chains a few B d^2. Where few
-  chains make moves dear, rates are small too: a sum of p / (d B) steps moves
-  the covariance by at most a half.
+  A move of a dense factor costs d^3, and a step of B chains a few B d^2. With
+  few chains, moves are relatively expensive, but rates are small. A sum of
+  p / (d B) steps then moves the covariance by at most a half.
   """
   num_chains = tf.cast(problem.num_chains, problem.dtype)
   period = tf.floor(_params_per_coordinate(problem) / num_chains)

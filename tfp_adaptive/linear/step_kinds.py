@@ -12,7 +12,7 @@ __all__ = ['UncalibratedMomentumHamiltonian', 'proposal_class']
 class UncalibratedMomentumHamiltonian(
   kept_momentum.KeepsMomentum, UncalibratedPreconditionedHamiltonian
 ):
-  """Proposes the end of a trajectory that starts with a momentum it is given.
+  """Proposes the end of a trajectory that starts with a given momentum.
 
   It needs `MomentumMetropolisHastings` around it.
   """
@@ -23,10 +23,10 @@ def proposal_class(local_steps, keep_momentum):
 
   Args:
     local_steps: Whether steps are shorter where the target is steep.
-    keep_momentum: Whether they keep part of the momentum.
+    keep_momentum: Whether steps keep part of the momentum.
 
   Raises:
-    ValueError: If they should do both.
+    ValueError: If both are requested.
   """
   if local_steps and keep_momentum:
     raise ValueError(

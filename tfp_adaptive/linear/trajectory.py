@@ -1,8 +1,8 @@
-"""Leapfrog trajectories: run, and as functions of the scale factor afterwards.
+"""Runs leapfrog trajectories, and replays them as functions of the factor C.
 
-A run keeps sums of gradients instead of the path; with them the end of the
-trajectory is a function of C that needs no target call. All rows are
-[chains..., d]; `event_sum` sums over the event, shards included.
+A run keeps sums of gradients instead of the path. With these sums, the end of
+the trajectory is a function of C that needs no target call. All rows are
+[chains..., d], and `event_sum` sums over the event, across shards too.
 
 Source: Hirt, Titsias and Dellaportas (2021), equations 2-5 and 12, Appendices
 A.1-A.3 and E, https://arxiv.org/abs/2110.14625.
@@ -38,7 +38,7 @@ class Point(
     'Point', ['position', 'velocity', 'log_prob', 'gradient']
   )
 ):
-  """Where a trajectory is: [chains..., d], `log_prob` [chains...]."""
+  """A point of a trajectory: [chains..., d], `log_prob` [chains...]."""
 
   __slots__ = ()
 
@@ -55,7 +55,7 @@ class Trajectory(
     ],
   )
 ):
-  """What the end of a trajectory depends on, gradients held constant.
+  """What the end of a trajectory depends on if gradients are held constant.
 
   With g_i the gradient of the log target after i of L steps:
 
@@ -75,13 +75,13 @@ class Step(
     'Step', ['grad_start', 'grad_end', 'noise', 'trajectory']
   )
 ):
-  """A step as constants: gradients at both ends, v, `Trajectory`."""
+  """The constants of a step: gradients at both ends, v and `Trajectory`."""
 
   __slots__ = ()
 
 
 def check_hessian_product(hessian_product):
-  """Refuses what is no method."""
+  """Refuses a name that is not a method."""
   if hessian_product not in hessian.METHODS:
     raise ValueError(
       f'`hessian_product` must be one of {hessian.METHODS}, but got '
@@ -124,6 +124,7 @@ def run(value_and_gradient, factor, start, num_steps):
     is_last = tf.equal(done, num_steps)
     kick = tf.where(is_last, tf.constant(0.5, position.dtype), 1.0)
     velocity = point.velocity + kick * factor.apply_adjoint(gradient)
+    # The sum of partial sums gives g_i the weight L - i.
     total = trajectory.gradient_sum + gradient
     weighted = trajectory.weighted_gradient_sum + total
     is_middle = tf.equal(done, middle)
@@ -151,7 +152,7 @@ def run(value_and_gradient, factor, start, num_steps):
 
 
 def has_converged(step, log_accept_ratio):
-  """Whether the trajectory stayed finite and near its energy, [chains...]."""
+  """Returns whether trajectories are finite and near their first energy."""
   is_finite = log_accept_ratio > -_DIVERGENCE
   is_finite &= tf.math.is_finite(log_accept_ratio)
   sums = step.trajectory.weighted_gradient_sum + step.grad_end
@@ -181,6 +182,8 @@ def change(factor, step, event_sum):
   constant.
 
     x_L = x + C (L v + C^T (Xi + L/2 g_0)),   w_L = v + C^T ((g_0 + g_L)/2 + S)
+
+  Here S is `gradient_sum`, and Xi is `weighted_gradient_sum`.
   """
   num_steps = tf.cast(step.trajectory.num_steps, step.noise.dtype)
   pull, kick, pull_end = _pull_all(
@@ -190,7 +193,7 @@ def change(factor, step, event_sum):
     step.grad_end,
   )
   push = num_steps * step.noise + pull
-  # g_L.C p as (C^T g_L).p: no further product with C.
+  # g_L . C p is computed as (C^T g_L) . p, without another product with C.
   log_prob = event_sum(pull_end * push)
   kinetic = 0.5 * event_sum((step.noise + kick) ** 2)
   return factor.apply(push), log_prob, log_prob - kinetic
@@ -199,10 +202,11 @@ def change(factor, step, event_sum):
 def log_det(factor, step, estimate, mean_slope, event_sum):
   """Returns log det(I + D) and the largest eigenvalue of D, by chain.
 
-  Values are those of the estimate; gradients those of y^T D e and b^T D b, D a
-  function of the factor and H constant. Once C is learned D is near a multiple
-  of the identity, D = -l I, and the gradient of y^T D e near c e e^T with mean
-  c I. The noise c (e e^T - I) is taken off, with c from earlier steps.
+  The values are those of the estimate. The gradients are those of y^T D e and
+  b^T D b, where D is a function of the factor and H is constant. Once C is
+  learned, D is near a multiple of I. The gradient of y^T D e is then near
+  c e e^T, with mean c I. The noise c (e e^T - I) is subtracted, with c from
+  earlier steps.
 
   Args:
     factor: An `interfaces.ScaleFactor` under a tape.
@@ -226,7 +230,7 @@ def log_det(factor, step, estimate, mean_slope, event_sum):
     estimate.value
     + (bilinear - tf.stop_gradient(bilinear))
     - mean_slope * factor.centered_stretch(estimate.probe, estimate.probe),
-    # C enters twice.
+    # The value is b^T D b; its gradient is doubled, because C enters twice.
     2.0 * quadratic - tf.stop_gradient(quadratic),
   )
 

@@ -1,33 +1,35 @@
-"""Lengths of trajectories by effective draws per gradient.
+"""Learns lengths of trajectories by effective draws per gradient.
 
-Steps draw their number of leapfrog steps l from a, ..., b. While adapting they
-draw from longer ones too, and the mean jumps are kept for each l,
+A step draws its number of leapfrog steps l from a, ..., b. Adapting steps try
+longer trajectories too, and the mean jumps are kept for each l:
 
-  1 - r_i(l) = E alpha (f_i(y) - f_i(x))^2 / (2 Var f_i),
+    1 - r_i(l) = E alpha (f_i(y) - f_i(x))^2 / (2 Var f_i)
 
-x, y the ends of a trajectory, alpha its acceptance and f_i a function of one
-coordinate: r is the correlation of f_i before and after a step. That of a step
-of random length is their mean, and a chain of such steps has
+Here x and y are the ends of a trajectory, alpha is its acceptance, and f_i is a
+function of one coordinate. r_i(l) is the correlation of f_i before and after a
+step. A chain of steps of random length has
 
-  e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),   r_i = mean_{a..b} r_i(l)
+    e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),  r_i = mean_{a..b} r_i(l)
 
-effective draws per gradient, for a Gaussian exactly. Chosen are the a and b
-with the most, in the mean of order -16 over all i: nearly the least, as many
-fast ones must not outvote a slow one. No gradient is spent on it.
+effective draws per gradient, exactly so for a Gaussian. The chosen a and b have
+the largest mean of e_i of order -16 over all i. This mean is nearly the least
+e_i, because many fast functions must not outvote a slow one. Learning costs no
+gradient.
 
-The functions are x itself and its square around the mean, bounded: with x alone
-a trajectory of half a turn would be best, which never leaves its energy. A
-range starts at a = 1, or at the first above b / 2: for b > 2 it always has a
-jitter, as one length alone would hit the period of some direction. Two steps
-are half a turn only where one is a quarter, and then they lose by the squares.
+The functions are x and its bounded square around the mean. With x alone, the
+best trajectory would be half a turn, which never changes the energy. A range
+starts at a = 1, or at the first number above b / 2. For b > 2 a range has
+several lengths, because one length would hit the period of some direction. Two
+steps alone are half a turn only if one step is a quarter, and then the squares
+count against them.
 
-Behind a map x is where its trajectories run, z = f^-1(q): what is nearly normal
-there has few surprises in its tails.
+For a proposal with a map f, x is z = f^-1(q), where its trajectories run. There
+the distribution is nearly normal, and its tails are light.
 
-Source: the criterion of expected squared jumps per gradient is that of Pasarica
-and Gelman (2010), https://www.jstor.org/stable/24308995; across chains, on
-squares and per gradient, Hoffman, Radul and Sountsov (2021),
-https://proceedings.mlr.press/v130/hoffman21a.html.
+Sources: Pasarica and Gelman (2010), https://www.jstor.org/stable/24308995, for
+expected squared jumps; Hoffman, Radul and Sountsov (2021),
+https://proceedings.mlr.press/v130/hoffman21a.html, for jumps across chains, of
+squares and per gradient.
 """
 
 import collections
@@ -50,12 +52,12 @@ __all__ = [
 ]
 
 _GAIN = 2.0  # How fast the past is forgotten, as in the moments.
-_LARGEST_SQUARE = 9.0  # In variances.
+_LARGEST_SQUARE = 9.0  # Bound of the squares, in variances.
 _ORDER, _COARSE_ORDER = 16, 4
-_PRIOR_PAIRS = 10.0  # That a mean jump counts as that of all, at its level.
-_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # In steps; reviews follow as fits do.
-_EXPLORED, _LEAST_EXPLORED = 2, 6  # Times the longest, and at least.
-_LAST_REVIEW = 0.8  # Share of the adaptation: the step size then follows.
+_PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
+_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, then a factor.
+_EXPLORED, _LEAST_EXPLORED = 2, 6  # Steps try twice the longest, at least 6.
+_LAST_REVIEW = 0.8  # Share of the adaptation; then only the step size moves.
 
 
 class Lengths(
@@ -80,15 +82,15 @@ class Lengths(
 
   Attributes:
     num_leapfrog_steps: The best range (fewest, most), [2] int32.
-    num_steps: Adapting steps, those of the search for a scale among them.
-    num_taken: Leapfrog steps made by them, both [] int32.
+    num_steps: Adapting steps, with the steps of the scale search, [] int32.
+    num_taken: Leapfrog steps of the adapting steps, [] int32.
     time: Steps learned from, [].
     next_review: Value of `time` at which the range is chosen next, [].
     moments: `running_moments.Moments` of states.
-    means: Of the functions of the states, [2, d].
-    squares: Of their squares, [2, d].
-    weights: Of the trajectories of each length, [n].
-    jumps: Sums of half of the mean squared jumps, so weighted, [n, 2, d].
+    means: Means of the functions of the states, [2, d].
+    squares: Means of the squared functions, [2, d].
+    weights: Weights of the trajectories of each length, [n].
+    jumps: Weighted sums of half of the mean squared jumps, [n, 2, d].
   """
 
   __slots__ = ()
@@ -96,12 +98,12 @@ class Lengths(
 
 
 def start(num_leapfrog_steps, most, rows, is_finite):
-  """Returns `Lengths` that know nothing.
+  """Returns empty `Lengths`.
 
   Args:
     num_leapfrog_steps: First range, [2] int32.
     most: n, int.
-    rows: States in the coordinates that are learned from, [num_chains, d].
+    rows: States in the coordinates of the trajectories, [num_chains, d].
     is_finite: [num_chains, 1] bool.
   """
   rows, is_finite = _masked(rows, is_finite)
@@ -123,13 +125,13 @@ def start(num_leapfrog_steps, most, rows, is_finite):
 
 
 def restart(lengths, rows, is_finite):
-  """Returns `Lengths` that know nothing of coordinates that are new.
+  """Returns `Lengths` for new coordinates, empty but for the range.
 
-  The range stays until there is a better one.
+  The range stays until a better one is found.
 
   Args:
     lengths: `Lengths`.
-    rows: Where the chains are in the new coordinates, [num_chains, d].
+    rows: States of the chains in the new coordinates, [num_chains, d].
     is_finite: [num_chains, 1] bool.
   """
   most = lengths.weights.shape[0]
@@ -144,12 +146,12 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   Args:
     lengths: `Lengths`.
     num_steps: Leapfrog steps of the step, [] int32.
-    places: Starts and ends of the trajectories, and where the chains are now,
-      [num_chains, d] each, in the coordinates that are learned from.
+    places: Starts and ends of the trajectories, and the present states, all in
+      the coordinates of the trajectories, [num_chains, d] each.
     accept_prob: min(1, exp(r)), [num_chains]; 0 where the end is not finite.
-    is_finite: Whether the chains are, [num_chains, 1] bool.
-    is_searching: Whether the first scale is still searched, [] bool: then
-      only the number of steps is kept.
+    is_finite: Whether the chains are finite, [num_chains, 1] bool.
+    is_searching: Whether the first scale is still searched, [] bool. Then only
+      the number of steps is learned.
   """
   rows, is_finite = _masked(places[-1], is_finite)
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
@@ -160,7 +162,7 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   )
   jumps = accept_prob[:, tf.newaxis] * (after - before) ** 2
   jumps = tf.where(tf.math.is_finite(jumps), jumps, 0.0)
-  # Chains that failed have not jumped, and say nothing of moments.
+  # Chains that failed have not jumped, and are left out of the moments.
   now = tf.where(is_finite, now, 0.0)
   share = tf.reduce_mean(tf.cast(is_finite, rows.dtype))
   mean, square = (
@@ -169,7 +171,7 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   )
   jump = tf.reduce_mean(jumps, axis=1)
   weight *= tf.cast(share > 0.0, rows.dtype)
-  # Steps count more the later they are: what came first is forgotten.
+  # Later steps count more, so that the first ones are forgotten.
   age = time * tf.one_hot(
     num_steps - 1, lengths.weights.shape[0], dtype=rows.dtype
   )
@@ -187,15 +189,15 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
 
 
 def choose(lengths, event_sum, step, num_adaptation_steps, settled):
-  """Returns `Lengths` with the best range, and what the next step draws from.
+  """Returns `Lengths` with the best range, and the range for the next step.
 
   Args:
     lengths: `Lengths`.
     event_sum: Sums over the last axis, across shards too.
     step: Adapting steps taken, [] int32.
-    num_adaptation_steps: Of them all, int.
-    settled: Function of the best range to what steps draw from when it is
-      chosen for good, a range and perhaps more; zeros are in place of that.
+    num_adaptation_steps: Number of all adapting steps, int.
+    settled: Function from the best range to the final range of steps, perhaps
+      with more numbers. Until the range is final these numbers are 0.
   """
   is_open = num_steps_settled(step, num_adaptation_steps) < 0
   is_due = is_open & (lengths.time >= lengths.next_review)
@@ -221,11 +223,11 @@ def choose(lengths, event_sum, step, num_adaptation_steps, settled):
 
 
 def num_steps_settled(step, num_adaptation_steps):
-  """Returns the steps since the range was chosen for good, negative before.
+  """Returns the steps since the range became final, negative before.
 
   Args:
     step: Adapting steps taken, [] int32.
-    num_adaptation_steps: Of them all, int.
+    num_adaptation_steps: Number of all adapting steps, int.
   """
   return step - int(_LAST_REVIEW * num_adaptation_steps)
 
@@ -246,7 +248,7 @@ def rates(correlations, fewest, most):
   )
   shape = [-1] + [1] * (correlations.shape.rank - 1)
   cost = np.reshape((most + fewest) / 2.0, shape)
-  # Within noise: no correlation is 1 or -1.
+  # Noise must not give a correlation of 1 or -1.
   change = tf.clip_by_value(change, 1e-4, 1.99)
   return change / (2.0 - change) / cost
 
@@ -255,12 +257,14 @@ def _best(lengths, event_sum):
   """Returns the best range, [2] int32, and whether there is one."""
   fewest, most = _ranges(lengths.weights.shape[0])
   variance = lengths.squares - lengths.means**2
-  # What never moves says nothing.
+  # Coordinates that never move are left out.
   is_alive = variance > 0.0
   weights = lengths.weights[:, tf.newaxis, tf.newaxis]
   jumps = tf.where(
     is_alive & (weights > 0.0), lengths.jumps / (weights * variance), 0.0
   )
+  # Jumps from few pairs are shrunk to the mean jump over coordinates for this
+  # length, times the level of the coordinate over all lengths.
   coordinates = event_sum(tf.cast(is_alive, jumps.dtype))[..., tf.newaxis]
   mean = event_sum(jumps)[..., tf.newaxis] / tf.maximum(coordinates, 1.0)
   pairs = (lengths.weights / lengths.time)[:, tf.newaxis, tf.newaxis]
@@ -277,7 +281,7 @@ def _best(lengths, event_sum):
   scores = tf.where(
     is_known & tf.math.is_finite(scores), scores, scores.dtype.max
   )
-  # Not `argmin`, which takes XLA as long to compile as all of the above.
+  # `argmin` would take XLA as long to compile as all lines above.
   least = tf.reduce_min(scores)
   ranges = tf.stack([fewest, most], axis=-1)
   best = tf.reduce_max(
@@ -290,7 +294,7 @@ def _best(lengths, event_sum):
 def _scores(rates_of_ranges, is_alive, event_sum):
   """Returns the inverse mean of order -16 up to a constant, [num_ranges].
 
-  In units of that of order -4, which is near: powers of 16 have a finite range.
+  The unit is the mean of order -4, so that powers of 16 do not overflow.
   """
   inverse = tf.where(is_alive, 1.0 / rates_of_ranges, 0.0)
   unit = event_sum(tf.reduce_sum(inverse**_COARSE_ORDER, axis=1))
@@ -317,13 +321,13 @@ def _shares(fewest, most, rows):
 
 
 def _masked(rows, is_finite):
-  """Returns rows, zero where not finite, and where they are, [n, 1]."""
+  """Returns rows, zero where not finite, and whether they are, [n, 1]."""
   is_finite &= tf.reduce_all(tf.math.is_finite(rows), axis=-1, keepdims=True)
   return tf.where(is_finite, rows, 0.0), is_finite
 
 
 def _functions(moments, rows):
-  """Returns what must be estimated well, of all chains: [2, num_chains, d]."""
+  """Returns the functions f_i of all chains, [2, num_chains, d]."""
   is_alive = moments.spread > 0.0
   scale = tf.math.rsqrt(tf.where(is_alive, moments.spread, 1.0))
   z = (rows - moments.mean) * scale

@@ -1,4 +1,15 @@
-"""Structures of the scale factor C: one file each."""
+"""Structures of the scale factor C; each file has one.
+
+Symbols in this folder:
+
+    C          scale factor, [d, d]; C C^T is the covariance of the proposal
+    B          C^-1, for structures of the precision B^T B
+    b, u       diagonal and superdiagonal of B
+    E          tangent at C: C moves as C (I + E), and B as (I - E) B
+    e, g       stretch and shear of a row of B (`row_step.py`)
+    p          number of superdiagonals of B
+    T, k       length of a Markov path, and number of global coordinates
+"""
 
 from tfp_adaptive.preconditioners.arrow import arrow
 from tfp_adaptive.preconditioners.banded import banded

@@ -1,4 +1,4 @@
-"""Markov path and globals: C = B^-1 with B bidiagonal, bordered."""
+"""Factor of a Markov path with globals: C = B^-1, B bordered bidiagonal."""
 
 import tensorflow as tf
 
@@ -21,25 +21,26 @@ _MOST_FUSED = 8
 def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path of T coordinates with k globals.
 
-  For state-space models: a latent path whose neighbours are coupled, and a few
-  parameters coupled to all of it. It learns exactly the covariances whose
-  inverse B^T B is tridiagonal in the path and full elsewhere. Costs O(k d) in
-  time and memory. In the order [path, globals],
+  Use it for state-space models: neighbors on a latent path are coupled, and a
+  few parameters are coupled to the whole path. It learns exactly the
+  covariances whose inverse B^T B is tridiagonal in the path and full elsewhere.
+  It costs O(k d) in time and memory. In the order [path, globals],
 
     C = B^-1,   B = [[U, G], [0, S]],   U = diag(b) + superdiag(u),
+    log |det C| = -sum log b_i - sum log S_jj,
 
-  S upper triangular, log |det C| = -sum log b_i - sum log S_jj. Params are the
-  tuple (b, u, G, S), a tangent is a change of them. A move is a step of natural
-  gradient: the same for any scale of the coordinates and for any path that is
-  sheared along the globals, h + H s.
+  where S is upper triangular. Params are the tuple (b, u, G, S), and a tangent
+  is a change of them. A move is a natural gradient step. It does not depend on
+  the scale of the coordinates, or on a shear h + H s of the path h along the
+  globals s.
 
   Args:
     num_globals: k, at least 1.
     globals_first: Whether the flattened state starts with the globals; they
       are its last k coordinates otherwise.
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
     min_scale: Smallest 1 / b_i and 1 / S_jj after a step of an optimizer that
       works on raw params (`rmsprop`, `adam`); relative gradients keep both
       positive.
@@ -79,7 +80,7 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
     outer=layout.outer,
     log_det_gradient=_log_det_gradient,
     slope=markov_path.slope,
-    move=_Layout(num_globals, globals_first=False).move,  # Has no rows.
+    move=_Layout(num_globals, globals_first=False).move,  # A move has no rows.
     rescale=lambda params, by: tuple(p / by for p in params),
     project=project,
     init_scale=init_scale,
@@ -87,7 +88,7 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
 
 
 class _Layout:
-  """Where the globals are; what depends on it."""
+  """The functions that depend on the place of the globals."""
 
   def __init__(self, num_globals, globals_first):
     self._num_globals = num_globals
@@ -191,7 +192,7 @@ class _Layout:
     )
     path = [shrink * part for part in path]
     rest = [shrink * part for part in rest]
-    # b <- b exp(e): positive, and to first order b (1 + e).
+    # b <- b exp(e) is positive, and to first order b (1 + e).
     path[0], rest[0] = tf.math.expm1(path[0]), tf.math.expm1(rest[0])
     return tuple(
       p + c for p, c in zip(params, arrow_step.change(params, path, rest))
@@ -209,7 +210,7 @@ def _log_det_gradient(params):
 
 
 def _spread(rest, cross):
-  """Returns rows of G s for rows s; few globals as sums that XLA can fuse."""
+  """Returns rows of G s for rows s; XLA can fuse the sums of few globals."""
   num_globals = cross.shape[-1]
   if num_globals is None or num_globals > _MOST_FUSED:
     return tf.matmul(rest, cross, transpose_b=True)

@@ -38,10 +38,10 @@ def change(params, path, rest):
 def path(params, tangent):
   """Returns (e, g_u, g_G) of the path's rows, each bounded; see `row_step`.
 
-  Right of row i are h_{i+1} and the globals s, and h = M s + noise of variance
-  q, so no covariance needs to be inverted:
+  Right of row i are h_{i+1} and the globals s, with covariance V. As
+  h = M s + noise of variance q, V needs no numerical inverse:
 
-    S^-1 (t_u, t_G) = (y, P t_G - M_{i+1} y),
+    V^-1 (t_u, t_G) = (y, P t_G - M_{i+1} y),
     y = (t_u - M_{i+1} . t_G) / q_{i+1},   P = Cov(s)^-1.
   """
   variances = markov_path.variances(params.bands)[1:]

@@ -1,4 +1,4 @@
-"""Path of order p: C = B^-1 with B upper banded, precision banded."""
+"""Factor of a Markov path of order p: C = B^-1 with B upper banded."""
 
 import tensorflow as tf
 
@@ -15,25 +15,25 @@ __all__ = ['banded']
 
 @shown.remembers_call
 def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
-  """Builds the factor of a Markov path of order p, params p + 1 diagonals.
+  """Builds the factor of a Markov path of order p.
 
-  Learns exactly the covariances whose inverse B^T B has p diagonals above the
-  main one; p = 1 is `tridiagonal`, and slower than it. A product costs O(p d),
-  a move O(p^2 d), memory is O(p^2 d) while adapting.
+  It learns exactly the covariances whose inverse B^T B has p diagonals above
+  the main one. For p = 1 use `tridiagonal`, which is faster. A product costs
+  O(p d), and a move O(p^2 d) in time and memory.
 
     C = B^-1,   B upper triangular with p superdiagonals,
     log |det C| = -sum log b_ii.
 
-  Params are the diagonals, of sizes d, d - 1, ..., d - p; a tangent is a change
-  of them. A move is a step of natural gradient.
+  Params are the p + 1 diagonals, of sizes d, d - 1, ..., d - p, and a tangent
+  is a change of them. A move is a natural gradient step.
 
   Args:
     num_superdiagonals: p, at least 1.
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
     min_scale: Smallest 1 / b_ii, the scale of a coordinate given its next p
-      neighbours, after a step of an optimizer that works on raw params
+      neighbors, after a step of an optimizer that works on raw params
       (`rmsprop`, `adam`); relative gradients keep b_ii positive.
 
   Returns:
@@ -114,7 +114,7 @@ def _move(params, tangent):
     ps.shape(params[0])[0],
     params[0].dtype,
   )
-  # b <- b exp(e): positive, and to first order b (1 + e).
+  # b <- b exp(e) is positive, and to first order b (1 + e).
   change = _change(params, tf.math.expm1(shrink * stretch), shrink * shear)
   return tuple(band + by for band, by in zip(params, change))
 
@@ -152,9 +152,9 @@ def _change(params, stretch, shear):
 def _window_precisions(diag, rows):
   """Returns Cov(x_{i+1}, ..., x_{i+p})^-1 for every i, [d, p, p].
 
-  From the end of the path: the window that starts at i joins row i of B to the
-  window behind it and integrates its last coordinate out. Beyond the end are
-  independent coordinates of variance 1, which no entry of B touches.
+  The recursion starts at the end of the path. The window at i joins row i of B
+  to the window after it, and integrates out the last coordinate. Beyond the end
+  are independent coordinates of variance 1, which no entry of B touches.
   """
   if tf.executing_eagerly():
     return _precision_recursion(diag, rows)

@@ -12,33 +12,32 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 
 __all__ = ['cholesky']
 
-_LARGEST_EVENT = 20_000  # One factor is 1.6 GB then, and a run holds several.
-_NUM_ITERATIONS = 3  # Of two products each; an estimate from below.
+_LARGEST_EVENT = 20_000  # A factor then takes 1.6 GB, and a run holds several.
+_NUM_ITERATIONS = 3  # Each has two products; the estimate is a lower bound.
 
 
 @shown.remembers_call
 def cholesky(init_scale=None, min_scale=0.0):
   """Builds a dense scale factor, params L of shape [event_size, event_size].
 
-  Learns every correlation. A step costs O(d^2) for each chain, and while
-  adapting one product of two d x d matrices; memory is O(d^2). Beyond a few
-  thousand dimensions take a structured factor.
+  It learns every correlation. A step costs O(d^2) for each chain, and an
+  adapting step adds one product of two d x d matrices. Memory is O(d^2). Beyond
+  a few thousand dimensions use a structured factor.
 
-  The noise is isotropic, so the proposal depends on L L^T only. A move takes
-  the symmetric part S of a tangent, which halves the noise of a gradient,
-  shortens it to spectral norm 1/2, and goes back to a triangular factor of the
-  same covariance to first order:
+  The noise is isotropic, so that the proposal depends on L L^T only. A move
+  takes the symmetric part S of a tangent, which halves the noise of a gradient,
+  and shortens S to spectral norm 1/2. The new factor is triangular, with the
+  covariance of L (I + S) to first order:
 
     L <- L (I + 2 tril S - diag S),   L L^T <- L (I + 2 S) L^T.
 
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
     min_scale: Smallest diagonal entry after a step of an optimizer that works
-      on raw params (`rmsprop`, `adam`); 0: columns that it made negative change
-      their sign. The relative gradient's steps are bounded so that the diagonal
-      stays positive.
+      on raw params (`rmsprop`, `adam`). With 0, columns with a negative entry
+      change their sign. Relative gradients keep the diagonal positive.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -53,7 +52,7 @@ def cholesky(init_scale=None, min_scale=0.0):
   def project(factor):
     lower = tf.linalg.band_part(factor, -1, 0)
     diag = tf.linalg.diag_part(lower)
-    if min_scale == 0.0:  # The same covariance, columns of the other sign.
+    if min_scale == 0.0:  # Columns of the other sign give the same covariance.
       lower *= tf.where(diag < 0.0, -tf.ones_like(diag), tf.ones_like(diag))
     diag = scale_factor.positive(diag, min_scale)
     return tf.linalg.set_diag(lower, diag)
@@ -90,7 +89,7 @@ def _init(event_size, dtype, scale):
 
 @custom_gradient
 def _lower(factor):
-  # The entries above the diagonal are zero already; their gradients must be.
+  # The entries above the diagonal are zero, and so must be their gradients.
   return tf.identity(factor), lambda grad: tf.linalg.band_part(grad, -1, 0)
 
 
@@ -115,7 +114,7 @@ def _move(factor, tangent):
 
 def _spectral_norm(operator, event_size):
   """Estimates the largest absolute eigenvalue by power iteration, []."""
-  # Any start that is not orthogonal to the leading direction will do.
+  # The start must not be orthogonal to the leading direction.
   row = tf.cast(1 + tf.range(event_size) % 7, operator.dtype)
   tiny = tf.constant(1e-30, operator.dtype)
   for _ in range(_NUM_ITERATIONS):
@@ -133,8 +132,8 @@ def _lower_root(tangent):
 class _LowerTriangularFactor(tf.linalg.LinearOperatorLowerTriangular):
   """A triangular operator over entries that are zero above the diagonal.
 
-  TF's own masks the upper triangle again before every product; the params here
-  never have one.
+  TF's operator masks the upper triangle before every product, which is zero
+  here anyway.
   """
 
   def _get_tril(self):

@@ -13,20 +13,20 @@ __all__ = ['diagonal']
 def diagonal(init_scale=None, min_scale=0.0):
   """Builds a diagonal scale factor, params c of shape [event_size].
 
-  Costs O(d) in time and memory. It learns the scales of the coordinates and no
-  correlation between them.
+  It learns the scales of the coordinates and no correlation between them, and
+  costs O(d) in time and memory.
 
-    C = diag(c),   c <- c * exp(e)   for the tangent e,
+    C = diag(c),   c <- c * exp(e)
 
-  each entry of e shortened to at most 1/2.
+  Here e is the tangent, with entries clipped to [-1/2, 1/2].
 
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
     min_scale: Smallest scale after a step of an optimizer that works on raw
-      params (`rmsprop`, `adam`); 0: those that it made negative change their
-      sign. Relative gradients keep c positive.
+      params (`rmsprop`, `adam`). With 0, negative scales change their sign.
+      Relative gradients keep c positive.
 
   Returns:
     An `interfaces.Preconditioner`.

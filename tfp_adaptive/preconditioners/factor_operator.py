@@ -9,10 +9,10 @@ __all__ = ['FactorOperator']
 
 
 class FactorOperator(tf.linalg.LinearOperator):
-  """An invertible C from functions of rows, [n, d]: nothing is stored twice.
+  """An invertible C that is given by functions of rows, [n, d].
 
-  What the functions capture is computed where the operator is built, so an
-  operator made outside a loop pays for it once.
+  What the functions capture is computed when the operator is built. Build it
+  outside of a loop to compute it once.
   """
 
   def __init__(self, event_size, dtype, apply, unapply, log_abs_det, name):
@@ -20,11 +20,11 @@ class FactorOperator(tf.linalg.LinearOperator):
 
     Args:
       event_size: d, Python int or [] int32.
-      dtype: Of C.
+      dtype: Dtype of C.
       apply: (rows, adjoint) -> C r for every row, or C^T r.
       unapply: (rows, adjoint) -> C^-1 r for every row, or C^-T r.
       log_abs_det: () -> log |det C|, [].
-      name: Of the operator.
+      name: Name of the operator.
     """
     self._event_size = event_size
     self._apply = apply

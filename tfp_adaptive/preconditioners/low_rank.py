@@ -1,4 +1,4 @@
-"""Low rank plus diagonal: C = D (I + U U^T)."""
+"""Factor of a diagonal and a low rank: C = D (I + U U^T)."""
 
 import collections
 
@@ -15,10 +15,10 @@ from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
 __all__ = ['LowRankParams', 'low_rank']
 
-_FIRST_SIZE = 0.1  # Of a column of U: C starts within 1 % of a multiple of I.
+_FIRST_SIZE = 0.1  # Length of a column of U; C starts near a multiple of I.
 _MAX_STRETCH = 0.5
-_PAIRS_PER_COLUMN = 64  # Of a state and a gradient, that tell U.
-_NUM_ITERATIONS = 4  # Of the power iteration.
+_PAIRS_PER_COLUMN = 64  # Pairs of a state and a gradient in the history.
+_NUM_ITERATIONS = 4  # Turns of the power iteration.
 
 
 class LowRankParams(
@@ -33,8 +33,8 @@ class LowRankParams(
   def merged(cls, parts, before):
     """Returns the mean of the params of several fits.
 
-    U and U R, R orthogonal, are one factor: all are turned to the first U, by
-    the R that takes them nearest, before their mean is taken.
+    U and U R give the same factor for every orthogonal R. Each U is turned by
+    the R that brings it nearest to the first U, before the mean is taken.
     """
     del before
     first = parts[0].columns
@@ -47,26 +47,26 @@ class LowRankParams(
 def low_rank(rank, init_scale=None, min_scale=0.0):
   """Builds a diagonal plus low-rank factor, params (c, U) [d] and [d, rank].
 
-  Learns the scale of every coordinate and a few directions that are longer
-  than these scales say; directions that are shorter need a dense or banded
-  factor. Costs O(d rank) in time and memory for each chain, a move O(d rank^2).
+  It learns the scale of every coordinate, and a few directions that are longer
+  than these scales imply. Shorter directions need a dense or banded factor. It
+  costs O(d rank) in time and memory for each chain, and O(d rank^2) for a move.
 
     C = D (I + U U^T),   D = diag(c),
     log |det C| = sum log c_i + log det (I + U^T U).
 
-  A tangent is a relative change of c and a change of U. A move is a step of
-  natural gradient, solved by conjugate gradients; it does not depend on the
-  scale of the coordinates. U starts small but not at zero, where its gradient
+  A tangent is a relative change of c and a change of U. A move is a natural
+  gradient step, solved by conjugate gradients. It does not depend on the scale
+  of the coordinates. U starts small but not at zero, where its gradient
   vanishes.
 
   Args:
     rank: Number of columns of U, at least 1 and less than the event size.
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
     min_scale: Smallest c_i after a step of an optimizer that works on raw
-      params (`rmsprop`, `adam`); 0: those that it made negative change their
-      sign. Relative gradients keep c positive.
+      params (`rmsprop`, `adam`). With 0, negative scales change their sign.
+      Relative gradients keep c positive.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -115,7 +115,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
 
 def _project(params, min_scale):
   scales, columns = params
-  if min_scale == 0.0:  # The same covariance: rows of the other sign.
+  if min_scale == 0.0:  # Rows of the other sign give the same covariance.
     sign = tf.where(scales < 0.0, -tf.ones_like(scales), tf.ones_like(scales))
     columns *= sign[:, tf.newaxis]
   return LowRankParams(scale_factor.positive(scales, min_scale), columns)
@@ -163,8 +163,8 @@ def _operator(params):
 
 def _outer(params, left, right, push):
   scales, columns = params
-  pulled = low_rank_fisher.Geometry(columns).unapply(left)  # D a
-  pushed = push() / scales  # K b
+  pulled = low_rank_fisher.Geometry(columns).unapply(left)  # K^-1 left
+  pushed = push() / scales  # K right
   inner = tf.matmul(pulled, tf.matmul(right, columns), transpose_a=True)
   inner += tf.matmul(right, tf.matmul(pulled, columns), transpose_a=True)
   return LowRankParams(tf.reduce_sum(pulled * pushed, axis=0), inner)
@@ -189,17 +189,17 @@ def _move(params, tangent):
 
 
 def _shrink(geometry, delta, omega):
-  """Returns the factor that bounds the change of C, to second order too."""
+  """Returns the factor that bounds the change of C, also to second order."""
   change = low_rank_fisher.symmetric_change(geometry, delta, omega)
   size = ps.shape(delta)[0]
-  # Any start that is not orthogonal to the leading direction will do.
+  # The start must not be orthogonal to the leading direction.
   column = tf.cast(1 + tf.range(size) % 7, delta.dtype)[:, tf.newaxis]
   tiny = tf.constant(1e-30, delta.dtype)
   for _ in range(_NUM_ITERATIONS):
     column /= tf.maximum(tf.norm(column), tiny)
     column = low_rank_fisher.multiply(change, column)
   stretch = tf.maximum(tf.norm(column), tf.reduce_max(tf.abs(delta)))
-  # omega omega^T is left out of E: |omega^T K^-1 omega| is at most 1/4.
+  # E leaves out omega omega^T, so that |omega^T K^-1 omega| is bounded by 1/4.
   pulled = tf.transpose(geometry.unapply(tf.transpose(omega)))
   square = tf.norm(tf.matmul(omega, pulled, transpose_a=True))
   stretch = tf.maximum(stretch, tf.sqrt(square))

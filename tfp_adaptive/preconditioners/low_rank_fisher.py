@@ -1,15 +1,17 @@
 """Fisher information of a diagonal plus low-rank factor, without d x d.
 
-C = D K, D = diag(c), K = I + U U^T; K^-1 = I - U G U^T, G = (I + U^T U)^-1. A
-tangent (delta, omega) changes c to c exp(delta) and U to U + omega, so
+  C = D K,   D = diag(c),   K = I + U U^T,
+  K^-1 = I - U G U^T,   G = (I + U^T U)^-1
 
-  E = K^-1 diag(delta) K + K^-1 (omega U^T + U omega^T),
+A tangent (delta, omega) changes c to c exp(delta) and U to U + omega, so that
 
-whose symmetric part is again diagonal plus low rank: diag(delta) + Y S Y^T with
-Y = [U, delta U, omega]. The step of natural gradient is the tangent whose
-symmetric E is closest to the gradient: it solves J^T J (delta, omega) =
-tangent, where J maps a tangent to the symmetric E. Each product is O(d r^2),
-and nothing has the units of the state, so a few conjugate gradients do.
+  E = K^-1 diag(delta) K + K^-1 (omega U^T + U omega^T).
+
+The symmetric part of E is again diagonal plus low rank: diag(delta) + Y S Y^T
+with Y = [U, delta U, omega]. J maps a tangent to this symmetric part. The
+natural gradient step is the tangent whose image is closest to the gradient. It
+solves J^T J (delta, omega) = tangent. Each product costs O(d r^2). Nothing has
+the units of the state, so that a few conjugate gradients are enough.
 """
 
 import collections
@@ -21,21 +23,21 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 __all__ = ['Geometry', 'multiply', 'natural_step', 'symmetric_change']
 
 _MAX_ITERATIONS = 20
-_TOLERANCE = 1e-5  # Of the residual, relative, in the preconditioned norm.
+_TOLERANCE = 1e-5  # Relative residual, in the preconditioned norm.
 
 # diag(delta) + Y S Y^T: fields delta [d], columns Y [d, q], core S [q, q].
 Change = collections.namedtuple('Change', ['delta', 'columns', 'core'])
 
 
 class Geometry:
-  """K = I + U U^T with what its products need."""
+  """K = I + U U^T, with the matrices that its products need."""
 
   def __init__(self, columns):
     self.columns = columns
     rank = columns.shape[-1]
     self.identity = tf.eye(rank, dtype=columns.dtype)
     self.gram = tf.matmul(columns, columns, transpose_a=True)
-    # Symmetric positive definite and at least I: a plain solve is accurate.
+    # I + U^T U is at least I, so that a plain solve is accurate.
     chol = tf.linalg.cholesky(self.identity + self.gram)
     self.inverse = tf.linalg.cholesky_solve(chol, self.identity)
     self.log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
@@ -90,8 +92,8 @@ def natural_step(geometry, tangent):
     tangent: ([d], [d, r]).
 
   Returns:
-    (delta, omega), [d] and [d, r]. Rotations of U change nothing and are left
-    out.
+    (delta, omega), [d] and [d, r], without rotations of U, which do not change
+    C.
   """
   block = _omega_block(geometry)
 
@@ -147,7 +149,7 @@ def _omega_block(geometry):
   """Returns the inverse of J^T J for omega orthogonal to U, [r, r]."""
   both = geometry.identity + geometry.inverse
   block = 0.5 * tf.matmul(both, tf.matmul(geometry.gram, both))
-  # A column that has vanished is given a finite information.
+  # The floor gives a vanished column a finite information.
   floor = 1e-6 * (1.0 + tf.linalg.trace(geometry.gram))
   chol = tf.linalg.cholesky(symmetric_part(block) + floor * geometry.identity)
   return tf.linalg.cholesky_solve(chol, geometry.identity)

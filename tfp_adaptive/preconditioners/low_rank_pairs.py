@@ -1,21 +1,22 @@
-"""A diagonal plus low-rank factor of the least Fisher divergence on pairs.
+"""Fits a diagonal plus low-rank factor of least Fisher divergence to pairs.
 
-C = D (I + U U^T), and states X and gradients G [n, d] around their means. For a
-normal whose covariance is C C^T
+C = D (I + U U^T) with D = diag(c). X are states and G gradients, [n, d], around
+their means. For a normal with covariance C C^T,
 
-  X = -G D^2 - (rank r):
+  X = -G D^2 - (a matrix of rank r).
 
-but for r columns F of the pairs, every coordinate of the states is that of the
-gradients times -c^2, without noise. So scales and columns are found in turns,
+Except along r columns F, [n, r], a coordinate of the states is -c^2 times that
+of the gradients, without noise. Scales and columns are found in turns:
 
   F = orth(X D^-1 Q),   c_i^4 = |(I - F F^T) X_i|^2 / |(I - F F^T) G_i|^2,
-  Q = (X D^-1 + G D)^T F,
+  Q = (X D^-1 + G D)^T F.
 
-which leaves a condition number of 1.01 after four of them. Of other targets the
-scales balance what F does not explain, as a diagonal of the least divergence
-does. Then, in the span of Q and of the principal axes of the states, I + U U^T
-is the root of the geometric mean of the covariance there and the inverse of
-that of the gradients, its directions that are short left out.
+Four turns leave a condition number of 1.01. For other targets the scales
+balance what F does not explain, as a diagonal of least divergence does.
+
+U is then found in the span of Q and of the principal axes of the states. There
+(I + U U^T)^2 is the geometric mean of the covariance of the states and the
+inverse covariance of the gradients. Directions shorter than 1 are left out.
 """
 
 import tensorflow as tf
@@ -26,23 +27,23 @@ from tfp_adaptive.linalg import geometric_mean
 __all__ = ['fit']
 
 _NUM_ROUNDS = 4
-_NUM_TURNS = 6  # Of the power iteration.
-_NUM_ROUNDS_OF_WEIGHTS = 8  # That pairs in necks lose.
-# Fewer pairs tell fewer columns; above 2, as axes are twice as many as those.
+_NUM_TURNS = 6  # Turns of the power iteration.
+_NUM_ROUNDS_OF_WEIGHTS = 8  # Rounds that reduce the weights of pairs far out.
+# Fewer pairs give fewer columns. It is above 2, because a column has two axes.
 _LEAST_PAIRS_PER_COLUMN = 3.0
-_RIDGE = 1e-12  # Of squared columns, that may depend on each other.
-_LEAST_LENGTH = 1e-6  # Of an axis, beside those before it.
-_LEAST_SHARE = 1e-12  # Of a coordinate, that columns do not explain.
+_RIDGE = 1e-12  # Relative to squared columns, which may be dependent.
+_LEAST_LENGTH = 1e-6  # Least length of an axis orthogonal to earlier axes.
+_LEAST_SHARE = 1e-12  # Least unexplained share of a coordinate.
 
 
 def fit(rank, states, gradients, weights):
-  """Returns params (c, U). Computed in double precision.
+  """Returns params (c, U), computed in double precision.
 
   Args:
-    rank: Columns of U.
-    states: Around their mean, [n, d].
-    gradients: Of the log density there, around theirs, [n, d].
-    weights: Of the pairs, [n], summing to one.
+    rank: Number of columns of U.
+    states: Positions around their mean, [n, d].
+    gradients: Gradients of the log density there, around their mean, [n, d].
+    weights: Weights of the pairs, [n], with sum one.
   """
   dtype = states.dtype
   pairs = [tf.cast(t, tf.float64) for t in (states, gradients, weights)]
@@ -68,7 +69,7 @@ def _in_turns(rank, states, gradients, scales, is_told):
     )
     ratio = _unexplained(of_states, states_along)
     ratio /= _unexplained(of_gradients, gradients_along)
-    # The first columns are drawn, and explain nothing.
+    # The first columns are random and explain nothing.
     scales = tf.where(count > 0, ratio**0.25, scales)
     states_along /= scales[:, tf.newaxis]
     axes = (states_along + gradients_along * scales[:, tf.newaxis]) * is_told
@@ -90,7 +91,7 @@ def _in_turns(rank, states, gradients, scales, is_told):
 
 
 def _weighted(states, gradients, weights):
-  """Returns rows times the root of their weight, and scales of gradients."""
+  """Returns rows times the roots of their weights, and scales by gradients."""
   share = weights[:, tf.newaxis]
 
   def turn(count, share, scales):
@@ -118,7 +119,7 @@ def _columns(rank, states, gradients, scales, axes):
   axes, triangle = tf.linalg.qr(
     tf.math.divide_no_nan(axes, tf.norm(axes, axis=0))
   )
-  # What depends on others is left out.
+  # Axes that depend on others are left out.
   is_axis = tf.abs(tf.linalg.diag_part(triangle)) > _LEAST_LENGTH
   axes = tf.where(is_axis, axes, 0.0)
   rest = tf.linalg.diag(tf.cast(~is_axis, tf.float64))
@@ -135,9 +136,10 @@ def _columns(rank, states, gradients, scales, axes):
 
 
 def _leading(matrix, rank):
-  """Returns eigenvectors [m, rank], the first coordinates nearly, and values.
+  """Returns leading eigenvectors [m, rank], and their values.
 
-  By a power iteration: a decomposition of all costs as much as all the rest.
+  A power iteration starts at the first coordinates, which are near. A full
+  decomposition would cost as much as the rest of the fit.
   """
   _, turn = tf.while_loop(
     lambda count, _: count < _NUM_TURNS,
@@ -145,14 +147,14 @@ def _leading(matrix, rank):
     (0, tf.eye(ps.shape(matrix)[0], rank, dtype=matrix.dtype)),
   )
   inside = tf.matmul(turn, tf.matmul(matrix, turn), transpose_a=True)
-  # Of a NaN it raises outside XLA; the turn still has it.
+  # `eigh` raises an error for NaN outside XLA; `turn` still has the NaN.
   inside = tf.where(tf.math.is_finite(inside), inside, 0.0)
   variances, last = tf.linalg.eigh(inside)
   return tf.matmul(turn, last), variances
 
 
 def _orthonormal(columns):
-  """Returns an orthonormal basis [n, r] of columns; next to zero: dependent."""
+  """Returns an orthonormal basis [n, r]; dependent columns are nearly zero."""
   gram = tf.matmul(columns, columns, transpose_a=True)
   return tf.matmul(columns, _inverse_root(gram))
 

@@ -1,4 +1,4 @@
-"""What factors of a Markov path share: (b, u), the bands of a bidiagonal B."""
+"""Functions that the factors of Markov paths share; (b, u) are bands of B."""
 
 import tensorflow as tf
 
@@ -21,8 +21,8 @@ def initial(event_size, dtype, scale):
 def variances(bands):
   """Returns the diagonal v of (B^T B)^-1, [d].
 
-  b_i^2 v_i = 1 + u_i^2 v_{i+1} is itself a bidiagonal system; all of its terms
-  are positive, so nothing cancels.
+  b_i^2 v_i = 1 + u_i^2 v_{i+1} is a bidiagonal system too. All terms are
+  positive, so that nothing cancels.
   """
   diag, upper = bands
   squares = (diag**2, -(upper**2))
@@ -30,7 +30,7 @@ def variances(bands):
 
 
 def slope(params, grads):
-  """Returns the derivative in the log scale of C, []: B shrinks as C grows."""
+  """Returns the derivative in the log scale of C, []; B shrinks as C grows."""
   return -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
 
 

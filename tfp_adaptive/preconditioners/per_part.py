@@ -23,13 +23,13 @@ def per_part(preconditioners, init_scale=None):
 
   Args:
     preconditioners: One `interfaces.Preconditioner` per part. An `init_scale`
-      of a block, 1 where it is `None`, multiplies the common first scale.
-    init_scale: Common first scale: a positive float, a function of the event
-      size, or `None`: found by the adaptation, unless every block has its own.
+      of a block multiplies the common first scale.
+    init_scale: Common first scale: a positive float or a function of the event
+      size. By default the adaptation finds it, unless every block has its own.
 
   Returns:
     An `interfaces.Preconditioner` whose `init` takes the list of the sizes of
-    the parts in place of the event size.
+    the parts instead of the event size.
 
   Raises:
     ValueError: If there is no block, or `init` gets another number of sizes.
@@ -124,7 +124,7 @@ def _sizes(blocks, params):
 
 
 def _size(operator):
-  """Returns d of an operator, a Python int where it is static."""
+  """Returns d of an operator, a Python int if it is static."""
   static = tf.compat.dimension_value(operator.domain_dimension)
   return operator.domain_dimension_tensor() if static is None else static
 
@@ -138,7 +138,7 @@ def _own_scale(block, size):
 
 
 def as_preconditioner(given, init_scale=None):
-  """Reads a list as one structure per part of the state, None as dense."""
+  """Returns a preconditioner; a list is one per part, and `None` is dense."""
   if given is None:
     return cholesky(init_scale)
   is_part = isinstance(given, interfaces.Preconditioner)

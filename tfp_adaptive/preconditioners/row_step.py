@@ -1,16 +1,16 @@
 """Steps of natural gradient for an upper triangular inverse factor B = C^-1.
 
-N(0, (B^T B)^-1) has log density sum_i log b_ii - (b_i . x)^2 / 2 in the rows
-b_i of B, so its Fisher information is block diagonal by rows. With R the
-columns of row i right of the diagonal and S = Cov(x_R), a step against the
+N(0, (B^T B)^-1) has log density sum_i log b_ii - (b_i . x)^2 / 2, where b_i are
+the rows of B. The Fisher information is therefore block diagonal by rows. R are
+the columns of row i right of the diagonal, and S = Cov(x_R). A step against the
 tangent (t_b, t_R) is
 
   e = b_ii t_b + b_R . t_R,      g = 2 S^-1 t_R,
   b_i <- (1 + e) b_i + (0, g).
 
-The relative change of C is -(dB) C; row i of it has length
-sqrt(e^2 + g^T S g). All of this is the same for rescaled coordinates, and for
-any other map that keeps the pattern of B.
+The relative change of C is -(dB) C, whose row i has length sqrt(e^2 + g^T S g).
+Step and length are the same for rescaled coordinates, and for any other map
+that keeps the pattern of B.
 """
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ import tensorflow as tf
 __all__ = ['global_shrink', 'row_shrink']
 
 _MAX_STRETCH = 0.5
-_NUM_ITERATIONS = 3  # Of two products each; an estimate from below.
+_NUM_ITERATIONS = 3  # Each has two products; the estimate is a lower bound.
 
 
 def row_shrink(stretch, shear_square):
@@ -34,26 +34,26 @@ def row_shrink(stretch, shear_square):
 def global_shrink(push, pull, event_size, dtype):
   """Returns the factor that bounds the relative change E by 1/2 as a whole.
 
-  Rows that are bounded one by one can still add up, over a long path, to a
+  Over a long path, rows that are bounded one by one can still add up to a
   direction that grows without bound.
 
   Args:
     push: (rows [1, d]) -> E r.
     pull: (rows [1, d]) -> E^T r.
     event_size: d.
-    dtype: Of the rows.
+    dtype: Dtype of the rows.
 
   Returns:
     [], at most 1; 0 if E is not finite.
   """
-  # Any start that is not orthogonal to the leading direction will do.
+  # The start must not be orthogonal to the leading direction.
   row = tf.cast(1 + tf.range(event_size) % 7, dtype)[tf.newaxis]
   tiny = tf.constant(1e-30, dtype)
 
   def turn(count, row):
     return count + 1, pull(push(row / tf.maximum(tf.norm(row), tiny)))
 
-  # A loop: solves are slow to compile.
+  # A loop, because solves are slow to compile.
   _, row = tf.while_loop(
     lambda count, _: count < _NUM_ITERATIONS,
     turn,
@@ -64,6 +64,6 @@ def global_shrink(push, pull, event_size, dtype):
 
 
 def _shrink(length):
-  """Returns what bounds a length by 1/2; 0 where it is not finite."""
+  """Returns the factor that bounds a length by 1/2; 0 if it is not finite."""
   shrink = _MAX_STRETCH / tf.maximum(length, _MAX_STRETCH)
   return tf.where(tf.math.is_finite(length), shrink, 0.0)

@@ -1,6 +1,6 @@
-"""Markov path: C = B^-1 with B upper bidiagonal, precision tridiagonal.
+"""Factor of a Markov path: C = B^-1 with B upper bidiagonal.
 
-`banded` with p = 1, but for a move in closed form, which is faster.
+It is `banded` with p = 1 and a faster move in closed form.
 """
 
 import tensorflow as tf
@@ -19,21 +19,21 @@ __all__ = ['tridiagonal']
 def tridiagonal(init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path, params (b, u) of sizes d and d - 1.
 
-  Learns the scale of every coordinate and the coupling of neighbours: exactly
-  the covariances whose inverse B^T B is tridiagonal. Costs O(d) in time and
-  memory. The order of the coordinates matters.
+  It learns the scale of every coordinate and the coupling of neighbors. These
+  are exactly the covariances whose inverse B^T B is tridiagonal. It costs O(d)
+  in time and memory. The order of the coordinates matters.
 
     C = B^-1,   B = diag(b) + superdiag(u),   log |det C| = -sum log b_i.
 
-  A tangent is a change of (b, u). A move is a step of natural gradient, which
-  takes the variances v of C C^T from b_i^2 v_i = 1 + u_i^2 v_{i+1}.
+  A tangent is a change of (b, u). A move is a natural gradient step, with the
+  variances v of C C^T from b_i^2 v_i = 1 + u_i^2 v_{i+1}.
 
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
     min_scale: Smallest 1 / b_i, the scale of a coordinate given its next
-      neighbour, after a step of an optimizer that works on raw params
+      neighbor, after a step of an optimizer that works on raw params
       (`rmsprop`, `adam`); relative gradients keep b positive.
 
   Returns:

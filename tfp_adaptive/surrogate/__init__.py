@@ -1,1 +1,10 @@
-"""Samplers that learn a density from their own draws."""
+"""Samplers that learn a density from their own draws.
+
+Symbols in this folder:
+
+    f          surrogate of log pi; its gradient is the score
+    C          momentum scale
+    h, L       step size, and number of leapfrog steps
+    v          velocity
+    n, d       number of past states, and size of a state
+"""

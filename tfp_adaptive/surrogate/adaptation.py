@@ -1,8 +1,8 @@
 """Learns a surrogate from the states that all chains visit.
 
 States go to a history of fixed size, pooled over chains. The surrogate is
-fitted to it at steps that grow geometrically (a schedule a_t ~ 1 / t), and not
-again in the last fifth of the adapting steps, in which the step size settles.
+fitted to it at steps that grow geometrically (a schedule a_t ~ 1 / t). In the
+last fifth of the adapting steps there is no fit, so that the step size settles.
 
 Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
 """
@@ -32,19 +32,19 @@ __all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
 
 _FIRST_STEP = 10  # The momentum scale is learned from here on ...
 _FIRST_SHARE = 0.1  # ... and the surrogate from this share of the steps on.
-_LAST_SHARE = 0.8  # Of the adapting steps: the last fit.
-_GROWTH = 1.6  # Between two fits.
-_GROWTH_ONLINE = 1.02  # Between two updates.
-_FEWEST_DRAWS = 4  # Per dimension and one more, for a fit.
-# Of the steps that walk until the last fit: histories of steps that follow a
-# poor surrogate make poor surrogates. After it, what either kind earns decides.
+_LAST_SHARE = 0.8  # Share of the adapting steps after which no fit is made.
+_GROWTH = 1.6  # Factor between the steps of two fits.
+_GROWTH_ONLINE = 1.02  # Factor between the steps of two updates.
+_FEWEST_DRAWS = 4  # A fit needs this many draws times (dimension + 1).
+# Share of steps that walk until the last fit, because steps along a poor
+# surrogate make a poor history. After it the jumps of both kinds decide.
 _WALK_SHARE = 0.5
-_NUM_STARTS = 64  # Of the trajectories that the step size is fitted to.
-# Mean acceptance that the step size would have if the surrogate were the
-# target: the error of the leapfrog steps alone decides.
+_NUM_STARTS = 64  # Trajectories to which the step size is fitted.
+# Mean acceptance if the surrogate were the target, so that only the error of
+# the leapfrog steps counts.
 _STEP_ACCEPT_PROB = 0.9
 _FOR_FAR_STARTS = 'kernel_exponential_family_lite'
-_SWEEPS = 3  # Fits to draws given beforehand: each searches around the last.
+_SWEEPS = 3  # Fits to given draws; each searches around the last.
 
 
 class ScoreMatchingAdaptationResults(
@@ -64,14 +64,12 @@ class ScoreMatchingAdaptationResults(
   """Results of `ScoreMatchingAdaptation`.
 
   Attributes:
-    inner_results: Results of the inner kernel; what was learned is its
-      innermost `surrogate_params` and `preconditioner_params`.
-    history: Past states, [n, d], which of its rows are filled, and how many
-      states it was offered.
+    inner_results: Results of the inner kernel; learned are its innermost
+      `surrogate_params` and `preconditioner_params`.
+    history: `History` of past states, [n, d].
     step: Steps taken, [] int32.
-    num_fits: Fits of the surrogate that were taken over, [] int32.
-    num_failed_fits: Fits and updates that were not, for they were not finite,
-      [] int32.
+    num_fits: Fits of the surrogate that were used, [] int32.
+    num_failed_fits: Fits and updates that were not finite, [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
       step, [].
   """
@@ -83,7 +81,7 @@ class ScoreMatchingAdaptationResults(
 class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   """Learns surrogate and momentum scale from past states, without gradients.
 
-  Chains pool: many of them fill the history sooner and with better draws.
+  Many chains fill the shared history sooner, and with better draws.
   """
 
   def __init__(
@@ -100,11 +98,11 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       inner_kernel: `tfpa.MetropolisHastings` around a proposal that has a
         surrogate.
       num_adaptation_steps: Steps that adapt, a non-negative int.
-      history: Draws known beforehand, of a pilot run for example: numpy
-        [k, event_size], in the coordinates that the proposal moves in. The
-        surrogate is fitted to them before the first step.
+      history: Draws known beforehand, for example of a pilot run, numpy
+        [k, event_size], in the coordinates of the proposal. The surrogate is
+        fitted to them before the first step.
       learn_momentum_scale: Whether the factor C of the proposal is learned
-        too, where it has one.
+        too, if there is one.
       name: Prefix of op names.
 
     Raises:
@@ -136,7 +134,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     return self.proposal.surrogate
 
   def bootstrap_results(self, init_state):
-    """Starts the inner kernel, and fits to the history where one is given."""
+    """Starts the inner kernel, and fits to the history if one is given."""
     inner = self.inner_kernel.bootstrap_results(init_state)
     rows = self._flat_state(init_state, inner)
     results = ScoreMatchingAdaptationResults(
@@ -150,7 +148,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       mean_accept_prob=tf.zeros([], rows.dtype),
     )
     if self._walks and self._fits_step_size:
-      # All of them walk until there is something to follow.
+      # All steps walk until there is a surrogate to follow.
       results = self._with_walk_share(results, tf.ones_like)
     given = self._parameters['history']
     if given is None:
@@ -158,11 +156,11 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     results = results._replace(
       history=history_lib.from_draws(results.history, _check_size(given, rows))
     )
-    # One traced program of one fit: eager, its many small operations are slow.
+    # The many small operations of a fit would be slow in eager mode.
     return tf.function(self._sweep, autograph=False)(results)
 
   def _sweep(self, results):
-    """Fits several times to the history that is there."""
+    """Fits several times to the same history."""
     seed = random.sanitize(0)
     _, results = tf.while_loop(
       lambda sweep, _: sweep < _SWEEPS,
@@ -217,7 +215,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       )
 
   def _adapt(self, states, previous_inner, results):
-    """Offers the states to the history; learns from it when it is due."""
+    """Offers the states to the history, and learns from it if a fit is due."""
     del previous_inner
     mh_results = self._mh_results(results.inner_results)
     add_seed, fit_seed = random.split(random.fold_in(mh_results.seed, 1), 2)
@@ -279,7 +277,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _fit_scales(self, results):
-    """Fits the momentum scale to past states and scores, walks to states."""
+    """Fits the momentum scale and the walks to the history."""
     inner, points = results.inner_results, results.history.points
     weights = history_lib.weights(results.history)
     learned = {}
@@ -328,16 +326,16 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _follow_more(self, results):
-    """Lets fewer steps walk, for there is a surrogate to follow."""
+    """Lets fewer steps walk, because there is a surrogate to follow."""
     share = self.proposal.walk_share
-    if self.num_adaptation_steps:  # The last fit lets fewer of them walk.
+    if self.num_adaptation_steps:  # After the last fit fewer may walk.
       share = max(share, _WALK_SHARE)
     return self._with_walk_share(
       results, lambda old: tf.constant(share, old.dtype)
     )
 
   def _with_walk_share(self, results, share_fn):
-    """Returns results of another share of walks, share_fn(share) of it."""
+    """Returns results with the share of walks changed to share_fn(share)."""
     inner = results.inner_results
     params = stack.proposal_results(inner).walk_params
     share = share_fn(params.share)
@@ -378,7 +376,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _replace_surrogate(self, inner, params, fitted):
-    """Takes the fit over where it is finite; returns whether it is."""
+    """Replaces the surrogate by a finite fit, and returns whether it is."""
     is_good = adaptation_base.is_finite(fitted)
     chosen = adaptation_base.choose(is_good, fitted, params)
     return (

@@ -1,18 +1,19 @@
 """Hamiltonian proposal whose forces are those of a learned surrogate.
 
-With f the surrogate, C the scale factor and h the step size, L times
+f is the surrogate, C the scale factor and h the step size. A trajectory starts
+with v ~ N(0, I) and takes L times the step
 
   v <- v + (h / 2) C^T grad f(x)
   x <- x + h C v
-  v <- v + (h / 2) C^T grad f(x)
+  v <- v + (h / 2) C^T grad f(x).
 
-from v ~ N(0, I), accepted by the true target:
+The true target accepts the end y with the log ratio
 
-  r = log pi(y) - log pi(x) + (|v_0|^2 - |v_L|^2) / 2
+  r = log pi(y) - log pi(x) + (|v_0|^2 - |v_L|^2) / 2.
 
-Any force gives a reversible map that preserves volume, so the chain is exact
-whatever the surrogate; a poor one costs acceptance, none at all (a force of
-zero) leaves a random walk.
+Any force gives a reversible map that preserves volume, so that the chain is
+exact with any surrogate. A poor surrogate costs acceptance, and a force of zero
+leaves a random walk.
 
 Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
 """
@@ -48,7 +49,7 @@ __all__ = [
   'constant_surrogate',
 ]
 
-_SHORTEST = 1.0 / 3.0  # Of the longest trajectory.
+_SHORTEST = 1.0 / 3.0  # Shortest trajectory, in units of the longest.
 
 
 @arguments.by_keyword('kernel_hamiltonian(target_log_prob_fn, 500)')
@@ -69,42 +70,44 @@ def kernel_hamiltonian(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds HMC without gradients (KMC): forces learned from past states.
 
-  One step calls the target once, however long its trajectory. For targets
-  without gradient or with random estimates: pseudo-marginals, simulators.
+  Use it for targets without gradients or with random estimates, such as
+  pseudo-marginals and simulators. One step calls the target once, however long
+  its trajectory.
 
   Args:
     target_log_prob_fn: Log density up to a constant, called as TFP calls it;
-      returns [chains...]. If stochastic, called with `seed` too ([2] int32),
-      and the log of an unbiased estimate of the density.
+      returns [chains...]. A stochastic target is called with `seed` too ([2]
+      int32), and returns the log of an unbiased estimate of the density.
     num_adaptation_steps: Steps that learn; after them the kernel is fixed.
     surrogate: An `interfaces.Surrogate`;
       `tfpa.surrogates.kernel_exponential_family_finite()` by default.
     preconditioner: Structure of the momentum scale, or a list with one for
       each part of the state; dense by default.
     num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step. By
-      default as many as `trajectory_length` needs: leapfrog steps call no
-      target.
-    step_size: First step size, in units of the momentum scale. It becomes the
-      largest at which trajectories keep the surrogate's own energy; with
-      `num_leapfrog_steps` dual averaging moves it.
-    history: Draws known beforehand, numpy [k, event_size]: the surrogate is
-      fitted to them before the first step. In the coordinates that the kernel
-      moves in: inside a `TransformedTransitionKernel`, the unconstrained ones.
+      default as many as `trajectory_length` needs, because leapfrog steps call
+      no target.
+    step_size: First step size, in units of the momentum scale. A fit sets it to
+      the largest at which trajectories keep the surrogate's own energy. If
+      `num_leapfrog_steps` is given, dual averaging moves it.
+    history: Draws known beforehand, numpy [k, event_size], to which the
+      surrogate is fitted before the first step. They are in the coordinates of
+      the kernel: unconstrained inside a `TransformedTransitionKernel`.
     target_is_stochastic: Whether the target is an estimate. Accepted estimates
-      are kept and never drawn again, which keeps the chain exact.
+      are kept and never drawn again, so that the chain is exact.
     target_accept_prob: Wanted mean acceptance of the steps that follow the
-      surrogate, in (0, 1), where `num_leapfrog_steps` is given; 0.65 by
-      default, 0.35 where the target is stochastic. Where the noise of
-      estimates allows less than is wanted, the step size falls to nothing.
-    walk_share: Smallest share of the steps, in [0, 1), that walk at random and
-      so find what the surrogate has not seen. Where it is not 0, and no
-      `num_leapfrog_steps` are given, all steps walk before the first fit, half
-      of them until the last, and then more where walks earn more: with one
-      chain or many dimensions a surrogate can be too poor to follow.
-    trajectory_length: Longest trajectory, in units of the momentum scale, where
-      no `num_leapfrog_steps` are given: a step draws between a third of it and
-      all. Half a turn around a Gaussian is 3.1, and what the surrogate misses
-      costs acceptance once, however far it is followed.
+      surrogate, in (0, 1), if `num_leapfrog_steps` is given; 0.65 by default,
+      0.35 for a stochastic target. If the noise of estimates allows only less,
+      the step size falls to nothing.
+    walk_share: Smallest share of the steps, in [0, 1), that walk at random to
+      find what the surrogate has not seen. If it is not 0 and
+      `num_leapfrog_steps` is not given, all steps walk before the first fit,
+      and half of them until the last fit. Then more steps walk if walks jump
+      further, because one chain or many dimensions can make a surrogate too
+      poor to follow.
+    trajectory_length: Longest trajectory, in units of the momentum scale, if
+      `num_leapfrog_steps` is not given. A step draws between a third of it and
+      all. Half a turn around a Gaussian is 3.1. The error of the surrogate
+      costs acceptance once, however long the trajectory.
     name: Prefix of op names.
 
   Returns:
@@ -159,7 +162,7 @@ def kernel_hamiltonian(
   )
 
 
-# Of a step: whether it walked, [] bool, and y - x, [chains..., d].
+# Whether a step walked, [] bool, and y - x, [chains..., d].
 Move = collections.namedtuple('Move', ['has_walked', 'displacement'])
 
 
@@ -172,9 +175,9 @@ class SurrogateHamiltonianResults(
 ):
   """Results of `UncalibratedSurrogateHamiltonian`.
 
-  Attributes are those of the other proposals, and:
+  Attributes are those of `ProposalResults`, and:
     surrogate_params: What the surrogate has learned, shared by chains.
-    walk_params: `surrogate.walk.Walk`, `[]` where no steps walk.
+    walk_params: `surrogate.walk.Walk`, `[]` if no steps walk.
   `noise` is the first velocity, `trajectory` a `Move`;
   `grads_target_log_prob` is `[]`.
   """
@@ -186,7 +189,7 @@ class SurrogateHamiltonianResults(
 class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
   """Follows the surrogate's trajectory; calls the target once, at its end.
 
-  It needs `MetropolisHastings` around it, and an adaptation around that to
+  It needs `MetropolisHastings` around it, and an adaptation around both to
   learn the surrogate. A leapfrog step costs two products with C per chain and
   one score of the surrogate.
   """
@@ -209,27 +212,27 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     """Builds the kernel; no Tensor is created here.
 
     Args:
-      target_log_prob_fn: Called as TFP calls targets, with `seed=` where it is
+      target_log_prob_fn: Called as TFP calls targets, with `seed=` if it is
         stochastic; returns [chains...]. Its gradient is never taken.
       surrogate: An `interfaces.Surrogate`.
-      preconditioner: An `interfaces.Preconditioner`: C.
-      num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
-        step draws L, the same for all chains.
+      preconditioner: An `interfaces.Preconditioner`, C.
+      num_leapfrog_steps: L, a positive int, or a pair (fewest, most), from
+        which every step draws L for all chains.
       step_size: h, multiplies C; [] or [chains..., 1].
-      step_size_jitter: Pair (low, high): every step multiplies h by a uniform
+      step_size_jitter: Pair (low, high). Every step multiplies h by a uniform
         draw in between, the same for all chains.
       walk_share: Share of the steps, in [0, 1), that walk at random, with a
         scale and covariance of their own. An adaptation may raise it.
-      target_is_stochastic: As in `kernel_hamiltonian`.
+      target_is_stochastic: See `kernel_hamiltonian`.
       walk_step_size: First scale of the walks, []; 2.38 / sqrt(d) by default.
       walk_preconditioner: C of the walks, like `preconditioner` by default.
-      trajectory_length: T, in units of C, positive: every step draws its length
-        up to it, the same for all chains, and takes as many leapfrog steps as h
-        needs (1 to 64) in place of `num_leapfrog_steps`.
+      trajectory_length: T, in units of C, positive. Every step draws a length
+        up to T for all chains, and takes as many leapfrog steps as h needs (1
+        to 64) instead of `num_leapfrog_steps`.
       name: Prefix of op names.
 
     Raises:
-      TypeError: If a part is not one.
+      TypeError: If the surrogate or the preconditioner is of another kind.
       ValueError: If a range is empty, the share of walks is not in [0, 1), the
         length is not positive, or the signature of the target does not fit.
     """
@@ -258,7 +261,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
     self._step_range = surrogate_leapfrog.check_num_steps(num_leapfrog_steps)
     self._jitter_range = surrogate_leapfrog.check_jitter(step_size_jitter)
-    if walk_share != 1.0:  # As `frozen` has it where no fit succeeded.
+    if walk_share != 1.0:  # A frozen kernel has 1.0 if no fit succeeded.
       walk_lib.check_share(walk_share)
     if trajectory_length is not None:
       arguments.check_positive(trajectory_length, 'trajectory_length', 4.0)
@@ -318,7 +321,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     return interfaces.Cost(target=1)
 
   def bootstrap_results(self, init_state):
-    """Evaluates the target at `init_state`; the surrogate knows nothing."""
+    """Evaluates the target at `init_state`; the surrogate is not fitted yet."""
     results = super().bootstrap_results(init_state)
     params = self.surrogate.init(
       state_parts.event_size(results.noise),
@@ -419,7 +422,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
 
 
 def _has_walked(results):
-  """Walks have a scale of their own and say nothing about the step size."""
+  """Returns whether a step walked, and so says nothing about the step size."""
   results = stack.metropolis_hastings_results(results)
   return results.proposed_results.trajectory.has_walked
 

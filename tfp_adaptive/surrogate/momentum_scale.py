@@ -1,10 +1,9 @@
-"""The factor C of a structure that fits draws and the scores there.
+"""Fits the factor C of a structure to draws and to the scores there.
 
   C C^T = M^-1 in the structure,   M = (Cov^-1 + E[score score^T]) / 2
 
-(M = Cov^-1 where no scores are given),
-
-found by the structure's own natural steps: C C^T moves by I - C^T M C.
+Without scores M = Cov^-1. C is found by the natural steps of the structure,
+C <- C (I + E) with E = (I - C^T M C) / 2.
 """
 
 import tensorflow as tf
@@ -20,13 +19,13 @@ _NUM_STEPS = 60  # A step changes a direction by at most a factor of two.
 
 
 def fit(preconditioner, params, points, weights, scores=None):
-  """Returns params of C, those given where the fit is not finite.
+  """Returns params of C, or the given ones if the fit is not finite.
 
   Args:
     preconditioner: `interfaces.Preconditioner`.
-    params: Where to start.
+    params: Params to start from.
     points: Draws, [n, d].
-    weights: [n], that sum to one.
+    weights: [n], with sum one.
     scores: [n, d], or None.
   """
   draws = (points, weights) if scores is None else (points, weights, scores)
@@ -46,14 +45,14 @@ def fit(preconditioner, params, points, weights, scores=None):
     )
     return count + 1, preconditioner.move(params, tangent)
 
-  # Some structures raise an error on what is not finite.
+  # Some structures raise an error if a number is not finite.
   is_known = adaptation_base.is_finite(sharpness)
   _, fitted = tf.while_loop(
     lambda count, _: (count < _NUM_STEPS) & is_known,
     step,
     (tf.constant(0), params),
   )
-  # All entries or none: a factor of two fits is the factor of neither.
+  # All entries or none, because a mixture of two factors fits neither.
   return adaptation_base.choose(
     adaptation_base.is_finite(fitted), fitted, params
   )

@@ -1,13 +1,14 @@
-"""Leapfrog steps along a surrogate, and the step size that it bears.
+"""Leapfrog steps along a surrogate, and the step size that it allows.
 
-With f the surrogate, C the scale factor and h the step size, L times
+f is the surrogate, C the scale factor and h the step size. A trajectory takes L
+times the step
 
   v <- v + (h / 2) C^T grad f(x)
   x <- x + h C v
-  v <- v + (h / 2) C^T grad f(x)
+  v <- v + (h / 2) C^T grad f(x).
 
-The error of these steps, that of f + |v|^2 / 2, needs no target: h is known
-from the surrogate and from past states before a step is taken.
+The error of these steps in the energy -f + |v|^2 / 2 needs no target. h is
+therefore fitted to the surrogate and to past states before a step is taken.
 """
 
 import tensorflow as tf
@@ -23,10 +24,10 @@ __all__ = [
   'steps_of_length',
 ]
 
-_MOST_STEPS = 64  # Of one trajectory, however short the steps.
-_LARGEST = 1.2  # Of the step sizes tried, in units of C, ...
-_SHRINKAGE = 0.7  # ... each shorter by this factor ...
-_MOST_TRIALS = 14  # ... so many of them, down to a hundredth.
+_MOST_STEPS = 64  # Most steps of a trajectory, however short they are.
+_LARGEST = 1.2  # Largest step size that is tried, in units of C.
+_SHRINKAGE = 0.7  # Factor between two trials.
+_MOST_TRIALS = 14  # Most trials, down to a hundredth.
 
 
 def follow(score, factor, x, velocity, step_size, num_steps):
@@ -35,8 +36,8 @@ def follow(score, factor, x, velocity, step_size, num_steps):
   Args:
     score: (x) -> grad f, [chains..., d].
     factor: `interfaces.ScaleFactor`: C.
-    x: Where it starts, [chains..., d].
-    velocity: v there, [chains..., d].
+    x: Start, [chains..., d].
+    velocity: v at the start, [chains..., d].
     step_size: h, [] or [chains..., 1].
     num_steps: L, [] int32.
   """
@@ -63,7 +64,7 @@ def steps_of_length(length, step_size):
 
   Args:
     length: [], in units of C.
-    step_size: h, [] or [chains..., 1]: of several their mean counts.
+    step_size: h, [] or [chains..., 1]; the mean of several counts.
   """
   ratio = length / tf.reduce_mean(step_size)
   return tf.cast(tf.round(tf.clip_by_value(ratio, 1.0, _MOST_STEPS)), tf.int32)
@@ -74,17 +75,17 @@ def fit_step_size(
 ):
   """Returns the largest h at which trajectories keep the surrogate's energy.
 
-  The mean of min(1, exp(r)), r what the ratio would be if the surrogate were
-  the target, reaches `accept_prob` there.
+  There the mean of min(1, exp(r)) reaches `accept_prob`, where r is the log
+  ratio if the surrogate were the target.
 
   Args:
     surrogate: `interfaces.Surrogate`.
-    params: What it has learned.
+    params: Params of the surrogate.
     factor: `interfaces.ScaleFactor`: C.
-    points: Where to start, [n, d].
-    noise: Velocities, [n, d].
-    length: Of the trajectories, [].
-    accept_prob: [].
+    points: Starts, [n, d].
+    noise: Velocities at the starts, [n, d].
+    length: Length of the trajectories, [].
+    accept_prob: Wanted mean acceptance, [].
   """
   start = surrogate.log_prob(params, points)
 
@@ -128,7 +129,7 @@ def draw_num_steps(bounds, seed):
 
 
 def check_num_steps(given):
-  """Returns (fewest, most); refuses what is no range of numbers of steps."""
+  """Returns (fewest, most); refuses a value that is no range of counts."""
   pair = given if isinstance(given, (tuple, list)) else (given, given)
   is_range = len(pair) == 2 and all(
     hasattr(n, '__index__') and not isinstance(n, bool) for n in pair
@@ -143,7 +144,7 @@ def check_num_steps(given):
 
 
 def check_jitter(given):
-  """Returns (low, high); refuses what is no range of factors."""
+  """Returns (low, high); refuses a value that is no range of factors."""
   if not (
     isinstance(given, (tuple, list))
     and len(given) == 2

@@ -1,15 +1,14 @@
-"""Steps of a random walk among those of another proposal, and their law.
+"""Steps of a random walk among the steps of another proposal.
 
   y = x + s C v,   v ~ N(0, I),   C C^T the covariance of past states
 
-A proposal that learns from where its chain has been can learn to stay there.
-Walks have a scale and a covariance of their own, so that they go on finding
-what is not known yet: adaptive Metropolis, which no surrogate can mislead.
-What either kind of step earns, the accepted squared jump, tells how often to
-walk.
+A proposal that learns from visited states can learn to stay there. Walks have a
+scale and a covariance of their own, as in adaptive Metropolis, so that no
+surrogate can mislead them. The mean accepted squared jumps of walks and of
+other steps decide how often to walk.
 
-Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
-the scale by acceptance as in Andrieu and Thoms (2008), Algorithm 4.
+Sources: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
+Andrieu and Thoms (2008), Algorithm 4, for the scale by acceptance.
 """
 
 import collections
@@ -40,7 +39,7 @@ _ACCEPT_PROB = 0.234
 _RATE = 3.0  # log s moves by _RATE (step + _DELAY)^-_DECAY at most.
 _DELAY = 10.0
 _DECAY = 0.6
-_LARGEST_SHARE = 0.9  # Some steps always follow: a surrogate may be better now.
+_LARGEST_SHARE = 0.9  # Some steps always follow, to see if f has improved.
 _SHARPNESS = 4.0  # Most steps are of the kind that earns more.
 
 
@@ -50,16 +49,16 @@ class Walk(
     ['share', 'step_size', 'factor_params', 'variances', 'earned', 'counts'],
   )
 ):
-  """The law of the walks, shared by chains.
+  """The distribution of the walks, shared by chains.
 
   Attributes:
     share: Probability that a step walks, [].
     step_size: s, [].
-    factor_params: Of C, in the structure of the proposal's preconditioner.
-    variances: Of the coordinates, [d], in which jumps are measured.
-    earned: Mean accepted squared jump since the last fit of steps that did not
-      walk and of steps that did, [2].
-    counts: How many steps either is a mean of, [2].
+    factor_params: Params of C, in the structure of the walks' preconditioner.
+    variances: Variances of the coordinates, the units of jumps, [d].
+    earned: Mean accepted squared jumps since the last fit, of steps that did
+      not walk and of steps that did, [2].
+    counts: Number of steps in each of these means, [2].
   """
 
   __slots__ = ()
@@ -70,9 +69,9 @@ def start(share, step_size, noise, factor_params):
 
   Args:
     share: Float.
-    step_size: Float, or None: the best for a Gaussian whose covariance is C's.
+    step_size: Float; by default the best for a Gaussian of covariance C C^T.
     noise: [chains..., d], of the dtype of the state.
-    factor_params: The first C.
+    factor_params: Params of the first C.
   """
   if step_size is None:
     size = tf.cast(state_parts.event_size(noise), noise.dtype)
@@ -94,12 +93,12 @@ def propose(walk, preconditioner, x, noise):
 
 
 def adapt(walk, accept_prob, step):
-  """Returns the walk after a step that walked, s moved by its acceptance.
+  """Returns the walk after a step that walked, which moves s.
 
   Args:
     walk: `Walk`.
-    accept_prob: Mean over chains, [].
-    step: Its number, [] int32.
+    accept_prob: Acceptance of the step, mean over chains, [].
+    step: Number of the step, [] int32.
   """
   step = tf.cast(step, accept_prob.dtype)
   rate = _RATE * (step + _DELAY) ** -_DECAY
@@ -110,7 +109,7 @@ def adapt(walk, accept_prob, step):
 def fit(walk, preconditioner, points, weights):
   """Returns the walk with C fitted to past states, [n, d] and [n].
 
-  What was earned before is forgotten.
+  Earlier jumps are forgotten.
   """
   _, covariance = weighted_points.moments(points, weights)
   return walk._replace(
@@ -124,11 +123,11 @@ def fit(walk, preconditioner, points, weights):
 
 
 def earn(walk, has_walked, displacement, log_accept_ratio):
-  """Returns the walk that knows what a step earned.
+  """Returns the walk with the jump of a step in its means.
 
   Args:
     walk: `Walk`.
-    has_walked: Whether it walked, [] bool.
+    has_walked: Whether the step walked, [] bool.
     displacement: y - x, [chains..., d].
     log_accept_ratio: [chains...].
   """
@@ -145,11 +144,12 @@ def earn(walk, has_walked, displacement, log_accept_ratio):
 
 
 def earned_share(walk, least):
-  """Returns the share of walks by what either kind earned, [].
+  """Returns the share of walks by the mean jumps of both kinds of steps, [].
 
     share = w^4 / (w^4 + f^4),   at least `least`, at most 0.9
 
-  with w and f the means of walks and of the others; 1/2 before both are known.
+  Here w and f are the mean jumps of walks and of other steps. The share is 1/2
+  before both are known.
   """
   follow, walked = tf.unstack(walk.earned)
   share = 1.0 / (1.0 + (follow / tf.maximum(walked, 1e-30)) ** _SHARPNESS)
@@ -159,7 +159,7 @@ def earned_share(walk, least):
 
 
 def check_share(share):
-  """Refuses what is no share of steps."""
+  """Refuses a value that is not a share of steps."""
   arguments.check_share(
     share,
     'walk_share',

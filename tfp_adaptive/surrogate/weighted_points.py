@@ -1,4 +1,4 @@
-"""Moments of weighted points: what surrogates ask of the past states."""
+"""Moments of weighted points, for surrogates of past states."""
 
 import tensorflow as tf
 
@@ -29,11 +29,11 @@ def moments(points, point_weights):
 
 
 def sharpness(covariance, scores, point_weights):
-  """Returns (Cov^-1 + E[score score^T]) / 2, [d, d]: the local scale.
+  """Returns (Cov^-1 + E[score score^T]) / 2, [d, d], the local precision.
 
-  Both are the precision of a Gaussian. Elsewhere the second, the Fisher
-  information, is the larger, and knows the width of a curved ridge, where the
-  covariance knows its extent; a score that knows nothing is no harm.
+  For a Gaussian both terms are its precision. For other targets the second, the
+  Fisher information, is larger. It measures the width of a curved ridge, and
+  the covariance measures its extent. A score of zero does no harm.
   """
   fisher = tf.matmul(
     scores, point_weights[:, tf.newaxis] * scores, transpose_a=True

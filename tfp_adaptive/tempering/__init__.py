@@ -1,1 +1,9 @@
-"""Samplers of several modes: the temperatures are learned."""
+"""Samplers of several modes, whose temperatures are learned.
+
+Symbols in this folder:
+
+    pi, p_ref  density of the target, and of the reference
+    b_k        inverse temperature of replica k, from 1 down to 0
+    l          log pi - log p_ref
+    K          number of replicas
+"""

@@ -4,10 +4,10 @@ Replica k has the density p_k, log p_k = b_k log pi + (1 - b_k) log p_ref. With
 l = log pi - log p_ref neighbors j and k exchange their states with probability
 min(1, exp(r)),
 
-  r = (b_j - b_k) (l(x_k) - l(x_j)),
+  r = (b_j - b_k) (l(x_k) - l(x_j)).
 
-even pairs first and odd ones next: a state that has come one way goes on in it,
-where pairs at random would have it diffuse.
+Even pairs and odd pairs take turns, so that a state keeps its direction. With
+random pairs it would diffuse.
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
@@ -44,21 +44,22 @@ class Densities(
 ):
   """Log densities at the states of all replicas, and their gradients.
 
-  Apart: where only one of them is zero their difference is infinite.
+  Both densities are kept, because log pi - log p_ref is infinite where only one
+  of them is zero.
 
   Attributes:
     target: log pi, [num_replicas, chains...].
-    grads_target: Its gradient, in the structure of the states; `[]` where the
-      kernel uses none.
-    reference: log p_ref, and
-    grads_reference: its gradient; `[]` where log p_ref = 0.
+    grads_target: Gradient of log pi, in the structure of the states; `[]` if
+      the kernel uses none.
+    reference: log p_ref, [num_replicas, chains...]; `[]` if log p_ref = 0.
+    grads_reference: Gradient of log p_ref; `[]` if log p_ref = 0.
   """
 
   __slots__ = ()
 
 
 class Journeys(collections.namedtuple('Journeys', ['is_hot', 'num_restarts'])):
-  """Where states have come from.
+  """The ends of the ladder from which states have come.
 
   Attributes:
     is_hot: Whether the state took a step at the last replica after it was at
@@ -91,7 +92,7 @@ def at(inverse_temperatures, densities):
 
   def total(target, reference):
     b = expand(inverse_temperatures, target)
-    # Either may have no density where a weight of zero does not ask for it.
+    # A log density with weight 0 may be infinite or NaN.
     value = tf.math.multiply_no_nan(target, b)
     if reference is None:
       return value
@@ -122,14 +123,15 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
   Args:
     step: Number of the exchange, [] int32.
     inverse_temperatures: b, [num_replicas].
-    carried: Structure of what goes with a state, [num_replicas, chains...,
-      ...].
+    carried: Structure of Tensors that move with a state, [num_replicas,
+      chains..., ...].
     log_ratio: l at the states, [num_replicas, chains...].
     seed: [2] int32.
 
   Returns:
-    `carried` after it; the share of rejections by pair, zero for those that
-    did not try, and which did: [num_replicas - 1] each.
+    `carried` after the exchange; the share of rejections by pair, zero for
+    pairs that did not try; and 1 for pairs that tried. The last two are
+    [num_replicas - 1].
   """
   num_replicas = inverse_temperatures.shape[0]
   propose = tfp.mcmc.even_odd_swap_proposal_fn(1.0)
@@ -139,10 +141,10 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
   ratio = expand(change, log_ratio) * (
     log_ratio - tf.gather(log_ratio, partner)
   )
-  # An exchange with itself is none.
+  # A ratio that is not finite rejects, as of a state of density 0 with itself.
   ratio = tf.where(tf.math.is_finite(ratio), ratio, -float('inf'))
   log_uniform = random.log_uniform(ps.shape(ratio), ratio.dtype, seed)
-  # Both of a pair decide by one draw.
+  # Both states of a pair decide by one draw.
   log_uniform = tf.gather(log_uniform, tf.minimum(place, partner))
   is_exchanged = log_uniform < ratio
   carried = tf.nest.map_structure(
@@ -160,16 +162,16 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
 
 
 def names(log_ratio):
-  """Returns a name for every state, its place, [num_replicas, chains...]."""
+  """Returns the place of every state as its name, [num_replicas, chains...]."""
   shape = ps.shape(log_ratio)
   return tf.reshape(tf.range(ps.reduce_prod(shape)), shape)
 
 
 def moved(named, carried):
-  """Returns what states carry where turns have moved their names.
+  """Returns what states carry, moved as turns have moved their names.
 
   Args:
-    named: Name of the state that is there now, [num_replicas, chains...].
+    named: Name of the state at each place now, [num_replicas, chains...].
     carried: Structure of [num_replicas, chains..., ...].
   """
   rank = ps.rank(named)
@@ -203,9 +205,9 @@ def arrive(journeys):
 def exchange_all(results, seed):
   """Returns results after the exchanges of a step, which need no gradient.
 
-  As many turns as replicas: a state may go from one end to the other. Of two
-  there is one pair, and a second turn would take back the first. Turns move
-  names; what they name is moved at the end.
+  There are as many turns as replicas, or one more, so that a state can go from
+  one end to the other. Two replicas take one turn, because a second one would
+  undo the first. Turns move names, and states follow at the end.
   """
   num_replicas = results.inverse_temperatures.shape[0]
   num_turns = 1 if num_replicas == 2 else 2 * -(-num_replicas // 2)

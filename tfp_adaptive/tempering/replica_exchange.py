@@ -1,15 +1,15 @@
-"""Replica exchange that learns: a sampler and a temperature for each replica.
+"""Replica exchange that learns a sampler and a temperature for each replica.
 
-K replicas, each of some chains, have the densities
+K replicas, each with some chains, have the densities
 
-  log p_k = b_k log pi + (1 - b_k) log p_ref,   1 = b_0 > ... > b_(K-1),
+  log p_k = b_k log pi + (1 - b_k) log p_ref,   1 = b_0 > ... > b_(K-1).
 
-p_ref = 1 by default: powers of the target. Every replica takes a step of a
-sampler of its own, with a factor, a step size and a number of leapfrog steps
-learned there from all of its chains; a reference that can be drawn from is
-drawn from anew. Then neighbors exchange states
-(`exchange`), and after rounds of doubling length the temperatures move to where
-all exchanges are rejected equally often (`temperatures`).
+By default p_ref = 1, which gives powers of the target. Every replica takes a
+step of its own sampler. The factor, step size and number of leapfrog steps are
+learned from all chains of the replica. If the reference can be drawn from, the
+last replica is a new draw in every step. Then neighbors exchange states
+(`exchange`). After rounds of doubling length the temperatures move to where all
+exchanges are rejected equally often (`temperatures`).
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
@@ -42,8 +42,8 @@ from tfp_adaptive.tempering.results import ReplicaExchangeResults
 
 __all__ = ['ReplicaExchange', 'ReplicaExchangeResults', 'replica_exchange']
 
-_LEAST = 0.01  # The last inverse temperature of powers of the target.
-_HIGHEST_RATE = 0.9  # Of rejections, before it is worth a warning.
+_LEAST = 0.01  # The last inverse temperature without a reference.
+_HIGHEST_RATE = 0.9  # A higher rate of rejections gets a warning.
 
 
 @arguments.by_keyword(
@@ -61,12 +61,12 @@ def replica_exchange(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds replica exchange whose samplers and temperatures are learned.
 
-  For targets of several modes: the last replicas go from one to another, and
-  exchanges carry what they find to the first one, the target. It needs about
-  2 Lambda + 1 replicas, `barrier` of its results being Lambda. With the prior
-  as the reference the last replica draws from the prior alone, wherever the
-  likelihood has its modes; without one it has the power 0.01 of the target,
-  which must not run away.
+  Use it for targets with several modes. The last replicas move between modes,
+  and exchanges carry their states to the first replica, the target. It needs
+  about 2 Lambda + 1 replicas, where Lambda is `barrier` of the results. With
+  the prior as reference, the last replica draws from the prior alone. Without a
+  reference it samples the power 0.01 of the target, which must have a finite
+  integral.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
@@ -75,22 +75,23 @@ def replica_exchange(
     num_replicas: K, at least 2; a step costs K times one of its samplers.
     kernel_fn: Builder of the sampler of a replica, called as
       `kernel_fn(log_prob_fn, num_adaptation_steps=n)`;
-      `fisher_divergence_hamiltonian` by default. Others of its arguments go
-      into a `functools.partial`.
-    reference: p_ref, a prior or another law that is easy to draw from: a
-      `tfd.Distribution` of the state, whose replica costs one gradient and
-      forgets at once, or a log density up to a constant, called as the target
-      is. Where it is zero and the target is not, the first replica goes alone.
-    min_inverse_temperature: The last one, in (0, 1), or 0 with a reference: by
-      default 0.01, and 0 with a reference.
+      `fisher_divergence_hamiltonian` by default. Give its other arguments by
+      `functools.partial`.
+    reference: p_ref, a prior or another density that is easy to sample: a
+      `tfd.Distribution` of the state, or a log density up to a constant, called
+      as the target is. The replica of a distribution costs one gradient, and
+      its draws are independent. Where p_ref is zero and the target is not, the
+      first replica makes no exchanges.
+    min_inverse_temperature: The last inverse temperature, in (0, 1), or 0 with
+      a reference; by default 0.01, and 0 with a reference.
     name: Prefix of op names.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`. Its state is that of the first replica.
 
   Raises:
-    TypeError: If a function is none.
-    ValueError: If a number is out of its range, or the sampler does not go.
+    TypeError: If a function is not callable.
+    ValueError: If a number is out of its range, or the sampler is not suitable.
 
   References:
     Syed et al. (2022), https://arxiv.org/abs/1905.02939.
@@ -122,9 +123,10 @@ def replica_exchange(
 class ReplicaExchange(kernel_base.Kernel):
   """Steps every replica, exchanges neighbors, moves the temperatures.
 
-  Results are `ReplicaExchangeResults`. A step costs one of each replica's
-  sampler, and with a reference its gradient at each of their ends; at b = 0 a
-  gradient of the target besides, or alone where the reference is drawn from.
+  Results are `ReplicaExchangeResults`. A step costs one step of each replica's
+  sampler, and a gradient of the reference, if there is one, at the end of each.
+  The replica at b = 0 adds a gradient of the target. If the reference is drawn
+  from, this replica costs nothing else.
   """
 
   is_calibrated = True
@@ -145,15 +147,16 @@ class ReplicaExchange(kernel_base.Kernel):
       target_log_prob_fn: As in TFP.
       make_kernel_fn: Function of a log density; returns a calibrated kernel of
         this library, the sampler of a replica.
-      inverse_temperatures: First ones, decreasing from 1, [num_replicas].
-      num_adaptation_steps: Steps in whose first half temperatures move.
+      inverse_temperatures: First b, decreasing from 1, [num_replicas].
+      num_adaptation_steps: Steps that adapt; temperatures move in their first
+        half.
       reference: `tfd.Distribution`, log density, or `None`.
-      learned: Results to begin with what they have learned, or `None`.
+      learned: Learned values to start with, from `replicas.learned`, or `None`.
       name: Prefix of op names.
 
     Raises:
-      TypeError: If a function is none.
-      ValueError: If the temperatures or the sampler do not go.
+      TypeError: If a function is not callable.
+      ValueError: If the temperatures or the sampler are not suitable.
     """
     replicas.check_callable(target_log_prob_fn, 'target_log_prob_fn')
     if reference is not None:
@@ -180,12 +183,12 @@ class ReplicaExchange(kernel_base.Kernel):
 
   @property
   def _reaches_reference(self):
-    """Whether the last replica has the law of the reference."""
+    """Whether the last replica samples the reference."""
     return self._parameters['inverse_temperatures'][-1] == 0.0
 
   @property
   def num_stepped(self):
-    """Replicas that take steps: all, or all but the one that is drawn."""
+    """Number of replicas that take steps: all, or all but a drawn one."""
     is_drawn = replicas.is_law(self._parameters['reference'])
     return self.num_replicas - (is_drawn and self._reaches_reference)
 
@@ -201,8 +204,8 @@ class ReplicaExchange(kernel_base.Kernel):
     """Returns the kernel of a replica at its temperature, and its results.
 
     Args:
-      results: `ReplicaExchangeResults`, or `None`: at the first temperatures.
-      index: Of the replica, 0 for the target.
+      results: `ReplicaExchangeResults`, or `None` for the first temperatures.
+      index: Index of the replica, 0 for the target.
     """
     if results is None:
       return self._kernel_at(self._parameters['inverse_temperatures'][index]), (
@@ -269,7 +272,7 @@ class ReplicaExchange(kernel_base.Kernel):
       started = []
       for b in self._parameters['inverse_temperatures']:
         kernel, starting = self._kernel_at(b), contextlib.nullcontext()
-        if self._parameters['learned'] is not None:  # It is fitted.
+        if self._parameters['learned'] is not None:  # No fit is needed.
           starting = block_fits.promised(kernel)
         with starting:
           results = kernel.bootstrap_results(state)
@@ -288,7 +291,7 @@ class ReplicaExchange(kernel_base.Kernel):
     with tf.name_scope(self.name):
       seed = random.sanitize(seed)
       exchange_seed, *seeds = random.split(seed, self.num_replicas + 1)
-      # What shards have agreed on since is no older than the temperatures.
+      # Shards may have merged temperatures since; log densities must follow.
       previous = self._finished(previous_kernel_results)
       states = tf.nest.map_structure(
         lambda first, rest: tf.concat([first[tf.newaxis], rest[1:]], axis=0),
@@ -351,7 +354,7 @@ class ReplicaExchange(kernel_base.Kernel):
     is_at_reference = inverse_temperature == 0.0
     if not tf.is_tensor(is_at_reference):
       return evaluated() if is_at_reference else divided()
-    # A law that is drawn takes no step there.
+    # A reference that is drawn from takes no step at b = 0.
     if not self._reaches_reference or self.num_stepped < self.num_replicas:
       return divided()
     return tf.cond(is_at_reference, evaluated, divided)
@@ -372,7 +375,7 @@ class ReplicaExchange(kernel_base.Kernel):
     is_due = tf.reduce_any(results.step == tf.constant(ends))
     old = results.inverse_temperatures
     new = temperatures.equalize(old, results.rejection_rates)
-    # What was counted is of the old ones.
+    # The counts belong to the old temperatures.
     keep = tf.cast(~is_due, old.dtype)
     counted = results.journeys.num_restarts
     return results._replace(
@@ -385,7 +388,7 @@ class ReplicaExchange(kernel_base.Kernel):
     )
 
   def _finished(self, results):
-    """Returns results whose log densities are those of their temperatures."""
+    """Returns results whose log densities are at their temperatures."""
     log_prob, grads = exchange.at(
       results.inverse_temperatures, results.densities
     )

@@ -32,7 +32,7 @@ __all__ = [
   'with_learned',
 ]
 
-# What the results of a sampler hold of what it learned ...
+# Fields of results that hold learned values.
 _LEARNED = (
   'preconditioner_params',
   'surrogate_params',
@@ -42,18 +42,18 @@ _LEARNED = (
   'short_step_share',
   'share_lost',
 )
-# ... and where.
+# Fields of results that hold inner results.
 _INNER = ('inner_results', 'accepted_results')
-_NEVER = 2**30  # Of a step, after all that adapt.
+_NEVER = 2**30  # A step number after all adapting steps.
 
 
 def log_prob_of(reference):
-  """Returns the log density of a reference: its own, or that of a law."""
+  """Returns the log density function of a reference."""
   return reference.log_prob if is_law(reference) else reference
 
 
 def is_law(reference):
-  """Whether a reference can be drawn from."""
+  """Returns whether a reference can be drawn from."""
   return isinstance(reference, tfp.distributions.Distribution)
 
 
@@ -62,7 +62,7 @@ def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
 
   Args:
     target_log_prob_fn: log pi.
-    reference_log_prob_fn: log p_ref; `None`: zero.
+    reference_log_prob_fn: log p_ref; `None` for zero.
     inverse_temperature: b, float or [].
   """
 
@@ -71,7 +71,7 @@ def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
     if reference_log_prob_fn is None:
       found = tf.convert_to_tensor(target_log_prob_fn(*parts, **named))
       return tf.cast(inverse_temperature, found.dtype) * found
-    # Neither is asked for where its weight is zero, nor its gradient.
+    # A function with weight zero counts neither by value nor by gradient.
     found, of_reference = (
       tf.convert_to_tensor(_called(function, weight != 0.0, parts, named))
       for function, weight in (
@@ -88,7 +88,7 @@ def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
 
 
 def _called(function, has_gradient, parts, named):
-  """Returns a function's value, whose gradient is zero where it has none."""
+  """Returns a function's value, with zero gradient unless `has_gradient`."""
 
   def held(part):
     part = tf.convert_to_tensor(part)
@@ -101,14 +101,14 @@ def _called(function, has_gradient, parts, named):
 def densities(reference_log_prob_fn, inverse_temperature, state, results):
   """Returns `exchange.Densities` of one replica, without its leading axis.
 
-  Its kernel knows their sum b log pi + (1 - b) log p_ref; the reference says
-  log p_ref.
+  The results hold b log pi + (1 - b) log p_ref, and the reference is evaluated
+  for log p_ref.
 
   Args:
     reference_log_prob_fn: log p_ref, or `None`.
     inverse_temperature: b > 0, [].
-    state: Of the replica, [chains..., event...].
-    results: Of its kernel there.
+    state: State of the replica, [chains..., event...].
+    results: Results of its kernel at the state.
   """
   log_prob = stack.target_log_prob(results)
   grads = stack.gradients(results)
@@ -131,13 +131,13 @@ def densities(reference_log_prob_fn, inverse_temperature, state, results):
 
 
 def evaluated(target_log_prob_fn, reference_log_prob_fn, state, grads):
-  """Returns the same of both functions, for a b of zero as well.
+  """Returns `exchange.Densities` of one replica from both functions.
 
   Args:
     target_log_prob_fn: log pi.
     reference_log_prob_fn: log p_ref.
-    state: Of the replica, [chains..., event...].
-    grads: `[]` where no gradient is needed.
+    state: State of the replica, [chains..., event...].
+    grads: `[]` if no gradient is needed.
   """
   return exchange.Densities(
     *_evaluate(target_log_prob_fn, state, grads),
@@ -152,7 +152,7 @@ def _evaluate(function, state, grads):
 
 
 def drawn(law, like, num_chains, seed):
-  """Returns draws of a law in the structure of a state.
+  """Returns draws of a distribution in the structure of a state.
 
   Args:
     law: `tfd.Distribution`.
@@ -164,7 +164,7 @@ def drawn(law, like, num_chains, seed):
   if isinstance(like, dict) and hasattr(draws, '_asdict'):
     draws = draws._asdict()
   elif isinstance(draws, dict) and not isinstance(like, dict):
-    # By place, as the density of the law takes them; nests go by name.
+    # By position, as the density takes them; nested structures go by name.
     draws = list(draws.values())
   return tf.nest.map_structure(
     lambda draw, part: tf.ensure_shape(tf.cast(draw, part.dtype), part.shape),
@@ -174,14 +174,14 @@ def drawn(law, like, num_chains, seed):
 
 
 def joined(first, last):
-  """Returns what all replicas but the last have, with that of the last."""
+  """Returns Tensors of all replicas, from all but the last and the last."""
   return tf.nest.map_structure(
     lambda rows, row: tf.concat([rows, row[tf.newaxis]], axis=0), first, last
   )
 
 
 def refreshed(results, log_prob, grads):
-  """Returns results of samplers at states that were not their own."""
+  """Returns results of samplers at states that came from other replicas."""
   fields = {'target_log_prob': log_prob}
   if tf.nest.flatten(grads):
     fields['grads_target_log_prob'] = grads
@@ -191,14 +191,14 @@ def refreshed(results, log_prob, grads):
 def step_each(step, given, like):
   """Returns what the step of every replica returns, with a leading axis.
 
-  One after the other, so that each may have another number of leapfrog steps,
-  in a loop that is compiled once.
+  Replicas step one after the other in a loop that is compiled once, so that
+  each has its own number of leapfrog steps.
 
   Args:
     step: Function of (state, results, b, seed) of one replica; returns state,
       results, densities.
-    given: Those of all, with a leading axis.
-    like: The densities of before.
+    given: Arguments for all replicas, with a leading axis.
+    like: The densities before the step.
   """
   states, results, *_ = given
   signature = tf.nest.map_structure(
@@ -227,11 +227,11 @@ def learned(results):
 
 
 def with_learned(results, values):
-  """Returns results that begin with what was learned, and learn no more.
+  """Returns results with learned values, which adapt no more.
 
   Args:
-    results: Of new samplers.
-    values: As of `learned`; `None`: the results as they are.
+    results: Results of new samplers.
+    values: Values from `learned`, or `None` for unchanged results.
   """
   if values is None:
     return results
@@ -251,7 +251,7 @@ def with_learned(results, values):
         )
     if hasattr(part, 'step'):
       fields['step'] = tf.zeros_like(part.step) + _NEVER
-    if hasattr(part, 'new_step_size'):  # Dual averaging's, which it sets.
+    if hasattr(part, 'new_step_size'):  # Dual averaging sets this step size.
       fields['new_step_size'] = tf.nest.map_structure(
         lambda old: (
           tf.zeros_like(old) + tf.cast(values['step_size'], old.dtype)
@@ -264,7 +264,7 @@ def with_learned(results, values):
 
 
 def check_callable(function, name):
-  """Refuses what is no function."""
+  """Refuses a value that is not callable."""
   if not callable(function):
     raise TypeError(
       f'`{name}` must be callable, but got {type(function).__name__}. Pass a '
@@ -273,7 +273,7 @@ def check_callable(function, name):
 
 
 def check_reference(reference):
-  """Refuses what is no density, and laws of more than one state."""
+  """Refuses a value that is no density, and batches of distributions."""
   check_callable(log_prob_of(reference), 'reference')
   if not is_law(reference) or isinstance(
     reference, tfp.distributions.JointDistribution
@@ -288,7 +288,7 @@ def check_reference(reference):
 
 
 def check_kernel(kernel):
-  """Refuses samplers whose results hold what an exchange does not refresh."""
+  """Refuses samplers whose results have fields that no exchange updates."""
   kernels = stack.kernels(kernel)
   proposal, name = kernels[-1], type(kernels[-1]).__name__
   is_ours = isinstance(proposal, kernel_base.Kernel)
@@ -314,7 +314,7 @@ def check_kernel(kernel):
 
 
 def check_finite(found):
-  """Refuses starts outside of the reference, where that is known."""
+  """Refuses starts where the reference is known to be zero."""
   values = (
     tf.get_static_value(found.reference)
     if tf.is_tensor(found.reference)
@@ -328,7 +328,7 @@ def check_finite(found):
 
 
 def check_least(num_replicas, least, reference):
-  """Refuses numbers of replicas and last temperatures that do not go."""
+  """Refuses a number of replicas or a last temperature out of its range."""
   arguments.check_count(num_replicas, 'num_replicas', 10)
   if num_replicas < 2:
     raise ValueError(

@@ -1,4 +1,4 @@
-"""What `ReplicaExchange` knows: states, temperatures and exchanges so far."""
+"""Results of `ReplicaExchange`: states, temperatures and exchanges so far."""
 
 import collections
 
@@ -33,17 +33,17 @@ class ReplicaExchangeResults(
   """Results of `ReplicaExchange`.
 
   Attributes:
-    target_log_prob: Of the target at the state, [chains...].
-    is_accepted: Whether the first replica's own step was, [chains...].
-    log_accept_ratio: Of that step, [chains...].
-    replica_states: Of all replicas, [num_replicas, chains..., event...].
+    target_log_prob: Log density of the target at the state, [chains...].
+    is_accepted: Whether the first replica's own step was accepted, [chains...].
+    log_accept_ratio: Log ratio of that step, [chains...].
+    replica_states: States of all replicas, [num_replicas, chains..., event...].
     replica_results: Results of their kernels, [num_replicas, ...] each.
-    densities: `Densities` of target and reference there.
-    journeys: `Journeys`: where the states have come from.
+    densities: `Densities` of target and reference at the states.
+    journeys: `Journeys`, the ends from which the states have come.
     inverse_temperatures: b, [num_replicas].
-    rejections: Sums over the turns since they were set of the shares that were
-      rejected, [num_replicas - 1].
-    num_exchanges: Turns in which a pair tried, [num_replicas - 1].
+    rejections: Sums of the rejected shares over all turns since b was set,
+      [num_replicas - 1].
+    num_exchanges: Turns since then in which a pair tried, [num_replicas - 1].
     step: Steps taken, [] int32.
     seed: [2] int32.
   """
@@ -53,14 +53,14 @@ class ReplicaExchangeResults(
 
   @property
   def step_size(self):
-    # TFP's adaptations of a step size ask for it.
+    # TFP's step-size adaptations read this property.
     raise TypeError(
       'A step-size adaptation was put around `tfpa.replica_exchange`, whose '
       'replicas tune a step size each. Use the kernel alone.'
     )
 
   def _replace(self, /, **fields):
-    # TFP's replica exchange writes it to swap states.
+    # TFP's replica exchange writes `proposed_results` to swap states.
     if 'proposed_results' in fields:
       raise TypeError(
         '`tfpa.replica_exchange` was put inside of '
@@ -72,7 +72,7 @@ class ReplicaExchangeResults(
 
   @property
   def rejection_rates(self):
-    """Of the exchanges of neighbors at these temperatures, [K - 1]."""
+    """Rejection rates between neighbors at these temperatures, [K - 1]."""
     return self.rejections / tf.maximum(self.num_exchanges, 1.0)
 
   @property
@@ -87,7 +87,7 @@ class ReplicaExchangeResults(
 
 
 def first(states, results, densities, inverse_temperatures):
-  """Returns `ReplicaExchangeResults` before a step, of its fields."""
+  """Returns `ReplicaExchangeResults` before the first step."""
   log_prob = densities.target[0]
   pairs = tf.zeros_like(inverse_temperatures[1:])
   return ReplicaExchangeResults(

@@ -1,13 +1,14 @@
 """Inverse temperatures by the communication barrier: equal rejection.
 
-Of two neighbors a share r_k of the exchanges is rejected. Up to terms of third
-order in the distance the rates add up, whatever the temperatures, to
+Neighbors k and k + 1 reject a share r_k of their exchanges. Up to terms of
+third order in the distance, whatever the temperatures, the rates add up to
 
   Lambda(b_k) = r_0 + ... + r_(k-1),
 
-the communication barrier between 1 and b_k. The best temperatures stand at
-equal steps of it, so that all exchanges are rejected equally often. Between two
-of the old ones b goes geometrically, and towards b = 0 as the fourth power.
+the communication barrier between 1 and b_k. The best temperatures have equal
+steps of Lambda, so that all exchanges are rejected equally often. Between two
+old temperatures b is interpolated geometrically, and towards b = 0 by the
+fourth power.
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939, sections 4.2 and 5.
@@ -18,9 +19,9 @@ import tensorflow as tf
 
 __all__ = ['equalize', 'first', 'round_ends']
 
-_POWER = 4.0  # Towards the reference: what is learned there is of order b^1/4.
-_LEAST_RATE = 0.01  # Where nothing was rejected temperatures still spread.
-_SHORTEST_ROUND = 25  # Steps.
+_POWER = 4.0  # Towards b = 0, where what is learned is of order b^1/4.
+_LEAST_RATE = 0.01  # Spreads temperatures even if nothing was rejected.
+_SHORTEST_ROUND = 25  # In steps.
 
 
 def first(num_replicas, least):
@@ -28,7 +29,7 @@ def first(num_replicas, least):
 
   Args:
     num_replicas: At least 2.
-    least: The last one, in [0, 1).
+    least: The last inverse temperature, in [0, 1).
   """
   place = np.arange(num_replicas) / (num_replicas - 1.0)
   return least**place if least > 0.0 else (1.0 - place) ** _POWER
@@ -39,7 +40,7 @@ def equalize(inverse_temperatures, rejection_rates):
 
   Args:
     inverse_temperatures: 1 = b_0 > ... > b_(K-1) >= 0, [K].
-    rejection_rates: Of the exchanges of neighbors, [K - 1].
+    rejection_rates: Rejection rates between neighbors, [K - 1].
 
   Returns:
     [K], with the same ends.
@@ -50,7 +51,7 @@ def equalize(inverse_temperatures, rejection_rates):
   num_pairs = rates.shape[0]
   places = tf.cast(tf.range(1, num_pairs), rates.dtype) / num_pairs
   wanted = places * barrier[-1]
-  # Of each old interval, the share that lies before a new temperature.
+  # Share of each old interval that lies before a new temperature.
   shares = tf.clip_by_value(
     (wanted[:, tf.newaxis] - (barrier - rates)) / rates, 0.0, 1.0
   )
@@ -64,9 +65,10 @@ def equalize(inverse_temperatures, rejection_rates):
 
 
 def round_ends(num_adaptation_steps):
-  """Returns the steps after which temperatures move: rounds that double.
+  """Returns the steps after which temperatures move, in rounds that double.
 
-  The last one ends in the middle: then everything else follows for as long.
+  The last round ends in the middle of the adaptation, so that everything else
+  has time to follow.
   """
   ends = []
   end = num_adaptation_steps // 2

@@ -1,10 +1,10 @@
 """Fits a map to pairs of states and gradients that the chains have seen.
 
-Every step adds its states x and the gradients g there, of as many chains as
-there are places, to a history of a fixed size, later ones preferred. At times
-that grow by a factor the map is fitted to the history again, by the least
-Fisher divergence: on the host, between two blocks of steps, see
-`core.block_fits`. No target call is made for it.
+Every step adds the states x of the chains, and the gradients g there, to a
+history of a fixed size that prefers later pairs. At times that grow by a
+factor, the map is fitted to the history by the least Fisher divergence.
+Fits run on the host, between two blocks of steps (`core.block_fits`), and make
+no target call.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -29,11 +29,11 @@ from tfp_adaptive.linear import trajectory_length
 
 __all__ = ['FisherTransportAdaptation']
 
-_FIRST_FIT = 32  # In steps; fits then follow ...
-_GROWTH = 2  # ... at times that grow by this ...
-_LAST_FIT = 0.8  # ... up to this share of the adaptation, or to this one
-_LAST_FIT_BEFORE_LENGTHS = 0.6  # where lengths are learned behind the last map.
-_SALT = 11  # Tells draws of the history from those of the step.
+_FIRST_FIT = 32  # Step of the first fit.
+_GROWTH = 2  # Factor between the steps of two fits.
+_LAST_FIT = 0.8  # Share of the adaptation before the last fit.
+_LAST_FIT_BEFORE_LENGTHS = 0.6  # The same if lengths are learned after it.
+_SALT = 11  # Separates draws of the history from those of the step.
 
 
 class Statistics(
@@ -49,7 +49,7 @@ class Statistics(
     ],
   ),
 ):
-  """History of pairs, and when the map was fitted; all shards agree on that."""
+  """History of pairs, and times of fits, which are the same for all shards."""
 
   __slots__ = ()
 
@@ -58,8 +58,8 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
   """Learns the params of a transport by fits to a history of pairs.
 
   Run it by `tfpa.sample`, which makes the fits between blocks of steps. Results
-  are `linear.closed_form.ClosedFormAdaptationResults`; fits that gave
-  no finite params are left out, and counted in `statistics.num_failed_fits`.
+  are `linear.closed_form.ClosedFormAdaptationResults`. Fits without finite
+  params are left out, and counted in `statistics.num_failed_fits`.
   """
 
   def __init__(
@@ -73,8 +73,8 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     """Builds the wrapper; no Tensor is created here.
 
     Args:
-      inner_kernel: `tfpa.MetropolisHastings` around a proposal behind a
-        transport that can be fitted.
+      inner_kernel: `tfpa.MetropolisHastings` around a proposal with a transport
+        that can be fitted.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
       num_pairs: Pairs that are kept, [num_pairs, 2 d] numbers.
@@ -120,7 +120,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return [fits.digest(), self.proposal.transport.fit]
 
   def bootstrap_results(self, init_state):
-    """Starts as its base class does, where the fits are promised."""
+    """Starts as the base class does, if the fits are promised."""
     block_fits.check_promised(self)
     return super().bootstrap_results(init_state)
 
@@ -148,7 +148,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     """Returns states and gradients side by side, [num_chains, 2 d]."""
     states, gradients, is_finite = self._states_and_gradients(state, inner)
     rows = tf.concat([states, gradients], axis=-1)
-    return tf.where(is_finite, rows, float('nan'))  # Not kept.
+    return tf.where(is_finite, rows, float('nan'))  # Histories skip NaN.
 
   def _learn(self, params, statistics, gradients, next_state, inner):
     """Adds the pairs of this step."""
@@ -175,7 +175,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     rows, _, is_finite = self._states_and_gradients(state, inner)
     step_size = own.step_size
     if statistics.num_fits == 0:
-      # Coordinates have the scale one from now on.
+      # The fitted coordinates have scale 1, with steps of about d^(-1/4).
       step_size = tf.constant(int(rows.shape[-1]) ** -0.25, step_size.dtype)
     lengths = results.trajectory_length
     if lengths:
@@ -192,7 +192,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     )
 
   def _fitted(self, params, history):
-    """Returns the params of the least divergence, `None` without a fit."""
+    """Returns the params of the least divergence, or `None` if a fit failed."""
     rows, weights = map(np.asarray, history_lib.in_order(history))
     rows = rows[weights > 0.0].astype(np.float64)
     if not len(rows):
@@ -210,7 +210,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return tf.nest.map_structure(tf.constant, found)
 
   def _turning(self, rows, params):
-    """Returns z = f^-1(q): there the trajectories run."""
+    """Returns z = f^-1(q), where the trajectories run."""
     return self.proposal.transport.bijector(params).inverse(rows)
 
   def _num_updates_of_map(self, results, statistics):

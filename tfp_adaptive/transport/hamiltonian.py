@@ -1,4 +1,4 @@
-"""Hamiltonian proposal behind a learned map: leapfrog in z = f^-1(q).
+"""Hamiltonian proposal in the coordinates z = f^-1(q) of a learned map f.
 
 Source: Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C,
 https://arxiv.org/abs/2110.14625.
@@ -59,11 +59,11 @@ def transport_adaptive_hamiltonian(
   keep_momentum: bool = False,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds HMC behind a map f that is learned while it samples.
+  """Builds HMC in the coordinates of a map f that is learned meanwhile.
 
   A transport with a `fit`, such as `transports.conditional_gaussian()`, is
-  fitted to pairs of states and gradients by the least Fisher divergence, and
-  steps draw their number of leapfrog steps. `tfpa.sample` makes the fits
+  fitted to pairs of states and gradients by the least Fisher divergence. Each
+  step then draws its number of leapfrog steps. `tfpa.sample` makes the fits
   between blocks of steps. `tfp.mcmc.sample_chain` makes none, so the kernel
   refuses to start there; `tfpa.frozen(kernel, results)` runs there. Other
   transports are learned by gradient, from trajectories of one length.
@@ -77,18 +77,18 @@ def transport_adaptive_hamiltonian(
       most effective draws per gradient is learned. A map learned by gradient
       needs one number.
     transport: Form of f; `transports.real_nvp()` by default.
-    criterion: What to maximise by gradient; by default the generalised speed
-      measure, rule `'acceptance'`: a transport has no tangent to balance.
+    criterion: What to maximize by gradient; by default the generalized speed
+      measure with rule `'acceptance'`, because a transport has no tangent.
     optimizer: How the params move, on their raw entries; Adam by default.
-    target_accept_prob: Wanted mean acceptance, in (0, 1); by gradient the
-      smallest. 0.8 by default, by gradient 0.67.
+    target_accept_prob: Wanted mean acceptance, in (0, 1); 0.8 by default. For a
+      map learned by gradient it is the smallest wanted one, 0.67 by default.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice; a fitted map
       needs neither.
-    step_size: Of the leapfrog in z; leave it to the adaptation.
-    max_num_leapfrog_steps: The most that may be learned; 32 by default.
-    keep_momentum: As of `fisher_divergence_hamiltonian`; not behind a map
-      learned by gradient.
+    step_size: Step size in z; leave it to the adaptation.
+    max_num_leapfrog_steps: Largest number that may be learned; 32 by default.
+    keep_momentum: See `fisher_divergence_hamiltonian`; not for a map learned by
+      gradient.
     name: Prefix of op names.
 
   Returns:
@@ -96,7 +96,7 @@ def transport_adaptive_hamiltonian(
 
   Raises:
     TypeError: If the target or a part is of another kind.
-    ValueError: If a number is out of range, missing or one too many, or the
+    ValueError: If a number is out of its range, missing or not needed, or the
       optimizer works on tangents.
 
   References:
@@ -153,19 +153,19 @@ def transport_adaptive_hamiltonian(
 class UncalibratedTransportedHamiltonian(
   num_steps.DrawsNumSteps, proposal.UncalibratedProposal
 ):
-  """Proposes the end of a leapfrog trajectory in z = f^-1(q), unit mass.
+  """Proposes the end of a leapfrog trajectory in z = f^-1(q), with unit mass.
 
-  With s = step_size, v ~ N(0, I), g the gradient of the log target and
-  F(z) = Df(z)^T g(f(z)) + grad log |det Df(z)|:
+  Let s = step_size, v ~ N(0, I), and let g be the gradient of the log target.
+  With F(z) = Df(z)^T g(f(z)) + grad log |det Df(z)|:
 
     w <- v + 1/2 s F(z)
     L times:  z <- z + s w;   w <- w + s F(z)   (half of it the last time)
     log ratio = log pi(q_L) - log pi(q) - 1/2 (|w_L|^2 - |v|^2)
                 + log |det Df(z_L)| - log |det Df(z)|,    q_L = f(z_L)
 
-  The state of the chain is q: f may change between steps. One step makes L
-  gradient calls. It needs `MetropolisHastings` around it. For f(z) = C z it is
-  `UncalibratedPreconditionedHamiltonian`.
+  The state of the chain is q, because f may change between steps. One step
+  makes L gradient calls. It needs `MetropolisHastings` around it. For
+  f(z) = C z it is `UncalibratedPreconditionedHamiltonian`.
   """
 
   uses_gradient = True
@@ -187,15 +187,15 @@ class UncalibratedTransportedHamiltonian(
     Args:
       target_log_prob_fn: As in TFP.
       transport: An `interfaces.Transport`, f.
-      num_leapfrog_steps: L, a positive int, or a pair (fewest, most): every
-        step draws its number from there, one for all chains. A replay needs
-        one length: pairs are for transports that are fitted.
-      step_size: Of the leapfrog in z; leave it to f.
+      num_leapfrog_steps: L, a positive int, or a pair (fewest, most), from
+        which every step draws one number for all chains. Pairs are for fitted
+        transports, because a replay needs one length.
+      step_size: Step size in z; leave it to f.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
-      num_fixed_terms: Terms of the series of log det that are always there.
-      max_num_leapfrog_steps: Bound of a pair that an adaptation learns;
-        `None`: it is fixed.
+      num_fixed_terms: Fewest terms of the series of log det.
+      max_num_leapfrog_steps: Bound of a pair that an adaptation learns; `None`
+        if L is not learned.
       experimental_shard_axis_names: Must be `None`: f needs the whole state.
       name: Prefix of op names.
 
@@ -254,7 +254,7 @@ class UncalibratedTransportedHamiltonian(
     return dict(log_scale=tf.reduce_mean(tf.math.log(scales)))
 
   def cost(self, adapting, mean_num_steps=None):
-    """Returns mean calls of a step per chain; `mean_num_steps`: as learned."""
+    """Returns the mean cost of a step; `mean_num_steps` is the learned mean."""
     steps = mean_num_steps or self.mean_num_steps
     products = gradients = 0.0
     if adapting and steps > 1 and self.transport.fit is None:
@@ -268,7 +268,7 @@ class UncalibratedTransportedHamiltonian(
     )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Runs the trajectory; the results carry what a replay needs of it."""
+    """Runs the trajectory; the results carry what a replay needs."""
     previous = previous_kernel_results
     num_chain_dims = ps.rank(previous.target_log_prob)
     seed = random.sanitize(seed)
@@ -300,15 +300,15 @@ class UncalibratedTransportedHamiltonian(
     )
 
   def init_replay_cache(self, proposed_results):
-    """Returns what a replay carries from step to step: nothing."""
+    """Returns `[]`, because a replay keeps nothing between steps."""
     del proposed_results
     return []
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the params of f.
 
-    All gradients of the target along the trajectory are constant, all of f is
-    live: no target call is made for the energy error. The entropy adds N + 1
+    Gradients of the target along the trajectory are held constant, and f is
+    live. The energy error then needs no target call. The entropy adds N + 1
     Hessian products at the trajectory's middle.
     """
     xla_gradients.register()
@@ -327,7 +327,7 @@ class UncalibratedTransportedHamiltonian(
     estimated = self._estimate(
       previous, proposed, proposed_state, middle, kappa
     )
-    # A chain that diverged counts the volume of f alone.
+    # For a chain that diverged, only the volume of f counts.
     estimated = estimated and curvature.keep(is_finite, estimated)
 
     def transition(factor):
@@ -363,7 +363,7 @@ class UncalibratedTransportedHamiltonian(
 
   @property
   def _num_kept(self):
-    """Gradients that a replay needs: what is fitted has none."""
+    """Number of gradients that a replay needs, 0 for a fitted map."""
     return 0 if self.transport.fit else self.num_leapfrog_steps
 
   def _estimate(self, previous, proposed, proposed_state, middle, kappa):
@@ -394,7 +394,7 @@ class UncalibratedTransportedHamiltonian(
 class UncalibratedMomentumTransportedHamiltonian(
   kept_momentum.KeepsMomentum, UncalibratedTransportedHamiltonian
 ):
-  """The same with a momentum in z that is given, behind a map that is fitted.
+  """Proposes from a given momentum in z, for a fitted map.
 
   It needs `MomentumMetropolisHastings` around it.
   """
@@ -407,9 +407,9 @@ _HAMILTONIANS = (
 
 
 def _keep_finite(proposed, log_accept_ratio):
-  """Returns whether each chain converged, and the step, zero where it did not.
+  """Returns whether chains did not diverge, and the step, 0 for the others.
 
-  A chain that diverged is replayed as one at rest in a flat target.
+  A chain that diverged is replayed as a chain at rest in a flat target.
   """
   path = proposed.trajectory
   is_finite = tf.math.is_finite(log_accept_ratio)

@@ -1,4 +1,4 @@
-"""The params of a map, as adaptations take them."""
+"""The params of a map in the form that adaptations take."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class Learned(NamedTuple):
-  """What adaptations by raw params ask of a `Preconditioner`, and no more."""
+  """The part of a `Preconditioner` that adaptations of raw params use."""
 
   name: str
   init: Callable[..., Any]
@@ -43,7 +43,7 @@ def as_learned(transport):
 
 
 def check_fitted(criterion, optimizer):
-  """Refuses what a transport that is fitted cannot use."""
+  """Refuses a criterion and an optimizer, which no fitted transport uses."""
   if criterion is not None or optimizer is not None:
     raise ValueError(
       'This transport is fitted to pairs of states and gradients: it takes no '
@@ -52,7 +52,7 @@ def check_fitted(criterion, optimizer):
 
 
 def check_momentum(transport, keep_momentum):
-  """Refuses momenta that are kept behind a map learned by gradient."""
+  """Refuses kept momenta for a map that is learned by gradient."""
   if keep_momentum:
     raise ValueError(
       f'`{transport.name}` learns by gradient, from steps whose momenta are '
@@ -62,7 +62,7 @@ def check_momentum(transport, keep_momentum):
 
 
 def check_one_length(transport, num_leapfrog_steps, max_num_leapfrog_steps):
-  """Refuses lengths that differ where a map is learned by gradient."""
+  """Refuses lengths that differ for a map that is learned by gradient."""
   if transport.fit is not None:
     return
   given = [f'`num_leapfrog_steps={num_leapfrog_steps!r}`']
@@ -79,7 +79,7 @@ def check_one_length(transport, num_leapfrog_steps, max_num_leapfrog_steps):
 
 
 def check(transport):
-  """Refuses what is no transport."""
+  """Refuses a value that is no transport."""
   for function in ('init', 'bijector', 'scales', 'rescale'):
     if not callable(getattr(transport, function, None)):
       raise TypeError(

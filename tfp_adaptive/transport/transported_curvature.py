@@ -3,7 +3,7 @@
   D = -kappa s^2 K,   K the Hessian at z of U~(z) = U(f(z)) - log |det Df(z)|
   K = Df^T H Df + Hessian of phi,   phi(z) = -g . f(z) - log |det Df(z)|
 
-with g the gradient of log pi and H the Hessian of U at q = f(z), which stay
+Here g is the gradient of log pi and H the Hessian of U at q = f(z). Both stay
 constant when f moves. All rows are [chains..., d].
 
 Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
@@ -19,7 +19,7 @@ from tfp_adaptive.linear import log_det
 __all__ = ['Point', 'bilinear', 'estimate', 'keep', 'log_jacobian', 'product']
 
 
-# s as a scale factor, as far as the estimator uses one.
+# s as a scale factor, with the functions that the estimator uses.
 _Scaling = collections.namedtuple('_Scaling', ['apply', 'apply_adjoint'])
 
 
@@ -36,7 +36,7 @@ def estimate(
 
   Args:
     bijector_fn: Function () -> a new bijector f.
-    hessian_product: (w, sizes) -> H w, as `linear/hessian_product` has it.
+    hessian_product: (w, sizes) -> H w, from `linear/hessian_product`.
     point: `Point`.
     kappa: [] Tensor.
     step_size: s, [] or [chains..., 1].
@@ -44,8 +44,8 @@ def estimate(
     *drawn: N and its series, as in `log_det.estimate`.
 
   Returns:
-    A `log_det.LogDetEstimate`, whose `hessian_*` fields hold two rows
-    joined: the product with K and, behind it, H Df times the row.
+    A `log_det.LogDetEstimate`, whose `hessian_*` fields hold two rows joined:
+    the product with K, and after it H Df times the row.
   """
   event_size = probe.shape[-1]
   z = bijector_fn().inverse(point.position)
@@ -80,8 +80,8 @@ def keep(is_finite, estimated):
 def log_jacobian(bijector_fn, point, estimated, kappa, step_size):
   """Returns log det(I + D) and the largest eigenvalue of D, by chain.
 
-  Values are those of the estimate; gradients those of y^T D e and b^T D b, D a
-  function of f.
+  The values are those of the estimate. The gradients are those of y^T D e and
+  b^T D b, where D is a function of f.
   """
   event_size = estimated.probe.shape[-1]
   left = step_size * tf.stack([estimated.weighted, estimated.eigenvector])
@@ -113,7 +113,7 @@ def log_jacobian(bijector_fn, point, estimated, kappa, step_size):
 
 def product(bijector_fn, hessian_product, z, gradient, rows, sizes):
   """Returns K rows and H Df rows at z; f is constant."""
-  # Df is the transpose of its transpose, which is linear in any row.
+  # Df is the transpose of Df^T, which is linear in any row.
   any_row = tf.zeros_like(rows)
   with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
     tape.watch([z, any_row])
@@ -128,8 +128,8 @@ def product(bijector_fn, hessian_product, z, gradient, rows, sizes):
 def bilinear(bijector_fn, point, left, right, pushed_left, pushed_right):
   """Returns numbers whose derivative in f is that of left^T K right.
 
-  q, its gradient and H are constant, z = f^-1(q) follows f; `pushed_left` is
-  H Df left, likewise the other. [chains...].
+  q, its gradient and H are constant, and z = f^-1(q) follows f. `pushed_left`
+  is H Df left, and `pushed_right` is H Df right. The numbers are [chains...].
   """
   z = bijector_fn().inverse(point.position)
   with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -148,7 +148,7 @@ def _slopes(bijector_fn, z, gradient, row):
   bijector = bijector_fn()
   with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
     tape.watch(z)
-    rows = tf.identity(z)  # Not what the bijector knows an inverse of.
+    rows = tf.identity(z)  # The bijector has no cached inverse of it.
     position = bijector.forward(rows)
     phi = -tf.reduce_sum(gradient * position, axis=-1)
     phi -= bijector.forward_log_det_jacobian(rows, event_ndims=1)

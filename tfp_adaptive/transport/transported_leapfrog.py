@@ -3,7 +3,7 @@
   U~(z) = U(f(z)) - log |det Df(z)|,    f a bijector
   z <- z + s w,    w <- w + s (Df(z)^T g(f(z)) + grad log |det Df(z)|)
 
-g the gradient of the log target. All rows are [chains..., d].
+Here g is the gradient of the log target. All rows are [chains..., d].
 
 Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
 https://arxiv.org/abs/2110.14625.
@@ -26,7 +26,7 @@ class Trajectory(
   Attributes:
     start: q before the first step, [chains..., d].
     gradients: Gradients of the log target after steps 1, ..., L,
-      [L, chains..., d]; `[]` where nothing is replayed.
+      [L, chains..., d]; `[]` if nothing is replayed.
     midpoint: q after max(1, floor(L / 2)) steps, [chains..., d].
     num_steps: L, [] int32.
   """
@@ -44,8 +44,8 @@ class End(
 
   Attributes:
     position: q, [chains..., d].
-    log_prob: Log target there, [chains...]; of a replay, its linear part.
-    gradient: Of the log target there, [chains..., d].
+    log_prob: Log target at q, [chains...]; in a replay, its linear part.
+    gradient: Gradient of the log target at q, [chains..., d].
     log_det: log |det Df| at the end and at the start, a pair of [chains...].
     kinetic: 1/2 |w|^2 at the end and at the start, a pair of [chains...].
     velocity: w at the end, [chains..., d].
@@ -55,7 +55,7 @@ class End(
 
   @property
   def correction(self):
-    """What the log ratio has beside the log target, [chains...]."""
+    """The log ratio without the change of the log target, [chains...]."""
     (log_det, log_det_start), (kinetic, kinetic_start) = (
       self.log_det,
       self.kinetic,
@@ -64,7 +64,7 @@ class End(
 
 
 def start_trajectory(flat, num_kept):
-  """Returns a `Trajectory` of the right shapes; `num_kept`: as in `run`."""
+  """Returns a `Trajectory` of the right shapes; see `run` for `num_kept`."""
   zeros = [tf.zeros_like(flat)] * num_kept
   gradients = tf.stack(zeros) if zeros else []
   return Trajectory(flat, gradients, flat, tf.zeros([], tf.int32))
@@ -87,11 +87,11 @@ def run(
     value_and_gradient: Function of q [chains..., d] to log density and
       gradient.
     start: q.
-    gradient: Of the log target at `start`.
+    gradient: Gradient of the log target at `start`.
     noise: First velocity v.
     step_size: s.
     num_steps: L, [] int32 or int.
-    num_kept: Gradients that a replay needs, int: L, or 0 without one.
+    num_kept: Number of gradients that a replay needs: L, or 0 without a replay.
 
   Returns:
     An `End` and the `Trajectory`.
@@ -149,11 +149,11 @@ def run(
 
 
 def replay(bijector_fn, trajectory, gradient, noise, step_size):
-  """Returns the `End` as a function of f, gradients of the target constant.
+  """Returns the `End` as a function of f, with constant target gradients.
 
-  The arguments are those of `run`, the start in `trajectory`. The path is live:
-  f moves the points at which it is differentiated. `End.log_prob` is the last
-  gradient times the position: its derivative is that of the log target.
+  The arguments are those of `run`, with the start in `trajectory`. The path is
+  live: f moves the points at which it is differentiated. `End.log_prob` is the
+  last gradient times the position, with the derivative of the log target.
   """
   z, velocity, log_det_start = _start(
     bijector_fn, trajectory.start, gradient, noise, step_size
@@ -192,18 +192,18 @@ def _start(bijector_fn, start, gradient, noise, step_size):
 
 
 def _through(bijector_fn, z):
-  """Returns f(z), log |det Df(z)| and the function g -> Df^T g + its gradient.
+  """Returns f(z), log |det Df| and a function that can be called once.
 
-  The function can be called once.
+  The function is g -> Df^T g + grad log |det Df|.
   """
   bijector = bijector_fn()
-  # The bijector remembers Tensors: another one breaks the link to an inverse.
+  # The bijector caches inverses by Tensor; a new Tensor has none.
   z = tf.identity(z)
   with tf.GradientTape(watch_accessed_variables=False) as tape:
     tape.watch(z)
     position = bijector.forward(z)
     log_det = bijector.forward_log_det_jacobian(z, event_ndims=1)
-    # A constant Jacobian comes without chains.
+    # A constant Jacobian has no chain dimensions.
     log_det += tf.zeros_like(position[..., 0])
 
   def pull(gradient):

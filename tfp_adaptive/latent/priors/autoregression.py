@@ -22,19 +22,19 @@ def autoregression(
 
     x_i - mean = sum_k a_k (x_{i-k} - mean) + scale e_i,   e_i ~ N(0, 1)
 
-  It starts in its stationary law, whose precision has the closed form of
-  Gohberg and Semencul, or from `initial_scale`. One chain may have other
-  coefficients than the next: then a process that is not stationary has log
-  density -inf.
+  It starts in its stationary distribution, whose precision has the closed form
+  of Gohberg and Semencul, or from `initial_scale`. Coefficients may differ
+  between chains. A chain whose process is not stationary then has log density
+  -inf.
 
   Args:
     coefficients: a_1, ..., a_p, [p] or [chains..., p], float32 or float64; or a
-      number: the persistence of an AR(1).
+      number, the persistence of an AR(1).
     scale: Standard deviation of the noise, positive, [] or [chains...].
     num_steps: d, Python int, above p.
     mean: Mean of the process, [], [d], or [chains..., 1 or d].
-    initial_scale: Standard deviation of the first p values, which are
-      independent then, [] or [chains...]; None: the stationary law.
+    initial_scale: Standard deviation of the first p values, which are then
+      independent, [] or [chains...]. By default the start is stationary.
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., d].
@@ -89,10 +89,10 @@ def autoregression(
 def _stationary_bands(coefficients, size):
   """Returns the diagonals of P for unit noise.
 
-  P = A A^T - B B^T with lower Toeplitz A and B, the first columns (1, -a_1,
-  ..., -a_p, 0, ...) and (0, ..., 0, -a_p, ..., -a_1). Entry (i, i + k) is a sum
-  over r of products b_r b_{r+k}, b = (1, -a_1, ...): those with r <= i, less
-  those with r >= d - i - k.
+  P = A A^T - B B^T with lower Toeplitz A and B, whose first columns are (1,
+  -a_1, ..., -a_p, 0, ...) and (0, ..., 0, -a_p, ..., -a_1). Let
+  b = (1, -a_1, ..., -a_p). Entry (i, i + k) is the sum of b_r b_{r+k} over
+  r <= i, less the sum over r >= d - i - k.
   """
   polynomial = [tf.ones_like(coefficients[0]), *(-a for a in coefficients)]
   bands = []
@@ -109,7 +109,7 @@ def _stationary_bands(coefficients, size):
 
 
 def _started_bands(coefficients, scale, initial_scale, size):
-  """Returns the diagonals of P where the first p values are independent."""
+  """Returns the diagonals of P if the first p values are independent."""
   order = len(coefficients)
   is_start = tf.range(size) < order
   precisions = tf.where(is_start, initial_scale**-2.0, scale**-2.0)

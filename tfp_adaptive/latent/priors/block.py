@@ -15,25 +15,25 @@ __all__ = ['block']
 def block(prior, num_blocks=None):
   """Builds the prior of independent fields.
 
-  Copies of one prior are what multi-class classification needs, one field for
-  every class; they share one decomposition, and a product with it serves all of
-  them. Different priors are side by side in one state: the sum of a trend and
-  a seasonal term, for example, in the likelihood.
+  Use copies of one prior for multi-class classification, with one field for
+  every class. Copies share one decomposition, and one product serves all of
+  them. Use a list for several fields in one state, such as a trend and a
+  seasonal term, whose sum enters the likelihood.
 
   Args:
     prior: An `interfaces.GaussianPrior`, or a list of them.
     num_blocks: Number of copies of one prior, an int; None for a list.
 
   Returns:
-    An `interfaces.GaussianPrior`. Of copies, states are [chains..., num_blocks,
-    *prior.event_shape], and `restrict` takes the part of every block. Of a
-    list, states are concatenated, [chains..., d1 + d2 + ...], each flattened,
-    and so are their restricted parts: split them with `tf.split`. Where no
-    prior restricts its state, a list of states [chains..., *event_shape_i] will
-    do.
+    An `interfaces.GaussianPrior`. For copies, states are [chains...,
+    num_blocks, *prior.event_shape], and `restrict` takes the part of every
+    block. For a list, flattened states are concatenated, [chains..., d1 + d2 +
+    ...], and so are their restricted parts; split them with `tf.split`. If no
+    prior restricts its state, a list of states [chains..., *event_shape_i]
+    works too.
 
   Raises:
-    ValueError: If it is neither one prior and a positive int, nor a list of
+    ValueError: If there is neither one prior and a positive int, nor a list of
       priors of one dtype.
 
   References:
@@ -83,7 +83,7 @@ def _copies(prior, num_blocks):
     smoother=lambda p, variance: _lift_functions(
       prior.smoother(p, variance), lift, total
     ),
-    # It takes the trailing dimensions, and K is one more chain dimension.
+    # `restrict` takes the trailing dimensions; K is one more chain dimension.
     restrict=prior.restrict,
     is_singular=prior.is_singular,
   )

@@ -1,17 +1,17 @@
-"""A dense covariance, by Cholesky factors: for hyperparameters that move.
+"""A dense covariance by Cholesky factors, for hyperparameters that move.
 
 Coordinates are x - mean itself. With C = L L^T, t the variance of a smoother
 and B = L^T L + t I, W = 2 L^T L + t I,
 
-  R = C (C + t I)^-1 = L B^-1 L^T,   (I + R)^-1 = I - L W^-1 L^T
-  t R = S S^T,            S = sqrt(t) L B^{-T/2}
-  t R (I + R) = S S^T,    S = sqrt(t) L B^-1 W^{1/2}
+    R = C (C + t I)^-1 = L B^-1 L^T,   (I + R)^-1 = I - L W^-1 L^T
+    t R = S S^T,            S = sqrt(t) L B^{-T/2}
+    t R (I + R) = S S^T,    S = sqrt(t) L B^-1 W^{1/2}
 
 where B^{1/2} and W^{1/2} are Cholesky factors. No difference is taken where R
-is small, and with y = R z
+is small. With y = R z,
 
-  log det(C + t I) = log det B
-  z . (C + t I)^-1 z = |B^-1 L^T z|^2 + |z - y|^2 / t.
+    log det(C + t I) = log det B
+    z . (C + t I)^-1 z = |B^-1 L^T z|^2 + |z - y|^2 / t.
 """
 
 import math
@@ -29,7 +29,7 @@ __all__ = ['CholeskyParams', 'cholesky']
 
 
 class CholeskyParams(NamedTuple):
-  """Mean, factor and what all smoothers need of it."""
+  """Mean, factor, and the product that all smoothers need."""
 
   mean: Any  # [], [d] or [chains..., d].
   factor: Any  # L, lower triangular, [d, d] or [chains..., d, d].
@@ -42,26 +42,26 @@ def cholesky(
 ):
   """Builds the prior N(mean, C) for a definite covariance, by C = L L^T.
 
-  A factor costs a twentieth of the eigendecomposition of `spectral`, but each
-  new variance of a smoother needs another one: choose it where `prior_fn` of
-  `latent_gaussian_hyperparameters` makes a new prior in every step, and
-  `spectral` where the prior stays.
+  Use it if `prior_fn` of `latent_gaussian_hyperparameters` makes a new prior in
+  every step, and `spectral` if the prior is fixed. A factor costs a twentieth
+  of the eigendecomposition of `spectral`, but each new variance of a smoother
+  needs another factor.
 
   Args:
     covariance: C, [d, d], symmetric, or [chains..., d, d]; or give `kernel`
       and `index_points`.
     mean: Mean of the field, [], [d] or [chains..., d].
     kernel: A `tfp.math.psd_kernels` kernel.
-    index_points: Its inputs, [d, features].
-    jitter: Added to the diagonal of C, a variance. d eps times the largest
-      entry of the diagonal, which is rounding, is added in any case.
+    index_points: Inputs of the kernel, [d, features].
+    jitter: Variance that is added to the diagonal of C. In any case d eps times
+      the largest entry of the diagonal is added, for rounding.
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., d].
 
   Raises:
-    ValueError: If C is not given once, not square, not symmetric, not finite,
-      or not positive definite beyond rounding.
+    ValueError: If C is not given exactly once, or is not square, symmetric,
+      finite and positive definite beyond rounding.
 
   References:
     Titsias and Papaspiliopoulos (2018), sections 3.3 and 4,
@@ -90,10 +90,10 @@ def cholesky(
 
 
 def _factor(matrix):
-  """Returns L; NaN where there is none, instead of an error.
+  """Returns L, or NaN instead of an error if there is no L.
 
-  A proposed hyperparameter may overflow: the log density at it is then NaN and
-  the proposal rejected.
+  A proposed hyperparameter may overflow. Its log density is then NaN, and the
+  proposal is rejected.
   """
   eps = np.finfo(matrix.dtype.as_numpy_dtype).eps
   rounding = matrix.shape[-1] * eps * tf.linalg.diag_part(matrix)

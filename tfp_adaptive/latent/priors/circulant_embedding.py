@@ -1,14 +1,14 @@
-"""A stationary covariance on a grid as part of one on a torus.
+"""Embeds a stationary covariance on a grid in a covariance on a torus.
 
-A covariance k(h) of the lag h is wrapped on a torus of m >= n points an axis,
+A covariance k(h) of the lag h is wrapped on a torus of m >= n points per axis:
 
   c(h) = k(h'),  h' the shortest of h + j m,  or  c(h) = sum over j k(h + j m)
 
-whose eigenvalues are the FFT of c. The first is exact on the grid where
-m >= 2 (n - 1), but may have negative eigenvalues. The second has none where k
-is a covariance that died off, and errs by what k still is at lag m - n + 1.
-Both are tried, negative eigenvalues set to zero, and what comes out on the grid
-is compared with k.
+The eigenvalues are the FFT of c. The first form is exact on the grid if
+m >= 2 (n - 1), but may have negative eigenvalues. The second form has none if k
+has died off, and its error is the value of k at lag m - n + 1. Both forms are
+tried. Negative eigenvalues are set to zero, and the resulting covariance on the
+grid is compared with k.
 
 Source: Dietrich and Newsam (1997), Fast and exact simulation of stationary
 Gaussian processes through circulant embedding of the covariance matrix.
@@ -33,7 +33,7 @@ def choose(lag_fn, grid_shape, tolerance, torus_shape=None):
       `lags` are in cells, one integer array of that shape for every axis.
     grid_shape: (n1, n2), ints.
     tolerance: Allowed error of the covariance on the grid, over the variance.
-    torus_shape: (m1, m2) to be used; None: found here.
+    torus_shape: (m1, m2) to use; by default it is found here.
 
   Returns:
     c, [..., m1, m2] float64, with eigenvalues that are not negative.
@@ -102,7 +102,7 @@ def _on_grid(values, grid_shape):
 
 
 def _variance(wanted, grid_shape):
-  """Returns k(0), the largest of all batch members, after a check of k."""
+  """Returns the largest k(0) of all batch members, after a check of k."""
   if not np.all(np.isfinite(wanted)):
     raise ValueError(
       'The covariance function has values that are not finite on the grid. '
@@ -121,7 +121,7 @@ def _variance(wanted, grid_shape):
 
 
 def _shapes(lag_fn, grid_shape, limit):
-  """Yields toruses of growing size, the first where k died off or is exact."""
+  """Yields toruses of growing size, from where k died off or is exact."""
   shape = tuple(
     _first_size(lag_fn, axis, size, limit)
     for axis, size in enumerate(grid_shape)
@@ -154,7 +154,7 @@ def _without_negative_part(values, variance):
   """Returns c with negative eigenvalues at zero, and the size of rounding."""
   epsilon = np.finfo(values.dtype).eps
   spectrum = np.fft.fft2(values.astype(np.float64)).real
-  # An eigenvalue's rounding is that of c times the root of how many count.
+  # The rounding of an eigenvalue grows with the root of the size of c.
   rounding = 4.0 * epsilon * np.sqrt(np.max(spectrum) * variance)
   return np.fft.ifft2(np.maximum(spectrum, 0.0)).real, rounding
 

@@ -19,13 +19,13 @@ def sample(prior, sample_shape=(), seed=None):
 
   Args:
     prior: An `interfaces.GaussianPrior`.
-    sample_shape: Leading dimensions of the draws, ints or a [n] int32 Tensor;
-      where the params of the prior carry chain dimensions, it must end in them.
+    sample_shape: Leading dimensions of the draws, ints or a [n] int32 Tensor.
+      If the params of the prior have chain dimensions, it must end in them.
     seed: An int, a pair of ints, a [2] int32 Tensor, or None.
 
   Returns:
     States, [*sample_shape, *prior.event_shape], of the prior's dtype.
-    `prior.restrict`, where there is one, returns the part of them that
+    `prior.restrict`, if there is one, returns the part of the states that
     likelihoods see.
 
   Example:
@@ -54,8 +54,8 @@ def log_prob(prior, state):
     state: [chains..., *prior.event_shape], of the prior's dtype.
 
   Returns:
-    log N(state | mean, C), [chains...]. Where C is singular, the density with
-    respect to the subspace on which it is not.
+    log N(state | mean, C), [chains...]. If C is singular, it is the density on
+    the subspace where C is not.
 
   Raises:
     ValueError: If the state has another event shape.

@@ -8,9 +8,9 @@ array of the same shape. Its columns are, in this order,
   sqrt(2) Im F    of the columns in between
 
 A column of the first kind holds each of its numbers twice, as F and as its
-conjugate; Re F - Im F, its Hartley transform, is what is left without the copy.
-The basis is orthonormal and diagonalizes every stationary covariance on the
-torus. A field in one dimension is the torus [1, n].
+conjugate. Its Hartley transform Re F - Im F holds each number once. The basis
+is orthonormal and diagonalizes every stationary covariance on the torus. A
+field in one dimension is the torus [1, n].
 """
 
 import math
@@ -52,7 +52,7 @@ def backward(s, shape):
   mirrored = tf.concat(
     [hartley[..., :1, :], tf.reverse(hartley[..., 1:, :], axis=[-2])], axis=-2
   )
-  # What `forward` divided by, for irfft2 divides once more by n1 n2.
+  # Undoes the division in `forward`; irfft2 divides by n1 n2 itself.
   unit = math.sqrt(shape[0] * shape[1])
   paired = unit / math.sqrt(2.0)
   half = tf.complex(
@@ -84,7 +84,7 @@ def _with_event(rows, shape):
 
 
 def _columns(half, shape):
-  """Splits a half spectrum: own conjugates (0, n2 / 2), and the others."""
+  """Splits a half spectrum: columns 0 and n2 / 2, and the others."""
   num_paired = (shape[1] - 1) // 2
   own, paired = half[..., :1], half[..., 1 : 1 + num_paired]
   if shape[1] % 2 == 0:

@@ -1,4 +1,4 @@
-"""What the factories of Gaussian priors share: reading and checking input."""
+"""Reads and checks the arguments of the factories of Gaussian priors."""
 
 import math
 
@@ -27,7 +27,7 @@ def centered(name, event_shape, params, covariance, smoother):
     event_shape: Shape of the state, ints.
     params: Structure of Tensors with the field `mean`.
     covariance: As in `interfaces.GaussianPrior`.
-    smoother: The same.
+    smoother: As in `interfaces.GaussianPrior`.
   """
   return interfaces.GaussianPrior(
     name=name,
@@ -90,8 +90,8 @@ def field_mean(value, dtype, shape, padded_shape=None):
 
   Args:
     value: A number or [chains..., *shape], trailing dimensions may be 1.
-    dtype: Of the field.
-    shape: Of the field, ints.
+    dtype: Dtype of the field.
+    shape: Shape of the field, ints.
     padded_shape: Shape of the field with a margin, where the mean is 0.
 
   Returns:
@@ -123,15 +123,15 @@ def field_mean(value, dtype, shape, padded_shape=None):
 def per_chain(mean, chain_shape):
   """Returns the mean with the chain dimensions that the decomposition has.
 
-  Params of a prior that depends on hyperparameters are chosen by chain, so that
-  all must have these dimensions, or none.
+  If a prior depends on hyperparameters, its params are selected by chain. All
+  of them must then have these dimensions, or none.
 
   Args:
     mean: [], [d] or [chains..., d or 1].
     chain_shape: `tf.TensorShape`, [] for a prior shared by all chains.
 
   Returns:
-    The mean, [chains..., d or 1], or as it was.
+    The mean, [chains..., d or 1], or unchanged.
   """
   if not chain_shape.rank or mean.shape.rank > chain_shape.rank:
     return mean
@@ -145,7 +145,7 @@ def rows_times(rows, matrix, transpose=False):
   Args:
     rows: [..., chains..., d].
     matrix: M, [d, d] or [chains..., d, d].
-    transpose: Whether M^T is meant.
+    transpose: Whether to multiply by M^T.
   """
   if matrix.shape.rank > 2:
     return tf.linalg.matvec(matrix, rows, transpose_a=not transpose)
@@ -155,7 +155,7 @@ def rows_times(rows, matrix, transpose=False):
 
 
 def check_eigenvalues(eigenvalues, advice):
-  """Refuses eigenvalues that are negative beyond rounding, where known."""
+  """Refuses eigenvalues that are negative beyond rounding, if known."""
   if tf.inside_function():
     return
   values = eigenvalues.numpy()
@@ -175,7 +175,7 @@ def _check_symmetric(matrix):
   if tf.inside_function():
     return
   values = matrix.numpy()
-  with np.errstate(invalid='ignore'):  # Infinities are told of later.
+  with np.errstate(invalid='ignore'):  # Infinities are refused later.
     gap = np.max(np.abs(values - np.swapaxes(values, -1, -2)), initial=0.0)
   largest = np.max(np.abs(values), initial=0.0)
   if gap > 1e3 * np.finfo(values.dtype).eps * largest:

@@ -22,9 +22,10 @@ def kronecker(
 
     Cov(x[i1, i2, ...], x[j1, j2, ...]) = C1[i1, j1] C2[i2, j2] ...
 
-  Fields on a grid, regular or not, with a separable kernel, and features times
-  inputs. Each factor is decomposed, O(n_i^3); a sampler's iteration costs two
-  products with every one, O(d (n1 + n2 + ...)). A factor may be singular.
+  Use it for fields on a grid, regular or not, with a separable kernel, and for
+  features times inputs. Each factor is decomposed, O(n_i^3). An iteration of a
+  sampler costs two products with every factor, O(d (n1 + n2 + ...)). A factor
+  may be singular.
 
   Args:
     covariances: [C1, C2, ...], each [n_i, n_i], symmetric, or [chains...,
@@ -40,8 +41,8 @@ def kronecker(
     An `interfaces.GaussianPrior` of states [chains..., n1, n2, ...].
 
   Raises:
-    ValueError: If the factors are not given once, not square, not symmetric, or
-      have an eigenvalue that is negative beyond rounding.
+    ValueError: If the factors are not given exactly once, are not square or
+      symmetric, or have an eigenvalue that is negative beyond rounding.
 
   References:
     Saatci (2011), Scalable inference for structured Gaussian process models,
@@ -64,7 +65,7 @@ def kronecker(
       values,
       f'That is factor {axis}: check its kernel, or add to its diagonal.',
     )
-    # In the order of the state: the last axis is the fastest.
+    # In the order of the state, the last axis is the fastest.
     values = spectral_prior.not_negative(values)
     outer = gamma[..., :, tf.newaxis] * values[..., tf.newaxis, :]
     gamma = tf.reshape(outer, ps.concat([ps.shape(outer)[:-2], [-1]], axis=0))
@@ -95,8 +96,8 @@ def kronecker(
 def _rows_times(factors, rows, transpose=False):
   """Returns (U1 x U2 x ...)^T v for rows v, or (U1 x U2 x ...) v.
 
-  Every product takes the first axis away and puts its image last, so that after
-  all of them the axes are in order again.
+  Every product takes the first axis and puts its image last, so that the axes
+  are in order again at the end.
   """
   lead, size = ps.shape(rows)[:-1], rows.shape[-1]
   for factor in factors:

@@ -13,22 +13,22 @@ __all__ = ['markov']
 def markov(precision_bands, mean=0.0):
   """Builds the prior N(mean, P^-1) of a Markov chain by its precision P.
 
-  x_i depends on its p neighbors on either side alone: P has p diagonals beside
-  the main one. Everything costs O(p^2 d) in time and O(p d) in memory per
-  chain, and the prior of an AR(p) process, a random walk, a spline or a
-  state-space model is one of these; `autoregression`, `random_walk` and
-  `state_space` write their P. On a GPU or TPU it is factorized and solved in
-  O(log d) steps instead of d, at p times the work or more.
+  x_i depends only on its p neighbors on either side, so that P has p diagonals
+  on each side of the main one. Everything costs O(p^2 d) in time and O(p d) in
+  memory per chain. AR(p) processes, random walks, splines and state-space
+  models have such priors; `autoregression`, `random_walk` and `state_space`
+  write their P. On a GPU or TPU, P is factorized and solved in O(log d) steps
+  instead of d, with at least p times the work.
 
-  Diagonals may carry the leading chain dimensions of a prior that depends on
-  hyperparameters: every chain then has its own P and its own factor. Inside a
-  compiled function, where nothing can be refused, a P that is not positive
-  definite has log density -inf, without NaN, and a move to it is rejected.
+  If the prior depends on hyperparameters, diagonals may have leading chain
+  dimensions. Every chain then has its own P and its own factor. A compiled
+  function cannot raise an error. There, a P that is not positive definite has
+  log density -inf, without NaN, and a move to it is rejected.
 
   Args:
     precision_bands: Tuple of the diagonals of P, the main one first, of shapes
       [chains..., d], [chains..., d - 1], ..., [chains..., d - p]; float32 or
-      float64. P is symmetric: its diagonals on one side are enough.
+      float64. P is symmetric, so that its diagonals on one side are enough.
     mean: Mean of the field, [], [d] or [chains..., d].
 
   Returns:

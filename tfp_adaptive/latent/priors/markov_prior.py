@@ -10,7 +10,7 @@ covariance t R (I + R) = t M^-1 (M + I) M^-1 is M^-1 chol(t (M + I)) e, and
   log det(C + t I) = log det M - log det P
   z . (C + t I)^-1 z = y . P y + |z - y|^2 / t,   y = R z
 
-whose two terms are sums of squares: nothing cancels.
+The last two terms are sums of squares, so that nothing cancels.
 """
 
 import math
@@ -49,7 +49,7 @@ def build(name, bands, mean, advice, event_shape=None):
     name: Name of the structure.
     bands: Tuple of the diagonals of P, each [chains..., d - k].
     mean: Tensor that broadcasts to [chains..., d].
-    advice: What to do where P is not positive definite, for the message.
+    advice: What to do if P is not positive definite, for the message.
     event_shape: Shape of the state, [d] by default.
 
   Raises:
@@ -101,7 +101,7 @@ def smoother(params, variance):
       axis=-1,
     )
     log_norm = z.shape[-1] * math.log(2.0 * math.pi)
-    # Both are -inf where P has entries that are not finite.
+    # Both are -inf if P has entries that are not finite.
     log_det = noisy.log_det - params.factor.log_det
     log_det = tf.where(
       tf.math.is_finite(log_det), log_det, tf.constant(float('inf'), z.dtype)
@@ -153,7 +153,7 @@ def conditional_bands(coefficients, precisions):
   Args:
     coefficients: a_1, ..., a_p for every i, a list of [chains..., d]; 0 where
       i - k is before the start.
-    precisions: Of the noise, [chains..., d].
+    precisions: Precisions of the noise, [chains..., d].
 
   Returns:
     Tuple of the diagonals, each [chains..., d - k].

@@ -8,7 +8,7 @@ from tfp_adaptive.latent.priors.autoregression import autoregression
 
 __all__ = ['random_walk']
 
-# Of a polynomial of differences (1 - B)^order.
+# Coefficients of the autoregression whose differences (1 - B)^order are noise.
 _COEFFICIENTS = {1: (1.0,), 2: (2.0, -1.0)}
 
 
@@ -16,13 +16,13 @@ _COEFFICIENTS = {1: (1.0,), 2: (2.0, -1.0)}
 def random_walk(scale, num_steps, initial_scale, order=1, mean=0.0):
   """Builds the prior of a random walk, a stochastic level or trend.
 
-  Differences of the given order are N(0, scale^2): the first differences of a
-  walk of order 1, the second ones of order 2, a discrete spline. The first
-  `order` values are N(mean, initial_scale^2), which makes it proper.
+  Differences of the given order are N(0, scale^2). A walk of order 2 is a
+  discrete spline. The first `order` values are N(mean, initial_scale^2), which
+  makes the prior proper.
 
   Args:
     scale: Standard deviation of the differences, positive, [] or [chains...];
-      float32 or float64, or a Python float: float32 then.
+      float32 or float64. A Python float becomes float32.
     num_steps: d, Python int, above `order`.
     initial_scale: Standard deviation of the first values, [] or [chains...].
     order: 1 or 2.

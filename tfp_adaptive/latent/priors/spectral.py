@@ -1,4 +1,4 @@
-"""A dense covariance, by one eigendecomposition."""
+"""A dense covariance by one eigendecomposition."""
 
 import tensorflow as tf
 
@@ -21,27 +21,27 @@ def spectral(
 ):
   """Builds the prior N(mean, C) for any covariance, by C = U diag(gamma) U^T.
 
-  The decomposition costs O(d^3) once, a sampler's iteration two products with
-  U, O(d^2). C may be singular: nothing is inverted.
+  The decomposition costs O(d^3) once, and an iteration of a sampler two
+  products with U, O(d^2). C may be singular, because nothing is inverted.
 
   Args:
     covariance: C, [d, d], symmetric, or [chains..., d, d]; or give `kernel`
       and `index_points`.
     mean: Mean of the field, [], [d] or [chains..., d].
     kernel: A `tfp.math.psd_kernels` kernel.
-    index_points: Its inputs, [d, features].
-    jitter: Added to the diagonal of C, a variance. Not needed to sample; it
-      makes a nearly singular C invertible.
-    auxiliary_covariance: S, [d, d], positive definite: the auxiliary variable
-      becomes u ~ N(x, delta / 2 S); the identity by default. With S = C the
+    index_points: Inputs of the kernel, [d, features].
+    jitter: Variance that is added to the diagonal of C. It makes a nearly
+      singular C invertible, but sampling does not need it.
+    auxiliary_covariance: S, [d, d], positive definite; the identity by default.
+      The auxiliary variable becomes u ~ N(x, delta / 2 S). With S = C the
       marginal sampler is pCNL.
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., d].
 
   Raises:
-    ValueError: If C is not given once, not square, not symmetric, or has an
-      eigenvalue that is negative beyond rounding.
+    ValueError: If C is not given exactly once, is not square or symmetric, or
+      has an eigenvalue that is negative beyond rounding.
 
   References:
     Titsias and Papaspiliopoulos (2018), sections 3.3 and 3.4,
@@ -71,7 +71,7 @@ def spectral(
     eigenvalues, 'Add `jitter`, or check the kernel.'
   )
   if from_white is None and matrix.shape.rank == 2:
-    # Both in memory, where both are needed in every step.
+    # Both are stored, because both are needed in every step.
     basis = (vectors, tf.linalg.matrix_transpose(vectors))
     forward = adjoint = lambda basis, x: _rows_times_stored(x, *basis)
     backward = lambda basis, s: _rows_times_stored(s, basis[1], basis[0])
@@ -82,7 +82,7 @@ def spectral(
       s, basis[0], transpose=True
     )
   else:
-    # x = L U s with S = L L^T: an isotropic problem in L^-1 x.
+    # x = L U s with S = L L^T gives an isotropic problem in L^-1 x.
     basis = (
       tf.matmul(from_white, vectors),
       tf.matmul(to_white, vectors, transpose_a=True),
@@ -109,10 +109,10 @@ def spectral(
 
 
 def _rows_times_stored(rows, matrix, transposed):
-  """Returns v^T M for rows v, M and M^T given: by the faster of the two.
+  """Returns v^T M for rows v, by the faster of M and M^T.
 
-  XLA on CPU takes a half more time for a product of few rows with a matrix
-  stored the other way round, but for one row it is the faster one.
+  With M^T, XLA on CPU takes half as much time again for a few rows, but is
+  faster for one row.
   """
   if rows.shape.num_elements() == rows.shape[-1]:
     return gaussian_prior.rows_times(rows, transposed, transpose=True)

@@ -3,7 +3,8 @@
   C = U diag(gamma) U^T,   s = U^T (x - mean)
 
 In these coordinates every function of C is a product by element, so that a
-sampler pays for U alone, and nothing is inverted: eigenvalues may be zero.
+sampler pays for products with U only. Nothing is inverted, and eigenvalues may
+be zero.
 """
 
 import math
@@ -24,7 +25,7 @@ class SpectralParams(NamedTuple):
 
   mean: Any  # [d] or [].
   eigenvalues: Any  # gamma >= 0, [d].
-  basis: Any = ()  # Whatever the basis needs: U itself, its factors, nothing.
+  basis: Any = ()  # What the basis needs: U itself, its factors, or nothing.
 
 
 def build(
@@ -46,12 +47,13 @@ def build(
     params: `SpectralParams`; negative eigenvalues are taken as rounding.
     forward: (basis, x) -> U^T x, rows [chains..., d].
     backward: (basis, s) -> U s.
-    adjoint: (basis, g) -> adjoint of `backward`; `forward` if U is orthogonal.
-    restrict: As in `interfaces.GaussianPrior`.
-    rounding: Size of an eigenvalue that is rounding, over the largest one; by
-      default that of a dense decomposition.
-    log_volume: (basis) -> log |det dx / ds|, [] or [chains...]; None: 0, of an
+    adjoint: (basis, g) -> adjoint of `backward`; by default `forward`, for an
       orthogonal U.
+    restrict: As in `interfaces.GaussianPrior`.
+    rounding: Rounding of eigenvalues, relative to the largest one; by default
+      the rounding of a dense decomposition.
+    log_volume: (basis) -> log |det dx / ds|, [] or [chains...]; by default 0,
+      for an orthogonal U.
 
   Returns:
     An `interfaces.GaussianPrior`.
@@ -84,15 +86,15 @@ def build(
 
 
 def not_negative(eigenvalues):
-  """Returns them with 0 for what is below, and NaN, which relu may not keep."""
+  """Returns eigenvalues with 0 for negative ones; unlike relu, it keeps NaN."""
   return tf.where(eigenvalues >= 0.0, eigenvalues, 0.0 * eigenvalues)
 
 
 def eigh(matrix):
-  """Decomposes C; NaN eigenvalues where C is not finite, instead of an error.
+  """Decomposes C; eigenvalues are NaN, without an error, if C is not finite.
 
-  A proposed hyperparameter may overflow: the log density at it is then NaN and
-  the proposal rejected.
+  A proposed hyperparameter may overflow. Its log density is then NaN, and the
+  proposal is rejected.
   """
   is_finite = tf.reduce_all(
     tf.math.is_finite(matrix), axis=[-2, -1], keepdims=True
@@ -105,8 +107,9 @@ def eigh(matrix):
 
 def _covariance(gamma, log_volume, rounding):
   """Returns the functions of diag(gamma)."""
-  # What has overflowed counts as positive, and gets no finite density. (NaN is
-  # named: TensorFlow's graphs make a > b of what is not a <= b.)
+  # Eigenvalues that are not finite count as positive, so that no density is
+  # finite. NaN needs a test of its own, because TensorFlow's graphs rewrite
+  # not (a <= b) as a > b.
   is_positive = gamma > rounding * _largest(gamma)
   is_positive |= ~tf.math.is_finite(gamma)
   inverse = tf.where(is_positive, 1.0 / tf.where(is_positive, gamma, 1.0), 0.0)
@@ -144,7 +147,7 @@ def _smoother(gamma, log_volume, variance):
 
 
 def _normal_log_prob(squares, variances, is_positive):
-  """Returns log N of rows by their whitened squares; null directions drop."""
+  """Returns log N of rows by whitened squares, without null directions."""
   log_norms = tf.where(is_positive, tf.math.log(2.0 * math.pi * variances), 0.0)
   return -0.5 * (
     tf.reduce_sum(squares, axis=-1) + tf.reduce_sum(log_norms, axis=-1)
@@ -156,7 +159,7 @@ def _largest(eigenvalues):
 
 
 def _is_singular(eigenvalues, rounding):
-  """Returns whether C has no inverse; False where that is not known yet."""
+  """Returns whether C has no inverse; False if this is not known yet."""
   if tf.inside_function():
     return False
   smallest = tf.reduce_min(eigenvalues, axis=-1, keepdims=True)

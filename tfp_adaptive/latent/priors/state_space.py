@@ -21,17 +21,17 @@ def state_space(
 
     x_0 ~ N(mean, S),   x_i - mean = A (x_{i-1} - mean) + N(0, Q)
 
-  The state of the sampler is the path [num_steps, q]; observations belong into
-  the likelihood. Time by time the precision has 2 q - 1 diagonals beside the
-  main one, O(q^2 d) in all for d = num_steps q. Noise that is singular has no
-  precision: write such a model, an AR(p) say, in its own coordinates.
+  The state of the sampler is the path [num_steps, q]. Put observations into the
+  likelihood. Ordered by time, the precision has 2 q - 1 diagonals beside the
+  main one, and costs O(q^2 d) in all for d = num_steps q. Singular noise has no
+  precision. Write such a model, for example an AR(p), in its own coordinates.
 
   Args:
     transition: A, [q, q] or [chains..., q, q], float32 or float64.
     noise_covariance: Q, the same shape, positive definite.
     initial_covariance: S, the same shape, positive definite.
     num_steps: Python int, at least 2.
-    mean: Of the flat path, [], [num_steps q] or [chains..., num_steps q].
+    mean: Mean of the flat path, [], [num_steps q] or [chains..., num_steps q].
 
   Returns:
     An `interfaces.GaussianPrior` of states [chains..., num_steps, q].
@@ -103,7 +103,7 @@ def _blocks(transition, noise, start, num_steps):
 def _bands(here, ahead):
   """Returns the diagonals of the block tridiagonal matrix."""
   size, num_steps = here.shape[-1], here.shape[-3]
-  rows = tf.concat([here, ahead], axis=-1)  # From the start of the block.
+  rows = tf.concat([here, ahead], axis=-1)  # Columns from the block's start.
   zero = tf.zeros_like(rows[..., 0, 0])
   flat = here.shape[:-3] + [num_steps * size]
   bands = []

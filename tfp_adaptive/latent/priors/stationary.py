@@ -29,22 +29,22 @@ def stationary(
 ):
   """Builds a stationary prior on a regular grid in one or two dimensions.
 
-  The state is the field on a torus around the grid, on which the covariance is
-  diagonal in a Fourier basis: an iteration costs two FFTs, O(d log d), nothing
-  is decomposed. The likelihood is called with the grid alone, and
-  `prior.restrict(states)` returns it to the user; the field on the rest of the
-  torus follows its law given the grid. The covariance on the grid is the one
-  asked for, to `tolerance`. The torus need not be larger than the distance at
-  which the covariance dies off; with `tolerance=0` it is twice the grid, or
-  more. Long-range kernels make it large: `kronecker` or `spectral` may then
-  cost less.
+  The state is the field on a torus around the grid. There the covariance is
+  diagonal in a Fourier basis, so that an iteration costs two FFTs, O(d log d),
+  and nothing is decomposed. The likelihood is called with the grid alone, which
+  `prior.restrict(states)` returns to the user. The field on the rest of the
+  torus follows its distribution given the grid.
+
+  The covariance on the grid is right up to `tolerance`. The torus exceeds the
+  grid by the distance at which the covariance dies off; with `tolerance=0` it
+  is about twice the grid. For long-range kernels it is large, and `kronecker`
+  or `spectral` may cost less.
 
   Args:
     grid_shape: Points along every axis: an int, (n,) or (n1, n2).
-    kernel: A stationary `tfp.math.psd_kernels` kernel of points [features], as
-      many features as the grid has axes; or a covariance as a function of
-      distance, Tensor -> Tensor of the same shape, behind batch dimensions if
-      any.
+    kernel: A stationary `tfp.math.psd_kernels` kernel of points with one
+      feature for every axis; or a covariance as a function of distance,
+      Tensor -> Tensor of the same shape, after batch dimensions if any.
     spacing: Distance between neighbors, in the units of the kernel: a number,
       or one for every axis.
     mean: Mean of the field: a number, or [..., *grid_shape], whose trailing
@@ -53,8 +53,8 @@ def stationary(
       for rounding.
     torus_shape: Points of the torus along every axis, at least those of the
       grid; by default the fewest that `tolerance` allows. It must be given
-      where the kernel is known inside a `tf.function` only; the covariance is
-      then the periodic sum, and `tolerance` is not checked.
+      inside a `tf.function`, where the covariance is the periodic sum and
+      `tolerance` is not checked.
     jitter: Added to the variance of every point of the torus.
     dtype: float32 or float64; by default that of the kernel, float32 for a
       function.
@@ -111,7 +111,7 @@ def stationary(
     forward=lambda _, x: fourier_basis.forward(x, _two_axes(torus)),
     backward=lambda _, s: fourier_basis.backward(s, _two_axes(torus)),
     restrict=functools.partial(_restrict, grid) if torus != grid else None,
-    # The FFT of c, unlike a decomposition, errs by little for any size.
+    # Unlike a decomposition, the FFT of c has a small error for any size.
     rounding=10 * np.finfo(dtype.as_numpy_dtype).eps,
   )
 
@@ -180,7 +180,7 @@ def _is_psd_kernel(kernel):
 
 
 def _check_stationary(kernel, steps, grid, dtype):
-  """Refuses what is no kernel, and a kernel that depends on the place."""
+  """Refuses a value that is no kernel, and a kernel that is not stationary."""
   if not _is_psd_kernel(kernel):
     if not callable(kernel):
       raise TypeError(

@@ -1,4 +1,4 @@
-"""What an adaptation maximises: one file each."""
+"""Criteria, which an adaptation maximizes; each file has one."""
 
 from tfp_adaptive.linear.criteria.cross_entropy import cross_entropy
 from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (

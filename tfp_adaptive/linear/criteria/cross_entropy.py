@@ -3,9 +3,11 @@
   F = E[ min(0, log_accept_ratio) ] + beta ( H[q] + weight E[ log pi(y) ] )
 
 H[q] + E[log pi(y)] is minus the Kullback-Leibler divergence of the proposal
-from the target. A variation that Hirt, Titsias and Dellaportas (2021) name,
-https://arxiv.org/abs/2110.14625; the divergence as objective: Dharamshi, Ngo
-and Rosenthal (2021), https://arxiv.org/abs/2105.00520.
+from the target.
+
+Sources: Hirt, Titsias and Dellaportas (2021), who name this variation,
+https://arxiv.org/abs/2110.14625; for the divergence as objective, Dharamshi,
+Ngo and Rosenthal (2021), https://arxiv.org/abs/2105.00520.
 """
 
 from tfp_adaptive.core import shown
@@ -22,9 +24,9 @@ def cross_entropy(target_accept_prob, weight=1.0, **options):
 
   Args:
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    weight: Of E[log pi(y)] beside the entropy, non-negative; 0 is the
-      generalised speed measure itself.
-    **options: Those of `generalized_speed_measure`.
+    weight: Weight of E[log pi(y)] beside the entropy, non-negative; 0 gives the
+      generalized speed measure.
+    **options: Arguments of `generalized_speed_measure`.
 
   Returns:
     An `interfaces.Criterion`.

@@ -42,14 +42,14 @@ class JumpDistanceState(
 def expected_squared_jump_distance(target_accept_prob=0.55):
   """Builds the expected squared jump distance, in units of its moving mean.
 
-  It is dominated by the widest direction: a proposal that never moves along a
-  narrow one can still score well. Use it for targets of even scale, or to
-  compare with the generalised speed measure.
+  Use it for targets of even scale, or to compare with the generalized speed
+  measure. The widest direction dominates, so that a proposal that never moves
+  along a narrow direction can still score well.
 
-  Where every move is rejected its gradient is 0 and leaves the scale there, or
-  that of one direction. The steps of relative optimizers lead there, so they
-  refuse it; take `tfpa.optimizers.adam(1e-3)` or `rmsprop`, whose steps are
-  smaller: a long adaptation can end there all the same.
+  Use `tfpa.optimizers.adam(1e-3)` or `rmsprop`; relative optimizers refuse this
+  criterion. If every move is rejected, its gradient is 0 and the scale stays
+  there. Large relative steps lead there, and a long adaptation by small steps
+  may end there too.
 
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
@@ -117,7 +117,7 @@ def _no_feedback(state, transition):
 
 
 def scale_of(state, distance, is_finite):
-  """Returns the scale to divide by: the moving mean, once there is one."""
+  """Returns lambda: the moving mean, once there is one, else the mean now."""
   finite = tf.where(is_finite, distance, 0.0)
   current = tf.stop_gradient(tf.reduce_mean(finite))
   scale = tf.where(state.is_first, current, state.moving_distance)

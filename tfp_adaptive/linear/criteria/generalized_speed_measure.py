@@ -1,10 +1,10 @@
-"""Generalised speed measure: acceptance plus the entropy of the proposal.
+"""Generalized speed measure: acceptance plus the entropy of the proposal.
 
   F = E[ min(0, log_accept_ratio) ] + beta ( H[q] - gamma h(|mu|) )
 
-Source: Titsias and Dellaportas (2019), equations 3-6 and Algorithm 1,
-https://arxiv.org/abs/1911.01373; the penalty h of Hamiltonian proposals: Hirt,
-Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
+Sources: Titsias and Dellaportas (2019), equations 3-6 and Algorithm 1,
+https://arxiv.org/abs/1911.01373; for the penalty h of Hamiltonian proposals,
+Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
 https://arxiv.org/abs/2110.14625.
 """
 
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 _RULES = ('balance', 'constraint', 'acceptance')
-_ENTROPY_GAIN = 0.25  # Of the scale's force per unit of entropy slope.
-_PENALTY_SLACK = 0.05  # Mean penalty that the default rules put up with.
-_SMALLEST_SLOPE = 0.1  # Of the entropy, that beta divides by.
+_ENTROPY_GAIN = 0.25  # Force on the scale per unit of entropy slope.
+_PENALTY_SLACK = 0.05  # Mean penalty that the default rules accept.
+_SMALLEST_SLOPE = 0.1  # Least entropy slope in the denominator of beta.
 
 
 class GeneralizedSpeedMeasureState(
@@ -54,10 +54,10 @@ class GeneralizedSpeedMeasureState(
   Attributes:
     entropy_weight: beta.
     value_slope: Running mean of the slope of the value in the log scale.
-    entropy_slope: The same of the entropy.
-    accept_excess: Running mean of acceptance minus the wanted one.
+    entropy_slope: Running mean of the slope of the entropy in the log scale.
+    accept_excess: Running mean of the acceptance less its target.
     scale_force: How far the log scale should move now.
-    penalty: State of the penalty; `[]` without.
+    penalty: State of the penalty; `[]` without a penalty.
     num_updates: Updates since the first scale was found.
   """
 
@@ -79,33 +79,33 @@ def generalized_speed_measure(
   penalty_rate=0.1,
   bound_log_ratio=False,
 ):
-  """Builds the generalised speed measure.
+  """Builds the generalized speed measure.
 
-  High entropy asks for wide proposals in all directions at once, the log
-  acceptance ratio for proposals that are accepted; beta weighs the two. Three
-  rules find it:
+  High entropy means wide proposals in all directions at once, and a high log
+  acceptance ratio means accepted proposals. beta weighs the two. Three rules
+  set it:
 
-  * `'balance'`: beta follows the weight at which the slope in the log scale
-    vanishes, and the optimizer moves the scale by the acceptance itself: out
-    while more is accepted than wanted, in while less. It settles without
-    oscillation. For optimizers on tangents.
-  * `'constraint'`: the entropy alone is maximised, under the constraint that
-    the acceptance is at least the wanted one. Hamiltonian proposals of two
-    steps and more have a scale of greatest entropy, about a quarter of a
-    period, for each direction; the shape follows from it, without the noise of
-    the energy error, and the scale stops there or where the acceptance falls
-    below the wanted one, whichever is smaller. For optimizers on tangents.
-  * `'acceptance'`: the papers' Algorithm 1. beta follows the acceptance, the
-    scale follows beta:
+  * `'balance'`, for optimizers on tangents: beta follows the weight at which
+    the slope in the log scale vanishes. The optimizer moves the scale by the
+    acceptance: out while it is above its target, in while it is below. The
+    scale settles without oscillation.
+  * `'constraint'`, for optimizers on tangents: the entropy alone is maximized,
+    under the constraint that the acceptance reaches its target. Hamiltonian
+    proposals of two steps or more have a scale of greatest entropy in each
+    direction, about a quarter of a period. This scale sets the shape without
+    the noise of the energy error. The scale stays smaller if the acceptance
+    would otherwise miss its target.
+  * `'acceptance'`, the papers' Algorithm 1: beta follows the acceptance, and
+    the scale follows beta:
 
       beta <- beta (1 + rate (mean accept prob - target_accept_prob))
 
-  The rules other than the papers' bound what one chain can do: where the
-  largest eigenvalue |mu| of a Hamiltonian proposal's D is above 1, the slopes
-  of the chain's log det (I + D) and penalty are weighed by 1 / |mu|^2.
+  The first two rules bound the influence of one chain by |mu|, the largest
+  eigenvalue of a Hamiltonian proposal's D. If it is above 1, the slopes of the
+  chain's log det (I + D) and penalty are divided by its square.
 
   A chain whose proposal diverged pulls the scale in as hard as the entropy
-  pushes it out, so that diverging everywhere cannot inflate the proposal.
+  pushes it out. Divergence everywhere can therefore not inflate the proposal.
 
   Args:
     target_accept_prob: Wanted mean acceptance, in (0, 1).
@@ -119,15 +119,14 @@ def generalized_speed_measure(
     use_accept_flag: Whether acceptance is the decision (the paper's Algorithm
       1) rather than min(1, exp(log_accept_ratio)), which has the same mean and
       less noise.
-    penalty_threshold: delta, in (0, 1): |mu|, the largest eigenvalue of the
-      Jacobian's D of a Hamiltonian proposal, costs h(|mu|) above it. `None`:
-      no penalty.
-    penalty_weights: Bounds of gamma, the weight of the penalty; it starts at
-      the lower one.
-    penalty_rate: Rate of gamma per step, in proportion to itself.
-    bound_log_ratio: Whether 3 atan(min(0, r) / 3) stands for min(0, r), so that
-      a chain in a place too narrow for the step does not outweigh the others.
-      The proposal's control variates must be made for it, as MALA's are.
+    penalty_threshold: delta, in (0, 1). Above it, |mu| of a Hamiltonian
+      proposal costs h(|mu|). There is no penalty by default.
+    penalty_weights: Bounds of gamma, the weight of the penalty, which starts at
+      the lower bound.
+    penalty_rate: Relative rate of gamma per step.
+    bound_log_ratio: Whether to replace min(0, r) by 3 atan(min(0, r) / 3). A
+      chain in a region too narrow for the step then does not outweigh the
+      others. The proposal's control variates must fit, as MALA's do.
 
   Returns:
     An `interfaces.Criterion`.
@@ -199,7 +198,7 @@ def generalized_speed_measure(
 
 
 class _Measure(NamedTuple):
-  """The constants of the criterion, and what it does with them."""
+  """The constants of the criterion, and its functions."""
 
   target_accept_prob: float
   rule: str
@@ -225,7 +224,7 @@ class _Measure(NamedTuple):
   def value(self, state, transition):
     del state
     if self.rule == 'constraint':
-      # beta then weighs the two parts of the entropy: log |det C| and this.
+      # beta then weighs log |det C| against log det (I + D), the value.
       speed = penalty_lib.influence(transition) * transition.log_jacobian
     else:
       speed = tf.minimum(transition.log_accept_ratio, 0.0)
@@ -269,9 +268,10 @@ class _Measure(NamedTuple):
   def bounds(self, problem):
     """Returns the least and the greatest beta.
 
-    Steps are divided by beta, and where ratios are bounded a batch beyond all
-    bounds has hardly a slope. In equilibrium beta is 2 E[-min(0, r)] / d, at
-    least 2 (1 - accept) / d: it stays above a quarter of that.
+    Steps are divided by beta. With bounded ratios, a batch far beyond the bound
+    has almost no slope, and beta would vanish. In equilibrium beta is
+    2 E[-min(0, r)] / d, at least 2 (1 - accept) / d. The lower bound is a
+    quarter of that.
     """
     lower, upper = self.weight_bounds
     if self.bound_log_ratio:
@@ -284,7 +284,7 @@ def default_rule(optimizer, relative='balance'):
   """Returns the rule of beta that goes with an `interfaces.Optimizer`.
 
   Args:
-    optimizer: One on raw params has no slopes to balance: `'acceptance'`.
+    optimizer: The optimizer; one on raw params has no slopes to balance.
     relative: The rule for optimizers on tangents.
   """
   return relative if optimizer.is_relative else 'acceptance'
@@ -323,10 +323,10 @@ def _balanced(state, slopes, excess, problem):
 
 
 def _force_by_entropy(state, slopes):
-  """Lets the entropy move the scale where it is nearer to its bound.
+  """Lets the entropy move the scale if its constraint is nearer to failing.
 
-  Acceptance >= target and slope of the entropy >= 0 hold the scale from above;
-  running means tell which of the two is nearer to being broken.
+  Two constraints bound the scale from above: acceptance >= target, and slope of
+  the entropy >= 0. Running means show which one is nearer to failing.
   """
   slope = state.value_slope + state.entropy_slope
   return state._replace(

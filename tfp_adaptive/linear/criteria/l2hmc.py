@@ -2,10 +2,12 @@
 
   F = alpha |y - x|^2 / lambda - lambda / (alpha |y - x|^2)
 
-Source: Levy, Hoffman and Sohl-Dickstein (2018), Generalizing Hamiltonian Monte
-Carlo with neural networks, equation 8, https://arxiv.org/abs/1711.09268; lambda
-a moving average and no burn-in term, as in Hirt, Titsias and Dellaportas
-(2021), Appendix D, https://arxiv.org/abs/2110.14625.
+lambda is a moving average of the jump distance, and there is no burn-in term.
+
+Sources: Levy, Hoffman and Sohl-Dickstein (2018), Generalizing Hamiltonian Monte
+Carlo with neural networks, equation 8, https://arxiv.org/abs/1711.09268; for
+lambda, Hirt, Titsias and Dellaportas (2021), Appendix D,
+https://arxiv.org/abs/2110.14625.
 """
 
 import tensorflow as tf
@@ -21,8 +23,8 @@ from tfp_adaptive.linear.criteria.expected_squared_jump_distance import scale_of
 
 __all__ = ['l2hmc']
 
-# Smallest distance, in units of lambda, in the reciprocal term: a rejected
-# chain would otherwise have an unbounded gradient.
+# Smallest distance in the reciprocal term, in units of lambda. It bounds the
+# gradient of a rejected chain.
 _FLOOR = 1e-2
 
 
@@ -30,8 +32,8 @@ _FLOOR = 1e-2
 def l2hmc(target_accept_prob=0.55):
   """Builds the L2HMC objective.
 
-  Its gradient, too, is 0 where every move is rejected: relative optimizers
-  refuse it; take `tfpa.optimizers.adam(1e-3)` or `rmsprop`.
+  Use `tfpa.optimizers.adam(1e-3)` or `rmsprop`. Relative optimizers refuse this
+  criterion, because its gradient is 0 if every move is rejected.
 
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);

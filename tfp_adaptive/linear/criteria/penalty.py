@@ -6,17 +6,18 @@
 The linear branch continues the quadratic one with its slope. (Appendix A.2 of
 the paper prints slope (delta_2 - delta)^2 = 1 there, half of it.)
 
-D grows with the curvature where a chain is, and so do the slopes of log det
-(I + D) and of h: one chain in a neck, |mu| far above 1, outweighs all others
-and shrinks the proposal to nothing. `influence` weighs a chain by
+D grows with the curvature at the state of a chain, and so do the slopes of
+log det (I + D) and of h. One chain in a narrow region, with |mu| far above 1,
+would outweigh all others and shrink the proposal to nothing. Except under the
+papers' rule, `influence` weighs a chain by
 
-  w(|mu|) = 1 / max(1, |mu|)^2
+  w(|mu|) = 1 / max(1, |mu|)^2,
 
-so that its slopes fall as 1 / |mu|, under the rules other than the papers'. The
-energy error there is left to the acceptance, of which a chain has its share.
+so that its slopes fall as 1 / |mu|. Its energy error still counts by the
+acceptance, where all chains have equal shares.
 
 Source: Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
-https://arxiv.org/abs/2110.14625; here gamma moves in proportion to itself, and
+https://arxiv.org/abs/2110.14625. Here gamma moves in proportion to itself and
 may fall. w is ours.
 """
 
@@ -37,7 +38,7 @@ PenaltyState = collections.namedtuple(
 
 
 class Penalty(NamedTuple):
-  """A term taken off the entropy, with its own weight."""
+  """A term that is subtracted from the entropy, with its own weight."""
 
   init: Callable[..., Any]
   # (state, transition) -> [chains...]
@@ -63,12 +64,12 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
   """Builds the penalty gamma h(|mu|).
 
   Args:
-    threshold: delta, in (0, 1): |mu| below it costs nothing.
-    weights: Bounds of gamma; it starts at the lower one.
-    rate: Rate of gamma per step.
-    slack: Mean penalty below which gamma falls again; 0 lets it only rise.
-    bound_influence: Whether to weigh chains by w, and to count 1 at most of
-      each for gamma.
+    threshold: delta, in (0, 1); a smaller |mu| costs nothing.
+    weights: Bounds of gamma, which starts at the lower bound.
+    rate: Relative rate of gamma per step.
+    slack: Mean penalty below which gamma falls; with 0 it only rises.
+    bound_influence: Whether to weigh chains by w, and to count at most 1 for
+      each chain in the move of gamma.
 
   Returns:
     A `Penalty`.
@@ -119,7 +120,7 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
 
 
 def influence(transition):
-  """Returns w of each chain, [chains...], a constant of the scale factor."""
+  """Returns w of each chain, [chains...], held constant in the factor C."""
   return tf.stop_gradient(1.0 / tf.maximum(_size(transition), 1.0) ** 2)
 
 

@@ -1,8 +1,9 @@
-"""One surrogate for the first fits, another for those after.
+"""One surrogate for the first fits, another for the later ones.
 
-Early in a run, when states lie anywhere, a surrogate whose score decays by
-itself is the safer one; later, one that is cheap to follow. Source: Strathmann
-et al. (2015), section 5, https://arxiv.org/abs/1506.02564.
+Early in a run states lie anywhere, and a surrogate whose score decays is safer.
+Later a surrogate that is cheap to follow is better.
+
+Source: Strathmann et al. (2015), section 5, https://arxiv.org/abs/1506.02564.
 """
 
 import collections
@@ -32,15 +33,16 @@ def in_turn(first, then, num_first_fits=2):
   Args:
     first: An `interfaces.Surrogate`, for example
       `kernel_exponential_family_lite(1000)`.
-    then: Another, for example `kernel_exponential_family_finite(1000)`.
+    then: Another surrogate, for example
+      `kernel_exponential_family_finite(1000)`.
     num_first_fits: Fits of `first`, a positive int.
 
   Returns:
     An `interfaces.Surrogate`.
 
   Raises:
-    ValueError: If the two need histories of different size, or the number is
-      no positive int.
+    ValueError: If the two need histories of different size, or
+      `num_first_fits` is no positive int.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -89,7 +91,7 @@ def in_turn(first, then, num_first_fits=2):
     return _Params(params.num_fits + 1.0, of_first, of_then)
 
   def current(name):
-    """Returns a function of (params, *args): that of the one in turn."""
+    """Returns a function (params, *args), that of the current surrogate."""
     return lambda params, *args: tf.cond(
       params.num_fits <= num_first_fits,
       lambda: getattr(first, name)(params.first, *args),
@@ -109,7 +111,7 @@ def in_turn(first, then, num_first_fits=2):
 
 
 def _update_fn(first, then, num_first_fits):
-  """Returns the function that adds draws to the one in turn, if either can."""
+  """Returns a function that adds draws to the current surrogate, or `None`."""
   if not (first.update or then.update):
     return None
 

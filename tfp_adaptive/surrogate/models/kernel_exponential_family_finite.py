@@ -43,21 +43,21 @@ def kernel_exponential_family_finite(
   shape=1,
   online=False,
 ):
-  """Returns a surrogate of fixed size: the one to start with.
+  """Returns a surrogate of fixed size, the first one to try.
 
-  A fit costs n m^2 + m^3, a score m d per chain, whatever the length of the
-  run. Bandwidth, metric, regularisation and whether a Gaussian is the base of
-  the density are chosen by cross-validation. Cosines do not decay: outside of
-  the draws the score is faded to zero.
+  A fit costs n m^2 + m^3, and a score m d per chain, whatever the length of the
+  run. Cross-validation chooses bandwidth, metric, regularization and whether a
+  Gaussian is the base of the density. Cosines do not decay, so that the score
+  is faded to zero outside of the draws.
 
   Args:
     num_points: n, draws of the history that a fit uses, a positive int.
     num_features: m, a positive int.
-    kernel: `'gaussian'`, or `'rational_quadratic'`: a mixture of bandwidths.
+    kernel: `'gaussian'`, or `'rational_quadratic'` for a mixture of bandwidths.
     shape: Shape of the rational quadratic kernel, a positive int; 1 mixes
       most.
-    online: Whether draws can be added to a fit by `update`, at m^2 d per draw:
-      its params then hold m^2 more numbers.
+    online: Whether draws can be added to a fit by `update`, at m^2 d per draw.
+      The params then hold m^2 more numbers.
 
   Returns:
     An `interfaces.Surrogate`.
@@ -120,7 +120,7 @@ def _draw(event_size, dtype, seed, num_features, mixture):
     [event_size, num_features], dtype, normal_seed
   )
   if mixture:
-    # Gamma of an integer shape: a sum of exponentials.
+    # A Gamma draw of integer shape is a sum of exponentials.
     exponentials = -random.log_uniform(
       [mixture, num_features], dtype, scale_seed
     )

@@ -2,14 +2,15 @@
 
   f(x) = sum_j c_j exp(-|v - p_j|^2),   p_j the draws z_j in coordinates v = B z
 
-With M = B^T B and u = M z, derivatives in z are -2 K_ij (u_i - u_j) and
-K_ij (4 |u_i - u_j|^2 - 2 tr M). All kernels decay, so that the score does.
+Let M = B^T B and u = M z. A kernel K_ij has the gradient -2 K_ij (u_i - u_j) in
+z, and its Laplacian is K_ij (4 |u_i - u_j|^2 - 2 tr M). The score decays,
+because all kernels do.
 
-Centers p_j may be some of the draws only: the objective is then still that of
-all of them, minimised in the span of few kernels, m of the n.
+The centers p_j may be m of the n draws. The objective still counts all draws,
+and is minimized in the span of m kernels.
 
-Source: Strathmann et al. (2015), section 4.2 and Proposition 1,
-https://arxiv.org/abs/1506.02564; few centers as in Sutherland et al. (2018),
+Sources: Strathmann et al. (2015), section 4.2 and Proposition 1,
+https://arxiv.org/abs/1506.02564; for fewer centers, Sutherland et al. (2018),
 https://arxiv.org/abs/1705.08360.
 """
 
@@ -40,22 +41,22 @@ class _Centers(collections.namedtuple('_Centers', ['points', 'is_used'])):
 def kernel_exponential_family_lite(num_points=500, num_centers=None):
   """Returns a surrogate whose score decays far from its draws.
 
-  A fit costs n m^2, a score m d per chain. Bandwidth, metric, regularisation
-  and whether a Gaussian is the base of the density are chosen by
-  cross-validation. The one for burn-in; of one price,
-  `kernel_exponential_family_finite` learns from more draws.
+  Use it for the warm-up. At the same cost, `kernel_exponential_family_finite`
+  learns from more draws. A fit costs n m^2, and a score m d per chain.
+  Cross-validation chooses bandwidth, metric, regularization and whether a
+  Gaussian is the base of the density.
 
   Args:
     num_points: n, draws of the history that a fit uses, a positive int.
-    num_centers: m, how many of them are centers of kernels, spread evenly over
-      chains and time, a positive int, at most n; all of them by default. Fewer
-      make a fit of low rank, for histories of thousands of draws.
+    num_centers: m, number of draws that are centers of kernels, spread evenly
+      over chains and time, a positive int, at most n; n by default. Fewer
+      centers make a fit of low rank, for histories of thousands of draws.
 
   Returns:
     An `interfaces.Surrogate`.
 
   Raises:
-    ValueError: If one of them is not such an int.
+    ValueError: If a number is out of its range.
 
   References:
     Strathmann et al. (2015), Proposition 1, https://arxiv.org/abs/1506.02564.
@@ -137,7 +138,7 @@ def _moments(data, maps, draws, base):
 
     G_jk = 4 sum_i w_i K_ij K_ik (u_i - u_j) . (u_i - u_k)
 
-  is a_ij + a_ik + u_j . u_k: two products of matrices.
+  is a_ij + a_ik + u_j . u_k, so that two matrix products are enough.
   """
   kernels, slopes, centers = _kernels(data, maps, draws.points)
   weighted = draws.weights[:, None] * kernels

@@ -3,8 +3,7 @@
   f(x) = sum_j c_j psi_j(B z) - z^T P z / 2,   z = C^-1 (x - center)
 
 B holds metric and bandwidth of the kernel, P the Gaussian base (or zero). Fits
-run in float64 whatever the dtype of the state: their matrices are nearly
-singular.
+always run in float64, because their matrices are nearly singular.
 """
 
 import collections
@@ -37,10 +36,10 @@ class Params(
     map: B, [d, d].
     precision: P, [d, d].
     coefficients: c, [m].
-    data: What tells the basis functions apart, in coordinates v = B z.
-    choice: `score_matching.Choice`, [] each: the next fit starts there.
-    sums: `score_matching.Sums` where draws can be added, float64 whatever the
-      dtype of the rest; otherwise empty.
+    data: Data of the basis functions, in coordinates v = B z.
+    choice: `score_matching.Choice`, [] each, where the next fit starts.
+    sums: `score_matching.Sums`, always float64, if draws can be added; else
+      empty.
   """
 
   __slots__ = ()
@@ -50,10 +49,10 @@ def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):
   """Returns an `interfaces.Surrogate`.
 
   Args:
-    name: Its name.
+    name: Name of the surrogate.
     num_points: Draws per fit.
     basis: `score_matching.Basis`.
-    choice: `score_matching.Choice` of floats that the first search is around.
+    choice: `score_matching.Choice` of floats, the center of the first search.
     online: Whether params have the sums that `update` needs.
   """
 
@@ -86,7 +85,7 @@ def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):
 
 
 def _no_sums(size):
-  """Returns sums of no fit: a factor of zeros."""
+  """Returns the sums before a fit, with a factor of zeros."""
   return score_matching.Sums(
     tf.zeros([size, size], tf.float64), tf.zeros([size], tf.float64)
   )
@@ -115,7 +114,7 @@ def _fit(basis, params, points, weights, online):
   dtype = points.dtype
   params = params._replace(sums=())
   params, points, weights = _cast((params, points, weights), tf.float64)
-  weights /= tf.reduce_sum(weights)  # One in float64 as well.
+  weights /= tf.reduce_sum(weights)  # Their sum is one in float64 too.
   scores = control_flow.in_stage(
     lambda x, params: _score(basis, params, x), points, params
   )

@@ -1,4 +1,4 @@
-"""Score matching in a linear model, its free parameters cross-validated.
+"""Score matching in a linear model, with cross-validated free parameters.
 
 The model is f(z) = sum_j c_j psi_j(B z) - a z^T P z / 2, in coordinates z in
 which the target has unit scale. Its objective (Hyvarinen, 2005)
@@ -6,8 +6,8 @@ which the target has unit scale. Its objective (Hyvarinen, 2005)
   J(c) = sum_i w_i ( tr D^2 f(z_i) + |D f(z_i)|^2 / 2 )
 
 is quadratic, J = c^T G c / 2 - h^T c + const., and J + (r / 2) |c|^2 has its
-minimum at c = (G + r I)^-1 h. Candidates of (B, a, r) are compared by
-J on draws that they were not fitted to, each quarter of them held out once.
+minimum at c = (G + r I)^-1 h. Candidates of (B, a, r) are compared by J on
+held-out draws. Each quarter of the draws is held out once.
 
 Source: Strathmann et al. (2015), section 4, https://arxiv.org/abs/1506.02564;
 the Gaussian base and the choice among metrics are this library's.
@@ -37,27 +37,27 @@ __all__ = [
   'solve',
 ]
 
-_MAX_POINTS = 512  # Of the draws, in the comparison of candidates.
+_MAX_POINTS = 512  # Most draws in the comparison of candidates.
 _NUM_FOLDS = 4  # Blocks of draws; each is held out once.
-_BANDWIDTH_FACTOR = 8.0  # Between neighbouring candidates.
+_BANDWIDTH_FACTOR = 8.0  # Between neighboring candidates.
 _REGULARIZATION_FACTOR = 100.0
 _BANDWIDTHS = (1e-1, 1e3)
 _REGULARIZATIONS = (1e-9, 1.0)
-# Tried in every metric, with and without base, wherever the search has got to:
-# early draws can lead it far astray.
+# Bandwidths that every fit tries in every metric, with and without base,
+# because early draws can mislead the search.
 _ANCHORS = (2.0, 32.0)
-# Of the candidate that is the Gaussian base and nothing else: few draws, those
-# of one slow chain for example, support no more.
+# Regularization of the candidate that is the Gaussian base alone. Few draws,
+# such as those of one slow chain, support no more.
 _NO_KERNEL = 1e12
-_LEAST_SUPPORT = 0.02  # Of the base's weight a.
+_LEAST_SUPPORT = 0.02  # Least weight a of the base.
 
 
 class Basis(NamedTuple):
   """Basis functions psi_j(v) of unit bandwidth, at v = B z.
 
-  `data` is the structure that tells them apart. `at` gives it in coordinates
-  v; all functions below it take that form, with leading dimensions [k...] where
-  maps B [k..., d, d] have them.
+  `data` is the structure that defines the functions. `at` returns it in
+  coordinates v, with the leading dimensions [k...] of maps B [k..., d, d]. All
+  functions below `at` take it in this form.
   """
 
   # (event_size, dtype, seed) -> data before any draw.
@@ -75,12 +75,12 @@ class Basis(NamedTuple):
   moments: Callable
   # (data, c [m], v [..., d]) -> sum_j c_j psi_j(v), [...].
   value: Callable
-  # (data, c [m], v [..., d]) -> its gradient in v, [..., d].
+  # (data, c [m], v [..., d]) -> gradient in v of this sum, [..., d].
   gradient: Callable
   # (data, B, z [n, d]) -> gradients in z of all functions [n, d, m] and their
-  # Laplacians [n, m]; None where `data` are the draws.
+  # Laplacians [n, m]; None if `data` are the draws.
   features: Optional[Callable] = None
-  # A regularisation that suits most bandwidths: its units are the basis' own.
+  # A regularization that suits most bandwidths, in units of the basis.
   regularization: float = 1e-3
 
 
@@ -94,7 +94,7 @@ class Choice(
   Attributes:
     bandwidth: sigma / d of the kernel exp(-|z|^2 / sigma).
     regularization: r in units of trace(G) / n.
-    base_weight: a, 0 or what held-out draws support of it, at most 1.
+    base_weight: a, 0 or the weight that held-out draws support, at most 1.
     metric: Number of the metric, integral.
   """
 
@@ -122,20 +122,19 @@ class Fitted(
 
 
 def choose(basis, data, draws, base, metrics, choice):
-  """Fits the best neighbour of `choice` among all metrics.
+  """Fits the best neighbor of `choice` among all metrics.
 
   Args:
     basis: `Basis`.
-    data: Its data, in coordinates z.
+    data: Data of the basis, in coordinates z.
     draws: `Draws`.
     base: P, [d, d].
-    metrics: Lower-triangular factors T of kernel metrics, [l, d, d]: the kernel
-      sees T^-1 z.
+    metrics: Lower-triangular factors T of kernel metrics, [l, d, d]; the kernel
+      takes T^-1 z.
     choice: `Choice` to search around.
 
   Returns:
-    `Fitted`; its coefficients are NaN where the best fit has no Cholesky
-    factor.
+    `Fitted`; its coefficients are NaN if the best fit has no Cholesky factor.
   """
   stage = control_flow.in_stage
   few = stage(_at_most, draws)
@@ -180,8 +179,8 @@ def choose(basis, data, draws, base, metrics, choice):
 def add(basis, params, points):
   """Returns coefficients and `Sums` of a fit with draws [b, d] added.
 
-  Bandwidth, metric, frame and r n stay those of the fit: what is left is a
-  change of the factor by b d columns. Rows that are not finite are left out.
+  Bandwidth, metric, frame and r n stay those of the fit, so that the factor
+  changes by b d columns only. Rows that are not finite are left out.
 
   Args:
     basis: `Basis` with `features`.
@@ -192,7 +191,7 @@ def add(basis, params, points):
   points = tf.where(is_finite, points, 0.0)
   is_finite = tf.cast(is_finite, points.dtype)
   slopes, laplacians = basis.features(params.data, params.map, points)
-  # -P z along the slopes; precision P has the weight a of the base in it.
+  # P z along the slopes; this P includes the weight a of the base.
   along = tf.linalg.matvec(
     slopes, tf.matmul(points, params.precision), transpose_a=True
   )
@@ -235,7 +234,7 @@ def _back_substitute(factor, rhs):
 def _cross_validate(basis, maps, data, choices, draws, base, held_out):
   """Returns J of every candidate on draws that it was not fitted to, [k].
 
-  All from sums over the folds: J of a fold is quadratic in c as well.
+  They follow from sums over the folds, because J of a fold is quadratic in c.
   """
   shape = ps.shape(draws.points)
   fold = Draws(
@@ -262,8 +261,9 @@ def _cross_validate(basis, maps, data, choices, draws, base, held_out):
 def _held_out_base(draws):
   """Returns (q, t), [] each, of J = a^2 q / 2 - a t of the Gaussian base.
 
-  Of -a z^T P z / 2 with P not fitted to the fold that judges it: draws of one
-  slow chain are worth few, and on its own draws a Gaussian always looks right.
+  The base is -a z^T P z / 2, where P is not fitted to the fold that judges it.
+  Draws of one slow chain are worth few independent draws, and on its own draws
+  every Gaussian looks right.
   """
   size = ps.shape(draws.points)[-1]
   points = tf.reshape(draws.points, [_NUM_FOLDS, -1, size])
@@ -292,8 +292,8 @@ def _base_score(choices, draws, base):
 def _supported_weight(held_out):
   """Returns the weight of the base that the held-out draws support, [].
 
-  The minimum of J over a: below one where draws are few, or those of a chain
-  that has not met all of the target.
+  It minimizes J over a. It is below one if draws are few, or if their chain has
+  not seen the whole target.
   """
   square, trace = held_out
   weight = tf.clip_by_value(trace / square, _LEAST_SUPPORT, 1.0)
@@ -303,15 +303,15 @@ def _supported_weight(held_out):
 def _candidates(metrics, choice, held_out, regularization):
   """Returns maps [k, d, d] and `Choice` of [k]: two grids through `choice`.
 
-  One over bandwidth and regularisation, one over metrics and bases: a full grid
-  is dear, and fits follow each other. A base has the weight that `held_out`,
-  of `_held_out_base`, supports.
+  One grid is over bandwidth and regularization, the other over metrics and
+  bases. A full grid would be expensive, and later fits continue the search. A
+  base has the weight that `held_out`, from `_held_out_base`, supports.
   """
   dtype = metrics.dtype
   size = tf.cast(ps.shape(metrics)[-1], dtype)
   num_metrics = ps.shape(metrics)[0]
   support = _supported_weight(held_out)
-  # The base alone says nothing of a kernel: the search starts anew.
+  # The base alone says nothing about a kernel, so the search starts again.
   is_alone = choice.regularization > _REGULARIZATIONS[1]
   anchor = tf.constant(regularization, dtype)
   start = tf.where(is_alone, anchor, choice.regularization)
@@ -354,10 +354,10 @@ def _candidates(metrics, choice, held_out, regularization):
 
 
 def _at_most(draws):
-  """Returns draws to compare on, of equal weights.
+  """Returns draws of equal weights for the comparison of candidates.
 
-  Folds are blocks of them: neighbours in the history are neighbours in time,
-  and those of one chain are alike.
+  Folds are blocks of these draws, because neighbors in the history are
+  neighbors in time and alike.
   """
   num_points = ps.minimum(ps.shape(draws.points)[0], _MAX_POINTS)
   num_points -= num_points % _NUM_FOLDS

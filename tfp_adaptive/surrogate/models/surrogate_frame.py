@@ -1,8 +1,9 @@
-"""Coordinates of a surrogate: where its draws have mean 0 and unit scale.
+"""Coordinates of a surrogate, in which its draws have mean 0 and unit scale.
 
   z = C^-1 (x - center),   C C^T = sharpness^-1
 
-and where it stops: its score fades as (reach / r)^4 beyond the farthest draw.
+The score fades as (reach / r^2)^2 where the squared distance r^2 from the
+center exceeds `reach`, beyond the farthest draw.
 """
 
 import collections
@@ -24,8 +25,8 @@ __all__ = [
   'whiten',
 ]
 
-_MARGIN = 1.5  # Of squared distance, beyond the farthest draw.
-_LEAST_SPREAD = 1e-3  # Squared distance; its mean is about the dimension.
+_MARGIN = 1.5  # Reach, in units of the squared distance of the farthest draw.
+_LEAST_SPREAD = 1e-3  # Least such distance; the mean is about the dimension.
 
 
 class Frame(
@@ -33,21 +34,21 @@ class Frame(
     'Frame', ['center', 'inverse_factor', 'whitener', 'reach']
   )
 ):
-  """Where the draws are.
+  """The place and the scale of the draws.
 
   Attributes:
-    center: Their mean, [d].
+    center: Mean of the draws, [d].
     inverse_factor: C^-1, [d, d].
-    whitener: Inverse Cholesky factor of their covariance, [d, d]; distances r
-      are measured in it.
-    reach: Square of the distance where the score begins to fade, [].
+    whitener: Inverse Cholesky factor of their covariance, [d, d], in which
+      distances r are measured.
+    reach: Squared distance from which the score fades, [].
   """
 
   __slots__ = ()
 
 
 def start(event_size, dtype):
-  """Returns the frame of no draws: no point is outside."""
+  """Returns the frame before any draws, in which no point is outside."""
   identity = tf.linalg.eye(event_size, dtype=dtype)
   return Frame(
     center=tf.zeros([event_size], dtype),
@@ -63,13 +64,13 @@ def from_draws(points, weights, scores):
   Args:
     points: [n, d].
     weights: [n].
-    scores: The score there as far as it is known, [n, d].
+    scores: Scores at the points as far as they are known, [n, d].
 
   Returns:
-    `Frame`, its reach NaN where the draws are one point; P of the Gaussian base
-    in its coordinates [d, d]; lower-triangular factors [3, d, d] of metrics:
-    the coordinates themselves, those of the covariance, and those of x up to a
-    scale.
+    `Frame`, with reach NaN if the draws are one point; P of the Gaussian base
+    in its coordinates, [d, d]; and lower-triangular factors of metrics,
+    [3, d, d]. The metrics are those of the coordinates z, of the covariance,
+    and of x up to a scale.
   """
   mean, covariance = weighted_points.moments(points, weights)
   size = ps.shape(points)[-1]
@@ -82,7 +83,7 @@ def from_draws(points, weights, scores):
   whitened = tf.matmul(points - mean, whitener, transpose_b=True)
   distances = tf.where(weights > 0.0, tf.reduce_sum(whitened**2, axis=-1), 0.0)
   farthest = tf.reduce_max(distances)
-  # NaN, a failed fit, for draws that are all one point but for rounding.
+  # Draws that are one point up to rounding give NaN, a failed fit.
   reach = tf.where(farthest > _LEAST_SPREAD, _MARGIN * farthest, np.nan)
   frame = Frame(mean, inverse_factor, whitener, reach)
   seen = tf.matmul(
@@ -115,7 +116,7 @@ def fade(frame, x):
 
 
 def is_inside(frame, x):
-  """Returns whether x is no farther than the farthest draws, [...]."""
+  """Returns whether the squared distance of x is within reach, [...]."""
   return _squared_distance(frame, x) <= frame.reach
 
 

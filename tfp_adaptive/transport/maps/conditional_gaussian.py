@@ -1,26 +1,27 @@
 """Conditional Gaussians: given a few drivers, the rest is normal.
 
-With w = (x - m) / e coordinate by coordinate, u = w_D the drivers, R the rest,
+w = (x - m) / e by coordinate, u = w_D are k drivers, and R is the rest:
 
-  w_R = P(u)^-1 h(u) + L(u)^-T y_R,   w_D = y_D,   P = L L^T,   y = C z,
-  P(u) = sum_t exp(b_t.u) P_t,
-  h(u) = sum_t exp(b_t.u) (h_t + H_t u) + u^T Q u,
+    w_R = P(u)^-1 h(u) + L(u)^-T y_R,   w_D = y_D,   P = L L^T,   y = C z,
+    P(u) = sum_t exp(b_t.u) P_t,
+    h(u) = sum_t exp(b_t.u) (h_t + H_t u) + u^T Q u
 
-where P_t is diagonal or tridiagonal and positive semi-definite: a bijection
-for any params, O(d k (T + k)) beside C. Means of hierarchies, likelihoods and
-random walks with unknown scales are of this form, and bent ridges: a prior of
-scale exp(u) gives a term of exponent -2, a normal likelihood one of exponent 0.
+Each of T matrices P_t is diagonal or tridiagonal, and positive semi-definite.
+The map is a bijection for any params, and costs O(d k (T + k)) beside C. Means
+of hierarchies, likelihoods and random walks with unknown scales have this form,
+and so do bent ridges. A prior of scale exp(u) gives a term with exponent -2,
+and a normal likelihood gives a term with exponent 0.
 
-It is fitted to pairs of a state x and the gradient g of the log density there.
-Where the rest is normal given the drivers,
+The map is fitted to pairs of a state x and the gradient g of the log density
+there. If the rest is normal given the drivers, every pair has
 
-  g_R = h(u) - P(u) w_R
+    g_R = h(u) - P(u) w_R.
 
-pair by pair, so that linear regressions find the terms without noise, from
-chains that have not seen the whole of the posterior; the density of the drivers
-that is left is their marginal one. Drivers and exponents are those with the
-least loss on pairs held out. Then C has the least Fisher divergence in y.
-`fits.conditional` and `fits.search` do that in NumPy, between blocks of steps.
+Linear regressions then find the terms without noise, even if chains have not
+seen the whole posterior. They leave the marginal density of the drivers.
+Drivers and exponents are those with the least loss on held-out pairs. Then C
+has the least Fisher divergence in y. `fits.conditional` and `fits.search` do
+this in NumPy, between blocks of steps.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -74,30 +75,30 @@ def conditional_gaussian(
   """Builds a conditional Gaussian, for hierarchies and paths.
 
   Args:
-    drivers: Indices, in the flattened state, of the coordinates given which the
-      others are normal or nearly so, log scales and means of a hierarchy, a
-      sequence of ints; `None`: found, on pairs held out.
-    num_drivers: The most that are found.
-    structure: Of the others' precision given the drivers: `'diagonal'`, or
-      `'tridiagonal'` for a path in time, whose neighbours in the flattened
-      state depend on each other and are of one unit.
-    bent: Whether means of the others follow products of two drivers as well,
-      for ridges like a parabola: Q. It takes more pairs to fit.
-    exponents: Of the terms of `drivers`, a float for a unit of each: -2 for the
-      log scale of a normal prior, 0 for a mean; `None`: found with the
-      drivers. With both given nothing is searched.
-    preconditioner: Structure of C, inside; dense by default.
+    drivers: Indices in the flattened state, a sequence of ints. Given these
+      coordinates, such as log scales and means of a hierarchy, the others are
+      nearly normal. By default drivers are found on held-out pairs.
+    num_drivers: Largest number of drivers that are found.
+    structure: Structure of the others' precision given the drivers:
+      `'diagonal'`, or `'tridiagonal'` for a path in time, whose neighbors in
+      the flattened state depend on each other and have one unit.
+    bent: Whether means of the others also follow products of two drivers (Q),
+      for ridges like a parabola. This needs more pairs.
+    exponents: Exponents of the terms of `drivers`, a float for each: -2 for the
+      log scale of a normal prior, 0 for a mean. By default they are found. If
+      drivers and exponents are given, nothing is searched.
+    preconditioner: Structure of C; dense by default.
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
 
   Returns:
     An `interfaces.Transport`, to be fitted to pairs.
 
   Raises:
-    ValueError: If the drivers are no ints, or repeat themselves, exponents are
-      not as many floats, or the structure is another; at the start of a
-      kernel, if drivers are not coordinates of the state or leave no other.
+    ValueError: If drivers are no ints or repeat themselves, exponents are not
+      as many floats, or the structure is unknown. At the start of a kernel, if
+      drivers are not coordinates of the state or leave no other.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -137,7 +138,7 @@ def conditional_gaussian(
         inside, start, *(tf.constant(rows, dtype) for rows in pairs)
       )
 
-    # What has a closed form of both spreads is dense, C itself its params.
+    # A structure with a closed form of both spreads is dense, its params C.
     is_dense = inside.fisher_factor is not None
     found = np.array(drivers_lib.first(size, given, num_drivers)), exponents
     if exponents is None:
@@ -177,7 +178,7 @@ class _ConditionalGaussian(tfb.Bijector):
     return self._map(x)[1] + self._operator.log_abs_determinant()
 
   def _map(self, x):
-    """Returns f(x), and log |det| without C's, of rows of any batch shape."""
+    """Returns f(x), and log |det| without that of C, for any batch shape."""
     shape = ps.shape(x)
     rows = scale_factor.apply(
       self._operator, tf.reshape(x, ps.stack([-1, shape[-1]]))

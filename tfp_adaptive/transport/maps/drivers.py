@@ -11,7 +11,7 @@ __all__ = ['as_exponents', 'as_indices', 'check_preconditioner', 'first']
 
 
 def as_indices(drivers, num_drivers):
-  """Returns the drivers as ints, or `None` where they are to be found."""
+  """Returns the drivers as ints, or `None` if they are to be found."""
   if drivers is None:
     arguments.check_count(num_drivers, 'num_drivers', 3)
     return None
@@ -50,7 +50,7 @@ def as_exponents(exponents, drivers):
 
 
 def check_preconditioner(preconditioner):
-  """Refuses what is not one structure for the whole state."""
+  """Refuses a value that is not one structure for the whole state."""
   if getattr(preconditioner, 'takes_part_sizes', True):
     raise ValueError(
       '`preconditioner` must be one structure for the whole state, but got '
@@ -60,7 +60,7 @@ def check_preconditioner(preconditioner):
 
 
 def first(event_size, given, num_drivers):
-  """Returns the drivers given, or places, -1, for those that are found."""
+  """Returns the given drivers, or -1 for each driver that is to be found."""
   size = tf.get_static_value(event_size)
   if size is None or size < 2:
     raise ValueError(

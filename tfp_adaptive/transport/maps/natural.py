@@ -1,4 +1,4 @@
-"""A conditional Gaussian in natural parameters, as functions of rows."""
+"""The map of `conditional_gaussian` without C, as functions of rows."""
 
 import collections
 
@@ -32,13 +32,14 @@ class Natural(
   Attributes:
     mean: m, [d].
     log_scale: l, [d].
-    drivers: D, [k] int32; -1: none in this place.
+    drivers: D, [k] int32; -1 for a place without a driver.
     exponents: b, [T, k]; zero for the first term, which drivers' rows have.
     offset: h, [T, d].
-    slope: H, [T, d, k], of the drivers; bent, [T, d, k + k (k + 1) / 2], of
-      their products two by two as well, which the first term alone has.
-    slack: r, [T, d], not negative.
-    edge: s w of coordinates t and t + 1, [T, d]; [T, 0]: there are none.
+    slope: H, [T, d, k], slopes in the drivers. If bent, [T, d, k + k (k + 1) /
+      2], with slopes in products of two drivers, which only the first term has.
+    slack: r of `linalg.markov_factor`, [T, d], not negative.
+    edge: s w of `linalg.markov_factor`, for coordinates t and t + 1, [T, d];
+      [T, 0] without edges.
   """
 
   __slots__ = ()
@@ -49,8 +50,8 @@ def of_scale(size, drivers, scale, is_path, is_bent=False):
 
   Args:
     size: d, int.
-    drivers: Ints; one term more than there are.
-    scale: [].
+    drivers: Ints; there is one more term than drivers.
+    scale: The multiple, [].
     is_path: Whether there are edges.
     is_bent: Whether there are products of drivers.
   """
@@ -109,7 +110,7 @@ def _to_normal(natural, given, deviations):
 
 
 def _drivers(rows, natural):
-  """Returns the drivers' entries, [n, k], zero for none."""
+  """Returns u, the drivers' entries, [n, k]; zero without a driver."""
   picked = tf.gather(rows, tf.maximum(natural.drivers, 0), axis=-1)
   return tf.where(natural.drivers >= 0, picked, tf.zeros([], rows.dtype))
 
@@ -121,7 +122,7 @@ def _terms(exponents, distances):
 
 
 def _inputs(distances, slope):
-  """Returns 1 and what the slope is of, u and perhaps its products, [n, M]."""
+  """Returns 1, u, and products of u if the slope has them, [n, M]."""
   parts = [tf.ones_like(distances[..., :1]), distances]
   count = distances.shape[-1]
   if slope.shape[-1] > count:
@@ -147,7 +148,7 @@ def _factor(natural, distances):
     return tf.sqrt(slack), pull * tf.math.rsqrt(slack)
   edge = tf.matmul(weights, natural.edge)
   size = tf.abs(edge)
-  # Where terms have edges of both signs, what they lose is on the diagonal.
+  # If terms have edges of both signs, the part that cancels is on the diagonal.
   spare = tf.matmul(weights, tf.abs(natural.edge)) - size
   spare = tf.maximum(spare, 0.0)
   before = tf.concat([tf.zeros_like(spare[:, :1]), spare[:, :-1]], axis=-1)

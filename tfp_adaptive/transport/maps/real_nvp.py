@@ -2,7 +2,7 @@
 
   (a, b) -> (a, b g(s(a)) + t(a)),   then the same with a and b exchanged
 
-Source: Dinh, Sohl-Dickstein and Bengio (2017), Density estimation using real
+Sources: Dinh, Sohl-Dickstein and Bengio (2017), Density estimation using real
 NVP, https://arxiv.org/abs/1605.08803; Hirt, Titsias and Dellaportas (2021),
 section 4.5, https://arxiv.org/abs/2110.14625.
 """
@@ -23,32 +23,32 @@ __all__ = ['real_nvp']
 
 tfb = tfp.bijectors
 
-_SCALE_BOUNDS = (0.5, 2.0)  # Of g.
+_SCALE_BOUNDS = (0.5, 2.0)  # Range of g.
 
 
 @shown.remembers_call
 def real_nvp(num_pairs=1, hidden_sizes=(50, 50), init_scale=None, seed=0):
   """Builds a RealNVP that starts as the identity times a scale.
 
-  Each pair of coupling layers shifts and scales the second half b of the
-  coordinates by functions of the first half a, then a by functions of b; g is
-  a sigmoid onto (1/2, 2), and s, t are the outputs of one network per
-  layer. Further pairs work on coordinates in another order, fixed at random.
-  The last layer of each network starts at zero.
+  A pair of coupling layers shifts and scales the second half b of coordinates
+  by functions of the first half a, then a by functions of b. g is a sigmoid
+  onto (1/2, 2), and s, t are the outputs of one network per layer.
+  Further pairs work on coordinates in another order, fixed at random. The last
+  layer of each network starts at zero.
 
   Args:
     num_pairs: Pairs of coupling layers; the paper has one.
     hidden_sizes: Units of the hidden layers of each network.
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
-    seed: Int, of the first weights and of the orders.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
+    seed: Seed of the first weights and of the orders, an int.
 
   Returns:
     An `interfaces.Transport`.
 
   Raises:
-    ValueError: If an argument is not one of those allowed; at the start of a
+    ValueError: If an argument is not one of those allowed. At the start of a
       kernel, if the state has fewer than two coordinates.
 
   Example:
@@ -157,7 +157,7 @@ class _RealNVP(tfb.Bijector):
 
 
 def _halves(rows, order):
-  """Returns the two halves of the coordinates, in an order or their own."""
+  """Returns the two halves of the coordinates, in the order if there is one."""
   if order is not None:
     rows = tf.gather(rows, order, axis=-1)
   num_first = _num_first(rows.shape[-1])
@@ -180,7 +180,7 @@ def _orders(event_size, num_pairs, seed):
 def _coupling(params):
   """Returns the function from one half to the scale and shift of the other."""
   low, high = _SCALE_BOUNDS
-  # The sigmoid of this is where g = 1.
+  # g(0) = 1 with this offset, so that a layer starts as the identity.
   offset = math.log((1.0 - low) / (high - 1.0))
 
   def scale_and_shift(rows):
@@ -196,8 +196,7 @@ def _network(params, rows):
   chains = ps.shape(rows)[:-1]
   rows = state_parts.as_rows(rows)
   for weights, bias in params[:-1]:
-    # Its second derivative is not zero: the curvature of the target is learned
-    # through it.
+    # Softplus has a second derivative, through which curvature is learned.
     rows = tf.math.softplus(tf.matmul(rows, weights) + bias)
   weights, bias = params[-1]
   outputs = tf.matmul(rows, weights) + bias

@@ -1,8 +1,8 @@
 """A transport from any network of bijectors: f(z) = exp(10 r) network(z).
 
-The scale of every coordinate stands outside the network, so that the network
-works on numbers of order one whatever the units of the state, and the
-adaptation can find a first scale.
+The scale of every coordinate is outside of the network. The network then works
+on numbers of order one in any units of the state, and the adaptation can find a
+first scale.
 """
 
 import collections
@@ -17,8 +17,8 @@ __all__ = ['ScaledParams', 'scaled']
 
 tfb = tfp.bijectors
 
-# Scales are learned this much faster than weights: an optimizer that moves all
-# entries at one rate moves a log scale by ten times that rate.
+# Scales are learned this much faster than weights. An optimizer moves all
+# entries at one rate, and so a log scale by ten times that rate.
 _GAIN = 10.0
 
 
@@ -50,8 +50,8 @@ def scaled(init_network, network, name='scaled', init_scale=None):
       [..., event_size], twice differentiable: no ReLU.
     name: Name of the transport.
     init_scale: First scale of all coordinates, in units of the state: a
-      positive float, a function of the event size, or `None`: found by the
-      adaptation.
+      positive float or a function of the event size. By default the adaptation
+      finds it.
 
   Returns:
     An `interfaces.Transport`.
