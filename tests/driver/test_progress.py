@@ -46,7 +46,9 @@ def _shown(text):
 
 
 def _written(stream, steps=range(0, 101, 10), **options):
-  with progress_lib.Progress(100, stream=stream, **options) as progress:
+  with progress_lib.Progress(
+    100, stream=stream, num_discarded=50, **options
+  ) as progress:
     for step in steps:
       progress.update(step, 'adapt' if step < 50 else 'sample', 0.5)
   return stream.getvalue() if stream else ''
@@ -58,7 +60,7 @@ def test_a_bar_is_one_line_written_anew(kind):
   assert text.count('\r') == 11 and text.count('\n') == 1
   bar = '#' * 24
   assert _shown(text) == [
-    f'sample 100/100 [{bar}] accept 0.50 10 steps/s, 0 s left',
+    f'sampling 50/50 [{bar}] accept 0.50 10 steps/s, 0 s left',
     '',
   ]
 
@@ -67,8 +69,9 @@ def test_elsewhere_there_are_lines_now_and_then():
   text = _written(io.StringIO(), steps=range(101))
   assert '\r' not in text
   lines = text.splitlines()
-  assert len(lines) == 11 and lines[0] == 'adapt 0/100 accept 0.50'
-  assert lines[-1] == 'sample 100/100 accept 0.50 1 steps/s, 0 s left'
+  assert len(lines) == 11 and lines[0] == 'warm-up 0/50 accept 0.50'
+  assert lines[5] == 'warm-up 50/50 accept 0.50 1 steps/s, 50 s left'
+  assert lines[-1] == 'sampling 50/50 accept 0.50 1 steps/s, 0 s left'
 
 
 @pytest.mark.parametrize('kind', [io.StringIO, _Terminal, _Notebook])
@@ -151,6 +154,6 @@ class _Closed(_Terminal):
 
 def test_a_pipe_that_is_closed_ends_the_report_and_no_run(monkeypatch):
   stream = _Closed()
-  assert _written(stream).count('/100') == 2
+  assert _written(stream).count('/50') == 2
   monkeypatch.setattr(progress_lib.sys, 'stderr', None)
   _written(None)

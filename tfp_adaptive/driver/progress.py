@@ -82,10 +82,13 @@ class Progress:
   """Reports steps done, acceptance, step rate and time left.
 
   Use as a context manager; `update` after every block. On a terminal and in a
-  notebook it is a bar.
+  notebook it is a bar. Steps are counted apart in the warm-up and in sampling.
+  The bar and the time left are those of the whole run.
   """
 
-  def __init__(self, num_steps, reports=SHOWN, is_kept=True, stream=None):
+  def __init__(
+    self, num_steps, reports=SHOWN, is_kept=True, stream=None, num_discarded=0
+  ):
     """Makes a report that has not begun.
 
     Args:
@@ -94,8 +97,9 @@ class Progress:
       is_kept: Whether the bar stays when it ends. If not, lines are written
         only if the run is long, because a larger run reports it.
       stream: Stream to write to; `None`: stderr.
+      num_discarded: Number of steps in the warm-up.
     """
-    self._num_steps = num_steps
+    self._num_steps, self._num_discarded = num_steps, num_discarded
     self._stream = stream or sys.stderr
     # A service, or a program without a console, has no stderr.
     self._callback = reports.callback
@@ -160,7 +164,7 @@ class Progress:
       return
     self._last = now
     rate = (step - self._first_step) / max(now - self._start, 1e-9)
-    line = f'{phase} {step}/{self._num_steps}'
+    line = self._count(step)
     if self._is_bar:
       filled = _BAR_WIDTH * step // max(1, self._num_steps)
       line += f' [{"#" * filled}{"." * (_BAR_WIDTH - filled)}]'
@@ -173,6 +177,12 @@ class Progress:
       self._rewrite(line)
     else:
       self._put(f'{line}\n')
+
+  def _count(self, step):
+    first = self._num_discarded
+    if first and step <= first:
+      return f'warm-up {step}/{first}'
+    return f'sampling {step - first}/{self._num_steps - first}'
 
   def _rewrite(self, line):
     """Writes a line over the one before, cut where a terminal would wrap."""

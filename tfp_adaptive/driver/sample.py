@@ -233,7 +233,9 @@ def sample_until(  # noqa: D417
       block_size,
       jit_compile,
       _Folders(checkpoint_dir, draws_dir),
-      progress_lib.Progress(plan.num_steps, reports),
+      progress_lib.Progress(
+        plan.num_steps, reports, num_discarded=plan.num_discarded
+      ),
       devices,
       seconds_left,
     )

@@ -142,7 +142,9 @@ class HostEngine(kept.Kept):
     total = self.num_adaptation_steps + num_draws
     taken, cut_by = [], ''
     try:
-      with progress_lib.Progress(total, run.reports) as progress:
+      with progress_lib.Progress(
+        total, run.reports, num_discarded=self.num_adaptation_steps
+      ) as progress:
         while self.num_steps < total:
           if run.seconds_left is not None and run.seconds_left() <= 0.0:
             cut_by = '`max_seconds`'
