@@ -136,8 +136,8 @@ def learned_factor(
   step_size = np.asarray(own.step_size)
   if step_size.size > 1:
     raise ValueError(
-      f'There is no one matrix where step sizes are {step_size.shape}, one for '
-      'each chain. Use `tfpa.frozen(kernel, results)`.'
+      'There is no single matrix, because each chain has its own step size '
+      f'(shape {step_size.shape}). Use `tfpa.frozen(kernel, results)`.'
     )
   return step_size.item() * operator.to_dense().numpy()
 

@@ -75,11 +75,12 @@ def cache_compilations(directory: types.Path | None = None) -> str:
   if _FLAG in flags:
     raise ValueError(
       f'{_VARIABLE} sets another folder already: {flags!r}. Call '
-      '`tfpa.cache_compilations` once, or take that out of the environment.'
+      f'`tfpa.cache_compilations` only once, or remove `{_FLAG}...` from the '
+      'environment variable.'
     )
   if tfp_private.has_started():
     raise RuntimeError(
-      'TensorFlow has run an op already, and reads its flags but once. Call '
+      'TensorFlow has run an op already, and reads its flags only once. Call '
       '`tfpa.cache_compilations()` right after the imports.'
     )
   _check_is_writable(folder)

@@ -81,8 +81,8 @@ def warnings_before(kernel, state, results):
   """Yields warnings about a kernel, a density or a start, before the run."""
   if not getattr(kernel, 'is_calibrated', True):
     yield (
-      f'{type(kernel).__name__} is not calibrated: its draws are not of the '
-      'target. Put it inside of `tfp.mcmc.MetropolisHastings`.'
+      f'{type(kernel).__name__} is not calibrated: its draws do not have the '
+      'target distribution. Put it inside of `tfp.mcmc.MetropolisHastings`.'
     )
   yield from _shape_warnings(state, results)
   yield from _mixing_warnings(kernel, state, results)
@@ -138,9 +138,9 @@ def _mixing_warnings(kernel, state, results):
   ):
     yield (
       'The log density of a chain changes when another chain moves: it mixes '
-      'chains, or is random. Of a density that mixes chains the draws are not: '
-      'sum and multiply over the axes of an event only, the last ones; the '
-      'first axis is chains.'
+      'chains, or is random. If it mixes chains, the draws have another '
+      'distribution. Sum and multiply only over the last axes, those of an '
+      'event. The first axis is chains.'
     )
 
 
@@ -163,9 +163,9 @@ def _likelihood_warnings(kernel, state, results):
     yield (
       '`log_likelihood_fn` returned other values when it was called again at '
       f'the starts ({second.flat[0]:.6g} after {first.flat[0]:.6g}): draws '
-      'would not be of the posterior. Draw its random numbers once, outside '
-      'of it; for an estimate of a density take `tfpa.adaptive_metropolis` '
-      'with `target_is_stochastic=True`.'
+      'would have another distribution than the posterior. Draw its random '
+      'numbers once, outside of it. If it estimates a density, use '
+      '`tfpa.adaptive_metropolis` with `target_is_stochastic=True`.'
     )
 
 
@@ -212,11 +212,11 @@ def warnings_after(kernel, states, trace, results, worst):
   if diverging is not None and np.mean(diverging) > 0.01:
     yield (
       f'{np.mean(diverging):.1%} of the recorded proposals diverged (log ratio '
-      'below -1000, or a density that is NaN or infinite, or that is no '
-      'function of the state). Where the support of the target ends they '
-      'are rejected rightly, and a bijector to unconstrained space spares '
-      'them; inside of it expect bias near the regions they could not enter, '
-      'and reparameterise the target.'
+      'below -1000, or a density that is NaN or infinite, or that changes '
+      'between calls at one state). Outside of the support this is right, and '
+      'a bijector to unconstrained space avoids it. Inside the support, expect '
+      'bias near the regions that proposals could not enter: reparameterize '
+      'the target.'
     )
   for one, _, own in stack.ours(kernel, None, results):
     yield from one.warnings_after(own, trace)
@@ -250,10 +250,9 @@ def _convergence_warnings(worst):
   if rhat > convergence.LARGEST_RHAT:
     yield (
       f'R-hat is {min(rhat, 1000.0):.3f} in {place}, above '
-      f'{convergence.LARGEST_RHAT}: chains, or their halves, disagree, and '
-      'averages over the draws are not to be relied on. Adapt and sample '
-      'longer; if that does not help, reparameterise the target, or try '
-      'another sampler.'
+      f'{convergence.LARGEST_RHAT}: chains, or their halves, disagree. Do not '
+      'rely on averages over the draws. Adapt and sample longer. If that does '
+      'not help, reparameterize the target, or try another sampler.'
     )
     return
   small = [
@@ -267,7 +266,7 @@ def _convergence_warnings(worst):
   if small:
     yield (
       f'Few effective draws: {", ".join(small)}, below '
-      f'{convergence.LEAST_ESS:.0f}, and R-hat itself is not to be relied on. '
+      f'{convergence.LEAST_ESS:.0f}, so that R-hat is not reliable either. '
       'Sample longer.'
     )
 

@@ -151,8 +151,8 @@ class LazyDraws:
     axes = tuple(sorted(int(i) % self.ndim for i in axes))
     if 0 not in axes:
       raise ValueError(
-        f'Over axis {axis} of draws on disk the result would be as long as '
-        'they are. Take axis 0 too, or `np.asarray` of a slice first.'
+        f'A result over axis {axis} would be as long as the draws on disk. '
+        'Add axis 0, or call `np.asarray` on a slice of the draws first.'
       )
     return axes
 
@@ -175,8 +175,8 @@ class LazyDraws:
       )
     if len(key) - num_ellipses > self.ndim:
       raise IndexError(
-        f'Draws of {self.ndim} axes take as many indices at most, but got '
-        f'{len(key) - num_ellipses}.'
+        f'Draws with {self.ndim} axes take at most {self.ndim} indices, but '
+        f'got {len(key) - num_ellipses}.'
       )
     place = (
       [one is Ellipsis for one in key].index(True)
@@ -201,8 +201,8 @@ def _check_options(**options):
   given = [name for name, value in options.items() if value is not None]
   if given:
     raise ValueError(
-      f'Draws on disk are averaged without {", ".join(map(repr, given))}. Give '
-      'them to numpy with `np.asarray` of the draws, or of a slice.'
+      f'Draws on disk do not support the option {", ".join(map(repr, given))}. '
+      'Use numpy on `np.asarray` of the draws, or of a slice.'
     )
 
 

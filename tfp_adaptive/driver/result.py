@@ -139,7 +139,7 @@ class SampleResult(
     words = (('rhat', 'R-hat at most', '.3f'), ('ess_bulk', 'bulk ESS', '.0f'))
     words += (('ess_tail', 'tail ESS', '.0f'),)
     worst, every = self.run['worst'], self.run.get('worst_of_every', 1)
-    of_every = f', of one draw in {every}' if every > 1 and worst else ''
+    of_every = f', from one draw in {every}' if every > 1 and worst else ''
     said = ', '.join(
       f'{text} {worst[field][0]:{form}} ({worst[field][1]})'
       for field, text, form in words

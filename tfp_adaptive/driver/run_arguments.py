@@ -55,8 +55,8 @@ def check_folders(checkpoint_dir, draws_dir):
   """Refuses a `draws_dir` that is no path, and two folders at once."""
   if draws_dir is not None and checkpoint_dir is not None:
     raise ValueError(
-      'A run with `draws_dir` goes on from there by itself. Leave '
-      '`checkpoint_dir` away.'
+      'A run with `draws_dir` resumes from that folder. Leave out '
+      '`checkpoint_dir`.'
     )
   if draws_dir is not None and not isinstance(draws_dir, str | os.PathLike):
     raise ValueError(

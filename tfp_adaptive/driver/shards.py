@@ -47,7 +47,7 @@ def device_names(devices):
     raise ValueError(
       f"`devices` must be None, 'all' or a list of names, one for each shard, "
       f"but got {devices!r}. Write for example `devices=['/GPU:0', '/GPU:1']`; "
-      'a name may stand there twice.'
+      'a name may occur twice.'
     )
   names = []
   for given in devices:
@@ -222,9 +222,9 @@ def _check_divides(state, results, num_shards):
     shown = ', '.join(str(part.shape) for part in tf.nest.flatten(state))
     raise ValueError(
       f'`devices` has {num_shards} names, but the log density of the start '
-      f'{shown} is one number: it is one chain, and nothing can be divided. '
-      'Start [chains, ...], with a density of [chains], or leave `devices` '
-      'away.'
+      f'{shown} is one number, so there is one chain, which cannot be '
+      'divided. Start with the shape [chains, ...] and a density of the shape '
+      '[chains], or leave out `devices`.'
     )
   for part in tf.nest.flatten(state) if num_shards > 1 else ():
     count = part.shape[0] if part.shape.rank else 0

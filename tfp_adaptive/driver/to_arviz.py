@@ -55,9 +55,9 @@ def checked_names(states, names=None):
   found = [found] if isinstance(found, str) else list(found)
   if len(found) != num_parts or not are_names(found):
     raise ValueError(
-      f'The {num_parts} part(s) of the state need as many different names, '
-      f'none of them {" or ".join(map(repr, _TAKEN))} or with a slash, but got '
-      f'{found!r}. Rename them in the model, or, of a `SampleResult`, write '
+      f'The {num_parts} part(s) of the state need {num_parts} different names '
+      f'without slashes, other than {" and ".join(map(repr, _TAKEN))}, but got '
+      f'{found!r}. Rename them in the model, or for a `SampleResult` write '
       f'for example `to_arviz(names={[f"x{i}" for i in range(num_parts)]})`.'
     )
   return found
