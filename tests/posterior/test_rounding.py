@@ -169,7 +169,7 @@ def test_a_large_constant_is_sampled_right_or_not_at_all(dtype):
     assert abs(deviation - 1.0) > 0.1 and not posterior.converged
     failed = posterior.failed[-1]
     assert 'rounding noise' in failed and '`dtype=tf.float64`' in failed
-    assert 'next: do what is said of it above' in repr(posterior)
+    assert 'next: follow the advice in the failed check' in repr(posterior)
 
 
 def test_values_that_are_no_numbers_are_noise_without_bound():

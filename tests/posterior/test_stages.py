@@ -296,8 +296,8 @@ def test_half_of_the_gradients_are_of_draws(monkeypatch):
   [
     (
       False,
-      'the user ended the run in its warm-up: these are the states that it '
-      'had reached, no draws of the posterior',
+      'the user ended the run in its warm-up: the result holds the last states '
+      'of the warm-up, which are not draws of the posterior',
     ),
     # Adapted, but without a block of draws.
     (True, '1 draw of each chain is too few to judge'),
@@ -316,7 +316,7 @@ def test_an_interrupt_leaves_what_there_is(monkeypatch, is_settled, failed):
   assert posterior.ended_by == 'the user' and not posterior.converged
   assert posterior.unconstrained.shape == (1, 8, 2)
   assert posterior.failed == [failed]
-  advice = 'draw on with' if is_settled else 'give it more time'
+  advice = 'continue with' if is_settled else 'give it more time'
   assert f'next: {advice}' in repr(posterior)
 
 

@@ -83,7 +83,7 @@ def test_divergences_are_told_with_the_coordinate_they_are_near(
     trace = dict(log_accept_ratio=np.where(diverging, ratio, -0.1))
   verdict = _judged(values, most_diverging=most, **trace)
   assert verdict.where_diverging == 'x[1]'
-  assert ['diverged, where x[1]' in w for w in verdict.failed] == [True] * fails
+  assert ['there is x[1]:' in w for w in verdict.failed] == [True] * fails
   # Few of careful steps: another adaptation makes them no rarer.
   assert verdict.is_far_from_enough(1.0) == (share > 0.005)
 
@@ -121,7 +121,7 @@ def test_a_coordinate_that_never_moved_fails_by_name_beside_others():
   assert not list(verdict_lib.stuck('abc', draws))
   draws[..., 1] = 1.7e9
   (sentence,) = verdict_lib.stuck('abc', draws)
-  assert sentence.startswith('b never moved from 1.7e+09: ')
+  assert sentence.startswith('b never moved from 1.7e+09; its spread ')
   assert 'float64' in sentence
   # A gate of its own tells of all.
   assert not list(verdict_lib.stuck('abc', np.ones_like(draws)))
@@ -183,11 +183,9 @@ def test_moments_without_an_error_are_named_and_no_gate():
   assert 0.7 < verdict.heavy_tails['x[1]'] < 1.3 < verdict.heavy_tails['x[2]']
   of_means, of_variances = verdict.doubts
   k = verdict.heavy_means['x[2]']
-  assert f'mean of x[2] is not told by these draws (Pareto k {k:.2f}):' in (
-    of_means
-  )
+  assert f'error for the mean of x[2] (Pareto k {k:.2f}):' in of_means
   assert 'variance of x[2]' in of_variances
-  assert 'nor those of 1 more' in of_variances
+  assert ' and of 1 more coordinate(s):' in of_variances
   assert [f'heavy tails: {w}' for w in verdict.doubts] == [
     line for line in repr(verdict).splitlines() if 'Pareto' in line
   ]
@@ -245,10 +243,10 @@ def test_a_posterior_is_judged_by_what_its_chains_may(most, converged):
 def test_a_posterior_tells_its_heavy_tails_and_has_converged():
   posterior = _posterior(_heavy())
   assert posterior.converged
-  assert 'variance of x[2] is not told' in repr(posterior)
+  assert 'no reliable error for the variance of x[2]' in repr(posterior)
   table = posterior.table().splitlines()
   assert [line.count('*') for line in table] == [0, 0, 1, 2, 1]
-  assert table[-1] == '* of unknown error: tails are heavy'
+  assert table[-1] == '* the error is unknown, because tails are heavy'
   assert len({len(line) for line in table[:-1]}) == 1
   light = _posterior(_heavy()[..., :1])
   assert '*' not in light.table() and 'heavy' not in repr(light)
@@ -280,7 +278,7 @@ def test_advice_is_of_what_failed():
     posterior = _posterior(still.astype(dtype))
     assert f'rounding of {dtype}, subtract a const' in posterior.failed[-1]
     assert posterior.failed[-1].endswith(end)
-    assert 'next: do what is said of it above' in repr(posterior)
+    assert 'next: follow the advice in the failed check' in repr(posterior)
   never = _posterior(
     np.ones_like(values), target_log_prob=np.ones(values.shape[:2])
   )
@@ -329,12 +327,12 @@ def _no_move(values):
 
 
 _ADVICE = {
-  'unusable': 'do what is said of it above',
+  'unusable': 'follow the advice in the failed check above',
   'none moved': 'no step was accepted',
   'some still': 'start the chains nearer to each other',
   'apart': 'chains disagree; ',
-  'diverging': 'look at x[0], near which steps diverge',
-  'few': 'draw on with',
+  'diverging': 'look at x[0], whose values are unusual where steps',
+  'few': 'continue with',
 }
 
 
@@ -350,7 +348,7 @@ _ADVICE = {
     ([_two_modes, _no_numbers], 'unusable'),
     ([_nothing_but_no_numbers], 'unusable'),
     ([_no_move], 'none moved'),
-    # 1600 draws of 4 chains cannot be worth as many as are asked for.
+    # 1600 draws of 4 chains cannot have the effective draws that are asked for.
     ([], 'few'),
   ],
 )

@@ -154,7 +154,10 @@ def restore(density, header, arrays, reports):
     header['jit_compile'],
   )
   if engine.name != header['engine']['name']:
-    raise ValueError(f'The steps were of the engine {header["engine"]}.')
+    raise ValueError(
+      f'The file was written by the engine {header["engine"]["name"]!r}, but '
+      f'this call uses {engine.name!r}.'
+    )
   engine.load(header['engine'], arrays, reports)
   chains = Chains(engine, choice, density, header['counts']['num_draws'])
   chains.recorded = [(draws, trace)]
@@ -275,8 +278,8 @@ class Chains:
     found = []
     if not self.is_settled:
       found.append(
-        f'{self.cut_by} ended the run in its warm-up: these are the states '
-        'that it had reached, no draws of the posterior'
+        f'{self.cut_by} ended the run in its warm-up: the result holds the '
+        'last states of the warm-up, which are not draws of the posterior'
       )
     if self.error:
       found.append(

@@ -394,7 +394,7 @@ class Posterior:
       cells.append([name, *map(''.join, zip(values, marks))])
     lines = _aligned(cells)
     if np.any(list(is_heavy.values())):
-      lines.append('* of unknown error: tails are heavy')
+      lines.append('* the error is unknown, because tails are heavy')
     left = len(self.coordinate_names) - len(rows)
     if left:
       lines.append(f'and {left} more, see `summary()`')
@@ -449,9 +449,10 @@ class Posterior:
     """Returns the joint distribution that was sampled."""
     if self._problem.model is None:
       raise ValueError(
-        'A log density was sampled, which draws no data. Pass a '
-        '`tfd.JointDistribution` and its data to `sample_posterior`, or to '
-        '`posterior_predictive(model=...)` one of the same unknowns.'
+        'A log density was sampled, which cannot draw data. Pass a '
+        '`tfd.JointDistribution` and its data to `sample_posterior`, or pass a '
+        'joint distribution with the same unknowns to '
+        '`posterior_predictive(model=...)`.'
       )
     return self._problem.model
 
@@ -484,12 +485,12 @@ class Posterior:
   @property
   def _advice(self):
     if not self._chains.is_settled:
-      return 'give it more time; with `checkpoint_dir` the same call goes on'
+      return 'give it more time; with `checkpoint_dir` the same call resumes'
     advice = self.verdict.advice(self._is_unusable)
     if self.verdict.disagrees and self._has_flat_prior:
       return (
-        'check that the data determine every unknown with a flat prior; if '
-        f'they do, {advice}'
+        'check that the data determine every unknown with a flat prior. If '
+        f'they do: {advice}'
       )
     return advice
 

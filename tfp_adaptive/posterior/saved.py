@@ -230,11 +230,11 @@ def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
   given = _described(now)
   words = _changed_numbers(saved, given)
   if not words and saved.program != given.program:
-    words = 'its program is another one'
+    words = 'its program has changed'
   if words:
     raise ValueError(
       f'The log density has changed since the draws were made: {words}. Draws '
-      'of two densities belong to neither. Restore what the density reads '
+      'from two densities cannot be combined. Restore what the density reads '
       '(variables, arrays, tables, files), or call `sample_posterior` again.'
     )
 

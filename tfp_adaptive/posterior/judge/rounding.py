@@ -55,12 +55,12 @@ class Noise(NamedTuple):
     advice = (
       'Pass `dtype=tf.float64`, or write the model in float64'
       if dtype.name == 'float32'
-      else 'Take a constant out of the log density, or rescale it'
+      else 'Subtract a constant from the log density, or rescale it'
     )
     return (
       f'the log density, about {self.size:.2g}, has rounding noise of '
       f'{self.nats:.2g} nats in {dtype.name}, which decides acceptance (at '
-      f'most {MOST} may). {advice}'
+      f'most {MOST} is allowed). {advice}'
     )
 
 
@@ -130,9 +130,9 @@ def wrong_gradient(density, starts, seed=0):
   return (
     'The gradient is not that of the log density: along a short way from the '
     f'start of chain {worst} the density changes by {found.change[worst]:.3g} '
-    f'and its gradient says {found.integral[worst]:.3g}. Draws are right '
-    'nevertheless, but a run may never converge. Check `tf.custom_gradient` '
-    'and `tf.stop_gradient` in the model.'
+    f'and its gradient says {found.integral[worst]:.3g}. The draws stay exact, '
+    'because acceptance uses the density, but the run may never converge. '
+    'Check `tf.custom_gradient` and `tf.stop_gradient` in the model.'
   )
 
 

@@ -124,9 +124,11 @@ class Verdict(NamedTuple):
     """
     rhat = self.worst('rhat')
     if is_unusable:
-      return 'do what is said of it above: more draws change nothing'
+      return (
+        'follow the advice in the failed check above; more draws do not help'
+      )
     if self.is_brief:
-      return 'draw on with `posterior.more(n)`, or give more time'
+      return 'continue with `posterior.more(n)`, or give more time'
     if rhat is None:
       return (
         'no step was accepted: check the density and its gradient, and that '
@@ -135,19 +137,20 @@ class Verdict(NamedTuple):
     if self.still_chains:
       return (
         'start the chains nearer to each other by `init`, or write the model '
-        'in float64: chains that never moved say nothing of the posterior'
+        'in float64, because chains that never moved say nothing about the '
+        'posterior'
       )
     if rhat[0] > DISAGREEING_RHAT:
       return (
-        'chains disagree; if they sit in different modes average nothing, '
-        'otherwise give more `max_gradients`, or reparameterise'
+        'chains disagree; if they are in different modes, do not average over '
+        'them; otherwise give more `max_gradients`, or reparameterize'
       )
     if self.where_diverging and (self.share_diverging > self.most_diverging):
       return (
-        f'look at {self.where_diverging}, near which steps diverge: '
-        'reparameterise there, or give it a prior that keeps away'
+        f'look at {self.where_diverging}, whose values are unusual where steps '
+        'diverge: reparameterize it, or give it a prior that avoids this region'
       )
-    return 'draw on with `posterior.more(n)`, or give more `max_gradients`'
+    return 'continue with `posterior.more(n)`, or give more `max_gradients`'
 
   @property
   def disagrees(self) -> bool:
@@ -264,8 +267,8 @@ def stuck(names, draws):
     dtype = draws.dtype.name
     other = ', or write the model in float64' if dtype == 'float32' else ''
     yield (
-      f'{names[first]} never moved from {draws[0, 0, first]:.6g}{more}: where '
-      f'a spread is smaller than the rounding of {dtype}, subtract a constant'
+      f'{names[first]} never moved from {draws[0, 0, first]:.6g}{more}; its '
+      f'spread may be smaller than the rounding of {dtype}: subtract a constant'
       f'{other}'
     )
     return
@@ -276,10 +279,10 @@ def stuck(names, draws):
   worst = int(np.argmax(share))
   if share[worst] > _MOST_COARSE:
     yield (
-      f'neighbouring numbers of {draws.dtype.name} at {names[worst]}, about '
-      f'{draws[0, 0, worst]:.3g}, are {share[worst]:.2g} of its deviation '
-      f'apart (at most {_MOST_COARSE} may be): pass `dtype=tf.float64`, write '
-      'the model in float64, or subtract a constant'
+      f'{names[worst]} is about {draws[0, 0, worst]:.3g}, where adjacent '
+      f'{draws.dtype.name} numbers are {share[worst]:.2g} of its standard '
+      f'deviation apart (at most {_MOST_COARSE} is allowed): pass '
+      '`dtype=tf.float64`, write the model in float64, or subtract a constant'
     )
 
 
@@ -332,8 +335,9 @@ def _failures(verdict, min_ess):
       for value in (verdict.share_diverging, verdict.most_diverging)
     )
     yield (
-      f'{share} of the proposals diverged, where {verdict.where_diverging} is '
-      f'unusual (at most {most} may): chains miss what is narrow there'
+      f'{share} of the proposals diverged (at most {most} is allowed). The '
+      'coordinate that differs most from its mean there is '
+      f'{verdict.where_diverging}: chains may miss a narrow region near it'
     )
 
 
@@ -345,9 +349,10 @@ def _doubt(heavy, moment):
     moment: 'mean' or 'variance'.
   """
   name, k = next(iter(heavy.items()))
-  others = f', nor those of {len(heavy) - 1} more' if len(heavy) > 1 else ''
+  num_others = len(heavy) - 1
+  others = f' and of {num_others} more coordinate(s)' if num_others else ''
   return (
-    f'the error of the {moment} of {name} is not told by these draws (Pareto k '
+    f'the draws give no reliable error for the {moment} of {name} (Pareto k '
     f'{k:.2f}){others}: use quantiles, or draw more'
   )
 

@@ -145,6 +145,6 @@ def failures(results):
   stuck = np.sum(restarts == 0)
   if stuck:
     yield (
-      f'{stuck} of {restarts.size} chains never came from the widest '
-      'temperature: they know the modes they began in'
+      f'{stuck} of {restarts.size} chains never received a state from the '
+      'widest temperature, so they may not have left the mode where they began'
     )

@@ -95,12 +95,12 @@ class Choice(
     drivers = ', '.join(coordinates[i] for i in self.drivers)
     found = self.name + (f' driven by {drivers}' if drivers else '')
     if self.losses:
-      losses = ', '.join(
-        f'{loss:.2g} {"" if name == self.name else f"of a {name}"}'.strip()
+      losses = ', but '.join(
+        f'{loss:.2g}' + ('' if name == self.name else f' with a {name}')
         for name, loss in reversed(self.losses.items())
         if name in (self.name, next(iter(self.losses)))
       )
-      found += f'; loss held out {losses}'
+      found += f'; held-out loss {losses}'
     return found
 
 
