@@ -418,7 +418,7 @@ def test_what_is_pinned_in_another_model_keeps_its_value():
     posterior.posterior_predictive(model=other)
   other = _named(s=tfd.HalfNormal(10.0), mu=tfd.Normal(0.0, 1.0))
   with pytest.raises(
-    ValueError, match='mu are unknowns, s no data that depend'
+    ValueError, match='unknowns are mu, and these do not depend on them: s'
   ):
     posterior.posterior_predictive(model=other)
 

@@ -111,7 +111,7 @@ def _posterior(model, **options):
     (_normal, dict(init=None), '`init` says what the unknowns are'),
     (_normal, dict(init=[]), '`init` has no parts'),
     (_normal, dict(init=(3,)), r'A shape is written `tf.TensorSpec\(\[3\]\)`'),
-    (_normal, dict(init=_START.tolist()), r'rows `np.array\(\[...\]\)`'),
+    (_normal, dict(init=_START.tolist()), r'starts `np.array\(\[...\]\)`'),
     (_normal, dict(init=tf.TensorSpec([None, 3])), 'chains are not one of the'),
     (_normal, dict(init=tf.TensorSpec([0])), 'a number on every axis, 1 or mo'),
     (_normal, dict(init=np.zeros([4, 3], int)), 'shapes as floats'),
@@ -126,7 +126,7 @@ def _posterior(model, **options):
     ),
     (_positive, dict(bijectors=tfb.Exp), 'with its parentheses'),
     (_positive, dict(bijectors='exp'), "`tfb.Bijector`.*but got 'exp'"),
-    (_positive, dict(bijectors=[tfb.Exp(), None]), 'for each of x, `None`'),
+    (_positive, dict(bijectors=[tfb.Exp(), None]), 'for each of x, or `None`'),
     (_two, dict(init=_NAMED, bijectors={'c': tfb.Exp()}), r"got \['c'\]"),
     (
       _two,
@@ -136,10 +136,10 @@ def _posterior(model, **options):
     (
       _normal,
       dict(bijectors=tfb.CorrelationCholesky()),
-      'of events of 2 axes, but `init` of x has the shape',
+      'events with 2 or more axes, but `init` of x has the shape',
     ),
     (_normal, dict(y=_DATA), 'Bind its data before'),
-    (_normal, dict(num_burnin=100), "'num_burnin': no argument of this name"),
+    (_normal, dict(num_burnin=100), "'num_burnin' is no argument"),
     # Right ones.
     (_normal, {}, _TOO_FEW),
     (_normal, dict(init=_START), _TOO_FEW),

@@ -117,10 +117,10 @@ def _masked(x):
 @pytest.mark.parametrize(
   'model, data, message',
   [
-    (_GOOD, dict(sen=_DATA), "'sen': no .* mean, seen. Did you mean `seen`?"),
-    (_GOOD, dict(seen=_DATA, draws=500), "'draws': .* mean `num_draws`?"),
-    (_GOOD, dict(seen=_DATA, chains=4), "'chains': .* mean `num_chains`?"),
-    (_GOOD, dict(seen=_DATA, xyz=4), "'xyz': .* parts are mean, seen.$"),
+    (_GOOD, dict(sen=_DATA), "'sen' is .* mean, seen. Did you mean `seen`?"),
+    (_GOOD, dict(seen=_DATA, draws=500), "'draws' is .* mean `num_draws`?"),
+    (_GOOD, dict(seen=_DATA, chains=4), "'chains' is .* mean `num_chains`?"),
+    (_GOOD, dict(seen=_DATA, xyz=4), "'xyz' is .* value are mean, seen.$"),
     (_GOOD, dict(seen=_DATA[:3]), r'shape \(3,\), but the model draws \(4,\)'),
     (_GOOD, dict(seen=1.0), r'shape \(\), but the model draws \(4,\)'),
     (_GOOD, dict(seen=[_DATA, _DATA]), r'shape \(2, 4\), but the model draws'),
@@ -133,7 +133,7 @@ def _masked(x):
     (
       _GOOD.experimental_pin(seen=_DATA),
       dict(seen=_DATA),
-      "'seen': no unknown part of the model",
+      "'seen' is neither an argument nor a part",
     ),
     (_GOOD, dict(mean=0.0, seen=_DATA), 'nothing is left to be sampled'),
     (
@@ -142,7 +142,7 @@ def _masked(x):
       '`init` has the parts x, but the unk',
     ),
     (_GOOD, dict(seen=_DATA, bijectors=[]), '`bijectors` belong to a density'),
-    (_GOOD.log_prob, dict(seen=_DATA), 'joint distribution pass itself'),
+    (_GOOD.log_prob, dict(seen=_DATA), 'pass a joint distribution itself'),
     (_GOOD.log_prob, dict(max_gradient=9), 'mean `max_gradients`?'),
     (
       _joint(_RATE, lambda x: tfd.Sample(tfd.Exponential(x), 2, name='y')),
@@ -190,7 +190,7 @@ def _masked(x):
         autobatched=False,
       ),
       dict(y=_DATA[:3]),
-      r'batch shape \[3\], where chains are to be',
+      r'batch shape \[3\], but batch axes are reserved',
     ),
     (
       _joint(

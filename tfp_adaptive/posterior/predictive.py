@@ -48,9 +48,10 @@ def simulated(model, unknowns, seed, given=None, computed=()):
   known = {*unknowns, *given, *computed}
   drawn = [name for name in names if name not in known]
   if not drawn:
-    kept = f', {", ".join(given)} no data that depend on them' if given else ''
+    kept = f', and these do not depend on them: {", ".join(given)}'
     raise ValueError(
-      f'{", ".join(unknowns)} are unknowns{kept}: no data are drawn.'
+      'The model has no data to draw. Its unknowns are '
+      f'{", ".join(unknowns)}{kept if given else ""}.'
     )
   seed = random.sanitize(seed)
 
@@ -193,7 +194,7 @@ def _check_shapes(model, names, given):
       if not shape.is_compatible_with(part.shape):
         raise ValueError(
           f'{name} has the shape {part.shape}, but {shape} in the model that '
-          f'was passed. Pin the {name} of that model in it.'
+          f'was passed. Pin {name} in the model that you pass.'
         )
 
 

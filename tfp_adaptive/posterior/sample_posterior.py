@@ -183,8 +183,8 @@ def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
     _check_amount('max_seconds', max_seconds, '600`, or `None` for any', True)
   if num_draws * num_chains < 2 * min_ess:
     raise ValueError(
-      f'{num_draws} draws of {num_chains} chains cannot be worth '
-      f'`min_ess={min_ess}` effective ones: write `num_draws='
+      f'{num_draws} draws of {num_chains} chains are too few for '
+      f'`min_ess={min_ess}` effective draws: write `num_draws='
       f'{-(-2 * int(min_ess) // num_chains)}` or more, or a smaller `min_ess`.'
     )
 
@@ -232,15 +232,16 @@ def problem_of(model, init, bijectors, num_chains, pins):
   ):
     raise TypeError(
       '`model` must be a `tfd.JointDistribution`, with its data given by name, '
-      f'or a log density, a function, but got {type(model).__name__}. Of one '
-      'distribution pass `log_prob`, without calling it, and '
+      f'or a log density, a function, but got {type(model).__name__}. For a '
+      'single distribution pass its `log_prob` without calling it, and '
       '`init=tf.TensorSpec(event shape)`.'
     )
   if pins:
     raise ValueError(
-      f'{", ".join(map(repr, pins))}: no argument of this name, and a density '
-      'has no values to pin. Bind its data before, `lambda x: log_prob(x, '
-      'data)`; of a joint distribution pass itself, not its `log_prob`.'
+      f'{" and ".join(map(repr, pins))} {"are" if len(pins) > 1 else "is"} no '
+      'argument, and a density has no parts that take data. Bind its data '
+      'before, `lambda x: log_prob(x, data)`; pass a joint distribution '
+      'itself, not its `log_prob`.'
       f'{data_lib.did_you_mean(list(pins), _options())}'
     )
   return problem_lib.of_density(model, init, bijectors, num_chains)

@@ -343,8 +343,8 @@ def _check_mask(leaf, rule, mask):
     wrong = _offending(np.asarray(leaf.value), mask, rule.rank)
     raise ValueError(
       f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, '
-      f'and must be {rule.words}, but {wrong} is among them. Code them so, or '
-      'give them another distribution.'
+      f'and must be {rule.words}, but {wrong} is among them. Recode the data, '
+      'or give them another distribution.'
     )
 
 
@@ -360,10 +360,10 @@ def _refuse_point(leaf, rule):
   """Refuses data that are possible for single values of the unknowns only."""
   raise ValueError(
     f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, and '
-    f'must be {rule.words}. Unknowns have a say in that, '
-    'so that the data are impossible except at single points. Let unknowns '
-    'change the parameters of the distribution, and not its values; or give '
-    'numbers that are computed from unknowns noise, `tfd.Normal(value, scale)`.'
+    f'must be {rule.words}. This depends on unknowns, so the data are '
+    'impossible except at single points. Let unknowns change the parameters of '
+    'the distribution, and not its values; or add noise to numbers that are '
+    'computed from unknowns, `tfd.Normal(value, scale)`.'
   )
 
 
@@ -418,7 +418,7 @@ def parts_and_events(model):
       what += (
         '. A joint distribution that is a part of another one must be of the '
         'same kind: inside of `...AutoBatched` write `...AutoBatched`, and '
-        'instead of `tfd.Sample` around it give its parts the axes'
+        'give the axes to its parts instead of wrapping it in `tfd.Sample`'
       )
     raise target_call.explained(error, what) from error
   names, events = in_order(events)
@@ -468,8 +468,9 @@ def _check_pins(parts, pins, options):
   unknown = sorted(set(pins) - set(parts))
   if unknown:
     raise ValueError(
-      f'{", ".join(map(repr, unknown))}: no unknown part of the model, and no '
-      f'argument, has this name; the parts are {", ".join(parts)}.'
+      f'{" and ".join(map(repr, unknown))} {"are" if unknown[1:] else "is"} '
+      'neither an argument nor a part of the model without a value; the parts '
+      f'without a value are {", ".join(parts)}.'
       f'{did_you_mean(unknown, [*parts, *options])}'
     )
 
@@ -499,8 +500,8 @@ def _leaves(name, event, value):
       raise ValueError(f'{len(values)} values')
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
-      f'The data {name!r} are of a model inside of the model: give a structure '
-      f'like that of its events, {event}.'
+      f'The data {name!r} belong to a model inside of the model: give a '
+      f'structure like its events, {event}.'
     ) from error
   names = names or range(len(events))
   return [
@@ -527,7 +528,7 @@ def _check_values(name, event, value):
   if not event.is_compatible_with(value.shape):
     raise ValueError(
       f'The data {name!r} have the shape {value.shape}, but the model draws '
-      f'{event} there. Write the model for as many, or check the data.'
+      f'{event} there. Change the shape in the model, or check the data.'
     )
 
 
@@ -583,10 +584,10 @@ def _check_unknown(name, law):
     ) from error
   if bijector is None:
     raise ValueError(
-      f'{name} is drawn from `{said}`, onto whose support TFP has no map from '
-      'all real numbers. If it is data, give it by name; if it is discrete, '
-      'sum it out, as `tfd.HiddenMarkovModel` does of data, for gradients need '
-      'continuous unknowns; else write a log density, with `init` and '
+      f'{name} is drawn from `{said}`, for whose support TFP has no bijector. '
+      'If it is data, give it by name. If it is discrete, sum it out, because '
+      'gradients need continuous unknowns; `tfd.HiddenMarkovModel` sums out '
+      'discrete states. Otherwise write a log density, with `init` and '
       '`bijectors`.'
     )
 
@@ -614,8 +615,8 @@ def _check_is_of_one_chain(model):
   for shape in shapes:
     if shape.rank:
       raise ValueError(
-        f'A part of the model has the batch shape {shape.as_list()}, where '
-        'chains are to be. Write it for one chain as '
-        '`tfd.JointDistributionCoroutineAutoBatched`, or make the axes of '
-        'events: `tfd.Sample`, `tfd.Independent`.'
+        f'A part of the model has the batch shape {shape.as_list()}, but '
+        'batch axes are reserved for chains. Write the model for one chain as '
+        '`tfd.JointDistributionCoroutineAutoBatched`, or turn these axes into '
+        'event axes: `tfd.Sample`, `tfd.Independent`.'
       )

@@ -70,6 +70,6 @@ def unconstrained(bijector, names, starts):
       row = np.asarray(given)[np.argmin(is_finite)]
       raise ValueError(
         f'`init` of {name} is {row.tolist()} for chain {np.argmin(is_finite)}, '
-        f'out of the support of {name}, or at its end. Start inside.'
+        f'outside of the support of {name} or at its boundary. Start inside.'
       )
   return found

@@ -192,8 +192,9 @@ def _bounded(problem, possible, which, is_given):
     is_good = np.all(np.isfinite(starts), axis=-1)
     if not np.all(is_good):
       raise ValueError(
-        f'`init` of chain {np.argmin(is_good)} has values of the unknowns with '
-        'which the data are impossible, or at the end of those. Start inside.'
+        f'`init` of chain {np.argmin(is_good)} has values at which the data '
+        'are impossible, or at the boundary of such values. Start where the '
+        'data are possible.'
       )
   return problem._replace(
     target_log_prob_fn=target_log_prob_fn,
@@ -503,7 +504,8 @@ def _bijectors_like(init, names, bijectors):
   elif isinstance(bijectors, tfb.Bijector) and len(names) > 1:
     raise ValueError(
       f'`bijectors` is one, but `init` has {len(names)} parts '
-      f'({", ".join(names)}): give one for each, `None` for a real one.'
+      f'({", ".join(names)}): give one for each, `None` for an unknown without '
+      'bounds.'
     )
   else:
     found = _matched(init, bijectors)
@@ -511,8 +513,8 @@ def _bijectors_like(init, names, bijectors):
     if not isinstance(part, (tfb.Bijector, type(None))):
       raise ValueError(
         f'`bijectors` must be a `tfb.Bijector`, `tfb.Exp()` with its '
-        f'parentheses, for each of {", ".join(names)}, `None` for a real one, '
-        f'but got {part!r}.'
+        f'parentheses, for each of {", ".join(names)}, or `None` for an '
+        f'unknown without bounds, but got {part!r}.'
       )
   return [
     tfb.Identity() if part is None else supports.with_infinite_bounds(part)
@@ -539,8 +541,9 @@ def _matched(init, maps):
     maps = [None] * len(parts) if maps is None else maps
     if not isinstance(maps, (list, tuple)) or len(maps) != len(parts):
       raise ValueError(
-        f'`init` is a sequence of {len(parts)} parts, so `bijectors` is one of '
-        f'as many, `None` for a real one, but got {maps!r}.'
+        f'`init` is a sequence of {len(parts)} parts, so `bijectors` must be a '
+        f'sequence of {len(parts)}, `None` for an unknown without bounds, but '
+        f'got {maps!r}.'
       )
     return [m for pair in zip(parts, maps) for m in _matched(*pair)]
   return [maps]
@@ -567,8 +570,8 @@ def _as_starts(name, leaf, num_chains):
     raise ValueError(
       f'`init` of {name} is {leaf.tolist()!r}, one of the parts of `init`, but '
       f'must be `tf.TensorSpec(shape)` or an array of {num_chains} starts. A '
-      'shape is written `tf.TensorSpec([3])`, rows `np.array([...])`: the '
-      'parts of a list are arguments of the density.'
+      'shape is written `tf.TensorSpec([3])`, starts `np.array([...])`. Each '
+      'part of a list is one argument of the density.'
     )
   if len(leaf) != num_chains:
     raise ValueError(
@@ -588,12 +591,13 @@ def _unconstrained(name, event, bijector):
       'on every axis, 1 or more; chains are not one of them. Write for example '
       '`tf.TensorSpec([3])`, or `tf.TensorSpec([])` for one number.'
     )
-  if event.shape.rank < bijector.inverse_min_event_ndims:
+  least = bijector.inverse_min_event_ndims
+  if event.shape.rank < least:
     raise ValueError(
-      f'The bijector {bijector.name} of {name} is of events of '
-      f'{bijector.inverse_min_event_ndims} axes, but `init` of {name} has the '
-      f'shape {event.shape}. Write one of numbers, as `tfb.Exp()`, or the '
-      'shape that it takes.'
+      f'The bijector {bijector.name} of {name} takes events with {least} or '
+      f'more axes, but `init` of {name} has the shape {event.shape}. Pass a '
+      'bijector for single numbers, such as `tfb.Exp()`, or a shape with '
+      f'{least} or more axes.'
     )
   return bijector.inverse_event_shape(event.shape)
 

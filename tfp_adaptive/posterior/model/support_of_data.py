@@ -438,9 +438,9 @@ def _from_one(law, value):
 
 def _shares(law, value):
   if law.dtype.is_integer:  # TFP rounds the numbers of an array down.
-    words = '0 or 1, shares with `dtype=tf.float32` there'
+    words = '0 or 1 (for shares give the distribution `dtype=tf.float32`)'
     return [Rule((value == 0) | (value == 1), words, True)]
-  return [Rule((value >= 0) & (value <= 1), '0 or 1, or between')]
+  return [Rule((value >= 0) & (value <= 1), 'numbers from 0 to 1')]
 
 
 def _counts_of_trials(law, value):

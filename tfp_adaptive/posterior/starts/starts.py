@@ -19,9 +19,9 @@ _LEAST_GAIN, _LEAST_GAIN_PER_COORDINATE = 10.0, 2.0
 # Largest change that counts as rounding: in units of the last place, in nats.
 _ROUNDING, _NEGLIGIBLE = 16, 1e-2
 _MIXED = (
-  'it mixes chains, or is random. Sum and multiply over the axes of an event '
-  'only, the last ones; the first axis is chains. A joint distribution for one '
-  'chain is `tfd.JointDistributionCoroutineAutoBatched`.'
+  'it mixes chains, or is random. Sum and multiply only over the last axes, '
+  'those of an event. The first axis is chains. Write a joint distribution for '
+  'one chain as `tfd.JointDistributionCoroutineAutoBatched`.'
 )
 
 
@@ -123,7 +123,7 @@ def _without_a_start(problem, density, tried, values):
     )
   if problem.model is not None and data.has_probs(problem.model):
     what += (
-      ' Write `tfd.Bernoulli(logits=...)` in place of `probs=`: probabilities '
+      ' Write `tfd.Bernoulli(logits=...)` instead of `probs=`: probabilities '
       'round to 0 and 1.'
     )
   if density.dtype == tf.float32:
@@ -163,10 +163,10 @@ def _check(density, starts):
     hint = 'Sum over the axes of an event only: `tf.reduce_sum(..., axis=-1)`.'
     if shape == ():
       hint = (
-        'It sums over chains, or knows none of them: give every chain its own '
-        'density, `tf.reduce_sum(..., axis=-1)`, or take '
-        '`tfd.JointDistributionCoroutineAutoBatched` for a model that is '
-        'written for one.'
+        'It sums over chains, or is written for one chain: give every chain '
+        'its own density, `tf.reduce_sum(..., axis=-1)`, or write a joint '
+        'distribution for one chain as '
+        '`tfd.JointDistributionCoroutineAutoBatched`.'
       )
     raise ValueError(
       f'The log density has shape {shape} for {num_chains} chains, but must '
@@ -174,10 +174,10 @@ def _check(density, starts):
     )
   if np.ptp(starts, axis=0).max() == 0.0:
     raise ValueError(
-      'All chains start at one point, and R-hat can only tell those apart that '
-      'began so. Give starts that lie apart; of a joint distribution leave '
-      '`init` out, of a density write `init=tf.TensorSpec(event shape)`, and '
-      'they are drawn.'
+      'All chains start at one point, but R-hat needs chains that start apart. '
+      'Give starts that lie apart. Or let starts be drawn: leave out `init` '
+      'for a joint distribution, write `init=tf.TensorSpec(event shape)` for a '
+      'density.'
     )
   _check_others(density.evaluate, starts)
 
@@ -205,7 +205,7 @@ def _check_others(evaluate, starts):
   if np.any(change > np.maximum(rounding, _NEGLIGIBLE)):
     warnings.warn(
       f'The log density of a chain changes by {np.nanmax(change):.2g} when '
-      f'another chain moves, more than numbers of its size round: {_MIXED}',
+      f'another chain moves, more than rounding explains: {_MIXED}',
       stacklevel=9,  # The line that called `sample_posterior`.
     )
 
