@@ -34,8 +34,8 @@ def let_go(graph):
   """Makes sure that a graph is freed once no program needs it.
 
   Targets and many distributions call `tf.custom_gradient`, and the cache of
-  TFP's bijectors keeps graphs as well. The graphs of loops and branches are
-  included; the graph of a `tf.function` that is called inside is not.
+  TFP's bijectors keeps graphs too. The graphs of loops and branches are treated
+  as well, but not the graph of a `tf.function` that is called inside.
 
   Args:
     graph: A `tf.Graph`, traced to its end.

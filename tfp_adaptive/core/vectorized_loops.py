@@ -51,7 +51,7 @@ def _converted(pfor_input):
 
 
 class _OtherStackingError(Exception):
-  """Raised if a turn stacks what is the same for all, as a random number."""
+  """Raised if a turn stacks a value that is the same for all elements."""
 
 
 class _Loop:

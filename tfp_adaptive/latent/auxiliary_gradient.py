@@ -1,6 +1,6 @@
 """Auxiliary gradient proposals (aGrad-z, aGrad-u) for latent Gaussian models.
 
-With t = delta / 2 and R = C (C + t I)^-1, in coordinates centered at the mean,
+In coordinates centered at the mean,
 
   u ~ N(x, t I),  z = u + t g(x),  y ~ N(R z, t R).
 
@@ -118,7 +118,13 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
     return y, (u, z)
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """Returns the paper's g(z, y) - g(z, x), or j(x, y, u) - j(y, x, u)."""
+    """Returns the paper's g(z, y) - g(z, x), or j(x, y, u) - j(y, x, u).
+
+      g(z, y) = (z - y - t / 2 g(y)) . g(y)
+      j(x, y, u) = (x - R (u + t / 2 g(y))) . g(y)
+
+    R is linear and symmetric, so that only R (g(y) - g(x)) is needed.
+    """
     u, z = drawn
     if self._parameters['auxiliary'] == 'z':
 

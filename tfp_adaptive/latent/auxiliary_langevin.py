@@ -1,6 +1,6 @@
 """Auxiliary MALA: the auxiliary construction without a Gaussian prior.
 
-  u ~ N(x, t I),  z = u + t g(x),  y ~ N(z, t I),  t = delta / 2
+  u ~ N(x, t I),  z = u + t g(x),  y ~ N(z, t I)
 
 The move is accepted given u or z, and MALA integrates them out. A comparison
 shows what the auxiliary variable costs.

@@ -1,6 +1,6 @@
 """Crank-Nicolson proposals, with and without gradients, for latent fields.
 
-With t = delta / 2 and R = C (C + t I)^-1, in coordinates centered at the mean,
+In coordinates centered at the mean,
 
   pCNL  y ~ N(2 / (2 + delta) x + delta / (2 + delta) C g(x),
               delta (delta + 4) / (2 + delta)^2 C)
@@ -149,7 +149,13 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     return y, ()
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """Returns the paper's k(x, y) - k(y, x), which is 0 without gradient."""
+    """Returns k(x, y) - k(y, x), which is 0 without gradient.
+
+    With g = g(y),
+
+      CNL   k = 1/2 (x - y) . g + delta / 4 ((x + y) . C^-1 g - g . g)
+      pCNL  k = ((2 + delta) x . g - 2 y . g - delta / 2 g . C g) / (4 + delta)
+    """
     del drawn
     if not self.uses_gradient:
       return tf.zeros_like(current.state[..., 0])

@@ -44,8 +44,8 @@ class EllipticalSliceResults(
   Attributes:
     accepted_results: `LatentResults` of the state, without gradient.
     angle: Angle by which the state was rotated, [chains...].
-    has_divergence: Whether f was NaN or +inf at a tried angle, or was high
-      enough at none, so that the state stayed, [chains...] bool.
+    has_divergence: Whether f was NaN or +inf at a tried angle, or no angle was
+      found and the state stayed, [chains...] bool.
     seed: [2] int32.
   """
 

@@ -1,6 +1,6 @@
 """Marginal gradient proposal (mGrad) for latent Gaussian models.
 
-With t = delta / 2 and R = C (C + t I)^-1, in coordinates centered at the mean,
+In coordinates centered at the mean,
 
   y ~ N(R (x + t g(x)), t R (I + R))
 

@@ -1,7 +1,7 @@
 """Second-order marginal proposal: factorizing likelihoods, Markov priors.
 
-With t = delta / 2, in coordinates centered at the mean, g and H are the
-gradient and the diagonal Hessian of f at x, clipped to H <= 0:
+g and H are the gradient and the diagonal Hessian of f at x, clipped to H <= 0.
+In coordinates centered at the mean,
 
   y ~ N(A / t b, A + A^2 / t)
   A = (C^-1 + I / t - H)^-1,   b = x + t (g - H x)

@@ -9,9 +9,9 @@ loop per coordinate for all rows at once. It costs O(p d) in time and memory,
 and is as stable as back substitution. XLA compiles a body that touches few
 bytes into one tight loop, about 20 ns a turn for 10 rows on a CPU core. The
 x_{i+k} are therefore read back from where they were written, instead of
-carried. `bidiagonal` is faster for p = 1. Segments in lockstep,
-doubling and dense blocks lose more by loops or transposes than they gain. On an
-accelerator `banded_scan` is used.
+carried. `bidiagonal` is faster for p = 1. Segments in lockstep, doubling and
+dense blocks lose more by loops or transposes than they gain. On an accelerator
+`banded_scan` is used.
 """
 
 import tensorflow as tf

@@ -47,6 +47,8 @@ def _factor(slack, weight, sign):
   def gradient(of_diagonal, of_below):
     square = rest + weight
     of_square = 0.5 * (of_diagonal - of_below * below / diagonal) / diagonal
+    # rho_{t+1} has the derivative (w / square)^2 in rho_t, and (rho / square)^2
+    # in w_t, where square = rho_t + w_t.
     of_slack = _affine((weight / square) ** 2, of_square, is_reversed=True)
     of_weight = of_square - of_below * sign / diagonal
     of_weight += _next(of_slack) * (rest / square) ** 2

@@ -211,10 +211,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return super().cost_at(results, kind)
 
   def _mean_accept_prob(self, mh_results):
-    """Returns the acceptance that the step size follows, [].
-
-    A proposal may define its own.
-    """
+    """Returns the acceptance for the step size, by the proposal or the mean."""
     own = getattr(self.proposal, 'mean_accept_prob', None)
     return (own or adaptation_base.mean_accept_prob)(mh_results)
 
@@ -287,9 +284,9 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return results.num_updates
 
   def _num_updates_of_steps(self, results, statistics):
-    """Returns for how many steps it has followed this shape and kind of steps.
+    """Returns how long the step size has followed this shape and kind of steps.
 
-    A proposal that keeps its momentum changes its steps once lengths settle.
+    Proposals that keep momenta change their steps once lengths settle.
     """
     of_map = self._num_updates_of_map(results, statistics)
     if not (

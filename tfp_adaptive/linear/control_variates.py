@@ -1,7 +1,6 @@
 """Control variates that reduce the noise of MALA's gradient.
 
-In whitened units a = C^T g(x), b = C^T g(y), and e is the noise. With g(y) held
-constant, the gradient of min(0, r) in the tangent E of C (I + E) is
+With g(y) held constant, the gradient of min(0, r) in the tangent E is
 
   1{r < 0} F,   F = -1/2 d (e + d / 2)^T,   d = a - b.
 

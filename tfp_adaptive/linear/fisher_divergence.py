@@ -28,8 +28,8 @@ The structure decides how C is found:
 The closed form shrinks correlations if there are few states. With n states they
 are multiplied by 1 - 0.1 d^4 / (n^4 + d^4), and by 0 if n < d / 2. The errors
 of states and gradients are correlated, so that 500 states determine a direction
-of 500 coordinates. A condition number of 1e6 takes about 20 states for each
-dimension.
+that moves all of 500 coordinates. A condition number of 1e6 takes about 20
+states for each dimension.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
 Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845,

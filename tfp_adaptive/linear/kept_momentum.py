@@ -16,7 +16,7 @@ and the second one turns the momentum back.
 m is the best mean number of leapfrog steps if momenta are not kept. L is drawn
 from 1, ..., 2 l - 1, where l is the integer part of m / 2, at least 1. A fixed
 number would be half a period of some direction. While m is learned, no momentum
-is kept. By long trajectories, a chain that starts far out comes in before the
+is kept. Long trajectories then bring in a chain that starts far out, before the
 shared step size is too large for it.
 
 Sources: Horowitz (1991), A generalized guided Monte Carlo algorithm,

@@ -68,9 +68,9 @@ def relative_gradient(gain=4.0):
   The criterion gives the force. For the generalized speed measure it is the
   mean acceptance less its target, or less if the entropy asks for it. If moves
   of C cost more than steps of the chains (large d, few chains), up to 16 small
-  moves are summed and made at once. The structure's `move`
-  bounds the first step so that C stays invertible. Nothing here has the units
-  of the state, so that a rescaled target gives the rescaled path of C.
+  moves are summed and made at once. The structure's `move` bounds the first
+  line so that C stays invertible. Nothing here has the units of the state, so
+  that a rescaled target gives the rescaled path of C.
 
   Args:
     gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay

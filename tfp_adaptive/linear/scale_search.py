@@ -47,7 +47,7 @@ class ScaleSearch(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns one search at the mean log scale, which ends with the first."""
+    """Returns one search at the mean log scale, which is over if one is."""
     del before
     logs = [tf.math.log(part.scale) for part in parts]
     return cls(

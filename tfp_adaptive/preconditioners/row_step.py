@@ -3,7 +3,7 @@
 N(0, (B^T B)^-1) has log density sum_i log b_ii - (b_i . x)^2 / 2, where b_i are
 the rows of B. The Fisher information is therefore block diagonal by rows. R are
 the columns of row i right of the diagonal, and S = Cov(x_R). A step against the
-tangent (t_b, t_R) is
+tangent (t_b, t_R) has a stretch e and a shear g:
 
   e = b_ii t_b + b_R . t_R,      g = 2 S^-1 t_R,
   b_i <- (1 + e) b_i + (0, g).

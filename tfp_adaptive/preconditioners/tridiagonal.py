@@ -53,6 +53,7 @@ def tridiagonal(init_scale=None, min_scale=0.0):
 def _move(params, tangent):
   diag, upper = params
   diag_tangent, upper_tangent = tangent
+  # e = b t_b + u t_u and g = 2 t_u / v_{i+1}; see `row_step`.
   stretch = diag * diag_tangent + tf.pad(upper * upper_tangent, [[0, 1]])
   variances = markov_path.variances(params)[1:]
   shear = 2.0 * upper_tangent / variances

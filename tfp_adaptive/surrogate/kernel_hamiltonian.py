@@ -1,13 +1,8 @@
 """Hamiltonian proposal whose forces are those of a learned surrogate.
 
-f is the surrogate, C the scale factor and h the step size. A trajectory starts
-with v ~ N(0, I) and takes L times the step
-
-  v <- v + (h / 2) C^T grad f(x)
-  x <- x + h C v
-  v <- v + (h / 2) C^T grad f(x).
-
-The true target accepts the end y with the log ratio
+A trajectory starts with v ~ N(0, I) and takes L leapfrog steps along the
+surrogate (`surrogate_leapfrog.py`). The true target accepts its end y with the
+log ratio
 
   r = log pi(y) - log pi(x) + (|v_0|^2 - |v_L|^2) / 2.
 

@@ -1,7 +1,6 @@
 """Leapfrog steps along a surrogate, and the step size that it allows.
 
-f is the surrogate, C the scale factor and h the step size. A trajectory takes L
-times the step
+A trajectory takes L times the step
 
   v <- v + (h / 2) C^T grad f(x)
   x <- x + h C v

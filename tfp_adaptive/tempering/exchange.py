@@ -141,7 +141,7 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
   ratio = expand(change, log_ratio) * (
     log_ratio - tf.gather(log_ratio, partner)
   )
-  # A ratio that is not finite rejects, as of a state of density 0 with itself.
+  # A ratio that is not finite is rejected.
   ratio = tf.where(tf.math.is_finite(ratio), ratio, -float('inf'))
   log_uniform = random.log_uniform(ps.shape(ratio), ratio.dtype, seed)
   # Both states of a pair decide by one draw.

@@ -1,6 +1,6 @@
 """Replica exchange that learns a sampler and a temperature for each replica.
 
-K replicas, each with some chains, have the densities
+The replicas, each with some chains, have the densities
 
   log p_k = b_k log pi + (1 - b_k) log p_ref,   1 = b_0 > ... > b_(K-1).
 

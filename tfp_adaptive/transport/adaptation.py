@@ -2,9 +2,9 @@
 
 Every step adds the states x of the chains, and the gradients g there, to a
 history of a fixed size that prefers later pairs. At times that grow by a
-factor, the map is fitted to the history by the least Fisher divergence.
-Fits run on the host, between two blocks of steps (`core.block_fits`), and make
-no target call.
+factor, the map is fitted to the history by the least Fisher divergence. Fits
+run on the host, between two blocks of steps (`core.block_fits`), and make no
+target call.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.

@@ -43,7 +43,7 @@ def as_learned(transport):
 
 
 def check_fitted(criterion, optimizer):
-  """Refuses a criterion and an optimizer, which no fitted transport uses."""
+  """Refuses a criterion or an optimizer, which no fitted transport uses."""
   if criterion is not None or optimizer is not None:
     raise ValueError(
       'This transport is fitted to pairs of states and gradients: it takes no '

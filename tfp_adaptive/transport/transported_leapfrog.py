@@ -1,9 +1,9 @@
 """Leapfrog steps seen through a map q = f(z), with identity mass in z.
 
-  U~(z) = U(f(z)) - log |det Df(z)|,    f a bijector
-  z <- z + s w,    w <- w + s (Df(z)^T g(f(z)) + grad log |det Df(z)|)
+    U~(z) = U(f(z)) - log |det Df(z)|,    f a bijector
+    z <- z + s w,    w <- w + s (Df(z)^T g(f(z)) + grad log |det Df(z)|)
 
-Here g is the gradient of the log target. All rows are [chains..., d].
+All rows are [chains..., d].
 
 Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
 https://arxiv.org/abs/2110.14625.

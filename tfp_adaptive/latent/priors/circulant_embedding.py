@@ -154,7 +154,8 @@ def _without_negative_part(values, variance):
   """Returns c with negative eigenvalues at zero, and the size of rounding."""
   epsilon = np.finfo(values.dtype).eps
   spectrum = np.fft.fft2(values.astype(np.float64)).real
-  # The rounding of an eigenvalue grows with the root of the size of c.
+  # Rounding of c, of size eps times the variance, adds up over the entries that
+  # count, about max(spectrum) / variance of them.
   rounding = 4.0 * epsilon * np.sqrt(np.max(spectrum) * variance)
   return np.fft.ifft2(np.maximum(spectrum, 0.0)).real, rounding
 

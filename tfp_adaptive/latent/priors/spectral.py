@@ -111,8 +111,8 @@ def spectral(
 def _rows_times_stored(rows, matrix, transposed):
   """Returns v^T M for rows v, by the faster of M and M^T.
 
-  With M^T, XLA on CPU takes half as much time again for a few rows, but is
-  faster for one row.
+  With M^T, XLA on CPU takes 1.5 times as long for a few rows, but is faster for
+  one row.
   """
   if rows.shape.num_elements() == rows.shape[-1]:
     return gaussian_prior.rows_times(rows, transposed, transpose=True)

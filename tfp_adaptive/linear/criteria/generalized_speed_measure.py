@@ -105,7 +105,7 @@ def generalized_speed_measure(
   chain's log det (I + D) and penalty are divided by its square.
 
   A chain whose proposal diverged pulls the scale in as hard as the entropy
-  pushes it out. Divergence everywhere can therefore not inflate the proposal.
+  pushes it out. Even divergence everywhere cannot inflate the proposal.
 
   Args:
     target_accept_prob: Wanted mean acceptance, in (0, 1).

@@ -5,9 +5,12 @@ which the target has unit scale. Its objective (Hyvarinen, 2005)
 
   J(c) = sum_i w_i ( tr D^2 f(z_i) + |D f(z_i)|^2 / 2 )
 
-is quadratic, J = c^T G c / 2 - h^T c + const., and J + (r / 2) |c|^2 has its
-minimum at c = (G + r I)^-1 h. Candidates of (B, a, r) are compared by J on
-held-out draws. Each quarter of the draws is held out once.
+is quadratic, J = c^T G c / 2 - h^T c + const., with
+
+  G = sum_i w_i D psi D psi^T,   h = -sum_i w_i (tr D^2 psi - a D psi P z_i),
+
+and J + (r / 2) |c|^2 has its minimum at c = (G + r I)^-1 h. Candidates of
+(B, a, r) are compared by J on held-out draws. Each quarter is held out once.
 
 Source: Strathmann et al. (2015), section 4, https://arxiv.org/abs/1506.02564;
 the Gaussian base and the choice among metrics are this library's.

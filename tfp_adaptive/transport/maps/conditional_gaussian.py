@@ -84,9 +84,10 @@ def conditional_gaussian(
       the flattened state depend on each other and have one unit.
     bent: Whether means of the others also follow products of two drivers (Q),
       for ridges like a parabola. This needs more pairs.
-    exponents: Exponents of the terms of `drivers`, a float for each: -2 for the
-      log scale of a normal prior, 0 for a mean. By default they are found. If
-      drivers and exponents are given, nothing is searched.
+    exponents: Exponents of the terms of `drivers`, a float for each, per unit
+      of the driver: -2 for the log scale of a normal prior, 0 for a mean. By
+      default they are found. If drivers and exponents are given, nothing is
+      searched.
     preconditioner: Structure of C; dense by default.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation

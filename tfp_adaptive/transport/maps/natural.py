@@ -133,6 +133,7 @@ def _inputs(distances, slope):
 
 def _factor(natural, distances):
   """Returns L of the precision P(u), and L^-1 h(u), [n, d]."""
+  # h(u) = sum_t exp(b_t.u) (h_t + H_t inputs), as one matrix product.
   weights = _terms(natural.exponents, distances)
   places = tf.concat([natural.offset[..., tf.newaxis], natural.slope], axis=-1)
   products = (

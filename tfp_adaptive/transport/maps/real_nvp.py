@@ -30,11 +30,11 @@ _SCALE_BOUNDS = (0.5, 2.0)  # Range of g.
 def real_nvp(num_pairs=1, hidden_sizes=(50, 50), init_scale=None, seed=0):
   """Builds a RealNVP that starts as the identity times a scale.
 
-  A pair of coupling layers shifts and scales the second half b of coordinates
-  by functions of the first half a, then a by functions of b. g is a sigmoid
-  onto (1/2, 2), and s, t are the outputs of one network per layer.
-  Further pairs work on coordinates in another order, fixed at random. The last
-  layer of each network starts at zero.
+  The first layer of a pair shifts and scales the second half b of coordinates
+  by functions of the first half a. The second layer moves a by functions of b.
+  g is a sigmoid onto (1/2, 2), and s, t are the outputs of one network per
+  layer. Further pairs work on coordinates in another order, fixed at random.
+  The last layer of each network starts at zero.
 
   Args:
     num_pairs: Pairs of coupling layers; the paper has one.
