@@ -308,3 +308,96 @@ def _event_sum(rows):
 
 def _identity():
   return dict(start='x', settings={}, step_program=None, start_program=None)
+
+
+def _simulated(count, seed):
+  """Returns unknowns [count, 2] and data [count, 4], drawn from a model.
+
+  mean ~ N(0, 1), log scale ~ N(0, 0.5^2), four data ~ N(mean, scale^2).
+  """
+  rng = np.random.default_rng(seed)
+  unknowns = rng.normal(size=(count, 2)) * [1.0, 0.5]
+  mean, log_scale = unknowns.T[..., np.newaxis]
+  return unknowns, mean + np.exp(log_scale) * rng.normal(size=(count, 4))
+
+
+def _of_simulated(data):
+  """Returns the density of the model, each chain with data of its own."""
+
+  def target(x):
+    mean, log_scale = x[:, :1], x[:, 1:]
+    value = -0.5 * tf.reduce_sum(((data - mean) * tf.exp(-log_scale)) ** 2, 1)
+    value -= 4.0 * x[:, 1]
+    return value - 0.5 * x[:, 0] ** 2 - 2.0 * x[:, 1] ** 2
+
+  return _density(target, len(data), 2)
+
+
+_NUM_DATA_SETS, _NUM_BRANCHES, _STEPS_APART = 4000, 19, 5
+
+
+@pytest.fixture(scope='module')
+def ranks():
+  """Returns a function of a change of the noise: ranks of truths, [n, 3].
+
+  From each truth a few steps lead to a hub, and from there branches of as many
+  steps lead to other states. Steps are reversible, so that truth and branches
+  are exchangeable given the hub, and the rank of the truth among them is
+  uniform. The engine has adapted to other data sets.
+  """
+  starts, data = _simulated(_NUM_DATA_SETS, 1)
+  choice = structure.Choice(*structure.default_matrix(2))
+  pilot = chains_lib.engine_of(
+    _of_simulated(data), choice, starts, tf.constant([1, 2]), 200, True
+  )
+  pilot.start(1, recorded.Options())
+  truths, data = _simulated(_NUM_DATA_SETS, 2)
+  density = _of_simulated(data)
+
+  def walked(rows, number, change):
+    one = copy.copy(pilot)
+    one._program = density.steps()
+    values, gradients = density.evaluate(rows)
+    one._point = program_lib.Point(rows, rows, values, gradients, 0, 0)
+    one.num_steps = 1000 + number * _STEPS_APART
+    one._turn()
+    drawn = one._drawn
+    one._drawn = lambda *noise: change(*drawn(*noise))
+    one.draw(1, _STEPS_APART, 0)
+    return one.states
+
+  def quantities(rows):
+    # The product is wrong if only the dependence of both is wrong.
+    return np.concatenate([rows, rows[:, :1] * rows[:, 1:]], axis=1)
+
+  def ranks_of(change):
+    hub = walked(truths, 0, change)
+    branches = range(1, 1 + _NUM_BRANCHES)
+    found = [quantities(walked(hub, number, change)) for number in branches]
+    return np.sum(np.array(found) < quantities(truths), axis=0)
+
+  return ranks_of
+
+
+def _rank_p_values(ranks):
+  counts = [np.bincount(r, minlength=_NUM_BRANCHES + 1) for r in ranks.T]
+  return [stats.chisquare(count).pvalue for count in counts]
+
+
+@pytest.mark.full
+def test_ranks_of_simulated_truths_are_uniform(ranks):
+  found = _rank_p_values(ranks(lambda *noise: noise))
+  assert min(found) > 1e-3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'change',
+  [
+    lambda count, momenta, uniforms: (count, momenta, 0.0 * uniforms),
+    lambda count, momenta, uniforms: (count, 1.25 * momenta, uniforms),
+  ],
+  ids=['accepts all', 'momenta too large'],
+)
+def test_ranks_tell_a_broken_engine(ranks, change):
+  assert min(_rank_p_values(ranks(change))) < 1e-6
