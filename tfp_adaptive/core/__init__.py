@@ -1,4 +1,4 @@
-"""What several families of samplers share.
+"""Base classes and helpers that several families of samplers share.
 
 Symbols in this folder:
 

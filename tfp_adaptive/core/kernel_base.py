@@ -1,4 +1,4 @@
-"""What all kernels share, and what the library asks of every kernel.
+"""The base class of all kernels, and the questions each kernel answers.
 
 `tfpa.frozen`, costs, warnings and traces walk down the nested kernels and ask
 each of them. A kernel answers only for itself, from its own results. A new

@@ -1,4 +1,4 @@
-"""How results of several shards become one.
+"""Merges the results of several shards into one.
 
 Floating numbers become their mean, and integers those of the first shard.
 Results with other fields derive from `Merging` and name a rule for each of

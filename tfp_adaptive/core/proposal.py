@@ -1,4 +1,4 @@
-"""What all uncalibrated proposals share: constructor, starts, sharding."""
+"""Base class of uncalibrated proposals: constructor, starts, sharding."""
 
 import collections
 import inspect

@@ -1,6 +1,6 @@
-"""How step sizes follow the acceptance, and their bounds.
+"""Rules that adapt step sizes to the acceptance rate, and their bounds.
 
-TFP's dual averaging goes around a kernel (`tuned`). Wrappers that learn more
+TFP's dual averaging wraps a kernel (`tuned`). Wrappers that learn more
 than a step size use the rule of Robbins and Monro (`change`):
 
   log s <- log s + rate_t (accept - target).

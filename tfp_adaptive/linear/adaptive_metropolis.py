@@ -244,7 +244,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     return _MEAN_RATE, first / (1.0 + 4.0 * step / self.num_adaptation_steps)
 
   def _shape_gradient(self, params, centered):
-    """Gradient of the mean log N(x | mu, C C^T) in the tangent at C.
+    """Returns the gradient in E, at E = 0, of the mean log N(x | mu, C C^T).
 
     It equals w w^T - I, projected on the structure, with w = C^-1 (x - mu).
     """
