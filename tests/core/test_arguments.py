@@ -111,7 +111,7 @@ def test_builders_take_a_function_and_a_number_by_position(build):
 
 @_each_builder
 def test_the_error_of_a_wrong_call_shows_one_that_works(build):
-  with pytest.raises(TypeError, match='`colour` is none of them') as raised:
+  with pytest.raises(TypeError, match='`colour` is not an argument') as raised:
     build(_F, colour='red')
   shown = str(raised.value).split('`')[-2]
   kernel = eval(f'tfpa.{shown}', _NAMES)
@@ -158,7 +158,7 @@ def test_names_and_shard_axes_go_to_the_proposal(build):
     ),
     (
       lambda: tfpa.replica_exchange(_F, 500, step_size=1.0),
-      '`step_size` is none of them',
+      '`step_size` is not an argument',
     ),
     (lambda: tfpa.marginal_gradient(_F, _PRIOR, 500), 'by position'),
     (

@@ -55,5 +55,5 @@ def test_what_makes_no_sense_is_refused(build, argument, values, message):
 
 def test_surrogates_of_other_sizes_are_not_joined():
   first = surrogates.known(lambda x: x, num_points=8)
-  with pytest.raises(ValueError, match='as many draws'):
+  with pytest.raises(ValueError, match='the same number of draws'):
     tfpa.surrogates.in_turn(first, surrogates.gaussian())

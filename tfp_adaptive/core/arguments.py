@@ -75,7 +75,7 @@ def by_keyword(
       for name in options:
         new, form = _RENAMED.get(name, ('', ''))
         if not takes_all and name not in leading + by_name:
-          form = f'is now {form}' if new in by_name else 'is none of them'
+          form = f'is now {form}' if new in by_name else 'is not an argument'
           wrong.append(f'`{name}` {form}')
       given = {*positional, *options}
       wrong += [f'`{n}` is not given' for n in needed if n not in given]

@@ -85,8 +85,8 @@ class Kernel(tfp_private.TransitionKernel):
     """
     del results
     raise ValueError(
-      f'{type(self).__name__} moves by no one matrix C, so there is none to '
-      'return. Use `tfpa.frozen(kernel, results)`.'
+      f'{type(self).__name__} does not move by a single matrix C, so no '
+      'matrix can be returned. Use `tfpa.frozen(kernel, results)`.'
     )
 
   @property

@@ -51,9 +51,9 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
     """
     if getattr(inner_kernel, 'keeps_momentum', False) != self._keeps_momentum:
       raise ValueError(
-        f'{type(self).__name__} does not go around '
-        f'{type(inner_kernel).__name__}: kept momenta and those drawn anew are '
-        'accepted by different rules. Build both by '
+        f'{type(self).__name__} cannot wrap {type(inner_kernel).__name__}: '
+        'momenta that are kept between steps and momenta that are drawn at '
+        'every step need different acceptance rules. Build both by '
         '`tfpa.fisher_divergence_hamiltonian(..., keep_momentum=True)`.'
       )
     super().__init__(inner_kernel, name)

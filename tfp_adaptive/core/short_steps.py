@@ -116,8 +116,9 @@ class ShortSteps(kernel_base.Wrapper):
       check_share(short_step_share)
     if not 0.0 < shortest < 1.0:
       raise ValueError(
-        f'`shortest` must be in (0, 1), but got {shortest!r}: it is the part '
-        'of a step that the shortest ones are. Write `shortest=0.1`.'
+        f'`shortest` must be in (0, 1), but got {shortest!r}. It '
+        'multiplies the step size of the shortest steps. Write for example '
+        '`shortest=0.1`.'
       )
     self._parameters = dict(
       inner_kernel=inner_kernel,

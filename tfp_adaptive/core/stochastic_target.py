@@ -99,7 +99,7 @@ def check(target_log_prob_fn, is_stochastic):
       '([2] int32) by `tf.random.stateless_*`, and return the logarithm of an '
       'unbiased estimate of the density, [chains...]. '
       '`TransformedTransitionKernel` and `ReplicaExchangeMC` rebuild a kernel '
-      'with a function that takes no seed, so they cannot be put over a '
+      'with a function that takes no seed, so they do not work with a '
       'stochastic target: transform inside of the target instead, and add the '
       'log determinant of the Jacobian there.'
     )

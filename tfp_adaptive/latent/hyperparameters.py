@@ -166,8 +166,9 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       prior = self._prior(theta)
       if prior.is_singular and not self._parameters['joint']:
         raise ValueError(
-          f'At fixed x theta moves by the density of the prior, but '
-          f'{prior.name!r} is singular to working precision at the start. '
+          'With `joint=False`, theta moves by the density of the prior, but '
+          f'the prior {prior.name!r} is singular to working precision at the '
+          'start. '
           'Write `joint=True`, build the prior with `jitter`, or take '
           '`tfpa.gaussian_priors.cholesky`.'
         )

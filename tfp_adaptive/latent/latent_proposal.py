@@ -39,8 +39,9 @@ _SHORTEST = 1e-6
 REFUSAL = (
   'This kernel samples exp(log_likelihood) times a Gaussian prior, and its '
   'proposal is built on that prior: a bijector or a temperature around the '
-  'whole density would leave the prior unchanged and sample another law. Put '
-  'the transformation into `log_likelihood_fn` (a tempered likelihood '
+  'whole density would leave the prior unchanged and sample another '
+  'distribution. Put the transformation into `log_likelihood_fn` (a tempered '
+  'likelihood '
   '`lambda x: beta * log_likelihood_fn(x)` is fine), and hyperparameters into '
   '`tfpa.latent_gaussian_hyperparameters`.'
 )

@@ -148,8 +148,9 @@ class UncalibratedSecondOrderGradient(
     ):
       raise TypeError(
         f'The second-order proposal needs a prior with banded precision, but '
-        f'{prior.name!r} has none. Use `tfpa.gaussian_priors.markov` and its '
-        'kin, or `tfpa.marginal_gradient`, which takes any prior.'
+        f'{prior.name!r} has none. Use `tfpa.gaussian_priors.markov`, '
+        '`autoregression`, `random_walk` or `state_space`, or '
+        '`tfpa.marginal_gradient`, which takes any prior.'
       )
 
   def cost(self, adapting):

@@ -90,8 +90,8 @@ def _check_pair(criterion, optimizer):
     )
   if optimizer.is_relative and not criterion.holds_scale:
     raise ValueError(
-      f'`{criterion.name}` does not pull the scale in where every move is '
-      f'rejected, and the steps of `{optimizer.name}` run away to there. Take '
+      f'`{criterion.name}` does not reduce the scale while every move is '
+      f'rejected, and `{optimizer.name}` can raise it that far. Write '
       '`optimizer=tfpa.optimizers.adam(1e-3)`, or the criterion '
       f'`tfpa.criteria.generalized_speed_measure('
       f'{criterion.target_accept_prob:g})`.'

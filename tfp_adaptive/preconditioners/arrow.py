@@ -111,7 +111,8 @@ class _Layout:
     if size is not None and size <= k:
       raise ValueError(
         f'`arrow(num_globals={k})` needs a state of more than {k} coordinates, '
-        f'but got {size}: the path is what the globals leave.'
+        f'but got {size}. The path consists of the coordinates that are not '
+        'globals.'
       )
     diag, upper = markov_path.initial(event_size - k, dtype, scale)
     corner = tf.eye(k, dtype=dtype) / tf.cast(scale, dtype)

@@ -165,6 +165,7 @@ def _check_sizes(part_sizes, num_blocks):
   ):
     raise ValueError(
       f'There are {num_blocks} preconditioners, one per part of the state, but '
-      f'the sizes of the parts are {part_sizes!r}. Pass a state with as many '
-      'parts (a list of Tensors), or one preconditioner for all of it.'
+      f'the sizes of the parts are {part_sizes!r}. Pass a state of '
+      f'{num_blocks} parts (a list of Tensors), or one preconditioner for all '
+      'of it.'
     )

@@ -200,9 +200,9 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       yield (
         f'Outside of `history`: the start of '
         f'{run_warnings.chain_names(outside)}. The surrogate '
-        'knows nothing there, and these chains walk at random until they come '
-        'among the draws. Start inside, or take '
-        '`tfpa.surrogates.kernel_exponential_family_lite()`.'
+        'is not fitted there, and these chains walk at random until they reach '
+        'the draws. Start inside, or write '
+        '`surrogate=tfpa.surrogates.kernel_exponential_family_lite()`.'
       )
 
   def warnings_after(self, results, trace):

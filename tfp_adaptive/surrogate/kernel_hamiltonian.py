@@ -124,9 +124,9 @@ def kernel_hamiltonian(
   has_length = num_leapfrog_steps is None
   if has_length and target_accept_prob is not None:
     raise ValueError(
-      f'`target_accept_prob={target_accept_prob!r}` steers the step size of a '
-      'number of leapfrog steps that is given: write for example '
-      '`num_leapfrog_steps=(1, 10)` as well, or leave it out.'
+      f'`target_accept_prob={target_accept_prob!r}` has an effect only if '
+      '`num_leapfrog_steps` is given. Write for example '
+      '`num_leapfrog_steps=(1, 10)` as well, or leave `target_accept_prob` out.'
     )
   proposal = UncalibratedSurrogateHamiltonian(
     target_log_prob_fn,

@@ -412,7 +412,8 @@ class ReplicaExchange(kernel_base.Kernel):
       )
     if not np.any(results.num_restarts):
       yield (
-        'No state came from the last replica to the target: its draws know the '
-        'modes they began in. Adapt and sample longer, with more replicas, or '
-        'with a higher `min_inverse_temperature`.'
+        'No state came from the last replica to the target: the draws may '
+        'cover only the modes where the chains started. Adapt and sample '
+        'longer, with more replicas, or with a higher '
+        '`min_inverse_temperature`.'
       )

@@ -281,9 +281,9 @@ def check_reference(reference):
     return
   if reference.batch_shape.rank:
     raise ValueError(
-      f'`reference` must be the law of one state, but has the batch shape '
-      f'{tuple(reference.batch_shape)}. Write `tfd.Independent(reference, '
-      f'{reference.batch_shape.rank})`.'
+      f'`reference` must be the distribution of one state, but has the '
+      f'batch shape {tuple(reference.batch_shape)}. Write '
+      f'`tfd.Independent(reference, {reference.batch_shape.rank})`.'
     )
 
 
@@ -299,7 +299,7 @@ def check_kernel(kernel):
     )
   if proposal.has_prior_apart:
     raise ValueError(
-      f'{name} takes a prior apart from the likelihood, and cannot be '
+      f'{name} takes the prior and the likelihood separately, and cannot be '
       'tempered. Write for example '
       '`kernel_fn=tfpa.fisher_divergence_hamiltonian`, with the log posterior '
       'density.'
@@ -307,9 +307,10 @@ def check_kernel(kernel):
   transformed = tfp.mcmc.TransformedTransitionKernel
   if any(isinstance(one, transformed) for one in kernels):
     raise ValueError(
-      'A replica whose kernel transforms its state keeps a copy of it, which '
-      'no exchange renews. Write `tfp.mcmc.TransformedTransitionKernel` around '
-      '`replica_exchange`, or the target in unconstrained space.'
+      'A kernel that transforms its state keeps a copy of the state, which an '
+      'exchange does not update. Write '
+      '`tfp.mcmc.TransformedTransitionKernel` around `replica_exchange`, or '
+      'the target in unconstrained space.'
     )
 
 

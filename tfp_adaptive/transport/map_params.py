@@ -56,8 +56,9 @@ def check_momentum(transport, keep_momentum):
   if keep_momentum:
     raise ValueError(
       f'`{transport.name}` learns by gradient, from steps whose momenta are '
-      'drawn anew. Leave `keep_momentum` out, or take a transport that is '
-      'fitted to pairs, such as `tfpa.transports.conditional_gaussian()`.'
+      'drawn at every step. Leave `keep_momentum` out, or take a transport '
+      'that is fitted to pairs, such as '
+      '`tfpa.transports.conditional_gaussian()`.'
     )
 
 
@@ -72,9 +73,9 @@ def check_one_length(transport, num_leapfrog_steps, max_num_leapfrog_steps):
     raise ValueError(
       f'`{transport.name}` learns by gradient, from trajectories of one length,'
       f' but got {" and ".join(given)}. Write for example '
-      '`num_leapfrog_steps=5` alone, or take a transport that is fitted to '
-      'pairs: behind `tfpa.transports.conditional_gaussian()` lengths are '
-      'learned.'
+      '`num_leapfrog_steps=5` alone. Lengths can vary only with a transport '
+      'that is fitted to pairs, such as '
+      '`tfpa.transports.conditional_gaussian()`.'
     )
 
 

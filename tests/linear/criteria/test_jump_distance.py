@@ -106,6 +106,6 @@ def test_relative_optimizers_refuse_what_does_not_hold_the_scale(name, builder):
   )
   with pytest.raises(ValueError, match=r'optimizers\.adam\(1e-3\)'):
     build()
-  with pytest.raises(ValueError, match='`relative_gradient` run away'):
+  with pytest.raises(ValueError, match='`relative_gradient` can raise it'):
     build(optimizer=tfpa.optimizers.relative_gradient(2.0))
   assert build(optimizer=tfpa.optimizers.adam(1e-3)).criterion.name == name

@@ -258,7 +258,7 @@ def test_a_structure_that_is_none_is_refused():
     (dict(drivers=3), 'must be indices'),
     (dict(drivers=[True]), 'must be indices'),
     (dict(drivers=[0.5]), 'must be indices'),
-    (dict(drivers=[1, 1]), 'repeat themselves'),
+    (dict(drivers=[1, 1]), 'must be different coordinates'),
     (dict(num_drivers=0), 'must be a positive int'),
     (dict(exponents=[-2.0]), 'a number for each of `drivers`, None'),
     (dict(exponents=[]), 'a number for each of `drivers`, None'),
@@ -274,7 +274,7 @@ def test_arguments_that_are_none_are_refused(arguments, message):
 
 @pytest.mark.parametrize(
   'drivers, size, message',
-  [(None, 1, 'two coordinates or more'), ([7], 5, 'some of the 5 coordinates')],
+  [(None, 1, 'two coordinates or more'), ([7], 5, 'coordinates from 0 to 4')],
 )
 def test_states_that_leave_no_other_are_refused(drivers, size, message):
   kernel = tfpa.transport_adaptive_hamiltonian(

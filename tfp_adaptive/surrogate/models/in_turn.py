@@ -54,9 +54,9 @@ def in_turn(first, then, num_first_fits=2):
   """
   if first.num_points != then.num_points:
     raise ValueError(
-      'Both surrogates must be fitted to as many draws, but `first` takes '
-      f'{first.num_points} and `then` {then.num_points}. Write for example '
-      '`in_turn(kernel_exponential_family_lite(1000), '
+      'Both surrogates must use the same number of draws, but `first` uses '
+      f'{first.num_points} and `then` uses {then.num_points}. Write for '
+      'example `in_turn(kernel_exponential_family_lite(1000), '
       'kernel_exponential_family_finite(1000))`.'
     )
   if (

@@ -27,7 +27,9 @@ def as_indices(drivers, num_drivers):
       'found.'
     )
   if len(set(indices)) < len(indices):
-    raise ValueError(f'`drivers` repeat themselves: {drivers!r}.')
+    raise ValueError(
+      f'`drivers` must be different coordinates, but got {drivers!r}.'
+    )
   return indices
 
 
@@ -71,7 +73,7 @@ def first(event_size, given, num_drivers):
     return [-1] * min(num_drivers, size - 1)
   if max(given) >= size or len(given) >= size:
     raise ValueError(
-      f'`drivers` {given!r} must be some of the {size} coordinates, and leave '
-      'others.'
+      f'`drivers` must be coordinates from 0 to {size - 1} and leave at least '
+      f'one coordinate out, but got {given!r}.'
     )
   return given

@@ -73,8 +73,8 @@ def scaled(init_network, network, name='scaled', init_scale=None):
     if not callable(value):
       raise TypeError(
         f'`{argument}` must be a function, but got {value!r}. Pass a function '
-        'that builds its result anew at every call: a bijector keeps what it '
-        'computed, and must not outlive one step.'
+        'that builds a new result at every call, because a bijector caches '
+        'values that must not outlive one step.'
       )
 
   def init(event_size, dtype, scale):
