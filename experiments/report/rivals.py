@@ -13,6 +13,8 @@ import statistics
 from experiments.report import records
 
 OURS = 'sample_posterior'
+# Samplers of the first tables; the others stand in folded ones.
+MAIN = (OURS, 'nutpie', 'NumPyro', 'PyMC')
 # Standard errors beyond which a mean is wrong.
 FAR = 4.0
 _NUM_CHAINS = 8
@@ -236,16 +238,18 @@ def _outcomes(found):
   return f'{sum(map(_is_good, found))} of {len(found)}{seconds}'
 
 
-def relative_rates():
-  """Returns samplers, and lines of ours per second and multiples of it."""
-  others = [sampler for sampler in _samplers() if sampler != OURS]
-  lines = []
+def others():
+  """Returns the samplers of the folded tables."""
+  return [sampler for sampler in _samplers() if sampler not in MAIN]
+
+
+def relative_rates(samplers):
+  """Yields lines of our effective draws per second, and of multiples of it."""
   for model in _models():
     ours = runs().get((model, OURS), [])
     own = _median(ours[-1:], _per_second) if _holds(ours) else None
-    multiples = [_multiple(model, sampler) for sampler in others]
-    lines.append([model.replace('_', ' '), _cell(ours, own), *multiples])
-  return others, lines
+    multiples = [_multiple(model, sampler) for sampler in samplers]
+    yield [model.replace('_', ' '), _cell(ours, own), *multiples]
 
 
 def _multiple(model, sampler):
@@ -256,27 +260,21 @@ def _multiple(model, sampler):
   return f'**{ratio:.2g}**' if ratio > 1.0 else f'{ratio:.2g}'
 
 
-def rates(is_sampling_alone=False):
-  """Returns samplers, and lines of effective draws per 1000 gradients."""
+def rates(samplers, is_sampling_alone=False):
+  """Yields lines of effective draws per 1000 gradients."""
   rate = _per_sampling_gradients if is_sampling_alone else _per_gradients
-  lines = []
   for model in _models():
-    cells = [runs().get((model, sampler), []) for sampler in _samplers()]
+    cells = [runs().get((model, sampler), []) for sampler in samplers]
     values = [_median(found, rate) for found in cells]
     known = [value for value in values if value is not None]
     best = max(known) if len(known) > 1 else None
-    sizes = [len(r['means']) for found in cells for r in found if 'means' in r]
-    lines.append(
-      [
-        model.replace('_', ' '),
-        next(iter(sizes), 0),
-        *(
-          _cell(found, value, value is not None and value == best)
-          for found, value in zip(cells, values)
-        ),
-      ]
-    )
-  return _samplers(), lines
+    yield [
+      model.replace('_', ' '),
+      *(
+        _cell(found, value, value is not None and value == best)
+        for found, value in zip(cells, values)
+      ),
+    ]
 
 
 def _cell(found, value, is_best=False):
