@@ -1,7 +1,7 @@
-"""Entry point of `python -m experiments`: the commands of all rooms.
+"""Entry point of `python -m experiments`: the commands of all folders.
 
-TensorFlow is imported inside the commands: help and mistakes in the command
-line answer at once.
+TensorFlow is imported inside the commands. Help texts and refusals of wrong
+options therefore appear at once.
 """
 
 import typer

@@ -19,7 +19,9 @@ _DOWNLOADS = [name for name in SOURCES if name not in BUNDLED]
 def data(
   names: Annotated[
     Optional[list[str]],
-    typer.Argument(metavar='[NAME]...', help='Data sets; none: list them.'),
+    typer.Argument(
+      metavar='[NAME]...', help='Data sets; without a name, a list.'
+    ),
   ] = None,
   all_: Annotated[
     bool, typer.Option('--all', help='All data sets of the papers.')
@@ -37,7 +39,7 @@ def data(
   if not names and not all_:
     _list(datasets.folder(data_dir))
   for name in _DOWNLOADS if all_ else names:
-    # A set that cannot be had keeps no other from coming.
+    # A set that cannot be fetched does not stop the others.
     try:
       _obtain(name, data_dir)
     except (DataError, StorageError) as error:

@@ -1,10 +1,10 @@
-"""Data sets by name: a local copy first, else what its publishers have.
+"""Data sets by name: a local copy, or else a download from the publisher.
 
 A local copy is `<name>.npz` with arrays `X` [rows, columns] and `y` [rows], or
-`<name>.csv` with one header line and the label in the last column. It lies in
-the data folder: the one that is given, else that of TFP_ADAPTIVE_DATA_DIR, else
-./data. `python -m experiments data NAME` writes it there. A run whose data set
-is not there downloads it into a cache.
+`<name>.csv` with one header line and the label in the last column. The
+copy lies in the data folder, where `python -m experiments data NAME` writes it.
+This folder is given, or else TFP_ADAPTIVE_DATA_DIR, or else ./data. A run
+downloads a missing data set into a cache.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _MAX_REASON = 200
 _MOST_SIDE = 4096
 _MOST_COUNT = 10**9
 
-# What pooch does is said by `obtain`.
+# `obtain` prints what pooch does.
 pooch.get_logger().setLevel('WARNING')
 
 PathLike = str | os.PathLike
@@ -70,8 +70,9 @@ def load(name: str, data_dir: PathLike | None = None) -> Arrays:
   place = folder(data_dir)
   if (data_dir or os.environ.get(DATA_DIR_VARIABLE)) and not place.is_dir():
     raise DataError(
-      f'the data folder {shortened(place, 120)} does not exist; name one that '
-      f'holds {name}, or {_advice(name, data_dir)}, which makes it.'
+      f'the data folder {shortened(place, 120)} does not exist. Name a folder '
+      f'that holds {name}, or {_advice(name, data_dir)}, which makes the '
+      'folder.'
     )
   path = find(name, place)
   if path is None and name in BUNDLED:
@@ -85,7 +86,7 @@ def load(name: str, data_dir: PathLike | None = None) -> Arrays:
 def _wine():
   """Returns nine measurements, and the largest class against the other two.
 
-  It has as many columns as glass, to stand in for that set offline.
+  The set has as many columns as glass, and replaces glass offline.
   """
   from sklearn import datasets
 
@@ -96,7 +97,7 @@ def _wine():
 def load_digits(
   name: str, num_rows: int, data_dir: PathLike | None = None
 ) -> Arrays:
-  """Returns images [rows, pixels] in [0, 1] and digits [rows], the first ones.
+  """Returns the first images [rows, pixels] in [0, 1] and digits [rows].
 
   Args:
     name: 'digits' for 1797 images of 8 x 8 pixels, or 'mnist' for 28 x 28.
@@ -145,22 +146,22 @@ def read_counts(path: PathLike) -> np.ndarray:
     counts = readers.real('it', counts)
     is_count = (counts >= 0) & (counts <= _MOST_COUNT)
     if not np.all(is_count & (counts == np.rint(counts))):
-      raise ValueError('some numbers are no counts')
+      raise ValueError('some numbers are not counts')
   return counts.astype(np.int64)
 
 
 @contextlib.contextmanager
 def _reading(path, form):
-  """Says in one sentence that a file cannot be read, and what it should be."""
+  """Says in one sentence that a file cannot be read, and what is expected."""
   origin = shortened(path, 120)
-  # A pipe or a device may never end.
+  # Reading a pipe or a device may never end.
   if path.exists() and not path.is_file():
     raise DataError(f'{origin} is not a regular file; name a file with {form}.')
   try:
     yield
   except DataError:
     raise
-  except Exception as error:  # Readers raise some fifteen kinds of errors.
+  except Exception as error:  # Readers raise about 15 kinds of errors.
     raise DataError(
       f'{origin} cannot be read ({shortened(error, _MAX_REASON)}); expected is '
       f'{form}.'
@@ -182,7 +183,7 @@ def _form(name):
 def _checked(name, inputs, labels):
   """Returns inputs and labels as `load` does; refuses others by ValueError."""
   rows, columns = SOURCES[name].shape
-  # The first rows of MNIST are enough for a config that takes no more.
+  # Some configs use only the first rows of MNIST.
   is_part = name == MNIST and inputs.ndim == 2 and 0 < len(inputs) < rows
   rows = len(inputs) if is_part else rows
   if inputs.shape != (rows, columns):
@@ -222,7 +223,7 @@ def _verified(name, inputs, labels):
 
 
 def _check_recorded(name, place, inputs, labels):
-  """Refuses other numbers than those of the first download by ValueError."""
+  """Raises ValueError if the numbers are not those of the first download."""
   path = place / f'{name}.checksum'
   if not path.exists():
     return
@@ -240,10 +241,10 @@ def _check_recorded(name, place, inputs, labels):
 def obtain(
   name: str, say: Callable[[str], None], data_dir: PathLike | None = None
 ) -> None:
-  """Makes sure that a data set is in the data folder, and that it is right.
+  """Makes sure that the data folder has a data set with the right numbers.
 
   Args:
-    say: Takes the lines that tell how the set got there.
+    say: Takes the lines that report what was done.
     data_dir: The folder, which is made if need be; `None` as in `folder`.
 
   Raises:
@@ -262,7 +263,7 @@ def obtain(
   except (DataError, ValueError) as error:
     raise DataError(
       f'{shortened(path, 120)} does not hold the numbers of {name} '
-      f'({shortened(error, 3 * _MAX_REASON)}): move it away, then '
+      f'({shortened(error, 3 * _MAX_REASON)}). Move the file away, then '
       f'{_advice(name, data_dir)}.'
     ) from error
   judged = 'the checksum is the published one'
@@ -270,13 +271,14 @@ def obtain(
     _write(place / f'{name}.checksum', f'{found}\n'.encode())
     judged = (
       f'no checksum of this set is published; compare {found} with what others '
-      'find. It is kept beside the file: other numbers are refused from now on'
+      'find. The checksum is kept beside the file, and other numbers are '
+      'refused from now on'
     )
   say(f'  {word}: {path} ({judged})')
 
 
 def _download(name, place, data_dir, say=lambda text: None):
-  """Writes a set from its first file that is right; returns the path."""
+  """Writes a set from its first correct file; returns the path."""
   failures = []
   for file in SOURCES[name].files:
     try:
@@ -297,14 +299,14 @@ def _download(name, place, data_dir, say=lambda text: None):
     f'{name}: there is no copy in {shortened(folder(data_dir), 120)}, and no '
     f'source could be read: {"; ".join(failures)}. Try again later: '
     f'{_advice(name, data_dir)}. Or put {_form(name)} into a folder, and pass '
-    f'it as --data-dir or in {DATA_DIR_VARIABLE}{instead}.'
+    f'the folder as --data-dir or in {DATA_DIR_VARIABLE}{instead}.'
   )
 
 
 def _save(name, place, inputs, labels):
   """Writes the file of a local copy; returns its path."""
   path = place / f'{name}{".npy" if labels is None else ".npz"}'
-  # Pixels are whole numbers of one byte: smaller, and faster to read.
+  # Pixels are stored as single bytes, which are smaller and faster to read.
   small = np.clip(inputs, 0, 255).astype(np.uint8)
   kept = small if np.array_equal(small, inputs) else inputs
   content = io.BytesIO()
@@ -326,7 +328,7 @@ def _write(path, content):
       os.replace(file, path)
   except OSError as error:
     raise StorageError(
-      f'{shortened(path, 120)} cannot be written ({error.strerror}): make '
+      f'{shortened(path, 120)} cannot be written ({error.strerror}). Make '
       'room, or pass another folder as --data-dir.'
     ) from error
 

@@ -16,7 +16,8 @@ TERMS = 'those of each data set, in https://github.com/stan-dev/posteriordb'
 def files(place: pathlib.Path) -> pooch.Pooch:
   """Returns the published files, as they lie in a data folder.
 
-  Their addresses name a commit. All but the Stan programs have a checksum.
+  Their addresses name a commit. All files except the Stan programs have a
+  checksum.
   """
   path = pathlib.Path(__file__).with_name('posteriordb.json')
   listed = json.loads(path.read_text())
@@ -40,10 +41,10 @@ def num_here(place: pathlib.Path) -> int:
 
 
 def obtain(place: pathlib.Path, say: Callable[[str], None]) -> None:
-  """Downloads the files that are missing in a data folder; checks the others.
+  """Downloads the missing files of a data folder; checks the others.
 
   Raises:
-    DataError: If a file cannot be downloaded, or a local one is another.
+    DataError: If a file cannot be downloaded, or a local file is different.
   """
   published = files(place)
   num_kept, num_files = num_here(place), len(published.registry)
@@ -53,16 +54,16 @@ def obtain(place: pathlib.Path, say: Callable[[str], None]) -> None:
     # Pooch would replace a file that somebody else put there.
     if path.is_file() and sha256 not in (None, pooch.file_hash(str(path))):
       raise DataError(
-        f'{shortened(path, 120)} does not have the SHA-256 {sha256}: it holds '
-        'other numbers. Move the file away, then run the command again.'
+        f'{shortened(path, 120)} does not have the SHA-256 {sha256}, so its '
+        'content is different. Move the file away, then run the command again.'
       )
     try:
       published.fetch(name)
     except (OSError, ValueError) as error:
       raise DataError(
         f'{published.get_url(name)} could not be fetched '
-        f'({type(error).__name__}: {shortened(error, 200)}). Files that came '
-        'before it are kept: run the command again.'
+        f'({type(error).__name__}: {shortened(error, 200)}). Earlier files '
+        'are kept. Run the command again.'
       ) from error
   say(
     f'  {num_kept} files kept, {num_files - num_kept} written: {place / NAME}'

@@ -1,7 +1,7 @@
 """Readers of files: what sources publish, and what lies in the data folder.
 
-They raise whatever NumPy or the zip module raises for other files; `store`
-turns that into one sentence.
+They raise whatever NumPy or the zip module raises for other files; `datasets`
+turns such an error into one sentence.
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.data.sources import File
 
-# Bytes of one number at most, and of an array's header.
+# Most bytes of one number, and of an array's header.
 _MAX_ITEM = 16
 _MAX_HEADER = 10_000
 
@@ -21,7 +21,7 @@ def published(path: str, file: File) -> tuple[np.ndarray, np.ndarray | None]:
   """Returns inputs [rows, columns] and labels [rows] as the papers use them.
 
   Args:
-    file: Where it was published. The suffix tells the format: .npz for MNIST
+    file: Where it was published. The suffix decides the format: .npz for MNIST
       by Keras, .mat for files of the papers' authors, others for text.
   """
   if file.url.endswith('.npz'):
@@ -31,7 +31,7 @@ def published(path: str, file: File) -> tuple[np.ndarray, np.ndarray | None]:
   elif file.positive:
     table = _matlab(path, 'X')
   else:
-    # Counts of the Cox process, by columns.
+    # The file has the counts of the Cox process by columns.
     return np.reshape(_matlab(path, 'Y'), [64, 64], order='F'), None
   return table[:, file.first_column : -1], np.isin(table[:, -1], file.positive)
 
@@ -72,7 +72,7 @@ def npz(path: pathlib.Path, most: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns arrays X and y of an archive.
 
   Args:
-    most: Numbers in an array at most. A small archive may unpack to far more,
+    most: Most numbers in an array. A small archive may unpack to far more,
       which is refused before it is unpacked.
   """
   with zipfile.ZipFile(path) as archive:

@@ -4,12 +4,12 @@ Addresses and checksums are in sources.yaml; no file of a data set is part of
 this project. A checksum covers the numbers and not a file, because several
 sources give the same numbers in different files:
 
-  SHA-256 of the sorted SHA-256s of the rows (inputs, label),
+  SHA-256 of the sorted SHA-256s of the rows (inputs, label)
 
-with each number as a whole multiple of 1e-8 in a signed integer of 64 bits, the
-smallest byte first. Rows are sorted because sources order them differently and
-no posterior depends on their order; columns are not. No set has more than eight
-decimals, so readers that differ in the last bit of a float agree.
+Each number is a whole multiple of 1e-8 in a signed integer of 64 bits, smallest
+byte first. Rows are sorted, because sources order rows differently and no
+posterior depends on the order. Columns are not sorted. No set has more than
+eight decimals, so readers that differ in the last bit of a float agree.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class File(pydantic.BaseModel, frozen=True, extra='forbid'):
     first_column: First column of the inputs; the label is the last column.
     header_lines: Lines of a text before its numbers.
     digits: Training digits that are kept, with pixels from 0 to 1; empty: all.
-    sha256: SHA-256 of the file, where its publisher gives one.
+    sha256: SHA-256 of the file, if its publisher gives one.
   """
 
   url: str
@@ -49,10 +49,10 @@ class Source(pydantic.BaseModel, frozen=True, extra='forbid'):
     shape: Rows and columns of the inputs.
     num_labels: Rows with the label 0, 1, ...; empty for counts on a square.
     terms: License or terms, as far as they are known.
-    files: Files, tried in this order; empty where scikit-learn has the set.
-    checksum: Checksum of the numbers. `None`: nobody has published one, so the
+    files: Files, tried in this order; empty if scikit-learn has the set.
+    checksum: Checksum of the numbers. `None`: no checksum is published, so the
       checksum of the first download is kept.
-    instead: What a config may say instead where the set cannot be had.
+    instead: What a config may say instead if the set cannot be downloaded.
   """
 
   shape: tuple[int, int]
@@ -78,7 +78,7 @@ MNIST = 'mnist'
 BINARY = tuple(
   n for n, source in SOURCES.items() if len(source.num_labels) == 2
 )
-# Scikit-learn brings these along.
+# Sets that are a part of scikit-learn.
 BUNDLED = ('breast_cancer', 'digits', 'wine')
 
 
@@ -88,8 +88,8 @@ def checksum(inputs: np.ndarray, labels: np.ndarray | None = None) -> str:
   Args:
     inputs: Finite real numbers, [rows, columns].
     labels: Whole numbers, [rows]. `None`: `inputs` are counts on a square,
-      whose rows keep their order. A prior of distances cannot tell counts from
-      their transpose, so the smaller checksum of both is taken.
+      whose rows keep their order. A prior of distances is the same for the
+      transposed counts, so the smaller checksum of both is taken.
   """
   if labels is None:
     return min(_hash(_digests(x)) for x in (inputs, np.transpose(inputs)))
@@ -106,6 +106,6 @@ def _hash(digests):
 
 
 def _fixed_point(row):
-  # No set has larger numbers, and integers of 64 bits end soon after.
+  # No set has larger numbers, and larger ones soon overflow 64 bits.
   numbers = np.clip(np.asarray(row, np.float64), -1e10, 1e10)
   return np.rint(numbers * 1e8).astype('<i8').tobytes()

@@ -1,6 +1,6 @@
 """The commands `run`, `list` and `report`.
 
-Mistakes in the command line are answered before TensorFlow is imported.
+The commands refuse wrong options before they import TensorFlow.
 """
 
 import contextlib
@@ -57,7 +57,8 @@ Output = Annotated[
 Redo = Annotated[
   Optional[list[str]],
   typer.Option(
-    metavar='STATUS', help="Run these again: failed, 'out of time', ..."
+    metavar='STATUS',
+    help="Run cells of this status again: failed, 'out of time', ...",
   ),
 ]
 ShardText = Annotated[
@@ -75,7 +76,9 @@ Device = Annotated[
 ]
 DataDir = Annotated[
   Optional[pathlib.Path],
-  typer.Option(help='Data sets; default: TFP_ADAPTIVE_DATA_DIR, else ./data.'),
+  typer.Option(
+    help='Folder of data sets; default: TFP_ADAPTIVE_DATA_DIR, else ./data.'
+  ),
 ]
 Python = Annotated[
   Optional[pathlib.Path],
@@ -86,14 +89,14 @@ Smoke = Annotated[bool, typer.Option(help='A few steps and one seed only.')]
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-  """Ends the command by a message where the user can correct something."""
+  """Ends the command with a message if the user can correct the error."""
   try:
     yield
   except USER_ERRORS as error:
     errors.print(str(error), style='red')
     raise typer.Exit(2) from None
   except KeyboardInterrupt:
-    errors.print('Stopped. What finished is kept; run again to continue.')
+    errors.print('Stopped. Finished cells are kept; run again to continue.')
     raise typer.Exit(130) from None
 
 
@@ -114,15 +117,15 @@ def run(
   python: Python = None,
   smoke: Smoke = False,
 ):
-  """Run what is missing of a study or a config."""
+  """Run the cells of a study or a config that have no record yet."""
   with refusing():
-    # 1. All that can be checked without the study.
+    # 1. Check the options that do not depend on the study.
     tasks.check_statuses(redo or ())
     chosen_seeds = tasks.parse_seeds(seeds or ())
     part = None if shard is None else tasks.parse_shard(shard)
     _check_executor(executor, address, shard)
     find.check(name)
-    # 2. The study and its cells.
+    # 2. Load the study and its cells.
     job = engine.Job(
       str(pathlib.Path(name).absolute()) if '.' in name else name,
       '',
@@ -142,7 +145,7 @@ def run(
       f'{found.name}-smoke' if smoke else found.name
     )
     job = job._replace(folder=str(place.absolute()))
-    # 3. The run. Workers end with this process.
+    # 3. Run the cells. Workers end with this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     execute = None
     if executor == 'ray':
@@ -162,13 +165,13 @@ def _check_executor(executor, address, shard):
     )
   if address is not None and executor != 'ray':
     raise ConfigError(
-      f'--address: {shown(address)} was given, but only a Ray cluster has one; '
-      'write --executor ray, too.'
+      f'--address: {shown(address)} was given, but only a Ray cluster has an '
+      'address. Write --executor ray as well.'
     )
   if shard is not None and executor == 'ray':
     raise ConfigError(
       f'--shard: {shown(shard)} was given with --executor ray, which divides '
-      'the work itself; leave one out.'
+      'the work itself. Leave one of them out.'
     )
 
 
@@ -177,7 +180,7 @@ def _say(text):
 
 
 def _summarize(own, place) -> bool:
-  """Says what became of the cells; returns whether something is amiss."""
+  """Prints how many cells have each status; returns whether any did not run."""
   records = engine.current(place, own)
   counts = {
     status: sum(record.status == status for record in records)
@@ -242,8 +245,9 @@ def _reported(result: str) -> str:
     values = json.loads((folder / store.DESCRIPTION).read_text())
   except (OSError, ValueError):
     raise ConfigError(
-      f'{shown(result, 120)} is not the folder of a run: it has no study.json; '
-      'name a folder that `run` wrote, or a study that has run here.'
+      f'{shown(result, 120)} is not the folder of a run, because it has no '
+      'study.json. Name a folder that `run` wrote, or a study that has run '
+      'here.'
     ) from None
   names = ('reference', 'overrides', 'is_smoke')
   job = engine.Job(folder=str(folder), **{name: values[name] for name in names})

@@ -13,14 +13,14 @@ def on_device(kind: str | None = None) -> contextlib.AbstractContextManager:
     kind: 'cpu', 'gpu', or None for what TensorFlow finds first.
 
   Raises:
-    DeviceError: if there is no such device, with what there is.
+    DeviceError: If there is no such device. The message lists the others.
   """
   if kind not in _CHOICES:
     raise DeviceError(
       f'--device {kind!r}: allowed are {", ".join(filter(None, _CHOICES))}.'
     )
   if kind is None and 'tensorflow' not in sys.modules:
-    return contextlib.nullcontext()  # A study without TensorFlow.
+    return contextlib.nullcontext()  # The study does not use TensorFlow.
   import tensorflow
 
   return _CHOICES[kind](tensorflow)
@@ -39,7 +39,7 @@ def _gpu(tf):
   if not tf.config.list_physical_devices('GPU'):
     found = [device.name for device in tf.config.list_physical_devices()]
     raise DeviceError(
-      f'--device gpu: TensorFlow sees no GPU, only {", ".join(found)}; install '
+      f'--device gpu: TensorFlow sees no GPU, only {", ".join(found)}. Install '
       'tensorflow[and-cuda] and check the driver, or write --device cpu.'
     )
   _full_precision(tf)

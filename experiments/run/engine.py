@@ -1,4 +1,4 @@
-"""Runs what is missing of a study and keeps what has finished.
+"""Runs the missing cells of a study and keeps the finished ones.
 
 The process of the command line lists the missing cells. Worker processes run
 them and append the records. A worker that is ended, by a crash or because its
@@ -35,13 +35,13 @@ from experiments.run.study import Result
 from experiments.run.study import Work
 from experiments.run.tasks import Cell
 
-# Exit code of a worker that could not begin, with a message of its own.
+# Exit code of a worker that could not begin and has printed the reason.
 REFUSED = 2
 _PAUSE = 0.5
 
 
 class Job(NamedTuple):
-  """What a worker must know besides its cells; all of it JSON values.
+  """What a worker must know besides its cells, as JSON values.
 
   Attributes:
     reference: Name of a study, or the absolute path of a file.
@@ -50,8 +50,8 @@ class Job(NamedTuple):
     is_smoke: Whether the run should take seconds only.
     data_dir: Folder of local data sets, or `None`.
     device: 'cpu', 'gpu' or `None`.
-    python: As in `Work`.
-    progress: As in `Work`.
+    python: See `Work`.
+    progress: See `Work`.
   """
 
   reference: str
@@ -93,7 +93,7 @@ def run(
   _write_description(folder, job, found)
   process, max_seconds = found.study.process, found.study.max_seconds
   if execute is not None and process == 'run':
-    process = 'cell'  # So that there is work for every node.
+    process = 'cell'  # Every node then gets work.
   groups = tasks.units(chosen, process, shard)
   own = [cell for group in groups for cell in group]
   reader = store.Reader(folder)
@@ -125,7 +125,7 @@ def _here(function, groups, folder):
 
 
 def current(folder: str | os.PathLike, chosen: Sequence[Cell]) -> list:
-  """Returns the records that cells have, in the order of the cells."""
+  """Returns the existing records of cells, in the order of the cells."""
   reader = store.Reader(folder)
   reader.update()
   return [r for c in chosen if (r := c.record(reader.latest)) is not None]
@@ -142,7 +142,7 @@ def _write_description(folder, job, found):
 
 
 def _warn_of_versions(cells, latest, say):
-  """Warns where the kept records were made with other versions."""
+  """Warns if the kept records were made with other versions."""
   now = machine.versions()
   found = [r.versions or {} for c in cells if (r := c.record(latest))]
   changed = {
@@ -154,7 +154,8 @@ def _warn_of_versions(cells, latest, say):
   if changed:
     say(
       f'Warning: kept records were made with other versions '
-      f'({listed(sorted(changed))}). Name another --output where that matters.'
+      f'({listed(sorted(changed))}). If the versions matter, name another '
+      '--output.'
     )
 
 
@@ -177,7 +178,7 @@ def _checkpoints(folder, cell) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _shown(folder, cells, say) -> Iterator[None]:
-  """Shows a line for each new record of some cells, while it is entered."""
+  """Shows a line for each new record of some cells, in a `with` block."""
   wanted = {cell[:4] for cell in cells}
   reader = store.Reader(folder)
   reader.update()
@@ -234,10 +235,13 @@ def supervise(
       if locks.holder(job.folder, _lock(cell)) == locks.me(pid)
     ]
     if code is None:
-      status, error = 'out of time', f'it was ended after {max_seconds:g} s.'
+      status, error = (
+        'out of time',
+        f'the process was ended after {max_seconds:g} s.',
+      )
       lost = left
     else:
-      status, error = 'failed', f'its process ended with code {code}.'
+      status, error = 'failed', f'the process ended with code {code}.'
       lost = lost or left
     for cell in lost:
       # Removes the lock of the worker, too. Another process may be at work.
@@ -258,7 +262,7 @@ def _lock(cell) -> str:
 
 
 def _worker_ended(job, cells, end) -> tuple[int | None, int]:
-  """Returns (exit code, or `None` where time was over; pid) of a worker."""
+  """Returns (exit code, pid) of a worker; without a code, its time was over."""
   path = os.pathsep.join(
     filter(None, [str(find.ROOT), os.environ.get('PYTHONPATH')])
   )
@@ -266,7 +270,7 @@ def _worker_ended(job, cells, end) -> tuple[int | None, int]:
     [sys.executable, '-m', 'experiments.run.worker'],
     stdin=subprocess.PIPE,
     env={'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ, 'PYTHONPATH': path},
-    start_new_session=True,  # So that its own children end with it.
+    start_new_session=True,  # The worker's children end with the worker.
   )
   try:
     text = json.dumps({'parent': os.getpid(), 'job': job, 'cells': cells})
@@ -286,8 +290,8 @@ def _worker_ended(job, cells, end) -> tuple[int | None, int]:
 def run_cells(job: Job, found: find.Found, cells: Sequence[Cell]) -> None:
   """Runs cells in this process and appends a record of each.
 
-  Cells that another process is running come last, and this process waits for
-  them.
+  If another process is running some cells, this process waits for these cells
+  at the end.
   """
   if found.study.prepare is not None:
     found.study.prepare(_work(job, found, pathlib.Path(job.folder)))
@@ -309,7 +313,7 @@ def run_cells(job: Job, found: find.Found, cells: Sequence[Cell]) -> None:
 
 
 def _run_cell(job, found, case, cell, refused):
-  """Runs one cell and writes all that it leaves."""
+  """Runs one cell and writes its record, arrays and draws."""
   checkpoints = _checkpoints(job.folder, cell)
   checkpoints.mkdir(parents=True, exist_ok=True)
   work = _work(job, found, checkpoints)
@@ -327,7 +331,7 @@ def _run_cell(job, found, case, cell, refused):
   except Refused as why:
     result, values, status, error = Result({}), {}, 'refused', str(why)
     refused[cell.case] = error
-  except Exception as why:  # A failed case is a row, not the end.
+  except Exception as why:  # The other cases still run.
     result, values, status = Result({}), {}, 'failed'
     error = f'{type(why).__name__}: {why}\n\n{traceback.format_exc()}'
   record = _record(cell, status, values, error)._replace(

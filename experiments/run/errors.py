@@ -8,9 +8,9 @@ import reprlib
 
 _MAX_SHOWN = 80
 _MAX_LISTED = 200
-# Longer words are no misspelled names, and slow to compare.
+# Longer words are not misspelled names, and comparing them is slow.
 _MAX_MISSPELLED = 100
-# Of the message of all that is wrong.
+# Most characters of a message that lists several mistakes.
 _MAX_LENGTH = 560
 
 
@@ -19,7 +19,7 @@ class ConfigError(ValueError):
 
 
 class Refused(ValueError):
-  """A case that a method does not take. This is no failure of either."""
+  """A case that a method does not take, which is not a failure."""
 
 
 class DataError(RuntimeError):
@@ -27,14 +27,14 @@ class DataError(RuntimeError):
 
 
 class DeviceError(RuntimeError):
-  """A device that was asked for and is not there."""
+  """A requested device that does not exist."""
 
 
 class StorageError(RuntimeError):
   """A folder of results that is in use or cannot be written."""
 
 
-# All that the command line shows as a message.
+# The command line shows these errors as a message.
 USER_ERRORS = (ConfigError, DataError, DeviceError, StorageError)
 
 
@@ -49,7 +49,7 @@ def did_you_mean(name, allowed):
 
 
 def shortened(text, most=_MAX_SHOWN):
-  """Returns a text on one line, its middle left out where it is long."""
+  """Returns a text on one line; a long text loses its middle."""
   text = ' '.join(str(text).split())
   if len(text) <= most:
     return text
@@ -58,12 +58,12 @@ def shortened(text, most=_MAX_SHOWN):
 
 
 def shown(value, most=_MAX_SHOWN):
-  """Returns what was given as a message shows it: its `repr`, shortened."""
+  """Returns the shortened `repr` of a given value, for a message."""
   return shortened(_short.repr(value), most)
 
 
 def listed(names, most=_MAX_LISTED):
-  """Returns names with commas between, the first ones where there are many."""
+  """Returns names with commas between; of many names, only the first."""
   names = list(map(str, names))
   kept = []
   for name in names:
@@ -74,7 +74,7 @@ def listed(names, most=_MAX_LISTED):
 
 
 def invalid(error, locate):
-  """Returns the `ConfigError` of pydantic's error, a line for each mistake.
+  """Returns a `ConfigError` with a line for each mistake that pydantic found.
 
   Args:
     error: `pydantic.ValidationError`.

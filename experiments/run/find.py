@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 _EXPERIMENTS = ROOT / 'experiments'
 _CONFIGS = ROOT / 'configs'
 # A key of a YAML file, and the module whose `load(path, overrides, is_smoke)`
-# returns its study. Named, not imported: the engine depends on no other room.
+# returns its study. Names keep the engine independent of other folders.
 _LOADERS = {
   'targets': 'experiments.studies.panel',
   'target': 'experiments.papers',
@@ -96,7 +96,7 @@ def check(reference: str) -> None:
   """Refuses the name of a study or a config that does not exist.
 
   Raises:
-    ConfigError: With the names that are close.
+    ConfigError: If it does not exist. The message has similar names.
   """
   path = pathlib.Path(reference)
   if path.suffix in ('.yaml', '.yml'):

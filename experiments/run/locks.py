@@ -1,7 +1,7 @@
 """Locks of cells: a cell is run by one process at a time.
 
 The operating system releases the lock of a process that dies, also on NFS. The
-file of the lock stays behind then, and tells which cell the process was at.
+file of the lock remains and names the cell that the process was running.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from experiments.run import store
 
 
 def me(pid: int | None = None) -> str:
-  """Returns what a lock calls a process of this machine."""
+  """Returns the name that a lock gives to a process of this machine."""
   return f'{socket.gethostname()}.{os.getpid() if pid is None else pid}'
 
 
@@ -36,7 +36,7 @@ def held(folder: str | os.PathLike, name: str, wait: bool) -> Iterator[bool]:
       file.close()
       yield False
       return
-    except OSError:  # No locks there: two processes may do the same work.
+    except OSError:  # Without locks, two processes may do the same work.
       pass
     if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
       break
@@ -51,7 +51,7 @@ def held(folder: str | os.PathLike, name: str, wait: bool) -> Iterator[bool]:
 
 
 def holder(folder: str | os.PathLike, name: str) -> str | None:
-  """Returns who holds a lock, or has died with it; `None` if nobody has."""
+  """Returns the process that holds a lock or died with the lock, or `None`."""
   try:
     return _path(folder, name).read_text()
   except FileNotFoundError:

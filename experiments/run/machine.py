@@ -1,4 +1,4 @@
-"""Where and with what a record was made: commit, versions, machine."""
+"""The commit, the versions and the machine that made a record."""
 
 import functools
 import importlib.metadata
@@ -28,7 +28,7 @@ _PACKAGES = {
 
 @functools.cache
 def commit() -> str | None:
-  """Returns the commit of this checkout, `None` outside of one."""
+  """Returns the commit of this checkout, or `None` outside a checkout."""
   try:
     found = subprocess.run(
       ['git', 'describe', '--always', '--dirty'],

@@ -1,8 +1,8 @@
-"""Imports TensorFlow without the lines its libraries log while they load.
+"""Imports TensorFlow without the lines that its libraries log.
 
 TF_CPP_MIN_LOG_LEVEL silences only later lines. Here a second process drops
-lines of information and warnings and passes on all others at once. So the last
-words of an import that aborts are shown, too.
+lines of information and warnings and passes on all others at once. The last
+lines of an aborted import are therefore shown as well.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _LOGGED = re.compile(
 def filtered() -> Iterator[None]:
   """Drops what TensorFlow logs while it is imported within this context.
 
-  With TF_CPP_MIN_LOG_LEVEL=0 in the environment all is shown.
+  With TF_CPP_MIN_LOG_LEVEL=0 in the environment, everything is shown.
   """
   is_loaded = 'tensorflow' in sys.modules
   if is_loaded or os.environ.setdefault(_LEVEL, '3') == '0':
@@ -36,7 +36,7 @@ def filtered() -> Iterator[None]:
   reader = subprocess.Popen(
     [sys.executable, '-I', '-S', __file__],
     stdin=subprocess.PIPE,
-    start_new_session=True,  # Ctrl-C is for the import.
+    start_new_session=True,  # Ctrl-C ends only the import.
   )
   os.dup2(reader.stdin.fileno(), _STDERR)
   reader.stdin.close()

@@ -24,15 +24,15 @@ from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.errors import StorageError
 
-# So many nodes may die under one task.
+# A task is lost if more of its nodes die one after the other.
 MAX_RETRIES = 5
-# Seconds within which the head of a cluster answers.
+# Seconds within which the head of a cluster must answer.
 _REACH = 10.0
 _PASSED_ON = ('TFP_ADAPTIVE_DATA_DIR', 'XLA_FLAGS')
 
 
 class Cluster:
-  """Calls a function with every group of cells, on whatever node is free."""
+  """Calls a function with every group of cells, each on a free node."""
 
   def __init__(
     self, address: str | None, device: str | None, say: Callable[[str], None]
@@ -64,7 +64,7 @@ class Cluster:
     try:
       self._run(function, groups, folder)
     finally:
-      self._ray.shutdown()  # Ends those tasks that still run.
+      self._ray.shutdown()  # This ends the running tasks.
 
   def _run(self, function, groups, folder):
     remote = self._ray.remote(
@@ -81,7 +81,7 @@ class Cluster:
         self._ray.get(done)
       except self._ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ConfigError | StorageError):
-          raise error.cause from error  # As good as that of any other task.
+          raise error.cause from error  # All tasks would fail.
         self._lost(group, error.cause)
       except self._ray.exceptions.RayError as error:
         self._lost(group, error)
@@ -118,7 +118,7 @@ class Cluster:
 
 
 def _reach(address: str) -> None:
-  """Raises OSError where nobody answers. Ray itself would try for minutes."""
+  """Raises OSError if nobody answers. Ray itself would try for minutes."""
   found = re.fullmatch(r'(?:ray://)?([^/]+):([0-9]+)', address)
   if found:
     socket.create_connection(found.groups(), _REACH).close()
@@ -129,8 +129,8 @@ def _imported() -> Any:
     import ray
   except ImportError as error:
     raise ConfigError(
-      "--executor ray needs Ray: pip install '.[cluster]', in the environment "
-      'of every node; or write --executor local.'
+      "--executor ray needs Ray. Run `pip install '.[cluster]'` in the "
+      'environment of every node, or write --executor local.'
     ) from error
   return ray
 

@@ -8,8 +8,8 @@
            locks/<case>.<seed>             held while a cell runs
 
 A cell is a case with a seed and a key. Arrays and draws are written before the
-line of their cell, each whole or not at all, so that a killed process loses
-only the cell it was working on. Several processes may append at once, also on
+line of their cell, each whole or not at all. A killed process therefore loses
+only the cell that it was running. Several processes may append at once, also on
 NFS. A line that a killed process left unfinished is ignored.
 """
 
@@ -82,12 +82,12 @@ class Record(NamedTuple):
 
   @property
   def cell(self) -> tuple[str, str, int, str | None]:
-    """Returns what one record replaces another for."""
+    """Returns the fields that a record shares with the record it replaces."""
     return self.study, self.case, self.seed, self.key
 
 
 def digest(values: Any) -> str:
-  """Returns 16 hexadecimal digits of JSON values, whatever order keys have."""
+  """Returns 16 hexadecimal digits of JSON values; the order of keys is free."""
   text = json.dumps(values, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -121,13 +121,13 @@ def append(path: str | os.PathLike, *records: Record) -> None:
   with _storing(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open('a+b') as file:
-      # Some file systems have no locks: one write of whole lines must do there.
+      # Without locks, one write of whole lines must be enough.
       with contextlib.suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX)
       size = file.seek(0, os.SEEK_END)
       if size:
         file.seek(size - 1)
-        if file.read(1) != b'\n':  # Half a line of a killed process.
+        if file.read(1) != b'\n':  # A killed process left half a line.
           lines = '\n' + lines
       file.write(lines.encode())
       file.flush()
@@ -157,7 +157,7 @@ def read(path: str | os.PathLike) -> list[Record]:
 
 
 class Reader:
-  """Reads the records of a folder again and again, new lines only."""
+  """Reads only the new records of a folder at every call."""
 
   def __init__(self, folder: str | os.PathLike):
     self._path = _file(folder)
@@ -168,11 +168,11 @@ class Reader:
     """Returns the records since the last call, and keeps the latest ones."""
     if not self._path.is_file():
       return []
-    # Opened each time: NFS shows what other machines wrote to those who open.
+    # On NFS, only a newly opened file shows the lines of other machines.
     with self._path.open('rb') as file:
       file.seek(self._offset)
       content = file.read()
-    content = content[: content.rfind(b'\n') + 1]  # Without half a line.
+    content = content[: content.rfind(b'\n') + 1]  # Half a line is left out.
     self._offset += len(content)
     records = list(_parsed(content, self._path))
     self.latest.update(_latest(records))
@@ -192,7 +192,7 @@ def _latest(records: Iterable[Record]) -> dict[tuple, Record]:
 def _parsed(content: bytes, path: pathlib.Path) -> Iterator[Record]:
   """Yields the records of whole lines; half a line is ignored."""
   for number, line in enumerate(content.split(b'\n'), 1):
-    # Bytes, because a killed process may leave half a character.
+    # `line` is bytes, because a killed process may leave half a character.
     try:
       values = json.loads(line)
     except (ValueError, RecursionError):
@@ -211,7 +211,7 @@ def _parsed(content: bytes, path: pathlib.Path) -> Iterator[Record]:
 
 
 def _wrong(record: Record) -> str | None:
-  """Returns the name of a field that no record can have so, or `None`."""
+  """Returns the name of a field with an impossible value, or `None`."""
   checks = {
     'study': isinstance(record.study, str),
     'case': isinstance(record.case, str),
@@ -224,7 +224,7 @@ def _wrong(record: Record) -> str | None:
 
 
 def write_arrays(folder, record: Record, arrays: Mapping[str, Any]) -> None:
-  """Writes the small arrays of a cell; none removes those of an earlier run."""
+  """Writes the small arrays of a cell, or removes old ones if it has none."""
   path = _place(folder, ARRAYS, record, '.npz')
   if not arrays:
     path.unlink(missing_ok=True)
@@ -264,7 +264,7 @@ def write_draws(folder, record: Record, draws: Any) -> None:
     return
   import warnings
 
-  draws = draws.copy()  # With attributes of its own.
+  draws = draws.copy()  # The copy has its own attributes.
   draws.attrs = {**draws.attrs, _KEY: record.key}
   with _aside(path) as aside, warnings.catch_warnings():
     warnings.simplefilter(
@@ -294,9 +294,9 @@ def write_text(path: pathlib.Path, text: str) -> None:
 def _check_key(path, key, record):
   if key != record.key:
     raise ConfigError(
-      f'{shortened(path, 160)} belongs to a run with other settings (its key '
-      f'is {key}, that of the record {record.key}): run that case again, or '
-      'restore the file.'
+      f'{shortened(path, 160)} belongs to a run with other settings (the key '
+      f'of the file is {key}, the key of the record {record.key}). Run that '
+      'case again, or restore the file.'
     )
 
 

@@ -2,8 +2,9 @@
 
 A module in `experiments/studies/` that has a `STUDY` is a study. The first line
 of its docstring is its summary in `python -m experiments list`. The engine does
-the rest: it lists what is missing, runs it here, in a shard or on a cluster,
-keeps what was finished, and writes records with commit, versions and machine.
+the rest. It lists the missing cells and runs them here, in a shard or on a
+cluster. It keeps finished cells and writes records with commit, versions and
+machine.
 """
 
 import dataclasses
@@ -78,17 +79,17 @@ class Study:
       change, so that old records count as missing.
     process: What shares a process: 'run' (all cases), 'case' (all seeds of one
       case, so that they share compilations) or 'cell' (nothing).
-    max_seconds: Wall seconds after which a process is ended, or `None`. What it
-      did not finish gets status 'out of time'.
-    render: Function of a list of records (of `store.Record`). It returns a
-      Markdown report, or is `None`: then the report is a plain table.
-    case_key: Function of a case. It returns JSON values that are part of the
-      key of this case alone, or is `None`.
+    max_seconds: Wall seconds after which a process is ended, or `None`. Its
+      unfinished cells get status 'out of time'.
+    render: Function of a list of `store.Record` that returns a Markdown report.
+      With `None` the report is a plain table.
+    case_key: Function of a case, or `None`. It returns JSON values that are
+      part of the key of this case alone.
     prepare: Function of the work, which every process calls before its first
-      run, or `None`. A `ConfigError` or `DataError` of it ends the whole run.
+      run, or `None`. Its `ConfigError` or `DataError` ends the whole run.
     finish: Function of the folder of a run, the list of its records, and the
-      work. It writes tables and figures there once no record is missing, or is
-      `None`.
+      work, or `None`. It writes tables and figures into the folder once no
+      record is missing.
   """
 
   cases: Callable[[Any], Mapping[str, Any]]

@@ -25,9 +25,9 @@ class Cell(NamedTuple):
     study: Name of the study.
     case: Name of the case.
     seed: Seed.
-    key: Digest of all that decides its numbers.
-    seen: When the record was written that this run replaces, or `None`. A
-      newer one means that another process has already done the work.
+    key: Digest of everything that decides the numbers.
+    seen: Time of the record that this run replaces, or `None`. A newer record
+      means that another process has already done the work.
   """
 
   study: str
@@ -57,7 +57,7 @@ def cells(
   """Returns the cells of a study in the order of the work, case by case.
 
   Args:
-    only: Patterns of case names; none stands for all cases.
+    only: Patterns of case names; without a pattern, all cases.
 
   Raises:
     ConfigError: If a pattern fits no case.
@@ -109,7 +109,7 @@ def units(
 
   Args:
     shard: Part of the work, or `None` for all of it. Shard i takes the groups
-      i, i + n, i + 2 n, ..., or such cells where all share one process.
+      i, i + n, i + 2 n, ..., or these cells if all share one process.
   """
   chosen = list(chosen)
   if process == 'case':

@@ -34,7 +34,7 @@ def main() -> int:
 def _end_with(parent: int) -> None:
   """Ends this process and its children soon after the one that started it.
 
-  A process that was killed cannot end what it started.
+  A killed process cannot end the processes that it started.
   """
 
   def watch():

@@ -1,7 +1,7 @@
 """YAML files as nested dicts and lists, with overrides of single keys.
 
-Numbers are those of YAML 1.2: 1e-3 is one; 017, 1:30 and 2024-01-31 are text. A
-key stands once in its dict.
+Numbers follow YAML 1.2: 1e-3 is a number, but 017, 1:30 and 2024-01-31 are
+text. A key may stand only once in a dict.
 """
 
 import os
@@ -17,7 +17,7 @@ _KEPT_RESOLVERS = ('bool', 'null')
 
 
 class _Loader(yaml.SafeLoader):
-  """Refuses a key that is there twice; PyYAML takes the last one."""
+  """Refuses a repeated key, whose last value PyYAML would take."""
 
   def construct_mapping(self, node, deep=False):
     seen = set()
@@ -53,11 +53,11 @@ def load(path, overrides=()):
     overrides: 'dotted.key=value' strings; the value is read as YAML.
 
   Raises:
-    ConfigError: if there is no such file, or it holds no keys and values, or
-      an override does not fit.
+    ConfigError: If there is no such file, the file holds no keys and values,
+      or an override does not fit.
   """
   name = shown(str(path), 120)
-  # False, not an exception, for names that no file can have.
+  # `isfile` returns False for names that no file can have.
   if not os.path.isfile(path):
     raise ConfigError(f'there is no config file {name}.')
   try:

@@ -190,7 +190,7 @@ def test_a_copy_by_hand_is_kept_if_right_and_refused_if_not(publish, tmp_path):
   with pytest.raises(DataError, match='checksum is.*move it away, then run `p'):
     _obtain(tmp_path)
   path.write_text('no numbers')
-  with pytest.raises(DataError, match='cannot be read.*move it away'):
+  with pytest.raises(DataError, match='cannot be read.*Move the file away'):
     _obtain(tmp_path)
   assert path.read_text() == 'no numbers'
 
@@ -327,7 +327,7 @@ def test_posteriordb_comes_file_by_file_and_what_came_is_kept(pair):
   (pair / 'second.stan').rename(pair / 'aside')
   result = _command('posteriordb')
   assert result.exit_code == 2
-  assert 'Files that came before it are kept' in result.stderr
+  assert 'Earlier files are kept' in result.stderr
   (pair / 'aside').rename(pair / 'second.stan')
   assert '1 files kept, 1 written' in _command('posteriordb').stdout
   folder = pathlib.Path('data/posteriordb')

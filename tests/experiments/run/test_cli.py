@@ -43,7 +43,7 @@ def _run(folder, *options):
       [TINY, '--executor', 'slurm'],
       "'slurm' was given; allowed are local, ray",
     ),
-    ([TINY, '--shard', '0/2', '--executor', 'ray'], 'leave one out'),
+    ([TINY, '--shard', '0/2', '--executor', 'ray'], 'Leave one of them out'),
     ([TINY, '--set', 'sale=1'], "did you mean 'scale'"),
     ([TINY, '--output', '/proc/x'], 'cannot be written'),
   ],

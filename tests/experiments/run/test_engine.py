@@ -166,7 +166,7 @@ def test_what_takes_too_long_is_ended_and_told(break_, tmp_path):
   records = _run(tmp_path, max_seconds=2.0)
   statuses = [record.status for record in records.values()]
   assert statuses == ['finished'] * 2 + ['out of time'] * 2 + ['finished'] * 2
-  assert records['1 0'].error == 'it was ended after 2 s.'
+  assert records['1 0'].error == 'the process was ended after 2 s.'
   assert not list(tmp_path.glob('locks/*'))
 
 
@@ -281,7 +281,7 @@ def test_a_run_that_is_stopped_keeps_what_finished(sent, log, tmp_path):
   told, _ = process.communicate()
   if sent == signal.SIGINT:
     assert process.returncode == 130
-    assert 'What finished is kept' in told
+    assert 'Finished cells are kept' in told
   else:
     assert process.returncode == 143
   kept = store.read(tmp_path)
