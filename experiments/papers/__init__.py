@@ -14,7 +14,7 @@ def load(path, overrides: Sequence[str] = (), is_smoke: bool = False) -> Study:
   Raises:
     ConfigError: If anything is wrong with the config.
   """
-  # TensorFlow is imported only where a config is run.
+  # TensorFlow is imported only if a config is run.
   from experiments.papers import config_study
 
   return config_study.load(path, overrides, is_smoke)

@@ -19,10 +19,10 @@ from experiments.papers.measurements import measure
 from experiments.papers.measurements import step_counts
 from experiments.papers.starts import make_starts
 
-# Points kept of every curve that is only drawn.
+# Most points of a curve that is kept only to be drawn.
 _MAX_CURVE = 4000
 _MAX_SNAPSHOTS = 60
-# A factor of more coordinates is kept as images only.
+# Larger factors are kept as images only.
 MAX_STORED_FACTOR = 1000
 _STATE = 'state'
 
@@ -48,7 +48,7 @@ class CellResult(NamedTuple):
 
 
 def cell_seed(config, label, repeat):
-  """Returns two seed words: another seed for every method and repeat."""
+  """Returns two seed words, which differ between methods and repeats."""
   entropy = [config.seed, repeat, zlib.crc32(label.encode())]
   words = np.random.SeedSequence(entropy).generate_state(2)
   return tuple(int(word & 0x7FFFFFFF) for word in words)
@@ -58,7 +58,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   """Runs one method once and returns its `CellResult`.
 
   Args:
-    repeat: number of the repeat; decides seed and starts.
+    repeat: Number of the repeat, which decides the seed and the starts.
   """
   label = config.label(index)
   num_adaptation_steps, num_results = step_counts(config, index)
@@ -80,7 +80,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
     checkpoint_dir.glob('*.npz')
   )
   start = time.perf_counter()
-  # Kept for the record: a warning on a terminal is gone by tomorrow.
+  # The record keeps warnings, because those on a terminal are lost.
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always', UserWarning)
     result = sample(method, **arguments)
@@ -94,7 +94,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   factor = learned.learned_factor(method, result, target.event_size)
   record, summary = measure(config, index, method, target, result, factor)
   record['seed_words'] = list(arguments['seed'])
-  # Of this session alone; the checkpoint adds up all other times.
+  # The wall time is that of this session; the checkpoint adds other times up.
   record['seconds']['wall'] = wall
   record['is_continued'] = is_continued
   record['warnings'] = [
@@ -109,7 +109,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
 
 
 def sample(method, **arguments):
-  """Runs a method by whatever draws its samples."""
+  """Runs a method by its own `sample_fn` or by `tfpa.sample`."""
   if method.sample_fn is not None:
     return method.sample_fn(**arguments)
   return tfpa.sample(method.kernel, **arguments)
@@ -117,7 +117,7 @@ def sample(method, **arguments):
 
 @functools.lru_cache(maxsize=8)
 def _with_state(trace_fn):
-  """Returns a trace_fn with the state; the same one, or repeats compile."""
+  """Returns a trace_fn with the state, cached so that repeats share graphs."""
   inner = trace_fn or (lambda state, kernel_results: {})
   return lambda state, kernel_results: {
     **inner(state, kernel_results),
@@ -154,14 +154,14 @@ def _curves(result, worst, factor):
 
 
 def _factor_arrays(factor):
-  """Returns the factor itself where it is small, and what is drawn of it."""
+  """Returns a small factor itself, and the images of any factor."""
   arrays = {}
   if len(factor) <= MAX_STORED_FACTOR:
     dense = np.diag(factor) if factor.ndim == 1 else factor
     arrays['factor'] = dense.astype(np.float32)
   try:
     arrays.update(learned.images(factor))
-  except np.linalg.LinAlgError:  # A singular factor: its draws tell.
+  except np.linalg.LinAlgError:  # The factor is singular.
     pass
   return arrays
 

@@ -1,7 +1,7 @@
 """The config of an experiment: YAML in, a checked and frozen object out.
 
-Everything is refused before any computing, by a message that names the key,
-the value and what is allowed.
+A wrong config is refused before anything is computed, by a message that names
+the key, the value and what is allowed.
 """
 
 import itertools
@@ -22,17 +22,17 @@ from experiments.targets.registry import TARGETS
 SMOKE_ADAPTATION_STEPS = 40
 SMOKE_RESULTS = 20
 SMOKE_SURROGATE = 50
-# More rows than a table or a figure can show.
+# A table or a figure cannot show more rows.
 _MAX_METHODS = 200
-# What no machine runs, told before it is tried.
+# No machine runs more; larger numbers are refused at once.
 MAX_CHAINS = 10**6
 _MAX_STEPS = 10**9
 _MAX_REPEATS = 10**4
-# Names of configs become those of folders.
+# A config gives its name to a folder.
 NAME_PATTERN = r'^[A-Za-z0-9][A-Za-z0-9_.-]*$'
 MAX_NAME = 100
-# Parameters of which a method may list several values, and how a label that
-# is given says which one it is.
+# Parameters of which a method may list several values, and how a given label
+# shows the value.
 _LISTED = {'num_leapfrog_steps': 'L={}', 'target_accept_prob': '{:g}'}
 
 
@@ -106,7 +106,7 @@ def load_config(path, overrides=()):
     overrides: 'dotted.key=value' strings; the value is read as YAML.
 
   Raises:
-    ConfigError: whatever is wrong, all of it at once where possible.
+    ConfigError: If anything is wrong; names all mistakes if possible.
   """
   return parse_config(yaml_files.load(path, overrides))
 
@@ -122,7 +122,7 @@ def parse_config(values):
     raise ConfigError(
       f'methods: the label {shown(repeated[0])} is used '
       f'{labels.count(repeated[0])} '
-      'times; give each of them its own with label: ...'
+      'times. Give each method its own label with label: ...'
     )
   return config
 
@@ -131,9 +131,9 @@ def expand_methods(values):
   """Returns values with one method for each value of a list.
 
   Args:
-    values: nested dicts and lists. In a method `num_leapfrog_steps: [1, 5]`
-      stands for two of it, their labels, if any, followed by L=1 and L=5; so
-      does `target_accept_prob: [0.3, 0.6]`.
+    values: Nested dicts and lists. A method with `num_leapfrog_steps: [1, 5]`
+      stands for two methods, whose given labels are followed by L=1 and L=5.
+      `target_accept_prob: [0.3, 0.6]` works in the same way.
   """
   methods = values.get('methods')
   if not isinstance(methods, list):
@@ -143,14 +143,14 @@ def expand_methods(values):
     expanded += itertools.islice(_expand(method), _MAX_METHODS + 1)
     if len(expanded) > _MAX_METHODS:
       raise ConfigError(
-        f'methods: more than {_MAX_METHODS} of them, with one for each value '
-        'of a list; write shorter lists, or several configs.'
+        f'methods: there are more than {_MAX_METHODS} methods, with one for '
+        'each value of a list. Write shorter lists, or several configs.'
       )
   return {**values, 'methods': expanded}
 
 
 def _expand(method):
-  """Yields the methods that one stands for."""
+  """Yields a method for each combination of listed values."""
   if not isinstance(method, dict):
     yield method
     return
@@ -164,7 +164,7 @@ def _expand(method):
 
 
 def _with_values(method, values):
-  """Returns one method of a list; a label, if any, says which."""
+  """Returns a method with single values, which its label shows if given."""
   method = {**method, **values}
   if isinstance(method.get('label'), str):
     for key, value in values.items():

@@ -1,4 +1,4 @@
-"""A config as a study: what is built, run, and written at the end."""
+"""A config as a study: builds it, runs it, and writes its tables."""
 
 import functools
 import math
@@ -26,7 +26,7 @@ from experiments.samplers.base import Method
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
 
-# Numbers in the states of all chains, more than memory holds with the results.
+# Most numbers in the states of all chains; memory cannot hold more.
 _MAX_STATES = 10**9
 _MAX_REASON = 500
 # Keys of a config that do not change what a method draws and keeps.
@@ -41,7 +41,7 @@ _FREE = {
 
 
 class Plan(NamedTuple):
-  """A config with its target and methods built. Nothing is left to refuse."""
+  """A config with its target and methods, all of them checked and built."""
 
   config: Config
   target: Target
@@ -57,7 +57,7 @@ def load(path, overrides: Sequence[str] = (), is_smoke: bool = False) -> Study:
 def study(config: Config) -> Study:
   """Returns the study of a checked config."""
 
-  # All cells of a process share what is built, and so its compilations.
+  # All cells of a process share the built methods and their compilations.
   @functools.cache
   def plan(data_dir):
     return make_plan(config, data_dir)
@@ -65,7 +65,7 @@ def study(config: Config) -> Study:
   def run(index: int, seed: int, work: Work) -> Result:
     built = plan(work.data_dir)
     method = built.methods[index]
-    # Only `tfpa.sample` keeps its state.
+    # Only `tfpa.sample` writes checkpoints.
     checkpoints = work.checkpoints if method.sample_fn is None else None
     found = cell.run_cell(
       config, index, method, built.target, seed, checkpoints, work.progress
@@ -95,7 +95,7 @@ def study(config: Config) -> Study:
 
 
 def _key(config: Config, index: int) -> Mapping[str, Any]:
-  """Returns what decides the draws of a method, and what is kept of them."""
+  """Returns the settings that decide and store the draws of a method."""
   values = config.model_dump(mode='json', exclude_none=True)
   method = values['methods'][index]
   shared = {key: value for key, value in values.items() if key not in _FREE}
@@ -106,14 +106,15 @@ def make_plan(config: Config, data_dir=None) -> Plan:
   """Builds the target and every method.
 
   Raises:
-    ConfigError: If a combination cannot work, with the key to change.
+    ConfigError: If a combination cannot work; names the key to change.
     DataError: If the data set cannot be found or read.
   """
   target = _build_target(config, data_dir)
   if config.num_chains * target.event_size > _MAX_STATES:
     raise ConfigError(
       f'num_chains: {config.num_chains} chains of {target.event_size} '
-      f'coordinates were asked for; {_MAX_STATES} numbers are allowed in all.'
+      f'coordinates were asked for, but {_MAX_STATES} numbers are allowed in '
+      'all. Write fewer chains.'
     )
   _check_image(config.diagonal_image_shape, target.event_size)
   make_starts(config, target, repeat=0)
@@ -140,7 +141,7 @@ def _check_image(shape, event_size):
   if event_size > cell.MAX_STORED_FACTOR:
     raise ConfigError(
       f'diagonal_image_shape: {shape} was given, but factors of more than '
-      f'{cell.MAX_STORED_FACTOR} coordinates are not stored; leave it out.'
+      f'{cell.MAX_STORED_FACTOR} coordinates are not stored. Leave it out.'
     )
   if min(shape) < 1 or math.prod(shape) > event_size:
     raise ConfigError(
@@ -173,11 +174,11 @@ def _check_options(config, where, method):
     return
   if config.num_steps_between_results:
     raise ConfigError(
-      f'{where}: it does not thin, but num_steps_between_results is '
-      f'{config.num_steps_between_results}; write 0, or leave the method out.'
+      f'{where}: the method does not thin, but num_steps_between_results is '
+      f'{config.num_steps_between_results}. Write 0, or leave the method out.'
     )
   if config.keep_states:
     raise ConfigError(
-      f'{where}: it does not record the states of all steps, but keep_states '
-      'is true; write false, or leave the method out.'
+      f'{where}: the method does not record the states of all steps, but '
+      'keep_states is true. Write false, or leave the method out.'
     )

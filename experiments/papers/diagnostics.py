@@ -1,9 +1,13 @@
 """Effective sample sizes and R-hat of recorded chains.
 
-Geyer's initial monotone sequence, as in the papers' tables: with
-autocorrelations rho_t and Gamma_m = rho_{2m} + rho_{2m+1}, summed while
-positive and made non-increasing,
-  ESS = num_draws / max(1, -1 + 2 sum_m Gamma_m).
+Sizes use Geyer's initial monotone sequence, as the papers' tables do:
+
+  ESS = num_draws / max(1, -1 + 2 sum_m Gamma_m),
+  Gamma_m = rho_{2m} + rho_{2m+1}
+
+rho_t is the autocorrelation at lag t. The Gamma_m are summed while they are
+positive, and are made non-increasing.
+
 References: Geyer (1992), Practical Markov chain Monte Carlo, Section 3.3.
 """
 
@@ -13,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 from arviz_stats.base import array_stats
 
-# Coordinates transformed at once: bounds the memory of the FFT.
+# Coordinates transformed at once, which bounds the memory of the FFT.
 _BLOCK = 64
-# Coordinates of each kind that ArviZ sees where there are many.
+# Number of coordinates of each kind that ArviZ sees if there are many.
 _RANKED = 50
 
 
 class Summary(NamedTuple):
-  """Per coordinate, [event_size] each; sums over chains."""
+  """Numbers for each coordinate, [event_size] each; sizes sum over chains."""
 
   ess: np.ndarray
   ess_squared: np.ndarray
@@ -57,11 +61,11 @@ def geyer_ess(draws, transform=lambda x: x):
 
   Args:
     draws: [num_draws, ...].
-    transform: of the draws, elementwise and in float64.
+    transform: Elementwise function of the draws, in float64.
 
   Returns:
-    [...] float64 between 0 and num_draws. As in the papers' tables an
-    antithetic chain counts as independent; a series that never moves, or is
+    [...] float64 between 0 and num_draws. As in the papers' tables, an
+    antithetic chain counts as independent. A series that never moves, or is
     not finite, counts as 0.
   """
   draws = np.asarray(draws)
@@ -89,9 +93,9 @@ def _geyer_block(draws):
 def summarize(states):
   """Returns the `Summary` of states [num_draws, num_chains, event_size].
 
-  ArviZ ranks coordinate by coordinate. Of many it sees a part: the worst by
-  ESS, the worst by split R-hat and some evenly spaced. Elsewhere its sizes are
-  NaN and R-hat is the plain split one.
+  ArviZ ranks one coordinate after the other. If there are many, it sees the
+  worst by ESS, the worst by split R-hat and some evenly spaced ones. For all
+  others, its sizes are NaN and R-hat is the plain split R-hat.
   """
   states = np.asarray(states)
   ess = geyer_ess(states).sum(axis=0)
@@ -144,7 +148,7 @@ def _arviz(function, values, **kwargs):
 
 
 def _at_least_two(states):
-  """Returns the states; a single chain as its two halves."""
+  """Returns the states; a single chain is split into two halves."""
   if states.shape[1] > 1:
     return states
   half = len(states) // 2

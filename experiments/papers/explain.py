@@ -1,7 +1,7 @@
 """Says what is wrong with a config: key, value, and what is allowed.
 
-One form for every kind of config: a model of pydantic whose fields `target` or
-`targets`, and `methods`, are entries of the registries.
+Every kind of config is a pydantic model. Its fields `target` or `targets`, and
+`methods`, are entries of the registries.
 """
 
 import pydantic
@@ -17,7 +17,7 @@ def checked(model, values):
   """Returns the model of nested dicts and lists.
 
   Raises:
-    ConfigError: all that is wrong, one line each; of very much the first.
+    ConfigError: If anything is wrong, with a line for each mistake.
   """
   try:
     return model.model_validate(values)

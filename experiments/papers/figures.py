@@ -16,7 +16,7 @@ from experiments.papers import tables  # noqa: E402
 from experiments.papers.labels import in_figure  # noqa: E402
 from experiments.run import store  # noqa: E402
 
-# Name of the trace: (title, whether it is smoothed, scale of the axis).
+# Name of the trace: (title, whether the curve is smoothed, scale of the axis).
 _ADAPTATION = {
   'mean_accept_prob': ('acceptance (smoothed)', True, 'linear'),
   'entropy_weight': ('entropy weight beta', False, 'log'),
@@ -24,7 +24,7 @@ _ADAPTATION = {
   'penalty_weight': ('penalty weight gamma', False, 'log'),
   'mean_abs_eigenvalue': ('|mu|, of D (smoothed)', True, 'linear'),
 }
-# Coordinates of a whole covariance matrix in a figure.
+# Most coordinates of a covariance matrix that a figure shows completely.
 _MAX_DRAWN = 1000
 _MAX_PANELS = 24
 _IMAGES = {
@@ -92,7 +92,7 @@ def _grid(num_panels, width=4.0, height=3.0, **kwargs):
 
 
 def _efficiency(rows):
-  """Bars of ESS per second: the worst and the median coordinate."""
+  """Draws bars of ESS per second, for the worst and the median coordinate."""
   rows = {
     label: row
     for label, row in rows.items()
@@ -116,7 +116,7 @@ def _efficiency(rows):
 
 
 def _traces(cells):
-  """The coordinate with the smallest ESS, first chain."""
+  """Draws the coordinate with the smallest ESS in the first chain."""
   if not cells:
     return None
   figure, axes = _grid(len(cells), height=2.2)
@@ -127,7 +127,7 @@ def _traces(cells):
 
 
 def _log_density(cells):
-  """Log density against iteration; adaptation left of the line."""
+  """Draws the log density by iteration; adaptation is left of the line."""
   if not cells:
     return None
   figure, axes = _grid(len(cells), height=2.2)
@@ -148,7 +148,7 @@ def _log_density(cells):
 
 
 def _adaptation(cells):
-  """What the adaptation records of itself at every step."""
+  """Draws the traces that the adaptation records at every step."""
   recorded = set().union(*(arrays for _, arrays in cells.values()))
   names = [name for name in _ADAPTATION if f'adaptation_{name}' in recorded]
   if not names:
@@ -173,7 +173,7 @@ def _adaptation(cells):
 
 
 def _covariance(cells, target):
-  """True covariance beside every learned one, scaled to the same trace."""
+  """Draws the true covariance beside learned ones of the same trace."""
   factors = _factors(cells)
   if target.covariance is None or not factors:
     return None
@@ -197,7 +197,7 @@ def _covariance(cells, target):
 
 
 def _learned(cells, target):
-  """Images of C C^T and of its inverse, the first and last coordinates."""
+  """Draws the ends of C C^T and of its inverse as images."""
   panels = {}
   for name, factor in (target.metric_factors or {}).items():
     images = learned.images(np.asarray(factor, np.float64))
@@ -207,7 +207,7 @@ def _learned(cells, target):
     panels.update({(label, key): image for key, image in found.items()})
   if not panels:
     return None
-  # A sweep has many factors: its first ones show the structure.
+  # A sweep has many factors, whose structure the first ones show.
   panels = dict(list(panels.items())[:_MAX_PANELS])
   figure, axes = _grid(len(panels), width=3.6, height=3.4)
   for axis, ((label, key), image) in zip(axes, panels.items(), strict=True):
@@ -218,7 +218,7 @@ def _learned(cells, target):
 
 
 def _ellipses(factors, target):
-  """Unit ellipses of the target and of each learned proposal, unscaled."""
+  """Draws unit ellipses of the target and of each learned proposal."""
   covariance = target.covariance
   if covariance.ndim == 1:
     covariance = np.diag(covariance)
@@ -236,7 +236,7 @@ def _ellipses(factors, target):
 
 
 def _diagonal(cells, target):
-  """The learned diagonal over time against the true scales."""
+  """Draws the learned diagonal over time against the true scales."""
   shown = {k: a for k, (_, a) in cells.items() if 'factor_diagonal' in a}
   if not shown:
     return None
@@ -248,7 +248,7 @@ def _diagonal(cells, target):
       axis.plot(values, color=color, linewidth=0.6)
     if target.covariance is not None:
       scales = np.sqrt(target.variances())
-      # The target's shape at the size that fits the last diagonal best.
+      # The true scales are multiplied to fit the last diagonal best.
       scales = scales * (scales @ history[-1]) / (scales @ scales)
       axis.plot(scales, color='red', linestyle='--', label='true, scaled')
       axis.legend(fontsize='small')
@@ -258,7 +258,7 @@ def _diagonal(cells, target):
 
 
 def _image(cells, shape):
-  """The learned diagonal as an image; a bias beyond it is left out."""
+  """Draws the learned diagonal as an image, without a bias at its end."""
   factors = _factors(cells)
   if shape is None or not factors:
     return None

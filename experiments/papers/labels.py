@@ -1,4 +1,4 @@
-"""Labels as they are: what Markdown and matplotlib would take for markup."""
+"""Escapes characters of labels that Markdown or matplotlib takes for markup."""
 
 import re
 
@@ -6,7 +6,7 @@ _MARKUP = re.compile(r'([\\`*<>\[\]|$#&~]|(?<!\w)_|_(?!\w))')
 
 
 def in_figure(label):
-  """Returns what matplotlib shows as the label: dollars are no mathematics."""
+  """Returns text that matplotlib shows as the label, dollars included."""
   return label.replace('$', r'\$')
 
 

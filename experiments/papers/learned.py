@@ -1,4 +1,4 @@
-"""What a method learned, as small as its structure and size allow."""
+"""The learned factor of a method, in a form that suits its size."""
 
 import numpy as np
 
@@ -15,11 +15,11 @@ def learned_factor(method, result, event_size):
   """Returns the learned scale factor C, step size included.
 
   Returns:
-    float64 [d, d]; [d] where it is diagonal; None where there is none, or too
-    large a one.
+    float64 [d, d], or [d] if C is diagonal. `None` if there is no matrix, or
+    if C is too large.
   """
   if not method.is_adaptive or hasattr(method.kernel.proposal, 'transport'):
-    return None  # Nothing learned, or a map that is no matrix.
+    return None  # No matrix was learned.
   results = result.final_kernel_results
   params = find_field(results, 'preconditioner_params')
   if hasattr(params, 'shape') and params.shape.rank == 1:
@@ -45,14 +45,14 @@ def is_singular(factor):
 
 
 def condition_number(factor, covariance):
-  """Returns that of C^-1 Sigma C^-T: 1 where the shape was learned.
+  """Returns the condition number of C^-1 Sigma C^-T, 1 for the right shape.
 
   Args:
     factor: C, [d, d] or its diagonal [d].
     covariance: Sigma, [d, d] or its diagonal [d].
 
   Returns:
-    At least 1; infinity where C is singular, to the rounding of the numbers.
+    At least 1; infinity if C is singular up to rounding.
   """
   if is_singular(factor):
     return np.inf
@@ -70,16 +70,16 @@ def condition_number(factor, covariance):
 
 
 def images(factor):
-  """Returns C C^T and its inverse, the first and last coordinates of them.
+  """Returns the first and last coordinates of C C^T and of its inverse.
 
   Args:
     factor: C, [d, d] or its diagonal [d].
 
   Returns:
-    {name: float32 [n, n]}; of a small matrix the first holds all of it.
+    {name: float32 [n, n]}. The first coordinates of a small matrix are all.
 
   Raises:
-    numpy.linalg.LinAlgError: if the factor is singular.
+    numpy.linalg.LinAlgError: If the factor is singular.
   """
   if factor.ndim == 1:
     if not np.all(factor):
@@ -93,7 +93,7 @@ def images(factor):
     if len(matrix) > _CORNER:
       ends['last'] = matrix[-_CORNER:]
     for end, part in ends.items():
-      # Of a diagonal only the corner is made a matrix.
+      # Only the corner of a diagonal becomes a matrix.
       product = np.diag(part**2) if part.ndim == 1 else part @ part.T
       named[f'{name}_{end}'] = np.asarray(product, np.float32)
   return named

@@ -11,8 +11,8 @@ from experiments.samplers.base import find_field
 def step_counts(config, index):
   """Returns (num_adaptation_steps, num_results) of one method.
 
-  Counts given for the method itself are steps; those of the config may be
-  gradients, which are shared out between the leapfrog steps.
+  Counts given for the method itself are steps. Counts of the config may be
+  gradients, which are divided by the number of leapfrog steps.
   """
   method = config.methods[index]
   per_step = 1
@@ -29,10 +29,10 @@ def step_counts(config, index):
 
 
 def measure(config, index, method, target, result, factor):
-  """Returns the numbers of a cell, and the summary behind them.
+  """Returns the numbers of a cell, and the `Summary` of its states.
 
   Args:
-    factor: from `learned.learned_factor`, or None.
+    factor: Result of `learned.learned_factor`, or None.
   """
   num_adaptation_steps, num_results = step_counts(config, index)
   states = result.states
@@ -91,10 +91,10 @@ def _efficiency(ess, seconds, calls, num_adaptation_steps):
   is_split = seconds['adaptation'] > 0.0 or not num_adaptation_steps
   amounts = {
     'second': seconds['adaptation'] + seconds['sampling'],
-    # As the papers have it: what adaptation took is left out.
+    # As in the papers, the seconds of adaptation are left out.
     'sampling_second': seconds['sampling'] if is_split else None,
     'gradient': calls['gradient'] if calls else None,
-    # An evaluation of the density, or an estimate of it.
+    # A call evaluates the density, or an estimate of the density.
     'target_call': calls['target'] if calls else None,
   }
   sizes = {'min': ess.min(), 'median': np.median(ess)}
@@ -106,7 +106,7 @@ def _efficiency(ess, seconds, calls, num_adaptation_steps):
 
 
 def _adaptation_end(trace):
-  """Returns what the criterion's own variables ended at."""
+  """Returns the last values of the criterion's own variables."""
   last_tenth = {
     name: values[-max(1, len(values) // 10) :]
     for name, values in trace.items()
@@ -115,13 +115,13 @@ def _adaptation_end(trace):
   return {
     'entropy_weight': _last(trace, 'entropy_weight'),
     'penalty_weight': _last(trace, 'penalty_weight'),
-    # Noisy: mean over the last tenth of the adaptation.
+    # The trace is noisy, so its last tenth is averaged.
     'abs_eigenvalue': _mean(last_tenth, 'mean_abs_eigenvalue'),
   }
 
 
 def _calls(cost, trace, num_steps, num_chains):
-  """Returns calls summed over steps and chains; None where not known."""
+  """Returns calls summed over steps and chains, or None if unknown."""
   if num_steps == 0:
     return {'target': 0, 'gradient': 0, 'hessian_vector': 0}
   if cost is None:
@@ -136,7 +136,7 @@ def _calls(cost, trace, num_steps, num_chains):
 
 
 def _simulations(target, calls):
-  """Returns data sets simulated by all chains; None where none are."""
+  """Returns the number of simulated data sets, or None without a simulator."""
   if target.simulator is None or None in calls.values():
     return None
   num_estimates = sum(phase['target'] for phase in calls.values())
@@ -144,7 +144,7 @@ def _simulations(target, calls):
 
 
 def _counted_cost(extra):
-  """Returns calls per step and chain from what a trace_fn counted."""
+  """Returns calls per step and chain that a trace_fn counted."""
   if 'leapfrogs_taken' in extra:
     per_step = float(np.mean(extra['leapfrogs_taken']))
     return per_step, per_step, 0
@@ -154,14 +154,14 @@ def _counted_cost(extra):
 
 
 def _step_size(method, result):
-  """Returns the learned delta of a sampler that has nothing else to learn."""
+  """Returns the learned delta of a sampler that learns only delta."""
   if not method.has_step_size:
     return None
   return _finite(find_field(result.final_kernel_results, 'step_size'))
 
 
 def _against_truth(target, states, summary):
-  """Returns the worst error of the means, in its own standard errors."""
+  """Returns the worst error of a mean, in standard errors of that mean."""
   if target.covariance is None:
     return {}
   variance = target.variances()
@@ -173,8 +173,8 @@ def _against_truth(target, states, summary):
 def _learned(factor, target):
   """Returns how far C C^T is from a multiple of the true covariance.
 
-  A singular factor is a failure of the adaptation, and a number of the cell
-  that it belongs to, not the end of it.
+  If the factor is singular, the adaptation failed. The cell then records this
+  and does not fail itself.
   """
   if factor is None:
     return {}

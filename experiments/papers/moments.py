@@ -4,9 +4,9 @@
   z of the deviation  (s - s*) / sqrt(sd((x - m)^2)^2 / ESS((x - m)^2) / (2 s)^2
                                       + (se* sd((x - m)^2) / (2 s^2))^2)
 
-The star is the known posterior, itself a run with a standard error of its mean;
-that of its deviation is then se* sd((x - m)^2) / (2 s^2), se* / sqrt(2) for a
-Gaussian.
+The star marks the known posterior, which is itself a run. Its mean has the
+standard error se*, and its deviation has se* sd((x - m)^2) / (2 s^2), which is
+se* / sqrt(2) for a Gaussian.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ import numpy as np
 
 from experiments.papers import diagnostics
 
-# Elements of a vector that are looked at, evenly spaced.
+# Most elements of a vector that are compared, evenly spaced.
 _MAX_ELEMENTS = 100
 
 
 class ZScores(NamedTuple):
-  """Of every element of a quantity, numpy arrays of its shape."""
+  """Scores of every element of a quantity, numpy arrays of its shape."""
 
   mean: np.ndarray
   deviation: np.ndarray
@@ -35,7 +35,7 @@ def z_scores(draws, mean, deviation, standard_error):
     draws: [num_draws, num_chains, ...].
     mean: [...], known.
     deviation: [...], known standard deviation.
-    standard_error: [...], of `mean`; 0 where that is exact.
+    standard_error: [...], error of `mean`; 0 if the mean is exact.
   """
   draws = np.asarray(draws, np.float64)
   own_mean = draws.mean(axis=(0, 1))
@@ -84,7 +84,7 @@ def _evenly_spaced(size):
 
 
 def _summary(scores, mean, deviation, standard_error):
-  """Returns numbers for a scalar; for a vector only how far off it is."""
+  """Returns moments and scores for a scalar, only the worst for a vector."""
   del standard_error
   summary = {
     'size': int(np.size(mean)),

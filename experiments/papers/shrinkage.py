@@ -1,13 +1,15 @@
-"""Which directions of the prior a sampler's proposal explores.
+"""Directions of the prior that a sampler's proposal explores.
 
 An eigenvalue gamma of the prior covariance is the variance of a direction. At
-f = 0 a proposal moves along it with variance
+f = 0 a proposal moves along this direction with variance
 
   m(gamma) = delta (delta + 4 gamma) / (delta + 2 gamma)^2 gamma      mGrad
   p(gamma) = delta (delta + 4) / (delta + 2)^2 gamma                  pCN, pCNL
 
-of which the first saturates at delta, as the posterior's own variance does at
-that of the noise: t(gamma) = gamma noise / (gamma + noise).
+m saturates at delta for large gamma. In the same way, the variance of the
+posterior, t(gamma) = gamma noise / (gamma + noise), saturates at that of the
+noise.
+
 References: Titsias and Papaspiliopoulos (2018), 3.4,
 https://arxiv.org/abs/1610.09641.
 """
@@ -15,7 +17,7 @@ https://arxiv.org/abs/1610.09641.
 import numpy as np
 import tensorflow as tf
 
-# Beyond this many coordinates draws are not turned into the prior's basis.
+# With more coordinates, draws are not turned into the prior's basis.
 _MAX_SIZE = 2000
 # Smaller eigenvalues, relative to the largest, are rounding.
 _SMALLEST = 1e-12
@@ -36,7 +38,7 @@ def posterior_variance(gamma, noise_variance):
   return gamma * noise_variance / (gamma + noise_variance)
 
 
-# By the name of the method: the formula, given its delta.
+# Name of the method: its formula.
 _FORMULAS = {
   'marginal_gradient': marginal_variance,
   'crank_nicolson': crank_nicolson_variance,
@@ -44,7 +46,7 @@ _FORMULAS = {
 
 
 def spectrum(target, states):
-  """Returns what the figure needs of a cell, {} where it is not drawn.
+  """Returns the arrays that the figure needs, {} if it is not drawn.
 
   Args:
     states: [num_draws, num_chains, event_size].
@@ -72,7 +74,7 @@ def spectrum(target, states):
 
 
 def draw(cells, target, grid):
-  """Returns the figure, or None where the noise or the spectrum is unknown."""
+  """Returns the figure, or None if the noise or the spectrum is unknown."""
   shown = {k: v for k, v in cells.items() if 'prior_eigenvalues' in v[1]}
   if not shown:
     return None

@@ -10,11 +10,11 @@ def make_starts(config, target, repeat):
   """Returns starts [num_chains, event_size] in the target's dtype.
 
   Args:
-    config: the `Config`; its `init` says how, its seed from which stream.
-    repeat: number of the repeat; each has starts of its own.
+    config: The `Config`, whose `init` and `seed` decide the starts.
+    repeat: Number of the repeat; each repeat has its own starts.
 
   Raises:
-    ConfigError: if the target lacks what `init.kind` asks for.
+    ConfigError: If the target lacks what `init.kind` needs.
   """
   rng = np.random.default_rng([config.seed, repeat])
   starts = _KINDS[config.init.kind](config, target, rng)
@@ -25,13 +25,13 @@ def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
   """Returns starts moved up the log density by Adam, each chain by itself.
 
   A sampler whose step is right for the bulk may never leave a far and steep
-  start. Few steps suffice, and many do harm: the mode of a hierarchical model
-  is not typical of it.
+  start. Take few steps, because the mode of a hierarchical model is not typical
+  of the model.
 
   Args:
-    target_log_prob_fn: maps [chains, event_size] to [chains].
+    target_log_prob_fn: Function of [chains, event_size], returns [chains].
     starts: [chains, event_size].
-    learning_rate: of Adam, in units of the state.
+    learning_rate: Learning rate of Adam, in units of the state.
   """
 
   @tf.function(jit_compile=True, autograph=False)

@@ -1,8 +1,8 @@
 """Figures over the number of leapfrog steps, and over the wanted acceptance.
 
-One line for each family of methods, one point for each value that the methods
-differ in, the mean over repeats. In a sweep of leapfrog steps, a method without
-steps of its own (NUTS) is a horizontal line.
+A family of methods is a line, and each of their values is a point, the mean
+over repeats. In a sweep of leapfrog steps, a method without such a number
+(NUTS) is a horizontal line.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ _PANELS = {
   'learned_condition_number': ('condition number of C^T Sigma^-1 C', 'log'),
 }
 _SIZES = {'min': 'smallest ESS', 'median': 'median ESS'}
-# Wanted acceptances that make a sweep.
+# Fewest wanted acceptances of a sweep.
 _FEWEST = 3
-# How a label says the value, by the name of the parameter.
+# Name of the parameter: how a label shows the value.
 _IN_LABEL = {
   'num_leapfrog_steps': ('-{}', ', L={}'),
   'target_accept_prob': (', {:g}',),
@@ -53,7 +53,7 @@ def families(
 
 
 def draw_leapfrog_steps(records: Sequence[Record], grid: Callable) -> Any:
-  """Returns the figure, or `None` where no family has several lengths.
+  """Returns the figure, or `None` if no family has several lengths.
 
   Args:
     grid: Function of the number of panels. It returns (figure, axes).
@@ -89,10 +89,10 @@ def _draw_line(axis, family, color, by_steps, key):
 
 
 def draw_accept_rates(records: Sequence[Record], grid: Callable) -> Any:
-  """Returns ESS over the acceptance that was reached, for each sampler.
+  """Returns a figure of ESS by the reached acceptance, for each sampler.
 
-  It is `None` where no sampler has at least three wanted acceptances. Arguments
-  are those of `draw_leapfrog_steps`.
+  The figure is `None` if no sampler has three wanted acceptances or more. The
+  arguments are those of `draw_leapfrog_steps`.
   """
   grouped = families(records, 'target_accept_prob')
   for by_wanted in grouped.values():

@@ -38,7 +38,7 @@ COLUMNS = {
   'Compile(s)': '{compile_seconds:.1f}',
   'Repeats': '{num_finished}',
 }
-# Shown where some method has one delta to learn.
+# Columns that are shown if some method learns one delta.
 LATENT = ('Learned delta', 'Likelihood, gradient calls')
 MOMENTS = (
   'Quantity',
@@ -125,7 +125,7 @@ def _mean(values):
 
 
 def _rhats(records, key):
-  """Returns the values of a key; null stands for one that is not finite."""
+  """Returns the values of a key; null stands for an infinite value."""
   found = [record[key] for record in records if key in record]
   return [np.inf if value is None else value for value in found]
 
@@ -137,12 +137,12 @@ def _total(records, *paths):
 
 
 class _Numbers(string.Formatter):
-  """Shows a dash for what is unknown; chains that never meet have no R-hat."""
+  """Shows a dash for an unknown number."""
 
   def format_field(self, value, spec):
     if value is None:
       return '-'
-    # Chains that never move agree with themselves alone: 1e16 says no more.
+    # The R-hat of chains that never move is huge and has no meaning.
     if spec == '.3f' and value >= 1e3:
       return '> 1000'
     return super().format_field(value, spec)
@@ -188,7 +188,7 @@ def moment_cells(moments: Mapping[str, Any]) -> list[str]:
 
 
 def to_markdown(title: str, records: Sequence[Record]) -> str:
-  """Returns a heading, a table, what failed, and how right the moments are."""
+  """Returns a heading, a table, failures, and errors of known moments."""
   rows = average(records)
   names = columns(rows.values())
   table = [['Method', *names]]

@@ -187,9 +187,7 @@ def test_a_copy_by_hand_is_kept_if_right_and_refused_if_not(publish, tmp_path):
   assert 'kept' in _obtain(tmp_path)
   table[0, 0] += 1
   np.savetxt(path, table, delimiter=',', header='a,b,y')
-  with pytest.raises(
-    DataError, match='checksum is.*Move the file away, then run'
-  ):
+  with pytest.raises(DataError, match='checksum is.*Move the file away, then'):
     _obtain(tmp_path)
   path.write_text('no numbers')
   with pytest.raises(DataError, match='cannot be read.*Move the file away'):

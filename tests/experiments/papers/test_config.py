@@ -101,7 +101,7 @@ def test_refusal_names_key_value_and_what_is_allowed(path, value, words):
         'num_adaptation_steps': 50,
         'keep_states': True,
       },
-      ['methods.0', 'keep_states', 'write false'],
+      ['methods.0', 'keep_states', 'Write false'],
     ),
     (
       {'target': {'name': 'spectrum_gaussian', 'variances': [1.0, -1.0]}},
