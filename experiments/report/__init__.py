@@ -1,1 +1,1 @@
-"""The pages of the site, made from records when it is built."""
+"""The pages of the site, made from records when the site is built."""

@@ -1,4 +1,4 @@
-"""Writes what is not made when the site is built.
+"""Updates the README and the tutorials, which the site's build leaves alone.
 
 python -m experiments.report readme              the table of the README
 python -m experiments.report notebooks FILE...   runs tutorials, in place

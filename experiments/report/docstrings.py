@@ -1,13 +1,13 @@
-"""What mkdocstrings needs to show this library's docstrings as they are.
+"""Changes docstrings into a form that mkdocstrings shows correctly.
 
-Three customs of the code are unknown to Markdown: formulas are set apart by two
-spaces, the code of an example stands under `Example:`, and a field of a
-NamedTuple is explained by the comment at it.
+Markdown does not know three customs of the code. Formulas are indented by two
+spaces, the code of an example stands under `Example:`, and a comment explains a
+field of a NamedTuple.
 """
 
 import re
 
-# Their content is indented too, and read by griffe.
+# The content of a section is indented as well, and griffe reads it.
 _SECTION = re.compile(r'[A-Z][A-Za-z ]*:$')
 _EXAMPLE = 'Example:'
 
@@ -16,8 +16,8 @@ def with_fenced_formulas(text):
   """Returns a docstring with its indented blocks in fences.
 
   Args:
-    text: without the common indentation. Blocks under a section such as `Args:`
-      stay, that of an example is code.
+    text: Docstring without its common indentation. Blocks under a section such
+      as `Args:` stay, and the block of an example becomes code.
   """
   text, _, example = text.partition(f'\n{_EXAMPLE}\n')
   lines, result = text.rstrip('\n').split('\n'), []
@@ -43,7 +43,7 @@ def with_fenced_formulas(text):
 
 
 def _fenced(block, language='text'):
-  """Returns the lines of a block in a fence, its blank end behind it."""
+  """Returns the lines of a block in a fence, without blank lines at its end."""
   while block and not block[-1]:
     block = block[:-1]
   margin = min(len(line) - len(line.lstrip()) for line in block if line)
@@ -51,10 +51,10 @@ def _fenced(block, language='text'):
 
 
 def comment_of(lines, number):
-  """Returns the comment of a field as one text: beside it, or above it.
+  """Returns the comment beside or above a field as one text.
 
   Args:
-    number: of the field's line, from 1.
+    number: Number of the field's line, from 1.
   """
   _, _, beside = lines[number - 1].partition('  # ')
   if beside:

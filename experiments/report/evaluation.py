@@ -9,8 +9,8 @@ from experiments.report import panel
 from experiments.report import records
 
 OURS = 'sample_posterior'
-# All samplers of others that the panel runs, and among the library's own the
-# one of each kind that passes most often.
+# All samplers of other libraries that the panel runs. Among the library's own,
+# the sampler of each kind that passes most often.
 SHOWN = (
   OURS,
   'GSM HMC-5',
@@ -31,7 +31,7 @@ SHOWN = (
 )
 _OF_TFP = ('SNAPER-HMC', 'NUTS (windowed)', 'Replica exchange HMC-3', 'HMC-10')
 _ENDED = ('passed', 'biased', 'not converged')
-# Share of a target's runs that makes it solved.
+# A target is solved if at least this share of its runs passes.
 _ENOUGH = 0.8
 # Standard errors beyond which a moment is wrong.
 _FAR = 4.0
@@ -52,26 +52,26 @@ class Outcome(NamedTuple):
 
   num_runs: int
   num_ended: int
-  # Within the gates and right.
+  # Runs that pass the checks and are right.
   num_passed: int
-  # Within the gates, and wrong among them.
+  # Runs that pass the checks, and the wrong runs among them.
   num_within: int
   num_wrong: int
-  # The same for runs that do not diverge, as far as samplers tell.
+  # The same for runs without divergences, as far as samplers report these.
   num_steady: int
   num_steady_wrong: int
 
 
 def is_far(run, moment='z'):
-  """Returns whether a run's worst error is known, and beyond chance."""
+  """Returns whether a run's worst error is known and larger than chance."""
   return run[moment] is not None and abs(run[moment]) > _FAR
 
 
 def outcomes():
   """Returns {sampler: {target: `Outcome`}}.
 
-  The verdict of `sample_posterior` refuses runs that diverge: those that it
-  accepts are its steady ones.
+  The verdict of `sample_posterior` refuses runs that diverge. Its accepted runs
+  therefore count as steady.
   """
   found = collections.defaultdict(dict)
   runs = records.rows('front_door', 'target')
@@ -112,7 +112,7 @@ def total(found):
 
 
 def in_order(found):
-  """Returns the samplers that are shown, those that solve most first."""
+  """Returns the samplers that are shown, the best ones first."""
   keys = {
     sampler: (num_solved(by_target), total(by_target.values()).num_passed)
     for sampler, by_target in found.items()

@@ -13,12 +13,12 @@ from experiments.report import records
 from experiments.report import rivals
 
 _COLORS = ('tab:green', 'tab:blue', 'tab:orange', 'tab:purple')
-# The panel has more methods than this has colors; peers are dashed.
+# The panel has more methods than the palette has colors; peers are dashed.
 _PALETTE = colormaps['tab20'].colors
 
 
 def images():
-  """Yields (path below docs, content) of each figure made at build."""
+  """Yields (path below docs, content) of each figure made in a build."""
   yield 'results/evaluation.png', _content(_passes())
   yield 'results/many_chains.png', _content(_chains(), dpi=90)
   found = panel.pairs()
@@ -38,7 +38,7 @@ def bias_names(found):
 
 
 def _content(figure, **options):
-  """Returns a figure's bytes, the same ones at every build."""
+  """Returns a figure's bytes, which are identical in every build."""
   buffer = io.BytesIO()
   metadata = {'Date': None} if 'format' in options else {}
   with rc_context({'svg.hashsalt': 'report', 'svg.fonttype': 'none'}):
@@ -52,7 +52,7 @@ def _axes(width, height, num_columns=1, **shared):
 
 
 def _passes():
-  """Draws the runs that pass, of ten, targets by samplers."""
+  """Draws how many of ten runs pass, for each target and sampler."""
   found = evaluation.outcomes()
   targets = list(found[evaluation.OURS])
   shares = np.array(
@@ -101,7 +101,7 @@ def _rates():
 
 
 def _chains():
-  """Draws what a step of a chain costs by the number of chains."""
+  """Draws the cost of a step of a chain by the number of chains."""
   figure, axis = _axes(5.0, 3.4)
   found = records.rows('many_chains', 'kind', 'name', 'num_chains')
   found = [row for row in found if row['kind'] == 'chains']

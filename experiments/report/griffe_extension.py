@@ -1,4 +1,4 @@
-"""What griffe, which reads the code for mkdocstrings, does with docstrings."""
+"""An extension of griffe, which reads the code for mkdocstrings."""
 
 import griffe
 
@@ -8,7 +8,7 @@ from experiments.report.docstrings import with_fenced_formulas
 
 
 class Docstrings(griffe.Extension):
-  """Fences formulas; takes the comments of fields for their explanation."""
+  """Fences formulas; makes the comments of fields their explanations."""
 
   def on_instance(self, *, obj, **kwargs):
     del kwargs

@@ -1,9 +1,9 @@
-"""Notebooks: executed once and kept with what they printed, shown as pages.
+"""Executes notebooks once with their outputs, and shows them as pages.
 
   python -m experiments.report notebooks docs/tutorials/*.ipynb
 
-executes them where they lie. A page shows what the notebook holds; building
-the site executes nothing.
+executes these notebooks in place. A page shows the outputs in the notebook, and
+a build of the site executes nothing.
 """
 
 import base64
@@ -13,11 +13,11 @@ import pathlib
 import re
 
 _SECONDS_PER_CELL = 300
-# Native code logs so, past Python; nothing to tell a reader.
+# Lines that native code logs, which no reader needs.
 _NATIVE_LOG = re.compile(
   r'(WARNING: All log messages before absl|[IWE]\d{4} ).*\n?'
 )
-# What the library says of a run, without the place and line of the cell.
+# Warnings of the library about a run, without the line of the cell.
 _WARNING = re.compile(r'\S+:\d+: (UserWarning: .*)\n  .*\n?')
 _IMAGES = {'image/png': 'png', 'image/svg+xml': 'svg'}
 
@@ -26,7 +26,7 @@ def to_markdown(notebook, stem):
   """Returns a notebook as a Markdown page and its images.
 
   Args:
-    stem: of the file's name; begins the names of images.
+    stem: Stem of the file's name, with which the names of images begin.
 
   Returns:
     (text, {name of the image's file: bytes}).
@@ -67,8 +67,8 @@ def execute(path):
   """Executes a notebook in place.
 
   Raises:
-    RuntimeError: if a cell fails, or writes to stderr what is no warning of
-      the library about a run.
+    RuntimeError: If a cell fails, or if it writes to stderr anything except
+      the library's warnings about a run.
   """
   import nbclient
   import nbformat
@@ -90,10 +90,10 @@ def execute(path):
 
 
 def _is_shown(path, output):
-  """Returns whether readers see an output; leaves of stderr what they should.
+  """Returns whether an output is shown; keeps only the warnings of stderr.
 
   Raises:
-    RuntimeError: if there is something else in it.
+    RuntimeError: If stderr has anything else.
   """
   if output.get('name') != 'stderr':
     return True
@@ -106,7 +106,7 @@ def _is_shown(path, output):
 
 
 def _write(path, notebook):
-  """Writes the notebook without what differs between machines."""
+  """Writes the notebook without parts that differ between machines."""
   notebook.metadata = {
     'kernelspec': {
       'display_name': 'Python 3',

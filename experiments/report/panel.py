@@ -1,4 +1,4 @@
-"""The panel's records joined over seeds: what became of runs, and who wins."""
+"""The panel's records joined over seeds: outcomes of runs, and who wins."""
 
 import collections
 import functools
@@ -10,7 +10,7 @@ import numpy as np
 from experiments.report import records
 from tfp_adaptive.posterior.judge import verdict
 
-# What becomes of a run, the best first, and how a cell of a table says it.
+# Outcomes of a run, the best first, and their names in a table.
 BRIEF = {
   'passed': 'passed',
   'biased': 'BIASED',
@@ -22,8 +22,7 @@ BRIEF = {
 }
 # One record stands for all seeds, and nothing was run.
 _NOT_RUN = ('refused', 'not installed')
-# Samplers of papers that are here to compare with: neither the library's nor
-# today's best.
+# Samplers of papers that are run only for comparison.
 _COMPARED = ('fisher_mala', 'variance_ratio_mala')
 _FEWEST_PASSED = 0.5
 _NUM_SEEDS = 10
@@ -31,7 +30,7 @@ _NUM_RESAMPLES = 2000
 
 
 class Interval(NamedTuple):
-  """Median over seeds and the middle 80 % of them."""
+  """Median over seeds, and an interval with the middle 80 % of the seeds."""
 
   median: float
   low: float
@@ -46,16 +45,16 @@ class Pair(NamedTuple):
   is_peer: bool
   # {outcome: number of seeds}.
   outcomes: dict
-  # The same for runs of which at most one draw in 200 diverged; `None` where
-  # the sampler does not tell.
+  # The same for runs of which at most one draw in 200 diverged; `None` if the
+  # sampler does not report divergences.
   steady: dict | None
-  # {metric: values over seeds}, where there are any.
+  # {metric: values over seeds}, if there are any.
   values: dict
   # {metric: `Interval`}.
   metrics: dict
   # (gradients per chain, worst b^2, mean b^2), each [num_seeds, points].
   curves: tuple | None
-  # The largest |z| of the runs that were judged, of how many comparisons.
+  # The largest |z| of the judged runs, and the number of comparisons.
   worst_z: float | None
   num_comparisons: int
   # First line of the first error.
@@ -71,17 +70,17 @@ class Pair(NamedTuple):
 
   @property
   def counts(self):
-    """Whether enough seeds passed for its efficiency to mean something."""
+    """Whether enough seeds passed for a meaningful efficiency."""
     passed = self.outcomes['passed']
     return passed / max(self.num_seeds, 1) >= _FEWEST_PASSED
 
   def shows(self, metric):
-    """Returns whether a metric stands for the pair."""
+    """Returns whether a metric of the pair is shown."""
     return metric in self.metrics and (self.counts or 'ess' not in metric)
 
   @property
   def main(self):
-    """Returns what became of most seeds."""
+    """Returns the outcome of most seeds."""
     return BRIEF[max(self.outcomes, key=self.outcomes.get)]
 
   @property
@@ -106,14 +105,14 @@ def _per_gradient(run, ess, in_all=False):
 
 
 def _seconds(run):
-  """Returns the seconds of adaptation and sampling, compilation apart."""
+  """Returns the seconds of adaptation and sampling, without compilation."""
   return run['seconds']['adaptation'] + run['seconds']['sampling']
 
 
 def _own_seconds(run):
-  """Returns the same, or `None` where they hold what is not the sampler's."""
+  """Returns the same, or `None` if other work is among these seconds."""
   # Python hands nutpie each gradient here. XLA compiles windowed NUTS for every
-  # seed, and where that is not told apart, it is among the seconds.
+  # seed, and some records count this compilation among the seconds.
   is_compiling = (
     run['method_name'] == 'windowed_nuts' and not run['seconds']['compile']
   )
@@ -148,7 +147,7 @@ METRICS = {
 
 
 def outcome(run):
-  """Returns what became of a run, a key of `BRIEF`."""
+  """Returns the outcome of a run, a key of `BRIEF`."""
   if run['status'] != 'finished':
     return run['status']
   if run['missed']:
@@ -158,7 +157,7 @@ def outcome(run):
 
 @functools.cache
 def pairs():
-  """Returns the summaries of the panel that is kept in `records`."""
+  """Returns the summaries of the panel in `records`."""
   return summarize(records.rows('panel', 'target', 'method'))
 
 
@@ -174,9 +173,9 @@ def total(*kinds):
 
 
 def progress():
-  """Yields how many pairs and runs are in: a line for each target, and sums.
+  """Yields how many pairs and runs are recorded, by target and in all.
 
-  Targets of which all runs are in share a line.
+  Targets whose runs are all recorded share a line.
   """
   kinds = ('complete', 'some', 'none', 'ended', 'late')
   counts = collections.defaultdict(collections.Counter)
@@ -199,7 +198,7 @@ def progress():
 def _pair(names, runs):
   finished = [r for r in runs if r['status'] == 'finished']
   judged = [r for r in finished if r['is_biased'] is not None]
-  # Where only runs within the gates have a truth, they are no fair sample.
+  # If only runs that pass the checks have a truth, they are no fair sample.
   is_compared = all(r['squared_bias'] for r in finished)
   values = {}
   for name, function in METRICS.items():
@@ -261,7 +260,7 @@ def _curves(runs):
   for kind in ('worst', 'mean'):
     lines = []
     for curve in curves:
-      # Where a step takes no gradient, a number comes twice.
+      # A step without a gradient repeats the number of gradients.
       gradients, places = np.unique(curve['gradients'], return_index=True)
       lines.append(np.interp(grid, gradients, np.asarray(curve[kind])[places]))
     on_grid.append(np.asarray(lines))
@@ -269,7 +268,7 @@ def _curves(runs):
 
 
 def best(found, metric, most_is_best):
-  """Returns {target: method with the best median}, of pairs that count."""
+  """Returns {target: method with the best median} among pairs that count."""
   sign = 1 if most_is_best else -1
   ranked = sorted(
     (sign * pair.metrics[metric].median, pair.method, pair.target)
@@ -280,10 +279,10 @@ def best(found, metric, most_is_best):
 
 
 class Contest(NamedTuple):
-  """The best of either side on a target, by one metric."""
+  """The library's best and the peers' best on a target, by one metric."""
 
   target: str
-  # The library's best and the peers' best; `None` where none counts.
+  # The library's best and the peers' best; `None` if no pair counts.
   sides: tuple[Any, Any]
   # For both sides: runs, and samplers that passed.
   num_runs: tuple[int, int]

@@ -1,4 +1,4 @@
-"""Records as rows for templates: what a study returned, and of which case."""
+"""Records as rows for templates, with the parts of their cases."""
 
 import functools
 import pathlib
@@ -13,8 +13,8 @@ def rows(study, *names):
 
   Args:
     study: Name of the file in `records`, without its ending.
-    *names: Names of the parts of a case, which ' | ' separates; whole numbers
-      are numbers.
+    *names: Names of the parts of a case, which ' | ' separates. Digits become
+      ints.
   """
   return [
     {
@@ -45,7 +45,7 @@ def groups(found, *names):
   """Returns (values, rows) of each combination of values, in order.
 
   Args:
-    *names: By what they are grouped; one name gives its values alone.
+    *names: Keys of the groups; a single name gives values, not tuples.
   """
   by_key = {}
   for row in found:

@@ -1,7 +1,7 @@
 """Pages of docs/ as templates of jinja2, whose tables are made from records.
 
 Tables are Markdown: a template shows its columns, and cells may hold links and
-code. HTML of great_tables brings styles of its own, which the theme, the search
+code. The HTML of great_tables has its own styles, which the theme, the search
 and the links of MkDocs do not know.
 """
 
@@ -44,7 +44,7 @@ def table(head, lines):
 
 
 def _runs(name, first=0, last=None):
-  """Returns the table of a config's runs, or of those at these places."""
+  """Returns the table of a config's runs, from `first` to `last`."""
   found = records.rows(f'papers/{name}', 'method')[first:last]
   columns = tables.columns(found)
   lines = [[row['method'], *tables.cells(row, columns)] for row in found]
@@ -128,25 +128,25 @@ def _environment():
 
 
 def digits(value, spec):
-  """Returns a number by a format; a dash for what is unknown."""
+  """Returns a number by a format, and a dash for an unknown number."""
   return '-' if value is None else format(value, spec)
 
 
 def literal(text):
-  """Returns text of one line in which Markdown sees no marks."""
+  """Returns text of one line in which Markdown sees no markup."""
   text = re.sub(r'([\\*_<\[`])', r'\\\1', text)
   return text.replace('\n', ' ').replace('|', '/')
 
 
 def shown(value):
-  """Returns text as it is, and a number that is not whole in three digits."""
+  """Returns text unchanged, and fractional numbers in three digits."""
   if isinstance(value, float):
     return f'{value:g}' if value.is_integer() else number(value)
   return '-' if value is None else str(value)
 
 
 def number(value):
-  """Returns a number in three digits, without an exponent where it can be."""
+  """Returns a number in three digits, without an exponent if possible."""
   if value is None:
     return '-'
   if value == 0 or 1e-3 <= abs(value) < 1e5:

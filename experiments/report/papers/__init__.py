@@ -1,8 +1,8 @@
-"""Numbers that the papers print, one YAML file for each, and ours beside them.
+"""Numbers that the papers print, and ours beside them.
 
-A file lists every figure and table: what it shows, the config that reproduces
-it, the page and the records of the run, and the printed numbers. Ours come from
-the records, so that none is written by hand.
+Each paper has a YAML file that lists every figure and table. An entry has its
+content, the config that reproduces it, the page and the records of the run, and
+the printed numbers. Our numbers come from the records.
 """
 
 import collections
@@ -22,9 +22,9 @@ _PAPERS = (
   'auxiliary_gradient',
   'kernel_hmc',
 )
-# What lies between cannot be told apart from the noise of a few repeats.
+# Ratios between these bounds may be noise of a few repeats.
 _LEAST, _MOST = 0.8, 1.25
-# What a row prints -> its name in a table, and fields of our records.
+# Quantity of a row -> its name in a table, and fields of our records.
 _QUANTITIES = {
   'ess': ('ESS', ('ess_min', 'ess_median', 'ess_max')),
   'delta': ('delta', ('step_size',)),
@@ -42,10 +42,10 @@ class _Model(pydantic.BaseModel):
 
 
 class Row(_Model):
-  """A line of a table of the paper, or of numbers that its text prints."""
+  """A line of a table of the paper, or of numbers in its text."""
 
   paper: str
-  # Case of our records -> letter of the reason where the numbers differ.
+  # Case of our records -> letter of the reason, if the numbers differ.
   ours: dict[str, str | None] = {}
   ess: tuple[float, float, float] | None = None
   delta: float | None = None
@@ -54,7 +54,7 @@ class Row(_Model):
   # A number of another field of the records.
   number: float | None = None
   column: str | None = None
-  # Steps that it is divided by.
+  # Number of steps by which `number` is divided.
   per: float = 1.0
 
   def cases(self):
@@ -75,7 +75,7 @@ class Row(_Model):
 
 
 class Ratio(_Model):
-  """A row's numbers over another's: free of a machine's seconds."""
+  """A row's numbers over another row's, which do not depend on the machine."""
 
   of: str
   over: str
@@ -83,7 +83,7 @@ class Ratio(_Model):
 
 
 class Claim(_Model):
-  """What a figure shows, as a number of ours that lies on one side."""
+  """A statement of a figure, as a bound on one of our numbers."""
 
   says: str
   column: str
@@ -91,7 +91,7 @@ class Claim(_Model):
   over: str | None = None
   above: float | None = None
   below: float | None = None
-  # Decimals that our numbers are rounded to first, as their page shows them.
+  # Decimals to which our numbers are rounded first, as on their page.
   digits: int | None = None
   why: str | None = None
 
@@ -103,16 +103,16 @@ class Entry(_Model):
   shows: str
   config: str | None = None
   command: str | None = None
-  # Page, and records where these have another name.
+  # Page of the records, and `records` if these have another name.
   record: str | None = None
   records: str | None = None
   # Why there is no record.
   missing: str | None = None
-  # Why there is no number, in the paper or of ours.
+  # Why there is no number in the paper or in our records.
   picture: str | None = None
   # The row, or the claim's text, for the short table.
   headline: str | None = None
-  # Our sums over chains are divided.
+  # Factor of our numbers, which are sums over chains.
   factor: float = 1.0
   note: str | None = None
   rows: tuple[Row, ...] = ()
@@ -160,21 +160,21 @@ class Paper(_Model):
 
 
 class Finding(NamedTuple):
-  """Numbers of the paper beside ours; for a claim the paper has none."""
+  """Numbers of the paper beside ours; a claim has no numbers of the paper."""
 
   name: str
-  # For a claim, the side that it wants.
+  # Name of the quantity, or the bound of a claim.
   quantity: str
   paper: tuple
   ours: tuple
   repeats: int | str
   why: str | None
-  # For the numbers, or for the claim: whether they agree.
+  # Whether each number agrees, or whether the claim holds.
   agrees: tuple
 
   @property
   def ratios(self):
-    """Returns ours over the paper's."""
+    """Returns our numbers over the paper's."""
     return tuple(ours / paper for ours, paper in zip(self.ours, self.paper))
 
 
@@ -226,9 +226,8 @@ def found(entry, reasons):
   """Returns the findings of a figure or table that has records.
 
   Raises:
-    ValueError: If numbers differ and no reason is given, if a reason is given
-      where none is needed or that the paper's file has not, or if the records
-      have no such case.
+    ValueError: If numbers differ without a reason, if a reason is not needed
+      or not in the paper's file, or if the records have no such case.
   """
   findings = []
   for row in entry.rows:
@@ -252,7 +251,7 @@ def _of_row(entry, row, case, why):
   for quantity, printed in row.printed().items():
     numbers = printed, _numbers(entry, quantity, case)
     finding = _finding(entry, name, quantity, numbers, case, why)
-    # Seconds are a machine's: only ratios of lines can agree.
+    # Seconds depend on the machine, so only ratios of lines can agree.
     yield finding._replace(agrees=()) if quantity == 'per_second' else finding
 
 
@@ -317,16 +316,17 @@ def _repeats(entry, case):
 
 
 def _check(entry, findings, reasons):
-  """Refuses a difference without a reason, and a reason without one."""
+  """Refuses a difference without a reason, and a reason without need."""
   where = f'{entry.number}, {findings[0].name}'
   why = findings[0].why
   if all(all(finding.agrees) for finding in findings):
     if why:
-      raise ValueError(f'{where}: the numbers agree, so take out {why!r}.')
+      raise ValueError(f'{where}: the numbers agree, so remove {why!r}.')
   elif why not in reasons:
     numbers = [finding.ours for finding in findings]
     paper = [finding.paper for finding in findings]
     raise ValueError(
-      f'{where}: {numbers} is not {paper}; name one of {list(reasons)}, not '
-      f'{why!r}, or add what explains it.'
+      f'{where}: {numbers} is not {paper}. Name one of the reasons '
+      f'{list(reasons)}, not {why!r}, or add a reason that explains the '
+      'difference.'
     )

@@ -31,7 +31,7 @@ def test_numbers_are_read_and_their_ratio_is_ours_over_the_papers():
 
 def test_a_difference_without_a_reason_is_refused():
   row = {'paper': 'mGrad', 'delta': 10.0}
-  with pytest.raises(ValueError, match='Table 3, mGrad.*add what explains it'):
+  with pytest.raises(ValueError, match='Table 3, mGrad.*add a reason'):
     numbers.found(_entry(rows=[row]), {})
   named = dict(row, ours={'mGrad': 'few'})
   with pytest.raises(ValueError, match="not 'few'"):
