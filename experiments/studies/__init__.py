@@ -1,1 +1,1 @@
-"""Studies: what is measured again when the library changes."""
+"""Studies: measurements to repeat when the library changes."""

@@ -1,8 +1,8 @@
 """Models in other languages through `tfpa.models`, beside their own samplers.
 
-`rivals` has the same models as joint distributions, and long runs to judge by.
-This process needs JAX, NumPyro and PyMC; their samplers need an interpreter
-that has them (`--python`), which may be the same.
+`rivals` has the same models as joint distributions, and long runs that judge
+these runs. This process needs JAX, NumPyro and PyMC. Their samplers run in the
+interpreter of `--python`, which needs these packages as well.
 """
 
 import importlib
@@ -27,7 +27,7 @@ _NUM_POINTS = 20
 
 
 def _from_numpyro(module, data):
-  """Returns NumPyro's model, and its own log density of unconstrained dicts."""
+  """Returns NumPyro's model and log density of unconstrained dicts."""
   import jax
   from numpyro.infer import util
 
@@ -37,13 +37,13 @@ def _from_numpyro(module, data):
 
 
 def _from_pymc(module, data):
-  """Returns the same of PyMC's model."""
+  """Returns PyMC's model and log density of unconstrained dicts."""
   model = module.pymc_model(**data)
   return tfpa.models.from_pymc(model), model.compile_logp()
 
 
 def _from_numpy(module, data):
-  """Returns the same, its gradients by PyTensor's compiled code."""
+  """Returns the same for PyMC's model with compiled gradients of PyTensor."""
   model = module.pymc_model(**data)
   both = model.logp_dlogp_function(ravel_inputs=True)
   both.set_extra_values({})
@@ -87,7 +87,7 @@ def _gap(model, own):
 
   Args:
     model: `tfpa.models.Model`, whose unknowns have no bounds.
-    own: The density of the library that it comes from, of a dict of arrays.
+    own: Log density of the original library, a function of a dict of arrays.
   """
   problem = problem_lib.of_model(model, _NUM_POINTS)
   density = density_lib.Density(problem, _NUM_POINTS)
@@ -127,7 +127,7 @@ def _through(door, module, data, seed, work):
     for package in ('jax', 'numpyro', 'pymc', 'pymc.sampling.jax'):
       importlib.import_module(package)
   except ImportError as error:
-    raise Refused(f"{error}: write `pip install '.[numpyro,pymc]'`.") from error
+    raise Refused(f"{error}. Run `pip install '.[numpyro,pymc]'`.") from error
   outcome = on_models.run(
     on_models.OURS, lambda: door(module, data)[0], seed, work.progress
   )

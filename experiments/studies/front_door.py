@@ -1,7 +1,7 @@
-"""`sample_posterior` on the panel's targets: what it chose, and was it right.
+"""`sample_posterior` on the panel's targets: its choices and its errors.
 
-Each run is one call with nothing but the density and the panel's budget of
-gradients, warm-up included. Its own verdict is compared with the panel's gates
+Each run is one call with the density and the panel's budget of gradients,
+warm-up included. The verdict of the call is compared with the panel's checks
 and with the truth. The full S&P 500 path has ten times the gradients:
 
   python -m experiments run front_door --seeds 0:2 \\
@@ -33,7 +33,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Choice(Settings):
-  """Panel with the targets, budgets and gates."""
+  """The panel with its targets, budgets and checks."""
 
   panel: str = 'configs/inference_gym/panel.yaml'
 
@@ -52,7 +52,7 @@ def cases(settings: Choice) -> dict[str, Case]:
 
 
 def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
-  """Returns what one call chose, what it said, and how wrong it is."""
+  """Returns the choices, the verdict and the errors of one call."""
   panel = load_panel(_ROOT / case.panel)
   target, truth = _target(case, work.data_dir)
   begin = time.monotonic()
@@ -98,15 +98,15 @@ STUDY = Study(cases, run, Choice, seeds=tuple(range(10)))
 
 @functools.lru_cache(maxsize=1)  # All seeds of a target share its compilations.
 def _target(case, data_dir):
-  """Returns the target and its truth, or `None` for the truth."""
+  """Returns the target and its truth, which may be `None`."""
   return load_panel(_ROOT / case.panel).problem(case.target, data_dir)
 
 
 def _errors(target, truth, states):
-  """Returns the worst errors in standard errors, without a truth `None`.
+  """Returns the worst errors in standard errors, or `None` without a truth.
 
-  `z` is over all moments in the model's own coordinates. `z_vouched` is over
-  those whose draws do not show heavy tails: the verdict vouches for these.
+  `z` covers all moments in the model's own coordinates. `z_vouched` covers the
+  moments without heavy tails, for which the verdict vouches.
   """
   if truth is None or not truth.is_converged:
     return {'z': None, 'z_vouched': None}

@@ -1,8 +1,8 @@
 """Posteriors of posteriordb: means and mean squares against reference draws.
 
-With `--set others=true` there are cases for Stan, and for nutpie on the Stan
-programs, which need an interpreter that has them (`--python`), and for this
-library where it computes in float32, which is not its default on a CPU.
+`--set others=true` adds cases for Stan and for nutpie on the Stan programs,
+which need an interpreter that has these packages (`--python`). It also adds
+this library in float32, which is not its default on a CPU.
 """
 
 import os
@@ -38,7 +38,7 @@ _STAN = [
 class _Settings(Settings):
   # Stan programs are always in float64.
   dtype: Literal['float32', 'float64'] = 'float32'
-  # Only adds cases, so the keys of the others stay as they are.
+  # This only adds cases, so the keys of other cases do not change.
   others: bool = pydantic.Field(False, exclude=True)
 
 
@@ -85,7 +85,7 @@ def _run(case: tuple[str, str], seed: int, work: Work):
     reported = outcome.states
   return {
     'dtype': dtype,
-    # With all imports.
+    # All imports are included.
     'process_cpu_seconds': sum(os.times()[:4]) - before,
     **judged(name, outcome, reported, reference),
   }
@@ -99,8 +99,8 @@ def judged(
 ) -> dict[str, Any]:
   """Returns the record of an outcome.
 
-  `converged` is a sampler's own verdict. A sampler without one gets that of
-  `is_enough`: R-hat and effective draws of the reference's scalars.
+  `converged` is a sampler's own verdict. For a sampler without a verdict,
+  `is_enough` judges R-hat and effective draws of the reference's scalars.
 
   Args:
     reported: Draws [draws, chains, ...] by name; names that the reference lacks
@@ -113,8 +113,8 @@ def judged(
   missing = sorted(set(reference) - set(draws))
   if missing:
     raise DataError(
-      f'there are no draws of {", ".join(missing)} of {name}: the model and '
-      'the reference are not of the same version.'
+      f'there are no draws of {", ".join(missing)} of {name}, because the '
+      'model and the reference have different versions.'
     )
   draws = {key: draws[key] for key in reference}
   comparison = reference_lib.compare(draws, reference)

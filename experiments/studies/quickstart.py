@@ -1,9 +1,9 @@
-"""sample_posterior and TFP's NUTS on two posteriors: the first thing to run.
+"""sample_posterior and TFP's NUTS on two posteriors, as a first run.
 
-Features of the logistic regression follow each other, so that weights of
-neighbors are known as a sum and not apart, and no scale of one weight helps.
-Effects of the eight schools are narrower the smaller their spread is: no matrix
-fits this funnel.
+Neighboring features of the logistic regression are correlated. The sum of their
+weights is known better than each weight, and no diagonal scale helps. In the
+eight schools, effects are narrower if their spread is smaller. No matrix fits
+this funnel.
 """
 
 import pathlib
@@ -24,7 +24,7 @@ from experiments.samplers import on_models
 
 _WIDTH = 80
 _COLUMNS = ('Posterior', 'Sampler', 'Verdict', 'Min ESS', 'Seconds', 'ESS/s')
-_NUM_WORDS = 3  # Columns of text are aligned left, those of numbers right.
+_NUM_WORDS = 3  # Left-aligned columns of text; others align right.
 _EXPLAINED = (
   'Min ESS: effective draws, in bulk or tails, of the worst coordinate. '
   'Seconds: everything, compilation too. Not converged: no rate, no rank.'
@@ -37,8 +37,8 @@ class _Posterior(NamedTuple):
   Attributes:
     model: Name of the model.
     traced: Coordinate whose trace is drawn.
-    beside: Coordinate that the first is drawn against.
-    scale: Scale of the axis of the first.
+    beside: Coordinate against which `traced` is drawn.
+    scale: Scale of the axis of `traced`.
   """
 
   model: str
@@ -66,7 +66,7 @@ def _cases(settings) -> dict[str, tuple[_Posterior, str]]:
 
 
 def _run(case: tuple[_Posterior, str], seed: int, work: Work) -> Result:
-  """Returns the record of one run, and the draws that are drawn."""
+  """Returns the record of one run, and the draws for the figures."""
   posterior, sampler = case
   module = models.load(posterior.model)
   outcome = on_models.run(
@@ -102,7 +102,7 @@ def _finish(
 
 
 def _rows(records: Iterable[store.Record]) -> list[dict[str, Any]]:
-  """Returns the records of what finished, with the parts of their cases."""
+  """Returns the records of finished runs, with the parts of their cases."""
   return [
     {**dict(zip(('posterior', 'sampler'), r.case.split(' | '))), **r.record}
     for r in records
@@ -138,12 +138,12 @@ def _figure(drawn, name):
 def ranked(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
   """Returns rows with the best rate first, posterior by posterior.
 
-  Those that have not converged follow, because draws of another distribution
-  are worth nothing, however fast they are.
+  Rows without convergence follow, because draws of another distribution have no
+  value, however fast they are.
 
   Args:
-    rows: Records with their `posterior` and `sampler`. A posterior's place is
-      that of its first row.
+    rows: Records with their `posterior` and `sampler`. Posteriors keep the
+      order of their first rows.
   """
   places = list(dict.fromkeys(row['posterior'] for row in rows))
   return sorted(
@@ -188,7 +188,7 @@ def _cells(row):
 
 
 def _size(row):
-  """Returns the smaller of bulk and tail ESS; 0 where no chain moved."""
+  """Returns the smaller of bulk and tail ESS, or 0 if no chain moved."""
   return min(row['ess_bulk'] or 0.0, row['ess_tail'] or 0.0)
 
 

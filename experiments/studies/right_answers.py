@@ -6,7 +6,7 @@ units     Linear regressions whose covariates have scales from 1e-4 to 1e5.
 rounding  One unknown, the log or logit of a mean, and many rows. The density
           depends on the sum of the data alone, so that quadrature gives the
           posterior deviation.
-seconds   What calls with `max_seconds` take.
+seconds   Times of calls with `max_seconds`.
 """
 
 import itertools
@@ -44,7 +44,7 @@ class Sizes(Settings):
 
 
 class Case(NamedTuple):
-  """A function that returns a posterior and some numbers, and its arguments."""
+  """A function that runs a case, and its arguments."""
 
   function: Callable
   arguments: tuple
@@ -99,7 +99,7 @@ class _Family(NamedTuple):
   rows: Callable
   # (eta, total, count) -> log density of eta given the sum of the rows.
   log_density: Callable
-  # (mean, count) -> eta and the curvature there, at the top of that density.
+  # (mean, count) -> the mode of that density, and the curvature at the mode.
   peak: Callable
 
 
@@ -179,7 +179,7 @@ def _rounding(family, count, mean, computed_in):
   posterior = tfpa.sample_posterior(
     log_prob,
     init=tf.TensorSpec([]),
-    # All these posteriors are nearly normal: one seed would err alike in all.
+    # With one seed, errors of these nearly normal posteriors would be alike.
     seed=zlib.crc32(repr((family, count, mean)).encode()) % 2**31,
     progress=False,
     dtype=tf.as_dtype(computed_in),
@@ -251,8 +251,8 @@ def cases(settings: Sizes) -> dict[str, Case]:
 
 
 def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
-  """Returns what a call said, what it took and how wrong it is."""
-  del seed, work  # Every case has a seed of its own.
+  """Returns the verdict, the cost and the errors of a call."""
+  del seed, work  # Every case has its own seed.
   begin = time.process_time()
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')

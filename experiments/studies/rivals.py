@@ -1,7 +1,7 @@
 """Models as users write them, by this library, TFP, PyMC, NumPyro and others.
 
-The other libraries run in an environment of their own (`make peers`). Long runs
-of two of them give means that all runs are judged by; these runs, and defaults
+The other libraries run in their own environment (`make peers`). Long runs of
+two of them give the means that judge all runs. These long runs, and defaults
 that draw five times as much, are cases with `--set others=true` only.
 """
 
@@ -19,7 +19,7 @@ from experiments.samplers import theirs
 
 
 class _Settings(Settings):
-  # Only adds cases, so the keys of the others stay as they are.
+  # This only adds cases, so the keys of other cases do not change.
   others: bool = pydantic.Field(False, exclude=True)
 
 
@@ -39,7 +39,7 @@ def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
 
 
 def prepare(work: Work) -> None:
-  """Lets models, whose `data` has no arguments, find their data sets."""
+  """Tells models the folder of data sets, because `data` has no arguments."""
   if work.data_dir:
     os.environ[datasets.DATA_DIR_VARIABLE] = str(work.data_dir)
 
@@ -57,7 +57,7 @@ def _run(case: tuple[str, str], seed: int, work: Work):
     outcome = on_models.run_theirs(
       sampler, models.path(name), data, seed, work.python
     )
-    # Traces hold deterministic values, too.
+    # Traces hold deterministic values as well.
     names = unknowns(model.tfp_model(**data))
     states = {name: outcome.states[name] for name in names}
     outcome = outcome._replace(states=states)

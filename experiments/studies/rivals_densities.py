@@ -1,6 +1,6 @@
 """Log densities of each model of `rivals` in its three languages.
 
-They are taken at the same points, for all unknowns in their own supports.
+All languages are compared at the same points, with unknowns in their supports.
 """
 
 import numpy as np
@@ -20,7 +20,8 @@ _LARGEST_GAP = 1e-4
 def points(model):
   """Returns points in the supports of a model's unknowns, a structure.
 
-  They are normal with deviation 1/2 where TFP's bijectors see no bounds.
+  Points are normal with deviation 1/2 in the space without bounds of TFP's
+  bijectors.
   """
   unbounded = model.experimental_default_event_space_bijector()
   shapes = unbounded.inverse_event_shape(model.event_shape)
@@ -36,7 +37,7 @@ def points(model):
 
 
 def _run(name: str, seed: int, work: Work):
-  """Returns the densities of a model; languages that differ are a failure."""
+  """Returns the densities of a model; fails if the languages differ."""
   del seed  # Points are always the same.
   module = models.load(name)
   data = module.data()

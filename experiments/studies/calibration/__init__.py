@@ -1,11 +1,10 @@
 """Are the kernels exact? Ranks of simulated truths, and Geweke's joint test.
 
-A case is a kernel of the library, which must pass both tests, or one that is
-broken on purpose and must fail. A kernel is frozen after a pilot run on other
-data sets, pooled over its chains. Whatever its params are, a right kernel
-leaves each posterior invariant. The steps that adapt are not tested. A p-value
-of a test is the smallest one among the quantities of the model, times their
-number.
+A case is a kernel of the library, which must pass both tests, or a kernel that
+is broken on purpose and must fail. A kernel is frozen after a pilot run on
+other data sets, pooled over its chains. With any params, a right kernel leaves
+each posterior invariant. Adapting steps are not tested. The p-value of a test
+is the smallest p-value of the model's quantities, times their number.
 """
 
 import pathlib
@@ -31,9 +30,9 @@ from experiments.studies.calibration import kernels
 from experiments.studies.calibration import models
 from experiments.studies.calibration import rank_test
 
-# Probability that any kernel of the library fails any test if all are right.
+# Probability that some kernel of the library fails although all are right.
 FALSE_ALARM_RATE = 0.01
-# A control counts as caught where a right kernel would be this rarely.
+# A control counts as caught if a right kernel has this p-value or less.
 CAUGHT_BELOW = 1e-6
 # Fewer data sets, as with `--smoke`, have no power.
 _LEAST_CHAINS = 100
@@ -69,7 +68,7 @@ def _cases(sizes: chains.Sizes) -> dict[str, _Case]:
 
 
 def _run(case: _Case, seed: int, work: Work) -> dict[str, Any]:
-  """Returns p-values by quantity and counts of ranks; for controls, power."""
+  """Returns p-values by quantity, counts of ranks, and power for controls."""
   sizes, family = work.settings, kernels.FAMILIES[case.family]
   start = time.perf_counter()
   model, make = kernels.learn(family, _seed(case.family, seed))
@@ -91,7 +90,7 @@ def _run(case: _Case, seed: int, work: Work) -> dict[str, Any]:
 
 
 def _seed(name, seed):
-  """Returns a seed of its own for each kernel, so that rows are independent."""
+  """Returns a different seed for each kernel, so that rows are independent."""
   return zlib.crc32(f'{name}/{seed}'.encode()) % 2**24
 
 
@@ -143,7 +142,7 @@ def limit(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def verdict(row: Mapping[str, Any], lowest: float) -> tuple[str, bool]:
-  """Returns what a row shows, and whether that is what it should."""
+  """Returns the verdict of a row, and whether the verdict is as expected."""
   smallest = min(row['rank_p'], row['geweke_p'])
   if row['is_control']:
     return ('caught', True) if smallest < CAUGHT_BELOW else ('missed', False)
@@ -153,8 +152,9 @@ def verdict(row: Mapping[str, Any], lowest: float) -> tuple[str, bool]:
 def power(row: Mapping[str, Any], num_draws: int = 100) -> tuple[float, float]:
   """Returns how often tests like these would catch a kernel like this.
 
-  The effects seen are taken for the true ones: z-scores are drawn around those
-  seen, ranks from their frequencies. Caught is p < `CAUGHT_BELOW`.
+  The observed effects are taken for the true ones. z-scores are drawn around
+  the observed scores, and ranks from their frequencies. A kernel is caught if
+  p < `CAUGHT_BELOW`.
 
   Returns:
     Power of the ranks and of Geweke's test, each by its best single quantity.
@@ -176,7 +176,7 @@ def power(row: Mapping[str, Any], num_draws: int = 100) -> tuple[float, float]:
 
 
 def to_markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
-  """Returns the table: kernel by test, p-values, and where they are least."""
+  """Returns the table of p-values and the quantities that have the least."""
   lowest = limit(list(rows.values()))
   lines = []
   for case, row in sorted(rows.items(), key=lambda pair: pair[1]['is_control']):
@@ -216,8 +216,8 @@ def _finish(folder: pathlib.Path, records: list[Record], work: Work) -> None:
   ]
   if wrong:
     sys.exit(
-      f'Kernels that fail though they are right, or pass though they are '
-      f'broken: {"; ".join(wrong)}.'
+      f'Right kernels that fail, or broken kernels that pass: '
+      f'{"; ".join(wrong)}.'
     )
 
 

@@ -1,6 +1,6 @@
-"""Kernels that are wrong on purpose, each in one line; the tests must see it.
+"""Kernels that are wrong on purpose, each in one line, for the tests to catch.
 
-Each is a kernel of the library with what that learned, one method replaced.
+Each is a learned kernel of the library in which one method is replaced.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Control(NamedTuple):
 
 
 class _SymmetricLangevin(tfpa.proposals.UncalibratedPreconditionedLangevin):
-  """Takes its proposal for symmetric: no log q in the ratio."""
+  """Treats its proposal as symmetric: the ratio has no log q."""
 
   def _correction(self, pull_x, pull_y, noise):
     return tf.zeros_like(super()._correction(pull_x, pull_y, noise))
@@ -41,14 +41,14 @@ class _HalfKinetic(tfpa.proposals.UncalibratedPreconditionedHamiltonian):
 
 
 class _WrongDelta(tfpa.proposals.UncalibratedMarginalGradient):
-  """Takes delta / 2, the variance, for delta in the ratio."""
+  """Uses delta / 2 in the ratio, where delta belongs."""
 
   def _correction(self, functions, delta, drawn, current, proposed):
     return super()._correction(functions, 0.5 * delta, drawn, current, proposed)
 
 
 class _TrustingSurrogate(tfpa.proposals.UncalibratedSurrogateHamiltonian):
-  """Accepts by the surrogate in place of the target."""
+  """Accepts by the surrogate instead of the target."""
 
   def bootstrap_results(self, init_state):
     return self._trusted(init_state, super().bootstrap_results(init_state))
@@ -66,7 +66,7 @@ class _TrustingSurrogate(tfpa.proposals.UncalibratedSurrogateHamiltonian):
 
 
 class _SymmetricKernelAdaptive(UncalibratedKernelAdaptive):
-  """Forgets that the covariance of the way back is another."""
+  """Forgets that the way back has another covariance."""
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     state, results = super().one_step(
@@ -96,7 +96,7 @@ class _Refreshing(tfpa.MetropolisHastings):
 def _with_proposal(cls):
   def spoil(kernel):
     inner = kernel.inner_kernel
-    # What learned may be wrapped.
+    # A wrapper may have learned the proposal.
     is_proposal = isinstance(kernel, tfpa.MetropolisHastings)
     return kernel.copy(
       inner_kernel=cls(**inner.parameters) if is_proposal else spoil(inner)
@@ -110,7 +110,7 @@ def _refresh(kernel):
 
 
 def _forget_jacobian(kernel):
-  """Takes the density of theta for that of log theta."""
+  """Uses the density of theta as the density of log theta."""
   hyperprior = kernel.parameters['hyperprior']
 
   def log_prob(**logs):

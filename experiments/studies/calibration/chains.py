@@ -1,11 +1,11 @@
 """Runs of a kernel on many data sets at once, for both tests.
 
-A kernel may draw some of its randomness once for all chains, as the number of
-leapfrog steps of surrogate HMC. Given those draws it is a sequence of kernels,
-each of which leaves every posterior invariant, and the chains are independent.
-In windows each step between two places is then one of that sequence, the same
-whether a chain passes it forwards or backwards: ranks of different chains stay
-independent.
+A kernel may draw some of its randomness once for all chains, such as the number
+of leapfrog steps of surrogate HMC. Given these draws, the kernel is a sequence
+of kernels that leave every posterior invariant, and the chains are independent.
+In a window, each step between two places uses one kernel of the sequence,
+whether a chain passes forwards or backwards. Ranks of different chains
+therefore stay independent.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,19 @@ from experiments.studies.calibration import geweke
 from experiments.studies.calibration import models
 from experiments.studies.calibration import rank_test
 
-# What `fold_in` adds to the seed of a run.
+# Numbers that `fold_in` adds to the seed of a run.
 _STATE, _DATA, _HELD, _STEPS, _MARGINAL, _NUM_STREAMS = range(6)
 
 
 class Sizes(Settings):
-  """How much is run.
+  """Sizes of both tests.
 
   Attributes:
     num_chains: Data sets of either test.
     num_ranks: L, the number of states of a window.
     num_successive: Steps of the successive-conditional chains. Their second
       half is averaged.
-    num_marginal: Independent draws that they are compared with.
+    num_marginal: Independent draws with which the averages are compared.
   """
 
   num_chains: int = 1000
@@ -226,7 +226,7 @@ def _start(model, kernel, state, data, seed):
 
 
 def _choose(moves, after, before):
-  """Selects by chain; what chains share is the same before and after."""
+  """Selects by chain; results that chains share do not change."""
 
   def choose(new, old):
     if new.shape.rank == 0 or new.shape[0] != moves.shape[0]:
@@ -238,7 +238,7 @@ def _choose(moves, after, before):
 
 
 def _share_moved(before, after):
-  """Returns the share of chains whose state is another, []."""
+  """Returns the share of chains whose state changed, []."""
   changes = [
     tf.reduce_any(tf.reshape(new != old, [new.shape[0], -1]), axis=-1)
     for new, old in zip(tf.nest.flatten(after), tf.nest.flatten(before))

@@ -4,14 +4,14 @@
   successive-conditional  theta ~ one step of the kernel at y, y ~ p(y | theta)
 
 Every successive chain starts at a marginal draw. If the kernel leaves the
-posterior invariant the chain is stationary from its start, and the average of
-any function along it has the prior mean. The chains are independent of each
-other, so the spread of their averages is the standard error: no estimate of
-autocorrelation is needed. A wrong kernel drifts off.
+posterior invariant, the chain is stationary from its start, and the average of
+any function along the chain has the prior mean. Chains are independent, so the
+spread of their averages gives the standard error without an estimate of
+autocorrelation. A wrong kernel drifts off.
 
-The functions are bounded, so that the averages are normal far into the tails:
-of u = (value - mean) / deviation of the marginal draws, tanh(u) sees location
-and 1 / (1 + u^2) scale.
+The functions are bounded, so that averages are normal far into the tails. With
+u = (value - mean) / deviation of the marginal draws, tanh(u) detects location
+and 1 / (1 + u^2) detects scale.
 
 Source: Geweke (2004), Getting it right: joint distribution tests of posterior
 simulators, JASA 99.
@@ -38,7 +38,8 @@ def z_scores(marginal, averages):
 
   Args:
     marginal: Functions at independent marginal draws, [..., n].
-    averages: Averages of them along independent chains, [..., chains].
+    averages: Averages of the functions along independent chains,
+      [..., chains].
 
   Returns:
     [...]; standard normal if the kernel is right.

@@ -1,9 +1,9 @@
 """The families of kernels, each on a small model, as fixed kernels.
 
-What a family learns is learned from a pilot run on data sets of its own: all
-chains, each with another posterior, share one set of params. Frozen, any params
-give a kernel that leaves every posterior invariant; a poor fit costs acceptance
-only, which the tables show.
+A family learns in a pilot run on other data sets. All chains of this run share
+one set of params, although each has another posterior. Any frozen params give a
+kernel that leaves every posterior invariant. A poor fit only lowers the
+acceptance, which the tables show.
 """
 
 import warnings
@@ -17,14 +17,14 @@ from experiments.studies.calibration import chains
 from experiments.studies.calibration import models
 
 _NUM_PILOT_CHAINS = 100
-_PILOT = 7_000_000  # Added to the seed: no data set is seen twice.
+_PILOT = 7_000_000  # Added to the seed, so that data sets differ.
 _MODELS = {
   'line': models.student_regression,
   'field': models.field,
   'hierarchy': models.hierarchy,
   'effects': models.random_effects,
 }
-# What the builders take besides the density.
+# Arguments of the builders besides the density.
 _PRIORS: dict[str, Callable[[], dict[str, Any]]] = {
   'field': lambda: dict(prior=models.field_prior()),
   'hierarchy': lambda: dict(
@@ -34,7 +34,7 @@ _PRIORS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 class Family(NamedTuple):
-  """A case that is calibrated: its builder on its model."""
+  """A calibrated case: a builder on a model."""
 
   case: cases.Case
 
@@ -63,14 +63,14 @@ FAMILIES = {
 
 
 def learn(family: Family, seed: int) -> tuple[models.Model, Callable]:
-  """Returns the model, and data -> kernel with what a pilot run has learned."""
+  """Returns the model, and data -> kernel with params from a pilot run."""
   model = family.model()
   state, data = chains.draw_joint(model, _NUM_PILOT_CHAINS, seed + _PILOT)
   kernel = family.build(
     model.density(data), family.case.calibration.num_adaptation_steps
   )
   with warnings.catch_warnings():
-    # The pilot run returns one draw, and chains that rejected it are no news.
+    # The pilot run returns one draw, which chains may reject.
     warnings.filterwarnings('ignore', 'No move was accepted in 1 draws')
     run = tfpa.sample(
       kernel, state, 1, seed=seed, progress=False, jit_compile=False

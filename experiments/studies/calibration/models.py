@@ -1,7 +1,7 @@
 """Small models whose parameters and data can be drawn jointly, by TensorFlow.
 
-Every chain has a data set of its own: the chain dimension of the state is the
-first dimension of the data. All is float64.
+Every chain has its own data set: the chain dimension of the state is the first
+dimension of the data. All numbers are float64.
 """
 
 from collections.abc import Callable
@@ -36,21 +36,21 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
 
 class Model(NamedTuple):
-  """A joint law of state and data."""
+  """A joint distribution of state and data."""
 
   name: str
   # (num, seed) -> state, drawn from the prior, parts [num, ...].
   draw: Callable[[int, Any], Any]
   # (state, seed) -> data drawn given the state, a structure of [num, ...].
   simulate: Callable[[Any, Any], Any]
-  # (data) -> what the kernels take: the log density of the state, or the
-  # log-likelihood where the prior is given apart.
+  # (data) -> function for the kernels: the log density of the state, or the
+  # log-likelihood if the prior is given separately.
   density: Callable[[Any], Callable]
-  # (state, data) -> dict of [num]: what is ranked and averaged. Functions of
-  # the data too: a kernel that samples the prior is not seen without.
+  # (state, data) -> dict of [num], the quantities to rank and average. Only
+  # quantities that depend on the data detect a kernel that samples the prior.
   quantities: Callable[[Any, Any], dict]
-  # (state, data, seed) -> log estimates, [num], that belong to the state in a
-  # stationary chain, where the density is known by estimates only.
+  # (state, data, seed) -> log estimates [num] that a stationary chain holds at
+  # the state; `None` if the density is known.
   held_estimate: Callable | None = None
 
 
@@ -144,7 +144,7 @@ def prior_fn(amplitude, length_scale):
 
 
 def hyperprior():
-  """Returns the law of the hyperparameters, log-normal each."""
+  """Returns the distribution of the hyperparameters, each log-normal."""
   return tfd.JointDistributionNamed(
     {
       name: tfd.LogNormal(np.float64(loc), np.float64(scale))
@@ -154,7 +154,7 @@ def hyperprior():
 
 
 def hierarchy():
-  """A field seen in Student-t noise, amplitude and length-scale unknown.
+  """A field in Student-t noise with unknown amplitude and length scale.
 
   The state is (field, dict of logarithms of the hyperparameters).
   """
@@ -206,11 +206,11 @@ def random_effects():
     y_j ~ Poisson(10 / (1 + exp(-x_j))),   e_j ~ N(0, 1),   j = 1, ..., 6
     estimate of p(y | theta): product over j of the mean over two draws of x_j
 
-  A stationary chain holds estimates in which, for every j, one of the two is
-  a draw of p(x_j | theta, y): the x_j behind the data is one. The data carry
-  it for that purpose; neither kernel nor estimate sees it.
+  In the estimate that a stationary chain holds, one of the two draws of x_j
+  comes from p(x_j | theta, y), for every j. The x_j that produced the data is
+  such a draw, so the data contain x_j. Neither kernel nor estimate uses it.
 
-  Source of the law of what is held: Andrieu and Roberts (2009).
+  Source of the distribution of held estimates: Andrieu and Roberts (2009).
   """
 
   def draw(num, seed):
@@ -289,7 +289,7 @@ def _quadrature(state, counts):
 
 
 def fold_in(seed, data):
-  """Returns another seed, for each integer."""
+  """Returns a different seed for each integer."""
   return tf.random.experimental.stateless_fold_in(seed, data)
 
 

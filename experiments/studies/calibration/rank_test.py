@@ -1,21 +1,22 @@
 """Uniformity of ranks, by an exact simultaneous test of their ECDF.
 
 Draw theta* from the prior, data from theta*, and a place M in 0, ..., L - 1.
-Put theta* at place M of a window of L states, run the kernel from it to the
-places behind, and its reverse (the kernel itself, if it is reversible) to those
-in front. theta* is a draw of the posterior, so the window is a piece of a
-stationary chain in which M was chosen blindly: the rank of any function of
-theta* and the data among its values in the window is uniform on 0, ..., L - 1,
-however slowly the chain mixes.
+Put theta* at place M of a window of L states. Run the kernel from theta* to the
+later places, and the reversed kernel to the earlier places. A reversible kernel
+is its own reverse. theta* is a draw of the posterior, so the window is a piece
+of a stationary chain, in which M was chosen blindly. Take any function of
+theta* and the data. Its rank among its values in the window is uniform on
+0, ..., L - 1, however slowly the chain mixes.
 
 The number of ranks <= i among n is Bin(n, (i + 1) / L). The statistic is the
-smallest of its tail probabilities over i; its law under uniformity follows from
-the counts being a Markov chain in i, so p-values far in the tail are exact.
+smallest of its tail probabilities over i. Under uniformity, the counts are a
+Markov chain in i. This gives the distribution of the statistic, so that
+p-values far in the tail are exact.
 
 Sources: Gandy and Scott (2020), Unit testing for MCMC and other Monte Carlo
 methods, https://arxiv.org/abs/2001.06465; Säilynoja, Bürkner and Vehtari
 (2022), Graphical test for discrete uniformity,
-https://arxiv.org/abs/2103.10522; functions of the data too: Modrák et al.
+https://arxiv.org/abs/2103.10522. For functions of the data: Modrák et al.
 (2023), https://arxiv.org/abs/2211.02383.
 """
 
@@ -59,7 +60,7 @@ def p_value(found: np.ndarray, num_ranks: int) -> float:
 
 
 def _exit_probability(num_draws, num_ranks, smallest):
-  """Returns P(any tail probability <= smallest), summed where it happens."""
+  """Returns P(any tail probability <= smallest)."""
   is_outside = _tails(num_draws, num_ranks) <= smallest * (1.0 + 1e-9)
   mass, left = _first_counts(num_draws, num_ranks), 0.0
   for place, transition in enumerate(_transitions(num_draws, num_ranks)):

@@ -1,7 +1,7 @@
-"""Many targets, every method, one budget: what a panel's config runs.
+"""A panel: many targets, every method, one budget.
 
-The cases of a panel are `target | method`. Its gates are fixed before any run,
-and truths and references say how far off a run is.
+The cases of a panel are `target | method`. Its checks are fixed before any run.
+The errors of a run are measured against a truth or a reference.
 """
 
 from experiments.run.study import Study
@@ -14,9 +14,9 @@ def load(path, overrides=(), is_smoke: bool = False) -> Study:
     is_smoke: Whether the run should take seconds only.
 
   Raises:
-    ConfigError: If anything is wrong with the config or its gates.
+    ConfigError: If anything is wrong with the config or its checks.
   """
-  # TensorFlow is imported only where a panel is run.
+  # TensorFlow is imported only if a panel is run.
   from experiments.studies.panel import cells
 
   return cells.study(path, overrides, is_smoke)

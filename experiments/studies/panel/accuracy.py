@@ -2,8 +2,8 @@
 
   b^2 = (E^[x^2] - E[x^2])^2 / Var[x^2]
 
-over draws of all chains, for each coordinate. Independent draws have b^2 = 1/n
-on average, so that 1 / b^2 counts draws.
+E^ is the mean over draws of all chains, for each coordinate. Independent draws
+have b^2 = 1/n on average, so that 1 / b^2 counts draws.
 References: Hoffman and Sountsov (2022), Tuning-free generalized Hamiltonian
 Monte Carlo, section 4.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from experiments.papers import moments
 
 _NUM_POINTS = 12
-# What is farther off, or not a number, counts as this far.
+# Larger values, and values that are not finite, count as this.
 _FARTHEST = 1e6
 
 
@@ -28,10 +28,10 @@ class Curve(NamedTuple):
 
 
 class WorstZ(NamedTuple):
-  """The largest error in standard errors, and among how many."""
+  """The largest error in standard errors, and the number of comparisons."""
 
   worst: float
-  # 'mean' or 'deviation', and of which coordinate.
+  # 'mean' or 'deviation', and the coordinate.
   moment: str
   coordinate: int
   num_comparisons: int
@@ -66,8 +66,8 @@ def worst_z(draws, truth, counts=None):
 
   Args:
     draws: [num_draws, num_chains, n].
-    counts: Which means and deviations are compared, [2, n] bool, at least one
-      of them; `None`: all.
+    counts: Which means and deviations are compared, [2, n] bool, at least one.
+      `None` compares all.
   """
   scores = moments.z_scores(
     draws, truth.mean, truth.deviation, truth.standard_error

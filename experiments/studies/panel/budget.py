@@ -1,8 +1,8 @@
-"""How many steps a method gets: all of them spend the same gradients.
+"""How many steps a method gets: all methods spend the same gradients.
 
 One unit is one evaluation of the target with or without its gradient, or one
-Hessian-vector product, for one chain. A value alone is cheaper than a gradient
-and a Hessian-vector product dearer; neither is weighed.
+Hessian-vector product, for one chain. All count the same, although a value
+alone is cheaper than a gradient and a Hessian-vector product is more expensive.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 # Fewest steps of either phase, for windowed samplers and for R-hat.
 _FEWEST = (40, 20)
-# A new run lies between two others, so far along at least and at most.
+# A new run lies between two others, within these shares of their distance.
 _SHARES = (0.2, 0.8)
 
 
@@ -23,7 +23,7 @@ class Spent(NamedTuple):
 
 
 class Tried(NamedTuple):
-  """A run, and what it cost."""
+  """A run and its cost."""
 
   # (num_adaptation_steps, num_results).
   counts: tuple[int, int]
@@ -46,7 +46,7 @@ def step_counts(config, adapting_units, frozen_units):
 
 
 def counted_units(extra):
-  """Returns the units of a step from what a trace counted, at least one."""
+  """Returns the units of a step that a trace counted, at least one."""
   names = ('leapfrogs_taken', 'num_target_calls')
   found = [float(np.mean(extra[name])) for name in names if name in extra]
   if not found:
@@ -62,15 +62,15 @@ def corrected(config, tried, tolerance):
   The cost of a step may depend on the number of steps, because trajectories
   grow while a sampler adapts. Therefore the cost of the last run is trusted
   only until runs lie on both sides of a phase's budget. After that, the new
-  numbers lie between theirs.
+  numbers lie between those of these runs.
 
   Args:
-    tried: list of `Tried`, the last run at its end.
-    tolerance: ratio to the budget that is accepted in either phase, above 1.
+    tried: List of `Tried`, with the last run at the end.
+    tolerance: Accepted ratio to the budget in either phase, above 1.
 
   Returns:
-    (num_adaptation_steps, num_results); None where the last run fits, or where
-    nothing else is left to try.
+    (num_adaptation_steps, num_results), or None if the last run fits or no
+    other numbers are left.
   """
   if 0 in tried[-1].spent or excess(config, tried[-1]) <= np.log(tolerance):
     return None
@@ -82,7 +82,7 @@ def corrected(config, tried, tolerance):
 
 
 def excess(config, run):
-  """Returns how far a `Tried` is off the budget, the larger |log ratio|."""
+  """Returns the distance of a `Tried` to the budget, the larger |log ratio|."""
   pairs = zip(run.spent, _wanted(config))
   return max(abs(np.log(max(units, 1e-9) / wanted)) for units, wanted in pairs)
 
@@ -113,7 +113,7 @@ def thinned(config, counts, can_thin):
 
 
 def spent(calls, num_chains):
-  """Returns the `Spent` of a record's calls, None where they are unknown."""
+  """Returns the `Spent` of a record's calls, None if they are unknown."""
   phases = (calls['adaptation'], calls['sampling'])
   return (
     None if None in phases else Spent(*(units(c) / num_chains for c in phases))

@@ -25,21 +25,21 @@ from experiments.studies.panel.config import load_panel
 from experiments.studies.panel.config import Panel
 from experiments.studies.panel.truth import coordinates
 
-# What `--smoke` sets.
+# Settings of `--smoke`.
 _SMOKE = ('num_seeds=1', 'gradients_per_chain=1000', 'gradients_of_target={}')
-# Runs of a seed of random cost, at most; the nearest to the budget counts.
+# Most runs of a seed with random costs; the nearest to the budget counts.
 _MAX_RUNS = 6
 # How far off the budget a run may be, as a ratio. The first seed sets the
-# numbers of steps; later seeds keep them where they can.
+# numbers of steps, and later seeds keep these numbers if possible.
 _FIRST_TOLERANCE = 1.25
 _LATER_TOLERANCE = 2.0
-# Steps of the run that measures what a method of unknown cost spends.
+# Steps of the run that measures the unknown cost of a method.
 _PILOT_STEPS = 100
 _NUM_DIGITS = 6
 
 
 class Case:
-  """One method on one target; what all its seeds share is built once."""
+  """One method on one target, built once for all seeds."""
 
   def __init__(self, panel: Panel, target: str, method: str):
     self.panel, self.target, self.method = panel, target, method
@@ -47,7 +47,7 @@ class Case:
 
 
 def study(path, overrides=(), is_smoke: bool = False) -> Study:
-  """Returns the study of a panel's YAML file; arguments as of `load`."""
+  """Returns the study of a panel's YAML file; see `load`."""
   panel = load_panel(path, (*overrides, *(_SMOKE if is_smoke else ())))
   return Study(
     cases=lambda settings: {
@@ -63,7 +63,7 @@ def study(path, overrides=(), is_smoke: bool = False) -> Study:
 
 
 def head(panel: Panel, target: str, method: str) -> dict[str, Any]:
-  """Returns what is known of a run before it: the first fields of a record."""
+  """Returns the first fields of a record, which are known before the run."""
   parameters = panel.methods[method]
   return {
     'target': target,
@@ -85,7 +85,7 @@ def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
   try:
     if case.runner is None:
       case.runner = _Runner(case, work.data_dir)
-      # The run of seed 0 that comes before another one compiles.
+      # If costs are random, seed 0 has run before and has compiled.
       is_cold = seed == 0 or not case.runner.is_random
     record = case.runner(seed, work.checkpoints)
   except ImportError as error:
@@ -107,20 +107,20 @@ class _Built(NamedTuple):
   method: Method
   # (num_adaptation_steps, steps thereafter).
   counts: tuple[int, int]
-  # How far off the budget a run may be; None where costs are known, so that
-  # every run meets it.
+  # How far off the budget a run may be; None if costs are known, because every
+  # run then meets the budget.
   tolerance: float | None = None
-  # Units of a step of either phase, as a short run found them; None where they
-  # are known, and 'corrected' where later runs told better.
+  # Units of a step of either phase, measured by a short run. None if the units
+  # are known, 'corrected' if later runs measured better.
   pilot: Any = None
 
 
 class _Runner:
   """Builds the method once, then runs it seed by seed.
 
-  The costs of some methods are random. A short run tells where seed 0 begins,
-  and seed 0 where all other seeds begin. A process that does not run seed 0
-  runs it nonetheless, so that a record depends on its case and seed only.
+  The costs of some methods are random. A short run decides the first numbers of
+  steps of seed 0, and seed 0 decides those of all other seeds. Every process
+  therefore runs seed 0, so that a record depends on its case and seed only.
   """
 
   def __init__(self, case: Case, data_dir: pathlib.Path | None):
@@ -136,11 +136,11 @@ class _Runner:
     return self._first.tolerance is not None
 
   def __call__(self, seed: int, checkpoints: pathlib.Path) -> dict[str, Any]:
-    """Returns the record of a seed, without what all records begin with."""
+    """Returns the record of a seed, without the fields of `head`."""
     if not self.is_random:
       return self._finish(self._first, seed, checkpoints)
     if seed and self._later is None:
-      # The record of seed 0 says what is wrong with seed 0.
+      # A failure of seed 0 is recorded by seed 0.
       with contextlib.suppress(Exception):
         self._later = self._nearest(self._first, 0, None)[1]
     begin = self._first
@@ -201,7 +201,7 @@ class _Runner:
   def _nearest(self, built: _Built, seed: int, checkpoints) -> tuple:
     """Returns (record, `_Built`) of the run that is nearest to the budget.
 
-    A run that fails on the way is a failure of the seed.
+    If one of the runs fails, the seed fails.
     """
     tolerance, runs = built.tolerance, []
     while len(runs) < _MAX_RUNS:
@@ -224,10 +224,10 @@ class _Runner:
     if checkpoints is not None and built.method.sample_fn is None:
       checkpoints = checkpoints / '_'.join(map(str, built.counts))
     else:
-      checkpoints = None  # Only `tfpa.sample` keeps its state.
+      checkpoints = None  # Only `tfpa.sample` can resume.
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', RuntimeWarning)
-      # The comparison with the truth is made below, not twice.
+      # `finished_record` compares with the truth.
       plain = self._target._replace(ground_truth=None, constrain=None)
       result = cells.run_cell(
         built.config, 0, built.method, plain, seed, checkpoints, False
@@ -249,7 +249,7 @@ def finished_record(panel: Panel, result, target, truth) -> dict[str, Any]:
   if not np.isfinite(states).all():
     share = 1 - float(np.isfinite(states).mean())
     raise FloatingPointError(f'{share:.2%} of the draws are not finite.')
-  # Samplers that do not thin may leave more than memory holds in float64.
+  # Samplers that do not thin may return too many draws for float64.
   stride = -(-len(states) // panel.config.max_draws)
   full = result.record
   spent = budget.spent(full['calls'], full['num_chains'])
@@ -304,11 +304,11 @@ def _against(truth, target, states, spent):
 
 
 def _missed(gates: Gates, record) -> list[str]:
-  """Returns the names of the gates that the run did not pass."""
+  """Returns the names of the checks that the run did not pass."""
   missed = []
   if record['rhat_max'] is None or record['rhat_max'] >= gates.max_rhat:
     missed.append('R-hat')
-  # A coordinate that never moves has no R-hat, and no effective draw.
+  # A coordinate that never moves has no R-hat and no effective draws.
   sizes = [record['ess']['min']]
   sizes += [record[f'min_ess_{kind}'] for kind in ('squared', 'bulk', 'tail')]
   if any(size is None or size < gates.min_ess for size in sizes):
@@ -317,14 +317,14 @@ def _missed(gates: Gates, record) -> list[str]:
 
 
 def _is_biased(gates: Gates, record) -> bool | None:
-  """Returns whether a run that passed is off the truth; None: not judged."""
+  """Returns whether a run that passed is biased, or None if not judged."""
   if record['missed'] or not (record['truth'] or {}).get('is_converged'):
     return None
   return abs(record['z']['worst']) > gates.max_abs_z
 
 
 def _rounded(value):
-  """Returns nested values with floats in a few digits: thousands are kept."""
+  """Returns nested values with floats in a few digits, for small files."""
   if isinstance(value, dict):
     return {key: _rounded(entry) for key, entry in value.items()}
   if isinstance(value, list | tuple):

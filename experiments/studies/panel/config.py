@@ -1,7 +1,7 @@
-"""The config of a panel: targets, methods, one budget; and its gates.
+"""The config of a panel: targets, methods, one budget, and checks of runs.
 
-Everything that decides the numbers of a case is part of its key, so that no
-record is taken for one that was made with other settings.
+Everything that decides the numbers of a case is part of its key, so that
+records of other settings count as missing.
 """
 
 import json
@@ -44,7 +44,7 @@ DEFAULT = (
 
 
 class Gates(Parameters):
-  """What a run must pass, fixed before any run."""
+  """The checks that a run must pass, fixed before any run."""
 
   version: int = Field(ge=1)
   max_rhat: float = Field(gt=1, description='largest rank-normalized R-hat')
@@ -53,7 +53,7 @@ class Gates(Parameters):
 
 
 class PanelConfig(Parameters):
-  """Targets and methods, each with each, under one budget."""
+  """Targets and methods in all combinations, under one budget."""
 
   name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME)
   description: str = ''
@@ -69,26 +69,28 @@ class PanelConfig(Parameters):
   gradients_per_chain: int = Field(
     ge=100,
     le=10**9,
-    description='of a whole run, Hessian-vector products among them',
+    description='gradients of a whole run, Hessian-vector products included',
   )
   gradients_of_target: dict[str, Annotated[int, Field(ge=100)]] = Field(
     default={},
-    description='label: gradients_per_chain, where that would take too long',
+    description='label: gradients_per_chain of a slow target',
   )
   adaptation_share: float = Field(0.5, gt=0, lt=1)
   max_draws: int = Field(
-    ge=100, description='recorded of one chain; more steps are thinned'
+    ge=100,
+    description='draws of one chain that are recorded; others are thinned',
   )
   seconds_per_pair: float = Field(
-    gt=0, description='for all seeds of one method on one target'
+    gt=0, description='time for all seeds of one method on one target'
   )
   seed: int = Field(0, ge=0)
   init: Init = Init()
   float64_targets: list[str] = Field(
-    default=[], description='labels; all others are sampled in float32'
+    default=[],
+    description='labels of targets in float64; others are in float32',
   )
   targets_without_xla: list[str] = Field(
-    default=[], description='labels; compiled by tf.function alone'
+    default=[], description='labels of targets that only tf.function compiles'
   )
 
   def target_label(self, index: int) -> str:
@@ -109,7 +111,7 @@ class PanelConfig(Parameters):
 
 
 class Panel(NamedTuple):
-  """A checked config with its gates; targets and methods by their labels."""
+  """A checked config with its checks; targets and methods by label."""
 
   config: PanelConfig
   gates: Gates
@@ -124,7 +126,7 @@ class Panel(NamedTuple):
     return digest(self.gates.model_dump(mode='json'))
 
   def key(self, target: str, method: str) -> str:
-    """Returns the digest of all that decides the numbers of a case."""
+    """Returns the digest of everything that decides the numbers of a case."""
     config = self.config
     shared = ('num_chains', 'adaptation_share', 'max_draws', 'seed')
     reference = self.reference(target)
@@ -134,7 +136,7 @@ class Panel(NamedTuple):
         'gradients_per_chain': self.budget(target).gradients_per_chain,
         'init': config.init.model_dump(mode='json'),
         'edition': config.edition,
-        # Without what is not set, so that a new option changes no old key.
+        # Unset values are left out, so that a new option changes no old key.
         'target': self.targets[target].model_dump(
           mode='json', exclude_none=True
         ),
@@ -156,7 +158,7 @@ class Panel(NamedTuple):
       return None
     try:
       return json.loads(path.read_text(encoding='utf-8'))
-    # Bad text, numbers of 5000 digits, and values that nest too deeply.
+    # Wrong text, numbers of 5000 digits, or values that nest too deeply.
     except (OSError, ValueError, RecursionError) as error:
       raise ConfigError(
         f'{shortened(path, 160)} cannot be read as JSON '
@@ -205,7 +207,7 @@ class Panel(NamedTuple):
   def problem(
     self, target: str, data_dir: Any = None
   ) -> tuple[Target, truths.Truth | None]:
-    """Returns a target, and what is known about it.
+    """Returns a target and its truth.
 
     Args:
       data_dir: Folder of local data sets, or `None` for the default.
@@ -220,7 +222,7 @@ def load_panel(path, overrides=()) -> Panel:
   """Returns the checked `Panel` of a YAML file.
 
   Args:
-    path: Path of the YAML file. Its gates are in the same folder.
+    path: Path of the YAML file. The file of its checks is in the same folder.
 
   Raises:
     ConfigError: If anything is wrong with either file.
@@ -238,12 +240,12 @@ def load_panel(path, overrides=()) -> Panel:
 
 
 def _by_label(key, labels, entries):
-  """Returns {label: entry}; refuses a label that is there twice."""
+  """Returns {label: entry}; refuses a repeated label."""
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
     raise ConfigError(
       f'{key}: {shown(repeated[0])} is there {labels.count(repeated[0])} '
-      'times; leave one out, or give each its own label.'
+      'times. Leave one of them out, or give each its own label.'
     )
   return dict(zip(labels, entries, strict=True))
 
@@ -258,8 +260,8 @@ def _check(config, targets):
       if getattr(method, name) is not None:
         raise ConfigError(
           f'methods.{index}.{name}: {getattr(method, name)} was given, but a '
-          'panel has one budget for all methods, gradients_per_chain; leave '
-          'it out.'
+          'panel has one budget for all methods, gradients_per_chain. Leave '
+          f'{name} out.'
         )
 
 

@@ -1,12 +1,12 @@
-"""What is known about a target: moments of coordinates and of their squares.
+"""Known moments of the coordinates of a target and of their squares.
 
   E[x^2] = m^2 + s^2
-  Var[x^2]  in closed form, from a reference run, or that of a Gaussian,
+  Var[x^2]  in closed form, from a reference run, or as for a Gaussian,
             2 s^4 + 4 m^2 s^2
 
 The coordinates are those of the model's own space, all quantities in a row.
-Exact moments are preferred to inference_gym's, and these to a reference run's.
-For Var[x^2], which is only a scale, the reference comes first.
+Exact moments come first, then those of inference_gym, then a reference run. For
+Var[x^2], which is only a scale, the reference run comes first.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from experiments.targets.base import Target
 
 _GYM = 'inference_gym'
-# The source of a reference that is exact.
+# Source of an exact reference.
 _EXACT = 'quadrature'
 
 
@@ -26,17 +26,17 @@ class Truth(NamedTuple):
 
   mean: np.ndarray
   deviation: np.ndarray
-  # Standard error of the mean; 0 where the mean is exact.
+  # Standard error of the mean; 0 if the mean is exact.
   standard_error: np.ndarray
   mean_of_square: np.ndarray
   variance_of_square: np.ndarray
-  # Where the moments are from, and where Var[x^2] is from.
+  # Sources of the moments and of Var[x^2].
   source: str
   square_source: str
   # Whether a run may be judged by these moments.
   is_converged: bool = True
   # The largest difference of the reference's means to inference_gym's, in
-  # standard errors; None where there are not both.
+  # standard errors; None if one of them is missing.
   gym_z: Optional[float] = None
 
 
@@ -57,7 +57,7 @@ def coordinates(target: Target, states) -> np.ndarray:
 def load_truth(
   target: Target, label: str, reference: dict | None
 ) -> Optional[Truth]:
-  """Returns the `Truth`, or None where nothing is known.
+  """Returns the `Truth`, or None if no moments are known.
 
   Args:
     reference: Reference moments, or None without any.
