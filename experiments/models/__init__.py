@@ -1,12 +1,12 @@
 """Posteriors as users write them: one file each, in three languages.
 
-A file has `data()`, a dict of arrays, and from these `tfp_model`, a joint
-distribution with its data pinned, `numpyro_model`, a function, and
-`pymc_model`. The names of the unknowns are the same in all of them, and so are
-the supports. Some files have `exact_means()`, posterior means by coordinate,
-and some only have data for the model of another file. Each library is imported
-inside its function, because environments that lack the others read these files,
-too. `posteriordb` holds published posteriors.
+`data()` of a file returns a dict of arrays. From these, `tfp_model` makes a
+joint distribution with pinned data, `numpyro_model` a function, and
+`pymc_model` a model of PyMC. All three have the same unknowns with the same
+supports. Some files have `exact_means()`, posterior means by coordinate. Some
+files only have data for the model of another file. Each function imports its
+library, so that environments without the other libraries can read these files.
+`posteriordb` holds published posteriors.
 """
 
 import importlib
@@ -35,6 +35,6 @@ def path(name: str) -> str:
 
 
 def exact_means(name: str) -> dict[str, float]:
-  """Returns the posterior means that are known, by coordinate."""
+  """Returns the known posterior means by coordinate."""
   module = load(name)
   return module.exact_means() if hasattr(module, 'exact_means') else {}

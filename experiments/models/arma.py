@@ -6,8 +6,8 @@
   error_t = seen_t - mean - phi (seen_{t-1} - mean) - theta error_{t-1}
   error_t ~ N(0, noise^2)
 
-Where phi = -theta they cancel: a ridge. Data: simulated at a fixed seed with
-phi = 0.8 and theta = -0.5, 200 values.
+Near phi = -theta both terms cancel, which makes a ridge. Data: simulated at a
+fixed seed with phi = 0.8 and theta = -0.5, 200 values.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def tfp_model(seen):
   Root = tfd.JointDistributionCoroutine.Root
   seen = np.float32(seen)
 
-  # XLA compiles no vectorized scan: batches are written out, time is last.
+  # XLA cannot compile a vectorized scan. Batches are explicit; time is last.
   @tfd.JointDistributionCoroutine
   def model():
     mean = yield Root(tfd.Normal(0.0, 5.0, name='mean'))

@@ -3,8 +3,8 @@
   mean ~ N(0, 5^2),  spread ~ HalfCauchy(5)
   effect_j ~ N(mean, spread^2),  seen_j ~ N(effect_j, errors_j^2)
 
-Centered: the smaller the spread, the narrower the effects. Data: Rubin (1981);
-prior: Gelman (2006).
+Centered: with a smaller spread, effects are narrower. Data: Rubin (1981).
+Prior: Gelman (2006).
 """
 
 import numpy as np
@@ -60,12 +60,13 @@ def pymc_model(seen, errors):
 def exact_means():
   """Returns {coordinate: posterior mean}, by quadrature.
 
-  Given the spread all else is normal:
+  Given the spread, all other unknowns are normal:
 
     v_j = spread^2 + errors_j^2,  1/V = 1/5^2 + sum_j 1/v_j
     p(spread | seen) ~ p(spread) sqrt(V) prod_j N(seen_j; 0, v_j) exp(m^2 / 2V)
 
-  with m = V sum_j seen_j / v_j the mean's own, and effects between the two.
+  Here m = V sum_j seen_j / v_j is the conditional expectation of `mean`. The
+  conditional expectation of an effect lies between m and seen_j.
   """
   seen, errors = data().values()
   log_spread = np.linspace(np.log(1e-6), np.log(1e5), 20_001)

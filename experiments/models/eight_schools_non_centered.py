@@ -1,17 +1,17 @@
-"""Effects of training in eight schools, in units of how much they differ.
+"""Effects of training in eight schools, in units of their spread.
 
   mean ~ N(0, 5^2),  spread ~ HalfCauchy(5),  standard_j ~ N(0, 1)
   effect_j = mean + spread standard_j,  seen_j ~ N(effect_j, errors_j^2)
 
-The posterior of eight_schools.py, non-centered. Data: Rubin (1981); prior:
-Gelman (2006).
+This is the posterior of eight_schools.py, non-centered. Data: Rubin (1981).
+Prior: Gelman (2006).
 """
 
 import numpy as np
 
 
 def data():
-  # Only the environment of this project reads data, and it has the package.
+  # Only the environment of this project, which has the package, reads data.
   from experiments.models import eight_schools
 
   return eight_schools.data()

@@ -5,12 +5,13 @@
   concentration ~ Gamma(2, rate=0.1)
   S' = -contact S I,  I' = contact S I - recovery I,  per week
   I(0) = infected / 10000,  S(0) = 1 - I(0)
-  count_w ~ NegativeBinomial(mean, concentration), with
+  count_w ~ NegativeBinomial(mean, concentration)
   mean = 0.1 + 10000 reported (S(w - 1) - S(w))
 
-RK4 with four steps a week is part of the model, so languages agree; new cases
-are integrated from 0 in every week, as S loses them in float32. Rates, start
-and reporting trade off. Data: simulated at a fixed seed, 26 weeks.
+RK4 with four steps a week is part of the model, so that languages agree. New
+cases are integrated from 0 in every week, because the difference of S has too
+few digits in float32. Rates, start and reporting trade off. Data: simulated at
+a fixed seed, 26 weeks.
 """
 
 import math
@@ -19,7 +20,7 @@ import numpy as np
 
 
 def _week(susceptible, infected, contact, recovery):
-  """Returns S and I a week later and the cases between."""
+  """Returns S and I a week later, and the new cases of this week."""
 
   def slope(s, i):
     new = contact * s * i
@@ -56,7 +57,7 @@ def tfp_model(count):
   tfd = tfp.distributions
   Root = tfd.JointDistributionCoroutine.Root
 
-  # XLA compiles no vectorized scan: batches are written out, time is last.
+  # XLA cannot compile a vectorized scan. Batches are explicit; time is last.
   @tfd.JointDistributionCoroutine
   def model():
     contact = yield Root(tfd.LogNormal(math.log(1.5), 0.5, name='contact'))

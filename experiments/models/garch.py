@@ -1,4 +1,4 @@
-"""Returns whose variance follows them: GARCH(1, 1).
+"""Financial returns whose variance depends on earlier returns: GARCH(1, 1).
 
   drift ~ N(0, 1),  base ~ HalfNormal(1)
   shock ~ Uniform(0, 1),  memory ~ Uniform(0, 1 - shock)
@@ -6,7 +6,7 @@
   variance_t = base + shock (return_{t-1} - drift)^2 + memory variance_{t-1}
   return_t ~ N(drift, variance_t)
 
-The support of `memory` ends where the process would not be stationary. Data:
+The support of `memory` ends where the process stops being stationary. Data:
 simulated at a fixed seed from this model, 400 returns in percent.
 """
 
@@ -31,7 +31,7 @@ def tfp_model(returns):
   start = np.float32(np.var(returns))
   returns = np.float32(returns)
 
-  # XLA compiles no vectorized scan: batches are written out, time is last.
+  # XLA cannot compile a vectorized scan. Batches are explicit; time is last.
   @tfd.JointDistributionCoroutine
   def model():
     drift = yield Root(tfd.Normal(0.0, 1.0, name='drift'))

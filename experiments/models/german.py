@@ -3,8 +3,8 @@
   weights_j ~ N(0, 1),  labels_i ~ Bernoulli(logits = sum_j x_ij weights_j)
 
 Data: Statlog's German credit of the UCI repository, 1000 rows of 24 numeric
-standardized inputs and a constant 1, the last. They are read from the folder
-of data sets.
+standardized inputs and a constant 1 as the last. The rows are read from the
+folder of data sets.
 """
 
 from experiments.data import datasets

@@ -4,8 +4,8 @@
   L L^T = exp(-|x_i - x_j|^2 / (2 lengthscale^2)) + 10^-4 [i = j]
   labels_i ~ Bernoulli(logits = amplitude (L z)_i)
 
-The latent function is whitened. The jitter is there for single precision, and
-is part of the model. Data: 100 points of the square [-2, 2]^2, simulated, with
+The latent function is whitened. Single precision needs the jitter, which is a
+part of the model. Data: 100 points of the square [-2, 2]^2, simulated, with
 logits 3 sin(1.5 x_1) cos(1.5 x_2).
 """
 

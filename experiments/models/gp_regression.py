@@ -1,12 +1,12 @@
-"""A curve over four inputs of which two matter: Gaussian process regression.
+"""Gaussian process regression on four inputs, of which two matter.
 
   lengthscale_k ~ LogNormal(0.5, 1),  k = 1..4
   amplitude ~ HalfNormal(2),  noise ~ LogNormal(-1, 0.7)
   K_ij = amplitude^2 exp(-sum_k (x_ik - x_jk)^2 / (2 lengthscale_k^2))
   seen ~ N(0, K + noise^2 I)
 
-The curve is integrated out. Inputs that do not matter leave their lengthscales
-a long tail. Data: simulated at a fixed seed, 60 points.
+The curve is integrated out. Lengthscales of inputs that do not matter have long
+tails. Data: simulated at a fixed seed, 60 points.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ def tfp_model(seen, inputs):
   Root = tfd.JointDistributionCoroutine.Root
   inputs = np.float32(inputs)
 
-  # Kernels, Cholesky and normals have batches: nothing has to be vectorized.
+  # Kernels, Cholesky and normals have batches, so nothing must be vectorized.
   @tfd.JointDistributionCoroutine
   def model():
     lengthscale = yield Root(

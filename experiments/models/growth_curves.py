@@ -7,7 +7,8 @@
   loc = log(10, 5, 1)
 
 Subjects are centered. Data: simulated at a fixed seed from this model, eight
-times each; half of the subjects are only seen before they are grown.
+times for each subject. Half of the subjects are observed only before they are
+grown.
 """
 
 import numpy as np

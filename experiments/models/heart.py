@@ -1,9 +1,9 @@
-"""Logistic regression: who has a disease of the heart.
+"""Logistic regression: who has heart disease.
 
   weights_j ~ N(0, 1),  labels_i ~ Bernoulli(logits = sum_j x_ij weights_j)
 
 Data: Statlog's heart of the UCI repository, 270 rows of 13 standardized inputs
-and a constant 1, the last. They are read from the folder of data sets.
+and a constant 1 as the last. The rows are read from the folder of data sets.
 """
 
 from experiments.data import datasets

@@ -1,13 +1,14 @@
-"""Three hidden states in 250 steps: a hidden Markov model, its path summed out.
+"""A hidden Markov model with three states and 250 steps, its path summed out.
 
-  transition_k ~ Dirichlet(1 + 4 e_k),  k = 1..3: states last
+  transition_k ~ Dirichlet(1 + 4 e_k),  k = 1..3
   means = Ascending(z): m_1 = z_1, m_{k+1} = m_k + exp(z_{k+1})
   z_1 ~ N(-2, 2^2),  z_2, z_3 ~ N(0.5, 0.7^2)
   scale_k ~ LogNormal(0, 0.5)
   state_1 uniform,  state_{t+1} ~ transition_{state_t}
   seen_t ~ N(means_{state_t}, scale_{state_t}^2)
 
-The forward algorithm sums over states. Data: simulated at a fixed seed.
+States persist, and the forward algorithm sums over states. Data: simulated at a
+fixed seed.
 """
 
 import numpy as np

@@ -5,17 +5,20 @@
   weight_j = z_j tau local_j / sqrt(1 + tau^2 local_j^2 / slab)
   y_i ~ N(sum_j x_ij weight_j, sigma^2)
 
-with tau_0 = p_0 / (p - p_0) / sqrt(n) for p_0 = 5 weights that are not zero.
-Few scales are large, all others small: funnels with heavy tails, non-centered.
-Data: n = 100, p = 50, simulated. Piironen and Vehtari (2017), Sparsity
-information and regularization in the horseshoe and other shrinkage priors.
+  tau_0 = p_0 / (p - p_0) / sqrt(n),  p_0 = 5 weights that are not zero
+
+Few scales are large and all others small, which makes funnels with heavy tails.
+Weights are non-centered. Data: n = 100, p = 50, simulated.
+
+Source: Piironen and Vehtari (2017), Sparsity information and regularization in
+the horseshoe and other shrinkage priors.
 """
 
 import numpy as np
 
 
 def data():
-  """Returns inputs [100, 50], y [100] and tau_0, of noise with unit scale."""
+  """Returns inputs [100, 50], y [100], and tau_0 for noise of unit scale."""
   random = np.random.RandomState(50)
   inputs = random.normal(size=[100, 50])
   weights = np.append([3.0, -2.0, 1.5, -1.0, 0.5], np.zeros(45))

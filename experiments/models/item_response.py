@@ -1,4 +1,4 @@
-"""Persons answer items: two parameters of every item.
+"""Persons answer items, each of which has two parameters.
 
   ability_i, slope_j, difficulty_j ~ N(0, 1)
   mean_difficulty, log_spread_slope, log_spread_difficulty ~ N(0, 1)
@@ -6,8 +6,8 @@
   answers_ij ~ Bernoulli(
     logits = exp(exp(log_spread_slope) slope_j) (ability_i - place_j))
 
-Data: 100 persons and 20 items, simulated; density and data are those of
-the archived study length_targets (tag archive/2026-11-studies).
+Data: 100 persons and 20 items, simulated. Density and data are those of the
+archived study length_targets (tag archive/2026-11-studies).
 """
 
 import numpy as np

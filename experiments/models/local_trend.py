@@ -5,7 +5,7 @@
   level_1 ~ N(0, 5^2),  level_t ~ N(level_{t-1} + slope_{t-1}, level_noise^2)
   noise ~ HalfNormal(1),  seen_t ~ N(level_t, noise^2)
 
-Both paths are centered: the smaller a noise, the stiffer its path. Data:
+Both paths are centered: with a smaller noise, a path is stiffer. Data:
 simulated at a fixed seed from this model.
 """
 
@@ -86,7 +86,7 @@ def pymc_model(seen):
       init_dist=pm.Normal.dist(0.0, 0.5),
       steps=99,
     )
-    # The walk of PyMC has one drift, this one has one of each day.
+    # PyMC's walk has one drift, but this walk has a drift for each day.
     level = pm.Flat('level', shape=100, initval=seen)
     pm.Potential('first', pm.logp(pm.Normal.dist(0.0, 5.0), level[0]))
     steps = pm.Normal.dist(slope[:-1], level_noise)

@@ -1,10 +1,10 @@
-"""Logistic regression on features that follow each other.
+"""Logistic regression on features whose neighbors are correlated.
 
   x_i1 ~ N(0, 1),  x_ij ~ N(0.9 x_i,j-1, 1 - 0.9^2)
   weights_j ~ N(0, 1),  labels_i ~ Bernoulli(logits = sum_j x_ij weights_j)
 
-Weights of neighbors are known as a sum and not apart. Data: 1000 rows of 100
-features, simulated from the model at a fixed seed.
+The sum of the weights of neighbors is known better than each weight. Data: 1000
+rows of 100 features, simulated from the model at a fixed seed.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ _NUM_ROWS, _NUM_FEATURES, _CORRELATION = 1000, 100, 0.9
 
 def data():
   """Returns inputs [1000, 100] and labels [1000]."""
-  # Its streams are the same in every version of NumPy.
+  # `RandomState` has the same streams in every version of NumPy.
   random = np.random.RandomState(0)
   noise = random.normal(size=[_NUM_ROWS, _NUM_FEATURES])
   inputs = noise.copy()
@@ -25,15 +25,15 @@ def data():
     )
   logits = inputs @ random.normal(size=_NUM_FEATURES)
   labels = random.uniform(size=_NUM_ROWS) < 1.0 / (1.0 + np.exp(-logits))
-  # Rounded to float32, so that all libraries have the same data.
+  # Inputs are rounded to float32, so that all libraries have the same data.
   inputs = np.float64(np.float32(inputs))
   return dict(inputs=inputs, labels=labels.astype(np.int32))
 
 
 def standardized(inputs):
-  """Returns inputs with unit variance, and a column of ones as the last."""
+  """Returns inputs with unit variance, and ones as the last column."""
   scale = inputs.std(axis=0)
-  # A constant column carries nothing: it becomes zero, not NaN.
+  # A constant column becomes zero, not NaN.
   inputs = (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
   return np.concatenate([inputs, np.ones([len(inputs), 1])], axis=1)
 

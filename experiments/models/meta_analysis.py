@@ -1,10 +1,10 @@
-"""Twenty-five studies of one effect, some of them odd: heavy tails between.
+"""Twenty-five studies of one effect, with outliers: heavy tails.
 
   mean ~ N(0, 1),  spread ~ HalfCauchy(0.3),  df ~ Gamma(2, rate=0.1)
   effect_j ~ StudentT(df, mean, spread),  seen_j ~ N(effect_j, errors_j^2)
 
-Centered. Data: log odds ratios simulated at a fixed seed; most of their
-differences are their errors', three studies are far out.
+Effects are centered. Data: log odds ratios simulated at a fixed seed. Most of
+their differences are due to errors, and three studies are outliers.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A mixture of three normals with ordered means; who is of which is summed out.
+"""A mixture of three normals with ordered means; components are summed out.
 
   weights ~ Dirichlet(2, 2, 2)
   means = Ascending(z): m_1 = z_1, m_{k+1} = m_k + exp(z_{k+1})
@@ -6,8 +6,8 @@
   scale_k ~ LogNormal(0, 0.5)
   seen_i ~ sum_k weights_k N(means_k, scale_k^2)
 
-Order names the components: permutations are one posterior. Data: simulated at a
-fixed seed from this model, 300 values; the first two components overlap.
+The order of the means identifies the components. Data: simulated at a fixed
+seed from this model, 300 values. The first two components overlap.
 """
 
 import numpy as np

@@ -4,9 +4,9 @@
   group_j ~ N(mean, spread^2),  concentration ~ Gamma(2, rate=0.1)
   eta_i = group_{j(i)} + features_i . slope
   count_i ~ NegativeBinomial(mean=exp(eta_i), concentration)
-  with variance exp(eta_i) + exp(2 eta_i) / concentration
+  Var[count_i] = exp(eta_i) + exp(2 eta_i) / concentration
 
-Intercepts are centered. Data: simulated at a fixed seed from this model; groups
+Intercepts are centered. Data: simulated at a fixed seed from this model. Groups
 have 3 to 25 rows.
 """
 
@@ -19,7 +19,7 @@ def data():
   features = rng.normal(size=(group_of.size, 3))
   group = rng.normal(1.0, 0.6, size=30)
   eta = group[group_of] + features @ np.array([0.4, -0.3, 0.0])
-  # A Poisson whose rate is Gamma is negative binomial.
+  # A Poisson with a Gamma rate is negative binomial.
   rate = rng.gamma(1.5, np.exp(eta) / 1.5)
   return dict(
     count=rng.poisson(rate).astype(np.int64),

@@ -6,7 +6,7 @@
   P(answer_i > m) = sigmoid(features_i . slope - c_m)
 
 The gaps are log-normal, so cutpoints never meet. Data: simulated at a fixed
-seed from this model, 500 answers; the middle level is rare, and columns of
+seed from this model, 500 answers. The middle level is rare, and columns of
 `features` are correlated.
 """
 

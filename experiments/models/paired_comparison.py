@@ -1,11 +1,12 @@
-"""Who beats whom: Bradley-Terry for forty players and an edge at home.
+"""Who beats whom: Bradley-Terry for forty players with a home advantage.
 
   spread ~ HalfNormal(1),  edge ~ N(0, 0.5^2)
   skill_j ~ N(0, spread^2),  j = 1..40
   P(home wins game_i) = sigmoid(edge + skill_{home(i)} - skill_{away(i)})
 
-Centered. Only differences of skills are seen: the prior holds their mean. Data:
-simulated at a fixed seed from this model, 400 games; some players have few.
+Skills are centered. The data depend only on differences of skills, so the prior
+alone fixes their mean. Data: simulated at a fixed seed from this model, 400
+games. Some players have few games.
 """
 
 import numpy as np

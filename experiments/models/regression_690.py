@@ -3,7 +3,7 @@
   weights_j ~ N(0, 1),  labels_i ~ Bernoulli(logits = sum_j x_ij weights_j)
 
 Data: 690 rows of 14 standardized inputs (four binary, four skewed, all with
-factors in common) and a constant 1, the last; simulated at a fixed seed.
+common factors) and a constant 1 as the last, simulated at a fixed seed.
 """
 
 import numpy as np

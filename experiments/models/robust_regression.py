@@ -4,7 +4,7 @@
   scale ~ HalfNormal(2),  df ~ Gamma(2, rate=0.1)
   seen_i ~ StudentT(df, bias + features_i . slope, scale)
 
-Data: simulated at a fixed seed from this model with df 2.5, 200 rows; columns
+Data: simulated at a fixed seed from this model with df 2.5, 200 rows. Columns
 are correlated at 0.8.
 """
 

@@ -2,8 +2,9 @@
 
   x ~ StudentT(5, 0, L L^T),  L L^T = Q diag(1, ..., 10^4) Q^T
 
-with Q a rotation drawn at a fixed seed and variances even in their logarithm.
-Wide in some directions, narrow in others, and far draws in all at once.
+Q is a rotation drawn at a fixed seed. Logarithms of the variances are evenly
+spaced. Some directions are wide and others narrow, and outliers are far out in
+all directions at once.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ def data():
   """Returns the Cholesky factor of the scale matrix [50, 50]."""
   normal = np.random.default_rng(5).normal(size=(50, 50))
   rotation, triangle = np.linalg.qr(normal)
-  # With these signs it is uniform over the orthogonal group.
+  # With these signs the rotation is uniform over the orthogonal group.
   rotation = rotation * np.sign(np.diag(triangle))
   covariance = (rotation * np.geomspace(1.0, 1e4, 50)) @ rotation.T
   symmetric = 0.5 * (covariance + covariance.T)

@@ -1,4 +1,4 @@
-"""Times to death at twenty centers, some cut off: Weibull with frailties.
+"""Censored times to death at twenty centers: Weibull with frailties.
 
   shape ~ LogNormal(0, 0.5),  mean ~ N(1, 2^2),  spread ~ HalfNormal(1)
   slope_k ~ N(0, 1),  k = 1..4,  center_j ~ N(mean, spread^2)
@@ -6,8 +6,9 @@
   time_i ~ Weibull(shape, scale_i)
   P(time_i > t) = exp(-(t / scale_i)^shape)
 
-Of who lived at the end of study the last time is known. Centers are centered.
-Data: simulated at a fixed seed from this model, 300 patients.
+For patients alive at the end of the study, this last time is known. The effects
+of the centers are centered. Data: simulated at a fixed seed from this model,
+300 patients.
 """
 
 import numpy as np
@@ -48,7 +49,7 @@ def tfp_model(time, died, center_of, features):
     log_scale += tf.linalg.matvec(features, slope)
     scale = tf.exp(tf.gather(log_scale, dead))
     yield tfd.Weibull(shape, scale, name='time')
-    # To live is to have seen no event of a Poisson process with this hazard.
+    # A patient lives if a Poisson process with this hazard had no event.
     log_hazard = np.log(time[alive]) - tf.gather(log_scale, alive)
     yield tfd.Poisson(log_rate=shape * log_hazard, name='events')
 

@@ -1,12 +1,13 @@
-"""A level and an effect of the floor for every county, as of radon.
+"""Radon: a level and an effect of the floor for every county.
 
   mean_a, mean_b ~ N(0, 2^2),  spread_a, spread_b, sigma ~ HalfNormal(1)
   z_a_j, z_b_j ~ N(0, 1)
   a_j = mean_a + spread_a z_a_j,  b_j = mean_b + spread_b z_b_j
   y_i ~ N(a_j + b_j floor_i, sigma^2),  j = county_i
 
-Non-centered. Data: 919 houses in 85 counties of very different size, simulated
-at the estimates for Minnesota of Gelman and Hill (2007), chapter 13.
+The model is non-centered. Data: 919 houses in 85 counties of very different
+size, simulated at the estimates for Minnesota of Gelman and Hill (2007),
+chapter 13.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ _NUM_COUNTIES = 85
 
 
 def data():
-  """Returns county, floor and y, each [919]; 1 or 2 rows in some counties."""
+  """Returns county, floor and y, each [919]; some counties have 1 or 2 rows."""
   random = np.random.RandomState(919)
   shares = random.dirichlet(np.full(_NUM_COUNTIES, 0.8))
   sizes = 1 + random.multinomial(919 - _NUM_COUNTIES, shares)

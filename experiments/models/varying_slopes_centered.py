@@ -1,11 +1,12 @@
-"""A level and an effect of the floor for every county, centered.
+"""Radon: a level and an effect of the floor for every county, centered.
 
   mean_a, mean_b ~ N(0, 2^2),  spread_a, spread_b, sigma ~ HalfNormal(1)
   a_j ~ N(mean_a, spread_a^2),  b_j ~ N(mean_b, spread_b^2)
   y_i ~ N(a_j + b_j floor_i, sigma^2),  j = county_i
 
-Many counties tell little of b_j: the smaller spread_b, the narrower these. The
-posterior and the data of varying_slopes.py, which is non-centered.
+Many counties have little information on b_j, which is narrower with a smaller
+spread_b. The posterior and the data are those of varying_slopes.py, which is
+non-centered.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ _NUM_COUNTIES = 85
 
 def data():
   """Returns county, floor and y, each [919]."""
-  # Only the environment of this project reads data, and it has the package.
+  # Only the environment of this project, which has the package, reads data.
   from experiments.models import varying_slopes
 
   return varying_slopes.data()

@@ -4,10 +4,10 @@
   volatility_t ~ N(volatility_{t-1}, step^2),  volatility_0 = 0
   returns_t ~ StudentT(nu, 0, exp(volatility_t)),  t = 1, ..., 500
 
-The path itself is the unknown: neighbors follow each other, and the smaller the
-step, the closer. Data: logarithmic returns in percent of the last 500 days to
-June 2020, of the closing prices that inference_gym has. Model: Hoffman and
-Gelman (2014), section 4.4, with the priors of the tutorials.
+The unknown is the path, whose neighbors are closer with a smaller step. Data:
+logarithmic returns in percent of the last 500 days to June 2020, from the
+closing prices of inference_gym. Model: Hoffman and Gelman (2014), section 4.4,
+with the priors of the tutorials.
 """
 
 import numpy as np

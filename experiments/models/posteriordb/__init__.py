@@ -1,8 +1,8 @@
 """34 posteriors of posteriordb with published reference draws.
 
-Each model is written as a user would write it: a joint distribution with the
-data as they are published, and `tfpa.ImproperUniform` where the Stan program
-has no prior. Names are those of posteriordb: DATA-PROGRAM.
+Each model is written as a user would write it, as a joint distribution with the
+published data. `tfpa.ImproperUniform` stands for a missing prior of the Stan
+program. Names are those of posteriordb: DATA-PROGRAM.
 """
 
 import json
@@ -29,13 +29,13 @@ def build(
   """Returns the model of a posterior with its data.
 
   Args:
-    dtype: tf.float32 or tf.float64; data and constants are cast to it.
+    dtype: tf.float32 or tf.float64, the dtype of data and constants.
   """
   return MODELS[name](published_data(name, folder), dtype)
 
 
 def published_data(name: str, folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the data of a posterior as they are published.
+  """Returns the published data of a posterior.
 
   Raises:
     DataError: If the file is not there or cannot be read.
@@ -47,9 +47,9 @@ def published_data(name: str, folder: pathlib.Path) -> dict[str, np.ndarray]:
       values = json.loads(archive.read(f'{data}.json'))
   except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
     raise DataError(
-      f'{path} cannot be read ({type(error).__name__}): run `python -m '
-      'experiments data posteriordb`, or name the folder above the one with '
-      'the data of posteriordb with `--data-dir`.'
+      f'{path} cannot be read ({type(error).__name__}). Run `python -m '
+      'experiments data posteriordb`, or name the folder of data sets with '
+      '`--data-dir`.'
     ) from error
   return {key: np.asarray(value) for key, value in values.items()}
 
@@ -58,12 +58,12 @@ def program(name: str, folder: pathlib.Path) -> pathlib.Path:
   """Returns the path of a posterior's Stan program.
 
   Raises:
-    DataError: If it is not there.
+    DataError: If the program is not there.
   """
   path = folder / 'stan' / f'{name.partition("-")[2]}.stan'
   if not path.is_file():
     raise DataError(
-      f'{path} is not there: run `python -m experiments data posteriordb`, '
+      f'{path} is not there. Run `python -m experiments data posteriordb`, '
       'which downloads the Stan programs.'
     )
   return path

@@ -17,7 +17,7 @@ _JITTER = 1e-10
 
 
 def _eight_schools_noncentered(data, dtype):
-  """Eight schools; effects are standardized, as in the Stan program."""
+  """Eight schools with standardized effects, as in the Stan program."""
   zero, one, five = constants(dtype, 0.0, 1.0, 5.0)
   errors = tf.constant(data['sigma'], dtype)
 
@@ -70,7 +70,7 @@ def _gp_pois_regr(data, dtype):
     yield tfd.Independent(tfd.Poisson(log_rate=f), 1, name='k')
 
   def reported(states):
-    # In float64, where the jitter is not lost.
+    # float64 does not lose the jitter.
     doubles = {key: np.float64(part) for key, part in states.items()}
     grid = tf.constant(data['x'], tf.float64)
     f = _process(grid, doubles['alpha'], doubles['rho'], doubles['f_tilde'])
@@ -80,7 +80,7 @@ def _gp_pois_regr(data, dtype):
 
 
 def _process(x, alpha, rho, standardized):
-  """Returns values [..., n] of the process at x, from standardized ones."""
+  """Returns values [..., n] of the process at x, from standardized values."""
   jitter = _JITTER * tf.eye(len(x), dtype=x.dtype)
   factor = tf.linalg.cholesky(_squared_exponential(x, alpha, rho) + jitter)
   return tf.linalg.matvec(factor, standardized)

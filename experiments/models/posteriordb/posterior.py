@@ -1,4 +1,4 @@
-"""What a model file returns for one posterior, and what the files share."""
+"""The form of a posterior in a model file, and shared functions."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Posterior(NamedTuple):
       program's parameters, as far as Python allows them.
     pins: Values of the parts that are data, by name.
     reported: Function from the draws of all unknowns, a dict of
-      [draws, chains, ...], to a dict of those that the reference lists.
+      [draws, chains, ...], to a dict of the scalars of the reference.
   """
 
   model: tfd.JointDistribution
@@ -34,7 +34,7 @@ class Posterior(NamedTuple):
 
 
 def flat_positive(name: str, dtype: tf.DType) -> tfpa.ImproperUniform:
-  """Returns what Stan's `real<lower=0>` means without a prior."""
+  """Returns the flat prior of Stan's `real<lower=0>`."""
   return tfpa.ImproperUniform((), tfb.Exp(), dtype, name)
 
 

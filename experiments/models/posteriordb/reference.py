@@ -1,12 +1,12 @@
-"""Published reference draws as moments, and how far other draws are from them.
+"""Moments of published reference draws, and the errors of other draws.
 
 For a scalar x with reference mean m, the mean of x and the mean of (x - m)**2
 are compared:
 
-  z = (found - reference) / sqrt(error**2 + reference error**2),
+  z = (found - reference) / sqrt(error**2 + reference error**2)
 
-with Monte Carlo standard errors sd / sqrt(ESS). The ESS is that of ranks, over
-all chains (bulk ESS).
+Monte Carlo standard errors are sd / sqrt(ESS). The ESS is the bulk ESS, of
+ranks over all chains.
 """
 
 import json
@@ -28,9 +28,9 @@ class Moments(NamedTuple):
 
   Attributes:
     mean: The mean.
-    mean_error: Its standard error.
+    mean_error: Standard error of `mean`.
     square: The mean of (x - center)**2.
-    square_error: Its standard error.
+    square_error: Standard error of `square`.
   """
 
   mean: float
@@ -40,7 +40,7 @@ class Moments(NamedTuple):
 
 
 class Comparison(NamedTuple):
-  """How far draws are from the reference, and what they are worth.
+  """Errors of draws against the reference, and their effective sizes.
 
   Attributes:
     worst_z_of_means: [name, z] of the largest |z|.
@@ -62,7 +62,7 @@ def moments(draws: np.ndarray, center: np.ndarray) -> list[Moments]:
 
   Args:
     draws: [draws, chains, d].
-    center: About which squares are taken, [d].
+    center: Center of the squares, [d].
   """
   values = np.float64(draws)
   squares = (values - center) ** 2
@@ -78,8 +78,9 @@ def moments(draws: np.ndarray, center: np.ndarray) -> list[Moments]:
 def load(name: str, folder: str | pathlib.Path) -> dict[str, Moments]:
   """Returns the reference of a posterior, by the name of the scalar.
 
-  It is read from `reference.json` of the folder if that is there. Otherwise it
-  is computed from the published draws, `draws/NAME.json.zip`.
+  `reference.json` of the folder has the reference, if this file exists.
+  Otherwise the reference is computed from the published draws,
+  `draws/NAME.json.zip`.
 
   Raises:
     DataError: If neither can be read.
@@ -98,12 +99,12 @@ def load(name: str, folder: str | pathlib.Path) -> dict[str, Moments]:
       chains = json.loads(archive.read(f'{name}.json'))
   except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
     raise DataError(
-      f'{path} has no reference of {name} ({type(error).__name__}): run '
-      '`python -m experiments data posteriordb`, or name the folder above the '
-      'files of posteriordb with `--data-dir`.'
+      f'{path} has no reference of {name} ({type(error).__name__}). Run '
+      '`python -m experiments data posteriordb`, or name the folder of data '
+      'sets with `--data-dir`.'
     ) from error
   keys = list(chains[0])
-  # A list of chains, each a dict of lists.
+  # `chains` is a list with a dict of lists for each chain.
   rows = np.array([[chain[key] for key in keys] for chain in chains])
   draws = np.moveaxis(rows, -1, 0)
   found = moments(draws, draws.mean(axis=(0, 1)))
@@ -111,11 +112,11 @@ def load(name: str, folder: str | pathlib.Path) -> dict[str, Moments]:
 
 
 def compare(draws: Draws, reference: Mapping[str, Moments]) -> Comparison:
-  """Returns how far draws are from the reference.
+  """Returns the errors of draws against the reference.
 
   Args:
     draws: [draws, chains] by the name of the scalar.
-    reference: `Moments` by the name of the scalar, the same ones.
+    reference: `Moments` by the name of the scalar, for the same names.
 
   Raises:
     ValueError: If the names differ.
@@ -151,6 +152,6 @@ def _z(difference, *errors):
 
 
 def _worst(z):
-  """Returns [name, z] of the largest |z|; one that is not finite is larger."""
+  """Returns [name, z] of the largest |z|; a value that is not finite wins."""
   name = max(z, key=lambda k: abs(z[k]) if np.isfinite(z[k]) else np.inf)
   return name, float(z[name])

@@ -1,4 +1,4 @@
-"""Linear regressions: of earnings, test scores, votes, bushes and diamonds."""
+"""Linear regressions on earnings, test scores, votes, bushes and diamonds."""
 
 from collections.abc import Callable
 
@@ -17,10 +17,10 @@ tfd = tfp.distributions
 
 
 def _linear(response, *columns, is_cauchy=False):
-  """Returns a model function: flat coefficients, an intercept first.
+  """Returns a model function with flat coefficients, the intercept first.
 
   Args:
-    *columns: Expressions of what beta[2], beta[3], ... multiply.
+    *columns: Expressions of the columns of beta[2], beta[3], ...
     is_cauchy: Whether the prior of sigma is half Cauchy, and not flat.
   """
 
@@ -47,7 +47,7 @@ def _linear(response, *columns, is_cauchy=False):
 
 def _evaluate(text, data):
   functions = {'log': np.log, 'log10': np.log10, 'c': _centered, 'z': _scaled}
-  return eval(text, {**functions, **data})  # Texts are from this file.
+  return eval(text, {**functions, **data})  # All texts are in this file.
 
 
 def _centered(values):
@@ -91,7 +91,7 @@ def _blr(data, dtype):
 
 
 def _diamonds(data, dtype):
-  """Prices of diamonds: 24 centered predictors, an intercept at their means."""
+  """Prices of diamonds: 24 centered predictors and an intercept."""
   predictors = data['X'][:, 1:]
   centered = tf.constant(predictors - predictors.mean(axis=0), dtype)
   zero, one, three, eight, ten = constants(dtype, 0.0, 1.0, 3.0, 8.0, 10.0)

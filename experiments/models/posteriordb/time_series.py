@@ -41,8 +41,8 @@ def _ar_k(data, dtype):
 def _hmm_drive_0(data, dtype):
   """Two hidden states, each with its own rates of two exponential data.
 
-  The normal priors of `phi` and `lambda` are restricted to ordered vectors, and
-  their common normalization is no function of the unknowns. A flat prior on
+  The normal priors of `phi` and `lambda` are restricted to ordered vectors.
+  Their common normalization does not depend on the unknowns. A flat prior on
   ordered vectors and a normal datum at the prior's mean have the same density.
   """
   seen = cast(np.stack([data['u'], data['v']], axis=-1), dtype)
@@ -52,7 +52,7 @@ def _hmm_drive_0(data, dtype):
 
   root = tfd.JointDistributionCoroutine.Root
 
-  # Chains are the first axis here: XLA compiles no vectorized map of a loop.
+  # Chains are the first axis, because XLA cannot compile a vectorized loop.
   @tfd.JointDistributionCoroutine
   def model():
     first = yield root(tfd.Dirichlet(concentration[0], name='theta1'))
@@ -75,17 +75,17 @@ def _hmm_drive_0(data, dtype):
 
   def reported(states):
     states = dict(states)
-    states['lambda'] = states.pop('lambda_')  # A keyword of Python.
+    states['lambda'] = states.pop('lambda_')  # `lambda` is a keyword.
     return states
 
   return Posterior(model, pins, reported)
 
 
 def _lotka_volterra(data, dtype):
-  """Hares and lynxes, a differential equation with log-normal errors.
+  """Hares and lynxes: a differential equation with log-normal errors.
 
-  The normal prior of `theta` is restricted to positive numbers; see
-  `_hmm_drive_0` for how that is written.
+  The normal prior of `theta` is restricted to positive numbers, as explained in
+  `_hmm_drive_0`.
   """
   log_y = cast(np.log(data['y']), dtype)
   log_y_init = cast(np.log(data['y_init']), dtype)
@@ -98,7 +98,7 @@ def _lotka_volterra(data, dtype):
   log_ten = tf.constant(np.log(10.0), dtype)
   root = tfd.JointDistributionCoroutine.Root
 
-  # Chains are the first axis here: a loop is compiled as it is written.
+  # Chains are the first axis, because XLA cannot compile a vectorized loop.
   @tfd.JointDistributionCoroutine
   def model():
     theta = yield root(tfpa.ImproperUniform(4, tfb.Exp(), dtype, 'theta'))
@@ -122,15 +122,15 @@ def populations(
 ) -> tf.Tensor:
   """Returns log populations [..., num_units, 2] at the times 1, 2, ...
 
-  Classical Runge-Kutta steps for the logarithms, which stay finite where a
-  population nearly dies out:
+  Classical Runge-Kutta steps integrate the logarithms, which stay finite even
+  if a population nearly dies out:
 
-    d log u / dt = alpha - beta v,  d log v / dt = -gamma + delta u.
+    d log u / dt = alpha - beta v,  d log v / dt = -gamma + delta u
 
   Args:
     theta: (alpha, beta, gamma, delta), [..., 4].
     log_init: Logarithms of both populations at time 0, [..., 2].
-    num_units: How many units of time.
+    num_units: Number of units of time.
   """
   alpha, beta, gamma, delta = tf.unstack(theta, axis=-1)
   step = 1.0 / _STEPS_PER_UNIT
@@ -146,7 +146,7 @@ def populations(
     fourth = slope(state + step * third)
     return state + step / 6.0 * (first + 2.0 * (second + third) + fourth)
 
-  # One small step is the body of the loop: XLA compiles a long body slowly.
+  # The loop has a small body, because XLA compiles a long one slowly.
   num_steps = num_units * _STEPS_PER_UNIT
   states = tf.scan(advance, tf.range(num_steps), log_init)
   yearly = states[_STEPS_PER_UNIT - 1 :: _STEPS_PER_UNIT]
