@@ -1,8 +1,8 @@
 """Paths over days, [chains..., num_days], in operations that compile well.
 
-XLA's products are vectorized on CPU; its sums are not, nor are those in the
-gradient of a broadcast. Sums over days, and copies of one number for all days,
-are therefore products with ones here.
+On a CPU, XLA vectorizes products, but neither sums nor the gradient of a
+broadcast. Sums over days, and copies of one number for all days, are therefore
+products with ones.
 """
 
 import tensorflow as tf
@@ -21,9 +21,9 @@ def over_days(x, num_days):
 def autoregress(innovations, persistence):
   """Returns a with a_0 = e_0, a_t = persistence a_{t-1} + e_t.
 
-  One loop over the days, and one backwards for the gradient: a fifth of the
-  time of products with blocks of powers of the persistence, at 2516 days. It
-  has no second derivatives.
+  One loop runs over the days, and one loop runs backwards for the gradient. At
+  2516 days this takes a fifth of the time of products with blocks of powers of
+  the persistence. The function has no second derivatives.
 
   Args:
     innovations: e, [chains..., num_days].
@@ -35,7 +35,7 @@ def autoregress(innovations, persistence):
     path = _solved(innovations, persistence, is_backward=False)
 
     def backward(cotangent):
-      # The adjoint is the same recursion, the other way in time.
+      # The adjoint is the same recursion backwards in time.
       adjoint = _solved(cotangent, persistence, is_backward=True)
       before = tf.concat([tf.zeros_like(path[..., :1]), path[..., :-1]], -1)
       return adjoint, sum_days(before * adjoint)[..., tf.newaxis]
@@ -48,8 +48,8 @@ def autoregress(innovations, persistence):
 def _solved(innovations, persistence, is_backward):
   recursion = _recursion
   if not tf.executing_eagerly():
-    # Compiled on its own where the caller is not: a loop in a plain graph takes
-    # a thousand times as long.
+    # XLA compiles the loop even if it does not compile the caller, because a
+    # loop in a plain graph takes a thousand times as long.
     recursion = tf.function(_recursion, jit_compile=True, autograph=False)
   return recursion(innovations, persistence, is_backward)
 

@@ -2,10 +2,11 @@
 
   z ~ N(0, diag(100, 1, ..., 1));  x = z, but x_1 = z_1 + b (z_0^2 - 100)
 
-The map keeps volumes, so log pi(x) = -z_0^2 / 200 - sum_{i>0} z_i^2 / 2. Its
-mean is 0, its variances are 100, 1 + 2 (100 b)^2, 1, ..., 1, and it is
-uncorrelated: no linear map helps. The curvature changes over the parabola, and
-with it the step that is stable.
+The map keeps volumes, so log pi(x) = -z_0^2 / 200 - sum_{i>0} z_i^2 / 2. The
+mean is 0, and the variances are 100, 1 + 2 (100 b)^2, 1, ..., 1. Coordinates
+are uncorrelated, so no linear map helps. The curvature changes along the
+parabola, and the largest stable step changes with the curvature.
+
 References: Haario, Saksman and Tamminen (1999).
 """
 
@@ -24,7 +25,7 @@ def banana_target(event_size, bend, dtype='float32'):
   """Returns the banana with its moments.
 
   Args:
-    event_size: at least 2.
+    event_size: Number of coordinates, at least 2.
   """
   variances = np.ones([event_size])
   variances[:2] = _VARIANCE, 1.0 + 2.0 * (_VARIANCE * bend) ** 2

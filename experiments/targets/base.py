@@ -1,4 +1,4 @@
-"""What an experiment knows about a distribution to sample."""
+"""Targets: a density to sample, with all that experiments use of it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from experiments.targets.registry import Parameters
 
 
 class LatentGaussian(NamedTuple):
-  """A density exp f(x) N(x | mean, C) as the samplers of such models take it.
+  """A density exp f(x) N(x | mean, C), for samplers of latent Gaussian models.
 
   The state is [chains..., event_size], the prior's event shape flattened.
   """
@@ -20,12 +20,12 @@ class LatentGaussian(NamedTuple):
   log_likelihood_fn: Callable[[Any], Any]
   # A `tfpa.interfaces.GaussianPrior` in the dtype of the states.
   prior: Any
-  # Variance of a Gaussian likelihood's noise, None for any other.
+  # Variance of the noise of a Gaussian likelihood; None for other likelihoods.
   noise_variance: Optional[float] = None
 
 
 class Hierarchy(NamedTuple):
-  """A density exp f(x) N(x | m(theta), C(theta)) p(theta), its pieces apart.
+  """A density exp f(x) N(x | m(theta), C(theta)) p(theta) in separate parts.
 
   The state is one vector: the field x and unconstrained theta, or theta first.
   """
@@ -34,7 +34,7 @@ class Hierarchy(NamedTuple):
   log_likelihood_fn: Callable[[Any], Any]
   # theta [chains..., num_hyper] -> a `tfpa.interfaces.GaussianPrior`.
   prior_fn: Callable[[Any], Any]
-  # log density of unconstrained theta -> [chains...].
+  # Log density of unconstrained theta -> [chains...].
   hyper_log_prob_fn: Callable[[Any], Any]
   num_latent: int
   is_field_first: bool = True
@@ -64,8 +64,8 @@ class Target(NamedTuple):
   """A density over an unconstrained vector.
 
   `target_log_prob_fn` maps [chains..., event_size] to [chains...], up to a
-  constant; None where only `latent` or `hierarchy` can be sampled. Moments are
-  those of the unconstrained vector, None where not known.
+  constant. It is None if only `latent` or `hierarchy` can be sampled. Moments
+  are those of the unconstrained vector, or None if unknown.
   """
 
   name: str
@@ -74,7 +74,7 @@ class Target(NamedTuple):
   dtype: str
   # [event_size] numpy float64.
   mean: Optional[Any] = None
-  # [event_size, event_size], or [event_size] where it is diagonal, float64.
+  # [event_size, event_size], or [event_size] for a diagonal matrix, float64.
   covariance: Optional[Any] = None
   # (num_chains, seed) -> [num_chains, event_size] draws of the prior.
   sample_prior: Optional[Callable[[int, int], Any]] = None
@@ -88,19 +88,19 @@ class Target(NamedTuple):
   metric_factors: Optional[dict] = None
   # {name: `Form`}.
   forms: Optional[dict] = None
-  # The same density as likelihood and Gaussian prior, where it has this form.
+  # The same density as likelihood and Gaussian prior, if it has this form.
   latent: Optional[LatentGaussian] = None
-  # The same density with the hyperparameters of the prior apart.
+  # The same density with separate hyperparameters of the prior.
   hierarchy: Optional[Hierarchy] = None
-  # (states [..., event_size]) -> [..., n], what is measured and stored of them;
-  # None: all of it. The moments above are then of these n.
+  # (states [..., event_size]) -> [..., n], the numbers to measure and store, to
+  # which the moments above belong. None stands for all coordinates.
   view: Optional[Callable[[Any], Any]] = None
   # Whether `target_log_prob_fn(x, seed=seed)` is the log of an unbiased random
   # estimate of the density; seed is [2] int32, and the same seed and x give
   # the same value.
   is_stochastic: bool = False
-  # How to simulate data, where the likelihood is known only by that: a
-  # `targets.simulator.Simulator`.
+  # A `targets.simulator.Simulator`, if the likelihood is only known by
+  # simulation.
   simulator: Optional[Any] = None
   # Data sets simulated for one chain's value of `target_log_prob_fn`.
   num_simulations: int = 0
@@ -109,7 +109,7 @@ class Target(NamedTuple):
   # {name of a preconditioner: its constants}, structures that fit the model.
   structures: Optional[dict] = None
   # () -> (x [event_size] -> [] in JAX), the same density up to the same
-  # constant; it imports JAX, so none is needed before the call.
+  # constant. The outer function imports JAX.
   jax_log_prob_fn: Optional[Callable[[], Callable]] = None
 
   def variances(self):
@@ -120,7 +120,7 @@ class Target(NamedTuple):
 
 
 class BuildContext(NamedTuple):
-  """What a target may need beyond its own parameters."""
+  """Settings of an experiment that a target may need."""
 
   dtype: str
   data_dir: Optional[str] = None

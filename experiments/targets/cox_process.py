@@ -3,13 +3,17 @@
   x ~ N(mu 1, Sigma),  Sigma_ab = sigma^2 exp(-|a - b| / (n beta))
   y_a ~ Poisson(m exp(x_a)),  m = 1 / n^2
 
-a, b are cells, |a - b| their distance in cells; sigma^2 = 1.91, beta = 1/33,
-mu = log 126 - sigma^2 / 2, so that 126 points are expected. The state is x:
-cells with many points know theirs well, empty ones only from the prior.
+a, b are cells and |a - b| is their distance in cells. The constants are
+sigma^2 = 1.91, beta = 1/33 and mu = log 126 - sigma^2 / 2, so that 126 points
+are expected. The state is x. Cells with many points determine x well, and for
+empty cells x follows the prior.
 
-Its expected Fisher information plus prior precision does not depend on x,
-  M = Lambda + Sigma^-1,  Lambda = diag(m exp(mu + Sigma_aa / 2));
-the 2021 paper prints Sigma_aa in place of half of it: 'as_printed'.
+The expected Fisher information plus the prior precision does not depend on x:
+
+  M = Lambda + Sigma^-1,  Lambda = diag(m exp(mu + Sigma_aa / 2))
+
+The 2021 paper prints Sigma_aa instead of Sigma_aa / 2, here 'as_printed'.
+
 References: Girolami and Calderhead (2011), Section 9,
 https://doi.org/10.1111/j.1467-9868.2010.00765.x; Hirt, Titsias and Dellaportas
 (2021), 4.3, https://arxiv.org/abs/2110.14625.

@@ -1,6 +1,6 @@
-"""Gaussian targets: known moments, so that learning can be judged.
+"""Gaussian targets, whose known moments judge what a sampler learned.
 
-log pi(x) = -1/2 |W (x - mean)|^2 with W^T W the precision.
+log pi(x) = -1/2 |W (x - mean)|^2, where W^T W is the precision.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from experiments.targets.registry import TARGETS
 
 
 def gaussian_target(name, covariance, dtype):
-  """Returns the zero-mean Gaussian with this covariance.
+  """Returns the Gaussian with mean zero and this covariance.
 
   Args:
     covariance: [event_size, event_size] array, or [event_size] variances.
@@ -108,7 +108,7 @@ class NealsGaussian(TargetParameters):
 
 @TARGETS.register('anisotropic_gaussian')
 class AnisotropicGaussian(TargetParameters):
-  """Independent, variances spaced evenly in log from 1 to 10^exponent."""
+  """Independent coordinates, variances from 1 to 10^exponent, even in log."""
 
   event_size: int = Field(1000, ge=1, le=10**6)
   exponent: float = Field(3.0, ge=0, description='c; 0: N(0, I)')
@@ -127,7 +127,7 @@ class SpectrumGaussian(TargetParameters):
 
   def build(self, context):
     if min(self.variances) <= 0:
-      raise ValueError('target.variances: every one must be above 0.')
+      raise ValueError('target.variances: every variance must be above 0.')
     covariance = self.variances
     if self.rotation_seed is not None:
       covariance = rotated_covariance(self.variances, self.rotation_seed)

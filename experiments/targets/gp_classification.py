@@ -3,11 +3,12 @@
   x ~ N(0, C),  C(s, s') = variance * exp(-|s - s'|^2 / (2 l^2))
   log p(y | x) = sum_i [y_i x_i - log(1 + e^{x_i})]
 
-with standardized inputs s. The paper fixes variance and l^2 at one draw of
-their posterior; the authors' code, in the same form, has (variance, l^2)
+Inputs s are standardized. The paper fixes variance and l^2 at one draw of their
+posterior. The authors' code, in the same form, has (variance, l^2)
 
   australian 9.424, 33.71   german 3.086, 29.37   heart 5.826, 14.14
   pima 1.567, 9.524         ripley 18.70, 0.689
+
 References: Titsias and Papaspiliopoulos (2018), 5.3,
 https://arxiv.org/abs/1610.09641.
 """
@@ -54,7 +55,7 @@ def gp_classification_target(name, covariance, labels, dtype='float32'):
 
 @TARGETS.register('gp_classification')
 class GpClassification(TargetParameters):
-  """Binary labels of a named data set behind a Gaussian process."""
+  """Binary labels of a named data set with a Gaussian process prior."""
 
   dataset: Literal[BINARY]  # type: ignore[valid-type]
   variance: float = Field(5.83, gt=0)

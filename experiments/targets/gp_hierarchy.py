@@ -4,8 +4,9 @@
   theta = (log sigma, log l) ~ N(0, hyper_deviation^2 I)
   log p(y | x) = sum_i [y_i x_i - log(1 + e^{x_i})]
 
-with standardized inputs s. Hard: n coordinates of the field pin theta down, so
-that moves of theta at a fixed field are tiny.
+Inputs s are standardized. The target is hard, because n coordinates of the
+field determine theta. Moves of theta at a fixed field are therefore tiny.
+
 References: Titsias and Papaspiliopoulos (2018), 5.4 and supplement,
 https://arxiv.org/abs/1610.09641.
 """
@@ -37,9 +38,10 @@ def gp_hierarchy_target(
   Args:
     inputs: [n, num_features], standardized.
     labels: [n] of zeros and ones.
-    jitter: over sigma^2, added to the diagonal of C, which has no inverse
-      without it.
-    hyper_deviation: of the Gaussian prior of theta, flat where large.
+    jitter: Number added to the diagonal of C, over sigma^2. Without jitter, C
+      has no inverse.
+    hyper_deviation: Deviation of the Gaussian prior of theta; a large one makes
+      the prior flat.
   """
   labels = np.asarray(labels, dtype)
   num_rows = len(labels)
@@ -78,7 +80,7 @@ def gp_hierarchy_target(
 
 @TARGETS.register('gp_hierarchy')
 class GpHierarchy(TargetParameters):
-  """Binary labels behind a Gaussian process with unknown scales."""
+  """Binary labels with a Gaussian process prior of unknown scales."""
 
   dataset: Literal[BINARY]  # type: ignore[valid-type]
   jitter: float = Field(1e-6, ge=0)

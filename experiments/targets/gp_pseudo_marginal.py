@@ -1,20 +1,22 @@
-"""Length-scales of a Gaussian process classifier, its field integrated out.
+"""Length scales of a Gaussian process classifier, its field integrated out.
 
   theta_j ~ N(0, 5),  j = 1..d,  l_j^2 = exp(theta_j)
   f ~ N(0, K),  K(s, s') = exp(-sum_j (s_j - s'_j)^2 / (2 l_j^2)) + jitter [=]
   log p(y | f) = sum_i [y_i f_i - log(1 + e^{f_i})]
 
-p(y | theta) has no closed form; it is estimated without bias by importance
-sampling from N(m, (K^-1 + W)^-1), the Laplace fit at theta:
+p(y | theta) has no closed form. Importance sampling from N(m, (K^-1 + W)^-1),
+the Laplace fit at theta, estimates it without bias:
 
-  p(y | f) N(f | 0, K) / N(f | m, (K^-1 + W)^-1),  averaged over draws of f.
+  mean over draws of f of  p(y | f) N(f | 0, K) / N(f | m, (K^-1 + W)^-1)
 
-All of it in the coordinates f = L v, K = L L^T, in which the prior is N(0, I)
-and nothing is divided by an ill-conditioned K. Draws come in pairs m +- e, so
-that errors of the fit which are odd in e cancel between the two.
-Prior, unit variance of the field and 100 draws are those of the protocol that
-the paper takes from kernel adaptive Metropolis-Hastings. Inputs are
-standardized; the authors' code also takes their correlations out.
+The coordinates are f = L v, K = L L^T. The prior of v is N(0, I), and no number
+is divided by an ill-conditioned K. Draws come in pairs m +- e, so that errors
+of the fit that are odd in e cancel.
+
+Prior, unit variance of the field and 100 draws follow the paper, which takes
+them from kernel adaptive Metropolis-Hastings. Inputs are standardized. The
+authors' code also removes their correlations.
+
 References: Filippone and Girolami (2014), 3.1; Rasmussen and Williams (2006),
 Algorithm 3.1; Strathmann et al. (2015), 6, https://arxiv.org/abs/1506.02564;
 Sejdinovic et al. (2014), 5.1.
@@ -38,7 +40,7 @@ _PRIOR_VARIANCE = 5.0
 
 
 def covariance_matrices(inputs, theta, jitter):
-  """Returns K, [chains..., n, n], of log squared length-scales theta."""
+  """Returns K, [chains..., n, n], at log squared length scales theta."""
   scaled = inputs * tf.exp(-0.5 * theta)[..., tf.newaxis, :]
   squares = tf.reduce_sum(tf.square(scaled), axis=-1)
   inner = tf.matmul(scaled, scaled, transpose_b=True)
@@ -50,13 +52,14 @@ def covariance_matrices(inputs, theta, jitter):
 def laplace_fit(covariance, labels, num_steps):
   """Returns (a, W) of the mode K a of p(f | y), both [chains..., n].
 
-  Newton's method from 0 on the concave log p(f | y), a fixed number of steps;
-  W is the negative curvature of the log likelihood at the mode.
+  Newton's method takes a fixed number of steps from 0 on the concave
+  log p(f | y). W is the negative curvature of the log likelihood at the mode.
 
   Args:
     covariance: K, [chains..., n, n].
     labels: [n] of zeros and ones.
-    num_steps: of Newton's method; 5 come to rounding for a unit variance.
+    num_steps: Steps of Newton's method. With a unit variance, 5 steps are
+      exact up to rounding.
   """
   eye = tf.eye(covariance.shape[-1], dtype=covariance.dtype)
 
@@ -92,14 +95,14 @@ def log_marginal_likelihood(covariance, labels, noise, num_newton_steps=5):
   Args:
     covariance: K, [chains..., n, n].
     labels: [n] of zeros and ones.
-    noise: standard normals, [chains..., n, num_pairs]: each column is used
-      with both signs.
-    num_newton_steps: of the fit. The estimate is unbiased whatever it is.
+    noise: Standard normals, [chains..., n, num_pairs]. Each column is used with
+      both signs.
+    num_newton_steps: Steps of the fit. The estimate is unbiased for any number.
   """
   weights, curvature = laplace_fit(covariance, labels, num_newton_steps)
   factor = tf.linalg.cholesky(covariance)
   mode = tf.linalg.matvec(factor, weights, transpose_a=True)
-  # Of v given the fit: precision A = I + L^T W L = R R^T, v = mode + R^-T e.
+  # Given the fit, v has precision A = I + L^T W L = R R^T: v = mode + R^-T e.
   precision = tf.matmul(
     factor, curvature[..., tf.newaxis] * factor, transpose_a=True
   ) + tf.eye(covariance.shape[-1], dtype=covariance.dtype)
@@ -126,14 +129,14 @@ def log_marginal_likelihood(covariance, labels, noise, num_newton_steps=5):
 def gp_pseudo_marginal_target(
   name, inputs, labels, num_draws=100, jitter=1e-6, dtype='float64'
 ):
-  """Returns the stochastic posterior of log squared length-scales.
+  """Returns the stochastic posterior of log squared length scales.
 
   Args:
     inputs: [num_rows, d].
     labels: [num_rows] of zeros and ones.
-    num_draws: importance draws of one estimate, even.
-    jitter: variance of white noise in the field, a part of the model.
-    dtype: of the states; the estimate is computed in float64 either way.
+    num_draws: Importance draws of one estimate, an even number.
+    jitter: Variance of white noise in the field, a part of the model.
+    dtype: Dtype of the states. The estimate is always computed in float64.
   """
   inputs = np.asarray(inputs, np.float64)
   labels = np.asarray(labels, np.float64)
@@ -166,7 +169,7 @@ def gp_pseudo_marginal_target(
 
 @TARGETS.register('gp_pseudo_marginal')
 class GpPseudoMarginal(TargetParameters):
-  """Length-scales of a GP classifier, the likelihood estimated unbiasedly."""
+  """Length scales of a GP classifier, with an unbiased likelihood estimate."""
 
   dataset: Literal[BINARY] = 'wine'  # type: ignore[valid-type]
   num_draws: int = Field(

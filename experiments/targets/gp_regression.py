@@ -1,12 +1,13 @@
-"""Gaussian process regression on a line, where the posterior is known.
+"""Gaussian process regression on a line, with a known posterior.
 
   y(s) = sin(2 pi s) + cos(2.5 pi s) + noise,  s = 0, 0.004, ..., 4
   x ~ N(0, C),  C(s, s') = variance * exp(-(s - s')^2 / (2 l^2))
   y_i ~ N(x_i, noise_variance)
 
-The posterior is N(C (C + noise I)^-1 y, noise C (C + noise I)^-1): an
-eigenvalue gamma of C becomes gamma noise / (gamma + noise). Where the noise is
-small, the data decide the leading directions and the prior the others.
+The posterior is N(C (C + noise I)^-1 y, noise C (C + noise I)^-1). An
+eigenvalue gamma of C becomes gamma noise / (gamma + noise). With small noise,
+the data decide the leading directions and the prior the others.
+
 References: Titsias and Papaspiliopoulos (2018), 5.1,
 https://arxiv.org/abs/1610.09641.
 """
@@ -46,7 +47,7 @@ def posterior_moments(covariance, observations, noise_variance):
 def gp_regression_target(
   covariance, observations, noise_variance, dtype='float32'
 ):
-  """Returns the posterior of a field seen with Gaussian noise.
+  """Returns the posterior of a field that is observed with Gaussian noise.
 
   Args:
     covariance: C, [d, d].

@@ -1,8 +1,9 @@
 """inference_gym's self-contained models, each under its own class name.
 
-A model is sampled as one unconstrained vector u: `VectorModel` flattens it, the
-model's own bijector T maps u to its space, and
-  log pi(u) = log p(T(u)) + log |det dT/du|.
+A model is sampled as one unconstrained vector u. `VectorModel` flattens the
+model, and the model's own bijector T maps u to the space of the model:
+
+  log pi(u) = log p(T(u)) + log |det dT/du|
 """
 
 import inspect
@@ -21,7 +22,7 @@ from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
 _DOWNLOADS = ('GermanCredit', 'RadonContextualEffects')
-# Their constructors take `centered` and `use_fft` and ignore both.
+# Constructors of these models take `centered` and `use_fft` and ignore both.
 _IGNORES_ARGUMENTS = 'VectorizedStochasticVolatility'
 # A path, or units that are independent given the first coordinates.
 _TWO_GLOBALS_FIRST = {'arrow': {'num_globals': 2, 'globals_first': True}}
@@ -29,13 +30,13 @@ _STRUCTURES = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': _TWO_GLOBALS_FIRST,
   'EightSchools': _TWO_GLOBALS_FIRST,
 }
-# {name: module with the same density, that takes far less time}.
+# {name: module with the same density in far less time}.
 _FASTER = {
   'IllConditionedGaussian': ill_conditioned,
   'SyntheticPlasmaSpectroscopy': plasma,
   'SyntheticPlasmaSpectroscopyWithBump': plasma,
 }
-# Of a gym model: some build dense matrices; seeds are those of numpy.
+# Largest size of a gym model, because some build dense matrices.
 _MAX_SIZE = 10**4
 _MAX_SEED = 2**32 - 1
 _NAMES_ONLY = ('name', 'pretty_name')
@@ -45,20 +46,20 @@ def gym_target(name, model, dtype):
   """Returns an inference_gym model as a target over a vector.
 
   Args:
-    dtype: 'float32' or 'float64'; refused unless it is the model's own.
+    dtype: 'float32' or 'float64', which must be the model's own.
   """
   vector_model = gym.targets.VectorModel(model)
   own_dtype = vector_model.dtype.name
   if dtype != own_dtype:
     raise ValueError(
       f'dtype: {dtype!r} was given, but inference_gym builds {name} in '
-      f'{own_dtype!r}; write dtype: {own_dtype}.'
+      f'{own_dtype!r}. Write dtype: {own_dtype}.'
     )
   bijector = vector_model.default_event_space_bijector
 
   def target_log_prob_fn(u):
-    # A new tensor each call: bijectors cache by tensor, and a cached value
-    # made inside one `tf.cond` branch must not leak into another.
+    # Every call makes a new tensor, because bijectors cache values by tensor. A
+    # value from one branch of `tf.cond` must not be used in another.
     u = tf.identity(u)
     return vector_model.unnormalized_log_prob(
       bijector.forward(u)
@@ -94,7 +95,7 @@ def _ground_truth(moments):
     return None
   means = _named(moments.ground_truth_mean)
   deviations = _named(moments.ground_truth_standard_deviation)
-  # Without a standard error the moments are exact.
+  # Moments without a standard error are exact.
   errors = moments.ground_truth_mean_standard_error
   errors = {} if errors is None else _named(errors)
   return {
@@ -110,10 +111,10 @@ def _named(values, like=None):
   """Returns a flat {name: array} of a gym transformation's value.
 
   Args:
-    like: The gym's mean of them, in its own structure, or None.
+    like: The gym's means of these values, in its own structure, or None.
   """
   if isinstance(values, tuple) and isinstance(like, np.ndarray):
-    # A path, time by time, whose moments the gym has in one array.
+    # The values are a path, whose moments the gym has in one array.
     values = np.stack(values, axis=-like.ndim)
   if hasattr(values, '_asdict'):
     values = values._asdict()

@@ -1,14 +1,16 @@
-"""inference_gym's models with a Gaussian field: their pieces apart.
+"""Models of inference_gym with a Gaussian field, in separate parts.
 
-Log-Gaussian Cox process, of the counts at n places s with extents e:
+Log-Gaussian Cox process for the counts at n places s with extents e:
 
   x ~ N(m, C),  C(s, s') = a^2 (1 + r) exp(-r) + 1e-6 1{s = s'},
   r = sqrt(3) |s - s'| / l,  a = exp(theta_1) + 0.001,  l = exp(theta_2) + 0.001
   theta_1 ~ N(-1, 0.5^2),  theta_2 ~ N(-1, 1)
   log p(y | x) = sum_i [y_i x_i - e_i exp(x_i)]
 
-with m the mean of the observed log intensities. Reference: Diggle et al.
-(2013), Spatial and spatio-temporal log-Gaussian Cox processes.
+m is the mean of the observed log intensities.
+
+References: Diggle et al. (2013), Spatial and spatio-temporal log-Gaussian Cox
+processes.
 """
 
 import numpy as np
@@ -25,7 +27,7 @@ _DEVIATIONS = np.array([0.5, 1.0])
 
 
 def cox_process():
-  """Returns the pieces of SyntheticLogGaussianCoxProcess, theta first."""
+  """Returns the parts of SyntheticLogGaussianCoxProcess, theta first."""
   dataset = data.synthetic_log_gaussian_cox_process()
   places = np.asarray(dataset['train_locations'], np.float64)
   extents = np.asarray(dataset['train_extents'], np.float64)
@@ -59,5 +61,5 @@ def cox_process():
   )
 
 
-# Name of the model -> () -> `Hierarchy`, of float64 states.
+# Name of the model -> () -> `Hierarchy` with float64 states.
 HIERARCHIES = {'SyntheticLogGaussianCoxProcess': cox_process}

@@ -2,9 +2,9 @@
 
   log N(x | 0, L L^T) = -|W x|^2 / 2 - log det L - d log(2 pi) / 2,  W = L^-1
 
-The gym solves with L. XLA on a CPU prepares such a solve anew in each leapfrog
-step and each branch of a sampler: a step of HMC takes thirty to fifty times as
-long as with an inverse that was made beforehand.
+The gym solves with L. On a CPU, XLA prepares such a solve again in each
+leapfrog step and each branch of a sampler. A step of HMC then takes 30 to 50
+times as long as with a precomputed inverse.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""Densities written once more in JAX, for samplers that take no other.
+"""Densities of targets in JAX, for samplers that need them.
 
-A `Target.jax_log_prob_fn` is a factory: JAX is imported when it is called, in
-the precision that `precision` sets. Every one is checked against TensorFlow's
-in `tests/experiments/targets/test_peers_density.py`.
+A `Target.jax_log_prob_fn` is a factory that imports JAX when it is called, in
+the precision that `precision` sets. A test compares every such density with
+TensorFlow's, in `tests/experiments/targets/test_peers_density.py`.
 """
 
 import importlib
@@ -16,14 +16,14 @@ def import_peer(name):
   """Returns a module of the optional extra.
 
   Raises:
-    ImportError: if it, or what it needs, is not installed.
+    ImportError: If the module, or one that it imports, is not installed.
   """
   try:
     return importlib.import_module(name)
   except ImportError as error:
     raise ImportError(
-      f'{name} could not be imported ({error}); it comes with the optional '
-      f'extra peers: {PEERS_HINT}.'
+      f'{name} could not be imported ({error}). The optional extra peers '
+      f'has {name}: {PEERS_HINT}.'
     ) from error
 
 
@@ -36,7 +36,7 @@ def precision(dtype):
 def gym_model(name, arguments):
   """Returns the factory of an inference_gym model's density.
 
-  inference_gym writes a model once and TFP carries it to JAX.
+  inference_gym writes a model once, and TFP translates the model to JAX.
   """
 
   def factory():

@@ -1,6 +1,6 @@
-"""The centered S&P 500 model in JAX, as the panel's peers sample it.
+"""The centered S&P 500 model in JAX, for the panel's peers.
 
-The prior of the path is written out here once more, so that it and
+The prior of the path is written out again, so that this file and
 `stochastic_volatility` check each other.
 """
 
@@ -14,7 +14,7 @@ def centered_volatility(squares, prior_scales):
 
   Args:
     squares: [num_days] numpy float64, squared returns.
-    prior_scales: of the Cauchy priors of mean and shock scale.
+    prior_scales: Scales of the Cauchy priors of mean and shock scale.
   """
   level = float(np.log(squares.mean()))
   num_days = len(squares)
@@ -31,7 +31,7 @@ def centered_volatility(squares, prior_scales):
       scaled = (path - mean) / shock_scale
       persistence = jnp.tanh(0.5 * raw_persistence)
       shocks = scaled[1:] - persistence * scaled[:-1]
-      # log(1 - persistence^2), of the first day.
+      # log(1 - persistence^2), for the first day.
       log_precision = float(np.log(4.0)) + (
         nn.log_sigmoid(raw_persistence) + nn.log_sigmoid(-raw_persistence)
       )

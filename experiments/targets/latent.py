@@ -1,9 +1,9 @@
-"""Latent Gaussian models: a likelihood f, a prior N(mean, C), both apart.
+"""Latent Gaussian models: a likelihood f and a separate prior N(mean, C).
 
   pi(x) ~ exp f(x) N(x | mean, C)
 
-The samplers of such models take f and the prior. Others need one density, that
-of x, which is there where C has an inverse.
+The samplers of such models take f and the prior. Other samplers need the
+density of x, which exists if C has an inverse.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from experiments.targets.base import Target
 
 
 def half_mean_square(inputs):
-  """Returns half the mean squared distance: the number of standardized inputs.
+  """Returns half the mean squared distance, d for d standardized inputs.
 
   Args:
     inputs: [n, num_features].
@@ -33,14 +33,14 @@ def squared_exponential(inputs, variance, squared_length_scale):
   inputs = np.asarray(inputs, np.float64)
   norms = np.sum(inputs**2, axis=-1)
   squares = norms[:, None] + norms - 2.0 * inputs @ inputs.T
-  # Rounding leaves traces on the diagonal, and below zero.
+  # Rounding errors remain on the diagonal, and can be negative.
   squares = np.maximum(0.5 * (squares + squares.T), 0.0)
   np.fill_diagonal(squares, 0.0)
   return variance * np.exp(-0.5 * squares / squared_length_scale)
 
 
 def spectral_prior(covariance, dtype):
-  """Returns the dense prior, decomposed in float64, used in `dtype`."""
+  """Returns the dense prior in `dtype`, decomposed in float64."""
   return as_dtype(
     tfpa.gaussian_priors.spectral(np.asarray(covariance, np.float64)), dtype
   )
@@ -58,7 +58,7 @@ def latent_target(name, log_likelihood_fn, prior, dtype, **known):
 
   Args:
     log_likelihood_fn: f, [chains..., event_size] -> [chains...].
-    **known: further fields of the `Target`; `noise_variance` goes to its
+    **known: Further fields of the `Target`. `noise_variance` is a field of its
       `latent`.
   """
   event_size = int(np.prod(prior.event_shape))

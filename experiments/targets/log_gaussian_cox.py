@@ -3,13 +3,16 @@
   x ~ N(0, C),  y_a ~ Poisson(m exp(x_a + mu)),  m = 1 / n^2
   sigma^2 = 1.91,  beta = 1/33,  mu = log 126 - sigma^2 / 2
 
-Two distances, for the paper's text and its code differ:
+There are two distances, because the paper's text and its code differ:
+
   cells        C_ab = sigma^2 exp(-|a - b| / (n beta)), |a - b| in cells
-  unit_square  C_ab = sigma^2 exp(-|a - b| / (64 beta)), the outer cells on the
-               edge of a square of side 1, 1 / (n - 1) apart: a field that
-               hardly varies; the published sizes are its.
-Counts are the published ones, or simulated from a fixed seed.
-A coarser grid is the finer one with its cells merged, as in the supplement.
+  unit_square  C_ab = sigma^2 exp(-|a - b| / (64 beta)), with cells 1 / (n - 1)
+               apart and the outer cells on the edges of the unit square
+
+With unit_square the field hardly varies. The published effective sizes are for
+this distance. Counts are the published ones, or simulated from a fixed seed. A
+coarser grid merges cells of a finer grid, as in the supplement.
+
 References: Titsias and Papaspiliopoulos (2018), 5.2,
 https://arxiv.org/abs/1610.09641; Girolami and Calderhead (2011), Section 9.
 """
@@ -40,7 +43,7 @@ def length_scale(num_cells, distance):
 
 
 def cell_covariance(num_cells, distance):
-  """Returns C, [n^2, n^2] float64, of cells counted row by row."""
+  """Returns C, [n^2, n^2] float64, for cells counted row by row."""
   axis = np.arange(num_cells, dtype=np.float64)
   rows, columns = (
     part.ravel() for part in np.meshgrid(axis, axis, indexing='ij')
@@ -64,14 +67,15 @@ def merge(counts, num_cells):
   if rest:
     raise ValueError(
       f'target.num_cells_per_side: {num_cells} does not divide the '
-      f'{len(counts)} cells per side of the counts; write a divisor of it.'
+      f'{len(counts)} cells per side of the counts. Write a divisor of '
+      f'{len(counts)}.'
     )
   blocks = counts.reshape(num_cells, factor, num_cells, factor)
   return blocks.sum(axis=(1, 3))
 
 
 def stationary_prior(num_cells, distance, dtype):
-  """Returns the same prior by FFT, its state a torus around the grid."""
+  """Returns the same prior by FFT, whose state is a torus around the grid."""
   length = length_scale(num_cells, distance)
   prior = tfpa.gaussian_priors.stationary(
     (num_cells, num_cells),
@@ -82,18 +86,18 @@ def stationary_prior(num_cells, distance, dtype):
 
 
 def log_gaussian_cox_target(counts, prior, dtype='float32'):
-  """Returns the posterior of the centred latent field given counts.
+  """Returns the posterior of the centered latent field given counts.
 
   Args:
     counts: [n, n] array.
-    prior: of the field, or of a torus around it.
+    prior: Prior of the field, or of a torus around the field.
   """
   num_cells = counts.size
   observed = np.asarray(counts, dtype).ravel()
 
   def log_likelihood_fn(x):
     seen = _on_grid(prior, num_cells, x)
-    # exp(x + mu) / n^2 in one exponential.
+    # One exponential gives exp(x + mu) / n^2.
     expected = tf.exp(seen + (MEAN - np.log(num_cells)))
     return tf.reduce_sum(observed * seen - expected, axis=-1)
 
@@ -103,7 +107,7 @@ def log_gaussian_cox_target(counts, prior, dtype='float32'):
   return latent.latent_target(
     f'log_gaussian_cox_{num_cells}',
     log_likelihood_fn,
-    # The likelihood restricts by itself: a kernel must not do it again.
+    # The likelihood restricts the state, which a kernel must not do again.
     prior._replace(restrict=None),
     dtype,
     view=None if prior.restrict is None else view,
@@ -121,7 +125,7 @@ def _on_grid(prior, num_cells, x):
 
 @TARGETS.register('log_gaussian_cox')
 class LogGaussianCox(TargetParameters):
-  """Cox process on a grid: a likelihood, and a prior that may be structured."""
+  """Cox process on a grid, with a dense prior or a prior by FFT."""
 
   num_cells_per_side: int = Field(64, ge=2, le=256)
   distance: Literal['cells', 'unit_square'] = 'cells'

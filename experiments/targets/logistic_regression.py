@@ -1,7 +1,8 @@
 """Bayesian logistic regression on a named data set.
 
-log pi(w) = sum_i [y_i s_i - log(1 + e^{s_i})] - |w|^2 / 2,  s_i = w . x_i
-with standardized inputs and a constant 1 as last input (the papers' model).
+  log pi(w) = sum_i [y_i s_i - log(1 + e^{s_i})] - |w|^2 / 2,  s_i = w . x_i
+
+Inputs are standardized, and a constant 1 is the last input, as in the papers.
 """
 
 from typing import Literal
@@ -18,11 +19,11 @@ from experiments.targets.registry import TARGETS
 
 
 def design_matrix(inputs, standardize=True):
-  """Returns inputs with unit variance, and a column of ones as the last."""
+  """Returns inputs with unit variance, and ones as the last column."""
   inputs = np.asarray(inputs, np.float64)
   if standardize:
     scale = inputs.std(axis=0)
-    # A constant column carries nothing: it becomes zero, not NaN.
+    # A constant column becomes zero, not NaN.
     inputs = (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
   return np.concatenate([inputs, np.ones([len(inputs), 1])], axis=1)
 

@@ -4,7 +4,8 @@
   p(y_i = k | x) = exp x_ki / sum_j exp x_ji
 
 The state is [10 n], the fields one after another. The likelihood couples the
-ten values of an image, the prior all values of a class.
+ten values of an image, and the prior couples all values of a class.
+
 References: Titsias and Papaspiliopoulos (2018), 5.4,
 https://arxiv.org/abs/1610.09641; Williams and Barber (1998).
 """
@@ -48,7 +49,7 @@ def multi_class_gp_target(covariance, labels, dtype='float32'):
 
 @TARGETS.register('multi_class_gp')
 class MultiClassGp(TargetParameters):
-  """Ten digits behind ten Gaussian processes, softmax likelihood."""
+  """Ten digits with ten Gaussian processes and a softmax likelihood."""
 
   dataset: Literal['digits', 'mnist'] = 'digits'
   num_rows: int = Field(1000, ge=10)

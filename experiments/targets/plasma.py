@@ -1,14 +1,16 @@
 """inference_gym's plasma spectroscopy, its forward model as a matrix product.
 
-A sensor s sees the emission of wavelength w, linear between concentric shells
-k, summed along its line of sight over points at radius r:
+A sensor s sees the emission of wavelength w, which is linear between concentric
+shells k. The emission is summed along a line of sight over points at radius r:
 
   mean[w, s] = sum_k A[s, k] e[w, k],
-  A[s, k] = sum_p v_p max(0, 1 - |r[s, p] / d - k|)  over r[s, p] <= R,
+  A[s, k] = sum_p v_p max(0, 1 - |r[s, p] / d - k|)  over r[s, p] <= R
 
-d between shells, R the outermost, v_p the weights of the trapezoidal rule. The
-gym interpolates first, for every wavelength anew; these are the same sums in
-another order, and a gradient takes about a sixtieth of the time.
+d is the distance of shells, R is the outermost radius, and v_p are the weights
+of the trapezoidal rule. The gym interpolates first, again for every wavelength.
+This file takes the same sums in another order, and a gradient takes about a
+sixtieth of the time.
+
 References: Langmore et al. (2021), Hamiltonian Monte Carlo in inverse
 problems; inference_gym.targets.PlasmaSpectroscopy.
 """
@@ -22,7 +24,7 @@ import tensorflow_probability as tfp
 
 from experiments.targets.jax_density import import_peer
 
-# Python's 0.0 would make float64 of all, in TensorFlow's NumPy.
+# In TensorFlow's NumPy, Python's 0.0 would change all numbers to float64.
 _ZERO = np.float32(0.0)
 
 
@@ -62,7 +64,7 @@ def jax_log_prob_fn(model):
 
 
 def _log_prob(u, model, constants, xp):
-  """Returns the log density; `xp` is NumPy as TensorFlow or JAX has it."""
+  """Returns the log density; `xp` is the NumPy of TensorFlow or of JAX."""
   mean = _mean_measurement(u, model, constants, xp)
   variance = (
     model.absolute_noise_scale**2 + model.relative_noise_scale**2 * mean**2
@@ -96,7 +98,7 @@ def _mean_measurement(u, model, constants, xp):
 
 
 def _lengths(shift, model, constants, xp):
-  """Returns A, [..., num_sensors, num_shells], of shifts [...]."""
+  """Returns A, [..., num_sensors, num_shells], for shifts [...]."""
   heights = constants.lines - shift[..., None, None]
   radii = xp.sqrt(constants.points**2 + heights**2)
   inside = radii <= model.outer_shell_radius

@@ -1,8 +1,8 @@
-"""Uniforms and normals of stateless seeds, the same eager and compiled.
+"""Uniforms and normals of stateless seeds, equal in eager and compiled code.
 
-The integers of Philox agree between TensorFlow and XLA; the floats that the two
-make of them do not. Here they come from 52 bits, normals by the inverse of
-their distribution function, so that a stochastic target is one function of its
+The integers of Philox agree between TensorFlow and XLA, but their floats do
+not. Here floats come from 52 bits, and normals from the inverse of their
+distribution function. A stochastic target is therefore one function of its
 seed.
 """
 
@@ -10,10 +10,10 @@ import tensorflow as tf
 
 
 def uniforms(shape, seed):
-  """Returns uniforms on (0, 1), neither end among them, float64.
+  """Returns uniforms on the open interval (0, 1), float64.
 
   Args:
-    shape: list of ints or [rank] int32 Tensor.
+    shape: List of ints or [rank] int32 Tensor.
     seed: [2] int32 Tensor.
   """
   bits = tf.random.stateless_uniform(
@@ -24,5 +24,5 @@ def uniforms(shape, seed):
 
 
 def standard_normals(shape, seed):
-  """Returns standard normals, float64; arguments as of `uniforms`."""
+  """Returns standard normals, float64; see `uniforms` for arguments."""
   return tf.math.ndtri(uniforms(shape, seed))

@@ -1,8 +1,8 @@
-"""Names in configs to the classes that check and build them.
+"""Registries of targets and methods, by their names in configs.
 
-An entry is one pydantic class: its fields are the parameters that the config
-may give, its `build` makes the target or the method. Adding one is one class
-with a decorator; nothing else lists it.
+An entry is a pydantic class. Its fields are the parameters that a config may
+give, and its `build` makes the target or the method. To add an entry, write a
+class with the decorator.
 """
 
 from typing import Annotated
@@ -27,7 +27,7 @@ class Parameters(pydantic.BaseModel):
 
 
 class Registry:
-  """One kind of thing that configs call by name."""
+  """Entries of one kind, which configs call by name."""
 
   def __init__(self, kind):
     self.kind = kind
@@ -73,7 +73,7 @@ class Registry:
     """Raises `ConfigError` unless `name` is registered."""
     if not isinstance(name, str):
       raise ConfigError(
-        f'{key}: {shown(name)} was given; write the name of one {self.kind}, '
+        f'{key}: {shown(name)} was given. Write the name of one {self.kind}, '
         f'such as {self.names()[0]}.'
       )
     if name in self._refused:
@@ -88,7 +88,7 @@ class Registry:
       )
 
   def union(self) -> Any:
-    """Returns the type of any entry, told apart by its name."""
+    """Returns a union of all entries, discriminated by name."""
     entries = tuple(self._entries[name] for name in self.names())
     return Annotated[
       Union[entries],  # noqa: UP007

@@ -1,13 +1,14 @@
-"""A model known by simulation, and two estimates of its likelihood.
+"""A model that can only be simulated, and two estimates of its likelihood.
 
-With data sets x_1..x_S simulated at theta and the data y observed,
+x_1..x_S are data sets simulated at theta, and y are the observed data:
 
   kernel      (1/S) sum_s N(y | x_s, eps^2 I)          (unbiased for eps > 0)
   synthetic   N(y | mean of x_s, covariance of x_s + eps^2 I)
 
-The first is an unbiased estimate of the likelihood of the model with noise
-N(0, eps^2 I) on its data, and a chain may recycle it. The second is biased
-where the simulated data are not Gaussian, whatever S is.
+The kernel estimate is unbiased for the model with noise N(0, eps^2 I) on its
+data, and a chain may keep the estimate. If the simulated data are not Gaussian,
+the synthetic likelihood is biased for any S.
+
 References: Marjoram et al. (2003); Wood (2010); Meeds, Leenders and Welling
 (2015), 2, https://arxiv.org/abs/1503.01916.
 """
@@ -28,9 +29,9 @@ class Simulator(NamedTuple):
   # [S, chains..., data_size].
   simulate_fn: Callable[[Any, Any], Any]
   noise_size: int
-  # [data_size], observed.
+  # Observed data, [data_size].
   observed: np.ndarray
-  # eps, the standard deviation of the noise that comparing data allows.
+  # eps, the standard deviation of the noise.
   tolerance: float
 
 
@@ -39,7 +40,7 @@ def kernel_log_likelihood(simulator, states, noise):
 
   Args:
     states: [chains..., d].
-    noise: standard normals, [S, chains..., noise_size].
+    noise: Standard normals, [S, chains..., noise_size].
   """
   simulated = simulator.simulate_fn(states, noise)
   misfit = tf.reduce_sum(tf.square(simulator.observed - simulated), axis=-1)
@@ -59,11 +60,11 @@ def synthetic_log_likelihood(simulator, states, noise):
 
   Args:
     states: [chains..., d].
-    noise: standard normals, [S, chains..., noise_size], S at least 2.
+    noise: Standard normals, [S, chains..., noise_size], S at least 2.
   """
   simulated = simulator.simulate_fn(states, noise)
   mean = tf.reduce_mean(simulated, axis=0)
-  # [chains..., data_size, S].
+  # Shape [chains..., data_size, S].
   centered = tf.linalg.matrix_transpose(_simulations_last(simulated - mean))
   degrees = tf.cast(tf.shape(noise)[0] - 1, simulated.dtype)
   covariance = tf.matmul(centered, centered, transpose_b=True) / degrees

@@ -1,19 +1,19 @@
-"""Location of a skew normal, its likelihood known by simulation only.
+"""Location of a skew normal, whose likelihood is only simulated.
 
   p(y | theta) = 2 N(y | theta, I) Phi(<alpha, y - theta>)
   y = theta + sign(<alpha, w> - u) w,   w ~ N(0, I), u ~ N(0, 1)
 
-with theta = alpha = (10, ..., 10) behind one simulated y. The paper prints
-Phi(<alpha, y>), which has mass 1 only at theta = 0: the location family is
-what it normalizes to. The prior is flat. The paper's text leaves tolerance and
-number of simulations open: chosen here so that the log estimate has a standard
-deviation below 1 in the bulk.
+One y is simulated with theta = alpha = (10, ..., 10). The paper prints
+Phi(<alpha, y>), which has mass 1 only at theta = 0. The location family is the
+normalized form. The prior is flat. The paper does not give the tolerance and
+the number of simulations. They are chosen so that the log estimate has a
+standard deviation below 1 in the bulk.
 
-A skew normal plus N(0, eps^2 I) is skew normal again, so that the posterior
-that approximate Bayesian computation samples is known exactly:
+A skew normal plus N(0, eps^2 I) is again skew normal. The posterior of
+approximate Bayesian computation is therefore known exactly:
 
   2 N(y | theta, (1 + e) I) Phi(<alpha, y - theta> / (1 + e)
-                                / sqrt(1 + |alpha|^2 e / (1 + e))),  e = eps^2.
+                                / sqrt(1 + |alpha|^2 e / (1 + e))),  e = eps^2
 
 References: Strathmann et al. (2015), 6, https://arxiv.org/abs/1506.02564;
 Azzalini and Dalla Valle (1996).

@@ -1,4 +1,4 @@
-"""Stochastic volatility of S&P 500 returns, an AR(1) path with three globals.
+"""Stochastic volatility of S&P 500 returns: an AR(1) path and three globals.
 
   persistence ~ 2 Beta(20, 1.5) - 1    mean ~ Cauchy(0, m)
   shock_scale ~ HalfCauchy(0, s)       m, s = 5, 2 (gym) or 2, 1 (paper)
@@ -6,14 +6,20 @@
   h_t = mean + shock_scale a_t         log volatility
   y_t ~ N(0, exp(h_t))                 mean-adjusted return of day t
 
-One vector: the path first, then mean, logit((1 + persistence) / 2) and
-softplus^-1(shock_scale), inference_gym's own maps. The path is a (scaled), h
-(centered), h - mean (zero_mean, as the paper has it), or the innovations of a
-(non_centered, as inference_gym has it); `volatility_forms` maps between them.
+The state is one vector: the path, mean, logit((1 + persistence) / 2) and
+softplus^-1(shock_scale), with the maps of inference_gym. The path has four
+forms, between which `volatility_forms` converts:
+
+  scaled        a
+  centered      h
+  zero_mean     h - mean, as in the paper
+  non_centered  innovations of a, as in inference_gym
+
 Given the globals, a and h have a tridiagonal prior precision and a likelihood
-that factorizes over days; the innovations do not. Hard: the scale of the shocks
-bends the path, and neighbours are correlated over persistence / (1 -
-persistence) days.
+that factorizes over days. Innovations have neither. The target is hard, because
+the scale of the shocks bends the path. Neighbors are correlated over
+persistence / (1 - persistence) days.
+
 References: Kim, Shephard and Chib (1998); Hirt, Titsias and Dellaportas (2021),
 4.4, https://arxiv.org/abs/2110.14625.
 """
@@ -90,10 +96,11 @@ def stochastic_volatility_target(
 
 
 def ground_truth(num_days):
-  """Returns inference_gym's posterior moments, or None where it has none.
+  """Returns inference_gym's posterior moments, or None without any.
 
   Args:
-    num_days: of S&P 500 returns; all of them or the last 100 are known.
+    num_days: Days of S&P 500 returns. Moments for all days and for the last
+      100 are known.
 
   Returns:
     {name: (mean, standard deviation, standard error of that mean)}, numpy
@@ -123,7 +130,7 @@ def log_likelihood(path, squares):
     path: [chains..., num_days] log volatilities.
     squares: [num_days] numpy float64, squared returns.
   """
-  # Relative to the mean square, so that float32 sums numbers near one.
+  # Squares are divided by their mean, so that float32 sums numbers near one.
   level = np.log(squares.mean())
   relative = path - tf.cast(level, path.dtype)
   weights = tf.constant(squares / np.exp(level), path.dtype)
@@ -162,7 +169,7 @@ def _log_prob_fn(squares, parameterization, prior):
 
 
 def _of_centered(squares, prior):
-  """Returns what is known of the centered form alone, fields of a `Target`."""
+  """Returns the fields of a `Target` that only the centered form has."""
   density = jax_volatility.centered_volatility(squares, PRIOR_SCALES[prior])
   hierarchy = _hierarchy(squares, prior)
   return {'hierarchy': hierarchy, 'jax_log_prob_fn': density}
@@ -215,7 +222,7 @@ def _log_prior_of_persistence(raw):
 
 @TARGETS.register('stochastic_volatility')
 class StochasticVolatility(TargetParameters):
-  """Volatility of S&P 500 returns: the last days' path, then 3 globals."""
+  """Volatility of S&P 500 returns: the path of the last days, 3 globals."""
 
   num_days: int = Field(2516, ge=2, le=2516)
   parameterization: Literal[

@@ -3,8 +3,9 @@
   h_t = mean + shock_scale a_t,  a_t = persistence a_{t-1} + e_t
 
 'scaled' samples a, 'centered' h, 'zero_mean' h - mean, and 'non_centered' the
-innovations e, the first of them in its own standard deviations. Given the three
-globals each is a linear map of a; `read` maps from a form, `write` to it.
+innovations e. The first innovation is in units of its own standard deviation.
+Given the three globals, each form is a linear map of a. `_READERS` map from a
+form, and `_WRITERS` map to a form.
 """
 
 from typing import NamedTuple
@@ -20,9 +21,9 @@ _NUM_GLOBALS = 3
 
 
 class PathValues(NamedTuple):
-  """The model's own variables; [chains..., 1] but for the path."""
+  """The model's own variables, [chains..., 1] except the path."""
 
-  # What is Gaussian a priori: innovations, or a; and its log density.
+  # Innovations or a, which are Gaussian a priori, and their log density.
   scaled_path: tf.Tensor
   log_prior_of_path: tf.Tensor
   mean: tf.Tensor
@@ -32,7 +33,7 @@ class PathValues(NamedTuple):
 
 def split(x):
   """Returns path, mean, and raw persistence and shock scale, [chains..., n]."""
-  # One split: every slice of x would be padded back in the gradient.
+  # `tf.split` is used once, because the gradient of a slice pads zeros.
   num_days = x.shape[-1] - _NUM_GLOBALS
   return tf.split(x, [num_days, *(1,) * _NUM_GLOBALS], axis=-1)
 
