@@ -32,9 +32,11 @@ __all__ = [
   'call_fn',
   'choose',
   'find_innermost',
+  'distributions_of_parts',
   'forget_bijections',
   'get_innermost',
   'has_started',
+  'in_structure',
   'inlined',
   'inner_graphs',
   'joint_bijector',
@@ -100,6 +102,20 @@ def joint_bijector(model):
   if is_pinned:
     return joint_distribution_pinned._DefaultJointBijectorAutoBatchedWithPins
   return joint_distribution._DefaultJointBijectorAutoBatched
+
+
+def distributions_of_parts(model):
+  """Returns the distributions of a joint distribution's parts, at one draw.
+
+  Pinned parts are left out. Batches of parts count as events where TFP's
+  `AutoBatched` models take them so.
+  """
+  return model._get_single_sample_distributions()
+
+
+def in_structure(model, parts):
+  """Returns one value for each part that is not pinned, in their structure."""
+  return model._model_unflatten(parts)
 
 
 def has_started():
