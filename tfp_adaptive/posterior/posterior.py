@@ -495,11 +495,11 @@ class Posterior:
     return advice
 
   def _headline(self):
-    num_draws, num_chains = self.unconstrained.shape[:2]
+    num_draws, num_chains, size = self.unconstrained.shape
     word = 'Converged' if self.converged else 'NOT CONVERGED'
     return (
       f'{word}: {num_draws} draws of {num_chains} chains, '
-      f'{len(self.coordinate_names)} coordinates'
+      f'{size} coordinate{"s" if size > 1 else ""}'
     )
 
   def __reduce__(self):
