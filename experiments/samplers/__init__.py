@@ -1,5 +1,5 @@
-"""Samplers of the experiments: by name for configs, and those to compare with.
+"""Samplers of the experiments, by name for configs, and others to compare with.
 
-`catalogue` registers all that configs can name. `baselines` holds kernels of
-papers that are here to compare with; the files of peers call other libraries.
+`catalogue` registers all samplers that configs can name. `baselines` holds
+kernels of papers for comparison. The files of peers call other libraries.
 """

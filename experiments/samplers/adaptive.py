@@ -21,7 +21,7 @@ from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import Structured
 from experiments.targets.registry import METHODS
 
-# Of the network's weights.
+# Learning rate of the network's weights.
 _LEARNING_RATE = 1e-3
 _NUM_LEAPFROG_STEPS = 5
 
@@ -37,7 +37,9 @@ class GradientAdaptive(Structured):
 
   settings: Settings = 'default'
   learning_rate: float | None = Field(
-    None, gt=0, description="settings: paper only; of the paper's optimizer"
+    None,
+    gt=0,
+    description="settings: paper only; rate of the paper's optimizer",
   )
 
   # Parameters that have a meaning only with `settings: paper`.
@@ -58,12 +60,12 @@ class GradientAdaptive(Structured):
     )
 
   def check_of_paper(self) -> None:
-    """Refuses the paper's constants where they would not be used."""
+    """Refuses the paper's constants if they would not be used."""
     for name in self.of_paper:
       if getattr(self, name) is not None and self.settings != 'paper':
         raise ValueError(
           f'{name}: {getattr(self, name)!r} was given, but it belongs to '
-          "the paper's settings; write settings: paper, or leave it out."
+          f"the paper's settings. Write settings: paper, or leave {name} out."
         )
 
   def trace_fn(self, options):
@@ -164,7 +166,7 @@ class EntropyAdaptiveHmc(GradientAdaptive):
     None, description='settings: paper only; None: the speed measure'
   )
   entropy_weight_rate: float | None = Field(
-    None, gt=0, description='settings: paper only; of beta and of gamma'
+    None, gt=0, description='settings: paper only; rate of beta and of gamma'
   )
   penalty_threshold: float | None = Field(
     None, gt=0, lt=1, description='settings: paper only; delta'
@@ -175,9 +177,9 @@ class EntropyAdaptiveHmc(GradientAdaptive):
     'penalty_threshold',
   )
   of_paper: ClassVar[tuple] = ('learning_rate', 'criterion', *of_speed_measure)
-  # Wanted by the paper, whatever is maximized.
+  # The paper wants this acceptance for every criterion.
   accept_prob: ClassVar[float] = 0.67
-  # The papers' names of what is maximized.
+  # The papers' names of the criteria.
   short_names: ClassVar[dict] = {
     None: 'GSM',
     'expected_squared_jump_distance': 'ESJD',
@@ -203,19 +205,19 @@ class EntropyAdaptiveHmc(GradientAdaptive):
     return _adaptive(kernel, self.trace_fn(options))
 
   def check_of_paper(self):
-    """Refuses, as well, constants of the criterion that is replaced."""
+    """Also refuses constants of a criterion that is replaced."""
     super().check_of_paper()
     for name in self.of_speed_measure:
       if getattr(self, name) is not None and self.criterion is not None:
         raise ValueError(
-          f"{name}: it belongs to the paper's own criterion; leave out either "
+          f"{name} belongs to the paper's own criterion. Leave out either "
           f'{name} or the criterion.'
         )
 
 
 @METHODS.register('transport_adaptive_hmc')
 class TransportAdaptiveHmc(MethodParameters):
-  """HMC behind RealNVP, whose weights are adapted by the entropy.
+  """HMC with RealNVP, whose weights are adapted by the entropy.
 
   Hirt, Titsias and Dellaportas (2021), section 4.5 and Appendix C.
   """
@@ -238,7 +240,7 @@ class TransportAdaptiveHmc(MethodParameters):
 
 @METHODS.register('conditional_gaussian_hmc')
 class ConditionalGaussianHmc(MethodParameters):
-  """HMC behind a conditional Gaussian, fitted to pairs; drivers are found."""
+  """HMC with a conditional Gaussian map, fitted to pairs; drivers are found."""
 
   structure: Literal['diagonal', 'tridiagonal'] = 'diagonal'
 
@@ -260,7 +262,7 @@ class ConditionalGaussianHmc(MethodParameters):
 
 @METHODS.register('fisher_divergence_hmc')
 class FisherDivergenceHmc(Structured):
-  """HMC with the least Fisher divergence, of any structure."""
+  """HMC with the least Fisher divergence, for any structure."""
 
   def default_label(self):
     label = f'Fisher-divergence HMC-{_NUM_LEAPFROG_STEPS}'
@@ -293,7 +295,7 @@ class FisherDivergenceMala(MethodParameters):
 
 @METHODS.register('variance_ratio_mala')
 class VarianceRatioMala(MethodParameters):
-  """The same with a diagonal, which is nutpie's: sqrt(Var x / Var grad)."""
+  """MALA with nutpie's diagonal: sqrt(Var x / Var grad)."""
 
   def default_label(self):
     return 'variance-ratio MALA'

@@ -1,4 +1,4 @@
-"""What a config may say about any method, and what running one needs."""
+"""Parameters that all methods share, and the form of a method."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -18,7 +18,7 @@ from experiments.targets.registry import Parameters
 # A dense factor of this size costs 36 MB in float32 and d^2 work a step.
 MAX_DENSE_EVENT_SIZE = 3000
 
-# A list of these in a config stands for one method each, see
+# A list of these numbers in a config stands for a list of methods; see
 # `config.expand_methods`.
 NumLeapfrogSteps = Annotated[int, Field(ge=1)]
 AcceptProb = Annotated[float, Field(gt=0, lt=1)]
@@ -39,26 +39,26 @@ Label = Annotated[
   str, Field(min_length=1, max_length=120), AfterValidator(_checked_label)
 ]
 
-# What one step does for each chain.
+# Work of one step for each chain.
 Cost = tfpa.interfaces.Cost
 
 
 class BuildOptions(NamedTuple):
-  """What the experiment tells every method."""
+  """Settings of an experiment for all its methods."""
 
   num_adaptation_steps: int
   num_chains: int
   jit_compile: bool = True
-  # Trace the learned factor's diagonal at every step.
+  # Whether to trace the learned factor's diagonal at every step.
   trace_diagonal: bool = False
 
 
 class Method(NamedTuple):
   """A method bound to a target, ready to run."""
 
-  # `None` where `sample_fn` does not need one.
+  # `None` if `sample_fn` needs no kernel.
   kernel: Any
-  # `None` where the cost of a step is random: the trace counts it.
+  # `None` if the cost of a step is random; the trace then counts it.
   adapting_cost: Optional[Cost]
   frozen_cost: Optional[Cost]
   # (state, kernel_results) -> dict of Tensors recorded at every step.
@@ -75,7 +75,7 @@ class Method(NamedTuple):
 class MethodParameters(Parameters):
   """Base of the registered methods; counts given here override the config's."""
 
-  # Whether the method takes a target that is estimated from a seed.
+  # Whether the method takes targets that are estimated from a seed.
   takes_stochastic: ClassVar[bool] = False
   # Whether the sampler comes from another library.
   is_peer: ClassVar[bool] = False
@@ -96,14 +96,15 @@ class MethodParameters(Parameters):
     """Raises ValueError unless the target is of the kind the method takes."""
     if target.target_log_prob_fn is None:
       raise ValueError(
-        f'it samples one density, but the prior covariance of {target.name} '
-        'has no inverse, and the field no density; take a sampler of latent '
-        'Gaussian models such as marginal_gradient.'
+        f'the method samples a density, but the field of {target.name} has '
+        'none, because its prior covariance has no inverse. Write a sampler of '
+        'latent Gaussian models such as marginal_gradient.'
       )
     if target.is_stochastic and not self.takes_stochastic:
       raise ValueError(
-        f'it evaluates the density, but {target.name} only estimates it from '
-        'a seed; take a method for stochastic targets.'
+        f'the method evaluates the density, but {target.name} only estimates '
+        'the density from a seed. Write a method for stochastic targets, such '
+        'as am.'
       )
 
   def build(self, target: Target, options: BuildOptions) -> Method:
@@ -111,7 +112,7 @@ class MethodParameters(Parameters):
 
 
 def costs(kernel) -> dict[str, Cost]:
-  """Returns the costs of an adapting and of a frozen step, by the ledger."""
+  """Returns the costs of an adapting and of a frozen step of a kernel."""
   return dict(
     adapting_cost=tfpa.cost_per_step(kernel, adapting=True),
     frozen_cost=tfpa.cost_per_step(kernel, adapting=False),
@@ -119,7 +120,7 @@ def costs(kernel) -> dict[str, Cost]:
 
 
 def find_field(kernel_results, name):
-  """Returns a field of the kernel results, however deep the kernel nests."""
+  """Returns a field of nested kernel results."""
   results = kernel_results
   while not hasattr(results, name):
     fields = getattr(results, '_fields', ())
@@ -134,7 +135,7 @@ def traced(**fields):
   """Returns a trace_fn that records fields of the kernel results.
 
   Args:
-    **fields: name in the trace to name in the kernel results.
+    **fields: Names in the kernel results, by their names in the trace.
   """
 
   def trace_fn(state, kernel_results):
@@ -147,7 +148,7 @@ def traced(**fields):
 
 
 class Structured(MethodParameters):
-  """The structure, by its name in `tfpa.preconditioners`."""
+  """Base of methods with a structure, named as in `tfpa.preconditioners`."""
 
   preconditioner: Literal['arrow', 'cholesky', 'diagonal', 'tridiagonal'] = (
     'cholesky'
@@ -157,10 +158,10 @@ class Structured(MethodParameters):
   )
 
   def structure(self, target, is_paper):
-    """Returns the preconditioner, or None for the library's own.
+    """Returns the preconditioner, or None for the library's default.
 
     Args:
-      is_paper: whether the first scale is 0.1 / sqrt(event_size).
+      is_paper: Whether the first scale is 0.1 / sqrt(event_size).
     """
     check_dense(self.preconditioner, target)
     constants = self._constants(target)
@@ -172,25 +173,25 @@ class Structured(MethodParameters):
     return getattr(tfpa.preconditioners, self.preconditioner)(**constants)
 
   def structure_label(self):
-    """Returns ', arrow' and the like; nothing for the dense factor."""
+    """Returns a suffix such as ', arrow', or '' for the dense factor."""
     is_dense = self.preconditioner == 'cholesky'
     return '' if is_dense else f', {self.preconditioner}'
 
   def _constants(self, target):
-    """Returns the constants of an arrow, given or named by the target."""
+    """Returns the constants of an arrow, given or from the target."""
     given = self.given('num_globals')
     if self.preconditioner != 'arrow':
       if given:
         raise ValueError(
-          'num_globals: it belongs to preconditioner: arrow, but that is '
-          f'{self.preconditioner!r}; leave it out.'
+          'num_globals belongs to preconditioner: arrow, but preconditioner is '
+          f'{self.preconditioner!r}. Leave num_globals out.'
         )
       return {}
     named = (target.structures or {}).get('arrow')
     if not given and not named:
       raise ValueError(
-        f"preconditioner: 'arrow' needs its num_globals, and {target.name} "
-        'names none; write its number, as in num_globals: 3, or '
+        f"preconditioner: 'arrow' needs num_globals, which {target.name} "
+        'does not have. Write a number, as in num_globals: 3, or '
         'preconditioner: diagonal.'
       )
     return given or named

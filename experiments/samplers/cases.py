@@ -1,7 +1,7 @@
-"""Every builder once: how it is called, its small problem, what it can do.
+"""All builders: how each is called, a small problem, and what it can do.
 
-Contract tests, laws of few chains, restarts, calibration and the lowering for a
-GPU go over `CASES`. A new builder joins all of them with one entry.
+`CASES` is the list for contract tests, tests of few chains, restarts,
+calibration and the lowering for a GPU. One entry adds a builder to all of them.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ _SIZE = 4
 
 
 class Problem(NamedTuple):
-  """What a builder is given besides its options.
+  """Arguments of a builder besides its options.
 
   Attributes:
-    function: Log density, or log likelihood where there is a prior.
+    function: Log density, or log likelihood if there is a prior.
     start: Function without arguments. It returns the first state of 3 chains.
     kind: What the builder takes: a 'density', the likelihood of a 'field' with
-      a prior, or of one whose prior depends on parameters, a 'hierarchy'.
+      a prior, or that of a 'hierarchy', whose prior depends on parameters.
     arguments: Function of the number of coordinates and the NumPy dtype. It
       returns the arguments between the function and the number of steps.
   """
@@ -48,7 +48,7 @@ class Calibration(NamedTuple):
     model: Name of the model: 'line', 'field', 'hierarchy' or 'effects'.
     thinning: Steps between two states of a window.
     num_adaptation_steps: Steps of the pilot run.
-    options: Options besides those of the case; they replace these.
+    options: Options that are added to those of the case or replace them.
   """
 
   name: str
@@ -134,23 +134,23 @@ class Case:
   Attributes:
     name: Name in the ids of tests.
     builder: Public function of `tfpa`, or one of the baselines.
-    label: What differs from the builder's defaults.
-    problem: Small problem that the builder is called with.
+    label: The difference to the builder's defaults, in words.
+    problem: Small problem for which the builder is called.
     options: Options of the builder besides its defaults.
-    group: 'library' and 'baseline' cases meet every contract. A 'variant'
-      differs from a case of the library by one option and does so at night.
-      Those of the 'calibration' meet none.
+    group: Contract tests run 'library' and 'baseline' cases. A 'variant'
+      differs from a case of the library by one option and runs at night. Cases
+      of the 'calibration' run in no contract test.
     learns: What adapts: a 'matrix', a 'map', a 'surrogate', a 'step' size,
       samplers of 'replicas' or 'nothing'.
     uses_gradient: Whether a step needs the gradient of the function.
-    structure: Preconditioner that adapts; elsewhere a dense one does as well.
-    scale: Good step: the factor in units of the target's, or the step size.
-    num_traces: Traces of the function by one compiled chain at most.
+    structure: Preconditioner that adapts; frozen, a dense one may replace it.
+    scale: A good step, as a multiple of the target's factor or a step size.
+    num_traces: Most traces of the function by one compiled chain.
     num_learning_steps: Adapting steps with 20 chains that learn a Gaussian of 5
       dimensions.
-    accept_prob: Mean acceptance that the builder aims at.
-    few_chains: Options for the laws of few chains; `None` where the tests have
-      a frozen form of their own, or none.
+    accept_prob: Mean acceptance at which the builder aims.
+    few_chains: Options for the tests of few chains. `None` if the tests have
+      another frozen form, or none.
     calibration: How the case is calibrated, or `None`.
   """
 
@@ -181,9 +181,9 @@ class Case:
     """Returns the kernel.
 
     Args:
-      function: Log density or log likelihood; by default that of the problem.
-      size: Number of coordinates of the prior, where there is one.
-      **options: Arguments of the builder; they replace those of the case.
+      function: Log density or log likelihood; by default, the problem's.
+      size: Number of coordinates of the prior, if there is a prior.
+      **options: Arguments of the builder, which replace those of the case.
     """
     arguments = {**self.options, **options}
     if not {'prior', 'prior_fn'} & arguments.keys():
@@ -196,23 +196,23 @@ class Case:
 
   @property
   def proposal(self) -> str:
-    """Kind of the proposal, which cases share that learn differently."""
+    """Kind of the proposal, which cases with different adaptations share."""
     kinds = ('langevin', 'hamiltonian')
     return next((kind for kind in kinds if kind in self.name), 'random_walk')
 
 
 def named(name: str) -> Case:
-  """Returns the case of that name."""
+  """Returns the case with a name."""
   return next(case for case in CASES if case.name == name)
 
 
 def _latent(
   name, builder, scale, delta, calibrated=None, label='default', **fields
 ):
-  """Returns the case of a sampler that learns its step size alone.
+  """Returns the case of a sampler that learns only its step size.
 
   Args:
-    delta: Of the laws of few chains; `None`: there are none.
+    delta: Step size for the tests of few chains. With `None`, there are none.
     calibrated: Name in the calibration, or `None`.
   """
   calibration = calibrated and Calibration(calibrated, 'field')
@@ -228,7 +228,7 @@ def _latent(
 
 
 def _calibrated(builder, label, calibration, problem=_DENSITY, **options):
-  """Returns a case that meets no contract."""
+  """Returns a case that no contract test runs."""
   name = f'{builder.__name__}, {label}'
   return Case(
     *(name, builder, label, problem, options, 'calibration'),
@@ -306,7 +306,7 @@ _LINEAR = (
     accept_prob=0.574,
     calibration=Calibration('Langevin, Fisher divergence'),
   ),
-  # It learns its number of leapfrog steps.
+  # This case learns its number of leapfrog steps.
   Case(
     'hamiltonian_divergence',
     tfpa.fisher_divergence_hamiltonian,
@@ -372,8 +372,9 @@ _LATENT = (
   _latent(
     'auxiliary_langevin', tfpa.auxiliary_langevin, 0.3, 1.5, problem=_DENSITY
   ),
-  # Two reversible moves in turn, whose reverse is the other order: states of a
-  # window are nearly independent, so that the order has no effect on it.
+  # The kernel makes two reversible moves in turn, and its reverse uses the
+  # other order. States of a window are nearly independent, so the order has no
+  # effect.
   _latent(
     *('joint', tfpa.latent_gaussian_hyperparameters, 1.0, None),
     problem=_HIERARCHY,
@@ -438,7 +439,7 @@ _OTHERS = (
   ),
 )
 
-# Cases that the calibration has besides.
+# Further cases, only for the calibration.
 _CALIBRATED = (
   _calibrated(
     *(tfpa.adaptive_metropolis, 'estimates'),
@@ -462,7 +463,7 @@ _CALIBRATED = (
   ),
   _calibrated(
     *(tfpa.kernel_hamiltonian, 'estimates'),
-    # The builder's own number of leapfrog steps.
+    # The builder's default number of leapfrog steps.
     Calibration(
       *('kernel Hamiltonian on estimates', 'effects', 5, 200),
       dict(num_leapfrog_steps=None, **_HUNDRED_POINTS),
@@ -473,7 +474,7 @@ _CALIBRATED = (
   ),
   _calibrated(
     *(tfpa.transport_adaptive_hamiltonian, 'conditional Gaussian'),
-    # One map for all data sets: right for none of them.
+    # One map is used for all data sets, and fits none of them.
     Calibration(
       'transport Hamiltonian, conditional Gaussian',
       thinning=2,

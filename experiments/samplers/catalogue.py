@@ -1,4 +1,4 @@
-"""All samplers that configs can name; importing this module registers them."""
+"""Registers all samplers that configs can name, when this file is imported."""
 
 import importlib
 

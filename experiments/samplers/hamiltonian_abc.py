@@ -1,16 +1,17 @@
 """Hamiltonian ABC: HMC on gradients that are estimated by simulation.
 
 Each leapfrog step simulates on both sides of the state, in the same random
-directions and with the same random numbers, and never asks whether to accept:
+directions and with the same random numbers. No step is rejected:
 
   g = D [l(x + c D) - l(x - c D)] / (2 c),  D uniform on {+-1}^d
   p <- p + h (g - A p) + (2 h A)^(1/2) N(0, I);   x <- x + h p
 
-l is the log of the synthetic likelihood under a flat prior, c the perturbation,
-A the friction that takes up the heat of the noise in g. Random numbers are
-sticky: part of the state, refreshed once a step by a Metropolis move of their
-own at fixed x. What is sampled is off by the heat that is left and by the
-Gaussian shape of the synthetic likelihood: a baseline, not a method to use.
+l is the log of the synthetic likelihood under a flat prior, and c is the
+perturbation. The friction A absorbs the heat of the noise in g. Random numbers
+are sticky: they are a part of the state, which a Metropolis move at fixed x
+refreshes once a step. The result is biased by the remaining heat and by the
+Gaussian shape of the synthetic likelihood. Use this method only for comparison.
+
 References: Meeds, Leenders and Welling (2015), 4.3 and 4.4,
 https://arxiv.org/abs/1503.01916; Spall (1992); Chen, Fox and Guestrin (2014).
 """
@@ -41,7 +42,7 @@ class HamiltonianAbcResults(
 
   Attributes:
     noise: The sticky random numbers, [S, chains..., noise_size].
-    is_refreshed: Whether new ones were accepted, [chains...].
+    is_refreshed: Whether new random numbers were accepted, [chains...].
     num_simulations: Data sets that one chain has simulated so far, [] int64.
   """
 
@@ -52,10 +53,10 @@ def perturbation_gradient(log_prob_fn, states, signs, perturbation):
   """Returns the gradient by simultaneous perturbations, [chains..., d].
 
   Args:
-    log_prob_fn: maps [..., chains..., d] to [..., chains...], with any leading
-      dimensions.
+    log_prob_fn: Function of [..., chains..., d] that returns [..., chains...],
+      with any leading dimensions.
     states: [chains..., d].
-    signs: of the directions, +-1, [num_directions, chains..., d].
+    signs: Signs of the directions, +-1, [num_directions, chains..., d].
     perturbation: c, in units of the state.
   """
   shift = perturbation * signs
@@ -65,7 +66,7 @@ def perturbation_gradient(log_prob_fn, states, signs, perturbation):
 
 
 class HamiltonianAbc(tfp.mcmc.TransitionKernel):
-  """Stochastic-gradient HMC on a synthetic likelihood, never corrected."""
+  """Stochastic-gradient HMC on a synthetic likelihood, without correction."""
 
   def __init__(
     self,
@@ -80,9 +81,9 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
 
     Args:
       step_size: h, in units of the state.
-      num_simulations: data sets behind one synthetic likelihood, at least 2.
+      num_simulations: Data sets for one synthetic likelihood, at least 2.
       perturbation: c, in units of the state.
-      friction: A, per unit of time; 0: none.
+      friction: A, per unit of time; 0 for no friction.
     """
     self._parameters = dict(
       simulator=simulator,
@@ -103,8 +104,8 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
 
   @property
   def num_estimates(self):
-    """Synthetic likelihoods that one step of one chain estimates."""
-    # Two more for the move of the random numbers.
+    """Returns how many synthetic likelihoods a step of a chain estimates."""
+    # The move of the random numbers estimates two more.
     return 2 * self._parameters['num_leapfrog_steps'] + 2
 
   def bootstrap_results(self, init_state):
@@ -163,7 +164,7 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
     friction = tf.cast(p['friction'], states.dtype)
 
     def log_prob(points):
-      # One set of random numbers for both sides and all directions.
+      # Both sides and all directions share one set of random numbers.
       return self._log_prob(points, noise[:, tf.newaxis, tf.newaxis])
 
     def body(step, states, momentum):
@@ -206,8 +207,8 @@ class HamiltonianAbcMethod(MethodParameters):
   def check_target(self, target):
     if target.simulator is None:
       raise ValueError(
-        f'it simulates data, but {target.name} has no simulator; take '
-        'skew_normal_abc.'
+        f'the method simulates data, but {target.name} has no simulator. Write '
+        'the target skew_normal_abc.'
       )
 
   def build(self, target, options):
@@ -219,7 +220,7 @@ class HamiltonianAbcMethod(MethodParameters):
       num_leapfrog_steps=50,
       num_simulations=num_simulations,
     )
-    # In units of the target's own estimates, so that costs compare.
+    # Costs are in units of the target's own estimates, so that they compare.
     per_estimate = num_simulations / max(1, target.num_simulations)
     cost = Cost(target=kernel.num_estimates * per_estimate)
     trace_fn = traced(

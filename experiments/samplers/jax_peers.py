@@ -1,15 +1,14 @@
 """Samplers written in JAX, with their own adaptation and defaults.
 
-A peer is an `Algorithm`, two pure functions over all chains. They are compiled
-before they run, so compiling, adapting and sampling are timed apart. JAX is
-imported when a peer is built. Its programs run in the target's precision and
-on as many cores as the process may use, as TensorFlow's do.
+A peer is an `Algorithm`, two pure functions over all chains. Both are compiled
+before they run, so compiling, adapting and sampling are timed separately. JAX
+is imported when a peer is built. JAX programs run in the target's precision and
+on all cores of the process, like TensorFlow's programs.
 
-BlackJAX's NUTS adapts each chain by itself, as its documentation runs several
-chains. ChEES and MEADS adapt over all chains. NumPyro's chains adapt each by
-itself and run one after another, as `numpyro.infer.MCMC` runs them on one
-device. No heuristic searches for NumPyro's step size, so every gradient after
-the first is counted.
+BlackJAX's NUTS adapts each chain separately, as its documentation does. ChEES
+and MEADS adapt over all chains. NumPyro's chains adapt separately and run one
+after another, as in `numpyro.infer.MCMC` on one device. No heuristic searches
+for NumPyro's step size, so every gradient after the first is counted.
 
 References: Carpenter et al. (2017), windows; Hoffman, Radul and Sountsov
 (2021), ChEES; Hoffman and Sountsov (2022), MEADS; Phan, Pradhan and Jankowiak
@@ -31,13 +30,13 @@ from experiments.targets import jax_density
 from experiments.targets.jax_density import import_peer
 from experiments.targets.registry import METHODS
 
-# ChEES has no defaults for these two; they are those of BlackJAX's own test.
+# ChEES has no defaults for these two, which are from BlackJAX's own test.
 _CHEES_STEP_SIZE = 0.1
 _CHEES_OPTIMIZER = dict(learning_rate=0.5, b1=0.0, b2=0.95)
 
 
 class Algorithm(NamedTuple):
-  """One sampler of one density, for all chains."""
+  """A sampler of a density, for all chains."""
 
   # (key, starts [chains, d]) -> carry, gradients taken [n_adaptation, chains].
   adapt: Callable
@@ -50,7 +49,7 @@ class Peer(MethodParameters):
   """Base of the samplers that need a target's density in JAX."""
 
   is_peer: ClassVar[bool] = True
-  # The package to import, and the adaptation steps that its windows need.
+  # The package to import, and the fewest adaptation steps of its windows.
   package: ClassVar[str]
   least_adaptation: ClassVar[int] = 0
 
@@ -59,8 +58,8 @@ class Peer(MethodParameters):
     super().check_target(target)
     if target.jax_log_prob_fn is None:
       raise ValueError(
-        f'it takes a density in JAX, but {target.name} is written in '
-        'TensorFlow only; give the target a jax_log_prob_fn, as in '
+        f'the method needs a density in JAX, but {target.name} is written in '
+        'TensorFlow only. Give the target a jax_log_prob_fn, as in '
         'experiments/targets/jax_density.py.'
       )
 
@@ -97,8 +96,8 @@ def compiled_sampler(make_algorithm, dtype):
   """Returns a function with the keyword arguments of `tfpa.sample`.
 
   Args:
-    make_algorithm: number of results to `Algorithm`, called in the precision
-      of the target.
+    make_algorithm: Function of the number of results that returns an
+      `Algorithm`, called in the precision of the target.
   """
   programs = {}
 
@@ -134,7 +133,7 @@ def check_unthinned(arguments):
     raise ValueError(
       'num_steps_between_results: '
       f'{arguments["num_steps_between_results"]} was given, but the peers do '
-      'not thin; write 0.'
+      'not thin. Write 0.'
     )
 
 
@@ -142,10 +141,10 @@ def peer_result(drawn, adapting, seconds):
   """Returns the `Result` that a cell reads.
 
   Args:
-    adapting: gradients taken, [num_adaptation_steps, num_chains].
+    adapting: Gradients taken, [num_adaptation_steps, num_chains].
   """
   states = drawn['states']
-  # As TFP's NUTS has it: whether a step went anywhere. The state before the
+  # As in TFP's NUTS, a step that moved counts as accepted. The state before the
   # first draw is not recorded.
   moved = np.any(states[1:] != states[:-1], axis=-1)
   trace = {
@@ -275,7 +274,7 @@ class BlackjaxChees(JaxPeer):
 
 @METHODS.register('blackjax_meads')
 class BlackjaxMeads(JaxPeer):
-  """BlackJAX's generalized HMC tuned by MEADS: one gradient a step."""
+  """BlackJAX's generalized HMC tuned by MEADS, with one gradient a step."""
 
   package: ClassVar[str] = 'blackjax'
 
@@ -308,7 +307,7 @@ def _num_steps_taken(state, info, adaptation_state):
 
 
 def _chees_info(state, info, adaptation_state):
-  """Returns what the last moving averages and the gradients are read from."""
+  """Returns the number of steps and the moving averages of ChEES."""
   del state
   return (
     info.num_integration_steps,
@@ -384,7 +383,7 @@ class NumpyroNuts(JaxPeer):
       return jax.lax.scan(one_step, state, length=num_results)[1]
 
     def draw(key, states):
-      del key  # A state carries its own.
+      del key  # A state has its own key.
       drawn = jax.lax.map(draw_one, states)
       return jax.tree.map(lambda part: part.swapaxes(0, 1), drawn)
 

@@ -1,8 +1,8 @@
-"""Samplers of latent Gaussian models: likelihood and prior, one delta to tune.
+"""Samplers of latent Gaussian models, most of which tune one delta.
 
-They take `target.latent`, or `target.hierarchy` where the hyperparameters of
-the prior are sampled too. delta is the `step_size`. A given one is the first,
-and with `num_adaptation_steps: 0` the only one.
+They take `target.latent`, or `target.hierarchy` to sample the hyperparameters
+of the prior as well. delta is the `step_size`. A given delta is the first
+value, and the only value with `num_adaptation_steps: 0`.
 """
 
 from typing import Literal
@@ -19,12 +19,12 @@ from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
 from experiments.targets.registry import METHODS
 
-# Steps whose likelihood calls are counted, one by one, after a run.
+# Steps after a run whose likelihood calls are counted.
 _COUNTED_STEPS = 50
 
 
 class Latent(MethodParameters):
-  """What the samplers of latent Gaussian models share; None: their default."""
+  """Options of samplers of latent Gaussian models; None is their default."""
 
   target_accept_prob: AcceptProb | None = Field(
     None, description='wanted mean acceptance'
@@ -45,10 +45,10 @@ class Latent(MethodParameters):
   def check_target(self, target):
     if target.latent is None:
       raise ValueError(
-        f'it samples a likelihood times a Gaussian prior, but {target.name} is '
-        'given as one density; take a latent Gaussian target (gp_regression, '
-        'gp_classification, log_gaussian_cox ...), or a sampler of densities '
-        'such as nuts.'
+        'the method samples a likelihood times a Gaussian prior, but '
+        f'{target.name} is given as one density. Write a latent Gaussian '
+        'target (gp_regression, gp_classification, log_gaussian_cox ...), or a '
+        'sampler of densities such as nuts.'
       )
 
   def make(self, builder, target, options, **arguments):
@@ -66,7 +66,7 @@ class Latent(MethodParameters):
 
 @METHODS.register('marginal_gradient')
 class MarginalGradient(Latent):
-  """mGrad: the auxiliary variable integrated out."""
+  """mGrad: the auxiliary variable is integrated out."""
 
   def sampler(self):
     return 'mGrad'
@@ -132,7 +132,7 @@ class EllipticalSlice(MethodParameters):
 
 def elliptical_slice_method(latent):
   """Returns TFP's sampler with its calls of the likelihood counted."""
-  # Counted where they are made one by one: outside of compiled loops.
+  # Calls are counted outside of compiled loops, where each call is made.
   num_calls = []
 
   def log_likelihood_fn(x):
@@ -156,7 +156,7 @@ def elliptical_slice_method(latent):
   return Method(kernel, None, None, sample_fn=sample_fn)
 
 
-# The names of the papers' updates of the field.
+# The papers' names of the updates of the field.
 _NAMES = dict(
   auxiliary_gradient='aGrad-z',
   marginal_gradient='mGrad',
@@ -178,8 +178,8 @@ class LatentGaussianHyperparameters(MethodParameters):
   def check_target(self, target):
     if target.hierarchy is None:
       raise ValueError(
-        'it samples the hyperparameters of a Gaussian prior, but '
-        f'{target.name} names none; take gp_hierarchy, '
+        'the method samples the hyperparameters of a Gaussian prior, but '
+        f'{target.name} has none. Write gp_hierarchy, '
         'SyntheticLogGaussianCoxProcess, or stochastic_volatility with '
         'parameterization: centered.'
       )

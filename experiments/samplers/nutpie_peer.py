@@ -1,10 +1,11 @@
 """nutpie: NUTS whose mass matrix is learned from draws and gradients.
 
-nutpie calls the density from its own threads, so it is compiled by JAX and
-called from Python at every gradient: its seconds carry that overhead, its
-gradients do not. Chains adapt each by itself and run one after another. The
-first step size comes from a short search whose gradients nutpie does not
-report, a handful per chain.
+nutpie calls the density from its own threads. JAX therefore compiles the
+density, and Python calls it for every gradient. This overhead is a part of
+nutpie's seconds, but not of its gradients. Chains adapt separately and run one
+after another. The first step size comes from a short search. nutpie does not
+report the gradients of the search, a few per chain.
+
 References: Seyboldt, Carlson and Carpenter (2025).
 """
 
@@ -26,7 +27,7 @@ from experiments.targets.registry import METHODS
 
 @METHODS.register('nutpie')
 class Nutpie(Peer):
-  """nutpie's NUTS, low-rank modified or diagonal mass matrix."""
+  """nutpie's NUTS with a low-rank modified or a diagonal mass matrix."""
 
   mass_matrix: Literal['low_rank', 'diagonal'] = 'low_rank'
 
@@ -69,7 +70,7 @@ class Nutpie(Peer):
 
 
 class _PhaseClock:
-  """Tells sampling from adapting by the draws that nutpie hands out."""
+  """Separates sampling from adapting by the draws that nutpie returns."""
 
   def __init__(self, num_adaptation_steps):
     self._num_adaptation_steps = num_adaptation_steps
@@ -90,7 +91,7 @@ class _PhaseClock:
     return tick
 
   def sampling_seconds(self):
-    """Returns the seconds between the two, summed over chains."""
+    """Returns the seconds of sampling, summed over chains."""
     # nutpie also makes functions that it never calls.
     return sum(
       times['last'] - times['adapted']
@@ -110,12 +111,12 @@ def _compiled_density(target):
   program = jax.jit(packed)
 
   def log_prob_and_grad(x):
-    # A precision holds for one thread, and nutpie calls from its own.
+    # A precision is set for one thread, and nutpie calls from other threads.
     with jax_density.precision(target.dtype):
       values = np.asarray(program(x.astype(target.dtype)), np.float64)
     return values[-1], values[:-1]
 
-  log_prob_and_grad(np.zeros(target.event_size))  # Compiles.
+  log_prob_and_grad(np.zeros(target.event_size))  # This call compiles.
   return log_prob_and_grad
 
 
@@ -147,7 +148,7 @@ def _model(log_prob_and_grad, starts, clock):
 
 
 def _result(trace, target, seconds):
-  """Returns the `Result` of nutpie's trace, which has chains first."""
+  """Returns the `Result` of nutpie's trace, whose first axis is chains."""
 
   def by_draw(values):
     return np.swapaxes(np.asarray(values), 0, 1)

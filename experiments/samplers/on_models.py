@@ -1,8 +1,9 @@
 """Samplers with their defaults on models as users write them.
 
-`run` runs this library and TFP's NUTS in this process, `run_theirs` the others
-in a process of their own interpreter. All get the same chains and draws, one
-clock, from the call to draws on the host, with all compilations, and one judge.
+`run` runs this library and TFP's NUTS in this process. `run_theirs` runs the
+other samplers in another interpreter. All get the same numbers of chains and
+draws, and one judge. The clock runs from the call to draws on the host,
+compilation included.
 """
 
 import contextlib
@@ -34,20 +35,20 @@ NUM_DRAWS, NUM_CHAINS = 1000, 8
 _NUM_LONG_DRAWS = 5000
 _NUM_WARMUP_STEPS = 500  # TFP's default.
 _TRACED = ('target_log_prob', 'diverging', 'log_accept_ratio')
-_MOST_ERROR = 2000  # Characters of what a failed process wrote.
+_MOST_ERROR = 2000  # Most characters of the output of a failed process.
 
 
 class Outcome(NamedTuple):
-  """What a sampler returned, and what it cost.
+  """The result of a sampler, and its cost.
 
   Attributes:
     states: Draws of all unknowns by name, [draws, chains, ...].
     trace: Arrays [draws, chains]: `target_log_prob`, `diverging`.
     num_gradients: Gradients of each chain, warm-up included.
     num_warmup_gradients: Gradients of each chain before the first draw.
-    found: What the sampler says that it chose, or ''.
+    found: The sampler's report of its choices, or ''.
     own_converged: The sampler's own verdict, which may be stricter, or `None`.
-    cost: `seconds` of the wall, `cpu_seconds` of all threads and children, and
+    cost: Wall time `seconds`, `cpu_seconds` of all threads and children, and
       `peak_bytes`.
     more: JSON values that only this sampler has.
   """
@@ -69,12 +70,12 @@ def run(
   progress: bool = False,
   **pins: Any,
 ) -> Outcome:
-  """Returns the outcome of `OURS` or `NUTS`; what it compiles is timed.
+  """Returns the outcome of `OURS` or `NUTS`; compilation is timed.
 
   Args:
     progress: Whether a sampler that can do so shows its progress.
-    **pins: Data by name, for a joint distribution that has none. TFP's NUTS
-      takes none.
+    **pins: Data by name, for a joint distribution without pins. TFP's NUTS
+      takes no pins.
   """
   clock = theirs.Clock()
   with _without_warnings():
@@ -99,7 +100,7 @@ def _sample_posterior(model, seed, progress, **pins):
     _numpy(posterior.states),
     posterior.trace,
     float(posterior.num_gradients),
-    # The last stage is the sampling that was kept.
+    # The last stage has the draws that were kept.
     float(posterior.num_gradients - posterior.report[-1].num_gradients),
     posterior.choice,
     bool(posterior.converged),
@@ -112,7 +113,7 @@ def _sample_posterior(model, seed, progress, **pins):
 
 
 def _windowed_nuts(model, seed, progress):
-  del progress  # TFP's is silent.
+  del progress  # TFP's NUTS shows no progress.
 
   def sample(seed):
     return tfp.experimental.mcmc.windowed_adaptive_nuts(
@@ -120,15 +121,15 @@ def _windowed_nuts(model, seed, progress):
       model,
       n_chains=NUM_CHAINS,
       num_adaptation_steps=_NUM_WARMUP_STEPS,
-      discard_tuning=False,  # Its gradients count.
+      discard_tuning=False,  # Gradients of tuning count.
       seed=seed,
     )
 
-  # Half as long as without XLA.
+  # XLA halves the time.
   compiled = tf.function(sample, autograph=False, jit_compile=True)
   states, trace = compiled(tf.constant([0, seed]))
   kept = slice(_NUM_WARMUP_STEPS, None)
-  # Chains go on together: all wait for the longest trajectory of a step.
+  # Chains move together, and wait for the longest trajectory of a step.
   taken = np.max(trace['n_steps'], axis=-1)
   return Outcome(
     {name: part[kept] for name, part in _numpy(states).items()},
@@ -141,7 +142,7 @@ def _windowed_nuts(model, seed, progress):
   )
 
 
-# Name -> (model, seed, progress) -> `Outcome` without its cost.
+# Name -> function (model, seed, progress) -> `Outcome` without its cost.
 SAMPLERS = {OURS: _sample_posterior, NUTS: _windowed_nuts}
 
 
@@ -152,7 +153,7 @@ def _numpy(states):
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-  """Keeps warnings, and what TensorFlow logs, off the terminal.
+  """Hides warnings and TensorFlow's logs.
 
   The verdict, which is shown, says more about the draws.
   """
@@ -174,14 +175,14 @@ def run_theirs(
   seed: int,
   python: str | None,
 ) -> Outcome:
-  """Returns the outcome of a sampler of another interpreter.
+  """Returns the outcome of a sampler in another interpreter.
 
   Args:
     python: Path of the interpreter, or `None`.
 
   Raises:
     Refused: If there is no interpreter.
-    RuntimeError: If the process failed, with its last words.
+    RuntimeError: If the process failed; the message has its last output.
   """
   task = {
     'model': str(model),
@@ -211,7 +212,7 @@ def run_theirs(
 
 
 def is_long(sampler: str) -> bool:
-  """Returns whether a sampler draws five times as much, to judge or to test."""
+  """Returns whether a sampler draws five times as much as the others."""
   return sampler.endswith(('long', '5000 draws'))
 
 
@@ -226,11 +227,11 @@ def execute(
 
   Raises:
     Refused: If there is no interpreter.
-    RuntimeError: If the process failed, with its last words.
+    RuntimeError: If the process failed; the message has its last output.
   """
   if python is None:
     raise Refused(
-      f'{task["sampler"]} runs in an environment of its own: write `make '
+      f'{task["sampler"]} runs in its own environment. Write `make '
       'peers`, then `--python .peers/bin/python --redo refused`. For Stan, '
       'name a Python that has pystan, or nutpie[stan].'
     )
@@ -239,8 +240,8 @@ def execute(
     (folder / 'task.json').write_text(json.dumps(task))
     for name, arrays in inputs.items():
       np.savez(folder / f'{name}.npz', **arrays)
-    # Caches are empty, because the first compilation is what is timed. Three
-    # densities are no reason to compile C.
+    # Caches are empty, because the first compilation is timed. For densities at
+    # a few points, compiling C would take too long.
     flags = 'cxx=' if 'points' in inputs else f'compiledir={folder}/compiled'
     environment = {
       **os.environ,
@@ -264,7 +265,7 @@ def execute(
 def record(
   outcome: Outcome, exact_means: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-  """Returns the JSON values that are kept of an outcome."""
+  """Returns the JSON values of an outcome for its record."""
   names, values = coordinates(outcome.states)
   verdict = verdict_lib.judge(
     names, values, outcome.trace, convergence.LEAST_ESS

@@ -14,12 +14,12 @@ from experiments.targets.registry import METHODS
 
 
 class GradientFree(MethodParameters):
-  """What both kernel samplers take; None: the library's default."""
+  """Options of both kernel samplers; None is the library's default."""
 
   num_points: int | None = Field(None, ge=2, description='draws of a fit')
   target_accept_prob: float | None = Field(None, gt=0, lt=1)
   history_draws: int | None = Field(
-    None, ge=2, description='exact draws of the target, known beforehand'
+    None, ge=2, description='exact draws of the target for the first fit'
   )
 
   takes_stochastic: ClassVar[bool] = True
@@ -29,12 +29,12 @@ class GradientFree(MethodParameters):
     if self.history_draws is not None and target.exact_draws_fn is None:
       raise ValueError(
         f'history_draws: {self.history_draws} was given, but {target.name} '
-        'cannot be drawn from exactly; leave it out, or take a target such as '
-        'banana.'
+        'has no exact draws. Leave history_draws out, or write a target such '
+        'as banana.'
       )
 
   def build_with(self, builder, surrogate, target, options, **arguments):
-    """Returns the method of a builder that takes what both of them take."""
+    """Returns the method of a builder, with the options of both samplers."""
     if self.history_draws is not None:
       arguments['history'] = target.exact_draws_fn(self.history_draws, 0)
     kernel = builder(
@@ -55,8 +55,8 @@ class KernelHamiltonian(GradientFree):
   settings: Literal['default', 'paper'] = 'default'
   surrogate: Literal['finite', 'lite'] = 'finite'
   num_features: int | None = Field(None, ge=1)
-  # Their name is not `num_leapfrog_steps`, because a list of those stands for
-  # one method each. `None`: as many as the trajectory's length needs.
+  # The name is not `num_leapfrog_steps`, because a list of these stands for
+  # several methods. With `None`, the trajectory's length decides.
   fewest_leapfrog_steps: int | None = Field(None, ge=1)
   most_leapfrog_steps: int | None = Field(None, ge=1)
 
@@ -70,8 +70,8 @@ class KernelHamiltonian(GradientFree):
       builder = tfpa.papers.kmc
       if self.target_accept_prob is not None:
         raise ValueError(
-          'target_accept_prob: the paper has none; leave it out, or settings: '
-          'paper.'
+          'target_accept_prob is not in the paper. Leave out '
+          'target_accept_prob or settings: paper.'
         )
     lengths = self._leapfrog_range()
     return self.build_with(
@@ -83,14 +83,14 @@ class KernelHamiltonian(GradientFree):
     )
 
   def _surrogate(self):
-    """Returns the `tfpa.interfaces.Surrogate` of that short name."""
+    """Returns the `tfpa.interfaces.Surrogate` of the short name."""
     if self.surrogate == 'finite':
       return tfpa.surrogates.kernel_exponential_family_finite(
         **self.given('num_points', 'num_features')
       )
     if self.num_features is not None:
       raise ValueError(
-        "surrogate: 'lite' has a Gaussian kernel at each of its draws; leave "
+        "surrogate: 'lite' has a kernel at each draw and no features. Leave "
         "num_features out, or write surrogate: 'finite'."
       )
     return tfpa.surrogates.kernel_exponential_family_lite(
@@ -98,7 +98,7 @@ class KernelHamiltonian(GradientFree):
     )
 
   def _leapfrog_range(self):
-    """Returns (fewest, most), or None where neither is given."""
+    """Returns (fewest, most), or None if neither is given."""
     fewest, most = self.fewest_leapfrog_steps, self.most_leapfrog_steps
     if fewest is None and most is None:
       return None

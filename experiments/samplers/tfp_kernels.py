@@ -1,4 +1,4 @@
-"""TFP's samplers and isotropic ones, most with a learned step size.
+"""TFP's samplers and isotropic samplers, most with a learned step size.
 
 References: Sountsov and Hoffman (2021), SNAPER; Earl and Deem (2005), replica
 exchange; Girolami and Calderhead (2011), Section 9, Riemannian HMC,
@@ -20,7 +20,7 @@ from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
 from experiments.targets.registry import METHODS
 
-# `sample_snaper_hmc` takes the rest of the adaptation steps as burn-in.
+# `sample_snaper_hmc` uses the rest of the adaptation steps as burn-in.
 _SNAPER_ADAPTING = 0.9
 _NUM_REPLICAS, _REPLICA_LEAPFROG_STEPS = 4, 3
 
@@ -136,8 +136,8 @@ class Nuts(StepSize):
 class SnaperHmc(MethodParameters):
   """TFP's SNAPER-HMC: diagonal mass, trajectory length by SNAPER.
 
-  The kernel that `tfp.experimental.mcmc.sample_snaper_hmc` builds, with its
-  constants. It needs at least two chains.
+  The kernel and its constants are those of
+  `tfp.experimental.mcmc.sample_snaper_hmc`. It needs at least two chains.
   """
 
   is_peer: ClassVar[bool] = True
@@ -149,7 +149,7 @@ class SnaperHmc(MethodParameters):
     if options.num_chains < 2:
       raise ValueError(
         f'num_chains: {options.num_chains} was given, but snaper_hmc learns '
-        'from the spread of its chains; write at least 2.'
+        'from the spread of its chains. Write at least 2.'
       )
     num_adapting = int(_SNAPER_ADAPTING * options.num_adaptation_steps)
     kernel = tfp.experimental.mcmc.SNAPERHamiltonianMonteCarlo(
@@ -163,7 +163,7 @@ class SnaperHmc(MethodParameters):
       target_accept_prob=tf.constant(0.8, target.dtype),
       reduce_fn=tfp.math.reduce_log_harmonic_mean_exp,
     )
-    # One number of leapfrog steps for all chains, jittered at every step.
+    # All chains share the number of leapfrog steps, jittered at every step.
     return Method(
       kernel,
       adapting_cost=None,
@@ -176,9 +176,9 @@ class SnaperHmc(MethodParameters):
 class ReplicaExchange(MethodParameters):
   """TFP's parallel tempering of HMC, a dual-averaged step per temperature.
 
-  Inverse temperatures 1, 1/2, 1/4, ... of the whole density and L = 3, as in
-  TFP's documentation. The gradients of all replicas are counted, and the one
-  that each replica needs again after a swap.
+  The whole density has inverse temperatures 1, 1/2, 1/4, ..., and L = 3, as in
+  TFP's documentation. The gradients of all replicas are counted, and so is the
+  gradient that each replica needs again after a swap.
   """
 
   is_peer: ClassVar[bool] = True
@@ -188,7 +188,7 @@ class ReplicaExchange(MethodParameters):
 
   def build(self, target, options):
     inverse_temperatures = 0.5 ** tf.range(_NUM_REPLICAS, dtype=target.dtype)
-    # [replicas, 1, 1]: one for all chains of a temperature.
+    # Shape [replicas, 1, 1]: all chains of a temperature share a scale.
     scales = tf.sqrt(inverse_temperatures)[:, None, None]
     step_size = _first_step_size(target) / scales
 
@@ -210,10 +210,10 @@ class ReplicaExchange(MethodParameters):
 
 @METHODS.register('riemannian_hmc')
 class RiemannianHmc(StepSize):
-  """HMC with a constant metric of the target's own as mass matrix.
+  """HMC with a constant metric of the target as mass matrix.
 
-  A metric M that does not depend on the state makes Riemannian HMC an HMC with
-  mass matrix M: this library's proposal with a given factor C of M^-1. One
+  If the metric M does not depend on the state, Riemannian HMC is HMC with mass
+  matrix M. This is the library's proposal with a given factor C of M^-1. One
   leapfrog step is Riemannian MALA.
   """
 
@@ -247,7 +247,7 @@ class RiemannianHmc(StepSize):
 
 
 def fixed_preconditioner(factor):
-  """Returns the dense preconditioner that starts, and stays, at C.
+  """Returns a dense preconditioner that is fixed at C.
 
   Args:
     factor: C, [d, d] lower triangular.

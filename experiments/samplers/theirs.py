@@ -1,16 +1,15 @@
-"""Another library samples a model; that library's own Python executes this.
+"""Samples a model by another library, in the Python of that library.
 
   python theirs.py FOLDER
 
 The folder has `task.json` (model, sampler, seed, num_chains, num_draws) and
-`data.npz`; draws are written there as `draws.npz`. Where there are
-`points.npz`, log densities at these points are written instead, as
-`densities.npz`. A model is a file that `experiments.models` describes, or a
-Stan program.
+`data.npz`. Draws are written there as `draws.npz`. If there is a `points.npz`,
+log densities at these points are written instead, as `densities.npz`. A model
+is a file that `experiments.models` describes, or a Stan program.
 
 This file imports nothing of the repository. All settings are the samplers'
 defaults. Where a sampler has no default for the warm-up, it gets the 1000 steps
-of its documentation. The clock starts after the imports; it includes the
+of its documentation. The clock starts after the imports. It includes the
 compilation and the transfer of all draws to the host.
 """
 
@@ -33,7 +32,7 @@ _KIB = 1024
 class Clock:
   """Measures CPU and wall seconds from its construction on.
 
-  Children that have ended count, because compilers are processes of their own.
+  Children that have ended count, because compilers are separate processes.
   """
 
   def __init__(self):
@@ -42,7 +41,7 @@ class Clock:
   def read(self):
     """Returns dict of `seconds`, `cpu_seconds` and `peak_bytes` so far.
 
-    The peak is that of the process or of its largest child.
+    The peak is the peak of the process or of its largest child.
     """
     wall, cpu = (now - then for now, then in zip(self._now(), self._begin))
     kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
@@ -70,7 +69,7 @@ def _pymc(model, num_chains, num_draws, seed, **options):
     cores=1,
     random_seed=seed,
     progressbar=False,
-    discard_tuned_samples=False,  # Their gradients count.
+    discard_tuned_samples=False,  # Gradients of tuning count.
     model=model,
     **options,
   )
@@ -93,7 +92,7 @@ def _nutpie(model, num_chains, num_draws, seed, **options):
 
 
 def _arviz(trace, log_prob):
-  """Returns what is saved of a trace of PyMC's family."""
+  """Returns the arrays of a trace of PyMC or nutpie."""
 
   def taken(stats):
     name = 'n_steps' if 'n_steps' in stats else 'tree_size'
@@ -113,7 +112,7 @@ def _numpyro(model, num_chains, num_draws, seed, **options):
   import jax
   from numpyro import infer
 
-  # As in its documentation, each chain has a device.
+  # Each chain has a device, as in NumPyro's documentation.
   mcmc = infer.MCMC(
     infer.NUTS(model, **options),
     num_warmup=_WARMUP,
@@ -127,7 +126,7 @@ def _numpyro(model, num_chains, num_draws, seed, **options):
   extra = mcmc.get_extra_fields(group_by_chain=True)
 
   def warmup_gradients():
-    """Runs the warm-up again, because `run` counts those of draws only."""
+    """Runs the warm-up again, because `run` counts only gradients of draws."""
     key = jax.random.PRNGKey(seed)
     mcmc.warmup(key, extra_fields=('num_steps',), collect_warmup=True)
     taken = mcmc.get_extra_fields(group_by_chain=True)['num_steps']
@@ -147,7 +146,7 @@ def _draws_first(part):
 
 
 def _blackjax(model, num_chains, num_draws, seed, is_diagonal):
-  """BlackJAX's NUTS on NumPyro's density and starts, each chain by itself."""
+  """BlackJAX's NUTS on NumPyro's density and starts, with separate chains."""
   import blackjax
   import jax
 
@@ -188,12 +187,12 @@ def _blackjax(model, num_chains, num_draws, seed, is_diagonal):
 
 
 def _unconstrained(model, key, num_chains):
-  """Returns starts, log density of one chain, and the map to its values."""
+  """Returns starts, the log density of one chain, and the map to values."""
   import jax
   from numpyro.infer.util import initialize_model
 
   info = initialize_model(jax.random.split(key, num_chains), model)
-  # It returns deterministic values too; unknowns are what was started.
+  # `param_info.z` has only unknowns, without deterministic values.
   names = list(info.param_info.z)
 
   def constrain(z):
@@ -219,7 +218,7 @@ def _stan(program, num_chains, num_draws, seed):
     save_warmup=True,
   )
   names = [*fit.sample_and_sampler_param_names, *fit.constrained_param_names]
-  # [names, warm-up and draws, chains]. `fit[name]` does not tell them apart.
+  # [names, warm-up and draws, chains]. `fit[name]` does not separate warm-up.
   columns = dict(zip(names, fit._draws))
   taken = np.mean(columns['n_leapfrog__'], axis=1)
   return {
@@ -291,7 +290,7 @@ SAMPLERS = {
   'Stan': (STAN, _stan, {}),
   'nutpie on Stan': (STAN, _nutpie_of_stan, {}),
 }
-# What is imported before the clock starts, and whose versions are kept.
+# Packages that are imported before the clock, whose versions are recorded.
 _IMPORTS = {
   _pymc: ('pymc', 'nutpie'),
   _nutpie: ('pymc', 'nutpie'),
@@ -307,7 +306,7 @@ _PACKAGES = (
 
 
 def main():
-  """Does the task of the folder."""
+  """Runs the task in the folder."""
   folder = pathlib.Path(sys.argv[1])
   task = json.loads((folder / 'task.json').read_text())
   with np.load(folder / 'data.npz') as arrays:
@@ -338,7 +337,7 @@ def _sample(data, model, sampler, seed, num_chains, num_draws):
   built = _build(model, language, data)
   found = sample(built, num_chains, num_draws, seed, **options)
   found |= clock.read()
-  # What is counted without the clock.
+  # Functions count gradients after the clock has stopped.
   return {key: x() if callable(x) else x for key, x in found.items()}
 
 

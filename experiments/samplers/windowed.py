@@ -1,7 +1,8 @@
 """TFP's windowed NUTS: step size and diagonal mass in growing windows.
 
-It samples joint distributions only, so the target becomes one: x of a density
-that is 1 everywhere, and a factor log pi(x), observed.
+windowed NUTS samples joint distributions only. The target therefore becomes a
+joint distribution of x with density 1 everywhere and an observed factor
+log pi(x).
 """
 
 import time
@@ -39,8 +40,8 @@ class Result(NamedTuple):
 def joint_distribution(target):
   """Returns a joint distribution of x whose density, given y, is the target.
 
-  A proper prior would round: beside the log density of N(0, I) at 1000, float32
-  keeps no tenth of what is observed.
+  A proper prior would cause rounding errors. Beside the log density of N(0, I)
+  at 1000, float32 loses tenths of the observed factor.
   """
   dtype = tf.as_dtype(target.dtype)
   flat = tfpa.ImproperUniform(target.event_size, dtype=dtype, name='x')
@@ -56,7 +57,7 @@ def joint_distribution(target):
 
 @METHODS.register('windowed_nuts')
 class WindowedNuts(MethodParameters):
-  """TFP's windowed NUTS, diagonal mass; its draws are never thinned."""
+  """TFP's windowed NUTS with diagonal mass, without thinning."""
 
   max_tree_depth: int = Field(10, ge=1, le=15)
   parameterization: str | None = Field(
@@ -118,14 +119,14 @@ class WindowedNuts(MethodParameters):
     if name not in forms:
       raise ValueError(
         f'parameterization: {name!r} was given, but {target.name} has '
-        f'{", ".join(forms) or "no other forms"}; write one of these, or '
-        'leave it out.'
+        f'{", ".join(forms) or "no other forms"}. Write one of these, or '
+        'leave parameterization out.'
       )
     return forms[name]
 
 
 def _trace(state, bijector, is_adapting, kernel_results):
-  """Returns what `tfpa.sample` would record."""
+  """Returns the trace that `tfpa.sample` would record."""
   del state, bijector, is_adapting
   names = {
     'target_log_prob': 'target_log_prob',
@@ -143,14 +144,14 @@ def sampler(compiled, form, time_adaptation):
   def sample_fn(init_state, num_results, seed, **unused):
     if unused.get('num_steps_between_results'):
       raise ValueError(
-        'num_steps_between_results: windowed_nuts does not thin; write 0.'
+        'num_steps_between_results: windowed_nuts does not thin. Write 0.'
       )
     start = form.to_form(tf.convert_to_tensor(init_state))
     arguments = (start, tf.constant(seed))
     states, trace, seconds = _timed(compiled, (*arguments, num_results))
     if time_adaptation:
-      # Adaptation and sampling are one program: the time of one more result is
-      # the difference between two programs of the same adaptation.
+      # Adaptation and sampling are one program. Two programs with the same
+      # adaptation differ by the time of the additional results.
       _, _, short = _timed(compiled, (*arguments, _FEWEST_RESULTS))
       num_more = num_results - _FEWEST_RESULTS
       run_time = seconds['sampling']
@@ -172,12 +173,12 @@ def sampler(compiled, form, time_adaptation):
 
 def _timed(compiled, arguments):
   """Returns states, trace on the host, and the seconds of a run."""
-  # One program, compiled by its first call, and by XLA anew for every seed: a
-  # second call tells the time.
+  # The first call compiles the program, which XLA does again for every seed.
+  # The second call is timed.
   *_, first_seconds = _run(compiled, arguments)
   states, trace, seconds = _run(compiled, arguments)
   compile_seconds = max(first_seconds - seconds, 0.0)
-  # All of it counts as sampling where nothing tells the two apart.
+  # All seconds count as sampling unless `sampler` separates adaptation.
   return (
     states,
     trace,
@@ -186,7 +187,7 @@ def _timed(compiled, arguments):
 
 
 def _run(compiled, arguments):
-  """Returns states and trace on the host, and the seconds they took."""
+  """Returns states and trace on the host, and the seconds of the call."""
   start = time.perf_counter()
   states, trace = compiled(*arguments)
   trace = {name: value.numpy() for name, value in trace.items()}

@@ -1,4 +1,4 @@
-"""Samplers that are here to compare with, each in a file of its own."""
+"""Samplers of papers for comparison, one in each file."""
 
 from experiments.samplers.baselines.fisher_langevin import (
   fisher_adaptive_langevin,

@@ -3,18 +3,22 @@
   s_k = sqrt(a_k) (g(y_k) - g(x_k)),   a_k = min(1, e^r_k),   k = 1, ..., K
   M <- (1 - u sum_k a_k) M + u sum_k s_k s_k^T,   C C^T = M^-1
 
-for K chains, with u = gain / n and n the increments seen so far: the sum of all
-a_k, and those that the first factor counts for. With gain 1, n M is the plain
-sum, n_0 C_0^-T C_0^-1 + sum s s^T. A larger gain forgets: the weight of what
-was known at n' is then (n' / n)^gain.
+K is the number of chains, u = gain / n, and n is n_0 plus the sum of all a_k so
+far. The first factor counts as n_0 increments. With gain 1, n M is the plain
+sum n_0 C_0^-T C_0^-1 + sum s s^T. A larger gain forgets: the weight of
+increments before n' is then (n' / n)^gain.
 
-Pooled chains: the K increments of a step are rows of one update,
-M' = (1 - u A) (M + S^T S) with A = sum_k a_k and S the rows
-sqrt(u / (1 - u A)) s_k, so that C' = (1 - u A)^-1/2 C F and F the factor of
-`square_root.py` for S: O(K d^2), no d x d decomposition.
+Chains are pooled. The K increments of a step are rows S of one update:
+
+  M' = (1 - u A) (M + S^T S),  A = sum_k a_k,  rows sqrt(u / (1 - u A)) s_k
+  C' = (1 - u A)^-1/2 C F
+
+F is the factor of `square_root.py` for S. The cost is O(K d^2), without a d x d
+decomposition.
 
 Source: Titsias (2023), Optimal preconditioning and Fisher adaptive Langevin
-sampling, https://arxiv.org/abs/2305.14442: K = 1, gain 1, scale by the trace.
+sampling, https://arxiv.org/abs/2305.14442, with K = 1, gain 1 and the scale by
+the trace.
 """
 
 import collections
@@ -28,12 +32,12 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 
-# Increments that the first factor counts for: per dimension, and steps at
-# least, for those of a chain that has just started depend on each other.
+# The first factor counts as this many increments for each dimension, and as at
+# least this many steps, because first increments of a chain are dependent.
 _PRIOR_INCREMENTS = 1.0
 _PRIOR_STEPS = 10.0
 
-# Of Titsias (2023), as arguments of `FisherAdaptation`.
+# Constants of Titsias (2023), as arguments of `FisherAdaptation`.
 _PAPER = dict(
   gain=1.0, regularization=10.0, max_shrinkage=None, normalize_trace=True
 )
@@ -56,20 +60,20 @@ def fisher_adaptive_langevin(
   """Builds a MALA with the inverse Fisher information (FisherMALA).
 
   Its covariance is the inverse of the mean square of the gradient's increments
-  between a state and its proposal. For other proposals, `FisherAdaptation`
-  goes around any that uses gradients.
+  between a state and its proposal. `FisherAdaptation` can also wrap other
+  proposals that use gradients.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    preconditioner: A `tfpa.preconditioners.cholesky()`, whose start is taken.
+    preconditioner: A `tfpa.preconditioners.cholesky()`, which gives the start.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First step size, which the adaptation moves.
-    short_step_share: As of `tfpa.gradient_adaptive_langevin`.
+    short_step_share: See `tfpa.gradient_adaptive_langevin`.
     has_paper_constants: Whether no increment is forgotten, the regularization
-      is 10 and the scale is held by the trace. By default increments are
-      forgotten, and the first factor with them.
+      is 10 and the trace fixes the scale. By default, increments and the first
+      factor are forgotten.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -99,11 +103,11 @@ def fisher_adaptive_langevin(
 class FisherAdaptation(closed_form.ClosedFormAdaptation):
   """Learns a dense scale factor from increments of the gradient.
 
-  For a Gaussian N(m, S) increments have covariance proportional to S^-1 once
-  moves are as long as the target is wide, whatever the start. It needs no
-  criterion, and no gradient beyond those that the step has already. The factor
-  is a square matrix: not triangular. Unlike the generalized speed measure it
-  learns little from a proposal that is rejected.
+  For a Gaussian N(m, S), increments have covariance proportional to S^-1 once
+  moves are as long as the target is wide. The start does not matter. The
+  adaptation needs no criterion, and no gradients besides those of the step. The
+  factor is a square matrix that is not triangular. Unlike the generalized speed
+  measure, this adaptation learns little from a rejected proposal.
 
   Results are `linear.closed_form.ClosedFormAdaptationResults`.
   """
@@ -126,18 +130,18 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
         gradients and has a preconditioner of `square_root.as_square`.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
-      gain: How fast the past is forgotten, at least 1; 1: never.
+      gain: How fast the past is forgotten, at least 1. With 1, never.
       regularization: lambda, in units of the squared gradient: M starts as
-        lambda times the identity. `None`: as many increments as there are
-        dimensions, with the precision of the first factor.
+        lambda times the identity. With `None`, M starts as one increment for
+        each dimension, with the precision of the first factor.
       max_shrinkage: Largest factor by which the increment of one chain shrinks
         a direction in one step; `None` for no bound.
-      normalize_trace: Whether the scale is held by the trace of C C^T, as in
-        the paper, or by M, whose scale the gradients give.
+      normalize_trace: Whether the trace of C C^T fixes the scale, as in the
+        paper. Otherwise the gradients give the scale of M.
       name: Prefix of op names.
 
     Raises:
-      ValueError: If an argument is not one of those allowed.
+      ValueError: If an argument is not allowed.
     """
     super().__init__(
       inner_kernel,
@@ -158,17 +162,17 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
       )
 
   def scalars_at(self, results):
-    # The determinant of a square matrix is expensive, and this one is kept.
+    # The determinant of a square matrix is expensive, so it is stored.
     log_scale = results.statistics.log_scale
     return super().scalars_at(results) | dict(log_scale=log_scale)
 
   @property
   def adapting_cost(self):
-    """Two products, F = S C and C F^T."""
+    """Cost of two products, F = S C and C F^T."""
     return tfpa.interfaces.Cost(matrix_product=2)
 
   def bootstrap_results(self, init_state):
-    """Starts as the base does; the log scale once, by a decomposition."""
+    """Starts like the base class, with the log scale by a decomposition."""
     results = super().bootstrap_results(init_state)
     params = tfp_private.get_innermost(results, 'preconditioner_params')
     event_size = tf.cast(ps.shape(params)[-1], params.dtype)
@@ -178,7 +182,7 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
     )
 
   def _start(self, params, state, inner):
-    """Returns n_0, and a log scale to be filled in."""
+    """Returns n_0, and a log scale for `bootstrap_results` to fill in."""
     del state
     ratio = self._mh_results(inner).log_accept_ratio
     event_size = tf.cast(ps.shape(params)[-1], params.dtype)
@@ -214,7 +218,7 @@ class FisherAdaptation(closed_form.ClosedFormAdaptation):
     )
     root *= tf.math.rsqrt(kept)
     change -= 0.5 * event_size * tf.math.log(kept)
-    # In single precision huge increments can have no Cholesky factor.
+    # In float32, huge increments may have no Cholesky factor.
     is_good = tf.math.is_finite(change)
     root = tf.where(is_good, root, params)
     factor = tf.ones([], params.dtype)

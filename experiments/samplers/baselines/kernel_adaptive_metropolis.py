@@ -1,4 +1,4 @@
-"""Kernel adaptive Metropolis-Hastings: a random walk of local covariance.
+"""Kernel adaptive Metropolis-Hastings: a random walk with local covariance.
 
   y ~ N(x, s^2 (gamma^2 I + M(x) H M(x)^T)),   H = I - 1 1^T / n
   M(x) = 2 [grad_x k(x, z_1), ..., grad_x k(x, z_n)]
@@ -41,17 +41,18 @@ def kernel_adaptive_metropolis(
 ):
   """Builds kernel adaptive Metropolis (KAMH): a random walk along the draws.
 
-  Its covariance at x is that of the history in a reproducing kernel space,
-  seen from x. `tfpa.kernel_hamiltonian` mixes better.
+  The covariance at x is that of the history in a reproducing kernel space, seen
+  from x. `tfpa.kernel_hamiltonian` mixes better.
 
   Args:
-    target_log_prob_fn: As in `tfpa.kernel_hamiltonian`.
+    target_log_prob_fn: See `tfpa.kernel_hamiltonian`.
     num_adaptation_steps: Steps that learn; after them the kernel is fixed.
     surrogate: `kernel_subsample(num_points)`.
     noise_scale: gamma, the isotropic part, in inverse units of the state.
-    step_size: First s, in squared units of the state; the adaptation moves it.
-    history: As in `tfpa.kernel_hamiltonian`.
-    target_is_stochastic: As in `tfpa.kernel_hamiltonian`.
+    step_size: First s, in squared units of the state, which the adaptation
+      moves.
+    history: See `tfpa.kernel_hamiltonian`.
+    target_is_stochastic: See `tfpa.kernel_hamiltonian`.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
 
   Returns:
@@ -94,9 +95,8 @@ class KernelAdaptiveResults(
   Attributes:
     target_log_prob: Target at the proposed state, or its estimate, [chains...].
     log_acceptance_correction: log q(x | y) - log q(y | x), [chains...].
-    surrogate_params: What is known of the target, shared by chains: `points`
-      z [n, d], `weights` [n], all 0 where nothing is known, and `bandwidth`
-      sigma, [].
+    surrogate_params: Params that chains share: `points` z [n, d], `weights` [n]
+      and `bandwidth` sigma, []. Weights are 0 before the first fit.
     step_size: s; [] or [chains..., 1].
     noise: The standard normals of the step, [chains..., event_size].
     seed: [2] int32.
@@ -108,13 +108,13 @@ class KernelAdaptiveResults(
 class UncalibratedKernelAdaptive(kernel_base.Kernel):
   """Proposes y ~ N(x, s^2 (gamma^2 I + M(x) H M(x)^T)), without gradients.
 
-  Where draws of the history lie in a curved shape, the proposal lies along it.
-  While nothing is known it is a random walk of scale s gamma. With a bandwidth
-  that is wide against the draws it is adaptive Metropolis. The paper holds
-  s gamma fixed and tunes the other term; here s multiplies both.
+  If draws of the history form a curved shape, proposals follow this shape.
+  Before the first fit, the kernel is a random walk of scale s gamma. With a
+  bandwidth that is wider than the draws, the kernel is adaptive Metropolis. The
+  paper fixes s gamma and tunes the other term. Here s multiplies both.
 
   One step makes one target call and two factorizations of [d, d], at x and at
-  y. It needs `MetropolisHastings` around it.
+  y. The kernel must be wrapped in `MetropolisHastings`.
   """
 
   is_calibrated = False
@@ -131,12 +131,12 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
     """Builds the kernel; no Tensor is created here.
 
     Args:
-      target_log_prob_fn: As in TFP; if stochastic, called with `seed=seed`
-        too, a [2] int32 for all chains.
+      target_log_prob_fn: Log density as in TFP. If it is stochastic, it is
+        called with `seed=seed` as well, a [2] int32 for all chains.
       surrogate: An `interfaces.Surrogate` whose params have `points`,
         `weights` and `bandwidth`: `kernel_subsample()`.
-      step_size: s, in squared units of the state: M has their inverse. [] or
-        [chains..., 1].
+      step_size: s, in squared units of the state, because M is in inverse
+        units. [] or [chains..., 1].
       noise_scale: gamma, in inverse units of the state; a positive float.
       target_is_stochastic: Whether the target returns the log of an unbiased
         random estimate of the density; accepted estimates are kept.
@@ -154,7 +154,7 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
         'that returns one log density per chain.'
       )
     arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
-    # The noise alone moves the chain where no draws are near.
+    # Far from all draws, only the noise moves the chain.
     arguments.check_positive(noise_scale, 'noise_scale', 0.2)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
     self._parameters = dict(
@@ -200,7 +200,7 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
     return interfaces.Cost(target=1)
 
   def bootstrap_results(self, init_state):
-    """Evaluates the target at `init_state`; nothing is known of it yet."""
+    """Evaluates the target at `init_state`, with an empty history."""
     with tf.name_scope(f'{self.name}_bootstrap'):
       init_state = state_parts.as_tensors(init_state)
       log_prob = self._evaluate(init_state, stochastic_target.bootstrap_seed())
@@ -219,7 +219,7 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
       )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Draws y; the results carry its log density and the correction."""
+    """Draws y; the results have the log density of y and the correction."""
     previous = previous_kernel_results
     params, step_size = previous.surrogate_params, previous.step_size
     num_chain_dims = ps.rank(previous.target_log_prob)
@@ -234,7 +234,7 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
     noise = random.normal(ps.shape(x), x.dtype, noise_seed)
     y = x + step_size * tf.linalg.matvec(factor_x, noise)
 
-    # 2. Evaluate the target where the proposal landed.
+    # 2. Evaluate the target at the proposal.
     proposed_state = state_parts.unflatten_like(
       y, current_state, num_chain_dims
     )
@@ -242,7 +242,7 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
       proposed_state, target_seed, previous.target_log_prob.shape
     )
 
-    # 3. Correct for the covariance at y, which is another.
+    # 3. Correct for the different covariance at y.
     factor_y = self._factor(params, y)
     back = tf.linalg.triangular_solve(
       factor_y, ((x - y) / step_size)[..., tf.newaxis]
@@ -272,15 +272,15 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
 def _local_covariance(params, x):
   """Returns M H M^T at x, [chains..., d, d].
 
-  Over the draws only, of which there are m. With weights that differ, H is
-  m (diag(w) - w w^T), which is I - 1 1^T / m if they do not.
+  Only the m rows with draws count. With different weights, H is
+  m (diag(w) - w w^T). With equal weights, H is I - 1 1^T / m.
   """
   weights = params.weights
   offsets = params.points - x[..., tf.newaxis, :]
   kernels = tf.exp(
     -tf.reduce_sum(offsets**2, axis=-1, keepdims=True) / params.bandwidth
   )
-  columns = 4.0 / params.bandwidth * kernels * offsets  # Of M: [..., n, d].
+  columns = 4.0 / params.bandwidth * kernels * offsets  # M^T, [..., n, d].
   mean = tf.linalg.matvec(columns, weights, transpose_a=True)
   num_draws = tf.math.count_nonzero(weights > 0.0, dtype=x.dtype)
   rows = tf.sqrt(num_draws * weights)[:, tf.newaxis] * (

@@ -1,12 +1,12 @@
-"""What kernel adaptive Metropolis-Hastings learns: draws and a bandwidth.
+"""Draws and a bandwidth, which kernel adaptive Metropolis-Hastings learns.
 
-The density of the draws z_1, ..., z_n under a Gaussian kernel,
+The log density of the draws z_1, ..., z_n under a Gaussian kernel is
 
   f(x) = log( sum_i w_i k(x, z_i) + c ),   k(x, y) = exp(-|x - y|^2 / sigma)
 
-sigma twice the median of |z_i - z_j|^2. The floor c makes the score fade to
-zero far from all draws. Nothing is solved for, so a fit is cheap; as an
-estimate of the score it is poor where the dimension is more than a few.
+sigma is twice the median of |z_i - z_j|^2. The floor c makes the score fade to
+zero far from all draws. A fit is cheap, because it solves no system. The score
+is poor in more than a few dimensions.
 
 Source: Sejdinovic et al. (2014), Kernel adaptive Metropolis-Hastings, section
 3, https://arxiv.org/abs/1307.5302.
@@ -21,8 +21,8 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-_FLOOR = 1e-3  # c: the density at 1.9 times the median distance.
-_PAIRS_PER_DRAW = 8  # In the median of the distances.
+_FLOOR = 1e-3  # c, the density at 1.9 times the median distance.
+_PAIRS_PER_DRAW = 8  # Random pairs for the median distance.
 
 
 class KernelSubsampleParams(
@@ -30,7 +30,7 @@ class KernelSubsampleParams(
     'KernelSubsampleParams', ['points', 'weights', 'bandwidth']
   )
 ):
-  """What is known of the target.
+  """Params of `kernel_subsample`.
 
   Attributes:
     points: Draws z, [n, d].
@@ -42,14 +42,14 @@ class KernelSubsampleParams(
 
 
 def kernel_subsample(num_points=1000):
-  """Returns the surrogate that keeps draws: for `UncalibratedKernelAdaptive`.
+  """Returns the surrogate that keeps draws, for `UncalibratedKernelAdaptive`.
 
   Args:
     num_points: Draws to keep, n. A kernel needs a distance, so write at least
       2. A step of the proposal costs O(n d^2) per chain.
 
   Returns:
-    An `interfaces.Surrogate`; its params are a `KernelSubsampleParams`.
+    An `interfaces.Surrogate` whose params are a `KernelSubsampleParams`.
 
   Raises:
     ValueError: If `num_points` is not allowed.
@@ -79,7 +79,7 @@ def _init(num_points, event_size, dtype):
 
 
 def _fit(params, points, weights, seed):
-  """Keeps the draws; the bandwidth is kept where all draws are one point."""
+  """Keeps the draws; the bandwidth does not change if all draws are equal."""
   median = _median_square_distance(points, weights, seed)
   return KernelSubsampleParams(
     points=points,
@@ -123,8 +123,8 @@ def _log_prob(params, x):
 def _score(params, x):
   """Returns the gradient of f at x, [chains..., d].
 
-  With u_i = -2 (x - z_i) / sigma, the gradient of log k, and shares r_i of the
-  terms in exp(f): sum r_i u_i.
+  The gradient is sum_i r_i u_i. r_i is the share of term i in exp(f), and
+  u_i = -2 (x - z_i) / sigma is the gradient of log k(x, z_i).
   """
   kernels, offsets = _kernels(params, x)
   total = tf.reduce_sum(kernels, axis=-1, keepdims=True) + _FLOOR
@@ -133,7 +133,7 @@ def _score(params, x):
 
 
 def _is_inside(params, x):
-  """Whether a draw is nearer than a typical draw from another."""
+  """Returns whether a draw is nearer than the typical distance of draws."""
   _, offsets = _kernels(params, x)
   squares = tf.reduce_sum(offsets**2, axis=-1)
   is_near = (2.0 * squares < params.bandwidth) & (params.weights > 0.0)

@@ -2,8 +2,10 @@
 
   y ~ N((1 - delta / 2) x + delta / 2 C g(x), delta C)
 
-in coordinates centered at the mean. Source: Titsias and Papaspiliopoulos
-(2018), section 3.2, https://arxiv.org/abs/1610.09641.
+Coordinates are centered at the mean of the prior.
+
+Source: Titsias and Papaspiliopoulos (2018), section 3.2,
+https://arxiv.org/abs/1610.09641.
 """
 
 import tensorflow as tf
@@ -23,12 +25,12 @@ def prior_preconditioned_langevin(
   """Builds MALA preconditioned by the prior covariance (pMALA).
 
   Args:
-    log_likelihood_fn: As in `tfpa.marginal_gradient`.
-    prior: As in `tfpa.marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    log_likelihood_fn: See `tfpa.marginal_gradient`.
+    prior: See `tfpa.marginal_gradient`.
+    num_adaptation_steps: Steps that tune delta, which is fixed afterwards.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, without unit.
-    short_step_share: As in `tfpa.marginal_gradient`.
+    short_step_share: See `tfpa.marginal_gradient`.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
@@ -51,9 +53,9 @@ def prior_preconditioned_langevin(
 class UncalibratedPriorLangevin(latent_proposal.UncalibratedLatentProposal):
   """Proposes by an Euler step of the Langevin diffusion with covariance C.
 
-  Unlike pCNL it does not leave the prior alone where g = 0, and its acceptance
-  falls with the number of coordinates. delta has no unit. It needs
-  `MetropolisHastings` around it.
+  Unlike pCNL, this proposal does not leave the prior invariant if g = 0. Its
+  acceptance falls with the number of coordinates. delta has no unit. The
+  proposal must be wrapped in `MetropolisHastings`.
   """
 
   def _functions(self, prior, variance):
@@ -67,7 +69,7 @@ class UncalibratedPriorLangevin(latent_proposal.UncalibratedLatentProposal):
     return mean + tf.sqrt(delta) * functions.draw(noise), ()
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """Prior, and k(x, y) - k(y, x) with the pseudo-inverse of C."""
+    """Returns prior terms, and k(x, y) - k(y, x) by the pseudo-inverse of C."""
     del drawn
     x, y = current.state, proposed.state
     change = proposed.grads - current.grads

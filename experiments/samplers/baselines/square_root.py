@@ -1,19 +1,19 @@
 """Square roots R of a covariance (R R^T), moved by rows of rank one.
 
-  R' R'^T = (R^-T R^-1 + S^T S)^-1,   S rows [n, d].
+  R' R'^T = (R^-T R^-1 + S^T S)^-1,   S rows [n, d]
 
-With F = S R [n, d] and the small Cholesky factor L L^T = I + F F^T [n, n],
+F = S R is [n, d], and L L^T = I + F F^T is a small Cholesky factor, [n, n]:
 
-  R' = R - (R F^T) L^-T (L + I)^-1 F,   log|det R'| = log|det R| - log|det L|.
+  R' = R - (R F^T) L^-T (L + I)^-1 F,   log|det R'| = log|det R| - log|det L|
 
-Proof: write X = L^-T (L + I)^-1. With F F^T = L L^T - I,
+Proof: let X = L^-T (L + I)^-1. Because F F^T = L L^T - I,
 
   (L + I) L^T (X + X^T - X F F^T X^T) L (L + I)^T
-    = L (L + I)^T + (L + I) L^T - (L L^T - I) = (L + I) (L + I)^T,
+    = L (L + I)^T + (L + I) L^T - (L L^T - I) = (L + I) (L + I)^T
 
-so (I - F^T X F) (I - F^T X F)^T = I - F^T (L L^T)^-1 F = (I + F^T F)^-1, the
-last by Woodbury. For n = 1 it is the rank-one formula of Titsias (2023), with
-L = sqrt(1 + |F|^2); its O(d^2) price becomes O(n d^2 + n^2 d).
+Therefore (I - F^T X F) (I - F^T X F)^T = I - F^T (L L^T)^-1 F. By Woodbury,
+this is (I + F^T F)^-1. n = 1 gives the rank-one formula of Titsias (2023) with
+L = sqrt(1 + |F|^2). The cost O(d^2) becomes O(n d^2 + n^2 d).
 
 References: Andrews (1968), A square root formulation of the Kalman covariance
 equations; Titsias (2023), Optimal preconditioning and Fisher adaptive Langevin
@@ -24,10 +24,10 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-# Rows at a time: the small factor is decomposed by a loop over its columns.
+# Rows of one update. A loop over columns decomposes the small factor.
 _BLOCK = 16
 
-NAME = 'square'  # Of the structure.
+NAME = 'square'  # Name of the structure.
 
 
 def contract(root, rows, max_shrinkage=None):
@@ -37,7 +37,7 @@ def contract(root, rows, max_shrinkage=None):
     root: R, [d, d], invertible.
     rows: S, [n, d].
     max_shrinkage: Rows that would shrink a direction of R by more than this
-      factor, above 1, are shortened; `None`: none is.
+      factor, above 1, are shortened. With `None`, no row is shortened.
 
   Returns:
     R' ([d, d]) and log|det R'| - log|det R| ([]).
@@ -60,7 +60,7 @@ def contract(root, rows, max_shrinkage=None):
     lambda index, *_: index < num_blocks,
     turn,
     (0, root, tf.zeros([], root.dtype)),
-    # Of matrices whose size is unknown, too.
+    # The size of a matrix may be unknown.
     shape_invariants=(tf.TensorShape([]), root.shape, tf.TensorShape([])),
   )
   return root, log_det
@@ -69,13 +69,13 @@ def contract(root, rows, max_shrinkage=None):
 def _contract(root, rows, max_shrinkage):
   factored = tf.matmul(rows, root)
   if max_shrinkage is not None:
-    # A row alone shrinks its direction by sqrt(1 + |F|^2).
+    # A single row shrinks its direction by sqrt(1 + |F|^2).
     square = tf.reduce_sum(factored**2, axis=-1, keepdims=True)
     bound = tf.cast(max_shrinkage**2 - 1.0, square.dtype)
     factored *= tf.sqrt(bound / tf.maximum(square, bound))
   pulled = tf.matmul(factored, root, transpose_b=True)
   if rows.shape[0] == 1:
-    # The rank-one formula: XLA decomposes even one number by a loop.
+    # The rank-one formula avoids a Cholesky factor, which XLA makes by a loop.
     chol = tf.sqrt(1.0 + tf.reduce_sum(factored**2))
     left, right = pulled / chol, factored / (chol + 1.0)
     log_det = -tf.math.log(chol)
@@ -96,8 +96,8 @@ def as_square(preconditioner):
   A square root that is moved by rows of rank one does not stay triangular.
 
   Args:
-    preconditioner: `tfpa.preconditioners.cholesky()`, whose start is taken, or
-      what this function returned.
+    preconditioner: `tfpa.preconditioners.cholesky()`, which gives the start,
+      or a result of this function.
 
   Returns:
     A `tfpa.interfaces.Preconditioner`.

@@ -76,7 +76,7 @@ def test_constants_of_the_paper_are_for_its_settings_and_its_criterion():
     {'criterion': 'l2hmc'},
     {'penalty_threshold': 0.95},
   ):
-    with pytest.raises(ValueError, match='write settings: paper'):
+    with pytest.raises(ValueError, match='Write settings: paper'):
       _entropy(**given)
   with pytest.raises(ValueError, match='penalty_threshold or the criterion'):
     _entropy(settings='paper', criterion='l2hmc', penalty_threshold=0.95)
