@@ -1,9 +1,9 @@
 """Data sets by name: a local copy, or else a download from the publisher.
 
-A local copy is `<name>.npz` with arrays `X` [rows, columns] and `y` [rows], or
-`<name>.csv` with one header line and the label in the last column. The
-copy lies in the data folder, where `python -m experiments data NAME` writes it.
-This folder is given, or else TFP_ADAPTIVE_DATA_DIR, or else ./data. A run
+A local copy is `<name>.npz` with arrays `X` [rows, columns] and `y` [rows]. It
+can also be `<name>.csv` with one header line and the label in the last column.
+The copy lies in the data folder, where `python -m experiments data NAME` writes
+it. This folder is given, or else TFP_ADAPTIVE_DATA_DIR, or else ./data. A run
 downloads a missing data set into a cache.
 """
 

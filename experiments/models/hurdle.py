@@ -22,8 +22,8 @@ def data():
   positive = rng.uniform(size=400) < 1.0 / (1.0 + np.exp(-gate))
   site = rng.normal(0.3, 0.4, size=25)
   rate = np.exp(site[site_of] + features @ np.array([0.3, -0.4, 0.0, 0.2]))
-  # For a Poisson number above zero, draw the time of the first event from an
-  # Exponential cut at one, then the number of events in the remaining time.
+  # Draw a Poisson number above zero: the time of the first event comes from an
+  # Exponential cut at one. Then draw the events in the remaining time.
   first = -np.log1p(rng.uniform(size=400) * np.expm1(-rate))
   count = 1 + rng.poisson(rate - first)
   return dict(

@@ -85,7 +85,7 @@ def _posterior(model, **options):
     (
       lambda x: _normal(x - np.zeros([4, 2], np.float32)),
       {},
-      'Data whose shape does not fit fail so too',
+      'Data of a wrong shape can cause the same error',
     ),
     (
       lambda x: _normal(x - tf.zeros([4, 2])),

@@ -108,9 +108,9 @@ def check(target_log_prob_fn, is_stochastic):
       f'`target_log_prob_fn` ({_name(target_log_prob_fn)}) requires a `seed`, '
       'as a random estimate of a density does. '
       + (
-        'This kernel needs the density itself, or its gradient. Estimates go '
-        'with `target_is_stochastic=True` to `tfpa.adaptive_metropolis` or '
-        '`tfpa.kernel_hamiltonian`.'
+        'This kernel needs the density itself, or its gradient. For estimates '
+        'use `tfpa.adaptive_metropolis` or `tfpa.kernel_hamiltonian` with '
+        '`target_is_stochastic=True`.'
         if is_stochastic is None
         else 'Write `target_is_stochastic=True`: `tfpa.adaptive_metropolis`, '
         '`tfpa.kernel_hamiltonian` and their proposals take it.'

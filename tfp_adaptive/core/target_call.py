@@ -34,7 +34,7 @@ _HINTS = (
     r"numpy array|NumPy call|'numpy'|gradient_tape",
     'It is compiled and differentiated: write it with TensorFlow and TFP '
     'throughout, without numpy, scipy, `.numpy()` and `tf.py_function`. (Data '
-    'whose shape does not fit fail so too.)',
+    'of a wrong shape can cause the same error.)',
   ),
   (r'Python `bool`', 'Write `tf.where` where it says `if` or `while`.'),
   (

@@ -32,8 +32,8 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 
-# The first factor counts as this many increments for each dimension, and as at
-# least this many steps, because first increments of a chain are dependent.
+# The first factor counts as this many increments for each dimension, but as at
+# least this many steps. The first increments of a chain are dependent.
 _PRIOR_INCREMENTS = 1.0
 _PRIOR_STEPS = 10.0
 

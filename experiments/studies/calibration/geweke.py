@@ -4,8 +4,8 @@
   successive-conditional  theta ~ one step of the kernel at y, y ~ p(y | theta)
 
 Every successive chain starts at a marginal draw. If the kernel leaves the
-posterior invariant, the chain is stationary from its start, and the average of
-any function along the chain has the prior mean. Chains are independent, so the
+posterior invariant, the chain is stationary from its start. The average of any
+function along the chain then has the prior mean. Chains are independent, so the
 spread of their averages gives the standard error without an estimate of
 autocorrelation. A wrong kernel drifts off.
 

@@ -57,7 +57,7 @@ class PanelConfig(Parameters):
 
   name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME)
   description: str = ''
-  gates: str = Field(description='YAML file, relative to this one')
+  gates: str = Field(description='YAML file of checks, relative to this file')
   references: str = Field(
     description='folder of reference moments, relative to this file'
   )

@@ -168,11 +168,11 @@ def _advice(errors, tolerance, torus_shape):
     else f'any of {len(errors)} toruses of up to {_MAX_RATIO} times the grid'
   )
   return (
-    f'This covariance is not that of a field on {tried} to within '
-    f'{tolerance:.3g} of its variance: negative eigenvalues were set to zero, '
-    f'and the least error, {errors[shape]:.3g}, is that of the torus {shape}. '
-    f'Allow it with `tolerance={1.01 * errors[shape]:.3g}`, give a larger '
-    '`torus_shape`, take a kernel that dies off within the grid (a shorter '
-    'length scale), or use `tfpa.gaussian_priors.kronecker` or `spectral`, '
+    f'No field on {tried} has this covariance to within {tolerance:.3g} of '
+    'the variance. Negative eigenvalues were set to zero, and the least error, '
+    f'{errors[shape]:.3g}, is on the torus {shape}. Allow this error with '
+    f'`tolerance={1.01 * errors[shape]:.3g}`, give a larger `torus_shape`, '
+    'take a kernel that dies off within the grid (a shorter length scale), or '
+    'use `tfpa.gaussian_priors.kronecker` or `spectral`, '
     'which need no torus.'
   )
