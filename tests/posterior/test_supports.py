@@ -564,3 +564,58 @@ def test_a_factor_in_a_model_inside_of_the_model_has_its_volume(kind):
     dict(inner=dict(root=tf.identity(z))), dict(inner=dict(root=1))
   )
   np.testing.assert_allclose(volume, np.log(2) + 2 * z[:, 0], rtol=1e-6)
+
+
+def _independent_supports():
+  rates = tf.constant([1.0, 2.0])
+  return tfd.JointDistributionCoroutineAutoBatched(
+    lambda: (
+      (yield tfd.Normal(0.0, 1.0, name='a')),
+      (yield tfd.Sample(tfd.HalfCauchy(0.0, 2.0), 3, name='b')),
+      (yield tfd.Independent(tfd.Exponential(rates), 1, name='c')),
+      (yield tfd.Uniform(-1.0, 4.0, name='d')),
+      (yield tfd.Sample(tfd.Beta(2.0, 2.0), 2, name='e')),
+    )
+  )
+
+
+def test_supports_that_no_part_changes_need_no_run_of_the_model(monkeypatch):
+  model = _independent_supports()
+  whole = supports.bijector_of(model)
+  assert type(whole).__name__ == 'JointMap'
+  monkeypatch.setattr(supports, '_number_by_number', lambda law: None)
+  by_tfp = supports.bijector_of(model)
+  assert type(by_tfp).__name__ != 'JointMap'
+  draws = model.sample(5, seed=(0, 1))
+  z = tf.nest.map_structure(tf.identity, by_tfp.inverse(draws))
+  ranks = [0, 1, 1, 0, 1]
+  for found, expected in (
+    (whole.inverse(draws), z),
+    (whole.forward(z), by_tfp.forward(z)),
+    (
+      [whole.forward_log_det_jacobian(z, type(z)(*ranks))],
+      [by_tfp.forward_log_det_jacobian(z, type(z)(*ranks))],
+    ),
+  ):
+    for one, other in zip(found, expected, strict=True):
+      np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  'second',
+  [
+    lambda a: tfd.Uniform(0.0, a),
+    lambda a: tfd.Sample(tfd.Uniform(0.0, a), 2),
+    lambda a: tfb.Shift(a)(tfd.Exponential(1.0)),
+    lambda a: tfd.TruncatedNormal(0.0, 1.0, a, np.inf),
+  ],
+)
+def test_a_support_that_another_part_changes_follows_it(second):
+  model = tfd.JointDistributionSequentialAutoBatched(
+    [tfd.Gamma(3.0, 1.0), second]
+  )
+  bijector = supports.bijector_of(model)
+  # A draw of the second part at z = 1 moves with the first part.
+  z = [tf.constant([0.1, 0.9]), tf.ones([2, *model.event_shape[1]])]
+  _, values = bijector.forward(z)
+  assert np.all(np.asarray(values[0]) != np.asarray(values[1]))

@@ -53,19 +53,28 @@ def bijector_of(model: Any) -> tfb.Bijector:
   return kind(model, bijector_fn=map_of)
 
 
-def _number_by_number(law):
-  """Returns a map without parameters that acts on single numbers, or `None`.
+# Values on which no other part of a model has an effect.
+_CONSTANTS = (bool, int, float, str, type(None), np.generic)
 
-  Such a map depends on no other part of the model, and on no axis. TFP's map of
-  a joint distribution runs the whole model for every call instead, which costs
-  most of the time of tracing a small model.
+
+def _number_by_number(law):
+  """Returns a map of single numbers that no other part can change, or `None`.
+
+  TFP's map of a joint distribution runs the whole model at every call, because
+  a part may have an effect on the support of another one. This takes most of
+  the time of tracing a small model.
   """
   while kinds.is_a(law, tfd.Independent, tfd.Sample):
     law = law.distribution
   if isinstance(law, tfd.JointDistribution):
     return None
   found = map_of(law)
-  return found if type(found) in (tfb.Identity, tfb.Exp) else None
+  if found is None or found.forward_min_event_ndims != 0:
+    return None
+  values = law.parameters.values()
+  is_constant = all(isinstance(value, _CONSTANTS) for value in values)
+  has_no_params = type(found) in (tfb.Identity, tfb.Exp)
+  return found if is_constant or has_no_params else None
 
 
 def map_of(law: Any) -> tfb.Bijector | None:
