@@ -1,9 +1,9 @@
 """`ImproperUniform`, a flat prior as a part of a joint distribution.
 
-The density of `ImproperUniform` is one everywhere on its support. On a support
-without bounds it has no finite integral, and so no draws. A posterior under it
-can still be proper. Stan programs use such a prior for every parameter without
-a `~` statement.
+The density of `ImproperUniform` is one everywhere on its support. If the
+support is unbounded, the density has no finite integral, so the prior has no
+draws. A posterior under a flat prior can still be proper. Stan programs use
+such a prior for every parameter without a `~` statement.
 """
 
 import warnings
@@ -21,7 +21,7 @@ __all__ = ['ImproperUniform', 'has_flat_part']
 tfb = tfp.bijectors
 tfd = tfp.distributions
 
-# `sample` returns points within this distance of zero, unconstrained.
+# `sample` returns points within this distance of zero in unconstrained space.
 _RADIUS = 2.0
 
 
@@ -34,16 +34,16 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
 
     log p(z) = log |det dT/dz|,  x = T(z).
 
-  With `tfb.Exp()` the prior is flat in x > 0, and not in log x. A prior that is
-  flat in log x is a flat prior on the logarithm itself.
+  With `tfb.Exp()` the prior is flat in x > 0, not in log x. For a prior that is
+  flat in log x, use the logarithm as the parameter.
 
   A flat prior has no draws. Joint distributions call `sample` to find shapes,
   so `sample` returns starting points: uniform in (-2, 2) in unconstrained
-  space. They say nothing about the prior. If the data do not bound every
-  direction, the posterior is improper, too, and no sampler can converge.
+  space. These points say nothing about the prior. If the data do not bound
+  every direction, the posterior is improper, too, and no sampler can converge.
 
-  Use `tfd.Uniform` for data, because the density of a flat prior is one for
-  supports of any size.
+  For data use `tfd.Uniform`, because the density of a flat prior does not
+  depend on the bounds.
 
   The support is open. A value counts as inside if its inverse under the
   bijector is finite and `forward` leads back to the value, up to rounding.
@@ -154,8 +154,8 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
           f'A value of {self.name} has the shape {value.shape}, but its last '
           f'axes must be {event.as_list()}, the event shape of the prior.'
         )
-    # A new Tensor, because bijectors cache by their argument. From the cache
-    # they would return the source of a rounded value on the boundary.
+    # `identity` makes a new Tensor, because bijectors cache by their argument.
+    # A cached inverse is finite even if rounding put the value on the boundary.
     value = tf.stop_gradient(tf.identity(value))
     is_inside = _all_finite(value, event.rank)
     if self.bijector is None:
@@ -164,10 +164,12 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
     is_inside &= _all_finite(z, self._unconstrained_shape().rank)
     if not self.bijector.inverse_min_event_ndims:
       return is_inside  # For single numbers, the inverse is NaN outside.
-    # A value outside may have a finite inverse, as a vector whose sum is not
-    # one has logarithms. But `forward` does not lead back to such a value.
+    # A value outside may have a finite inverse: a vector that does not sum to
+    # one still has logarithms. But `forward` does not lead back to such a
+    # value.
     gap = _largest(self.bijector.forward(tf.identity(z)) - value, event.rank)
-    # Generous, because a state that is refused here is lost to a sampler.
+    # The tolerance is generous, because a sampler can never visit a state that
+    # is refused here by mistake.
     rounding = np.finfo(self.dtype.as_numpy_dtype).eps ** (1.0 / 3.0)
     # A bijector with an offset rounds relative to the offset.
     offset = _largest(self.bijector.forward(tf.zeros_like(z)), event.rank)
@@ -178,13 +180,13 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
 def has_flat_part(model: Any) -> bool:
   """Returns whether a distribution has an `ImproperUniform` in it anywhere.
 
-  It looks into joint distributions, and into all arguments of a distribution
+  The search covers joint distributions, and all arguments of a distribution
   that are distributions. It builds joint distributions in a graph and computes
   nothing.
 
   Args:
-    model: `tfd.Distribution`, a structure of these, or a joint distribution
-      with pins.
+    model: `tfd.Distribution`, a structure of distributions, or a joint
+      distribution with pins.
   """
   found = []
 

@@ -25,9 +25,9 @@ def frozen(
 
   Wrappers that adapt, also the step size, are taken off. What they learned
   becomes the constants of the kernel inside. The fixed kernel needs no
+  Wrappers that adapt are removed, also those of the step size. What they
+  learned becomes constants of the inner kernel. The fixed kernel needs no
   adaptation steps and leaves the target invariant from its first step.
-
-  Args:
     kernel: The kernel that adapted.
     results: Its kernel results, for example `result.final_kernel_results`.
 
@@ -173,17 +173,17 @@ def cost_per_step(
 ) -> interfaces.Cost:
   """Returns the cost of one step for each chain.
 
-  Wrappers around the kernel, also TFP's, cost nothing. Numbers that are drawn
-  step by step count by their mean: leapfrog steps, terms of a series, short
-  steps. The kernel results have the numbers that were taken. If a range of
-  leapfrog steps is learned, frozen steps cost its mean, and adapting steps the
-  mean of the steps so far.
+  Wrappers around the kernel, also TFP's, cost nothing. Random numbers of
+  leapfrog steps, terms of a series and short steps count by their mean. The
+  numbers that were drawn are in the kernel results. If a range of leapfrog
+  steps is learned, frozen steps cost its mean, and adapting steps the mean of
+  the steps so far.
 
   Args:
     kernel: A kernel built by a `tfpa` builder, or a wrapper around one.
     adapting: Whether the step is an adapting one.
-    results: Its kernel results. They have the learned number of leapfrog steps
-      and the number of short steps, which counts as none if left out.
+    results: Its kernel results. Without `results`, no step counts as short, and
+      a learned number of leapfrog steps raises an error.
 
   Returns:
     An `interfaces.Cost`.

@@ -1,7 +1,8 @@
 """Chains of one learned kernel, which draw block by block.
 
-An engine takes the steps. `Chains` keeps about `num_draws` draws of each chain.
-If it is full, it removes every second draw and doubles the thinning.
+An engine runs the steps. `Chains` keeps about `num_draws` draws of each chain.
+When it is full and needs more, it removes every second draw and doubles the
+thinning.
 """
 
 import copy
@@ -31,8 +32,8 @@ __all__ = [
   'start',
 ]
 
-# Most draws in a block, and most draws per gradient of the budget. The clock is
-# read after each block.
+# A block has at most `_BLOCK` draws of each chain, and at most this share of
+# `max_gradients`. Whether time is left is checked after each block.
 _BLOCK, _SHARE_OF_BUDGET = 250, 0.02
 _COUNTS = (  # Fields of `Chains` that are saved as JSON values.
   'num_draws',
@@ -48,7 +49,7 @@ _COUNTS = (  # Fields of `Chains` that are saved as JSON values.
 
 
 def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
-  """Returns the kernel of a choice, for states of a dtype."""
+  """Returns the kernel that samples with a `structure.Choice`."""
   if modes.is_exchange(choice.part):
     return choice.part.kernel(target_log_prob_fn, num_steps, dtype)
   accept = dict(target_accept_prob=choice.target_accept_prob)
@@ -62,7 +63,7 @@ def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
 
 
 def engine_of(density, choice, starts, seed, num_steps, with_xla):
-  """Returns the engine of a choice, which has taken no step yet.
+  """Returns an engine for a choice; it has taken no step yet.
 
   Args:
     density: `density.Density`.
@@ -70,7 +71,7 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
     starts: [chains, d].
     seed: [2] int32.
     num_steps: Steps that adapt.
-    with_xla: Whether XLA compiles the density, or the steps.
+    with_xla: Whether XLA compiles the density (host engine) or the steps.
   """
   starts = np.asarray(starts, density.dtype.as_numpy_dtype)
   part = _part_on_host(choice, starts.shape[-1], num_steps)
@@ -89,7 +90,7 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
 
 
 def _part_on_host(choice, size, num_steps):
-  """Returns the part that NumPy learns, or `None` for a compiled kernel."""
+  """Returns a part that NumPy adapts, or `None` for a compiled kernel."""
   if choice.name == structure.DENSE:
     return parts.LearnedMatrix(size, num_steps)
   if choice.name in structure.ON_HOST:
@@ -106,8 +107,8 @@ def _part_on_host(choice, size, num_steps):
 def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
   """Returns `Chains` that have adapted and hold one block of draws.
 
-  If the time ends before that, or after Ctrl-C, the chains hold their draws so
-  far, or the last states, and `cut_by` gives the reason.
+  If time runs out before that, or after Ctrl-C, the chains hold their draws so
+  far, or the last states of the warm-up, and `cut_by` gives the reason.
 
   Args:
     engine: An engine that `engine_of` returned.
@@ -169,7 +170,7 @@ def restore(density, header, arrays, reports):
 
 
 def block_size(num_draws, max_gradients=float('inf')):
-  """Returns the number of draws in a block, at most half of `num_draws`."""
+  """Returns the number of draws of each chain in a block."""
   size = min(_BLOCK, -(-num_draws // 2), _SHARE_OF_BUDGET * max_gradients)
   return max(int(size), 1)
 
@@ -183,7 +184,7 @@ class Chains:
     density: `density.Density` that the engine samples.
     num_draws: Draws of each chain to hold.
     block_size: Draws of a compiled block.
-    num_blocks: Blocks so far; a compiled block takes its noise by this number.
+    num_blocks: Blocks so far. The seed of a compiled block depends on it.
     recorded: List of (draws, trace), one for each block until they are joined.
     thinning: Steps between two draws.
     num_gradients: Gradients of each chain so far, adaptation included.
@@ -192,7 +193,7 @@ class Chains:
   def __init__(self, engine, choice, density, num_draws):
     self.engine, self.choice, self.density = engine, choice, density
     self.num_draws = num_draws
-    # It never changes, because a program is compiled for one size.
+    # The size never changes, because a program is compiled for one size.
     self.block_size = block_size(num_draws)
     self.num_blocks = 0
     self.recorded = []
@@ -202,7 +203,7 @@ class Chains:
     self.seconds = 0.0
     self._seconds_per_step = 0.0  # Measured in the last block.
     self.noise = None  # `rounding.Noise` of the log density, once measured.
-    self.cut_by = ''  # What cut off the adaptation or the first block.
+    self.cut_by = ''  # What ended the adaptation or first block early.
     self.error = ''  # The error of a block that failed.
     # The density that the draws belong to, see `saved.record`.
     self.recorded_density = None
@@ -227,17 +228,17 @@ class Chains:
 
   @property
   def num_kept(self):
-    """Draws to show; the last block may have made more than `num_draws`."""
+    """Draws to show; the last block may have exceeded `num_draws`."""
     return min(self.num_recorded, self.num_draws)
 
   @property
   def diverge(self):
-    """Whether more proposals diverge than a verdict allows."""
+    """Whether the share of diverging proposals exceeds `most_diverging`."""
     return np.mean(verdict.is_diverging(self.trace)) > self.most_diverging
 
   @property
   def most_diverging(self):
-    """The share of proposals that may diverge; it is lower for smaller steps.
+    """The largest share of proposals that may diverge; lower for smaller steps.
 
     One diverging proposal alone is always allowed.
     """
@@ -254,7 +255,7 @@ class Chains:
 
   @property
   def state(self):
-    """Last states of the chains, [chains, d], numpy."""
+    """(name, C) of the learned matrix, or `None` for other structures."""
     return np.asarray(self.engine.states, self.density.dtype.as_numpy_dtype)
 
   @property
@@ -274,7 +275,7 @@ class Chains:
 
   @property
   def failures(self):
-    """Sentences on failures that the draws themselves do not show."""
+    """Sentences on failures that the draws do not show."""
     found = []
     if not self.is_settled:
       found.append(
@@ -293,28 +294,28 @@ class Chains:
 
   @property
   def is_lost(self):
-    """Which chains have not arrived where the others are, [chains] bool."""
+    """Which chains have not arrived at the posterior, [chains] bool."""
     return arrival.lost(self.trace['target_log_prob'], self.draws)
 
   @property
   def is_noisy(self):
-    """Whether rounding of the log density decides acceptance."""
+    """Whether rounding noise of the log density exceeds `rounding.MOST`."""
     return self.noise is not None and self.noise.nats > rounding.MOST
 
   @property
   def gradients_of_draws(self):
-    """Gradients of each chain since it adapted."""
+    """Gradients of each chain since the adaptation ended."""
     num_steps = self.engine.num_adaptation_steps
     return self.num_gradients - num_steps * self.gradients_per_adapting_step
 
   @property
   def gradients_of_a_block(self):
-    """Gradients of each chain for a block of draws with the same thinning."""
+    """Gradients of each chain for a block with the present thinning."""
     return self.block_size * self.thinning * self.engine.cost
 
   @property
   def gradients_to_go_on(self):
-    """Gradients of each chain for a block, or to fill full chains again."""
+    """Gradients of each chain for a block; for full chains, to refill them."""
     if not self.is_full:
       return self.gradients_of_a_block
     missing = self.num_draws - self.num_recorded // 2
@@ -323,7 +324,7 @@ class Chains:
     return steps * self.engine.cost
 
   def to_saved(self):
-    """Returns JSON values and arrays to `restore` these chains from."""
+    """Returns JSON values and arrays from which `restore` makes the chains."""
     of_engine, arrays = self.engine.to_saved()
     arrays['draws'] = self.draws
     arrays.update({f'trace_{k}': rows for k, rows in self.trace.items()})
@@ -349,8 +350,8 @@ class Chains:
     Args:
       found: `recorded.Recorded` of the block.
       engine: The engine after the block.
-      is_apart: Whether the new draws are twice as far apart as earlier ones. If
-        so, every second one of the earlier draws is removed.
+      is_apart: Whether the new draws are twice as far apart as the earlier
+        draws. If so, every second earlier draw is removed.
     """
     trace = found.trace
     if modes.is_exchange(self.choice.part):
@@ -361,8 +362,9 @@ class Chains:
       kept = {name: rows[1::2] for name, rows in kept.items()}
       before, thinning = [(draws[1::2], kept)], 2 * thinning
     num_steps = len(found.states) * thinning
-    # All fields change in one statement, so an interrupt never finds half of
-    # them changed. The list is new, because a copy of these chains has its own.
+    # All fields change in one statement, so an interrupt never leaves half of
+    # them changed. The list is new, because copies of these chains share the
+    # old list.
     self.__dict__.update(
       recorded=[*before, (found.states, trace)],
       thinning=thinning,
@@ -372,7 +374,7 @@ class Chains:
     )
 
   def fitting(self, seconds_left):
-    """Returns how many draws of a block fit into the time, at least one."""
+    """Returns the draws of a block that fit into the time, at least one."""
     thinning = self.thinning * (2 if self.is_full else 1)
     fitting = seconds_left / max(self._seconds_per_step * thinning, 1e-9)
     return int(np.clip(fitting, 1, self.block_size))
@@ -380,13 +382,13 @@ class Chains:
   def run_block(self, seconds_left=float('inf')):
     """Runs one block, or a smaller one if time is short.
 
-    Full chains lose every second draw and are thinned by twice as much.
+    Full chains lose every second draw first, and their thinning doubles.
     """
     begin = time.monotonic()
     is_full = self.is_full
     thinning = self.thinning * (2 if is_full else 1)
     num_draws = self.fitting(seconds_left)
-    # The engine is copied, because a copy of these chains keeps the old one.
+    # The engine is copied, because copies of these chains share the old engine.
     engine = copy.copy(self.engine)
     found = engine.draw(num_draws, thinning, self.num_blocks)
     self.add(found, engine, is_full)
@@ -395,11 +397,11 @@ class Chains:
     self.seconds += seconds
 
   def extend_to(self, num_draws):
-    """Lets the chains hold more draws from now on."""
+    """Raises the number of draws that the chains hold."""
     self.num_draws = num_draws
 
   def extend_by_a_block(self):
-    """Lets full chains hold a block more with the same thinning."""
+    """Lets full chains hold one more block with the present thinning."""
     self.extend_to(self.num_recorded + self.block_size)
 
   def _joined(self):

@@ -1,9 +1,10 @@
 """Decides from the operations of a density whether XLA compiles its steps.
 
-On a CPU, XLA factors a matrix in its own loops, and TensorFlow calls an
-optimized library. For 8 chains and 100 x 100, value and gradient of a Cholesky
-factor take 29 ms by XLA and 3 ms by TensorFlow; at 10 x 10 both take the same.
-XLA cannot compile some operations at all, for example a log determinant.
+On a CPU, XLA factors a matrix in its own loops, but TensorFlow calls an
+optimized library. For 8 chains and 100 x 100 matrices, value and gradient of a
+Cholesky factor take 29 ms with XLA and 3 ms without. At 10 x 10 both take the
+same time. XLA cannot compile some operations at all, for example a log
+determinant.
 """
 
 import tensorflow as tf
@@ -12,16 +13,16 @@ from tfp_adaptive.driver import blocks
 
 __all__ = ['choose', 'obstacle', 'refusal']
 
-# Operations at which XLA is slow on a CPU, above the size that follows.
+# Operations that are slow in XLA on a CPU if matrices exceed `_LARGEST_SIZE`.
 _SLOW = frozenset({'Cholesky', 'SelfAdjointEigV2', 'Svd', 'Qr', 'MatrixSolve'})
 _LARGEST_SIZE = 20
 
 
 def choose(jit_compile, density):
-  """Returns whether XLA compiles the steps, and words for the report or ''.
+  """Returns whether XLA compiles the steps, and why not, as words or ''.
 
   Args:
-    jit_compile: What the user asked for; `None`: what the operations allow.
+    jit_compile: The user's choice; `None`: compile if the operations allow it.
     density: `density.Density`.
   """
   if density.in_python:
@@ -35,7 +36,8 @@ def choose(jit_compile, density):
 def obstacle(graph):
   """Returns why XLA should not compile the graph of a density, or ''."""
   is_on_cpu = not tf.config.list_logical_devices('GPU')
-  # Loops are left out: their operations are mostly small, of unknown size.
+  # Operations inside loops are not checked, because most are small and of
+  # unknown size.
   for operation in graph.get_operations():
     kind, size = operation.type, _last(operation.inputs)
     if is_on_cpu and kind in _SLOW and (size or 0) > _LARGEST_SIZE:
@@ -47,7 +49,7 @@ def refusal(lower):
   """Returns why XLA cannot compile a density at all, or ''.
 
   Args:
-    lower: Function that raises XLA's errors for value and gradient, if any.
+    lower: Function that raises XLA's error if it cannot compile the density.
   """
   try:
     lower()

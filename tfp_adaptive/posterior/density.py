@@ -1,7 +1,7 @@
 """The log density of a model as one flat program, traced once for all stages.
 
-`Problem.target_log_prob_fn` is the user's density. A run traces its value and
-gradient once for each number of rows, without function calls in the graph. All
+A run traces value and gradient of `Problem.target_log_prob_fn`, the user's
+density, once for each number of rows, without function calls in the graph. All
 stages use this program: starts, kernels, the choice of a structure and checks.
 On a CPU the program computes in float64 if its operations allow it, even if the
 model is written in float32.
@@ -25,14 +25,14 @@ from tfp_adaptive.posterior.engines import python_program
 
 __all__ = ['Density', 'Source', 'source']
 
-_MOST_OF_STEPS = 1000  # Most coordinates of a density that a `Program` steps.
+_MOST_OF_STEPS = 1000  # Most coordinates for steps by a `Program`.
 _LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
-# Another call with the same model and data neither compiles nor widens again.
+# A later call with the same model and data reuses the program.
 _KNOWN = known_programs.Known()
 
 
 class Density:
-  """Log density over vectors, the `target_log_prob_fn` of all kernels of a run.
+  """Log density of vectors, the `target_log_prob_fn` of all kernels of a run.
 
   Attributes:
     dtype: Dtype in which values are computed, and dtype of states.

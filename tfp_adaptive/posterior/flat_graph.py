@@ -1,12 +1,12 @@
 """A traced function as one flat graph, and the same graph in float64.
 
 If a graph holds function calls, XLA treats some arguments as constants and
-compiles again for every new value. `flat` inlines the calls.
+compiles again for every new value. `flat` inlines the calls, which avoids this.
 
-A model that is written with TFP's default dtype computes in float32. Its log
-density of many data has rounding errors that decide acceptance. `in_float64`
-rewrites the graph: every float32 tensor, constant and loop variable becomes
-float64. Numbers that the model rounded to float32 keep their rounded values.
+A model with TFP's default dtype computes in float32. If data are many, the
+rounding errors of its log density decide acceptance. `in_float64` makes every
+float32 tensor, constant and loop variable of the graph float64. Numbers that
+the model rounded to float32 keep their rounded values.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from tfp_adaptive.driver import quiet
 __all__ = ['flat', 'in_float64', 'refuses_float64']
 
 # Operations whose result depends on the bits of a float32, or that leave the
-# graph: rewriting the dtype would change what they compute.
+# graph. In float64 they would compute something else.
 _OF_FLOAT32 = ('Bitcast', 'PyFunc', 'Random', 'Quantize', 'XlaCallModule')
 _NUMBERS = itertools.count()
 _FLOAT, _DOUBLE = tf.float32.as_datatype_enum, tf.float64.as_datatype_enum
@@ -62,7 +62,7 @@ def in_float64(concrete):
     Exception: An error of TensorFlow if an operation has no float64 kernel.
   """
   definition = concrete.graph.as_graph_def()
-  # TensorFlow knows the bodies of loops by their names, in float32 too.
+  # TensorFlow finds the bodies of loops by name, and the float32 ones stay.
   names = [f.signature.name for f in definition.library.function]
   renamed = {name: f'{name}_float64_{next(_NUMBERS)}' for name in names}
   for node in definition.node:

@@ -24,12 +24,12 @@ def load_posterior(
 ) -> Posterior:
   """Returns a posterior that was saved; nothing is drawn.
 
-  A file holds draws, verdict, and the sampler with what it learned, but no
-  code. Give the model again, as to `sample_posterior`.
+  The file holds draws, verdict, and the learned sampler, but no code. Give the
+  model again, as to `sample_posterior`.
 
   Args:
     path: The file that `Posterior.save` wrote, or `posterior.npz` in the
-      `checkpoint_dir` of a call, which holds its draws so far.
+      `checkpoint_dir` of a call, which holds the draws of that call so far.
     model: The same joint distribution or log density.
     data: The same observed values, as in `sample_posterior`.
     init: For a density: the same structure. Starts are not used.
@@ -37,11 +37,12 @@ def load_posterior(
     **pins: The same observed values of a joint distribution.
 
   Returns:
-    A `Posterior`, whose `more` continues like that of the saved one.
+    A `Posterior`. Its `more` continues the saved chains.
 
   Warns:
-    UserWarning: If program or Python code of the model have changed since it
-      was saved, but log density and gradient agree where the chains are.
+    UserWarning: If the program or the Python code of the model has changed
+      since it was saved, but log density and gradient agree at the chains'
+      states.
 
   Raises:
     FileNotFoundError: If there is no such file.

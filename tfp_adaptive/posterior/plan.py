@@ -23,31 +23,34 @@ __all__ = [
   'may_look_again',
 ]
 
-NUM_PAIRS = 2000  # Pairs of state and gradient that choose a structure.
+NUM_PAIRS = 2000  # Pairs of state and gradient for choosing a structure.
 # Fewest and usual steps of the first adaptation.
 _FEWEST_STEPS, _FIRST_STEPS = 50, 1000
 _FIRST_COST = 8.0  # Assumed gradients per step of a structure not yet tried.
-# Each later adaptation is longer by this factor, and there are at most three.
+# Rounds of the phase 'improve' count from 0, see `Place`. Round 0 wants
+# `_FIRST_STEPS`, and each later round this many times more than the previous
+# round. There are at most `_NUM_ATTEMPTS` rounds.
 _GROWTH, _NUM_ATTEMPTS = 4, 3
 # Largest share of the remaining budget for one adaptation. The second value
 # applies when proposals diverge.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
-# Target acceptance if proposals diverge, and the least cost of a step assumed.
+# Target acceptance if proposals diverge, and least assumed cost of a step then.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
 # Gradients per draw of the block that follows an adaptation.
 _COST_OF_A_DRAW = 4.0
 
 
 class Place(NamedTuple):
-  """The position of a run: what its chains do next.
+  """What a run does next.
 
   Attributes:
-    attempt: Number of adaptations after the first.
-    phase: 'improve': another structure, or more steps to adapt; 'sample';
-      'done'.
-    may_adapt: Whether chains that are far from enough adapt again.
-    lacking: Gradients that were missing for the adaptation of this attempt, so
-      that it was left out. Otherwise 0.
+    attempt: Number of the round of adaptations after the first warm-up, from 0.
+    phase: 'improve', which may adapt another structure or adapt for longer;
+      'sample'; or 'done'.
+    may_adapt: Whether another round may follow if the draws are far from
+      enough.
+    lacking: Gradients that must be left for the adaptation of this round, if
+      the budget did not pay for it; else 0.
     is_brief: Whether all checks have passed, but the draws took less than half
       of the gradients.
   """
@@ -59,19 +62,19 @@ class Place(NamedTuple):
   is_brief: bool = False
 
   def sampling(self, lacking: float = 0.0) -> 'Place':
-    """Returns the place after an adaptation that was made or left out."""
+    """Returns the place after an adaptation that ended or was left out."""
     may_adapt = not lacking and self.attempt + 1 < _NUM_ATTEMPTS
     return Place(self.attempt, 'sample', may_adapt, lacking)
 
   def with_a_larger_budget(self) -> 'Place':
-    """Returns the place from which a run resumes with a larger budget."""
+    """Returns the place at which a run resumes with a larger budget."""
     if self.lacking:
       return Place(self.attempt)
     return self._replace(may_adapt=self.attempt + 1 < _NUM_ATTEMPTS)
 
 
 class Budget(NamedTuple):
-  """Gradients of each chain, and the draws to be made with them."""
+  """Gradients of each chain, and the number of draws to make with them."""
 
   max_gradients: float
   spent: float
@@ -79,7 +82,7 @@ class Budget(NamedTuple):
   num_chains: int
 
   def steps(self, num_steps: int, cost: float) -> int:
-    """Returns how many of the wanted steps may adapt.
+    """Returns how many of the wanted adapting steps the budget pays for.
 
     Args:
       num_steps: Steps that the adaptation wants.
@@ -96,14 +99,14 @@ class Budget(NamedTuple):
 
 
 class Evidence(NamedTuple):
-  """What the draws of chains say about their sampler.
+  """What the draws show about the sampler that made them.
 
   Attributes:
     before: The structure of the sampler.
-    asked: The structure that the draws ask for.
+    asked: The structure that `structure.choose` finds at these draws.
     diverge: Whether more proposals diverge than a verdict allows.
     cost: Gradients of one adapting step of these chains.
-    attempt: Number of adaptations after the first.
+    attempt: Number of the round of adaptations, see `Place`.
   """
 
   before: Choice
@@ -118,8 +121,8 @@ class Adaptation(NamedTuple):
 
   Attributes:
     choice: The structure.
-    num_steps: Steps that adapt; 0: the budget does not pay for them.
-    lacking: Gradients that the adaptation needs. 0 if the budget pays for them.
+    num_steps: Steps that adapt, or 0 if the budget does not pay for them.
+    lacking: Gradients that must be left for the adaptation, or 0 if they are.
   """
 
   choice: Choice
@@ -128,7 +131,7 @@ class Adaptation(NamedTuple):
 
 
 def look(budget: Budget) -> int:
-  """Returns the steps of the first adaptation.
+  """Returns the number of steps of the first warm-up, 'look'.
 
   Raises:
     ValueError: If the budget is too small for any adaptation.
@@ -143,7 +146,7 @@ def look(budget: Budget) -> int:
 
 
 def may_look_again(budget: Budget, num_steps: int) -> bool:
-  """Returns whether the budget pays for the first adaptation once more."""
+  """Returns whether the budget pays for repeating the first warm-up."""
   cost = _FIRST_COST / _LARGEST_SHARE
   return budget.steps(num_steps, cost) >= num_steps
 
@@ -151,8 +154,9 @@ def may_look_again(budget: Budget, num_steps: int) -> bool:
 def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
   """Returns the next adaptation, or `None` if the chains continue to draw.
 
-  A better structure adapts. Chains that have the best structure adapt again to
-  smaller steps if proposals diverge, or for longer if draws were not enough.
+  A new structure always adapts. With the same structure, chains adapt to
+  smaller steps if proposals diverge. Without divergences they adapt again only
+  in later rounds, for longer.
   """
   choice, cost = _aim(evidence)
   if choice is evidence.before:
@@ -169,10 +173,10 @@ def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
 def _aim(evidence):
   """Returns (structure, gradients that must be left for each adapting step).
 
-  The structure is `evidence.before` itself if the chains need nothing.
+  The structure is `evidence.before` itself if no adaptation is needed.
   """
   before, choice, share = evidence.before, evidence.asked, _LARGEST_SHARE
-  # Chains that hardly moved had cheaper steps than chains that move.
+  # Steps of chains that hardly moved were cheaper than those to come.
   cost = max(evidence.cost, _FIRST_COST)
   is_new = choice.name != before.name
   is_new |= set(choice.drivers) > set(before.drivers)
@@ -195,14 +199,14 @@ def _aim(evidence):
 def after_sampling(
   place: Place, converged: bool, is_far: bool, spent: float, ended_by: str
 ) -> tuple[Place, str]:
-  """Returns (place after sampling, what ended the run or '').
+  """Returns (place after sampling, reason why the run ended or '').
 
   Args:
-    place: The place before.
+    place: The place before sampling.
     converged: Whether the draws passed all checks.
-    is_far: Whether the draws are far from enough.
+    is_far: Whether the draws are far from enough, see `Verdict`.
     spent: Gradients so far.
-    ended_by: What has ended the run already, or ''.
+    ended_by: The reason if the run has ended already, or ''.
   """
   if is_far and place.lacking and not ended_by:
     thousands = -(-(spent + place.lacking) // 1000)
@@ -221,14 +225,14 @@ def is_brief(
 ) -> bool:
   """Returns whether draws took less than half of the gradients, and may resume.
 
-  All checks can pass before rare regions, such as a far tail, were visited
-  often enough.
+  All checks can pass before a chain has visited rare regions, such as a far
+  tail, often enough.
 
   Args:
     of_draws: Gradients since the chains adapted.
     spent: All gradients.
-    more: Gradients of the draws that would come next.
+    more: Gradients of the next draws.
     is_in_time: Whether there is time for the next draws.
-    most: The budget in gradients.
+    most: The budget of the run in gradients.
   """
   return is_in_time and spent + more <= most and 2.0 * of_draws < spent

@@ -16,10 +16,10 @@ _COLUMNS = {
 
 
 def plotted(names, values):
-  """Returns ArviZ's `PlotCollection`, a row for each number.
+  """Returns ArviZ's `PlotCollection`, with a row for each coordinate.
 
   Args:
-    names: Names of the numbers, d strings.
+    names: Names of the coordinates, d strings.
     values: [draws, chains, d].
   """
   plots = optional.load('arviz_plots', 'Posterior.plot', 'plots')

@@ -34,7 +34,7 @@ _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
 
 
 class Stage(NamedTuple):
-  """One line of the report: what was done, found and spent by each chain."""
+  """One line of the report: what was done and found, and its cost per chain."""
 
   name: str
   found: str
@@ -54,24 +54,25 @@ class Report(list):
 
 
 class Posterior:
-  """Draws of a posterior, what they are worth, and the sampler that made them.
+  """Draws of a posterior, the verdict on them, and the sampler that made them.
 
   Attributes:
     states: Draws in the model's own structure and supports, numpy,
       [draws, chains, event...] each.
-    unconstrained: The same as vectors, [draws, chains, d].
+    unconstrained: The draws as vectors in unconstrained space, [draws, chains,
+      d].
     trace: dict of [draws, chains]: `target_log_prob` in unconstrained space,
       `is_accepted`, `diverging`, ...
     verdict: `judge.verdict.Verdict`: the checks, coordinate by coordinate.
-    report: `Report`, a list of `Stage`: what was done and why, and what each
-      stage cost each chain.
+    report: `Report`, a list of `Stage`: what was done and why, and the cost of
+      each stage for each chain.
     thinning: Steps of a chain between two draws.
     num_gradients: Gradients that each chain computed in all stages.
     ended_by: What ended the run before all checks passed, or ''.
   """
 
   def __init__(self, problem, chains, report, min_ess, ended_by=''):
-    """Judges draws; `sample_posterior` calls it, users do not.
+    """Judges draws. `sample_posterior` calls it.
 
     Args:
       problem: `problem.Problem`.
@@ -82,7 +83,7 @@ class Posterior:
     """
     self._problem, self._chains = problem, chains
     if chains.num_blocks:
-      # The density is recorded now, before anybody changes it.
+      # The density is recorded now, before the user's program can change it.
       saved.record(problem, chains)
     self._min_ess, self.ended_by = min_ess, ended_by
     self.report = Report(report)
@@ -126,14 +127,14 @@ class Posterior:
   def rounding_noise(self) -> float | None:
     """Rounding noise of the log density in nats, measured after adapting.
 
-    `None` if the run ended before the measurement.
+    It is `None` if the run ended before the measurement.
     """
     noise = self._chains.noise
     return None if noise is None else noise.nats
 
   @property
   def coordinate_names(self) -> list[str]:
-    """Names of all numbers, `theta[3]`, in the order of `summary`'s rows."""
+    """Names of all coordinates, `theta[3]`, in the order of `summary`."""
     return list(self._values[0])
 
   @property
@@ -154,8 +155,8 @@ class Posterior:
     Ctrl-C ends the call, which then returns the draws so far.
 
     Args:
-      num_draws: A positive int, the number of draws to add to each chain. They
-        are as far apart as the earlier ones.
+      num_draws: A positive int, the number of draws to add to each chain. The
+        thinning does not change.
 
     Raises:
       ValueError: If `num_draws` is not positive, or if the log density has
@@ -197,7 +198,7 @@ class Posterior:
 
     Args:
       path: The file, whose name usually ends in `.npz`. It is written whole or
-        not at all; its folder is made.
+        not at all. Its folder is created.
 
     Raises:
       OSError: If the file cannot be written.
@@ -217,14 +218,13 @@ class Posterior:
     """Draws new data, once for each draw of the unknowns.
 
     Data are the parts that have values and depend on the unknowns. Other parts,
-    such as covariates or a known scale, keep their values. A part on which an
-    unknown depends keeps its value too. `tfd.Deterministic` parts are computed
-    again.
+    such as covariates or a known scale, keep their values. So do parts on which
+    an unknown depends. `tfd.Deterministic` parts are computed again.
 
     Args:
       seed: int or [2] int32.
       model: Another `tfd.JointDistribution` with the same unknowns, for example
-        with other covariates. It may pin other values of parts that are no
+        with other covariates. It may pin other values of parts that are not
         data. `None`: the model that was sampled.
 
     Returns:
@@ -282,8 +282,8 @@ class Posterior:
 
     Returns:
       dict of name -> [draws, chains, ...], numpy: a log density for each number
-      that the model draws independently, given the unknowns. Covariates and
-      other values that depend on no unknown are left out.
+      that the model draws independently, given the unknowns. Observed values
+      that depend on no unknown, such as covariates, are left out.
 
     Raises:
       ValueError: If a log density was sampled, or the joint distribution has no
@@ -313,18 +313,18 @@ class Posterior:
     """Returns the draws as an ArviZ `DataTree`.
 
     The groups are `posterior`, `sample_stats` (with `lp` in unconstrained
-    space) and `observed_data`, the pinned values. Parts with the names of
-    dimensions, `chain` and `draw`, become `chain_` and `draw_`. A slash in a
-    name becomes `_`.
+    space) and `observed_data`, the pinned values. Parts named `chain` and
+    `draw` become `chain_` and `draw_`, because these are names of dimensions. A
+    slash in a name becomes `_`.
 
     Args:
       predictive: Whether to add the groups posterior_predictive and
         log_likelihood, see the methods of these names. If no prior is flat, the
         groups prior and prior_predictive are added too.
-      coords: dict of dimension -> its labels, added to the labels that were
-        passed to `sample_posterior`.
+      coords: dict of dimension -> its labels, in addition to the labels that
+        `sample_posterior` received.
       dims: dict of name -> names of its dimensions, without chain and draw,
-        added in the same way.
+        also in addition.
 
     Raises:
       ValueError: See `posterior_predictive`.
@@ -356,7 +356,7 @@ class Posterior:
     )
 
   def summary(self) -> pandas.DataFrame:
-    """Returns moments, quantiles and diagnostics, a row for each number.
+    """Returns moments, quantiles and diagnostics, a row for each coordinate.
 
     Rows are named as in `coordinate_names`. The columns bulk and tail are
     effective sample sizes, in draws.
@@ -381,8 +381,8 @@ class Posterior:
     """Returns `summary` as text.
 
     Args:
-      max_rows: Rows of the table. If there are more, it shows the first ones
-        and those of the largest R-hat.
+      max_rows: Rows of the table. If there are more coordinates, it shows the
+        first rows and those of the largest R-hat.
     """
     columns = self.summary()
     rows = self._rows_to_show(columns, max_rows)
@@ -403,11 +403,11 @@ class Posterior:
   def plot(self, max_rows: int = _MOST_ROWS) -> Any:
     """Plots estimates, ranks and traces in one figure.
 
-    If chains agree, their ranks stay inside the gray band 99 times in 100.
+    If chains agree, 99 % of their ranks stay inside the gray band.
 
     Args:
-      max_rows: Rows of the figure, one for each number. If there are more, it
-        shows the first ones and those of the largest R-hat.
+      max_rows: Rows of the figure, one for each coordinate. If there are more,
+        it shows the first rows and those of the largest R-hat.
 
     Returns:
       The `arviz_plots.PlotCollection`; `.savefig(path)` writes it to a file.
@@ -432,7 +432,7 @@ class Posterior:
     return {group: _variables(parts) for group, parts in groups.items()}
 
   def _rows_to_show(self, columns, max_rows):
-    """Returns rows to show: the first ones and those of the largest R-hat."""
+    """Returns rows to show: the first rows and those of the largest R-hat."""
     rows = np.arange(len(columns))
     if len(rows) <= max_rows:
       return rows
@@ -471,7 +471,7 @@ class Posterior:
     }
 
   def _drawn(self, model):
-    """Returns `_flat` without computed parts, and the names of those parts."""
+    """Returns `_flat` without computed parts, and the computed parts' names."""
     flat = self._flat()
     computed = data.computed(model) & set(flat)
     return {n: rows for n, rows in flat.items() if n not in computed}, computed
@@ -559,14 +559,14 @@ def _variables(states, names=None):
 
 
 def _cell(column, value):
-  """Returns a number of the table as text."""
+  """Returns the text of a cell of the table."""
   if column in ('bulk', 'tail'):
     return f'{value:.0f}'
   return f'{value:.3f}' if column == 'R-hat' else f'{value:.4g}'
 
 
 def _aligned(columns):
-  """Returns lines of columns of text, as wide as their widest cell needs."""
+  """Returns lines of text from columns, each as wide as its widest cell."""
   names, *others = columns
   width = max(map(len, names))
   widths = [max(_COLUMN_WIDTH, 2 + max(map(len, c))) for c in others]

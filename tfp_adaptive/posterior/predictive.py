@@ -1,7 +1,7 @@
 """Predictive draws of a joint distribution, and log densities of its data.
 
-The functions work draw by draw. They put the unknowns of one draw into the
-model, which then has a distribution for each part.
+The functions work draw by draw. With the unknowns of one draw, the model has a
+distribution for each other part.
 """
 
 import warnings
@@ -36,10 +36,11 @@ def simulated(model, unknowns, seed, given=None, computed=()):
     seed: int or [2] int32.
     given: dict of name -> value, for parts that keep their values. Names that
       the model does not have are ignored.
-    computed: Names of parts that are functions of others, and no data.
+    computed: Names of parts that are functions of other parts, and not data.
 
   Raises:
-    ValueError: If the model has no such parts, or parts of other shapes.
+    ValueError: If no part is left to draw, or unknowns or given values do not
+      fit the model.
   """
   names = _checked_names(model, unknowns)
   given = {name: v for name, v in (given or {}).items() if name in names}
@@ -94,17 +95,17 @@ def prior_draws(model, given, num_draws, seed):
 def fixed(model, unknowns, values, computed=()):
   """Returns dict of the values that stay fixed when data are simulated.
 
-  A value is fixed if its distribution depends on no unknown, or if an unknown
-  depends on the value.
+  A value is fixed if its distribution depends on no unknown, or if the
+  distribution of an unknown depends on it.
 
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
-    values: dict of name -> value, for parts that are no unknowns.
+    values: dict of name -> value, for parts that are not unknowns.
     computed: As in `simulated`.
 
   Raises:
-    ValueError: If the model has no such unknowns, or pins an unknown.
+    ValueError: If the model lacks one of the unknowns, or pins one.
   """
   if not values:
     return {}
@@ -135,7 +136,7 @@ def depending(model, unknowns, values):
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
-    values: dict of name -> value, for parts that are no unknowns.
+    values: dict of name -> value, for parts that are not unknowns.
   """
   names = _checked_names(model, unknowns)
   below = _below(_children(model, names), unknowns)
@@ -154,7 +155,7 @@ def _below(children, names):
 def _children(model, names):
   """Returns dict of name -> the other parts whose distribution depends on it.
 
-  The graph of the parts' densities shows it; nothing is computed.
+  The graph of the parts' densities shows which these are. Nothing is computed.
   """
   shapes, dtypes = (
     dict(zip(names, data.in_order(structure)[1]))
@@ -186,7 +187,7 @@ def _children(model, names):
 
 
 def _check_shapes(model, names, given):
-  """Refuses values whose shape is another one in the model."""
+  """Refuses values whose shape differs from that in the model."""
   events = dict(zip(names, data.in_order(model.event_shape)[1]))
   for name, value in given.items():
     pairs = zip(tf.nest.flatten(events[name]), tf.nest.flatten(value))
@@ -211,13 +212,13 @@ def log_likelihood(model, unknowns, observed, of=None):
   """Returns dict of name -> [n, ...]: log densities of data, given unknowns.
 
   There is one log density for each number that is independent of the others,
-  given the unknowns. To find them, `tfd.Sample` and `tfd.Independent` are taken
-  apart.
+  given the unknowns. To find these numbers, `tfd.Sample` and `tfd.Independent`
+  are replaced by their inner distributions.
 
   Args:
     model: As in `simulated`.
     unknowns: As in `simulated`.
-    observed: dict of name -> all values of the model.
+    observed: dict of name -> value, for all observed parts of the model.
     of: Names of the data; `None`: all names of `observed`.
   """
   names = _checked_names(model, unknowns)
@@ -235,7 +236,7 @@ def log_likelihood(model, unknowns, observed, of=None):
 
 
 def _checked_names(model, unknowns):
-  """Returns the names of all parts; refuses unknowns that the model lacks."""
+  """Returns the names of all parts; refuses unknowns that do not fit."""
   names, events = data.parts_and_events(model)
   for name, values in unknowns.items():
     if name not in names:
@@ -257,7 +258,7 @@ def _for_each(function, unknowns):
   """Returns dict of the results of a function for all draws, [n, ...].
 
   Args:
-    function: (index, dict of one draw) -> dict of Tensors.
+    function: (index of a draw, dict of its unknowns) -> dict of Tensors.
     unknowns: dict of name -> [n, event...].
   """
 
@@ -283,12 +284,12 @@ def _for_each(function, unknowns):
 def _pointwise(law, value, num_front=0):
   """Returns log densities of all numbers that are drawn independently.
 
-  A joint distribution inside of the model has a dict of its parts.
+  For a joint distribution inside the model, the result is a dict by part.
 
   Args:
     law: A distribution.
     value: [..., batch..., event...].
-    num_front: Axes of the value before the batch of the distribution.
+    num_front: Number of axes before those of the distribution's batch.
   """
   if isinstance(law, tfd.JointDistribution):
     names, _ = data.parts_and_events(law)
@@ -299,8 +300,9 @@ def _pointwise(law, value, num_front=0):
     return _pointwise(law.distribution, value, num_front)
   if not isinstance(law, tfd.Sample):
     return law.log_prob(value)
-  # The value is [..., batch..., sample..., event...]. Sample axes move in front
-  # of the batch for the inner distribution, and back after it.
+  # The value is [..., batch..., sample..., event...]. The inner distribution
+  # needs the sample axes before the batch. Afterwards they return to their
+  # place.
   inner = law.distribution
   begin, to = num_front, num_front + inner.batch_shape.rank
   end = len(value.shape) - inner.event_shape.rank
@@ -310,7 +312,7 @@ def _pointwise(law, value, num_front=0):
 
 
 def _swapped(value, begin, to, end):
-  """Returns a Tensor with axes to, ..., end - 1 before begin, ..., to - 1."""
+  """Swaps two adjacent blocks of axes, [begin, to) and [to, end)."""
   axes = list(range(len(value.shape)))
   order = axes[:begin] + axes[to:end] + axes[begin:to] + axes[end:]
   return tf.transpose(value, order)

@@ -21,13 +21,13 @@ from tfp_adaptive.posterior.posterior import Stage
 
 __all__ = ['Kept', 'RunFile']
 
-# Shortest time between two files, in seconds and in multiples of the time that
-# the last file took. Large draws take long to write.
+# Least seconds from one file to the next, and the same as a multiple of the
+# time for writing the last file. Large draws take long to write.
 _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0
 
 
 class Kept(NamedTuple):
-  """State of an earlier call, and whether this call has a larger budget."""
+  """What an earlier call left, and whether this call has a larger budget."""
 
   chains: Any
   report: list
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
 
 
 class RunFile:
-  """`posterior.npz` in a `checkpoint_dir`, or nothing without a folder."""
+  """`posterior.npz` in a `checkpoint_dir`; does nothing without a folder."""
 
   def __init__(self, problem, settings):
     """Traces the density of a `Problem`; reads and writes no file yet."""
@@ -44,28 +44,29 @@ class RunFile:
     self._path = self.folder('posterior.npz')
     self._next = time.monotonic() + _SECONDS
     if self._path is not None:
-      # It is traced now, because Python code in a density may count its calls.
-      # Errors are left to the first stage, which explains them.
+      # The density is traced now, because Python code in it may count its
+      # calls. Errors are left to the first stage, which explains them.
       with contextlib.suppress(Exception):
         saved.traced(problem, settings.num_chains)
 
   @property
   def is_due(self):
-    """Whether the last file is old enough for another one."""
+    """Whether it is time to write the next file."""
     return time.monotonic() > self._next
 
   def folder(self, name):
-    """Returns a path beside the file, or `None`."""
+    """Returns a path in `checkpoint_dir`, or `None` without a folder."""
     folder = self._settings.checkpoint_dir
     return pathlib.Path(folder) / name if folder else None
 
   def budget(self, number):
-    """Returns the budget in gradients from which an adaptation takes its share.
+    """Returns the `max_gradients` of which an adaptation takes its share.
 
-    An adaptation that was cut off keeps its plan, whatever the budget is now.
+    An adaptation that was cut off keeps the budget with which it began, even if
+    the present budget differs.
 
     Raises:
-      ValueError: If the file of the plan is damaged.
+      ValueError: If the file that holds this budget is damaged.
     """
     plan, state = map(self.folder, _plan_and_state(number))
     if plan is None or not (plan.exists() and state.exists()):
@@ -76,7 +77,7 @@ class RunFile:
       raise checkpoint.damaged(plan, error) from error
 
   def begin(self, number):
-    """Writes the budget from which an adaptation takes its share."""
+    """Writes the budget of which an adaptation takes its share."""
     plan, _ = map(self.folder, _plan_and_state(number))
     if plan is None:
       return
@@ -86,9 +87,9 @@ class RunFile:
       archive.write(plan, archive.seal_text(planned))
 
   def identity_of_stage(self, choice, num_steps, starts):
-    """Returns the values in which two calls must agree to share an adaptation.
+    """Returns the values that two calls must share to resume an adaptation.
 
-    `run_identity` compares them.
+    `run_identity` compares the values.
 
     Args:
       choice: `structure.Choice`.
@@ -119,7 +120,7 @@ class RunFile:
 
     Args:
       chains: `chains.Chains`.
-      report: List of `Stage`, with the unfinished stage of sampling.
+      report: List of `Stage`, including the unfinished stage 'sample'.
       place: `Place`.
       ended_by: What ended the run, or ''.
     """
@@ -140,7 +141,7 @@ class RunFile:
         run=self._identity(),
         max_gradients=self._settings.max_gradients,
       )
-    except OSError as error:  # The draws matter more than their file.
+    except OSError as error:  # Keep the draws, even without a file.
       warnings.warn(
         f'{self._path} cannot be written ({error.strerror or error}). Draws '
         'made from now on are lost if the call is cut off. Make room for the '
@@ -170,7 +171,7 @@ class RunFile:
     return Kept(chains, report, place, is_richer)
 
   def _identity(self):
-    """Returns dict of values in which two calls must agree to be one run."""
+    """Returns dict of values that two calls must share to be one run."""
     starts = self._problem.draw_starts(self._settings.num_chains, (0, 0))
     digest = hashlib.sha256(np.asarray(starts).tobytes()).hexdigest()
     return dict(self._settings.identity(), init=digest[:8])

@@ -2,13 +2,13 @@
 
 This file checks the arguments; `stages.py` runs the stages of the report:
 
-starts     Starts are drawn until all have a finite density.
+starts     Each chain gets a start with a finite density.
 look       The first warm-up: HMC learns a matrix by the Fisher divergence.
-structure  Pairs of states and gradients compare matrices and maps.
-adapt      The best structure adapts if the chains do not have it yet.
-sample     Chains draw until all checks pass and half of the gradients went
-           to draws, as far as the budget pays. Chains that are far from
-           passing adapt again, for longer.
+structure  Matrices and maps are compared on pairs of states and gradients.
+adapt      The best structure adapts, unless the chains have it already.
+sample     Chains draw until all checks pass and half of the gradients were
+           spent on draws, or the budget ends. If the checks are far from
+           passing, the chains adapt again, for longer.
 """
 
 import inspect
@@ -60,56 +60,56 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
 ) -> Posterior:
   """Samples a posterior; nothing has to be chosen.
 
-  The call finds starts, scales, trajectory lengths, the number of steps and
-  the structure of the sampler. The structure is a matrix, or a map if scales
-  change from place to place. All are learned from states and gradients that
-  the chains compute anyway.
+  The call finds starts, scales, trajectory lengths, the number of steps and the
+  structure of the sampler. The structure is a matrix, or a map if the scales of
+  some coordinates depend on others. All are learned from states and gradients
+  that the chains compute anyway.
 
   The run stops when every coordinate has R-hat below 1.01 and `min_ess`
-  effective draws in bulk and tails. At least half of all gradients go to draws
-  if `max_gradients` and `max_seconds` pay for them. Otherwise the verdict says
-  what failed.
+  effective draws in bulk and tails, and at least half of all gradients were
+  spent on draws. If `max_gradients` or `max_seconds` ends the run first, the
+  verdict names the checks that failed.
 
   Args:
-    model: One of three kinds. A `tfd.JointDistribution`, whose data are given
-      by name, in `data` or by `experimental_pin`. A model in JAX, NumPyro, PyMC
-      or NumPy that a function of `tfpa.models` returned. A differentiable log
+    model: One of three kinds. A `tfd.JointDistribution`, with data given by
+      name, in `data` or by `experimental_pin`. A model in JAX, NumPyro, PyMC or
+      NumPy that a function of `tfpa.models` returned. A differentiable log
       density, called as TFP calls it: parts [chains, event...] -> [chains].
     data: Observed values of a joint distribution, a mapping from names of its
-      parts. Use it for parts whose names are also options, such as `seed` and
-      `init`. Other data may be keywords instead.
+      parts. Use it for parts with the name of an option, such as `seed` or
+      `init`. Other data may also be keywords.
     num_draws: Draws of each chain to return, an int of at least 100. If these
       draws are not enough, the chains run on and are thinned by 2, 4, ... If
       the budget ends in between, the extra draws are returned too.
-    num_chains: Number of chains, at least 2. Take 4 or more, because R-hat
-      says little about fewer.
+    num_chains: Number of chains, at least 2. Use 4 or more, because R-hat says
+      little about fewer chains.
     seed: Int, pair of ints or [2] int Tensor. The same seed gives the same
       draws.
     init: For a density: its unknowns, as a structure of a `tf.TensorSpec` of
       each event, or of starts [chains, event...]. For a joint distribution:
-      starts of its unknowns, by name; `None`: they are drawn.
+      starts of its unknowns, by name, or `None` to draw the starts.
     bijectors: For a density: bijectors onto the supports, in the structure of
-      `init` or as a dict by name. Unknowns without a bijector are real.
+      `init` or as a dict by name. Unknowns without a bijector are unbounded.
     min_ess: Effective draws that every coordinate must have.
     max_gradients: Gradients that every chain may compute, warm-up included. A
       run may exceed the budget, because an adaptation is planned before its
       cost is known.
     max_seconds: Seconds that the call may take, warm-up included; `None`: no
       limit. A compilation is not interrupted.
-    jit_compile: Whether XLA compiles the steps. `None`: yes, except for a
-      density that XLA cannot compile (determinants, Python code) or is slow at
-      (factors of large matrices on a CPU). The report gives the reason.
+    jit_compile: Whether XLA compiles the steps. `None`: yes, unless XLA cannot
+      compile the density (determinants, Python code) or is slow at it (factors
+      of large matrices on a CPU). The report gives the reason.
     progress: Whether to write progress to stderr. If the program has set up
       `logging`, the stages go to the logger `tfp_adaptive` instead.
     callback: Function that is called several times a second while chains run.
       Its argument has `phase`, `step`, `num_steps` and `accept_rate` of the
       stage. If it returns true, the run ends as after Ctrl-C. With
       `callback=lambda _: event.is_set()` another thread can end the run.
-    checkpoint_dir: Folder from which the same call resumes if it was cut off.
-      Every block of adapting steps is written to it, and the draws every 20
-      seconds, or less often if they take long to write. A run that
-      `max_gradients` or `max_seconds` ended resumes with a larger value.
-      `None`: nothing is written.
+    checkpoint_dir: Folder from which the same call resumes if it was cut off. A
+      warm-up is saved every 250 steps or more often. Draws are saved every 20
+      seconds, or less often if this takes long. A run that `max_gradients` or
+      `max_seconds` ended resumes with a larger value. `None`: nothing is
+      written.
     dtype: Dtype of the computation: tf.float64, or tf.float32 for a float32
       model. `None`: float64 on a CPU, the model's own dtype on an accelerator.
       A CPU computes float32 models in float64 too, because rounding in float32
@@ -122,17 +122,17 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
 
   Returns:
     A `Posterior`. Print it for the verdict; it has `states`, `draws`,
-    `converged`, `report`, `kernel` and `more`. An interrupt (Ctrl-C) ends
-    the run, not the call: the draws so far are returned, or the states that
-    the warm-up had reached. An interrupt before the warm-up ends the call.
+    `converged`, `report`, `kernel` and `more`. After an interrupt (Ctrl-C)
+    during or after the warm-up, the call returns the draws so far, or the last
+    states of the warm-up. Before the warm-up, an interrupt raises.
 
   Raises:
     TypeError: If the model is none of these kinds.
     ValueError: If an argument is not allowed, a latent variable is discrete,
       the density is not one number for each chain, no start has a finite
       density, or `checkpoint_dir` is damaged or belongs to another run.
-    RuntimeError: If another run writes to `checkpoint_dir`, if no run can, or
-      if the process was forked after TensorFlow had run.
+    RuntimeError: If another run writes to `checkpoint_dir`, if no run can write
+      there, or if the process was forked after TensorFlow had run.
 
   Example:
     tfd = tfp.distributions
@@ -169,7 +169,7 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
 
 
 def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
-  """Refuses numbers with which no run could draw or be judged."""
+  """Refuses numbers with which no run could draw or pass its checks."""
   counts = dict(num_draws=(num_draws, 100), num_chains=(num_chains, 2))
   for name, (given, least) in counts.items():
     if not isinstance(given, (int, np.integer)) or given < least:

@@ -1,9 +1,9 @@
 """Writes and reads the file of a posterior: draws, verdict and sampler.
 
-The file does not hold the model, which is code and is given again. It records
-three facts about the density instead: a digest of the program, a digest of
-Python code that the program calls, and values and gradients at three points.
-The values show a change of anything that program and code read from outside.
+The file does not hold the model, which is code and must be given again. It
+records three facts about the density instead: a digest of its program, a digest
+of Python code that the program calls, and values and gradients at three points.
+The values reveal changes of anything that program and code read from outside.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _KIND = 'posterior'
 
 
 class _Density(NamedTuple):
-  """A traced density, with digests of its program and code as they are now."""
+  """A traced density, with digests of its program and code at that time."""
 
   # [chains, d] -> dict of values [chains] and gradients [chains, d].
   evaluate: Callable
@@ -129,8 +129,8 @@ def restore(
     arrays: The arrays that `read` returned.
     problem: The `Problem` of the same model.
     reports: `progress.Reports`.
-    may_differ: Whether another program of the density with the same values is
-      reported by a warning. Otherwise it is refused.
+    may_differ: Whether to warn instead of raise if the density is another
+      program with the same values.
 
   Raises:
     ValueError: If the file belongs to another model, data or version.
@@ -192,16 +192,17 @@ def _digests(problem):
 
 
 def record(problem: Problem, chains: chains_lib.Chains) -> _Recorded:
-  """Returns the `_Recorded` density of chains; records it if there is none yet.
+  """Returns the `_Recorded` density of chains, and records it if necessary.
 
-  It is recorded soon after the draws, before anybody can change the density.
+  It is recorded soon after the draws, before the user's program can change it.
   """
   if chains.recorded_density is None:
     density = traced(problem, chains.draws.shape[1])
     deviations = np.std(chains.draws, axis=(0, 1), dtype=np.float64)
     # The user's density has the dtype of the model.
     state = np.asarray(chains.state, problem.dtype.as_numpy_dtype)
-    # If a coordinate never moved, its points differ by a part of its size.
+    # If a coordinate never moved, its deviation is replaced by a share of its
+    # size.
     size = np.max(np.abs(state), axis=0)
     scale = np.where(deviations > 0.0, deviations, 0.1 * size + 0.01)
     points = probe.points(tf.constant(state), scale)
@@ -217,11 +218,11 @@ def record(problem: Problem, chains: chains_lib.Chains) -> _Recorded:
 def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
   """Refuses a density that has changed since the draws were made.
 
-  The user's density is traced again, because a traced function keeps the
-  values that Python variables had.
+  The user's density is traced again, because an earlier trace keeps the old
+  values of Python variables.
 
   Raises:
-    ValueError: If its program, values or gradients differ.
+    ValueError: If the density's program, values or gradients differ.
   """
   saved = record(problem, chains)
   now = density_lib.source.__wrapped__(
@@ -242,8 +243,8 @@ def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
 def _check_density(path, saved, given, may_differ):
   """Refuses a density with other values or another program.
 
-  The program counts, because a changed prior may have about the same values
-  where the chains are and other values elsewhere.
+  The program is compared too. A changed prior may have about the same values at
+  the chains' states, and other values elsewhere.
   """
   words = _changed_numbers(saved, given)
   if words:

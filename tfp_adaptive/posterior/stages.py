@@ -1,7 +1,8 @@
 """The stages of `sample_posterior`, and how a call resumes them.
 
-`Run` keeps the report and the budget. `plan.py` decides which stage comes next,
-`chains.py` runs the steps, and `run_file.py` writes what a call resumes from.
+`Run` keeps the report and the budget. `plan.py` decides which stage follows,
+`chains.py` runs the steps, and `run_file.py` writes the file from which a call
+resumes.
 """
 
 import contextlib
@@ -30,8 +31,8 @@ from tfp_adaptive.posterior.structures import structure
 
 __all__ = ['Run']
 
-_LOOKS_AGAIN = (11, 21)  # Numbers of repeated warm-ups if chains were lost.
-_NOTABLE_NOISE = 0.01  # Nats of rounding that the report names.
+_LOOKS_AGAIN = (11, 21)  # Seed numbers of repeated first warm-ups.
+_NOTABLE_NOISE = 0.01  # Least rounding noise in nats that is reported.
 
 
 class Run:
@@ -44,9 +45,9 @@ class Run:
     self._report = []
     self._ended_by = ''
     self._place = plan.Place()
-    self._sampling = None  # Gradients and time before the stage 'sample'.
+    self._sampling = None  # Gradients and time at the start of 'sample'.
     self._is_file_final = False  # Whether later draws are no longer written.
-    self._is_unjudged = False  # Whether chains came full from a file.
+    self._is_unjudged = False  # Whether loaded chains are full and not judged.
     self._with_xla = None  # (Whether XLA compiles, words), once chosen.
     self._file = run_file.RunFile(problem, settings)
     self._density = None  # `Density`, once it is traced.
@@ -80,7 +81,7 @@ class Run:
             self._spent,
             self._ended_by,
           )
-        # An adaptation that was cut off is planned again by another call.
+        # If the adaptation was cut off, another call plans it again.
         if not (self._ended_by and self._place.phase == 'improve'):
           self._save(chains)
       except KeyboardInterrupt:
@@ -90,7 +91,7 @@ class Run:
     return posterior
 
   def _look(self):
-    """Returns `Chains` that made the first warm-up, from drawn starts."""
+    """Returns `Chains` that made the first warm-up from drawn starts."""
     starts = self._starts()
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
@@ -151,13 +152,13 @@ class Run:
     return self._with_xla
 
   def _placed(self, chains):
-    """Returns chains to sample with, and notes whether they may adapt again."""
+    """Returns chains to sample with, and sets the next place of the run."""
     attempt, begin = self._place.attempt, time.monotonic()
     try:
       found, lacking = self._improved(chains, attempt)
     except checkpoint.CheckpointError:
       raise
-    except Exception as error:  # The draws so far are worth more than an error.
+    except Exception as error:  # Keep the draws so far.
       found, lacking = chains, 0.0
       self._note('adapt', f'failed: {_message(error)}', 0, begin)
     if self._is_late and found is chains:
@@ -171,11 +172,12 @@ class Run:
     return found
 
   def _improved(self, chains, attempt):
-    """Returns (chains, missing).
+    """Returns (chains, lacking).
 
-    The chains have the structure and the steps that their draws ask for, or are
-    the given chains if nothing better is affordable. `missing` is the number of
-    gradients that a better adaptation needs from now on, or 0.
+    The chains have adapted to the structure and steps that `plan.adaptation`
+    asks for, or are the given chains if no adaptation is needed or affordable.
+    `lacking` is the number of gradients that must be left for a better
+    adaptation, or 0.
     """
     if self._is_late:
       return chains, 0.0
@@ -198,7 +200,7 @@ class Run:
     ), 0.0
 
   def _budget(self, number):
-    """Returns the `plan.Budget` that bounds the steps of an adaptation."""
+    """Returns the `plan.Budget` for an adaptation."""
     settings = self._settings
     most = self._file.budget(number)
     return plan.Budget(
@@ -269,7 +271,7 @@ class Run:
   def _choice(self, chains, attempt):
     """Returns the best structure, or an exchange if chains stay apart.
 
-    Chains that have not arrived are left out of both tests.
+    Chains that have not arrived are left out of the choice and of `are_apart`.
     """
     before = chains.choice
     if modes.is_exchange(before.part):
@@ -285,7 +287,7 @@ class Run:
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 
   def _choose(self, chains):
-    """Returns the `Choice` by states and gradients at the chains' draws."""
+    """Chooses the structure from the draws and the gradients there."""
     begin, before = time.monotonic(), self._density.num_calls
     by_chain = np.swapaxes(chains.draws, 0, 1)[~chains.is_lost]
     rows = by_chain.reshape(-1, by_chain.shape[-1])
@@ -315,7 +317,7 @@ class Run:
           self._fill_or_keep(chains)
         self._is_unjudged = False
         stage = self._stage(chains)
-        # Judging takes longer than drawing if the model is small.
+        # Judging a small model takes longer than drawing.
         is_brief = self._place.is_brief and self._is_brief(chains, stage)
         if is_brief and not self._ended_by:
           continue
@@ -383,8 +385,8 @@ class Run:
       if chains.gradients_to_go_on > left:
         chains.extend_by_a_block()  # Draws for the rest of the budget.
       if chains.fitting(self._seconds_left()) < chains.block_size:
-        # The file keeps the draws before this shorter block, so that a call
-        # that resumes draws the block whole, as if there were no limit.
+        # The file keeps the draws before this shorter block. A call that
+        # resumes can then draw the whole block, as without a limit.
         self._save(chains, self._stage(chains))
         self._is_file_final = True
       chains.run_block(self._seconds_left())
@@ -396,7 +398,7 @@ class Run:
 
     Args:
       chains: `Chains`.
-      stage: The stage 'sample' so far, which has the seconds of a gradient.
+      stage: The stage 'sample' so far. It gives the seconds for a gradient.
     """
     settings, more = self._settings, chains.gradients_to_go_on
     spent = self._spent + stage.num_gradients
