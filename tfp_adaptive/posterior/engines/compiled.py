@@ -47,12 +47,12 @@ class CompiledEngine:
 
   @property
   def cost(self):
-    """Gradients of a step on average, once nothing adapts."""
+    """Mean number of gradients of a step after the adaptation."""
     return learned.cost_per_step(self.kernel, False, self.results).gradient
 
   @property
   def cost_of_adapting(self):
-    """Gradients of an adapting step on average."""
+    """Mean number of gradients of an adapting step."""
     return learned.cost_per_step(self.kernel, True, self.results).gradient
 
   @property
@@ -74,7 +74,7 @@ class CompiledEngine:
     """Adapts, then draws; returns the `Recorded` draws.
 
     Args:
-      num_draws: Draws of each chain. Later blocks have at most as many.
+      num_draws: Draws of each chain. Later blocks have at most as many draws.
       run: `recorded.Options`.
     """
     self._block_size, self._reports = num_draws, run.reports
@@ -108,7 +108,7 @@ class CompiledEngine:
     Args:
       num_draws: Draws of each chain.
       steps_per_draw: Steps from one draw to the next.
-      number: Number of this call, from 1, which selects its noise.
+      number: Number of this call, from 1. The seed of the block depends on it.
     """
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
@@ -118,7 +118,7 @@ class CompiledEngine:
         self.results,
         num_draws,
         steps_per_draw - 1,
-        # Negative numbers give other noise than that of the first block.
+        # Negative numbers give noise that differs from that of `start`.
         random.fold_in(self.seed, -number),
         self._block_size,
         jit_compile=self.with_xla,
@@ -142,8 +142,8 @@ class CompiledEngine:
   def load(self, header, arrays, reports=progress.SILENT):
     """Restores the state that `to_saved` returned."""
     leaves = [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
-    # The first leaf is the state. The others are the kernel results, whose
-    # structure is that of any results.
+    # The first leaf is the state. The others are the kernel results, which have
+    # the structure of `bootstrap_results`.
     self.states = leaves[0]
     with block_fits.promised(self.kernel):
       like = self.kernel.bootstrap_results(self.states)

@@ -1,16 +1,17 @@
-"""Hamiltonian Monte Carlo that learns on the host, around one program.
+"""Hamiltonian Monte Carlo whose adaptation runs in NumPy, on the host.
 
-A program that learns takes longer to compile than most posteriors take to
-sample. Here one small program takes the steps, and all that is learned is data
-for it, see `program`. NumPy does the learning.
+Compiling a kernel with its adaptation takes longer than sampling most
+posteriors. Here only the steps are compiled, see `program`. All that NumPy
+learns is an argument of this program.
 
 The sampler is that of `fisher_divergence_hamiltonian` and
-`transport_adaptive_hamiltonian`. It first searches a scale. Then the step size
-follows the acceptance, and a matrix or a map is fitted now and then.
-Trajectories get the lengths with the most effective draws per gradient.
+`transport_adaptive_hamiltonian`. It first searches for a scale. Then the step
+size follows the acceptance, and a matrix or a map is fitted at growing
+intervals. Trajectories get the lengths with the most effective draws per
+gradient.
 
-The noise of a step depends only on the seed and the number of the step, so
-several calls take the same steps as one.
+The noise of a step depends only on the seed and the number of the step, so it
+does not matter how steps are divided into calls.
 """
 
 import pathlib
@@ -29,13 +30,13 @@ from tfp_adaptive.posterior.engines import recorded
 
 __all__ = ['HostEngine']
 
-_DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
+_DIVERGENCE = -1000.0  # Largest log acceptance ratio of a divergence.
 _MOST_TRIALS = 100  # The first scale is searched from 2^-100 to 2^100.
 _RATE, _FIRST_RATE = 0.0075, 0.5  # Rates of the step size, see `_learn`.
-# An adaptation is saved after so many steps, or so many seconds.
+# An adaptation is saved after this many steps or seconds, whichever is sooner.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
-_SECONDS_OF_CALL = 0.25  # A call of the program takes about this at most.
-_STEPS_OF_ONE = 16  # A call after n adapting steps takes n / 16 of them.
+_SECONDS_OF_CALL = 0.25  # About the longest call of the program.
+_STEPS_OF_ONE = 16  # After n adapting steps, a call takes at most n / 16.
 
 
 class _Drawn(NamedTuple):
@@ -122,7 +123,7 @@ class HostEngine(kept.Kept):
 
   @property
   def cost(self):
-    """Gradients of a step on average, from the learned range of lengths."""
+    """Mean number of gradients of a step, for the learned range of lengths."""
     return float(np.mean(self.lengths.best))
 
   @property
@@ -168,8 +169,7 @@ class HostEngine(kept.Kept):
     Args:
       num_draws: Draws of each chain.
       steps_per_draw: Steps from one draw to the next.
-      number: Number of this call. It has no effect here, because the noise
-        depends on the numbers of the steps.
+      number: Not used, because the noise depends on the numbers of the steps.
     """
     del number
     total, done, taken = num_draws * steps_per_draw, 0, []
@@ -210,7 +210,7 @@ class HostEngine(kept.Kept):
       self.load_arrays(dict(zip(header['names'], leaves, strict=True)))
 
   def _save(self, state, before):
-    """Writes the adaptation from time to time, and at its end."""
+    """Writes the adaptation at its end, and earlier at intervals."""
     if state is None:
       return
     is_due = before // _STEPS_TO_SAVE < self.num_steps // _STEPS_TO_SAVE
@@ -235,7 +235,7 @@ class HostEngine(kept.Kept):
       log_accept_ratio=ratios,
       is_accepted=drawn.is_accepted,
       diverging=ratios <= _DIVERGENCE,
-      # All chains take the same number.
+      # All chains take equally many.
       n_steps=np.broadcast_to(drawn.lengths[:, np.newaxis], ratios.shape),
       step_size=np.full(ratios.shape, self.step_size),
       energy=drawn.energies,
@@ -260,7 +260,7 @@ class HostEngine(kept.Kept):
     return float(np.mean(self._last.is_accepted)) if self._last else 0.0
 
   def _adapt(self):
-    """Takes some steps and learns from them."""
+    """Takes one or more steps and learns from them."""
     before, first = self._point, self.num_steps
     noise = [self._noise(first + turn) for turn in range(self._num_together())]
     drawn = [self._drawn(one, first + turn) for turn, one in enumerate(noise)]
@@ -297,8 +297,9 @@ class HostEngine(kept.Kept):
   def _num_together(self):
     """Returns how many steps one call takes before the engine learns from them.
 
-    The number is small at first, and a call ends at the next fit. It does not
-    depend on the time of a step, so that the same seed gives the same draws.
+    The number is small at first, and a call ends at the next fit. The number
+    does not depend on the seconds of a step, so that the same seed gives the
+    same draws.
     """
     if self._num_trials or not self.with_xla:
       return 1  # Without XLA a density is slow, and a call costs little.
@@ -320,8 +321,8 @@ class HostEngine(kept.Kept):
       for start, rows in ((begin.values, values), (begin.log_det, log_det))
     ]
     momenta = np.stack([momentum for _, momentum, _ in noise])
-    # The energy of a draw with its momentum, -log p(x) - log |det| + p^2 / 2,
-    # in z. An accepted proposal has changed the energy by -log ratio.
+    # In z, the energy with momentum v is -log p(x) - log |dx / dz| + v^2 / 2.
+    # An accepted proposal has changed the energy by -log ratio.
     energies = 0.5 * np.sum(momenta**2, axis=-1) - sum(before)
     energies -= np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
     return _Drawn(
@@ -352,7 +353,8 @@ class HostEngine(kept.Kept):
     point, taken = self._program.run(
       self._data, self._point, self.step_size, counts, momenta, uniforms
     )
-    # One statement changes all, so an interrupt leaves no half of a step.
+    # One statement changes all fields, so an interrupt leaves none of them
+    # behind.
     self.__dict__.update(
       _point=point, _last=taken, num_steps=self.num_steps + len(drawn)
     )
@@ -362,7 +364,7 @@ class HostEngine(kept.Kept):
     return taken
 
   def _turn(self):
-    """Gives the states their coordinates z for the part as it is now."""
+    """Computes z and the forces of the chains again for the present part."""
     params, point = self.part.params, self._point
     rows = params.inverse(point.states)
     _, log_det, pull = params.forward(rows)
@@ -372,7 +374,7 @@ class HostEngine(kept.Kept):
     self._data = self._program.as_data(params)
 
   def _known(self, states, gradients):
-    """Returns both, [..., chains, d], with NaN where squares overflow."""
+    """Returns states and gradients, with NaN where their squares overflow."""
     pairs = [x.astype(np.float64) for x in (states, gradients)]
     with np.errstate(all='ignore'):
       squares = np.sum(pairs[0] ** 2 + pairs[1] ** 2, axis=-1, keepdims=True)
@@ -389,7 +391,7 @@ class HostEngine(kept.Kept):
     return float(scale) / lengths_lib.FIRST[1]
 
   def _search(self, accept_prob, states, gradients):
-    """Doubles or halves the scale; ends the search at the first crossing."""
+    """Doubles or halves the scale until the acceptance crosses its target."""
     direction = 1 if accept_prob > self._target else -1
     has_crossed = self._direction not in (0, direction)
     self._num_trials = 0 if has_crossed else self._num_trials - 1
@@ -401,8 +403,9 @@ class HostEngine(kept.Kept):
   def _learn(self, accept_prob, states, gradients, noise):
     """Updates part and step size; returns whether the part has changed.
 
-    The log of the step size moves by rate_t (acceptance - target), with
-    rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6), see `linear.closed_form`.
+    The log of the step size moves by rate_t (acceptance - target), with rate_t
+    = max(_RATE, _FIRST_RATE (1 + t)^-0.6) and t of `num_steps_followed`, see
+    `linear.closed_form`.
     """
     learned = self.part.learn(states, gradients, noise)
     followed = self.part.num_steps_followed(self._num_updates)

@@ -9,8 +9,8 @@ class Kept:
   """An object whose state can be turned into arrays and back.
 
   Attributes:
-    fields: Names of the attributes that are the state: arrays, numbers, or
-      other `Kept` objects.
+    fields: Names of the attributes that are the state. Their values are arrays,
+      numbers, or `Kept` objects.
   """
 
   fields = ()

@@ -1,7 +1,7 @@
 """Learns trajectory lengths by effective draws per gradient, in NumPy.
 
-`linear.trajectory_length` explains the rule and its symbols, and has it for
-compiled kernels.
+`linear.trajectory_length` explains the rule and its symbols, and implements it
+for compiled kernels.
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ __all__ = ['FIRST', 'MOST', 'Lengths']
 
 FIRST, MOST = (1, 5), 32
 _GAIN = 2.0  # A step t has the weight gain / (t + gain) in the moments.
-_LARGEST_SQUARE = 9.0  # Squares are bounded at this many variances.
+_LARGEST_SQUARE = 9.0  # Bound of squares, in variances.
 _ORDER, _COARSE_ORDER = 16, 4
 _PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in each jump.
-_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, then a factor.
-# Every other step draws from 1 up to this multiple of the longest length, and
-# at least up to the second number.
+_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # First review at this step; then a factor.
+# Every other step draws its length from 1 up to the first number times the
+# longest length of the range, and at least up to the second number.
 _EXPLORED, _LEAST_EXPLORED = 2, 6
 _LAST_REVIEW = 0.8  # Share of the adaptation after which the range is fixed.
 
@@ -49,15 +49,15 @@ class Lengths(kept.Kept):
     """Starts with the range `FIRST`.
 
     Args:
-      places: Chains in the coordinates in which lengths are learned,
-        [chains, d].
+      places: Chains in the coordinates in which lengths are learned, [chains,
+        d].
     """
     self.best = np.array(FIRST)
     self.num_steps = self.num_taken = 0
     self.restart(places)
 
   def restart(self, places):
-    """Starts again in other coordinates; the range stays."""
+    """Starts again in other coordinates; keeps the range."""
     size = places.shape[1]
     self._time, self._next_review = 0.0, _FIRST_REVIEW
     self._mean, self._variance = np.mean(places, axis=0), np.zeros([size])
@@ -73,8 +73,8 @@ class Lengths(kept.Kept):
       after: Ends of the trajectories, [chains, d].
       now: States after acceptance, [chains, d].
       accept_prob: min(1, exp(ratio)), [chains].
-      is_searching: Whether the first scale is still searched. Time stands still
-        then, so that the step has no weight in the jumps.
+      is_searching: Whether the first scale is still searched. Such a step does
+        not count in time, so it has no weight in the jumps.
     """
     self.num_steps += 1
     self.num_taken += num_steps
@@ -86,13 +86,13 @@ class Lengths(kept.Kept):
     jumps = np.where(np.isfinite(jumps), jumps, 0.0)
     self._means += weight * (np.mean(now, axis=1) - self._means)
     self._squares += weight * (np.mean(now**2, axis=1) - self._squares)
-    # Later steps have more weight, so that the first ones are forgotten.
+    # Later steps have more weight, so that the first steps are forgotten.
     age = self._time * len(accept_prob)
     self._weights[num_steps - 1] += age
     self._jumps[num_steps - 1] += 0.5 * age * np.mean(jumps, axis=1)
 
   def review(self, step, num_adaptation_steps):
-    """Moves the range to the best one if a review is due after a step."""
+    """Changes to the best range if a review is due after a step."""
     is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
     if is_open and self._time >= self._next_review:
       self._next_review *= _GROWTH
@@ -121,15 +121,16 @@ class Lengths(kept.Kept):
     return np.stack([z, np.minimum(z**2, _LARGEST_SQUARE)])
 
   def _choose(self):
-    """Moves the range to the best one, if any is known."""
+    """Changes to the best range, if one is known."""
     variance = self._squares - self._means**2
     is_alive = variance > 0.0  # A function that never moves is left out.
     weights = self._weights[:, np.newaxis, np.newaxis]
     with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
       jumps = self._jumps / (weights * variance)
     jumps = np.where(is_alive & (weights > 0.0), jumps, 0.0)
-    # Lengths with few pairs are shrunk: to the mean over coordinates, times a
-    # level that each coordinate has over all lengths.
+    # Lengths with few pairs are shrunk to the mean over coordinates times a
+    # level. The level of a coordinate is its jumps relative to this mean, over
+    # all lengths.
     count = np.sum(is_alive, axis=-1, keepdims=True)
     mean = np.sum(jumps, axis=-1, keepdims=True) / np.maximum(count, 1)
     pairs = weights / self._time
@@ -148,7 +149,7 @@ class Lengths(kept.Kept):
 
 
 def _ranges():
-  """Returns a and b of all ranges, and weights of the means over a, ..., b."""
+  """Returns ends a and b of all ranges, and weights of means over a, ..., b."""
   ends = np.arange(1, MOST + 1)
   fewest = np.concatenate([np.ones_like(ends), ends[1:] // 2 + 1])
   most = np.concatenate([ends, ends[1:]])
@@ -161,7 +162,7 @@ _RANGES = _ranges()
 
 
 def _rates(correlations, fewest, most, shares):
-  """Returns effective draws per gradient of ranges, e_i, [num_ranges, 2, d].
+  """Returns the effective draws per gradient e_i of ranges, [num_ranges, 2, d].
 
   `correlations` are 1 - r_i for each length, [lengths, 2, d].
   """
@@ -173,7 +174,7 @@ def _rates(correlations, fewest, most, shares):
 
 
 def _scores(rates, is_alive):
-  """Returns the inverse mean of order -16 up to a constant, [num_ranges]."""
+  """Returns 1 / (mean of the rates of order -16), up to a constant factor."""
   inverse = np.where(is_alive, 1.0 / rates, 0.0)
   unit = np.sum(inverse**_COARSE_ORDER, axis=(1, 2)) ** (1.0 / _COARSE_ORDER)
   unit = np.maximum(unit, 1.0)

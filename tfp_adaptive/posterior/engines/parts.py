@@ -14,20 +14,20 @@ __all__ = ['LearnedMap', 'LearnedMatrix']
 
 
 class Learned(NamedTuple):
-  """Whether the part has changed, and a new step size, or 0 to keep it."""
+  """Whether the part has changed, and the new step size, or 0 to keep it."""
 
   is_new: bool
   step_size: float = 0.0
 
 
 class LearnedMatrix(kept.Kept):
-  """A dense factor C with the least Fisher divergence.
+  """The dense factor C with the least Fisher divergence.
 
   Trajectories run in z, with x = m + C z and m the mean of the states so far.
   """
 
   is_matrix = True
-  coordinates = 'states'  # Field of `program.Point` that lengths learn from.
+  coordinates = 'states'  # Lengths learn from this field of `program.Point`.
   # Step t has the weight gain / (t + gain * prior steps) in the moments.
   _GAIN, _PRIOR_STEPS = 2.0, 1.0
   _FIRST_FIT, _GROWTH, _FEW_DIMENSIONS, _LAST_FIT = 2.0, 0.1, 25.0, 0.6
@@ -60,11 +60,11 @@ class LearnedMatrix(kept.Kept):
 
   @property
   def steps_to_fit(self):
-    """Steps up to the next fit, its own step included."""
+    """Steps until the next fit, including the step that fits."""
     return np.ceil(self._next_fit - self._time)
 
   def scale_by(self, factor, states, gradients):
-    """Multiplies the scale, and takes the moments of the given states."""
+    """Multiplies the scale, and starts the means at the given states."""
     self.factor = factor * self.factor
     is_known = np.all(np.isfinite(states), axis=1)
     if np.any(is_known):
@@ -107,7 +107,7 @@ class LearnedMatrix(kept.Kept):
     return Learned(False)
 
   def num_steps_followed(self, num_updates):
-    """Returns for how many steps the step size has followed this matrix."""
+    """Returns how many steps the step size has followed this matrix."""
     return num_updates
 
   def _next_time(self, size):
@@ -120,9 +120,9 @@ class LearnedMatrix(kept.Kept):
 
 
 class LearnedMap(kept.Kept):
-  """A conditional Gaussian and C, fitted now and then to a history of pairs.
+  """A conditional Gaussian and C, fitted at growing intervals to past pairs.
 
-  A pair is a state and the gradient there. Trajectories run in z.
+  A pair is a state and its gradient. Trajectories run in z.
   """
 
   is_matrix = False
@@ -151,7 +151,7 @@ class LearnedMap(kept.Kept):
     Args:
       size: d.
       num_adaptation_steps: Number of adapting steps.
-      drivers: Indices of the drivers. If empty, every fit searches them.
+      drivers: Indices of the drivers. If empty, every fit searches for drivers.
       exponents: One for each driver, per unit of the driver.
       is_bent: Whether means follow products of drivers too.
     """
@@ -175,7 +175,7 @@ class LearnedMap(kept.Kept):
 
   @property
   def steps_to_fit(self):
-    """Steps up to the next fit, its own step included."""
+    """Steps until the next fit, including the step that fits."""
     return self._next_fit - self._time
 
   def scale_by(self, factor, states, gradients):
@@ -206,12 +206,12 @@ class LearnedMap(kept.Kept):
     self._set(*params)
     self._last_fit = self._time
     self._num_fits += 1
-    # After the first fit all coordinates have scale one.
+    # After the first fit, whitened coordinates have scale one.
     is_first = self._num_fits == 1
     return Learned(True, states.shape[1] ** -0.25 if is_first else 0.0)
 
   def num_steps_followed(self, num_updates):
-    """Returns for how many steps the step size has followed this map."""
+    """Returns how many steps the step size has followed this map."""
     del num_updates
     # The step before a fit used the previous map.
     return self._time - self._last_fit or np.inf
@@ -240,7 +240,8 @@ class LearnedMap(kept.Kept):
     """Offers a pair of every chain to the history.
 
     After T steps the history holds the pair of step t with a probability
-    proportional to t. Every chain has its own places in the history.
+    proportional to t. In a full history, a chain replaces pairs in its own
+    range of places. With more chains than places, chains take turns.
     """
     count = self._NUM_PAIRS
     chains = np.arange(len(rows))
@@ -268,9 +269,10 @@ class LearnedMap(kept.Kept):
 
 
 def _moved(mean, spread, rows, weight):
-  """Returns mean and covariance after rows [chains, d] with a total weight.
+  """Returns mean and covariance after rows [chains, d] of a total weight w.
 
-  The rows have mean m + s and covariance S. Then m, V become
+  The rows have mean m + s and covariance S. Then the mean m and the covariance
+  V become
 
     m + w s,   (1 - w) (V + w s s^T) + w S.
   """

@@ -1,8 +1,8 @@
-"""Hamiltonian steps as one program, in which all that is learned is data.
+"""One program of Hamiltonian steps, with all learned values as arguments.
 
-Steps run in z, with x = f(C z). The program has the params of f, C, the step
-size, the numbers of leapfrog steps and the noise as arguments. Nothing is
-compiled again when an argument changes.
+Steps run in z, with x = f(C z). The arguments are the params of f, C, the step
+size, the numbers of leapfrog steps and the noise, so no change of them compiles
+the program again.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from tfp_adaptive.fits import search
 __all__ = ['Point', 'Program', 'Taken']
 
 _MOST_LOG_TERM = 30.0
-# Most recorded numbers of a field in one call, and most steps.
+# Largest size of a recorded field in one call, and largest number of steps.
 _LARGEST, _MOST_STEPS = 8192, 16
 _NUM_DRIVERS = search.MOST_DRIVERS
 _NUM_TERMS = 1 + _NUM_DRIVERS
@@ -34,9 +34,9 @@ class Data(NamedTuple):
     log_det: log |det C|, [].
     drivers: Ones where a coordinate is a driver, zeros elsewhere, [d, 3].
     exponents: [4, 3].
-    places: Coefficients of 1, the drivers and their products in each term,
-      [4 * 10, d].
-    slack: [4, d].
+    places: Coefficients of h(u): those of 1, of the drivers u and of their
+      products, for each term, [4 * 10, d].
+    slack: Coefficients of the diagonal P(u), for each term, [4, d].
     factor: C, [d, d].
   """
 
@@ -181,8 +181,9 @@ class Program:
   def evaluate(self, rows):
     """Returns values [n, chains] and gradients of rows [n, chains, d].
 
-    The rows are proposals of steps from zero that are all rejected, so the same
-    program serves and nothing else is compiled. n is at most `most_steps`.
+    One step from zero has the rows as its proposals and rejects all of them. So
+    the program of the steps also evaluates the density. n is at most
+    `most_steps`.
     """
     if self._identity is None:
       size = self._shape[-1]
@@ -209,7 +210,7 @@ class Program:
     return tf.concat([tf.reshape(x, [-1]) for x in found], axis=0)
 
   def _steps(self, data, point, step_size, count, lengths, momenta, uniforms):
-    """Takes `count` steps; recorded arrays have room for `most_steps`."""
+    """Takes `count` steps; results have room for `most_steps` steps."""
     num_steps = self.most_steps
     places = [
       tf.TensorArray(self._dtype, num_steps, element_shape=shape[1:])
@@ -321,7 +322,8 @@ def _data_of(params):
   places[: 1 + count, 0] = natural.offset
   slope = np.swapaxes(natural.slope, 1, 2)
   places[: 1 + count, 1 : 1 + count] = slope[:, :count]
-  # Products of fewer drivers go to their places among the products of three.
+  # With fewer than three drivers, their pairwise products take the places they
+  # have among those of three drivers.
   pairs = [(i, j) for i in range(_NUM_DRIVERS) for j in range(i, _NUM_DRIVERS)]
   own = [pair for pair in pairs if pair[1] < count]
   for place, pair in enumerate(own[: slope.shape[1] - count]):
@@ -342,8 +344,8 @@ def _data_of(params):
 def _forward(data, rows):
   """Returns x of z, [chains, d], and log |det|, [chains].
 
-  The precision P(u) and the offsets h(u) are sums of terms exp(b.u) of the
-  drivers u of y:
+  The precision P(u) and the offsets h(u), [d] each, are sums of the terms
+  exp(b.u), with coefficients for each term. The drivers u are coordinates of y:
 
     y = C z,   x = m + exp(l) (y / sqrt(P(u)) + h(u) / P(u)).
   """

@@ -1,8 +1,8 @@
 """Hamiltonian steps for a density that is called from Python.
 
 `PythonProgram` has the methods of `program.Program`. It serves a density that
-computes outside of TensorFlow, for example in C++ or JAX. The density is called
-once per gradient for all chains; maps and leapfrog steps are NumPy.
+computes outside of TensorFlow, for example in C++ or JAX. Each gradient is one
+call of the density for all chains. Maps and leapfrog steps are NumPy.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Arguments and results that both engines share."""
+"""Options and results of an engine's run."""
 
 from typing import Any
 from typing import NamedTuple
@@ -14,10 +14,10 @@ class Recorded(NamedTuple):
   """Draws and trace of an engine.
 
   Attributes:
-    states: Draws, [n, chains, d]. If there are none, the last states, n = 1.
+    states: Draws, [n, chains, d]; without draws the last states, n = 1.
     trace: dict of [n, chains].
-    seconds_per_step: Time of a step that drew, or 0.
-    cut_by: What interrupted the adaptation or its first draws, or ''.
+    seconds_per_step: Seconds of a step after the adaptation, or 0 if unknown.
+    cut_by: What interrupted the adaptation or the first block, or ''.
   """
 
   states: np.ndarray
@@ -31,8 +31,8 @@ class Options(NamedTuple):
 
   Attributes:
     folder: Folder from which an adaptation is resumed, or `None`.
-    identity: Function that returns a dict of JSON values, called if there is a
-      folder. An adaptation is resumed only if these values are equal.
+    identity: Function that returns a dict of JSON values. It is called only
+      with a folder. An adaptation is resumed only if these values are equal.
     seconds_left: Function that returns how many seconds are left. `None` sets
       no limit.
     reports: `progress.Reports`.

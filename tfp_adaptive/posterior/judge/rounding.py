@@ -1,20 +1,20 @@
 """Measures the rounding noise of a log density, and checks its gradient.
 
-A chain accepts by differences of log densities. A float32 sum over many data
+Acceptance depends on differences of log densities. A float32 sum over many data
 may have noise of more than a tenth of a nat. Then rounding decides acceptance,
-and draws have wrong deviations although every other check passes. So the noise
-is measured where the draws are. Without rounding,
+and draws have wrong deviations although every other check passes. The noise is
+therefore measured at the draws. Without rounding, for a short step v,
 
   r = log p(x + v) - log p(x) - integral of the gradient along v
 
 is zero. Lobatto's rule with five nodes gives the integral. Simpson's rule uses
-three of these nodes; where both rules differ, the density bends too much for a
-measurement. A kernel's own compiled program sums in another order, so its
-recorded values are compared as well.
+three of these nodes. If the two rules differ, the density bends too much for a
+measurement. A kernel's own compiled program sums in another order, so the
+values that it recorded are compared as well.
 
 Rounding may also tilt the density: the terms of many equal data round alike, so
-their error follows the unknowns. A short path does not show this error.
-Recorded values are therefore compared with float64 if the program allows it.
+their error depends on the unknowns. A short path does not show this error. The
+recorded values are therefore compared with float64 if the program allows it.
 """
 
 from typing import NamedTuple
@@ -23,20 +23,21 @@ import numpy as np
 
 __all__ = ['MOST', 'Noise', 'measured', 'wrong_gradient']
 
-MOST = 0.1  # Nats that may be rounding noise.
+MOST = 0.1  # Largest rounding noise that passes, in nats.
 _NUM_PAIRS = 24
 _NUM_COMPARED = 500  # About as many draws are compared with float64.
 _LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
-# Shares of the path between two draws. Noise is the same for both. The smaller
-# estimate is used, because gradient errors shrink with the path.
+# Lengths of paths, as shares of the way between two draws. Both lengths have
+# the same noise. The smaller estimate is used, because errors of the gradient
+# shrink with the length.
 _SHARES = (0.25, 0.025)
 _NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3 / 7), 0.0, np.sqrt(3 / 7), 1.0])
 _LOBATTO = np.array([9.0, 49.0, 64.0, 49.0, 9.0]) / 180.0
 _SIMPSON = np.array([1.0, 0.0, 4.0, 0.0, 1.0]) / 6.0
-_MOST_BENT = 1.0  # Largest difference of both rules, in nats.
+_MOST_BENT = 1.0  # Largest difference of the two rules, in nats.
 _FEWEST_PATHS = 5  # Fewest smooth paths to estimate a deviation.
-_OF_MEDIAN = 1.4826  # Deviation of a normal variable over its median size.
-_WRONG_SHARE = 0.02  # Largest share of a change that a gradient may miss.
+_OF_MEDIAN = 1.4826  # Normal deviation / median of |x|.
+_WRONG_SHARE = 0.02  # Largest relative error of a predicted change.
 
 
 class Noise(NamedTuple):
@@ -88,15 +89,15 @@ def measured(density, draws, log_prob, seed=0):
   size = float(np.median(np.abs(recorded)))
   smooth = [way.residuals[way.is_smooth] for way in found]
   known = [_deviation(part) for part in smooth if len(part) >= _FEWEST_PATHS]
-  # Noise does not shrink with the path, but a gradient's error does. If
-  # residuals shrink with the path, they are no noise. A residual is a
+  # Noise does not shrink with the path, but errors of the gradient do.
+  # Residuals that shrink with the path are therefore no noise. A residual is a
   # difference of two values, so it has twice the variance of the noise.
   of_path = min(known, default=0.0) / np.sqrt(2.0)
   if len(known) == len(_SHARES) and known[1] < 0.3 * known[0]:
     of_path = 0.0
   of_program = _deviation(_centered(found[0].values - recorded[first]))
-  # No residual shows rounding by which values do not change at all. Rounding to
-  # a spacing of eps |log p| / 2 has the deviation of a uniform variable.
+  # If rounding hides every change, residuals are zero. The noise is therefore
+  # at least the deviation of a uniform variable on a spacing of eps |log p| / 2.
   eps = np.finfo(density.dtype.as_numpy_dtype).eps
   spacing = 0.5 * eps * size / np.sqrt(12.0)
   nats = float(np.hypot(max(of_path, spacing), of_program))
@@ -139,8 +140,8 @@ def wrong_gradient(density, starts, seed=0):
 def _against_float64(density, rows, recorded):
   """Returns the deviation of recorded values from float64, in nats.
 
-  The result is 0 if float64 is impossible. It is also 0 if most values differ
-  much, because a density that depends on its dtype has other values in float64.
+  The result is 0 if float64 is impossible. If most values differ much, it is 0
+  too, because the density itself then depends on its dtype.
   """
   rows, recorded = (x[:: -(-len(x) // _NUM_COMPARED)] for x in (rows, recorded))
   known = density.values_in_float64(rows)
@@ -176,7 +177,7 @@ def _along(evaluate, begin, steps):
   """Returns `_Along` for paths from points [n, d] along steps [n, d]."""
   dtype = begin.dtype
   rows = (begin + _NODES[:, None, None] * steps).astype(dtype)
-  # The steps as they are after rounding.
+  # These are the steps after rounding.
   steps = (rows[-1].astype(np.float64)) - rows[0]
   values, gradients = evaluate(rows.reshape(-1, rows.shape[-1]))
   values = np.asarray(values, np.float64).reshape(rows.shape[:2])

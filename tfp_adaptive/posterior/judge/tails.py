@@ -1,10 +1,10 @@
-"""Measures how heavy tails are, and so whether a mean has a known error.
+"""Measures how heavy tails are, which decides whether a mean has a known error.
 
-Beyond a high threshold almost any distribution is close to a generalized Pareto
-distribution. Its shape k says which moments exist: those of an order below 1/k.
-The error of a mean depends on the second moment, so draws give this error only
-if k is well below one. R-hat, effective sizes and quantiles are right for any
-k, because they depend on ranks.
+Beyond a high threshold, almost any distribution is close to a generalized
+Pareto distribution. Moments exist for orders below 1/k, with k the shape of
+that distribution. The error of a mean depends on the second moment, so draws
+give this error only if k is well below one. R-hat, effective sizes and
+quantiles are right for any k, because they depend on ranks.
 
 Sources: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed
 importance sampling, JMLR 25(72), equation 13, appendices C and H; Zhang and
@@ -21,18 +21,18 @@ __all__ = ['Tails', 'highest_k', 'of_draws', 'shape']
 _HIGHEST = 0.7
 _LARGEST_SHARE = 0.2  # Largest share of the draws in a tail.
 _FEWEST = 5  # Fewest draws in a tail.
-# The fit is shrunk to this k, as if so many more draws had it.
+# The fit is shrunk to `_GUESS`, as if `_WEIGHT` more draws had this k.
 _GUESS, _WEIGHT = 0.5, 10.0
-_NUMBERS = 2**17  # Numbers that a fit holds in memory at a time.
+_NUMBERS = 2**17  # Most numbers in memory during a fit.
 
 
 class Tails(NamedTuple):
   """Shapes of coordinates, [d] each; NaN where too few draws differ.
 
   Attributes:
-    value: Pareto k of draws, the larger one of both tails.
+    value: Pareto k of draws, the larger k of both tails.
     square: Pareto k of squares around the mean.
-    highest: Largest k with which the error of a mean can be relied on.
+    highest: Largest k at which the error of a mean is reliable.
   """
 
   value: np.ndarray
@@ -42,7 +42,8 @@ class Tails(NamedTuple):
   @property
   def is_heavy(self):
     """Whether means and deviations have no reliable error, [2, d] bool."""
-    # NaN is not heavy, because chains that stand still fail another check.
+    # NaN does not count as heavy, because chains that stand still fail another
+    # check.
     return np.stack([self.value > self.highest, self.square > self.highest])
 
 
@@ -51,7 +52,8 @@ def of_draws(draws, sizes):
 
   Args:
     draws: [n, chains, d].
-    sizes: Effective draws in the tails, [d]. Fewer ones need longer tails.
+    sizes: Effective draws in the tails, [d]. With fewer, more draws form a
+      tail.
   """
   flat = np.asarray(draws, np.float64).reshape(-1, draws.shape[-1]).T
   sizes = np.clip(np.nan_to_num(sizes, nan=1.0), 1.0, flat.shape[1])
@@ -75,11 +77,12 @@ def highest_k(sizes):
 def shape(excesses):
   """Returns k of generalized Pareto draws, [d], by Zhang and Stephens.
 
-  With theta = -k / sigma, the profile log likelihood of m draws x_i is
+  With sigma the scale and theta = -k / sigma, the profile log likelihood of m
+  draws x_i is
 
     l(theta) = m (log(-theta / k) - k - 1),   k = mean_i log(1 - theta x_i).
 
-  theta is the mean over a grid with weights exp(l); the grid stands for a prior
+  theta is the mean over a grid with weights exp(l). The grid stands for a prior
   that is wide on the scale of the draws. Then k is shrunk to 1/2.
 
   Args:
@@ -130,7 +133,7 @@ def _of_some(rows, length):
 
 
 def _of_tail(rows, length):
-  """Returns k of the largest values, [d], for rows [d, n]."""
+  """Returns k of the upper tail, [d], for rows [d, n]."""
   found = np.full(len(rows), np.nan)
   if length < _FEWEST:
     return found

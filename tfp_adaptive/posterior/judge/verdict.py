@@ -20,21 +20,22 @@ __all__ = [
   'stuck',
 ]
 
-# A proposal with a smaller log acceptance ratio counts as diverging. In 8000
-# proposals, runs with a right verdict had at most 2 with a matrix and 24 with a
-# map. Chains that missed a narrow region (100 days of volatility, non-centered)
-# had 210 to 350.
+# A proposal counts as diverging at this log acceptance ratio or below. Runs
+# with a right verdict had at most 2 divergences in 8000 proposals with a
+# matrix, and 24 with a map. Chains that missed a narrow region (100 days of
+# volatility, non-centered) had 210 to 350.
 _NEVER = -20.0
 MOST_DIVERGING = 0.005  # Largest share of recorded proposals that may diverge.
-# The same after steps were made smaller because proposals diverged. On the same
-# 100 days, a share of 0.0014 then missed as much of the tail as 0.02.
+# The same if steps were made smaller because proposals diverged. On the same
+# 100 days, chains with a share of 0.0014 then missed as much of the tail as
+# chains with a share of 0.02.
 MOST_DIVERGING_OF_CAREFUL = 0.001
-DISAGREEING_RHAT = 1.1  # Above it chains are apart, not only short of draws.
-# If so many times the draws are needed, another adaptation pays.
+DISAGREEING_RHAT = 1.1  # Above it, chains are in different regions.
+# If more than this many times the draws are needed, the chains adapt again.
 _FAR_FROM_ENOUGH = 16.0
 # Largest gap between adjacent floats, in deviations of a coordinate.
 _MOST_COARSE = 0.1
-# Effective sizes, and their names.
+# Fields of `Diagnosis` with effective sizes, and their names.
 SIZES = (
   ('ess_bulk', 'bulk ESS'),
   ('ess_tail', 'tail ESS'),
@@ -51,12 +52,12 @@ class Verdict(NamedTuple):
     tails: `tails.Tails` of coordinates.
     share_diverging: Share of recorded proposals that could never be accepted,
       or whose log ratio is not a number.
-    where_diverging: Name of the coordinate that differs most where proposals
-      diverge, or ''.
-    most_diverging: The largest share that passes.
+    where_diverging: Name of the coordinate whose values differ most where
+      proposals diverge, or ''.
+    most_diverging: The largest share of diverging proposals that passes.
     failed: Sentences, one for each check that failed.
     is_brief: Whether there are too few draws to judge.
-    still_chains: Indices of the chains that never moved while others did.
+    still_chains: Indices of the chains that never moved although others did.
   """
 
   names: list
@@ -70,22 +71,22 @@ class Verdict(NamedTuple):
   is_brief: bool = False
 
   def worst(self, field):
-    """Returns (value, name) of the worst coordinate, None if none moved."""
+    """Returns (value, name) of the worst coordinate, `None` if none moved."""
     found = convergence.worst_of(self.diagnosis, field)
     return found and (found[0], self.names[found[1]])
 
   @property
   def heavy_tails(self):
-    """Pareto k of squares, by name, where a variance has no reliable error.
+    """dict of name -> Pareto k of squares, if the variance's error is unknown.
 
-    The heaviest comes first. No check fails by it, because ranks and quantiles
-    are right.
+    The heaviest comes first. Heavy tails fail no check, because ranks and
+    quantiles are right.
     """
     return self._heavy(self.tails.is_heavy[1], self.tails.square)
 
   @property
   def heavy_means(self):
-    """Pareto k of draws, by name, where a mean has no reliable error."""
+    """dict of name -> Pareto k of draws, if the mean's error is unknown."""
     return self._heavy(self.tails.is_heavy[0], self.tails.value)
 
   @property
@@ -102,11 +103,11 @@ class Verdict(NamedTuple):
     )
 
   def is_far_from_enough(self, min_ess):
-    """Whether draws are so far from enough that a longer adaptation pays."""
+    """Whether so many draws are missing that a longer adaptation pays."""
     rhat = self.worst('rhat')
     if rhat is None or rhat[0] > DISAGREEING_RHAT:
       return True
-    # The bound for careful steps is lower, but does not count here, because
+    # The bound for smaller steps is lower. It does not count here, because
     # another adaptation does not make these divergences rarer.
     if self.share_diverging > max(self.most_diverging, MOST_DIVERGING):
       return True
@@ -115,12 +116,12 @@ class Verdict(NamedTuple):
   def advice(self, is_unusable: bool) -> str:
     """Returns what to do about draws that cannot be relied on.
 
-    Causes are checked in an order in which each explains the later ones. For
-    example, chains in several modes diverge wherever a step leads between the
-    modes.
+    A cause is checked before the failures that it explains. For example, chains
+    in several modes diverge wherever a step leads between the modes.
 
     Args:
-      is_unusable: Whether a failed check about a coordinate says what to do.
+      is_unusable: Whether a check about a coordinate failed, whose message has
+        the advice.
     """
     rhat = self.worst('rhat')
     if is_unusable:
@@ -154,7 +155,7 @@ class Verdict(NamedTuple):
 
   @property
   def disagrees(self) -> bool:
-    """Whether chains disagree so much that they are in different places."""
+    """Whether chains disagree so much that they are in different regions."""
     rhat = self.worst('rhat')
     return rhat is not None and rhat[0] > DISAGREEING_RHAT
 
@@ -183,7 +184,7 @@ class Verdict(NamedTuple):
 
 
 def coordinates(names, parts):
-  """Returns names [d] and values [n, chains, d] of all numbers of the parts.
+  """Returns names [d] and values [n, chains, d] of all coordinates of parts.
 
   Args:
     names: Names of the parts.
@@ -195,15 +196,15 @@ def coordinates(names, parts):
   return labels, np.concatenate(columns, axis=-1)
 
 
-@np.errstate(all='ignore')  # A failed check reports draws that overflow.
+@np.errstate(all='ignore')  # A check reports overflow.
 def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   """Returns the `Verdict` of draws.
 
   Args:
     names: Names of coordinates, [d].
     values: [n, chains, d].
-    trace: dict of [n, chains]: `target_log_prob`, and if the kernel has them
-      `diverging` and `log_accept_ratio`.
+    trace: dict of [n, chains] with `target_log_prob`, and with `diverging` and
+      `log_accept_ratio` if the kernel records them.
     min_ess: Effective draws that every coordinate must have.
     most_diverging: Share of proposals that may diverge.
   """
@@ -233,14 +234,15 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
     verb = 'is' if len(values) == 1 else 'are'
     verdict.failed.append(f'{number} of each chain {verb} too few to judge')
     return verdict
-  # If draws are no numbers and have no ranks, 'no chain ever moved' is unsure.
+  # Draws that are not finite have no ranks. Then 'no chain ever moved' may be
+  # wrong.
   if not verdict.failed or verdict.worst('rhat') is not None:
     verdict.failed.extend(_failures(verdict, min_ess))
   return verdict
 
 
 def is_diverging(trace):
-  """Returns which proposals could never be accepted, [n, chains] bool."""
+  """Returns which proposals had no chance of acceptance, [n, chains] bool."""
   shape = trace['target_log_prob'].shape
   diverging = trace.get('diverging', np.zeros(shape, bool))
   if 'log_accept_ratio' in trace:
@@ -252,8 +254,8 @@ def stuck(names, draws):
   """Yields a sentence if a coordinate never moved, or takes few values only.
 
   R-hat and effective sizes say nothing about such a coordinate. It takes few
-  values if adjacent floats of the dtype lie too far apart. If no coordinate
-  moved at all, another check fails.
+  values if adjacent floats of the dtype lie too far apart. Another check fails
+  if no coordinate moved at all.
 
   Args:
     names: Names of unconstrained coordinates, [d].

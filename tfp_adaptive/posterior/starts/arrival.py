@@ -1,8 +1,8 @@
 """Finds chains that have not arrived at the posterior, by log densities.
 
 Draws of a posterior have log densities that differ by some nats for every
-coordinate. A chain that lies far below the others holds a region without mass,
-and no step of the others' size leads it away. Such a region is no mode.
+coordinate. A chain far below the others is stuck where there is no mass, and
+steps that suit the others cannot move it. Such a region is not a mode.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ['MOST_COORDINATES', 'below', 'gap', 'lost', 'replaced']
 
 _GAP, _GAP_PER_COORDINATE = 100.0, 10.0
-# Up to this many coordinates, the mass that a chain holds can be estimated, and
+# Up to this many coordinates, the mass around a chain can be estimated, and
 # several modes can be sampled.
 MOST_COORDINATES = 20
 _FEWEST_DRAWS = 50  # Fewest draws to estimate a covariance.
@@ -18,7 +18,7 @@ _LEAST_MASS = 20.0  # In nats; each coordinate adds one.
 
 
 def gap(event_size):
-  """Returns the gap in nats; a chain farther below the others is lost.
+  """Returns the gap in nats below the best chain at which a chain is lost.
 
   A region at this gap has less mass than the posterior, even if it is e^10
   times as wide in every coordinate.
@@ -29,12 +29,12 @@ def gap(event_size):
 def lost(log_prob, draws):
   """Returns which chains have not arrived, [chains] bool.
 
-  If coordinates are few, the mass around a chain is compared as well. By
+  If coordinates are few, the mass Z around each chain is compared as well. By
   Laplace's method it is
 
     log Z = log density + log det(covariance) / 2 + constant.
 
-  A mode with less than e^-(20 + d) of another mode's mass is ignored.
+  A chain is lost if its mass is less than e^-(20 + d) of the largest mass.
 
   Args:
     log_prob: Log densities in the order of time, [n, chains].
@@ -51,9 +51,9 @@ def lost(log_prob, draws):
 
 
 def below(values, depth):
-  """Returns which values are farther than `depth` below the largest one.
+  """Returns which values are more than `depth` below the largest value.
 
-  If no value is finite, none is below another one.
+  If no value is finite, none is.
   """
   if not np.any(np.isfinite(values)):
     return np.zeros(values.shape, bool)
@@ -63,7 +63,7 @@ def below(values, depth):
 def _log_dets(draws):
   """Returns log determinants of chains' covariances, [chains].
 
-  The result is -inf for a chain that stands still in a direction.
+  The result is -inf for a chain that does not move in some direction.
   """
   chains = np.swapaxes(np.asarray(draws, np.float64), 0, 1)
   found = []
@@ -82,7 +82,7 @@ def _log_dets(draws):
 
 
 def replaced(rows, is_lost):
-  """Returns rows [chains, d] in which lost chains have rows of other chains.
+  """Returns rows [chains, d] with those of lost chains replaced by others.
 
   Args:
     rows: States, [chains, d].

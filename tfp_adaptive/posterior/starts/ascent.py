@@ -1,10 +1,10 @@
-"""Starts are moved uphill before sampling, so that units do not matter.
+"""Moves starts uphill before sampling, so that units do not matter.
 
-Covariates may be years or incomes. A start that is drawn near zero can then
-lie a billion nats below the posterior. There, Hamiltonian steps that fit the
-posterior are rejected for ever. Every start climbs the log density by itself,
-by limited-memory BFGS. It stops when iterations gain little, long before it
-reaches a maximum. So starts stay apart, each in the mode where it began.
+Covariates may be years or incomes. A start near zero can then lie a billion
+nats below the posterior. There, Hamiltonian steps that fit the posterior are
+rejected for ever. Every start climbs the log density by limited-memory BFGS.
+The climb stops when iterations gain little, long before it reaches a maximum.
+So starts stay apart, each in the mode where it began.
 
 Reference: Nocedal and Wright (2006), Numerical Optimization, algorithm 7.4.
 """
@@ -18,9 +18,10 @@ __all__ = ['ascend', 'evaluated']
 _MOST_ITERATIONS = 300
 _MEMORY = 10  # Remembered pairs of a step and a change of the gradient.
 _MOST_HALVINGS = 30
-_SUFFICIENT = 1e-4  # Share of the gain that the slope promises.
-# A chain stops after so many iterations in turn that gain little. A chain far
-# below the best one has more patience and a smaller least gain.
+_SUFFICIENT = 1e-4  # Least gain, as a share of what the slope predicts.
+# A chain stops after `_PATIENCE` iterations in a row with little gain. A chain
+# far below the best chain stops after `_PATIENCE_BELOW` iterations in a row
+# with gains below `_LEAST_GAIN_BELOW` nats.
 _PATIENCE, _PATIENCE_BELOW, _LEAST_GAIN_BELOW = 2, 8, 0.5
 
 
@@ -31,15 +32,15 @@ def ascend(
   gap: float,
   is_late: Callable[[], bool] = lambda: False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns points uphill of starts, their values, and what each chain gained.
+  """Returns points uphill of starts, their values, and the gains of chains.
 
   Args:
     evaluate: Function of rows [n, d] to values [n] and gradients [n, d], NumPy.
     starts: Points with finite values and gradients, [n, d].
-    least_gain: Nats. A chain stops after two iterations with smaller gains.
-    gap: Nats. A chain farther below the best one than this stops only after
-      eight iterations in turn with gains below half a nat.
-    is_late: Returns whether no time is left; then all chains stop.
+    least_gain: Nats. A chain stops after two smaller gains in a row.
+    gap: Nats. A chain that is this far below the best chain stops only after
+      eight iterations in a row with gains below half a nat.
+    is_late: Returns whether time is up. Then all chains stop.
 
   Returns:
     points: [n, d], float64. A start that gained little stays where it is.
@@ -65,9 +66,9 @@ def ascend(
       points, values, gradients = found
       least = np.where(is_below, _LEAST_GAIN_BELOW, least_gain)
       num_stalled = np.where(gains < least, num_stalled + 1, 0)
-      # The remembered curvature may belong to another region.
+      # The remembered curvature may be that of another region.
       memory.forget(num_stalled == _PATIENCE_BELOW // 2)
-    # A start that gained little was not bad, so it is kept.
+    # A start that gained little was good enough, so it is kept.
     is_same = values - first < _PATIENCE * least_gain
     points = np.where(is_same[:, np.newaxis], starts, points)
     values = np.where(is_same, first, values)
@@ -75,7 +76,7 @@ def ascend(
 
 
 def evaluated(evaluate, rows):
-  """Returns (values, gradients); where one is not finite, -inf and zeros."""
+  """Returns (values, gradients), with -inf and zeros for non-finite rows."""
   values, gradients = evaluate(rows)
   values = np.asarray(values, np.float64)
   gradients = np.asarray(gradients, np.float64)
@@ -85,11 +86,11 @@ def evaluated(evaluate, rows):
 
 
 def _searched(evaluate, points, values, gradients, directions, is_moving):
-  """Returns points, values and gradients one line search further.
+  """Returns points, values and gradients after one line search.
 
-  Steps are halved until the density gains enough, and then as long as it gains
-  more. A long step alone may gain only by leaving for a flat region. A chain
-  for which no step gains stays where it is.
+  Steps are halved until the density gains enough, and further while it gains
+  more. Without further halving, a chain may keep a long step into a flat
+  region. A chain stays where it is if no step gains.
   """
   slopes = np.sum(gradients * directions, axis=-1)
   points, values, gradients = points.copy(), values.copy(), gradients.copy()
@@ -112,7 +113,7 @@ def _searched(evaluate, points, values, gradients, directions, is_moving):
 
 
 class _Memory:
-  """The last steps of each chain, and the inverse curvature they imply."""
+  """The last steps of each chain, and the inverse curvature that they imply."""
 
   def __init__(self, shape):
     self._pairs = []  # (steps, changes, 1 / products), the oldest first.
@@ -120,7 +121,7 @@ class _Memory:
     self._scale = np.zeros(shape[0])  # 0: no curvature is known.
 
   def add(self, steps, changes):
-    """Remembers steps [n, d] and by how much the gradient fell [n, d]."""
+    """Remembers steps [n, d] and the decreases of the gradient [n, d]."""
     products = np.sum(steps * changes, axis=-1)
     squares = np.sum(changes**2, axis=-1)
     lengths = np.sqrt(np.sum(steps**2, axis=-1))
@@ -129,11 +130,11 @@ class _Memory:
     self._pairs = [*self._pairs, (steps, changes, inverse)][-_MEMORY:]
     ratio = products / np.where(is_curved, squares, 1.0)
     self._scale = np.where(is_curved, ratio, self._scale)
-    # Where the density curves upwards, steps grow as long as they gain.
+    # While the density curves upwards, each step may double the last one.
     self._radius = np.where(lengths > 0.0, 2.0 * lengths, self._radius)
 
   def forget(self, is_forgotten):
-    """Lets chains begin again with steps of length 1 along the gradient."""
+    """Resets chains to steps of length 1 along the gradient."""
     self._pairs = [
       (steps, changes, np.where(is_forgotten, 0.0, inverse))
       for steps, changes, inverse in self._pairs

@@ -14,9 +14,11 @@ from tfp_adaptive.posterior.starts import ascent
 __all__ = ['Starts', 'draw']
 
 _NUM_TRIES = 20  # Draws of starts until density and gradient are finite.
-# Nats that an iteration of the ascent must gain, at all and per coordinate.
+# Least gain in nats of an iteration of the ascent: a constant, and per
+# coordinate.
 _LEAST_GAIN, _LEAST_GAIN_PER_COORDINATE = 10.0, 2.0
-# Largest change that counts as rounding: in units of the last place, in nats.
+# Change that counts as rounding: in units of the last place, or in nats if
+# more.
 _ROUNDING, _NEGLIGIBLE = 16, 1e-2
 _MIXED = (
   'it mixes chains, or is random. Sum and multiply only over the last axes, '
@@ -30,9 +32,9 @@ class Starts(NamedTuple):
 
   Attributes:
     rows: Unconstrained, [chains, d], in the dtype of the model.
-    num_redrawn: Chains whose first start was replaced by another draw.
-    num_moved: Chains that found no way up and start where another one does.
-    gain: The largest gain of a chain that moved uphill, in nats.
+    num_redrawn: Chains whose first start was replaced by a later draw.
+    num_moved: Chains that found no way up and start where another chain does.
+    gain: The largest gain of a chain in the ascent, in nats.
   """
 
   rows: np.ndarray
@@ -54,16 +56,16 @@ class Starts(NamedTuple):
 def draw(problem, density, num_chains, seed, is_late=lambda: False):
   """Returns the `Starts` of a run.
 
-  Starts that nobody gave are uniform in unconstrained space. Those without a
-  finite density or gradient are drawn again, in the end from the prior. Then
-  all of them move uphill, see `ascent`.
+  Starts that the user does not give are uniform in unconstrained space. If
+  density or gradient are not finite, starts are drawn again, and at last from
+  the prior. Then all starts move uphill, see `ascent`.
 
   Args:
     problem: `problem.Problem`.
     density: `density.Density`.
     num_chains: Number of starts.
     seed: [2] int32.
-    is_late: Returns whether no time is left to climb.
+    is_late: Returns whether time is up. Then the ascent stops.
 
   Raises:
     ValueError: If the density is not one number for each chain, or if no start
@@ -93,7 +95,7 @@ def draw(problem, density, num_chains, seed, is_late=lambda: False):
 
 
 def _without_a_start(problem, density, tried, values):
-  """Returns the message for a run without starts: what to do about it.
+  """Returns the message for a run without starts, with advice.
 
   Args:
     problem: `problem.Problem`.
@@ -132,7 +134,7 @@ def _without_a_start(problem, density, tried, values):
 
 
 def _uphill(density, starts, first, is_late):
-  """Returns the `Starts` uphill of the drawn ones."""
+  """Returns the `Starts` uphill of drawn starts."""
   size = starts.shape[1]
   gap = arrival.gap(size)
   least_gain = _LEAST_GAIN + _LEAST_GAIN_PER_COORDINATE * size
@@ -146,7 +148,7 @@ def _uphill(density, starts, first, is_late):
 
 
 def _drawn(law, num_chains, seed, is_sure):
-  """Returns drawn rows, or `None` on failure, as a prior may have no draws."""
+  """Returns drawn rows, or `None` if a prior has no draws."""
   try:
     return np.asarray(law(num_chains, seed))
   except (LookupError, RuntimeError, TypeError, ValueError, tf.errors.OpError):
@@ -156,7 +158,7 @@ def _drawn(law, num_chains, seed, is_sure):
 
 
 def _check(density, starts):
-  """Refuses a density that is not one number for each chain by itself."""
+  """Refuses a density that does not give each chain a number of its own."""
   num_chains, size = starts.shape
   shape = density.shape_of_values
   if shape != (num_chains,):
@@ -185,11 +187,11 @@ def _check(density, starts):
 def _check_others(evaluate, starts):
   """Refuses a density of a chain that depends on another chain.
 
-  A small change is only warned of. It may still be all of one term of a large
-  density.
+  A small change causes a warning only. If the density is large, such a change
+  may be a whole term of it.
   """
-  # The farthest row replaces the first. It must keep its density, and so must
-  # all other rows.
+  # The row that is farthest from the first one replaces it. Its density must
+  # not change, and neither must the densities of all other rows.
   far = int(np.argmax(np.sum((starts - starts[0]) ** 2, axis=-1)))
   expected, _ = evaluate(starts)
   expected[0] = expected[far]
@@ -198,7 +200,7 @@ def _check_others(evaluate, starts):
     raise ValueError(
       f'The log density of a chain changes when another chain moves: {_MIXED}'
     )
-  # Rounding may depend on the place of a row in the batch.
+  # Rounding may depend on the position of a row in the batch.
   rounding = _ROUNDING * np.finfo(found.dtype).eps * np.abs(expected[1:])
   with np.errstate(invalid='ignore'):  # Infinities may cancel.
     change = np.abs(found[1:] - expected[1:])

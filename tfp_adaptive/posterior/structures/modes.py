@@ -1,8 +1,8 @@
 """Samples several modes by replica exchange if chains stay apart.
 
-With a matrix or a map each chain stays in the mode where it began. Replicas can
-go from mode to mode. They sample the target tempered towards a normal
-distribution around all chains, which is much wider than the chains.
+With a matrix or a map, each chain stays in the mode where it began. Replicas
+can move between modes. They sample the target tempered towards a normal
+distribution that has the mean of all chains and is much wider.
 
 This works for few coordinates only, because the distance between the wide
 distribution and the target grows with the number of coordinates.
@@ -31,16 +31,17 @@ __all__ = [
 ]
 
 NAME = 'replica exchange'
-# Deviation of the wide distribution in deviations of all draws. With 1.5 chains
-# seldom visited the corners of a grid of modes, with 1.1 the tails of a curved
-# target.
+# Deviation of the wide distribution in deviations of all draws. At 1.5, chains
+# seldom visited the corners of a grid of modes. At 1.1, they seldom visited the
+# tails of a curved target.
 _WIDTH = 2.5
 _FIRST_REPLICAS, _MOST_REPLICAS = 5, 20
 _LEAST_SHARE = 1e-6  # Added to the diagonal of correlations before factoring.
-_FEWEST_DRAWS = 50  # Draws of a chain from which modes can be seen.
-# Chains are apart if the variance of their means is so many times the variance
-# that their effective draws explain. Ten quartics and ten mixtures had 69 or
-# more; slow chains (250 draws, autocorrelation up to 0.98) had 16 or less.
+_FEWEST_DRAWS = 50  # Fewest draws of a chain for finding modes.
+# Chains are apart if the variance of their means exceeds this multiple of the
+# variance that their effective sizes predict. The ratio was 69 or more for ten
+# quartics and ten mixtures. For slow chains (250 draws, autocorrelation up to
+# 0.98) it was 16 or less.
 _FARTHEST = 40.0
 
 
@@ -61,8 +62,8 @@ class Exchange(NamedTuple):
     """Returns the kernel, MALA at every temperature.
 
     Exchanges move chains between modes, and the cheapest steps allow the most
-    exchanges. On a quartic and on 25 modes, MALA made twice as many for each
-    gradient as HMC.
+    exchanges. On a quartic and on 25 modes, MALA exchanged twice as often as
+    HMC for each gradient.
     """
     return replica_exchange(
       target_log_prob_fn,
@@ -75,7 +76,10 @@ class Exchange(NamedTuple):
     )
 
   def after(self, barrier):
-    """Returns the `Exchange` with about 2 `barrier` + 1 replicas."""
+    """Returns the `Exchange` with about 2 `barrier` + 1 replicas.
+
+    `barrier` is the communication barrier, see `tempering.replica_exchange`.
+    """
     wanted = 2 * int(np.ceil(float(barrier))) + 1
     return self._replace(
       num_replicas=int(np.clip(wanted, self.num_replicas, _MOST_REPLICAS))
@@ -88,10 +92,10 @@ def is_exchange(part):
 
 
 def are_apart(draws):
-  """Whether chains stay apart, and an exchange can help.
+  """Whether chains stay apart so that an exchange can help.
 
   Slow chains disagree too, but no more than their autocorrelation explains.
-  Chains in different modes seem to mix, each in its own mode.
+  Chains in different modes have a small autocorrelation, each in its own mode.
 
   Args:
     draws: Draws of the chains that have arrived, [n, chains, d].
@@ -104,7 +108,7 @@ def are_apart(draws):
   sizes = tfp.mcmc.effective_sample_size(
     draws, filter_beyond_positive_pairs=True
   )
-  # The size of a chain that never moved is not a number.
+  # The effective size of a chain that never moved is NaN.
   sizes = np.maximum(np.nan_to_num(sizes, nan=1.0), 1.0)
   variances = np.var(draws, axis=0, ddof=1) / sizes
   between = np.var(np.mean(draws, axis=0), axis=0, ddof=1)
@@ -129,8 +133,9 @@ def around(draws):
 def without_own_proposals(trace):
   """Returns a trace without fields about the first replica's own proposals.
 
-  A state that came by an exchange may have hopeless proposals and leave by
-  another exchange. This is no sign of a missed region.
+  By an exchange, the first replica may receive a state from which proposals are
+  hopeless, and give it away by another exchange. This does not show that chains
+  miss a region.
   """
   return {
     name: rows
@@ -140,7 +145,7 @@ def without_own_proposals(trace):
 
 
 def failures(results):
-  """Yields a sentence if some chains never came from the widest temperature."""
+  """Yields a sentence if chains got no state from the widest temperature."""
   restarts = np.asarray(results.num_restarts)
   stuck = np.sum(restarts == 0)
   if stuck:

@@ -1,9 +1,13 @@
-"""Chooses the structure that a target needs by the Fisher divergence held out.
+"""Chooses the sampler's structure by the Fisher divergence of held-out pairs.
 
 A pair is a state x and its score, the gradient of the log density at x. A
-candidate f is fitted to half of the pairs. On the other half, y = f^-1(x) has
-the score s. If y is standard normal, y + s = 0 for every pair. The loss is a
-robust square of y + s, summed over coordinates.
+candidate map or matrix f is fitted to half of the pairs. On the other half, y =
+f^-1(x) has the score s. If y is standard normal, y + s = 0 for every pair. The
+loss is a robust square of y + s, summed over coordinates.
+
+In a conditional Gaussian, scales and means depend on driving coordinates. A
+bent one has means that follow products of drivers too. In a path, the precision
+given the drivers is tridiagonal.
 """
 
 import collections
@@ -33,29 +37,31 @@ __all__ = [
   'rebuilt',
 ]
 
-_MOST_DENSE = 1000  # A dense matrix has at most so many coordinates.
+_MOST_DENSE = 1000  # Most coordinates for a dense matrix.
 _RANK = 10
 _FEWEST_PAIRS = 32
 DENSE = 'dense matrix'
 _CONDITIONAL, BENT = 'conditional Gaussian', 'bent conditional Gaussian'
 _PATH = 'conditional path'
-# A path of fewer coordinates gains nothing over a dense matrix, and its kernel
-# takes 5 to 10 s to compile.
+# With fewer coordinates, a path gains nothing over a dense matrix, and its
+# kernel takes 5 to 10 s to compile.
 _SHORTEST_PATH = 16
 # Structures that the host engine learns.
 ON_HOST = (DENSE, _CONDITIONAL, BENT)
-# A path is tried if the median rank correlation of adjacent scores is larger.
+# A path is tried only if the median absolute rank correlation of adjacent
+# scores exceeds this value, and its noise by `_STANDARD_ERRORS`.
 _LEAST_OF_NEIGHBOURS = 0.2
 # Blocks of pairs alternate between fitting and holding out. Each chain has at
 # least two, because a chain stuck in a narrow region differs from all others.
 _NUM_BLOCKS = 16
-# A candidate must beat a simpler one by so many standard errors, by this share
-# of the loss, and by this absolute gain.
+# A candidate must beat a simpler one by this many standard errors, by this
+# share of the loss, and by this absolute gain.
 _STANDARD_ERRORS = 4.0
 _LEAST_SHARE = 0.1
 _LEAST_GAIN = 0.1
-# No richer candidate is tried if the loss of every coordinate is smaller: for a
-# matrix, for a map. Where matrices fail (centered hierarchies, a path with
+# No map is tried if the best candidate has a mean loss below `_ENOUGH` in every
+# coordinate. `_ENOUGH_OF_MAP` applies if the best candidate is a map, or if
+# proposals diverge. Where matrices fail (centered hierarchies, a path with
 # unknown noise), some coordinate has 0.75 or more. At 0.4 a map halves the cost
 # of a draw, but its adaptation and compilation pay off in long runs only.
 _ENOUGH, _ENOUGH_OF_MAP = 0.5, 0.05
@@ -77,8 +83,8 @@ class Choice(
     name: Name of the structure.
     part: An `interfaces.Preconditioner` or `interfaces.Transport`, or a
       `modes.Exchange`.
-    losses: dict of name -> mean loss on pairs held out.
-    drivers: Indices of the driving coordinates of a conditional map, else ().
+    losses: dict of name -> mean loss on held-out pairs.
+    drivers: Indices of the driving coordinates of a map, else ().
     exponents: Exponent of each driver's term in the precision, per unit of the
       driver.
     target_accept_prob: Target acceptance of the steps.
@@ -91,7 +97,7 @@ class Choice(
     return isinstance(self.part, interfaces.Preconditioner)
 
   def words(self, coordinates):
-    """Returns words on the choice for the report, given coordinates' names."""
+    """Returns words on the choice for the report, with names of coordinates."""
     drivers = ', '.join(coordinates[i] for i in self.drivers)
     found = self.name + (f' driven by {drivers}' if drivers else '')
     if self.losses:
@@ -114,15 +120,16 @@ def default_matrix(event_size):
 def choose(states, scores, learned=None, diverge=False, num_chains=1):
   """Returns the `Choice` for pairs.
 
-  Candidates are tried from simple to rich. A richer one must beat all simpler
-  ones, see `_is_better`.
+  Candidates are tried from simple to rich. A richer candidate must beat the
+  best simpler one, see `_is_better`.
 
   Args:
     states: [n, d], chain after chain, each in the order of time.
     scores: Gradients of the log density at the states, [n, d].
-    learned: Name and factor of the chains' own matrix. Chains learned it from
-      many more states, so it stands for its kind if its loss is smaller.
-    diverge: Whether proposals of the chains diverge. No matrix is enough then.
+    learned: Name and factor of the matrix that the chains learned. It was
+      learned from many more states, so it replaces the fitted matrix of that
+      name if its loss is smaller.
+    diverge: Whether proposals of the chains diverge, see `_ENOUGH_OF_MAP`.
     num_chains: Number of chains, which have equal shares of the pairs.
   """
   count = len(states)
@@ -139,7 +146,7 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
   for name, build in _candidates(pairs[1]).items():
     known = {}
     # A search for drivers takes long, so the bent map reuses the drivers that
-    # were found for the straight one.
+    # were found for the unbent map.
     if name == BENT and best and best.drivers:
       known = dict(drivers=best.drivers, exponents=best.exponents)
     part = build(**known)
@@ -160,19 +167,19 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
     loss, found = min(tried, key=lambda pair: np.mean(pair[0]))
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
     if best is None or _is_better(loss, least):
-      # The sampler gets the drivers that were found and does not search again.
+      # The sampler gets these drivers, so that it does not search again.
       part = build(**found) if found else part
       best, least = Choice(name, part, losses, **found), loss
   return best or Choice(*default_matrix(states.shape[1]))
 
 
 def _loss_of_fit(matrix, name, pairs):
-  """Returns the loss of a matrix on pairs held out, [n, d]; NaN without a fit.
+  """Returns the loss of a matrix on held-out pairs, [n, d]; NaN without a fit.
 
   Args:
     matrix: The candidate, an `interfaces.Preconditioner`.
     name: Name of the candidate.
-    pairs: States and scores to fit, then states and scores held out.
+    pairs: States and scores to fit, then held-out states and scores.
   """
   states, scores, *_ = pairs
   try:
@@ -195,14 +202,14 @@ def _loss_of_fit(matrix, name, pairs):
 
 
 def _tried_map(name, pairs, drivers=(), exponents=()):
-  """Returns (loss of a map on pairs held out, its drivers and exponents).
+  """Returns (loss of a map on held-out pairs, its drivers and exponents).
 
   The loss is [n, d], or NaN without a fit. Drivers and exponents are a dict of
   arguments for the builder of the map.
 
   Args:
     name: Name of the map.
-    pairs: States and scores to fit, then states and scores held out.
+    pairs: States and scores to fit, then held-out states and scores.
     drivers: Drivers, if they are known.
     exponents: Exponents of the known drivers.
   """
@@ -213,7 +220,7 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
     if not len(drivers):
       none = np.full([min(search.MOST_DRIVERS, size - 1)], -1)
       drivers, exponents = search.find(states, scores, none, **form)
-    # With many coordinates the kernel of a path has a diagonal matrix inside.
+    # With many coordinates, the kernel of a path uses a diagonal matrix.
     is_dense = name in ON_HOST or size <= _MOST_DENSE
     fit = matrix_lib.fit if is_dense else matrix_lib.fit_diagonal
     params = conditional.fit(
@@ -224,13 +231,13 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
     return np.nan, {}
   natural = params.natural
   scales = pairs_lib.pick(np.exp(natural.log_scale), natural.drivers, 1.0)
-  # Exponents are per unit of the driver. The first term has none.
+  # Exponents are per unit of the driver. The first term has no driver.
   exponents = np.diag(natural.exponents[1:]) / scales
   return loss, _as_arguments(natural.drivers, exponents)
 
 
 def _loss_of_matrix(factor, states, scores, *held_out):
-  """Returns the loss of a given matrix C on pairs held out, [n, d]."""
+  """Returns the loss of a given matrix C on held-out pairs, [n, d]."""
   mean, pull = np.mean(states, axis=0), np.mean(scores, axis=0)
   if not np.all(np.isfinite(factor)):
     return np.nan
@@ -244,13 +251,14 @@ def _loss_of_matrix(factor, states, scores, *held_out):
 
 
 def _loss(whitened, states, scores, *held_out):
-  """Returns the loss of pairs held out, [n, d].
+  """Returns the loss on held-out pairs, [n, d].
 
   Args:
     whitened: Function of states and scores to y + s.
-    states: States of the fitted pairs, [n, d]. They center y + s.
+    states: States of the fitted pairs, [n, d]. The mean of y + s over these
+      pairs is subtracted.
     scores: Scores of the fitted pairs, [n, d].
-    *held_out: States and scores held out.
+    *held_out: States and scores of the held-out pairs.
   """
   centre = np.mean(whitened(states, scores), axis=0)
   return pairs_lib.robust(whitened(*held_out) - centre)
@@ -310,8 +318,8 @@ def _builders(event_size):
 def _may_be_path(scores):
   """Whether most adjacent coordinates depend on each other, given all others.
 
-  The covariance of the scores [n, d] is the precision of the target, if it is
-  Gaussian. Ranks are used because the scale of scores may change.
+  The covariance of the scores [n, d] of a Gaussian target is its precision.
+  Ranks are used because the scale of scores may vary.
   """
   ranks = np.argsort(np.argsort(scores, axis=0), axis=0)
   ranks = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
@@ -323,7 +331,7 @@ def _may_be_path(scores):
 
 
 def _is_better(loss, than):
-  """Whether a loss on pairs held out is smaller, beyond noise.
+  """Whether a loss on held-out pairs is smaller than another, beyond noise.
 
   Draws are autocorrelated, so losses are compared by the logarithm of each
   block's mean.
