@@ -97,7 +97,7 @@ def measured(density, draws, log_prob, seed=0):
     of_path = 0.0
   of_program = _deviation(_centered(found[0].values - recorded[first]))
   # If rounding hides every change, residuals are zero. The noise is therefore
-  # at least the deviation of a uniform variable on a spacing of eps |log p| / 2.
+  # at least that of a uniform variable on one spacing, eps |log p| / 2.
   eps = np.finfo(density.dtype.as_numpy_dtype).eps
   spacing = 0.5 * eps * size / np.sqrt(12.0)
   nats = float(np.hypot(max(of_path, spacing), of_program))

@@ -1,12 +1,12 @@
 """Finds intervals for unknowns that the data bound.
 
 An example is the start of a window, which cannot lie after the first event. If
-the support of data depends on an unknown, the posterior ends at a wall. The
-gradient does not show the wall, so proposals beyond it are rejected.
+the support of data depends on an unknown, the posterior ends abruptly. The
+gradient does not show this boundary, so proposals beyond it are rejected.
 
 A search finds the interval of every coordinate. If no interval depends on other
-coordinates, a map of all real numbers onto the intervals moves the walls to
-infinity.
+coordinates, a map of all real numbers onto the intervals moves the boundaries
+to infinity.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ __all__ = ['intervals']
 tfb = tfp.bijectors
 
 _MOST_COORDINATES = 64
-_FARTHEST = 2.0**30  # An interval that reaches farther counts as infinite.
+_FARTHEST = 2.0**30  # Bounds that are farther away count as infinite.
 _NUM_CHECKS = 256  # Points at which the box of all intervals is checked.
 
 
@@ -32,14 +32,15 @@ def intervals(
   """Returns the map of all real numbers onto the coordinates' intervals.
 
   Args:
-    is_possible: Function of points [n, d] in unconstrained space that returns
-      [n] booleans. Points where the unknowns overflow are possible.
-    candidates: Points [n, d], some of which are possible.
+    is_possible: Function of points [n, d] in unconstrained space to booleans
+      [n]: whether the data are possible, or the unknowns overflow.
+    candidates: Points [n, d]. At some of them the data should be possible.
     which: Indices of the coordinates that may be bounded.
 
   Returns:
-    A bijector of vectors [..., d]; `None` if no coordinate is bounded, if there
-    are too many, or if the interval of a coordinate depends on another one.
+    A bijector of vectors [..., d]. `None` if no candidate is possible, if no
+    coordinate is bounded, if too many may be, or if the intervals depend on
+    each other.
   """
   found = np.asarray(is_possible(candidates))
   if len(which) > _MOST_COORDINATES or not np.any(found):
@@ -60,9 +61,9 @@ def intervals(
 
 
 def _bounds(is_possible, center, which, direction):
-  """Returns the last possible number of each coordinate, or infinity.
+  """Returns the last possible value of each coordinate, or infinity.
 
-  All coordinates are bisected at once, each with the others at the center.
+  All coordinates are bisected at once. Each is moved alone from the center.
   """
   index = np.arange(len(which))
 

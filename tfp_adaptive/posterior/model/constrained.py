@@ -1,7 +1,7 @@
-"""Returns draws in the model's own structure, some of them at a time.
+"""Returns draws in the model's own structure, computed in blocks.
 
 A map onto the supports may need far more memory than its result. For a joint
-distribution with data the map runs the model, which may be vectorized with a
+distribution with data, the map runs the model, which may be vectorized with a
 copy of the data for each draw.
 """
 
@@ -12,7 +12,7 @@ from tfp_adaptive.core import custom_gradient
 
 __all__ = ['constrained']
 
-# Most numbers in memory at a time, in data or matrices of all coordinates.
+# Most numbers in memory at a time: data, or matrices of all coordinates.
 _MOST_NUMBERS = 2**26
 
 
@@ -24,7 +24,7 @@ def constrained(problem, draws):
     draws: [draws, chains, d], unconstrained.
   """
   num_draws, num_chains, size = draws.shape
-  held = size  # For a log density, maps hold about as many numbers as a draw.
+  held = size  # Maps of a log density hold about one draw.
   if problem.model is not None:
     held = size**2
     held += sum(np.size(part) for part in tf.nest.flatten(problem.observed))

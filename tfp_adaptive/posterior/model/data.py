@@ -42,9 +42,9 @@ tfd = tfp.distributions
 
 in_order = kinds.in_order
 
-# TFP's errors for joint distributions inside of others that it cannot take.
+# Words of TFP's errors for joint distributions that it cannot nest.
 _NESTED = r"unhashable type: 'slice'|could not be converted to a dimension"
-# Prior draws that are tried if data lie at an end of their support.
+# Number of prior draws to try if data lie at an end of their support.
 _NUM_PRIOR_DRAWS = 8
 
 
@@ -55,14 +55,14 @@ class Checked(NamedTuple):
   names: list
   # Names of parts whose density in TFP is not right everywhere.
   inexact: frozenset
-  # Names of data that are possible for some values of the unknowns only.
+  # Names of data that are possible only for some values of the unknowns.
   bounding: frozenset
-  # Names of the unknowns on which it depends whether data are possible.
+  # Names of the unknowns that decide whether data are possible.
   bounded: frozenset
 
 
 class _Leaf(NamedTuple):
-  """A part of the model, or of a joint distribution inside of it."""
+  """A part of the model, or of a joint distribution inside the model."""
 
   name: str
   law: Any
@@ -78,7 +78,7 @@ def joined(data: Mapping[str, Any] | None, pins: dict) -> dict:
     pins: dict of more values, by name.
 
   Raises:
-    TypeError: If `data` is no mapping of names.
+    TypeError: If `data` is not a mapping of names.
     ValueError: If a part is given twice.
   """
   if data is None:
@@ -104,13 +104,13 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
   Args:
     model: `tfd.JointDistribution`, or one with pins.
     pins: dict of more values, by name.
-    options: Names of the options of `sample_posterior`, to propose one if a
-      name is misspelled.
+    options: Names of the options of `sample_posterior`. Messages suggest one if
+      a name is misspelled.
 
   Raises:
-    ValueError: If the model cannot be built or has a batch of its own, if an
-      unknown is discrete, or if data have no part, another shape, or values
-      that are not finite or out of the support.
+    ValueError: If the model cannot be built or has a batch of its own, or if an
+      unknown is discrete. Also if data belong to no part, have another shape,
+      are not finite, or are outside of their support.
   """
   whole, before = kinds.unpinned(model)
   parts, events = parts_and_events(whole)
@@ -136,7 +136,7 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
 
 
 def computed(model: Any) -> set:
-  """Returns the names of parts that are computed from others, not drawn."""
+  """Returns the names of parts that are computed from other parts."""
 
   def is_computed(law):
     while kinds.is_a(law, tfd.Sample, tfd.Independent):
@@ -240,12 +240,12 @@ def _as_tensors(leaves, shapes, dtypes):
 def _tensor(value, dtype):
   value = np.ma.filled(np.ma.asarray(value), 0)
   if tf.as_dtype(dtype).is_integer:
-    value = np.nan_to_num(value)  # Masked numbers may be anything.
+    value = np.nan_to_num(value)  # The values of masked numbers do not matter.
   return tf.constant(value.astype(tf.as_dtype(dtype).as_numpy_dtype))
 
 
 def _flat(name, law, value, data):
-  """Yields a `_Leaf` for a part, or for each part of a model inside of it.
+  """Yields a `_Leaf` for a part, or for each part of a model inside it.
 
   Args:
     name: Name of the part.
@@ -272,7 +272,7 @@ def _flat(name, law, value, data):
 
 
 def _look_at(leaf):
-  """Returns (leaf, its support); makes the checks that need no computation."""
+  """Returns (leaf, its support); makes the checks that need no values."""
   if leaf.value is None:
     _check_unknown(leaf.name, leaf.law)
     return leaf, support_of_data.Support()
@@ -357,7 +357,7 @@ def _offending(value, mask, rank=0):
 
 
 def _refuse_point(leaf, rule):
-  """Refuses data that are possible for single values of the unknowns only."""
+  """Refuses data that are possible only for single values of the unknowns."""
   raise ValueError(
     f'The data {leaf.name!r} are drawn from `{kinds.described(leaf.law)}`, and '
     f'must be {rule.words}. This depends on unknowns, so the data are '
@@ -368,7 +368,7 @@ def _refuse_point(leaf, rule):
 
 
 def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
-  """Refuses data at an end of their support where the density is not finite."""
+  """Refuses data at an end of their support if the density is not finite."""
   rules = [r for r in rules if r.is_end is not None and not is_open(r.is_end)]
   if not rules:
     return
@@ -392,7 +392,7 @@ def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
 
 
 def _prior_draws(model, given):
-  """Yields prior draws of the unknowns; nothing if the prior has no draws."""
+  """Yields prior draws of the unknowns, or nothing if the prior has none."""
   for index in range(_NUM_PRIOR_DRAWS):
     try:
       draws = model.sample(seed=(0, index))
@@ -432,7 +432,7 @@ def as_arrays(model):
     return {}
   names, events = parts_and_events(whole)
   nested = [n for n, e in zip(names, events) if tf.nest.is_nested(e)]
-  # A list of numbers is an array unless the part is a structure.
+  # A list of numbers is an array, unless the part is a structure.
   return {
     name: tf.nest.map_structure(np.asarray, value)
     if name in nested
@@ -442,7 +442,7 @@ def as_arrays(model):
 
 
 def in_dtypes_of(model: Any, values: dict) -> dict:
-  """Returns dict of the Tensors among the values that need a cast, cast.
+  """Returns a dict of those Tensors that need a cast, after the cast.
 
   TFP casts arrays and numbers to the dtype of a part, but not Tensors.
 
@@ -464,7 +464,7 @@ def in_dtypes_of(model: Any, values: dict) -> dict:
 
 
 def _check_pins(parts, pins, options):
-  """Refuses values under names that are no unknown part of the model."""
+  """Refuses values whose name is not that of an unknown part of the model."""
   unknown = sorted(set(pins) - set(parts))
   if unknown:
     raise ValueError(
@@ -488,7 +488,7 @@ def did_you_mean(given: list, names: list) -> str:
 
 
 def _leaves(name, event, value):
-  """Returns [(name, event shape, value)] of a part, or of the parts inside."""
+  """Returns [(name, event shape, value)] of a part or of the parts inside it."""
   if isinstance(event, tf.TensorShape):
     return [(name, event, value)]
   names, events = in_order(event)
@@ -512,7 +512,7 @@ def _leaves(name, event, value):
 
 
 def _check_values(name, event, value):
-  """Refuses data that are no numbers or have another shape."""
+  """Refuses data that are not numbers or have another shape."""
   try:
     value = np.asarray(value)
   except ValueError:
@@ -559,7 +559,7 @@ def _check_missing(leaf):
 
 
 def _is_valid(law, shape):
-  """Returns where a distribution takes data into account, if known."""
+  """Returns where a distribution uses the data, as far as this is known."""
   if not kinds.is_a(law, tfd.Masked):
     return True
   valid = tf.get_static_value(law.validity_mask)
@@ -568,7 +568,7 @@ def _is_valid(law, shape):
 
 
 def _check_unknown(name, law):
-  """Refuses an unknown without a map from all real numbers, or a wrong map."""
+  """Refuses an unknown without a map onto its support, or with a wrong map."""
   said = kinds.described(law)
   try:
     bijector = supports.map_of(law)
@@ -610,7 +610,7 @@ def _check_is_of_one_chain(model):
   """Refuses a model whose batch axes would be taken for chains."""
   try:
     shapes = tf.nest.flatten(model.batch_shape)
-  except TypeError:  # TFP has no batch shape if only some parts are vectorized.
+  except TypeError:  # Only some parts are vectorized.
     return
   for shape in shapes:
     if shape.rank:

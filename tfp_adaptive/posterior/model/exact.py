@@ -1,10 +1,10 @@
 """Densities that are zero outside of the support of a distribution.
 
 TFP's density of many distributions is finite outside of their support:
-`tfd.Exponential(1.)` has the density e at -1. Data with a fixed support are
-checked, so this does no harm. If the support depends on an unknown, chains
-would walk to where the data are impossible. This file corrects the density of
-such parts.
+`tfd.Exponential(1.)` has the density e at -1. If the support is fixed, data
+outside of it are refused, so this does no harm. If the support depends on an
+unknown, chains would move to where the data are impossible. This file corrects
+the density of such parts.
 """
 
 import functools
@@ -30,7 +30,7 @@ def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
 
   Args:
     model: `tfd.JointDistribution`, or one with pins.
-    inexact: Names of the parts whose density in TFP is not right everywhere.
+    inexact: Names of the parts whose density in TFP is wrong at some values.
     names: Names of all parts.
 
   Returns:
@@ -48,7 +48,7 @@ def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
 
 
 def possible(model: Any, parts: frozenset, names: tuple) -> Callable:
-  """Returns whether the data can be drawn, as a function of the unknowns.
+  """Returns a function of the unknowns: whether the data can be drawn.
 
   Args:
     model: As in `density`.
@@ -56,7 +56,8 @@ def possible(model: Any, parts: frozenset, names: tuple) -> Callable:
     names: As in `density`.
 
   Returns:
-    A function of the unknowns as in `density`, which returns booleans.
+    A function of the unknowns as in `density`, which returns booleans
+    [chains...].
   """
 
   def of_one(laws, values):
@@ -72,8 +73,8 @@ def _for_each_chain(model, names, function):
   Args:
     model: As in `density`.
     names: As in `density`.
-    function: Function of a dict of distributions and a dict of values for one
-      chain, which returns a scalar.
+    function: Function of two dicts for one chain, distributions and values,
+      which returns a scalar.
   """
   whole, pins = kinds.unpinned(model)
   left = [name for name in names if name not in pins]
@@ -101,7 +102,7 @@ def _for_each_chain(model, names, function):
 
 
 def _is_possible(law, value):
-  """Returns whether one value can be drawn: a boolean scalar."""
+  """Returns whether a value can be drawn: a boolean scalar."""
   if isinstance(law, tfd.JointDistribution):
     laws, _ = law.sample_distributions(seed=(0, 1), value=value)
     parts = zip(kinds.in_order(laws)[1], kinds.in_order(value)[1])
@@ -115,7 +116,7 @@ def _as_floats(value):
 
 
 def _log_prob(law, value, is_inexact):
-  """Returns the log density of one part at one value: a scalar."""
+  """Returns the log density of a part at one value: a scalar."""
   if isinstance(law, tfd.JointDistribution):
     laws, _ = law.sample_distributions(seed=(0, 1), value=value)
     parts = zip(kinds.in_order(laws)[1], kinds.in_order(value)[1])
@@ -128,8 +129,8 @@ def exact(law: Any) -> Any:
   """Returns a distribution whose density is zero outside of its support.
 
   Args:
-    law: `tfd.Distribution`, no joint one. It is returned itself if TFP's
-      density is right already.
+    law: `tfd.Distribution`, not a joint one. It is returned itself if TFP's
+      density is right.
   """
   for wrappers, rebuild in _REBUILDS:
     if kinds.is_a(law, *wrappers):
@@ -144,10 +145,10 @@ def exact(law: Any) -> Any:
 
 
 class _Delegate(tfd.Distribution):
-  """A distribution that draws like another one, but has its own density."""
+  """A distribution that draws like another, but has a density of its own."""
 
   def __init__(self, distribution: Any, name: str = 'exact'):
-    """Wraps a `tfd.Distribution` without others inside."""
+    """Wraps a `tfd.Distribution` that wraps no other distribution."""
     self._distribution = distribution
     super().__init__(
       dtype=distribution.dtype,
@@ -190,7 +191,7 @@ class _ZeroOutside(_Delegate):
 
 
 def _harmless(law, value, is_inside):
-  """Returns values inside, because gradients outside could be NaN."""
+  """Replaces values outside of the support, where gradients could be NaN."""
   if kinds.rank(law) or not law.dtype.is_floating:
     return value
   try:
@@ -261,9 +262,9 @@ def _rebuilt_autoregressive(law):
 
 
 def is_beyond_tfp(law: Any) -> bool:
-  """Returns whether TFP cannot compute a truncated distribution, or one inside.
+  """Returns whether TFP cannot compute a truncated distribution in `law`.
 
-  With an infinite bound TFP's density of `TruncatedCauchy` is NaN, and so are
+  With an infinite bound, TFP's density of `TruncatedCauchy` is NaN, and so are
   the gradients of `TruncatedNormal` with respect to its parameters.
   """
   if isinstance(law, (tfd.TruncatedNormal, tfd.TruncatedCauchy)):
@@ -277,15 +278,15 @@ def is_beyond_tfp(law: Any) -> bool:
 
 
 class _Truncated(_Delegate):
-  """A truncated normal or Cauchy distribution, whose bounds may be infinite.
+  """A truncated normal or Cauchy distribution with bounds that may be infinite.
 
     low finite          log p(x) - log P(X > low)
     high finite         log p(x) - log P(X < high)
     neither             log p(x)
     both                TFP's own density
 
-  p and X belong to the distribution that is not truncated. Bounds may mix these
-  cases.
+  Here p and X belong to the distribution without truncation. Bounds may mix
+  these cases.
   """
 
   def _log_prob(self, x):
@@ -309,11 +310,11 @@ class _Truncated(_Delegate):
     return tf.where(is_inside, value, tf.constant(-np.inf, value.dtype))
 
   def _between(self, x, both, low, high):
-    """Returns TFP's density where both bounds are finite."""
+    """Returns TFP's density if both bounds are finite."""
     law = self._distribution
     low = tf.where(both, low, tf.stop_gradient(law.loc - law.scale))
-    # The bounds lie at different distances from `loc`, because TFP's Cauchy has
-    # no gradient at equal distances.
+    # TFP's Cauchy has no gradient if both bounds are equally far from `loc`.
+    # The bounds are therefore at different distances.
     high = tf.where(both, high, tf.stop_gradient(law.loc + 2 * law.scale))
     x = tf.where(both, x, tf.stop_gradient(law.loc))
     return law.copy(low=low, high=high).log_prob(x)

@@ -19,7 +19,8 @@ def of_joint(events, names, init, dtype, num_chains):
     num_chains: First dimension of all starts.
 
   Raises:
-    ValueError: If `init` has other parts, shapes or no numbers.
+    ValueError: If `init` has other parts or shapes, or values that are no
+      numbers.
   """
   leaves = tf.nest.flatten(init)
   given = dict(zip(state_parts.names(init), leaves))

@@ -1,7 +1,7 @@
-"""Answers which of TFP's wrappers a distribution is, and what it wraps.
+"""Returns the kind of a distribution, and what the distribution wraps.
 
 `tfd.Sample(d)` is an instance of `_Sample`, and not of `tfd.Sample`, if `d` is
-no composite tensor. The functions here know such cases.
+not a composite tensor. The functions here handle such cases.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def is_plainly_transformed(law: Any) -> bool:
 
 
 def inside(law: Any) -> list:
-  """Returns the distributions inside of a wrapper; [] for other ones."""
+  """Returns the distributions inside a wrapper; [] for other distributions."""
   if is_a(law, tfd.Mixture) and not is_a(law, tfd.Inflated):
     return list(law.components)
   if is_a(law, tfd.MixtureSameFamily):
@@ -73,10 +73,10 @@ def described(law: Any) -> str:
 
 
 def in_order(structure: Any) -> tuple:
-  """Returns (names, parts) of a joint structure; a sequence has names `None`.
+  """Returns (names, parts) of a structure; names are `None` for a sequence.
 
   Args:
-    structure: namedtuple, dict or sequence, of which one level is taken apart.
+    structure: namedtuple, dict or sequence. Only its top level is split.
   """
   if hasattr(structure, '_asdict'):
     structure = structure._asdict()

@@ -1,11 +1,12 @@
-"""A model as one density over vectors, with the map back and with names.
+"""A model as one density of vectors, with the map to its named unknowns.
 
 The model is a joint distribution with its data pinned, or a log density p with
-starts and bijectors. Its unknowns x are sampled as one vector z = T^-1(x),
+starts and bijectors. Its unknowns x are sampled as one vector z = T^-1(x), with
+the density pi,
 
   log pi(z) = log p(T(z)) + log |det dT/dz|,
 
-and a user sees T(z).
+and the user gets T(z).
 """
 
 import functools
@@ -44,7 +45,7 @@ tfb = tfp.bijectors
 tfd = tfp.distributions
 
 _RADIUS = 2.0  # Drawn starts are uniform in [-2, 2] in unconstrained space.
-_NUM_CANDIDATES = 512  # Points that are tried to find one with possible data.
+_NUM_CANDIDATES = 512  # Points to try for one with possible data.
 _EXAMPLE = (
   '`tfpa.sample_posterior(log_prob_fn, init={"scale": tf.TensorSpec([])}, '
   'bijectors={"scale": tfb.Exp()})`'
@@ -52,7 +53,7 @@ _EXAMPLE = (
 
 
 class Problem(NamedTuple):
-  """A density over unconstrained z, [chains, d], and the meaning of z."""
+  """A density of unconstrained z, [chains, d], and the meaning of z."""
 
   # z -> [chains].
   target_log_prob_fn: Callable
@@ -60,7 +61,7 @@ class Problem(NamedTuple):
   constrain: Callable
   # (number of chains, [2] seed) -> z.
   draw_starts: Callable
-  # The same from the prior; None if no prior is known.
+  # The same for draws from the prior; None if no prior is known.
   draw_prior: Callable | None
   # Names of the leaves of the structure, in the order of `tf.nest.flatten`.
   names: tuple
@@ -68,29 +69,29 @@ class Problem(NamedTuple):
   coordinates: tuple
   dtype: Any
   event_size: int
-  # dict of the observed values of a joint distribution, numpy. A part that is a
-  # joint distribution itself has a structure of values.
+  # dict of the observed values of a joint distribution, numpy. If a part is a
+  # joint distribution, its value is a structure.
   observed: dict
   # The joint distribution with nothing pinned; None for a density.
   model: Any = None
   # For ArviZ: dimension -> labels, name -> dimensions.
   coords: Any = MappingProxyType({})
   dims: Any = MappingProxyType({})
-  # A density that is computed outside of TensorFlow: function of arrays z
-  # [chains, d] to values and gradients.
+  # Function of arrays z [chains, d] to values and gradients, if the density is
+  # computed outside of TensorFlow.
   in_python: Callable | None = None
 
 
 def of_joint(model, pins, init=None, num_chains=None, options=()):
-  """Returns the `Problem` of a joint distribution and values of its parts.
+  """Returns the `Problem` of a joint distribution with observed values.
 
   Args:
     model: `tfd.JointDistribution`, or one with pins.
     pins: dict of observed values, by name.
     init: Starts [chains, event...] of all unknowns, by name or in the model's
-      structure; `None`: they are drawn.
+      structure, or `None` to draw starts.
     num_chains: Number of starts.
-    options: Names of options, to propose one if a name is misspelled.
+    options: Names of options, which messages suggest for misspelled names.
   """
   checked = data.checked(model, pins, options)
   model, names, log_prob = _pinned(model, pins, checked)
@@ -157,7 +158,7 @@ def _bounded(problem, possible, which, is_given):
 
   Args:
     problem: `Problem` of a joint distribution.
-    possible: Function of its unknowns: whether the data can be drawn.
+    possible: Function of the unknowns: whether the data can be drawn.
     which: Indices of the coordinates that may be bounded by the data.
     is_given: Whether the user gave the starts.
   """
@@ -207,7 +208,7 @@ def _bounded(problem, possible, which, is_given):
 
 
 def _candidates(problem):
-  """Returns points [n, d], some of which may have possible data."""
+  """Returns points [n, d]; at some of them the data may be possible."""
   seed = tf.constant([0, 1])
   points = [np.asarray(problem.draw_starts(_NUM_CANDIDATES, seed))]
   if problem.draw_prior is not None:
@@ -253,7 +254,7 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
     init: Structure of starts [chains, event...], or of a `tf.TensorSpec` for
       each event.
     bijectors: Bijectors onto the supports, in the same structure or a dict with
-      some of its keys; `None`: all unknowns are real.
+      some of its keys. `None`: all unknowns are unbounded.
     num_chains: Number of starts.
   """
   if init is None:
@@ -385,8 +386,8 @@ def of_model(model, num_chains):
 def _in_python(model, problem):
   """Returns the function of z to values and gradients by z, in Python.
 
-  The gradient by z is that of <T(z), g> + log |det dT/dz|, where g is the
-  gradient of log p at T(z), held fixed.
+  The gradient by z is that of <T(z), g> + log |det dT/dz|. Here g is the
+  gradient of log p at T(z), treated as a constant.
   """
   specs = tf.nest.flatten(model.init)
   maps = _bijectors_like(model.init, problem.names, model.bijectors)
@@ -461,8 +462,8 @@ class _Split:
     self.event_size = sum(self.sizes)
 
   def __call__(self, z):
-    # A new Tensor each time, because bijectors cache results by their argument,
-    # across the branches of `tf.cond` too.
+    # `identity` makes a new Tensor each time, because bijectors cache results
+    # by their argument, even across the branches of `tf.cond`.
     z = tf.identity(tf.cast(z, self._dtype))
     parts = tf.split(z, self.sizes, axis=-1)
     return tf.nest.pack_sequence_as(
@@ -550,7 +551,7 @@ def _matched(init, maps):
 
 
 def _events_and_starts(names, leaves, num_chains):
-  """Returns (`tf.TensorSpec`s of events, starts); no starts if specs came."""
+  """Returns (`tf.TensorSpec`s of events, starts); [] if there are no starts."""
   if not leaves:
     raise ValueError(f'`init` has no parts. Write for example {_EXAMPLE}.')
   if all(isinstance(leaf, tf.TensorSpec) for leaf in leaves):
@@ -584,7 +585,7 @@ def _as_starts(name, leaf, num_chains):
 
 
 def _unconstrained(name, event, bijector):
-  """Returns the shape of a part before its bijector."""
+  """Returns the shape of a part in unconstrained space."""
   if not event.shape.num_elements():
     raise ValueError(
       f'`init` of {name} has the shape {event.shape}, but must have a number '

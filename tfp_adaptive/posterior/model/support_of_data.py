@@ -1,12 +1,12 @@
 """Finds which data a distribution can draw.
 
 Most distributions of TFP have a finite density outside of their support, for
-example a Poisson at 1.5 or an `Exponential` at -1. `allowed` walks through
-wrappers and returns Tensors that say where data are possible. If they depend on
-unknowns, `posterior.model.exact` corrects the density.
+example a Poisson at 1.5 or an `Exponential` at -1. `allowed` unwraps a
+distribution and returns masks of possible data. If these depend on unknowns,
+`posterior.model.exact` corrects the density.
 
-In this module a mask is a boolean Tensor with the shape of the data. A fact
-about an event is repeated for all numbers of the event.
+A mask is a boolean Tensor with the shape of the data. A fact about an event is
+repeated for all numbers of the event.
 """
 
 import functools
@@ -33,7 +33,7 @@ tfb = tfp.bijectors
 tfd = tfp.distributions
 tnp = tf.experimental.numpy
 
-# Data may have been rounded by so much, for example shares that sum to 1.
+# Accepted rounding of data, for example of shares that sum to 1.
 _ROUNDED = 1e-2
 
 
@@ -44,17 +44,17 @@ class Rule(NamedTuple):
   mask: tf.Tensor
   # Words that follow "must be" in a message.
   words: str
-  # Whether the condition holds at single points only, as "is a whole number".
+  # Whether the condition holds only at single points, such as whole numbers.
   is_point: bool = False
-  # Masks of the data at an end of the support, and of the data whose density is
-  # not finite. None if the support has no ends.
+  # Masks of the data at an end of the support, and of the data with a density
+  # that is not finite. None if the support has no ends.
   is_end: Any = None
   is_dead: Any = None
-  # Number of last axes over which an event is right or wrong as a whole.
+  # Number of last axes, if the condition is about events and not about numbers.
   rank: int = 0
 
   def map(self, function: Callable) -> 'Rule':
-    """Returns the rule after a function of its masks."""
+    """Returns the rule with `function` applied to each mask."""
     masks = (self.mask, self.is_end, self.is_dead)
     mask, is_end, is_dead = (None if m is None else function(m) for m in masks)
     return self._replace(mask=mask, is_end=is_end, is_dead=is_dead)
@@ -69,13 +69,13 @@ class Support(NamedTuple):
   inside: tuple = ()
 
   def map(self, function: Callable) -> 'Support':
-    """Returns the support after a function of all masks, as for moved axes."""
+    """Returns the support with `function` applied to each mask."""
     rules = tuple(rule.map(function) for rule in self.rules)
     return Support(rules, tuple(map(function, self.inside)))
 
 
 def ancestors(tensor: tf.Tensor) -> set:
-  """Returns all operations of a graph that a Tensor is computed from."""
+  """Returns all operations from which a Tensor is computed in a graph."""
   found, left = set(), [tensor.op]
   while left:
     operation = left.pop()
@@ -86,12 +86,12 @@ def ancestors(tensor: tf.Tensor) -> set:
 
 
 def allowed(law: Any, value: tf.Tensor) -> Support:
-  """Returns which numbers of a value a distribution can draw.
+  """Returns the conditions on a value under a distribution.
 
   Args:
-    law: `tfd.Distribution`, no joint one.
-    value: [batch..., event...], one draw, in the dtype of `law` or, if that is
-      not floating, in float64, so that fractions are seen.
+    law: `tfd.Distribution`, not a joint one.
+    value: One draw, [batch..., event...], in the dtype of `law`. If that is not
+      floating, the value is float64, so that fractions are seen.
   """
   for wrappers, walk in _WALKS:
     if kinds.is_a(law, *wrappers):
@@ -109,7 +109,7 @@ def _of_independent(law, value):
 
 
 def _of_sample(law, value):
-  """Moves the axes of samples before those of the batch, and back."""
+  """Moves sample axes before batch axes, and moves those of masks back."""
   inner = law.distribution
   events, batches = kinds.rank(inner), inner.batch_shape.rank
   if events is None:
@@ -123,7 +123,7 @@ def _of_sample(law, value):
 
 
 def _swapped(value, begin, middle, end):
-  """Returns a Tensor with axes middle, ..., end - 1 before begin, ..."""
+  """Swaps two adjacent blocks of axes, [begin, middle) and [middle, end)."""
   axes = list(range(value.shape.rank))
   order = axes[:begin] + axes[middle:end] + axes[begin:middle] + axes[end:]
   return tf.transpose(value, order)
@@ -168,7 +168,7 @@ def _concat(axis, masks):
 
 
 def _joined(laws, values, join):
-  """Returns the support of values that stand side by side.
+  """Returns the support of a value that is joined from parts.
 
   Args:
     laws: Distributions of the parts.
@@ -194,7 +194,7 @@ def _joined(laws, values, join):
 
 
 def _of_masked(law, value):
-  """Allows anything at entries that the distribution masks."""
+  """Allows anything at masked entries."""
   valid = tf.convert_to_tensor(law.validity_mask)
   for _ in range(kinds.rank(law)):
     valid = valid[..., tf.newaxis]
@@ -224,7 +224,7 @@ def _of_hidden_markov(law, value):
   end = value.shape.rank - kinds.rank(inner)
   if law.parameters['time_varying_observation_distribution']:
     return _any_along(allowed(inner, tf.expand_dims(value, end)), end)
-  # The last batch axis has the states. There is no axis for the steps.
+  # The last batch axis is that of the hidden states. There is no axis of steps.
   moved = tnp.moveaxis(value, end - 1, 0)
   found = _any_along(allowed(inner, tf.expand_dims(moved, end)), end)
   return found.map(lambda mask: tnp.moveaxis(mask, 0, end - 1))
@@ -243,7 +243,7 @@ def _any_of(found, value):
 
 
 def _any_along(found, axis):
-  """Returns the support of a mixture whose components have an axis."""
+  """Returns the support of a mixture whose components lie along an axis."""
   inside = tuple(tf.reduce_all(mask, axis) for mask in found.inside)
   if not found.rules:
     return Support((), inside)
@@ -279,7 +279,7 @@ def _of_autoregressive(law, value):
 
 
 def _of_transformed(law, value):
-  """Checks the sources of the data, and that the bijector reaches the data."""
+  """Checks the preimages of the data, and that these preimages exist."""
   bijector, inner = law.bijector, law.distribution
   events, inner_rank = kinds.rank(law), kinds.rank(inner)
   if events is None or inner_rank is None:
@@ -334,7 +334,7 @@ _ONTO = (
 
 
 def _spread(mask, rank, value, events):
-  """Returns a mask of the events whose whole source is allowed."""
+  """Returns a mask of the events whose whole preimage is allowed."""
   mask = tf.reduce_all(mask, axis=list(range(-rank, 0))) if rank else mask
   for _ in range(events):
     mask = mask[..., tf.newaxis]
@@ -342,10 +342,10 @@ def _spread(mask, rank, value, events):
 
 
 def _image(bijector, value, source, words):
-  """Returns rules for the image of a bijector, given value and source.
+  """Returns rules for the image of a bijector, given value and preimage.
 
-  A value without a source has an inverse that is NaN. Bijectors of vectors and
-  matrices ignore numbers that do not fit, such as those above a diagonal, so
+  Outside of the image, inverses are NaN. Bijectors of vectors and matrices
+  ignore numbers that do not fit, such as those above a diagonal. Therefore
   `forward(source)` must also be the value.
   """
   if not bijector.inverse_min_event_ndims:
@@ -357,7 +357,7 @@ def _image(bijector, value, source, words):
 
 
 def _of_event(mask, rank):
-  """Returns the mask of events that are right in all of their numbers."""
+  """Returns the mask of events that are right in all their numbers."""
   axes = list(range(-rank, 0))
   if not axes:
     return mask
@@ -381,11 +381,11 @@ _WALKS = (
 )
 
 
-# -- Distributions without others inside. -------------------------------------
+# -- Distributions that wrap no other distribution. --------------------------
 
 
 def of_leaf(law: Any, value: tf.Tensor) -> Support:
-  """Returns the support of a distribution without others inside."""
+  """Returns the support of a distribution that wraps no other distribution."""
   if not isinstance(law.dtype, tf.DType):
     return Support()
   rules = ()
@@ -404,7 +404,7 @@ def of_leaf(law: Any, value: tf.Tensor) -> Support:
 
 
 def _broadcast(rule, value, rank):
-  """Returns the rule with masks of at least the shape of the value."""
+  """Returns the rule with masks that have at least the shape of the value."""
 
   def broadcast(mask):
     shape = tf.broadcast_static_shape(mask.shape, value.shape)
@@ -503,7 +503,7 @@ def _outcomes(law, value):
 
 
 def _seen(law, value):
-  """Returns the rule of an empirical distribution: one of its samples."""
+  """Returns the rule of an empirical distribution: values are its samples."""
   rank = kinds.rank(law)
   samples = tf.cast(law.samples, value.dtype)
   axis = value.shape.rank - rank
@@ -535,7 +535,7 @@ def _quantized(law, value):
       bound = tf.cast(bound, value.dtype)
       mask = compare(value, bound)
       rules.append(Rule(mask, f'{words}{_shown(bound) or " its bound"}'))
-  # A whole number n comes from a base draw in (n - 1, n].
+  # A whole number n is a base draw in (n - 1, n], rounded up.
   base = [allowed(law.distribution, value - step) for step in (0.0, 0.5)]
   return [*rules, *_any_of(base, value).rules]
 
@@ -633,7 +633,7 @@ def _extreme(law, value):
 
 
 def _by_map(law, value):
-  """Returns the rules that follow from the map onto the support."""
+  """Returns the rules that follow from TFP's map onto the support."""
   try:
     bijector = law.experimental_default_event_space_bijector()
   except Exception:  # A user's own distribution may raise anything.
@@ -668,7 +668,7 @@ def _of_map(law, bijector, value):
 
 
 def _at_least(law, value, low):
-  """Returns the rule of numbers from a bound on; `None` is the bound 0."""
+  """Returns the rule of numbers from a bound upwards; `None` means 0."""
   words = 'not negative'
   if low is None:
     low = tf.zeros([], value.dtype)
@@ -681,7 +681,7 @@ def _at_least(law, value, low):
 
 
 def _between(law, value, low, high):
-  """Returns the rule of numbers in an interval, from 0 to 1 without bounds."""
+  """Returns the rule of numbers in an interval; missing bounds are 0 and 1."""
   low = tf.cast(0.0 if low is None else low, value.dtype)
   high = tf.cast(1.0 if high is None else high, value.dtype)
   words = f'between{_shown(low) or " `low`"} and{_shown(high) or " `high`"}'
@@ -692,8 +692,8 @@ def _between(law, value, low, high):
 def _ends(law, value, *ends):
   """Returns masks of data at an end, and of data without a finite density.
 
-  Both are `None` if no data can lie at an end, because the density may take
-  long to compute.
+  Both masks are `None` if no data lie at an end. This saves the time of
+  computing the density.
   """
   known = [tf.get_static_value(tensor) for tensor in (value, *ends)]
   is_known = all(number is not None for number in known)

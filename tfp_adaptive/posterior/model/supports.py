@@ -1,16 +1,16 @@
-"""Maps of all real numbers onto the supports of a joint distribution.
+"""Maps from all real numbers onto the supports of unknowns.
 
-They are TFP's own maps, with two exceptions. First, positive numbers are exp(u)
-and not softplus(u). If u is the logarithm of a scale, other unknowns have the
-precision exp(-2 u), which a conditional Gaussian holds exactly. Stan, PyMC and
-NumPyro sample the logarithm too.
+These are TFP's own maps, with two exceptions. First, positive numbers are
+exp(u) and not softplus(u). If u is the logarithm of a scale, other unknowns
+have the precision exp(-2 u), which a conditional Gaussian represents exactly.
+Stan, PyMC and NumPyro sample the logarithm too.
 
-Second, some of TFP's maps are wrong, and are corrected or refused here:
-- the maps of Wishart distributions reach no small diagonal;
+Second, some of TFP's maps are wrong. They are corrected or refused here:
+- the maps of Wishart distributions cannot reach small diagonal elements;
 - `input_output_cholesky=True` gives the density of the matrix L L^T at its
-  factor L, so the factor also needs the volume of L -> L L^T;
-- an interval with an infinite bound has the map `Sigmoid(0, inf)`, NaN;
-- the maps of directions reach one orthant;
+  factor L, so the density of L also needs the volume of L -> L L^T;
+- the map of an interval with an infinite bound, `Sigmoid(0, inf)`, is NaN;
+- the maps of directions reach only one orthant;
 - the map of `LKJ` has a wrong Jacobian.
 """
 
@@ -36,7 +36,7 @@ tfd = tfp.distributions
 
 
 class NoMapError(ValueError):
-  """Says in a clause why an unknown cannot have a distribution."""
+  """The message is a clause: why an unknown cannot have a distribution."""
 
 
 def bijector_of(model: Any) -> tfb.Bijector:
@@ -53,16 +53,16 @@ def bijector_of(model: Any) -> tfb.Bijector:
   return kind(model, bijector_fn=map_of)
 
 
-# Values on which no other part of a model has an effect.
+# Parameters of these types depend on no other part of a model.
 _CONSTANTS = (bool, int, float, str, type(None), np.generic)
 
 
 def _number_by_number(law):
-  """Returns a map of single numbers that no other part can change, or `None`.
+  """Returns an elementwise map that depends on no other part, or `None`.
 
   TFP's map of a joint distribution runs the whole model at every call, because
-  a part may have an effect on the support of another one. This takes most of
-  the time of tracing a small model.
+  the support of a part may depend on other parts. This takes most of the time
+  of tracing a small model.
   """
   while kinds.is_a(law, tfd.Independent, tfd.Sample):
     law = law.distribution
@@ -117,7 +117,7 @@ _DIRECTION = (
   'length where the model needs a direction, and add the log density of that '
   'direction to a log density of your own'
 )
-# Distributions that no unknown can have, and what to write instead.
+# Refused distributions of unknowns, and what to write instead.
 _REFUSED = (
   (tfd.VonMisesFisher, _DIRECTION),
   (tfd.SphericalUniform, _DIRECTION),
@@ -143,7 +143,7 @@ _REFUSED = (
 
 
 def _check_steps(law):
-  """Refuses a sequence if the map of one of its steps is not TFP's own."""
+  """Refuses a sequence if a step's map is not TFP's own."""
   steps = kinds.inside(law)
   if kinds.is_a(law, tfd.Autoregressive) and law.sample0 is not None:
     steps = [law.distribution_fn(law.sample0)]
@@ -159,10 +159,11 @@ def _check_steps(law):
 
 
 def _around(law, inner):
-  """Returns the map of a wrapper, given the map of what it wraps."""
+  """Returns the map of a wrapper, given the map of the wrapped distribution."""
   if inner is None:
     return None
-  # TFP asks the wrapped distribution for its map, so it gets ours for a moment.
+  # TFP asks the wrapped distribution for its map, which is replaced for this
+  # call.
   law.distribution._default_event_space_bijector = lambda: inner
   try:
     return law.experimental_default_event_space_bijector()
@@ -183,8 +184,8 @@ def _transformed(law, inner):
 
 
 def _of_leaf(law):
-  """Returns the map of a distribution without others inside."""
-  if isinstance(law, tfd.InverseGaussian):  # TFP's map has only float32.
+  """Returns the map of a distribution that wraps no other distribution."""
+  if isinstance(law, tfd.InverseGaussian):  # TFP's map is float32 only.
     return tfb.Exp()
   try:
     found = law.experimental_default_event_space_bijector()
@@ -207,7 +208,7 @@ def _of_wishart(law):
 class _Volume(tfb.Bijector):
   """The identity for factors L, with the volume of the map L -> L L^T.
 
-  A density over matrices at L L^T times this volume is a density over factors.
+  The density of L L^T, times this volume, is the density of L.
   """
 
   def __init__(self, name: str = 'volume_of_factor'):
@@ -250,7 +251,7 @@ def _check_bounds(law):
 
 
 def _of_blocks(law):
-  """Returns the map onto the blocks of one vector, side by side."""
+  """Returns the map onto the blocks of one vector."""
   if isinstance(law.distributions, tfd.JointDistribution):
     raise NoMapError(
       'of a joint distribution. Draw the parts of that joint distribution as '
@@ -277,7 +278,7 @@ def _of_blocks(law):
 
 
 def _by_exp(bijector):
-  """Returns the bijector with exp instead of a softplus at its beginning."""
+  """Returns the bijector with exp instead of a softplus that comes first."""
   if isinstance(bijector, tfb.Softplus):
     is_plain = bijector.hinge_softness is None and bijector.low is None
     return tfb.Exp() if is_plain else bijector
@@ -288,10 +289,10 @@ def _by_exp(bijector):
 
 
 def with_infinite_bounds(bijector: tfb.Bijector | None) -> tfb.Bijector | None:
-  """Returns a map that is right where a bound of its interval is infinite.
+  """Returns a map that is right for infinite bounds of its interval.
 
   Args:
-    bijector: Any bijector. It is returned itself if it has no such bound.
+    bijector: Any bijector. It is returned itself if its bounds are finite.
   """
   if isinstance(bijector, tfb.Chain):
     found = [with_infinite_bounds(part) for part in bijector.bijectors]
@@ -333,15 +334,15 @@ def interval(low: Any, high: Any) -> tfb.Bijector:
 
 
 class _Interval(tfb.Bijector):
-  """Real numbers onto an interval, each bound of which may be infinite.
+  """Maps real numbers onto an interval whose bounds may be infinite.
 
     low, high finite   high sigmoid(z) + low sigmoid(-z), as TFP's Sigmoid
     low finite         low + exp(z)
     high finite        high - exp(z)
     neither            z
 
-  Bounds may be Tensors that mix these cases. Each case computes with a harmless
-  number where it does not apply, so that no gradient is NaN.
+  Bounds may be Tensors that mix these cases. Where a case does not apply, it
+  computes with a harmless number, so that no gradient is NaN.
   """
 
   def __init__(self, low: Any, high: Any, name: str = 'interval'):
@@ -364,7 +365,7 @@ class _Interval(tfb.Bijector):
     return dict(low=properties, high=properties)
 
   def _cases(self, dtype):
-    """Returns (both, low only, high only) and bounds without infinities."""
+    """Returns (TFP's Sigmoid, mask of two bounds, of one, bound, its sign)."""
     low, high = (tf.cast(bound, dtype) for bound in (self._low, self._high))
     has_low, has_high = tf.math.is_finite(low), tf.math.is_finite(high)
     both = has_low & has_high
