@@ -1,7 +1,7 @@
 """Reads and writes files of arrays with a header, whole or not at all.
 
-A reader checks the kind of a file and the sizes that it declares before it
-reads or inflates anything. So a damaged or foreign file costs no memory.
+A reader checks the kind of a file and the sizes that the file declares before
+reading or inflating anything. So a damaged or foreign file costs no memory.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ Arrays = dict[str, np.ndarray]
 
 _NUM_SYNCS = 16
 _ERRNOS_OF_DAMAGE = errno.ENOENT, errno.EINVAL
-_LARGEST_TEXT = 2**20  # Most bytes of a header in its own file.
+_LARGEST_TEXT = 2**20  # Most bytes of a file that `seal_text` made.
 _HEADER_READERS = {
   (1, 0): np.lib.format.read_array_header_1_0,
   (2, 0): np.lib.format.read_array_header_2_0,
@@ -46,7 +46,7 @@ _HEADER_READERS = {
 
 
 class Damaged(ValueError):
-  """Says why a file is not what was written."""
+  """The message says why a file is not what was written."""
 
 
 def pack(arrays: Arrays) -> bytes:
@@ -71,10 +71,10 @@ def unpack(path: types.Path) -> Arrays:
   except (MemoryError, Damaged):
     raise
   except Exception as error:  # Damage raises errors of zipfile, zlib and numpy.
-    # A zip file whose end is wrong points outside itself.
+    # The end of a damaged zip file may point outside the file.
     is_damage = getattr(error, 'errno', None) in _ERRNOS_OF_DAMAGE
     if isinstance(error, OSError) and not is_damage:
-      raise  # Access rights or a network: the file itself may be intact.
+      raise  # The file itself may be intact.
     raise Damaged(f'it cannot be read ({error})') from error
 
 
@@ -130,10 +130,10 @@ def unseal_text(path: types.Path) -> dict:
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
-  """Writes bytes to a new file beside their place, and renames it into place.
+  """Writes bytes to a new file beside `path`, and renames that file to `path`.
 
-  The new file is created exclusively: a symbolic link of its name is removed,
-  and the file that it points to is left alone.
+  The new file is created exclusively. If its name is a symbolic link, the link
+  is removed, and the file to which it points is not changed.
 
   Raises:
     OSError: If the bytes cannot be written. An earlier file stays.
@@ -141,7 +141,7 @@ def write(path: pathlib.Path, content: bytes) -> None:
   if path.is_dir() and not path.is_symlink():
     raise IsADirectoryError(errno.EISDIR, 'a folder has its name', str(path))
   temporary = path.with_name(path.name + '.tmp')
-  temporary.unlink(missing_ok=True)  # A killed run may have left one.
+  temporary.unlink(missing_ok=True)  # A killed run may have left it.
   try:
     with open(temporary, 'xb') as file:
       file.write(content)
@@ -156,8 +156,8 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
 
 def sync(paths: Iterable[pathlib.Path]) -> None:
-  """Makes files that others wrote outlast a loss of power."""
-  # Threads wait for the disk together instead of once for each file.
+  """Syncs files to disk, so that they survive a loss of power."""
+  # Threads let all files wait for the disk at the same time.
   with futures.ThreadPoolExecutor(_NUM_SYNCS) as pool:
     list(pool.map(_sync_file, paths))
     list(pool.map(_sync_folder, {path.parent for path in paths}))
@@ -173,10 +173,10 @@ def _check_regular(path):
 
 
 def _check_sizes(path):
-  """Refuses an archive that declares more than the file holds.
+  """Refuses an archive that declares more bytes than the file holds.
 
-  `pack` compresses nothing. So it wrote no member that would inflate, and no
-  array that is larger than its member.
+  `pack` compresses nothing. So it never writes a member that would inflate, or
+  an array that is larger than its member.
   """
   with zipfile.ZipFile(path) as archive:
     members = archive.infolist()
@@ -196,7 +196,7 @@ def _check_sizes(path):
 
 
 def _num_array_bytes(file):
-  """Returns the bytes of the array whose header begins here."""
+  """Returns the bytes of the array whose header comes next in the file."""
   version = np.lib.format.read_magic(file)
   if version not in _HEADER_READERS:
     raise Damaged(f'version {version} of its arrays is unknown')
@@ -212,18 +212,18 @@ def _digest(header, arrays):
 
 
 def _sync_file(path):
-  with open(path, 'rb+') as file:  # Windows syncs no file that is only read.
+  with open(path, 'rb+') as file:  # Windows needs write access to sync.
     os.fsync(file.fileno())
 
 
 def _sync_folder(folder):
-  """Makes a rename outlast a loss of power, where folders can be opened."""
+  """Syncs a folder, so that a rename survives a loss of power, if possible."""
   if hasattr(os, 'O_DIRECTORY'):
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
       os.fsync(descriptor)
     except OSError as error:
-      # Some network file systems cannot do this for folders.
+      # Some network file systems cannot sync folders.
       if error.errno not in (errno.EINVAL, errno.ENOTSUP):
         raise
     finally:

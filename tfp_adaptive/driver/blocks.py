@@ -1,9 +1,9 @@
-"""A block of steps as one compiled program that is run again and again.
+"""A block of steps as one compiled program that runs many times.
 
 The number of results and the number of steps between results are arguments of
 the program. So adaptation, sampling and a shorter last block share one
-compilation. The seed of a step depends only on the step's number, so blocks of
-any size give the same draws.
+compilation. The seed of a step depends only on the step's number, so the block
+size does not change the draws.
 """
 
 import re
@@ -30,21 +30,21 @@ __all__ = [
   'sample_stats',
 ]
 
-_DIVERGENCE = -1000.0  # Log ratio below which a step counts as diverging.
-# Operations that hold the results. Their length is that of a block, which
-# changes no draw.
+_DIVERGENCE = -1000.0  # Largest log acceptance ratio of a divergence.
+# Operations whose size is the block length. It does not affect the draws, so
+# digests leave it out.
 _SIZED_BY_BLOCK = ('TensorListReserve', 'TensorListStack')
 
 
 class Block(NamedTuple):
-  """A block of steps, as functions.
+  """A block of steps, as two functions.
 
-  Both functions take (state, kernel_results, seed, first_step, num_results,
+  Both take (state, kernel_results, seed, first_step, num_results,
   steps_per_result).
   """
 
   # Returns (state, kernel_results, recorded). `recorded` has the leading
-  # dimension `block_size`, of which `num_results` rows are filled.
+  # dimension `block_size`; its first `num_results` rows are filled.
   run: Callable
   # Returns the `Program`, which is the same for all sizes of blocks.
   describe: Callable
@@ -58,7 +58,7 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
     trace_fn: Function of (state, kernel_results) to record.
     block_size: Results that one block can hold, int.
     jit_compile: Whether XLA compiles the block.
-    known: `known_programs.Known`, whose programs are not compiled again.
+    known: `known_programs.Known`. Its programs are not compiled again.
   """
   block = _program(kernel, trace_fn, block_size)
   compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
@@ -144,7 +144,7 @@ def default_trace(state, results):
   diverging = trace.pop('has_divergence', None)
   if diverging is None and 'log_accept_ratio' in trace:
     ratio = trace['log_accept_ratio']
-    # Not `~(ratio > _DIVERGENCE)`, which TensorFlow's graphs turn into `<=`.
+    # In a graph, TensorFlow would turn `~(ratio > _DIVERGENCE)` into `<=`.
     diverging = (ratio <= _DIVERGENCE) | tf.math.is_nan(ratio)
   if diverging is not None:
     trace['diverging'] = diverging
@@ -156,18 +156,19 @@ def sample_stats(
 ) -> dict[str, tf.Tensor]:
   """Returns statistics of a step, by name.
 
-  `tfpa.sample` records them by itself. With `tfp.mcmc.sample_chain`, call this
-  function in the `trace_fn`. Names that a kernel does not have are left out.
+  `tfpa.sample` records these statistics itself. With `tfp.mcmc.sample_chain`,
+  call this function in the `trace_fn`. Statistics that a kernel does not have
+  are left out.
 
   Args:
-    kernel: A kernel of this library, also inside TFP's wrappers.
+    kernel: A kernel of this library, possibly inside TFP's wrappers.
     results: Its kernel results after the step.
 
   Returns:
     A dict of Tensors. `target_log_prob`, `is_accepted`, `log_accept_ratio` and
     `diverging` are [chains...]. `step_size` is [] or [chains..., 1]. Scalars of
     the adaptation are []: `mean_accept_prob`, `log_scale` (log |det C| / d),
-    `num_dropped_gradients` (not finite, so far), and the numbers of the
+    `num_dropped_gradients` (non-finite ones so far), and numbers of the
     criterion, such as `entropy_weight`.
 
   Example:
@@ -190,7 +191,7 @@ def sample_stats(
 
 
 def refused_operation(text):
-  """Returns the operation that XLA or TensorFlow lack by their error, or ''."""
+  """Returns the operation that an error of XLA or TensorFlow names, or ''."""
   found = re.search(
     r"(?:on XLA_\w+_JIT: |No registered '|no registered converter for "
     r"operation: |No gradient defined for operation '[^']*' \(op type: |"
@@ -201,7 +202,7 @@ def refused_operation(text):
 
 
 def _explain(error):
-  """Returns an error that says what to do, if XLA was the reason."""
+  """Returns an error that says what to do, if XLA caused the given error."""
   text = str(error)
   operation = refused_operation(text)
   if operation:

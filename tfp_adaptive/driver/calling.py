@@ -25,7 +25,7 @@ def check(name: str) -> None:
     name: The entry point as users write it, such as `tfpa.sample`.
 
   Raises:
-    RuntimeError: If this process is the fork of one that has used TensorFlow.
+    RuntimeError: If the process was forked from one that had used TensorFlow.
     ValueError: If the call is inside `tf.function` or another graph.
   """
   if os.getpid() in _HANGING:

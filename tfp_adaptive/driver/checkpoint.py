@@ -4,8 +4,8 @@
   state.npz              state, kernel results, position, checksum of each block
 
 A file is written under a temporary name and then renamed. Blocks are written
-before the state that names them. A run that is killed, or that fills the disk,
-loses only the block that it was writing.
+before the state that names them. If a run is killed, or fills the disk, only
+the block that it was writing is lost.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _LAYOUT = 3  # Version of the files, part of the identity of a run.
 
 
 class CheckpointError(ValueError):
-  """Says why a checkpoint cannot be resumed or written."""
+  """The message says why a checkpoint cannot be resumed or written."""
 
 
 class Checkpoint:
@@ -45,9 +45,9 @@ class Checkpoint:
     """Writes a finished block, then the state after it.
 
     Args:
-      leaves: State and kernel results, flat.
+      leaves: State and kernel results, as a flat list.
       step: Steps taken.
-      block: What the block recorded, flat.
+      block: What the block recorded, as a flat list.
       seconds: dict of the wall times so far.
 
     Raises:
@@ -63,7 +63,8 @@ class Checkpoint:
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
 
-    `blocks` is an iterator that reads one at a time. All are checked first.
+    `blocks` is an iterator that reads one block at a time. All blocks are
+    checked before.
 
     Raises:
       CheckpointError: If a file is damaged or belongs to another run.
@@ -95,7 +96,7 @@ class Checkpoint:
 
 
 class State:
-  """The position of a run, in one sealed file, `state.npz`.
+  """The position of a run, in the file `state.npz` with a checksum.
 
   Args:
     folder: The folder of the file.
@@ -109,7 +110,7 @@ class State:
     self._argument = argument
 
   def save(self, leaves, **header):
-    """Writes state and kernel results, flat, with JSON values."""
+    """Writes state and kernel results, a flat list, with JSON values."""
     header.update(run=self._run, argument=self._argument)
     arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
     _write(self._path, archive.seal(header, arrays))

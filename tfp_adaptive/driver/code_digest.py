@@ -1,14 +1,14 @@
 """A digest of Python functions: their code and the data that the code reads.
 
-It serves programs that call Python (`tf.py_function`), because their graph
-holds a number instead of the function. The digest follows bytecode, defaults,
-closures and the globals that the code names. It looks into containers,
-instances, and classes and modules that users wrote.
+Programs that call Python (`tf.py_function`) need it, because their graph holds
+a number instead of the function. The digest follows bytecode, defaults,
+closures and the globals that the code names. It also covers the contents of
+containers and instances, and of classes and modules that users wrote.
 
-Library modules, and values without stable content, count by name. Functions of
-libraries count by name and by the values that they close over. If a value holds
-more than 20,000 others, as a compiled function of PyTensor does, only its code
-counts.
+Library modules, and values without stable content, are identified by name.
+Functions of libraries are identified by name and by the values in their
+closures. If a value holds more than 20,000 others, as a compiled function of
+PyTensor does, only its code is digested.
 """
 
 import ctypes
@@ -32,11 +32,12 @@ _LIBRARIES = tuple(
   sysconfig.get_path(kind)
   for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
 )
-# Operations that store a name, and operations between an addition and a store.
+# Operations that store a name, and operations between an addition and its
+# store.
 _STORES = frozenset(['STORE_ATTR', 'STORE_DEREF', 'STORE_GLOBAL'])
 _MOVES = frozenset(['CACHE', 'ROT_TWO', 'SWAP'])
 _PACKAGE = __name__.partition('.')[0]
-# Types of class attributes that count. Others may be caches.
+# Types of class attributes that are digested. Other attributes may be caches.
 _DEFINED = (
   types.FunctionType,
   property,
@@ -49,7 +50,7 @@ _DEFINED = (
   *_PLAIN[:6],
 )
 # Attributes of TensorFlow's and TFP's classes that change with use, or that
-# depend on earlier objects.
+# depend on objects created earlier.
 _CACHES = frozenset(
   [
     '__class__',
@@ -80,7 +81,7 @@ _BY_TYPE = (
 
 
 class _TooLarge(Exception):
-  """A value holds too many others."""
+  """A value holds too many other values."""
 
 
 def digest(value):
@@ -101,12 +102,12 @@ def _digest(parts):
 
 
 def _parts(value, seen, depth, count):
-  """Yields bytes that tell `value` from others; cycles by their number.
+  """Yields bytes that identify `value`; for a value seen before, its number.
 
   Args:
-    value: Anything.
+    value: Any object.
     seen: dict of id -> (number, value) of all earlier values; it grows.
-    depth: Number of values around this one.
+    depth: Number of values that contain this value.
     count: Iterator that counts all values of the digest.
 
   Raises:
@@ -120,7 +121,7 @@ def _parts(value, seen, depth, count):
   if id(value) in seen or depth > _DEEPEST:
     yield f'seen {seen[id(value)][0] if id(value) in seen else None}'.encode()
     return
-  # `seen` keeps the value, because a later one might get the id of a dead one.
+  # `seen` keeps the value, because a deleted value's id may be used again.
   seen[id(value)] = len(seen), value
   kind = type(value).__qualname__
   if hasattr(value, '__array__') and not isinstance(value, type):
@@ -134,7 +135,7 @@ def _parts(value, seen, depth, count):
     )
   else:
     held = list(_inner(value))
-  # The number separates the values inside from those that follow.
+  # The number separates these values from those that follow.
   yield f'{kind} of {len(held)}'.encode()
   for inner in held:
     yield from _parts(inner, seen, depth + 1, count)
@@ -154,7 +155,7 @@ def _array_parts(value):
 
 
 def _inner(value):
-  """Returns the parts of a value, a list."""
+  """Returns the parts of a value as a list."""
   if isinstance(value, types.ModuleType):
     return [value.__name__]
   if isinstance(value, types.BuiltinFunctionType):
@@ -195,7 +196,7 @@ def _inner(value):
 
 
 def _methods(kind):
-  """Returns dicts of what a user's class and its users' bases define."""
+  """Returns dicts of what a user's class and its bases by users define."""
   return [
     {
       name: part
@@ -210,7 +211,7 @@ def _methods(kind):
 
 
 def _is_written(name):
-  """Whether a module is a user's: in no library's folder, or a session."""
+  """Whether a module is a user's: not in a library's folder, or interactive."""
   if name.partition('.')[0] == _PACKAGE:  # This library, wherever it lies.
     return False
   file = getattr(sys.modules.get(name), '__file__', None)
@@ -236,7 +237,7 @@ def _held(value):
     return held
   try:
     parts = value.__reduce_ex__(2)
-    # The items of lists and dicts come as iterators.
+    # `parts[3:5]` are iterators of items.
     return [*parts[:3], *map(list, filter(None, parts[3:5]))]
   except Exception:  # A lock, for example, counts by its type.
     return held
@@ -279,7 +280,7 @@ def _mangled(kind, name):
 
 
 def _held_by_function(function, counted=()):
-  """Returns the values that a function closes over, without `counted` names."""
+  """Returns the values in a function's closure, without `counted` names."""
   cells = zip(function.__code__.co_freevars, function.__closure__ or ())
   return [_content(cell) for name, cell in cells if name not in counted]
 
@@ -300,11 +301,11 @@ def _function_parts(function):
 
 
 def _attributes_of_modules(names, values):
-  """Returns {module.name: value} that code may read in users' modules.
+  """Returns {module.name: value} that code may read from users' modules.
 
   Args:
     names: Set of the names that the code looks up.
-    values: Values that the code holds or reads, modules among them.
+    values: Values that the code holds or reads; some are modules.
   """
   modules = [v for v in values if isinstance(v, types.ModuleType)]
   found, seen = {}, set()
@@ -321,9 +322,9 @@ def _attributes_of_modules(names, values):
 
 
 def _counted(code):
-  """Returns the names to which a function, or one inside of it, adds in place.
+  """Returns the names to which a function, or one inside it, adds in place.
 
-  Such names count calls, and change whenever the function runs.
+  Such names may count calls, and then change whenever the function runs.
   """
   found, is_added = set(), False
   for step in dis.get_instructions(code):
@@ -338,7 +339,7 @@ def _counted(code):
 
 
 def _names(code):
-  """Returns the names that a function, or one inside of it, looks up."""
+  """Returns the names that a function, or one inside it, looks up."""
   inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
   return set(code.co_names).union(*map(_names, inner))
 

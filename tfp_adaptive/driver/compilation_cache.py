@@ -1,11 +1,10 @@
-"""Keeps compiled programs on disk, so that a later process loads them.
+"""Keeps compiled programs on disk, so that a later process can load them.
 
-This is XLA's own cache, which works on CPUs. It finds a program by a digest of
-the program and nothing else. Code of another processor would be loaded and may
-crash, so the folder is named by version, flags and processor. Names of
-functions are part of the digest. They contain numbers that grow with all that
-TensorFlow did before, so a block that is traced starts to count at a round
-number.
+This is XLA's own cache, which works on CPUs. It identifies a program only by a
+digest of the program. Code for another processor would be loaded and may crash,
+so the folder is named by version, flags and processor. Names of functions are
+part of the digest. They contain numbers that grow with every earlier trace, so
+tracing a block first raises the counter to a round number.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ _VARIABLE = 'TF_XLA_FLAGS'
 _FLAG = '--tf_xla_persistent_cache_directory='
 _OF_DEVICES = '--tf_xla_persistent_cache_device_types=CPU'
 _CPU_INFO = pathlib.Path('/proc/cpuinfo')
-_MOST_NAMES = 100_000  # Counting of names starts at a multiple of this.
+_MOST_NAMES = 100_000  # Names count from a multiple of this.
 
 
 def cache_compilations(directory: types.Path | None = None) -> str:
@@ -37,19 +36,20 @@ def cache_compilations(directory: types.Path | None = None) -> str:
   or more. A density that calls a `tf.function` which ran before may be compiled
   again.
 
-  Delete the folder when it is large, or when a run fails to read or to write
-  it: a program takes some megabytes, holds the data, and is never removed. Let
-  nobody else write to the folder, because the programs in it are run.
+  Delete the folder when it is large, or when a run fails to read or write it: a
+  program takes some megabytes, holds the data, and is never removed. Nobody
+  else should have write access, because programs in the folder are run.
 
   Args:
-    directory: Folder, made if missing; `None`: `tfp_adaptive` in
+    directory: Folder, created if missing. `None`: `tfp_adaptive` in
       `$XDG_CACHE_HOME`, or in `~/.cache`.
 
   Returns:
     The subfolder for this processor, version and flags, a str.
 
   Raises:
-    RuntimeError: If TensorFlow has run an op already, and read its flags.
+    RuntimeError: If TensorFlow has run an op already, because it then has read
+      its flags.
     ValueError: If the folder cannot be written to, has spaces in its name, or
       another folder is set already.
 
@@ -98,7 +98,7 @@ def number_names():
 
 
 def _identity(flags):
-  """Returns a name for version, flags and processor, on which code depends."""
+  """Returns a name for version, flags and processor; code depends on these."""
   processor = [platform.machine(), platform.processor()]
   if _CPU_INFO.exists():
     lines = _CPU_INFO.read_text().splitlines()

@@ -1,14 +1,14 @@
-"""R-hat and effective sample sizes of the draws of a run, by rank.
+"""Rank-based R-hat and effective sample sizes of the draws of a run.
 
-Chains are split in halves, which shows a chain that drifts. Normal scores of
-ranks replace the draws, so that heavy tails do no harm. R-hat is nested for
-hundreds of chains, which may be short. Chains that all miss the same region
-still agree.
+Chains are split in halves, which detects a chain that drifts. Normal scores of
+ranks replace the draws, so that heavy tails do no harm. With hundreds of
+chains, which may be short, R-hat is nested. Chains that all miss the same
+region still agree.
 
-ArviZ has the same numbers up to rounding in twice the time: 0.66 s and 0.35 s
-for 1000 draws of 8 chains and 100 coordinates on one CPU. It does not group
-chains by their starts for the nested R-hat, and does not bound the memory for
-draws on disk.
+ArviZ computes the same numbers, up to rounding, in twice the time: 0.66 s
+instead of 0.35 s for 1000 draws of 8 chains and 100 coordinates on one CPU. But
+it does not group chains by their starts for the nested R-hat, and does not
+bound the memory for draws on disk.
 
 Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-
 normalization, folding, and localization, https://arxiv.org/abs/1903.08008.
@@ -38,33 +38,33 @@ __all__ = [
   'worst_of',
 ]
 
-# With fewer draws, a good run may have an R-hat above 1.01.
+# With fewer draws, even a good run may have an R-hat above 1.01.
 FEWEST_DRAWS = 100
 LARGEST_RHAT = 1.01
 LEAST_ESS = 400.0
-# Numbers that are in memory at a time for a group of coordinates, and for one
-# coordinate, which is thinned if it has more. Each takes about 90 bytes.
+# Most numbers in memory for a group of coordinates, and for one coordinate,
+# whose draws are thinned above that. A number takes about 90 bytes.
 MOST_AT_ONCE = 2**20
 _MOST_OF_ONE = 2**22
-_MOST_RANKED_AT_ALL = 2**24  # A rank takes some microseconds.
-_FEWEST_ROWS = 16  # A million chains keep so many draws for the nested R-hat.
-_MOST_RANKED = 256  # Most coordinates ranked: the worst by unranked R-hat.
-_MOST_RANKED_NUMBERS = 2**23  # Most numbers ranked if there are many chains.
+_MOST_RANKED_AT_ALL = 2**24  # Ranking a number takes some microseconds.
+_FEWEST_ROWS = 16  # Fewest draws of a chain that thinning leaves.
+_MOST_RANKED = 256  # Most coordinates to rank, worst by unranked R-hat.
+_MOST_RANKED_NUMBERS = 2**23  # Most ranked numbers with many chains.
 FEWEST_RANKED = 4
-_BLOCK = 256  # Most coordinates at a time; fewer if there are many chains.
+_BLOCK = 256  # Most coordinates at a time; fewer for many chains.
 _TAIL = 0.05
 
 
 class Diagnosis(NamedTuple):
-  """Diagnostics of coordinates, [d] each; NaN where one never moved.
+  """Diagnostics of coordinates, [d] each; NaN for coordinates that never moved.
 
   Attributes:
-    rhat: The larger R-hat of ranks and of folded ranks. With 256 chains or more
-      both are nested, see `nested_rhat`.
+    rhat: The larger R-hat of ranks and of folded ranks. With 256 chains or
+      more, both are nested, see `nested_rhat`.
     ess_bulk: Effective draws of all chains for normal scores of ranks.
-    ess_tail: The smaller number of effective draws for both tails' indicators.
-    ess_moments: The smaller number for unranked draws and for their squares. It
-      gives the standard errors of a mean and of a deviation.
+    ess_tail: The smaller ESS of the two tail indicators.
+    ess_moments: The smaller ESS of the draws and of their squared deviations.
+      It gives the standard errors of a mean and of a deviation.
   """
 
   rhat: np.ndarray
@@ -73,7 +73,7 @@ class Diagnosis(NamedTuple):
   ess_moments: np.ndarray
 
 
-# Signs by which the worst value of a field becomes the smallest.
+# With these signs the smallest value of a field is the worst.
 _SIGNS = dict(rhat=-1.0, ess_bulk=1.0, ess_tail=1.0, ess_moments=1.0)
 
 
@@ -94,12 +94,12 @@ def worst(states, num_chain_dims):
   """Returns {field of `Diagnosis`: (value, name of the coordinate)}.
 
   Args:
-    states: Arrays [num_draws, chains..., event...], a structure of them.
+    states: Arrays [num_draws, chains..., event...], or a structure of arrays.
     num_chain_dims: Number of dimensions that are chains.
 
   Returns:
-    The largest R-hat and the smallest sizes, with words that name their
-    coordinates; empty if no coordinate ever moved.
+    The largest R-hat and the smallest sizes, with the names of their
+    coordinates. Empty if no coordinate ever moved.
   """
   parts = tf.nest.flatten(states)
   found = {}
@@ -122,12 +122,12 @@ def worst(states, num_chain_dims):
 
 
 def thinning(num_draws, num_chains, num_ranked=1):
-  """Returns the thinning before draws are judged: 1 unless there are very many.
+  """Returns the thinning before draws are judged, 1 unless there are very many.
 
   Args:
     num_draws: Draws of each chain.
     num_chains: Number of chains.
-    num_ranked: Coordinates that are ranked one after the other.
+    num_ranked: Number of coordinates that are ranked.
   """
   numbers = num_draws * num_chains
   every = -(-numbers // min(_MOST_OF_ONE, _MOST_RANKED_AT_ALL // num_ranked))
@@ -135,7 +135,7 @@ def thinning(num_draws, num_chains, num_ranked=1):
 
 
 def thinning_of(part, num_chain_dims):
-  """Returns the thinning of the draws that `worst` judges, for one part."""
+  """Returns the thinning of the draws of one part that `worst` judges."""
   if not isinstance(part, np.ndarray):
     return part.thinning
   num_chains = math.prod(part.shape[1 : 1 + num_chain_dims])
@@ -153,7 +153,7 @@ def worst_of(diagnosis, field):
 
 
 def _columns(part, num_chain_dims):
-  """Yields (coordinates [g], draws [n, chains, g]) that are ranked."""
+  """Yields (coordinates [g], draws [n, chains, g]) of coordinates to rank."""
   if not isinstance(part, np.ndarray):
     # Draws on disk are read once, so all coordinates are ranked.
     yield from part.columns()
@@ -179,7 +179,7 @@ def _suspects(rows):
 
 
 def _blocks_of_halves(draws):
-  """Yields `_halves` of some coordinates at a time, to bound the memory."""
+  """Yields `_halves` of blocks of coordinates, to bound the memory."""
   numbers = draws.shape[0] * draws.shape[1]
   width = max(1, min(_BLOCK, 4 * MOST_AT_ONCE // numbers))
   for start in range(0, draws.shape[2], width):
@@ -187,7 +187,7 @@ def _blocks_of_halves(draws):
 
 
 def _halves(draws):
-  """Returns [n / 2, 2 chains, d] of [n, chains, d], float64."""
+  """Returns half chains [n / 2, 2 chains, d] of [n, chains, d], float64."""
   half = len(draws) // 2
   draws = np.asarray(draws[: 2 * half], np.float64)
   return np.concatenate([draws[:half], draws[half:]], axis=1)
@@ -209,7 +209,7 @@ def _of_block(draws):
 
 
 def _normal_scores(draws):
-  """Returns the normal quantiles of ranks over all chains; ties share one."""
+  """Returns normal quantiles of ranks over all chains; ties share a rank."""
   flat = draws.reshape(-1, draws.shape[-1])
   share = (stats.rankdata(flat, axis=0) - 0.375) / (len(flat) + 0.25)
   return special.ndtri(share).reshape(draws.shape)
@@ -228,12 +228,12 @@ def _rhat(halves):
 def _ess(halves):
   """Returns the effective size of all half chains, [d].
 
-  With N draws in all and autocorrelations rho_t, it is
+  With N draws in all, and autocorrelations rho_t, the size is
 
     N / (1 + 2 sum_{t > 0} rho_t), at most N log10 N.
 
   By Geyer's rule the sum runs over pairs rho_2t + rho_2t+1. It ends at the
-  first negative pair, and no pair is larger than the one before.
+  first negative pair, and each pair is at most as large as the one before it.
   """
   n, m = halves.shape[:2]
   centred = halves - halves.mean(axis=0)

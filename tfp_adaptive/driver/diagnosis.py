@@ -23,12 +23,12 @@ __all__ = [
 
 
 def kernel_names(kernel):
-  """Returns the class names of the stack, outermost first."""
+  """Returns the class names of a stack of kernels, outermost first."""
   return [type(k).__name__ for k in stack.kernels(kernel)]
 
 
 def num_adaptation_steps(kernel):
-  """Returns the largest number of adapting steps of any kernel in the stack."""
+  """Returns the largest number of adapting steps of a kernel in the stack."""
   steps = [
     getattr(k, 'num_adaptation_steps', None) for k in stack.kernels(kernel)
   ]
@@ -42,9 +42,9 @@ def has_prior_apart(kernel):
 
 
 def check_starts(results):
-  """Refuses starts without a finite log density, or a finite gradient if used.
+  """Refuses starts without a finite log density, or without a finite gradient.
 
-  The error names the chains.
+  Gradients are checked if the kernel uses them. The error names the chains.
   """
   log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
@@ -63,7 +63,7 @@ def check_starts(results):
 
 def _check_finite(values, of, wanted):
   bad = np.argwhere(~np.isfinite(values))
-  if not len(bad):  # A single chain without an axis has one empty index.
+  if not len(bad):  # A bad scalar has one empty index.
     return
   shown = ', '.join(
     f'{run_warnings.chain_name(index)} ({values[tuple(index)]})'
@@ -92,7 +92,7 @@ def warnings_before(kernel, state, results):
 
 
 def _shape_warnings(state, results):
-  """Yields a warning if axes of chains and coordinates seem to be confused."""
+  """Yields a warning if axes of chains and of coordinates seem confused."""
   log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
     return
@@ -125,7 +125,7 @@ def _mixing_warnings(kernel, state, results):
   if not is_row or log_prob.shape[0] < 2:
     return
   state = stack.inner_state(state, results)
-  # Only the first chain moves. All other densities must stay the same.
+  # Only the first chain moves. All other densities must not change.
   moved = tf.nest.map_structure(
     lambda x: tf.concat([_elsewhere(x), x[1:]], axis=0), state
   )
@@ -145,7 +145,7 @@ def _mixing_warnings(kernel, state, results):
 
 
 def _elsewhere(x):
-  """Returns the row farthest from the first, or a new one if all are equal."""
+  """Returns the row farthest from the first, or another if all are equal."""
   apart = np.sum(np.reshape(x - x[:1], [len(x), -1]) ** 2, axis=-1)
   far = int(np.argmax(apart))
   return x[far : far + 1] if apart[far] > 0.0 else x[:1] + 1
@@ -170,7 +170,7 @@ def _likelihood_warnings(kernel, state, results):
 
 
 def accept_rate(structure, block):
-  """Returns the mean acceptance of a block, or None if not recorded."""
+  """Returns the mean acceptance of a block, or None if it is not recorded."""
   _, trace = tf.nest.pack_sequence_as(structure, block)
   accepted = trace.get('is_accepted')
   return None if accepted is None else float(np.mean(accepted))
@@ -179,7 +179,7 @@ def accept_rate(structure, block):
 def worst_coordinates(states, trace):
   """Returns (`convergence.worst` of the draws, thinning of these draws).
 
-  The first is {} if there are too few draws, or if no coordinate moved.
+  The dict is empty if there are too few draws, or if no coordinate moved.
   """
   log_prob = trace.get('target_log_prob')
   if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
@@ -198,7 +198,7 @@ def warnings_after(kernel, states, trace, results, worst):
   if accepted is not None and len(accepted):
     is_stuck = ~np.any(accepted, axis=0)
     if np.any(is_stuck):
-      # A step between two recorded ones may have moved the chain.
+      # A step that was not recorded may have moved the chain.
       is_stuck &= ~_has_moved(states, accepted.ndim)
     stuck = np.argwhere(is_stuck)
     if stuck.size or (accepted.ndim == 1 and is_stuck):
@@ -221,7 +221,8 @@ def warnings_after(kernel, states, trace, results, worst):
   for one, _, own in stack.ours(kernel, None, results):
     yield from one.warnings_after(own, trace)
   if has_prior_apart(kernel):
-    # TFP's wrappers tune delta and, inside of it, kappa.
+    # The outer step size wrapper tunes moves of the field, the inner wrapper
+    # moves of the hyperparameters.
     kernels = stack.kernels(kernel)
     tuners = [k for k in kernels if 'target_accept_prob' in k.parameters]
     for k, prefix in zip(tuners, ('', 'hyper_')):
@@ -272,7 +273,7 @@ def _convergence_warnings(worst):
 
 
 def _is_at_its_largest(tuned):
-  """Whether a step size is at its bound, so that it cannot grow further."""
+  """Whether a step size is at its bound and cannot grow further."""
   if tuned is None or not len(tuned):
     return False
   return tuned[-1] > 0.5 * step_sizes.largest(tuned.dtype)

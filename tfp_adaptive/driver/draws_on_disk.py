@@ -2,8 +2,8 @@
 
   draws.zarr   posterior and sample_stats, [chain, draw, event...]: an ArviZ
                DataTree for `xarray.open_datatree(..., engine='zarr')`
-  trace.zarr   the trace of adaptation, and the part of the trace of sampling
-               that the tree does not hold as it was recorded, by number
+  trace.zarr   the trace of adaptation, and those leaves of the trace of
+               sampling that are not in the tree, by number
   state.npz    the position of the run, see `checkpoint.State`
 
 Blocks are written before the state that counts them. A run that is killed loses
@@ -36,26 +36,26 @@ _HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
 
 
 class DrawsOnDisk:
-  """Keeps the records of a run in a folder, see also `recording.InMemory`.
+  """Keeps the records of a run in a folder; `recording.InMemory` is similar.
 
   Args:
-    folder: The folder of this run, which holds nothing else.
+    folder: The folder of this run, which holds no other files.
     run: dict of `run_identity.describe`.
-    plan: Counts of steps, `num_discarded` and `num_results` among them.
-    structure: (state, trace) of Tensors: what a step records.
+    plan: Counts of steps, including `num_discarded` and `num_results`.
+    structure: (state, trace) of Tensors that a step records.
     block_size: Results that a block holds.
     log_prob_name: See `to_arviz.sample_stats`.
     attributes: dict of the attributes of the tree.
 
   Raises:
     ValueError: If the results of the kernel do not show which axes are chains,
-      or a part has a name or a dtype that no file can have.
+      or if a part has a name or a dtype that files do not support.
   """
 
   def __init__(
     self, folder, run, plan, structure, block_size, log_prob_name, attributes
   ):
-    # A reader may have another working folder.
+    # The path is absolute, because a reader may have another working folder.
     self._folder = pathlib.Path(folder).absolute()
     self._plan = plan
     self._structure = structure
@@ -68,22 +68,22 @@ class DrawsOnDisk:
     template = _one_row(structure)
     _check_names([n for group, n in self._named(template) if group == _STATS])
     self._in_tree = self._leaves_in_tree(template)
-    # With another size of blocks, rows would lie in other files.
+    # With another block size, rows would be in other files.
     self._state = checkpoint_lib.State(
       folder, dict(run, block_size=block_size, layout=_LAYOUT), 'draws_dir'
     )
     self._arrays = None
     self._num_rows, self._sizes = 0, []
-    # Rows of the trace of adaptation that do not fill a file yet, because
-    # shards are merged after blocks of other lengths.
+    # Rows of the adaptation's trace that do not fill a file yet. They occur
+    # because shards are merged after blocks of other lengths.
     self._pending = []
     self._saved = None
 
   def load(self):
     """Returns (leaves, step, seconds) at which a run was cut off, or None.
 
-    Reads no draws. Only the existence and the lengths of their files are
-    checked.
+    It reads no draws. It only checks that their files exist and have the right
+    lengths.
 
     Raises:
       CheckpointError: If files are damaged, or belong to another run.
@@ -91,7 +91,7 @@ class DrawsOnDisk:
     found = self._state.load()
     if found is None:
       self._refuse_files()
-      # From now on the folder belongs to this run.
+      # Here the folder is marked as this run's.
       self._state.save([], step=0, num_rows=0, sizes=[], seconds={})
     if found is None or not found[1]['num_rows']:
       with checkpoint_lib.writing(self._folder):
@@ -104,7 +104,7 @@ class DrawsOnDisk:
     leaves, self._pending = leaves[:num_leaves], leaves[num_leaves:]
     self._saved = leaves, header
     self._check_files()
-    # Zarr leaves such files if a run is killed.
+    # Zarr leaves these files if a run is killed.
     for left in self._folder.rglob('*.partial'):
       left.unlink(missing_ok=True)
     return leaves, header['step'], header['seconds']
@@ -123,7 +123,7 @@ class DrawsOnDisk:
     return block
 
   def _append_adaptation(self, trace):
-    """Writes full files, and the last one; the remaining rows wait."""
+    """Writes full files, and the last file; the remaining rows wait."""
     pending = self._pending or [leaf[:0] for leaf in trace]
     pending = [np.concatenate(both) for both in zip(pending, trace)]
     is_last, size = self._num_rows == self._plan.num_discarded, self._block_size
@@ -135,7 +135,7 @@ class DrawsOnDisk:
     self._pending = pending if len(pending[0]) else []
 
   def _write(self, number, rows):
-    """Writes the files of a block: those of `rows` that have an array."""
+    """Writes the files of a block: those of `rows` for which arrays exist."""
     paths = []
     for key, array in self._arrays.items():
       if key in rows:
@@ -147,7 +147,7 @@ class DrawsOnDisk:
       self._sizes.append(sum(path.stat().st_size for path in paths))
 
   def save(self, leaves, step, block, seconds):
-    """Writes the position of the run, which makes the last block count."""
+    """Writes the position of the run; the last block counts from then on."""
     del block
     header = dict(
       step=int(step),
@@ -160,7 +160,7 @@ class DrawsOnDisk:
     self._saved = leaves, header
 
   def summary(self, make):
-    """Returns (worst coordinates, thinning of the draws they came from).
+    """Returns (worst coordinates, thinning of their draws).
 
     The result is kept with the state, so that opening a finished run does not
     read all draws again.
@@ -176,9 +176,9 @@ class DrawsOnDisk:
     return {field: tuple(found) for field, found in worst.items()}, every
 
   def columns(self):
-    """Returns (records of discarded steps, records of results), both flat.
+    """Returns (records of discarded steps, records of results), as flat lists.
 
-    Discarded steps have a trace and no states.
+    Discarded steps have a trace, but no states.
     """
     names = to_arviz.checked_names(self._structure[0])
     draws = [self._lazy('posterior', name) for name in names]
@@ -204,7 +204,7 @@ class DrawsOnDisk:
     return block[len(tf.nest.flatten(self._structure[0])) :]
 
   def _named(self, block):
-    """Returns {(group, name): rows} of a block of results, in ArviZ's form."""
+    """Returns {(group, name): rows} of a block, in ArviZ's layout."""
     states, trace = tf.nest.pack_sequence_as(self._structure, block)
     groups = dict(
       posterior=to_arviz.variables(states, len(self._chain_shape)),
@@ -219,7 +219,7 @@ class DrawsOnDisk:
   def _leaves_in_tree(self, template):
     """Returns {number of a leaf of the trace: its name in the tree}.
 
-    Such a leaf is not written twice, because the tree holds it as recorded.
+    Only the tree holds these leaves, because they are the same there.
     """
     stats = [
       (name, rows)
@@ -236,7 +236,7 @@ class DrawsOnDisk:
     }
 
   def _make_arrays(self):
-    """Makes all arrays, empty; returns {(group, name): array}."""
+    """Makes all arrays, without rows; returns {(group, name): array}."""
     tree, recorded = self._folder / _TREE, self._folder / _TRACE
     zarr_arrays.make_group(tree, to_arviz.described(self._attributes))
     zarr_arrays.make_group(recorded)
@@ -269,7 +269,7 @@ class DrawsOnDisk:
     return arrays
 
   def _trace_keys(self):
-    """Returns (group, name) of all arrays of the trace outside the tree."""
+    """Returns (group, name) of all arrays of the trace outside of the tree."""
     num_leaves = len(self._trace_leaves(_one_row(self._structure)))
     return [
       (group, str(i))
@@ -294,7 +294,7 @@ class DrawsOnDisk:
     return arrays
 
   def _refuse_files(self):
-    """Refuses a folder that holds files of something else."""
+    """Refuses a folder with files that no such run wrote."""
     found = sorted({p.name for p in self._folder.glob('*')} - {*_HARMLESS})
     if found:
       more = ', ...' if len(found) > 4 else ''
@@ -305,7 +305,7 @@ class DrawsOnDisk:
       )
 
   def _check_files(self):
-    """Refuses a folder whose files have other lengths than were written."""
+    """Refuses a folder whose files have other lengths than when written."""
     num_adapting = -(-self._plan.num_discarded // self._block_size)
     for index, size in enumerate(self._sizes):
       is_result = index >= num_adapting

@@ -13,7 +13,7 @@ import warnings
 
 try:
   import fcntl
-except ImportError:  # Windows has no such lock, so two writers are not seen.
+except ImportError:  # On Windows, a second writer is not detected.
   fcntl = None
 
 __all__ = ['NAME', 'FolderError', 'held']
@@ -22,23 +22,23 @@ NAME = '.lock'
 
 
 class FolderError(RuntimeError):
-  """Says that another run writes to a folder, or that no run can."""
+  """The message says that another run writes to a folder, or none can."""
 
 
 @contextlib.contextmanager
 def held(folder, is_shared=False):
-  """Holds the lock of a folder, which is made if it is not there.
+  """Holds the lock of a folder, which is created if missing.
 
   The operating system releases the lock of a process that dies.
 
   Args:
     folder: Path.
-    is_shared: Whether other holders may share the lock. The file of a shared
-      lock stays, because other holders may still use it.
+    is_shared: Whether other holders may share the lock. The lock file then
+      stays, because another holder may still use it.
 
   Raises:
-    FolderError: If another run holds the lock, which the message names, or if
-      nothing can be written to the folder.
+    FolderError: If another run holds the lock; the message names that run. Also
+      if the folder cannot be written to.
   """
   path = pathlib.Path(folder) / NAME
   with _locked(path, is_shared) as file:
@@ -124,7 +124,7 @@ def _write_holder(file):
     command=' '.join(sys.argv)[:200],
     since=datetime.datetime.now().astimezone().isoformat(timespec='seconds'),
   )
-  # The lock holds without this line, so a full disk does no harm.
+  # The lock works without this line, so a full disk does no harm.
   with contextlib.suppress(OSError):
     file.seek(0)
     file.truncate()

@@ -1,8 +1,8 @@
-"""Finds compiled programs of this process again, by their whole content.
+"""Reuses compiled programs of this process if their whole content is equal.
 
-A kernel may be built again, for example if a cell of a notebook runs again or
-`sample_posterior` is called again. It is then traced, which reads all that may
-have changed. If an equal program was compiled before, that one runs.
+A kernel may be built again, for example if a notebook cell runs again or
+`sample_posterior` is called again. The kernel is then traced, which reads all
+that may have changed. If an equal program was compiled before, it runs instead.
 """
 
 import collections
@@ -14,13 +14,13 @@ from tfp_adaptive.driver import program_digest
 
 __all__ = ['Entry', 'Known']
 
-_MOST = 4  # Most programs that are kept; each takes some megabytes.
-_LARGEST = 2**26  # Most bytes of a program that is kept, with its data.
+_MOST = 4  # Most programs to keep; each takes some megabytes.
+_LARGEST = 2**26  # Most bytes of a program to keep, with its data.
 _HANDLES = (tf.resource, tf.variant)
 
 
 class Entry:
-  """A program, and all that was made from it.
+  """A program, and all results that were derived from the program.
 
   Attributes:
     function: `tf.types.experimental.ConcreteFunction`.
@@ -42,7 +42,7 @@ class Entry:
 
 
 class Known:
-  """The last programs that were run."""
+  """The programs that ran last."""
 
   def __init__(self):
     self._entries = collections.OrderedDict()
@@ -50,9 +50,9 @@ class Known:
   def same(self, concrete, jit_compile):
     """Returns the function of an equal program, or the given one.
 
-    A program that reads a variable, a table or a file, or calls Python, is
-    never shared, because it may change while its digest stays. A program with
-    much data is not shared either.
+    A program that reads a variable, a table or a file, or that calls Python, is
+    never shared, because it may change while its digest stays equal. A program
+    with much data is not shared either.
 
     Args:
       concrete: `tf.types.experimental.ConcreteFunction`.
@@ -70,7 +70,7 @@ class Known:
     program = program_digest.describe(concrete)
     if program.calls_python:
       return new
-    # The digest does not cover names of fields and shapes of the arguments.
+    # The digest does not cover the field names and the shapes of the arguments.
     key = program.digest, jit_compile, str(concrete.structured_input_signature)
     found = self._entries.pop(key, new)
     if not _returns_the_same(found.function, concrete):
@@ -92,7 +92,7 @@ def _reads_state(concrete, definition):
 
 
 def _num_bytes(concrete, definition):
-  """Returns the size of the graph and of what it has captured."""
+  """Returns the size of the graph and of its captured Tensors."""
   captured = sum(
     int(np.prod(tensor.shape)) * tensor.dtype.size
     for tensor in concrete.captured_inputs
@@ -102,7 +102,7 @@ def _num_bytes(concrete, definition):
 
 
 def _returns_the_same(one, other):
-  """Returns whether both return the same structure, classes included."""
+  """Returns whether two functions return the same structure and classes."""
   try:
     tf.nest.assert_same_structure(
       one.structured_outputs, other.structured_outputs, check_types=True

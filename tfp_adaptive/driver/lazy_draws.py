@@ -1,8 +1,8 @@
-"""Arrays of draws on disk, which read only what is asked for.
+"""Arrays of draws on disk that read only the requested parts.
 
 A `LazyDraws` has the shape, dtype and axes of the array in memory,
-[num_results, chains..., event...], and takes ints and slices. On disk the
-chains are one axis, the first, as in ArviZ.
+[num_results, chains..., event...], and takes ints and slices. On disk the first
+axis holds all chains, as in ArviZ.
 """
 
 import math
@@ -21,14 +21,15 @@ _ALL = slice(None)
 class LazyDraws:
   """One recorded array, read by `[...]`, by blocks or by columns.
 
-  `np.asarray` reads the whole array, and so do functions of numpy. Only
-  `np.mean` and `np.any` go block by block.
+  `np.asarray` and functions of numpy read the whole array. Only `np.mean` and
+  `np.any` read it block by block.
 
   Args:
-    array: Array on disk with `shape`, `dtype`, `chunks` and slices:
-      [chains, draws, event...], or [draws, ...] without `chain_shape`.
+    array: Array on disk with `shape`, `dtype`, `chunks` and slicing: [chains,
+      draws, event...], or [draws, ...] without `chain_shape`.
     folder: Folder of the array.
-    chain_shape: Shape of the chain axes, which are one axis on disk, or `None`.
+    chain_shape: Shape of the chain axes, which are a single axis on disk, or
+      `None`.
   """
 
   def __init__(self, array, folder, chain_shape=None):
@@ -66,7 +67,7 @@ class LazyDraws:
       yield from rows
 
   def __getitem__(self, key):
-    """Returns the numpy array for ints and slices of all axes."""
+    """Returns the numpy array for an int or a slice of each axis."""
     wanted, after = [], []
     for size, one in zip(self.shape, self._of_each_axis(key)):
       of_axis, then = _forwards(size, one)
@@ -78,14 +79,14 @@ class LazyDraws:
     draws, *events = wanted[:1] + wanted[1 + num_chain_dims :]
     rows = np.swapaxes(self._read((_ALL, draws, *events)), 0, 1)
     rows = rows.reshape(len(rows), *self._chain_shape, *rows.shape[2:])
-    # All chains are read, because a chunk holds them all.
+    # All chains are read, because a chunk holds all chains.
     chains = zip(wanted[1 : 1 + num_chain_dims], after[1:])
     for axis, (of_axis, _) in enumerate(chains, start=1):
       rows = rows[(_ALL,) * axis + (of_axis,)]
     return np.array(rows[tuple(after)], order='C')[()]
 
   def blocks(self):
-    """Yields blocks [some draws, chains..., event...] as they were written."""
+    """Yields blocks [some draws, chains..., event...] as on disk."""
     step = self._array.chunks[0 if self._chain_shape is None else 1]
     for start in range(0, len(self), step):
       yield self[start : start + step]
@@ -99,7 +100,8 @@ class LazyDraws:
   def columns(self):
     """Yields (coordinates [g], their draws [n, chains, g]).
 
-    A group has the coordinates of one chunk, so that each chunk is read once.
+    A group has the coordinates of one chunk, so that each chunk is read only
+    once.
     """
     events, chunk = self._array.shape[2:], self._array.chunks[2:]
     coordinates = np.arange(math.prod(events)).reshape(events)
@@ -114,7 +116,7 @@ class LazyDraws:
       yield coordinates[where].reshape(-1), np.ascontiguousarray(draws)
 
   def mean(self, axis=None, dtype=None, out=None, keepdims=False, **kwargs):
-    """Returns the mean over axes, the first among them, block by block."""
+    """Returns the mean over `axis`, which must include 0, block by block."""
     _check_options(dtype=dtype, out=out, **kwargs)
     axes = self._axes(axis)
     if axes not in self._means:
@@ -129,7 +131,7 @@ class LazyDraws:
     return self._over(axes, self._means[axes], keepdims)
 
   def any(self, axis=None, out=None, keepdims=False, **kwargs):
-    """Returns whether any number is true over axes, the first among them."""
+    """Returns whether any number over `axis`, which must include 0, is true."""
     _check_options(out=out, **kwargs)
     axes = self._axes(axis)
     found = False
@@ -138,7 +140,7 @@ class LazyDraws:
     return self._over(axes, found, keepdims)
 
   def _over(self, axes, found, keepdims):
-    """Returns a copy of a result over axes, with these axes if asked for."""
+    """Returns a copy of a result over axes; `keepdims` keeps these axes."""
     if keepdims:
       found = np.expand_dims(found, axes)
     return np.array(found)[()]
@@ -162,7 +164,7 @@ class LazyDraws:
     is_basic = [
       one is Ellipsis
       or isinstance(one, slice)
-      # An array of one number is no int.
+      # An array of one number is not an int.
       or (np.ndim(one) == 0 and np.asarray(one).dtype.kind in 'iu')
       for one in key
     ]
@@ -197,7 +199,7 @@ class LazyDraws:
 
 
 def _check_options(**options):
-  """Refuses options that numpy has and draws on disk do not: `where`, `out`."""
+  """Refuses options of numpy that draws on disk lack: `where`, `out`."""
   given = [name for name, value in options.items() if value is not None]
   if given:
     raise ValueError(
@@ -207,7 +209,7 @@ def _check_options(**options):
 
 
 def _forwards(size, key):
-  """Returns (slice with a positive step, key that then gives rows of `key`)."""
+  """Returns (slice with a positive step, key that turns its rows into `key`)."""
   if isinstance(key, slice):
     rows = range(size)[key]
     if not rows:

@@ -2,20 +2,21 @@
 
 For n draws of converged chains with an integrated autocorrelation time tau, the
 usual R-hat is about 1 + (tau - 1) / n. It is below 1.01 only if every chain is
-a hundred times as long as tau, however many chains there are. Means of groups
-of chains, called superchains, vary less:
+a hundred times as long as tau, however many chains there are. The means of
+groups of chains, called superchains, vary less than means of chains:
 
   R = sqrt(1 + B / W),  B the variance of the means of superchains,
   W the mean over superchains of (variance of the means of their chains
     + mean of the variances within chains)
 
-Groups of arbitrary chains agree by averaging alone, so a superchain needs
-chains that began alike. Here their first draws are neighbors by rank, in the
-coordinate that is judged. The halves of chains are in different superchains.
+Superchains of arbitrary chains agree by averaging alone, so the chains of a
+superchain must have begun alike. Here their first draws are neighbors by rank,
+in the coordinate that is judged. Halves of a chain are in different
+superchains.
 
 R is 1 + O((tau / n)^2) for converged chains. It is large if the beginning of a
-chain predicts where the chain is later, for example in one of several modes. A
-drift of all chains together shows as a difference between the halves.
+chain predicts its later draws, for example in one of several modes. A drift of
+all chains together makes the halves differ.
 
 Source: Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari and Gelman (2024),
 Nested R-hat, https://arxiv.org/abs/2110.13017, section 3.
@@ -25,7 +26,7 @@ import numpy as np
 
 __all__ = ['FEWEST_CHAINS', 'by_beginning', 'nested_rhat']
 
-# With fewer chains, the noise of small groups alone reaches 1.01.
+# With fewer chains, the noise of small groups alone raises R to 1.01.
 FEWEST_CHAINS = 256
 _NUM_GROUPS = 16
 
@@ -49,9 +50,9 @@ def by_beginning(halves):
   """Returns superchains of chains that began alike, [n, 2 groups, m, d].
 
   Args:
-    halves: [n, 2 chains, d], the first halves of all chains, then the second.
-      If the groups do not divide the number of chains, some chains are left
-      out, evenly by rank.
+    halves: [n, 2 chains, d], the first halves of all chains, then the second
+      halves. If the groups do not divide the number of chains, chains at even
+      distances by rank are left out.
   """
   n, num_halves, size = halves.shape
   num_chains = num_halves // 2

@@ -1,14 +1,14 @@
-"""Reads a target at fixed points, to tell one target from another.
+"""Reads a target at fixed points, to recognize another target.
 
 The digest of a program does not cover what the program reads while it runs: a
 file, a lookup table, a data set, Python code. Values and gradients at fixed
 points change with all of these. Gradients are compared too, because a large
-constant hides a change of a float32 value and does not hide a gradient.
+constant hides a change of a float32 value, but not of a gradient.
 
-A reading is made by the same uncompiled function each time. On one machine
-readings are bit-identical, apart from the order of a few sums. On another
-machine rounding differs more. Numbers that differ when the same point is
-evaluated again are random by design, and are not compared.
+A reading is made by the same uncompiled function each time. Readings on one
+machine are bit-identical, apart from the order of a few sums. Rounding differs
+more on another machine. Numbers that differ when the same point is evaluated
+again are random by design, and are not compared.
 """
 
 import base64
@@ -26,7 +26,7 @@ from tfp_adaptive.interfaces import types
 
 __all__ = ['differences', 'fields_of_density', 'points', 'read']
 
-# Most numbers kept for an array. Longer arrays are added up to so many sums.
+# Most numbers kept for an array. Longer arrays are reduced to this many sums.
 _NUM_KEPT = 128
 _GOLDEN = 0.6180339887498949
 # Largest accepted differences on the same machine and on another one, in units
@@ -34,11 +34,11 @@ _GOLDEN = 0.6180339887498949
 # for all other numbers. Gradients round more, because large terms cancel.
 _SAME_MACHINE = 8.0, 32.0
 _OTHER_MACHINE = 512.0, 8192.0
-_TIMES_NOISE = 8.0  # Accepted multiple of the difference of two evaluations.
-_RANDOM = 2.0**14  # A larger difference of two evaluations is a random number.
-# A small number may be the rest of large terms that cancel. So its rounding is
-# taken to be that of 1 in a log density, else that of a tenth of the largest
-# number.
+_TIMES_NOISE = 8.0  # Accepted multiple of the difference at one point.
+_RANDOM = 2.0**14  # A number that differs more at one point is random.
+# A small number may be left by large terms that cancel. Its rounding is
+# therefore taken to be that of 1 for a log density, else that of a tenth of the
+# largest number.
 _SMALLEST_VALUE, _SMALLEST_SHARE = 1.0, 0.1
 # Environment variables that change how TensorFlow and NumPy round.
 _VARIABLES = (
@@ -56,8 +56,9 @@ def points(state: types.Structure, scale: Any = None) -> list:
   Args:
     state: Tensor or structure of Tensors, [chains..., event...].
     scale: Deviations of a state that is one array, broadcast to its shape. The
-      points are then up to 1 and 2.5 deviations away. `None`: the second point
-      is moved by at most 0.7, the third by up to 0.05 + 0.3 of its size.
+      second and third point are then moved by up to 1 and 2.5 deviations.
+      `None`: they are moved by at most 0.7, and by up to 0.05 + 0.3 of the
+      size.
   """
   moved = [
     tf.nest.map_structure(lambda part, n=n: _moved(part, n, scale), state)
@@ -67,11 +68,11 @@ def points(state: types.Structure, scale: Any = None) -> list:
 
 
 def _moved(part, number, scale):
-  """Returns a part that is moved by a fixed offset of ordinary size."""
+  """Returns a part moved by a fixed offset of moderate size."""
   x = _array(part)
   turns = np.arange(1.0, 1.0 + x.size).reshape(x.shape) + number * x.size
   turns = np.modf(turns * _GOLDEN)[0]
-  # Sizes from 0.5 to 1 with either sign, so that every coordinate moves.
+  # Offsets have sizes from 0.5 to 1 and either sign, so all coordinates move.
   direction = np.where(turns < 0.5, 0.5 + turns, turns - 1.5)
   if scale is not None:
     size = (1.0, 2.5)[number] * scale
@@ -81,7 +82,7 @@ def _moved(part, number, scale):
 
 
 def _array(value):
-  # A bfloat16 scalar does not convert to an array by itself.
+  # A bfloat16 scalar cannot be converted to an array directly.
   return np.asarray(value.numpy() if tf.is_tensor(value) else value)
 
 
@@ -89,8 +90,7 @@ def read(evaluate: Callable[[Any], dict], at: list) -> dict:
   """Returns the reading of a target, a dict of JSON values.
 
   Args:
-    evaluate: Function of one of the points, which returns a dict of arrays by
-      name.
+    evaluate: Function of a point, which returns a dict of arrays by name.
     at: The points. The first one is evaluated twice.
   """
   readings = [_evaluated(evaluate, point) for point in at]
@@ -107,14 +107,14 @@ def read(evaluate: Callable[[Any], dict], at: list) -> dict:
 def _evaluated(evaluate, point):
   """Returns dict of name -> kept values; {} if the evaluation fails."""
   found = {}
-  # A density may be undefined at a point that the chains never visit.
+  # A density may be undefined at points that the chains never visit.
   with contextlib.suppress(Exception):
     found = {name: _kept(array) for name, array in evaluate(point).items()}
   return found
 
 
 def _kept(array):
-  """Returns JSON values that stand for an array of any size."""
+  """Returns JSON values that represent an array of any size."""
   array = _array(array)
   eps = np.finfo(array.dtype).eps if array.dtype.kind == 'f' else 2.0**-7
   flat = array.astype(np.float64).ravel()
@@ -122,7 +122,7 @@ def _kept(array):
   flat = np.where(is_finite, flat, 0.0)
   num_kept = min(max(flat.size, 1), _NUM_KEPT)
   rows = np.pad(flat, (0, -flat.size % num_kept)).reshape(-1, num_kept)
-  # Terms of longer arrays are added with both signs.
+  # The terms of these sums have both signs.
   turns = np.modf(np.arange(rows.size).reshape(rows.shape) * _GOLDEN)[0]
   signs = np.where((turns < 0.5) & (len(rows) > 1), -1.0, 1.0)
   sizes = np.max(np.abs(rows), axis=0, initial=0.0) * np.sqrt(len(rows))
@@ -143,12 +143,12 @@ def _unpacked(text):
 
 
 def differences(saved: dict, found: dict, where: str = 'at the start') -> str:
-  """Returns in words what differs between two readings, '' if nothing does.
+  """Returns words on how two readings differ, or ''.
 
   Args:
     saved: An earlier reading.
     found: A reading at the same points.
-    where: Words for the first point; the others are near it.
+    where: Words for the first point. The other points are near it.
   """
   is_same_machine = saved['machine'] == found['machine']
   allowed = _SAME_MACHINE if is_same_machine else _OTHER_MACHINE
@@ -182,11 +182,11 @@ def _of(reading, name):
 
 
 def _sizes(name, kept):
-  """Returns the sizes that rounding is relative to, one for each number.
+  """Returns the sizes that determine rounding, one for each number.
 
   Args:
     name: The name of an array.
-    kept: List of the values kept for that array, at one or several points.
+    kept: List of the values kept for that array, at one or more points.
   """
   sizes = np.max([_unpacked(one['sizes']) for one in kept], axis=0)
   if _is_log_density(name):
@@ -205,7 +205,7 @@ def _distance(one, two, sizes):
   if not is_alike or first.shape != second.shape:
     return float('inf')
   gaps = np.abs(first - second)
-  # If all numbers were zero, any other number is a difference.
+  # If all numbers were zero, any nonzero number is a difference.
   with np.errstate(divide='ignore', over='ignore'):
     units = np.divide(gaps, sizes * one['eps'], where=gaps > 0, out=0.0 * gaps)
   return float(np.max(units, initial=0.0))
@@ -225,7 +225,7 @@ def _numbers(one, two, sizes):
 
 
 def _machine():
-  """Returns the facts on which rounding depends, beside the program."""
+  """Returns what rounding depends on, besides the program."""
   affinity = getattr(os, 'sched_getaffinity', None)
   num_cpus = len(affinity(0)) if affinity else os.cpu_count()
   devices = [d.name for d in tf.config.list_logical_devices('GPU')]
@@ -248,7 +248,7 @@ def fields_of_density(results: Any, path: str = '') -> Iterator[tuple]:
     return
   for name, value in items:
     here = f'{path}.{name}' if path else str(name)
-    # At the start the proposed results equal the accepted ones.
+    # At the start, the proposed results equal the accepted results.
     if name == 'proposed_results':
       continue
     if str(name).startswith('grads') or _is_log_density(str(name)):

@@ -488,7 +488,7 @@ def did_you_mean(given: list, names: list) -> str:
 
 
 def _leaves(name, event, value):
-  """Returns [(name, event shape, value)] of a part or of the parts inside it."""
+  """Returns [(name, event shape, value)] of a part or of parts inside it."""
   if isinstance(event, tf.TensorShape):
     return [(name, event, value)]
   names, events = in_order(event)
